@@ -1,0 +1,43 @@
+package datatype
+
+import "fmt"
+
+// Op is a reduction operator. The zero value is Sum, as in NCCL.
+type Op uint8
+
+// Reduction operators, numbered as ncclRedOp_t; PreMulSum stands for every operator made by RedOpCreatePreMulSum.
+const (
+	Sum Op = iota
+	Prod
+	Max
+	Min
+	Avg
+	PreMulSum
+	NumOps
+)
+
+var opNames = [NumOps]string{"sum", "prod", "max", "min", "avg", "mulsum"}
+
+// Valid reports whether o is one of the named operators.
+func (o Op) Valid() bool { return o < NumOps }
+
+// String is the name that nccl-tests prints.
+func (o Op) String() string {
+	if !o.Valid() {
+		return fmt.Sprintf("Op(%d)", uint8(o))
+	}
+	return opNames[o]
+}
+
+// ParseOp reads an operator by name.
+func ParseOp(s string) (Op, error) {
+	for i, n := range opNames {
+		if n == s {
+			return Op(i), nil
+		}
+	}
+	if s == "premulsum" {
+		return PreMulSum, nil
+	}
+	return 0, fmt.Errorf("datatype: unknown reduction operator %q: use one of %v", s, opNames)
+}
