@@ -1,0 +1,89 @@
+package primitive
+
+import "github.com/goccl/goccl/device"
+
+// The device handles: what a kernel gets. Each struct is the byte layout of its namesake in kernels/include/goccl/handle.cuh, little endian and
+// 8-aligned; handle_test.go and a CUDA static_assert hold both to the same table. Pointers are addresses on the device that runs the kernel.
+
+// Sizes of the handles in bytes.
+const (
+	AbortBlockSize              = 64
+	SemaphoreHandleSize         = 32
+	BaseMemoryChannelHandleSize = 32
+	MemoryChannelHandleSize     = 56
+	FifoHandleSize              = 48
+	BasePortChannelHandleSize   = 104
+	PortChannelHandleSize       = 112
+	SwitchChannelHandleSize     = 32
+)
+
+// AbortBlock is how the host ends waits in kernels. It is host memory mapped for every device of its Context.
+//
+// The host writes Abort and SpinLimitNs; a kernel that gives up writes Detail, Peer and Op and then Reported.
+type AbortBlock struct {
+	Abort       uint32 // 0: run; otherwise the Status that every wait returns
+	Reported    uint32 // the Status with which a wait gave up on its own
+	SpinLimitNs uint64 // 0: no device deadline
+	Detail      uint64 // the address that was waited for
+	Peer        uint32
+	Op          uint32
+	_           [32]byte
+}
+
+// SemaphoreHandle is one side of a Semaphore.
+type SemaphoreHandle struct {
+	Inbound       device.Ptr // u64: the peer adds to it
+	RemoteInbound device.Ptr // u64: the peer's Inbound as mapped here; 0 when only a proxy can reach it
+	Expected      device.Ptr // u64: how many signals were consumed; private to this side
+	Abort         device.Ptr // AbortBlock
+}
+
+// BaseMemoryChannelHandle signals and waits, and moves nothing.
+type BaseMemoryChannelHandle struct {
+	Semaphore SemaphoreHandle
+}
+
+// MemoryChannelHandle moves bytes by load and store.
+type MemoryChannelHandle struct {
+	Semaphore    SemaphoreHandle
+	Dst          device.Ptr // the peer's memory, mapped here
+	Src          device.Ptr // local memory
+	PacketBuffer device.Ptr // local memory into which the peer puts packets
+}
+
+// FifoHandle is the kernel's end of a Fifo.
+type FifoHandle struct {
+	Ring      device.Ptr // triggers, host memory
+	Head      device.Ptr // u64, device memory: the next position
+	Tail      device.Ptr // u64, host memory: positions that the host consumed
+	TailCache device.Ptr // u64, device memory: a Tail seen earlier
+	Size      uint32     // slots, a power of two
+	_         uint32
+	Abort     device.Ptr
+}
+
+// BasePortChannelHandle asks a proxy to move bytes between memories named by id.
+type BasePortChannelHandle struct {
+	Semaphore   SemaphoreHandle
+	Fifo        FifoHandle
+	FlushDone   device.Ptr // u64, host memory: every position below it is flushed
+	SemaphoreID uint32
+	_           uint32
+	_           uint64
+}
+
+// PortChannelHandle is a BasePortChannelHandle with both memories chosen.
+type PortChannelHandle struct {
+	BasePortChannelHandle
+	Dst uint32
+	Src uint32
+}
+
+// SwitchChannelHandle reduces from and broadcasts to the same range of every rank's memory.
+type SwitchChannelHandle struct {
+	Peers  device.Ptr // NRanks addresses in device memory, in rank order, own included
+	NRanks uint32
+	Rank   uint32
+	Size   uint64 // bytes
+	Abort  device.Ptr
+}
