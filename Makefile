@@ -1,0 +1,68 @@
+# goccl's tasks. `make test` is all that a fresh clone on a machine with Go needs; it installs what it lacks.
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS   += --no-builtin-rules
+
+GO       ?= go
+TOOLS    := .tools
+LINT     := $(TOOLS)/bin/golangci-lint
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X github.com/goccl/goccl/internal/buildinfo.version=$(VERSION)
+GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './build/*' -not -path './.venv/*')
+
+# Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
+RACE = bootstrap device/host internal/fdshare internal/futex internal/wait internal/launch internal/perf primitive transport algorithm executor .
+RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
+
+.PHONY: help test check fmt lint vet build race unit kernels-check generate tools gpu-bundle libnccl clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: ## everything that needs no GPU; the plain tests come last
+	@$(MAKE) --no-print-directory tools
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory kernels-check
+	@$(MAKE) --no-print-directory race
+	@$(MAKE) --no-print-directory unit
+
+tools: $(LINT) ## install what the other targets call
+	@tools/install.sh
+	@if [ -x kernels/install-nvrtc.sh ]; then kernels/install-nvrtc.sh; fi
+
+# The linter has its own module, so that its two hundred dependencies are not ours.
+$(LINT): tools/go.mod tools/go.sum
+	@mkdir -p $(@D)
+	cd tools && $(GO) build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+check: fmt vet lint ## gofmt, go vet, golangci-lint
+
+fmt:
+	@out="$$(gofmt -l $(GOFILES))"; if [ -n "$$out" ]; then echo "not gofmt'ed; run gofmt -w on:"; echo "$$out"; exit 1; fi
+
+vet:
+	$(GO) vet ./...
+
+lint: $(LINT) ## golangci-lint
+	$(LINT) run ./...
+
+build: ## every package, with and without cgo
+	CGO_ENABLED=0 $(GO) build ./...
+	$(GO) build ./...
+
+kernels-check: ## rebuild the kernels and compare them with the committed artifacts
+	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
+
+race: ## the tests of the concurrent packages under the race detector
+	$(GO) test -race -short -timeout 5m $(RACE_PACKAGES)
+
+unit: ## all tests
+	$(GO) test -timeout 5m ./...
+
+generate: tools ## build the kernels and everything else that is generated
+	$(GO) generate ./...
+
+clean: ## remove what make built
+	rm -rf build $(TOOLS)

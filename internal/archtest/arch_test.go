@@ -1,0 +1,190 @@
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// listed is what the tests need of `go list -json`.
+type listed struct {
+	ImportPath     string
+	Dir            string
+	Imports        []string
+	GoFiles        []string
+	CgoFiles       []string
+	IgnoredGoFiles []string
+	TestGoFiles    []string
+	XTestGoFiles   []string
+}
+
+// sources are the package's own files, with those that other build tags select.
+func (p *listed) sources() []string {
+	var all []string
+	all = append(all, p.GoFiles...)
+	all = append(all, p.CgoFiles...)
+	for _, f := range p.IgnoredGoFiles {
+		if !strings.HasSuffix(f, "_test.go") {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		t.Fatalf("the module's root is not at %s: %v", dir, err)
+	}
+	return dir
+}
+
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Imports,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles", "./...")
+	cmd.Dir = root(t)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var pkgs []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// imports are those of one file, whatever its build tags.
+func imports(t *testing.T, path string) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, spec := range f.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+func TestArrowsGoDown(t *testing.T) {
+	for _, p := range list(t) {
+		path, ok := inside(p.ImportPath)
+		if !ok {
+			t.Errorf("%s is not in %s", p.ImportPath, Module)
+			continue
+		}
+		own := floor(path)
+		if own < 0 {
+			t.Errorf("%s stands on no floor: add it to house in layers.go", path)
+			continue
+		}
+		for _, file := range p.sources() {
+			for _, imp := range imports(t, filepath.Join(p.Dir, file)) {
+				below, ok := inside(imp)
+				if !ok {
+					continue
+				}
+				if at := floor(below); at > own {
+					t.Errorf("%s/%s imports %s: floor %q may not import from floor %q above it", path, file, below, house[own].name, house[at].name)
+				}
+			}
+		}
+	}
+}
+
+func TestOnlyThreePlacesUseCgo(t *testing.T) {
+	for _, p := range list(t) {
+		path, _ := inside(p.ImportPath)
+		if anyMatches(cgoAllowed, path) {
+			continue
+		}
+		for _, file := range p.sources() {
+			for _, imp := range imports(t, filepath.Join(p.Dir, file)) {
+				if imp == "C" {
+					t.Errorf("%s/%s imports \"C\": only %v may", path, file, cgoAllowed)
+				}
+			}
+		}
+	}
+}
+
+func TestPlanAndDSLArePure(t *testing.T) {
+	for _, p := range list(t) {
+		path, _ := inside(p.ImportPath)
+		if !anyMatches(pure, path) {
+			continue
+		}
+		for _, file := range p.sources() {
+			full := filepath.Join(p.Dir, file)
+			for _, imp := range imports(t, full) {
+				if anyMatches(impure, imp) {
+					t.Errorf("%s/%s imports %s: %v are pure", path, file, imp, pure)
+				}
+			}
+			fset := token.NewFileSet()
+			f, err := parser.ParseFile(fset, full, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if g, ok := n.(*ast.GoStmt); ok {
+					t.Errorf("%s: starts a goroutine: %v are pure", fset.Position(g.Pos()), pure)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// TestRules proves that the tables refuse what they must.
+func TestRules(t *testing.T) {
+	for _, c := range []struct {
+		upper, lower string
+	}{
+		{".", "primitive"}, {"primitive", "bootstrap"}, {"transport/tcp", "device/host"}, {"device/cuda", "internal/driver"},
+		{"algorithm", "primitive"}, {"cmd/goccl", "."}, {"dsl/programs", "plan"}, {"executor", "plan"}, {"capi/nccl", "."},
+	} {
+		if floor(c.upper) < 0 || floor(c.lower) < 0 {
+			t.Fatalf("%s or %s stands on no floor", c.upper, c.lower)
+		}
+		if floor(c.upper) <= floor(c.lower) {
+			t.Errorf("%s does not stand above %s", c.upper, c.lower)
+		}
+	}
+	if floor("no/such/package") != -1 {
+		t.Error("an unknown package stands somewhere")
+	}
+	if anyMatches(cgoAllowed, "primitive") || !anyMatches(cgoAllowed, "internal/driver/nvrtc") || anyMatches(cgoAllowed, "internal/drivers") {
+		t.Error("the list of cgo packages covers too much or too little")
+	}
+	if !anyMatches(impure, "os") || !anyMatches(impure, "net/http") || anyMatches(impure, "strings") {
+		t.Error("the list of impure imports covers too much or too little")
+	}
+}

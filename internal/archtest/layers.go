@@ -1,0 +1,76 @@
+package archtest
+
+import "strings"
+
+// Module is the path that every package of the project starts with.
+const Module = "github.com/goccl/goccl"
+
+// layer is one floor of the house: packages named by their path inside the module. An entry ending in "/..." covers everything below it.
+type layer struct {
+	name     string
+	packages []string
+}
+
+// house lists the floors from the ground up. A package may import from its own floor and from those below it, never from one above. The
+// longest matching entry decides, so that a folder may stand on one floor and one of its subfolders on another.
+var house = []layer{
+	{"ground", []string{
+		"datatype", "internal/abort", "internal/archtest", "internal/fdshare", "internal/futex", "internal/hostreduce", "internal/wait",
+		"internal/driver/...", "internal/launch/...", "internal/buildinfo", "internal/testutil/...", "internal/leak", "plan/...",
+	}},
+	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
+	{"job", []string{"bootstrap/...", "transport/...", "topo/..."}},
+	{"primitives", []string{"primitive/..."}},
+	{"collectives", []string{"algorithm/...", "executor/..."}},
+	{"goccl", []string{"."}},
+	{"doors", []string{"capi/...", "cmd/...", "internal/doctor/...", "internal/perf/...", "internal/doctest", "python/..."}},
+	{"lessons", []string{"examples/...", "bench/..."}},
+}
+
+// cgoAllowed names the only packages that may import "C".
+var cgoAllowed = []string{"internal/driver/...", "capi/...", "transport/ib/..."}
+
+// pure names the packages that do no I/O, know no device and start no goroutine.
+var pure = []string{"plan/...", "dsl/..."}
+
+// impure names the imports that a pure package may not have.
+var impure = []string{"C", "net/...", "os/...", "os", "net", "syscall", "golang.org/x/sys/...", Module + "/device/...", Module + "/bootstrap/...",
+	Module + "/internal/driver/..."}
+
+// matches reports whether an entry of one of the tables covers path.
+func matches(entry, path string) bool {
+	if base, ok := strings.CutSuffix(entry, "/..."); ok {
+		return path == base || strings.HasPrefix(path, base+"/")
+	}
+	return entry == path
+}
+
+func anyMatches(entries []string, path string) bool {
+	for _, e := range entries {
+		if matches(e, path) {
+			return true
+		}
+	}
+	return false
+}
+
+// floor is the index in house of the package at path (inside the module), or -1 when no entry covers it.
+func floor(path string) int {
+	best, at := -1, -1
+	for i, l := range house {
+		for _, e := range l.packages {
+			if matches(e, path) && len(e) > best {
+				best, at = len(e), i
+			}
+		}
+	}
+	return at
+}
+
+// inside is the path of an import inside the module: "." for the root package. ok is false for foreign packages.
+func inside(importPath string) (path string, ok bool) {
+	if importPath == Module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, Module+"/")
+}
