@@ -1,0 +1,66 @@
+package transport
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goccl/goccl/device"
+)
+
+// Errors of links, wrapped with what happened.
+var (
+	// ErrPeerGone: the other end vanished without saying goodbye.
+	ErrPeerGone = errors.New("transport: peer is gone")
+	// ErrClosed: this end was closed.
+	ErrClosed = errors.New("transport: link is closed")
+	// ErrBounds: the peer refused an operation outside the registered memory.
+	ErrBounds = errors.New("transport: outside the registered memory")
+	// ErrNotReachable: this link cannot reach that memory.
+	ErrNotReachable = errors.New("transport: memory cannot be reached by this link")
+)
+
+// Remote is a place in the peer's memory, as the link sees it.
+type Remote struct {
+	Ptr    device.Ptr // ipc: the address here; 0 when not mapped
+	Region uint64     // tcp: the id under which the peer registered the memory; 0 when it did not
+	Offset uint64     // tcp: offset in the region
+}
+
+// Add is the place n bytes further.
+func (r Remote) Add(n uint64) Remote {
+	if r.Ptr != 0 {
+		r.Ptr = r.Ptr.Add(int64(n))
+	}
+	r.Offset += n
+	return r
+}
+
+// Link is one direction of a connection. Operations are asynchronous and happen at the peer in the order of the calls.
+type Link interface {
+	// Write copies n bytes. src must stay unchanged until a later Flush returns or a later Mark is seen.
+	Write(dst Remote, src device.Ptr, n int64) error
+	// Add adds delta to a uint64 at an 8-byte aligned place, atomically for everyone at the peer.
+	Add(dst Remote, delta uint64) error
+	// Store writes a uint64 at an 8-byte aligned place in one piece.
+	Store(dst Remote, value uint64) error
+	// Signal moves a semaphore's counter on by one and wakes whoever sleeps on it. total is the value that the counter has afterwards when
+	// nobody else signals; a link may store it instead of adding when exclusive is set.
+	Signal(dst Remote, total uint64, exclusive bool) error
+	// Mark stores value at word (host memory that the caller and its device map) once every earlier operation is complete: sources may be
+	// reused and the data is at the peer.
+	Mark(word device.Ptr, value uint64) error
+	// Flush waits until every earlier operation is complete.
+	Flush(ctx context.Context) error
+	// Err is why the link is broken, or nil.
+	Err() error
+	// Close ends the link. Operations that are not flushed may be lost.
+	Close() error
+}
+
+// Token layout: a semaphore's counter and the count of those who sleep on it share a cache line; the private expectation has its own, so
+// that the peer's adds do not steal it.
+const (
+	TokenSize           = 128
+	TokenWaitersOffset  = 8  // u32: sleepers on the counter's low half (host memory only)
+	TokenExpectedOffset = 64 // u64
+)

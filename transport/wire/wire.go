@@ -1,0 +1,128 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// Errors of Open and of Reader.Done, wrapped with the detail.
+var (
+	ErrFormat  = errors.New("wire: malformed record")
+	ErrVersion = errors.New("wire: unknown version")
+	ErrKind    = errors.New("wire: another kind of record")
+)
+
+const (
+	magic      = 0x6c636367 // "gccl"
+	headerSize = 12
+	tailSize   = 4
+	// MaxBody is the longest body that Open accepts.
+	MaxBody = 1 << 16
+)
+
+// Writer builds a body.
+type Writer struct{ b []byte }
+
+// U8 appends one byte; the others append little endian.
+func (w *Writer) U8(v uint8)   { w.b = append(w.b, v) }
+func (w *Writer) U16(v uint16) { w.b = binary.LittleEndian.AppendUint16(w.b, v) }
+func (w *Writer) U32(v uint32) { w.b = binary.LittleEndian.AppendUint32(w.b, v) }
+func (w *Writer) U64(v uint64) { w.b = binary.LittleEndian.AppendUint64(w.b, v) }
+
+// Raw appends bytes whose number both sides know.
+func (w *Writer) Raw(p []byte) { w.b = append(w.b, p...) }
+
+// Bytes appends a length of 16 bits and the bytes.
+func (w *Writer) Bytes(p []byte) {
+	w.U16(uint16(len(p)))
+	w.Raw(p)
+}
+
+// Seal is the record around the body.
+func (w *Writer) Seal(kind, version uint8) []byte {
+	out := make([]byte, 0, headerSize+len(w.b)+tailSize)
+	out = binary.LittleEndian.AppendUint32(out, magic)
+	out = append(out, kind, version, 0, 0)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(w.b)))
+	out = append(out, w.b...)
+	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out))
+}
+
+// Reader takes a body apart. After a field that is not there every further field is zero and Done reports it.
+type Reader struct {
+	b   []byte
+	err error
+}
+
+// Open checks the envelope of a record of the given kind and version and returns its body.
+func Open(record []byte, kind, version uint8) (*Reader, error) {
+	if len(record) < headerSize+tailSize {
+		return nil, fmt.Errorf("%w: %d bytes are too few", ErrFormat, len(record))
+	}
+	if m := binary.LittleEndian.Uint32(record); m != magic {
+		return nil, fmt.Errorf("%w: magic %#x", ErrFormat, m)
+	}
+	n := binary.LittleEndian.Uint32(record[8:])
+	if n > MaxBody || int(n) != len(record)-headerSize-tailSize {
+		return nil, fmt.Errorf("%w: a body of %d in a record of %d bytes", ErrFormat, n, len(record))
+	}
+	end := len(record) - tailSize
+	if got, want := crc32.ChecksumIEEE(record[:end]), binary.LittleEndian.Uint32(record[end:]); got != want {
+		return nil, fmt.Errorf("%w: checksum %#x, want %#x", ErrFormat, got, want)
+	}
+	if record[4] != kind {
+		return nil, fmt.Errorf("%w: kind %d, want %d", ErrKind, record[4], kind)
+	}
+	if record[5] != version {
+		return nil, fmt.Errorf("%w: %d, this build reads %d: use the same goccl at both ends", ErrVersion, record[5], version)
+	}
+	return &Reader{b: record[headerSize:end]}, nil
+}
+
+// Raw is the next n bytes, or n zero bytes when they are not there. n is a constant of the format, never a length that was read.
+func (r *Reader) Raw(n int) []byte {
+	if r.err != nil || len(r.b) < n {
+		if r.err == nil {
+			r.err = fmt.Errorf("%w: %d bytes left, want %d", ErrFormat, len(r.b), n)
+		}
+		return make([]byte, n)
+	}
+	p := r.b[:n:n]
+	r.b = r.b[n:]
+	return p
+}
+
+// U8 is the next byte; the others read little endian.
+func (r *Reader) U8() uint8   { return r.Raw(1)[0] }
+func (r *Reader) U16() uint16 { return binary.LittleEndian.Uint16(r.Raw(2)) }
+func (r *Reader) U32() uint32 { return binary.LittleEndian.Uint32(r.Raw(4)) }
+func (r *Reader) U64() uint64 { return binary.LittleEndian.Uint64(r.Raw(8)) }
+
+// Bytes is a counted field of at most limit bytes, or nil when it is longer or not there.
+func (r *Reader) Bytes(limit int) []byte {
+	n := int(r.U16())
+	if r.err == nil && (n > limit || n > len(r.b)) {
+		r.err = fmt.Errorf("%w: a field of %d bytes, at most %d allowed and %d left", ErrFormat, n, limit, len(r.b))
+	}
+	if r.err != nil {
+		return nil
+	}
+	return r.Raw(n)
+}
+
+// Fail records that a value read makes no sense.
+func (r *Reader) Fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+	}
+}
+
+// Done is nil when every field was there and nothing is left over.
+func (r *Reader) Done() error {
+	if r.err == nil && len(r.b) != 0 {
+		r.err = fmt.Errorf("%w: %d bytes left over", ErrFormat, len(r.b))
+	}
+	return r.err
+}

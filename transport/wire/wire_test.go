@@ -1,0 +1,90 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"testing"
+)
+
+func record() []byte {
+	var w Writer
+	w.U8(1)
+	w.U16(2)
+	w.U32(3)
+	w.U64(4)
+	w.Bytes([]byte("five"))
+	return w.Seal(7, 1)
+}
+
+func read(r *Reader) (sum uint64, s []byte) {
+	sum = uint64(r.U8()) + uint64(r.U16()) + uint64(r.U32()) + r.U64()
+	return sum, r.Bytes(4)
+}
+
+func TestRoundTrip(t *testing.T) {
+	r, err := Open(record(), 7, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, s := read(r)
+	if err := r.Done(); err != nil || sum != 10 || !bytes.Equal(s, []byte("five")) {
+		t.Fatalf("%d %q %v", sum, s, err)
+	}
+}
+
+func TestEveryFlippedBitAndEveryCutIsRefused(t *testing.T) {
+	good := record()
+	for i := range good {
+		for bit := range 8 {
+			bad := bytes.Clone(good)
+			bad[i] ^= 1 << bit
+			if _, err := Open(bad, 7, 1); err == nil {
+				t.Fatalf("byte %d bit %d: accepted", i, bit)
+			}
+		}
+		if _, err := Open(good[:i], 7, 1); !errors.Is(err, ErrFormat) {
+			t.Fatalf("cut at %d: %v", i, err)
+		}
+	}
+	if _, err := Open(good, 8, 1); !errors.Is(err, ErrKind) {
+		t.Fatal(err)
+	}
+	if _, err := Open(good, 7, 2); !errors.Is(err, ErrVersion) {
+		t.Fatal(err)
+	}
+}
+
+// A body whose checksum is right but whose fields lie must fail in Done, without a large allocation.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte{1, 2, 0, 3, 0, 0, 0})
+	f.Add(record()[headerSize:])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		w := Writer{b: body}
+		if len(body) > MaxBody {
+			return
+		}
+		rec := w.Seal(7, 1)
+		r, err := Open(rec, 7, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, s := read(r)
+		if r.Done() == nil && len(body) != 15+2+len(s) {
+			t.Fatalf("%d bytes passed as %d", len(body), 17+len(s))
+		}
+		if len(s) > 4 {
+			t.Fatal("limit not kept")
+		}
+	})
+}
+
+func TestHugeLengthIsRefused(t *testing.T) {
+	rec := record()
+	binary.LittleEndian.PutUint32(rec[8:], 1<<31)
+	binary.LittleEndian.PutUint32(rec[len(rec)-4:], crc32.ChecksumIEEE(rec[:len(rec)-4]))
+	if _, err := Open(rec, 7, 1); !errors.Is(err, ErrFormat) {
+		t.Fatal(err)
+	}
+}
