@@ -1,0 +1,51 @@
+package futex
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Operations of futex(2). FUTEX_PRIVATE_FLAG is left out on purpose: the word is shared between processes.
+const (
+	opWait = 0
+	opWake = 1
+)
+
+// All wakes every sleeper (see Wake).
+const All = math.MaxInt32
+
+// ErrTimeout says that nobody woke the caller in time.
+var ErrTimeout = errors.New("futex: timed out")
+
+// Wait sleeps while *addr == val, until a Wake on the same word or until timeout has passed (ErrTimeout); timeout <= 0 is for ever. It
+// returns nil when woken, when *addr differed already, and on a signal: the caller looks at its own condition again in every case.
+func Wait(addr *atomic.Uint32, val uint32, timeout time.Duration) error {
+	var ts *unix.Timespec
+	if timeout > 0 {
+		t := unix.NsecToTimespec(int64(timeout))
+		ts = &t
+	}
+	_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWait, uintptr(val), uintptr(unsafe.Pointer(ts)), 0, 0)
+	switch e {
+	case 0, unix.EAGAIN, unix.EINTR:
+		return nil
+	case unix.ETIMEDOUT:
+		return ErrTimeout
+	}
+	return fmt.Errorf("futex: wait at %p: %w", addr, e)
+}
+
+// Wake wakes up to n sleepers and returns how many there were. It never blocks, so it keeps the Go scheduler out of the way.
+func Wake(addr *atomic.Uint32, n int) (int, error) {
+	r, _, e := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWake, uintptr(n), 0, 0, 0)
+	if e != 0 {
+		return 0, fmt.Errorf("futex: wake at %p: %w", addr, e)
+	}
+	return int(r), nil
+}

@@ -1,0 +1,49 @@
+package wait
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Policy says how long a wait polls and yields before it sleeps.
+type Policy struct {
+	// Spin is the number of polls before the first yield, each followed by SpinPause pause instructions.
+	Spin, SpinPause int
+	// YieldFor is how long to poll and yield before sleeping.
+	YieldFor time.Duration
+	// SchedYieldEvery makes every n-th yield one to other processes (sched_yield) besides the one to other goroutines; 0 is never.
+	SchedYieldEvery int
+	// Recheck is the longest sleep before the abort word and the deadline are looked at again.
+	Recheck time.Duration
+}
+
+// For is the policy for a process that is home to ranksHere of the ranksOnHost busy ranks of this host. Numbers that are not known are 0.
+//
+// Polling without yielding pays only when no waiting rank keeps a working one from a core; otherwise each poll that fails delays the very
+// signal that it waits for.
+func For(ranksHere, ranksOnHost int) *Policy {
+	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
+	p := &Policy{Spin: 4, SpinPause: 4, YieldFor: 100 * time.Microsecond, SchedYieldEvery: 8, Recheck: 50 * time.Millisecond}
+	if ranksOnHost > 0 && ranksOnHost <= cores {
+		p.Spin, p.SpinPause = 2000, 8
+	}
+	switch {
+	case ranksOnHost == 0 || ranksHere == 0:
+	case ranksHere == ranksOnHost:
+		p.SchedYieldEvery = 64
+	default:
+		p.SchedYieldEvery = max(1, ranksHere)
+	}
+	return p
+}
+
+var own atomic.Pointer[Policy]
+
+func init() { own.Store(For(0, 0)) }
+
+// Configure sets the policy of this process, for waits that bring none: see For.
+func Configure(ranksHere, ranksOnHost int) { own.Store(For(ranksHere, ranksOnHost)) }
+
+// Default is the policy of this process.
+func Default() *Policy { return own.Load() }

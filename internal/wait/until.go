@@ -1,0 +1,89 @@
+package wait
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/goccl/goccl/internal/futex"
+)
+
+// checkEvery is the number of yields between looks at the clock, the deadline and the abort word.
+const checkEvery = 8
+
+// Until waits until cond is true, ErrTimeout or *AbortError. Whoever makes cond true calls c.Wake, or changes c, afterwards. cond runs often
+// and must be cheap; it may run once more after having been true. A nil policy is Default.
+func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
+	// 1. Poll.
+	if cond() {
+		return nil
+	}
+	if p == nil {
+		p = Default()
+	}
+	for range p.Spin {
+		pause(p.SpinPause)
+		if cond() {
+			return nil
+		}
+	}
+	// 2. Yield.
+	if done, err := yield(cond, l, p); done || err != nil {
+		return err
+	}
+	// 3. Sleep.
+	c.waiters.Add(1)
+	defer c.waiters.Add(^uint32(0))
+	for {
+		seq := c.sequence.Load()
+		if cond() {
+			return nil
+		}
+		if err := l.Check(); err != nil {
+			return err
+		}
+		if err := futex.Wait(&c.sequence, seq, sleepFor(l, p)); err != nil && !errors.Is(err, futex.ErrTimeout) {
+			return fmt.Errorf("wait: %w", err)
+		}
+	}
+}
+
+// yield is step 2. It returns true when cond became true, false when its time is over.
+func yield(cond func() bool, l Limit, p *Policy) (bool, error) {
+	end := Now() + Deadline(p.YieldFor)
+	toSched := p.SchedYieldEvery
+	for i := 1; ; i++ {
+		runtime.Gosched()
+		if cond() {
+			return true, nil
+		}
+		if toSched--; toSched == 0 {
+			toSched = p.SchedYieldEvery
+			schedYield()
+			if cond() {
+				return true, nil
+			}
+		}
+		if i%checkEvery == 0 {
+			if err := l.Check(); err != nil {
+				return false, err
+			}
+			if Now() >= end {
+				return false, nil
+			}
+		}
+	}
+}
+
+// sleepFor is how long to sleep: until the deadline, but not longer than Recheck.
+func sleepFor(l Limit, p *Policy) time.Duration {
+	d := p.Recheck
+	if d <= 0 {
+		d = 50 * time.Millisecond
+	}
+	if l.Deadline != 0 {
+		d = min(d, time.Duration(l.Deadline-Now()))
+	}
+	return max(d, time.Microsecond)
+}
