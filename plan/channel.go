@@ -1,0 +1,114 @@
+package plan
+
+// ChannelType is the way in which a channel moves data.
+type ChannelType string
+
+// The channel types. NoChannel is that of ops that stay on their rank.
+const (
+	NoChannel     ChannelType = ""
+	MemoryChannel ChannelType = "memory"
+	PortChannel   ChannelType = "port"
+	SwitchChannel ChannelType = "switch"
+)
+
+// BufferType is one of the three buffers of a rank.
+type BufferType string
+
+// The buffer types.
+const (
+	Input   BufferType = "i"
+	Output  BufferType = "o"
+	Scratch BufferType = "s"
+)
+
+// Channel is one entry of a rank's channel table.
+//
+// A memory or port entry opens one channel for every element of ConnectedTo, and a rank may appear more than once; the global id of a
+// channel is its position among all elements of that type. The k-th channel of a type from rank a to rank b pairs with the k-th channel of
+// that type from b to a: a signal on one is what a wait on the other sees.
+//
+// A switch entry opens one channel for every group in RankGroups, over the buffer BufferType of all ranks in the group; the global id is the
+// position among all groups of all switch entries.
+type Channel struct {
+	Type        ChannelType
+	ConnectedTo []int
+	BufferType  BufferType
+	RankGroups  []RankGroup
+}
+
+// RankGroup is the set of ranks that a switch channel spans.
+type RankGroup struct {
+	Ranks []int
+}
+
+// RemoteBuffer is a buffer of another rank that this rank reads or writes. Its position in GPU.RemoteBuffers is its rank-wide id.
+type RemoteBuffer struct {
+	Rank   int
+	Type   BufferType
+	Access []ChannelType // memory, port or both
+}
+
+// ChannelRefs gives a thread block its channels of one type: position in IDs is the block's number for the channel, the value its global id.
+type ChannelRefs struct {
+	Type ChannelType
+	IDs  []int
+}
+
+// BufferRefs gives a thread block its remote buffers for one access type: position in IDs is the block's buffer_id, the value the position
+// in GPU.RemoteBuffers.
+type BufferRefs struct {
+	Access ChannelType
+	IDs    []int
+}
+
+// ChannelIDs is the block's list of global channel ids of type t.
+func (tb *ThreadBlock) ChannelIDs(t ChannelType) []int {
+	for i := range tb.Channels {
+		if tb.Channels[i].Type == t {
+			return tb.Channels[i].IDs
+		}
+	}
+	return nil
+}
+
+// RemoteBufferIDs is the block's list of remote buffers reached over channel type t.
+func (tb *ThreadBlock) RemoteBufferIDs(t ChannelType) []int {
+	for i := range tb.RemoteBufferRefs {
+		if tb.RemoteBufferRefs[i].Access == t {
+			return tb.RemoteBufferRefs[i].IDs
+		}
+	}
+	return nil
+}
+
+// Peers is the rank at the other end of every channel of type t (memory or port) of g, by global id.
+func (g *GPU) Peers(t ChannelType) []int {
+	var peers []int
+	for i := range g.Channels {
+		if g.Channels[i].Type == t {
+			peers = append(peers, g.Channels[i].ConnectedTo...)
+		}
+	}
+	return peers
+}
+
+// SwitchGroup is one switch channel of a rank.
+type SwitchGroup struct {
+	Buffer BufferType
+	Ranks  []int
+}
+
+// SwitchGroups is the list of switch channels of g, by global id.
+func (g *GPU) SwitchGroups() []SwitchGroup {
+	var groups []SwitchGroup
+	for i := range g.Channels {
+		c := &g.Channels[i]
+		if c.Type != SwitchChannel {
+			continue
+		}
+		for j := range c.RankGroups {
+			groups = append(groups, SwitchGroup{Buffer: c.BufferType, Ranks: c.RankGroups[j].Ranks})
+		}
+	}
+	return groups
+}

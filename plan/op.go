@@ -1,0 +1,99 @@
+package plan
+
+// OpName is the kind of an op, as written in the file.
+type OpName string
+
+// The ops. docs/plan-format.md states the operands and the meaning of each.
+const (
+	Nop        OpName = "nop"
+	Barrier    OpName = "barrier"
+	Signal     OpName = "signal"
+	Wait       OpName = "wait"
+	RlxSignal  OpName = "rlxsignal"
+	RlxWait    OpName = "rlxwait"
+	Flush      OpName = "flush"
+	SemAcquire OpName = "sem_acquire"
+	SemRelease OpName = "sem_release"
+
+	Copy OpName = "copy"
+	Get  OpName = "get"
+	Put  OpName = "put"
+	Pws  OpName = "pws"  // port: put with signal
+	Pwsf OpName = "pwsf" // port: put with signal and flush
+
+	PutPackets      OpName = "ppkt"
+	ReadPutPackets  OpName = "rppkt"
+	CopyPackets     OpName = "cpkt"
+	UnpackPackets   OpName = "upkt"
+	ReducePackets   OpName = "repkt"
+	ReduceCopyPkt   OpName = "recpkt"
+	ReduceSendPkt   OpName = "respkt"
+	ReduceCopySend  OpName = "recspkt"
+	ReduceLocal     OpName = "re"
+	ReduceSend      OpName = "res"
+	ReadReduce      OpName = "rre"
+	ReadReduceSend  OpName = "rres"
+	SwitchReduce    OpName = "glre"
+	SwitchReduceSto OpName = "glres"
+	SwitchStore     OpName = "gstore"
+	SwitchStorePkt  OpName = "gstorepkt"
+	Pipeline        OpName = "pipeline"
+)
+
+// Op is one instruction of a thread block. Which fields it uses depends on Name; the others are zero.
+type Op struct {
+	Name        OpName
+	Src, Dst    []Chunk
+	ChannelType ChannelType
+	ChannelIDs  []int // positions in the thread block's list of ChannelType; entry i is served by thread i
+	Slice       Slice
+	ReduceOp    ReduceOp
+
+	SemaphoreIDs    []int // sem_acquire, sem_release; entry i is served by thread i
+	BarrierID       int   // barrier
+	NumThreadBlocks int   // barrier
+
+	UnitSize  int64 // pipeline: bytes per iteration
+	NumChunks int   // pipeline: chunks that all iterations together cover
+	Ops       []Op  // pipeline: the body; pipelines do not nest
+}
+
+// Slice makes an op work on part Index of Count equal parts of its operands, so that several thread blocks share it. Count 0 is the whole.
+type Slice struct {
+	Index int
+	Count int
+}
+
+// ChunkKind says whose memory a chunk is in.
+type ChunkKind uint8
+
+// The kinds of chunk.
+const (
+	LocalChunk  ChunkKind = iota // buffer Type of this rank
+	RemoteChunk                  // remote buffer ID of this thread block, over the op's channel type
+	SwitchChunk                  // the buffers of all ranks of the thread block's switch channel ID
+)
+
+// Chunk is a run of Size chunks from chunk Index of a buffer.
+type Chunk struct {
+	Kind  ChunkKind
+	Type  BufferType // of a LocalChunk
+	ID    int        // of a RemoteChunk (buffer_id) or a SwitchChunk (switch_channel_id)
+	Index int
+	Size  int
+}
+
+// Local is size chunks from chunk index of buffer t of this rank.
+func Local(t BufferType, index, size int) Chunk {
+	return Chunk{Kind: LocalChunk, Type: t, Index: index, Size: size}
+}
+
+// Remote is size chunks from chunk index of the thread block's remote buffer id.
+func Remote(id, index, size int) Chunk {
+	return Chunk{Kind: RemoteChunk, ID: id, Index: index, Size: size}
+}
+
+// Switch is size chunks from chunk index of the buffers behind the thread block's switch channel id.
+func Switch(id, index, size int) Chunk {
+	return Chunk{Kind: SwitchChunk, ID: id, Index: index, Size: size}
+}

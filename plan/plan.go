@@ -1,0 +1,99 @@
+package plan
+
+// SchemaVersion is the version that Encode writes. Files without the key are version 1, the form MSCCL++ reads and writes; version 2 only
+// adds optional keys (schema_version, root, postcondition), so a version-1 reader loads it.
+const SchemaVersion = 2
+
+// Protocol says how data announces its arrival.
+type Protocol string
+
+// The protocols. LL plans use packets, and a packet is valid when its flag is the launch's epoch.
+const (
+	Simple Protocol = "Simple"
+	LL     Protocol = "LL"
+)
+
+// Collective names what a plan computes. A name that is not listed here is user-defined and needs Plan.Postcondition to be verified.
+type Collective string
+
+// The collectives whose post-condition the verifier knows.
+const (
+	AllReduce     Collective = "allreduce"
+	AllGather     Collective = "allgather"
+	ReduceScatter Collective = "reducescatter"
+	AllToAll      Collective = "alltoall"
+	Broadcast     Collective = "broadcast"
+	Reduce        Collective = "reduce"
+	SendRecv      Collective = "sendrecv"
+)
+
+// ReduceOp is the operator of a reducing op. The empty operator stands for the one that the caller of the collective asks for.
+type ReduceOp string
+
+// The operators of the format. Prod is an extension; MSCCL++ sums whatever is written.
+const (
+	CallerOp ReduceOp = ""
+	Sum      ReduceOp = "sum"
+	Min      ReduceOp = "min"
+	Max      ReduceOp = "max"
+	Prod     ReduceOp = "prod"
+)
+
+// Plan is one collective for a fixed number of ranks.
+type Plan struct {
+	SchemaVersion   int
+	Name            string
+	Collective      Collective
+	Protocol        Protocol
+	InPlace         bool   // input and output are one buffer; see Layout for how they overlap
+	ReuseResources  bool   // scratch is the communicator's shared one rather than the plan's own
+	ThreadsPerBlock int    // 1..1024
+	DoubleScratch   bool   // even and odd launches use different halves of scratch
+	Alignment       int64  // bytes of the unit in which messages are divided; a power of two
+	MinSize         uint64 // accepted message sizes in bytes, both ends included: input bytes, or output bytes for an all-gather
+	MaxSize         uint64
+	Root            int        // of a broadcast or reduce
+	Postcondition   []Postcond // what a user-defined collective computes; empty for the named ones
+	GPUs            []GPU      // index is the rank
+}
+
+// Postcond states what Size consecutive output chunks of one rank hold when a launch has ended: chunk Index+i is the reduction under Op of
+// chunk Of[j].Index+i of the input of rank Of[j].Rank, over all j. Output chunks that no entry names are unconstrained.
+type Postcond struct {
+	Rank  int
+	Index int
+	Size  int
+	Op    ReduceOp // only matters when Of has more than one entry
+	Of    []Contribution
+}
+
+// Contribution is one chunk of one rank's input.
+type Contribution struct {
+	Rank  int
+	Index int
+}
+
+// GPU is the part of the plan that one rank runs. Chunk counts are logical: Layout turns them into bytes.
+type GPU struct {
+	ID            int
+	InputChunks   int
+	OutputChunks  int
+	ScratchChunks int
+	Channels      []Channel
+	RemoteBuffers []RemoteBuffer
+	Semaphores    []Semaphore
+	ThreadBlocks  []ThreadBlock
+}
+
+// ThreadBlock is a program for one block of threads, and the tables that its ops index.
+type ThreadBlock struct {
+	ID               int
+	Channels         []ChannelRefs
+	RemoteBufferRefs []BufferRefs
+	Ops              []Op
+}
+
+// Semaphore is shared by the thread blocks of one rank. Its value persists between launches, so every launch must leave InitValue in it.
+type Semaphore struct {
+	InitValue int
+}
