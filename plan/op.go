@@ -15,29 +15,32 @@ const (
 	SemAcquire OpName = "sem_acquire"
 	SemRelease OpName = "sem_release"
 
-	Copy OpName = "copy"
-	Get  OpName = "get"
-	Put  OpName = "put"
-	Pws  OpName = "pws"  // port: put with signal
-	Pwsf OpName = "pwsf" // port: put with signal and flush
+	Copy                  OpName = "copy"
+	Get                   OpName = "get"
+	Put                   OpName = "put"
+	PutWithSignal         OpName = "pws"
+	PutWithSignalAndFlush OpName = "pwsf"
 
-	PutPackets      OpName = "ppkt"
-	ReadPutPackets  OpName = "rppkt"
-	CopyPackets     OpName = "cpkt"
-	UnpackPackets   OpName = "upkt"
-	ReducePackets   OpName = "repkt"
-	ReduceCopyPkt   OpName = "recpkt"
-	ReduceSendPkt   OpName = "respkt"
-	ReduceCopySend  OpName = "recspkt"
-	ReduceLocal     OpName = "re"
-	ReduceSend      OpName = "res"
-	ReadReduce      OpName = "rre"
-	ReadReduceSend  OpName = "rres"
-	SwitchReduce    OpName = "glre"
-	SwitchReduceSto OpName = "glres"
-	SwitchStore     OpName = "gstore"
-	SwitchStorePkt  OpName = "gstorepkt"
-	Pipeline        OpName = "pipeline"
+	PutPackets            OpName = "ppkt"
+	ReadPutPackets        OpName = "rppkt"
+	CopyPackets           OpName = "cpkt"
+	UnpackPackets         OpName = "upkt"
+	ReducePackets         OpName = "repkt"
+	ReduceCopyPackets     OpName = "recpkt"
+	ReduceSendPackets     OpName = "respkt"
+	ReduceCopySendPackets OpName = "recspkt"
+
+	ReduceLocal    OpName = "re"
+	ReduceSend     OpName = "res"
+	ReadReduce     OpName = "rre"
+	ReadReduceSend OpName = "rres"
+
+	SwitchReduce       OpName = "glre"
+	SwitchReduceStore  OpName = "glres"
+	SwitchStore        OpName = "gstore"
+	SwitchStorePackets OpName = "gstorepkt"
+
+	Pipeline OpName = "pipeline"
 )
 
 // Op is one instruction of a thread block. Which fields it uses depends on Name; the others are zero.
