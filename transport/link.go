@@ -57,10 +57,9 @@ type Link interface {
 	Close() error
 }
 
-// Token layout: a semaphore's counter and the count of those who sleep on it share a cache line; the private expectation has its own, so
-// that the peer's adds do not steal it.
+// A token is one side of a semaphore in memory: two cells of package internal/wait, first the counter to which the peer adds, then the
+// private count of what was consumed. Each has a cache line, so that the peer's adds do not steal the other.
 const (
 	TokenSize           = 128
-	TokenWaitersOffset  = 8  // u32: sleepers on the counter's low half (host memory only)
-	TokenExpectedOffset = 64 // u64
+	TokenExpectedOffset = 64
 )

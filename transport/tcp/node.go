@@ -1,0 +1,262 @@
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/transport"
+)
+
+// maxPending is how many connections may be in the handshake at a time; more are dropped, and the dialler tries again.
+const maxPending = 256
+
+// Options of a Node. The zero value is usable.
+type Options struct {
+	// Timeout bounds a handshake, and a write to a peer that does not read; 0 is 30 s.
+	Timeout time.Duration
+	// Log gets refused connections; nil is slog.Default.
+	Log *slog.Logger
+	// Lost is called once for each session whose dialler (its endpoint, and the one it dialled) vanished without a bye. It must not call back
+	// into the Node.
+	Lost func(endpoint, from uint64, err error)
+}
+
+// Node is this process's end of the transport: a listener, the credentials it gave out and the regions peers may write.
+type Node struct {
+	opt      Options
+	listener net.Listener
+	addr     netip.AddrPort
+	wg       sync.WaitGroup
+	pending  chan struct{}
+	closed   atomic.Bool // set under mu
+
+	mu        sync.Mutex // guards what follows
+	endpoints map[uint64]*[32]byte
+	conns     map[net.Conn]struct{}
+	links     map[*Link]struct{}
+
+	regionMu sync.RWMutex // guards regions, not what is in them
+	regions  map[uint64]*region
+}
+
+// region is a registered memory. mu is held for reading while a frame is applied and its payload arrives, so that Unregister is a barrier; a
+// slow peer holds up nobody else's region.
+type region struct {
+	mu  sync.RWMutex
+	mem Memory // nil once unregistered
+}
+
+// Listen starts a Node on one address; port 0 picks one. A wildcard address is refused.
+func Listen(at netip.AddrPort, opt Options) (*Node, error) {
+	if !at.Addr().IsValid() || at.Addr().IsUnspecified() {
+		return nil, fmt.Errorf("tcp: listen on %v: choose one address of this host, not a wildcard", at)
+	}
+	if opt.Timeout <= 0 {
+		opt.Timeout = 30 * time.Second
+	}
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	l, err := net.Listen("tcp", at.String())
+	if err != nil {
+		return nil, fmt.Errorf("tcp: listen on %v: %w: choose another with GOCCL_SOCKET_IFNAME or WithListenAddress", at, err)
+	}
+	n := &Node{
+		opt: opt, listener: l, addr: l.Addr().(*net.TCPAddr).AddrPort(), pending: make(chan struct{}, maxPending),
+		endpoints: map[uint64]*[32]byte{}, conns: map[net.Conn]struct{}{}, links: map[*Link]struct{}{}, regions: map[uint64]*region{},
+	}
+	n.wg.Go(n.accept)
+	return n, nil
+}
+
+// Addr is where the Node listens.
+func (n *Node) Addr() netip.AddrPort { return n.addr }
+
+// NewEndpoint makes a credential with which peers may connect.
+func (n *Node) NewEndpoint() Credential {
+	c := Credential{Endpoint: randomID()}
+	_, _ = rand.Read(c.Secret[:])
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.endpoints[c.Endpoint] = &c.Secret
+	return c
+}
+
+// RemoveEndpoint refuses further connections with its credential; sessions that stand remain.
+func (n *Node) RemoveEndpoint(endpoint uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.endpoints, endpoint)
+}
+
+// Register lets every authenticated peer write m and returns the region's id, which is hard to guess.
+func (n *Node) Register(m Memory) uint64 {
+	n.regionMu.Lock()
+	defer n.regionMu.Unlock()
+	id := randomID()
+	n.regions[id] = &region{mem: m}
+	return id
+}
+
+// Unregister ends that. No frame is applied to the memory after it returned.
+func (n *Node) Unregister(id uint64) {
+	n.regionMu.Lock()
+	r := n.regions[id]
+	delete(n.regions, id)
+	n.regionMu.Unlock()
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.mem = nil
+	}
+}
+
+func (n *Node) region(id uint64) *region {
+	n.regionMu.RLock()
+	defer n.regionMu.RUnlock()
+	return n.regions[id]
+}
+
+func randomID() uint64 {
+	var b [8]byte
+	for {
+		_, _ = rand.Read(b[:])
+		if id := binary.LittleEndian.Uint64(b[:]); id != 0 {
+			return id
+		}
+	}
+}
+
+// accept runs until the listener is closed.
+func (n *Node) accept() {
+	for {
+		c, err := n.listener.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // out of descriptors: some connection must end first
+			continue
+		}
+		select {
+		case n.pending <- struct{}{}:
+		default:
+			n.opt.Log.Warn("goccl: ethernet: too many connections in the handshake, one dropped", "peer", c.RemoteAddr(), "limit", maxPending)
+			_ = c.Close()
+			continue
+		}
+		if !n.track(c) {
+			<-n.pending
+			continue
+		}
+		n.wg.Go(func() {
+			defer n.untrack(c)
+			n.session(c)
+		})
+	}
+}
+
+// track keeps c for Close; it closes c at once and returns false when the Node is closed.
+func (n *Node) track(c net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed.Load() {
+		_ = c.Close()
+		return false
+	}
+	n.conns[c] = struct{}{}
+	return true
+}
+
+func (n *Node) untrack(c net.Conn) {
+	_ = c.Close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.conns, c)
+}
+
+func (n *Node) secret(endpoint uint64) (*[32]byte, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, ok := n.endpoints[endpoint]
+	return s, ok
+}
+
+// Dial connects to the endpoint of cred at to. from is the endpoint of this side, by which the peer tells its diallers apart. A connection
+// that is refused for lack of room is tried again until ctx ends.
+func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.opt.Timeout)
+	defer cancel()
+	d := net.Dialer{KeepAliveConfig: keepAlive, LocalAddr: &net.TCPAddr{IP: n.addr.Addr().AsSlice(), Zone: n.addr.Addr().Zone()}}
+	if !n.addr.Addr().IsLoopback() && to.Addr().IsLoopback() || n.addr.Addr().Is4() != to.Addr().Is4() {
+		d.LocalAddr = nil
+	}
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)
+	}
+	deadline, _ := ctx.Deadline()
+	if err := greet(c, deadline, &cred, from); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)
+	}
+	if !n.track(c) {
+		return nil, fmt.Errorf("tcp: dial %v: %w", to, transport.ErrClosed)
+	}
+	l := newLink(n, c, opt)
+	n.mu.Lock()
+	n.links[l] = struct{}{}
+	n.mu.Unlock()
+	n.wg.Go(func() {
+		defer n.untrack(c)
+		l.readAcks()
+	})
+	return l, nil
+}
+
+func (n *Node) dropLink(l *Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.links, l)
+}
+
+// keepAlive notices a host that vanished within about ten seconds.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: 2 * time.Second, Count: 3}
+
+// Close says bye on every connection, ends them and waits for the goroutines.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed.Swap(true) {
+		n.mu.Unlock()
+		n.wg.Wait()
+		return nil
+	}
+	links := make([]*Link, 0, len(n.links))
+	for l := range n.links {
+		links = append(links, l)
+	}
+	n.mu.Unlock()
+	err := n.listener.Close()
+	for _, l := range links {
+		_ = l.Close()
+	}
+	n.mu.Lock()
+	for c := range n.conns {
+		// A session that waits for a frame reads the end of the stream, sees that the Node is closed, says bye and ends.
+		if t, ok := c.(*net.TCPConn); ok {
+			_ = t.CloseRead()
+		}
+	}
+	n.mu.Unlock()
+	n.wg.Wait()
+	return err
+}
