@@ -1,0 +1,178 @@
+package host
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/device"
+)
+
+// Allocation is a reference to a mapping, made by Alloc, Import or Register.
+type Allocation struct {
+	dev  *Device
+	m    *mapping
+	size int64
+	once sync.Once
+	err  error
+}
+
+var _ device.Allocation = (*Allocation)(nil)
+
+// Ptr is the address of the first byte.
+func (a *Allocation) Ptr() device.Ptr { return device.Ptr(a.m.base) }
+
+// Size is the size that was asked for, in bytes.
+func (a *Allocation) Size() int64 { return a.size }
+
+// Bytes views the whole allocation; not to be used after Close.
+func (a *Allocation) Bytes() []byte { return device.Bytes(a.Ptr(), a.Size()) }
+
+// Close gives the reference back. The memory goes with the last reference of this process, and for good when no other process maps it.
+func (a *Allocation) Close() error {
+	a.once.Do(func() {
+		a.dev.forget(a)
+		a.err = a.m.release()
+	})
+	return a.err
+}
+
+// Alloc returns size bytes of zeroed shared memory, aligned to a page.
+func (d *Device) Alloc(size int64) (device.Allocation, error) {
+	if err := d.check("alloc"); err != nil {
+		return nil, err
+	}
+	m, err := allocate(d.ID(), size)
+	if err != nil {
+		return nil, err
+	}
+	return d.adopt(m, size)
+}
+
+// Register makes memory of the caller known to Export, under a handle that is valid in this process only. A Go slice
+// is kept alive until Close.
+func (d *Device) Register(b []byte) (device.Allocation, error) {
+	if len(b) == 0 {
+		return nil, fmt.Errorf("host: register on %s: the slice is empty", d.ID())
+	}
+	return d.register(uintptr(unsafe.Pointer(unsafe.SliceData(b))), int64(len(b)), b)
+}
+
+// RegisterPointer is Register for memory outside the Go heap.
+func (d *Device) RegisterPointer(p device.Ptr, size int64) (device.Allocation, error) {
+	if p == 0 || size <= 0 {
+		return nil, fmt.Errorf("host: register on %s: %d bytes at %#x is no memory", d.ID(), size, uintptr(p))
+	}
+	return d.register(uintptr(p), size, nil)
+}
+
+func (d *Device) register(base uintptr, size int64, keep []byte) (device.Allocation, error) {
+	if err := d.check("register"); err != nil {
+		return nil, err
+	}
+	m := &mapping{base: base, size: size, fd: -1, unique: newUnique(), owner: d.ID(), refs: 1, keep: keep}
+	registry.Lock()
+	insert(m)
+	registry.Unlock()
+	return d.adopt(m, size)
+}
+
+// Export describes the mapping that holds p. Registered memory has a HandleLocal, which no other process can import.
+func (d *Device) Export(p device.Ptr) (device.Handle, error) {
+	if err := d.check("export"); err != nil {
+		return device.Handle{}, err
+	}
+	registry.Lock()
+	defer registry.Unlock()
+	m := find(uintptr(p))
+	if m == nil {
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: it was neither allocated by Alloc nor registered", uintptr(p), d.ID(), device.ErrNotShareable)
+	}
+	h := device.Handle{Type: device.HandleLocal, Owner: m.owner, FD: -1, Base: device.Ptr(m.base), Size: m.size,
+		Offset: int64(uintptr(p) - m.base), Unique: m.unique}
+	if m.fd < 0 {
+		return h, nil
+	}
+	fd, err := unix.FcntlInt(uintptr(m.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: dup: %w", uintptr(p), d.ID(), err)
+	}
+	h.Type, h.FD = device.HandleFD, fd
+	return h, nil
+}
+
+// Import maps what a host device of this or of another process exported. The memory behind the descriptor must be a memfd whose size is
+// sealed, whose pages are reserved, and that is no smaller than the handle says: anything else could be cut short later, and reading past its end would kill the process.
+func (d *Device) Import(h device.Handle) (device.Allocation, error) {
+	if err := d.check("import"); err != nil {
+		return nil, err
+	}
+	m, err := lookup(h)
+	if err != nil {
+		return nil, fmt.Errorf("host: import %d bytes of %s on %s: %w", h.Size, h.Owner, d.ID(), err)
+	}
+	return d.adopt(m, h.Size)
+}
+
+// lookup finds or makes the mapping of h and takes a reference.
+func lookup(h device.Handle) (*mapping, error) {
+	switch h.Type {
+	case device.HandleLocal:
+		registry.Lock()
+		defer registry.Unlock()
+		m := registry.byUnique[h.Unique]
+		if m == nil || device.Ptr(m.base) != h.Base || m.size != h.Size {
+			return nil, fmt.Errorf("%w: it is registered in another process, or was closed", device.ErrNotShareable)
+		}
+		m.refs++
+		return m, nil
+	case device.HandleFD:
+		return lookupFD(h)
+	}
+	return nil, fmt.Errorf("%w: handle type %d", device.ErrUnsupported, h.Type)
+}
+
+func lookupFD(h device.Handle) (*mapping, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(h.FD, &st); err != nil {
+		return nil, fmt.Errorf("descriptor %d: %w", h.FD, err)
+	}
+	if h.Size < 0 || h.Size > st.Size {
+		return nil, fmt.Errorf("the memory has %d bytes, the handle says %d", st.Size, h.Size)
+	}
+	seals, err := unix.FcntlInt(uintptr(h.FD), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d is no memfd: %w", h.FD, err)
+	}
+	if seals&sizeSeals != sizeSeals {
+		return nil, fmt.Errorf("the memory's size is not sealed (seals %#x)", seals)
+	}
+	// The lock is held over mmap, so that two importers of one memfd cannot both map it.
+	registry.Lock()
+	defer registry.Unlock()
+	if m := registry.byInode[inode{uint64(st.Dev), st.Ino}]; m != nil {
+		m.refs++
+		m.size = max(m.size, h.Size)
+		return m, nil
+	}
+	if st.Blocks*512 < h.Size {
+		return nil, fmt.Errorf("only %d of the memory's %d bytes are reserved", st.Blocks*512, h.Size)
+	}
+	fd, err := unix.FcntlInt(uintptr(h.FD), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("dup: %w", err)
+	}
+	m, err := mapFD(fd, st.Size)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, outOfMemory(err)
+	}
+	m.size, m.owner, m.unique, m.refs = h.Size, h.Owner, h.Unique, 1
+	if m.mapped >= hugePageSize {
+		_ = unix.Madvise(unsafe.Slice((*byte)(pointer(m.base)), m.mapped), unix.MADV_HUGEPAGE)
+	}
+	insert(m)
+	return m, nil
+}

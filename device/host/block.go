@@ -1,0 +1,113 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/internal/wait"
+)
+
+// Block is a kernel's view of itself: which of the launch's "thread blocks" it is. It must not be used after the kernel has returned.
+type Block struct {
+	// Index is 0 … Count-1.
+	Index, Count int
+	// Abort is the device's abort word: 0 while the kernel should run. Kernels hand it to their waits, or poll it.
+	Abort *atomic.Uint32
+
+	run        *run
+	generation uint64 // barriers passed
+}
+
+// run is one launch of a kernel.
+type run struct {
+	arrived wait.Cell     // grows by one for each block at each barrier
+	left    atomic.Uint32 // blocks that have returned
+	failed  atomic.Uint32 // 1 once a block has failed
+}
+
+// ErrBarrier says that a barrier cannot complete, because another block failed or returned without reaching it.
+var ErrBarrier = errors.New("host: barrier broken")
+
+// Barrier waits until all blocks of the launch have called it as often as this one. It fails with ErrBarrier when that can no longer happen,
+// and with wait.ErrAborted when the device closes.
+func (b *Block) Barrier() error {
+	b.generation++
+	target := b.generation * uint64(b.Count)
+	r := b.run
+	if r.arrived.Add(1) >= target {
+		return nil
+	}
+	broken := func() bool { return r.failed.Load() != 0 || r.left.Load() != 0 }
+	err := wait.Until(&r.arrived, func() bool { return r.arrived.Reached(target) || broken() }, wait.Limit{Abort: b.Abort}, nil)
+	switch {
+	case r.arrived.Reached(target):
+		return nil
+	case err != nil:
+		return fmt.Errorf("host: barrier %d of block %d: %w", b.generation, b.Index, err)
+	}
+	return fmt.Errorf("%w: barrier %d, block %d of %d", ErrBarrier, b.generation, b.Index, b.Count)
+}
+
+// launch runs all blocks and returns the error that came first, other than a broken barrier when there is a cause for it.
+func launch(d *Device, name string, blocks int, k func(*Block) error) error {
+	if blocks == 1 {
+		b := Block{Count: 1, Abort: &d.abort, run: &run{}}
+		return named(name, guard("", func() error { return k(&b) }))
+	}
+	r := &run{}
+	var (
+		mu    sync.Mutex
+		first error
+		wg    sync.WaitGroup
+	)
+	body := func(i int) {
+		b := Block{Index: i, Count: blocks, Abort: &d.abort, run: r}
+		err := errExited
+		defer func() { // also when k ends the goroutine
+			if err != nil {
+				r.failed.Store(1)
+				mu.Lock()
+				if first == nil || errors.Is(first, ErrBarrier) && !errors.Is(err, ErrBarrier) {
+					first = fmt.Errorf("block %d: %w", i, err)
+				}
+				mu.Unlock()
+			}
+			r.left.Add(1)
+			r.arrived.Wake()
+		}()
+		err = guard("", func() error { return k(&b) })
+	}
+	wg.Add(blocks - 1)
+	for i := 1; i < blocks; i++ {
+		go func() {
+			defer wg.Done()
+			body(i)
+		}()
+	}
+	body(0)
+	wg.Wait()
+	return named(name, first)
+}
+
+var errExited = errors.New("the kernel ended its goroutine (runtime.Goexit)")
+
+// KernelError is a kernel's failure.
+type KernelError struct {
+	Kernel string
+	Err    error
+}
+
+// Error names the kernel.
+func (e *KernelError) Error() string { return fmt.Sprintf("host: kernel %s: %v", e.Kernel, e.Err) }
+
+// Unwrap is what the kernel returned, or a *PanicError.
+func (e *KernelError) Unwrap() error { return e.Err }
+
+func named(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &KernelError{Kernel: name, Err: err}
+}

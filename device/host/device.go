@@ -1,0 +1,159 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/device"
+)
+
+// Device is one host device. Devices of different index share the machine's memory and cores; the index only tells them apart, so that a test
+// can have as many "GPUs" as it likes.
+type Device struct {
+	index int
+	abort atomic.Uint32 // AbortClosed once Close has begun
+
+	mu          sync.Mutex
+	allocations map[*Allocation]struct{}
+	closed      bool
+	running     int           // stream operations that are executing and may touch memory
+	quiet       chan struct{} // closed when closed is set and running has fallen to 0
+	closing     chan struct{} // closed when Close begins
+}
+
+var _ device.Device = (*Device)(nil)
+
+// AbortClosed is the abort word's value after Device.Close.
+const AbortClosed = 1
+
+// Open makes host device number index, which is at least 0. Each call makes a device of its own.
+func Open(index int) (*Device, error) {
+	if index < 0 {
+		return nil, fmt.Errorf("host: open device %d: %w: numbers begin at 0", index, device.ErrNoDevice)
+	}
+	return &Device{index: index, allocations: map[*Allocation]struct{}{}, quiet: make(chan struct{}), closing: make(chan struct{})}, nil
+}
+
+// ID is host:index.
+func (d *Device) ID() device.ID { return device.ID{Kind: device.Host, Index: d.index} }
+
+// Name is "host".
+func (d *Device) Name() string { return "host" }
+
+// Abort is the word that becomes AbortClosed when the device closes; kernels see it as Block.Abort.
+func (d *Device) Abort() *atomic.Uint32 { return &d.abort }
+
+func (d *Device) check(what string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("host: %s on %s: %w", what, d.ID(), device.ErrClosed)
+	}
+	return nil
+}
+
+// adopt makes m, whose reference the caller hands over, an allocation of d.
+func (d *Device) adopt(m *mapping, size int64) (device.Allocation, error) {
+	a := &Allocation{dev: d, m: m, size: size}
+	d.mu.Lock()
+	closed := d.closed
+	if !closed {
+		d.allocations[a] = struct{}{}
+	}
+	d.mu.Unlock()
+	if closed {
+		return nil, errors.Join(fmt.Errorf("host: %s: %w", d.ID(), device.ErrClosed), m.release())
+	}
+	return a, nil
+}
+
+func (d *Device) forget(a *Allocation) {
+	d.mu.Lock()
+	delete(d.allocations, a)
+	d.mu.Unlock()
+}
+
+// begin says that an operation is about to touch memory; false when the device is closed. end must follow a true begin.
+func (d *Device) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.running++
+	return true
+}
+
+func (d *Device) end() {
+	d.mu.Lock()
+	d.running--
+	last := d.closed && d.running == 0
+	d.mu.Unlock()
+	if last {
+		close(d.quiet)
+	}
+}
+
+// CopyIn copies src to dst and returns when done.
+func (d *Device) CopyIn(dst device.Ptr, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	return d.access("copy in", func() { copy(device.Bytes(dst, int64(len(src))), src) })
+}
+
+// CopyOut copies from src to dst and returns when done.
+func (d *Device) CopyOut(dst []byte, src device.Ptr) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	return d.access("copy out", func() { copy(dst, device.Bytes(src, int64(len(dst)))) })
+}
+
+// access runs f while the device cannot close, and makes a fault an error.
+func (d *Device) access(what string, f func()) error {
+	if !d.begin() {
+		return fmt.Errorf("host: %s on %s: %w", what, d.ID(), device.ErrClosed)
+	}
+	defer d.end()
+	return guard(what, func() error { f(); return nil })
+}
+
+// Close aborts kernels that watch the abort word and frees every allocation of the device. While a kernel still runs, Close returns at once
+// and the memory is freed when the last has returned.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.abort.Store(AbortClosed)
+	close(d.closing)
+	busy := d.running > 0
+	d.mu.Unlock()
+	if busy {
+		go func() {
+			<-d.quiet
+			_ = d.free()
+		}()
+		return nil
+	}
+	return d.free()
+}
+
+func (d *Device) free() error {
+	d.mu.Lock()
+	all := make([]*Allocation, 0, len(d.allocations))
+	for a := range d.allocations {
+		all = append(all, a)
+	}
+	d.mu.Unlock()
+	var errs []error
+	for _, a := range all {
+		errs = append(errs, a.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,36 @@
+package host
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// PanicError is the error of a kernel that panicked, or that touched memory which is not mapped.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error has the panic's value; the stack is in the field.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap is the value when it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// guard runs f on this goroutine and turns panics and memory faults into errors, which begin with what unless it is empty.
+func guard(what string, f func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+			if what != "" {
+				err = fmt.Errorf("host: %s: %w", what, err)
+			}
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,225 @@
+package host
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/device"
+)
+
+// mapping is one range of this process's address space that host devices know: shared memory made here or elsewhere, or registered memory.
+// Its refs are the Allocations that refer to it.
+type mapping struct {
+	base   uintptr
+	size   int64 // usable bytes, as asked for
+	mapped int64 // bytes to unmap, 0 for registered memory
+	fd     int   // -1 for registered memory
+	inode  inode // what fd is, wherever it came from
+	unique uint64
+	owner  device.ID
+	refs   int
+	keep   []byte // registered Go memory, kept alive
+}
+
+// inode is the kernel's name for a memfd: equal for every descriptor of it in every process.
+type inode struct{ dev, ino uint64 }
+
+// registry holds all mappings of the process, ordered by address.
+var registry struct {
+	sync.Mutex
+	byBase   []*mapping
+	byInode  map[inode]*mapping
+	byUnique map[uint64]*mapping // registered memory only: the number of an imported handle is its sender's word
+}
+
+func init() {
+	registry.byInode = map[inode]*mapping{}
+	registry.byUnique = map[uint64]*mapping{}
+}
+
+// newUnique is never 0 and, being 64 random bits, tells allocations of all processes of a machine apart.
+func newUnique() uint64 {
+	for {
+		if u := rand.Uint64(); u != 0 {
+			return u
+		}
+	}
+}
+
+// insert adds m; the registry is locked.
+func insert(m *mapping) {
+	i, _ := slices.BinarySearchFunc(registry.byBase, m.base, func(m *mapping, b uintptr) int { return compare(m.base, b) })
+	registry.byBase = slices.Insert(registry.byBase, i, m)
+	if m.fd >= 0 {
+		registry.byInode[m.inode] = m
+	} else {
+		registry.byUnique[m.unique] = m
+	}
+}
+
+func compare(a, b uintptr) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// find is the mapping that holds p, or nil; the registry is locked. Registered ranges may lie inside one another; the one that begins last wins.
+func find(p uintptr) *mapping {
+	i, _ := slices.BinarySearchFunc(registry.byBase, p, func(m *mapping, b uintptr) int {
+		if m.base <= b {
+			return -1
+		}
+		return 1
+	})
+	for i--; i >= 0; i-- {
+		if m := registry.byBase[i]; p-m.base < uintptr(max(m.size, 1)) { // an empty allocation still has its address
+			return m
+		}
+		if registry.byBase[i].mapped != 0 {
+			break // memory of our own never overlaps, so nothing before can reach p
+		}
+	}
+	return nil
+}
+
+// release drops one reference and unmaps with the last.
+func (m *mapping) release() error {
+	registry.Lock()
+	m.refs--
+	if m.refs > 0 {
+		registry.Unlock()
+		return nil
+	}
+	if i := slices.Index(registry.byBase, m); i >= 0 {
+		registry.byBase = slices.Delete(registry.byBase, i, i+1)
+	}
+	if m.fd >= 0 {
+		delete(registry.byInode, m.inode)
+	} else {
+		delete(registry.byUnique, m.unique)
+	}
+	registry.Unlock()
+	// Nobody can find the mapping any more, so the slow part needs no lock.
+	m.keep = nil
+	return m.unmap()
+}
+
+func (m *mapping) unmap() error {
+	if m.mapped == 0 {
+		return nil
+	}
+	err := unix.MunmapPtr(pointer(m.base), uintptr(m.mapped))
+	if e := unix.Close(m.fd); err == nil {
+		err = e
+	}
+	if err != nil {
+		return fmt.Errorf("host: unmap %d bytes at %#x: %w", m.mapped, m.base, err)
+	}
+	return nil
+}
+
+// pointer makes an address outside the Go heap a pointer.
+func pointer(a uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }
+
+const (
+	pageSize     = 4096
+	hugePageSize = 2 << 20
+	sizeSeals    = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	mfdNoExec    = 0x8 // MFD_NOEXEC_SEAL, Linux 6.3
+)
+
+// allocate makes, reserves, seals and maps a memfd.
+func allocate(owner device.ID, size int64) (*mapping, error) {
+	if size < 0 || size > 1<<46 {
+		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", size, owner, device.ErrOutOfMemory)
+	}
+	mapped := max(1, (size+int64(os.Getpagesize())-1)/int64(os.Getpagesize())) * int64(os.Getpagesize())
+	if err := checkAvailable(mapped); err != nil {
+		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", size, owner, err)
+	}
+	fd, err := unix.MemfdCreate("goccl", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|mfdNoExec)
+	if err == unix.EINVAL {
+		fd, err = unix.MemfdCreate("goccl", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("host: memfd_create on %s: %w", owner, outOfMemory(err))
+	}
+	m, err := reserve(fd, mapped)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", size, owner, outOfMemory(err))
+	}
+	m.size, m.owner, m.unique, m.refs = size, owner, newUnique(), 1
+	registry.Lock()
+	insert(m)
+	registry.Unlock()
+	return m, nil
+}
+
+// reserve gives the memfd its size and its pages, for good, and maps it.
+func reserve(fd int, mapped int64) (*mapping, error) {
+	if err := unix.Ftruncate(fd, mapped); err != nil {
+		return nil, fmt.Errorf("ftruncate: %w", err)
+	}
+	m, err := mapFD(fd, mapped)
+	if err != nil {
+		return nil, err
+	}
+	if mapped >= hugePageSize {
+		// Where shared memory may have huge pages they are made at the first touch, so touch before fallocate makes small ones. Both calls
+		// are only hints: fallocate decides.
+		if unix.Madvise(unsafe.Slice((*byte)(pointer(m.base)), mapped), unix.MADV_HUGEPAGE) == nil && sharedHugePages() {
+			_ = unix.Madvise(unsafe.Slice((*byte)(pointer(m.base)), mapped), unix.MADV_POPULATE_WRITE)
+		}
+	}
+	if err := fallocate(fd, mapped); err != nil {
+		_ = unix.MunmapPtr(pointer(m.base), uintptr(mapped))
+		return nil, fmt.Errorf("fallocate: %w", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_SEAL); err != nil {
+		_ = unix.MunmapPtr(pointer(m.base), uintptr(mapped))
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	return m, nil
+}
+
+func fallocate(fd int, size int64) error {
+	for {
+		if err := unix.Fallocate(fd, 0, 0, size); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// mapFD maps the whole of fd, which the mapping then owns.
+func mapFD(fd int, mapped int64) (*mapping, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("fstat: %w", err)
+	}
+	p, err := unix.MmapPtr(fd, 0, nil, uintptr(mapped), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	return &mapping{base: uintptr(p), mapped: mapped, fd: fd, inode: inode{uint64(st.Dev), st.Ino}}, nil
+}
+
+// outOfMemory adds device.ErrOutOfMemory to what the kernel says when it has no more.
+func outOfMemory(err error) error {
+	for _, e := range []unix.Errno{unix.ENOMEM, unix.ENOSPC, unix.EFBIG} {
+		if asErrno(err) == e {
+			return fmt.Errorf("%w (%w)", device.ErrOutOfMemory, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,241 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/device"
+)
+
+// The way of an operation through a stream:
+//
+//	1. submit    append under mu; start run when nobody runs
+//	2. run       take the next under mu, execute without it
+//	3. finish    under mu: count it done, keep the first error, wake who waits for this count
+//	4. run ends  under mu, when the queue is empty, so that the next submit sees it
+//
+// Skipped operations (the stream has failed, the device is closed) take the same way without being executed, so counts and events
+// always come to an end. A synchronous stream executes in submit; turn keeps its operations apart.
+
+type opKind uint8
+
+const (
+	opKernel opKind = iota + 1
+	opCopy
+	opMemset
+	opRecord
+	opWaitEvent
+)
+
+// op is one operation, by value, so that a queue that has grown once allocates no more.
+type op struct {
+	kind     opKind
+	value    byte
+	blocks   int
+	name     string
+	kernel   func(*Block) error
+	event    *Event
+	dst, src device.Ptr
+	n        int64
+}
+
+type queue struct {
+	dev         *Device
+	raw         uintptr
+	synchronous bool
+	turn        sync.Mutex // synchronous streams: held while an operation executes
+
+	mu       sync.Mutex
+	ops      []op // ops[head:] wait to be executed
+	head     int
+	running  bool // a goroutine is in run
+	enqueued uint64
+	done     uint64
+	err      error // the first, sticks
+	waiters  []waiter
+}
+
+// waiter is a Synchronize: ready is closed when done reaches target.
+type waiter struct {
+	target uint64
+	ready  chan struct{}
+}
+
+func (q *queue) submit(o op) error {
+	if q.synchronous {
+		return q.execNow(&o)
+	}
+	q.mu.Lock()
+	if q.err != nil {
+		err := q.err
+		q.mu.Unlock()
+		return fmt.Errorf("host: %s: the stream has failed: %w", o.name, err)
+	}
+	if q.head > 0 && q.head == len(q.ops) {
+		q.ops, q.head = q.ops[:0], 0
+	}
+	q.ops = append(q.ops, o)
+	q.enqueued++
+	start := !q.running
+	q.running = true
+	q.mu.Unlock()
+	if start {
+		go q.run()
+	}
+	return nil
+}
+
+func (q *queue) execNow(o *op) error {
+	q.turn.Lock()
+	defer q.turn.Unlock()
+	q.mu.Lock()
+	err := q.err
+	q.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("host: %s: the stream has failed: %w", o.name, err)
+		o.skip(err)
+		return err
+	}
+	if err = q.exec(o); err != nil {
+		q.mu.Lock()
+		q.err = err
+		q.mu.Unlock()
+	}
+	return err
+}
+
+func (q *queue) run() {
+	var o op
+	finished := false
+	defer func() {
+		if finished {
+			return
+		}
+		// A kernel has called runtime.Goexit, as FailNow of package testing does: the goroutine is lost, the stream is not.
+		err := fmt.Errorf("host: %s: the kernel ended its goroutine (runtime.Goexit)", o.name)
+		go func() {
+			q.mu.Lock()
+			q.finish(err)
+			q.mu.Unlock()
+			q.run()
+		}()
+	}()
+	q.mu.Lock()
+	for q.head < len(q.ops) {
+		o = q.ops[q.head]
+		q.ops[q.head] = op{} // its function and event must not outlive it
+		q.head++
+		err := q.err
+		q.mu.Unlock()
+		if err != nil {
+			o.skip(err)
+		} else {
+			err = q.exec(&o)
+		}
+		q.mu.Lock()
+		q.finish(err)
+	}
+	q.running = false
+	q.mu.Unlock()
+	finished = true
+}
+
+// finish counts one operation done; mu is held.
+func (q *queue) finish(err error) {
+	q.done++
+	if q.err == nil {
+		q.err = err
+	}
+	rest := q.waiters[:0]
+	for _, w := range q.waiters {
+		if w.target <= q.done {
+			close(w.ready)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	clear(q.waiters[len(rest):])
+	q.waiters = rest
+}
+
+// exec runs one operation on this goroutine.
+func (q *queue) exec(o *op) error {
+	d := q.dev
+	if !d.begin() {
+		err := fmt.Errorf("host: %s on %s: %w", o.name, d.ID(), device.ErrClosed)
+		o.skip(err)
+		return err
+	}
+	defer d.end()
+	switch o.kind {
+	case opKernel:
+		return launch(d, o.name, o.blocks, o.kernel)
+	case opCopy:
+		return guard("copy", o.copy)
+	case opMemset:
+		return guard("memset", o.set)
+	case opRecord:
+		o.event.reach(time.Now(), nil)
+	case opWaitEvent:
+		return o.event.block(d)
+	}
+	return nil
+}
+
+// skip ends an operation that is not executed.
+func (o *op) skip(err error) {
+	if o.kind == opRecord {
+		o.event.reach(time.Time{}, err)
+	}
+}
+
+func (o *op) copy() error {
+	copy(device.Bytes(o.dst, o.n), device.Bytes(o.src, o.n))
+	return nil
+}
+
+func (o *op) set() error {
+	b := device.Bytes(o.dst, o.n)
+	if o.value == 0 {
+		clear(b)
+		return nil
+	}
+	for i := range b {
+		b[i] = o.value
+	}
+	return nil
+}
+
+func (q *queue) synchronize(ctx context.Context) error {
+	q.mu.Lock()
+	if q.synchronous || q.done >= q.enqueued {
+		err := q.err
+		q.mu.Unlock()
+		return err
+	}
+	w := waiter{target: q.enqueued, ready: make(chan struct{})}
+	q.waiters = append(q.waiters, w)
+	q.mu.Unlock()
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		q.forget(w)
+		return fmt.Errorf("host: synchronize stream %d of %s: %w", q.raw, q.dev.ID(), ctx.Err())
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
+}
+
+func (q *queue) forget(w waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.waiters {
+		if q.waiters[i].ready == w.ready {
+			q.waiters = append(q.waiters[:i], q.waiters[i+1:]...)
+			return
+		}
+	}
+}
