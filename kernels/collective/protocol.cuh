@@ -1,0 +1,124 @@
+// The two packet protocols behind one face: a thread moves one unit of a slot at a time.
+//
+//   LL     a unit is 8 bytes of data in a 16-byte packet
+//   LL128  a unit is 16 bytes of a 128-byte line (8 on its last lane); the four lines of a warp travel together
+//
+// units(bytes) is how many units carry bytes of data; it is a multiple of group, the number of threads that must stay converged.
+#pragma once
+
+#include "args.cuh"
+
+namespace goccl {
+namespace collective {
+
+// loadWord reads 8 bytes of data, or fewer at the end, at any alignment. aligned says that base + offset is a multiple of 8.
+GOCCL_DEVICE uint2 loadWord(const uint8_t* base, uint64_t offset, uint64_t bytes, bool aligned) {
+  if (offset + 8 <= bytes && aligned) {
+    uint2 v;
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(base + offset));
+    return v;
+  }
+  if (offset >= bytes) return make_uint2(0, 0);
+  return gatherBytes(base + offset, bytes - offset);
+}
+
+GOCCL_DEVICE void storeWord(uint8_t* base, uint64_t offset, uint64_t bytes, bool aligned, uint2 v) {
+  if (offset + 8 <= bytes && aligned) {
+    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(base + offset), "r"(v.x), "r"(v.y) : "memory");
+    return;
+  }
+  if (offset < bytes) scatterBytes(base + offset, v, bytes - offset);
+}
+
+struct LL {
+  static constexpr uint32_t words = 1;
+  static constexpr uint32_t group = 1;
+  static constexpr uint32_t unitBytes = 16;  // in a slot
+  struct Data {
+    uint2 w[1];
+  };
+  static GOCCL_DEVICE uint64_t units(uint64_t bytes) { return (bytes + 7) / 8; }
+  static GOCCL_DEVICE uint64_t offset(uint64_t unit) { return unit * 8; }
+  static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes, bool aligned) { return {{loadWord(base, unit * 8, bytes, aligned)}}; }
+  static GOCCL_DEVICE void store(uint8_t* base, uint64_t unit, uint64_t bytes, bool aligned, Data d) { storeWord(base, unit * 8, bytes, aligned, d.w[0]); }
+  static GOCCL_DEVICE void send(uint8_t* slot, uint32_t unit, Data d, uint32_t epoch) {
+    storePacket(reinterpret_cast<uint4*>(slot) + unit, make_uint4(d.w[0].x, epoch, d.w[0].y, epoch));
+  }
+  // fetch reads a packet; fresh says whether it is of this epoch.
+  static GOCCL_DEVICE Data fetch(const uint8_t* slot, uint32_t unit, uint32_t epoch, bool& fresh) {
+    uint4 v = loadPacket(reinterpret_cast<const uint4*>(slot) + unit);
+    fresh = fresh && v.y == epoch && v.w == epoch;
+    return {{make_uint2(v.x, v.z)}};
+  }
+  static GOCCL_DEVICE bool all(bool fresh) { return fresh; }
+};
+
+struct LL128 {
+  static constexpr uint32_t words = 2;
+  static constexpr uint32_t group = 32;
+  static constexpr uint32_t unitBytes = 16;
+  struct Data {
+    uint2 w[2];
+  };
+  static GOCCL_DEVICE uint64_t units(uint64_t bytes) { return (bytes + 4 * ll128Payload - 1) / (4 * ll128Payload) * 32; }
+  static GOCCL_DEVICE uint64_t offset(uint64_t unit) { return (unit >> 3) * ll128Payload + (unit & 7) * 16; }
+  static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes, bool aligned) {
+    uint64_t o = offset(unit);
+    Data d;
+    d.w[0] = loadWord(base, o, bytes, aligned);
+    d.w[1] = (unit & 7) == 7 ? make_uint2(0, 0) : loadWord(base, o + 8, bytes, aligned);
+    return d;
+  }
+  static GOCCL_DEVICE void store(uint8_t* base, uint64_t unit, uint64_t bytes, bool aligned, Data d) {
+    uint64_t o = offset(unit);
+    storeWord(base, o, bytes, aligned, d.w[0]);
+    if ((unit & 7) != 7) storeWord(base, o + 8, bytes, aligned, d.w[1]);
+  }
+  // The flag repeats the epoch, so that both halves of the last word say the same.
+  static GOCCL_DEVICE void send(uint8_t* slot, uint32_t unit, Data d, uint32_t epoch) {
+    bool flag = (unit & 7) == 7;
+    storePacket(reinterpret_cast<uint4*>(slot) + unit, make_uint4(d.w[0].x, d.w[0].y, flag ? epoch : d.w[1].x, flag ? epoch : d.w[1].y));
+  }
+  static GOCCL_DEVICE Data fetch(const uint8_t* slot, uint32_t unit, uint32_t epoch, bool& fresh) {
+    uint4 v = loadPacket(reinterpret_cast<const uint4*>(slot) + unit);
+    if ((unit & 7) == 7) fresh = fresh && v.z == epoch && v.w == epoch;
+    return {{make_uint2(v.x, v.y), make_uint2(v.z, v.w)}};
+  }
+  static GOCCL_DEVICE bool all(bool fresh) { return __all_sync(0xffffffffu, fresh); }
+};
+
+// Batch is how many peers' packets a thread has in flight at once.
+constexpr uint32_t batch = 8;
+
+// receive waits for one unit from each of the ranks [first, first + batch) but this one, and hands each, in rank order, to use(rank, data).
+// N > 0 is the number of ranks when it is known at compile time.
+template <class P, int N, class Use>
+GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t first, uint32_t unit, uint32_t epoch, Use use) {
+  constexpr uint32_t width = N > 0 && N < static_cast<int>(batch) ? N : batch;
+  const uint32_t n = N > 0 ? N : a.nranks;
+  typename P::Data d[width];
+  uint64_t start = 0;
+  for (uint32_t spins = 1;; ++spins) {
+    bool fresh = true;
+#pragma unroll
+    for (uint32_t i = 0; i < width; ++i) {
+      uint32_t r = first + i;
+      if (r < n && r != a.rank) d[i] = P::fetch(sourceSlot(a, area, r), unit, epoch, fresh);
+    }
+    if (P::all(fresh)) break;
+    if (spins % spinsPerCheck == 0) {
+      Status s = checkAbort(a.abort, start, sourceSlot(a, area, first), waitPacket, unknownPeer);
+      if constexpr (P::group == 32) s = __reduce_max_sync(0xffffffffu, s);
+      if (s != statusOk) return s;
+    }
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < width; ++i) {
+    uint32_t r = first + i;
+    if (r < n) use(r, d[i]);
+  }
+  return statusOk;
+}
+
+}  // namespace collective
+}  // namespace goccl

@@ -1,0 +1,32 @@
+package kernels
+
+import (
+	"embed"
+	"io/fs"
+	"maps"
+	"strings"
+	"sync"
+)
+
+//go:embed include
+var includeFS embed.FS
+
+var headers = sync.OnceValue(func() map[string]string {
+	out := make(map[string]string)
+	err := fs.WalkDir(includeFS, "include", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, ".txt") {
+			return err
+		}
+		text, err := includeFS.ReadFile(path)
+		out[strings.TrimPrefix(path, "include/")] = string(text)
+		return err
+	})
+	if err != nil {
+		panic("kernels: embedded headers: " + err.Error()) // an embed.FS in memory has no way to fail
+	}
+	return out
+})
+
+// Headers returns the public device headers by the name that #include uses ("goccl/memory_channel.cuh", "mscclpp/packet_device.hpp", …).
+// The map is the caller's own.
+func Headers() map[string]string { return maps.Clone(headers()) }

@@ -1,0 +1,58 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/goccl/goccl/kernels/internal/artifact"
+)
+
+// ErrNoImage says that a group has nothing that a device can run.
+var ErrNoImage = errors.New("kernels: no image for this device")
+
+// ErrUnknownGroup says that there is no group of that name.
+var ErrUnknownGroup = errors.New("kernels: unknown group")
+
+// Groups lists the names of all groups, sorted.
+func Groups() []string { return slices.Sorted(maps.Keys(groups)) }
+
+func lookup(group string) (*artifact.Group, error) {
+	g := groups[group]
+	if g == nil {
+		return nil, fmt.Errorf("%w %q: there are %v", ErrUnknownGroup, group, Groups())
+	}
+	return g, nil
+}
+
+// Image returns the module to load on a device of compute capability major.minor: a cubin where one fits, else PTX, which the driver compiles
+// when it loads it. Errors wrap ErrUnknownGroup or ErrNoImage.
+func Image(group string, major, minor int) ([]byte, error) {
+	g, err := lookup(group)
+	if err != nil {
+		return nil, err
+	}
+	i := g.Select(major, minor)
+	if i == nil {
+		return nil, fmt.Errorf("%w: group %s needs compute capability 8.0 or later, this is %d.%d", ErrNoImage, group, major, minor)
+	}
+	return i.Data, nil
+}
+
+// Names lists the entry points of a group, sorted, or nil when there is no such group.
+func Names(group string) []string {
+	g := groups[group]
+	if g == nil {
+		return nil
+	}
+	return slices.Clone(g.Kernels)
+}
+
+// Compiler names the exact compiler that built a group, or is empty when there is no such group.
+func Compiler(group string) string {
+	if g := groups[group]; g != nil {
+		return g.Compiler
+	}
+	return ""
+}

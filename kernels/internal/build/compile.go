@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/goccl/goccl/internal/driver/nvrtc"
+	"github.com/goccl/goccl/kernels/internal/cubin"
+)
+
+// output is one file of a build.
+type output struct {
+	file string
+	sm   int
+	ptx  bool
+	data []byte
+}
+
+// process brings one group up to date, or checks it.
+func (g *group) process(lib *nvrtc.Library, cfg config) error {
+	if cfg.arch != 0 {
+		outs, err := g.compile(lib, []architecture{{sm: cfg.arch}})
+		if err != nil {
+			return err
+		}
+		return printReport(g.name, outs)
+	}
+	old := g.committed()
+	compiler := lib.Version().String()
+	switch {
+	case cfg.check:
+		return g.check(lib, old, compiler)
+	case !cfg.force && old.hash == g.hash && old.compiler == compiler && old.complete:
+		fmt.Printf("%-12s up to date\n", g.name)
+		if cfg.report {
+			outs, err := g.readOutputs()
+			if err != nil {
+				return err
+			}
+			return printReport(g.name, outs)
+		}
+		return nil
+	}
+	outs, err := g.compile(lib, architectures)
+	if err != nil {
+		return err
+	}
+	for _, o := range outs {
+		if err := os.WriteFile(filepath.Join(g.dir, o.file), o.data, 0o644); err != nil {
+			return err
+		}
+	}
+	text, err := g.generate(outs, compiler)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(g.dir, generatedFile), text, 0o644); err != nil {
+		return err
+	}
+	return printReport(g.name, outs)
+}
+
+// check rebuilds and compares.
+func (g *group) check(lib *nvrtc.Library, old committed, compiler string) error {
+	if old.hash != g.hash || !old.complete {
+		return fmt.Errorf("%s: the committed build is not of these sources: run `go generate ./kernels` and commit the result", g.name)
+	}
+	if old.compiler != compiler {
+		fmt.Printf("%-12s sources match; images not compared: they were made by %s, here is %s\n", g.name, old.compiler, compiler)
+		return nil
+	}
+	outs, err := g.compile(lib, architectures)
+	if err != nil {
+		return err
+	}
+	for _, o := range outs {
+		have, err := os.ReadFile(filepath.Join(g.dir, o.file))
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(have, o.data) {
+			return fmt.Errorf("%s/%s: a rebuild by the same compiler gives %d other bytes: run `go generate ./kernels` with -force and look at the difference", g.name, o.file, len(o.data))
+		}
+	}
+	fmt.Printf("%-12s identical (%d images)\n", g.name, len(outs))
+	return nil
+}
+
+// compile makes the images of the given architectures. Warnings are errors: device code has no second reader.
+func (g *group) compile(lib *nvrtc.Library, archs []architecture) ([]output, error) {
+	var outs []output
+	for _, a := range archs {
+		res, err := lib.Compile(nvrtc.Program{
+			Source:  g.unit,
+			Name:    g.name + ".cu",
+			Headers: g.headers,
+			Options: append([]string{fmt.Sprintf("-arch=sm_%d", a.sm)}, options...),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s for sm_%d: %w", g.name, a.sm, err)
+		}
+		if strings.Contains(res.Log, "warning") {
+			return nil, fmt.Errorf("%s for sm_%d compiles with warnings:\n%s", g.name, a.sm, res.Log)
+		}
+		outs = append(outs, output{file: fmt.Sprintf("%s_sm%d.cubin", g.name, a.sm), sm: a.sm, data: res.CUBIN})
+		if a.ptx {
+			outs = append(outs, output{file: fmt.Sprintf("%s_compute%d.ptx", g.name, a.sm), sm: a.sm, ptx: true, data: res.PTX})
+		}
+	}
+	return outs, nil
+}
+
+// readOutputs loads the committed cubins.
+func (g *group) readOutputs() ([]output, error) {
+	var outs []output
+	for _, a := range architectures {
+		file := fmt.Sprintf("%s_sm%d.cubin", g.name, a.sm)
+		data, err := os.ReadFile(filepath.Join(g.dir, file))
+		if err != nil {
+			return nil, err
+		}
+		outs = append(outs, output{file: file, sm: a.sm, data: data})
+	}
+	return outs, nil
+}
+
+// printReport is the resource table: one row a kernel and architecture.
+func printReport(group string, outs []output) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "%s\tarch\tregisters\tshared\tlocal\tcode\t\n", group)
+	total := 0
+	for _, o := range outs {
+		total += len(o.data)
+		if o.ptx {
+			continue
+		}
+		list, err := cubin.Inspect(o.data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.file, err)
+		}
+		for _, k := range list {
+			fmt.Fprintf(w, "%s\tsm_%d\t%d\t%d\t%d\t%d\t\n", k.Name, o.sm, k.Registers, k.Shared, k.Local, k.Code)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d files, %d bytes\n", group, len(outs), total)
+	return nil
+}
+
+// kernelNames are the entry points that every architecture has; a kernel that is missing somewhere is an error.
+func kernelNames(outs []output) ([]string, error) {
+	var names []string
+	for _, o := range outs {
+		if o.ptx {
+			continue
+		}
+		list, err := cubin.Inspect(o.data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", o.file, err)
+		}
+		var these []string
+		for _, k := range list {
+			these = append(these, k.Name)
+		}
+		if names != nil && !slices.Equal(names, these) {
+			return nil, fmt.Errorf("%s: entry points %v differ from %v of another architecture", o.file, these, names)
+		}
+		names = these
+	}
+	return names, nil
+}

@@ -1,0 +1,74 @@
+// Command build compiles kernels/<group>/*.cu into the images that the Go packages embed. It is what `go generate ./kernels` runs.
+//
+//	go run ./kernels/internal/build [-group name] [-arch 90] [-check] [-report]
+//
+// Flow:
+//  1. read every header below kernels/include and every .cu of the group, and hash them with the options;
+//  2. leave a group alone whose committed hash and compiler are the same (unless -force);
+//  3. compile one translation unit per group and architecture with NVRTC: a cubin each, and PTX of the architectures that stand in for later ones;
+//  4. write the images, <group>/zz_generated.go and kernels/zz_groups.go; print each kernel's registers, shared and local memory.
+//
+// With -check nothing is written: the images are rebuilt in memory and must equal the committed ones byte for byte. A different compiler build cannot
+// be expected to give the same bytes; then only the source hash is compared and the skipped half is said.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/goccl/goccl/internal/driver/nvrtc"
+)
+
+func main() {
+	var cfg config
+	flag.StringVar(&cfg.root, "root", "", "folder of package kernels (default: found from the working directory)")
+	flag.StringVar(&cfg.group, "group", "", "build this group only")
+	flag.IntVar(&cfg.arch, "arch", 0, "compile this architecture only, for a quick look at errors and -report; nothing is written")
+	flag.BoolVar(&cfg.check, "check", false, "rebuild in memory and compare with what is committed")
+	flag.BoolVar(&cfg.force, "force", false, "rebuild groups that are up to date")
+	flag.BoolVar(&cfg.report, "report", false, "print the resource use of every kernel, also of groups that are up to date")
+	flag.Parse()
+	if err := run(cfg); err != nil {
+		fmt.Fprintf(os.Stderr, "kernels: %+v\n", err)
+		os.Exit(1)
+	}
+}
+
+type config struct {
+	root, group          string
+	arch                 int
+	check, force, report bool
+}
+
+func run(cfg config) error {
+	root, err := findRoot(cfg.root)
+	if err != nil {
+		return err
+	}
+	groups, err := findGroups(root)
+	if err != nil {
+		return err
+	}
+	lib, err := nvrtc.Open(toolsDir(root))
+	if err != nil {
+		return fmt.Errorf("%w\nrun kernels/install-nvrtc.sh (or `make tools`) first", err)
+	}
+	built := false
+	for _, g := range groups {
+		if cfg.group != "" && g.name != cfg.group {
+			continue
+		}
+		built = true
+		if err := g.process(lib, cfg); err != nil {
+			return err
+		}
+	}
+	if !built {
+		return fmt.Errorf("no group %q below %s: want a folder with .cu files", cfg.group, root)
+	}
+	if cfg.arch != 0 {
+		return nil
+	}
+	return writeIndex(root, groups, cfg.check)
+}
