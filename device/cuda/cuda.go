@@ -1,0 +1,174 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/driver"
+)
+
+// closeWait bounds how long Close of a Device waits for the streams it made.
+const closeWait = 10 * time.Second
+
+// Available is nil when this process can use at least one GPU; otherwise it says what is missing and wraps device.ErrNoDevice.
+func Available() error {
+	if err := driver.Load(); err != nil {
+		return fmt.Errorf("%w: %w", device.ErrNoDevice, err)
+	}
+	n, err := driver.DeviceCount()
+	if err != nil {
+		return fmt.Errorf("%w: %w", device.ErrNoDevice, err)
+	}
+	if n == 0 {
+		return fmt.Errorf("%w: the driver is there, but this process sees no GPU: check CUDA_VISIBLE_DEVICES", device.ErrNoDevice)
+	}
+	return nil
+}
+
+// Count is the number of GPUs that this process sees.
+func Count() (int, error) {
+	if err := Available(); err != nil {
+		return 0, err
+	}
+	return driver.DeviceCount()
+}
+
+// CanAccessPeer reports whether kernels on GPU from can reach memory of GPU to.
+func CanAccessPeer(from, to int) (bool, error) {
+	if err := Available(); err != nil {
+		return false, err
+	}
+	ok, err := driver.CanAccessPeer(from, to)
+	return ok, fail(from, "query peer access", err)
+}
+
+// Device is an open GPU. It implements device.Device.
+type Device struct {
+	gpu *gpu
+
+	mu     sync.Mutex
+	live   map[closer]struct{} // what was made from this Device and is still open
+	closed bool
+}
+
+type closer interface{ Close() error }
+
+var _ device.Device = (*Device)(nil)
+
+// Open opens the GPU of an ordinal (as CUDA_VISIBLE_DEVICES numbers them). GPUs that are open in one process can reach each other's memory.
+func Open(ordinal int) (*Device, error) {
+	g, err := acquire(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	return &Device{gpu: g, live: map[closer]struct{}{}}, nil
+}
+
+// ID is {CUDA, ordinal}.
+func (d *Device) ID() device.ID { return device.ID{Kind: device.CUDA, Index: d.gpu.ordinal} }
+
+// Name is the product name.
+func (d *Device) Name() string { return d.gpu.props.Name }
+
+// Properties are the facts of the GPU, read when it was opened.
+func (d *Device) Properties() Properties { return d.gpu.props }
+
+// Context is the primary context, for other C code (see internal/driver).
+func (d *Device) Context() uintptr { return uintptr(d.gpu.ctx) }
+
+// MemoryInfo is the free and the total memory in bytes.
+func (d *Device) MemoryInfo() (free, total int64, err error) {
+	free, total, err = d.gpu.ctx.MemInfo()
+	return free, total, fail(d.gpu.ordinal, "memory info", err)
+}
+
+// add makes c end with the Device; it fails when the Device is closed.
+func (d *Device) add(c closer) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return &Error{Op: "use", Device: d.ID(), Err: device.ErrClosed}
+	}
+	d.live[c] = struct{}{}
+	return nil
+}
+
+// drop forgets c and reports whether it was still open: exactly one caller gets true.
+func (d *Device) drop(c closer) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.live[c]
+	delete(d.live, c)
+	return ok
+}
+
+// open is nil until Close.
+func (d *Device) open() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return &Error{Op: "use", Device: d.ID(), Err: device.ErrClosed}
+	}
+	return nil
+}
+
+// CopyIn copies Go memory to the device. It is ordered with no stream.
+func (d *Device) CopyIn(dst device.Ptr, src []byte) error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	return fail(d.gpu.ordinal, "copy in", d.gpu.ctx.CopyIn(driver.Ptr(dst), src, d.gpu.setup))
+}
+
+// CopyOut copies device memory to Go memory. It is ordered with no stream: synchronise the one that writes src first.
+func (d *Device) CopyOut(dst []byte, src device.Ptr) error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	return fail(d.gpu.ordinal, "copy out", d.gpu.ctx.CopyOut(dst, driver.Ptr(src), d.gpu.setup))
+}
+
+// Close waits up to 10 s for the streams made from d, then frees everything made from it. When a stream is still busy then, nothing is
+// freed and the error says so; Close may be called again.
+func (d *Device) Close() error {
+	// 1. Nothing new. 2. Streams run dry, so that no kernel uses what goes next. 3. Free all but streams, then streams. 4. The context.
+	d.mu.Lock()
+	if d.closed && d.live == nil {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	var streams, rest []closer
+	for c := range d.live {
+		if _, ok := c.(*Stream); ok {
+			streams = append(streams, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	d.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	for _, s := range streams {
+		if err := s.(*Stream).Synchronize(ctx); errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%s: close: a stream is still busy after %v, its memory stays: abort its kernels and close again: %w", d.ID(), closeWait, err)
+		}
+	}
+	var errs []error
+	for _, c := range append(rest, streams...) {
+		errs = append(errs, c.Close())
+	}
+	d.mu.Lock()
+	last := d.live != nil
+	d.live = nil
+	d.mu.Unlock()
+	if last {
+		errs = append(errs, d.gpu.release())
+	}
+	return errors.Join(errs...)
+}

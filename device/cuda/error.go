@@ -1,0 +1,62 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/driver"
+)
+
+var errSize = errors.New("cuda: invalid size")
+
+// Error is an operation on a device that failed. It wraps the driver's error and, where one fits, an error of package device.
+type Error struct {
+	Op     string
+	Device device.ID
+	Err    error
+	kind   error
+	hint   string
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s: %s: %v", e.Device, e.Op, e.Err)
+	if e.hint != "" {
+		s += " (" + e.hint + ")"
+	}
+	return s
+}
+
+// Unwrap gives the cause and its kind.
+func (e *Error) Unwrap() []error {
+	if e.kind == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.kind}
+}
+
+// fail wraps err; nil stays nil.
+func fail(ordinal int, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Op: op, Device: device.ID{Kind: device.CUDA, Index: ordinal}, Err: err}
+	switch {
+	case driver.IsCode(err, driver.OutOfMemory):
+		e.kind, e.hint = device.ErrOutOfMemory, "free memory on the GPU, or see who holds it with nvidia-smi"
+	case driver.IsCode(err, driver.NoDevice), driver.IsCode(err, driver.InvalidDevice):
+		e.kind, e.hint = device.ErrNoDevice, "see CUDA_VISIBLE_DEVICES and goccl doctor"
+	case driver.IsCode(err, driver.NotSupported):
+		e.kind = device.ErrUnsupported
+	case driver.IsCode(err, driver.UnsupportedPTXVersion), driver.IsCode(err, driver.NoBinaryForGPU):
+		e.kind, e.hint = device.ErrUnsupported, "the image is newer than the driver or not built for this GPU: update the driver"
+	case driver.IsCode(err, driver.IllegalAddress), driver.IsCode(err, driver.LaunchFailed):
+		e.hint = "a kernel of this process faulted: the context is lost, restart the process"
+	}
+	return e
+}
+
+// failKind is fail with a given kind and a reason of our own.
+func failKind(ordinal int, op string, kind error, format string, v ...any) error {
+	return &Error{Op: op, Device: device.ID{Kind: device.CUDA, Index: ordinal}, Err: fmt.Errorf("%w: "+format, append([]any{kind}, v...)...)}
+}

@@ -1,0 +1,95 @@
+package cuda
+
+import (
+	"context"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/driver"
+)
+
+// Event marks a point in a stream. It implements device.Event.
+type Event struct {
+	d   *Device
+	raw driver.Event
+}
+
+var _ device.Event = (*Event)(nil)
+
+// NewEvent makes an event that can be recorded many times; until then it counts as reached.
+func (d *Device) NewEvent() (*Event, error) {
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	raw, err := d.gpu.event()
+	if err != nil {
+		return nil, fail(d.gpu.ordinal, "new event", err)
+	}
+	e := &Event{d: d, raw: raw}
+	if err := d.add(e); err != nil {
+		d.gpu.recycle(raw)
+		return nil, err
+	}
+	return e, nil
+}
+
+// Record enqueues a new event.
+func (s *Stream) Record() (device.Event, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	e, err := s.d.NewEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.RecordEvent(e); err != nil {
+		_ = e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// RecordEvent enqueues e, which forgets where it was recorded before. It allocates nothing.
+func (s *Stream) RecordEvent(e *Event) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("record event", s.d.gpu.ctx.RecordEvent(e.raw, s.raw))
+}
+
+// WaitEvent makes later work wait for e, which may be of another GPU.
+func (s *Stream) WaitEvent(e device.Event) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	ev, ok := e.(*Event)
+	if !ok {
+		return failKind(s.d.gpu.ordinal, "wait event", device.ErrUnsupported, "an event of type %T", e)
+	}
+	return s.done("wait event", s.d.gpu.ctx.WaitEvent(s.raw, ev.raw))
+}
+
+// Wait polls until the event is reached or ctx ends.
+func (e *Event) Wait(ctx context.Context) error {
+	return fail(e.d.gpu.ordinal, "wait event", poll(ctx, e.Query))
+}
+
+// Query reports whether the event is reached.
+func (e *Event) Query() (bool, error) { return e.d.gpu.ctx.EventDone(e.raw) }
+
+// Since is the time in seconds from start to e; both must be reached.
+func (e *Event) Since(start device.Event) (float64, error) {
+	s, ok := start.(*Event)
+	if !ok {
+		return 0, failKind(e.d.gpu.ordinal, "elapsed time", device.ErrUnsupported, "an event of type %T", start)
+	}
+	t, err := e.d.gpu.ctx.Elapsed(s.raw, e.raw)
+	return t, fail(e.d.gpu.ordinal, "elapsed time", err)
+}
+
+// Close gives the event back; work that waits for it still does.
+func (e *Event) Close() error {
+	if e.d.drop(e) {
+		e.d.gpu.recycle(e.raw)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package cuda
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/driver"
+)
+
+// gpu is what all Devices of one ordinal in this process share. It lives while one of them, or an import of its memory, is open.
+type gpu struct {
+	ordinal int
+	ctx     driver.Context
+	props   Properties
+	refs    int // guarded by process.mu
+
+	// setup carries zeroing and copies between Go and device memory. It never waits for user streams and user streams never for it.
+	setup driver.Stream
+
+	mu      sync.Mutex
+	events  []driver.Event         // free events, with timing
+	imports map[[64]byte]*ipcShare // open legacy handles: a process may open each once per context
+}
+
+type ipcShare struct {
+	ptr  driver.Ptr
+	refs int
+}
+
+// process is the state of all GPUs of this process. Lock order: process.mu, then gpu.mu.
+var process struct {
+	mu   sync.Mutex
+	gpus map[int]*gpu
+	// mappings are the VMM allocations that this process owns, by address, so that a GPU that is opened later gets access.
+	mappings map[driver.Ptr]*mapping
+	serial   atomic.Uint64
+}
+
+type mapping struct {
+	vmm    driver.VMM
+	owner  int
+	mask   uint64 // devices with access
+	serial uint64
+}
+
+// acquire gives the gpu of an ordinal, with one more reference.
+func acquire(ordinal int) (*gpu, error) {
+	if err := Available(); err != nil {
+		return nil, err
+	}
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	if g := process.gpus[ordinal]; g != nil {
+		g.refs++
+		return g, nil
+	}
+	n, err := driver.DeviceCount()
+	if err != nil {
+		return nil, fail(ordinal, "open", err)
+	}
+	if ordinal < 0 || ordinal >= n || ordinal >= 64 {
+		return nil, failKind(ordinal, "open", device.ErrNoDevice, "this process sees %d GPUs, numbered from 0; CUDA_VISIBLE_DEVICES chooses which", n)
+	}
+	ctx, err := driver.RetainPrimary(ordinal)
+	if err != nil {
+		return nil, fail(ordinal, "open", err)
+	}
+	g := &gpu{ordinal: ordinal, ctx: ctx, refs: 1, imports: map[[64]byte]*ipcShare{}}
+	if g.props, err = readProperties(ordinal); err == nil {
+		g.setup, err = ctx.NewStream(0)
+	}
+	if err != nil {
+		_ = driver.ReleasePrimary(ordinal)
+		return nil, fail(ordinal, "open", err)
+	}
+	if err := g.meetPeers(); err != nil {
+		_ = ctx.DestroyStream(g.setup)
+		_ = driver.ReleasePrimary(ordinal)
+		return nil, err
+	}
+	if process.gpus == nil {
+		process.gpus = map[int]*gpu{}
+	}
+	process.gpus[ordinal] = g
+	return g, nil
+}
+
+// meetPeers lets g and the GPUs that are already open use each other's memory. process.mu is held.
+func (g *gpu) meetPeers() error {
+	for _, p := range process.gpus {
+		for _, pair := range [2][2]*gpu{{g, p}, {p, g}} {
+			from, to := pair[0], pair[1]
+			ok, err := driver.CanAccessPeer(from.ordinal, to.ordinal)
+			if err == nil && ok {
+				err = from.ctx.EnablePeer(to.ctx)
+			}
+			if err != nil && !driver.IsCode(err, driver.PeerAccessUnsupported) {
+				return fail(from.ordinal, "enable peer access", err)
+			}
+		}
+	}
+	for _, m := range process.mappings {
+		if err := g.reach(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reach gives g access to a mapping of this process, when the hardware can. process.mu is held.
+func (g *gpu) reach(m *mapping) error {
+	bit := uint64(1) << g.ordinal
+	if m.mask&bit != 0 {
+		return nil
+	}
+	ok, err := driver.CanAccessPeer(g.ordinal, m.owner)
+	if err != nil || !ok {
+		return fail(g.ordinal, "query peer access", err)
+	}
+	if err := g.ctx.VMMAccess(m.vmm, bit); err != nil {
+		return fail(g.ordinal, "map memory of a peer", err)
+	}
+	m.mask |= bit
+	return nil
+}
+
+// release gives a reference back and, with the last, the context.
+func (g *gpu) release() error {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	if g.refs--; g.refs > 0 {
+		return nil
+	}
+	delete(process.gpus, g.ordinal)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	for _, e := range g.events {
+		errs = append(errs, g.ctx.DestroyEvent(e))
+	}
+	g.events = nil
+	errs = append(errs, g.ctx.DestroyStream(g.setup), driver.ReleasePrimary(g.ordinal))
+	return fail(g.ordinal, "close", errors.Join(errs...))
+}
+
+// event takes an event from the free list or makes one.
+func (g *gpu) event() (driver.Event, error) {
+	g.mu.Lock()
+	if n := len(g.events); n > 0 {
+		e := g.events[n-1]
+		g.events = g.events[:n-1]
+		g.mu.Unlock()
+		return e, nil
+	}
+	g.mu.Unlock()
+	return g.ctx.NewEvent(true)
+}
+
+// recycle takes an event back. Waits that were enqueued on it keep the record they saw.
+func (g *gpu) recycle(e driver.Event) {
+	g.mu.Lock()
+	g.events = append(g.events, e)
+	g.mu.Unlock()
+}

@@ -1,0 +1,116 @@
+package cuda
+
+import "github.com/goccl/goccl/internal/driver"
+
+// CaptureMode says what else the process may do while a stream is captured.
+type CaptureMode = driver.CaptureMode
+
+// The capture modes. With CaptureRelaxed a goroutine may begin and end a capture on different threads; the others require
+// runtime.LockOSThread in between.
+const (
+	CaptureGlobal      = driver.CaptureGlobal
+	CaptureThreadLocal = driver.CaptureThreadLocal
+	CaptureRelaxed     = driver.CaptureRelaxed
+)
+
+// CaptureStatus is the state of a stream.
+type CaptureStatus = driver.CaptureStatus
+
+// The capture states.
+const (
+	CaptureNone        = driver.CaptureNone
+	CaptureActive      = driver.CaptureActive
+	CaptureInvalidated = driver.CaptureInvalidated
+)
+
+// BeginCapture records later work of the stream into a graph instead of running it.
+func (s *Stream) BeginCapture(m CaptureMode) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("begin capture", s.d.gpu.ctx.BeginCapture(s.raw, m))
+}
+
+// EndCapture gives what was recorded.
+func (s *Stream) EndCapture() (*Graph, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	raw, err := s.d.gpu.ctx.EndCapture(s.raw)
+	if err != nil {
+		return nil, s.done("end capture", err)
+	}
+	g := &Graph{d: s.d, raw: raw}
+	if err := s.d.add(g); err != nil {
+		_ = s.d.gpu.ctx.DestroyGraph(raw)
+		return nil, err
+	}
+	return g, nil
+}
+
+// CaptureStatus is the state of the stream and, while capturing, a number that no other capture has.
+func (s *Stream) CaptureStatus() (CaptureStatus, uint64, error) {
+	st, id, err := s.d.gpu.ctx.CaptureInfo(s.raw)
+	return st, id, s.done("capture status", err)
+}
+
+// Graph is recorded work.
+type Graph struct {
+	d   *Device
+	raw driver.Graph
+}
+
+// Nodes is the number of operations.
+func (g *Graph) Nodes() (int, error) {
+	n, err := g.d.gpu.ctx.GraphNodes(g.raw)
+	return n, fail(g.d.gpu.ordinal, "graph nodes", err)
+}
+
+// Instantiate makes the graph ready to run; the Graph may be closed then.
+func (g *Graph) Instantiate() (*Exec, error) {
+	raw, err := g.d.gpu.ctx.Instantiate(g.raw)
+	if err != nil {
+		return nil, fail(g.d.gpu.ordinal, "instantiate graph", err)
+	}
+	x := &Exec{d: g.d, raw: raw}
+	if err := g.d.add(x); err != nil {
+		_ = g.d.gpu.ctx.DestroyGraphExec(raw)
+		return nil, err
+	}
+	return x, nil
+}
+
+// Close frees the graph.
+func (g *Graph) Close() error {
+	if !g.d.drop(g) {
+		return nil
+	}
+	return fail(g.d.gpu.ordinal, "close graph", g.d.gpu.ctx.DestroyGraph(g.raw))
+}
+
+// Exec is a graph that is ready to run, any number of times.
+type Exec struct {
+	d   *Device
+	raw driver.GraphExec
+}
+
+// Launch enqueues one run on s.
+func (x *Exec) Launch(s *Stream) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("launch graph", x.d.gpu.ctx.LaunchGraph(x.raw, s.raw))
+}
+
+// Upload prepares the first run.
+func (x *Exec) Upload(s *Stream) error {
+	return s.done("upload graph", x.d.gpu.ctx.UploadGraph(x.raw, s.raw))
+}
+
+// Close frees it; runs under way end.
+func (x *Exec) Close() error {
+	if !x.d.drop(x) {
+		return nil
+	}
+	return fail(x.d.gpu.ordinal, "close graph", x.d.gpu.ctx.DestroyGraphExec(x.raw))
+}

@@ -1,0 +1,181 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/driver"
+)
+
+// Allocation is memory that the device can use: its own, a peer's or another process's.
+type Allocation struct {
+	d    *Device
+	ptr  device.Ptr
+	size int64
+	free func() error // once, when closed
+}
+
+// Ptr is the device address.
+func (a *Allocation) Ptr() device.Ptr { return a.ptr }
+
+// Size is the usable size in bytes.
+func (a *Allocation) Size() int64 { return a.size }
+
+// Close unmaps, and frees what the device owns. Work that uses the memory must be done.
+func (a *Allocation) Close() error {
+	if !a.d.drop(a) {
+		return nil
+	}
+	return a.free()
+}
+
+// keep registers a with the device, or undoes it when the device is closed.
+func (a *Allocation) keep() (device.Allocation, error) {
+	if err := a.d.add(a); err != nil {
+		_ = a.free()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Alloc makes zeroed VMM memory, rounded up to whole pages (2 MiB): allocate once and divide. Devices without VMM get cudaMalloc memory.
+func (d *Device) Alloc(size int64) (device.Allocation, error) {
+	if size <= 0 {
+		return nil, failKind(d.gpu.ordinal, "alloc", errSize, "%d bytes", size)
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	g := d.gpu
+	if !g.props.VMM {
+		return d.AllocLegacy(size)
+	}
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	mask := uint64(1) << g.ordinal
+	for o := range process.gpus {
+		if ok, err := driver.CanAccessPeer(o, g.ordinal); err == nil && ok {
+			mask |= 1 << o
+		}
+	}
+	v, err := g.ctx.VMMAlloc(g.ordinal, size, mask, g.setup, g.props.RDMA)
+	if err != nil && g.props.RDMA && !driver.IsCode(err, driver.OutOfMemory) {
+		// The capability may be refused where the peer-memory kernel module is missing.
+		v, err = g.ctx.VMMAlloc(g.ordinal, size, mask, g.setup, false)
+	}
+	if err != nil {
+		return nil, fail(g.ordinal, "alloc", err)
+	}
+	m := &mapping{vmm: v, owner: g.ordinal, mask: mask, serial: process.serial.Add(1)}
+	if process.mappings == nil {
+		process.mappings = map[driver.Ptr]*mapping{}
+	}
+	process.mappings[v.Ptr] = m
+	a := &Allocation{d: d, ptr: device.Ptr(v.Ptr), size: v.Size}
+	a.free = func() error {
+		process.mu.Lock()
+		delete(process.mappings, v.Ptr)
+		process.mu.Unlock()
+		return fail(g.ordinal, "free", g.ctx.VMMFree(v))
+	}
+	if err := d.add(a); err != nil {
+		delete(process.mappings, v.Ptr)
+		_ = g.ctx.VMMFree(v)
+		return nil, err
+	}
+	return a, nil
+}
+
+// AllocLegacy makes zeroed cudaMalloc memory, which other processes map through legacy IPC.
+func (d *Device) AllocLegacy(size int64) (device.Allocation, error) {
+	if size <= 0 {
+		return nil, failKind(d.gpu.ordinal, "alloc", errSize, "%d bytes", size)
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	g := d.gpu
+	p, err := g.ctx.MemAlloc(size)
+	if err == nil {
+		if err = g.ctx.Memset8(p, 0, size, g.setup); err == nil {
+			err = g.ctx.SynchronizeStream(g.setup)
+		}
+		if err != nil {
+			_ = g.ctx.MemFree(p)
+		}
+	}
+	if err != nil {
+		return nil, fail(g.ordinal, "alloc", err)
+	}
+	a := &Allocation{d: d, ptr: device.Ptr(p), size: size}
+	a.free = func() error { return fail(g.ordinal, "free", g.ctx.MemFree(p)) }
+	return a.keep()
+}
+
+// HostMemory is page-locked host memory that the host and every GPU of the process can use.
+type HostMemory struct {
+	Allocation
+	host device.Ptr
+}
+
+// Host is the address for the CPU; Ptr is the one for the GPU (the same number wherever addresses are unified).
+func (h *HostMemory) Host() device.Ptr { return h.host }
+
+// Pointer is Host as a pointer. The memory is not of the Go heap.
+func (h *HostMemory) Pointer() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&h.host)) }
+
+// Bytes views the memory. It must not be used after Close.
+func (h *HostMemory) Bytes() []byte { return device.Bytes(h.host, h.size) }
+
+// Close frees or unregisters.
+func (h *HostMemory) Close() error {
+	if !h.d.drop(h) {
+		return nil
+	}
+	return h.free()
+}
+
+// HostAlloc makes zeroed, page-locked, mapped, portable host memory.
+func (d *Device) HostAlloc(size int64) (*HostMemory, error) {
+	if size <= 0 {
+		return nil, failKind(d.gpu.ordinal, "host alloc", errSize, "%d bytes", size)
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	g := d.gpu
+	host, dev, err := g.ctx.HostAlloc(size, driver.HostPortable|driver.HostDeviceMap)
+	if err != nil {
+		return nil, fail(g.ordinal, "host alloc", err)
+	}
+	h := &HostMemory{Allocation: Allocation{d: d, ptr: device.Ptr(dev), size: size}, host: device.Ptr(host)}
+	h.free = func() error { return fail(g.ordinal, "host free", g.ctx.HostFree(host)) }
+	clear(h.Bytes())
+	return h.keep()
+}
+
+// HostRegister page-locks size bytes of mapped host memory (not of the Go heap) and makes them visible to the GPU until Close.
+func (d *Device) HostRegister(host device.Ptr, size int64) (*HostMemory, error) {
+	if size <= 0 || host == 0 {
+		return nil, failKind(d.gpu.ordinal, "host register", errSize, "%d bytes at %#x", size, host)
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	g := d.gpu
+	dev, err := g.ctx.HostRegister(driver.Ptr(host), size, driver.HostPortable|driver.HostDeviceMap)
+	if err != nil {
+		return nil, fail(g.ordinal, "host register", err)
+	}
+	h := &HostMemory{Allocation: Allocation{d: d, ptr: device.Ptr(dev), size: size}, host: host}
+	h.free = func() error { return fail(g.ordinal, "host unregister", g.ctx.HostUnregister(driver.Ptr(host))) }
+	return h.keep()
+}
+
+func (h *HostMemory) keep() (*HostMemory, error) {
+	if err := h.d.add(h); err != nil {
+		_ = h.free()
+		return nil, err
+	}
+	return h, nil
+}

@@ -1,0 +1,105 @@
+package cuda
+
+import (
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/driver"
+)
+
+// JITError is an image that the driver refused; %+v prints its compiler's whole log.
+type JITError = driver.JITError
+
+// Module is loaded device code.
+type Module struct {
+	d   *Device
+	raw driver.Module
+}
+
+// LoadModule loads a cubin, a fatbin or PTX (with or without a NUL at its end).
+func (d *Device) LoadModule(image []byte) (*Module, error) {
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	raw, err := d.gpu.ctx.LoadModule(image)
+	if err != nil {
+		return nil, fail(d.gpu.ordinal, "load module", err)
+	}
+	m := &Module{d: d, raw: raw}
+	if err := d.add(m); err != nil {
+		_ = d.gpu.ctx.UnloadModule(raw)
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close unloads the module; none of its kernels may run.
+func (m *Module) Close() error {
+	if !m.d.drop(m) {
+		return nil
+	}
+	return fail(m.d.gpu.ordinal, "unload module", m.d.gpu.ctx.UnloadModule(m.raw))
+}
+
+// Function finds a kernel (by its extern "C" name) and loads it now, so that no launch loads lazily while others spin.
+func (m *Module) Function(name string) (*Function, error) {
+	raw, err := m.d.gpu.ctx.ModuleFunction(m.raw, name)
+	if err != nil {
+		return nil, fail(m.d.gpu.ordinal, "find kernel "+name, err)
+	}
+	return &Function{d: m.d, raw: raw, name: name}, nil
+}
+
+// Global finds a variable: its address and size in bytes.
+func (m *Module) Global(name string) (device.Ptr, int64, error) {
+	p, n, err := m.d.gpu.ctx.ModuleGlobal(m.raw, name)
+	return device.Ptr(p), n, fail(m.d.gpu.ordinal, "find variable "+name, err)
+}
+
+// Function is a kernel. It ends with its module.
+type Function struct {
+	d    *Device
+	raw  driver.Function
+	name string
+}
+
+// Name is the kernel's name.
+func (f *Function) Name() string { return f.name }
+
+// FunctionAttributes are what the compiler made of a kernel. Sizes are in bytes.
+type FunctionAttributes struct {
+	MaxThreads, Registers                        int
+	StaticShared, MaxDynamicShared, Local, Const int
+	PTXVersion, BinaryVersion                    int // 90 is 9.0
+}
+
+// Attributes reads them.
+func (f *Function) Attributes() (FunctionAttributes, error) {
+	var a FunctionAttributes
+	for _, x := range []struct {
+		to   *int
+		attr driver.FuncAttribute
+	}{{&a.MaxThreads, driver.FuncMaxThreads}, {&a.Registers, driver.FuncRegisters}, {&a.StaticShared, driver.FuncSharedSize},
+		{&a.MaxDynamicShared, driver.FuncMaxDynamicShared}, {&a.Local, driver.FuncLocalSize}, {&a.Const, driver.FuncConstSize},
+		{&a.PTXVersion, driver.FuncPTXVersion}, {&a.BinaryVersion, driver.FuncBinaryVersion}} {
+		var err error
+		if *x.to, err = f.d.gpu.ctx.FuncAttribute(f.raw, x.attr); err != nil {
+			return a, fail(f.d.gpu.ordinal, "attributes of "+f.name, err)
+		}
+	}
+	return a, nil
+}
+
+// SetMaxDynamicShared allows launches with up to n bytes of dynamic shared memory (above 48 KiB it must be asked for).
+func (f *Function) SetMaxDynamicShared(n int) error {
+	return fail(f.d.gpu.ordinal, "dynamic shared memory of "+f.name, f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncMaxDynamicShared, n))
+}
+
+// SetNonPortableCluster allows clusters of more than 8 blocks.
+func (f *Function) SetNonPortableCluster() error {
+	return fail(f.d.gpu.ordinal, "cluster size of "+f.name, f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncNonPortable, 1))
+}
+
+// Occupancy is how many blocks of that shape fit on one multiprocessor.
+func (f *Function) Occupancy(threads int, shared uint32) (int, error) {
+	n, err := f.d.gpu.ctx.Occupancy(f.raw, threads, shared)
+	return n, fail(f.d.gpu.ordinal, "occupancy of "+f.name, err)
+}

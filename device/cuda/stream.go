@@ -1,0 +1,205 @@
+package cuda
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/driver"
+)
+
+// Stream is a CUstream. It implements device.Stream.
+type Stream struct {
+	d      *Device
+	raw    driver.Stream
+	owned  bool
+	closed atomic.Bool
+}
+
+var _ device.Stream = (*Stream)(nil)
+
+// NewStream makes a stream of normal priority that does not synchronise with the default stream.
+func (d *Device) NewStream() (device.Stream, error) { return d.NewStreamPriority(0) }
+
+// NewStreamPriority makes a stream; smaller numbers are more urgent and are clamped to what the GPU has (usually 0 … -5).
+func (d *Device) NewStreamPriority(priority int) (*Stream, error) {
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	raw, err := d.gpu.ctx.NewStream(priority)
+	if err != nil {
+		return nil, fail(d.gpu.ordinal, "new stream", err)
+	}
+	s := &Stream{d: d, raw: raw, owned: true}
+	if err := d.add(s); err != nil {
+		_ = d.gpu.ctx.DestroyStream(raw)
+		return nil, err
+	}
+	return s, nil
+}
+
+// PriorityRange is the least and the greatest priority of streams.
+func (d *Device) PriorityRange() (least, greatest int, err error) {
+	least, greatest, err = d.gpu.ctx.PriorityRange()
+	return least, greatest, fail(d.gpu.ordinal, "priority range", err)
+}
+
+// WrapStream adopts a CUstream of this GPU's primary context: 0 is the default stream, 1 the legacy and 2 the per-thread default stream by
+// name (2 means the calling thread, so only where the goroutine is locked to it).
+func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	if raw > 2 {
+		ctx, err := d.gpu.ctx.StreamContext(driver.Stream(raw))
+		if err != nil {
+			return nil, fail(d.gpu.ordinal, "wrap stream", err)
+		}
+		if ctx != d.gpu.ctx {
+			return nil, failKind(d.gpu.ordinal, "wrap stream", device.ErrUnsupported, "the stream belongs to another GPU or context")
+		}
+	}
+	return &Stream{d: d, raw: driver.Stream(raw)}, nil
+}
+
+// Device is the device that made or wrapped the stream.
+func (s *Stream) Device() device.Device { return s.d }
+
+// Raw is the CUstream.
+func (s *Stream) Raw() uintptr { return uintptr(s.raw) }
+
+// check is nil while the stream may be used.
+func (s *Stream) check() error {
+	if s.closed.Load() {
+		return &Error{Op: "use stream", Device: s.d.ID(), Err: device.ErrClosed}
+	}
+	return nil
+}
+
+func (s *Stream) done(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fail(s.d.gpu.ordinal, op, err)
+}
+
+// Copy enqueues a copy of n bytes. Between GPUs it runs on a copy engine.
+func (s *Stream) Copy(dst, src device.Ptr, n int64) error {
+	if n == 0 {
+		return s.check()
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("copy", s.d.gpu.ctx.Copy(driver.Ptr(dst), driver.Ptr(src), n, s.raw))
+}
+
+// CopyPeer enqueues a copy from memory of peer; unlike Copy it needs no peer access.
+func (s *Stream) CopyPeer(dst, src device.Ptr, peer *Device, n int64) error {
+	if n == 0 {
+		return s.check()
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("copy from peer", s.d.gpu.ctx.CopyPeer(driver.Ptr(dst), s.d.gpu.ctx, driver.Ptr(src), peer.gpu.ctx, n, s.raw))
+}
+
+// Transfer is one copy of a batch.
+type Transfer struct {
+	Dst, Src device.Ptr
+	Size     int64
+}
+
+// CopyBatch enqueues copies that are unordered among themselves, in one call where the driver can (12.8 and later; never while capturing).
+func (s *Stream) CopyBatch(t []Transfer) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	var small [96]uint64
+	table := small[:0]
+	if 3*len(t) > len(small) {
+		table = make([]uint64, 0, 3*len(t))
+	}
+	n := 0
+	for i := range t {
+		if t[i].Size > 0 {
+			n++
+		}
+	}
+	table = table[:3*n]
+	n = 0
+	for i := range t {
+		if t[i].Size > 0 {
+			table[n] = uint64(t[i].Dst)
+			table[n+len(table)/3] = uint64(t[i].Src)
+			table[n+2*len(table)/3] = uint64(t[i].Size)
+			n++
+		}
+	}
+	return s.done("copy batch", s.d.gpu.ctx.CopyBatch(table, n, true, s.raw))
+}
+
+// Memset enqueues n bytes of value.
+func (s *Stream) Memset(dst device.Ptr, value byte, n int64) error {
+	if err := s.check(); err != nil || n == 0 {
+		return err
+	}
+	return s.done("memset", s.d.gpu.ctx.Memset8(driver.Ptr(dst), value, n, s.raw))
+}
+
+// WriteValue64 enqueues a store of v at p (8-aligned), visible to the system after all earlier work of the stream.
+func (s *Stream) WriteValue64(p device.Ptr, v uint64) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("write value", s.d.gpu.ctx.WriteValue64(s.raw, driver.Ptr(p), v))
+}
+
+// WriteValue32 is WriteValue64 for 4 bytes.
+func (s *Stream) WriteValue32(p device.Ptr, v uint32) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("write value", s.d.gpu.ctx.WriteValue32(s.raw, driver.Ptr(p), v))
+}
+
+// WaitValue64 makes later work wait until *p >= v by signed difference. Nothing but the store ends that wait: whoever uses it must be able
+// to store.
+func (s *Stream) WaitValue64(p device.Ptr, v uint64) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("wait value", s.d.gpu.ctx.WaitValue64(s.raw, driver.Ptr(p), v, driver.WaitGEQ))
+}
+
+// WaitValue32 is WaitValue64 for 4 bytes.
+func (s *Stream) WaitValue32(p device.Ptr, v uint32) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("wait value", s.d.gpu.ctx.WaitValue32(s.raw, driver.Ptr(p), v, driver.WaitGEQ))
+}
+
+// Query reports whether all enqueued work is done.
+func (s *Stream) Query() (bool, error) {
+	ok, err := s.d.gpu.ctx.StreamDone(s.raw)
+	return ok, s.done("query stream", err)
+}
+
+// Synchronize polls until all enqueued work is done, the work fails or ctx ends.
+func (s *Stream) Synchronize(ctx context.Context) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done("synchronize", poll(ctx, func() (bool, error) { return s.d.gpu.ctx.StreamDone(s.raw) }))
+}
+
+// Close frees the stream once its work is done; it does not wait. A wrapped stream is only let go.
+func (s *Stream) Close() error {
+	if s.closed.Swap(true) || !s.owned {
+		return nil
+	}
+	s.d.drop(s)
+	return s.done("close stream", s.d.gpu.ctx.DestroyStream(s.raw))
+}

@@ -1,0 +1,86 @@
+//go:build cgo && linux
+
+package driver
+
+/*
+#cgo CFLAGS: -O2 -Wall -Wextra
+#cgo LDFLAGS: -ldl
+#cgo noescape goccl_driver_call
+#cgo nocallback goccl_driver_call
+#include <stdlib.h>
+#include "api.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+)
+
+// defaultLibrary is the driver's soname.
+const defaultLibrary = "libcuda.so.1"
+
+func open() error {
+	path := os.Getenv("GOCCL_CUDA_LIB")
+	if path == "" {
+		path = defaultLibrary
+	}
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	text := (*C.char)(C.calloc(1, 512))
+	defer C.free(unsafe.Pointer(text))
+	if C.goccl_driver_load(cpath, text, 512) != 0 {
+		return fmt.Errorf("%w: %s", ErrNoDriver, C.GoString(text))
+	}
+	return nil
+}
+
+// call performs one operation with ctx current. p and q may point to Go memory that holds no pointers; nothing is kept.
+func call(o op, ctx Context, a *args, p, q *byte) error {
+	r := C.goccl_driver_call(C.uint32_t(o), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), unsafe.Pointer(p), unsafe.Pointer(q))
+	if r == 0 {
+		return nil
+	}
+	if Code(uint32(r)) == NotReady { // the answer of every poll: not worth an allocation
+		return errNotReady
+	}
+	return newError(uint64(r))
+}
+
+// newError is kept out of call so that the path of success stays small.
+//
+//go:noinline
+func newError(r uint64) error {
+	e := &Error{Call: C.GoString(C.goccl_driver_api(C.uint32_t(r >> 32))), Code: Code(uint32(r)), Name: "CUDA_ERROR"}
+	var name, text *C.char
+	C.goccl_driver_error(C.int(e.Code), &name, &text)
+	if name != nil {
+		e.Name = C.GoString(name)
+	}
+	if text != nil {
+		e.Text = C.GoString(text)
+	}
+	return e
+}
+
+func opName(o op) string {
+	if s := C.goccl_driver_op(C.uint32_t(o)); s != nil {
+		return C.GoString(s)
+	}
+	return ""
+}
+
+// ContextFunctions gives the addresses of cuCtxGetCurrent and cuCtxSetCurrent, for C code of another package that must switch contexts.
+func ContextFunctions() (get, set uintptr, err error) {
+	if err := Load(); err != nil {
+		return 0, 0, err
+	}
+	var g, s C.uint64_t
+	C.goccl_driver_context(&g, &s)
+	if g == 0 || s == 0 {
+		return 0, 0, errors.New("driver: no context functions")
+	}
+	return uintptr(g), uintptr(s), nil
+}

@@ -1,0 +1,123 @@
+package driver
+
+import "fmt"
+
+// Code is a CUresult.
+type Code int32
+
+// The codes that callers tell apart.
+const (
+	InvalidValue           Code = 1
+	OutOfMemory            Code = 2
+	NotInitialized         Code = 3
+	Deinitialized          Code = 4
+	NoDevice               Code = 100
+	InvalidDevice          Code = 101
+	InvalidImage           Code = 200
+	InvalidContext         Code = 201
+	NoBinaryForGPU         Code = 209
+	PeerAccessUnsupported  Code = 217
+	InvalidPTX             Code = 218
+	UnsupportedPTXVersion  Code = 222
+	JITCompilerNotFound    Code = 221
+	InvalidHandle          Code = 400
+	NotFound               Code = 500
+	NotReady               Code = 600
+	IllegalAddress         Code = 700
+	ContextIsDestroyed     Code = 709
+	LaunchFailed           Code = 719
+	NotPermitted           Code = 800
+	NotSupported           Code = 801
+	StreamCaptureUnsupport Code = 900
+	StreamCaptureInvalid   Code = 901
+	StreamCaptureImplicit  Code = 906
+	Unknown                Code = 999
+)
+
+// Error is a driver call that failed.
+type Error struct {
+	// Call is the function of libcuda or NVML, like "cuMemCreate".
+	Call string
+	Code Code
+	// Name and Text are the driver's: "CUDA_ERROR_OUT_OF_MEMORY", "out of memory".
+	Name, Text string
+}
+
+// Error is like "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
+	if e.Text != "" {
+		s += ": " + e.Text
+	}
+	return s
+}
+
+// Is makes errors.Is(err, &Error{Code: c}) compare by code alone.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && (t.Call == "" || t.Call == e.Call)
+}
+
+// IsCode reports whether err is, or wraps, a driver error with that code.
+func IsCode(err error, code Code) bool {
+	for err != nil {
+		if e, ok := err.(*Error); ok {
+			return e.Code == code
+		}
+		switch u := err.(type) {
+		case interface{ Unwrap() error }:
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, x := range u.Unwrap() {
+				if IsCode(x, code) {
+					return true
+				}
+			}
+			return false
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// JITError is an image that the driver refused, with what its compiler said.
+type JITError struct {
+	Err *Error
+	// Log is the compiler's error log, then its information log; Error shows the first line only, %+v all of it.
+	Log string
+}
+
+func (e *JITError) Error() string {
+	for i := range len(e.Log) {
+		if e.Log[i] == '\n' {
+			return e.Err.Error() + ": " + e.Log[:i] + " …"
+		}
+	}
+	if e.Log == "" {
+		return e.Err.Error()
+	}
+	return e.Err.Error() + ": " + e.Log
+}
+
+// Unwrap is the driver's error.
+func (e *JITError) Unwrap() error { return e.Err }
+
+// Format prints the whole log for %+v.
+func (e *JITError) Format(f fmt.State, verb rune) {
+	if verb == 'v' && f.Flag('+') {
+		_, _ = fmt.Fprintf(f, "%s\n%s", e.Err.Error(), e.Log)
+		return
+	}
+	_, _ = fmt.Fprint(f, e.Error())
+}
+
+var errNotReady = &Error{Call: "query", Code: NotReady, Name: "CUDA_ERROR_NOT_READY", Text: "device not ready"}
+
+// gone is success while the driver shuts down: a process that exits takes its objects with it.
+func gone(err error) error {
+	if IsCode(err, Deinitialized) || IsCode(err, ContextIsDestroyed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package driver
+
+// CaptureMode says which calls of other threads would spoil a capture.
+type CaptureMode int
+
+// The capture modes. In the global and the thread-local mode a capture must end on the thread that began it.
+const (
+	CaptureGlobal      CaptureMode = 0
+	CaptureThreadLocal CaptureMode = 1
+	CaptureRelaxed     CaptureMode = 2
+)
+
+// CaptureStatus is the state of a stream.
+type CaptureStatus int
+
+// The capture states.
+const (
+	CaptureNone CaptureStatus = iota
+	CaptureActive
+	CaptureInvalidated
+)
+
+// BeginCapture turns later work on s into a graph instead of running it.
+func (c Context) BeginCapture(s Stream, m CaptureMode) error {
+	a := args{uint64(s), uint64(m)}
+	return call(opBeginCapture, c, &a, nil, nil)
+}
+
+// EndCapture gives the graph.
+func (c Context) EndCapture(s Stream) (Graph, error) {
+	a := args{uint64(s)}
+	err := call(opEndCapture, c, &a, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	return Graph(a[0]), nil
+}
+
+// CaptureInfo is the state of s and, while capturing, a number that is unique to the capture.
+func (c Context) CaptureInfo(s Stream) (CaptureStatus, uint64, error) {
+	a := args{uint64(s)}
+	err := call(opCaptureInfo, c, &a, nil, nil)
+	return CaptureStatus(a[0]), a[1], err
+}
+
+// Instantiate makes g ready to launch.
+func (c Context) Instantiate(g Graph) (GraphExec, error) {
+	a := args{uint64(g)}
+	err := call(opGraphInstantiate, c, &a, nil, nil)
+	return GraphExec(a[0]), err
+}
+
+// UploadGraph prepares the first launch.
+func (c Context) UploadGraph(e GraphExec, s Stream) error {
+	a := args{uint64(e), uint64(s)}
+	return call(opGraphUpload, c, &a, nil, nil)
+}
+
+// LaunchGraph enqueues a replay.
+func (c Context) LaunchGraph(e GraphExec, s Stream) error {
+	a := args{uint64(e), uint64(s)}
+	return call(opGraphLaunch, c, &a, nil, nil)
+}
+
+// GraphNodes is the number of nodes.
+func (c Context) GraphNodes(g Graph) (int, error) {
+	a := args{uint64(g)}
+	err := call(opGraphNodes, c, &a, nil, nil)
+	return int(a[0]), err
+}
+
+// DestroyGraph and DestroyGraphExec free.
+func (c Context) DestroyGraph(g Graph) error {
+	a := args{uint64(g)}
+	return gone(call(opGraphDestroy, c, &a, nil, nil))
+}
+
+// DestroyGraphExec frees an instantiated graph; launches under way still run.
+func (c Context) DestroyGraphExec(e GraphExec) error {
+	a := args{uint64(e)}
+	return gone(call(opGraphExecDestroy, c, &a, nil, nil))
+}

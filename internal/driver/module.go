@@ -1,0 +1,134 @@
+package driver
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Module is a CUmodule, Function a CUfunction.
+type (
+	Module   uintptr
+	Function uintptr
+)
+
+// jitLog is the size of each of the driver's two compiler logs.
+const jitLog = 8 << 10
+
+// LoadModule loads a cubin, a fatbin or PTX. A refusal is a *JITError with the compiler's log.
+func (c Context) LoadModule(image []byte) (Module, error) {
+	// PTX is text and must end in NUL; binary images carry their size.
+	img := image
+	if len(img) == 0 || img[len(img)-1] != 0 {
+		img = append(bytes.Clone(image), 0)
+	}
+	log := make([]byte, 2*jitLog)
+	a := args{jitLog}
+	err := call(opModuleLoad, c, &a, &img[0], &log[0])
+	if err == nil {
+		return Module(a[0]), nil
+	}
+	if e, ok := err.(*Error); ok {
+		info, bad := text(log[:jitLog]), text(log[jitLog:])
+		return 0, &JITError{Err: e, Log: strings.TrimSpace(bad + "\n" + info)}
+	}
+	return 0, err
+}
+
+func text(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return strings.TrimSpace(string(s))
+}
+
+// UnloadModule frees the module, its functions and its variables.
+func (c Context) UnloadModule(m Module) error {
+	a := args{uint64(m)}
+	return gone(call(opModuleUnload, c, &a, nil, nil))
+}
+
+// ModuleFunction finds a kernel and loads it on the device.
+func (c Context) ModuleFunction(m Module, name string) (Function, error) {
+	a := args{uint64(m)}
+	err := call(opModuleFunction, c, &a, cstring(name), nil)
+	return Function(a[0]), err
+}
+
+// ModuleGlobal finds a variable.
+func (c Context) ModuleGlobal(m Module, name string) (Ptr, int64, error) {
+	a := args{uint64(m)}
+	err := call(opModuleGlobal, c, &a, cstring(name), nil)
+	return Ptr(a[0]), int64(a[1]), err
+}
+
+func cstring(s string) *byte {
+	b := append([]byte(s), 0)
+	return &b[0]
+}
+
+// FuncAttribute is a CUfunction_attribute.
+type FuncAttribute int
+
+// The function attributes.
+const (
+	FuncMaxThreads       FuncAttribute = 0
+	FuncSharedSize       FuncAttribute = 1
+	FuncConstSize        FuncAttribute = 2
+	FuncLocalSize        FuncAttribute = 3
+	FuncRegisters        FuncAttribute = 4
+	FuncPTXVersion       FuncAttribute = 5
+	FuncBinaryVersion    FuncAttribute = 6
+	FuncMaxDynamicShared FuncAttribute = 8
+	FuncSharedCarveout   FuncAttribute = 9
+	FuncNonPortable      FuncAttribute = 14
+)
+
+// FuncAttribute reads an attribute.
+func (c Context) FuncAttribute(f Function, attr FuncAttribute) (int, error) {
+	a := args{uint64(f), uint64(attr)}
+	err := call(opFuncGetAttribute, c, &a, nil, nil)
+	return int(int64(a[0])), err
+}
+
+// SetFuncAttribute writes one.
+func (c Context) SetFuncAttribute(f Function, attr FuncAttribute, value int) error {
+	a := args{uint64(f), uint64(attr), uint64(value)}
+	return call(opFuncSetAttribute, c, &a, nil, nil)
+}
+
+// Occupancy is how many blocks of that many threads and bytes of dynamic shared memory fit on a multiprocessor.
+func (c Context) Occupancy(f Function, threads int, shared uint32) (int, error) {
+	a := args{uint64(f), uint64(threads), uint64(shared)}
+	err := call(opOccupancy, c, &a, nil, nil)
+	return int(a[0]), err
+}
+
+// LaunchFlag asks for a launch attribute.
+type LaunchFlag uint32
+
+// The launch flags.
+const (
+	// LaunchCooperative refuses to start unless all blocks fit at once.
+	LaunchCooperative LaunchFlag = 1
+	// LaunchOverlapPrevious lets the kernel start before the previous one of the stream ends (programmatic dependent launch).
+	LaunchOverlapPrevious LaunchFlag = 2
+)
+
+// LaunchConfig is the shape of a launch. Cluster {0,0,0} means none.
+type LaunchConfig struct {
+	Grid, Block, Cluster [3]uint32
+	Shared               uint32
+	Flags                LaunchFlag
+}
+
+// Launch enqueues f on s. params is the parameter buffer, laid out as the kernel declares: each parameter at its own alignment.
+// Nothing is allocated; params may be used again when Launch returns.
+func (c Context) Launch(f Function, cfg *LaunchConfig, s Stream, params []byte) error {
+	a := args{uint64(f), uint64(s), pair(cfg.Grid[0], cfg.Grid[1]), pair(cfg.Grid[2], cfg.Block[0]), pair(cfg.Block[1], cfg.Block[2]),
+		pair(cfg.Shared, uint32(cfg.Flags)), pair(cfg.Cluster[0], cfg.Cluster[1]), uint64(cfg.Cluster[2]), uint64(len(params))}
+	var p *byte
+	if len(params) > 0 {
+		p = &params[0]
+	}
+	return call(opLaunch, c, &a, p, nil)
+}
+
+func pair(lo, hi uint32) uint64 { return uint64(lo) | uint64(hi)<<32 }

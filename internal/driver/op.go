@@ -1,0 +1,84 @@
+package driver
+
+// op is an operation of goccl_driver_call; the order is that of op.h.
+type op uint32
+
+// Stream-ordered operations: legal while the stream is being captured.
+const (
+	opLaunch op = iota
+	opCopy
+	opCopyPeer
+	opCopyBatch
+	opMemset8
+	opMemset32
+	opEventRecord
+	opStreamWaitEvent
+	opWriteValue32
+	opWriteValue64
+	opWaitValue32
+	opWaitValue64
+	opGraphLaunch
+	opBeginCapture
+	opEndCapture
+	opCaptureInfo
+
+	// Immediate operations: they run with the thread's capture mode relaxed.
+	opDriverInit
+	opDriverVersion
+	opDeviceCount
+	opDeviceName
+	opDeviceBusID
+	opDeviceMemory
+	opDeviceAttribute
+	opCanAccessPeer
+	opPeerAttribute
+	opContextRetain
+	opContextRelease
+	opContextSynchronize
+	opPriorityRange
+	opEnablePeer
+	opMemInfo
+	opMemAlloc
+	opMemFree
+	opPointerInfo
+	opAddressRange
+	opHostAlloc
+	opHostFree
+	opHostRegister
+	opHostUnregister
+	opIPCGet
+	opIPCOpen
+	opIPCClose
+	opVMMAlloc
+	opVMMExport
+	opVMMImport
+	opVMMAccess
+	opVMMFree
+	opCopyIn
+	opCopyOut
+	opStreamCreate
+	opStreamDestroy
+	opStreamQuery
+	opStreamSynchronize
+	opStreamContext
+	opEventCreate
+	opEventQuery
+	opEventElapsed
+	opEventDestroy
+	opGraphInstantiate
+	opGraphUpload
+	opGraphNodes
+	opGraphExecDestroy
+	opGraphDestroy
+	opModuleLoad
+	opModuleUnload
+	opModuleFunction
+	opModuleGlobal
+	opFuncGetAttribute
+	opFuncSetAttribute
+	opOccupancy
+	opCount
+)
+
+// args carries an operation's integers in and its results out.
+type args [9]uint64
