@@ -1,0 +1,72 @@
+package hostreduce
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/goccl/goccl/datatype"
+)
+
+// ErrArgument is every error of Reduce.
+var ErrArgument = errors.New("hostreduce: invalid argument")
+
+// Reduce folds the sources, all as long as dst, into dst with op (see the package's Arithmetic).
+//
+// scalar is PreMulSum's factor, an element of t in memory order; nranks is Avg's divisor. Whoever reduces in several steps uses Sum for all
+// but the last step of an Avg, and PreMulSum only where a source is read for the first time: the operators other than these two are the only
+// ones that may be nested.
+//
+//  1. check the arguments
+//  2. one source: copy it
+//  3. let the vector kernel of the type and operator, if this processor has it, do whole blocks, all sources in one pass
+//  4. do the rest, or all, in plain Go
+func Reduce(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) error {
+	if err := checkArguments(dst, srcs, t, op, nranks); err != nil {
+		return err
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	if len(srcs) == 1 && op != datatype.Avg && op != datatype.PreMulSum {
+		copy(dst, srcs[0])
+		return nil
+	}
+	done := reduceVector(dst, srcs, t, op, scalar, nranks)
+	if done < len(dst) {
+		reduceGeneric(dst, srcs, done, t, op, scalar, nranks)
+	}
+	return nil
+}
+
+// Scale writes factor times each element of src to dst, rounded to t: what a rank contributes to a PreMulSum that is then summed.
+func Scale(dst, src []byte, t datatype.Type, factor [8]byte) error {
+	one := [1][]byte{src}
+	return Reduce(dst, one[:], t, datatype.PreMulSum, factor, 1)
+}
+
+func checkArguments(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, nranks int) error {
+	switch {
+	case !t.Valid():
+		return fmt.Errorf("%w: %v", ErrArgument, t)
+	case !op.Valid():
+		return fmt.Errorf("%w: %v", ErrArgument, op)
+	case len(srcs) == 0:
+		return fmt.Errorf("%w: there are no sources", ErrArgument)
+	case op == datatype.Avg && nranks < 1:
+		return fmt.Errorf("%w: an average over %d ranks", ErrArgument, nranks)
+	case int64(len(dst))%t.Size() != 0:
+		return fmt.Errorf("%w: %d bytes are no whole number of %v elements", ErrArgument, len(dst), t)
+	}
+	d, n := uintptr(unsafe.Pointer(unsafe.SliceData(dst))), uintptr(len(dst))
+	for i, s := range srcs {
+		if len(s) != len(dst) {
+			return fmt.Errorf("%w: source %d has %d bytes, the destination %d", ErrArgument, i, len(s), len(dst))
+		}
+		p := uintptr(unsafe.Pointer(unsafe.SliceData(s)))
+		if p != d && p < d+n && d < p+n {
+			return fmt.Errorf("%w: source %d overlaps the destination without being it", ErrArgument, i)
+		}
+	}
+	return nil
+}

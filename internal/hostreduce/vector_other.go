@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package hostreduce
+
+import "github.com/goccl/goccl/datatype"
+
+// reduceVector does nothing where there are no vector kernels.
+func reduceVector([]byte, [][]byte, datatype.Type, datatype.Op, [8]byte, int) int { return 0 }
