@@ -1,0 +1,112 @@
+package plan
+
+import "fmt"
+
+// chunkCount is the number of chunks of a rank's buffer. An in-place plan may state 0 for one of input and output when both are the same
+// memory; the other count then holds for both.
+func (p *Plan) chunkCount(rank int, t BufferType) int {
+	g := &p.GPUs[rank]
+	switch t {
+	case Input:
+		if g.InputChunks == 0 && p.InPlace && p.sameShape() {
+			return g.OutputChunks
+		}
+		return g.InputChunks
+	case Output:
+		if g.OutputChunks == 0 && p.InPlace && p.sameShape() {
+			return g.InputChunks
+		}
+		return g.OutputChunks
+	}
+	return g.ScratchChunks
+}
+
+// sameShape reports whether input and output of the collective have the same size.
+func (p *Plan) sameShape() bool {
+	return p.Collective != AllGather && p.Collective != ReduceScatter
+}
+
+// known reports whether the collective's post-condition follows from its name.
+func (c Collective) known() bool {
+	switch c {
+	case AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv:
+		return true
+	}
+	return false
+}
+
+// chunkCounts checks that the ranks agree on how the message is divided, as the collective demands.
+func (v *validator) chunkCounts() {
+	p, n := v.p, len(v.p.GPUs)
+	if v.err != nil {
+		return
+	}
+	if !p.Collective.known() {
+		return
+	}
+	first := -1
+	for r := range p.GPUs {
+		v.pos = Pos{r, -1, -1, -1}
+		in, out := p.chunkCount(r, Input), p.chunkCount(r, Output)
+		base, other, factor := in, out, 1
+		switch p.Collective {
+		case AllGather:
+			factor = n
+		case ReduceScatter:
+			base, other, factor = out, in, n
+		case AllToAll:
+			v.need(in%n == 0, "input_chunks", "%d chunks do not divide among %d ranks", in, n)
+		case Broadcast:
+			if r != p.Root && in == 0 {
+				base = out
+			}
+		case Reduce:
+			if r != p.Root && out == 0 {
+				other = in
+			}
+		case SendRecv:
+			v.need(n >= 2, "", "a sendrecv needs two ranks or more")
+		}
+		if first < 0 {
+			first = base
+		}
+		v.need(base > 0 && other == base*factor, "output_chunks", "%d input and %d output chunks do not fit %s over %d ranks", in, out, p.Collective, n)
+		v.need(base == first, "input_chunks", "rank %d divides its message into %d chunks and rank 0 into %d", r, base, first)
+	}
+	v.pos = nowhere
+}
+
+func (v *validator) postcondition() {
+	if v.err != nil {
+		return
+	}
+	p := v.p
+	v.need(len(p.Postcondition) == 0 || !p.Collective.known(), "postcondition", "%s has its own; only a user-defined collective states one", p.Collective)
+	terms := 0
+	for i := range p.Postcondition {
+		c := &p.Postcondition[i]
+		at := fmt.Sprintf("postcondition[%d]", i)
+		v.need(c.Op.valid(), at+".reduce_op", "%q is not sum, min, max or prod", c.Op)
+		if !v.need(c.Rank >= 0 && c.Rank < len(p.GPUs), at+".rank", "rank %d of %d", c.Rank, len(p.GPUs)) {
+			return
+		}
+		v.span(c.Index, c.Size, p.chunkCount(c.Rank, Output), at)
+		v.need(len(c.Of) > 0, at+".of", "no contribution")
+		terms += len(c.Of) * max(1, c.Size)
+		v.within(terms, 0, v.l.PostcondTerms, at, "the number of contributions in the plan")
+		for j, t := range c.Of {
+			field := fmt.Sprintf("%s.of[%d]", at, j)
+			if !v.need(t.Rank >= 0 && t.Rank < len(p.GPUs), field+".rank", "rank %d of %d", t.Rank, len(p.GPUs)) {
+				return
+			}
+			v.span(t.Index, c.Size, p.chunkCount(t.Rank, Input), field)
+		}
+		if v.err != nil {
+			return
+		}
+	}
+}
+
+func (v *validator) span(index, size, count int, field string) {
+	v.need(size >= 1 && index >= 0 && size <= count && index <= count-size, field+".index", "chunks %d to %d of %d", index, index+size-1, count)
+}

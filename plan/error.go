@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The classes of Error; test with errors.Is.
+var (
+	ErrSyntax  = errors.New("not a plan in JSON")
+	ErrLimit   = errors.New("over a limit")
+	ErrInvalid = errors.New("invalid plan")
+)
+
+// Pos is a place in a plan. A part that does not apply is -1.
+type Pos struct {
+	Rank  int
+	Block int
+	Op    int // position in the thread block
+	Inner int // position in the body of the pipeline Op
+}
+
+var nowhere = Pos{-1, -1, -1, -1}
+
+// String is like "rank 0, thread block 2, op 5", or empty for the plan as a whole.
+func (p Pos) String() string {
+	var b strings.Builder
+	for _, part := range []struct {
+		name string
+		v    int
+	}{{"rank", p.Rank}, {"thread block", p.Block}, {"op", p.Op}, {"inner op", p.Inner}} {
+		if part.v < 0 {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s %d", part.name, part.v)
+	}
+	return b.String()
+}
+
+// Error is a fault in the text or the structure of a plan. Line and Col (from 1, Col in bytes) are set when the plan came from JSON.
+type Error struct {
+	Class     error // ErrSyntax, ErrLimit or ErrInvalid
+	Pos       Pos
+	Field     string // JSON key, possibly with positions: "src_buff[1].index"
+	Line, Col int
+	Detail    string // what is wrong and what would be right
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("plan: ")
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d: ", e.Line, e.Col)
+	}
+	if p := e.Pos.String(); p != "" {
+		b.WriteString(p)
+		b.WriteString(": ")
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field)
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Detail)
+	return b.String()
+}
+
+// Unwrap gives the class.
+func (e *Error) Unwrap() error { return e.Class }

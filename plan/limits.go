@@ -1,0 +1,88 @@
+package plan
+
+// Limits are the capacities of an executor. Validate refuses a plan that exceeds one.
+type Limits struct {
+	Ranks             int
+	ThreadBlocks      int // per rank
+	ThreadsPerBlock   int
+	Ops               int // per thread block, bodies of pipelines included
+	ChannelsPerBlock  int // per type
+	ChannelsPerOp     int
+	BuffersPerOp      int // sources, and as many destinations
+	RemotePerBlock    int // remote buffers per thread block and access type
+	RemoteBuffers     int // per rank
+	ChannelsPerRank   int // per type
+	Barriers          int // ids per rank
+	Semaphores        int // per rank
+	SemaphoresPerOp   int
+	Chunks            int // per buffer
+	Slices            int // thread blocks that share one op
+	SemaphoreValue    int
+	Alignment         int64
+	Iterations        int // of one pipeline
+	NameBytes         int
+	FileBytes         int
+	PostcondTerms     int
+	TotalOps          int   // in the whole plan
+	TotalOperands     int   // chunks named by all ops of the plan
+	ThreadServesEntry bool  // entries per op may not exceed the threads of a block
+	MaxOffset         int64 // largest byte offset that the executor can address
+}
+
+// Capacity is what goccl's executors hold.
+var Capacity = Limits{
+	Ranks:             8192,
+	ThreadBlocks:      1024,
+	ThreadsPerBlock:   1024,
+	Ops:               4096,
+	ChannelsPerBlock:  256,
+	ChannelsPerOp:     256,
+	BuffersPerOp:      256,
+	RemotePerBlock:    1024,
+	RemoteBuffers:     24576,
+	ChannelsPerRank:   65536,
+	Barriers:          256,
+	Semaphores:        256,
+	SemaphoresPerOp:   256,
+	Chunks:            1 << 20,
+	Slices:            1024,
+	SemaphoreValue:    1 << 20,
+	Alignment:         1 << 20,
+	Iterations:        1 << 31,
+	NameBytes:         256,
+	FileBytes:         512 << 20,
+	PostcondTerms:     1 << 22,
+	TotalOps:          1 << 23,
+	TotalOperands:     1 << 25,
+	ThreadServesEntry: true,
+	MaxOffset:         1 << 62,
+}
+
+// Portable is what MSCCL++'s executor holds, most of it unchecked there: a plan within Portable runs on both.
+var Portable = Limits{
+	Ranks:             8192,
+	ThreadBlocks:      1024,
+	ThreadsPerBlock:   1024,
+	Ops:               64,
+	ChannelsPerBlock:  16,
+	ChannelsPerOp:     8,
+	BuffersPerOp:      10,
+	RemotePerBlock:    16,
+	RemoteBuffers:     24576,
+	ChannelsPerRank:   65536,
+	Barriers:          16,
+	Semaphores:        16,
+	SemaphoresPerOp:   16,
+	Chunks:            1 << 20,
+	Slices:            1024,
+	SemaphoreValue:    1 << 20,
+	Alignment:         1 << 20,
+	Iterations:        1 << 15,
+	NameBytes:         256,
+	FileBytes:         512 << 20,
+	PostcondTerms:     1 << 22,
+	TotalOps:          1 << 23,
+	TotalOperands:     1 << 25,
+	ThreadServesEntry: true,
+	MaxOffset:         1<<32 - 1,
+}

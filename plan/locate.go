@@ -1,0 +1,55 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+)
+
+// locate fills in the line and column of the place in data that e names, or of the innermost part of it that is there. It reads the file
+// again: faults are rare, and the first reading stays free of bookkeeping.
+func (e *Error) locate(data []byte) {
+	if e.Line > 0 {
+		return
+	}
+	var path []string
+	step := func(name string, i int) {
+		if i >= 0 {
+			path = append(path, name, strconv.Itoa(i))
+		}
+	}
+	step("gpus", e.Pos.Rank)
+	step("threadblocks", e.Pos.Block)
+	step("ops", e.Pos.Op)
+	step("ops", e.Pos.Inner)
+	for _, f := range strings.FieldsFunc(e.Field, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		path = append(path, f)
+	}
+	s := scanner{data: data}
+	at := 0
+	for _, want := range path {
+		found := false
+		switch s.peek() {
+		case '{':
+			s.open('{')
+			for first := true; !found && s.more('}', &first); {
+				if found = string(s.key()) == want; !found {
+					s.skip()
+				}
+			}
+		case '[':
+			s.open('[')
+			i := 0
+			for first := true; !found && s.more(']', &first); i++ {
+				if found = strconv.Itoa(i) == want; !found {
+					s.skip()
+				}
+			}
+		}
+		if !found {
+			break
+		}
+		s.space()
+		at = s.off
+	}
+	e.Line, e.Col = lineCol(data, at)
+}

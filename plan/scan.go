@@ -1,0 +1,332 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// scanner reads JSON values in order, without building a tree. The first fault stays in err and every later call returns at once, so
+// readers need no checks between calls; loops end because more reports false after a fault.
+//
+// It is a recursive reader of nesting at most maxDepth, it never looks back, and its memory is bounded by what its caller keeps.
+type scanner struct {
+	data  []byte
+	off   int
+	depth int
+	err   *Error
+	buf   []byte // of the last unescaped string
+}
+
+const maxDepth = 32
+
+func (s *scanner) fail(at int, format string, args ...any) {
+	if s.err != nil {
+		return
+	}
+	line, col := lineCol(s.data, at)
+	s.err = &Error{Class: ErrSyntax, Pos: nowhere, Line: line, Col: col, Detail: fmt.Sprintf(format, args...)}
+}
+
+func lineCol(data []byte, at int) (line, col int) {
+	line, start := 1, 0
+	for i := 0; i < at && i < len(data); i++ {
+		if data[i] == '\n' {
+			line++
+			start = i + 1
+		}
+	}
+	return line, at - start + 1
+}
+
+func (s *scanner) space() {
+	for s.off < len(s.data) {
+		switch s.data[s.off] {
+		case ' ', '\t', '\n', '\r':
+			s.off++
+		default:
+			return
+		}
+	}
+}
+
+// peek is the first byte of the next token, 0 at the end or after a fault.
+func (s *scanner) peek() byte {
+	if s.err != nil {
+		return 0
+	}
+	s.space()
+	if s.off >= len(s.data) {
+		return 0
+	}
+	return s.data[s.off]
+}
+
+func (s *scanner) describe() string {
+	switch c := s.peek(); {
+	case c == 0 && s.off >= len(s.data):
+		return "the end of the file"
+	case c == '{':
+		return "an object"
+	case c == '[':
+		return "a list"
+	case c == '"':
+		return "a string"
+	case c == '-' || c >= '0' && c <= '9':
+		return "a number"
+	case c == 't' || c == 'f':
+		return "a boolean"
+	case c == 'n':
+		return "null"
+	default:
+		return strconv.QuoteRune(rune(c))
+	}
+}
+
+// open reads '{' or '['.
+func (s *scanner) open(c byte) bool {
+	if s.peek() != c {
+		what := "an object"
+		if c == '[' {
+			what = "a list"
+		}
+		s.fail(s.off, "found %s where %s belongs", s.describe(), what)
+		return false
+	}
+	if s.depth++; s.depth > maxDepth {
+		s.fail(s.off, "nested deeper than %d", maxDepth)
+		return false
+	}
+	s.off++
+	return true
+}
+
+// more reports whether another element follows in the object or list that ends with end, and reads the comma before it or the end. first
+// must be true before the first element.
+func (s *scanner) more(end byte, first *bool) bool {
+	c := s.peek()
+	if s.err != nil {
+		return false
+	}
+	if c == end {
+		s.off++
+		s.depth--
+		return false
+	}
+	if !*first {
+		if c != ',' {
+			s.fail(s.off, "found %s where ',' or '%c' belongs", s.describe(), end)
+			return false
+		}
+		s.off++
+		if s.peek() == end {
+			s.fail(s.off, "a comma before '%c'", end)
+			return false
+		}
+	}
+	*first = false
+	return true
+}
+
+// key reads a member's name and the colon. The result is good until the next call.
+func (s *scanner) key() []byte {
+	k := s.str()
+	if s.peek() != ':' {
+		s.fail(s.off, "found %s where ':' belongs", s.describe())
+		return nil
+	}
+	s.off++
+	return k
+}
+
+// str reads a string. The result is good until the next call of str or key.
+func (s *scanner) str() []byte {
+	if s.peek() != '"' {
+		s.fail(s.off, "found %s where a string belongs", s.describe())
+		return nil
+	}
+	start := s.off + 1
+	for i := start; i < len(s.data); i++ {
+		switch c := s.data[i]; {
+		case c == '"':
+			s.off = i + 1
+			if v := s.data[start:i]; utf8.Valid(v) {
+				return v
+			}
+			s.fail(start, "a string that is not UTF-8")
+			return nil
+		case c == '\\':
+			return s.escaped(start, i)
+		case c < 0x20:
+			s.fail(i, "a control character in a string")
+			return nil
+		}
+	}
+	s.fail(start-1, "a string without an end")
+	return nil
+}
+
+// escaped finds the end of a string that holds an escape at i, and decodes it.
+func (s *scanner) escaped(start, i int) []byte {
+	for ; i < len(s.data); i++ {
+		switch s.data[i] {
+		case '\\':
+			i++
+		case '"':
+			v, ok := unquote(s.buf[:0], s.data[start:i])
+			if !ok {
+				s.fail(start, "a string with an escape that JSON does not have, or not UTF-8")
+				return nil
+			}
+			s.buf = v
+			s.off = i + 1
+			return v
+		}
+	}
+	s.fail(start-1, "a string without an end")
+	return nil
+}
+
+// integer reads a whole number as a sign and a magnitude.
+func (s *scanner) integer() (neg bool, mag uint64) {
+	c := s.peek()
+	if c != '-' && (c < '0' || c > '9') {
+		s.fail(s.off, "found %s where a whole number belongs", s.describe())
+		return false, 0
+	}
+	at := s.off
+	if c == '-' {
+		neg = true
+		s.off++
+	}
+	digits := s.off
+	for s.off < len(s.data) && s.data[s.off] >= '0' && s.data[s.off] <= '9' {
+		d := uint64(s.data[s.off] - '0')
+		if mag > (1<<64-1-d)/10 {
+			s.fail(at, "a number beyond 64 bits")
+			return false, 0
+		}
+		mag = mag*10 + d
+		s.off++
+	}
+	n := s.off - digits
+	switch {
+	case n == 0:
+		s.fail(at, "a sign without a number")
+	case n > 1 && s.data[digits] == '0':
+		s.fail(at, "a number with a leading zero")
+	case s.off < len(s.data) && (s.data[s.off] == '.' || s.data[s.off]|0x20 == 'e'):
+		s.fail(at, "a fraction where a whole number belongs")
+	}
+	return neg, mag
+}
+
+func (s *scanner) uint() uint64 {
+	at := s.off
+	neg, mag := s.integer()
+	if neg && mag != 0 {
+		s.fail(at, "a negative number where a size belongs")
+	}
+	return mag
+}
+
+func (s *scanner) int64() int64 {
+	at := s.off
+	neg, mag := s.integer()
+	if mag > 1<<62 {
+		s.fail(at, "a number beyond 2^62")
+		return 0
+	}
+	if neg {
+		return -int64(mag)
+	}
+	return int64(mag)
+}
+
+func (s *scanner) int() int {
+	at := s.off
+	v := s.int64()
+	if v > 1<<31-1 || v < -1<<31 {
+		s.fail(at, "a number beyond 32 bits")
+		return 0
+	}
+	return int(v)
+}
+
+func (s *scanner) bool() bool {
+	switch {
+	case s.peek() == 't' && s.literal("true"):
+		return true
+	case s.peek() == 'f' && s.literal("false"):
+		return false
+	}
+	s.fail(s.off, "found %s where true or false belongs", s.describe())
+	return false
+}
+
+func (s *scanner) literal(w string) bool {
+	if s.off+len(w) <= len(s.data) && string(s.data[s.off:s.off+len(w)]) == w {
+		s.off += len(w)
+		return true
+	}
+	return false
+}
+
+// skip reads a value of any type and drops it.
+func (s *scanner) skip() {
+	switch c := s.peek(); {
+	case c == '{':
+		s.open(c)
+		for first := true; s.more('}', &first); {
+			s.key()
+			s.skip()
+		}
+	case c == '[':
+		s.open(c)
+		for first := true; s.more(']', &first); {
+			s.skip()
+		}
+	case c == '"':
+		s.str()
+	case c == 't' && s.literal("true"), c == 'f' && s.literal("false"), c == 'n' && s.literal("null"):
+	case c == '-' || c >= '0' && c <= '9':
+		s.number()
+	default:
+		s.fail(s.off, "found %s where a value belongs", s.describe())
+	}
+}
+
+// number reads any JSON number and drops it.
+func (s *scanner) number() {
+	at := s.off
+	digits := func() (n int) {
+		for s.off < len(s.data) && s.data[s.off] >= '0' && s.data[s.off] <= '9' {
+			s.off++
+			n++
+		}
+		return n
+	}
+	is := func(set string) bool {
+		for i := 0; s.off < len(s.data) && i < len(set); i++ {
+			if s.data[s.off] == set[i] {
+				s.off++
+				return true
+			}
+		}
+		return false
+	}
+	is("-")
+	lead := s.off
+	n := digits()
+	ok := n > 0 && (n == 1 || s.data[lead] != '0')
+	if is(".") {
+		ok = ok && digits() > 0
+	}
+	if is("eE") {
+		is("+-")
+		ok = ok && digits() > 0
+	}
+	if !ok {
+		s.fail(at, "a malformed number")
+	}
+}

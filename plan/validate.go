@@ -1,0 +1,220 @@
+package plan
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// Validate checks the structure of the plan: dense ids, known names, operands of the right kind, indices in range and counts within limits.
+// It says nothing about what the plan computes; Verify does. The error is an *Error that names the rank, thread block, op and field.
+//
+// A plan that Validate accepts can be indexed without further checks by everything in this package.
+func (p *Plan) Validate(limits *Limits) error {
+	v := validator{p: p, l: limits, pos: nowhere}
+	v.plan()
+	if v.err != nil {
+		return v.err
+	}
+	return nil
+}
+
+type validator struct {
+	p   *Plan
+	l   *Limits
+	pos Pos
+	err *Error
+
+	gpu      *GPU
+	tb       *ThreadBlock
+	switches []SwitchGroup
+	ops      int
+}
+
+func (v *validator) bad(class error, field, format string, args ...any) {
+	if v.err == nil {
+		v.err = &Error{Class: class, Pos: v.pos, Field: field, Detail: fmt.Sprintf(format, args...)}
+	}
+}
+
+// need records a fault unless ok, and returns ok.
+func (v *validator) need(ok bool, field, format string, args ...any) bool {
+	if !ok {
+		v.bad(ErrInvalid, field, format, args...)
+	}
+	return ok && v.err == nil
+}
+
+// within records an ErrLimit unless lo <= n <= hi.
+func (v *validator) within(n, lo, hi int, field, what string) bool {
+	if n < lo {
+		v.bad(ErrInvalid, field, "%s is %d and must be at least %d", what, n, lo)
+	} else if n > hi {
+		v.bad(ErrLimit, field, "%s is %d and the limit is %d", what, n, hi)
+	}
+	return v.err == nil
+}
+
+func (v *validator) plan() {
+	p, l := v.p, v.l
+	v.need(p.SchemaVersion >= 1 && p.SchemaVersion <= SchemaVersion, "schema_version", "version %d; this reader knows 1 to %d", p.SchemaVersion, SchemaVersion)
+	v.need(p.Name != "", "name", "a plan needs a name")
+	v.within(len(p.Name), 0, l.NameBytes, "name", "the length")
+	v.need(p.Collective != "", "collective", "a plan names its collective")
+	v.within(len(p.Collective), 0, l.NameBytes, "collective", "the length")
+	v.need(p.Protocol == Simple || p.Protocol == LL, "protocol", "%q is not %q or %q", p.Protocol, Simple, LL)
+	v.within(p.ThreadsPerBlock, 1, l.ThreadsPerBlock, "num_threads_per_block", "the number of threads")
+	if p.Alignment < 1 || p.Alignment > l.Alignment || bits.OnesCount64(uint64(p.Alignment)) != 1 {
+		v.bad(ErrInvalid, "buffer_alignment", "%d is not a power of two from 1 to %d", p.Alignment, l.Alignment)
+	}
+	v.need(p.MinSize <= p.MaxSize, "min_message_size", "%d is over max_message_size %d", p.MinSize, p.MaxSize)
+	v.within(len(p.GPUs), 1, l.Ranks, "gpus", "the number of ranks")
+	v.need(p.Root >= 0 && p.Root < max(1, len(p.GPUs)), "root", "rank %d of %d", p.Root, len(p.GPUs))
+	for r := range p.GPUs {
+		v.pos = Pos{r, -1, -1, -1}
+		v.rank(r)
+		if v.err != nil {
+			return
+		}
+	}
+	v.pos = nowhere
+	v.chunkCounts()
+	v.postcondition()
+	for r := range p.GPUs {
+		if v.err != nil {
+			return
+		}
+		v.gpu = &p.GPUs[r]
+		v.switches = v.gpu.SwitchGroups()
+		for b := range v.gpu.ThreadBlocks {
+			v.pos = Pos{r, b, -1, -1}
+			v.tb = &v.gpu.ThreadBlocks[b]
+			v.threadBlock(b)
+		}
+	}
+}
+
+func (v *validator) rank(r int) {
+	p, l, g := v.p, v.l, &v.p.GPUs[r]
+	v.need(g.ID == r, "id", "rank %d stands at position %d of gpus; ids are dense and in order", g.ID, r)
+	v.within(g.InputChunks, 0, l.Chunks, "input_chunks", "the number of chunks")
+	v.within(g.OutputChunks, 0, l.Chunks, "output_chunks", "the number of chunks")
+	v.within(g.ScratchChunks, 0, l.Chunks, "scratch_chunks", "the number of chunks")
+	counts := map[ChannelType]int{}
+	for i := range g.Channels {
+		c := &g.Channels[i]
+		field := fmt.Sprintf("channels[%d]", i)
+		switch c.Type {
+		case MemoryChannel, PortChannel:
+			counts[c.Type] += len(c.ConnectedTo)
+			for j, peer := range c.ConnectedTo {
+				v.need(peer >= 0 && peer < len(p.GPUs), fmt.Sprintf("%s.connected_to[%d]", field, j), "rank %d of %d", peer, len(p.GPUs))
+				v.need(peer != r, fmt.Sprintf("%s.connected_to[%d]", field, j), "rank %d connects to itself", r)
+			}
+			v.need(len(c.RankGroups) == 0, field+".rank_groups", "only switch channels have groups")
+		case SwitchChannel:
+			v.need(c.BufferType.valid(), field+".buffer_type", "%q is not i, o or s", c.BufferType)
+			counts[c.Type] += len(c.RankGroups)
+			for j := range c.RankGroups {
+				v.group(r, c.RankGroups[j].Ranks, fmt.Sprintf("%s.rank_groups[%d].ranks", field, j))
+			}
+			v.need(len(c.ConnectedTo) == 0, field+".connected_to", "switch channels have groups of ranks")
+		default:
+			v.bad(ErrInvalid, field+".channel_type", "%q is not memory, port or switch", c.Type)
+		}
+		v.within(counts[c.Type], 0, l.ChannelsPerRank, field, "the number of channels of one type")
+	}
+	v.within(len(g.RemoteBuffers), 0, l.RemoteBuffers, "remote_buffers", "the number of remote buffers")
+	for i := range g.RemoteBuffers {
+		b := &g.RemoteBuffers[i]
+		field := fmt.Sprintf("remote_buffers[%d]", i)
+		v.need(b.Rank >= 0 && b.Rank < len(p.GPUs) && b.Rank != r, field+".rank", "rank %d is not another rank of %d", b.Rank, len(p.GPUs))
+		v.need(b.Type.valid(), field+".type", "%q is not i, o or s", b.Type)
+		for j, a := range b.Access {
+			v.need(a == MemoryChannel || a == PortChannel, fmt.Sprintf("%s.access_channel_types[%d]", field, j), "%q is not memory or port", a)
+		}
+	}
+	v.within(len(g.Semaphores), 0, l.Semaphores, "semaphores", "the number of semaphores")
+	for i := range g.Semaphores {
+		v.within(g.Semaphores[i].InitValue, 0, l.SemaphoreValue, fmt.Sprintf("semaphores[%d].init_value", i), "the value")
+	}
+	v.within(len(g.ThreadBlocks), 0, l.ThreadBlocks, "threadblocks", "the number of thread blocks")
+}
+
+func (v *validator) group(r int, ranks []int, field string) {
+	v.within(len(ranks), 1, v.l.Ranks, field, "the number of ranks")
+	member := false
+	seen := make(map[int]bool, len(ranks))
+	for i, k := range ranks {
+		v.need(k >= 0 && k < len(v.p.GPUs), fmt.Sprintf("%s[%d]", field, i), "rank %d of %d", k, len(v.p.GPUs))
+		v.need(!seen[k], fmt.Sprintf("%s[%d]", field, i), "rank %d comes twice", k)
+		seen[k] = true
+		member = member || k == r
+	}
+	v.need(member, field, "the group does not hold rank %d itself", r)
+}
+
+func (t BufferType) valid() bool { return t == Input || t == Output || t == Scratch }
+
+func (v *validator) threadBlock(b int) {
+	tb, l := v.tb, v.l
+	v.need(tb.ID == b, "id", "thread block %d stands at position %d; ids are dense and in order", tb.ID, b)
+	types := map[ChannelType]bool{}
+	for i := range tb.Channels {
+		c := &tb.Channels[i]
+		field := fmt.Sprintf("channels[%d]", i)
+		total := 0
+		switch c.Type {
+		case MemoryChannel, PortChannel:
+			for j := range v.gpu.Channels {
+				if v.gpu.Channels[j].Type == c.Type {
+					total += len(v.gpu.Channels[j].ConnectedTo)
+				}
+			}
+		case SwitchChannel:
+			total = len(v.switches)
+		default:
+			v.bad(ErrInvalid, field+".channel_type", "%q is not memory, port or switch", c.Type)
+		}
+		v.need(!types[c.Type], field+".channel_type", "%q comes twice", c.Type)
+		types[c.Type] = true
+		v.within(len(c.IDs), 0, l.ChannelsPerBlock, field+".channel_ids", "the number of channels")
+		for j, id := range c.IDs {
+			if id < 0 || id >= total {
+				v.bad(ErrInvalid, fmt.Sprintf("%s.channel_ids[%d]", field, j), "channel %d of the %d %s channels of the rank", id, total, c.Type)
+			}
+		}
+	}
+	access := map[ChannelType]bool{}
+	for i := range tb.RemoteBufferRefs {
+		c := &tb.RemoteBufferRefs[i]
+		field := fmt.Sprintf("remote_buffer_refs[%d]", i)
+		v.need(c.Access == MemoryChannel || c.Access == PortChannel, field+".access_channel_type", "%q is not memory or port", c.Access)
+		v.need(!access[c.Access], field+".access_channel_type", "%q comes twice", c.Access)
+		access[c.Access] = true
+		v.within(len(c.IDs), 0, l.RemotePerBlock, field+".remote_buffer_ids", "the number of remote buffers")
+		for j, id := range c.IDs {
+			at := fmt.Sprintf("%s.remote_buffer_ids[%d]", field, j)
+			if !v.need(id >= 0 && id < len(v.gpu.RemoteBuffers), at, "buffer %d of the %d remote buffers of the rank", id, len(v.gpu.RemoteBuffers)) {
+				return
+			}
+			allowed := false
+			for _, a := range v.gpu.RemoteBuffers[id].Access {
+				allowed = allowed || a == c.Access
+			}
+			v.need(allowed, at, "remote buffer %d does not list %q in access_channel_types", id, c.Access)
+		}
+	}
+	n := 0
+	for i := range tb.Ops {
+		if v.err != nil {
+			return
+		}
+		v.pos.Op = i
+		n += 1 + len(tb.Ops[i].Ops)
+		v.op(&tb.Ops[i])
+	}
+	v.pos.Op = -1
+	v.within(n, 0, l.Ops, "ops", "the number of ops, bodies of pipelines included,")
+	v.ops += n
+	v.within(v.ops, 0, l.TotalOps, "ops", "the number of ops in the plan")
+}

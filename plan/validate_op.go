@@ -1,0 +1,174 @@
+package plan
+
+import "fmt"
+
+func (v *validator) op(op *Op) {
+	sh, ok := shapes[op.Name]
+	if !v.need(ok, "name", "there is no op %q", op.Name) {
+		return
+	}
+	v.need(op.ReduceOp.valid(), "reduce_op", "%q is not sum, min, max or prod", op.ReduceOp)
+	v.need(op.Name == Pipeline || len(op.Ops) == 0, "ops", "only a pipeline has a body")
+	switch op.Name {
+	case Barrier:
+		v.within(op.BarrierID, 0, v.l.Barriers-1, "barrier_id", "the id")
+		v.within(op.NumThreadBlocks, 1, max(1, len(v.gpu.ThreadBlocks)), "num_threadblocks", "the number of thread blocks")
+	case SemAcquire, SemRelease:
+		v.entries(len(op.SemaphoreIDs), v.l.SemaphoresPerOp, "semaphore_ids")
+		for i, id := range op.SemaphoreIDs {
+			v.need(id >= 0 && id < len(v.gpu.Semaphores), fmt.Sprintf("semaphore_ids[%d]", i), "semaphore %d of %d", id, len(v.gpu.Semaphores))
+		}
+	case Pipeline:
+		v.pipeline(op)
+	}
+	v.channels(op, &sh)
+	if sh.data || len(op.Src)+len(op.Dst) > 0 {
+		v.operands(op, &sh)
+	}
+	if op.Slice != (Slice{}) {
+		v.need(sh.slices && !(op.ChannelType == PortChannel), "tbg_info", "%s over %s channels does not work in slices", op.Name, op.ChannelType)
+		v.within(op.Slice.Count, 1, v.l.Slices, "tbg_info.tbg_size", "the number of slices")
+		v.need(op.Slice.Index >= 0 && op.Slice.Index < op.Slice.Count, "tbg_info.tb_id", "slice %d of %d", op.Slice.Index, op.Slice.Count)
+	}
+}
+
+func (o ReduceOp) valid() bool {
+	return o == CallerOp || o == Sum || o == Min || o == Max || o == Prod
+}
+
+// entries checks the length of a list whose entry i is served by thread i.
+func (v *validator) entries(n, limit int, field string) {
+	v.within(n, 1, limit, field, "the number of entries")
+	if v.l.ThreadServesEntry {
+		v.within(n, 1, v.p.ThreadsPerBlock, field, "the number of entries, each served by one thread of the block,")
+	}
+}
+
+func (v *validator) pipeline(op *Op) {
+	v.need(op.UnitSize > 0 && op.UnitSize%v.p.Alignment == 0, "iter_context.unit_size", "%d is not a positive multiple of buffer_alignment %d", op.UnitSize, v.p.Alignment)
+	v.within(op.NumChunks, 1, v.l.Chunks, "iter_context.num_chunks", "the number of chunks")
+	pos := v.pos
+	for i := range op.Ops {
+		v.pos.Inner = i
+		if v.need(op.Ops[i].Name != Pipeline, "name", "a pipeline within a pipeline") {
+			v.op(&op.Ops[i])
+		}
+		if v.err != nil {
+			return
+		}
+	}
+	v.pos = pos
+}
+
+// channels checks channel_type and channel_ids.
+func (v *validator) channels(op *Op, sh *shape) {
+	if len(sh.channels) == 0 {
+		return // MSCCL++ writes a type on some local ops; it has no meaning there
+	}
+	allowed := false
+	for _, t := range sh.channels {
+		allowed = allowed || t == op.ChannelType
+	}
+	if !v.need(allowed, "channel_type", "%s does not work over %q channels, only over %v", op.Name, op.ChannelType, sh.channels) {
+		return
+	}
+	ids := v.tb.ChannelIDs(op.ChannelType)
+	for i, id := range op.ChannelIDs {
+		v.need(id >= 0 && id < len(ids), fmt.Sprintf("channel_ids[%d]", i), "channel %d of the %d %s channels of the thread block", id, len(ids), op.ChannelType)
+	}
+	switch {
+	case sh.sync:
+		v.entries(len(op.ChannelIDs), v.l.ChannelsPerOp, "channel_ids")
+	case op.ChannelType == PortChannel:
+		v.entries(len(op.ChannelIDs), v.l.ChannelsPerOp, "channel_ids")
+		v.need(len(op.ChannelIDs) == len(op.Dst), "channel_ids", "%d channels for %d destinations", len(op.ChannelIDs), len(op.Dst))
+	}
+}
+
+func (v *validator) operands(op *Op, sh *shape) {
+	v.side(op, sh.src, op.Src, "src_buff")
+	v.side(op, sh.dst, op.Dst, "dst_buff")
+	if v.err != nil {
+		return
+	}
+	if sh.pairs && len(op.Src) != len(op.Dst) && !(sh.fan && len(op.Src) == 1) {
+		v.bad(ErrInvalid, "dst_buff", "%d destinations for %d sources", len(op.Dst), len(op.Src))
+		return
+	}
+	for i := range op.Dst {
+		want := op.Src[0].Size
+		if sh.pairs {
+			want = op.Src[op.srcOf(i)].Size
+		}
+		v.need(op.Dst[i].Size == want, fmt.Sprintf("dst_buff[%d].size", i), "%d chunks receive %d", op.Dst[i].Size, want)
+	}
+	for i := range op.Src {
+		v.need(sh.pairs || op.Src[i].Size == op.Src[0].Size, fmt.Sprintf("src_buff[%d].size", i), "%d chunks combine with %d", op.Src[i].Size, op.Src[0].Size)
+		v.need(!op.srcPackets(sh, i) || op.Src[i].Kind != LocalChunk || op.Src[i].Type == Scratch, fmt.Sprintf("src_buff[%d].type", i), "packets live in scratch only")
+	}
+	if op.ChannelType == PortChannel {
+		v.portTargets(op)
+	}
+}
+
+// portTargets checks that a port transfer's channel leads to the rank that owns the destination.
+func (v *validator) portTargets(op *Op) {
+	peers, ids := v.gpu.Peers(PortChannel), v.tb.ChannelIDs(PortChannel)
+	for i, c := range op.Dst {
+		owner := v.gpu.RemoteBuffers[v.tb.RemoteBufferIDs(PortChannel)[c.ID]].Rank
+		if peer := peers[ids[op.ChannelIDs[i]]]; peer != owner {
+			v.bad(ErrInvalid, fmt.Sprintf("channel_ids[%d]", i), "the channel leads to rank %d and the destination is on rank %d", peer, owner)
+			return
+		}
+	}
+}
+
+func (v *validator) side(op *Op, s side, chunks []Chunk, field string) {
+	v.within(len(chunks), len(s.front)+s.min, v.l.BuffersPerOp, field, "the number of operands")
+	if s.rest == 0 {
+		v.need(len(chunks) <= len(s.front), field, "%s takes %d operands here, not %d", op.Name, len(s.front), len(chunks))
+	}
+	for i := range chunks {
+		if v.err != nil {
+			return
+		}
+		v.operand(op, s.at(i), &chunks[i], fmt.Sprintf("%s[%d]", field, i))
+	}
+}
+
+func (v *validator) operand(op *Op, k operandKind, c *Chunk, field string) {
+	if !v.need(c.Kind == k.chunkKind(), field, "%s needs %s here", op.Name, [...]string{"a local buffer (type)", "a remote buffer (buffer_id)", "a switch channel (switch_channel_id)"}[k.chunkKind()]) {
+		return
+	}
+	var count int
+	t := c.Type
+	switch c.Kind {
+	case LocalChunk:
+		if !v.need(c.Type.valid(), field+".type", "%q is not i, o or s", c.Type) {
+			return
+		}
+		count = v.p.chunkCount(v.pos.Rank, c.Type)
+	case RemoteChunk:
+		ids := v.tb.RemoteBufferIDs(op.ChannelType)
+		if !v.need(c.ID >= 0 && c.ID < len(ids), field+".buffer_id", "buffer %d of the %d that the thread block reaches over %s channels", c.ID, len(ids), op.ChannelType) {
+			return
+		}
+		b := &v.gpu.RemoteBuffers[ids[c.ID]]
+		t = b.Type
+		count = v.p.chunkCount(b.Rank, b.Type)
+	case SwitchChunk:
+		ids := v.tb.ChannelIDs(SwitchChannel)
+		if !v.need(c.ID >= 0 && c.ID < len(ids), field+".switch_channel_id", "switch channel %d of the thread block's %d", c.ID, len(ids)) {
+			return
+		}
+		g := &v.switches[ids[c.ID]]
+		t = g.Buffer
+		count = 1<<31 - 1
+		for _, r := range g.Ranks {
+			count = min(count, v.p.chunkCount(r, t))
+		}
+	}
+	v.need(!k.packets() || t == Scratch, field, "packets live in scratch, not in %q", t)
+	v.need(c.Size >= 1, field+".size", "%d chunks", c.Size)
+	v.need(c.Index >= 0 && c.Size <= count && c.Index <= count-c.Size, field+".index", "chunks %d to %d of a buffer %q of %d chunks", c.Index, c.Index+c.Size-1, t, count)
+}
