@@ -1,0 +1,162 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// unixPrefix starts the address of a rendezvous on one host: "unix:@name", an abstract unix socket.
+const unixPrefix = "unix:"
+
+// rootAddress is where ranks meet: a socket name, or a host (name or IP) and port, optionally with the interface to use on this side.
+type rootAddress struct {
+	unix  string // "@name"
+	host  string
+	port  uint16
+	iface string
+}
+
+// parseAddress reads "ip:port", "host:port", "[ip6]:port", "interface:ip:port", "interface:[ip6]:port" and "unix:@name".
+func parseAddress(s string) (a rootAddress, err error) {
+	bad := func(why string) (rootAddress, error) {
+		return rootAddress{}, fmt.Errorf("%w: address %q: %s; want ip:port, host:port, interface:ip:port or unix:@name", ErrInvalid, s, why)
+	}
+	if name, ok := strings.CutPrefix(s, unixPrefix); ok {
+		if len(name) < 2 || name[0] != '@' || len(name) > 100 {
+			return bad("a unix address starts with @ and has at most 100 bytes")
+		}
+		return rootAddress{unix: name}, nil
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		i := strings.IndexByte(s, ':')
+		if i <= 0 {
+			return bad("no port")
+		}
+		if host, port, err = net.SplitHostPort(s[i+1:]); err != nil {
+			return bad(err.Error())
+		}
+		a.iface = s[:i]
+	}
+	p, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || p == 0 {
+		return bad("the port must be 1 to 65535")
+	}
+	if host == "" {
+		return bad("no host")
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		return bad("a wildcard is not an address that ranks can be told; name the interface's address")
+	}
+	a.host, a.port = host, uint16(p)
+	return a, nil
+}
+
+func (a rootAddress) String() string {
+	if a.unix != "" {
+		return unixPrefix + a.unix
+	}
+	return net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
+}
+
+// secretFor is the secret of the address form. Without GOCCL_SECRET it is weak: whoever knows the address and the user's id can derive it.
+func secretFor(a rootAddress, secret []byte) []byte {
+	if len(secret) > 0 {
+		return seal(secret, "job secret")
+	}
+	m := hmac.New(sha256.New, []byte("goccl weak secret"))
+	fmt.Fprintf(m, "%s %d", a.String(), os.Geteuid())
+	return m.Sum(nil)
+}
+
+type target struct{ network, address string }
+
+// targets lists what a rank dials to reach the root.
+func (a rootAddress) targets() []target {
+	if a.unix != "" {
+		return []target{{"unix", a.unix}}
+	}
+	return []target{{"tcp", a.String()}}
+}
+
+// listen opens the root's listeners for the address form.
+//
+//  1. The addresses that the host's name has here and that are ours. An address of another machine (a service in front of us, a NAT) cannot
+//     be bound and is skipped.
+//  2. If that leaves nothing, or only loopback for a real host name (Debian maps the own name to 127.0.1.1), also the interface's address,
+//     because that is what other hosts resolve the name to.
+func (a rootAddress) listen(ctx context.Context, ifaceSpec string) ([]net.Listener, error) {
+	if a.unix != "" {
+		l, err := net.Listen("unix", a.unix)
+		if err != nil {
+			return nil, listenError(a, err)
+		}
+		return []net.Listener{l}, nil
+	}
+	var ips []netip.Addr
+	literal := false
+	if ip, err := netip.ParseAddr(a.host); err == nil {
+		ips, literal = []netip.Addr{ip}, true
+	} else if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", a.host); err != nil {
+		return nil, fmt.Errorf("resolve the root's address %s: %w", a, err)
+	}
+	var ls []net.Listener
+	var busy error
+	seen := map[netip.Addr]bool{}
+	try := func(ip netip.Addr) {
+		ip = ip.Unmap()
+		if seen[ip] {
+			return
+		}
+		seen[ip] = true
+		l, err := net.Listen("tcp", netip.AddrPortFrom(ip, a.port).String())
+		switch {
+		case err == nil:
+			ls = append(ls, l)
+		case !errors.Is(err, syscall.EADDRNOTAVAIL):
+			busy = err
+		}
+	}
+	onlyLoopback := true
+	for _, ip := range ips {
+		before := len(ls)
+		try(ip)
+		if len(ls) > before && !ip.IsLoopback() {
+			onlyLoopback = false
+		}
+	}
+	if busy == nil && (len(ls) == 0 || onlyLoopback && !literal && a.host != "localhost") {
+		if a.iface != "" {
+			ifaceSpec = "=" + a.iface
+		}
+		if ip, err := localAddr(ifaceSpec); err == nil {
+			try(ip)
+		}
+	}
+	if busy != nil {
+		for _, l := range ls {
+			_ = l.Close()
+		}
+		return nil, listenError(a, busy)
+	}
+	if len(ls) == 0 {
+		return nil, fmt.Errorf("%w: %s is not an address of this host, where rank 0 runs", ErrInvalid, a)
+	}
+	return ls, nil
+}
+
+func listenError(a rootAddress, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("rank 0 cannot listen on %s: %w; another job uses it, choose another MASTER_PORT or address", a, err)
+	}
+	return fmt.Errorf("rank 0 cannot listen on %s: %w", a, err)
+}

@@ -1,0 +1,117 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// leaveTimeout bounds what Close spends on telling peers.
+const leaveTimeout = 500 * time.Millisecond
+
+// A collective is a direct exchange: everyone sends to everyone, then waits for all at once.
+//
+//  1. Take the next sequence number; all ranks count alike because they make the same calls.
+//  2. Send op, data to every other rank, the next higher first, so that no rank is everybody's first target.
+//  3. Collect one message of that number from every rank. A death among those still missing ends the wait at once; a deadline names
+//     exactly the ranks that did not come. This is why it is not a tree or a ring.
+//
+// n-1 messages per rank are sent; ranks are few and the parts small.
+func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][]byte, error) {
+	if len(data) > MaxMessage {
+		return nil, fail(op.String(), g.rank, -1, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
+	}
+	ctx, cancel := stepContext(ctx, g.e.timeout)
+	defer cancel()
+	g.collectiveMu.Lock()
+	defer g.collectiveMu.Unlock()
+	g.sequence++
+	tag := g.sequence
+
+	n := len(g.members)
+	out := make([][]byte, n)
+	out[g.rank] = append([]byte{}, data...)
+	if n == 1 {
+		return out, nil
+	}
+	message := make([]byte, 1+len(data))
+	message[0] = byte(op)
+	copy(message[1:], data)
+	keys := make([]key, 0, n-1)
+	for i := 1; i < n; i++ {
+		r := (g.rank + i) % n
+		if err := g.e.send(ctx, frameCollective, g.members[r], g.space, tag, message); err != nil {
+			return nil, fail(op.String(), g.rank, r, err)
+		}
+		keys = append(keys, key{g.members[r], frameCollective, g.space, tag})
+	}
+	wrong := -1
+	i, err := g.e.box.collect(ctx, keys, func(i int, data []byte) {
+		r := (g.rank + 1 + i) % n
+		if len(data) == 0 || collectiveOp(data[0]) != op {
+			wrong = r
+			data = []byte{0}
+		}
+		out[r] = data[1:]
+	})
+	switch {
+	case wrong >= 0:
+		return nil, fail(op.String(), g.rank, wrong, fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in the same order", ErrProtocol))
+	case err != nil && i >= 0:
+		return nil, fail(op.String(), g.rank, (g.rank+1+i)%n, err)
+	case err != nil:
+		missing := missingRanks(n, func(r int) bool { return out[r] != nil })
+		peer := -1
+		if len(missing) == 1 {
+			peer = missing[0]
+		}
+		return nil, fail(op.String(), g.rank, peer, fmt.Errorf("%w; still waiting for ranks %s", err, rankList(missing)))
+	}
+	return out, nil
+}
+
+type collectiveOp byte
+
+const (
+	opAllGather collectiveOp = iota + 1
+	opBarrier
+	opSub
+)
+
+func (o collectiveOp) String() string {
+	switch o {
+	case opAllGather:
+		return "AllGather"
+	case opBarrier:
+		return "Barrier"
+	}
+	return "Sub"
+}
+
+func (g *group) AllGather(ctx context.Context, data []byte) ([][]byte, error) {
+	return g.exchange(ctx, opAllGather, data)
+}
+
+func (g *group) Barrier(ctx context.Context) error {
+	_, err := g.exchange(ctx, opBarrier, nil)
+	return err
+}
+
+func missingRanks(n int, have func(r int) bool) []int {
+	var missing []int
+	for r := range n {
+		if !have(r) {
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// rankList prints ranks, cut after a few.
+func rankList(ranks []int) string {
+	const most = 16
+	if len(ranks) <= most {
+		return fmt.Sprint(ranks)
+	}
+	return fmt.Sprintf("%v and %d more", ranks[:most], len(ranks)-most)
+}

@@ -1,0 +1,165 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// maxDials bounds the handshakes that a rank has under way at once.
+const maxDials = 32
+
+// meshListeners are where higher ranks of this host and of others reach us.
+type meshListeners struct {
+	unix net.Listener
+	tcp  net.Listener // nil if the job is on one host by construction
+	self member
+}
+
+func (m *meshListeners) close() {
+	_ = m.unix.Close()
+	if m.tcp != nil {
+		_ = m.tcp.Close()
+	}
+}
+
+// listenMesh opens them. ip is the address this host is known by; invalid means that nobody comes from elsewhere.
+func listenMesh(c *config, ip netip.Addr) (*meshListeners, error) {
+	m := &meshListeners{self: member{host: hostID(c.hostID), process: [16]byte(processID())}}
+	var err error
+	if m.unix, m.self.unix, err = listenUnix(); err != nil {
+		return nil, err
+	}
+	if ip.IsValid() {
+		if m.tcp, err = net.Listen("tcp", netip.AddrPortFrom(ip, 0).String()); err != nil {
+			_ = m.unix.Close()
+			return nil, err
+		}
+		m.self.tcp = wireOf(m.tcp.Addr())
+	}
+	return m, nil
+}
+
+// connectMesh opens one connection to every peer: we dial the lower ranks and are dialed by the higher ones.
+func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, ls *meshListeners) ([]*frameConn, error) {
+	world := len(t.members)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	var mu sync.Mutex
+	conns := make([]*frameConn, world)
+	reserved := make([]bool, world)
+	missing := world - 1
+	complete := make(chan struct{})
+	if missing == 0 {
+		close(complete)
+	}
+	add := func(peer int, fc *frameConn) {
+		mu.Lock()
+		defer mu.Unlock()
+		conns[peer] = fc
+		if missing--; missing == 0 {
+			close(complete)
+		}
+	}
+
+	g := &gate{
+		listeners: []net.Listener{ls.unix}, secret: d.secret, log: c.log.With("rank", rank),
+		greet: func() greeting {
+			return greeting{role: roleAcceptor, world: uint32(world), rank: int32(rank), session: t.session}
+		},
+		admit: func(them greeting) verdict {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case them.world != uint32(world):
+				return verdictWorld
+			case them.rank <= int32(rank) || them.rank >= int32(world):
+				return verdictRange
+			case them.session != t.session || them.target != int32(rank):
+				return verdictProtocol
+			case reserved[them.rank]:
+				return verdictDuplicate
+			}
+			reserved[them.rank] = true
+			return verdictOK
+		},
+		abandon: func(them greeting) {
+			mu.Lock()
+			defer mu.Unlock()
+			reserved[them.rank] = false
+		},
+		enter: func(fc *frameConn, them greeting) {
+			tune(fc.c, c.partition)
+			add(int(them.rank), fc)
+		},
+	}
+	if ls.tcp != nil {
+		g.listeners = append(g.listeners, ls.tcp)
+	}
+	g.serve()
+
+	var dials sync.WaitGroup
+	places := make(chan struct{}, maxDials)
+	for peer := rank - 1; peer >= 0; peer-- {
+		dials.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			fc, err := dialPeer(ctx, d, rank, peer, t, ls)
+			if err != nil {
+				if ctx.Err() == nil {
+					cancel(&blame{peer, err})
+				}
+				return
+			}
+			add(peer, fc)
+		})
+	}
+
+	var err error
+	select {
+	case <-complete:
+	case <-ctx.Done():
+		err = contextError(ctx)
+		mu.Lock()
+		absent := missingRanks(world, func(r int) bool { return r == rank || conns[r] != nil })
+		mu.Unlock()
+		if len(absent) > 0 && errors.Is(err, ErrTimeout) {
+			err = fmt.Errorf("%w; no connection with ranks %s", err, rankList(absent))
+		}
+	}
+	cancel(nil)
+	dials.Wait()
+	g.shut()
+	g.wait()
+	if err != nil {
+		dropConns(conns)
+		return nil, err
+	}
+	return conns, nil
+}
+
+func dialPeer(ctx context.Context, d *dialer, rank, peer int, t *table, ls *meshListeners) (*frameConn, error) {
+	p := &t.members[peer]
+	where := target{"unix", p.unix.address()}
+	if p.host != ls.self.host {
+		ap, ok := p.tcp.addrPort()
+		if !ok {
+			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a socket of one host; set MASTER_ADDR and MASTER_PORT", ErrInvalid, peer)
+		}
+		where = target{"tcp", ap.String()}
+	}
+	me := greeting{role: roleDialer, world: uint32(len(t.members)), rank: int32(rank), target: int32(peer), session: t.session}
+	fc, them, err := d.dial(ctx, []target{where}, me)
+	if err != nil {
+		return nil, err
+	}
+	if them.rank != int32(peer) || them.session != t.session {
+		fc.close()
+		return nil, fmt.Errorf("%w: rank %d answers at the address of rank %d", ErrProtocol, them.rank, peer)
+	}
+	return fc, nil
+}

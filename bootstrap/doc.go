@@ -1,0 +1,40 @@
+// Package bootstrap answers the first question of a job: who is in it, and how do they reach each other. It joins the ranks, tells each the
+// addresses and hosts of all, and then carries small control messages (handles, addresses, votes) between them. It is not a data path.
+//
+// There are two implementations of [Bootstrap]. [NewTCP] joins processes, on one host or many; [NewLocalGroup] joins goroutines of one
+// process, with the same semantics and with failure injection, for tests and for single-process jobs.
+//
+// # Joining
+//
+// A [UniqueID] names a root listener and carries a 256-bit secret. The process that calls [NewUniqueID] serves the root; every rank calls
+// [TCP.Init] with the id. Alternatively every rank calls [TCP.InitAddress] with one address, and rank 0 listens there. [FromEnv] reads what
+// torchrun, mpirun, srun and Kubernetes put in the environment, and [Join] does everything.
+//
+//  1. A rank dials the root and both prove, by HMAC-SHA-256 over a transcript of both greetings, that they know the secret.
+//  2. The rank tells the root where it listens and which host it is on.
+//  3. When all ranks are there the root closes its listeners and sends everyone the table.
+//  4. Ranks open a full mesh: a higher rank dials a lower one, over an abstract unix socket on one host and TCP between hosts, with the same proof.
+//  5. Everyone reports ready; the root says go and ends.
+//
+// A full mesh costs each process one socket per peer. In exchange the death of a rank is seen by every other as a hang-up on its own socket,
+// and no message is ever forwarded.
+//
+// # Failure
+//
+// Every step ends by its deadline (30 s; [WithTimeout], GOCCL_TIMEOUT) or by its context. A dead rank is reported once on
+// [Bootstrap.Failures] and fails every pending and later operation that needs it with [ErrPeerDead]; the other pairs keep working, and
+// [Bootstrap.Sub] over the survivors gives a whole Bootstrap again. A rank that closes is not a failure: operations that need it return [ErrClosed].
+// A stopped process (SIGSTOP) is not dead until it has been silent for the stall timeout; a partitioned one is given up after three seconds.
+//
+// # Trust
+//
+// Ranks that know the secret trust each other; nobody else gets past the greeting. After it every frame carries a MAC over a counter, the
+// header and the payload. Payloads are not encrypted. Listeners bind chosen addresses, never a wildcard. An address without
+// GOCCL_SECRET gives a secret derived from the address and the user's id: that keeps strangers' accidents out, not attackers.
+//
+// # Threads and lifetime
+//
+// A Bootstrap may be used by several goroutines. Send and Recv match by (peer, tag) in any order; messages of one (peer, tag) keep their
+// order. AllGather and Barrier are collective: every rank makes the same calls in the same order, one at a time per Bootstrap. A Sub
+// shares its parent's connections, and those live until the last of the family is closed.
+package bootstrap

@@ -1,0 +1,78 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// What can go wrong, for errors.Is.
+var (
+	ErrTimeout       = errors.New("timed out")
+	ErrAuth          = errors.New("authentication failed")
+	ErrDuplicateRank = errors.New("rank is already taken")
+	ErrRankRange     = errors.New("rank is out of range")
+	ErrWorldSize     = errors.New("world sizes differ")
+	ErrPeerDead      = errors.New("peer is dead")
+	ErrClosed        = errors.New("closed")
+	ErrProtocol      = errors.New("protocol violation")
+	ErrTooLarge      = errors.New("message is too large")
+	ErrInvalid       = errors.New("invalid argument")
+)
+
+// Error is the error of every operation of this package. Peer is -1 where no single peer is to blame.
+type Error struct {
+	Op         string
+	Rank, Peer int
+	Err        error
+}
+
+// Error names the rank, the operation, the peer and the cause.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("bootstrap: ")
+	if e.Rank >= 0 {
+		fmt.Fprintf(&b, "rank %d: ", e.Rank)
+	}
+	b.WriteString(e.Op)
+	if e.Peer >= 0 {
+		fmt.Fprintf(&b, ": peer rank %d", e.Peer)
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Err.Error())
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+func fail(op string, rank, peer int, err error) error {
+	return &Error{Op: op, Rank: rank, Peer: peer, Err: err}
+}
+
+// peerDead keeps both the verdict and the evidence visible to errors.Is.
+func peerDead(cause error) error {
+	if errors.Is(cause, ErrPeerDead) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ErrPeerDead, cause)
+}
+
+// stepContext bounds one step. The cause tells our own deadline from the caller's.
+func stepContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w after %v (raise it with WithTimeout or GOCCL_TIMEOUT)", ErrTimeout, timeout))
+}
+
+// contextError turns an ended context into ErrTimeout or into the caller's cancellation.
+func contextError(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrTimeout) {
+		return cause
+	}
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ErrTimeout, cause)
+	}
+	return cause
+}

@@ -1,0 +1,300 @@
+package bootstrap
+
+import (
+	"bufio"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// A frame, little endian:
+//
+//	 0  kind u8, three zero bytes
+//	 4  payload length u32
+//	 8  space u64
+//	16  tag u64
+//	24  counter u64: 0, 1, 2, … per direction of a connection
+//	32  payload
+//	 …  MAC: the first 16 bytes of HMAC-SHA-256 over everything before it
+//
+// The keys are the connection's and differ by direction, so a frame cannot be reflected, replayed, reordered or moved to another connection.
+const (
+	headerSize = 32
+	macSize    = 16
+	// maxPayload has room for a collective's op byte and for the table of the largest job.
+	maxPayload = MaxMessage + 64
+)
+
+type frameKind uint8
+
+const (
+	frameData frameKind = iota + 1
+	frameCollective
+	frameLeave
+	frameHeartbeat
+	frameGoodbye
+	frameJoin
+	frameStatus
+	frameTable
+	frameReady
+	frameGo
+	frameFail
+	frameGiveUp
+	frameKinds
+)
+
+type header struct {
+	kind       frameKind
+	length     uint32
+	space, tag uint64
+	counter    uint64
+}
+
+func (h header) encode(b []byte) {
+	_ = b[headerSize-1]
+	b[0], b[1], b[2], b[3] = byte(h.kind), 0, 0, 0
+	binary.LittleEndian.PutUint32(b[4:], h.length)
+	binary.LittleEndian.PutUint64(b[8:], h.space)
+	binary.LittleEndian.PutUint64(b[16:], h.tag)
+	binary.LittleEndian.PutUint64(b[24:], h.counter)
+}
+
+// decodeHeader checks everything that can be checked before the payload is read.
+func decodeHeader(b *[headerSize]byte, counter uint64) (header, error) {
+	h := header{
+		kind: frameKind(b[0]), length: binary.LittleEndian.Uint32(b[4:]), space: binary.LittleEndian.Uint64(b[8:]),
+		tag: binary.LittleEndian.Uint64(b[16:]), counter: binary.LittleEndian.Uint64(b[24:]),
+	}
+	switch {
+	case h.kind == 0 || h.kind >= frameKinds || b[1]|b[2]|b[3] != 0:
+		return h, fmt.Errorf("%w: frame of unknown kind %d", ErrProtocol, b[0])
+	case h.length > maxPayload:
+		return h, fmt.Errorf("%w: frame of %d bytes, at most %d", ErrProtocol, h.length, maxPayload)
+	case h.counter != counter:
+		return h, fmt.Errorf("%w: frame %d where %d is due", ErrProtocol, h.counter, counter)
+	}
+	return h, nil
+}
+
+// readFrame reads and verifies one frame.
+func readFrame(r io.Reader, mac hash.Hash, counter uint64) (header, []byte, error) {
+	var raw [headerSize]byte
+	if _, err := io.ReadFull(r, raw[:]); err != nil {
+		return header{}, nil, err
+	}
+	h, err := decodeHeader(&raw, counter)
+	if err != nil {
+		return h, nil, err
+	}
+	data, err := readPayload(r, int(h.length))
+	if err != nil {
+		return h, nil, noEOF(err)
+	}
+	var sum, want [macSize]byte
+	if _, err := io.ReadFull(r, sum[:]); err != nil {
+		return h, nil, noEOF(err)
+	}
+	frameMAC(mac, raw[:], data, &want)
+	if !hmac.Equal(sum[:], want[:]) {
+		return h, nil, fmt.Errorf("%w: frame with a wrong MAC", ErrProtocol)
+	}
+	return h, data, nil
+}
+
+// readPayload lets memory grow with what has really arrived: the length is not authenticated yet.
+func readPayload(r io.Reader, n int) ([]byte, error) {
+	const step = 256 << 10
+	data := make([]byte, min(n, step))
+	for have := 0; ; {
+		if _, err := io.ReadFull(r, data[have:]); err != nil {
+			return nil, err
+		}
+		have = len(data)
+		if have == n {
+			return data, nil
+		}
+		grown := make([]byte, min(n, 4*have))
+		copy(grown, data)
+		data = grown
+	}
+}
+
+func frameMAC(mac hash.Hash, head, data []byte, out *[macSize]byte) {
+	var sum [sha256.Size]byte
+	mac.Reset()
+	mac.Write(head)
+	mac.Write(data)
+	copy(out[:], mac.Sum(sum[:0]))
+}
+
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// appendFrame adds one sealed frame to buf.
+func appendFrame(buf []byte, mac hash.Hash, h header, data []byte) []byte {
+	h.length = uint32(len(data))
+	var head [headerSize]byte
+	h.encode(head[:])
+	var sum [macSize]byte
+	frameMAC(mac, head[:], data, &sum)
+	buf = append(buf, head[:]...)
+	buf = append(buf, data...)
+	return append(buf, sum[:]...)
+}
+
+// frameConn is an authenticated connection. One goroutine reads; any number write.
+type frameConn struct {
+	c    net.Conn
+	r    *bufio.Reader
+	in   hash.Hash
+	nIn  uint64
+	turn chan struct{} // holds one token while somebody writes; guards what follows
+	out  hash.Hash
+	nOut uint64
+	buf  []byte
+	err  error // after a failed write nothing more is written
+}
+
+func newFrameConn(c net.Conn, in, out []byte) *frameConn {
+	return &frameConn{
+		c: c, r: bufio.NewReaderSize(c, 4<<10), in: hmac.New(sha256.New, in), out: hmac.New(sha256.New, out), turn: make(chan struct{}, 1),
+	}
+}
+
+func (f *frameConn) read() (header, []byte, error) {
+	h, data, err := readFrame(f.r, f.in, f.nIn)
+	f.nIn++
+	return h, data, err
+}
+
+// readContext is read for the joining phase: the end of ctx ends it, and with it the connection's use.
+func (f *frameConn) readContext(ctx context.Context) (header, []byte, error) {
+	stop := context.AfterFunc(ctx, func() { _ = f.c.SetReadDeadline(longAgo) })
+	defer stop()
+	h, data, err := f.read()
+	if err != nil && ctx.Err() != nil {
+		err = contextError(ctx)
+	}
+	return h, data, err
+}
+
+var longAgo = time.Unix(1, 0)
+
+// maxKeptBuffer is the largest write buffer kept between frames.
+const maxKeptBuffer = 64 << 10
+
+// write sends one frame. If ctx ends in the middle of it the rest is sent in the background, because half a frame would end the
+// connection: an error of ctx means that the frame may or may not arrive, any other error that the connection is broken.
+func (f *frameConn) write(ctx context.Context, kind frameKind, space, tag uint64, data []byte) error {
+	select {
+	case f.turn <- struct{}{}:
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
+	if f.err != nil || ctx.Err() != nil {
+		err := f.err
+		<-f.turn
+		if err == nil {
+			err = contextError(ctx)
+		}
+		return err
+	}
+	deadline, _ := ctx.Deadline()
+	_ = f.c.SetWriteDeadline(deadline)
+	fired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = f.c.SetWriteDeadline(longAgo)
+		close(fired)
+	})
+	rest, err := f.start(kind, space, tag, data)
+	if !stop() {
+		<-fired
+	}
+	switch {
+	case err == nil || rest == nil:
+		<-f.turn
+	default:
+		go f.finish(rest)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		<-ctx.Done() // the same instant by another clock
+		return contextError(ctx)
+	}
+	return err
+}
+
+// beat sends a heartbeat if that is possible without waiting.
+func (f *frameConn) beat() error {
+	select {
+	case f.turn <- struct{}{}:
+	default:
+		return nil
+	}
+	if f.err != nil {
+		<-f.turn
+		return f.err
+	}
+	_ = f.c.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	rest, err := f.start(frameHeartbeat, 0, 0, nil)
+	if err != nil && rest != nil {
+		go f.finish(rest)
+		return nil
+	}
+	<-f.turn
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// start seals a frame and writes what it can before the write deadline. A deadline in the middle of the frame leaves a rest; one before its
+// first byte leaves no trace.
+func (f *frameConn) start(kind frameKind, space, tag uint64, data []byte) (rest []byte, err error) {
+	f.buf = appendFrame(f.buf[:0], f.out, header{kind: kind, space: space, tag: tag, counter: f.nOut}, data)
+	n, err := f.c.Write(f.buf)
+	switch {
+	case err == nil:
+		f.nOut++
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		if n > 0 {
+			f.nOut++
+			rest = append([]byte(nil), f.buf[n:]...)
+		}
+	default:
+		f.err = err
+	}
+	if cap(f.buf) > maxKeptBuffer {
+		f.buf = nil
+	}
+	return rest, err
+}
+
+// finish owns the turn until the rest is out or the connection is closed.
+func (f *frameConn) finish(rest []byte) {
+	_ = f.c.SetWriteDeadline(time.Time{})
+	if _, err := f.c.Write(rest); err != nil {
+		f.err = err
+	}
+	<-f.turn
+}
+
+func (f *frameConn) close() { _ = f.c.Close() }
+
+// closeWrite tells the peer that nothing more comes.
+func (f *frameConn) closeWrite() {
+	if c, ok := f.c.(interface{ CloseWrite() error }); ok {
+		_ = c.CloseWrite()
+	}
+}

@@ -1,0 +1,278 @@
+package bootstrap
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// The handshake, dialer D and acceptor A, who share a secret:
+//
+//  1. D → A  greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session
+//  2. A → D  greeting: the same of A
+//  3. D → A  proof = HMAC(secret, "dialer", both greetings)
+//  4. A → D  verdict, proof = HMAC(secret, "acceptor", both greetings, verdict)
+//
+// Everything either side said is under both proofs. A proves second, so nobody can collect material for guessing a weak secret by merely
+// connecting. Frame keys are derived from the secret and both greetings. Sizes are fixed; nothing is allocated by a peer's word.
+const (
+	protocolMagic   = "gccl"
+	protocolVersion = 1
+	greetingSize    = 144
+	proofSize       = sha256.Size
+	verdictSize     = 8 + proofSize
+)
+
+type role uint8
+
+const (
+	roleJoiner role = iota + 1
+	roleRoot
+	roleDialer
+	roleAcceptor
+)
+
+type greeting struct {
+	version       uint16
+	role          role
+	world         uint32
+	rank, target  int32 // -1: the root
+	nonce         [32]byte
+	local, remote wireAddr
+	session       [16]byte
+}
+
+func (g *greeting) encode() (b [greetingSize]byte) {
+	copy(b[0:], protocolMagic)
+	binary.LittleEndian.PutUint16(b[4:], g.version)
+	b[6] = byte(g.role)
+	binary.LittleEndian.PutUint32(b[8:], g.world)
+	binary.LittleEndian.PutUint32(b[12:], uint32(g.rank))
+	binary.LittleEndian.PutUint32(b[16:], uint32(g.target))
+	copy(b[24:], g.nonce[:])
+	copy(b[56:], g.local[:])
+	copy(b[76:], g.remote[:])
+	copy(b[96:], g.session[:])
+	return b
+}
+
+// errNotGoccl means that whoever is on the other side speaks something else.
+var errNotGoccl = fmt.Errorf("%w: not a goccl greeting", ErrProtocol)
+
+func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
+	if string(b[:4]) != protocolMagic {
+		return g, errNotGoccl
+	}
+	g.version = binary.LittleEndian.Uint16(b[4:])
+	if g.version != protocolVersion {
+		return g, fmt.Errorf("%w: the peer speaks version %d, this is version %d; use one goccl release in a job", ErrProtocol, g.version, protocolVersion)
+	}
+	g.role = role(b[6])
+	g.world = binary.LittleEndian.Uint32(b[8:])
+	g.rank = int32(binary.LittleEndian.Uint32(b[12:]))
+	g.target = int32(binary.LittleEndian.Uint32(b[16:]))
+	copy(g.nonce[:], b[24:])
+	copy(g.local[:], b[56:])
+	copy(g.remote[:], b[76:])
+	copy(g.session[:], b[96:])
+	if g.role < roleJoiner || g.role > roleAcceptor || g.encode() != *b {
+		return g, errNotGoccl
+	}
+	return g, nil
+}
+
+// wireAddr is an IP address and port: family (0, 4 or 6), 0, port u16, 16 bytes.
+type wireAddr [20]byte
+
+func toWire(ap netip.AddrPort) (w wireAddr) {
+	a := ap.Addr().Unmap()
+	switch {
+	case a.Is4():
+		w[0] = 4
+		b := a.As4()
+		copy(w[4:], b[:])
+	case a.Is6():
+		w[0] = 6
+		b := a.As16()
+		copy(w[4:], b[:])
+	default:
+		return w
+	}
+	binary.LittleEndian.PutUint16(w[2:], ap.Port())
+	return w
+}
+
+func (w wireAddr) addrPort() (netip.AddrPort, bool) {
+	port := binary.LittleEndian.Uint16(w[2:])
+	switch w[0] {
+	case 4:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(w[4:8])), port), true
+	case 6:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(w[4:20])), port), true
+	}
+	return netip.AddrPort{}, false
+}
+
+func wireOf(a net.Addr) wireAddr {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return toWire(t.AddrPort())
+	}
+	return wireAddr{}
+}
+
+// verdict is the acceptor's answer. Only verdictOK is followed by frames.
+type verdict uint8
+
+const (
+	verdictOK verdict = iota
+	verdictAuth
+	verdictWorld
+	verdictDuplicate
+	verdictRange
+	verdictProtocol
+	verdictTimeout // somebody's deadline
+	verdictGaveUp  // somebody stopped joining
+	verdicts
+)
+
+func (v verdict) err() error {
+	switch v {
+	case verdictOK:
+		return nil
+	case verdictAuth:
+		return fmt.Errorf("%w: the other side refused our secret; all ranks need the same UniqueID, or the same address and GOCCL_SECRET", ErrAuth)
+	case verdictWorld:
+		return ErrWorldSize
+	case verdictDuplicate:
+		return ErrDuplicateRank
+	case verdictRange:
+		return ErrRankRange
+	case verdictTimeout:
+		return ErrTimeout
+	case verdictGaveUp:
+		return ErrClosed
+	}
+	return ErrProtocol
+}
+
+func seal(secret []byte, label string, parts ...[]byte) []byte {
+	m := hmac.New(sha256.New, secret)
+	m.Write([]byte("goccl bootstrap 1 " + label + "\x00"))
+	for _, p := range parts {
+		m.Write(p)
+	}
+	return m.Sum(nil)
+}
+
+// errRetry marks a handshake that ended before any verdict: the other side may have been busy, closing, or not ready.
+type errRetry struct{ error }
+
+func (e errRetry) Unwrap() error { return e.error }
+
+// shakeDialer runs the dialer's side on c. It does not close c.
+func shakeDialer(c net.Conn, secret []byte, me greeting, deadline time.Time) (*frameConn, greeting, error) {
+	_ = c.SetDeadline(deadline)
+	me.version = protocolVersion
+	me.local, me.remote = wireOf(c.LocalAddr()), wireOf(c.RemoteAddr())
+	_, _ = rand.Read(me.nonce[:]) // never fails
+	mine := me.encode()
+	if _, err := c.Write(mine[:]); err != nil {
+		return nil, greeting{}, errRetry{err}
+	}
+	var theirs [greetingSize]byte
+	if n, err := io.ReadFull(c, theirs[:]); err != nil {
+		if n > 0 && string(theirs[:min(n, 4)]) != protocolMagic[:min(n, 4)] {
+			return nil, greeting{}, errRetry{errNotGoccl}
+		}
+		return nil, greeting{}, errRetry{err}
+	}
+	them, err := decodeGreeting(&theirs)
+	if err != nil {
+		return nil, them, err
+	}
+	if _, err := c.Write(seal(secret, "dialer", mine[:], theirs[:])); err != nil {
+		return nil, them, errRetry{err}
+	}
+	var answer [verdictSize]byte
+	if _, err := io.ReadFull(c, answer[:]); err != nil {
+		return nil, them, errRetry{err}
+	}
+	if v := verdict(answer[0]); v == verdictAuth {
+		return nil, them, v.err()
+	}
+	if !hmac.Equal(answer[8:], seal(secret, "acceptor", mine[:], theirs[:], answer[:8])) {
+		return nil, them, fmt.Errorf("%w: the other side does not know our secret", ErrAuth)
+	}
+	if them.target != me.rank || them.role != me.role+1 {
+		return nil, them, fmt.Errorf("%w: the other side took us for rank %d", ErrProtocol, them.target)
+	}
+	if err := verdict(answer[0]).err(); err != nil {
+		if errors.Is(err, ErrWorldSize) {
+			err = fmt.Errorf("%w: this rank says %d, the job says %d", err, me.world, them.world)
+		}
+		return nil, them, err
+	}
+	_ = c.SetDeadline(time.Time{})
+	return newFrameConn(c, seal(secret, "key acceptor", mine[:], theirs[:]), seal(secret, "key dialer", mine[:], theirs[:])), them, nil
+}
+
+// shakeAcceptor runs the acceptor's side on c. admit judges an authenticated dialer; heard is called once its greeting has arrived.
+// It does not close c.
+func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, heard func(), admit func(greeting) verdict) (*frameConn, greeting, error) {
+	_ = c.SetDeadline(deadline)
+	var theirs [greetingSize]byte
+	// The magic comes first, so that a stranger is dropped at once and not at the deadline.
+	if _, err := io.ReadFull(c, theirs[:4]); err != nil {
+		return nil, greeting{}, err
+	}
+	if string(theirs[:4]) != protocolMagic {
+		return nil, greeting{}, errNotGoccl
+	}
+	if _, err := io.ReadFull(c, theirs[4:]); err != nil {
+		return nil, greeting{}, noEOF(err)
+	}
+	them, err := decodeGreeting(&theirs)
+	if err == nil && them.role != me.role-1 {
+		err = fmt.Errorf("%w: role %d where %d is due", ErrProtocol, them.role, me.role-1)
+	}
+	heard()
+	me.version = protocolVersion
+	me.target = them.rank
+	me.local, me.remote = wireOf(c.LocalAddr()), wireOf(c.RemoteAddr())
+	_, _ = rand.Read(me.nonce[:]) // never fails
+	mine := me.encode()
+	if err != nil {
+		// A goccl of another version finds ours in the greeting and can say so.
+		_, _ = c.Write(mine[:])
+		return nil, them, err
+	}
+	if _, err := c.Write(mine[:]); err != nil {
+		return nil, them, err
+	}
+	var proof [proofSize]byte
+	if _, err := io.ReadFull(c, proof[:]); err != nil {
+		return nil, them, noEOF(err)
+	}
+	var answer [verdictSize]byte
+	if !hmac.Equal(proof[:], seal(secret, "dialer", theirs[:], mine[:])) {
+		answer[0] = byte(verdictAuth)
+		_, _ = c.Write(answer[:])
+		return nil, them, fmt.Errorf("%w: wrong secret", ErrAuth)
+	}
+	v := admit(them)
+	answer[0] = byte(v)
+	copy(answer[8:], seal(secret, "acceptor", theirs[:], mine[:], answer[:8]))
+	_, err = c.Write(answer[:])
+	if v != verdictOK {
+		return nil, them, v.err()
+	}
+	_ = c.SetDeadline(time.Time{})
+	return newFrameConn(c, seal(secret, "key dialer", theirs[:], mine[:]), seal(secret, "key acceptor", theirs[:], mine[:])), them, err
+}

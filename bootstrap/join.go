@@ -1,0 +1,193 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// blame is a cause that names a rank.
+type blame struct {
+	peer int
+	err  error
+}
+
+func (b *blame) Error() string { return b.err.Error() }
+func (b *blame) Unwrap() error { return b.err }
+
+// dialer opens authenticated connections on behalf of one rank.
+type dialer struct {
+	secret    []byte
+	partition time.Duration
+	from      netip.Addr // zero: the system's choice
+}
+
+// dial tries the targets in turn until one lets us in, a verdict says no, or ctx ends. A refused connection, or one that ends before a
+// verdict, is not a verdict: the other side may not be up yet.
+func (d *dialer) dial(ctx context.Context, targets []target, me greeting) (*frameConn, greeting, error) {
+	var last error
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		for _, t := range targets {
+			fc, them, err := d.try(ctx, t, me)
+			if err == nil {
+				return fc, them, nil
+			}
+			last = fmt.Errorf("%s: %w", t.address, err)
+			var again errRetry
+			if ctx.Err() == nil && !errors.As(err, &again) {
+				return nil, them, last
+			}
+		}
+		// The jitter keeps ranks that were turned away together from coming back together.
+		timer := time.NewTimer(wait/2 + rand.N(wait))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, greeting{}, fmt.Errorf("%w; last attempt: %w", contextError(ctx), last)
+		case <-timer.C:
+		}
+	}
+}
+
+func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, greeting, error) {
+	attempt, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	nd := net.Dialer{}
+	if ip, err := netip.ParseAddrPort(t.address); t.network == "tcp" && d.from.IsValid() && (err != nil || !ip.Addr().IsLoopback()) {
+		nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.from, 0))
+	}
+	c, err := nd.DialContext(attempt, t.network, t.address)
+	if err != nil {
+		var dns *net.DNSError
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) || errors.As(err, &dns) && dns.IsNotFound && t.network == "unix" {
+			return nil, greeting{}, err
+		}
+		return nil, greeting{}, errRetry{err}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) })
+	defer stop()
+	tune(c, d.partition)
+	fc, them, err := (*frameConn)(nil), greeting{}, checkPeer(c)
+	if err == nil {
+		deadline, _ := attempt.Deadline()
+		fc, them, err = shakeDialer(c, d.secret, me, deadline)
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, them, err
+	}
+	return fc, them, nil
+}
+
+// rootClient is a rank's side of the conversation with the root.
+type rootClient struct {
+	fc    *frameConn
+	table chan []byte
+	start chan struct{}
+	fail  context.CancelCauseFunc // ends the joining with a cause
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex
+	status *rootStatus
+}
+
+func newRootClient(fc *frameConn, cancel context.CancelCauseFunc) *rootClient {
+	rc := &rootClient{fc: fc, table: make(chan []byte, 1), start: make(chan struct{}), fail: cancel}
+	rc.wg.Go(rc.listen)
+	return rc
+}
+
+// listen ends at go, at a failure, or when the connection is closed.
+func (rc *rootClient) listen() {
+	for tables := 0; ; {
+		h, data, err := rc.fc.read()
+		if err == nil {
+			switch h.kind {
+			case frameStatus:
+				var s rootStatus
+				if s, err = decodeStatus(data); err == nil {
+					rc.mu.Lock()
+					rc.status = &s
+					rc.mu.Unlock()
+				}
+			case frameTable:
+				if tables++; tables > 1 {
+					err = fmt.Errorf("%w: a second table", ErrProtocol)
+				} else {
+					rc.table <- data
+				}
+			case frameGo:
+				close(rc.start)
+				return
+			case frameFail:
+				var f rootFailure
+				if f, err = decodeFailure(data); err == nil {
+					rc.fail(&blame{int(f.peer), failureError(f)})
+					return
+				}
+			default:
+				err = fmt.Errorf("%w: frame kind %d from the root", ErrProtocol, h.kind)
+			}
+		}
+		if err != nil {
+			rc.fail(&blame{rc.rootRank(), peerDead(fmt.Errorf("the root was lost while joining: %w", err))})
+			return
+		}
+	}
+}
+
+func failureError(f rootFailure) error {
+	err := f.verdict.err()
+	switch {
+	case err != nil:
+	case f.peer >= 0:
+		err = ErrPeerDead
+	default:
+		err = ErrClosed
+	}
+	return fmt.Errorf("%w: %s", err, f.text)
+}
+
+func (rc *rootClient) rootRank() int {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	if rc.status == nil {
+		return -1
+	}
+	return int(rc.status.rootRank)
+}
+
+// giveUp tells the root that this rank stops joining, and adds to a timeout who is missing.
+func (rc *rootClient) giveUp(err error) error {
+	tag := uint64(0)
+	if errors.Is(err, ErrTimeout) {
+		tag = giveUpTimeout
+		rc.mu.Lock()
+		if s := rc.status; s != nil && s.total > 0 {
+			err = fmt.Errorf("%w; ranks %s have not come", err, s)
+			if s.total == 1 {
+				err = &blame{s.missing[0], err}
+			}
+		}
+		rc.mu.Unlock()
+	}
+	_ = rc.send(frameGiveUp, tag, []byte(err.Error()))
+	return err
+}
+
+func (rc *rootClient) send(kind frameKind, tag uint64, data []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	defer cancel()
+	return rc.fc.write(ctx, kind, 0, tag, data)
+}
+
+func (rc *rootClient) close() {
+	rc.fc.close()
+	rc.wg.Wait()
+}

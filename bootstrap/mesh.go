@@ -1,0 +1,204 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// mesh is a rank's connections to all peers and the goroutines that serve them: one reader per peer and one heartbeat.
+//
+//  1. A reader hands frames to the endpoint. A hang-up without a goodbye is a death.
+//  2. The heartbeat writes to every peer. It keeps unacknowledged data on the wire, so that the kernel (TCP_USER_TIMEOUT) gives up on a peer
+//     behind a partition; and it lets a peer see that this process still runs.
+//  3. A peer that has been silent for the stall timeout is given up.
+type mesh struct {
+	e        *endpoint
+	c        *config
+	links    []*meshLink // nil at our own rank
+	stopping chan struct{}
+	wg       sync.WaitGroup
+}
+
+// meshLink is one connection of the mesh.
+type meshLink struct {
+	m     *mesh
+	peer  int
+	fc    *frameConn
+	seen  atomic.Int64 // when the peer was last heard of, in nanoseconds of the process's monotonic clock
+	held  atomic.Bool  // the reader waits for room, so silence means nothing
+	cause atomic.Pointer[error]
+	gone  chan struct{} // closed when the reader has ended
+}
+
+var clockStart = time.Now()
+
+func now() int64 { return int64(time.Since(clockStart)) }
+
+func (l *meshLink) send(ctx context.Context, kind frameKind, space, tag uint64, data []byte) error {
+	err := l.fc.write(ctx, kind, space, tag, data)
+	if err != nil && ctx.Err() == nil {
+		l.kill(err)
+	}
+	return err
+}
+
+// kill ends the connection; the reader then reports the first cause.
+func (l *meshLink) kill(cause error) {
+	l.cause.CompareAndSwap(nil, &cause)
+	l.fc.close()
+}
+
+// seenConn marks the peer as heard of with every byte that arrives, also in the middle of a large frame.
+type seenConn struct {
+	net.Conn
+	l *meshLink
+}
+
+func (c seenConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.l.seen.Store(now())
+	}
+	return n, err
+}
+
+func newMesh(e *endpoint, c *config, conns []*frameConn) *mesh {
+	m := &mesh{e: e, c: c, links: make([]*meshLink, len(conns)), stopping: make(chan struct{})}
+	for peer, fc := range conns {
+		if fc == nil {
+			continue
+		}
+		l := &meshLink{m: m, peer: peer, fc: fc, gone: make(chan struct{})}
+		fc.r.Reset(seenConn{fc.c, l})
+		l.seen.Store(now())
+		m.links[peer] = l
+		e.links[peer] = l
+	}
+	e.stop = m.stop
+	return m
+}
+
+func (m *mesh) start() {
+	for _, l := range m.links {
+		if l != nil {
+			m.wg.Go(l.read)
+		}
+	}
+	m.wg.Go(m.beat)
+}
+
+func (l *meshLink) read() {
+	defer close(l.gone)
+	defer l.fc.close()
+	for {
+		h, data, err := l.fc.read()
+		if err != nil {
+			if cause := l.cause.Load(); cause != nil {
+				err = *cause
+			}
+			l.m.e.lost(l.peer, fmt.Errorf("connection lost: %w", err))
+			return
+		}
+		switch h.kind {
+		case frameHeartbeat:
+		case frameGoodbye:
+			l.m.e.departed(l.peer)
+			return
+		case frameData, frameCollective, frameLeave:
+			if room := l.m.e.deliver(l.peer, h.kind, h.space, h.tag, data); room != nil {
+				l.held.Store(true)
+				select {
+				case <-room:
+				case <-l.m.stopping:
+				}
+				l.seen.Store(now())
+				l.held.Store(false)
+			}
+		default:
+			l.m.e.lost(l.peer, fmt.Errorf("%w: frame kind %d from a peer", ErrProtocol, h.kind))
+			return
+		}
+	}
+}
+
+func (m *mesh) beat() {
+	// Big jobs beat slower: a thousand peers are a thousand frames a beat.
+	interval := max(m.c.heartbeat, time.Duration(len(m.links))*time.Millisecond)
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	last := now()
+	for {
+		select {
+		case <-m.stopping:
+			return
+		case <-tick.C:
+		}
+		t := now()
+		paused := t - last - int64(interval)
+		last = t
+		for _, l := range m.links {
+			if l == nil {
+				continue
+			}
+			// If this process itself was stopped, nobody was heard in that time and nobody is to blame.
+			if paused > int64(interval) {
+				l.seen.Add(paused)
+			}
+			if silent := time.Duration(t - l.seen.Load()); silent > m.c.stall && !l.held.Load() {
+				l.kill(fmt.Errorf("%w: nothing heard for %v: the process is stopped, or its host is unreachable", ErrTimeout, silent.Round(time.Millisecond)))
+				continue
+			}
+			select {
+			case <-l.gone:
+				continue
+			default:
+			}
+			if err := l.fc.beat(); err != nil && !errors.Is(err, net.ErrClosed) {
+				l.kill(err)
+			}
+		}
+	}
+}
+
+// goodbyeLinger bounds how long Close waits for a peer to take what was sent before.
+const goodbyeLinger = time.Second
+
+// stop says goodbye to every peer and waits until it has hung up, which it does on reading the goodbye. Closing earlier could destroy data on
+// its way: TCP resets a connection that is closed with unread data.
+func (m *mesh) stop() {
+	close(m.stopping)
+	ctx, cancel := context.WithTimeout(context.Background(), goodbyeLinger)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, l := range m.links {
+		if l == nil {
+			continue
+		}
+		wg.Go(func() {
+			if l.fc.write(ctx, frameGoodbye, 0, 0, nil) == nil {
+				l.fc.closeWrite()
+				select {
+				case <-l.gone:
+				case <-ctx.Done():
+				}
+			}
+			l.fc.close()
+		})
+	}
+	wg.Wait()
+	m.wg.Wait()
+}
+
+// drop closes everything without a goodbye, for a mesh that never came up. start must not have been called.
+func dropConns(conns []*frameConn) {
+	for _, fc := range conns {
+		if fc != nil {
+			fc.close()
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package bootstrap
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// nic is one interface with its usable addresses.
+type nic struct {
+	name     string
+	loopback bool
+	addrs    []netip.Addr
+}
+
+// nicFilter is the parsed form of GOCCL_SOCKET_IFNAME.
+type nicFilter struct {
+	names        []string
+	exact, avoid bool
+}
+
+func parseNICFilter(spec string) (f nicFilter) {
+	for len(spec) > 0 && (spec[0] == '^' || spec[0] == '=') {
+		f.avoid = f.avoid || spec[0] == '^'
+		f.exact = f.exact || spec[0] == '='
+		spec = spec[1:]
+	}
+	for _, n := range strings.Split(spec, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			f.names = append(f.names, n)
+		}
+	}
+	return f
+}
+
+func (f nicFilter) match(name string) bool {
+	if len(f.names) == 0 {
+		return true
+	}
+	hit := slices.ContainsFunc(f.names, func(n string) bool {
+		return n == name || !f.exact && strings.HasPrefix(name, n)
+	})
+	return hit != f.avoid
+}
+
+// virtual interfaces lead to containers and guests of this host, not to other hosts.
+var virtual = []string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "lxc"}
+
+// pickAddr chooses: interfaces of the filter in the system's order, real ones before virtual ones before loopback. family is 4, 6 or 0 for
+// either, 4 preferred. Naming the loopback in the filter is allowed.
+func pickAddr(nics []nic, f nicFilter, family int) (netip.Addr, bool) {
+	best, found := -1, netip.Addr{}
+	for _, n := range nics {
+		if !f.match(n.name) {
+			continue
+		}
+		for _, a := range n.addrs {
+			if family == 4 && !a.Is4() || family == 6 && !a.Is6() {
+				continue
+			}
+			score := 1
+			if a.Is4() {
+				score = 2
+			}
+			switch {
+			case n.loopback:
+			case slices.ContainsFunc(virtual, func(p string) bool { return strings.HasPrefix(n.name, p) }):
+				score += 10
+			default:
+				score += 20
+			}
+			if score > best {
+				best, found = score, a
+			}
+		}
+	}
+	return found, best >= 0
+}
+
+// systemNICs lists the interfaces that are up. Link-local IPv6 addresses are left out: they mean nothing without the receiver's own zone.
+func systemNICs() ([]nic, error) {
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	var nics []nic
+	for _, i := range ifs {
+		if i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		n := nic{name: i.Name, loopback: i.Flags&net.FlagLoopback != 0}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // it went away
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
+				n.addrs = append(n.addrs, p.Addr().Unmap())
+			}
+		}
+		nics = append(nics, n)
+	}
+	return nics, nil
+}
+
+// localAddr is the address that this host should be reached at.
+func localAddr(spec string) (netip.Addr, error) {
+	if spec == "" {
+		spec = nicSpec()
+	}
+	nics, err := systemNICs()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	family := 0
+	switch firstEnv("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY") {
+	case "AF_INET", "4":
+		family = 4
+	case "AF_INET6", "6":
+		family = 6
+	}
+	a, ok := pickAddr(nics, parseNICFilter(spec), family)
+	if !ok {
+		var have []string
+		for _, n := range nics {
+			have = append(have, fmt.Sprintf("%s%v", n.name, n.addrs))
+		}
+		return a, fmt.Errorf("%w: no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", ErrInvalid, spec, family, strings.Join(have, ", "))
+	}
+	return a, nil
+}
+
+func nicSpec() string { return firstEnv("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") }
+
+func firstEnv(names ...string) string {
+	for _, n := range names {
+		if v := os.Getenv(n); v != "" {
+			return v
+		}
+	}
+	return ""
+}

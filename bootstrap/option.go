@@ -1,0 +1,103 @@
+package bootstrap
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Defaults of the options.
+const (
+	DefaultTimeout   = 30 * time.Second
+	DefaultPartition = 3 * time.Second
+	DefaultHeartbeat = 250 * time.Millisecond
+	defaultRootLife  = 10 * time.Minute
+	handshakeTimeout = 5 * time.Second
+	maxPending       = 256
+)
+
+type config struct {
+	timeout   time.Duration // each step
+	stall     time.Duration // silence after which a connected peer is dead
+	partition time.Duration // unacknowledged data after which a peer is unreachable
+	heartbeat time.Duration
+	rootLife  time.Duration // how long an unused root listens
+	iface     string        // interface specification, "" = environment
+	secret    []byte        // address form only
+	log       *slog.Logger
+	world     int    // root: the world size, 0 = what the first rank says
+	hostID    string // "" = detected
+}
+
+// An Option changes a default of NewTCP, NewUniqueID or Join.
+type Option func(*config)
+
+// WithTimeout bounds every step: joining as a whole, and each Send, Recv, AllGather, Barrier and Sub. The default is GOCCL_TIMEOUT (a Go
+// duration, or seconds), else 30 s.
+func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
+
+// WithStallTimeout sets how long a connected peer may be silent before it counts as dead. The default is the step timeout.
+func WithStallTimeout(d time.Duration) Option { return func(c *config) { c.stall = d } }
+
+// WithPartitionTimeout sets how long the network may leave data unacknowledged before the peer counts as dead. The default is 3 s.
+func WithPartitionTimeout(d time.Duration) Option { return func(c *config) { c.partition = d } }
+
+// WithHeartbeat sets the interval of heartbeats.
+func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
+
+// WithRootLifetime sets how long a root that nobody joins keeps listening. The default is 10 min.
+func WithRootLifetime(d time.Duration) Option { return func(c *config) { c.rootLife = d } }
+
+// WithInterface chooses the network interface, in the form of GOCCL_SOCKET_IFNAME: a comma-separated list of name prefixes, "=" before the
+// list for exact names, "^" for names to avoid.
+func WithInterface(spec string) Option { return func(c *config) { c.iface = spec } }
+
+// WithSecret sets the secret of the address form, as GOCCL_SECRET does.
+func WithSecret(secret []byte) Option {
+	return func(c *config) { c.secret = append([]byte(nil), secret...) }
+}
+
+// WithLogger sets where refused connections and dead peers are logged. The default is slog.Default().
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
+
+// WithWorldSize tells a root the world size in advance, so that a first rank with a wrong one is refused.
+func WithWorldSize(n int) Option { return func(c *config) { c.world = n } }
+
+// WithHostID replaces the detected host identity, as GOCCL_HOSTID does. Ranks with equal identities must share a network namespace.
+func WithHostID(id string) Option { return func(c *config) { c.hostID = id } }
+
+func newConfig(opts []Option) (*config, error) {
+	c := &config{
+		timeout: DefaultTimeout, partition: DefaultPartition, heartbeat: DefaultHeartbeat, rootLife: defaultRootLife,
+		log: slog.Default(), hostID: os.Getenv("GOCCL_HOSTID"), secret: []byte(os.Getenv("GOCCL_SECRET")),
+	}
+	if s := os.Getenv("GOCCL_TIMEOUT"); s != "" {
+		d, err := parseTimeout(s)
+		if err != nil {
+			return nil, err
+		}
+		c.timeout = d
+	}
+	for _, o := range opts {
+		o(c)
+	}
+	if c.timeout <= 0 || c.partition <= 0 || c.heartbeat <= 0 || c.rootLife <= 0 || c.stall < 0 {
+		return nil, fmt.Errorf("%w: timeouts must be positive", ErrInvalid)
+	}
+	if c.stall == 0 {
+		c.stall = c.timeout
+	}
+	return c, nil
+}
+
+func parseTimeout(s string) (time.Duration, error) {
+	if sec, err := strconv.ParseFloat(s, 64); err == nil && sec > 0 && sec < 1e9 {
+		return time.Duration(sec * float64(time.Second)), nil
+	}
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		return d, nil
+	}
+	return 0, fmt.Errorf("%w: GOCCL_TIMEOUT=%q: want a positive duration such as 30s, or seconds", ErrInvalid, s)
+}

@@ -1,0 +1,349 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// root brings the ranks of one job together and then ends. It runs in the process that made the id, or in rank 0's.
+//
+//  1. The gate lets authenticated ranks in; each takes its place in members, which refuses duplicates.
+//  2. A rank tells where it listens. When the last has: close the listeners, send everyone the table.
+//  3. A rank whose mesh is up says ready. When the last has: send everyone go, the root's own process last, and end.
+//
+// A rank that hangs up or gives up before go fails the job: all others are told who and why, at once. While ranks are missing, everyone is told
+// which, four times a second; that is also how a vanished host is noticed.
+type root struct {
+	c       *config
+	gate    *gate
+	address string
+	process [16]byte
+	done    chan struct{} // closed when nothing of the root is left
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	world   int
+	pinned  bool // world is not just the first rank's word
+	members map[int]*rootMember
+	ready   int
+	phase   rootPhase
+	ended   chan struct{} // closed on reaching phaseOver
+}
+
+type rootPhase int
+
+const (
+	phaseJoin rootPhase = iota
+	phaseMesh
+	phaseOver
+)
+
+type rootMember struct {
+	rank    int
+	fc      *frameConn
+	info    *member // nil until told
+	ready   bool
+	evicted bool
+}
+
+const (
+	statusInterval = 250 * time.Millisecond
+	rootLinger     = 2 * time.Second
+)
+
+func newRoot(c *config, ls []net.Listener, secret []byte, address string) *root {
+	r := &root{
+		c: c, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
+		world: c.world, pinned: c.world > 0, members: map[int]*rootMember{},
+	}
+	r.gate = &gate{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, log: c.log.With("root", address)}
+	return r
+}
+
+// serve starts the root; ended is called when it is over.
+func (r *root) serve(ended func()) {
+	r.gate.serve()
+	go func() {
+		r.supervise()
+		ended()
+		close(r.done)
+	}()
+}
+
+// supervise sends the status, holds the deadline of an unused root, and cleans up.
+func (r *root) supervise() {
+	unused := time.NewTimer(r.c.rootLife)
+	defer unused.Stop()
+	tick := time.NewTicker(statusInterval)
+	defer tick.Stop()
+	for over := false; !over; {
+		select {
+		case <-r.ended:
+			over = true
+		case <-tick.C:
+			r.sendStatus()
+		case <-unused.C:
+			r.mu.Lock()
+			none := len(r.members) == 0
+			r.mu.Unlock()
+			if none {
+				r.fail(-1, verdictOK, fmt.Sprintf("nobody joined within %v", r.c.rootLife))
+			}
+		}
+	}
+	r.gate.shut()
+	r.gate.wait()
+	// Everyone hangs up after go or a failure; who does not is hung up on.
+	linger := time.AfterFunc(rootLinger, func() {
+		for _, m := range r.snapshot() {
+			m.fc.close()
+		}
+	})
+	r.wg.Wait()
+	linger.Stop()
+}
+
+func (r *root) greet() greeting {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return greeting{role: roleRoot, rank: -1, world: uint32(r.world)}
+}
+
+func (r *root) admit(g greeting) verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.world == 0 || g.world > MaxWorldSize || r.world != 0 && int(g.world) != r.world {
+		return verdictWorld
+	}
+	if g.rank < 0 || g.rank >= int32(g.world) {
+		return verdictRange
+	}
+	if r.members[int(g.rank)] != nil {
+		return verdictDuplicate
+	}
+	if r.phase != phaseJoin {
+		return verdictProtocol
+	}
+	r.world = int(g.world)
+	r.members[int(g.rank)] = &rootMember{rank: int(g.rank)}
+	return verdictOK
+}
+
+func (r *root) abandon(g greeting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.members, int(g.rank))
+	r.forgetWorld()
+}
+
+// forgetWorld lets the next rank say the world size if nobody is left who said it.
+func (r *root) forgetWorld() {
+	if len(r.members) == 0 && !r.pinned {
+		r.world = 0
+	}
+}
+
+// pin sets the world size by the word of a rank in this very process; ranks that said otherwise are sent away.
+func (r *root) pin(world int) {
+	r.mu.Lock()
+	if r.pinned || world == r.world || r.phase != phaseJoin {
+		r.pinned = true
+		r.mu.Unlock()
+		return
+	}
+	wrong := r.members
+	said := r.world
+	r.pinned, r.world, r.members = true, world, map[int]*rootMember{}
+	for _, m := range wrong {
+		m.evicted = true
+	}
+	r.mu.Unlock()
+	for _, m := range wrong {
+		if m.fc != nil {
+			r.gate.refuseRank(m.fc.c.RemoteAddr().String(), greeting{version: protocolVersion, rank: int32(m.rank), world: uint32(said)}, ErrWorldSize)
+			r.tell(m, frameFail, rootFailure{peer: -1, verdict: verdictWorld, text: fmt.Sprintf("this rank says %d, the job says %d", said, world)}.encode())
+			m.fc.close()
+		}
+	}
+}
+
+func (r *root) enter(fc *frameConn, g greeting) {
+	tune(fc.c, r.c.partition)
+	r.mu.Lock()
+	m := r.members[int(g.rank)]
+	if m == nil {
+		r.mu.Unlock()
+		fc.close()
+		return
+	}
+	m.fc = fc
+	r.mu.Unlock()
+	r.wg.Go(func() {
+		defer fc.close()
+		r.hear(m)
+	})
+}
+
+// hear follows one rank until it hangs up.
+func (r *root) hear(m *rootMember) {
+	_ = m.fc.c.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	for {
+		h, data, err := m.fc.read()
+		if err == nil {
+			err = r.handle(m, h, data)
+		}
+		if err != nil {
+			r.mu.Lock()
+			quiet := m.evicted || r.phase == phaseOver
+			r.mu.Unlock()
+			if !quiet {
+				r.fail(m.rank, verdictOK, fmt.Sprintf("rank %d was lost while joining: %v", m.rank, err))
+			}
+			return
+		}
+	}
+}
+
+func (r *root) handle(m *rootMember, h header, data []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case h.kind == frameJoin && m.info == nil && r.phase == phaseJoin:
+		info, err := decodeMember(data)
+		if err != nil {
+			return err
+		}
+		_ = m.fc.c.SetReadDeadline(time.Time{})
+		m.info = &info
+		for i := range r.world {
+			if o := r.members[i]; o == nil || o.info == nil {
+				return nil
+			}
+		}
+		r.phase = phaseMesh
+		r.gate.shut()
+		t := table{members: make([]member, r.world)}
+		_, _ = rand.Read(t.session[:]) // never fails
+		for i := range t.members {
+			t.members[i] = *r.members[i].info
+		}
+		r.broadcast(frameTable, t.encode())
+	case h.kind == frameReady && !m.ready && r.phase == phaseMesh:
+		m.ready = true
+		if r.ready++; r.ready == r.world {
+			r.broadcast(frameGo, nil)
+			r.over()
+		}
+	case h.kind == frameGiveUp:
+		text := fmt.Sprintf("rank %d gave up: %s", m.rank, data[:min(len(data), maxFailureText)])
+		if h.tag != giveUpTimeout {
+			r.failLocked(m.rank, verdictGaveUp, text)
+			break
+		}
+		// Not the messenger is to blame but who did not come.
+		missing := r.missing()
+		if len(missing) == 1 {
+			r.failLocked(missing[0], verdictTimeout, text)
+		} else {
+			r.failLocked(-1, verdictTimeout, text)
+		}
+	default:
+		return fmt.Errorf("%w: frame kind %d out of turn", ErrProtocol, h.kind)
+	}
+	return nil
+}
+
+// broadcast sends to every member, those in the root's own process last, because what they do next may end it. A table larger than the
+// socket buffer may have to wait for its reader, so big frames get a goroutine each.
+func (r *root) broadcast(kind frameKind, data []byte) {
+	var own []*rootMember
+	for _, m := range r.members {
+		switch {
+		case m.fc == nil:
+		case m.info != nil && m.info.process == r.process:
+			own = append(own, m)
+		case len(data) > 4<<10:
+			r.wg.Go(func() { r.tell(m, kind, data) })
+		default:
+			r.tell(m, kind, data)
+		}
+	}
+	for _, m := range own {
+		r.tell(m, kind, data)
+	}
+}
+
+func (r *root) tell(m *rootMember, kind frameKind, data []byte) {
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	defer cancel()
+	_ = m.fc.write(ctx, kind, 0, 0, data) // a broken connection is found by its reader
+}
+
+func (r *root) sendStatus() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase == phaseOver || len(r.members) == 0 {
+		return
+	}
+	s := rootStatus{rootRank: -1, missing: r.missing()}
+	s.total = len(s.missing)
+	for rank, m := range r.members {
+		if m.info != nil && m.info.process == r.process {
+			s.rootRank = int32(rank)
+		}
+	}
+	data := s.encode()
+	for _, m := range r.members {
+		if m.info != nil {
+			r.tell(m, frameStatus, data)
+		}
+	}
+}
+
+// missing lists the ranks that the job waits for.
+func (r *root) missing() []int {
+	return missingRanks(r.world, func(rank int) bool {
+		m := r.members[rank]
+		return m != nil && m.info != nil && (r.phase == phaseJoin || m.ready)
+	})
+}
+
+// fail ends the job before it began.
+func (r *root) fail(rank int, v verdict, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failLocked(rank, v, text)
+}
+
+func (r *root) failLocked(rank int, v verdict, text string) {
+	if r.phase == phaseOver {
+		return
+	}
+	r.c.log.Warn("bootstrap: the job did not come up", "root", r.address, "rank", rank, "reason", text)
+	r.broadcast(frameFail, rootFailure{peer: int32(rank), verdict: v, text: text}.encode())
+	r.over()
+}
+
+func (r *root) over() {
+	r.phase = phaseOver
+	close(r.ended)
+}
+
+func (r *root) snapshot() []*rootMember {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(mapValues(r.members), func(m *rootMember) bool { return m.fc == nil })
+}
+
+func mapValues[K comparable, V any](m map[K]V) []V {
+	out := make([]V, 0, len(m))
+	for _, v := range m {
+		out = append(out, v)
+	}
+	return out
+}

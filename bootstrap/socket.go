@@ -1,0 +1,68 @@
+package bootstrap
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tune sets what every connection needs. partition > 0 makes the kernel give up on a peer that acknowledges nothing for so long.
+func tune(c net.Conn, partition time.Duration) {
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	_ = t.SetNoDelay(true)
+	_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3})
+	if partition <= 0 {
+		return
+	}
+	if raw, err := t.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(partition.Milliseconds()))
+		})
+	}
+}
+
+// checkPeer refuses another user's process on a unix socket. Other connections pass.
+func checkPeer(c net.Conn) error {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if credErr != nil {
+		return fmt.Errorf("SO_PEERCRED: %w", credErr)
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return fmt.Errorf("%w: the peer is user %d, this is user %d", ErrAuth, cred.Uid, os.Geteuid())
+	}
+	return nil
+}
+
+// socketName is the random part of an abstract unix address.
+type socketName [16]byte
+
+func (n socketName) address() string { return "@goccl-" + hex.EncodeToString(n[:]) }
+
+func listenUnix() (net.Listener, socketName, error) {
+	var n socketName
+	_, _ = rand.Read(n[:]) // never fails
+	l, err := net.Listen("unix", n.address())
+	return l, n, err
+}

@@ -1,0 +1,141 @@
+package bootstrap
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// member is what a rank tells about itself, memberSize bytes: TCP address, unix socket name, host, process.
+type member struct {
+	tcp     wireAddr
+	unix    socketName
+	host    [32]byte
+	process [16]byte
+}
+
+const memberSize = 96
+
+func (m *member) append(b []byte) []byte {
+	b = append(b, m.tcp[:]...)
+	b = append(b, m.unix[:]...)
+	b = append(b, m.host[:]...)
+	b = append(b, m.process[:]...)
+	return append(b, make([]byte, memberSize-84)...)
+}
+
+func decodeMember(b []byte) (m member, err error) {
+	if len(b) != memberSize {
+		return m, fmt.Errorf("%w: a member of %d bytes", ErrProtocol, len(b))
+	}
+	copy(m.tcp[:], b[0:])
+	copy(m.unix[:], b[20:])
+	copy(m.host[:], b[36:])
+	copy(m.process[:], b[68:])
+	return m, nil
+}
+
+// table is what the root tells everyone: a random session, which ties the mesh to this job, and all members in rank order.
+type table struct {
+	session [16]byte
+	members []member
+}
+
+func (t *table) encode() []byte {
+	b := append([]byte(nil), t.session[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(t.members)))
+	for i := range t.members {
+		b = t.members[i].append(b)
+	}
+	return b
+}
+
+func decodeTable(b []byte, world int) (t table, err error) {
+	if len(b) < 20 || int(binary.LittleEndian.Uint32(b[16:])) != world || len(b) != 20+world*memberSize {
+		return t, fmt.Errorf("%w: a table of %d bytes for %d ranks", ErrProtocol, len(b), world)
+	}
+	copy(t.session[:], b)
+	t.members = make([]member, world)
+	for i := range t.members {
+		t.members[i], _ = decodeMember(b[20+i*memberSize : 20+(i+1)*memberSize])
+	}
+	return t, nil
+}
+
+// hosts numbers the members' hosts by first appearance.
+func (t *table) hosts() []int {
+	number := map[[32]byte]int{}
+	hosts := make([]int, len(t.members))
+	for i := range t.members {
+		h := t.members[i].host
+		if _, ok := number[h]; !ok {
+			number[h] = len(number)
+		}
+		hosts[i] = number[h]
+	}
+	return hosts
+}
+
+// rootStatus tells waiting ranks who is missing, and which rank lives in the root's process (-1: unknown or none).
+type rootStatus struct {
+	rootRank int32
+	missing  []int // the first few
+	total    int
+}
+
+const maxMissing = 16
+
+// giveUpTimeout is the tag of a give-up frame whose reason is a deadline.
+const giveUpTimeout = 1
+
+func (s *rootStatus) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(s.rootRank))
+	b = binary.LittleEndian.AppendUint32(b, uint32(s.total))
+	for _, r := range s.missing[:min(len(s.missing), maxMissing)] {
+		b = binary.LittleEndian.AppendUint32(b, uint32(r))
+	}
+	return b
+}
+
+func decodeStatus(b []byte) (s rootStatus, err error) {
+	if len(b) < 8 || len(b)%4 != 0 || len(b) > 8+4*maxMissing {
+		return s, fmt.Errorf("%w: a status of %d bytes", ErrProtocol, len(b))
+	}
+	s.rootRank = int32(binary.LittleEndian.Uint32(b))
+	s.total = int(binary.LittleEndian.Uint32(b[4:]))
+	for b = b[8:]; len(b) > 0; b = b[4:] {
+		s.missing = append(s.missing, int(binary.LittleEndian.Uint32(b)))
+	}
+	return s, nil
+}
+
+func (s rootStatus) String() string {
+	if s.total > len(s.missing) {
+		return fmt.Sprintf("%v and %d more", s.missing, s.total-len(s.missing))
+	}
+	return fmt.Sprint(s.missing)
+}
+
+// rootFailure is why the job did not come up: the rank to blame (-1: none), a verdict and words.
+type rootFailure struct {
+	peer    int32
+	verdict verdict
+	text    string
+}
+
+const maxFailureText = 512
+
+func (f rootFailure) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(f.peer))
+	b = append(b, byte(f.verdict), 0, 0, 0)
+	return append(b, f.text[:min(len(f.text), maxFailureText)]...)
+}
+
+func decodeFailure(b []byte) (f rootFailure, err error) {
+	if len(b) < 8 || len(b) > 8+maxFailureText || verdict(b[4]) >= verdicts {
+		return f, fmt.Errorf("%w: a failure of %d bytes", ErrProtocol, len(b))
+	}
+	f.peer = int32(binary.LittleEndian.Uint32(b))
+	f.verdict = verdict(b[4])
+	f.text = string(b[8:])
+	return f, nil
+}

@@ -1,0 +1,345 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// TCP is the Bootstrap of a rank that meets the others over sockets. Init or InitAddress must succeed before anything else is used; it may be
+// called once.
+type TCP struct {
+	rank, world int
+	opts        []Option
+
+	mu          sync.Mutex
+	state       tcpState
+	group       *group
+	never       chan PeerFailure // Failures before Init
+	neverClosed bool
+	root        *root // in rank 0 of the address form
+	// cancel ends a running Init.
+	cancel context.CancelCauseFunc
+}
+
+type tcpState int
+
+const (
+	tcpNew tcpState = iota
+	tcpJoining
+	tcpJoined
+	tcpClosed
+)
+
+var _ Bootstrap = (*TCP)(nil)
+
+// NewTCP makes rank's end of a job of worldSize ranks. Nothing is opened yet.
+func NewTCP(rank, worldSize int, opts ...Option) *TCP {
+	return &TCP{rank: rank, world: worldSize, opts: opts, never: make(chan PeerFailure)}
+}
+
+// Init joins the job of id. It returns when every rank has joined and can talk to every other.
+func (t *TCP) Init(ctx context.Context, id UniqueID) error {
+	return t.init(ctx, func(c *config) (meeting, error) {
+		f, err := id.decode()
+		if err != nil {
+			return meeting{}, err
+		}
+		m := meeting{secret: f.secret[:], iface: c.iface, targets: []target{{"tcp", f.addr.String()}}}
+		if f.flags&flagRankZero != 0 {
+			m.address = &rootAddress{host: f.addr.Addr().String(), port: f.addr.Port()}
+		} else if r := liveRoot(id); r != nil {
+			r.pin(t.world)
+		}
+		return m, nil
+	})
+}
+
+// InitAddress joins the job that meets at address: "ip:port", "host:port", "interface:ip:port", or "unix:@name" on one host. Rank 0 listens
+// there. All ranks give the same address (the interface may differ) and the same GOCCL_SECRET.
+func (t *TCP) InitAddress(ctx context.Context, address string) error {
+	return t.init(ctx, func(c *config) (meeting, error) {
+		a, err := parseAddress(address)
+		if err != nil {
+			return meeting{}, err
+		}
+		m := meeting{secret: secretFor(a, c.secret), iface: c.iface, targets: a.targets(), address: &a}
+		if a.iface != "" {
+			m.iface = "=" + a.iface
+		}
+		return m, nil
+	})
+}
+
+// meeting is how a rank finds the root and proves itself.
+type meeting struct {
+	secret  []byte
+	targets []target
+	iface   string       // filter of the interface to use here, "" = environment or the route's
+	address *rootAddress // rank 0 serves the root there
+}
+
+func (t *TCP) init(ctx context.Context, where func(*config) (meeting, error)) error {
+	const op = "Init"
+	c, err := newConfig(t.opts)
+	if err != nil {
+		return fail(op, t.rank, -1, err)
+	}
+	if t.world < 1 || t.world > MaxWorldSize {
+		return fail(op, t.rank, -1, fmt.Errorf("%w: %d, want 1 to %d", ErrWorldSize, t.world, MaxWorldSize))
+	}
+	if t.rank < 0 || t.rank >= t.world {
+		return fail(op, t.rank, -1, fmt.Errorf("%w: %d of %d ranks", ErrRankRange, t.rank, t.world))
+	}
+	t.mu.Lock()
+	if t.state != tcpNew {
+		t.mu.Unlock()
+		return fail(op, t.rank, -1, fmt.Errorf("%w: Init may be called once", ErrInvalid))
+	}
+	t.state = tcpJoining
+	ctx, t.cancel = context.WithCancelCause(ctx)
+	defer t.cancel(nil)
+	t.mu.Unlock()
+
+	g, r, err := t.join(ctx, c, where)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && t.state == tcpClosed {
+		_ = g.Close()
+		err = ErrClosed
+	}
+	if err != nil {
+		t.state = tcpClosed
+		peer := -1
+		var b *blame
+		if errors.As(err, &b) {
+			peer = b.peer
+		}
+		return fail(op, t.rank, peer, err)
+	}
+	t.group, t.root, t.state = g, r, tcpJoined
+	return nil
+}
+
+// join runs the steps of the package documentation. On an error nothing is left open.
+func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting, error)) (g *group, r *root, err error) {
+	m, err := where(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, stop := stepContext(ctx, c.timeout)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	if t.rank == 0 && m.address != nil {
+		ls, err := m.address.listen(ctx, m.iface)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.world = t.world
+		r = newRoot(c, ls, m.secret, m.address.String())
+		r.serve(func() {})
+		defer func() {
+			if err != nil || g == nil {
+				r.fail(0, verdictOK, "rank 0 gave up")
+				<-r.done
+			}
+		}()
+		m.targets = []target{{ls[0].Addr().Network(), ls[0].Addr().String()}}
+	}
+
+	d := &dialer{secret: m.secret, partition: c.partition}
+	if spec := m.iface; spec != "" || nicSpec() != "" {
+		if d.from, err = localAddr(spec); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	// 1. Meet the root.
+	me := greeting{role: roleJoiner, world: uint32(t.world), rank: int32(t.rank), target: -1}
+	fc, _, err := d.dial(ctx, m.targets, me)
+	if err != nil {
+		return nil, nil, fmt.Errorf("no way to the root: %w", err)
+	}
+	rc := newRootClient(fc, cancel)
+	defer rc.close()
+
+	// 2. Say where we are.
+	ls, err := listenMesh(c, d.meshIP(fc.c))
+	if err != nil {
+		return nil, nil, rc.giveUp(err)
+	}
+	defer ls.close()
+	if err := rc.send(frameJoin, 0, ls.self.append(nil)); err != nil {
+		return nil, nil, hungUp(ctx)
+	}
+
+	// 3. Hear where everyone is.
+	var raw []byte
+	select {
+	case raw = <-rc.table:
+	case <-ctx.Done():
+		return nil, nil, rc.giveUp(contextError(ctx))
+	}
+	tab, err := decodeTable(raw, t.world)
+	if err != nil {
+		return nil, nil, rc.giveUp(err)
+	}
+
+	// 4. Connect.
+	conns, err := connectMesh(ctx, c, d, t.rank, &tab, ls)
+	if err != nil {
+		return nil, nil, rc.giveUp(err)
+	}
+	e := newEndpoint(t.rank, t.world, c)
+	e.hosts = tab.hosts()
+	everyone := make([]int, t.world)
+	for i := range everyone {
+		everyone[i] = i
+	}
+	mesh := newMesh(e, c, conns)
+
+	// 5. Wait for everyone else.
+	if err := rc.send(frameReady, 0, nil); err != nil {
+		dropConns(conns)
+		return nil, nil, hungUp(ctx)
+	}
+	select {
+	case <-rc.start:
+	case <-ctx.Done():
+		dropConns(conns)
+		return nil, nil, rc.giveUp(contextError(ctx))
+	}
+	g, err = newGroup(e, 0, everyone)
+	if err != nil {
+		dropConns(conns)
+		return nil, nil, err
+	}
+	mesh.start()
+	return g, r, nil
+}
+
+// hungUp is the reason for a broken connection to the root. Its reader knows what the root said last, and ends the joining with it.
+func hungUp(ctx context.Context) error {
+	<-ctx.Done()
+	return contextError(ctx)
+}
+
+// meshIP is the address peers on other hosts reach us at: the chosen interface's, else the one that the route to the root uses. It is invalid if
+// the root was met on a unix socket.
+func (d *dialer) meshIP(c net.Conn) netip.Addr {
+	a, ok := c.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	if d.from.IsValid() && !a.IP.IsLoopback() {
+		return d.from
+	}
+	return a.AddrPort().Addr().Unmap()
+}
+
+func (t *TCP) joined(op string) (*group, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.group == nil {
+		return nil, fail(op, t.rank, -1, fmt.Errorf("%w: Init has not succeeded", ErrClosed))
+	}
+	return t.group, nil
+}
+
+// Rank is the rank given to NewTCP.
+func (t *TCP) Rank() int { return t.rank }
+
+// WorldSize is the size given to NewTCP.
+func (t *TCP) WorldSize() int { return t.world }
+
+// Send implements Bootstrap.
+func (t *TCP) Send(ctx context.Context, peer, tag int, data []byte) error {
+	g, err := t.joined("Send")
+	if err != nil {
+		return err
+	}
+	return g.Send(ctx, peer, tag, data)
+}
+
+// Recv implements Bootstrap.
+func (t *TCP) Recv(ctx context.Context, peer, tag int) ([]byte, error) {
+	g, err := t.joined("Recv")
+	if err != nil {
+		return nil, err
+	}
+	return g.Recv(ctx, peer, tag)
+}
+
+// AllGather implements Bootstrap.
+func (t *TCP) AllGather(ctx context.Context, data []byte) ([][]byte, error) {
+	g, err := t.joined("AllGather")
+	if err != nil {
+		return nil, err
+	}
+	return g.AllGather(ctx, data)
+}
+
+// Barrier implements Bootstrap.
+func (t *TCP) Barrier(ctx context.Context) error {
+	g, err := t.joined("Barrier")
+	if err != nil {
+		return err
+	}
+	return g.Barrier(ctx)
+}
+
+// Sub implements Bootstrap.
+func (t *TCP) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, error) {
+	g, err := t.joined("Sub")
+	if err != nil {
+		return nil, err
+	}
+	return g.Sub(ctx, ranks, tagSpace)
+}
+
+// Hosts implements Bootstrap; nil before Init.
+func (t *TCP) Hosts() []int {
+	g, err := t.joined("Hosts")
+	if err != nil {
+		return nil
+	}
+	return g.Hosts()
+}
+
+// Failures implements Bootstrap. Before Init it is a channel that only Close closes.
+func (t *TCP) Failures() <-chan PeerFailure {
+	g, err := t.joined("Failures")
+	if err != nil {
+		return t.never
+	}
+	return g.Failures()
+}
+
+// Close implements Bootstrap.
+func (t *TCP) Close() error {
+	t.mu.Lock()
+	if t.state == tcpJoining {
+		t.cancel(ErrClosed)
+	}
+	t.state = tcpClosed
+	if !t.neverClosed {
+		t.neverClosed = true
+		close(t.never)
+	}
+	g, r := t.group, t.root
+	t.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	err := g.Close()
+	if r != nil {
+		<-r.done
+	}
+	return err
+}

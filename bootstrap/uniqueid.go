@@ -1,0 +1,173 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+)
+
+// A UniqueID names one job: where its root listens and the secret that its ranks prove to know. It is a credential: hand it only to the ranks.
+//
+//	  0  magic "GCID"
+//	  4  version 1
+//	  5  flags: 1 = rank 0 serves the root (made from NCCL_COMM_ID)
+//	  6  two zero bytes
+//	  8  address, 20 bytes: family 4 or 6, 0, port u16, 16 bytes
+//	 28  four zero bytes
+//	 32  secret
+//	 64  zero
+//	112  the first 16 bytes of SHA-256 over everything before, against corruption on the way
+type UniqueID [UniqueIDSize]byte
+
+// UniqueIDSize is the size in bytes, the same as ncclUniqueId's.
+const UniqueIDSize = 128
+
+const (
+	uniqueIDMagic   = "GCID"
+	uniqueIDVersion = 1
+	flagRankZero    = 1
+	uniqueIDSum     = 112
+)
+
+type idFields struct {
+	flags  byte
+	addr   netip.AddrPort
+	secret [32]byte
+}
+
+func (f idFields) encode() (id UniqueID) {
+	copy(id[0:], uniqueIDMagic)
+	id[4] = uniqueIDVersion
+	id[5] = f.flags
+	w := toWire(f.addr)
+	copy(id[8:], w[:])
+	copy(id[32:], f.secret[:])
+	sum := sha256.Sum256(id[:uniqueIDSum])
+	copy(id[uniqueIDSum:], sum[:])
+	return id
+}
+
+func (id UniqueID) decode() (f idFields, err error) {
+	bad := func(why string) (idFields, error) {
+		return idFields{}, fmt.Errorf("%w: not a UniqueID: %s", ErrInvalid, why)
+	}
+	if string(id[:4]) != uniqueIDMagic {
+		return bad("wrong magic; every rank must get the id that NewUniqueID made")
+	}
+	if id[4] != uniqueIDVersion {
+		return bad(fmt.Sprintf("version %d, this is version %d", id[4], uniqueIDVersion))
+	}
+	if sum := sha256.Sum256(id[:uniqueIDSum]); !bytes.Equal(sum[:UniqueIDSize-uniqueIDSum], id[uniqueIDSum:]) {
+		return bad("wrong checksum, it was damaged on the way")
+	}
+	ap, ok := wireAddr(id[8:28]).addrPort()
+	if !ok || ap.Port() == 0 || ap.Addr().IsUnspecified() {
+		return bad("no address")
+	}
+	f.flags, f.addr = id[5], ap
+	copy(f.secret[:], id[32:64])
+	if f.encode() != id {
+		return bad("unknown flags or padding")
+	}
+	return f, nil
+}
+
+// ParseUniqueID checks b, which must be UniqueIDSize bytes.
+func ParseUniqueID(b []byte) (id UniqueID, err error) {
+	if len(b) != UniqueIDSize {
+		return id, fmt.Errorf("%w: a UniqueID has %d bytes, not %d", ErrInvalid, UniqueIDSize, len(b))
+	}
+	copy(id[:], b)
+	_, err = id.decode()
+	return id, err
+}
+
+// String shows the root's address and never the secret.
+func (id UniqueID) String() string {
+	f, err := id.decode()
+	if err != nil {
+		return "UniqueID(invalid)"
+	}
+	return fmt.Sprintf("UniqueID(%s)", f.addr)
+}
+
+// GoString is String, so that %#v does not print the secret either.
+func (id UniqueID) GoString() string { return id.String() }
+
+// NewUniqueID makes an id and starts its root in this process, on one address of one interface. The root ends when every rank has joined,
+// when nobody joins within its lifetime, when a rank gives up, or with [UniqueID.Close].
+//
+// With NCCL_COMM_ID=host:port the id names that address instead, every process may make it for itself, and rank 0 serves it.
+func NewUniqueID(opts ...Option) (UniqueID, error) {
+	c, err := newConfig(opts)
+	if err != nil {
+		return UniqueID{}, fail("NewUniqueID", -1, -1, err)
+	}
+	id, err := newUniqueID(c)
+	if err != nil {
+		return UniqueID{}, fail("NewUniqueID", -1, -1, err)
+	}
+	return id, nil
+}
+
+func newUniqueID(c *config) (id UniqueID, err error) {
+	if s := os.Getenv("NCCL_COMM_ID"); s != "" {
+		return commID(c, s)
+	}
+	ip, err := localAddr(c.iface)
+	if err != nil {
+		return id, err
+	}
+	l, err := net.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
+	if err != nil {
+		return id, err
+	}
+	f := idFields{addr: l.Addr().(*net.TCPAddr).AddrPort()}
+	_, _ = rand.Read(f.secret[:]) // never fails
+	id = f.encode()
+	r := newRoot(c, []net.Listener{l}, f.secret[:], l.Addr().String())
+	liveRoots.Store(id, r)
+	r.serve(func() { liveRoots.Delete(id) })
+	return id, nil
+}
+
+func commID(c *config, s string) (id UniqueID, err error) {
+	a, err := parseAddress(s)
+	if err != nil || a.unix != "" {
+		return id, fmt.Errorf("NCCL_COMM_ID: %w", err)
+	}
+	ctx, cancel := stepContext(context.Background(), c.timeout)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", a.host)
+	if err != nil {
+		return id, fmt.Errorf("NCCL_COMM_ID=%s: %w", s, err)
+	}
+	ap := netip.AddrPortFrom(ips[0].Unmap(), a.port)
+	f := idFields{flags: flagRankZero, addr: ap, secret: [32]byte(secretFor(a, c.secret))}
+	return f.encode(), nil
+}
+
+// Close ends the root if it is served by this process and is still waiting for ranks.
+func (id UniqueID) Close() error {
+	if r := liveRoot(id); r != nil {
+		r.fail(-1, verdictOK, "the root was closed")
+		<-r.done
+	}
+	return nil
+}
+
+// liveRoots are the roots that this process serves for ids.
+var liveRoots sync.Map // UniqueID → *root
+
+func liveRoot(id UniqueID) *root {
+	if r, ok := liveRoots.Load(id); ok {
+		return r.(*root)
+	}
+	return nil
+}
