@@ -1,0 +1,67 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// Auto leaves the choice of a thread block to the compiler.
+const Auto = -1
+
+// ThreadBlockGroup is several thread blocks of a rank that share one operation, each taking a slice of it.
+type ThreadBlockGroup []int
+
+// NewThreadBlockGroup lists the blocks in the order of their slices.
+func NewThreadBlockGroup(blocks ...int) ThreadBlockGroup { return ThreadBlockGroup(blocks) }
+
+// ReduceOp names a reduction as plans do.
+type ReduceOp = plan.ReduceOp
+
+// The operators. CallerOp, the default, is the one that the caller of the collective asks for.
+const (
+	CallerOp = plan.CallerOp
+	Sum      = plan.Sum
+	Min      = plan.Min
+	Max      = plan.Max
+	Prod     = plan.Prod
+)
+
+type settings struct {
+	tb      int
+	group   ThreadBlockGroup
+	sync    SyncType
+	relaxed bool
+	op      ReduceOp
+	into    *Chunk
+	packet  bool
+}
+
+// Option adds to an operation.
+type Option func(*settings)
+
+// TB runs the operation on one thread block.
+func TB(id int) Option { return func(s *settings) { s.tb, s.group = id, nil } }
+
+// Group runs the operation on all blocks of g, each on its slice.
+func Group(g ThreadBlockGroup) Option { return func(s *settings) { s.group = g } }
+
+// Sync fixes where the threads of the block meet around a signal, wait, flush or semaphore operation. Without it they meet where the
+// compiler finds it necessary, or on both sides when the program has NoAutoSync.
+func Sync(t SyncType) Option { return func(s *settings) { s.sync = t } }
+
+// Relaxed drops the memory order of a signal or wait: it orders arrival, not data.
+func Relaxed() Option { return func(s *settings) { s.relaxed = true } }
+
+// With fixes the reduction operator.
+func With(op ReduceOp) Option { return func(s *settings) { s.op = op } }
+
+// Into stores a reduction's result in dst rather than over its first operand.
+func Into(dst Chunk) Option { return func(s *settings) { s.into = &dst } }
+
+// Packet says that the other operands of a reduction are packets in scratch.
+func Packet() Option { return func(s *settings) { s.packet = true } }
+
+func apply(opts []Option) settings {
+	s := settings{tb: Auto, sync: syncUnset}
+	for _, o := range opts {
+		o(&s)
+	}
+	return s
+}

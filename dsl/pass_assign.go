@@ -1,0 +1,230 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// assignBlocks chooses thread blocks for operations that name none.
+//
+// Operations of a rank that must keep their order share a block; the rest spreads over blocks:
+//  1. both use the same channel, or overlapping local chunks of which one is written;
+//  2. a signal to a peer and every earlier operation on memory that this rank and the peer share;
+//  3. a wait for a peer and every later operation on memory that this rank and the peer share; if the rank has not waited for that peer
+//     yet, any wait counts, because news may come through a third rank.
+//
+// A block named by the author takes what depends on it. More groups than MaxThreadBlocks fold onto the same blocks, which adds order and
+// never removes it, so a program that is right on one block stays right.
+func (p *CollectiveProgram) assignBlocks() {
+	var shared map[int][]reach
+	for id, r := range p.ranks {
+		auto := false
+		for _, o := range r.ops {
+			auto = auto || o.tb == Auto
+		}
+		if !auto {
+			continue
+		}
+		if shared == nil {
+			shared = p.sharedMemory()
+		}
+		p.assignRank(id, r, shared)
+	}
+}
+
+// reach is a chunk of some rank that a peer's operations touch.
+type reach struct {
+	peer  int
+	chunk Chunk
+}
+
+// sharedMemory lists, for each rank, which of its chunks its peers reach.
+func (p *CollectiveProgram) sharedMemory() map[int][]reach {
+	shared := map[int][]reach{}
+	add := func(c Chunk, peer int) {
+		if c.Rank != peer {
+			shared[c.Rank] = append(shared[c.Rank], reach{peer, c})
+		}
+	}
+	for _, r := range p.ranks {
+		for _, o := range r.ops {
+			for _, list := range [2][]operand{o.src, o.dst} {
+				for _, x := range list {
+					if x.channel != nil {
+						add(x.chunk, o.rank)
+					}
+					if x.sw != nil {
+						for _, m := range x.sw.ranks {
+							add(x.sw.operand(m, x.chunk.Index, x.chunk.Size).chunk, o.rank)
+						}
+					}
+				}
+			}
+		}
+	}
+	return shared
+}
+
+// peers are the ranks with which the operation touches common memory.
+func (o *operation) peers(shared map[int][]reach, ranks int) []int {
+	set := make([]bool, ranks)
+	for _, list := range [2][]operand{o.src, o.dst} {
+		for _, x := range list {
+			switch {
+			case x.channel != nil:
+				set[x.channel.dst] = true
+			case x.sw != nil:
+				for _, m := range x.sw.ranks {
+					set[m] = true
+				}
+			default:
+				for _, s := range shared[o.rank] {
+					set[s.peer] = set[s.peer] || s.chunk.Overlaps(x.chunk)
+				}
+			}
+		}
+	}
+	var out []int
+	for q, ok := range set {
+		if ok && q != o.rank {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+func (p *CollectiveProgram) assignRank(id int, r *rankState, shared map[int][]reach) {
+	g := newGroups(r.ops)
+	byChannel := map[*channel]int{}
+	touched := map[int][]int{} // peer → operations on common memory so far
+	waits := map[int][]int{}   // peer → waits so far
+	var allWaits []int
+	for i, o := range r.ops {
+		if o.name == plan.Barrier || o.name == plan.Nop {
+			continue
+		}
+		for _, c := range o.channels {
+			if j, ok := byChannel[c]; ok {
+				g.join(i, j)
+			}
+			byChannel[c] = i
+		}
+		for j := range i {
+			if conflict(r.ops[j], o) {
+				g.join(i, j)
+			}
+		}
+		if o.movesData() {
+			for _, q := range o.peers(shared, len(p.ranks)) {
+				guards := waits[q]
+				if len(guards) == 0 {
+					guards = allWaits
+				}
+				for _, j := range guards {
+					g.join(i, j)
+				}
+				touched[q] = append(touched[q], i)
+			}
+		}
+		for _, c := range o.channels {
+			if o.publishes() {
+				for _, j := range touched[c.dst] {
+					g.join(i, j)
+				}
+			}
+			if o.admits() {
+				waits[c.dst] = append(waits[c.dst], i)
+				allWaits = append(allWaits, i)
+			}
+		}
+	}
+	p.number(id, r, g)
+}
+
+// number turns groups into blocks: those with a named block take it, the others the lowest free numbers in the order of the program.
+func (p *CollectiveProgram) number(id int, r *rankState, g *groups) {
+	next := 0
+	named := map[int]*operation{}
+	for i, o := range r.ops {
+		if o.tb == Auto {
+			continue
+		}
+		next = max(next, o.tb+1)
+		root := g.find(i)
+		if first, ok := named[root]; ok && first.tb != o.tb {
+			p.fail(o.pos, ErrAssignment, "name the block of the operations between them with TB",
+				"rank %d: an operation without a block depends on block %d (%v) and on block %d", id, first.tb, first.pos, o.tb)
+			continue
+		}
+		named[root] = o
+	}
+	base, blocks := next, map[int]int{}
+	for i, o := range r.ops {
+		if o.tb != Auto {
+			continue
+		}
+		root := g.find(i)
+		if first, ok := named[root]; ok {
+			o.tb = first.tb
+			continue
+		}
+		b, ok := blocks[root]
+		if !ok {
+			b = base + len(blocks)%p.spec.MaxThreadBlocks
+			blocks[root] = b
+		}
+		o.tb = b
+	}
+}
+
+// conflict reports whether two operations of a rank touch a common chunk of its own that one of them writes.
+func conflict(a, b *operation) bool {
+	return overlap(a.dst, b.dst) || overlap(a.dst, b.src) || overlap(a.src, b.dst)
+}
+
+func overlap(x, y []operand) bool {
+	for _, a := range x {
+		if a.channel != nil {
+			continue
+		}
+		for _, b := range y {
+			if b.channel == nil && a.chunk.Overlaps(b.chunk) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// groups is a union-find over the operations of a rank. Two operations with named blocks are left apart: their order is the author's.
+type groups struct {
+	ops    []*operation
+	parent []int
+}
+
+func newGroups(ops []*operation) *groups {
+	g := &groups{ops: ops, parent: make([]int, len(ops))}
+	for i := range ops {
+		g.parent[i] = i
+	}
+	return g
+}
+
+func (g *groups) find(i int) int {
+	for g.parent[i] != i {
+		g.parent[i] = g.parent[g.parent[i]]
+		i = g.parent[i]
+	}
+	return i
+}
+
+func (g *groups) join(i, j int) {
+	if g.ops[i].tb != Auto && g.ops[j].tb != Auto {
+		return
+	}
+	a, b := g.find(i), g.find(j)
+	if a == b {
+		return
+	}
+	if a > b {
+		a, b = b, a
+	}
+	g.parent[b] = a
+}

@@ -1,0 +1,159 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// autoSync inserts a nop before every operation that could overtake an earlier one of its own block. Threads of a block run apart between
+// meetings, and only a few of them execute signals and waits, so a meeting is due
+//  1. after a wait or acquire, before data is touched or a signal is sent;
+//  2. after data was touched, before a signal or release, or a transfer that the proxy carries out;
+//  3. between two operations that touch a common chunk, on whatever rank, of which one writes it. Packets need none among themselves:
+//     their readers wait for the flags;
+//  4. between two waits on one channel, or two uses of one semaphore: different threads may serve them.
+//
+// A pipeline's body is followed twice, so that the end of an iteration is held against the start of the next.
+func (p *CollectiveProgram) autoSync(ops []*operation) []*operation {
+	var out []*operation
+	s := &pending{}
+	for i := 0; i < len(ops); {
+		end := i + 1
+		if l := ops[i].loop; l != nil {
+			for end < len(ops) && ops[end].loop == l {
+				end++
+			}
+			body := s.run(ops[i:end])
+			if again := s.run(body); len(again) > len(body) {
+				body = again
+			}
+			out = append(out, body...)
+		} else {
+			out = append(out, s.run(ops[i:end])...)
+		}
+		i = end
+	}
+	return trimNops(out)
+}
+
+// pending is what a block has done since all its threads last met.
+type pending struct {
+	admitted      bool // a wait or acquire
+	moved         bool // a data operation
+	reads, writes []access
+	semaphores    map[int]bool
+	waited        map[*channel]bool
+}
+
+type access struct {
+	chunk Chunk
+	async bool // packets: readers wait for them
+}
+
+func (s *pending) run(ops []*operation) []*operation {
+	var out []*operation
+	for _, o := range ops {
+		if !o.meets() && s.due(o) {
+			out = append(out, &operation{name: plan.Nop, pos: o.pos, rank: o.rank, tb: o.tb, loop: o.loop})
+			*s = pending{}
+		}
+		if o.meets() {
+			*s = pending{}
+		} else {
+			s.note(o)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func (s *pending) due(o *operation) bool {
+	if s.admitted && (o.movesData() || o.publishes()) {
+		return true
+	}
+	if s.moved && o.publishes() {
+		return true
+	}
+	for _, c := range o.channels {
+		if s.waited[c] && o.admits() {
+			return true
+		}
+	}
+	for _, m := range o.semaphores {
+		if s.semaphores[m.id] {
+			return true
+		}
+	}
+	reads, writes := o.accesses()
+	return clash(writes, s.writes) || clash(writes, s.reads) || clash(reads, s.writes)
+}
+
+func (s *pending) note(o *operation) {
+	s.admitted = s.admitted || o.admits()
+	if o.movesData() {
+		s.moved = true
+		r, w := o.accesses()
+		s.reads, s.writes = append(s.reads, r...), append(s.writes, w...)
+	}
+	if o.admits() {
+		for _, c := range o.channels {
+			if s.waited == nil {
+				s.waited = map[*channel]bool{}
+			}
+			s.waited[c] = true
+		}
+	}
+	for _, m := range o.semaphores {
+		if s.semaphores == nil {
+			s.semaphores = map[int]bool{}
+		}
+		s.semaphores[m.id] = true
+	}
+}
+
+// clash reports whether two accesses need an order that nothing gives them. Iterations of a pipeline work on different slices of a chunk;
+// the order that this demands between them all the same is harmless.
+func clash(a, b []access) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if !(x.async && y.async) && x.chunk.Overlaps(y.chunk) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// accesses lists the chunks read and written, on all ranks.
+func (o *operation) accesses() (reads, writes []access) {
+	for i, x := range o.src {
+		for _, c := range x.places() {
+			reads = append(reads, access{chunk: c, async: o.packetSource(i)})
+		}
+	}
+	for i, x := range o.dst {
+		for _, c := range x.places() {
+			writes = append(writes, access{chunk: c, async: o.packetDestination(i)})
+		}
+	}
+	return reads, writes
+}
+
+// packetSource reports whether operand i is read by waiting for packets.
+func (o *operation) packetSource(i int) bool {
+	switch o.name {
+	case plan.ReadPutPackets, plan.UnpackPackets, plan.SwitchStorePackets:
+		return true
+	case plan.ReducePackets, plan.ReduceCopyPackets, plan.ReduceSendPackets, plan.ReduceCopySendPackets:
+		return i > 0
+	}
+	return false
+}
+
+// packetDestination reports whether operand i is written as packets.
+func (o *operation) packetDestination(i int) bool {
+	switch o.name {
+	case plan.PutPackets, plan.ReadPutPackets, plan.CopyPackets, plan.SwitchStorePackets:
+		return true
+	case plan.ReduceCopyPackets, plan.ReduceSendPackets, plan.ReduceCopySendPackets:
+		return i > 0
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// placeSyncs turns the author's SyncType into nop operations, at which all threads of the block meet, and drops the nops that meet
+// nothing: at the start of a block, and right after another meeting.
+func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
+	var out []*operation
+	fresh := true // nothing has happened since the last meeting
+	meet := func(at *operation) {
+		if !fresh {
+			out = append(out, &operation{name: plan.Nop, pos: at.pos, rank: at.rank, tb: at.tb, loop: at.loop})
+			fresh = true
+		}
+	}
+	var current *loop
+	for _, o := range ops {
+		if o.loop != current {
+			current, fresh = o.loop, false // the end of an iteration meets its start
+		}
+		sync := SyncNone
+		if o.synchronises() {
+			sync = o.sync
+			if sync == syncUnset {
+				sync = SyncNone
+				if p.spec.NoAutoSync {
+					sync = SyncBoth
+				}
+			}
+		}
+		if sync&SyncBefore != 0 {
+			meet(o)
+		}
+		switch {
+		case o.name == plan.Nop:
+			meet(o)
+		default:
+			out = append(out, o)
+			fresh = o.meets()
+		}
+		if sync&SyncAfter != 0 {
+			meet(o)
+		}
+	}
+	return trimNops(out)
+}
+
+// trimNops drops nops at the end of a block; the end of a kernel is a meeting.
+func trimNops(ops []*operation) []*operation {
+	for len(ops) > 0 && ops[len(ops)-1].name == plan.Nop && ops[len(ops)-1].loop == nil {
+		ops = ops[:len(ops)-1]
+	}
+	return ops
+}

@@ -1,0 +1,269 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// The numbers of list entries up to which operations are merged: those of plan.Portable.
+const (
+	maxChannelsPerOp = 8
+	maxRemotePerOp   = 8
+	maxBuffersPerOp  = 10
+)
+
+// fuse merges adjacent operations of a block into one where the plan has such an operation. A merged operation does the same to every
+// byte; it only drops the passes over memory in between. Operations that conflict are never merged, except where the second continues
+// the first element by element.
+func (p *CollectiveProgram) fuse(ops []*operation) []*operation {
+	var out []*operation
+	for _, o := range ops {
+		origin := o
+		o = o.clone()
+		o.origin = origin
+		if len(out) > 0 {
+			if f := p.merge(out[len(out)-1], o); f != nil {
+				out[len(out)-1] = f
+				continue
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// merge is a and b as one operation, or nil. It may use up a.
+func (p *CollectiveProgram) merge(a, b *operation) *operation {
+	if a.loop != b.loop || a.slice != b.slice || a.of != b.of {
+		return nil
+	}
+	switch {
+	case a.name == plan.Nop && b.name == plan.Nop:
+		return a
+	case a.synchronises() && a.name == b.name:
+		return mergePoints(a, b)
+	case a.name == b.name && a.channelType == b.channelType:
+		switch a.name {
+		case plan.Get, plan.Put, plan.PutPackets, plan.PutWithSignal, plan.PutWithSignalAndFlush:
+			return mergeTransfers(a, b)
+		case plan.ReadPutPackets:
+			return mergeForwards(a, b)
+		case plan.ReduceLocal, plan.ReadReduce, plan.ReducePackets:
+			return mergeReductions(a, b)
+		}
+		return nil
+	case a.name == plan.SwitchReduce && b.name == plan.SwitchStore:
+		return p.mergeSwitch(a, b)
+	}
+	return mergeStores(a, b)
+}
+
+// mergePoints: one operation on several channels or semaphores, each different.
+func mergePoints(a, b *operation) *operation {
+	if a.channelType != b.channelType || len(a.channels)+len(b.channels) > maxChannelsPerOp || len(a.semaphores)+len(b.semaphores) > maxChannelsPerOp {
+		return nil
+	}
+	for _, x := range a.channels {
+		for _, y := range b.channels {
+			if x == y {
+				return nil
+			}
+		}
+	}
+	for _, x := range a.semaphores {
+		for _, y := range b.semaphores {
+			if x == y {
+				return nil
+			}
+		}
+	}
+	a.channels = append(a.channels, b.channels...)
+	a.semaphores = append(a.semaphores, b.semaphores...)
+	if a.sync == syncUnset {
+		a.sync = b.sync
+	} else if b.sync != syncUnset {
+		a.sync |= b.sync
+	}
+	return a
+}
+
+// mergeTransfers: pair i of the lists is transfer i. All must be independent, because nothing orders them.
+func mergeTransfers(a, b *operation) *operation {
+	if len(a.dst)+len(b.dst) > maxRemotePerOp || conflictAnywhere(a, b) {
+		return nil
+	}
+	if a.channelType == plan.PortChannel && a.name != plan.Put && a.name != plan.PutPackets {
+		for _, x := range a.channels {
+			if x == b.channels[0] {
+				return nil
+			}
+		}
+	}
+	a.src, a.dst, a.channels = append(a.src, b.src...), append(a.dst, b.dst...), append(a.channels, b.channels...)
+	return a
+}
+
+// mergeForwards: the same packets to several peers.
+func mergeForwards(a, b *operation) *operation {
+	if len(a.src) != 1 || a.src[0] != b.src[0] || len(a.dst)+len(b.dst) > maxRemotePerOp || conflictAnywhere(a, b) {
+		return nil
+	}
+	a.dst, a.channels = append(a.dst, b.dst...), append(a.channels, b.channels...)
+	return a
+}
+
+// mergeReductions: b adds more operands to the result of a.
+func mergeReductions(a, b *operation) *operation {
+	if a.reduce != b.reduce || b.src[0] != a.dst[0] || b.dst[0] != a.dst[0] {
+		return nil
+	}
+	limit := maxBuffersPerOp
+	if a.name == plan.ReadReduce {
+		limit = 1 + maxRemotePerOp
+	}
+	if len(a.src)+len(b.src)-1 > limit {
+		return nil
+	}
+	for _, x := range b.src[1:] {
+		if overlapPlaces(x, a.dst[0]) {
+			return nil
+		}
+	}
+	a.src = append(a.src, b.src[1:]...)
+	return a
+}
+
+// mergeStores: b sends on what a has just computed.
+func mergeStores(a, b *operation) *operation {
+	name, ok := storeFusion[[2]opName{a.name, b.name}]
+	if !ok || (len(b.dst) != 1 && b.name != plan.Put && b.name != plan.PutPackets) {
+		return nil
+	}
+	if b.name != plan.CopyPackets && b.channelType != plan.MemoryChannel {
+		return nil
+	}
+	from := a.dst[0]
+	if b.name == plan.ReadPutPackets {
+		from = a.dst[1] // the copy as packets
+	}
+	for _, x := range b.src {
+		if x != from {
+			return nil
+		}
+	}
+	remotes := len(a.dst) + len(b.dst) - 1
+	if name == plan.ReduceCopyPackets || name == plan.ReduceCopySendPackets {
+		remotes--
+	}
+	if len(a.dst)+len(b.dst) > maxBuffersPerOp || remotes > maxRemotePerOp {
+		return nil
+	}
+	// Element by element, an element of a source may be overwritten only by its own result.
+	for _, d := range b.dst {
+		for _, s := range a.src {
+			if overlapPlaces(d, s) && d.chunk != s.chunk {
+				return nil
+			}
+		}
+		for _, e := range a.dst {
+			if overlapPlaces(d, e) {
+				return nil
+			}
+		}
+	}
+	a.name, a.channelType = name, plan.MemoryChannel
+	switch {
+	case b.name == plan.CopyPackets: // packets in own scratch come second
+		a.dst = append([]operand{a.dst[0], b.dst[0]}, a.dst[1:]...)
+		if name == plan.ReduceCopyPackets {
+			a.channelType = ""
+		}
+	default:
+		a.dst = append(a.dst, b.dst...)
+	}
+	return a
+}
+
+var storeFusion = map[[2]opName]opName{
+	{plan.ReduceLocal, plan.Put}:                      plan.ReduceSend,
+	{plan.ReduceSend, plan.Put}:                       plan.ReduceSend,
+	{plan.ReadReduce, plan.Put}:                       plan.ReadReduceSend,
+	{plan.ReadReduceSend, plan.Put}:                   plan.ReadReduceSend,
+	{plan.ReducePackets, plan.PutPackets}:             plan.ReduceSendPackets,
+	{plan.ReduceSendPackets, plan.PutPackets}:         plan.ReduceSendPackets,
+	{plan.ReducePackets, plan.CopyPackets}:            plan.ReduceCopyPackets,
+	{plan.ReduceSendPackets, plan.CopyPackets}:        plan.ReduceCopySendPackets,
+	{plan.ReduceCopyPackets, plan.PutPackets}:         plan.ReduceCopySendPackets,
+	{plan.ReduceCopyPackets, plan.ReadPutPackets}:     plan.ReduceCopySendPackets,
+	{plan.ReduceCopySendPackets, plan.PutPackets}:     plan.ReduceCopySendPackets,
+	{plan.ReduceCopySendPackets, plan.ReadPutPackets}: plan.ReduceCopySendPackets,
+}
+
+// mergeSwitch: reduce over a group and store to it. The merged operation keeps no local result, so the store must reach that place too, or
+// nobody may look at it.
+func (p *CollectiveProgram) mergeSwitch(a, b *operation) *operation {
+	if len(a.dst) != 1 || b.src[0] != a.dst[0] {
+		return nil
+	}
+	store := b.dst[0]
+	if store.chunk != a.dst[0].chunk && (a.dst[0].chunk.Buffer != Scratch || p.touched(a.dst[0].chunk, a, b)) {
+		return nil
+	}
+	if overlapPlaces(a.src[0], store) && (a.src[0].chunk != store.chunk || !sameMembers(a.src[0].sw, store.sw)) {
+		return nil
+	}
+	a.name, a.dst = plan.SwitchReduceStore, b.dst
+	return a
+}
+
+func sameMembers(a, b *SwitchChannel) bool {
+	if a.buffer != b.buffer || len(a.ranks) != len(b.ranks) {
+		return false
+	}
+	for _, r := range a.ranks {
+		if b.member(r) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// touched reports whether any operation but a and b reads or writes c.
+func (p *CollectiveProgram) touched(c Chunk, a, b *operation) bool {
+	for _, r := range p.ranks {
+		for _, o := range r.ops {
+			if o == a.origin || o == b.origin {
+				continue
+			}
+			for _, d := range o.places() {
+				if d.Overlaps(c) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func overlapPlaces(x, y operand) bool {
+	for _, a := range x.places() {
+		for _, b := range y.places() {
+			if a.Overlaps(b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// conflictAnywhere reports whether two operations touch a common chunk, on whatever rank, that one of them writes.
+func conflictAnywhere(a, b *operation) bool {
+	any := func(xs, ys []operand) bool {
+		for _, x := range xs {
+			for _, y := range ys {
+				if overlapPlaces(x, y) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return any(a.dst, b.dst) || any(a.dst, b.src) || any(a.src, b.dst)
+}

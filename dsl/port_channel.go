@@ -1,0 +1,46 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// PortChannel is the source rank's way to have its proxy move data to the destination rank, by a NIC between hosts or by a copy engine.
+// An operation takes one thread block; a group cannot share it.
+type PortChannel struct{ *channel }
+
+// PortChannel makes a channel of rank src to rank dst.
+func (p *CollectiveProgram) PortChannel(dst, src int) *PortChannel {
+	return &PortChannel{p.newChannel(plan.PortChannel, dst, src)}
+}
+
+// Signal tells the peer's paired channel that the transfers pushed before have arrived. Options: TB, Sync.
+func (c *PortChannel) Signal(opts ...Option) { c.point(plan.Signal, apply(opts)) }
+
+// Wait blocks until the peer's paired channel has signalled once more. Options: TB, Sync.
+func (c *PortChannel) Wait(opts ...Option) { c.point(plan.Wait, apply(opts)) }
+
+// Flush blocks until the transfers pushed before have left their source. Options: TB, Sync.
+func (c *PortChannel) Flush(opts ...Option) { c.point(plan.Flush, apply(opts)) }
+
+// Put pushes a transfer of src to dst of the peer. Options: TB.
+func (c *PortChannel) Put(dst, src Chunk, opts ...Option) {
+	c.move(plan.Put, dst, src, true, apply(opts))
+}
+
+// PutWithSignal pushes a transfer and a signal behind it. Options: TB.
+func (c *PortChannel) PutWithSignal(dst, src Chunk, opts ...Option) {
+	c.move(plan.PutWithSignal, dst, src, true, apply(opts))
+}
+
+// PutWithSignalAndFlush is PutWithSignal, and waits until the source may be written again. Options: TB.
+func (c *PortChannel) PutWithSignalAndFlush(dst, src Chunk, opts ...Option) {
+	c.move(plan.PutWithSignalAndFlush, dst, src, true, apply(opts))
+}
+
+// PutPackets pushes packets that src, a scratch chunk, already holds. Options: TB.
+func (c *PortChannel) PutPackets(dst, src Chunk, opts ...Option) {
+	c.move(plan.PutPackets, dst, src, true, apply(opts))
+}
+
+// ReadPutPackets waits for packets in src and pushes them. Options: TB.
+func (c *PortChannel) ReadPutPackets(dst, src Chunk, opts ...Option) {
+	c.move(plan.ReadPutPackets, dst, src, true, apply(opts))
+}

@@ -1,0 +1,163 @@
+package dsl
+
+import "strconv"
+
+// CollectiveProgram is a collective in the making: operations of all ranks, in the order in which each rank's author wrote them. It is an
+// explicit value; programs do not know of each other. Not safe for concurrent use.
+type CollectiveProgram struct {
+	spec  AlgoSpec
+	ranks []*rankState
+	loop  *loop
+	loops int
+	errs  []error
+
+	start Position  // of the program
+	at    *Position // overrides the caller's line; see At
+}
+
+type rankState struct {
+	ops        []*operation
+	scratch    int // chunks reserved
+	channels   map[ChannelType][]*channel
+	channelsTo map[channelKey]int
+	switches   []*SwitchChannel
+	semaphores []*Semaphore
+	barriers   []*barrier
+	barrierIDs map[string]*barrier
+}
+
+// NewCollectiveProgram starts a program. A wrong spec is reported by Err and Compile.
+func NewCollectiveProgram(spec AlgoSpec) *CollectiveProgram {
+	p := &CollectiveProgram{spec: spec.withDefaults(), start: callerPosition()}
+	p.validate(p.start)
+	for range min(max(p.spec.WorldSize, 0), 1<<16) {
+		p.ranks = append(p.ranks, &rankState{
+			channels: map[ChannelType][]*channel{}, channelsTo: map[channelKey]int{}, barrierIDs: map[string]*barrier{},
+		})
+	}
+	return p
+}
+
+// Spec is the description with its defaults filled in.
+func (p *CollectiveProgram) Spec() AlgoSpec { return p.spec }
+
+// At makes errors of the following operations point to file and line, until the next At; an empty file returns to the caller's line.
+func (p *CollectiveProgram) At(file string, line int) {
+	if file == "" {
+		p.at = nil
+		return
+	}
+	p.at = &Position{File: file, Line: line}
+}
+
+func (p *CollectiveProgram) position() Position {
+	if p.at != nil {
+		return *p.at
+	}
+	return callerPosition()
+}
+
+func (p *CollectiveProgram) emit(o *operation) {
+	if o.tb < Auto {
+		p.fail(o.pos, ErrRange, "", "thread block %d", o.tb)
+		return
+	}
+	o.loop = p.loop
+	p.ranks[o.rank].ops = append(p.ranks[o.rank].ops, o)
+}
+
+// emitShared emits a data operation on one block, or its slices on the blocks of a group.
+func (p *CollectiveProgram) emitShared(o *operation, s settings) {
+	if s.group == nil {
+		o.tb = s.tb
+		p.emit(o)
+		return
+	}
+	seen := map[int]bool{}
+	for _, b := range s.group {
+		if b < 0 || seen[b] {
+			p.fail(o.pos, ErrUsage, "list different thread blocks", "thread-block group %v", []int(s.group))
+			return
+		}
+		seen[b] = true
+	}
+	if len(s.group) == 0 {
+		p.fail(o.pos, ErrUsage, "", "%s by an empty thread-block group", o.name)
+		return
+	}
+	for i, b := range s.group {
+		c := o.clone()
+		c.tb, c.slice, c.of = b, i, len(s.group)
+		if c.of == 1 {
+			c.of = 0
+		}
+		p.emit(c)
+	}
+}
+
+// emitReduce completes a reduction with its destination and operator.
+func (p *CollectiveProgram) emitReduce(o *operation, s settings) {
+	dst := o.src[0].chunk
+	if s.into != nil {
+		dst = *s.into
+	}
+	o.dst, o.reduce = []operand{{chunk: dst}}, s.op
+	ok := p.checkChunk(o.pos, "result", dst)
+	for _, r := range o.src {
+		ok = p.checkChunk(o.pos, "operand", r.chunk) && ok
+	}
+	if !ok {
+		return
+	}
+	if len(o.src) < 2 {
+		p.fail(o.pos, ErrUsage, "use Copy", "%s of one operand", o.name)
+		return
+	}
+	if dst.Rank != o.rank {
+		p.fail(o.pos, ErrMismatch, "", "%s at rank %d into %v", o.name, o.rank, dst)
+		return
+	}
+	for _, r := range o.src {
+		if r.chunk.Size != dst.Size {
+			p.fail(o.pos, ErrMismatch, "", "%s of %v into %v", o.name, r.chunk, dst)
+			return
+		}
+	}
+	switch s.op {
+	case Sum, Min, Max, Prod, "":
+	default:
+		p.fail(o.pos, ErrUsage, "use sum, min, max or prod", "reduction operator %q", string(s.op))
+		return
+	}
+	p.emitShared(o, s)
+}
+
+// barrier gives one id to each set of blocks, counted per rank.
+func (r *rankState) barrier(blocks []int) *barrier {
+	sorted := append([]int(nil), blocks...)
+	for i := 1; i < len(sorted); i++ {
+		for j := i; j > 0 && sorted[j] < sorted[j-1]; j-- {
+			sorted[j], sorted[j-1] = sorted[j-1], sorted[j]
+		}
+	}
+	key := ""
+	for _, b := range sorted {
+		key += strconv.Itoa(b) + ","
+	}
+	if b, ok := r.barrierIDs[key]; ok {
+		return b
+	}
+	b := &barrier{id: len(r.barriers), blocks: sorted}
+	r.barriers = append(r.barriers, b)
+	r.barrierIDs[key] = b
+	return b
+}
+
+func (o *operation) clone() *operation {
+	c := *o
+	c.src = append([]operand(nil), o.src...)
+	c.dst = append([]operand(nil), o.dst...)
+	c.channels = append([]*channel(nil), o.channels...)
+	c.semaphores = append([]*Semaphore(nil), o.semaphores...)
+	return &c
+}

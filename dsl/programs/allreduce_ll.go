@@ -1,0 +1,72 @@
+package programs
+
+import (
+	"github.com/goccl/goccl/dsl"
+	"github.com/goccl/goccl/plan"
+)
+
+func allReduceLL(o Options) dsl.AlgoSpec {
+	return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
+}
+
+var _ = register(&Program{
+	Name: "allreduce_oneshot_ll", Collective: plan.AllReduce, MaxSize: 1 << 20,
+	Doc:  "Every rank sends its input as packets to every other and adds all of them in rank order. One hop; (n-1)·S bytes of payload out of each rank.",
+	spec: allReduceLL,
+	write: func(b *builder) {
+		n := b.o.Ranks
+		mesh, scratch := b.mesh(), b.scratch(n*n)
+		slot := func(at, from, chunk int) dsl.Chunk { return scratch[at].Chunk(from*n + chunk) }
+		for r := range n {
+			rank, in, out := b.Rank(r), b.in(r), b.out(r)
+			for c := range n { // block c owns chunk c
+				tb := dsl.TB(c)
+				for _, q := range b.peers(r) {
+					mesh[r][q].mem.PutPackets(slot(q, r, c), in.Chunk(c), tb)
+				}
+				// Rank order: rank 0's data first, then the others'. A rank other than 0 reads its own from packets too, since in place
+				// its input is gone once rank 0's has arrived.
+				var packets []dsl.Chunk
+				for q := 1; q < n; q++ {
+					packets = append(packets, slot(r, q, c))
+				}
+				if r == 0 {
+					b.reducePackets(rank, out.Chunk(c), in.Chunk(c), packets, tb)
+					continue
+				}
+				rank.CopyPackets(slot(r, r, c), in.Chunk(c), tb)
+				rank.UnpackPackets(out.Chunk(c), slot(r, 0, c), tb)
+				b.reducePackets(rank, out.Chunk(c), out.Chunk(c), packets, tb)
+			}
+		}
+	},
+})
+
+var _ = register(&Program{
+	Name: "allreduce_twoshot_ll", Collective: plan.AllReduce, MaxSize: 8 << 20,
+	Doc: "Rank r adds chunk r of everyone from packets and sends the sum as packets. Two hops; 2·(n-1)/n·S bytes of payload out of each rank.",
+	spec: allReduceLL,
+	write: func(b *builder) {
+		n := b.o.Ranks
+		mesh, parts, sums := b.mesh(), b.scratch(n), b.scratch(n)
+		for r := range n {
+			rank, in, out := b.Rank(r), b.in(r), b.out(r)
+			for _, q := range b.peers(r) {
+				mesh[r][q].mem.PutPackets(parts[q].Chunk(r), in.Chunk(q), b.block(r, q))
+			}
+			// All blocks share the sum of chunk r and its distribution.
+			var packets []dsl.Chunk
+			for _, q := range b.peers(r) {
+				packets = append(packets, parts[r].Chunk(q))
+			}
+			all := b.allBlocks()
+			b.reducePackets(rank, out.Chunk(r), in.Chunk(r), packets, all)
+			for _, q := range b.peers(r) {
+				mesh[r][q].mem.PutPackets(sums[q].Chunk(r), out.Chunk(r), all)
+			}
+			for _, q := range b.peers(r) {
+				rank.UnpackPackets(out.Chunk(q), sums[r].Chunk(q), b.block(r, q))
+			}
+		}
+	},
+})

@@ -1,0 +1,137 @@
+package programs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccl/goccl/dsl"
+	"github.com/goccl/goccl/plan"
+)
+
+// Options are what a generator is asked for.
+type Options struct {
+	Ranks int // world size, 2 or more
+	Hosts int // 0: 1; Ranks must be a multiple
+
+	Instances       int // copies of every thread block; 0: the program's default
+	InPlace         bool
+	Root            int // broadcast, reduce
+	ThreadsPerBlock int // 0: 1024
+	Alignment       int // bytes; 0: 16
+	MinMessageSize  uint64
+	MaxMessageSize  uint64 // 0: the program's default
+	ReduceOp        dsl.ReduceOp
+}
+
+func (o Options) perHost() int { return o.Ranks / o.Hosts }
+
+func (o Options) host(rank int) int { return rank / o.perHost() }
+
+// Program is one entry of the registry.
+type Program struct {
+	Name       string
+	Collective plan.Collective
+	Doc        string // steps and bytes on the wire
+	MultiHost  bool   // works over several hosts
+	NoInPlace  bool
+	Instances  int    // default
+	MaxSize    uint64 // default upper end of the message range in bytes; 0: none
+
+	spec  func(o Options) dsl.AlgoSpec
+	write func(b *builder)
+}
+
+var registry []*Program
+
+func register(p *Program) *Program {
+	registry = append(registry, p)
+	slices.SortFunc(registry, func(a, b *Program) int { return strings.Compare(a.Name, b.Name) })
+	return p
+}
+
+// All lists the programs by name.
+func All() []*Program { return slices.Clone(registry) }
+
+// Names lists the names, sorted.
+func Names() []string {
+	out := make([]string, len(registry))
+	for i, p := range registry {
+		out[i] = p.Name
+	}
+	return out
+}
+
+// Lookup finds a program.
+func Lookup(name string) (*Program, error) {
+	for _, p := range registry {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("programs: no program %q: use one of %s", name, strings.Join(Names(), ", "))
+}
+
+// Build compiles the named program.
+func Build(name string, o Options) (*plan.Plan, error) {
+	p, err := Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	return p.Build(o)
+}
+
+// Supports says why the program cannot be built for o, or nil.
+func (p *Program) Supports(o Options) error {
+	o.Hosts = max(o.Hosts, 1)
+	switch {
+	case o.Ranks < 2:
+		return fmt.Errorf("programs: %s: %d ranks, want 2 or more", p.Name, o.Ranks)
+	case o.Ranks%o.Hosts != 0:
+		return fmt.Errorf("programs: %s: %d ranks do not divide among %d hosts", p.Name, o.Ranks, o.Hosts)
+	case o.Hosts > 1 && !p.MultiHost:
+		return fmt.Errorf("programs: %s works within one host; %d hosts asked for", p.Name, o.Hosts)
+	case p.Name == "allreduce_hierarchical" && o.perHost() < 2:
+		return fmt.Errorf("programs: %s wants 2 or more ranks per host", p.Name)
+	case o.InPlace && p.NoInPlace:
+		return fmt.Errorf("programs: %s does not work in place", p.Name)
+	case o.Root < 0 || o.Root >= o.Ranks:
+		return fmt.Errorf("programs: %s: root %d of %d ranks", p.Name, o.Root, o.Ranks)
+	}
+	return nil
+}
+
+// Program writes the program without compiling it.
+func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
+	o.Hosts = max(o.Hosts, 1)
+	if err := p.Supports(o); err != nil {
+		return nil, err
+	}
+	s := p.spec(o)
+	s.Name = p.Name
+	s.RanksPerNode = o.perHost()
+	s.InPlace = o.InPlace
+	s.ThreadsPerBlock = o.ThreadsPerBlock
+	s.BufferAlignment = o.Alignment
+	s.MinMessageSize = o.MinMessageSize
+	s.Instances = o.Instances
+	if s.Instances == 0 {
+		s.Instances = max(p.Instances, 1)
+	}
+	s.MaxMessageSize = o.MaxMessageSize
+	if s.MaxMessageSize == 0 {
+		s.MaxMessageSize = p.MaxSize
+	}
+	b := &builder{CollectiveProgram: dsl.NewCollectiveProgram(s), o: o}
+	p.write(b)
+	return b.CollectiveProgram, nil
+}
+
+// Build compiles the program for o.
+func (p *Program) Build(o Options) (*plan.Plan, error) {
+	program, err := p.Program(o)
+	if err != nil {
+		return nil, err
+	}
+	return program.Compile()
+}

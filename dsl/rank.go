@@ -1,0 +1,138 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// Rank is one participant: its buffers and its local operations.
+type Rank struct {
+	p  *CollectiveProgram
+	id int
+}
+
+// Rank is participant id.
+func (p *CollectiveProgram) Rank(id int) *Rank {
+	if id < 0 || id >= len(p.ranks) {
+		p.fail(p.position(), ErrRange, "", "rank %d of %d", id, len(p.ranks))
+		return &Rank{p: p, id: -1}
+	}
+	return &Rank{p: p, id: id}
+}
+
+// ID is the rank's number.
+func (r *Rank) ID() int { return r.id }
+
+// Input is the rank's send buffer.
+func (r *Rank) Input() *Buffer {
+	in, _ := r.p.views(max(r.id, 0))
+	return in
+}
+
+// Output is the rank's receive buffer; in place it is another view of the same memory as Input, or of a part.
+func (r *Rank) Output() *Buffer {
+	_, out := r.p.views(max(r.id, 0))
+	return out
+}
+
+// Scratch reserves size chunks of the rank's scratch.
+func (r *Rank) Scratch(size int) *Buffer {
+	b := &Buffer{p: r.p, rank: max(r.id, 0), buffer: Scratch}
+	if r.id < 0 {
+		return b
+	}
+	if size <= 0 {
+		r.p.fail(r.p.position(), ErrRange, "", "scratch of %d chunks", size)
+		return b
+	}
+	state := r.p.ranks[r.id]
+	b.offset, b.size = state.scratch, size
+	state.scratch += size
+	return b
+}
+
+// Copy copies src to dst. Options: TB, Group.
+func (r *Rank) Copy(dst, src Chunk, opts ...Option) { r.move(plan.Copy, dst, src, apply(opts)) }
+
+// CopyPackets encodes src as packets into dst, a scratch chunk. Options: TB, Group.
+func (r *Rank) CopyPackets(dst, src Chunk, opts ...Option) {
+	r.move(plan.CopyPackets, dst, src, apply(opts))
+}
+
+// UnpackPackets waits for the packets of src, a scratch chunk, and decodes them into dst. Options: TB, Group.
+func (r *Rank) UnpackPackets(dst, src Chunk, opts ...Option) {
+	r.move(plan.UnpackPackets, dst, src, apply(opts))
+}
+
+// Reduce reduces acc and others, in this order; the result goes to acc or, with Into, elsewhere. With Packet the others are packets in
+// scratch. Options: TB, Group, Into, With, Packet.
+func (r *Rank) Reduce(acc Chunk, others []Chunk, opts ...Option) {
+	if r.id < 0 {
+		return
+	}
+	pos, s := r.p.position(), apply(opts)
+	o := &operation{name: plan.ReduceLocal, pos: pos, rank: r.id, src: []operand{{chunk: acc}}}
+	if s.packet {
+		o.name = plan.ReducePackets
+	}
+	for _, c := range others {
+		if s.packet && c.Buffer != Scratch {
+			r.p.fail(pos, ErrUsage, "", "reduce of packets in %v: packets live in scratch", c)
+			return
+		}
+		o.src = append(o.src, operand{chunk: c})
+	}
+	for _, c := range append([]Chunk{acc}, others...) {
+		if c.Size > 0 && c.Rank != r.id {
+			r.p.fail(pos, ErrMismatch, "use a channel for other ranks' chunks", "reduce at rank %d with %v", r.id, c)
+			return
+		}
+	}
+	r.p.emitReduce(o, s)
+}
+
+// Barrier makes the listed blocks of the rank wait for each other; a list of one is a synchronisation of that block's threads.
+func (r *Rank) Barrier(blocks ...int) {
+	if r.id < 0 {
+		return
+	}
+	p, pos := r.p, r.p.position()
+	seen := map[int]bool{}
+	for _, b := range blocks {
+		if b < 0 || seen[b] {
+			p.fail(pos, ErrUsage, "list different thread blocks", "barrier among blocks %v", blocks)
+			return
+		}
+		seen[b] = true
+	}
+	switch len(blocks) {
+	case 0:
+		p.fail(pos, ErrUsage, "", "barrier among no blocks")
+	case 1:
+		p.emit(&operation{name: plan.Nop, pos: pos, rank: r.id, tb: blocks[0]})
+	default:
+		bar := p.ranks[r.id].barrier(blocks)
+		for _, b := range blocks {
+			p.emit(&operation{name: plan.Barrier, pos: pos, rank: r.id, tb: b, barrier: bar})
+		}
+	}
+}
+
+func (r *Rank) move(name opName, dst, src Chunk, s settings) {
+	if r.id < 0 {
+		return
+	}
+	p, pos := r.p, r.p.position()
+	ok := p.checkChunk(pos, "destination", dst)
+	ok = p.checkChunk(pos, "source", src) && ok
+	if !ok {
+		return
+	}
+	switch {
+	case dst.Rank != r.id || src.Rank != r.id:
+		p.fail(pos, ErrMismatch, "use a channel for other ranks' chunks", "%s at rank %d from %v to %v", name, r.id, src, dst)
+	case dst.Size != src.Size:
+		p.fail(pos, ErrMismatch, "", "%s of %d chunks to %d: %v, %v", name, src.Size, dst.Size, src, dst)
+	case name == plan.CopyPackets && dst.Buffer != Scratch, name == plan.UnpackPackets && src.Buffer != Scratch:
+		p.fail(pos, ErrUsage, "", "%s from %v to %v: packets live in scratch", name, src, dst)
+	default:
+		p.emitShared(&operation{name: name, pos: pos, rank: r.id, src: []operand{{chunk: src}}, dst: []operand{{chunk: dst}}}, s)
+	}
+}

@@ -1,0 +1,45 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// Semaphore orders thread blocks of one rank. Its value outlives a launch, so a program leaves it as it found it.
+type Semaphore struct {
+	p       *CollectiveProgram
+	rank    int
+	id      int
+	initial int
+}
+
+// Semaphore makes a semaphore of rank with an initial value.
+func (p *CollectiveProgram) Semaphore(rank, initial int) *Semaphore {
+	s := &Semaphore{p: p, rank: rank, initial: initial}
+	if rank < 0 || rank >= len(p.ranks) || initial < 0 {
+		p.fail(p.position(), ErrRange, "", "semaphore of rank %d (of %d) with initial value %d", rank, len(p.ranks), initial)
+		s.p = nil
+		return s
+	}
+	s.id = len(p.ranks[rank].semaphores)
+	p.ranks[rank].semaphores = append(p.ranks[rank].semaphores, s)
+	return s
+}
+
+// ID counts the semaphores of the rank.
+func (s *Semaphore) ID() int { return s.id }
+
+// Acquire waits for a positive value and takes one. Options: TB (required), Sync.
+func (s *Semaphore) Acquire(opts ...Option) { s.point(plan.SemAcquire, apply(opts)) }
+
+// Release adds one. Options: TB (required), Sync.
+func (s *Semaphore) Release(opts ...Option) { s.point(plan.SemRelease, apply(opts)) }
+
+func (s *Semaphore) point(name opName, o settings) {
+	if s.p == nil {
+		return
+	}
+	pos := s.p.position()
+	if o.group != nil || o.tb < 0 {
+		s.p.fail(pos, ErrUsage, "name the block with TB", "%s orders thread blocks and needs to know its own", name)
+		return
+	}
+	s.p.emit(&operation{name: name, pos: pos, rank: s.rank, tb: o.tb, semaphores: []*Semaphore{s}, sync: o.sync})
+}

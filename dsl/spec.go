@@ -1,0 +1,113 @@
+package dsl
+
+import (
+	"math"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// Protocol says how data becomes visible to its reader.
+type Protocol = plan.Protocol
+
+// The protocols.
+const (
+	Simple = plan.Simple // data, then a signal on a channel
+	LL     = plan.LL     // packets: every word carries its own flag; scratch holds payload and flags
+)
+
+// ReplicationPolicy says what an instance works on when a program is replicated.
+type ReplicationPolicy string
+
+const (
+	// Interleaved cuts every chunk k into instances chunks k·n … k·n+n−1; instance i takes the i-th of each.
+	Interleaved ReplicationPolicy = "interleaved"
+	// None leaves chunks as they are; the instances of a block share each operation as a thread-block group would. Port channels cannot
+	// share an operation, so they need Interleaved.
+	None ReplicationPolicy = "none"
+)
+
+// MaxMessageSize is the default upper end of the message range, in bytes.
+const MaxMessageSize = math.MaxUint64
+
+// AlgoSpec describes a program before its first operation. Zero values stand for the defaults named here.
+type AlgoSpec struct {
+	Name         string
+	Collective   Collective
+	WorldSize    int // ranks; 0 takes the collective's
+	RanksPerNode int // ranks of one host; 0: all
+	InPlace      bool
+
+	Instances         int               // copies of every thread block; 0: 1
+	Protocol          Protocol          // "": Simple
+	NoFusion          bool              // leave adjacent operations apart
+	NoAutoSync        bool              // insert only the block synchronisation that SyncType asks for
+	ReplicationPolicy ReplicationPolicy // "": Interleaved
+	ReuseResources    bool              // one context per plan name, scratch from the executor
+
+	ThreadsPerBlock        int    // 0: 1024
+	UseDoubleScratchBuffer bool   // consecutive launches use alternating halves of scratch
+	BufferAlignment        int    // bytes of the unit that splits never cut; 0: 16
+	MinMessageSize         uint64 // bytes
+	MaxMessageSize         uint64 // bytes; 0: no limit
+
+	MaxThreadBlocks int // blocks that automatic assignment may use per rank and instance; 0: 32
+
+	Portable bool // hold the plan to plan.Portable, so that MSCCL++'s executor takes it too, rather than to plan.Capacity
+
+	Tags map[string]int // free marks that selection reads, such as {"hosts": 2}
+}
+
+func (s AlgoSpec) withDefaults() AlgoSpec {
+	if s.WorldSize == 0 {
+		s.WorldSize = s.Collective.Ranks
+	}
+	if s.RanksPerNode == 0 {
+		s.RanksPerNode = s.WorldSize
+	}
+	if s.Instances == 0 {
+		s.Instances = 1
+	}
+	if s.Protocol == "" {
+		s.Protocol = Simple
+	}
+	if s.ReplicationPolicy == "" {
+		s.ReplicationPolicy = Interleaved
+	}
+	if s.ThreadsPerBlock == 0 {
+		s.ThreadsPerBlock = 1024
+	}
+	if s.BufferAlignment == 0 {
+		s.BufferAlignment = 16
+	}
+	if s.MaxMessageSize == 0 {
+		s.MaxMessageSize = MaxMessageSize
+	}
+	if s.MaxThreadBlocks == 0 {
+		s.MaxThreadBlocks = 32
+	}
+	s.InPlace = s.InPlace || s.Collective.InPlace
+	s.Collective.InPlace = s.InPlace
+	return s
+}
+
+// validate records every field that cannot be compiled.
+func (p *CollectiveProgram) validate(pos Position) {
+	s := &p.spec
+	check := func(ok bool, fix, format string, args ...any) {
+		if !ok {
+			p.fail(pos, ErrSpec, fix, format, args...)
+		}
+	}
+	check(s.Name != "", "name the program: the name is the plan's identity", "the program has no name")
+	check(s.Collective.Ranks > 0, "use AllReduce(ranks, …) or another constructor", "the collective has no ranks")
+	check(s.WorldSize == s.Collective.Ranks, "", "the program has %d ranks, its collective %d", s.WorldSize, s.Collective.Ranks)
+	check(s.WorldSize <= 1<<16, "", "%d ranks, at most 65536", s.WorldSize)
+	check(s.Instances > 0 && s.Instances <= 1024, "", "%d instances, want 1 to 1024", s.Instances)
+	check(s.Protocol == Simple || s.Protocol == LL, `use "Simple" or "LL"`, "protocol %q", s.Protocol)
+	check(s.ReplicationPolicy == Interleaved || s.ReplicationPolicy == None, `use "interleaved" or "none"`, "replication policy %q", s.ReplicationPolicy)
+	check(s.ThreadsPerBlock >= 32 && s.ThreadsPerBlock <= 1024 && s.ThreadsPerBlock%32 == 0, "use a multiple of 32 up to 1024", "%d threads per block", s.ThreadsPerBlock)
+	check(s.BufferAlignment > 0 && s.BufferAlignment&(s.BufferAlignment-1) == 0, "use a power of two", "buffer alignment %d bytes", s.BufferAlignment)
+	check(s.MinMessageSize <= s.MaxMessageSize, "", "message range %d to %d bytes is empty", s.MinMessageSize, s.MaxMessageSize)
+	check(s.RanksPerNode > 0 && s.WorldSize%max(1, s.RanksPerNode) == 0, "", "%d ranks do not fill hosts of %d", s.WorldSize, s.RanksPerNode)
+	check(s.MaxThreadBlocks > 0, "", "MaxThreadBlocks is %d", s.MaxThreadBlocks)
+}

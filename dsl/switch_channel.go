@@ -1,0 +1,140 @@
+package dsl
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// SwitchChannel is one buffer of a group of ranks, seen as one: a load reduces over the members, a store reaches all of them. Without
+// multicast the executor loads from and stores to every member.
+type SwitchChannel struct {
+	p      *CollectiveProgram
+	ranks  []int
+	buffer BufferType
+	ids    []int // per member: position among the switch channels of that rank
+	pos    Position
+}
+
+// SwitchChannel groups buffer of the given ranks.
+func (p *CollectiveProgram) SwitchChannel(ranks []int, buffer BufferType) *SwitchChannel {
+	s := &SwitchChannel{p: p, buffer: buffer, ranks: append([]int(nil), ranks...), pos: p.position()}
+	seen := map[int]bool{}
+	for _, r := range ranks {
+		if r < 0 || r >= len(p.ranks) || seen[r] {
+			p.fail(s.pos, ErrRange, "list different ranks of the program", "switch channel over ranks %v of %d", ranks, len(p.ranks))
+			s.p = nil
+			return s
+		}
+		seen[r] = true
+	}
+	if len(ranks) < 2 {
+		p.fail(s.pos, ErrRange, "", "switch channel over %d rank", len(ranks))
+		s.p = nil
+		return s
+	}
+	if buffer != Input && buffer != Output && buffer != Scratch {
+		p.fail(s.pos, ErrRange, `use "i", "o" or "s"`, "switch channel over an unknown buffer %q", string(buffer))
+		s.p = nil
+		return s
+	}
+	for _, r := range ranks {
+		s.ids = append(s.ids, len(p.ranks[r].switches))
+		p.ranks[r].switches = append(p.ranks[r].switches, s)
+	}
+	return s
+}
+
+// SwitchRank is a switch channel as one of its members uses it.
+type SwitchRank struct {
+	s    *SwitchChannel
+	rank int
+}
+
+// AtRank is the member's side.
+func (s *SwitchChannel) AtRank(rank int) *SwitchRank {
+	if s.p != nil && s.member(rank) < 0 {
+		s.p.fail(s.p.position(), ErrRange, "", "rank %d is no member of the switch channel over %v", rank, s.ranks)
+		return &SwitchRank{s: &SwitchChannel{}, rank: rank}
+	}
+	return &SwitchRank{s: s, rank: rank}
+}
+
+func (s *SwitchChannel) member(rank int) int {
+	for i, r := range s.ranks {
+		if r == rank {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *SwitchChannel) String() string {
+	return fmt.Sprintf("switch channel over the %s buffers of %v", bufferName(s.buffer), s.ranks)
+}
+
+// operand is the place [offset, offset+size) of the group's buffers. In place, the views of all members are one buffer, so that offsets
+// are those of the underlying buffer.
+func (s *SwitchChannel) operand(rank, offset, size int) operand {
+	b := s.buffer
+	in, out := s.p.views(rank)
+	switch b {
+	case Input:
+		b = in.buffer
+	case Output:
+		b = out.buffer
+	}
+	return operand{sw: s, chunk: Chunk{Rank: rank, Buffer: b, Index: offset, Size: size}}
+}
+
+// Reduce loads size chunks at offset from every member, reduces them in rank order and stores the result in dst. Options: TB, Group, With.
+func (r *SwitchRank) Reduce(offset, size int, dst Chunk, opts ...Option) {
+	p := r.s.p
+	if p == nil {
+		return
+	}
+	s := apply(opts)
+	o := &operation{name: plan.SwitchReduce, reduce: s.op}
+	r.move(o, r.s.operand(r.rank, offset, size), operand{chunk: dst}, dst, s)
+}
+
+// Broadcast stores src at offset of every member. Options: TB, Group.
+func (r *SwitchRank) Broadcast(src Chunk, offset, size int, opts ...Option) {
+	if r.s.p == nil {
+		return
+	}
+	r.move(&operation{name: plan.SwitchStore}, operand{chunk: src}, r.s.operand(r.rank, offset, size), src, apply(opts))
+}
+
+// BroadcastPackets waits for the packets of src, a scratch chunk, and stores them at offset of every member's scratch. Options: TB, Group.
+func (r *SwitchRank) BroadcastPackets(src Chunk, offset, size int, opts ...Option) {
+	p := r.s.p
+	if p == nil {
+		return
+	}
+	if src.Buffer != Scratch || r.s.buffer != Scratch {
+		p.fail(p.position(), ErrUsage, "", "broadcast of packets from %v by the %v: packets live in scratch", src, r.s)
+		return
+	}
+	r.move(&operation{name: plan.SwitchStorePackets}, operand{chunk: src}, r.s.operand(r.rank, offset, size), src, apply(opts))
+}
+
+func (r *SwitchRank) move(o *operation, src, dst operand, local Chunk, s settings) {
+	p, pos := r.s.p, r.s.p.position()
+	ok := p.checkChunk(pos, "destination", dst.chunk)
+	ok = p.checkChunk(pos, "source", src.chunk) && ok
+	if !ok {
+		return
+	}
+	if local.Rank != r.rank {
+		p.fail(pos, ErrMismatch, "", "%s at rank %d with %v", o.name, r.rank, local)
+		return
+	}
+	if src.chunk.Size != dst.chunk.Size {
+		p.fail(pos, ErrMismatch, "", "%s of %d chunks to %d", o.name, src.chunk.Size, dst.chunk.Size)
+		return
+	}
+	o.pos, o.rank, o.channelType = pos, r.rank, plan.SwitchChannel
+	o.src, o.dst = []operand{src}, []operand{dst}
+	p.emitShared(o, s)
+}

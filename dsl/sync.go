@@ -1,0 +1,23 @@
+package dsl
+
+// SyncType says where the threads of a block meet around an operation that only a few of them execute.
+type SyncType uint8
+
+const (
+	SyncNone   SyncType = 0
+	SyncBefore SyncType = 1
+	SyncAfter  SyncType = 2
+	SyncBoth   SyncType = SyncBefore | SyncAfter
+
+	syncUnset SyncType = 4 // the author has not said: both, or what auto-sync finds
+)
+
+var syncNames = map[string]SyncType{"none": SyncNone, "before": SyncBefore, "after": SyncAfter, "both": SyncBoth}
+
+// ParseSyncType reads "none", "before", "after" or "both".
+func ParseSyncType(s string) (SyncType, bool) {
+	t, ok := syncNames[s]
+	return t, ok
+}
+
+func (t SyncType) String() string { return [...]string{"none", "before", "after", "both"}[t&SyncBoth] }
