@@ -44,7 +44,7 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "allreduce_twoshot_ll", Collective: plan.AllReduce, MaxSize: 8 << 20,
-	Doc: "Rank r adds chunk r of everyone from packets and sends the sum as packets. Two hops; 2·(n-1)/n·S bytes of payload out of each rank.",
+	Doc:  "Rank r adds chunk r of everyone from packets and sends the sum as packets. Two hops; 2·(n-1)/n·S bytes of payload out of each rank.",
 	spec: allReduceLL,
 	write: func(b *builder) {
 		n := b.o.Ranks

@@ -12,14 +12,7 @@ var _ = register(&Program{
 	spec: allReduceSimple,
 	write: func(b *builder) {
 		n := b.o.Ranks
-		next, prev := make([]link, n), make([]link, n)
-		for r := range n {
-			next[r] = b.link((r+1)%n, r)
-			prev[r] = next[r]
-			if n > 2 {
-				prev[r] = b.link((r+n-1)%n, r)
-			}
-		}
+		next, prev := b.shift()
 		scratch := b.scratch(n)
 		for r := range n {
 			tb, rank, in, out, right := dsl.TB(0), b.Rank(r), b.in(r), b.out(r), (r+1)%n

@@ -1,0 +1,50 @@
+package programs
+
+import (
+	"github.com/goccl/goccl/dsl"
+	"github.com/goccl/goccl/plan"
+)
+
+var _ = register(&Program{
+	Name: "allgather_direct", Collective: plan.AllGather, MultiHost: true,
+	Doc:  "Every rank stores its input to every other, one thread block per peer. One hop; (n-1)·S bytes out of each rank with input S.",
+	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace)} },
+	write: func(b *builder) {
+		mesh := b.mesh()
+		for r := range b.o.Ranks {
+			copyOwn(b.Rank(r), b.out(r).Chunk(r), b.in(r).Chunk(0), b.allBlocks())
+			for _, q := range b.peers(r) {
+				b.exchange(mesh[r][q], b.out(q).Chunk(r), b.in(r).Chunk(0), b.block(r, q))
+			}
+		}
+	},
+})
+
+// exchange sends src to dst and waits for what the peer sends, with an entry handshake.
+func (b *builder) exchange(l link, dst, src dsl.Chunk, tb dsl.Option) {
+	l.ready(tb)
+	l.awaitReady(tb)
+	l.send(dst, src, tb)
+	l.wait(tb)
+	l.drain(tb)
+}
+
+var _ = register(&Program{
+	Name: "allgather_ll", Collective: plan.AllGather, MaxSize: 8 << 20,
+	Doc: "Every rank sends its input as packets to every other. One hop; (n-1)·S bytes of payload out of each rank with input S.",
+	spec: func(o Options) dsl.AlgoSpec {
+		return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
+	},
+	write: func(b *builder) {
+		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
+		for r := range b.o.Ranks {
+			for _, q := range b.peers(r) {
+				mesh[r][q].mem.PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(0), b.block(r, q))
+			}
+			copyOwn(b.Rank(r), b.out(r).Chunk(r), b.in(r).Chunk(0), b.allBlocks())
+			for _, q := range b.peers(r) {
+				b.Rank(r).UnpackPackets(b.out(r).Chunk(q), scratch[r].Chunk(q), b.block(r, q))
+			}
+		}
+	},
+})
