@@ -169,6 +169,7 @@ func (v *validator) operand(op *Op, k operandKind, c *Chunk, field string) {
 		}
 	}
 	v.need(!k.packets() || t == Scratch, field, "packets live in scratch, not in %q", t)
+	v.need(!k.packets() || v.p.Alignment >= packetPayload, field, "packets need a buffer_alignment of at least %d, not %d", packetPayload, v.p.Alignment)
 	v.need(c.Size >= 1, field+".size", "%d chunks", c.Size)
 	v.need(c.Index >= 0 && c.Size <= count && c.Index <= count-c.Size, field+".index", "chunks %d to %d of a buffer %q of %d chunks", c.Index, c.Index+c.Size-1, t, count)
 }

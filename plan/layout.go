@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// Layout turns chunks into bytes, for one plan and one message size. It is the only place where addresses are computed; the interpreter, the
+// executors and the verifier all use it.
+//
+// Input and output consist of blocks of Block bytes, each divided into Period chunks:
+//
+//	allreduce, broadcast, reduce, sendrecv    one block; its size is the message
+//	allgather                                 input one block, output one block per rank
+//	reducescatter                             input one block per rank, output one block
+//	alltoall                                  one block per rank on both sides
+//	user-defined                              one block when input and output have as many chunks on all ranks; else see EvenOnly
+//
+// Every chunk is Chunk bytes: the unit Alignment times the rounded-up number of units per chunk. So chunk k of a block starts at k·Chunk, and
+// the last chunks of a block may be short or empty when the message does not divide evenly. Scratch chunks are never short. It follows that
+// every op keeps the offset of a byte within its chunk, whatever the message size: the verifier rests on that.
+//
+// When the message divides evenly (Even) all addresses are those of MSCCL++'s executor, which accepts no other message.
+//
+// All arithmetic is 64-bit and checked: NewLayout refuses a message whose buffers would pass Capacity.MaxOffset, and no method overflows after that.
+type Layout struct {
+	Message   int64 // bytes of the message: input bytes, or output bytes for an all-gather
+	Block     int64
+	Chunk     int64
+	Period    int
+	Alignment int64
+
+	plan   *Plan
+	ranks  int
+	custom bool // the chunks of a user-defined collective do not form blocks
+}
+
+// ErrMessage is the class of errors that NewLayout returns: the plan does not take a message of this size.
+var ErrMessage = fmt.Errorf("message size not accepted")
+
+// blocks is the number of blocks in the message and the number of chunks in a block.
+func (p *Plan) blocks() (blocks, period int, custom bool) {
+	n := len(p.GPUs)
+	switch p.Collective {
+	case AllGather:
+		return n, p.chunkCount(0, Input), false
+	case ReduceScatter:
+		return n, p.chunkCount(0, Output), false
+	case AllToAll:
+		return n, p.chunkCount(0, Input) / n, false
+	}
+	for r := range p.GPUs {
+		in, out := p.chunkCount(r, Input), p.chunkCount(r, Output)
+		for _, c := range []int{in, out} {
+			if c == 0 {
+				continue
+			}
+			custom = custom || period != 0 && c != period
+			if period == 0 {
+				period = c
+			}
+		}
+	}
+	return 1, max(1, period), custom
+}
+
+// NewLayout is the layout of the plan for a message of size bytes, in the sense of MinSize and MaxSize. The plan must be valid.
+func (p *Plan) NewLayout(size uint64) (*Layout, error) {
+	if size < p.MinSize || size > p.MaxSize {
+		return nil, fmt.Errorf("plan %s: %w: %d bytes, the plan takes %d to %d", p.Name, ErrMessage, size, p.MinSize, p.MaxSize)
+	}
+	blocks, period, custom := p.blocks()
+	if size > uint64(Capacity.MaxOffset) {
+		return nil, fmt.Errorf("plan %s: %w: %d bytes are more than can be addressed", p.Name, ErrMessage, size)
+	}
+	if size%uint64(blocks) != 0 {
+		return nil, fmt.Errorf("plan %s: %w: %d bytes do not divide among %d ranks", p.Name, ErrMessage, size, blocks)
+	}
+	l := &Layout{Message: int64(size), Block: int64(size) / int64(blocks), Period: period, Alignment: p.Alignment, plan: p, ranks: len(p.GPUs), custom: custom}
+	units := ceilDiv(l.Block, p.Alignment)
+	l.Chunk = ceilDiv(units, int64(period)) * p.Alignment
+	if custom && l.Chunk*int64(period) != l.Block {
+		return nil, fmt.Errorf("plan %s: %w: %d bytes do not divide into %d chunks of whole units of %d bytes", p.Name, ErrMessage, size, period, p.Alignment)
+	}
+	for r := range p.GPUs {
+		most := max(p.chunkCount(r, Input), p.chunkCount(r, Output), 2*p.GPUs[r].ScratchChunks, 1)
+		hi, lo := bits.Mul64(uint64(most), uint64(l.Chunk))
+		if hi != 0 || lo > uint64(Capacity.MaxOffset)/4 {
+			return nil, fmt.Errorf("plan %s: %w: %d chunks of %d bytes on rank %d are more than can be addressed", p.Name, ErrMessage, most, l.Chunk, r)
+		}
+	}
+	return l, nil
+}
+
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}
+
+// Even reports whether no chunk is short.
+func (l *Layout) Even() bool { return l.Chunk*int64(l.Period) == l.Block }
+
+// Size is the number of bytes of a rank's input or output.
+func (l *Layout) Size(rank int, t BufferType) int64 {
+	return l.Offset(l.plan.chunkCount(rank, t))
+}
+
+// Offset is where chunk k of an input or output starts; for k one past the last chunk, where the buffer ends.
+func (l *Layout) Offset(k int) int64 {
+	if l.custom {
+		return int64(k) * l.Chunk
+	}
+	block, i := int64(k/l.Period), int64(k%l.Period)
+	return block*l.Block + min(i*l.Chunk, l.Block)
+}
+
+// Locate is where byte x of chunk k of an input or output lies, and how many bytes of the chunk exist from there on: 0 when the chunk is too
+// short to hold byte x. 0 <= x <= Chunk.
+func (l *Layout) Locate(k int, x int64) (offset, avail int64) {
+	if l.custom {
+		return int64(k)*l.Chunk + x, l.Chunk - x
+	}
+	block, i := int64(k/l.Period), int64(k%l.Period)
+	at := i*l.Chunk + x
+	return block*l.Block + min(at, l.Block), max(0, min(l.Chunk-x, l.Block-at))
+}
+
+// Part is the part of an operand of size chunks that an op with slice s works on, in bytes from the operand's start, as if no chunk were
+// short. Slices are cut at units: the first (units mod Count) of them are one unit longer.
+func (l *Layout) Part(size int, s Slice) (lo, hi int64) {
+	total := int64(size) * l.Chunk
+	if s.Count <= 1 {
+		return 0, total
+	}
+	units := total / l.Alignment
+	cut := func(t int64) int64 {
+		return l.Alignment * (t*(units/int64(s.Count)) + min(t, units%int64(s.Count)))
+	}
+	return cut(int64(s.Index)), cut(int64(s.Index) + 1)
+}
+
+// Window is the part of [lo, hi) that iteration iter of a pipeline with UnitSize unit works on. It is empty past the end.
+func Window(lo, hi, unit int64, iter int) (int64, int64) {
+	if int64(iter) > (hi-lo)/unit {
+		return hi, hi
+	}
+	from := lo + int64(iter)*unit
+	if hi-from < unit {
+		return from, hi
+	}
+	return from, from + unit
+}
+
+// Iterations is how often the body of pipeline op runs.
+func (l *Layout) Iterations(op *Op) int64 {
+	return ceilDiv(int64(op.NumChunks)*l.Chunk, op.UnitSize)
+}

@@ -1,0 +1,99 @@
+package plan
+
+// ScratchLayout places the parts of a rank's scratch buffer. Plain bytes and packets live in planes of their own, so that nothing can be
+// taken for a packet but a packet, and the planes start where they start whatever the message size, so that launches of different sizes keep
+// their halves apart.
+type ScratchLayout struct {
+	Size    int64    // bytes in all
+	Plain   [2]int64 // start of the plain plane, for even and odd launches; equal unless the plan doubles its scratch
+	Packets [2]int64
+}
+
+// packetBytes is the size of a packet per byte of payload: half of it is flags. packetPayload is the largest payload that shares a flag.
+const (
+	packetBytes   = 2
+	packetPayload = 8
+)
+
+const scratchAlign = 256
+
+// UsesPackets reports whether an op of the plan touches packets, and UsesPlainScratch whether one touches plain bytes in scratch.
+func (p *Plan) UsesPackets() bool      { return p.usesScratch(true) }
+func (p *Plan) UsesPlainScratch() bool { return p.usesScratch(false) }
+
+func (p *Plan) usesScratch(packets bool) bool {
+	for r := range p.GPUs {
+		g := &p.GPUs[r]
+		groups := g.SwitchGroups()
+		for b := range g.ThreadBlocks {
+			tb := &g.ThreadBlocks[b]
+			found := false
+			eachOp(tb.Ops, func(op *Op) {
+				sh := shapes[op.Name]
+				if !sh.data {
+					return
+				}
+				for i := range op.Src {
+					found = found || op.srcPackets(&sh, i) == packets && p.isScratch(g, tb, groups, op, &op.Src[i])
+				}
+				for i := range op.Dst {
+					found = found || sh.dst.at(i).packets() == packets && p.isScratch(g, tb, groups, op, &op.Dst[i])
+				}
+			})
+			if found {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *Plan) isScratch(g *GPU, tb *ThreadBlock, groups []SwitchGroup, op *Op, c *Chunk) bool {
+	switch c.Kind {
+	case RemoteChunk:
+		return g.RemoteBuffers[tb.RemoteBufferIDs(op.ChannelType)[c.ID]].Type == Scratch
+	case SwitchChunk:
+		return groups[tb.ChannelIDs(SwitchChannel)[c.ID]].Buffer == Scratch
+	}
+	return c.Type == Scratch
+}
+
+func eachOp(ops []Op, f func(*Op)) {
+	for i := range ops {
+		f(&ops[i])
+		eachOp(ops[i].Ops, f)
+	}
+}
+
+// Scratch is the layout of rank's scratch for messages whose chunks are at most chunk bytes. All ranks must use the same chunk, the largest
+// that they ever need: a scratch buffer that grows is a new buffer, exchanged anew.
+func (p *Plan) Scratch(rank int, chunk int64) ScratchLayout {
+	n := int64(p.GPUs[rank].ScratchChunks) * chunk
+	var plain, packets int64
+	if p.UsesPlainScratch() {
+		plain = alignUp(n, scratchAlign)
+	}
+	if p.UsesPackets() {
+		packets = alignUp(n*packetBytes, scratchAlign)
+	}
+	s := ScratchLayout{Size: plain + packets, Packets: [2]int64{plain, plain}}
+	if p.DoubleScratch {
+		s.Plain[1] = s.Size
+		s.Packets[1] = s.Size + plain
+		s.Size *= 2
+	}
+	return s
+}
+
+// PlainAt is where byte x of plain scratch chunk k lies in launch number launch; PacketAt is where its packet lies. The packets of a chunk
+// are dense, and x is a multiple of the packet's payload.
+func (s *ScratchLayout) PlainAt(l *Layout, launch uint64, k int, x int64) int64 {
+	return s.Plain[launch&1] + int64(k)*l.Chunk + x
+}
+
+// PacketAt is described at PlainAt.
+func (s *ScratchLayout) PacketAt(l *Layout, launch uint64, k int, x int64) int64 {
+	return s.Packets[launch&1] + packetBytes*(int64(k)*l.Chunk+x)
+}
+
+func alignUp(n, a int64) int64 { return (n + a - 1) / a * a }
