@@ -23,6 +23,7 @@ namespace goccl {
 namespace collective {
 
 constexpr uint32_t maxRanks = 16;
+constexpr uint32_t everyone = 0xffffffff;
 constexpr uint32_t epochStride = 32;  // words between two blocks' epochs: a line each
 
 struct Args {
@@ -37,6 +38,8 @@ struct Args {
   uint32_t rank, nranks;
   uint32_t slotBytes;  // a multiple of 128
   uint32_t op;         // Operator
+  uint32_t root;       // who wants the result of a reduction; everyone: all ranks
+  uint32_t pad;
   uint64_t scalar;     // PreMulSum: the factor's bits
   const void* scalarPtr;
 };
@@ -54,6 +57,9 @@ GOCCL_DEVICE uint64_t areaOffset(const Args& a, uint32_t epoch, uint32_t half) {
 // sourceSlot is where, in the own window, rank r's packets arrive; targetSlot is where, in rank p's window, ours go.
 GOCCL_DEVICE uint8_t* sourceSlot(const Args& a, uint64_t area, uint32_t r) { return a.window[a.rank] + area + static_cast<uint64_t>(r) * a.slotBytes; }
 GOCCL_DEVICE uint8_t* targetSlot(const Args& a, uint64_t area, uint32_t p) { return a.window[p] + area + static_cast<uint64_t>(a.rank) * a.slotBytes; }
+
+// wants says whether rank r stores the result of a reduction.
+GOCCL_DEVICE bool wants(const Args& a, uint32_t r) { return a.root == everyone || a.root == r; }
 
 // peerAt is the k-th peer after this rank: every rank starts with another one, so that stores do not collide.
 GOCCL_DEVICE uint32_t peerAt(const Args& a, uint32_t k) {

@@ -6,28 +6,40 @@
 // units(bytes) is how many units carry bytes of data; it is a multiple of group, the number of threads that must stay converged.
 #pragma once
 
-#include "args.cuh"
+#include <collective/args.cuh>
 
 namespace goccl {
 namespace collective {
 
-// loadWord reads 8 bytes of data, or fewer at the end, at any alignment. aligned says that base + offset is a multiple of 8.
+// The rare ways to read and write a word, kept out of line: they would multiply the size of every kernel.
+__device__ __noinline__ uint2 gatherWord(const uint8_t* p, uint32_t n) {
+  uint64_t v = 0;
+#pragma unroll 1
+  for (uint32_t i = 0; i < n; ++i) v |= static_cast<uint64_t>(p[i]) << (8 * i);
+  return make_uint2(static_cast<uint32_t>(v), static_cast<uint32_t>(v >> 32));
+}
+__device__ __noinline__ void scatterWord(uint8_t* p, uint2 v, uint32_t n) {
+  uint64_t bits = static_cast<uint64_t>(v.y) << 32 | v.x;
+#pragma unroll 1
+  for (uint32_t i = 0; i < n; ++i) p[i] = static_cast<uint8_t>(bits >> (8 * i));
+}
+
+// loadWord reads 8 bytes of data, or fewer at the end, at any alignment; what lies past the end is zero. aligned says that base is a multiple
+// of 8; offset always is.
 GOCCL_DEVICE uint2 loadWord(const uint8_t* base, uint64_t offset, uint64_t bytes, bool aligned) {
-  if (offset + 8 <= bytes && aligned) {
-    uint2 v;
+  uint2 v = make_uint2(0, 0);
+  if (offset + 8 <= bytes && aligned)
     asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(base + offset));
-    return v;
-  }
-  if (offset >= bytes) return make_uint2(0, 0);
-  return gatherBytes(base + offset, bytes - offset);
+  else if (offset < bytes)
+    v = gatherWord(base + offset, bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8);
+  return v;
 }
 
 GOCCL_DEVICE void storeWord(uint8_t* base, uint64_t offset, uint64_t bytes, bool aligned, uint2 v) {
-  if (offset + 8 <= bytes && aligned) {
+  if (offset + 8 <= bytes && aligned)
     asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(base + offset), "r"(v.x), "r"(v.y) : "memory");
-    return;
-  }
-  if (offset < bytes) scatterBytes(base + offset, v, bytes - offset);
+  else if (offset < bytes)
+    scatterWord(base + offset, v, bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8);
 }
 
 struct LL {
@@ -36,6 +48,8 @@ struct LL {
   static constexpr uint32_t unitBytes = 16;  // in a slot
   struct Data {
     uint2 w[1];
+    GOCCL_DEVICE uint4 vector() const { return make_uint4(w[0].x, w[0].y, 0, 0); }
+    GOCCL_DEVICE void set(uint4 v) { w[0] = make_uint2(v.x, v.y); }
   };
   static GOCCL_DEVICE uint64_t units(uint64_t bytes) { return (bytes + 7) / 8; }
   static GOCCL_DEVICE uint64_t offset(uint64_t unit) { return unit * 8; }
@@ -59,6 +73,11 @@ struct LL128 {
   static constexpr uint32_t unitBytes = 16;
   struct Data {
     uint2 w[2];
+    GOCCL_DEVICE uint4 vector() const { return make_uint4(w[0].x, w[0].y, w[1].x, w[1].y); }
+    GOCCL_DEVICE void set(uint4 v) {
+      w[0] = make_uint2(v.x, v.y);
+      w[1] = make_uint2(v.z, v.w);
+    }
   };
   static GOCCL_DEVICE uint64_t units(uint64_t bytes) { return (bytes + 4 * ll128Payload - 1) / (4 * ll128Payload) * 32; }
   static GOCCL_DEVICE uint64_t offset(uint64_t unit) { return (unit >> 3) * ll128Payload + (unit & 7) * 16; }
@@ -90,11 +109,15 @@ struct LL128 {
 // Batch is how many peers' packets a thread has in flight at once.
 constexpr uint32_t batch = 8;
 
-// receive waits for one unit from each of the ranks [first, first + batch) but this one, and hands each, in rank order, to use(rank, data).
+// batchOf is that number for a kernel made for N ranks, or, with N = 0, for any number: those are many, and are kept small.
+template <int N>
+constexpr uint32_t batchOf = N == 0 ? 4 : (N < static_cast<int>(batch) ? N : batch);
+
+// receive waits for one unit from each of the ranks [first, first + batchOf<N>) but this one, and hands each, in rank order, to use(rank, data).
 // N > 0 is the number of ranks when it is known at compile time.
 template <class P, int N, class Use>
 GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t first, uint32_t unit, uint32_t epoch, Use use) {
-  constexpr uint32_t width = N > 0 && N < static_cast<int>(batch) ? N : batch;
+  constexpr uint32_t width = batchOf<N>;
   const uint32_t n = N > 0 ? N : a.nranks;
   typename P::Data d[width];
   uint64_t start = 0;
@@ -107,7 +130,14 @@ GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t first, uint32
     }
     if (P::all(fresh)) break;
     if (spins % spinsPerCheck == 0) {
-      Status s = checkAbort(a.abort, start, sourceSlot(a, area, first), waitPacket, unknownPeer);
+      uint32_t late = unknownPeer;  // who is to blame
+#pragma unroll 1
+      for (uint32_t r = first; r < n && r < first + width; ++r) {
+        bool here = true;
+        if (r != a.rank) P::fetch(sourceSlot(a, area, r), unit, epoch, here);
+        if (!P::all(here)) late = r;
+      }
+      Status s = checkAbort(a.abort, start, sourceSlot(a, area, first), waitPacket, late);
       if constexpr (P::group == 32) s = __reduce_max_sync(0xffffffffu, s);
       if (s != statusOk) return s;
     }

@@ -26,7 +26,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a99c1b9e961d40d124fa1d284f0ea114abbb9e899e1848cd94e7ada00071aaec",
+	Source:   "2200de3871908f98a05bdaa815f7bc39db4f5e91dc1c1e93c93a3f1159511106",
 	Kernels: []string{
 		"tutorial_ping",
 		"tutorial_pong",

@@ -63,9 +63,9 @@ GOCCL_DEVICE uint2 gatherBytes(const uint8_t* p, uint64_t n) {
     const uint32_t* w = reinterpret_cast<const uint32_t*>(p);
     return make_uint2(w[0], w[1]);
   }
-  uint32_t w[2] = {0, 0};
-  for (uint32_t i = 0; i < 8 && i < n; ++i) w[i >> 2] |= static_cast<uint32_t>(p[i]) << (8 * (i & 3));
-  return make_uint2(w[0], w[1]);
+  uint64_t v = 0;
+  for (uint32_t i = 0; i < 8 && i < n; ++i) v |= static_cast<uint64_t>(p[i]) << (8 * i);
+  return make_uint2(static_cast<uint32_t>(v), static_cast<uint32_t>(v >> 32));
 }
 
 // scatterBytes is the inverse of gatherBytes: it writes exactly min(n, 8) bytes.

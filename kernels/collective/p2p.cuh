@@ -1,0 +1,151 @@
+// Messages between pairs of ranks: send, receive, all-to-all-v, gather, scatter, and small broadcasts and reductions of rooted kind.
+//
+// A pair has, for each direction, `channels` rings of `depth` pieces in the receiver's window. A block serves one channel of one peer and direction;
+// it takes the messages of that peer and direction in the order of the list, so the k-th send meets the k-th receive. Piece i of a message
+// travels on channel i mod (channels used), which both sides compute from the message's size alone.
+//
+//   sender     1. waits until the receiver has taken piece k−depth   (credit: a word in the sender's window, which the receiver writes)
+//              2. stores the piece as LL128 lines, flag = k+1
+//   receiver   1. waits for the lines, thread by thread, and stores the data
+//              2. after a block barrier, one thread posts the credit: every load of the piece has returned its value by then
+//
+// k counts the pieces of a channel for ever, in device memory, so launches can be replayed. It is 32 bits wide and compares equal or not, but
+// for the credit, which compares as a signed difference: it wraps harmlessly.
+#pragma once
+
+#include <collective/protocol.cuh>
+
+namespace goccl {
+namespace collective {
+
+constexpr uint32_t p2pChannels = 16;
+constexpr uint32_t p2pDepth = 8;
+constexpr uint32_t p2pUnits = 512;                                  // of a piece
+constexpr uint32_t p2pPieceBytes = p2pUnits / 8 * ll128Payload;     // 7680 of data
+constexpr uint32_t p2pSlotBytes = p2pUnits * 16;                    // 8192 in the window
+constexpr uint32_t p2pMaxMessages = 128;
+
+struct Message {
+  uint64_t address;
+  uint64_t bytes;  // > 0
+};
+
+// The messages of one peer and direction: [first, first + count) of the list.
+struct Lane {
+  uint16_t peer;
+  uint8_t send;
+  uint8_t channels;  // blocks of this lane
+  uint16_t first, count;
+};
+
+struct P2PArgs {
+  uint8_t* window[maxRanks];  // the base of the p2p region of each rank's window
+  AbortBlock* abort;
+  uint32_t* counters;  // device memory: [peer][direction][channel], pieces so far
+  uint32_t rank, nranks, lanes, pad;
+  Lane lane[2 * maxRanks];
+  Message message[p2pMaxMessages];
+};
+
+// The p2p region of a window: rings by source rank, then credits by target rank.
+GOCCL_DEVICE uint64_t ringOffset(uint32_t source, uint32_t channel) { return (static_cast<uint64_t>(source) * p2pChannels + channel) * p2pDepth * p2pSlotBytes; }
+GOCCL_DEVICE uint64_t creditOffset(const P2PArgs& a, uint32_t target, uint32_t channel) {
+  return ringOffset(a.nranks, 0) + (static_cast<uint64_t>(target) * p2pChannels + channel) * 128;
+}
+
+// channelsOf spreads a message over more channels the larger it is; both sides use it.
+GOCCL_DEVICE uint32_t channelsOf(uint64_t bytes) {
+  uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes;
+  return pieces < p2pChannels ? static_cast<uint32_t>(pieces) : p2pChannels;
+}
+
+GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t* shared) {
+  const uint8_t* src = reinterpret_cast<const uint8_t*>(m.address);
+  const bool aligned = (m.address & 7) == 0;
+  const uint32_t stride = channelsOf(m.bytes);
+  const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
+  uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
+  const uint32_t* credit = reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, peer, channel));
+  uint32_t free = 0;  // pieces that may be sent before the credit is looked at again
+  for (uint64_t i = channel; i < pieces; i += stride, ++k) {
+    if (free == 0) {
+      if (threadIdx.x == 0) {
+        uint32_t taken = 0;
+        shared[0] = waitUntil(
+            [&] {
+              taken = loadRelaxed<Scope::sys>(credit);
+              return static_cast<int32_t>(k - taken) < static_cast<int32_t>(p2pDepth);
+            },
+            a.abort, credit, waitPacket, -1, peer);
+        shared[1] = p2pDepth - (k - taken);
+      }
+      __syncthreads();
+      Status s = shared[0];
+      free = shared[1];
+      __syncthreads();
+      if (s != statusOk) return s;
+    }
+    --free;
+    const uint64_t from = i * p2pPieceBytes;
+    const uint64_t bytes = m.bytes - from < p2pPieceBytes ? m.bytes - from : p2pPieceBytes;
+    uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
+    const uint32_t units = static_cast<uint32_t>(LL128::units(bytes));
+#pragma unroll 4
+    for (uint32_t u = threadIdx.x; u < units; u += blockDim.x) LL128::send(slot, u, LL128::load(src + from, u, bytes, aligned), k + 1);
+  }
+  return statusOk;
+}
+
+GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
+  uint8_t* dst = reinterpret_cast<uint8_t*>(m.address);
+  const bool aligned = (m.address & 7) == 0;
+  const uint32_t stride = channelsOf(m.bytes);
+  const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
+  const uint8_t* ring = a.window[a.rank] + ringOffset(peer, channel);
+  uint32_t* credit = reinterpret_cast<uint32_t*>(a.window[peer] + creditOffset(a, a.rank, channel));
+  for (uint64_t i = channel; i < pieces; i += stride, ++k) {
+    const uint64_t from = i * p2pPieceBytes;
+    const uint64_t bytes = m.bytes - from < p2pPieceBytes ? m.bytes - from : p2pPieceBytes;
+    const uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
+    const uint32_t units = static_cast<uint32_t>(LL128::units(bytes));
+    Status s = statusOk;
+    for (uint32_t u = threadIdx.x; u < units && s == statusOk; u += blockDim.x) {
+      LL128::Data d;
+      uint64_t start = 0;
+      for (uint32_t spins = 1;; ++spins) {
+        bool fresh = true;
+        d = LL128::fetch(slot, u, k + 1, fresh);
+        if (LL128::all(fresh)) break;
+        if (spins % spinsPerCheck == 0) {
+          s = __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, slot, waitPacket, peer));
+          if (s != statusOk) break;
+        }
+      }
+      if (s == statusOk) LL128::store(dst + from, u, bytes, aligned, d);
+    }
+    if (__syncthreads_or(s != statusOk)) return statusAborted;
+    if (threadIdx.x == 0) storeRelaxed<Scope::sys>(credit, k + 1);
+  }
+  return statusOk;
+}
+
+// pointToPoint: block b serves the lane and channel that b falls into.
+GOCCL_DEVICE void pointToPoint(const P2PArgs& a) {
+  __shared__ uint32_t shared[2];
+  uint32_t l = 0, channel = blockIdx.x;
+  while (channel >= a.lane[l].channels) channel -= a.lane[l++].channels;
+  const Lane lane = a.lane[l];
+  uint32_t* counter = a.counters + ((static_cast<uint32_t>(lane.peer) * 2 + lane.send) * p2pChannels + channel) * 32;
+  uint32_t k = *counter;
+  for (uint32_t i = 0; i < lane.count; ++i) {
+    const Message m = a.message[lane.first + i];
+    if (channel >= channelsOf(m.bytes)) continue;
+    Status s = lane.send ? sendPieces(a, m, lane.peer, channel, k, shared) : receivePieces(a, m, lane.peer, channel, k);
+    if (s != statusOk) break;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) *counter = k;
+}
+
+}  // namespace collective
+}  // namespace goccl

@@ -1,0 +1,87 @@
+// A Reducer folds 16-byte vectors of one type in rank order, with the scalings of avg and pre-multiplied sum.
+#pragma once
+
+#include <collective/args.cuh>
+#include <goccl/reduce.cuh>
+
+namespace goccl {
+namespace collective {
+
+template <Type T, Op O>
+struct Reducer {
+  using Sum = Accumulator<T, O>;
+  using A = typename Element<T>::Accumulator;
+  using S = typename Element<T>::Storage;
+  bool pre, avg;
+  A factor;
+  uint32_t n;
+
+  GOCCL_DEVICE explicit Reducer(const Args& a) : pre(O == Op::sum && a.op == opPreMulSum), avg(O == Op::sum && a.op == opAvg), factor(), n(a.nranks) {
+    if (!pre) return;
+    uint64_t bits = a.scalar;
+    if (a.scalarPtr != nullptr) {
+      const uint8_t* p = static_cast<const uint8_t*>(a.scalarPtr);
+      bits = 0;
+      for (uint32_t i = 0; i < sizeof(S); ++i) bits |= static_cast<uint64_t>(p[i]) << (8 * i);
+    }
+    A all[Element<T>::perVector];
+    unpack<T>(make_uint4(static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0, 0), all);
+    factor = all[0];
+  }
+  GOCCL_DEVICE void begin(Sum& sum, const uint4& v) const {
+    if (pre)
+      sum.loadScaled(v, factor);
+    else
+      sum.load(v);
+  }
+  GOCCL_DEVICE void add(Sum& sum, const uint4& v) const {
+    if (pre)
+      sum.addScaled(v, factor);
+    else
+      sum.add(v);
+  }
+  GOCCL_DEVICE uint4 end(Sum& sum) const {
+    if (avg) sum.divide(n);
+    return sum.result();
+  }
+};
+
+// AnyReducer looks at the operator for every vector: slower than a Reducer, and a quarter of the code.
+template <Type T>
+struct AnyReducer {
+  using Sum = Accumulator<T, Op::sum>;
+  using A = typename Element<T>::Accumulator;
+  Reducer<T, Op::sum> sum;
+  uint32_t op;
+
+  GOCCL_DEVICE explicit AnyReducer(const Args& a) : sum(a), op(a.op) {}
+  GOCCL_DEVICE void begin(Sum& s, const uint4& v) const { sum.begin(s, v); }
+  GOCCL_DEVICE void add(Sum& s, const uint4& v) const {
+    A x[Sum::count];
+    unpack<T>(v, x);
+    if (op == opProd)
+      fold<Op::prod>(s, x);
+    else if (op == opMax)
+      fold<Op::max>(s, x);
+    else if (op == opMin)
+      fold<Op::min>(s, x);
+    else {
+      if (sum.pre) {
+#pragma unroll
+        for (uint32_t i = 0; i < Sum::count; ++i) x[i] = apply<Op::prod>(x[i], sum.factor);
+      }
+      fold<Op::sum>(s, x);
+    }
+  }
+  GOCCL_DEVICE uint4 end(Sum& s) const { return sum.end(s); }
+
+ private:
+  template <Op O>
+  GOCCL_DEVICE static void fold(Sum& s, const A* x) {
+#pragma unroll
+    for (uint32_t i = 0; i < Sum::count; ++i) s.v[i] = apply<O>(s.v[i], x[i]);
+  }
+};
+
+}  // namespace collective
+}  // namespace goccl

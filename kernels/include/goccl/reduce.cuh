@@ -1,0 +1,209 @@
+// Reductions on vectors of 16 bytes, for every type and operator.
+//
+// An Accumulator holds the widened elements of one vector. Accumulate in a fixed rank order on all ranks, round once at the end: the result is then
+// the same bit for bit on every rank and in every run. 8- and 16-bit floating types accumulate in float; integers wrap.
+#pragma once
+
+#include <goccl/sync.cuh>
+#include <goccl/types.cuh>
+
+namespace goccl {
+
+// Op is numbered as datatype.Op in Go and ncclRedOp_t. Avg and PreMulSum are sums with a scaling after or before.
+enum class Op : uint32_t { sum = 0, prod = 1, max = 2, min = 3 };
+
+// apply reduces two accumulator values. Of a number and a NaN, min and max take the number.
+template <Op O, class A>
+GOCCL_DEVICE A apply(A a, A b) {
+  if constexpr (O == Op::sum) return a + b;
+  if constexpr (O == Op::prod) return a * b;
+  if constexpr (O == Op::max) return b > a || a != a ? b : a;
+  if constexpr (O == Op::min) return b < a || a != a ? b : a;
+}
+// Signed overflow is undefined in C++ and wraps here.
+template <Op O>
+GOCCL_DEVICE int32_t apply(int32_t a, int32_t b) {
+  if constexpr (O == Op::sum) return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+  if constexpr (O == Op::prod) return static_cast<int32_t>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
+  if constexpr (O == Op::max) return a > b ? a : b;
+  if constexpr (O == Op::min) return a < b ? a : b;
+}
+template <Op O>
+GOCCL_DEVICE int64_t apply(int64_t a, int64_t b) {
+  if constexpr (O == Op::sum) return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  if constexpr (O == Op::prod) return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  if constexpr (O == Op::max) return a > b ? a : b;
+  if constexpr (O == Op::min) return a < b ? a : b;
+}
+
+template <class A>
+constexpr GOCCL_HOST_DEVICE bool isFloat() {
+  return A(1) / A(2) != A(0);
+}
+
+// widen and narrow convert one element between memory and accumulator.
+template <Type T>
+GOCCL_DEVICE typename Element<T>::Accumulator widen(typename Element<T>::Storage v) {
+  using S = typename Element<T>::Storage;
+  if constexpr (sizeof(S) <= 2 && T != Type::int8 && T != Type::uint8)
+    return toFloat(v);
+  else
+    return static_cast<typename Element<T>::Accumulator>(v);
+}
+template <Type T>
+GOCCL_DEVICE typename Element<T>::Storage narrow(typename Element<T>::Accumulator a) {
+  using S = typename Element<T>::Storage;
+  if constexpr (sizeof(S) <= 2 && T != Type::int8 && T != Type::uint8) {
+    S v;
+    fromFloat(a, v);
+    return v;
+  } else {
+    return static_cast<S>(a);
+  }
+}
+
+// word returns 32-bit word i of a vector; with a constant i it costs nothing.
+GOCCL_DEVICE uint32_t word(const uint4& v, uint32_t i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
+// unpack widens the 16/size elements of a vector, pack rounds them back. Index arithmetic is on constants, so everything stays in registers.
+template <Type T>
+GOCCL_DEVICE void unpack(const uint4& v, typename Element<T>::Accumulator* out) {
+  using S = typename Element<T>::Storage;
+  if constexpr (sizeof(S) == 8) {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      uint64_t bits = static_cast<uint64_t>(word(v, 2 * i + 1)) << 32 | word(v, 2 * i);
+      if constexpr (T == Type::float64) {
+#if GOCCL_CUDA
+        out[i] = __longlong_as_double(static_cast<long long>(bits));
+#else
+        std::memcpy(&out[i], &bits, 8);
+#endif
+      } else {
+        out[i] = static_cast<S>(bits);
+      }
+    }
+  } else if constexpr (sizeof(S) == 4) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      if constexpr (T == Type::float32)
+        out[i] = bitsFloat(word(v, i));
+      else
+        out[i] = static_cast<S>(word(v, i));
+    }
+  } else if constexpr (sizeof(S) == 2) {
+#pragma unroll
+    for (uint32_t i = 0; i < 8; ++i) out[i] = toFloat(S{static_cast<uint16_t>(word(v, i / 2) >> (16 * (i & 1)))});
+  } else if constexpr (T == Type::int8 || T == Type::uint8) {
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i) out[i] = static_cast<S>(word(v, i / 4) >> (8 * (i & 3)));
+  } else {
+#pragma unroll
+    for (uint32_t i = 0; i < 16; i += 2) {
+      uint32_t pair = word(v, i / 4) >> (8 * (i & 3));
+      toFloat2(S{static_cast<uint8_t>(pair)}, S{static_cast<uint8_t>(pair >> 8)}, out[i], out[i + 1]);
+    }
+  }
+}
+
+template <Type T>
+GOCCL_DEVICE uint4 pack(const typename Element<T>::Accumulator* a) {
+  using S = typename Element<T>::Storage;
+  uint32_t w[4];
+  if constexpr (sizeof(S) == 8) {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      uint64_t bits;
+      if constexpr (T == Type::float64) {
+#if GOCCL_CUDA
+        bits = static_cast<uint64_t>(__double_as_longlong(a[i]));
+#else
+        std::memcpy(&bits, &a[i], 8);
+#endif
+      } else {
+        bits = static_cast<uint64_t>(a[i]);
+      }
+      w[2 * i] = static_cast<uint32_t>(bits);
+      w[2 * i + 1] = static_cast<uint32_t>(bits >> 32);
+    }
+  } else if constexpr (sizeof(S) == 4) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      if constexpr (T == Type::float32)
+        w[i] = floatBits(a[i]);
+      else
+        w[i] = static_cast<uint32_t>(a[i]);
+    }
+  } else if constexpr (sizeof(S) == 2) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      S lo, hi;
+      fromFloat(a[2 * i], lo);
+      fromFloat(a[2 * i + 1], hi);
+      w[i] = lo.bits | static_cast<uint32_t>(hi.bits) << 16;
+    }
+  } else if constexpr (T == Type::int8 || T == Type::uint8) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i)
+      w[i] = (static_cast<uint32_t>(a[4 * i]) & 0xff) | (static_cast<uint32_t>(a[4 * i + 1]) & 0xff) << 8 |
+             (static_cast<uint32_t>(a[4 * i + 2]) & 0xff) << 16 | static_cast<uint32_t>(a[4 * i + 3]) << 24;
+  } else {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      S e[4];
+      fromFloat2(a[4 * i], a[4 * i + 1], e[0], e[1]);
+      fromFloat2(a[4 * i + 2], a[4 * i + 3], e[2], e[3]);
+      w[i] = e[0].bits | static_cast<uint32_t>(e[1].bits) << 8 | static_cast<uint32_t>(e[2].bits) << 16 | static_cast<uint32_t>(e[3].bits) << 24;
+    }
+  }
+  return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+// Accumulator reduces vectors of one type by one operator: load the first rank's vector, add the others in rank order, take the result.
+template <Type T, Op O>
+struct Accumulator {
+  using A = typename Element<T>::Accumulator;
+  static constexpr uint32_t count = Element<T>::perVector;
+  A v[count];
+
+  GOCCL_DEVICE void load(const uint4& x) { unpack<T>(x, v); }
+
+  GOCCL_DEVICE void add(const uint4& x) {
+    A y[count];
+    unpack<T>(x, y);
+#pragma unroll
+    for (uint32_t i = 0; i < count; ++i) v[i] = apply<O>(v[i], y[i]);
+  }
+
+  // loadScaled and addScaled multiply the elements by a scalar first: PreMulSum.
+  GOCCL_DEVICE void loadScaled(const uint4& x, A scalar) {
+    unpack<T>(x, v);
+    scale(scalar);
+  }
+  GOCCL_DEVICE void addScaled(const uint4& x, A scalar) {
+    A y[count];
+    unpack<T>(x, y);
+#pragma unroll
+    for (uint32_t i = 0; i < count; ++i) v[i] = apply<O>(v[i], apply<Op::prod>(y[i], scalar));
+  }
+
+  GOCCL_DEVICE void scale(A scalar) {
+#pragma unroll
+    for (uint32_t i = 0; i < count; ++i) v[i] = apply<Op::prod>(v[i], scalar);
+  }
+
+  // divide turns a sum over n ranks into the average: floats by multiplication with 1/n, integers rounding toward zero. 8-bit sums are exact in
+  // their 32-bit accumulators, so their average does not wrap.
+  GOCCL_DEVICE void divide(uint32_t n) {
+    if constexpr (isFloat<A>()) {
+      scale(A(1) / static_cast<A>(n));
+    } else {
+#pragma unroll
+      for (uint32_t i = 0; i < count; ++i) v[i] /= static_cast<A>(n);
+    }
+  }
+
+  GOCCL_DEVICE uint4 result() const { return pack<T>(v); }
+};
+
+}  // namespace goccl
