@@ -156,4 +156,7 @@ const char *goccl_driver_op(uint32_t op);
 void goccl_driver_error(int code, const char **name, const char **text);
 // goccl_driver_context gives the addresses of cuCtxGetCurrent and cuCtxSetCurrent, for other C code that must switch contexts.
 void goccl_driver_context(uint64_t *get, uint64_t *set);
+// The calling thread's context.
+uint64_t goccl_driver_current(void);
+void goccl_driver_set_current(uint64_t ctx);
 #endif

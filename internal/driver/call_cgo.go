@@ -84,3 +84,7 @@ func ContextFunctions() (get, set uintptr, err error) {
 	}
 	return uintptr(g), uintptr(s), nil
 }
+
+// currentContext and setCurrentContext touch the calling thread, which must be locked. They are for tests of what a foreign thread sees.
+func currentContext() Context       { return Context(C.goccl_driver_current()) }
+func setCurrentContext(ctx Context) { C.goccl_driver_set_current(C.uint64_t(ctx)) }

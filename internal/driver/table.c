@@ -47,3 +47,11 @@ void goccl_driver_context(uint64_t *get, uint64_t *set) {
 	*get = (uint64_t)(uintptr_t)goccl_cu.cuCtxGetCurrent;
 	*set = (uint64_t)(uintptr_t)goccl_cu.cuCtxSetCurrent;
 }
+
+uint64_t goccl_driver_current(void) {
+	CUcontext c = NULL;
+	goccl_cu.cuCtxGetCurrent(&c);
+	return (uint64_t)(uintptr_t)c;
+}
+
+void goccl_driver_set_current(uint64_t ctx) { goccl_cu.cuCtxSetCurrent((CUcontext)(uintptr_t)ctx); }

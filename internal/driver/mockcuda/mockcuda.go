@@ -1,0 +1,71 @@
+// Package mockcuda puts a mock libcuda under the tests of this module, so that what needs the driver is tested where there is no GPU.
+// The mock is ../testdata/mockcuda.c; see there for what it can do and for its environment variables.
+package mockcuda
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// Env names the library that internal/driver opens.
+const Env = "GOCCL_CUDA_LIB"
+
+// CountAttribute is the device attribute of the mock that counts live objects; add one of the kinds below.
+const CountAttribute = 7000
+
+// The kinds of objects that the mock counts.
+const (
+	Regions = iota
+	Streams
+	Events
+	Graphs
+	Modules
+	VMMHandles
+	ContextRefs
+	NumCounts
+)
+
+// Setup is for TestMain, before anything uses the driver. Where there is a real NVIDIA driver, or Env is set, it changes nothing. Otherwise it
+// builds the mock with gcc and points Env at it; children inherit that. It reports whether tests run on a mock. The error says why there
+// is none (no gcc, no sources): tests then skip with cuda.Available's reason. Call cleanup at the end.
+func Setup() (mock bool, cleanup func(), err error) {
+	cleanup = func() {}
+	if lib := os.Getenv(Env); lib != "" {
+		return filepath.Base(lib) == "libmockcuda.so", cleanup, nil
+	}
+	if _, err := os.Stat("/dev/nvidiactl"); err == nil {
+		return false, cleanup, nil
+	}
+	dir, err := os.MkdirTemp("", "goccl-mockcuda-")
+	if err != nil {
+		return false, cleanup, err
+	}
+	cleanup = func() { _ = os.RemoveAll(dir) }
+	lib := filepath.Join(dir, "libmockcuda.so")
+	if err := Build(lib); err != nil {
+		cleanup()
+		return false, func() {}, err
+	}
+	return true, cleanup, os.Setenv(Env, lib)
+}
+
+// Build compiles the mock to lib.
+func Build(lib string) error {
+	_, self, _, ok := runtime.Caller(0)
+	src := filepath.Join(filepath.Dir(self), "..", "testdata", "mockcuda.c")
+	if _, err := os.Stat(src); !ok || err != nil {
+		return errors.New("mockcuda: no sources here: this test binary was built elsewhere")
+	}
+	cc, err := exec.LookPath("gcc")
+	if err != nil {
+		return fmt.Errorf("mockcuda: %w: install gcc to test the CUDA device without a GPU", err)
+	}
+	if out, err := exec.Command(cc, "-O1", "-g", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", lib, src, "-lpthread").CombinedOutput(); err != nil {
+		return fmt.Errorf("mockcuda: %w\n%s", err, out)
+	}
+	return nil
+}
