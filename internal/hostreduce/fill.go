@@ -8,7 +8,11 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// Fill writes the test data of a rank: element i depends on seed, rank and i alone. It is FillAt from element 0.
+// Period is the number of elements after which Fill's data repeat: a prime, so that no chunk of a usual size is a multiple of it, and few enough
+// that gigabytes are filled, and their sums known, at the speed of a copy.
+const Period = 65521
+
+// Fill writes the test data of a rank: element i depends on seed, rank and i modulo Period alone. It is FillAt from element 0.
 //
 // The data are chosen so that a wrong result can be told from rounding: sums of up to 64 ranks are exact in every type but the 8-bit floats
 // (and nearly always in bfloat16), whatever the order; products stay near 1, because each pair of ranks 2k, 2k+1 brings magnitudes in [1, 2) and
@@ -17,17 +21,22 @@ func Fill(dst []byte, t datatype.Type, seed uint64, rank int) { FillAt(dst, t, s
 
 // FillAt is Fill for a buffer that begins with element first.
 func FillAt(dst []byte, t datatype.Type, seed uint64, rank int, first int64) {
-	n := len(dst) / int(t.Size())
+	size := int(t.Size())
+	if size == 0 {
+		return
+	}
+	n := min(len(dst)/size, Period)
+	defer repeat(dst, n*size)
 	key := mix(seed ^ mix(uint64(rank)+0x9e3779b97f4a7c15))
 	pair := mix(seed ^ mix(uint64(rank/2)+0x517cc1b727220a95))
-	at := func(i int) uint64 { return mix(key + uint64(first+int64(i))) }
+	at := func(i int) uint64 { return mix(key + uint64((first+int64(i))%Period)) }
 	// The sign is the pair's, turned for the odd rank; the magnitude is 1 + m/2^bits, halved for the odd rank.
 	real := func(i int, bits uint) float64 {
 		v := 1 + float64(at(i)>>(64-bits))/float64(uint64(1)<<bits)
 		if rank&1 != 0 {
 			v /= 2
 		}
-		if mix(pair+uint64(first+int64(i)))>>63 != uint64(rank&1) {
+		if mix(pair+uint64((first+int64(i))%Period))>>63 != uint64(rank&1) {
 			v = -v
 		}
 		return v
@@ -64,6 +73,13 @@ func FillAt(dst []byte, t datatype.Type, seed uint64, rank int, first int64) {
 	}
 }
 
+// repeat fills dst with its own first n bytes again and again.
+func repeat(dst []byte, n int) {
+	for n > 0 && n < len(dst) {
+		n += copy(dst[n:], dst[:n])
+	}
+}
+
 func fill[T any](dst []byte, n int, at func(int) T) {
 	d := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(dst))), n)
 	for i := range d {
@@ -91,18 +107,20 @@ func Expected(dst []byte, t datatype.Type, op datatype.Op, scalar [8]byte, seed 
 	if size == 0 {
 		return fmt.Errorf("%w: %v", ErrArgument, t)
 	}
-	buf := make([]byte, nranks*min(piece, len(dst)))
+	n := int(min(int64(len(dst)), Period*size))
+	buf := make([]byte, nranks*min(piece, n))
 	srcs := make([][]byte, nranks)
-	for off := 0; off < len(dst); off += piece {
-		n := min(piece, len(dst)-off)
+	for off := 0; off < n; off += piece {
+		m := min(piece, n-off)
 		for r := range nranks {
-			srcs[r] = buf[r*n : (r+1)*n]
+			srcs[r] = buf[r*m : (r+1)*m]
 			FillAt(srcs[r], t, seed, r, first+int64(off)/size)
 		}
-		if err := Reduce(dst[off:off+n], srcs, t, op, scalar, nranks); err != nil {
+		if err := Reduce(dst[off:off+m], srcs, t, op, scalar, nranks); err != nil {
 			return err
 		}
 	}
+	repeat(dst, n)
 	return nil
 }
 

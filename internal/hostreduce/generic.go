@@ -1,6 +1,7 @@
 package hostreduce
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"github.com/goccl/goccl/datatype"
@@ -8,7 +9,7 @@ import (
 
 // blockElems is how many elements are folded at a time: accumulators and a decoded source stay in the first-level cache. Accumulating beside
 // dst, not in it, is what lets dst be any of the sources.
-const blockElems = 512
+const blockElems = 128
 
 // reduceGeneric is Reduce from byte first on, in plain Go. The sources are not empty.
 func reduceGeneric(dst []byte, srcs [][]byte, first int, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) {
@@ -97,14 +98,25 @@ func foldInt[T integer](acc, x []T, op datatype.Op, factor T) {
 
 // divideInt divides in 64 bits, because a number of ranks need not fit a small T.
 func divideInt[T integer](acc []T, nranks int) {
-	if T(0)-1 > 0 { // unsigned
-		for i := range acc {
-			acc[i] = T(uint64(acc[i]) / uint64(nranks))
+	unsigned := T(0)-1 > 0
+	switch n := uint64(nranks); {
+	case n&(n-1) == 0: // a shift, after adding n-1 to what is negative
+		shift, width := bits.TrailingZeros64(n), 8*unsafe.Sizeof(acc[0])-1
+		for i, v := range acc {
+			if unsigned {
+				acc[i] = v >> shift
+			} else {
+				acc[i] = T((int64(v) + int64(v>>width)&int64(n-1)) >> shift)
+			}
 		}
-		return
-	}
-	for i := range acc {
-		acc[i] = T(int64(acc[i]) / int64(nranks))
+	case unsigned:
+		for i := range acc {
+			acc[i] = T(uint64(acc[i]) / n)
+		}
+	default:
+		for i := range acc {
+			acc[i] = T(int64(acc[i]) / int64(nranks))
+		}
 	}
 }
 
@@ -112,6 +124,10 @@ func reduceFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, 
 	var block [blockElems]T
 	size := int(unsafe.Sizeof(block[0]))
 	factor := scalarOf[T](scalar)
+	if (op == datatype.Sum || op == datatype.Avg) && len(dst)-first <= tinyElems*size {
+		sumTinyFloat[T](dst, srcs, first, op, nranks)
+		return
+	}
 	for off := first; off < len(dst); off += blockElems * size {
 		acc := block[:min(blockElems, (len(dst)-off)/size)]
 		copy(acc, elems[T](srcs[0], off, len(acc)))
@@ -125,6 +141,23 @@ func reduceFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, 
 			scaleFloat(acc, 1/T(nranks))
 		}
 		copy(elems[T](dst, off, len(acc)), acc)
+	}
+}
+
+// tinyElems is up to how many elements it is faster to go through all sources for each element: the latency of the smallest all-reduce.
+const tinyElems = 8
+
+func sumTinyFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, nranks int) {
+	size := int(unsafe.Sizeof(T(0)))
+	for off := first; off < len(dst); off += size {
+		acc := elems[T](srcs[0], off, 1)[0]
+		for _, s := range srcs[1:] {
+			acc += elems[T](s, off, 1)[0]
+		}
+		if op == datatype.Avg {
+			acc *= 1 / T(nranks)
+		}
+		elems[T](dst, off, 1)[0] = acc
 	}
 }
 
@@ -211,35 +244,51 @@ func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op 
 	}
 }
 
-// reduceSmallExtremum selects among the encoded elements, so that nothing is rounded and E5M2's infinity survives.
+// reduceSmallExtremum selects among the encoded elements, so that nothing is rounded and E5M2's infinity survives. Turned into integers that
+// are ordered as the numbers are, the largest is the maximum. NaN, which must lose, becomes the least integer for Max and the greatest for
+// Min, which both stand for NaNs.
 func reduceSmallExtremum(dst []byte, srcs [][]byte, first int, t datatype.Type, wantMax bool) {
-	size := int(t.Size())
-	var block, decoded [blockElems]float32
-	var bits [blockElems * 2]byte
-	for off := first; off < len(dst); off += blockElems * size {
-		n := min(blockElems, (len(dst)-off)/size)
-		acc, x, out := block[:n], decoded[:n], bits[:n*size]
-		copy(out, srcs[0][off:])
-		decode(acc, out, t)
-		for _, s := range srcs[1:] {
-			decode(x, s[off:], t)
-			for i := range acc {
-				v := minNum(acc[i], x[i])
-				if wantMax {
-					v = maxNum(acc[i], x[i])
-				}
-				if !same(v, acc[i]) {
-					acc[i] = v
-					copy(out[i*size:(i+1)*size], s[off+i*size:])
-				}
-			}
-		}
-		copy(dst[off:], out)
+	switch t {
+	case datatype.Float16:
+		extremum[uint16](dst, srcs, first, 0x7c00, wantMax)
+	case datatype.Bfloat16:
+		extremum[uint16](dst, srcs, first, 0x7f80, wantMax)
+	case datatype.Float8E4M3:
+		extremum[uint8](dst, srcs, first, 0x7e, wantMax)
+	case datatype.Float8E5M2:
+		extremum[uint8](dst, srcs, first, 0x7c, wantMax)
 	}
 }
 
-func same(a, b float32) bool {
-	return *(*uint32)(unsafe.Pointer(&a)) == *(*uint32)(unsafe.Pointer(&b)) || a != a && b != b
+// extremum takes the greatest positive encoding that is no NaN.
+func extremum[T uint8 | uint16](dst []byte, srcs [][]byte, first int, greatest T, wantMax bool) {
+	var block [blockElems]T
+	size := int(unsafe.Sizeof(block[0]))
+	top := ^(^T(0) >> 1)
+	turn := T(0) // Min is Max of the integers turned round
+	if !wantMax {
+		turn = ^T(0)
+	}
+	signShift := 8*size - 1
+	for off := first; off < len(dst); off += blockElems * size {
+		acc := block[:min(blockElems, (len(dst)-off)/size)]
+		clear(acc)
+		for _, s := range srcs {
+			for i, x := range elems[T](s, off, len(acc)) {
+				// The bits of a negative number are all turned, of a positive only the top: no branch, as signs cannot be predicted.
+				k := x ^ (-(x >> signShift) | top) ^ turn
+				if x&^top > greatest {
+					k = 0
+				}
+				acc[i] = max(acc[i], k)
+			}
+		}
+		out := elems[T](dst, off, len(acc))
+		for i, k := range acc {
+			k ^= turn
+			out[i] = k ^ (k>>signShift - 1 | top)
+		}
+	}
 }
 
 // decode converts len(dst) elements of a small float type.

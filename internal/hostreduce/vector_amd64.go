@@ -1,6 +1,235 @@
 package hostreduce
 
-import "github.com/goccl/goccl/datatype"
+import (
+	"math"
+	"unsafe"
 
-// reduceVector does nothing yet.
-func reduceVector([]byte, [][]byte, datatype.Type, datatype.Op, [8]byte, int) int { return 0 }
+	"golang.org/x/sys/cpu"
+
+	"github.com/goccl/goccl/datatype"
+)
+
+// kernel folds nsrc sources into dst; see vector_amd64.h.
+type kernel func(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func preMulSumFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func preMulSumFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func prodFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func prodFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumInt8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumInt32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumInt64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func prodInt32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxInt8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minInt8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxUint8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minUint8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxInt32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minInt32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxUint32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minUint32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxInt64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minInt64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxUint64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minUint64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func prodBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func preMulSumBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func prodFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func preMulSumFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func maxFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func minFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumFloat8E4M3(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func prodFloat8E4M3(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func preMulSumFloat8E4M3(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func sumFloat8E5M2(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func prodFloat8E5M2(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+//go:noescape
+func preMulSumFloat8E5M2(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+
+// vectorKernel is a kernel and the number of bytes of which it needs a multiple.
+type vectorKernel struct {
+	run   kernel
+	block int
+}
+
+// vectorKernels is empty where the processor lacks an instruction.
+var vectorKernels [datatype.NumTypes][datatype.NumOps]vectorKernel
+
+func init() {
+	if !cpu.X86.HasAVX2 {
+		return
+	}
+	set := func(t datatype.Type, block int, byOp map[datatype.Op]kernel) {
+		for op, k := range byOp {
+			vectorKernels[t][op] = vectorKernel{k, block}
+		}
+	}
+	const s, p, x, n, a, m = datatype.Sum, datatype.Prod, datatype.Max, datatype.Min, datatype.Avg, datatype.PreMulSum
+	type ops = map[datatype.Op]kernel
+	set(datatype.Int8, 32, ops{s: sumInt8, a: sumInt8, x: maxInt8, n: minInt8})
+	set(datatype.Uint8, 32, ops{s: sumInt8, a: sumInt8, x: maxUint8, n: minUint8})
+	set(datatype.Int32, 32, ops{s: sumInt32, a: sumInt32, p: prodInt32, x: maxInt32, n: minInt32})
+	set(datatype.Uint32, 32, ops{s: sumInt32, a: sumInt32, p: prodInt32, x: maxUint32, n: minUint32})
+	set(datatype.Int64, 32, ops{s: sumInt64, a: sumInt64})
+	set(datatype.Uint64, 32, ops{s: sumInt64, a: sumInt64})
+	set(datatype.Int64, 32, ops{x: maxInt64, n: minInt64})
+	set(datatype.Uint64, 32, ops{x: maxUint64, n: minUint64})
+	set(datatype.Float32, 32, ops{s: sumFloat32, a: sumFloat32, p: prodFloat32, m: preMulSumFloat32})
+	set(datatype.Float64, 32, ops{s: sumFloat64, a: sumFloat64, p: prodFloat64, m: preMulSumFloat64})
+	set(datatype.Float32, 32, ops{x: maxFloat32, n: minFloat32})
+	set(datatype.Float64, 32, ops{x: maxFloat64, n: minFloat64})
+	set(datatype.Bfloat16, 16, ops{s: sumBfloat16, a: sumBfloat16, p: prodBfloat16, x: maxBfloat16, n: minBfloat16, m: preMulSumBfloat16})
+	if !cpu.X86.HasF16C {
+		return
+	}
+	set(datatype.Float16, 16, ops{s: sumFloat16, a: sumFloat16, p: prodFloat16, x: maxFloat16, n: minFloat16, m: preMulSumFloat16})
+	set(datatype.Float8E4M3, 8, ops{s: sumFloat8E4M3, a: sumFloat8E4M3, p: prodFloat8E4M3, m: preMulSumFloat8E4M3})
+	set(datatype.Float8E5M2, 8, ops{s: sumFloat8E5M2, a: sumFloat8E5M2, p: prodFloat8E5M2, m: preMulSumFloat8E5M2})
+}
+
+// reduceVector reduces as many whole blocks as there are and returns their bytes.
+func reduceVector(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) int {
+	k := vectorKernels[t][op]
+	if k.run == nil || len(dst) < k.block {
+		return 0
+	}
+	n := len(dst) - len(dst)%k.block
+	k.run(unsafe.SliceData(dst), unsafe.SliceData(srcs), len(srcs), n, scaleBits(t, op, scalar, nranks))
+	if op == datatype.Avg && !isFloat(t) {
+		divide(dst[:n], t, nranks)
+	}
+	return n
+}
+
+// divide is Avg's last step on a buffer of integers that are already summed.
+func divide(dst []byte, t datatype.Type, nranks int) {
+	switch t {
+	case datatype.Int8:
+		divideInt(elems[int8](dst, 0, len(dst)), nranks)
+	case datatype.Uint8:
+		divideInt(elems[uint8](dst, 0, len(dst)), nranks)
+	case datatype.Int32:
+		divideInt(elems[int32](dst, 0, len(dst)/4), nranks)
+	case datatype.Uint32:
+		divideInt(elems[uint32](dst, 0, len(dst)/4), nranks)
+	case datatype.Int64:
+		divideInt(elems[int64](dst, 0, len(dst)/8), nranks)
+	case datatype.Uint64:
+		divideInt(elems[uint64](dst, 0, len(dst)/8), nranks)
+	}
+}
+
+// scaleBits is the factor of the kernels that have one, 1 where the operator has none: for float64 a float64, for the other floats a float32.
+func scaleBits(t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) uint64 {
+	if t == datatype.Float64 {
+		switch op {
+		case datatype.Avg:
+			return math.Float64bits(1 / float64(nranks))
+		case datatype.PreMulSum:
+			return scalarOf[uint64](scalar)
+		}
+		return math.Float64bits(1)
+	}
+	f := float32(1)
+	switch op {
+	case datatype.Avg:
+		f = 1 / float32(nranks)
+	case datatype.PreMulSum:
+		if isFloat(t) {
+			f = float32(floatAt(scalar[:], 0, t))
+		}
+	}
+	return uint64(math.Float32bits(f))
+}

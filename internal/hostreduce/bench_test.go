@@ -1,0 +1,47 @@
+package hostreduce
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/goccl/goccl/datatype"
+)
+
+// BenchmarkReduce reports bytes of input per second: 8 sources, in chunks that together stay in the second-level cache (64 KiB) or don't (8 MiB).
+func BenchmarkReduce(b *testing.B) {
+	for _, c := range []struct {
+		t    datatype.Type
+		op   datatype.Op
+		k    int
+		size int
+	}{
+		{datatype.Float32, datatype.Sum, 8, 8},
+		{datatype.Float32, datatype.Sum, 8, 64 << 10},
+		{datatype.Float32, datatype.Sum, 2, 64 << 10},
+		{datatype.Float32, datatype.Sum, 8, 8 << 20},
+		{datatype.Float32, datatype.Max, 8, 64 << 10},
+		{datatype.Float64, datatype.Sum, 8, 64 << 10},
+		{datatype.Int32, datatype.Sum, 8, 64 << 10},
+		{datatype.Int64, datatype.Min, 8, 64 << 10},
+		{datatype.Int64, datatype.Avg, 8, 64 << 10},
+		{datatype.Bfloat16, datatype.Sum, 8, 64 << 10},
+		{datatype.Float16, datatype.Sum, 8, 64 << 10},
+		{datatype.Float8E4M3, datatype.Sum, 8, 64 << 10},
+		{datatype.Float8E5M2, datatype.Max, 8, 64 << 10},
+		{datatype.Int64, datatype.Prod, 8, 64 << 10},
+	} {
+		b.Run(fmt.Sprintf("%v/%v/%d×%d", c.t, c.op, c.k, c.size), func(b *testing.B) {
+			srcs := make([][]byte, c.k)
+			for r := range srcs {
+				srcs[r] = make([]byte, c.size)
+				Fill(srcs[r], c.t, 1, r)
+			}
+			dst := make([]byte, c.size)
+			b.SetBytes(int64(c.k * c.size))
+			b.ResetTimer()
+			for range b.N {
+				_ = Reduce(dst, srcs, c.t, c.op, [8]byte{}, c.k)
+			}
+		})
+	}
+}

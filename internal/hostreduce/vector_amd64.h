@@ -1,0 +1,36 @@
+// The frame shared by all vector kernels. Each is a Go function
+//
+//	func(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
+//
+// that folds nsrc >= 1 sources of n bytes into dst, one block at a time: all sources' parts of a block are read before it is written, so dst may
+// be a source. n is a multiple of the kernel's last, smallest block.
+//
+//	DI dst   SI first slice header (24 bytes apart, the pointer first)   CX nsrc   BX offset of the block   DX bytes left
+//	R9 slice header at hand   R10 sources left   R8 address in it
+
+// PROLOGUE leaves the flags of DX - blockBytes: JLT to the small blocks when there is no whole large one.
+#define PROLOGUE(blockBytes) \
+	MOVQ dst+0(FP), DI; \
+	MOVQ srcs+8(FP), SI; \
+	MOVQ nsrc+16(FP), CX; \
+	MOVQ n+24(FP), DX; \
+	XORQ BX, BX; \
+	CMPQ DX, $blockBytes
+
+// FIRST points R8 at the first source's part of the block and sets out on the others; NEXT moves to the next.
+#define FIRST \
+	MOVQ (SI), R8; \
+	ADDQ BX, R8; \
+	LEAQ 24(SI), R9; \
+	MOVQ CX, R10
+
+#define NEXT \
+	MOVQ (R9), R8; \
+	ADDQ BX, R8; \
+	ADDQ $24, R9
+
+// ADVANCE leaves a block behind; JGE goes on to another of the size.
+#define ADVANCE(blockBytes) \
+	ADDQ $blockBytes, BX; \
+	SUBQ $blockBytes, DX; \
+	CMPQ DX, $blockBytes

@@ -1,0 +1,122 @@
+#include "textflag.h"
+#include "vector_amd64.h"
+
+// Max and min of the types for which one instruction does not do it. A block is 128 bytes in Y0 … Y3;
+// then come blocks of 32 bytes in Y0.
+
+#define LOAD128 \
+	VMOVDQU (R8), Y0; \
+	VMOVDQU 32(R8), Y1; \
+	VMOVDQU 64(R8), Y2; \
+	VMOVDQU 96(R8), Y3
+
+#define STORE128 \
+	LEAQ (DI)(BX*1), R8; \
+	VMOVDQU Y0, (R8); \
+	VMOVDQU Y1, 32(R8); \
+	VMOVDQU Y2, 64(R8); \
+	VMOVDQU Y3, 96(R8)
+
+#define EXTREMUM(name, SETUP, TURN, STEP) \
+TEXT name(SB), NOSPLIT, $0-40; \
+	SETUP; \
+	PROLOGUE(128); \
+	JLT  rest; \
+block: \
+	FIRST; \
+	LOAD128; \
+	TURN; \
+	JMP  test; \
+source: \
+	NEXT; \
+	STEP(0, Y0); \
+	STEP(32, Y1); \
+	STEP(64, Y2); \
+	STEP(96, Y3); \
+test: \
+	DECQ R10; \
+	JNZ  source; \
+	TURN; \
+	STORE128; \
+	ADVANCE(128); \
+	JGE  block; \
+rest: \
+	TESTQ DX, DX; \
+	JZ   done; \
+	FIRST; \
+	VMOVDQU (R8), Y0; \
+	TURN; \
+	JMP  testrest; \
+sourcerest: \
+	NEXT; \
+	STEP(0, Y0); \
+testrest: \
+	DECQ R10; \
+	JNZ  sourcerest; \
+	TURN; \
+	VMOVDQU Y0, (DI)(BX*1); \
+	ADVANCE(32); \
+	JMP  rest; \
+done: \
+	VZEROUPPER; \
+	RET
+
+#define NOTHING
+
+// Floats. VMIN and VMAX give their second source (the first here, in Go's order) when either is NaN and when they are equal, so the
+// accumulator goes there: a NaN source loses. Then a NaN accumulator is replaced by the source, and where both are equal, which matters
+// for zeros only, the sign is taken from both: or for min, and for max.
+#define FLOATSTEP(off, acc, MOV, PICK, CMP, BLEND, BOTH) \
+	MOV   off(R8), Y8; \
+	PICK  acc, Y8, Y9; \
+	CMP   $3, acc, acc, Y10; \
+	CMP   $0, acc, Y8, Y11; \
+	BOTH  acc, Y8, Y12; \
+	BLEND Y10, Y8, Y9, Y9; \
+	BLEND Y11, Y12, Y9, acc
+
+#define MAXPS(off, acc) FLOATSTEP(off, acc, VMOVUPS, VMAXPS, VCMPPS, VBLENDVPS, VANDPS)
+#define MINPS(off, acc) FLOATSTEP(off, acc, VMOVUPS, VMINPS, VCMPPS, VBLENDVPS, VORPS)
+#define MAXPD(off, acc) FLOATSTEP(off, acc, VMOVUPD, VMAXPD, VCMPPD, VBLENDVPD, VANDPD)
+#define MINPD(off, acc) FLOATSTEP(off, acc, VMOVUPD, VMINPD, VCMPPD, VBLENDVPD, VORPD)
+
+EXTREMUM(·maxFloat32, NOTHING, NOTHING, MAXPS)
+EXTREMUM(·minFloat32, NOTHING, NOTHING, MINPS)
+EXTREMUM(·maxFloat64, NOTHING, NOTHING, MAXPD)
+EXTREMUM(·minFloat64, NOTHING, NOTHING, MINPD)
+
+// 64-bit integers, by signed comparison; unsigned ones have their top bit turned before and after.
+#define MAXSQ(off, acc) \
+	VMOVDQU   off(R8), Y8; \
+	VPCMPGTQ  acc, Y8, Y9; \
+	VBLENDVPD Y9, Y8, acc, acc
+
+#define MINSQ(off, acc) \
+	VMOVDQU   off(R8), Y8; \
+	VPCMPGTQ  Y8, acc, Y9; \
+	VBLENDVPD Y9, Y8, acc, acc
+
+#define MAXUQ(off, acc) \
+	VPXOR     off(R8), Y15, Y8; \
+	VPCMPGTQ  acc, Y8, Y9; \
+	VBLENDVPD Y9, Y8, acc, acc
+
+#define MINUQ(off, acc) \
+	VPXOR     off(R8), Y15, Y8; \
+	VPCMPGTQ  Y8, acc, Y9; \
+	VBLENDVPD Y9, Y8, acc, acc
+
+#define TOPBIT \
+	VPCMPEQD Y15, Y15, Y15; \
+	VPSLLQ   $63, Y15, Y15
+
+#define TURNTOP \
+	VPXOR Y15, Y0, Y0; \
+	VPXOR Y15, Y1, Y1; \
+	VPXOR Y15, Y2, Y2; \
+	VPXOR Y15, Y3, Y3
+
+EXTREMUM(·maxInt64, NOTHING, NOTHING, MAXSQ)
+EXTREMUM(·minInt64, NOTHING, NOTHING, MINSQ)
+EXTREMUM(·maxUint64, TOPBIT, TURNTOP, MAXUQ)
+EXTREMUM(·minUint64, TOPBIT, TURNTOP, MINUQ)
