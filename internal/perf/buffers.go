@@ -1,0 +1,146 @@
+package perf
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
+
+// buffers are one rank's memory for all sizes and libraries of a measurement.
+type buffers struct {
+	dev        device.Device
+	send, recv device.Allocation
+	offset     int64  // bytes by which buffers are shifted, to measure other alignments
+	chunk      []byte // scratch for CopyIn and CopyOut
+}
+
+// newBuffers allocates for outputs and inputs of up to size bytes.
+func newBuffers(dev device.Device, size, offset int64) (*buffers, error) {
+	b := &buffers{dev: dev, offset: offset, chunk: make([]byte, min(4<<20, size+guard+1))}
+	var err error
+	if b.send, err = dev.Alloc(size + offset + guard); err != nil {
+		return nil, fmt.Errorf("perf: send buffer of %d bytes on %v: %w", size, dev.ID(), err)
+	}
+	if b.recv, err = dev.Alloc(size + offset + guard); err != nil {
+		_ = b.send.Close()
+		return nil, fmt.Errorf("perf: receive buffer of %d bytes on %v: %w", size, dev.ID(), err)
+	}
+	return b, nil
+}
+
+func (b *buffers) Close() error {
+	err := b.send.Close()
+	if e := b.recv.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// call is one operation of one rank with its addresses.
+type call struct {
+	g          geometry
+	rank       int
+	inPlace    bool
+	send, recv device.Ptr
+	end        device.Ptr // where the guard zone starts
+	requests   []algorithm.Request
+}
+
+// call lays the operation out in the buffers.
+func (b *buffers) call(g geometry, rank int, inPlace bool, op datatype.Op, s device.Stream) *call {
+	ts := g.typ.Size()
+	c := &call{g: g, rank: rank, inPlace: inPlace, send: b.send.Ptr().Add(b.offset), recv: b.recv.Ptr().Add(b.offset)}
+	c.end = c.recv.Add(g.receives(rank) * ts)
+	if inPlace {
+		send, recv, length := g.inPlace(rank)
+		base := c.recv
+		c.send, c.recv, c.end = base.Add(send*ts), base.Add(recv*ts), base.Add(length*ts)
+	}
+	r := algorithm.Request{Send: c.send, Recv: c.recv, Op: op, Stream: s}
+	if op == datatype.PreMulSum {
+		encode(r.Scalar[:], g.typ, scalarOf)
+	}
+	c.requests = g.requests(rank, r)
+	return c
+}
+
+// fill writes the rank's input and poisons everything else that the operation may or may not touch.
+func (b *buffers) fill(c *call, in *inputs) error {
+	ts := c.g.typ.Size()
+	base := b.recv.Ptr().Add(b.offset)
+	if err := b.set(base, int64(c.end-base)+guard, poison); err != nil {
+		return err
+	}
+	return b.repeat(c.send, in.ranks[c.rank], c.g.sends(c.rank)*ts)
+}
+
+func (b *buffers) set(p device.Ptr, n int64, value byte) error {
+	k := min(n, int64(len(b.chunk)))
+	for i := range b.chunk[:k] {
+		b.chunk[i] = value
+	}
+	for ; n > 0; n, p = n-k, p.Add(k) {
+		k = min(n, k)
+		if err := b.dev.CopyIn(p, b.chunk[:k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *buffers) repeat(p device.Ptr, block []byte, n int64) error {
+	for n > 0 {
+		k := min(n, int64(len(block)))
+		if err := b.dev.CopyIn(p, block[:k]); err != nil {
+			return err
+		}
+		n, p = n-k, p.Add(k)
+	}
+	return nil
+}
+
+// verify counts wrong elements of the output and of an input that should not have changed, and stray bytes behind the output.
+func (b *buffers) verify(ctx context.Context, c *call, in *inputs) (wrong, stray int64, err error) {
+	segments := c.g.expected(c.rank)
+	for _, s := range segments {
+		w, err := b.compare(ctx, c.recv, s, in)
+		if err != nil {
+			return 0, 0, err
+		}
+		wrong += w
+	}
+	if !c.inPlace {
+		w, err := b.compare(ctx, c.send, segment{count: c.g.sends(c.rank), from: c.rank}, in)
+		if err != nil {
+			return 0, 0, err
+		}
+		wrong += w
+	}
+	zone := b.chunk[:min(guard, len(b.chunk))]
+	if err := b.dev.CopyOut(zone, c.end); err != nil {
+		return 0, 0, err
+	}
+	stray = int64(len(zone) - bytes.Count(zone, []byte{poison}))
+	return wrong, stray, nil
+}
+
+func (b *buffers) compare(ctx context.Context, base device.Ptr, s segment, in *inputs) (wrong int64, err error) {
+	ts := in.typ.Size()
+	step := int64(len(b.chunk)) / ts
+	for first := int64(0); first < s.count; first += step {
+		if err := context.Cause(ctx); err != nil {
+			return 0, err
+		}
+		k := min(step, s.count-first)
+		got := b.chunk[:k*ts]
+		if err := b.dev.CopyOut(got, base.Add((s.at+first)*ts)); err != nil {
+			return 0, err
+		}
+		wrong += in.compare(got, s, first)
+	}
+	return wrong, nil
+}

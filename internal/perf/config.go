@@ -1,0 +1,107 @@
+package perf
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goccl/goccl/datatype"
+)
+
+// Config is what to measure. The zero values of Factor, Cycles, Timeout and the pair OutOfPlace/InPlace stand for their defaults.
+type Config struct {
+	Kind Kind
+	Type datatype.Type
+	Op   datatype.Op
+	Root int
+
+	MinBytes, MaxBytes int64   // of nccl-tests' size column
+	Factor             float64 // between sizes; default 2
+
+	Iters  int // operations in a timed batch; 0: as many as take about 20 ms, between 1 and 2000
+	Warmup int // untimed operations before the first batch
+	Cycles int // timed batches; default 5
+
+	Check               bool
+	OutOfPlace, InPlace bool // default both
+	Isolated            bool // wait for each operation before the next, and time each
+	GraphOps            int  // capture this many operations in a graph and replay it; 0: eager
+	Offset              int64
+	Seed                uint64
+
+	// Timeout bounds every wait of the measurement. Default 60 s.
+	Timeout time.Duration
+}
+
+// normalize fills defaults and refuses what cannot be measured with n ranks.
+func (c *Config) normalize(n int) error {
+	if c.Factor == 0 {
+		c.Factor = 2
+	}
+	if c.Cycles == 0 {
+		c.Cycles = 5
+	}
+	if c.Timeout == 0 {
+		c.Timeout = time.Minute
+	}
+	if !c.OutOfPlace && !c.InPlace {
+		c.OutOfPlace, c.InPlace = true, true
+	}
+	switch {
+	case n < 1:
+		return fmt.Errorf("perf: %d ranks: at least one is needed", n)
+	case c.MinBytes < 0 || c.MaxBytes < c.MinBytes:
+		return fmt.Errorf("perf: sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0", c.MinBytes, c.MaxBytes)
+	case c.Factor < 1:
+		return fmt.Errorf("perf: factor %g: sizes grow, so it must be above 1", c.Factor)
+	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < 0 || c.Offset < 0 || c.Timeout < 0:
+		return fmt.Errorf("perf: iterations, warm-up, cycles, graph operations, offset and timeout may not be negative")
+	case c.Kind.HasRoot() && (c.Root < 0 || c.Root >= n):
+		return fmt.Errorf("perf: root %d is not one of the %d ranks", c.Root, n)
+	case !c.Type.Valid():
+		return fmt.Errorf("perf: unknown element type %v", c.Type)
+	case !c.Op.Valid():
+		return fmt.Errorf("perf: unknown reduction operator %v", c.Op)
+	case !c.OutOfPlace && !c.Kind.HasInPlace():
+		return fmt.Errorf("perf: %v has no in-place form", c.Kind)
+	}
+	if !c.Kind.HasRoot() {
+		c.Root = -1
+	}
+	if !c.Kind.HasOp() {
+		c.Op = datatype.Sum
+	}
+	return nil
+}
+
+// Row is one measured point: one size, one library, out of place or in place.
+type Row struct {
+	Library string  `json:"library"`
+	Size    int64   `json:"size_bytes"`
+	Count   int64   `json:"count"`
+	Type    string  `json:"type"`
+	Op      string  `json:"redop"` // "none" when nothing is reduced
+	Root    int     `json:"root"`  // -1 when there is none
+	InPlace bool    `json:"in_place"`
+	Time    float64 `json:"time_us"` // largest over ranks of the mean over batches
+	Min     float64 `json:"min_us"`  // of the samples; a sample is the largest over ranks of one batch (isolated: one operation)
+	Median  float64 `json:"median_us"`
+	P99     float64 `json:"p99_us"`
+	Samples int     `json:"samples"`
+	Iters   int     `json:"iterations"` // operations in a batch
+	AlgBW   float64 `json:"algbw_GBps"` // size / time, 10⁹ bytes per second
+	BusBW   float64 `json:"busbw_GBps"`
+	Wrong   int64   `json:"wrong"` // elements, over all ranks; -1 when not checked
+	Stray   int64   `json:"stray"` // bytes changed outside of the outputs, over all ranks
+	// Ratio is this library's time divided by the first library's in the same run: above 1, the first is faster. 0 for the first library.
+	Ratio float64 `json:"time_ratio,omitempty"`
+	// Refused says which law the figures break. A refused row's figures are not results.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Reporter receives the measurement as it goes. Only rank 0 has one that is called.
+type Reporter interface {
+	// Progress says what is being done; it may be called often.
+	Progress(what string)
+	// Point delivers the rows of one size: for each library out of place, then for each library in place.
+	Point(rows []Row)
+}

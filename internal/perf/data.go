@@ -1,0 +1,180 @@
+package perf
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/goccl/goccl/datatype"
+)
+
+// period is the length in elements of the random block that a rank's input repeats. It is prime, so that no offset that an algorithm
+// computes from counts, ranks and chunk sizes falls on the same values by accident.
+const period = 65521
+
+// guard is how many bytes behind an output are poisoned and must stay so; poison is what they hold.
+const (
+	guard  = 512
+	poison = 0xA5
+)
+
+// scalarOf is the factor of mulsum.
+const scalarOf = 2
+
+// inputs are the blocks of all ranks for one check, and the block of their reduction.
+type inputs struct {
+	typ     datatype.Type
+	op      datatype.Op
+	n       int
+	block   int64 // elements in a block: period, or fewer when the buffers are shorter
+	ranks   [][]byte
+	reduced []byte
+}
+
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// palette lists the values that rank's input may take, so that reducing one of each rank is exact in t whatever the order.
+func palette(t datatype.Type, op datatype.Op, n, rank int) []float64 {
+	limit := exact(t)
+	// Integers are averaged by division that rounds in ways that differ for negative sums: keep those positive.
+	signed := isSigned(t) && (op != datatype.Avg || isFloat(t))
+	var top int64
+	switch op {
+	case datatype.Prod:
+		// Powers of two and signs: at most eight doublings fit the narrowest type, with room to spare.
+		v := []float64{1}
+		if signed {
+			v = append(v, -1)
+		}
+		if rank < 6 && t != datatype.Float8E4M3 || rank < 4 {
+			v = append(v, 2)
+		}
+		return v
+	case datatype.Max, datatype.Min:
+		top = min(limit, 1000)
+	case datatype.PreMulSum:
+		top = min(limit/int64(n)/scalarOf, 1000)
+		if top == 0 && int64(rank) < limit/scalarOf {
+			top = 1
+		}
+	default:
+		top = min(limit/int64(n), 1000)
+		if top == 0 && int64(rank) < limit {
+			top = 1
+		}
+	}
+	v := []float64{0}
+	for i := int64(1); i <= top; i++ {
+		v = append(v, float64(i))
+		if signed {
+			v = append(v, -float64(i))
+		}
+	}
+	return v
+}
+
+// newInputs draws the blocks of n ranks. elements is the longest buffer; only wanted ranks (nil: all) get a block when nothing is reduced.
+func newInputs(t datatype.Type, op datatype.Op, n int, elements int64, reduces bool, seed uint64) *inputs {
+	in := &inputs{typ: t, op: op, n: n, block: min(period, max(elements, 1)), ranks: make([][]byte, n)}
+	ts := t.Size()
+	var acc []float64
+	if reduces {
+		acc = make([]float64, in.block)
+	}
+	for r := range in.ranks {
+		values := palette(t, op, n, r)
+		encoded := make([]byte, int64(len(values))*ts)
+		for i, v := range values {
+			encode(encoded[int64(i)*ts:], t, v)
+		}
+		b := make([]byte, in.block*ts)
+		key := mix(seed ^ mix(uint64(r)+1))
+		for i := int64(0); i < in.block; i++ {
+			pick := int64(mix(key+uint64(i)) % uint64(len(values)))
+			copy(b[i*ts:(i+1)*ts], encoded[pick*ts:])
+			if acc != nil {
+				acc[i] = combine(op, r, acc[i], values[pick])
+			}
+		}
+		in.ranks[r] = b
+	}
+	if acc != nil {
+		in.reduced = make([]byte, in.block*ts)
+		for i, v := range acc {
+			if op == datatype.Avg {
+				v /= float64(n)
+			}
+			encode(in.reduced[int64(i)*ts:], t, v)
+		}
+	}
+	return in
+}
+
+func combine(op datatype.Op, rank int, acc, v float64) float64 {
+	if op == datatype.PreMulSum {
+		v *= scalarOf
+	}
+	if rank == 0 {
+		return v
+	}
+	switch op {
+	case datatype.Prod:
+		return acc * v
+	case datatype.Max:
+		return math.Max(acc, v)
+	case datatype.Min:
+		return math.Min(acc, v)
+	}
+	return acc + v
+}
+
+// source is the block that a segment repeats.
+func (in *inputs) source(s segment) []byte {
+	if s.from < 0 {
+		return in.reduced
+	}
+	return in.ranks[s.from]
+}
+
+// compare counts the elements of got that are not what the segment says, where got starts at element first of the segment.
+func (in *inputs) compare(got []byte, s segment, first int64) (wrong int64) {
+	ts := in.typ.Size()
+	block := in.source(s)
+	at := (s.src + first) % in.block
+	for len(got) > 0 {
+		want := block[at*ts:]
+		k := min(len(want), len(got))
+		if !bytes.Equal(got[:k], want[:k]) {
+			wrong += in.differences(got[:k], want[:k])
+		}
+		got, at = got[k:], 0
+	}
+	return wrong
+}
+
+// differences counts elements that differ by more than rounding allows.
+func (in *inputs) differences(got, want []byte) (wrong int64) {
+	ts := int(in.typ.Size())
+	lenient := in.op == datatype.Avg && isFloat(in.typ) && in.reduced != nil
+	for i := 0; i+ts <= len(got); i += ts {
+		g, w := got[i:i+ts], want[i:i+ts]
+		if bytes.Equal(g, w) {
+			continue
+		}
+		a, b := decode(g, in.typ), decode(w, in.typ)
+		// Minus zero is zero.
+		if a == 0 && b == 0 && isFloat(in.typ) {
+			continue
+		}
+		// A library may divide before or after the sum: each rank's term is then rounded once.
+		if lenient && math.Abs(a-b) <= float64(max(2, in.n/2))*ulp(in.typ, b) {
+			continue
+		}
+		wrong++
+	}
+	return wrong
+}

@@ -1,0 +1,45 @@
+package perf
+
+import (
+	"context"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
+)
+
+// Peers is how the ranks of a measurement talk among themselves. Every bootstrap.Bootstrap is one.
+type Peers interface {
+	Rank() int
+	WorldSize() int
+	AllGather(ctx context.Context, data []byte) ([][]byte, error)
+	Barrier(ctx context.Context) error
+}
+
+// Communicator is one rank of a library under measurement.
+type Communicator interface {
+	// Submit enqueues the requests, as one group when there are several, on the stream that each names.
+	Submit(requests ...algorithm.Request) error
+	// Close gives back what the communicator holds. Enqueued work has ended.
+	Close() error
+}
+
+// Library makes communicators. Its name labels the columns and the rows of the record.
+type Library interface {
+	Name() string
+	// Version is as the library itself says.
+	Version() string
+	// Open joins the communicator of all peers on dev. All ranks call it together.
+	Open(ctx context.Context, peers Peers, dev device.Device) (Communicator, error)
+}
+
+// Graph is a captured sequence of operations.
+type Graph interface {
+	Launch(s device.Stream) error
+	Close() error
+}
+
+// Capturer is a stream that records into a graph what is enqueued. Only CUDA streams are.
+type Capturer interface {
+	// Capture runs enqueue with the stream in capture mode and returns the instantiated graph.
+	Capture(s device.Stream, enqueue func() error) (Graph, error)
+}

@@ -1,0 +1,393 @@
+package perf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl/device"
+)
+
+// Rank is what one rank measures with. Measure opens the communicators and the buffers; the caller closes the rest.
+type Rank struct {
+	Peers     Peers
+	Device    device.Device
+	Stream    device.Stream
+	Libraries []Library
+	Capturer  Capturer // needed for graphs only
+	Limits    Limits
+	Reporter  Reporter // of rank 0; may be nil
+}
+
+// measurement is the state of one rank during Measure.
+type measurement struct {
+	Rank
+	cfg   Config
+	n, me int
+	comms []Communicator
+	buf   *buffers
+}
+
+// Measure runs the whole measurement on one rank; every rank calls it with an equal Config. The rows are the same on all ranks. An error
+// on one rank makes the others fail at the latest after Config.Timeout.
+func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
+	n, me := r.Peers.WorldSize(), r.Peers.Rank()
+	if err := cfg.normalize(n); err != nil {
+		return nil, err
+	}
+	if cfg.GraphOps > 0 && r.Capturer == nil {
+		return nil, fmt.Errorf("perf: %v has no graphs: leave --graph out or measure on CUDA", r.Device.ID())
+	}
+	if len(r.Libraries) == 0 {
+		return nil, errors.New("perf: no library to measure")
+	}
+	m := &measurement{Rank: r, cfg: cfg, n: n, me: me}
+	defer func() { err = errors.Join(err, m.close()) }()
+
+	for _, lib := range r.Libraries {
+		m.progress("opening %s", lib.Name())
+		c, err := lib.Open(ctx, r.Peers, r.Device)
+		if err != nil {
+			return nil, fmt.Errorf("perf: rank %d: open %s: %w", me, lib.Name(), err)
+		}
+		m.comms = append(m.comms, c)
+	}
+	var points []geometry
+	var largest int64
+	for _, size := range Sizes(cfg.MinBytes, cfg.MaxBytes, cfg.Factor) {
+		g := newGeometry(cfg.Kind, n, cfg.Type, cfg.Root, size)
+		if len(points) > 0 && points[len(points)-1].count == g.count || g.count == 0 && size > 0 && size < cfg.MaxBytes {
+			continue // rounds to the size before, or to nothing
+		}
+		points = append(points, g)
+		largest = max(largest, g.size) // no buffer of any rank is longer
+	}
+	if m.buf, err = newBuffers(r.Device, largest, cfg.Offset*cfg.Type.Size()); err != nil {
+		return nil, err
+	}
+	for _, g := range points {
+		var point []Row
+		for _, inPlace := range []bool{false, true} {
+			if inPlace && (!cfg.InPlace || !cfg.Kind.HasInPlace()) || !inPlace && !cfg.OutOfPlace {
+				continue
+			}
+			part, err := m.point(ctx, g, inPlace)
+			if err != nil {
+				return rows, fmt.Errorf("perf: rank %d: %v of %d bytes: %w", me, cfg.Kind, g.size, err)
+			}
+			point = append(point, part...)
+		}
+		rows = append(rows, point...)
+		if m.Reporter != nil && me == 0 {
+			m.Reporter.Point(point)
+		}
+	}
+	return rows, nil
+}
+
+func (m *measurement) close() error {
+	var err error
+	for _, c := range m.comms {
+		err = errors.Join(err, c.Close())
+	}
+	if m.buf != nil {
+		err = errors.Join(err, m.buf.Close())
+	}
+	return err
+}
+
+func (m *measurement) progress(format string, args ...any) {
+	if m.Reporter != nil && m.me == 0 {
+		m.Reporter.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// outcome is what a rank tells the others about one library at one point. Times are in seconds.
+type outcome struct {
+	Samples      []float64
+	Wrong, Stray int64
+}
+
+// point measures one size in one form. Its steps are those of the package's documentation.
+func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Row, error) {
+	form := "out of place"
+	if inPlace {
+		form = "in place"
+	}
+	c := m.buf.call(g, m.me, inPlace, m.cfg.Op, m.Stream)
+	out := make([]outcome, len(m.comms))
+
+	// 1. One operation on fresh data, checked; then the warm-up.
+	in := m.draw(g, inPlace, 1)
+	for i, comm := range m.comms {
+		m.progress("%s, %s: checking %s", bytesText(g.size), form, m.Libraries[i].Name())
+		if err := m.check(ctx, comm, c, in, 1, &out[i]); err != nil {
+			return nil, err
+		}
+		if err := m.enqueue(ctx, comm, c, m.cfg.Warmup); err != nil {
+			return nil, err
+		}
+	}
+	// 2. The batches. Every rank must make the same number of calls, so the ranks agree on it first.
+	iters, err := m.agree(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]func() error, len(m.comms))
+	for i, comm := range m.comms {
+		runs[i] = func() error { return comm.Submit(c.requests...) }
+		if m.cfg.GraphOps > 0 {
+			g, err := m.Capturer.Capture(m.Stream, func() error { return repeat(m.cfg.GraphOps, runs[i]) })
+			if err != nil {
+				return nil, fmt.Errorf("capture %s: %w", m.Libraries[i].Name(), err)
+			}
+			defer func() { _ = g.Close() }()
+			runs[i] = func() error { return g.Launch(m.Stream) }
+		}
+	}
+	for cycle := range m.cfg.Cycles {
+		for i, lib := range m.Libraries {
+			m.progress("%s, %s: %s, batch %d of %d", bytesText(g.size), form, lib.Name(), cycle+1, m.cfg.Cycles)
+			if err := m.batch(ctx, runs[i], iters, &out[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	// 3. The same check at speed.
+	in = m.draw(g, inPlace, 2)
+	for i, comm := range m.comms {
+		ops := 1
+		if !inPlace {
+			ops = min(iters, 8)
+		}
+		if err := m.check(ctx, comm, c, in, ops, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return m.gather(ctx, &g, inPlace, iters, out)
+}
+
+func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
+	if !m.cfg.Check {
+		round = 0 // contents still matter to the power that a GPU draws
+	}
+	seed := mix(m.cfg.Seed ^ mix(uint64(g.size)<<2|round))
+	if inPlace {
+		seed = mix(seed)
+	}
+	var longest int64
+	for r := range m.n {
+		longest = max(longest, g.sends(r))
+	}
+	return newInputs(g.typ, m.cfg.Op, m.n, longest, g.kind.HasOp(), seed)
+}
+
+// check runs ops equal operations on fresh data and adds what is wrong with the result to o.
+func (m *measurement) check(ctx context.Context, comm Communicator, c *call, in *inputs, ops int, o *outcome) error {
+	if err := m.buf.fill(c, in); err != nil {
+		return err
+	}
+	if err := m.enqueue(ctx, comm, c, ops); err != nil || !m.cfg.Check {
+		return err
+	}
+	wrong, stray, err := m.buf.verify(ctx, c, in)
+	o.Wrong += wrong
+	o.Stray += stray
+	return err
+}
+
+func repeat(n int, f func() error) error {
+	for range n {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *measurement) enqueue(ctx context.Context, comm Communicator, c *call, ops int) error {
+	if err := repeat(ops, func() error { return comm.Submit(c.requests...) }); err != nil {
+		return err
+	}
+	return m.wait(ctx)
+}
+
+func (m *measurement) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	defer cancel()
+	return m.Stream.Synchronize(ctx)
+}
+
+func (m *measurement) barrier(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	defer cancel()
+	return m.Peers.Barrier(ctx)
+}
+
+// agree chooses how many operations a batch holds (with graphs: how often the graph is launched): Config.Iters, or what the slowest rank
+// of the slowest library does in 20 ms.
+func (m *measurement) agree(ctx context.Context, c *call) (int, error) {
+	if m.cfg.Iters > 0 {
+		return m.cfg.Iters, nil
+	}
+	var slowest time.Duration
+	for _, comm := range m.comms {
+		if err := m.barrier(ctx); err != nil {
+			return 0, err
+		}
+		const ops = 2
+		start := time.Now()
+		if err := m.enqueue(ctx, comm, c, ops); err != nil {
+			return 0, err
+		}
+		slowest = max(slowest, time.Since(start)/ops)
+	}
+	mine, err := json.Marshal(slowest)
+	if err != nil {
+		return 0, err
+	}
+	all, err := m.all(ctx, mine)
+	if err != nil {
+		return 0, err
+	}
+	for _, b := range all {
+		var d time.Duration
+		if err := json.Unmarshal(b, &d); err != nil {
+			return 0, err
+		}
+		slowest = max(slowest, d)
+	}
+	per := slowest * time.Duration(max(1, m.cfg.GraphOps))
+	return int(min(max(20*time.Millisecond/max(per, 1), 1), 2000)), nil
+}
+
+func (m *measurement) all(ctx context.Context, mine []byte) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	defer cancel()
+	return m.Peers.AllGather(ctx, mine)
+}
+
+// batch times iters runs. One run before the clock starts brings the ranks together more closely than the barrier does.
+func (m *measurement) batch(ctx context.Context, run func() error, iters int, o *outcome) error {
+	if err := m.barrier(ctx); err != nil {
+		return err
+	}
+	if err := run(); err != nil {
+		return err
+	}
+	if err := m.wait(ctx); err != nil {
+		return err
+	}
+	ops := float64(max(1, m.cfg.GraphOps))
+	if m.cfg.Isolated {
+		for range iters {
+			start := time.Now()
+			if err := run(); err != nil {
+				return err
+			}
+			if err := m.wait(ctx); err != nil {
+				return err
+			}
+			o.Samples = append(o.Samples, time.Since(start).Seconds()/ops)
+		}
+		return nil
+	}
+	start := time.Now()
+	if err := repeat(iters, run); err != nil {
+		return err
+	}
+	if err := m.wait(ctx); err != nil {
+		return err
+	}
+	o.Samples = append(o.Samples, time.Since(start).Seconds()/float64(iters)/ops)
+	return nil
+}
+
+// gather puts the ranks' outcomes together.
+func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, iters int, mine []outcome) ([]Row, error) {
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := m.all(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	ranks := make([][]outcome, len(blobs))
+	for r, b := range blobs {
+		if err := json.Unmarshal(b, &ranks[r]); err != nil {
+			return nil, fmt.Errorf("rank %d's results: %w", r, err)
+		}
+		if len(ranks[r]) != len(mine) {
+			return nil, fmt.Errorf("rank %d measured %d libraries, rank %d %d: give every rank the same arguments", r, len(ranks[r]), m.me, len(mine))
+		}
+	}
+	rows := make([]Row, len(mine))
+	for i := range mine {
+		row := Row{Library: m.Libraries[i].Name(), Size: g.size, Count: g.count, Type: g.typ.String(), Op: "none", Root: g.root, InPlace: inPlace,
+			Iters: iters * max(1, m.cfg.GraphOps)}
+		if g.kind.HasOp() {
+			row.Op = m.cfg.Op.String()
+		}
+		var slowest []float64
+		var mean float64
+		for r := range ranks {
+			o := ranks[r][i]
+			if len(o.Samples) != len(mine[i].Samples) {
+				return nil, fmt.Errorf("rank %d took %d samples, rank %d %d: give every rank the same arguments", r, len(o.Samples), m.me, len(mine[i].Samples))
+			}
+			row.Wrong += o.Wrong
+			row.Stray += o.Stray
+			if slowest == nil {
+				slowest = make([]float64, len(o.Samples))
+			}
+			var sum float64
+			for s, t := range o.Samples {
+				slowest[s] = max(slowest[s], t)
+				sum += t
+			}
+			mean = max(mean, sum/float64(len(o.Samples)))
+		}
+		if !m.cfg.Check {
+			row.Wrong = -1
+		}
+		row.summarize(g, slowest, mean)
+		row.Refused = m.Limits.check(g, mean)
+		if i > 0 && rows[0].Time > 0 {
+			row.Ratio = row.Time / rows[0].Time
+		}
+		rows[i] = row
+	}
+	return rows, nil
+}
+
+// summarize fills the figures from the samples (seconds) and the mean of the slowest rank.
+func (r *Row) summarize(g *geometry, samples []float64, mean float64) {
+	slices.Sort(samples)
+	const us = 1e6
+	r.Samples = len(samples)
+	r.Time, r.Min = mean*us, samples[0]*us
+	r.Median = samples[len(samples)/2] * us
+	r.P99 = samples[int(math.Ceil(float64(len(samples))*0.99))-1] * us
+	if mean > 0 {
+		r.AlgBW = float64(g.size) / mean / 1e9
+		r.BusBW = r.AlgBW * g.kind.BusFactor(g.n)
+	}
+}
+
+// bytesText is like "64 MiB".
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.size && n%(u.size>>3) == 0 {
+			return fmt.Sprintf("%g %s", float64(n)/float64(u.size), u.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,50 @@
+package perf
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Progress is one line on a terminal that is written over and over, at most ten times a second. On anything but a terminal it is silent.
+type Progress struct {
+	f     *os.File
+	width int
+	last  time.Time
+	shown bool
+}
+
+// NewProgress shows progress on f, or nowhere when f is not a terminal.
+func NewProgress(f *os.File) *Progress {
+	if f == nil || os.Getenv("CI") != "" || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return nil
+	}
+	return &Progress{f: f, width: max(int(size.Col), 20)}
+}
+
+// Show replaces the line.
+func (p *Progress) Show(what string) {
+	now := time.Now()
+	if now.Sub(p.last) < 100*time.Millisecond {
+		return
+	}
+	p.last, p.shown = now, true
+	if len(what) > p.width-3 {
+		what = what[:p.width-3]
+	}
+	fmt.Fprintf(p.f, "\r\x1b[K%s …", what)
+}
+
+// Clear removes the line, before something else is printed.
+func (p *Progress) Clear() {
+	if p.shown {
+		p.shown = false
+		fmt.Fprint(p.f, "\r\x1b[K")
+	}
+}

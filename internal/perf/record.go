@@ -1,0 +1,86 @@
+package perf
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/goccl/goccl/internal/buildinfo"
+)
+
+// Schema names the layout of Record. It changes when a field changes its meaning or goes away.
+const Schema = "goccl-perf/1"
+
+// Record is a measurement as a file: what was run, where, on what, and what came out. docs/perf.md describes it.
+type Record struct {
+	Schema    string          `json:"schema"`
+	Time      time.Time       `json:"time"`
+	Command   []string        `json:"command"`
+	Build     buildinfo.Info  `json:"build"`
+	Machine   any             `json:"machine,omitempty"`
+	Libraries []RecordLibrary `json:"libraries"`
+	Setup     RecordSetup     `json:"setup"`
+	Rows      []Row           `json:"rows"`
+	Summary   Summary         `json:"summary"`
+	// Error is why the measurement ended before its end. Rows then holds what was complete.
+	Error string `json:"error,omitempty"`
+}
+
+// RecordLibrary is one library that took part; the first is the one that others are compared with.
+type RecordLibrary struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// RecordSetup is how the ranks were laid out and what they were asked to do.
+type RecordSetup struct {
+	Kind     string `json:"collective"`
+	Ranks    int    `json:"ranks"`
+	Layout   string `json:"layout"` // "threads" of one process, or "processes"
+	Launcher string `json:"launcher,omitempty"`
+	Device   string `json:"device"` // "host" or "cuda"
+	Product  string `json:"product"`
+	Graph    int    `json:"graph_ops"`
+	Isolated bool   `json:"isolated"`
+	Cycles   int    `json:"cycles"`
+	Warmup   int    `json:"warmup"`
+	Offset   int64  `json:"offset_elements"`
+	// Env holds the variables that change what a library does.
+	Env map[string]string `json:"env,omitempty"`
+}
+
+// Write stores the record at path, whole or not at all.
+func (r *Record) Write(path string) error {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("perf: record: %w", err)
+	}
+	return writeFile(path, append(b, '\n'))
+}
+
+func writeFile(path string, b []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("perf: write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+			err = fmt.Errorf("perf: write %s: %w", path, err)
+		}
+	}()
+	if _, err = f.Write(b); err != nil {
+		_ = f.Close()
+		return err
+	}
+	if err = f.Chmod(0o644); err != nil {
+		_ = f.Close()
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

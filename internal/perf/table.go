@@ -1,0 +1,234 @@
+package perf
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// Table prints rows as nccl-tests does, one line per size, as they come. With several libraries, the columns of each further one stand
+// behind those of the first, with the ratio of its time to the first's. It is a Reporter.
+type Table struct {
+	w         io.Writer
+	progress  *Progress // may be nil
+	libraries []string
+	forms     []string
+	head      bool
+	err       error
+}
+
+// NewTable prints to w. progress may be nil. cfg is the measurement's.
+func NewTable(w io.Writer, progress *Progress, libraries []string, cfg Config) *Table {
+	t := &Table{w: w, progress: progress, libraries: libraries}
+	if cfg.OutOfPlace || !cfg.InPlace {
+		t.forms = append(t.forms, "out-of-place")
+	}
+	if cfg.InPlace || !cfg.OutOfPlace {
+		t.forms = append(t.forms, "in-place")
+	}
+	return t
+}
+
+// Err is the first error of writing.
+func (t *Table) Err() error { return t.err }
+
+// Progress shows what is being done.
+func (t *Table) Progress(what string) {
+	if t.progress != nil {
+		t.progress.Show(what)
+	}
+}
+
+func (t *Table) printf(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format, args...)
+	}
+}
+
+const (
+	firstWidth = 38 // "%10s %8s %8s %7s" and a gap
+	otherWidth = 38 // "%10s %8s %7s %7s" and a gap
+)
+
+func (t *Table) header() {
+	line := func(a, b string) { t.printf("%s\n", strings.TrimRight(a+b, " ")) }
+	lead := "# " + strings.Repeat(" ", 49)
+	var names string
+	for _, f := range t.forms {
+		for i, lib := range t.libraries {
+			label := f
+			if len(t.libraries) > 1 {
+				label = f + ": " + lib
+			}
+			w := firstWidth
+			if i > 0 {
+				w = otherWidth
+			}
+			names += center(label, w)
+		}
+	}
+	line(lead, names)
+	a := fmt.Sprintf("# %11s %13s %9s %7s %5s", "size", "count", "type", "redop", "root")
+	b := fmt.Sprintf("# %11s %13s %9s %7s %5s", "(B)", "(elements)", "", "", "")
+	for range t.forms {
+		for i := range t.libraries {
+			if i == 0 {
+				a += fmt.Sprintf("  %10s %8s %8s %7s", "time", "algbw", "busbw", "#wrong")
+				b += fmt.Sprintf("  %10s %8s %8s %7s", "(us)", "(GB/s)", "(GB/s)", "")
+			} else {
+				a += fmt.Sprintf("  %10s %8s %8s %7s", "time", "busbw", "#wrong", "ratio")
+				b += fmt.Sprintf("  %10s %8s %8s %7s", "(us)", "(GB/s)", "", "")
+			}
+		}
+	}
+	line(a, "")
+	line(b, "")
+}
+
+func center(s string, w int) string {
+	left := max(0, (w-len(s))/2)
+	return fmt.Sprintf("%-*s", w, strings.Repeat(" ", left)+s)
+}
+
+// Point prints one line.
+func (t *Table) Point(rows []Row) {
+	if t.progress != nil {
+		t.progress.Clear()
+	}
+	if !t.head {
+		t.head = true
+		t.header()
+	}
+	first := rows[0]
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "  %11d %13d %9s %7s %5d", first.Size, first.Count, first.Type, first.Op, first.Root)
+	for f := range t.forms {
+		for i := range t.libraries {
+			k := f*len(t.libraries) + i
+			switch {
+			case k >= len(rows): // no in-place form
+				fmt.Fprintf(b, "  %10s %8s %8s %7s", "N/A", "N/A", "N/A", "N/A")
+			case i == 0:
+				r := rows[k]
+				fmt.Fprintf(b, "  %10s %8s %8s %7s", r.timeText(), r.rate(r.AlgBW), r.rate(r.BusBW), r.wrongText())
+			default:
+				r := rows[k]
+				fmt.Fprintf(b, "  %10s %8s %8s %7s", r.timeText(), r.rate(r.BusBW), r.wrongText(), r.rate(r.Ratio))
+			}
+		}
+	}
+	t.printf("%s\n", b)
+	for _, r := range rows {
+		if r.Refused != "" {
+			t.printf("# refused: %s, %d bytes: %s\n", r.Library, r.Size, r.Refused)
+		}
+	}
+}
+
+func (r *Row) timeText() string {
+	switch {
+	case r.Refused != "":
+		return "refused"
+	case r.Time < 100:
+		return fmt.Sprintf("%.2f", r.Time)
+	case r.Time < 10000:
+		return fmt.Sprintf("%.1f", r.Time)
+	}
+	return fmt.Sprintf("%.0f", r.Time)
+}
+
+func (r *Row) rate(v float64) string {
+	if r.Refused != "" {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func (r *Row) wrongText() string {
+	if r.Wrong < 0 {
+		return "N/A"
+	}
+	return fmt.Sprint(r.Wrong)
+}
+
+// Summary is what a whole measurement comes to.
+type Summary struct {
+	// AvgBusBW is the mean over the first library's rows, GB/s.
+	AvgBusBW float64 `json:"avg_busbw_GBps"`
+	Wrong    int64   `json:"wrong"`
+	Stray    int64   `json:"stray"`
+	Refused  int     `json:"refused"`
+	Checked  bool    `json:"checked"`
+	// MeanRatio is the geometric mean of the time ratios of each further library: above 1, the first library is faster.
+	MeanRatio map[string]float64 `json:"mean_time_ratio,omitempty"`
+}
+
+// OK reports whether nothing was wrong, out of bounds or impossible.
+func (s *Summary) OK() bool { return s.Wrong == 0 && s.Stray == 0 && s.Refused == 0 }
+
+// Summarize adds rows up. The first row's library is the first library.
+func Summarize(rows []Row) Summary {
+	var s Summary
+	s.Checked = len(rows) > 0
+	logs, counts := map[string]float64{}, map[string]int{}
+	measured := 0
+	for _, r := range rows {
+		if r.Wrong < 0 {
+			s.Checked = false
+		} else {
+			s.Wrong += r.Wrong
+		}
+		s.Stray += r.Stray
+		if r.Refused != "" {
+			s.Refused++
+			continue
+		}
+		if r.Library == rows[0].Library {
+			s.AvgBusBW += r.BusBW
+			measured++
+		}
+		if r.Ratio > 0 {
+			logs[r.Library] += math.Log(r.Ratio)
+			counts[r.Library]++
+		}
+	}
+	if measured > 0 {
+		s.AvgBusBW /= float64(measured)
+	}
+	for lib, l := range logs {
+		if s.MeanRatio == nil {
+			s.MeanRatio = map[string]float64{}
+		}
+		s.MeanRatio[lib] = math.Exp(l / float64(counts[lib]))
+	}
+	return s
+}
+
+// Footer prints the summary.
+func (t *Table) Footer(s Summary) {
+	if t.progress != nil {
+		t.progress.Clear()
+	}
+	verdict := func(n int64) string {
+		if n == 0 {
+			return "OK"
+		}
+		return "FAILED"
+	}
+	if s.Checked {
+		t.printf("# Wrong elements       : %d %s\n", s.Wrong, verdict(s.Wrong))
+		t.printf("# Out of bounds values : %d %s\n", s.Stray, verdict(s.Stray))
+	} else {
+		t.printf("# Wrong elements       : not checked\n")
+	}
+	if s.Refused > 0 {
+		t.printf("# Refused figures      : %d FAILED\n", s.Refused)
+	}
+	t.printf("# Avg bus bandwidth    : %.4g GB/s\n", s.AvgBusBW)
+	for _, lib := range t.libraries[1:] {
+		if r, ok := s.MeanRatio[lib]; ok {
+			t.printf("# Mean time ratio      : %.3f (%s / %s; above 1, %[3]s is faster)\n", r, lib, t.libraries[0])
+		}
+	}
+}
