@@ -1,0 +1,234 @@
+package fdshare
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	requestTimeout = 5 * time.Second
+	// maxVisitors bounds connections at once; more wait in the socket's backlog.
+	maxVisitors = 64
+)
+
+// The answer is one byte, and with statusOK one descriptor.
+const (
+	statusOK      = 1
+	statusRefused = 2
+)
+
+// Server offers this process's descriptors.
+type Server struct {
+	name socketName
+	l    *net.UnixListener
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	offers map[uint64]*offer
+	next   uint64
+	closed bool
+	visits map[*net.UnixConn]struct{} // closed by Close, so that it need not wait for their deadlines
+}
+
+// offer owns fd. It is only used under the server's lock, so that revoke cannot close it, and its number be reused, in between.
+type offer struct {
+	fd    int
+	token [32]byte
+}
+
+var shared struct {
+	sync.Mutex
+	s   *Server
+	pid int
+}
+
+// Shared is the process's server, started by the first call. A forked child gets its own.
+func Shared() (*Server, error) {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.s != nil && shared.pid == os.Getpid() {
+		return shared.s, nil
+	}
+	s, err := New()
+	if err != nil {
+		return nil, err
+	}
+	shared.s, shared.pid = s, os.Getpid()
+	return s, nil
+}
+
+// New starts a server of its own, for callers that must be able to close it.
+func New() (*Server, error) {
+	s := &Server{offers: map[uint64]*offer{}, visits: map[*net.UnixConn]struct{}{}}
+	_, _ = rand.Read(s.name[:]) // never fails
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.name.address(), Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("fdshare: start the server: %w", err)
+	}
+	s.l = l
+	servers.Store(s.name, s)
+	s.wg.Go(s.serve)
+	return s, nil
+}
+
+// servers are those of this process, so that a fetch from itself needs no socket.
+var servers sync.Map // socketName → *Server
+
+// Close revokes all offers and ends the server.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	for n, o := range s.offers {
+		_ = unix.Close(o.fd)
+		delete(s.offers, n)
+	}
+	for c := range s.visits {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	servers.Delete(s.name)
+	err := s.l.Close()
+	s.wg.Wait()
+	return err
+}
+
+// Offer makes fd available to holders of the ticket until revoke, which may be called more than once. It duplicates fd.
+func (s *Server) Offer(fd int) (t Ticket, revoke func(), err error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return t, nil, fmt.Errorf("fdshare: offer descriptor %d: %w", fd, err)
+	}
+	o := &offer{fd: dup}
+	_, _ = rand.Read(o.token[:]) // never fails
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = unix.Close(dup)
+		return t, nil, ErrClosed
+	}
+	s.next++
+	n := s.next
+	s.offers[n] = o
+	return newTicket(n, s.name, o.token), func() { s.revoke(n) }, nil
+}
+
+func (s *Server) revoke(n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.offers[n]; o != nil {
+		_ = unix.Close(o.fd)
+		delete(s.offers, n)
+	}
+}
+
+// use calls f with the offered descriptor if the ticket is genuine. f must not block.
+func (s *Server) use(t Ticket, f func(fd int) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.offers[t.number()]
+	var token [32]byte
+	if o != nil {
+		token = o.token
+	}
+	if equal := subtle.ConstantTimeCompare(token[:], t.token()) == 1; o == nil || !equal || s.name != t.name() {
+		return ErrRefused
+	}
+	return f(o.fd)
+}
+
+func (s *Server) serve() {
+	places := make(chan struct{}, maxVisitors)
+	for {
+		c, err := s.l.AcceptUnix()
+		if err != nil {
+			s.mu.Lock()
+			closed := s.closed
+			s.mu.Unlock()
+			if closed || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(5 * time.Millisecond) // out of descriptors; the visitor waits in the backlog
+			continue
+		}
+		if checkUser(c) != nil {
+			_ = c.Close()
+			continue
+		}
+		places <- struct{}{}
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			_ = c.Close()
+			return
+		}
+		s.visits[c] = struct{}{}
+		s.mu.Unlock()
+		s.wg.Go(func() {
+			s.visit(c)
+			s.mu.Lock()
+			delete(s.visits, c)
+			s.mu.Unlock()
+			_ = c.Close()
+			<-places
+		})
+	}
+}
+
+// visit answers one request.
+func (s *Server) visit(c *net.UnixConn) {
+	_ = c.SetDeadline(time.Now().Add(requestTimeout))
+	var t Ticket
+	if _, err := io.ReadFull(c, t[:]); err != nil {
+		return
+	}
+	dup := -1
+	err := t.check()
+	if err == nil {
+		// Sending can block, so it must not happen under the lock; a duplicate made under it can outlive a revoke.
+		err = s.use(t, func(fd int) (err error) {
+			dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+			return err
+		})
+	}
+	if err != nil {
+		_, _ = c.Write([]byte{statusRefused})
+		return
+	}
+	defer func() { _ = unix.Close(dup) }()
+	_, _, _ = c.WriteMsgUnix([]byte{statusOK}, unix.UnixRights(dup), nil)
+}
+
+// checkUser compares the other side's effective user id with ours.
+func checkUser(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if credErr != nil {
+		return fmt.Errorf("fdshare: SO_PEERCRED: %w", credErr)
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return fmt.Errorf("%w: user %d, this is user %d", ErrUser, cred.Uid, os.Geteuid())
+	}
+	return nil
+}
