@@ -1,0 +1,18 @@
+package algorithm
+
+// Engine runs the requests of one rank of one communicator. There are two: algorithm/shm for the host device and algorithm/nvlink for GPUs
+// of one NVLink domain.
+//
+// Every rank must submit the same collectives in the same order; sends and receives only have to match pairwise. Enqueue is called by one
+// goroutine at a time; Abort may be called from any.
+type Engine interface {
+	// Enqueue puts the requests of one group on their streams and returns without waiting for them to run. Sends and receives of one
+	// call progress together, in any order. seq is the number of the first request; request i has seq+i.
+	Enqueue(seq uint64, reqs []Request) error
+	// Abort makes every running and later request end with cause. Only the first cause counts.
+	Abort(cause error)
+	// Err is the cause of the abort, or the first error that a request met while it ran, or nil.
+	Err() error
+	// Close frees what the engine holds. Work must have ended or have been aborted.
+	Close() error
+}

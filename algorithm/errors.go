@@ -1,0 +1,48 @@
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors that an engine returns inside an *Error.
+var (
+	ErrPeerDead        = errors.New("a rank has died or its host cannot be reached")
+	ErrTimeout         = errors.New("the deadline passed")
+	ErrAborted         = errors.New("the communicator was aborted")
+	ErrMismatch        = errors.New("ranks called different operations")
+	ErrInvalidArgument = errors.New("invalid argument")
+	ErrInvalidUsage    = errors.New("invalid usage")
+	ErrUnsupported     = errors.New("not supported")
+)
+
+// Error says which rank saw a failure, in which operation, and because of whom. Peer is -1 when no peer is to blame; Seq is 0 when the
+// failure belongs to no numbered operation.
+type Error struct {
+	Op   string
+	Rank int
+	Peer int
+	Seq  uint64
+	Err  error
+}
+
+// Error is like "goccl: all_reduce #12 on rank 3, peer 5: the deadline passed".
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("goccl: ")
+	b.WriteString(e.Op)
+	if e.Seq != 0 {
+		fmt.Fprintf(&b, " #%d", e.Seq)
+	}
+	fmt.Fprintf(&b, " on rank %d", e.Rank)
+	if e.Peer >= 0 {
+		fmt.Fprintf(&b, ", peer %d", e.Peer)
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Err.Error())
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,71 @@
+package nvlink
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// abortBlock is the host's side of AbortBlock (kernels/include/goccl/abort.cuh): one per communicator, in mapped host memory.
+type abortBlock struct {
+	mem  *cuda.HostMemory
+	word *abortWords
+	seq  atomic.Uint64 // of the latest submission
+	op   atomic.Uint32
+	wait time.Duration
+}
+
+type abortWords struct {
+	abort, reported     atomic.Uint32
+	spinLimitNs, detail atomic.Uint64
+	peer, op            atomic.Uint32
+	_                   [32]byte
+}
+
+const (
+	statusAborted = 1
+	statusTimeout = 0xffff0001
+	unknownPeer   = 0xffffffff
+)
+
+func newAbortBlock(dev *cuda.Device, limit time.Duration) (*abortBlock, error) {
+	mem, err := dev.HostAlloc(4096)
+	if err != nil {
+		return nil, err
+	}
+	b := &abortBlock{mem: mem, word: (*abortWords)(mem.Pointer()), wait: limit}
+	b.word.spinLimitNs.Store(uint64(max(0, limit)))
+	return b, nil
+}
+
+func (b *abortBlock) ptr() uint64 { return uint64(b.mem.Ptr()) }
+
+func (b *abortBlock) raise() { b.word.abort.CompareAndSwap(0, statusAborted) }
+
+// submitted notes what is being enqueued, to name it should a wait give up. Kernels run later than they are submitted, so the number is the
+// latest that can be to blame.
+func (b *abortBlock) submitted(seq uint64, r *algorithm.Request) {
+	b.seq.Store(seq)
+	b.op.Store(uint32(r.Collective))
+}
+
+// report is the error of a wait that ran into its deadline on the device, or nil.
+func (b *abortBlock) report(rank int) error {
+	if b.word.reported.Load() != statusTimeout {
+		return nil
+	}
+	peer := -1
+	if p := b.word.peer.Load(); p != unknownPeer {
+		peer = int(p)
+	}
+	return &algorithm.Error{Op: algorithm.Collective(b.op.Load()).String(), Rank: rank, Peer: peer, Seq: b.seq.Load(),
+		Err: fmt.Errorf("%w: a kernel waited %v for data; the latest operation submitted here is the one named", algorithm.ErrTimeout, b.wait)}
+}
+
+func (b *abortBlock) close() error { return b.mem.Close() }
+
+var _ = [1]struct{}{}[unsafe.Sizeof(abortWords{})-64]

@@ -1,0 +1,147 @@
+package nvlink
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// collective launches one request that is not a send or a receive.
+func (e *Engine) collective(r *algorithm.Request, s *cuda.Stream) error {
+	if r.Collective == algorithm.Barrier {
+		return e.barrier(s)
+	}
+	if r.Collective == algorithm.AllToAllV {
+		return e.allToAllV(r, s)
+	}
+	if r.Count == 0 {
+		return nil
+	}
+	switch r.Collective {
+	case algorithm.AllReduce:
+		return e.reduce(r, s, everyone)
+	case algorithm.Reduce:
+		return e.reduce(r, s, uint32(r.Root))
+	case algorithm.ReduceScatter:
+		return e.reduceScatter(r, s)
+	case algorithm.AllGather:
+		return e.exchange(r, s, 0)
+	case algorithm.AllToAll:
+		return e.exchange(r, s, r.Bytes())
+	case algorithm.Broadcast:
+		return e.broadcast(r, s)
+	case algorithm.Gather:
+		return e.gather(r, s)
+	case algorithm.Scatter:
+		return e.scatter(r, s)
+	}
+	return fmt.Errorf("%w: %v on GPUs", algorithm.ErrUnsupported, r.Collective)
+}
+
+// reduce runs all-reduce (root everyone) and reduce.
+func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error {
+	v := e.table.choose(r.Collective, e.table.reduce, r.Bytes())
+	a := &e.args
+	e.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), root
+	a.sendStride, a.recvStride = 0, 0
+	work := r.Bytes()
+	what := "all_reduce_one_shot_"
+	if v.twoShot {
+		what = "all_reduce_two_shot_"
+		work = (r.Bytes()/int64(e.size) + 15) &^ 15
+		for work*int64(e.size) < r.Bytes() {
+			work += 16
+		}
+		a.sendStride = uint64(work)
+	}
+	return e.launchReduction(r, s, what, v, work)
+}
+
+func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
+	v := e.table.choose(r.Collective, e.table.scatter, r.Bytes()*int64(e.size))
+	a := &e.args
+	e.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), everyone
+	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
+	return e.launchReduction(r, s, "reduce_scatter_", v, r.Bytes())
+}
+
+// exchange runs all-gather (stride 0: everybody gets the same) and all-to-all.
+func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
+	v := e.table.choose(r.Collective, e.table.exchange, r.Bytes()*int64(e.size))
+	a := &e.args
+	e.operands(r)
+	a.bytes = uint64(r.Bytes())
+	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
+	return e.launchExchange(s, v, r.Bytes())
+}
+
+// barrier is an all-gather of a word that nobody looks at.
+func (e *Engine) barrier(s *cuda.Stream) error {
+	a := &e.args
+	a.send, a.recv = uint64(e.state.Ptr())+stateScratch, uint64(e.state.Ptr())+stateScratch+64
+	a.bytes, a.sendStride, a.recvStride = 8, 0, 8
+	return e.launchExchange(s, variant{protocol: ll, threads: 32}, 8)
+}
+
+func (e *Engine) operands(r *algorithm.Request) {
+	a := &e.args
+	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
+	a.op = uint32(r.Op)
+	a.scalar, a.scalarPtr = 0, 0
+	if r.Op == datatype.PreMulSum {
+		a.scalar, a.scalarPtr = binary.LittleEndian.Uint64(r.Scalar[:]), uint64(r.ScalarPtr)
+	}
+}
+
+func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what string, v variant, work int64) error {
+	fast := special(r.Type, r.Op, e.size)
+	if !fast {
+		v.protocol = ll128 // the general kernels exist in this protocol only
+	}
+	var buf [96]byte
+	name := append(buf[:0], what...)
+	name = append(name, v.protocol.String()...)
+	name = append(name, '_')
+	name = append(name, typeNames[r.Type]...)
+	if fast {
+		name = append(name, "_sum_n"...)
+		name = strconv.AppendInt(name, int64(e.size), 10)
+	}
+	return e.launch(s, name, v, work)
+}
+
+func (e *Engine) launchExchange(s *cuda.Stream, v variant, work int64) error {
+	var buf [32]byte
+	name := append(buf[:0], "exchange_"...)
+	name = append(name, v.protocol.String()...)
+	if e.size == 2 || e.size == 4 || e.size == 8 {
+		name = append(name, "_n"...)
+		name = strconv.AppendInt(name, int64(e.size), 10)
+	}
+	return e.launch(s, name, v, work)
+}
+
+// launch shapes the grid for work bytes per slice: a thread per unit, as far as there are blocks.
+func (e *Engine) launch(s *cuda.Stream, name []byte, v variant, work int64) error {
+	f := e.functions[string(name)] // no allocation
+	if f == nil {
+		var err error
+		if f, err = e.function(string(name)); err != nil {
+			return err
+		}
+	}
+	units := v.protocol.units(work)
+	threads := int64(v.threads)
+	if units < threads {
+		threads = max(32, (units+31)&^31)
+	}
+	blocks := min(e.maxBlocks, (units+threads-1)/threads)
+	cfg := cuda.Launch1D(int(blocks), int(threads), 0)
+	return s.LaunchRaw(f, &cfg, params(&e.args))
+}

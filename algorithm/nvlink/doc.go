@@ -1,0 +1,20 @@
+// Package nvlink runs collectives on GPUs that map each other's memory: one kernel launch per collective, and nothing else on the hot path.
+//
+// # Flow of a collective
+//
+//  1. choose     a variant and its launch shape, from the collective, its size and the number of ranks (table.go)
+//  2. fill       the kernel's parameters: addresses and sizes only; epochs live in device memory, so a launch can be replayed from a graph
+//  3. launch     on the caller's stream, ordered after this communicator's work on other streams
+//
+// Data crosses NVLink as packets that carry their own flag (kernels/collective): no fence, no handshake, no host.
+//
+// # Failure
+//
+// Kernels poll an abort word in mapped host memory. Abort sets it; a kernel that waits then writes who it waited for and returns, so the
+// CUDA context stays usable. A watcher reads that report and turns it into an *algorithm.Error.
+//
+// # Lifetime and threads
+//
+// Enqueue is called by one goroutine at a time (goccl.Comm holds a lock); Abort, Err and Close may be called from any. Close waits for the
+// kernels to return, after aborting them.
+package nvlink

@@ -1,0 +1,286 @@
+package nvlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/algorithm/exchange"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
+)
+
+// Config is what an Engine is made from.
+type Config struct {
+	Bootstrap bootstrap.Bootstrap
+	// Device must be a *cuda.Device.
+	Device device.Device
+	// OpTimeout bounds each wait of a kernel for its peers; 0 is no bound.
+	OpTimeout time.Duration
+}
+
+// Engine runs the collectives of one rank.
+type Engine struct {
+	dev        *cuda.Device
+	rank, size int
+	timeout    time.Duration
+	maxBlocks  int64
+	windows    *exchange.Windows
+	state      device.Allocation
+	abort      *abortBlock
+	module     *cuda.Module
+	functions  map[string]*cuda.Function // by kernel name, filled as they are used
+	table      *table
+
+	// The parameters of the next launch; what does not change is filled once.
+	args collectiveArgs
+	p2p  p2pArgs
+
+	last  *cuda.Stream // where the latest work went, when that was not captured
+	cause atomic.Pointer[error]
+	once  sync.Once
+	stop  chan struct{}
+	watch sync.WaitGroup
+}
+
+// New sets up the shared windows. It is collective.
+func New(ctx context.Context, cfg Config) (*Engine, error) {
+	dev, ok := cfg.Device.(*cuda.Device)
+	if !ok {
+		return nil, fmt.Errorf("%w: %v is not a CUDA device", algorithm.ErrInvalidArgument, cfg.Device.ID())
+	}
+	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
+	if n > maxRanks {
+		return nil, fmt.Errorf("%w: %d ranks; the GPU engine takes up to %d ranks of one NVLink domain", algorithm.ErrUnsupported, n, maxRanks)
+	}
+	hosts := cfg.Bootstrap.Hosts()
+	for r, h := range hosts {
+		if h != hosts[rank] {
+			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host", algorithm.ErrUnsupported, r)}
+		}
+	}
+	sharing, err := ranksPerDevice(ctx, cfg.Bootstrap, dev)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, functions: map[string]*cuda.Function{}, stop: make(chan struct{})}
+	if e.table, err = loadTable(n); err != nil {
+		return nil, err
+	}
+	if err := e.load(); err != nil {
+		return nil, errors.Join(err, e.free())
+	}
+	if e.windows, err = exchange.Map(ctx, cfg.Bootstrap, dev, areaBytes(n)+p2pBytes(n)); err != nil {
+		return nil, errors.Join(err, e.free())
+	}
+	e.fillConstants()
+	e.watch.Add(1)
+	go e.watchReports()
+	return e, nil
+}
+
+// ranksPerDevice is the largest number of ranks on one GPU. Their kernels wait for each other, so all must fit on it at once.
+func ranksPerDevice(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (int, error) {
+	all, err := b.AllGather(ctx, []byte(dev.Properties().BusID))
+	if err != nil {
+		return 0, err
+	}
+	most, count := 1, map[string]int{}
+	for _, id := range all {
+		count[string(id)]++
+		most = max(most, count[string(id)])
+	}
+	return most, nil
+}
+
+// load brings up what this rank needs of its own device.
+func (e *Engine) load() error {
+	p := e.dev.Properties()
+	image, err := kernels.Image("collective", p.Major, p.Minor)
+	if err != nil {
+		return err
+	}
+	if e.module, err = e.dev.LoadModule(image); err != nil {
+		return err
+	}
+	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
+		return err
+	}
+	e.abort, err = newAbortBlock(e.dev, e.timeout)
+	return err
+}
+
+func (e *Engine) fillConstants() {
+	n := e.size
+	for r := range n {
+		e.args.window[r] = uint64(e.windows.Ptr[r])
+		e.p2p.window[r] = uint64(e.windows.Ptr[r].Add(areaBytes(n)))
+	}
+	state := uint64(e.state.Ptr())
+	e.args.abort, e.p2p.abort = e.abort.ptr(), e.abort.ptr()
+	e.args.epochs, e.p2p.counters = state, state+stateCounters
+	e.args.rank, e.p2p.rank = uint32(e.rank), uint32(e.rank)
+	e.args.nranks, e.p2p.nranks = uint32(n), uint32(n)
+	e.args.slotBytes = uint32(slotBytes(n))
+}
+
+// function is the kernel of that name.
+func (e *Engine) function(name string) (*cuda.Function, error) {
+	if f := e.functions[name]; f != nil {
+		return f, nil
+	}
+	f, err := e.module.Function(name)
+	if err != nil {
+		return nil, err
+	}
+	// The map key must outlive the caller's buffer.
+	e.functions[strings.Clone(name)] = f
+	return f, nil
+}
+
+// Enqueue implements algorithm.Engine.
+func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
+	e.abort.submitted(seq, &reqs[0])
+	for i := 0; i < len(reqs); {
+		r := &reqs[i]
+		s, err := e.stream(r.Stream)
+		if err != nil {
+			return e.fail(r, seq+uint64(i), err)
+		}
+		if r.Collective != algorithm.Send && r.Collective != algorithm.Recv {
+			if err := e.collective(r, s); err != nil {
+				return e.fail(r, seq+uint64(i), err)
+			}
+			i++
+			continue
+		}
+		k := i + 1
+		for k < len(reqs) && (reqs[k].Collective == algorithm.Send || reqs[k].Collective == algorithm.Recv) {
+			k++
+		}
+		if err := e.sendRecv(reqs[i:k], s); err != nil {
+			return e.fail(r, seq+uint64(i), err)
+		}
+		i = k
+	}
+	return nil
+}
+
+func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
+	return &algorithm.Error{Op: r.Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: err}
+}
+
+// stream makes work on s follow all earlier work of this communicator: its kernels share epochs and must run one after the other. Captured
+// work is ordered by its graph, not here.
+func (e *Engine) stream(ds device.Stream) (*cuda.Stream, error) {
+	s, ok := ds.(*cuda.Stream)
+	if !ok {
+		return nil, fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, ds.Device().ID(), e.dev.ID())
+	}
+	if e.last == s || e.last != nil && e.last.Raw() == s.Raw() {
+		return s, nil
+	}
+	status, _, err := s.CaptureStatus()
+	if err != nil {
+		return nil, err
+	}
+	if status != cuda.CaptureNone {
+		return s, nil
+	}
+	if e.last != nil {
+		if err := after(s, e.last); err != nil {
+			return nil, err
+		}
+	}
+	e.last = s
+	return s, nil
+}
+
+// after makes later work on s wait for the work so far on other.
+func after(s, other *cuda.Stream) error {
+	if status, _, err := other.CaptureStatus(); err != nil || status != cuda.CaptureNone {
+		return err
+	}
+	ev, err := other.Record()
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.WaitEvent(ev), ev.Close())
+}
+
+// Abort implements algorithm.Engine.
+func (e *Engine) Abort(cause error) {
+	if e.cause.CompareAndSwap(nil, &cause) {
+		e.abort.raise()
+	}
+}
+
+// Err implements algorithm.Engine.
+func (e *Engine) Err() error {
+	if p := e.cause.Load(); p != nil {
+		return *p
+	}
+	if err := e.abort.report(e.rank); err != nil {
+		e.Abort(err)
+		return *e.cause.Load()
+	}
+	return nil
+}
+
+// watchReports looks for waits that gave up by themselves, so that AsyncError and the peers' kernels learn of it without a call.
+func (e *Engine) watchReports() {
+	defer e.watch.Done()
+	t := time.NewTicker(100 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if e.Err() != nil {
+				return
+			}
+		case <-e.stop:
+			return
+		}
+	}
+}
+
+// Close implements algorithm.Engine.
+func (e *Engine) Close() error {
+	var err error
+	e.once.Do(func() {
+		close(e.stop)
+		e.watch.Wait()
+		e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: algorithm.ErrAborted})
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if e.last != nil {
+			err = e.last.Synchronize(ctx)
+		}
+		err = errors.Join(err, e.free())
+	})
+	return err
+}
+
+func (e *Engine) free() error {
+	var errs []error
+	if e.windows != nil {
+		errs = append(errs, e.windows.Close())
+	}
+	if e.module != nil {
+		errs = append(errs, e.module.Close())
+	}
+	if e.abort != nil {
+		errs = append(errs, e.abort.close())
+	}
+	if e.state != nil {
+		errs = append(errs, e.state.Close())
+	}
+	return errors.Join(errs...)
+}

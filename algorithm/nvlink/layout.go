@@ -1,0 +1,67 @@
+package nvlink
+
+import "unsafe"
+
+// These mirror kernels/collective/args.cuh and p2p.cuh; a test compares the sizes with what the compiler made of them.
+const (
+	maxRanks    = 16
+	maxBlocks   = 128
+	epochStride = 32 * 4 // bytes
+
+	p2pChannels    = 16
+	p2pDepth       = 8
+	p2pPieceBytes  = 7680
+	p2pSlotBytes   = 8192
+	p2pMaxMessages = 128
+
+	everyone = 0xffffffff
+)
+
+type collectiveArgs struct {
+	window                        [maxRanks]uint64
+	abort, epochs                 uint64
+	send, recv                    uint64
+	bytes, sendStride, recvStride uint64
+	rank, nranks, slotBytes, op   uint32
+	root, _                       uint32
+	scalar, scalarPtr             uint64
+}
+
+type message struct {
+	address, bytes uint64
+}
+
+type lane struct {
+	peer           uint16
+	send, channels uint8
+	first, count   uint16
+}
+
+type p2pArgs struct {
+	window          [maxRanks]uint64
+	abort, counters uint64
+	rank, nranks    uint32
+	lanes, _        uint32
+	lane            [2 * maxRanks]lane
+	message         [p2pMaxMessages]message
+}
+
+// params views a parameter struct as the bytes of the kernel's parameter buffer.
+func params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
+
+// slotBytes is the size of one slot of a block's area: as large as 32 MiB of areas allow, at most 16 KiB.
+func slotBytes(n int) int64 { return min(16<<10, (32<<20)/(maxBlocks*4*int64(n))) &^ 127 }
+
+// areaBytes is the size of all areas of a window; the p2p region follows.
+func areaBytes(n int) int64 { return maxBlocks * 4 * int64(n) * slotBytes(n) }
+
+func p2pBytes(n int) int64 {
+	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128
+}
+
+// The state of an engine in device memory: epochs by block, then p2p counters, then a word to receive into.
+const (
+	stateCounters = maxBlocks * epochStride
+	stateScratch  = stateCounters + maxRanks*2*p2pChannels*32*4
+	stateBytes    = stateScratch + 4096
+)

@@ -1,0 +1,227 @@
+package nvlink
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// transfer is one message of a batch. Only messages with bytes travel.
+type transfer struct {
+	send  bool
+	peer  int
+	ptr   device.Ptr
+	bytes int64
+}
+
+// roundMessages is how many messages of one peer and direction go into one launch. Both sides of a message count it the same way, so a
+// message and its match are in the launches of the same number.
+func roundMessages(n int) int { return max(1, p2pMaxMessages/(2*n)) }
+
+// p2pThreads leaves room for all blocks of the largest batch on the device at once.
+const p2pThreads = 256
+
+// transfers launches a batch: all messages progress together; those between two ranks in one direction match in order.
+func (e *Engine) transfers(batch []transfer, s *cuda.Stream) error {
+	if err := e.selfTransfers(batch, s); err != nil {
+		return err
+	}
+	per := roundMessages(e.size)
+	var ordinal [2 * maxRanks]int // of the next message, by peer and direction
+	rounds := 0
+	order := make([]int, len(batch))
+	for i, t := range batch {
+		if t.peer == e.rank || t.bytes == 0 {
+			order[i] = -1
+			continue
+		}
+		q := 2 * t.peer
+		if t.send {
+			q++
+		}
+		order[i] = ordinal[q]
+		ordinal[q]++
+		rounds = max(rounds, order[i]/per+1)
+	}
+	for round := range rounds {
+		if err := e.launchRound(batch, order, round*per, per, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// launchRound launches the messages whose ordinal is in [from, from+per). Lanes are listed so that every rank sends to the next rank first and
+// receives from the one before it first.
+func (e *Engine) launchRound(batch []transfer, order []int, from, per int, s *cuda.Stream) error {
+	a := &e.p2p
+	lanes, messages, blocks := 0, 0, 0
+	for k := 1; k < e.size; k++ {
+		for dir := range 2 {
+			peer := (e.rank + k) % e.size
+			if dir == 0 {
+				peer = (e.rank - k + e.size) % e.size
+			}
+			l := lane{peer: uint16(peer), send: uint8(dir), first: uint16(messages)}
+			for i, t := range batch {
+				if order[i] < from || order[i] >= from+per || t.peer != peer || t.send != (dir == 1) {
+					continue
+				}
+				a.message[messages] = message{uint64(t.ptr), uint64(t.bytes)}
+				messages++
+				l.count++
+				pieces := (t.bytes + p2pPieceBytes - 1) / p2pPieceBytes
+				l.channels = max(l.channels, uint8(min(p2pChannels, pieces)))
+			}
+			if l.count > 0 {
+				a.lane[lanes] = l
+				lanes++
+				blocks += int(l.channels)
+			}
+		}
+	}
+	if lanes == 0 {
+		return nil
+	}
+	a.lanes = uint32(lanes)
+	f, err := e.function("point_to_point")
+	if err != nil {
+		return err
+	}
+	cfg := cuda.Launch1D(blocks, p2pThreads, 0)
+	return s.LaunchRaw(f, &cfg, params(a))
+}
+
+// selfTransfers copies messages of the rank to itself: the k-th send is the k-th receive's.
+func (e *Engine) selfTransfers(batch []transfer, s *cuda.Stream) error {
+	next := 0
+	for _, t := range batch {
+		if t.peer != e.rank || t.send {
+			continue
+		}
+		for next < len(batch) && (batch[next].peer != e.rank || !batch[next].send) {
+			next++
+		}
+		if next == len(batch) {
+			return fmt.Errorf("%w: a receive from the rank itself has no send in its group", algorithm.ErrInvalidUsage)
+		}
+		src := batch[next]
+		next++
+		if src.bytes != t.bytes {
+			return fmt.Errorf("%w: the rank sends itself %d bytes and receives %d", algorithm.ErrMismatch, src.bytes, t.bytes)
+		}
+		if t.bytes > 0 && src.ptr != t.ptr {
+			if err := s.Copy(t.ptr, src.ptr, t.bytes); err != nil {
+				return err
+			}
+		}
+	}
+	for ; next < len(batch); next++ {
+		if batch[next].peer == e.rank && batch[next].send {
+			return fmt.Errorf("%w: a send to the rank itself has no receive in its group", algorithm.ErrInvalidUsage)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {
+	batch := make([]transfer, len(reqs))
+	for i := range reqs {
+		r := &reqs[i]
+		batch[i] = transfer{send: r.Collective == algorithm.Send, peer: r.Peer, ptr: r.Send, bytes: r.Bytes()}
+		if !batch[i].send {
+			batch[i].ptr = r.Recv
+		}
+		if o, ok := r.Stream.(*cuda.Stream); ok && o.Raw() != s.Raw() {
+			if err := after(s, o); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.transfers(batch, s); err != nil {
+		return err
+	}
+	for i := range reqs {
+		if o, ok := reqs[i].Stream.(*cuda.Stream); ok && o.Raw() != s.Raw() {
+			if err := after(o, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) allToAllV(r *algorithm.Request, s *cuda.Stream) error {
+	size := r.Type.Size()
+	batch := make([]transfer, 0, 2*e.size)
+	for p := range e.size {
+		batch = append(batch,
+			transfer{true, p, r.Send.Add(r.SendDispls[p] * size), r.SendCounts[p] * size},
+			transfer{false, p, r.Recv.Add(r.RecvDispls[p] * size), r.RecvCounts[p] * size})
+	}
+	return e.transfers(batch, s)
+}
+
+func (e *Engine) gather(r *algorithm.Request, s *cuda.Stream) error {
+	batch := []transfer{{true, r.Root, r.Send, r.Bytes()}}
+	if e.rank == r.Root {
+		for p := range e.size {
+			batch = append(batch, transfer{false, p, r.Recv.Add(int64(p) * r.Bytes()), r.Bytes()})
+		}
+	}
+	return e.transfers(batch, s)
+}
+
+func (e *Engine) scatter(r *algorithm.Request, s *cuda.Stream) error {
+	batch := []transfer{{false, r.Root, r.Recv, r.Bytes()}}
+	if e.rank == r.Root {
+		for p := range e.size {
+			batch = append(batch, transfer{true, p, r.Send.Add(int64(p) * r.Bytes()), r.Bytes()})
+		}
+	}
+	return e.transfers(batch, s)
+}
+
+// broadcastSplit is the size from which the root sends each byte once and the ranks share the slices among them.
+const broadcastSplit = 64 << 10
+
+// broadcast: small, the root sends all to all, (n−1)·N out of one port. Large, scatter and all-gather, 2·N through any port; the bytes that
+// do not divide go directly.
+func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
+	n := int64(e.size)
+	total := r.Bytes()
+	slice := int64(0)
+	if total >= broadcastSplit && n > 2 {
+		slice = total / n &^ 15
+	}
+	rest := total - slice*n
+	var batch []transfer
+	if e.rank == r.Root {
+		for p := range e.size {
+			if p == r.Root {
+				continue
+			}
+			batch = append(batch,
+				transfer{true, p, r.Send.Add(int64(p) * slice), slice},
+				transfer{true, p, r.Send.Add(slice * n), rest})
+		}
+		if r.Send != r.Recv {
+			if err := s.Copy(r.Recv, r.Send, total); err != nil {
+				return err
+			}
+		}
+	} else {
+		batch = append(batch,
+			transfer{false, r.Root, r.Recv.Add(int64(e.rank) * slice), slice},
+			transfer{false, r.Root, r.Recv.Add(slice * n), rest})
+	}
+	if err := e.transfers(batch, s); err != nil || slice == 0 {
+		return err
+	}
+	a := &e.args
+	a.send, a.recv = uint64(r.Recv.Add(int64(e.rank)*slice)), uint64(r.Recv)
+	a.bytes, a.sendStride, a.recvStride = uint64(slice), 0, uint64(slice)
+	return e.launchExchange(s, e.table.choose(r.Collective, e.table.exchange, total), slice)
+}

@@ -1,0 +1,59 @@
+package shm
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/hostreduce"
+)
+
+func (e *Engine) dispatch(o *op, batch []algorithm.Request) error {
+	if isP2P(o.req) {
+		return o.pointToPoint(transfers(batch))
+	}
+	o.sig = signature(o.req)
+	switch o.req.Collective {
+	case algorithm.AllReduce:
+		return o.allReduce(true)
+	case algorithm.Reduce:
+		return o.allReduce(e.rank == o.req.Root)
+	case algorithm.ReduceScatter:
+		return o.reduceScatter()
+	case algorithm.AllGather:
+		return o.allGather(true)
+	case algorithm.Gather:
+		return o.allGather(e.rank == o.req.Root)
+	case algorithm.Broadcast:
+		return o.broadcast()
+	case algorithm.AllToAll:
+		return o.allToAll()
+	case algorithm.Scatter:
+		return o.scatter()
+	case algorithm.AllToAllV:
+		return o.pointToPoint(transfersV(o.req, e.size))
+	case algorithm.Barrier:
+		return o.step()
+	}
+	return o.error(-1, fmt.Errorf("%w: %v on the host device", algorithm.ErrUnsupported, o.req.Collective))
+}
+
+// reduce combines srcs in rank order into dst.
+func (o *op) reduce(dst []byte, srcs [][]byte) error {
+	scalar := o.req.Scalar
+	if o.req.Op == datatype.PreMulSum && o.req.ScalarPtr != 0 {
+		copy(scalar[:], device.Bytes(o.req.ScalarPtr, o.req.Type.Size()))
+	}
+	if err := hostreduce.Reduce(dst, srcs, o.req.Type, o.req.Op, scalar, o.e.size); err != nil {
+		return o.error(-1, err)
+	}
+	return nil
+}
+
+// share is the part [lo, hi) of n bytes that belongs to rank r of size, in whole elements and, but for the last part, whole cache lines.
+func share(n int64, r, size int, elem int64) (lo, hi int64) {
+	per := (n/elem + int64(size) - 1) / int64(size) * elem
+	per = (per + 63) &^ 63
+	return min(n, int64(r)*per), min(n, int64(r+1)*per)
+}

@@ -1,0 +1,207 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/algorithm/exchange"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/wait"
+)
+
+// Config is what an Engine is made from.
+type Config struct {
+	Bootstrap bootstrap.Bootstrap
+	Device    device.Device
+	// OpTimeout bounds each request; 0 is no bound.
+	OpTimeout time.Duration
+}
+
+// Engine runs the collectives of one rank.
+type Engine struct {
+	rank, size int
+	timeout    time.Duration
+	windows    []*window // by rank
+	local      bool      // all ranks are in this process, so buffers can be read in place
+	policy     *wait.Policy
+
+	run   sync.Mutex // held while a request runs; guards phase and the scratch below
+	phase uint64
+	srcs  [][]byte
+	moved []p2pState
+
+	aborted atomic.Pointer[error]
+	failed  atomic.Pointer[error]
+	closed  sync.Once
+	mapped  *exchange.Windows
+}
+
+// New sets up the shared windows. It is collective.
+func New(ctx context.Context, cfg Config) (*Engine, error) {
+	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
+	hosts := cfg.Bootstrap.Hosts()
+	for r, h := range hosts {
+		if h != hosts[rank] {
+			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host; the host device's collectives need all ranks on one", algorithm.ErrUnsupported, r)}
+		}
+	}
+	mapped, err := exchange.Map(ctx, cfg.Bootstrap, cfg.Device, windowBytes(n))
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{rank: rank, size: n, timeout: cfg.OpTimeout, mapped: mapped, windows: make([]*window, n), srcs: make([][]byte, n), moved: make([]p2pState, n)}
+	here := 0
+	for r := range n {
+		e.windows[r] = newWindow(mapped.Ptr[r], n)
+		if mapped.SameProcess[r] {
+			here++
+		}
+	}
+	e.local = here == n
+	e.policy = wait.For(here, n)
+	return e, nil
+}
+
+// Enqueue implements algorithm.Engine. Sends and receives of one group are collected and run together, after the collectives before them.
+func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
+	for i := 0; i < len(reqs); {
+		k := i + 1
+		if isP2P(&reqs[i]) {
+			for k < len(reqs) && isP2P(&reqs[k]) {
+				k++
+			}
+		}
+		if err := e.launch(seq+uint64(i), reqs[i:k]); err != nil {
+			return err
+		}
+		i = k
+	}
+	return nil
+}
+
+func isP2P(r *algorithm.Request) bool {
+	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
+}
+
+// launch puts requests that run together on the stream of the first; the other streams of the batch wait for it, and it for them.
+func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
+	batch := make([]algorithm.Request, len(reqs))
+	copy(batch, reqs)
+	for i := range batch {
+		r := &batch[i]
+		r.SendCounts, r.SendDispls = clone(r.SendCounts), clone(r.SendDispls)
+		r.RecvCounts, r.RecvDispls = clone(r.RecvCounts), clone(r.RecvDispls)
+	}
+	s, ok := batch[0].Stream.(*host.Stream)
+	if !ok {
+		return &algorithm.Error{Op: batch[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, batch[0].Stream.Device().ID())}
+	}
+	others := otherStreams(batch)
+	for _, o := range others {
+		if err := join(s, o); err != nil {
+			return err
+		}
+	}
+	if err := s.Launch(batch[0].Collective.String(), 1, func(*host.Block) error { return e.execute(seq, batch) }); err != nil {
+		return err
+	}
+	for _, o := range others {
+		if err := join(o, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func clone(v []int64) []int64 {
+	if v == nil {
+		return nil
+	}
+	return append([]int64(nil), v...)
+}
+
+func otherStreams(batch []algorithm.Request) []device.Stream {
+	var out []device.Stream
+next:
+	for i := range batch[1:] {
+		s := batch[i+1].Stream
+		if s == batch[0].Stream {
+			continue
+		}
+		for _, o := range out {
+			if o == s {
+				continue next
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// join makes later work on s wait for all work so far on other.
+func join(s, other device.Stream) error {
+	ev, err := other.Record()
+	if err != nil {
+		return err
+	}
+	if err := s.WaitEvent(ev); err != nil {
+		return errors.Join(err, ev.Close())
+	}
+	return ev.Close()
+}
+
+// execute runs a batch on the calling goroutine and keeps its first error.
+func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
+	e.run.Lock()
+	defer e.run.Unlock()
+	if err := e.Err(); err != nil {
+		return err
+	}
+	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: e.windows[e.rank].abort()}
+	err := e.dispatch(&op{e: e, seq: seq, limit: limit, req: &batch[0]}, batch)
+	runtime.KeepAlive(batch)
+	if err != nil {
+		e.failed.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// Abort implements algorithm.Engine.
+func (e *Engine) Abort(cause error) {
+	if e.aborted.CompareAndSwap(nil, &cause) {
+		e.windows[e.rank].abort().Store(1)
+		e.windows[e.rank].door().Wake()
+	}
+}
+
+// Err implements algorithm.Engine.
+func (e *Engine) Err() error {
+	if p := e.aborted.Load(); p != nil {
+		return *p
+	}
+	if p := e.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Close implements algorithm.Engine.
+func (e *Engine) Close() error {
+	var err error
+	e.closed.Do(func() {
+		closed := error(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: algorithm.ErrAborted})
+		e.Abort(closed)
+		e.run.Lock()
+		defer e.run.Unlock()
+		err = e.mapped.Close()
+	})
+	return err
+}

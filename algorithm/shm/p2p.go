@@ -1,0 +1,158 @@
+package shm
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/wait"
+)
+
+// transfer is one message to or from a peer, and how far it is.
+type transfer struct {
+	send bool
+	peer int
+	data []byte
+	done int64
+	over bool
+}
+
+// p2pState counts, for one peer, the pieces put in our ring for it and taken from its ring for us. They go on from message to message.
+type p2pState struct{ sent, taken uint64 }
+
+func transfers(batch []algorithm.Request) []*transfer {
+	out := make([]*transfer, len(batch))
+	for i := range batch {
+		r := &batch[i]
+		t := &transfer{send: r.Collective == algorithm.Send, peer: r.Peer}
+		if t.send {
+			t.data = device.Bytes(r.Send, r.Bytes())
+		} else {
+			t.data = device.Bytes(r.Recv, r.Bytes())
+		}
+		out[i] = t
+	}
+	return out
+}
+
+func transfersV(r *algorithm.Request, n int) []*transfer {
+	size := r.Type.Size()
+	out := make([]*transfer, 0, 2*n)
+	for p := range n {
+		out = append(out,
+			&transfer{send: true, peer: p, data: device.Bytes(r.Send.Add(r.SendDispls[p]*size), r.SendCounts[p]*size)},
+			&transfer{peer: p, data: device.Bytes(r.Recv.Add(r.RecvDispls[p]*size), r.RecvCounts[p]*size)})
+	}
+	return out
+}
+
+// pointToPoint runs all transfers together. Messages between two ranks in one direction match in order; a message is one or more pieces
+// (an empty one: one piece), each with the size of the whole message, so that a wrong count is noticed before a byte lands.
+//
+//  1. For each transfer that is the first of its peer and direction: move as many pieces as the ring allows.
+//  2. When nothing moved, sleep at the door until a peer's counter does.
+func (o *op) pointToPoint(all []*transfer) error {
+	e := o.e
+	queues := make([][]*transfer, 2*e.size) // 2·peer + 1 for sends
+	for _, t := range all {
+		q := 2 * t.peer
+		if t.send {
+			q++
+		}
+		queues[q] = append(queues[q], t)
+	}
+	if err := o.selfTransfers(queues); err != nil {
+		return err
+	}
+	for {
+		left, moved, waitsFor := false, false, -1
+		for q := range queues {
+			for len(queues[q]) > 0 {
+				t := queues[q][0]
+				m, err := o.advance(t)
+				if err != nil {
+					return err
+				}
+				moved = moved || m
+				if !t.over {
+					left, waitsFor = true, t.peer
+					break
+				}
+				queues[q] = queues[q][1:]
+			}
+		}
+		if !left {
+			return nil
+		}
+		if moved {
+			continue
+		}
+		ready := func() bool {
+			for q := range queues {
+				if len(queues[q]) > 0 && o.canAdvance(queues[q][0]) {
+					return true
+				}
+			}
+			return false
+		}
+		if err := wait.Until(e.windows[e.rank].door(), ready, o.limit, e.policy); err != nil {
+			return o.fail(waitsFor, err)
+		}
+	}
+}
+
+// selfTransfers copies messages of a rank to itself: the k-th send matches the k-th receive.
+func (o *op) selfTransfers(queues [][]*transfer) error {
+	e := o.e
+	recvs, sends := queues[2*e.rank], queues[2*e.rank+1]
+	if len(recvs) != len(sends) {
+		return o.error(e.rank, fmt.Errorf("%w: %d sends and %d receives of a rank to itself in one group", algorithm.ErrInvalidUsage, len(sends), len(recvs)))
+	}
+	for i, s := range sends {
+		if len(s.data) != len(recvs[i].data) {
+			return o.error(e.rank, fmt.Errorf("%w: a rank sends itself %d bytes and receives %d", algorithm.ErrMismatch, len(s.data), len(recvs[i].data)))
+		}
+		copy(recvs[i].data, s.data)
+	}
+	queues[2*e.rank], queues[2*e.rank+1] = nil, nil
+	return nil
+}
+
+func (o *op) canAdvance(t *transfer) bool {
+	e := o.e
+	if t.send {
+		return e.moved[t.peer].sent-e.windows[e.rank].taken(t.peer).Load() < ringPieces
+	}
+	return e.windows[t.peer].sent(e.rank).Load() != e.moved[t.peer].taken
+}
+
+// advance moves pieces until the message is over or the ring does not allow more.
+func (o *op) advance(t *transfer) (moved bool, err error) {
+	e := o.e
+	st := &e.moved[t.peer]
+	for !t.over && o.canAdvance(t) {
+		moved = true
+		if t.send {
+			b := e.windows[e.rank].piece(t.peer, st.sent)
+			n := min(int64(len(b)-pieceHeader), int64(len(t.data))-t.done)
+			copy(b[pieceHeader:], t.data[t.done:t.done+n])
+			putHeader(b, int64(len(t.data)), n)
+			st.sent++
+			e.windows[e.rank].sent(t.peer).Store(st.sent)
+			t.done += n
+		} else {
+			b := e.windows[t.peer].piece(e.rank, st.taken)
+			message, n := getHeader(b)
+			if message != int64(len(t.data)) || n > int64(len(b)-pieceHeader) || t.done+n > int64(len(t.data)) {
+				return moved, o.error(t.peer, fmt.Errorf("%w: rank %d sends %d bytes, this rank receives %d", algorithm.ErrMismatch, t.peer, message, len(t.data)))
+			}
+			copy(t.data[t.done:t.done+n], b[pieceHeader:])
+			st.taken++
+			e.windows[t.peer].taken(e.rank).Store(st.taken)
+			t.done += n
+		}
+		e.windows[t.peer].door().Wake()
+		t.over = t.done == int64(len(t.data))
+	}
+	return moved, nil
+}

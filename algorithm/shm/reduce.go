@@ -1,0 +1,141 @@
+package shm
+
+import "github.com/goccl/goccl/device"
+
+// Below this many bytes every rank reduces everything itself: one phase instead of two.
+const oneShotBytes = 4 << 10
+
+// allReduce reduces and, where wanted, leaves the result in Recv (a reduce wants it on one rank only).
+//
+//	one-shot   1 phase,  reads n·N bytes a rank
+//	two-shot   2 phases, reads N + N bytes a rank: its share of everybody's data, then everybody's shares of the result
+//	in place   3 phases, as two-shot but straight from the peers' buffers; for ranks of one process and large messages
+func (o *op) allReduce(wanted bool) error {
+	r := o.req
+	total := r.Bytes()
+	send, recv := device.Bytes(r.Send, total), []byte(nil)
+	if wanted {
+		recv = device.Bytes(r.Recv, total)
+	}
+	switch {
+	case total == 0:
+		return o.step()
+	case o.e.local && r.Collective.SymmetricRecv() && total > slotBytes/2:
+		return o.allReduceDirect(send, recv)
+	}
+	elem := r.Type.Size()
+	for off := int64(0); off < total; off += slotBytes {
+		n := min(slotBytes, total-off)
+		var out []byte
+		if wanted {
+			out = recv[off : off+n]
+		}
+		if err := o.allReducePiece(send[off:off+n], out, elem); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *op) allReducePiece(send, recv []byte, elem int64) error {
+	e, n := o.e, int64(len(send))
+	copy(o.slot(), send)
+	if err := o.step(); err != nil {
+		return err
+	}
+	if n <= oneShotBytes {
+		if recv == nil {
+			return nil
+		}
+		return o.reduceFromSlots(recv, 0, n)
+	}
+	lo, hi := share(n, e.rank, e.size, elem)
+	if err := o.reduceFromSlots(o.slot()[lo:hi], lo, hi); err != nil {
+		return err
+	}
+	if err := o.step(); err != nil {
+		return err
+	}
+	if recv == nil {
+		return nil
+	}
+	for k := range e.size {
+		p := (e.rank + k) % e.size // start at home, so that ranks do not all read one window
+		lo, hi := share(n, p, e.size, elem)
+		copy(recv[lo:hi], o.peerSlot(p)[lo:hi])
+	}
+	return nil
+}
+
+// reduceFromSlots combines bytes [lo, hi) of all slots of the current phase.
+func (o *op) reduceFromSlots(dst []byte, lo, hi int64) error {
+	if lo == hi {
+		return nil
+	}
+	for p := range o.e.size {
+		o.e.srcs[p] = o.peerSlot(p)[lo:hi]
+	}
+	return o.reduce(dst, o.e.srcs)
+}
+
+// allReduceDirect reads the peers' buffers where they are. In place is safe: a rank writes only its own share before the second phase, and
+// nobody but itself reads that share of its buffer.
+func (o *op) allReduceDirect(send, recv []byte) error {
+	e, n := o.e, int64(len(send))
+	if err := o.step(); err != nil {
+		return err
+	}
+	lo, hi := share(n, e.rank, e.size, o.req.Type.Size())
+	results := make([]device.Ptr, e.size)
+	for p, w := range e.windows {
+		results[p] = device.Ptr(w.desc(e.phase).recv)
+	}
+	const tile = 64 << 10 // n tiles and the result stay in the second-level cache
+	for a := lo; a < hi; a += tile {
+		b := min(hi, a+tile)
+		for p, w := range e.windows {
+			e.srcs[p] = device.Bytes(device.Ptr(w.desc(e.phase).send).Add(a), b-a)
+		}
+		if err := o.reduce(recv[a:b], e.srcs); err != nil {
+			return err
+		}
+	}
+	if err := o.step(); err != nil {
+		return err
+	}
+	for k := 1; k < e.size; k++ {
+		p := (e.rank + k) % e.size
+		lo, hi := share(n, p, e.size, o.req.Type.Size())
+		copy(recv[lo:hi], device.Bytes(results[p].Add(lo), hi-lo))
+	}
+	return o.step() // nobody may touch its buffer while a peer still reads it
+}
+
+// reduceScatter: 1 phase per piece; slice p of a piece lies in part p of the slot.
+func (o *op) reduceScatter() error {
+	e, r := o.e, o.req
+	each := r.Bytes()
+	if each == 0 {
+		return o.step()
+	}
+	send, recv := device.Bytes(r.Send, each*int64(e.size)), device.Bytes(r.Recv, each)
+	part := slotBytes / int64(e.size) &^ 63
+	for off := int64(0); off < each; off += part {
+		n := min(part, each-off)
+		slot := o.slot()
+		for p := range int64(e.size) {
+			copy(slot[p*part:], send[p*each+off:p*each+off+n])
+		}
+		if err := o.step(); err != nil {
+			return err
+		}
+		for p := range e.size {
+			at := int64(e.rank) * part
+			e.srcs[p] = o.peerSlot(p)[at : at+n]
+		}
+		if err := o.reduce(recv[off:off+n], e.srcs); err != nil {
+			return err
+		}
+	}
+	return nil
+}

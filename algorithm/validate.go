@@ -1,0 +1,69 @@
+package algorithm
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/goccl/goccl/datatype"
+)
+
+// Validate checks what can be checked on one rank of a communicator of n ranks. The error wraps ErrInvalidArgument and says which field.
+func (r *Request) Validate(n int) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrInvalidArgument}, args...)...)
+	}
+	if !r.Collective.Valid() {
+		return bad("collective %v is not known", r.Collective)
+	}
+	if r.Collective == Barrier {
+		return nil
+	}
+	if !r.Type.Valid() {
+		return bad("element type %v is not known", r.Type)
+	}
+	if r.Count < 0 || r.Count > math.MaxInt64/r.Type.Size()/int64(n) {
+		return bad("count %d is negative or too large", r.Count)
+	}
+	switch r.Collective {
+	case AllReduce, ReduceScatter, Reduce:
+		if !r.Op.Valid() {
+			return bad("reduction operator %v is not known", r.Op)
+		}
+		if r.Op == datatype.PreMulSum && r.ScalarPtr != 0 && int64(r.ScalarPtr)%r.Type.Size() != 0 {
+			return bad("the scalar's address %#x is not aligned to %d bytes", r.ScalarPtr, r.Type.Size())
+		}
+	}
+	switch r.Collective {
+	case Broadcast, Reduce, Gather, Scatter:
+		if r.Root < 0 || r.Root >= n {
+			return bad("root %d is outside 0…%d", r.Root, n-1)
+		}
+	case Send, Recv:
+		if r.Peer < 0 || r.Peer >= n {
+			return bad("peer %d is outside 0…%d", r.Peer, n-1)
+		}
+	case AllToAllV:
+		return r.validateV(n)
+	}
+	if size := r.Type.Size(); int64(r.Send)%size != 0 || int64(r.Recv)%size != 0 {
+		return bad("buffers %#x and %#x are not both aligned to the element size %d", r.Send, r.Recv, size)
+	}
+	return nil
+}
+
+func (r *Request) validateV(n int) error {
+	for _, s := range []struct {
+		name string
+		v    []int64
+	}{{"SendCounts", r.SendCounts}, {"SendDispls", r.SendDispls}, {"RecvCounts", r.RecvCounts}, {"RecvDispls", r.RecvDispls}} {
+		if len(s.v) != n {
+			return fmt.Errorf("%w: %s has %d entries, the communicator %d ranks", ErrInvalidArgument, s.name, len(s.v), n)
+		}
+		for p, x := range s.v {
+			if x < 0 || x > math.MaxInt64/r.Type.Size()/2 {
+				return fmt.Errorf("%w: %s[%d] is %d", ErrInvalidArgument, s.name, p, x)
+			}
+		}
+	}
+	return nil
+}

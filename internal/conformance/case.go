@@ -1,0 +1,304 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/hostreduce"
+)
+
+// Case is one collective call by all ranks.
+type Case struct {
+	Collective algorithm.Collective
+	Type       datatype.Type
+	Op         datatype.Op
+	Count      int64
+	Root       int
+	InPlace    bool
+	// Shift moves every buffer by so many elements from its natural alignment.
+	Shift int64
+	Seed  uint64
+	// Repeat runs the call so many times more on the same buffers before looking at the result (in place: not).
+	Repeat int
+}
+
+// String names the case for t.Run.
+func (c Case) String() string {
+	s := fmt.Sprintf("%v/%v/%d", c.Collective, c.Type, c.Count)
+	switch c.Collective {
+	case algorithm.AllReduce, algorithm.Reduce, algorithm.ReduceScatter:
+		s += "/" + c.Op.String()
+	}
+	if c.InPlace {
+		s += "/in-place"
+	}
+	if c.Shift != 0 {
+		s += fmt.Sprintf("/shift%d", c.Shift)
+	}
+	return s
+}
+
+const (
+	guard  = 256
+	poison = 0xA5
+	// Timeout bounds one case.
+	Timeout = 60 * time.Second
+)
+
+// scalar is PreMulSum's factor in the tests: 3 for integers, 0.5 for floats.
+func scalar(t datatype.Type) (b [8]byte) {
+	switch t {
+	case datatype.Float16:
+		b[1] = 0x38
+	case datatype.Bfloat16:
+		b[0], b[1] = 0x00, 0x3f
+	case datatype.Float32:
+		b[3] = 0x3f
+	case datatype.Float64:
+		b[6], b[7] = 0xe0, 0x3f
+	case datatype.Float8E4M3:
+		b[0] = 0x30
+	case datatype.Float8E5M2:
+		b[0] = 0x38
+	default:
+		b[0] = 3
+	}
+	return b
+}
+
+// sizes are the elements of send and recv for rank r of n; 0: the rank has no such buffer.
+func (c Case) sizes(r, n int) (send, recv int64) {
+	all := c.Count * int64(n)
+	root := r == c.Root
+	pick := func(cond bool, v int64) int64 {
+		if cond {
+			return v
+		}
+		return 0
+	}
+	switch c.Collective {
+	case algorithm.AllReduce:
+		return c.Count, c.Count
+	case algorithm.Reduce:
+		return c.Count, pick(root, c.Count)
+	case algorithm.Broadcast:
+		return pick(root, c.Count), c.Count
+	case algorithm.AllGather:
+		return c.Count, all
+	case algorithm.Gather:
+		return c.Count, pick(root, all)
+	case algorithm.ReduceScatter:
+		return all, c.Count
+	case algorithm.Scatter:
+		return pick(root, all), c.Count
+	case algorithm.AllToAll:
+		return all, all
+	case algorithm.AllToAllV:
+		for p := range n {
+			send += vCount(c.Count, r, p)
+			recv += vCount(c.Count, p, r)
+		}
+		return send, recv
+	case algorithm.Send: // a ring: everybody sends to the next rank
+		return c.Count, c.Count
+	}
+	return 0, 0
+}
+
+// vCount is how much rank s sends to rank d in an all-to-all-v: uneven, with zeros.
+func vCount(count int64, s, d int) int64 {
+	return count * int64((s*3+d*5)%4) / 3
+}
+
+// expect is what rank r must have in recv, given everybody's inputs.
+func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
+	size := c.Type.Size()
+	_, recv := c.sizes(r, n)
+	out := make([]byte, recv*size)
+	if recv == 0 {
+		return out, nil
+	}
+	part := func(p int, from, count int64) []byte { return inputs[p][from*size : (from+count)*size] }
+	fold := func(from, count int64) error {
+		srcs := make([][]byte, n)
+		for p := range n {
+			srcs[p] = part(p, from, count)
+		}
+		return hostreduce.Reduce(out, srcs, c.Type, c.Op, scalar(c.Type), n)
+	}
+	switch c.Collective {
+	case algorithm.AllReduce, algorithm.Reduce:
+		return out, fold(0, c.Count)
+	case algorithm.ReduceScatter:
+		return out, fold(int64(r)*c.Count, c.Count)
+	case algorithm.Broadcast:
+		copy(out, inputs[c.Root])
+	case algorithm.AllGather, algorithm.Gather:
+		for p := range n {
+			copy(out[int64(p)*c.Count*size:], inputs[p])
+		}
+	case algorithm.Scatter:
+		copy(out, part(c.Root, int64(r)*c.Count, c.Count))
+	case algorithm.AllToAll:
+		for p := range n {
+			copy(out[int64(p)*c.Count*size:], part(p, int64(r)*c.Count, c.Count))
+		}
+	case algorithm.AllToAllV:
+		at := int64(0)
+		for p := range n {
+			from := int64(0)
+			for d := range r {
+				from += vCount(c.Count, p, d)
+			}
+			k := vCount(c.Count, p, r)
+			copy(out[at*size:], part(p, from, k))
+			at += k
+		}
+	case algorithm.Send:
+		copy(out, inputs[(r+n-1)%n])
+	}
+	return out, nil
+}
+
+// Run makes all comms of one job, which are in this process, do the case, and checks every byte. It returns the first thing that is wrong.
+func Run(comms []*goccl.Comm, c Case) error {
+	n := len(comms)
+	inputs := make([][]byte, n)
+	for r := range n {
+		send, _ := c.sizes(r, n)
+		inputs[r] = make([]byte, send*c.Type.Size())
+		hostreduce.Fill(inputs[r], c.Type, c.Seed, r)
+	}
+	outputs := make([][]byte, n)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			outputs[r], errs[r] = RunRank(comms[r], c, inputs)
+		}()
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if c.Collective == algorithm.AllReduce {
+		for r := 1; r < n; r++ {
+			if string(outputs[r]) != string(outputs[0]) {
+				return fmt.Errorf("%v: ranks 0 and %d have different bits", c, r)
+			}
+		}
+	}
+	return nil
+}
+
+// RunRank is one rank's part of Run; inputs are everybody's.
+func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err error) {
+	r, n, size := comm.Rank(), comm.WorldSize(), c.Type.Size()
+	want, err := c.expect(r, n, inputs)
+	if err != nil {
+		return nil, err
+	}
+	send, recv := c.sizes(r, n)
+	b, err := newBuffers(comm.Device(), send*size, recv*size, c.Shift*size, c.inPlaceOffset(r, n, size))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.fill(inputs[r]); err != nil {
+		return nil, err
+	}
+	s, err := comm.Device().NewStream()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	times := 1
+	if !c.InPlace {
+		times += c.Repeat
+	}
+	for range times {
+		if err := comm.Submit(c.requests(r, n, b.send, b.recv, s)...); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	if err := comm.Synchronize(ctx, s); err != nil {
+		return nil, err
+	}
+	got, err := b.result()
+	if err != nil {
+		return nil, fmt.Errorf("%v on rank %d: %w", c, r, err)
+	}
+	if wrong, first := hostreduce.Check(got, want, c.Type, c.Op, n); wrong != 0 {
+		lo := max(0, min(first*size, int64(len(got))-16))
+		return nil, fmt.Errorf("%v on rank %d: %d of %d elements are wrong, the first is %d: got % x, want % x", c, r, wrong, recv, first,
+			got[lo:min(lo+16, int64(len(got)))], want[lo:min(lo+16, int64(len(want)))])
+	}
+	return got, nil
+}
+
+// inPlaceOffset is where send lies in recv (or, negative, recv in send, minus one), in bytes; nothing when not in place.
+func (c Case) inPlaceOffset(r, n int, size int64) *int64 {
+	if !c.InPlace {
+		return nil
+	}
+	var off int64
+	switch c.Collective {
+	case algorithm.AllGather:
+		off = int64(r) * c.Count * size
+	case algorithm.ReduceScatter:
+		off = -1 - int64(r)*c.Count*size
+	case algorithm.Gather:
+		if r != c.Root {
+			return nil
+		}
+		off = int64(r) * c.Count * size
+	case algorithm.Scatter:
+		if r != c.Root {
+			return nil
+		}
+		off = -1 - int64(r)*c.Count*size
+	case algorithm.Reduce, algorithm.Broadcast:
+		if r != c.Root {
+			return nil
+		}
+	case algorithm.AllToAll, algorithm.AllToAllV, algorithm.Send:
+		return nil
+	}
+	return &off
+}
+
+func (c Case) requests(r, n int, send, recv device.Ptr, s device.Stream) []algorithm.Request {
+	req := algorithm.Request{Collective: c.Collective, Send: send, Recv: recv, Count: c.Count, Type: c.Type, Op: c.Op, Root: c.Root, Stream: s, Scalar: scalar(c.Type)}
+	switch c.Collective {
+	case algorithm.AllToAllV:
+		var so, ro int64
+		for p := range n {
+			req.SendCounts = append(req.SendCounts, vCount(c.Count, r, p))
+			req.SendDispls = append(req.SendDispls, so)
+			so += vCount(c.Count, r, p)
+			req.RecvCounts = append(req.RecvCounts, vCount(c.Count, p, r))
+			req.RecvDispls = append(req.RecvDispls, ro)
+			ro += vCount(c.Count, p, r)
+		}
+	case algorithm.Send:
+		out, in := req, req
+		out.Peer = (r + 1) % n
+		in.Collective, in.Peer = algorithm.Recv, (r+n-1)%n
+		if r%2 == 0 {
+			return []algorithm.Request{in, out}
+		}
+		return []algorithm.Request{out, in}
+	}
+	return []algorithm.Request{req}
+}
