@@ -10,7 +10,7 @@ import (
 type Policy struct {
 	// Spin is the number of polls before the first yield, each followed by SpinPause pause instructions.
 	Spin, SpinPause int
-	// YieldFor is how long to poll and yield before sleeping.
+	// YieldFor is how long to poll and yield before sleeping; 0 is not at all.
 	YieldFor time.Duration
 	// SchedYieldEvery makes every n-th yield one to other processes (sched_yield) besides the one to other goroutines; 0 is never.
 	SchedYieldEvery int

@@ -29,8 +29,10 @@ func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
 		}
 	}
 	// 2. Yield.
-	if done, err := yield(cond, l, p); done || err != nil {
-		return err
+	if p.YieldFor > 0 {
+		if done, err := yield(cond, l, p); done || err != nil {
+			return err
+		}
 	}
 	// 3. Sleep.
 	c.waiters.Add(1)
