@@ -62,7 +62,7 @@ func runChild(t *testing.T, j job) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(os.Environ(), childEnv+"="+string(b))
+	cmd.Env = append(os.Environ(), childEnv+"="+string(b), "GORACE=atexit_sleep_ms=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("child: %v\n%s", err, out)
 	}

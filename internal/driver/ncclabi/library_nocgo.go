@@ -1,0 +1,17 @@
+//go:build !cgo || !linux
+
+package ncclabi
+
+import "fmt"
+
+type table struct{}
+
+func open(string, bool) (table, error) {
+	return table{}, fmt.Errorf("%w: this program was built without cgo (CGO_ENABLED=0) or not for Linux", ErrUnavailable)
+}
+
+func (l *Library) call(function, uintptr, *args, *byte) Result { return noFunction }
+
+func (l *Library) has(function) bool { return false }
+
+func (l *Library) texts(Result, uintptr) (text, last string) { return "", "" }

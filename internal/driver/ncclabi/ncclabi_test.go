@@ -1,0 +1,190 @@
+//go:build cgo
+
+package ncclabi
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+const stream = 0x51
+
+func mock(t *testing.T) *Library {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("needs gcc")
+	}
+	so := filepath.Join(t.TempDir(), "libnccl.so.2")
+	if out, err := exec.Command("gcc", "-O1", "-Wall", "-shared", "-fPIC", "-o", so, "testdata/mocknccl.c", "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	l, err := Open(so)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestFunctionOrder(t *testing.T) {
+	for f := range numFunctions {
+		if got := nameInC(f); got != functionNames[f] {
+			t.Errorf("function %d is %q in C, %q in Go", f, got, functionNames[f])
+		}
+	}
+	if nameInC(numFunctions) != "" {
+		t.Error("C has more functions than Go")
+	}
+}
+
+// Host memory outside the Go heap, as device memory would be.
+func buffer(t *testing.T, l *Library) (uintptr, []float32) {
+	t.Helper()
+	p, err := l.MemAlloc(0, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.MemFree(0, p) })
+	return p, unsafe.Slice((*float32)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), 1024)
+}
+
+func TestOneRank(t *testing.T) {
+	l := mock(t)
+	if v, err := l.Version(); err != nil || v != 22809 || l.VersionString() != "2.28.9" {
+		t.Errorf("version %d %s %v", v, l.VersionString(), err)
+	}
+	id, err := l.UniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.InitRank(0, 1, id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ps, s := buffer(t, l)
+	pr, r := buffer(t, l)
+	const f32 = 7
+	for i, do := range []func() error{
+		func() error { return c.AllReduce(ps, pr, 1024, f32, 0, stream) },
+		func() error { return c.AllGather(ps, pr, 1024, f32, stream) },
+		func() error { return c.ReduceScatter(ps, pr, 1024, f32, 2, stream) },
+		func() error { return c.AlltoAll(ps, pr, 1024, f32, stream) },
+		func() error { return c.Broadcast(ps, pr, 1024, f32, 0, stream) },
+		func() error { return c.Reduce(ps, pr, 1024, f32, 3, 0, stream) },
+		func() error { return c.Gather(ps, pr, 1024, f32, 0, stream) },
+		func() error {
+			return l.Group(0, func() error {
+				return errors.Join(c.Send(ps, 1024, f32, 0, stream), c.Recv(pr, 1024, f32, 0, stream))
+			})
+		},
+	} {
+		for k := range s {
+			s[k] = float32(1000*i + k)
+		}
+		if err := do(); err != nil {
+			t.Errorf("call %d: %v", i, err)
+		}
+		if r[0] != s[0] || r[1023] != s[1023] {
+			t.Errorf("call %d copied %v … %v", i, r[0], r[1023])
+		}
+	}
+	var half [8]byte
+	binary.LittleEndian.PutUint32(half[:], math.Float32bits(0.5))
+	op, err := c.PreMulSum(half, f32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s[3] = 6
+	if err := c.AllReduce(ps, pr, 1024, f32, op, stream); err != nil || r[3] != 3 {
+		t.Errorf("premulsum: %v %v", r[3], err)
+	}
+	w, err := c.RegisterWindow(ps, 4096, WindowSymmetric)
+	if err := errors.Join(err, c.DeregisterWindow(w), c.DestroyOp(op), c.AsyncError(), c.Destroy(), c.Destroy(), c.Abort()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	l := mock(t)
+	id, _ := l.UniqueID()
+	c, err := l.InitRank(0, 1, id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Destroy() }()
+	var e *Error
+	if err := c.AllReduce(0, 0, 1, 99, 0, stream); !errors.As(err, &e) || e.Call != "ncclAllReduce" || e.Result != InvalidArgument || e.Text != "invalid argument" || e.Last != "type" {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Scatter(0, 0, 0, 7, 0, stream); !errors.Is(err, ErrMissing) || l.HasGather() {
+		t.Errorf("a function that is not there: %v", err)
+	}
+	if !l.HasAlltoAll() || !l.HasWindows() || !l.HasPreMulSum() {
+		t.Error("Has…")
+	}
+	id[5]++
+	if _, err := l.InitRank(0, 1, id, 0); !errors.As(err, &e) {
+		t.Errorf("another id: %v", err)
+	}
+	want := errors.New("mine")
+	if err := l.Group(0, func() error { return want }); !errors.Is(err, want) {
+		t.Errorf("Group: %v", err)
+	}
+	if _, err := Open("/nonexistent/libnccl.so.2"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Open: %v", err)
+	}
+	if _, err := Open("libc.so.6", WithDeepBind()); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("libc is no NCCL: %v", err)
+	}
+}
+
+func TestManyRanksInOneProcess(t *testing.T) {
+	l := mock(t)
+	id, _ := l.UniqueID()
+	var wg sync.WaitGroup
+	for rank := range 4 {
+		wg.Go(func() {
+			c, err := l.InitRank(0, 4, id, rank)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := c.Destroy(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	comms, err := l.InitAll([]int{40, 41, 42}, []uintptr{0, 0, 0})
+	if err != nil || len(comms) != 3 {
+		t.Fatal(err)
+	}
+	for _, c := range comms {
+		if err := c.Destroy(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCallsAllocateNothing(t *testing.T) {
+	l := mock(t)
+	id, _ := l.UniqueID()
+	c, err := l.InitRank(0, 1, id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Destroy() }()
+	ps, _ := buffer(t, l)
+	if n := testing.AllocsPerRun(100, func() {
+		if err := c.AllReduce(ps, ps, 16, 7, 0, stream); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a call", n)
+	}
+}
