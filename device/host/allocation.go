@@ -27,6 +27,14 @@ func (a *Allocation) Ptr() device.Ptr { return device.Ptr(a.m.base) }
 // Size is the size that was asked for, in bytes.
 func (a *Allocation) Size() int64 { return a.size }
 
+// Pointer is the address off bytes into the allocation as a pointer, for words that processes share.
+func (a *Allocation) Pointer(off int64) unsafe.Pointer {
+	if off < 0 || off >= a.size {
+		panic(fmt.Sprintf("host: offset %d in an allocation of %d bytes", off, a.size))
+	}
+	return pointer(a.m.base + uintptr(off))
+}
+
 // Bytes views the whole allocation; not to be used after Close.
 func (a *Allocation) Bytes() []byte { return device.Bytes(a.Ptr(), a.Size()) }
 

@@ -50,12 +50,20 @@ func (b *Block) Barrier() error {
 	return fmt.Errorf("%w: barrier %d, block %d of %d", ErrBarrier, b.generation, b.Index, b.Count)
 }
 
+// single is the block of kernels that have only one; a stream keeps it, because it runs one kernel at a time.
+type single struct {
+	block Block
+	run   run
+}
+
+func (s *single) launch(d *Device, name string, k func(*Block) error) error {
+	s.run = run{}
+	s.block = Block{Count: 1, Abort: &d.abort, run: &s.run}
+	return named(name, guardKernel(k, &s.block))
+}
+
 // launch runs all blocks and returns the error that came first, other than a broken barrier when there is a cause for it.
 func launch(d *Device, name string, blocks int, k func(*Block) error) error {
-	if blocks == 1 {
-		b := Block{Count: 1, Abort: &d.abort, run: &run{}}
-		return named(name, guard("", func() error { return k(&b) }))
-	}
 	r := &run{}
 	var (
 		mu    sync.Mutex
@@ -77,7 +85,7 @@ func launch(d *Device, name string, blocks int, k func(*Block) error) error {
 			r.left.Add(1)
 			r.arrived.Wake()
 		}()
-		err = guard("", func() error { return k(&b) })
+		err = guardKernel(k, &b)
 	}
 	wg.Add(blocks - 1)
 	for i := 1; i < blocks; i++ {

@@ -15,13 +15,18 @@ type Device struct {
 	index int
 	abort atomic.Uint32 // AbortClosed once Close has begun
 
+	// state counts the operations that are executing and may touch memory; closedBit joins when Close begins. Both in one word, so that begin and end
+	// cost an atomic addition each.
+	state   atomic.Int64
+	closing chan struct{} // closed when Close begins
+	quiet   chan struct{} // closed when the device is closed and nothing executes any more
+	once    sync.Once     // closes quiet
+
 	mu          sync.Mutex
 	allocations map[*Allocation]struct{}
-	closed      bool
-	running     int           // stream operations that are executing and may touch memory
-	quiet       chan struct{} // closed when closed is set and running has fallen to 0
-	closing     chan struct{} // closed when Close begins
 }
+
+const closedBit = 1 << 62
 
 var _ device.Device = (*Device)(nil)
 
@@ -46,19 +51,20 @@ func (d *Device) Name() string { return "host" }
 func (d *Device) Abort() *atomic.Uint32 { return &d.abort }
 
 func (d *Device) check(what string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+	if d.isClosed() {
 		return fmt.Errorf("host: %s on %s: %w", what, d.ID(), device.ErrClosed)
 	}
 	return nil
 }
 
-// adopt makes m, whose reference the caller hands over, an allocation of d.
+func (d *Device) isClosed() bool { return d.state.Load()&closedBit != 0 }
+
+// adopt makes m, whose reference the caller hands over, an allocation of d. Checking and inserting under one lock is what lets free, which
+// comes after closedBit, miss nothing.
 func (d *Device) adopt(m *mapping, size int64) (device.Allocation, error) {
 	a := &Allocation{dev: d, m: m, size: size}
 	d.mu.Lock()
-	closed := d.closed
+	closed := d.isClosed()
 	if !closed {
 		d.allocations[a] = struct{}{}
 	}
@@ -77,22 +83,16 @@ func (d *Device) forget(a *Allocation) {
 
 // begin says that an operation is about to touch memory; false when the device is closed. end must follow a true begin.
 func (d *Device) begin() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+	if d.state.Add(1)&closedBit != 0 {
+		d.end()
 		return false
 	}
-	d.running++
 	return true
 }
 
 func (d *Device) end() {
-	d.mu.Lock()
-	d.running--
-	last := d.closed && d.running == 0
-	d.mu.Unlock()
-	if last {
-		close(d.quiet)
+	if d.state.Add(-1) == closedBit {
+		d.once.Do(func() { close(d.quiet) })
 	}
 }
 
@@ -124,17 +124,12 @@ func (d *Device) access(what string, f func()) error {
 // Close aborts kernels that watch the abort word and frees every allocation of the device. While a kernel still runs, Close returns at once
 // and the memory is freed when the last has returned.
 func (d *Device) Close() error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
+	if d.state.Or(closedBit)&closedBit != 0 {
 		return nil
 	}
-	d.closed = true
 	d.abort.Store(AbortClosed)
 	close(d.closing)
-	busy := d.running > 0
-	d.mu.Unlock()
-	if busy {
+	if d.state.Load() != closedBit {
 		go func() {
 			<-d.quiet
 			_ = d.free()

@@ -20,17 +20,26 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// guard runs f on this goroutine and turns panics and memory faults into errors, which begin with what unless it is empty.
+// guard runs f on this goroutine and turns panics and memory faults into errors that begin with what.
 func guard(what string, f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-			if what != "" {
-				err = fmt.Errorf("host: %s: %w", what, err)
-			}
+			err = fmt.Errorf("host: %s: %w", what, &PanicError{Value: v, Stack: debug.Stack()})
 		}
 	}()
 	return f()
+}
+
+// guardKernel is guard for a kernel, whose name the caller adds.
+func guardKernel(k func(*Block) error, b *Block) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return k(b)
 }

@@ -45,6 +45,7 @@ type queue struct {
 	dev         *Device
 	raw         uintptr
 	synchronous bool
+	one         single     // belongs to whoever executes
 	turn        sync.Mutex // synchronous streams: held while an operation executes
 
 	mu       sync.Mutex
@@ -171,6 +172,9 @@ func (q *queue) exec(o *op) error {
 	defer d.end()
 	switch o.kind {
 	case opKernel:
+		if o.blocks == 1 {
+			return q.one.launch(d, o.name, o.kernel)
+		}
 		return launch(d, o.name, o.blocks, o.kernel)
 	case opCopy:
 		return guard("copy", o.copy)
