@@ -1,0 +1,100 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one running rank.
+type process struct {
+	rank  int
+	cmd   *exec.Cmd
+	pipes []*os.File // our ends
+	drain sync.WaitGroup
+
+	mu     sync.Mutex // guards reaped: afterwards the number may be somebody else's
+	reaped bool
+}
+
+// start starts one rank. output serialises the lines of all ranks.
+func start(o Options, rank int, env []string, output *sync.Mutex) (*process, error) {
+	p := &process{rank: rank, cmd: command(o, rank, env)}
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+	}()
+	for range 2 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			p.closePipes()
+			return nil, err
+		}
+		p.pipes = append(p.pipes, r)
+		theirs = append(theirs, w)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1]
+	if err := p.cmd.Start(); err != nil {
+		p.closePipes()
+		return nil, err
+	}
+	prefix := linePrefix(rank, o.N)
+	p.drain.Go(func() { copyLines(o.Stdout, output, prefix, p.pipes[0]) })
+	p.drain.Go(func() { copyLines(o.Stderr, output, prefix, p.pipes[1]) })
+	return p, nil
+}
+
+func (p *process) closePipes() {
+	for _, f := range p.pipes {
+		_ = f.Close()
+	}
+}
+
+// wait ends when the rank has ended, its group is killed and its output is passed on. It returns nil for exit status 0.
+func (p *process) wait() *ExitError {
+	for {
+		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	p.mu.Lock()
+	err := p.cmd.Wait()
+	p.reaped = true
+	p.mu.Unlock()
+
+	// A descendant that left the group may still hold the pipe.
+	late := time.AfterFunc(drainDelay, p.closePipes)
+	p.drain.Wait()
+	late.Stop()
+	p.closePipes()
+
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return &ExitError{Rank: p.rank, Code: -1, Err: err}
+	}
+	e := &ExitError{Rank: p.rank, Code: exit.ExitCode()}
+	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.Code, e.Signal = -1, ws.Signal()
+	}
+	return e
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = unix.Kill(-p.cmd.Process.Pid, s)
+	}
+}
