@@ -37,7 +37,7 @@ func Image(group string, major, minor int) ([]byte, error) {
 	if i == nil {
 		return nil, fmt.Errorf("%w: group %s needs compute capability 8.0 or later, this is %d.%d", ErrNoImage, group, major, minor)
 	}
-	return i.Data, nil
+	return i.Data(), nil
 }
 
 // Names lists the entry points of a group, sorted, or nil when there is no such group.

@@ -10,23 +10,21 @@ import (
 )
 
 var (
-	//go:embed collective_sm80.cubin
+	//go:embed collective_sm80.cubin.gz
 	image0 []byte
-	//go:embed collective_compute80.ptx
+	//go:embed collective_sm90.cubin.gz
 	image1 []byte
-	//go:embed collective_sm90.cubin
+	//go:embed collective_compute90.ptx.gz
 	image2 []byte
-	//go:embed collective_compute90.ptx
+	//go:embed collective_sm100.cubin.gz
 	image3 []byte
-	//go:embed collective_sm100.cubin
-	image4 []byte
 )
 
 // Group is the build.
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "b5ca3ef760f4630127c1aad78c2464c387dfef19c67bded1f16117ecdfafba0e",
+	Source:   "32de247f8677e31a2260a017761828bca257fb3ff216264b911823eae81a805a",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
@@ -129,10 +127,9 @@ var Group = artifact.Group{
 		"reduce_scatter_ll_float32_sum_n8",
 	},
 	Images: []artifact.Image{
-		{Major: 8, Minor: 0, Data: image0},
-		{Major: 8, Minor: 0, PTX: true, Data: image1},
-		{Major: 9, Minor: 0, Data: image2},
-		{Major: 9, Minor: 0, PTX: true, Data: image3},
-		{Major: 10, Minor: 0, Data: image4},
+		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},
+		{Major: 9, Minor: 0, Data: artifact.Gzip(image1)},
+		{Major: 9, Minor: 0, PTX: true, Data: artifact.Gzip(image2)},
+		{Major: 10, Minor: 0, Data: artifact.Gzip(image3)},
 	},
 }

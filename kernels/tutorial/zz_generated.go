@@ -10,32 +10,29 @@ import (
 )
 
 var (
-	//go:embed tutorial_sm80.cubin
+	//go:embed tutorial_sm80.cubin.gz
 	image0 []byte
-	//go:embed tutorial_compute80.ptx
+	//go:embed tutorial_sm90.cubin.gz
 	image1 []byte
-	//go:embed tutorial_sm90.cubin
+	//go:embed tutorial_compute90.ptx.gz
 	image2 []byte
-	//go:embed tutorial_compute90.ptx
+	//go:embed tutorial_sm100.cubin.gz
 	image3 []byte
-	//go:embed tutorial_sm100.cubin
-	image4 []byte
 )
 
 // Group is the build.
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2200de3871908f98a05bdaa815f7bc39db4f5e91dc1c1e93c93a3f1159511106",
+	Source:   "a7a237bcd8f459145fe5335a4a05fe2e5ad5a5e39813d120de876f4d8fedbd96",
 	Kernels: []string{
 		"tutorial_ping",
 		"tutorial_pong",
 	},
 	Images: []artifact.Image{
-		{Major: 8, Minor: 0, Data: image0},
-		{Major: 8, Minor: 0, PTX: true, Data: image1},
-		{Major: 9, Minor: 0, Data: image2},
-		{Major: 9, Minor: 0, PTX: true, Data: image3},
-		{Major: 10, Minor: 0, Data: image4},
+		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},
+		{Major: 9, Minor: 0, Data: artifact.Gzip(image1)},
+		{Major: 9, Minor: 0, PTX: true, Data: artifact.Gzip(image2)},
+		{Major: 10, Minor: 0, Data: artifact.Gzip(image3)},
 	},
 }

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/goccl/goccl/internal/driver/nvrtc"
+	"github.com/goccl/goccl/kernels/internal/artifact"
 	"github.com/goccl/goccl/kernels/internal/cubin"
 )
 
@@ -28,7 +29,7 @@ func (g *group) process(lib *nvrtc.Library, cfg config) error {
 		if err != nil {
 			return err
 		}
-		return printReport(g.name, outs)
+		return printReport(g.name, outs, true)
 	}
 	old := g.committed()
 	compiler := lib.Version().String()
@@ -42,7 +43,7 @@ func (g *group) process(lib *nvrtc.Library, cfg config) error {
 			if err != nil {
 				return err
 			}
-			return printReport(g.name, outs)
+			return printReport(g.name, outs, true)
 		}
 		return nil
 	}
@@ -50,8 +51,15 @@ func (g *group) process(lib *nvrtc.Library, cfg config) error {
 	if err != nil {
 		return err
 	}
+	if err := g.removeStale(outs); err != nil {
+		return err
+	}
 	for _, o := range outs {
-		if err := os.WriteFile(filepath.Join(g.dir, o.file), o.data, 0o644); err != nil {
+		packed, err := artifact.Pack(o.data)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(g.dir, o.file), packed, 0o644); err != nil {
 			return err
 		}
 	}
@@ -62,7 +70,7 @@ func (g *group) process(lib *nvrtc.Library, cfg config) error {
 	if err := os.WriteFile(filepath.Join(g.dir, generatedFile), text, 0o644); err != nil {
 		return err
 	}
-	return printReport(g.name, outs)
+	return printReport(g.name, outs, cfg.report)
 }
 
 // check rebuilds and compares.
@@ -79,7 +87,7 @@ func (g *group) check(lib *nvrtc.Library, old committed, compiler string) error 
 		return err
 	}
 	for _, o := range outs {
-		have, err := os.ReadFile(filepath.Join(g.dir, o.file))
+		have, err := g.readImage(o.file)
 		if err != nil {
 			return err
 		}
@@ -107,20 +115,52 @@ func (g *group) compile(lib *nvrtc.Library, archs []architecture) ([]output, err
 		if strings.Contains(res.Log, "warning") {
 			return nil, fmt.Errorf("%s for sm_%d compiles with warnings:\n%s", g.name, a.sm, res.Log)
 		}
-		outs = append(outs, output{file: fmt.Sprintf("%s_sm%d.cubin", g.name, a.sm), sm: a.sm, data: res.CUBIN})
+		outs = append(outs, output{file: fmt.Sprintf("%s_sm%d.cubin.gz", g.name, a.sm), sm: a.sm, data: res.CUBIN})
 		if a.ptx {
-			outs = append(outs, output{file: fmt.Sprintf("%s_compute%d.ptx", g.name, a.sm), sm: a.sm, ptx: true, data: res.PTX})
+			outs = append(outs, output{file: fmt.Sprintf("%s_compute%d.ptx.gz", g.name, a.sm), sm: a.sm, ptx: true, data: res.PTX})
 		}
 	}
 	return outs, nil
+}
+
+// readImage loads a committed image.
+func (g *group) readImage(file string) ([]byte, error) {
+	packed, err := os.ReadFile(filepath.Join(g.dir, file))
+	if err != nil {
+		return nil, err
+	}
+	data, err := artifact.Unpack(packed)
+	if err != nil {
+		return nil, fmt.Errorf("%s/%s: %w", g.name, file, err)
+	}
+	return data, nil
+}
+
+// removeStale deletes images that this build does not make any more.
+func (g *group) removeStale(outs []output) error {
+	for _, pattern := range []string{"*.cubin*", "*.ptx*"} {
+		paths, err := filepath.Glob(filepath.Join(g.dir, g.name+"_"+pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range paths {
+			if slices.ContainsFunc(outs, func(o output) bool { return o.file == filepath.Base(path) }) {
+				continue
+			}
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // readOutputs loads the committed cubins.
 func (g *group) readOutputs() ([]output, error) {
 	var outs []output
 	for _, a := range architectures {
-		file := fmt.Sprintf("%s_sm%d.cubin", g.name, a.sm)
-		data, err := os.ReadFile(filepath.Join(g.dir, file))
+		file := fmt.Sprintf("%s_sm%d.cubin.gz", g.name, a.sm)
+		data, err := g.readImage(file)
 		if err != nil {
 			return nil, err
 		}
@@ -129,8 +169,8 @@ func (g *group) readOutputs() ([]output, error) {
 	return outs, nil
 }
 
-// printReport is the resource table: one row a kernel and architecture.
-func printReport(group string, outs []output) error {
+// printReport is the resource table: one row a kernel and architecture. Without all, only kernels that use local memory have a row.
+func printReport(group string, outs []output, all bool) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "%s\tarch\tregisters\tshared\tlocal\tcode\t\n", group)
 	total := 0
@@ -144,13 +184,16 @@ func printReport(group string, outs []output) error {
 			return fmt.Errorf("%s: %w", o.file, err)
 		}
 		for _, k := range list {
+			if !all && k.Local == 0 {
+				continue
+			}
 			fmt.Fprintf(w, "%s\tsm_%d\t%d\t%d\t%d\t%d\t\n", k.Name, o.sm, k.Registers, k.Shared, k.Local, k.Code)
 		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d files, %d bytes\n", group, len(outs), total)
+	fmt.Printf("%s: %d images, %d bytes unpacked\n", group, len(outs), total)
 	return nil
 }
 

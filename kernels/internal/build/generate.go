@@ -72,7 +72,7 @@ func (g *group) generate(outs []output, compiler string) ([]byte, error) {
 		if o.ptx {
 			ptx = "PTX: true, "
 		}
-		fmt.Fprintf(&b, "{Major: %d, Minor: %d, %sData: image%d},\n", o.sm/10, o.sm%10, ptx, i)
+		fmt.Fprintf(&b, "{Major: %d, Minor: %d, %sData: artifact.Gzip(image%d)},\n", o.sm/10, o.sm%10, ptx, i)
 	}
 	b.WriteString("},\n}\n")
 	return format.Source(b.Bytes())

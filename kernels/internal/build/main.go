@@ -6,7 +6,7 @@
 //  1. read every header below kernels/include and every .cu of the group, and hash them with the options;
 //  2. leave a group alone whose committed hash and compiler are the same (unless -force);
 //  3. compile one translation unit per group and architecture with NVRTC: a cubin each, and PTX of the architectures that stand in for later ones;
-//  4. write the images, <group>/zz_generated.go and kernels/zz_groups.go; print each kernel's registers, shared and local memory.
+//  4. write the images, <group>/zz_generated.go and kernels/zz_groups.go; name every kernel that uses local memory.
 //
 // With -check nothing is written: the images are rebuilt in memory and must equal the committed ones byte for byte. A different compiler build cannot
 // be expected to give the same bytes; then only the source hash is compared and the skipped half is said.

@@ -23,7 +23,8 @@ type architecture struct {
 	ptx bool
 }
 
-var architectures = []architecture{{sm: 80, ptx: true}, {sm: 90, ptx: true}, {sm: 100}}
+// A cubin serves every later minor revision of its major, so PTX is needed only above the last cubin (11.x, 12.x) and that of compute_90 serves there.
+var architectures = []architecture{{sm: 80}, {sm: 90, ptx: true}, {sm: 100}}
 
 // group is one folder of sources, in the form that the compiler gets.
 type group struct {
@@ -90,19 +91,19 @@ func findGroups(root string) ([]*group, error) {
 		g := groups[len(groups)-1]
 		g.files = append(g.files, filepath.Base(path))
 	}
+	if err := addSources(headers, root); err != nil {
+		return nil, err
+	}
 	for _, g := range groups {
-		if err := g.read(headers); err != nil {
-			return nil, err
-		}
+		g.read(headers)
 	}
 	return groups, nil
 }
 
-// read fills the unit, the headers and the hash. Files of the group itself, .cu and .cuh, are included as <group>/<file>.
-func (g *group) read(public map[string]string) error {
-	own := make(map[string]string)
+// addSources makes the groups' own files, .cu and .cuh, includable as <group>/<file>, from every group.
+func addSources(headers map[string]string, root string) error {
 	for _, pattern := range []string{"*.cu", "*.cuh"} {
-		paths, err := filepath.Glob(filepath.Join(g.dir, pattern))
+		paths, err := filepath.Glob(filepath.Join(root, "*", pattern))
 		if err != nil {
 			return err
 		}
@@ -111,19 +112,21 @@ func (g *group) read(public map[string]string) error {
 			if err != nil {
 				return err
 			}
-			own[g.name+"/"+filepath.Base(path)] = string(text)
+			headers[filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path)] = string(text)
 		}
 	}
+	return nil
+}
+
+// read fills the unit, the headers and the hash.
+func (g *group) read(all map[string]string) {
 	var unit strings.Builder
 	for _, f := range g.files {
 		fmt.Fprintf(&unit, "#include <%s/%s>\n", g.name, f)
 	}
 	g.unit = unit.String()
-	all := maps.Clone(public)
-	maps.Copy(all, own)
 	g.headers = closure(g.unit, all)
 	g.hash = hashOf(g.unit, g.headers)
-	return nil
 }
 
 var reInclude = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]`)
