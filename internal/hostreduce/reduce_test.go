@@ -158,8 +158,8 @@ func TestReduceAgainstNaive(t *testing.T) {
 	everyTypeAndOp(t, func(t *testing.T, dt datatype.Type, op datatype.Op) {
 		r := rand.New(rand.NewPCG(uint64(dt), uint64(op)))
 		size := int(dt.Size())
-		for _, count := range []int{0, 1, 2, 3, 7, 8, 15, 31, 33, 63, 64, 65, 127, 130, 511, 513, 1000} {
-			for _, k := range []int{1, 2, 3, 4, 5, 8, 9} {
+		for _, count := range []int{0, 1, 2, 7, 8, 9, 31, 33, 64, 127, 513} {
+			for _, k := range []int{1, 2, 3, 8} {
 				shift := r.IntN(9) // unaligned, each source differently
 				scalar := ScalarOf(dt, 3)
 				srcs := make([][]byte, k)
@@ -172,7 +172,7 @@ func TestReduceAgainstNaive(t *testing.T) {
 				for i := range count {
 					want = append(want, naive(srcs, i, dt, op, scalar, k)...)
 				}
-				for dstIs := -1; dstIs < k; dstIs++ {
+				for _, dstIs := range []int{-1, 0, k - 1} {
 					dst := make([]byte, count*size+2)[1 : 1+count*size]
 					in := srcs
 					if dstIs >= 0 {
