@@ -14,18 +14,17 @@ import (
 type buffers struct {
 	dev        device.Device
 	send, recv device.Allocation
-	offset     int64  // bytes by which buffers are shifted, to measure other alignments
 	chunk      []byte // scratch for CopyIn and CopyOut
 }
 
-// newBuffers allocates for outputs and inputs of up to size bytes.
-func newBuffers(dev device.Device, size, offset int64) (*buffers, error) {
-	b := &buffers{dev: dev, offset: offset, chunk: make([]byte, min(4<<20, size+guard+1))}
+// newBuffers allocates for outputs and inputs of up to size bytes that start up to shift bytes into the allocation.
+func newBuffers(dev device.Device, size, shift int64) (*buffers, error) {
+	b := &buffers{dev: dev, chunk: make([]byte, min(4<<20, size+guard+1))}
 	var err error
-	if b.send, err = dev.Alloc(size + offset + guard); err != nil {
+	if b.send, err = dev.Alloc(size + shift + guard); err != nil {
 		return nil, fmt.Errorf("perf: send buffer of %d bytes on %v: %w", size, dev.ID(), err)
 	}
-	if b.recv, err = dev.Alloc(size + offset + guard); err != nil {
+	if b.recv, err = dev.Alloc(size + shift + guard); err != nil {
 		_ = b.send.Close()
 		return nil, fmt.Errorf("perf: receive buffer of %d bytes on %v: %w", size, dev.ID(), err)
 	}
@@ -46,22 +45,23 @@ type call struct {
 	rank       int
 	inPlace    bool
 	send, recv device.Ptr
+	base       device.Ptr // where the receive buffer, or the one buffer of an in-place call, starts
 	end        device.Ptr // where the guard zone starts
 	requests   []algorithm.Request
 }
 
-// call lays the operation out in the buffers.
-func (b *buffers) call(g geometry, rank int, inPlace bool, op datatype.Op, s device.Stream) *call {
+// call lays the operation out in the buffers, shift bytes from their start.
+func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device.Stream) *call {
 	ts := g.typ.Size()
-	c := &call{g: g, rank: rank, inPlace: inPlace, send: b.send.Ptr().Add(b.offset), recv: b.recv.Ptr().Add(b.offset)}
+	c := &call{g: g, rank: rank, inPlace: inPlace, send: b.send.Ptr().Add(shift), recv: b.recv.Ptr().Add(shift)}
+	c.base = c.recv
 	c.end = c.recv.Add(g.receives(rank) * ts)
 	if inPlace {
 		send, recv, length := g.inPlace(rank)
-		base := c.recv
-		c.send, c.recv, c.end = base.Add(send*ts), base.Add(recv*ts), base.Add(length*ts)
+		c.send, c.recv, c.end = c.base.Add(send*ts), c.base.Add(recv*ts), c.base.Add(length*ts)
 	}
-	r := algorithm.Request{Send: c.send, Recv: c.recv, Op: op, Stream: s}
-	if op == datatype.PreMulSum {
+	r := algorithm.Request{Send: c.send, Recv: c.recv, Op: g.op, Stream: s}
+	if g.op == datatype.PreMulSum {
 		encode(r.Scalar[:], g.typ, scalarOf)
 	}
 	c.requests = g.requests(rank, r)
@@ -71,8 +71,7 @@ func (b *buffers) call(g geometry, rank int, inPlace bool, op datatype.Op, s dev
 // fill writes the rank's input and poisons everything else that the operation may or may not touch.
 func (b *buffers) fill(c *call, in *inputs) error {
 	ts := c.g.typ.Size()
-	base := b.recv.Ptr().Add(b.offset)
-	if err := b.set(base, int64(c.end-base)+guard, poison); err != nil {
+	if err := b.set(c.base, int64(c.end-c.base)+guard, poison); err != nil {
 		return err
 	}
 	return b.repeat(c.send, in.ranks[c.rank], c.g.sends(c.rank)*ts)

@@ -7,12 +7,12 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// Config is what to measure. The zero values of Factor, Cycles, Timeout and the pair OutOfPlace/InPlace stand for their defaults.
+// Config is what to measure. The zero values of Types, Ops, Factor, Cycles, Timeout and the pair OutOfPlace/InPlace stand for their defaults.
 type Config struct {
-	Kind Kind
-	Type datatype.Type
-	Op   datatype.Op
-	Root int
+	Kind  Kind
+	Types []datatype.Type // each in turn; default float32
+	Ops   []datatype.Op   // for each type in turn; default sum
+	Root  int
 
 	MinBytes, MaxBytes int64   // of nccl-tests' size column
 	Factor             float64 // between sizes; default 2
@@ -22,10 +22,10 @@ type Config struct {
 	Cycles int // timed batches; default 5
 
 	Check               bool
-	OutOfPlace, InPlace bool // default both
-	Isolated            bool // wait for each operation before the next, and time each
-	GraphOps            int  // capture this many operations in a graph and replay it; 0: eager
-	Offset              int64
+	OutOfPlace, InPlace bool  // default both
+	Isolated            bool  // wait for each operation before the next, and time each
+	GraphOps            int   // capture this many operations in a graph and replay it; 0: eager
+	Offset              int64 // elements by which buffers are shifted from their natural alignment
 	Seed                uint64
 
 	// Timeout bounds every wait of the measurement. Default 60 s.
@@ -57,18 +57,27 @@ func (c *Config) normalize(n int) error {
 		return fmt.Errorf("perf: iterations, warm-up, cycles, graph operations, offset and timeout may not be negative")
 	case c.Kind.HasRoot() && (c.Root < 0 || c.Root >= n):
 		return fmt.Errorf("perf: root %d is not one of the %d ranks", c.Root, n)
-	case !c.Type.Valid():
-		return fmt.Errorf("perf: unknown element type %v", c.Type)
-	case !c.Op.Valid():
-		return fmt.Errorf("perf: unknown reduction operator %v", c.Op)
 	case !c.OutOfPlace && !c.Kind.HasInPlace():
 		return fmt.Errorf("perf: %v has no in-place form", c.Kind)
+	}
+	for _, t := range c.Types {
+		if !t.Valid() {
+			return fmt.Errorf("perf: unknown element type %v", t)
+		}
+	}
+	for _, op := range c.Ops {
+		if !op.Valid() {
+			return fmt.Errorf("perf: unknown reduction operator %v", op)
+		}
 	}
 	if !c.Kind.HasRoot() {
 		c.Root = -1
 	}
-	if !c.Kind.HasOp() {
-		c.Op = datatype.Sum
+	if len(c.Types) == 0 {
+		c.Types = []datatype.Type{datatype.Float32}
+	}
+	if len(c.Ops) == 0 || !c.Kind.HasOp() {
+		c.Ops = []datatype.Op{datatype.Sum}
 	}
 	return nil
 }

@@ -55,14 +55,14 @@ func palette(t datatype.Type, op datatype.Op, n, rank int) []float64 {
 		}
 		return v
 	case datatype.Max, datatype.Min:
-		top = min(limit, 1000)
+		top = min(limit, 250)
 	case datatype.PreMulSum:
-		top = min(limit/int64(n)/scalarOf, 1000)
+		top = min(limit/int64(n)/scalarOf, 250)
 		if top == 0 && int64(rank) < limit/scalarOf {
 			top = 1
 		}
 	default:
-		top = min(limit/int64(n), 1000)
+		top = min(limit/int64(n), 250)
 		if top == 0 && int64(rank) < limit {
 			top = 1
 		}
@@ -85,11 +85,15 @@ func newInputs(t datatype.Type, op datatype.Op, n int, elements int64, reduces b
 	if reduces {
 		acc = make([]float64, in.block)
 	}
+	var values []float64
+	var encoded []byte
 	for r := range in.ranks {
-		values := palette(t, op, n, r)
-		encoded := make([]byte, int64(len(values))*ts)
-		for i, v := range values {
-			encode(encoded[int64(i)*ts:], t, v)
+		// Palettes of different ranks are equal or have different lengths.
+		if p := palette(t, op, n, r); len(p) != len(values) {
+			values, encoded = p, make([]byte, int64(len(p))*ts)
+			for i, v := range values {
+				encode(encoded[int64(i)*ts:], t, v)
+			}
 		}
 		b := make([]byte, in.block*ts)
 		key := mix(seed ^ mix(uint64(r)+1))

@@ -130,6 +130,10 @@ type fakeCommunicator struct {
 
 func (c *fakeCommunicator) Close() error { return nil }
 
+func (c *fakeCommunicator) Synchronize(ctx context.Context, s device.Stream) error {
+	return s.Synchronize(ctx)
+}
+
 func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
 	if c.lib.fail != nil && c.peers.rank == 1 {
 		return c.lib.fail

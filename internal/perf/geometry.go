@@ -87,14 +87,15 @@ type geometry struct {
 	kind  Kind
 	n     int
 	typ   datatype.Type
+	op    datatype.Op
 	root  int
 	count int64 // Request.Count; of all_to_all_v the mean number of elements per pair
 	size  int64 // nccl-tests' size column, in bytes
 }
 
 // newGeometry rounds size down to what can be divided among the ranks: whole elements, and whole 16-byte lines where there are any.
-func newGeometry(k Kind, n int, t datatype.Type, root int, size int64) geometry {
-	g := geometry{kind: k, n: n, typ: t, root: root}
+func newGeometry(k Kind, n int, t datatype.Type, op datatype.Op, root int, size int64) geometry {
+	g := geometry{kind: k, n: n, typ: t, op: op, root: root}
 	ts := t.Size()
 	if k.total() {
 		g.count = size / ts / int64(n)

@@ -19,6 +19,8 @@ type Peers interface {
 type Communicator interface {
 	// Submit enqueues the requests, as one group when there are several, on the stream that each names.
 	Submit(requests ...algorithm.Request) error
+	// Synchronize waits until the stream's work is done, and returns the first failure of the communicator.
+	Synchronize(ctx context.Context, s device.Stream) error
 	// Close gives back what the communicator holds. Enqueued work has ended.
 	Close() error
 }
@@ -38,7 +40,7 @@ type Graph interface {
 	Close() error
 }
 
-// Capturer is a stream that records into a graph what is enqueued. Only CUDA streams are.
+// Capturer records into a graph what is enqueued on a stream. Only CUDA has one.
 type Capturer interface {
 	// Capture runs enqueue with the stream in capture mode and returns the instantiated graph.
 	Capture(s device.Stream, enqueue func() error) (Graph, error)

@@ -56,17 +56,8 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		}
 		m.comms = append(m.comms, c)
 	}
-	var points []geometry
-	var largest int64
-	for _, size := range Sizes(cfg.MinBytes, cfg.MaxBytes, cfg.Factor) {
-		g := newGeometry(cfg.Kind, n, cfg.Type, cfg.Root, size)
-		if len(points) > 0 && points[len(points)-1].count == g.count || g.count == 0 && size > 0 && size < cfg.MaxBytes {
-			continue // rounds to the size before, or to nothing
-		}
-		points = append(points, g)
-		largest = max(largest, g.size) // no buffer of any rank is longer
-	}
-	if m.buf, err = newBuffers(r.Device, largest, cfg.Offset*cfg.Type.Size()); err != nil {
+	points, largest := cfg.points(n)
+	if m.buf, err = newBuffers(r.Device, largest, cfg.Offset*8); err != nil {
 		return nil, err
 	}
 	for _, g := range points {
@@ -77,7 +68,7 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 			}
 			part, err := m.point(ctx, g, inPlace)
 			if err != nil {
-				return rows, fmt.Errorf("perf: rank %d: %v of %d bytes: %w", me, cfg.Kind, g.size, err)
+				return rows, fmt.Errorf("perf: rank %d: %v of %d bytes of %v: %w", me, cfg.Kind, g.size, g.typ, err)
 			}
 			point = append(point, part...)
 		}
@@ -87,6 +78,26 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		}
 	}
 	return rows, nil
+}
+
+// points lists what is measured, in order, and the size in bytes of the largest buffer.
+func (c *Config) points(n int) (points []geometry, largest int64) {
+	for _, t := range c.Types {
+		for _, op := range c.Ops {
+			last := int64(-1)
+			for _, size := range Sizes(c.MinBytes, c.MaxBytes, c.Factor) {
+				g := newGeometry(c.Kind, n, t, op, c.Root, size)
+				// Leave out what rounds to the size before, or to nothing.
+				if g.count == last || g.count == 0 && size > 0 && size < c.MaxBytes {
+					continue
+				}
+				last = g.count
+				points = append(points, g)
+				largest = max(largest, g.size) // no buffer of any rank is longer
+			}
+		}
+	}
+	return points, largest
 }
 
 func (m *measurement) close() error {
@@ -118,7 +129,7 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	if inPlace {
 		form = "in place"
 	}
-	c := m.buf.call(g, m.me, inPlace, m.cfg.Op, m.Stream)
+	c := m.buf.call(g, m.me, inPlace, m.cfg.Offset*g.typ.Size(), m.Stream)
 	out := make([]outcome, len(m.comms))
 
 	// 1. One operation on fresh data, checked; then the warm-up.
@@ -152,7 +163,7 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	for cycle := range m.cfg.Cycles {
 		for i, lib := range m.Libraries {
 			m.progress("%s, %s: %s, batch %d of %d", bytesText(g.size), form, lib.Name(), cycle+1, m.cfg.Cycles)
-			if err := m.batch(ctx, runs[i], iters, &out[i]); err != nil {
+			if err := m.batch(ctx, m.comms[i], runs[i], iters, &out[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -183,7 +194,7 @@ func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
 	for r := range m.n {
 		longest = max(longest, g.sends(r))
 	}
-	return newInputs(g.typ, m.cfg.Op, m.n, longest, g.kind.HasOp(), seed)
+	return newInputs(g.typ, g.op, m.n, longest, g.kind.HasOp(), seed)
 }
 
 // check runs ops equal operations on fresh data and adds what is wrong with the result to o.
@@ -213,13 +224,13 @@ func (m *measurement) enqueue(ctx context.Context, comm Communicator, c *call, o
 	if err := repeat(ops, func() error { return comm.Submit(c.requests...) }); err != nil {
 		return err
 	}
-	return m.wait(ctx)
+	return m.wait(ctx, comm)
 }
 
-func (m *measurement) wait(ctx context.Context) error {
+func (m *measurement) wait(ctx context.Context, comm Communicator) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
-	return m.Stream.Synchronize(ctx)
+	return comm.Synchronize(ctx, m.Stream)
 }
 
 func (m *measurement) barrier(ctx context.Context) error {
@@ -272,14 +283,14 @@ func (m *measurement) all(ctx context.Context, mine []byte) ([][]byte, error) {
 }
 
 // batch times iters runs. One run before the clock starts brings the ranks together more closely than the barrier does.
-func (m *measurement) batch(ctx context.Context, run func() error, iters int, o *outcome) error {
+func (m *measurement) batch(ctx context.Context, comm Communicator, run func() error, iters int, o *outcome) error {
 	if err := m.barrier(ctx); err != nil {
 		return err
 	}
 	if err := run(); err != nil {
 		return err
 	}
-	if err := m.wait(ctx); err != nil {
+	if err := m.wait(ctx, comm); err != nil {
 		return err
 	}
 	ops := float64(max(1, m.cfg.GraphOps))
@@ -289,7 +300,7 @@ func (m *measurement) batch(ctx context.Context, run func() error, iters int, o 
 			if err := run(); err != nil {
 				return err
 			}
-			if err := m.wait(ctx); err != nil {
+			if err := m.wait(ctx, comm); err != nil {
 				return err
 			}
 			o.Samples = append(o.Samples, time.Since(start).Seconds()/ops)
@@ -300,7 +311,7 @@ func (m *measurement) batch(ctx context.Context, run func() error, iters int, o 
 	if err := repeat(iters, run); err != nil {
 		return err
 	}
-	if err := m.wait(ctx); err != nil {
+	if err := m.wait(ctx, comm); err != nil {
 		return err
 	}
 	o.Samples = append(o.Samples, time.Since(start).Seconds()/float64(iters)/ops)
@@ -331,7 +342,7 @@ func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ite
 		row := Row{Library: m.Libraries[i].Name(), Size: g.size, Count: g.count, Type: g.typ.String(), Op: "none", Root: g.root, InPlace: inPlace,
 			Iters: iters * max(1, m.cfg.GraphOps)}
 		if g.kind.HasOp() {
-			row.Op = m.cfg.Op.String()
+			row.Op = g.op.String()
 		}
 		var slowest []float64
 		var mean float64

@@ -27,7 +27,7 @@ func mustKind(t *testing.T, name string) Kind {
 }
 
 func quick(t *testing.T, kind string) Config {
-	return Config{Kind: mustKind(t, kind), Type: datatype.Float32, MinBytes: 0, MaxBytes: 270 << 10, Factor: 512, Iters: 1, Cycles: 2, Check: true}
+	return Config{Kind: mustKind(t, kind), MinBytes: 0, MaxBytes: 270 << 10, Factor: 512, Iters: 1, Cycles: 2, Check: true}
 }
 
 // A right library passes for every collective, also with counts that do not divide, and with more elements than a block.
@@ -62,7 +62,7 @@ func TestEveryTypeAndOp(t *testing.T) {
 	for typ := datatype.Type(0); typ < datatype.NumTypes; typ++ {
 		for op := datatype.Op(0); op < datatype.NumOps; op++ {
 			for _, n := range []int{3, 20} {
-				cfg := Config{Kind: mustKind(t, "all_reduce"), Type: typ, Op: op, MinBytes: 1000, MaxBytes: 1000, Iters: 1, Cycles: 1, Check: true}
+				cfg := Config{Kind: mustKind(t, "all_reduce"), Types: []datatype.Type{typ}, Ops: []datatype.Op{op}, MinBytes: 1000, MaxBytes: 1000, Iters: 1, Cycles: 1, Check: true}
 				rows, err := measureFake(t, n, cfg, Limits{}, nil, &fakeLibrary{name: "right"})
 				if err != nil {
 					t.Fatal(err)
@@ -105,7 +105,7 @@ func TestWrongLibraryIsFound(t *testing.T) {
 			}
 		}, 1, false},
 	} {
-		cfg := Config{Kind: mustKind(t, "all_reduce"), Type: datatype.Float32, MinBytes: 4096, MaxBytes: 4096, Iters: 1, Cycles: 1, Check: true, OutOfPlace: true}
+		cfg := Config{Kind: mustKind(t, "all_reduce"), MinBytes: 4096, MaxBytes: 4096, Iters: 1, Cycles: 1, Check: true, OutOfPlace: true}
 		rows, err := measureFake(t, 3, cfg, Limits{}, nil, &fakeLibrary{name: "wrong", spoil: c.spoil})
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestOutputNeverWritten(t *testing.T) {
 }
 
 func TestImpossibleFiguresAreRefused(t *testing.T) {
-	cfg := Config{Kind: mustKind(t, "all_reduce"), Type: datatype.Float32, MinBytes: 4096, MaxBytes: 4096, Iters: 1, Cycles: 1, Check: true, OutOfPlace: true}
+	cfg := Config{Kind: mustKind(t, "all_reduce"), MinBytes: 4096, MaxBytes: 4096, Iters: 1, Cycles: 1, Check: true, OutOfPlace: true}
 	var b bytes.Buffer
 	table := NewTable(&b, nil, []string{"fake"}, cfg)
 	rows, err := measureFake(t, 2, cfg, Limits{MinTime: 3600}, table, &fakeLibrary{name: "fake"})
@@ -156,7 +156,7 @@ func TestImpossibleFiguresAreRefused(t *testing.T) {
 		t.Errorf("the table does not say so:\n%s", text)
 	}
 
-	g := newGeometry(cfg.Kind, 8, datatype.Float32, -1, 1<<30)
+	g := newGeometry(cfg.Kind, 8, datatype.Float32, datatype.Sum, -1, 1<<30)
 	h200 := LimitsOf(&fakeDevice{kind: device.CUDA}, 2, true)
 	for _, c := range []struct {
 		seconds float64
@@ -237,8 +237,8 @@ func TestConfigRefusals(t *testing.T) {
 		"negative": func(c *Config) { c.MinBytes = -1 },
 		"factor":   func(c *Config) { c.Factor = 0.5 },
 		"root":     func(c *Config) { c.Root = 4 },
-		"type":     func(c *Config) { c.Type = datatype.NumTypes },
-		"op":       func(c *Config) { c.Op = datatype.NumOps },
+		"type":     func(c *Config) { c.Types = []datatype.Type{datatype.NumTypes} },
+		"op":       func(c *Config) { c.Ops = []datatype.Op{datatype.NumOps} },
 		"cycles":   func(c *Config) { c.Cycles = -1 },
 		"in place": func(c *Config) { c.Kind = mustKind(t, "all_to_all"); c.InPlace = true },
 	} {

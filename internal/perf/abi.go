@@ -1,0 +1,207 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver/ncclabi"
+)
+
+// abi is a library with NCCL's C ABI as a Library.
+type abi struct {
+	lib *ncclabi.Library
+}
+
+func openABI(path string, kind device.Kind) (Library, error) {
+	if kind != device.CUDA {
+		return nil, fmt.Errorf("perf: --against %s: the other library works on GPU memory; measure with --device cuda", path)
+	}
+	lib, err := ncclabi.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("perf: --against: %w", err)
+	}
+	return &abi{lib}, nil
+}
+
+func (l *abi) Name() string    { return "NCCL " + l.lib.VersionString() }
+func (l *abi) Version() string { return l.lib.VersionString() + " (" + l.lib.Path() + ")" }
+
+// Open has rank 0 make the identity and tell the others.
+func (l *abi) Open(ctx context.Context, peers Peers, dev device.Device) (Communicator, error) {
+	gpu, ok := dev.(*cuda.Device)
+	if !ok {
+		return nil, fmt.Errorf("perf: %s needs a CUDA device, not %v", l.Name(), dev.ID())
+	}
+	var mine []byte
+	if peers.Rank() == 0 {
+		id, err := l.lib.UniqueID()
+		if err != nil {
+			return nil, err
+		}
+		mine = id[:]
+	}
+	all, err := peers.AllGather(ctx, mine)
+	if err != nil {
+		return nil, err
+	}
+	var id ncclabi.UniqueID
+	if copy(id[:], all[0]) != len(id) {
+		return nil, fmt.Errorf("perf: rank 0 sent %d bytes as the identity of %s", len(all[0]), l.Name())
+	}
+	c, err := l.lib.InitRank(gpu.Context(), peers.WorldSize(), id, peers.Rank())
+	if err != nil {
+		return nil, err
+	}
+	return &abiCommunicator{lib: l.lib, comm: c, ctx: gpu.Context(), n: peers.WorldSize(), rank: peers.Rank()}, nil
+}
+
+type abiCommunicator struct {
+	lib     *ncclabi.Library
+	comm    *ncclabi.Comm
+	ctx     uintptr
+	n, rank int
+
+	// The operator that mulsum last needed.
+	op      int
+	hasOp   bool
+	opType  datatype.Type
+	opValue [8]byte
+}
+
+func (c *abiCommunicator) Close() error {
+	var err error
+	if c.hasOp {
+		err = c.comm.DestroyOp(c.op)
+	}
+	return errors.Join(err, c.comm.Destroy())
+}
+
+func (c *abiCommunicator) Synchronize(ctx context.Context, s device.Stream) error {
+	if err := s.Synchronize(ctx); err != nil {
+		return errors.Join(err, c.comm.AsyncError())
+	}
+	return c.comm.AsyncError()
+}
+
+func (c *abiCommunicator) Submit(requests ...algorithm.Request) error {
+	if len(requests) == 1 {
+		return c.submit(&requests[0])
+	}
+	return c.lib.Group(c.ctx, func() error {
+		for i := range requests {
+			if err := c.submit(&requests[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// operator is the ncclRedOp_t of a request.
+func (c *abiCommunicator) operator(r *algorithm.Request) (int, error) {
+	if r.Op != datatype.PreMulSum {
+		return int(r.Op), nil
+	}
+	if c.hasOp && c.opType == r.Type && c.opValue == r.Scalar {
+		return c.op, nil
+	}
+	if c.hasOp {
+		c.hasOp = false
+		if err := c.comm.DestroyOp(c.op); err != nil {
+			return 0, err
+		}
+	}
+	op, err := c.comm.PreMulSum(r.Scalar, int(r.Type))
+	if err != nil {
+		return 0, err
+	}
+	c.op, c.hasOp, c.opType, c.opValue = op, true, r.Type, r.Scalar
+	return op, nil
+}
+
+func (c *abiCommunicator) submit(r *algorithm.Request) error {
+	send, recv, t, s := uintptr(r.Send), uintptr(r.Recv), int(r.Type), r.Stream.Raw()
+	switch r.Collective {
+	case algorithm.AllReduce, algorithm.ReduceScatter, algorithm.Reduce:
+		op, err := c.operator(r)
+		if err != nil {
+			return err
+		}
+		switch r.Collective {
+		case algorithm.AllReduce:
+			return c.comm.AllReduce(send, recv, r.Count, t, op, s)
+		case algorithm.ReduceScatter:
+			return c.comm.ReduceScatter(send, recv, r.Count, t, op, s)
+		}
+		return c.comm.Reduce(send, recv, r.Count, t, op, r.Root, s)
+	case algorithm.AllGather:
+		return c.comm.AllGather(send, recv, r.Count, t, s)
+	case algorithm.Broadcast:
+		return c.comm.Broadcast(send, recv, r.Count, t, r.Root, s)
+	case algorithm.Send:
+		return c.comm.Send(send, r.Count, t, r.Peer, s)
+	case algorithm.Recv:
+		return c.comm.Recv(recv, r.Count, t, r.Peer, s)
+	case algorithm.AllToAll:
+		if c.lib.HasAlltoAll() {
+			return c.comm.AlltoAll(send, recv, r.Count, t, s)
+		}
+	case algorithm.Gather:
+		if c.lib.HasGather() {
+			return c.comm.Gather(send, recv, r.Count, t, r.Root, s)
+		}
+	case algorithm.Scatter:
+		if c.lib.HasGather() {
+			return c.comm.Scatter(send, recv, r.Count, t, r.Root, s)
+		}
+	case algorithm.AllToAllV:
+	default:
+		return fmt.Errorf("perf: %v is not in NCCL's ABI", r.Collective)
+	}
+	return c.lib.Group(c.ctx, func() error { return c.pointToPoint(r) })
+}
+
+// pointToPoint writes as sends and receives what the library has no function for, as nccl-tests does. An empty pair is left out.
+func (c *abiCommunicator) pointToPoint(r *algorithm.Request) error {
+	ts := r.Type.Size()
+	t, s := int(r.Type), r.Stream.Raw()
+	for p := range c.n {
+		var sendAt, sends, recvAt, receives int64
+		switch r.Collective {
+		case algorithm.AllToAllV:
+			sendAt, sends, recvAt, receives = r.SendDispls[p], r.SendCounts[p], r.RecvDispls[p], r.RecvCounts[p]
+		case algorithm.AllToAll:
+			sendAt, sends, recvAt, receives = int64(p)*r.Count, r.Count, int64(p)*r.Count, r.Count
+		case algorithm.Gather:
+			if p == r.Root {
+				sends = r.Count
+			}
+			if c.rank == r.Root {
+				recvAt, receives = int64(p)*r.Count, r.Count
+			}
+		case algorithm.Scatter:
+			if p == r.Root {
+				receives = r.Count
+			}
+			if c.rank == r.Root {
+				sendAt, sends = int64(p)*r.Count, r.Count
+			}
+		}
+		if sends > 0 {
+			if err := c.comm.Send(uintptr(r.Send.Add(sendAt*ts)), sends, t, p, s); err != nil {
+				return err
+			}
+		}
+		if receives > 0 {
+			if err := c.comm.Recv(uintptr(r.Recv.Add(recvAt*ts)), receives, t, p, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
