@@ -47,17 +47,14 @@ var _ = register(&Program{
 			for _, q := range remotes[r] {
 				links[r][q].awaitReady(tb)
 			}
-			for _, q := range remotes[r] {
-				links[r][q].send(slots[q].Chunk(host), out.Chunk(l*hosts+b.o.host(q)), tb)
-			}
+			sendAll(toward(links[r]), remotes[r], func(q int) dsl.Chunk { return slots[q].Chunk(host) },
+				func(q int) dsl.Chunk { return out.Chunk(l*hosts + b.o.host(q)) }, tb)
 			for _, q := range remotes[r] {
 				links[r][q].wait(tb)
 				arrived = append(arrived, slots[r].Chunk(b.o.host(q)))
 			}
 			b.reduceLocal(rank, mine, mine, arrived, tb)
-			for _, q := range remotes[r] {
-				links[r][q].send(b.out(q).Chunk(l*hosts+host), mine, tb)
-			}
+			sendAll(toward(links[r]), remotes[r], func(q int) dsl.Chunk { return b.out(q).Chunk(l*hosts + host) }, always(mine), tb)
 			for _, q := range remotes[r] {
 				links[r][q].wait(tb)
 			}

@@ -112,6 +112,9 @@ func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
 	for r := range n {
 		rank, in, out := b.Rank(r), b.in(r), b.out(r)
 		parent, children := t.parent[r], t.children[r]
+		pass := func(p [2]int, tb dsl.Option) {
+			sendAll(func(c int) link { return downs[c].toChild }, children, func(c int) dsl.Chunk { return b.out(c).Slice(p[0], p[1]) }, always(out.Slice(p[0], p[1])), tb)
+		}
 		downTB := down
 		if parent < 0 {
 			downTB = up
@@ -137,9 +140,7 @@ func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
 			sum := in.Slice(p[0], p[1])
 			if parent < 0 {
 				b.reduceLocal(rank, out.Slice(p[0], p[1]), sum, others, up)
-				for _, c := range children {
-					downs[c].toChild.send(b.out(c).Slice(p[0], p[1]), out.Slice(p[0], p[1]), up)
-				}
+				pass(p, up)
 				continue
 			}
 			if len(others) > 0 {
@@ -151,9 +152,7 @@ func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
 		if parent >= 0 {
 			for _, p := range pieces {
 				downs[r].toParent.wait(down)
-				for _, c := range children {
-					downs[c].toChild.send(b.out(c).Slice(p[0], p[1]), out.Slice(p[0], p[1]), down)
-				}
+				pass(p, down)
 			}
 			ups[r].toParent.drain(up)
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 var _ = register(&Program{
-	Name: "alltoall_direct", Collective: plan.AllToAll, MultiHost: true,
+	Name: "alltoall_direct", Collective: plan.AllToAll, MultiHost: true, Instances: 4,
 	Doc: "Every rank stores part q to rank q, one thread block per peer. One hop; (n-1)/n·S bytes out of each rank. In place the parts " +
 		"arrive in scratch, because the peer's part has to leave before ours replaces it.",
 	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllToAll(o.Ranks, 1, o.InPlace)} },
@@ -33,7 +33,7 @@ var _ = register(&Program{
 })
 
 var _ = register(&Program{
-	Name: "alltoall_ll", Collective: plan.AllToAll, MaxSize: 8 << 20,
+	Name: "alltoall_ll", Collective: plan.AllToAll, Instances: 2, MaxSize: 8 << 20,
 	Doc: "Every rank sends part q as packets to rank q. One hop; (n-1)/n·S bytes of payload out of each rank.",
 	spec: func(o Options) dsl.AlgoSpec {
 		return dsl.AlgoSpec{Collective: dsl.AllToAll(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}

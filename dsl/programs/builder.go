@@ -87,6 +87,28 @@ func (l link) send(dst, src dsl.Chunk, tb dsl.Option) {
 	l.port.PutWithSignal(dst, src, tb)
 }
 
+// sendAll sends to every listed peer. Stores go first and signals follow together, behind one fence.
+func sendAll(to func(q int) link, peers []int, dst, src func(q int) dsl.Chunk, tb dsl.Option) {
+	for _, q := range peers {
+		if l := to(q); l.mem != nil {
+			l.mem.Put(dst(q), src(q), tb)
+		} else {
+			l.port.PutWithSignal(dst(q), src(q), tb)
+		}
+	}
+	for _, q := range peers {
+		if l := to(q); l.mem != nil {
+			l.mem.Signal(tb)
+		}
+	}
+}
+
+// toward picks a rank's link to a peer.
+func toward(from []link) func(q int) link { return func(q int) link { return from[q] } }
+
+// always is the function of no peer in particular.
+func always(c dsl.Chunk) func(int) dsl.Chunk { return func(int) dsl.Chunk { return c } }
+
 // drain waits until what was sent has left its source, which the caller may overwrite once the launch is over. Stores need nothing.
 func (l link) drain(tb dsl.Option) {
 	if l.port != nil {

@@ -25,7 +25,7 @@ var _ = register(&Program{
 })
 
 var _ = register(&Program{
-	Name: "reducescatter_push", Collective: plan.ReduceScatter, MultiHost: true,
+	Name: "reducescatter_push", Collective: plan.ReduceScatter, MultiHost: true, Instances: 4,
 	Doc: "Every rank stores chunk q to the scratch of rank q, one thread block per peer; then the blocks share the sum. " +
 		"One hop; (n-1)·S bytes out of each rank with output S.",
 	spec: reduceScatter,
@@ -46,7 +46,7 @@ var _ = register(&Program{
 })
 
 var _ = register(&Program{
-	Name: "reducescatter_ll", Collective: plan.ReduceScatter, MaxSize: 8 << 20,
+	Name: "reducescatter_ll", Collective: plan.ReduceScatter, Instances: 2, MaxSize: 8 << 20,
 	Doc: "As reducescatter_push, with packets: no handshake and no barrier.",
 	spec: func(o Options) dsl.AlgoSpec {
 		s := reduceScatter(o)

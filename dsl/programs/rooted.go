@@ -47,9 +47,7 @@ var _ = register(&Program{
 				mesh[r][q].awaitReady(tb)
 			}
 			mesh[r][root].wait(tb)
-			for _, q := range others {
-				mesh[r][q].send(b.out(q).Chunk(r), out.Chunk(r), tb)
-			}
+			sendAll(toward(mesh[r]), others, func(q int) dsl.Chunk { return b.out(q).Chunk(r) }, always(out.Chunk(r)), tb)
 			mesh[r][root].wait(tb)
 			for _, q := range others {
 				mesh[r][q].wait(tb)
@@ -119,9 +117,7 @@ var _ = register(&Program{
 		for r := range n {
 			peers := b.peers(r)
 			enter(mesh[r], peers, tb)
-			for _, q := range peers {
-				mesh[r][q].send(arrived[q].Chunk(r), b.in(r).Chunk(q), tb)
-			}
+			sendAll(toward(mesh[r]), peers, func(q int) dsl.Chunk { return arrived[q].Chunk(r) }, func(q int) dsl.Chunk { return b.in(r).Chunk(q) }, tb)
 			var others []dsl.Chunk
 			for _, q := range peers {
 				mesh[r][q].wait(tb)

@@ -1,0 +1,287 @@
+package simulate
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// instr is one op with everything looked up that its cost depends on. Slices point into the tables of its model, so that a plan of millions
+// of ops is a handful of allocations.
+type instr struct {
+	name    plan.OpName
+	pos     plan.Pos
+	bytes   float64 // payload of one iteration
+	local   float64 // bytes that the block reads and writes in own memory
+	flows   []flow
+	signals []int32 // counters to raise
+	waits   []int32 // counters to consume one of each
+	needs   []packets
+	sends   []packets // packets that arrive at own scratch
+	links   []int32   // of a signal: its channels; of a flush: those whose transfers it awaits
+	body    []instr
+	iters   int32
+	flush   bool
+	fenced  bool // a release: earlier stores first
+	barrier int32
+	blocks  int32
+	sems    []int32
+}
+
+// flow is payload that leaves one rank's port for another's.
+type flow struct {
+	peer    int32
+	class   flowClass
+	bytes   float64
+	arrival []packets // packets it carries
+	counter int32     // raised when it has arrived, or -1
+	link    int32     // port transfers: the link that orders it
+}
+
+type flowClass uint8
+
+const (
+	putFlow flowClass = iota
+	getFlow
+	packetFlow
+	portFlow
+)
+
+// packets is a share of the packets of a chunk in a rank's scratch; all shares of a launch add up to one.
+type packets struct {
+	chunk int32 // index into model.packets
+	share float64
+}
+
+type block struct {
+	rank, id int32
+	code     []instr
+}
+
+// model is a plan prepared for one machine and message.
+type model struct {
+	plan     *plan.Plan
+	layout   *plan.Layout
+	machine  *Machine
+	blocks   []block
+	counters int
+	links    int
+	linkPeer []int32 // the rank at the other end
+	linkPort []bool
+	packets  []int32 // by rank: where its scratch chunks start in the table of packet arrivals
+	nPackets int
+	barriers []int32 // by rank: where its barriers start
+	nBarrier int
+	sems     []int32 // by rank
+	semInit  []int32
+}
+
+func load(p *plan.Plan, m *Machine, size int64) (*model, error) {
+	if err := p.Validate(&plan.Capacity); err != nil {
+		return nil, err
+	}
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	layout, err := p.NewLayout(uint64(size))
+	if err != nil {
+		return nil, err
+	}
+	out := &model{plan: p, layout: layout, machine: m}
+	links := p.Links()
+	out.counters, out.links = len(links), len(links)
+	for _, l := range links {
+		out.linkPeer = append(out.linkPeer, int32(l.Peer))
+		out.linkPort = append(out.linkPort, l.Type == plan.PortChannel)
+	}
+	starts := make([][2]int, len(p.GPUs))
+	n := 0
+	for r := range p.GPUs {
+		g := &p.GPUs[r]
+		starts[r] = [2]int{n, n + len(g.Peers(plan.MemoryChannel))}
+		n = starts[r][1] + len(g.Peers(plan.PortChannel))
+		out.packets = append(out.packets, int32(out.nPackets))
+		out.nPackets += g.ScratchChunks
+		out.barriers = append(out.barriers, int32(out.nBarrier))
+		most := 0
+		for b := range g.ThreadBlocks {
+			most = max(most, maxBarrier(g.ThreadBlocks[b].Ops)+1)
+		}
+		out.nBarrier += most
+		out.sems = append(out.sems, int32(len(out.semInit)))
+		for _, s := range g.Semaphores {
+			out.semInit = append(out.semInit, int32(s.InitValue))
+		}
+	}
+	for r := range p.GPUs {
+		for b := range p.GPUs[r].ThreadBlocks {
+			l := loader{model: out, links: links, starts: starts[r], rank: int32(r)}
+			code, err := l.steps(p.Program(r, b), 1)
+			if err != nil {
+				return nil, err
+			}
+			out.blocks = append(out.blocks, block{rank: int32(r), id: int32(b), code: code})
+		}
+	}
+	return out, nil
+}
+
+func maxBarrier(ops []plan.Op) int {
+	most := -1
+	for i := range ops {
+		if ops[i].Name == plan.Barrier {
+			most = max(most, ops[i].BarrierID)
+		}
+		most = max(most, maxBarrier(ops[i].Ops))
+	}
+	return most
+}
+
+type loader struct {
+	*model
+	links  []plan.Link
+	starts [2]int
+	rank   int32
+}
+
+func (l *loader) link(t plan.ChannelType, id int) int32 {
+	if t == plan.PortChannel {
+		return int32(l.starts[1] + id)
+	}
+	return int32(l.starts[0] + id)
+}
+
+// steps prepares ops that share their operands among iters iterations.
+func (l *loader) steps(steps []plan.Step, iters int64) ([]instr, error) {
+	out := make([]instr, len(steps))
+	for i := range steps {
+		if err := l.step(&out[i], &steps[i], iters); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (l *loader) step(in *instr, s *plan.Step, iters int64) (err error) {
+	op := s.Op
+	in.name, in.pos = op.Name, s.Pos
+	switch op.Name {
+	case plan.Pipeline:
+		n := max(1, l.layout.Iterations(op))
+		if n > 1<<20 {
+			return fmt.Errorf("simulate: %v: %d iterations are too many to simulate", s.Pos, n)
+		}
+		in.iters = int32(n)
+		in.body, err = l.steps(s.Body, n)
+		return err
+	case plan.Signal, plan.RlxSignal:
+		for _, c := range s.Channels {
+			in.signals = append(in.signals, l.counterOf(op.ChannelType, c))
+			in.links = append(in.links, l.link(op.ChannelType, c))
+		}
+		in.fenced = op.Name == plan.Signal && op.ChannelType == plan.MemoryChannel
+	case plan.Wait, plan.RlxWait:
+		for _, c := range s.Channels {
+			in.waits = append(in.waits, l.link(op.ChannelType, c))
+		}
+	case plan.Flush:
+		in.flush = true
+		for _, c := range s.Channels {
+			in.links = append(in.links, l.link(op.ChannelType, c))
+		}
+	case plan.SemAcquire, plan.SemRelease:
+		for _, id := range op.SemaphoreIDs {
+			in.sems = append(in.sems, l.sems[l.rank]+int32(id))
+		}
+		in.fenced = op.Name == plan.SemRelease
+	case plan.Barrier:
+		in.barrier, in.blocks = l.barriers[l.rank]+int32(op.BarrierID), int32(op.NumThreadBlocks)
+	}
+	l.data(in, s, iters)
+	return nil
+}
+
+// counterOf is the counter that a signal on a channel raises: the one on which the other end waits. A signal that nobody can see has none.
+func (l *loader) counterOf(t plan.ChannelType, id int) int32 {
+	return int32(l.links[l.link(t, id)].Pair)
+}
+
+func (l *loader) data(in *instr, s *plan.Step, iters int64) {
+	op := s.Op
+	port := op.ChannelType == plan.PortChannel
+	for i := range s.Moves {
+		mv := &s.Moves[i]
+		bytes := l.bytes(mv, op.Slice) / float64(iters)
+		in.bytes += bytes
+		share := 1 / float64(max(op.Slice.Count, 1)) / float64(iters)
+		for _, src := range mv.Src {
+			if int32(src.Rank) != l.rank {
+				in.flows = append(in.flows, flow{peer: int32(src.Rank), class: getFlow, bytes: bytes, counter: -1})
+				continue
+			}
+			if !port {
+				in.local += bytes
+			}
+			if src.Plane == plan.PacketPlane && !(port && op.Name == plan.PutPackets) {
+				in.local += bytes // flags
+				for k := range src.Size {
+					in.needs = append(in.needs, packets{l.packets[l.rank] + int32(src.Index+k), share})
+				}
+			}
+		}
+		for _, dst := range mv.Dst {
+			var carried []packets
+			if dst.Plane == plan.PacketPlane {
+				for k := range dst.Size {
+					carried = append(carried, packets{l.packets[dst.Rank] + int32(dst.Index+k), share})
+				}
+			}
+			if int32(dst.Rank) == l.rank {
+				in.local += bytes
+				in.sends = append(in.sends, carried...)
+				continue
+			}
+			f := flow{peer: int32(dst.Rank), class: putFlow, bytes: bytes, arrival: carried, counter: -1}
+			switch {
+			case port:
+				f.class = portFlow
+				if len(carried) > 0 {
+					f.bytes *= packetFactor
+				}
+				id := s.Channels[min(max(mv.Entry, 0), len(s.Channels)-1)]
+				f.link = l.link(plan.PortChannel, id)
+				if op.Name == plan.PutWithSignal || op.Name == plan.PutWithSignalAndFlush {
+					f.counter = l.counterOf(plan.PortChannel, id)
+				}
+				if op.Name == plan.PutWithSignalAndFlush {
+					in.flush = true
+					in.links = append(in.links, f.link)
+				}
+			case len(carried) > 0:
+				f.class = packetFlow
+			}
+			in.flows = append(in.flows, f)
+		}
+	}
+}
+
+// packetFactor is the size of packets per payload byte: half of a packet is flags.
+const packetFactor = 2
+
+// bytes is the payload of a move: what its slice covers of the part of the message that exists there.
+func (l *loader) bytes(mv *plan.Move, s plan.Slice) float64 {
+	full := float64(int64(mv.Dst[0].Size) * l.layout.Chunk)
+	if full == 0 {
+		return 0
+	}
+	real := full
+	for _, list := range [2][]plan.Place{mv.Src, mv.Dst} {
+		for _, pl := range list {
+			if pl.Plane == plan.InputPlane || pl.Plane == plan.OutputPlane {
+				real = min(real, float64(l.layout.Offset(pl.Index+pl.Size)-l.layout.Offset(pl.Index)))
+			}
+		}
+	}
+	lo, hi := l.layout.Part(mv.Dst[0].Size, s)
+	return min(float64(hi-lo), max(0, real-float64(lo)))
+}

@@ -1,0 +1,182 @@
+package simulate
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Machine is the model of a cluster of equal hosts. Times are in microseconds, rates in GB/s (10⁹ bytes per second), efficiencies in (0, 1]
+// of a rate. Every parameter tagged `fit` can be fitted.
+type Machine struct {
+	Name         string `json:"name"`
+	Source       string `json:"source,omitempty"` // where the values are from
+	RanksPerHost int    `json:"ranks_per_host"`   // consecutive ranks; a host is one NVLink domain
+	NICsPerHost  int    `json:"nics_per_host"`    // NIC i of a host is on rail i; rank l uses NIC l mod NICsPerHost
+
+	Launch float64 `json:"launch_us" fit:"launch_us"` // from the start of a launch to a block's first op
+	Finish float64 `json:"finish_us" fit:"finish_us"` // from the last op to the end of the launch
+
+	Op        float64 `json:"op_us" fit:"op_us"`               // to decode and start an op
+	Nop       float64 `json:"nop_us" fit:"nop_us"`             // a block's threads meet
+	Fence     float64 `json:"fence_us" fit:"fence_us"`         // to order earlier stores before a signal
+	Flag      float64 `json:"flag_us" fit:"flag_us"`           // one way: a store or signal until a spinning peer sees it
+	Pull      float64 `json:"pull_us" fit:"pull_us"`           // round trip of a load from a peer
+	Barrier   float64 `json:"barrier_us" fit:"barrier_us"`     // blocks of a rank meet
+	Semaphore float64 `json:"semaphore_us" fit:"semaphore_us"` // release until a waiting block of the rank sees it
+
+	NVLink NVLink  `json:"nvlink"`
+	Block  Block   `json:"block"`
+	Memory float64 `json:"memory_gbps" fit:"memory_gbps"` // a GPU's own memory, reads and writes together
+	Rail   Rail    `json:"rail"`
+}
+
+// NVLink is a GPU's port into the switches of its host; each direction has the rate Port.
+type NVLink struct {
+	Port   float64 `json:"port_gbps" fit:"nvlink.port_gbps"`
+	Put    float64 `json:"put_efficiency" fit:"nvlink.put_efficiency"`       // stores by threads
+	Get    float64 `json:"get_efficiency" fit:"nvlink.get_efficiency"`       // loads by threads
+	Packet float64 `json:"packet_efficiency" fit:"nvlink.packet_efficiency"` // of packets, flags counted as data
+	Copy   float64 `json:"copy_efficiency" fit:"nvlink.copy_efficiency"`     // copy engine
+}
+
+// Block is what one thread block can do; rates count payload bytes.
+type Block struct {
+	Put    float64 `json:"put_gbps" fit:"block.put_gbps"`
+	Get    float64 `json:"get_gbps" fit:"block.get_gbps"`
+	Packet float64 `json:"packet_gbps" fit:"block.packet_gbps"` // encode and store
+	Unpack float64 `json:"unpack_gbps" fit:"block.unpack_gbps"` // load and decode
+	Local  float64 `json:"local_gbps" fit:"block.local_gbps"`   // bytes read and written in own memory
+}
+
+// Rail is the network between hosts and what leads to it.
+type Rail struct {
+	NIC       float64 `json:"nic_gbps" fit:"rail.nic_gbps"`
+	PCIe      float64 `json:"pcie_gbps" fit:"rail.pcie_gbps"` // GPU to NIC
+	Latency   float64 `json:"latency_us" fit:"rail.latency_us"`
+	CrossRail float64 `json:"cross_rail_us" fit:"rail.cross_rail_us"` // added when the two NICs are on different rails
+	Proxy     float64 `json:"proxy_us" fit:"rail.proxy_us"`           // of the host thread per request, which it serves one after another
+}
+
+//go:embed machines/*.json
+var machineFiles embed.FS
+
+// ErrMachine is the class of all mistakes in a machine description.
+var ErrMachine = errors.New("invalid machine")
+
+// MachineNames lists the machines that ship with the package.
+func MachineNames() []string {
+	entries, err := machineFiles.ReadDir("machines")
+	if err != nil {
+		panic(err) // the files are part of the binary
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, strings.TrimSuffix(e.Name(), ".json"))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// NamedMachine is a machine that ships with the package, such as "h200".
+func NamedMachine(name string) (*Machine, error) {
+	data, err := machineFiles.ReadFile("machines/" + name + ".json")
+	if err != nil {
+		return nil, fmt.Errorf("simulate: no machine %q, use one of %s or a file: %w", name, strings.Join(MachineNames(), ", "), ErrMachine)
+	}
+	return ParseMachine(data)
+}
+
+// ParseMachine reads a machine from JSON and checks it. Unknown keys are refused, so that a misspelt one does not pass for a default.
+func ParseMachine(data []byte) (*Machine, error) {
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.DisallowUnknownFields()
+	m := &Machine{}
+	if err := d.Decode(m); err != nil {
+		return nil, fmt.Errorf("simulate: machine: %w: %w", ErrMachine, err)
+	}
+	return m, m.Validate()
+}
+
+// Validate checks that every parameter is usable.
+func (m *Machine) Validate() error {
+	if m.RanksPerHost < 1 || m.NICsPerHost < 1 {
+		return fmt.Errorf("simulate: machine %q: ranks_per_host %d, nics_per_host %d, want 1 or more: %w", m.Name, m.RanksPerHost, m.NICsPerHost, ErrMachine)
+	}
+	for _, name := range m.Parameters() {
+		v, err := m.Get(name)
+		if err != nil {
+			return err
+		}
+		rate := strings.HasSuffix(name, "_gbps") || strings.HasSuffix(name, "_efficiency")
+		switch {
+		case math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || rate && v == 0:
+			return fmt.Errorf("simulate: machine %q: %s is %g: %w", m.Name, name, v, ErrMachine)
+		case strings.HasSuffix(name, "_efficiency") && v > 1:
+			return fmt.Errorf("simulate: machine %q: %s is %g, an efficiency is at most 1: %w", m.Name, name, v, ErrMachine)
+		}
+	}
+	return nil
+}
+
+// JSON is the machine as ParseMachine reads it.
+func (m *Machine) JSON() []byte {
+	out, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		panic(err) // only for values that Validate refuses
+	}
+	return append(out, '\n')
+}
+
+// Parameters lists the names of all parameters that Fit can adjust.
+func (m *Machine) Parameters() []string {
+	var out []string
+	m.fields(func(name string, _ reflect.Value) { out = append(out, name) })
+	return out
+}
+
+// Get is the value of a parameter.
+func (m *Machine) Get(name string) (float64, error) {
+	v, found := 0.0, false
+	m.fields(func(n string, f reflect.Value) {
+		if n == name {
+			v, found = f.Float(), true
+		}
+	})
+	if !found {
+		return 0, fmt.Errorf("simulate: no parameter %q: use one of %s: %w", name, strings.Join(m.Parameters(), ", "), ErrMachine)
+	}
+	return v, nil
+}
+
+// Set changes a parameter.
+func (m *Machine) Set(name string, v float64) error {
+	if _, err := m.Get(name); err != nil {
+		return err
+	}
+	m.fields(func(n string, f reflect.Value) {
+		if n == name {
+			f.SetFloat(v)
+		}
+	})
+	return nil
+}
+
+func (m *Machine) fields(f func(name string, v reflect.Value)) {
+	var walk func(v reflect.Value)
+	walk = func(v reflect.Value) {
+		for i := range v.NumField() {
+			if v.Field(i).Kind() == reflect.Struct {
+				walk(v.Field(i))
+			} else if name := v.Type().Field(i).Tag.Get("fit"); name != "" {
+				f(name, v.Field(i))
+			}
+		}
+	}
+	walk(reflect.ValueOf(m).Elem())
+}

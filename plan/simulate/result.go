@@ -1,0 +1,133 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// Result is a simulated launch.
+type Result struct {
+	Plan    *plan.Plan
+	Machine *Machine
+	Size    int64   // message bytes
+	Micros  float64 // from the launch to the end of the last rank
+	AlgBW   float64 // GB/s, as nccl-tests defines it
+	BusBW   float64
+	Ports   []PortUse // by rank, then kind; ports that were never used are left out
+	Events  int
+
+	spans  []span
+	blocks []block
+	last   int32 // the span that ended last
+}
+
+// PortUse is how long a port of a rank was busy.
+type PortUse struct {
+	Rank   int
+	Port   PortKind
+	Micros float64
+	Share  float64 // of the launch
+}
+
+// Span is one op of one thread block, in one iteration.
+type Span struct {
+	Rank, Block int
+	Pos         plan.Pos
+	Op          plan.OpName
+	Iteration   int
+	Start, End  float64 // µs after the launch
+	Cause       int     // index of the span of another block that let this one go on, or -1
+	Prev        int     // index of the block's span before, or -1
+}
+
+func (r *runner) result(size int64) *Result {
+	out := &Result{Plan: r.plan, Machine: r.machine, Size: size, Events: r.events, spans: r.spans, blocks: r.blocks, last: none}
+	end := r.machine.Launch
+	for i := range r.spans {
+		if r.spans[i].end >= end {
+			end, out.last = r.spans[i].end, int32(i)
+		}
+	}
+	for i := range r.states {
+		end = max(end, r.states[i].stores)
+	}
+	out.Micros = end + r.machine.Finish
+	out.AlgBW = float64(size) / out.Micros * 1e-3
+	out.BusBW = out.AlgBW * busFactor(r.plan.Collective, len(r.plan.GPUs))
+	for rank := range r.plan.GPUs {
+		for k := range numPorts {
+			if p := r.net.ports[rank*int(numPorts)+int(k)]; p.busy > 0 {
+				out.Ports = append(out.Ports, PortUse{Rank: rank, Port: k, Micros: p.busy, Share: p.busy / out.Micros})
+			}
+		}
+	}
+	return out
+}
+
+// busFactor turns algorithm bandwidth into bus bandwidth, as nccl-tests defines it.
+func busFactor(c plan.Collective, ranks int) float64 {
+	n := float64(ranks)
+	switch c {
+	case plan.AllReduce:
+		return 2 * (n - 1) / n
+	case plan.AllGather, plan.ReduceScatter, plan.AllToAll:
+		return (n - 1) / n
+	}
+	return 1
+}
+
+// Len is the number of spans.
+func (r *Result) Len() int { return len(r.spans) }
+
+// Span is span i, in the order in which the ops began.
+func (r *Result) Span(i int) Span {
+	s := &r.spans[i]
+	b := &r.blocks[s.block]
+	return Span{Rank: int(b.rank), Block: int(b.id), Pos: s.in.pos, Op: s.in.name, Iteration: int(s.iter), Start: s.start, End: s.end, Cause: int(s.cause), Prev: int(s.prev)}
+}
+
+// CriticalPath lists the spans that decided the end, first to last: each began or went on when the one before allowed it.
+func (r *Result) CriticalPath() []Span {
+	var out []Span
+	for i := r.last; i != none; {
+		out = append(out, r.Span(int(i)))
+		if c := r.spans[i].cause; c != none {
+			i = c
+		} else {
+			i = r.spans[i].prev
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// Busiest lists the n ports that were busy longest.
+func (r *Result) Busiest(n int) []PortUse {
+	out := slices.Clone(r.Ports)
+	slices.SortStableFunc(out, func(a, b PortUse) int { return cmp.Compare(b.Micros, a.Micros) })
+	return out[:min(n, len(out))]
+}
+
+// Summary is the result in a few lines.
+func (r *Result) Summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d ranks, %d bytes on %s\n", r.Plan.Name, len(r.Plan.GPUs), r.Size, r.Machine.Name)
+	fmt.Fprintf(&b, "time %.2f us, algbw %.2f GB/s, busbw %.2f GB/s (%d events)\n", r.Micros, r.AlgBW, r.BusBW, r.Events)
+	for _, p := range r.Busiest(4) {
+		fmt.Fprintf(&b, "rank %d %s: busy %.2f us (%.0f %%)\n", p.Rank, p.Port, p.Micros, 100*p.Share)
+	}
+	return b.String()
+}
+
+// Critical is the critical path as text, one span a line.
+func (r *Result) Critical() string {
+	var b strings.Builder
+	for _, s := range r.CriticalPath() {
+		fmt.Fprintf(&b, "%9.2f %9.2f  rank %d block %d  %s\n", s.Start, s.End, s.Rank, s.Block, s.Op)
+	}
+	return b.String()
+}

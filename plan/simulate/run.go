@@ -1,0 +1,458 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// ErrHang is the class of a plan that stops before its end.
+var ErrHang = errors.New("the plan hangs")
+
+// maxSegments is in how many pieces a transfer competes for ports; segmentBytes is below what size it does not divide.
+const (
+	maxSegments  = 8
+	segmentBytes = 32 << 10
+)
+
+// Run simulates one launch of p on m for a message of size bytes, in the sense of Plan.MinSize and nccl-tests: the whole buffer of an
+// all-reduce, the gathered one of an all-gather.
+//
+//  1. load: resolve ops, channels and addresses (plan.Program, plan.Layout)
+//  2. every block starts Launch after zero; each event resumes a block, issues a segment, or lets a signal or packets arrive
+//  3. a block runs on inside one event as long as nothing earlier is queued; what it cannot get it waits for in one list
+//  4. when no event is left, blocks that have not ended hang
+func Run(p *plan.Plan, m *Machine, size int64) (*Result, error) {
+	mod, err := load(p, m, size)
+	if err != nil {
+		return nil, err
+	}
+	r := newRunner(mod)
+	r.run()
+	if err := r.hang(); err != nil {
+		return nil, err
+	}
+	return r.result(size), nil
+}
+
+const none = int32(-1)
+
+// blockState is a thread block in motion.
+type blockState struct {
+	code    []instr // the ops, or the body of the pipeline it is in
+	pc      int
+	outer   int   // pc of the pipeline; only inside
+	iter    int32 // of the pipeline
+	inside  bool
+	started bool // the op at pc has begun
+	freed   bool // the barrier at pc has let the block go
+	done    bool
+
+	last   int32   // its latest span
+	next   int32   // in a list of waiting blocks
+	stores float64 // when its latest store has arrived
+
+	flow, segment, segments int     // of the data op under way
+	issue, end              float64 // when it may issue next; when the op can end at the earliest
+}
+
+type span struct {
+	in         *instr
+	start, end float64
+	block      int32
+	iter       int32
+	prev       int32 // the block's span before
+	cause      int32 // the span of another block that let this one go on, or none
+}
+
+type runner struct {
+	*model
+	net    *network
+	q      queue
+	states []blockState
+	spans  []span
+	events int
+
+	counterWait, packetsWait, semWait, barrierWait []int32 // heads of lists of waiting blocks
+	value                                          []int32 // of counters
+	arrived                                        []float64
+	sem                                            []int32
+	met                                            []int32
+	linkEnd, linkLeft                              []float64
+}
+
+func filled(n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = none
+	}
+	return out
+}
+
+func newRunner(m *model) *runner {
+	r := &runner{
+		model: m, net: newNetwork(m.machine, len(m.plan.GPUs)), states: make([]blockState, len(m.blocks)),
+		counterWait: filled(m.counters), packetsWait: filled(m.nPackets), semWait: filled(len(m.semInit)), barrierWait: filled(m.nBarrier),
+		value: make([]int32, m.counters), arrived: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
+		met: make([]int32, m.nBarrier), linkEnd: make([]float64, m.links), linkLeft: make([]float64, m.links),
+	}
+	for b := range r.states {
+		r.states[b] = blockState{code: m.blocks[b].code, last: none, next: none}
+		r.q.push(event{at: m.machine.Launch, kind: resumeEvent, id: int32(b), by: none})
+	}
+	return r
+}
+
+func (r *runner) run() {
+	for len(r.q.heap) > 0 {
+		e := r.q.pop()
+		r.events++
+		switch e.kind {
+		case resumeEvent:
+			r.resume(e.id, e.at, e.by)
+		case segmentEvent:
+			r.issue(e.id, e.at)
+		case counterEvent:
+			r.value[e.id]++
+			r.wake(&r.counterWait[e.id], e.at, e.by)
+		case packetEvent:
+			r.arrived[e.id] += e.x
+			r.wake(&r.packetsWait[e.id], e.at, e.by)
+		case semEvent:
+			r.sem[e.id]++
+			r.wake(&r.semWait[e.id], e.at, e.by)
+		}
+	}
+}
+
+// wake resumes every block of a list, each of which looks again whether it has all it waits for.
+func (r *runner) wake(head *int32, at float64, by int32) {
+	b := *head
+	*head = none
+	for b != none {
+		next := r.states[b].next
+		r.states[b].next = none
+		r.resume(b, at, by)
+		b = next
+	}
+}
+
+// park puts a block into a list.
+func (r *runner) park(b int32, head *int32) {
+	r.states[b].next = *head
+	*head = b
+}
+
+// resume runs block b from time now until it waits, issues segments, or something earlier is due. by is the span of another block that
+// caused it, or none.
+func (r *runner) resume(b int32, now float64, by int32) {
+	s := &r.states[b]
+	for {
+		if s.pc == len(s.code) {
+			if !s.inside {
+				s.done = true
+				return
+			}
+			pipeline := &r.blocks[b].code[s.outer]
+			s.iter++
+			s.pc = 0
+			if s.iter == pipeline.iters {
+				s.code, s.pc, s.iter, s.inside = r.blocks[b].code, s.outer+1, 0, false
+			}
+			continue
+		}
+		in := &s.code[s.pc]
+		if in.name == plan.Pipeline {
+			s.outer, s.code, s.pc, s.iter, s.inside = s.pc, in.body, 0, 0, true
+			continue
+		}
+		if !s.started {
+			s.started = true
+			r.spans = append(r.spans, span{in: in, start: now, block: b, iter: s.iter, prev: s.last, cause: none})
+			s.last = int32(len(r.spans) - 1)
+			if by != none {
+				r.spans[s.last].cause = by
+				by = none
+			}
+			now += r.machine.Op
+			if len(r.q.heap) > 0 && r.q.heap[0].at < now {
+				r.q.push(event{at: now, kind: resumeEvent, id: b, by: none})
+				return
+			}
+		}
+		if by != none {
+			r.spans[s.last].cause = by
+			by = none
+		}
+		end, ok := r.perform(b, s, in, now)
+		if !ok {
+			return
+		}
+		r.complete(s, end)
+		now = end
+		if len(r.q.heap) > 0 && r.q.heap[0].at < now {
+			r.q.push(event{at: now, kind: resumeEvent, id: b, by: none})
+			return
+		}
+	}
+}
+
+func (r *runner) complete(s *blockState, end float64) {
+	r.spans[s.last].end = end
+	s.pc++
+	s.started = false
+}
+
+// perform does the op and returns when it ends; false when the block waits or the op goes on in segments.
+func (r *runner) perform(b int32, s *blockState, in *instr, now float64) (float64, bool) {
+	m := r.machine
+	switch in.name {
+	case plan.Nop:
+		return now + m.Nop, true
+	case plan.Signal, plan.RlxSignal:
+		return r.signal(b, s, in, now), true
+	case plan.Wait, plan.RlxWait:
+		for _, c := range in.waits {
+			if r.value[c] == 0 {
+				r.park(b, &r.counterWait[c])
+				return 0, false
+			}
+		}
+		for _, c := range in.waits {
+			r.value[c]--
+		}
+		return now, true
+	case plan.Flush:
+		for _, l := range in.links {
+			now = max(now, r.linkLeft[l])
+		}
+		return now, true
+	case plan.SemRelease:
+		now = r.fence(s, now)
+		for _, id := range in.sems {
+			r.q.push(event{at: now + m.Semaphore, kind: semEvent, id: id, by: s.last})
+		}
+		return now, true
+	case plan.SemAcquire:
+		for _, id := range in.sems {
+			if r.sem[id] == 0 {
+				r.park(b, &r.semWait[id])
+				return 0, false
+			}
+		}
+		for _, id := range in.sems {
+			r.sem[id]--
+		}
+		return now, true
+	case plan.Barrier:
+		return r.meet(b, s, in, now)
+	}
+	return r.move(b, s, in, now)
+}
+
+func (r *runner) fence(s *blockState, now float64) float64 {
+	return max(now, s.stores) + r.machine.Fence
+}
+
+func (r *runner) signal(b int32, s *blockState, in *instr, now float64) float64 {
+	m := r.machine
+	if in.fenced {
+		now = r.fence(s, now)
+	}
+	rank := r.blocks[b].rank
+	for i, c := range in.signals {
+		at := now + m.Flag
+		link := in.links[i]
+		if r.linkPort[link] {
+			at = max(r.net.port(rank, Proxy).reserve(now, m.Rail.Proxy)+m.Rail.Proxy, r.linkEnd[link])
+			if r.net.sameHost(rank, r.linkPeer[link]) {
+				at += m.Flag
+			} else {
+				at = max(at, now+m.Rail.Proxy+m.Rail.Latency)
+			}
+		}
+		if c != none {
+			r.q.push(event{at: at, kind: counterEvent, id: c, by: s.last})
+		}
+	}
+	return now
+}
+
+// meet is a barrier among blocks of a rank. The last to come lets all of them go on.
+func (r *runner) meet(b int32, s *blockState, in *instr, now float64) (float64, bool) {
+	if s.freed {
+		s.freed = false
+		return now, true
+	}
+	r.met[in.barrier]++
+	if r.met[in.barrier] < in.blocks {
+		r.park(b, &r.barrierWait[in.barrier])
+		return 0, false
+	}
+	r.met[in.barrier] = 0
+	at := now + r.machine.Barrier
+	for w := r.barrierWait[in.barrier]; w != none; {
+		next := r.states[w].next
+		r.states[w].next, r.states[w].freed = none, true
+		r.q.push(event{at: at, kind: resumeEvent, id: w, by: s.last})
+		w = next
+	}
+	r.barrierWait[in.barrier] = none
+	return at, true
+}
+
+// move starts a data op: wait for packets, then touch own memory while segments go out.
+func (r *runner) move(b int32, s *blockState, in *instr, now float64) (float64, bool) {
+	m := r.machine
+	threshold := 1.0
+	if s.inside {
+		threshold = float64(s.iter+1) / float64(r.blocks[b].code[s.outer].iters)
+	}
+	for _, p := range in.needs {
+		if r.arrived[p.chunk] < threshold-1e-9 {
+			r.park(b, &r.packetsWait[p.chunk])
+			return 0, false
+		}
+	}
+	end := now
+	if in.local > 0 {
+		rate := m.Block.Local
+		if len(in.needs) > 0 {
+			rate = m.Block.Unpack
+		}
+		d := micros(in.local, m.Memory)
+		end = max(now+micros(in.local, rate), r.net.port(r.blocks[b].rank, Memory).reserve(now, d)+d)
+	}
+	for _, p := range in.sends {
+		r.q.push(event{at: end, kind: packetEvent, id: p.chunk, by: s.last, x: p.share})
+	}
+	if len(in.flows) == 0 {
+		return end, true
+	}
+	most := 0.0
+	for i := range in.flows {
+		if in.flows[i].class != portFlow {
+			most = max(most, in.flows[i].bytes)
+		}
+	}
+	s.flow, s.segment, s.issue, s.end = 0, 0, now, end
+	s.segments = min(maxSegments, max(1, int(most/segmentBytes)))
+	if r.issueAll(b, s, in) {
+		return s.end, true
+	}
+	return 0, false
+}
+
+// issue goes on with a data op under way.
+func (r *runner) issue(b int32, now float64) {
+	s := &r.states[b]
+	in := &s.code[s.pc]
+	if r.issueAll(b, s, in) {
+		end := s.end
+		r.complete(s, end)
+		if len(r.q.heap) > 0 && r.q.heap[0].at < end {
+			r.q.push(event{at: end, kind: resumeEvent, id: b, by: none})
+			return
+		}
+		r.resume(b, end, none)
+	}
+}
+
+// issueAll issues segments, one per flow in turn, as long as nothing earlier is due. It reports whether all are out.
+func (r *runner) issueAll(b int32, s *blockState, in *instr) bool {
+	for s.segment < s.segments {
+		if len(r.q.heap) > 0 && r.q.heap[0].at < s.issue {
+			r.q.push(event{at: s.issue, kind: segmentEvent, id: b, by: none})
+			return false
+		}
+		r.segment(b, s, in, &in.flows[s.flow])
+		s.flow++
+		if s.flow == len(in.flows) {
+			s.flow = 0
+			s.segment++
+		}
+	}
+	if in.flush {
+		for _, l := range in.links {
+			s.end = max(s.end, r.linkLeft[l])
+		}
+	}
+	return true
+}
+
+func (r *runner) segment(b int32, s *blockState, in *instr, f *flow) {
+	m, rank := r.machine, r.blocks[b].rank
+	bytes := f.bytes / float64(s.segments)
+	final := s.segment == s.segments-1
+	var start, end float64
+	switch f.class {
+	case portFlow:
+		if s.segment == 0 { // the proxy takes the whole transfer
+			r.push(rank, s, f)
+		}
+		return
+	case getFlow:
+		start, end = r.net.nvlink(f.peer, rank, bytes, m.NVLink.Get, s.issue)
+		s.issue = max(s.issue+micros(bytes, m.Block.Get), start)
+		s.end = max(s.end, s.issue, end+m.Pull)
+		return
+	case packetFlow:
+		start, end = r.net.nvlink(rank, f.peer, bytes*packetFactor, m.NVLink.Packet, s.issue)
+		s.issue = max(s.issue+micros(bytes, m.Block.Packet), start)
+		if final {
+			for _, p := range f.arrival {
+				r.q.push(event{at: max(end, s.issue) + m.Flag, kind: packetEvent, id: p.chunk, by: s.last, x: p.share})
+			}
+		}
+	default:
+		start, end = r.net.nvlink(rank, f.peer, bytes, m.NVLink.Put, s.issue)
+		s.issue = max(s.issue+micros(bytes, m.Block.Put), start)
+	}
+	s.stores = max(s.stores, end)
+	s.end = max(s.end, s.issue)
+}
+
+// push hands a transfer to the rank's proxy, which starts it after those before. Transfers of one channel arrive in order, and a signal
+// behind them.
+func (r *runner) push(rank int32, s *blockState, f *flow) {
+	m := r.machine
+	at := r.net.port(rank, Proxy).reserve(s.issue, m.Rail.Proxy) + m.Rail.Proxy
+	var left, end float64
+	if r.net.sameHost(rank, f.peer) {
+		start, e := r.net.nvlink(rank, f.peer, f.bytes, m.NVLink.Copy, at)
+		left, end = start+micros(f.bytes, m.NVLink.Port*m.NVLink.Copy), e+m.Flag
+	} else {
+		left, end = r.net.rail(rank, f.peer, f.bytes, at)
+	}
+	r.linkEnd[f.link] = max(r.linkEnd[f.link], end)
+	r.linkLeft[f.link] = max(r.linkLeft[f.link], left)
+	if f.counter != none {
+		r.q.push(event{at: r.linkEnd[f.link], kind: counterEvent, id: f.counter, by: s.last})
+	}
+	for _, p := range f.arrival {
+		r.q.push(event{at: r.linkEnd[f.link], kind: packetEvent, id: p.chunk, by: s.last, x: p.share})
+	}
+}
+
+// hang describes the blocks that wait for ever.
+func (r *runner) hang() error {
+	var stuck []string
+	count := 0
+	for b := range r.states {
+		s := &r.states[b]
+		if s.done {
+			continue
+		}
+		count++
+		if len(stuck) < 8 {
+			in := &s.code[s.pc]
+			stuck = append(stuck, fmt.Sprintf("%v: %s", in.pos, in.name))
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	return fmt.Errorf("simulate: plan %s: %d thread blocks wait for ever, among them %s: %w", r.plan.Name, count, strings.Join(stuck, "; "), ErrHang)
+}
