@@ -35,6 +35,21 @@ func reduceGeneric(dst []byte, srcs [][]byte, first int, t datatype.Type, op dat
 	}
 }
 
+// tinyElems is up to how many elements it is faster to go through all sources for each element: the latency of the smallest all-reduce.
+const tinyElems = 8
+
+// sumTiny is Sum element by element.
+func sumTiny[T integer | float](dst []byte, srcs [][]byte, first int) {
+	size := int(unsafe.Sizeof(T(0)))
+	for off := first; off < len(dst); off += size {
+		acc := elems[T](srcs[0], off, 1)[0]
+		for _, s := range srcs[1:] {
+			acc += elems[T](s, off, 1)[0]
+		}
+		elems[T](dst, off, 1)[0] = acc
+	}
+}
+
 type integer interface {
 	int8 | uint8 | int32 | uint32 | int64 | uint64
 }
@@ -49,6 +64,14 @@ func elems[T any](b []byte, off, count int) []T {
 func scalarOf[T any](s [8]byte) T { return *(*T)(unsafe.Pointer(&s)) }
 
 func reduceInt[T integer](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
+	if op == datatype.Sum && len(dst)-first <= tinyElems*int(unsafe.Sizeof(T(0))) {
+		sumTiny[T](dst, srcs, first)
+		return
+	}
+	blocksInt[T](dst, srcs, first, op, scalar, nranks)
+}
+
+func blocksInt[T integer](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
 	var block [blockElems]T
 	size := int(unsafe.Sizeof(block[0]))
 	factor := scalarOf[T](scalar)
@@ -121,13 +144,17 @@ func divideInt[T integer](acc []T, nranks int) {
 }
 
 func reduceFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
+	if op == datatype.Sum && len(dst)-first <= tinyElems*int(unsafe.Sizeof(T(0))) {
+		sumTiny[T](dst, srcs, first)
+		return
+	}
+	blocksFloat[T](dst, srcs, first, op, scalar, nranks)
+}
+
+func blocksFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
 	var block [blockElems]T
 	size := int(unsafe.Sizeof(block[0]))
 	factor := scalarOf[T](scalar)
-	if (op == datatype.Sum || op == datatype.Avg) && len(dst)-first <= tinyElems*size {
-		sumTinyFloat[T](dst, srcs, first, op, nranks)
-		return
-	}
 	for off := first; off < len(dst); off += blockElems * size {
 		acc := block[:min(blockElems, (len(dst)-off)/size)]
 		copy(acc, elems[T](srcs[0], off, len(acc)))
@@ -141,23 +168,6 @@ func reduceFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, 
 			scaleFloat(acc, 1/T(nranks))
 		}
 		copy(elems[T](dst, off, len(acc)), acc)
-	}
-}
-
-// tinyElems is up to how many elements it is faster to go through all sources for each element: the latency of the smallest all-reduce.
-const tinyElems = 8
-
-func sumTinyFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, nranks int) {
-	size := int(unsafe.Sizeof(T(0)))
-	for off := first; off < len(dst); off += size {
-		acc := elems[T](srcs[0], off, 1)[0]
-		for _, s := range srcs[1:] {
-			acc += elems[T](s, off, 1)[0]
-		}
-		if op == datatype.Avg {
-			acc *= 1 / T(nranks)
-		}
-		elems[T](dst, off, 1)[0] = acc
 	}
 }
 
