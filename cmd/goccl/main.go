@@ -1,0 +1,113 @@
+// Command goccl measures, diagnoses and launches. `goccl --help` lists its commands; each is a file of this folder that reads its
+// arguments and calls the package that does the work.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the whole command line. A new command is a new field and a new file.
+type cli struct {
+	Perf    perfCommand    `cmd:"" help:"Measure a collective, check every result and print a table as nccl-tests does."`
+	Run     runCommand     `cmd:"" help:"Start a program as the ranks of a job on this host."`
+	Version versionCommand `cmd:"" help:"Print what this program was built from."`
+}
+
+// streams are where commands read and write.
+type streams struct {
+	out    io.Writer
+	stderr *os.File
+}
+
+// exitError asks for an exit status. Its text, if any, is printed.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func main() { os.Exit(run(os.Args)) }
+
+// run is the program; its result is the exit status: 0 done, 1 failed, 2 wrong arguments, or what the command says.
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	var c cli
+	parser, err := kong.New(&c, kong.Name("goccl"), kong.Description("GPU communication from Go: collectives, their measurement and their diagnosis."),
+		kong.UsageOnError(), kong.Exit(func(status int) { panic(exited(status)) }), kong.TypeMapper(sizeType, sizeMapper()),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(&streams{os.Stdout, os.Stderr}))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
+		return 2
+	}
+	status, done := 0, false
+	var parsed *kong.Context
+	func() {
+		defer func() { // kong ends the program after --help
+			if r := recover(); r != nil {
+				s, ok := r.(exited)
+				if !ok {
+					panic(r)
+				}
+				status, done = int(s), true
+			}
+		}()
+		parsed, err = parser.Parse(args[1:])
+	}()
+	if done {
+		return status
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
+		var pe *kong.ParseError
+		if errors.As(err, &pe) {
+			fmt.Fprintf(os.Stderr, "Try \"goccl %s--help\".\n", commandPath(pe.Context))
+		}
+		return 2
+	}
+	err = parsed.Run()
+	if err == nil {
+		return 0
+	}
+	var ee *exitError
+	if errors.As(err, &ee) {
+		if ee.err != nil {
+			fmt.Fprintf(os.Stderr, "goccl: %v\n", ee.err)
+		}
+		return ee.status
+	}
+	fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
+	return 1
+}
+
+type exited int
+
+// commandPath is "perf " for a failure while perf's arguments were read, "" before a command was seen.
+func commandPath(c *kong.Context) string {
+	if c == nil || c.Command() == "" {
+		return ""
+	}
+	for _, p := range c.Path {
+		if p.Command != nil {
+			return p.Command.Name + " "
+		}
+	}
+	return ""
+}

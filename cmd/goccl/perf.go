@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/perf"
+)
+
+type perfCommand struct {
+	Collective string `arg:"" help:"all_reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, broadcast, reduce, gather, scatter or send_recv."`
+
+	Ranks     int    `short:"n" help:"Ranks to start here. Default: one per GPU; 8 on the host device. A launcher (mpirun, torchrun, srun) decides itself."`
+	Device    string `enum:"auto,host,cuda" default:"auto" help:"auto, host or cuda. auto is cuda where a GPU can be used."`
+	Processes bool   `xor:"layout" help:"A process per rank. The default on cuda."`
+	Threads   bool   `xor:"layout" help:"All ranks in this process. The default on the host device."`
+
+	MinBytes size    `short:"b" default:"8" placeholder:"SIZE" help:"Smallest size (default 8). K, M and G are understood."`
+	MaxBytes size    `short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M); it is always measured."`
+	Factor   float64 `short:"f" default:"4" help:"From one size to the next (default ${default})."`
+	Iters    int     `short:"i" help:"Operations in a timed batch. Default: as many as take about 20 ms."`
+	Cycles   int     `short:"c" default:"5" help:"Timed batches (default ${default})."`
+	Warmup   int     `short:"w" default:"1" help:"Operations before the first batch (default ${default})."`
+
+	Dtype  []string `short:"d" default:"float" help:"Element types, by nccl-tests' names (float, half, bfloat16, int8, f8e4m3, ...), or all."`
+	Op     []string `short:"o" default:"sum" help:"sum, prod, max, min, avg, mulsum, or all."`
+	Root   int      `short:"r" help:"Root of broadcast, reduce, gather and scatter (default 0)."`
+	Offset int64    `short:"u" help:"Shift buffers by this many elements from their natural alignment."`
+
+	InPlace    bool     `help:"Only in place. Default: out of place and in place."`
+	OutOfPlace bool     `help:"Only out of place."`
+	Check      bool     `default:"true" negatable:"" help:"Check every element of every result (default)."`
+	Isolated   bool     `help:"Wait for each operation before the next, and time each."`
+	Graph      int      `short:"G" placeholder:"OPS" help:"Capture this many operations in a CUDA graph and time its replay."`
+	Algo       []string `placeholder:"NAME" help:"Force an algorithm, or compare several in the same run, the first being the measure."`
+	Against    []string `sep:"none" placeholder:"PATH" help:"Measure a library with NCCL's ABI (libnccl.so.2) in the same run, in turns, on the same buffers."`
+
+	JSON    string        `name:"json" placeholder:"FILE" help:"Write the results, with machine and build, to a file."`
+	Plot    string        `placeholder:"FILE.svg" help:"Draw bus bandwidth and time over the size."`
+	Timeout time.Duration `default:"60s" help:"Bound on every wait (default ${default})."`
+}
+
+// Run measures and maps wrong results to exit status 3.
+func (c *perfCommand) Run(ctx context.Context, s *streams) error {
+	kind, err := perf.ParseKind(c.Collective)
+	if err != nil {
+		return &exitError{2, err}
+	}
+	o := perf.Options{
+		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor, Iters: c.Iters,
+			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace, Isolated: c.Isolated, GraphOps: c.Graph,
+			Offset: c.Offset, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
+		Ranks: c.Ranks, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
+		Command: os.Args, Stdout: s.out, Stderr: s.stderr,
+	}
+	if o.Types, err = types(c.Dtype); err != nil {
+		return &exitError{2, err}
+	}
+	if o.Ops, err = ops(c.Op); err != nil {
+		return &exitError{2, err}
+	}
+	switch {
+	case c.Processes:
+		o.Layout = perf.LayoutProcesses
+	case c.Threads:
+		o.Layout = perf.LayoutThreads
+	}
+	err = perf.Run(ctx, o)
+	if errors.Is(err, perf.ErrFailed) {
+		return &exitError{perf.ExitFailed, nil}
+	}
+	return err
+}
+
+func types(names []string) ([]datatype.Type, error) {
+	var list []datatype.Type
+	for _, n := range names {
+		if n == "all" {
+			for t := datatype.Type(0); t < datatype.NumTypes; t++ {
+				list = append(list, t)
+			}
+			continue
+		}
+		t, err := datatype.ParseType(n)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+func ops(names []string) ([]datatype.Op, error) {
+	var list []datatype.Op
+	for _, n := range names {
+		if n == "all" {
+			for op := datatype.Op(0); op < datatype.NumOps; op++ {
+				list = append(list, op)
+			}
+			continue
+		}
+		op, err := datatype.ParseOp(n)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, op)
+	}
+	return list, nil
+}

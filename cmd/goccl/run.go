@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goccl/goccl/internal/launch"
+)
+
+type runCommand struct {
+	N       int           `short:"n" required:"" help:"Number of ranks."`
+	Grace   time.Duration `default:"1s" help:"How long the others may go on after one rank has failed (default ${default})."`
+	Program []string      `arg:"" passthrough:"" help:"The program and its arguments; put -- before it."`
+}
+
+// Run starts the ranks and exits as the first that failed.
+func (c *runCommand) Run(ctx context.Context, s *streams) error {
+	program := c.Program
+	if len(program) > 0 && program[0] == "--" {
+		program = program[1:]
+	}
+	err := launch.Run(ctx, launch.Options{N: c.N, Program: program, Stdout: s.out, Stderr: s.stderr, Grace: c.Grace})
+	var exit *launch.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return &exitError{exit.ExitCode(), err}
+	case errors.Is(err, launch.ErrInvalid):
+		return &exitError{2, err}
+	}
+	return err
+}
