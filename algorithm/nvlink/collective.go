@@ -45,7 +45,7 @@ func (e *Engine) collective(r *algorithm.Request, s *cuda.Stream) error {
 // reduce runs all-reduce (root everyone) and reduce.
 func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error {
 	v := e.table.choose(r.Collective, e.table.reduce, r.Bytes())
-	a := &e.args
+	a := e.args
 	e.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), root
 	a.sendStride, a.recvStride = 0, 0
@@ -64,7 +64,7 @@ func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error
 
 func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 	v := e.table.choose(r.Collective, e.table.scatter, r.Bytes()*int64(e.size))
-	a := &e.args
+	a := e.args
 	e.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
@@ -74,7 +74,7 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 // exchange runs all-gather (stride 0: everybody gets the same) and all-to-all.
 func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
 	v := e.table.choose(r.Collective, e.table.exchange, r.Bytes()*int64(e.size))
-	a := &e.args
+	a := e.args
 	e.operands(r)
 	a.bytes = uint64(r.Bytes())
 	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
@@ -83,14 +83,14 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 
 // barrier is an all-gather of a word that nobody looks at.
 func (e *Engine) barrier(s *cuda.Stream) error {
-	a := &e.args
+	a := e.args
 	a.send, a.recv = uint64(e.state.Ptr())+stateScratch, uint64(e.state.Ptr())+stateScratch+64
 	a.bytes, a.sendStride, a.recvStride = 8, 0, 8
 	return e.launchExchange(s, variant{protocol: ll, threads: 32}, 8)
 }
 
 func (e *Engine) operands(r *algorithm.Request) {
-	a := &e.args
+	a := e.args
 	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 	a.op = uint32(r.Op)
 	a.scalar, a.scalarPtr = 0, 0
@@ -143,5 +143,5 @@ func (e *Engine) launch(s *cuda.Stream, name []byte, v variant, work int64) erro
 	}
 	blocks := min(e.maxBlocks, (units+threads-1)/threads)
 	cfg := cuda.Launch1D(int(blocks), int(threads), 0)
-	return s.LaunchRaw(f, &cfg, params(&e.args))
+	return s.LaunchRaw(f, &cfg, params(e.args))
 }

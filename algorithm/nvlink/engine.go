@@ -39,9 +39,10 @@ type Engine struct {
 	functions  map[string]*cuda.Function // by kernel name, filled as they are used
 	table      *table
 
-	// The parameters of the next launch; what does not change is filled once.
-	args collectiveArgs
-	p2p  p2pArgs
+	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
+	// reads them.
+	args *collectiveArgs
+	p2p  *p2pArgs
 
 	last  *cuda.Stream // where the latest work went, when that was not captured
 	cause atomic.Pointer[error]
@@ -70,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, functions: map[string]*cuda.Function{}, stop: make(chan struct{})}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, functions: map[string]*cuda.Function{}, args: new(collectiveArgs), p2p: new(p2pArgs), stop: make(chan struct{})}
 	if e.table, err = loadTable(n); err != nil {
 		return nil, err
 	}

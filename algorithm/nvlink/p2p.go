@@ -56,7 +56,7 @@ func (e *Engine) transfers(batch []transfer, s *cuda.Stream) error {
 // launchRound launches the messages whose ordinal is in [from, from+per). Lanes are listed so that every rank sends to the next rank first and
 // receives from the one before it first.
 func (e *Engine) launchRound(batch []transfer, order []int, from, per int, s *cuda.Stream) error {
-	a := &e.p2p
+	a := e.p2p
 	lanes, messages, blocks := 0, 0, 0
 	for k := 1; k < e.size; k++ {
 		for dir := range 2 {
@@ -220,7 +220,7 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 	if err := e.transfers(batch, s); err != nil || slice == 0 {
 		return err
 	}
-	a := &e.args
+	a := e.args
 	a.send, a.recv = uint64(r.Recv.Add(int64(e.rank)*slice)), uint64(r.Recv)
 	a.bytes, a.sendStride, a.recvStride = uint64(slice), 0, uint64(slice)
 	return e.launchExchange(s, e.table.choose(r.Collective, e.table.exchange, total), slice)
