@@ -1,0 +1,311 @@
+package dsl
+
+import (
+	"errors"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// Command is one step of a program as data: every operation of the language can be given by strings and numbers, so that another language
+// records commands and compiles them in one call. Objects are numbered by their kind in the order of their creation, from 0.
+//
+// Op is one of
+//
+//	memory_channel port_channel              dst, src (ranks)
+//	switch_channel                           ranks, buffer
+//	semaphore                                rank, initial
+//	scratch                                  rank, size                     makes a buffer; chunks count from its start by `view`
+//	signal wait flush                        channel_type, channel
+//	get put put_packets read_put_packets
+//	put_with_signal
+//	put_with_signal_and_flush                channel_type, channel, to, from
+//	reduce                                   acc, others; into; channel_type, channel for a peer's chunks, else local; packet
+//	copy copy_packets unpack_packets         to, from
+//	barrier                                  rank, blocks
+//	acquire release                          semaphore
+//	switch_reduce                            channel, rank, offset, size, to
+//	switch_broadcast switch_broadcast_packets   channel, rank, from, offset, size
+//	begin_loop end_loop                      unit, chunks
+//
+// Options are tb, group, sync, relaxed and reduce_op; file and line are where the author wrote the command.
+type Command struct {
+	Op   string `json:"op"`
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+
+	Dst     int        `json:"dst,omitempty"`
+	Src     int        `json:"src,omitempty"`
+	Rank    int        `json:"rank,omitempty"`
+	Ranks   []int      `json:"ranks,omitempty"`
+	Buffer  BufferType `json:"buffer,omitempty"`
+	Initial int        `json:"initial,omitempty"`
+	Size    int        `json:"size,omitempty"`
+	Offset  int        `json:"offset,omitempty"`
+	Blocks  []int      `json:"blocks,omitempty"`
+	Unit    uint64     `json:"unit,omitempty"`
+	Chunks  int        `json:"chunks,omitempty"`
+
+	ChannelType ChannelType `json:"channel_type,omitempty"`
+	Channel     int         `json:"channel,omitempty"`
+	Semaphore   int         `json:"semaphore,omitempty"`
+
+	To     *ChunkRef  `json:"to,omitempty"`
+	From   *ChunkRef  `json:"from,omitempty"`
+	Acc    *ChunkRef  `json:"acc,omitempty"`
+	Others []ChunkRef `json:"others,omitempty"`
+	Into   *ChunkRef  `json:"into,omitempty"`
+	Packet bool       `json:"packet,omitempty"`
+
+	TB       *int     `json:"tb,omitempty"`
+	Group    []int    `json:"group,omitempty"`
+	Sync     string   `json:"sync,omitempty"`
+	Relaxed  bool     `json:"relaxed,omitempty"`
+	ReduceOp ReduceOp `json:"reduce_op,omitempty"`
+}
+
+// replay holds the objects that commands have made.
+type replay struct {
+	p      *CollectiveProgram
+	memory []*MemoryChannel
+	ports  []*PortChannel
+	groups []*SwitchChannel
+	sems   []*Semaphore
+	views  []*Buffer
+}
+
+// errBadRef stops one command; what is wrong has been recorded.
+var errBadRef = errors.New("bad reference")
+
+func (r *replay) chunk(c *ChunkRef, what string) (Chunk, error) {
+	if c == nil {
+		return Chunk{}, r.bad("the command needs %q", what)
+	}
+	if c.View != nil {
+		if *c.View < 0 || *c.View >= len(r.views) {
+			return Chunk{}, r.bad("%q names scratch %d of %d", what, *c.View, len(r.views))
+		}
+		return r.sized(r.views[*c.View].Slice(c.Index, c.Index+c.Size))
+	}
+	rank := r.p.Rank(c.Rank)
+	if rank.id < 0 {
+		return Chunk{}, errBadRef
+	}
+	switch c.Buffer {
+	case Input:
+		return r.sized(rank.Input().Slice(c.Index, c.Index+c.Size))
+	case Output:
+		return r.sized(rank.Output().Slice(c.Index, c.Index+c.Size))
+	case Scratch:
+		return Chunk{Rank: c.Rank, Buffer: Scratch, Index: c.Index, Size: c.Size}, nil
+	}
+	return Chunk{}, r.bad("%q has buffer %q, want \"i\", \"o\" or \"s\"", what, string(c.Buffer))
+}
+
+func (r *replay) sized(c Chunk) (Chunk, error) {
+	if c.Size == 0 {
+		return c, errBadRef
+	}
+	return c, nil
+}
+
+func (r *replay) bad(format string, args ...any) error {
+	r.p.fail(r.p.position(), ErrUsage, "", format, args...)
+	return errBadRef
+}
+
+// command replays one command. Mistakes are recorded in the program.
+func (r *replay) command(c *Command) {
+	r.p.At(c.File, c.Line)
+	if c.File == "" {
+		r.p.At("command "+c.Op, c.Line)
+	}
+	opts, err := r.options(c)
+	if err != nil {
+		return
+	}
+	switch c.Op {
+	case "memory_channel":
+		r.memory = append(r.memory, r.p.MemoryChannel(c.Dst, c.Src))
+	case "port_channel":
+		r.ports = append(r.ports, r.p.PortChannel(c.Dst, c.Src))
+	case "switch_channel":
+		r.groups = append(r.groups, r.p.SwitchChannel(c.Ranks, c.Buffer))
+	case "semaphore":
+		r.sems = append(r.sems, r.p.Semaphore(c.Rank, c.Initial))
+	case "scratch":
+		if c.Size > 1<<20 {
+			_ = r.bad("scratch of %d chunks", c.Size)
+			return
+		}
+		r.views = append(r.views, r.p.Rank(c.Rank).Scratch(c.Size))
+	case "begin_loop":
+		r.p.BeginLoop(c.Unit, c.Chunks)
+	case "end_loop":
+		r.p.EndLoop()
+	case "barrier":
+		r.p.Rank(c.Rank).Barrier(c.Blocks...)
+	case "acquire", "release":
+		if c.Semaphore < 0 || c.Semaphore >= len(r.sems) {
+			_ = r.bad("semaphore %d of %d", c.Semaphore, len(r.sems))
+			return
+		}
+		if c.Op == "acquire" {
+			r.sems[c.Semaphore].Acquire(opts...)
+		} else {
+			r.sems[c.Semaphore].Release(opts...)
+		}
+	case "copy", "copy_packets", "unpack_packets":
+		r.local(c, opts)
+	case "reduce":
+		r.reduce(c, opts)
+	case "switch_reduce", "switch_broadcast", "switch_broadcast_packets":
+		r.group(c, opts)
+	default:
+		r.channel(c, opts)
+	}
+}
+
+func (r *replay) options(c *Command) ([]Option, error) {
+	var opts []Option
+	if c.TB != nil {
+		opts = append(opts, TB(*c.TB))
+	}
+	if c.Group != nil {
+		opts = append(opts, Group(c.Group))
+	}
+	if c.Sync != "" {
+		t, ok := ParseSyncType(c.Sync)
+		if !ok {
+			return nil, r.bad("sync %q, want none, before, after or both", c.Sync)
+		}
+		opts = append(opts, Sync(t))
+	}
+	if c.Relaxed {
+		opts = append(opts, Relaxed())
+	}
+	if c.ReduceOp != "" {
+		opts = append(opts, With(c.ReduceOp))
+	}
+	if c.Packet {
+		opts = append(opts, Packet())
+	}
+	if c.Into != nil {
+		into, err := r.chunk(c.Into, "into")
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, Into(into))
+	}
+	return opts, nil
+}
+
+func (r *replay) local(c *Command, opts []Option) {
+	to, err := r.chunk(c.To, "to")
+	if err != nil {
+		return
+	}
+	from, err := r.chunk(c.From, "from")
+	if err != nil {
+		return
+	}
+	rank := r.p.Rank(to.Rank)
+	switch c.Op {
+	case "copy":
+		rank.Copy(to, from, opts...)
+	case "copy_packets":
+		rank.CopyPackets(to, from, opts...)
+	default:
+		rank.UnpackPackets(to, from, opts...)
+	}
+}
+
+func (r *replay) reduce(c *Command, opts []Option) {
+	acc, err := r.chunk(c.Acc, "acc")
+	if err != nil {
+		return
+	}
+	var others []Chunk
+	for i := range c.Others {
+		o, err := r.chunk(&c.Others[i], "others")
+		if err != nil {
+			return
+		}
+		others = append(others, o)
+	}
+	switch c.ChannelType {
+	case "":
+		r.p.Rank(acc.Rank).Reduce(acc, others, opts...)
+	case plan.MemoryChannel:
+		if c.Channel < 0 || c.Channel >= len(r.memory) {
+			_ = r.bad("memory channel %d of %d", c.Channel, len(r.memory))
+			return
+		}
+		r.memory[c.Channel].Reduce(acc, others, opts...)
+	default:
+		_ = r.bad("reduce on a %s channel: only memory channels load", c.ChannelType)
+	}
+}
+
+func (r *replay) group(c *Command, opts []Option) {
+	if c.Channel < 0 || c.Channel >= len(r.groups) {
+		_ = r.bad("switch channel %d of %d", c.Channel, len(r.groups))
+		return
+	}
+	at := r.groups[c.Channel].AtRank(c.Rank)
+	if c.Op == "switch_reduce" {
+		if to, err := r.chunk(c.To, "to"); err == nil {
+			at.Reduce(c.Offset, c.Size, to, opts...)
+		}
+		return
+	}
+	from, err := r.chunk(c.From, "from")
+	if err != nil {
+		return
+	}
+	if c.Op == "switch_broadcast" {
+		at.Broadcast(from, c.Offset, c.Size, opts...)
+	} else {
+		at.BroadcastPackets(from, c.Offset, c.Size, opts...)
+	}
+}
+
+// channel replays the operations that memory and port channels have in common, and those that only one has.
+func (r *replay) channel(c *Command, opts []Option) {
+	var m *MemoryChannel
+	var q *PortChannel
+	switch {
+	case c.ChannelType == plan.MemoryChannel && c.Channel >= 0 && c.Channel < len(r.memory):
+		m = r.memory[c.Channel]
+	case c.ChannelType == plan.PortChannel && c.Channel >= 0 && c.Channel < len(r.ports):
+		q = r.ports[c.Channel]
+	default:
+		_ = r.bad("command %q on %s channel %d, there are %d memory and %d port channels", c.Op, c.ChannelType, c.Channel, len(r.memory), len(r.ports))
+		return
+	}
+	point := map[string]func(...Option){}
+	move := map[string]func(dst, src Chunk, opts ...Option){}
+	if m != nil {
+		point["signal"], point["wait"] = m.Signal, m.Wait
+		move["get"], move["put"], move["put_packets"], move["read_put_packets"] = m.Get, m.Put, m.PutPackets, m.ReadPutPackets
+	} else {
+		point["signal"], point["wait"], point["flush"] = q.Signal, q.Wait, q.Flush
+		move["put"], move["put_packets"], move["read_put_packets"] = q.Put, q.PutPackets, q.ReadPutPackets
+		move["put_with_signal"], move["put_with_signal_and_flush"] = q.PutWithSignal, q.PutWithSignalAndFlush
+	}
+	if f := point[c.Op]; f != nil {
+		f(opts...)
+		return
+	}
+	f := move[c.Op]
+	if f == nil {
+		_ = r.bad("a %s channel has no operation %q", c.ChannelType, c.Op)
+		return
+	}
+	to, err := r.chunk(c.To, "to")
+	if err != nil {
+		return
+	}
+	if from, err := r.chunk(c.From, "from"); err == nil {
+		f(to, from, opts...)
+	}
+}

@@ -1,0 +1,142 @@
+package dsl
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// ChunkRef names chunks [Index, Index+Size) of a rank's view: its input, its output, or with View set the scratch buffer of that number.
+type ChunkRef struct {
+	Rank   int        `json:"rank"`
+	Buffer BufferType `json:"buffer,omitempty"`
+	View   *int       `json:"view,omitempty"`
+	Index  int        `json:"index"`
+	Size   int        `json:"size"`
+}
+
+// Document is a whole program as data.
+type Document struct {
+	Name              string         `json:"name"`
+	Collective        string         `json:"collective"`
+	Ranks             int            `json:"ranks"`
+	ChunkFactor       int            `json:"chunk_factor,omitempty"` // 0: 1
+	RanksPerNode      int            `json:"ranks_per_node,omitempty"`
+	InPlace           bool           `json:"in_place,omitempty"`
+	Root              int            `json:"root,omitempty"`
+	InputChunks       int            `json:"input_chunks,omitempty"`  // of a user-defined collective
+	OutputChunks      int            `json:"output_chunks,omitempty"` // of a user-defined collective
+	Postcondition     []PostEntry    `json:"postcondition,omitempty"`
+	Instances         int            `json:"instances,omitempty"`
+	Protocol          Protocol       `json:"protocol,omitempty"`
+	Fusion            *bool          `json:"instr_fusion,omitempty"` // absent: true
+	AutoSync          *bool          `json:"auto_sync,omitempty"`    // absent: true
+	ReplicationPolicy string         `json:"replication_policy,omitempty"`
+	ReuseResources    bool           `json:"reuse_resources,omitempty"`
+	ThreadsPerBlock   int            `json:"num_threads_per_block,omitempty"`
+	DoubleScratch     bool           `json:"use_double_scratch_buffer,omitempty"`
+	Alignment         int            `json:"buffer_alignment,omitempty"`
+	MinMessageSize    uint64         `json:"min_message_size,omitempty"`
+	MaxMessageSize    uint64         `json:"max_message_size,omitempty"`
+	Portable          bool           `json:"portable,omitempty"`
+	Tags              map[string]int `json:"tags,omitempty"`
+	Commands          []Command      `json:"commands"`
+}
+
+// PostEntry states what one output chunk holds: the reduction of input chunks, each a pair of rank and chunk.
+type PostEntry struct {
+	Rank  int      `json:"rank"`
+	Chunk int      `json:"chunk"`
+	Of    [][2]int `json:"of"`
+}
+
+// CompileJSON compiles a Document and returns the encoded plan. Unknown keys are refused.
+func CompileJSON(data []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	var doc Document
+	if err := d.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("dsl: program document: %w: %w", ErrUsage, err)
+	}
+	p, err := FromDocument(&doc)
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.Compile()
+	if err != nil {
+		return nil, err
+	}
+	return out.Encode(), nil
+}
+
+// FromDocument replays a document into a program.
+func FromDocument(doc *Document) (*CollectiveProgram, error) {
+	c, err := doc.collective()
+	if err != nil {
+		return nil, err
+	}
+	no := func(b *bool) bool { return b != nil && !*b }
+	p := NewCollectiveProgram(AlgoSpec{
+		Name: doc.Name, Collective: c, WorldSize: doc.Ranks, RanksPerNode: doc.RanksPerNode, InPlace: doc.InPlace, Instances: doc.Instances,
+		Protocol: doc.Protocol, NoFusion: no(doc.Fusion), NoAutoSync: no(doc.AutoSync), ReplicationPolicy: ReplicationPolicy(doc.ReplicationPolicy),
+		ReuseResources: doc.ReuseResources, ThreadsPerBlock: doc.ThreadsPerBlock, UseDoubleScratchBuffer: doc.DoubleScratch,
+		BufferAlignment: doc.Alignment, MinMessageSize: doc.MinMessageSize, MaxMessageSize: doc.MaxMessageSize, Portable: doc.Portable, Tags: doc.Tags,
+	})
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	r := &replay{p: p}
+	for i := range doc.Commands {
+		r.command(&doc.Commands[i])
+	}
+	p.At("", 0)
+	return p, nil
+}
+
+// maxDocumentRanks bounds what an untrusted document can allocate.
+const maxDocumentRanks = 1 << 13
+
+func (doc *Document) collective() (Collective, error) {
+	n, cf := doc.Ranks, doc.ChunkFactor
+	if cf == 0 {
+		cf = 1
+	}
+	bad := func(format string, args ...any) (Collective, error) {
+		return Collective{}, &Error{Kind: ErrSpec, Detail: fmt.Sprintf(format, args...)}
+	}
+	if n < 1 || n > maxDocumentRanks || cf < 1 || cf > 1<<16 || doc.Root < 0 || doc.Root >= n {
+		return bad("%d ranks, chunk factor %d, root %d", n, cf, doc.Root)
+	}
+	switch plan.Collective(doc.Collective) {
+	case plan.AllReduce:
+		return AllReduce(n, cf, doc.InPlace), nil
+	case plan.AllGather:
+		return AllGather(n, cf, doc.InPlace), nil
+	case plan.ReduceScatter:
+		return ReduceScatter(n, cf, doc.InPlace), nil
+	case plan.AllToAll:
+		return AllToAll(n, cf, doc.InPlace), nil
+	case plan.Broadcast:
+		return Broadcast(n, cf, doc.Root, doc.InPlace), nil
+	case plan.Reduce:
+		return Reduce(n, cf, doc.Root, doc.InPlace), nil
+	case plan.SendRecv:
+		return SendRecv(n, cf, doc.InPlace), nil
+	case "":
+		return bad("the document names no collective")
+	}
+	if doc.InputChunks < 0 || doc.InputChunks > 1<<20 || doc.OutputChunks < 0 || doc.OutputChunks > 1<<20 {
+		return bad("collective %s with %d input and %d output chunks", doc.Collective, doc.InputChunks, doc.OutputChunks)
+	}
+	post := map[[2]int][]Contribution{}
+	for _, e := range doc.Postcondition {
+		for _, of := range e.Of {
+			post[[2]int{e.Rank, e.Chunk}] = append(post[[2]int{e.Rank, e.Chunk}], Contribution{of[0], of[1]})
+		}
+	}
+	return Custom(doc.Collective, n, doc.InputChunks, doc.OutputChunks, doc.InPlace, func(rank, chunk int) []Contribution {
+		return post[[2]int{rank, chunk}]
+	}), nil
+}
