@@ -41,7 +41,7 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	for i := 1; i < n; i++ {
 		r := (g.rank + i) % n
 		if err := g.e.send(ctx, frameCollective, g.members[r], g.space, tag, message); err != nil {
-			return nil, fail(op.String(), g.rank, r, err)
+			return nil, g.culprit(op, r, err)
 		}
 		keys = append(keys, key{g.members[r], frameCollective, g.space, tag})
 	}
@@ -58,7 +58,7 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	case wrong >= 0:
 		return nil, fail(op.String(), g.rank, wrong, fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in the same order", ErrProtocol))
 	case err != nil && i >= 0:
-		return nil, fail(op.String(), g.rank, (g.rank+1+i)%n, err)
+		return nil, g.culprit(op, (g.rank+1+i)%n, err)
 	case err != nil:
 		missing := missingRanks(n, func(r int) bool { return out[r] != nil })
 		peer := -1
@@ -68,6 +68,28 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 		return nil, fail(op.String(), g.rank, peer, fmt.Errorf("%w; still waiting for ranks %s", err, rankList(missing)))
 	}
 	return out, nil
+}
+
+// causeDelay is how long a collective that a peer has left looks for a death behind that.
+const causeDelay = 100 * time.Millisecond
+
+// culprit makes the error of a collective that failed because of rank. A peer that leaves in the middle has often seen somebody else die, a moment
+// before we do; then the dead rank is to blame and not the messenger.
+func (g *group) culprit(op collectiveOp, rank int, err error) error {
+	for end := time.Now().Add(causeDelay); err == errPeerClosed; time.Sleep(causeDelay / 50) {
+		g.e.mu.Lock()
+		for peer, cause := range g.e.dead {
+			if r, ok := g.index[peer]; ok {
+				rank, err = r, cause
+				break
+			}
+		}
+		g.e.mu.Unlock()
+		if time.Now().After(end) || g.isClosed() {
+			break
+		}
+	}
+	return fail(op.String(), g.rank, rank, err)
 }
 
 type collectiveOp byte

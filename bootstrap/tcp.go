@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // TCP is the Bootstrap of a rank that meets the others over sockets. Init or InitAddress must succeed before anything else is used; it may be
@@ -142,13 +143,20 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 			return nil, nil, err
 		}
 		c.world = t.world
-		r = newRoot(c, ls, m.secret, m.address.String())
-		r.serve(func() {})
-		defer func() {
-			if err != nil || g == nil {
-				r.fail(0, verdictOK, "rank 0 gave up")
-				<-r.done
+		own := newRoot(c, ls, m.secret, m.address.String())
+		own.serve(func() {})
+		r = own
+		defer func() { // the results are nil on an error
+			if err == nil {
+				return
 			}
+			// Usually the root has heard the reason from our own connection, and it is a better one.
+			select {
+			case <-own.ended:
+			case <-time.After(100 * time.Millisecond):
+				own.fail(0, verdictGaveUp, "rank 0 gave up: "+err.Error())
+			}
+			<-own.done
 		}()
 		m.targets = []target{{ls[0].Addr().Network(), ls[0].Addr().String()}}
 	}

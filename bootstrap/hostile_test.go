@@ -1,0 +1,524 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// logBuffer collects log lines.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func logged(l *logBuffer) Option { return WithLogger(slog.New(slog.NewTextHandler(l, nil))) }
+
+// joinAll joins n ranks through id and returns how long that took.
+func joinAll(t *testing.T, id UniqueID, n int, opts ...Option) ([]Bootstrap, time.Duration) {
+	t.Helper()
+	start := time.Now()
+	bs := make([]Bootstrap, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			b := NewTCP(r, n, append([]Option{quiet(), WithInterface("lo"), WithTimeout(10 * time.Second)}, opts...)...)
+			if err := b.Init(context.Background(), id); err != nil {
+				t.Error(err)
+			}
+			bs[r] = b
+		})
+	}
+	wg.Wait()
+	t.Cleanup(func() { closeAll(bs) })
+	return bs, time.Since(start)
+}
+
+// intruder is one way to disturb the joining at the root's address.
+type intruder struct {
+	name string
+	act  func(t *testing.T, id UniqueID, addr string)
+	log  string // what the root must say
+}
+
+func rejoin(rank, world int, want error) func(t *testing.T, id UniqueID, addr string) {
+	return func(t *testing.T, id UniqueID, _ string) {
+		b := NewTCP(rank, world, quiet(), WithTimeout(5*time.Second))
+		err := b.Init(context.Background(), id)
+		var e *Error
+		if !errors.Is(err, want) || !errors.As(err, &e) || e.Rank != rank {
+			t.Errorf("rank %d of %d: got %v, want %v", rank, world, err, want)
+		}
+	}
+}
+
+func raw(send func(c net.Conn)) func(t *testing.T, id UniqueID, addr string) {
+	return func(t *testing.T, _ UniqueID, addr string) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = c.Close() }()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		send(c)
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+// insider passes the handshake as rank and then misbehaves.
+func insider(rank, world int, f func(fc *frameConn)) func(t *testing.T, id UniqueID, addr string) {
+	return func(t *testing.T, id UniqueID, addr string) {
+		fields, err := id.decode()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		d := &dialer{secret: fields.secret[:]}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		fc, _, err := d.dial(ctx, []target{{"tcp", addr}}, greeting{role: roleJoiner, world: uint32(world), rank: int32(rank), target: -1})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer fc.close()
+		f(fc)
+		_ = fc.c.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.Copy(io.Discard, fc.c)
+	}
+}
+
+// TestIntruders lets three of four ranks join, then the intruder act, then the fourth rank join: the job must come up.
+func TestIntruders(t *testing.T) {
+	good := greeting{version: protocolVersion, role: roleJoiner, world: 4, rank: 3, target: -1}
+	for _, in := range []intruder{
+		{"wrong secret", func(t *testing.T, id UniqueID, _ string) {
+			f, err := id.decode()
+			if err != nil {
+				t.Error(err)
+			}
+			f.secret[5] ^= 1
+			b := NewTCP(3, 4, quiet(), WithTimeout(5*time.Second))
+			if err := b.Init(context.Background(), f.encode()); !errors.Is(err, ErrAuth) {
+				t.Errorf("got %v", err)
+			}
+		}, `reason="wrong secret"`},
+		{"duplicate rank", rejoin(1, 4, ErrDuplicateRank), `reason="duplicate rank"`},
+		{"wrong world size", rejoin(3, 5, ErrWorldSize), `reason="wrong world size"`},
+		{"rank out of range", func(t *testing.T, id UniqueID, addr string) {
+			f, _ := id.decode()
+			d := &dialer{secret: f.secret[:]}
+			for _, r := range []int32{4, -1, 1 << 30} {
+				if _, _, err := d.try(context.Background(), target{"tcp", addr}, greeting{role: roleJoiner, world: 4, rank: r, target: -1}); !errors.Is(err, ErrRankRange) {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		}, `reason="rank out of range"`},
+		{"garbage", raw(func(c net.Conn) { _, _ = c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")) }), `reason=garbage`},
+		{"random bytes", raw(func(c net.Conn) {
+			b := make([]byte, 1<<20)
+			_, _ = rand.Read(b)
+			b[0] = 'x'
+			_, _ = c.Write(b)
+		}), `reason=garbage`},
+		{"half a greeting", raw(func(c net.Conn) {
+			b := good.encode()
+			_, _ = c.Write(b[:50])
+			_ = c.(*net.TCPConn).CloseWrite()
+		}), `reason="no greeting"`},
+		{"another version", raw(func(c net.Conn) {
+			g := good
+			g.version = 99
+			b := g.encode()
+			_, _ = c.Write(b[:])
+		}), `version 99`},
+		{"wrong role", raw(func(c net.Conn) {
+			g := good
+			g.role = roleDialer
+			b := g.encode()
+			_, _ = c.Write(b[:])
+		}), `reason=protocol`},
+		{"greeting and random proof", raw(func(c net.Conn) {
+			b := good.encode()
+			_, _ = c.Write(b[:])
+			_, _ = c.Write(make([]byte, proofSize))
+		}), `reason="wrong secret"`},
+		{"reflected greeting", raw(func(c net.Conn) {
+			b := good.encode()
+			_, _ = c.Write(b[:])
+			var theirs [greetingSize]byte
+			_, _ = io.ReadFull(c, theirs[:])
+			_, _ = c.Write(theirs[:proofSize])
+		}), `reason="wrong secret"`},
+	} {
+		t.Run(in.name, func(t *testing.T) {
+			t.Parallel()
+			lines := &logBuffer{}
+			id, err := NewUniqueID(WithInterface("lo"), logged(lines), WithWorldSize(4))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, _ := id.decode()
+			var wg sync.WaitGroup
+			bs := make([]Bootstrap, 4)
+			join := func(r int) {
+				wg.Go(func() {
+					b := NewTCP(r, 4, quiet(), WithTimeout(10*time.Second))
+					bs[r] = b
+					if err := b.Init(context.Background(), id); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			for r := range 3 {
+				join(r)
+			}
+			waitJoined(t, id, 3)
+			in.act(t, id, f.addr.String())
+			join(3)
+			wg.Wait()
+			if !t.Failed() {
+				each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
+			}
+			closeAll(bs)
+			if !strings.Contains(lines.String(), in.log) {
+				t.Errorf("the log does not say %s:\n%s", in.log, lines)
+			}
+		})
+	}
+}
+
+func waitJoined(t *testing.T, id UniqueID, n int) {
+	t.Helper()
+	r := liveRoot(id)
+	if r == nil {
+		t.Fatal("no root")
+	}
+	for range 500 {
+		r.mu.Lock()
+		have := 0
+		for _, m := range r.members {
+			if m.info != nil {
+				have++
+			}
+		}
+		r.mu.Unlock()
+		if have == n {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	t.Fatalf("%d ranks did not join", n)
+}
+
+// TestInsiders are ranks with the secret that break the protocol: the job cannot come up without them, so everyone must hear of it at once.
+func TestInsiders(t *testing.T) {
+	huge := func(fc *frameConn) {
+		var b [headerSize]byte
+		header{kind: frameJoin, length: 1 << 31}.encode(b[:])
+		_, _ = fc.c.Write(b[:])
+	}
+	for name, f := range map[string]func(fc *frameConn){
+		"huge frame": huge,
+		"truncated frame": func(fc *frameConn) {
+			_, _ = fc.c.Write(appendFrame(nil, fc.out, header{kind: frameJoin}, make([]byte, memberSize))[:40])
+			fc.closeWrite()
+		},
+		"wrong MAC": func(fc *frameConn) {
+			b := appendFrame(nil, fc.out, header{kind: frameJoin}, make([]byte, memberSize))
+			b[len(b)-1] ^= 1
+			_, _ = fc.c.Write(b)
+		},
+		"replayed frame": func(fc *frameConn) {
+			b := appendFrame(nil, fc.out, header{kind: frameJoin}, make([]byte, memberSize))
+			_, _ = fc.c.Write(append(b, b...))
+		},
+		"wrong counter": func(fc *frameConn) {
+			_, _ = fc.c.Write(appendFrame(nil, fc.out, header{kind: frameJoin, counter: 1}, make([]byte, memberSize)))
+		},
+		"out of turn": func(fc *frameConn) { _ = fc.write(context.Background(), frameReady, 0, 0, nil) },
+		"short join":  func(fc *frameConn) { _ = fc.write(context.Background(), frameJoin, 0, 0, []byte("x")) },
+		"hang up":     func(fc *frameConn) { fc.close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id, err := NewUniqueID(WithInterface("lo"), quiet())
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr, _ := id.decode()
+			errs := make(chan error, 2)
+			for r := range 2 {
+				go func() { errs <- NewTCP(r, 3, quiet(), WithTimeout(20*time.Second)).Init(context.Background(), id) }()
+			}
+			waitJoined(t, id, 2)
+			start := time.Now()
+			insider(2, 3, f)(t, id, addr.addr.String())
+			for range 2 {
+				if err := wantDead(<-errs, 2); err != nil {
+					t.Error(err)
+				}
+			}
+			if d := time.Since(start); d > time.Second {
+				t.Errorf("noticed after %v", d)
+			}
+		})
+	}
+}
+
+// TestIdleFlood holds a thousand silent connections open, and opens more, while the ranks join.
+func TestIdleFlood(t *testing.T) {
+	lines := &logBuffer{}
+	id, err := NewUniqueID(WithInterface("lo"), logged(lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, _ := id.decode()
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			_ = c.Close()
+		}
+	}()
+	for range 1000 {
+		c, err := net.Dial("tcp", f.addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, c)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			if c, err := net.Dial("tcp", f.addr.String()); err == nil {
+				defer func() { _ = c.Close() }()
+			}
+		}
+	})
+	r := liveRoot(id)
+	r.gate.mu.Lock()
+	pending := len(r.gate.pending)
+	r.gate.mu.Unlock()
+	if pending > maxPending {
+		t.Errorf("%d connections wait at the root", pending)
+	}
+	bs, took := joinAll(t, id, 4)
+	close(stop)
+	wg.Wait()
+	if took > 2*time.Second {
+		t.Errorf("joining took %v", took)
+	}
+	if !t.Failed() {
+		each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
+	}
+	if n := strings.Count(lines.String(), "refused"); n == 0 || n > 64 {
+		t.Errorf("%d log lines", n)
+	}
+}
+
+// TestMeshIntruders disturb a rank's own listener; they may only cost their own connection.
+func TestMeshIntruders(t *testing.T) {
+	var tab table
+	_, _ = rand.Read(tab.session[:])
+	c, err := newConfig([]Option{quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := bytes.Repeat([]byte{7}, 32)
+	lo, _ := localAddr("lo")
+	ls := make([]*meshListeners, 2)
+	for i := range ls {
+		if ls[i], err = listenMesh(c, lo); err != nil {
+			t.Fatal(err)
+		}
+		defer ls[i].close()
+		tab.members = append(tab.members, ls[i].self)
+	}
+	d := &dialer{secret: secret}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	type result struct {
+		conns []*frameConn
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		conns, err := connectMesh(ctx, c, d, 0, &tab, ls[0])
+		done <- result{conns, err}
+	}()
+	at := []target{{"unix", ls[0].self.unix.address()}, {"tcp", ls[0].tcp.Addr().String()}}
+	me := greeting{role: roleDialer, world: 2, rank: 1, target: 0, session: tab.session}
+	for name, change := range map[string]func(g *greeting, d *dialer){
+		"own rank":         func(g *greeting, _ *dialer) { g.rank = 0 },
+		"rank range":       func(g *greeting, _ *dialer) { g.rank = 2 },
+		"world":            func(g *greeting, _ *dialer) { g.world = 3 },
+		"session":          func(g *greeting, _ *dialer) { g.session[0] ^= 1 },
+		"target":           func(g *greeting, _ *dialer) { g.target = 1 },
+		"secret":           func(_ *greeting, d *dialer) { d.secret = []byte("x") },
+		"role of a joiner": func(g *greeting, _ *dialer) { g.role = roleJoiner },
+	} {
+		for _, where := range at {
+			g, bad := me, *d
+			change(&g, &bad)
+			if fc, _, err := bad.try(ctx, where, g); err == nil {
+				fc.close()
+				t.Errorf("%s over %s was let in", name, where.network)
+			}
+		}
+	}
+	mine, err := connectMesh(ctx, c, d, 1, &tab, ls[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropConns(mine)
+	r := <-done
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	dropConns(r.conns)
+}
+
+// TestPin lets a stray rank with another world size come first: the word of the rank in the root's process counts.
+func TestPin(t *testing.T) {
+	id, err := NewUniqueID(WithInterface("lo"), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, _ := id.decode()
+	stray := make(chan error, 1)
+	go func() {
+		// As in another process: without the short cut to the root.
+		b := NewTCP(0, 7, quiet(), WithTimeout(10*time.Second))
+		stray <- b.init(context.Background(), func(*config) (meeting, error) {
+			return meeting{secret: addr.secret[:], targets: []target{{"tcp", addr.addr.String()}}}, nil
+		})
+	}()
+	waitJoined(t, id, 1)
+	bs, _ := joinAll(t, id, 2)
+	if !t.Failed() {
+		each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
+	}
+	if err := <-stray; !errors.Is(err, ErrWorldSize) {
+		t.Errorf("the stray rank: %v", err)
+	}
+}
+
+// TestMissingRanks names who did not come, in every rank.
+func TestMissingRanks(t *testing.T) {
+	id, err := NewUniqueID(WithInterface("lo"), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make(chan error, 2)
+	for r := range 2 {
+		go func() {
+			errs <- NewTCP(r, 3, quiet(), WithTimeout(time.Duration(500+200*r)*time.Millisecond)).Init(context.Background(), id)
+		}()
+	}
+	for range 2 {
+		err := <-errs
+		var e *Error
+		if !errors.Is(err, ErrTimeout) || !errors.As(err, &e) || e.Peer != 2 || !strings.Contains(err.Error(), "[2]") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if liveRoot(id) != nil {
+		<-liveRoot(id).done
+	}
+}
+
+func TestNobodyAtTheRoot(t *testing.T) {
+	id, err := NewUniqueID(WithInterface("lo"), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = NewTCP(0, 2, quiet(), WithTimeout(200*time.Millisecond)).Init(context.Background(), id)
+	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if err := NewTCP(0, 2, quiet()).Init(ctx, id); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	b := NewTCP(0, 2, quiet())
+	time.AfterFunc(50*time.Millisecond, func() { _ = b.Close() })
+	if err := b.Init(context.Background(), id); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	unused, err := NewUniqueID(WithInterface("lo"), quiet(), WithRootLifetime(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := liveRoot(unused); r != nil {
+		select {
+		case <-r.done:
+		case <-time.After(2 * time.Second):
+			t.Error("an unused root does not end")
+		}
+	}
+}
+
+// TestNothingLeaksOnFailure fails joins in several ways.
+func TestNothingLeaksOnFailure(t *testing.T) {
+	run := func() {
+		id, err := NewUniqueID(WithInterface("lo"), quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := liveRoot(id)
+		var wg sync.WaitGroup
+		for rank := range 3 {
+			wg.Go(func() {
+				opts := []Option{quiet(), WithTimeout(100 * time.Millisecond)}
+				if err := NewTCP(rank, 4, opts...).Init(context.Background(), id); err == nil {
+					t.Error("joined without rank 3")
+				}
+			})
+		}
+		wg.Wait()
+		<-r.done
+		if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).InitAddress(context.Background(), fmt.Sprintf("127.0.0.1:%d", freePort(t))); err == nil {
+			t.Error("joined alone")
+		}
+	}
+	run()
+	goroutines, fds := settled(0, 0)
+	for range 3 {
+		run()
+	}
+	if g, f := settled(goroutines, fds); g > goroutines || f > fds {
+		t.Fatalf("goroutines %d → %d, descriptors %d → %d", goroutines, g, fds, f)
+	}
+}

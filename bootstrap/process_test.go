@@ -1,0 +1,244 @@
+package bootstrap
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be a rank of its own: GOCCL_TEST_RANK holds what it does once it has joined.
+func TestMain(m *testing.M) {
+	if what := os.Getenv("GOCCL_TEST_RANK"); what != "" {
+		os.Exit(rankMain(what))
+	}
+	os.Exit(m.Run())
+}
+
+// rankMain joins, says "joined", and does what it is told. Its last line is "done", or "failed" with what it knows.
+func rankMain(what string) int {
+	report := func(err error) int {
+		if err == nil {
+			fmt.Println("done")
+			return 0
+		}
+		peer := -1
+		var e *Error
+		if errors.As(err, &e) {
+			peer = e.Peer
+		}
+		fmt.Printf("failed peer=%d dead=%v timeout=%v %v\n", peer, errors.Is(err, ErrPeerDead), errors.Is(err, ErrTimeout), err)
+		return 1
+	}
+	env, err := FromEnv()
+	if err != nil {
+		return report(err)
+	}
+	fmt.Println("started")
+	ctx := context.Background()
+	b, err := Join(ctx, env)
+	if err != nil {
+		return report(err)
+	}
+	defer func() { _ = b.Close() }()
+	fmt.Println("joined", b.Hosts())
+	switch what {
+	case "barrier":
+		return report(b.Barrier(ctx))
+	case "wait": // for a message that nobody sends
+		_, err = b.Recv(ctx, (b.Rank()+1)%b.WorldSize(), 0)
+		if errors.Is(err, ErrClosed) {
+			err = nil
+		}
+		for err == nil {
+			f, ok := <-b.Failures()
+			if !ok {
+				break
+			}
+			err = f.Err
+		}
+		return report(err)
+	case "watch":
+		f := <-b.Failures()
+		return report(f.Err)
+	case "traffic":
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+			if _, err := b.AllGather(ctx, make([]byte, 100<<10)); err != nil {
+				return report(err)
+			}
+		}
+		return report(nil)
+	case "pause": // a hundred barriers over about three seconds
+		for range 100 {
+			if err := b.Barrier(ctx); err != nil {
+				return report(err)
+			}
+			time.Sleep(30 * time.Millisecond)
+		}
+		return report(nil)
+	}
+	return report(fmt.Errorf("unknown order %q", what))
+}
+
+// child is one rank in a process of its own.
+type child struct {
+	rank  int
+	cmd   *exec.Cmd
+	lines chan string
+	in    string // the namespace's name, or ""
+}
+
+func startRank(t *testing.T, what string, rank, world int, namespace string, vars ...string) *child {
+	t.Helper()
+	c := &child{rank: rank, lines: make(chan string, 16), in: namespace}
+	if namespace == "" {
+		c.cmd = exec.Command("/proc/self/exe")
+	} else {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.cmd = exec.Command("ip", "netns", "exec", namespace, self)
+	}
+	c.cmd.Env = append(os.Environ(), "GOCCL_TEST_RANK="+what, "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(world), "GOCCL_SECRET=test")
+	c.cmd.Env = append(c.cmd.Env, vars...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := &logBuffer{}
+	c.cmd.Stderr = errs
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.kill()
+		_, _ = io.Copy(io.Discard, out)
+		_ = c.cmd.Wait()
+		if t.Failed() {
+			t.Logf("rank %d: %s", rank, errs)
+		}
+	})
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			c.lines <- s.Text()
+		}
+		close(c.lines)
+	}()
+	return c
+}
+
+func (c *child) kill() { c.signal(syscall.SIGKILL) }
+
+func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, s) }
+
+// expect reads lines until one starts with prefix.
+func (c *child) expect(t *testing.T, prefix string, within time.Duration) string {
+	t.Helper()
+	timeout := time.After(within)
+	for {
+		select {
+		case l, ok := <-c.lines:
+			if !ok {
+				t.Fatalf("rank %d ended without saying %q", c.rank, prefix)
+			}
+			if strings.HasPrefix(l, prefix) {
+				return l
+			}
+			if strings.HasPrefix(l, "failed") || strings.HasPrefix(l, "done") {
+				t.Fatalf("rank %d: %s (waiting for %q)", c.rank, l, prefix)
+			}
+		case <-timeout:
+			t.Fatalf("rank %d did not say %q within %v", c.rank, prefix, within)
+		}
+	}
+}
+
+// TestKill9 kills one of several processes in each phase. Every survivor must name it within a second.
+func TestKill9(t *testing.T) {
+	const world = 5
+	for _, c := range []struct {
+		phase, what string
+		victim      int
+		start       int // how many ranks are started before the kill
+	}{
+		{"setup", "barrier", 2, world - 1},
+		{"setup of the root", "barrier", 0, world - 1},
+		{"wait", "wait", 3, world},
+		{"wait, root", "wait", 0, world},
+		{"traffic", "traffic", 1, world},
+	} {
+		t.Run(c.phase, func(t *testing.T) {
+			port := fmt.Sprintf("MASTER_PORT=%d", freePort(t))
+			var ranks []*child
+			for r := range c.start {
+				ranks = append(ranks, startRank(t, c.what, r, world, "", "MASTER_ADDR=127.0.0.1", port))
+			}
+			for _, r := range ranks {
+				if c.start == world {
+					r.expect(t, "joined [0 0 0 0 0]", 10*time.Second)
+				} else {
+					r.expect(t, "started", 10*time.Second)
+				}
+			}
+			time.Sleep(400 * time.Millisecond)
+			ranks[c.victim].kill()
+			killed := time.Now()
+			for _, r := range ranks {
+				if r.rank != c.victim {
+					r.expect(t, fmt.Sprintf("failed peer=%d dead=true", c.victim), 2*time.Second)
+				}
+			}
+			// What counts is when the last one noticed; reading the lines costs little.
+			if d := time.Since(killed); d > time.Second {
+				t.Errorf("noticed after %v", d)
+			}
+		})
+	}
+}
+
+// TestStopIsNoDeath stops one process for longer than a heartbeat: nobody may think it dead.
+func TestStopIsNoDeath(t *testing.T) {
+	port := fmt.Sprintf("MASTER_PORT=%d", freePort(t))
+	var ranks []*child
+	for r := range 3 {
+		ranks = append(ranks, startRank(t, "pause", r, 3, "", "MASTER_ADDR=127.0.0.1", port))
+	}
+	for _, r := range ranks {
+		r.expect(t, "joined", 10*time.Second)
+	}
+	time.Sleep(300 * time.Millisecond)
+	ranks[1].signal(syscall.SIGSTOP)
+	time.Sleep(1500 * time.Millisecond)
+	ranks[1].signal(syscall.SIGCONT)
+	for _, r := range ranks {
+		r.expect(t, "done", 15*time.Second)
+	}
+}
+
+// TestStalled stops one process for good, with a short stall timeout.
+func TestStalled(t *testing.T) {
+	port := fmt.Sprintf("MASTER_PORT=%d", freePort(t))
+	var ranks []*child
+	for r := range 3 {
+		ranks = append(ranks, startRank(t, "watch", r, 3, "", "MASTER_ADDR=127.0.0.1", port, "GOCCL_TIMEOUT=1"))
+	}
+	for _, r := range ranks {
+		r.expect(t, "joined", 10*time.Second)
+	}
+	ranks[1].signal(syscall.SIGSTOP)
+	for _, r := range []*child{ranks[0], ranks[2]} {
+		if l := r.expect(t, "failed peer=1 dead=true", 3*time.Second); !strings.Contains(l, "nothing heard") {
+			t.Error(l)
+		}
+	}
+}
