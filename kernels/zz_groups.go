@@ -5,11 +5,13 @@ package kernels
 import (
 	"github.com/goccl/goccl/kernels/collective"
 	"github.com/goccl/goccl/kernels/internal/artifact"
+	"github.com/goccl/goccl/kernels/primitive"
 	"github.com/goccl/goccl/kernels/tutorial"
 )
 
 // groups is every folder of CUDA sources, by name.
 var groups = map[string]*artifact.Group{
 	"collective": &collective.Group,
+	"primitive":  &primitive.Group,
 	"tutorial":   &tutorial.Group,
 }

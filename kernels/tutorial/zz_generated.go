@@ -24,10 +24,16 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a7a237bcd8f459145fe5335a4a05fe2e5ad5a5e39813d120de876f4d8fedbd96",
+	Source:   "f76756b219b462500aa70906c5e44d6e14febbcedba5368519a85f45cf84b3e2",
 	Kernels: []string{
+		"tutorial_get",
+		"tutorial_init_mesh",
+		"tutorial_packets",
 		"tutorial_ping",
 		"tutorial_pong",
+		"tutorial_port_mesh",
+		"tutorial_put",
+		"tutorial_switch",
 	},
 	Images: []artifact.Image{
 		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},

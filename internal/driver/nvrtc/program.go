@@ -3,7 +3,7 @@ package nvrtc
 // Program is one translation unit. Headers are found only by the exact text between the brackets or quotes of #include.
 type Program struct {
 	Source  string
-	Name    string            // shown in diagnostics; it does not reach the output
+	Name    string            // shown in diagnostics, and part of the names of internal symbols
 	Headers map[string]string // include name to text
 	Options []string          // libnvrtc's own, for example "-arch=sm_90", "-std=c++17"
 }

@@ -25,7 +25,7 @@ GOCCL_DEVICE uint4 shiftBytes(uint4 a, uint4 b, uint32_t shift) {
 }
 
 // copyVectors copies count 16-byte vectors between aligned addresses with Unroll loads in flight per thread.
-template <int Unroll = 4>
+template <int Unroll = 8>
 GOCCL_DEVICE void copyVectors(void* dst, const void* src, uint64_t count, uint64_t tid, uint64_t nthreads) {
   uint8_t* d = static_cast<uint8_t*>(dst);
   const uint8_t* s = static_cast<const uint8_t*>(src);
@@ -53,7 +53,7 @@ GOCCL_DEVICE void copyShifted(uint8_t* dst, const uint8_t* src, uint64_t count, 
 
 // copyBytes copies bytes from src to dst, which must not overlap, by threads tid of nthreads (of one block or of many). Head and tail bytes go singly,
 // the rest in 16-byte stores aligned at dst.
-template <int Unroll = 4>
+template <int Unroll = 8>
 GOCCL_DEVICE void copyBytes(void* dst, const void* src, uint64_t bytes, uint64_t tid, uint64_t nthreads) {
   uint8_t* d = static_cast<uint8_t*>(dst);
   const uint8_t* s = static_cast<const uint8_t*>(src);
