@@ -1,0 +1,127 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestInboxAgainstModel drives an inbox beside a map of slices.
+func TestInboxAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const peers, spaces, tags = 3, 2, 2
+		box := newInbox(peers)
+		model := map[key][]string{}
+		gone := map[int]bool{}
+		closed := map[uint64]bool{}
+		genKey := rapid.Custom(func(t *rapid.T) key {
+			return key{rapid.IntRange(0, peers-1).Draw(t, "peer"), frameData, rapid.Uint64Range(0, spaces-1).Draw(t, "space"), rapid.Uint64Range(0, tags-1).Draw(t, "tag")}
+		})
+		n := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				k := genKey.Draw(t, "key")
+				n++
+				box.put(k, fmt.Append(nil, n))
+				if !closed[k.space] {
+					model[k] = append(model[k], fmt.Sprint(n))
+				}
+			},
+			"collect": func(t *rapid.T) {
+				k := genKey.Draw(t, "key")
+				ctx, cancel := context.WithCancel(context.Background())
+				cancel()
+				var got string
+				_, err := box.collect(ctx, []key{k}, func(_ int, b []byte) { got = string(b) })
+				switch {
+				case len(model[k]) > 0:
+					if err != nil || got != model[k][0] {
+						t.Fatalf("%+v: got %q, %v; want %q", k, got, err, model[k][0])
+					}
+					model[k] = model[k][1:]
+				case closed[k.space] || gone[k.peer]:
+					if !errors.Is(err, ErrClosed) {
+						t.Fatalf("%+v: %v", k, err)
+					}
+				default:
+					if !errors.Is(err, context.Canceled) {
+						t.Fatalf("%+v: got %q, %v", k, got, err)
+					}
+				}
+			},
+			"lose": func(t *rapid.T) {
+				p := rapid.IntRange(0, peers-1).Draw(t, "peer")
+				if box.lose(p, ErrClosed) == gone[p] {
+					t.Fatal("lost twice")
+				}
+				gone[p] = true
+			},
+			"close": func(t *rapid.T) {
+				s := rapid.Uint64Range(0, spaces-1).Draw(t, "space")
+				box.close(s, ErrClosed)
+				closed[s] = true
+				for k := range model {
+					if k.space == s {
+						delete(model, k)
+					}
+				}
+			},
+			"": func(t *rapid.T) {
+				want := [peers]int{}
+				queues := 0
+				for k, m := range model {
+					for _, s := range m {
+						want[k.peer] += len(s)
+					}
+					if len(m) > 0 {
+						queues++
+					}
+				}
+				for p := range peers {
+					if box.peers[p].queued != want[p] || box.peers[p].waiters != 0 {
+						t.Fatalf("peer %d: %d bytes queued, want %d; %d waiters", p, box.peers[p].queued, want[p], box.peers[p].waiters)
+					}
+				}
+				if len(box.queues) != queues {
+					t.Fatalf("%d queues, want %d", len(box.queues), queues)
+				}
+			},
+		})
+	})
+}
+
+// TestBackPressure: a peer that sends without end is held back, and neither a waiting receiver nor a death is.
+func TestBackPressure(t *testing.T) {
+	bs := tcpGroup(t, 2, WithTimeout(time.Second), WithStallTimeout(time.Minute))
+	ctx := context.Background()
+	chunk := make([]byte, 8<<20)
+	var err error
+	sent := 0
+	for ; sent < 30 && err == nil; sent++ {
+		err = bs[1].Send(ctx, 0, 1, chunk)
+	}
+	if !errors.Is(err, ErrTimeout) || sent < 8 {
+		t.Fatalf("%d chunks were sent: %v", sent, err)
+	}
+	// Somebody who waits for another tag gets through to it; the frame that was half out when Send gave up arrives whole.
+	late := make(chan error, 1)
+	go func() { late <- bs[1].Send(ctx, 0, 2, []byte("urgent")) }()
+	if got, err := bs[0].Recv(ctx, 1, 2); err != nil || string(got) != "urgent" {
+		t.Fatal(got, err)
+	}
+	if err := <-late; err != nil {
+		t.Fatal(err)
+	}
+	for i := range sent {
+		if got, err := bs[0].Recv(ctx, 1, 1); err != nil || len(got) != len(chunk) {
+			t.Fatalf("chunk %d: %d bytes, %v", i, len(got), err)
+		}
+	}
+	if err := bs[0].Send(ctx, 1, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+}
