@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"fmt"
+)
+
+// VerifyOptions bound the work of Verify. The zero value means the defaults.
+type VerifyOptions struct {
+	MaxSteps int64 // ops executed symbolically, over all launches and message shapes; default 1<<26
+	MaxCells int64 // places tracked; default 1<<24
+}
+
+// Report is what Check learned about a correct plan.
+type Report struct {
+	// EvenOnly says that the plan is right only for messages that divide into equal chunks (Layout.Even): it keeps bytes of one chunk in the
+	// place of another, which may be shorter. An executor must refuse other messages.
+	EvenOnly bool
+
+	// Operator is the one operator that every reduction of the plan uses; CallerOp when the plan leaves it to the caller or reduces nothing.
+	Operator ReduceOp
+
+	Launches int   // consecutive launches examined
+	Shapes   int   // message shapes examined; together they stand for all sizes from MinSize to MaxSize
+	Steps    int64 // ops executed
+}
+
+// Verify proves that the plan is right, or returns why it is not: an *Error when the structure is invalid, a *Violation with a
+// counterexample when it computes something else than its collective, can hang, or has a race, and an error of class ErrTooLarge when it
+// exceeds the bounds in opts. docs/plan-format.md, "What the verifier proves", states the claims and the memory model.
+func Verify(p *Plan, opts VerifyOptions) error {
+	_, err := Check(p, opts)
+	return err
+}
+
+// Check is Verify with a report.
+//
+// How it works:
+//
+//  1. Division (verify_shape.go): an op never changes the offset of a byte within its chunk, so the plan falls apart into independent plans,
+//     one per offset. Offsets that the same ops cover (slices, pipeline windows) behave alike: one atom stands for all of them, whatever the
+//     message size.
+//  2. Execution (verify_exec.go): all ranks run their ops for two launches in a row (three with double scratch) on symbolic values: a value is
+//     the list of input chunks that were combined into it. Signals, semaphores, barriers and packets only ever enable, and each has one
+//     consumer at a time (verify_sync.go checks that), so every interleaving reaches the same end: one run shows whether any can hang.
+//  3. Order (verify_clock.go): vector clocks record what each thread block knows of every other. verify_race.go demands that conflicting
+//     accesses are ordered by them. The run is one interleaving, the clocks speak for all.
+//  4. Between launches the caller of each rank reads its output and rewrites both buffers. That access takes part in 3, so a missing entry or
+//     exit handshake is a race like any other. There the results are compared with what the collective demands (verify_post.go).
+func Check(p *Plan, opts VerifyOptions) (*Report, error) {
+	if opts.MaxSteps == 0 {
+		opts.MaxSteps = 1 << 26
+	}
+	if opts.MaxCells == 0 {
+		opts.MaxCells = 1 << 24
+	}
+	if err := p.Validate(&Capacity); err != nil {
+		return nil, err
+	}
+	if !p.Collective.known() && len(p.Postcondition) == 0 {
+		return nil, &Violation{Kind: Unspecified, Plan: p.Name, Detail: fmt.Sprintf("collective %q is not one of the known ones, and the plan states no postcondition", p.Collective)}
+	}
+	report := &Report{Launches: 2}
+	if p.DoubleScratch {
+		report.Launches = 3
+	}
+	_, _, custom := p.blocks()
+	report.EvenOnly = custom
+	res := resolveAll(p)
+	shapes, err := p.shapes(res)
+	if err != nil {
+		return nil, err
+	}
+	for i := range shapes {
+		v, err := newVerifier(p, res, &shapes[i], report, &opts)
+		if err == nil {
+			err = v.run()
+		}
+		if err != nil {
+			return nil, err
+		}
+		report.Shapes += len(shapes[i].atoms)
+	}
+	return report, nil
+}
+
+// ErrTooLarge is the class of the error that says a plan exceeds VerifyOptions: neither right nor wrong, not examined.
+var ErrTooLarge = fmt.Errorf("too large to verify")
+
+// resolved is the plan with every op looked up, and the numbering that all shapes share.
+type resolved struct {
+	plan     *Plan
+	programs [][]Step // by thread block, in rank order
+	rankOf   []int    // rank of a thread block
+	first    []int    // first thread block of a rank, and the total at the end
+	links    []Link
+	starts   [][2]int
+	semStart []int // first semaphore counter of a rank, counted from 0
+	sems     int
+	period   int
+	custom   bool
+}
+
+func resolveAll(p *Plan) *resolved {
+	r := &resolved{plan: p, links: p.Links(), starts: p.linkStarts()}
+	_, r.period, r.custom = p.blocks()
+	for rank := range p.GPUs {
+		r.first = append(r.first, len(r.programs))
+		r.semStart = append(r.semStart, r.sems)
+		r.sems += len(p.GPUs[rank].Semaphores)
+		for b := range p.GPUs[rank].ThreadBlocks {
+			r.programs = append(r.programs, p.Program(rank, b))
+			r.rankOf = append(r.rankOf, rank)
+		}
+	}
+	r.first = append(r.first, len(r.programs))
+	return r
+}
+
+// link is the index in links of channel id of type t on rank.
+func (r *resolved) link(rank int, t ChannelType, id int) int {
+	if t == PortChannel {
+		return r.starts[rank][1] + id
+	}
+	return r.starts[rank][0] + id
+}

@@ -1,0 +1,356 @@
+package plan
+
+import "fmt"
+
+// run executes all launches, then checks that nothing is left over.
+//
+// A thread block runs until it must wait, is put on the list of what it waits for, and comes back through the queue. The order in which the
+// queue is served does not matter (see counter), so it is first in, first out.
+func (v *verifier) run() error {
+	v.launched = make([]int, len(v.p.GPUs))
+	v.running = make([]int, len(v.p.GPUs))
+	for id, b := range v.barriers {
+		if len(b.users) != b.size {
+			return v.barrierUsers(id, b)
+		}
+	}
+	for r := range v.p.GPUs {
+		k := &clock{d: make([]uint32, v.comps), owner: -1}
+		k.c = k.d
+		if err := v.turn(r, k); err != nil {
+			return err
+		}
+	}
+	for len(v.queue) > 0 {
+		id := v.queue[0]
+		v.queue = v.queue[1:]
+		v.queued[id] = false
+		if err := v.resume(v.blocks[id]); err != nil {
+			return err
+		}
+	}
+	for _, b := range v.blocks {
+		if !b.done {
+			return v.deadlock()
+		}
+	}
+	return v.balance()
+}
+
+// resume runs b until it waits or ends.
+func (v *verifier) resume(b *blockState) error {
+	for !b.ended && !b.done {
+		if b.pc == len(b.program) {
+			return v.end(b)
+		}
+		u := &b.program[b.pc]
+		on, err := v.step(b, u)
+		if err != nil || !on {
+			return err
+		}
+		switch u.step.Op.Name {
+		case Nop, RlxSignal, RlxWait:
+		default:
+			b.entry = false
+		}
+		b.pc++
+	}
+	return nil
+}
+
+// step executes one op, or reports false when it has to wait; then nothing has changed but the list of who waits.
+func (v *verifier) step(b *blockState, u *unit) (bool, error) {
+	s := u.step
+	switch s.Op.Name {
+	case Nop:
+		v.syncAll(b)
+	case Barrier:
+		return v.meet(b, v.barriers[[2]int{b.rank, s.Op.BarrierID}]), nil
+	case Wait, RlxWait:
+		return v.wait(b, len(s.Channels), func(i int) *counter { return &v.counters[v.link(b.rank, s.Op.ChannelType, s.Channels[i])] })
+	case SemAcquire:
+		return v.wait(b, len(s.Op.SemaphoreIDs), func(i int) *counter { return &v.counters[v.semaphore(b.rank, s.Op.SemaphoreIDs[i])] })
+	case SemRelease:
+		for lane, id := range s.Op.SemaphoreIDs {
+			v.arrive(b, &v.counters[v.semaphore(b.rank, id)], v.laneClock(b, lane))
+		}
+	case Signal, RlxSignal:
+		for lane, id := range s.Channels {
+			link := v.link(b.rank, s.Op.ChannelType, id)
+			if s.Op.Name == RlxSignal && b.entry {
+				// Nothing of this launch needs to be made visible, and nothing is: the peer learns that this launch has begun.
+				if err := v.signal(b, link, v.began[b.rank]); err != nil {
+					return false, err
+				}
+				continue
+			}
+			if err := v.signal(b, link, v.portClock(b, lane, link)); err != nil {
+				return false, err
+			}
+		}
+	case Flush:
+		for lane, id := range s.Channels {
+			b.lanes[lane] = append(b.lanes[lane], v.portClock(b, lane, v.link(b.rank, PortChannel, id)))
+		}
+	default:
+		return v.data(b, u)
+	}
+	return true, nil
+}
+
+func (v *verifier) signal(b *blockState, link int, knows *clock) error {
+	pair := v.links[link].Pair
+	if pair < 0 {
+		l := &v.links[link]
+		return v.violation(Unbalanced, fmt.Sprintf("the signal goes nowhere: rank %d has no %s channel number %d to rank %d", l.Peer, l.Type, l.Nth, l.Rank), v.here(b, "signals"))
+	}
+	v.arrive(b, &v.counters[pair], knows)
+	return nil
+}
+
+// wait gets through n counters at once or not at all: each stays open once it is.
+func (v *verifier) wait(b *blockState, n int, at func(int) *counter) (bool, error) {
+	for i := range n {
+		if c := at(i); !c.open() {
+			c.wake = append(c.wake, b.id)
+			return false, nil
+		}
+	}
+	for i := range n {
+		c := at(i)
+		if !c.open() { // the op waits twice on one counter
+			return false, v.ambiguous(b, c)
+		}
+		if err := v.consume(b, i, c); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// meet is a barrier among thread blocks: each arrives once all its threads have met; when all are there, everybody knows what anybody knows.
+func (v *verifier) meet(b *blockState, bar *barrier) bool {
+	if b.arrived {
+		b.arrived = false
+		return true
+	}
+	if b.meeting {
+		return false
+	}
+	v.syncAll(b)
+	b.meeting = true
+	bar.arrived = append(bar.arrived, b.id)
+	if len(bar.arrived) < bar.size {
+		return false
+	}
+	k := v.share(v.blocks[bar.arrived[0]]).mutable()
+	for _, id := range bar.arrived[1:] {
+		k.learn(v.share(v.blocks[id]))
+	}
+	for _, id := range bar.arrived {
+		o := v.blocks[id]
+		o.base, o.shared, o.meeting = k, nil, false
+		if o != b {
+			o.arrived = true
+			v.ready(id)
+		}
+	}
+	bar.arrived = bar.arrived[:0]
+	return true
+}
+
+// data executes an op that moves bytes.
+func (v *verifier) data(b *blockState, u *unit) (bool, error) {
+	s := u.step
+	if !v.packetsReady(b, u) {
+		return false, nil
+	}
+	for i := range s.Moves {
+		m := &s.Moves[i]
+		w := walker{v: v, b: b, at: event{int32(b.id), int32(b.pc), int32(b.launch)}, know: b.base, stamp: stamp{int32(b.id), b.phase}, raw: s.Op.ChannelType == PortChannel}
+		link := -1
+		if m.Entry >= 0 {
+			link = v.link(b.rank, PortChannel, s.Channels[m.Entry])
+			comp := v.portComp[[2]int{b.id, link}]
+			w.know = v.portClock(b, m.Entry, link)
+			pt := v.port(comp)
+			w.stamp = stamp{int32(comp), uint32(len(pt.pushes))}
+			pt.pushes = append(pt.pushes, push{b.phase, m.Entry})
+		}
+		for _, part := range u.parts[i] {
+			v.inst++
+			w.inst = v.inst
+			if err := w.move(s.Op.ReduceOp, m, part); err != nil {
+				return false, err
+			}
+		}
+		if link < 0 {
+			continue
+		}
+		if s.Op.Name == PutWithSignal || s.Op.Name == PutWithSignalAndFlush {
+			if err := v.signal(b, link, v.portClock(b, m.Entry, link)); err != nil {
+				return false, err
+			}
+		}
+		if s.Op.Name == PutWithSignalAndFlush {
+			b.lanes[m.Entry] = append(b.lanes[m.Entry], v.portClock(b, m.Entry, link))
+		}
+	}
+	return true, nil
+}
+
+// packetsReady reports whether all packets that u reads have arrived; otherwise b waits for the first that has not. A port put of packets does
+// not look at flags: it takes what is there.
+func (v *verifier) packetsReady(b *blockState, u *unit) bool {
+	if u.step.Op.Name == PutPackets {
+		return true
+	}
+	for i := range u.step.Moves {
+		for _, src := range u.step.Moves[i].Src {
+			if src.Plane != PacketPlane {
+				continue
+			}
+			for _, part := range u.parts[i] {
+				at := v.cellAt(src.Rank, PacketPlane, src.Index+int(part.chunk), b.launch) + int(part.atom)
+				if v.cells[at].flag < int32(b.launch) {
+					v.waiting[at] = append(v.waiting[at], b.id)
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// walker carries out a move at one offset. Everything at one offset is done by one thread.
+type walker struct {
+	v     *verifier
+	b     *blockState
+	at    event
+	know  *clock
+	stamp stamp
+	inst  int64
+	raw   bool // by a port channel
+
+	from []*origin // packets used up at this offset
+	made *origin   // of the packets written at this offset
+}
+
+func (w *walker) move(op ReduceOp, m *Move, part sub) error {
+	v := w.v
+	var value int32
+	var carried *clock
+	w.from = w.from[:0]
+	for i := range m.Src {
+		id, carries, err := w.read(&m.Src[i], part)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			value = id
+		} else {
+			value = v.values.combine(value, id, op)
+		}
+		if carries != nil {
+			carried = v.forward(carried, carries)
+		}
+	}
+	w.made = nil
+	for i := range m.Dst {
+		if err := w.write(&m.Dst[i], part, value, carried); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forward joins what two packets carried. Most of the time they carry the same.
+func (v *verifier) forward(a, b *clock) *clock {
+	if a == nil || a == b {
+		return b
+	}
+	key := [2]*clock{a, b}
+	if k, ok := v.joined[key]; ok {
+		return k
+	}
+	k := a.mutable()
+	k.learnControl(b)
+	v.joined[key] = k
+	return k
+}
+
+// end is the end of b's program in this launch. The last thread block of a rank hands over to the caller.
+func (v *verifier) end(b *blockState) error {
+	v.syncAll(b)
+	b.ended = true
+	v.running[b.rank]--
+	if v.running[b.rank] > 0 {
+		return nil
+	}
+	return v.finish(b.rank)
+}
+
+// finish ends the launch of a rank. All its thread blocks are over, and so are its transfers: an executor flushes its port channels before a
+// launch ends, because the caller may reuse the source.
+func (v *verifier) finish(rank int) error {
+	k := v.blocks[v.first[rank]].base.mutable()
+	for id := v.first[rank]; id < v.first[rank+1]; id++ {
+		k.learn(v.share(v.blocks[id]))
+	}
+	for i := range v.ports {
+		if v.rankOf[v.ports[i].block] == rank {
+			k.set(v.caller+len(v.p.GPUs)+i, uint32(len(v.ports[i].pushes)))
+		}
+	}
+	if err := v.checkResult(rank, k); err != nil {
+		return err
+	}
+	return v.turn(rank, k)
+}
+
+// turn lets the caller of a rank use the buffers and begins the next launch, with what is known by then.
+func (v *verifier) turn(rank int, k *clock) error {
+	for {
+		if err := v.callerUse(rank, k); err != nil {
+			return err
+		}
+		n := v.launched[rank]
+		k.set(v.caller+rank, uint32(n)+1)
+		k.owner, k.phase = v.caller+rank, uint32(n)+1
+		v.began[rank] = k
+		first, last := v.first[rank], v.first[rank+1]
+		if n == v.report.Launches {
+			for id := first; id < last; id++ {
+				v.blocks[id].done = true
+			}
+			return nil
+		}
+		v.launched[rank]++
+		if v.running[rank] = last - first; first < last {
+			for id := first; id < last; id++ {
+				v.blocks[id].begin(n, k)
+				v.ready(id)
+			}
+			return nil
+		}
+		k = k.mutable() // a rank without thread blocks
+		if err := v.checkResult(rank, k); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *blockState) begin(launch int, k *clock) {
+	b.launch, b.pc, b.ended, b.entry = launch, 0, false, true
+	b.base, b.shared = k, nil
+	b.used, b.pending = b.used[:0], b.pending[:0]
+	if k.d[b.id] == b.phase {
+		b.shared = k
+	}
+	start := event{int32(b.id), 0, int32(launch)}
+	if len(b.begins) == 0 {
+		b.begins = append(b.begins, start)
+	} else {
+		b.begins[len(b.begins)-1] = start // the phase that the end of the last launch began
+	}
+}

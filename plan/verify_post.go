@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// demand is what an output chunk must hold when a launch has ended.
+type demand struct {
+	of        []Contribution // sorted by rank, then index
+	untouched bool           // nobody may have written it
+	free      bool           // no demand
+	op        ReduceOp       // of a user-defined reduction; anyOp for the named collectives
+}
+
+const anyOp ReduceOp = "any"
+
+// demands lists what the output chunks of a rank must hold.
+func (v *verifier) demands(rank int) []demand {
+	p, n := v.p, len(v.p.GPUs)
+	out := make([]demand, p.chunkCount(rank, Output))
+	all := func(k int) (of []Contribution) {
+		for r := range n {
+			of = append(of, Contribution{r, k})
+		}
+		return of
+	}
+	cf := v.period
+	for k := range out {
+		d := demand{op: anyOp}
+		switch p.Collective {
+		case AllReduce:
+			d.of = all(k)
+		case AllGather:
+			d.of = []Contribution{{k / cf, k % cf}}
+		case ReduceScatter:
+			d.of = all(rank*cf + k)
+		case AllToAll:
+			d.of = []Contribution{{k / cf, rank*cf + k%cf}}
+		case Broadcast:
+			d.of = []Contribution{{p.Root, k}}
+		case Reduce:
+			if rank == p.Root {
+				d.of = all(k)
+			} else {
+				d.untouched = true
+			}
+		case SendRecv:
+			d.of = []Contribution{{(rank + n - 1) % n, k}}
+		default:
+			d.free = true
+		}
+		out[k] = d
+	}
+	for i := range p.Postcondition {
+		c := &p.Postcondition[i]
+		if c.Rank != rank {
+			continue
+		}
+		for k := range c.Size {
+			of := slices.Clone(c.Of)
+			for j := range of {
+				of[j].Index += k
+			}
+			slices.SortFunc(of, func(a, b Contribution) int {
+				if a.Rank != b.Rank {
+					return a.Rank - b.Rank
+				}
+				return a.Index - b.Index
+			})
+			out[c.Index+k] = demand{of: of, op: c.Op}
+		}
+	}
+	return out
+}
+
+// checkResult compares the buffers of a rank, at the end of its launch, with what the collective demands. Out of place, input must be as it was.
+func (v *verifier) checkResult(rank int, k *clock) error {
+	launch := v.launched[rank] - 1
+	if v.wanted[rank] == nil {
+		v.wanted[rank] = v.demands(rank)
+	}
+	for i, d := range v.wanted[rank] {
+		at := v.cellAt(rank, OutputPlane, i, launch)
+		for a := range v.shape.atoms {
+			c := &v.cells[at+a]
+			place, part := Place{rank, OutputPlane, i, 1}, sub{0, int32(a)}
+			switch {
+			case d.free:
+			case d.untouched:
+				if c.write.comp != int32(v.caller+rank) {
+					return v.wrong(c, &place, part, launch, "the output of a rank other than the root is not the plan's to write")
+				}
+			default:
+				if err := v.checkValue(c, &d, &place, part, launch); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if v.p.InPlace {
+		return nil
+	}
+	for i := range v.p.chunkCount(rank, Input) {
+		at := v.cellAt(rank, InputPlane, i, launch)
+		for a := range v.shape.atoms {
+			if c := &v.cells[at+a]; c.write.comp != int32(v.caller+rank) {
+				return v.wrong(c, &Place{rank, InputPlane, i, 1}, sub{0, int32(a)}, launch, "the plan is not in place, so input is not the plan's to write")
+			}
+		}
+	}
+	return nil
+}
+
+func (v *verifier) checkValue(c *cell, d *demand, pl *Place, part sub, launch int) error {
+	n := &v.values.nodes[c.value]
+	got := v.values.terms(c.value, len(d.of)+1)
+	ok := len(got) == len(d.of) && int(n.terms) == len(d.of)
+	for i := range d.of {
+		ok = ok && got[i] == leaf{int32(launch), int32(d.of[i].Rank), int32(d.of[i].Index)}
+	}
+	if !ok {
+		return v.wrong(c, pl, part, launch, "")
+	}
+	if len(d.of) < 2 {
+		return nil
+	}
+	switch {
+	case n.op == mixed:
+		return v.wrong(c, pl, part, launch, "the reduction mixes operators")
+	case d.op == anyOp && v.reduces && v.report.Operator != n.op:
+		return v.wrong(c, pl, part, launch, fmt.Sprintf("it is reduced with %q and other output with %q", n.op, v.report.Operator))
+	case d.op != anyOp && d.op != n.op:
+		return v.wrong(c, pl, part, launch, fmt.Sprintf("it is reduced with %q where the postcondition says %q", n.op, d.op))
+	}
+	v.reduces, v.report.Operator = true, n.op
+	return nil
+}

@@ -1,0 +1,239 @@
+package plan
+
+// known reports whether the walker knows that an access is over, and visible if need be.
+func (w *walker) known(s stamp, visible bool) bool {
+	if s.comp < 0 || s.comp == int32(w.b.id) && s.t < w.b.phase {
+		return true
+	}
+	if visible {
+		return w.know.d[s.comp] > s.t
+	}
+	return w.know.c[s.comp] > s.t
+}
+
+// read is the access of a source at one offset: the value there, and what arrives with it if it is a packet.
+func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
+	v := w.v
+	at := v.cellAt(pl.Rank, pl.Plane, pl.Index+int(part.chunk), w.b.launch) + int(part.atom)
+	c := &v.cells[at]
+	if pl.Plane >= ScratchPlane {
+		if err := w.enter(pl, part, false); err != nil {
+			return 0, nil, err
+		}
+	}
+	var carries *clock
+	if pl.Plane == PacketPlane {
+		switch {
+		case c.flag != int32(w.b.launch):
+			return 0, nil, w.noPacket(c, pl, part)
+		case w.raw && w.b.program[w.b.pc].step.Op.Name == PutPackets && !w.known(c.write.stamp, true):
+			return 0, nil, w.race(&c.write, true, "reads", pl, part)
+		}
+		c.read = true
+		carries = c.carries
+		w.b.gather(carries)
+		w.from = append(w.from, c.origin)
+		w.b.pending = append(w.b.pending, c.origin)
+	} else if c.write.inst != w.inst && !w.known(c.write.stamp, true) {
+		return 0, nil, w.race(&c.write, true, "reads", pl, part)
+	}
+	w.record(c)
+	return c.value, carries, nil
+}
+
+// record adds a read to a cell, and drops those that this reader knows of: whoever knows of this one knows of them. Of several reads in one
+// phase two are enough, as a write can share its thread with only one of them.
+func (w *walker) record(c *cell) {
+	kept, same := c.reads[:0], 0
+	for _, r := range c.reads {
+		if w.known(r.stamp, false) {
+			continue
+		}
+		if r.stamp == w.stamp {
+			if same++; same > 1 {
+				continue
+			}
+		}
+		kept = append(kept, r)
+	}
+	c.reads = append(kept, access{w.stamp, w.at, w.inst})
+}
+
+// usedUp reports whether the packets that this thread used up here, or the block before all its threads met, came out of inst.
+func (w *walker) usedUp(inst int64) bool {
+	seen := map[*origin]bool{}
+	var search func([]*origin) bool
+	search = func(list []*origin) bool {
+		for _, o := range list {
+			if seen[o] {
+				continue
+			}
+			seen[o] = true
+			if o.inst == inst || search(o.from) {
+				return true
+			}
+		}
+		return false
+	}
+	return search(w.from) || search(w.b.used)
+}
+
+// gather remembers what a packet brought, until all threads meet.
+func (b *blockState) gather(k *clock) {
+	if k == nil || k.owner >= 0 && b.base.c[k.owner] >= k.phase {
+		return
+	}
+	for i := len(b.packets) - 1; i >= 0 && i >= len(b.packets)-4; i-- {
+		if b.packets[i] == k {
+			return
+		}
+	}
+	b.packets = append(b.packets, k)
+}
+
+// write is the access of a destination at one offset.
+func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
+	v := w.v
+	chunk := pl.Index + int(part.chunk)
+	at := v.cellAt(pl.Rank, pl.Plane, chunk, w.b.launch) + int(part.atom)
+	c := &v.cells[at]
+	if pl.Plane >= ScratchPlane {
+		if err := w.enter(pl, part, true); err != nil {
+			return err
+		}
+	}
+	if pl.Plane == PacketPlane {
+		if c.flag >= int32(w.b.launch) {
+			return w.rewritten(c, pl, part)
+		}
+		c.flag, c.read = int32(w.b.launch), false
+		c.carries = v.share(w.b)
+		if w.raw {
+			c.carries = w.know
+		}
+		if carried != nil {
+			c.carries = v.forward(c.carries, carried)
+		}
+		if w.made == nil {
+			w.made = &origin{w.inst, append([]*origin(nil), w.from...)}
+		}
+		c.origin = w.made
+		for _, id := range v.waiting[at] {
+			v.ready(id)
+		}
+		delete(v.waiting, at)
+	} else {
+		if c.write.inst != w.inst && !w.known(c.write.stamp, true) {
+			return w.race(&c.write, true, "writes", pl, part)
+		}
+		v.shortChunks(pl, chunk, value)
+	}
+	for i := range c.reads {
+		if r := &c.reads[i]; r.inst != w.inst && !w.known(r.stamp, false) && !w.usedUp(r.inst) {
+			return w.race(r, false, "writes", pl, part)
+		}
+	}
+	c.reads = c.reads[:0]
+	c.write = access{w.stamp, w.at, w.inst}
+	c.value = value
+	return nil
+}
+
+// shortChunks notes when a value of one place in the message is kept in another, which may be shorter.
+func (v *verifier) shortChunks(pl *Place, chunk int, value int32) {
+	if n := &v.values.nodes[value]; pl.Plane <= OutputPlane && n.terms > 0 && n.place != int32(chunk%v.period) {
+		v.report.EvenOnly = true
+	}
+}
+
+// enter is the first thing an access to scratch does. Launches of different sizes cut scratch differently, so accesses of different launches
+// to one half of one plane conflict wherever they fall: all of the earlier launch must be known to be over.
+func (w *walker) enter(pl *Place, part sub, write bool) error {
+	v := w.v
+	s := v.planeState(pl.Rank, pl.Plane, w.b.launch)
+	launch := int32(w.b.launch)
+	switch {
+	case launch < s.launch:
+		return w.late(s, pl, part, write)
+	case launch > s.launch:
+		s.before, s.now = s.now, planeUse{reads: map[int32]access{}, writes: map[int32]access{}}
+		if pl.Plane == PacketPlane {
+			s.before.writes = v.unread(pl.Rank, int(s.launch))
+		}
+		s.launch = launch
+	}
+	here := access{w.stamp, w.at, w.inst}
+	if pl.Plane == PacketPlane && !write {
+		s.now.reads[w.stamp.comp] = here // looking for a flag disturbs nobody
+		return nil
+	}
+	if s.checked[w.stamp.comp] != launch+1 {
+		for _, a := range s.before.writes {
+			if !w.known(a.stamp, pl.Plane != PacketPlane) {
+				return w.reused(&a, true, write, pl, part)
+			}
+		}
+		if write {
+			for _, a := range s.before.reads {
+				if !w.known(a.stamp, false) {
+					return w.reused(&a, false, write, pl, part)
+				}
+			}
+			s.checked[w.stamp.comp] = launch + 1
+		}
+	}
+	if write {
+		s.now.writes[w.stamp.comp] = here
+	} else {
+		s.now.reads[w.stamp.comp] = here
+	}
+	return nil
+}
+
+// unread lists the packets of a launch that nobody read: of those, their writers alone can tell that they have arrived.
+func (v *verifier) unread(rank, launch int) map[int32]access {
+	out := map[int32]access{}
+	if launch < 0 {
+		return out
+	}
+	from := v.cellAt(rank, PacketPlane, 0, launch)
+	for i := range v.p.GPUs[rank].ScratchChunks * len(v.shape.atoms) {
+		if c := &v.cells[from+i]; c.flag == int32(launch) && !c.read {
+			out[c.write.comp] = c.write
+		}
+	}
+	return out
+}
+
+// callerUse is the caller's turn with the buffers of a rank: it reads what is there and writes new input, knowing k.
+func (v *verifier) callerUse(rank int, k *clock) error {
+	turn := v.launched[rank]
+	w := walker{v: v, b: &blockState{id: -1, rank: rank, launch: turn}, know: k, at: event{-1, int32(rank), int32(turn)}}
+	self := access{stamp{int32(v.caller + rank), uint32(turn)}, w.at, 0}
+	atoms := len(v.shape.atoms)
+	for pl := InputPlane; pl <= OutputPlane; pl++ {
+		for chunk := range v.chunks[rank][pl] {
+			for i := range atoms {
+				c := &v.cells[v.planes[rank][pl]+chunk*atoms+i]
+				place, part := Place{rank, pl, chunk, 1}, sub{0, int32(i)}
+				if !w.known(c.write.stamp, true) {
+					return w.race(&c.write, true, "uses", &place, part)
+				}
+				for j := range c.reads {
+					if !w.known(c.reads[j].stamp, false) {
+						return w.race(&c.reads[j], false, "uses", &place, part)
+					}
+				}
+				*c = cell{write: self, flag: -1}
+			}
+		}
+	}
+	for k := range v.p.chunkCount(rank, Input) {
+		at := v.cellAt(rank, InputPlane, k, turn)
+		value := v.values.input(leaf{int32(turn), int32(rank), int32(k)}, v.period)
+		for i := range atoms {
+			v.cells[at+i].value = value
+		}
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package plan
+
+import "fmt"
+
+// event is an op as executed: a thread block, a position in its unrolled program, a launch. block -1 is the caller of rank pc.
+type event struct {
+	block, pc int32
+	launch    int32
+}
+
+// stamp marks an access in terms of a clock: component comp, in its phase t.
+type stamp struct {
+	comp int32
+	t    uint32
+}
+
+// access is one recorded access to a cell. inst tells accesses of one op at one offset apart from all others: those are made by one thread.
+type access struct {
+	stamp
+	at   event
+	inst int64
+}
+
+// cell is the state of one atom of one chunk.
+type cell struct {
+	write access
+	reads []access // since write; those that a later reader knows of are dropped
+	value int32
+
+	// Packets only: the launch whose flag is there, whether it was read, and what its reader learns.
+	flag    int32
+	read    bool
+	carries *clock
+	origin  *origin
+}
+
+// origin is the thread's work that a packet came out of: all that inst read is over once the packet is there, and so is what went into the
+// packets that inst used up. This orders a write after the reads that its own input was made from, which needs no clock: an in-place
+// all-reduce with packets overwrites input that way.
+type origin struct {
+	inst int64
+	from []*origin
+}
+
+// unit is an instruction of an unrolled program: an op, outside of a pipeline or in one of its iterations.
+type unit struct {
+	step  *Step
+	iter  int32
+	parts [][]sub // by move
+}
+
+// blockState is a thread block in execution.
+type blockState struct {
+	id, rank int
+	program  []unit
+	pc       int
+	launch   int
+	done     bool // with all launches
+	ended    bool // with this launch, and waiting for the other thread blocks of the rank
+	meeting  bool // counted in at the barrier at pc
+	arrived  bool // released from it
+
+	phase   uint32           // phases that are over
+	begins  []event          // what each phase began with
+	base    *clock           // what all threads know, as of the beginning of the phase; its own component may lag
+	lanes   map[int][]*clock // what single threads learned since
+	packets []*clock         // what came with packets since
+	pending []*origin        // packets used up in this phase
+	used    []*origin        // and in earlier phases of this launch
+	shared  *clock           // base with the own component up to date, once somebody needed it
+	entry   bool             // nothing but relaxed signals and waits so far in this launch
+}
+
+// plane of scratch: which launch uses it, and who accessed it in the launch before and in this one.
+type planeState struct {
+	launch      int32
+	before, now planeUse
+	checked     map[int32]int32 // component: launch in which it was found to know all of before
+}
+
+type planeUse struct {
+	reads, writes map[int32]access // last by component
+}
+
+type verifier struct {
+	*resolved
+	p      *Plan
+	shape  *messageShape
+	report *Report
+	opts   *VerifyOptions
+
+	comps     int
+	blocks    []*blockState
+	portComp  map[[2]int]int // thread block and link: component
+	ports     []port         // by component, from len(blocks)+ranks
+	linkPorts map[int][]int  // link: its port components
+	caller    int            // component of the caller of rank 0
+
+	counters []counter
+	barriers map[[2]int]*barrier // rank and id
+
+	cells    []cell
+	planes   [][numPlanes]int // first cell of a plane of a rank, for each half of scratch
+	chunks   [][numPlanes]int // chunks of a plane
+	scratch  []planeState     // by (rank, half, plane is packets)
+	values   *values
+	waiting  map[int][]int // packet cell: thread blocks that wait for it
+	joined   map[[2]*clock]*clock
+	began    []*clock // what the start of the running launch implies, by rank
+	launched []int    // launches begun, by rank
+	running  []int    // thread blocks of the rank not yet at the end of the launch
+
+	wanted  [][]demand // by rank
+	reduces bool       // report.Operator is set
+
+	queue  []int
+	queued []bool
+	inst   int64
+}
+
+// port is the sequence of transfers that one thread block pushed into one port channel.
+type port struct {
+	block  int
+	link   int
+	pushes []push
+}
+
+type push struct {
+	phase uint32
+	lane  int
+}
+
+func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *VerifyOptions) (*verifier, error) {
+	v := &verifier{resolved: r, p: p, shape: sh, report: report, opts: opts, portComp: map[[2]int]int{}, linkPorts: map[int][]int{},
+		barriers: map[[2]int]*barrier{}, values: newValues(), waiting: map[int][]int{}, joined: map[[2]*clock]*clock{},
+		began: make([]*clock, len(p.GPUs)), wanted: make([][]demand, len(p.GPUs))}
+	v.caller = len(r.programs)
+	v.comps = v.caller + len(p.GPUs)
+	steps := int64(0)
+	for b, prog := range r.programs {
+		st := &blockState{id: b, rank: r.rankOf[b], lanes: map[int][]*clock{}}
+		for i := range prog {
+			if err := v.unroll(st, &prog[i]); err != nil {
+				return nil, err
+			}
+		}
+		steps += int64(len(st.program)) * int64(report.Launches)
+		v.blocks = append(v.blocks, st)
+	}
+	report.Steps += steps
+	if steps > opts.MaxSteps {
+		return nil, fmt.Errorf("plan %s: %w: %d ops to execute, the bound is %d", p.Name, ErrTooLarge, steps, opts.MaxSteps)
+	}
+	v.queued = make([]bool, len(v.blocks))
+	if err := v.layCells(); err != nil {
+		return nil, err
+	}
+	v.layCounters()
+	return v, nil
+}
+
+// unroll appends step to the program, pipelines iteration by iteration, and numbers the port channels that it pushes to.
+func (v *verifier) unroll(b *blockState, step *Step) error {
+	if step.Op.Name != Pipeline {
+		b.program = append(b.program, v.unit(b, step, 0, 0))
+		return nil
+	}
+	n := v.shape.iterations(step.Op)
+	if n*int64(len(step.Body)) > v.opts.MaxSteps {
+		return fmt.Errorf("plan %s: %w: %d iterations of %d ops", v.p.Name, ErrTooLarge, n, len(step.Body))
+	}
+	for i := range int(n) {
+		for j := range step.Body {
+			b.program = append(b.program, v.unit(b, &step.Body[j], i, step.Op.UnitSize))
+		}
+	}
+	return nil
+}
+
+func (v *verifier) unit(b *blockState, step *Step, iter int, size int64) unit {
+	u := unit{step: step, iter: int32(iter)}
+	for i := range step.Moves {
+		m := &step.Moves[i]
+		key := partKey{size: m.Src[0].Size, slice: step.Op.Slice, unit: size, iter: iter}
+		if key.slice.Count <= 1 {
+			key.slice = Slice{}
+		}
+		u.parts = append(u.parts, v.shape.part(key))
+		if m.Entry < 0 {
+			continue
+		}
+		link := v.link(b.rank, PortChannel, step.Channels[m.Entry])
+		at := [2]int{b.id, link}
+		if _, ok := v.portComp[at]; !ok {
+			v.portComp[at] = v.comps
+			v.linkPorts[link] = append(v.linkPorts[link], v.comps)
+			v.ports = append(v.ports, port{block: b.id, link: link})
+			v.comps++
+		}
+	}
+	return u
+}
+
+func (v *verifier) port(comp int) *port { return &v.ports[comp-v.caller-len(v.p.GPUs)] }
+
+// layCells numbers the cells. Buffers that are one memory in place get the same cells.
+func (v *verifier) layCells() error {
+	v.planes = make([][numPlanes]int, len(v.p.GPUs))
+	v.chunks = make([][numPlanes]int, len(v.p.GPUs))
+	plain, packets := v.p.UsesPlainScratch(), v.p.UsesPackets()
+	total := int64(0)
+	for r := range v.p.GPUs {
+		in, out, s := v.p.chunkCount(r, Input), v.p.chunkCount(r, Output), v.p.GPUs[r].ScratchChunks
+		if v.p.InPlace {
+			in, out = max(in, out), 0
+		}
+		halves := 1
+		if v.p.DoubleScratch {
+			halves = 2
+		}
+		n := [numPlanes]int{in, out, 0, 0}
+		if plain {
+			n[ScratchPlane] = s * halves
+		}
+		if packets {
+			n[PacketPlane] = s * halves
+		}
+		for pl, c := range n {
+			v.planes[r][pl] = int(total)
+			v.chunks[r][pl] = c
+			total += int64(c) * int64(len(v.shape.atoms))
+			if total > v.opts.MaxCells {
+				return fmt.Errorf("plan %s: %w: over %d places to track", v.p.Name, ErrTooLarge, v.opts.MaxCells)
+			}
+		}
+	}
+	v.cells = make([]cell, total)
+	for i := range v.cells {
+		v.cells[i].flag = -1
+		v.cells[i].write.comp = -1
+	}
+	v.scratch = make([]planeState, 4*len(v.p.GPUs))
+	for i := range v.scratch {
+		v.scratch[i] = planeState{launch: -1, checked: map[int32]int32{}}
+	}
+	return nil
+}
+
+// canonical gives the plane and chunk that stand for a place of a rank, after aliasing.
+func (v *verifier) canonical(rank int, pl Plane, chunk int) (Plane, int) {
+	if !v.p.InPlace || pl > OutputPlane {
+		return pl, chunk
+	}
+	if v.p.Collective == AllGather && pl == InputPlane || v.p.Collective == ReduceScatter && pl == OutputPlane {
+		chunk += rank * v.period
+	}
+	return InputPlane, chunk
+}
+
+// cellAt is the first atom of a chunk, as launch sees it.
+func (v *verifier) cellAt(rank int, pl Plane, chunk, launch int) int {
+	pl, chunk = v.canonical(rank, pl, chunk)
+	if pl >= ScratchPlane && v.p.DoubleScratch && launch&1 == 1 {
+		chunk += v.p.GPUs[rank].ScratchChunks
+	}
+	return v.planes[rank][pl] + chunk*len(v.shape.atoms)
+}
+
+func (v *verifier) planeState(rank int, pl Plane, launch int) *planeState {
+	i := 4 * rank
+	if v.p.DoubleScratch {
+		i += 2 * (launch & 1)
+	}
+	if pl == PacketPlane {
+		i++
+	}
+	return &v.scratch[i]
+}

@@ -1,0 +1,220 @@
+package plan
+
+import "fmt"
+
+// counter is a semaphore, or the inbound half of a channel, which is a semaphore that starts at 0 and counts signals.
+//
+// Waiting only ever needs "at least so many arrivals", and arrivals are never taken back. With one consumer at a time, each of its waits
+// therefore gets through in every interleaving or in none, and that is why one run decides about deadlock.
+//
+// The k-th wait needs k arrivals (less the initial value). What it learns is what every possible set of k arrivals has in common: the m-th
+// arrival from a thread block is in all of them if the others, and the m-1 before it, do not suffice.
+type counter struct {
+	init     int
+	arrivals []arrival
+	total    int // arrivals so far; those learned by the consumer leave the list
+	waits    int
+	consumer int    // thread block of the last wait, or -1
+	phase    uint32 // of the last wait
+	lane     int
+	sent     map[int]int // arrivals so far by thread block
+	perBlock map[int]int // arrivals per launch by thread block
+	perWait  map[int]int // waits per launch by thread block
+	wake     []int       // thread blocks that wait
+	name     func() string
+}
+
+type arrival struct {
+	from  int
+	nth   int // of this thread block, from 1
+	at    event
+	knows *clock
+}
+
+type barrier struct {
+	size    int
+	users   map[int]bool
+	arrived []int
+}
+
+// layCounters creates the counters, and counts statically who uses them.
+func (v *verifier) layCounters() {
+	v.counters = make([]counter, len(v.links)+v.sems)
+	for i := range v.counters {
+		v.counters[i] = counter{consumer: -1, sent: map[int]int{}, perBlock: map[int]int{}, perWait: map[int]int{}}
+	}
+	for i := range v.links {
+		l := &v.links[i]
+		v.counters[i].name = func() string { return fmt.Sprintf("%s channel %d of rank %d to rank %d", l.Type, l.ID, l.Rank, l.Peer) }
+	}
+	for r := range v.p.GPUs {
+		for i, s := range v.p.GPUs[r].Semaphores {
+			c := &v.counters[v.semaphore(r, i)]
+			c.init = s.InitValue
+			c.name = func() string { return fmt.Sprintf("semaphore %d of rank %d", i, r) }
+		}
+	}
+	for _, b := range v.blocks {
+		for i := range b.program {
+			s := b.program[i].step
+			switch s.Op.Name {
+			case Barrier:
+				k := [2]int{b.rank, s.Op.BarrierID}
+				if v.barriers[k] == nil {
+					v.barriers[k] = &barrier{size: s.Op.NumThreadBlocks, users: map[int]bool{}}
+				}
+				v.barriers[k].users[b.id] = true
+			case SemAcquire:
+				for _, id := range s.Op.SemaphoreIDs {
+					v.counters[v.semaphore(b.rank, id)].perWait[b.id]++
+				}
+			case SemRelease:
+				for _, id := range s.Op.SemaphoreIDs {
+					v.counters[v.semaphore(b.rank, id)].perBlock[b.id]++
+				}
+			case Wait, RlxWait:
+				for _, id := range s.Channels {
+					v.counters[v.link(b.rank, s.Op.ChannelType, id)].perWait[b.id]++
+				}
+			case Signal, RlxSignal, PutWithSignal, PutWithSignalAndFlush:
+				for _, id := range s.Channels {
+					if pair := v.links[v.link(b.rank, s.Op.ChannelType, id)].Pair; pair >= 0 {
+						v.counters[pair].perBlock[b.id]++
+					}
+				}
+			}
+		}
+	}
+}
+
+func (v *verifier) semaphore(rank, id int) int { return len(v.links) + v.semStart[rank] + id }
+
+// arrive adds an arrival and wakes the consumer.
+func (v *verifier) arrive(b *blockState, c *counter, knows *clock) {
+	c.sent[b.id]++
+	c.arrivals = append(c.arrivals, arrival{b.id, c.sent[b.id], event{int32(b.id), int32(b.pc), int32(b.launch)}, knows})
+	c.total++
+	for _, w := range c.wake {
+		v.ready(w)
+	}
+	c.wake = c.wake[:0]
+}
+
+// open reports whether the next wait on c gets through.
+func (c *counter) open() bool { return c.total+c.init > c.waits }
+
+// consume performs a wait by a thread of b, which learns what every way to get through has in common. The last consumer must be known to be
+// over, or which wait gets which arrivals would depend on timing.
+func (v *verifier) consume(b *blockState, lane int, c *counter) error {
+	if c.consumer >= 0 {
+		ordered := c.consumer == b.id && (c.phase < b.phase || c.lane == lane)
+		if c.consumer != b.id {
+			ordered = v.laneClock(b, lane).c[c.consumer] > c.phase
+		}
+		if !ordered {
+			return v.ambiguous(b, c)
+		}
+	}
+	c.consumer, c.phase, c.lane = b.id, b.phase, lane
+	c.waits++
+	need := c.waits - c.init
+	kept := c.arrivals[:0]
+	for _, a := range c.arrivals {
+		without := a.nth - 1
+		launches := int(a.at.launch) + 1
+		for from, n := range c.perBlock {
+			if from != a.from {
+				without += n * launches
+			}
+		}
+		if without < need {
+			b.lanes[lane] = append(b.lanes[lane], a.knows)
+		} else {
+			kept = append(kept, a)
+		}
+	}
+	c.arrivals = kept
+	return nil
+}
+
+// ready puts a thread block into the run queue.
+func (v *verifier) ready(b int) {
+	if !v.queued[b] && !v.blocks[b].done {
+		v.queued[b] = true
+		v.queue = append(v.queue, b)
+	}
+}
+
+// syncAll passes the point where all threads of b meet: a phase ends, and all learn what single threads and packets brought.
+func (v *verifier) syncAll(b *blockState) {
+	b.phase++
+	b.begins = append(b.begins, event{int32(b.id), int32(b.pc), int32(b.launch)})
+	b.shared = nil
+	b.used = append(b.used, b.pending...)
+	b.pending = b.pending[:0]
+	if len(b.lanes) == 0 && len(b.packets) == 0 {
+		return
+	}
+	k := b.base.mutable()
+	for lane := range b.lanes {
+		for _, o := range b.lanes[lane] {
+			k.learn(o)
+		}
+	}
+	for _, o := range b.packets {
+		k.learnControl(o)
+	}
+	clear(b.lanes)
+	b.packets = b.packets[:0]
+	b.base = k
+}
+
+// share is what all threads of b know, with b's own progress.
+func (v *verifier) share(b *blockState) *clock {
+	if b.shared == nil {
+		k := b.base.mutable()
+		k.set(b.id, b.phase)
+		k.owner, k.phase = b.id, b.phase
+		b.shared = k
+	}
+	return b.shared
+}
+
+// laneClock is what thread lane of b knows.
+func (v *verifier) laneClock(b *blockState, lane int) *clock {
+	k := v.share(b)
+	if len(b.lanes[lane]) == 0 {
+		return k
+	}
+	k = k.mutable()
+	for _, o := range b.lanes[lane] {
+		k.learn(o)
+	}
+	return k
+}
+
+// portClock is what thread lane of b knows and what is over once all transfers ahead of it in the port channel are. Ahead is what was pushed
+// before: by the same thread, or in a phase that is known to be over.
+func (v *verifier) portClock(b *blockState, lane, link int) *clock {
+	k := v.laneClock(b, lane)
+	own := false
+	for _, comp := range v.linkPorts[link] {
+		pt := v.port(comp)
+		n := k.d[comp]
+		for int(n) < len(pt.pushes) {
+			q := pt.pushes[n]
+			if pt.block == b.id && (q.phase < b.phase || q.phase == b.phase && q.lane == lane) || pt.block != b.id && k.c[pt.block] > q.phase {
+				n++
+				continue
+			}
+			break
+		}
+		if n > k.d[comp] {
+			if !own {
+				k, own = k.mutable(), true
+			}
+			k.set(comp, n)
+		}
+	}
+	return k
+}

@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind is what a plan does wrong.
+type Kind string
+
+// The kinds of violation.
+const (
+	WrongResult Kind = "wrong result"
+	Deadlock    Kind = "deadlock"
+	DataRace    Kind = "data race"
+	Unbalanced  Kind = "unbalanced"
+	Ambiguous   Kind = "ambiguous"
+	Unspecified Kind = "unspecified"
+)
+
+// Violation is the counterexample that Verify returns: a few accesses or waits, and why they do not go together.
+type Violation struct {
+	Kind   Kind
+	Plan   string
+	Events []Event // in the order in which they go wrong
+	Detail string  // why, in one or more lines
+	Hint   string  // what usually puts it right; may be empty
+}
+
+// Event is one thread block, or the caller of a rank, doing something in one launch.
+type Event struct {
+	Pos       Pos // Block is -1 for the caller
+	Launch    int // from 0
+	Iteration int // of the pipeline, -1 outside
+	Op        OpName
+	Does      string // "writes", "waits for …"
+	Where     *Where // what it accesses, or nil
+}
+
+// Where is a range of bytes in a buffer. Lo and Hi are an example, for a message of Message bytes.
+type Where struct {
+	Place   Place
+	Lo, Hi  int64
+	Message int64
+}
+
+func (w *Where) String() string {
+	s := fmt.Sprintf("%s of rank %d, chunk %d", w.Place.Plane, w.Place.Rank, w.Place.Index)
+	if w.Place.Plane <= OutputPlane {
+		s += fmt.Sprintf(" (bytes %d to %d when the message has %d)", w.Lo, w.Hi-1, w.Message)
+	}
+	return s
+}
+
+func (e *Event) String() string {
+	var b strings.Builder
+	if e.Pos.Block < 0 {
+		fmt.Fprintf(&b, "the caller of rank %d, ", e.Pos.Rank)
+		if e.Launch == 0 {
+			b.WriteString("before launch 1")
+		} else {
+			fmt.Fprintf(&b, "after launch %d", e.Launch)
+		}
+	} else {
+		fmt.Fprintf(&b, "launch %d, %s (%s", e.Launch+1, e.Pos, e.Op)
+		if e.Iteration >= 0 {
+			fmt.Fprintf(&b, ", iteration %d", e.Iteration)
+		}
+		b.WriteString(")")
+	}
+	b.WriteString(" " + e.Does)
+	if e.Where != nil {
+		b.WriteString(" " + e.Where.String())
+	}
+	return b.String()
+}
+
+// Error is the whole counterexample, one event a line.
+func (e *Violation) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan %s: %s", e.Plan, e.Kind)
+	for i := range e.Events {
+		fmt.Fprintf(&b, "\n  %d. %s", i+1, e.Events[i].String())
+	}
+	for _, line := range strings.Split(e.Detail, "\n") {
+		if line != "" {
+			b.WriteString("\n  " + line)
+		}
+	}
+	if e.Hint != "" {
+		b.WriteString("\n  hint: " + e.Hint)
+	}
+	return b.String()
+}
+
+// Summary is the counterexample in one line.
+func (e *Violation) Summary() string {
+	s := fmt.Sprintf("plan %s: %s", e.Plan, e.Kind)
+	if len(e.Events) > 0 {
+		s += ": " + e.Events[len(e.Events)-1].String()
+	}
+	return s
+}
+
+func (v *verifier) violation(kind Kind, detail string, events ...Event) *Violation {
+	return &Violation{Kind: kind, Plan: v.p.Name, Events: events, Detail: detail}
+}
+
+// event puts an executed op, or a caller's turn, into words.
+func (v *verifier) event(at event, does string, where *Where) Event {
+	e := Event{Pos: Pos{int(at.pc), -1, -1, -1}, Launch: int(at.launch), Iteration: -1, Does: does, Where: where}
+	if at.block < 0 {
+		return e
+	}
+	b := v.blocks[at.block]
+	if int(at.pc) >= len(b.program) {
+		e.Pos = Pos{b.rank, int(at.block) - v.first[b.rank], len(b.program), -1}
+		e.Op = "end"
+		return e
+	}
+	u := &b.program[at.pc]
+	e.Pos, e.Op = u.step.Pos, u.step.Op.Name
+	if e.Pos.Inner >= 0 {
+		e.Iteration = int(u.iter)
+	}
+	return e
+}
+
+// here is b at the op it executes.
+func (v *verifier) here(b *blockState, does string) Event {
+	return v.event(event{int32(b.id), int32(b.pc), int32(b.launch)}, does, nil)
+}
+
+// where is the example that stands for one atom of one chunk of a place.
+func (v *verifier) where(pl *Place, part sub) *Where {
+	a := v.shape.atoms[part.atom]
+	blocks, period, custom := v.p.blocks()
+	chunk := pl.Index + int(part.chunk)
+	l := Layout{Block: int64(period) * a.chunk, Chunk: a.chunk, Period: period, custom: custom}
+	l.Message = l.Block * int64(blocks)
+	at, _ := l.Locate(chunk, a.lo)
+	return &Where{Place: Place{pl.Rank, pl.Plane, chunk, 1}, Lo: at, Hi: at + a.hi - a.lo, Message: l.Message}
+}

@@ -1,0 +1,183 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ambiguous reports two threads that wait on one counter with no order between them.
+func (v *verifier) ambiguous(b *blockState, c *counter) error {
+	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or semaphore each", v.here(b, "waits on "+c.name()))
+	for other := range c.perWait {
+		if other != b.id && other == c.consumer {
+			o := v.blocks[other]
+			e.Detail = fmt.Sprintf("rank %d, thread block %d waits on it too, with no order between the two\n", o.rank, o.id-v.first[o.rank]) + e.Detail
+		}
+	}
+	return e
+}
+
+func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
+	users := make([]int, 0, len(b.users))
+	for u := range b.users {
+		users = append(users, u-v.first[id[0]])
+	}
+	slices.Sort(users)
+	return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v use it", id[1], id[0], b.size, users))
+}
+
+// balance checks that every launch leaves counters as it found them.
+func (v *verifier) balance() error {
+	for i := range v.counters {
+		c := &v.counters[i]
+		in, out := 0, 0
+		for _, n := range c.perBlock {
+			in += n
+		}
+		for _, n := range c.perWait {
+			out += n
+		}
+		if in != out {
+			return v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch; the difference stays for the next launch", c.name(), in, out))
+		}
+	}
+	return nil
+}
+
+// deadlock explains why the thread blocks that are left cannot go on: a cycle among them, or one that waits for what nobody will do.
+func (v *verifier) deadlock() error {
+	e := &Violation{Kind: Deadlock, Plan: v.p.Name}
+	start := -1
+	for _, b := range v.blocks {
+		if !b.done && !b.ended && (start < 0 || b.launch < v.blocks[start].launch) {
+			start = b.id
+		}
+	}
+	seen := map[int]int{}
+	var path []int
+	var last blockage
+	for at := start; ; {
+		if n, ok := seen[at]; ok {
+			path = path[n:]
+			e.Detail = "each waits for the next, and the last for the first"
+			break
+		}
+		seen[at] = len(path)
+		path = append(path, at)
+		last = v.blockage(v.blocks[at])
+		next := -1
+		for _, c := range last.by {
+			if o := v.blocks[c]; !o.done && (next < 0 || o.launch < v.blocks[next].launch) {
+				next = c
+			}
+		}
+		if next < 0 {
+			e.Detail = "nobody is left to do that"
+			if len(last.by) == 0 {
+				e.Detail = "no op of the plan does that"
+			}
+			break
+		}
+		if v.blocks[next].ended {
+			o := v.blocks[next]
+			e.Detail = fmt.Sprintf("rank %d, thread block %d, which could, has reached the end of launch %d without doing it", o.rank, o.id-v.first[o.rank], o.launch+1)
+			break
+		}
+		at = next
+	}
+	for _, id := range path {
+		e.Events = append(e.Events, v.here(v.blocks[id], "waits for "+v.blockage(v.blocks[id]).what))
+	}
+	return e
+}
+
+// blockage is what a thread block waits for and which thread blocks can bring it.
+type blockage struct {
+	what string
+	by   []int
+}
+
+func (v *verifier) blockage(b *blockState) blockage {
+	u := &b.program[b.pc]
+	s := u.step
+	onCounter := func(c *counter, what string) blockage {
+		by := make([]int, 0, len(c.perBlock))
+		for id := range c.perBlock {
+			by = append(by, id)
+		}
+		slices.Sort(by)
+		return blockage{what, by}
+	}
+	switch s.Op.Name {
+	case Wait, RlxWait:
+		for _, id := range s.Channels {
+			i := v.link(b.rank, s.Op.ChannelType, id)
+			if c := &v.counters[i]; !c.open() {
+				l := &v.links[i]
+				what := fmt.Sprintf("signal %d on %s channel %d from rank %d, which sent %d", c.waits+1, l.Type, l.ID, l.Peer, c.total)
+				return onCounter(c, what)
+			}
+		}
+	case SemAcquire:
+		for _, id := range s.Op.SemaphoreIDs {
+			if c := &v.counters[v.semaphore(b.rank, id)]; !c.open() {
+				return onCounter(c, fmt.Sprintf("a release of semaphore %d, which is 0", id))
+			}
+		}
+	case Barrier:
+		bar := v.barriers[[2]int{b.rank, s.Op.BarrierID}]
+		var by []int
+		for id := range bar.users {
+			if !slices.Contains(bar.arrived, id) {
+				by = append(by, id)
+			}
+		}
+		slices.Sort(by)
+		return blockage{fmt.Sprintf("%d more of %d thread blocks at barrier %d", bar.size-len(bar.arrived), bar.size, s.Op.BarrierID), by}
+	default:
+		return v.packetBlockage(b, u)
+	}
+	return blockage{what: "nothing"}
+}
+
+// packetBlockage finds the packet that is missing and the ops that write it.
+func (v *verifier) packetBlockage(b *blockState, u *unit) blockage {
+	for i := range u.step.Moves {
+		for _, src := range u.step.Moves[i].Src {
+			for _, part := range u.parts[i] {
+				if src.Plane != PacketPlane {
+					continue
+				}
+				at := v.cellAt(src.Rank, PacketPlane, src.Index+int(part.chunk), b.launch) + int(part.atom)
+				if v.cells[at].flag >= int32(b.launch) {
+					continue
+				}
+				return blockage{"the packet at " + v.where(&src, part).String(), v.writers(at, b.launch)}
+			}
+		}
+	}
+	return blockage{what: "nothing"}
+}
+
+func (v *verifier) writers(cell, launch int) (by []int) {
+	for _, b := range v.blocks {
+		found := false
+		for i := range b.program {
+			u := &b.program[i]
+			for j := range u.step.Moves {
+				for _, dst := range u.step.Moves[j].Dst {
+					if dst.Plane != PacketPlane {
+						continue
+					}
+					for _, part := range u.parts[j] {
+						found = found || v.cellAt(dst.Rank, PacketPlane, dst.Index+int(part.chunk), launch)+int(part.atom) == cell
+					}
+				}
+			}
+		}
+		if found {
+			by = append(by, b.id)
+		}
+	}
+	return by
+}
