@@ -2,23 +2,26 @@ package primitive
 
 import "fmt"
 
-// Status is what a wait in a kernel returns: 0, or why it gave up. The numbers are those of the AbortBlock's first word, on every device.
+// Status is what a wait in a kernel returns: 0, or why it gave up. Below 0xffff0000 it is the reason that the host put into AbortBlock.Abort;
+// the rest are the kernel's own.
 type Status uint32
 
-// The reasons.
+// The statuses; kernels/include/goccl/abort.cuh has the same.
 const (
-	StatusOK Status = iota
+	StatusOK Status = 0
 	// StatusAborted: Context.Abort was called.
-	StatusAborted
+	StatusAborted Status = 1
 	// StatusPeerDead: a rank of the job died.
-	StatusPeerDead
-	// StatusTimeout: the spin limit of the Context was reached.
-	StatusTimeout
+	StatusPeerDead Status = 2
 	// StatusClosed: the Context was closed under the kernel.
-	StatusClosed
+	StatusClosed Status = 3
+	// StatusTimeout: the wait outlived the spin limit of the Context.
+	StatusTimeout Status = 0xffff0001
+	// StatusInvalid: the kernel refused an argument; nothing was done.
+	StatusInvalid Status = 0xffff0002
 )
 
-// Err is nil for StatusOK and otherwise one of ErrAborted, ErrPeerDead, ErrTimeout, ErrClosed. Context.Err says which peer.
+// Err is nil for StatusOK and otherwise one of ErrAborted, ErrPeerDead, ErrClosed, ErrTimeout, ErrInvalid. Context.Err says which peer.
 func (s Status) Err() error {
 	switch s {
 	case StatusOK:
@@ -29,40 +32,51 @@ func (s Status) Err() error {
 		return ErrTimeout
 	case StatusClosed:
 		return ErrClosed
+	case StatusInvalid:
+		return ErrInvalid
 	}
 	return ErrAborted
 }
 
 // String is like "timed out".
 func (s Status) String() string {
-	if s == StatusOK {
+	switch s {
+	case StatusOK:
 		return "ok"
+	case StatusAborted, StatusPeerDead, StatusClosed, StatusTimeout, StatusInvalid:
+		return s.Err().Error()
 	}
-	if s > StatusClosed {
-		return fmt.Sprintf("Status(%d)", uint32(s))
-	}
-	return s.Err().Error()
+	return fmt.Sprintf("Status(%#x)", uint32(s))
 }
 
-// Operations that a kernel reports in AbortBlock.Op when it gives up.
+// What a wait that gave up was waiting for, as in AbortBlock.Op.
 const (
-	opNone uint32 = iota
-	opSemaphoreWait
-	opFifoPush
-	opFlush
-	opPacket
+	waitNone uint32 = iota
+	waitSemaphore
+	waitPacket
+	waitFifoSlot
+	waitFlush
+	waitSyncer
+	waitBulk
 )
 
-func deviceOpName(op uint32) string {
+// unknownPeer is AbortBlock.Peer when the kernel cannot tell.
+const unknownPeer = 1<<32 - 1
+
+func waitOpName(op uint32) string {
 	switch op {
-	case opSemaphoreWait:
-		return "semaphore wait"
-	case opFifoPush:
-		return "fifo push"
-	case opFlush:
-		return "port channel flush"
-	case opPacket:
-		return "packet unpack"
+	case waitSemaphore:
+		return "semaphore wait in a kernel"
+	case waitPacket:
+		return "packet wait in a kernel"
+	case waitFifoSlot:
+		return "fifo push in a kernel"
+	case waitFlush:
+		return "port channel flush in a kernel"
+	case waitSyncer:
+		return "grid barrier in a kernel"
+	case waitBulk:
+		return "bulk copy in a kernel"
 	}
-	return "device wait"
+	return "wait in a kernel"
 }

@@ -1,0 +1,286 @@
+package primitive
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/transport/tcp"
+)
+
+// Context owns a process's communication resources: endpoints, connections, mappings, counters, and the abort block that ends all waits. A
+// process may have several; they share nothing.
+type Context struct {
+	opt   contextOptions
+	rank  atomic.Int64
+	abort *abortBlock // nil when it could not be made: see failed
+	fail  error
+
+	importer ipc.Importer
+
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	cause   error         // why Abort was called
+	done    chan struct{} // closed by Abort, replaced by Recover
+	hooks   []func(error)
+	node    *tcp.Node
+	tokens  map[tokenPoolKey]*tokenPool
+	streams map[device.Device]*streamPool
+	owned   map[closer]uint64 // what Close ends, by age, newest first
+	age     uint64
+	waiters map[device.Ptr]*Connection // whose counter is at an address, for reports
+}
+
+// closer is a resource of a Context.
+type closer interface{ Close() error }
+
+type contextOptions struct {
+	timeout, spinLimit time.Duration
+	listen             netip.Addr
+	log                *slog.Logger
+}
+
+// ContextOption changes a Context's defaults.
+type ContextOption func(*contextOptions)
+
+// WithTimeout sets how long host calls of this Context wait: 30 s unless set here or by GOCCL_TIMEOUT.
+func WithTimeout(d time.Duration) ContextOption { return func(o *contextOptions) { o.timeout = d } }
+
+// WithSpinLimit sets how long one wait in a kernel may take: 10 minutes unless set here or by GOCCL_SPIN_LIMIT; 0 is for ever, until an abort.
+func WithSpinLimit(d time.Duration) ContextOption { return func(o *contextOptions) { o.spinLimit = d } }
+
+// WithListenAddress chooses the address at which Ethernet endpoints listen. By default it is the first address of GOCCL_SOCKET_IFNAME, or of the
+// first interface that is up and not loopback, or loopback.
+func WithListenAddress(a netip.Addr) ContextOption { return func(o *contextOptions) { o.listen = a } }
+
+// WithLogger sets where refused connections and lost peers are logged: slog.Default unless set.
+func WithLogger(l *slog.Logger) ContextOption { return func(o *contextOptions) { o.log = l } }
+
+func envDuration(name string, fallback time.Duration) time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(name)); err == nil && d >= 0 {
+		return d
+	}
+	return fallback
+}
+
+// NewContext makes a Context. It fails only for want of a page of memory; that failure is returned by the first use.
+func NewContext(opts ...ContextOption) *Context {
+	o := contextOptions{timeout: envDuration("GOCCL_TIMEOUT", 30*time.Second), spinLimit: envDuration("GOCCL_SPIN_LIMIT", 10*time.Minute), log: slog.Default()}
+	for _, f := range opts {
+		f(&o)
+	}
+	if o.timeout <= 0 {
+		o.timeout = 30 * time.Second
+	}
+	c := &Context{opt: o, done: make(chan struct{}), tokens: map[tokenPoolKey]*tokenPool{}, streams: map[device.Device]*streamPool{},
+		owned: map[closer]uint64{}, waiters: map[device.Ptr]*Connection{}}
+	c.rank.Store(NoRank)
+	c.abort, c.fail = newAbortBlock(o.spinLimit)
+	return c
+}
+
+// Timeout is how long host calls wait when they are given no deadline.
+func (c *Context) Timeout() time.Duration { return c.opt.timeout }
+
+// SetRank makes errors name this rank. A Communicator does it.
+func (c *Context) SetRank(rank int) { c.rank.Store(int64(rank)) }
+
+// Rank is what SetRank set, or NoRank.
+func (c *Context) Rank() int { return int(c.rank.Load()) }
+
+// AbortBlock is the address of the AbortBlock for kernels of dev.
+func (c *Context) AbortBlock(dev device.Device) (device.Ptr, error) {
+	if err := c.usable("abort block"); err != nil {
+		return 0, err
+	}
+	p, err := c.abort.on(dev)
+	return p, c.wrap(err, "abort block", NoRank)
+}
+
+// usable is nil, ErrClosed, or why the Context never worked.
+func (c *Context) usable(op string) error {
+	if c.fail != nil {
+		return c.wrap(c.fail, op, NoRank)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.wrap(ErrClosed, op, NoRank)
+	}
+	return nil
+}
+
+func (c *Context) wrap(err error, op string, peer int) error { return wrap(err, op, c.Rank(), peer) }
+
+// own makes Close end r. It fails when the Context is closed already; the caller then closes r itself.
+func (c *Context) own(r closer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.age++
+	c.owned[r] = c.age
+	return nil
+}
+
+func (c *Context) disown(r closer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.owned, r)
+}
+
+// Abort ends every wait on host and device with err, which should wrap one of this package's errors: ErrPeerDead when a peer died, ErrAborted
+// (also for nil) otherwise. The first cause stays until Recover.
+func (c *Context) Abort(err error) {
+	if err == nil {
+		err = ErrAborted
+	}
+	c.mu.Lock()
+	if c.cause != nil || c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.cause = err
+	c.raise(statusOf(err))
+	close(c.done)
+	hooks := append([]func(error){}, c.hooks...)
+	c.mu.Unlock()
+	for _, h := range hooks {
+		h(err)
+	}
+}
+
+func (c *Context) raise(s Status) {
+	if c.abort != nil {
+		c.abort.raise(s)
+	}
+}
+
+func statusOf(err error) Status {
+	switch {
+	case errors.Is(err, ErrPeerDead):
+		return StatusPeerDead
+	case errors.Is(err, ErrClosed):
+		return StatusClosed
+	}
+	return StatusAborted
+}
+
+// OnAbort calls f in the goroutine of the first Abort.
+func (c *Context) OnAbort(f func(error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hooks = append(c.hooks, f)
+}
+
+// Aborted is closed by Abort.
+func (c *Context) Aborted() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.done
+}
+
+// Err is why the Context was aborted, or what a kernel that gave up reported, or nil. It costs two loads when nothing happened.
+func (c *Context) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.cause != nil:
+		return c.cause
+	case c.closed:
+		return c.wrap(ErrClosed, "context", NoRank)
+	case c.abort == nil:
+		return c.fail
+	}
+	s, detail, op, peer, ok := c.abort.report()
+	if !ok {
+		return nil
+	}
+	p := NoRank
+	if peer != unknownPeer {
+		p = int(peer)
+	} else if w := c.waiters[detail]; w != nil {
+		p = w.PeerRank()
+	}
+	return &Error{Op: waitOpName(op), Rank: c.Rank(), Peer: p, Err: s.Err()}
+}
+
+// Recover forgets an abort or a reported timeout, so that waits work again. No kernel of this Context may run. Counters keep their values: ranks
+// that were out of step make new semaphores.
+func (c *Context) Recover() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.abort == nil {
+		return
+	}
+	if c.cause != nil {
+		c.cause = nil
+		c.done = make(chan struct{})
+	}
+	c.abort.clear()
+}
+
+// stopped is the error of a wait that the abort word ended.
+func (c *Context) stopped() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil {
+		return c.cause
+	}
+	return ErrClosed
+}
+
+// Close ends every wait with ErrClosed, then everything that was made from the Context. The devices stay open.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.raise(StatusClosed)
+	if c.cause == nil {
+		close(c.done)
+	}
+	owned := make([]closer, 0, len(c.owned))
+	for r := range c.owned {
+		owned = append(owned, r)
+	}
+	ages := c.owned
+	c.owned = map[closer]uint64{}
+	node := c.node
+	c.mu.Unlock()
+
+	var errs []error
+	drained := c.abort == nil || c.abort.drain(time.Second)
+	slices.SortFunc(owned, func(a, b closer) int { return cmp.Compare(ages[b], ages[a]) })
+	for _, r := range owned {
+		errs = append(errs, r.Close())
+	}
+	if node != nil {
+		errs = append(errs, node.Close())
+	}
+	c.mu.Lock()
+	streams, tokens := c.streams, c.tokens
+	c.streams, c.tokens = nil, nil
+	c.mu.Unlock()
+	for _, s := range streams {
+		errs = append(errs, s.close())
+	}
+	for _, t := range tokens {
+		errs = append(errs, t.close())
+	}
+	if c.abort != nil && drained {
+		errs = append(errs, c.abort.close())
+	}
+	return errors.Join(errs...)
+}

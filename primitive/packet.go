@@ -1,0 +1,171 @@
+package primitive
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/wait"
+)
+
+// Packet is a format in which data carries its own readiness, so that neither a fence nor a signal is needed.
+type Packet uint8
+
+// The formats. The flag is an epoch that is never 0 and grows by one for each use of the memory.
+const (
+	// LL16 is {u32 data, u32 flag, u32 data, u32 flag}: 8 bytes of payload in 16.
+	LL16 Packet = iota
+	// LL8 is {u32 data, u32 flag}: 4 bytes of payload in 8.
+	LL8
+	// LL128 is a line of 120 bytes of payload and a flag of 8 bytes. It needs lines that arrive whole: shared memory, NVLink.
+	LL128
+)
+
+// Size is the packet's size in bytes.
+func (p Packet) Size() int {
+	switch p {
+	case LL8:
+		return 8
+	case LL128:
+		return 128
+	}
+	return 16
+}
+
+// Payload is how many bytes of data a packet carries.
+func (p Packet) Payload() int {
+	switch p {
+	case LL8:
+		return 4
+	case LL128:
+		return 120
+	}
+	return 8
+}
+
+// String is like "LL128".
+func (p Packet) String() string {
+	switch p {
+	case LL8:
+		return "LL8"
+	case LL128:
+		return "LL128"
+	}
+	return "LL16"
+}
+
+// Count is the number of packets for bytes of payload; the last may be part empty.
+func (p Packet) Count(bytes int64) int64 {
+	return (bytes + int64(p.Payload()) - 1) / int64(p.Payload())
+}
+
+// BufferSize is the packet memory for bytes of payload.
+func (p Packet) BufferSize(bytes int64) int64 { return p.Count(bytes) * int64(p.Size()) }
+
+// part is thread tid's packets [lo, hi).
+func part(n int64, tid, nthreads int) (lo, hi int64) {
+	return n * int64(tid) / int64(nthreads), n * int64(tid+1) / int64(nthreads)
+}
+
+// load64 gathers up to 8 bytes of any alignment.
+func load64(b []byte) uint64 {
+	if len(b) >= 8 {
+		return binary.LittleEndian.Uint64(b)
+	}
+	var v uint64
+	for i, x := range b {
+		v |= uint64(x) << (8 * i)
+	}
+	return v
+}
+
+func store64(b []byte, v uint64) {
+	if len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, v)
+		return
+	}
+	for i := range b {
+		b[i] = byte(v >> (8 * i))
+	}
+}
+
+// CopyToPackets writes bytes of src, of any alignment, as packets of epoch flag; packets is aligned to the packet's size. It is cooperative.
+func CopyToPackets(p Packet, packets, src device.Ptr, bytes int64, tid, nthreads int, flag uint32) {
+	lo, hi := part(p.Count(bytes), tid, nthreads)
+	in := device.Bytes(src, bytes)
+	f := uint64(flag) << 32
+	step, size := int64(p.Payload()), int64(p.Size())
+	for i := lo; i < hi; i++ {
+		data := in[i*step : min(bytes, (i+1)*step)]
+		at := packets.Add(i * size)
+		switch p {
+		case LL8:
+			word64(at).Store(load64(data)&0xffffffff | f)
+		case LL128:
+			copy(device.Bytes(at, 120), data)
+			word64(at.Add(120)).Store(uint64(flag)) // the last store of the line publishes the others
+		default:
+			v := load64(data)
+			word64(at).Store(v&0xffffffff | f)
+			word64(at.Add(8)).Store(v>>32 | f)
+		}
+	}
+}
+
+// CopyFromPackets waits for the packets of epoch flag and writes their payload to dst: exactly bytes, of any alignment. It is cooperative.
+func CopyFromPackets(p Packet, dst, packets device.Ptr, bytes int64, tid, nthreads int, flag uint32, abort device.Ptr) Status {
+	lo, hi := part(p.Count(bytes), tid, nthreads)
+	out := device.Bytes(dst, bytes)
+	step, size := int64(p.Payload()), int64(p.Size())
+	for i := lo; i < hi; i++ {
+		at := packets.Add(i * size)
+		data := out[i*step : min(bytes, (i+1)*step)]
+		if !readPacket(p, data, at, flag) {
+			if s := waitPacketUntil(func() bool { return readPacket(p, data, at, flag) }, abort, at); s != StatusOK {
+				return s
+			}
+		}
+	}
+	return StatusOK
+}
+
+// readPacket fetches the payload and says whether it carries flag.
+func readPacket(p Packet, data []byte, at device.Ptr, flag uint32) bool {
+	switch p {
+	case LL8:
+		v := word64(at).Load()
+		if uint32(v>>32) != flag {
+			return false
+		}
+		var b [4]byte
+		binary.LittleEndian.PutUint32(b[:], uint32(v))
+		copy(data, b[:])
+	case LL128:
+		if word64(at.Add(120)).Load() != uint64(flag) {
+			return false
+		}
+		copy(data, device.Bytes(at, 120))
+	default:
+		a, b := word64(at).Load(), word64(at.Add(8)).Load()
+		if uint32(a>>32) != flag || uint32(b>>32) != flag {
+			return false
+		}
+		store64(data, a&0xffffffff|b<<32)
+	}
+	return true
+}
+
+// waitPacketUntil waits in a kernel for data that carries its own flag.
+func waitPacketUntil(cond func() bool, abort, detail device.Ptr) Status {
+	if cond() {
+		return StatusOK
+	}
+	l, s := limitOf(abort)
+	if s != StatusOK {
+		return s
+	}
+	p := *wait.Default()
+	p.Recheck = 100 * time.Microsecond // nobody wakes a sleeper here
+	defer enter(abort)()
+	return giveUp(wait.Until(new(wait.Cell), cond, l, &p), abort, detail, waitPacket)
+}

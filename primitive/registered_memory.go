@@ -1,0 +1,272 @@
+package primitive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/transport/tcp"
+)
+
+// RegisteredMemory is memory that channels and connections may use: local memory that was registered, or a peer's that was received. A peer's
+// memory is mapped when it is first used through a connection whose transport needs that.
+type RegisteredMemory struct {
+	ctx   *Context
+	owner device.ID
+	ptr   device.Ptr // address at the owner
+	size  int64
+	flags TransportFlags
+	id    uint64 // tells memories of one process apart
+
+	dev    device.Device // local memory: its device
+	token  bool          // holds semaphore tokens
+	mapped bool          // pinned host memory, though the device is a GPU
+	origin *origin       // remote memory: where it comes from
+
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	share    *ipc.Share // local: set by the first Serialize
+	revoke   func()
+	region   uint64                              // local: the Ethernet region, 0 until needed
+	mappings map[device.Device]*ipc.Mapping      // remote
+	imports  map[device.Device]device.Allocation // local, for other devices of this process
+}
+
+// origin is what is known of a remote memory.
+type origin struct {
+	host, process ipc.ID
+	share         *ipc.Share // nil unless shared by IPC
+	region        uint64     // 0 unless registered for Ethernet
+	offset        int64      // in the share and in the region
+	local         *RegisteredMemory
+}
+
+// live holds the local memories of this process, so that what was serialised here is used directly when it comes back.
+var live struct {
+	sync.Mutex
+	next atomic.Uint64
+	mem  map[uint64]*RegisteredMemory
+}
+
+// RegisterMemory makes size bytes at p of dev usable by the transports in flags. The memory stays the caller's, who closes the
+// registration before freeing it.
+func (c *Context) RegisterMemory(dev device.Device, p device.Ptr, size int64, flags TransportFlags) (*RegisteredMemory, error) {
+	const op = "register memory"
+	if err := c.usable(op); err != nil {
+		return nil, err
+	}
+	switch {
+	case dev == nil:
+		return nil, invalid(op, "no device")
+	case p == 0 || size <= 0:
+		return nil, invalid(op, "%d bytes at %#x is no memory", size, uintptr(p))
+	case flags.None():
+		return nil, invalid(op, "no transport: use Flags(IPC) or Flags(IPC, Ethernet)")
+	}
+	m := c.newLocal(dev, p, size, flags, false, false)
+	if err := c.own(m); err != nil {
+		return nil, errors.Join(c.wrap(err, op, NoRank), m.Close())
+	}
+	return m, nil
+}
+
+// newLocal makes a local memory that the Context does not own.
+func (c *Context) newLocal(dev device.Device, p device.Ptr, size int64, flags TransportFlags, token, mapped bool) *RegisteredMemory {
+	m := &RegisteredMemory{ctx: c, owner: dev.ID(), ptr: p, size: size, flags: flags, dev: dev, token: token, mapped: mapped, id: live.next.Add(1)}
+	live.Lock()
+	defer live.Unlock()
+	if live.mem == nil {
+		live.mem = map[uint64]*RegisteredMemory{}
+	}
+	live.mem[m.id] = m
+	return m
+}
+
+// Size is in bytes.
+func (m *RegisteredMemory) Size() int64 { return m.size }
+
+// Transports is what the memory was registered for.
+func (m *RegisteredMemory) Transports() TransportFlags { return m.flags }
+
+// Owner is the device that the memory belongs to, at its owner.
+func (m *RegisteredMemory) Owner() device.ID { return m.owner }
+
+// Local reports whether the memory was registered by this process's Context, not received.
+func (m *RegisteredMemory) Local() bool { return m.dev != nil }
+
+// OriginalData is the address at the owner.
+func (m *RegisteredMemory) OriginalData() device.Ptr { return m.ptr }
+
+// Data is the address here: of local memory its own, of a peer's memory where it is mapped, or 0 while it is not (see Map).
+func (m *RegisteredMemory) Data() device.Ptr {
+	if m.dev != nil {
+		return m.ptr
+	}
+	if m.origin.local != nil {
+		return m.origin.local.ptr.Add(m.origin.offset)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.mappings {
+		return p.Ptr.Add(m.origin.offset)
+	}
+	return 0
+}
+
+// Map makes the memory usable by kernels and copies of dev and returns its address there. It maps once; the mapping ends with Close.
+func (m *RegisteredMemory) Map(ctx context.Context, dev device.Device) (device.Ptr, error) {
+	const op = "map memory"
+	if dev == nil {
+		return 0, invalid(op, "no device")
+	}
+	p, err := m.mapOn(ctx, dev)
+	return p, m.ctx.wrap(err, op, NoRank)
+}
+
+func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device.Ptr, error) {
+	if m.dev != nil {
+		return m.mapLocal(dev)
+	}
+	o := m.origin
+	if o.local != nil {
+		p, err := o.local.mapLocal(dev)
+		return p.Add(o.offset), err
+	}
+	switch {
+	case o.share == nil:
+		return 0, fmt.Errorf("%w: the peer registered it for %v, not for ipc", ErrInvalid, m.flags)
+	case o.host != ipc.HostID():
+		return 0, fmt.Errorf("%w: it is on another host: use an ethernet connection", ErrInvalid)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return 0, ErrClosed
+	}
+	if p := m.mappings[dev]; p != nil {
+		return p.Ptr.Add(o.offset), nil
+	}
+	p, err := m.ctx.importer.Map(ctx, dev, o.share)
+	if err != nil {
+		return 0, err
+	}
+	if m.mappings == nil {
+		m.mappings = map[device.Device]*ipc.Mapping{}
+	}
+	m.mappings[dev] = p
+	return p.Ptr.Add(o.offset), nil
+}
+
+// mapLocal is the address of local memory on another device of this process.
+func (m *RegisteredMemory) mapLocal(dev device.Device) (device.Ptr, error) {
+	if dev == m.dev || m.mapped || reachable(m.dev) && reachable(dev) {
+		return m.ptr, nil
+	}
+	if dev.ID().Kind != m.owner.Kind {
+		return 0, fmt.Errorf("%w: %s cannot map memory of %s: use ethernet between kinds of device", ErrUnsupported, dev.ID(), m.owner)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return 0, ErrClosed
+	}
+	if a := m.imports[dev]; a != nil {
+		return m.ptr, nil
+	}
+	a, err := importHere(dev, m.dev, m.ptr)
+	if err != nil {
+		return 0, err
+	}
+	if m.imports == nil {
+		m.imports = map[device.Device]device.Allocation{}
+	}
+	m.imports[dev] = a
+	return m.ptr, nil
+}
+
+// remote is where the memory is as the connection's link sees it.
+func (m *RegisteredMemory) remote(ctx context.Context, conn *Connection) (transport.Remote, error) {
+	if !m.flags.Has(conn.Transport()) {
+		return transport.Remote{}, fmt.Errorf("%w: the memory is registered for %v, the connection is %v", ErrInvalid, m.flags, conn.Transport())
+	}
+	if conn.Transport() == IPC {
+		p, err := m.mapOn(ctx, conn.local.dev)
+		return transport.Remote{Ptr: p}, err
+	}
+	if m.dev != nil {
+		r, err := m.ethernetRegion()
+		return transport.Remote{Region: r}, err
+	}
+	if m.origin.region == 0 {
+		return transport.Remote{}, fmt.Errorf("%w: the memory has no ethernet region", ErrInvalid)
+	}
+	return transport.Remote{Region: m.origin.region, Offset: uint64(m.origin.offset)}, nil
+}
+
+// ethernetRegion registers local memory with the Context's Node.
+func (m *RegisteredMemory) ethernetRegion() (uint64, error) {
+	n, err := m.ctx.ethernet()
+	if err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return 0, ErrClosed
+	}
+	if m.region == 0 {
+		var mem tcp.Memory
+		if m.mapped || reachable(m.dev) {
+			mem = tcp.NewHostMemory(m.ptr, m.size, m.token)
+		} else {
+			mem = tcp.NewDeviceMemory(m.dev, m.ptr, m.size)
+		}
+		m.region = n.Register(mem)
+	}
+	return m.region, nil
+}
+
+// inBounds checks a range.
+func (m *RegisteredMemory) inBounds(off, n uint64) bool {
+	return n <= uint64(m.size) && off <= uint64(m.size)-n
+}
+
+// Close ends the registration, or unmaps a peer's memory. Nobody may use it meanwhile.
+func (m *RegisteredMemory) Close() error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	revoke, region, mappings, imports := m.revoke, m.region, m.mappings, m.imports
+	m.revoke, m.mappings, m.imports = nil, nil, nil
+	m.mu.Unlock()
+	m.ctx.disown(m)
+	if m.dev != nil {
+		live.Lock()
+		delete(live.mem, m.id)
+		live.Unlock()
+	}
+	if revoke != nil {
+		revoke()
+	}
+	if region != 0 {
+		if n := m.ctx.startedEthernet(); n != nil {
+			n.Unregister(region)
+		}
+	}
+	var errs []error
+	for _, p := range mappings {
+		errs = append(errs, p.Close())
+	}
+	for _, a := range imports {
+		errs = append(errs, a.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,180 @@
+package primitive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/transport/wire"
+)
+
+const memoryVersion = 1
+
+// Serialize is the memory as bytes, by which a peer can use it. The first call exports it. The bytes let whoever holds them map or write the
+// memory: send them over an authenticated channel.
+func (m *RegisteredMemory) Serialize() ([]byte, error) {
+	var w wire.Writer
+	if err := m.put(&w, 0, m.size); err != nil {
+		return nil, m.ctx.wrap(err, "serialize memory", NoRank)
+	}
+	return w.Seal(kindMemory, memoryVersion), nil
+}
+
+// put appends size bytes of the memory at off.
+func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
+	if m.dev == nil {
+		return fmt.Errorf("%w: only the owner of a memory can serialise it", ErrInvalid)
+	}
+	flags := m.flags
+	var region uint64
+	var err error
+	if flags.Has(Ethernet) && (m.ctx.startedEthernet() != nil || !m.token) {
+		if region, err = m.ethernetRegion(); err != nil {
+			return err
+		}
+	}
+	var share *ipc.Share
+	if flags.Has(IPC) && !m.mapped {
+		if share, err = m.exported(); err != nil {
+			return err
+		}
+	}
+	w.U16(uint16(flags))
+	w.U8(uint8(m.owner.Kind))
+	w.U16(uint16(m.owner.Index))
+	host := ipc.HostID()
+	w.Raw(host[:])
+	w.Raw(ipc.ProcessID[:])
+	w.U64(m.id)
+	w.U64(uint64(m.ptr.Add(off)))
+	w.U64(uint64(size))
+	w.U64(uint64(off))
+	w.U64(region)
+	if share == nil {
+		w.U8(0)
+		return nil
+	}
+	w.U8(1)
+	share.Put(w)
+	return nil
+}
+
+// exported offers the memory to other processes, once.
+func (m *RegisteredMemory) exported() (*ipc.Share, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	if m.share == nil {
+		s, revoke, err := ipc.Offer(m.dev, m.ptr)
+		if err != nil {
+			return nil, err
+		}
+		if s.Handle.Offset > s.Handle.Size-m.size {
+			revoke()
+			return nil, fmt.Errorf("%w: %d bytes at %#x reach beyond their allocation of %d bytes", ErrInvalid, m.size, uintptr(m.ptr), s.Handle.Size)
+		}
+		m.share, m.revoke = &s, revoke
+	}
+	return m.share, nil
+}
+
+// DeserializeMemory reads what Serialize wrote, in this process or another. It maps nothing yet.
+func (c *Context) DeserializeMemory(data []byte) (*RegisteredMemory, error) {
+	const op = "deserialize memory"
+	if err := c.usable(op); err != nil {
+		return nil, err
+	}
+	r, err := wire.Open(data, kindMemory, memoryVersion)
+	if err != nil {
+		return nil, &Error{Op: op, Rank: c.Rank(), Peer: NoRank, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+	}
+	m := c.getMemory(r)
+	if err := r.Done(); err != nil {
+		return nil, &Error{Op: op, Rank: c.Rank(), Peer: NoRank, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+	}
+	if err := m.adopt(); err != nil {
+		return nil, c.wrap(err, op, NoRank)
+	}
+	if err := c.own(m); err != nil {
+		return nil, c.wrap(err, op, NoRank)
+	}
+	return m, nil
+}
+
+// getMemory takes a memory out of a record and checks it.
+func (c *Context) getMemory(r *wire.Reader) *RegisteredMemory {
+	o := &origin{}
+	m := &RegisteredMemory{ctx: c, origin: o}
+	m.flags = TransportFlags(r.U16())
+	m.owner = getDeviceID(r)
+	copy(o.host[:], r.Raw(len(o.host)))
+	copy(o.process[:], r.Raw(len(o.process)))
+	m.id = r.U64()
+	m.ptr = device.Ptr(r.U64())
+	m.size = int64(r.U64())
+	o.offset = int64(r.U64())
+	o.region = r.U64()
+	switch r.U8() {
+	case 0:
+	case 1:
+		s := ipc.GetShare(r)
+		o.share = &s
+		if m.size > s.Handle.Size-s.Handle.Offset || o.offset > s.Handle.Size-s.Handle.Offset-m.size {
+			r.Fail("%d bytes at offset %d of a share of %d", m.size, o.offset, s.Handle.Size-s.Handle.Offset)
+		}
+	default:
+		r.Fail("share marker")
+	}
+	if m.flags.None() || m.flags&^AllTransports != 0 {
+		r.Fail("transports %#x", uint16(m.flags))
+	}
+	if m.size <= 0 || o.offset < 0 || o.offset > 1<<62 || m.size > 1<<62 {
+		r.Fail("%d bytes at offset %d", m.size, o.offset)
+	}
+	return m
+}
+
+// adopt finds the original of a memory that was serialised by this very process.
+func (m *RegisteredMemory) adopt() error {
+	if m.origin.process != ipc.ProcessID {
+		return nil
+	}
+	live.Lock()
+	defer live.Unlock()
+	l := live.mem[m.id]
+	if l == nil || m.origin.offset > l.size-m.size || l.ptr.Add(m.origin.offset) != m.ptr {
+		return fmt.Errorf("%w: the memory was registered in this process and has been closed", ErrInvalid)
+	}
+	m.origin.local = l
+	return nil
+}
+
+// importHere makes memory of one device of this process usable by another.
+func importHere(dev, owner device.Device, p device.Ptr) (device.Allocation, error) {
+	h, err := owner.Export(p)
+	if err != nil {
+		return nil, err
+	}
+	a, err := dev.Import(h)
+	if h.Type == device.HandleFD {
+		err = errors.Join(err, unix.Close(h.FD))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if got := a.Ptr().Add(h.Offset); got != p {
+		return nil, errors.Join(fmt.Errorf("%w: %s maps %#x of %s at %#x", ErrUnsupported, dev.ID(), uintptr(p), owner.ID(), uintptr(got)), a.Close())
+	}
+	return a, nil
+}
+
+// mapTimeout bounds a mapping by the Context's timeout.
+func (c *Context) bounded(parent context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(parent, c.opt.timeout)
+}

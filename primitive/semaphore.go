@@ -1,0 +1,197 @@
+package primitive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/transport"
+)
+
+// Semaphore lets two sides signal each other: each has an inbound counter, to which the other adds one per signal, and a private count of the
+// signals that it has waited for. Both sides make one, from their own stub and the other's.
+type Semaphore struct {
+	conn   *Connection
+	local  *SemaphoreStub
+	remote *SemaphoreStub
+	to     transport.Remote // the peer's inbound counter as the link sees it
+	handle SemaphoreHandle
+
+	// signalMu keeps total and the order of the link's signals together.
+	signalMu sync.Mutex
+	total    uint64
+	// byKernel is set once kernels add to the peer's counter too; from then on the host cannot store totals.
+	byKernel atomic.Bool
+}
+
+// NewSemaphore makes this side's semaphore. remote is the peer's stub: deserialised, or the very stub when the peer is in this process.
+func NewSemaphore(local, remote *SemaphoreStub) (*Semaphore, error) {
+	const op = "semaphore"
+	switch {
+	case local == nil || remote == nil:
+		return nil, invalid(op, "a stub is nil")
+	case local.conn == nil:
+		return nil, invalid(op, "the first stub is the peer's: give the local one first")
+	}
+	conn := local.conn
+	s := &Semaphore{conn: conn, local: local, remote: remote}
+	c := conn.ctx
+	ctx, cancel := c.bounded(context.Background())
+	defer cancel()
+	mem, off := remote.mem, int64(0)
+	if mem == nil {
+		mem, off = remote.token.slab.mem, remote.token.offset
+	}
+	to, err := mem.remote(ctx, conn)
+	if err != nil {
+		return nil, conn.wrap(err, op)
+	}
+	s.to = to.Add(uint64(off))
+	abort, err := c.AbortBlock(conn.local.dev)
+	if err != nil {
+		return nil, conn.wrap(err, op)
+	}
+	s.handle = SemaphoreHandle{Inbound: local.token.inbound(), RemoteInbound: s.to.Ptr, Expected: local.token.expected(), Abort: abort}
+	if remote.mem != nil {
+		if err := c.own(s); err != nil {
+			return nil, errors.Join(conn.wrap(err, op), remote.Close())
+		}
+	}
+	return s, nil
+}
+
+// Connection is the one the semaphore signals by.
+func (s *Semaphore) Connection() *Connection { return s.conn }
+
+// DeviceHandle is this side for kernels. Over Ethernet a kernel can wait but not signal; signals go through a PortChannel.
+func (s *Semaphore) DeviceHandle() SemaphoreHandle { return s.handle }
+
+// kernelHandle is the handle for channels whose kernels signal by themselves.
+func (s *Semaphore) kernelHandle(op string) (SemaphoreHandle, error) {
+	if s.handle.RemoteInbound == 0 {
+		return SemaphoreHandle{}, invalid(op, "kernels cannot signal over %v: use a PortChannel", s.conn.Transport())
+	}
+	s.byKernel.Store(true)
+	return s.handle, nil
+}
+
+// signal adds one to the peer's counter after all earlier writes of the connection.
+func (s *Semaphore) signal() error {
+	s.signalMu.Lock()
+	defer s.signalMu.Unlock()
+	s.total++
+	return s.conn.link.Signal(s.to, s.total, !s.byKernel.Load())
+}
+
+// Close unmaps the peer's counter and gives the own one back.
+func (s *Semaphore) Close() error {
+	s.conn.ctx.disown(s)
+	var err error
+	if s.remote.mem != nil {
+		err = s.remote.Close()
+	}
+	return errors.Join(err, s.local.Close())
+}
+
+// Host2DeviceSemaphore is signalled by the host and waited for in a kernel.
+type Host2DeviceSemaphore struct{ sema *Semaphore }
+
+// NewHost2DeviceSemaphore wraps a semaphore.
+func NewHost2DeviceSemaphore(s *Semaphore) *Host2DeviceSemaphore { return &Host2DeviceSemaphore{s} }
+
+// Connection is the semaphore's.
+func (h *Host2DeviceSemaphore) Connection() *Connection { return h.sema.conn }
+
+// Signal signals the peer after all earlier writes of the connection.
+func (h *Host2DeviceSemaphore) Signal() error {
+	return h.sema.conn.wrap(h.sema.signal(), "signal")
+}
+
+// DeviceHandle is for waiting in a kernel; it cannot signal.
+func (h *Host2DeviceSemaphore) DeviceHandle() SemaphoreHandle {
+	d := h.sema.handle
+	d.RemoteInbound = 0
+	return d
+}
+
+// Host2HostSemaphore is signalled and waited for by the host. Its counter lies where the processor reaches it: the connection's local endpoint is
+// on a host device, or the transport is Ethernet.
+type Host2HostSemaphore struct {
+	sema *Semaphore
+	mu   sync.Mutex // one waiter at a time counts up the expectation
+}
+
+// NewHost2HostSemaphore wraps a semaphore.
+func NewHost2HostSemaphore(s *Semaphore) (*Host2HostSemaphore, error) {
+	if s == nil || !reachable(s.conn.local.dev) && !s.local.token.pool.key.mapped {
+		return nil, invalid("host semaphore", "the counter lies in GPU memory, which the host cannot poll: use an endpoint of a host device")
+	}
+	return &Host2HostSemaphore{sema: s}, nil
+}
+
+// Connection is the semaphore's.
+func (h *Host2HostSemaphore) Connection() *Connection { return h.sema.conn }
+
+// Signal signals the peer after all earlier writes of the connection.
+func (h *Host2HostSemaphore) Signal() error {
+	return h.sema.conn.wrap(h.sema.signal(), "signal")
+}
+
+// Poll consumes one signal if there is one.
+func (h *Host2HostSemaphore) Poll() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sema.handle.Poll()
+}
+
+// Wait consumes one signal. It ends with an error after ctx or the Context's timeout, when the Context is aborted, or when the peer is dead; the
+// signal then is not consumed.
+func (h *Host2HostSemaphore) Wait(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.sema.conn.ctx
+	if err := c.usable("semaphore wait"); err != nil {
+		return err
+	}
+	in, exp := cellAt(h.sema.handle.Inbound), word64(h.sema.handle.Expected)
+	target := exp.Load() + 1
+	// package wait knows no context; a canceller wakes the sleeper.
+	stop := context.AfterFunc(ctx, in.Wake)
+	defer stop()
+	active := word32(c.abort.ptr.Add(abortActive))
+	active.Add(1)
+	err := wait.Until(in, func() bool { return in.Reached(target) || ctx.Err() != nil }, c.hostLimit(ctx), nil)
+	active.Add(^uint32(0))
+	switch {
+	case in.Reached(target):
+		exp.Store(target)
+		return nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(err, wait.ErrAborted):
+		err = c.stopped()
+	case errors.Is(err, wait.ErrTimeout):
+		err = fmt.Errorf("%w: no signal within %v", ErrTimeout, c.opt.timeout)
+	}
+	return h.sema.conn.wrap(err, "semaphore wait")
+}
+
+// MemoryDevice2DeviceSemaphore is signalled and waited for in kernels.
+type MemoryDevice2DeviceSemaphore struct{ sema *Semaphore }
+
+// NewMemoryDevice2DeviceSemaphore wraps a semaphore over IPC.
+func NewMemoryDevice2DeviceSemaphore(s *Semaphore) (*MemoryDevice2DeviceSemaphore, error) {
+	if _, err := s.kernelHandle("device semaphore"); err != nil {
+		return nil, err
+	}
+	return &MemoryDevice2DeviceSemaphore{s}, nil
+}
+
+// Connection is the semaphore's.
+func (m *MemoryDevice2DeviceSemaphore) Connection() *Connection { return m.sema.conn }
+
+// DeviceHandle is for kernels.
+func (m *MemoryDevice2DeviceSemaphore) DeviceHandle() SemaphoreHandle { return m.sema.handle }

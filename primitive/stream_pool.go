@@ -1,0 +1,140 @@
+package primitive
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/transport/ipc"
+)
+
+// maxStreams is how many copy streams a Context has on one GPU. Connections beyond that share: their copies then run one after the other, and
+// nothing on these streams waits for a peer, so sharing cannot block for ever.
+const maxStreams = 32
+
+// streamPool is the copy streams of one GPU.
+type streamPool struct {
+	dev     *cuda.Device
+	streams []ipc.WordStream
+	next    int
+	adder   *signalKernel
+}
+
+// stream is a copy stream of dev for one more connection.
+func (c *Context) stream(dev device.Device) (ipc.WordStream, ipc.Adder, error) {
+	d, ok := dev.(*cuda.Device)
+	if !ok {
+		return nil, nil, fmt.Errorf("%w: %s has no streams with ordered stores", ErrUnsupported, dev.ID())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil, ErrClosed
+	}
+	p := c.streams[dev]
+	if p == nil {
+		p = &streamPool{dev: d, adder: &signalKernel{dev: d}}
+		c.streams[dev] = p
+	}
+	if len(p.streams) < maxStreams {
+		s, err := d.NewStream()
+		if err != nil {
+			return nil, nil, err
+		}
+		w, ok := s.(ipc.WordStream)
+		if !ok {
+			return nil, nil, errors.Join(fmt.Errorf("%w: a %T cannot store words in order", ErrUnsupported, s), s.Close())
+		}
+		p.streams = append(p.streams, w)
+		return w, p.adder, nil
+	}
+	p.next = (p.next + 1) % maxStreams
+	return p.streams[p.next], p.adder, nil
+}
+
+func (p *streamPool) close() error {
+	var errs []error
+	for _, s := range p.streams {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, p.adder.close())...)
+}
+
+// signalKernel adds to words by the kernel goccl_signal_add, loaded when first needed.
+type signalKernel struct {
+	dev *cuda.Device
+
+	mu   sync.Mutex
+	mod  *cuda.Module
+	fn   *cuda.Function
+	args cuda.Args
+}
+
+// Add launches one thread that adds delta to the word at addr with release semantics at system scope.
+func (k *signalKernel) Add(s device.Stream, addr device.Ptr, delta uint64) error {
+	st, ok := s.(*cuda.Stream)
+	if !ok {
+		return fmt.Errorf("%w: a %T runs no CUDA kernels", ErrUnsupported, s)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fn == nil {
+		if err := k.load(); err != nil {
+			return err
+		}
+	}
+	return st.Launch(k.fn, cuda.Launch1D(1, 1, 0), k.args.Reset().Ptr(addr).Uint64(delta))
+}
+
+func (k *signalKernel) load() error {
+	p := k.dev.Properties()
+	image, err := kernels.Image("primitive", p.Major, p.Minor)
+	if err != nil {
+		return err
+	}
+	m, err := k.dev.LoadModule(image)
+	if err != nil {
+		return err
+	}
+	f, err := m.Function("goccl_signal_add")
+	if err != nil {
+		return errors.Join(err, m.Close())
+	}
+	k.mod, k.fn = m, f
+	return nil
+}
+
+func (k *signalKernel) close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mod == nil {
+		return nil
+	}
+	err := k.mod.Close()
+	k.mod, k.fn = nil, nil
+	return err
+}
+
+// checkPeerAccess refuses GPUs that cannot reach each other. Another process's ordinals are taken as this process's: both see the same GPUs
+// unless CUDA_VISIBLE_DEVICES differs, and then the import fails with the driver's reason.
+func checkPeerAccess(local, remote device.ID) error {
+	n, err := cuda.Count()
+	if err != nil {
+		return err
+	}
+	if local.Index == remote.Index || remote.Index >= n {
+		return nil
+	}
+	ok, err := cuda.CanAccessPeer(local.Index, remote.Index)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%w: GPU %d cannot access GPU %d: there is neither NVLink nor a common PCIe switch, or ACS/IOMMU forbids it; use ethernet",
+			ErrUnsupported, local.Index, remote.Index)
+	}
+	return nil
+}

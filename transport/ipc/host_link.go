@@ -1,0 +1,92 @@
+package ipc
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/transport"
+)
+
+// HostLink moves bytes between memories that the processor reaches. Every operation is complete when it returns, in the caller, so there is
+// nothing to flush.
+type HostLink struct{ closed atomic.Bool }
+
+// NewHostLink is a link between host devices.
+func NewHostLink() *HostLink { return &HostLink{} }
+
+func pointer(p device.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+func (l *HostLink) reach(r transport.Remote) error {
+	if l.closed.Load() {
+		return transport.ErrClosed
+	}
+	if r.Ptr == 0 {
+		return fmt.Errorf("ipc: %w: it is not mapped here", transport.ErrNotReachable)
+	}
+	return nil
+}
+
+// Write copies; the ranges may overlap.
+func (l *HostLink) Write(dst transport.Remote, src device.Ptr, n int64) error {
+	if err := l.reach(dst); err != nil {
+		return err
+	}
+	copy(device.Bytes(dst.Ptr, n), device.Bytes(src, n))
+	return nil
+}
+
+// Add is an atomic addition.
+func (l *HostLink) Add(dst transport.Remote, delta uint64) error {
+	if err := l.reach(dst); err != nil {
+		return err
+	}
+	(*atomic.Uint64)(pointer(dst.Ptr)).Add(delta)
+	return nil
+}
+
+// Store is an atomic store.
+func (l *HostLink) Store(dst transport.Remote, value uint64) error {
+	if err := l.reach(dst); err != nil {
+		return err
+	}
+	(*atomic.Uint64)(pointer(dst.Ptr)).Store(value)
+	return nil
+}
+
+// Signal adds one to the cell at dst and wakes its sleepers.
+func (l *HostLink) Signal(dst transport.Remote, _ uint64, _ bool) error {
+	if err := l.reach(dst); err != nil {
+		return err
+	}
+	wait.At(pointer(dst.Ptr)).Add(1)
+	return nil
+}
+
+// Mark stores at once.
+func (l *HostLink) Mark(word device.Ptr, value uint64) error {
+	wait.At(pointer(word)).Store(value)
+	return nil
+}
+
+// Flush has nothing to wait for.
+func (l *HostLink) Flush(context.Context) error { return l.Err() }
+
+// Err is transport.ErrClosed after Close.
+func (l *HostLink) Err() error {
+	if l.closed.Load() {
+		return transport.ErrClosed
+	}
+	return nil
+}
+
+// Close refuses further operations.
+func (l *HostLink) Close() error {
+	l.closed.Store(true)
+	return nil
+}
+
+var _ transport.Link = (*HostLink)(nil)

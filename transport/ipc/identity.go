@@ -1,0 +1,37 @@
+package ipc
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"os"
+	"sync"
+)
+
+// ID tells processes or hosts apart.
+type ID [16]byte
+
+// ProcessID is this process, drawn at random when it starts: it survives no exec and repeats in no other process.
+var ProcessID = func() (id ID) {
+	_, _ = rand.Read(id[:])
+	return id
+}()
+
+// HostID is this host as far as descriptors can be handed over: one boot of one kernel, and one network namespace, since that is where
+// fdshare's sockets live. GOCCL_HOSTID replaces it, to make one machine look like several.
+var HostID = sync.OnceValue(func() (id ID) {
+	h := sha256.New()
+	if v := os.Getenv("GOCCL_HOSTID"); v != "" {
+		h.Write([]byte("set:" + v))
+	} else {
+		boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			name, _ := os.Hostname()
+			boot = []byte("host:" + name)
+		}
+		net, _ := os.Readlink("/proc/self/ns/net")
+		h.Write(boot)
+		h.Write([]byte(net))
+	}
+	copy(id[:], h.Sum(nil))
+	return id
+})

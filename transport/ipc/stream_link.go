@@ -1,0 +1,137 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/transport"
+)
+
+// WordStream is a stream that stores a uint64 in order with its copies and without a kernel (cuStreamWriteValue64 on CUDA). addr may be device
+// memory, a peer's memory that is mapped, or pinned host memory. The store follows the effects of all earlier work of the stream.
+type WordStream interface {
+	device.Stream
+	WriteValue64(addr device.Ptr, value uint64) error
+}
+
+// Adder adds to a word in order with the stream's work; it takes a kernel.
+type Adder interface {
+	Add(s device.Stream, addr device.Ptr, delta uint64) error
+}
+
+// StreamLink moves bytes by copies on a stream.
+//
+// A counter with one writer is signalled by storing its next value, which needs no kernel: a kernel could never start while others that wait for
+// this very signal fill the GPU. Only a counter that kernels add to as well (exclusive is false) is signalled by the Adder.
+type StreamLink struct {
+	stream WordStream
+	adder  Adder
+
+	mu     sync.Mutex // makes operations of several goroutines one order
+	closed bool
+	err    error // the first failure; the stream's state is unknown after it
+}
+
+// NewStreamLink is a link over a stream, which the caller owns. adder may be nil: then Add and shared counters are refused.
+func NewStreamLink(s WordStream, adder Adder) *StreamLink {
+	return &StreamLink{stream: s, adder: adder}
+}
+
+// do runs one operation under the lock and keeps the first failure.
+func (l *StreamLink) do(what string, f func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return transport.ErrClosed
+	}
+	if l.err != nil {
+		return l.err
+	}
+	if err := f(); err != nil {
+		l.err = fmt.Errorf("ipc: %s on %s: %w", what, l.stream.Device().ID(), err)
+	}
+	return l.err
+}
+
+func mapped(r transport.Remote) error {
+	if r.Ptr == 0 {
+		return fmt.Errorf("ipc: %w: it is not mapped here", transport.ErrNotReachable)
+	}
+	return nil
+}
+
+// Write enqueues a copy.
+func (l *StreamLink) Write(dst transport.Remote, src device.Ptr, n int64) error {
+	if err := mapped(dst); err != nil || n == 0 {
+		return err
+	}
+	return l.do("copy", func() error { return l.stream.Copy(dst.Ptr, src, n) })
+}
+
+// Add enqueues an atomic addition by a kernel of one thread.
+func (l *StreamLink) Add(dst transport.Remote, delta uint64) error {
+	if err := mapped(dst); err != nil {
+		return err
+	}
+	if l.adder == nil {
+		return fmt.Errorf("ipc: atomic add on %s: %w", l.stream.Device().ID(), device.ErrUnsupported)
+	}
+	return l.do("atomic add", func() error { return l.adder.Add(l.stream, dst.Ptr, delta) })
+}
+
+// Store enqueues a store.
+func (l *StreamLink) Store(dst transport.Remote, value uint64) error {
+	if err := mapped(dst); err != nil {
+		return err
+	}
+	return l.do("store", func() error { return l.stream.WriteValue64(dst.Ptr, value) })
+}
+
+// Signal stores total when nobody else adds to the counter, and adds one otherwise.
+func (l *StreamLink) Signal(dst transport.Remote, total uint64, exclusive bool) error {
+	if exclusive {
+		return l.Store(dst, total)
+	}
+	return l.Add(dst, 1)
+}
+
+// Mark enqueues the store of the word.
+func (l *StreamLink) Mark(word device.Ptr, value uint64) error {
+	return l.do("mark", func() error { return l.stream.WriteValue64(word, value) })
+}
+
+// Flush waits for an event behind all earlier work.
+func (l *StreamLink) Flush(ctx context.Context) error {
+	var e device.Event
+	err := l.do("record", func() (err error) {
+		e, err = l.stream.Record()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.Wait(ctx), e.Close())
+}
+
+// Err is the first failure.
+func (l *StreamLink) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return transport.ErrClosed
+	}
+	return l.err
+}
+
+// Close refuses further operations; what is enqueued still runs.
+func (l *StreamLink) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return nil
+}
+
+var _ transport.Link = (*StreamLink)(nil)
