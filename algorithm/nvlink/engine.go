@@ -44,7 +44,9 @@ type Engine struct {
 	args *collectiveArgs
 	p2p  *p2pArgs
 
-	last  *cuda.Stream // where the latest work went, when that was not captured
+	last  uintptr     // the stream of the latest work that was not captured
+	done  *cuda.Event // recorded behind that work
+	busy  bool        // there was such work
 	cause atomic.Pointer[error]
 	once  sync.Once
 	stop  chan struct{}
@@ -114,6 +116,9 @@ func (e *Engine) load() error {
 	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
 		return err
 	}
+	if e.done, err = e.dev.NewEvent(); err != nil {
+		return err
+	}
 	e.abort, err = newAbortBlock(e.dev, e.timeout)
 	return err
 }
@@ -151,22 +156,13 @@ func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
 	e.abort.submitted(seq, &reqs[0])
 	for i := 0; i < len(reqs); {
 		r := &reqs[i]
-		s, err := e.stream(r.Stream)
-		if err != nil {
-			return e.fail(r, seq+uint64(i), err)
-		}
-		if r.Collective != algorithm.Send && r.Collective != algorithm.Recv {
-			if err := e.collective(r, s); err != nil {
-				return e.fail(r, seq+uint64(i), err)
-			}
-			i++
-			continue
-		}
 		k := i + 1
-		for k < len(reqs) && (reqs[k].Collective == algorithm.Send || reqs[k].Collective == algorithm.Recv) {
-			k++
+		if isP2P(r) {
+			for k < len(reqs) && isP2P(&reqs[k]) {
+				k++
+			}
 		}
-		if err := e.sendRecv(reqs[i:k], s); err != nil {
+		if err := e.run(reqs[i:k]); err != nil {
 			return e.fail(r, seq+uint64(i), err)
 		}
 		i = k
@@ -174,41 +170,57 @@ func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
 	return nil
 }
 
+func isP2P(r *algorithm.Request) bool {
+	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
+}
+
+// run enqueues one collective, or sends and receives that go together.
+func (e *Engine) run(reqs []algorithm.Request) error {
+	s, captured, err := e.stream(reqs[0].Stream)
+	if err != nil {
+		return err
+	}
+	if isP2P(&reqs[0]) {
+		err = e.sendRecv(reqs, s)
+	} else {
+		err = e.collective(&reqs[0], s)
+	}
+	if err != nil || captured {
+		return err
+	}
+	return e.leave(s)
+}
+
 func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
 	return &algorithm.Error{Op: r.Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: err}
 }
 
-// stream makes work on s follow all earlier work of this communicator: its kernels share epochs and must run one after the other. Captured
-// work is ordered by its graph, not here.
-func (e *Engine) stream(ds device.Stream) (*cuda.Stream, error) {
+// stream makes work on s follow all earlier work of this communicator: its kernels share epochs and must run one after the other. The
+// earlier stream may be gone by now, so what is waited for is an event that its last request left (see leave). Captured work is ordered by
+// its graph, not here.
+func (e *Engine) stream(ds device.Stream) (s *cuda.Stream, captured bool, err error) {
 	s, ok := ds.(*cuda.Stream)
 	if !ok {
-		return nil, fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, ds.Device().ID(), e.dev.ID())
-	}
-	if e.last == s || e.last != nil && e.last.Raw() == s.Raw() {
-		return s, nil
+		return nil, false, fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, ds.Device().ID(), e.dev.ID())
 	}
 	status, _, err := s.CaptureStatus()
-	if err != nil {
-		return nil, err
+	if err != nil || status != cuda.CaptureNone {
+		return s, true, err
 	}
-	if status != cuda.CaptureNone {
-		return s, nil
+	if e.busy && e.last != s.Raw() {
+		err = s.WaitEvent(e.done)
 	}
-	if e.last != nil {
-		if err := after(s, e.last); err != nil {
-			return nil, err
-		}
-	}
-	e.last = s
-	return s, nil
+	return s, false, err
 }
 
-// after makes later work on s wait for the work so far on other.
+// leave marks the end of the communicator's work so far, which is on s.
+func (e *Engine) leave(s *cuda.Stream) error {
+	e.last, e.busy = s.Raw(), true
+	return s.RecordEvent(e.done)
+}
+
+// after makes later work on s wait for the work so far on other; both are streams of one call.
 func after(s, other *cuda.Stream) error {
-	if status, _, err := other.CaptureStatus(); err != nil || status != cuda.CaptureNone {
-		return err
-	}
 	ev, err := other.Record()
 	if err != nil {
 		return err
@@ -261,8 +273,8 @@ func (e *Engine) Close() error {
 		e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: algorithm.ErrAborted})
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if e.last != nil {
-			err = e.last.Synchronize(ctx)
+		if e.busy {
+			err = e.done.Wait(ctx)
 		}
 		err = errors.Join(err, e.free())
 	})
@@ -282,6 +294,9 @@ func (e *Engine) free() error {
 	}
 	if e.state != nil {
 		errs = append(errs, e.state.Close())
+	}
+	if e.done != nil {
+		errs = append(errs, e.done.Close())
 	}
 	return errors.Join(errs...)
 }
