@@ -54,10 +54,10 @@ func (o *operation) publishes() bool {
 	return false
 }
 
-// admits reports whether the block may use others' data after the operation.
+// admits reports whether the block may use others' data, or reuse its own, only after the operation.
 func (o *operation) admits() bool {
 	switch o.name {
-	case plan.Wait, plan.RlxWait, plan.SemAcquire:
+	case plan.Wait, plan.RlxWait, plan.SemAcquire, plan.Flush:
 		return true
 	}
 	return false

@@ -4,7 +4,7 @@ import "github.com/goccl/goccl/plan"
 
 // autoSync inserts a nop before every operation that could overtake an earlier one of its own block. Threads of a block run apart between
 // meetings, and only a few of them execute signals and waits, so a meeting is due
-//  1. after a wait or acquire, before data is touched or a signal is sent;
+//  1. after a wait, acquire or flush, before data is touched or a signal is sent;
 //  2. after data was touched, before a signal or release, or a transfer that the proxy carries out;
 //  3. between two operations that touch a common chunk, on whatever rank, of which one writes it. Packets need none among themselves:
 //     their readers wait for the flags;
@@ -35,7 +35,7 @@ func (p *CollectiveProgram) autoSync(ops []*operation) []*operation {
 
 // pending is what a block has done since all its threads last met.
 type pending struct {
-	admitted      bool // a wait or acquire
+	admitted      bool // a wait, acquire or flush
 	moved         bool // a data operation
 	reads, writes []access
 	semaphores    map[int]bool
