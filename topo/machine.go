@@ -1,0 +1,188 @@
+package topo
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Machine is one host.
+type Machine struct {
+	// Source is "detected", "recorded" or "synthesised" (written from published facts, not seen).
+	Source string `json:"source"`
+	Name   string `json:"name,omitempty"`
+	// Driver is the NVIDIA driver, like "580.159.04"; CUDA the newest CUDA version that it supports (13000 is 13.0). Empty and 0 without one.
+	Driver string `json:"driver,omitempty"`
+	CUDA   int    `json:"cuda,omitempty"`
+	CPU    CPU    `json:"cpu"`
+	NUMA   []NUMA `json:"numa,omitempty"`
+	GPUs   []GPU  `json:"gpus"`
+	NICs   []NIC  `json:"nics"`
+	// Links holds every pair of GPUs once, A < B.
+	Links []Link `json:"links,omitempty"`
+	// Notes say what could not be found out, and why.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// CPU is the kind and the number of processors.
+type CPU struct {
+	Model   string `json:"model,omitempty"`
+	Threads int    `json:"threads"`
+}
+
+// NUMA is one node; CPUs is a list like "0-47,96-143".
+type NUMA struct {
+	Node      int    `json:"node"`
+	CPUs      string `json:"cpus"`
+	MemoryMiB int64  `json:"memory_mib"`
+}
+
+// GPU is one device. Index is NVML's order (bus order), which CUDA shares with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+type GPU struct {
+	Index     int    `json:"index"`
+	Name      string `json:"name"`
+	UUID      string `json:"uuid,omitempty"`
+	BusID     string `json:"bus_id,omitempty"`
+	NUMA      int    `json:"numa"` // -1: not known
+	MemoryMiB int64  `json:"memory_mib"`
+	// Compute is the capability, like "9.0".
+	Compute string `json:"compute,omitempty"`
+	// NVLinks is the number of active links, to whatever.
+	NVLinks int  `json:"nvlinks"`
+	MIG     bool `json:"mig,omitempty"`
+}
+
+// NIC is a network interface with hardware behind it.
+type NIC struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"` // "ethernet" or "infiniband"
+	BusID     string `json:"bus_id,omitempty"`
+	NUMA      int    `json:"numa"` // -1: not known
+	SpeedMbps int    `json:"speed_mbps,omitempty"`
+	Up        bool   `json:"up"`
+	RDMA      string `json:"rdma,omitempty"` // verbs device, like "mlx5_0"
+	// Paths says how far the NIC is from each GPU, by GPU index.
+	Paths []Path `json:"paths,omitempty"`
+}
+
+// Link is how two GPUs reach each other.
+type Link struct {
+	A    int  `json:"a"`
+	B    int  `json:"b"`
+	Path Path `json:"path"`
+	// NVLinks counts NVLinks that traffic of the pair can take, directly or through switches.
+	NVLinks int `json:"nvlinks,omitempty"`
+	// P2P: kernels of each can reach memory of the other.
+	P2P bool `json:"p2p"`
+}
+
+// Path is a kind of connection, in the words of nvidia-smi topo. Smaller is closer.
+type Path int
+
+// The paths.
+const (
+	PathUnknown Path = iota
+	PathNVLink       // NVLinks, direct or through switches
+	PathPIX          // at most one PCIe bridge
+	PathPXB          // several PCIe bridges, no host bridge
+	PathPHB          // a host bridge (the CPU's)
+	PathNode         // several host bridges of one NUMA node
+	PathSys          // between NUMA nodes
+)
+
+var pathNames = [...]string{"?", "NV", "PIX", "PXB", "PHB", "NODE", "SYS"}
+
+// String is like "PIX".
+func (p Path) String() string {
+	if p < 0 || int(p) >= len(pathNames) {
+		return "Path(" + strconv.Itoa(int(p)) + ")"
+	}
+	return pathNames[p]
+}
+
+// MarshalText writes the name.
+func (p Path) MarshalText() ([]byte, error) {
+	if p < 0 || int(p) >= len(pathNames) {
+		return nil, fmt.Errorf("topo: no such path: %d", int(p))
+	}
+	return []byte(pathNames[p]), nil
+}
+
+// UnmarshalText reads it.
+func (p *Path) UnmarshalText(b []byte) error {
+	for i, n := range pathNames {
+		if n == string(b) {
+			*p = Path(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("topo: unknown path %q: use one of %v", b, pathNames)
+}
+
+// String is the cell of a matrix: "NV18", "PIX".
+func (l Link) String() string {
+	if l.Path == PathNVLink {
+		return "NV" + strconv.Itoa(l.NVLinks)
+	}
+	return l.Path.String()
+}
+
+// Link is the connection of two different GPUs, by index.
+func (m *Machine) Link(a, b int) (Link, bool) {
+	if a > b {
+		a, b = b, a
+	}
+	for _, l := range m.Links {
+		if l.A == a && l.B == b {
+			return l, true
+		}
+	}
+	return Link{}, false
+}
+
+// FullMesh reports whether all pairs of GPUs have peer access over the same number of NVLinks: the case the kernels are made for.
+func (m *Machine) FullMesh() bool {
+	if len(m.GPUs) < 2 || len(m.Links) != len(m.GPUs)*(len(m.GPUs)-1)/2 {
+		return false
+	}
+	for _, l := range m.Links {
+		if !l.P2P || l.Path != PathNVLink || l.NVLinks != m.Links[0].NVLinks {
+			return false
+		}
+	}
+	return true
+}
+
+// NearestNIC is the NIC that is closest to a GPU: up before down, then by path, InfiniBand before Ethernet, the faster first.
+func (m *Machine) NearestNIC(gpu int) (NIC, bool) {
+	best := -1
+	for i := range m.NICs {
+		if best < 0 || nearer(&m.NICs[i], &m.NICs[best], gpu) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return NIC{}, false
+	}
+	return m.NICs[best], true
+}
+
+func nearer(a, b *NIC, gpu int) bool {
+	if a.Up != b.Up {
+		return a.Up
+	}
+	if pa, pb := a.path(gpu), b.path(gpu); pa != pb {
+		return pa < pb
+	}
+	if a.Kind != b.Kind {
+		return a.Kind == "infiniband"
+	}
+	return a.SpeedMbps > b.SpeedMbps
+}
+
+// path ranks an unknown path last.
+func (n *NIC) path(gpu int) Path {
+	if gpu < 0 || gpu >= len(n.Paths) || n.Paths[gpu] == PathUnknown {
+		return PathSys + 1
+	}
+	return n.Paths[gpu]
+}

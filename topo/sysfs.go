@@ -1,0 +1,201 @@
+package topo
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// sysfs reads /sys and /proc under a root. What is missing is simply not known.
+type sysfs struct{ root string }
+
+func trim(b []byte) []byte { return bytes.TrimSpace(b) }
+
+func (s sysfs) read(elem ...string) string {
+	b, err := os.ReadFile(filepath.Join(append([]string{s.root}, elem...)...))
+	if err != nil {
+		return ""
+	}
+	return string(trim(b))
+}
+
+func (s sysfs) list(elem ...string) []string {
+	entries, err := os.ReadDir(filepath.Join(append([]string{s.root}, elem...)...))
+	if err != nil {
+		return nil
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// number is def when the file is missing or no number.
+func (s sysfs) number(def int, elem ...string) int {
+	n, err := strconv.Atoi(s.read(elem...))
+	if err != nil {
+		return def
+	}
+	return n
+}
+
+func (s sysfs) cpu() CPU {
+	c := CPU{}
+	for line := range strings.Lines(s.read("proc/cpuinfo")) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "processor":
+			c.Threads++
+		case "model name":
+			c.Model = strings.TrimSpace(value)
+		}
+	}
+	if c.Threads == 0 {
+		c.Threads = runtime.NumCPU()
+	}
+	return c
+}
+
+func (s sysfs) numa() []NUMA {
+	const dir = "sys/devices/system/node"
+	var nodes []NUMA
+	for _, name := range s.list(dir) {
+		id, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
+		if err != nil || !strings.HasPrefix(name, "node") {
+			continue
+		}
+		n := NUMA{Node: id, CPUs: s.read(dir, name, "cpulist")}
+		for line := range strings.Lines(s.read(dir, name, "meminfo")) {
+			if f := strings.Fields(line); len(f) >= 4 && f[2] == "MemTotal:" {
+				kib, _ := strconv.ParseInt(f[3], 10, 64)
+				n.MemoryMiB = kib >> 10
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Node < nodes[j].Node })
+	return nodes
+}
+
+func (s sysfs) pciNUMA(bus string) int {
+	if bus == "" {
+		return -1
+	}
+	return s.number(-1, "sys/bus/pci/devices", bus, "numa_node")
+}
+
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// chain is the PCI addresses from the root port down to the device, after the host bridge.
+func (s sysfs) chain(bus string) (host string, bridges []string) {
+	if bus == "" {
+		return "", nil
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Join(s.root, "sys/bus/pci/devices", bus))
+	if err != nil {
+		return "", nil
+	}
+	for _, part := range strings.Split(dir, "/") {
+		switch {
+		case strings.HasPrefix(part, "pci"):
+			host, bridges = part, nil
+		case pciAddress.MatchString(part):
+			bridges = append(bridges, part)
+		}
+	}
+	return host, bridges
+}
+
+// path is how far two PCI devices are from each other.
+func (s sysfs) path(a, b string) Path {
+	ha, ca := s.chain(a)
+	hb, cb := s.chain(b)
+	if ha == "" || hb == "" {
+		return PathUnknown
+	}
+	if ha == hb {
+		common := 0
+		for common < len(ca)-1 && common < len(cb)-1 && ca[common] == cb[common] {
+			common++
+		}
+		switch {
+		case common == 0:
+			return PathPHB
+		// One bridge port (or one switch: a port up, two ports down) between them.
+		case len(ca)-common <= 2 && len(cb)-common <= 2:
+			return PathPIX
+		default:
+			return PathPXB
+		}
+	}
+	na, nb := s.pciNUMA(a), s.pciNUMA(b)
+	if na >= 0 && na == nb {
+		return PathNode
+	}
+	return PathSys
+}
+
+// nics lists network interfaces and verbs devices that have a PCI or virtio device behind them.
+func (s sysfs) nics() []NIC {
+	nics := []NIC{}
+	rdma := map[string]string{} // bus id → verbs device
+	for _, dev := range s.list("sys/class/infiniband") {
+		if bus := s.busOf("sys/class/infiniband", dev); bus != "" {
+			rdma[bus] = dev
+		}
+	}
+	seen := map[string]bool{}
+	for _, name := range s.list("sys/class/net") {
+		if _, err := os.Stat(filepath.Join(s.root, "sys/class/net", name, "device")); err != nil {
+			continue
+		}
+		n := NIC{Name: name, Kind: "ethernet", BusID: s.busOf("sys/class/net", name), Up: s.read("sys/class/net", name, "operstate") == "up"}
+		if s.number(1, "sys/class/net", name, "type") == 32 {
+			n.Kind = "infiniband"
+		}
+		if speed := s.number(0, "sys/class/net", name, "speed"); speed > 0 {
+			n.SpeedMbps = speed
+		}
+		n.NUMA, n.RDMA = s.pciNUMA(n.BusID), rdma[n.BusID]
+		seen[n.RDMA] = true
+		nics = append(nics, n)
+	}
+	// Verbs devices without a network interface (InfiniBand without IPoIB).
+	for _, dev := range s.list("sys/class/infiniband") {
+		if seen[dev] {
+			continue
+		}
+		bus := s.busOf("sys/class/infiniband", dev)
+		n := NIC{Name: dev, Kind: "infiniband", BusID: bus, NUMA: s.pciNUMA(bus), RDMA: dev}
+		n.Up = strings.Contains(s.read("sys/class/infiniband", dev, "ports/1/state"), "ACTIVE")
+		if s.read("sys/class/infiniband", dev, "ports/1/link_layer") == "Ethernet" {
+			n.Kind = "ethernet"
+		}
+		if rate, _, ok := strings.Cut(s.read("sys/class/infiniband", dev, "ports/1/rate"), " "); ok {
+			gbps, _ := strconv.Atoi(rate)
+			n.SpeedMbps = gbps * 1000
+		}
+		nics = append(nics, n)
+	}
+	return nics
+}
+
+// busOf is the PCI address behind a class device; virtio and the like are found through their parents.
+func (s sysfs) busOf(class, name string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Join(s.root, class, name, "device"))
+	if err != nil {
+		return ""
+	}
+	for ; len(dir) > len(s.root) && dir != "/"; dir = filepath.Dir(dir) {
+		if base := filepath.Base(dir); pciAddress.MatchString(base) {
+			return base
+		}
+	}
+	return ""
+}
