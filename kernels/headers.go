@@ -18,7 +18,8 @@ var headers = sync.OnceValue(func() map[string]string {
 			return err
 		}
 		text, err := includeFS.ReadFile(path)
-		out[strings.TrimPrefix(path, "include/")] = string(text)
+		name := strings.TrimPrefix(path, "include/")
+		out[strings.TrimPrefix(name, "rtc/")] = string(text)
 		return err
 	})
 	if err != nil {
@@ -27,6 +28,7 @@ var headers = sync.OnceValue(func() map[string]string {
 	return out
 })
 
-// Headers returns the public device headers by the name that #include uses ("goccl/memory_channel.cuh", "mscclpp/packet_device.hpp", …).
+// Headers returns the public device headers by the name that #include uses ("goccl/memory_channel.cuh", "mscclpp/packet_device.hpp", …), for NVRTC:
+// stand-ins for <cstdint>, <stdint.h>, <cstddef> and <stddef.h> are among them.
 // The map is the caller's own.
 func Headers() map[string]string { return maps.Clone(headers()) }

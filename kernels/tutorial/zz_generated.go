@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "f76756b219b462500aa70906c5e44d6e14febbcedba5368519a85f45cf84b3e2",
+	Source:   "f352bc727ead41d7253212859aa5ebe08fd5fe2de3bbb62bafebd05da3ed0c03",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

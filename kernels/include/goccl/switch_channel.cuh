@@ -2,6 +2,7 @@
 // reduction; no multicast object is used. Ranks synchronise through memory channels around these calls.
 #pragma once
 
+#include <goccl/abort.cuh>
 #include <goccl/copy.cuh>
 #include <goccl/reduce.cuh>
 

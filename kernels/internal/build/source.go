@@ -65,7 +65,7 @@ func readHeaders(root string) (map[string]string, error) {
 			return err
 		}
 		name, err := filepath.Rel(include, path)
-		headers[filepath.ToSlash(name)] = string(text)
+		headers[strings.TrimPrefix(filepath.ToSlash(name), "rtc/")] = string(text)
 		return err
 	})
 	return headers, err

@@ -1,0 +1,93 @@
+package jit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// diskCache is a folder of entries: the SHA-256 of the content, then the content. A nil cache holds nothing. Failures to read or write cost a
+// compilation and are not errors.
+type diskCache struct{ dir string }
+
+// maxEntry bounds what is read into memory for one entry.
+const maxEntry = 256 << 20
+
+// openDiskCache makes the folder, or returns nil when it is switched off, cannot be made, or is not safe to take code from.
+func openDiskCache() *diskCache {
+	dir := os.Getenv("GOCCL_CACHE_DIR")
+	if dir == "off" {
+		return nil
+	}
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return nil
+		}
+		dir = filepath.Join(base, "goccl", "kernels")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil || !private(dir) {
+		return nil
+	}
+	return &diskCache{dir: dir}
+}
+
+// private reports whether dir is a folder of this user that nobody else can write to: an image from it will run on the GPU.
+func private(dir string) bool {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+func (d *diskCache) path(key string) string { return filepath.Join(d.dir, key) }
+
+// load returns the content of an entry, or nil. A damaged entry is removed.
+func (d *diskCache) load(key string) []byte {
+	if d == nil {
+		return nil
+	}
+	f, err := os.Open(d.path(key))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	all, err := io.ReadAll(io.LimitReader(f, maxEntry))
+	if err != nil {
+		return nil
+	}
+	if len(all) > sha256.Size {
+		if sum := sha256.Sum256(all[sha256.Size:]); bytes.Equal(sum[:], all[:sha256.Size]) {
+			return all[sha256.Size:]
+		}
+	}
+	_ = os.Remove(d.path(key))
+	return nil
+}
+
+// store writes an entry beside its place and renames it there, so that a reader sees all of it or nothing.
+func (d *diskCache) store(key string, data []byte) {
+	if d == nil || len(data) == 0 {
+		return
+	}
+	f, err := os.CreateTemp(d.dir, "new-*")
+	if err != nil {
+		return
+	}
+	sum := sha256.Sum256(data)
+	_, err = f.Write(append(sum[:], data...))
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), d.path(key))
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+}

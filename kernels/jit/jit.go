@@ -1,0 +1,167 @@
+package jit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goccl/goccl/internal/driver/nvrtc"
+	"github.com/goccl/goccl/kernels"
+)
+
+// ErrUnavailable says that there is no libnvrtc. It is internal/driver/nvrtc's error of that name.
+var ErrUnavailable = nvrtc.ErrUnavailable
+
+// Request is one source to compile for one device.
+type Request struct {
+	Source       string
+	Name         string            // file name in diagnostics; "kernel.cu" when empty
+	Major, Minor int               // compute capability of the device
+	Headers      map[string]string // further headers by include name; they may not replace goccl's
+	Options      []string          // further compiler options, for example "-I/usr/local/cuda/include" or "-DN=8"; -arch and -std are set here
+}
+
+// Image is a compiled module, ready to load. Data must not be written to.
+type Image struct {
+	Data []byte
+	PTX  bool   // the compiler does not know the device: the driver will compile Data for it
+	Log  string // warnings; empty when the image came from the disk
+}
+
+// Compiler compiles and caches.
+type Compiler struct {
+	lib  *nvrtc.Library
+	disk *diskCache // nil: memory only
+
+	mu    sync.Mutex
+	cache map[string]*entry
+}
+
+// entry is one compilation, made once however many goroutines ask for it.
+type entry struct {
+	once  sync.Once
+	image Image
+	err   error
+}
+
+// New opens the first libnvrtc of $GOCCL_NVRTC, the given files and folders (a site-packages folder will do) and the system. The error wraps ErrUnavailable.
+func New(dirs ...string) (*Compiler, error) {
+	lib, err := nvrtc.Open(dirs...)
+	if err != nil {
+		return nil, err
+	}
+	return &Compiler{lib: lib, disk: openDiskCache(), cache: make(map[string]*entry)}, nil
+}
+
+// Version names the compiler's exact build.
+func (c *Compiler) Version() string { return c.lib.Version().String() }
+
+// Compile returns the image of r, from the cache when it is there. A source that the compiler refuses is a *nvrtc.CompileError, whose %+v is the
+// compiler's whole log. It blocks for the compilation, typically 0.1 to 5 s.
+func (c *Compiler) Compile(r Request) (Image, error) {
+	p, ptx, err := c.program(r)
+	if err != nil {
+		return Image{}, err
+	}
+	key := c.key(p)
+	c.mu.Lock()
+	e := c.cache[key]
+	if e == nil {
+		e = new(entry)
+		c.cache[key] = e
+	}
+	c.mu.Unlock()
+	e.once.Do(func() {
+		e.image, e.err = c.make(p, ptx, key)
+	})
+	return e.image, e.err
+}
+
+func (c *Compiler) make(p nvrtc.Program, ptx bool, key string) (Image, error) {
+	if data := c.disk.load(key); data != nil {
+		return Image{Data: data, PTX: ptx}, nil
+	}
+	res, err := c.lib.Compile(p)
+	if err != nil {
+		return Image{}, err
+	}
+	img := Image{Data: res.CUBIN, PTX: ptx, Log: res.Log}
+	if ptx {
+		img.Data = res.PTX
+	}
+	c.disk.store(key, img.Data)
+	return img, nil
+}
+
+// program turns a request into what the compiler gets, and says whether PTX is wanted: for a device newer than the compiler.
+func (c *Compiler) program(r Request) (p nvrtc.Program, ptx bool, err error) {
+	if r.Source == "" {
+		return p, false, errors.New("jit: the source is empty")
+	}
+	for _, o := range r.Options {
+		if name := strings.TrimLeft(o, "-"); strings.HasPrefix(name, "arch") || strings.HasPrefix(name, "gpu-architecture") {
+			return p, false, fmt.Errorf("jit: option %q: the architecture is given by Major and Minor", o)
+		}
+	}
+	headers := kernels.Headers()
+	for name, text := range r.Headers {
+		if _, taken := headers[name]; taken {
+			return p, false, fmt.Errorf("jit: header %q would replace goccl's own: rename it", name)
+		}
+		headers[name] = text
+	}
+	arch, ptx, err := chooseArch(c.lib.Archs(), r.Major*10+r.Minor)
+	if err != nil {
+		return p, false, err
+	}
+	name := r.Name
+	if name == "" {
+		name = "kernel.cu"
+	}
+	options := []string{"-arch=" + arch}
+	if !slices.ContainsFunc(r.Options, func(o string) bool { return strings.HasPrefix(strings.TrimLeft(o, "-"), "std") }) {
+		options = append(options, "-std=c++17")
+	}
+	return nvrtc.Program{Source: r.Source, Name: name, Headers: headers, Options: append(options, r.Options...)}, ptx, nil
+}
+
+// chooseArch picks the device's own architecture, else the closest older one of the same major as a cubin, else PTX of the closest older one.
+func chooseArch(known []int, cc int) (arch string, ptx bool, err error) {
+	best := 0
+	for _, a := range known {
+		if a <= cc && a > best {
+			best = a
+		}
+	}
+	switch {
+	case best == 0:
+		return "", false, fmt.Errorf("jit: the compiler knows no architecture as old as compute capability %d.%d (it knows %v)", cc/10, cc%10, known)
+	case best/10 == cc/10:
+		return fmt.Sprintf("sm_%d", best), false, nil
+	}
+	return fmt.Sprintf("compute_%d", best), true, nil
+}
+
+// key is the hash of everything that the output depends on. Files that -I options let the source reach are not part of it: who changes those must
+// change the source or the options too.
+func (c *Compiler) key(p nvrtc.Program) string {
+	h := sha256.New()
+	part := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
+	part(c.Version())
+	part(p.Name)
+	part(p.Source)
+	for _, o := range p.Options {
+		part(o)
+	}
+	part("headers")
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		part(name)
+		part(p.Headers[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

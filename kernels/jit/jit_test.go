@@ -1,0 +1,257 @@
+package jit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/goccl/goccl/internal/driver/nvrtc"
+	"github.com/goccl/goccl/kernels"
+)
+
+const tools = "../../.tools/nvrtc"
+
+func compiler(t *testing.T) *Compiler {
+	t.Helper()
+	t.Setenv("GOCCL_CACHE_DIR", t.TempDir())
+	c, err := New(tools)
+	if errors.Is(err, ErrUnavailable) {
+		t.Skipf("no compiler here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.disk == nil {
+		t.Fatal("the cache folder of the test was refused")
+	}
+	return c
+}
+
+// meshKernel is a kernel in MSCCL++'s names: each thread exchanges a slice with one rank.
+const meshKernel = `
+#include <cstdint>
+#include <mscclpp/packet_device.hpp>
+#include <mscclpp/proxy_channel_device.hpp>
+#include <mscclpp/memory_channel_device.hpp>
+#include <mscclpp/concurrency_device.hpp>
+#include <mscclpp/switch_channel_device.hpp>
+
+template <class T> using DeviceHandle = mscclpp::DeviceHandle<T>;
+__constant__ DeviceHandle<mscclpp::SimpleProxyChannel> constProxyChans[8];
+__device__ mscclpp::DeviceSyncer syncer;
+
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    mesh(mscclpp::SimpleProxyChannelDeviceHandle* channels, int rank, int nranks, int count) {
+  int tid = threadIdx.x;
+  std::uint64_t size = (count * sizeof(int)) / nranks;
+  uint64_t offset = size * rank;
+  if (tid < nranks && tid != rank) {
+    channels[tid].putWithSignalAndFlush(offset, offset, size);
+    channels[tid].wait();
+    constProxyChans[tid].put(0, 16);
+  }
+  syncer.sync(gridDim.x);
+}
+
+extern "C" __global__ void packets(mscclpp::MemoryChannelDeviceHandle* channel, mscclpp::SwitchChannelDeviceHandle* nvls, uint32_t flag, float* out) {
+  channel->put<16, false>(0, 0, 1024, threadIdx.x, blockDim.x);
+  channel->putPackets(0, 0, 1024, threadIdx.x, blockDim.x, flag);
+  channel->unpackPackets<mscclpp::LL8Packet>(0, 0, 1024, threadIdx.x, blockDim.x, flag);
+  mscclpp::LLPacket p(make_uint2(1, 2), flag);
+  uint2 data = channel->unpackPacket(threadIdx.x, flag);
+  out[threadIdx.x] = nvls->reduce<float>(threadIdx.x) + data.x + p.read(flag).y;
+  channel->relaxedSignal();
+  channel->wait(1000);
+}
+`
+
+func TestCompileMSCCLPPNames(t *testing.T) {
+	c := compiler(t)
+	img, err := c.Compile(Request{Source: meshKernel, Name: "mesh.cu", Major: 9})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	if img.PTX || !bytes.Contains(img.Data, []byte("mesh")) || !bytes.Contains(img.Data, []byte("constProxyChans")) {
+		t.Errorf("PTX %v, %d bytes: want a cubin with kernel mesh and constant constProxyChans", img.PTX, len(img.Data))
+	}
+	if strings.Contains(img.Log, "warning") {
+		t.Errorf("warnings:\n%s", img.Log)
+	}
+}
+
+// Each header must stand alone, for every architecture family.
+func TestEveryHeaderCompilesAlone(t *testing.T) {
+	c := compiler(t)
+	for name := range kernels.Headers() {
+		for _, major := range []int{8, 9} {
+			src := fmt.Sprintf("#include <%s>\nextern \"C\" __global__ void k() {}\n", name)
+			img, err := c.Compile(Request{Source: src, Major: major})
+			if err != nil {
+				t.Errorf("%s for %d.0: %+v", name, major, err)
+			} else if strings.Contains(img.Log, "warning") {
+				t.Errorf("%s for %d.0: %s", name, major, img.Log)
+			}
+		}
+	}
+}
+
+func TestCache(t *testing.T) {
+	c := compiler(t)
+	r := Request{Source: `extern "C" __global__ void k() {}`, Major: 8, Minor: 6}
+	first, err := c.Compile(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(c.disk.dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("cache holds %v, %v: want one entry", files, err)
+	}
+	path := filepath.Join(c.disk.dir, files[0].Name())
+
+	// From memory, although the file is gone.
+	kept, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.Compile(r); err != nil || !bytes.Equal(again.Data, first.Data) {
+		t.Errorf("memory cache: %v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the second Compile built again")
+	}
+
+	// From disk, in another Compiler: its content, not a new build, is what comes back.
+	if err := os.WriteFile(path, kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := New(tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data := other.disk.load(files[0].Name()); !bytes.Equal(data, first.Data) {
+		t.Error("disk cache: another content")
+	}
+
+	// A damaged entry is not used and is replaced.
+	kept[len(kept)-1] ^= 1
+	if err := os.WriteFile(path, kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if img, err := other.Compile(r); err != nil || !bytes.Equal(img.Data, first.Data) {
+		t.Errorf("damaged entry: %v", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || bytes.Equal(now, kept) {
+		t.Errorf("the damaged entry is still there (%v)", err)
+	}
+
+	// Everything the output depends on changes the key.
+	p, _, err := c.program(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := c.key(p)
+	for what, change := range map[string]func(*Request){
+		"source":  func(r *Request) { r.Source += " " },
+		"name":    func(r *Request) { r.Name = "other.cu" },
+		"arch":    func(r *Request) { r.Minor = 0 },
+		"options": func(r *Request) { r.Options = []string{"-DN=1"} },
+		"headers": func(r *Request) { r.Headers = map[string]string{"mine.h": ""} },
+	} {
+		changed := r
+		change(&changed)
+		p, _, err := c.program(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.key(p) == base {
+			t.Errorf("another %s has the same key", what)
+		}
+	}
+}
+
+func TestCacheRefusesASharedFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOCCL_CACHE_DIR", dir)
+	if openDiskCache() != nil {
+		t.Error("a folder that everybody can write to was taken")
+	}
+	t.Setenv("GOCCL_CACHE_DIR", "off")
+	if openDiskCache() != nil {
+		t.Error("off was not off")
+	}
+	made := filepath.Join(t.TempDir(), "a", "b")
+	t.Setenv("GOCCL_CACHE_DIR", made)
+	if openDiskCache() == nil {
+		t.Fatal("a folder of ours was refused")
+	}
+	if info, err := os.Stat(made); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v, %v: want 0700", info.Mode(), err)
+	}
+}
+
+func TestCompileOnce(t *testing.T) {
+	c := compiler(t)
+	var wg sync.WaitGroup
+	images := make([]Image, 8)
+	for i := range images {
+		wg.Go(func() {
+			img, err := c.Compile(Request{Source: `extern "C" __global__ void once() {}`, Major: 9})
+			if err != nil {
+				t.Error(err)
+			}
+			images[i] = img
+		})
+	}
+	wg.Wait()
+	for _, img := range images {
+		if len(img.Data) == 0 || &img.Data[0] != &images[0].Data[0] {
+			t.Fatal("concurrent requests did not share one compilation")
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	c := compiler(t)
+	var ce *nvrtc.CompileError
+	if _, err := c.Compile(Request{Source: "nonsense", Name: "mine.cu", Major: 9}); !errors.As(err, &ce) || !strings.Contains(err.Error(), "mine.cu") {
+		t.Errorf("nonsense: %v: want a CompileError that names mine.cu", err)
+	}
+	for what, r := range map[string]Request{
+		"empty source":     {Major: 9},
+		"replaced header":  {Source: "int x;", Major: 9, Headers: map[string]string{"goccl/sync.cuh": ""}},
+		"arch option":      {Source: "int x;", Major: 9, Options: []string{"--gpu-architecture=sm_70"}},
+		"too old a device": {Source: "int x;", Major: 1},
+	} {
+		if _, err := c.Compile(r); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+func TestChooseArch(t *testing.T) {
+	known := []int{50, 75, 80, 86, 90, 100, 120}
+	for _, c := range []struct {
+		cc   int
+		arch string
+		ptx  bool
+	}{{80, "sm_80", false}, {89, "sm_86", false}, {90, "sm_90", false}, {103, "sm_100", false}, {110, "compute_100", true}, {130, "compute_120", true}} {
+		arch, ptx, err := chooseArch(known, c.cc)
+		if err != nil || arch != c.arch || ptx != c.ptx {
+			t.Errorf("chooseArch(%d) = %s, %v, %v: want %s, %v", c.cc, arch, ptx, err, c.arch, c.ptx)
+		}
+	}
+	if _, _, err := chooseArch(known, 35); err == nil {
+		t.Error("chooseArch(35) succeeded")
+	}
+}
