@@ -69,8 +69,11 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 		o.Layout = perf.LayoutThreads
 	}
 	err = perf.Run(ctx, o)
-	if errors.Is(err, perf.ErrFailed) {
+	switch {
+	case errors.Is(err, perf.ErrFailed):
 		return &exitError{perf.ExitFailed, nil}
+	case errors.Is(err, perf.ErrInvalid):
+		return &exitError{2, err}
 	}
 	return err
 }

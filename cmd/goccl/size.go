@@ -22,7 +22,7 @@ func parseSize(s string) (size, error) {
 		return 0, fmt.Errorf("%q is not a size: write bytes, with K, M or G behind them if you like", s)
 	}
 	shift := 0
-	switch unit := strings.ToUpper(strings.TrimSuffix(strings.TrimSuffix(s[len(digits):], "B"), "i")); unit {
+	switch unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s[len(digits):]), "B"), "I"); unit {
 	case "":
 	case "K":
 		shift = 10

@@ -19,7 +19,7 @@ type abi struct {
 
 func openABI(path string, kind device.Kind) (Library, error) {
 	if kind != device.CUDA {
-		return nil, fmt.Errorf("perf: --against %s: the other library works on GPU memory; measure with --device cuda", path)
+		return nil, invalid("--against %s: the other library works on GPU memory; measure with --device cuda", path)
 	}
 	lib, err := ncclabi.Open(path)
 	if err != nil {

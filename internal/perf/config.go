@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,6 +33,9 @@ type Config struct {
 	Timeout time.Duration
 }
 
+// ErrInvalid means that a Config or Options ask for what cannot be measured.
+var ErrInvalid = errors.New("invalid arguments")
+
 // normalize fills defaults and refuses what cannot be measured with n ranks.
 func (c *Config) normalize(n int) error {
 	if c.Factor == 0 {
@@ -48,26 +52,26 @@ func (c *Config) normalize(n int) error {
 	}
 	switch {
 	case n < 1:
-		return fmt.Errorf("perf: %d ranks: at least one is needed", n)
+		return invalid("%d ranks: at least one is needed", n)
 	case c.MinBytes < 0 || c.MaxBytes < c.MinBytes:
-		return fmt.Errorf("perf: sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0", c.MinBytes, c.MaxBytes)
+		return invalid("sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0", c.MinBytes, c.MaxBytes)
 	case c.Factor < 1:
-		return fmt.Errorf("perf: factor %g: sizes grow, so it must be above 1", c.Factor)
+		return invalid("factor %g: sizes grow, so it must be above 1", c.Factor)
 	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < 0 || c.Offset < 0 || c.Timeout < 0:
-		return fmt.Errorf("perf: iterations, warm-up, cycles, graph operations, offset and timeout may not be negative")
+		return invalid("iterations, warm-up, cycles, graph operations, offset and timeout may not be negative")
 	case c.Kind.HasRoot() && (c.Root < 0 || c.Root >= n):
-		return fmt.Errorf("perf: root %d is not one of the %d ranks", c.Root, n)
+		return invalid("root %d is not one of the %d ranks", c.Root, n)
 	case !c.OutOfPlace && !c.Kind.HasInPlace():
-		return fmt.Errorf("perf: %v has no in-place form", c.Kind)
+		return invalid("%v has no in-place form", c.Kind)
 	}
 	for _, t := range c.Types {
 		if !t.Valid() {
-			return fmt.Errorf("perf: unknown element type %v", t)
+			return invalid("unknown element type %v", t)
 		}
 	}
 	for _, op := range c.Ops {
 		if !op.Valid() {
-			return fmt.Errorf("perf: unknown reduction operator %v", op)
+			return invalid("unknown reduction operator %v", op)
 		}
 	}
 	if !c.Kind.HasRoot() {
@@ -80,6 +84,10 @@ func (c *Config) normalize(n int) error {
 		c.Ops = []datatype.Op{datatype.Sum}
 	}
 	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("perf: %w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
 // Row is one measured point: one size, one library, out of place or in place.

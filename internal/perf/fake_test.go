@@ -243,6 +243,8 @@ func measureFake(t *testing.T, n int, cfg Config, limits Limits, reporter Report
 		wg.Go(func() {
 			d := &fakeDevice{kind: device.Host}
 			s, _ := d.NewStream()
+			cfg := cfg
+			cfg.Seed = uint64(r) // the ranks must agree on one
 			rank := Rank{Peers: &fakePeers{x: x, rank: r}, Device: d, Stream: s, Limits: limits}
 			for _, l := range libs {
 				rank.Libraries = append(rank.Libraries, l)

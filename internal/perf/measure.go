@@ -2,6 +2,7 @@ package perf
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,14 +41,16 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		return nil, err
 	}
 	if cfg.GraphOps > 0 && r.Capturer == nil {
-		return nil, fmt.Errorf("perf: %v has no graphs: leave --graph out or measure on CUDA", r.Device.ID())
+		return nil, invalid("%v has no graphs: leave --graph out or measure on CUDA", r.Device.ID())
 	}
 	if len(r.Libraries) == 0 {
 		return nil, errors.New("perf: no library to measure")
 	}
 	m := &measurement{Rank: r, cfg: cfg, n: n, me: me}
 	defer func() { err = errors.Join(err, m.close()) }()
-
+	if err := m.shareSeed(ctx); err != nil {
+		return nil, err
+	}
 	for _, lib := range r.Libraries {
 		m.progress("opening %s", lib.Name())
 		c, err := lib.Open(ctx, r.Peers, r.Device)
@@ -78,6 +81,19 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		}
 	}
 	return rows, nil
+}
+
+// shareSeed gives all ranks rank 0's seed: every rank checks what the others sent.
+func (m *measurement) shareSeed(ctx context.Context) error {
+	all, err := m.all(ctx, binary.LittleEndian.AppendUint64(nil, m.cfg.Seed))
+	if err != nil {
+		return err
+	}
+	if len(all[0]) != 8 {
+		return fmt.Errorf("perf: rank 0 sent a seed of %d bytes: give every rank the same program", len(all[0]))
+	}
+	m.cfg.Seed = binary.LittleEndian.Uint64(all[0])
+	return nil
 }
 
 // points lists what is measured, in order, and the size in bytes of the largest buffer.

@@ -30,7 +30,7 @@ func ParseDevice(s string) (device.Kind, error) {
 		}
 		return device.Host, nil
 	}
-	return 0, fmt.Errorf("perf: unknown device %q: use auto, host or cuda", s)
+	return 0, invalid("unknown device %q: use auto, host or cuda", s)
 }
 
 // gpus is the number of GPUs that ranks of kind can spread over; 0 for the host.

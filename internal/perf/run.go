@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sort"
 	"strings"
 	"time"
@@ -64,6 +66,17 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if o.GraphOps > 0 && kind != device.CUDA {
+		return invalid("the %v device has no graphs: leave --graph out, or measure on cuda", kind)
+	}
+	for _, path := range []string{o.JSON, o.Plot} {
+		if path == "" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return invalid("%s cannot be written: there is no folder %s", path, filepath.Dir(path))
+		}
+	}
 	env, err := bootstrap.FromEnv()
 	switch {
 	case err == nil:
@@ -92,7 +105,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	case LayoutThreads:
 	default:
-		return fmt.Errorf("perf: unknown layout %q", o.Layout)
+		return invalid("unknown layout %q", o.Layout)
 	}
 	if err := o.open(kind); err != nil {
 		return err
@@ -107,7 +120,7 @@ func Run(ctx context.Context, o Options) error {
 func (o *Options) runRank(ctx context.Context, kind device.Kind, env bootstrap.Env) error {
 	n := env.WorldSize
 	if o.Ranks != 0 && o.Ranks != n {
-		return fmt.Errorf("perf: --ranks %d, but %s started %d: leave --ranks out", o.Ranks, env.Launcher, n)
+		return invalid("--ranks %d, but %s started %d: leave --ranks out", o.Ranks, env.Launcher, n)
 	}
 	if err := o.normalize(n); err != nil {
 		return err
@@ -146,9 +159,12 @@ func (o *Options) start(ctx context.Context, n int) error {
 	if len(o.Command) == 0 {
 		return errors.New("perf: a process per rank needs the command to start")
 	}
-	program, err := os.Executable()
+	// As it was called, if it can be found: a program may act on its name.
+	program, err := exec.LookPath(o.Command[0])
 	if err != nil {
-		return fmt.Errorf("perf: find this program, to start ranks: %w", err)
+		if program, err = os.Executable(); err != nil {
+			return fmt.Errorf("perf: find this program, to start ranks: %w", err)
+		}
 	}
 	env := os.Environ()
 	if NewProgress(o.Stderr) != nil {

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"goccl": func() { os.Exit(run(os.Args)) }})
+}
+
+// TestScripts runs testdata/script/*.txtar, each a session on a command line.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(env *testscript.Env) error {
+			// Scripts see a machine without a GPU and without a launcher, whatever runs them.
+			env.Setenv("CUDA_VISIBLE_DEVICES", "")
+			env.Setenv("CI", "true")
+			return nil
+		},
+	})
+}
+
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]size{"0": 0, "8": 8, "64K": 64 << 10, "64M": 64 << 20, "1MiB": 1 << 20, "2gb": 2 << 30, "1T": 1 << 40, "12B": 12} {
+		if got, err := parseSize(s); err != nil || got != want {
+			t.Errorf("%q: %d, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "M", "-1", "8X", "1.5M", "9999999999G", "8KM"} {
+		if got, err := parseSize(s); err == nil {
+			t.Errorf("%q is accepted as %d", s, got)
+		}
+	}
+}
