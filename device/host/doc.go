@@ -12,7 +12,8 @@
 //
 // # Streams
 //
-// A stream runs its work in order, on a goroutine that exists only while there is work; an idle stream costs a few hundred bytes.
+// A stream runs its work in order, on a goroutine that it has only while there is work; an idle stream costs a few hundred bytes. Goroutines are
+// shared by all streams and end some 20 ms after the last work.
 // WrapStream(0) is synchronous: work runs in the caller. The first error of a stream sticks to it: work enqueued before is skipped, work
 // enqueued later is refused, and Synchronize returns it, until ClearError. A kernel that panics or touches unmapped memory makes an error, not a
 // crash.

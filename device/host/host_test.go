@@ -302,7 +302,7 @@ func TestIdleStreamHasNoGoroutine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 100 {
+	for range 1000 {
 		if runtime.NumGoroutine() <= before {
 			return
 		}

@@ -11,7 +11,7 @@ import (
 
 // The way of an operation through a stream:
 //
-//	1. submit    append under mu; start run when nobody runs
+//	1. submit    append under mu; hand the queue to a worker when none has it
 //	2. run       take the next under mu, execute without it
 //	3. finish    under mu: count it done, keep the first error, wake who waits for this count
 //	4. run ends  under mu, when the queue is empty, so that the next submit sees it
@@ -51,7 +51,7 @@ type queue struct {
 	mu       sync.Mutex
 	ops      []op // ops[head:] wait to be executed
 	head     int
-	running  bool // a goroutine is in run
+	running  bool // a worker is in run, or about to be
 	enqueued uint64
 	done     uint64
 	err      error // the first, sticks
@@ -79,11 +79,11 @@ func (q *queue) submit(o op) error {
 	}
 	q.ops = append(q.ops, o)
 	q.enqueued++
-	start := !q.running
+	idle := !q.running
 	q.running = true
 	q.mu.Unlock()
-	if start {
-		go q.run()
+	if idle {
+		start(q)
 	}
 	return nil
 }
@@ -116,12 +116,10 @@ func (q *queue) run() {
 		}
 		// A kernel has called runtime.Goexit, as FailNow of package testing does: the goroutine is lost, the stream is not.
 		err := fmt.Errorf("host: %s: the kernel ended its goroutine (runtime.Goexit)", o.name)
-		go func() {
-			q.mu.Lock()
-			q.finish(err)
-			q.mu.Unlock()
-			q.run()
-		}()
+		q.mu.Lock()
+		q.finish(err)
+		q.mu.Unlock()
+		start(q)
 	}()
 	q.mu.Lock()
 	for q.head < len(q.ops) {
