@@ -1,0 +1,229 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// initAll calls InitAddress on n ranks with one address each.
+func initAll(t *testing.T, n int, address func(rank int) string) []Bootstrap {
+	t.Helper()
+	bs := make([]Bootstrap, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			b := NewTCP(r, n, quiet(), WithTimeout(5*time.Second))
+			bs[r] = b
+			if err := b.InitAddress(context.Background(), address(r)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Cleanup(func() { closeAll(bs) })
+	if t.Failed() {
+		t.FailNow()
+	}
+	return bs
+}
+
+func TestAddressForms(t *testing.T) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{"127.0.0.1:%d", "lo:127.0.0.1:%d", "localhost:%d", "[::1]:%d", hostname + ":%d", "unix:@goccl-test-%d"} {
+		t.Run(form, func(t *testing.T) {
+			port := freePort(t)
+			if strings.Contains(form, "::1") {
+				l, err := net.Listen("tcp", "[::1]:0")
+				if err != nil {
+					t.Skip("no IPv6 here: ", err)
+				}
+				_ = l.Close()
+			}
+			if form == hostname+":%d" {
+				if _, err := net.LookupHost(hostname); err != nil {
+					t.Skip(err)
+				}
+			}
+			bs := initAll(t, 3, func(int) string { return fmt.Sprintf(form, port) })
+			each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
+		})
+	}
+}
+
+func TestAddressErrors(t *testing.T) {
+	ctx := context.Background()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if err := NewTCP(0, 2, quiet()).InitAddress(ctx, l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "MASTER_PORT") {
+		t.Error(err)
+	}
+	if err := NewTCP(0, 2, quiet()).InitAddress(ctx, "0.0.0.0:5000"); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+	if err := NewTCP(0, 2, quiet(), WithInterface("=nosuchnic")).InitAddress(ctx, fmt.Sprintf("127.0.0.1:%d", freePort(t))); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nosuchnic") {
+		t.Error(err)
+	}
+	if _, err := NewUniqueID(WithInterface("=nosuchnic")); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+	if _, err := NewUniqueID(WithTimeout(-1)); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// TestSecrets: one address, two secrets.
+func TestSecrets(t *testing.T) {
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	root := NewTCP(0, 2, quiet(), WithTimeout(2*time.Second), WithSecret([]byte("right")))
+	done := make(chan error, 1)
+	go func() { done <- root.InitAddress(context.Background(), address) }()
+	for _, secret := range []Option{WithSecret([]byte("wrong")), WithSecret(nil)} {
+		if err := NewTCP(1, 2, quiet(), WithTimeout(5*time.Second), secret).InitAddress(context.Background(), address); !errors.Is(err, ErrAuth) {
+			t.Error(err)
+		}
+	}
+	b := NewTCP(1, 2, quiet(), WithSecret([]byte("right")))
+	if err := errors.Join(b.InitAddress(context.Background(), address), <-done); err != nil {
+		t.Error(err)
+	}
+	closeAll([]Bootstrap{root, b})
+}
+
+func TestCommID(t *testing.T) {
+	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+	// Every process makes it for itself.
+	a, err1 := NewUniqueID(quiet())
+	b, err2 := NewUniqueID(quiet())
+	if err := errors.Join(err1, err2); err != nil || a != b {
+		t.Fatalf("%v and %v: %v", a, b, err)
+	}
+	bs, _ := joinAll(t, a, 3)
+	if !t.Failed() {
+		each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
+	}
+	for _, bad := range []string{"nonsense", "unix:@x"} {
+		t.Setenv("NCCL_COMM_ID", bad)
+		if _, err := NewUniqueID(quiet()); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// TestListensOnOneAddress tries another address of the same interface.
+func TestListensOnOneAddress(t *testing.T) {
+	id, err := NewUniqueID(WithInterface("lo"), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = id.Close() }()
+	f, _ := id.decode()
+	if !f.addr.Addr().IsLoopback() {
+		t.Fatal(f.addr)
+	}
+	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.2:%d", f.addr.Port())); err == nil {
+		_ = c.Close()
+		t.Error("the root listens on more than its address")
+	}
+}
+
+// namespaces makes two network namespaces joined by a cable, 10.207.0.1 and 10.207.0.2.
+func namespaces(t *testing.T) (a, b string) {
+	t.Helper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs ip: ", err)
+	}
+	a, b = fmt.Sprintf("goccl%da", os.Getpid()), fmt.Sprintf("goccl%db", os.Getpid())
+	for i, cmd := range []string{
+		"netns add " + a, "netns add " + b,
+		fmt.Sprintf("-n %s link add cable type veth peer name cable netns %s", a, b),
+		"-n " + a + " addr add 10.207.0.1/24 dev cable", "-n " + b + " addr add 10.207.0.2/24 dev cable",
+		"-n " + a + " link set cable up", "-n " + b + " link set cable up", "-n " + a + " link set lo up", "-n " + b + " link set lo up",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(cmd)...).CombinedOutput(); err != nil {
+			for _, ns := range []string{a, b} {
+				_ = exec.Command("ip", "netns", "del", ns).Run()
+			}
+			t.Skipf("no network namespaces here: step %d: ip %s: %v: %s", i, cmd, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		for _, ns := range []string{a, b} {
+			if out, err := exec.Command("ip", "netns", "del", ns).CombinedOutput(); err != nil {
+				t.Errorf("ip netns del %s: %v: %s", ns, err, out)
+			}
+		}
+	})
+	return a, b
+}
+
+// TestTwoHosts runs four ranks on two hosts, then pulls the cable.
+func TestTwoHosts(t *testing.T) {
+	a, b := namespaces(t)
+	start := func(what, master string) []*child {
+		var ranks []*child
+		for r := range 4 {
+			ns := a
+			if r >= 2 {
+				ns = b
+			}
+			ranks = append(ranks, startRank(t, what, r, 4, ns, "MASTER_ADDR="+master, fmt.Sprintf("MASTER_PORT=%d", 20000+len(what))))
+		}
+		return ranks
+	}
+	for _, r := range start("barrier", "10.207.0.1") {
+		r.expect(t, "joined [0 0 1 1]", 10*time.Second)
+		r.expect(t, "done", 10*time.Second)
+	}
+
+	ranks := start("watch", "10.207.0.1")
+	for _, r := range ranks {
+		r.expect(t, "joined [0 0 1 1]", 10*time.Second)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if out, err := exec.Command("ip", "-n", b, "link", "set", "cable", "down").CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	cut := time.Now()
+	for _, r := range ranks {
+		line := r.expect(t, "failed peer=", 6*time.Second)
+		if other := fmt.Sprintf("peer=%d", 2-2*(r.rank/2)); !strings.Contains(line, other) && !strings.Contains(line, fmt.Sprintf("peer=%d", 3-2*(r.rank/2))) {
+			t.Errorf("rank %d: %s", r.rank, line)
+		}
+	}
+	if d := time.Since(cut); d > 5*time.Second {
+		t.Errorf("noticed after %v", d)
+	} else {
+		t.Logf("noticed after %v", d)
+	}
+}
+
+// TestPartitionWhileJoining pulls the cable while the job waits for its last rank.
+func TestPartitionWhileJoining(t *testing.T) {
+	a, b := namespaces(t)
+	vars := []string{"MASTER_ADDR=10.207.0.1", "MASTER_PORT=20100"}
+	ranks := []*child{startRank(t, "barrier", 0, 3, a, vars...), startRank(t, "barrier", 1, 3, b, vars...)}
+	for _, r := range ranks {
+		r.expect(t, "started", 10*time.Second)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if out, err := exec.Command("ip", "-n", b, "link", "set", "cable", "down").CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	ranks[0].expect(t, "failed peer=1 dead=true", 6*time.Second)
+	ranks[1].expect(t, "failed peer=0 dead=true", 8*time.Second)
+}
