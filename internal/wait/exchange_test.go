@@ -62,16 +62,23 @@ func sharedMemory(tb testing.TB, size int) (*os.File, []byte) {
 	return f, mem
 }
 
-func goroutineExchange(tb testing.TB, n, rounds int) time.Duration {
+// batch is the number of rounds that are timed together. The best batch is what a round takes when nothing else runs on the machine.
+const batch = 200
+
+func goroutineExchange(tb testing.TB, n, rounds int, p *wait.Policy) (best time.Duration) {
 	_, mem := sharedMemory(tb, meshBytes(n))
 	m := newMesh(mem, n)
-	p := wait.For(n, n)
 	errs := make(chan error, n)
-	start := time.Now()
+	best = time.Hour
 	for r := range n {
 		go func() {
 			l := wait.Limit{Deadline: wait.After(60 * time.Second)}
+			start := time.Now()
 			for i := 1; i <= rounds; i++ {
+				if r == 0 && i%batch == 0 {
+					now := time.Now()
+					best, start = min(best, now.Sub(start)/batch), now
+				}
 				if err := m.exchange(r, uint64(i), l, p); err != nil {
 					errs <- err
 					return
@@ -85,7 +92,7 @@ func goroutineExchange(tb testing.TB, n, rounds int) time.Duration {
 			tb.Fatal(err)
 		}
 	}
-	return time.Since(start)
+	return best
 }
 
 // The child's side of processExchange: rank, ranks and rounds come by environment, the mesh by fd 3.
@@ -111,18 +118,18 @@ func childExchange(rank string) error {
 	m := newMesh(mem, n)
 	p := wait.For(1, n)
 	l := wait.Limit{Deadline: wait.After(60 * time.Second)}
-	const warmup = 50
-	var start time.Time
-	for i := 1; i <= rounds+warmup; i++ {
-		if i == warmup+1 {
-			start = time.Now()
+	start, best := time.Now(), time.Hour
+	for i := 1; i <= rounds; i++ {
+		if i%batch == 0 {
+			now := time.Now()
+			best, start = min(best, now.Sub(start)/batch), now
 		}
 		if err := m.exchange(r, uint64(i), l, p); err != nil {
 			return err
 		}
 	}
 	if r == 0 {
-		m.cells[n*n].Store(uint64(time.Since(start)))
+		m.cells[n*n].Store(uint64(best))
 	}
 	return nil
 }
@@ -149,25 +156,29 @@ func processExchange(tb testing.TB, n, rounds int) time.Duration {
 	return time.Duration(m.cells[n*n].Load())
 }
 
-func TestExchangeBetweenGoroutines(t *testing.T) { goroutineExchange(t, 8, 2000) }
+func TestExchangeBetweenGoroutines(t *testing.T) {
+	for _, p := range []*wait.Policy{nil, wait.For(8, 8), sleepy} {
+		goroutineExchange(t, 8, 1000, p)
+	}
+}
 
 func TestExchangeBetweenProcesses(t *testing.T) { processExchange(t, 8, 500) }
 
 // The two benchmarks are what an 8-byte all-reduce costs at least.
 func BenchmarkExchangeGoroutines(b *testing.B) {
 	for _, n := range []int{2, 8} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			d := goroutineExchange(b, n, b.N)
-			b.ReportMetric(float64(d.Nanoseconds())/float64(b.N)/1e3, "µs/exchange")
-		})
+		for name, p := range map[string]*wait.Policy{"configured": wait.For(n, n), "default": nil} {
+			b.Run(strconv.Itoa(n)+"/"+name, func(b *testing.B) {
+				b.ReportMetric(float64(goroutineExchange(b, n, b.N, p).Nanoseconds())/1e3, "µs/best")
+			})
+		}
 	}
 }
 
 func BenchmarkExchangeProcesses(b *testing.B) {
 	for _, n := range []int{2, 8} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			d := processExchange(b, n, b.N)
-			b.ReportMetric(float64(d.Nanoseconds())/float64(b.N)/1e3, "µs/exchange")
+			b.ReportMetric(float64(processExchange(b, n, b.N).Nanoseconds())/1e3, "µs/best")
 		})
 	}
 }

@@ -24,16 +24,12 @@ type Policy struct {
 // signal that it waits for.
 func For(ranksHere, ranksOnHost int) *Policy {
 	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
-	p := &Policy{Spin: 4, SpinPause: 4, YieldFor: 100 * time.Microsecond, SchedYieldEvery: 8, Recheck: 50 * time.Millisecond}
+	p := &Policy{Spin: 4, SpinPause: 1, YieldFor: 100 * time.Microsecond, SchedYieldEvery: 8, Recheck: 50 * time.Millisecond}
 	if ranksOnHost > 0 && ranksOnHost <= cores {
-		p.Spin, p.SpinPause = 2000, 8
+		p.Spin, p.SpinPause = 500, 1 // 10 to 30 µs: a pause takes 40 to 140 cycles
 	}
-	switch {
-	case ranksOnHost == 0 || ranksHere == 0:
-	case ranksHere == ranksOnHost:
-		p.SchedYieldEvery = 64
-	default:
-		p.SchedYieldEvery = max(1, ranksHere)
+	if 0 < ranksHere && ranksHere < ranksOnHost {
+		p.SchedYieldEvery = min(ranksHere, p.SchedYieldEvery) // once all goroutines of this process have had their turn
 	}
 	return p
 }
