@@ -10,43 +10,46 @@ func allReduceLL(o Options) dsl.AlgoSpec {
 }
 
 var _ = register(&Program{
-	Name: "allreduce_oneshot_ll", Collective: plan.AllReduce, MaxSize: 1 << 20,
+	Name: "allreduce_oneshot_ll", Collective: plan.AllReduce, Instances: 2, MaxSize: 1 << 20,
 	Doc:  "Every rank sends its input as packets to every other and adds all of them in rank order. One hop; (n-1)·S bytes of payload out of each rank.",
 	spec: allReduceLL,
 	write: func(b *builder) {
 		n := b.o.Ranks
 		mesh, scratch := b.mesh(), b.scratch(n*n)
-		slot := func(at, from, chunk int) dsl.Chunk { return scratch[at].Chunk(from*n + chunk) }
+		blocks := min(n, 8)
 		for r := range n {
-			rank, in, out := b.Rank(r), b.in(r), b.out(r)
-			for c := range n { // block c owns chunk c
-				tb := dsl.TB(c)
+			rank := b.Rank(r)
+			for c := range blocks { // block c owns chunks [from, to)
+				tb, from, to := dsl.TB(c), n*c/blocks, n*(c+1)/blocks
+				in, out := b.in(r).Slice(from, to), b.out(r).Slice(from, to)
+				slot := func(at, of int) dsl.Chunk { return scratch[at].Slice(of*n+from, of*n+to) }
 				for _, q := range b.peers(r) {
-					mesh[r][q].mem.PutPackets(slot(q, r, c), in.Chunk(c), tb)
+					mesh[r][q].mem.PutPackets(slot(q, r), in, tb)
 				}
 				// Rank order: rank 0's data first, then the others'. A rank other than 0 reads its own from packets too, since in place
 				// its input is gone once rank 0's has arrived.
 				var packets []dsl.Chunk
 				for q := 1; q < n; q++ {
-					packets = append(packets, slot(r, q, c))
+					packets = append(packets, slot(r, q))
 				}
 				if r == 0 {
-					b.reducePackets(rank, out.Chunk(c), in.Chunk(c), packets, tb)
+					b.reducePackets(rank, out, in, packets, tb)
 					continue
 				}
-				rank.CopyPackets(slot(r, r, c), in.Chunk(c), tb)
-				rank.UnpackPackets(out.Chunk(c), slot(r, 0, c), tb)
-				b.reducePackets(rank, out.Chunk(c), out.Chunk(c), packets, tb)
+				rank.CopyPackets(slot(r, r), in, tb)
+				rank.UnpackPackets(out, slot(r, 0), tb)
+				b.reducePackets(rank, out, out, packets, tb)
 			}
 		}
 	},
 })
 
 var _ = register(&Program{
-	Name: "allreduce_twoshot_ll", Collective: plan.AllReduce, MaxSize: 8 << 20,
+	Name: "allreduce_twoshot_ll", Collective: plan.AllReduce, Instances: 4, MaxSize: 8 << 20,
 	Doc:  "Rank r adds chunk r of everyone from packets and sends the sum as packets. Two hops; 2·(n-1)/n·S bytes of payload out of each rank.",
 	spec: allReduceLL,
 	write: func(b *builder) {
+		b.packetBlocks()
 		n := b.o.Ranks
 		mesh, parts, sums := b.mesh(), b.scratch(n), b.scratch(n)
 		for r := range n {

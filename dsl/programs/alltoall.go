@@ -39,6 +39,7 @@ var _ = register(&Program{
 		return dsl.AlgoSpec{Collective: dsl.AllToAll(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
 	},
 	write: func(b *builder) {
+		b.packetBlocks()
 		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
 		for r := range b.o.Ranks {
 			for _, q := range b.peers(r) {

@@ -5,7 +5,8 @@ import "github.com/goccl/goccl/dsl"
 // builder is a program with the channels that most programs need.
 type builder struct {
 	*dsl.CollectiveProgram
-	o Options
+	o      Options
+	blocks int // that serve peers
 }
 
 // link is one directed channel, by memory within a host and by port between hosts.
@@ -148,12 +149,21 @@ func inGroups[T any](list []T, size int, f func([]T)) {
 // op is the reduction operator option.
 func (b *builder) op() dsl.Option { return dsl.With(b.o.ReduceOp) }
 
-// block numbers the block of r that serves peer q: the k-th after r.
-func (b *builder) block(r, q int) dsl.Option { return dsl.TB((q - r + b.o.Ranks - 1) % b.o.Ranks) }
+// maxPeerBlocks is how many blocks serve peers at most, in programs where one block may serve several: those with packets, which send
+// everything before they wait for anything. Programs that shake hands with one peer after another need a block each, or they could hang.
+const maxPeerBlocks = 16
+
+// packetBlocks makes blocks serve several peers when there are many.
+func (b *builder) packetBlocks() { b.blocks = min(b.blocks, maxPeerBlocks) }
+
+// block numbers the block of r that serves peer q.
+func (b *builder) block(r, q int) dsl.Option {
+	return dsl.TB((q - r + b.o.Ranks - 1) % b.o.Ranks % b.blocks)
+}
 
 // allBlocks is the group of the blocks that serve peers.
 func (b *builder) allBlocks() dsl.Option {
-	g := make(dsl.ThreadBlockGroup, b.o.Ranks-1)
+	g := make(dsl.ThreadBlockGroup, b.blocks)
 	for i := range g {
 		g[i] = i
 	}

@@ -54,6 +54,7 @@ var _ = register(&Program{
 		return s
 	},
 	write: func(b *builder) {
+		b.packetBlocks()
 		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
 		for r := range b.o.Ranks {
 			var packets []dsl.Chunk

@@ -122,7 +122,7 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	if s.MaxMessageSize == 0 {
 		s.MaxMessageSize = p.MaxSize
 	}
-	b := &builder{CollectiveProgram: dsl.NewCollectiveProgram(s), o: o}
+	b := &builder{CollectiveProgram: dsl.NewCollectiveProgram(s), o: o, blocks: o.Ranks - 1}
 	p.write(b)
 	return b.CollectiveProgram, nil
 }
