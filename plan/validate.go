@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"math/bits"
+	"slices"
+	"strings"
 )
 
 // Validate checks the structure of the plan: dense ids, known names, operands of the right kind, indices in range and counts within limits.
@@ -22,6 +24,7 @@ type validator struct {
 	p   *Plan
 	l   *Limits
 	pos Pos
+	in  []element // the lists that the checks are in, outermost first
 	err *Error
 
 	gpu      *GPU
@@ -30,10 +33,27 @@ type validator struct {
 	ops      int
 }
 
+// element is a position in a list of the file. It is put into words only when something is wrong there.
+type element struct {
+	list string
+	i    int
+}
+
+func (v *validator) enter(list string, i int) { v.in = append(v.in, element{list, i}) }
+func (v *validator) leave()                   { v.in = v.in[:len(v.in)-1] }
+
 func (v *validator) bad(class error, field, format string, args ...any) {
-	if v.err == nil {
-		v.err = &Error{Class: class, Pos: v.pos, Field: field, Detail: fmt.Sprintf(format, args...)}
+	if v.err != nil {
+		return
 	}
+	path := ""
+	for _, e := range v.in {
+		path += fmt.Sprintf(".%s[%d]", e.list, e.i)
+	}
+	if field != "" {
+		path += "." + field
+	}
+	v.err = &Error{Class: class, Pos: v.pos, Field: strings.TrimPrefix(path, "."), Detail: fmt.Sprintf(format, args...)}
 }
 
 // need records a fault unless ok, and returns ok.
@@ -101,56 +121,70 @@ func (v *validator) rank(r int) {
 	v.within(g.ScratchChunks, 0, l.Chunks, "scratch_chunks", "the number of chunks")
 	counts := map[ChannelType]int{}
 	for i := range g.Channels {
-		c := &g.Channels[i]
-		field := fmt.Sprintf("channels[%d]", i)
-		switch c.Type {
-		case MemoryChannel, PortChannel:
-			counts[c.Type] += len(c.ConnectedTo)
-			for j, peer := range c.ConnectedTo {
-				v.need(peer >= 0 && peer < len(p.GPUs), fmt.Sprintf("%s.connected_to[%d]", field, j), "rank %d of %d", peer, len(p.GPUs))
-				v.need(peer != r, fmt.Sprintf("%s.connected_to[%d]", field, j), "rank %d connects to itself", r)
-			}
-			v.need(len(c.RankGroups) == 0, field+".rank_groups", "only switch channels have groups")
-		case SwitchChannel:
-			v.need(c.BufferType.valid(), field+".buffer_type", "%q is not i, o or s", c.BufferType)
-			counts[c.Type] += len(c.RankGroups)
-			for j := range c.RankGroups {
-				v.group(r, c.RankGroups[j].Ranks, fmt.Sprintf("%s.rank_groups[%d].ranks", field, j))
-			}
-			v.need(len(c.ConnectedTo) == 0, field+".connected_to", "switch channels have groups of ranks")
-		default:
-			v.bad(ErrInvalid, field+".channel_type", "%q is not memory, port or switch", c.Type)
-		}
-		v.within(counts[c.Type], 0, l.ChannelsPerRank, field, "the number of channels of one type")
+		v.enter("channels", i)
+		v.channel(r, &g.Channels[i], counts)
+		v.leave()
 	}
 	v.within(len(g.RemoteBuffers), 0, l.RemoteBuffers, "remote_buffers", "the number of remote buffers")
 	for i := range g.RemoteBuffers {
+		v.enter("remote_buffers", i)
 		b := &g.RemoteBuffers[i]
-		field := fmt.Sprintf("remote_buffers[%d]", i)
-		v.need(b.Rank >= 0 && b.Rank < len(p.GPUs) && b.Rank != r, field+".rank", "rank %d is not another rank of %d", b.Rank, len(p.GPUs))
-		v.need(b.Type.valid(), field+".type", "%q is not i, o or s", b.Type)
-		for j, a := range b.Access {
-			v.need(a == MemoryChannel || a == PortChannel, fmt.Sprintf("%s.access_channel_types[%d]", field, j), "%q is not memory or port", a)
+		v.need(b.Rank >= 0 && b.Rank < len(p.GPUs) && b.Rank != r, "rank", "rank %d is not another rank of %d", b.Rank, len(p.GPUs))
+		v.need(b.Type.valid(), "type", "%q is not i, o or s", b.Type)
+		for _, a := range b.Access {
+			v.need(a == MemoryChannel || a == PortChannel, "access_channel_types", "%q is not memory or port", a)
 		}
+		v.leave()
 	}
 	v.within(len(g.Semaphores), 0, l.Semaphores, "semaphores", "the number of semaphores")
 	for i := range g.Semaphores {
-		v.within(g.Semaphores[i].InitValue, 0, l.SemaphoreValue, fmt.Sprintf("semaphores[%d].init_value", i), "the value")
+		v.enter("semaphores", i)
+		v.within(g.Semaphores[i].InitValue, 0, l.SemaphoreValue, "init_value", "the value")
+		v.leave()
 	}
 	v.within(len(g.ThreadBlocks), 0, l.ThreadBlocks, "threadblocks", "the number of thread blocks")
 }
 
-func (v *validator) group(r int, ranks []int, field string) {
-	v.within(len(ranks), 1, v.l.Ranks, field, "the number of ranks")
+func (v *validator) channel(r int, c *Channel, counts map[ChannelType]int) {
+	n := len(v.p.GPUs)
+	switch c.Type {
+	case MemoryChannel, PortChannel:
+		counts[c.Type] += len(c.ConnectedTo)
+		for j, peer := range c.ConnectedTo {
+			if peer < 0 || peer >= n || peer == r {
+				v.enter("connected_to", j)
+				v.bad(ErrInvalid, "", "rank %d is not another rank of %d", peer, n)
+			}
+		}
+		v.need(len(c.RankGroups) == 0, "rank_groups", "only switch channels have groups")
+	case SwitchChannel:
+		v.need(c.BufferType.valid(), "buffer_type", "%q is not i, o or s", c.BufferType)
+		counts[c.Type] += len(c.RankGroups)
+		for j := range c.RankGroups {
+			v.enter("rank_groups", j)
+			v.group(r, c.RankGroups[j].Ranks)
+			v.leave()
+		}
+		v.need(len(c.ConnectedTo) == 0, "connected_to", "switch channels have groups of ranks")
+	default:
+		v.bad(ErrInvalid, "channel_type", "%q is not memory, port or switch", c.Type)
+	}
+	v.within(counts[c.Type], 0, v.l.ChannelsPerRank, "", "the number of channels of one type")
+}
+
+func (v *validator) group(r int, ranks []int) {
+	v.within(len(ranks), 1, v.l.Ranks, "ranks", "the number of ranks")
 	member := false
 	seen := make(map[int]bool, len(ranks))
 	for i, k := range ranks {
-		v.need(k >= 0 && k < len(v.p.GPUs), fmt.Sprintf("%s[%d]", field, i), "rank %d of %d", k, len(v.p.GPUs))
-		v.need(!seen[k], fmt.Sprintf("%s[%d]", field, i), "rank %d comes twice", k)
+		v.enter("ranks", i)
+		v.need(k >= 0 && k < len(v.p.GPUs), "", "rank %d of %d", k, len(v.p.GPUs))
+		v.need(!seen[k], "", "rank %d comes twice", k)
+		v.leave()
 		seen[k] = true
 		member = member || k == r
 	}
-	v.need(member, field, "the group does not hold rank %d itself", r)
+	v.need(member, "ranks", "the group does not hold rank %d itself", r)
 }
 
 func (t BufferType) valid() bool { return t == Input || t == Output || t == Scratch }
@@ -158,52 +192,8 @@ func (t BufferType) valid() bool { return t == Input || t == Output || t == Scra
 func (v *validator) threadBlock(b int) {
 	tb, l := v.tb, v.l
 	v.need(tb.ID == b, "id", "thread block %d stands at position %d; ids are dense and in order", tb.ID, b)
-	types := map[ChannelType]bool{}
-	for i := range tb.Channels {
-		c := &tb.Channels[i]
-		field := fmt.Sprintf("channels[%d]", i)
-		total := 0
-		switch c.Type {
-		case MemoryChannel, PortChannel:
-			for j := range v.gpu.Channels {
-				if v.gpu.Channels[j].Type == c.Type {
-					total += len(v.gpu.Channels[j].ConnectedTo)
-				}
-			}
-		case SwitchChannel:
-			total = len(v.switches)
-		default:
-			v.bad(ErrInvalid, field+".channel_type", "%q is not memory, port or switch", c.Type)
-		}
-		v.need(!types[c.Type], field+".channel_type", "%q comes twice", c.Type)
-		types[c.Type] = true
-		v.within(len(c.IDs), 0, l.ChannelsPerBlock, field+".channel_ids", "the number of channels")
-		for j, id := range c.IDs {
-			if id < 0 || id >= total {
-				v.bad(ErrInvalid, fmt.Sprintf("%s.channel_ids[%d]", field, j), "channel %d of the %d %s channels of the rank", id, total, c.Type)
-			}
-		}
-	}
-	access := map[ChannelType]bool{}
-	for i := range tb.RemoteBufferRefs {
-		c := &tb.RemoteBufferRefs[i]
-		field := fmt.Sprintf("remote_buffer_refs[%d]", i)
-		v.need(c.Access == MemoryChannel || c.Access == PortChannel, field+".access_channel_type", "%q is not memory or port", c.Access)
-		v.need(!access[c.Access], field+".access_channel_type", "%q comes twice", c.Access)
-		access[c.Access] = true
-		v.within(len(c.IDs), 0, l.RemotePerBlock, field+".remote_buffer_ids", "the number of remote buffers")
-		for j, id := range c.IDs {
-			at := fmt.Sprintf("%s.remote_buffer_ids[%d]", field, j)
-			if !v.need(id >= 0 && id < len(v.gpu.RemoteBuffers), at, "buffer %d of the %d remote buffers of the rank", id, len(v.gpu.RemoteBuffers)) {
-				return
-			}
-			allowed := false
-			for _, a := range v.gpu.RemoteBuffers[id].Access {
-				allowed = allowed || a == c.Access
-			}
-			v.need(allowed, at, "remote buffer %d does not list %q in access_channel_types", id, c.Access)
-		}
-	}
+	v.channelRefs()
+	v.bufferRefs()
 	n := 0
 	for i := range tb.Ops {
 		if v.err != nil {
@@ -217,4 +207,57 @@ func (v *validator) threadBlock(b int) {
 	v.within(n, 0, l.Ops, "ops", "the number of ops, bodies of pipelines included,")
 	v.ops += n
 	v.within(v.ops, 0, l.TotalOps, "ops", "the number of ops in the plan")
+}
+
+func (v *validator) channelRefs() {
+	types := map[ChannelType]bool{}
+	for i := range v.tb.Channels {
+		v.enter("channels", i)
+		c := &v.tb.Channels[i]
+		total := 0
+		switch c.Type {
+		case MemoryChannel, PortChannel:
+			for j := range v.gpu.Channels {
+				if v.gpu.Channels[j].Type == c.Type {
+					total += len(v.gpu.Channels[j].ConnectedTo)
+				}
+			}
+		case SwitchChannel:
+			total = len(v.switches)
+		default:
+			v.bad(ErrInvalid, "channel_type", "%q is not memory, port or switch", c.Type)
+		}
+		v.need(!types[c.Type], "channel_type", "%q comes twice", c.Type)
+		types[c.Type] = true
+		v.within(len(c.IDs), 0, v.l.ChannelsPerBlock, "channel_ids", "the number of channels")
+		for j, id := range c.IDs {
+			if id < 0 || id >= total {
+				v.enter("channel_ids", j)
+				v.bad(ErrInvalid, "", "channel %d of the %d %s channels of the rank", id, total, c.Type)
+			}
+		}
+		v.leave()
+	}
+}
+
+func (v *validator) bufferRefs() {
+	access := map[ChannelType]bool{}
+	for i := range v.tb.RemoteBufferRefs {
+		v.enter("remote_buffer_refs", i)
+		c := &v.tb.RemoteBufferRefs[i]
+		v.need(c.Access == MemoryChannel || c.Access == PortChannel, "access_channel_type", "%q is not memory or port", c.Access)
+		v.need(!access[c.Access], "access_channel_type", "%q comes twice", c.Access)
+		access[c.Access] = true
+		v.within(len(c.IDs), 0, v.l.RemotePerBlock, "remote_buffer_ids", "the number of remote buffers")
+		for j, id := range c.IDs {
+			if id < 0 || id >= len(v.gpu.RemoteBuffers) {
+				v.enter("remote_buffer_ids", j)
+				v.bad(ErrInvalid, "", "buffer %d of the %d remote buffers of the rank", id, len(v.gpu.RemoteBuffers))
+			} else if !slices.Contains(v.gpu.RemoteBuffers[id].Access, c.Access) {
+				v.enter("remote_buffer_ids", j)
+				v.bad(ErrInvalid, "", "remote buffer %d does not list %q in access_channel_types", id, c.Access)
+			}
+		}
+		v.leave()
+	}
 }

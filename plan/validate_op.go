@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"math"
+	"slices"
+)
 
 func (v *validator) op(op *Op) {
 	sh, ok := shapes[op.Name]
@@ -16,7 +19,10 @@ func (v *validator) op(op *Op) {
 	case SemAcquire, SemRelease:
 		v.entries(len(op.SemaphoreIDs), v.l.SemaphoresPerOp, "semaphore_ids")
 		for i, id := range op.SemaphoreIDs {
-			v.need(id >= 0 && id < len(v.gpu.Semaphores), fmt.Sprintf("semaphore_ids[%d]", i), "semaphore %d of %d", id, len(v.gpu.Semaphores))
+			if id < 0 || id >= len(v.gpu.Semaphores) {
+				v.enter("semaphore_ids", i)
+				v.bad(ErrInvalid, "", "semaphore %d of %d", id, len(v.gpu.Semaphores))
+			}
 		}
 	case Pipeline:
 		v.pipeline(op)
@@ -65,16 +71,16 @@ func (v *validator) channels(op *Op, sh *shape) {
 	if len(sh.channels) == 0 {
 		return // MSCCL++ writes a type on some local ops; it has no meaning there
 	}
-	allowed := false
-	for _, t := range sh.channels {
-		allowed = allowed || t == op.ChannelType
-	}
-	if !v.need(allowed, "channel_type", "%s does not work over %q channels, only over %v", op.Name, op.ChannelType, sh.channels) {
+	if !slices.Contains(sh.channels, op.ChannelType) {
+		v.bad(ErrInvalid, "channel_type", "%s does not work over %q channels, only over %v", op.Name, op.ChannelType, sh.channels)
 		return
 	}
 	ids := v.tb.ChannelIDs(op.ChannelType)
 	for i, id := range op.ChannelIDs {
-		v.need(id >= 0 && id < len(ids), fmt.Sprintf("channel_ids[%d]", i), "channel %d of the %d %s channels of the thread block", id, len(ids), op.ChannelType)
+		if id < 0 || id >= len(ids) {
+			v.enter("channel_ids", i)
+			v.bad(ErrInvalid, "", "channel %d of the %d %s channels of the thread block", id, len(ids), op.ChannelType)
+		}
 	}
 	switch {
 	case sh.sync:
@@ -100,11 +106,20 @@ func (v *validator) operands(op *Op, sh *shape) {
 		if sh.pairs {
 			want = op.Src[op.srcOf(i)].Size
 		}
-		v.need(op.Dst[i].Size == want, fmt.Sprintf("dst_buff[%d].size", i), "%d chunks receive %d", op.Dst[i].Size, want)
+		if op.Dst[i].Size != want {
+			v.enter("dst_buff", i)
+			v.bad(ErrInvalid, "size", "%d chunks receive %d", op.Dst[i].Size, want)
+		}
 	}
 	for i := range op.Src {
-		v.need(sh.pairs || op.Src[i].Size == op.Src[0].Size, fmt.Sprintf("src_buff[%d].size", i), "%d chunks combine with %d", op.Src[i].Size, op.Src[0].Size)
-		v.need(!op.srcPackets(sh, i) || op.Src[i].Kind != LocalChunk || op.Src[i].Type == Scratch, fmt.Sprintf("src_buff[%d].type", i), "packets live in scratch only")
+		if !sh.pairs && op.Src[i].Size != op.Src[0].Size {
+			v.enter("src_buff", i)
+			v.bad(ErrInvalid, "size", "%d chunks combine with %d", op.Src[i].Size, op.Src[0].Size)
+		}
+		if op.srcPackets(sh, i) && op.Src[i].Kind == LocalChunk && op.Src[i].Type != Scratch {
+			v.enter("src_buff", i)
+			v.bad(ErrInvalid, "type", "packets live in scratch only")
+		}
 	}
 	if op.ChannelType == PortChannel {
 		v.portTargets(op)
@@ -117,7 +132,8 @@ func (v *validator) portTargets(op *Op) {
 	for i, c := range op.Dst {
 		owner := v.gpu.RemoteBuffers[v.tb.RemoteBufferIDs(PortChannel)[c.ID]].Rank
 		if peer := peers[ids[op.ChannelIDs[i]]]; peer != owner {
-			v.bad(ErrInvalid, fmt.Sprintf("channel_ids[%d]", i), "the channel leads to rank %d and the destination is on rank %d", peer, owner)
+			v.enter("channel_ids", i)
+			v.bad(ErrInvalid, "", "the channel leads to rank %d and the destination is on rank %d", peer, owner)
 			return
 		}
 	}
@@ -132,25 +148,32 @@ func (v *validator) side(op *Op, s side, chunks []Chunk, field string) {
 		if v.err != nil {
 			return
 		}
-		v.operand(op, s.at(i), &chunks[i], fmt.Sprintf("%s[%d]", field, i))
+		v.enter(field, i)
+		v.operand(op, s.at(i), &chunks[i])
+		v.leave()
 	}
 }
 
-func (v *validator) operand(op *Op, k operandKind, c *Chunk, field string) {
-	if !v.need(c.Kind == k.chunkKind(), field, "%s needs %s here", op.Name, [...]string{"a local buffer (type)", "a remote buffer (buffer_id)", "a switch channel (switch_channel_id)"}[k.chunkKind()]) {
+var kindNames = [...]string{"a local buffer (type)", "a remote buffer (buffer_id)", "a switch channel (switch_channel_id)"}
+
+func (v *validator) operand(op *Op, k operandKind, c *Chunk) {
+	if c.Kind != k.chunkKind() {
+		v.bad(ErrInvalid, "", "%s needs %s here", op.Name, kindNames[k.chunkKind()])
 		return
 	}
 	var count int
 	t := c.Type
 	switch c.Kind {
 	case LocalChunk:
-		if !v.need(c.Type.valid(), field+".type", "%q is not i, o or s", c.Type) {
+		if !c.Type.valid() {
+			v.bad(ErrInvalid, "type", "%q is not i, o or s", c.Type)
 			return
 		}
 		count = v.p.chunkCount(v.pos.Rank, c.Type)
 	case RemoteChunk:
 		ids := v.tb.RemoteBufferIDs(op.ChannelType)
-		if !v.need(c.ID >= 0 && c.ID < len(ids), field+".buffer_id", "buffer %d of the %d that the thread block reaches over %s channels", c.ID, len(ids), op.ChannelType) {
+		if c.ID < 0 || c.ID >= len(ids) {
+			v.bad(ErrInvalid, "buffer_id", "buffer %d of the %d that the thread block reaches over %s channels", c.ID, len(ids), op.ChannelType)
 			return
 		}
 		b := &v.gpu.RemoteBuffers[ids[c.ID]]
@@ -158,18 +181,25 @@ func (v *validator) operand(op *Op, k operandKind, c *Chunk, field string) {
 		count = v.p.chunkCount(b.Rank, b.Type)
 	case SwitchChunk:
 		ids := v.tb.ChannelIDs(SwitchChannel)
-		if !v.need(c.ID >= 0 && c.ID < len(ids), field+".switch_channel_id", "switch channel %d of the thread block's %d", c.ID, len(ids)) {
+		if c.ID < 0 || c.ID >= len(ids) {
+			v.bad(ErrInvalid, "switch_channel_id", "switch channel %d of the thread block's %d", c.ID, len(ids))
 			return
 		}
 		g := &v.switches[ids[c.ID]]
 		t = g.Buffer
-		count = 1<<31 - 1
+		count = math.MaxInt
 		for _, r := range g.Ranks {
 			count = min(count, v.p.chunkCount(r, t))
 		}
 	}
-	v.need(!k.packets() || t == Scratch, field, "packets live in scratch, not in %q", t)
-	v.need(!k.packets() || v.p.Alignment >= packetPayload, field, "packets need a buffer_alignment of at least %d, not %d", packetPayload, v.p.Alignment)
-	v.need(c.Size >= 1, field+".size", "%d chunks", c.Size)
-	v.need(c.Index >= 0 && c.Size <= count && c.Index <= count-c.Size, field+".index", "chunks %d to %d of a buffer %q of %d chunks", c.Index, c.Index+c.Size-1, t, count)
+	switch {
+	case k.packets() && t != Scratch:
+		v.bad(ErrInvalid, "", "packets live in scratch, not in %q", t)
+	case k.packets() && v.p.Alignment < packetPayload:
+		v.bad(ErrInvalid, "", "packets need a buffer_alignment of at least %d, not %d", packetPayload, v.p.Alignment)
+	case c.Size < 1:
+		v.bad(ErrInvalid, "size", "%d chunks", c.Size)
+	case c.Index < 0 || c.Size > count || c.Index > count-c.Size:
+		v.bad(ErrInvalid, "index", "chunks %d to %d of a buffer %q of %d chunks", c.Index, c.Index+c.Size-1, t, count)
+	}
 }

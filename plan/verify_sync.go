@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // counter is a semaphore, or the inbound half of a channel, which is a semaphore that starts at 0 and counts signals.
 //
@@ -17,11 +20,10 @@ type counter struct {
 	consumer int    // thread block of the last wait, or -1
 	phase    uint32 // of the last wait
 	lane     int
-	sent     map[int]int // arrivals so far by thread block
-	perBlock map[int]int // arrivals per launch by thread block
-	perWait  map[int]int // waits per launch by thread block
-	wake     []int       // thread blocks that wait
-	name     func() string
+	sent     tally // arrivals so far by thread block
+	perBlock tally // arrivals per launch by thread block
+	perWait  tally // waits per launch by thread block
+	wake     []int // thread blocks that wait
 }
 
 type arrival struct {
@@ -29,6 +31,39 @@ type arrival struct {
 	nth   int // of this thread block, from 1
 	at    event
 	knows *clock
+}
+
+// tally counts by thread block. Most counters have one producer and one consumer, so it is a short list.
+type tally []tallied
+
+type tallied struct{ block, n int }
+
+func (t *tally) add(block int) int {
+	for i := range *t {
+		if (*t)[i].block == block {
+			(*t)[i].n++
+			return (*t)[i].n
+		}
+	}
+	*t = append(*t, tallied{block, 1})
+	return 1
+}
+
+func (t tally) sum() (n int) {
+	for _, e := range t {
+		n += e.n
+	}
+	return n
+}
+
+// blocks lists who counted, in ascending order.
+func (t tally) blocks() []int {
+	ids := make([]int, len(t))
+	for i, e := range t {
+		ids[i] = e.block
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 type barrier struct {
@@ -41,17 +76,11 @@ type barrier struct {
 func (v *verifier) layCounters() {
 	v.counters = make([]counter, len(v.links)+v.sems)
 	for i := range v.counters {
-		v.counters[i] = counter{consumer: -1, sent: map[int]int{}, perBlock: map[int]int{}, perWait: map[int]int{}}
-	}
-	for i := range v.links {
-		l := &v.links[i]
-		v.counters[i].name = func() string { return fmt.Sprintf("%s channel %d of rank %d to rank %d", l.Type, l.ID, l.Rank, l.Peer) }
+		v.counters[i] = counter{consumer: -1}
 	}
 	for r := range v.p.GPUs {
 		for i, s := range v.p.GPUs[r].Semaphores {
-			c := &v.counters[v.semaphore(r, i)]
-			c.init = s.InitValue
-			c.name = func() string { return fmt.Sprintf("semaphore %d of rank %d", i, r) }
+			v.counters[v.semaphore(r, i)].init = s.InitValue
 		}
 	}
 	for _, b := range v.blocks {
@@ -66,20 +95,20 @@ func (v *verifier) layCounters() {
 				v.barriers[k].users[b.id] = true
 			case SemAcquire:
 				for _, id := range s.Op.SemaphoreIDs {
-					v.counters[v.semaphore(b.rank, id)].perWait[b.id]++
+					v.counters[v.semaphore(b.rank, id)].perWait.add(b.id)
 				}
 			case SemRelease:
 				for _, id := range s.Op.SemaphoreIDs {
-					v.counters[v.semaphore(b.rank, id)].perBlock[b.id]++
+					v.counters[v.semaphore(b.rank, id)].perBlock.add(b.id)
 				}
 			case Wait, RlxWait:
 				for _, id := range s.Channels {
-					v.counters[v.link(b.rank, s.Op.ChannelType, id)].perWait[b.id]++
+					v.counters[v.link(b.rank, s.Op.ChannelType, id)].perWait.add(b.id)
 				}
 			case Signal, RlxSignal, PutWithSignal, PutWithSignalAndFlush:
 				for _, id := range s.Channels {
 					if pair := v.links[v.link(b.rank, s.Op.ChannelType, id)].Pair; pair >= 0 {
-						v.counters[pair].perBlock[b.id]++
+						v.counters[pair].perBlock.add(b.id)
 					}
 				}
 			}
@@ -87,12 +116,25 @@ func (v *verifier) layCounters() {
 	}
 }
 
+// name is the counter in words.
+func (v *verifier) name(i int) string {
+	if i < len(v.links) {
+		l := &v.links[i]
+		return fmt.Sprintf("%s channel %d of rank %d to rank %d", l.Type, l.ID, l.Rank, l.Peer)
+	}
+	i -= len(v.links)
+	rank := 0
+	for rank+1 < len(v.semStart) && v.semStart[rank+1] <= i {
+		rank++
+	}
+	return fmt.Sprintf("semaphore %d of rank %d", i-v.semStart[rank], rank)
+}
+
 func (v *verifier) semaphore(rank, id int) int { return len(v.links) + v.semStart[rank] + id }
 
 // arrive adds an arrival and wakes the consumer.
 func (v *verifier) arrive(b *blockState, c *counter, knows *clock) {
-	c.sent[b.id]++
-	c.arrivals = append(c.arrivals, arrival{b.id, c.sent[b.id], event{int32(b.id), int32(b.pc), int32(b.launch)}, knows})
+	c.arrivals = append(c.arrivals, arrival{b.id, c.sent.add(b.id), event{int32(b.id), int32(b.pc), int32(b.launch)}, knows})
 	c.total++
 	for _, w := range c.wake {
 		v.ready(w)
@@ -122,9 +164,9 @@ func (v *verifier) consume(b *blockState, lane int, c *counter) error {
 	for _, a := range c.arrivals {
 		without := a.nth - 1
 		launches := int(a.at.launch) + 1
-		for from, n := range c.perBlock {
-			if from != a.from {
-				without += n * launches
+		for _, e := range c.perBlock {
+			if e.block != a.from {
+				without += e.n * launches
 			}
 		}
 		if without < need {

@@ -7,14 +7,21 @@ import (
 
 // ambiguous reports two threads that wait on one counter with no order between them.
 func (v *verifier) ambiguous(b *blockState, c *counter) error {
-	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or semaphore each", v.here(b, "waits on "+c.name()))
-	for other := range c.perWait {
-		if other != b.id && other == c.consumer {
-			o := v.blocks[other]
-			e.Detail = fmt.Sprintf("rank %d, thread block %d waits on it too, with no order between the two\n", o.rank, o.id-v.first[o.rank]) + e.Detail
-		}
+	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or semaphore each", v.here(b, "waits on "+v.nameOf(c)))
+	if c.consumer >= 0 && c.consumer != b.id {
+		o := v.blocks[c.consumer]
+		e.Detail = fmt.Sprintf("rank %d, thread block %d waits on it too, with no order between the two\n", o.rank, o.id-v.first[o.rank]) + e.Detail
 	}
 	return e
+}
+
+func (v *verifier) nameOf(c *counter) string {
+	for i := range v.counters {
+		if &v.counters[i] == c {
+			return v.name(i)
+		}
+	}
+	return ""
 }
 
 func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
@@ -30,15 +37,9 @@ func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
 func (v *verifier) balance() error {
 	for i := range v.counters {
 		c := &v.counters[i]
-		in, out := 0, 0
-		for _, n := range c.perBlock {
-			in += n
-		}
-		for _, n := range c.perWait {
-			out += n
-		}
+		in, out := c.perBlock.sum(), c.perWait.sum()
 		if in != out {
-			return v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch; the difference stays for the next launch", c.name(), in, out))
+			return v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch; the difference stays for the next launch", v.name(i), in, out))
 		}
 	}
 	return nil
@@ -101,12 +102,7 @@ func (v *verifier) blockage(b *blockState) blockage {
 	u := &b.program[b.pc]
 	s := u.step
 	onCounter := func(c *counter, what string) blockage {
-		by := make([]int, 0, len(c.perBlock))
-		for id := range c.perBlock {
-			by = append(by, id)
-		}
-		slices.Sort(by)
-		return blockage{what, by}
+		return blockage{what, c.perBlock.blocks()}
 	}
 	switch s.Op.Name {
 	case Wait, RlxWait:
