@@ -1,0 +1,142 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver"
+	"github.com/goccl/goccl/topo"
+)
+
+// Host is the Source of this host.
+func Host() Source {
+	return Source{
+		Environment: os.Environ,
+		Driver: func() (int, error) {
+			if err := driver.Load(); err != nil {
+				return 0, err
+			}
+			return driver.Version()
+		},
+		Hardware:    func() bool { return hardware("/") },
+		Machine:     topo.Detect,
+		Visible:     cuda.Count,
+		PeerAccess:  cuda.CanAccessPeer,
+		Share:       share,
+		Limit:       limit,
+		Shm:         shm,
+		MemoryLimit: func() (uint64, error) { return memoryLimit("/") },
+		CPUs:        runtime.NumCPU,
+	}
+}
+
+// hardware looks for a display or 3D controller of NVIDIA on PCI.
+func hardware(root string) bool {
+	files, _ := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*/vendor"))
+	for _, f := range files {
+		v, _ := os.ReadFile(f)
+		class, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "class"))
+		if strings.TrimSpace(string(v)) == "0x10de" && strings.HasPrefix(string(class), "0x03") {
+			return true
+		}
+	}
+	return false
+}
+
+// share exports a page of each kind of memory of GPU 0.
+func share(context.Context) (vmm, legacy error) {
+	d, err := cuda.Open(0)
+	if err != nil {
+		return err, err
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			vmm, legacy = errors.Join(vmm, err), errors.Join(legacy, err)
+		}
+	}()
+	if !d.Properties().VMM {
+		vmm = fmt.Errorf("%w: no virtual memory management with file descriptors on %s", device.ErrUnsupported, d.Name())
+	} else {
+		vmm = export(d, d.Alloc)
+	}
+	return vmm, export(d, d.AllocLegacy)
+}
+
+func export(d *cuda.Device, alloc func(int64) (device.Allocation, error)) error {
+	a, err := alloc(4096)
+	if err != nil {
+		return err
+	}
+	h, err := d.Export(a.Ptr())
+	if err == nil && h.Type == device.HandleFD {
+		err = unix.Close(h.FD)
+	}
+	return errors.Join(err, a.Close())
+}
+
+func limit(name string) (uint64, error) {
+	which := map[string]int{"nofile": unix.RLIMIT_NOFILE, "memlock": unix.RLIMIT_MEMLOCK}
+	var r unix.Rlimit
+	if err := unix.Getrlimit(which[name], &r); err != nil {
+		return 0, err
+	}
+	return r.Cur, nil // RLIM_INFINITY is Unlimited
+}
+
+func shm() (uint64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &st); err != nil {
+		return 0, fmt.Errorf("/dev/shm: %w", err)
+	}
+	return st.Blocks * uint64(st.Bsize), nil
+}
+
+// memoryLimit is the smallest limit from the process's cgroup up to the root: v2's memory.max, or v1's memory.limit_in_bytes.
+func memoryLimit(root string) (uint64, error) {
+	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return 0, err
+	}
+	least := Unlimited
+	take := func(file string) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return
+		}
+		// "max" does not parse; v1 writes a page-aligned 2⁶³ for none.
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && n < 1<<62 {
+			least = min(least, n)
+		}
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		mount, file := "sys/fs/cgroup", "memory.max"
+		switch {
+		case f[1] == "":
+		case strings.Contains(","+f[1]+",", ",memory,"):
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		for dir := filepath.Clean("/" + f[2]); ; dir = filepath.Dir(dir) {
+			take(filepath.Join(root, mount, dir, file))
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return least, nil
+}
