@@ -129,6 +129,7 @@ func (d *Device) Close() error {
 	}
 	d.abort.Store(AbortClosed)
 	close(d.closing)
+	dropStreams(d)
 	if d.state.Load() != closedBit {
 		go func() {
 			<-d.quiet

@@ -556,3 +556,68 @@ func TestDeviceCloseFreesAllAfterTheLastKernel(t *testing.T) {
 		t.Errorf("Export after Close: %v", err)
 	}
 }
+
+func TestMemset(t *testing.T) {
+	d := open(t, 0)
+	const size = 600 << 10
+	a := alloc(t, d, size)
+	s := stream(t, d)
+	for _, n := range []int64{0, 1, 2, 3, 1000, size - 5} {
+		_ = s.Memset(a.Ptr(), 0, size)
+		_ = s.Memset(a.Ptr().Add(5), 0xa5, n)
+		if err := s.Synchronize(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]byte, size)
+		for i := range n {
+			want[5+i] = 0xa5
+		}
+		if !bytes.Equal(device.Bytes(a.Ptr(), size), want) {
+			t.Errorf("%d bytes: wrong", n)
+		}
+	}
+	if err := s.Memset(a.Ptr(), 1, -1); err == nil {
+		t.Error("a negative size was accepted")
+	}
+}
+
+// Opening and closing everything again and again must leave nothing.
+func TestNothingLeaks(t *testing.T) {
+	cycle := func() {
+		d0, d1 := open(t, 0), open(t, 1)
+		a := alloc(t, d0, 3<<20)
+		h, err := d0.Export(a.Ptr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d1.Import(h); err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(h.FD)
+		s := stream(t, d0)
+		_ = s.Memset(a.Ptr(), 1, a.Size())
+		e, err := s.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s1 := stream(t, d1)
+		_ = s1.WaitEvent(e)
+		if err := s1.Synchronize(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = d0.Close(), d1.Close()
+	}
+	cycle()
+	fds, maps, goroutines := openFDs(t), sharedMappings(t), runtime.NumGoroutine()
+	for range 100 {
+		cycle()
+	}
+	for range 1000 {
+		if runtime.NumGoroutine() <= goroutines && openFDs(t) == fds && sharedMappings(t) == maps {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d descriptors, %d mappings, %d goroutines; before it were %d, %d, %d", openFDs(t), sharedMappings(t), runtime.NumGoroutine(), fds, maps,
+		goroutines)
+}

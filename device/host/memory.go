@@ -132,7 +132,6 @@ func (m *mapping) unmap() error {
 func pointer(a uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }
 
 const (
-	pageSize     = 4096
 	hugePageSize = 2 << 20
 	sizeSeals    = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	mfdNoExec    = 0x8 // MFD_NOEXEC_SEAL, Linux 6.3

@@ -204,8 +204,11 @@ func (o *op) set() error {
 		clear(b)
 		return nil
 	}
-	for i := range b {
-		b[i] = o.value
+	if len(b) > 0 {
+		b[0] = o.value
+	}
+	for n := 1; n < len(b); { // what is set already is copied behind itself, at most a cache's worth at a time
+		n += copy(b[n:], b[:min(n, 256<<10)])
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -56,6 +57,13 @@ func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
 		return nil, fmt.Errorf("host: wrap stream %d on %s: %w: no open host stream has this number", raw, d.ID(), device.ErrUnsupported)
 	}
 	return &Stream{q: q}, nil
+}
+
+// dropStreams forgets the numbers of d's streams.
+func dropStreams(d *Device) {
+	streams.Lock()
+	defer streams.Unlock()
+	maps.DeleteFunc(streams.open, func(_ uintptr, q *queue) bool { return q.dev == d })
 }
 
 // Device is the device that made the stream.

@@ -155,6 +155,12 @@ func everyTypeAndOp(t *testing.T, f func(t *testing.T, dt datatype.Type, op data
 }
 
 func TestReduceAgainstNaive(t *testing.T) {
+	t.Run("vector", reduceAgainstNaive)
+	defer withoutVectors()()
+	t.Run("plain Go", reduceAgainstNaive)
+}
+
+func reduceAgainstNaive(t *testing.T) {
 	everyTypeAndOp(t, func(t *testing.T, dt datatype.Type, op datatype.Op) {
 		r := rand.New(rand.NewPCG(uint64(dt), uint64(op)))
 		size := int(dt.Size())

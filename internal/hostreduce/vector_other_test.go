@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package hostreduce
+
+func withoutVectors() (restore func()) { return func() {} }

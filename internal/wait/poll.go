@@ -1,0 +1,41 @@
+package wait
+
+import "time"
+
+// The pauses of Poll: from pollFirst, doubling up to pollLast.
+const (
+	pollFirst = 20 * time.Microsecond
+	pollLast  = time.Millisecond
+)
+
+// Poll waits until cond is true, ErrTimeout or *AbortError, for conditions that nobody announces, such as a word that a GPU writes. It polls and
+// yields like Until, but then pauses for longer and longer, up to a millisecond, instead of sleeping until woken: a waiter that is long idle
+// costs little, and learns of the change late.
+func Poll(cond func() bool, l Limit, p *Policy) error {
+	if cond() {
+		return nil
+	}
+	if p == nil {
+		p = Default()
+	}
+	for range p.Spin {
+		pause(p.SpinPause)
+		if cond() {
+			return nil
+		}
+	}
+	if p.YieldFor > 0 {
+		if done, err := yield(cond, l, p); done || err != nil {
+			return err
+		}
+	}
+	for d := pollFirst; ; d = min(2*d, pollLast) {
+		if cond() {
+			return nil
+		}
+		if err := l.Check(); err != nil {
+			return err
+		}
+		time.Sleep(d)
+	}
+}
