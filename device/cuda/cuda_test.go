@@ -138,7 +138,7 @@ func TestHostAlloc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.Memset(h.Ptr(), 0x5a, 10000), s.Synchronize(second(t))); err != nil {
+	if err := errors.Join(s.Memset(h.Ptr(), 0x5a, 10000), s.Synchronize(bounded(t))); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(h.Bytes(), bytes.Repeat([]byte{0x5a}, 10000)) {
@@ -182,7 +182,7 @@ func TestStreamsAndEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := end.Wait(second(t)); err != nil {
+	if err := end.Wait(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
 	if dt, err := end.Since(start); err != nil || dt < 0 || dt > 10 {
@@ -233,7 +233,7 @@ func TestSynchronizeEndsWithTheContext(t *testing.T) {
 	}
 	// Another stream opens the gate.
 	u, _ := d.NewStreamPriority(0)
-	if err := errors.Join(u.WriteValue32(h.Ptr(), 1), s.Synchronize(second(t)), e.Wait(second(t))); err != nil {
+	if err := errors.Join(u.WriteValue32(h.Ptr(), 1), s.Synchronize(bounded(t)), e.Wait(bounded(t))); err != nil {
 		t.Error(err)
 	}
 }
@@ -249,7 +249,7 @@ func TestWriteAndWaitValue64(t *testing.T) {
 	}
 	s, _ := d.NewStreamPriority(0)
 	u, _ := d.NewStreamPriority(0)
-	if err := errors.Join(s.WaitValue64(a.Ptr(), 41), s.Memset(a.Ptr().Add(8), 9, 8), u.WriteValue64(a.Ptr(), 42), s.Synchronize(second(t))); err != nil {
+	if err := errors.Join(s.WaitValue64(a.Ptr(), 41), s.Memset(a.Ptr().Add(8), 9, 8), u.WriteValue64(a.Ptr(), 42), s.Synchronize(bounded(t))); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, 16)
@@ -270,7 +270,7 @@ func TestWrapStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(s.Memset(a.Ptr(), 1, 64), s.Synchronize(second(t)), s.Close()); err != nil {
+		if err := errors.Join(s.Memset(a.Ptr(), 1, 64), s.Synchronize(bounded(t)), s.Close()); err != nil {
 			t.Errorf("stream %d: %v", raw, err)
 		}
 	}
@@ -310,7 +310,7 @@ func TestCopyBatch(t *testing.T) {
 			}
 			batch = append(batch, Transfer{a.Ptr().Add(1<<19 + int64(i)*part), a.Ptr().Add(int64(i) * part), size}, Transfer{})
 		}
-		if err := errors.Join(s.Memset(a.Ptr().Add(1<<19), 0, 1<<19), s.CopyBatch(batch), s.Synchronize(second(t))); err != nil {
+		if err := errors.Join(s.Memset(a.Ptr().Add(1<<19), 0, 1<<19), s.CopyBatch(batch), s.Synchronize(bounded(t))); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]byte, 1<<19)
@@ -343,7 +343,7 @@ func TestManyGoroutines(t *testing.T) {
 			}
 			for i := range 30 {
 				v := byte(g*30 + i)
-				if err := errors.Join(s.Memset(a.Ptr(), v, 4096), s.Synchronize(second(t))); err != nil {
+				if err := errors.Join(s.Memset(a.Ptr(), v, 4096), s.Synchronize(bounded(t))); err != nil {
 					t.Error(err)
 					return
 				}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -54,7 +55,18 @@ done:
 
 func addKernel(t testing.TB, d *Device) *Function {
 	t.Helper()
-	m, err := d.LoadModule([]byte(testPTX))
+	return kernel(t, d, testPTX)
+}
+
+// addKernel90 is for attributes that only sm_90 code has.
+func addKernel90(t testing.TB, d *Device) *Function {
+	t.Helper()
+	return kernel(t, d, strings.Replace(testPTX, "sm_80", "sm_90", 1))
+}
+
+func kernel(t testing.TB, d *Device, ptx string) *Function {
+	t.Helper()
+	m, err := d.LoadModule([]byte(ptx))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -106,7 +118,7 @@ func TestLaunch(t *testing.T) {
 		out, a, b := vectors(t, d, n)
 		s, _ := d.NewStreamPriority(0)
 		args := new(Args).Ptr(out).Ptr(a).Ptr(b).Uint32(n)
-		if err := errors.Join(s.Launch(f, Launch1D((n+255)/256, 256, 0), args), s.Synchronize(second(t))); err != nil {
+		if err := errors.Join(s.Launch(f, Launch1D((n+255)/256, 256, 0), args), s.Synchronize(bounded(t))); err != nil {
 			t.Fatal(err)
 		}
 		checkSum(t, d, out, n, 1001)
@@ -118,14 +130,14 @@ func TestLaunchCluster(t *testing.T) {
 	if !d.Properties().Clusters {
 		t.Skip("no clusters before sm_90")
 	}
-	f := addKernel(t, d)
+	f := addKernel90(t, d)
 	const n = 2048
 	out, a, b := vectors(t, d, n)
 	s, _ := d.NewStreamPriority(0)
 	cfg := Launch1D(8, 256, 0)
 	cfg.Cluster = [3]uint32{4, 1, 1}
 	args := new(Args).Ptr(out).Ptr(a).Ptr(b).Uint32(n)
-	if err := errors.Join(s.Launch(f, cfg, args), s.Synchronize(second(t))); err != nil {
+	if err := errors.Join(s.Launch(f, cfg, args), s.Synchronize(bounded(t))); err != nil {
 		t.Fatal(err)
 	}
 	checkSum(t, d, out, n, 1001)
@@ -142,12 +154,15 @@ func TestLaunchFlags(t *testing.T) {
 	out, a, b := vectors(t, d, n)
 	s, _ := d.NewStreamPriority(0)
 	for _, flags := range []LaunchFlag{LaunchCooperative, LaunchOverlapPrevious} {
-		if flags == LaunchOverlapPrevious && d.Properties().Major < 9 {
-			continue
+		if flags == LaunchOverlapPrevious {
+			if d.Properties().Major < 9 {
+				continue
+			}
+			f = addKernel90(t, d)
 		}
 		cfg := Launch1D(2, 256, 0)
 		cfg.Flags = flags
-		if err := errors.Join(s.Memset(out, 0, 4*n), s.Launch(f, cfg, new(Args).Ptr(out).Ptr(a).Ptr(b).Uint32(n)), s.Synchronize(second(t))); err != nil {
+		if err := errors.Join(s.Memset(out, 0, 4*n), s.Launch(f, cfg, new(Args).Ptr(out).Ptr(a).Ptr(b).Uint32(n)), s.Synchronize(bounded(t))); err != nil {
 			t.Fatalf("flags %d: %v", flags, err)
 		}
 		checkSum(t, d, out, n, 1001)
@@ -186,7 +201,7 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, run); n != 0 {
 		t.Errorf("%v allocations a launch", n)
 	}
-	if err := s.Synchronize(second(t)); err != nil {
+	if err := s.Synchronize(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -212,7 +227,7 @@ func TestFunctionAttributes(t *testing.T) {
 		t.Errorf("max dynamic shared %d, set %d", at.MaxDynamicShared, optin)
 	}
 	s, _ := d.NewStreamPriority(0)
-	if err := errors.Join(s.Launch(f, Launch1D(1, 32, uint32(optin)), new(Args).Ptr(0).Ptr(0).Ptr(0).Uint32(0)), s.Synchronize(second(t))); err != nil {
+	if err := errors.Join(s.Launch(f, Launch1D(1, 32, uint32(optin)), new(Args).Ptr(0).Ptr(0).Ptr(0).Uint32(0)), s.Synchronize(bounded(t))); err != nil {
 		t.Error(err)
 	}
 	if n, err := f.Occupancy(256, 0); err != nil || n < 1 {
@@ -297,7 +312,7 @@ func TestGraph(t *testing.T) {
 	// a starts at i, b at 1000·i; each run makes out = 2a + b and a = out.
 	want := uint32(1)
 	for range 5 {
-		if err := errors.Join(x.Launch(s), s.Synchronize(second(t))); err != nil {
+		if err := errors.Join(x.Launch(s), s.Synchronize(bounded(t))); err != nil {
 			t.Fatal(err)
 		}
 		want = 2*want + 1000
@@ -340,7 +355,7 @@ func TestCaptureSurvivesAllocation(t *testing.T) {
 		}
 		hd, err := d.Export(m.Ptr())
 		closeFD(hd)
-		return errors.Join(err, e.Wait(second(t)), e.Close(), u.Synchronize(second(t)), d.CopyIn(m.Ptr(), pattern(100, 0)), mod.Close(), m.Close(), l.Close(), h.Close())
+		return errors.Join(err, e.Wait(bounded(t)), e.Close(), u.Synchronize(bounded(t)), d.CopyIn(m.Ptr(), pattern(100, 0)), mod.Close(), m.Close(), l.Close(), h.Close())
 	}
 	other := make(chan error)
 	go func() { other <- work() }()
@@ -358,7 +373,7 @@ func TestCaptureSurvivesAllocation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(x.Launch(s), s.Synchronize(second(t))); err != nil {
+	if err := errors.Join(x.Launch(s), s.Synchronize(bounded(t))); err != nil {
 		t.Fatal(err)
 	}
 	checkSum(t, d, out, 64, 1001)

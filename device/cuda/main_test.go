@@ -51,7 +51,7 @@ type job struct {
 // runChild starts this binary as another process; the handle's descriptor travels as its descriptor 3.
 func runChild(t *testing.T, j job) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.CommandContext(bounded(t), os.Args[0])
 	if j.Handle.Type == device.HandleFD {
 		f := os.NewFile(uintptr(j.Handle.FD), "handle")
 		defer func() { _ = f.Close() }()
@@ -167,8 +167,9 @@ func counts(t testing.TB) (c [mockcuda.NumCounts]int) {
 	return c
 }
 
-func second(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+// bounded bounds a wait of a test; making a context on a busy GPU host takes seconds.
+func bounded(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

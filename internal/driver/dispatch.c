@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && linux
 
 // One door for every operation. Outline of goccl_driver_call:
 //  1. save the thread's current context and set ours, if it differs;

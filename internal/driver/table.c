@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && linux
 
 #include "api.h"
 #include "op.h"
