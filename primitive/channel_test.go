@@ -3,12 +3,42 @@ package primitive
 import (
 	"bytes"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 )
+
+// held is what a test has open; contexts end before the devices they use.
+type held struct {
+	contexts []*Context
+	devices  []*host.Device
+}
+
+var tests sync.Map // testing.TB → *held
+
+func hold(t testing.TB) *held {
+	h, known := tests.LoadOrStore(t, &held{})
+	r := h.(*held)
+	if !known {
+		t.Cleanup(func() {
+			tests.Delete(t)
+			for _, c := range r.contexts {
+				if err := c.Close(); err != nil {
+					t.Errorf("close the context: %v", err)
+				}
+			}
+			for _, d := range r.devices {
+				if err := d.Close(); err != nil {
+					t.Errorf("close the device: %v", err)
+				}
+			}
+		})
+	}
+	return r
+}
 
 // open is a host device that ends with the test.
 func open(t testing.TB, index int) *host.Device {
@@ -17,18 +47,16 @@ func open(t testing.TB, index int) *host.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.Close() })
+	h := hold(t)
+	h.devices = append(h.devices, d)
 	return d
 }
 
 func newContext(t testing.TB, opts ...ContextOption) *Context {
 	t.Helper()
 	c := NewContext(append([]ContextOption{WithTimeout(5 * time.Second)}, opts...)...)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close the context: %v", err)
-		}
-	})
+	h := hold(t)
+	h.contexts = append(h.contexts, c)
 	return c
 }
 

@@ -20,7 +20,7 @@
 // # Lifetime and threads
 //
 // A Context owns what is made from it. Close ends it all: links are closed, imported mappings unmapped, descriptors revoked, goroutines
-// joined. Whoever registers memory closes it no sooner than the channels over it. All types are safe for several goroutines. A device
+// joined. Close the Context before the devices it uses: its counters and FIFOs lie in their memory. Whoever registers memory closes it no sooner than the channels over it. All types are safe for several goroutines. A device
 // handle is plain data; it stays valid until its Context is closed, and no kernel that holds it may run then.
 //
 // # Waiting

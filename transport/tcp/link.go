@@ -248,6 +248,9 @@ func (l *Link) fail(err error, report bool) {
 	l.state.Lock()
 	first := l.err == nil
 	if first {
+		if l.closed {
+			err = transport.ErrClosed // what the end of the connection looks like from inside Close
+		}
 		l.err = err
 		close(l.wake)
 		l.wake = make(chan struct{})
@@ -292,7 +295,10 @@ func (l *Link) Close() error {
 	l.mu.Unlock()
 	l.fail(transport.ErrClosed, false)
 	l.node.dropLink(l)
-	return l.conn.Close()
+	if err := l.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // the reader closes it too
+		return err
+	}
+	return nil
 }
 
 var _ transport.Link = (*Link)(nil)

@@ -1,0 +1,300 @@
+package primitive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goccl/goccl/bootstrap"
+)
+
+// Communicator makes connections, exchanges memories and builds semaphores between the ranks of a bootstrap.
+//
+// Calls return futures at once; the exchange goes on in the background. The k-th Connect of one rank to (peer, tag) meets the k-th Connect of that
+// peer, the k-th SendMemory its k-th RecvMemory, the k-th BuildSemaphore its k-th BuildSemaphore; the kinds do not mix, so only calls of one kind
+// to one (peer, tag) must come in the same order on both sides. After a future that failed, further ones of the same kind, peer and tag
+// may meet the wrong partner: use another tag.
+//
+// When a peer dies, the Communicator aborts its Context with an error that names the rank: waits on host and device end.
+type Communicator struct {
+	bs      bootstrap.Bootstrap
+	ctx     *Context
+	ownsCtx bool
+	cancel  context.CancelCauseFunc
+	life    context.Context
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	lanes   map[laneKey]*lane
+	pending []interface{ wait(context.Context) error } // what Setup waits for
+	closed  bool
+}
+
+// laneKey names an ordered stream of exchanges; a lane keeps the order in each direction.
+type laneKey struct {
+	kind      uint8
+	peer, tag int
+}
+
+type lane struct{ sent, received chan struct{} } // closed when the last call before has sent, received
+
+const maxTag = 1<<20 - 1
+
+// NewCommunicator makes a Communicator over bs, which stays the caller's. ctx may be nil: then the Communicator has a Context of its own, which Close
+// ends.
+func NewCommunicator(bs bootstrap.Bootstrap, ctx *Context) *Communicator {
+	c := &Communicator{bs: bs, ctx: ctx, lanes: map[laneKey]*lane{}}
+	if ctx == nil {
+		c.ctx, c.ownsCtx = NewContext(), true
+	}
+	c.ctx.SetRank(bs.Rank())
+	c.life, c.cancel = context.WithCancelCause(context.Background())
+	c.wg.Go(c.watch)
+	return c
+}
+
+// Bootstrap and Context are what the Communicator works with.
+func (c *Communicator) Bootstrap() bootstrap.Bootstrap { return c.bs }
+
+// Context is the Communicator's.
+func (c *Communicator) Context() *Context { return c.ctx }
+
+// Rank and WorldSize are the bootstrap's.
+func (c *Communicator) Rank() int      { return c.bs.Rank() }
+func (c *Communicator) WorldSize() int { return c.bs.WorldSize() }
+
+// watch aborts the Context when a rank dies.
+func (c *Communicator) watch() {
+	failures := c.bs.Failures()
+	for {
+		select {
+		case f, ok := <-failures:
+			if !ok {
+				return
+			}
+			c.ctx.Abort(&Error{Op: "communicator", Rank: c.Rank(), Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
+		case <-c.life.Done():
+			return
+		}
+	}
+}
+
+// bootstrapTag keeps the kinds and this package's traffic apart from the user's own tags.
+func bootstrapTag(kind uint8, tag int) int { return 1<<30 | int(kind)<<24 | tag }
+
+// exchange runs one call in the background: it sends what send returns (if send is not nil) and gives finish what was received (if receive).
+func exchange[T any](c *Communicator, kind uint8, op string, peer, tag int, send func() ([]byte, error), receive bool,
+	finish func(context.Context, []byte) (T, error)) *Future[T] {
+	f := newFuture[T]()
+	var zero T
+	if peer < 0 || peer >= c.WorldSize() || tag < 0 || tag > maxTag {
+		f.complete(zero, invalid(op, "rank %d and tag %d: ranks are 0…%d, tags 0…%d", peer, tag, c.WorldSize()-1, maxTag))
+		return f
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		f.complete(zero, c.ctx.wrap(ErrClosed, op, peer))
+		return f
+	}
+	k := laneKey{kind, peer, tag}
+	l := c.lanes[k]
+	if l == nil {
+		l = &lane{}
+		c.lanes[k] = l
+	}
+	var sentBefore, receivedBefore, sent, received chan struct{}
+	if send != nil {
+		sentBefore, sent = l.sent, make(chan struct{})
+		l.sent = sent
+	}
+	if receive {
+		receivedBefore, received = l.received, make(chan struct{})
+		l.received = received
+	}
+	c.wg.Go(func() {
+		ctx, cancel := c.ctx.bounded(c.life)
+		defer cancel()
+		ctx, stop := c.ctx.untilAbort(ctx)
+		defer stop(nil)
+		v, err := func() (v T, err error) {
+			if send != nil {
+				err = c.send(ctx, kind, peer, tag, sentBefore, send)
+				close(sent)
+			}
+			var data []byte
+			if receive {
+				if err == nil {
+					data, err = c.recv(ctx, kind, peer, tag, receivedBefore)
+				}
+				close(received)
+			}
+			if err != nil {
+				return v, err
+			}
+			return finish(ctx, data)
+		}()
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if errors.Is(err, bootstrap.ErrPeerDead) {
+			err = fmt.Errorf("%w: %w", ErrPeerDead, err)
+		} else if errors.Is(err, bootstrap.ErrTimeout) {
+			err = fmt.Errorf("%w: %w", ErrTimeout, err)
+		} else if errors.Is(err, bootstrap.ErrClosed) {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		f.complete(v, c.ctx.wrap(err, op, peer))
+	})
+	return f
+}
+
+func (c *Communicator) send(ctx context.Context, kind uint8, peer, tag int, before chan struct{}, send func() ([]byte, error)) error {
+	data, err := send()
+	if err != nil {
+		return err
+	}
+	if err := after(ctx, before); err != nil {
+		return err
+	}
+	return c.bs.Send(ctx, peer, bootstrapTag(kind, tag), data)
+}
+
+func (c *Communicator) recv(ctx context.Context, kind uint8, peer, tag int, before chan struct{}) ([]byte, error) {
+	if err := after(ctx, before); err != nil {
+		return nil, err
+	}
+	return c.bs.Recv(ctx, peer, bootstrapTag(kind, tag))
+}
+
+// after waits for the call before, if there was one.
+func after(ctx context.Context, before chan struct{}) error {
+	if before == nil {
+		return nil
+	}
+	select {
+	case <-before:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Connect makes an endpoint as cfg says and connects it with the one of the peer.
+func (c *Communicator) Connect(cfg EndpointConfig, rank, tag int) *Future[*Connection] {
+	ep, err := c.ctx.CreateEndpoint(cfg)
+	if err != nil {
+		f := newFuture[*Connection]()
+		f.complete(nil, c.ctx.wrap(err, "connect", rank))
+		return f
+	}
+	return c.ConnectEndpoint(ep, rank, tag)
+}
+
+// ConnectEndpoint connects a local endpoint with the one of the peer.
+func (c *Communicator) ConnectEndpoint(ep *Endpoint, rank, tag int) *Future[*Connection] {
+	return exchange(c, kindEndpoint, "connect", rank, tag,
+		func() ([]byte, error) { return ep.Serialize(), nil }, true,
+		func(ctx context.Context, data []byte) (*Connection, error) {
+			remote, err := DeserializeEndpoint(data)
+			if err != nil {
+				return nil, err
+			}
+			return c.ctx.connect(ctx, ep, remote, rank, tag)
+		})
+}
+
+// SendMemory lets the peer use local memory. The future says that the bytes are on their way.
+func (c *Communicator) SendMemory(m *RegisteredMemory, rank, tag int) *Future[struct{}] {
+	return exchange(c, kindMemory, "send memory", rank, tag, m.Serialize, false, func(context.Context, []byte) (struct{}, error) { return struct{}{}, nil })
+}
+
+// RecvMemory is the memory that the peer sends.
+func (c *Communicator) RecvMemory(rank, tag int) *Future[*RegisteredMemory] {
+	return exchange(c, kindMemory, "receive memory", rank, tag, nil, true, func(_ context.Context, data []byte) (*RegisteredMemory, error) {
+		return c.ctx.DeserializeMemory(data)
+	})
+}
+
+// BuildSemaphore makes a semaphore over a connection to the peer, which does the same.
+func (c *Communicator) BuildSemaphore(conn *Connection, rank, tag int) *Future[*Semaphore] {
+	var stub *SemaphoreStub
+	return exchange(c, kindStub, "build semaphore", rank, tag,
+		func() (data []byte, err error) {
+			if stub, err = NewSemaphoreStub(conn); err != nil {
+				return nil, err
+			}
+			return stub.Serialize()
+		}, true,
+		func(_ context.Context, data []byte) (*Semaphore, error) {
+			remote, err := c.ctx.DeserializeSemaphoreStub(data)
+			if err != nil {
+				return nil, err
+			}
+			return NewSemaphore(stub, remote)
+		})
+}
+
+// RemoteRankOf and TagOf are the peer and the tag of a connection.
+func (c *Communicator) RemoteRankOf(conn *Connection) int { return conn.PeerRank() }
+
+// TagOf is the tag of a connection.
+func (c *Communicator) TagOf(conn *Connection) int { return conn.Tag() }
+
+// ConnectOnSetup is Connect in the deferred style: Setup waits for it.
+func (c *Communicator) ConnectOnSetup(rank, tag int, cfg EndpointConfig) *Future[*Connection] {
+	return deferred(c, c.Connect(cfg, rank, tag))
+}
+
+// SendMemoryOnSetup is SendMemory in the deferred style.
+func (c *Communicator) SendMemoryOnSetup(m *RegisteredMemory, rank, tag int) {
+	deferred(c, c.SendMemory(m, rank, tag))
+}
+
+// RecvMemoryOnSetup is RecvMemory in the deferred style.
+func (c *Communicator) RecvMemoryOnSetup(rank, tag int) *Future[*RegisteredMemory] {
+	return deferred(c, c.RecvMemory(rank, tag))
+}
+
+// BuildSemaphoreOnSetup is BuildSemaphore in the deferred style.
+func (c *Communicator) BuildSemaphoreOnSetup(conn *Connection, rank, tag int) *Future[*Semaphore] {
+	return deferred(c, c.BuildSemaphore(conn, rank, tag))
+}
+
+func deferred[T any](c *Communicator, f *Future[T]) *Future[T] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending = append(c.pending, f)
+	return f
+}
+
+// Setup waits for everything deferred since the last Setup and returns all that failed.
+func (c *Communicator) Setup(ctx context.Context) error {
+	c.mu.Lock()
+	pending := c.pending
+	c.pending = nil
+	c.mu.Unlock()
+	var errs []error
+	for _, f := range pending {
+		errs = append(errs, f.wait(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends what is still under way, and the Context if the Communicator made it. The bootstrap stays open.
+func (c *Communicator) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel(ErrClosed)
+	c.wg.Wait()
+	if c.ownsCtx {
+		return c.ctx.Close()
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package primitive
+
+import (
+	"context"
+	"sync"
+)
+
+// Future is a value that another goroutine is working for. Futures complete in any order. Every future completes: with its value, or with an error
+// when its deadline passes, its peer dies or its Context is aborted.
+type Future[T any] struct {
+	done chan struct{}
+	once sync.Once
+	v    T
+	err  error
+}
+
+func newFuture[T any]() *Future[T] { return &Future[T]{done: make(chan struct{})} }
+
+func (f *Future[T]) complete(v T, err error) {
+	f.once.Do(func() {
+		f.v, f.err = v, err
+		close(f.done)
+	})
+}
+
+// Done is closed when the future is complete.
+func (f *Future[T]) Done() <-chan struct{} { return f.done }
+
+// Get waits for the value. It may be called any number of times, from several goroutines.
+func (f *Future[T]) Get(ctx context.Context) (T, error) {
+	select {
+	case <-f.done:
+		return f.v, f.err
+	default:
+	}
+	select {
+	case <-f.done:
+		return f.v, f.err
+	case <-ctx.Done():
+		var zero T
+		return zero, &Error{Op: "future", Rank: NoRank, Peer: NoRank, Err: asCause(ctx.Err())}
+	}
+}
+
+func (f *Future[T]) wait(ctx context.Context) error {
+	_, err := f.Get(ctx)
+	return err
+}

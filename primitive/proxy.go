@@ -1,0 +1,213 @@
+package primitive
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/wait"
+)
+
+// ProxyHandler carries out one trigger. It runs on the proxy's goroutine, in the order of the FIFO; the slot is freed when it returns. An error ends
+// the proxy's Context with Abort, so that kernels which wait for the trigger end; the proxy goes on, and Stop returns the first error.
+// ErrStopProxy ends the proxy without an abort.
+type ProxyHandler func(t Trigger, position uint64) error
+
+// ErrStopProxy is what a handler returns to end its proxy.
+var ErrStopProxy = errors.New("stop the proxy")
+
+// Proxy is a goroutine that takes triggers from a Fifo and has a handler carry them out.
+//
+// An idle proxy burns no core. For kernels of the host device it sleeps on the FIFO's doorbell and is woken. A GPU cannot wake a thread, so
+// there it polls without pause for spinFor after the last trigger and then sleeps between polls, 5 µs at first and at most 100 µs: busy phases
+// pay nothing, the first trigger after a pause waits 0.1–0.2 ms at most.
+type Proxy struct {
+	ctx     *Context
+	dev     device.Device
+	fifo    *Fifo
+	handler ProxyHandler
+	opt     ProxyOptions
+
+	stopping atomic.Bool
+
+	mu      sync.Mutex // guards what follows
+	running chan struct{}
+	err     error
+	closed  bool
+}
+
+// ProxyOptions of a Proxy. The zero value is usable.
+type ProxyOptions struct {
+	// FifoSize is the number of triggers; 0 is DefaultFifoSize.
+	FifoSize int
+	// Init runs on the proxy's goroutine before the first trigger, for instance to bind its thread to a NUMA node.
+	Init func() error
+	// SpinFor is how long a proxy of a GPU polls without pause after the last trigger; 0 is 1 ms.
+	SpinFor time.Duration
+}
+
+const (
+	defaultSpinFor = time.Millisecond
+	firstNap       = 5 * time.Microsecond
+	longestNap     = 100 * time.Microsecond
+)
+
+// NewProxy makes a proxy for kernels of dev. Close it.
+func NewProxy(c *Context, dev device.Device, handler ProxyHandler, opt ProxyOptions) (*Proxy, error) {
+	if handler == nil {
+		return nil, invalid("proxy", "no handler")
+	}
+	if opt.SpinFor <= 0 {
+		opt.SpinFor = defaultSpinFor
+	}
+	f, err := NewFifo(c, dev, opt.FifoSize)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{ctx: c, dev: dev, fifo: f, handler: handler, opt: opt}
+	if err := c.own(p); err != nil {
+		return nil, errors.Join(c.wrap(err, "proxy", NoRank), f.Close())
+	}
+	return p, nil
+}
+
+// Fifo is the proxy's.
+func (p *Proxy) Fifo() *Fifo { return p.fifo }
+
+// Start starts the goroutine. Starting a proxy that runs does nothing.
+func (p *Proxy) Start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return p.ctx.wrap(ErrClosed, "start proxy", NoRank)
+	}
+	if p.running != nil {
+		return nil
+	}
+	p.stopping.Store(false)
+	done := make(chan struct{})
+	p.running = done
+	go func() {
+		defer close(done)
+		p.run()
+	}()
+	return nil
+}
+
+// Stop lets the proxy carry out what was pushed before and ends it. It returns the first error of a handler since the last Stop. Start may
+// follow.
+func (p *Proxy) Stop() error {
+	p.mu.Lock()
+	done := p.running
+	p.mu.Unlock()
+	if done != nil {
+		p.stopping.Store(true)
+		p.fifo.doorbell().Wake()
+		<-done
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running == done {
+		p.running = nil
+	}
+	err := p.err
+	p.err = nil
+	return err
+}
+
+// Err is the first error of a handler since the last Stop.
+func (p *Proxy) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Close stops the proxy and frees the FIFO. No kernel may push any more.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	p.mu.Unlock()
+	p.ctx.disown(p)
+	_ = p.Stop()
+	return p.fifo.Close()
+}
+
+// run is the proxy:
+//
+//  1. init
+//  2. carry out triggers as long as there are any
+//  3. end when told to and nothing is left
+//  4. wait for the next trigger, for the doorbell, or for the end
+func (p *Proxy) run() {
+	gpu := !reachable(p.dev)
+	if gpu {
+		// The poller keeps its thread: no hand-over between goroutines stands in a trigger's way.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	if p.opt.Init != nil {
+		if err := p.opt.Init(); err != nil {
+			p.failed(fmt.Errorf("init: %w", err))
+		}
+	}
+	for {
+		for {
+			t, pos, ok := p.fifo.Poll()
+			if !ok {
+				break
+			}
+			err := p.handler(t, pos)
+			p.fifo.Pop()
+			if errors.Is(err, ErrStopProxy) {
+				return
+			}
+			if err != nil {
+				p.failed(err)
+			}
+		}
+		if p.stopping.Load() {
+			return
+		}
+		wake := func() bool { return p.fifo.ready() || p.stopping.Load() }
+		if gpu {
+			p.pollGPU(wake)
+		} else if err := wait.Until(p.fifo.doorbell(), wake, wait.Limit{}, nil); err != nil {
+			p.failed(err)
+			return
+		}
+	}
+}
+
+// pollGPU polls memory that a GPU writes.
+func (p *Proxy) pollGPU(wake func() bool) {
+	for end := time.Now().Add(p.opt.SpinFor); time.Now().Before(end); {
+		for range 64 {
+			if wake() {
+				return
+			}
+		}
+	}
+	for nap := firstNap; !wake(); nap = min(2*nap, longestNap) {
+		ts := unix.NsecToTimespec(int64(nap))
+		_ = unix.Nanosleep(&ts, nil)
+	}
+}
+
+func (p *Proxy) failed(err error) {
+	p.mu.Lock()
+	if p.err == nil {
+		p.err = err
+	}
+	p.mu.Unlock()
+	p.ctx.Abort(p.ctx.wrap(err, "proxy", NoRank))
+}

@@ -1,0 +1,263 @@
+package primitive
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/transport"
+)
+
+// ProxyService moves data for kernels that ask by PortChannels: one FIFO, one goroutine, any number of connections, semaphores and memories. A
+// process may have several.
+//
+// Memories and semaphores have ids, which are used again after Remove. The tables are copied when they change, so the hot path reads them without
+// a lock.
+type ProxyService struct {
+	ctx   *Context
+	dev   device.Device
+	proxy *Proxy
+
+	mu         sync.Mutex // guards changes of what follows
+	semaphores atomic.Pointer[[]*proxySemaphore]
+	memories   atomic.Pointer[[]*proxyMemory]
+}
+
+type proxySemaphore struct {
+	future *Future[*Semaphore] // of BuildAndAddSemaphore; nil when it was added
+	sema   atomic.Pointer[Semaphore]
+	flush  *token // its counter is the flushDone word
+}
+
+type proxyMemory struct {
+	mem *RegisteredMemory
+	// at is where connections see the memory. Only the proxy's goroutine uses it.
+	at map[*Connection]transport.Remote
+}
+
+// NewProxyService makes a service for kernels of dev. It must be started.
+func NewProxyService(c *Context, dev device.Device, opt ProxyOptions) (*ProxyService, error) {
+	s := &ProxyService{ctx: c, dev: dev}
+	s.semaphores.Store(new([]*proxySemaphore))
+	s.memories.Store(new([]*proxyMemory))
+	var err error
+	s.proxy, err = NewProxy(c, dev, s.handle, opt)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start starts the proxy.
+func (s *ProxyService) Start() error { return s.proxy.Start() }
+
+// Stop carries out what kernels asked for before and stops the proxy. It returns the first error since the last Stop.
+func (s *ProxyService) Stop() error { return s.proxy.Stop() }
+
+// Err is the first error since the last Stop.
+func (s *ProxyService) Err() error { return s.proxy.Err() }
+
+// Close stops the proxy and frees it. Memories and semaphores stay their owners'.
+func (s *ProxyService) Close() error {
+	err := s.proxy.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range *s.semaphores.Load() {
+		if e != nil {
+			e.flush.pool.put(e.flush)
+		}
+	}
+	s.semaphores.Store(new([]*proxySemaphore))
+	s.memories.Store(new([]*proxyMemory))
+	return err
+}
+
+// insert puts v into the first free place of a copied table, at most limit places.
+func insert[T any](table *atomic.Pointer[[]*T], v *T, limit int) (int, bool) {
+	next := append([]*T{}, *table.Load()...)
+	i := 0
+	for i < len(next) && next[i] != nil {
+		i++
+	}
+	if i >= limit {
+		return 0, false
+	}
+	if i == len(next) {
+		next = append(next, v)
+	} else {
+		next[i] = v
+	}
+	table.Store(&next)
+	return i, true
+}
+
+// remove empties a place of a copied table.
+func remove[T any](table *atomic.Pointer[[]*T], i int) *T {
+	next := append([]*T{}, *table.Load()...)
+	if i < 0 || i >= len(next) {
+		return nil
+	}
+	v := next[i]
+	next[i] = nil
+	table.Store(&next)
+	return v
+}
+
+func entry[T any](table *atomic.Pointer[[]*T], i uint32) *T {
+	if t := *table.Load(); uint64(i) < uint64(len(t)) {
+		return t[i]
+	}
+	return nil
+}
+
+const maxProxySemaphores = 1 << 20
+
+// AddSemaphore makes a semaphore usable by triggers.
+func (s *ProxyService) AddSemaphore(sema *Semaphore) (SemaphoreID, error) {
+	if sema == nil {
+		return 0, invalid("add semaphore", "the semaphore is nil")
+	}
+	e := &proxySemaphore{}
+	e.sema.Store(sema)
+	return s.addSemaphore(e)
+}
+
+// BuildAndAddSemaphore builds a semaphore over conn with the peer, which does the same, and adds it. It does not wait for the peer; PortChannel does.
+func (s *ProxyService) BuildAndAddSemaphore(comm *Communicator, conn *Connection) (SemaphoreID, error) {
+	if comm == nil || conn == nil {
+		return 0, invalid("build and add semaphore", "communicator and connection must be there")
+	}
+	e := &proxySemaphore{future: comm.BuildSemaphore(conn, conn.PeerRank(), conn.Tag())}
+	return s.addSemaphore(e)
+}
+
+func (s *ProxyService) addSemaphore(e *proxySemaphore) (SemaphoreID, error) {
+	const op = "add semaphore"
+	pool, err := s.ctx.tokenPool(s.dev, true)
+	if err != nil {
+		return 0, s.ctx.wrap(err, op, NoRank)
+	}
+	if e.flush, err = pool.get(s.ctx); err != nil {
+		return 0, s.ctx.wrap(err, op, NoRank)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, ok := insert(&s.semaphores, e, maxProxySemaphores)
+	if !ok {
+		pool.put(e.flush)
+		return 0, invalid(op, "a service has at most %d semaphores", maxProxySemaphores)
+	}
+	return SemaphoreID(i), nil
+}
+
+// RemoveSemaphore frees the id. No kernel may use it any more.
+func (s *ProxyService) RemoveSemaphore(id SemaphoreID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := remove(&s.semaphores, int(id)); e != nil {
+		e.flush.pool.put(e.flush)
+	}
+}
+
+// AddMemory makes a memory usable by triggers, local memory as a source and a peer's as a destination.
+func (s *ProxyService) AddMemory(m *RegisteredMemory) (MemoryID, error) {
+	const op = "add memory"
+	if m == nil {
+		return 0, invalid(op, "the memory is nil")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, ok := insert(&s.memories, &proxyMemory{mem: m, at: map[*Connection]transport.Remote{}}, MaxMemoryID+1)
+	if !ok {
+		return 0, invalid(op, "a service has at most %d memories: remove some, or use a second service", MaxMemoryID+1)
+	}
+	return MemoryID(i), nil
+}
+
+// RemoveMemory frees the id. No kernel may use it any more.
+func (s *ProxyService) RemoveMemory(id MemoryID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	remove(&s.memories, int(id))
+}
+
+// Semaphore is the semaphore of an id, waiting for the peer if it is still being built.
+func (s *ProxyService) Semaphore(ctx context.Context, id SemaphoreID) (*Semaphore, error) {
+	e := entry(&s.semaphores, uint32(id))
+	if e == nil {
+		return nil, invalid("semaphore", "the service has no semaphore %d", id)
+	}
+	return e.get(ctx)
+}
+
+func (e *proxySemaphore) get(ctx context.Context) (*Semaphore, error) {
+	if sema := e.sema.Load(); sema != nil {
+		return sema, nil
+	}
+	sema, err := e.future.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.sema.Store(sema)
+	return sema, nil
+}
+
+// handle carries out one trigger: data, then flag, then sync, each by the semaphore's connection, whose order is the order of the calls.
+func (s *ProxyService) handle(t Trigger, position uint64) error {
+	e := entry(&s.semaphores, uint32(t.Semaphore))
+	var sema *Semaphore
+	if e != nil {
+		sema = e.sema.Load()
+	}
+	if sema == nil {
+		return invalid("trigger", "the service has no semaphore %d that is built", t.Semaphore)
+	}
+	conn := sema.conn
+	if t.Type&TriggerData != 0 {
+		if err := s.copy(conn, &t); err != nil {
+			return conn.wrap(err, "port channel put")
+		}
+	}
+	if t.Type&TriggerFlag != 0 {
+		if err := sema.signal(); err != nil {
+			return conn.wrap(err, "port channel signal")
+		}
+	}
+	if t.Type&TriggerSync != 0 {
+		if err := conn.link.Mark(e.flush.inbound(), position+1); err != nil {
+			return conn.wrap(err, "port channel flush")
+		}
+	}
+	return nil
+}
+
+func (s *ProxyService) copy(conn *Connection, t *Trigger) error {
+	dst, src := entry(&s.memories, uint32(t.Dst)), entry(&s.memories, uint32(t.Src))
+	switch {
+	case dst == nil || src == nil:
+		return fmt.Errorf("%w: the service has no memory %d or no memory %d", ErrInvalid, t.Dst, t.Src)
+	case !dst.mem.inBounds(t.DstOffset, t.Size):
+		return fmt.Errorf("%w: %d bytes at offset %d of destination %d of %d bytes", ErrInvalid, t.Size, t.DstOffset, t.Dst, dst.mem.size)
+	case !src.mem.inBounds(t.SrcOffset, t.Size):
+		return fmt.Errorf("%w: %d bytes at offset %d of source %d of %d bytes", ErrInvalid, t.Size, t.SrcOffset, t.Src, src.mem.size)
+	case t.Size == 0:
+		return nil
+	}
+	to, ok := dst.at[conn]
+	if !ok {
+		ctx, cancel := s.ctx.bounded(context.Background())
+		defer cancel()
+		var err error
+		if to, err = dst.mem.remote(ctx, conn); err != nil {
+			return err
+		}
+		dst.at[conn] = to
+	}
+	from, err := src.mem.mapOn(context.Background(), conn.local.dev)
+	if err != nil {
+		return err
+	}
+	return conn.link.Write(to.Add(t.DstOffset), from.Add(int64(t.SrcOffset)), int64(t.Size))
+}
