@@ -73,7 +73,8 @@ func (s *Stream) Device() device.Device { return s.q.dev }
 func (s *Stream) Raw() uintptr { return s.q.raw }
 
 // Launch enqueues a kernel: k runs once for each of the blocks, all at the same time, each on a goroutine of its own (a single block on the
-// stream's). The first error of a block ends the others' barriers and becomes the stream's error, with the kernel's name.
+// stream's). The first error of a block ends the others' barriers and becomes the stream's error, with the kernel's name. Panics and faults of a block's
+// own goroutine are errors too; a goroutine that the kernel starts itself is the kernel's own affair.
 func (s *Stream) Launch(name string, blocks int, k func(b *Block) error) error {
 	if blocks < 1 || k == nil {
 		return fmt.Errorf("host: launch %s: %d blocks of %p", name, blocks, k)
