@@ -100,7 +100,7 @@ func (e *Engine) operands(r *algorithm.Request) {
 }
 
 func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what string, v variant, work int64) error {
-	fast := special(r.Type, r.Op, e.size)
+	fast := special(r.Type, r.Op, e.size) && e.words()
 	if !fast {
 		v.protocol = ll128 // the general kernels exist in this protocol only
 	}
@@ -116,11 +116,21 @@ func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what stri
 	return e.launch(s, name, v, work)
 }
 
+// words reports whether all that the next launch touches lies at multiples of 8 bytes, as the kernels made for n ranks need.
+func (e *Engine) words() bool {
+	a := e.args
+	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&7 == 0
+}
+
 func (e *Engine) launchExchange(s *cuda.Stream, v variant, work int64) error {
+	fast := (e.size == 2 || e.size == 4 || e.size == 8) && e.words()
+	if !fast {
+		v.protocol = ll128
+	}
 	var buf [32]byte
 	name := append(buf[:0], "exchange_"...)
 	name = append(name, v.protocol.String()...)
-	if e.size == 2 || e.size == 4 || e.size == 8 {
+	if fast {
 		name = append(name, "_n"...)
 		name = strconv.AppendInt(name, int64(e.size), 10)
 	}
@@ -137,7 +147,7 @@ func (e *Engine) launch(s *cuda.Stream, name []byte, v variant, work int64) erro
 		}
 	}
 	units := v.protocol.units(work)
-	threads := int64(v.threads)
+	threads := min(int64(v.threads), slotBytes(e.size)/16)
 	if units < threads {
 		threads = max(32, (units+31)&^31)
 	}

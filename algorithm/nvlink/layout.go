@@ -5,7 +5,7 @@ import "unsafe"
 // These mirror kernels/collective/args.cuh and p2p.cuh; a test compares the sizes with what the compiler made of them.
 const (
 	maxRanks    = 16
-	maxBlocks   = 128
+	maxBlocks   = 256
 	epochStride = 32 * 4 // bytes
 
 	p2pChannels    = 16
@@ -49,8 +49,8 @@ type p2pArgs struct {
 // params views a parameter struct as the bytes of the kernel's parameter buffer.
 func params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 
-// slotBytes is the size of one slot of a block's area: as large as 32 MiB of areas allow, at most 16 KiB.
-func slotBytes(n int) int64 { return min(16<<10, (32<<20)/(maxBlocks*4*int64(n))) &^ 127 }
+// slotBytes is the size of one slot of a block's area: as large as 32 MiB of areas allow, at most what 512 threads fill.
+func slotBytes(n int) int64 { return min(8<<10, (32<<20)/(maxBlocks*4*int64(n))) &^ 511 }
 
 // areaBytes is the size of all areas of a window; the p2p region follows.
 func areaBytes(n int) int64 { return maxBlocks * 4 * int64(n) * slotBytes(n) }

@@ -122,8 +122,8 @@ func (t *table) choose(c algorithm.Collective, rows []row, bytes int64) variant 
 // typeNames are the kernels' names of the types.
 var typeNames = [datatype.NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"}
 
-// special reports whether a kernel made for n ranks exists: for the usual types, sums, and 2, 4 or 8 ranks.
+// special reports whether a kernel made for n ranks exists: for the usual types, sums and averages, and 2, 4 or 8 ranks.
 func special(t datatype.Type, op datatype.Op, n int) bool {
 	return (t == datatype.Float32 || t == datatype.Float16 || t == datatype.Bfloat16) &&
-		(op == datatype.Sum || op == datatype.Avg || op == datatype.PreMulSum) && (n == 2 || n == 4 || n == 8)
+		(op == datatype.Sum || op == datatype.Avg) && (n == 2 || n == 4 || n == 8)
 }

@@ -15,10 +15,6 @@
 namespace goccl {
 namespace collective {
 
-GOCCL_DEVICE bool wordAligned(const Args& a) {
-  return ((reinterpret_cast<uintptr_t>(a.send) | reinterpret_cast<uintptr_t>(a.recv) | a.sendStride | a.recvStride) & 7) == 0;
-}
-
 // forEachPeer runs body(peer) for the n-1 peers, the next rank first.
 template <int N, class Body>
 GOCCL_DEVICE void forEachPeer(const Args& a, Body body) {
@@ -67,16 +63,15 @@ GOCCL_DEVICE void passes(const Args& a, uint64_t bytes, Body body) {
 template <class P, class R, int N, bool Same>
 GOCCL_DEVICE void reduceSlices(const Args& a) {
   const R reducer(a);
-  const bool aligned = wordAligned(a);
   passes<P>(a, a.bytes, [&](uint64_t unit, uint32_t epoch) {
     const uint64_t area = areaOffset(a, epoch, 0);
-    typename P::Data own = P::load(a.send + (Same ? 0 : a.rank * a.sendStride), unit, a.bytes, aligned);
+    typename P::Data own = P::load(a.send + (Same ? 0 : a.rank * a.sendStride), unit, a.bytes);
     forEachPeer<N>(a, [&](uint32_t p) {
-      P::send(targetSlot(a, area, p), threadIdx.x, Same ? own : P::load(a.send + p * a.sendStride, unit, a.bytes, aligned), epoch);
+      P::send(targetSlot(a, area, p), threadIdx.x, Same ? own : P::load(a.send + p * a.sendStride, unit, a.bytes), epoch);
     });
     typename P::Data out;
     Status s = combine<P, R, N>(a, reducer, area, threadIdx.x, epoch, own, out);
-    if (s == statusOk && wants(a, a.rank)) P::store(a.recv, unit, a.bytes, aligned, out);
+    if (s == statusOk && wants(a, a.rank)) P::store(a.recv, unit, a.bytes, out);
     return s;
   });
 }
@@ -85,7 +80,6 @@ GOCCL_DEVICE void reduceSlices(const Args& a) {
 template <class P, class R, int N>
 GOCCL_DEVICE void twoShot(const Args& a) {
   const R reducer(a);
-  const bool aligned = wordAligned(a);
   const uint64_t slice = a.sendStride;
   auto length = [&](uint32_t r) -> uint64_t {
     uint64_t from = r * slice;
@@ -93,20 +87,20 @@ GOCCL_DEVICE void twoShot(const Args& a) {
   };
   passes<P>(a, slice, [&](uint64_t unit, uint32_t epoch) {
     const uint64_t inputs = areaOffset(a, epoch, 0), results = areaOffset(a, epoch, 1);
-    forEachPeer<N>(a, [&](uint32_t p) { P::send(targetSlot(a, inputs, p), threadIdx.x, P::load(a.send + p * slice, unit, length(p), aligned), epoch); });
-    typename P::Data own = P::load(a.send + a.rank * slice, unit, length(a.rank), aligned), out;
+    forEachPeer<N>(a, [&](uint32_t p) { P::send(targetSlot(a, inputs, p), threadIdx.x, P::load(a.send + p * slice, unit, length(p)), epoch); });
+    typename P::Data own = P::load(a.send + a.rank * slice, unit, length(a.rank)), out;
     Status s = combine<P, R, N>(a, reducer, inputs, threadIdx.x, epoch, own, out);
     if (s != statusOk) return s;
     forEachPeer<N>(a, [&](uint32_t p) {
       if (wants(a, p)) P::send(targetSlot(a, results, p), threadIdx.x, out, epoch);
     });
     if (!wants(a, a.rank)) return statusOk;
-    P::store(a.recv + a.rank * slice, unit, length(a.rank), aligned, out);
+    P::store(a.recv + a.rank * slice, unit, length(a.rank), out);
     const uint32_t n = N > 0 ? N : a.nranks;
   #pragma unroll 1
   for (uint32_t first = 0; first < n; first += batchOf<N>) {
       s = receive<P, N>(a, results, first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
-        if (r != a.rank) P::store(a.recv + r * slice, unit, length(r), aligned, d);
+        if (r != a.rank) P::store(a.recv + r * slice, unit, length(r), d);
       });
       if (s != statusOk) return s;
     }
@@ -116,21 +110,20 @@ GOCCL_DEVICE void twoShot(const Args& a) {
 
 template <class P, int N>
 GOCCL_DEVICE void exchange(const Args& a) {
-  const bool aligned = wordAligned(a);
   passes<P>(a, a.bytes, [&](uint64_t unit, uint32_t epoch) {
     const uint64_t area = areaOffset(a, epoch, 0);
     const uint8_t* mine = a.send + a.rank * a.sendStride;
-    typename P::Data own = P::load(mine, unit, a.bytes, aligned);
+    typename P::Data own = P::load(mine, unit, a.bytes);
     forEachPeer<N>(a, [&](uint32_t p) {
-      P::send(targetSlot(a, area, p), threadIdx.x, a.sendStride == 0 ? own : P::load(a.send + p * a.sendStride, unit, a.bytes, aligned), epoch);
+      P::send(targetSlot(a, area, p), threadIdx.x, a.sendStride == 0 ? own : P::load(a.send + p * a.sendStride, unit, a.bytes), epoch);
     });
     uint8_t* home = a.recv + a.rank * a.recvStride;
-    if (home != mine) P::store(home, unit, a.bytes, aligned, own);
+    if (home != mine) P::store(home, unit, a.bytes, own);
     const uint32_t n = N > 0 ? N : a.nranks;
   #pragma unroll 1
   for (uint32_t first = 0; first < n; first += batchOf<N>) {
       Status s = receive<P, N>(a, area, first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
-        if (r != a.rank) P::store(a.recv + r * a.recvStride, unit, a.bytes, aligned, d);
+        if (r != a.rank) P::store(a.recv + r * a.recvStride, unit, a.bytes, d);
       });
       if (s != statusOk) return s;
     }

@@ -18,6 +18,8 @@
 namespace goccl {
 namespace collective {
 
+using Line = LL128<Access::bytes>;
+
 constexpr uint32_t p2pChannels = 16;
 constexpr uint32_t p2pDepth = 8;
 constexpr uint32_t p2pUnits = 512;                                  // of a piece
@@ -61,7 +63,6 @@ GOCCL_DEVICE uint32_t channelsOf(uint64_t bytes) {
 
 GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t* shared) {
   const uint8_t* src = reinterpret_cast<const uint8_t*>(m.address);
-  const bool aligned = (m.address & 7) == 0;
   const uint32_t stride = channelsOf(m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
@@ -89,16 +90,15 @@ GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer
     const uint64_t from = i * p2pPieceBytes;
     const uint64_t bytes = m.bytes - from < p2pPieceBytes ? m.bytes - from : p2pPieceBytes;
     uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
-    const uint32_t units = static_cast<uint32_t>(LL128::units(bytes));
+    const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
 #pragma unroll 4
-    for (uint32_t u = threadIdx.x; u < units; u += blockDim.x) LL128::send(slot, u, LL128::load(src + from, u, bytes, aligned), k + 1);
+    for (uint32_t u = threadIdx.x; u < units; u += blockDim.x) Line::send(slot, u, Line::load(src + from, u, bytes), k + 1);
   }
   return statusOk;
 }
 
 GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
   uint8_t* dst = reinterpret_cast<uint8_t*>(m.address);
-  const bool aligned = (m.address & 7) == 0;
   const uint32_t stride = channelsOf(m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   const uint8_t* ring = a.window[a.rank] + ringOffset(peer, channel);
@@ -107,21 +107,21 @@ GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t p
     const uint64_t from = i * p2pPieceBytes;
     const uint64_t bytes = m.bytes - from < p2pPieceBytes ? m.bytes - from : p2pPieceBytes;
     const uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
-    const uint32_t units = static_cast<uint32_t>(LL128::units(bytes));
+    const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
     Status s = statusOk;
     for (uint32_t u = threadIdx.x; u < units && s == statusOk; u += blockDim.x) {
-      LL128::Data d;
+      Line::Data d;
       uint64_t start = 0;
       for (uint32_t spins = 1;; ++spins) {
         bool fresh = true;
-        d = LL128::fetch(slot, u, k + 1, fresh);
-        if (LL128::all(fresh)) break;
+        d = Line::fetch(slot, u, k + 1, fresh);
+        if (Line::all(fresh)) break;
         if (spins % spinsPerCheck == 0) {
           s = __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, slot, waitPacket, peer));
           if (s != statusOk) break;
         }
       }
-      if (s == statusOk) LL128::store(dst + from, u, bytes, aligned, d);
+      if (s == statusOk) Line::store(dst + from, u, bytes, d);
     }
     if (__syncthreads_or(s != statusOk)) return statusAborted;
     if (threadIdx.x == 0) storeRelaxed<Scope::sys>(credit, k + 1);

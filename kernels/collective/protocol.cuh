@@ -24,24 +24,31 @@ __device__ __noinline__ void scatterWord(uint8_t* p, uint2 v, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) p[i] = static_cast<uint8_t>(bits >> (8 * i));
 }
 
-// loadWord reads 8 bytes of data, or fewer at the end, at any alignment; what lies past the end is zero. aligned says that base is a multiple
-// of 8; offset always is.
-GOCCL_DEVICE uint2 loadWord(const uint8_t* base, uint64_t offset, uint64_t bytes, bool aligned) {
+// Access says what a kernel may assume of its buffers. Words: every address and size is a multiple of 8. Bytes: nothing.
+enum class Access { words, bytes };
+
+// loadWord reads 8 bytes of data, or fewer at the end; what lies past the end is zero. offset is a multiple of 8.
+template <Access A>
+GOCCL_DEVICE uint2 loadWord(const uint8_t* base, uint64_t offset, uint64_t bytes) {
   uint2 v = make_uint2(0, 0);
-  if (offset + 8 <= bytes && aligned)
-    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(base + offset));
-  else if (offset < bytes)
-    v = gatherWord(base + offset, bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8);
+  const uint8_t* p = base + offset;
+  if (A == Access::words ? offset < bytes : offset + 8 <= bytes && (reinterpret_cast<uintptr_t>(p) & 7) == 0)
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  else if (A == Access::bytes && offset < bytes)
+    v = gatherWord(p, bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8);
   return v;
 }
 
-GOCCL_DEVICE void storeWord(uint8_t* base, uint64_t offset, uint64_t bytes, bool aligned, uint2 v) {
-  if (offset + 8 <= bytes && aligned)
-    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(base + offset), "r"(v.x), "r"(v.y) : "memory");
-  else if (offset < bytes)
-    scatterWord(base + offset, v, bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8);
+template <Access A>
+GOCCL_DEVICE void storeWord(uint8_t* base, uint64_t offset, uint64_t bytes, uint2 v) {
+  uint8_t* p = base + offset;
+  if (A == Access::words ? offset < bytes : offset + 8 <= bytes && (reinterpret_cast<uintptr_t>(p) & 7) == 0)
+    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
+  else if (A == Access::bytes && offset < bytes)
+    scatterWord(p, v, bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8);
 }
 
+template <Access A>
 struct LL {
   static constexpr uint32_t words = 1;
   static constexpr uint32_t group = 1;
@@ -53,8 +60,8 @@ struct LL {
   };
   static GOCCL_DEVICE uint64_t units(uint64_t bytes) { return (bytes + 7) / 8; }
   static GOCCL_DEVICE uint64_t offset(uint64_t unit) { return unit * 8; }
-  static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes, bool aligned) { return {{loadWord(base, unit * 8, bytes, aligned)}}; }
-  static GOCCL_DEVICE void store(uint8_t* base, uint64_t unit, uint64_t bytes, bool aligned, Data d) { storeWord(base, unit * 8, bytes, aligned, d.w[0]); }
+  static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes) { return {{loadWord<A>(base, unit * 8, bytes)}}; }
+  static GOCCL_DEVICE void store(uint8_t* base, uint64_t unit, uint64_t bytes, Data d) { storeWord<A>(base, unit * 8, bytes, d.w[0]); }
   static GOCCL_DEVICE void send(uint8_t* slot, uint32_t unit, Data d, uint32_t epoch) {
     storePacket(reinterpret_cast<uint4*>(slot) + unit, make_uint4(d.w[0].x, epoch, d.w[0].y, epoch));
   }
@@ -67,6 +74,7 @@ struct LL {
   static GOCCL_DEVICE bool all(bool fresh) { return fresh; }
 };
 
+template <Access A>
 struct LL128 {
   static constexpr uint32_t words = 2;
   static constexpr uint32_t group = 32;
@@ -81,17 +89,17 @@ struct LL128 {
   };
   static GOCCL_DEVICE uint64_t units(uint64_t bytes) { return (bytes + 4 * ll128Payload - 1) / (4 * ll128Payload) * 32; }
   static GOCCL_DEVICE uint64_t offset(uint64_t unit) { return (unit >> 3) * ll128Payload + (unit & 7) * 16; }
-  static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes, bool aligned) {
+  static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes) {
     uint64_t o = offset(unit);
     Data d;
-    d.w[0] = loadWord(base, o, bytes, aligned);
-    d.w[1] = (unit & 7) == 7 ? make_uint2(0, 0) : loadWord(base, o + 8, bytes, aligned);
+    d.w[0] = loadWord<A>(base, o, bytes);
+    d.w[1] = (unit & 7) == 7 ? make_uint2(0, 0) : loadWord<A>(base, o + 8, bytes);
     return d;
   }
-  static GOCCL_DEVICE void store(uint8_t* base, uint64_t unit, uint64_t bytes, bool aligned, Data d) {
+  static GOCCL_DEVICE void store(uint8_t* base, uint64_t unit, uint64_t bytes, Data d) {
     uint64_t o = offset(unit);
-    storeWord(base, o, bytes, aligned, d.w[0]);
-    if ((unit & 7) != 7) storeWord(base, o + 8, bytes, aligned, d.w[1]);
+    storeWord<A>(base, o, bytes, d.w[0]);
+    if ((unit & 7) != 7) storeWord<A>(base, o + 8, bytes, d.w[1]);
   }
   // The flag repeats the epoch, so that both halves of the last word say the same.
   static GOCCL_DEVICE void send(uint8_t* slot, uint32_t unit, Data d, uint32_t epoch) {

@@ -7,7 +7,8 @@
 namespace goccl {
 namespace collective {
 
-template <Type T, Op O>
+// Scaled says that a pre-multiplied sum may be asked for.
+template <Type T, Op O, bool Scaled = true>
 struct Reducer {
   using Sum = Accumulator<T, O>;
   using A = typename Element<T>::Accumulator;
@@ -16,8 +17,8 @@ struct Reducer {
   A factor;
   uint32_t n;
 
-  GOCCL_DEVICE explicit Reducer(const Args& a) : pre(O == Op::sum && a.op == opPreMulSum), avg(O == Op::sum && a.op == opAvg), factor(), n(a.nranks) {
-    if (!pre) return;
+  GOCCL_DEVICE explicit Reducer(const Args& a) : pre(Scaled && a.op == opPreMulSum), avg(a.op == opAvg), factor(), n(a.nranks) {
+    if (!Scaled || !pre) return;
     uint64_t bits = a.scalar;
     if (a.scalarPtr != nullptr) {
       const uint8_t* p = static_cast<const uint8_t*>(a.scalarPtr);
@@ -29,13 +30,13 @@ struct Reducer {
     factor = all[0];
   }
   GOCCL_DEVICE void begin(Sum& sum, const uint4& v) const {
-    if (pre)
+    if (Scaled && pre)
       sum.loadScaled(v, factor);
     else
       sum.load(v);
   }
   GOCCL_DEVICE void add(Sum& sum, const uint4& v) const {
-    if (pre)
+    if (Scaled && pre)
       sum.addScaled(v, factor);
     else
       sum.add(v);

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "32de247f8677e31a2260a017761828bca257fb3ff216264b911823eae81a805a",
+	Source:   "72a7d939fb882c3045a5927f30d077a2ff8e7be2740104c8f97a69d6450391c6",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
@@ -86,7 +86,6 @@ var Group = artifact.Group{
 		"all_reduce_two_shot_ll_float32_sum_n2",
 		"all_reduce_two_shot_ll_float32_sum_n4",
 		"all_reduce_two_shot_ll_float32_sum_n8",
-		"exchange_ll",
 		"exchange_ll128",
 		"exchange_ll128_n2",
 		"exchange_ll128_n4",
