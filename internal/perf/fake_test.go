@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,8 +157,8 @@ func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
 	if err != nil {
 		return err
 	}
-	bytes := send.Count * ts
-	part := func(b []byte, i int) []byte { return b[int64(i)*bytes : int64(i+1)*bytes] }
+	block := send.Count * ts
+	part := func(b []byte, i int) []byte { return b[int64(i)*block : int64(i+1)*block] }
 	var out []byte
 	reduced := func() []byte {
 		acc := make([]byte, len(all[0]))
@@ -212,6 +213,7 @@ func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
 		return fmt.Errorf("fake library: no %v", k)
 	}
 	if c.lib.spoil != nil {
+		out = bytes.Clone(out) // ranks may share it
 		c.lib.spoil(me, &recv, out)
 	}
 	copy(device.Bytes(recv.Recv, int64(len(out))), out)

@@ -34,8 +34,14 @@ func quick(t *testing.T, kind string) Config {
 func TestRightLibraryPasses(t *testing.T) {
 	for _, name := range Kinds() {
 		for _, n := range []int{1, 2, 5} {
+			if testing.Short() && n == 2 {
+				continue
+			}
 			cfg := quick(t, name)
 			cfg.MinBytes = 52
+			if testing.Short() {
+				cfg.MaxBytes, cfg.Factor = 5000, 90 // less than a block
+			}
 			cfg.Root = n - 1
 			rows, err := measureFake(t, n, cfg, Limits{}, nil, &fakeLibrary{name: "right"})
 			if err != nil {
@@ -59,10 +65,13 @@ func TestRightLibraryPasses(t *testing.T) {
 }
 
 func TestEveryTypeAndOp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector, and of one kind with the other tests")
+	}
 	for typ := datatype.Type(0); typ < datatype.NumTypes; typ++ {
 		for op := datatype.Op(0); op < datatype.NumOps; op++ {
 			for _, n := range []int{3, 20} {
-				cfg := Config{Kind: mustKind(t, "all_reduce"), Types: []datatype.Type{typ}, Ops: []datatype.Op{op}, MinBytes: 1000, MaxBytes: 1000, Iters: 1, Cycles: 1, Check: true}
+				cfg := Config{Kind: mustKind(t, "all_reduce"), Types: []datatype.Type{typ}, Ops: []datatype.Op{op}, MinBytes: 96, MaxBytes: 96, Iters: 1, Cycles: 1, Check: true}
 				rows, err := measureFake(t, n, cfg, Limits{}, nil, &fakeLibrary{name: "right"})
 				if err != nil {
 					t.Fatal(err)
