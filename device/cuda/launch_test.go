@@ -284,6 +284,13 @@ func TestGraph(t *testing.T) {
 	if err != nil || st != CaptureActive || id == 0 {
 		t.Errorf("status %d, id %d, %v", st, id, err)
 	}
+	// Neither adopting the stream nor an attempt to wait for it may spoil the capture.
+	if _, err := d.WrapStream(s.Raw()); err != nil {
+		t.Errorf("WrapStream while capturing: %v", err)
+	}
+	if err := s.Synchronize(bounded(t)); !errors.Is(err, device.ErrUnsupported) {
+		t.Errorf("Synchronize while capturing: %v", err)
+	}
 	// Fork to u and join: out += a on u, after out = a + b on s.
 	first, _ := d.NewEvent()
 	last, _ := d.NewEvent()

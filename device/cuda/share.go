@@ -123,7 +123,6 @@ func (d *Device) Import(h device.Handle) (device.Allocation, error) {
 
 // alias is an import of what this process itself has. The owner's GPU is kept open, so that peers keep access.
 func (d *Device) alias(h device.Handle, id identity) (device.Allocation, error) {
-	owner := d.gpu
 	if id.info.Ordinal != d.gpu.ordinal {
 		ok, err := driver.CanAccessPeer(d.gpu.ordinal, id.info.Ordinal)
 		if err != nil {

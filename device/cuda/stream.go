@@ -187,10 +187,14 @@ func (s *Stream) Query() (bool, error) {
 	return ok, s.done("query stream", err)
 }
 
-// Synchronize polls until all enqueued work is done, the work fails or ctx ends.
+// Synchronize polls until all enqueued work is done, the work fails or ctx ends. A stream that is being captured is refused, and the
+// capture goes on: asking the driver would spoil it.
 func (s *Stream) Synchronize(ctx context.Context) error {
 	if err := s.check(); err != nil {
 		return err
+	}
+	if st, _, err := s.CaptureStatus(); err == nil && st != CaptureNone {
+		return failKind(s.d.gpu.ordinal, "synchronize", device.ErrUnsupported, "the stream is being captured: synchronise after EndCapture")
 	}
 	return s.done("synchronize", poll(ctx, func() (bool, error) { return s.d.gpu.ctx.StreamDone(s.raw) }))
 }
