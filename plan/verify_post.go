@@ -136,3 +136,15 @@ func (v *verifier) checkValue(c *cell, d *demand, pl *Place, part sub, launch in
 	v.reduces, v.report.Operator = true, n.op
 	return nil
 }
+
+// Expected lists, for every output chunk of a rank, the input chunks that it must be the reduction of, sorted by rank. The list is empty for
+// chunks on which the collective makes no demand.
+func (p *Plan) Expected(rank int) [][]Contribution {
+	_, period, _ := p.blocks()
+	v := verifier{resolved: &resolved{period: period}, p: p}
+	var out [][]Contribution
+	for _, d := range v.demands(rank) {
+		out = append(out, d.of)
+	}
+	return out
+}

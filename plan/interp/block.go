@@ -1,0 +1,207 @@
+package interp
+
+import "github.com/goccl/goccl/plan"
+
+// block is a thread block: its ops with pipelines unrolled, and lanes that each run through all of them.
+type block struct {
+	m       *machine
+	r       *rankState
+	index   int
+	steps   []plan.Step
+	program []instruction // of the running launch
+	lanes   []*lane
+}
+
+type instruction struct {
+	step *plan.Step
+	iter int
+	unit int64 // of the pipeline; 0 outside
+	use  int   // of a barrier: how often this block has used it, this time included
+}
+
+// lane is one thread of a block. It has met the others met times; to meet is to wait until all have met as often.
+type lane struct {
+	b      *block
+	index  int
+	pc     int
+	stage  int // within the op
+	met    int
+	work   []piece // of a data op, what is left
+	target int     // of a flush: transfers to wait for
+	active bool    // work and target are those of the op at pc
+	uses   map[int]int
+}
+
+func newBlock(m *machine, r *rankState, index int) *block {
+	b := &block{m: m, r: r, index: index, steps: m.p.Program(r.rank, index)}
+	for i := range m.cfg.Lanes {
+		b.lanes = append(b.lanes, &lane{b: b, index: i, uses: map[int]int{}})
+	}
+	return b
+}
+
+func (b *block) running() bool { return b.r.launch >= 0 && b.r.launch < len(b.m.cfg.Sizes) }
+
+// begin unrolls the program for the launch that the rank has begun.
+func (b *block) begin() {
+	layout := b.m.layouts[b.r.launch]
+	b.program = b.program[:0]
+	for i := range b.steps {
+		s := &b.steps[i]
+		if s.Op.Name != plan.Pipeline {
+			b.program = append(b.program, instruction{step: s})
+			continue
+		}
+		for iter := range int(layout.Iterations(s.Op)) {
+			for j := range s.Body {
+				b.program = append(b.program, instruction{step: &s.Body[j], iter: iter, unit: s.Op.UnitSize})
+			}
+		}
+	}
+	for _, l := range b.lanes {
+		l.pc, l.stage, l.active = 0, 0, false
+	}
+}
+
+func (b *block) done() bool {
+	if !b.running() {
+		return true
+	}
+	for _, l := range b.lanes {
+		if l.pc < len(b.program) {
+			return false
+		}
+	}
+	return true
+}
+
+// meet is one try at meeting the other lanes.
+func (l *lane) meet() bool {
+	if l.stage&1 == 0 {
+		l.met++
+		l.stage++
+	}
+	for _, o := range l.b.lanes {
+		if o.met < l.met {
+			return false
+		}
+	}
+	l.stage++
+	return true
+}
+
+// mine lists the entries that this lane serves.
+func (l *lane) mine(n int) []int {
+	var out []int
+	for e := l.index; e < n; e += l.b.m.cfg.Lanes {
+		out = append(out, e)
+	}
+	return out
+}
+
+// step makes one small step of the op at pc: it reports whether anything happened.
+func (l *lane) step() (bool, error) {
+	b := l.b
+	if !b.running() || l.pc >= len(b.program) {
+		return false, nil
+	}
+	in := &b.program[l.pc]
+	before := *l
+	done, on := l.op(in)
+	if done {
+		l.pc++
+		l.stage, l.active = 0, false
+		return true, nil
+	}
+	return on || before.stage != l.stage, nil
+}
+
+// op tries the op: done when it is over for this lane, on when at least something was done.
+func (l *lane) op(in *instruction) (done, on bool) {
+	b, m, s := l.b, l.b.m, in.step
+	op := s.Op
+	switch op.Name {
+	case plan.Nop:
+		return l.meet(), false
+	case plan.Barrier:
+		return l.barrier(op), false
+	case plan.Signal, plan.RlxSignal:
+		for _, e := range l.mine(len(s.Channels)) {
+			m.signal(m.link(b.r.rank, op.ChannelType, s.Channels[e]))
+		}
+		return true, true
+	case plan.Wait, plan.RlxWait:
+		return l.serve(len(s.Channels), func(e int) bool {
+			i := m.link(b.r.rank, op.ChannelType, s.Channels[e])
+			if m.counts[i] <= m.waited[i] {
+				return false
+			}
+			m.waited[i]++
+			return true
+		})
+	case plan.SemAcquire:
+		return l.serve(len(op.SemaphoreIDs), func(e int) bool {
+			v := &b.r.semaphores[op.SemaphoreIDs[e]]
+			if *v == 0 {
+				return false
+			}
+			*v--
+			return true
+		})
+	case plan.SemRelease:
+		for _, e := range l.mine(len(op.SemaphoreIDs)) {
+			b.r.semaphores[op.SemaphoreIDs[e]]++
+		}
+		return true, true
+	case plan.Flush:
+		return l.serve(len(s.Channels), func(e int) bool {
+			return l.flushed(m.queues[m.link(b.r.rank, plan.PortChannel, s.Channels[e])])
+		})
+	}
+	return l.data(in)
+}
+
+// serve goes through the entries of this lane in order; stage counts those that are done.
+func (l *lane) serve(n int, try func(e int) bool) (done, on bool) {
+	mine := l.mine(n)
+	for l.stage < len(mine) && try(mine[l.stage]) {
+		l.stage++
+		l.active = false
+		on = true
+	}
+	return l.stage == len(mine), on
+}
+
+// barrier: all lanes meet, lane 0 counts the block in, all wait until everybody's block is counted as often.
+func (l *lane) barrier(op *plan.Op) bool {
+	if l.stage < 2 && !l.meet() {
+		return false
+	}
+	if l.stage == 2 {
+		l.uses[op.BarrierID]++
+		if l.index == 0 {
+			l.b.r.barriers[op.BarrierID]++
+		}
+		l.stage = 3
+	}
+	return l.b.r.barriers[op.BarrierID] >= l.uses[op.BarrierID]*op.NumThreadBlocks
+}
+
+func (m *machine) link(rank int, t plan.ChannelType, id int) int {
+	return m.index[linkKey{rank, t, id}]
+}
+
+// signal sends one signal, behind the transfers of a port channel.
+func (m *machine) signal(link int) {
+	if q := m.queues[link]; q != nil {
+		q.push(func() bool { m.arrive(link); return true })
+		return
+	}
+	m.arrive(link)
+}
+
+func (m *machine) arrive(link int) {
+	if pair := m.links[link].Pair; pair >= 0 {
+		m.counts[pair]++
+	}
+}

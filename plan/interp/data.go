@@ -1,0 +1,170 @@
+package interp
+
+import (
+	"encoding/binary"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/plan"
+)
+
+// piece is one unit of one move: byte offset x of chunk j of every operand.
+type piece struct {
+	move *plan.Move
+	j    int
+	x    int64
+}
+
+// pieces lists what an op does in one iteration, in units.
+func (b *block) pieces(in *instruction, m *plan.Move) []piece {
+	l := b.m.layouts[b.r.launch]
+	lo, hi := l.Part(m.Src[0].Size, in.step.Op.Slice)
+	if in.unit > 0 {
+		lo, hi = plan.Window(lo, hi, in.unit, in.iter)
+	}
+	var out []piece
+	for at := lo; at < hi; at += l.Alignment {
+		out = append(out, piece{m, int(at / l.Chunk), at % l.Chunk})
+	}
+	return out
+}
+
+// data moves one unit that is ready, any of those that this lane has left. Over a port channel it pushes the transfers of its entries.
+func (l *lane) data(in *instruction) (done, on bool) {
+	b, s := l.b, in.step
+	if s.Op.ChannelType == plan.PortChannel {
+		return l.port(in)
+	}
+	if !l.active {
+		l.active, l.work = true, l.work[:0]
+		n := 0
+		for i := range s.Moves {
+			for _, p := range b.pieces(in, &s.Moves[i]) {
+				if n%b.m.cfg.Lanes == l.index {
+					l.work = append(l.work, p)
+				}
+				n++
+			}
+		}
+	}
+	for i, p := range l.work {
+		if b.m.ready(p, b.r.launch) {
+			b.m.move(p, b.r.launch, b.m.operator(s.Op.ReduceOp))
+			l.work = append(l.work[:i], l.work[i+1:]...)
+			return len(l.work) == 0, true
+		}
+	}
+	return len(l.work) == 0, false
+}
+
+// operator is the reduction that op stands for.
+func (m *machine) operator(op plan.ReduceOp) datatype.Op {
+	switch op {
+	case plan.Sum:
+		return datatype.Sum
+	case plan.Min:
+		return datatype.Min
+	case plan.Max:
+		return datatype.Max
+	case plan.Prod:
+		return datatype.Prod
+	}
+	return m.cfg.Op
+}
+
+// ready reports whether the packets that a piece reads are those of the launch.
+func (m *machine) ready(p piece, launch int) bool {
+	l := m.layouts[launch]
+	for _, src := range p.move.Src {
+		if src.Plane != plan.PacketPlane {
+			continue
+		}
+		r := m.ranks[src.Rank]
+		at := r.places.PacketAt(l, uint64(launch), src.Index+p.j, p.x)
+		for x := int64(0); x < l.Alignment; x += payload {
+			if binary.LittleEndian.Uint32(r.scratch[at+2*x+payload:]) != flag(launch) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// payload is the data of one packet here: 4 bytes, before 4 bytes of flag.
+const payload = 4
+
+func flag(launch int) uint32 { return uint32(launch) + 1 }
+
+// move reads all sources, reduces them in order and writes all destinations, for one unit. Bytes that an input or output chunk is too short
+// to hold are not moved; in packets they travel as zeros, because the reader waits for all of the chunk.
+func (m *machine) move(p piece, launch int, op datatype.Op) {
+	l := m.layouts[launch]
+	n := l.Alignment
+	for _, side := range [][]plan.Place{p.move.Src, p.move.Dst} {
+		for i := range side {
+			if side[i].Plane <= plan.OutputPlane {
+				_, avail := l.Locate(side[i].Index+p.j, p.x)
+				n = min(n, avail)
+			}
+		}
+	}
+	acc, next := make([]byte, l.Alignment), make([]byte, l.Alignment)
+	m.load(acc, &p.move.Src[0], p, launch, n)
+	for i := 1; i < len(p.move.Src); i++ {
+		m.load(next, &p.move.Src[i], p, launch, n)
+		reduce(acc[:n], next[:n], m.cfg.Type, op)
+	}
+	for i := range p.move.Dst {
+		m.store(&p.move.Dst[i], acc, p, launch, n)
+	}
+}
+
+// bytes is where the piece lies in a plain place.
+func (m *machine) bytes(pl *plan.Place, p piece, launch int, n int64) []byte {
+	l, r := m.layouts[launch], m.ranks[pl.Rank]
+	k := pl.Index + p.j
+	switch pl.Plane {
+	case plan.InputPlane:
+		at, _ := l.Locate(k, p.x)
+		return r.remote(r.input, at, n)
+	case plan.OutputPlane:
+		at, _ := l.Locate(k, p.x)
+		return r.remote(r.output, at, n)
+	}
+	at := r.places.PlainAt(l, uint64(launch), k, p.x)
+	return r.scratch[at : at+n]
+}
+
+// remote is a range of a buffer of r. A rank that is a launch behind or ahead may have a smaller one; then the access goes nowhere, which only a
+// plan without handshakes can bring about.
+func (r *rankState) remote(buf []byte, at, n int64) []byte {
+	if at+n > int64(len(buf)) {
+		return make([]byte, n)
+	}
+	return buf[at : at+n]
+}
+
+func (m *machine) load(dst []byte, pl *plan.Place, p piece, launch int, n int64) {
+	clear(dst)
+	if pl.Plane != plan.PacketPlane {
+		copy(dst, m.bytes(pl, p, launch, n))
+		return
+	}
+	r := m.ranks[pl.Rank]
+	at := r.places.PacketAt(m.layouts[launch], uint64(launch), pl.Index+p.j, p.x)
+	for x := int64(0); x < int64(len(dst)); x += payload {
+		copy(dst[x:x+payload], r.scratch[at+2*x:])
+	}
+}
+
+func (m *machine) store(pl *plan.Place, src []byte, p piece, launch int, n int64) {
+	if pl.Plane != plan.PacketPlane {
+		copy(m.bytes(pl, p, launch, n), src[:n])
+		return
+	}
+	r := m.ranks[pl.Rank]
+	at := r.places.PacketAt(m.layouts[launch], uint64(launch), pl.Index+p.j, p.x)
+	for x := int64(0); x < int64(len(src)); x += payload {
+		copy(r.scratch[at+2*x:], src[x:x+payload])
+		binary.LittleEndian.PutUint32(r.scratch[at+2*x+payload:], flag(launch))
+	}
+}

@@ -1,0 +1,256 @@
+package interp
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/plan"
+)
+
+// Config says what to run.
+type Config struct {
+	Sizes []uint64      // message size of each launch, in the sense of plan.Plan.MinSize
+	Type  datatype.Type // of the elements
+	Op    datatype.Op   // for reductions whose operator the plan leaves to the caller
+	Seed  uint64        // of the interleaving
+	Lanes int           // threads per thread block; 0 picks 2 to 5 by the seed
+
+	// Fill sets the input of a rank before a launch and Check looks at its buffers after it. In place, both slices share memory. Check may be
+	// nil; Fill nil leaves zeros.
+	Fill  func(rank, launch int, input []byte)
+	Check func(rank, launch int, input, output []byte) error
+}
+
+// DeadlockError says that nothing can go on and something is left to do.
+type DeadlockError struct {
+	Plan    string
+	Waiting []string // one line for each thread block that is not done
+}
+
+func (e *DeadlockError) Error() string {
+	s := fmt.Sprintf("interp: plan %s: deadlock", e.Plan)
+	for _, w := range e.Waiting {
+		s += "\n  " + w
+	}
+	return s
+}
+
+// Run executes the launches of cfg one after the other on every rank. The plan must be valid.
+func Run(p *plan.Plan, cfg Config) error {
+	m, err := newMachine(p, cfg)
+	if err != nil {
+		return err
+	}
+	return m.run()
+}
+
+// run gives every actor a random priority, always steps the first that can, and now and then sends the one that ran to the back: few
+// switches at random places reach most orders that matter.
+func (m *machine) run() error {
+	var actors []actor
+	for _, b := range m.blocks {
+		for _, l := range b.lanes {
+			actors = append(actors, l)
+		}
+	}
+	for _, q := range m.ports {
+		actors = append(actors, q)
+	}
+	for _, r := range m.ranks {
+		actors = append(actors, r)
+	}
+	m.rng.Shuffle(len(actors), func(i, j int) { actors[i], actors[j] = actors[j], actors[i] })
+	every := []int{1, 8, 64, 1024}[m.rng.IntN(4)]
+	for {
+		ran := -1
+		for i, a := range actors {
+			on, err := a.step()
+			if err != nil {
+				return err
+			}
+			if on {
+				ran = i
+				break
+			}
+		}
+		switch {
+		case ran >= 0 && m.rng.IntN(every) == 0:
+			to := m.rng.IntN(len(actors))
+			actors[ran], actors[to] = actors[to], actors[ran]
+		case ran >= 0:
+		case m.finished():
+			return nil
+		default:
+			return m.deadlock()
+		}
+	}
+}
+
+// actor is whatever can take a step: it reports whether it did.
+type actor interface {
+	step() (bool, error)
+}
+
+// machine is all ranks together.
+type machine struct {
+	p       *plan.Plan
+	cfg     Config
+	rng     *rand.Rand
+	layouts []*plan.Layout // by launch
+	ranks   []*rankState
+	blocks  []*block
+	ports   []*portQueue
+	links   []plan.Link
+	index   map[linkKey]int
+	counts  []int // signals that arrived, by link
+	waited  []int
+	queues  map[int]*portQueue // by link
+}
+
+type linkKey struct {
+	rank int
+	t    plan.ChannelType
+	id   int
+}
+
+// rankState is the memory of a rank, and its caller.
+type rankState struct {
+	m             *machine
+	rank          int
+	input, output []byte
+	scratch       []byte
+	places        plan.ScratchLayout
+	semaphores    []int
+	barriers      map[int]int // arrivals so far
+	blocks        []*block
+	launch        int // that runs, or the number of launches when all are over
+	idle          bool
+}
+
+func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
+	m := &machine{p: p, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x676f63636c)), links: p.Links(), index: map[linkKey]int{}, queues: map[int]*portQueue{}}
+	if m.cfg.Lanes == 0 {
+		m.cfg.Lanes = 2 + m.rng.IntN(4)
+	}
+	chunk := int64(0)
+	for _, size := range cfg.Sizes {
+		l, err := p.NewLayout(size)
+		if err != nil {
+			return nil, err
+		}
+		if p.Alignment%cfg.Type.Size() != 0 {
+			return nil, fmt.Errorf("interp: plan %s divides into units of %d bytes, which do not hold whole elements of %s", p.Name, p.Alignment, cfg.Type)
+		}
+		m.layouts = append(m.layouts, l)
+		chunk = max(chunk, l.Chunk)
+	}
+	for i, l := range m.links {
+		m.index[linkKey{l.Rank, l.Type, l.ID}] = i
+		if l.Type == plan.PortChannel {
+			m.queues[i] = &portQueue{m: m, link: i}
+			m.ports = append(m.ports, m.queues[i])
+		}
+	}
+	m.counts, m.waited = make([]int, len(m.links)), make([]int, len(m.links))
+	for r := range p.GPUs {
+		rs := &rankState{m: m, rank: r, places: p.Scratch(r, chunk), barriers: map[int]int{}, launch: -1, idle: true}
+		rs.scratch = make([]byte, rs.places.Size)
+		for _, s := range p.GPUs[r].Semaphores {
+			rs.semaphores = append(rs.semaphores, s.InitValue)
+		}
+		for b := range p.GPUs[r].ThreadBlocks {
+			rs.blocks = append(rs.blocks, newBlock(m, rs, b))
+		}
+		m.blocks = append(m.blocks, rs.blocks...)
+		m.ranks = append(m.ranks, rs)
+	}
+	return m, nil
+}
+
+// step is the caller's: when the launch is over it checks the results, scribbles, and begins the next.
+func (r *rankState) step() (bool, error) {
+	m := r.m
+	if r.launch == len(m.cfg.Sizes) || !r.over() {
+		return false, nil
+	}
+	if r.launch >= 0 && m.cfg.Check != nil {
+		if err := m.cfg.Check(r.rank, r.launch, r.input, r.output); err != nil {
+			return false, err
+		}
+	}
+	r.launch++
+	if r.launch == len(m.cfg.Sizes) {
+		return true, nil
+	}
+	r.allocate(m.layouts[r.launch])
+	for _, b := range r.blocks {
+		b.begin()
+	}
+	return true, nil
+}
+
+func (r *rankState) over() bool {
+	for _, b := range r.blocks {
+		if !b.done() {
+			return false
+		}
+	}
+	for _, q := range r.m.ports {
+		if r.m.links[q.link].Rank == r.rank && len(q.items) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// allocate sets up the buffers for a launch, full of old rubbish. When the size stays the memory stays: a straggler of the last launch hits it.
+func (r *rankState) allocate(l *plan.Layout) {
+	in, out := l.Size(r.rank, plan.Input), l.Size(r.rank, plan.Output)
+	fresh := int64(len(r.input)) != in || int64(len(r.output)) != out
+	switch {
+	case !fresh:
+	case !r.m.p.InPlace:
+		r.input, r.output = make([]byte, in), make([]byte, out)
+	case r.m.p.Collective == plan.AllGather:
+		r.output = make([]byte, out)
+		at := l.Offset(r.rank * l.Period)
+		r.input = r.output[at : at+in : at+in]
+	case r.m.p.Collective == plan.ReduceScatter:
+		r.input = make([]byte, in)
+		at := l.Offset(r.rank * l.Period)
+		r.output = r.input[at : at+out : at+out]
+	default:
+		both := make([]byte, max(in, out))
+		r.input, r.output = both[:in], both[:out]
+	}
+	for i := range r.output {
+		r.output[i] = 0xa5
+	}
+	clear(r.input)
+	if r.m.cfg.Fill != nil {
+		r.m.cfg.Fill(r.rank, r.launch, r.input)
+	}
+}
+
+func (m *machine) finished() bool {
+	for _, r := range m.ranks {
+		if r.launch < len(m.cfg.Sizes) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *machine) deadlock() error {
+	e := &DeadlockError{Plan: m.p.Name}
+	for _, b := range m.blocks {
+		for i, l := range b.lanes {
+			if b.running() && l.pc < len(b.program) {
+				s := b.program[l.pc].step
+				e.Waiting = append(e.Waiting, fmt.Sprintf("launch %d, %s (%s), lane %d", b.r.launch+1, s.Pos, s.Op.Name, i))
+			}
+		}
+	}
+	return e
+}
