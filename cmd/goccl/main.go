@@ -18,6 +18,7 @@ import (
 type cli struct {
 	Perf    perfCommand    `cmd:"" help:"Measure a collective, check every result and print a table as nccl-tests does."`
 	Run     runCommand     `cmd:"" help:"Start a program as the ranks of a job on this host."`
+	Topo    topoCommand    `cmd:"" help:"Show the machine: GPUs, how they are linked, NICs, NUMA nodes."`
 	Version versionCommand `cmd:"" help:"Print what this program was built from."`
 }
 

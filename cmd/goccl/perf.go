@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/perf"
+	"github.com/goccl/goccl/topo"
 )
 
 type perfCommand struct {
@@ -54,7 +55,7 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace, Isolated: c.Isolated, GraphOps: c.Graph,
 			Offset: c.Offset, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
 		Ranks: c.Ranks, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
-		Command: os.Args, Stdout: s.out, Stderr: s.stderr,
+		Machine: func() any { return machine(ctx) }, Command: os.Args, Stdout: s.out, Stderr: s.stderr,
 	}
 	if o.Types, err = types(c.Dtype); err != nil {
 		return &exitError{2, err}
@@ -76,6 +77,15 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 		return &exitError{2, err}
 	}
 	return err
+}
+
+// machine describes this machine for the record, as far as it can be found out.
+func machine(ctx context.Context) any {
+	m, err := topo.Detect(ctx)
+	if err != nil {
+		return map[string]string{"error": err.Error()}
+	}
+	return m
 }
 
 func types(names []string) ([]datatype.Type, error) {
