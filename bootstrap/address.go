@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // unixPrefix starts the address of a rendezvous on one host: "unix:@name", an abstract unix socket.
@@ -88,6 +89,27 @@ func (a rootAddress) targets() []target {
 	return []target{{"tcp", a.String()}}
 }
 
+// lookup resolves the root's own name. It may not be published yet, as in a Kubernetes job that is starting; after a few attempts no address
+// is the answer, and the interface's will do.
+func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	for attempt := 0; ; attempt++ {
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		var dns *net.DNSError
+		switch {
+		case err == nil:
+			return ips, nil
+		case !errors.As(err, &dns) || ctx.Err() != nil:
+			return nil, err
+		case attempt == 4:
+			return nil, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
 // listen opens the root's listeners for the address form.
 //
 //  1. The addresses that the host's name has here and that are ours. An address of another machine (a service in front of us, a NAT) cannot
@@ -106,7 +128,7 @@ func (a rootAddress) listen(ctx context.Context, ifaceSpec string) ([]net.Listen
 	literal := false
 	if ip, err := netip.ParseAddr(a.host); err == nil {
 		ips, literal = []netip.Addr{ip}, true
-	} else if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", a.host); err != nil {
+	} else if ips, err = lookup(ctx, a.host); err != nil {
 		return nil, fmt.Errorf("resolve the root's address %s: %w", a, err)
 	}
 	var ls []net.Listener

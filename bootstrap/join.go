@@ -59,15 +59,14 @@ func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, gr
 	attempt, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	nd := net.Dialer{}
-	if ip, err := netip.ParseAddrPort(t.address); t.network == "tcp" && d.from.IsValid() && (err != nil || !ip.Addr().IsLoopback()) {
-		nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.from, 0))
+	if d.from.IsValid() {
+		nd.Control = bindFrom(d.from)
 	}
 	c, err := nd.DialContext(attempt, t.network, t.address)
-	if err != nil {
-		var dns *net.DNSError
-		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) || errors.As(err, &dns) && dns.IsNotFound && t.network == "unix" {
-			return nil, greeting{}, err
-		}
+	switch {
+	case errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM):
+		return nil, greeting{}, err
+	case err != nil: // also a name that does not exist yet, as of a pod that is starting
 		return nil, greeting{}, errRetry{err}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) })

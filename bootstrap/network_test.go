@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -141,13 +142,16 @@ func TestListensOnOneAddress(t *testing.T) {
 	}
 }
 
+var namespaceCount atomic.Int32
+
 // namespaces makes two network namespaces joined by a cable, 10.207.0.1 and 10.207.0.2.
 func namespaces(t *testing.T) (a, b string) {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("needs ip: ", err)
 	}
-	a, b = fmt.Sprintf("goccl%da", os.Getpid()), fmt.Sprintf("goccl%db", os.Getpid())
+	name := fmt.Sprintf("goccl%d-%d", os.Getpid(), namespaceCount.Add(1))
+	a, b = name+"a", name+"b"
 	for i, cmd := range []string{
 		"netns add " + a, "netns add " + b,
 		fmt.Sprintf("-n %s link add cable type veth peer name cable netns %s", a, b),
@@ -173,6 +177,7 @@ func namespaces(t *testing.T) (a, b string) {
 
 // TestTwoHosts runs four ranks on two hosts, then pulls the cable.
 func TestTwoHosts(t *testing.T) {
+	t.Parallel()
 	a, b := namespaces(t)
 	start := func(what, master string) []*child {
 		var ranks []*child
@@ -214,6 +219,7 @@ func TestTwoHosts(t *testing.T) {
 
 // TestPartitionWhileJoining pulls the cable while the job waits for its last rank.
 func TestPartitionWhileJoining(t *testing.T) {
+	t.Parallel()
 	a, b := namespaces(t)
 	vars := []string{"MASTER_ADDR=10.207.0.1", "MASTER_PORT=20100"}
 	ranks := []*child{startRank(t, "barrier", 0, 3, a, vars...), startRank(t, "barrier", 1, 3, b, vars...)}

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/launch"
 )
 
 // TestMain lets the test binary be a rank of its own: GOCCL_TEST_RANK holds what it does once it has joined.
@@ -38,13 +41,8 @@ func rankMain(what string) int {
 		fmt.Printf("failed peer=%d dead=%v timeout=%v %v\n", peer, errors.Is(err, ErrPeerDead), errors.Is(err, ErrTimeout), err)
 		return 1
 	}
-	env, err := FromEnv()
-	if err != nil {
-		return report(err)
-	}
-	fmt.Println("started")
 	ctx := context.Background()
-	b, err := Join(ctx, env)
+	b, err := join(ctx)
 	if err != nil {
 		return report(err)
 	}
@@ -86,6 +84,27 @@ func rankMain(what string) int {
 		return report(nil)
 	}
 	return report(fmt.Errorf("unknown order %q", what))
+}
+
+// join goes by GOCCL_TEST_ID if it is set, else by the launcher's variables.
+func join(ctx context.Context) (Bootstrap, error) {
+	if s := os.Getenv("GOCCL_TEST_ID"); s != "" {
+		raw, _ := hex.DecodeString(s)
+		id, err := ParseUniqueID(raw)
+		if err != nil {
+			return nil, err
+		}
+		rank, _ := strconv.Atoi(os.Getenv("RANK"))
+		world, _ := strconv.Atoi(os.Getenv("WORLD_SIZE"))
+		b := NewTCP(rank, world)
+		return b, b.Init(ctx, id)
+	}
+	env, err := FromEnv()
+	if err != nil {
+		return nil, err
+	}
+	fmt.Println("started")
+	return Join(ctx, env)
 }
 
 // child is one rank in a process of its own.
@@ -206,8 +225,44 @@ func TestKill9(t *testing.T) {
 	}
 }
 
+// TestLaunched joins ranks by what the launcher of this project puts in the environment.
+func TestLaunched(t *testing.T) {
+	t.Parallel()
+	out := &logBuffer{}
+	err := launch.Run(context.Background(), launch.Options{
+		N: 4, Program: []string{"/proc/self/exe"}, Env: append(os.Environ(), "GOCCL_TEST_RANK=barrier"), Stdout: out, Stderr: out,
+	})
+	if err != nil || strings.Count(out.String(), "joined [0 0 0 0]") != 4 || strings.Count(out.String(), "done") != 4 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestForeignRoot serves the id from a process that is no rank.
+func TestForeignRoot(t *testing.T) {
+	t.Parallel()
+	id, err := NewUniqueID(WithInterface("lo"), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ranks []*child
+	for r := range 3 {
+		ranks = append(ranks, startRank(t, "barrier", r, 3, "", "GOCCL_TEST_ID="+hex.EncodeToString(id[:])))
+	}
+	for _, r := range ranks {
+		r.expect(t, "done", 10*time.Second)
+	}
+	if r := liveRoot(id); r != nil {
+		select {
+		case <-r.done:
+		case <-time.After(3 * time.Second):
+			t.Error("the root does not end")
+		}
+	}
+}
+
 // TestStopIsNoDeath stops one process for longer than a heartbeat: nobody may think it dead.
 func TestStopIsNoDeath(t *testing.T) {
+	t.Parallel()
 	port := fmt.Sprintf("MASTER_PORT=%d", freePort(t))
 	var ranks []*child
 	for r := range 3 {
@@ -227,6 +282,7 @@ func TestStopIsNoDeath(t *testing.T) {
 
 // TestStalled stops one process for good, with a short stall timeout.
 func TestStalled(t *testing.T) {
+	t.Parallel()
 	port := fmt.Sprintf("MASTER_PORT=%d", freePort(t))
 	var ranks []*child
 	for r := range 3 {

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -191,7 +192,7 @@ func (r *root) enter(fc *frameConn, g greeting) {
 
 // hear follows one rank until it hangs up.
 func (r *root) hear(m *rootMember) {
-	_ = m.fc.c.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	_ = m.fc.c.SetReadDeadline(time.Now().Add(r.c.timeout))
 	for {
 		h, data, err := m.fc.read()
 		if err == nil {
@@ -213,6 +214,8 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case m.evicted:
+		return errNotAMember
 	case h.kind == frameJoin && m.info == nil && r.phase == phaseJoin:
 		info, err := decodeMember(data)
 		if err != nil {
@@ -257,6 +260,8 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 	}
 	return nil
 }
+
+var errNotAMember = errors.New("not a member any more")
 
 // broadcast sends to every member, those in the root's own process last, because what they do next may end it. A table larger than the
 // socket buffer may have to wait for its reader, so big frames get a goroutine each.

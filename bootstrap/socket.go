@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +28,31 @@ func tune(c net.Conn, partition time.Duration) {
 		_ = raw.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(partition.Milliseconds()))
 		})
+	}
+}
+
+// bindFrom makes a dialer leave through the interface of from. A loopback destination, or one of the other family, is left alone: the name of
+// the root may mean this very host.
+func bindFrom(from netip.Addr) func(network, address string, c syscall.RawConn) error {
+	return func(_, address string, c syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil || to.Addr().Unmap().IsLoopback() != from.IsLoopback() || to.Addr().Unmap().Is4() != from.Is4() {
+			return nil
+		}
+		var sa unix.Sockaddr = &unix.SockaddrInet6{Addr: from.As16()}
+		if from.Is4() {
+			sa = &unix.SockaddrInet4{Addr: from.As4()}
+		}
+		var bindErr error
+		err = c.Control(func(fd uintptr) {
+			// The port is chosen on connecting, so that many connections can share one.
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+			bindErr = unix.Bind(int(fd), sa)
+		})
+		if err == nil && bindErr != nil {
+			err = fmt.Errorf("leave from %v: %w", from, bindErr)
+		}
+		return err
 	}
 }
 
