@@ -107,6 +107,9 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	if err := p.Supports(o); err != nil {
 		return nil, err
 	}
+	if o.Instances == 0 {
+		o.Instances = max(p.Instances, 1)
+	}
 	s := p.spec(o)
 	s.Name = p.Name
 	s.RanksPerNode = o.perHost()
@@ -114,9 +117,8 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	s.ThreadsPerBlock = o.ThreadsPerBlock
 	s.BufferAlignment = o.Alignment
 	s.MinMessageSize = o.MinMessageSize
-	s.Instances = o.Instances
 	if s.Instances == 0 {
-		s.Instances = max(p.Instances, 1)
+		s.Instances = o.Instances
 	}
 	s.MaxMessageSize = o.MaxMessageSize
 	if s.MaxMessageSize == 0 {
