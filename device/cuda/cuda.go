@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// closeWait bounds how long Close of a Device waits for the streams it made.
-const closeWait = 10 * time.Second
+// closeWait bounds how long Close of a Device waits for the streams it made. Tests shorten it.
+var closeWait = 10 * time.Second
 
 // Available is nil when this process can use at least one GPU; otherwise it says what is missing and wraps device.ErrNoDevice.
 func Available() error {

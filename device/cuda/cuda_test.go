@@ -111,6 +111,43 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
+// A Device with a busy stream keeps its memory: a kernel may still use it. Once the stream runs dry, Close succeeds.
+func TestCloseWhileBusy(t *testing.T) {
+	keeper := open(t, 0)
+	gate, err := keeper.HostAlloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, 0)
+	a, err := d.Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := d.NewStreamPriority(0)
+	if err := errors.Join(s.WaitValue32(gate.Ptr(), 1), s.Memset(a.Ptr(), 9, 64)); err != nil {
+		t.Fatal(err)
+	}
+	defer func(w time.Duration) { closeWait = w }(closeWait)
+	closeWait = 20 * time.Millisecond
+	if err := d.Close(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close of a busy device: %v", err)
+	}
+	if _, err := d.Alloc(64); !errors.Is(err, device.ErrClosed) {
+		t.Errorf("Alloc after a failed Close: %v", err)
+	}
+	u, _ := keeper.NewStreamPriority(0)
+	if err := errors.Join(u.WriteValue32(gate.Ptr(), 1), s.Synchronize(bounded(t))); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 64)
+	if err := keeper.CopyOut(got, a.Ptr()); err != nil || got[63] != 9 {
+		t.Errorf("the memory was freed under the stream: %v %v", got[63], err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTwoDevicesShareTheGPU(t *testing.T) {
 	d, e := open(t, 0), open(t, 0)
 	a, err := d.Alloc(64)

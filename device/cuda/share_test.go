@@ -203,6 +203,9 @@ func TestExportRefusals(t *testing.T) {
 		if _, err := d.Export(p); !errors.Is(err, device.ErrNotShareable) {
 			t.Errorf("Export(%#x): %v", p, err)
 		}
+		if _, err := d.Lookup(p); !errors.Is(err, device.ErrNotShareable) {
+			t.Errorf("Lookup(%#x): %v", p, err)
+		}
 	}
 }
 
@@ -290,6 +293,10 @@ func TestUniqueTellsReusedAddressesApart(t *testing.T) {
 				t.Fatal(err)
 			}
 			closeFD(h)
+			r, err := d.Lookup(a.Ptr().Add(5000))
+			if err != nil || r.Base != h.Base || r.Size != h.Size || r.Unique != h.Unique || r.Device != 0 {
+				t.Errorf("Lookup: %+v, %v; Export: %+v", r, err, h)
+			}
 			if seen[h.Unique] {
 				t.Error("Unique repeats")
 			}

@@ -74,7 +74,8 @@ static uint64_t copy_batch(uint64_t *a, void *p) {
 			size_t first = 0, bad = 0;
 			CUresult r = goccl_cu.cuMemcpyBatchAsync(dst, src, size, n, &at, &first, 1, &bad, s);
 			if (r == 0) return 0;
-			if (r != GOCCL_NOT_SUPPORTED) return FAIL(cuMemcpyBatchAsync, r);
+			// Kinds of memory that the batch refuses are copied one by one; nothing of a refused batch was enqueued.
+			if (r != GOCCL_NOT_SUPPORTED && r != GOCCL_INVALID_VALUE) return FAIL(cuMemcpyBatchAsync, r);
 		}
 	}
 	for (size_t i = 0; i < n; i++) TRY(cuMemcpyAsync, dst[i], src[i], size[i], s);
