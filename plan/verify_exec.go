@@ -2,7 +2,7 @@ package plan
 
 import "fmt"
 
-// run executes all launches, then checks that nothing is left over.
+// run checks that signals and waits match, and executes all launches.
 //
 // A thread block runs until it must wait, is put on the list of what it waits for, and comes back through the queue. The order in which the
 // queue is served does not matter (see counter), so it is first in, first out.
@@ -13,6 +13,9 @@ func (v *verifier) run() error {
 		if len(b.users) != b.size {
 			return v.barrierUsers(id, b)
 		}
+	}
+	if err := v.balance(); err != nil {
+		return err
 	}
 	for r := range v.p.GPUs {
 		k := &clock{d: make([]uint32, v.comps), owner: -1}
@@ -34,7 +37,7 @@ func (v *verifier) run() error {
 			return v.deadlock()
 		}
 	}
-	return v.balance()
+	return nil
 }
 
 // resume runs b until it waits or ends.

@@ -57,9 +57,9 @@ func (e *Event) String() string {
 	if e.Pos.Block < 0 {
 		fmt.Fprintf(&b, "the caller of rank %d, ", e.Pos.Rank)
 		if e.Launch == 0 {
-			b.WriteString("before launch 1")
+			b.WriteString("before launch 1,")
 		} else {
-			fmt.Fprintf(&b, "after launch %d", e.Launch)
+			fmt.Fprintf(&b, "after launch %d,", e.Launch)
 		}
 	} else {
 		fmt.Fprintf(&b, "launch %d, %s (%s", e.Launch+1, e.Pos, e.Op)

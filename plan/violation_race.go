@@ -26,6 +26,9 @@ func (w *walker) race(a *access, wrote bool, does string, pl *Place, part sub) e
 // lacks says how much of the other's program the walker knows to be over.
 func (w *walker) lacks(a *access) string {
 	v := w.v
+	if w.at.block >= 0 && v.lanesKnow(v.blocks[w.at.block], a) {
+		return ": single threads learned of it, but no nop tells the others before they go on"
+	}
 	switch {
 	case a.at.block < 0 && w.at.block >= 0 && a.at.launch >= int32(w.b.launch) && int(a.at.pc) != w.b.rank:
 		return fmt.Sprintf(": thread block %d of rank %d does not know that launch %d of rank %d has begun", w.b.id-v.first[w.b.rank], w.b.rank, w.b.launch+1, a.at.pc)
@@ -37,11 +40,6 @@ func (w *walker) lacks(a *access) string {
 	other := v.blocks[a.comp]
 	n := w.know.d[a.comp]
 	name := fmt.Sprintf("rank %d, thread block %d", other.rank, other.id-v.first[other.rank])
-	if w.at.block >= 0 {
-		if b := v.blocks[w.at.block]; v.lanesKnow(b, a) {
-			return fmt.Sprintf(": single threads learned of it, but no nop tells the others before they go on")
-		}
-	}
 	if n == 0 {
 		return ": nothing that " + name + " does is known there to be over"
 	}
@@ -68,6 +66,10 @@ func (v *verifier) lanesKnow(b *blockState, a *access) bool {
 func (w *walker) hint(a *access) string {
 	v := w.v
 	switch {
+	case w.at.block >= 0 && v.lanesKnow(v.blocks[w.at.block], a):
+		return "a nop after the wait"
+	case int(a.comp) < len(v.blocks) && a.t > 0 && w.know.d[a.comp] == a.t && a.at.block != w.at.block:
+		return "a nop there, between the access and the signal or release that follows it"
 	case w.at.block < 0:
 		return "an exit handshake: the other side signals when it is done, and this rank waits before it returns"
 	case a.at.block < 0:
@@ -96,7 +98,7 @@ func (w *walker) noPacket(c *cell, pl *Place, part sub) error {
 func (w *walker) rewritten(c *cell, pl *Place, part sub) error {
 	v := w.v
 	where := v.where(pl, part)
-	e := v.violation(DataRace, "a packet's place is written at most once per launch: its reader cannot tell the two apart", v.event(c.write.at, "writes the packet at", where), v.event(w.at, "writes it again", where))
+	e := v.violation(DataRace, "a packet's place is written at most once per launch: its reader cannot tell the two apart", v.event(c.write.at, "writes the packet at", where), v.event(w.at, "writes again", where))
 	if c.flag > int32(w.b.launch) {
 		e.Detail = "the later launch came first"
 	}
@@ -165,6 +167,11 @@ func (v *verifier) wrong(c *cell, pl *Place, part sub, launch int, why string) e
 		}
 		return e
 	}
+	if late := v.stillToWrite(pl, part, launch); late != nil {
+		e := v.violation(DataRace, fmt.Sprintf("nothing keeps launch %d of rank %d from ending before that", launch+1, pl.Rank), v.event(*late, "writes", where))
+		e.Hint = "an exit handshake: the other side signals when it is done, and this rank waits before it returns"
+		return e
+	}
 	d := v.wanted[pl.Rank][pl.Index]
 	e.Detail = fmt.Sprintf("at the end of launch %d, %s\nmust hold %s\nand holds %s", launch+1, where, v.describeDemand(&d), v.values.describe(c.value, launch))
 	if len(events) == 0 {
@@ -189,4 +196,24 @@ func (v *verifier) describeDemand(d *demand) string {
 		s += leaf{0, int32(t.Rank), int32(t.Index)}.String()
 	}
 	return s
+}
+
+// stillToWrite finds an op that will write a place in the launch and has not.
+func (v *verifier) stillToWrite(pl *Place, part sub, launch int) *event {
+	cell := v.cellAt(pl.Rank, pl.Plane, pl.Index, launch) + int(part.atom)
+	for _, b := range v.blocks {
+		if b.launch > launch || b.done {
+			continue
+		}
+		from := b.pc
+		if b.launch < launch {
+			from = 0
+		}
+		for pc := from; pc < len(b.program); pc++ {
+			if v.writesCell(&b.program[pc], cell, launch) {
+				return &event{int32(b.id), int32(pc), int32(launch)}
+			}
+		}
+	}
+	return nil
 }

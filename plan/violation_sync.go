@@ -33,16 +33,58 @@ func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
 	return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v use it", id[1], id[0], b.size, users))
 }
 
-// balance checks that every launch leaves counters as it found them.
+// balance checks that every launch leaves counters as it found them. It counts, without running anything.
 func (v *verifier) balance() error {
 	for i := range v.counters {
 		c := &v.counters[i]
 		in, out := c.perBlock.sum(), c.perWait.sum()
-		if in != out {
-			return v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch; the difference stays for the next launch", v.name(i), in, out))
+		if in == out {
+			continue
 		}
+		e := v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch", v.name(i), in, out))
+		if in < out {
+			e.Kind = Deadlock
+			e.Detail += ": sooner or later one of the waits is never answered"
+		} else {
+			e.Detail += ": the rest stays, and lets waits of the next launch through too early"
+		}
+		const most = 6
+		for _, b := range v.blocks {
+			for pc := range b.program {
+				if does := v.usesCounter(b, &b.program[pc], c); does != "" && len(e.Events) < most {
+					e.Events = append(e.Events, v.event(event{int32(b.id), int32(pc), 0}, does, nil))
+				}
+			}
+		}
+		return e
 	}
 	return nil
+}
+
+// usesCounter says what an op does to a counter, if anything.
+func (v *verifier) usesCounter(b *blockState, u *unit, c *counter) string {
+	s := u.step
+	switch s.Op.Name {
+	case SemAcquire, SemRelease:
+		for _, id := range s.Op.SemaphoreIDs {
+			if &v.counters[v.semaphore(b.rank, id)] == c {
+				return "uses it"
+			}
+		}
+	case Wait, RlxWait:
+		for _, id := range s.Channels {
+			if &v.counters[v.link(b.rank, s.Op.ChannelType, id)] == c {
+				return "waits on it"
+			}
+		}
+	case Signal, RlxSignal, PutWithSignal, PutWithSignalAndFlush:
+		for _, id := range s.Channels {
+			if pair := v.links[v.link(b.rank, s.Op.ChannelType, id)].Pair; pair >= 0 && &v.counters[pair] == c {
+				return "signals it"
+			}
+		}
+	}
+	return ""
 }
 
 // deadlock explains why the thread blocks that are left cannot go on: a cycle among them, or one that waits for what nobody will do.
@@ -155,25 +197,28 @@ func (v *verifier) packetBlockage(b *blockState, u *unit) blockage {
 	return blockage{what: "nothing"}
 }
 
+// writers lists the thread blocks that write a cell in a launch.
 func (v *verifier) writers(cell, launch int) (by []int) {
 	for _, b := range v.blocks {
-		found := false
 		for i := range b.program {
-			u := &b.program[i]
-			for j := range u.step.Moves {
-				for _, dst := range u.step.Moves[j].Dst {
-					if dst.Plane != PacketPlane {
-						continue
-					}
-					for _, part := range u.parts[j] {
-						found = found || v.cellAt(dst.Rank, PacketPlane, dst.Index+int(part.chunk), launch)+int(part.atom) == cell
-					}
-				}
+			if v.writesCell(&b.program[i], cell, launch) {
+				by = append(by, b.id)
+				break
 			}
-		}
-		if found {
-			by = append(by, b.id)
 		}
 	}
 	return by
+}
+
+func (v *verifier) writesCell(u *unit, cell, launch int) bool {
+	for j := range u.step.Moves {
+		for _, dst := range u.step.Moves[j].Dst {
+			for _, part := range u.parts[j] {
+				if v.cellAt(dst.Rank, dst.Plane, dst.Index+int(part.chunk), launch)+int(part.atom) == cell {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
