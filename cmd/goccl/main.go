@@ -18,6 +18,7 @@ import (
 type cli struct {
 	Perf    perfCommand    `cmd:"" help:"Measure a collective, check every result and print a table as nccl-tests does."`
 	Run     runCommand     `cmd:"" help:"Start a program as the ranks of a job on this host."`
+	Doctor  doctorCommand  `cmd:"" help:"Look for what would keep goccl from working well on this host, and say how to mend it."`
 	Topo    topoCommand    `cmd:"" help:"Show the machine: GPUs, how they are linked, NICs, NUMA nodes."`
 	Version versionCommand `cmd:"" help:"Print what this program was built from."`
 }
