@@ -7,15 +7,16 @@ MAKEFLAGS   += --no-builtin-rules
 GO       ?= go
 TOOLS    := .tools
 LINT     := $(TOOLS)/bin/golangci-lint
-VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  := -s -w -X github.com/goccl/goccl/internal/buildinfo.version=$(VERSION)
+# A version is asked for only where something is linked with it.
+VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS   = -s -w -X github.com/goccl/goccl/internal/buildinfo.version=$(VERSION)
 GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './build/*' -not -path './.venv/*')
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
 RACE = bootstrap device/host internal/fdshare internal/futex internal/wait internal/launch internal/perf primitive transport algorithm executor .
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 
-.PHONY: help test check fmt lint vet build race unit kernels-check generate tools gpu-bundle libnccl clean
+.PHONY: help test check fmt lint vet build race unit kernels-check generate tools gpu-bundle clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +64,9 @@ unit: ## all tests
 
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...
+
+gpu-bundle: ## gather in build/gpu/ what a GPU host without Go needs
+	bench/bundle.sh "$(LDFLAGS)"
 
 clean: ## remove what make built
 	rm -rf build $(TOOLS)
