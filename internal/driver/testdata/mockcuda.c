@@ -143,9 +143,15 @@ static void push(struct op **ops, size_t *n, size_t *cap, struct op o) {
 	if (*n == *cap) *ops = realloc(*ops, (*cap = *cap ? 2 * *cap : 8) * sizeof o);
 	(*ops)[(*n)++] = o;
 }
+// A GPU may only touch VMM memory that cuMemSetAccess gave it.
+static int denied(CUstream s, CUdeviceptr p) {
+	struct region *r = find(p);
+	return r && r->type == VMM && !(r->access >> s->ctx->dev & 1);
+}
 static CUresult submit(CUstream s, struct op o) {
 	CUresult r = owned(&s);
 	if (r) return r;
+	if (o.kind <= SET32 && (denied(s, o.a) || (o.kind == COPY && denied(s, o.b)))) return INVALID;
 	if (s->capture) {
 		if (s->capture->invalid) return CAPINVAL;
 		push(&s->capture->ops, &s->capture->n, &s->capture->cap, o);
