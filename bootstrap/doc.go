@@ -17,13 +17,15 @@
 //  5. Everyone reports ready; the root says go and ends.
 //
 // A full mesh costs each process one socket per peer. In exchange the death of a rank is seen by every other as a hang-up on its own socket,
-// and no message is ever forwarded.
+// and no message is ever forwarded. A process that joins also keeps one idle thread and one page for the notice of its death.
 //
 // # Failure
 //
 // Every step ends by its deadline (30 s; [WithTimeout], GOCCL_TIMEOUT) or by its context. A dead rank is reported once on
 // [Bootstrap.Failures] and fails every pending and later operation that needs it with [ErrPeerDead]; the other pairs keep working, and
 // [Bootstrap.Sub] over the survivors gives a whole Bootstrap again. A rank that closes is not a failure: operations that need it return [ErrClosed].
+// On one host the kernel itself marks a killed process in a page that its peers watch, because a process with a GPU's memory mapped can take
+// seconds to hang up; a peer of another host is noticed by its socket.
 // A stopped process (SIGSTOP) is not dead until it has been silent for the stall timeout; a partitioned one is given up after three seconds.
 //
 // # Trust

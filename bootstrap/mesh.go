@@ -8,6 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/fdshare"
 )
 
 // mesh is a rank's connections to all peers and the goroutines that serve them: one reader per peer and one heartbeat.
@@ -16,12 +20,14 @@ import (
 //  2. The heartbeat writes to every peer. It keeps unacknowledged data on the wire, so that the kernel (TCP_USER_TIMEOUT) gives up on a peer
 //     behind a partition; and it lets a peer see that this process still runs.
 //  3. A peer that has been silent for the stall timeout is given up.
+//  4. A peer of this host whose beacon shows its death is given up, even if its sockets are still open.
 type mesh struct {
 	e        *endpoint
 	c        *config
 	links    []*meshLink // nil at our own rank
 	stopping chan struct{}
 	wg       sync.WaitGroup
+	lit      bool // we hold our own beacon
 }
 
 // meshLink is one connection of the mesh.
@@ -33,7 +39,14 @@ type meshLink struct {
 	held  atomic.Bool  // the reader waits for room, so silence means nothing
 	cause atomic.Pointer[error]
 	gone  chan struct{} // closed when the reader has ended
+
+	// Of the beat goroutine; beacon is nil for a peer on another host or in this process.
+	beacon []byte
+	died   bool
 }
+
+// beaconInterval is how often beacons are looked at. A dead peer's socket gets one interval more, to deliver what it still holds.
+const beaconInterval = 50 * time.Millisecond
 
 var clockStart = time.Now()
 
@@ -92,6 +105,52 @@ func (m *mesh) start() {
 	m.wg.Go(m.beat)
 }
 
+// watch maps the beacons of peers in other processes of this host. Without one, a peer's death is noticed by its sockets alone.
+func (m *mesh) watch(ctx context.Context, t *table) {
+	self := &t.members[m.e.rank]
+	for peer, l := range m.links {
+		p := &t.members[peer]
+		if l == nil || p.host != self.host || p.process == self.process || p.beacon == (fdshare.Ticket{}) {
+			continue
+		}
+		page, err := watchBeacon(ctx, p.beacon)
+		if err != nil {
+			m.c.log.Debug("bootstrap: no beacon", "rank", m.e.rank, "peer", peer, "error", err)
+			continue
+		}
+		l.beacon = page
+	}
+}
+
+// lookAround gives up peers whose beacon says that they are dead.
+func (m *mesh) lookAround() {
+	for _, l := range m.links {
+		switch {
+		case l == nil || l.beacon == nil || !beaconDied(l.beacon):
+		case !l.died:
+			l.died = true
+		default:
+			l.kill(errDied)
+		}
+	}
+}
+
+var errDied = errors.New("the process died")
+
+// release undoes what newMesh and watch hold besides connections and goroutines.
+func (m *mesh) release() {
+	for _, l := range m.links {
+		if l != nil && l.beacon != nil {
+			_ = unix.Munmap(l.beacon)
+			l.beacon = nil
+		}
+	}
+	if m.lit {
+		releaseBeacon()
+		m.lit = false
+	}
+}
+
 func (l *meshLink) read() {
 	defer close(l.gone)
 	defer l.fc.close()
@@ -131,11 +190,16 @@ func (m *mesh) beat() {
 	interval := max(m.c.heartbeat, time.Duration(len(m.links))*time.Millisecond)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	look := time.NewTicker(beaconInterval)
+	defer look.Stop()
 	last := now()
 	for {
 		select {
 		case <-m.stopping:
 			return
+		case <-look.C:
+			m.lookAround()
+			continue
 		case <-tick.C:
 		}
 		t := now()
@@ -192,9 +256,10 @@ func (m *mesh) stop() {
 	}
 	wg.Wait()
 	m.wg.Wait()
+	m.release()
 }
 
-// drop closes everything without a goodbye, for a mesh that never came up. start must not have been called.
+// dropConns closes connections without a goodbye, for a mesh that never came up.
 func dropConns(conns []*frameConn) {
 	for _, fc := range conns {
 		if fc != nil {

@@ -67,6 +67,23 @@ func rankMain(what string) int {
 	case "watch":
 		f := <-b.Failures()
 		return report(f.Err)
+	case "clinging": // to its sockets, by a child that inherits them
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			return report(err)
+		}
+		cmd := exec.Command("sleep", "5")
+		for _, e := range fds {
+			fd, _ := strconv.Atoi(e.Name())
+			if link, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(link, "socket:") {
+				cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), link))
+			}
+		}
+		if err := cmd.Start(); err != nil {
+			return report(err)
+		}
+		fmt.Println("clung")
+		select {}
 	case "traffic":
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 			if _, err := b.AllGather(ctx, make([]byte, 100<<10)); err != nil {
@@ -181,6 +198,8 @@ func (c *child) expect(t *testing.T, prefix string, within time.Duration) string
 		}
 	}
 }
+
+func portString(t *testing.T) string { return strconv.Itoa(freePort(t)) }
 
 // TestKill9 kills one of several processes in each phase. Every survivor must name it within a second.
 func TestKill9(t *testing.T) {

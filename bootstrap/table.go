@@ -3,24 +3,28 @@ package bootstrap
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/goccl/goccl/internal/fdshare"
 )
 
-// member is what a rank tells about itself, memberSize bytes: TCP address, unix socket name, host, process.
+// member is what a rank tells about itself, memberSize bytes: TCP address, unix socket name, host, process, twelve zero bytes, beacon (zero: none).
 type member struct {
 	tcp     wireAddr
 	unix    socketName
 	host    [32]byte
 	process [16]byte
+	beacon  fdshare.Ticket
 }
 
-const memberSize = 96
+const memberSize = 96 + fdshare.TicketSize
 
 func (m *member) append(b []byte) []byte {
 	b = append(b, m.tcp[:]...)
 	b = append(b, m.unix[:]...)
 	b = append(b, m.host[:]...)
 	b = append(b, m.process[:]...)
-	return append(b, make([]byte, memberSize-84)...)
+	b = append(b, make([]byte, 12)...)
+	return append(b, m.beacon[:]...)
 }
 
 func decodeMember(b []byte) (m member, err error) {
@@ -31,6 +35,7 @@ func decodeMember(b []byte) (m member, err error) {
 	copy(m.unix[:], b[20:])
 	copy(m.host[:], b[36:])
 	copy(m.process[:], b[68:])
+	copy(m.beacon[:], b[96:])
 	return m, nil
 }
 

@@ -183,6 +183,17 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		return nil, nil, rc.giveUp(err)
 	}
 	defer ls.close()
+	lit := false
+	defer func() {
+		if lit {
+			releaseBeacon()
+		}
+	}()
+	if b, err := acquireBeacon(); err == nil {
+		lit, ls.self.beacon = true, b.ticket
+	} else {
+		c.log.Debug("bootstrap: peers will notice our death by our sockets alone", "rank", t.rank, "error", err)
+	}
 	if err := rc.send(frameJoin, 0, ls.self.append(nil)); err != nil {
 		return nil, nil, hungUp(ctx)
 	}
@@ -211,23 +222,26 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		everyone[i] = i
 	}
 	mesh := newMesh(e, c, conns)
+	mesh.watch(ctx, &tab)
+	abandon := func(err error) (*group, *root, error) {
+		dropConns(conns)
+		mesh.release()
+		return nil, nil, err
+	}
 
 	// 5. Wait for everyone else.
 	if err := rc.send(frameReady, 0, nil); err != nil {
-		dropConns(conns)
-		return nil, nil, hungUp(ctx)
+		return abandon(hungUp(ctx))
 	}
 	select {
 	case <-rc.start:
 	case <-ctx.Done():
-		dropConns(conns)
-		return nil, nil, rc.giveUp(contextError(ctx))
+		return abandon(rc.giveUp(contextError(ctx)))
 	}
-	g, err = newGroup(e, 0, everyone)
-	if err != nil {
-		dropConns(conns)
-		return nil, nil, err
+	if g, err = newGroup(e, 0, everyone); err != nil {
+		return abandon(err)
 	}
+	mesh.lit, lit = lit, false
 	mesh.start()
 	return g, r, nil
 }
