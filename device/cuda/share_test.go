@@ -129,6 +129,10 @@ func TestPeersInOneProcess(t *testing.T) {
 	}
 	want := pattern(1<<20, 5)
 	for _, m := range []device.Allocation{a, l, b} {
+		// Without any import, whether m was made before or after the second GPU was opened.
+		if err := errors.Join(s.Memset(m.Ptr(), 1, 64), s.Copy(own.Ptr(), m.Ptr(), 64), s.Synchronize(bounded(t))); err != nil {
+			t.Fatalf("direct use of a peer's memory: %v", err)
+		}
 		h, err := d.Export(m.Ptr())
 		if err != nil {
 			t.Fatal(err)
