@@ -24,6 +24,7 @@ type Device struct {
 	module  *cuda.Module
 	scratch device.Allocation
 	used    int64
+	status  device.Ptr // where kernels leave their status; one kernel at a time
 }
 
 const scratchSize = 1 << 16
@@ -94,7 +95,7 @@ func Kind(asked string, n int) (string, error) {
 	return "", fmt.Errorf("-device %s: use auto, host or cuda", asked)
 }
 
-// Bytes views a device handle as memory.
+// handleBytes views a device handle as memory.
 func handleBytes[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }
@@ -182,7 +183,7 @@ func (d *Device) Launch(k Kernel) (*Running, error) {
 			return nil
 		})
 	} else {
-		if r.status, err = d.Put(make([]byte, 4)); err != nil {
+		if r.status, err = d.clearStatus(); err != nil {
 			return nil, err
 		}
 		err = d.launchGPU(r)
@@ -192,6 +193,16 @@ func (d *Device) Launch(k Kernel) (*Running, error) {
 	}
 	r.stop, err = d.Stream.Record()
 	return r, err
+}
+
+// clearStatus makes the status word ready for the next kernel.
+func (d *Device) clearStatus() (device.Ptr, error) {
+	if d.status != 0 {
+		return d.status, d.CopyIn(d.status, make([]byte, 4))
+	}
+	var err error
+	d.status, err = d.Put(make([]byte, 4))
+	return d.status, err
 }
 
 func (d *Device) launchGPU(r *Running) error {

@@ -128,3 +128,90 @@ func (r *Rank) Print(format string, args ...any) {
 		fmt.Printf(format+"\n", args...)
 	}
 }
+
+// Memory is memory of the rank's device and its registration.
+type Memory struct {
+	*primitive.RegisteredMemory
+	dev *Device
+}
+
+// NewMemory allocates size bytes, zeroed, and registers them for every transport that tutorials use. The Context and the device end it.
+func (r *Rank) NewMemory(size int64) (*Memory, error) {
+	a, err := r.Device.Alloc(size)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.Ctx.RegisterMemory(r.Device.Device, a.Ptr(), size, primitive.Flags(primitive.IPC, primitive.Ethernet))
+	return &Memory{m, r.Device}, err
+}
+
+// Write and Read copy between the memory and Go's.
+func (m *Memory) Write(off int64, p []byte) error { return m.dev.CopyIn(m.Data().Add(off), p) }
+
+// Read is n bytes at off.
+func (m *Memory) Read(off, n int64) ([]byte, error) {
+	p := make([]byte, n)
+	return p, m.dev.CopyOut(p, m.Data().Add(off))
+}
+
+// Fill writes a pattern that tells ranks and rounds apart.
+func (m *Memory) Fill(off, n int64, seed int) error { return m.Write(off, Pattern(n, seed)) }
+
+// Check compares with the pattern.
+func (m *Memory) Check(off, n int64, seed int) error {
+	got, err := m.Read(off, n)
+	if err != nil {
+		return err
+	}
+	for i, want := range Pattern(n, seed) {
+		if got[i] != want {
+			return fmt.Errorf("byte %d is %#x, want %#x", off+int64(i), got[i], want)
+		}
+	}
+	return nil
+}
+
+// Pattern is n bytes that depend on the seed.
+func Pattern(n int64, seed int) []byte {
+	p := make([]byte, n)
+	x := uint32(seed)*2654435761 + 1
+	for i := range p {
+		x = x*1664525 + 1013904223
+		p[i] = byte(x >> 24)
+	}
+	return p
+}
+
+// Exchange gives the peer our memory and gets the peer's.
+func (r *Rank) Exchange(m *Memory, peer, tag int) (*primitive.RegisteredMemory, error) {
+	sent := r.Comm.SendMemory(m.RegisteredMemory, peer, tag)
+	got, err := Get(r.Comm.RecvMemory(peer, tag))
+	if err == nil {
+		_, err = Get(sent)
+	}
+	return got, err
+}
+
+// Do launches a kernel and waits for it.
+func (r *Rank) Do(k Kernel) (time.Duration, error) {
+	running, err := r.Device.Launch(k)
+	if err != nil {
+		return 0, err
+	}
+	return running.Wait(Timeout, r.Ctx.Err)
+}
+
+// Meet is a barrier of all ranks.
+func (r *Rank) Meet() error {
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	return r.Barrier(ctx)
+}
+
+// HostStatus is the status of a host kernel's step that returned an error.
+func HostStatus(err error) primitive.Status {
+	if err != nil {
+		return primitive.StatusAborted
+	}
+	return primitive.StatusOK
+}
