@@ -26,7 +26,13 @@ export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVL
 # 1. Unpack.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tar -xzf "$here/goccl-gpu.tar.gz" -C "$work" || exit 1
+if [ -e "$here/goccl-gpu.tar.gz" ]; then
+  tar -xzf "$here/goccl-gpu.tar.gz" -C "$work" || exit 1
+elif command -v xz >/dev/null; then
+  tar -xJf "$here/goccl-gpu.tar.xz" -C "$work" || exit 1
+else
+  python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/goccl-gpu.tar.xz" "$work" || exit 1
+fi
 export PATH=$work/bin:$PATH
 
 # 2. Find what to measure against.
@@ -62,7 +68,10 @@ step() {
   esac
   [ "$verdict" = ok ] || bad=1
   names+=("$name") results+=("$verdict") seconds+=($((SECONDS - start)))
-  printf '%-44s %-22s %5ds\n' "$name" "$verdict" $((SECONDS - start))
+  local skipped note=
+  skipped=$(grep -c -e '^ *--- SKIP' "$out/$name.log")
+  [ "$skipped" = 0 ] || note="  $skipped tests skipped"
+  printf '%-44s %-22s %5ds%s\n' "$name" "$verdict" $((SECONDS - start)) "$note"
   if [ "$verdict" != ok ]; then tail -n 12 "$out/$name.log" | sed 's/^/    /'; fi
 }
 
