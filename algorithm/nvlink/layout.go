@@ -8,10 +8,10 @@ const (
 	maxBlocks   = 256
 	epochStride = 32 * 4 // bytes
 
-	p2pChannels    = 16
-	p2pDepth       = 8
-	p2pPieceBytes  = 7680
-	p2pSlotBytes   = 8192
+	p2pChannels    = 32
+	p2pDepth       = 4
+	p2pPieceBytes  = 15360
+	p2pSlotBytes   = 16384
 	p2pMaxMessages = 128
 
 	everyone = 0xffffffff

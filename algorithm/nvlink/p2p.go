@@ -58,6 +58,11 @@ func (e *Engine) transfers(batch []transfer, s *cuda.Stream) error {
 func (e *Engine) launchRound(batch []transfer, order []int, from, per int, s *cuda.Stream) error {
 	a := e.p2p
 	lanes, messages, blocks := 0, 0, 0
+	name := "point_to_point_words"
+	most := int64(p2pChannels)
+	if e.size > 8 {
+		most /= 2 // as channelsOf in the kernel
+	}
 	for k := 1; k < e.size; k++ {
 		for dir := range 2 {
 			peer := (e.rank + k) % e.size
@@ -70,10 +75,13 @@ func (e *Engine) launchRound(batch []transfer, order []int, from, per int, s *cu
 					continue
 				}
 				a.message[messages] = message{uint64(t.ptr), uint64(t.bytes)}
+				if (int64(t.ptr)|t.bytes)&7 != 0 {
+					name = "point_to_point_bytes"
+				}
 				messages++
 				l.count++
 				pieces := (t.bytes + p2pPieceBytes - 1) / p2pPieceBytes
-				l.channels = max(l.channels, uint8(min(p2pChannels, pieces)))
+				l.channels = max(l.channels, uint8(min(most, pieces)))
 			}
 			if l.count > 0 {
 				a.lane[lanes] = l
@@ -86,7 +94,7 @@ func (e *Engine) launchRound(batch []transfer, order []int, from, per int, s *cu
 		return nil
 	}
 	a.lanes = uint32(lanes)
-	f, err := e.function("point_to_point")
+	f, err := e.function(name)
 	if err != nil {
 		return err
 	}

@@ -93,6 +93,31 @@ func (r *rig) each(f func(i int) error) {
 
 // graphTime is the time of one call in µs when ops of them are replayed from a graph: the median over replays of the slowest rank.
 func (r *rig) graphTime(ops int, req func(i int) algorithm.Request) float64 {
+	return r.batchTime(ops, func(i int) []algorithm.Request { return []algorithm.Request{req(i)} })
+}
+
+// requests is rank i's part of a collective in floats; bytes is the whole buffer, as nccl-tests counts it.
+func (r *rig) requests(c algorithm.Collective, i int, bytes int64) []algorithm.Request {
+	n := len(r.devs)
+	q := algorithm.Request{Collective: c, Send: r.send[i].Ptr(), Recv: r.recv[i].Ptr(), Count: bytes / 4, Type: datatype.Float32}
+	switch c {
+	case algorithm.Send:
+		in := q
+		q.Peer, in.Collective, in.Peer = (i+1)%n, algorithm.Recv, (i+n-1)%n
+		return []algorithm.Request{q, in}
+	case algorithm.AllToAll:
+		q.Count /= int64(n)
+	case algorithm.AllToAllV:
+		for p := range int64(n) {
+			q.SendCounts, q.SendDispls = append(q.SendCounts, q.Count/int64(n)), append(q.SendDispls, p*q.Count/int64(n))
+			q.RecvCounts, q.RecvDispls = append(q.RecvCounts, q.Count/int64(n)), append(q.RecvDispls, p*q.Count/int64(n))
+		}
+	}
+	return []algorithm.Request{q}
+}
+
+// batchTime is graphTime for requests that go together.
+func (r *rig) batchTime(ops int, req func(i int) []algorithm.Request) float64 {
 	execs := make([]*cuda.Exec, len(r.devs))
 	r.each(func(i int) error {
 		s := r.streams[i]
@@ -101,8 +126,10 @@ func (r *rig) graphTime(ops int, req func(i int) algorithm.Request) float64 {
 		}
 		for range ops {
 			q := req(i)
-			q.Stream = s
-			if err := r.engines[i].Enqueue(1, []algorithm.Request{q}); err != nil {
+			for k := range q {
+				q[k].Stream = s
+			}
+			if err := r.engines[i].Enqueue(1, q); err != nil {
 				return err
 			}
 		}
@@ -211,6 +238,14 @@ func TestGPUSweep(t *testing.T) {
 				}
 			}
 			t.Logf("%-14v %9d B  %8.2f us  %s", c, bytes, best, bestName)
+		}
+	}
+	for _, c := range []algorithm.Collective{algorithm.Send, algorithm.AllToAll, algorithm.AllToAllV, algorithm.Broadcast, algorithm.Reduce} {
+		for bytes := int64(1 << 10); bytes <= 64<<20; bytes *= 4 {
+			ops := int(max(2, min(50, (256<<20)/bytes)))
+			us := r.batchTime(ops, func(i int) []algorithm.Request { return r.requests(c, i, bytes) })
+			points = append(points, point{c.String(), "", bytes, us})
+			t.Logf("%-14v %9d B  %8.2f us  %6.1f GB/s", c, bytes, us, float64(bytes)/us/1e3)
 		}
 	}
 	data, err := json.MarshalIndent(points, "", " ")

@@ -18,14 +18,13 @@
 namespace goccl {
 namespace collective {
 
-using Line = LL128<Access::bytes>;
-
-constexpr uint32_t p2pChannels = 16;
-constexpr uint32_t p2pDepth = 8;
-constexpr uint32_t p2pUnits = 512;                                  // of a piece
-constexpr uint32_t p2pPieceBytes = p2pUnits / 8 * ll128Payload;     // 7680 of data
-constexpr uint32_t p2pSlotBytes = p2pUnits * 16;                    // 8192 in the window
+constexpr uint32_t p2pChannels = 32;
+constexpr uint32_t p2pDepth = 4;
+constexpr uint32_t p2pUnits = 1024;                              // of a piece
+constexpr uint32_t p2pPieceBytes = p2pUnits / 8 * ll128Payload;  // 15360 of data
+constexpr uint32_t p2pSlotBytes = p2pUnits * 16;                 // 16384 in the window
 constexpr uint32_t p2pMaxMessages = 128;
+constexpr uint32_t p2pFlight = 4;  // units of a thread in flight at once
 
 struct Message {
   uint64_t address;
@@ -55,21 +54,30 @@ GOCCL_DEVICE uint64_t creditOffset(const P2PArgs& a, uint32_t target, uint32_t c
   return ringOffset(a.nranks, 0) + (static_cast<uint64_t>(target) * p2pChannels + channel) * 128;
 }
 
-// channelsOf spreads a message over more channels the larger it is; both sides use it.
-GOCCL_DEVICE uint32_t channelsOf(uint64_t bytes) {
-  uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes;
-  return pieces < p2pChannels ? static_cast<uint32_t>(pieces) : p2pChannels;
+// channelsOf spreads a message over more channels the larger it is; both sides use it. With many ranks fewer channels keep all blocks resident.
+GOCCL_DEVICE uint32_t channelsOf(const P2PArgs& a, uint64_t bytes) {
+  const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes;
+  const uint32_t most = a.nranks <= 8 ? p2pChannels : p2pChannels / 2;
+  return pieces < most ? static_cast<uint32_t>(pieces) : most;
 }
 
+// pieceBytes is the size of piece i.
+GOCCL_DEVICE uint64_t pieceBytes(const Message& m, uint64_t i) {
+  const uint64_t left = m.bytes - i * p2pPieceBytes;
+  return left < p2pPieceBytes ? left : p2pPieceBytes;
+}
+
+template <class Line>
 GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t* shared) {
   const uint8_t* src = reinterpret_cast<const uint8_t*>(m.address);
-  const uint32_t stride = channelsOf(m.bytes);
+  const uint32_t stride = channelsOf(a, m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
   const uint32_t* credit = reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, peer, channel));
   uint32_t free = 0;  // pieces that may be sent before the credit is looked at again
   for (uint64_t i = channel; i < pieces; i += stride, ++k) {
     if (free == 0) {
+      __syncthreads();  // shared is free again
       if (threadIdx.x == 0) {
         uint32_t taken = 0;
         shared[0] = waitUntil(
@@ -81,47 +89,58 @@ GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer
         shared[1] = p2pDepth - (k - taken);
       }
       __syncthreads();
-      Status s = shared[0];
+      if (shared[0] != statusOk) return shared[0];
       free = shared[1];
-      __syncthreads();
-      if (s != statusOk) return s;
     }
     --free;
-    const uint64_t from = i * p2pPieceBytes;
-    const uint64_t bytes = m.bytes - from < p2pPieceBytes ? m.bytes - from : p2pPieceBytes;
+    const uint8_t* from = src + i * p2pPieceBytes;
+    const uint64_t bytes = pieceBytes(m, i);
     uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
     const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
-#pragma unroll 4
-    for (uint32_t u = threadIdx.x; u < units; u += blockDim.x) Line::send(slot, u, Line::load(src + from, u, bytes), k + 1);
+    for (uint32_t base = threadIdx.x; base < units; base += p2pFlight * blockDim.x) {
+      typename Line::Data d[p2pFlight];
+#pragma unroll
+      for (uint32_t j = 0; j < p2pFlight; ++j)
+        if (base + j * blockDim.x < units) d[j] = Line::load(from, base + j * blockDim.x, bytes);
+#pragma unroll
+      for (uint32_t j = 0; j < p2pFlight; ++j)
+        if (base + j * blockDim.x < units) Line::send(slot, base + j * blockDim.x, d[j], k + 1);
+    }
   }
   return statusOk;
 }
 
+template <class Line>
 GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
   uint8_t* dst = reinterpret_cast<uint8_t*>(m.address);
-  const uint32_t stride = channelsOf(m.bytes);
+  const uint32_t stride = channelsOf(a, m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   const uint8_t* ring = a.window[a.rank] + ringOffset(peer, channel);
   uint32_t* credit = reinterpret_cast<uint32_t*>(a.window[peer] + creditOffset(a, a.rank, channel));
   for (uint64_t i = channel; i < pieces; i += stride, ++k) {
-    const uint64_t from = i * p2pPieceBytes;
-    const uint64_t bytes = m.bytes - from < p2pPieceBytes ? m.bytes - from : p2pPieceBytes;
+    uint8_t* to = dst + i * p2pPieceBytes;
+    const uint64_t bytes = pieceBytes(m, i);
     const uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
     const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
     Status s = statusOk;
-    for (uint32_t u = threadIdx.x; u < units && s == statusOk; u += blockDim.x) {
-      Line::Data d;
+    for (uint32_t base = threadIdx.x; base < units && s == statusOk; base += p2pFlight * blockDim.x) {
+      typename Line::Data d[p2pFlight];
       uint64_t start = 0;
       for (uint32_t spins = 1;; ++spins) {
         bool fresh = true;
-        d = Line::fetch(slot, u, k + 1, fresh);
+#pragma unroll
+        for (uint32_t j = 0; j < p2pFlight; ++j)
+          if (base + j * blockDim.x < units) d[j] = Line::fetch(slot, base + j * blockDim.x, k + 1, fresh);
         if (Line::all(fresh)) break;
         if (spins % spinsPerCheck == 0) {
           s = __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, slot, waitPacket, peer));
           if (s != statusOk) break;
         }
       }
-      if (s == statusOk) Line::store(dst + from, u, bytes, d);
+      if (s != statusOk) break;
+#pragma unroll
+      for (uint32_t j = 0; j < p2pFlight; ++j)
+        if (base + j * blockDim.x < units) Line::store(to, base + j * blockDim.x, bytes, d[j]);
     }
     if (__syncthreads_or(s != statusOk)) return statusAborted;
     if (threadIdx.x == 0) storeRelaxed<Scope::sys>(credit, k + 1);
@@ -130,6 +149,7 @@ GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t p
 }
 
 // pointToPoint: block b serves the lane and channel that b falls into.
+template <class Line>
 GOCCL_DEVICE void pointToPoint(const P2PArgs& a) {
   __shared__ uint32_t shared[2];
   uint32_t l = 0, channel = blockIdx.x;
@@ -139,8 +159,8 @@ GOCCL_DEVICE void pointToPoint(const P2PArgs& a) {
   uint32_t k = *counter;
   for (uint32_t i = 0; i < lane.count; ++i) {
     const Message m = a.message[lane.first + i];
-    if (channel >= channelsOf(m.bytes)) continue;
-    Status s = lane.send ? sendPieces(a, m, lane.peer, channel, k, shared) : receivePieces(a, m, lane.peer, channel, k);
+    if (channel >= channelsOf(a, m.bytes)) continue;
+    Status s = lane.send ? sendPieces<Line>(a, m, lane.peer, channel, k, shared) : receivePieces<Line>(a, m, lane.peer, channel, k);
     if (s != statusOk) break;
   }
   __syncthreads();

@@ -40,4 +40,5 @@ KERNEL(exchange_ll128) { exchange<Line1, 0>(a); }
 EXCHANGE(2) EXCHANGE(4) EXCHANGE(8)
 #undef EXCHANGE
 
-extern "C" __global__ void __launch_bounds__(512) point_to_point(const __grid_constant__ P2PArgs a) { pointToPoint(a); }
+extern "C" __global__ void __launch_bounds__(256) point_to_point_words(const __grid_constant__ P2PArgs a) { pointToPoint<Line8>(a); }
+extern "C" __global__ void __launch_bounds__(256) point_to_point_bytes(const __grid_constant__ P2PArgs a) { pointToPoint<Line1>(a); }

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "72a7d939fb882c3045a5927f30d077a2ff8e7be2740104c8f97a69d6450391c6",
+	Source:   "ba45bafadcd06992fa86ae788b6311d7aa961b7f38429998cb8ccbbbac1e6b2e",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
@@ -93,7 +93,8 @@ var Group = artifact.Group{
 		"exchange_ll_n2",
 		"exchange_ll_n4",
 		"exchange_ll_n8",
-		"point_to_point",
+		"point_to_point_bytes",
+		"point_to_point_words",
 		"reduce_scatter_ll128_bfloat16",
 		"reduce_scatter_ll128_bfloat16_sum_n2",
 		"reduce_scatter_ll128_bfloat16_sum_n4",
