@@ -139,6 +139,16 @@ func (m *Machine) Link(a, b int) (Link, bool) {
 	return Link{}, false
 }
 
+// GPU finds a device by its bus id. CUDA may number GPUs in another order than Index; the bus id is what they share.
+func (m *Machine) GPU(busID string) (GPU, bool) {
+	for _, g := range m.GPUs {
+		if busID != "" && g.BusID == busID {
+			return g, true
+		}
+	}
+	return GPU{}, false
+}
+
 // FullMesh reports whether all pairs of GPUs have peer access over the same number of NVLinks: the case the kernels are made for.
 func (m *Machine) FullMesh() bool {
 	if len(m.GPUs) < 2 || len(m.Links) != len(m.GPUs)*(len(m.GPUs)-1)/2 {

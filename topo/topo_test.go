@@ -105,6 +105,12 @@ func TestQuestions(t *testing.T) {
 	if _, ok := h.Link(3, 3); ok {
 		t.Error("a GPU linked to itself")
 	}
+	if g, ok := h.GPU("0000:ba:00.0"); !ok || g.Index != 6 {
+		t.Errorf("GPU by bus id: %+v", g)
+	}
+	if _, ok := h.GPU(""); ok {
+		t.Error("a GPU without a bus id")
+	}
 	for g := range h.GPUs {
 		if n, ok := h.NearestNIC(g); !ok || n.Name != "mlx5_"+string(rune('0'+g)) {
 			t.Errorf("NIC of GPU %d is %s", g, n.Name)

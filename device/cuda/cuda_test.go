@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -159,6 +160,24 @@ func TestTwoDevicesShareTheGPU(t *testing.T) {
 	}
 	if err := d.CopyIn(a.Ptr(), pattern(64, 1)); err != nil {
 		t.Errorf("closing one Device broke the other: %v", err)
+	}
+}
+
+func TestProperties(t *testing.T) {
+	d := open(t, 0)
+	p := d.Properties()
+	if d.Name() == "" || d.Name() != p.Name || p.Major < 5 || p.SMs < 1 || p.Memory < 1<<28 || p.SharedOptin < p.SharedPerBlock || p.ThreadsPerSM < 1024 {
+		t.Errorf("%+v", p)
+	}
+	if ok, _ := regexp.MatchString(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`, p.BusID); !ok {
+		t.Errorf("bus id %q", p.BusID)
+	}
+	free, total, err := d.MemoryInfo()
+	if err != nil || free <= 0 || free > total || total > p.Memory {
+		t.Errorf("free %d of %d, %v", free, total, err)
+	}
+	if least, greatest, err := d.PriorityRange(); err != nil || least < greatest {
+		t.Errorf("priorities %d … %d, %v", least, greatest, err)
 	}
 }
 

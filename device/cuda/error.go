@@ -52,6 +52,8 @@ func fail(ordinal int, op string, err error) error {
 		e.kind, e.hint = device.ErrUnsupported, "the image is newer than the driver or not built for this GPU: update the driver"
 	case driver.IsCode(err, driver.IllegalAddress), driver.IsCode(err, driver.LaunchFailed):
 		e.hint = "a kernel of this process faulted: the context is lost, restart the process"
+	case op == "import":
+		e.hint = "the exporting process must be alive, on this host, and in the same IPC and PID namespaces"
 	}
 	return e
 }

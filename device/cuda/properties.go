@@ -1,11 +1,14 @@
 package cuda
 
-import "github.com/goccl/goccl/internal/driver"
+import (
+	"github.com/goccl/goccl/internal/driver"
+	"github.com/goccl/goccl/internal/driver/nvml"
+)
 
 // Properties are the facts of a GPU that choose kernels and their shapes. Sizes are in bytes.
 type Properties struct {
 	Name           string
-	BusID          string // like "0000:3b:00.0"
+	BusID          string // like "0000:3b:00.0", as in topo.GPU
 	Major, Minor   int    // compute capability
 	SMs            int
 	ClockKHz       int
@@ -52,6 +55,7 @@ func readProperties(ordinal int) (Properties, error) {
 	if p.BusID, err = driver.DeviceBusID(ordinal); err != nil {
 		return p, err
 	}
+	p.BusID = nvml.BusID(p.BusID)
 	p.Memory, err = driver.DeviceMemory(ordinal)
 	return p, err
 }

@@ -155,6 +155,19 @@ func TestTimeoutAndMulticast(t *testing.T) {
 	}
 }
 
+func TestDeviceOrder(t *testing.T) {
+	m := machine(t, "4xpcie")
+	s := source(t, "4xpcie", "CUDA_DEVICE_ORDER=FASTEST_FIRST")
+	if f := find(s.Check(t.Context()), "CUDA_DEVICE_ORDER"); f.Status != OK {
+		t.Errorf("GPUs of one kind: %+v", f)
+	}
+	m.GPUs[0].Name = "NVIDIA T4"
+	s.Machine = func(context.Context) (*topo.Machine, error) { return m, nil }
+	if f := find(s.Check(t.Context()), "CUDA_DEVICE_ORDER"); f.Status != Warn {
+		t.Errorf("GPUs of two kinds: %+v", f)
+	}
+}
+
 func TestUnevenLinksAndMIG(t *testing.T) {
 	s := source(t, "8xh200")
 	m := machine(t, "8xh200")

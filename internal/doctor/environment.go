@@ -63,6 +63,13 @@ var rules = []rule{
 			r.ok("CUDA_VISIBLE_DEVICES", "is %s", v)
 		}
 	}},
+	{"CUDA_DEVICE_ORDER", func(r *report, v string, _ map[string]string, m *topo.Machine) {
+		if v != "PCI_BUS_ID" && mixed(m) {
+			r.warn("CUDA_DEVICE_ORDER", "set CUDA_DEVICE_ORDER=PCI_BUS_ID", "is %s: on a machine with different GPUs CUDA's numbers are not those of goccl topo and nvidia-smi", v)
+		} else {
+			r.ok("CUDA_DEVICE_ORDER", "is %s", v)
+		}
+	}},
 	discourage("CUDA_LAUNCH_BLOCKING", "a process that drives several GPUs hangs, because a launch waits for a kernel that waits for the next launch"),
 	{"CUDA_DEVICE_MAX_CONNECTIONS", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if v == "1" {
@@ -135,6 +142,19 @@ func allocator(name string) func(*report, string, map[string]string, *topo.Machi
 			r.ok(name, "is %s", v)
 		}
 	}
+}
+
+// mixed reports GPUs of different kinds.
+func mixed(m *topo.Machine) bool {
+	if m == nil {
+		return false
+	}
+	for _, g := range m.GPUs {
+		if g.Name != m.GPUs[0].Name {
+			return true
+		}
+	}
+	return false
 }
 
 // outOfRange reports a number that no GPU has; names (GPU-…, MIG-…) are not judged.
