@@ -179,17 +179,7 @@ func (f *frameConn) read() (header, []byte, error) {
 	return h, data, err
 }
 
-// readContext is read for the joining phase: the end of ctx ends it, and with it the connection's use.
-func (f *frameConn) readContext(ctx context.Context) (header, []byte, error) {
-	stop := context.AfterFunc(ctx, func() { _ = f.c.SetReadDeadline(longAgo) })
-	defer stop()
-	h, data, err := f.read()
-	if err != nil && ctx.Err() != nil {
-		err = contextError(ctx)
-	}
-	return h, data, err
-}
-
+// longAgo as a deadline ends what waits.
 var longAgo = time.Unix(1, 0)
 
 // maxKeptBuffer is the largest write buffer kept between frames.

@@ -20,6 +20,7 @@ type key struct {
 //
 // Invariant under mu: a queue has messages or waiters, never both, and is in the map only if it has either.
 type inbox struct {
+	limit  int // of bytes queued from one peer before its reader is held back
 	mu     sync.Mutex
 	queues map[key]*queue
 	peers  []peerState
@@ -59,7 +60,7 @@ type delivery struct {
 
 func newInbox(size int) *inbox {
 	return &inbox{
-		queues: map[key]*queue{}, peers: make([]peerState, size), left: map[spacePeer]error{}, closed: map[uint64]error{},
+		limit: maxQueued, queues: map[key]*queue{}, peers: make([]peerState, size), left: map[spacePeer]error{}, closed: map[uint64]error{},
 	}
 }
 
@@ -87,7 +88,7 @@ func (b *inbox) put(k key, data []byte) <-chan struct{} {
 	q.messages = append(q.messages, data)
 	p := &b.peers[k.peer]
 	p.queued += len(data)
-	if p.queued <= maxQueued || p.waiters > 0 || p.gone != nil {
+	if p.queued <= b.limit || p.waiters > 0 || p.gone != nil {
 		return nil
 	}
 	if p.room == nil {
@@ -166,7 +167,7 @@ func (b *inbox) pop(k key) ([]byte, bool) {
 	b.tidy(k, q)
 	p := &b.peers[k.peer]
 	p.queued -= len(data)
-	if p.queued <= maxQueued/2 {
+	if p.queued <= b.limit/2 {
 		p.release()
 	}
 	return data, true
@@ -256,7 +257,7 @@ func (b *inbox) close(space uint64, err error) {
 		for _, m := range q.messages {
 			p.queued -= len(m)
 		}
-		if p.queued <= maxQueued/2 {
+		if p.queued <= b.limit/2 {
 			p.release()
 		}
 		delete(b.queues, k)

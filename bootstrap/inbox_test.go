@@ -98,13 +98,14 @@ func TestInboxAgainstModel(t *testing.T) {
 func TestBackPressure(t *testing.T) {
 	bs := tcpGroup(t, 2, WithTimeout(time.Second), WithStallTimeout(time.Minute))
 	ctx := context.Background()
-	chunk := make([]byte, 8<<20)
+	bs[0].(*TCP).group.e.box.limit = 1 << 20
+	chunk := make([]byte, 256<<10)
 	var err error
 	sent := 0
-	for ; sent < 30 && err == nil; sent++ {
+	for ; sent < 100 && err == nil; sent++ {
 		err = bs[1].Send(ctx, 0, 1, chunk)
 	}
-	if !errors.Is(err, ErrTimeout) || sent < 8 {
+	if !errors.Is(err, ErrTimeout) || sent < 5 || sent > 50 {
 		t.Fatalf("%d chunks were sent: %v", sent, err)
 	}
 	// Somebody who waits for another tag gets through to it; the frame that was half out when Send gave up arrives whole.
