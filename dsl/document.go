@@ -95,8 +95,11 @@ func FromDocument(doc *Document) (*CollectiveProgram, error) {
 	return p, nil
 }
 
-// maxDocumentRanks bounds what an untrusted document can allocate.
-const maxDocumentRanks = 1 << 13
+// What an untrusted document can make the compiler allocate is bounded by these.
+const (
+	maxDocumentRanks  = 1 << 13
+	maxDocumentChunks = 1 << 20
+)
 
 func (doc *Document) collective() (Collective, error) {
 	n, cf := doc.Ranks, doc.ChunkFactor
@@ -106,7 +109,7 @@ func (doc *Document) collective() (Collective, error) {
 	bad := func(format string, args ...any) (Collective, error) {
 		return Collective{}, &Error{Kind: ErrSpec, Detail: fmt.Sprintf(format, args...)}
 	}
-	if n < 1 || n > maxDocumentRanks || cf < 1 || cf > 1<<16 || doc.Root < 0 || doc.Root >= n {
+	if n < 1 || n > maxDocumentRanks || cf < 1 || cf > maxDocumentChunks/n || doc.Root < 0 || doc.Root >= n {
 		return bad("%d ranks, chunk factor %d, root %d", n, cf, doc.Root)
 	}
 	switch plan.Collective(doc.Collective) {
@@ -127,7 +130,7 @@ func (doc *Document) collective() (Collective, error) {
 	case "":
 		return bad("the document names no collective")
 	}
-	if doc.InputChunks < 0 || doc.InputChunks > 1<<20 || doc.OutputChunks < 0 || doc.OutputChunks > 1<<20 {
+	if doc.InputChunks < 0 || doc.InputChunks > maxDocumentChunks || doc.OutputChunks < 0 || doc.OutputChunks > maxDocumentChunks {
 		return bad("collective %s with %d input and %d output chunks", doc.Collective, doc.InputChunks, doc.OutputChunks)
 	}
 	post := map[[2]int][]Contribution{}
