@@ -3,6 +3,7 @@ package primitive
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -261,7 +262,10 @@ func (c *Context) Close() error {
 	c.mu.Unlock()
 
 	var errs []error
-	drained := c.abort == nil || c.abort.drain(time.Second)
+	if c.abort != nil && !c.abort.drain(time.Second) {
+		// Unmapping what a kernel polls would end the process, so all of it stays.
+		return c.wrap(fmt.Errorf("%w: a kernel of the host device still waits; its memory is kept", ErrTimeout), "close context", NoRank)
+	}
 	slices.SortFunc(owned, func(a, b closer) int { return cmp.Compare(ages[b], ages[a]) })
 	for _, r := range owned {
 		errs = append(errs, r.Close())
@@ -279,7 +283,7 @@ func (c *Context) Close() error {
 	for _, t := range tokens {
 		errs = append(errs, t.close())
 	}
-	if c.abort != nil && drained {
+	if c.abort != nil {
 		errs = append(errs, c.abort.close())
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,10 @@
 package primitive
 
 import (
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"unsafe"
 )
@@ -58,6 +62,50 @@ func TestHandleLayout(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, c.got, c.want)
 		}
+	}
+}
+
+// layout.txt is the CUDA side of the table, checked there by the compiler.
+func TestHandleLayoutAgreesWithTheHeaders(t *testing.T) {
+	text, err := os.ReadFile("../kernels/include/goccl/layout.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]reflect.Type{
+		"AbortBlock": reflect.TypeFor[AbortBlock](), "SemaphoreHandle": reflect.TypeFor[SemaphoreHandle](),
+		"BaseMemoryChannelHandle": reflect.TypeFor[BaseMemoryChannelHandle](), "MemoryChannelHandle": reflect.TypeFor[MemoryChannelHandle](),
+		"FifoHandle": reflect.TypeFor[FifoHandle](), "BasePortChannelHandle": reflect.TypeFor[BasePortChannelHandle](),
+		"PortChannelHandle": reflect.TypeFor[PortChannelHandle](), "SwitchChannelHandle": reflect.TypeFor[SwitchChannelHandle](),
+	}
+	checked := 0
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) != 4 || f[0] == "#" || types[f[0]] == nil {
+			continue
+		}
+		typ := types[f[0]]
+		offset, _ := strconv.Atoi(f[2])
+		size, _ := strconv.Atoi(f[3])
+		gotOffset, gotSize := uintptr(0), typ.Size()
+		switch f[1] {
+		case "-":
+		case "pad", "reserved":
+			continue
+		default:
+			field, ok := typ.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, f[1]) })
+			if !ok {
+				t.Errorf("%s has no field %s", f[0], f[1])
+				continue
+			}
+			gotOffset, gotSize = field.Offset, field.Type.Size()
+		}
+		if int(gotOffset) != offset || int(gotSize) != size {
+			t.Errorf("%s.%s: offset %d size %d, the headers say %d and %d", f[0], f[1], gotOffset, gotSize, offset, size)
+		}
+		checked++
+	}
+	if checked < 30 {
+		t.Errorf("only %d lines of the table were understood", checked)
 	}
 }
 

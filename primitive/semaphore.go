@@ -66,8 +66,11 @@ func NewSemaphore(local, remote *SemaphoreStub) (*Semaphore, error) {
 // Connection is the one the semaphore signals by.
 func (s *Semaphore) Connection() *Connection { return s.conn }
 
-// DeviceHandle is this side for kernels. Over Ethernet a kernel can wait but not signal; signals go through a PortChannel.
-func (s *Semaphore) DeviceHandle() SemaphoreHandle { return s.handle }
+// DeviceHandle is this side for kernels that wait and signal. Over Ethernet a kernel can wait but not signal; signals go through a PortChannel.
+func (s *Semaphore) DeviceHandle() SemaphoreHandle {
+	s.byKernel.Store(true)
+	return s.handle
+}
 
 // kernelHandle is the handle for channels whose kernels signal by themselves.
 func (s *Semaphore) kernelHandle(op string) (SemaphoreHandle, error) {

@@ -1,0 +1,152 @@
+package primitive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device/host"
+)
+
+// Ranks that die by SIGKILL, in processes of their own.
+
+const deathVariable = "GOCCL_TEST_DEATH" // "phase transport" in a process that is a rank
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(deathVariable); what != "" {
+		fmt.Println(survive(what))
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const victim = 1
+
+func dieNow() {
+	fmt.Printf("died %d\n", time.Now().UnixNano())
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// survive is one rank. The victim kills itself at the given phase; the others return one line: when they noticed, and whom the error names.
+func survive(what string) string {
+	phase, tr, _ := strings.Cut(what, " ")
+	err := func() error {
+		env, err := bootstrap.FromEnv()
+		if err != nil {
+			return err
+		}
+		bg := context.Background()
+		bs, err := bootstrap.Join(bg, env)
+		if err != nil {
+			return err
+		}
+		ctx := NewContext(WithSpinLimit(20 * time.Second))
+		r := &rank{comm: NewCommunicator(bs, ctx)}
+		if r.dev, err = host.Open(env.Rank); err != nil {
+			return err
+		}
+		if phase == "setup" && env.Rank == victim {
+			dieNow()
+		}
+		transport, err := ParseTransport(tr)
+		if err != nil {
+			return err
+		}
+		handles, _, err := mesh(r, transport, 1<<16)
+		if err != nil {
+			return err
+		}
+		if err := bs.Barrier(bg); err != nil {
+			return err
+		}
+		if phase == "wait" {
+			if env.Rank == victim {
+				time.Sleep(50 * time.Millisecond)
+				dieNow()
+			}
+			if s := handles[victim].Wait(); s != StatusOK {
+				return ctx.Err()
+			}
+			return errors.New("a signal came from the dead")
+		}
+		// Traffic in all directions, for ever.
+		go func() {
+			if env.Rank == victim {
+				time.Sleep(50 * time.Millisecond)
+				dieNow()
+			}
+		}()
+		for {
+			for p := range handles {
+				if s := handles[p].PutWithSignalAndFlush(0, 0, 1<<16); s != StatusOK {
+					return ctx.Err()
+				}
+			}
+			for p := range handles {
+				if s := handles[p].Wait(); s != StatusOK {
+					return ctx.Err()
+				}
+			}
+		}
+	}()
+	now := time.Now().UnixNano()
+	var e *Error
+	peer := NoRank
+	if errors.As(err, &e) && errors.Is(err, ErrPeerDead) {
+		peer = e.Peer
+	}
+	return fmt.Sprintf("noticed %d %d %v", now, peer, err)
+}
+
+func TestKilledProcessIsNamedWithinASecond(t *testing.T) {
+	const n = 3
+	for _, what := range []string{"setup ipc", "wait ipc", "traffic ipc", "wait ethernet", "traffic ethernet"} {
+		t.Run(what, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			port := l.Addr().(*net.TCPAddr).Port
+			_ = l.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			var wg sync.WaitGroup
+			var outs [n]bytes.Buffer
+			for i := range n {
+				cmd := exec.CommandContext(ctx, os.Args[0])
+				cmd.Env = append(os.Environ(), deathVariable+"="+what, fmt.Sprintf("RANK=%d", i), fmt.Sprintf("WORLD_SIZE=%d", n), fmt.Sprintf("LOCAL_RANK=%d", i),
+					fmt.Sprintf("LOCAL_WORLD_SIZE=%d", n), "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port), "GOCCL_SECRET=death", "GOCCL_SOCKET_IFNAME=lo")
+				cmd.Stdout = &outs[i]
+				wg.Go(func() { _ = cmd.Run() })
+			}
+			wg.Wait()
+			var died int64
+			if _, err := fmt.Sscanf(outs[victim].String(), "died %d", &died); err != nil {
+				t.Fatalf("the victim says %q", outs[victim].String())
+			}
+			for i := range n {
+				if i == victim {
+					continue
+				}
+				var noticed int64
+				var peer int
+				if _, err := fmt.Sscanf(outs[i].String(), "noticed %d %d", &noticed, &peer); err != nil || peer != victim {
+					t.Errorf("rank %d says %q, want an error that names rank %d", i, outs[i].String(), victim)
+				} else if d := time.Duration(noticed - died); d > time.Second {
+					t.Errorf("rank %d noticed after %v", i, d)
+				}
+			}
+		})
+	}
+}
