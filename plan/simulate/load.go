@@ -12,6 +12,7 @@ type instr struct {
 	name    plan.OpName
 	pos     plan.Pos
 	bytes   float64 // payload of one iteration
+	places  int     // operands
 	local   float64 // bytes that the block reads and writes in own memory
 	flows   []flow
 	signals []int32 // counters to raise
@@ -213,6 +214,7 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 		mv := &s.Moves[i]
 		bytes := l.bytes(mv, op.Slice) / float64(iters)
 		in.bytes += bytes
+		in.places += len(mv.Src) + len(mv.Dst)
 		share := 1 / float64(max(op.Slice.Count, 1)) / float64(iters)
 		for _, src := range mv.Src {
 			if int32(src.Rank) != l.rank {

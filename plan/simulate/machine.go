@@ -23,6 +23,7 @@ type Machine struct {
 	Finish float64 `json:"finish_us" fit:"finish_us"` // from the last op to the end of the launch
 
 	Op        float64 `json:"op_us" fit:"op_us"`               // to decode and start an op
+	Operand   float64 `json:"operand_us" fit:"operand_us"`     // added for every source and destination of an op that moves data
 	Nop       float64 `json:"nop_us" fit:"nop_us"`             // a block's threads meet
 	Fence     float64 `json:"fence_us" fit:"fence_us"`         // to order earlier stores before a signal
 	Flag      float64 `json:"flag_us" fit:"flag_us"`           // one way: a store or signal until a spinning peer sees it

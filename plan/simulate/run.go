@@ -316,6 +316,7 @@ func (r *runner) move(b int32, s *blockState, in *instr, now float64) (float64, 
 			return 0, false
 		}
 	}
+	now += float64(in.places) * m.Operand
 	end := now
 	if in.local > 0 {
 		rate := m.Block.Local

@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const small = `{
+ "name": "s", "collective": "allreduce", "protocol": "Simple", "inplace": true,
+ "gpus": [
+  {"id": 0, "input_chunks": 1, "output_chunks": 0, "scratch_chunks": 1, "colour": "red",
+   "channels": [{"channel_type": "switch", "buff": "s", "rank_groups": [{"size": 2, "ranks": [0, 1]}]}],
+   "threadblocks": [
+    {"id": 0, "ops": [
+      {"name": "nop"},
+      {"name": "glre", "channel_type": "switch", "buffer_type": "s", "buffer_offset": 0, "size": 1, "channel_ids": [0],
+       "dst_chunk": {"type": "i", "index": 0, "size": 1}, "reduce_op": "sum"}],
+     "channels": [{"channel_type": "switch", "channel_ids": [0], "buff": "s"}]}]},
+  {"id": 1, "input_chunks": 1, "scratch_chunks": 1,
+   "channels": [{"channel_type": "switch", "buffer_type": "s", "rank_groups": [{"size": 2, "ranks": [0, 1]}]}]}]}`
+
+func TestDecodeForms(t *testing.T) {
+	p, warnings, err := DecodeWithWarnings([]byte(small), &Capacity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(warnings) != 1 || warnings[0].Line != 4 || !strings.Contains(warnings[0].Text, `rank 0: unknown key "colour"`) {
+		t.Errorf("warnings %v", warnings)
+	}
+	if p.ThreadsPerBlock != 1024 || p.Alignment != 16 || p.MaxSize != 1<<64-1 || p.SchemaVersion != 1 {
+		t.Errorf("defaults %+v", p)
+	}
+	if got := p.GPUs[0].Channels[0].BufferType; got != Scratch {
+		t.Errorf("buff gives %q", got)
+	}
+	op := p.GPUs[0].ThreadBlocks[0].Ops[1]
+	if d := cmp.Diff([]Chunk{Switch(0, 0, 1)}, op.Src); d != "" {
+		t.Error(d)
+	}
+	once := p.Encode()
+	if !json.Valid(once) {
+		t.Fatalf("not JSON: %s", once)
+	}
+	q, err := Decode(once)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(q.Encode(), once) {
+		t.Error("writing what was read differs")
+	}
+	p.SchemaVersion = SchemaVersion
+	p.GPUs[0].ThreadBlocks[0].Ops[1].ChannelIDs = op.ChannelIDs
+	if d := cmp.Diff(p.GPUs[0].ThreadBlocks, q.GPUs[0].ThreadBlocks, cmp.Comparer(func(a, b []BufferRefs) bool { return len(a) == len(b) })); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestDecodeFaults(t *testing.T) {
+	replace := func(old, new string) string {
+		if !strings.Contains(small, old) {
+			t.Fatalf("no %q", old)
+		}
+		return strings.Replace(small, old, new, 1)
+	}
+	for _, c := range []struct {
+		name, text, want string
+		class            error
+	}{
+		{"empty", "", "plan: 1:1: found the end of the file where an object belongs", ErrSyntax},
+		{"after", small + " x", "after the plan", ErrSyntax},
+		{"missing", replace(`"protocol": "Simple", `, ""), `the plan has no "protocol"`, ErrSyntax},
+		{"twice", replace(`"id": 0,`, `"id": 0, "id": 0,`), `4:13: key "id" comes twice`, ErrSyntax},
+		{"fraction", replace(`"input_chunks": 1`, `"input_chunks": 1.5`), "4:29: a fraction where a whole number belongs", ErrSyntax},
+		{"huge", replace(`"input_chunks": 1`, `"input_chunks": 99999999999999999999`), "a number beyond 64 bits", ErrSyntax},
+		{"deep", strings.Repeat("[", 100), "found a list where an object belongs", ErrSyntax},
+		{"deep unknown", `{"x":` + strings.Repeat("[", 100), "nested deeper than 32", ErrSyntax},
+		{"utf8", replace(`"red"`, "\"\xff\""), "a string that is not UTF-8", ErrSyntax},
+		{"op", replace(`"nop"`, `"nopp"`), `8:16: rank 0, thread block 0, op 0: name: there is no op "nopp"`, ErrInvalid},
+		{"bounds", replace(`"buffer_offset": 0`, `"buffer_offset": 1`), `src_buff[0].index: chunks 1 to 1 of a buffer "s" of 1 chunks`, ErrInvalid},
+		{"limit", replace(`"input_chunks": 1`, `"input_chunks": 2000000`), "input_chunks: the number of chunks is 2000000 and the limit is 1048576", ErrLimit},
+		{"id", replace(`"id": 1`, `"id": 2`), "rank 1: id: rank 2 stands at position 1", ErrInvalid},
+		{"group", replace(`"size": 2`, `"size": 3`), "a group of size 3 lists 2 ranks", ErrSyntax},
+		{"channels", replace(`"channel_ids": [0],`, `"channel_ids": [`+strings.Repeat("0,", 256)+`0],`), "channel_ids: more than 256 entries", ErrLimit},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Decode([]byte(c.text))
+			if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, c.class) {
+				t.Errorf("got %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestPortableLimits(t *testing.T) {
+	p := allGatherPut(12, 1)
+	if err := p.Validate(&Capacity); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Validate(&Portable); !errors.Is(err, ErrLimit) {
+		t.Fatalf("11 channels in an op: %v", err)
+	}
+}
