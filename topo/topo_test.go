@@ -151,7 +151,7 @@ func TestValidate(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, n := range []string{"8xh200", "4xpcie", "laptop"} {
+	for _, n := range []string{"4xpcie", "laptop"} { // the small ones: the fuzzer is faster
 		b, _ := os.ReadFile(filepath.Join("testdata", n+".json"))
 		f.Add(b)
 	}

@@ -13,8 +13,8 @@ import (
 // known are the variables of goccl itself and what they are for.
 var known = map[string]string{
 	"GOCCL_ALGO":          "forces an algorithm",
+	"GOCCL_CACHE_DIR":     "cache of compiled kernels",
 	"GOCCL_CUDA_LIB":      "opens another libcuda",
-	"GOCCL_DEBUG":         "log level",
 	"GOCCL_HOSTID":        "identity of the host",
 	"GOCCL_MULTICAST":     "allows multicast objects",
 	"GOCCL_NVML_LIB":      "opens another libnvidia-ml",
@@ -23,6 +23,7 @@ var known = map[string]string{
 	"GOCCL_SECRET":        "secret of the job",
 	"GOCCL_SOCKET_FAMILY": "IPv4 or IPv6",
 	"GOCCL_SOCKET_IFNAME": "network interface",
+	"GOCCL_SPIN_LIMIT":    "deadline of one wait in a kernel",
 	"GOCCL_TIMEOUT":       "deadline of waits on the host",
 }
 
