@@ -1,0 +1,187 @@
+package doctest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// block is one fenced code block.
+type block struct {
+	file, language, mode, text string
+	line                       int
+}
+
+// parse finds the fenced blocks of a Markdown file. mode is what follows the language.
+func parse(file string, text []byte) ([]block, error) {
+	var blocks []block
+	var open *block
+	for i, line := range strings.Split(string(text), "\n") {
+		fence, isFence := strings.CutPrefix(line, "```")
+		switch {
+		case !isFence && open != nil:
+			open.text += line + "\n"
+		case !isFence:
+		case open != nil:
+			if strings.TrimSpace(fence) != "" {
+				return nil, fmt.Errorf("%s:%d: a block that opened at line %d is not closed before the next", file, i+1, open.line)
+			}
+			blocks = append(blocks, *open)
+			open = nil
+		default:
+			language, mode, _ := strings.Cut(strings.TrimSpace(fence), " ")
+			open = &block{file: file, language: language, mode: mode, line: i + 1}
+		}
+	}
+	if open != nil {
+		return nil, fmt.Errorf("%s:%d: block is not closed", file, open.line)
+	}
+	return blocks, nil
+}
+
+func documents(t *testing.T, root string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Ext(path) == ".md" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestCodeBlocks(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	command := func(dir, name string, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "CUDA_VISIBLE_DEVICES=", "CI=true")
+		return cmd
+	}
+	if out, err := command(root, "go", "build", "-o", bin, "./cmd/goccl").CombinedOutput(); err != nil {
+		t.Fatalf("build goccl: %v\n%s", err, out)
+	}
+	ran := 0
+	for _, file := range documents(t, root) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, err := parse(short, text)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, b := range blocks {
+			switch {
+			case b.mode == "" || strings.HasPrefix(b.mode, "skip: "):
+				continue
+			case b.mode != "test" || b.language != "sh" && b.language != "go":
+				t.Errorf("%s:%d: unknown fence %q %q: use sh test, go test, or skip: and a reason", b.file, b.line, b.language, b.mode)
+				continue
+			}
+			ran++
+			t.Run(fmt.Sprintf("%s:%d", b.file, b.line), func(t *testing.T) {
+				var cmd *exec.Cmd
+				if b.language == "sh" {
+					cmd = command(t.TempDir(), "bash", "-euo", "pipefail", "-c", b.text)
+				} else {
+					// Inside the module, so that it may import the module's packages; build/ is not part of it for ./... or git.
+					if err := os.MkdirAll(filepath.Join(root, "build"), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					dir, err := os.MkdirTemp(filepath.Join(root, "build"), "_doctest-")
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = os.RemoveAll(dir) })
+					main := filepath.Join(dir, "main.go")
+					if err := os.WriteFile(main, []byte(b.text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+					cmd = command(root, "go", "run", main)
+				}
+				var out bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &out
+				if err := cmd.Run(); err != nil {
+					t.Errorf("%v\n%s", err, out.Bytes())
+				}
+			})
+		}
+	}
+	if ran < 3 {
+		t.Errorf("only %d blocks ran: the documents have lost their examples, or this test finds them no more", ran)
+	}
+}
+
+func TestParse(t *testing.T) {
+	blocks, err := parse("a.md", []byte("x\n```sh test\necho 1\n```\n```\nplain\n```\n```go skip: needs a GPU\nmain\n```\n"))
+	if err != nil || len(blocks) != 3 {
+		t.Fatalf("%v, %v", blocks, err)
+	}
+	if b := blocks[0]; b.language != "sh" || b.mode != "test" || b.text != "echo 1\n" || b.line != 2 {
+		t.Errorf("%+v", b)
+	}
+	if b := blocks[2]; b.mode != "skip: needs a GPU" {
+		t.Errorf("%+v", b)
+	}
+	for _, broken := range []string{"```sh\nx", "```sh\n```go\n```\n"} {
+		if _, err := parse("b.md", []byte(broken)); err == nil {
+			t.Errorf("%q parses", broken)
+		}
+	}
+}
+
+// Links between documents lead somewhere.
+func TestLinks(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range documents(t, root) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rest := string(text); ; {
+			_, after, ok := strings.Cut(rest, "](")
+			if !ok {
+				break
+			}
+			target, tail, ok := strings.Cut(after, ")")
+			if !ok {
+				break
+			}
+			rest = tail
+			target, _, _ = strings.Cut(target, "#")
+			if target == "" || strings.Contains(target, "://") || strings.ContainsAny(target, " \n") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), target)); err != nil {
+				t.Errorf("%s links to %s, which is not there", filepath.Base(file), target)
+			}
+		}
+	}
+}
