@@ -30,6 +30,7 @@ extern "C" __global__ void measure_signal(BaseMemoryChannelHandle* channel, uint
 }
 
 // measure_packet: LL16 packets of bytes (at most 8 per thread) both ways; one block. *epoch is the last flag used, in device memory; it advances.
+// *status is 0 at launch.
 extern "C" __global__ void __launch_bounds__(512, 1) measure_packet(MemoryChannelHandle* channel, uint32_t first, uint32_t bytes, uint32_t iterations,
                                                                  uint32_t* epoch, uint64_t* ns, uint32_t* status) {
   MemoryChannelHandle ch = *channel;
@@ -42,14 +43,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) measure_packet(MemoryChanne
     uint64_t buffer = (flag & 1) * packetCount<LL16Packet>(bytes) * sizeof(LL16Packet);
     if (first != 0) ch.putPackets(buffer, 0, bytes, threadIdx.x, blockDim.x, flag);
     s = ch.unpackPackets(buffer, 0, bytes, threadIdx.x, blockDim.x, flag);
-    s = static_cast<Status>(__syncthreads_or(static_cast<int>(s)));
-    if (s != statusOk) break;
+    if (s != statusOk) *status = s;
+    if (__syncthreads_or(s != statusOk)) break;
     if (first == 0) ch.putPackets(buffer, 0, bytes, threadIdx.x, blockDim.x, flag);
   }
   if (threadIdx.x == 0) {
     *epoch = flag;
     *ns = globalTimer() - start;
-    *status = s;
   }
 }
 

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "fe7e1d506fe5f6211bd67f1b97e40227c7290cad65f0818c787d6c013d6128c4",
+	Source:   "e7b97e082c5a2f862007ed51e2b3ea0df3166fe902690d8ee0cbd3f1e96a519b",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

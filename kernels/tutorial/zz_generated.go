@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "f352bc727ead41d7253212859aa5ebe08fd5fe2de3bbb62bafebd05da3ed0c03",
+	Source:   "92feb24c9a866823ab2a75b6ca096c2f32a8b59c8b1436525ff772b3f1e1f9eb",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

@@ -10,7 +10,8 @@ namespace goccl {
 struct alignas(16) DeviceSyncer {
   uint32_t arrived;
   uint32_t generation;
-  uint32_t pad[2];
+  uint32_t failed;  // status of a block that gave up
+  uint32_t pad;
 
   // sync returns when blocks blocks have called it. Every thread of each block calls; the status is uniform over the block. Writes before it
   // are visible at device scope to every thread after it.
@@ -30,9 +31,10 @@ struct alignas(16) DeviceSyncer {
         storeRelease<Scope::gpu>(&generation, old + 1);
       } else {
         s = waitUntil([&] { return loadAcquire<Scope::gpu>(&generation) != old; }, abort, this, waitSyncer, maxSpin);
+        if (s != statusOk) storeRelaxed<Scope::gpu>(&failed, static_cast<uint32_t>(s));
       }
     }
-    return static_cast<Status>(__syncthreads_or(static_cast<int>(s)));
+    return __syncthreads_or(s != statusOk) ? loadRelaxed<Scope::gpu>(&failed) : statusOk;
   }
 };
 static_assert(sizeof(DeviceSyncer) == 16, "DeviceSyncer is allocated by the host");

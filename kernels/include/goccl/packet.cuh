@@ -147,6 +147,25 @@ GOCCL_DEVICE bool ll128TryLoad(const void* line, uint4& v, uint64_t flag) {
   bool miss = lane == 7 && (v.z != static_cast<uint32_t>(flag) || v.w != static_cast<uint32_t>(flag >> 32));
   return !__any_sync(0xffffffffu, miss);
 }
+#else
+// A line that arrives as a whole, on a machine that promises 8 bytes: the flag is written last and read first.
+inline void ll128Store(void* line, uint4 v, uint64_t flag) {
+  uint32_t lane = threadIdx.x & 7;
+  uint4* mine = static_cast<uint4*>(line) + lane;
+  if (lane != 7) storePacket(mine, v);
+  if (lane == 7) storePacket(reinterpret_cast<uint2*>(mine), make_uint2(v.x, v.y));
+  __syncwarp();
+  if (lane == 7) storeRelease<Scope::sys>(reinterpret_cast<uint64_t*>(mine) + 1, flag);
+}
+inline bool ll128TryLoad(const void* line, uint4& v, uint64_t flag) {
+  uint32_t lane = threadIdx.x & 7;
+  const uint4* mine = static_cast<const uint4*>(line) + lane;
+  bool miss = lane == 7 && loadAcquire<Scope::sys>(reinterpret_cast<const uint64_t*>(mine) + 1) != flag;
+  if (__any_sync(0xffffffffu, miss)) return false;
+  v = loadPacket(mine);
+  return true;
+}
+#endif
 
 // ll128Load waits for the lines of epoch flag. The status is uniform over the warp: lanes look at the abort block together, because a lane that
 // left alone would strand the others in the vote.
@@ -161,6 +180,5 @@ GOCCL_DEVICE Status ll128Load(const void* line, uint4& v, uint64_t flag, AbortBl
     if (s != statusOk) return s;
   }
 }
-#endif
 
 }  // namespace goccl

@@ -122,6 +122,14 @@ GOCCL_DEVICE void storeVec(void* p, uint4 v) {
   asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
+// The same for 8 bytes.
+GOCCL_DEVICE uint2 loadVec2(const void* p) {
+  uint2 v;
+  asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+}
+GOCCL_DEVICE void storeVec2(void* p, uint2 v) { asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory"); }
+
 // pause is what a spin loop does between two polls. On the GPU a poll is slow enough by itself.
 GOCCL_DEVICE void pause() {}
 
@@ -144,6 +152,10 @@ GOCCL_DEVICE uint64_t clockCycles() {
 
 #else  // the host backend
 
+// Tests set these before any thread starts, to prove that a protocol needs its orders: ThreadSanitizer must then find a race.
+inline bool hostWeakAcquire = false;
+inline bool hostWeakRelease = false;
+
 #define GOCCL_HOST_ATOMIC(T)                                                                                                  \
   template <Scope S>                                                                                                          \
   inline T loadRelaxed(const T* p) {                                                                                          \
@@ -151,6 +163,7 @@ GOCCL_DEVICE uint64_t clockCycles() {
   }                                                                                                                           \
   template <Scope S>                                                                                                          \
   inline T loadAcquire(const T* p) {                                                                                          \
+    if (hostWeakAcquire) return loadRelaxed<S>(p);                                                                            \
     return std::atomic_ref<T>(*const_cast<T*>(p)).load(std::memory_order_acquire);                                            \
   }                                                                                                                           \
   template <Scope S>                                                                                                          \
@@ -159,15 +172,8 @@ GOCCL_DEVICE uint64_t clockCycles() {
   }                                                                                                                           \
   template <Scope S>                                                                                                          \
   inline void storeRelease(T* p, T v) {                                                                                       \
+    if (hostWeakRelease) return storeRelaxed<S>(p, v);                                                                        \
     std::atomic_ref<T>(*p).store(v, std::memory_order_release);                                                               \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline void addRelaxed(T* p, T v) {                                                                                         \
-    std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_relaxed);                                                           \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline void addRelease(T* p, T v) {                                                                                         \
-    std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_release);                                                           \
   }                                                                                                                           \
   template <Scope S>                                                                                                          \
   inline T fetchAddRelaxed(T* p, T v) {                                                                                       \
@@ -175,7 +181,19 @@ GOCCL_DEVICE uint64_t clockCycles() {
   }                                                                                                                           \
   template <Scope S>                                                                                                          \
   inline T fetchAddAcqRel(T* p, T v) {                                                                                        \
+    if (hostWeakAcquire && hostWeakRelease) return fetchAddRelaxed<S>(p, v);                                                  \
+    if (hostWeakAcquire) return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_release);                               \
+    if (hostWeakRelease) return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_acquire);                               \
     return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_acq_rel);                                                    \
+  }                                                                                                                           \
+  template <Scope S>                                                                                                          \
+  inline void addRelaxed(T* p, T v) {                                                                                         \
+    fetchAddRelaxed<S>(p, v);                                                                                                 \
+  }                                                                                                                           \
+  template <Scope S>                                                                                                          \
+  inline void addRelease(T* p, T v) {                                                                                         \
+    if (hostWeakRelease) return addRelaxed<S>(p, v);                                                                          \
+    std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_release);                                                           \
   }
 GOCCL_HOST_ATOMIC(uint32_t)
 GOCCL_HOST_ATOMIC(uint64_t)
@@ -204,6 +222,12 @@ inline uint4 loadVec(const void* p) {
   return v;
 }
 inline void storeVec(void* p, uint4 v) { std::memcpy(p, &v, sizeof v); }
+inline uint2 loadVec2(const void* p) {
+  uint2 v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void storeVec2(void* p, uint2 v) { std::memcpy(p, &v, sizeof v); }
 inline void pause() { std::this_thread::yield(); }
 inline void sleepNs(uint32_t ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }
 inline uint64_t globalTimer() { return std::chrono::steady_clock::now().time_since_epoch().count(); }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/goccl/goccl/internal/driver/nvrtc"
@@ -99,26 +101,44 @@ func (g *group) check(lib *nvrtc.Library, old committed, compiler string) error 
 	return nil
 }
 
-// compile makes the images of the given architectures. Warnings are errors: device code has no second reader.
+// compile makes the images of the given architectures, side by side. Warnings are errors: device code has no second reader.
 func (g *group) compile(lib *nvrtc.Library, archs []architecture) ([]output, error) {
-	var outs []output
-	for _, a := range archs {
-		res, err := lib.Compile(nvrtc.Program{
-			Source:  g.unit,
-			Name:    g.name + ".cu",
-			Headers: g.headers,
-			Options: append([]string{fmt.Sprintf("-arch=sm_%d", a.sm)}, options...),
+	parts := make([][]output, len(archs))
+	errs := make([]error, len(archs))
+	running := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i, a := range archs {
+		wg.Go(func() {
+			running <- struct{}{}
+			defer func() { <-running }()
+			parts[i], errs[i] = g.compileFor(lib, a)
 		})
+	}
+	wg.Wait()
+	for _, err := range errs {
 		if err != nil {
-			return nil, fmt.Errorf("%s for sm_%d: %w", g.name, a.sm, err)
+			return nil, err // the first: the others most likely say the same
 		}
-		if strings.Contains(res.Log, "warning") {
-			return nil, fmt.Errorf("%s for sm_%d compiles with warnings:\n%s", g.name, a.sm, res.Log)
-		}
-		outs = append(outs, output{file: fmt.Sprintf("%s_sm%d.cubin.gz", g.name, a.sm), sm: a.sm, data: res.CUBIN})
-		if a.ptx {
-			outs = append(outs, output{file: fmt.Sprintf("%s_compute%d.ptx.gz", g.name, a.sm), sm: a.sm, ptx: true, data: res.PTX})
-		}
+	}
+	return slices.Concat(parts...), nil
+}
+
+func (g *group) compileFor(lib *nvrtc.Library, a architecture) ([]output, error) {
+	res, err := lib.Compile(nvrtc.Program{
+		Source:  g.unit,
+		Name:    g.name + ".cu",
+		Headers: g.headers,
+		Options: append([]string{fmt.Sprintf("-arch=sm_%d", a.sm)}, options...),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s for sm_%d: %w", g.name, a.sm, err)
+	}
+	if strings.Contains(res.Log, "warning") {
+		return nil, fmt.Errorf("%s for sm_%d compiles with warnings:\n%s", g.name, a.sm, res.Log)
+	}
+	outs := []output{{file: fmt.Sprintf("%s_sm%d.cubin.gz", g.name, a.sm), sm: a.sm, data: res.CUBIN}}
+	if a.ptx {
+		outs = append(outs, output{file: fmt.Sprintf("%s_compute%d.ptx.gz", g.name, a.sm), sm: a.sm, ptx: true, data: res.PTX})
 	}
 	return outs, nil
 }
