@@ -41,7 +41,8 @@ func dieNow() {
 // survive is one rank. The victim kills itself at the given phase; the others return one line: when they noticed, and whom the error names.
 func survive(what string) string {
 	phase, tr, _ := strings.Cut(what, " ")
-	err := func() error {
+	var now int64
+	err := func() (err error) {
 		env, err := bootstrap.FromEnv()
 		if err != nil {
 			return err
@@ -51,8 +52,13 @@ func survive(what string) string {
 		if err != nil {
 			return err
 		}
+		// A survivor says goodbye, or it would look like one more death to those who have not noticed the first yet.
+		defer func() { _ = bs.Close() }()
 		ctx := NewContext(WithSpinLimit(20 * time.Second))
+		defer func() { _ = ctx.Close() }()
 		r := &rank{comm: NewCommunicator(bs, ctx)}
+		defer func() { _ = r.comm.Close() }()
+		defer func() { now = time.Now().UnixNano() }()
 		if r.dev, err = host.Open(env.Rank); err != nil {
 			return err
 		}
@@ -100,7 +106,6 @@ func survive(what string) string {
 			}
 		}
 	}()
-	now := time.Now().UnixNano()
 	var e *Error
 	peer := NoRank
 	if errors.As(err, &e) && errors.Is(err, ErrPeerDead) {

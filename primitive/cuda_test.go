@@ -1,0 +1,224 @@
+package primitive
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
+)
+
+// gpus are n GPUs, or the test is skipped. One GPU stands for several when there is only one.
+func gpus(t *testing.T, n int) []*cuda.Device {
+	t.Helper()
+	if err := cuda.Available(); err != nil {
+		t.Skip(err)
+	}
+	count, err := cuda.Count()
+	if err != nil || count == 0 {
+		t.Skip("no GPU:", err)
+	}
+	var devices []*cuda.Device
+	for i := range n {
+		d := must[*cuda.Device](t)(cuda.Open(i % count))
+		devices = append(devices, d)
+	}
+	return devices
+}
+
+// gpuPair connects two GPUs of this process; what a peer would receive goes through its serialised form.
+func gpuPair(t *testing.T, transport Transport) (x, y *side) {
+	t.Helper()
+	d := gpus(t, 2)
+	a, b := NewContext(WithTimeout(10*time.Second), WithSpinLimit(10*time.Second)), NewContext(WithTimeout(10*time.Second), WithSpinLimit(10*time.Second))
+	t.Cleanup(func() {
+		if err := errors.Join(a.Close(), b.Close(), d[0].Close(), d[1].Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	x, y = &side{ctx: a, dev: d[0]}, &side{ctx: b, dev: d[1]}
+	for _, s := range []*side{x, y} {
+		s.ep = must[*Endpoint](t)(s.ctx.CreateEndpoint(EndpointConfig{Transport: transport, Device: s.dev}))
+	}
+	for _, s := range [][2]*side{{x, y}, {y, x}} {
+		s[0].conn = must[*Connection](t)(s[0].ctx.Connect(s[0].ep, must[*Endpoint](t)(DeserializeEndpoint(s[1].ep.Serialize()))))
+		s[0].stub = must[*SemaphoreStub](t)(NewSemaphoreStub(s[0].conn))
+	}
+	for _, s := range [][2]*side{{x, y}, {y, x}} {
+		remote := must[*SemaphoreStub](t)(s[0].ctx.DeserializeSemaphoreStub(must[[]byte](t)(s[1].stub.Serialize())))
+		s[0].sema = must[*Semaphore](t)(NewSemaphore(s[0].stub, remote))
+	}
+	return x, y
+}
+
+// gpuMemory is registered memory of a GPU with the given contents.
+func (s *side) gpuMemory(t *testing.T, contents []byte, legacy bool) *RegisteredMemory {
+	t.Helper()
+	d := s.dev.(*cuda.Device)
+	alloc := d.Alloc
+	if legacy {
+		alloc = d.AllocLegacy
+	}
+	// The pointer lies inside the allocation.
+	a := must[device.Allocation](t)(alloc(int64(len(contents)) + 512))
+	p := a.Ptr().Add(512)
+	if err := d.CopyIn(p, contents); err != nil {
+		t.Fatal(err)
+	}
+	return must[*RegisteredMemory](t)(s.ctx.RegisterMemory(d, p, int64(len(contents)), Flags(IPC, Ethernet)))
+}
+
+func (s *side) read(t *testing.T, p device.Ptr, n int64) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if err := s.dev.CopyOut(b, p); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestCUDAConnection(t *testing.T) {
+	for _, tr := range []Transport{IPC, Ethernet} {
+		for _, legacy := range []bool{false, true} {
+			x, y := gpuPair(t, tr)
+			const size = 3 << 20
+			in := make([]byte, size)
+			fill(in, 5)
+			src := x.gpuMemory(t, in, legacy)
+			dst := y.gpuMemory(t, make([]byte, size), legacy)
+			to := x.receive(t, dst)
+			var mine uint64
+			for _, err := range []error{x.conn.Write(to, 16, src, 5, size-16), x.conn.AtomicAdd(to, 0, 42), x.conn.UpdateAndSync(to, 8, &mine, 7), x.conn.Flush(0)} {
+				if err != nil {
+					t.Fatal(tr, legacy, err)
+				}
+			}
+			out := y.read(t, dst.Data(), size)
+			if !bytes.Equal(out[16:], in[5:5+size-16]) || out[0] != 42 || out[8] != 7 {
+				t.Fatal(tr, legacy, "wrong bytes")
+			}
+			// Signals: stored totals, then additions once kernels share the counter.
+			h := NewHost2DeviceSemaphore(x.sema)
+			for i := range 4 {
+				if i == 2 && tr == IPC {
+					_ = x.sema.DeviceHandle()
+				}
+				if err := h.Signal(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := x.conn.Flush(0); err != nil {
+				t.Fatal(err)
+			}
+			if n := binary.LittleEndian.Uint64(y.read(t, y.sema.handle.Inbound, 8)); n != 4 {
+				t.Fatalf("%v: the counter is %d after 4 signals", tr, n)
+			}
+		}
+	}
+}
+
+// A kernel on each GPU puts through its proxy and waits: the mesh kernel of tutorial 04 with two ranks.
+func TestCUDAPortChannel(t *testing.T) {
+	for _, tr := range []Transport{IPC, Ethernet} {
+		x, y := gpuPair(t, tr)
+		const slice = 1 << 20
+		var status [2]device.Ptr
+		var mems [2]*RegisteredMemory
+		var launch [2]func() error
+		sides := []*side{x, y}
+		for i, s := range sides {
+			contents := make([]byte, 2*slice)
+			fill(contents[i*slice:(i+1)*slice], i)
+			mems[i] = s.gpuMemory(t, contents, false)
+		}
+		for i, s := range sides {
+			service := must[*ProxyService](t)(NewProxyService(s.ctx, s.dev, ProxyOptions{}))
+			id := must[SemaphoreID](t)(service.AddSemaphore(s.sema))
+			to := must[MemoryID](t)(service.AddMemory(s.receive(t, mems[1-i])))
+			from := must[MemoryID](t)(service.AddMemory(mems[i]))
+			handles := [2]PortChannelHandle{}
+			handles[1-i] = must[*PortChannel](t)(service.PortChannel(id, to, from)).DeviceHandle()
+			if err := service.Start(); err != nil {
+				t.Fatal(err)
+			}
+			d := s.dev.(*cuda.Device)
+			area := must[device.Allocation](t)(d.Alloc(4096))
+			if err := d.CopyIn(area.Ptr(), unsafe.Slice((*byte)(unsafe.Pointer(&handles)), unsafe.Sizeof(handles))); err != nil {
+				t.Fatal(err)
+			}
+			status[i] = area.Ptr().Add(2048)
+			p := d.Properties()
+			m := must[*cuda.Module](t)(d.LoadModule(must[[]byte](t)(kernels.Image("tutorial", p.Major, p.Minor))))
+			f := must[*cuda.Function](t)(m.Function("tutorial_port_mesh"))
+			stream := must[device.Stream](t)(d.NewStream()).(*cuda.Stream)
+			launch[i] = func() error {
+				var a cuda.Args
+				a.Ptr(area.Ptr()).Uint32(uint32(i)).Uint32(2).Uint64(slice).Ptr(status[i])
+				if err := stream.Launch(f, cuda.Launch1D(1, 2, 0), &a); err != nil {
+					return err
+				}
+				return stream.Synchronize(t.Context())
+			}
+		}
+		done := make(chan error, 2)
+		for i := range launch {
+			go func() { done <- launch[i]() }()
+		}
+		for range launch {
+			if err := <-done; err != nil {
+				t.Fatal(tr, err)
+			}
+		}
+		for i, s := range sides {
+			if st := Status(binary.LittleEndian.Uint32(s.read(t, status[i], 4))); st != StatusOK {
+				t.Fatalf("%v, rank %d: %v: %v", tr, i, st, s.ctx.Err())
+			}
+			want := make([]byte, slice)
+			fill(want, 1-i)
+			if got := s.read(t, mems[i].Data().Add(int64(1-i)*slice), slice); !bytes.Equal(got, want) {
+				t.Fatalf("%v, rank %d: wrong slice", tr, i)
+			}
+		}
+	}
+}
+
+// A kernel that waits for a signal that never comes ends by the abort, and the GPU stays usable.
+func TestCUDAAbort(t *testing.T) {
+	x, _ := gpuPair(t, IPC)
+	d := x.dev.(*cuda.Device)
+	h := must[*BaseMemoryChannel](t)(NewBaseMemoryChannel(x.sema)).DeviceHandle()
+	area := must[device.Allocation](t)(d.Alloc(4096))
+	if err := d.CopyIn(area.Ptr(), unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h))); err != nil {
+		t.Fatal(err)
+	}
+	p := d.Properties()
+	m := must[*cuda.Module](t)(d.LoadModule(must[[]byte](t)(kernels.Image("tutorial", p.Major, p.Minor))))
+	f := must[*cuda.Function](t)(m.Function("tutorial_pong"))
+	stream := must[device.Stream](t)(d.NewStream()).(*cuda.Stream)
+	var a cuda.Args
+	a.Ptr(area.Ptr()).Int32(1).Uint64(0).Ptr(area.Ptr().Add(2048))
+	if err := stream.Launch(f, cuda.Launch1D(1, 1, 0), &a); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	start := time.Now()
+	x.ctx.Abort(&Error{Op: "test", Rank: 0, Peer: 1, Err: ErrPeerDead})
+	if err := stream.Synchronize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("the kernel ended %v after the abort", d)
+	}
+	if st := Status(binary.LittleEndian.Uint32(x.read(t, area.Ptr().Add(2048), 4))); st != StatusPeerDead {
+		t.Errorf("status %v", st)
+	}
+	x.ctx.Recover()
+	if x.ctx.Err() != nil {
+		t.Error(x.ctx.Err())
+	}
+}

@@ -1,0 +1,178 @@
+package ipc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/wire"
+)
+
+func open(t testing.TB) *host.Device {
+	t.Helper()
+	d, err := host.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func alloc(t testing.TB, d device.Device, size int64) device.Ptr {
+	t.Helper()
+	a, err := d.Alloc(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Ptr()
+}
+
+// words is a host stream that stores words in order, as a GPU's streams do.
+type words struct{ *host.Stream }
+
+func (w words) WriteValue64(p device.Ptr, v uint64) error {
+	return w.Launch("write value", 1, func(*host.Block) error {
+		(*atomic.Uint64)(pointer(p)).Store(v)
+		return nil
+	})
+}
+
+// adder counts the kernels that it launches.
+type adder struct{ launched int }
+
+func (a *adder) Add(s device.Stream, p device.Ptr, delta uint64) error {
+	a.launched++
+	return s.(words).Launch("add", 1, func(*host.Block) error {
+		(*atomic.Uint64)(pointer(p)).Add(delta)
+		return nil
+	})
+}
+
+func at(p device.Ptr) uint64 { return (*atomic.Uint64)(pointer(p)).Load() }
+
+func TestStreamLinkKeepsTheOrder(t *testing.T) {
+	d := open(t)
+	s, err := d.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	add := &adder{}
+	l := NewStreamLink(words{s.(*host.Stream)}, add)
+	const size = 1 << 20
+	src, dst, sem := alloc(t, d, size), alloc(t, d, size), alloc(t, d, 256)
+	for i := range device.Bytes(src, size) {
+		device.Bytes(src, size)[i] = byte(i * 3)
+	}
+	// The stream is held back, so nothing may have happened before it goes on.
+	gate := make(chan struct{})
+	if err := s.(*host.Stream).Launch("gate", 1, func(*host.Block) error { <-gate; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	to, token := transport.Remote{Ptr: dst}, transport.Remote{Ptr: sem}
+	if err := errors.Join(l.Write(to, src, size), l.Signal(token, 1, true), l.Mark(sem.Add(64), 7)); err != nil {
+		t.Fatal(err)
+	}
+	if at(sem) != 0 || at(sem.Add(64)) != 0 {
+		t.Fatal("an operation overtook the stream")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := l.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("flush of a stream that stands: %v", err)
+	}
+	close(gate)
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(device.Bytes(dst, size), device.Bytes(src, size)) || at(sem) != 1 || at(sem.Add(64)) != 7 {
+		t.Fatal("wrong memory after the flush")
+	}
+	if add.launched != 0 {
+		t.Fatal("a counter with one writer needs no kernel")
+	}
+	// Kernels signal too: from now on additions.
+	(*atomic.Uint64)(pointer(sem)).Add(5)
+	if err := errors.Join(l.Signal(token, 2, false), l.Add(token, 10), l.Store(token.Add(8), 3), l.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if at(sem) != 17 || at(sem.Add(8)) != 3 || add.launched != 2 {
+		t.Fatalf("counter %d, word %d, %d kernels", at(sem), at(sem.Add(8)), add.launched)
+	}
+	if err := l.Write(transport.Remote{Region: 4}, src, 1); !errors.Is(err, transport.ErrNotReachable) {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	if err := l.Write(to, src, 1); !errors.Is(err, transport.ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+// A share that went through its bytes maps to the very memory, once, and is unmapped with its last user.
+func TestShareAndImporter(t *testing.T) {
+	d, other := open(t), open(t)
+	p := alloc(t, d, 1<<16)
+	s, revoke, err := Offer(d, p.Add(4096))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer revoke()
+	var w wire.Writer
+	s.Put(&w)
+	r, err := wire.Open(w.Seal(9, 1), 9, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := GetShare(r)
+	if err := r.Done(); err != nil {
+		t.Fatal(err)
+	}
+	var im Importer
+	a, err := im.Map(t.Context(), other, &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := im.Map(t.Context(), other, &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Ptr != p.Add(4096) || b.Ptr != a.Ptr || im.Len() != 1 {
+		t.Fatalf("mapped at %#x and %#x, want %#x; %d allocations", uintptr(a.Ptr), uintptr(b.Ptr), uintptr(p.Add(4096)), im.Len())
+	}
+	if err := errors.Join(a.Close(), a.Close(), b.Close()); err != nil || im.Len() != 0 {
+		t.Fatalf("%v, %d left", err, im.Len())
+	}
+	revoke()
+	if _, err := im.Map(t.Context(), other, &got); err == nil || im.Len() != 0 {
+		t.Fatalf("a revoked offer is mapped: %v", err)
+	}
+}
+
+func TestMemoryThatCannotTravel(t *testing.T) {
+	d := open(t)
+	a, err := d.Register(make([]byte, 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, revoke, err := Offer(d, a.Ptr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer revoke()
+	s.Process[0] ^= 1
+	var im Importer
+	if _, err := im.Map(t.Context(), d, &s); !errors.Is(err, device.ErrNotShareable) {
+		t.Fatal(err)
+	}
+	s.Process[0] ^= 1
+	s.Handle.Owner.Kind = device.CUDA
+	if _, err := im.Map(t.Context(), d, &s); !errors.Is(err, device.ErrUnsupported) {
+		t.Fatal(err)
+	}
+}
