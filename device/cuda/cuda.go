@@ -37,6 +37,16 @@ func Count() (int, error) {
 	return driver.DeviceCount()
 }
 
+// Current is the ordinal of the GPU whose context is current on the calling thread, which must be locked to its goroutine (a call that came
+// from C is). ok is false when the thread has no context.
+func Current() (ordinal int, ok bool, err error) {
+	if err := Available(); err != nil {
+		return 0, false, err
+	}
+	ordinal, ok, err = driver.CurrentDevice()
+	return ordinal, ok, fail(ordinal, "current device", err)
+}
+
 // CanAccessPeer reports whether kernels on GPU from can reach memory of GPU to.
 func CanAccessPeer(from, to int) (bool, error) {
 	if err := Available(); err != nil {

@@ -65,6 +65,7 @@ enum {
 	R(cuDevicePrimaryCtxRelease_v2, (CUdevice)) \
 	R(cuCtxGetCurrent, (CUcontext *)) \
 	R(cuCtxSetCurrent, (CUcontext)) \
+	R(cuCtxGetDevice, (CUdevice *)) \
 	R(cuCtxSynchronize, (void)) \
 	R(cuCtxGetStreamPriorityRange, (int *, int *)) \
 	R(cuCtxEnablePeerAccess, (CUcontext, unsigned)) \

@@ -311,6 +311,7 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 	case OP_ContextRelease: TRY(cuDevicePrimaryCtxRelease_v2, (int)a[0]); return 0;
 	case OP_ContextSynchronize: TRY(cuCtxSynchronize); return 0;
 	case OP_PriorityRange: TRY(cuCtxGetStreamPriorityRange, &i, &j); a[0] = (uint64_t)(int64_t)i, a[1] = (uint64_t)(int64_t)j; return 0;
+	case OP_CurrentDevice: TRY(cuCtxGetDevice, &i); a[0] = i; return 0;
 	case OP_EnablePeer: return enable_peer(a);
 	case OP_MemInfo: TRY(cuMemGetInfo_v2, &n, &m); a[0] = n, a[1] = m; return 0;
 	case OP_MemAlloc: TRY(cuMemAlloc_v2, &d, a[0]); a[0] = d; return 0;

@@ -53,6 +53,16 @@ func (c Context) Synchronize() error {
 	return call(opContextSynchronize, c, &a, nil, nil)
 }
 
+// CurrentDevice is the ordinal of the device whose context is current on the calling thread; ok is false when the thread has none.
+func CurrentDevice() (ordinal int, ok bool, err error) {
+	var a args
+	err = call(opCurrentDevice, 0, &a, nil, nil)
+	if IsCode(err, InvalidContext) {
+		return 0, false, nil
+	}
+	return int(a[0]), err == nil, err
+}
+
 // EnablePeer lets kernels of c use memory that peer's cuMemAlloc made; twice is harmless.
 func (c Context) EnablePeer(peer Context) error {
 	a := args{uint64(peer)}

@@ -119,6 +119,9 @@ func TestContextIsRestored(t *testing.T) {
 		if _, err := c.MemAlloc(1 << 46); err == nil {
 			t.Fatal("no error")
 		}
+		if o, ok, err := CurrentDevice(); err != nil || ok != (foreign != 0) || ok && o != 1 {
+			t.Errorf("current device %d %v %v with context %#x", o, ok, err, foreign)
+		}
 		if got := currentContext(); got != foreign {
 			t.Errorf("the thread had context %#x and has %#x now", foreign, got)
 		}

@@ -36,6 +36,7 @@ const (
 	opContextRelease
 	opContextSynchronize
 	opPriorityRange
+	opCurrentDevice
 	opEnablePeer
 	opMemInfo
 	opMemAlloc

@@ -224,6 +224,11 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
 }
 CUresult cuCtxGetCurrent(CUcontext *c) { *c = cur; return OK; }
 CUresult cuCtxSetCurrent(CUcontext c) { cur = c; return OK; }
+CUresult cuCtxGetDevice(CUdevice *d) {
+	if (!cur) return 201;
+	*d = cur->dev;
+	return OK;
+}
 CUresult cuCtxGetStreamPriorityRange(int *l, int *g) { *l = 0, *g = -5; return OK; }
 CUresult cuCtxEnablePeerAccess(CUcontext c, unsigned f) {
 	LOCKED;
