@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "e7b97e082c5a2f862007ed51e2b3ea0df3166fe902690d8ee0cbd3f1e96a519b",
+	Source:   "608170b721bc124529f139452eefdea9be88b2d779004fa069c55a8241a75ef8",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "92feb24c9a866823ab2a75b6ca096c2f32a8b59c8b1436525ff772b3f1e1f9eb",
+	Source:   "50e6e8118522b3856f602615ab9e3dd76a24dbd3aff0879e5d439ea398fd6d77",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

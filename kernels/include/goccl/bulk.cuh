@@ -117,8 +117,7 @@ struct BulkPipe {
   }
 
   // copy streams the chunks part, part + parts, part + 2*parts, … of bytes (a multiple of 16) from src to dst; the last chunk may be short. When it
-  // returns statusOk every load is done and stores may be in flight: finish() completes them. On another status loads may be in flight, and
-  // the block must drain() before it exits.
+  // returns, every load is done and stores may be in flight: finish() completes them. After a status other than statusOk the pipe is dead.
   GOCCL_DEVICE Status copy(void* dst, const void* src, uint64_t bytes, uint32_t part, uint32_t parts) {
     uint64_t total = (bytes + chunk - 1) / chunk;
     uint64_t mine = part < total ? (total - part + parts - 1) / parts : 0;
@@ -141,7 +140,10 @@ struct BulkPipe {
     uint32_t s = first;
     for (uint64_t k = 0; k < mine; ++k) {
       Status status = barriers[s].wait((phases >> s) & 1, abort);
-      if (status != statusOk) return status;
+      if (status != statusOk) {
+        drain(s, k, k + ahead < mine ? k + ahead : mine);
+        return status;
+      }
       phases ^= 1u << s;
       uint64_t index = part + k * parts;
       bulkStore(static_cast<uint8_t*>(dst) + index * chunk, buffer + s * static_cast<uint64_t>(chunk), size(index));
@@ -153,6 +155,17 @@ struct BulkPipe {
       }
     }
     return statusOk;
+  }
+
+  // drain waits for the loads of chunks [from, to), the first of them into stage s: a block must not end under a load into its shared memory. It is
+  // bounded, for the case that the memory itself is gone.
+  GOCCL_DEVICE void drain(uint32_t s, uint64_t from, uint64_t to) {
+    for (uint64_t k = from; k < to; ++k) {
+      for (uint32_t i = 0; i < 4096 && !barriers[s].poll((phases >> s) & 1); ++i) {
+      }
+      phases ^= 1u << s;
+      s = s + 1 == stages ? 0 : s + 1;
+    }
   }
 
   // finish waits until every store is performed at its destination. A release that publishes the data follows it.

@@ -112,7 +112,8 @@ GOCCL_DEVICE void storePacket(uint4* p, uint4 v) {
 }
 
 // Plain data accesses of 16 bytes: no order of their own, published and made visible by the releases and acquires around them. Written as PTX
-// so that a load is never turned into ld.global.nc, which is wrong for memory that a peer writes while the kernel runs.
+// so that a load is never turned into ld.global.nc, which is wrong for memory that a peer writes while the kernel runs. The compiler does not know
+// that loadVec reads: a thread that loads what it has itself written writes it with storeVec, or synchronises in between.
 GOCCL_DEVICE uint4 loadVec(const void* p) {
   uint4 v;
   asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));

@@ -80,7 +80,11 @@ func TestHashFollowsIncludes(t *testing.T) {
 		for k, v := range base {
 			changed[k] = v
 		}
-		changed[file] += "// more\n"
+		changed[file] += "// comments and\n\n   // empty lines do not count\n"
+		if after := hashes(t, changed); after["one"] != before["one"] || after["two"] != before["two"] {
+			t.Errorf("a comment in %s changes a hash", file)
+		}
+		changed[file] += "int more;\n"
 		after := hashes(t, changed)
 		if got := [2]bool{after["one"] != before["one"], after["two"] != before["two"]}; got != want {
 			t.Errorf("%s changes the hashes of one, two: %v: want %v", file, got, want)
@@ -90,7 +94,7 @@ func TestHashFollowsIncludes(t *testing.T) {
 	for k, v := range base {
 		withNew[k] = v
 	}
-	withNew["one/another.cu"] = "// new\n"
+	withNew["one/another.cu"] = ""
 	if after := hashes(t, withNew); after["one"] == before["one"] {
 		t.Error("a new source leaves the hash as it was")
 	}
