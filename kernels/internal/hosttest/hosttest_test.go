@@ -14,9 +14,26 @@ import (
 // flags are common to every program. 32-byte parameters passed by value are what -Wno-psabi is about; #pragma unroll is CUDA's.
 var flags = []string{"-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas", "-I../../include", "-I../..", "-include", "testdata/emulate.hpp"}
 
+// touch reads every source, so that go test does not take a cached result for these: it cannot see what the compiler reads.
+func touch(t *testing.T) {
+	t.Helper()
+	for _, pattern := range []string{"testdata/*", "../../include/*/*", "../../*/*.cu", "../../*/*.cuh"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(paths), err)
+		}
+		for _, path := range paths {
+			if _, err := os.ReadFile(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // build compiles one program of testdata, or skips the test when there is no compiler that can.
 func build(t *testing.T, name string, extra ...string) string {
 	t.Helper()
+	touch(t)
 	cxx := os.Getenv("CXX")
 	if cxx == "" {
 		cxx = "g++"
