@@ -269,17 +269,22 @@ func deferred[T any](c *Communicator, f *Future[T]) *Future[T] {
 	return f
 }
 
-// Setup waits for everything deferred since the last Setup and returns all that failed.
+// Setup waits for everything deferred since the last Setup and returns all that failed, deaths first: when a rank dies, others leave, and the
+// cause should not hide behind them.
 func (c *Communicator) Setup(ctx context.Context) error {
 	c.mu.Lock()
 	pending := c.pending
 	c.pending = nil
 	c.mu.Unlock()
-	var errs []error
+	var deaths, rest []error
 	for _, f := range pending {
-		errs = append(errs, f.wait(ctx))
+		if err := f.wait(ctx); errors.Is(err, ErrPeerDead) {
+			deaths = append(deaths, err)
+		} else {
+			rest = append(rest, err)
+		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(deaths, rest...)...)
 }
 
 // Close ends what is still under way, and the Context if the Communicator made it. The bootstrap stays open.

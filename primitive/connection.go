@@ -127,7 +127,7 @@ func (c *Connection) wrap(err error, op string) error {
 	switch {
 	case errors.Is(err, transport.ErrPeerGone):
 		err = fmt.Errorf("%w: %w", ErrPeerDead, err)
-	case errors.Is(err, transport.ErrClosed), errors.Is(err, device.ErrClosed):
+	case errors.Is(err, transport.ErrClosed), errors.Is(err, transport.ErrPeerClosed), errors.Is(err, device.ErrClosed):
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	case errors.Is(err, transport.ErrBounds), errors.Is(err, transport.ErrNotReachable):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)

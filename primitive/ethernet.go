@@ -1,6 +1,7 @@
 package primitive
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -26,7 +27,10 @@ func (c *Context) ethernet() (*tcp.Node, error) {
 			return nil, err
 		}
 	}
-	n, err := tcp.Listen(netip.AddrPortFrom(at, 0), tcp.Options{Timeout: c.opt.timeout, Log: c.opt.log, Lost: c.sessionLost})
+	n, err := tcp.Listen(netip.AddrPortFrom(at, 0), tcp.Options{Timeout: c.opt.timeout, Log: c.opt.log, Lost: c.sessionLost, Blame: c.dead,
+		Blamed: func(rank int) {
+			go c.Abort(&Error{Op: "ethernet", Rank: c.Rank(), Peer: rank, Info: "a peer says so, and leaves", Err: ErrPeerDead})
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +97,17 @@ func listenAddress() (netip.Addr, error) {
 		return loop, nil
 	}
 	return netip.Addr{}, fmt.Errorf("%w: no network interface is up", ErrUnsupported)
+}
+
+// dead is the rank whose death the Context was aborted for, or NoRank.
+func (c *Context) dead() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var e *Error
+	if errors.Is(c.cause, ErrPeerDead) && errors.As(c.cause, &e) {
+		return e.Peer
+	}
+	return NoRank
 }
 
 // sessionLost aborts the Context when a peer that wrote into this process vanished.

@@ -11,6 +11,8 @@ import (
 var (
 	// ErrPeerGone: the other end vanished without saying goodbye.
 	ErrPeerGone = errors.New("transport: peer is gone")
+	// ErrPeerClosed: the other end said goodbye.
+	ErrPeerClosed = errors.New("transport: peer has closed")
 	// ErrClosed: this end was closed.
 	ErrClosed = errors.New("transport: link is closed")
 	// ErrBounds: the peer refused an operation outside the registered memory.

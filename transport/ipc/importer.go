@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -73,8 +74,7 @@ func (im *Importer) Map(ctx context.Context, dev device.Device, s *Share) (*Mapp
 	select {
 	case <-e.ready:
 	case <-ctx.Done():
-		im.release(key, e)
-		return nil, fmt.Errorf("ipc: map memory of %s: %w", h.Owner, ctx.Err())
+		return nil, errors.Join(fmt.Errorf("ipc: map memory of %s: %w", h.Owner, ctx.Err()), im.release(key, e))
 	}
 	if e.err != nil {
 		return nil, fmt.Errorf("ipc: map memory of %s on %s: %w", h.Owner, dev.ID(), e.err)

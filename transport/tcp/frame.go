@@ -16,7 +16,7 @@ import (
 //	4   u32  payload length, at most maxPayload
 //	8   u64  region
 //	16  u64  offset
-//	24  u64  value: delta, new value, or sequence number of a flush and its acknowledgement
+//	24  u64  value: delta, new value, sequence number of a flush and its acknowledgement, or of a bye 1 + the dead rank that it is about
 const (
 	headerSize = 32
 	maxPayload = 1 << 20

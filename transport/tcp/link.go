@@ -212,7 +212,8 @@ func (l *Link) readAcks() {
 			l.fail(fmt.Errorf("tcp: from %v: %w", l.conn.RemoteAddr(), err), true)
 			return
 		case h.op == opBye:
-			l.fail(fmt.Errorf("%w: %v said goodbye", transport.ErrPeerGone, l.conn.RemoteAddr()), false)
+			l.node.left(h)
+			l.fail(fmt.Errorf("%w: %v", transport.ErrPeerClosed, l.conn.RemoteAddr()), false)
 			return
 		case h.op != opAck:
 			l.fail(fmt.Errorf("tcp: from %v: %w: operation %d in an acknowledgement", l.conn.RemoteAddr(), errFrame, h.op), true)
@@ -282,7 +283,7 @@ func (l *Link) Close() error {
 	// A sender that is stuck in the socket gives up at this deadline, so the lock below is free soon.
 	_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	l.mu.Lock()
-	h := header{op: opBye}
+	h := l.node.bye()
 	h.put(&l.buf)
 	if l.Err() == nil {
 		_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second))

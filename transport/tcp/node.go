@@ -28,6 +28,10 @@ type Options struct {
 	// Lost is called once for each session whose dialler (its endpoint, and the one it dialled) vanished without a bye. It must not call back
 	// into the Node.
 	Lost func(endpoint, from uint64, err error)
+	// Blame is asked when a bye is sent: the rank whose death made this side leave, or a negative number. Blamed gets such a rank from a peer's bye,
+	// so that those who have not noticed the death themselves do not take the leaver for the dead. Neither may call back into the Node.
+	Blame  func() int
+	Blamed func(rank int)
 }
 
 // Node is this process's end of the transport: a listener, the credentials it gave out and the regions peers may write.
@@ -259,4 +263,22 @@ func (n *Node) Close() error {
 	n.mu.Unlock()
 	n.wg.Wait()
 	return err
+}
+
+// bye is the frame that ends a connection in order.
+func (n *Node) bye() header {
+	h := header{op: opBye}
+	if n.opt.Blame != nil {
+		if r := n.opt.Blame(); r >= 0 {
+			h.value = uint64(r) + 1
+		}
+	}
+	return h
+}
+
+// left takes a peer's bye.
+func (n *Node) left(h header) {
+	if h.value != 0 && h.value <= 1<<31 && n.opt.Blamed != nil {
+		n.opt.Blamed(int(h.value - 1))
+	}
 }

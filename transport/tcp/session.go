@@ -35,7 +35,7 @@ func (n *Node) session(c net.Conn) {
 	s := &receiver{node: n, conn: c, r: newReader(c)}
 	err = s.run()
 	if n.closed.Load() {
-		_ = s.ack(header{op: opBye})
+		_ = s.ack(n.bye())
 		return
 	}
 	if err == nil {
@@ -92,6 +92,7 @@ func (s *receiver) run() error {
 		}
 		switch h.op {
 		case opBye:
+			s.node.left(h)
 			return nil
 		case opFlush:
 			if err := s.ack(header{op: opAck, value: h.value}); err != nil {
