@@ -49,18 +49,20 @@ func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error
 	e.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), root
 	a.sendStride, a.recvStride = 0, 0
-	work := r.Bytes()
-	what := "all_reduce_one_shot_"
-	if v.twoShot {
-		what = "all_reduce_two_shot_"
-		work = (r.Bytes()/int64(e.size) + 15) &^ 15
-		for work*int64(e.size) < r.Bytes() {
-			work += 16
-		}
-		a.sendStride = uint64(work)
+	if !v.twoShot || e.size == 1 {
+		return e.launchReduction(r, s, "all_reduce_one_shot_", v, r.Bytes())
 	}
-	return e.launchReduction(r, s, what, v, work)
+	what, owners := "all_reduce_two_shot_", int64(e.size)
+	if root != everyone {
+		what, owners, v.protocol = "reduce_", owners-1, ll128
+	}
+	slice := sliceOf(r.Bytes(), owners)
+	a.sendStride = uint64(slice)
+	return e.launchReduction(r, s, what, v, slice)
 }
+
+// sliceOf divides bytes among owners in multiples of 16, so that all slices but the last are whole vectors.
+func sliceOf(bytes, owners int64) int64 { return ((bytes+owners-1)/owners + 15) &^ 15 }
 
 func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 	v := e.table.choose(r.Collective, e.table.scatter, r.Bytes()*int64(e.size))
@@ -123,12 +125,17 @@ func (e *Engine) words() bool {
 }
 
 func (e *Engine) launchExchange(s *cuda.Stream, v variant, work int64) error {
+	return e.launchMove(s, "exchange_", v, work)
+}
+
+// launchMove launches a kernel that moves data and knows no types.
+func (e *Engine) launchMove(s *cuda.Stream, what string, v variant, work int64) error {
 	fast := (e.size == 2 || e.size == 4 || e.size == 8) && e.words()
 	if !fast {
 		v.protocol = ll128
 	}
 	var buf [32]byte
-	name := append(buf[:0], "exchange_"...)
+	name := append(buf[:0], what...)
 	name = append(name, v.protocol.String()...)
 	if fast {
 		name = append(name, "_n"...)

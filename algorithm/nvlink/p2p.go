@@ -193,43 +193,34 @@ func (e *Engine) scatter(r *algorithm.Request, s *cuda.Stream) error {
 }
 
 // broadcastSplit is the size from which the root sends each byte once and the ranks share the slices among them.
-const broadcastSplit = 64 << 10
+const broadcastSplit = 32 << 10
 
-// broadcast: small, the root sends all to all, (n−1)·N out of one port. Large, scatter and all-gather, 2·N through any port; the bytes that
-// do not divide go directly.
+// broadcast: small, the root sends all to all, (n−1)·N out of one port and one hop. Large, N out of any port and two hops.
 func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
-	n := int64(e.size)
 	total := r.Bytes()
-	slice := int64(0)
-	if total >= broadcastSplit && n > 2 {
-		slice = total / n &^ 15
-	}
-	rest := total - slice*n
-	var batch []transfer
-	if e.rank == r.Root {
-		for p := range e.size {
-			if p == r.Root {
-				continue
-			}
-			batch = append(batch,
-				transfer{true, p, r.Send.Add(int64(p) * slice), slice},
-				transfer{true, p, r.Send.Add(slice * n), rest})
+	if total >= broadcastSplit && e.size > 1 {
+		a := e.args
+		a.send, a.recv = uint64(r.Send), uint64(r.Recv)
+		if e.rank != r.Root {
+			a.send = a.recv // ignored, and must not spoil the alignment
 		}
-		if r.Send != r.Recv {
-			if err := s.Copy(r.Recv, r.Send, total); err != nil {
-				return err
-			}
+		slice := sliceOf(total, int64(e.size-1))
+		a.bytes, a.root, a.sendStride, a.recvStride = uint64(total), uint32(r.Root), uint64(slice), 0
+		return e.launchMove(s, "broadcast_", variant{protocol: ll128, threads: e.table.choose(r.Collective, e.table.exchange, total).threads}, slice)
+	}
+	if e.rank != r.Root {
+		return e.transfers([]transfer{{false, r.Root, r.Recv, total}}, s)
+	}
+	batch := make([]transfer, 0, e.size)
+	for p := range e.size {
+		if p != r.Root {
+			batch = append(batch, transfer{true, p, r.Send, total})
 		}
-	} else {
-		batch = append(batch,
-			transfer{false, r.Root, r.Recv.Add(int64(e.rank) * slice), slice},
-			transfer{false, r.Root, r.Recv.Add(slice * n), rest})
 	}
-	if err := e.transfers(batch, s); err != nil || slice == 0 {
-		return err
+	if r.Send != r.Recv {
+		if err := s.Copy(r.Recv, r.Send, total); err != nil {
+			return err
+		}
 	}
-	a := e.args
-	a.send, a.recv = uint64(r.Recv.Add(int64(e.rank)*slice)), uint64(r.Recv)
-	a.bytes, a.sendStride, a.recvStride = uint64(slice), 0, uint64(slice)
-	return e.launchExchange(s, e.table.choose(r.Collective, e.table.exchange, total), slice)
+	return e.transfers(batch, s)
 }

@@ -61,6 +61,9 @@ GOCCL_DEVICE uint8_t* targetSlot(const Args& a, uint64_t area, uint32_t p) { ret
 // wants says whether rank r stores the result of a reduction.
 GOCCL_DEVICE bool wants(const Args& a, uint32_t r) { return a.root == everyone || a.root == r; }
 
+// peers is the set of all ranks but this one, a bit each.
+GOCCL_DEVICE uint32_t peers(const Args& a) { return ((1u << a.nranks) - 1) & ~(1u << a.rank); }
+
 // peerAt is the k-th peer after this rank: every rank starts with another one, so that stores do not collide.
 GOCCL_DEVICE uint32_t peerAt(const Args& a, uint32_t k) {
   uint32_t p = a.rank + k;

@@ -34,7 +34,7 @@ GOCCL_DEVICE Status combine(const Args& a, const R& reducer, uint64_t area, uint
   const uint32_t n = N > 0 ? N : a.nranks;
 #pragma unroll 1
   for (uint32_t first = 0; first < n; first += batchOf<N>) {
-    Status s = receive<P, N>(a, area, first, unit, epoch, [&](uint32_t r, const typename P::Data& d) {
+    Status s = receive<P, N>(a, area, peers(a), first, unit, epoch, [&](uint32_t r, const typename P::Data& d) {
       const uint4 v = r == a.rank ? own.vector() : d.vector();
       if (r == 0)
         reducer.begin(sum, v);
@@ -99,7 +99,7 @@ GOCCL_DEVICE void twoShot(const Args& a) {
     const uint32_t n = N > 0 ? N : a.nranks;
   #pragma unroll 1
   for (uint32_t first = 0; first < n; first += batchOf<N>) {
-      s = receive<P, N>(a, results, first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
+      s = receive<P, N>(a, results, peers(a), first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
         if (r != a.rank) P::store(a.recv + r * slice, unit, length(r), d);
       });
       if (s != statusOk) return s;
@@ -122,7 +122,7 @@ GOCCL_DEVICE void exchange(const Args& a) {
     const uint32_t n = N > 0 ? N : a.nranks;
   #pragma unroll 1
   for (uint32_t first = 0; first < n; first += batchOf<N>) {
-      Status s = receive<P, N>(a, area, first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
+      Status s = receive<P, N>(a, area, peers(a), first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
         if (r != a.rank) P::store(a.recv + r * a.recvStride, unit, a.bytes, d);
       });
       if (s != statusOk) return s;

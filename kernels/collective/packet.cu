@@ -4,6 +4,7 @@
 //   <what>_ll128_<type>                     any number of ranks up to 16, operator, address and size
 #include <collective/kernels.cuh>
 #include <collective/p2p.cuh>
+#include <collective/rooted.cuh>
 
 using namespace goccl;
 using namespace goccl::collective;
@@ -17,7 +18,8 @@ using Line1 = LL128<Access::bytes>;
 #define ANY(type)                                                                                                        \
   KERNEL(all_reduce_one_shot_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, true>(a); }                  \
   KERNEL(all_reduce_two_shot_ll128_##type) { twoShot<Line1, AnyReducer<Type::type>, 0>(a); }                             \
-  KERNEL(reduce_scatter_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, false>(a); }
+  KERNEL(reduce_scatter_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, false>(a); }                       \
+  KERNEL(reduce_ll128_##type) { reduceToRoot<Line1, AnyReducer<Type::type>, 0>(a); }
 GOCCL_FOR_EACH_TYPE(ANY)
 #undef ANY
 
@@ -27,16 +29,19 @@ GOCCL_FOR_EACH_TYPE(ANY)
   KERNEL(all_reduce_two_shot_ll_##type##_sum_n##n) { twoShot<Packet, Reducer<Type::type, Op::sum, false>, n>(a); }                        \
   KERNEL(all_reduce_two_shot_ll128_##type##_sum_n##n) { twoShot<Line8, Reducer<Type::type, Op::sum, false>, n>(a); }                      \
   KERNEL(reduce_scatter_ll_##type##_sum_n##n) { reduceSlices<Packet, Reducer<Type::type, Op::sum, false>, n, false>(a); }                 \
-  KERNEL(reduce_scatter_ll128_##type##_sum_n##n) { reduceSlices<Line8, Reducer<Type::type, Op::sum, false>, n, false>(a); }
+  KERNEL(reduce_scatter_ll128_##type##_sum_n##n) { reduceSlices<Line8, Reducer<Type::type, Op::sum, false>, n, false>(a); }               \
+  KERNEL(reduce_ll128_##type##_sum_n##n) { reduceToRoot<Line8, Reducer<Type::type, Op::sum, false>, n>(a); }
 #define SUM_ALL(type) SUM(type, 2) SUM(type, 4) SUM(type, 8)
 SUM_ALL(float32) SUM_ALL(float16) SUM_ALL(bfloat16)
 #undef SUM_ALL
 #undef SUM
 
 KERNEL(exchange_ll128) { exchange<Line1, 0>(a); }
+KERNEL(broadcast_ll128) { broadcast<Line1, 0>(a); }
 #define EXCHANGE(n)                                       \
   KERNEL(exchange_ll_n##n) { exchange<Packet, n>(a); }    \
-  KERNEL(exchange_ll128_n##n) { exchange<Line8, n>(a); }
+  KERNEL(exchange_ll128_n##n) { exchange<Line8, n>(a); }  \
+  KERNEL(broadcast_ll128_n##n) { broadcast<Line8, n>(a); }
 EXCHANGE(2) EXCHANGE(4) EXCHANGE(8)
 #undef EXCHANGE
 

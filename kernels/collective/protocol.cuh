@@ -121,10 +121,10 @@ constexpr uint32_t batch = 8;
 template <int N>
 constexpr uint32_t batchOf = N == 0 ? 4 : (N < static_cast<int>(batch) ? N : batch);
 
-// receive waits for one unit from each of the ranks [first, first + batchOf<N>) but this one, and hands each, in rank order, to use(rank, data).
-// N > 0 is the number of ranks when it is known at compile time.
+// receive waits for one unit from each of the ranks [first, first + batchOf<N>) whose bit is in from, and hands what each rank of that range
+// sent, in rank order, to use(rank, data); data of the others means nothing. N > 0 is the number of ranks when it is known at compile time.
 template <class P, int N, class Use>
-GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t first, uint32_t unit, uint32_t epoch, Use use) {
+GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t from, uint32_t first, uint32_t unit, uint32_t epoch, Use use) {
   constexpr uint32_t width = batchOf<N>;
   const uint32_t n = N > 0 ? N : a.nranks;
   typename P::Data d[width];
@@ -134,7 +134,7 @@ GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t first, uint32
 #pragma unroll
     for (uint32_t i = 0; i < width; ++i) {
       uint32_t r = first + i;
-      if (r < n && r != a.rank) d[i] = P::fetch(sourceSlot(a, area, r), unit, epoch, fresh);
+      if (r < n && (from >> r & 1)) d[i] = P::fetch(sourceSlot(a, area, r), unit, epoch, fresh);
     }
     if (P::all(fresh)) break;
     if (spins % spinsPerCheck == 0) {
@@ -142,7 +142,7 @@ GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t first, uint32
 #pragma unroll 1
       for (uint32_t r = first; r < n && r < first + width; ++r) {
         bool here = true;
-        if (r != a.rank) P::fetch(sourceSlot(a, area, r), unit, epoch, here);
+        if (from >> r & 1) P::fetch(sourceSlot(a, area, r), unit, epoch, here);
         if (!P::all(here)) late = r;
       }
       Status s = checkAbort(a.abort, start, sourceSlot(a, area, first), waitPacket, late);
@@ -156,6 +156,23 @@ GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t first, uint32
     if (r < n) use(r, d[i]);
   }
   return statusOk;
+}
+
+// receiveFrom waits for one unit from one rank.
+template <class P>
+GOCCL_DEVICE Status receiveFrom(const Args& a, uint64_t area, uint32_t rank, uint32_t unit, uint32_t epoch, typename P::Data& d) {
+  const uint8_t* slot = sourceSlot(a, area, rank);
+  uint64_t start = 0;
+  for (uint32_t spins = 1;; ++spins) {
+    bool fresh = true;
+    d = P::fetch(slot, unit, epoch, fresh);
+    if (P::all(fresh)) return statusOk;
+    if (spins % spinsPerCheck == 0) {
+      Status s = checkAbort(a.abort, start, slot, waitPacket, rank);
+      if constexpr (P::group == 32) s = __reduce_max_sync(0xffffffffu, s);
+      if (s != statusOk) return s;
+    }
+  }
 }
 
 }  // namespace collective
