@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/interp"
 	"pgregory.net/rapid"
 )
 
@@ -163,7 +164,7 @@ func (g *randomProgram) step(i int) {
 	}
 }
 
-// Random programs compile, deterministically, to plans that the verifier proves.
+// Random programs compile, deterministically, to plans that the verifier proves and the interpreter agrees with.
 func TestRandomProgramsAreRightAfterAllPasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newRandomProgram(t)
@@ -188,6 +189,10 @@ func TestRandomProgramsAreRightAfterAllPasses(t *testing.T) {
 		}
 		if err := plan.Verify(out, plan.VerifyOptions{}); err != nil {
 			t.Fatalf("%v\n%s", err, data)
+		}
+		size := uint64(out.GPUs[0].InputChunks) * uint64(out.Alignment)
+		if err := interp.CheckCollective(out, []uint64{size, 2 * size, size}, rapid.Uint64().Draw(t, "interleaving")); err != nil {
+			t.Fatalf("verified, and yet: %v\n%s", err, data)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/interp"
 )
 
 func verify(t *testing.T, p *Program, o Options) *plan.Plan {
@@ -33,6 +34,25 @@ func TestProgramsVerifyAt64Ranks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Three launches in a row, of even and uneven messages, give what the collective demands.
+func TestProgramsComputeTheirCollective(t *testing.T) {
+	eachProgram(t, func(t *testing.T, p *Program, o Options) {
+		if o.Ranks > 6 {
+			t.Skip("the interpreter is slow; smaller shapes show as much")
+		}
+		o.Instances = 1
+		pl, err := p.Build(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := uint64(o.Ranks)
+		sizes := []uint64{256 * n * n, 40 * n, 16 * n * n}
+		if err := interp.CheckCollective(pl, sizes, 7); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestRootedProgramsAtEveryRoot(t *testing.T) {
