@@ -58,8 +58,8 @@ func WithTimeout(d time.Duration) ContextOption { return func(o *contextOptions)
 // WithSpinLimit sets how long one wait in a kernel may take: 10 minutes unless set here or by GOCCL_SPIN_LIMIT; 0 is for ever, until an abort.
 func WithSpinLimit(d time.Duration) ContextOption { return func(o *contextOptions) { o.spinLimit = d } }
 
-// WithListenAddress chooses the address at which Ethernet endpoints listen. By default it is the first address of GOCCL_SOCKET_IFNAME, or of the
-// first interface that is up and not loopback, or loopback.
+// WithListenAddress chooses the address at which Ethernet endpoints listen. By default it is an address of the interface that GOCCL_SOCKET_IFNAME
+// names, or the one from which this host reaches MASTER_ADDR, or the first of a real interface.
 func WithListenAddress(a netip.Addr) ContextOption { return func(o *contextOptions) { o.listen = a } }
 
 // WithLogger sets where refused connections and lost peers are logged: slog.Default unless set.
