@@ -90,6 +90,9 @@ func store64(b []byte, v uint64) {
 }
 
 // CopyToPackets writes bytes of src, of any alignment, as packets of epoch flag; packets is aligned to the packet's size. It is cooperative.
+//
+// Words of LL8 and LL16 are stored without a barrier: an aligned word arrives in one piece, and each carries its own flag, so the order among them
+// does not matter. The flag of an LL128 line is stored atomically, after its payload.
 func CopyToPackets(p Packet, packets, src device.Ptr, bytes int64, tid, nthreads int, flag uint32) {
 	lo, hi := part(p.Count(bytes), tid, nthreads)
 	in := device.Bytes(src, bytes)
@@ -100,14 +103,14 @@ func CopyToPackets(p Packet, packets, src device.Ptr, bytes int64, tid, nthreads
 		at := packets.Add(i * size)
 		switch p {
 		case LL8:
-			word64(at).Store(load64(data)&0xffffffff | f)
+			*(*uint64)(pointer(at)) = load64(data)&0xffffffff | f
 		case LL128:
 			copy(device.Bytes(at, 120), data)
-			word64(at.Add(120)).Store(uint64(flag)) // the last store of the line publishes the others
+			word64(at.Add(120)).Store(uint64(flag))
 		default:
 			v := load64(data)
-			word64(at).Store(v&0xffffffff | f)
-			word64(at.Add(8)).Store(v>>32 | f)
+			w := (*[2]uint64)(pointer(at))
+			w[0], w[1] = v&0xffffffff|f, v>>32|f
 		}
 	}
 }
@@ -120,13 +123,19 @@ func CopyFromPackets(p Packet, dst, packets device.Ptr, bytes int64, tid, nthrea
 	for i := lo; i < hi; i++ {
 		at := packets.Add(i * size)
 		data := out[i*step : min(bytes, (i+1)*step)]
-		if !readPacket(p, data, at, flag) {
-			if s := waitPacketUntil(func() bool { return readPacket(p, data, at, flag) }, abort, at); s != StatusOK {
-				return s
-			}
+		if readPacket(p, data, at, flag) {
+			continue
+		}
+		if s := waitOnePacket(p, data, at, flag, abort); s != StatusOK {
+			return s
 		}
 	}
 	return StatusOK
+}
+
+// waitOnePacket is the slow path, kept apart so that the loop above allocates no closure.
+func waitOnePacket(p Packet, data []byte, at device.Ptr, flag uint32, abort device.Ptr) Status {
+	return waitPacketUntil(func() bool { return readPacket(p, data, at, flag) }, abort, at)
 }
 
 // readPacket fetches the payload and says whether it carries flag.
