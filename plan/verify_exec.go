@@ -282,9 +282,10 @@ func (v *verifier) forward(a, b *clock) *clock {
 	return k
 }
 
-// end is the end of b's program in this launch. The last thread block of a rank hands over to the caller.
+// end is the end of b's program in this launch, where its threads meet for the last time. The last thread block of a rank hands over to the
+// caller. What the blocks learned is put together there, once, rather than in each.
 func (v *verifier) end(b *blockState) error {
-	v.syncAll(b)
+	b.nextPhase()
 	b.ended = true
 	v.running[b.rank]--
 	if v.running[b.rank] > 0 {
@@ -296,9 +297,34 @@ func (v *verifier) end(b *blockState) error {
 // finish ends the launch of a rank. All its thread blocks are over, and so are its transfers: an executor flushes its port channels before a
 // launch ends, because the caller may reuse the source.
 func (v *verifier) finish(rank int) error {
-	k := v.blocks[v.first[rank]].base.mutable()
+	k := v.began[rank].mutable()
+	seen := map[*clock]bool{v.began[rank]: true}
+	fresh := func(o *clock) bool {
+		known := seen[o]
+		seen[o] = true
+		return !known
+	}
 	for id := v.first[rank]; id < v.first[rank+1]; id++ {
-		k.learn(v.share(v.blocks[id]))
+		b := v.blocks[id]
+		if fresh(b.base) {
+			k.learn(b.base)
+		}
+		for _, lane := range b.lanes {
+			for _, o := range lane {
+				if fresh(o) {
+					k.learn(o)
+				}
+			}
+		}
+		k.set(id, b.phase)
+	}
+	for id := v.first[rank]; id < v.first[rank+1]; id++ { // now that k knows most, packets bring little
+		for _, o := range v.blocks[id].packets {
+			if fresh(o) {
+				k.learnControl(o)
+			}
+		}
+		v.blocks[id].forget()
 	}
 	for i := range v.ports {
 		if v.rankOf[v.ports[i].block] == rank {

@@ -187,11 +187,22 @@ func (v *verifier) ready(b int) {
 	}
 }
 
-// syncAll passes the point where all threads of b meet: a phase ends, and all learn what single threads and packets brought.
-func (v *verifier) syncAll(b *blockState) {
+// nextPhase ends a phase of b.
+func (b *blockState) nextPhase() {
 	b.phase++
 	b.begins = append(b.begins, event{int32(b.id), int32(b.pc), int32(b.launch)})
 	b.shared = nil
+}
+
+// forget drops what single threads and packets brought, after it has been learned.
+func (b *blockState) forget() {
+	clear(b.lanes)
+	b.packets = b.packets[:0]
+}
+
+// syncAll passes the point where all threads of b meet: a phase ends, and all learn what single threads and packets brought.
+func (v *verifier) syncAll(b *blockState) {
+	b.nextPhase()
 	b.used = append(b.used, b.pending...)
 	b.pending = b.pending[:0]
 	if len(b.lanes) == 0 && len(b.packets) == 0 {
@@ -206,8 +217,7 @@ func (v *verifier) syncAll(b *blockState) {
 	for _, o := range b.packets {
 		k.learnControl(o)
 	}
-	clear(b.lanes)
-	b.packets = b.packets[:0]
+	b.forget()
 	b.base = k
 }
 
