@@ -13,8 +13,6 @@ type operand struct {
 	sw      *SwitchChannel
 }
 
-func (o operand) local() bool { return o.channel == nil && o.sw == nil }
-
 // operation is one step of one thread block. Passes rewrite the slice of operations of a rank; an operation itself is never shared.
 type operation struct {
 	name     opName
@@ -68,20 +66,6 @@ func (o *operation) meets() bool { return o.name == plan.Nop || o.name == plan.B
 
 // movesData reports whether the operation reads or writes buffers.
 func (o *operation) movesData() bool { return len(o.src)+len(o.dst) > 0 }
-
-// reads are the local chunks that the operation reads; writes those it writes.
-func (o *operation) reads() []Chunk  { return localChunks(o.src) }
-func (o *operation) writes() []Chunk { return localChunks(o.dst) }
-
-func localChunks(ops []operand) []Chunk {
-	var out []Chunk
-	for _, r := range ops {
-		if r.channel == nil {
-			out = append(out, r.chunk)
-		}
-	}
-	return out
-}
 
 type barrier struct {
 	id     int

@@ -22,14 +22,30 @@ func (p Position) String() string {
 
 const packagePath = "github.com/goccl/goccl/dsl."
 
-// callerPosition is the nearest caller that is not this package. The tests of this package count as users.
-func callerPosition() Position {
-	var pcs [16]uintptr
+// callerPosition is the nearest caller that is not this package. The tests of this package count as users. Most calls of a program come from
+// few lines, so the answer for a return address is kept in known, which belongs to one program.
+func callerPosition(known map[uintptr]Position) Position {
+	var pcs [12]uintptr
 	n := runtime.Callers(3, pcs[:])
-	frames := runtime.CallersFrames(pcs[:n])
+	for i := range n {
+		pos, ok := known[pcs[i]]
+		if !ok {
+			pos = userPosition(pcs[i : i+1])
+			known[pcs[i]] = pos
+		}
+		if pos.File != "" {
+			return pos
+		}
+	}
+	return Position{}
+}
+
+// userPosition is the line of the innermost frame behind a return address that is not of this package, or nothing.
+func userPosition(pc []uintptr) Position {
+	frames := runtime.CallersFrames(pc)
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, packagePath) || strings.HasSuffix(f.File, "_test.go") {
+		if f.Function != "" && (!strings.HasPrefix(f.Function, packagePath) || strings.HasSuffix(f.File, "_test.go")) {
 			return Position{File: f.File, Line: f.Line}
 		}
 		if !more {

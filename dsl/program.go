@@ -11,7 +11,8 @@ type CollectiveProgram struct {
 	loops int
 	errs  []error
 
-	start Position  // of the program
+	start Position // of the program
+	lines map[uintptr]Position
 	at    *Position // overrides the caller's line; see At
 }
 
@@ -28,7 +29,8 @@ type rankState struct {
 
 // NewCollectiveProgram starts a program. A wrong spec is reported by Err and Compile.
 func NewCollectiveProgram(spec AlgoSpec) *CollectiveProgram {
-	p := &CollectiveProgram{spec: spec.withDefaults(), start: callerPosition()}
+	p := &CollectiveProgram{spec: spec.withDefaults(), lines: map[uintptr]Position{}}
+	p.start = callerPosition(p.lines)
 	p.validate(p.start)
 	for range min(max(p.spec.WorldSize, 0), 1<<16) {
 		p.ranks = append(p.ranks, &rankState{
@@ -54,7 +56,7 @@ func (p *CollectiveProgram) position() Position {
 	if p.at != nil {
 		return *p.at
 	}
-	return callerPosition()
+	return callerPosition(p.lines)
 }
 
 func (p *CollectiveProgram) emit(o *operation) {

@@ -55,6 +55,19 @@ func TestProgramsComputeTheirCollective(t *testing.T) {
 	})
 }
 
+func TestHierarchyOnManyHosts(t *testing.T) {
+	p, err := Lookup("allreduce_hierarchical")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{Ranks: 32, Hosts: 16, Instances: 2}, {Ranks: 18, Hosts: 9, Instances: 2}} {
+		for _, inPlace := range []bool{false, true} {
+			o.InPlace = inPlace
+			verify(t, p, o)
+		}
+	}
+}
+
 func TestRootedProgramsAtEveryRoot(t *testing.T) {
 	for _, p := range All() {
 		if p.Collective != plan.Broadcast && p.Collective != plan.Reduce {
