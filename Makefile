@@ -13,7 +13,7 @@ LDFLAGS   = -s -w -X github.com/goccl/goccl/internal/buildinfo.version=$(VERSION
 GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './build/*' -not -path './.venv/*')
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
-RACE = bootstrap device/host internal/fdshare internal/futex internal/wait internal/launch internal/perf primitive transport algorithm executor .
+RACE = bootstrap device/cuda device/host internal/fdshare internal/futex internal/wait internal/launch internal/perf primitive transport algorithm executor .
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 
 .PHONY: help test check fmt lint vet build race unit kernels-check generate tools gpu-bundle clean

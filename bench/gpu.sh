@@ -90,6 +90,14 @@ done
 for b in "$work"/examples/*; do
   [ -x "$b" ] && step "tutorial.$(basename "$b")" 120 "$b"
 done
+gpus=$(goccl topo --json | grep -c '"uuid"')
+for b in "$work"/examples/0[2-6]-*; do # a process per rank
+  [ -x "$b" ] || continue
+  n=$gpus
+  case $b in */02-* | */03-*) n=2 ;; esac # a pair
+  step "tutorial.processes.$(basename "$b")" 120 goccl run -n "$n" -- "$b"
+done
+# Programs below bench/ that take -json FILE.
 for b in "$work"/bench/*; do
   [ -x "$b" ] && step "perf.primitive.$(basename "$b")" 200 "$b" -json "$out/primitive.$(basename "$b").json"
 done
