@@ -25,7 +25,11 @@ func NewProgress(f *os.File) *Progress {
 	if err != nil {
 		return nil
 	}
-	return &Progress{f: f, width: max(int(size.Col), 20)}
+	width := int(size.Col)
+	if width == 0 { // the terminal does not know
+		width = 80
+	}
+	return &Progress{f: f, width: max(width, 20)}
 }
 
 // Show replaces the line.
