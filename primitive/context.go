@@ -268,6 +268,13 @@ func (c *Context) Close() error {
 	}
 	slices.SortFunc(owned, func(a, b closer) int { return cmp.Compare(ages[b], ages[a]) })
 	for _, r := range owned {
+		if conn, ok := r.(*Connection); ok {
+			if l, ok := conn.link.(interface{ Hurry() }); ok {
+				l.Hurry() // a proxy that is closed below may be stuck in it
+			}
+		}
+	}
+	for _, r := range owned {
 		errs = append(errs, r.Close())
 	}
 	if node != nil {

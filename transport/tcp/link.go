@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -33,6 +34,8 @@ type Link struct {
 	node *Node
 	conn net.Conn
 	opt  LinkOptions
+
+	hurry atomic.Bool // see Hurry
 
 	mu    sync.Mutex // serialises the socket's sending side; guards what follows
 	buf   [headerSize]byte
@@ -65,7 +68,14 @@ func (l *Link) send(h header, payload []byte) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	_ = l.conn.SetWriteDeadline(time.Now().Add(l.node.opt.Timeout))
+	limit := l.node.opt.Timeout
+	if l.hurry.Load() {
+		limit = hurryTime
+	}
+	_ = l.conn.SetWriteDeadline(time.Now().Add(limit))
+	if l.hurry.Load() && limit != hurryTime { // Hurry came in between; its deadline was overwritten
+		_ = l.conn.SetWriteDeadline(time.Now().Add(hurryTime))
+	}
 	h.put(&l.buf)
 	var err error
 	if len(payload) == 0 {
@@ -78,7 +88,7 @@ func (l *Link) send(h header, payload []byte) error {
 	if err != nil {
 		var ne net.Error
 		if errors.As(err, &ne) && ne.Timeout() {
-			err = fmt.Errorf("%w: %v did not read for %v (%w)", transport.ErrPeerGone, l.conn.RemoteAddr(), l.node.opt.Timeout, err)
+			err = fmt.Errorf("%w: %v did not read for %v (%w)", transport.ErrPeerGone, l.conn.RemoteAddr(), limit, err)
 		} else {
 			err = fmt.Errorf("%w: %v (%w)", transport.ErrPeerGone, l.conn.RemoteAddr(), err)
 		}
@@ -86,6 +96,16 @@ func (l *Link) send(h header, payload []byte) error {
 		return l.Err()
 	}
 	return nil
+}
+
+// hurryTime is how long a frame may take once the end is near.
+const hurryTime = time.Second
+
+// Hurry gives the frame that is being sent, and each later one, a second at most: the Context is closing, and somebody may be stuck in the socket
+// of a peer that does not read.
+func (l *Link) Hurry() {
+	l.hurry.Store(true)
+	_ = l.conn.SetWriteDeadline(time.Now().Add(hurryTime))
 }
 
 // place checks that dst can be reached from here.

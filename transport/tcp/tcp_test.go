@@ -263,6 +263,40 @@ func TestFlushEndsWithTheContextAndWithTheNode(t *testing.T) {
 	}
 }
 
+// A peer that admits and then reads nothing must not hold up whoever closes.
+func TestHurryFreesASender(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	cred := Credential{Endpoint: 3}
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		_, _, _ = admit(c, time.Now().Add(5*time.Second), func(uint64) (*[32]byte, bool) { return &cred.Secret, true })
+	}()
+	a := node(t, Options{Timeout: 30 * time.Second})
+	l, err := a.Dial(context.Background(), ln.Addr().(*net.TCPAddr).AddrPort(), cred, 0, LinkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, _ := memory(t, 64<<20)
+	done := make(chan error, 1)
+	go func() { done <- l.Write(transport.Remote{Region: 1}, src, 64<<20) }()
+	time.Sleep(100 * time.Millisecond)
+	start := time.Now()
+	l.Hurry()
+	if err := <-done; !errors.Is(err, transport.ErrPeerGone) {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d > 3*time.Second {
+		t.Fatalf("it took %v", d)
+	}
+}
+
 func TestNoGoroutineAndNoConnectionIsLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
