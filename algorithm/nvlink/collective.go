@@ -44,7 +44,7 @@ func (e *Engine) collective(r *algorithm.Request, s *cuda.Stream) error {
 
 // reduce runs all-reduce (root everyone) and reduce.
 func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error {
-	v := e.table.choose(r.Collective, e.table.reduce, r.Bytes())
+	v := e.table.pick(r.Collective, r.Bytes())
 	a := e.args
 	e.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), root
@@ -65,7 +65,7 @@ func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error
 func sliceOf(bytes, owners int64) int64 { return ((bytes+owners-1)/owners + 15) &^ 15 }
 
 func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
-	v := e.table.choose(r.Collective, e.table.scatter, r.Bytes()*int64(e.size))
+	v := e.table.pick(r.Collective, r.Bytes()*int64(e.size))
 	a := e.args
 	e.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
@@ -75,7 +75,7 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 
 // exchange runs all-gather (stride 0: everybody gets the same) and all-to-all.
 func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
-	v := e.table.choose(r.Collective, e.table.exchange, r.Bytes()*int64(e.size))
+	v := e.table.pick(r.Collective, r.Bytes()*int64(e.size))
 	a := e.args
 	e.operands(r)
 	a.bytes = uint64(r.Bytes())

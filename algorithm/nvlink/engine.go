@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,7 @@ type Engine struct {
 	abort      *abortBlock
 	module     *cuda.Module
 	functions  map[string]*cuda.Function // by kernel name, filled as they are used
-	table      *table
+	table      *selection
 
 	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
 	// reads them.
@@ -74,7 +75,14 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, functions: map[string]*cuda.Function{}, args: new(collectiveArgs), p2p: new(p2pArgs), stop: make(chan struct{})}
-	if e.table, err = loadTable(n); err != nil {
+	table, err := LoadTable(dev.Name(), n)
+	if err != nil {
+		return nil, err
+	}
+	if e.table, err = table.compile(); err != nil {
+		return nil, err
+	}
+	if err := e.table.force(os.Getenv("GOCCL_ALGO")); err != nil {
 		return nil, err
 	}
 	if err := e.load(); err != nil {

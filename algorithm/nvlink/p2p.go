@@ -206,7 +206,7 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 		}
 		slice := sliceOf(total, int64(e.size-1))
 		a.bytes, a.root, a.sendStride, a.recvStride = uint64(total), uint32(r.Root), uint64(slice), 0
-		return e.launchMove(s, "broadcast_", variant{protocol: ll128, threads: e.table.choose(r.Collective, e.table.exchange, total).threads}, slice)
+		return e.launchMove(s, "broadcast_", variant{protocol: ll128, threads: e.table.pick(r.Collective, total).threads}, slice)
 	}
 	if e.rank != r.Root {
 		return e.transfers([]transfer{{false, r.Root, r.Recv, total}}, s)

@@ -221,13 +221,15 @@ func TestGPUSweep(t *testing.T) {
 				for _, threads := range []int{64, 128, 256, 512} {
 					full := fmt.Sprintf("%s/%d", name, threads)
 					for _, e := range r.engines {
-						e.table.forced[c] = full
+						if err := e.table.force(c.String() + ":" + full); err != nil {
+							t.Fatal(err)
+						}
 					}
 					count := bytes / 4
 					if c != algorithm.AllReduce {
 						count /= n
 					}
-					ops := int(max(2, min(50, (256<<20)/bytes)))
+					ops := int(max(2, min(200, (256<<20)/bytes)))
 					us := r.graphTime(ops, func(i int) algorithm.Request {
 						return algorithm.Request{Collective: c, Send: r.send[i].Ptr(), Recv: r.recv[i].Ptr(), Count: count, Type: datatype.Float32}
 					})
@@ -242,7 +244,7 @@ func TestGPUSweep(t *testing.T) {
 	}
 	for _, c := range []algorithm.Collective{algorithm.Send, algorithm.AllToAll, algorithm.AllToAllV, algorithm.Broadcast, algorithm.Reduce} {
 		for bytes := int64(1 << 10); bytes <= 64<<20; bytes *= 4 {
-			ops := int(max(2, min(50, (256<<20)/bytes)))
+			ops := int(max(2, min(200, (256<<20)/bytes)))
 			us := r.batchTime(ops, func(i int) []algorithm.Request { return r.requests(c, i, bytes) })
 			points = append(points, point{c.String(), "", bytes, us})
 			t.Logf("%-14v %9d B  %8.2f us  %6.1f GB/s", c, bytes, us, float64(bytes)/us/1e3)

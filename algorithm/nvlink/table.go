@@ -1,129 +1,156 @@
 package nvlink
 
 import (
+	"embed"
+	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/datatype"
 )
 
-// protocol is how data crosses: see kernels/collective/protocol.cuh.
-type protocol uint8
-
-const (
-	ll protocol = iota
-	ll128
-)
-
-func (p protocol) String() string { return [...]string{"ll", "ll128"}[p] }
-
-// units is how many threads carry bytes of one slice: P::units in the kernels.
-func (p protocol) units(bytes int64) int64 {
-	if p == ll {
-		return (bytes + 7) / 8
-	}
-	return (bytes + 479) / 480 * 32
+// Table says which variant runs a collective of a given size: one for each GPU model and number of ranks, measured by a sweep.
+type Table struct {
+	// Note says where the numbers come from.
+	Note  string `json:"note,omitempty"`
+	GPU   string `json:"gpu"`
+	Ranks int    `json:"ranks"`
+	// Collectives maps names like "all_reduce" to rows of ascending sizes.
+	Collectives map[string][]Row `json:"collectives"`
 }
 
-// variant is one way to run a collective.
-type variant struct {
-	twoShot  bool
-	protocol protocol
-	threads  int
+// Row says: buffers of up to Bytes bytes (the whole buffer, as nccl-tests counts it; 0: of any size) go by Algorithm, a name with threads
+// per block, like two_shot_ll128/256.
+type Row struct {
+	Bytes     int64  `json:"bytes"`
+	Algorithm string `json:"algorithm"`
 }
 
-// name is like "two_shot_ll128", as GOCCL_ALGO takes it.
-func (v variant) name() string {
-	shot := "one_shot_"
-	if v.twoShot {
-		shot = "two_shot_"
-	}
-	return shot + v.protocol.String()
-}
+//go:embed tables/*.json
+var tables embed.FS
 
-// row says: up to this many bytes (of the whole buffer), this variant.
-type row struct {
+// selection is a Table ready for use: rows by collective.
+type selection [algorithm.Barrier + 1][]choice
+
+type choice struct {
 	bytes int64
 	variant
 }
 
-// table holds the choice for one number of ranks. Rows ascend; the last has no bound.
-type table struct {
-	reduce, exchange, scatter []row
-	forced                    map[algorithm.Collective]string
+// LoadTable picks the table for a GPU and a number of ranks: GOCCL_TUNING names a file; otherwise the embedded one of the same model, or any,
+// with the nearest number of ranks.
+func LoadTable(gpu string, ranks int) (*Table, error) {
+	if path := os.Getenv("GOCCL_TUNING"); path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("GOCCL_TUNING: %w", err)
+		}
+		return decodeTable(path, data)
+	}
+	entries, err := tables.ReadDir("tables")
+	if err != nil {
+		return nil, err
+	}
+	var best *Table
+	distance := func(t *Table) int {
+		d := max(t.Ranks-ranks, ranks-t.Ranks)
+		if t.GPU != gpu {
+			d += 1 << 20
+		}
+		return d
+	}
+	for _, f := range entries {
+		data, err := tables.ReadFile("tables/" + f.Name())
+		if err != nil {
+			return nil, err
+		}
+		t, err := decodeTable(f.Name(), data)
+		if err != nil {
+			return nil, err
+		}
+		if best == nil || distance(t) < distance(best) {
+			best = t
+		}
+	}
+	return best, nil
 }
 
-const unbounded = int64(1) << 62
-
-func loadTable(n int) (*table, error) {
-	t := &table{forced: map[algorithm.Collective]string{}}
-	t.reduce = []row{
-		{32 << 10, variant{false, ll, 128}},
-		{256 << 10, variant{true, ll, 128}},
-		{unbounded, variant{true, ll128, 512}},
+func decodeTable(name string, data []byte) (*Table, error) {
+	var t Table
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&t); err != nil {
+		return nil, fmt.Errorf("%w: tuning table %s: %w", algorithm.ErrInvalidArgument, name, err)
 	}
-	t.exchange = []row{{16 << 10, variant{false, ll, 128}}, {unbounded, variant{false, ll128, 512}}}
-	t.scatter = []row{{16 << 10, variant{false, ll, 128}}, {unbounded, variant{false, ll128, 512}}}
-	for _, f := range strings.Split(os.Getenv("GOCCL_ALGO"), ",") {
+	if _, err := t.compile(); err != nil {
+		return nil, fmt.Errorf("tuning table %s: %w", name, err)
+	}
+	return &t, nil
+}
+
+// compile checks every row.
+func (t *Table) compile() (*selection, error) {
+	var s selection
+	for name, rows := range t.Collectives {
+		c, err := algorithm.ParseCollective(name)
+		if err != nil {
+			return nil, err
+		}
+		for i, r := range rows {
+			v, err := parseVariant(r.Algorithm)
+			if err != nil {
+				return nil, fmt.Errorf("%s row %d: %w", name, i, err)
+			}
+			last := i == len(rows)-1
+			if last != (r.Bytes == 0) || i > 0 && !last && r.Bytes <= rows[i-1].Bytes {
+				return nil, fmt.Errorf("%w: %s row %d: sizes ascend, and the last row, and only it, has size 0", algorithm.ErrInvalidArgument, name, i)
+			}
+			s[c] = append(s[c], choice{r.Bytes, v})
+		}
+	}
+	return &s, nil
+}
+
+// force makes GOCCL_ALGO's choices (all_reduce:two_shot_ll128,all_gather:one_shot_ll/64) the only ones. Names that are not ours are left to
+// others.
+func (s *selection) force(spec string) error {
+	for _, f := range strings.Split(spec, ",") {
 		if f == "" {
 			continue
 		}
 		coll, name, ok := strings.Cut(f, ":")
 		c, err := algorithm.ParseCollective(coll)
 		if !ok || err != nil {
-			return nil, fmt.Errorf("%w: GOCCL_ALGO=%q: write collective:algorithm, like all_reduce:two_shot_ll128", algorithm.ErrInvalidArgument, f)
+			return fmt.Errorf("%w: GOCCL_ALGO=%q: write collective:algorithm, like all_reduce:two_shot_ll128", algorithm.ErrInvalidArgument, f)
 		}
-		if _, err := parseVariant(name); err != nil {
-			return nil, err
+		v, err := parseVariant(name)
+		if err != nil {
+			return err
 		}
-		t.forced[c] = name
+		s[c] = []choice{{0, v}}
 	}
-	return t, nil
+	return nil
 }
 
-// parseVariant reads a name, with an optional thread count behind a slash: two_shot_ll128/256.
-func parseVariant(s string) (variant, error) {
-	v := variant{threads: 256}
-	name, threads, ok := strings.Cut(s, "/")
-	if ok {
-		if _, err := fmt.Sscanf(threads, "%d", &v.threads); err != nil || v.threads < 32 || v.threads > 512 || v.threads%32 != 0 {
-			return v, fmt.Errorf("%w: %q: threads are a multiple of 32 from 32 to 512", algorithm.ErrInvalidArgument, s)
-		}
-	}
-	switch name {
-	case "one_shot_ll":
-	case "one_shot_ll128":
-		v.protocol = ll128
-	case "two_shot_ll":
-		v.twoShot = true
-	case "two_shot_ll128":
-		v.twoShot, v.protocol = true, ll128
-	default:
-		return v, fmt.Errorf("%w: no algorithm %q: there are one_shot_ll, one_shot_ll128, two_shot_ll, two_shot_ll128", algorithm.ErrInvalidArgument, name)
-	}
-	return v, nil
-}
-
-func (t *table) choose(c algorithm.Collective, rows []row, bytes int64) variant {
-	if name := t.forced[c]; name != "" {
-		v, _ := parseVariant(name) // checked by loadTable
-		return v
-	}
-	for _, r := range rows {
-		if bytes <= r.bytes {
+// pick is the variant for a buffer of bytes.
+func (s *selection) pick(c algorithm.Collective, bytes int64) variant {
+	for _, r := range s[c] {
+		if bytes <= r.bytes || r.bytes == 0 {
 			return r.variant
 		}
 	}
-	return rows[len(rows)-1].variant
+	return variant{twoShot: c == algorithm.AllReduce, protocol: ll128, threads: 256}
 }
 
-// typeNames are the kernels' names of the types.
-var typeNames = [datatype.NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"}
-
-// special reports whether a kernel made for n ranks exists: for the usual types, sums and averages, and 2, 4 or 8 ranks.
-func special(t datatype.Type, op datatype.Op, n int) bool {
-	return (t == datatype.Float32 || t == datatype.Float16 || t == datatype.Bfloat16) &&
-		(op == datatype.Sum || op == datatype.Avg) && (n == 2 || n == 4 || n == 8)
+// Variants lists the algorithms of a collective, for comparisons.
+func Variants(c algorithm.Collective) []string {
+	switch c {
+	case algorithm.AllReduce:
+		return slices.Clone(variantNames)
+	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll:
+		return slices.Clone(variantNames[:2])
+	}
+	return nil
 }

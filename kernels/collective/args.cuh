@@ -44,6 +44,8 @@ struct Args {
   const void* scalarPtr;
 };
 
+static_assert(sizeof(Args) == 224, "Args is filled by the host");
+
 // Operator numbers are datatype.Op's.
 enum Operator : uint32_t { opSum = 0, opProd = 1, opMax = 2, opMin = 3, opAvg = 4, opPreMulSum = 5 };
 

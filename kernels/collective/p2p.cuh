@@ -48,6 +48,8 @@ struct P2PArgs {
   Message message[p2pMaxMessages];
 };
 
+static_assert(sizeof(Lane) == 8 && sizeof(P2PArgs) == 416 + 16 * p2pMaxMessages, "P2PArgs is filled by the host");
+
 // The p2p region of a window: rings by source rank, then credits by target rank.
 GOCCL_DEVICE uint64_t ringOffset(uint32_t source, uint32_t channel) { return (static_cast<uint64_t>(source) * p2pChannels + channel) * p2pDepth * p2pSlotBytes; }
 GOCCL_DEVICE uint64_t creditOffset(const P2PArgs& a, uint32_t target, uint32_t channel) {

@@ -13,7 +13,7 @@ using Packet = LL<Access::words>;
 using Line8 = LL128<Access::words>;
 using Line1 = LL128<Access::bytes>;
 
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(512) name(const __grid_constant__ Args a)
+#define KERNEL(name) extern "C" __global__ void __launch_bounds__(512, 1) name(const __grid_constant__ Args a)
 
 #define ANY(type)                                                                                                        \
   KERNEL(all_reduce_one_shot_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, true>(a); }                  \
@@ -45,5 +45,5 @@ KERNEL(broadcast_ll128) { broadcast<Line1, 0>(a); }
 EXCHANGE(2) EXCHANGE(4) EXCHANGE(8)
 #undef EXCHANGE
 
-extern "C" __global__ void __launch_bounds__(256) point_to_point_words(const __grid_constant__ P2PArgs a) { pointToPoint<Line8>(a); }
-extern "C" __global__ void __launch_bounds__(256) point_to_point_bytes(const __grid_constant__ P2PArgs a) { pointToPoint<Line1>(a); }
+extern "C" __global__ void __launch_bounds__(256, 1) point_to_point_words(const __grid_constant__ P2PArgs a) { pointToPoint<Line8>(a); }
+extern "C" __global__ void __launch_bounds__(256, 1) point_to_point_bytes(const __grid_constant__ P2PArgs a) { pointToPoint<Line1>(a); }

@@ -33,7 +33,7 @@ GOCCL_DEVICE uint2 loadWord(const uint8_t* base, uint64_t offset, uint64_t bytes
   uint2 v = make_uint2(0, 0);
   const uint8_t* p = base + offset;
   if (A == Access::words ? offset < bytes : offset + 8 <= bytes && (reinterpret_cast<uintptr_t>(p) & 7) == 0)
-    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    v = loadVec2(p);
   else if (A == Access::bytes && offset < bytes)
     v = gatherWord(p, bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8);
   return v;
@@ -43,7 +43,7 @@ template <Access A>
 GOCCL_DEVICE void storeWord(uint8_t* base, uint64_t offset, uint64_t bytes, uint2 v) {
   uint8_t* p = base + offset;
   if (A == Access::words ? offset < bytes : offset + 8 <= bytes && (reinterpret_cast<uintptr_t>(p) & 7) == 0)
-    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
+    storeVec2(p, v);
   else if (A == Access::bytes && offset < bytes)
     scatterWord(p, v, bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8);
 }

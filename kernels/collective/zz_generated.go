@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "0639c2c173759504b180c23cf11c8be06d885f8c48393f67beb63fecf3ccd296",
+	Source:   "339b745009eecab83f2fbcaa2a6ef3f6fd8cb4d6c8fe6413e69f8e9614d2dc1b",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
