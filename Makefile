@@ -70,3 +70,21 @@ gpu-bundle: ## gather in build/gpu/ what a GPU host without Go needs
 
 clean: ## remove what make built
 	rm -rf build $(TOOLS)
+
+# The C ABI. libgoccl.so is the Go core; libnccl.so.2 is C alone and opens the core beside it at its first use.
+CC ?= gcc
+CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOOLS)/*' -not -path './build/*') go.mod
+NCCL_C  = $(wildcard capi/nccl/*.c)
+
+.PHONY: libgoccl libnccl
+libgoccl: build/libgoccl.so ## build/libgoccl.so, the C ABI (capi/goccl.h)
+libnccl: build/libnccl.so.2 libgoccl ## build/libnccl.so.2, NCCL's ABI on goccl
+
+build/libgoccl.so: $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
+	@mkdir -p $(@D)
+	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -trimpath -o $@ -ldflags '$(LDFLAGS) -extldflags "-Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so"' ./capi
+	@rm -f build/libgoccl.h
+
+build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/nccl/libnccl.map
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 -Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread

@@ -1,0 +1,11 @@
+// What C and Go of this library share.
+#ifndef GOCCL_DOOR_H
+#define GOCCL_DOOR_H
+#include "goccl.h"
+
+// goccl_door_fail keeps text (n bytes) as the calling thread's last error.
+void goccl_door_fail(const char *text, size_t n);
+
+// goccl_door_check is GOCCL_SUCCESS where calls may enter Go, and otherwise GOCCL_FORKED with its text kept.
+__attribute__((visibility("hidden"))) goccl_result goccl_door_check(void);
+#endif

@@ -1,0 +1,79 @@
+//go:build cgo && linux
+
+package main
+
+/*
+#cgo CFLAGS: -O2 -Wall -Wextra -Wno-unused-parameter
+#cgo LDFLAGS: -lpthread
+#cgo noescape goccl_door_fail
+#cgo nocallback goccl_door_fail
+#include "door.h"
+*/
+import "C"
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/capi/internal/core"
+	"github.com/goccl/goccl/internal/buildinfo"
+)
+
+func init() { core.Prepare() }
+
+// result turns an error into a code and leaves its text with the calling thread.
+func result(err error) C.goccl_result {
+	if err == nil {
+		return C.GOCCL_SUCCESS
+	}
+	return report(err)
+}
+
+//go:noinline
+func report(err error) C.goccl_result {
+	text := err.Error()
+	C.goccl_door_fail((*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
+	return C.goccl_result(core.ResultOf(err))
+}
+
+// catch makes a panic of an export a result.
+func catch(r *C.goccl_result) {
+	if v := recover(); v != nil {
+		*r = report(core.Recovered(v))
+	}
+}
+
+// store puts a result where C asked for it, when there is one.
+func store[T any](to *T, v T, err error) C.goccl_result {
+	if err == nil {
+		*to = v
+	}
+	return result(err)
+}
+
+func nanoseconds(ns C.int64_t) time.Duration { return time.Duration(ns) }
+
+// version is in C memory for the life of the process.
+var version = C.CString(buildinfo.Read().Version)
+
+//export gocclgo_version
+func gocclgo_version() *C.char { return version }
+
+//export gocclgo_submit
+func gocclgo_submit(reqs *C.goccl_request, n C.uint64_t) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.Submit(unsafe.Slice((*core.Request)(unsafe.Pointer(reqs)), int(n))))
+}
+
+//export gocclgo_check
+func gocclgo_check(req *C.goccl_request) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.Check((*core.Request)(unsafe.Pointer(req))))
+}
+
+// The Go request is the C request.
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(core.Request{})-unsafe.Sizeof(C.goccl_request{})]
+	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.Stream)-unsafe.Offsetof(C.goccl_request{}.stream)]
+	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.RecvDispls)-unsafe.Offsetof(C.goccl_request{}.recv_displs)]
+)

@@ -1,0 +1,204 @@
+/* goccl.h: the C ABI of goccl, libgoccl.so.
+ *
+ * Stability. Structures never change size or order; what is added is added behind a reserved field or as a new function, and then
+ * GOCCL_ABI_VERSION stays. It rises only when something here stops working; a program compares it with goccl_abi_version().
+ *
+ * Results. Every function that can fail returns a goccl_result; when it is not GOCCL_SUCCESS, goccl_last_error() of the same thread says what
+ * was wrong, where, and how to mend it.
+ *
+ * Threads. Everything may be called from any thread. Collectives of one communicator must be submitted in the same order on every rank, so
+ * threads that share a communicator order their calls themselves. goccl_comm_abort and goccl_comm_error are always allowed.
+ *
+ * fork. The library starts threads with its first use. In a child that was forked afterwards every function returns GOCCL_FORKED; a child
+ * forked before may use the library as if it had been loaded there.
+ *
+ * Unloading is not possible: dlclose returns and the library stays.
+ */
+#ifndef GOCCL_H
+#define GOCCL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GOCCL_ABI_VERSION 1u
+
+typedef int32_t goccl_result;
+enum {
+	GOCCL_SUCCESS = 0,
+	GOCCL_CUDA_ERROR = 1,       /* the GPU or its driver failed */
+	GOCCL_SYSTEM_ERROR = 2,     /* the operating system refused something */
+	GOCCL_INTERNAL_ERROR = 3,   /* a defect of goccl */
+	GOCCL_INVALID_ARGUMENT = 4, /* an argument is wrong */
+	GOCCL_INVALID_USAGE = 5,    /* the arguments are fine, the moment or the combination is not */
+	GOCCL_PEER_DEAD = 6,        /* a rank has died, left, or cannot be reached */
+	GOCCL_IN_PROGRESS = 7,      /* the communicator is still being set up */
+	GOCCL_TIMEOUT = 8,          /* a deadline passed */
+	GOCCL_ABORTED = 9,          /* the communicator was aborted here */
+	GOCCL_MISMATCH = 10,        /* ranks called different operations */
+	GOCCL_UNSUPPORTED = 11,     /* this build, device or host cannot do it */
+	GOCCL_CLOSED = 12,          /* the object was destroyed */
+	GOCCL_FORKED = 13,          /* this process was forked after goccl was used, or is exiting */
+	GOCCL_OUT_OF_MEMORY = 14
+};
+
+/* Handles. 0 is never a valid one, and a handle that was destroyed is recognised for ever. */
+typedef uint64_t goccl_device;
+typedef uint64_t goccl_bootstrap;
+typedef uint64_t goccl_comm;
+
+typedef struct goccl_unique_id { unsigned char bytes[128]; } goccl_unique_id;
+
+enum { GOCCL_DEVICE_HOST = 1, GOCCL_DEVICE_CUDA = 2 };
+
+/* Element types, numbered as in NCCL. */
+enum {
+	GOCCL_INT8 = 0, GOCCL_UINT8 = 1, GOCCL_INT32 = 2, GOCCL_UINT32 = 3, GOCCL_INT64 = 4, GOCCL_UINT64 = 5, GOCCL_FLOAT16 = 6,
+	GOCCL_FLOAT32 = 7, GOCCL_FLOAT64 = 8, GOCCL_BFLOAT16 = 9, GOCCL_FLOAT8E4M3 = 10, GOCCL_FLOAT8E5M2 = 11
+};
+
+/* Reduction operators. Numbers from GOCCL_FIRST_CREATED_OP on come from goccl_op_create. */
+enum { GOCCL_SUM = 0, GOCCL_PROD = 1, GOCCL_MAX = 2, GOCCL_MIN = 3, GOCCL_AVG = 4, GOCCL_PREMULSUM = 5, GOCCL_FIRST_CREATED_OP = 0x10000 };
+
+enum {
+	GOCCL_ALL_REDUCE = 1, GOCCL_ALL_GATHER = 2, GOCCL_REDUCE_SCATTER = 3, GOCCL_ALL_TO_ALL = 4, GOCCL_ALL_TO_ALL_V = 5, GOCCL_BROADCAST = 6,
+	GOCCL_REDUCE = 7, GOCCL_GATHER = 8, GOCCL_SCATTER = 9, GOCCL_SEND = 10, GOCCL_RECV = 11, GOCCL_BARRIER = 12
+};
+
+/* One collective call of one rank. R is the number of ranks; sizes are in elements.
+ *
+ *   all_reduce, broadcast, reduce   send count, recv count (reduce: recv at root only; broadcast: send at root only)
+ *   all_gather, gather              send count, recv count*R (gather: recv at root only)
+ *   reduce_scatter, scatter         send count*R, recv count (scatter: send at root only)
+ *   all_to_all                      send count*R, recv count*R
+ *   all_to_all_v                    the four arrays, R long; they are read before the call returns
+ *   send, recv                      count elements of send, or recv, to or from rank root
+ *   barrier                         nothing
+ *
+ * stream is a CUstream (0: the default stream), or on the host device what goccl_stream_create gave (0: the call itself does the work).
+ */
+typedef struct goccl_request {
+	goccl_comm comm;
+	uint32_t collective;
+	uint32_t type;
+	uint32_t op;
+	int32_t root; /* broadcast, reduce, gather, scatter: the root. send, recv: the peer */
+	const void *send;
+	void *recv;
+	uint64_t count;
+	uintptr_t stream;
+	uint64_t scalar;        /* GOCCL_PREMULSUM: the factor, an element of type in the low bytes */
+	const void *scalar_ptr; /* GOCCL_PREMULSUM: unless NULL, the factor is read here on the device while the collective runs */
+	const int64_t *send_counts, *send_displs, *recv_counts, *recv_displs;
+	uint64_t reserved[3]; /* zero */
+} goccl_request;
+
+typedef struct goccl_comm_config {
+	uint32_t size;          /* sizeof(goccl_comm_config) */
+	int32_t non_blocking;   /* set-up runs in the background: poll goccl_comm_error, or goccl_comm_wait */
+	int64_t timeout_ns;     /* for set-up and for each later step that talks to peers; 0: GOCCL_TIMEOUT, else 30 s */
+	int64_t op_timeout_ns;  /* for a collective's wait for its peers; 0: GOCCL_OP_TIMEOUT, else none */
+	const char *name;       /* for logs; may be NULL */
+	uint64_t reserved[4];   /* zero */
+} goccl_comm_config;
+
+typedef struct goccl_comm_info {
+	int32_t rank, size;
+	int32_t device_kind, device_index;
+	goccl_device device;
+	int32_t non_blocking, reserved;
+} goccl_comm_info;
+
+/* The library. */
+uint32_t goccl_abi_version(void);
+const char *goccl_version(void);
+const char *goccl_result_name(goccl_result result);
+/* The text of the thread's latest failure, never NULL; valid until the thread's next call that fails. */
+const char *goccl_last_error(void);
+/* Frees what a function here gave back as malloc'ed memory. */
+void goccl_release(void *p);
+
+/* Devices live as long as the process. goccl_device_current is the device that the calling thread's CUDA context is on, or with
+ * GOCCL_DEVICE=host the host device number hint. */
+/* kind 0 is what GOCCL_DEVICE asks for. */
+goccl_result goccl_device_open(int32_t kind, int32_t index, goccl_device *device);
+goccl_result goccl_device_current(int32_t hint, goccl_device *device);
+goccl_result goccl_device_count(int32_t kind, int32_t *count);
+goccl_result goccl_device_id(goccl_device device, int32_t *kind, int32_t *index);
+
+/* Zeroed memory that other processes of the machine can map. */
+goccl_result goccl_alloc(goccl_device device, uint64_t size, void **ptr);
+goccl_result goccl_free(void *ptr);
+/* Copies between memory of the process and of the device, done on return. */
+goccl_result goccl_copy_in(goccl_device device, void *dst, const void *src, uint64_t size);
+goccl_result goccl_copy_out(goccl_device device, void *dst, const void *src, uint64_t size);
+
+/* Streams. goccl_stream_synchronize also takes foreign streams; timeout_ns 0 waits for ever. */
+goccl_result goccl_stream_create(goccl_device device, uintptr_t *stream);
+goccl_result goccl_stream_synchronize(goccl_device device, uintptr_t stream, int64_t timeout_ns);
+goccl_result goccl_stream_destroy(goccl_device device, uintptr_t stream);
+
+/* Joining. The process that makes a unique id serves it. timeout_ns 0: GOCCL_TIMEOUT, else 30 s. */
+goccl_result goccl_unique_id_create(int64_t timeout_ns, goccl_unique_id *id);
+/* Ends the serving, if this process serves id and ranks are still missing. */
+goccl_result goccl_unique_id_close(const goccl_unique_id *id);
+goccl_result goccl_bootstrap_join_id(const goccl_unique_id *id, int32_t rank, int32_t size, int64_t timeout_ns, goccl_bootstrap *bootstrap);
+/* address: "ip:port", "host:port" or "interface:ip:port"; rank 0 listens there. */
+goccl_result goccl_bootstrap_join_address(const char *address, int32_t rank, int32_t size, int64_t timeout_ns, goccl_bootstrap *bootstrap);
+/* By what torchrun, mpirun, srun and the like put in the environment. */
+goccl_result goccl_bootstrap_join_env(int64_t timeout_ns, goccl_bootstrap *bootstrap);
+/* All size ranks of a job inside this process: bootstraps has room for them. */
+goccl_result goccl_bootstrap_local(int32_t size, goccl_bootstrap *bootstraps);
+/* local_rank and local_size count the ranks of this host; any pointer may be NULL. */
+goccl_result goccl_bootstrap_info(goccl_bootstrap bootstrap, int32_t *rank, int32_t *size, int32_t *local_rank, int32_t *local_size);
+goccl_result goccl_bootstrap_send(goccl_bootstrap bootstrap, int32_t peer, int32_t tag, const void *data, uint64_t size, int64_t timeout_ns);
+/* *data is for goccl_release. */
+goccl_result goccl_bootstrap_recv(goccl_bootstrap bootstrap, int32_t peer, int32_t tag, int64_t timeout_ns, void **data, uint64_t *size);
+/* Every rank gives size bytes; all has room for those of every rank. */
+goccl_result goccl_bootstrap_all_gather(goccl_bootstrap bootstrap, const void *mine, uint64_t size, void *all, int64_t timeout_ns);
+goccl_result goccl_bootstrap_barrier(goccl_bootstrap bootstrap, int64_t timeout_ns);
+goccl_result goccl_bootstrap_close(goccl_bootstrap bootstrap);
+
+/* Communicators. Making one is collective. config may be NULL.
+ *
+ * The *_start functions give the handle at once and set it up in the background; goccl_comm_wait ends when it is ready, or with the reason
+ * why not (the handle must then still be aborted or destroyed). The others start and wait. */
+goccl_result goccl_comm_start(const goccl_unique_id *id, int32_t rank, int32_t size, goccl_device device, const goccl_comm_config *config, goccl_comm *comm);
+/* The bootstrap stays the caller's, who closes it after the communicator. */
+goccl_result goccl_comm_create(goccl_bootstrap bootstrap, goccl_device device, const goccl_comm_config *config, goccl_comm *comm);
+/* All n ranks in this process, rank i on devices[i]. */
+goccl_result goccl_comm_init_all(int32_t n, const goccl_device *devices, const goccl_comm_config *config, goccl_comm *comms);
+/* color -1: take part, get *child 0, and wait for comm itself. config NULL: the parent's. */
+goccl_result goccl_comm_split_start(goccl_comm comm, int32_t color, int32_t key, const goccl_comm_config *config, goccl_comm *child);
+/* The ranks that stay call it; abort 1 ends running work first. */
+goccl_result goccl_comm_shrink_start(goccl_comm comm, const int32_t *exclude, int32_t n, int32_t abort, const goccl_comm_config *config, goccl_comm *child);
+goccl_result goccl_comm_wait(goccl_comm comm);
+goccl_result goccl_comm_info_get(goccl_comm comm, goccl_comm_info *info);
+/* GOCCL_SUCCESS while all is well, GOCCL_IN_PROGRESS during set-up, otherwise what has gone wrong. */
+goccl_result goccl_comm_error(goccl_comm comm);
+/* Waits for this rank's enqueued work; no collective may follow. */
+goccl_result goccl_comm_finalize(goccl_comm comm);
+/* Waits for this rank's enqueued work, then, for a moment, until the peers need this rank no more, and frees. Ranks may come in any order. */
+goccl_result goccl_comm_destroy(goccl_comm comm);
+/* Ends running work and set-up, and frees. Returns within 100 ms. */
+goccl_result goccl_comm_abort(goccl_comm comm);
+/* Ends running work; split, shrink and destroy are still possible. */
+goccl_result goccl_comm_revoke(goccl_comm comm);
+
+/* An operator that multiplies each input by a factor and sums: the element of type at scalar, read now when on_host, otherwise while a
+ * collective runs. It belongs to the communicator. */
+goccl_result goccl_op_create(goccl_comm comm, uint32_t type, const void *scalar, int32_t on_host, uint32_t *op);
+goccl_result goccl_op_destroy(goccl_comm comm, uint32_t op);
+
+/* Checks a request as goccl_submit would, and enqueues nothing. */
+goccl_result goccl_check(const goccl_request *request);
+/* Enqueues n requests as one group, of one or several communicators. When one is invalid, none is enqueued. */
+goccl_result goccl_submit(const goccl_request *requests, uint64_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

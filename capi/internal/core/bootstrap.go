@@ -1,0 +1,161 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+)
+
+// boot is a bootstrap that C holds.
+type boot struct {
+	bootstrap.Bootstrap
+	job string
+}
+
+var bootstraps = table[*boot]{kind: kindBootstrap, name: "bootstrap"}
+
+func addBootstrap(b bootstrap.Bootstrap, job string) (Handle, error) {
+	return bootstraps.add(func(Handle) *boot { return &boot{b, job} })
+}
+
+// jobOf names the communicators made of one bootstrap. Each rank of a process has a bootstrap of its own, but ranks that met in one call
+// share the name.
+func jobOf(b *boot) string { return b.job }
+
+// JoinID meets the other ranks by a unique id.
+func JoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
+	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
+	if err != nil {
+		return 0, err
+	}
+	t := bootstrap.NewTCP(rank, size, bootstrap.WithTimeout(cfg.Timeout))
+	if err := t.Init(context.Background(), id); err != nil {
+		return 0, err
+	}
+	return addBootstrap(t, string(id[:]))
+}
+
+// JoinAddress meets them at an address.
+func JoinAddress(address string, rank, size int, timeout time.Duration) (Handle, error) {
+	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
+	if err != nil {
+		return 0, err
+	}
+	t := bootstrap.NewTCP(rank, size, bootstrap.WithTimeout(cfg.Timeout))
+	if err := t.InitAddress(context.Background(), address); err != nil {
+		return 0, err
+	}
+	return addBootstrap(t, "address "+address)
+}
+
+// JoinEnv meets them as the launcher's environment says.
+func JoinEnv(timeout time.Duration) (Handle, error) {
+	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
+	if err != nil {
+		return 0, err
+	}
+	env, err := bootstrap.FromEnv()
+	if err != nil {
+		return 0, err
+	}
+	b, err := bootstrap.Join(context.Background(), env, bootstrap.WithTimeout(cfg.Timeout))
+	if err != nil {
+		return 0, err
+	}
+	return addBootstrap(b, nextJob())
+}
+
+// LocalBootstraps makes all ranks of a job in this process.
+func LocalBootstraps(size int) ([]Handle, error) {
+	if size < 1 || size > bootstrap.MaxWorldSize {
+		return nil, fmt.Errorf("%w: %d ranks", ErrInvalidArgument, size)
+	}
+	job := nextJob()
+	out := make([]Handle, size)
+	for i, b := range bootstrap.NewLocalGroup(size) {
+		h, err := addBootstrap(b, job)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = h
+	}
+	return out, nil
+}
+
+// BootstrapInfo is rank, size, and both counted on this host.
+func BootstrapInfo(h Handle) (rank, size, localRank, localSize int, err error) {
+	b, err := bootstraps.get(h)
+	if err != nil {
+		return 0, 0, 0, 0, err
+	}
+	return b.Rank(), b.WorldSize(), bootstrap.LocalRank(b), bootstrap.LocalSize(b), nil
+}
+
+// BootstrapSend, BootstrapRecv, BootstrapAllGather and BootstrapBarrier are the bootstrap's own, with a timeout each.
+func BootstrapSend(h Handle, peer, tag int, data []byte, timeout time.Duration) error {
+	b, err := bootstraps.get(h)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	return b.Send(ctx, peer, tag, data)
+}
+
+// BootstrapRecv returns the oldest message of peer under tag.
+func BootstrapRecv(h Handle, peer, tag int, timeout time.Duration) ([]byte, error) {
+	b, err := bootstraps.get(h)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	return b.Recv(ctx, peer, tag)
+}
+
+// BootstrapAllGather fills all with everybody's mine, in rank order; all parts are as long as this one.
+func BootstrapAllGather(h Handle, mine, all []byte, timeout time.Duration) error {
+	b, err := bootstraps.get(h)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	parts, err := b.AllGather(ctx, mine)
+	if err != nil {
+		return err
+	}
+	for r, p := range parts {
+		if len(p) != len(mine) {
+			return fmt.Errorf("%w: rank %d gave %d bytes, this rank %d", ErrInvalidArgument, r, len(p), len(mine))
+		}
+	}
+	copy(all, bytes.Join(parts, nil))
+	return nil
+}
+
+// BootstrapBarrier returns when every rank has called it.
+func BootstrapBarrier(h Handle, timeout time.Duration) error {
+	b, err := bootstraps.get(h)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	return b.Barrier(ctx)
+}
+
+// CloseBootstrap leaves the job.
+func CloseBootstrap(h Handle) error {
+	b, err := bootstraps.get(h)
+	if err != nil {
+		return err
+	}
+	if !bootstraps.remove(h) {
+		return nil
+	}
+	return b.Close()
+}

@@ -1,0 +1,192 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/bootstrap"
+)
+
+// Config is goccl_comm_config.
+type Config struct {
+	NonBlocking bool
+	Timeout     time.Duration
+	OpTimeout   time.Duration
+	Name        string
+}
+
+// comm is a communicator as C knows it. It exists from the moment its set-up is started.
+type comm struct {
+	handle     Handle
+	rank, size int
+	dev        *dev
+	cfg        Config
+	job        string // the same for ranks that started together in this process, to count them
+	child      bool   // made by Split or Shrink: rank and size are known once it is set up
+	children   atomic.Uint32
+
+	inner atomic.Pointer[goccl.Comm] // nil until set up
+	setup *task                      // how it came to be
+	last  atomic.Pointer[task]       // the latest background work on it: set-up, split, shrink
+	state atomic.Int32
+
+	boot bootstrap.Bootstrap // to close with the communicator; nil when it is not ours
+
+	lastStream atomic.Pointer[wrapped]
+	streamMu   sync.Mutex
+	streams    map[uintptr]*wrapped
+
+	opMu sync.Mutex
+	ops  []redop
+}
+
+const (
+	stateOpen = iota
+	stateRevoked
+	stateFinalized
+)
+
+var comms = table[*comm]{kind: kindComm, name: "communicator"}
+
+// task is work in the background that can be waited for and called off.
+type task struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	err    error // valid once done is closed
+	child  bool  // the error is the child's
+}
+
+// start runs f in the background.
+func start(f func(ctx context.Context) error) *task {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	t := &task{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		defer cancel(nil)
+		defer func() {
+			if v := recover(); v != nil {
+				t.err = Recovered(v)
+			}
+		}()
+		if t.err = f(ctx); t.err != nil && ctx.Err() != nil {
+			t.err = errors.Join(context.Cause(ctx), t.err)
+		}
+	}()
+	return t
+}
+
+func (t *task) running() bool {
+	select {
+	case <-t.done:
+		return false
+	default:
+		return true
+	}
+}
+
+var errCalledOff = fmt.Errorf("%w while it was being set up", goccl.ErrAborted)
+
+// withDefaults fills in what the environment says. step is the default timeout of each step.
+func (c Config) withDefaults(step time.Duration) (Config, error) {
+	var err error
+	if c.Timeout <= 0 {
+		if c.Timeout, err = envDuration("GOCCL_TIMEOUT", step); err != nil {
+			return c, err
+		}
+	}
+	if c.OpTimeout <= 0 {
+		c.OpTimeout, err = envDuration("GOCCL_OP_TIMEOUT", 0)
+	}
+	return c, err
+}
+
+func envDuration(name string, otherwise time.Duration) (time.Duration, error) {
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise, nil
+	}
+	d, err := time.ParseDuration(s)
+	if seconds, e := strconv.ParseFloat(s, 64); e == nil {
+		d, err = time.Duration(seconds*float64(time.Second)), nil
+	}
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%w: %s=%q: use seconds, or a duration like 90s", ErrInvalidArgument, name, s)
+	}
+	return d, nil
+}
+
+// ready is the communicator, when it is set up and may be used.
+func (c *comm) ready() (*goccl.Comm, error) {
+	if inner := c.inner.Load(); inner != nil {
+		return inner, nil
+	}
+	if c.setup.running() {
+		return nil, fmt.Errorf("%w: the communicator is still being set up: poll it, or wait for it", ErrInvalidUsage)
+	}
+	if c.setup.err != nil {
+		return nil, c.setup.err
+	}
+	return nil, fmt.Errorf("%w: the communicator was not set up", ErrInvalidUsage)
+}
+
+// Info says what a communicator is.
+type Info struct {
+	Rank, Size int
+	Device     Handle
+	Config     Config
+}
+
+// CommInfo is what is known of h, also during set-up.
+func CommInfo(h Handle) (Info, error) {
+	c, err := comms.get(h)
+	if err != nil {
+		return Info{}, err
+	}
+	if c.child {
+		if _, err := c.ready(); err != nil {
+			return Info{}, err
+		}
+	}
+	return Info{c.rank, c.size, c.dev.handle, c.cfg}, nil
+}
+
+// CommError is what has gone wrong with h: nil while all is well, an error of InProgress while something is under way in the background.
+func CommError(h Handle) error {
+	c, err := comms.get(h)
+	if err != nil {
+		return err
+	}
+	if t := c.last.Load(); t != nil {
+		if t.running() {
+			return errInProgress
+		}
+		if t.err != nil && !t.child {
+			return t.err
+		}
+	}
+	if inner := c.inner.Load(); inner != nil && c.state.Load() != stateRevoked {
+		return inner.AsyncError()
+	}
+	return nil
+}
+
+// Wait ends when h is set up, and has taken part in a split that gave it no communicator.
+func Wait(h Handle) error {
+	c, err := comms.get(h)
+	if err != nil {
+		return err
+	}
+	<-c.setup.done
+	if t := c.last.Load(); c.setup.err == nil && !t.child {
+		<-t.done
+		return t.err
+	}
+	return c.setup.err
+}

@@ -1,0 +1,182 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/primitive"
+)
+
+func endpointConfig(transport int, dev Handle) (primitive.EndpointConfig, error) {
+	d, err := devices.get(dev)
+	if err != nil {
+		return primitive.EndpointConfig{}, err
+	}
+	t := primitive.Transport(transport)
+	if transport < 0 || transport > 255 || !t.Valid() {
+		return primitive.EndpointConfig{}, fmt.Errorf("%w: transport %d is not known", ErrInvalidArgument, transport)
+	}
+	return primitive.EndpointConfig{Transport: t, Device: d.device}, nil
+}
+
+// NewEndpoint makes a local endpoint.
+func NewEndpoint(ctx Handle, transport int, dev Handle) (Handle, error) {
+	c, err := objectOf[*primitive.Context](ctx)
+	if err != nil {
+		return 0, err
+	}
+	cfg, err := endpointConfig(transport, dev)
+	if err != nil {
+		return 0, err
+	}
+	return addObject(c.CreateEndpoint(cfg))
+}
+
+// ReadEndpoint reads a serialised endpoint.
+func ReadEndpoint(data []byte) (Handle, error) { return addObject(primitive.DeserializeEndpoint(data)) }
+
+// EndpointInfo says what an endpoint is.
+func EndpointInfo(h Handle) (transport int, dev device.ID, local bool, err error) {
+	e, err := objectOf[*primitive.Endpoint](h)
+	if err != nil {
+		return 0, device.ID{}, false, err
+	}
+	return int(e.Transport()), e.Device(), e.Local(), nil
+}
+
+// NewConnection connects a local endpoint with a remote one.
+func NewConnection(ctx, local, remote Handle) (Handle, error) {
+	c, err := objectOf[*primitive.Context](ctx)
+	if err != nil {
+		return 0, err
+	}
+	l, err := objectOf[*primitive.Endpoint](local)
+	if err != nil {
+		return 0, err
+	}
+	r, err := objectOf[*primitive.Endpoint](remote)
+	if err != nil {
+		return 0, err
+	}
+	return addObject(c.Connect(l, r))
+}
+
+// ConnectionInfo says what a connection is; peer is -1 when it is not known.
+func ConnectionInfo(h Handle) (transport, peer, tag int, err error) {
+	c, err := objectOf[*primitive.Connection](h)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return int(c.Transport()), c.PeerRank(), c.Tag(), nil
+}
+
+// Write copies within the bounds of both memories.
+func Write(conn, dst Handle, dstOff uint64, src Handle, srcOff, size uint64) error {
+	c, err := objectOf[*primitive.Connection](conn)
+	if err != nil {
+		return err
+	}
+	d, err := objectOf[*primitive.RegisteredMemory](dst)
+	if err != nil {
+		return err
+	}
+	s, err := objectOf[*primitive.RegisteredMemory](src)
+	if err != nil {
+		return err
+	}
+	return c.Write(d, dstOff, s, srcOff, size)
+}
+
+// AtomicAdd adds to a word of the peer's memory.
+func AtomicAdd(conn, dst Handle, off, delta uint64) error {
+	c, err := objectOf[*primitive.Connection](conn)
+	if err != nil {
+		return err
+	}
+	d, err := objectOf[*primitive.RegisteredMemory](dst)
+	if err != nil {
+		return err
+	}
+	return c.AtomicAdd(d, off, delta)
+}
+
+// UpdateAndSync stores a word here and at the peer.
+func UpdateAndSync(conn, dst Handle, off uint64, src *uint64, value uint64) error {
+	c, err := objectOf[*primitive.Connection](conn)
+	if err != nil {
+		return err
+	}
+	d, err := objectOf[*primitive.RegisteredMemory](dst)
+	if err != nil {
+		return err
+	}
+	return c.UpdateAndSync(d, off, src, value)
+}
+
+// Flush waits until earlier writes are complete.
+func Flush(conn Handle, timeout time.Duration) error {
+	c, err := objectOf[*primitive.Connection](conn)
+	if err != nil {
+		return err
+	}
+	return c.Flush(timeout)
+}
+
+// RegisterMemory makes memory usable by the transports in flags.
+func RegisterMemory(ctx, dev Handle, p uintptr, size uint64, flags uint32) (Handle, error) {
+	c, err := objectOf[*primitive.Context](ctx)
+	if err != nil {
+		return 0, err
+	}
+	d, err := devices.get(dev)
+	if err != nil {
+		return 0, err
+	}
+	if size > 1<<60 {
+		return 0, fmt.Errorf("%w: %d bytes", ErrInvalidArgument, size)
+	}
+	return addObject(c.RegisterMemory(d.device, device.Ptr(p), int64(size), primitive.TransportFlags(flags)))
+}
+
+// ReadMemory reads a serialised memory.
+func ReadMemory(ctx Handle, data []byte) (Handle, error) {
+	c, err := objectOf[*primitive.Context](ctx)
+	if err != nil {
+		return 0, err
+	}
+	return addObject(c.DeserializeMemory(data))
+}
+
+// MemoryInfo says what a memory is; data is 0 while a peer's memory is not mapped.
+func MemoryInfo(h Handle) (data, original uintptr, size uint64, flags uint32, local bool, err error) {
+	m, err := objectOf[*primitive.RegisteredMemory](h)
+	if err != nil {
+		return 0, 0, 0, 0, false, err
+	}
+	return uintptr(m.Data()), uintptr(m.OriginalData()), uint64(m.Size()), uint32(m.Transports()), m.Local(), nil
+}
+
+// MapMemory maps a peer's memory for a device.
+func MapMemory(h, dev Handle, timeout time.Duration) (uintptr, error) {
+	m, err := objectOf[*primitive.RegisteredMemory](h)
+	if err != nil {
+		return 0, err
+	}
+	d, err := devices.get(dev)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), orDefault(timeout))
+	defer cancel()
+	p, err := m.Map(ctx, d.device)
+	return uintptr(p), err
+}
+
+func orDefault(timeout time.Duration) time.Duration {
+	if timeout <= 0 {
+		return 30 * time.Second
+	}
+	return timeout
+}

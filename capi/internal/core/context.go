@@ -1,0 +1,53 @@
+package core
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goccl/goccl/primitive"
+)
+
+// NewContext makes a context of primitives. Zero durations leave the defaults, a negative spinLimit is none.
+func NewContext(timeout, spinLimit time.Duration) (Handle, error) {
+	var opts []primitive.ContextOption
+	if timeout > 0 {
+		opts = append(opts, primitive.WithTimeout(timeout))
+	}
+	if spinLimit != 0 {
+		opts = append(opts, primitive.WithSpinLimit(max(spinLimit, 0)))
+	}
+	return addObject(primitive.NewContext(opts...), nil)
+}
+
+// AbortContext ends every wait of the context on host and device.
+func AbortContext(h Handle, reason string) error {
+	c, err := objectOf[*primitive.Context](h)
+	if err != nil {
+		return err
+	}
+	if reason == "" {
+		c.Abort(nil)
+	} else {
+		c.Abort(fmt.Errorf("%w: %s", primitive.ErrAborted, reason))
+	}
+	return nil
+}
+
+// ContextError is why the context was aborted, or what a kernel that gave up reported.
+func ContextError(h Handle) error {
+	c, err := objectOf[*primitive.Context](h)
+	if err != nil {
+		return err
+	}
+	return c.Err()
+}
+
+// RecoverContext makes an aborted context usable again.
+func RecoverContext(h Handle) error {
+	c, err := objectOf[*primitive.Context](h)
+	if err != nil {
+		return err
+	}
+	c.Recover()
+	return nil
+}

@@ -1,0 +1,242 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/host"
+)
+
+// dev is an open device and what C made from it. It is never closed: communicators and the caller's memory outlive any order of frees.
+type dev struct {
+	handle Handle
+	device device.Device
+
+	mu      sync.Mutex
+	streams map[uintptr]device.Stream // made by NewStream
+}
+
+var devices = table[*dev]{kind: kindDevice, name: "device"}
+
+// opened are the devices by what they are.
+var opened struct {
+	sync.Mutex
+	m map[device.ID]*dev
+}
+
+// allocations are those that C has not freed yet, by address.
+var allocations struct {
+	sync.Mutex
+	m map[uintptr]device.Allocation
+}
+
+// OpenDevice is the device of a kind and number, the same handle each time.
+func OpenDevice(kind device.Kind, index int) (Handle, error) {
+	opened.Lock()
+	defer opened.Unlock()
+	id := device.ID{Kind: kind, Index: index}
+	if d := opened.m[id]; d != nil {
+		return d.handle, nil
+	}
+	var raw device.Device
+	var err error
+	switch kind {
+	case device.Host:
+		raw, err = host.Open(index)
+	case device.CUDA:
+		raw, err = cuda.Open(index)
+	default:
+		err = fmt.Errorf("%w: device kind %d is neither host (1) nor CUDA (2)", ErrInvalidArgument, kind)
+	}
+	if err != nil {
+		return 0, err
+	}
+	h, err := devices.add(func(h Handle) *dev {
+		d := &dev{handle: h, device: raw, streams: map[uintptr]device.Stream{}}
+		if opened.m == nil {
+			opened.m = map[device.ID]*dev{}
+		}
+		opened.m[id] = d
+		return d
+	})
+	return h, err
+}
+
+// kindFromEnv is what GOCCL_DEVICE asks for; CUDA when it is not set.
+func kindFromEnv() (device.Kind, error) {
+	switch s := os.Getenv("GOCCL_DEVICE"); s {
+	case "", "cuda":
+		return device.CUDA, nil
+	case "host":
+		return device.Host, nil
+	default:
+		return 0, fmt.Errorf("%w: GOCCL_DEVICE=%q: use cuda or host", ErrInvalidArgument, s)
+	}
+}
+
+// CurrentDevice is the GPU whose context the calling thread has, GPU 0 when it has none, or host device number hint with GOCCL_DEVICE=host.
+// It must run on the thread that called from C.
+func CurrentDevice(hint int) (Handle, error) {
+	kind, err := kindFromEnv()
+	if err != nil {
+		return 0, err
+	}
+	if kind == device.Host {
+		return OpenDevice(device.Host, hint)
+	}
+	ordinal, _, err := cuda.Current()
+	if err != nil {
+		return 0, fmt.Errorf("%w (GOCCL_DEVICE=host runs without a GPU, on host memory)", err)
+	}
+	return OpenDevice(device.CUDA, ordinal)
+}
+
+// NumberedDevice is the device number index of the kind that GOCCL_DEVICE asks for.
+func NumberedDevice(index int) (Handle, error) {
+	kind, err := kindFromEnv()
+	if err != nil {
+		return 0, err
+	}
+	return OpenDevice(kind, index)
+}
+
+// DeviceCount is how many devices of a kind there are. Host devices are as many as one likes; the answer is 1.
+func DeviceCount(kind device.Kind) (int, error) {
+	if kind == device.Host {
+		return 1, nil
+	}
+	return cuda.Count()
+}
+
+// DeviceID says what device h is.
+func DeviceID(h Handle) (device.ID, error) {
+	d, err := devices.get(h)
+	if err != nil {
+		return device.ID{}, err
+	}
+	return d.device.ID(), nil
+}
+
+// Alloc makes memory that Free knows by its address. 0 bytes have no address.
+func Alloc(h Handle, size uint64) (uintptr, error) {
+	d, err := devices.get(h)
+	if err != nil || size == 0 {
+		return 0, err
+	}
+	if size > 1<<60 {
+		return 0, fmt.Errorf("%w: %d bytes on %v", device.ErrOutOfMemory, size, d.device.ID())
+	}
+	a, err := d.device.Alloc(int64(size))
+	if err != nil {
+		return 0, err
+	}
+	allocations.Lock()
+	defer allocations.Unlock()
+	if allocations.m == nil {
+		allocations.m = map[uintptr]device.Allocation{}
+	}
+	allocations.m[uintptr(a.Ptr())] = a
+	return uintptr(a.Ptr()), nil
+}
+
+// Free frees what Alloc made; 0 is harmless.
+func Free(p uintptr) error {
+	if p == 0 {
+		return nil
+	}
+	allocations.Lock()
+	a := allocations.m[p]
+	delete(allocations.m, p)
+	allocations.Unlock()
+	if a == nil {
+		return fmt.Errorf("%w: %#x was not allocated here, or was freed", ErrInvalidArgument, p)
+	}
+	return a.Close()
+}
+
+// CopyIn and CopyOut move bytes of this process to and from the device.
+func CopyIn(h Handle, dst uintptr, src unsafe.Pointer, n uint64) error {
+	d, err := devices.get(h)
+	if err != nil || n == 0 {
+		return err
+	}
+	return d.device.CopyIn(device.Ptr(dst), unsafe.Slice((*byte)(src), n))
+}
+
+// CopyOut is the way back.
+func CopyOut(h Handle, dst unsafe.Pointer, src uintptr, n uint64) error {
+	d, err := devices.get(h)
+	if err != nil || n == 0 {
+		return err
+	}
+	return d.device.CopyOut(unsafe.Slice((*byte)(dst), n), device.Ptr(src))
+}
+
+// NewStream makes a stream and returns its number, or its CUstream.
+func NewStream(h Handle) (uintptr, error) {
+	d, err := devices.get(h)
+	if err != nil {
+		return 0, err
+	}
+	s, err := d.device.NewStream()
+	if err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.streams[s.Raw()] = s
+	return s.Raw(), nil
+}
+
+// CloseStream ends a stream that NewStream made; enqueued work still runs.
+func CloseStream(h Handle, raw uintptr) error {
+	d, err := devices.get(h)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	s := d.streams[raw]
+	delete(d.streams, raw)
+	d.mu.Unlock()
+	if s == nil {
+		return fmt.Errorf("%w: %#x is no stream made here", ErrInvalidArgument, raw)
+	}
+	for _, c := range comms.all() { // they must not keep a stream whose number may come again
+		if c.dev == d {
+			c.forgetStream(raw)
+		}
+	}
+	return s.Close()
+}
+
+// SynchronizeStream waits for a stream of any maker; timeout 0 is for ever.
+func SynchronizeStream(h Handle, raw uintptr, timeout time.Duration) error {
+	d, err := devices.get(h)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	s := d.streams[raw]
+	d.mu.Unlock()
+	if s == nil {
+		if s, err = d.device.WrapStream(raw); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	return s.Synchronize(ctx)
+}
+
+func stepContext(timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout <= 0 {
+		return context.WithCancel(context.Background())
+	}
+	return context.WithTimeout(context.Background(), timeout)
+}

@@ -1,0 +1,123 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// Result is a goccl_result.
+type Result int32
+
+// The results, numbered as in goccl.h.
+const (
+	Success Result = iota
+	CUDAError
+	SystemError
+	InternalError
+	InvalidArgument
+	InvalidUsage
+	PeerDead
+	InProgress
+	Timeout
+	Aborted
+	Mismatch
+	Unsupported
+	Closed
+	Forked
+	OutOfMemory
+)
+
+var resultNames = [...]string{"success", "CUDA error", "system error", "internal error", "invalid argument", "invalid usage", "peer dead",
+	"in progress", "timeout", "aborted", "mismatch", "unsupported", "closed", "forked", "out of memory"}
+
+// String is like "peer dead".
+func (r Result) String() string {
+	if r < 0 || int(r) >= len(resultNames) {
+		return fmt.Sprintf("result %d", int32(r))
+	}
+	return resultNames[r]
+}
+
+// Errors of this package's own making wrap the root package's kinds.
+var (
+	ErrInvalidArgument = goccl.ErrInvalidArgument
+	ErrInvalidUsage    = goccl.ErrInvalidUsage
+	errInProgress      = errors.New("the communicator is still being set up")
+)
+
+// panicError is a panic that an export caught.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("panic in goccl, please report it: %v\n%s", e.value, e.stack)
+}
+
+// Recovered makes a panic an error; v is what recover returned.
+func Recovered(v any) error { return &panicError{v, debug.Stack()} }
+
+// kinds are looked at in this order: the sharpest verdict about peers first, because it may have caused the others.
+var kinds = []struct {
+	err error
+	r   Result
+}{
+	{errInProgress, InProgress},
+	{goccl.ErrPeerDead, PeerDead},
+	{bootstrap.ErrPeerDead, PeerDead},
+	{goccl.ErrMismatch, Mismatch},
+	{goccl.ErrTimeout, Timeout},
+	{bootstrap.ErrTimeout, Timeout},
+	{context.DeadlineExceeded, Timeout},
+	{device.ErrOutOfMemory, OutOfMemory},
+	{goccl.ErrUnsupported, Unsupported},
+	{device.ErrUnsupported, Unsupported},
+	{goccl.ErrInvalidArgument, InvalidArgument},
+	{bootstrap.ErrInvalid, InvalidArgument},
+	{bootstrap.ErrRankRange, InvalidArgument},
+	{bootstrap.ErrWorldSize, InvalidArgument},
+	{bootstrap.ErrDuplicateRank, InvalidUsage},
+	{goccl.ErrInvalidUsage, InvalidUsage},
+	{goccl.ErrAborted, Aborted},
+	{context.Canceled, Aborted},
+	{goccl.ErrClosed, Closed},
+	{device.ErrNoDevice, CUDAError},
+	{bootstrap.ErrClosed, PeerDead},
+	{bootstrap.ErrAuth, SystemError},
+	{bootstrap.ErrProtocol, SystemError},
+}
+
+// ResultOf is the code of an error.
+func ResultOf(err error) Result {
+	if err == nil {
+		return Success
+	}
+	var p *panicError
+	if errors.As(err, &p) {
+		return InternalError
+	}
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.r
+		}
+	}
+	var ce *cuda.Error
+	var be *bootstrap.Error
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &ce):
+		return CUDAError
+	case errors.As(err, &errno), errors.As(err, &be):
+		return SystemError
+	}
+	return InternalError
+}

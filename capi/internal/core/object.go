@@ -1,0 +1,137 @@
+package core
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/goccl/goccl/primitive"
+)
+
+// Objects of package primitive, modules, functions and futures share one table: C tells them apart by use, and a wrong one is refused by
+// name. What an object was made from must outlive it; who holds handles closes them in the reverse order, or closes the context, which ends
+// everything made from it and makes every later close harmless.
+const kindObject = 0x0ca1
+
+var objects = table[any]{kind: kindObject, name: "object"}
+
+func addObject[T any](v T, err error) (Handle, error) {
+	if err != nil {
+		return 0, err
+	}
+	return objects.add(func(Handle) any { return v })
+}
+
+// objectOf is the object of h when it is a T.
+func objectOf[T any](h Handle) (T, error) {
+	v, err := objects.get(h)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	t, ok := v.(T)
+	if !ok {
+		return t, fmt.Errorf("%w: %#x is a %s, not a %s", ErrInvalidArgument, uint64(h), nameOf(v), nameOf(t))
+	}
+	return t, nil
+}
+
+func nameOf(v any) string {
+	switch v.(type) {
+	case *primitive.Context:
+		return "context"
+	case *primitive.Endpoint:
+		return "endpoint"
+	case *primitive.Connection:
+		return "connection"
+	case *primitive.RegisteredMemory:
+		return "registered memory"
+	case *primitive.SemaphoreStub:
+		return "semaphore stub"
+	case *primitive.Semaphore:
+		return "semaphore"
+	case *primitive.BaseMemoryChannel:
+		return "base memory channel"
+	case *primitive.MemoryChannel:
+		return "memory channel"
+	case *primitive.BasePortChannel:
+		return "base port channel"
+	case *primitive.PortChannel:
+		return "port channel"
+	case *primitive.SwitchChannel:
+		return "switch channel"
+	case *primitive.Fifo:
+		return "fifo"
+	case *primitive.ProxyService:
+		return "proxy service"
+	case *primitive.Communicator:
+		return "communicator of primitives"
+	case *future:
+		return "future"
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+// CloseObject ends an object and forgets its handle. A handle that is gone is harmless, so that holders may close in any order.
+func CloseObject(h Handle) error {
+	v, err := objects.get(h)
+	if err != nil {
+		if h>>48 == kindObject {
+			return nil
+		}
+		return err
+	}
+	if !objects.remove(h) {
+		return nil
+	}
+	if c, ok := v.(interface{ Close() error }); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// Serialize is an endpoint, a memory or a semaphore stub as bytes.
+func Serialize(h Handle) ([]byte, error) {
+	v, err := objects.get(h)
+	if err != nil {
+		return nil, err
+	}
+	switch o := v.(type) {
+	case *primitive.Endpoint:
+		return o.Serialize(), nil
+	case *primitive.RegisteredMemory:
+		return o.Serialize()
+	case *primitive.SemaphoreStub:
+		return o.Serialize()
+	}
+	return nil, fmt.Errorf("%w: a %s is not exchanged as bytes", ErrInvalidArgument, nameOf(v))
+}
+
+// DeviceHandle is the object for kernels: the bytes of its struct in goccl/handle.cuh.
+func DeviceHandle(h Handle) ([]byte, error) {
+	v, err := objects.get(h)
+	if err != nil {
+		return nil, err
+	}
+	switch o := v.(type) {
+	case *primitive.Semaphore:
+		return bytesOf(o.DeviceHandle()), nil
+	case *primitive.BaseMemoryChannel:
+		return bytesOf(o.DeviceHandle()), nil
+	case *primitive.MemoryChannel:
+		return bytesOf(o.DeviceHandle()), nil
+	case *primitive.BasePortChannel:
+		return bytesOf(o.DeviceHandle()), nil
+	case *primitive.PortChannel:
+		return bytesOf(o.DeviceHandle()), nil
+	case *primitive.SwitchChannel:
+		return bytesOf(o.DeviceHandle()), nil
+	case *primitive.Fifo:
+		return bytesOf(o.DeviceHandle()), nil
+	}
+	return nil, fmt.Errorf("%w: a %s has no device handle", ErrInvalidArgument, nameOf(v))
+}
+
+// bytesOf copies a handle, which is plain data in the layout of the device headers.
+func bytesOf[T any](v T) []byte {
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v))...)
+}

@@ -1,0 +1,127 @@
+package core
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
+
+// Request is goccl_request, field by field.
+type Request struct {
+	Comm       Handle
+	Collective uint32
+	Type       uint32
+	Op         uint32
+	Root       int32
+	Send, Recv uintptr
+	Count      uint64
+	Stream     uintptr
+	Scalar     uint64
+	ScalarPtr  uintptr
+	// The arrays belong to the caller and are only read during the call.
+	SendCounts, SendDispls, RecvCounts, RecvDispls unsafe.Pointer
+	_                                              [3]uint64
+}
+
+// firstCreatedOp is GOCCL_FIRST_CREATED_OP.
+const firstCreatedOp = 0x10000
+
+// translate makes q a request of c's, without a stream, and checks it.
+func (c *comm) translate(q *Request, out *algorithm.Request) error {
+	if q.Type >= uint32(datatype.NumTypes) && q.Collective != uint32(algorithm.Barrier) {
+		return c.argument(q, "element type %d is not known", q.Type)
+	}
+	if q.Count > 1<<62 {
+		return c.argument(q, "the count, %d, is negative or too large", int64(q.Count))
+	}
+	*out = algorithm.Request{Collective: algorithm.Collective(q.Collective), Send: device.Ptr(q.Send), Recv: device.Ptr(q.Recv), Count: int64(q.Count),
+		Type: datatype.Type(q.Type)}
+	switch out.Collective {
+	case algorithm.AllReduce, algorithm.ReduceScatter, algorithm.Reduce:
+		if err := c.operator(q, out); err != nil {
+			return err
+		}
+	case algorithm.AllToAllV:
+		n := c.size
+		if q.SendCounts == nil || q.SendDispls == nil || q.RecvCounts == nil || q.RecvDispls == nil {
+			return c.argument(q, "an array of counts or displacements is NULL")
+		}
+		out.SendCounts, out.SendDispls = unsafe.Slice((*int64)(q.SendCounts), n), unsafe.Slice((*int64)(q.SendDispls), n)
+		out.RecvCounts, out.RecvDispls = unsafe.Slice((*int64)(q.RecvCounts), n), unsafe.Slice((*int64)(q.RecvDispls), n)
+	}
+	switch out.Collective {
+	case algorithm.Reduce, algorithm.Broadcast, algorithm.Gather, algorithm.Scatter:
+		out.Root = int(q.Root)
+	case algorithm.Send, algorithm.Recv:
+		out.Peer = int(q.Root)
+	}
+	if err := out.Validate(c.size); err != nil {
+		return c.wrap(q, err)
+	}
+	return c.pointers(q, out)
+}
+
+// operator fills in Op and the factor.
+func (c *comm) operator(q *Request, out *algorithm.Request) error {
+	if q.Op < firstCreatedOp {
+		if q.Op >= uint32(datatype.NumOps) {
+			return c.argument(q, "reduction operator %d is not known", q.Op)
+		}
+		out.Op = datatype.Op(q.Op)
+		binary.LittleEndian.PutUint64(out.Scalar[:], q.Scalar)
+		out.ScalarPtr = device.Ptr(q.ScalarPtr)
+		return nil
+	}
+	o, err := c.findOp(q.Op)
+	if err != nil {
+		return c.wrap(q, err)
+	}
+	if o.typ != out.Type {
+		return c.argument(q, "the operator was made for %v, the call is for %v", o.typ, out.Type)
+	}
+	out.Op, out.Scalar, out.ScalarPtr = datatype.PreMulSum, o.scalar, o.ptr
+	return nil
+}
+
+// pointers refuses NULL where bytes are read or written.
+func (c *comm) pointers(q *Request, r *algorithm.Request) error {
+	send, recv := r.Count > 0, r.Count > 0
+	at := c.rank == r.Root
+	switch r.Collective {
+	case algorithm.Barrier:
+		return nil
+	case algorithm.Broadcast, algorithm.Scatter:
+		send = send && at
+	case algorithm.Reduce, algorithm.Gather:
+		recv = recv && at
+	case algorithm.Send:
+		recv = false
+	case algorithm.Recv:
+		send = false
+	case algorithm.AllToAllV:
+		send, recv = false, false
+		for p := range c.size {
+			send = send || r.SendCounts[p] > 0
+			recv = recv || r.RecvCounts[p] > 0
+		}
+	}
+	if send && r.Send == 0 {
+		return c.argument(q, "the send buffer is NULL")
+	}
+	if recv && r.Recv == 0 {
+		return c.argument(q, "the receive buffer is NULL")
+	}
+	return nil
+}
+
+func (c *comm) argument(q *Request, format string, args ...any) error {
+	return c.wrap(q, fmt.Errorf("%w: "+format, append([]any{ErrInvalidArgument}, args...)...))
+}
+
+func (c *comm) wrap(q *Request, err error) error {
+	return &algorithm.Error{Op: algorithm.Collective(q.Collective).String(), Rank: c.rank, Peer: -1, Err: err}
+}

@@ -1,0 +1,65 @@
+package core
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+)
+
+// prepare fits the Go runtime into a process that belongs to somebody else.
+var prepare = sync.OnceFunc(func() {
+	if kind, err := kindFromEnv(); err == nil && kind != 1 {
+		// On the host device Go threads do the collectives; with GPUs they only enqueue.
+		runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	slog.SetDefault(slog.New(logger()))
+})
+
+// Prepare runs before anything else of the ABI, once.
+func Prepare() { prepare() }
+
+// logger is what NCCL_DEBUG (or GOCCL_DEBUG) and NCCL_DEBUG_FILE ask for: nothing by default, since failures are reported by their texts.
+func logger() slog.Handler {
+	level := os.Getenv("GOCCL_DEBUG")
+	if level == "" {
+		level = os.Getenv("NCCL_DEBUG")
+	}
+	var at slog.Level
+	switch strings.ToUpper(level) {
+	case "WARN":
+		at = slog.LevelWarn
+	case "INFO", "ABORT":
+		at = slog.LevelInfo
+	case "TRACE", "DEBUG":
+		at = slog.LevelDebug
+	default: // VERSION too: the version is printed by the NCCL ABI itself
+		return slog.DiscardHandler
+	}
+	out := io.Writer(os.Stderr)
+	if path := os.Getenv("NCCL_DEBUG_FILE"); path != "" {
+		if f, err := os.OpenFile(debugFile(path), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err == nil {
+			out = f
+		} else {
+			fmt.Fprintf(os.Stderr, "goccl: NCCL_DEBUG_FILE: %v: writing to stderr\n", err)
+		}
+	}
+	h := slog.NewTextHandler(out, &slog.HandlerOptions{Level: at})
+	return h.WithAttrs([]slog.Attr{slog.Int("pid", os.Getpid())})
+}
+
+// debugFile replaces %h by the host's name, %p by the process's number and %% by %.
+func debugFile(path string) string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	return strings.NewReplacer("%h", name, "%p", fmt.Sprint(os.Getpid()), "%%", "%").Replace(path)
+}

@@ -1,0 +1,226 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/bootstrap"
+)
+
+// defaultStep is the timeout of goccl.h; NCCL's ABI asks for a longer one, since its ranks may come minutes apart.
+const defaultStep = 30 * time.Second
+
+// NewUniqueID makes an id; this process serves it.
+func NewUniqueID(timeout time.Duration) (bootstrap.UniqueID, error) {
+	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
+	if err != nil {
+		return bootstrap.UniqueID{}, err
+	}
+	return bootstrap.NewUniqueID(bootstrap.WithTimeout(cfg.Timeout))
+}
+
+// begin gives a communicator its handle and starts its set-up. connect says where the ranks meet; it runs in the background.
+func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.Context, *comm) (*goccl.Comm, error)) (*comm, error) {
+	var c *comm
+	_, err := comms.add(func(h Handle) *comm {
+		c = &comm{handle: h, rank: rank, size: size, dev: d, cfg: cfg, job: job, child: rank < 0}
+		local.enter(job)
+		c.setup = start(func(ctx context.Context) error {
+			inner, err := connect(ctx, c)
+			if err == nil && ctx.Err() != nil {
+				err = errors.Join(ctx.Err(), inner.Close())
+			}
+			if err != nil {
+				return err
+			}
+			c.inner.Store(inner)
+			return nil
+		})
+		c.last.Store(c.setup)
+		return c
+	})
+	return c, err
+}
+
+func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
+	return goccl.Config{Bootstrap: b, Device: c.dev.device, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, Name: c.cfg.Name}
+}
+
+// over sets up a communicator on a bootstrap that it owns from now on.
+func (c *comm) over(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm, error) {
+	inner, err := goccl.NewComm(ctx, c.config(b))
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	c.boot = b
+	return inner, nil
+}
+
+// Start begins rank of size ranks that share id.
+func Start(id bootstrap.UniqueID, rank, size int, device Handle, cfg Config) (Handle, error) {
+	d, err := devices.get(device)
+	if err != nil {
+		return 0, err
+	}
+	if size < 1 || rank < 0 || rank >= size {
+		return 0, fmt.Errorf("%w: rank %d of %d", ErrInvalidArgument, rank, size)
+	}
+	if _, err := bootstrap.ParseUniqueID(id[:]); err != nil {
+		return 0, err
+	}
+	if cfg, err = cfg.withDefaults(defaultStep); err != nil {
+		return 0, err
+	}
+	c, err := begin(rank, size, d, cfg, string(id[:]), func(ctx context.Context, c *comm) (*goccl.Comm, error) {
+		t := bootstrap.NewTCP(rank, size, bootstrap.WithTimeout(cfg.Timeout))
+		if err := t.Init(ctx, id); err != nil {
+			return nil, err
+		}
+		return c.over(ctx, t)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return c.handle, nil
+}
+
+// Create sets a communicator up on a bootstrap of the caller's.
+func Create(boot, device Handle, cfg Config) (Handle, error) {
+	b, err := bootstraps.get(boot)
+	if err != nil {
+		return 0, err
+	}
+	d, err := devices.get(device)
+	if err != nil {
+		return 0, err
+	}
+	if cfg, err = cfg.withDefaults(defaultStep); err != nil {
+		return 0, err
+	}
+	c, err := begin(b.Rank(), b.WorldSize(), d, cfg, jobOf(b), func(ctx context.Context, c *comm) (*goccl.Comm, error) {
+		return goccl.NewComm(ctx, c.config(b.Bootstrap))
+	})
+	if err != nil {
+		return 0, err
+	}
+	return c.handle, nil
+}
+
+// StartAll begins all ranks in this process, rank i on handles[i].
+func StartAll(handles []Handle, cfg Config) ([]Handle, error) {
+	if len(handles) == 0 {
+		return nil, fmt.Errorf("%w: no devices", ErrInvalidArgument)
+	}
+	cfg, err := cfg.withDefaults(defaultStep)
+	if err != nil {
+		return nil, err
+	}
+	devs := make([]*dev, len(handles))
+	for i, h := range handles {
+		if devs[i], err = devices.get(h); err != nil {
+			return nil, err
+		}
+	}
+	boots := bootstrap.NewLocal(len(devs), bootstrap.WithTimeout(cfg.Timeout)).Ranks
+	job := nextJob()
+	out := make([]Handle, len(devs))
+	for i, d := range devs {
+		c, err := begin(i, len(devs), d, cfg, job, func(ctx context.Context, c *comm) (*goccl.Comm, error) { return c.over(ctx, boots[i]) })
+		if err != nil {
+			for _, h := range out[:i] {
+				_ = Abort(h)
+			}
+			return nil, err
+		}
+		out[i] = c.handle
+	}
+	return out, nil
+}
+
+// inherit is the configuration of a child: the parent's unless given.
+func (c *comm) inherit(cfg *Config) (Config, error) {
+	if cfg == nil {
+		return c.cfg, nil
+	}
+	return cfg.withDefaults(c.cfg.Timeout)
+}
+
+// Split begins a communicator of the ranks with the same color. With goccl.NoColor it takes part and returns 0 once the others have come.
+func Split(h Handle, color, key int, cfg *Config) (Handle, error) {
+	c, parent, err := open(h)
+	if err != nil {
+		return 0, err
+	}
+	if color < goccl.NoColor {
+		return 0, fmt.Errorf("%w: color %d is negative and not -1", ErrInvalidArgument, color)
+	}
+	split := func(ctx context.Context) (*goccl.Comm, error) { return parent.Split(ctx, color, key) }
+	if color == goccl.NoColor {
+		c.children.Add(1)
+		c.last.Store(start(func(ctx context.Context) error {
+			_, err := split(ctx)
+			return err
+		}))
+		return 0, nil
+	}
+	return c.descend(cfg, split)
+}
+
+// Shrink begins a communicator without the ranks in exclude.
+func Shrink(h Handle, exclude []int, abort bool, cfg *Config) (Handle, error) {
+	c, err := comms.get(h)
+	if err != nil {
+		return 0, err
+	}
+	parent, err := c.ready()
+	if err != nil {
+		return 0, err
+	}
+	return c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) { return parent.Shrink(ctx, exclude, abort) })
+}
+
+// descend begins a communicator whose rank and size are known when make has ended; until then they are the parent's.
+func (c *comm) descend(cfg *Config, make func(context.Context) (*goccl.Comm, error)) (Handle, error) {
+	own, err := c.inherit(cfg)
+	if err != nil {
+		return 0, err
+	}
+	k, err := begin(-1, 0, c.dev, own, c.nextChild(), func(ctx context.Context, k *comm) (*goccl.Comm, error) {
+		inner, err := make(ctx)
+		if err == nil {
+			k.rank, k.size = inner.Rank(), inner.WorldSize()
+		}
+		return inner, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	c.last.Store(&task{cancel: k.setup.cancel, done: k.setup.done, child: true})
+	return k.handle, nil
+}
+
+// nextChild names the job of a child. Ranks of this process make the same calls, so they give a child the same name; children of different
+// colors share it, which makes the last Destroy wait for a few more.
+func (c *comm) nextChild() string {
+	return c.job + "/" + strconv.Itoa(int(c.children.Add(1)))
+}
+
+// open is a communicator that may be used for collective work.
+func open(h Handle) (*comm, *goccl.Comm, error) {
+	c, err := comms.get(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	inner, err := c.ready()
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.state.Load() == stateFinalized {
+		return nil, nil, fmt.Errorf("%w: the communicator was finalized", ErrInvalidUsage)
+	}
+	return c, inner, nil
+}

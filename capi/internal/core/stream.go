@@ -1,0 +1,52 @@
+package core
+
+import (
+	"github.com/goccl/goccl/device"
+)
+
+// stream is the wrapper of a raw stream, made once per communicator. A CUstream that was destroyed and whose address came again keeps its
+// wrapper, which holds nothing but the address.
+func (c *comm) stream(raw uintptr) (device.Stream, error) {
+	if l := c.lastStream.Load(); l != nil && l.raw == raw {
+		return l.stream, nil
+	}
+	c.streamMu.Lock()
+	defer c.streamMu.Unlock()
+	w := c.streams[raw]
+	if w == nil {
+		s, err := c.dev.device.WrapStream(raw)
+		if err != nil {
+			return nil, err
+		}
+		w = &wrapped{raw, s}
+		if c.streams == nil {
+			c.streams = map[uintptr]*wrapped{}
+		}
+		c.streams[raw] = w
+	}
+	c.lastStream.Store(w)
+	return w.stream, nil
+}
+
+type wrapped struct {
+	raw    uintptr
+	stream device.Stream
+}
+
+func (c *comm) forgetStream(raw uintptr) {
+	c.streamMu.Lock()
+	defer c.streamMu.Unlock()
+	delete(c.streams, raw)
+	c.lastStream.Store(nil)
+}
+
+// ownStreams are the streams seen so far, to wait for on the host device.
+func (c *comm) ownStreams() []device.Stream {
+	c.streamMu.Lock()
+	defer c.streamMu.Unlock()
+	var out []device.Stream
+	for _, w := range c.streams {
+		out = append(out, w.stream)
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+package core
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
+)
+
+// The way of a request:
+//
+//  1. Find the communicator by its handle: no lock.
+//  2. Translate and check every request of the group, before anything is enqueued.
+//  3. Wrap the stream: one comparison when it is the communicator's latest.
+//  4. Hand each communicator its part, in the order in which they first appear. On GPUs the calling thread does it, since enqueueing does not
+//     wait and a stream may be the thread's own default stream. On the host device, where a synchronous stream does the work in the call,
+//     communicators of one group run side by side.
+//
+// The scratch of a call comes from a pool, so a call allocates nothing.
+
+// group is the scratch of one call.
+type group struct {
+	parts []part
+	reqs  []algorithm.Request
+	calls []goccl.Call
+}
+
+type part struct {
+	c     *comm
+	inner *goccl.Comm
+	n     int // requests
+}
+
+var groups = sync.Pool{New: func() any { return new(group) }}
+
+// Submit enqueues requests as one group.
+func Submit(reqs []Request) error {
+	if len(reqs) == 0 {
+		return nil
+	}
+	g := groups.Get().(*group)
+	err := g.submit(reqs)
+	g.release()
+	return err
+}
+
+// Check is Submit without the enqueueing.
+func Check(q *Request) error {
+	c, _, err := open(q.Comm)
+	if err != nil {
+		return err
+	}
+	if err := c.usable(); err != nil {
+		return err
+	}
+	var r algorithm.Request
+	return c.translate(q, &r)
+}
+
+func (c *comm) usable() error {
+	if c.state.Load() == stateRevoked {
+		return fmt.Errorf("%w: the communicator was revoked; split, shrink or destroy it", ErrInvalidUsage)
+	}
+	return nil
+}
+
+func (g *group) submit(reqs []Request) error {
+	g.reqs = grow(g.reqs, len(reqs))
+	host := false
+	var c *comm
+	var err error
+	for i := range reqs {
+		q := &reqs[i]
+		if c == nil || q.Comm != c.handle {
+			if c, err = g.part(q.Comm); err != nil {
+				return err
+			}
+			host = host || c.dev.device.ID().Kind == device.Host
+		} else {
+			g.count(c)
+		}
+		r := &g.reqs[i]
+		if err = c.translate(q, r); err != nil {
+			return err
+		}
+		if r.Stream, err = c.stream(q.Stream); err != nil {
+			return c.wrap(q, err)
+		}
+	}
+	if len(g.parts) == 1 {
+		return g.parts[0].inner.Submit(g.reqs...)
+	}
+	if host {
+		for i := range reqs {
+			g.calls = append(g.calls, goccl.Call{Comm: g.find(reqs[i].Comm).inner, Request: g.reqs[i]})
+		}
+		return goccl.Submit(g.calls)
+	}
+	return g.each(reqs)
+}
+
+// each hands every communicator its requests, gathered behind the others in g.reqs.
+func (g *group) each(reqs []Request) error {
+	n := len(reqs)
+	for i := range g.parts {
+		p := &g.parts[i]
+		g.reqs = grow(g.reqs, n+p.n)[:n]
+		for k := range reqs {
+			if reqs[k].Comm == p.c.handle {
+				g.reqs = append(g.reqs, g.reqs[k])
+			}
+		}
+		if err := p.inner.Submit(g.reqs[n:]...); err != nil {
+			return err
+		}
+		clear(g.reqs[n:])
+	}
+	return nil
+}
+
+// part finds the part of a communicator, or opens one, and counts a request in it.
+func (g *group) part(h Handle) (*comm, error) {
+	if p := g.find(h); p != nil {
+		p.n++
+		return p.c, nil
+	}
+	c, inner, err := open(h)
+	if err == nil {
+		err = c.usable()
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.parts = append(g.parts, part{c, inner, 1})
+	return c, nil
+}
+
+func (g *group) count(c *comm) { g.find(c.handle).n++ }
+
+func (g *group) find(h Handle) *part {
+	for i := len(g.parts) - 1; i >= 0; i-- {
+		if g.parts[i].c.handle == h {
+			return &g.parts[i]
+		}
+	}
+	return nil
+}
+
+func grow(s []algorithm.Request, n int) []algorithm.Request {
+	if cap(s) < n {
+		bigger := make([]algorithm.Request, n, 2*n)
+		copy(bigger, s)
+		return bigger
+	}
+	return s[:n]
+}
+
+// release forgets what the call used, so that the pool keeps nothing alive.
+func (g *group) release() {
+	clear(g.reqs)
+	clear(g.parts)
+	clear(g.calls)
+	g.reqs, g.parts, g.calls = g.reqs[:0], g.parts[:0], g.calls[:0]
+	groups.Put(g)
+}

@@ -1,0 +1,121 @@
+// Collectives: each makes a request and hands it on.
+#include "shim.h"
+
+// An operator is NCCL's own (below 5) or one that ncclRedOpCreatePreMulSum made; the numbers between are nobody's.
+static ncclResult_t check_op(ncclRedOp_t op, const char *what) {
+	if ((unsigned)op < ncclNumOps || (unsigned)op >= GOCCL_FIRST_CREATED_OP) return ncclSuccess;
+	return shim_remember(shim_fail(ncclInvalidArgument, "%s: reduction operator %d is not known", what, (int)op));
+}
+
+#define REQUEST(kind, sendbuf, recvbuf, n, ...) \
+	{ .comm = handle(comm), .collective = kind, .type = datatype, .send = sendbuf, .recv = recvbuf, .count = n, .stream = (uintptr_t)stream, __VA_ARGS__ }
+
+ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_ALL_REDUCE, sendbuff, recvbuff, count, .op = op);
+	ncclResult_t bad = check_op(op, "ncclAllReduce");
+	return bad ? bad : shim_submit(&r, "ncclAllReduce");
+}
+WEAK(ncclAllReduce);
+
+ncclResult_t pncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_REDUCE, sendbuff, recvbuff, count, .op = op, .root = root);
+	ncclResult_t bad = check_op(op, "ncclReduce");
+	return bad ? bad : shim_submit(&r, "ncclReduce");
+}
+WEAK(ncclReduce);
+
+ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_REDUCE_SCATTER, sendbuff, recvbuff, count, .op = op);
+	ncclResult_t bad = check_op(op, "ncclReduceScatter");
+	return bad ? bad : shim_submit(&r, "ncclReduceScatter");
+}
+WEAK(ncclReduceScatter);
+
+ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_ALL_GATHER, sendbuff, recvbuff, count, );
+	return shim_submit(&r, "ncclAllGather");
+}
+WEAK(ncclAllGather);
+
+ncclResult_t pncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_BROADCAST, sendbuff, recvbuff, count, .root = root);
+	return shim_submit(&r, "ncclBroadcast");
+}
+WEAK(ncclBroadcast);
+
+ncclResult_t pncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_BROADCAST, buff, buff, count, .root = root);
+	return shim_submit(&r, "ncclBcast");
+}
+WEAK(ncclBcast);
+
+ncclResult_t pncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_GATHER, sendbuff, recvbuff, count, .root = root);
+	return shim_submit(&r, "ncclGather");
+}
+WEAK(ncclGather);
+
+ncclResult_t pncclScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_SCATTER, sendbuff, recvbuff, count, .root = root);
+	return shim_submit(&r, "ncclScatter");
+}
+WEAK(ncclScatter);
+
+ncclResult_t pncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_SEND, sendbuff, NULL, count, .root = peer);
+	return shim_submit(&r, "ncclSend");
+}
+WEAK(ncclSend);
+
+ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_RECV, NULL, recvbuff, count, .root = peer);
+	return shim_submit(&r, "ncclRecv");
+}
+WEAK(ncclRecv);
+
+ncclResult_t pncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+	goccl_request r = REQUEST(GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count, );
+	return shim_submit(&r, "ncclAlltoAll");
+}
+WEAK(ncclAlltoAll);
+
+ncclResult_t pncclAllToAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+	return pncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream);
+}
+WEAK(ncclAllToAll);
+
+static ncclResult_t all_to_all_v(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream, const char *what) {
+	_Static_assert(sizeof(size_t) == sizeof(int64_t), "counts");
+	goccl_request r = REQUEST(GOCCL_ALL_TO_ALL_V, sendbuff, recvbuff, 0, .send_counts = (const int64_t *)sc, .send_displs = (const int64_t *)sd, .recv_counts = (const int64_t *)rc,
+				  .recv_displs = (const int64_t *)rd);
+	return shim_submit(&r, what);
+}
+
+ncclResult_t pncclAllToAllv(const void *sendbuff, const size_t *sendcounts, const size_t *sdispls, void *recvbuff, const size_t *recvcounts, const size_t *rdispls, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+	return all_to_all_v(sendbuff, sendcounts, sdispls, recvbuff, recvcounts, rdispls, datatype, comm, stream, "ncclAllToAllv");
+}
+WEAK(ncclAllToAllv);
+
+// VCCL gave one name two parameter lists: (…, relaybuff, datatype, comm, stream) and, a month later, (…, relaybuff, relaycount, datatype, comm,
+// stream). Both lay one eight-byte slot per parameter behind the six array and buffer pointers, and a communicator is a number that nothing else is,
+// so the slot in which it stands tells which list was meant. The relay buffer is never needed: nothing is forwarded here.
+static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, uintptr_t relay, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) __asm__("pncclAlltoAllv") __attribute__((used));
+#ifdef __GNUC__
+__asm__(".globl pncclAlltoAllv\n.weak ncclAlltoAllv\n.type ncclAlltoAllv, %function\n.set ncclAlltoAllv, pncclAlltoAllv");
+#endif
+
+#define COMM_TAG 0x0cc1 // the kind of a goccl_comm, in its top 16 bits
+
+static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, uintptr_t relay, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {
+	static const char what[] = "ncclAlltoAllv";
+	(void)relay;
+	uintptr_t type = a, comm = b, stream = c;
+	if (b >> 48 != COMM_TAG && c >> 48 == COMM_TAG) type = b, comm = c, stream = d;
+	if (!sc || !sd || !rc || !rd) return shim_remember(shim_fail(ncclInvalidArgument, "%s: a matrix of counts or displacements is NULL", what));
+	NEED_CORE;
+	goccl_comm_info i;
+	ncclResult_t r = shim_remember(shim_result(core.comm_info_get(comm, &i), what));
+	if (r) return r;
+	size_t row = (size_t)i.rank * (size_t)i.size; // of R × R matrices, this rank's own row
+	return all_to_all_v(sendbuff, sc + row, sd + row, recvbuff, rc + row, rd + row, (ncclDataType_t)(uint32_t)type, (ncclComm_t)comm, (cudaStream_t)stream, what);
+}

@@ -1,0 +1,209 @@
+// Communicators: a goccl_comm handle in the shape of a pointer.
+#include "shim.h"
+
+#include <string.h>
+
+// IN_GROUP returns r, and lets it fail the group that the thread is in.
+#define IN_GROUP(r) return shim_remember(r)
+#define BAD(...) IN_GROUP(shim_fail(ncclInvalidArgument, __VA_ARGS__))
+
+ncclResult_t pncclGetUniqueId(ncclUniqueId *id) {
+	if (!id) BAD("ncclGetUniqueId: uniqueId is NULL");
+	NEED_CORE;
+	_Static_assert(sizeof *id == sizeof(goccl_unique_id), "ncclUniqueId");
+	return shim_result(core.unique_id_create(shim_timeout(), (goccl_unique_id *)id), "ncclGetUniqueId");
+}
+WEAK(ncclGetUniqueId);
+
+static ncclResult_t start(ncclComm_t *out, int nranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config, const char *what) {
+	if (!out) BAD("%s: the place for the communicator is NULL", what);
+	*out = NULL;
+	if (nranks < 1 || rank < 0 || rank >= nranks) BAD("%s: rank %d of %d", what, rank, nranks);
+	NEED_CORE;
+	goccl_comm_config c;
+	goccl_device device;
+	goccl_comm comm;
+	ncclResult_t r = shim_config(config, &c, what);
+	if (!r) r = shim_result(core.device_current(rank, &device), what);
+	if (!r) r = shim_result(core.comm_start((const goccl_unique_id *)id, rank, nranks, device, &c, &comm), what);
+	if (r) IN_GROUP(r);
+	*out = (ncclComm_t)(uintptr_t)comm;
+	return shim_started(out, comm, c.non_blocking, what);
+}
+
+ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank) { return start(comm, nranks, &id, rank, NULL, "ncclCommInitRank"); }
+WEAK(ncclCommInitRank);
+
+ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
+	return start(comm, nranks, &id, rank, config, "ncclCommInitRankConfig");
+}
+WEAK(ncclCommInitRankConfig);
+
+// All ranks have the same list: the first id is enough, and who serves one of the others need not.
+ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int n, ncclUniqueId *ids, ncclConfig_t *config) {
+	static const char what[] = "ncclCommInitRankScalable";
+	if (n < 1 || n > nranks || !ids) BAD("%s: %d unique ids for %d ranks", what, n, nranks);
+	ncclResult_t r = start(comm, nranks, &ids[0], rank, config, what);
+	for (int i = 1; i < n && (r == ncclSuccess || r == ncclInProgress); i++) core.unique_id_close((const goccl_unique_id *)&ids[i]);
+	return r;
+}
+WEAK(ncclCommInitRankScalable);
+
+ncclResult_t pncclCommInitAll(ncclComm_t *comms, int n, const int *devlist) {
+	static const char what[] = "ncclCommInitAll";
+	if (!comms || n < 1) BAD("%s: %d devices, communicators at %p", what, n, (void *)comms);
+	NEED_CORE;
+	goccl_comm_config c;
+	ncclResult_t r = shim_config(NULL, &c, what);
+	if (r) IN_GROUP(r);
+	c.non_blocking = 0;
+	goccl_device devices[n];
+	for (int i = 0; i < n; i++) {
+		r = shim_result(core.device_open(0, devlist ? devlist[i] : i, &devices[i]), what);
+		if (r) IN_GROUP(r);
+	}
+	_Static_assert(sizeof *comms == sizeof(goccl_comm), "ncclComm_t");
+	IN_GROUP(shim_result(core.comm_init_all(n, devices, &c, (goccl_comm *)comms), what));
+}
+WEAK(ncclCommInitAll);
+
+// child is the common part of split and shrink: their configuration, and whether their parent's calls block.
+static ncclResult_t child_config(ncclComm_t comm, const ncclConfig_t *config, goccl_comm_config *c, goccl_comm_info *parent, const char *what) {
+	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), parent), what);
+	if (!r) r = shim_config(config, c, what);
+	return r;
+}
+
+ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
+	static const char what[] = "ncclCommSplit";
+	if (!newcomm) BAD("%s: newcomm is NULL", what);
+	*newcomm = NULL;
+	NEED_CORE;
+	goccl_comm_config c;
+	goccl_comm_info parent;
+	goccl_comm child = 0;
+	ncclResult_t r = child_config(comm, config, &c, &parent, what);
+	if (!r) r = shim_result(core.comm_split_start(handle(comm), color, key, config ? &c : NULL, &child), what);
+	if (r) IN_GROUP(r);
+	*newcomm = (ncclComm_t)(uintptr_t)child;
+	return shim_started(newcomm, child ? child : handle(comm), parent.non_blocking, what);
+}
+WEAK(ncclCommSplit);
+
+ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int n, ncclComm_t *newcomm, ncclConfig_t *config, int flags) {
+	static const char what[] = "ncclCommShrink";
+	if (!newcomm || !exclude || n < 1) BAD("%s: %d ranks to exclude, newcomm at %p", what, n, (void *)newcomm);
+	*newcomm = NULL;
+	if (flags & ~NCCL_SHRINK_ABORT) BAD("%s: flags %#x", what, (unsigned)flags);
+	NEED_CORE;
+	goccl_comm_config c;
+	goccl_comm_info parent;
+	goccl_comm child;
+	ncclResult_t r = child_config(comm, config, &c, &parent, what);
+	if (!r) r = shim_result(core.comm_shrink_start(handle(comm), exclude, n, flags & NCCL_SHRINK_ABORT, config ? &c : NULL, &child), what);
+	if (r) IN_GROUP(r);
+	*newcomm = (ncclComm_t)(uintptr_t)child;
+	return shim_started(newcomm, child, parent.non_blocking, what);
+}
+WEAK(ncclCommShrink);
+
+// The end of a communicator; NULL is none, and no failure.
+#define ENDS(name, f) \
+	ncclResult_t pnccl##name(ncclComm_t comm) { \
+		if (!comm) return ncclSuccess; \
+		NEED_CORE; \
+		return shim_result(core.f(handle(comm)), "nccl" #name); \
+	} \
+	WEAK(nccl##name)
+ENDS(CommDestroy, comm_destroy);
+ENDS(CommAbort, comm_abort);
+
+// A second finalize is an invalid argument; the core calls it invalid usage.
+ncclResult_t pncclCommFinalize(ncclComm_t comm) {
+	if (!comm) return ncclSuccess;
+	NEED_CORE;
+	goccl_result r = core.comm_finalize(handle(comm));
+	if (r == GOCCL_INVALID_USAGE) return shim_fail(ncclInvalidArgument, "ncclCommFinalize: %s", core.last_error());
+	return shim_result(r, "ncclCommFinalize");
+}
+WEAK(ncclCommFinalize);
+
+ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags) {
+	if (!comm) return ncclSuccess;
+	if (flags != NCCL_REVOKE_DEFAULT) BAD("ncclCommRevoke: flags %#x", (unsigned)flags);
+	NEED_CORE;
+	return shim_result(core.comm_revoke(handle(comm)), "ncclCommRevoke");
+}
+WEAK(ncclCommRevoke);
+
+ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *async) {
+	static const char what[] = "ncclCommGetAsyncError";
+	if (!async) BAD("%s: asyncError is NULL", what);
+	NEED_CORE;
+	goccl_comm_info info;
+	goccl_result r = core.comm_error(handle(comm));
+	if (r == GOCCL_INVALID_ARGUMENT && core.comm_info_get(handle(comm), &info) == GOCCL_INVALID_ARGUMENT) return shim_result(r, what);
+	*async = shim_result(r, what);
+	return ncclSuccess;
+}
+WEAK(ncclCommGetAsyncError);
+
+static ncclResult_t info(ncclComm_t comm, const void *out, goccl_comm_info *i, const char *what) {
+	if (!out) BAD("%s: the place for the result is NULL", what);
+	NEED_CORE;
+	return shim_result(core.comm_info_get(handle(comm), i), what);
+}
+
+#define TELLS(name, field) \
+	ncclResult_t pnccl##name(const ncclComm_t comm, int *out) { \
+		goccl_comm_info i; \
+		ncclResult_t r = info(comm, out, &i, "nccl" #name); \
+		if (!r) *out = i.field; \
+		return r; \
+	} \
+	WEAK(nccl##name)
+TELLS(CommCount, size);
+TELLS(CommUserRank, rank);
+TELLS(CommCuDevice, device_index);
+
+ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *p) {
+	static const char what[] = "ncclCommQueryProperties";
+	_Static_assert(sizeof *p == 56, "ncclCommProperties_t");
+	goccl_comm_info i;
+	if (p && (p->magic != NCCL_API_MAGIC || p->size < offsetof(ncclCommProperties_t, deviceApiSupport)))
+		BAD("%s: props was not initialised with NCCL_COMM_PROPERTIES_INITIALIZER", what);
+	ncclResult_t r = info(comm, p, &i, what);
+	if (r) return r;
+	// There is no device API, no multicast and no one-sided operation to offer.
+	ncclCommProperties_t mine = {.size = p->size, .magic = p->magic, .version = p->version, .rank = i.rank, .nRanks = i.size, .cudaDev = i.device_index, .nvmlDev = i.device_index, .nLsaTeams = 1};
+	memcpy(p, &mine, p->size < sizeof mine ? p->size : sizeof mine);
+	return ncclSuccess;
+}
+WEAK(ncclCommQueryProperties);
+
+ncclTeam_t pncclTeamWorld(ncclComm_t comm) {
+	goccl_comm_info i = {0};
+	ncclTeam_t t = {0};
+	if (shim_core() || core.comm_info_get(handle(comm), &i)) return t;
+	return (ncclTeam_t){i.size, i.rank, 1};
+}
+WEAK(ncclTeamWorld);
+
+// All ranks are one NVLink domain.
+ncclTeam_t pncclTeamLsa(ncclComm_t comm) { return pncclTeamWorld(comm); }
+WEAK(ncclTeamLsa);
+
+ncclTeam_t pncclTeamRail(ncclComm_t comm) {
+	ncclTeam_t t = pncclTeamWorld(comm);
+	return t.nRanks ? (ncclTeam_t){1, 0, t.nRanks} : t;
+}
+WEAK(ncclTeamRail);
+
+int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank) {
+	ncclTeam_t world = pncclTeamWorld(comm);
+	return world.rank + (rank - team.rank) * team.stride;
+}
+WEAK(ncclTeamRankToWorld);
+
+int pncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank) { return pncclTeamRankToWorld(comm, team, rank); }
+WEAK(ncclTeamRankToLsa);

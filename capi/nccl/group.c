@@ -1,0 +1,196 @@
+// Groups. The state is the thread's own; only the outermost ncclGroupEnd acts.
+//
+//  1. A call inside a group is checked at once. A failure is returned and remembered: the whole group then enqueues nothing.
+//  2. A communicator that is being set up starts at its call and is waited for at the end, so one thread can set up many ranks.
+//  3. At the end, the requests go to the core in one piece, in their order.
+#include "shim.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct started { // a communicator being set up
+	ncclComm_t *out;
+	goccl_comm comm;
+	int nonBlocking;
+	const char *what;
+};
+
+struct copy { struct copy *next; int64_t counts[]; }; // the arrays of one all-to-all-v
+
+struct group {
+	int depth;
+	ncclResult_t error;
+	goccl_request *reqs;
+	size_t n, room;
+	struct started *started;
+	size_t starts, startRoom;
+	struct copy *copies;
+};
+
+static __thread struct group *mine;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void clear(struct group *g) {
+	while (g->copies) {
+		struct copy *c = g->copies;
+		g->copies = c->next;
+		free(c);
+	}
+	g->depth = 0, g->error = ncclSuccess, g->n = 0, g->starts = 0;
+}
+
+static void end_thread(void *p) {
+	struct group *g = p;
+	clear(g);
+	free(g->reqs);
+	free(g->started);
+	free(g);
+	mine = NULL;
+}
+
+static void make_key(void) { pthread_key_create(&key, end_thread); }
+
+static struct group *group(void) {
+	if (mine) return mine;
+	pthread_once(&once, make_key);
+	struct group *g = calloc(1, sizeof *g);
+	if (g && pthread_setspecific(key, g) == 0) return mine = g;
+	free(g);
+	return NULL;
+}
+
+int shim_grouped(void) { return mine ? mine->depth : 0; }
+
+ncclResult_t shim_remember(ncclResult_t r) {
+	if (r != ncclSuccess && r != ncclInProgress && shim_grouped() && !mine->error) mine->error = r;
+	return r;
+}
+
+// room makes place for one more element of size in an array.
+static void *room(void *array, size_t n, size_t *cap, size_t size) {
+	if (n < *cap) return array;
+	size_t bigger = *cap ? 2 * *cap : 16;
+	void *p = realloc(array, bigger * size);
+	if (p) *cap = bigger;
+	return p;
+}
+
+static ncclResult_t no_memory(void) { return shim_remember(shim_fail(ncclSystemError, "out of memory in a group")); }
+
+// own copies the arrays of an all-to-all-v, which belong to the caller after the call.
+static int own(struct group *g, goccl_request *r) {
+	goccl_comm_info info;
+	if (core.comm_info_get(r->comm, &info)) return -1;
+	size_t n = (size_t)info.size;
+	struct copy *c = malloc(sizeof *c + 4 * n * sizeof(int64_t));
+	if (!c) return -1;
+	const int64_t **from[] = {&r->send_counts, &r->send_displs, &r->recv_counts, &r->recv_displs};
+	for (int i = 0; i < 4; i++) {
+		memcpy(c->counts + i * n, *from[i], n * sizeof(int64_t));
+		*from[i] = c->counts + i * n;
+	}
+	c->next = g->copies;
+	g->copies = c;
+	return 0;
+}
+
+ncclResult_t shim_submit(const goccl_request *req, const char *what) {
+	NEED_CORE;
+	if (!shim_grouped()) return shim_result(core.submit(req, 1), what);
+	struct group *g = mine;
+	ncclResult_t r = shim_remember(shim_result(core.check(req), what));
+	if (r) return r;
+	goccl_request *reqs = room(g->reqs, g->n, &g->room, sizeof *reqs);
+	if (!reqs) return no_memory();
+	g->reqs = reqs;
+	reqs[g->n] = *req;
+	if (req->collective == GOCCL_ALL_TO_ALL_V && own(g, &reqs[g->n])) return no_memory();
+	g->n++;
+	return ncclSuccess;
+}
+
+// settle waits for one communicator.
+static ncclResult_t settle(struct started *s) {
+	ncclResult_t r = shim_result(core.comm_wait(s->comm), s->what);
+	return r;
+}
+
+// give_up frees what was being set up.
+static void give_up(struct started *s) {
+	if (*s->out) core.comm_abort(handle(*s->out));
+	*s->out = NULL;
+}
+
+ncclResult_t shim_started(ncclComm_t *out, goccl_comm comm, int nonBlocking, const char *what) {
+	struct started s = {out, comm, nonBlocking, what};
+	if (!shim_grouped()) {
+		if (nonBlocking) return ncclInProgress;
+		ncclResult_t r = settle(&s);
+		if (r) give_up(&s);
+		return r;
+	}
+	struct group *g = mine;
+	struct started *p = room(g->started, g->starts, &g->startRoom, sizeof *p);
+	if (!p) {
+		give_up(&s);
+		return no_memory();
+	}
+	g->started = p;
+	p[g->starts++] = s;
+	return nonBlocking ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t pncclGroupStart(void) {
+	struct group *g = group();
+	if (!g) return shim_fail(ncclSystemError, "ncclGroupStart: out of memory");
+	g->depth++;
+	return ncclSuccess;
+}
+WEAK(ncclGroupStart);
+
+// finish ends the outermost group.
+static ncclResult_t finish(struct group *g, int simulate) {
+	ncclResult_t r = g->error;
+	int pending = 0;
+	for (size_t i = 0; i < g->starts; i++) {
+		struct started *s = &g->started[i];
+		if (s->nonBlocking) {
+			pending = 1;
+			continue;
+		}
+		ncclResult_t one = settle(s);
+		if (!r) r = one;
+	}
+	if (r)
+		for (size_t i = 0; i < g->starts; i++) give_up(&g->started[i]);
+	else if (g->n && !simulate)
+		r = shim_result(core.submit(g->reqs, g->n), "ncclGroupEnd");
+	clear(g);
+	return r ? r : pending ? ncclInProgress : ncclSuccess;
+}
+
+static ncclResult_t group_end(int simulate, const char *what) {
+	struct group *g = mine;
+	if (!g || g->depth == 0) return shim_fail(ncclInvalidUsage, "%s: there was no ncclGroupStart on this thread", what);
+	if (--g->depth > 0) return ncclSuccess;
+	if (shim_ready < 0) { // forked or exiting inside a group
+		clear(g);
+		return shim_open();
+	}
+	return finish(g, simulate);
+}
+
+ncclResult_t pncclGroupEnd(void) { return group_end(0, "ncclGroupEnd"); }
+WEAK(ncclGroupEnd);
+
+// The group is closed and nothing is enqueued. There is no model of its duration here: the estimate is 0.
+ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *info) {
+	if (info && info->magic != NCCL_SIM_INFO_MAGIC)
+		return shim_remember(shim_fail(ncclInvalidArgument, "ncclGroupSimulateEnd: simInfo was not initialised with NCCL_SIM_INFO_INITIALIZER"));
+	ncclResult_t r = group_end(1, "ncclGroupSimulateEnd");
+	if (info && !r) info->estimatedTime = 0;
+	return r;
+}
+WEAK(ncclGroupSimulateEnd);

@@ -1,0 +1,216 @@
+// Loading the core, and what must work without it.
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct core core;
+int shim_ready;
+
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static char failure[1024]; // why the core could not be loaded; guarded by loading
+static int failed;
+
+// The version that libraries are asked for by their users' scripts is read from the file, in this form.
+#define REPORTED 22809
+static const char banner[] = "NCCL version 2.28.9+cuda12.8";
+
+// After a fork the core's threads are in the parent only; before the core was loaded there are none to miss.
+static void child(void) {
+	if (shim_ready == 1) shim_ready = -1;
+}
+
+__attribute__((destructor)) static void leave(void) {
+	if (shim_ready == 1) shim_ready = -2;
+}
+
+static void *candidate(const char *dir, size_t n, char *path) {
+	if (n + sizeof "/libgoccl.so" > PATH_MAX) return NULL;
+	memcpy(path, dir, n);
+	strcpy(path + n, "/libgoccl.so");
+	return access(path, R_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
+}
+
+// beside looks for the core in the folder of this file: where it was opened, then where links lead.
+static void *beside(char *path) {
+	Dl_info self;
+	char real[PATH_MAX];
+	if (!dladdr((void *)&core, &self) || !self.dli_fname) return NULL;
+	const char *names[] = {self.dli_fname, realpath(self.dli_fname, real)};
+	for (int i = 0; i < 2; i++) {
+		const char *slash = names[i] ? strrchr(names[i], '/') : NULL;
+		void *lib = slash ? candidate(names[i], slash - names[i], path) : NULL;
+		if (lib) return lib;
+	}
+	return NULL;
+}
+
+// load fills the table or the text of the failure.
+static int load(void) {
+	char path[PATH_MAX] = "libgoccl.so";
+	const char *named = getenv("GOCCL_LIBRARY");
+	void *lib = NULL;
+	if (named && *named) {
+		snprintf(path, sizeof path, "%s", named);
+		lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	} else if (!(lib = beside(path))) {
+		lib = dlopen("libgoccl.so", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	}
+	if (!lib) {
+		const char *why = dlerror();
+		snprintf(failure, sizeof failure, "libgoccl.so cannot be loaded: %s: keep it beside libnccl.so.2, or name it with GOCCL_LIBRARY", why ? why : "no such file");
+		return -1;
+	}
+	void **slot = (void **)&core;
+	static const char *const names[] = {
+#define CORE_NAME(name) "goccl_" #name,
+		CORE(CORE_NAME)
+	};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!(slot[i] = dlsym(lib, names[i]))) {
+			snprintf(failure, sizeof failure, "%s has no %s: it is of another release than this libnccl.so.2", path, names[i]);
+			return -1;
+		}
+	if (core.abi_version() != GOCCL_ABI_VERSION) {
+		snprintf(failure, sizeof failure, "%s has ABI %u, this libnccl.so.2 needs %u: install both from one release", path, core.abi_version(), GOCCL_ABI_VERSION);
+		return -1;
+	}
+	return 0;
+}
+
+static int debug(void); // 0 nothing, 1 version, 2 warnings, 3 more
+
+static void announce(void) {
+	int v = shim_version();
+	fprintf(stderr, "NCCL version %d.%d.%d by goccl %s\n", v / 10000, v / 100 % 100, v % 100, core.version());
+}
+
+ncclResult_t shim_open(void) {
+	int ready = __atomic_load_n(&shim_ready, __ATOMIC_ACQUIRE);
+	if (ready == 1) return ncclSuccess;
+	if (ready == -1)
+		return shim_fail(ncclSystemError, "this process was forked after its parent had used NCCL, whose threads stayed there: start workers before the first "
+						  "communicator, or with spawn or forkserver instead of fork");
+	if (ready == -2) return shim_fail(ncclSystemError, "the process is exiting");
+	pthread_mutex_lock(&loading);
+	if (!shim_ready && !failed) {
+		if (load() == 0) {
+			pthread_atfork(NULL, NULL, child);
+			__atomic_store_n(&shim_ready, 1, __ATOMIC_RELEASE);
+			if (debug()) announce();
+		} else {
+			failed = 1;
+		}
+	}
+	ncclResult_t r = ncclSuccess;
+	if (failed) r = shim_fail(ncclSystemError, "%s", failure);
+	pthread_mutex_unlock(&loading);
+	return r;
+}
+
+// The last error is the process's, as in NCCL. A text stays where it is while sixteen later ones come.
+static char texts[16][2048];
+static unsigned latest;
+static pthread_mutex_t texting = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep(const char *s) {
+	pthread_mutex_lock(&texting);
+	unsigned next = (latest + 1) % 16;
+	snprintf(texts[next], sizeof texts[next], "%s", s);
+	__atomic_store_n(&latest, next, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&texting);
+	if (debug() >= 2) fprintf(stderr, "goccl [%d] NCCL WARN %s\n", (int)getpid(), s);
+}
+
+static int debug(void) {
+	const char *s = getenv("NCCL_DEBUG");
+	if (!s || !*s || !strcasecmp(s, "NONE")) return 0;
+	return !strcasecmp(s, "VERSION") ? 1 : !strcasecmp(s, "WARN") ? 2 : 3;
+}
+
+ncclResult_t shim_fail(ncclResult_t r, const char *format, ...) {
+	char text[2048];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	keep(text);
+	return r;
+}
+
+ncclResult_t shim_code(goccl_result r) {
+	switch (r) {
+	case GOCCL_SUCCESS: return ncclSuccess;
+	case GOCCL_CUDA_ERROR:
+	case GOCCL_OUT_OF_MEMORY: return ncclUnhandledCudaError;
+	case GOCCL_SYSTEM_ERROR:
+	case GOCCL_FORKED: return ncclSystemError;
+	case GOCCL_INVALID_ARGUMENT: return ncclInvalidArgument;
+	case GOCCL_PEER_DEAD: return ncclRemoteError;
+	case GOCCL_IN_PROGRESS: return ncclInProgress;
+	case GOCCL_TIMEOUT: return shim_version() >= 23003 ? ncclTimeout : ncclRemoteError; // ncclTimeout is younger than 2.28
+	case GOCCL_INVALID_USAGE:
+	case GOCCL_ABORTED:
+	case GOCCL_MISMATCH:
+	case GOCCL_UNSUPPORTED:
+	case GOCCL_CLOSED: return ncclInvalidUsage;
+	}
+	return ncclInternalError;
+}
+
+ncclResult_t shim_result_slow(goccl_result r, const char *what) {
+	ncclResult_t n = shim_code(r);
+	if (n == ncclInProgress) return n;
+	return shim_fail(n, "%s: %s", what, core.last_error());
+}
+
+int shim_version(void) {
+	const char *s = getenv("GOCCL_NCCL_VERSION");
+	if (!s || !*s) return REPORTED;
+	int major, minor, patch = 0;
+	if (strchr(s, '.')) { // 2.28.9
+		if (sscanf(s, "%d.%d.%d", &major, &minor, &patch) < 2) return REPORTED;
+		return NCCL_VERSION(major, minor, patch);
+	}
+	int code = atoi(s);
+	return code > 0 ? code : REPORTED;
+}
+
+ncclResult_t pncclGetVersion(int *version) {
+	if (!version) return shim_fail(ncclInvalidArgument, "ncclGetVersion: version is NULL");
+	*version = banner[0] ? shim_version() : 0; // keeps the banner in the file
+	return ncclSuccess;
+}
+WEAK(ncclGetVersion);
+
+const char *pncclGetErrorString(ncclResult_t result) {
+	switch (result) {
+	case ncclSuccess: return "no error";
+	case ncclUnhandledCudaError: return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+	case ncclSystemError: return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+	case ncclInternalError: return "internal error - please report this issue to the NCCL developers";
+	case ncclInvalidArgument: return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+	case ncclInvalidUsage: return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+	case ncclRemoteError: return "remote process exited or there was a network error";
+	case ncclInProgress: return "NCCL operation in progress";
+	case ncclTimeout: return "timeout";
+	default: return "unknown result code";
+	}
+}
+WEAK(ncclGetErrorString);
+
+const char *pncclGetLastError(ncclComm_t comm) {
+	(void)comm;
+	return texts[__atomic_load_n(&latest, __ATOMIC_ACQUIRE)];
+}
+WEAK(ncclGetLastError);
+
+// The environment is read when it is needed, so there is nothing to do again.
+void pncclResetDebugInit(void) {}
+WEAK(ncclResetDebugInit);

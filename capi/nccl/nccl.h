@@ -1,0 +1,143 @@
+/* nccl.h: NCCL's host interface as libnccl.so.2 of goccl provides it, written from the ABI. A program may be compiled against this header or against
+ * NVIDIA's: sizes, numbers and names are the same. What goccl does differently is said in docs/nccl-migration.md. */
+#ifndef NCCL_H_
+#define NCCL_H_
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifndef __cplusplus
+#include <stdbool.h>
+#endif
+
+/* The CUDA runtime's stream, without its header. */
+#ifndef __CUDA_RUNTIME_H__
+typedef struct CUstream_st *cudaStream_t;
+#endif
+
+#define NCCL_MAJOR 2
+#define NCCL_MINOR 30
+#define NCCL_PATCH 7
+#define NCCL_SUFFIX ""
+#define NCCL_VERSION(X, Y, Z) (((X) <= 2 && (Y) <= 8) ? (X) * 1000 + (Y) * 100 + (Z) : (X) * 10000 + (Y) * 100 + (Z))
+#define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ncclComm *ncclComm_t;
+typedef struct ncclWindow_vidmem *ncclWindow_t;
+#define NCCL_COMM_NULL NULL
+
+#define NCCL_UNIQUE_ID_BYTES 128
+typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
+
+typedef enum {
+	ncclSuccess = 0,
+	ncclUnhandledCudaError = 1,
+	ncclSystemError = 2,
+	ncclInternalError = 3,
+	ncclInvalidArgument = 4,
+	ncclInvalidUsage = 5,
+	ncclRemoteError = 6,
+	ncclInProgress = 7,
+	ncclTimeout = 8,
+	ncclNumResults = 9
+} ncclResult_t;
+
+typedef enum {
+	ncclInt8 = 0, ncclChar = 0, ncclUint8 = 1, ncclInt32 = 2, ncclInt = 2, ncclUint32 = 3, ncclInt64 = 4, ncclUint64 = 5,
+	ncclFloat16 = 6, ncclHalf = 6, ncclFloat32 = 7, ncclFloat = 7, ncclFloat64 = 8, ncclDouble = 8, ncclBfloat16 = 9,
+	ncclFloat8e4m3 = 10, ncclFloat8e5m2 = 11, ncclNumTypes = 12
+} ncclDataType_t;
+
+typedef enum { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, ncclNumOps = 5, ncclMaxRedOp = 0x7fffffff } ncclRedOp_t;
+typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
+typedef enum { ncclStatGpuMemSuspend = 0, ncclStatGpuMemSuspended = 1, ncclStatGpuMemPersist = 2, ncclStatGpuMemTotal = 3 } ncclCommMemStat_t;
+typedef enum { NCCL_GIN_TYPE_NONE = 0, NCCL_GIN_TYPE_PROXY = 2, NCCL_GIN_TYPE_GDAKI = 3, NCCL_GIN_TYPE_GPI = 4 } ncclGinType_t;
+
+#define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_CONFIG_UNDEF_PTR NULL
+#define NCCL_UNDEF_FLOAT (-1.0f)
+#define NCCL_SPLIT_NOCOLOR (-1)
+#define NCCL_API_MAGIC 0xcafebeefu
+#define NCCL_SIM_INFO_MAGIC 0x74685283u
+#define NCCL_WIN_DEFAULT 0x00
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
+#define NCCL_WIN_STRICT_ORDERING 0x02
+#define NCCL_WIN_REQUIRED_ALIGNMENT 4096
+#define NCCL_CTA_POLICY_DEFAULT 0x00
+#define NCCL_CTA_POLICY_EFFICIENCY 0x01
+#define NCCL_CTA_POLICY_ZERO 0x02
+#define NCCL_SHRINK_DEFAULT 0x00
+#define NCCL_SHRINK_ABORT 0x01
+#define NCCL_REVOKE_DEFAULT 0x00
+#define NCCL_SUSPEND_MEM 0x01
+
+/* size, magic and version say which fields the caller knows; see the initialiser. Of the others goccl uses blocking and commName. */
+typedef struct ncclConfig {
+	size_t size;
+	unsigned int magic;
+	unsigned int version;
+	int blocking;
+	int cgaClusterSize, minCTAs, maxCTAs;
+	const char *netName;
+	int splitShare;
+	int trafficClass;
+	const char *commName;
+	int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs;
+	int nChannelsPerNetPeer, nvlinkCentricSched;
+	int graphUsageMode, numRmaCtx;
+	int maxP2pPeers;
+	int graphStreamOrdering;
+} ncclConfig_t;
+
+#define NCCL_CONFIG_INITIALIZER \
+	{ sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, \
+	  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, \
+	  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
+	  NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT }
+
+typedef struct ncclSimInfo {
+	size_t size;
+	unsigned int magic;
+	unsigned int version;
+	float estimatedTime;
+} ncclSimInfo_t;
+#define NCCL_SIM_INFO_INITIALIZER { sizeof(ncclSimInfo_t), NCCL_SIM_INFO_MAGIC, NCCL_VERSION_CODE, NCCL_UNDEF_FLOAT }
+
+typedef struct ncclCommProperties {
+	size_t size;
+	unsigned int magic;
+	unsigned int version;
+	int rank, nRanks, cudaDev, nvmlDev;
+	bool deviceApiSupport, multimemSupport;
+	ncclGinType_t ginType;
+	int nLsaTeams;
+	bool hostRmaSupport;
+	ncclGinType_t railedGinType;
+} ncclCommProperties_t;
+#define NCCL_COMM_PROPERTIES_INITIALIZER { sizeof(ncclCommProperties_t), NCCL_API_MAGIC, NCCL_VERSION_CODE }
+
+typedef struct ncclWaitSignalDesc { int opCnt, peer, sigIdx, ctx; } ncclWaitSignalDesc_t;
+typedef struct ncclTeam { int nRanks, rank, stride; } ncclTeam_t;
+typedef struct ncclParamHandle ncclParamHandle_t;
+
+/* Structures of the device API, which goccl does not have. */
+typedef struct ncclDevComm ncclDevComm_t;
+typedef struct ncclDevCommRequirements ncclDevCommRequirements_t;
+typedef struct ncclDevResourceRequirements ncclDevResourceRequirements_t;
+typedef struct ncclMultimemHandle { void *mcBasePtr; } ncclMultimemHandle_t;
+
+/* Every function has a twin with the prefix p, which stays when a tool replaces the other. */
+#define NCCL_API(ret, name, ...) \
+	ret name(__VA_ARGS__); \
+	ret p##name(__VA_ARGS__);
+#include "api.h"
+#undef NCCL_API
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,61 @@
+// What the files of libnccl.so.2 share. The library is C and holds no Go: the core (libgoccl.so) is opened by the first call that needs it.
+#ifndef GOCCL_NCCL_SHIM_H
+#define GOCCL_NCCL_SHIM_H
+
+#include "../goccl.h"
+#include "nccl.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+
+// CORE lists what is used of goccl.h.
+#define CORE(F) \
+	F(abi_version) F(version) F(last_error) F(unique_id_create) F(unique_id_close) F(device_open) F(device_current) F(alloc) F(free) F(comm_start) \
+	F(comm_init_all) F(comm_split_start) F(comm_shrink_start) F(comm_wait) F(comm_info_get) F(comm_error) F(comm_finalize) F(comm_destroy) F(comm_abort) \
+	F(comm_revoke) F(op_create) F(op_destroy) F(check) F(submit)
+#define CORE_FIELD(name) __typeof__(goccl_##name) *name;
+struct core { CORE(CORE_FIELD) };
+extern struct core core;
+
+// shim_core makes the core usable, or says why it is not. It must come before any use of `core`.
+extern int shim_ready;   // 1 loaded, -1 no calls any more
+ncclResult_t shim_open(void);
+static inline ncclResult_t shim_core(void) {
+	return __builtin_expect(__atomic_load_n(&shim_ready, __ATOMIC_ACQUIRE) == 1, 1) ? ncclSuccess : shim_open();
+}
+#define NEED_CORE \
+	do { \
+		ncclResult_t open_ = shim_core(); \
+		if (open_) return open_; \
+	} while (0)
+
+// shim_fail keeps a text as the last error (and logs it, when NCCL_DEBUG asks for warnings) and returns r.
+ncclResult_t shim_fail(ncclResult_t r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// shim_result is NCCL's code for one of the core's; the text of a failure is kept.
+ncclResult_t shim_result_slow(goccl_result r, const char *what);
+static inline ncclResult_t shim_result(goccl_result r, const char *what) {
+	return __builtin_expect(r == GOCCL_SUCCESS, 1) ? ncclSuccess : shim_result_slow(r, what);
+}
+// shim_code is the mapping alone.
+ncclResult_t shim_code(goccl_result r);
+int shim_version(void);
+
+// Groups (group.c). shim_grouped is the depth of the calling thread.
+int shim_grouped(void);
+// shim_remember makes the group of the thread, if any, fail with r, and returns r.
+ncclResult_t shim_remember(ncclResult_t r);
+// shim_submit enqueues a request, now or at the end of the group.
+ncclResult_t shim_submit(const goccl_request *req, const char *what);
+// shim_started waits for a communicator that is being set up, now or at the end of the group; a failure makes *out NULL. comm is whose wait it
+// is when *out gets no communicator (a split without color).
+ncclResult_t shim_started(ncclComm_t *out, goccl_comm comm, int nonBlocking, const char *what);
+
+// shim_config reads an ncclConfig_t (or NULL) into a goccl_comm_config. The name is valid as long as the caller's.
+ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const char *what);
+int64_t shim_timeout(void);
+
+static inline goccl_comm handle(ncclComm_t c) { return (goccl_comm)(uintptr_t)c; }
+
+// Every function is defined with the prefix p and exported without it as a weak symbol.
+#define WEAK(name) extern __typeof__(p##name) name __attribute__((weak, alias("p" #name)))
+#endif
