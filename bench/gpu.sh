@@ -121,7 +121,7 @@ if [ "${GOCCL_BENCH-}" = quick ]; then types=(bfloat16) max=64M factor=16; fi
 for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast reduce send_recv; do
   for d in "${types[@]}"; do
     perf "perf.$c.$d.eager" 200 "$c" -d "$d" -b 1K -e $max -f $factor ${beside[@]+"${beside[@]}"} --plot "$out/perf.$c.$d.eager.svg"
-    perf "perf.$c.$d.graph" 200 "$c" -d "$d" -b 1K -e $max -f $factor --graph 20 ${beside[@]+"${beside[@]}"} --plot "$out/perf.$c.$d.graph.svg"
+    perf "perf.$c.$d.graph" 200 "$c" -d "$d" -b 1K -e $max -f $factor --graph auto ${beside[@]+"${beside[@]}"} --plot "$out/perf.$c.$d.graph.svg"
   done
 done
 

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/goccl/goccl/datatype"
@@ -35,13 +37,30 @@ type perfCommand struct {
 	OutOfPlace bool     `help:"Only out of place."`
 	Check      bool     `default:"true" negatable:"" help:"Check every element of every result (default)."`
 	Isolated   bool     `help:"Wait for each operation before the next, and time each."`
-	Graph      int      `short:"G" placeholder:"OPS" help:"Capture this many operations in a CUDA graph and time its replay."`
-	Algo       []string `placeholder:"NAME" help:"Force an algorithm, or compare several in the same run, the first being the measure."`
+	Graph      graphOps `short:"G" placeholder:"OPS" help:"Capture this many operations in a CUDA graph and time its replay; auto: 200, fewer where they are long."`
+	Algo       []string `placeholder:"NAME" help:"Force an algorithm, or compare several in the same run, the first being the measure; all: goccl's choice and every algorithm."`
 	Against    []string `sep:"none" placeholder:"PATH" help:"Measure a library with NCCL's ABI (libnccl.so.2) in the same run, in turns, on the same buffers."`
 
 	JSON    string        `name:"json" placeholder:"FILE" help:"Write the results, with machine and build, to a file."`
 	Plot    string        `placeholder:"FILE.svg" help:"Draw bus bandwidth and time over the size."`
 	Timeout time.Duration `default:"60s" help:"Bound on every wait (default ${default})."`
+}
+
+// graphOps is a number of operations, or auto.
+type graphOps int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *graphOps) UnmarshalText(b []byte) error {
+	if string(b) == "auto" {
+		*g = perf.GraphAuto
+		return nil
+	}
+	n, err := strconv.Atoi(string(b))
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is not a number of operations: write one, or auto", b)
+	}
+	*g = graphOps(n)
+	return nil
 }
 
 // Run measures and maps wrong results to exit status 3.
@@ -52,7 +71,7 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 	}
 	o := perf.Options{
 		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor, Iters: c.Iters,
-			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace, Isolated: c.Isolated, GraphOps: c.Graph,
+			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace, Isolated: c.Isolated, GraphOps: int(c.Graph),
 			Offset: c.Offset, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
 		Ranks: c.Ranks, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
 		Machine: func() any { return machine(ctx) }, Command: os.Args, Stdout: s.out, Stderr: s.stderr,

@@ -18,20 +18,24 @@ type Config struct {
 	MinBytes, MaxBytes int64   // of nccl-tests' size column
 	Factor             float64 // between sizes; default 2
 
-	Iters  int // operations in a timed batch; 0: as many as take about 20 ms, between 1 and 2000
+	Iters  int // operations in a timed batch (with graphs: replays); 0: what takes about 20 ms, at most 2000 operations (20 replays)
 	Warmup int // untimed operations before the first batch
 	Cycles int // timed batches; default 5
 
 	Check               bool
 	OutOfPlace, InPlace bool  // default both
 	Isolated            bool  // wait for each operation before the next, and time each
-	GraphOps            int   // capture this many operations in a graph and replay it; 0: eager
+	GraphOps            int   // capture this many operations in a graph and replay it; 0: eager; GraphAuto: 200, fewer where they are long
 	Offset              int64 // elements by which buffers are shifted from their natural alignment
 	Seed                uint64
 
 	// Timeout bounds every wait of the measurement. Default 60 s.
 	Timeout time.Duration
 }
+
+// GraphAuto as Config.GraphOps chooses the number of operations in a graph by their time: 200 while they take up to 125 µs each, so that what
+// lies between two replays does not count, and what takes 25 ms of longer ones.
+const GraphAuto = -1
 
 // ErrInvalid means that a Config or Options ask for what cannot be measured.
 var ErrInvalid = errors.New("invalid arguments")
@@ -57,7 +61,7 @@ func (c *Config) normalize(n int) error {
 		return invalid("sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0", c.MinBytes, c.MaxBytes)
 	case c.Factor < 1:
 		return invalid("factor %g: sizes grow, so it must be above 1", c.Factor)
-	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < 0 || c.Offset < 0 || c.Timeout < 0:
+	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < GraphAuto || c.Offset < 0 || c.Timeout < 0:
 		return invalid("iterations, warm-up, cycles, graph operations, offset and timeout may not be negative")
 	case c.Kind.HasRoot() && (c.Root < 0 || c.Root >= n):
 		return invalid("root %d is not one of the %d ranks", c.Root, n)
@@ -92,23 +96,26 @@ func invalid(format string, args ...any) error {
 
 // Row is one measured point: one size, one library, out of place or in place.
 type Row struct {
-	Library string  `json:"library"`
-	Size    int64   `json:"size_bytes"`
-	Count   int64   `json:"count"`
-	Type    string  `json:"type"`
-	Op      string  `json:"redop"` // "none" when nothing is reduced
-	Root    int     `json:"root"`  // -1 when there is none
-	InPlace bool    `json:"in_place"`
-	Time    float64 `json:"time_us"` // largest over ranks of the mean over batches
-	Min     float64 `json:"min_us"`  // of the samples; a sample is the largest over ranks of one batch (isolated: one operation)
-	Median  float64 `json:"median_us"`
-	P99     float64 `json:"p99_us"`
-	Samples int     `json:"samples"`
-	Iters   int     `json:"iterations"` // operations in a batch
-	AlgBW   float64 `json:"algbw_GBps"` // size / time, 10⁹ bytes per second
-	BusBW   float64 `json:"busbw_GBps"`
-	Wrong   int64   `json:"wrong"` // elements, over all ranks; -1 when not checked
-	Stray   int64   `json:"stray"` // bytes changed outside of the outputs, over all ranks
+	Library string `json:"library"`
+	Size    int64  `json:"size_bytes"`
+	Count   int64  `json:"count"`
+	Type    string `json:"type"`
+	Op      string `json:"redop"` // "none" when nothing is reduced
+	Root    int    `json:"root"`  // -1 when there is none
+	InPlace bool   `json:"in_place"`
+	// A sample is the time of an operation in one batch (isolated: of one operation) on the slowest rank. Time is the samples' median.
+	Time     float64 `json:"time_us"`
+	Min      float64 `json:"min_us"`
+	Mean     float64 `json:"mean_us"`
+	P99      float64 `json:"p99_us"`
+	CPU      float64 `json:"cpu_us"` // how long the host took to enqueue an operation: median over batches of the slowest rank
+	Samples  int     `json:"samples"`
+	Iters    int     `json:"iterations"`          // operations in a batch
+	GraphOps int     `json:"graph_ops,omitempty"` // of these, operations in a graph
+	AlgBW    float64 `json:"algbw_GBps"`          // size / time, 10⁹ bytes per second
+	BusBW    float64 `json:"busbw_GBps"`
+	Wrong    int64   `json:"wrong"` // elements, over all ranks; -1 when not checked
+	Stray    int64   `json:"stray"` // bytes changed outside of the outputs, over all ranks
 	// Ratio is this library's time divided by the first library's in the same run: above 1, the first is faster. 0 for the first library.
 	Ratio float64 `json:"time_ratio,omitempty"`
 	// Refused says which law the figures break. A refused row's figures are not results.

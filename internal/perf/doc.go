@@ -6,10 +6,11 @@
 // the ranks agree on iteration counts and gather their times. For each size, out of place and then in place, and for each library:
 //
 //  1. fresh pseudo-random inputs are written, outputs and a guard zone behind them are poisoned, one operation runs, and every byte is checked;
-//  2. batches of operations are enqueued back to back and timed by the host's clock, the libraries taking turns within the same cycle;
+//  2. batches of operations are enqueued back to back behind untimed ones that bring the ranks together, and timed by events on a GPU and by the
+//     host's clock elsewhere (batch.go), the libraries taking turns within the same cycle;
 //  3. the check of step 1 is made again after a batch, so that an error that needs speed is seen.
 //
-// The time of an operation is the largest, over ranks, of the mean over batches. Sizes, counts, algbw and busbw are defined as in nccl-tests.
+// The time of an operation is the median over batches of the slowest rank's. Sizes, counts, algbw and busbw are defined as in nccl-tests.
 //
 // # Inputs
 //

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/goccl/goccl/algorithm"
@@ -56,10 +58,38 @@ func (s *fakeStream) Device() device.Device                    { return s.d }
 func (s *fakeStream) Raw() uintptr                             { return 0 }
 func (s *fakeStream) Copy(device.Ptr, device.Ptr, int64) error { return device.ErrUnsupported }
 func (s *fakeStream) Memset(device.Ptr, byte, int64) error     { return device.ErrUnsupported }
-func (s *fakeStream) Record() (device.Event, error)            { return nil, device.ErrUnsupported }
+func (s *fakeStream) Record() (device.Event, error)            { return fakeEvent(time.Now()), nil }
 func (s *fakeStream) WaitEvent(device.Event) error             { return device.ErrUnsupported }
 func (s *fakeStream) Synchronize(ctx context.Context) error    { return context.Cause(ctx) }
 func (s *fakeStream) Close() error                             { return nil }
+
+// fakeEvent is when it was recorded: the stream runs work in the caller.
+type fakeEvent time.Time
+
+func (fakeEvent) Wait(context.Context) error { return nil }
+func (fakeEvent) Close() error               { return nil }
+func (e fakeEvent) Since(start device.Event) (float64, error) {
+	return time.Time(e).Sub(time.Time(start.(fakeEvent))).Seconds(), nil
+}
+
+// fakeCapturer's graphs do what they were made of; capturing does nothing.
+type fakeCapturer struct{ replays *atomic.Int64 }
+
+type fakeGraph struct {
+	enqueue func() error
+	replays *atomic.Int64
+}
+
+func (c fakeCapturer) Capture(_ device.Stream, enqueue func() error) (Graph, error) {
+	return fakeGraph{enqueue, c.replays}, nil
+}
+
+func (g fakeGraph) Launch(device.Stream) error {
+	g.replays.Add(1)
+	return g.enqueue()
+}
+
+func (g fakeGraph) Close() error { return nil }
 
 // exchange lets n goroutines swap byte slices round by round.
 type exchange struct {
@@ -229,8 +259,14 @@ func vMean(n int, r *algorithm.Request) int64 {
 	return sum / int64(n)
 }
 
-// measureFake runs Measure on n goroutines.
+// measureFake runs Measure on n goroutines, timed by the clock.
 func measureFake(t *testing.T, n int, cfg Config, limits Limits, reporter Reporter, libs ...*fakeLibrary) ([]Row, error) {
+	t.Helper()
+	return measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.Host}, Limits: limits, Reporter: reporter}, n, cfg, libs...)
+}
+
+// measureFakeOn runs Measure on n goroutines that have base's device and capturer; the reporter is rank 0's.
+func measureFakeOn(t *testing.T, base Rank, n int, cfg Config, libs ...*fakeLibrary) ([]Row, error) {
 	t.Helper()
 	x := newExchange(n)
 	for _, l := range libs {
@@ -243,16 +279,16 @@ func measureFake(t *testing.T, n int, cfg Config, limits Limits, reporter Report
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
-			d := &fakeDevice{kind: device.Host}
-			s, _ := d.NewStream()
 			cfg := cfg
 			cfg.Seed = uint64(r) // the ranks must agree on one
-			rank := Rank{Peers: &fakePeers{x: x, rank: r}, Device: d, Stream: s, Limits: limits}
+			rank := base
+			rank.Peers = &fakePeers{x: x, rank: r}
+			rank.Stream, _ = base.Device.NewStream()
 			for _, l := range libs {
 				rank.Libraries = append(rank.Libraries, l)
 			}
-			if r == 0 {
-				rank.Reporter = reporter
+			if r != 0 {
+				rank.Reporter = nil
 			}
 			if rows[r], errs[r] = Measure(ctx, cfg, rank); errs[r] != nil {
 				cancel()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/goccl/goccl/device"
 )
@@ -40,7 +39,7 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	if err := cfg.normalize(n); err != nil {
 		return nil, err
 	}
-	if cfg.GraphOps > 0 && r.Capturer == nil {
+	if cfg.GraphOps != 0 && r.Capturer == nil {
 		return nil, invalid("%v has no graphs: leave --graph out or measure on CUDA", r.Device.ID())
 	}
 	if len(r.Libraries) == 0 {
@@ -133,9 +132,9 @@ func (m *measurement) progress(format string, args ...any) {
 	}
 }
 
-// outcome is what a rank tells the others about one library at one point. Times are in seconds.
+// outcome is what a rank tells the others about one library at one point.
 type outcome struct {
-	Samples      []float64
+	Samples      []sample
 	Wrong, Stray int64
 }
 
@@ -152,50 +151,55 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	in := m.draw(g, inPlace, 1)
 	for i, comm := range m.comms {
 		m.progress("%s, %s: checking %s", bytesText(g.size), form, m.Libraries[i].Name())
-		if err := m.check(ctx, comm, c, in, 1, &out[i]); err != nil {
+		r := runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: 1}
+		if err := m.check(ctx, &r, c, in, 1, &out[i]); err != nil {
 			return nil, err
 		}
-		if err := m.enqueue(ctx, comm, c, m.cfg.Warmup); err != nil {
+		if err := m.enqueue(ctx, &r, m.cfg.Warmup); err != nil {
 			return nil, err
 		}
 	}
 	// 2. The batches. Every rank must make the same number of calls, so the ranks agree on it first.
-	iters, err := m.agree(ctx, c)
+	ops, runs, err := m.agree(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	runs := make([]func() error, len(m.comms))
+	runners := make([]runner, len(m.comms))
 	for i, comm := range m.comms {
-		runs[i] = func() error { return comm.Submit(c.requests...) }
-		if m.cfg.GraphOps > 0 {
-			g, err := m.Capturer.Capture(m.Stream, func() error { return repeat(m.cfg.GraphOps, runs[i]) })
-			if err != nil {
+		r := &runners[i]
+		*r = runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}
+		if m.cfg.GraphOps != 0 {
+			if r.graph, err = m.Capturer.Capture(m.Stream, func() error { return repeat(ops, r.submit) }); err != nil {
 				return nil, fmt.Errorf("capture %s: %w", m.Libraries[i].Name(), err)
 			}
-			defer func() { _ = g.Close() }()
-			runs[i] = func() error { return g.Launch(m.Stream) }
+			defer func() { _ = r.graph.Close() }()
 		}
 	}
 	for cycle := range m.cfg.Cycles {
 		for i, lib := range m.Libraries {
 			m.progress("%s, %s: %s, batch %d of %d", bytesText(g.size), form, lib.Name(), cycle+1, m.cfg.Cycles)
-			if err := m.batch(ctx, m.comms[i], runs[i], iters, &out[i]); err != nil {
+			if err := m.batch(ctx, &runners[i], runs, &out[i]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	// 3. The same check at speed.
+	// 3. The same check at speed: of what was timed, but in place an operation must not find its own result.
 	in = m.draw(g, inPlace, 2)
 	for i, comm := range m.comms {
-		ops := 1
-		if !inPlace {
-			ops = min(iters, 8)
+		r := runner{comm: comm, submit: runners[i].submit, ops: 1}
+		times := 1
+		switch {
+		case inPlace:
+		case runners[i].graph != nil:
+			r = runners[i]
+		default:
+			times = min(runs, 8)
 		}
-		if err := m.check(ctx, comm, c, in, ops, &out[i]); err != nil {
+		if err := m.check(ctx, &r, c, in, times, &out[i]); err != nil {
 			return nil, err
 		}
 	}
-	return m.gather(ctx, &g, inPlace, iters, out)
+	return m.gather(ctx, &g, inPlace, ops, runs, out)
 }
 
 func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
@@ -213,12 +217,12 @@ func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
 	return newInputs(g.typ, g.op, m.n, longest, g.kind.HasOp(), seed)
 }
 
-// check runs ops equal operations on fresh data and adds what is wrong with the result to o.
-func (m *measurement) check(ctx context.Context, comm Communicator, c *call, in *inputs, ops int, o *outcome) error {
+// check runs r that many times on fresh data and adds what is wrong with the result to o.
+func (m *measurement) check(ctx context.Context, r *runner, c *call, in *inputs, times int, o *outcome) error {
 	if err := m.buf.fill(c, in); err != nil {
 		return err
 	}
-	if err := m.enqueue(ctx, comm, c, ops); err != nil || !m.cfg.Check {
+	if err := m.enqueue(ctx, r, times); err != nil || !m.cfg.Check {
 		return err
 	}
 	wrong, stray, err := m.buf.verify(ctx, c, in)
@@ -236,11 +240,11 @@ func repeat(n int, f func() error) error {
 	return nil
 }
 
-func (m *measurement) enqueue(ctx context.Context, comm Communicator, c *call, ops int) error {
-	if err := repeat(ops, func() error { return comm.Submit(c.requests...) }); err != nil {
+func (m *measurement) enqueue(ctx context.Context, r *runner, times int) error {
+	if err := repeat(times, func() error { return r.run(m.Stream) }); err != nil {
 		return err
 	}
-	return m.wait(ctx, comm)
+	return m.wait(ctx, r.comm)
 }
 
 func (m *measurement) wait(ctx context.Context, comm Communicator) error {
@@ -255,87 +259,14 @@ func (m *measurement) barrier(ctx context.Context) error {
 	return m.Peers.Barrier(ctx)
 }
 
-// agree chooses how many operations a batch holds (with graphs: how often the graph is launched): Config.Iters, or what the slowest rank
-// of the slowest library does in 20 ms.
-func (m *measurement) agree(ctx context.Context, c *call) (int, error) {
-	if m.cfg.Iters > 0 {
-		return m.cfg.Iters, nil
-	}
-	var slowest time.Duration
-	for _, comm := range m.comms {
-		if err := m.barrier(ctx); err != nil {
-			return 0, err
-		}
-		const ops = 2
-		start := time.Now()
-		if err := m.enqueue(ctx, comm, c, ops); err != nil {
-			return 0, err
-		}
-		slowest = max(slowest, time.Since(start)/ops)
-	}
-	mine, err := json.Marshal(slowest)
-	if err != nil {
-		return 0, err
-	}
-	all, err := m.all(ctx, mine)
-	if err != nil {
-		return 0, err
-	}
-	for _, b := range all {
-		var d time.Duration
-		if err := json.Unmarshal(b, &d); err != nil {
-			return 0, err
-		}
-		slowest = max(slowest, d)
-	}
-	per := slowest * time.Duration(max(1, m.cfg.GraphOps))
-	return int(min(max(20*time.Millisecond/max(per, 1), 1), 2000)), nil
-}
-
 func (m *measurement) all(ctx context.Context, mine []byte) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
 	return m.Peers.AllGather(ctx, mine)
 }
 
-// batch times iters runs. One run before the clock starts brings the ranks together more closely than the barrier does.
-func (m *measurement) batch(ctx context.Context, comm Communicator, run func() error, iters int, o *outcome) error {
-	if err := m.barrier(ctx); err != nil {
-		return err
-	}
-	if err := run(); err != nil {
-		return err
-	}
-	if err := m.wait(ctx, comm); err != nil {
-		return err
-	}
-	ops := float64(max(1, m.cfg.GraphOps))
-	if m.cfg.Isolated {
-		for range iters {
-			start := time.Now()
-			if err := run(); err != nil {
-				return err
-			}
-			if err := m.wait(ctx, comm); err != nil {
-				return err
-			}
-			o.Samples = append(o.Samples, time.Since(start).Seconds()/ops)
-		}
-		return nil
-	}
-	start := time.Now()
-	if err := repeat(iters, run); err != nil {
-		return err
-	}
-	if err := m.wait(ctx, comm); err != nil {
-		return err
-	}
-	o.Samples = append(o.Samples, time.Since(start).Seconds()/float64(iters)/ops)
-	return nil
-}
-
 // gather puts the ranks' outcomes together.
-func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, iters int, mine []outcome) ([]Row, error) {
+func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops, runs int, mine []outcome) ([]Row, error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
@@ -356,34 +287,30 @@ func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ite
 	rows := make([]Row, len(mine))
 	for i := range mine {
 		row := Row{Library: m.Libraries[i].Name(), Size: g.size, Count: g.count, Type: g.typ.String(), Op: "none", Root: g.root, InPlace: inPlace,
-			Iters: iters * max(1, m.cfg.GraphOps)}
+			Iters: ops * runs}
+		if m.cfg.GraphOps != 0 {
+			row.GraphOps = ops
+		}
 		if g.kind.HasOp() {
 			row.Op = g.op.String()
 		}
-		var slowest []float64
-		var mean float64
+		slowest := make([]sample, len(mine[i].Samples))
 		for r := range ranks {
 			o := ranks[r][i]
-			if len(o.Samples) != len(mine[i].Samples) {
-				return nil, fmt.Errorf("rank %d took %d samples, rank %d %d: give every rank the same arguments", r, len(o.Samples), m.me, len(mine[i].Samples))
+			if len(o.Samples) != len(slowest) {
+				return nil, fmt.Errorf("rank %d took %d samples, rank %d %d: give every rank the same arguments", r, len(o.Samples), m.me, len(slowest))
 			}
 			row.Wrong += o.Wrong
 			row.Stray += o.Stray
-			if slowest == nil {
-				slowest = make([]float64, len(o.Samples))
+			for k, s := range o.Samples {
+				slowest[k].Time = max(slowest[k].Time, s.Time)
+				slowest[k].CPU = max(slowest[k].CPU, s.CPU)
 			}
-			var sum float64
-			for s, t := range o.Samples {
-				slowest[s] = max(slowest[s], t)
-				sum += t
-			}
-			mean = max(mean, sum/float64(len(o.Samples)))
 		}
 		if !m.cfg.Check {
 			row.Wrong = -1
 		}
-		row.summarize(g, slowest, mean)
-		row.Refused = m.Limits.check(g, mean)
+		row.Refused = m.Limits.check(g, row.summarize(g, slowest))
 		if i > 0 && rows[0].Time > 0 {
 			row.Ratio = row.Time / rows[0].Time
 		}
@@ -392,18 +319,27 @@ func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ite
 	return rows, nil
 }
 
-// summarize fills the figures from the samples (seconds) and the mean of the slowest rank.
-func (r *Row) summarize(g *geometry, samples []float64, mean float64) {
-	slices.Sort(samples)
+// summarize fills the figures from the samples and returns the time of an operation in seconds.
+func (r *Row) summarize(g *geometry, samples []sample) float64 {
+	times, cpu := make([]float64, len(samples)), make([]float64, len(samples))
+	var sum float64
+	for i, s := range samples {
+		times[i], cpu[i] = s.Time, s.CPU
+		sum += s.Time
+	}
+	slices.Sort(times)
+	slices.Sort(cpu)
 	const us = 1e6
-	r.Samples = len(samples)
-	r.Time, r.Min = mean*us, samples[0]*us
-	r.Median = samples[len(samples)/2] * us
-	r.P99 = samples[int(math.Ceil(float64(len(samples))*0.99))-1] * us
-	if mean > 0 {
-		r.AlgBW = float64(g.size) / mean / 1e9
+	n := len(times)
+	t := times[n/2]
+	r.Samples = n
+	r.Time, r.Min, r.Mean, r.CPU = t*us, times[0]*us, sum/float64(n)*us, cpu[n/2]*us
+	r.P99 = times[int(math.Ceil(float64(n)*0.99))-1] * us
+	if t > 0 {
+		r.AlgBW = float64(g.size) / t / 1e9
 		r.BusBW = r.AlgBW * g.kind.BusFactor(g.n)
 	}
+	return t
 }
 
 // bytesText is like "64 MiB".

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
@@ -53,7 +55,7 @@ func TestRightLibraryPasses(t *testing.T) {
 				if r.Wrong != 0 || r.Stray != 0 || r.Refused != "" {
 					t.Errorf("%s over %d ranks: %+v", name, n, r)
 				}
-				if r.Time <= 0 || r.Samples != 2 || r.Min > r.Median || r.Median > r.P99 {
+				if r.Time <= 0 || r.Samples != 2 || r.Min > r.Time || r.Time > r.P99 || r.CPU > r.P99 {
 					t.Errorf("%s over %d ranks: times do not fit: %+v", name, n, r)
 				}
 			}
@@ -227,6 +229,37 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	}
 	if err := Plot(svg, "empty", nil); err == nil {
 		t.Error("an empty picture succeeds")
+	}
+}
+
+// On a GPU, time lies between events, the untimed runs before them do not count, and what is checked is what was timed.
+func TestEventsAndGraphs(t *testing.T) {
+	const slow = 20 * time.Millisecond
+	for _, graph := range []int{0, 3, GraphAuto} {
+		var replays, calls atomic.Int64
+		lib := &fakeLibrary{name: "slow start", spoil: func(rank int, _ *algorithm.Request, _ []byte) {
+			// Only what comes before the first event is slow: check, warm-up, and the first untimed run.
+			if rank == 1 && calls.Add(1) <= 3 {
+				time.Sleep(slow)
+			}
+		}}
+		cfg := quick(t, "all_reduce")
+		cfg.MinBytes, cfg.MaxBytes, cfg.Warmup, cfg.Cycles, cfg.OutOfPlace, cfg.GraphOps, cfg.Iters = 4096, 4096, 1, 3, true, graph, 2
+		rows, err := measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.CUDA}, Capturer: fakeCapturer{&replays}}, 2, cfg, lib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rows[0]
+		if r.Wrong != 0 || r.Samples != 3 || r.Time <= 0 || r.Time > slow.Seconds()*1e6/2 {
+			t.Errorf("graph %d: %+v", graph, r)
+		}
+		// Per rank: absorbed 2+1+1, timed 3×2, checked 1.
+		if want := int64(2 * 11); graph != 0 && replays.Load() != want {
+			t.Errorf("graph %d: %d replays, want %d", graph, replays.Load(), want)
+		}
+		if graph > 0 && (r.GraphOps != 3 || r.Iters != 6) || graph < 0 && (r.GraphOps < 1 || r.GraphOps > maxGraphOps) {
+			t.Errorf("graph %d: %d operations a graph, %d a batch", graph, r.GraphOps, r.Iters)
+		}
 	}
 }
 

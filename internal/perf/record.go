@@ -11,7 +11,7 @@ import (
 )
 
 // Schema names the layout of Record. It changes when a field changes its meaning or goes away.
-const Schema = "goccl-perf/1"
+const Schema = "goccl-perf/2"
 
 // Record is a measurement as a file: what was run, where, on what, and what came out. docs/perf.md describes it.
 type Record struct {
@@ -42,7 +42,7 @@ type RecordSetup struct {
 	Launcher string `json:"launcher,omitempty"`
 	Device   string `json:"device"` // "host" or "cuda"
 	Product  string `json:"product"`
-	Graph    int    `json:"graph_ops"`
+	Graph    int    `json:"graph_ops"` // asked for; -1: chosen by size
 	Isolated bool   `json:"isolated"`
 	Cycles   int    `json:"cycles"`
 	Warmup   int    `json:"warmup"`

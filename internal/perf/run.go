@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/algorithm/nvlink"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/buildinfo"
@@ -37,7 +39,7 @@ type Options struct {
 	Ranks     int    // ranks to start here; 0: one per GPU, or 8 on the host. A launcher's word counts more
 	Device    string // auto, host, cuda
 	Layout    string
-	Algos     []string // forced algorithms, side by side; none: goccl's own choice
+	Algos     []string // forced algorithms, side by side; none: goccl's own choice; "all": that and each that there is
 	Against   []string // paths of libraries with NCCL's ABI, measured side by side
 	JSON      string   // file for the Record
 	Plot      string   // file for the picture
@@ -66,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if o.GraphOps > 0 && kind != device.CUDA {
+	if o.GraphOps != 0 && kind != device.CUDA {
 		return invalid("the %v device has no graphs: leave --graph out, or measure on cuda", kind)
 	}
 	for _, path := range []string{o.JSON, o.Plot} {
@@ -204,10 +206,21 @@ func (o *Options) open(kind device.Kind) error {
 	if o.libraries != nil {
 		return nil
 	}
-	if len(o.Algos) == 0 {
-		o.libraries = append(o.libraries, &ours{kind: o.Kind, timeout: o.Timeout})
+	algos := o.Algos
+	if slices.Equal(algos, []string{"all"}) {
+		algos = nil
+		if kind == device.CUDA {
+			algos = nvlink.Variants(o.Kind.Collective)
+		}
+		if len(algos) == 0 {
+			return invalid("--algo all: %v on %v has no algorithms to choose from: leave --algo out", o.Kind, kind)
+		}
+		algos = append([]string{""}, algos...) // the selection is the measure
 	}
-	for _, a := range o.Algos {
+	if len(algos) == 0 {
+		algos = []string{""}
+	}
+	for _, a := range algos {
 		o.libraries = append(o.libraries, &ours{algo: a, kind: o.Kind, timeout: o.Timeout})
 	}
 	for _, path := range o.Against {

@@ -1,0 +1,209 @@
+package perf
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/goccl/goccl/device"
+)
+
+// sample is what one batch says about one operation on one rank, in seconds.
+type sample struct {
+	Time float64
+	CPU  float64 // of the host, to enqueue it
+}
+
+// runner is one library at one point: operations one by one, or a graph of them.
+type runner struct {
+	comm   Communicator
+	submit func() error // one operation
+	graph  Graph        // nil: eager
+	ops    int          // operations in a run
+}
+
+// run enqueues a graph, or one operation.
+func (r *runner) run(s device.Stream) error {
+	if r.graph != nil {
+		return r.graph.Launch(s)
+	}
+	return r.submit()
+}
+
+const (
+	batchTime    = 20 * time.Millisecond // what a batch should take
+	maxEager     = 2000                  // operations in a batch
+	maxReplays   = 20
+	graphTime    = 25 * time.Millisecond // what a graph may take
+	maxGraphOps  = 200
+	absorbEager  = 5 // untimed operations before a batch
+	absorbReplay = 1 // untimed replays; twice as many before the first batch
+)
+
+// agree chooses how many operations a run holds (eager: one), and how many runs a batch. What is not configured follows from the time of the
+// slowest rank of the slowest library.
+func (m *measurement) agree(ctx context.Context, c *call) (ops, runs int, err error) {
+	if m.cfg.Iters > 0 && m.cfg.GraphOps >= 0 {
+		return max(1, m.cfg.GraphOps), m.cfg.Iters, nil
+	}
+	var mine time.Duration
+	for _, comm := range m.comms {
+		if err := m.barrier(ctx); err != nil {
+			return 0, 0, err
+		}
+		r := runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: 1}
+		if err := m.enqueue(ctx, &r, 1); err != nil {
+			return 0, 0, err
+		}
+		const times = 3
+		start := time.Now()
+		if err := m.enqueue(ctx, &r, times); err != nil {
+			return 0, 0, err
+		}
+		mine = max(mine, time.Since(start)/times)
+	}
+	all, err := m.all(ctx, binary.LittleEndian.AppendUint64(nil, uint64(mine)))
+	if err != nil {
+		return 0, 0, err
+	}
+	slowest := time.Duration(1)
+	for _, b := range all {
+		if len(b) != 8 {
+			return 0, 0, errors.New("a rank does not tell its times: give every rank the same program")
+		}
+		slowest = max(slowest, time.Duration(binary.LittleEndian.Uint64(b)))
+	}
+	ops, most := 1, maxEager
+	switch {
+	case m.cfg.GraphOps > 0:
+		ops, most = m.cfg.GraphOps, maxEager
+	case m.cfg.GraphOps == GraphAuto:
+		ops, most = int(min(max(graphTime/slowest, 1), maxGraphOps)), maxReplays
+	}
+	if runs = m.cfg.Iters; runs == 0 {
+		runs = int(min(max(batchTime/(slowest*time.Duration(ops)), 1), time.Duration(most)))
+	}
+	return ops, runs, nil
+}
+
+// batch times some runs, by the clock that fits the device.
+func (m *measurement) batch(ctx context.Context, r *runner, runs int, o *outcome) error {
+	if err := m.barrier(ctx); err != nil {
+		return err
+	}
+	var s sample
+	var err error
+	switch {
+	case m.cfg.Isolated:
+		return m.isolated(ctx, r, runs, o)
+	case m.Device.ID().Kind == device.CUDA:
+		s, err = m.byEvents(ctx, r, runs, len(o.Samples) == 0)
+	default:
+		s, err = m.byClock(ctx, r, runs)
+	}
+	if err == nil {
+		o.Samples = append(o.Samples, s)
+	}
+	return err
+}
+
+// byEvents times runs on a GPU.
+//
+//  1. absorb   untimed runs: in the first of them the ranks wait for each other, and while they last the host gets ahead, so neither the ranks' different
+//     starts nor the first launch is timed; nothing on the host stands between them and what follows
+//  2. time     an event, the runs, an event
+//  3. wait     an operation takes what lies between the events; where a host cannot enqueue as fast as the GPU runs, it takes what the host takes
+func (m *measurement) byEvents(ctx context.Context, r *runner, runs int, first bool) (s sample, err error) {
+	runtime.LockOSThread() // launches from another thread cost more
+	defer runtime.UnlockOSThread()
+	absorb := absorbEager
+	if r.graph != nil {
+		absorb = absorbReplay
+		if first {
+			absorb *= 2
+		}
+	}
+	if err := repeat(absorb, func() error { return r.run(m.Stream) }); err != nil {
+		return s, err
+	}
+	begin, err := m.Stream.Record()
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, begin.Close()) }()
+	start := time.Now()
+	if err := repeat(runs, func() error { return r.run(m.Stream) }); err != nil {
+		return s, err
+	}
+	host := time.Since(start).Seconds()
+	end, err := m.Stream.Record()
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, end.Close()) }()
+	if err := m.wait(ctx, r.comm); err != nil {
+		return s, err
+	}
+	t, err := end.Since(begin)
+	if err != nil {
+		return s, err
+	}
+	ops := float64(runs * r.ops)
+	if r.graph == nil {
+		t = max(t, host)
+	}
+	return sample{Time: t / ops, CPU: host / ops}, nil
+}
+
+// aligner is a communicator that can bring the ranks' streams together.
+type aligner interface {
+	Barrier(s device.Stream) error
+}
+
+// byClock times runs on a device whose streams are the host's own: the clock starts when the communicator's barrier, or where there is none an
+// untimed run, lets this rank go.
+func (m *measurement) byClock(ctx context.Context, r *runner, runs int) (s sample, err error) {
+	if a, ok := r.comm.(aligner); ok {
+		err = a.Barrier(m.Stream)
+	} else {
+		err = r.run(m.Stream)
+	}
+	if err == nil {
+		err = m.wait(ctx, r.comm)
+	}
+	if err != nil {
+		return s, err
+	}
+	start := time.Now()
+	if err := repeat(runs, func() error { return r.run(m.Stream) }); err != nil {
+		return s, err
+	}
+	host := time.Since(start).Seconds()
+	if err := m.wait(ctx, r.comm); err != nil {
+		return s, err
+	}
+	ops := float64(runs * r.ops)
+	return sample{Time: time.Since(start).Seconds() / ops, CPU: host / ops}, nil
+}
+
+// isolated times each run alone, from its call until it is over.
+func (m *measurement) isolated(ctx context.Context, r *runner, runs int, o *outcome) error {
+	if err := m.enqueue(ctx, r, 1); err != nil {
+		return err
+	}
+	for range runs {
+		start := time.Now()
+		if err := r.run(m.Stream); err != nil {
+			return err
+		}
+		host := time.Since(start).Seconds()
+		if err := m.wait(ctx, r.comm); err != nil {
+			return err
+		}
+		ops := float64(r.ops)
+		o.Samples = append(o.Samples, sample{Time: time.Since(start).Seconds() / ops, CPU: host / ops})
+	}
+	return nil
+}
