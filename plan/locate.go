@@ -21,9 +21,7 @@ func (e *Error) locate(data []byte) {
 	step("threadblocks", e.Pos.Block)
 	step("ops", e.Pos.Op)
 	step("ops", e.Pos.Inner)
-	for _, f := range strings.FieldsFunc(e.Field, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
-		path = append(path, f)
-	}
+	path = append(path, strings.FieldsFunc(e.Field, func(r rune) bool { return r == '.' || r == '[' || r == ']' })...)
 	s := scanner{data: data}
 	at := 0
 	for _, want := range path {

@@ -386,7 +386,9 @@ func TestPanicFaultAndExitBecomeErrors(t *testing.T) {
 			if name == "panic" && !errors.Is(err, errBoom) {
 				t.Errorf("%s: %v does not wrap the value", name, err)
 			}
-			s.ClearError()
+			if err := s.ClearError(); err == nil {
+				t.Errorf("%s: the error was not kept for ClearError", name)
+			}
 			ran := false
 			_ = s.Launch("after", 1, func(*host.Block) error { ran = true; return nil })
 			if err := s.Synchronize(deadline(t)); err != nil || !ran {

@@ -16,7 +16,6 @@ type instruction struct {
 	step *plan.Step
 	iter int
 	unit int64 // of the pipeline; 0 outside
-	use  int   // of a barrier: how often this block has used it, this time included
 }
 
 // lane is one thread of a block. It has met the others met times; to meet is to wait until all have met as often.
