@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"os"
 	"testing"
 
 	"github.com/goccl/goccl/plan"
@@ -23,12 +24,14 @@ func TestProgramsVerify(t *testing.T) {
 	eachProgram(t, func(t *testing.T, p *Program, o Options) { verify(t, p, o) })
 }
 
-func TestProgramsVerifyAt64Ranks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
+// Many ranks: 32 of them, or 64 with GOCCL_FULL=1, which takes half a minute.
+func TestProgramsVerifyAtManyRanks(t *testing.T) {
+	ranks := 32
+	if os.Getenv("GOCCL_FULL") != "" {
+		ranks = 64
 	}
 	for _, p := range All() {
-		for _, o := range []Options{{Ranks: 64, Instances: 1}, {Ranks: 64, Hosts: 8, Instances: 1}} {
+		for _, o := range []Options{{Ranks: ranks, Instances: 1}, {Ranks: ranks, Hosts: ranks / 8, Instances: 1}} {
 			if p.Supports(o) == nil {
 				t.Run(p.Name, func(t *testing.T) { verify(t, p, o) })
 			}
