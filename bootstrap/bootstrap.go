@@ -29,7 +29,9 @@ type Bootstrap interface {
 	// Sub is a Bootstrap over some ranks of this one, renumbered in the given order, on the same connections. Exactly the ranks listed call it,
 	// with the same list and tagSpace; ranks left out may be dead. It returns when all of them have called it.
 	Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, error)
-	// Failures delivers each dead peer once, soon after its death, and is closed by Close. It never needs to be drained.
+	// Failures subscribes to the deaths of peers. Every call returns a channel of its own, which delivers each dead peer once, in the order in
+	// which the deaths were noticed here, those before the call included, and is closed by Close or by StopFailures. It never needs to be
+	// drained.
 	Failures() <-chan PeerFailure
 	// Close leaves the job. Pending operations end with ErrClosed, here and at peers that wait for this rank. Closing twice is harmless.
 	Close() error

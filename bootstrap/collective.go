@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -77,19 +78,31 @@ const causeDelay = 100 * time.Millisecond
 // before we do; then the dead rank is to blame and not the messenger.
 func (g *group) culprit(op collectiveOp, rank int, err error) error {
 	for end := time.Now().Add(causeDelay); err == errPeerClosed; time.Sleep(causeDelay / 50) {
-		g.e.mu.Lock()
-		for peer, cause := range g.e.dead {
-			if r, ok := g.index[peer]; ok {
-				rank, err = r, cause
-				break
-			}
+		if r, cause := g.firstDeath(); cause != nil {
+			rank, err = r, cause
 		}
-		g.e.mu.Unlock()
 		if time.Now().After(end) || g.isClosed() {
 			break
 		}
 	}
+	if errors.Is(err, ErrPeerDead) {
+		if r, cause := g.firstDeath(); cause != nil {
+			rank, err = r, cause
+		}
+	}
 	return fail(op.String(), g.rank, rank, err)
+}
+
+// firstDeath is the member that was the first to die, as far as is known here.
+func (g *group) firstDeath() (rank int, cause error) {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	for _, d := range g.e.deaths {
+		if r, ok := g.index[d.peer]; ok {
+			return r, d.cause
+		}
+	}
+	return -1, nil
 }
 
 type collectiveOp byte

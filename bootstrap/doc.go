@@ -21,11 +21,13 @@
 //
 // # Failure
 //
-// Every step ends by its deadline (30 s; [WithTimeout], GOCCL_TIMEOUT) or by its context. A dead rank is reported once on
-// [Bootstrap.Failures] and fails every pending and later operation that needs it with [ErrPeerDead]; the other pairs keep working, and
+// Every step ends by its deadline (30 s; [WithTimeout], GOCCL_TIMEOUT) or by its context. A dead rank is reported once to
+// every subscriber of [Bootstrap.Failures] and fails every pending and later operation that needs it with [ErrPeerDead]; the other pairs keep working, and
 // [Bootstrap.Sub] over the survivors gives a whole Bootstrap again. A rank that closes is not a failure: operations that need it return [ErrClosed].
 // On one host the kernel itself marks a killed process in a page that its peers watch, because a process with a GPU's memory mapped can take
 // seconds to hang up; a peer of another host is noticed by its socket.
+// Who sees a death may exit, and be seen to die in its turn: ranks tell each other whom they give up before they act on it, so that everybody
+// blames the first.
 // A stopped process (SIGSTOP) is not dead until it has been silent for the stall timeout; a partitioned one is given up after three seconds.
 //
 // # Trust

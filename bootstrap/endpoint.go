@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,12 +20,22 @@ type endpoint struct {
 	box        *inbox
 	links      []link // nil at rank
 
-	mu     sync.Mutex
-	groups map[uint64]*group
-	dead   map[int]error
-	ended  error
+	verdicts []sync.Once // by peer: the first loss is judged, later ones wait for the verdict
+
+	mu      sync.Mutex
+	groups  map[uint64]*group
+	deaths  []death       // in the order of the verdicts
+	accused map[int][]int // by accuser: whom it has given up
+	ended   error
+	// accuse, set by the transport, tells all other peers that this one is about to be given up.
+	accuse func(peer int)
 	// stop, set by the transport, says goodbye to everyone and returns when no goroutine and no descriptor is left.
 	stop func()
+}
+
+type death struct {
+	peer  int
+	cause error
 }
 
 // link carries frames to one peer. send returns when data may be reused; an error of the peer is found by the endpoint, not returned.
@@ -35,7 +46,7 @@ type link interface {
 func newEndpoint(rank, size int, c *config) *endpoint {
 	return &endpoint{
 		rank: rank, size: size, timeout: c.timeout, log: c.log, box: newInbox(size), links: make([]link, size),
-		groups: map[uint64]*group{}, dead: map[int]error{},
+		groups: map[uint64]*group{}, accused: map[int][]int{}, verdicts: make([]sync.Once, size), accuse: func(int) {},
 	}
 }
 
@@ -62,8 +73,65 @@ func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, ta
 	return e.box.peers[peer].gone
 }
 
-// lost records that peer died, once, and tells every group it is in.
+// lost records that peer died, once, and tells every group it is in. It returns when that is done, by whichever call.
+//
+// Who sees a death often exits, and then it is lost in its turn. So that everybody blames the first:
+//
+//  1. Before anybody here can act on the loss, the other peers are told of it (accuse): on each connection that comes before our own end.
+//  2. A peer that had accused somebody is buried after the one it accused, if that one is dead indeed, which shows within accusationDelay.
 func (e *endpoint) lost(peer int, cause error) {
+	e.verdicts[peer].Do(func() {
+		if e.wasHere(peer) {
+			e.accuse(peer)
+			e.hearAccused(peer)
+		}
+		e.bury(peer, cause)
+	})
+}
+
+// accusationDelay is how long the death of a peer is held back for the death of those that it has accused: a few looks at the beacons.
+const accusationDelay = 4 * beaconInterval
+
+// wasHere reports whether peer has neither died nor left, while we have not left either.
+func (e *endpoint) wasHere(peer int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.box.mu.Lock()
+	defer e.box.mu.Unlock()
+	return e.ended == nil && e.box.peers[peer].gone == nil
+}
+
+// accusedBy notes that accuser has given up peer.
+func (e *endpoint) accusedBy(accuser, peer int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.accused[accuser]) < e.size {
+		e.accused[accuser] = append(e.accused[accuser], peer)
+	}
+}
+
+// hearAccused waits for the deaths of those whom peer has accused.
+func (e *endpoint) hearAccused(peer int) {
+	for end := time.Now().Add(accusationDelay); time.Now().Before(end); time.Sleep(accusationDelay / 50) {
+		e.mu.Lock()
+		open := false
+		for _, a := range e.accused[peer] {
+			open = open || a != e.rank && !e.isDead(a)
+		}
+		open = open && e.ended == nil
+		e.mu.Unlock()
+		if !open {
+			return
+		}
+	}
+}
+
+// isDead is called under mu.
+func (e *endpoint) isDead(peer int) bool {
+	return slices.ContainsFunc(e.deaths, func(d death) bool { return d.peer == peer })
+}
+
+func (e *endpoint) bury(peer int, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.ended != nil {
@@ -75,7 +143,7 @@ func (e *endpoint) lost(peer int, cause error) {
 		return
 	}
 	e.log.Warn("bootstrap: peer is dead", "rank", e.rank, "peer", peer, "cause", cause)
-	e.dead[peer] = cause
+	e.deaths = append(e.deaths, death{peer, cause})
 	for _, g := range e.groups {
 		g.report(peer, cause)
 	}
@@ -104,8 +172,8 @@ func (e *endpoint) add(g *group) error {
 		return errors.New("space is in use")
 	}
 	e.groups[g.space] = g
-	for peer, cause := range e.dead {
-		g.report(peer, cause)
+	for _, d := range e.deaths {
+		g.report(d.peer, d.cause)
 	}
 	return nil
 }

@@ -80,8 +80,9 @@ func TestDeathEndsWaits(t *testing.T) {
 			t.Errorf("noticed after %v", d)
 		}
 		each(t, survivors(bs, 2), func(b Bootstrap) error {
+			failures := b.Failures()
 			select {
-			case f := <-b.Failures():
+			case f := <-failures:
 				if f.Rank != 2 {
 					return fmt.Errorf("failure %+v", f)
 				}
@@ -96,7 +97,7 @@ func TestDeathEndsWaits(t *testing.T) {
 			}
 			// Once only.
 			select {
-			case f := <-b.Failures():
+			case f := <-failures:
 				return fmt.Errorf("a second report: %+v", f)
 			case <-time.After(20 * time.Millisecond):
 			}

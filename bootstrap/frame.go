@@ -41,6 +41,7 @@ const (
 	frameLeave
 	frameHeartbeat
 	frameGoodbye
+	frameAccuse // tag: a rank that the sender is about to give up
 	frameJoin
 	frameStatus
 	frameTable

@@ -15,9 +15,7 @@ type group struct {
 	index   map[int]int // the endpoint's rank → ours
 	hosts   []int
 
-	failMu   sync.Mutex // guards the channel against a report after Close
-	failures chan PeerFailure
-	ended    bool
+	obituaries obituaries
 
 	collectiveMu sync.Mutex
 	sequence     uint64
@@ -30,7 +28,7 @@ type group struct {
 func newGroup(e *endpoint, space uint64, members []int) (*group, error) {
 	g := &group{
 		e: e, space: space, rank: -1, members: members, index: make(map[int]int, len(members)),
-		failures: make(chan PeerFailure, len(members)), subs: map[string]uint64{},
+		obituaries: obituaries{size: len(members)}, subs: map[string]uint64{},
 	}
 	number := map[int]int{}
 	for r, m := range members {
@@ -50,18 +48,15 @@ func newGroup(e *endpoint, space uint64, members []int) (*group, error) {
 func (g *group) Rank() int                    { return g.rank }
 func (g *group) WorldSize() int               { return len(g.members) }
 func (g *group) Hosts() []int                 { return g.hosts }
-func (g *group) Failures() <-chan PeerFailure { return g.failures }
+func (g *group) Failures() <-chan PeerFailure { return g.obituaries.subscribe() }
 
-// report is called under the endpoint's lock. The channel has room for every member once.
+func (g *group) stopFailures(ch <-chan PeerFailure) { g.obituaries.cancel(ch) }
+
+// report is called under the endpoint's lock.
 func (g *group) report(peer int, cause error) {
 	r, ok := g.index[peer]
-	if !ok {
-		return
-	}
-	g.failMu.Lock()
-	defer g.failMu.Unlock()
-	if !g.ended {
-		g.failures <- PeerFailure{Rank: r, Err: fail("watch", g.rank, r, cause)}
+	if ok {
+		g.obituaries.report(PeerFailure{Rank: r, Err: fail("watch", g.rank, r, cause)})
 	}
 }
 
@@ -104,15 +99,9 @@ func (g *group) Recv(ctx context.Context, peer, tag int) ([]byte, error) {
 }
 
 func (g *group) Close() error {
-	g.failMu.Lock()
-	if g.ended {
-		g.failMu.Unlock()
+	if !g.obituaries.close() {
 		return nil
 	}
-	g.ended = true
-	close(g.failures)
-	g.failMu.Unlock()
-
 	// Tell the members first: closing the space here makes it unreachable. A member that cannot take the notice in time will find out
 	// from the goodbye or from its own deadline.
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)

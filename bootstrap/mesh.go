@@ -92,8 +92,24 @@ func newMesh(e *endpoint, c *config, conns []*frameConn) *mesh {
 		m.links[peer] = l
 		e.links[peer] = l
 	}
-	e.stop = m.stop
+	e.stop, e.accuse = m.stop, m.accuse
 	return m
+}
+
+// accusationTimeout bounds what telling the others of a death may hold up.
+const accusationTimeout = 50 * time.Millisecond
+
+// accuse tells every other peer that one is about to be given up. A peer that cannot be told in time is none that would hear it.
+func (m *mesh) accuse(peer int) {
+	ctx, cancel := context.WithTimeout(context.Background(), accusationTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for p, l := range m.links {
+		if l != nil && p != peer && m.e.wasHere(p) {
+			wg.Go(func() { _ = l.fc.write(ctx, frameAccuse, 0, uint64(peer), nil) })
+		}
+	}
+	wg.Wait()
 }
 
 func (m *mesh) start() {
@@ -168,6 +184,12 @@ func (l *meshLink) read() {
 		case frameGoodbye:
 			l.m.e.departed(l.peer)
 			return
+		case frameAccuse:
+			if h.tag >= uint64(len(l.m.links)) {
+				l.m.e.lost(l.peer, fmt.Errorf("%w: accusation of rank %d", ErrProtocol, h.tag))
+				return
+			}
+			l.m.e.accusedBy(l.peer, int(h.tag))
 		case frameData, frameCollective, frameLeave:
 			if room := l.m.e.deliver(l.peer, h.kind, h.space, h.tag, data); room != nil {
 				l.held.Store(true)

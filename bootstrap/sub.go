@@ -55,8 +55,4 @@ func (g *group) subSpace(members []int, tagSpace int) uint64 {
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 }
 
-func (g *group) isClosed() bool {
-	g.failMu.Lock()
-	defer g.failMu.Unlock()
-	return g.ended
-}
+func (g *group) isClosed() bool { return g.obituaries.closed() }

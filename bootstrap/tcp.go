@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,12 +17,11 @@ type TCP struct {
 	rank, world int
 	opts        []Option
 
-	mu          sync.Mutex
-	state       tcpState
-	group       *group
-	never       chan PeerFailure // Failures before Init
-	neverClosed bool
-	root        *root // in rank 0 of the address form
+	mu    sync.Mutex
+	state tcpState
+	group *group
+	early []chan PeerFailure // Failures before Init
+	root  *root              // in rank 0 of the address form
 	// cancel ends a running Init.
 	cancel context.CancelCauseFunc
 }
@@ -39,7 +39,7 @@ var _ Bootstrap = (*TCP)(nil)
 
 // NewTCP makes rank's end of a job of worldSize ranks. Nothing is opened yet.
 func NewTCP(rank, worldSize int, opts ...Option) *TCP {
-	return &TCP{rank: rank, world: worldSize, opts: opts, never: make(chan PeerFailure)}
+	return &TCP{rank: rank, world: worldSize, opts: opts}
 }
 
 // Init joins the job of id. It returns when every rank has joined and can talk to every other.
@@ -123,6 +123,10 @@ func (t *TCP) init(ctx context.Context, where func(*config) (meeting, error)) er
 		return fail(op, t.rank, peer, err)
 	}
 	t.group, t.root, t.state = g, r, tcpJoined
+	for _, ch := range t.early {
+		g.obituaries.adopt(ch)
+	}
+	t.early = nil
 	return nil
 }
 
@@ -334,13 +338,33 @@ func (t *TCP) Hosts() []int {
 	return g.Hosts()
 }
 
-// Failures implements Bootstrap. Before Init it is a channel that only Close closes.
+// Failures implements Bootstrap. A channel from before Init delivers deaths after it.
 func (t *TCP) Failures() <-chan PeerFailure {
-	g, err := t.joined("Failures")
-	if err != nil {
-		return t.never
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.group != nil {
+		return t.group.Failures()
 	}
-	return g.Failures()
+	ch := make(chan PeerFailure, min(max(0, t.world), MaxWorldSize))
+	if t.state == tcpClosed {
+		close(ch)
+	} else {
+		t.early = append(t.early, ch)
+	}
+	return ch
+}
+
+func (t *TCP) stopFailures(ch <-chan PeerFailure) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.group != nil {
+		t.group.stopFailures(ch)
+		return
+	}
+	if i := slices.IndexFunc(t.early, func(c chan PeerFailure) bool { return c == ch }); i >= 0 {
+		close(t.early[i])
+		t.early = slices.Delete(t.early, i, i+1)
+	}
 }
 
 // Close implements Bootstrap.
@@ -350,10 +374,10 @@ func (t *TCP) Close() error {
 		t.cancel(ErrClosed)
 	}
 	t.state = tcpClosed
-	if !t.neverClosed {
-		t.neverClosed = true
-		close(t.never)
+	for _, ch := range t.early {
+		close(ch)
 	}
+	t.early = nil
 	g, r := t.group, t.root
 	t.mu.Unlock()
 	if g == nil {

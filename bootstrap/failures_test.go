@@ -1,0 +1,160 @@
+package bootstrap
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// next is what a subscription delivers within a second; rank -1: nothing, -2: it was closed.
+func next(ch <-chan PeerFailure, within time.Duration) int {
+	select {
+	case f, ok := <-ch:
+		if !ok {
+			return -2
+		}
+		return f.Rank
+	case <-time.After(within):
+		return -1
+	}
+}
+
+func TestEverySubscriberHears(t *testing.T) {
+	mortal(t, 4, func(t *testing.T, bs []Bootstrap, kill func(int)) {
+		sub := make(chan Bootstrap, 1)
+		go func() {
+			s, err := bs[3].Sub(context.Background(), []int{3, 0, 2}, 7)
+			if err != nil {
+				t.Error(err)
+			}
+			sub <- s
+		}()
+		go func() {
+			if _, err := bs[2].Sub(context.Background(), []int{3, 0, 2}, 7); err != nil {
+				t.Error(err)
+			}
+		}()
+		s0, err := bs[0].Sub(context.Background(), []int{3, 0, 2}, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s3 := <-sub
+		first, second, gone := bs[0].Failures(), bs[0].Failures(), bs[0].Failures()
+		StopFailures(bs[0], gone)
+		if got := next(gone, time.Second); got != -2 {
+			t.Errorf("a stopped subscription delivers %d", got)
+		}
+		StopFailures(bs[0], gone)  // again
+		StopFailures(bs[0], first) // not read any more, and closed
+		if got := next(first, time.Second); got != -2 {
+			t.Errorf("a stopped subscription delivers %d", got)
+		}
+		inSub := s0.Failures()
+		kill(2)
+		for i, ch := range []<-chan PeerFailure{second, bs[0].Failures()} {
+			if got := next(ch, time.Second); got != 2 {
+				t.Errorf("subscription %d: %d", i, got)
+			}
+			if got := next(ch, 10*time.Millisecond); got != -1 {
+				t.Errorf("subscription %d hears once more: %d", i, got)
+			}
+		}
+		// In the group {3, 0, 2} the dead rank is 2, too; replayed to whoever comes late, in order.
+		kill(1)
+		time.Sleep(300 * time.Millisecond)
+		for i, ch := range []<-chan PeerFailure{inSub, s0.Failures(), s3.Failures()} {
+			if got := next(ch, time.Second); got != 2 {
+				t.Errorf("group's subscription %d: %d", i, got)
+			}
+		}
+		late := bs[0].Failures()
+		if a, b := next(late, time.Second), next(late, time.Second); a != 2 || b != 1 {
+			t.Errorf("replayed %d, %d", a, b)
+		}
+		_, _ = s0.Close(), s3.Close()
+		after := s0.Failures()
+		if a, b := next(after, time.Second), next(after, time.Second); a != 2 || b != -2 {
+			t.Errorf("after Close: %d, %d", a, b)
+		}
+	})
+}
+
+func TestSubscribeBeforeInit(t *testing.T) {
+	ls := make([]*TCP, 2)
+	id, err := NewUniqueID(quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var early [2]<-chan PeerFailure
+	for r := range ls {
+		ls[r] = NewTCP(r, 2, quiet())
+		early[r] = ls[r].Failures()
+	}
+	stopped := ls[0].Failures()
+	StopFailures(ls[0], stopped)
+	if got := next(stopped, time.Second); got != -2 {
+		t.Errorf("stopped before Init: %d", got)
+	}
+	done := make(chan error, 2)
+	for _, l := range ls {
+		go func() { done <- l.Init(context.Background(), id) }()
+	}
+	for range ls {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	abort(ls[1])
+	if got := next(early[0], time.Second); got != 1 {
+		t.Errorf("heard %d", got)
+	}
+	_ = ls[0].Close()
+	if got := next(early[0], time.Second); got != -2 {
+		t.Errorf("open after Close: %d", got)
+	}
+	_ = ls[1].Close()
+}
+
+// A rank that saw a death and exited because of it must not be blamed first, whatever comes first on the sockets.
+func TestFirstDeathIsBlamed(t *testing.T) {
+	bs := tcpGroup(t, 3, WithTimeout(5*time.Second))
+	defer closeAll(bs)
+	heard := bs[0].Failures()
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := bs[0].AllGather(context.Background(), nil)
+		waiting <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	// Rank 2 is dead, rank 1 sees it and exits; here the end of rank 1 is seen first.
+	bs[2].(*TCP).group.e.abandon(ErrClosed)
+	bs[1].(*TCP).group.e.accuse(2)
+	abort(bs[1])
+	time.Sleep(accusationDelay / 4)
+	abort(bs[2])
+	if err := wantDead(<-waiting, 2); err != nil {
+		t.Error(err)
+	}
+	if a, b := next(heard, time.Second), next(heard, time.Second); a != 2 || b != 1 {
+		t.Errorf("heard of %d, then of %d", a, b)
+	}
+}
+
+// An accusation alone kills nobody, and it holds a death back only for a moment.
+func TestFalseAccusation(t *testing.T) {
+	bs := tcpGroup(t, 3, WithTimeout(5*time.Second))
+	defer closeAll(bs)
+	heard := bs[0].Failures()
+	bs[1].(*TCP).group.e.accuse(2)
+	if got := next(heard, 2*accusationDelay); got != -1 {
+		t.Fatalf("rank %d was given up on hearsay", got)
+	}
+	abort(bs[1])
+	if got := next(heard, time.Second); got != 1 {
+		t.Errorf("heard of %d", got)
+	}
+	go func() { _ = bs[2].Send(context.Background(), 0, 1, []byte("alive")) }()
+	if _, err := bs[0].Recv(context.Background(), 2, 1); err != nil {
+		t.Error(err)
+	}
+}
