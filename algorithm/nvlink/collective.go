@@ -73,8 +73,17 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 	return e.launchReduction(r, s, "reduce_scatter_", v, r.Bytes())
 }
 
-// exchange runs all-gather (stride 0: everybody gets the same) and all-to-all.
+// exchange runs all-gather (stride 0: everybody gets the same) and all-to-all. Large slices go as messages, peer after peer.
 func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
+	if r.Bytes() >= streamFrom && e.size > 1 {
+		batch := make([]transfer, 0, 2*e.size)
+		for p := range e.size {
+			batch = append(batch,
+				transfer{true, p, r.Send.Add(int64(p) * stride), r.Bytes()},
+				transfer{false, p, r.Recv.Add(int64(p) * r.Bytes()), r.Bytes()})
+		}
+		return e.transfers(batch, s)
+	}
 	v := e.table.pick(r.Collective, r.Bytes()*int64(e.size))
 	a := e.args
 	e.operands(r)

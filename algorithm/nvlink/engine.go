@@ -42,8 +42,9 @@ type Engine struct {
 
 	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
 	// reads them.
-	args *collectiveArgs
-	p2p  *p2pArgs
+	args   *collectiveArgs
+	p2p    *p2pArgs
+	stream *p2pArgs
 
 	last  uintptr     // the stream of the latest work that was not captured
 	done  *cuda.Event // recorded behind that work
@@ -74,7 +75,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, functions: map[string]*cuda.Function{}, args: new(collectiveArgs), p2p: new(p2pArgs), stop: make(chan struct{})}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, functions: map[string]*cuda.Function{}, args: new(collectiveArgs), p2p: new(p2pArgs), stream: new(p2pArgs), stop: make(chan struct{})}
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.load(); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
-	if e.windows, err = exchange.Map(ctx, cfg.Bootstrap, dev, areaBytes(n)+p2pBytes(n)); err != nil {
+	if e.windows, err = exchange.Map(ctx, cfg.Bootstrap, dev, areaBytes(n)+p2pBytes(n)+streamBytes(n)); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
 	e.fillConstants()
@@ -136,12 +137,12 @@ func (e *Engine) fillConstants() {
 	for r := range n {
 		e.args.window[r] = uint64(e.windows.Ptr[r])
 		e.p2p.window[r] = uint64(e.windows.Ptr[r].Add(areaBytes(n)))
+		e.stream.window[r] = uint64(e.windows.Ptr[r].Add(areaBytes(n) + p2pBytes(n)))
 	}
 	state := uint64(e.state.Ptr())
-	e.args.abort, e.p2p.abort = e.abort.ptr(), e.abort.ptr()
-	e.args.epochs, e.p2p.counters = state, state+stateCounters
-	e.args.rank, e.p2p.rank = uint32(e.rank), uint32(e.rank)
-	e.args.nranks, e.p2p.nranks = uint32(n), uint32(n)
+	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = e.abort.ptr(), state, uint32(e.rank), uint32(n)
+	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = e.abort.ptr(), state+stateCounters, uint32(e.rank), uint32(n)
+	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes = uint32(slotBytes(n))
 }
 
@@ -184,7 +185,7 @@ func isP2P(r *algorithm.Request) bool {
 
 // run enqueues one collective, or sends and receives that go together.
 func (e *Engine) run(reqs []algorithm.Request) error {
-	s, captured, err := e.stream(reqs[0].Stream)
+	s, captured, err := e.enter(reqs[0].Stream)
 	if err != nil {
 		return err
 	}
@@ -203,10 +204,10 @@ func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
 	return &algorithm.Error{Op: r.Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: err}
 }
 
-// stream makes work on s follow all earlier work of this communicator: its kernels share epochs and must run one after the other. The
+// enter makes work on s follow all earlier work of this communicator: its kernels share epochs and must run one after the other. The
 // earlier stream may be gone by now, so what is waited for is an event that its last request left (see leave). Captured work is ordered by
 // its graph, not here.
-func (e *Engine) stream(ds device.Stream) (s *cuda.Stream, captured bool, err error) {
+func (e *Engine) enter(ds device.Stream) (s *cuda.Stream, captured bool, err error) {
 	s, ok := ds.(*cuda.Stream)
 	if !ok {
 		return nil, false, fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, ds.Device().ID(), e.dev.ID())

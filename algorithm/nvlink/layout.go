@@ -14,6 +14,10 @@ const (
 	p2pSlotBytes   = 16384
 	p2pMaxMessages = 128
 
+	streamChannels   = 32
+	streamDepth      = 3
+	streamPieceBytes = 32 << 10
+
 	everyone = 0xffffffff
 )
 
@@ -59,9 +63,24 @@ func p2pBytes(n int) int64 {
 	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128
 }
 
-// The state of an engine in device memory: epochs by block, then p2p counters, then a word to receive into.
+// channelsOf halves a number of channels for many ranks, as the kernels do.
+func channelsOf(most, n int) int {
+	if n > 8 {
+		return most / 2
+	}
+	return most
+}
+
+func streamBytes(n int) int64 {
+	channels := int64(n) * int64(channelsOf(streamChannels, n))
+	return channels*streamDepth*streamPieceBytes + channels*2*128
+}
+
+// The state of an engine in device memory: epochs by block, then the counters of point_to_point and of point_to_point_stream, then a word to
+// receive into.
 const (
 	stateCounters = maxBlocks * epochStride
-	stateScratch  = stateCounters + maxRanks*2*p2pChannels*32*4
+	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4
+	stateScratch  = stateStream + maxRanks*2*streamChannels*32*4
 	stateBytes    = stateScratch + 4096
 )

@@ -20,49 +20,62 @@ type transfer struct {
 // message and its match are in the launches of the same number.
 func roundMessages(n int) int { return max(1, p2pMaxMessages/(2*n)) }
 
-// p2pThreads leaves room for all blocks of the largest batch on the device at once.
-const p2pThreads = 256
+// streamFrom is the size from which a message goes by point_to_point_stream, piece by piece and peer after peer, rather than as packets to
+// all peers at once. Both sides decide by the size alone.
+const streamFrom = 2 << 20
 
-// transfers launches a batch: all messages progress together; those between two ranks in one direction match in order.
+// transfers launches a batch: all messages progress together; those between two ranks in one direction match in order. Large messages are
+// launched after the small ones, on every rank.
 func (e *Engine) transfers(batch []transfer, s *cuda.Stream) error {
-	if err := e.selfTransfers(batch, s); err != nil {
+	small, large := batch, []transfer(nil)
+	for _, t := range batch {
+		if t.bytes >= streamFrom {
+			large = append(large, t)
+		}
+	}
+	if len(large) > 0 {
+		small = nil
+		for _, t := range batch {
+			if t.bytes < streamFrom {
+				small = append(small, t)
+			}
+		}
+	}
+	if err := e.rounds(small, s, e.launchPackets); err != nil || len(large) == 0 {
 		return err
 	}
-	per := roundMessages(e.size)
+	return e.rounds(large, s, e.launchStream)
+}
+
+// rounds splits a batch into launches that fit the kernels' lists.
+func (e *Engine) rounds(batch []transfer, s *cuda.Stream, launch func([]transfer, *cuda.Stream) error) error {
 	var ordinal [2 * maxRanks]int // of the next message, by peer and direction
-	rounds := 0
-	order := make([]int, len(batch))
-	for i, t := range batch {
-		if t.peer == e.rank || t.bytes == 0 {
-			order[i] = -1
-			continue
-		}
+	round := make([][]transfer, 1)
+	per := roundMessages(e.size)
+	for _, t := range batch {
 		q := 2 * t.peer
 		if t.send {
 			q++
 		}
-		order[i] = ordinal[q]
+		k := ordinal[q] / per
 		ordinal[q]++
-		rounds = max(rounds, order[i]/per+1)
+		for len(round) <= k {
+			round = append(round, nil)
+		}
+		round[k] = append(round[k], t)
 	}
-	for round := range rounds {
-		if err := e.launchRound(batch, order, round*per, per, s); err != nil {
+	for _, r := range round {
+		if err := launch(r, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// launchRound launches the messages whose ordinal is in [from, from+per). Lanes are listed so that every rank sends to the next rank first and
-// receives from the one before it first.
-func (e *Engine) launchRound(batch []transfer, order []int, from, per int, s *cuda.Stream) error {
-	a := e.p2p
-	lanes, messages, blocks := 0, 0, 0
-	name := "point_to_point_words"
-	most := int64(p2pChannels)
-	if e.size > 8 {
-		most /= 2 // as channelsOf in the kernel
-	}
+// list fills the lanes and messages of a: every rank sends to the next rank first and receives from the one before it first.
+func (e *Engine) list(a *p2pArgs, batch []transfer) (messages int, aligned bool) {
+	lanes := 0
+	aligned = true
 	for k := 1; k < e.size; k++ {
 		for dir := range 2 {
 			peer := (e.rank + k) % e.size
@@ -70,46 +83,100 @@ func (e *Engine) launchRound(batch []transfer, order []int, from, per int, s *cu
 				peer = (e.rank - k + e.size) % e.size
 			}
 			l := lane{peer: uint16(peer), send: uint8(dir), first: uint16(messages)}
-			for i, t := range batch {
-				if order[i] < from || order[i] >= from+per || t.peer != peer || t.send != (dir == 1) {
+			for _, t := range batch {
+				if t.peer != peer || t.send != (dir == 1) || t.bytes == 0 {
 					continue
 				}
 				a.message[messages] = message{uint64(t.ptr), uint64(t.bytes)}
-				if (int64(t.ptr)|t.bytes)&7 != 0 {
-					name = "point_to_point_bytes"
-				}
+				aligned = aligned && (int64(t.ptr)|t.bytes)&7 == 0
 				messages++
 				l.count++
 				pieces := (t.bytes + p2pPieceBytes - 1) / p2pPieceBytes
-				l.channels = max(l.channels, uint8(min(most, pieces)))
+				l.channels = max(l.channels, uint8(min(int64(channelsOf(p2pChannels, e.size)), pieces)))
 			}
 			if l.count > 0 {
 				a.lane[lanes] = l
 				lanes++
-				blocks += int(l.channels)
 			}
 		}
 	}
-	if lanes == 0 {
+	a.lanes = uint32(lanes)
+	return messages, aligned
+}
+
+// p2pThreads leaves room for all blocks of the largest batch on the device at once.
+const p2pThreads = 256
+
+func (e *Engine) launchPackets(batch []transfer, s *cuda.Stream) error {
+	if err := e.selfTransfers(batch, s); err != nil {
+		return err
+	}
+	a := e.p2p
+	messages, aligned := e.list(a, batch)
+	if messages == 0 {
 		return nil
 	}
-	a.lanes = uint32(lanes)
+	name := "point_to_point_words"
+	if !aligned {
+		name = "point_to_point_bytes"
+	}
+	blocks := 0
+	for _, l := range a.lane[:a.lanes] {
+		blocks += int(l.channels)
+	}
+	return e.launchP2P(name, a, blocks, p2pThreads, s)
+}
+
+// Blocks that copy a rank's messages to itself beside the streams.
+const streamCopiers = 16
+
+func (e *Engine) launchStream(batch []transfer, s *cuda.Stream) error {
+	a := e.stream
+	messages, _ := e.list(a, batch)
+	own := lane{peer: uint16(e.rank), first: uint16(messages)}
+	err := pairSelf(batch, e.rank, func(dst, src device.Ptr, n int64) error {
+		if messages+2 > p2pMaxMessages {
+			return s.Copy(dst, src, n)
+		}
+		a.message[messages], a.message[messages+1] = message{uint64(src), uint64(n)}, message{uint64(dst), uint64(n)}
+		messages += 2
+		own.count += 2
+		return nil
+	})
+	if err != nil || messages == 0 {
+		return err
+	}
+	blocks := 2 * channelsOf(streamChannels, e.size)
+	if own.count > 0 {
+		a.lane[a.lanes] = own
+		a.lanes++
+		blocks += streamCopiers
+	}
+	return e.launchP2P("point_to_point_stream", a, blocks, 512, s)
+}
+
+func (e *Engine) launchP2P(name string, a *p2pArgs, blocks, threads int, s *cuda.Stream) error {
 	f, err := e.function(name)
 	if err != nil {
 		return err
 	}
-	cfg := cuda.Launch1D(blocks, p2pThreads, 0)
+	cfg := cuda.Launch1D(blocks, threads, 0)
 	return s.LaunchRaw(f, &cfg, params(a))
 }
 
-// selfTransfers copies messages of the rank to itself: the k-th send is the k-th receive's.
+// selfTransfers copies messages of the rank to itself.
 func (e *Engine) selfTransfers(batch []transfer, s *cuda.Stream) error {
+	return pairSelf(batch, e.rank, s.Copy)
+}
+
+// pairSelf matches a rank's messages to itself, the k-th send with the k-th receive, and hands what has to move to copy.
+func pairSelf(batch []transfer, rank int, move func(dst, src device.Ptr, n int64) error) error {
 	next := 0
 	for _, t := range batch {
-		if t.peer != e.rank || t.send {
+		if t.peer != rank || t.send {
 			continue
 		}
-		for next < len(batch) && (batch[next].peer != e.rank || !batch[next].send) {
+		for next < len(batch) && (batch[next].peer != rank || !batch[next].send) {
 			next++
 		}
 		if next == len(batch) {
@@ -121,13 +188,13 @@ func (e *Engine) selfTransfers(batch []transfer, s *cuda.Stream) error {
 			return fmt.Errorf("%w: the rank sends itself %d bytes and receives %d", algorithm.ErrMismatch, src.bytes, t.bytes)
 		}
 		if t.bytes > 0 && src.ptr != t.ptr {
-			if err := s.Copy(t.ptr, src.ptr, t.bytes); err != nil {
+			if err := move(t.ptr, src.ptr, t.bytes); err != nil {
 				return err
 			}
 		}
 	}
 	for ; next < len(batch); next++ {
-		if batch[next].peer == e.rank && batch[next].send {
+		if batch[next].peer == rank && batch[next].send {
 			return fmt.Errorf("%w: a send to the rank itself has no receive in its group", algorithm.ErrInvalidUsage)
 		}
 	}

@@ -5,6 +5,7 @@
 #include <collective/kernels.cuh>
 #include <collective/p2p.cuh>
 #include <collective/rooted.cuh>
+#include <collective/stream.cuh>
 
 using namespace goccl;
 using namespace goccl::collective;
@@ -47,3 +48,4 @@ EXCHANGE(2) EXCHANGE(4) EXCHANGE(8)
 
 extern "C" __global__ void __launch_bounds__(256, 1) point_to_point_words(const __grid_constant__ P2PArgs a) { pointToPoint<Line8>(a); }
 extern "C" __global__ void __launch_bounds__(256, 1) point_to_point_bytes(const __grid_constant__ P2PArgs a) { pointToPoint<Line1>(a); }
+extern "C" __global__ void __launch_bounds__(512, 2) point_to_point_stream(const __grid_constant__ P2PArgs a) { stream(a); }

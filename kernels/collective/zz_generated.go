@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "339b745009eecab83f2fbcaa2a6ef3f6fd8cb4d6c8fe6413e69f8e9614d2dc1b",
+	Source:   "4d16176523ef241bafe35e51ce09673d5a26191f727849b62017897d39152b85",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
@@ -98,6 +98,7 @@ var Group = artifact.Group{
 		"exchange_ll_n4",
 		"exchange_ll_n8",
 		"point_to_point_bytes",
+		"point_to_point_stream",
 		"point_to_point_words",
 		"reduce_ll128_bfloat16",
 		"reduce_ll128_bfloat16_sum_n2",
