@@ -1,0 +1,71 @@
+//go:build cgo && linux
+
+// The functions of goccl_primitive.h, each as door.c does it: one look at a flag, then Go.
+#include "door.h"
+#include "goccl_primitive.h"
+#include "_cgo_export.h"
+
+#define DOOR(name, params, args) \
+	goccl_result goccl_##name params { \
+		goccl_result r = goccl_door_check(); \
+		return __builtin_expect(r != GOCCL_SUCCESS, 0) ? r : gocclgo_##name args; \
+	}
+
+DOOR(object_close, (goccl_object object), (object))
+DOOR(object_serialize, (goccl_object object, void **data, uint64_t *size), (object, data, size))
+DOOR(object_device_handle, (goccl_object object, void **data, uint64_t *size), (object, data, size))
+DOOR(context_create, (int64_t timeout, int64_t spin_limit, goccl_object *context), (timeout, spin_limit, context))
+DOOR(context_abort, (goccl_object context, const char *reason), (context, (char *)reason))
+DOOR(context_error, (goccl_object context), (context))
+DOOR(context_recover, (goccl_object context), (context))
+DOOR(endpoint_create, (goccl_object context, int32_t transport, goccl_device device, goccl_object *endpoint), (context, transport, device, endpoint))
+DOOR(endpoint_deserialize, (const void *data, uint64_t size, goccl_object *endpoint), ((void *)data, size, endpoint))
+DOOR(endpoint_info, (goccl_object endpoint, int32_t *transport, int32_t *kind, int32_t *index, int32_t *local), (endpoint, transport, kind, index, local))
+DOOR(connection_create, (goccl_object context, goccl_object local, goccl_object remote, goccl_object *connection), (context, local, remote, connection))
+DOOR(connection_info, (goccl_object connection, int32_t *transport, int32_t *peer, int32_t *tag), (connection, transport, peer, tag))
+DOOR(connection_write, (goccl_object connection, goccl_object dst, uint64_t dst_offset, goccl_object src, uint64_t src_offset, uint64_t size), (connection, dst, dst_offset, src, src_offset, size))
+DOOR(connection_atomic_add, (goccl_object connection, goccl_object dst, uint64_t dst_offset, uint64_t delta), (connection, dst, dst_offset, delta))
+DOOR(connection_update_and_sync, (goccl_object connection, goccl_object dst, uint64_t dst_offset, uint64_t *src, uint64_t value), (connection, dst, dst_offset, src, value))
+DOOR(connection_flush, (goccl_object connection, int64_t timeout), (connection, timeout))
+DOOR(memory_register, (goccl_object context, goccl_device device, void *ptr, uint64_t size, uint32_t flags, goccl_object *memory), (context, device, ptr, size, flags, memory))
+DOOR(memory_deserialize, (goccl_object context, const void *data, uint64_t size, goccl_object *memory), (context, (void *)data, size, memory))
+DOOR(memory_info, (goccl_object memory, uintptr_t *data, uintptr_t *original, uint64_t *size, uint32_t *flags, int32_t *local), (memory, data, original, size, flags, local))
+DOOR(memory_map, (goccl_object memory, goccl_device device, int64_t timeout, uintptr_t *ptr), (memory, device, timeout, ptr))
+DOOR(semaphore_stub_create, (goccl_object connection, goccl_object *stub), (connection, stub))
+DOOR(semaphore_stub_deserialize, (goccl_object context, const void *data, uint64_t size, goccl_object *stub), (context, (void *)data, size, stub))
+DOOR(semaphore_create, (goccl_object local, goccl_object remote, goccl_object *semaphore), (local, remote, semaphore))
+DOOR(semaphore_signal, (goccl_object semaphore), (semaphore))
+DOOR(semaphore_poll, (goccl_object semaphore, int32_t *signalled), (semaphore, signalled))
+DOOR(semaphore_wait, (goccl_object semaphore, int64_t timeout), (semaphore, timeout))
+DOOR(base_memory_channel_create, (goccl_object semaphore, goccl_object *channel), (semaphore, channel))
+DOOR(memory_channel_create, (goccl_object semaphore, goccl_object dst, goccl_object src, goccl_object packet_buffer, goccl_object *channel), (semaphore, dst, src, packet_buffer, channel))
+DOOR(switch_channel_create, (goccl_object communicator, goccl_device device, goccl_object memory, int32_t tag, int64_t timeout, goccl_object *channel), (communicator, device, memory, tag, timeout, channel))
+DOOR(channel_run, (goccl_object channel, uint32_t op, uint64_t a, uint64_t b, uint64_t size, uint32_t flag, int32_t *signalled), (channel, op, a, b, size, flag, signalled))
+DOOR(fifo_create, (goccl_object context, goccl_device device, int32_t size, goccl_object *fifo), (context, device, size, fifo))
+DOOR(fifo_poll, (goccl_object fifo, goccl_trigger *trigger, int32_t *found), (fifo, trigger, found))
+DOOR(fifo_pop, (goccl_object fifo), (fifo))
+DOOR(fifo_size, (goccl_object fifo, int32_t *size), (fifo, size))
+DOOR(proxy_service_create, (goccl_object context, goccl_device device, int32_t fifo_size, goccl_object *service), (context, device, fifo_size, service))
+DOOR(proxy_service_start, (goccl_object service), (service))
+DOOR(proxy_service_stop, (goccl_object service), (service))
+DOOR(proxy_service_add_semaphore, (goccl_object service, goccl_object semaphore, uint32_t *id), (service, semaphore, id))
+DOOR(proxy_service_build_semaphore, (goccl_object service, goccl_object communicator, goccl_object connection, uint32_t *id), (service, communicator, connection, id))
+DOOR(proxy_service_add_memory, (goccl_object service, goccl_object memory, uint32_t *id), (service, memory, id))
+DOOR(proxy_service_remove_semaphore, (goccl_object service, uint32_t id), (service, id))
+DOOR(proxy_service_remove_memory, (goccl_object service, uint32_t id), (service, id))
+DOOR(base_port_channel_create, (goccl_object service, uint32_t semaphore, goccl_object *channel), (service, semaphore, channel))
+DOOR(port_channel_create, (goccl_object service, uint32_t semaphore, uint32_t dst, uint32_t src, goccl_object *channel), (service, semaphore, dst, src, channel))
+DOOR(communicator_create, (goccl_bootstrap bootstrap, goccl_object context, goccl_object *communicator), (bootstrap, context, communicator))
+DOOR(communicator_connect, (goccl_object communicator, int32_t transport, goccl_device device, int32_t rank, int32_t tag, goccl_object *future), (communicator, transport, device, rank, tag, future))
+DOOR(communicator_connect_endpoint, (goccl_object communicator, goccl_object endpoint, int32_t rank, int32_t tag, goccl_object *future), (communicator, endpoint, rank, tag, future))
+DOOR(communicator_send_memory, (goccl_object communicator, goccl_object memory, int32_t rank, int32_t tag, goccl_object *future), (communicator, memory, rank, tag, future))
+DOOR(communicator_recv_memory, (goccl_object communicator, int32_t rank, int32_t tag, goccl_object *future), (communicator, rank, tag, future))
+DOOR(communicator_build_semaphore, (goccl_object communicator, goccl_object connection, int32_t rank, int32_t tag, goccl_object *future), (communicator, connection, rank, tag, future))
+DOOR(future_wait, (goccl_object future, int64_t timeout, goccl_object *object), (future, timeout, object))
+DOOR(kernel_compile, (goccl_device device, int32_t major, int32_t minor, const char *source, uint64_t source_size, const char *name, const char *const *options, int32_t noptions, const char *const *dirs, int32_t ndirs, void **image, uint64_t *size), (device, major, minor, (char *)source, source_size, (char *)name, (char **)options, noptions, (char **)dirs, ndirs, image, size))
+DOOR(module_load, (goccl_device device, const void *image, uint64_t size, goccl_object *module), (device, (void *)image, size, module))
+DOOR(module_function, (goccl_object module, const char *name, goccl_object *function), (module, (char *)name, function))
+DOOR(kernel_launch, (goccl_object function, uintptr_t stream, const uint32_t shape[9], uint32_t shared, const void *params, uint64_t size), (function, stream, (uint32_t *)shape, shared, (void *)params, size))
+DOOR(plan_compile, (const void *document, uint64_t size, void **plan, uint64_t *plan_size), ((void *)document, size, plan, plan_size))
+DOOR(plan_build, (const char *name, const void *options, uint64_t size, void **plan, uint64_t *plan_size), ((char *)name, (void *)options, size, plan, plan_size))
+DOOR(plan_check, (const void *plan, uint64_t size, void **report, uint64_t *report_size), ((void *)plan, size, report, report_size))
