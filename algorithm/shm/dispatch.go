@@ -39,13 +39,30 @@ func (e *Engine) dispatch(o *op, batch []algorithm.Request) error {
 	return o.error(-1, fmt.Errorf("%w: %v on the host device", algorithm.ErrUnsupported, o.req.Collective))
 }
 
-// reduce combines srcs in rank order into dst.
-func (o *op) reduce(dst []byte, srcs [][]byte) error {
-	scalar := o.req.Scalar
-	if o.req.Op == datatype.PreMulSum && o.req.ScalarPtr != 0 {
-		copy(scalar[:], device.Bytes(o.req.ScalarPtr, o.req.Type.Size()))
+// contribute puts this rank's input where the others read it, multiplied by this rank's factor in a pre-multiplied sum: the factors may
+// differ from rank to rank.
+func (o *op) contribute(dst, src []byte) error {
+	if o.req.Op != datatype.PreMulSum {
+		copy(dst, src)
+		return nil
 	}
-	if err := hostreduce.Reduce(dst, srcs, o.req.Type, o.req.Op, scalar, o.e.size); err != nil {
+	factor := o.req.Scalar
+	if o.req.ScalarPtr != 0 {
+		copy(factor[:], device.Bytes(o.req.ScalarPtr, o.req.Type.Size()))
+	}
+	if err := hostreduce.Scale(dst[:len(src)], src, o.req.Type, factor); err != nil {
+		return o.error(-1, err)
+	}
+	return nil
+}
+
+// reduce combines what the ranks contributed, in rank order, into dst.
+func (o *op) reduce(dst []byte, srcs [][]byte) error {
+	op := o.req.Op
+	if op == datatype.PreMulSum {
+		op = datatype.Sum
+	}
+	if err := hostreduce.Reduce(dst, srcs, o.req.Type, op, [8]byte{}, o.e.size); err != nil {
 		return o.error(-1, err)
 	}
 	return nil

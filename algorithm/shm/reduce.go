@@ -1,6 +1,9 @@
 package shm
 
-import "github.com/goccl/goccl/device"
+import (
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
 
 // Below this many bytes every rank reduces everything itself: one phase instead of two.
 const oneShotBytes = 4 << 10
@@ -20,7 +23,7 @@ func (o *op) allReduce(wanted bool) error {
 	switch {
 	case total == 0:
 		return o.step()
-	case o.e.local && r.Collective.SymmetricRecv() && total > slotBytes/2:
+	case o.e.local && r.Collective.SymmetricRecv() && r.Op != datatype.PreMulSum && total > slotBytes/2:
 		return o.allReduceDirect(send, recv)
 	}
 	elem := r.Type.Size()
@@ -39,7 +42,9 @@ func (o *op) allReduce(wanted bool) error {
 
 func (o *op) allReducePiece(send, recv []byte, elem int64) error {
 	e, n := o.e, int64(len(send))
-	copy(o.slot(), send)
+	if err := o.contribute(o.slot(), send); err != nil {
+		return err
+	}
 	if err := o.step(); err != nil {
 		return err
 	}
@@ -124,7 +129,9 @@ func (o *op) reduceScatter() error {
 		n := min(part, each-off)
 		slot := o.slot()
 		for p := range int64(e.size) {
-			copy(slot[p*part:], send[p*each+off:p*each+off+n])
+			if err := o.contribute(slot[p*part:], send[p*each+off:p*each+off+n]); err != nil {
+				return err
+			}
 		}
 		if err := o.step(); err != nil {
 			return err
