@@ -98,7 +98,7 @@ DOOR(comm_abort, (goccl_comm comm), (comm))
 DOOR(comm_revoke, (goccl_comm comm), (comm))
 DOOR(op_create, (goccl_comm comm, uint32_t type, const void *scalar, int32_t on_host, uint32_t *op), (comm, type, (void *)scalar, on_host, op))
 DOOR(op_destroy, (goccl_comm comm, uint32_t op), (comm, op))
-DOOR(check, (const goccl_request *request), ((goccl_request *)request))
+DOOR(check, (goccl_request *request), (request))
 DOOR(submit, (const goccl_request *requests, uint64_t n), ((goccl_request *)requests, n))
 
 uint32_t goccl_abi_version(void) { return GOCCL_ABI_VERSION; }

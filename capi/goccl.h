@@ -193,8 +193,9 @@ goccl_result goccl_comm_revoke(goccl_comm comm);
 goccl_result goccl_op_create(goccl_comm comm, uint32_t type, const void *scalar, int32_t on_host, uint32_t *op);
 goccl_result goccl_op_destroy(goccl_comm comm, uint32_t op);
 
-/* Checks a request as goccl_submit would, and enqueues nothing. */
-goccl_result goccl_check(const goccl_request *request);
+/* Checks a request as goccl_submit would, and enqueues nothing. A created operator is replaced by its factor, so that it may be destroyed
+ * before the request is submitted. */
+goccl_result goccl_check(goccl_request *request);
 /* Enqueues n requests as one group, of one or several communicators. When one is invalid, none is enqueued. */
 goccl_result goccl_submit(const goccl_request *requests, uint64_t n);
 

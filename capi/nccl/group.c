@@ -100,12 +100,12 @@ ncclResult_t shim_submit(const goccl_request *req, const char *what) {
 	NEED_CORE;
 	if (!shim_grouped()) return shim_result(core.submit(req, 1), what);
 	struct group *g = mine;
-	ncclResult_t r = shim_remember(shim_result(core.check(req), what));
-	if (r) return r;
 	goccl_request *reqs = room(g->reqs, g->n, &g->room, sizeof *reqs);
 	if (!reqs) return no_memory();
 	g->reqs = reqs;
 	reqs[g->n] = *req;
+	ncclResult_t r = shim_remember(shim_result(core.check(&reqs[g->n]), what));
+	if (r) return r;
 	if (req->collective == GOCCL_ALL_TO_ALL_V && own(g, &reqs[g->n])) return no_memory();
 	g->n++;
 	return ncclSuccess;

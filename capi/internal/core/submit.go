@@ -1,11 +1,13 @@
 package core
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 )
 
@@ -46,7 +48,8 @@ func Submit(reqs []Request) error {
 	return err
 }
 
-// Check is Submit without the enqueueing.
+// Check is Submit without the enqueueing. A created operator is replaced by its factor, so that it may be destroyed before the request is
+// submitted.
 func Check(q *Request) error {
 	c, _, err := open(q.Comm)
 	if err != nil {
@@ -56,7 +59,13 @@ func Check(q *Request) error {
 		return err
 	}
 	var r algorithm.Request
-	return c.translate(q, &r)
+	if err := c.translate(q, &r); err != nil {
+		return err
+	}
+	if r.Op == datatype.PreMulSum && q.Op >= firstCreatedOp {
+		q.Op, q.Scalar, q.ScalarPtr = uint32(datatype.PreMulSum), binary.LittleEndian.Uint64(r.Scalar[:]), uintptr(r.ScalarPtr)
+	}
+	return nil
 }
 
 func (c *comm) usable() error {
