@@ -155,12 +155,9 @@ func (e *Engine) launchMove(s *cuda.Stream, what string, v variant, work int64) 
 
 // launch shapes the grid for work bytes per slice: a thread per unit, as far as there are blocks.
 func (e *Engine) launch(s *cuda.Stream, name []byte, v variant, work int64) error {
-	f := e.functions[string(name)] // no allocation
-	if f == nil {
-		var err error
-		if f, err = e.function(string(name)); err != nil {
-			return err
-		}
+	f, err := e.function(name)
+	if err != nil {
+		return err
 	}
 	units := v.protocol.units(work)
 	threads := min(int64(v.threads), slotBytes(e.size)/16)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,7 @@ type Engine struct {
 	state      device.Allocation
 	abort      *abortBlock
 	module     *cuda.Module
-	functions  map[string]*cuda.Function // by kernel name, filled as they are used
+	functions  map[string]*cuda.Function // by kernel name; fixed once loaded
 	table      *selection
 
 	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
@@ -122,6 +123,9 @@ func (e *Engine) load() error {
 	if e.module, err = e.dev.LoadModule(image); err != nil {
 		return err
 	}
+	if err := e.loadFunctions(); err != nil {
+		return err
+	}
 	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
 		return err
 	}
@@ -146,18 +150,28 @@ func (e *Engine) fillConstants() {
 	e.args.slotBytes = uint32(slotBytes(n))
 }
 
+// loadFunctions brings every kernel that this engine may launch onto the device. The driver loads a kernel when it is first asked for, and may
+// then wait for the device to be idle, which it never is while another rank's kernel waits for ours: so all are asked for before any runs.
+func (e *Engine) loadFunctions() error {
+	for _, name := range kernels.Names("collective") {
+		if n := strings.LastIndex(name, "_n"); n >= 0 && name[n+2:] != strconv.Itoa(e.size) {
+			continue // made for another number of ranks
+		}
+		f, err := e.module.Function(name)
+		if err != nil {
+			return err
+		}
+		e.functions[name] = f
+	}
+	return nil
+}
+
 // function is the kernel of that name.
-func (e *Engine) function(name string) (*cuda.Function, error) {
-	if f := e.functions[name]; f != nil {
+func (e *Engine) function(name []byte) (*cuda.Function, error) {
+	if f := e.functions[string(name)]; f != nil { // no allocation
 		return f, nil
 	}
-	f, err := e.module.Function(name)
-	if err != nil {
-		return nil, err
-	}
-	// The map key must outlive the caller's buffer.
-	e.functions[strings.Clone(name)] = f
-	return f, nil
+	return nil, fmt.Errorf("%w: no kernel %s", algorithm.ErrUnsupported, name)
 }
 
 // Enqueue implements algorithm.Engine.

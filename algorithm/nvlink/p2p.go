@@ -156,7 +156,7 @@ func (e *Engine) launchStream(batch []transfer, s *cuda.Stream) error {
 }
 
 func (e *Engine) launchP2P(name string, a *p2pArgs, blocks, threads int, s *cuda.Stream) error {
-	f, err := e.function(name)
+	f, err := e.function([]byte(name))
 	if err != nil {
 		return err
 	}
