@@ -2,10 +2,8 @@ package goccl
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,105 +15,139 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Config says who this rank is and what it runs on.
-type Config struct {
-	// Bootstrap joins the ranks; it must be initialised. The Comm does not close it.
-	Bootstrap bootstrap.Bootstrap
-	// Device is where this rank's buffers and streams live. All ranks must use the same kind of device.
-	Device device.Device
-	// Timeout bounds set-up and, when OpTimeout is 0, nothing else. 0 means 30 s.
-	Timeout time.Duration
-	// OpTimeout, when positive, is how long a collective may wait for its peers before it fails with ErrTimeout. 0 means that only the
-	// death of a peer or Abort ends it.
-	OpTimeout time.Duration
-	// Name appears in logs and errors.
-	Name string
-}
-
 // Comm is one rank's membership in a communicator.
 type Comm struct {
-	boot   bootstrap.Bootstrap
-	dev    device.Device
-	cfg    Config
-	rank   int
-	size   int
-	engine algorithm.Engine
-	owned  bool // boot was made by Split or Shrink, so Close closes it
-
-	id   uint32        // the same on all ranks
-	subs atomic.Uint32 // communicators made from this one, to tell their traffic apart
+	boot    bootstrap.Bootstrap // a group for this communicator alone
+	dev     device.Device
+	cfg     Config
+	rank    int
+	size    int
+	engine  algorithm.Engine
+	checker *checker // nil: requests are not compared
 
 	mu     sync.Mutex // guards seq and the order in which requests reach the engine
 	seq    uint64
 	closed atomic.Bool
-	ended  chan struct{}
+	fate   fate
 	watch  sync.WaitGroup
 }
 
-const defaultTimeout = 30 * time.Second
+// commSpace tells the groups of communicators from those that a caller makes of the same Bootstrap.
+const commSpace = -0x676f63636c
 
 // NewComm joins this rank to a communicator of all ranks of the bootstrap. It is collective: every rank calls it.
 func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
-	if cfg.Bootstrap == nil || cfg.Device == nil {
-		return nil, fmt.Errorf("goccl: NewComm: %w: Config needs a Bootstrap and a Device", ErrInvalidArgument)
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = defaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
-	defer cancel()
-	c := &Comm{boot: cfg.Bootstrap, dev: cfg.Device, cfg: cfg, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), ended: make(chan struct{})}
-	if err := c.agree(ctx); err != nil {
+	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	var err error
-	switch cfg.Device.ID().Kind {
-	case device.Host:
-		c.engine, err = shm.New(ctx, shm.Config{Bootstrap: cfg.Bootstrap, Device: cfg.Device, OpTimeout: cfg.OpTimeout})
-	case device.CUDA:
-		c.engine, err = nvlink.New(ctx, nvlink.Config{Bootstrap: cfg.Bootstrap, Device: cfg.Device, OpTimeout: cfg.OpTimeout})
-	default:
-		err = fmt.Errorf("%w: device %v", ErrUnsupported, cfg.Device.ID())
+	everyone := make([]int, cfg.Bootstrap.WorldSize())
+	for r := range everyone {
+		everyone[r] = r
+	}
+	return join(ctx, "init", cfg, cfg.Bootstrap, everyone)
+}
+
+// join makes the communicator of some ranks of parent.
+//
+//  1. Make a group of the bootstrap for this communicator, so that nobody else's messages meet its own.
+//  2. Watch it: from here on a death ends what this rank waits for.
+//  3. Agree on the kind of device, before anything is built on it, and on checking.
+//  4. Set up the engine.
+func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int) (*Comm, error) {
+	ctx, stop := context.WithTimeout(ctx, cfg.Timeout)
+	defer stop()
+	boot, err := parent.Sub(ctx, ranks, commSpace)
+	if err != nil {
+		return nil, wrap(op, parent.Rank(), err)
+	}
+	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize()}
+	c.fate.ctx, c.fate.cancel = context.WithCancel(context.Background())
+	failures := boot.Failures()
+	c.watch.Go(func() { c.watchPeers(failures) })
+
+	bounded, stop2 := c.fate.bound(ctx)
+	defer stop2()
+	if err = c.agree(bounded); err == nil {
+		err = c.setUp(bounded)
 	}
 	if err != nil {
-		return nil, &Error{Op: "init", Rank: c.rank, Peer: peerOf(err), Err: err}
+		err = c.blame(op, err)
+		return nil, errors.Join(err, c.Close())
 	}
-	c.watch.Add(1)
-	go c.watchPeers()
 	return c, nil
 }
 
-// agree checks that all ranks bring the same kind of device, before anything is built on it, and takes rank 0's number for the
-// communicator, which keeps apart what several communicators make from one Bootstrap.
+// agree checks that all ranks bring the same kind of device, and turns checking on when one rank asks for it.
 func (c *Comm) agree(ctx context.Context) error {
-	mine := binary.LittleEndian.AppendUint32([]byte{byte(c.dev.ID().Kind)}, rand.Uint32()>>2)
+	mine := []byte{byte(c.dev.ID().Kind), 0}
+	if c.cfg.Check {
+		mine[1] = 1
+	}
 	all, err := c.boot.AllGather(ctx, mine)
 	if err != nil {
-		return &Error{Op: "init", Rank: c.rank, Peer: peerOf(err), Err: err}
+		return err
 	}
-	for r, k := range all {
-		if len(k) != len(mine) || device.Kind(k[0]) != c.dev.ID().Kind {
+	for r, b := range all {
+		if len(b) != len(mine) || b[0] != mine[0] {
 			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, rank %d another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind, r)}
 		}
+		c.cfg.Check = c.cfg.Check || b[1] != 0
 	}
-	c.id = binary.LittleEndian.Uint32(all[0][1:])
+	if c.cfg.Check {
+		c.checker = newChecker(c)
+	}
 	return nil
 }
 
-// watchPeers turns the death of a rank into an abort that names it.
-func (c *Comm) watchPeers() {
-	defer c.watch.Done()
-	failures := c.boot.Failures()
-	for {
-		select {
-		case f, ok := <-failures:
-			if !ok {
-				return
-			}
-			c.engine.Abort(&Error{Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
-		case <-c.ended:
-			return
+func (c *Comm) setUp(ctx context.Context) (err error) {
+	switch c.dev.ID().Kind {
+	case device.Host:
+		c.engine, err = engineOf(shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout}))
+	case device.CUDA:
+		c.engine, err = engineOf(nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout}))
+	default:
+		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
+	}
+	if err == nil {
+		c.fate.adopt(c.engine)
+	}
+	return err
+}
+
+// engineOf keeps a nil engine a nil interface.
+func engineOf[E algorithm.Engine](e E, err error) (algorithm.Engine, error) {
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// blameDelay is how long an error of set-up that may come of a death waits for the news of it.
+const blameDelay = 200 * time.Millisecond
+
+// blame is the error of a set-up that failed with err. When a rank has died, that is the reason, and what this rank met first only a
+// consequence.
+func (c *Comm) blame(op string, err error) error {
+	for _, own := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout, bootstrap.ErrProtocol, device.ErrOutOfMemory} {
+		if errors.Is(err, own) {
+			return wrap(op, c.rank, err)
 		}
+	}
+	select {
+	case <-c.fate.ctx.Done():
+	case <-time.After(blameDelay):
+	}
+	var dead *Error
+	if errors.As(c.fate.err(), &dead) {
+		return &Error{Op: op, Rank: c.rank, Peer: dead.Peer, Err: dead.Err}
+	}
+	return wrap(op, c.rank, err)
+}
+
+// watchPeers turns the death of a rank into an abort that names it.
+func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
+	for f := range failures {
+		c.fate.end(&Error{Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
 	}
 }
 
@@ -141,19 +173,41 @@ func (c *Comm) Abort(cause error) {
 	if cause == nil {
 		cause = &Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
 	}
-	c.engine.Abort(cause)
+	c.fate.end(cause)
 }
 
 // Finalize waits until every rank has called it, so that no peer still needs this one. Enqueued work must have ended (synchronise its
 // streams first).
 func (c *Comm) Finalize(ctx context.Context) error {
-	if err := c.engine.Err(); err != nil {
+	if err := c.usable("finalize"); err != nil {
 		return err
 	}
-	if err := c.boot.Barrier(ctx); err != nil {
-		return &Error{Op: "finalize", Rank: c.rank, Peer: peerOf(err), Err: err}
+	bounded, stop := c.fate.bound(ctx)
+	defer stop()
+	if err := c.boot.Barrier(bounded); err != nil {
+		return c.ended("finalize", err)
 	}
 	return nil
+}
+
+// usable is nil while the communicator can be used.
+func (c *Comm) usable(op string) error {
+	if c.closed.Load() {
+		return &Error{Op: op, Rank: c.rank, Peer: -1, Err: ErrClosed}
+	}
+	return c.engine.Err()
+}
+
+// ended is the error of a call that waited with fate.bound: the communicator's end, or what the call itself met.
+func (c *Comm) ended(op string, err error) error {
+	if cause := c.fate.err(); cause != nil {
+		var ae *Error
+		if errors.As(cause, &ae) {
+			return &Error{Op: op, Rank: c.rank, Peer: ae.Peer, Err: ae.Err}
+		}
+		return &Error{Op: op, Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, cause)}
+	}
+	return wrap(op, c.rank, err)
 }
 
 // Close frees the communicator. Work that still runs is aborted. Closing twice is harmless.
@@ -161,27 +215,15 @@ func (c *Comm) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	close(c.ended)
-	c.watch.Wait()
-	c.engine.Abort(&Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrClosed}) // lets go of mu whoever waits inside the engine
+	// The abort lets go of mu whoever waits inside the engine or for a peer's call.
+	c.fate.end(&Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.engine.Close()
-	if c.owned {
-		err = errors.Join(err, c.boot.Close())
+	var err error
+	if c.engine != nil {
+		err = c.engine.Close()
 	}
+	err = errors.Join(err, c.boot.Close()) // ends watchPeers
+	c.watch.Wait()
 	return err
-}
-
-// peerOf is the peer that an error of the bootstrap blames, or -1.
-func peerOf(err error) int {
-	var be *bootstrap.Error
-	if errors.As(err, &be) {
-		return be.Peer
-	}
-	var ae *Error
-	if errors.As(err, &ae) {
-		return ae.Peer
-	}
-	return -1
 }

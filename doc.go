@@ -7,7 +7,8 @@
 //
 // A Comm may be used by several goroutines, but collectives of one Comm must be submitted in the same order on every rank, so a caller that
 // submits from several goroutines orders them itself. Abort, AsyncError and Close may be called from any goroutine at any time. A Comm owns
-// neither its Bootstrap nor its Device: close those after the Comm.
+// neither its Bootstrap nor its Device: close those after the Comm. NewComm, Split and Shrink are collective, too: ranks make communicators
+// of one Bootstrap in the same order.
 //
 // # Failure
 //

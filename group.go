@@ -86,5 +86,10 @@ func (c *Comm) enqueue(reqs []algorithm.Request) error {
 	}
 	seq := c.seq + 1
 	c.seq += uint64(len(reqs))
+	if c.checker != nil {
+		if err := c.checker.requests(seq, reqs); err != nil {
+			return err
+		}
+	}
 	return c.engine.Enqueue(seq, reqs)
 }

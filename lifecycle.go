@@ -17,12 +17,20 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if color < NoColor {
 		return nil, c.errorf("split", ErrInvalidArgument, "color %d is negative and not NoColor", color)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
+	if err := c.usable("split"); err != nil {
+		return nil, err
+	}
+	bounded, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer stop()
+	bounded, stop2 := c.fate.bound(bounded)
+	defer stop2()
 	mine := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(color)), uint64(key))
-	all, err := c.boot.AllGather(ctx, mine)
+	all, err := c.boot.AllGather(bounded, mine)
 	if err != nil {
-		return nil, &Error{Op: "split", Rank: c.rank, Peer: peerOf(err), Err: err}
+		return nil, c.ended("split", err)
+	}
+	if color == NoColor {
+		return nil, nil
 	}
 	type member struct{ rank, key int }
 	var members []member
@@ -39,17 +47,19 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	for i, m := range members {
 		ranks[i] = m.rank
 	}
-	if color == NoColor {
-		ranks = nil
-	}
-	return c.sub(ctx, "split", ranks)
+	return join(ctx, "split", c.cfg, c.boot, ranks)
 }
 
 // Shrink makes a communicator without the ranks in exclude, also after they have died. Only the ranks that stay call it, all with the same
 // exclude. With abort, running work is ended first.
 func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, error) {
-	if len(exclude) == 0 || len(exclude) >= c.size {
-		return nil, c.errorf("shrink", ErrInvalidArgument, "%d ranks to exclude of %d", len(exclude), c.size)
+	if c.closed.Load() {
+		return nil, &Error{Op: "shrink", Rank: c.rank, Peer: -1, Err: ErrClosed}
+	}
+	for _, r := range exclude {
+		if r < 0 || r >= c.size {
+			return nil, c.errorf("shrink", ErrInvalidArgument, "rank %d to exclude is outside 0…%d", r, c.size-1)
+		}
 	}
 	if slices.Contains(exclude, c.rank) {
 		return nil, c.errorf("shrink", ErrInvalidArgument, "an excluded rank must not call Shrink")
@@ -60,31 +70,11 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, er
 			ranks = append(ranks, r)
 		}
 	}
+	if len(ranks) == c.size {
+		return nil, c.errorf("shrink", ErrInvalidArgument, "no rank to exclude")
+	}
 	if abort {
 		c.Abort(nil)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	return c.sub(ctx, "shrink", ranks)
-}
-
-// sub makes a communicator of some ranks of c, in the given order; nil ranks: this rank is in none.
-func (c *Comm) sub(ctx context.Context, op string, ranks []int) (*Comm, error) {
-	space := int(c.id + c.subs.Add(1)) // counted by members and others alike
-	if ranks == nil {
-		return nil, nil
-	}
-	b, err := c.boot.Sub(ctx, ranks, space)
-	if err != nil {
-		return nil, &Error{Op: op, Rank: c.rank, Peer: peerOf(err), Err: err}
-	}
-	cfg := c.cfg
-	cfg.Bootstrap = b
-	n, err := NewComm(ctx, cfg)
-	if err != nil {
-		_ = b.Close()
-		return nil, err
-	}
-	n.owned = true
-	return n, nil
+	return join(ctx, "shrink", c.cfg, c.boot, ranks)
 }

@@ -16,6 +16,7 @@
 //
 // # Lifetime and threads
 //
-// An Engine runs one request at a time; which goroutine runs it does not matter. Abort may come from any goroutine: it sets the window's
-// abort word and wakes the door, so a waiting rank leaves within microseconds.
+// An Engine runs one request at a time, in the order of Enqueue, also when they are on different streams; which goroutine runs them does
+// not matter. Abort may come from any goroutine: it sets the window's abort word and wakes the door, so a waiting rank leaves within
+// microseconds. A rank that leaves, because of an error, an abort or Close, says so in its window, and peers that wait for it fail with it.
 package shm

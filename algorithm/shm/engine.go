@@ -38,10 +38,15 @@ type Engine struct {
 	srcs  [][]byte
 	moved []p2pState
 
+	// The stream of the latest launch, as a handle of its own because the caller may close its; nil when that work is done. Launches are
+	// made by one goroutine at a time.
+	last *host.Stream
+
 	aborted atomic.Pointer[error]
 	failed  atomic.Pointer[error]
-	closed  sync.Once
+	end     sync.Mutex // guards the window against an Abort while it is unmapped
 	mapped  *exchange.Windows
+	closed  bool
 }
 
 // New sets up the shared windows. It is collective.
@@ -104,6 +109,9 @@ func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 	if !ok {
 		return &algorithm.Error{Op: batch[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, batch[0].Stream.Device().ID())}
 	}
+	if err := e.follow(s); err != nil {
+		return err
+	}
 	others := otherStreams(batch)
 	for _, o := range others {
 		if err := join(s, o); err != nil {
@@ -146,6 +154,27 @@ next:
 	return out
 }
 
+// follow makes later work on s wait for the launches so far, which may be on another stream: all ranks run their requests in one order.
+func (e *Engine) follow(s *host.Stream) error {
+	if e.last != nil && e.last.Raw() == s.Raw() {
+		return nil
+	}
+	if e.last != nil {
+		if err := join(s, e.last); err != nil {
+			return err
+		}
+		e.last = nil
+	}
+	if s.Raw() == 0 {
+		return nil // work on it is done when Launch returns
+	}
+	e.last = s
+	if own, err := s.Device().WrapStream(s.Raw()); err == nil {
+		e.last = own.(*host.Stream)
+	}
+	return nil
+}
+
 // join makes later work on s wait for all work so far on other.
 func join(s, other device.Stream) error {
 	ev, err := other.Record()
@@ -168,26 +197,33 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: e.windows[e.rank].abort()}
 	err := e.dispatch(&op{e: e, seq: seq, limit: limit, req: &batch[0]}, batch)
 	runtime.KeepAlive(batch)
-	if err != nil {
-		e.failed.CompareAndSwap(nil, &err)
+	if err != nil && e.failed.CompareAndSwap(nil, &err) {
+		e.end.Lock()
+		defer e.end.Unlock()
+		if !e.closed {
+			e.leave(err)
+		}
 	}
 	return err
 }
 
 // Abort implements algorithm.Engine.
 func (e *Engine) Abort(cause error) {
-	if e.aborted.CompareAndSwap(nil, &cause) {
+	e.end.Lock()
+	defer e.end.Unlock()
+	if e.aborted.CompareAndSwap(nil, &cause) && !e.closed {
 		e.windows[e.rank].abort().Store(1)
+		e.leave(cause)
 		e.windows[e.rank].door().Wake()
 	}
 }
 
 // Err implements algorithm.Engine.
 func (e *Engine) Err() error {
-	if p := e.aborted.Load(); p != nil {
+	if p := e.failed.Load(); p != nil { // says more: which request met the cause
 		return *p
 	}
-	if p := e.failed.Load(); p != nil {
+	if p := e.aborted.Load(); p != nil {
 		return *p
 	}
 	return nil
@@ -195,13 +231,14 @@ func (e *Engine) Err() error {
 
 // Close implements algorithm.Engine.
 func (e *Engine) Close() error {
-	var err error
-	e.closed.Do(func() {
-		closed := error(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: algorithm.ErrAborted})
-		e.Abort(closed)
-		e.run.Lock()
-		defer e.run.Unlock()
-		err = e.mapped.Close()
-	})
-	return err
+	e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: errClosed})
+	e.run.Lock() // no request runs, and those that come find the cause before they touch a window
+	defer e.run.Unlock()
+	e.end.Lock()
+	defer e.end.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	return e.mapped.Close()
 }

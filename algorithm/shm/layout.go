@@ -14,7 +14,8 @@ import (
 //	0                door cell         its owner sleeps here; peers wake it
 //	64               phase cell        the owner's phase counter
 //	128 + 64·parity  descriptor        what the owner published in the phase of this parity
-//	256              abort word
+//	256              abort word        for the owner's own waits
+//	320              fate              why the owner takes part no more
 //	512 + 128·p      mailbox cells     sent, taken: the owner's traffic to rank p
 //	slots            2 × slotBytes     the data of a phase, by parity
 //	rings            n × ringBytes     the owner's traffic to rank p
@@ -25,6 +26,7 @@ const (
 	offPhase   = 64
 	offDesc    = 128
 	offAbort   = 256
+	offFate    = 320
 	offMail    = 512
 	mailBytes  = 128
 	slotBytes  = 1 << 20
@@ -69,6 +71,8 @@ func (w *window) phase() *wait.Cell { return wait.At(unsafe.Add(w.base, offPhase
 func (w *window) desc(phase uint64) *descriptor {
 	return (*descriptor)(unsafe.Add(w.base, offDesc+64*(phase&1)))
 }
+
+func (w *window) fate() *fate { return (*fate)(unsafe.Add(w.base, offFate)) }
 
 func (w *window) abort() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offAbort)) }
 

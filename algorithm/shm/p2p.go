@@ -65,7 +65,7 @@ func (o *op) pointToPoint(all []*transfer) error {
 		return err
 	}
 	for {
-		left, moved, waitsFor := false, false, -1
+		open, moved, waitsFor := false, false, -1
 		for q := range queues {
 			for len(queues[q]) > 0 {
 				t := queues[q][0]
@@ -75,21 +75,31 @@ func (o *op) pointToPoint(all []*transfer) error {
 				}
 				moved = moved || m
 				if !t.over {
-					left, waitsFor = true, t.peer
+					open, waitsFor = true, t.peer
 					break
 				}
 				queues[q] = queues[q][1:]
 			}
 		}
-		if !left {
+		if !open {
 			return nil
 		}
 		if moved {
 			continue
 		}
+		left := -1 // a peer that will never be ready
 		ready := func() bool {
 			for q := range queues {
-				if len(queues[q]) > 0 && o.canAdvance(queues[q][0]) {
+				if len(queues[q]) == 0 {
+					continue
+				}
+				t := queues[q][0]
+				if o.canAdvance(t) {
+					return true
+				}
+				// What a peer did before it left counts.
+				if e.gone(t.peer) && !o.canAdvance(t) {
+					left = t.peer
 					return true
 				}
 			}
@@ -97,6 +107,9 @@ func (o *op) pointToPoint(all []*transfer) error {
 		}
 		if err := wait.Until(e.windows[e.rank].door(), ready, o.limit, e.policy); err != nil {
 			return o.fail(waitsFor, err)
+		}
+		if left >= 0 {
+			return o.left(left)
 		}
 	}
 }

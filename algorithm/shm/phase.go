@@ -35,17 +35,23 @@ func (o *op) publish() {
 // arrive waits until every rank has published the current phase and checks that all mean the same operation.
 func (o *op) arrive() error {
 	e := o.e
-	behind := 0 // all ranks before it have arrived
+	behind, left := 0, false // all ranks before behind have arrived; left: that one never will
 	here := func() bool {
 		for ; behind < e.size; behind++ {
-			if behind != e.rank && !e.windows[behind].phase().Reached(e.phase) {
-				return false
+			if behind == e.rank || e.windows[behind].phase().Reached(e.phase) {
+				continue
 			}
+			// Who arrives and then leaves has arrived.
+			left = e.gone(behind) && !e.windows[behind].phase().Reached(e.phase)
+			return left
 		}
 		return true
 	}
 	if err := wait.Until(e.windows[e.rank].door(), here, o.limit, e.policy); err != nil {
 		return o.fail(behind, err)
+	}
+	if left {
+		return o.left(behind)
 	}
 	for r, w := range e.windows {
 		if d := w.desc(e.phase); d.signature != o.sig {

@@ -1,0 +1,95 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/algorithm"
+)
+
+// fate says, in a rank's window, why it takes part no more, so that peers which wait for it learn that at once and blame the right rank. The
+// owner writes it once: first the other fields, then code.
+type fate struct {
+	code       atomic.Uint32
+	peer       int32 // whom the owner blames, -1: nobody
+	seq        uint64
+	collective uint32
+	_          uint32
+}
+
+const (
+	fateClosed = 1 + iota
+	fateAborted
+	fatePeerDead
+	fateTimeout
+	fateMismatch
+)
+
+func fateOf(err error) uint32 {
+	switch {
+	case errors.Is(err, errClosed):
+		return fateClosed
+	case errors.Is(err, algorithm.ErrPeerDead):
+		return fatePeerDead
+	case errors.Is(err, algorithm.ErrTimeout):
+		return fateTimeout
+	case errors.Is(err, algorithm.ErrMismatch):
+		return fateMismatch
+	}
+	return fateAborted
+}
+
+var errClosed = fmt.Errorf("%w: it was closed", algorithm.ErrAborted)
+
+// leave writes this rank's fate and wakes everybody who may wait for it. end is held.
+func (e *Engine) leave(cause error) {
+	f := e.windows[e.rank].fate()
+	if f.code.Load() != 0 {
+		return
+	}
+	f.peer = -1
+	var ae *algorithm.Error
+	if errors.As(cause, &ae) {
+		f.peer, f.seq = int32(ae.Peer), ae.Seq
+		if c, err := algorithm.ParseCollective(ae.Op); err == nil {
+			f.collective = uint32(c)
+		}
+	}
+	f.code.Store(fateOf(cause))
+	for _, w := range e.windows {
+		w.door().Wake()
+	}
+}
+
+// gone reports whether peer takes part no more.
+func (e *Engine) gone(peer int) bool { return e.windows[peer].fate().code.Load() != 0 }
+
+// left is the error of a request that can never be completed because peer takes part no more. The rank that peer blames is blamed here too,
+// unless that is this rank or peer itself.
+func (o *op) left(peer int) error {
+	f := o.e.windows[peer].fate()
+	code, blamed, what := f.code.Load(), int(f.peer), ""
+	if f.seq != 0 {
+		what = fmt.Sprintf(" in its %v #%d", algorithm.Collective(f.collective), f.seq)
+	}
+	if blamed < 0 || blamed >= o.e.size || blamed == o.e.rank {
+		blamed = peer
+	}
+	accused := blamed == peer && int(f.peer) == o.e.rank
+	switch {
+	case code == fateClosed:
+		return o.error(peer, fmt.Errorf("%w: rank %d has closed its communicator", algorithm.ErrAborted, peer))
+	case code == fatePeerDead && !accused:
+		return o.error(blamed, fmt.Errorf("%w: rank %d saw it", algorithm.ErrPeerDead, peer))
+	case code == fatePeerDead:
+		return o.error(peer, fmt.Errorf("%w: rank %d has given this rank up as dead", algorithm.ErrAborted, peer))
+	case code == fateTimeout && accused:
+		return o.error(peer, fmt.Errorf("%w: rank %d waited for this rank%s and has given up", algorithm.ErrTimeout, peer, what))
+	case code == fateTimeout:
+		return o.error(blamed, fmt.Errorf("%w: rank %d waited for rank %d%s and has given up", algorithm.ErrTimeout, peer, blamed, what))
+	case code == fateMismatch:
+		return o.error(peer, fmt.Errorf("%w: rank %d has found that%s", algorithm.ErrMismatch, peer, what))
+	}
+	return o.error(peer, fmt.Errorf("%w: rank %d has aborted%s", algorithm.ErrAborted, peer, what))
+}

@@ -1,0 +1,242 @@
+package goccl
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+)
+
+// checker compares what the ranks are about to do, before any of them does it.
+//
+//	collective   all ranks gather their signatures; whose differs from the own one is blamed
+//	send, recv   the two ranks swap signatures, all pairs of a group at once; so a call waits until its counterpart is made
+//
+// A mismatch refuses the call on every rank that sees it and leaves the communicator usable: nothing was enqueued. A deadline, a death or
+// an abort ends it for good, because the ranks no longer count alike.
+type checker struct {
+	c       *Comm
+	timeout time.Duration
+}
+
+func newChecker(c *Comm) *checker {
+	t := c.cfg.OpTimeout
+	if t == 0 {
+		t = c.cfg.Timeout
+	}
+	return &checker{c: c, timeout: t}
+}
+
+// A signature is 24 bytes: collective, type, operator, 0, root or peer (i32), count (i64), sequence number (u64); for all-to-all-v the counts
+// follow, sent and received (R × i64 each). What does not matter to the collective is 0.
+const signatureBytes = 24
+
+func signature(r *algorithm.Request, seq uint64) []byte {
+	b := make([]byte, signatureBytes, signatureBytes+16*len(r.SendCounts))
+	b[0] = byte(r.Collective)
+	if r.Collective != algorithm.Barrier {
+		b[1] = byte(r.Type)
+		binary.LittleEndian.PutUint64(b[8:], uint64(r.Count))
+	}
+	who := 0
+	switch r.Collective {
+	case algorithm.Broadcast, algorithm.Gather, algorithm.Scatter:
+		who = r.Root
+	case algorithm.Reduce:
+		who, b[2] = r.Root, byte(r.Op)
+	case algorithm.AllReduce, algorithm.ReduceScatter:
+		b[2] = byte(r.Op)
+	case algorithm.AllToAllV:
+		binary.LittleEndian.PutUint64(b[8:], 0)
+		for _, v := range [][]int64{r.SendCounts, r.RecvCounts} {
+			for _, x := range v {
+				b = binary.LittleEndian.AppendUint64(b, uint64(x))
+			}
+		}
+	}
+	binary.LittleEndian.PutUint32(b[4:], uint32(int32(who)))
+	binary.LittleEndian.PutUint64(b[16:], seq)
+	return b
+}
+
+// describe is like "all_reduce(sum) of 12 × float32".
+func describe(b []byte) string {
+	if len(b) < signatureBytes {
+		return fmt.Sprintf("%d bytes of nonsense", len(b))
+	}
+	coll := algorithm.Collective(b[0])
+	s := coll.String()
+	switch coll {
+	case algorithm.AllReduce, algorithm.ReduceScatter, algorithm.Reduce:
+		s += "(" + datatype.Op(b[2]).String() + ")"
+	}
+	switch coll {
+	case algorithm.Barrier:
+		return s
+	case algorithm.AllToAllV:
+		return fmt.Sprintf("%s of %v", s, datatype.Type(b[1]))
+	}
+	s += fmt.Sprintf(" of %d × %v", int64(binary.LittleEndian.Uint64(b[8:])), datatype.Type(b[1]))
+	switch coll {
+	case algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter:
+		s += fmt.Sprintf(" with root %d", binary.LittleEndian.Uint32(b[4:]))
+	}
+	return s
+}
+
+func sequence(b []byte) uint64 {
+	if len(b) < signatureBytes {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b[16:])
+}
+
+// requests checks a group, request i having the number seq+i. Sends and receives that stand next to each other are checked together, as they
+// run.
+func (k *checker) requests(seq uint64, reqs []algorithm.Request) error {
+	ctx, stop := context.WithTimeout(context.Background(), k.timeout)
+	defer stop()
+	ctx, stop2 := k.c.fate.bound(ctx)
+	defer stop2()
+	var mismatch error
+	for i := 0; i < len(reqs); {
+		n, err := 1, error(nil)
+		if isPointToPoint(&reqs[i]) {
+			for i+n < len(reqs) && isPointToPoint(&reqs[i+n]) {
+				n++
+			}
+			err = k.pointToPoint(ctx, seq+uint64(i), reqs[i:i+n])
+		} else {
+			err = k.collective(ctx, seq+uint64(i), &reqs[i])
+		}
+		switch {
+		case errors.Is(err, ErrMismatch):
+			// The rest is compared all the same, because the peers do so too.
+			if mismatch == nil {
+				mismatch = err
+			}
+		case err != nil:
+			k.c.fate.end(err)
+			return err
+		}
+		i += n
+	}
+	return mismatch
+}
+
+func isPointToPoint(r *algorithm.Request) bool {
+	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
+}
+
+func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Request) error {
+	c := k.c
+	mine := signature(r, seq)
+	all, err := c.boot.AllGather(ctx, mine)
+	if err != nil {
+		return k.failed(r, seq, err)
+	}
+	for p, b := range all {
+		if len(b) < signatureBytes || string(b[:16]) != string(mine[:16]) || len(b) != len(mine) {
+			return k.mismatch(r, seq, p, mine, b)
+		}
+	}
+	if r.Collective != algorithm.AllToAllV {
+		return nil
+	}
+	at := func(b []byte, i int) int64 { return int64(binary.LittleEndian.Uint64(b[signatureBytes+8*i:])) }
+	// Everybody looks at the whole matrix, so that everybody refuses; the own row and column first, to name the own partner.
+	for d := range c.size {
+		for s := range c.size {
+			from, to := (c.rank+s)%c.size, (c.rank+d)%c.size
+			if sent, received := at(all[from], to), at(all[to], c.size+from); sent != received {
+				peer := from
+				if from == c.rank {
+					peer = to
+				}
+				return &Error{Op: r.Collective.String(), Rank: c.rank, Peer: peer, Seq: seq, Err: fmt.Errorf(
+					"%w: rank %d sends %d elements to rank %d, which receives %d", ErrMismatch, from, sent, to, received)}
+			}
+		}
+	}
+	return nil
+}
+
+func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []algorithm.Request) error {
+	c := k.c
+	// Messages from s to d use tag 0 for what the sender says and tag 1 for what the receiver says: in order, as the messages match.
+	for i := range reqs {
+		tag := 0
+		if reqs[i].Collective == algorithm.Recv {
+			tag = 1
+		}
+		if err := c.boot.Send(ctx, reqs[i].Peer, tag, signature(&reqs[i], seq+uint64(i))); err != nil {
+			return k.failed(&reqs[i], seq+uint64(i), err)
+		}
+	}
+	errs := make([]error, len(reqs))
+	var wg sync.WaitGroup
+	for _, tag := range []int{0, 1} { // what senders say to us, what receivers say to us
+		wg.Go(func() {
+			for i := range reqs {
+				if (reqs[i].Collective == algorithm.Recv) != (tag == 0) {
+					continue
+				}
+				if errs[i] = k.counterpart(ctx, seq+uint64(i), &reqs[i], tag); errs[i] != nil && !errors.Is(errs[i], ErrMismatch) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var first error
+	for _, err := range errs {
+		if err != nil && (first == nil || errors.Is(first, ErrMismatch) && !errors.Is(err, ErrMismatch)) {
+			first = err
+		}
+	}
+	return first
+}
+
+func (k *checker) counterpart(ctx context.Context, seq uint64, r *algorithm.Request, tag int) error {
+	b, err := k.c.boot.Recv(ctx, r.Peer, tag)
+	if err != nil {
+		return k.failed(r, seq, err)
+	}
+	mine := signature(r, seq)
+	if len(b) != signatureBytes || string(b[1:16]) != string(mine[1:16]) {
+		return k.mismatch(r, seq, r.Peer, mine, b)
+	}
+	return nil
+}
+
+func (k *checker) mismatch(r *algorithm.Request, seq uint64, peer int, mine, theirs []byte) error {
+	return &Error{Op: r.Collective.String(), Rank: k.c.rank, Peer: peer, Seq: seq, Err: fmt.Errorf("%w: rank %d calls %s (its #%d), this rank %s",
+		ErrMismatch, peer, describe(theirs), sequence(theirs), describe(mine))}
+}
+
+// failed is the error of an operation whose counterpart did not come.
+func (k *checker) failed(r *algorithm.Request, seq uint64, err error) error {
+	op := r.Collective.String()
+	if k.c.fate.err() != nil {
+		err = k.c.ended(op, err)
+	} else if errors.Is(err, bootstrap.ErrTimeout) {
+		err = fmt.Errorf("no counterpart within %v (GOCCL_CHECK): %w", k.timeout, err)
+	}
+	err = wrap(op, k.c.rank, err)
+	var ae *Error
+	if errors.As(err, &ae) && ae.Seq == 0 {
+		named := *ae
+		named.Seq = seq
+		if named.Peer < 0 && isPointToPoint(r) {
+			named.Peer = r.Peer
+		}
+		return &named
+	}
+	return err
+}

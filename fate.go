@@ -1,0 +1,58 @@
+package goccl
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goccl/goccl/algorithm"
+)
+
+// fate is the first cause of a communicator's end. It is there before the engine, so that a death ends set-up too.
+type fate struct {
+	ctx    context.Context // done when the communicator has failed, was aborted or is closed
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	cause  error
+	engine algorithm.Engine
+}
+
+// end notes the cause and tells the engine. Only the first cause counts.
+func (f *fate) end(cause error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cause != nil {
+		return
+	}
+	f.cause = cause
+	f.cancel()
+	if f.engine != nil {
+		f.engine.Abort(cause)
+	}
+}
+
+func (f *fate) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cause
+}
+
+// adopt hands the engine what happened before it was there, and from then on what happens.
+func (f *fate) adopt(e algorithm.Engine) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.engine = e
+	if f.cause != nil {
+		e.Abort(f.cause)
+	}
+}
+
+// bound is ctx until the communicator's end.
+func (f *fate) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(f.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
