@@ -1,0 +1,143 @@
+"""What users pass as buffers and streams, brought to addresses."""
+
+from __future__ import annotations
+
+import sys
+
+from . import errors
+from ._types import DataType
+
+HOST, CUDA = 1, 2
+
+
+class Buffer:
+    """Contiguous memory of somebody's: ptr, size in bytes, count of elements, their DataType (None: a type that is only moved), itemsize,
+    where it is (HOST or CUDA) and on which GPU, and the object that keeps it alive."""
+
+    __slots__ = ("ptr", "nbytes", "count", "dtype", "itemsize", "kind", "device", "keep")
+
+    def __init__(self, ptr, nbytes, dtype, itemsize, kind, device, keep) -> None:
+        self.ptr, self.nbytes, self.dtype, self.itemsize, self.kind, self.device, self.keep = ptr, nbytes, dtype, itemsize, kind, device, keep
+        self.count = nbytes // itemsize
+
+    def slice(self, offset: int, count: int) -> "Buffer":
+        """count elements from offset on."""
+        return Buffer(self.ptr + offset * self.itemsize, count * self.itemsize, self.dtype, self.itemsize, self.kind, self.device, self.keep)
+
+
+def resolve(obj) -> Buffer:
+    """The memory of a torch tensor, a numpy or cupy array, or whatever speaks __cuda_array_interface__, __array_interface__, DLPack or the buffer
+    protocol."""
+    if isinstance(obj, Buffer):
+        return obj
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(obj, torch.Tensor):
+        return _torch(obj)
+    face = getattr(obj, "__array_interface__", None)
+    kind = HOST
+    if face is None:
+        face = getattr(obj, "__cuda_array_interface__", None)
+        kind = CUDA
+    if face is not None:
+        return _interface(obj, face, kind)
+    if hasattr(obj, "__dlpack__"):
+        return _dlpack(obj)
+    try:
+        import ctypes
+
+        m = memoryview(obj)
+    except TypeError:
+        raise errors.InvalidArgument(
+            f"{type(obj).__name__} is no buffer: pass a torch tensor, a numpy or cupy array, or an object with DLPack, __cuda_array_interface__, "
+            "__array_interface__ or the buffer protocol") from None
+    if not m.c_contiguous or m.readonly:
+        raise errors.InvalidArgument("the buffer is read-only or not contiguous")
+    raw = (ctypes.c_char * m.nbytes).from_buffer(m)
+    fmt = {"b": "int8", "B": "uint8", "i": "int32", "I": "uint32", "q": "int64", "l": "int64", "Q": "uint64", "L": "uint64", "f": "float32",
+           "d": "float64", "e": "float16"}.get(m.format.lstrip("@="))
+    return Buffer(ctypes.addressof(raw), m.nbytes, DataType[fmt] if fmt else None, m.itemsize, HOST, 0, (raw, obj))
+
+
+_TORCH: dict = {}
+
+
+def _torch(t) -> Buffer:
+    if not _TORCH:
+        import torch
+
+        for name in ("int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "bool"):
+            d = getattr(torch, name, None)
+            if d is not None:
+                _TORCH[d] = DataType.of(name)
+    if not t.is_contiguous():
+        raise errors.InvalidArgument("the tensor is not contiguous: pass tensor.contiguous()")
+    cuda = t.is_cuda
+    if not cuda and t.device.type != "cpu":
+        raise errors.InvalidArgument(f"a tensor on {t.device}: goccl works on cpu and cuda")
+    return Buffer(t.data_ptr(), t.numel() * t.element_size(), _TORCH.get(t.dtype), t.element_size(), CUDA if cuda else HOST, t.device.index or 0, t)
+
+
+def _interface(obj, face: dict, kind: int) -> Buffer:
+    shape, typestr = face["shape"], face["typestr"]
+    itemsize = int(typestr[2:])
+    ptr, readonly = face["data"] if face.get("data") is not None else (None, True)
+    if ptr is None:
+        raise errors.InvalidArgument("the array gives no address")
+    count = 1
+    for n in shape:
+        count *= n
+    strides = face.get("strides")
+    if strides is not None and count > 1:
+        step = itemsize
+        for n, s in zip(reversed(shape), reversed(strides)):
+            if n != 1 and s != step:
+                raise errors.InvalidArgument("the array is not C-contiguous: copy it with ascontiguousarray")
+            step *= n
+    if typestr[0] == ">" and itemsize > 1:
+        raise errors.InvalidArgument(f"the array's elements ({typestr}) are not little-endian")
+    dtype = None
+    name = str(getattr(obj, "dtype", ""))
+    try:
+        dtype = DataType.of(name if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2") else typestr)
+    except errors.InvalidArgument:
+        pass
+    device = 0
+    if kind == CUDA:
+        d = getattr(obj, "device", None)
+        device = getattr(d, "id", 0) if d is not None else 0
+    return Buffer(ptr, count * itemsize, dtype, itemsize, kind, device, obj)
+
+
+def _dlpack(obj) -> Buffer:
+    from ._dlpack import view
+
+    v = view(obj)
+    if not v.contiguous:
+        raise errors.InvalidArgument("the tensor is not contiguous")
+    if v.device_type not in (1, 2, 3, 13):
+        raise errors.InvalidArgument(f"a tensor on DLPack device type {v.device_type}: goccl works on the host and on CUDA")
+    count = 1
+    for n in v.shape:
+        count *= n
+    try:
+        dtype = DataType.of(v.dtype)
+        itemsize = dtype.itemsize
+    except errors.InvalidArgument:
+        dtype, itemsize = None, int("".join(c for c in v.dtype if c.isdigit())) // 8
+    return Buffer(v.ptr, count * itemsize, dtype, itemsize, CUDA if v.device_type in (2, 13) else HOST, v.device_id, (v, obj))
+
+
+def stream_handle(stream) -> int:
+    """The raw stream of an int, a goccl, torch, cupy or cuda.core stream; None is 0, the default stream."""
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return stream
+    for name in ("cuda_stream", "ptr", "handle"):
+        h = getattr(stream, name, None)
+        if isinstance(h, int):
+            return h
+    face = getattr(stream, "__cuda_stream__", None)
+    if face is not None:
+        return int((face() if callable(face) else face)[1])
+    raise errors.InvalidArgument(f"{type(stream).__name__} is no stream: pass an int, or a goccl, torch, cupy or cuda.core stream")

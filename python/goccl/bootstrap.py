@@ -1,0 +1,201 @@
+"""Who is in the job: bootstraps, and the unique id by which ranks meet."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import weakref
+
+from . import errors
+from ._lib import create, interruptible, lib, nanoseconds
+
+__all__ = ["UniqueId", "Bootstrap", "TcpBootstrap"]
+
+_open: "weakref.WeakSet[Bootstrap]" = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    # A rank that ends without a goodbye looks dead to its peers.
+    for b in list(_open):
+        b.close()
+
+
+class UniqueId:
+    """The 128 bytes by which ranks meet. They hold a secret; the process that made them serves the meeting."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: bytes) -> None:
+        raw = bytes(raw)
+        if len(raw) != 128:
+            raise errors.InvalidArgument(f"a unique id has 128 bytes, not {len(raw)}")
+        self._raw = raw
+
+    @classmethod
+    def create(cls, timeout: float | None = None) -> "UniqueId":
+        """A new id, served by this process."""
+        buf = ctypes.create_string_buffer(128)
+        lib.unique_id_create(nanoseconds(timeout), buf)
+        return cls(buf.raw)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "UniqueId":
+        """The id of 128 bytes."""
+        return cls(raw)
+
+    @property
+    def as_bytes(self) -> bytes:
+        """The 128 bytes."""
+        return self._raw
+
+    def __bytes__(self) -> bytes:
+        return self._raw
+
+    def __len__(self) -> int:
+        return 128
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, UniqueId) and self._raw == other._raw
+
+    def __hash__(self) -> int:
+        return hash(self._raw)
+
+    def __reduce__(self):
+        return (UniqueId, (self._raw,))
+
+    def __repr__(self) -> str:
+        return "UniqueId(…)"  # the bytes are a secret
+
+
+class Bootstrap:
+    """One rank's view of a job: small messages, gathers and barriers among its ranks. timeout is in seconds; None is GOCCL_TIMEOUT, else 30 s.
+
+    It is closed with its last reference, which tells the peers that this rank has left.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._adopt(handle)
+
+    def _adopt(self, handle: int) -> None:
+        self._handle = handle
+        self._finalizer = weakref.finalize(self, lib.raw("bootstrap_close"), handle)
+        self._finalizer.atexit = False
+        _open.add(self)
+        values = [ctypes.c_int32() for _ in range(4)]
+        lib.bootstrap_info(handle, *map(ctypes.byref, values))
+        self._rank, self._size, self._local_rank, self._local_size = (v.value for v in values)
+
+    @classmethod
+    def from_env(cls, timeout: float | None = None) -> "Bootstrap":
+        """Joins the job that torchrun, mpirun, srun, Kubernetes or `goccl run` describes in the environment."""
+        return cls(interruptible(create, lib.bootstrap_join_env, nanoseconds(timeout)))
+
+    @classmethod
+    def local(cls, size: int) -> "list[Bootstrap]":
+        """All ranks of a job inside this process, one for each of its threads."""
+        handles = (ctypes.c_uint64 * size)()
+        lib.bootstrap_local(size, handles)
+        return [cls(h) for h in handles]
+
+    @property
+    def handle(self) -> int:
+        """The goccl_bootstrap."""
+        if not getattr(self, "_handle", 0):
+            raise errors.InvalidUsage("the bootstrap has not joined a job: call initialize first")
+        return self._handle
+
+    def get_rank(self) -> int:
+        """This rank."""
+        return self._rank
+
+    def get_n_ranks(self) -> int:
+        """The number of ranks."""
+        return self._size
+
+    def get_n_ranks_per_node(self) -> int:
+        """The number of ranks on this host."""
+        return self._local_size
+
+    get_n_ranks_per_ipc_domain = get_n_ranks_per_node
+
+    def get_local_rank(self) -> int:
+        """This rank's position among those of its host."""
+        return self._local_rank
+
+    def send(self, data, peer: int, tag: int = 0, timeout: float | None = None) -> None:
+        """Sends bytes to peer. They may be changed when it returns."""
+        raw = bytes(data)
+        interruptible(lib.bootstrap_send, self.handle, peer, tag, raw, len(raw), nanoseconds(timeout))
+
+    def recv(self, peer: int, tag: int = 0, timeout: float | None = None) -> bytes:
+        """The oldest message of peer under tag."""
+        from ._lib import take
+
+        return interruptible(take, lib.bootstrap_recv, self.handle, peer, tag, nanoseconds(timeout))
+
+    def all_gather(self, data, timeout: float | None = None) -> list[bytes]:
+        """Everybody's data, which is equally long on all ranks, by rank."""
+        raw = bytes(data)
+        out = ctypes.create_string_buffer(max(len(raw) * self._size, 1))
+        interruptible(lib.bootstrap_all_gather, self.handle, raw, len(raw), out, nanoseconds(timeout))
+        return [out.raw[r * len(raw):(r + 1) * len(raw)] for r in range(self._size)]
+
+    def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
+        """root's data, of any length."""
+        if self._rank == root:
+            raw = bytes(data or b"")
+            for r in range(self._size):
+                if r != root:
+                    self.send(raw, r, _BROADCAST_TAG)
+            return raw
+        return self.recv(root, _BROADCAST_TAG)
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Returns when every rank has called it."""
+        interruptible(lib.bootstrap_barrier, self.handle, nanoseconds(timeout))
+
+    def close(self) -> None:
+        """Leaves the job. Closing twice is harmless."""
+        if getattr(self, "_finalizer", None) is not None:
+            self._finalizer()
+
+
+_BROADCAST_TAG = 0x60CC1
+
+
+class TcpBootstrap(Bootstrap):
+    """A bootstrap by sockets: create, then initialize with a unique id or with an address."""
+
+    def __init__(self, rank: int, n_ranks: int) -> None:
+        self._handle = 0
+        self._rank, self._size, self._local_rank, self._local_size = rank, n_ranks, 0, 1
+        self._id: UniqueId | None = None
+        self._finalizer = None
+
+    @staticmethod
+    def create(rank: int, n_ranks: int) -> "TcpBootstrap":
+        """Rank rank of n_ranks. Nothing is opened yet."""
+        return TcpBootstrap(rank, n_ranks)
+
+    @staticmethod
+    def create_unique_id() -> UniqueId:
+        """A new id, served by this process."""
+        return UniqueId.create()
+
+    def get_unique_id(self) -> UniqueId:
+        """The id that this bootstrap was initialized with."""
+        if self._id is None:
+            raise errors.InvalidUsage("the bootstrap was not initialized with a unique id")
+        return self._id
+
+    def initialize(self, where: "UniqueId | str", timeout_sec: float | None = 30) -> None:
+        """Meets the other ranks: by a unique id, or at "ip:port", "host:port" or "interface:ip:port", where rank 0 listens."""
+        if self._handle:
+            raise errors.InvalidUsage("the bootstrap is initialized already")
+        if isinstance(where, str):
+            args = (lib.bootstrap_join_address, where.encode())
+        else:
+            self._id = where if isinstance(where, UniqueId) else UniqueId(where)
+            args = (lib.bootstrap_join_id, self._id.as_bytes)
+        self._adopt(interruptible(create, *args, self._rank, self._size, nanoseconds(timeout_sec)))

@@ -1,0 +1,83 @@
+"""nccl4py's API on goccl: ``from goccl import nccl``, or ``import goccl.nccl as nccl``.
+
+Buffers are torch tensors, numpy or cupy arrays, or anything with DLPack, ``__cuda_array_interface__``, ``__array_interface__`` or the buffer protocol. A
+communicator works on one device: GPU memory on a GPU, ordinary memory on the host device. On a GPU calls enqueue on ``stream`` (None: the
+default stream) and return. On the host device a call without a stream returns when it is done; with a goccl.Stream it enqueues.
+"""
+
+from __future__ import annotations
+
+from .. import errors as _errors
+from ..bootstrap import UniqueId
+from ..device import Device, RawGpuBuffer as _RawGpuBuffer
+from ._communicator import Communicator, group, group_end, group_start
+from ._constants import *  # noqa: F401,F403
+from ._constants import __all__ as _constants
+
+__all__ = ["Communicator", "UniqueId", "get_unique_id", "get_version", "get_lib_version", "get_lib_path", "show_versions", "get_error_string", "group",
+           "group_start", "group_end", "mem_alloc", "mem_free", "NcclError", "NCCLError", "NcclInvalid", "NCCLConfig", *_constants]
+
+NcclError = NCCLError = _errors.GocclError
+NcclInvalid = _errors.InvalidArgument
+
+
+class NCCLConfig:
+    """What Communicator.init can be told: timeouts in seconds, a name for logs. NCCL's own fields are accepted; goccl needs no tuning by them."""
+
+    def __init__(self, *, timeout: float | None = None, op_timeout: float | None = None, comm_name: str | None = None, **others) -> None:
+        self.timeout, self.op_timeout, self.comm_name = timeout, op_timeout, comm_name
+        self.others = others
+
+
+def get_unique_id(empty: bool = False) -> UniqueId:
+    """A new id, served by this process; with empty one of zeros, to receive another's bytes into."""
+    return UniqueId(bytes(128)) if empty else UniqueId.create()
+
+
+def get_version() -> str:
+    """goccl's version."""
+    from .._lib import version
+
+    return version()
+
+
+get_lib_version = get_version
+
+
+def get_lib_path() -> str:
+    """The folder of libgoccl.so and libnccl.so.2."""
+    from .._lib import directory
+
+    return directory() or ""
+
+
+def show_versions() -> str:
+    """Versions and where the library was found, for reports."""
+    import sys
+
+    return f"goccl {get_version()} in {get_lib_path()}, Python {sys.version.split()[0]}"
+
+
+def get_error_string(result: int) -> str:
+    """What a goccl_result means."""
+    import ctypes
+
+    from .._lib import lib
+
+    f = lib.dll().goccl_result_name
+    f.restype, f.argtypes = ctypes.c_char_p, [ctypes.c_int32]
+    return f(result).decode()
+
+
+def mem_alloc(size: int, device: "Device | int | None" = None) -> _RawGpuBuffer:
+    """size bytes of zeroed device memory that the peers can map; it is freed with its last reference, or by mem_free."""
+    if isinstance(device, int):
+        from .._types import DeviceType
+
+        device = Device(DeviceType.GPU, device)
+    return _RawGpuBuffer(size, device=device)
+
+
+def mem_free(buffer: _RawGpuBuffer) -> None:
+    """Frees what mem_alloc made."""
+    buffer.close()
