@@ -1,0 +1,262 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// block is a thread block of a running launch. Ops are done one after the other, each as a whole, which is how the verifier runs them too: a
+// plan that it accepts cannot hang here.
+type block struct {
+	r     *run
+	index int
+	prog  []instr
+	pc    int
+	done  bool
+
+	// Progress within the op at pc; zero when it begins.
+	entry    int // of the entries of a wait or an acquire, or 1 for a barrier that was announced
+	begun    bool
+	move     int
+	at       int64
+	seenMove int
+	seenSrc  int
+
+	// The pipeline.
+	iter, iters int
+	unit        int64
+}
+
+func (b *block) reset(r *run, i int) {
+	*b = block{r: r, index: i, prog: r.h.x.program.blocks[i]}
+	b.done = len(b.prog) == 0
+}
+
+// next goes to the op at pc.
+func (b *block) next(pc int) {
+	b.pc, b.entry, b.begun, b.move, b.at, b.seenMove, b.seenSrc = pc, 0, false, 0, 0, 0, 0
+	b.done = pc == len(b.prog)
+}
+
+// advance runs ops until one has to wait, or the quantum is used up. It reports whether anything happened.
+func (b *block) advance(w *worker) (moved bool, err error) {
+	for !b.done {
+		in := &b.prog[b.pc]
+		over, on, err := b.step(in, w)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || on
+		if !over {
+			return moved, nil
+		}
+		if in.code != opLoop && in.code != opEndLoop {
+			b.next(b.pc + 1)
+		}
+	}
+	return moved, nil
+}
+
+// step tries the op: over when it is done, moved when something happened.
+func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
+	h := b.r.h
+	own := h.windows[h.x.e.rank]
+	switch in.code {
+	case opNop, opFlush: // a transfer is over when its op is
+		return true, true, nil
+	case opLoop:
+		b.iter, b.unit = 0, in.op.UnitSize
+		n := b.r.layout.Iterations(in.op)
+		b.iters = int(n)
+		if n == 0 {
+			b.next(in.to)
+		} else {
+			b.next(b.pc + 1)
+		}
+		return true, true, nil
+	case opEndLoop:
+		if b.iter++; b.iter < b.iters {
+			b.next(in.to)
+		} else {
+			b.next(b.pc + 1)
+		}
+		return true, true, nil
+	case opSignal:
+		b.signal(in)
+		return true, true, nil
+	case opWait:
+		for b.entry < len(in.links) && b.signalled(in) {
+			h.waited[in.links[b.entry]]++
+			b.entry++
+			moved = true
+		}
+		return b.entry == len(in.links), moved, nil
+	case opAcquire:
+		for b.entry < len(in.op.SemaphoreIDs) && b.acquire(in) {
+			b.entry++
+			moved = true
+		}
+		return b.entry == len(in.op.SemaphoreIDs), moved, nil
+	case opRelease:
+		for _, id := range in.op.SemaphoreIDs {
+			h.semaphores[id].Add(1)
+		}
+		if b.r.workers > 1 {
+			own.door().Wake()
+		}
+		return true, true, nil
+	case opBarrier:
+		if b.entry == 0 {
+			b.entry, moved = 1, true
+			h.met[b.index][in.op.BarrierID]++
+			h.arrived[in.op.BarrierID].Add(1)
+			if b.r.workers > 1 {
+				own.door().Wake()
+			}
+		}
+		return b.assembled(in), moved, nil
+	}
+	return b.transfer(in, w)
+}
+
+// transfer is step for an op that moves data: it begins when the peers' buffers are known and the packets are there.
+func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
+	if !b.begun {
+		if !b.ready() {
+			return false, false, nil
+		}
+		for _, p := range in.io {
+			if err := b.r.resolve(p); err != nil {
+				return false, false, err
+			}
+		}
+		b.begun = true
+	}
+	over, err = b.data(in, w)
+	if err != nil {
+		return false, false, err
+	}
+	h := b.r.h
+	for _, p := range in.wakes {
+		h.windows[p].door().Wake()
+	}
+	if b.r.workers > 1 {
+		h.windows[h.x.e.rank].door().Wake() // packets of this rank to itself
+	}
+	if over && in.signal {
+		b.signal(in)
+	}
+	return over, true, nil
+}
+
+func (b *block) signal(in *instr) {
+	h := b.r.h
+	for _, l := range in.links {
+		w := h.windows[h.x.program.peer[l]]
+		w.inbound(h.x.program.pair[l]).Add(1)
+		w.door().Wake()
+	}
+}
+
+func (b *block) signalled(in *instr) bool {
+	h := b.r.h
+	l := in.links[b.entry]
+	return int64(h.windows[h.x.e.rank].inbound(l).Load()-h.waited[l]) > 0
+}
+
+// acquire takes one from a semaphore; workers may share it one after the other.
+func (b *block) acquire(in *instr) bool {
+	s := &b.r.h.semaphores[in.op.SemaphoreIDs[b.entry]]
+	for {
+		v := s.Load()
+		if v <= 0 {
+			return false
+		}
+		if s.CompareAndSwap(v, v-1) {
+			return true
+		}
+	}
+}
+
+func (b *block) assembled(in *instr) bool {
+	id := in.op.BarrierID
+	return b.r.h.arrived[id].Load() >= b.r.h.met[b.index][id]*uint64(in.op.NumThreadBlocks)
+}
+
+// ready reports whether the op at pc would get on.
+func (b *block) ready() bool {
+	in := &b.prog[b.pc]
+	switch in.code {
+	case opWait:
+		return b.signalled(in)
+	case opAcquire:
+		return b.r.h.semaphores[in.op.SemaphoreIDs[b.entry]].Load() > 0
+	case opBarrier:
+		return b.entry == 0 || b.assembled(in)
+	case opData:
+		if b.begun {
+			return true
+		}
+		for _, p := range in.io {
+			if !b.r.published(p) {
+				return false
+			}
+		}
+		return !in.waits || b.arrived(in)
+	}
+	return true
+}
+
+// waiting says what the op at pc waits for, and from whom.
+func (b *block) waiting() (peer int, where string) {
+	in := &b.prog[b.pc]
+	at := fmt.Sprintf("%v (%s)", in.pos, in.op.Name)
+	if in.inner {
+		at += fmt.Sprintf(", iteration %d", b.iter)
+	}
+	switch in.code {
+	case opWait:
+		peer = b.r.h.x.program.peer[in.links[b.entry]]
+		return peer, fmt.Sprintf("waiting for a signal of rank %d at %s", peer, at)
+	case opAcquire:
+		return -1, fmt.Sprintf("waiting for semaphore %d at %s", in.op.SemaphoreIDs[b.entry], at)
+	case opBarrier:
+		return -1, fmt.Sprintf("waiting at barrier %d at %s", in.op.BarrierID, at)
+	}
+	for _, p := range in.io {
+		if !b.r.published(p) {
+			return p, fmt.Sprintf("waiting for the launch of rank %d at %s", p, at)
+		}
+	}
+	if b.seenMove < len(in.moves) && b.seenSrc < len(in.moves[b.seenMove].Src) {
+		pl := in.moves[b.seenMove].Src[b.seenSrc]
+		peer = writer(b.r.h.x.plan, pl)
+		return peer, fmt.Sprintf("waiting for packets of rank %d in scratch chunk %d at %s", peer, pl.Index, at)
+	}
+	return -1, "at " + at
+}
+
+// writer is a rank that sends packets to pl, or -1; another rank than pl's own if there is one.
+func writer(p *plan.Plan, pl plan.Place) int {
+	found := -1
+	var look func(rank int, steps []plan.Step)
+	look = func(rank int, steps []plan.Step) {
+		for i := range steps {
+			look(rank, steps[i].Body)
+			for _, m := range steps[i].Moves {
+				for _, d := range m.Dst {
+					if d.Rank == pl.Rank && d.Plane == pl.Plane && d.Index < pl.Index+pl.Size && pl.Index < d.Index+d.Size && (found < 0 || found == pl.Rank) {
+						found = rank
+					}
+				}
+			}
+		}
+	}
+	for r := range p.GPUs {
+		for b := range p.GPUs[r].ThreadBlocks {
+			look(r, p.Program(r, b))
+		}
+	}
+	return found
+}

@@ -1,0 +1,37 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/internal/wait"
+)
+
+// fail is the error of this rank for one launch (seq 0: none) of the plan.
+func (x *ExecutionPlan) fail(seq uint64, peer int, err error) error {
+	var ae *algorithm.Error
+	if errors.As(err, &ae) {
+		return err
+	}
+	return &algorithm.Error{Op: "plan " + x.plan.Name, Rank: x.e.rank, Peer: peer, Seq: seq, Err: err}
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{algorithm.ErrInvalidArgument}, args...)...)
+}
+
+func mismatch(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{algorithm.ErrMismatch}, args...)...)
+}
+
+// ended turns the end of a wait into the error that names where it was.
+func (e *Executor) ended(err error, where string) error {
+	if errors.Is(err, wait.ErrTimeout) {
+		return fmt.Errorf("%w: after %v still %s", algorithm.ErrTimeout, e.timeout, where)
+	}
+	if cause := e.cause.Load(); cause != nil {
+		return fmt.Errorf("%w, while %s: %w", algorithm.ErrAborted, where, *cause)
+	}
+	return fmt.Errorf("%w, while %s: %w", algorithm.ErrAborted, where, err)
+}

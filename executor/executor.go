@@ -1,0 +1,125 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
+)
+
+// Config is what an Executor is made from.
+type Config struct {
+	// Bootstrap joins the ranks. The executor uses it in Load, Reserve and whenever a message needs more scratch than any before; nobody else
+	// may use it at the same time.
+	Bootstrap bootstrap.Bootstrap
+	// Device is a *host.Device or a *cuda.Device; the same kind on all ranks.
+	Device device.Device
+	// OpTimeout bounds each launch's wait for its peers; 0 is no bound.
+	OpTimeout time.Duration
+}
+
+// Executor runs plans for one rank of one communicator.
+type Executor struct {
+	boot    bootstrap.Bootstrap
+	dev     device.Device
+	rank    int
+	size    int
+	timeout time.Duration
+
+	aborted atomic.Uint32 // what waits look at; not 0 once cause is set
+	cause   atomic.Pointer[error]
+
+	shares *shares // user buffers made known to peers, and peers' known here
+
+	mu     sync.Mutex
+	plans  []*ExecutionPlan
+	closed bool
+}
+
+// New makes an executor. It is local: ranks meet in Load.
+func New(cfg Config) (*Executor, error) {
+	if cfg.Bootstrap == nil || cfg.Device == nil {
+		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", algorithm.ErrInvalidArgument)
+	}
+	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout}
+	hosts := cfg.Bootstrap.Hosts()
+	for r, h := range hosts {
+		if h != hosts[e.rank] {
+			return nil, &algorithm.Error{Op: "executor", Rank: e.rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host; plans run among the ranks of one", algorithm.ErrUnsupported, r)}
+		}
+	}
+	e.shares = newShares(e)
+	return e, nil
+}
+
+// Rank and WorldSize are those of the Bootstrap.
+func (e *Executor) Rank() int { return e.rank }
+
+// WorldSize is the number of ranks.
+func (e *Executor) WorldSize() int { return e.size }
+
+// Abort makes every running and later launch end with cause. Only the first cause counts.
+func (e *Executor) Abort(cause error) {
+	if cause == nil {
+		cause = algorithm.ErrAborted
+	}
+	if !e.cause.CompareAndSwap(nil, &cause) {
+		return
+	}
+	e.aborted.Store(1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, x := range e.plans {
+		x.engine.wake()
+	}
+}
+
+// Err is the cause of the abort, or the first failure of a launch, or nil.
+func (e *Executor) Err() error {
+	if p := e.cause.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// add makes x known to Abort.
+func (e *Executor) add(x *ExecutionPlan) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return fmt.Errorf("%w: the executor is closed", algorithm.ErrAborted)
+	}
+	e.plans = append(e.plans, x)
+	return nil
+}
+
+// Close aborts what runs and frees all plans.
+func (e *Executor) Close() error {
+	e.Abort(fmt.Errorf("%w: the executor is closed", algorithm.ErrAborted))
+	e.mu.Lock()
+	plans := e.plans
+	e.plans, e.closed = nil, true
+	e.mu.Unlock()
+	var errs []error
+	for _, x := range plans {
+		errs = append(errs, x.close())
+	}
+	return errors.Join(append(errs, e.shares.close())...)
+}
+
+// engine is the part of a loaded plan that depends on the device.
+type engine interface {
+	// reserve makes scratch fit chunks of that many bytes. It is collective and may only grow.
+	reserve(ctx context.Context, chunk int64) error
+	// launch enqueues one run.
+	launch(l *launch) error
+	// wake makes waits look at the abort word.
+	wake()
+	close() error
+}

@@ -1,0 +1,241 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/algorithm/exchange"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/plan"
+)
+
+// hostEngine runs a plan on the host device.
+type hostEngine struct {
+	x       *ExecutionPlan
+	dev     *host.Device
+	control *exchange.Windows
+	windows []window // by rank
+	local   bool     // all ranks are in this process
+	policy  *wait.Policy
+	cores   int // that this rank may use
+
+	enqueued uint64 // launches
+
+	mu      sync.Mutex // guards what follows
+	pool    []*run     // that are not in use
+	running int        // launches that execute
+	closing bool
+	idle    chan struct{} // closed when closing and nothing runs
+
+	// What lives on from launch to launch; the launch whose turn it is owns it.
+	scratch    *scratch
+	waited     []uint64       // signals taken, by link
+	semaphores []atomic.Int64 // values
+	arrived    []atomic.Uint64
+	met        [][]uint64 // by block and barrier: how often the block has met there
+	stage      [2]device.Allocation
+
+	retired []*exchange.Windows // scratch of smaller messages; launches that use it may be on their way
+}
+
+// scratch is one generation of scratch windows.
+type scratch struct {
+	windows *exchange.Windows
+	layouts []plan.ScratchLayout // by rank
+	plain   []int64              // by rank: payload bytes of a plane
+	chunk   int64
+}
+
+func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
+	dev, ok := x.e.dev.(*host.Device)
+	if !ok {
+		return nil, invalid("%v is no host device", x.e.dev.ID())
+	}
+	h := &hostEngine{x: x, dev: dev, scratch: &scratch{}, idle: make(chan struct{})}
+	var err error
+	if h.control, err = exchange.Map(ctx, x.e.boot, dev, windowBytes(x.program.maxLinks)); err != nil {
+		return nil, err
+	}
+	n, here := x.e.size, 0
+	h.windows = make([]window, n)
+	for r := range n {
+		h.windows[r] = window{pointer(h.control.Ptr[r])}
+		if h.control.SameProcess[r] {
+			here++
+		}
+	}
+	h.local = here == n
+	h.policy = wait.For(here, n)
+	h.cores = max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0)*((n+here-1)/here))/n)
+	prog := x.program
+	g := &x.plan.GPUs[x.e.rank]
+	h.waited = make([]uint64, prog.links)
+	h.semaphores = make([]atomic.Int64, len(g.Semaphores))
+	for i, s := range g.Semaphores {
+		h.semaphores[i].Store(int64(s.InitValue))
+	}
+	h.arrived = make([]atomic.Uint64, prog.barriers)
+	h.met = make([][]uint64, len(prog.blocks))
+	for b := range h.met {
+		h.met[b] = make([]uint64, prog.barriers)
+	}
+	return h, nil
+}
+
+// reserve exchanges new scratch. Launches that are on their way keep the old one, which is freed with the plan: sizes double, so that all
+// generations together are no more than twice the last.
+func (h *hostEngine) reserve(ctx context.Context, chunk int64) error {
+	p := h.x.plan
+	s := &scratch{chunk: max(chunk, min(2*h.scratch.chunk, h.largest()))}
+	size := int64(0)
+	for r := range p.GPUs {
+		l := p.Scratch(r, s.chunk)
+		s.layouts = append(s.layouts, l)
+		s.plain = append(s.plain, int64(p.GPUs[r].ScratchChunks)*s.chunk)
+		size = max(size, l.Size)
+	}
+	var err error
+	if s.windows, err = exchange.Map(ctx, h.x.e.boot, h.dev, max(size, 64)); err != nil {
+		return err
+	}
+	if h.scratch.windows != nil {
+		h.retired = append(h.retired, h.scratch.windows)
+	}
+	h.scratch = s
+	return nil
+}
+
+// largest is the largest chunk that any message can have, as far as that can be told.
+func (h *hostEngine) largest() int64 {
+	if l, err := h.x.plan.NewLayout(h.x.plan.MaxSize); err == nil {
+		return l.Chunk
+	}
+	return 1 << 40
+}
+
+// launch puts one run on its stream. Runs of a plan go one after the other, in the order of these calls, whatever their streams.
+func (h *hostEngine) launch(l *launch) error {
+	s, ok := l.Stream.(*host.Stream)
+	if !ok {
+		return invalid("the stream is no stream of a host device")
+	}
+	r := h.take()
+	r.launch = *l
+	r.number = h.enqueued
+	r.scratch = h.scratch
+	h.enqueued++
+	workers := 1
+	if h.cores > 1 && l.layout.Message >= parallelBytes {
+		workers = min(h.cores, len(h.x.program.blocks))
+	}
+	r.workers = max(1, workers)
+	if err := s.Launch("plan "+h.x.plan.Name, r.workers, r.kernel); err != nil {
+		h.x.e.Abort(err) // the peers' launches have no partner any more
+		return err
+	}
+	return nil
+}
+
+// parallelBytes is the message from which several workers pay.
+const parallelBytes = 256 << 10
+
+func (h *hostEngine) take() *run {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := len(h.pool); n > 0 {
+		r := h.pool[n-1]
+		h.pool = h.pool[:n-1]
+		return r
+	}
+	return newRun(h)
+}
+
+func (h *hostEngine) give(r *run) {
+	h.mu.Lock()
+	h.pool = append(h.pool, r)
+	h.mu.Unlock()
+}
+
+func (h *hostEngine) wake() {
+	own := h.windows[h.x.e.rank]
+	own.door().Wake()
+	own.turn().Wake()
+}
+
+// staging is n bytes of the executor's own memory for input (0) or output (1), reachable by peers.
+func (h *hostEngine) staging(k int, n int64) (device.Ptr, error) {
+	if a := h.stage[k]; a != nil {
+		if a.Size() >= n {
+			return a.Ptr(), nil
+		}
+		// Peers may have it mapped; the mapping stays theirs.
+		if err := a.Close(); err != nil {
+			return 0, err
+		}
+		h.stage[k] = nil
+	}
+	a, err := h.dev.Alloc(max(n, 4096))
+	if err != nil {
+		return 0, fmt.Errorf("staging buffer of %d bytes: %w", n, err)
+	}
+	h.stage[k] = a
+	return a.Ptr(), nil
+}
+
+// enter lets a launch begin, unless the plan is being closed; leave must follow.
+func (h *hostEngine) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return false
+	}
+	h.running++
+	return true
+}
+
+func (h *hostEngine) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running--; h.running == 0 && h.closing {
+		close(h.idle)
+	}
+}
+
+// closeTimeout is how long close waits for a launch that runs: one that waits leaves within microseconds of the abort, one that copies when it
+// is done.
+const closeTimeout = 10 * time.Second
+
+func (h *hostEngine) close() error {
+	h.mu.Lock()
+	h.closing = true
+	busy := h.running > 0
+	h.mu.Unlock()
+	h.wake()
+	if busy {
+		select {
+		case <-h.idle:
+		case <-time.After(closeTimeout):
+			// Its memory must stay.
+			return fmt.Errorf("executor: a launch of plan %s still runs %v after it was aborted", h.x.plan.Name, closeTimeout)
+		}
+	}
+	var errs []error
+	for _, a := range h.stage {
+		if a != nil {
+			errs = append(errs, a.Close())
+		}
+	}
+	for _, w := range append(h.retired, h.scratch.windows, h.control) {
+		if w != nil {
+			errs = append(errs, w.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,151 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/plan"
+)
+
+// Args is one execution of a plan by one rank. All ranks give the same Message, Type and Op.
+type Args struct {
+	// Send and Recv are this rank's input and output; 0 where the collective gives the rank none. They may be the same memory, as NCCL has it
+	// for the collective, whether the plan is in place or not.
+	Send, Recv device.Ptr
+	// Message is the size in bytes, in the sense of plan.Plan.MinSize: input bytes, output bytes for an all-gather.
+	Message uint64
+	Type    datatype.Type
+	Op      datatype.Op
+	// Scalar is the factor of datatype.PreMulSum; see algorithm.Request.
+	Scalar    [8]byte
+	ScalarPtr device.Ptr
+	Stream    device.Stream
+	// Seq is the number of the operation, for errors.
+	Seq uint64
+}
+
+// launch is one run on its way to the device.
+type launch struct {
+	Args
+	layout *plan.Layout
+	sizes  [2]int64 // of input and output
+	// owns says whether this rank has an input and an output at all: a broadcast takes input at the root only, a reduce gives output there only,
+	// whatever Send and Recv are elsewhere.
+	owns   [2]bool
+	number uint64
+}
+
+// Execute enqueues one run. Every rank executes the same plans in the same order. The error is an *algorithm.Error; failures while it runs come
+// from the stream and from Executor.Err.
+func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
+	if err := x.e.Err(); err != nil {
+		return err
+	}
+	if a.Stream == nil || a.Stream.Device() == nil || a.Stream.Device().ID().Kind != x.e.dev.ID().Kind {
+		return x.fail(a.Seq, -1, invalid("a stream of the %v device is needed", x.e.dev.ID().Kind))
+	}
+	op := a.Op
+	if op == datatype.Avg || op == datatype.PreMulSum {
+		op = datatype.Sum // scaled before or after
+	}
+	if err := x.Takes(a.Message, a.Type, op); err != nil {
+		return x.fail(a.Seq, -1, err)
+	}
+	layout, err := x.layout(a.Message)
+	if err != nil {
+		return x.fail(a.Seq, -1, err)
+	}
+	if a.Message == 0 {
+		return nil
+	}
+	l := launch{Args: a, layout: layout}
+	l.sizes = [2]int64{layout.Size(x.e.rank, plan.Input), layout.Size(x.e.rank, plan.Output)}
+	leaf := x.plan.Root != x.e.rank
+	l.owns = [2]bool{l.sizes[0] > 0 && a.Send != 0 && !(leaf && x.plan.Collective == plan.Broadcast),
+		l.sizes[1] > 0 && a.Recv != 0 && !(leaf && x.plan.Collective == plan.Reduce)}
+	if layout.Chunk > x.capacity {
+		if err := x.grow(ctx, layout.Chunk); err != nil {
+			return err
+		}
+	}
+	if err := x.engine.launch(&l); err != nil {
+		var ae *algorithm.Error
+		if errors.As(err, &ae) {
+			return err
+		}
+		return x.fail(a.Seq, -1, fmt.Errorf("launch: %w", err))
+	}
+	return nil
+}
+
+// inside is where input lies in output (first) or output in input (second) when a plan or a caller has both in one memory; the other is 0.
+func (x *ExecutionPlan) inside(l *plan.Layout) (input, output int64) {
+	at := l.Offset(x.e.rank * l.Period)
+	switch x.plan.Collective {
+	case plan.AllGather:
+		return at, 0
+	case plan.ReduceScatter:
+		return 0, at
+	}
+	return 0, 0
+}
+
+// placement is where a launch's input and output are, and what must be copied before and after because that is not where the caller has them.
+type placement struct {
+	input, output     device.Ptr
+	inSize, outSize   int64
+	stageIn, stageOut bool // the launch works on memory of the executor
+	moveIn            bool // input is copied from the caller's before
+	moveOut           bool // output is copied to the caller's after
+}
+
+// place decides. reachable says whether peers that need the caller's input (0) and output (1) can reach it; rewrite says that input is
+// changed before the run (PreMulSum).
+//
+//	plan in place    input and output are one memory: the caller's output (input, for a reduce-scatter whose caller works in place); the
+//	                 caller's input is copied into it first, unless it is there
+//	plan not         the two must not overlap: if the caller's do, input is copied away first
+func (x *ExecutionPlan) place(l *launch, reachable [2]bool, rewrite bool) placement {
+	inAt, outAt := x.inside(l.layout)
+	p := placement{inSize: l.sizes[0], outSize: l.sizes[1]}
+	if !l.owns[0] {
+		p.inSize = 0
+	}
+	if !l.owns[1] {
+		p.outSize = 0
+	}
+	together := l.owns[0] && l.owns[1] && l.Send+device.Ptr(outAt) == l.Recv+device.Ptr(inAt)
+	if !x.plan.InPlace {
+		p.input, p.output = l.Send, l.Recv
+		overlap := l.owns[0] && l.owns[1] && l.Send < l.Recv+device.Ptr(p.outSize) && l.Recv < l.Send+device.Ptr(p.inSize)
+		p.stageIn = p.inSize > 0 && (!reachable[0] || overlap || rewrite)
+		p.stageOut = p.outSize > 0 && !reachable[1]
+		p.moveIn, p.moveOut = p.stageIn, p.stageOut
+		return p
+	}
+	// One memory. Its size is the larger one's. Where the caller may want its input back it must not be rewritten.
+	hasIn, hasOut := p.inSize > 0, p.outSize > 0
+	p.inSize, p.outSize = l.sizes[0], l.sizes[1]
+	keep := rewrite && (x.plan.Collective == plan.ReduceScatter || x.plan.Collective == plan.Reduce)
+	switch {
+	case keep:
+		p.stageIn, p.stageOut = true, true
+		p.moveIn, p.moveOut = hasIn, hasOut
+	case together && reachable[0] && reachable[1]:
+		p.input, p.output = l.Send, l.Recv
+	case l.owns[1] && reachable[0] && reachable[1] && p.outSize >= p.inSize:
+		p.output = l.Recv
+		p.input = l.Recv + device.Ptr(inAt)
+		p.moveIn = hasIn
+	case l.owns[0] && !l.owns[1] && reachable[0]: // nothing is written to output
+		p.input, p.output = l.Send, l.Send+device.Ptr(outAt)
+	default:
+		p.stageIn, p.stageOut = true, true
+		p.moveIn, p.moveOut = hasIn, hasOut
+	}
+	return p
+}

@@ -1,0 +1,243 @@
+package executor
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/plan"
+)
+
+const (
+	// mapTimeout bounds the mapping of a peer's buffer.
+	mapTimeout = 10 * time.Second
+	// quantum is how many bytes a thread block moves before the worker looks after its other blocks, so that peers that wait for them are
+	// not kept waiting for a large copy.
+	quantum = 512 << 10
+	// tile is how many bytes are reduced before they are copied to further destinations: it stays in the cache.
+	tile = 32 << 10
+)
+
+// pointerBytes is an address of mapped memory, or of memory that the caller keeps alive and in place.
+type pointerBytes uintptr
+
+func (p pointerBytes) at(off int64) unsafe.Pointer {
+	a := uintptr(p) + uintptr(off)
+	return *(*unsafe.Pointer)(unsafe.Pointer(&a))
+}
+
+// data moves what is left of the op, at most quantum bytes. It reports whether the op is over.
+func (b *block) data(in *instr, w *worker) (bool, error) {
+	left := int64(quantum)
+	for b.move < len(in.moves) {
+		m := &in.moves[b.move]
+		lo, hi := b.part(in, m)
+		if b.at < lo {
+			b.at = lo
+		}
+		for b.at < hi {
+			if left <= 0 {
+				return false, nil
+			}
+			n := min(hi-b.at, left)
+			if len(m.Dst) > 1 && len(m.Src) > 1 {
+				n = min(n, tile)
+			}
+			n, err := b.piece(in, m, w, b.at, n)
+			if err != nil {
+				return false, err
+			}
+			b.at += n
+			left -= n
+		}
+		b.move++
+		b.at = 0
+	}
+	return true, nil
+}
+
+// part is the range of the operands' bytes that the op works on now.
+func (b *block) part(in *instr, m *plan.Move) (lo, hi int64) {
+	lo, hi = b.r.layout.Part(m.Src[0].Size, in.op.Slice)
+	if in.inner {
+		lo, hi = plan.Window(lo, hi, b.unit, b.iter)
+	}
+	return lo, hi
+}
+
+// piece moves up to n bytes from offset at of the operands on, and returns how many it is done with: up to the end of a chunk when chunks may be
+// short. Bytes that an operand is too short to hold are not moved; packets are sent for them all the same.
+func (b *block) piece(in *instr, m *plan.Move, w *worker, at, n int64) (int64, error) {
+	r := b.r
+	l := r.layout
+	real := n
+	if !l.Even() {
+		n = min(n, l.Chunk-at%l.Chunk)
+		real = n
+		for _, side := range [2][]plan.Place{m.Src, m.Dst} {
+			for i := range side {
+				if side[i].Plane <= plan.OutputPlane {
+					_, avail := l.Locate(side[i].Index+int(at/l.Chunk), at%l.Chunk)
+					real = min(real, avail)
+				}
+			}
+		}
+	}
+	if real > 0 {
+		w.srcs = w.srcs[:0]
+		for i := range m.Src {
+			s, err := r.bytes(in, &m.Src[i], at, real)
+			if err != nil {
+				return 0, err
+			}
+			w.srcs = append(w.srcs, s)
+		}
+		first, err := r.bytes(in, &m.Dst[0], at, real)
+		if err != nil {
+			return 0, err
+		}
+		if len(m.Src) == 1 {
+			copy(first, w.srcs[0])
+			first = w.srcs[0]
+		} else {
+			op := r.op
+			if in.fixed {
+				op = operator(in.op.ReduceOp)
+			}
+			if err := hostreduce.Reduce(first, w.srcs, r.Type, op, [8]byte{}, 0); err != nil {
+				return 0, fmt.Errorf("%v (%s): %w", in.pos, in.op.Name, err)
+			}
+		}
+		for i := 1; i < len(m.Dst); i++ {
+			d, err := r.bytes(in, &m.Dst[i], at, real)
+			if err != nil {
+				return 0, err
+			}
+			copy(d, first)
+		}
+	}
+	for i := range m.Dst {
+		if m.Dst[i].Plane == plan.PacketPlane {
+			r.flags(&m.Dst[i]).set(r.packetOffset(&m.Dst[i], at), n, r.epoch)
+		}
+	}
+	return n, nil
+}
+
+// bytes is where n bytes at offset at of an operand lie; it refuses what lies outside of the buffer.
+func (r *run) bytes(in *instr, pl *plan.Place, at, n int64) ([]byte, error) {
+	var s span
+	var off int64
+	l := r.layout
+	switch {
+	case pl.Plane <= plan.OutputPlane:
+		s = r.bases[pl.Rank].buffer[pl.Plane]
+		if l.Even() {
+			off = int64(pl.Index)*l.Chunk + at
+		} else {
+			off, _ = l.Locate(pl.Index+int(at/l.Chunk), at%l.Chunk)
+		}
+	default:
+		s.size = r.scratch.plain[pl.Rank]
+		s.base = pointerBytes(r.scratch.windows.Ptr[pl.Rank])
+		sl := &r.scratch.layouts[pl.Rank]
+		if pl.Plane == plan.ScratchPlane {
+			s.base += pointerBytes(sl.Plain[r.number&1])
+		} else {
+			s.base += pointerBytes(sl.Packets[r.number&1])
+		}
+		off = int64(pl.Index)*l.Chunk + at
+	}
+	if off < 0 || off > s.size-n {
+		return nil, r.h.x.fail(r.Seq, pl.Rank, invalid("%v (%s): bytes %d to %d of the %v of rank %d, which has %d", in.pos, in.op.Name, off, off+n-1, pl.Plane, pl.Rank, s.size))
+	}
+	return unsafe.Slice((*byte)(s.base.at(off)), n), nil
+}
+
+func (r *run) packetOffset(pl *plan.Place, at int64) int64 {
+	return int64(pl.Index)*r.layout.Chunk + at
+}
+
+// packetFlags says which packets of a plane have arrived. A plane of n bytes of payload is followed by a word for every 256 of them: the epoch
+// in the upper half, and a bit for each packet of 8 bytes that this epoch brought in the lower. So a copy of 256 bytes costs one atomic store,
+// and several writers may share a word.
+type packetFlags struct{ base pointerBytes }
+
+const (
+	packetBytes = 8
+	lineBytes   = 32 * packetBytes
+)
+
+func (r *run) flags(pl *plan.Place) packetFlags {
+	sl := &r.scratch.layouts[pl.Rank]
+	return packetFlags{pointerBytes(r.scratch.windows.Ptr[pl.Rank]) + pointerBytes(sl.Packets[r.number&1]+r.scratch.plain[pl.Rank])}
+}
+
+func (f packetFlags) word(line int64) *atomic.Uint64 { return (*atomic.Uint64)(f.base.at(8 * line)) }
+
+// bits are those of packets [off, off+n) that lie in off's line, and how many bytes these are.
+func bits(off, n int64) (uint64, int64) {
+	in := off % lineBytes
+	n = min(n, lineBytes-in)
+	count := (n + packetBytes - 1) / packetBytes
+	return (uint64(math.MaxUint32) >> (32 - count)) << (in / packetBytes), n
+}
+
+// set announces the packets of n bytes at off; their payload is written.
+func (f packetFlags) set(off, n int64, epoch uint32) {
+	for n > 0 {
+		mask, k := bits(off, n)
+		w := f.word(off / lineBytes)
+		fresh := uint64(epoch)<<32 | mask
+		if mask == math.MaxUint32 {
+			w.Store(fresh)
+		} else {
+			for {
+				old := w.Load()
+				v := fresh
+				if uint32(old>>32) == epoch {
+					v |= old
+				}
+				if w.CompareAndSwap(old, v) {
+					break
+				}
+			}
+		}
+		off += k
+		n -= k
+	}
+}
+
+// here reports whether all packets of n bytes at off have arrived.
+func (f packetFlags) here(off, n int64, epoch uint32) bool {
+	for n > 0 {
+		mask, k := bits(off, n)
+		if v := f.word(off / lineBytes).Load(); uint32(v>>32) != epoch || v&mask != mask {
+			return false
+		}
+		off += k
+		n -= k
+	}
+	return true
+}
+
+// arrived reports whether all packets that the op reads now are there. from is where to look first; it moves on, so that a long wait does not
+// start over.
+func (b *block) arrived(in *instr) bool {
+	r := b.r
+	for ; b.seenMove < len(in.moves); b.seenMove++ {
+		m := &in.moves[b.seenMove]
+		lo, hi := b.part(in, m)
+		for ; b.seenSrc < len(m.Src); b.seenSrc++ {
+			pl := &m.Src[b.seenSrc]
+			if pl.Plane == plan.PacketPlane && hi > lo && !r.flags(pl).here(r.packetOffset(pl, lo), hi-lo, r.epoch) {
+				return false
+			}
+		}
+		b.seenSrc = 0
+	}
+	return true
+}

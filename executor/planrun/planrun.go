@@ -1,0 +1,294 @@
+// Package planrun executes a loaded plan on known data and checks every byte of the result: what tests of the executor and `goccl plan run` do.
+//
+// A Case is run by all ranks, each calling Rank with its own plan. Nothing is shared between them and nothing outlives the call.
+package planrun
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/plan"
+)
+
+// Case is one execution, or several on the same data. All ranks use the same.
+type Case struct {
+	Message uint64 // bytes, in the plan's sense
+	Type    datatype.Type
+	Op      datatype.Op // where the plan leaves it to the caller
+	InPlace bool        // the caller has input and output in one memory, as NCCL lays them out
+	Shift   int64       // elements by which buffers are moved from their natural alignment
+	Seed    uint64
+	Times   int  // executions; 0 is 1. In place, only one makes sense
+	Heap    bool // host device: buffers from the Go heap, which other processes cannot map
+}
+
+// String names the case.
+func (c Case) String() string {
+	s := fmt.Sprintf("%d/%v/%v", c.Message, c.Type, c.Op)
+	if c.InPlace {
+		s += "/in-place"
+	}
+	if c.Shift != 0 {
+		s += fmt.Sprintf("/shift%d", c.Shift)
+	}
+	return s
+}
+
+const (
+	guard  = 256
+	poison = 0xA5
+)
+
+// factor is PreMulSum's scalar.
+func factor(t datatype.Type) [8]byte {
+	if t < datatype.Float16 {
+		return hostreduce.ScalarOf(t, 3)
+	}
+	return hostreduce.ScalarOf(t, 0.5)
+}
+
+// Operator is the operator that the plan's reductions have when the caller asks for op.
+func Operator(p *plan.Plan, op datatype.Op) datatype.Op {
+	for r := range p.GPUs {
+		for b := range p.GPUs[r].ThreadBlocks {
+			for _, s := range p.Program(r, b) {
+				for _, s := range append(s.Body, s) {
+					if len(s.Moves) > 0 && len(s.Moves[0].Src) > 1 && s.Op.ReduceOp != plan.CallerOp {
+						return map[plan.ReduceOp]datatype.Op{plan.Sum: datatype.Sum, plan.Min: datatype.Min, plan.Max: datatype.Max, plan.Prod: datatype.Prod}[s.Op.ReduceOp]
+					}
+				}
+			}
+		}
+	}
+	return op
+}
+
+// Rank is one rank's part. It returns the median time of an execution, of those after the first when there are several, and the first thing that is
+// wrong.
+func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.Device, c Case) (took time.Duration, err error) {
+	p := x.Plan()
+	l, err := p.NewLayout(c.Message)
+	if err != nil {
+		return 0, err
+	}
+	b, err := newBuffers(p, l, rank, dev, c)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	inputs := make([][]byte, len(p.GPUs))
+	for r := range inputs {
+		inputs[r] = make([]byte, l.Size(r, plan.Input))
+		hostreduce.Fill(inputs[r], c.Type, c.Seed, r)
+	}
+	if b.hasInput {
+		if err := b.write(b.send, inputs[rank]); err != nil {
+			return 0, err
+		}
+	}
+	s, err := dev.NewStream()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	args := executor.Args{Send: b.send, Recv: b.recv, Message: c.Message, Type: c.Type, Op: c.Op, Scalar: factor(c.Type), Stream: s}
+	times := max(1, c.Times)
+	start := time.Now()
+	for i := range times {
+		args.Seq = uint64(i) + 1
+		if err := x.Execute(ctx, args); err != nil {
+			return 0, err
+		}
+		if i == 0 && times > 1 {
+			if err := s.Synchronize(ctx); err != nil {
+				return 0, err
+			}
+			start = time.Now()
+		}
+	}
+	if err := s.Synchronize(ctx); err != nil {
+		return 0, err
+	}
+	took = time.Since(start) / time.Duration(max(1, times-1))
+	runtime.KeepAlive(b)
+	return took, b.check(p, l, rank, inputs, c)
+}
+
+// buffers are a rank's input and output between guards.
+type buffers struct {
+	dev        device.Device
+	mem        []device.Allocation
+	heap       [][]byte
+	send, recv device.Ptr
+	in, out    int64
+	hasInput   bool
+	hasOutput  bool
+	inPlace    bool
+}
+
+func newBuffers(p *plan.Plan, l *plan.Layout, rank int, dev device.Device, c Case) (*buffers, error) {
+	b := &buffers{dev: dev, in: l.Size(rank, plan.Input), out: l.Size(rank, plan.Output), inPlace: c.InPlace}
+	b.hasInput = b.in > 0 && (p.Collective != plan.Broadcast || rank == p.Root)
+	b.hasOutput = b.out > 0
+	shift := c.Shift * c.Type.Size()
+	var err error
+	if !c.InPlace {
+		if b.hasInput {
+			if b.send, err = b.alloc(b.in, shift, c.Heap); err != nil {
+				return nil, errors.Join(err, b.close())
+			}
+		}
+		if b.hasOutput {
+			if b.recv, err = b.alloc(b.out, shift, c.Heap); err != nil {
+				return nil, errors.Join(err, b.close())
+			}
+		}
+		return b, nil
+	}
+	all, err := b.alloc(max(b.in, b.out), shift, c.Heap)
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	b.send, b.recv = all, all
+	at := l.Offset(rank * l.Period)
+	switch p.Collective {
+	case plan.AllGather:
+		b.send = all.Add(at)
+	case plan.ReduceScatter:
+		b.recv = all.Add(at)
+	}
+	return b, nil
+}
+
+func (b *buffers) alloc(n, shift int64, heap bool) (device.Ptr, error) {
+	total := n + 2*guard + shift
+	fill := bytes.Repeat([]byte{poison}, int(total))
+	if heap {
+		b.heap = append(b.heap, fill)
+		base := uintptr(unsafe.Pointer(&fill[0]))
+		return device.Ptr(base).Add((16-int64(base%16))%16 + guard/2 + shift), nil
+	}
+	m, err := b.dev.Alloc(total)
+	if err != nil {
+		return 0, err
+	}
+	b.mem = append(b.mem, m)
+	return m.Ptr().Add(guard + shift), b.dev.CopyIn(m.Ptr(), fill)
+}
+
+func (b *buffers) write(p device.Ptr, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	return b.dev.CopyIn(p, data)
+}
+
+func (b *buffers) read(p device.Ptr, n int64) ([]byte, error) {
+	out := make([]byte, n)
+	if n == 0 {
+		return out, nil
+	}
+	return out, b.dev.CopyOut(out, p)
+}
+
+// check compares the output, what lies around it, and the input with what they must be.
+func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs [][]byte, c Case) error {
+	op := Operator(p, c.Op)
+	if b.hasOutput {
+		got, err := b.read(b.recv, b.out)
+		if err != nil {
+			return err
+		}
+		if err := checkOutput(p, l, rank, inputs, c, op, got); err != nil {
+			return err
+		}
+	}
+	if c.InPlace {
+		return nil
+	}
+	if b.hasInput {
+		got, err := b.read(b.send, b.in)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(got, inputs[rank]) {
+			return fmt.Errorf("rank %d: the input was changed", rank)
+		}
+		if err := b.guards(b.send, b.in, rank); err != nil {
+			return err
+		}
+	}
+	if b.hasOutput {
+		return b.guards(b.recv, b.out, rank)
+	}
+	return nil
+}
+
+func (b *buffers) guards(p device.Ptr, n int64, rank int) error {
+	for _, at := range []device.Ptr{p.Add(-guard / 2), p.Add(n)} {
+		edge, err := b.read(at, guard/2)
+		if err != nil {
+			return err
+		}
+		for _, v := range edge {
+			if v != poison {
+				return fmt.Errorf("rank %d: memory next to a buffer was written (at %#x)", rank, at)
+			}
+		}
+	}
+	return nil
+}
+
+func checkOutput(p *plan.Plan, l *plan.Layout, rank int, inputs [][]byte, c Case, op datatype.Op, got []byte) error {
+	leaf := p.Collective == plan.Reduce && rank != p.Root
+	for k, terms := range p.Expected(rank) {
+		at := l.Offset(k)
+		_, n := l.Locate(k, 0)
+		if leaf && !c.InPlace {
+			if !bytes.Equal(got[at:at+n], bytes.Repeat([]byte{poison}, int(n))) {
+				return fmt.Errorf("rank %d: output chunk %d was written, on a rank that is not the root", rank, k)
+			}
+			continue
+		}
+		if len(terms) == 0 || n == 0 || leaf {
+			continue
+		}
+		srcs := make([][]byte, len(terms))
+		for i, t := range terms {
+			from := l.Offset(t.Index)
+			srcs[i] = inputs[t.Rank][from : from+n]
+		}
+		use := op
+		if len(terms) == 1 {
+			use = datatype.Sum
+		}
+		want := make([]byte, n)
+		if err := hostreduce.Reduce(want, srcs, c.Type, use, factor(c.Type), len(p.GPUs)); err != nil {
+			return err
+		}
+		if wrong, first := hostreduce.Check(got[at:at+n], want, c.Type, use, len(p.GPUs)); wrong != 0 {
+			size := c.Type.Size()
+			return fmt.Errorf("rank %d: output chunk %d (%d bytes at %d): %d elements are wrong, the first is %d: % x, not % x",
+				rank, k, n, at, wrong, first, got[at+first*size:at+(first+1)*size], want[first*size:(first+1)*size])
+		}
+	}
+	return nil
+}
+
+func (b *buffers) close() error {
+	var errs []error
+	for _, m := range b.mem {
+		errs = append(errs, m.Close())
+	}
+	b.mem, b.heap = nil, nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,234 @@
+package executor
+
+import (
+	"slices"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// program is what one rank runs: the ops of its thread blocks with everything looked up, in a flat list per block.
+type program struct {
+	rank   int
+	blocks [][]instr
+
+	links    int   // ends of channels on this rank
+	maxLinks int   // on any rank
+	peer     []int // by link of this rank: who is at the other end
+	pair     []int // and which of its links that is, -1 for none
+	barriers int
+
+	scratch bool // somebody uses scratch
+	reduces bool
+	// reads[k] says that some peer touches this rank's input (k 0) or output (k 1).
+	touched [2]bool
+	// watchers are the ranks that touch this rank's input or output: they may sleep until it has published them.
+	watchers []int
+}
+
+type opcode uint8
+
+const (
+	opNop opcode = iota
+	opBarrier
+	opSignal
+	opWait
+	opFlush
+	opAcquire
+	opRelease
+	opData
+	opLoop    // begins a pipeline; to is behind its opEndLoop
+	opEndLoop // ends it; to is the first op of the body
+)
+
+// instr is one op. A pipeline is an opLoop, its body and an opEndLoop.
+type instr struct {
+	code   opcode
+	raw    bool // packets are taken as they are, without looking at their flags
+	signal bool // signals its links behind the data
+	fixed  bool // the reduction's operator is the op's own
+	inner  bool // in a pipeline
+	to     int
+	op     *plan.Op
+	pos    plan.Pos
+	moves  []plan.Move
+	links  []int // this rank's
+	io     []int // other ranks whose input or output is touched
+	wakes  []int // other ranks that get packets
+	waits  bool  // has packet sources
+}
+
+// compile resolves the program of one rank. The plan must be valid.
+func compile(p *plan.Plan, rank int) (*program, error) {
+	g := &p.GPUs[rank]
+	prog := &program{rank: rank, scratch: p.UsesPackets() || p.UsesPlainScratch()}
+	prog.link(p)
+	nmem := len(g.Peers(plan.MemoryChannel))
+	for b := range g.ThreadBlocks {
+		var list []instr
+		for _, s := range p.Program(rank, b) {
+			if s.Op.Name != plan.Pipeline {
+				list = append(list, prog.instr(&s, nmem))
+				continue
+			}
+			begin := len(list)
+			list = append(list, instr{code: opLoop, op: s.Op, pos: s.Pos})
+			for i := range s.Body {
+				in := prog.instr(&s.Body[i], nmem)
+				in.inner = true
+				list = append(list, in)
+			}
+			list = append(list, instr{code: opEndLoop, op: s.Op, pos: s.Pos, to: begin + 1})
+			list[begin].to = len(list)
+		}
+		for i := range list {
+			in := &list[i]
+			for _, l := range in.links {
+				if (in.code == opSignal || in.signal) && prog.pair[l] < 0 {
+					return nil, invalid("%v (%s): rank %d has no channel for the signal to arrive on", in.pos, in.op.Name, prog.peer[l])
+				}
+			}
+		}
+		prog.blocks = append(prog.blocks, list)
+	}
+	prog.touch(p)
+	return prog, nil
+}
+
+// link numbers the ends of channels of each rank: memory before port, then by global id.
+func (prog *program) link(p *plan.Plan) {
+	links := p.Links()
+	first := make([]int, len(p.GPUs)+1)
+	for r, i := 0, 0; r < len(p.GPUs); r++ {
+		first[r] = i
+		for i < len(links) && links[i].Rank == r {
+			i++
+		}
+		first[r+1] = i
+		prog.maxLinks = max(prog.maxLinks, i-first[r])
+	}
+	for _, l := range links[first[prog.rank]:first[prog.rank+1]] {
+		prog.peer = append(prog.peer, l.Peer)
+		pair := -1
+		if l.Pair >= 0 {
+			pair = l.Pair - first[l.Peer]
+		}
+		prog.pair = append(prog.pair, pair)
+	}
+	prog.links = len(prog.peer)
+}
+
+func (prog *program) instr(s *plan.Step, nmem int) instr {
+	in := instr{code: opData, op: s.Op, pos: s.Pos, moves: s.Moves, fixed: s.Op.ReduceOp != plan.CallerOp}
+	for _, id := range s.Channels {
+		if s.Op.ChannelType == plan.PortChannel {
+			id += nmem
+		}
+		if s.Op.ChannelType != plan.SwitchChannel {
+			in.links = append(in.links, id)
+		}
+	}
+	switch s.Op.Name {
+	case plan.Nop:
+		in.code = opNop
+	case plan.Barrier:
+		in.code = opBarrier
+		prog.barriers = max(prog.barriers, s.Op.BarrierID+1)
+	case plan.Signal, plan.RlxSignal:
+		in.code = opSignal
+	case plan.Wait, plan.RlxWait:
+		in.code = opWait
+	case plan.Flush:
+		in.code = opFlush
+	case plan.SemAcquire:
+		in.code = opAcquire
+	case plan.SemRelease:
+		in.code = opRelease
+	case plan.PutPackets:
+		in.raw = s.Op.ChannelType == plan.PortChannel
+	case plan.PutWithSignal, plan.PutWithSignalAndFlush:
+		in.signal = true
+	}
+	for i := range s.Moves {
+		m := &s.Moves[i]
+		prog.reduces = prog.reduces || len(m.Src) > 1
+		for _, pl := range m.Src {
+			in.waits = in.waits || pl.Plane == plan.PacketPlane && !in.raw
+			in.touches(prog.rank, &pl)
+		}
+		for _, pl := range m.Dst {
+			in.touches(prog.rank, &pl)
+			if pl.Plane == plan.PacketPlane && pl.Rank != prog.rank && !slices.Contains(in.wakes, pl.Rank) {
+				in.wakes = append(in.wakes, pl.Rank)
+			}
+		}
+	}
+	return in
+}
+
+func (in *instr) touches(rank int, pl *plan.Place) {
+	if pl.Rank != rank && pl.Plane <= plan.OutputPlane && !slices.Contains(in.io, pl.Rank) {
+		in.io = append(in.io, pl.Rank)
+	}
+}
+
+// touch finds out which peers reach into this rank's input and output.
+func (prog *program) touch(p *plan.Plan) {
+	for r := range p.GPUs {
+		g := &p.GPUs[r]
+		mine := false
+		for i := range g.RemoteBuffers {
+			b := &g.RemoteBuffers[i]
+			if r == prog.rank || b.Rank != prog.rank || b.Type == plan.Scratch {
+				continue
+			}
+			prog.touched[plane(b.Type)], mine = true, true
+		}
+		for _, sw := range g.SwitchGroups() {
+			if r != prog.rank && sw.Buffer != plan.Scratch && slices.Contains(sw.Ranks, prog.rank) {
+				prog.touched[plane(sw.Buffer)], mine = true, true
+			}
+		}
+		if mine {
+			prog.watchers = append(prog.watchers, r)
+		}
+	}
+}
+
+func plane(t plan.BufferType) plan.Plane {
+	if t == plan.Input {
+		return plan.InputPlane
+	}
+	return plan.OutputPlane
+}
+
+// operators is the operator that all reductions of the plan ask for, and whether they ask for several.
+func operators(p *plan.Plan) (op plan.ReduceOp, mixed bool) {
+	seen := false
+	var visit func(ops []plan.Op)
+	visit = func(ops []plan.Op) {
+		for i := range ops {
+			o := &ops[i]
+			visit(o.Ops)
+			if !reduces(o) {
+				continue
+			}
+			mixed = mixed || seen && o.ReduceOp != op
+			op, seen = o.ReduceOp, true
+		}
+	}
+	for r := range p.GPUs {
+		for b := range p.GPUs[r].ThreadBlocks {
+			visit(p.GPUs[r].ThreadBlocks[b].Ops)
+		}
+	}
+	return op, mixed
+}
+
+func reduces(o *plan.Op) bool {
+	switch o.Name {
+	case plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend, plan.ReducePackets, plan.ReduceCopyPackets,
+		plan.ReduceSendPackets, plan.ReduceCopySendPackets, plan.SwitchReduce, plan.SwitchReduceStore:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,404 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/plan"
+)
+
+// A launch on the host, by its workers (usually one, the stream's goroutine):
+//
+//  1. turn      wait until this rank's previous launch of the plan has ended, on whatever stream it was
+//  2. place     decide where input and output are; copy what must be elsewhere
+//  3. publish   say so in the control window, and which launch this is; wake peers that may sleep for it
+//  4. blocks    a worker takes its thread blocks in turn, each as far as it gets (block.go); when none gets on, it sleeps at the door
+//  5. finish    copy the output home, scale an average, compare with what the peers executed, let the next launch go
+//
+// Memory order: counters, packet flags and records are sequentially consistent atomics; data is written before and read after them. A worker
+// that waits looks at what it waits for after it has announced itself at the door (package wait), so whoever changes that and then looks at the door
+// cannot miss it.
+type run struct {
+	h *hostEngine
+	launch
+	scratch *scratch
+	workers int
+	kernel  func(*host.Block) error // r.execute, made once
+
+	placement
+	epoch  uint32
+	op     datatype.Op // of reductions that leave it to the caller
+	limit  wait.Limit
+	bases  []rankBuffers // by rank
+	mapped []*mapped
+	mapMu  sync.Mutex
+	blocks []block
+	worker []worker
+}
+
+// rankBuffers is where a rank's planes are in this launch.
+type rankBuffers struct {
+	known  atomic.Bool // input and output; the own ones always are
+	buffer [2]span
+}
+
+type span struct {
+	base pointerBytes
+	size int64
+}
+
+// worker is what one of the launch's goroutines keeps.
+type worker struct {
+	r     *run
+	index int
+	srcs  [][]byte
+	block *host.Block
+	cond  func() bool // w.ready, made once
+}
+
+// ready reports whether one of the worker's blocks would get on.
+func (w *worker) ready() bool {
+	for i := w.index; i < len(w.r.blocks); i += w.r.workers {
+		if bl := &w.r.blocks[i]; !bl.done && bl.ready() {
+			return true
+		}
+	}
+	return w.block.Abort.Load() != 0
+}
+
+func newRun(h *hostEngine) *run {
+	r := &run{h: h, bases: make([]rankBuffers, h.x.e.size), blocks: make([]block, len(h.x.program.blocks)), worker: make([]worker, h.cores)}
+	r.kernel = r.execute
+	for i := range r.worker {
+		w := &r.worker[i]
+		w.r, w.index, w.cond = r, i, w.ready
+	}
+	return r
+}
+
+func (r *run) execute(b *host.Block) error {
+	h := r.h
+	x := h.x
+	if b.Index == 0 {
+		if !h.enter() {
+			return x.e.ended(wait.ErrAborted, "it had not begun")
+		}
+		defer h.leave()
+		if err := r.begin(b); err != nil {
+			return r.failed(err)
+		}
+	}
+	if err := b.Barrier(); err != nil {
+		return err
+	}
+	err := r.work(b)
+	if err != nil {
+		err = r.failed(err)
+	}
+	if e := b.Barrier(); err == nil {
+		err = e
+	}
+	if b.Index != 0 {
+		return err
+	}
+	if err == nil {
+		if err = r.finish(); err != nil {
+			err = r.failed(err)
+		}
+	}
+	for _, m := range r.mapped {
+		x.e.shares.done(m)
+	}
+	r.mapped = r.mapped[:0]
+	runtime.KeepAlive(r.Stream)
+	h.windows[x.e.rank].turn().Store(r.number + 1)
+	r.launch = launch{}
+	h.give(r)
+	return err
+}
+
+// failed keeps the first failure: counters are out of step from now on.
+func (r *run) failed(err error) error {
+	err = r.h.x.fail(r.Seq, -1, err)
+	r.h.x.e.Abort(err)
+	return err
+}
+
+// begin is steps 1 to 3.
+func (r *run) begin(b *host.Block) error {
+	h, x := r.h, r.h.x
+	own := h.windows[x.e.rank]
+	r.limit = wait.Limit{Deadline: wait.After(x.e.timeout), Abort: &x.e.aborted}
+	if err := own.turn().WaitAtLeast(r.number, r.limit, h.policy); err != nil {
+		return x.e.ended(err, "the launch before it runs")
+	}
+	if err := r.limit.Check(); err != nil {
+		return x.e.ended(err, "it was about to begin")
+	}
+	r.epoch = uint32(r.number%math.MaxUint32) + 1
+	r.op = r.Op
+	if r.op == datatype.Avg || r.op == datatype.PreMulSum {
+		r.op = datatype.Sum
+	}
+	if err := r.arrange(); err != nil {
+		return err
+	}
+	rec := own.launch(r.number)
+	r.describe(&rec.buffer[0], 0, r.input, r.inSize)
+	r.describe(&rec.buffer[1], 1, r.output, r.outSize)
+	rec.signature.Store(r.signature())
+	rec.number.Store(r.number + 1)
+	for _, w := range x.program.watchers {
+		h.windows[w].door().Wake()
+	}
+	for i := range r.bases {
+		r.bases[i].known.Store(i == x.e.rank)
+	}
+	me := &r.bases[x.e.rank]
+	me.buffer = [2]span{{pointerBytes(r.input), r.inSize}, {pointerBytes(r.output), r.outSize}}
+	for i := range r.blocks {
+		r.blocks[i].reset(r, i)
+	}
+	return nil
+}
+
+// arrange places input and output.
+func (r *run) arrange() error {
+	h, x := r.h, r.h.x
+	reachable := [2]bool{true, true}
+	if !h.local {
+		for k, p := range [2]device.Ptr{r.Send, r.Recv} {
+			if x.program.touched[k] && r.owns[k] {
+				_, _, reachable[k] = x.e.shares.describe(p)
+			}
+		}
+	}
+	rewrite := r.Op == datatype.PreMulSum && r.owns[0]
+	r.placement = x.place(&r.launch, reachable, rewrite)
+	inAt, outAt := x.inside(r.layout)
+	switch {
+	case x.plan.InPlace && r.stageIn:
+		p, err := h.staging(0, max(r.sizes[0], r.sizes[1]))
+		if err != nil {
+			return err
+		}
+		r.input, r.output = p.Add(inAt), p.Add(outAt)
+	default:
+		var err error
+		if r.stageIn {
+			if r.input, err = h.staging(0, r.inSize); err != nil {
+				return err
+			}
+		}
+		if r.stageOut {
+			if r.output, err = h.staging(1, r.outSize); err != nil {
+				return err
+			}
+		}
+	}
+	if r.owns[0] && r.moveIn {
+		copy(device.Bytes(r.input, r.sizes[0]), device.Bytes(r.Send, r.sizes[0]))
+	}
+	if rewrite {
+		scalar := r.Scalar
+		if r.ScalarPtr != 0 {
+			copy(scalar[:], device.Bytes(r.ScalarPtr, r.Type.Size()))
+		}
+		in := device.Bytes(r.input, r.sizes[0])
+		return hostreduce.Scale(in, in, r.Type, scalar)
+	}
+	return nil
+}
+
+// work runs the thread blocks of one worker: step 4.
+func (r *run) work(b *host.Block) error {
+	h := r.h
+	own := h.windows[h.x.e.rank]
+	w := &r.worker[b.Index]
+	w.block = b
+	for {
+		left, moved := 0, false
+		for i := b.Index; i < len(r.blocks); i += r.workers {
+			bl := &r.blocks[i]
+			if bl.done {
+				continue
+			}
+			on, err := bl.advance(w)
+			if err != nil {
+				return err
+			}
+			moved = moved || on
+			if !bl.done {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if moved {
+			// The bound on the launch holds for one that never has to wait, too.
+			if b.Abort.Load() != 0 || h.x.e.aborted.Load() != 0 {
+				return h.x.e.ended(wait.ErrAborted, "it ran")
+			}
+			continue
+		}
+		if err := wait.Until(own.door(), w.cond, r.limit, h.policy); err != nil {
+			return r.stuck(b, err)
+		}
+		if b.Abort.Load() != 0 {
+			return h.x.e.ended(wait.ErrAborted, "the device was closed")
+		}
+	}
+}
+
+// stuck is the error of a wait that ended without what it waited for: it names the op and the peer, and says when the peer runs something else.
+func (r *run) stuck(b *host.Block, err error) error {
+	for i := b.Index; i < len(r.blocks); i += r.workers {
+		bl := &r.blocks[i]
+		if bl.done {
+			continue
+		}
+		peer, where := bl.waiting()
+		if peer >= 0 {
+			if e := r.compare(peer); e != nil {
+				return r.h.x.fail(r.Seq, peer, e)
+			}
+		}
+		if cause := r.h.x.e.Err(); cause != nil && !errors.Is(err, wait.ErrTimeout) {
+			var ae *algorithm.Error
+			if errors.As(cause, &ae) {
+				peer = ae.Peer
+			}
+		}
+		return r.h.x.fail(r.Seq, peer, r.h.x.e.ended(err, where))
+	}
+	return r.h.x.e.ended(err, "it waited")
+}
+
+// finish is step 5.
+func (r *run) finish() error {
+	if r.owns[1] && r.moveOut {
+		copy(device.Bytes(r.Recv, r.sizes[1]), device.Bytes(r.output, r.sizes[1]))
+	}
+	if r.Op == datatype.Avg && r.owns[1] && r.reducesHere() {
+		out := device.Bytes(r.Recv, r.sizes[1])
+		if err := hostreduce.Reduce(out, [][]byte{out}, r.Type, datatype.Avg, [8]byte{}, r.h.x.e.size); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.h.x.program.peer {
+		if err := r.compare(p); err != nil {
+			return r.h.x.fail(r.Seq, p, err)
+		}
+	}
+	return nil
+}
+
+// reducesHere reports whether this rank's output is a reduction's result.
+func (r *run) reducesHere() bool {
+	x := r.h.x
+	return x.program.reduces && (x.plan.Collective != plan.Reduce || x.plan.Root == x.e.rank)
+}
+
+// compare looks at what a peer says of its launch of the same number, if it still or already says it.
+func (r *run) compare(peer int) error {
+	rec := r.h.windows[peer].launch(r.number)
+	if rec.number.Load() != r.number+1 {
+		return nil
+	}
+	sig := rec.signature.Load()
+	if rec.number.Load() != r.number+1 || sig == r.signature() {
+		return nil
+	}
+	return mismatch("rank %d executes the plan with another message size, type or operator", peer)
+}
+
+func (r *run) signature() uint64 {
+	h := uint64(14695981039346656037)
+	for _, v := range [...]uint64{r.Message, uint64(r.Type), uint64(r.Op)} {
+		h = (h ^ v) * 1099511628211
+		h ^= h >> 29
+	}
+	return h
+}
+
+// describe fills in what peers learn of a buffer.
+func (r *run) describe(rec *bufferRecord, k int, p device.Ptr, size int64) {
+	rec.kind = bufferNone
+	if p == 0 || size == 0 || !r.h.x.program.touched[k] {
+		return
+	}
+	rec.kind, rec.address, rec.size = bufferLocal, uint64(p), uint64(size)
+	if r.h.local {
+		return
+	}
+	if o, at, ok := r.h.x.e.shares.describe(p); ok {
+		rec.kind, rec.unique, rec.offset = bufferShared, o.unique, uint64(at)
+		rec.share = uint32(copy(rec.shared[:], o.record))
+	}
+}
+
+// published reports whether a peer has said where its buffers are in this launch.
+func (r *run) published(peer int) bool {
+	return r.bases[peer].known.Load() || r.h.windows[peer].launch(r.number).number.Load() == r.number+1
+}
+
+// resolve makes a peer's input and output known here. The peer has published them.
+func (r *run) resolve(peer int) error {
+	r.mapMu.Lock()
+	defer r.mapMu.Unlock()
+	b := &r.bases[peer]
+	if b.known.Load() {
+		return nil
+	}
+	if err := r.compare(peer); err != nil {
+		return r.h.x.fail(r.Seq, peer, err)
+	}
+	rec := r.h.windows[peer].launch(r.number)
+	same := r.h.control.SameProcess[peer]
+	for k := range b.buffer {
+		d := &rec.buffer[k]
+		b.buffer[k] = span{}
+		switch {
+		case d.kind == bufferNone:
+		case same:
+			b.buffer[k] = span{pointerBytes(d.address), int64(d.size)}
+		case d.kind == bufferShared && d.share <= maxShare:
+			ctx, cancel := r.context()
+			m, err := r.h.x.e.shares.reach(ctx, peer, d.unique, d.shared[:d.share])
+			cancel()
+			if err != nil {
+				return r.h.x.fail(r.Seq, peer, fmt.Errorf("map a buffer of rank %d: %w", peer, err))
+			}
+			r.mapped = append(r.mapped, m)
+			if d.offset > uint64(m.size) || d.size > uint64(m.size)-d.offset {
+				return r.h.x.fail(r.Seq, peer, mismatch("rank %d describes %d bytes at %d of an allocation of %d", peer, d.size, d.offset, m.size))
+			}
+			b.buffer[k] = span{pointerBytes(m.mapping.Ptr.Add(int64(d.offset))), int64(d.size)}
+		}
+	}
+	if rec.number.Load() != r.number+1 {
+		return r.h.x.fail(r.Seq, peer, mismatch("rank %d is launches ahead", peer))
+	}
+	b.known.Store(true)
+	return nil
+}
+
+func (r *run) context() (context.Context, context.CancelFunc) {
+	d := mapTimeout
+	if t := r.h.x.e.timeout; t > 0 {
+		d = min(d, t)
+	}
+	return context.WithTimeout(context.Background(), d)
+}

@@ -1,0 +1,147 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/transport/wire"
+)
+
+const (
+	shareKind    = 0x42 // 'B': a buffer
+	shareVersion = 1
+
+	maxOffers   = 16 // allocations of this rank that are on offer
+	maxMappings = 16 // allocations of each peer that are mapped
+)
+
+// importer is shared by all executors of the process, so that an allocation which several use is mapped once.
+var importer ipc.Importer
+
+// shares keeps user buffers reachable: what this rank offers, by allocation, and what it has mapped of peers. Both are bounded; the oldest goes,
+// and comes back when it is used again. An allocation that was freed keeps its memory until then.
+type shares struct {
+	e      *Executor
+	mu     sync.Mutex
+	offers []offer
+	maps   map[int][]*mapped // by peer
+}
+
+type offer struct {
+	unique uint64
+	base   device.Ptr
+	record []byte
+	revoke func()
+}
+
+// mapped is an allocation of a peer. It stays while a launch uses it.
+type mapped struct {
+	unique  uint64
+	mapping *ipc.Mapping // of the first byte
+	size    int64
+	uses    int
+}
+
+func newShares(e *Executor) *shares { return &shares{e: e, maps: map[int][]*mapped{}} }
+
+// describe says how peers reach p: the record of its allocation, and where p lies in it. ok is false when only this process can.
+func (s *shares) describe(p device.Ptr) (o offer, offset int64, ok bool) {
+	dev, isHost := s.e.dev.(*host.Device)
+	if !isHost {
+		return offer{}, 0, false
+	}
+	region, err := dev.Lookup(p)
+	if err != nil || !region.Shareable {
+		return offer{}, 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.offers {
+		if o := s.offers[i]; o.unique == region.Unique && o.base == region.Base {
+			return o, int64(p - region.Base), true
+		}
+	}
+	share, revoke, err := ipc.Offer(dev, region.Base)
+	if err != nil || share.Handle.Unique != region.Unique {
+		return offer{}, 0, false
+	}
+	var w wire.Writer
+	share.Put(&w)
+	rec := w.Seal(shareKind, shareVersion)
+	if len(rec) > maxShare {
+		revoke()
+		return offer{}, 0, false
+	}
+	if len(s.offers) >= maxOffers {
+		s.offers[0].revoke()
+		s.offers = append(s.offers[:0], s.offers[1:]...)
+	}
+	o = offer{region.Unique, region.Base, rec, revoke}
+	s.offers = append(s.offers, o)
+	return o, int64(p - region.Base), true
+}
+
+// reach maps the allocation that a peer described. Whoever gets it gives it back with done.
+func (s *shares) reach(ctx context.Context, peer int, unique uint64, record []byte) (*mapped, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.maps[peer]
+	for _, m := range list {
+		if m.unique == unique {
+			m.uses++
+			return m, nil
+		}
+	}
+	body, err := wire.Open(record, shareKind, shareVersion)
+	if err != nil {
+		return nil, err
+	}
+	share := ipc.GetShare(body)
+	if err := body.Done(); err != nil {
+		return nil, err
+	}
+	if share.Handle.Unique != unique || share.Handle.Offset != 0 {
+		return nil, fmt.Errorf("%w: the description is of another allocation", wire.ErrFormat)
+	}
+	mapping, err := importer.Map(ctx, s.e.dev, &share)
+	if err != nil {
+		return nil, err
+	}
+	m := &mapped{unique: unique, mapping: mapping, size: share.Handle.Size, uses: 1}
+	if len(list) >= maxMappings {
+		if i := slices.IndexFunc(list, func(m *mapped) bool { return m.uses == 0 }); i >= 0 {
+			err = list[i].mapping.Close()
+			list = slices.Delete(list, i, i+1)
+		}
+	}
+	s.maps[peer] = append(list, m)
+	return m, err
+}
+
+func (s *shares) done(m *mapped) {
+	s.mu.Lock()
+	m.uses--
+	s.mu.Unlock()
+}
+
+func (s *shares) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.offers {
+		o.revoke()
+	}
+	var errs []error
+	for _, list := range s.maps {
+		for _, m := range list {
+			errs = append(errs, m.mapping.Close())
+		}
+	}
+	s.offers, s.maps = nil, map[int][]*mapped{}
+	return errors.Join(errs...)
+}

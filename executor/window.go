@@ -1,0 +1,73 @@
+package executor
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/wait"
+)
+
+// A control window of the host engine is laid out as
+//
+//	0               door      its owner sleeps here; whoever changes what the owner may wait for wakes it
+//	64              turn      launches of the owner that have ended
+//	128 + 1024·k    launch    what the owner says of its launch of parity k
+//	2176 + 64·l     inbound   signals that arrived on the owner's link l
+//
+// The owner writes door, turn and launch; peers add to inbound.
+const (
+	offDoor     = 0
+	offTurn     = 64
+	offLaunch   = 128
+	launchBytes = 1024
+	offInbound  = offLaunch + 2*launchBytes
+)
+
+type window struct{ base unsafe.Pointer }
+
+func pointer(p device.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+func windowBytes(links int) int64 { return offInbound + int64(links)*wait.CellSize }
+
+func (w window) door() *wait.Cell { return wait.At(unsafe.Add(w.base, offDoor)) }
+func (w window) turn() *wait.Cell { return wait.At(unsafe.Add(w.base, offTurn)) }
+
+func (w window) inbound(link int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Add(w.base, offInbound+wait.CellSize*link))
+}
+
+func (w window) launch(n uint64) *record {
+	return (*record)(unsafe.Add(w.base, offLaunch+launchBytes*(n&1)))
+}
+
+// record is what a rank says of a launch. number is stored last; a reader that sees its own number sees the rest. The owner gets round to the
+// same record two launches later, which a plan without the handshakes that the verifier demands may let it do too early, so readers
+// look at number again when they are done.
+type record struct {
+	number    atomic.Uint64 // launch + 1
+	signature atomic.Uint64 // of what is executed; all ranks must agree
+	buffer    [2]bufferRecord
+}
+
+// bufferRecord is an input or output.
+type bufferRecord struct {
+	kind    uint32
+	share   uint32 // bytes of shared
+	address uint64 // in the owner's process
+	offset  uint64 // in the allocation
+	size    uint64
+	unique  uint64
+	shared  [maxShare]byte
+}
+
+// The kinds of bufferRecord.
+const (
+	bufferNone   = iota // there is none, or no peer needs it
+	bufferLocal         // readable by ranks of the same process
+	bufferShared        // and mappable by others, by shared
+)
+
+const maxShare = 448
+
+var _ [launchBytes - unsafe.Sizeof(record{})]struct{}
