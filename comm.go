@@ -25,11 +25,12 @@ type Comm struct {
 	engine  algorithm.Engine
 	checker *checker // nil: requests are not compared
 
-	mu     sync.Mutex // guards seq and the order in which requests reach the engine
-	seq    uint64
-	closed atomic.Bool
-	fate   fate
-	watch  sync.WaitGroup
+	mu      sync.Mutex // guards seq and the order in which requests reach the engine
+	seq     uint64
+	closed  atomic.Bool
+	revoked atomic.Bool
+	fate    fate
+	watch   sync.WaitGroup
 }
 
 // commSpace tells the groups of communicators from those that a caller makes of the same Bootstrap.

@@ -17,7 +17,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if color < NoColor {
 		return nil, c.errorf("split", ErrInvalidArgument, "color %d is negative and not NoColor", color)
 	}
-	if err := c.usable("split"); err != nil {
+	if err := c.whole("split"); err != nil {
 		return nil, err
 	}
 	bounded, stop := context.WithTimeout(ctx, c.cfg.Timeout)

@@ -84,11 +84,9 @@ static int load(void) {
 	return 0;
 }
 
-static int debug(void); // 0 nothing, 1 version, 2 warnings, 3 more
-
 static void announce(void) {
 	int v = shim_version();
-	fprintf(stderr, "NCCL version %d.%d.%d by goccl %s\n", v / 10000, v / 100 % 100, v % 100, core.version());
+	shim_log("NCCL version %d.%d.%d by goccl %s", v / 10000, v / 100 % 100, v % 100, core.version());
 }
 
 ncclResult_t shim_open(void) {
@@ -103,7 +101,7 @@ ncclResult_t shim_open(void) {
 		if (load() == 0) {
 			pthread_atfork(NULL, NULL, child);
 			__atomic_store_n(&shim_ready, 1, __ATOMIC_RELEASE);
-			if (debug()) announce();
+			if (shim_debug()) announce();
 		} else {
 			failed = 1;
 		}
@@ -125,13 +123,7 @@ static void keep(const char *s) {
 	snprintf(texts[next], sizeof texts[next], "%s", s);
 	__atomic_store_n(&latest, next, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&texting);
-	if (debug() >= 2) fprintf(stderr, "goccl [%d] NCCL WARN %s\n", (int)getpid(), s);
-}
-
-static int debug(void) {
-	const char *s = getenv("NCCL_DEBUG");
-	if (!s || !*s || !strcasecmp(s, "NONE")) return 0;
-	return !strcasecmp(s, "VERSION") ? 1 : !strcasecmp(s, "WARN") ? 2 : 3;
+	if (shim_debug() >= 2) shim_log("goccl [%d] NCCL WARN %s", (int)getpid(), s);
 }
 
 ncclResult_t shim_fail(ncclResult_t r, const char *format, ...) {

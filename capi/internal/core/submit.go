@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -17,8 +18,8 @@ import (
 //  2. Translate and check every request of the group, before anything is enqueued.
 //  3. Wrap the stream: one comparison when it is the communicator's latest.
 //  4. Hand each communicator its part, in the order in which they first appear. On GPUs the calling thread does it, since enqueueing does not
-//     wait and a stream may be the thread's own default stream. On the host device, where a synchronous stream does the work in the call,
-//     communicators of one group run side by side.
+//     wait and a stream may be the thread's own default stream. On the host device a synchronous stream does the work in the call, so ranks
+//     that wait for each other run side by side (see chain), and what one rank put on its stream keeps its order.
 //
 // The scratch of a call comes from a pool, so a call allocates nothing.
 
@@ -26,7 +27,6 @@ import (
 type group struct {
 	parts []part
 	reqs  []algorithm.Request
-	calls []goccl.Call
 }
 
 type part struct {
@@ -102,12 +102,55 @@ func (g *group) submit(reqs []Request) error {
 		return g.parts[0].inner.Submit(g.reqs...)
 	}
 	if host {
-		for i := range reqs {
-			g.calls = append(g.calls, goccl.Call{Comm: g.find(reqs[i].Comm).inner, Request: g.reqs[i]})
-		}
-		return goccl.Submit(g.calls)
+		return g.sideBySide(reqs)
 	}
 	return g.each(reqs)
+}
+
+// sideBySide is each, with a goroutine for every chain.
+func (g *group) sideBySide(reqs []Request) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(g.parts))
+	for _, c := range g.chains() {
+		wg.Go(func() {
+			for _, i := range c {
+				p := &g.parts[i]
+				own := make([]algorithm.Request, 0, p.n)
+				for k := range reqs {
+					if reqs[k].Comm == p.c.handle {
+						own = append(own, g.reqs[k])
+					}
+				}
+				if errs[i] = p.inner.Submit(own...); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// chains divides the communicators of a group: those of one device, which may share a stream, follow each other, unless they are ranks of one
+// job, which would wait for each other.
+func (g *group) chains() [][]int {
+	var out [][]int
+next:
+	for i := range g.parts {
+		c := g.parts[i].c
+	chain:
+		for k := range out {
+			for _, o := range out[k] {
+				if other := g.parts[o].c; other.dev != c.dev || other.job == c.job {
+					continue chain
+				}
+			}
+			out[k] = append(out[k], i)
+			continue next
+		}
+		out = append(out, []int{i})
+	}
+	return out
 }
 
 // each hands every communicator its requests, gathered behind the others in g.reqs.
@@ -170,7 +213,6 @@ func grow(s []algorithm.Request, n int) []algorithm.Request {
 func (g *group) release() {
 	clear(g.reqs)
 	clear(g.parts)
-	clear(g.calls)
-	g.reqs, g.parts, g.calls = g.reqs[:0], g.parts[:0], g.calls[:0]
+	g.reqs, g.parts = g.reqs[:0], g.parts[:0]
 	groups.Put(g)
 }

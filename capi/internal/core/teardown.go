@@ -105,7 +105,7 @@ func Revoke(h Handle) error {
 		return err
 	}
 	c.state.Store(stateRevoked)
-	inner.Abort(&goccl.Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: it was revoked", goccl.ErrAborted)})
+	inner.Revoke()
 	return nil
 }
 
