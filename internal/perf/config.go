@@ -29,6 +29,9 @@ type Config struct {
 	Offset              int64 // elements by which buffers are shifted from their natural alignment
 	Seed                uint64
 
+	// Prune, when positive, leaves a library out of larger sizes once it took more than Prune times as long as the best for two sizes running.
+	Prune float64
+
 	// Timeout bounds every wait of the measurement. Default 60 s.
 	Timeout time.Duration
 }
@@ -63,6 +66,8 @@ func (c *Config) normalize(n int) error {
 		return invalid("factor %g: sizes grow, so it must be above 1", c.Factor)
 	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < GraphAuto || c.Offset < 0 || c.Timeout < 0:
 		return invalid("iterations, warm-up, cycles, graph operations, offset and timeout may not be negative")
+	case c.Prune != 0 && c.Prune < 1:
+		return invalid("prune %g: a library can only be left out for being slower than another, so it is above 1", c.Prune)
 	case c.Kind.HasRoot() && (c.Root < 0 || c.Root >= n):
 		return invalid("root %d is not one of the %d ranks", c.Root, n)
 	case !c.OutOfPlace && !c.Kind.HasInPlace():

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -28,8 +29,9 @@ type measurement struct {
 	Rank
 	cfg   Config
 	n, me int
-	comms []Communicator
+	comms []Communicator // one for each library
 	buf   *buffers
+	slow  []int // for each library, for how many sizes running it was too slow (Config.Prune)
 }
 
 // Measure runs the whole measurement on one rank; every rank calls it with an equal Config. The rows are the same on all ranks. An error
@@ -46,7 +48,8 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		return nil, errors.New("perf: no library to measure")
 	}
 	m := &measurement{Rank: r, cfg: cfg, n: n, me: me}
-	defer func() { err = errors.Join(err, m.close()) }()
+	var opened []Communicator
+	defer func() { err = errors.Join(err, m.close(opened)) }()
 	if err := m.shareSeed(ctx); err != nil {
 		return nil, err
 	}
@@ -56,8 +59,9 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("perf: rank %d: open %s: %w", me, lib.Name(), err)
 		}
-		m.comms = append(m.comms, c)
+		opened = append(opened, c)
 	}
+	m.comms, m.Libraries, m.slow = slices.Clone(opened), slices.Clone(r.Libraries), make([]int, len(opened))
 	points, largest := cfg.points(n)
 	if m.buf, err = newBuffers(r.Device, largest, cfg.Offset*8); err != nil {
 		return nil, err
@@ -78,9 +82,33 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		if m.Reporter != nil && me == 0 {
 			m.Reporter.Point(point)
 		}
+		m.prune(point)
 	}
 	return rows, nil
 }
+
+// prune leaves libraries out of what follows as Config.Prune says. All ranks have the same rows, so all leave out the same.
+func (m *measurement) prune(point []Row) {
+	if m.cfg.Prune == 0 {
+		return
+	}
+	n := len(m.comms)
+	best := slices.MinFunc(point[:n], func(a, b Row) int { return cmp.Compare(a.Time, b.Time) }).Time
+	kept := 0
+	for i, r := range point[:n] {
+		if m.slow[i]++; r.Time <= m.cfg.Prune*best {
+			m.slow[i] = 0
+		}
+		if m.slow[i] < pruneAfter {
+			m.comms[kept], m.Libraries[kept], m.slow[kept] = m.comms[i], m.Libraries[i], m.slow[i]
+			kept++
+		}
+	}
+	m.comms, m.Libraries, m.slow = m.comms[:kept], m.Libraries[:kept], m.slow[:kept]
+}
+
+// pruneAfter is how many sizes running a library must be too slow.
+const pruneAfter = 2
 
 // shareSeed gives all ranks rank 0's seed: every rank checks what the others sent.
 func (m *measurement) shareSeed(ctx context.Context) error {
@@ -115,9 +143,9 @@ func (c *Config) points(n int) (points []geometry, largest int64) {
 	return points, largest
 }
 
-func (m *measurement) close() error {
+func (m *measurement) close(comms []Communicator) error {
 	var err error
-	for _, c := range m.comms {
+	for _, c := range comms {
 		err = errors.Join(err, c.Close())
 	}
 	if m.buf != nil {

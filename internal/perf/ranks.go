@@ -82,34 +82,36 @@ func rankOf(boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, li
 	return r, func() error { return errors.Join(s.Close(), dev.Close()) }, nil
 }
 
-// measureThreads runs n ranks as goroutines of this process and returns the rows of rank 0.
-func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, libraries []Library, reporter Reporter, about func(Rank)) ([]Row, error) {
+// ranksAsThreads runs n ranks as goroutines of this process. When one fails, the context of the others ends; the first error is returned.
+func ranksAsThreads(ctx context.Context, n int, rank func(ctx context.Context, boot bootstrap.Bootstrap, i int) error) error {
 	boots := bootstrap.NewLocalGroup(n)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	type result struct {
-		rows []Row
-		err  error
-	}
-	results := make([]result, n)
-	done := make(chan int, n)
+	done := make(chan error, n)
 	for i := range n {
-		go func() {
-			defer func() { done <- i }()
-			res := &results[i]
-			res.rows, res.err = measureOne(ctx, cfg, boots[i], kind, i, n, libraries, reporter, about)
-		}()
+		go func() { done <- rank(ctx, boots[i], i) }()
 	}
 	var first error
 	for range n {
-		i := <-done
 		// A rank that fails lets the others go: its bootstrap closes, and the context ends.
-		if err := results[i].err; err != nil && first == nil {
+		if err := <-done; err != nil && first == nil {
 			first = err
 			cancel(err)
 		}
 	}
-	return results[0].rows, first
+	return first
+}
+
+// measureThreads runs n ranks as goroutines of this process and returns the rows of rank 0.
+func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
+	err = ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
+		mine, err := measureOne(ctx, cfg, boot, kind, i, n, libraries, reporter, about)
+		if i == 0 {
+			rows = mine
+		}
+		return err
+	})
+	return rows, err
 }
 
 // measureOne is one rank from its device to its rows. It closes boot.

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/perf"
+)
+
+type tuneCommand struct {
+	Collective []string `arg:"" optional:"" help:"Which to tune; default: all that have algorithms to choose from."`
+	Out        string   `required:"" placeholder:"FILE" help:"Write the table here. GOCCL_TUNING=FILE uses it."`
+
+	Ranks     int  `short:"n" help:"Ranks to start here. Default: one per GPU. A launcher (mpirun, torchrun, srun) decides itself."`
+	Processes bool `xor:"layout" help:"A process per rank (default)."`
+	Threads   bool `xor:"layout" help:"All ranks in this process."`
+
+	MinBytes size    `short:"b" default:"1K" placeholder:"SIZE" help:"Smallest size (default 1K). K, M and G are understood."`
+	MaxBytes size    `short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M)."`
+	Factor   float64 `short:"f" default:"2" help:"From one size to the next (default ${default})."`
+	Cycles   int     `short:"c" default:"5" help:"Timed batches (default ${default})."`
+	Dtype    string  `short:"d" default:"float" help:"Element type (default ${default})."`
+	Check    bool    `help:"Check every element of every result."`
+
+	JSON    string        `name:"json" placeholder:"FILE" help:"Also write every time that was measured."`
+	Timeout time.Duration `default:"60s" help:"Bound on every wait (default ${default})."`
+}
+
+// Run measures and writes the table.
+func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
+	t, err := datatype.ParseType(c.Dtype)
+	if err != nil {
+		return &exitError{2, err}
+	}
+	o := perf.TuneOptions{Collectives: c.Collective, Type: t, Ranks: c.Ranks, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
+		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Rows: c.JSON, Command: os.Args, Stdout: s.out, Stderr: s.stderr}
+	if c.Threads {
+		o.Layout = perf.LayoutThreads
+	}
+	err = perf.Tune(ctx, o)
+	if errors.Is(err, perf.ErrInvalid) {
+		return &exitError{2, err}
+	}
+	return err
+}

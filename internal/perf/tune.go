@@ -1,0 +1,305 @@
+package perf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/algorithm/nvlink"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/buildinfo"
+)
+
+// TuneOptions is a whole run of `goccl tune`.
+type TuneOptions struct {
+	Collectives []string // names; none: all that have algorithms to choose from
+	Type        datatype.Type
+	Ranks       int // to start here; 0: one per GPU. A launcher's word counts more
+	Layout      string
+
+	MinBytes, MaxBytes int64
+	Factor             float64
+	Cycles             int
+	Check              bool
+	Timeout            time.Duration
+
+	Out     string // file for the table
+	Rows    string // file for every measured time; may be empty
+	Command []string
+	Stdout  io.Writer
+	Stderr  *os.File
+}
+
+// tuneThreads are the numbers of threads per block that are tried with every algorithm.
+var tuneThreads = []int{64, 128, 256, 512}
+
+const (
+	// pruneFactor: an algorithm so much slower than the best does not come back at larger sizes.
+	pruneFactor = 2
+	// keepFactor: the algorithm of the size before stays unless the best is faster by more than what a measurement scatters.
+	keepFactor = 1.03
+)
+
+// Tune measures every algorithm with every number of threads, in graphs, and writes the table that selects the fastest by size, as
+// GOCCL_TUNING reads it. Collectives that are not measured keep the rows of the table that is in use.
+func Tune(ctx context.Context, o TuneOptions) error {
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	kinds, err := o.kinds()
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{o.Out, o.Rows} {
+		if info, err := os.Stat(filepath.Dir(path)); path != "" && (err != nil || !info.IsDir()) {
+			return invalid("%s cannot be written: there is no folder %s", path, filepath.Dir(path))
+		}
+	}
+	for _, k := range kinds {
+		c := o.config(k)
+		if err := c.normalize(max(2, o.Ranks)); err != nil {
+			return err
+		}
+	}
+	if _, err := ParseDevice("cuda"); err != nil {
+		return fmt.Errorf("tune: the host device has nothing to choose from: %w", err)
+	}
+	env, err := bootstrap.FromEnv()
+	if err == nil {
+		boot, err := bootstrap.Join(ctx, env)
+		if err != nil {
+			return fmt.Errorf("tune: join: %w", err)
+		}
+		return o.rank(ctx, kinds, boot, bootstrap.LocalRank(boot), bootstrap.LocalSize(boot), LayoutProcesses)
+	}
+	if !errors.Is(err, bootstrap.ErrNoLauncher) {
+		return err
+	}
+	n := o.Ranks
+	if n == 0 {
+		if n, err = gpus(device.CUDA); err != nil {
+			return err
+		}
+	}
+	if n < 2 {
+		return invalid("%d ranks: nothing to choose from with fewer than two", n)
+	}
+	if o.Layout != LayoutThreads {
+		start := Options{Command: o.Command, Stdout: o.Stdout, Stderr: o.Stderr}
+		return start.start(ctx, n)
+	}
+	return ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
+		return o.rank(ctx, kinds, boot, i, n, LayoutThreads)
+	})
+}
+
+// kinds are what is measured.
+func (o *TuneOptions) kinds() ([]Kind, error) {
+	names, all := o.Collectives, len(o.Collectives) == 0
+	if all {
+		names = Kinds()
+	}
+	var kinds []Kind
+	for _, name := range names {
+		k, err := ParseKind(name)
+		switch {
+		case err != nil:
+			return nil, invalid("%w", err)
+		case k.Ring || len(nvlink.Variants(k.Collective)) == 0:
+			if !all {
+				return nil, invalid("%v has no algorithms to choose from", k)
+			}
+		default:
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds, nil
+}
+
+func (o *TuneOptions) config(k Kind) Config {
+	return Config{Kind: k, Types: []datatype.Type{o.Type}, MinBytes: o.MinBytes, MaxBytes: o.MaxBytes, Factor: o.Factor, Cycles: o.Cycles, Warmup: 1,
+		Check: o.Check, OutOfPlace: true, GraphOps: GraphAuto, Prune: pruneFactor, Timeout: o.Timeout}
+}
+
+// rank is one rank from its device to the table, which rank 0 writes. It closes boot.
+func (o *TuneOptions) rank(ctx context.Context, kinds []Kind, boot bootstrap.Bootstrap, local, localSize int, layout string) (err error) {
+	defer func() { err = errors.Join(err, boot.Close()) }()
+	r, closer, err := rankOf(boot, device.CUDA, local, localSize, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closer()) }()
+	engine, err := nvlink.New(ctx, nvlink.Config{Bootstrap: boot, Device: r.Device, OpTimeout: o.Timeout})
+	if err != nil {
+		return fmt.Errorf("tune: rank %d: %w", boot.Rank(), err)
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	n := boot.WorldSize()
+	table, err := nvlink.LoadTable(r.Device.Name(), n)
+	if err != nil {
+		return err
+	}
+	table.GPU, table.Ranks = r.Device.Name(), n
+	table.Note = fmt.Sprintf("measured by goccl tune %s: %d ranks as %s, graphs, %v", buildinfo.Read().Version, n, layout, o.Type)
+	if boot.Rank() == 0 {
+		r.Reporter = &tuneReporter{w: o.Stdout, progress: NewProgress(o.Stderr)}
+		if _, err := fmt.Fprintf(o.Stdout, "# %s\n# %s, %d ranks\n# %12s %11s  fastest\n", table.Note, r.Device.Name(), n, "size (B)", "time (us)"); err != nil {
+			return err
+		}
+	}
+	measured := map[string][]Row{}
+	shared := &tuned{engine: engine}
+	for _, k := range kinds {
+		r.Libraries = nil
+		for _, name := range nvlink.Variants(k.Collective) {
+			for _, t := range tuneThreads {
+				r.Libraries = append(r.Libraries, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, t), kind: k, shared: shared})
+			}
+		}
+		if boot.Rank() == 0 {
+			if _, err := fmt.Fprintf(o.Stdout, "# %v\n", k); err != nil {
+				return err
+			}
+		}
+		rows, err := Measure(ctx, o.config(k), r)
+		if err != nil {
+			return err
+		}
+		if s := Summarize(rows); !s.OK() {
+			return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no table is written", k, s.Wrong, s.Stray, s.Refused)
+		}
+		measured[k.String()], table.Collectives[k.String()] = rows, fastest(rows)
+	}
+	if boot.Rank() != 0 {
+		return nil
+	}
+	if err := writeJSON(o.Rows, measured); err != nil {
+		return err
+	}
+	return writeJSON(o.Out, table)
+}
+
+func writeJSON(path string, v any) error {
+	if path == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, append(b, '\n'))
+}
+
+// fastest turns times into rows of a table. An algorithm that is chosen at one size and not at the next holds up to their geometric mean.
+func fastest(rows []Row) []nvlink.Row {
+	var chosen []nvlink.Row
+	var sizes []int64
+	for len(rows) > 0 {
+		size := rows[0].Size
+		end := slices.IndexFunc(rows, func(r Row) bool { return r.Size != size })
+		if end < 0 {
+			end = len(rows)
+		}
+		point := rows[:end]
+		rows = rows[end:]
+		best := point[0]
+		for _, r := range point {
+			if r.Time < best.Time {
+				best = r
+			}
+		}
+		name := best.Library
+		if n := len(chosen); n > 0 {
+			for _, r := range point {
+				if r.Library == chosen[n-1].Algorithm && r.Time <= keepFactor*best.Time {
+					name = r.Library
+				}
+			}
+			if chosen[n-1].Algorithm == name {
+				sizes[n-1] = size
+				continue
+			}
+			chosen[n-1].Bytes = max(sizes[n-1], int64(math.Sqrt(float64(sizes[n-1])*float64(size))))
+		}
+		chosen, sizes = append(chosen, nvlink.Row{Algorithm: name}), append(sizes, size)
+	}
+	return chosen
+}
+
+// tuneReporter prints the fastest of each size.
+type tuneReporter struct {
+	w        io.Writer
+	progress *Progress
+}
+
+func (t *tuneReporter) Progress(what string) {
+	if t.progress != nil {
+		t.progress.Show(what)
+	}
+}
+
+func (t *tuneReporter) Point(rows []Row) {
+	if t.progress != nil {
+		t.progress.Clear()
+	}
+	best := rows[0]
+	for _, r := range rows {
+		if r.Time < best.Time {
+			best = r
+		}
+	}
+	_, _ = fmt.Fprintf(t.w, "  %12d %11.2f  %-22s of %d\n", best.Size, best.Time, best.Library, len(rows))
+}
+
+// tuned is the engine that all algorithms share, and what it is forced to.
+type tuned struct {
+	engine *nvlink.Engine
+	forced string
+	seq    uint64
+}
+
+// tuneLibrary is one algorithm of the engine as a Library and as its own Communicator.
+type tuneLibrary struct {
+	name   string
+	kind   Kind
+	shared *tuned
+}
+
+func (l *tuneLibrary) Name() string    { return l.name }
+func (l *tuneLibrary) Version() string { return buildinfo.Read().Version }
+
+// Open hands out the library itself; the engine stays its owner's.
+func (l *tuneLibrary) Open(context.Context, Peers, device.Device) (Communicator, error) {
+	return l, nil
+}
+
+func (l *tuneLibrary) Close() error { return nil }
+
+func (l *tuneLibrary) Submit(requests ...algorithm.Request) error {
+	if spec := l.kind.String() + ":" + l.name; l.shared.forced != spec {
+		if err := l.shared.engine.Force(spec); err != nil {
+			return err
+		}
+		l.shared.forced = spec
+	}
+	seq := l.shared.seq + 1
+	l.shared.seq += uint64(len(requests))
+	return l.shared.engine.Enqueue(seq, requests)
+}
+
+func (l *tuneLibrary) Synchronize(ctx context.Context, s device.Stream) error {
+	if err := s.Synchronize(ctx); err != nil {
+		return errors.Join(err, l.shared.engine.Err())
+	}
+	return l.shared.engine.Err()
+}
