@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
@@ -67,13 +66,6 @@ func cudaRanks(t testing.TB) (n int, open func(r int) (device.Device, error)) {
 	return max(2, gpus), func(r int) (device.Device, error) { return cuda.Open(r % gpus) }
 }
 
-var collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV,
-	algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Send}
-
-func reduces(c algorithm.Collective) bool {
-	return c == algorithm.AllReduce || c == algorithm.Reduce || c == algorithm.ReduceScatter
-}
-
 // matrix runs every collective, type and operator at one odd size, and every collective over sizes and shifts in one type.
 func matrix(t *testing.T, comms []*goccl.Comm, sizes []int64) {
 	n := len(comms)
@@ -83,10 +75,10 @@ func matrix(t *testing.T, comms []*goccl.Comm, sizes []int64) {
 			t.Fatalf("%v seed %d: %v", c, c.Seed, err)
 		}
 	}
-	for _, coll := range collectives {
+	for _, coll := range conformance.Collectives {
 		for ty := range datatype.NumTypes {
 			ops := []datatype.Op{datatype.Sum}
-			if reduces(coll) {
+			if conformance.Reduces(coll) {
 				ops = []datatype.Op{datatype.Sum, datatype.Prod, datatype.Max, datatype.Min, datatype.Avg, datatype.PreMulSum}
 			}
 			for _, op := range ops {

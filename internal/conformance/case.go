@@ -167,15 +167,21 @@ func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
 	return out, nil
 }
 
-// Run makes all comms of one job, which are in this process, do the case, and checks every byte. It returns the first thing that is wrong.
-func Run(comms []*goccl.Comm, c Case) error {
-	n := len(comms)
+// Inputs are what n ranks send: the same in every process, given the seed.
+func (c Case) Inputs(n int) [][]byte {
 	inputs := make([][]byte, n)
 	for r := range n {
 		send, _ := c.sizes(r, n)
 		inputs[r] = make([]byte, send*c.Type.Size())
 		hostreduce.Fill(inputs[r], c.Type, c.Seed, r)
 	}
+	return inputs
+}
+
+// Run makes all comms of one job, which are in this process, do the case, and checks every byte. It returns the first thing that is wrong.
+func Run(comms []*goccl.Comm, c Case) error {
+	n := len(comms)
+	inputs := c.Inputs(n)
 	outputs := make([][]byte, n)
 	errs := make([]error, n)
 	var wg sync.WaitGroup
