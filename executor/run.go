@@ -179,7 +179,7 @@ func (r *run) arrange() error {
 	reachable := [2]bool{true, true}
 	if !h.local {
 		for k, p := range [2]device.Ptr{r.Send, r.Recv} {
-			if x.program.touched[k] && r.owns[k] {
+			if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && r.owns[k] {
 				_, _, reachable[k] = x.e.shares.describe(p)
 			}
 		}

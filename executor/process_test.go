@@ -1,0 +1,125 @@
+package executor_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/executor/planrun"
+)
+
+// TestMain is also the ranks of TestHostProcesses: GOCCL_EXECUTOR_RANK says which.
+func TestMain(m *testing.M) {
+	if s := os.Getenv("GOCCL_EXECUTOR_RANK"); s != "" {
+		if err := child(s); err != nil {
+			fmt.Fprintln(os.Stderr, "rank", s, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func child(rank string) error {
+	r, err := strconv.Atoi(rank)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(os.Getenv("GOCCL_EXECUTOR_RANKS"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	boot := bootstrap.NewTCP(r, n)
+	if err := boot.InitAddress(ctx, os.Getenv("GOCCL_EXECUTOR_ADDRESS")); err != nil {
+		return err
+	}
+	defer func() { _ = boot.Close() }()
+	dev, err := host.Open(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dev.Close() }()
+	e, err := executor.New(executor.Config{Bootstrap: boot, Device: dev, OpTimeout: 20 * time.Second})
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Split(os.Getenv("GOCCL_EXECUTOR_PROGRAMS"), ",") {
+		for _, inPlace := range []bool{false, true} {
+			o := programs.Options{Ranks: n, InPlace: inPlace}
+			prog, err := programs.Lookup(name)
+			if err != nil {
+				return err
+			}
+			if prog.Supports(o) != nil {
+				continue
+			}
+			p, err := prog.Build(o)
+			if err != nil {
+				return err
+			}
+			x, err := e.Load(ctx, p)
+			if err != nil {
+				return err
+			}
+			for i, m := range messages(x, n, 4, 4*uint64(n), 4096*uint64(n)+4*uint64(n), 300_000, 1200_000) {
+				for k := range 4 {
+					c := planrun.Case{Message: m, Type: datatype.Float32, InPlace: k&1 != 0, Heap: k&2 != 0, Seed: uint64(i)}
+					if k&1 == 0 {
+						c.Times = 3
+					}
+					if _, err := planrun.Rank(ctx, x, r, dev, c); err != nil {
+						return fmt.Errorf("%s, %v, heap %v: %w", p.Name, c, c.Heap, err)
+					}
+				}
+			}
+		}
+	}
+	if err := boot.Barrier(ctx); err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+// TestHostProcesses runs programs of every kind of access with a process for each rank, on memory that peers can map and on memory that they
+// cannot.
+func TestHostProcesses(t *testing.T) {
+	for _, n := range []int{2, 4} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := l.Addr().String()
+			_ = l.Close()
+			var ranks []*exec.Cmd
+			for r := range n {
+				c := exec.Command(os.Args[0])
+				c.Env = append(os.Environ(), "GOCCL_EXECUTOR_RANK="+strconv.Itoa(r), "GOCCL_EXECUTOR_RANKS="+strconv.Itoa(n), "GOCCL_EXECUTOR_ADDRESS="+address,
+					"GOCCL_EXECUTOR_PROGRAMS="+strings.Join(programs.Names(), ","))
+				c.Stderr = os.Stderr
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				ranks = append(ranks, c)
+			}
+			for r, c := range ranks {
+				if err := c.Wait(); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
