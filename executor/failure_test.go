@@ -1,0 +1,179 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/plan"
+)
+
+// failing is a job of two ranks with a short deadline, and a buffer for each.
+func failing(t *testing.T, program string, timeout time.Duration) (j *job, xs []*executor.ExecutionPlan, execute func(r int, message uint64) error) {
+	t.Helper()
+	const n = 2
+	j = &job{boots: bootstrap.NewLocalGroup(n)}
+	for r := range n {
+		dev, err := host.Open(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := executor.New(executor.Config{Bootstrap: j.boots[r], Device: dev, OpTimeout: timeout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.devs, j.execs = append(j.devs, dev), append(j.execs, e)
+		t.Cleanup(func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+			_ = dev.Close()
+		})
+	}
+	p, err := programs.Build(program, programs.Options{Ranks: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	xs = j.load(t, p)
+	return j, xs, func(r int, message uint64) error {
+		a, err := j.devs[r].Alloc(int64(message) * 2)
+		if err != nil {
+			return err
+		}
+		s, err := j.devs[r].NewStream()
+		if err != nil {
+			return err
+		}
+		if err := xs[r].Execute(bounded(t), executor.Args{Send: a.Ptr(), Recv: a.Ptr().Add(int64(message)), Message: message, Type: datatype.Float32, Stream: s, Seq: 7}); err != nil {
+			return err
+		}
+		return s.Synchronize(bounded(t))
+	}
+}
+
+// TestAbsentRank: who waits for a rank that does not come says for whom, in which operation, and where in the plan; and stays failed.
+func TestAbsentRank(t *testing.T) {
+	for _, program := range []string{"allreduce_direct", "allreduce_twoshot_ll", "allreduce_ring"} {
+		j, _, execute := failing(t, program, 200*time.Millisecond)
+		err := execute(0, 4096)
+		var ae *algorithm.Error
+		if !errors.As(err, &ae) || !errors.Is(err, algorithm.ErrTimeout) || ae.Peer != 1 || ae.Rank != 0 || ae.Seq != 7 {
+			t.Fatalf("%s: %v", program, err)
+		}
+		if !strings.Contains(err.Error(), "thread block") || !strings.Contains(err.Error(), "op ") {
+			t.Errorf("%s: the place in the plan is missing: %v", program, err)
+		}
+		if err := execute(0, 4096); err == nil || j.execs[0].Err() == nil {
+			t.Errorf("%s: the plan goes on after a failure", program)
+		}
+	}
+}
+
+func TestDifferentMessages(t *testing.T) {
+	for _, program := range []string{"allreduce_direct", "allreduce_twoshot_ll", "allreduce_ring"} {
+		j, _, execute := failing(t, program, time.Second)
+		err := j.each(func(r int) error { return execute(r, uint64(4096*(r+1))) })
+		if !errors.Is(err, algorithm.ErrMismatch) {
+			t.Errorf("%s: %v", program, err)
+		}
+	}
+}
+
+func TestAbortEndsARunningLaunch(t *testing.T) {
+	j, _, execute := failing(t, "allreduce_direct", 0)
+	done := make(chan error, 1)
+	go func() { done <- execute(0, 4096) }()
+	time.Sleep(20 * time.Millisecond)
+	j.execs[0].Abort(&algorithm.Error{Op: "communicator", Rank: 0, Peer: 1, Err: algorithm.ErrPeerDead})
+	select {
+	case err := <-done:
+		if !errors.Is(err, algorithm.ErrPeerDead) {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Second):
+		t.Fatal("still running")
+	}
+}
+
+// TestLoadRefuses: wrong plans with the verifier's counterexample, plans for another number of ranks, ranks that disagree.
+func TestLoadRefuses(t *testing.T) {
+	const n = 2
+	j := newJob(t, n, openHost)
+	good, err := programs.Build("allreduce_direct", programs.Options{Ranks: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := plan.Decode(good.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops := &bad.GPUs[1].ThreadBlocks[0].Ops
+	*ops = (*ops)[1:] // the first signal
+	ctx := bounded(t)
+	err = j.each(func(r int) error { _, err := j.execs[r].Load(ctx, bad); return err })
+	var v *plan.Violation
+	if !errors.As(err, &v) {
+		t.Errorf("a wrong plan: %v", err)
+	}
+	three, err := programs.Build("allreduce_direct", programs.Options{Ranks: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.each(func(r int) error { _, err := j.execs[r].Load(ctx, three); return err }); !errors.Is(err, algorithm.ErrInvalidArgument) {
+		t.Errorf("another number of ranks: %v", err)
+	}
+	other, err := programs.Build("allreduce_ring", programs.Options{Ranks: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.each(func(r int) error { _, err := j.execs[r].Load(ctx, []*plan.Plan{good, other}[r]); return err }); !errors.Is(err, algorithm.ErrMismatch) {
+		t.Errorf("different plans: %v", err)
+	}
+	// One rank refuses: the other learns of it and does not wait.
+	err = j.each(func(r int) error { _, err := j.execs[r].Load(ctx, []*plan.Plan{good, three}[r]); return err })
+	if !errors.Is(err, algorithm.ErrInvalidArgument) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one rank refuses: %v", err)
+	}
+}
+
+// TestTrustedPlanIsClamped: without the verifier a plan that reads where there is nothing ends with an error, not with a fault.
+func TestTrustedPlanIsClamped(t *testing.T) {
+	const n = 2
+	j := newJob(t, n, openHost)
+	p, err := programs.Build("allgather_direct", programs.Options{Ranks: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := plan.Decode(p.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Collective, q.Postcondition = "mine", nil
+	xs := j.load(t, q, executor.Trusted())
+	a, err := j.devs[0].Alloc(1 << 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = j.each(func(r int) error {
+		s, err := j.devs[r].NewStream()
+		if err != nil {
+			return err
+		}
+		// No output at all.
+		if err := xs[r].Execute(bounded(t), executor.Args{Send: a.Ptr(), Message: 4096, Type: datatype.Int8, Stream: s}); err != nil {
+			return err
+		}
+		return s.Synchronize(bounded(t))
+	})
+	if !errors.Is(err, algorithm.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
