@@ -132,6 +132,16 @@ goccl_result goccl_plan_compile(const void *document, uint64_t size, void **plan
 goccl_result goccl_plan_build(const char *name, const void *options, uint64_t size, void **plan, uint64_t *plan_size);
 goccl_result goccl_plan_check(const void *plan, uint64_t size, void **report, uint64_t *report_size);
 
+/* Executors run plans among the ranks of a bootstrap. Making one and loading a plan are collective; a plan ends with its executor.
+ * op_timeout bounds a launch's wait for its peers; 0 is GOCCL_OP_TIMEOUT, else none. reserve is the message, in bytes, to have room for at once. */
+goccl_result goccl_executor_create(goccl_bootstrap bootstrap, goccl_device device, int64_t op_timeout, goccl_object *executor);
+goccl_result goccl_executor_load(goccl_object executor, const void *plan, uint64_t size, uint64_t reserve, goccl_object *loaded);
+/* message is in bytes: of the input, or of the output for an all-gather. Every rank launches the same plans in the same order. */
+goccl_result goccl_executor_launch(goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message, uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar);
+/* The first failure of a launch, or why the executor was aborted. */
+goccl_result goccl_executor_error(goccl_object executor);
+goccl_result goccl_executor_abort(goccl_object executor);
+
 #ifdef __cplusplus
 }
 #endif

@@ -69,3 +69,8 @@ DOOR(kernel_launch, (goccl_object function, uintptr_t stream, const uint32_t sha
 DOOR(plan_compile, (const void *document, uint64_t size, void **plan, uint64_t *plan_size), ((void *)document, size, plan, plan_size))
 DOOR(plan_build, (const char *name, const void *options, uint64_t size, void **plan, uint64_t *plan_size), ((char *)name, (void *)options, size, plan, plan_size))
 DOOR(plan_check, (const void *plan, uint64_t size, void **report, uint64_t *report_size), ((void *)plan, size, report, report_size))
+DOOR(executor_create, (goccl_bootstrap bootstrap, goccl_device device, int64_t op_timeout, goccl_object *executor), (bootstrap, device, op_timeout, executor))
+DOOR(executor_load, (goccl_object executor, const void *plan, uint64_t size, uint64_t reserve, goccl_object *loaded), (executor, (void *)plan, size, reserve, loaded))
+DOOR(executor_launch, (goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message, uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar), (loaded, send, recv, message, stream, type, op, scalar))
+DOOR(executor_error, (goccl_object executor), (executor))
+DOOR(executor_abort, (goccl_object executor), (executor))

@@ -1,0 +1,47 @@
+//go:build cgo && linux
+
+package main
+
+/*
+#include "door.h"
+#include "goccl_primitive.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/capi/internal/core"
+)
+
+//export gocclgo_executor_create
+func gocclgo_executor_create(boot C.goccl_bootstrap, dev C.goccl_device, opTimeout C.int64_t, out *C.goccl_object) (r C.goccl_result) {
+	defer catch(&r)
+	h, err := core.NewExecutor(core.Handle(boot), core.Handle(dev), nanoseconds(opTimeout))
+	return give(out, h, err)
+}
+
+//export gocclgo_executor_load
+func gocclgo_executor_load(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
+	defer catch(&r)
+	p, err := core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve))
+	return give(out, p, err)
+}
+
+//export gocclgo_executor_launch
+func gocclgo_executor_launch(h C.goccl_object, send, recv C.uintptr_t, message C.uint64_t, stream C.uintptr_t, t, op C.uint32_t, scalar C.uint64_t) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.ExecutePlan(object(h), uintptr(send), uintptr(recv), uint64(message), uintptr(stream), uint32(t), uint32(op), uint64(scalar)))
+}
+
+//export gocclgo_executor_error
+func gocclgo_executor_error(h C.goccl_object) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.ExecutorError(object(h)))
+}
+
+//export gocclgo_executor_abort
+func gocclgo_executor_abort(h C.goccl_object) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.AbortExecutor(object(h)))
+}

@@ -1,0 +1,142 @@
+package core
+
+import (
+	"context"
+	"encoding/binary"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/executor"
+)
+
+// exec is an executor and the bootstrap that it has for itself.
+type exec struct {
+	*executor.Executor
+	boot bootstrap.Bootstrap
+	dev  *dev
+}
+
+// Close ends the executor, then lets go of its bootstrap.
+func (e *exec) Close() error {
+	err := e.Executor.Close()
+	if cerr := e.boot.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// loaded is a plan of an executor. It ends with the executor.
+type loaded struct {
+	e *exec
+	x *executor.ExecutionPlan
+}
+
+// executorCount numbers the executors of this process; rank 0's number tells their traffic apart on a bootstrap that several share.
+const executorSpace = 1 << 20
+
+// NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks agree on traffic of its own, so that the
+// bootstrap stays free for others.
+func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
+	b, err := bootstraps.get(boot)
+	if err != nil {
+		return 0, err
+	}
+	d, err := devices.get(devh)
+	if err != nil {
+		return 0, err
+	}
+	cfg, err := Config{OpTimeout: opTimeout}.withDefaults(defaultStep)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.Timeout)
+	defer cancel()
+	mine := binary.LittleEndian.AppendUint32(nil, executorCount.Add(1)%executorSpace)
+	all, err := b.AllGather(ctx, mine)
+	if err != nil {
+		return 0, err
+	}
+	ranks := make([]int, b.WorldSize())
+	for i := range ranks {
+		ranks[i] = i
+	}
+	sub, err := b.Sub(ctx, ranks, executorSpace+int(binary.LittleEndian.Uint32(all[0])))
+	if err != nil {
+		return 0, err
+	}
+	e, err := executor.New(executor.Config{Bootstrap: sub, Device: d.device, OpTimeout: cfg.OpTimeout})
+	if err != nil {
+		_ = sub.Close()
+		return 0, err
+	}
+	return addObject(&exec{e, sub, d}, nil)
+}
+
+var executorCount atomic.Uint32
+
+// LoadPlan verifies a plan file and makes it ready for messages of up to reserve bytes (0: later). It is collective.
+func LoadPlan(h Handle, file []byte, reserve uint64) (Handle, error) {
+	e, err := objectOf[*exec](h)
+	if err != nil {
+		return 0, err
+	}
+	var opts []executor.Option
+	if reserve > 0 {
+		opts = append(opts, executor.Reserve(reserve))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*defaultStep)
+	defer cancel()
+	x, err := e.LoadJSON(ctx, file, opts...)
+	if err != nil {
+		return 0, wrong(err)
+	}
+	return addObject(&loaded{e, x}, nil)
+}
+
+// ExecutePlan enqueues one run.
+func ExecutePlan(h Handle, send, recv uintptr, message uint64, stream uintptr, t, op uint32, scalar uint64) error {
+	p, err := objectOf[*loaded](h)
+	if err != nil {
+		return err
+	}
+	s, err := p.e.dev.stream(stream)
+	if err != nil {
+		return err
+	}
+	a := executor.Args{Send: device.Ptr(send), Recv: device.Ptr(recv), Message: message, Type: datatype.Type(t), Op: datatype.Op(op), Stream: s}
+	binary.LittleEndian.PutUint64(a.Scalar[:], scalar)
+	return p.x.Execute(context.Background(), a)
+}
+
+// stream is one that was made here, or a wrapper of a foreign one.
+func (d *dev) stream(raw uintptr) (device.Stream, error) {
+	d.mu.Lock()
+	s := d.streams[raw]
+	d.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	return d.device.WrapStream(raw)
+}
+
+// ExecutorError is the first failure of the executor's launches, or why it was aborted.
+func ExecutorError(h Handle) error {
+	e, err := objectOf[*exec](h)
+	if err != nil {
+		return err
+	}
+	return e.Err()
+}
+
+// AbortExecutor ends what runs.
+func AbortExecutor(h Handle) error {
+	e, err := objectOf[*exec](h)
+	if err != nil {
+		return err
+	}
+	e.Abort(nil)
+	return nil
+}
