@@ -20,7 +20,8 @@ const (
 
 const maxHandles = 1 << 14
 
-func (h Handle) index() int { return int(h & 0xffff) }
+// index is a place in any table, also when h was invented.
+func (h Handle) index() int { return int(h & (maxHandles - 1)) }
 
 // table holds the live objects of one kind. get takes no lock.
 type table[T any] struct {
