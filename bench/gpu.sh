@@ -3,8 +3,8 @@
 #
 #   gpu.sh DIR [STEP...]     all steps, or those whose name starts with one of STEP
 #
-# STEPs: host (doctor, topo), test, tutorial, correct, perf. A step that fails or runs into its time limit does not stop the others; a table
-# ends the output, and the exit status tells whether every step passed.
+# STEPs: host (doctor, topo), test, tutorial, correct, perf (perf.primitive: the programs of bench/), tune. A step that fails or runs into its time
+# limit does not stop the others; a table ends the output, and the exit status tells whether every step passed.
 #
 # GOCCL_AGAINST=PATH   a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
 # GOCCL_BENCH=quick    fewer sizes and types
@@ -125,7 +125,10 @@ for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast 
   done
 done
 
-# 8. The table, for people and for programs.
+# 8. The selection table that this machine would have.
+step tune 400 goccl tune --out "$out/table.json" --json "$out/tune.json"
+
+# 9. The summary, for people and for programs.
 {
   echo "["
   for i in "${!names[@]}"; do
