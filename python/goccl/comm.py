@@ -1,0 +1,179 @@
+"""CommGroup: a job's ranks, and channels between them in one call each."""
+
+from __future__ import annotations
+
+import os
+
+from . import errors
+from ._buffer import CUDA, resolve
+from ._types import DeviceType, Transport
+from .bootstrap import Bootstrap, TcpBootstrap, UniqueId
+from .device import Device, current_device
+from .primitives import (Communicator, Connection, Context, EndpointConfig, MemoryChannel, RegisteredMemory, Semaphore, SwitchChannel)
+from .proxy import PortChannel, ProxyService
+
+__all__ = ["CommGroup"]
+
+
+class CommGroup:
+    """The ranks of a job and a communicator of primitives among them.
+
+    Made from an mpi4py communicator, from a torch process group, from an address with rank and size, or, with no arguments, from the environment of
+    torchrun, mpirun, srun or `goccl run`. Tensors are numpy, cupy or torch arrays, or whatever goccl takes as a buffer.
+    """
+
+    def __init__(self, mpi_comm=None, torch_group=None, interfaceIpPortTrio: str = "", rank: int | None = None, size: int | None = None, *,
+                 bootstrap: Bootstrap | None = None, device: Device | None = None) -> None:
+        if bootstrap is not None:
+            self.bootstrap = bootstrap
+        elif interfaceIpPortTrio:
+            if rank is None or size is None:
+                raise errors.InvalidArgument("interfaceIpPortTrio needs rank and size")
+            self.bootstrap = TcpBootstrap.create(rank, size)
+            self.bootstrap.initialize(interfaceIpPortTrio)
+        elif mpi_comm is not None:
+            self.bootstrap = TcpBootstrap.create(mpi_comm.rank, mpi_comm.size)
+            uid = mpi_comm.bcast(UniqueId.create().as_bytes if mpi_comm.rank == 0 else None, 0)
+            self.bootstrap.initialize(UniqueId(uid))
+        elif torch_group is not None:
+            import torch.distributed as dist
+
+            box = [UniqueId.create().as_bytes if dist.get_rank(torch_group) == 0 else None]
+            dist.broadcast_object_list(box, src=dist.get_global_rank(torch_group, 0) if torch_group is not dist.group.WORLD else 0, group=torch_group)
+            self.bootstrap = TcpBootstrap.create(dist.get_rank(torch_group), dist.get_world_size(torch_group))
+            self.bootstrap.initialize(UniqueId(box[0]))
+        else:
+            self.bootstrap = Bootstrap.from_env()
+        self.my_rank = self.bootstrap.get_rank()
+        self.nranks = self.bootstrap.get_n_ranks()
+        self.nranks_per_node = self.bootstrap.get_n_ranks_per_node()
+        self.nranks_per_ipc_domain = self.ipc_domain_n_ranks = self.nranks_per_node
+        self.device = device or current_device(self.bootstrap.get_local_rank())
+        self.communicator = Communicator(self.bootstrap, Context())
+        self.communicator.group = self
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self.bootstrap.barrier()
+
+    def send(self, tensor, peer: int, tag: int = 0) -> None:
+        """Sends a numpy array's bytes to peer by the bootstrap: for small things."""
+        self.bootstrap.send(memoryview(tensor).cast("B") if not isinstance(tensor, (bytes, bytearray)) else tensor, peer, tag)
+
+    def recv(self, tensor, peer: int, tag: int = 0) -> None:
+        """Receives into a numpy array of as many bytes."""
+        data = self.bootstrap.recv(peer, tag)
+        view = memoryview(tensor).cast("B")
+        if len(data) != len(view):
+            raise errors.InvalidArgument(f"rank {peer} sent {len(data)} bytes, the array has {len(view)}")
+        view[:] = data
+
+    def my_ib_device(self, local_rank: int) -> Transport:
+        """The InfiniBand transport of a local rank; raises Unsupported where there is no adapter."""
+        root = "/sys/class/infiniband"
+        found = sorted(os.listdir(root)) if os.path.isdir(root) else []
+        if not found:
+            raise errors.Unsupported("this host has no InfiniBand adapter (/sys/class/infiniband is empty): use Transport.CudaIpc on one host, "
+                                     "Transport.Ethernet between hosts")
+        if not 0 <= local_rank < min(len(found), 8):
+            raise errors.InvalidArgument(f"local rank {local_rank}: this host has the InfiniBand adapters {', '.join(found)}")
+        return Transport(Transport.IB0 + local_rank)
+
+    def make_connection(self, all_ranks, endpoints, use_switch: bool = False, *, tag: int = 0) -> "dict[int, Connection]":
+        """Connections with the ranks in all_ranks (the own one is left out), by rank. endpoints is a Transport, an EndpointConfig, or a dict of either by
+        rank. Both sides call it."""
+        ranks = [all_ranks] if isinstance(all_ranks, int) else [r for r in all_ranks if r != self.my_rank]
+        futures = {}
+        for r in ranks:
+            e = endpoints[r] if isinstance(endpoints, dict) else endpoints
+            if isinstance(e, (int, Transport)):
+                e = EndpointConfig(Transport(e), self.device)
+            futures[r] = self.communicator.connect(e, r, tag)
+        return {r: f.get() for r, f in futures.items()}
+
+    def _transports(self, connections: "dict[int, Connection]"):
+        flags = Transport.CudaIpc
+        for c in connections.values():
+            flags = flags | c.transport()
+        return flags
+
+    def register_local_memory(self, tensor, connections: "dict[int, Connection]") -> RegisteredMemory:
+        """tensor, registered for the transports of connections."""
+        b = resolve(tensor)
+        device = self.device if b.kind != CUDA or self.device.id == b.device else Device(DeviceType.GPU, b.device)
+        if (b.kind == CUDA) == self.device.is_host:
+            raise errors.InvalidArgument(f"the tensor is in {'GPU' if b.kind == CUDA else 'host'} memory, this group works on {self.device}")
+        m = self.communicator.register_memory(b.ptr, b.nbytes, self._transports(connections), device=device)
+        m._keep += (b,)
+        return m
+
+    def register_tensor_with_connections(self, tensor, connections: "dict[int, Connection]", *, tag: int = 0) -> "dict[int, RegisteredMemory]":
+        """Exchanges memories with the peers of connections: their tensors by rank, and the own one under the own rank."""
+        local = self.register_local_memory(tensor, connections)
+        sent = [self.communicator.send_memory(local, r, tag) for r in connections]
+        got = {r: self.communicator.recv_memory(r, tag) for r in connections}
+        for f in sent:
+            f.get()
+        return {self.my_rank: local} | {r: f.get() for r, f in got.items()}
+
+    def make_semaphores(self, connections: "dict[int, Connection]", *, tag: int = 0) -> "dict[int, Semaphore]":
+        """A semaphore with the peer of each connection."""
+        futures = {r: self.communicator.build_semaphore(c, r, tag) for r, c in connections.items()}
+        return {r: f.get() for r, f in futures.items()}
+
+    def make_memory_channels(self, tensor, connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
+        """Channels by rank, each from tensor here to the peer's tensor."""
+        semaphores = self.make_semaphores(connections)
+        memories = self.register_tensor_with_connections(tensor, connections)
+        return {r: MemoryChannel(semaphores[r], memories[r], memories[self.my_rank]) for r in connections}
+
+    def make_memory_channels_with_scratch(self, tensor, registeredScratchBuffer, connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
+        """Channels by rank from tensor here to the peer's scratch buffer, with the own scratch as packet buffer. The scratch is a tensor, or what
+        register_tensor_with_connections gave for one."""
+        scratch = registeredScratchBuffer
+        if not isinstance(scratch, dict):
+            scratch = self.register_tensor_with_connections(scratch, connections)
+        semaphores = self.make_semaphores(connections)
+        local = self.register_local_memory(tensor, connections)
+        return {r: MemoryChannel(semaphores[r], scratch[r], local, scratch[self.my_rank]) for r in connections}
+
+    make_sm_channels = make_memory_channels
+    make_sm_channels_with_scratch = make_memory_channels_with_scratch
+
+    def register_semaphore_with_proxy(self, proxy_service: ProxyService, connections: "dict[int, Connection]") -> dict:
+        """Base port channels by rank."""
+        ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
+        return {r: proxy_service.base_port_channel(i) for r, i in ids.items()}
+
+    def register_memory_with_proxy(self, proxy_service: ProxyService, tensor, connections: "dict[int, Connection]") -> dict[int, int]:
+        """Memory ids by rank, the own one included."""
+        memories = self.register_tensor_with_connections(tensor, connections)
+        return {r: proxy_service.add_memory(m) for r, m in memories.items()}
+
+    def make_port_channels(self, proxy_service: ProxyService, tensor, connections: "dict[int, Connection]") -> "dict[int, PortChannel]":
+        """Port channels by rank, each from tensor here to the peer's tensor."""
+        ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
+        memories = self.register_memory_with_proxy(proxy_service, tensor, connections)
+        return {r: proxy_service.port_channel(ids[r], memories[r], memories[self.my_rank]) for r in connections}
+
+    def make_port_channels_with_scratch(self, proxy_service: ProxyService, tensor, registeredScratchBuffer, connections) -> "dict[int, PortChannel]":
+        """Port channels by rank from tensor here to the peer's scratch buffer."""
+        scratch = registeredScratchBuffer
+        if not isinstance(scratch, dict):
+            scratch = self.register_tensor_with_connections(scratch, connections)
+        ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
+        src = proxy_service.add_memory(self.register_local_memory(tensor, connections))
+        return {r: proxy_service.port_channel(ids[r], proxy_service.add_memory(scratch[r]), src) for r in connections}
+
+    make_proxy_channels = make_port_channels
+    make_proxy_channels_with_scratch = make_port_channels_with_scratch
+
+    def make_switch_channel(self, tensor, connections: "dict[int, Connection]", *, tag: int = 0) -> SwitchChannel:
+        """The unicast switch channel over every rank's tensor."""
+        return SwitchChannel(self.communicator, self.register_local_memory(tensor, connections), self.device, tag)
+
+    def close(self) -> None:
+        """Ends everything made here, then leaves the job."""
+        self.communicator.close()
+        self.communicator.context().close()
+        self.bootstrap.close()

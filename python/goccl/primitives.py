@@ -1,0 +1,565 @@
+"""Contexts, connections, memories, semaphores, memory channels and communicators: the primitives under MSCCL++'s names.
+
+An object keeps alive what it was made from and is closed with its last reference, in any order. Waits take seconds and can be interrupted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+
+from . import errors
+from ._buffer import resolve
+from ._lib import SLICE, TIMEOUT, create, error, interruptible, lib, nanoseconds, take
+from ._types import DeviceType, Transport, TransportFlags
+from .bootstrap import Bootstrap
+from .device import Device, current_device
+
+__all__ = ["Context", "Endpoint", "EndpointConfig", "Connection", "RegisteredMemory", "SemaphoreStub", "Semaphore", "Host2DeviceSemaphore",
+           "Host2HostSemaphore", "MemoryDevice2DeviceSemaphore", "BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "Communicator", "Future", "Fifo",
+           "ProxyTrigger", "DeviceHandle"]
+
+
+class _Object:
+    """A goccl_object and what it was made from."""
+
+    def __init__(self, handle: int, *keep) -> None:
+        self._handle = handle
+        self._keep = keep
+        self._finalizer = weakref.finalize(self, lib.raw("object_close"), handle)
+        self._finalizer.atexit = False
+
+    @property
+    def handle(self) -> int:
+        """The goccl_object."""
+        return self._handle
+
+    def close(self) -> None:
+        """Ends the object; nothing made from it may be used any more. Closing twice is harmless."""
+        if self._finalizer.detach():
+            lib.object_close(self._handle)
+
+
+class DeviceHandle:
+    """What a kernel gets: ``raw`` are the bytes of the handle's struct in the device headers."""
+
+    __slots__ = ("raw", "_owner")
+
+    def __init__(self, owner: _Object) -> None:
+        self.raw = take(lib.object_device_handle, owner.handle)
+        self._owner = owner  # the addresses inside are valid for as long as this lives
+
+    def __bytes__(self) -> bytes:
+        return self.raw
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+
+class Context(_Object):
+    """Owns a process's communication resources; closing it ends everything made from it. timeout bounds host waits (default 30 s), spin_limit each
+    wait in a kernel (default 10 minutes; negative: no bound), both in seconds."""
+
+    def __init__(self, timeout: float | None = None, spin_limit: float | None = None) -> None:
+        spin = 0 if spin_limit is None else -1 if spin_limit < 0 else nanoseconds(spin_limit)
+        super().__init__(create(lib.context_create, nanoseconds(timeout), spin))
+
+    @staticmethod
+    def create() -> "Context":
+        """A new context."""
+        return Context()
+
+    def register_memory(self, ptr, size: int | None = None, transports=Transport.CudaIpc, *, device: Device | None = None) -> "RegisteredMemory":
+        """Makes memory usable by transports: an address and a size in bytes, or a buffer. The memory must outlive the registration."""
+        keep = None
+        if not isinstance(ptr, int):
+            keep = resolve(ptr)
+            ptr, size = keep.ptr, keep.nbytes if size is None else size
+            if device is None:
+                device = Device(DeviceType(keep.kind), keep.device)
+        device = device or current_device()
+        h = create(lib.memory_register, self.handle, device.handle, ptr, size, TransportFlags(transports).bits)
+        return RegisteredMemory(h, self, keep)
+
+    def create_endpoint(self, config) -> "Endpoint":
+        """An endpoint as an EndpointConfig, or a Transport on the current device, says."""
+        config = EndpointConfig.of(config)
+        return Endpoint(create(lib.endpoint_create, self.handle, int(config.transport), config.device.handle), config, self)
+
+    def connect(self, local: "Endpoint", remote: "Endpoint") -> "Connection":
+        """A connection from a local endpoint to a remote one."""
+        return Connection(interruptible(create, lib.connection_create, self.handle, local.handle, remote.handle), self, local, remote)
+
+    def deserialize_memory(self, data: bytes) -> "RegisteredMemory":
+        """What the peer's RegisteredMemory.serialize gave."""
+        data = bytes(data)
+        return RegisteredMemory(create(lib.memory_deserialize, self.handle, data, len(data)), self)
+
+    def deserialize_semaphore_stub(self, data: bytes) -> "SemaphoreStub":
+        """What the peer's SemaphoreStub.serialize gave."""
+        data = bytes(data)
+        return SemaphoreStub(None, _handle=create(lib.semaphore_stub_deserialize, self.handle, data, len(data)), _keep=(self,))
+
+    def abort(self, reason: str | None = None) -> None:
+        """Ends every wait on host and device."""
+        lib.context_abort(self.handle, reason.encode() if reason else None)
+
+    def error(self) -> errors.GocclError | None:
+        """Why the context was aborted, or what a kernel that gave up reported, or None."""
+        r = lib.raw("context_error")(self.handle)
+        return error(r) if r else None
+
+    def recover(self) -> None:
+        """Makes an aborted context usable again; no kernel of it may run."""
+        lib.context_recover(self.handle)
+
+
+class EndpointConfig:
+    """What an endpoint is: its transport, and the device where its memory lives."""
+
+    def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None, max_write_queue_size: int = -1, ib=None) -> None:
+        self.transport = Transport(transport)
+        self.device = device or current_device()
+        self.max_write_queue_size = max_write_queue_size
+
+    @classmethod
+    def of(cls, config) -> "EndpointConfig":
+        """The configuration that a Transport, an Endpoint or a configuration stands for."""
+        if isinstance(config, cls):
+            return config
+        if isinstance(config, Endpoint):
+            return cls(config.transport, config.device)
+        return cls(Transport(config))
+
+
+class Endpoint(_Object):
+    """Half of a connection: an entity that can communicate, and how."""
+
+    def __init__(self, handle: int, config: EndpointConfig | None = None, *keep) -> None:
+        super().__init__(handle, *keep)
+        values = [ctypes.c_int32() for _ in range(4)]
+        lib.endpoint_info(handle, *map(ctypes.byref, values))
+        self.transport = Transport(values[0].value)
+        self.device = config.device if config else Device(DeviceType(values[1].value), values[2].value)
+        self.local = bool(values[3].value)
+
+    def serialize(self) -> bytes:
+        """The endpoint as bytes, for the peer. They may hold a secret: send them by a bootstrap."""
+        return take(lib.object_serialize, self.handle)
+
+    @staticmethod
+    def deserialize(data: bytes) -> "Endpoint":
+        """What the peer's serialize gave."""
+        data = bytes(data)
+        return Endpoint(create(lib.endpoint_deserialize, data, len(data)))
+
+
+class RegisteredMemory(_Object):
+    """Memory that channels and connections may use: local memory that was registered, or a peer's."""
+
+    def _info(self):
+        data, original, size, flags, local = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint32(), ctypes.c_int32()
+        lib.memory_info(self.handle, *map(ctypes.byref, (data, original, size, flags, local)))
+        return data.value, original.value, size.value, flags.value, bool(local.value)
+
+    def data(self) -> int:
+        """The address here; 0 while a peer's memory is not mapped (see map)."""
+        return self._info()[0]
+
+    def size(self) -> int:
+        """The size in bytes."""
+        return self._info()[2]
+
+    def transports(self) -> TransportFlags:
+        """What it was registered for."""
+        return TransportFlags._of(self._info()[3])
+
+    @property
+    def local(self) -> bool:
+        """Whether it was registered here."""
+        return self._info()[4]
+
+    def map(self, device: Device | None = None, timeout: float | None = None) -> int:
+        """Makes a peer's memory usable on device and returns its address there."""
+        p = ctypes.c_size_t()
+        interruptible(lib.memory_map, self.handle, (device or current_device()).handle, nanoseconds(timeout), ctypes.byref(p))
+        return p.value
+
+    def serialize(self) -> bytes:
+        """The memory as bytes, by which a peer can use it: send them by a bootstrap."""
+        return take(lib.object_serialize, self.handle)
+
+
+class Connection(_Object):
+    """One direction between two endpoints, seen from the local one."""
+
+    def _info(self):
+        values = [ctypes.c_int32() for _ in range(3)]
+        lib.connection_info(self.handle, *map(ctypes.byref, values))
+        return [v.value for v in values]
+
+    @property
+    def context(self) -> Context:
+        """The context that it was made by."""
+        return next(k for k in self._keep if isinstance(k, Context))
+
+    def transport(self) -> Transport:
+        """How bytes travel."""
+        return Transport(self._info()[0])
+
+    remote_transport = transport
+
+    @property
+    def remote_rank(self) -> int:
+        """The peer's rank, or -1 when it is not known."""
+        return self._info()[1]
+
+    @property
+    def tag(self) -> int:
+        """The tag of the connection."""
+        return self._info()[2]
+
+    def write(self, dst: RegisteredMemory, dst_offset: int, src: RegisteredMemory, src_offset: int, size: int) -> None:
+        """Copies size bytes to the peer, asynchronously, in the order of the calls; src must not change until a flush."""
+        lib.connection_write(self.handle, dst.handle, dst_offset, src.handle, src_offset, size)
+
+    def atomic_add(self, dst: RegisteredMemory, dst_offset: int, delta: int) -> None:
+        """Adds to a uint64 of the peer's memory after all earlier writes."""
+        lib.connection_atomic_add(self.handle, dst.handle, dst_offset, delta)
+
+    def update_and_sync(self, dst: RegisteredMemory, dst_offset: int, src_ptr: int, new_value: int) -> None:
+        """Stores a uint64 at src_ptr, a host address or 0, and at the peer, after all earlier writes."""
+        lib.connection_update_and_sync(self.handle, dst.handle, dst_offset, src_ptr, new_value)
+
+    def flush(self, timeout_usec: int = 30_000_000) -> None:
+        """Waits until everything before it is complete at the peer."""
+        interruptible(lib.connection_flush, self.handle, int(timeout_usec) * 1000 if timeout_usec > 0 else 0)
+
+
+class SemaphoreStub(_Object):
+    """One side's half of a semaphore. It is exchanged with the peer's; the two make a Semaphore."""
+
+    def __init__(self, connection: Connection | None, *, _handle: int = 0, _keep=()) -> None:
+        super().__init__(_handle or create(lib.semaphore_stub_create, connection.handle), connection, *_keep)
+
+    def serialize(self) -> bytes:
+        """The stub as bytes, for the peer."""
+        return take(lib.object_serialize, self.handle)
+
+
+class Semaphore(_Object):
+    """A pair of counters by which two sides signal each other: each side makes one from both stubs."""
+
+    def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | None = None, *, _handle: int = 0, _keep=()) -> None:
+        super().__init__(_handle or create(lib.semaphore_create, local_stub.handle, remote_stub.handle), local_stub, remote_stub, *_keep)
+
+    def connection(self) -> Connection:
+        """The connection it signals by."""
+        for k in self._keep:
+            if isinstance(k, Connection):
+                return k
+            if isinstance(k, SemaphoreStub) and k._keep[0] is not None:
+                return k._keep[0]
+        raise errors.InvalidUsage("the semaphore was made without a connection")
+
+    def signal(self) -> None:
+        """Signals the peer from the host, after all earlier writes of the connection."""
+        lib.semaphore_signal(self.handle)
+
+    def poll(self) -> bool:
+        """Consumes one signal on the host if there is one."""
+        v = ctypes.c_int32()
+        lib.semaphore_poll(self.handle, ctypes.byref(v))
+        return bool(v.value)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Consumes one signal on the host."""
+        interruptible(lib.semaphore_wait, self.handle, nanoseconds(30 if timeout is None else timeout))
+
+    def device_handle(self) -> DeviceHandle:
+        """This side for kernels."""
+        return DeviceHandle(self)
+
+
+def _wrapped(name: str, doc: str):
+    """A semaphore by its older, directed name, made from a Communicator and a Connection or from a Semaphore."""
+
+    class _Directed:
+        __doc__ = doc
+
+        def __init__(self, semaphore, connection: Connection | None = None) -> None:
+            if isinstance(semaphore, Communicator):
+                semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
+            self.semaphore = semaphore
+
+        def __getattr__(self, attribute):
+            return getattr(self.semaphore, attribute)
+
+    _Directed.__name__ = _Directed.__qualname__ = name
+    return _Directed
+
+
+Host2DeviceSemaphore = _wrapped("Host2DeviceSemaphore", "A semaphore that the host signals and a kernel waits for.")
+Host2HostSemaphore = _wrapped("Host2HostSemaphore", "A semaphore that the host signals and waits for.")
+MemoryDevice2DeviceSemaphore = _wrapped("MemoryDevice2DeviceSemaphore", "A semaphore that kernels signal and wait for.")
+
+_SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL = range(1, 11)
+
+
+class _Channel(_Object):
+    """What channels share. The methods beside device_handle are those of the device handle, for programs on the host device, where the calling thread is the
+    kernel; on a GPU they are refused."""
+
+    def device_handle(self) -> DeviceHandle:
+        """The channel for kernels."""
+        return DeviceHandle(self)
+
+    def _abort(self) -> None:
+        pass
+
+    def _run(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
+        lib.channel_run(self.handle, op, a, b, size, flag, None)
+
+    def _blocking(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
+        interruptible(lib.channel_run, self.handle, op, a, b, size, flag, None, on_interrupt=self._interrupt)
+
+    def _interrupt(self) -> None:
+        for k in self._keep:
+            if isinstance(k, Semaphore):
+                k.connection().context.abort("interrupted")
+                return
+
+    def signal(self) -> None:
+        """Signals the peer; what was put before is visible to it then."""
+        self._blocking(_SIGNAL)
+
+    def wait(self) -> None:
+        """Consumes one signal of the peer. It ends with an error after the context's spin limit or when the peer dies."""
+        self._blocking(_WAIT)
+
+    def poll(self) -> bool:
+        """Consumes one signal if there is one."""
+        v = ctypes.c_int32()
+        lib.channel_run(self.handle, _POLL, 0, 0, 0, 0, ctypes.byref(v))
+        return bool(v.value)
+
+
+class BaseMemoryChannel(_Channel):
+    """Signals and waits in kernels, and moves no data."""
+
+    def __init__(self, semaphore, connection: Connection | None = None) -> None:
+        semaphore = _semaphore(semaphore, connection)
+        super().__init__(create(lib.base_memory_channel_create, semaphore.handle), semaphore)
+
+
+class MemoryChannel(_Channel):
+    """Moves data in kernels by load and store: from local memory src to the peer's memory dst, and packets into the peer's packet buffer.
+
+    packet_buffer is local memory into which the peer puts packets.
+    """
+
+    def __init__(self, semaphore, dst: RegisteredMemory, src: RegisteredMemory, packet_buffer=None) -> None:
+        semaphore = _semaphore(semaphore, None)
+        if isinstance(packet_buffer, int) and packet_buffer == 0:
+            packet_buffer = None
+        h = create(lib.memory_channel_create, semaphore.handle, dst.handle, src.handle, packet_buffer.handle if packet_buffer is not None else 0)
+        super().__init__(h, semaphore, dst, src, packet_buffer)
+
+    def put(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
+        """Copies nbytes from src to the peer's dst; signal publishes it."""
+        self._run(_PUT, dst_offset, src_offset, nbytes)
+
+    def get(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
+        """Copies nbytes from the peer's dst to src."""
+        self._run(_GET, dst_offset, src_offset, nbytes)
+
+    def put_with_signal(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
+        """put, then signal."""
+        self._run(_PUT_WITH_SIGNAL, dst_offset, src_offset, nbytes)
+
+    def put_packets(self, dst_offset: int, src_offset: int, nbytes: int, flag: int) -> None:
+        """Writes nbytes of src as packets of epoch flag into the peer's dst, which is its packet buffer."""
+        self._run(_PUT_PACKETS, dst_offset, src_offset, nbytes, flag)
+
+    def unpack_packets(self, packet_offset: int, src_offset: int, nbytes: int, flag: int) -> None:
+        """Waits for packets of epoch flag in the packet buffer and writes their payload to src."""
+        self._blocking(_UNPACK_PACKETS, packet_offset, src_offset, nbytes, flag)
+
+
+def _semaphore(semaphore, connection) -> Semaphore:
+    if isinstance(semaphore, Communicator):
+        return semaphore.build_semaphore(connection, connection.remote_rank).get()
+    return getattr(semaphore, "semaphore", semaphore)
+
+
+class SwitchChannel(_Channel):
+    """Reduces from, and broadcasts to, the same range of every rank's memory; unicast. All ranks make it together, with memory of one size."""
+
+    def __init__(self, communicator: "Communicator", memory: RegisteredMemory, device: Device | None = None, tag: int = 0) -> None:
+        device = device or current_device()
+        h = interruptible(create, lib.switch_channel_create, communicator.handle, device.handle, memory.handle, tag, 0)
+        super().__init__(h, communicator, memory)
+        self.buffer_size = memory.size()
+
+
+class Future:
+    """A value that another thread is working for. It always completes: with its value, or with an exception."""
+
+    def __init__(self, handle: int, make, *keep) -> None:
+        self._object = _Object(handle, *keep)
+        self._make, self._value, self._done = make, None, False
+
+    def get(self, timeout: float | None = None):
+        """Waits for the value, the same each time."""
+        if self._done:
+            return self._value
+        wait, out = lib.raw("future_wait"), ctypes.c_uint64()
+        left = None if timeout is None else nanoseconds(timeout)
+        while True:
+            step = SLICE if left is None else min(SLICE, left)
+            r = wait(self._object.handle, step, ctypes.byref(out))
+            if r == 0:
+                break
+            failure = error(r)
+            if r != TIMEOUT or "not there yet" not in str(failure):
+                raise failure
+            if left is not None:
+                left -= step
+                if left <= 0:
+                    raise failure
+        self._value, self._done = (self._make(out.value) if self._make and out.value else None), True
+        self._object.close()
+        return self._value
+
+
+class Communicator(_Object):
+    """Makes connections, exchanges memories and builds semaphores between the ranks of a bootstrap.
+
+    Calls give futures. Calls of one kind to one (rank, tag) meet each other in order; both sides make them.
+    """
+
+    def __init__(self, bootstrap: Bootstrap, context: Context | None = None) -> None:
+        self._context = context or Context()
+        self._bootstrap = bootstrap
+        self._pending: list[Future] = []
+        super().__init__(create(lib.communicator_create, bootstrap.handle, self._context.handle), bootstrap, self._context)
+
+    def bootstrap(self) -> Bootstrap:
+        """The bootstrap."""
+        return self._bootstrap
+
+    def context(self) -> Context:
+        """The context."""
+        return self._context
+
+    def register_memory(self, ptr, size: int | None = None, transports=Transport.CudaIpc, *, device: Device | None = None) -> RegisteredMemory:
+        """As Context.register_memory."""
+        return self._context.register_memory(ptr, size, transports, device=device)
+
+    def send_memory(self, memory: RegisteredMemory, remote_rank: int, tag: int = 0) -> Future:
+        """Lets the peer use local memory."""
+        return Future(create(lib.communicator_send_memory, self.handle, memory.handle, remote_rank, tag), None, self, memory)
+
+    def recv_memory(self, remote_rank: int, tag: int = 0) -> Future:
+        """The memory that the peer sends."""
+        return Future(create(lib.communicator_recv_memory, self.handle, remote_rank, tag), lambda h: RegisteredMemory(h, self), self)
+
+    def connect(self, local_config, remote_rank: int, tag: int = 0) -> Future:
+        """A connection with the peer: an EndpointConfig, a Transport or an Endpoint, and the peer's rank."""
+        if isinstance(local_config, int) and not isinstance(local_config, Transport) or isinstance(remote_rank, (Transport, EndpointConfig, Endpoint)):
+            local_config, remote_rank, tag = (remote_rank, local_config, tag) if isinstance(remote_rank, (Transport, EndpointConfig, Endpoint)) else \
+                (tag, local_config, remote_rank)  # the older orders: (rank, config, tag) and (rank, tag, config)
+        if isinstance(local_config, Endpoint):
+            h = create(lib.communicator_connect_endpoint, self.handle, local_config.handle, remote_rank, tag)
+        else:
+            c = EndpointConfig.of(local_config)
+            h = create(lib.communicator_connect, self.handle, int(c.transport), c.device.handle, remote_rank, tag)
+        return Future(h, lambda h: Connection(h, self._context, self, local_config), self)
+
+    def build_semaphore(self, connection: Connection, remote_rank: int, tag: int = 0) -> Future:
+        """A semaphore over a connection to the peer, which does the same."""
+        return Future(create(lib.communicator_build_semaphore, self.handle, connection.handle, remote_rank, tag),
+                      lambda h: Semaphore(_handle=h, _keep=(connection,)), self, connection)
+
+    def remote_rank_of(self, connection: Connection) -> int:
+        """The peer of a connection."""
+        return connection.remote_rank
+
+    def tag_of(self, connection: Connection) -> int:
+        """The tag of a connection."""
+        return connection.tag
+
+    # The deferred style: setup waits for what was asked for.
+
+    def _later(self, future: Future) -> Future:
+        self._pending.append(future)
+        return future
+
+    def connect_on_setup(self, remote_rank: int, tag: int, local_config) -> Future:
+        """connect; setup waits for it."""
+        return self._later(self.connect(EndpointConfig.of(local_config) if not isinstance(local_config, Endpoint) else local_config, remote_rank, tag))
+
+    def send_memory_on_setup(self, memory: RegisteredMemory, remote_rank: int, tag: int) -> None:
+        """send_memory; setup waits for it."""
+        self._later(self.send_memory(memory, remote_rank, tag))
+
+    def recv_memory_on_setup(self, remote_rank: int, tag: int) -> Future:
+        """recv_memory; setup waits for it."""
+        return self._later(self.recv_memory(remote_rank, tag))
+
+    def setup(self) -> None:
+        """Waits for everything deferred since the last setup."""
+        pending, self._pending = self._pending, []
+        for f in pending:
+            f.get()
+
+
+class ProxyTrigger:
+    """A request of a kernel: type is a mask of 1 (data), 2 (flag) and 4 (sync)."""
+
+    __slots__ = ("type", "size", "src", "src_offset", "dst", "dst_offset", "semaphore", "position")
+
+    def __init__(self, *values: int) -> None:
+        for name, v in zip(self.__slots__, values):
+            setattr(self, name, v)
+
+    @property
+    def fst(self) -> int:
+        """The first word: size and type."""
+        return self.size | self.type << 48
+
+    @property
+    def snd(self) -> int:
+        """The second word: source offset and memory."""
+        return self.src_offset | self.src << 48
+
+    def __repr__(self) -> str:
+        return "ProxyTrigger(" + ", ".join(f"{n}={getattr(self, n)}" for n in self.__slots__) + ")"
+
+
+class Fifo(_Object):
+    """A ring of triggers that kernels write and the host polls, for proxies of one's own."""
+
+    def __init__(self, size: int = 512, *, context: Context | None = None, device: Device | None = None) -> None:
+        context = context or Context()
+        super().__init__(create(lib.fifo_create, context.handle, (device or current_device()).handle, size), context)
+
+    def poll(self) -> ProxyTrigger | None:
+        """The next trigger, which stays until pop, or None."""
+        words, found = (ctypes.c_uint64 * 8)(), ctypes.c_int32()
+        lib.fifo_poll(self.handle, words, ctypes.byref(found))
+        return ProxyTrigger(*words) if found.value else None
+
+    def pop(self) -> None:
+        """Frees the slot of the polled trigger."""
+        lib.fifo_pop(self.handle)
+
+    def size(self) -> int:
+        """The number of triggers."""
+        n = ctypes.c_int32()
+        lib.fifo_size(self.handle, ctypes.byref(n))
+        return n.value
+
+    def device_handle(self) -> DeviceHandle:
+        """The kernels' end."""
+        return DeviceHandle(self)
