@@ -227,7 +227,9 @@ func TestDynamicSection(t *testing.T) {
 	}
 }
 
-func TestLayouts(t *testing.T) { golden(t, "layout.golden", run(t, environment(t), program(t, "layout"))) }
+func TestLayouts(t *testing.T) {
+	golden(t, "layout.golden", run(t, environment(t), program(t, "layout")))
+}
 
 func TestSuite(t *testing.T) {
 	exe := program(t, "suite")

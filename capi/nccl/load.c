@@ -119,6 +119,10 @@ static pthread_mutex_t texting = PTHREAD_MUTEX_INITIALIZER;
 
 static void keep(const char *s) {
 	pthread_mutex_lock(&texting);
+	if (!strcmp(texts[latest], s)) { // asked again and again, as a poller does
+		pthread_mutex_unlock(&texting);
+		return;
+	}
 	unsigned next = (latest + 1) % 16;
 	snprintf(texts[next], sizeof texts[next], "%s", s);
 	__atomic_store_n(&latest, next, __ATOMIC_RELEASE);

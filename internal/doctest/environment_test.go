@@ -42,7 +42,7 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 			}
 			return nil
 		}
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+		if ext := filepath.Ext(path); ext != ".go" && ext != ".c" || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
 		text, err := os.ReadFile(path)

@@ -93,16 +93,14 @@ func (t *task) running() bool {
 
 var errCalledOff = fmt.Errorf("%w while it was being set up", goccl.ErrAborted)
 
-// withDefaults fills in what the environment says. step is the default timeout of each step.
+// withDefaults fills in what GOCCL_TIMEOUT says; step is the timeout of each step without it. What the environment says of operations is the
+// root package's business.
 func (c Config) withDefaults(step time.Duration) (Config, error) {
 	var err error
 	if c.Timeout <= 0 {
 		if c.Timeout, err = envDuration("GOCCL_TIMEOUT", step); err != nil {
 			return c, err
 		}
-	}
-	if c.OpTimeout <= 0 {
-		c.OpTimeout, err = envDuration("GOCCL_OP_TIMEOUT", 0)
 	}
 	return c, err
 }

@@ -326,9 +326,8 @@ func TestEnvironment(t *testing.T) {
 	if _, err := CurrentDevice(0); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "toaster") {
 		t.Error(err)
 	}
-	t.Setenv("GOCCL_OP_TIMEOUT", "2.5")
 	t.Setenv("GOCCL_TIMEOUT", "90s")
-	if c, err := (Config{}).withDefaults(time.Second); err != nil || c.OpTimeout != 2500*time.Millisecond || c.Timeout != 90*time.Second {
+	if c, err := (Config{}).withDefaults(time.Second); err != nil || c.Timeout != 90*time.Second {
 		t.Errorf("%+v %v", c, err)
 	}
 	if c, err := (Config{Timeout: time.Minute}).withDefaults(time.Second); err != nil || c.Timeout != time.Minute {
