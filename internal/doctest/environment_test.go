@@ -25,7 +25,11 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 	// A variable between two programs of goccl itself is no user's concern.
 	internal := map[string]bool{"GOCCL_PERF_TERMINAL": true}
 	read := map[string]string{}
-	name := regexp.MustCompile(`"(GOCCL_[A-Z_]+)"`)
+	names := map[string]*regexp.Regexp{
+		".go": regexp.MustCompile(`"(GOCCL_[A-Z_]+)"`),
+		".c":  regexp.MustCompile(`getenv\("(GOCCL_[A-Z_]+)"`),
+		".py": regexp.MustCompile(`environ(?:\.get\(|\[)"(GOCCL_[A-Z_]+)"`),
+	}
 	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -37,12 +41,13 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 		if d.IsDir() {
 			switch {
 			case rel != "." && strings.HasPrefix(d.Name(), "."), d.Name() == "build", d.Name() == "testdata", rel == filepath.Join("internal", "doctor"),
-				strings.HasSuffix(rel, "test"):
+				strings.HasSuffix(rel, "test"), d.Name() == "tests":
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		if ext := filepath.Ext(path); ext != ".go" && ext != ".c" || strings.HasSuffix(path, "_test.go") {
+		name := names[filepath.Ext(path)]
+		if name == nil || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -65,6 +70,16 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 	for v := range documented {
 		if _, ok := read[v]; !ok {
 			t.Errorf("docs/environment.md documents %s, which nothing reads", v)
+		}
+	}
+	// What doctor does not know it reports as misspelt.
+	doctor, err := os.ReadFile(filepath.Join(root, "internal", "doctor", "environment.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range documented {
+		if !strings.Contains(string(doctor), `"`+v+`":`) {
+			t.Errorf("internal/doctor/environment.go does not know %s", v)
 		}
 	}
 }

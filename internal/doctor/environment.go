@@ -14,17 +14,24 @@ import (
 var known = map[string]string{
 	"GOCCL_ALGO":          "forces an algorithm",
 	"GOCCL_CACHE_DIR":     "cache of compiled kernels",
+	"GOCCL_CHECK":         "ranks compare what they do",
 	"GOCCL_CUDA_LIB":      "opens another libcuda",
+	"GOCCL_DEBUG":         "log level, for C and Python",
+	"GOCCL_DEVICE":        "host device or GPU, for C and Python",
 	"GOCCL_HOSTID":        "identity of the host",
+	"GOCCL_LIBRARY":       "opens another libgoccl.so",
 	"GOCCL_MULTICAST":     "allows multicast objects",
+	"GOCCL_NCCL_VERSION":  "version that libnccl.so.2 claims",
 	"GOCCL_NVML_LIB":      "opens another libnvidia-ml",
 	"GOCCL_NVRTC":         "opens another libnvrtc",
+	"GOCCL_OP_TIMEOUT":    "deadline of one collective",
 	"GOCCL_RUN_ID":        "set by goccl run",
 	"GOCCL_SECRET":        "secret of the job",
 	"GOCCL_SOCKET_FAMILY": "IPv4 or IPv6",
 	"GOCCL_SOCKET_IFNAME": "network interface",
 	"GOCCL_SPIN_LIMIT":    "deadline of one wait in a kernel",
 	"GOCCL_TIMEOUT":       "deadline of waits on the host",
+	"GOCCL_TUNING":        "file of measured choices",
 }
 
 type rule struct {
