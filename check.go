@@ -97,23 +97,19 @@ func sequence(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(b[16:])
 }
 
-// requests checks a group, request i having the number seq+i. Sends and receives that stand next to each other are checked together, as they
-// run.
-func (k *checker) requests(seq uint64, reqs []algorithm.Request) error {
+// requests checks a group: n collectives, numbered from seq, and then sends and receives, numbered from message.
+func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int) error {
 	ctx, stop := context.WithTimeout(context.Background(), k.timeout)
 	defer stop()
 	ctx, stop2 := k.c.fate.bound(ctx)
 	defer stop2()
 	var mismatch error
-	for i := 0; i < len(reqs); {
-		n, err := 1, error(nil)
-		if isPointToPoint(&reqs[i]) {
-			for i+n < len(reqs) && isPointToPoint(&reqs[i+n]) {
-				n++
-			}
-			err = k.pointToPoint(ctx, seq+uint64(i), reqs[i:i+n])
-		} else {
+	for i := 0; i <= n; i++ {
+		var err error
+		if i < n {
 			err = k.collective(ctx, seq+uint64(i), &reqs[i])
+		} else {
+			err = k.pointToPoint(ctx, message, reqs[n:])
 		}
 		switch {
 		case errors.Is(err, ErrMismatch):
@@ -125,13 +121,11 @@ func (k *checker) requests(seq uint64, reqs []algorithm.Request) error {
 			k.c.fate.end(err)
 			return err
 		}
-		i += n
+	}
+	if mismatch != nil {
+		k.c.seq += uint64(n) // peers number what was refused, too
 	}
 	return mismatch
-}
-
-func isPointToPoint(r *algorithm.Request) bool {
-	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
 }
 
 func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Request) error {

@@ -2,8 +2,10 @@ package goccl
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,12 +27,15 @@ type Comm struct {
 	engine  algorithm.Engine
 	checker *checker // nil: requests are not compared
 
-	mu      sync.Mutex // guards seq and the order in which requests reach the engine
-	seq     uint64
+	id      uint64 // the same on all ranks, different for every communicator
 	closed  atomic.Bool
 	revoked atomic.Bool
 	fate    fate
 	watch   sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows and the order in which requests reach the engine
+	seq      uint64     // of the latest collective
+	messages uint64     // sends and receives so far
 }
 
 // commSpace tells the groups of communicators from those that a caller makes of the same Bootstrap.
@@ -78,9 +83,10 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 	return c, nil
 }
 
-// agree checks that all ranks bring the same kind of device, and turns checking on when one rank asks for it.
+// agree checks that all ranks bring the same kind of device, turns checking on when one rank asks for it, and takes rank 0's number for the
+// communicator.
 func (c *Comm) agree(ctx context.Context) error {
-	mine := []byte{byte(c.dev.ID().Kind), 0}
+	mine := binary.LittleEndian.AppendUint64([]byte{byte(c.dev.ID().Kind), 0}, rand.Uint64())
 	if c.cfg.Check {
 		mine[1] = 1
 	}
@@ -94,6 +100,7 @@ func (c *Comm) agree(ctx context.Context) error {
 		}
 		c.cfg.Check = c.cfg.Check || b[1] != 0
 	}
+	c.id = binary.LittleEndian.Uint64(all[0][2:])
 	if c.cfg.Check {
 		c.checker = newChecker(c)
 	}

@@ -46,6 +46,7 @@ type Engine struct {
 	failed  atomic.Pointer[error]
 	end     sync.Mutex // guards the window against an Abort while it is unmapped
 	mapped  *exchange.Windows
+	dev     *host.Device
 	closed  bool
 }
 
@@ -58,11 +59,16 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host; the host device's collectives need all ranks on one", algorithm.ErrUnsupported, r)}
 		}
 	}
-	mapped, err := exchange.Map(ctx, cfg.Bootstrap, cfg.Device, windowBytes(n))
+	// A device of its own, so that the window outlives the caller's device should that be closed first.
+	dev, err := host.Open(cfg.Device.ID().Index)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{rank: rank, size: n, timeout: cfg.OpTimeout, mapped: mapped, windows: make([]*window, n), srcs: make([][]byte, n), moved: make([]p2pState, n)}
+	mapped, err := exchange.Map(ctx, cfg.Bootstrap, dev, windowBytes(n))
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	e := &Engine{dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, mapped: mapped, windows: make([]*window, n), srcs: make([][]byte, n), moved: make([]p2pState, n)}
 	here := 0
 	for r := range n {
 		e.windows[r] = newWindow(mapped.Ptr[r], n)
@@ -240,5 +246,5 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	return e.mapped.Close()
+	return errors.Join(e.mapped.Close(), e.dev.Close())
 }

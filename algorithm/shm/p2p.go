@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/goccl/goccl/algorithm"
@@ -49,6 +50,7 @@ func transfersV(r *algorithm.Request, n int) []*transfer {
 // pointToPoint runs all transfers together. Messages between two ranks in one direction match in order; a message is one or more pieces
 // (an empty one: one piece), each with the size of the whole message, so that a wrong count is noticed before a byte lands.
 //
+//  0. All-to-all-v only: a phase in which everybody says how much it sends and expects, so that both sides of a pair that disagrees notice.
 //  1. For each transfer that is the first of its peer and direction: move as many pieces as the ring allows.
 //  2. When nothing moved, sleep at the door until a peer's counter does.
 func (o *op) pointToPoint(all []*transfer) error {
@@ -60,6 +62,11 @@ func (o *op) pointToPoint(all []*transfer) error {
 			q++
 		}
 		queues[q] = append(queues[q], t)
+	}
+	if o.req.Collective == algorithm.AllToAllV {
+		if err := o.compareCounts(); err != nil {
+			return err
+		}
 	}
 	if err := o.selfTransfers(queues); err != nil {
 		return err
@@ -112,6 +119,28 @@ func (o *op) pointToPoint(all []*transfer) error {
 			return o.left(left)
 		}
 	}
+}
+
+// compareCounts is the phase of an all-to-all-v: a rank's slot holds what it sends to each rank, and then what it expects from each.
+func (o *op) compareCounts() error {
+	e, r := o.e, o.req
+	at := func(slot []byte, i int) []byte { return slot[8*i : 8*i+8] }
+	for p := range e.size {
+		binary.LittleEndian.PutUint64(at(o.slot(), p), uint64(r.SendCounts[p]))
+		binary.LittleEndian.PutUint64(at(o.slot(), e.size+p), uint64(r.RecvCounts[p]))
+	}
+	if err := o.step(); err != nil {
+		return err
+	}
+	for p := range e.size {
+		sends := int64(binary.LittleEndian.Uint64(at(o.peerSlot(p), e.rank)))
+		expects := int64(binary.LittleEndian.Uint64(at(o.peerSlot(p), e.size+e.rank)))
+		if sends != r.RecvCounts[p] || expects != r.SendCounts[p] {
+			return o.error(p, fmt.Errorf("%w: rank %d sends %d elements here and expects %d; this rank expects %d and sends %d",
+				algorithm.ErrMismatch, p, sends, expects, r.RecvCounts[p], r.SendCounts[p]))
+		}
+	}
+	return nil
 }
 
 // selfTransfers copies messages of a rank to itself: the k-th send matches the k-th receive.
