@@ -47,6 +47,8 @@ type Engine struct {
 	p2p    *p2pArgs
 	stream *p2pArgs
 
+	streamShared uint32 // dynamic shared memory of a stream's block
+
 	last  uintptr     // the stream of the latest work that was not captured
 	done  *cuda.Event // recorded behind that work
 	busy  bool        // there was such work
@@ -125,6 +127,12 @@ func (e *Engine) load() error {
 	}
 	if err := e.loadFunctions(); err != nil {
 		return err
+	}
+	if p.Major >= 9 { // bulk copies
+		e.streamShared = streamShared
+		if err := e.functions["point_to_point_stream"].SetMaxDynamicShared(streamShared); err != nil {
+			return err
+		}
 	}
 	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
 		return err

@@ -8,15 +8,17 @@ const (
 	maxBlocks   = 256
 	epochStride = 32 * 4 // bytes
 
-	p2pChannels    = 32
+	p2pChannels    = 16
 	p2pDepth       = 4
 	p2pPieceBytes  = 15360
 	p2pSlotBytes   = 16384
 	p2pMaxMessages = 128
 
 	streamChannels   = 32
-	streamDepth      = 3
-	streamPieceBytes = 32 << 10
+	streamDepth      = 4
+	streamPieceBytes = 24 << 10
+	streamStages     = 8
+	streamShared     = streamStages * (streamPieceBytes + 8)
 
 	everyone = 0xffffffff
 )

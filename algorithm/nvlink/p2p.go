@@ -92,7 +92,7 @@ func (e *Engine) list(a *p2pArgs, batch []transfer) (messages int, aligned bool)
 				messages++
 				l.count++
 				pieces := (t.bytes + p2pPieceBytes - 1) / p2pPieceBytes
-				l.channels = max(l.channels, uint8(min(int64(channelsOf(p2pChannels, e.size)), pieces)))
+				l.channels = max(l.channels, uint8(min(p2pChannels, pieces)))
 			}
 			if l.count > 0 {
 				a.lane[lanes] = l
@@ -124,11 +124,14 @@ func (e *Engine) launchPackets(batch []transfer, s *cuda.Stream) error {
 	for _, l := range a.lane[:a.lanes] {
 		blocks += int(l.channels)
 	}
-	return e.launchP2P(name, a, blocks, p2pThreads, s)
+	return e.launchP2P(name, a, cuda.Launch1D(blocks, p2pThreads, 0), s)
 }
 
-// Blocks that copy a rank's messages to itself beside the streams.
-const streamCopiers = 16
+// Blocks that copy a rank's messages to itself beside the streams, and threads of every block: one where copies are bulk, all where not.
+const (
+	streamCopiers = 16
+	streamThreads = 512
+)
 
 func (e *Engine) launchStream(batch []transfer, s *cuda.Stream) error {
 	a := e.stream
@@ -152,15 +155,14 @@ func (e *Engine) launchStream(batch []transfer, s *cuda.Stream) error {
 		a.lanes++
 		blocks += streamCopiers
 	}
-	return e.launchP2P("point_to_point_stream", a, blocks, 512, s)
+	return e.launchP2P("point_to_point_stream", a, cuda.Launch1D(blocks, streamThreads, e.streamShared), s)
 }
 
-func (e *Engine) launchP2P(name string, a *p2pArgs, blocks, threads int, s *cuda.Stream) error {
+func (e *Engine) launchP2P(name string, a *p2pArgs, cfg cuda.Config, s *cuda.Stream) error {
 	f, err := e.function([]byte(name))
 	if err != nil {
 		return err
 	}
-	cfg := cuda.Launch1D(blocks, threads, 0)
 	return s.LaunchRaw(f, &cfg, params(a))
 }
 

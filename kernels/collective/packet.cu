@@ -48,4 +48,4 @@ EXCHANGE(2) EXCHANGE(4) EXCHANGE(8)
 
 extern "C" __global__ void __launch_bounds__(256, 1) point_to_point_words(const __grid_constant__ P2PArgs a) { pointToPoint<Line8>(a); }
 extern "C" __global__ void __launch_bounds__(256, 1) point_to_point_bytes(const __grid_constant__ P2PArgs a) { pointToPoint<Line1>(a); }
-extern "C" __global__ void __launch_bounds__(512, 2) point_to_point_stream(const __grid_constant__ P2PArgs a) { stream(a); }
+extern "C" __global__ void __launch_bounds__(512, 1) point_to_point_stream(const __grid_constant__ P2PArgs a) { stream(a); }

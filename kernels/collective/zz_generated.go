@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "4d16176523ef241bafe35e51ce09673d5a26191f727849b62017897d39152b85",
+	Source:   "0d4c6edd79c0a6133dedf72b4e932da151ee792c077f3b04f5d3eddfe783a79a",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
