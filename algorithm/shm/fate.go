@@ -65,6 +65,13 @@ func (e *Engine) leave(cause error) {
 // gone reports whether peer takes part no more.
 func (e *Engine) gone(peer int) bool { return e.windows[peer].fate().code.Load() != 0 }
 
+// abandoned reports whether peer, which has published the phase, gave this very request up: whoever comes late hears of it, even if what was
+// published would be enough.
+func (o *op) abandoned(peer int) bool {
+	f := o.e.windows[peer].fate()
+	return f.code.Load() == fateTimeout && f.seq == o.seq && algorithm.Collective(f.collective) == o.req.Collective
+}
+
 // left is the error of a request that can never be completed because peer takes part no more. The rank that peer blames is blamed here too,
 // unless that is this rank or peer itself.
 func (o *op) left(peer int) error {

@@ -54,6 +54,9 @@ func (o *op) arrive() error {
 		return o.left(behind)
 	}
 	for r, w := range e.windows {
+		if e.gone(r) && o.abandoned(r) {
+			return o.left(r)
+		}
 		if d := w.desc(e.phase); d.signature != o.sig {
 			return o.error(r, fmt.Errorf("%w: rank %d is in its operation #%d, which differs in collective, count, type, operator or root from %s of %d × %v here",
 				algorithm.ErrMismatch, r, d.seq, o.req.Collective, o.req.Count, o.req.Type))
