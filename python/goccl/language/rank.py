@@ -1,0 +1,120 @@
+"""Ranks, their buffers and their local operations; semaphores between thread blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .. import errors
+from .program import current
+from .thread_block_group import blocks
+from .types import BufferType, ReduceOperationType, SyncType
+
+__all__ = ["Rank", "BaseBuffer", "Buffer", "Chunk", "Semaphore"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """size chunks of one buffer of a rank from index on."""
+
+    rank: int
+    buffer: BufferType
+    index: int
+    size: int
+    view: int | None = None
+
+    def ref(self) -> dict:
+        """The chunk in a command."""
+        d = {"rank": self.rank, "buffer": self.buffer.value, "index": self.index, "size": self.size}
+        return d if self.view is None else d | {"view": self.view}
+
+
+class BaseBuffer:
+    """A view of a rank's buffer: slices, and single indices, of it are chunks."""
+
+    def __init__(self, rank: int, buffer: BufferType, size: int, view: int | None = None) -> None:
+        self.rank, self.buffer_type, self.size, self._view = rank, buffer, size, view
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, key) -> Chunk:
+        if isinstance(key, slice):
+            if key.step not in (None, 1):
+                raise errors.InvalidArgument("chunks are contiguous: a step must be 1")
+            start = 0 if key.start is None else key.start
+            stop = self.size if key.stop is None else key.stop
+        else:
+            start, stop = key, key + 1
+        if not 0 <= start < stop <= self.size:
+            raise errors.InvalidArgument(f"chunks [{start}:{stop}] of a {self.buffer_type.name} buffer of {self.size} chunks of rank {self.rank}")
+        return Chunk(self.rank, self.buffer_type, start, stop - start, self._view)
+
+
+class Buffer(BaseBuffer):
+    """size chunks of a rank's scratch."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        program = current()
+        super().__init__(rank, BufferType.scratch, size, program.number("scratch"))
+        program.record("scratch", rank=rank, size=size)
+
+
+class Rank:
+    """A participant: its buffers and its local operations. tb is a thread block, tb_group several that share the operation; with neither the compiler
+    chooses."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self._program = current()
+        if not 0 <= rank < self._program.num_ranks:
+            raise errors.InvalidArgument(f"rank {rank} of a program of {self._program.num_ranks} ranks")
+
+    def get_input_buffer(self) -> BaseBuffer:
+        """What the rank sends."""
+        return BaseBuffer(self.rank, BufferType.input, self._program.collective.chunks()[0])
+
+    def get_output_buffer(self) -> BaseBuffer:
+        """What the rank receives; in place it is a view of the same memory."""
+        return BaseBuffer(self.rank, BufferType.output, self._program.collective.chunks()[1])
+
+    def _local(self, op: str, dst: Chunk, src: Chunk, tb, tb_group) -> None:
+        self._program.record(op, to=dst.ref(), **{"from": src.ref()}, **blocks(tb, tb_group))
+
+    def copy(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+        """Copies src_chunk to dst_chunk."""
+        self._local("copy", dst_chunk, src_chunk, tb, tb_group)
+
+    def copy_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+        """Encodes src_chunk as packets into dst_chunk, which is scratch."""
+        self._local("copy_packets", dst_chunk, src_chunk, tb, tb_group)
+
+    def unpack_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+        """Waits for the packets of src_chunk, which is scratch, and decodes them into dst_chunk."""
+        self._local("unpack_packets", dst_chunk, src_chunk, tb, tb_group)
+
+    def reduce(self, src_chunk: Chunk, other_chunks: "list[Chunk]", tb: int | None = None, tb_group=None, dst_chunk: Chunk | None = None,
+               reduce_op: ReduceOperationType | None = None, packet: bool = False) -> None:
+        """Reduces src_chunk and other_chunks, in this order, into dst_chunk (default: src_chunk). With packet the others are packets in scratch."""
+        self._program.record("reduce", acc=src_chunk.ref(), others=[c.ref() for c in other_chunks], into=dst_chunk.ref() if dst_chunk else None,
+                             packet=packet or None, reduce_op=reduce_op.value if reduce_op else None, **blocks(tb, tb_group))
+
+    def barrier(self, tb_list: "list[int]") -> None:
+        """The listed blocks of the rank wait for each other."""
+        self._program.record("barrier", rank=self.rank, blocks=list(tb_list))
+
+
+class Semaphore:
+    """Orders thread blocks of one rank. Its value outlives a launch: leave it as it was."""
+
+    def __init__(self, rank: int, initial_value: int) -> None:
+        self._program = current()
+        self.id = self._program.number("semaphore")
+        self._program.record("semaphore", rank=rank, initial=initial_value)
+
+    def acquire(self, tb: int, data_sync: SyncType | None = None) -> None:
+        """Waits for a positive value and takes one."""
+        self._program.record("acquire", semaphore=self.id, tb=tb, sync=data_sync.value if data_sync else None)
+
+    def release(self, tb: int, data_sync: SyncType | None = None) -> None:
+        """Adds one."""
+        self._program.record("release", semaphore=self.id, tb=tb, sync=data_sync.value if data_sync else None)

@@ -1,0 +1,136 @@
+"""Users' kernels: compiled at run time against goccl's embedded headers, launched with packed parameters."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+import weakref
+
+from . import errors
+from ._buffer import resolve, stream_handle
+from ._lib import create, interruptible, lib, take
+from ._types import DataType
+from .device import Device, GpuBuffer, RawGpuBuffer, current_device
+
+__all__ = ["Kernel", "KernelBuilder", "pack", "compile_source", "torch_dtype_to_mscclpp_dtype", "is_torch_tensor", "get_device_arch", "GpuBuffer",
+           "RawGpuBuffer"]
+
+
+class _Owner:
+    """A module, freed with its last kernel."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self._finalizer = weakref.finalize(self, lib.raw("object_close"), handle)
+        self._finalizer.atexit = False
+
+
+class Kernel:
+    """A kernel of a compiled image (cubin, fatbin or PTX) on a GPU."""
+
+    def __init__(self, image: bytes, name: str, device: Device | None = None) -> None:
+        self.device = device or current_device()
+        self._module = _Owner(create(lib.module_load, self.device.handle, image, len(image)))
+        self._function = _Owner(create(lib.module_function, self._module.handle, name.encode()))
+        self._launch = lib.raw("kernel_launch")
+        self.name = name
+
+    def launch_kernel(self, params: bytes, nblocks, nthreads, shared: int = 0, stream=None) -> None:
+        """Enqueues a launch: params from pack, blocks and threads as ints or up to three of each, shared in bytes, stream None the default stream."""
+        grid = (nblocks,) if isinstance(nblocks, int) else tuple(nblocks)
+        block = (nthreads,) if isinstance(nthreads, int) else tuple(nthreads)
+        shape = (ctypes.c_uint32 * 9)(*(grid + (1, 1))[:3], *(block + (1, 1))[:3], 0, 0, 0)
+        r = self._launch(self._function.handle, stream_handle(stream), shape, shared, params, len(params))
+        if r:
+            from ._lib import error
+
+            raise error(r)
+
+
+def compile_source(source: str, name: str = "kernel.cu", *, device: Device | None = None, arch: tuple[int, int] | None = None, options=()) -> bytes:
+    """The image of CUDA C++ source for device, or, with no GPU at hand, for an architecture such as (9, 0). goccl's headers (goccl/*.cuh) and their
+    aliases (mscclpp/*.hpp) can be included. Needs libnvrtc: a CUDA toolkit's, or ``pip install nvidia-cuda-nvrtc-cu12``. Cached by content."""
+    major, minor = arch or (0, 0)
+    handle = 0 if arch else (device or current_device()).handle
+    opts = [o.encode() for o in options]
+    dirs = [p.encode() for p in _nvrtc_folders()]
+    raw = source.encode()
+    return interruptible(take, lib.kernel_compile, handle, major, minor, raw, len(raw), name.encode(), (ctypes.c_char_p * max(len(opts), 1))(*opts), len(opts),
+                         (ctypes.c_char_p * max(len(dirs), 1))(*dirs), len(dirs))
+
+
+def _nvrtc_folders() -> list[str]:
+    return [p for p in dict.fromkeys(sys.path) if p.endswith("-packages") and os.path.isdir(p)]
+
+
+class KernelBuilder:
+    """Compiles a .cu file: get_compiled_kernel gives the kernel of a name in it. Headers beside the file are found. Compiling the same content again costs
+    nothing."""
+
+    def __init__(self, file: str, kernel_name: str, file_dir: str | None = None, macro_dict: dict | None = None, *, device: Device | None = None) -> None:
+        self._path = os.path.join(file_dir or os.getcwd(), file)
+        self._name = kernel_name
+        self._device = device or current_device()
+        self._options = [f"-I{os.path.dirname(os.path.abspath(self._path))}", *(f"-D{k}={v}" for k, v in (macro_dict or {}).items())]
+
+    def get_compiled_kernel(self) -> Kernel:
+        """The kernel, loaded on the device."""
+        with open(self._path, encoding="utf-8") as f:
+            source = f.read()
+        return Kernel(compile_source(source, os.path.basename(self._path), device=self._device, options=self._options), self._name, self._device)
+
+
+def pack(*args) -> bytes:
+    """Kernel parameters, each at its natural alignment as the kernel declares them: an int or bool is 4 bytes, a ctypes value its own size, a float 4
+    bytes, an array or buffer its address, bytes themselves (aligned to 8 when they are 8 or more)."""
+    out = bytearray()
+
+    def add(raw: bytes, align: int) -> None:
+        out.extend(bytes(-len(out) % align))
+        out.extend(raw)
+
+    for a in args:
+        if isinstance(a, (bool, int)):
+            if not -(1 << 31) <= a < 1 << 32:
+                raise errors.InvalidArgument(f"{a} does not fit into 4 bytes: pass ctypes.c_int64, ctypes.c_uint64 or ctypes.c_size_t")
+            add(struct.pack("<i" if a < 0 else "<I", a), 4)
+        elif isinstance(a, float):
+            add(struct.pack("<f", a), 4)
+        elif isinstance(a, ctypes._SimpleCData):
+            add(bytes(a), ctypes.alignment(a))
+        elif isinstance(a, (bytes, bytearray)):
+            add(bytes(a), 8 if len(a) >= 8 else 4)
+        elif hasattr(a, "dtype") and getattr(a, "ndim", 1) == 0 and not hasattr(a, "data_ptr"):
+            add(a.tobytes(), a.dtype.itemsize)  # a numpy scalar
+        else:
+            add(struct.pack("<Q", resolve(a).ptr), 8)
+    return bytes(out)
+
+
+def is_torch_tensor(tensor) -> bool:
+    """Whether tensor is torch's."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def torch_dtype_to_mscclpp_dtype(dtype) -> DataType:
+    """goccl's element type of a torch, numpy or cupy one."""
+    known = _DTYPES.get(dtype)
+    if known is None:
+        known = _DTYPES[dtype] = DataType.of(str(dtype) if str(dtype).startswith("torch.") else getattr(dtype, "name", getattr(dtype, "__name__", dtype)))
+    return known
+
+
+_DTYPES: dict = {}
+
+
+def get_device_arch() -> str:
+    """"sm_90" and the like, of the current GPU, as torch or cupy tell it."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return "sm_{}{}".format(*torch.cuda.get_device_capability())
+    import cupy as cp
+
+    return f"sm_{cp.cuda.Device().compute_capability}"
