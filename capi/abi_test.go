@@ -265,6 +265,7 @@ func processes(t *testing.T, exe string, n, dies int, args ...string) {
 func TestUsage(t *testing.T)     { run(t, environment(t), program(t, "usage")) }
 func TestLifecycle(t *testing.T) { run(t, environment(t), program(t, "lifecycle")) }
 func TestInterpose(t *testing.T) { run(t, environment(t), program(t, "interpose")) }
+func TestLeaks(t *testing.T)     { run(t, environment(t), program(t, "leak"), "100") }
 func TestDeath(t *testing.T)     { processes(t, program(t, "death"), 4, 1, "4") }
 
 func TestProcess(t *testing.T) {
@@ -275,6 +276,7 @@ func TestProcess(t *testing.T) {
 			run(t, environment(t), exe, "exit")
 		}
 	})
+	t.Run("late", func(t *testing.T) { run(t, environment(t), exe, "late") })
 	t.Run("reload", func(t *testing.T) { run(t, environment(t), exe, "reload", filepath.Join(libraries(t), "libnccl.so.2")) })
 }
 

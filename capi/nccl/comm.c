@@ -110,9 +110,10 @@ WEAK(ncclCommShrink);
 // The end of a communicator; NULL is none, and no failure.
 #define ENDS(name, f) \
 	ncclResult_t pnccl##name(ncclComm_t comm) { \
-		if (!comm) return ncclSuccess; \
+		if (!comm || shim_exiting(0)) return ncclSuccess; \
 		NEED_CORE; \
-		return shim_result(core.f(handle(comm)), "nccl" #name); \
+		goccl_result r = core.f(handle(comm)); \
+		return shim_exiting(r) ? ncclSuccess : shim_result(r, "nccl" #name); \
 	} \
 	WEAK(nccl##name)
 ENDS(CommDestroy, comm_destroy);
@@ -120,9 +121,10 @@ ENDS(CommAbort, comm_abort);
 
 // A second finalize is an invalid argument; the core calls it invalid usage.
 ncclResult_t pncclCommFinalize(ncclComm_t comm) {
-	if (!comm) return ncclSuccess;
+	if (!comm || shim_exiting(0)) return ncclSuccess;
 	NEED_CORE;
 	goccl_result r = core.comm_finalize(handle(comm));
+	if (shim_exiting(r)) return ncclSuccess;
 	if (r == GOCCL_INVALID_USAGE) return shim_fail(ncclInvalidArgument, "ncclCommFinalize: %s", core.last_error());
 	return shim_result(r, "ncclCommFinalize");
 }
@@ -139,9 +141,12 @@ WEAK(ncclCommRevoke);
 ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *async) {
 	static const char what[] = "ncclCommGetAsyncError";
 	if (!async) BAD("%s: asyncError is NULL", what);
+	*async = ncclSuccess;
+	if (shim_exiting(0)) return ncclSuccess; // a watchdog that outlives main
 	NEED_CORE;
 	goccl_comm_info info;
 	goccl_result r = core.comm_error(handle(comm));
+	if (shim_exiting(r)) return ncclSuccess;
 	if (r == GOCCL_INVALID_ARGUMENT && core.comm_info_get(handle(comm), &info) == GOCCL_INVALID_ARGUMENT) return shim_result(r, what);
 	*async = shim_result(r, what);
 	return ncclSuccess;

@@ -16,9 +16,10 @@ ncclResult_t pncclMemAlloc(void **ptr, size_t size) {
 WEAK(ncclMemAlloc);
 
 ncclResult_t pncclMemFree(void *ptr) {
-	if (!ptr) return ncclSuccess;
+	if (!ptr || shim_exiting(0)) return ncclSuccess;
 	NEED_CORE;
-	return shim_result(core.free(ptr), "ncclMemFree");
+	goccl_result r = core.free(ptr);
+	return shim_exiting(r) ? ncclSuccess : shim_result(r, "ncclMemFree");
 }
 WEAK(ncclMemFree);
 

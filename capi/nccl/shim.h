@@ -29,6 +29,10 @@ static inline ncclResult_t shim_core(void) {
 		if (open_) return open_; \
 	} while (0)
 
+// shim_exiting is true once main has returned: r is what the core answered, since it may be told before this library is. What frees something then
+// succeeds, because the process's end frees it, and a destructor that gets an error may bring the process down.
+static inline int shim_exiting(goccl_result r) { return shim_ready == -2 || (r == GOCCL_FORKED && shim_ready == 1); }
+
 // shim_fail keeps a text as the last error (and logs it, when NCCL_DEBUG asks for warnings) and returns r.
 ncclResult_t shim_fail(ncclResult_t r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // shim_result is NCCL's code for one of the core's; the text of a failure is kept.

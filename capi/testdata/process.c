@@ -1,4 +1,4 @@
-// process fork | exit | reload LIBRARY: what happens around the library in a process.
+// process fork | exit | late | reload LIBRARY: what happens around the library in a process.
 #include "test.h"
 #include <dlfcn.h>
 
@@ -63,6 +63,24 @@ static void *busy(void *p) {
 	return NULL;
 }
 
+static int late;
+static void *memory;
+
+// The program's own destructors run before the libraries'; this one waits in another library's place, by running last of all.
+static void last_words(void *p) {
+	(void)p;
+	ncclResult_t async = 99;
+	if (!late) return;
+	OK(ncclCommGetAsyncError(parents, &async));
+	CHECK(async == ncclSuccess);
+	OK(ncclCommFinalize(parents));
+	OK(ncclCommAbort(parents));
+	OK(ncclCommDestroy(NULL));
+	OK(ncclMemFree(memory));
+}
+
+__attribute__((destructor)) static void last(void) { last_words(NULL); }
+
 int main(int argc, char **argv) {
 	CHECK(argc > 1);
 	if (!strcmp(argv[1], "fork")) {
@@ -79,6 +97,12 @@ int main(int argc, char **argv) {
 		for (int i = 0; i < 20; i++) CHECK(child(refused) == 0);
 		CHECK(use() == 0); // the parent goes on
 		CHECK(system("true") == 0);
+		return 0;
+	}
+	if (!strcmp(argv[1], "late")) {
+		OK(ncclCommInitAll(&parents, 1, NULL));
+		OK(ncclMemAlloc(&memory, 4096));
+		late = 1;
 		return 0;
 	}
 	if (!strcmp(argv[1], "exit")) {

@@ -139,14 +139,11 @@ func (c *comm) free(inner *goccl.Comm, meet bool) (freed chan struct{}) {
 
 // awaitFree waits for what is being freed: this communicator, and, as the last of its job here, all of them.
 func (c *comm) awaitFree(freed chan struct{}, limit time.Duration) {
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	if c.size > 1 && !local.leave(c.job) {
+	if !local.leave(c.job) {
 		return
 	}
-	if c.size == 1 {
-		local.leave(c.job)
-	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
 	v, _ := leaving.LoadAndDelete(c.job)
 	done := make(chan struct{})
 	go func() {
