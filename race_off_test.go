@@ -3,3 +3,5 @@
 package goccl_test
 
 const raceEnabled = false
+
+const slowness = 1

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/fdshare"
 )
 
 // resources are what a process holds and must give back.
@@ -62,6 +64,9 @@ func settled(base resources) resources {
 // noLeak fails t when, at its end, the process holds more than now.
 func noLeak(t *testing.T) {
 	t.Helper()
+	if _, err := fdshare.Shared(); err != nil { // it lives as long as the process
+		t.Fatal(err)
+	}
 	base := held()
 	t.Cleanup(func() {
 		if r := settled(base); r.more(base) {

@@ -65,6 +65,16 @@ func (e *Engine) leave(cause error) {
 // gone reports whether peer takes part no more.
 func (e *Engine) gone(peer int) bool { return e.windows[peer].fate().code.Load() != 0 }
 
+// anyGone is a rank because of which the current phase may never be complete, or -1. Who arrives and then closes has arrived.
+func (e *Engine) anyGone() int {
+	for r, w := range e.windows {
+		if code := w.fate().code.Load(); code != 0 && r != e.rank && (code != fateClosed || !w.phase().Reached(e.phase)) {
+			return r
+		}
+	}
+	return -1
+}
+
 // abandoned reports whether peer, which has published the phase, gave this very request up: whoever comes late hears of it, even if what was
 // published would be enough.
 func (o *op) abandoned(peer int) bool {

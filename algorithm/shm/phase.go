@@ -35,23 +35,22 @@ func (o *op) publish() {
 // arrive waits until every rank has published the current phase and checks that all mean the same operation.
 func (o *op) arrive() error {
 	e := o.e
-	behind, left := 0, false // all ranks before behind have arrived; left: that one never will
+	behind, left := 0, -1 // all ranks before behind have arrived; left: a rank that takes part no more
 	here := func() bool {
 		for ; behind < e.size; behind++ {
 			if behind == e.rank || e.windows[behind].phase().Reached(e.phase) {
 				continue
 			}
-			// Who arrives and then leaves has arrived.
-			left = e.gone(behind) && !e.windows[behind].phase().Reached(e.phase)
-			return left
+			left = e.anyGone()
+			return left >= 0
 		}
 		return true
 	}
 	if err := wait.Until(e.windows[e.rank].door(), here, o.limit, e.policy); err != nil {
 		return o.fail(behind, err)
 	}
-	if left {
-		return o.left(behind)
+	if left >= 0 {
+		return o.left(left)
 	}
 	for r, w := range e.windows {
 		if e.gone(r) && o.abandoned(r) {

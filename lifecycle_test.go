@@ -1,0 +1,500 @@
+package goccl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/conformance"
+)
+
+var someCase = conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 5000}
+
+// split splits all of comms and returns the new communicators by the old rank.
+func split(t testing.TB, comms []*goccl.Comm, color, key func(r int) int) []*goccl.Comm {
+	t.Helper()
+	out := make([]*goccl.Comm, len(comms))
+	if err := each(len(comms), func(r int) (err error) {
+		out[r], err = comms[r].Split(context.Background(), color(r), key(r))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, c := range out {
+			if c != nil {
+				_ = c.Close()
+			}
+		}
+	})
+	return out
+}
+
+func TestSplit(t *testing.T) {
+	noLeak(t)
+	onKinds(t, 5, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commsWith(t, n, open, nil)
+		// Colors by parity, ranks in reverse; the last rank in none.
+		subs := split(t, comms, func(r int) int {
+			if r == n-1 && n > 2 {
+				return goccl.NoColor
+			}
+			return r % 2
+		}, func(r int) int { return -r })
+		groups := make([][]*goccl.Comm, 2)
+		for r := n - 1; r >= 0; r-- {
+			c := subs[r]
+			if r == n-1 && n > 2 {
+				if c != nil {
+					t.Errorf("a rank with NoColor got a communicator")
+				}
+				continue
+			}
+			if c.Rank() != len(groups[r%2]) {
+				t.Errorf("rank %d is %d of color %d, want %d", r, c.Rank(), r%2, len(groups[r%2]))
+			}
+			groups[r%2] = append(groups[r%2], c)
+		}
+		// All at the same time: what they share does not mix.
+		if err := each(3, func(i int) error {
+			cs := append(groups[:2:2], comms)[i]
+			for k := range 20 {
+				c := someCase
+				c.Seed, c.Count = uint64(k*3+i), int64(1000*i+k)
+				if err := conformance.Run(cs, c); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		// Twice the same colors, and equal keys: the old order.
+		again := split(t, comms, func(int) int { return 7 }, func(int) int { return 0 })
+		for r, c := range again {
+			if c.Rank() != r || c.WorldSize() != n {
+				t.Errorf("rank %d of the copy is %d of %d", r, c.Rank(), c.WorldSize())
+			}
+		}
+		deeper := split(t, again, func(r int) int { return 0 }, func(r int) int { return r })
+		_ = comms[0].Close() // the parents' end does not matter
+		if err := conformance.Run(deeper, someCase); err != nil {
+			t.Error(err)
+		}
+	})
+	c := commsWith(t, 1, openHost, nil)[0]
+	if _, err := c.Split(context.Background(), -2, 0); !errors.Is(err, goccl.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
+func TestShrink(t *testing.T) {
+	noLeak(t)
+	onKinds(t, 4, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		if n < 2 {
+			t.Skip("one rank cannot be shrunk")
+		}
+		for _, abort := range []bool{false, true} {
+			comms := commsWith(t, n, open, nil)
+			small := make([]*goccl.Comm, n-1)
+			if err := each(n-1, func(r int) (err error) {
+				small[r], err = comms[r].Shrink(context.Background(), []int{n - 1, n - 1}, abort)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := conformance.Run(small, someCase); err != nil {
+				t.Error(err)
+			}
+			for _, c := range small {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			err := conformance.Run(comms, someCase)
+			if abort && !errors.Is(err, goccl.ErrAborted) || !abort && err != nil {
+				t.Errorf("the parent after Shrink(abort %v): %v", abort, err)
+			}
+		}
+		c := commsWith(t, n, open, nil)[0]
+		for _, exclude := range [][]int{nil, {0}, {n}, {-1}} {
+			if _, err := c.Shrink(context.Background(), exclude, false); !errors.Is(err, goccl.ErrInvalidArgument) {
+				t.Errorf("exclude %v: %v", exclude, err)
+			}
+		}
+	})
+}
+
+// Abort frees a rank that is blocked, in a stream or in the call, at once, and its peers learn of it.
+func TestAbortWhileBlocked(t *testing.T) {
+	noLeak(t)
+	reason := errors.New("somebody pulled the plug")
+	onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		for _, synchronous := range []bool{false, true} {
+			comms := commsWith(t, n, open, nil)
+			if comms[0].Device().ID().Kind == device.CUDA && synchronous {
+				continue
+			}
+			type end struct {
+				err error
+				at  time.Time
+			}
+			ends := make(chan end, 1)
+			peer := make(chan end, 1)
+			block := func(c *goccl.Comm, out chan end) {
+				mem, err := c.Device().Alloc(4096)
+				if err != nil {
+					t.Error(err)
+				}
+				var s device.Stream
+				if !synchronous {
+					if s, err = c.Device().NewStream(); err != nil {
+						t.Error(err)
+					}
+					defer func() { _ = s.Close() }()
+				}
+				err = c.AllReduce(mem.Ptr(), mem.Ptr(), 100, datatype.Int32, datatype.Sum, s)
+				if err == nil {
+					err = c.Synchronize(context.Background(), s)
+				}
+				out <- end{err, time.Now()}
+				_ = mem.Close()
+			}
+			go block(comms[0], ends)
+			if n > 2 {
+				go block(comms[1], peer)
+			}
+			time.Sleep(50 * time.Millisecond)
+			start := time.Now()
+			comms[0].Abort(reason)
+			if d := time.Since(start); d > 50*time.Millisecond {
+				t.Errorf("Abort took %v", d)
+			}
+			e := <-ends
+			if d := e.at.Sub(start); d > 100*time.Millisecond*time.Duration(slowness) || !errors.Is(e.err, reason) {
+				t.Errorf("after %v: %v", d, e.err)
+			}
+			if !errors.Is(comms[0].AsyncError(), reason) {
+				t.Errorf("AsyncError is %v", comms[0].AsyncError())
+			}
+			if n > 2 && comms[0].Device().ID().Kind == device.Host {
+				e := <-peer
+				if d := e.at.Sub(start); d > time.Second {
+					t.Errorf("the peer noticed after %v", d)
+				}
+				if err := blames(e.err, goccl.ErrAborted, "all_reduce", 0); err != nil {
+					t.Error(err)
+				}
+			} else if n > 2 {
+				comms[1].Abort(nil)
+				<-peer
+			}
+		}
+	})
+}
+
+func TestAbortEndsEverything(t *testing.T) {
+	noLeak(t)
+	comms := commsWith(t, 2, openHost, func(_ int, cfg *goccl.Config) { cfg.Check = true })
+	waits := map[string]func(c *goccl.Comm) error{
+		"finalize": func(c *goccl.Comm) error { return c.Finalize(context.Background()) },
+		"checked":  func(c *goccl.Comm) error { return c.Barrier(nil) },
+		"split":    func(c *goccl.Comm) error { _, err := c.Split(context.Background(), 0, 0); return err },
+	}
+	done := make(chan string, len(waits))
+	for name, f := range waits {
+		if name != "checked" {
+			continue // a Bootstrap's collectives run one at a time: see below
+		}
+		go func() {
+			if err := f(comms[0]); !errors.Is(err, goccl.ErrAborted) {
+				t.Errorf("%s: %v", name, err)
+			}
+			done <- name
+		}()
+	}
+	time.Sleep(30 * time.Millisecond)
+	start := time.Now()
+	comms[0].Abort(nil)
+	<-done
+	if d := time.Since(start); d > 100*time.Millisecond*time.Duration(slowness) {
+		t.Errorf("a checked call ended %v after Abort", d)
+	}
+	for _, name := range []string{"finalize", "split"} {
+		comms := commsWith(t, 2, openHost, nil)
+		go func() {
+			if err := waits[name](comms[0]); !errors.Is(err, goccl.ErrAborted) {
+				t.Errorf("%s: %v", name, err)
+			}
+			done <- name
+		}()
+		time.Sleep(20 * time.Millisecond)
+		comms[0].Abort(nil)
+		<-done
+		if err := waits[name](comms[0]); !errors.Is(err, goccl.ErrAborted) {
+			t.Errorf("%s after Abort: %v", name, err)
+		}
+	}
+}
+
+// Close with work enqueued ends it; peers learn of it; and everything after Close is refused.
+func TestClose(t *testing.T) {
+	noLeak(t)
+	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commsWith(t, n, open, nil)
+		p := scratch(t, comms[0])
+		s, err := comms[0].Device().NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		for range 50 {
+			if err := comms[0].AllReduce(p, p, 100, datatype.Int32, datatype.Sum, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		if err := each(3, func(int) error { return comms[0].Close() }); err != nil { // also at the same time
+			t.Error(err)
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("Close took %v", d)
+		}
+		if err := s.Synchronize(context.Background()); comms[0].Device().ID().Kind == device.Host && !errors.Is(err, goccl.ErrAborted) {
+			t.Errorf("the work that was enqueued: %v", err)
+		}
+		if comms[0].Device().ID().Kind == device.Host {
+			q := scratch(t, comms[1])
+			if err := comms[1].AllReduce(q, q, 100, datatype.Int8, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) && !errors.Is(err, goccl.ErrMismatch) {
+				t.Errorf("the peer: %v", err)
+			}
+		}
+		ctx := context.Background()
+		_, split := comms[0].Split(ctx, 0, 0)
+		_, shrink := comms[0].Shrink(ctx, []int{1}, true)
+		for name, err := range map[string]error{
+			"AllReduce": comms[0].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, nil), "Barrier": comms[0].Barrier(nil), "Finalize": comms[0].Finalize(ctx),
+			"Submit": goccl.Submit([]goccl.Call{{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Barrier}}}), "Split": split, "Shrink": shrink,
+		} {
+			var ge *goccl.Error
+			if !errors.Is(err, goccl.ErrClosed) || !errors.As(err, &ge) {
+				t.Errorf("%s after Close: %v", name, err)
+			}
+		}
+		comms[0].Abort(nil)
+		if comms[0].AsyncError() == nil {
+			t.Error("AsyncError after Close is nil")
+		}
+	})
+}
+
+// The wrong order of closing is an error at worst.
+func TestCloseInAnyOrder(t *testing.T) {
+	noLeak(t)
+	for order := range 6 {
+		boots := bootstrap.NewLocalGroup(2)
+		comms, devs := make([]*goccl.Comm, 2), make([]device.Device, 2)
+		streams := make([]device.Stream, 2)
+		if err := each(2, func(r int) (err error) {
+			if devs[r], err = openHost(r); err != nil {
+				return err
+			}
+			if streams[r], err = devs[r].NewStream(); err != nil {
+				return err
+			}
+			comms[r], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boots[r], Device: devs[r]})
+			if err == nil {
+				err = comms[r].Barrier(streams[r])
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := comms[0].Barrier(streams[0]); err != nil { // never joined
+			t.Error(err)
+		}
+		for r := range 2 {
+			steps := []func() error{comms[r].Close, boots[r].Close, devs[r].Close}
+			for _, i := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}[order] {
+				done := make(chan error, 1)
+				go func() { done <- steps[i]() }()
+				select {
+				case err := <-done:
+					if err != nil {
+						t.Errorf("order %d, step %d: %v", order, i, err)
+					}
+				case <-time.After(5 * time.Second):
+					t.Fatalf("order %d, step %d hangs", order, i)
+				}
+			}
+		}
+	}
+}
+
+func TestManyCommunicators(t *testing.T) {
+	noLeak(t)
+	const n, many = 2, 24
+	boots := bootstrap.NewLocalGroup(n)
+	all := make([][]*goccl.Comm, many)
+	for i := range all {
+		all[i] = make([]*goccl.Comm, n)
+	}
+	var devs [n]device.Device
+	if err := each(n, func(r int) (err error) {
+		if devs[r], err = openHost(r); err != nil {
+			return err
+		}
+		for i := range all {
+			if all[i][r], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boots[r], Device: devs[r]}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := each(many, func(i int) error {
+		c := someCase
+		c.Seed = uint64(i)
+		return conformance.Run(all[i], c)
+	}); err != nil {
+		t.Error(err)
+	}
+	for r := range n {
+		_ = boots[r].Close() // communicators go on without it
+	}
+	if err := conformance.Run(all[3], someCase); err != nil {
+		t.Error(err)
+	}
+	for i := range all {
+		for r := range n {
+			if err := all[i][r].Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for r := range n {
+		_ = devs[r].Close()
+	}
+}
+
+// A thousand communicators, one after the other, leave nothing behind: no descriptor, goroutine, mapping or heap.
+func TestCreateAndClose(t *testing.T) {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 150
+	}
+	const n = 2
+	noLeak(t)
+	boots := bootstrap.NewLocalGroup(n)
+	var devs [n]device.Device
+	for r := range n {
+		var err error
+		if devs[r], err = openHost(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	some := func(rounds int) {
+		if err := each(n, func(r int) error {
+			for i := range rounds {
+				c, err := goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boots[r], Device: devs[r], OpTimeout: 20 * time.Second})
+				if err != nil {
+					return fmt.Errorf("round %d: %w", i, err)
+				}
+				if err := c.Barrier(nil); err != nil {
+					return fmt.Errorf("round %d: %w", i, err)
+				}
+				if i%10 == 0 {
+					s, err := c.Split(context.Background(), 0, 0)
+					if err != nil {
+						return fmt.Errorf("round %d: %w", i, err)
+					}
+					if err := s.Close(); err != nil {
+						return err
+					}
+				}
+				if err := c.Close(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	some(20)
+	before, base := heap(), held()
+	start := time.Now()
+	some(rounds)
+	took := time.Since(start)
+	if r := settled(base); r.more(base) {
+		t.Errorf("after %d rounds: %v, before %v\n%s", rounds, r, base, r.detail)
+	}
+	// The bootstrap remembers the last 4096 groups that were closed.
+	if after := heap(); after > before+1<<20 {
+		t.Errorf("%d rounds keep %d KiB of heap", rounds, (after-before)>>10)
+	}
+	t.Logf("%d communicators of %d ranks made, used and closed: %v each", rounds, n, took/time.Duration(rounds))
+	for r := range n {
+		_, _ = boots[r].Close(), devs[r].Close()
+	}
+}
+
+// Two communicators on one Bootstrap, and their owner: all hear of a death.
+func TestDeathInEveryCommunicator(t *testing.T) {
+	noLeak(t)
+	const n = 3
+	job := bootstrap.NewLocal(n)
+	var comms [n][2]*goccl.Comm
+	var devs [n]device.Device
+	if err := each(n, func(r int) (err error) {
+		if devs[r], err = openHost(r); err != nil {
+			return err
+		}
+		for i := range comms[r] {
+			if comms[r][i], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: job.Ranks[r], Device: devs[r]}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	own := job.Ranks[0].Failures()
+	job.Kill(2)
+	for i := range comms[0] {
+		if err := blames(comms[0][i].Barrier(nil), goccl.ErrPeerDead, "barrier", 2); err != nil {
+			var ge *goccl.Error // or before it was enqueued
+			if err2 := comms[0][i].AsyncError(); !errors.As(err2, &ge) || ge.Peer != 2 {
+				t.Error(i, err, err2)
+			}
+		}
+	}
+	select {
+	case f := <-own:
+		if f.Rank != 2 {
+			t.Errorf("%+v", f)
+		}
+	case <-time.After(time.Second):
+		t.Error("the Bootstrap's own subscriber hears nothing")
+	}
+	for r := range n {
+		_, _ = comms[r][0].Close(), comms[r][1].Close()
+		_, _ = job.Ranks[r].Close(), devs[r].Close()
+	}
+}
