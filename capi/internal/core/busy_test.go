@@ -1,0 +1,168 @@
+package core
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/device"
+)
+
+// meet starts n ranks by a unique id, as processes would.
+func meet(t *testing.T, n int, cfg Config) []Handle {
+	t.Helper()
+	id, err := NewUniqueID(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]Handle, n)
+	for r := range n {
+		d, err := OpenDevice(device.Host, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out[r], err = Start(id, r, n, d, cfg); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = Abort(out[r]) })
+	}
+	return out
+}
+
+// Ranks submit from goroutines of their own while others ask and one aborts.
+func TestAbortWhileBusy(t *testing.T) {
+	const n = 3
+	c := meet(t, n, Config{})
+	send, _ := floats(t, 4096)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for r, h := range c {
+		recv, _ := floats(t, 4096)
+		wg.Go(func() {
+			if err := Wait(h); err != nil {
+				t.Error(err)
+				return
+			}
+			for {
+				q := allReduce(h, send, recv, 4096)
+				if err := Submit([]Request{q}); err != nil {
+					if !errors.Is(err, goccl.ErrAborted) && !errors.Is(err, goccl.ErrPeerDead) && !errors.Is(err, ErrInvalidArgument) {
+						t.Errorf("rank %d: %v", r, err)
+					}
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_ = CommError(h)
+				_, _ = CommInfo(h)
+				time.Sleep(100 * time.Microsecond)
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	for _, h := range c {
+		begin := time.Now()
+		if err := Abort(h); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(begin); d > 150*time.Millisecond {
+			t.Errorf("abort took %v", d)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if err := CommError(c[0]); !errors.Is(err, ErrInvalidArgument) {
+		t.Errorf("after the abort: %v", err)
+	}
+}
+
+// Set-up that lacks a rank is under way until it is called off.
+func TestSetUpCalledOff(t *testing.T) {
+	id, err := NewUniqueID(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDevice(device.Host, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Start(id, 0, 2, d, Config{NonBlocking: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := ResultOf(CommError(h)); r != InProgress {
+		t.Errorf("it is %v", r)
+	}
+	p, _ := floats(t, 1)
+	if err := Submit([]Request{allReduce(h, p, p, 1)}); ResultOf(err) != InvalidUsage {
+		t.Errorf("a collective during set-up: %v", err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- Wait(h) }()
+	time.Sleep(10 * time.Millisecond)
+	if err := Abort(h); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-waited:
+		if ResultOf(err) != Aborted && !errors.Is(err, ErrInvalidArgument) {
+			t.Errorf("Wait: %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("Wait goes on after the abort")
+	}
+	_ = id.Close()
+}
+
+// A rank that never comes is an error that names it.
+func TestMissingRank(t *testing.T) {
+	id, err := NewUniqueID(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDevice(device.Host, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Start(id, 0, 2, d, Config{Timeout: 700 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Wait(h)
+	if ResultOf(err) != Timeout {
+		t.Errorf("%v: %v", ResultOf(err), err)
+	}
+	if err := Destroy(h); err != nil {
+		t.Error(err)
+	}
+}
+
+// Operations wait for as long as they may, and no longer.
+func TestOpTimeout(t *testing.T) {
+	c := world(t, 2, Config{OpTimeout: 200 * time.Millisecond})
+	p, _ := floats(t, 1)
+	begin := time.Now()
+	err := Submit([]Request{allReduce(c[0], p, p, 1)})
+	if ResultOf(err) != Timeout {
+		t.Errorf("%v: %v", ResultOf(err), err)
+	}
+	if d := time.Since(begin); d > 2*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	var ge *goccl.Error
+	if !errors.As(err, &ge) || ge.Peer != 1 || ge.Seq != 1 || ge.Op != "all_reduce" {
+		t.Errorf("the error does not say who and what: %v", err)
+	}
+	if ResultOf(CommError(c[0])) != Timeout {
+		t.Errorf("the communicator's error: %v", CommError(c[0]))
+	}
+}
