@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/*.golden")
@@ -339,4 +341,12 @@ func TestDebugOutput(t *testing.T) {
 	if logs, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "log.[0-9]*")); len(logs) != 1 {
 		t.Errorf("NCCL_DEBUG_FILE made %v", logs)
 	}
+}
+
+func TestContexts(t *testing.T) {
+	exe, lib := program(t, "context"), filepath.Join(t.TempDir(), "libmockcuda.so")
+	if err := mockcuda.Build(lib); err != nil {
+		t.Skip(err)
+	}
+	run(t, environment(t, "GOCCL_DEVICE=cuda", "MOCKCUDA_DEVICES=2", mockcuda.Env+"="+lib), exe, lib)
 }
