@@ -76,6 +76,8 @@ CC ?= gcc
 CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOOLS)/*' -not -path './build/*') go.mod
 NCCL_C  = $(wildcard capi/nccl/*.c)
 
+RACE   += capi/internal/core
+
 .PHONY: libgoccl libnccl
 libgoccl: build/libgoccl.so ## build/libgoccl.so, the C ABI (capi/goccl.h)
 libnccl: build/libnccl.so.2 libgoccl ## build/libnccl.so.2, NCCL's ABI on goccl

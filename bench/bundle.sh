@@ -30,7 +30,9 @@ for kind in examples bench; do
     [ -n "$p" ] && go build "${build[@]}" -o "$tree/$kind/$(basename "$p")" "$p"
   done < <(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' "./$kind/..." 2>/dev/null)
 done
-if [ -e build/libnccl.so.2 ]; then cp build/libnccl.so.2 "$tree/bin/"; fi
+for lib in libnccl.so.2 libgoccl.so; do
+  if [ -e "build/$lib" ]; then cp "build/$lib" "$tree/bin/"; fi
+done
 
 # gzip unpacks anywhere; xz is for when that is too large.
 tar -C "$tree" -czf "$dest/goccl-gpu.tar.gz" .

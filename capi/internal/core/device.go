@@ -48,6 +48,7 @@ func OpenDevice(kind device.Kind, index int) (Handle, error) {
 	var err error
 	switch kind {
 	case device.Host:
+		allCores()
 		raw, err = host.Open(index)
 	case device.CUDA:
 		raw, err = cuda.Open(index)

@@ -13,15 +13,16 @@ import (
 
 // prepare fits the Go runtime into a process that belongs to somebody else.
 var prepare = sync.OnceFunc(func() {
-	if kind, err := kindFromEnv(); err == nil && kind != 1 {
-		// On the host device Go threads do the collectives; with GPUs they only enqueue.
-		runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
-	}
+	// With GPUs Go threads only enqueue, and should leave the cores to the program; see allCores.
+	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
 	slog.SetDefault(slog.New(logger()))
 })
+
+// allCores takes that back: on the host device Go threads do the collectives.
+var allCores = sync.OnceFunc(runtime.SetDefaultGOMAXPROCS)
 
 // Prepare runs before anything else of the ABI, once.
 func Prepare() { prepare() }
