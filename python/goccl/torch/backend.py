@@ -1,0 +1,386 @@
+"""ProcessGroupGoccl: torch.distributed's process group on goccl communicators."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from .. import errors
+from .._types import ReduceOp
+from .lane import Lane
+
+__all__ = ["ProcessGroupGoccl", "register"]
+
+_OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX, dist.ReduceOp.MIN: ReduceOp.MIN,
+        dist.ReduceOp.AVG: ReduceOp.AVG}
+_BITWISE = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or, dist.ReduceOp.BXOR: torch.bitwise_xor}
+_WIDER = {torch.int16: torch.int32, torch.bool: torch.uint8}
+if hasattr(torch, "uint16"):
+    _WIDER |= {torch.uint16: torch.int32, torch.uint32: torch.int64}
+
+_groups: "weakref.WeakSet[ProcessGroupGoccl]" = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    for g in list(_groups):
+        g.shutdown()
+
+
+def register() -> None:
+    """Makes "goccl" a backend of torch.distributed. Twice is harmless."""
+    if "goccl" not in dist.Backend.backend_list:
+        dist.Backend.register_backend("goccl", _create, devices=["cpu", "cuda"])
+
+
+def _create(store, rank: int, size: int, timeout: timedelta) -> "ProcessGroupGoccl":
+    return ProcessGroupGoccl(store, rank, size, timeout)
+
+
+def _rank_op(op):
+    """A torch ReduceOp's kind; ReduceOp objects compare equal to their kinds but hash on their own."""
+    for table in (_OPS, _BITWISE):
+        for k, v in table.items():
+            if op == k:
+                return v
+    raise errors.InvalidArgument(f"goccl has no reduction {op}: it has SUM, PRODUCT, MAX, MIN, AVG, and BAND, BOR, BXOR of integers")
+
+
+class ProcessGroupGoccl(dist.ProcessGroup):
+    """A process group whose collectives are goccl's: one communicator for CPU tensors and one for each GPU, made when they are first used.
+
+    Tensors may be of any shape; those that are not contiguous are staged. Tags of sends and receives are ignored, as by NCCL: messages of one rank to another
+    match in order.
+    """
+
+    def __init__(self, store, rank: int, size: int, timeout: timedelta | None = None) -> None:
+        super().__init__(rank, size)
+        self._store, self._rank_, self._size_ = store, rank, size
+        self._seconds = timeout.total_seconds() if timeout is not None else None
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._lock = threading.Lock()
+        self._sequence = 0
+        _groups.add(self)
+
+    def getBackendName(self) -> str:
+        """The name under which the backend is registered."""
+        return "goccl"
+
+    name = getBackendName
+
+    def __repr__(self) -> str:
+        return f"ProcessGroupGoccl(rank={self._rank_}, size={self._size_})"
+
+    def _lane(self, tensor_or_device) -> Lane:
+        device = tensor_or_device if isinstance(tensor_or_device, torch.device) else tensor_or_device.device
+        if device.type not in ("cpu", "cuda"):
+            raise errors.InvalidArgument(f"a tensor on {device}: goccl works on cpu and cuda")
+        index = device.index if device.index is not None else (torch.cuda.current_device() if device.type == "cuda" else 0)
+        key = (device.type, index)
+        lane = self._lanes.get(key)
+        if lane is None:
+            with self._lock:
+                lane = self._lanes.get(key)
+                if lane is None:
+                    number = sum(1 for t, _ in self._lanes if t == device.type)
+                    lane = self._lanes[key] = Lane(self._store, self._rank_, self._size_, torch.device(device.type, index), self._seconds, number)
+        return lane
+
+    # Reductions.
+
+    def allreduce(self, tensors, opts=None):
+        """Reduces tensors[0] in place on all ranks."""
+        t = _one(tensors)
+        return self._reduction(t, _opt(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        """Reduces several tensors in place."""
+        work = None
+        for t in tensors:
+            work = self.allreduce([t], opts)
+        work._result = list(tensors)
+        return work
+
+    def reduce(self, tensors, opts=None):
+        """Reduces tensors[0] in place at the root."""
+        t = _one(tensors)
+        root = _opt(opts, "rootRank", 0)
+        at = self._rank_ == root
+        return self._reduction(t, _opt(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.reduce(x, x if at else None, op, root, stream=s), tensors,
+                               opts, write=at)
+
+    def _reduction(self, t, op, call, result, opts, write=True):
+        op = _rank_op(op)
+        lane = self._lane(t)
+        if not isinstance(op, ReduceOp):
+            return self._bitwise(t, op, result, opts, write)
+        x, finish = _staged(t, write)
+        if t.is_complex():
+            if op not in (ReduceOp.SUM, ReduceOp.AVG):
+                raise errors.InvalidArgument("complex tensors can be summed and averaged")
+            x = torch.view_as_real(x)
+        wider = _WIDER.get(t.dtype)
+        if wider is not None:
+            x = x.to(wider)
+            if t.dtype == torch.bool and op == ReduceOp.SUM:
+                op = ReduceOp.MAX
+            y = x
+            finish = (lambda: t.copy_(y)) if write else None
+        return lane.submit(lambda c, s: call(c, x, op, s), (x, t), list(result), _opt(opts, "asyncOp", True), finish)
+
+    def _bitwise(self, t, op, result, opts, write):
+        x = t.contiguous()
+        every = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device)
+
+        def finish() -> None:
+            if write:
+                total = every[0]
+                for r in range(1, self._size_):
+                    total = op(total, every[r])
+                t.copy_(total)
+
+        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result), _opt(opts, "asyncOp", True), finish)
+
+    def _reduce_scatter_base(self, output, input, opts=None):
+        """Rank i's output is the reduction of slice i of all inputs."""
+        op = _rank_op(_opt(opts, "reduceOp", dist.ReduceOp.SUM))
+        if not isinstance(op, ReduceOp):
+            raise errors.InvalidArgument("reduce-scatter has SUM, PRODUCT, MAX, MIN and AVG")
+        x = input.contiguous()
+        y, finish = _staged(output, True)
+        return self._lane(output).submit(lambda c, s: c.reduce_scatter(x, y, op, stream=s), (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
+
+    reduce_scatter_tensor = _reduce_scatter_base
+
+    def reduce_scatter(self, outputs, inputs, opts=None):
+        """outputs[0] is the reduction of all ranks' inputs[0][rank]."""
+        output, parts = _one(outputs), inputs[0]
+        if all(p.shape == output.shape for p in parts):
+            return self._reduce_scatter_base(output, torch.stack([p.contiguous() for p in parts]), opts)
+        op = _rank_op(_opt(opts, "reduceOp", dist.ReduceOp.SUM))
+        staged = [p.clone(memory_format=torch.contiguous_format) for p in parts]
+
+        def call(c, s) -> None:
+            for r, p in enumerate(staged):
+                c.reduce(p, p if r == self._rank_ else None, op, r, stream=s)
+
+        mine = staged[self._rank_]
+        return self._lane(output).submit(call, (*staged, output), [output], _opt(opts, "asyncOp", True), lambda: output.copy_(mine))
+
+    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
+        """Several reduce-scatters."""
+        work = None
+        for o, i in zip(outputs, inputs):
+            work = self._reduce_scatter_base(o, i, opts)
+        work._result = list(outputs)
+        return work
+
+    # Movement.
+
+    def broadcast(self, tensors, opts=None):
+        """tensors[0] of the root to all ranks."""
+        t = _one(tensors)
+        root = _opt(opts, "rootRank", 0)
+        x, finish = _staged(t, self._rank_ != root)
+        return self._lane(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors), _opt(opts, "asyncOp", True), finish)
+
+    def _allgather_base(self, output, input, opts=None):
+        """Everybody's input, in rank order."""
+        x = input.contiguous()
+        y, finish = _staged(output, True)
+        return self._lane(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
+
+    all_gather_into_tensor = _allgather_base
+
+    def allgather(self, outputs, inputs, opts=None):
+        """outputs[0][r] is rank r's inputs[0]."""
+        t, parts = _one(inputs), outputs[0]
+        if any(p.numel() != t.numel() for p in parts):
+            return self._uneven_gather(parts, t, opts)
+        x = t.contiguous()
+        every = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device)
+
+        def finish() -> None:
+            for r, p in enumerate(parts):
+                p.copy_(every[r].view(p.shape))
+
+        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)], _opt(opts, "asyncOp", True), finish)
+
+    def _uneven_gather(self, parts, t, opts):
+        x = t.contiguous()
+        staged = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device) for r, p in enumerate(parts)]
+
+        def call(c, s) -> None:
+            for r, p in enumerate(staged):
+                c.broadcast(p, None, r, stream=s)
+
+        def finish() -> None:
+            for p, q in zip(parts, staged):
+                p.copy_(q)
+
+        return self._lane(t).submit(call, (*staged, *parts), [list(parts)], _opt(opts, "asyncOp", True), finish)
+
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        """Several gathers: outputs[r][k] is rank r's inputs[k]."""
+        work = None
+        for k, t in enumerate(inputs):
+            work = self.allgather([[o[k] for o in outputs]], [t], opts)
+        return work
+
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        """Several gathers into tensors."""
+        work = None
+        for o, i in zip(outputs, inputs):
+            work = self._allgather_base(o, i, opts)
+        work._result = list(outputs)
+        return work
+
+    def gather(self, outputs, inputs, opts=None):
+        """At the root outputs[0][r] is rank r's inputs[0]."""
+        t = _one(inputs)
+        root = _opt(opts, "rootRank", 0)
+        x = t.contiguous()
+        parts = outputs[0] if self._rank_ == root else []
+        every = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device) if self._rank_ == root else None
+
+        def finish() -> None:
+            for r, p in enumerate(parts):
+                p.copy_(every[r].view(p.shape))
+
+        keep = (x, t, *parts) + ((every,) if every is not None else ())
+        return self._lane(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)], _opt(opts, "asyncOp", True), finish)
+
+    def scatter(self, outputs, inputs, opts=None):
+        """outputs[0] is the root's inputs[0][rank]."""
+        t = _one(outputs)
+        root = _opt(opts, "rootRank", 0)
+        x = torch.stack([p.contiguous() for p in inputs[0]]) if self._rank_ == root else None
+        y, finish = _staged(t, True)
+        keep = (y, t) + ((x,) if x is not None else ())
+        return self._lane(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs), _opt(opts, "asyncOp", True), finish)
+
+    def alltoall_base(self, output, input, output_splits=None, input_splits=None, opts=None):
+        """Slices of input along dimension 0 to their ranks; splits are rows, even when empty."""
+        x = input.contiguous()
+        y, finish = _staged(output, True)
+        if not output_splits and not input_splits:
+            call = lambda c, s: c.alltoall(x, y, stream=s)  # noqa: E731
+        else:
+            n = self._size_
+            send = _elements(x, input_splits, n)
+            recv = _elements(y, output_splits, n)
+            call = lambda c, s: c.alltoallv(x, y, send, _starts(send), recv, _starts(recv), stream=s)  # noqa: E731
+        return self._lane(input).submit(call, (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
+
+    def alltoall(self, outputs, inputs, opts=None):
+        """inputs[r] to rank r, whose outputs[rank] it becomes."""
+        send = [t.numel() for t in inputs]
+        recv = [t.numel() for t in outputs]
+        x = torch.cat([t.reshape(-1) for t in inputs])
+        y = torch.empty(sum(recv), dtype=x.dtype, device=x.device)
+
+        def finish() -> None:
+            for part, o in zip(y.split(recv), outputs):
+                o.copy_(part.view(o.shape))
+
+        return self._lane(x).submit(lambda c, s: c.alltoallv(x, y, send, _starts(send), recv, _starts(recv), stream=s), (x, y, *outputs), list(outputs),
+                                    _opt(opts, "asyncOp", True), finish)
+
+    def send(self, tensors, dst: int, tag: int = 0):
+        """tensors[0] to dst."""
+        t = _one(tensors)
+        x = t.contiguous()
+        return self._lane(t).later(lambda c, s: c.send(x, dst, stream=s), (x, t), list(tensors))
+
+    def recv(self, tensors, src: int, tag: int = 0):
+        """tensors[0] from src."""
+        t = _one(tensors)
+        if not t.is_contiguous():
+            raise errors.InvalidArgument("receive into a contiguous tensor")
+        return self._lane(t).later(lambda c, s: c.recv(t, src, stream=s), (t,), list(tensors))
+
+    def recv_anysource(self, tensors, tag: int = 0):
+        """Not supported, as by NCCL."""
+        raise errors.Unsupported("goccl receives from a rank that is named")
+
+    def barrier(self, opts=None):
+        """Returns Work that ends when every rank has come."""
+        ids = _opt(opts, "device_ids", None)
+        device = _opt(opts, "device", None)
+        if ids:
+            device = torch.device("cuda", ids[0])
+        if device is None or device.type not in ("cpu", "cuda"):
+            device = next((torch.device(*k) for k in self._lanes if k[0] == "cuda"), torch.device("cpu"))
+        lane = self._lane(device)
+        work = lane.submit(lambda c, s: c.barrier(stream=s), (), [])
+        if lane.cuda:
+            work.wait()
+            torch.cuda.current_stream(lane.index).synchronize()
+            lane.raise_failure()
+        return work
+
+    # Bookkeeping that torch asks for.
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def get_group_store(self):
+        """The store that the group was made with."""
+        return self._store
+
+    def abort(self) -> None:
+        """Ends running work without waiting for peers."""
+        for lane in self._lanes.values():
+            lane.close(abort=True)
+        self._lanes.clear()
+
+    def shutdown(self) -> None:
+        """Waits for enqueued work and leaves."""
+        for lane in self._lanes.values():
+            lane.close()
+        self._lanes.clear()
+
+
+def _one(tensors):
+    if len(tensors) != 1:
+        raise errors.InvalidArgument(f"{len(tensors)} tensors: goccl has one device per rank, so pass one")
+    return tensors[0]
+
+
+def _opt(opts, name: str, default):
+    value = getattr(opts, name, default) if opts is not None else default
+    return default if value is None else value
+
+
+def _staged(t, write: bool):
+    """t as a contiguous tensor, and, when it is written, what brings the result back."""
+    if t.is_contiguous():
+        return t, None
+    x = t.contiguous()
+    return x, ((lambda: t.copy_(x)) if write else None)
+
+
+def _elements(t, splits, n: int) -> list[int]:
+    rows = t.shape[0] if t.dim() else 0
+    per = t.numel() // rows if rows else 0
+    if not splits:
+        if rows % n:
+            raise errors.InvalidArgument(f"{rows} rows do not divide among {n} ranks: give split sizes")
+        splits = [rows // n] * n
+    return [k * per for k in splits]
+
+
+def _starts(counts: list[int]) -> list[int]:
+    out, at = [], 0
+    for c in counts:
+        out.append(at)
+        at += c
+    return out

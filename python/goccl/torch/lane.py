@@ -1,0 +1,165 @@
+"""Lane: one communicator of a process group, on one device, and the stream on which its work runs."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import torch
+
+from .. import errors
+from .._lib import SLICE, TIMEOUT, error, lib, synchronize
+from .._types import DeviceType
+from ..device import Device, Stream
+from ..nccl import Communicator, NCCLConfig, UniqueId, group
+from .work import Work
+
+__all__ = ["Lane"]
+
+
+class Lane:
+    """The work of a process group on one device, in order.
+
+    Sends and receives are collected and go out together when somebody waits for one of them, or with the next collective: so an isend and an irecv that cross
+    those of the peer cannot block each other.
+    """
+
+    def __init__(self, store, rank: int, size: int, device: torch.device, timeout: float | None, number: int) -> None:
+        self.cuda = device.type == "cuda"
+        self.index = device.index if self.cuda and device.index is not None else (torch.cuda.current_device() if self.cuda else rank)
+        key = f"goccl/{device.type}/{number}"
+        if rank == 0:
+            uid = UniqueId.create()
+            store.set(key, uid.as_bytes.hex())
+        else:
+            uid = UniqueId(bytes.fromhex(store.get(key).decode()))
+        own = Device(DeviceType.GPU if self.cuda else DeviceType.CPU, self.index)
+        self.comm = Communicator.init(size, rank, uid, NCCLConfig(timeout=timeout, op_timeout=None if self.cuda else timeout), device=own)
+        self._side = torch.cuda.Stream(self.index) if self.cuda else Stream(own)
+        self._pending: list[tuple] = []
+        self._lock = threading.RLock()
+        self._queue: queue.SimpleQueue | None = None
+
+    # Streams.
+
+    def submit(self, call, tensors, result, asynchronous: bool = True, finish=None) -> Work:
+        """Enqueues call(comm, stream) behind what the caller has enqueued, and returns its Work. finish copies staged results: on GPUs it is enqueued, on the
+        host device it runs in Work.wait."""
+        with self._lock:
+            self.flush()
+            work = Work(self, tensors, result, finish)
+            self._enqueue(call, work, asynchronous)
+        return work
+
+    def _enqueue(self, call, work: Work, asynchronous: bool = True) -> None:
+        if not self.cuda:
+            call(self.comm, self._side)
+            return
+        current = torch.cuda.current_stream(self.index)
+        if not asynchronous:
+            # The caller will wait at once, on this stream: no event is needed.
+            call(self.comm, current.cuda_stream)
+            if work._finish is not None:
+                work._finish()
+            work._finish = work._tensors = None
+            return
+        self._side.wait_stream(current)
+        call(self.comm, self._side.cuda_stream)
+        with torch.cuda.stream(self._side):
+            if work._finish is not None:
+                work._finish()
+        for t in work._tensors:
+            t.record_stream(self._side)
+        work._finish = work._tensors = None
+        work._event = self._side.record_event()
+
+    def stream_of(self, work: Work):
+        """The stream that work is on."""
+        return self._side if work._event is not None else torch.cuda.current_stream(self.index)
+
+    # Point to point.
+
+    def later(self, call, tensors, result) -> Work:
+        """A send or receive, to go out with the next flush."""
+        with self._lock:
+            work = Work(self, tensors, result)
+            ready = torch.cuda.current_stream(self.index).record_event() if self.cuda else None
+            self._pending.append((call, work, ready))
+        return work
+
+    def flush(self) -> None:
+        """Sends out what is collected, as one group."""
+        if not self._pending:
+            return
+        with self._lock:
+            pending, self._pending = self._pending, []
+            if not pending:
+                return
+            if not self.cuda:
+                with group():
+                    for call, _, _ in pending:
+                        call(self.comm, self._side)
+                return
+            for _, _, ready in pending:
+                self._side.wait_event(ready)
+            with group():
+                for call, _, _ in pending:
+                    call(self.comm, self._side.cuda_stream)
+            event = self._side.record_event()
+            for _, work, _ in pending:
+                for t in work._tensors:
+                    t.record_stream(self._side)
+                work._tensors, work._event = None, event
+
+    # Waiting.
+
+    def raise_failure(self) -> None:
+        """Raises what has gone wrong with the communicator."""
+        r = lib.raw("comm_error")(self.comm.ptr)
+        if r:
+            raise error(r)
+
+    def synchronize(self) -> None:
+        """Waits for the host lane's work."""
+        try:
+            synchronize(self._side.device.handle, self._side.handle, self.raise_failure)
+        except KeyboardInterrupt:
+            self.comm.abort()
+            raise
+        self.raise_failure()
+        self._side._keep.clear()
+
+    def idle(self) -> bool:
+        """Whether the host lane has nothing to do."""
+        r = lib.raw("stream_synchronize")(self._side.device.handle, self._side.handle, 1)
+        return r != TIMEOUT
+
+    def complete_later(self, work: Work) -> None:
+        """Completes a host work's future on the lane's own thread, which is started by the first one."""
+        with self._lock:
+            if self._queue is None:
+                self._queue = queue.SimpleQueue()
+                threading.Thread(target=_complete, args=(self._queue,), name="goccl-torch", daemon=True).start()
+        self._queue.put(work)
+
+    def close(self, abort: bool = False) -> None:
+        """Ends the lane."""
+        if self._queue is not None:
+            self._queue.put(None)
+        if not abort:
+            try:
+                self.flush()
+            except errors.GocclError:
+                abort = True
+        self.comm.abort() if abort else self.comm.destroy()
+
+
+def _complete(works: queue.SimpleQueue) -> None:
+    while (work := works.get()) is not None:
+        try:
+            work.wait()
+        except Exception as e:
+            work._future.set_exception(e)
+        else:
+            work._future.set_result(work._result)
+        del work

@@ -1,0 +1,97 @@
+"""Work: a collective under way, as torch.distributed sees it."""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["Work"]
+
+
+class Work(dist._Work):
+    """A collective that was, or will be, enqueued.
+
+    On GPUs wait makes the current stream wait; on the host device it waits itself, and then finishes: results that had to be staged are copied to where the
+    caller wants them. Tensors are kept alive until then.
+    """
+
+    def __init__(self, lane, tensors, result, finish=None) -> None:
+        super().__init__()
+        self._lane, self._tensors, self._result, self._finish = lane, tensors, result, finish
+        self._event = None  # on GPUs: where the lane's stream is past this work
+        self._done = False
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        self._future: torch.futures.Future | None = None
+
+    def wait(self, timeout=None) -> bool:
+        """Waits as far as the device demands; raises what the collective failed with."""
+        self._lane.flush()
+        if self._lane.cuda:
+            if self._event is not None:
+                torch.cuda.current_stream(self._lane.index).wait_event(self._event)
+                self._lane.raise_failure()
+            return True
+        with self._lock:
+            if not self._done:
+                try:
+                    self._lane.synchronize()
+                    if self._finish is not None:
+                        self._finish()
+                except Exception as e:
+                    self._failure = e
+                self._done, self._tensors, self._finish = True, None, None
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def synchronize(self) -> None:
+        """As wait."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether the work is done, without waiting."""
+        self._lane.flush()
+        if self._lane.cuda:
+            return self._event is None or self._event.query()
+        if not self._done and self._lane.idle():
+            try:
+                self.wait()
+            except Exception:
+                return True
+        return self._done
+
+    def is_success(self) -> bool:
+        """Whether the work is done and did not fail."""
+        return self.is_completed() and self._failure is None
+
+    def exception(self):
+        """What it failed with, or None."""
+        return self._failure
+
+    def result(self):
+        """The tensors that it wrote."""
+        return self._result
+
+    def source_rank(self) -> int:
+        """Unknown: receives name their rank."""
+        return -1
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of the result. On GPUs it is complete at once, and its consumers' streams wait."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            if self._lane.cuda:
+                self._future = torch.futures.Future(devices=[torch.device("cuda", self._lane.index)])
+            else:
+                self._future = torch.futures.Future()
+        if self._lane.cuda:
+            self._lane.flush()
+            with torch.cuda.stream(self._lane.stream_of(self)):
+                self._future.set_result(self._result)
+        else:
+            self._lane.complete_later(self)
+        return self._future
