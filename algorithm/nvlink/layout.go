@@ -8,14 +8,14 @@ const (
 	maxBlocks   = 256
 	epochStride = 32 * 4 // bytes
 
-	p2pChannels    = 16
+	p2pChannels    = 32
 	p2pDepth       = 4
 	p2pPieceBytes  = 15360
 	p2pSlotBytes   = 16384
 	p2pMaxMessages = 128
 
 	streamChannels   = 32
-	streamDepth      = 4
+	streamDepth      = 16
 	streamPieceBytes = 24 << 10
 	streamStages     = 8
 	streamShared     = streamStages * (streamPieceBytes + 8)
@@ -73,9 +73,9 @@ func channelsOf(most, n int) int {
 	return most
 }
 
+// streamBytes does not grow with the ranks but for the words: a ring is lent to one sender at a time.
 func streamBytes(n int) int64 {
-	channels := int64(n) * int64(channelsOf(streamChannels, n))
-	return channels*streamDepth*streamPieceBytes + channels*2*128
+	return streamChannels*streamDepth*streamPieceBytes + int64(n)*streamChannels*2*128
 }
 
 // The state of an engine in device memory: epochs by block, then the counters of point_to_point and of point_to_point_stream, then a word to

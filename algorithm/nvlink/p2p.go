@@ -92,7 +92,7 @@ func (e *Engine) list(a *p2pArgs, batch []transfer) (messages int, aligned bool)
 				messages++
 				l.count++
 				pieces := (t.bytes + p2pPieceBytes - 1) / p2pPieceBytes
-				l.channels = max(l.channels, uint8(min(p2pChannels, pieces)))
+				l.channels = max(l.channels, uint8(min(int64(channelsOf(p2pChannels, e.size)), pieces)))
 			}
 			if l.count > 0 {
 				a.lane[lanes] = l
@@ -149,7 +149,7 @@ func (e *Engine) launchStream(batch []transfer, s *cuda.Stream) error {
 	if err != nil || messages == 0 {
 		return err
 	}
-	blocks := 2 * channelsOf(streamChannels, e.size)
+	blocks := 2 * streamChannels
 	if own.count > 0 {
 		a.lane[a.lanes] = own
 		a.lanes++

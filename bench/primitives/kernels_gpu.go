@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/goccl/goccl/device"
@@ -103,8 +104,10 @@ func (k *gpuKernels) upload(b []byte) (device.Ptr, error) {
 	return p, k.dev.CopyIn(p, b)
 }
 
-// view is a handle as the bytes that kernels read.
-func view[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }
+// view is a handle as the bytes that kernels read: a copy, since the handle may lie beside Go pointers, which C must not be shown.
+func view[T any](v *T) []byte {
+	return slices.Clone(unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
+}
 
 func (k *gpuKernels) ends(e *ends) (h handles, err error) {
 	if h.memory, err = k.upload(view(&e.memory)); err != nil {

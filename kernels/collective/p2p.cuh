@@ -18,7 +18,7 @@
 namespace goccl {
 namespace collective {
 
-constexpr uint32_t p2pChannels = 16;
+constexpr uint32_t p2pChannels = 32;
 constexpr uint32_t p2pDepth = 4;
 constexpr uint32_t p2pUnits = 1024;                              // of a piece
 constexpr uint32_t p2pPieceBytes = p2pUnits / 8 * ll128Payload;  // 15360 of data
@@ -56,10 +56,11 @@ GOCCL_DEVICE uint64_t creditOffset(const P2PArgs& a, uint32_t target, uint32_t c
   return ringOffset(a.nranks, 0) + (static_cast<uint64_t>(target) * p2pChannels + channel) * 128;
 }
 
-// channelsOf spreads a message over more channels the larger it is; both sides use it.
-GOCCL_DEVICE uint32_t channelsOf(uint64_t bytes) {
+// channelsOf spreads a message over more channels the larger it is; both sides use it. With many ranks fewer channels keep all blocks resident.
+GOCCL_DEVICE uint32_t channelsOf(const P2PArgs& a, uint64_t bytes) {
   const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes;
-  return pieces < p2pChannels ? static_cast<uint32_t>(pieces) : p2pChannels;
+  const uint32_t most = a.nranks <= 8 ? p2pChannels : p2pChannels / 2;
+  return pieces < most ? static_cast<uint32_t>(pieces) : most;
 }
 
 // pieceBytes is the size of piece i.
@@ -71,7 +72,7 @@ GOCCL_DEVICE uint64_t pieceBytes(const Message& m, uint64_t i) {
 template <class Line>
 GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t* shared) {
   const uint8_t* src = reinterpret_cast<const uint8_t*>(m.address);
-  const uint32_t stride = channelsOf(m.bytes);
+  const uint32_t stride = channelsOf(a, m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
   const uint32_t* credit = reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, peer, channel));
@@ -114,7 +115,7 @@ GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer
 template <class Line>
 GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
   uint8_t* dst = reinterpret_cast<uint8_t*>(m.address);
-  const uint32_t stride = channelsOf(m.bytes);
+  const uint32_t stride = channelsOf(a, m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   const uint8_t* ring = a.window[a.rank] + ringOffset(peer, channel);
   uint32_t* credit = reinterpret_cast<uint32_t*>(a.window[peer] + creditOffset(a, a.rank, channel));
@@ -160,7 +161,7 @@ GOCCL_DEVICE void pointToPoint(const P2PArgs& a) {
   uint32_t k = *counter;
   for (uint32_t i = 0; i < lane.count; ++i) {
     const Message m = a.message[lane.first + i];
-    if (channel >= channelsOf(m.bytes)) continue;
+    if (channel >= channelsOf(a, m.bytes)) continue;
     Status s = lane.send ? sendPieces<Line>(a, m, lane.peer, channel, k, shared) : receivePieces<Line>(a, m, lane.peer, channel, k);
     if (s != statusOk) break;
   }

@@ -2,14 +2,14 @@
 //
 // Half of the blocks send and half receive; a block is one channel of all pairs. Every rank serves its peers one after another, in step k the
 // one k ranks after it for sending and k ranks before it for receiving: so at any time each port has one sender and one receiver, which is worth
-// a third of the bandwidth. Nobody counts steps: a receiver that is still in step k does not drain the ring of step k+1, and its sender waits.
-// Some pair's step is the earliest of all unfinished ones, and both its ends are at it: progress.
+// a third of the bandwidth. A channel has one ring at each rank, and the receiver lends it to one sender at a time, by raising that sender's
+// limit: so nobody counts steps. Some pair's step is the earliest of all unfinished ones, and both its ends are at it: progress.
 //
 //   sender     1. loads pieces ahead into shared memory
-//              2. waits until the receiver has taken piece k−depth (credit, in the sender's window), then starts the store of piece k
+//              2. waits until the receiver's limit (a word in the sender's window) allows piece k, then starts its store
 //              3. once the store is performed, releases flag = k+1 at system scope
 //   receiver   1. acquires flag ≥ k+1, orders the asynchronous proxy behind it, loads piece k
-//              2. once it has landed in shared memory, posts the credit and starts the store to its place
+//              2. once it has landed in shared memory, raises the limit, at most to the end of this launch's pieces, and stores it in its place
 //
 // One thread of a block does all that. Where there are no bulk copies, or an address or size is not a multiple of 16, all threads of the block
 // copy piece by piece instead; each side decides for itself, since the ring between them is aligned. Counters go on for ever in device memory,
@@ -24,20 +24,16 @@ namespace goccl {
 namespace collective {
 
 constexpr uint32_t streamChannels = 32;
-constexpr uint32_t streamDepth = 4;
+constexpr uint32_t streamDepth = 16;
 constexpr uint32_t streamPieceBytes = 24 << 10;
 constexpr uint32_t streamStages = 8;  // pieces in shared memory
 
 // The arguments are P2PArgs with windows at the stream region; lanes are in the order of the steps, and Lane::channels is not used. Blocks: the
 // first `channels` send, the next receive, the rest copy the rank's messages to itself (lanes whose peer is the rank: message pairs from, to).
-GOCCL_DEVICE uint32_t streamChannelsOf(const P2PArgs& a) { return a.nranks <= 8 ? streamChannels : streamChannels / 2; }
-
-GOCCL_DEVICE uint64_t streamRing(const P2PArgs& a, uint32_t source, uint32_t channel) {
-  return (static_cast<uint64_t>(source) * streamChannelsOf(a) + channel) * streamDepth * streamPieceBytes;
-}
-// word 0: the flag of source's ring, written by source. word 1: the credit of our ring at target, written by target.
-GOCCL_DEVICE uint64_t streamWord(const P2PArgs& a, uint32_t rank, uint32_t channel, uint32_t word) {
-  return streamRing(a, a.nranks, 0) + ((static_cast<uint64_t>(rank) * streamChannelsOf(a) + channel) * 2 + word) * 128;
+GOCCL_DEVICE uint64_t streamRing(uint32_t channel) { return static_cast<uint64_t>(channel) * streamDepth * streamPieceBytes; }
+// word 0: pieces that source has put in our ring, written by source. word 1: pieces that target allows us, written by target.
+GOCCL_DEVICE uint64_t streamWord(uint32_t rank, uint32_t channel, uint32_t word) {
+  return streamRing(streamChannels) + ((static_cast<uint64_t>(rank) * streamChannels + channel) * 2 + word) * 128;
 }
 
 // await waits, with one thread, until the word is at least target, and tells the block.
@@ -49,57 +45,72 @@ GOCCL_DEVICE Status await(const P2PArgs& a, const uint32_t* word, uint32_t targe
   return s;
 }
 
-// Flow is one block's way through the pieces of one message in one direction.
-struct Flow {
-  uint8_t* user;
-  uint64_t bytes;
-  uint64_t pieces;      // of the message
-  uint32_t mine;        // of this channel
-  uint32_t channel, channels;
-  uint8_t* ring;
-  uint32_t* flag;       // pieces that have arrived in the ring
-  uint32_t* credit;     // pieces that have left it
-  uint32_t peer;
+// piecesOf is how many pieces of a message go by a channel.
+GOCCL_DEVICE uint32_t piecesOf(uint64_t bytes, uint32_t channel) {
+  const uint64_t pieces = (bytes + streamPieceBytes - 1) / streamPieceBytes;
+  return channel < pieces ? static_cast<uint32_t>((pieces - channel + streamChannels - 1) / streamChannels) : 0;
+}
 
-  GOCCL_DEVICE Flow(const P2PArgs& a, const Message& m, uint32_t other, bool out, uint32_t c) : channel(c), peer(other) {
+// Flow is one block's way through the messages of one peer and direction. Piece i of the lane is number start + i of the pair's channel.
+struct Flow {
+  uint32_t peer, channel;
+  uint32_t start;   // pieces of the pair before this launch
+  uint32_t total;   // pieces of this launch
+  uint32_t base;    // of them, before the current message
+  uint8_t* user;    // the current message
+  uint64_t bytes;
+  uint32_t mine;    // its pieces
+  uint8_t* ring;
+  uint32_t* flag;   // pieces that have arrived in the ring
+  uint32_t* limit;  // pieces that may be put in it
+
+  GOCCL_DEVICE Flow(const P2PArgs& a, const Lane& lane, uint32_t c, uint32_t k) : peer(lane.peer), channel(c), start(k), total(0), base(0), user(nullptr), bytes(0), mine(0) {
+    for (uint32_t i = 0; i < lane.count; ++i) total += piecesOf(a.message[lane.first + i].bytes, c);
+    const uint32_t source = lane.send ? a.rank : peer, target = lane.send ? peer : a.rank;
+    ring = a.window[target] + streamRing(c);
+    flag = reinterpret_cast<uint32_t*>(a.window[target] + streamWord(source, c, 0));
+    limit = reinterpret_cast<uint32_t*>(a.window[source] + streamWord(target, c, 1));
+  }
+  GOCCL_DEVICE void take(const Message& m) {
+    base += mine;
     user = reinterpret_cast<uint8_t*>(m.address);
     bytes = m.bytes;
-    pieces = (m.bytes + streamPieceBytes - 1) / streamPieceBytes;
-    channels = streamChannelsOf(a);
-    mine = channel < pieces ? static_cast<uint32_t>((pieces - channel + channels - 1) / channels) : 0;
-    const uint32_t source = out ? a.rank : other, target = out ? other : a.rank;
-    ring = a.window[target] + streamRing(a, source, channel);
-    flag = reinterpret_cast<uint32_t*>(a.window[target] + streamWord(a, source, channel, 0));
-    credit = reinterpret_cast<uint32_t*>(a.window[source] + streamWord(a, target, channel, 1));
+    mine = piecesOf(bytes, channel);
   }
-  GOCCL_DEVICE uint8_t* at(uint32_t j) const { return user + (channel + static_cast<uint64_t>(j) * channels) * streamPieceBytes; }
+  GOCCL_DEVICE uint8_t* at(uint32_t j) const { return user + (channel + static_cast<uint64_t>(j) * streamChannels) * streamPieceBytes; }
   GOCCL_DEVICE uint32_t size(uint32_t j) const {
-    const uint64_t left = bytes - (channel + static_cast<uint64_t>(j) * channels) * streamPieceBytes;
+    const uint64_t left = bytes - (channel + static_cast<uint64_t>(j) * streamChannels) * streamPieceBytes;
     return left < streamPieceBytes ? static_cast<uint32_t>(left) : streamPieceBytes;
   }
-  GOCCL_DEVICE uint8_t* slot(uint32_t k) const { return ring + (k % streamDepth) * streamPieceBytes; }
+  GOCCL_DEVICE uint8_t* slot(uint32_t j) const { return ring + (base + j) % streamDepth * streamPieceBytes; }
+  GOCCL_DEVICE uint32_t number(uint32_t j) const { return start + base + j; }
+  // allow lets the sender have the ring as far as it is free once the first j pieces of the message have left it. Receivers only.
+  GOCCL_DEVICE void allow(uint32_t j) const {
+    const uint32_t upTo = base + j + streamDepth;
+    storeRelaxed<Scope::sys>(limit, start + (upTo < total ? upTo : total));
+  }
   GOCCL_DEVICE bool aligned() const { return ((reinterpret_cast<uintptr_t>(user) | bytes) & 15) == 0; }
 };
 
 // By all threads of the block.
-GOCCL_DEVICE Status copyOut(const P2PArgs& a, const Flow& f, uint32_t k, uint32_t* shared) {
+GOCCL_DEVICE Status copyOut(const P2PArgs& a, const Flow& f, uint32_t* shared) {
   for (uint32_t j = 0; j < f.mine; ++j) {
-    Status s = await(a, f.credit, k + j + 1 - streamDepth, f.peer, shared);
+    Status s = await(a, f.limit, f.number(j) + 1, f.peer, shared);
     if (s != statusOk) return s;
-    copyBytes<4>(f.slot(k + j), f.at(j), f.size(j), threadIdx.x, blockDim.x);
+    copyBytes<4>(f.slot(j), f.at(j), f.size(j), threadIdx.x, blockDim.x);
     __syncthreads();
-    if (threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, k + j + 1);
+    if (threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j) + 1);
   }
   return statusOk;
 }
 
-GOCCL_DEVICE Status copyIn(const P2PArgs& a, const Flow& f, uint32_t k, uint32_t* shared) {
+GOCCL_DEVICE Status copyIn(const P2PArgs& a, const Flow& f, uint32_t* shared) {
   for (uint32_t j = 0; j < f.mine; ++j) {
-    Status s = await(a, f.flag, k + j + 1, f.peer, shared);
+    Status s = await(a, f.flag, f.number(j) + 1, f.peer, shared);
     if (s != statusOk) return s;
-    copyBytes<4>(f.at(j), f.slot(k + j), f.size(j), threadIdx.x, blockDim.x);
+    copyBytes<4>(f.at(j), f.slot(j), f.size(j), threadIdx.x, blockDim.x);
     __syncthreads();
-    if (threadIdx.x == 0) storeRelaxed<Scope::sys>(f.credit, k + j + 1);
+    if (threadIdx.x == 0) f.allow(j + 1);
   }
   return statusOk;
 }
@@ -145,39 +156,38 @@ struct Stages {
   }
 };
 
-constexpr uint32_t streamAhead = streamStages - 2;  // loads in flight; two stores still read their stages
+constexpr uint32_t streamAhead = streamStages - 3;  // loads in flight; up to three stores still read their stages
 
-GOCCL_DEVICE Status bulkOut(Stages& st, const Flow& f, uint32_t k) {
+GOCCL_DEVICE Status bulkOut(Stages& st, const Flow& f) {
   uint32_t loaded = 0, published = 0, stage = st.next;
   auto publish = [&](uint32_t upTo) {
-    if (upTo != published) storeRelease<Scope::sys>(f.flag, k + upTo);
+    if (upTo != published) storeRelease<Scope::sys>(f.flag, f.number(upTo));
     published = upTo;
   };
   for (; loaded < streamAhead && loaded < f.mine; ++loaded) st.load(f.at(loaded), f.size(loaded));
-  uint32_t taken = loadAcquire<Scope::sys>(f.credit);
-  Status s = statusOk;
+  uint32_t limit = loadAcquire<Scope::sys>(f.limit);
   for (uint32_t j = 0; j < f.mine; ++j) {
-    s = st.landed(stage);
-    if (s == statusOk && static_cast<int32_t>(k + j + 1 - streamDepth - taken) > 0) {
-      // The ring is full: the receiver must see everything there is before it can go on.
+    Status s = st.landed(stage);
+    if (s == statusOk && static_cast<int32_t>(limit - f.number(j)) <= 0) {
+      // The ring is full, or not ours yet: the receiver must see everything there is before it can go on.
       bulkWait<0>();
       publish(j);
       s = waitUntil(
           [&] {
-            taken = loadAcquire<Scope::sys>(f.credit);
-            return static_cast<int32_t>(k + j + 1 - streamDepth - taken) <= 0;
+            limit = loadAcquire<Scope::sys>(f.limit);
+            return static_cast<int32_t>(limit - f.number(j)) > 0;
           },
-          st.abort, f.credit, waitPacket, -1, f.peer);
+          st.abort, f.limit, waitPacket, -1, f.peer);
     }
     if (s != statusOk) {
       st.drain((stage + 1) % streamStages, loaded - j - 1);
       return s;
     }
-    bulkStore(f.slot(k + j), st.piece(stage), f.size(j));
+    bulkStore(f.slot(j), st.piece(stage), f.size(j));
     bulkCommit();
     stage = (stage + 1) % streamStages;
-    bulkWait<1>();
-    publish(j);
+    bulkWait<2>();
+    if (j >= published + 3) publish(j - 1);  // all but the last two stores are performed; a release is dear, so one for two pieces
     if (loaded < f.mine) {
       st.load(f.at(loaded), f.size(loaded));
       ++loaded;
@@ -188,13 +198,14 @@ GOCCL_DEVICE Status bulkOut(Stages& st, const Flow& f, uint32_t k) {
   return statusOk;
 }
 
-GOCCL_DEVICE Status bulkIn(Stages& st, const Flow& f, uint32_t k) {
+GOCCL_DEVICE Status bulkIn(Stages& st, const Flow& f) {
   uint32_t loaded = 0, arrived = 0, stage = st.next;
   auto look = [&] {
-    const uint32_t before = arrived;
-    arrived = loadAcquire<Scope::sys>(f.flag) - k;
-    if (static_cast<int32_t>(arrived) < 0) arrived = 0;
-    if (arrived != before) fenceProxyAsync();
+    const int32_t there = static_cast<int32_t>(loadAcquire<Scope::sys>(f.flag) - f.number(0));
+    if (there > static_cast<int32_t>(arrived)) {
+      arrived = static_cast<uint32_t>(there);
+      fenceProxyAsync();
+    }
   };
   for (uint32_t j = 0; j < f.mine; ++j) {
     if (arrived <= loaded && loaded < f.mine) look();
@@ -210,17 +221,17 @@ GOCCL_DEVICE Status bulkIn(Stages& st, const Flow& f, uint32_t k) {
         return s;
       }
     }
-    for (; loaded < f.mine && loaded < arrived && loaded < j + streamAhead; ++loaded) st.load(f.slot(k + loaded), f.size(loaded));
+    for (; loaded < f.mine && loaded < arrived && loaded < j + streamAhead; ++loaded) st.load(f.slot(loaded), f.size(loaded));
     Status s = st.landed(stage);
     if (s != statusOk) {
       st.drain((stage + 1) % streamStages, loaded - j - 1);
       return s;
     }
-    storeRelaxed<Scope::sys>(f.credit, k + j + 1);
+    f.allow(j + 1);
     bulkStore(f.at(j), st.piece(stage), f.size(j));
     bulkCommit();
     stage = (stage + 1) % streamStages;
-    bulkWaitSource<1>();
+    bulkWaitSource<2>();
   }
   bulkWait<0>();
   return statusOk;
@@ -235,7 +246,7 @@ GOCCL_DEVICE void stream(const P2PArgs& a) {
   if (threadIdx.x == 0) stages.init(pieces, a.abort);
   __syncthreads();
 #endif
-  const uint32_t channels = streamChannelsOf(a);
+  const uint32_t channels = streamChannels;
   const uint32_t role = blockIdx.x / channels;  // 0 sends, 1 receives, more copy
   const uint32_t channel = blockIdx.x % channels;
   for (uint32_t l = 0; l < a.lanes; ++l) {
@@ -252,23 +263,23 @@ GOCCL_DEVICE void stream(const P2PArgs& a) {
     }
     if (role > 1 || lane.send != (role == 0)) continue;
     uint32_t* counter = a.counters + ((static_cast<uint32_t>(lane.peer) * 2 + lane.send) * streamChannels + channel) * 32;
-    uint32_t k = *counter;
+    Flow f(a, lane, channel, *counter);
+    if (threadIdx.x == 0 && !lane.send && f.total > 0) f.allow(0);
     Status s = statusOk;
     for (uint32_t i = 0; i < lane.count && s == statusOk; ++i) {
-      const Flow f(a, a.message[lane.first + i], lane.peer, lane.send, channel);
+      f.take(a.message[lane.first + i]);
 #if GOCCL_BULK
       if (f.aligned()) {
-        if (threadIdx.x == 0) shared[1] = lane.send ? bulkOut(stages, f, k) : bulkIn(stages, f, k);
+        if (threadIdx.x == 0) shared[1] = lane.send ? bulkOut(stages, f) : bulkIn(stages, f);
         __syncthreads();
         s = shared[1];
         __syncthreads();
       } else
 #endif
-        s = lane.send ? copyOut(a, f, k, shared) : copyIn(a, f, k, shared);
-      k += f.mine;
+        s = lane.send ? copyOut(a, f, shared) : copyIn(a, f, shared);
     }
     __syncthreads();
-    if (threadIdx.x == 0) *counter = k;
+    if (threadIdx.x == 0) *counter = f.start + f.total;
     if (s != statusOk) return;
   }
 }

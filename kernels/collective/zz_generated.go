@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "0d4c6edd79c0a6133dedf72b4e932da151ee792c077f3b04f5d3eddfe783a79a",
+	Source:   "188f4510a6d216143923442ca2543810bccc2350b68db8584a8cef77b7835ade",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
