@@ -269,6 +269,7 @@ func TestLifecycle(t *testing.T) { run(t, environment(t), program(t, "lifecycle"
 func TestInterpose(t *testing.T) { run(t, environment(t), program(t, "interpose")) }
 func TestLeaks(t *testing.T)     { run(t, environment(t), program(t, "leak"), "100") }
 func TestDeath(t *testing.T)     { processes(t, program(t, "death"), 4, 1, "4") }
+func TestOrphan(t *testing.T)    { processes(t, program(t, "orphan"), 2, 1, "3") }
 
 func TestProcess(t *testing.T) {
 	exe := program(t, "process")

@@ -21,47 +21,50 @@ static int failed;
 #define REPORTED 22809
 static const char banner[] = "NCCL version 2.28.9+cuda12.8";
 
-// After a fork the core's threads are in the parent only; before the core was loaded there are none to miss.
+static pthread_mutex_t texting = PTHREAD_MUTEX_INITIALIZER;
+static int opening; // the core is being loaded, or has been
+
+// After a fork the core's threads are in the parent only; before the core was loaded there are none to miss. The locks may have been held by
+// threads that are not here.
 static void child(void) {
-	if (shim_ready == 1) shim_ready = -1;
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+	texting = loading = fresh;
+	if (opening) shim_ready = -1;
 }
+
+__attribute__((constructor)) static void enter(void) { pthread_atfork(NULL, NULL, child); }
 
 __attribute__((destructor)) static void leave(void) {
 	if (shim_ready == 1) shim_ready = -2;
 }
 
-static void *candidate(const char *dir, size_t n, char *path) {
-	if (n + sizeof "/libgoccl.so" > PATH_MAX) return NULL;
-	memcpy(path, dir, n);
-	strcpy(path + n, "/libgoccl.so");
-	return access(path, R_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
-}
-
-// beside looks for the core in the folder of this file: where it was opened, then where links lead.
-static void *beside(char *path) {
+// beside finds the core in the folder of this file: where it was opened, then where links lead.
+static int beside(char path[PATH_MAX]) {
+	static const char name[] = "/libgoccl.so";
 	Dl_info self;
 	char real[PATH_MAX];
-	if (!dladdr((void *)&core, &self) || !self.dli_fname) return NULL;
+	if (!dladdr((void *)&core, &self) || !self.dli_fname) return 0;
 	const char *names[] = {self.dli_fname, realpath(self.dli_fname, real)};
 	for (int i = 0; i < 2; i++) {
 		const char *slash = names[i] ? strrchr(names[i], '/') : NULL;
-		void *lib = slash ? candidate(names[i], slash - names[i], path) : NULL;
-		if (lib) return lib;
+		size_t n = slash ? (size_t)(slash - names[i]) : PATH_MAX;
+		if (n + sizeof name > PATH_MAX) continue;
+		memcpy(path, names[i], n);
+		memcpy(path + n, name, sizeof name);
+		if (access(path, R_OK) == 0) return 1;
 	}
-	return NULL;
+	return 0;
 }
 
 // load fills the table or the text of the failure.
 static int load(void) {
-	char path[PATH_MAX] = "libgoccl.so";
+	char path[PATH_MAX];
 	const char *named = getenv("GOCCL_LIBRARY");
-	void *lib = NULL;
-	if (named && *named) {
+	if (named && *named)
 		snprintf(path, sizeof path, "%s", named);
-		lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	} else if (!(lib = beside(path))) {
-		lib = dlopen("libgoccl.so", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	}
+	else if (!beside(path))
+		strcpy(path, "libgoccl.so"); // wherever the loader looks
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!lib) {
 		const char *why = dlerror();
 		snprintf(failure, sizeof failure, "libgoccl.so cannot be loaded: %s: keep it beside libnccl.so.2, or name it with GOCCL_LIBRARY", why ? why : "no such file");
@@ -98,12 +101,13 @@ ncclResult_t shim_open(void) {
 	if (ready == -2) return shim_fail(ncclSystemError, "the process is exiting");
 	pthread_mutex_lock(&loading);
 	if (!shim_ready && !failed) {
+		opening = 1;
 		if (load() == 0) {
-			pthread_atfork(NULL, NULL, child);
 			__atomic_store_n(&shim_ready, 1, __ATOMIC_RELEASE);
 			if (shim_debug()) announce();
 		} else {
 			failed = 1;
+			opening = 0;
 		}
 	}
 	ncclResult_t r = ncclSuccess;
@@ -115,7 +119,6 @@ ncclResult_t shim_open(void) {
 // The last error is the process's, as in NCCL. A text stays where it is while sixteen later ones come.
 static char texts[16][2048];
 static unsigned latest;
-static pthread_mutex_t texting = PTHREAD_MUTEX_INITIALIZER;
 
 static void keep(const char *s) {
 	pthread_mutex_lock(&texting);
