@@ -45,7 +45,8 @@ func Submit(reqs []Request) error {
 	}
 	g := groups.Get().(*group)
 	err := g.submit(reqs)
-	g.release()
+	g.reset()
+	groups.Put(g)
 	return err
 }
 
@@ -77,15 +78,27 @@ func (c *comm) usable() error {
 }
 
 func (g *group) submit(reqs []Request) error {
+	host, err := g.prepare(reqs)
+	switch {
+	case err != nil:
+		return err
+	case len(g.parts) == 1:
+		return g.parts[0].inner.Submit(g.reqs...)
+	case host || checked():
+		return g.sideBySide(reqs)
+	}
+	return g.each(reqs)
+}
+
+// prepare finds the communicators and translates the requests; host says that one of them is on a host device.
+func (g *group) prepare(reqs []Request) (host bool, err error) {
 	g.reqs = grow(g.reqs, len(reqs))
-	host := false
 	var c *comm
-	var err error
 	for i := range reqs {
 		q := &reqs[i]
 		if c == nil || q.Comm != c.handle {
 			if c, err = g.part(q.Comm); err != nil {
-				return err
+				return false, err
 			}
 			host = host || c.dev.device.ID().Kind == device.Host
 		} else {
@@ -93,19 +106,13 @@ func (g *group) submit(reqs []Request) error {
 		}
 		r := &g.reqs[i]
 		if err = c.translate(q, r); err != nil {
-			return err
+			return false, err
 		}
 		if r.Stream, err = c.stream(q.Stream); err != nil {
-			return c.wrap(q, err)
+			return false, c.wrap(q, err)
 		}
 	}
-	if len(g.parts) == 1 {
-		return g.parts[0].inner.Submit(g.reqs...)
-	}
-	if host || checked() {
-		return g.sideBySide(reqs)
-	}
-	return g.each(reqs)
+	return host, nil
 }
 
 // checked says that ranks compare their operations before they enqueue them, so that enqueueing waits too.
@@ -213,10 +220,9 @@ func grow(s []algorithm.Request, n int) []algorithm.Request {
 	return s[:n]
 }
 
-// release forgets what the call used, so that the pool keeps nothing alive.
-func (g *group) release() {
+// reset forgets what the call used, so that the pool keeps nothing alive.
+func (g *group) reset() {
 	clear(g.reqs)
 	clear(g.parts)
 	g.reqs, g.parts = g.reqs[:0], g.parts[:0]
-	groups.Put(g)
 }
