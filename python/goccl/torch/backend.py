@@ -65,6 +65,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._lock = threading.Lock()
         self._sequence = 0
+        self._name = self._desc = ""
         _groups.add(self)
 
     def getBackendName(self) -> str:
@@ -72,6 +73,22 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         return "goccl"
 
     name = getBackendName
+
+    def setGroupName(self, name: str) -> None:
+        """Called by torch, which finds the group again by this name."""
+        self._name = name
+
+    def getGroupName(self) -> str:
+        """The group's name."""
+        return self._name
+
+    def setGroupDesc(self, desc: str) -> None:
+        """Called by torch."""
+        self._desc = desc
+
+    def getGroupDesc(self) -> str:
+        """What the group is for."""
+        return self._desc
 
     def __repr__(self) -> str:
         return f"ProcessGroupGoccl(rank={self._rank_}, size={self._size_})"

@@ -1,0 +1,58 @@
+"""The wheel: pure Python with libgoccl.so, libnccl.so.2, the goccl program and the headers inside, built by the repository's Makefile.
+
+Needs Go and a C compiler when building, nothing when running. The tag is py3-none-<platform>: one wheel for every Python.
+"""
+
+import os
+import shutil
+import subprocess
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1
+    from wheel.bdist_wheel import bdist_wheel
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def make(*arguments: str) -> None:
+    subprocess.run(arguments, cwd=ROOT, check=True)
+
+
+class BuildWithLibrary(build_py):
+    """build_py, and what Go and C make."""
+
+    def run(self) -> None:
+        super().run()
+        make("make", "libgoccl", "libnccl")
+        if self.editable_mode:
+            return  # the package finds them in the checkout's build folder
+        package = os.path.join(self.build_lib, "goccl")
+        lib = os.path.join(package, "lib")
+        include = os.path.join(package, "include")
+        os.makedirs(lib, exist_ok=True)
+        for name in ("libgoccl.so", "libnccl.so.2"):
+            shutil.copy2(os.path.join(ROOT, "build", name), lib)
+        make("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", os.path.abspath(os.path.join(lib, "goccl")), "./cmd/goccl")
+        shutil.rmtree(include, ignore_errors=True)
+        for name in ("goccl", "mscclpp"):
+            shutil.copytree(os.path.join(ROOT, "kernels", "include", name), os.path.join(include, name))
+        for name in ("goccl.h", "goccl_primitive.h"):
+            shutil.copy2(os.path.join(ROOT, "capi", name), include)
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel for this platform and any Python."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
