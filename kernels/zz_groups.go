@@ -4,6 +4,7 @@ package kernels
 
 import (
 	"github.com/goccl/goccl/kernels/collective"
+	"github.com/goccl/goccl/kernels/executor"
 	"github.com/goccl/goccl/kernels/internal/artifact"
 	"github.com/goccl/goccl/kernels/primitive"
 	"github.com/goccl/goccl/kernels/tutorial"
@@ -12,6 +13,7 @@ import (
 // groups is every folder of CUDA sources, by name.
 var groups = map[string]*artifact.Group{
 	"collective": &collective.Group,
+	"executor":   &executor.Group,
 	"primitive":  &primitive.Group,
 	"tutorial":   &tutorial.Group,
 }

@@ -1,0 +1,475 @@
+// The executor: one kernel that runs any plan. A block of the grid is a thread block of the plan.
+//
+//   1. fetch     the block's program into shared memory, and the epoch; block 0 publishes where this rank's buffers are
+//   2. ops       one after the other; threads run freely between the points where they meet (nop, barrier, what port ops add)
+//   3. leave     the last block of the grid stores the new epoch
+//
+// # Memory order
+//
+// A signal is a release at system scope by one thread, a wait an acquire by one thread; the plan's nops (__syncthreads) join them to the block.
+// Packets carry their own flag, the epoch. What peers say of their buffers is read once per block and launch, after their record shows this epoch.
+//
+// # Failure
+//
+// A wait that gives up makes its thread skip all further work; at the next meeting point the block learns of it and leaves. Bounds of
+// every access are checked against the sizes of the buffers, whatever the plan says.
+#pragma once
+
+#include <executor/move.cuh>
+
+namespace goccl {
+namespace executor {
+
+// locate is where byte x of the chunk j after the operand's first lies, and how much of that chunk exists from there on.
+EXECUTOR_COLD uint64_t locate(const Args& a, const Operand& o, uint32_t j, uint64_t x, uint64_t& avail) {
+  uint32_t i = o.within + j, b = o.block;
+  if (i >= a.period) {
+    b += i / a.period;
+    i %= a.period;
+  }
+  uint64_t pos = static_cast<uint64_t>(i) * a.chunk + x;
+  if (pos >= a.block) {
+    avail = 0;
+    return static_cast<uint64_t>(b) * a.block + a.block;
+  }
+  avail = a.block - pos < a.chunk - x ? a.block - pos : a.chunk - x;
+  return static_cast<uint64_t>(b) * a.block + pos;
+}
+
+// address is where a span begins in an operand, or null when it does not lie in the buffer. It is out of line: it would multiply the kernels.
+EXECUTOR_COLD uint8_t* address(const Args& a, const Operand& o, uint64_t at, uint64_t n, uint64_t real, uint32_t j, uint64_t x, uint32_t parity) {
+  const Rank& r = a.rank[o.rank];
+  uint64_t size = r.planeBytes, off = static_cast<uint64_t>(o.index) * a.chunk + at;
+  uint8_t* p;
+  if (o.plane <= planeOutput) {
+    uint64_t avail;
+    size = r.size[o.plane];
+    if (!a.linear) off = locate(a, o, j, x, avail);
+    p = o.rank == a.self ? a.buffer[o.plane] : reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(a.peers[(blockIdx.x * maxRanks + o.rank) * 2 + o.plane]));
+  } else {
+    p = r.scratch + (o.plane == planeScratch ? r.plain[parity] : r.packets[parity]);
+  }
+  if (o.plane == planePackets) real = n;
+  if (real != 0 && (off > size || real > size - off || p == nullptr)) return nullptr;
+  return real == 0 ? r.control : p + (o.plane == planePackets ? 2 * off : off);  // of nothing, any address will do
+}
+
+template <Type T>
+class Block {
+ public:
+  GOCCL_DEVICE explicit Block(const Args& args) : a(args) {}
+
+  GOCCL_DEVICE void run() {
+    epoch = nextEpoch(loadRelaxed<Scope::gpu>(a.epoch));
+    program = a.program + static_cast<uint64_t>(blockIdx.x) * a.stride;
+#if GOCCL_CUDA
+    extern __shared__ uint4 staged[];
+    if (a.shared) {
+      for (uint32_t i = threadIdx.x; i < a.stride / 16; i += blockDim.x) staged[i] = reinterpret_cast<const uint4*>(program)[i];
+      program = reinterpret_cast<const uint8_t*>(staged);
+      __syncthreads();
+    }
+#endif
+    if (a.publish && blockIdx.x == 0 && threadIdx.x == 0) publish();
+    ops();
+    leave();
+  }
+
+ private:
+  const Args& a;
+  const uint8_t* program;
+  uint32_t epoch;
+  uint32_t pc = 0;
+  uint32_t known = 0;  // ranks whose buffers are in the table
+  Status failed = statusOk;
+  uint64_t iteration = 0, iterations = 0, unit = 0;
+
+  GOCCL_DEVICE const Header& header() const { return *reinterpret_cast<const Header*>(program); }
+  GOCCL_DEVICE const Op& op() const { return reinterpret_cast<const Op*>(program + sizeof(Header))[pc]; }
+  GOCCL_DEVICE const Item& item(uint32_t i) const { return reinterpret_cast<const Item*>(program + header().items)[i]; }
+  GOCCL_DEVICE uint32_t parity() const { return epoch & 1; }
+  // place is what a report says of the position in the plan.
+  GOCCL_DEVICE const void* place() const { return reinterpret_cast<const void*>(static_cast<uintptr_t>(static_cast<uint64_t>(blockIdx.x) << 32 | pc)); }
+
+  GOCCL_DEVICE Record* record(uint32_t r) const { return reinterpret_cast<Record*>(a.rank[r].control + controlRecord * parity()); }
+  GOCCL_DEVICE uint64_t* inbound(uint32_t r, uint32_t link) const {
+    return reinterpret_cast<uint64_t*>(a.rank[r].control + controlInbound + static_cast<uint64_t>(inboundStride) * link);
+  }
+
+  GOCCL_DEVICE void publish() {
+    Record* r = record(a.self);
+    storeRelaxed<Scope::sys>(&r->signature, a.signature);
+    for (uint32_t k = 0; k < 2; ++k) {
+      storeRelaxed<Scope::sys>(&r->region[k], a.region[k]);
+      storeRelaxed<Scope::sys>(&r->offset[k], a.offset[k]);
+    }
+    storeRelease<Scope::sys>(&r->epoch, epoch);
+  }
+
+  // meet joins the block's threads; true when one of them has given up.
+  GOCCL_DEVICE bool meet() { return __syncthreads_or(failed != statusOk); }
+
+  GOCCL_DEVICE void ops() {
+    uint32_t n = header().ops;
+    while (pc < n) {
+      const Op& o = op();
+      if ((o.flags & flagMeet) && meet()) return;
+      switch (o.code) {
+        case codeNop:
+          if (meet()) return;
+          break;
+        case codeBarrier:
+          if (meet()) return;
+          failed = a.barriers[item(o.first).entry.mine].sync(o.count, a.abort);
+          if (failed != statusOk) return;
+          break;
+        case codeSignal:
+          for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x) {
+            const Entry& e = item(o.first + i).entry;
+            // What a relaxed signal stands for was over before this kernel began, and that a kernel begins after what is before it in its stream is
+            // order enough; threads of a test know no streams.
+            if (GOCCL_CUDA && (o.flags & flagRelaxed))
+              addRelaxed<Scope::sys>(inbound(e.peer, e.theirs), uint64_t{1});
+            else
+              addRelease<Scope::sys>(inbound(e.peer, e.theirs), uint64_t{1});
+          }
+          break;
+        case codeWait:
+          for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x) {
+            const Entry& e = item(o.first + i).entry;
+            uint64_t next = loadRelaxed<Scope::gpu>(&a.expected[e.mine]) + 1;
+            const uint64_t* counter = inbound(a.self, e.mine);
+            failed = waitUntil([&] { return static_cast<int64_t>(loadAcquire<Scope::sys>(counter) - next) >= 0; }, a.abort, place(), waitSemaphore, -1, e.peer);
+            if (failed == statusOk) storeRelaxed<Scope::gpu>(&a.expected[e.mine], next);
+          }
+          break;
+        case codeAcquire:
+          for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x) failed = a.semaphores[item(o.first + i).entry.mine].acquire(a.abort);
+          break;
+        case codeRelease:
+          for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x) a.semaphores[item(o.first + i).entry.mine].release();
+          break;
+        case codeData:
+          if (!data(o)) return;
+          break;
+        case codeLoop:
+          unit = o.unit;
+          iteration = 0;
+          iterations = (static_cast<uint64_t>(o.chunks) * a.chunk + unit - 1) / unit;
+          if (iterations == 0) {
+            pc = o.to;
+            continue;
+          }
+          break;
+        case codeEndLoop:
+          if (++iteration < iterations) {
+            pc = o.to;
+            continue;
+          }
+          break;
+        default: break;  // codeFlush: its flagMeet is all it needs, since transfers are done by this block
+      }
+      ++pc;
+    }
+  }
+
+  GOCCL_DEVICE void leave() {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    if (fetchAddAcqRel<Scope::gpu>(a.epoch + 1, uint32_t{1}) + 1 == gridDim.x) {
+      storeRelaxed<Scope::gpu>(a.epoch + 1, uint32_t{0});
+      storeRelease<Scope::gpu>(a.epoch, epoch);
+    }
+  }
+
+  // resolve fills in the table for ranks in mask. It returns false when the block must leave.
+  GOCCL_DEVICE bool resolve(uint32_t mask) {
+    for (uint32_t r = threadIdx.x; r < a.nranks && failed == statusOk; r += blockDim.x) {
+      if (!(mask >> r & 1)) continue;
+      const Record* rec = record(r);
+      failed = waitUntil([&] { return loadAcquire<Scope::sys>(&rec->epoch) == epoch; }, a.abort, place(), waitSemaphore, -1, r);
+      if (failed != statusOk) break;
+      if (loadRelaxed<Scope::sys>(&rec->signature) != a.signature) {
+        failed = statusInvalid;
+        report(a.abort, failed, place(), waitNone, r);
+        break;
+      }
+      for (uint32_t k = 0; k < 2; ++k) {
+        uint32_t region = loadRelaxed<Scope::sys>(&rec->region[k]);
+        uint64_t base = region < maxRegions ? a.regions[r * maxRegions + region] : 0;
+        a.peers[(blockIdx.x * maxRanks + r) * 2 + k] = base == 0 ? 0 : base + loadRelaxed<Scope::sys>(&rec->offset[k]);
+      }
+    }
+    known |= mask;
+    return !meet();
+  }
+
+  // at is where the span begins in an operand (for packets: the first packet), or null when it does not lie in the buffer.
+  GOCCL_DEVICE uint8_t* at(const Operand& o, const Span& s) const { return address(a, o, s.at, s.n, s.real, s.j, s.x, parity()); }
+
+  GOCCL_DEVICE void outside() {
+    report(a.abort, statusInvalid, place(), waitNone, unknownPeer);
+    failed = statusInvalid;
+  }
+
+  // data moves what an op moves now: false when the block must leave.
+  GOCCL_DEVICE bool data(const Op& o) {
+    if ((o.io & ~known) && !resolve(o.io & ~known)) return false;
+    uint64_t lo = 0, hi = static_cast<uint64_t>(o.count) * a.chunk;
+    if (o.slices > 1) {
+      uint64_t units = hi >> a.shift, each = units / o.slices, more = units % o.slices;
+      uint64_t t = o.slice;
+      lo = (t * each + (t < more ? t : more)) << a.shift;
+      ++t;
+      hi = (t * each + (t < more ? t : more)) << a.shift;
+    }
+    if (o.flags & flagInner) {
+      uint64_t skip = iteration * unit;
+      lo = skip > hi - lo ? hi : lo + skip;
+      if (hi - lo > unit) hi = lo + unit;
+    }
+    Span s{lo, 0, 0, 0, 0};
+    if (!a.linear && lo < hi) {
+      s.j = static_cast<uint32_t>(lo / a.chunk);
+      s.x = lo % a.chunk;
+    }
+    for (; s.at < hi; s.at += s.n) {
+      s.n = s.real = hi - s.at;
+      if (!a.linear) {
+        if (s.n > a.chunk - s.x) s.n = a.chunk - s.x;
+        s.real = s.n;
+        for (uint32_t i = 0; i < uint32_t{o.sources} + o.destinations; ++i) {
+          const Operand& p = item(o.first + i).operand;
+          if (p.plane > planeOutput) continue;
+          uint64_t avail;
+          locate(a, p, s.j, s.x, avail);
+          if (avail < s.real) s.real = avail;
+        }
+      }
+      if (failed == statusOk) {
+        if (o.flags & flagRaw)
+          copyPackets(o, s);
+        else if (o.flags & flagPackets)
+          movePackets(o, s);
+        else if (o.sources == 1 && o.destinations == 1)
+          copyPlain(o, s);
+        else
+          movePlain(o, s);
+      }
+      ++s.j;
+      s.x = 0;
+    }
+    return true;
+  }
+
+  GOCCL_DEVICE const Operand& source(const Op& o, uint32_t i) const { return item(o.first + i).operand; }
+  GOCCL_DEVICE const Operand& destination(const Op& o, uint32_t i) const { return item(o.first + o.sources + i).operand; }
+  GOCCL_DEVICE uint32_t reduction(const Op& o) const { return o.reduction == callersOp ? a.op : o.reduction; }
+
+  GOCCL_DEVICE void copyPlain(const Op& o, const Span& s) {
+    if (s.real == 0) return;
+    uint8_t* src = at(source(o, 0), s);
+    uint8_t* dst = at(destination(o, 0), s);
+    if (src == nullptr || dst == nullptr)
+      outside();
+    else if (src != dst)
+      copyBytes(dst, src, s.real, threadIdx.x, blockDim.x);
+  }
+
+  // fill computes where the first batch of n operands begin, and looks at the bounds of all. It returns false when one is outside.
+  GOCCL_DEVICE bool fill(uint8_t* (&p)[batch], const Op& o, uint32_t from, uint32_t n, const Span& s) const {
+    bool inside = true;
+#pragma unroll
+    for (uint32_t i = 0; i < batch; ++i) {
+      if (i >= n) break;
+      p[i] = at(item(o.first + from + i).operand, s);
+      inside = inside && p[i] != nullptr;
+    }
+#pragma unroll 1
+    for (uint32_t i = batch; i < n; ++i) inside = inside && at(item(o.first + from + i).operand, s) != nullptr;
+    return inside;
+  }
+
+  // Sources and destinations beyond a batch are rare: their addresses are computed again for every vector.
+  GOCCL_DEVICE void movePlain(const Op& o, const Span& s) {
+    if (s.real == 0) return;
+    const uint32_t ns = o.sources, nd = o.destinations, kind = reduction(o);
+    uint8_t *src[batch], *dst[batch];
+    if (!fill(src, o, 0, ns, s) || !fill(dst, o, ns, nd, s)) return outside();
+#pragma unroll 1
+    for (uint64_t v = threadIdx.x; v * 16 < s.real; v += blockDim.x) {
+      uint64_t off = v * 16, left = s.real - off;
+      uint4 x[batch];
+      load16(x, src, ns, off, left);
+      uint4 out = x[0];
+      if (ns > 1) {
+        Fold<T> acc;
+        acc.all(x, ns, kind);
+#pragma unroll 1
+        for (uint32_t i = batch; i < ns; ++i) acc.add(loadVector(at(source(o, i), s) + off, left), kind);
+        out = acc.result();
+      }
+      store16(dst, nd, off, left, out);
+#pragma unroll 1
+      for (uint32_t i = batch; i < nd; ++i) storeVector(at(destination(o, i), s) + off, left, out);
+    }
+  }
+
+  // load16 and store16 decide once for all operands whether vectors are aligned and whole.
+  GOCCL_DEVICE void load16(uint4 (&x)[batch], uint8_t* const (&p)[batch], uint32_t n, uint64_t off, uint64_t left) {
+    uintptr_t low = left < 16;
+#pragma unroll
+    for (uint32_t i = 0; i < batch; ++i)
+      if (i < n) low |= reinterpret_cast<uintptr_t>(p[i]) & 15;
+    if (low == 0) {
+#pragma unroll
+      for (uint32_t i = 0; i < batch; ++i)
+        if (i < n) x[i] = loadVec(p[i] + off);
+      return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < batch; ++i)
+      if (i < n) x[i] = slowLoad(p[i] + off, left);
+  }
+  GOCCL_DEVICE void store16(uint8_t* const (&p)[batch], uint32_t n, uint64_t off, uint64_t left, uint4 v) {
+#pragma unroll
+    for (uint32_t i = 0; i < batch; ++i) {
+      if (i >= n) break;
+      if (left >= 16 && (reinterpret_cast<uintptr_t>(p[i]) & 15) == 0)
+        storeVec(p[i] + off, v);
+      else
+        slowStore(p[i] + off, left, v);
+    }
+  }
+
+  // isPackets says which of the first batch of n operands are packets.
+  GOCCL_DEVICE uint32_t isPackets(const Op& o, uint32_t from, uint32_t n) const {
+    uint32_t m = 0;
+#pragma unroll 1
+    for (uint32_t i = 0; i < batch && i < n; ++i) m |= uint32_t{item(o.first + from + i).operand.plane == planePackets} << i;
+    return m;
+  }
+
+  // movePackets moves 8 bytes a thread. Packets beyond what exists in the plain operands carry zeros, and are waited for.
+  GOCCL_DEVICE void movePackets(const Op& o, const Span& s) {
+    const uint32_t ns = o.sources, nd = o.destinations, kind = reduction(o);
+    uint8_t *src[batch], *dst[batch];
+    if (!fill(src, o, 0, ns, s) || !fill(dst, o, ns, nd, s)) return outside();
+    const uint32_t packets = isPackets(o, 0, ns), packetsOut = isPackets(o, ns, nd);
+#pragma unroll 1
+    for (uint64_t u = threadIdx.x; u * 8 < s.n && failed == statusOk; u += blockDim.x) {
+      uint64_t left = u * 8 < s.real ? s.real - u * 8 : 0;
+      uint4 x[batch];
+      if (!fetch(x, src, packets, ns, u, left)) return;
+      uint4 out = x[0];
+      if (ns > 1) {
+        Fold<T> acc;
+        acc.all(x, ns, kind);
+#pragma unroll 1
+        for (uint32_t i = batch; i < ns; ++i) {
+          const Operand& p = source(o, i);
+          const uint8_t* from = at(p, s);
+          uint2 w = make_uint2(0, 0);
+          if (p.plane == planePackets) {
+            const LL16Packet* packet = reinterpret_cast<const LL16Packet*>(from) + u;
+            failed = waitUntil([&] { return packet->tryRead(epoch, w); }, a.abort, place(), waitPacket, -1, i);
+            if (failed != statusOk) return;
+          } else if (left > 0) {
+            w = gatherWord(from + u * 8, left < 8 ? static_cast<uint32_t>(left) : 8);
+          }
+          acc.add(make_uint4(w.x, w.y, 0, 0), kind);
+        }
+        out = acc.result();
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < batch; ++i)
+        if (i < nd) put(dst[i], packetsOut >> i & 1, u, left, out);
+#pragma unroll 1
+      for (uint32_t i = batch; i < nd; ++i) {
+        const Operand& p = destination(o, i);
+        put(at(p, s), p.plane == planePackets, u, left, out);
+      }
+    }
+  }
+
+  GOCCL_DEVICE void put(uint8_t* p, bool packet, uint64_t u, uint64_t left, uint4 v) {
+    if (packet)
+      storePacket(reinterpret_cast<uint4*>(p) + u, make_uint4(v.x, epoch, v.y, epoch));
+    else if (left >= 8 && (reinterpret_cast<uintptr_t>(p) & 7) == 0)
+      storeVec2(p + u * 8, make_uint2(v.x, v.y));
+    else if (left > 0)
+      scatterWord(p + u * 8, make_uint2(v.x, v.y), left < 8 ? static_cast<uint32_t>(left) : 8);
+  }
+
+  // fetch reads one unit of the first batch of n sources into the lower halves of x; for packets it waits until all are of this epoch.
+  GOCCL_DEVICE bool fetch(uint4 (&x)[batch], uint8_t* const (&src)[batch], uint32_t packets, uint32_t n, uint64_t u, uint64_t left) {
+#pragma unroll
+    for (uint32_t i = 0; i < batch; ++i) {
+      if (i >= n || (packets >> i & 1)) continue;
+      uint2 w = make_uint2(0, 0);
+      if (left >= 8 && (reinterpret_cast<uintptr_t>(src[i]) & 7) == 0)
+        w = loadVec2(src[i] + u * 8);
+      else if (left > 0)
+        w = gatherWord(src[i] + u * 8, left < 8 ? static_cast<uint32_t>(left) : 8);
+      x[i] = make_uint4(w.x, w.y, 0, 0);
+    }
+    uint64_t start = 0;
+#pragma unroll 1
+    for (uint32_t spins = 1;; ++spins) {
+      uint32_t late = batch;
+#pragma unroll
+      for (uint32_t i = 0; i < batch; ++i) {
+        if (i >= n || !(packets >> i & 1)) continue;
+        uint4 v = loadPacket(reinterpret_cast<const uint4*>(src[i]) + u);
+        x[i] = make_uint4(v.x, v.z, 0, 0);
+        if (v.y != epoch || v.w != epoch) late = i;
+      }
+      if (late == batch) return true;
+      if (spins % spinsPerCheck == 0) {
+        // Who writes the packet is not known here; the host finds it by the source's number, which travels as the peer.
+        failed = checkAbort(a.abort, start, place(), waitPacket, late);
+        if (failed != statusOk) return false;
+      }
+      pause();
+    }
+  }
+
+  // copyPackets copies packets as they are, flags included.
+  GOCCL_DEVICE void copyPackets(const Op& o, const Span& s) {
+    const uint4* src = reinterpret_cast<const uint4*>(at(source(o, 0), s));
+    for (uint32_t d = 0; d < o.destinations; ++d) {
+      uint4* dst = reinterpret_cast<uint4*>(at(destination(o, d), s));
+      if (src == nullptr || dst == nullptr) return outside();
+      for (uint64_t u = threadIdx.x; u * 8 < s.n; u += blockDim.x) storePacket(dst + u, loadPacket(src + u));
+    }
+  }
+};
+
+// scale multiplies by a factor, or divides by n: what pre-multiplied sums need before a plan runs and averages after it.
+template <Type T>
+GOCCL_DEVICE void scale(uint8_t* dst, const uint8_t* src, uint64_t bytes, uint64_t factorBits, const uint8_t* factorPtr, uint32_t n) {
+  using Sum = Accumulator<T, goccl::Op::sum>;
+  using A = typename Element<T>::Accumulator;
+  A factor{};
+  if (n == 0) {
+    if (factorPtr != nullptr) {
+      uint2 w = gatherWord(factorPtr, Element<T>::size);
+      factorBits = static_cast<uint64_t>(w.y) << 32 | w.x;
+    }
+    A all[Element<T>::perVector];
+    unpack<T>(make_uint4(static_cast<uint32_t>(factorBits), static_cast<uint32_t>(factorBits >> 32), 0, 0), all);
+    factor = all[0];
+  }
+  for (uint64_t v = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; v * 16 < bytes; v += static_cast<uint64_t>(gridDim.x) * blockDim.x) {
+    Sum s;
+    s.load(loadVector(src + v * 16, bytes - v * 16));
+    if (n == 0)
+      s.scale(factor);
+    else
+      s.divide(n);
+    storeVector(dst + v * 16, bytes - v * 16, s.result());
+  }
+}
+
+}  // namespace executor
+}  // namespace goccl

@@ -1,0 +1,123 @@
+// What the executor kernel gets: the program of a rank, one launch's sizes and addresses, and the memory that lives on between launches. The host's
+// side is executor/gpu_layout.go; both are written from this file.
+#pragma once
+
+#include <goccl/device_syncer.cuh>
+
+namespace goccl {
+namespace executor {
+
+constexpr uint32_t maxRanks = 16;
+constexpr uint32_t maxRegions = 32;
+constexpr uint32_t controlRecord = 64;    // bytes of a Record
+constexpr uint32_t controlInbound = 128;  // where the inbound counters begin in a control window
+constexpr uint32_t inboundStride = 32;
+
+enum Code : uint8_t {
+  codeNop = 0,
+  codeBarrier = 1,
+  codeSignal = 2,
+  codeWait = 3,
+  codeFlush = 4,
+  codeAcquire = 5,
+  codeRelease = 6,
+  codeData = 7,
+  codeLoop = 8,
+  codeEndLoop = 9,
+};
+
+enum Flag : uint8_t {
+  flagRaw = 1,      // the source is packets that are copied as they are
+  flagInner = 2,    // in a loop
+  flagPackets = 4,  // some operand is packets
+  flagRelaxed = 8,  // a signal that publishes nothing
+  flagMeet = 16,    // the block's threads meet before the op
+};
+
+enum Plane : uint8_t { planeInput = 0, planeOutput = 1, planeScratch = 2, planePackets = 3 };
+
+constexpr uint8_t callersOp = 255;
+
+// An Op of codeData is one movement: every destination gets the reduction of all sources.
+struct Op {
+  uint8_t code, flags, reduction, pad0;
+  uint16_t sources, destinations;
+  uint32_t first;  // record of the first operand (sources, then destinations) or entry
+  uint32_t count;  // data: chunks of an operand; otherwise entries, or for a barrier blocks
+  uint32_t to;     // loop: behind its end; end of loop: its first op
+  uint32_t io;     // ranks whose input or output is touched, a bit each
+  uint16_t slice, slices;
+  uint32_t chunks;  // loop: what all iterations together cover
+  uint64_t unit;    // loop: bytes of an iteration
+  uint64_t pad1;
+};
+static_assert(sizeof(Op) == 48, "the host writes it");
+
+// Operand is chunks of a plane of a rank. block and within are index divided by the period.
+struct Operand {
+  uint8_t rank, plane;
+  uint16_t pad;
+  uint32_t index, block, within;
+};
+// Entry is a link (mine here, theirs on peer), a semaphore or a barrier (mine).
+struct Entry {
+  uint16_t peer, pad0;
+  uint32_t mine, theirs, pad1;
+};
+union Item {
+  Operand operand;
+  Entry entry;
+};
+static_assert(sizeof(Item) == 16, "the host writes it");
+
+// Header begins the program of a block; ops follow, then items.
+struct Header {
+  uint32_t ops, items, pad0, pad1;  // number of ops; offset of the items in bytes
+};
+
+// Record is what a rank says of its launch, in its control window, by parity of the epoch.
+struct Record {
+  uint32_t epoch;      // stored last
+  uint32_t signature;  // of what is executed
+  uint32_t region[2];  // of input and output; see Args::regions
+  uint64_t offset[2];  // in the region
+};
+static_assert(sizeof(Record) <= controlRecord, "two fit before the counters");
+
+struct Rank {
+  uint8_t* control;
+  uint8_t* scratch;
+  uint64_t plain[2], packets[2];  // where the planes start in scratch, by parity
+  uint64_t planeBytes;            // payload of a plane
+  uint64_t size[2];               // of input and output
+  uint64_t pad;
+};
+
+struct Args {
+  Rank rank[maxRanks];
+  const uint8_t* program;  // of block b at b·stride
+  uint32_t* epoch;         // of the last launch; the word after it counts blocks that are done
+  DeviceSyncer* barriers;
+  DeviceSemaphore* semaphores;
+  uint64_t* expected;       // signals taken, by link
+  uint64_t* peers;          // by block, rank: input, output
+  const uint64_t* regions;  // address of region k of rank r here, at r·maxRegions + k
+  AbortBlock* abort;
+  uint8_t* buffer[2];  // own input and output
+  uint64_t block;      // bytes
+  uint64_t chunk;
+  uint32_t period, shift;  // the unit of division is 1 << shift
+  uint32_t self, nranks;
+  uint32_t stride, shared;  // bytes of a block's program; whether it fits shared memory
+  uint32_t op, linear;      // the caller's operator; no chunk is short
+  uint32_t publish, signature;
+  uint32_t region[2];
+  uint64_t offset[2];
+};
+static_assert(sizeof(Rank) == 80 && sizeof(Args) == 1280 + 10 * 8 + 2 * 8 + 10 * 4 + 2 * 4 + 2 * 8, "the host writes them");
+
+// nextEpoch skips 0, which fresh memory holds, and keeps the parity alternating when the count wraps.
+GOCCL_DEVICE uint32_t nextEpoch(uint32_t e) { return e == 0xffffffffu ? 2u : e + 1u; }
+
+}  // namespace executor
+}  // namespace goccl
