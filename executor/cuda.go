@@ -2,11 +2,520 @@ package executor
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/algorithm/exchange"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/plan"
 )
 
+// A launch on a GPU:
+//
+//  1. order     behind the plan's previous launch, when that was on another stream
+//  2. place     in registered memory where the caller's is; otherwise in the staging region, with a copy on the stream before
+//  3. fill      addresses, sizes, and where this rank's buffers are; the epoch lives in device memory, so a launch may be captured and replayed
+//  4. launch    a block for every thread block of the plan
+//  5. after     scale an average, copy staged output home
+//
+// Nothing here waits for the GPU or for a peer. Staging and scratch grow in Execute, before, and not while a stream is captured.
+
+// gpu is what all plans of an executor share.
+type gpu struct {
+	dev     *cuda.Device
+	module  *cuda.Module
+	execute [datatype.NumTypes]*cuda.Function
+	scale   [datatype.NumTypes]*cuda.Function
+	sharing int // ranks on the fullest device
+
+	mu      sync.Mutex
+	regions []*gpuRegion // registered memory, region 1 on
+	stop    chan struct{}
+	watch   sync.WaitGroup
+}
+
+var gpuTypes = [datatype.NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"}
+
+// openGPU loads every kernel. The driver loads a kernel when it is first asked for, and may then wait for the device to be idle, which it never is while
+// another rank's kernel waits for ours: so all are asked for before any runs.
+func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
+	dev, ok := e.dev.(*cuda.Device)
+	if !ok {
+		return nil, invalid("%v is no CUDA device", e.dev.ID())
+	}
+	if e.size > gpuRanks {
+		return nil, fmt.Errorf("%w: %d ranks; plans on GPUs have up to %d", algorithm.ErrUnsupported, e.size, gpuRanks)
+	}
+	p := dev.Properties()
+	all, err := e.boot.AllGather(ctx, []byte(p.BusID))
+	if err != nil {
+		return nil, err
+	}
+	u := &gpu{dev: dev, stop: make(chan struct{})}
+	count := map[string]int{}
+	for _, id := range all {
+		count[string(id)]++
+		u.sharing = max(u.sharing, count[string(id)])
+	}
+	image, err := kernels.Image("executor", p.Major, p.Minor)
+	if err != nil {
+		return nil, err
+	}
+	if u.module, err = dev.LoadModule(image); err != nil {
+		return nil, err
+	}
+	for t, name := range gpuTypes {
+		if u.execute[t], err = u.module.Function("execute_" + name); err == nil {
+			u.scale[t], err = u.module.Function("scale_" + name)
+		}
+		if err == nil {
+			err = u.execute[t].SetMaxDynamicShared(gpuShared)
+		}
+		if err != nil {
+			return nil, errors.Join(err, u.module.Close())
+		}
+	}
+	u.watch.Add(1)
+	go u.watchReports(e)
+	return u, nil
+}
+
+// gpuShared is how many bytes of shared memory a block's program may take; a longer one stays in global memory.
+const gpuShared = 64 << 10
+
+// watchReports looks for waits that gave up by themselves.
+func (u *gpu) watchReports(e *Executor) {
+	defer u.watch.Done()
+	t := time.NewTicker(50 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			e.mu.Lock()
+			plans := append([]*ExecutionPlan(nil), e.plans...)
+			e.mu.Unlock()
+			for _, x := range plans {
+				if err := x.engine.(*cudaEngine).report(); err != nil {
+					e.Abort(err)
+				}
+			}
+		case <-u.stop:
+			return
+		}
+	}
+}
+
+func (u *gpu) close() error {
+	close(u.stop)
+	u.watch.Wait()
+	var errs []error
+	for _, r := range u.regions {
+		errs = append(errs, r.close())
+	}
+	return errors.Join(append(errs, u.module.Close())...)
+}
+
+// abortWords mirrors AbortBlock of kernels/include/goccl/abort.cuh.
+type abortWords struct {
+	abort, reported     atomic.Uint32
+	spinLimitNs, detail atomic.Uint64
+	peer, op            atomic.Uint32
+	_                   [32]byte
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(abortWords{})-64]
+
+const (
+	statusAborted = 1
+	statusTimeout = 0xffff0001
+	statusInvalid = 0xffff0002
+	waitPacket    = 2
+	unknownPeer   = 0xffffffff
+)
+
+// cudaEngine runs a plan on a GPU.
+type cudaEngine struct {
+	x       *ExecutionPlan
+	u       *gpu
+	program *gpuProgram
+	layout  gpuState
+	state   device.Allocation
+	control *exchange.Windows
+	scratch *exchange.Windows
+	staging *exchange.Windows
+	staged  int64
+	halves  int64 // where output begins in the staging region
+	retired []*exchange.Windows
+	abort   *cuda.HostMemory
+	words   *abortWords
+	args    *gpuArgs // what does not change is filled in; C reads it, so it holds no Go pointers
+	known   int      // regions that the kernel's table has
+
+	last uintptr     // the stream of the latest launch that was not captured
+	done *cuda.Event // recorded behind it
+	busy bool
+	seq  atomic.Uint64 // of the latest launch
+}
+
 func newCUDAEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
-	return nil, fmt.Errorf("%w: plans on %v", algorithm.ErrUnsupported, x.e.dev.ID())
+	e := x.e
+	if e.gpu == nil {
+		u, err := openGPU(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		e.gpu = u
+	}
+	h := &cudaEngine{x: x, u: e.gpu, args: new(gpuArgs)}
+	if err := h.open(ctx); err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
+}
+
+func (h *cudaEngine) open(ctx context.Context) error {
+	x, dev := h.x, h.u.dev
+	period := 1
+	if size, ok := x.firstSize(0); ok {
+		l, err := x.plan.NewLayout(size)
+		if err != nil {
+			return err
+		}
+		period = l.Period
+	}
+	var err error
+	if h.program, err = encode(x.program, period); err != nil {
+		return err
+	}
+	p := dev.Properties()
+	if most := p.SMs / h.u.sharing; h.program.blocks > most {
+		return fmt.Errorf("%w: %d thread blocks; the GPU runs %d at once", algorithm.ErrUnsupported, h.program.blocks, most)
+	}
+	g := &x.plan.GPUs[x.e.rank]
+	h.layout = newGPUState(x.program, len(g.Semaphores), h.program)
+	if h.state, err = dev.Alloc(h.layout.size); err != nil {
+		return err
+	}
+	start := make([]byte, h.layout.size)
+	for i, s := range g.Semaphores {
+		binary.LittleEndian.PutUint32(start[h.layout.semaphores+8*int64(i):], uint32(s.InitValue))
+	}
+	copy(start[h.layout.program:], h.program.bytes)
+	if err := dev.CopyIn(h.state.Ptr(), start); err != nil {
+		return err
+	}
+	if h.abort, err = dev.HostAlloc(4096); err != nil {
+		return err
+	}
+	h.words = (*abortWords)(h.abort.Pointer())
+	h.words.spinLimitNs.Store(uint64(max(0, x.e.timeout)))
+	if h.done, err = dev.NewEvent(); err != nil {
+		return err
+	}
+	if h.control, err = exchange.Map(ctx, x.e.boot, dev, gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
+		return err
+	}
+	a := h.args
+	for r := range x.e.size {
+		a.rank[r].control = uint64(h.control.Ptr[r])
+	}
+	s := uint64(h.state.Ptr())
+	a.epoch, a.barriers, a.semaphores = s, s+uint64(h.layout.barriers), s+uint64(h.layout.semaphores)
+	a.expected, a.peers, a.regions = s+uint64(h.layout.expected), s+uint64(h.layout.peers), s+uint64(h.layout.regions)
+	a.program, a.abort = s+uint64(h.layout.program), uint64(h.abort.Ptr())
+	a.self, a.nranks, a.stride = uint32(x.e.rank), uint32(x.e.size), uint32(h.program.stride)
+	if h.program.stride <= gpuShared {
+		a.shared = 1
+	}
+	if x.program.touched != [2]bool{} {
+		a.publish = 1
+	}
+	a.shift = uint32(bits.TrailingZeros64(uint64(x.plan.Alignment)))
+	return h.learn()
+}
+
+// reserve exchanges new scratch. Kernels that run use the old one, which stays until the plan is closed.
+func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
+	p := h.x.plan
+	size := int64(0)
+	for r := range p.GPUs {
+		size = max(size, p.Scratch(r, chunk).Size)
+	}
+	w, err := exchange.Map(ctx, h.x.e.boot, h.u.dev, max(size, 64))
+	if err != nil {
+		return err
+	}
+	if h.scratch != nil {
+		h.retired = append(h.retired, h.scratch)
+	}
+	h.scratch = w
+	for r := range p.GPUs {
+		l, a := p.Scratch(r, chunk), &h.args.rank[r]
+		a.scratch, a.planeBytes = uint64(w.Ptr[r]), uint64(int64(p.GPUs[r].ScratchChunks)*chunk)
+		for k := range 2 {
+			a.plain[k], a.packets[k] = uint64(l.Plain[k]), uint64(l.Packets[k])
+		}
+	}
+	return nil
+}
+
+// stage makes the staging region fit input and output of the largest rank.
+func (h *cudaEngine) stage(ctx context.Context, in, out int64) error {
+	in, out = (in+255)&^255, (out+255)&^255
+	if h.staging != nil && in <= h.halves && in+out <= h.staged {
+		return nil
+	}
+	w, err := exchange.Map(ctx, h.x.e.boot, h.u.dev, max(in+out, 4096))
+	if err != nil {
+		return err
+	}
+	if h.staging != nil {
+		h.retired = append(h.retired, h.staging)
+	}
+	h.staging, h.halves, h.staged = w, in, in+out
+	return h.table(0, w.Ptr)
+}
+
+// table tells the kernel where region k is.
+func (h *cudaEngine) table(k int, ptr []device.Ptr) error {
+	for r, p := range ptr {
+		at := h.state.Ptr().Add(h.layout.regions + int64(r*gpuRegions+k)*8)
+		if err := h.u.dev.CopyIn(at, binary.LittleEndian.AppendUint64(nil, uint64(p))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// region is the registered memory that holds n bytes at p.
+func (h *cudaEngine) region(p device.Ptr, n int64) (k int, offset int64, ok bool) {
+	h.u.mu.Lock()
+	defer h.u.mu.Unlock()
+	for i, r := range h.u.regions {
+		if p >= r.base && int64(p-r.base) <= r.size-n {
+			return i + 1, int64(p - r.base), i < h.known
+		}
+	}
+	return 0, 0, false
+}
+
+func (h *cudaEngine) launch(l *launch) error {
+	s, ok := l.Stream.(*cuda.Stream)
+	if !ok {
+		return invalid("the stream is no stream of a CUDA device")
+	}
+	status, _, err := s.CaptureStatus()
+	if err != nil {
+		return err
+	}
+	captured := status != cuda.CaptureNone
+	if !captured && h.busy && h.last != s.Raw() {
+		if err := s.WaitEvent(h.done); err != nil {
+			return err
+		}
+	}
+	if err := h.enqueue(l, s); err != nil {
+		return err
+	}
+	if captured {
+		return nil
+	}
+	h.last, h.busy = s.Raw(), true
+	return s.RecordEvent(h.done)
+}
+
+func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
+	x, a := h.x, h.args
+	h.seq.Store(l.Seq)
+	var regions [2]int
+	var offsets [2]int64
+	reachable := [2]bool{true, true}
+	for k, p := range [2]device.Ptr{l.Send, l.Recv} {
+		if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && l.owns[k] {
+			_, _, reachable[k] = h.region(p, l.sizes[k])
+		}
+	}
+	rewrite := l.Op == datatype.PreMulSum && l.owns[0]
+	p := x.place(l, reachable, rewrite)
+	inAt, outAt := x.inside(l.layout)
+	if p.stageIn || p.stageOut {
+		if h.staging == nil {
+			return invalid("the buffers are not registered, and the plan was loaded with Registered")
+		}
+		base := h.staging.Ptr[x.e.rank]
+		switch {
+		case x.plan.InPlace:
+			p.input, p.output = base.Add(inAt), base.Add(outAt)
+		default:
+			if p.stageIn {
+				p.input = base
+			}
+			if p.stageOut {
+				p.output = base.Add(h.halves)
+			}
+		}
+	}
+	if p.moveIn && p.input != l.Send {
+		if err := s.Copy(p.input, l.Send, l.sizes[0]); err != nil {
+			return err
+		}
+	}
+	if rewrite {
+		if err := h.rescale(s, p.input, l.sizes[0], l, 0); err != nil {
+			return err
+		}
+	}
+	a.publish = 0
+	for k, q := range [2]device.Ptr{p.input, p.output} {
+		regions[k] = gpuRegions // none
+		size := [2]int64{p.inSize, p.outSize}[k]
+		if !x.program.touched[k] || size == 0 || q == 0 {
+			continue
+		}
+		if h.staging != nil {
+			if base := h.staging.Ptr[x.e.rank]; q >= base && q < base.Add(h.staged) {
+				regions[k], offsets[k] = 0, int64(q-base)
+				continue
+			}
+		}
+		r, off, ok := h.region(q, size)
+		if !ok {
+			return fmt.Errorf("%w: a buffer that peers touch is neither registered nor staged", algorithm.ErrInvalidUsage)
+		}
+		regions[k], offsets[k] = r, off
+	}
+	if x.program.touched != [2]bool{} {
+		a.publish = 1
+	}
+	for k := range 2 {
+		a.region[k], a.offset[k] = uint32(regions[k]), uint64(offsets[k])
+	}
+	a.buffer = [2]uint64{uint64(p.input), uint64(p.output)}
+	a.block, a.chunk, a.period = uint64(l.layout.Block), uint64(l.layout.Chunk), uint32(l.layout.Period)
+	a.linear = 0
+	if l.layout.Even() {
+		a.linear = 1
+	}
+	a.op = uint32(l.Op)
+	if l.Op > datatype.Min {
+		a.op = uint32(datatype.Sum)
+	}
+	a.signature = signature32(&l.Args)
+	for r := range x.e.size {
+		a.rank[r].size = [2]uint64{uint64(l.layout.Size(r, plan.Input)), uint64(l.layout.Size(r, plan.Output))}
+	}
+	a.rank[x.e.rank].size = [2]uint64{uint64(p.inSize), uint64(p.outSize)}
+	if h.program.blocks > 0 {
+		cfg := cuda.Launch1D(h.program.blocks, h.threads(l), 0)
+		if a.shared != 0 {
+			cfg.Shared = a.stride
+		}
+		if err := s.LaunchRaw(h.u.execute[l.Type], &cfg, raw(a)); err != nil {
+			return err
+		}
+	}
+	if l.Op == datatype.Avg && l.owns[1] && x.reducesHere() {
+		if err := h.rescale(s, p.output, l.sizes[1], l, uint32(x.e.size)); err != nil {
+			return err
+		}
+	}
+	if p.moveOut && p.output != l.Recv {
+		return s.Copy(l.Recv, p.output, l.sizes[1])
+	}
+	return nil
+}
+
+// threads is the size of a block: a thread for each vector of the largest operand, as far as the plan allows.
+func (h *cudaEngine) threads(l *launch) int {
+	unit := int64(16)
+	if h.x.plan.Protocol == plan.LL {
+		unit = 8
+	}
+	need := (int64(h.program.chunks)*l.layout.Chunk + unit - 1) / unit
+	most := int64(min(h.x.plan.ThreadsPerBlock, gpuThreads))
+	return int(max(32, min((need+31)&^31, most)))
+}
+
+// rescale divides by n, or multiplies by the launch's scalar when n is 0.
+func (h *cudaEngine) rescale(s *cuda.Stream, p device.Ptr, bytes int64, l *launch, n uint32) error {
+	var args cuda.Args
+	args.Ptr(p).Ptr(p).Uint64(uint64(bytes)).Uint64(binary.LittleEndian.Uint64(l.Scalar[:])).Ptr(l.ScalarPtr).Uint32(n)
+	blocks := int(max(1, min(64, (bytes/16+gpuThreads-1)/gpuThreads)))
+	return s.Launch(h.u.scale[l.Type], cuda.Launch1D(blocks, gpuThreads, 0), &args)
+}
+
+func signature32(a *Args) uint32 {
+	v := signature(a)
+	return uint32(v ^ v>>32)
+}
+
+// report is the error of a wait that gave up on the GPU, or of an access that it refused, or nil.
+func (h *cudaEngine) report() error {
+	status := h.words.reported.Load()
+	if status != statusTimeout && status != statusInvalid {
+		return nil
+	}
+	detail, peer := h.words.detail.Load(), int(h.words.peer.Load())
+	if uint32(peer) == unknownPeer {
+		peer = -1
+	}
+	where := "in the plan"
+	if b, pc := int(detail>>32), int(uint32(detail)); b < len(h.program.where) && pc < len(h.program.where[b]) {
+		in := h.program.where[b][pc]
+		where = fmt.Sprintf("at %v (%s)", in.pos, in.op.Name)
+		if h.words.op.Load() == waitPacket && len(in.moves) > 0 {
+			srcs := in.moves[0].Src
+			peer = writer(h.x.plan, srcs[min(max(0, peer), len(srcs)-1)])
+		}
+	}
+	seq := h.seq.Load()
+	if status == statusInvalid {
+		if peer >= 0 {
+			return h.x.fail(seq, peer, mismatch("rank %d executes the plan with another message size, type or operator (%s)", peer, where))
+		}
+		return h.x.fail(seq, -1, invalid("an access outside of the buffers %s", where))
+	}
+	return h.x.fail(seq, peer, fmt.Errorf("%w: after %v still waiting %s", algorithm.ErrTimeout, h.x.e.timeout, where))
+}
+
+func (h *cudaEngine) wake() { h.words.abort.CompareAndSwap(0, statusAborted) }
+
+func (h *cudaEngine) close() error {
+	var errs []error
+	if h.words != nil {
+		h.wake()
+	}
+	if h.busy {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		err := h.done.Wait(ctx)
+		cancel()
+		if err != nil {
+			return err // its memory must stay
+		}
+	}
+	for _, w := range append(h.retired, h.scratch, h.staging, h.control) {
+		if w != nil {
+			errs = append(errs, w.Close())
+		}
+	}
+	if h.state != nil {
+		errs = append(errs, h.state.Close())
+	}
+	if h.abort != nil {
+		errs = append(errs, h.abort.Close())
+	}
+	if h.done != nil {
+		errs = append(errs, h.done.Close())
+	}
+	return errors.Join(errs...)
 }

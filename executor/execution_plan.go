@@ -27,14 +27,17 @@ type ExecutionPlan struct {
 	mu       sync.Mutex
 	layouts  map[uint64]*plan.Layout
 	capacity int64 // the chunk that scratch has room for
+
+	registered bool // see Registered
 }
 
 // Option changes how a plan is loaded.
 type Option func(*options)
 
 type options struct {
-	trusted bool
-	reserve uint64
+	trusted    bool
+	registered bool
+	reserve    uint64
 }
 
 // Trusted skips the verifier, for plans that are known to pass it. Structure is still checked and every access still clamped.
@@ -42,6 +45,10 @@ func Trusted() Option { return func(o *options) { o.trusted = true } }
 
 // Reserve makes room for messages of up to size bytes at once, instead of when the first such message comes.
 func Reserve(size uint64) Option { return func(o *options) { o.reserve = size } }
+
+// Registered promises that buffers which peers touch lie in registered memory (Executor.Register) on all ranks, so that a GPU need not keep memory
+// for staging. Execute refuses others. All ranks must promise it, or none.
+func Registered() Option { return func(o *options) { o.registered = true } }
 
 // verified remembers the outcome for every plan that this process has checked, so that ranks of one process, and communicators, share the work.
 var verified struct {
@@ -92,7 +99,7 @@ func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*Exe
 	for _, opt := range opts {
 		opt(&o)
 	}
-	x := &ExecutionPlan{e: e, plan: p, layouts: map[uint64]*plan.Layout{}}
+	x := &ExecutionPlan{e: e, plan: p, registered: o.registered, layouts: map[uint64]*plan.Layout{}}
 	// Whatever is wrong here is told to the peers, so that nobody waits for a rank that has given up.
 	err := x.prepare(&o)
 	if agreed := x.agree(ctx, err); agreed != nil {
@@ -181,7 +188,7 @@ func (x *ExecutionPlan) firstSize(want uint64) (uint64, bool) {
 	}
 	n := uint64(len(p.GPUs))
 	down := want - want%n
-	for _, size := range []uint64{want, down, down + n, p.MinSize} {
+	for _, size := range []uint64{want, down, down + n, p.MinSize, p.MinSize + (n-p.MinSize%n)%n} {
 		if l, err := p.NewLayout(size); err == nil && l.Chunk > 0 {
 			return size, true
 		}
@@ -267,6 +274,11 @@ func operator(op plan.ReduceOp) datatype.Op {
 		return datatype.Prod
 	}
 	return datatype.Sum
+}
+
+// reducesHere reports whether this rank's output is a reduction's result.
+func (x *ExecutionPlan) reducesHere() bool {
+	return x.program.reduces && (x.plan.Collective != plan.Reduce || x.plan.Root == x.e.rank)
 }
 
 func (x *ExecutionPlan) close() error { return x.engine.close() }

@@ -35,6 +35,7 @@ type Executor struct {
 	aborted atomic.Uint32 // what waits look at; not 0 once cause is set
 	cause   atomic.Pointer[error]
 
+	gpu    *gpu    // what plans on a GPU share, from the first Load on
 	shares *shares // user buffers made known to peers, and peers' known here
 
 	mu     sync.Mutex
@@ -110,6 +111,9 @@ func (e *Executor) Close() error {
 	for _, x := range plans {
 		errs = append(errs, x.close())
 	}
+	if e.gpu != nil {
+		errs = append(errs, e.gpu.close())
+	}
 	return errors.Join(append(errs, e.shares.close())...)
 }
 
@@ -117,6 +121,8 @@ func (e *Executor) Close() error {
 type engine interface {
 	// reserve makes scratch fit chunks of that many bytes. It is collective and may only grow.
 	reserve(ctx context.Context, chunk int64) error
+	// stage makes room for staged buffers, in the same way, when any rank may need them.
+	stage(ctx context.Context, in, out int64) error
 	// launch enqueues one run.
 	launch(l *launch) error
 	// wake makes waits look at the abort word.

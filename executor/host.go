@@ -40,7 +40,7 @@ type hostEngine struct {
 	semaphores []atomic.Int64 // values
 	arrived    []atomic.Uint64
 	met        [][]uint64 // by block and barrier: how often the block has met there
-	stage      [2]device.Allocation
+	stages     [2]device.Allocation
 
 	retired []*exchange.Windows // scratch of smaller messages; launches that use it may be on their way
 }
@@ -112,6 +112,9 @@ func (h *hostEngine) reserve(ctx context.Context, chunk int64) error {
 	return nil
 }
 
+// stage has nothing to do: staging buffers are described to peers like any other.
+func (h *hostEngine) stage(context.Context, int64, int64) error { return nil }
+
 // largest is the largest chunk that any message can have, as far as that can be told.
 func (h *hostEngine) largest() int64 {
 	if l, err := h.x.plan.NewLayout(h.x.plan.MaxSize); err == nil {
@@ -171,7 +174,7 @@ func (h *hostEngine) wake() {
 
 // staging is n bytes of the executor's own memory for input (0) or output (1), reachable by peers.
 func (h *hostEngine) staging(k int, n int64) (device.Ptr, error) {
-	if a := h.stage[k]; a != nil {
+	if a := h.stages[k]; a != nil {
 		if a.Size() >= n {
 			return a.Ptr(), nil
 		}
@@ -179,13 +182,13 @@ func (h *hostEngine) staging(k int, n int64) (device.Ptr, error) {
 		if err := a.Close(); err != nil {
 			return 0, err
 		}
-		h.stage[k] = nil
+		h.stages[k] = nil
 	}
 	a, err := h.dev.Alloc(max(n, 4096))
 	if err != nil {
 		return 0, fmt.Errorf("staging buffer of %d bytes: %w", n, err)
 	}
-	h.stage[k] = a
+	h.stages[k] = a
 	return a.Ptr(), nil
 }
 
@@ -227,7 +230,7 @@ func (h *hostEngine) close() error {
 		}
 	}
 	var errs []error
-	for _, a := range h.stage {
+	for _, a := range h.stages {
 		if a != nil {
 			errs = append(errs, a.Close())
 		}

@@ -72,6 +72,18 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 			return err
 		}
 	}
+	if x.program.remote && !x.registered {
+		in, out := int64(0), int64(0)
+		for r := range x.plan.GPUs {
+			in, out = max(in, layout.Size(r, plan.Input)), max(out, layout.Size(r, plan.Output))
+		}
+		if x.plan.InPlace {
+			in, out = max(in, out), 0
+		}
+		if err := x.engine.stage(ctx, in, out); err != nil {
+			return x.fail(a.Seq, -1, fmt.Errorf("staging buffers: %w", err))
+		}
+	}
 	if err := x.engine.launch(&l); err != nil {
 		var ae *algorithm.Error
 		if errors.As(err, &ae) {

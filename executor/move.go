@@ -178,8 +178,8 @@ func (r *run) flags(pl *plan.Place) packetFlags {
 
 func (f packetFlags) word(line int64) *atomic.Uint64 { return (*atomic.Uint64)(f.base.at(8 * line)) }
 
-// bits are those of packets [off, off+n) that lie in off's line, and how many bytes these are.
-func bits(off, n int64) (uint64, int64) {
+// lineBits are those of packets [off, off+n) that lie in off's line, and how many bytes these are.
+func lineBits(off, n int64) (uint64, int64) {
 	in := off % lineBytes
 	n = min(n, lineBytes-in)
 	count := (n + packetBytes - 1) / packetBytes
@@ -189,7 +189,7 @@ func bits(off, n int64) (uint64, int64) {
 // set announces the packets of n bytes at off; their payload is written.
 func (f packetFlags) set(off, n int64, epoch uint32) {
 	for n > 0 {
-		mask, k := bits(off, n)
+		mask, k := lineBits(off, n)
 		w := f.word(off / lineBytes)
 		fresh := uint64(epoch)<<32 | mask
 		if mask == math.MaxUint32 {
@@ -214,7 +214,7 @@ func (f packetFlags) set(off, n int64, epoch uint32) {
 // here reports whether all packets of n bytes at off have arrived.
 func (f packetFlags) here(off, n int64, epoch uint32) bool {
 	for n > 0 {
-		mask, k := bits(off, n)
+		mask, k := lineBits(off, n)
 		if v := f.word(off / lineBytes).Load(); uint32(v>>32) != epoch || v&mask != mask {
 			return false
 		}

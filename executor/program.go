@@ -18,6 +18,7 @@ type program struct {
 	barriers int
 
 	scratch bool // somebody uses scratch
+	remote  bool // some rank touches another's input or output
 	reduces bool
 	// reads[k] says that some peer touches this rank's input (k 0) or output (k 1).
 	touched [2]bool
@@ -178,12 +179,14 @@ func (prog *program) touch(p *plan.Plan) {
 		mine := false
 		for i := range g.RemoteBuffers {
 			b := &g.RemoteBuffers[i]
+			prog.remote = prog.remote || b.Type != plan.Scratch
 			if r == prog.rank || b.Rank != prog.rank || b.Type == plan.Scratch {
 				continue
 			}
 			prog.touched[plane(b.Type)], mine = true, true
 		}
 		for _, sw := range g.SwitchGroups() {
+			prog.remote = prog.remote || sw.Buffer != plan.Scratch && len(sw.Ranks) > 1
 			if r != prog.rank && sw.Buffer != plan.Scratch && slices.Contains(sw.Ranks, prog.rank) {
 				prog.touched[plane(sw.Buffer)], mine = true, true
 			}

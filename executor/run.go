@@ -15,7 +15,6 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/internal/wait"
-	"github.com/goccl/goccl/plan"
 )
 
 // A launch on the host, by its workers (usually one, the stream's goroutine):
@@ -157,7 +156,7 @@ func (r *run) begin(b *host.Block) error {
 	rec := own.launch(r.number)
 	r.describe(&rec.buffer[0], 0, r.input, r.inSize)
 	r.describe(&rec.buffer[1], 1, r.output, r.outSize)
-	rec.signature.Store(r.signature())
+	rec.signature.Store(signature(&r.Args))
 	rec.number.Store(r.number + 1)
 	for _, w := range x.program.watchers {
 		h.windows[w].door().Wake()
@@ -291,7 +290,7 @@ func (r *run) finish() error {
 	if r.owns[1] && r.moveOut {
 		copy(device.Bytes(r.Recv, r.sizes[1]), device.Bytes(r.output, r.sizes[1]))
 	}
-	if r.Op == datatype.Avg && r.owns[1] && r.reducesHere() {
+	if r.Op == datatype.Avg && r.owns[1] && r.h.x.reducesHere() {
 		out := device.Bytes(r.Recv, r.sizes[1])
 		if err := hostreduce.Reduce(out, [][]byte{out}, r.Type, datatype.Avg, [8]byte{}, r.h.x.e.size); err != nil {
 			return err
@@ -305,12 +304,6 @@ func (r *run) finish() error {
 	return nil
 }
 
-// reducesHere reports whether this rank's output is a reduction's result.
-func (r *run) reducesHere() bool {
-	x := r.h.x
-	return x.program.reduces && (x.plan.Collective != plan.Reduce || x.plan.Root == x.e.rank)
-}
-
 // compare looks at what a peer says of its launch of the same number, if it still or already says it.
 func (r *run) compare(peer int) error {
 	rec := r.h.windows[peer].launch(r.number)
@@ -318,15 +311,15 @@ func (r *run) compare(peer int) error {
 		return nil
 	}
 	sig := rec.signature.Load()
-	if rec.number.Load() != r.number+1 || sig == r.signature() {
+	if rec.number.Load() != r.number+1 || sig == signature(&r.Args) {
 		return nil
 	}
 	return mismatch("rank %d executes the plan with another message size, type or operator", peer)
 }
 
-func (r *run) signature() uint64 {
+func signature(a *Args) uint64 {
 	h := uint64(14695981039346656037)
-	for _, v := range [...]uint64{r.Message, uint64(r.Type), uint64(r.Op)} {
+	for _, v := range [...]uint64{a.Message, uint64(a.Type), uint64(a.Op)} {
 		h = (h ^ v) * 1099511628211
 		h ^= h >> 29
 	}

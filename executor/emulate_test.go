@@ -1,0 +1,219 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/plan"
+)
+
+// emulator builds the kernel for CPU threads, under ThreadSanitizer when asked for.
+func emulator(t *testing.T, extra ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip("no C++ compiler: ", err)
+	}
+	for _, pattern := range []string{"testdata/*", "../kernels/executor/*.cu*", "../kernels/include/goccl/*", "../kernels/internal/hosttest/testdata/*.hpp"} {
+		paths, err := filepath.Glob(pattern) // reading them keeps go test from taking an old result
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(paths), err)
+		}
+		for _, p := range paths {
+			if _, err := os.ReadFile(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	out := filepath.Join(t.TempDir(), "emulate")
+	args := append([]string{"-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-array-bounds", "-Wno-maybe-uninitialized", "-I../kernels/include", "-I../kernels", "-include", "../kernels/internal/hosttest/testdata/emulate.hpp", "-O1", "-pthread"}, extra...)
+	if text, err := exec.Command("g++", append(args, "-o", out, "testdata/emulate.cpp")...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return out
+}
+
+type emulation struct {
+	plan     *plan.Plan
+	message  uint64
+	t        datatype.Type
+	op       datatype.Op
+	threads  int
+	launches int
+	first    uint32 // epoch before the first launch
+}
+
+// job writes what the emulator reads, and returns the inputs.
+func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
+	p := c.plan
+	l, err := p.NewLayout(c.message)
+	if err != nil {
+		return nil, nil, err
+	}
+	var b bytes.Buffer
+	put := func(v ...any) {
+		for _, x := range v {
+			_ = binary.Write(&b, binary.LittleEndian, x)
+		}
+	}
+	put(uint32(len(p.GPUs)), uint32(c.threads), uint32(c.launches), uint32(c.t), c.first)
+	var inputs [][]byte
+	for r := range p.GPUs {
+		prog, err := compile(p, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		g, err := encode(prog, l.Period)
+		if err != nil {
+			return nil, nil, err
+		}
+		linear := uint32(0)
+		if l.Even() {
+			linear = 1
+		}
+		publish := uint32(0)
+		if prog.touched != [2]bool{} {
+			publish = 1
+		}
+		s := p.Scratch(r, l.Chunk)
+		put(uint32(g.blocks), uint32(g.stride), uint32(prog.maxLinks), uint32(prog.barriers), uint32(len(p.GPUs[r].Semaphores)))
+		put(uint32(c.op), linear, uint32(l.Period), uint32(bits.TrailingZeros64(uint64(p.Alignment))), publish)
+		put(uint64(l.Block), uint64(l.Chunk), uint64(max(s.Size, 64)))
+		put(uint64(s.Plain[0]), uint64(s.Plain[1]), uint64(s.Packets[0]), uint64(s.Packets[1]), uint64(int64(p.GPUs[r].ScratchChunks)*l.Chunk))
+		in, out := l.Size(r, plan.Input), l.Size(r, plan.Output)
+		inAt, outAt := int64(0), (in+255)&^255
+		total := outAt + out
+		if p.InPlace {
+			total, inAt, outAt = max(in, out), 0, 0
+			switch p.Collective {
+			case plan.AllGather:
+				inAt = l.Offset(r * l.Period)
+			case plan.ReduceScatter:
+				outAt = l.Offset(r * l.Period)
+			}
+		}
+		put(uint64(total), uint64(in), uint64(inAt), uint64(out), uint64(outAt))
+		for _, sem := range p.GPUs[r].Semaphores {
+			put(uint32(sem.InitValue))
+		}
+		b.Write(g.bytes)
+		input := make([]byte, in)
+		hostreduce.Fill(input, c.t, 5, r)
+		b.Write(input)
+		inputs = append(inputs, input)
+	}
+	return inputs, l, os.WriteFile(path, b.Bytes(), 0o600)
+}
+
+func (c *emulation) run(t *testing.T, program string) error {
+	t.Helper()
+	dir := t.TempDir()
+	inputs, l, err := c.job(filepath.Join(dir, "job"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, filepath.Join(dir, "job"), filepath.Join(dir, "result"))
+	cmd.Env = append(os.Environ(), "TSAN_OPTIONS=halt_on_error=1 exitcode=66")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out[:min(len(out), 4000)])
+	}
+	result, err := os.ReadFile(filepath.Join(dir, "result"))
+	if err != nil {
+		return err
+	}
+	for r := range c.plan.GPUs {
+		n := l.Size(r, plan.Output)
+		got := result[:n]
+		result = result[n:]
+		for k, terms := range c.plan.Expected(r) {
+			at := l.Offset(k)
+			_, size := l.Locate(k, 0)
+			if len(terms) == 0 || size == 0 || c.plan.Collective == plan.Reduce && r != c.plan.Root {
+				continue
+			}
+			var srcs [][]byte
+			for _, term := range terms {
+				from := l.Offset(term.Index)
+				srcs = append(srcs, inputs[term.Rank][from:from+size])
+			}
+			want := make([]byte, size)
+			if err := hostreduce.Reduce(want, srcs, c.t, c.op, [8]byte{}, len(srcs)); err != nil {
+				return err
+			}
+			if wrong, first := hostreduce.Check(got[at:at+size], want, c.t, c.op, len(srcs)); wrong != 0 {
+				return fmt.Errorf("rank %d, chunk %d: %d wrong elements, the first is %d", r, k, wrong, first)
+			}
+		}
+	}
+	return nil
+}
+
+// emulated runs every shipped program through the kernel's source.
+func emulated(t *testing.T, program string, ranks []int, messages []uint64, only func(name string) bool) {
+	for _, n := range ranks {
+		for _, prog := range programs.All() {
+			for _, inPlace := range []bool{false, true} {
+				o := programs.Options{Ranks: n, InPlace: inPlace}
+				if prog.Supports(o) != nil || !only(prog.Name) {
+					continue
+				}
+				p, err := prog.Build(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, m := range messages {
+					c := emulation{plan: p, message: m * uint64(n), t: datatype.Float32, threads: 3, launches: 3}
+					if i == 0 {
+						c.first = 0xfffffffe
+					}
+					if _, err := p.NewLayout(c.message); err != nil {
+						continue
+					}
+					if err := c.run(t, program); err != nil {
+						t.Errorf("%s, %d ranks, in place %v, %d bytes: %v", prog.Name, n, inPlace, c.message, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestKernelPrograms: what a GPU would do, without one.
+func TestKernelPrograms(t *testing.T) {
+	emulated(t, emulator(t), []int{2, 3}, []uint64{4, 100, 1024}, func(string) bool { return true })
+}
+
+// TestKernelUnderThreadSanitizer: the kernel's own synchronisation, and that of the programs, holds in the C++ memory model.
+func TestKernelUnderThreadSanitizer(t *testing.T) {
+	emulated(t, emulator(t, "-g", "-fsanitize=thread"), []int{2}, []uint64{1000}, func(string) bool { return true })
+}
+
+func TestKernelArithmetic(t *testing.T) {
+	program := emulator(t)
+	for _, name := range []string{"allreduce_direct", "allreduce_twoshot_ll"} {
+		p, err := programs.Build(name, programs.Options{Ranks: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ty := range datatype.NumTypes {
+			for op := range datatype.Avg {
+				c := emulation{plan: p, message: uint64(101 * ty.Size()), t: ty, op: op, threads: 2, launches: 1}
+				if err := c.run(t, program); err != nil {
+					t.Errorf("%s, %v, %v: %v", name, ty, op, err)
+				}
+			}
+		}
+	}
+}

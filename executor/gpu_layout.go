@@ -1,0 +1,68 @@
+package executor
+
+import "unsafe"
+
+// These mirror kernels/executor/program.cuh.
+const (
+	gpuRanks         = 16
+	gpuRegions       = 32
+	gpuThreads       = 512
+	gpuControlBytes  = 128 // records; inbound counters follow
+	gpuInboundStride = 32
+	gpuCallersOp     = 255
+)
+
+const (
+	gpuRaw = 1 << iota
+	gpuInner
+	gpuPackets
+	gpuRelaxed
+	gpuMeet
+)
+
+type gpuOp struct {
+	code, flags, reduction, _ uint8
+	sources, destinations     uint16
+	first, count, to, io      uint32
+	slice, slices             uint16
+	chunks                    uint32
+	unit, _                   uint64
+}
+
+// gpuItem is an operand: rank, plane, index, block, within; or an entry: peer, mine, theirs.
+type gpuItem struct {
+	a                    [4]uint8
+	index, block, within uint32
+}
+
+type gpuHeader struct{ ops, items, _, _ uint32 }
+
+type gpuRank struct {
+	control, scratch uint64
+	plain, packets   [2]uint64
+	planeBytes       uint64
+	size             [2]uint64
+	_                uint64
+}
+
+type gpuArgs struct {
+	rank                                            [gpuRanks]gpuRank
+	program, epoch, barriers, semaphores            uint64
+	expected, peers, regions, abort                 uint64
+	buffer                                          [2]uint64
+	block, chunk                                    uint64
+	period, shift, self, nranks, stride, shared, op uint32
+	linear, publish, signature                      uint32
+	region                                          [2]uint32
+	offset                                          [2]uint64
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuOp{})-48]
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuItem{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuHeader{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuRank{})-80]
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuArgs{})-(16*80+10*8+2*8+10*4+2*4+2*8)]
+)
+
+func raw[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }

@@ -1,0 +1,214 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/plan"
+)
+
+// gpuProgram is a rank's program in the form that the kernel reads: for each block, stride bytes.
+type gpuProgram struct {
+	bytes  []byte
+	stride int
+	blocks int
+	where  [][]*instr // the op of the plan behind each op, by block
+	chunks int        // of the largest operand
+}
+
+// encode translates. period is the number of chunks in a block of the message.
+func encode(prog *program, period int) (*gpuProgram, error) {
+	g := &gpuProgram{blocks: len(prog.blocks)}
+	var all [][]byte
+	for b := range prog.blocks {
+		e := gpuEncoder{prog: prog, period: uint32(max(1, period)), g: g}
+		if err := e.block(prog.blocks[b]); err != nil {
+			return nil, err
+		}
+		data := e.bytes()
+		all = append(all, data)
+		g.where = append(g.where, e.where)
+		g.stride = max(g.stride, len(data))
+	}
+	g.stride = max(16, g.stride)
+	for _, data := range all {
+		g.bytes = append(append(g.bytes, data...), make([]byte, g.stride-len(data))...)
+	}
+	return g, nil
+}
+
+type gpuEncoder struct {
+	prog   *program
+	period uint32
+	g      *gpuProgram
+	ops    []gpuOp
+	items  []gpuItem
+	where  []*instr
+}
+
+func (e *gpuEncoder) block(list []instr) error {
+	at := make([]int, len(list)+1) // where the ops of the plan begin
+	entry := true
+	for i := range list {
+		at[i] = len(e.ops)
+		in := &list[i]
+		if err := e.instr(in, entry); err != nil {
+			return err
+		}
+		switch in.op.Name {
+		case plan.Nop, plan.RlxSignal, plan.RlxWait:
+		default:
+			entry = false
+		}
+	}
+	at[len(list)] = len(e.ops)
+	for i := range e.ops {
+		if o := &e.ops[i]; o.code == uint8(opLoop) || o.code == uint8(opEndLoop) {
+			o.to = uint32(at[o.to])
+		}
+	}
+	return nil
+}
+
+func (e *gpuEncoder) add(in *instr, o gpuOp) {
+	if in.inner {
+		o.flags |= gpuInner
+	}
+	e.ops = append(e.ops, o)
+	e.where = append(e.where, in)
+}
+
+func (e *gpuEncoder) entries(n int, item func(i int) gpuItem) gpuOp {
+	o := gpuOp{first: uint32(len(e.items)), count: uint32(n)}
+	for i := range n {
+		e.items = append(e.items, item(i))
+	}
+	return o
+}
+
+func (e *gpuEncoder) links(in *instr) gpuOp {
+	return e.entries(len(in.links), func(i int) gpuItem {
+		l := in.links[i]
+		return gpuItem{a: [4]uint8{uint8(e.prog.peer[l])}, index: uint32(l), block: uint32(max(0, e.prog.pair[l]))}
+	})
+}
+
+func (e *gpuEncoder) instr(in *instr, entry bool) error {
+	port := in.op.ChannelType == plan.PortChannel
+	var o gpuOp
+	switch in.code {
+	case opBarrier:
+		o = e.entries(1, func(int) gpuItem { return gpuItem{index: uint32(in.op.BarrierID)} })
+		o.count = uint32(in.op.NumThreadBlocks)
+	case opSignal, opWait:
+		o = e.links(in)
+		if in.code == opSignal && in.op.Name == plan.RlxSignal && entry {
+			o.flags |= gpuRelaxed
+		}
+	case opAcquire, opRelease:
+		o = e.entries(len(in.op.SemaphoreIDs), func(i int) gpuItem { return gpuItem{index: uint32(in.op.SemaphoreIDs[i])} })
+	case opLoop:
+		o.chunks, o.unit, o.to = uint32(in.op.NumChunks), uint64(in.op.UnitSize), uint32(in.to)
+	case opEndLoop:
+		o.to = uint32(in.to)
+	case opData:
+		return e.data(in, port)
+	}
+	o.code = uint8(in.code)
+	if port && in.code != opWait { // transfers are done by all threads of the block, and come before
+		o.flags |= gpuMeet
+	}
+	e.add(in, o)
+	return nil
+}
+
+// data makes an op of every movement; copies of one source become one op.
+func (e *gpuEncoder) data(in *instr, port bool) error {
+	meet := uint8(0)
+	if port {
+		meet = gpuMeet
+	}
+	for i := 0; i < len(in.moves); {
+		m := &in.moves[i]
+		dst := append([]plan.Place(nil), m.Dst...)
+		k := i + 1
+		for ; k < len(in.moves) && len(m.Src) == 1 && len(in.moves[k].Src) == 1 && in.moves[k].Src[0] == m.Src[0]; k++ {
+			dst = append(dst, in.moves[k].Dst...)
+		}
+		if err := e.move(in, m.Src, dst, meet); err != nil {
+			return err
+		}
+		meet = 0
+		i = k
+	}
+	if in.signal {
+		o := e.links(in)
+		o.code, o.flags = uint8(opSignal), gpuMeet
+		e.add(in, o)
+	}
+	return nil
+}
+
+func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
+	o := gpuOp{code: uint8(opData), flags: flags, sources: uint16(len(src)), destinations: uint16(len(dst)), first: uint32(len(e.items)),
+		count: uint32(src[0].Size), reduction: gpuCallersOp}
+	if in.fixed {
+		o.reduction = uint8(operator(in.op.ReduceOp))
+	}
+	if in.raw {
+		o.flags |= gpuRaw
+	}
+	if s := in.op.Slice; s.Count > 1 {
+		o.slice, o.slices = uint16(s.Index), uint16(s.Count)
+	}
+	e.g.chunks = max(e.g.chunks, src[0].Size)
+	for _, side := range [2][]plan.Place{src, dst} {
+		for _, pl := range side {
+			if pl.Rank >= gpuRanks {
+				return fmt.Errorf("%w: rank %d; plans on GPUs have up to %d ranks", algorithm.ErrUnsupported, pl.Rank, gpuRanks)
+			}
+			if pl.Plane == plan.PacketPlane {
+				o.flags |= gpuPackets
+			}
+			if pl.Plane <= plan.OutputPlane && pl.Rank != e.prog.rank {
+				o.io |= 1 << pl.Rank
+			}
+			k := uint32(pl.Index)
+			e.items = append(e.items, gpuItem{a: [4]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: k, block: k / e.period, within: k % e.period})
+		}
+	}
+	e.add(in, o)
+	return nil
+}
+
+func (e *gpuEncoder) bytes() []byte {
+	h := gpuHeader{ops: uint32(len(e.ops)), items: uint32(16 + 48*len(e.ops))}
+	out := append([]byte(nil), raw(&h)...)
+	for i := range e.ops {
+		out = append(out, raw(&e.ops[i])...)
+	}
+	for i := range e.items {
+		out = append(out, raw(&e.items[i])...)
+	}
+	return out
+}
+
+// gpuState is what lives on in the GPU's memory between launches, as offsets in one allocation.
+type gpuState struct{ barriers, semaphores, expected, peers, regions, program, size int64 }
+
+func newGPUState(prog *program, semaphores int, g *gpuProgram) (s gpuState) {
+	at := int64(64) // epoch and count
+	take := func(n int64) int64 {
+		p := at
+		at += (n + 63) &^ 63
+		return p
+	}
+	s.barriers = take(16 * int64(prog.barriers))
+	s.semaphores = take(8 * int64(semaphores))
+	s.expected = take(8 * int64(prog.links))
+	s.peers = take(int64(g.blocks) * gpuRanks * 16)
+	s.regions = take(gpuRanks * gpuRegions * 8)
+	s.program = take(int64(len(g.bytes)))
+	s.size = at
+	return s
+}
