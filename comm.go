@@ -209,6 +209,7 @@ func (c *Comm) usable(op string) error {
 // ended is the error of a call that waited with fate.bound: the communicator's end, or what the call itself met.
 func (c *Comm) ended(op string, err error) error {
 	if cause := c.fate.err(); cause != nil {
+		cause = c.engine.Err() // knows more
 		var ae *Error
 		if errors.As(cause, &ae) {
 			return &Error{Op: op, Rank: c.rank, Peer: ae.Peer, Err: ae.Err}

@@ -18,7 +18,7 @@ var (
 	ErrInvalidArgument = algorithm.ErrInvalidArgument
 	ErrInvalidUsage    = algorithm.ErrInvalidUsage
 	ErrUnsupported     = algorithm.ErrUnsupported
-	ErrClosed          = errors.New("communicator is closed")
+	ErrClosed          = algorithm.ErrClosed
 )
 
 // Error says where a failure was seen: on which rank, in which operation, and, when they are known, because of which peer and in the

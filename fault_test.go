@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -166,12 +165,14 @@ func (k *rank) mourn(c *goccl.Comm, u *sums, err error) error {
 // mortal is a Bootstrap whose process dies at the at-th thing that set-up does with it.
 type mortal struct {
 	bootstrap.Bootstrap
+	rank *rank
 	at   int
 	done *atomic.Int32
 }
 
 func (m mortal) step() {
 	if int(m.done.Add(1)) == m.at {
+		m.rank.say("dying", nil)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
@@ -190,16 +191,15 @@ func (m mortal) Barrier(ctx context.Context) error {
 func (m mortal) Sub(ctx context.Context, ranks []int, space int) (bootstrap.Bootstrap, error) {
 	m.step()
 	b, err := m.Bootstrap.Sub(ctx, ranks, space)
-	return mortal{b, m.at, m.done}, err
+	return mortal{b, m.rank, m.at, m.done}, err
 }
 
 // setup is NewComm with a death in it, and then a communicator of the survivors.
 func (k *rank) setup() error {
 	var b bootstrap.Bootstrap = k.boot
 	if k.Rank == k.Victim {
-		b = mortal{k.boot, k.At, new(atomic.Int32)}
+		b = mortal{k.boot, k, k.At, new(atomic.Int32)}
 	}
-	k.say("running", nil)
 	c, err := k.comm(b)
 	if err == nil { // the last step is a barrier, from which some may come back
 		var u *sums
@@ -232,33 +232,42 @@ func (k *rank) setup() error {
 	return errors.Join(small.Finalize(context.Background()), u.close(), small.Close(), left.Close())
 }
 
-// detection is how long the news of a death may take; processes that run slowly get more.
-func detection() time.Duration {
-	if raceEnabled {
-		return 3 * time.Second
+// detection is how long the news of a death may take.
+const detection = slowness * time.Second
+
+// inTime runs a job whose survivors' errors come after what f returns. All must come within limit; a machine that is busy with something else
+// gets a second and a third chance, for the time alone.
+func inTime(t *testing.T, tk task, limit time.Duration, f func(j *job) (worst time.Duration)) {
+	t.Helper()
+	for attempt := 1; ; attempt++ {
+		j := startJob(t, tk)
+		worst := f(j)
+		j.clean()
+		t.Logf("the last of %d survivors noticed after %v", tk.Size-1, worst)
+		if worst <= limit || t.Failed() {
+			return
+		}
+		if attempt == 3 {
+			t.Errorf("noticed after %v, want %v", worst, limit)
+			return
+		}
 	}
-	return time.Second
 }
 
-// checkErrors waits for every survivor's error and looks at whom it blames.
-func (j *job) checkErrors(kind error, since time.Time, within time.Duration) {
+// checkErrors waits for every survivor's error, looks at whom it blames, and returns how long the last took.
+func (j *job) checkErrors(kind error, since time.Time) (worst time.Duration) {
 	j.t.Helper()
 	tk := j.task
-	var worst time.Duration
-	for r, rep := range j.await("error", others(tk.Size, tk.Victim), within+20*time.Second) {
+	for r, rep := range j.await("error", others(tk.Size, tk.Victim), 30*time.Second) {
 		if r == tk.Victim {
 			continue
 		}
-		took := time.Unix(0, rep.At).Sub(since)
-		worst = max(worst, took)
+		worst = max(worst, time.Unix(0, rep.At).Sub(since))
 		if rep.Peer != tk.Victim || rep.Kind != kind.Error() {
 			j.t.Errorf("rank %d blames %d (%s): %s", r, rep.Peer, rep.Kind, rep.Text)
 		}
-		if took > within {
-			j.t.Errorf("rank %d noticed after %v: %s", r, took, rep.Text)
-		}
 	}
-	j.t.Logf("the last of %d survivors noticed after %v", tk.Size-1, worst)
+	return worst
 }
 
 // clean checks that the processes have ended and nothing of them is left on the machine.
@@ -286,13 +295,14 @@ func TestKill(t *testing.T) {
 		t.Run(do, func(t *testing.T) {
 			onDevices(t, func(t *testing.T, tk task) {
 				tk.Do, tk.Victim = do, tk.Size/2
-				j := startJob(t, tk)
-				j.await("running", everyone(tk.Size), 30*time.Second)
-				killed := j.signal(tk.Victim, syscall.SIGKILL)
-				j.checkErrors(goccl.ErrPeerDead, killed, detection())
-				j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
-				j.await("done", others(tk.Size, tk.Victim), 20*time.Second)
-				j.clean()
+				inTime(t, tk, detection, func(j *job) time.Duration {
+					j.await("running", everyone(tk.Size), 30*time.Second)
+					killed := j.signal(tk.Victim, syscall.SIGKILL)
+					worst := j.checkErrors(goccl.ErrPeerDead, killed)
+					j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
+					j.await("done", others(tk.Size, tk.Victim), 20*time.Second)
+					return worst
+				})
 			})
 		})
 	}
@@ -302,11 +312,11 @@ func TestKill(t *testing.T) {
 func TestKillCascade(t *testing.T) {
 	onDevices(t, func(t *testing.T, tk task) {
 		tk.Do, tk.Victim, tk.Exit = "traffic", 0, true
-		j := startJob(t, tk)
-		j.await("running", everyone(tk.Size), 30*time.Second)
-		killed := j.signal(tk.Victim, syscall.SIGKILL)
-		j.checkErrors(goccl.ErrPeerDead, killed, detection())
-		j.clean()
+		inTime(t, tk, detection, func(j *job) time.Duration {
+			j.await("running", everyone(tk.Size), 30*time.Second)
+			killed := j.signal(tk.Victim, syscall.SIGKILL)
+			return j.checkErrors(goccl.ErrPeerDead, killed)
+		})
 	})
 }
 
@@ -323,58 +333,53 @@ func TestKillInSetUp(t *testing.T) {
 			t.Run(fmt.Sprint("step ", at), func(t *testing.T) {
 				tk := tk
 				tk.Do, tk.Victim, tk.At = "setup", tk.Size-1, at
-				j := startJob(t, tk)
-				run := j.await("running", everyone(tk.Size), 30*time.Second)
-				last := slices.MaxFunc(reportsOf(run), func(a, b report) int { return int(a.At - b.At) })
-				j.checkErrors(goccl.ErrPeerDead, time.Unix(0, last.At), detection())
-				j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
-				j.await("done", others(tk.Size, tk.Victim), 20*time.Second)
-				j.clean()
+				inTime(t, tk, detection, func(j *job) time.Duration {
+					dying := j.await("dying", []int{tk.Victim}, 30*time.Second)[tk.Victim]
+					worst := j.checkErrors(goccl.ErrPeerDead, time.Unix(0, dying.At))
+					j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
+					j.await("done", others(tk.Size, tk.Victim), 20*time.Second)
+					return worst
+				})
 			})
 		}
 	})
-}
-
-func reportsOf(m map[int]report) []report {
-	var out []report
-	for _, r := range m {
-		out = append(out, r)
-	}
-	return out
 }
 
 // A stopped rank is named when the deadline passes, not before; when it goes on, it learns that it has been given up.
 func TestStop(t *testing.T) {
 	onDevices(t, func(t *testing.T, tk task) {
 		tk.Do, tk.Victim, tk.OpTimeout = "traffic", 1, 1500*time.Millisecond
-		j := startJob(t, tk)
-		j.await("running", everyone(tk.Size), 30*time.Second)
-		stopped := j.signal(tk.Victim, syscall.SIGSTOP)
-		time.Sleep(tk.OpTimeout / 3)
-		j.signal(tk.Victim, syscall.SIGCONT)
-		time.Sleep(tk.OpTimeout / 10)
-		j.mu.Lock()
-		for _, r := range j.reports {
-			if r.Event == "error" {
-				t.Errorf("rank %d gave up after a pause shorter than the deadline: %s", r.Rank, r.Text)
-			}
-		}
-		j.mu.Unlock()
-
-		stopped = j.signal(tk.Victim, syscall.SIGSTOP)
-		j.checkErrors(goccl.ErrTimeout, stopped, tk.OpTimeout+detection())
-		for _, rep := range j.await("error", others(tk.Size, tk.Victim), time.Second) {
-			if rep.Op != "all_reduce" || rep.Seq == 0 {
-				t.Errorf("the error names no operation: %+v", rep)
-			}
-		}
-		j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
-		j.signal(tk.Victim, syscall.SIGCONT)
-		late := j.await("error", everyone(tk.Size), 20*time.Second)[tk.Victim]
-		if late.Op != "all_reduce" || late.Peer == tk.Victim || late.Kind == "" {
-			t.Errorf("the stopped rank, continued: %+v", late)
-		}
-		j.await("done", everyone(tk.Size), 20*time.Second)
-		j.clean()
+		inTime(t, tk, tk.OpTimeout+detection, func(j *job) time.Duration { return stop(t, tk, j) })
 	})
+}
+
+func stop(t *testing.T, tk task, j *job) time.Duration {
+	j.await("running", everyone(tk.Size), 30*time.Second)
+	j.signal(tk.Victim, syscall.SIGSTOP)
+	time.Sleep(tk.OpTimeout / 3)
+	j.signal(tk.Victim, syscall.SIGCONT)
+	time.Sleep(tk.OpTimeout / 10)
+	j.mu.Lock()
+	for _, r := range j.reports {
+		if r.Event == "error" {
+			t.Errorf("rank %d gave up after a pause shorter than the deadline: %s", r.Rank, r.Text)
+		}
+	}
+	j.mu.Unlock()
+
+	stopped := j.signal(tk.Victim, syscall.SIGSTOP)
+	worst := j.checkErrors(goccl.ErrTimeout, stopped)
+	for _, rep := range j.await("error", others(tk.Size, tk.Victim), time.Second) {
+		if rep.Op != "all_reduce" || rep.Seq == 0 {
+			t.Errorf("the error names no operation: %+v", rep)
+		}
+	}
+	j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
+	j.signal(tk.Victim, syscall.SIGCONT)
+	late := j.await("error", everyone(tk.Size), 20*time.Second)[tk.Victim]
+	if late.Op != "all_reduce" || late.Peer == tk.Victim || late.Kind == "" {
+		t.Errorf("the stopped rank, continued: %+v", late)
+	}
+	j.await("done", everyone(tk.Size), 20*time.Second)
+	return worst
 }

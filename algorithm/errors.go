@@ -11,6 +11,7 @@ var (
 	ErrPeerDead        = errors.New("a rank has died or its host cannot be reached")
 	ErrTimeout         = errors.New("the deadline passed")
 	ErrAborted         = errors.New("the communicator was aborted")
+	ErrClosed          = errors.New("the communicator is closed")
 	ErrMismatch        = errors.New("ranks called different operations")
 	ErrInvalidArgument = errors.New("invalid argument")
 	ErrInvalidUsage    = errors.New("invalid usage")

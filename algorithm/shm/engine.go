@@ -217,6 +217,9 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 func (e *Engine) Abort(cause error) {
 	e.end.Lock()
 	defer e.end.Unlock()
+	if !e.closed {
+		cause = e.first(cause)
+	}
 	if e.aborted.CompareAndSwap(nil, &cause) && !e.closed {
 		e.windows[e.rank].abort().Store(1)
 		e.leave(cause)
@@ -237,7 +240,7 @@ func (e *Engine) Err() error {
 
 // Close implements algorithm.Engine.
 func (e *Engine) Close() error {
-	e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: errClosed})
+	e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
 	e.run.Lock() // no request runs, and those that come find the cause before they touch a window
 	defer e.run.Unlock()
 	e.end.Lock()

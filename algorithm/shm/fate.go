@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/internal/wait"
 )
 
 // fate says, in a rank's window, why it takes part no more, so that peers which wait for it learn that at once and blame the right rank. The
@@ -28,7 +29,7 @@ const (
 
 func fateOf(err error) uint32 {
 	switch {
-	case errors.Is(err, errClosed):
+	case errors.Is(err, algorithm.ErrClosed):
 		return fateClosed
 	case errors.Is(err, algorithm.ErrPeerDead):
 		return fatePeerDead
@@ -39,8 +40,6 @@ func fateOf(err error) uint32 {
 	}
 	return fateAborted
 }
-
-var errClosed = fmt.Errorf("%w: it was closed", algorithm.ErrAborted)
 
 // leave writes this rank's fate and wakes everybody who may wait for it. end is held.
 func (e *Engine) leave(cause error) {
@@ -60,6 +59,28 @@ func (e *Engine) leave(cause error) {
 	for _, w := range e.windows {
 		w.door().Wake()
 	}
+}
+
+// first is cause, or when that is the death of a rank which had left because of another, the cause behind it: whoever exits after a failure is
+// not to blame for it.
+func (e *Engine) first(cause error) error {
+	var ae *algorithm.Error
+	for range e.size {
+		if !errors.Is(cause, algorithm.ErrPeerDead) || !errors.As(cause, &ae) || ae.Peer < 0 || ae.Peer >= e.size {
+			return cause
+		}
+		f := e.windows[ae.Peer].fate()
+		code, blamed := f.code.Load(), int(f.peer)
+		if code != fatePeerDead && code != fateTimeout || blamed < 0 || blamed >= e.size || blamed == e.rank || blamed == ae.Peer {
+			return cause
+		}
+		kind := algorithm.ErrPeerDead
+		if code == fateTimeout {
+			kind = algorithm.ErrTimeout
+		}
+		cause = &algorithm.Error{Op: ae.Op, Rank: ae.Rank, Peer: blamed, Err: fmt.Errorf("%w: rank %d said so before it ended", kind, ae.Peer)}
+	}
+	return cause
 }
 
 // gone reports whether peer takes part no more.
@@ -85,6 +106,9 @@ func (o *op) abandoned(peer int) bool {
 // left is the error of a request that can never be completed because peer takes part no more. The rank that peer blames is blamed here too,
 // unless that is this rank or peer itself.
 func (o *op) left(peer int) error {
+	if o.e.aborted.Load() != nil { // peers leave because of that, and may be seen first
+		return o.fail(peer, wait.ErrAborted)
+	}
 	f := o.e.windows[peer].fate()
 	code, blamed, what := f.code.Load(), int(f.peer), ""
 	if f.seq != 0 {
