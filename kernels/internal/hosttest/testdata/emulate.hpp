@@ -1,13 +1,17 @@
 // CUDA's language for a plain C++20 compiler, as far as goccl's device code uses it: a thread of a kernel is a std::thread.
 #pragma once
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
-#include <condition_variable>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -15,6 +19,7 @@
 #define __device__
 #define __constant__
 #define __forceinline__ inline
+#define __noinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
 
@@ -25,39 +30,39 @@ struct Dim3 {
 constexpr uint32_t warpSize = 32;
 
 // Group is a set of threads that meet: a block or a warp. Its barrier orders its own threads and nobody else: std::barrier would not do, because
-// libstdc++'s waiting goes through a table that all barriers share, and ThreadSanitizer would take that for order between blocks.
+// libstdc++'s waiting goes through a table that all barriers share, and ThreadSanitizer would take that for order between blocks. What the kernel
+// does it does not see.
 struct Group {
-  explicit Group(uint32_t n) : size(n), slots(n) {}
+  explicit Group(uint32_t n) : size(n), slots{std::vector<uint32_t>(n), std::vector<uint32_t>(n)}, turns(n) {}
   const uint32_t size;
-  std::vector<uint32_t> slots;
+  std::vector<uint32_t> slots[2];
+  std::vector<uint32_t> turns;
+  alignas(16) uint8_t shared[1024] = {};  // a block's shared memory
 
   void meet() {
-    std::unique_lock<std::mutex> lock(mutex);
-    uint64_t mine = generation;
-    if (++arrived == size) {
-      arrived = 0;
-      ++generation;
-      condition.notify_all();
+    const uint32_t mine = generation.load(std::memory_order_acquire);
+    if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
+      arrived.store(0, std::memory_order_relaxed);
+      generation.store(mine + 1, std::memory_order_release);
+      syscall(SYS_futex, reinterpret_cast<uint32_t*>(&generation), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
     } else {
-      condition.wait(lock, [&] { return generation != mine; });
+      while (generation.load(std::memory_order_acquire) == mine)
+        syscall(SYS_futex, reinterpret_cast<uint32_t*>(&generation), FUTEX_WAIT_PRIVATE, mine, nullptr, nullptr, 0);
     }
   }
 
-  // exchange publishes v of each thread and lets all of them look at all values.
+  // exchange publishes v of each thread and lets all of them look at all values. The tables alternate: who writes one again has met the others
+  // since, after they had looked at it.
   template <class Look>
   uint32_t exchange(uint32_t index, uint32_t v, Look look) {
-    slots[index] = v;
+    std::vector<uint32_t>& table = slots[turns[index]++ & 1];
+    table[index] = v;
     meet();
-    uint32_t r = look(slots);
-    meet();
-    return r;
+    return look(table);
   }
 
  private:
-  std::mutex mutex;
-  std::condition_variable condition;
-  uint32_t arrived = 0;
-  uint64_t generation = 0;
+  std::atomic<uint32_t> arrived{0}, generation{0};
 };
 
 inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -67,6 +72,11 @@ inline thread_local Group* currentWarp;
 inline uint32_t anyOf(const std::vector<uint32_t>& v) {
   uint32_t r = 0;
   for (uint32_t x : v) r |= x != 0;
+  return r;
+}
+inline uint32_t allOf(const std::vector<uint32_t>& v) {
+  uint32_t r = 1;
+  for (uint32_t x : v) r &= x != 0;
   return r;
 }
 inline uint32_t maxOf(const std::vector<uint32_t>& v) {
@@ -79,10 +89,21 @@ inline void __syncthreads() { currentBlock->meet(); }
 inline int __syncthreads_or(int p) { return static_cast<int>(currentBlock->exchange(threadIdx.x, p != 0, anyOf)); }
 inline void __syncwarp(uint32_t = 0xffffffff) { currentWarp->meet(); }
 inline int __any_sync(uint32_t, int p) { return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, anyOf)); }
+inline int __all_sync(uint32_t, int p) { return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, allOf)); }
 inline uint32_t __reduce_max_sync(uint32_t, uint32_t v) { return currentWarp->exchange(threadIdx.x % warpSize, v, maxOf); }
 inline uint32_t __shfl_sync(uint32_t, uint32_t v, int lane) {
   return currentWarp->exchange(threadIdx.x % warpSize, v, [lane](const std::vector<uint32_t>& s) { return s[static_cast<uint32_t>(lane) % warpSize]; });
 }
+
+// A block's __shared__ variables: hosttest_test.go turns their declarations into calls, because no macro can.
+inline void* sharedMemory(size_t bytes) {
+  if (bytes > sizeof currentBlock->shared) std::abort();
+  return currentBlock->shared;
+}
+
+// mutation is the name of the line that is broken in this run, see hosttest_test.go.
+inline const char* mutation = "";
+inline bool mutated(const char* name) { return std::strcmp(mutation, name) == 0; }
 
 // Launch runs kernel(args...) on blocks x threads until it is joined; several launches run at once, as ranks do.
 class Launch {

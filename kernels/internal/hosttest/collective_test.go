@@ -1,0 +1,137 @@
+package hosttest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// edit replaces a text of a collective header, which must be there once.
+type edit struct {
+	file, old, new string
+}
+
+// size sets a constant.
+type size struct {
+	file, name, value string
+}
+
+// sizes are small here: rings go round sooner, and the emulation has a system thread for every thread of a block.
+var sizes = []size{
+	{"p2p.cuh", "p2pChannels", "2"},
+	{"p2p.cuh", "p2pUnits", "64"},
+	{"stream.cuh", "streamChannels", "1"},
+	{"stream.cuh", "streamDepth", "3"},
+	{"stream.cuh", "streamPieceBytes", "112"},
+}
+
+// unordered are places that rely on what the GPU does and the memory model does not say.
+var unordered = []edit{
+	// A block without units stores the epoch that it has loaded, with no barrier in between: the same value.
+	{"kernels.cuh", "if (threadIdx.x == 0) a.epochs[", "if (threadIdx.x == 0 && a.epochs[blockIdx.x * epochStride] != epoch) a.epochs["},
+	// The limit is relaxed: loads of the piece have returned their values by then, and what has been read cannot be overwritten any more.
+	{"stream.cuh", "storeRelaxed<Scope::sys>(limit,", "storeRelease<Scope::sys>(limit,"},
+}
+
+// mutations are lines that can be broken when the program starts. Each must be noticed.
+var mutations = []struct {
+	name, program string
+	edit
+}{
+	{"one parity", "reduce", edit{"args.cuh", "(epoch & 1)", "(epoch & (mutated(\"one parity\") ? 0u : 1u))"}},
+	{"same epoch", "reduce", edit{"kernels.cuh", "epoch = nextEpoch(epoch);", "if (!mutated(\"same epoch\")) epoch = nextEpoch(epoch);"}},
+	{"epoch not kept", "move", edit{"kernels.cuh", "epochStride] = epoch;", "epochStride] = epoch - (mutated(\"epoch not kept\") ? 1 : 0);"}},
+	{"epoch zero", "reduce", edit{"args.cuh", "return e == 0xffffffffu ?", "return e == 0xffffffffu && !mutated(\"epoch zero\") ?"}},
+	{"no token", "move", edit{"rooted.cuh", "if (!token) return statusOk;", "if (!token || mutated(\"no token\")) return statusOk;"}},
+	{"no credit", "messages", edit{"p2p.cuh", "static_cast<int32_t>(k - taken) <", "mutated(\"no credit\") || static_cast<int32_t>(k - taken) <"}},
+	{"credit before the barrier", "messages", edit{"p2p.cuh", "if (__syncthreads_or(s != statusOk)) return statusAborted;",
+		"if (mutated(\"credit before the barrier\") ? s != statusOk : __syncthreads_or(s != statusOk)) return statusAborted;"}},
+	{"flag before the data", "streams", edit{"stream.cuh", "copyBytes<4>(f.slot(j), f.at(j),",
+		"if (mutated(\"flag before the data\") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j) + 1);\n    copyBytes<4>(f.slot(j), f.at(j),"}},
+}
+
+var reShared = regexp.MustCompile(`__shared__ (\w+) (\w+)\[(\w+)\];`)
+
+// collectiveHeaders writes a copy of the collective headers for the emulation and returns the folder to include from.
+func collectiveHeaders(t *testing.T) string {
+	t.Helper()
+	texts := make(map[string]string)
+	paths, err := filepath.Glob("../../collective/*.cuh")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d headers, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(path)] = reShared.ReplaceAllString(string(text), "$1* $2 = static_cast<$1*>(sharedMemory(sizeof($1) * ($3)));")
+	}
+	for _, z := range sizes {
+		re := regexp.MustCompile(`constexpr uint32_t ` + z.name + ` = [^;]+;`)
+		if n := len(re.FindAllString(texts[z.file], -1)); n != 1 {
+			t.Fatalf("%s defines %s %d times: want it once; bring collective_test.go up to date", z.file, z.name, n)
+		}
+		texts[z.file] = re.ReplaceAllString(texts[z.file], "constexpr uint32_t "+z.name+" = "+z.value+";")
+	}
+	edits := unordered
+	for _, m := range mutations {
+		edits = append(edits, m.edit)
+	}
+	for _, e := range edits {
+		if n := strings.Count(texts[e.file], e.old); n != 1 {
+			t.Fatalf("%s has %q %d times: want it once; bring collective_test.go up to date", e.file, e.old, n)
+		}
+		texts[e.file] = strings.Replace(texts[e.file], e.old, e.new, 1)
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "collective"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(root, "collective", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// TestCollectives runs the collective kernels on ranks that drift apart, and then each of their protocols broken.
+func TestCollectives(t *testing.T) {
+	t.Parallel()
+	program := build(t, "collective", "-I"+collectiveHeaders(t), "-O1", "-g", "-fsanitize=thread", "-pthread")
+	for _, name := range []string{"reduce", "move", "messages", "streams"} {
+		t.Run(name, func(t *testing.T) {
+			if out, ok := run(t, program, name); !ok {
+				t.Fatalf("as it is:\n%s", out)
+			}
+			for _, m := range mutations {
+				if m.program == name && !caught(t, program, name, m.name) {
+					t.Errorf("broken (%s), it passes", m.name)
+				}
+			}
+			for _, order := range []string{"acquire", "release"} {
+				if name == "streams" && !caught(t, program, name, order) {
+					t.Errorf("with relaxed %s it passes", order)
+				}
+			}
+		})
+	}
+}
+
+// caught says whether a broken program fails. That is a matter of timing: some tries may be lucky.
+func caught(t *testing.T, program string, args ...string) bool {
+	t.Helper()
+	for range 5 {
+		if out, ok := run(t, program, args...); !ok {
+			if testing.Verbose() {
+				fmt.Printf("%v: %.300s\n", args[1:], strings.ReplaceAll(out, "\n", "\n\t"))
+			}
+			return true
+		}
+	}
+	return false
+}

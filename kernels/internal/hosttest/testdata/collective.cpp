@@ -1,0 +1,256 @@
+// The collective kernels, several launches in a row on ranks that drift apart: collective NAME [MUTATION...]. A mutation is a line of the kernels that
+// hosttest_test.go has made breakable.
+#include "collective.hpp"
+
+using namespace ranks;
+
+enum class What { allReduce, twoShot, reduceScatter, allGather, allToAll, broadcast, reduce };
+
+struct Case {
+  const char* name;
+  What what;
+  void (*kernel)(const Args&);
+  uint32_t element;  // bytes: 4 float, 1 uint8
+  uint32_t align;    // of sizes
+};
+
+template <class E>
+void put(uint8_t* p, uint64_t i, uint8_t v) {
+  E e = static_cast<E>(v);
+  std::memcpy(p + i * sizeof(E), &e, sizeof e);
+}
+template <class E>
+double get(const uint8_t* p, uint64_t i) {
+  E e;
+  std::memcpy(&e, p + i * sizeof(E), sizeof e);
+  return static_cast<double>(e);
+}
+
+// Buffers of one rank in one launch. unit is a slice, or all of it for what has no slices.
+template <class E>
+struct Buffers {
+  uint64_t in, out;  // elements
+  Memory send, recv;
+  uint8_t *from, *to;
+  Buffers(uint64_t i, uint64_t o, uint64_t shift, bool inPlace, uint64_t inAt, uint64_t outAt)
+      : in(i), out(o), send((i + o) * sizeof(E) + 64), recv(o * sizeof(E) + 64) {
+    if (inPlace) {  // the larger one holds the smaller one
+      from = send.data + shift + inAt * sizeof(E);
+      to = send.data + shift + outAt * sizeof(E);
+    } else {
+      from = send.data + shift;
+      to = recv.data + shift;
+    }
+  }
+};
+
+template <class E>
+void launchOnce(World& w, const Case& c, uint32_t rank, uint32_t launch, uint32_t blocks, uint64_t bytes, bool inPlace, uint32_t root) {
+  const uint64_t n = w.n, count = bytes / sizeof(E);
+  const uint64_t shift = c.align == 1 ? launch % 3 : 0;
+  const bool slicedIn = c.what == What::reduceScatter || c.what == What::allToAll, slicedOut = c.what == What::allGather || c.what == What::allToAll;
+  if (c.what == What::allToAll) inPlace = false;
+  Buffers<E> b(slicedIn ? n * count : count, slicedOut ? n * count : count, shift, inPlace, inPlace && c.what == What::allGather ? rank * count : 0,
+               inPlace && c.what == What::reduceScatter ? rank * count : 0);
+  std::memset(b.to, 0xee, b.out * sizeof(E) + 16);
+  for (uint64_t i = 0; i < b.in; ++i) put<E>(b.from, i, value(rank, launch, i));
+
+  Args a = w.args(rank);
+  a.send = b.from;
+  a.recv = b.to;
+  a.bytes = bytes;
+  a.op = opSum;
+  auto slices = [&](uint64_t k) { return ((bytes + k - 1) / k + 15) / 16 * 16; };
+  switch (c.what) {
+    case What::allReduce: break;
+    case What::twoShot: a.sendStride = slices(n); break;
+    case What::reduceScatter: a.sendStride = bytes; break;
+    case What::allGather: a.recvStride = bytes; break;
+    case What::allToAll: a.sendStride = a.recvStride = bytes; break;
+    case What::broadcast:
+    case What::reduce: a.sendStride = slices(n - 1), a.root = root; break;
+  }
+  Launch(blocks, w.threads, [&c, a] { c.kernel(a); }).join();
+  checkStatus(c.name, rank, launch);
+
+  if (c.what == What::reduce && rank != root) return;
+  for (uint64_t i = 0; i < b.out; ++i) {
+    double want = 0;
+    switch (c.what) {
+      case What::allReduce:
+      case What::twoShot:
+      case What::reduce:
+        for (uint32_t r = 0; r < n; ++r) want += value(r, launch, i);
+        break;
+      case What::reduceScatter:
+        for (uint32_t r = 0; r < n; ++r) want += value(r, launch, rank * count + i);
+        break;
+      case What::allGather: want = value(static_cast<uint32_t>(i / count), launch, i % count); break;
+      case What::allToAll: want = value(static_cast<uint32_t>(i / count), launch, rank * count + i % count); break;
+      case What::broadcast: want = value(root, launch, i); break;
+    }
+    CHECK(get<E>(b.to, i) == want, "%s: rank %u of %u, launch %u, %lu bytes: element %lu is %g, not %g", c.name, rank, w.n, launch, static_cast<unsigned long>(bytes),
+          static_cast<unsigned long>(i), get<E>(b.to, i), want);
+  }
+  for (uint64_t i = 0; i < 16 && !inPlace; ++i) CHECK(b.to[b.out * sizeof(E) + i] == 0xee, "%s: rank %u wrote past its buffer", c.name, rank);
+}
+
+// Grid sizes change from launch to launch; sizes are less than a pass, several passes with a rest, and one pass.
+void runCase(const Case& c, uint32_t n, uint32_t threads, uint32_t firstEpoch, uint32_t launches) {
+  World w(n, threads, firstEpoch);
+  w.each([&](uint32_t rank) {
+    for (uint32_t l = 0; l < launches; ++l) {
+      const uint32_t blocks = l % 3 == 1 ? 1 : 1 + l % 2;  // no block is without a unit, as on the GPU
+      const uint64_t pass = blocks * threads * (c.align == 8 ? 8 : 15);
+      uint64_t bytes = l % 3 == 0 ? 2 * pass + 40 : l % 3 == 1 ? 24 : pass;
+      if (c.what == What::twoShot || c.what == What::broadcast || c.what == What::reduce) bytes *= n - 1;
+      bytes = c.align == 1 ? bytes + l : bytes / 8 * 8;
+      if (c.element == 4)
+        launchOnce<float>(w, c, rank, l, blocks, bytes, l % 4 >= 2, l % n);
+      else
+        launchOnce<uint8_t>(w, c, rank, l, blocks, bytes, l % 4 >= 2, l % n);
+    }
+  });
+}
+
+using Sum4 = Reducer<Type::float32, Op::sum, false>;
+using Any1 = AnyReducer<Type::uint8>;
+
+const Case reductions[] = {
+    {"one-shot ll", What::allReduce, reduceSlices<PacketWords, Sum4, 0, true>, 4, 8},
+    {"one-shot ll128", What::allReduce, reduceSlices<LineBytes, Any1, 0, true>, 1, 1},
+    {"two-shot ll", What::twoShot, twoShot<PacketWords, Sum4, 0>, 4, 8},
+    {"two-shot ll128", What::twoShot, twoShot<LineBytes, Any1, 0>, 1, 1},
+    {"reduce-scatter ll", What::reduceScatter, reduceSlices<PacketWords, Sum4, 0, false>, 4, 8},
+    {"reduce ll128", What::reduce, reduceToRoot<LineBytes, Any1, 0>, 1, 1},
+    {"reduce ll", What::reduce, reduceToRoot<PacketWords, Sum4, 0>, 4, 8},
+};
+const Case moves[] = {
+    {"all-gather ll", What::allGather, exchange<PacketWords, 0>, 4, 8},
+    {"all-gather ll128", What::allGather, exchange<LineBytes, 0>, 1, 1},
+    {"all-to-all ll", What::allToAll, exchange<PacketWords, 0>, 4, 8},
+    {"broadcast ll", What::broadcast, broadcast<PacketWords, 0>, 4, 8},
+    {"broadcast ll128", What::broadcast, broadcast<LineBytes, 0>, 1, 1},
+};
+// Kernels for a number of ranks that is known when they are compiled.
+const Case fixedRanks[] = {
+    {"one-shot ll128 n2", What::allReduce, reduceSlices<LineWords, Sum4, 2, true>, 4, 8},
+    {"two-shot ll n2", What::twoShot, twoShot<PacketWords, Sum4, 2>, 4, 8},
+};
+
+// Epochs start fresh, just before the last odd one, and at the last. Packets of 16 bytes need no warps.
+void runAll(const Case* cases, size_t count) {
+  for (const Case* c = cases; c != cases + count; ++c) {
+    const bool lines = std::strstr(c->name, "ll128") != nullptr;
+    runCase(*c, 2, lines ? 64 : 12, 0, lines ? 2 : 6);
+    runCase(*c, 3, lines ? 32 : 8, 0xfffffffd, lines ? 3 : 6);
+    if (!lines) runCase(*c, 4, 8, 0xffffffff, 3);
+  }
+}
+void reduceAll() {
+  runAll(reductions, std::size(reductions));
+  for (const Case& c : fixedRanks) runCase(c, 2, 32, 0xfffffffe, 4);
+}
+void moveAll() { runAll(moves, std::size(moves)); }
+
+// Messages from everyone to everyone in one launch, several to a pair, and again: pieces go round the rings many times.
+struct Exchange {
+  uint32_t n, threads, channels;
+  std::vector<std::unique_ptr<Memory>> windows;
+  std::vector<std::vector<uint32_t>> counters;
+
+  Exchange(uint32_t ranksN, uint32_t threadsN, uint32_t channelsN, uint64_t window, uint32_t counted, uint32_t first)
+      : n(ranksN), threads(threadsN), channels(channelsN), counters(n, std::vector<uint32_t>(counted, first)) {
+    for (uint32_t r = 0; r < n; ++r) {
+      windows.push_back(std::make_unique<Memory>(window));
+      if (first == 0) continue;
+      // What a long past has left: other flags everywhere, and all credit given back.
+      std::memset(windows[r]->data, 0x55, ringOffset(n, 0));
+      for (uint64_t at = ringOffset(n, 0); at < window; at += 128) std::memcpy(windows[r]->data + at, &first, sizeof first);
+    }
+  }
+
+  static uint64_t bytesOf(uint32_t from, uint32_t to, uint32_t i, uint64_t align) {
+    const uint64_t sizes[] = {1, p2pPieceBytes * 5 + 17, 7, p2pPieceBytes, 33, p2pPieceBytes * 2 + 9};
+    return (sizes[(from + 2 * to + i) % 6] + align - 1) / align * align;
+  }
+
+  void run(uint32_t launches, uint64_t align, bool steps, void (*kernel)(const P2PArgs&)) {
+    constexpr uint32_t messages = 3;
+    std::vector<std::thread> hosts;
+    for (uint32_t rank = 0; rank < n; ++rank)
+      hosts.emplace_back([=, this] {
+        for (uint32_t l = 0; l < launches; ++l) {
+          P2PArgs a{};
+          a.abort = abortBlock();
+          for (uint32_t r = 0; r < n; ++r) a.window[r] = windows[r]->data;
+          a.counters = counters[rank].data();
+          a.rank = rank;
+          a.nranks = n;
+          std::vector<std::unique_ptr<Memory>> buffers;
+          uint32_t m = 0;
+          for (uint32_t k = 1; k < n; ++k)
+            for (bool send : {true, false}) {
+              const uint32_t peer = send ? (rank + k) % n : (rank + n - k) % n, from = send ? rank : peer, to = send ? peer : rank;
+              a.lane[a.lanes++] = Lane{static_cast<uint16_t>(peer), send, static_cast<uint8_t>(channels), static_cast<uint16_t>(m), messages};
+              for (uint32_t i = 0; i < messages; ++i, ++m) {
+                const uint64_t bytes = bytesOf(from, to, i + l, align);
+                buffers.push_back(std::make_unique<Memory>(bytes + 64));
+                uint8_t* p = buffers.back()->data + (align == 1 ? 3 : 0);
+                std::memset(p, 0xee, bytes + 16);
+                if (send)
+                  for (uint64_t j = 0; j < bytes; ++j) p[j] = pattern(from * 5 + to, l * 3 + i, j);
+                a.message[m] = Message{reinterpret_cast<uint64_t>(p), bytes};
+              }
+            }
+          Launch(steps ? 2 * channels : a.lanes * channels, threads, [kernel, a] { kernel(a); }).join();
+          checkStatus("messages", rank, l);
+          for (uint32_t x = 0; x < a.lanes; ++x) {
+            const Lane& lane = a.lane[x];
+            for (uint32_t i = 0; i < messages && !lane.send; ++i) {
+              const Message& got = a.message[lane.first + i];
+              const uint8_t* p = reinterpret_cast<const uint8_t*>(got.address);
+              for (uint64_t j = 0; j < got.bytes; ++j)
+                CHECK(p[j] == pattern(lane.peer * 5u + rank, l * 3 + i, j), "message %u of rank %u to %u, launch %u, %lu bytes: byte %lu", i, lane.peer, rank, l,
+                      static_cast<unsigned long>(got.bytes), static_cast<unsigned long>(j));
+              for (uint64_t j = 0; j < 16; ++j) CHECK(p[got.bytes + j] == 0xee, "wrote past a message");
+            }
+          }
+        }
+      });
+    for (auto& h : hosts) h.join();
+  }
+};
+
+void messages() {
+  auto make = [](uint32_t n, uint32_t threads, uint32_t first) {
+    return Exchange(n, threads, p2pChannels, ringOffset(n, 0) + n * p2pChannels * 128, n * 2 * p2pChannels * 32, first);
+  };
+  make(2, 64, 0).run(2, 1, false, pointToPoint<LineBytes>);
+  make(2, 32, 0xfffffff0).run(3, 8, false, pointToPoint<LineWords>);
+  make(3, 32, 0).run(1, 1, false, pointToPoint<LineBytes>);
+}
+
+void streams() {
+  auto make = [](uint32_t n, uint32_t threads) {
+    return Exchange(n, threads, streamChannels, streamRing(streamChannels) + n * streamChannels * 2 * 128, n * 2 * streamChannels * 32, 0);
+  };
+  make(2, 32).run(4, 1, true, stream);
+  make(3, 16).run(4, 16, true, stream);
+}
+
+int main(int argc, char** argv) {
+  for (int i = 2; i < argc; ++i) {
+    hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
+    hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
+    mutation = argv[i];
+    bug = true;
+  }
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name == "reduce") reduceAll();
+  else if (name == "move") moveAll();
+  else if (name == "messages") messages();
+  else if (name == "streams") streams();
+  else return 2;
+  return 0;
+}
