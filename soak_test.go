@@ -1,0 +1,119 @@
+package goccl_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSoak runs tutorials 01 to 04 two hundred times each, or as often as GOCCL_SOAK says when that is more than 1, and looks after each run
+// for what it left on the machine: processes, sockets, shared memory. GOCCL_SOAK_DEVICE is host unless it says otherwise.
+//
+//	GOCCL_SOAK=1 go test -run TestSoak -timeout 30m -v .
+func TestSoak(t *testing.T) {
+	runs, err := strconv.Atoi(os.Getenv("GOCCL_SOAK"))
+	if err != nil || runs < 1 {
+		t.Skip("set GOCCL_SOAK=1 to run the tutorials two hundred times")
+	}
+	if runs == 1 {
+		runs = 200
+	}
+	kind := os.Getenv("GOCCL_SOAK_DEVICE")
+	if kind == "" {
+		kind = "host"
+	}
+	dir := t.TempDir()
+	noLeak(t)
+	for _, name := range []string{"01-basic-concepts", "02-bootstrap", "03-memory-channel", "04-port-channel"} {
+		exe := filepath.Join(dir, name)
+		if out, err := exec.Command("go", "build", "-o", exe, "./examples/"+name).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		var times []time.Duration
+		for i := range runs {
+			took, err := soakOnce(exe, kind)
+			if err == nil {
+				err = leftOver(exe)
+			}
+			if err != nil {
+				t.Fatalf("%s, run %d: %v", name, i+1, err)
+			}
+			times = append(times, took)
+		}
+		slices.Sort(times)
+		t.Logf("%-18s %d runs on %s: all succeeded, nothing left; median %v, slowest %v", name, runs, kind, times[runs/2].Round(time.Millisecond),
+			times[runs-1].Round(time.Millisecond))
+	}
+}
+
+func soakOnce(exe, kind string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	start := time.Now()
+	cmd := exec.CommandContext(ctx, exe, "-device", kind)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return 0, fmt.Errorf("no end within a minute\n%s", out)
+	case err != nil:
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	case !strings.Contains(string(out), "Succeed!"):
+		return 0, fmt.Errorf("no success\n%s", out)
+	}
+	return time.Since(start), nil
+}
+
+// leftOver looks, for up to two seconds, for what processes of exe have left behind.
+func leftOver(exe string) (err error) {
+	for end := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if err = leftNow(exe); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func leftNow(exe string) error {
+	procs, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		return err
+	}
+	inodes := map[string]bool{} // of processes of the same user, so that what remains is known to be nobody's
+	for _, p := range procs {
+		if link, err := os.Readlink(p); err == nil && link == exe {
+			return fmt.Errorf("process %s is left", p)
+		}
+		fds, _ := filepath.Glob(filepath.Join(filepath.Dir(p), "fd", "*"))
+		for _, fd := range fds {
+			if link, err := os.Readlink(fd); err == nil && strings.HasPrefix(link, "socket:[") {
+				inodes[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
+			}
+		}
+	}
+	sockets, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(sockets)) {
+		if f := strings.Fields(line); len(f) == 8 && strings.HasPrefix(f[7], "@goccl-") && !inodes[f[6]] {
+			return fmt.Errorf("socket %s is left", f[7])
+		}
+	}
+	shm, err := os.ReadDir("/dev/shm")
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, e := range shm {
+		if strings.Contains(e.Name(), "goccl") {
+			return fmt.Errorf("/dev/shm/%s is left", e.Name())
+		}
+	}
+	return nil
+}
