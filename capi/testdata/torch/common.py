@@ -68,7 +68,7 @@ class Board:
 
 def join():
     """This rank's store, number and world from torchrun's environment."""
-    import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
 
-    store, rank, world = next(iter(dist.rendezvous("env://")))
+    store, rank, world = next(iter(rendezvous("env://")))
     return store, rank, world
