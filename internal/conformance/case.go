@@ -52,25 +52,13 @@ const (
 	Timeout = 60 * time.Second
 )
 
-// scalar is PreMulSum's factor in the tests: 3 for integers, 0.5 for floats.
-func scalar(t datatype.Type) (b [8]byte) {
+// scalar is PreMulSum's factor on a rank: each rank has its own, and all products and sums of the test data stay exact.
+func scalar(t datatype.Type, rank int) [8]byte {
 	switch t {
-	case datatype.Float16:
-		b[1] = 0x38
-	case datatype.Bfloat16:
-		b[0], b[1] = 0x00, 0x3f
-	case datatype.Float32:
-		b[3] = 0x3f
-	case datatype.Float64:
-		b[6], b[7] = 0xe0, 0x3f
-	case datatype.Float8E4M3:
-		b[0] = 0x30
-	case datatype.Float8E5M2:
-		b[0] = 0x38
-	default:
-		b[0] = 3
+	case datatype.Float16, datatype.Bfloat16, datatype.Float32, datatype.Float64, datatype.Float8E4M3, datatype.Float8E5M2:
+		return hostreduce.ScalarOf(t, 0.5/float64(1+rank%2))
 	}
-	return b
+	return hostreduce.ScalarOf(t, float64(2+rank%2))
 }
 
 // sizes are the elements of send and recv for rank r of n; 0: the rank has no such buffer.
@@ -131,7 +119,17 @@ func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
 		for p := range n {
 			srcs[p] = part(p, from, count)
 		}
-		return hostreduce.Reduce(out, srcs, c.Type, c.Op, scalar(c.Type), n)
+		if c.Op != datatype.PreMulSum {
+			return hostreduce.Reduce(out, srcs, c.Type, c.Op, [8]byte{}, n)
+		}
+		for p := range n {
+			scaled := make([]byte, len(srcs[p]))
+			if err := hostreduce.Scale(scaled, srcs[p], c.Type, scalar(c.Type, p)); err != nil {
+				return err
+			}
+			srcs[p] = scaled
+		}
+		return hostreduce.Reduce(out, srcs, c.Type, datatype.Sum, [8]byte{}, n)
 	}
 	switch c.Collective {
 	case algorithm.AllReduce, algorithm.Reduce:
@@ -285,7 +283,7 @@ func (c Case) inPlaceOffset(r, n int, size int64) *int64 {
 }
 
 func (c Case) requests(r, n int, send, recv device.Ptr, s device.Stream) []algorithm.Request {
-	req := algorithm.Request{Collective: c.Collective, Send: send, Recv: recv, Count: c.Count, Type: c.Type, Op: c.Op, Root: c.Root, Stream: s, Scalar: scalar(c.Type)}
+	req := algorithm.Request{Collective: c.Collective, Send: send, Recv: recv, Count: c.Count, Type: c.Type, Op: c.Op, Root: c.Root, Stream: s, Scalar: scalar(c.Type, r)}
 	switch c.Collective {
 	case algorithm.AllToAllV:
 		var so, ro int64

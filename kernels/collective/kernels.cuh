@@ -66,8 +66,14 @@ GOCCL_DEVICE void reduceSlices(const Args& a) {
   passes<P>(a, a.bytes, [&](uint64_t unit, uint32_t epoch) {
     const uint64_t area = areaOffset(a, epoch, 0);
     typename P::Data own = P::load(a.send + (Same ? 0 : a.rank * a.sendStride), unit, a.bytes);
+    reducer.scale(own);
     forEachPeer<N>(a, [&](uint32_t p) {
-      P::send(targetSlot(a, area, p), threadIdx.x, Same ? own : P::load(a.send + p * a.sendStride, unit, a.bytes), epoch);
+      typename P::Data d = own;
+      if (!Same) {
+        d = P::load(a.send + p * a.sendStride, unit, a.bytes);
+        reducer.scale(d);
+      }
+      P::send(targetSlot(a, area, p), threadIdx.x, d, epoch);
     });
     typename P::Data out;
     Status s = combine<P, R, N>(a, reducer, area, threadIdx.x, epoch, own, out);
@@ -87,8 +93,13 @@ GOCCL_DEVICE void twoShot(const Args& a) {
   };
   passes<P>(a, slice, [&](uint64_t unit, uint32_t epoch) {
     const uint64_t inputs = areaOffset(a, epoch, 0), results = areaOffset(a, epoch, 1);
-    forEachPeer<N>(a, [&](uint32_t p) { P::send(targetSlot(a, inputs, p), threadIdx.x, P::load(a.send + p * slice, unit, length(p)), epoch); });
+    forEachPeer<N>(a, [&](uint32_t p) {
+      typename P::Data d = P::load(a.send + p * slice, unit, length(p));
+      reducer.scale(d);
+      P::send(targetSlot(a, inputs, p), threadIdx.x, d, epoch);
+    });
     typename P::Data own = P::load(a.send + a.rank * slice, unit, length(a.rank)), out;
+    reducer.scale(own);
     Status s = combine<P, R, N>(a, reducer, inputs, threadIdx.x, epoch, own, out);
     if (s != statusOk) return s;
     forEachPeer<N>(a, [&](uint32_t p) {

@@ -4,7 +4,7 @@
 // it takes the messages of that peer and direction in the order of the list, so the k-th send meets the k-th receive. Piece i of a message
 // travels on channel i mod (channels used), which both sides compute from the message's size alone.
 //
-//   sender     1. waits until the receiver has taken piece k−depth   (credit: a word in the sender's window, which the receiver writes)
+//   sender     1. each warp waits until the receiver has taken piece k−depth (credit: a word in the sender's window, which the receiver writes)
 //              2. stores the piece as LL128 lines, flag = k+1
 //   receiver   1. waits for the lines, thread by thread, and stores the data
 //              2. after a block barrier, one thread posts the credit: every load of the piece has returned its value by then
@@ -69,32 +69,15 @@ GOCCL_DEVICE uint64_t pieceBytes(const Message& m, uint64_t i) {
   return left < p2pPieceBytes ? left : p2pPieceBytes;
 }
 
+// sendPieces needs no block barrier: every warp looks at the credit for itself. taken is what it last saw there.
 template <class Line>
-GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t* shared) {
+GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t& taken) {
   const uint8_t* src = reinterpret_cast<const uint8_t*>(m.address);
   const uint32_t stride = channelsOf(a, m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
   const uint32_t* credit = reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, peer, channel));
-  uint32_t free = 0;  // pieces that may be sent before the credit is looked at again
   for (uint64_t i = channel; i < pieces; i += stride, ++k) {
-    if (free == 0) {
-      __syncthreads();  // shared is free again
-      if (threadIdx.x == 0) {
-        uint32_t taken = 0;
-        shared[0] = waitUntil(
-            [&] {
-              taken = loadRelaxed<Scope::sys>(credit);
-              return static_cast<int32_t>(k - taken) < static_cast<int32_t>(p2pDepth);
-            },
-            a.abort, credit, waitPacket, -1, peer);
-        shared[1] = p2pDepth - (k - taken);
-      }
-      __syncthreads();
-      if (shared[0] != statusOk) return shared[0];
-      free = shared[1];
-    }
-    --free;
     const uint8_t* from = src + i * p2pPieceBytes;
     const uint64_t bytes = pieceBytes(m, i);
     uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
@@ -104,6 +87,14 @@ GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer
 #pragma unroll
       for (uint32_t j = 0; j < p2pFlight; ++j)
         if (base + j * blockDim.x < units) d[j] = Line::load(from, base + j * blockDim.x, bytes);
+      uint64_t start = 0;
+      for (uint32_t spins = 1; !Line::all(static_cast<int32_t>(k - taken) < static_cast<int32_t>(p2pDepth)); ++spins) {
+        taken = loadRelaxed<Scope::sys>(credit);
+        if (spins % spinsPerCheck == 0) {
+          Status s = __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, credit, waitPacket, peer));
+          if (s != statusOk) return s;
+        }
+      }
 #pragma unroll
       for (uint32_t j = 0; j < p2pFlight; ++j)
         if (base + j * blockDim.x < units) Line::send(slot, base + j * blockDim.x, d[j], k + 1);
@@ -153,16 +144,16 @@ GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t p
 // pointToPoint: block b serves the lane and channel that b falls into.
 template <class Line>
 GOCCL_DEVICE void pointToPoint(const P2PArgs& a) {
-  __shared__ uint32_t shared[2];
   uint32_t l = 0, channel = blockIdx.x;
   while (channel >= a.lane[l].channels) channel -= a.lane[l++].channels;
   const Lane lane = a.lane[l];
   uint32_t* counter = a.counters + ((static_cast<uint32_t>(lane.peer) * 2 + lane.send) * p2pChannels + channel) * 32;
   uint32_t k = *counter;
+  uint32_t taken = loadRelaxed<Scope::sys>(reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, lane.peer, channel)));
   for (uint32_t i = 0; i < lane.count; ++i) {
     const Message m = a.message[lane.first + i];
     if (channel >= channelsOf(a, m.bytes)) continue;
-    Status s = lane.send ? sendPieces<Line>(a, m, lane.peer, channel, k, shared) : receivePieces<Line>(a, m, lane.peer, channel, k);
+    Status s = lane.send ? sendPieces<Line>(a, m, lane.peer, channel, k, taken) : receivePieces<Line>(a, m, lane.peer, channel, k);
     if (s != statusOk) break;
   }
   __syncthreads();

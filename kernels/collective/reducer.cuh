@@ -29,18 +29,16 @@ struct Reducer {
     unpack<T>(make_uint4(static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0, 0), all);
     factor = all[0];
   }
-  GOCCL_DEVICE void begin(Sum& sum, const uint4& v) const {
-    if (Scaled && pre)
-      sum.loadScaled(v, factor);
-    else
-      sum.load(v);
+  // scale is what a rank does to its own data before anybody sees it: each rank of a pre-multiplied sum has its own factor.
+  template <class Data>
+  GOCCL_DEVICE void scale(Data& d) const {
+    if (!Scaled || !pre) return;
+    Sum own;
+    own.loadScaled(d.vector(), factor);
+    d.set(own.result());
   }
-  GOCCL_DEVICE void add(Sum& sum, const uint4& v) const {
-    if (Scaled && pre)
-      sum.addScaled(v, factor);
-    else
-      sum.add(v);
-  }
+  GOCCL_DEVICE void begin(Sum& sum, const uint4& v) const { sum.load(v); }
+  GOCCL_DEVICE void add(Sum& sum, const uint4& v) const { sum.add(v); }
   GOCCL_DEVICE uint4 end(Sum& sum) const {
     if (avg) sum.divide(n);
     return sum.result();
@@ -56,6 +54,10 @@ struct AnyReducer {
   uint32_t op;
 
   GOCCL_DEVICE explicit AnyReducer(const Args& a) : sum(a), op(a.op) {}
+  template <class Data>
+  GOCCL_DEVICE void scale(Data& d) const {
+    sum.scale(d);
+  }
   GOCCL_DEVICE void begin(Sum& s, const uint4& v) const { sum.begin(s, v); }
   GOCCL_DEVICE void add(Sum& s, const uint4& v) const {
     A x[Sum::count];
@@ -66,13 +68,8 @@ struct AnyReducer {
       fold<Op::max>(s, x);
     else if (op == opMin)
       fold<Op::min>(s, x);
-    else {
-      if (sum.pre) {
-#pragma unroll
-        for (uint32_t i = 0; i < Sum::count; ++i) x[i] = apply<Op::prod>(x[i], sum.factor);
-      }
+    else
       fold<Op::sum>(s, x);
-    }
   }
   GOCCL_DEVICE uint4 end(Sum& s) const { return sum.end(s); }
 

@@ -83,10 +83,14 @@ GOCCL_DEVICE void reduceToRoot(const Args& a) {
   passes<P>(a, a.sendStride, [&](uint64_t unit, uint32_t epoch) {
     const uint64_t inputs = areaOffset(a, epoch, 0), results = areaOffset(a, epoch, 1);
     forEachPeer<N>(a, [&](uint32_t p) {
-      if (p != a.root) P::send(targetSlot(a, inputs, p), threadIdx.x, loadSlice<P>(a, owned(a, p), unit), epoch);
+      if (p == a.root) return;
+      typename P::Data d = loadSlice<P>(a, owned(a, p), unit);
+      reducer.scale(d);
+      P::send(targetSlot(a, inputs, p), threadIdx.x, d, epoch);
     });
     if (a.rank == a.root) return receiveSlices<P, N>(a, results, peers(a), unit, epoch);
     typename P::Data own = loadSlice<P>(a, owned(a, a.rank), unit), out;
+    reducer.scale(own);
     Status s = combine<P, R, N>(a, reducer, inputs, threadIdx.x, epoch, own, out);
     if (s == statusOk) P::send(targetSlot(a, results, a.root), threadIdx.x, out, epoch);
     return s;

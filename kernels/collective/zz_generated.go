@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "188f4510a6d216143923442ca2543810bccc2350b68db8584a8cef77b7835ade",
+	Source:   "3cd9ebd1e3926bde2c6f897d4e7c77e299613a8df36f0cdca03cd7c07d564f99",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
