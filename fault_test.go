@@ -38,7 +38,6 @@ type sums struct {
 	c    *goccl.Comm
 	mem  device.Allocation
 	s    device.Stream
-	sent []byte
 }
 
 func newSums(c *goccl.Comm) (*sums, error) {
