@@ -130,7 +130,10 @@ func (o *op) left(peer int) error {
 	case code == fateTimeout:
 		return o.error(blamed, fmt.Errorf("%w: rank %d waited for rank %d%s and has given up", algorithm.ErrTimeout, peer, blamed, what))
 	case code == fateMismatch:
-		return o.error(peer, fmt.Errorf("%w: rank %d has found that%s", algorithm.ErrMismatch, peer, what))
+		return o.error(blamed, fmt.Errorf("%w: rank %d has found that%s", algorithm.ErrMismatch, peer, what))
+	}
+	if blamed != peer {
+		return o.error(blamed, fmt.Errorf("%w: rank %d has given up%s because of rank %d", algorithm.ErrAborted, peer, what, blamed))
 	}
 	return o.error(peer, fmt.Errorf("%w: rank %d has aborted%s", algorithm.ErrAborted, peer, what))
 }
