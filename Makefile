@@ -90,3 +90,20 @@ build/libgoccl.so: $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
 build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/nccl/libnccl.map
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 -Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
+
+# Python. The tests need numpy and pytest, which go to .venv; torch is used when it is there.
+PYTHON ?= python3
+VENV   := .venv
+
+.PHONY: python-test wheel
+$(VENV)/ready:
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -q --disable-pip-version-check numpy pytest
+	@touch $@
+
+python-test: $(VENV)/ready libgoccl libnccl ## the tests of the Python package, on the host device
+	$(GO) build -o build/goccl ./cmd/goccl
+	$(VENV)/bin/python -m pytest python/tests
+
+wheel: $(VENV)/ready ## build/goccl-*.whl
+	$(VENV)/bin/pip wheel -q --disable-pip-version-check --no-deps -w build ./python

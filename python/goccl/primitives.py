@@ -442,6 +442,7 @@ class Communicator(_Object):
         self._context = context or Context()
         self._bootstrap = bootstrap
         self._pending: list[Future] = []
+        self._sent: list[RegisteredMemory] = []  # peers use them for as long as this lives
         super().__init__(create(lib.communicator_create, bootstrap.handle, self._context.handle), bootstrap, self._context)
 
     def bootstrap(self) -> Bootstrap:
@@ -457,7 +458,8 @@ class Communicator(_Object):
         return self._context.register_memory(ptr, size, transports, device=device)
 
     def send_memory(self, memory: RegisteredMemory, remote_rank: int, tag: int = 0) -> Future:
-        """Lets the peer use local memory."""
+        """Lets the peer use local memory, which stays registered while the communicator lives, or until memory.close()."""
+        self._sent.append(memory)
         return Future(create(lib.communicator_send_memory, self.handle, memory.handle, remote_rank, tag), None, self, memory)
 
     def recv_memory(self, remote_rank: int, tag: int = 0) -> Future:

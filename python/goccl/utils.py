@@ -62,7 +62,9 @@ def compile_source(source: str, name: str = "kernel.cu", *, device: Device | Non
 
 
 def _nvrtc_folders() -> list[str]:
-    return [p for p in dict.fromkeys(sys.path) if p.endswith("-packages") and os.path.isdir(p)]
+    # The library has its own copy of the environment, as it was when it was loaded.
+    given = os.environ.get("GOCCL_NVRTC")
+    return ([given] if given else []) + [p for p in dict.fromkeys(sys.path) if p.endswith("-packages") and os.path.isdir(p)]
 
 
 class KernelBuilder:

@@ -4,6 +4,7 @@ A program records commands; goccl's Go compiler (package dsl) pairs, schedules, 
 InvalidArgument at the line of the author. What is said of the operations here holds for the Go language of the same names.
 """
 
+from . import general, utils  # noqa: F401
 from .channel import MemoryChannel, PortChannel, SwitchChannel
 from .collectives import AllGather, AllReduce, AllToAll, Broadcast, Collective, Custom, Reduce, ReduceScatter, SendRecv, TestCollective
 from .loop import LoopIterationContext

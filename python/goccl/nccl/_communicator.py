@@ -23,6 +23,7 @@ from ..device import Device, Stream, current_device
 _request = struct.Struct("<QIIIi6Q4Q3Q").pack
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_TO_ALL_V, BROADCAST, REDUCE, GATHER, SCATTER, SEND, RECV, BARRIER = range(1, 13)
+_IN_PROGRESS = errors.InProgress.code  # a split goes on in the background
 _REDUCING = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
 _NAMES = ("", "allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "broadcast", "reduce", "gather", "scatter", "send", "recv", "barrier")
 
@@ -270,7 +271,7 @@ class Communicator:
     def get_async_error(self) -> errors.GocclError | None:
         """What has gone wrong since it was made, or None."""
         r = lib.raw("comm_error")(self._handle)
-        return error(r) if r else None
+        return error(r) if r and r != _IN_PROGRESS else None
 
     def get_last_error(self) -> str:
         """The text of the thread's latest failure."""
@@ -502,7 +503,7 @@ class Communicator:
 
     def _raise_async(self) -> None:
         r = lib.raw("comm_error")(self._handle)
-        if r:
+        if r and r != _IN_PROGRESS:
             raise error(r)
 
 

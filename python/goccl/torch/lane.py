@@ -8,7 +8,7 @@ import threading
 import torch
 
 from .. import errors
-from .._lib import SLICE, TIMEOUT, error, lib, synchronize
+from .._lib import TIMEOUT, lib, synchronize
 from .._types import DeviceType
 from ..device import Device, Stream
 from ..nccl import Communicator, NCCLConfig, UniqueId, group
@@ -115,9 +115,9 @@ class Lane:
 
     def raise_failure(self) -> None:
         """Raises what has gone wrong with the communicator."""
-        r = lib.raw("comm_error")(self.comm.ptr)
-        if r:
-            raise error(r)
+        failure = self.comm.get_async_error()
+        if failure is not None:
+            raise failure
 
     def synchronize(self) -> None:
         """Waits for the host lane's work."""

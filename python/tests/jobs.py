@@ -1,0 +1,82 @@
+"""Jobs of several processes for tests."""
+
+import multiprocessing as mp
+import os
+import queue
+import subprocess
+import sys
+import time
+import traceback
+
+_context = mp.get_context("forkserver")
+_context.set_forkserver_preload(["numpy", "goccl.nccl", "goccl.comm", "goccl.algorithm", "goccl.language"])
+
+PYTHON = sys.executable
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def _rank(function, rank, n, uid, args, results):
+    try:
+        function(rank, n, uid, *args)
+        results.put((rank, None))
+    except BaseException:
+        results.put((rank, traceback.format_exc()))
+
+
+def run(n, function, *args, timeout=60):
+    """function(rank, n, uid, *args) in n processes; uid is an address at which they can meet. Raises what a rank raised."""
+    results = _context.Queue()
+    uid = address()
+    ranks = [_context.Process(target=_rank, args=(function, r, n, uid, args, results)) for r in range(n)]
+    for p in ranks:
+        p.start()
+    end = time.monotonic() + timeout
+    failures, done = [], 0
+    try:
+        while done < n:
+            try:
+                rank, failure = results.get(timeout=0.2)
+            except queue.Empty:
+                dead = [r for r, p in enumerate(ranks) if p.exitcode not in (None, 0)]
+                if dead:
+                    failures.append(f"ranks {dead} died with {[ranks[r].exitcode for r in dead]}")
+                    break
+                if time.monotonic() > end:
+                    failures.append(f"{n - done} of {n} ranks still run after {timeout} s")
+                    break
+                continue
+            done += 1
+            if failure:
+                failures.append(f"rank {rank}:\n{failure}")
+                end = min(end, time.monotonic() + 5)
+    finally:
+        for p in ranks:
+            p.join(5)
+            if p.is_alive():
+                p.kill()
+                p.join()
+    assert not failures, "\n".join(failures)
+    assert all(p.exitcode == 0 for p in ranks), [p.exitcode for p in ranks]
+
+
+def address():
+    """A free port of this machine."""
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"lo:127.0.0.1:{s.getsockname()[1]}"
+
+
+def communicator(rank, n, uid):
+    """The job's nccl.Communicator."""
+    from goccl import TcpBootstrap, nccl
+
+    b = TcpBootstrap.create(rank, n)
+    b.initialize(uid)
+    return nccl.Communicator.from_bootstrap(b)
+
+
+def python(code, *arguments, timeout=60, **environment):
+    """Runs code in a fresh interpreter; returns the finished process."""
+    return subprocess.run([PYTHON, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout, env=os.environ | environment)

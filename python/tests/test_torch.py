@@ -1,0 +1,138 @@
+"""The torch.distributed backend on CPU tensors."""
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+
+import jobs  # noqa: E402
+
+
+def _init(rank, n, uid):
+    import goccl.torch
+
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=uid.rpartition(":")[2], RANK=str(rank), WORLD_SIZE=str(n))
+    assert goccl.torch.init() == rank
+
+
+def _collectives(rank, n, uid):
+    _init(rank, n, uid)
+    t = torch.full((1000,), rank + 1.0)
+    dist.all_reduce(t)
+    assert (t == n * (n + 1) / 2).all()
+    for dtype in (torch.int16, torch.complex64, torch.bfloat16, torch.float64, torch.uint8):
+        x = torch.ones(7, dtype=dtype)
+        dist.all_reduce(x)
+        assert (x == n).all()
+    x = torch.tensor([rank == 1, False])
+    dist.all_reduce(x)
+    assert x.tolist() == [True, False]
+    x = torch.tensor([1 << rank])
+    dist.all_reduce(x, op=dist.ReduceOp.BOR)
+    assert x.item() == (1 << n) - 1
+    x = torch.arange(12.0).view(3, 4).t()
+    dist.all_reduce(x)
+    assert torch.equal(x, n * torch.arange(12.0).view(3, 4).t())
+    w = dist.all_reduce(t, op=dist.ReduceOp.MAX, async_op=True)
+    f = w.get_future()
+    assert f.wait() is not None and w.is_completed() and w.wait()
+    outs = [torch.empty(3) for _ in range(n)]
+    dist.all_gather(outs, torch.full((3,), float(rank)))
+    assert all((o == r).all() for r, o in enumerate(outs))
+    o = torch.empty(3 * n)
+    dist.all_gather_into_tensor(o, torch.full((3,), float(rank)))
+    assert torch.equal(o, torch.arange(n).repeat_interleave(3).float())
+    o = torch.empty(3)
+    dist.reduce_scatter_tensor(o, torch.arange(3.0 * n))
+    assert torch.equal(o, n * torch.arange(3.0 * n)[3 * rank:3 * rank + 3])
+    parts = [torch.ones(p + 1) * p for p in range(n)]
+    o = torch.empty(rank + 1)
+    dist.reduce_scatter(o, parts)
+    assert (o == n * rank).all()
+    objs = [None] * n
+    dist.all_gather_object(objs, {"rank": rank, "text": "x" * rank})
+    assert [q["rank"] for q in objs] == list(range(n))
+    box = [{"a": 1}] if rank == 0 else [None]
+    dist.broadcast_object_list(box)
+    assert box[0] == {"a": 1}
+    send, recv = [(rank + p) % 3 for p in range(n)], [(p + rank) % 3 for p in range(n)]
+    i, o = torch.full((sum(send), 2), float(rank)), torch.empty(sum(recv), 2)
+    dist.all_to_all_single(o, i, recv, send)
+    assert torch.equal(o[:, 0], torch.arange(n).repeat_interleave(torch.tensor(recv)).float())
+    outs = [torch.empty(2) for _ in range(n)]
+    dist.all_to_all(outs, [torch.full((2,), rank * 10.0 + p) for p in range(n)])
+    assert all((q == p * 10 + rank).all() for p, q in enumerate(outs))
+    right, left = (rank + 1) % n, (rank - 1) % n
+    a, c = torch.full((1 << 18,), float(rank)), torch.empty(1 << 18)
+    for w in dist.batch_isend_irecv([dist.P2POp(dist.isend, a, right), dist.P2POp(dist.irecv, c, left)]):
+        w.wait()
+    assert (c == left).all()
+    if rank == 0:
+        dist.send(a, 1)
+    elif rank == 1:
+        dist.recv(c, 0)
+        assert (c == 0).all()
+    o = torch.empty(2)
+    dist.scatter(o, [torch.full((2,), float(p)) for p in range(n)] if rank == 0 else None)
+    assert (o == rank).all()
+    g = [torch.empty(2) for _ in range(n)] if rank == 1 else None
+    dist.gather(o, g, dst=1)
+    assert rank != 1 or all((q == p).all() for p, q in enumerate(g))
+    o = torch.ones(3)
+    dist.reduce(o, dst=0)
+    assert rank or (o == n).all()
+    sub = dist.new_group([0, 1])
+    if rank < 2:
+        z = torch.ones(1)
+        dist.all_reduce(z, group=sub)
+        assert z.item() == 2
+    import torch.distributed._functional_collectives as functional
+
+    assert (functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD) == n).all()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_collectives():
+    jobs.run(3, _collectives, timeout=100)
+
+
+def _training(rank, n, uid):
+    _init(rank, n, uid)
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.ReLU(), torch.nn.Linear(20, 1)))
+    alone = torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.ReLU(), torch.nn.Linear(20, 1))
+    alone.load_state_dict(model.module.state_dict())
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, alone)]
+    for k in range(5):
+        x = torch.randn(n * 8, 10, generator=torch.Generator().manual_seed(k))
+        for m, part, optimizer in ((model, x[rank * 8:(rank + 1) * 8], optimizers[0]), (alone, x, optimizers[1])):
+            loss = ((m(part) - part.sum(1, keepdim=True)) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    for p, q in zip(model.parameters(), alone.parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)  # as if one process had seen all the data
+    dist.destroy_process_group()
+
+
+def test_ddp_equals_training_alone():
+    jobs.run(2, _training, timeout=100)
+
+
+def test_capsules():
+    import goccl
+
+    raw = goccl.RawGpuBuffer(1 << 12)
+    t = torch.utils.dlpack.from_dlpack(raw.to_dlpack(data_type=str(torch.float16)))
+    assert t.dtype == torch.float16 and t.numel() == 2048
+    t.fill_(2)
+    del raw
+    assert (t == 2).all()
+    assert goccl.utils.torch_dtype_to_mscclpp_dtype(torch.bfloat16) is goccl.DataType.bfloat16

@@ -1,0 +1,90 @@
+"""Kernels, parameters, memory."""
+
+import ctypes
+import gc
+import glob
+import os
+
+import numpy as np
+import pytest
+
+import goccl
+import jobs
+from goccl.utils import compile_source, pack, torch_dtype_to_mscclpp_dtype
+
+
+def test_pack():
+    a = np.zeros(4)
+    assert pack(1, 2) == b"\1\0\0\0\2\0\0\0"
+    assert pack(a, 1, -2, True) == a.ctypes.data.to_bytes(8, "little") + b"\1\0\0\0\xfe\xff\xff\xff\1\0\0\0"
+    assert pack(1, a) == b"\1" + bytes(7) + a.ctypes.data.to_bytes(8, "little")  # the pointer at its alignment
+    assert pack(ctypes.c_size_t(5), 1.0) == b"\5" + bytes(7) + b"\0\0\x80?"
+    assert pack(np.float32(1), np.int64(2)) == b"\0\0\x80?" + bytes(4) + b"\2" + bytes(7)
+    with pytest.raises(goccl.InvalidArgument, match="c_int64"):
+        pack(1 << 40)
+
+
+def test_types():
+    assert torch_dtype_to_mscclpp_dtype(np.dtype("float16")) is goccl.DataType.float16
+    assert goccl.DataType.of("torch.bfloat16").itemsize == 2
+    with pytest.raises(goccl.InvalidArgument, match="complex"):
+        goccl.DataType.of("complex64")
+
+
+def test_compile(monkeypatch):
+    found = glob.glob(os.path.join(jobs.ROOT, ".tools", "nvrtc", "**", "libnvrtc.so.12"), recursive=True)
+    if not found:
+        pytest.skip("no libnvrtc: make tools installs one")
+    monkeypatch.setenv("GOCCL_NVRTC", found[0])
+    for name in ("mesh", "allgather"):
+        with open(os.path.join(jobs.ROOT, "python", "examples", name + ".cu"), encoding="utf-8") as f:
+            image = compile_source(f.read(), name + ".cu", arch=(9, 0))
+        assert image[:4] == b"\x7fELF"
+    with pytest.raises(goccl.InvalidArgument, match=r"bad\.cu\(1\)"):
+        compile_source("broken", "bad.cu", arch=(9, 0))
+
+
+def test_gpu_buffer():
+    b = goccl.GpuBuffer((3, 4), dtype=np.float16)
+    assert b.shape == (3, 4) and not b.any()
+    view = b[1]
+    del b
+    gc.collect()
+    view[:] = 7  # the view keeps the memory
+    assert (view == 7).all()
+    with pytest.raises(goccl.InvalidArgument):
+        goccl.GpuBuffer(3, order="F")
+
+
+def test_dlpack_keeps_the_memory():
+    raw = goccl.RawGpuBuffer(4096)
+    np.asarray(raw)[:] = 9
+    a = np.from_dlpack(raw)
+    del raw
+    gc.collect()
+    assert a.shape == (4096,) and (a == 9).all()
+    with pytest.raises(goccl.InvalidArgument, match="needs"):
+        goccl.RawGpuBuffer(4096).to_dlpack("float32", (2048,))
+
+
+def test_env():
+    assert goccl.env().device == "host" and not goccl.env().multicast and not goccl.is_nvls_supported()
+    assert os.path.exists(os.path.join(goccl.get_include(), "goccl", "memory_channel.cuh"))
+
+
+def test_alias():
+    code = """
+import goccl; goccl.install_alias(); goccl.install_alias()
+import mscclpp, mscclpp.comm as mscclpp_comm, mscclpp.utils, mscclpp.language.rank, mscclpp.ext
+from mscclpp import ProxyService, Transport
+from mscclpp.utils import KernelBuilder, pack
+from mscclpp.language.collectives import AllReduce
+from mscclpp.language.channel import SwitchChannel, MemoryChannel, BufferType, SyncType
+assert mscclpp is goccl and mscclpp_comm.CommGroup is goccl.CommGroup
+import goccl.language.rank, goccl.comm
+assert mscclpp.language.rank.Rank is goccl.language.rank.Rank
+assert goccl.comm.__name__ == "goccl.comm" and goccl.__spec__.name == "goccl"
+mscclpp.AlgoSpec, mscclpp.AlgorithmCollectionBuilder, mscclpp.ext.AlgorithmCollectionBuilder, mscclpp.language.utils.AlgoSpec
+"""
+    p = jobs.python(code)
+    assert p.returncode == 0, p.stderr
