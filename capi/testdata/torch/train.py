@@ -115,7 +115,7 @@ def train(args):
         with torch.cuda.stream(side) if args.graph else contextlib.nullcontext():
             trained = torch.nn.parallel.DistributedDataParallel(model, device_ids=[device.index], broadcast_buffers=False)
         torch.cuda.current_stream().wait_stream(side)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-6, capturable=not args.fsdp)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, eps=1e-6, capturable=not args.fsdp)
 
     # 2. A step on buffers that stay where they are.
     batches = [batch_of(i, rank) for i in range(args.steps)]
@@ -208,7 +208,7 @@ def main():
     p.add_argument("--steps", type=int, default=30)
     p.add_argument("--dim", type=int, default=768)
     p.add_argument("--layers", type=int, default=6)
-    p.add_argument("--limit", type=int, default=75, help="seconds until the process ends itself")
+    p.add_argument("--limit", type=int, default=55, help="seconds until the process ends itself")
     p.add_argument("--expect", choices=("goccl", "stock"), help="fail unless this library answers")
     p.add_argument("--json")
     p.add_argument("--compare", nargs=2, metavar=("OURS", "STOCK"))
