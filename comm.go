@@ -26,6 +26,7 @@ type Comm struct {
 	size    int
 	engine  algorithm.Engine
 	checker *checker // nil: requests are not compared
+	plans   [][]byte // files of GOCCL_PLAN_DIR
 
 	id      uint64 // the same on all ranks, different for every communicator
 	closed  atomic.Bool
@@ -36,6 +37,8 @@ type Comm struct {
 	mu       sync.Mutex // guards what follows and the order in which requests reach the engine
 	seq      uint64     // of the latest collective
 	messages uint64     // sends and receives so far
+
+	registered *registered // algorithms besides the engine's; nil without any
 }
 
 // commSpace tells the groups of communicators from those that a caller makes of the same Bootstrap.
@@ -86,7 +89,13 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 // agree checks that all ranks bring the same kind of device, turns checking on when one rank asks for it, and takes rank 0's number for the
 // communicator.
 func (c *Comm) agree(ctx context.Context) error {
+	plans, digest, err := planFolder()
+	if err != nil {
+		return err
+	}
+	c.plans = plans
 	mine := binary.LittleEndian.AppendUint64([]byte{byte(c.dev.ID().Kind), 0}, rand.Uint64())
+	mine = binary.LittleEndian.AppendUint64(mine, digest)
 	if c.cfg.Check {
 		mine[1] = 1
 	}
@@ -97,6 +106,9 @@ func (c *Comm) agree(ctx context.Context) error {
 	for r, b := range all {
 		if len(b) != len(mine) || b[0] != mine[0] {
 			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, rank %d another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind, r)}
+		}
+		if binary.LittleEndian.Uint64(b[10:]) != digest {
+			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: rank %d has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch, r)}
 		}
 		c.cfg.Check = c.cfg.Check || b[1] != 0
 	}
@@ -118,6 +130,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	}
 	if err == nil {
 		c.fate.adopt(c.engine)
+		err = c.loadPlanFolder(ctx, c.plans)
 	}
 	return err
 }
@@ -229,8 +242,11 @@ func (c *Comm) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var err error
+	if c.registered != nil {
+		err = c.registered.close()
+	}
 	if c.engine != nil {
-		err = c.engine.Close()
+		err = errors.Join(err, c.engine.Close())
 	}
 	err = errors.Join(err, c.boot.Close()) // ends watchPeers
 	c.watch.Wait()

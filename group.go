@@ -169,7 +169,7 @@ func (p *part) enqueue() error {
 	if n > 0 {
 		seq := c.seq + 1
 		c.seq += uint64(n)
-		if err := c.engine.Enqueue(seq, p.reqs[:n]); err != nil {
+		if err := c.enqueueCollectives(seq, p.reqs[:n]); err != nil {
 			return err
 		}
 	}

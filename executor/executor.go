@@ -22,6 +22,8 @@ type Config struct {
 	Device device.Device
 	// OpTimeout bounds each launch's wait for its peers; 0 is no bound.
 	OpTimeout time.Duration
+	// OnFailure, when not nil, is called once, from any goroutine, with the cause of the first Abort or failure.
+	OnFailure func(cause error)
 }
 
 // Executor runs plans for one rank of one communicator.
@@ -31,6 +33,7 @@ type Executor struct {
 	rank    int
 	size    int
 	timeout time.Duration
+	failed  func(error) // Config.OnFailure
 
 	aborted atomic.Uint32 // what waits look at; not 0 once cause is set
 	cause   atomic.Pointer[error]
@@ -48,7 +51,7 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Bootstrap == nil || cfg.Device == nil {
 		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", algorithm.ErrInvalidArgument)
 	}
-	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout}
+	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, failed: cfg.OnFailure}
 	hosts := cfg.Bootstrap.Hosts()
 	for r, h := range hosts {
 		if h != hosts[e.rank] {
@@ -75,9 +78,12 @@ func (e *Executor) Abort(cause error) {
 	}
 	e.aborted.Store(1)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, x := range e.plans {
 		x.engine.wake()
+	}
+	e.mu.Unlock()
+	if e.failed != nil {
+		e.failed(cause)
 	}
 }
 

@@ -1,5 +1,11 @@
 // Runs the executor kernel's source on CPU threads: a job as emulate_test.go writes it comes in, every rank's output goes out. Ranks run their
 // launches independently; between two, each rank overwrites its buffers as a caller would.
+#include <executor/executor.cuh>
+
+#ifdef EMULATE_FLOAT32  // quicker to build
+#undef GOCCL_FOR_EACH_TYPE
+#define GOCCL_FOR_EACH_TYPE(M) M(float32)
+#endif
 #include <executor/executor.cu>
 
 #include <cstring>
@@ -41,6 +47,12 @@ struct Rank {
 using Kernel = void (*)(Args);
 #define ENTRY(type) [](Args a) { execute_##type(a); },
 static const Kernel kernels[] = {GOCCL_FOR_EACH_TYPE(ENTRY)};
+
+#ifdef EMULATE_FLOAT32
+constexpr uint32_t firstType = 7;
+#else
+constexpr uint32_t firstType = 0;
+#endif
 
 int main(int argc, char** argv) {
   CHECK(argc == 3, "usage: emulate job result");
@@ -100,7 +112,7 @@ int main(int argc, char** argv) {
       for (uint32_t i = 0; i < launches; ++i) {
         std::memset(k.buffers->data, 0xA5, k.buffers->bytes);
         if (k.in) std::memcpy(k.buffers->data + k.inAt, k.input->data, k.in);
-        Launch(k.blocks, threads, kernels[type], k.args).join();
+        Launch(k.blocks, threads, kernels[type - firstType], k.args).join();
         if (k.out) std::memcpy(k.result->data, k.buffers->data + k.outAt, k.out);
       }
     });

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "016539a965d658d5ce48cbcc72fb4e69953c78a1a30255f9b12e6e17a70be7e1",
+	Source:   "5f8088a97ac34a6060f2b258eb7b4ea10e187c9475b0107c7dacab324cca7e87",
 	Kernels: []string{
 		"execute_bfloat16",
 		"execute_float16",

@@ -1,0 +1,225 @@
+package algorithm
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
+)
+
+// Algorithm runs one collective in one way: a plan, or a user's own kernels. It is one rank's part; all ranks register the same algorithms in the
+// same order.
+//
+// Accepts must say the same on all ranks for requests that belong together, so it may look at collective, count, type, operator and root, and not at
+// addresses. Run is called by one goroutine at a time, for the same requests in the same order on all ranks.
+type Algorithm interface {
+	Name() string
+	Collective() Collective
+	// MessageRange is the sizes that it is for in bytes (MessageBytes), both ends included.
+	MessageRange() (least, most uint64)
+	// Tags are free for selectors.
+	Tags() map[string]uint64
+	Constraint() Constraint
+	BufferMode() BufferMode
+	// Accepts says why a request cannot be run, or nil.
+	Accepts(r *Request) error
+	// Run enqueues the request on its stream and does not wait for it to run. seq is its number, for errors.
+	Run(ctx context.Context, seq uint64, r *Request) error
+	// Abort makes running and later work end with cause, from any goroutine.
+	Abort(cause error)
+	Close() error
+}
+
+// Builder makes an Algorithm for a communicator. Build is collective.
+type Builder interface {
+	Build(ctx context.Context, env Environment) (Algorithm, error)
+}
+
+// Environment is what a Builder gets of the communicator. The Bootstrap may be used in Build and in Run.
+type Environment struct {
+	Bootstrap bootstrap.Bootstrap
+	Device    device.Device
+	OpTimeout time.Duration
+	// Fail ends the communicator, for algorithms that learn of a failure while their work runs.
+	Fail func(cause error)
+}
+
+// Constraint is where an algorithm works; 0 is anywhere.
+type Constraint struct {
+	WorldSize    int
+	RanksPerHost int
+}
+
+// BufferMode says for which placements of the buffers an algorithm is.
+type BufferMode uint8
+
+// The buffer modes.
+const (
+	AnyBuffers BufferMode = iota
+	InPlace
+	OutOfPlace
+)
+
+// MessageBytes is the size of a request as selection counts it: the whole buffer, input or output, whichever is larger; 0 for requests that have
+// no one size.
+func (r *Request) MessageBytes(ranks int) uint64 {
+	switch r.Collective {
+	case AllReduce, Broadcast, Reduce:
+		return uint64(r.Bytes())
+	case AllGather, ReduceScatter, AllToAll:
+		return uint64(r.Bytes()) * uint64(ranks)
+	}
+	return 0
+}
+
+// IsInPlace reports whether the request has input and output in one memory, as NCCL lays them out.
+func (r *Request) IsInPlace(rank int) bool {
+	at := device.Ptr(int64(rank) * r.Bytes())
+	switch r.Collective {
+	case AllGather:
+		return r.Send == r.Recv+at
+	case ReduceScatter:
+		return r.Recv == r.Send+at
+	}
+	return r.Send == r.Recv
+}
+
+// Selector picks the algorithm for a request, or nil for the built-in engine. It must pick alike on all ranks. candidates are those that match and
+// accept the request, in the order in which they were registered.
+type Selector func(r *Request, candidates []Algorithm) Algorithm
+
+// Collection is the algorithms of a communicator besides the built-in ones. It is used under the communicator's lock.
+type Collection struct {
+	rank, ranks, ranksPerHost int
+
+	all      []Algorithm
+	by       [numCollectives][]Algorithm
+	forced   [numCollectives]string
+	selector Selector
+	found    []Algorithm // scratch of Select
+}
+
+// NewCollection is an empty collection for one rank of n. Names that GOCCL_ALGO forces are tried first.
+func NewCollection(rank, n, ranksPerHost int) *Collection {
+	c := &Collection{rank: rank, ranks: n, ranksPerHost: ranksPerHost}
+	for f := range strings.SplitSeq(os.Getenv("GOCCL_ALGO"), ",") {
+		name, algo, ok := strings.Cut(f, ":")
+		if coll, err := ParseCollective(name); ok && err == nil {
+			c.forced[coll] = algo
+		}
+	}
+	return c
+}
+
+// Register adds a. Names are unique for a collective.
+func (c *Collection) Register(a Algorithm) error {
+	coll := a.Collective()
+	if !coll.Valid() || a.Name() == "" {
+		return fmt.Errorf("%w: an algorithm %q for %v", ErrInvalidArgument, a.Name(), coll)
+	}
+	if k := a.Constraint(); k.WorldSize != 0 && k.WorldSize != c.ranks || k.RanksPerHost != 0 && k.RanksPerHost != c.ranksPerHost {
+		return fmt.Errorf("%w: algorithm %s is for %d ranks, %d of them on a host; here are %d, %d on a host", ErrInvalidArgument, a.Name(), k.WorldSize, k.RanksPerHost, c.ranks, c.ranksPerHost)
+	}
+	if slices.ContainsFunc(c.by[coll], func(o Algorithm) bool { return o.Name() == a.Name() }) {
+		return fmt.Errorf("%w: %v has an algorithm %s already", ErrInvalidArgument, coll, a.Name())
+	}
+	c.all = append(c.all, a)
+	c.by[coll] = append(c.by[coll], a)
+	return nil
+}
+
+// SetSelector replaces the way in which Select chooses; nil is the first candidate.
+func (c *Collection) SetSelector(s Selector) { c.selector = s }
+
+// All lists the algorithms in the order of their registration.
+func (c *Collection) All() []Algorithm { return slices.Clone(c.all) }
+
+// Find lists the algorithms of a collective that carry all of tags.
+func (c *Collection) Find(coll Collective, tags map[string]uint64) []Algorithm {
+	var out []Algorithm
+	if !coll.Valid() {
+		return nil
+	}
+	for _, a := range c.by[coll] {
+		if carries(a.Tags(), tags) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func carries(has, want map[string]uint64) bool {
+	for k, v := range want {
+		if got, ok := has[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Select picks the algorithm for a request, or nil for the engine:
+//
+//  1. candidates match the collective, the message range and the buffer mode, and accept the request
+//  2. one that GOCCL_ALGO names wins
+//  3. then the selector decides; without one, the first candidate runs
+func (c *Collection) Select(r *Request) Algorithm {
+	list := c.by[r.Collective]
+	if len(list) == 0 {
+		return nil
+	}
+	size := r.MessageBytes(c.ranks)
+	c.found = c.found[:0]
+	for _, a := range list {
+		least, most := a.MessageRange()
+		if size < least || size > most {
+			continue
+		}
+		if m := a.BufferMode(); m != AnyBuffers && (m == InPlace) != r.IsInPlace(c.rank) {
+			continue
+		}
+		if a.Accepts(r) == nil {
+			c.found = append(c.found, a)
+		}
+	}
+	if name := c.forced[r.Collective]; name != "" {
+		for _, a := range c.found {
+			if a.Name() == name {
+				return a
+			}
+		}
+	}
+	if c.selector != nil {
+		return c.selector(r, c.found)
+	}
+	if len(c.found) > 0 {
+		return c.found[0]
+	}
+	return nil
+}
+
+// Close closes all algorithms.
+func (c *Collection) Close() error {
+	var first error
+	for _, a := range slices.Backward(c.all) {
+		if err := a.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Abort aborts all algorithms.
+func (c *Collection) Abort(cause error) {
+	for _, a := range c.all {
+		a.Abort(cause)
+	}
+}
+
+// AnySize is the message range of algorithms without one.
+const AnySize = uint64(math.MaxUint64)

@@ -1,0 +1,175 @@
+package goccl
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/plan"
+)
+
+// registered is what a communicator has besides its engine. It is nil, and costs nothing, until something is registered.
+type registered struct {
+	collection *algorithm.Collection
+	executor   *executor.Executor // of all plans
+}
+
+// RegisterAlgorithm lets an algorithm join the selection of c. It is collective: all ranks register the same ones in the same order. From then on
+// requests that it matches and accepts run by it (see algorithm.Collection.Select); GOCCL_ALGO or a selector chooses among several.
+func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usable("register"); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer stop()
+	return c.register(ctx, b)
+}
+
+func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
+	bounded, stop := c.fate.bound(ctx)
+	defer stop()
+	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, Fail: c.fate.end}
+	r := c.registered
+	if r == nil {
+		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot))}
+	}
+	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
+		if r.executor == nil {
+			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, OnFailure: c.fate.end})
+			if err != nil {
+				return wrap("register", c.rank, err)
+			}
+			r.executor = e
+			context.AfterFunc(c.fate.ctx, func() { e.Abort(c.fate.err()) })
+		}
+		shared := *pb
+		shared.Executor = r.executor
+		b = &shared
+	}
+	c.registered = r
+	a, err := b.Build(bounded, env)
+	if err != nil {
+		return wrap("register", c.rank, err)
+	}
+	if err := r.collection.Register(a); err != nil {
+		_ = a.Close()
+		return wrap("register", c.rank, err)
+	}
+	context.AfterFunc(c.fate.ctx, func() { a.Abort(c.fate.err()) })
+	return nil
+}
+
+// RegisterPlan is RegisterAlgorithm for an execution plan. It is verified first, and refused with a counterexample when it is wrong.
+func (c *Comm) RegisterPlan(ctx context.Context, p *plan.Plan, opts ...executor.Option) error {
+	return c.RegisterAlgorithm(ctx, &executor.Builder{Plan: p, Options: opts})
+}
+
+// SetSelector replaces the choice among registered algorithms; nil is the first that matches. All ranks set the same.
+func (c *Comm) SetSelector(s algorithm.Selector) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.registered == nil {
+		c.registered = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot))}
+	}
+	c.registered.collection.SetSelector(s)
+}
+
+// Algorithms lists the algorithms that were registered.
+func (c *Comm) Algorithms() []algorithm.Algorithm {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.registered == nil {
+		return nil
+	}
+	return c.registered.collection.All()
+}
+
+// enqueueCollectives is Engine.Enqueue with the registered algorithms in front of the engine. c.mu is held.
+func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
+	if c.registered == nil {
+		return c.engine.Enqueue(seq, reqs)
+	}
+	from := 0 // of those that are the engine's
+	for i := range reqs {
+		a := c.registered.collection.Select(&reqs[i])
+		if a == nil {
+			continue
+		}
+		if from < i {
+			if err := c.engine.Enqueue(seq+uint64(from), reqs[from:i]); err != nil {
+				return err
+			}
+		}
+		from = i + 1
+		ctx, stop := context.WithTimeout(c.fate.ctx, c.cfg.Timeout)
+		err := a.Run(ctx, seq+uint64(i), &reqs[i])
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	if from < len(reqs) {
+		return c.engine.Enqueue(seq+uint64(from), reqs[from:])
+	}
+	return nil
+}
+
+func (r *registered) close() error {
+	err := r.collection.Close()
+	if r.executor != nil {
+		if e := r.executor.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// planFolder is the plans of GOCCL_PLAN_DIR, by file name, and a number that differs when two ranks do not have the same.
+func planFolder() (files [][]byte, digest uint64, err error) {
+	dir := os.Getenv("GOCCL_PLAN_DIR")
+	if dir == "" {
+		return nil, 0, nil
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: GOCCL_PLAN_DIR=%q: %w", ErrInvalidArgument, dir, err)
+	}
+	sort.Strings(names)
+	h := sha256.New()
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, 0, fmt.Errorf("GOCCL_PLAN_DIR: %w", err)
+		}
+		sum := sha256.Sum256(data)
+		h.Write(sum[:])
+		files = append(files, data)
+	}
+	return files, binary.LittleEndian.Uint64(h.Sum(nil)) | 1, nil
+}
+
+// loadPlanFolder registers the plans of the folder that are for as many ranks as c has and for a collective that requests can ask for.
+func (c *Comm) loadPlanFolder(ctx context.Context, files [][]byte) error {
+	for _, data := range files {
+		p, err := plan.Decode(data)
+		if err != nil {
+			return fmt.Errorf("GOCCL_PLAN_DIR: %w", err)
+		}
+		if len(p.GPUs) != c.size || !executor.Selectable(p) {
+			continue
+		}
+		if err := c.register(ctx, &executor.Builder{Plan: p}); err != nil {
+			return fmt.Errorf("GOCCL_PLAN_DIR: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package goccl_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/plan"
+)
+
+// everyRank runs f for all ranks at once.
+func everyRank(comms []*goccl.Comm, f func(c *goccl.Comm) error) error {
+	errs := make([]error, len(comms))
+	var wg sync.WaitGroup
+	for r, c := range comms {
+		wg.Go(func() { errs[r] = f(c) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func buildPlan(t *testing.T, name string, n int) *plan.Plan {
+	t.Helper()
+	p, err := programs.Build(name, programs.Options{Ranks: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestPlansAreSelected: with plans registered for most collectives, every collective still gives the right result, for every operator.
+func TestPlansAreSelected(t *testing.T) {
+	const n = 3
+	comms := newComms(t, n, openHost)
+	names := []string{"allreduce_twoshot_ll", "allgather_direct", "reducescatter_push", "alltoall_ll", "broadcast_scatter", "reduce_direct"}
+	for _, name := range names {
+		p := buildPlan(t, name, n)
+		if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran := make([]map[string]bool, n)
+	for r, c := range comms {
+		ran[r] = map[string]bool{}
+		if got := len(c.Algorithms()); got != len(names) {
+			t.Fatalf("%d algorithms", got)
+		}
+		c.SetSelector(func(_ *algorithm.Request, list []algorithm.Algorithm) algorithm.Algorithm {
+			if len(list) == 0 {
+				return nil
+			}
+			ran[r][list[0].Name()] = true
+			return list[0]
+		})
+	}
+	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Send} {
+		for _, op := range []datatype.Op{datatype.Sum, datatype.Max, datatype.Avg, datatype.PreMulSum} {
+			for _, inPlace := range []bool{false, true} {
+				for _, count := range []int64{0, 1, 1013, 70_000} {
+					c := conformance.Case{Collective: coll, Type: datatype.Float16, Op: op, Count: count, Root: 0, InPlace: inPlace, Seed: rand.Uint64()}
+					if err := conformance.Run(comms, c); err != nil {
+						t.Fatalf("%v seed %d: %v", c, c.Seed, err)
+					}
+				}
+			}
+			if coll != algorithm.AllReduce && coll != algorithm.Reduce && coll != algorithm.ReduceScatter {
+				break
+			}
+		}
+	}
+	for _, name := range names {
+		if !ran[0][name] {
+			t.Errorf("%s never ran", name)
+		}
+	}
+}
+
+func TestPlanFolder(t *testing.T) {
+	const n = 2
+	dir := t.TempDir()
+	for _, name := range []string{"allreduce_direct", "allreduce_ring", "sendrecv_direct"} {
+		if err := os.WriteFile(filepath.Join(dir, name+".json"), buildPlan(t, name, n).Encode(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "three.json"), buildPlan(t, "allreduce_ring", 3).Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOCCL_PLAN_DIR", dir)
+	t.Setenv("GOCCL_ALGO", "all_reduce:allreduce_ring")
+	comms := newComms(t, n, openHost)
+	list := comms[0].Algorithms()
+	if len(list) != 2 || list[0].Name() != "allreduce_direct" || list[1].Name() != "allreduce_ring" {
+		t.Fatalf("%d plans: %v", len(list), list)
+	}
+	coll := algorithm.NewCollection(0, n, n)
+	for _, a := range list {
+		if err := coll.Register(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := algorithm.Request{Collective: algorithm.AllReduce, Count: 100, Type: datatype.Float32}
+	if a := coll.Select(&r); a == nil || a.Name() != "allreduce_ring" {
+		t.Errorf("GOCCL_ALGO has no effect: %v", a)
+	}
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 1000}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRegisterRefuses(t *testing.T) {
+	comms := newComms(t, 2, openHost)
+	three := buildPlan(t, "allreduce_ring", 3)
+	err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), three) })
+	if !errors.Is(err, goccl.ErrInvalidArgument) {
+		t.Error(err)
+	}
+	good := buildPlan(t, "allreduce_ring", 2)
+	for want := range 2 {
+		err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), good) })
+		if (err != nil) != (want == 1) {
+			t.Errorf("time %d: %v", want+1, err)
+		}
+	}
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Int32, Count: 100}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAbortWithPlans: an abort ends what plans do, too.
+func TestAbortWithPlans(t *testing.T) {
+	comms := newComms(t, 2, openHost)
+	p := buildPlan(t, "allreduce_direct", 2)
+	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
+		t.Fatal(err)
+	}
+	comms[0].Abort(nil)
+	a, err := comms[0].Device().Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := comms[0].AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,105 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/plan"
+)
+
+// Builder makes plans algorithms of a communicator: algorithm.Builder for a plan. All plans of a communicator share an Executor.
+type Builder struct {
+	Plan    *plan.Plan
+	Options []Option
+	Tags    map[string]uint64
+	// Executor is the communicator's; nil makes one for this plan alone.
+	Executor *Executor
+}
+
+var _ algorithm.Builder = (*Builder)(nil)
+
+// planAlgorithm is a loaded plan as an algorithm.
+type planAlgorithm struct {
+	x          *ExecutionPlan
+	collective algorithm.Collective
+	tags       map[string]uint64
+	owned      bool // the executor
+}
+
+// collectives maps the collectives of plans to those of requests. Plans of others can be executed, not selected.
+var collectives = map[plan.Collective]algorithm.Collective{
+	plan.AllReduce: algorithm.AllReduce, plan.AllGather: algorithm.AllGather, plan.ReduceScatter: algorithm.ReduceScatter,
+	plan.AllToAll: algorithm.AllToAll, plan.Broadcast: algorithm.Broadcast, plan.Reduce: algorithm.Reduce,
+}
+
+// Build loads the plan. It is collective.
+func (b *Builder) Build(ctx context.Context, env algorithm.Environment) (algorithm.Algorithm, error) {
+	c, ok := collectives[b.Plan.Collective]
+	if !ok {
+		return nil, fmt.Errorf("%w: a plan for %q cannot be selected by a request", algorithm.ErrUnsupported, b.Plan.Collective)
+	}
+	e := b.Executor
+	if e == nil {
+		var err error
+		if e, err = New(Config{Bootstrap: env.Bootstrap, Device: env.Device, OpTimeout: env.OpTimeout, OnFailure: env.Fail}); err != nil {
+			return nil, err
+		}
+	}
+	x, err := e.Load(ctx, b.Plan, b.Options...)
+	if err != nil {
+		if b.Executor == nil {
+			_ = e.Close()
+		}
+		return nil, err
+	}
+	return &planAlgorithm{x: x, collective: c, tags: maps.Clone(b.Tags), owned: b.Executor == nil}, nil
+}
+
+func (a *planAlgorithm) Name() string                     { return a.x.plan.Name }
+func (a *planAlgorithm) Collective() algorithm.Collective { return a.collective }
+func (a *planAlgorithm) Tags() map[string]uint64          { return maps.Clone(a.tags) }
+func (a *planAlgorithm) MessageRange() (least, most uint64) {
+	return max(1, a.x.plan.MinSize), a.x.plan.MaxSize
+}
+
+// Constraint: a plan is for a fixed number of ranks.
+func (a *planAlgorithm) Constraint() algorithm.Constraint {
+	return algorithm.Constraint{WorldSize: len(a.x.plan.GPUs)}
+}
+
+// BufferMode is any: the executor copies where plan and caller differ.
+func (a *planAlgorithm) BufferMode() algorithm.BufferMode { return algorithm.AnyBuffers }
+
+func (a *planAlgorithm) Accepts(r *algorithm.Request) error {
+	if (r.Collective == algorithm.Broadcast || r.Collective == algorithm.Reduce) && r.Root != a.x.plan.Root {
+		return invalid("the plan's root is rank %d", a.x.plan.Root)
+	}
+	op := r.Op
+	if op == datatype.Avg || op == datatype.PreMulSum || r.Collective == algorithm.AllGather || r.Collective == algorithm.AllToAll || r.Collective == algorithm.Broadcast {
+		op = datatype.Sum
+	}
+	return a.x.Takes(r.MessageBytes(len(a.x.plan.GPUs)), r.Type, op)
+}
+
+func (a *planAlgorithm) Run(ctx context.Context, seq uint64, r *algorithm.Request) error {
+	return a.x.Execute(ctx, Args{Send: r.Send, Recv: r.Recv, Message: r.MessageBytes(len(a.x.plan.GPUs)), Type: r.Type, Op: r.Op,
+		Scalar: r.Scalar, ScalarPtr: r.ScalarPtr, Stream: r.Stream, Seq: seq})
+}
+
+func (a *planAlgorithm) Abort(cause error) { a.x.e.Abort(cause) }
+
+func (a *planAlgorithm) Close() error {
+	if a.owned {
+		return a.x.e.Close()
+	}
+	return nil
+}
+
+// Selectable reports whether requests can ask for what the plan computes.
+func Selectable(p *plan.Plan) bool {
+	_, ok := collectives[p.Collective]
+	return ok
+}
