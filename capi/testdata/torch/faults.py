@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills ranks, and looks whether the others end in time and can go on.
 
-    faults.py --lib PATH/libnccl.so.2 [--world N] [--device cuda|host] [--only NAME...] [--json FILE]
+    faults.py --lib PATH/libnccl.so.2 [--world N] [--device cuda|host] [--only NAME...] [--repeat K] [--json FILE]
 
 Every scenario starts its ranks as processes. The C level is called by ctypes; "torch" goes through torch.distributed with the library preloaded.
 
@@ -34,8 +34,8 @@ SCENARIOS = ("loop", "graph", "init", "abort", "absent", "torch", "torch_async")
 NEEDS_GPU = ("graph", "abort", "torch", "torch_async")
 LIMIT = {"torch_async": 50}  # of seconds, for one scenario; 35 for the others
 
-# What issue and documentation promise, in seconds. An abort's limit has 50 ms for the scheduler.
-DETECTED, ABORTED, KERNELS_END = 1.0, 0.150, 1.0
+# What the documentation promises, in seconds.
+DETECTED, ABORTED, KERNELS_END = 1.0, 0.100, 1.0
 OP_TIMEOUT, INIT_TIMEOUT = 2.0, 5.0
 
 SUCCESS, REMOTE_ERROR, IN_PROGRESS, TIMEOUT = 0, 6, 7, 8
@@ -524,6 +524,7 @@ def main():
     p.add_argument("--world", type=int, default=0, help="ranks; default: one for each GPU, 4 on the host device")
     p.add_argument("--device", choices=("cuda", "host"), default="cuda")
     p.add_argument("--only", nargs="*", choices=SCENARIOS, default=[])
+    p.add_argument("--repeat", type=int, default=1, help="run every scenario so often: what a death meets differs from time to time, in init most of all")
     p.add_argument("--json")
     p.add_argument("--rank-of", choices=SCENARIOS, help=argparse.SUPPRESS)
     p.add_argument("--rank", type=int, help=argparse.SUPPRESS)
@@ -540,15 +541,20 @@ def main():
     for name in SCENARIOS:
         if (args.only and name not in args.only) or (args.device == "host" and name in NEEDS_GPU):
             continue
-        reports[name] = r = run_scenario(name, args)
-        times = "  ".join(f"{k[4:-2]} {r[k] * 1000:.1f} ms" for k in r if k.startswith("max_"))
-        print(f"{name:12} {'passed' if r['ok'] else 'FAILED'}  {r['seconds']:.1f} s  {times}", flush=True)
-        for f in r["failures"]:
-            print(f"    {f}", flush=True)
-        write_json(args.json, {"world": args.world, "device": args.device, "scenarios": reports})
+        for turn in range(args.repeat):
+            run_and_tell(name, name if args.repeat == 1 else f"{name} {turn + 1}", args, reports)
     failed = sum(not r["ok"] for r in reports.values())
     print(f"{len(reports) - failed} passed, {failed} failed")
     sys.exit(failed > 0 or not reports)
+
+
+def run_and_tell(name, label, args, reports):
+    reports[label] = r = run_scenario(name, args)
+    times = "  ".join(f"{k[4:-2]} {r[k] * 1000:.1f} ms" for k in r if k.startswith("max_"))
+    print(f"{label:14} {'passed' if r['ok'] else 'FAILED'}  {r['seconds']:.1f} s  {times}", flush=True)
+    for f in r["failures"]:
+        print(f"    {f}", flush=True)
+    write_json(args.json, {"world": args.world, "device": args.device, "scenarios": reports})
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ if wanted expandable; then # memory that grows in place comes from another part 
 fi
 if wanted faults; then
   step faults 180 python3 "$here/faults.py" --lib "$lib" --world "$n" --json "$out/faults.json"
-  grep -E '^[a-z_]+ +(passed|FAILED)|^    ' "$out/faults.log" | cut -c 1-250
+  grep -E '^[a-z_ 0-9]+ (passed|FAILED)|^    ' "$out/faults.log" | cut -c 1-250
 fi
 for mode in ddp fsdp graph bf16; do
   wanted $mode || continue
