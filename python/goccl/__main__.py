@@ -19,9 +19,8 @@ import mscclpp  # noqa: F401
 
 def _program() -> str | None:
     folder = directory()
-    for path in (os.environ.get("GOCCL_PROGRAM"), os.path.join(folder, "goccl") if folder else None):
-        if path and os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
+    if folder and os.access(os.path.join(folder, "goccl"), os.X_OK):
+        return os.path.join(folder, "goccl")
     found = shutil.which("goccl")
     # The wheel's own script of that name would call us again.
     if found:
