@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "3cd9ebd1e3926bde2c6f897d4e7c77e299613a8df36f0cdca03cd7c07d564f99",
+	Source:   "6f51c3fe210466354a1b10223d139142d357cf0a201c49b42c07b0b5d6015998",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",

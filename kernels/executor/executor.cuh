@@ -21,7 +21,7 @@ namespace goccl {
 namespace executor {
 
 // locate is where byte x of the chunk j after the operand's first lies, and how much of that chunk exists from there on.
-EXECUTOR_COLD uint64_t locate(const Args& a, const Operand& o, uint32_t j, uint64_t x, uint64_t& avail) {
+GOCCL_DEVICE uint64_t locate(const Args& a, const Operand& o, uint32_t j, uint64_t x, uint64_t& avail) {
   uint32_t i = o.within + j, b = o.block;
   if (i >= a.period) {
     b += i / a.period;
@@ -36,8 +36,8 @@ EXECUTOR_COLD uint64_t locate(const Args& a, const Operand& o, uint32_t j, uint6
   return static_cast<uint64_t>(b) * a.block + pos;
 }
 
-// address is where a span begins in an operand, or null when it does not lie in the buffer. It is out of line: it would multiply the kernels.
-EXECUTOR_COLD uint8_t* address(const Args& a, const Operand& o, uint64_t at, uint64_t n, uint64_t real, uint32_t j, uint64_t x, uint32_t parity) {
+// address is where a span begins in an operand, or null when it does not lie in the buffer.
+GOCCL_DEVICE uint8_t* address(const Args& a, const Operand& o, uint64_t at, uint64_t n, uint64_t real, uint32_t j, uint64_t x, uint32_t parity) {
   const Rank& r = a.rank[o.rank];
   uint64_t size = r.planeBytes, off = static_cast<uint64_t>(o.index) * a.chunk + at;
   uint8_t* p;
@@ -204,14 +204,6 @@ class Block {
     return !meet();
   }
 
-  // at is where the span begins in an operand (for packets: the first packet), or null when it does not lie in the buffer.
-  GOCCL_DEVICE uint8_t* at(const Operand& o, const Span& s) const { return address(a, o, s.at, s.n, s.real, s.j, s.x, parity()); }
-
-  GOCCL_DEVICE void outside() {
-    report(a.abort, statusInvalid, place(), waitNone, unknownPeer);
-    failed = statusInvalid;
-  }
-
   // data moves what an op moves now: false when the block must leave.
   GOCCL_DEVICE bool data(const Op& o) {
     if ((o.io & ~known) && !resolve(o.io & ~known)) return false;
@@ -246,72 +238,95 @@ class Block {
           if (avail < s.real) s.real = avail;
         }
       }
-      if (failed == statusOk) {
-        if (o.flags & flagRaw)
-          copyPackets(o, s);
-        else if (o.flags & flagPackets)
-          movePackets(o, s);
-        else if (o.sources == 1 && o.destinations == 1)
-          copyPlain(o, s);
-        else
-          movePlain(o, s);
-      }
+      // Threads of a warp stay together: each computes one address.
+      if (!__any_sync(0xffffffffu, failed != statusOk)) move(o, s);
       ++s.j;
       s.x = 0;
     }
     return true;
   }
 
-  GOCCL_DEVICE const Operand& source(const Op& o, uint32_t i) const { return item(o.first + i).operand; }
-  GOCCL_DEVICE const Operand& destination(const Op& o, uint32_t i) const { return item(o.first + o.sources + i).operand; }
   GOCCL_DEVICE uint32_t reduction(const Op& o) const { return o.reduction == callersOp ? a.op : o.reduction; }
 
-  GOCCL_DEVICE void copyPlain(const Op& o, const Span& s) {
-    if (s.real == 0) return;
-    uint8_t* src = at(source(o, 0), s);
-    uint8_t* dst = at(destination(o, 0), s);
-    if (src == nullptr || dst == nullptr)
-      outside();
-    else if (src != dst)
-      copyBytes(dst, src, s.real, threadIdx.x, blockDim.x);
-  }
+  // Pointers are where a span begins in each operand of an op.
+  struct Pointers {
+    uint8_t *src[batch], *dst[batch];
+    uint32_t srcPackets, dstPackets;  // which of them are packets, a bit each
+  };
 
-  // fill computes where the first batch of n operands begin, and looks at the bounds of all. It returns false when one is outside.
-  GOCCL_DEVICE bool fill(uint8_t* (&p)[batch], const Op& o, uint32_t from, uint32_t n, const Span& s) const {
-    bool inside = true;
+  // point computes the addresses, a thread of a warp one, and hands them round. It returns false when one is outside of its buffer.
+  GOCCL_DEVICE bool point(Pointers& p, const Op& o, const Span& s) const {
+    const uint32_t ns = o.sources, nd = o.destinations;
+#if GOCCL_CUDA
+    const uint32_t lane = threadIdx.x % 32;
+    uint64_t mine = 1;
+    bool packets = false;
+    if (lane < ns + nd) {
+      const Operand& q = item(o.first + lane).operand;
+      packets = q.plane == planePackets;
+      mine = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(address(a, q, s.at, s.n, s.real, s.j, s.x, parity())));
+    }
+    const uint32_t all = __ballot_sync(0xffffffffu, packets);
+    p.srcPackets = all & ((1u << ns) - 1);
+    p.dstPackets = all >> ns;
 #pragma unroll
     for (uint32_t i = 0; i < batch; ++i) {
-      if (i >= n) break;
-      p[i] = at(item(o.first + from + i).operand, s);
-      inside = inside && p[i] != nullptr;
+      p.src[i] = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(__shfl_sync(0xffffffffu, static_cast<unsigned long long>(mine), static_cast<int>(i))));
+      p.dst[i] = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(__shfl_sync(0xffffffffu, static_cast<unsigned long long>(mine), static_cast<int>((ns + i) % 32))));
     }
-#pragma unroll 1
-    for (uint32_t i = batch; i < n; ++i) inside = inside && at(item(o.first + from + i).operand, s) != nullptr;
+    return __all_sync(0xffffffffu, mine != 0);
+#else
+    bool inside = true;
+    p.srcPackets = p.dstPackets = 0;
+    for (uint32_t i = 0; i < ns + nd; ++i) {
+      const Operand& q = item(o.first + i).operand;
+      uint8_t* at = address(a, q, s.at, s.n, s.real, s.j, s.x, parity());
+      inside = inside && at != nullptr;
+      (i < ns ? p.src[i] : p.dst[i - ns]) = at;
+      if (q.plane == planePackets) (i < ns ? p.srcPackets : p.dstPackets) |= 1u << (i < ns ? i : i - ns);
+    }
     return inside;
+#endif
   }
 
-  // Sources and destinations beyond a batch are rare: their addresses are computed again for every vector.
-  GOCCL_DEVICE void movePlain(const Op& o, const Span& s) {
-    if (s.real == 0) return;
+  // move moves a span. The host makes ops of at most batch sources and as many destinations.
+  GOCCL_DEVICE void move(const Op& o, const Span& s) {
+    Pointers p;
+    if (o.sources > batch || o.destinations > batch || !point(p, o, s)) {
+      report(a.abort, statusInvalid, place(), waitNone, unknownPeer);
+      failed = statusInvalid;
+      return;
+    }
+    if (o.flags & flagRaw)
+      copyPackets(p, o, s);
+    else if (o.flags & flagPackets)
+      movePackets(p, o, s);
+    else if (s.real == 0)
+      return;
+    else if (o.sources == 1 && o.destinations == 1)
+      copyPlain(p.dst[0], p.src[0], s.real);
+    else
+      movePlain(p, o, s);
+  }
+
+  GOCCL_DEVICE void copyPlain(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
+    if (dst != src) copyBytes(dst, src, bytes, threadIdx.x, blockDim.x);
+  }
+
+  GOCCL_DEVICE void movePlain(const Pointers& p, const Op& o, const Span& s) {
     const uint32_t ns = o.sources, nd = o.destinations, kind = reduction(o);
-    uint8_t *src[batch], *dst[batch];
-    if (!fill(src, o, 0, ns, s) || !fill(dst, o, ns, nd, s)) return outside();
 #pragma unroll 1
     for (uint64_t v = threadIdx.x; v * 16 < s.real; v += blockDim.x) {
       uint64_t off = v * 16, left = s.real - off;
       uint4 x[batch];
-      load16(x, src, ns, off, left);
+      load16(x, p.src, ns, off, left);
       uint4 out = x[0];
       if (ns > 1) {
         Fold<T> acc;
         acc.all(x, ns, kind);
-#pragma unroll 1
-        for (uint32_t i = batch; i < ns; ++i) acc.add(loadVector(at(source(o, i), s) + off, left), kind);
         out = acc.result();
       }
-      store16(dst, nd, off, left, out);
-#pragma unroll 1
-      for (uint32_t i = batch; i < nd; ++i) storeVector(at(destination(o, i), s) + off, left, out);
+      store16(p.dst, nd, off, left, out);
     }
   }
 
@@ -334,7 +349,7 @@ class Block {
   GOCCL_DEVICE void store16(uint8_t* const (&p)[batch], uint32_t n, uint64_t off, uint64_t left, uint4 v) {
 #pragma unroll
     for (uint32_t i = 0; i < batch; ++i) {
-      if (i >= n) break;
+      if (i >= n) continue;
       if (left >= 16 && (reinterpret_cast<uintptr_t>(p[i]) & 15) == 0)
         storeVec(p[i] + off, v);
       else
@@ -342,53 +357,23 @@ class Block {
     }
   }
 
-  // isPackets says which of the first batch of n operands are packets.
-  GOCCL_DEVICE uint32_t isPackets(const Op& o, uint32_t from, uint32_t n) const {
-    uint32_t m = 0;
-#pragma unroll 1
-    for (uint32_t i = 0; i < batch && i < n; ++i) m |= uint32_t{item(o.first + from + i).operand.plane == planePackets} << i;
-    return m;
-  }
-
   // movePackets moves 8 bytes a thread. Packets beyond what exists in the plain operands carry zeros, and are waited for.
-  GOCCL_DEVICE void movePackets(const Op& o, const Span& s) {
+  GOCCL_DEVICE void movePackets(const Pointers& p, const Op& o, const Span& s) {
     const uint32_t ns = o.sources, nd = o.destinations, kind = reduction(o);
-    uint8_t *src[batch], *dst[batch];
-    if (!fill(src, o, 0, ns, s) || !fill(dst, o, ns, nd, s)) return outside();
-    const uint32_t packets = isPackets(o, 0, ns), packetsOut = isPackets(o, ns, nd);
 #pragma unroll 1
-    for (uint64_t u = threadIdx.x; u * 8 < s.n && failed == statusOk; u += blockDim.x) {
+    for (uint64_t u = threadIdx.x; u * 8 < s.n; u += blockDim.x) {
       uint64_t left = u * 8 < s.real ? s.real - u * 8 : 0;
       uint4 x[batch];
-      if (!fetch(x, src, packets, ns, u, left)) return;
+      if (!fetch(x, p.src, p.srcPackets, ns, u, left)) return;
       uint4 out = x[0];
       if (ns > 1) {
         Fold<T> acc;
         acc.all(x, ns, kind);
-#pragma unroll 1
-        for (uint32_t i = batch; i < ns; ++i) {
-          const Operand& p = source(o, i);
-          const uint8_t* from = at(p, s);
-          uint2 w = make_uint2(0, 0);
-          if (p.plane == planePackets) {
-            const LL16Packet* packet = reinterpret_cast<const LL16Packet*>(from) + u;
-            failed = waitUntil([&] { return packet->tryRead(epoch, w); }, a.abort, place(), waitPacket, -1, i);
-            if (failed != statusOk) return;
-          } else if (left > 0) {
-            w = gatherWord(from + u * 8, left < 8 ? static_cast<uint32_t>(left) : 8);
-          }
-          acc.add(make_uint4(w.x, w.y, 0, 0), kind);
-        }
         out = acc.result();
       }
 #pragma unroll
       for (uint32_t i = 0; i < batch; ++i)
-        if (i < nd) put(dst[i], packetsOut >> i & 1, u, left, out);
-#pragma unroll 1
-      for (uint32_t i = batch; i < nd; ++i) {
-        const Operand& p = destination(o, i);
-        put(at(p, s), p.plane == planePackets, u, left, out);
-      }
+        if (i < nd) put(p.dst[i], p.dstPackets >> i & 1, u, left, out);
     }
   }
 
@@ -435,12 +420,13 @@ class Block {
   }
 
   // copyPackets copies packets as they are, flags included.
-  GOCCL_DEVICE void copyPackets(const Op& o, const Span& s) {
-    const uint4* src = reinterpret_cast<const uint4*>(at(source(o, 0), s));
-    for (uint32_t d = 0; d < o.destinations; ++d) {
-      uint4* dst = reinterpret_cast<uint4*>(at(destination(o, d), s));
-      if (src == nullptr || dst == nullptr) return outside();
-      for (uint64_t u = threadIdx.x; u * 8 < s.n; u += blockDim.x) storePacket(dst + u, loadPacket(src + u));
+  GOCCL_DEVICE void copyPackets(const Pointers& p, const Op& o, const Span& s) {
+#pragma unroll 1
+    for (uint64_t u = threadIdx.x; u * 8 < s.n; u += blockDim.x) {
+      uint4 v = loadPacket(reinterpret_cast<const uint4*>(p.src[0]) + u);
+#pragma unroll
+      for (uint32_t d = 0; d < batch; ++d)
+        if (d < o.destinations) storePacket(reinterpret_cast<uint4*>(p.dst[d]) + u, v);
     }
   }
 };

@@ -79,14 +79,6 @@ struct Fold {
       default: rest<goccl::Op::sum>(x, n); break;
     }
   }
-  GOCCL_DEVICE void add(uint4 v, uint32_t op) {
-    switch (op) {
-      case 1: one<goccl::Op::prod>(v); break;
-      case 2: one<goccl::Op::max>(v); break;
-      case 3: one<goccl::Op::min>(v); break;
-      default: one<goccl::Op::sum>(v); break;
-    }
-  }
   GOCCL_DEVICE uint4 result() { return sum.result(); }
 
  private:

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "5f8088a97ac34a6060f2b258eb7b4ea10e187c9475b0107c7dacab324cca7e87",
+	Source:   "f846409abe6ecf5c4fc7609f00f7565b415a46e85fbea1f43ff362470a1815d9",
 	Kernels: []string{
 		"execute_bfloat16",
 		"execute_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "50e6e8118522b3856f602615ab9e3dd76a24dbd3aff0879e5d439ea398fd6d77",
+	Source:   "81c0dae2556c9e0f5a077173290def50af74999b7f6a5dd81824a61cc1e45b78",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

@@ -192,14 +192,14 @@ struct Accumulator {
     for (uint32_t i = 0; i < count; ++i) v[i] = apply<Op::prod>(v[i], scalar);
   }
 
-  // divide turns a sum over n ranks into the average: floats by multiplication with 1/n, integers rounding toward zero. 8-bit sums are exact in
-  // their 32-bit accumulators, so their average does not wrap.
+  // divide turns a sum over n ranks into the average: floats by multiplication with 1/n, integers rounding toward zero. A sum of integers wraps in
+  // its own type first, also where the accumulator is wider: that is what NCCL gives, and what the host device does.
   GOCCL_DEVICE void divide(uint32_t n) {
     if constexpr (isFloat<A>()) {
       scale(A(1) / static_cast<A>(n));
     } else {
 #pragma unroll
-      for (uint32_t i = 0; i < count; ++i) v[i] /= static_cast<A>(n);
+      for (uint32_t i = 0; i < count; ++i) v[i] = widen<T>(narrow<T>(v[i])) / static_cast<A>(n);
     }
   }
 
