@@ -52,7 +52,7 @@ def main() -> int:
         return 127
     folder = directory()
     if folder:
-        os.environ.setdefault("GOCCL_LIBRARY", folder)
+        os.environ.setdefault("GOCCL_LIBRARY", os.path.join(folder, "libgoccl.so"))
     os.execv(program, [program, *sys.argv[1:]])
     return 1
 

@@ -1,0 +1,40 @@
+"""The signatures by which ctypes calls are those of the headers."""
+
+import os
+import re
+
+import jobs
+from goccl._lib import _SIGNATURES, lib
+from goccl.nccl._communicator import _Config, _Info, _request
+
+KINDS = {"int32_t": "i", "uint32_t": "u", "int64_t": "l", "uint64_t": "Q", "goccl_device": "Q", "goccl_bootstrap": "Q", "goccl_comm": "Q", "goccl_object": "Q",
+         "uintptr_t": "Q"}
+
+
+def _declared():
+    out = {}
+    for name in ("goccl.h", "goccl_primitive.h"):
+        with open(os.path.join(jobs.ROOT, "capi", name), encoding="utf-8") as f:
+            text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+        for m in re.finditer(r"^goccl_result goccl_(\w+)\(([^;]*)\);", text, re.M):
+            kinds = ""
+            for p in " ".join(m.group(2).split()).split(","):
+                kinds += "p" if "*" in p or "[" in p else KINDS[p.replace("const ", "").split()[0]]
+            out[m.group(1)] = kinds
+    return out
+
+
+def test_signatures():
+    declared = _declared()
+    assert len(declared) > 80
+    for name, kinds in _SIGNATURES.items():
+        assert kinds.replace("s", "p") == declared.get(name), name
+        assert lib.raw(name)
+    assert not set(declared) - set(_SIGNATURES), "functions that Python does not have"
+
+
+def test_structures():
+    import ctypes
+
+    assert len(_request(*[0] * 18)) == 128
+    assert ctypes.sizeof(_Config) == 64 and ctypes.sizeof(_Info) == 32
