@@ -35,9 +35,9 @@ func (k *rank) settle(base resources) resources {
 const faultCount = 1 << 16
 
 type sums struct {
-	c    *goccl.Comm
-	mem  device.Allocation
-	s    device.Stream
+	c   *goccl.Comm
+	mem device.Allocation
+	s   device.Stream
 }
 
 func newSums(c *goccl.Comm) (*sums, error) {

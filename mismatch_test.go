@@ -65,7 +65,10 @@ func each(n int, f func(r int) error) error {
 
 // onKinds runs f with ranks of one process, on the host and where there are GPUs on them.
 func onKinds(t *testing.T, n int, f func(t *testing.T, n int, open func(r int) (device.Device, error))) {
-	t.Run("host", func(t *testing.T) { f(t, n, openHost) })
+	t.Run("host", func(t *testing.T) {
+		noLeak(t)
+		f(t, n, openHost)
+	})
 	t.Run("cuda", func(t *testing.T) {
 		gpus, open := cudaRanks(t)
 		f(t, min(n, gpus), open)
@@ -275,7 +278,12 @@ func TestDesync(t *testing.T) {
 				}); err != nil {
 					t.Error(err)
 				}
-				if err := blames(reduce(late), goccl.ErrTimeout, "all_reduce", others(n, late)...); err != nil {
+				// On a GPU all that it needs for the operation may have come before the others gave up; then it is the next that fails.
+				var err error
+				for i := 0; err == nil && i < 3; i++ {
+					err = reduce(late)
+				}
+				if err := blames(err, goccl.ErrTimeout, "all_reduce", others(n, late)...); err != nil {
 					t.Error("the late rank: ", err)
 				}
 			})

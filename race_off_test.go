@@ -2,6 +2,5 @@
 
 package goccl_test
 
-const raceEnabled = false
-
+// slowness is what time limits are multiplied by.
 const slowness = 1

@@ -2,7 +2,5 @@
 
 package goccl_test
 
-const raceEnabled = true
-
 // slowness is what time limits are multiplied by.
 const slowness = 3
