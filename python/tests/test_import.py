@@ -82,3 +82,14 @@ def test_program():
 
         pytest.skip(p.stderr)
     assert p.returncode == 0 and "goccl" in p.stdout
+
+
+def test_stubs_name_what_there_is():
+    import re
+
+    import goccl
+
+    with open(os.path.join(os.path.dirname(goccl.__file__), "__init__.pyi"), encoding="utf-8") as f:
+        text = f.read()
+    named = dict(reversed(m) for m in re.findall(r"^from \.([\w.]+) import (\w+) as \2$", text, re.M))
+    assert named == goccl._HOME

@@ -1,0 +1,76 @@
+"""What the package re-exports, for type checkers; tests hold it to __init__.py."""
+
+from .errors import Aborted as Aborted
+from .errors import Closed as Closed
+from .errors import CudaError as CudaError
+from .errors import Forked as Forked
+from .errors import GocclError as GocclError
+from .errors import InProgress as InProgress
+from .errors import InternalError as InternalError
+from .errors import InvalidArgument as InvalidArgument
+from .errors import InvalidUsage as InvalidUsage
+from .errors import Mismatch as Mismatch
+from .errors import OutOfMemory as OutOfMemory
+from .errors import PeerDead as PeerDead
+from .errors import SysError as SysError
+from .errors import Timeout as Timeout
+from .errors import Unsupported as Unsupported
+from ._types import DataType as DataType
+from ._types import DeviceType as DeviceType
+from ._types import PacketType as PacketType
+from ._types import ReduceOp as ReduceOp
+from ._types import Transport as Transport
+from ._types import TransportFlags as TransportFlags
+from .device import Device as Device
+from .device import GpuBuffer as GpuBuffer
+from .device import GpuBufferGranularity as GpuBufferGranularity
+from .device import RawGpuBuffer as RawGpuBuffer
+from .device import Stream as Stream
+from .device import current_device as current_device
+from .device import device_count as device_count
+from .bootstrap import Bootstrap as Bootstrap
+from .bootstrap import TcpBootstrap as TcpBootstrap
+from .bootstrap import UniqueId as UniqueId
+from .primitives import BaseMemoryChannel as BaseMemoryChannel
+from .primitives import Communicator as Communicator
+from .primitives import Connection as Connection
+from .primitives import Context as Context
+from .primitives import Endpoint as Endpoint
+from .primitives import EndpointConfig as EndpointConfig
+from .primitives import Fifo as Fifo
+from .primitives import Future as Future
+from .primitives import Host2DeviceSemaphore as Host2DeviceSemaphore
+from .primitives import Host2HostSemaphore as Host2HostSemaphore
+from .primitives import MemoryChannel as MemoryChannel
+from .primitives import MemoryDevice2DeviceSemaphore as MemoryDevice2DeviceSemaphore
+from .primitives import ProxyTrigger as ProxyTrigger
+from .primitives import RegisteredMemory as RegisteredMemory
+from .primitives import Semaphore as Semaphore
+from .primitives import SemaphoreStub as SemaphoreStub
+from .primitives import SwitchChannel as SwitchChannel
+from .proxy import BasePortChannel as BasePortChannel
+from .proxy import PortChannel as PortChannel
+from .proxy import ProxyChannel as ProxyChannel
+from .proxy import ProxyService as ProxyService
+from .proxy import SimpleProxyChannel as SimpleProxyChannel
+from .comm import CommGroup as CommGroup
+from .algorithm import Algorithm as Algorithm
+from .algorithm import AlgorithmCollection as AlgorithmCollection
+from .algorithm import AlgorithmCollectionBuilder as AlgorithmCollectionBuilder
+from .algorithm import ExecutionPlan as ExecutionPlan
+from .algorithm import Executor as Executor
+from .algorithm import compile as compile
+from .native import NativeAlgorithm as NativeAlgorithm
+from .native import compile_native as compile_native
+from ._env import Env as Env
+from ._env import env as env
+from ._alias import install_alias as install_alias
+from .language.spec import AlgoSpec as AlgoSpec
+from .language.spec import ReplicationPolicy as ReplicationPolicy
+
+__version__: str
+version: dict[str, str]
+
+def get_lib() -> str: ...
+def get_include() -> str: ...
+def is_nvls_supported() -> bool: ...
