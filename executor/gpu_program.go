@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/plan"
@@ -122,7 +123,10 @@ func (e *gpuEncoder) instr(in *instr, entry bool) error {
 	return nil
 }
 
-// data makes an op of every movement; copies of one source become one op.
+// gpuOperands is how many sources, and how many destinations, an op of the kernel has at most.
+const gpuOperands = 8
+
+// data makes an op of every movement; copies of one source become one op, and what has too many operands several.
 func (e *gpuEncoder) data(in *instr, port bool) error {
 	meet := uint8(0)
 	if port {
@@ -130,12 +134,12 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 	}
 	for i := 0; i < len(in.moves); {
 		m := &in.moves[i]
-		dst := append([]plan.Place(nil), m.Dst...)
+		dst := slices.Clone(m.Dst)
 		k := i + 1
 		for ; k < len(in.moves) && len(m.Src) == 1 && len(in.moves[k].Src) == 1 && in.moves[k].Src[0] == m.Src[0]; k++ {
 			dst = append(dst, in.moves[k].Dst...)
 		}
-		if err := e.move(in, m.Src, dst, meet); err != nil {
+		if err := e.split(in, m.Src, dst, meet); err != nil {
 			return err
 		}
 		meet = 0
@@ -145,6 +149,39 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 		o := e.links(in)
 		o.code, o.flags = uint8(opSignal), gpuMeet
 		e.add(in, o)
+	}
+	return nil
+}
+
+// split makes ops of one movement. A long reduction goes through its first destination, part by part: every thread of the block comes back to the
+// bytes that it wrote itself. A copy, or a reduction that is done, goes to the destinations part by part.
+func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error {
+	for len(src) > gpuOperands {
+		acc := dst[0]
+		if acc.Plane == plan.PacketPlane || slices.Contains(src[1:], acc) {
+			return fmt.Errorf("%w: %v (%s): a reduction of %d sources into one of them, or into packets; GPUs take %d", algorithm.ErrUnsupported, in.pos, in.op.Name, len(src), gpuOperands)
+		}
+		if err := e.move(in, src[:gpuOperands], dst[:1], flags); err != nil {
+			return err
+		}
+		src = append([]plan.Place{acc}, src[gpuOperands:]...)
+		flags = 0
+	}
+	for len(dst) > gpuOperands && len(src) > 1 {
+		if dst[0].Plane == plan.PacketPlane {
+			return fmt.Errorf("%w: %v (%s): a reduction to %d destinations; GPUs take %d", algorithm.ErrUnsupported, in.pos, in.op.Name, len(dst), gpuOperands)
+		}
+		if err := e.move(in, src, dst[:1], flags); err != nil {
+			return err
+		}
+		src, dst, flags = dst[:1], dst[1:], 0
+	}
+	for len(dst) > 0 {
+		n := min(len(dst), gpuOperands)
+		if err := e.move(in, src, dst[:n], flags); err != nil {
+			return err
+		}
+		dst, flags = dst[n:], 0
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "f846409abe6ecf5c4fc7609f00f7565b415a46e85fbea1f43ff362470a1815d9",
+	Source:   "cb7232f87eebee72505768cd05431895e6c16428c23e63c3d71fd0450e35ad94",
 	Kernels: []string{
 		"execute_bfloat16",
 		"execute_float16",

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/dsl"
+	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/simulate"
+)
+
+// planCommand is everything about execution plans. docs/plan-format.md is the format, docs/dsl.md how to write one.
+type planCommand struct {
+	Show     planShow     `cmd:"" help:"Print a plan, or draw a run of it."`
+	Check    planCheck    `cmd:"" help:"Prove a plan right, or show how it goes wrong."`
+	Run      planRun      `cmd:"" help:"Execute a plan and check every byte of the results."`
+	Simulate planSimulate `cmd:"" help:"Predict what a plan takes on a modelled machine."`
+	Build    planBuild    `cmd:"" help:"Write a built-in program as a plan."`
+	List     planList     `cmd:"" help:"List the built-in programs."`
+}
+
+// planSource names a plan: a file, or a built-in program and its shape.
+type planSource struct {
+	Plan      string `arg:"" help:"A plan file, or the name of a built-in program (goccl plan list), which needs --ranks."`
+	Ranks     int    `short:"n" help:"Ranks, of a built-in program."`
+	Hosts     int    `default:"1" help:"Hosts, of a built-in program (default ${default})."`
+	Instances int    `help:"Copies of every thread block, of a built-in program."`
+	InPlace   bool   `help:"Input and output in one memory, of a built-in program."`
+	Root      int    `help:"Root of a broadcast or reduce, of a built-in program."`
+	Op        string `help:"Operator that the plan's reductions have, of a built-in program; default: the caller's."`
+}
+
+func (s *planSource) load() (*plan.Plan, error) {
+	data, err := os.ReadFile(s.Plan)
+	switch {
+	case err == nil:
+		p, err := plan.Decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Plan, err)
+		}
+		return p, nil
+	case !errors.Is(err, os.ErrNotExist) || strings.ContainsAny(s.Plan, "/."):
+		return nil, err
+	}
+	return s.build()
+}
+
+func (s *planSource) build() (*plan.Plan, error) {
+	prog, err := programs.Lookup(s.Plan)
+	if err != nil {
+		return nil, &exitError{2, err}
+	}
+	if s.Ranks < 2 {
+		return nil, &exitError{2, fmt.Errorf("%s is a built-in program: say for how many ranks (--ranks N, at least 2)", s.Plan)}
+	}
+	o := programs.Options{Ranks: s.Ranks, Hosts: s.Hosts, Instances: s.Instances, InPlace: s.InPlace, Root: s.Root, ReduceOp: dsl.ReduceOp(s.Op)}
+	if err := prog.Supports(o); err != nil {
+		return nil, &exitError{2, err}
+	}
+	return prog.Build(o)
+}
+
+type planBuild struct {
+	planSource
+	Out string `short:"o" placeholder:"FILE" help:"Where to write it. Default: standard output."`
+}
+
+// Run writes the plan.
+func (c *planBuild) Run(s *streams) error {
+	p, err := c.build()
+	if err != nil {
+		return err
+	}
+	if c.Out != "" {
+		return os.WriteFile(c.Out, p.Encode(), 0o644)
+	}
+	_, err = s.out.Write(p.Encode())
+	return err
+}
+
+type planList struct{}
+
+// Run lists the programs, each with the first line of what it says of itself.
+func (c *planList) Run(s *streams) error {
+	var b bytes.Buffer
+	for _, p := range programs.All() {
+		first, _, _ := strings.Cut(p.Doc, "\n")
+		fmt.Fprintf(&b, "%-24s %-14s %s\n", p.Name, p.Collective, first)
+	}
+	_, err := s.out.Write(b.Bytes())
+	return err
+}
+
+type planCheck struct {
+	planSource
+	Portable bool `help:"Also keep the limits of MSCCL++'s executor."`
+}
+
+// Run verifies. A plan that is wrong exits with 1 and its counterexample.
+func (c *planCheck) Run(s *streams) error {
+	p, err := c.load()
+	if err != nil {
+		return err
+	}
+	if c.Portable {
+		if err := p.Validate(&plan.Portable); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	r, err := plan.Check(p, plan.VerifyOptions{})
+	if err != nil {
+		return &exitError{1, err}
+	}
+	fmt.Fprintf(s.out, "%s: right, for %s over %d ranks\n", p.Name, p.Collective, len(p.GPUs))
+	fmt.Fprintf(s.out, "  %d launches in a row, %d message shapes, %d steps, %v\n", r.Launches, r.Shapes, r.Steps, time.Since(start).Round(time.Millisecond))
+	if r.EvenOnly {
+		fmt.Fprintln(s.out, "  only for messages that divide into equal chunks")
+	}
+	return nil
+}
+
+type planSimulate struct {
+	planSource
+	Machine string `default:"h200" help:"A machine that ships with goccl, or a file of one."`
+	Size    []size `short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas."`
+	Path    bool   `help:"Print the critical path."`
+	SVG     string `name:"svg" placeholder:"FILE" help:"Draw the last size."`
+}
+
+// Run predicts.
+func (c *planSimulate) Run(s *streams) error {
+	p, err := c.load()
+	if err != nil {
+		return err
+	}
+	m, err := machineModel(c.Machine)
+	if err != nil {
+		return err
+	}
+	for i, n := range c.Size {
+		r, err := simulate.Run(p, m, int64(n))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out, strings.TrimRight(r.Summary(), "\n"))
+		if c.Path {
+			fmt.Fprintln(s.out, strings.TrimRight(r.Critical(), "\n"))
+		}
+		if c.SVG != "" && i == len(c.Size)-1 {
+			if err := os.WriteFile(c.SVG, simulate.Render(r, simulate.RenderOptions{HTML: strings.HasSuffix(c.SVG, ".html")}), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func machineModel(name string) (*simulate.Machine, error) {
+	data, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
+		m, err := simulate.NamedMachine(name)
+		if err != nil {
+			return nil, &exitError{2, fmt.Errorf("%w; there are %v", err, simulate.MachineNames())}
+		}
+		return m, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := simulate.ParseMachine(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/executor/planrun"
+	"github.com/goccl/goccl/internal/launch"
+	"github.com/goccl/goccl/plan"
+)
+
+type planRun struct {
+	planSource
+	Device    string        `enum:"auto,host,cuda" default:"auto" help:"auto, host or cuda. auto is cuda where every rank has a GPU."`
+	Processes bool          `help:"A process per rank. Default: all ranks in this process. A launcher (mpirun, torchrun, srun) decides itself."`
+	Size      []size        `short:"b" default:"1K,1M" placeholder:"SIZE" help:"Message sizes (default 1K and 1M), separated by commas; each is rounded down to what the plan takes."`
+	Dtype     string        `short:"d" default:"float" help:"Element type (default ${default})."`
+	Reduce    string        `default:"sum" help:"Operator, where the plan leaves it to the caller (default ${default})."`
+	Times     int           `short:"i" default:"10" help:"Executions of each size (default ${default})."`
+	Timeout   time.Duration `default:"30s" help:"Bound on every wait (default ${default})."`
+	Trust     bool          `help:"Do not prove the plan first."`
+}
+
+// Run executes and checks. A wrong result exits with 3.
+func (c *planRun) Run(ctx context.Context, s *streams) error {
+	p, err := c.load()
+	if err != nil {
+		return err
+	}
+	env, err := bootstrap.FromEnv()
+	launched := err == nil && env.WorldSize > 1
+	if c.Processes && !launched {
+		return c.start(ctx, s, len(p.GPUs))
+	}
+	o := planrun.Options{Plan: p, Timeout: c.Timeout, Trusted: c.Trust}
+	if o.Open, err = c.open(len(p.GPUs), launched); err != nil {
+		return err
+	}
+	if o.Cases, err = c.cases(p); err != nil {
+		return &exitError{2, err}
+	}
+	o.Report = func(k planrun.Case, took time.Duration) {
+		us := float64(took) / 1e3
+		fmt.Fprintf(s.out, "%12d bytes  %-8v %-6v %10.1f us  %8.2f GB/s  right\n", k.Message, k.Type, planrun.Operator(p, k.Op), us, float64(k.Message)/1e3/us)
+	}
+	if !launched {
+		return planrun.Threads(ctx, o)
+	}
+	boot, err := bootstrap.Join(ctx, env)
+	if err != nil {
+		return err
+	}
+	return errors.Join(planrun.Join(ctx, boot, o), boot.Close())
+}
+
+// start runs this command again, once for each rank.
+func (c *planRun) start(ctx context.Context, s *streams, n int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...), Stdout: s.out, Stderr: s.stderr})
+	var exit *launch.ExitError
+	if errors.As(err, &exit) {
+		return &exitError{exit.ExitCode(), err}
+	}
+	return err
+}
+
+func (c *planRun) open(n int, launched bool) (func(int) (device.Device, error), error) {
+	kind := c.Device
+	if kind == "auto" {
+		kind = "host"
+		if gpus, err := cuda.Count(); cuda.Available() == nil && err == nil && gpus >= n {
+			kind = "cuda"
+		}
+	}
+	if kind == "host" {
+		return func(r int) (device.Device, error) { return host.Open(r) }, nil
+	}
+	if err := cuda.Available(); err != nil {
+		return nil, err
+	}
+	gpus, err := cuda.Count()
+	if err != nil {
+		return nil, err
+	}
+	if launched && gpus == 1 { // the launcher shows each rank its own
+		return func(int) (device.Device, error) { return cuda.Open(0) }, nil
+	}
+	return func(r int) (device.Device, error) { return cuda.Open(r % gpus) }, nil
+}
+
+func (c *planRun) cases(p *plan.Plan) ([]planrun.Case, error) {
+	t, err := datatype.ParseType(c.Dtype)
+	if err != nil {
+		return nil, err
+	}
+	op, err := datatype.ParseOp(strings.ToLower(c.Reduce))
+	if err != nil {
+		return nil, err
+	}
+	op = planrun.Operator(p, op)
+	var out []planrun.Case
+	for _, n := range c.Size {
+		m := uint64(n)
+		unit := uint64(len(p.GPUs)) * uint64(t.Size())
+		if m > unit {
+			m -= m % unit
+		}
+		if _, err := p.NewLayout(m); err != nil {
+			return nil, err
+		}
+		times := max(1, c.Times)
+		if p.InPlace {
+			out = append(out, planrun.Case{Message: m, Type: t, Op: op, InPlace: true, Seed: 1})
+		}
+		out = append(out, planrun.Case{Message: m, Type: t, Op: op, Times: times, Seed: 2})
+	}
+	return out, nil
+}
