@@ -13,7 +13,8 @@ LDFLAGS   = -s -w -X github.com/goccl/goccl/internal/buildinfo.version=$(VERSION
 GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './build/*' -not -path './.venv/*')
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
-RACE = bootstrap device/cuda device/host internal/fdshare internal/futex internal/wait internal/launch internal/perf primitive transport algorithm executor .
+RACE = algorithm bootstrap capi/internal/core device executor internal/doctor internal/driver internal/fdshare internal/futex internal/launch internal/perf \
+       internal/wait primitive topo transport .
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 
 .PHONY: help test check fmt lint vet build race unit kernels-check generate tools gpu-bundle clean
@@ -25,7 +26,7 @@ test: ## everything that needs no GPU; the plain tests come last
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory kernels-check
+	@$(MAKE) --no-print-directory -j2 -Otarget kernels-check python-test
 	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory unit
 
@@ -53,14 +54,14 @@ build: ## every package, with and without cgo
 	CGO_ENABLED=0 $(GO) build ./...
 	$(GO) build ./...
 
-kernels-check: ## rebuild the kernels and compare them with the committed artifacts
+kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild every architecture, not only sm_90
 	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
 
 race: ## the tests of the concurrent packages under the race detector
-	$(GO) test -race -short -timeout 5m $(RACE_PACKAGES)
+	$(GO) test -race -short -timeout 10m $(RACE_PACKAGES)
 
-unit: ## all tests
-	$(GO) test -timeout 5m ./...
+unit: ## all tests; GOCCL_FULL=1: also the long ones
+	$(GO) test -timeout 10m ./...
 
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...
@@ -75,8 +76,6 @@ clean: ## remove what make built
 CC ?= gcc
 CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOOLS)/*' -not -path './build/*') go.mod
 NCCL_C  = $(wildcard capi/nccl/*.c)
-
-RACE   += capi/internal/core
 
 .PHONY: libgoccl libnccl
 libgoccl: build/libgoccl.so ## build/libgoccl.so, the C ABI (capi/goccl.h)
