@@ -21,6 +21,9 @@ import (
 // emulator builds the kernel for CPU threads, under ThreadSanitizer when asked for.
 func emulator(t *testing.T, extra ...string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("long, and no Go")
+	}
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip("no C++ compiler: ", err)
 	}

@@ -10,7 +10,11 @@ import (
 
 // TestHostPrograms runs all shipped programs: sizes with tails, in place and not, each several times on the same data.
 func TestHostPrograms(t *testing.T) {
-	for _, n := range []int{2, 3, 8} {
+	ranks := []int{2, 3, 8}
+	if testing.Short() {
+		ranks = ranks[:2]
+	}
+	for _, n := range ranks {
 		shipped(t, n, func(name string, p *plan.Plan) {
 			t.Run(name, func(t *testing.T) {
 				j := newJob(t, n, openHost)

@@ -96,7 +96,11 @@ func child(rank string) error {
 // TestHostProcesses runs programs of every kind of access with a process for each rank, on memory that peers can map and on memory that they
 // cannot.
 func TestHostProcesses(t *testing.T) {
-	for _, n := range []int{2, 4} {
+	ranks := []int{2, 4}
+	if testing.Short() {
+		ranks = ranks[:1]
+	}
+	for _, n := range ranks {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
