@@ -53,6 +53,8 @@ type Engine struct {
 	done  *cuda.Event // recorded behind that work
 	busy  bool        // there was such work
 	cause atomic.Pointer[error]
+	gate  sync.RWMutex // read-locked by whoever touches the abort block
+	freed bool         // guarded by gate: the abort block is gone
 	once  sync.Once
 	stop  chan struct{}
 	watch sync.WaitGroup
@@ -262,7 +264,11 @@ func after(s, other *cuda.Stream) error {
 // Abort implements algorithm.Engine.
 func (e *Engine) Abort(cause error) {
 	if e.cause.CompareAndSwap(nil, &cause) {
-		e.abort.raise()
+		e.gate.RLock()
+		defer e.gate.RUnlock()
+		if !e.freed {
+			e.abort.raise()
+		}
 	}
 }
 
@@ -271,11 +277,21 @@ func (e *Engine) Err() error {
 	if p := e.cause.Load(); p != nil {
 		return *p
 	}
-	if err := e.abort.report(e.rank); err != nil {
+	if err := e.report(); err != nil {
 		e.Abort(err)
 		return *e.cause.Load()
 	}
 	return nil
+}
+
+// report looks whether a kernel gave up a wait.
+func (e *Engine) report() error {
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if e.freed {
+		return nil
+	}
+	return e.abort.report(e.rank)
 }
 
 // watchReports looks for waits that gave up by themselves, so that AsyncError and the peers' kernels learn of it without a call.
@@ -307,6 +323,9 @@ func (e *Engine) Close() error {
 		if e.busy {
 			err = e.done.Wait(ctx)
 		}
+		e.gate.Lock()
+		e.freed = true
+		e.gate.Unlock()
 		err = errors.Join(err, e.free())
 	})
 	return err
