@@ -615,7 +615,7 @@ func TestNothingLeaks(t *testing.T) {
 		cycle()
 	}
 	for range 1000 {
-		if runtime.NumGoroutine() <= goroutines && openFDs(t) == fds && sharedMappings(t) == maps {
+		if runtime.NumGoroutine() <= goroutines && openFDs(t) <= fds && sharedMappings(t) <= maps { // less: what earlier tests left is gone
 			return
 		}
 		time.Sleep(time.Millisecond)
