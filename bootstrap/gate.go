@@ -121,7 +121,8 @@ func (g *gate) visit(v *visitor) {
 		if admitted {
 			g.abandon(them)
 		}
-		if !closed {
+		// Visitors that shut() dropped are no news; one that was told no is, however late.
+		if !closed || them.version != 0 {
 			g.refuseRank(remote, them, err)
 		}
 		return

@@ -203,6 +203,10 @@ func TestIntruders(t *testing.T) {
 				each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
 			}
 			closeAll(bs)
+			// The intruder may know before the log does.
+			for end := time.Now().Add(5 * time.Second); !strings.Contains(lines.String(), in.log) && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
 			if !strings.Contains(lines.String(), in.log) {
 				t.Errorf("the log does not say %s:\n%s", in.log, lines)
 			}
