@@ -29,7 +29,9 @@ func TestEverySubscriberHears(t *testing.T) {
 			}
 			sub <- s
 		}()
+		joined := make(chan struct{})
 		go func() {
+			defer close(joined)
 			if _, err := bs[2].Sub(context.Background(), []int{3, 0, 2}, 7); err != nil {
 				t.Error(err)
 			}
@@ -50,6 +52,7 @@ func TestEverySubscriberHears(t *testing.T) {
 			t.Errorf("a stopped subscription delivers %d", got)
 		}
 		inSub := s0.Failures()
+		<-joined
 		kill(2)
 		for i, ch := range []<-chan PeerFailure{second, bs[0].Failures()} {
 			if got := next(ch, time.Second); got != 2 {
