@@ -3,7 +3,6 @@ package nvlink
 import (
 	"encoding/binary"
 	"fmt"
-	"strconv"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
@@ -50,11 +49,11 @@ func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error
 	a.bytes, a.root = uint64(r.Bytes()), root
 	a.sendStride, a.recvStride = 0, 0
 	if !v.twoShot || e.size == 1 {
-		return e.launchReduction(r, s, "all_reduce_one_shot_", v, r.Bytes())
+		return e.launchReduction(r, s, oneShot, v, r.Bytes())
 	}
-	what, owners := "all_reduce_two_shot_", int64(e.size)
+	what, owners := twoShot, int64(e.size)
 	if root != everyone {
-		what, owners, v.protocol = "reduce_", owners-1, ll128
+		what, owners, v.protocol = rooted, owners-1, ll128
 	}
 	slice := sliceOf(r.Bytes(), owners)
 	a.sendStride = uint64(slice)
@@ -70,26 +69,25 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 	e.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
-	return e.launchReduction(r, s, "reduce_scatter_", v, r.Bytes())
+	return e.launchReduction(r, s, scattered, v, r.Bytes())
 }
 
 // exchange runs all-gather (stride 0: everybody gets the same) and all-to-all. Large slices go as messages, peer after peer.
 func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
 	if r.Bytes() >= streamFrom && e.size > 1 {
-		batch := make([]transfer, 0, 2*e.size)
+		e.batch.reset()
 		for p := range e.size {
-			batch = append(batch,
-				transfer{true, p, r.Send.Add(int64(p) * stride), r.Bytes()},
-				transfer{false, p, r.Recv.Add(int64(p) * r.Bytes()), r.Bytes()})
+			e.batch.send(p, r.Send.Add(int64(p)*stride), r.Bytes())
+			e.batch.recv(p, r.Recv.Add(int64(p)*r.Bytes()), r.Bytes())
 		}
-		return e.transfers(batch, s)
+		return e.transfers(s)
 	}
 	v := e.table.pick(r.Collective, r.Bytes()*int64(e.size))
 	a := e.args
 	e.operands(r)
 	a.bytes = uint64(r.Bytes())
 	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
-	return e.launchExchange(s, v, r.Bytes())
+	return e.launchMove(s, exchanging, v, r.Bytes())
 }
 
 // barrier is an all-gather of a word that nobody looks at.
@@ -97,7 +95,7 @@ func (e *Engine) barrier(s *cuda.Stream) error {
 	a := e.args
 	a.send, a.recv = uint64(e.state.Ptr())+stateScratch, uint64(e.state.Ptr())+stateScratch+64
 	a.bytes, a.sendStride, a.recvStride = 8, 0, 8
-	return e.launchExchange(s, variant{protocol: ll, threads: 32}, 8)
+	return e.launchMove(s, exchanging, variant{protocol: ll, threads: 32}, 8)
 }
 
 func (e *Engine) operands(r *algorithm.Request) {
@@ -110,21 +108,18 @@ func (e *Engine) operands(r *algorithm.Request) {
 	}
 }
 
-func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what string, v variant, work int64) error {
-	fast := special(r.Type, r.Op, e.size) && e.words()
-	if !fast {
+func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what reduction, v variant, work int64) error {
+	fast := 0
+	if special(r.Type, r.Op, e.size) && e.words() {
+		fast = 1
+	} else {
 		v.protocol = ll128 // the general kernels exist in this protocol only
 	}
-	var buf [96]byte
-	name := append(buf[:0], what...)
-	name = append(name, v.protocol.String()...)
-	name = append(name, '_')
-	name = append(name, typeNames[r.Type]...)
-	if fast {
-		name = append(name, "_sum_n"...)
-		name = strconv.AppendInt(name, int64(e.size), 10)
+	f := e.kernels.reduce[what][v.protocol][r.Type][fast]
+	if f == nil {
+		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))
 	}
-	return e.launch(s, name, v, work)
+	return e.launch(s, f, v, work)
 }
 
 // words reports whether all that the next launch touches lies at multiples of 8 bytes, as the kernels made for n ranks need.
@@ -133,32 +128,23 @@ func (e *Engine) words() bool {
 	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&7 == 0
 }
 
-func (e *Engine) launchExchange(s *cuda.Stream, v variant, work int64) error {
-	return e.launchMove(s, "exchange_", v, work)
-}
-
 // launchMove launches a kernel that moves data and knows no types.
-func (e *Engine) launchMove(s *cuda.Stream, what string, v variant, work int64) error {
-	fast := (e.size == 2 || e.size == 4 || e.size == 8) && e.words()
-	if !fast {
+func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64) error {
+	fast := 0
+	if (e.size == 2 || e.size == 4 || e.size == 8) && e.words() {
+		fast = 1
+	} else {
 		v.protocol = ll128
 	}
-	var buf [32]byte
-	name := append(buf[:0], what...)
-	name = append(name, v.protocol.String()...)
-	if fast {
-		name = append(name, "_n"...)
-		name = strconv.AppendInt(name, int64(e.size), 10)
+	f := e.kernels.move[what][v.protocol][fast]
+	if f == nil {
+		return missing(movementName(what, v.protocol, fast, e.size))
 	}
-	return e.launch(s, name, v, work)
+	return e.launch(s, f, v, work)
 }
 
 // launch shapes the grid for work bytes per slice: a thread per unit, as far as there are blocks.
-func (e *Engine) launch(s *cuda.Stream, name []byte, v variant, work int64) error {
-	f, err := e.function(name)
-	if err != nil {
-		return err
-	}
+func (e *Engine) launch(s *cuda.Stream, f *cuda.Function, v variant, work int64) error {
 	units := v.protocol.units(work)
 	threads := min(int64(v.threads), slotBytes(e.size)/16)
 	if units < threads {
@@ -166,5 +152,5 @@ func (e *Engine) launch(s *cuda.Stream, name []byte, v variant, work int64) erro
 	}
 	blocks := min(e.maxBlocks, (units+threads-1)/threads)
 	cfg := cuda.Launch1D(int(blocks), int(threads), 0)
-	return s.LaunchRaw(f, &cfg, params(e.args))
+	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
 }

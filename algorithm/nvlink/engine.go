@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +36,7 @@ type Engine struct {
 	state      device.Allocation
 	abort      *abortBlock
 	module     *cuda.Module
-	functions  map[string]*cuda.Function // by kernel name; fixed once loaded
+	kernels    kernelTable // fixed once loaded
 	table      *selection
 
 	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
@@ -49,9 +47,8 @@ type Engine struct {
 
 	streamShared uint32 // dynamic shared memory of a stream's block
 
-	last  uintptr     // the stream of the latest work that was not captured
-	done  *cuda.Event // recorded behind that work
-	busy  bool        // there was such work
+	batch batch       // messages of the request at hand
+	order *cuda.Order // of this rank's work over all streams: kernels share epochs and must run one after the other
 	cause atomic.Pointer[error]
 	gate  sync.RWMutex // read-locked by whoever touches the abort block
 	freed bool         // guarded by gate: the abort block is gone
@@ -80,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, functions: map[string]*cuda.Function{}, args: new(collectiveArgs), p2p: new(p2pArgs), stream: new(p2pArgs), stop: make(chan struct{})}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), p2p: new(p2pArgs), stream: new(p2pArgs), stop: make(chan struct{})}
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err
@@ -127,19 +124,19 @@ func (e *Engine) load() error {
 	if e.module, err = e.dev.LoadModule(image); err != nil {
 		return err
 	}
-	if err := e.loadFunctions(); err != nil {
+	if err := e.kernels.load(e.module, kernels.Names("collective"), e.size); err != nil {
 		return err
 	}
 	if p.Major >= 9 { // bulk copies
 		e.streamShared = streamShared
-		if err := e.functions["point_to_point_stream"].SetMaxDynamicShared(streamShared); err != nil {
+		if err := e.kernels.stream.SetMaxDynamicShared(streamShared); err != nil {
 			return err
 		}
 	}
 	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
 		return err
 	}
-	if e.done, err = e.dev.NewEvent(); err != nil {
+	if e.order, err = e.dev.NewOrder(); err != nil {
 		return err
 	}
 	e.abort, err = newAbortBlock(e.dev, e.timeout)
@@ -158,30 +155,6 @@ func (e *Engine) fillConstants() {
 	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = e.abort.ptr(), state+stateCounters, uint32(e.rank), uint32(n)
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes = uint32(slotBytes(n))
-}
-
-// loadFunctions brings every kernel that this engine may launch onto the device. The driver loads a kernel when it is first asked for, and may
-// then wait for the device to be idle, which it never is while another rank's kernel waits for ours: so all are asked for before any runs.
-func (e *Engine) loadFunctions() error {
-	for _, name := range kernels.Names("collective") {
-		if n := strings.LastIndex(name, "_n"); n >= 0 && name[n+2:] != strconv.Itoa(e.size) {
-			continue // made for another number of ranks
-		}
-		f, err := e.module.Function(name)
-		if err != nil {
-			return err
-		}
-		e.functions[name] = f
-	}
-	return nil
-}
-
-// function is the kernel of that name.
-func (e *Engine) function(name []byte) (*cuda.Function, error) {
-	if f := e.functions[string(name)]; f != nil { // no allocation
-		return f, nil
-	}
-	return nil, fmt.Errorf("%w: no kernel %s", algorithm.ErrUnsupported, name)
 }
 
 // Enqueue implements algorithm.Engine.
@@ -209,47 +182,29 @@ func isP2P(r *algorithm.Request) bool {
 
 // run enqueues one collective, or sends and receives that go together.
 func (e *Engine) run(reqs []algorithm.Request) error {
-	s, captured, err := e.enter(reqs[0].Stream)
-	if err != nil {
-		return err
+	s, ok := reqs[0].Stream.(*cuda.Stream)
+	if !ok {
+		return fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID(), e.dev.ID())
 	}
 	if isP2P(&reqs[0]) {
-		err = e.sendRecv(reqs, s)
-	} else {
-		err = e.collective(&reqs[0], s)
+		return e.sendRecv(reqs, s)
 	}
-	if err != nil || captured {
+	return e.collective(&reqs[0], s)
+}
+
+// copy enqueues a copy in order with the kernels.
+func (e *Engine) copy(s *cuda.Stream, dst, src device.Ptr, n int64) error {
+	if err := e.order.Enter(s); err != nil {
 		return err
 	}
-	return e.leave(s)
+	if err := s.Copy(dst, src, n); err != nil {
+		return err
+	}
+	return e.order.Leave(s)
 }
 
 func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
 	return &algorithm.Error{Op: r.Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: err}
-}
-
-// enter makes work on s follow all earlier work of this communicator: its kernels share epochs and must run one after the other. The
-// earlier stream may be gone by now, so what is waited for is an event that its last request left (see leave). Captured work is ordered by
-// its graph, not here.
-func (e *Engine) enter(ds device.Stream) (s *cuda.Stream, captured bool, err error) {
-	s, ok := ds.(*cuda.Stream)
-	if !ok {
-		return nil, false, fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, ds.Device().ID(), e.dev.ID())
-	}
-	status, _, err := s.CaptureStatus()
-	if err != nil || status != cuda.CaptureNone {
-		return s, true, err
-	}
-	if e.busy && e.last != s.Raw() {
-		err = s.WaitEvent(e.done)
-	}
-	return s, false, err
-}
-
-// leave marks the end of the communicator's work so far, which is on s.
-func (e *Engine) leave(s *cuda.Stream) error {
-	e.last, e.busy = s.Raw(), true
-	return s.RecordEvent(e.done)
 }
 
 // after makes later work on s wait for the work so far on other; both are streams of one call.
@@ -320,9 +275,7 @@ func (e *Engine) Close() error {
 		e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: algorithm.ErrAborted})
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if e.busy {
-			err = e.done.Wait(ctx)
-		}
+		err = e.order.Wait(ctx)
 		e.gate.Lock()
 		e.freed = true
 		e.gate.Unlock()
@@ -345,8 +298,8 @@ func (e *Engine) free() error {
 	if e.state != nil {
 		errs = append(errs, e.state.Close())
 	}
-	if e.done != nil {
-		errs = append(errs, e.done.Close())
+	if e.order != nil {
+		errs = append(errs, e.order.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -16,6 +16,88 @@ type transfer struct {
 	bytes int64
 }
 
+// batch is the messages of one call, and, while it is launched, lists of them by peer and direction. Its memory is kept.
+type batch struct {
+	all  []transfer
+	next []int32 // by message: the next one of its list, or -1
+	head [2 * maxRanks]int32
+	tail [2 * maxRanks]int32
+	own  []int32 // messages of the rank to itself, in pairs: the send, the receive
+}
+
+func (b *batch) reset() { b.all = b.all[:0] }
+
+func (b *batch) send(peer int, ptr device.Ptr, bytes int64) {
+	b.all = append(b.all, transfer{true, peer, ptr, bytes})
+}
+
+func (b *batch) recv(peer int, ptr device.Ptr, bytes int64) {
+	b.all = append(b.all, transfer{false, peer, ptr, bytes})
+}
+
+// sort lists the messages to and from peers that travel and are of the class, in order, and says whether there are any.
+func (b *batch) sort(rank int, large bool) bool {
+	b.next = b.next[:0]
+	for i := range b.head {
+		b.head[i] = -1
+	}
+	found := false
+	for i := range b.all {
+		t := &b.all[i]
+		b.next = append(b.next, -1)
+		if t.peer == rank || t.bytes == 0 || t.bytes >= streamFrom != large {
+			continue
+		}
+		q := 2*t.peer + btoi(t.send)
+		if b.head[q] < 0 {
+			b.head[q] = int32(i)
+		} else {
+			b.next[b.tail[q]] = int32(i)
+		}
+		b.tail[q], found = int32(i), true
+	}
+	return found
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// pair matches a rank's messages to itself, the k-th send with the k-th receive.
+func (b *batch) pair(rank int) error {
+	b.own = b.own[:0]
+	next := 0
+	for i := range b.all {
+		t := &b.all[i]
+		if t.peer != rank || t.send {
+			continue
+		}
+		for next < len(b.all) && (b.all[next].peer != rank || !b.all[next].send) {
+			next++
+		}
+		if next == len(b.all) {
+			return fmt.Errorf("%w: a receive from the rank itself has no send in its group", algorithm.ErrInvalidUsage)
+		}
+		src := &b.all[next]
+		if src.bytes != t.bytes {
+			return fmt.Errorf("%w: the rank sends itself %d bytes and receives %d", algorithm.ErrMismatch, src.bytes, t.bytes)
+		}
+		if t.bytes > 0 && src.ptr != t.ptr {
+			b.own = append(b.own, int32(next), int32(i))
+		}
+		next++
+	}
+	for ; next < len(b.all); next++ {
+		if b.all[next].peer == rank && b.all[next].send {
+			return fmt.Errorf("%w: a send to the rank itself has no receive in its group", algorithm.ErrInvalidUsage)
+		}
+	}
+	return nil
+}
+
 // roundMessages is how many messages of one peer and direction go into one launch. Both sides of a message count it the same way, so a
 // message and its match are in the launches of the same number.
 func roundMessages(n int) int { return max(1, p2pMaxMessages/(2*n)) }
@@ -24,107 +106,97 @@ func roundMessages(n int) int { return max(1, p2pMaxMessages/(2*n)) }
 // all peers at once. Both sides decide by the size alone.
 const streamFrom = 2 << 20
 
-// transfers launches a batch: all messages progress together; those between two ranks in one direction match in order. Large messages are
-// launched after the small ones, on every rank.
-func (e *Engine) transfers(batch []transfer, s *cuda.Stream) error {
-	small, large := batch, []transfer(nil)
-	for _, t := range batch {
-		if t.bytes >= streamFrom {
-			large = append(large, t)
-		}
-	}
-	if len(large) > 0 {
-		small = nil
-		for _, t := range batch {
-			if t.bytes < streamFrom {
-				small = append(small, t)
-			}
-		}
-	}
-	if err := e.rounds(small, s, e.launchPackets); err != nil || len(large) == 0 {
+// transfers launches e.batch: all messages progress together; those between two ranks in one direction match in order.
+//
+//  1. What the rank sends itself is paired. Small pairs are copied on the stream; large ones are copied by blocks beside the first stream launch.
+//  2. Small messages, as packets, in as many launches as their lists need.
+//  3. Large messages as streams, likewise. So they follow the small ones on every rank.
+func (e *Engine) transfers(s *cuda.Stream) error {
+	b := &e.batch
+	if err := b.pair(e.rank); err != nil {
 		return err
 	}
-	return e.rounds(large, s, e.launchStream)
-}
-
-// rounds splits a batch into launches that fit the kernels' lists.
-func (e *Engine) rounds(batch []transfer, s *cuda.Stream, launch func([]transfer, *cuda.Stream) error) error {
-	var ordinal [2 * maxRanks]int // of the next message, by peer and direction
-	round := make([][]transfer, 1)
-	per := roundMessages(e.size)
-	for _, t := range batch {
-		q := 2 * t.peer
-		if t.send {
-			q++
+	own := b.own
+	large := own[:0]
+	for i := 0; i < len(own); i += 2 {
+		src, dst := &b.all[own[i]], &b.all[own[i+1]]
+		if src.bytes >= streamFrom {
+			large = append(large, own[i], own[i+1])
+		} else if err := e.copy(s, dst.ptr, src.ptr, src.bytes); err != nil {
+			return err
 		}
-		k := ordinal[q] / per
-		ordinal[q]++
-		for len(round) <= k {
-			round = append(round, nil)
-		}
-		round[k] = append(round[k], t)
 	}
-	for _, r := range round {
-		if err := launch(r, s); err != nil {
+	for more := b.sort(e.rank, false); more; {
+		var err error
+		if more, err = e.launchPackets(s); err != nil {
+			return err
+		}
+	}
+	for more := b.sort(e.rank, true); more || len(large) > 0; {
+		var err error
+		if more, large, err = e.launchStream(s, large); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// list fills the lanes and messages of a: every rank sends to the next rank first and receives from the one before it first.
-func (e *Engine) list(a *p2pArgs, batch []transfer) (messages int, aligned bool) {
-	lanes := 0
+// list moves the first messages of each list into the lanes of a: every rank sends to the next rank first and receives from the one before it
+// first. more says whether any are left.
+func (e *Engine) list(a *p2pArgs) (messages int, aligned, more bool) {
+	b, lanes, per := &e.batch, 0, roundMessages(e.size)
 	aligned = true
+	most := int64(channelsOf(p2pChannels, e.size))
 	for k := 1; k < e.size; k++ {
 		for dir := range 2 {
-			peer := (e.rank + k) % e.size
+			peer := e.rank + k
 			if dir == 0 {
-				peer = (e.rank - k + e.size) % e.size
+				peer = e.rank - k + e.size
+			}
+			if peer >= e.size {
+				peer -= e.size
+			}
+			q := 2*peer + dir
+			i := b.head[q]
+			if i < 0 {
+				continue
 			}
 			l := lane{peer: uint16(peer), send: uint8(dir), first: uint16(messages)}
-			for _, t := range batch {
-				if t.peer != peer || t.send != (dir == 1) || t.bytes == 0 {
-					continue
-				}
+			for ; i >= 0 && int(l.count) < per; i = b.next[i] {
+				t := &b.all[i]
 				a.message[messages] = message{uint64(t.ptr), uint64(t.bytes)}
 				aligned = aligned && (int64(t.ptr)|t.bytes)&7 == 0
 				messages++
 				l.count++
 				pieces := (t.bytes + p2pPieceBytes - 1) / p2pPieceBytes
-				l.channels = max(l.channels, uint8(min(int64(channelsOf(p2pChannels, e.size)), pieces)))
+				l.channels = max(l.channels, uint8(min(most, pieces)))
 			}
-			if l.count > 0 {
-				a.lane[lanes] = l
-				lanes++
-			}
+			b.head[q] = i
+			more = more || i >= 0
+			a.lane[lanes] = l
+			lanes++
 		}
 	}
 	a.lanes = uint32(lanes)
-	return messages, aligned
+	return messages, aligned, more
 }
 
 // p2pThreads leaves room for all blocks of the largest batch on the device at once.
 const p2pThreads = 256
 
-func (e *Engine) launchPackets(batch []transfer, s *cuda.Stream) error {
-	if err := e.selfTransfers(batch, s); err != nil {
-		return err
-	}
+func (e *Engine) launchPackets(s *cuda.Stream) (more bool, err error) {
 	a := e.p2p
-	messages, aligned := e.list(a, batch)
-	if messages == 0 {
-		return nil
-	}
-	name := "point_to_point_words"
+	_, aligned, more := e.list(a)
+	f := e.kernels.words
 	if !aligned {
-		name = "point_to_point_bytes"
+		f = e.kernels.bytes
 	}
 	blocks := 0
-	for _, l := range a.lane[:a.lanes] {
-		blocks += int(l.channels)
+	for i := range a.lane[:a.lanes] {
+		blocks += int(a.lane[i].channels)
 	}
-	return e.launchP2P(name, a, cuda.Launch1D(blocks, p2pThreads, 0), s)
+	cfg := cuda.Launch1D(blocks, p2pThreads, 0)
+	return more, s.LaunchInOrder(f, &cfg, params(a), e.order)
 }
 
 // Blocks that copy a rank's messages to itself beside the streams, and threads of every block: one where copies are bulk, all where not.
@@ -133,96 +205,57 @@ const (
 	streamThreads = 512
 )
 
-func (e *Engine) launchStream(batch []transfer, s *cuda.Stream) error {
-	a := e.stream
-	messages, _ := e.list(a, batch)
-	own := lane{peer: uint16(e.rank), first: uint16(messages)}
-	err := pairSelf(batch, e.rank, func(dst, src device.Ptr, n int64) error {
-		if messages+2 > p2pMaxMessages {
-			return s.Copy(dst, src, n)
-		}
-		a.message[messages], a.message[messages+1] = message{uint64(src), uint64(n)}, message{uint64(dst), uint64(n)}
-		messages += 2
-		own.count += 2
-		return nil
-	})
-	if err != nil || messages == 0 {
-		return err
-	}
+// launchStream takes as many of the pairs in own along as there is room for, and copies the rest on the stream.
+func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
+	a, b := e.stream, &e.batch
+	messages, _, more := e.list(a)
 	blocks := 2 * streamChannels
-	if own.count > 0 {
-		a.lane[a.lanes] = own
+	l := lane{peer: uint16(e.rank), first: uint16(messages)}
+	for len(own) > 0 && messages+2 <= p2pMaxMessages {
+		src, dst := &b.all[own[0]], &b.all[own[1]]
+		a.message[messages], a.message[messages+1] = message{uint64(src.ptr), uint64(src.bytes)}, message{uint64(dst.ptr), uint64(dst.bytes)}
+		messages += 2
+		l.count += 2
+		own = own[2:]
+	}
+	if l.count > 0 {
+		a.lane[a.lanes] = l
 		a.lanes++
 		blocks += streamCopiers
 	}
-	return e.launchP2P("point_to_point_stream", a, cuda.Launch1D(blocks, streamThreads, e.streamShared), s)
-}
-
-func (e *Engine) launchP2P(name string, a *p2pArgs, cfg cuda.Config, s *cuda.Stream) error {
-	f, err := e.function([]byte(name))
-	if err != nil {
-		return err
-	}
-	return s.LaunchRaw(f, &cfg, params(a))
-}
-
-// selfTransfers copies messages of the rank to itself.
-func (e *Engine) selfTransfers(batch []transfer, s *cuda.Stream) error {
-	return pairSelf(batch, e.rank, s.Copy)
-}
-
-// pairSelf matches a rank's messages to itself, the k-th send with the k-th receive, and hands what has to move to copy.
-func pairSelf(batch []transfer, rank int, move func(dst, src device.Ptr, n int64) error) error {
-	next := 0
-	for _, t := range batch {
-		if t.peer != rank || t.send {
-			continue
-		}
-		for next < len(batch) && (batch[next].peer != rank || !batch[next].send) {
-			next++
-		}
-		if next == len(batch) {
-			return fmt.Errorf("%w: a receive from the rank itself has no send in its group", algorithm.ErrInvalidUsage)
-		}
-		src := batch[next]
-		next++
-		if src.bytes != t.bytes {
-			return fmt.Errorf("%w: the rank sends itself %d bytes and receives %d", algorithm.ErrMismatch, src.bytes, t.bytes)
-		}
-		if t.bytes > 0 && src.ptr != t.ptr {
-			if err := move(t.ptr, src.ptr, t.bytes); err != nil {
-				return err
-			}
-		}
-	}
-	for ; next < len(batch); next++ {
-		if batch[next].peer == rank && batch[next].send {
-			return fmt.Errorf("%w: a send to the rank itself has no receive in its group", algorithm.ErrInvalidUsage)
-		}
-	}
-	return nil
+	cfg := cuda.Launch1D(blocks, streamThreads, e.streamShared)
+	return more, own, s.LaunchInOrder(e.kernels.stream, &cfg, params(a), e.order)
 }
 
 func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {
-	batch := make([]transfer, len(reqs))
+	e.batch.reset()
+	several := false
 	for i := range reqs {
 		r := &reqs[i]
-		batch[i] = transfer{send: r.Collective == algorithm.Send, peer: r.Peer, ptr: r.Send, bytes: r.Bytes()}
-		if !batch[i].send {
-			batch[i].ptr = r.Recv
+		if r.Collective == algorithm.Send {
+			e.batch.send(r.Peer, r.Send, r.Bytes())
+		} else {
+			e.batch.recv(r.Peer, r.Recv, r.Bytes())
 		}
-		if o, ok := r.Stream.(*cuda.Stream); ok && o.Raw() != s.Raw() {
-			if err := after(s, o); err != nil {
-				return err
-			}
-		}
+		several = several || r.Stream.Raw() != s.Raw()
 	}
-	if err := e.transfers(batch, s); err != nil {
+	if !several {
+		return e.transfers(s)
+	}
+	if err := meet(reqs, s, func(o *cuda.Stream) error { return after(s, o) }); err != nil {
 		return err
 	}
+	if err := e.transfers(s); err != nil {
+		return err
+	}
+	return meet(reqs, s, func(o *cuda.Stream) error { return after(o, s) })
+}
+
+// meet calls do with every stream of the requests but s.
+func meet(reqs []algorithm.Request, s *cuda.Stream, do func(*cuda.Stream) error) error {
 	for i := range reqs {
 		if o, ok := reqs[i].Stream.(*cuda.Stream); ok && o.Raw() != s.Raw() {
-			if err := after(o, s); err != nil {
+			if err := do(o); err != nil {
 				return err
 			}
 		}
@@ -232,33 +265,34 @@ func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {
 
 func (e *Engine) allToAllV(r *algorithm.Request, s *cuda.Stream) error {
 	size := r.Type.Size()
-	batch := make([]transfer, 0, 2*e.size)
+	e.batch.reset()
 	for p := range e.size {
-		batch = append(batch,
-			transfer{true, p, r.Send.Add(r.SendDispls[p] * size), r.SendCounts[p] * size},
-			transfer{false, p, r.Recv.Add(r.RecvDispls[p] * size), r.RecvCounts[p] * size})
+		e.batch.send(p, r.Send.Add(r.SendDispls[p]*size), r.SendCounts[p]*size)
+		e.batch.recv(p, r.Recv.Add(r.RecvDispls[p]*size), r.RecvCounts[p]*size)
 	}
-	return e.transfers(batch, s)
+	return e.transfers(s)
 }
 
 func (e *Engine) gather(r *algorithm.Request, s *cuda.Stream) error {
-	batch := []transfer{{true, r.Root, r.Send, r.Bytes()}}
+	e.batch.reset()
+	e.batch.send(r.Root, r.Send, r.Bytes())
 	if e.rank == r.Root {
 		for p := range e.size {
-			batch = append(batch, transfer{false, p, r.Recv.Add(int64(p) * r.Bytes()), r.Bytes()})
+			e.batch.recv(p, r.Recv.Add(int64(p)*r.Bytes()), r.Bytes())
 		}
 	}
-	return e.transfers(batch, s)
+	return e.transfers(s)
 }
 
 func (e *Engine) scatter(r *algorithm.Request, s *cuda.Stream) error {
-	batch := []transfer{{false, r.Root, r.Recv, r.Bytes()}}
+	e.batch.reset()
+	e.batch.recv(r.Root, r.Recv, r.Bytes())
 	if e.rank == r.Root {
 		for p := range e.size {
-			batch = append(batch, transfer{true, p, r.Send.Add(int64(p) * r.Bytes()), r.Bytes()})
+			e.batch.send(p, r.Send.Add(int64(p)*r.Bytes()), r.Bytes())
 		}
 	}
-	return e.transfers(batch, s)
+	return e.transfers(s)
 }
 
 // broadcastSplit is the size from which the root sends each byte once and the ranks share the slices among them.
@@ -275,21 +309,22 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 		}
 		slice := sliceOf(total, int64(e.size-1))
 		a.bytes, a.root, a.sendStride, a.recvStride = uint64(total), uint32(r.Root), uint64(slice), 0
-		return e.launchMove(s, "broadcast_", variant{protocol: ll128, threads: e.table.pick(r.Collective, total).threads}, slice)
+		return e.launchMove(s, broadcasting, variant{protocol: ll128, threads: e.table.pick(r.Collective, total).threads}, slice)
 	}
+	e.batch.reset()
 	if e.rank != r.Root {
-		return e.transfers([]transfer{{false, r.Root, r.Recv, total}}, s)
+		e.batch.recv(r.Root, r.Recv, total)
+		return e.transfers(s)
 	}
-	batch := make([]transfer, 0, e.size)
 	for p := range e.size {
 		if p != r.Root {
-			batch = append(batch, transfer{true, p, r.Send, total})
+			e.batch.send(p, r.Send, total)
 		}
 	}
 	if r.Send != r.Recv {
-		if err := s.Copy(r.Recv, r.Send, total); err != nil {
+		if err := e.copy(s, r.Recv, r.Send, total); err != nil {
 			return err
 		}
 	}
-	return e.transfers(batch, s)
+	return e.transfers(s)
 }

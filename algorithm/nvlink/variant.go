@@ -16,6 +16,7 @@ type protocol uint8
 const (
 	ll protocol = iota
 	ll128
+	numProtocols
 )
 
 func (p protocol) String() string { return [...]string{"ll", "ll128"}[p] }

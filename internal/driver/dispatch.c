@@ -250,9 +250,41 @@ fail:
 	return bad;
 }
 
-static uint64_t ordered(uint32_t op, uint64_t *a, void *p) {
+// The order of an owner's work over streams (driver.Order): an event behind its latest work that was not captured. captured says what the latest
+// enter found.
+struct order { uint64_t event, last, busy, captured; };
+
+// Work on s follows all earlier work of the order. Captured work is ordered by its graph: an event from outside would spoil the capture, and
+// recording the order's event would put it into the graph.
+static uint64_t enter(CUstream s, struct order *o) {
+	int capturing = 0;
+	TRY(cuStreamIsCapturing, s, &capturing);
+	o->captured = capturing != 0;
+	if (!capturing && o->busy && o->last != (uintptr_t)s) TRY(cuStreamWaitEvent, s, PTR(CUevent, o->event), 0);
+	return 0;
+}
+
+// The event is recorded at once, not when another stream comes along: the stream may be destroyed by then, or hold work that waits for ours.
+static uint64_t leave(CUstream s, struct order *o) {
+	if (o->captured) return 0;
+	TRY(cuEventRecord, PTR(CUevent, o->event), s);
+	o->last = (uintptr_t)s, o->busy = 1;
+	return 0;
+}
+
+static uint64_t launch_in_order(uint64_t *a, void *p, struct order *o) {
+	CUstream s = PTR(CUstream, a[1]);
+	uint64_t r = enter(s, o);
+	if (!r) r = launch(a, p);
+	return r ? r : leave(s, o);
+}
+
+static uint64_t ordered(uint32_t op, uint64_t *a, void *p, void *q) {
 	switch (op) {
 	case OP_Launch: return launch(a, p);
+	case OP_LaunchInOrder: return launch_in_order(a, p, q);
+	case OP_Enter: return enter(PTR(CUstream, a[0]), p);
+	case OP_Leave: return leave(PTR(CUstream, a[0]), p);
 	case OP_Copy: TRY(cuMemcpyAsync, a[0], a[1], a[2], PTR(CUstream, a[3])); return 0;
 	case OP_CopyPeer: TRY(cuMemcpyPeerAsync, a[0], PTR(CUcontext, a[1]), a[2], PTR(CUcontext, a[3]), a[4], PTR(CUstream, a[5])); return 0;
 	case OP_CopyBatch: return copy_batch(a, p);
@@ -410,7 +442,7 @@ uint64_t goccl_driver_call(uint32_t op, uint64_t context, uint64_t *a, void *p, 
 		}
 	}
 	if (op >= OP_DriverInit) relaxed = goccl_cu.cuThreadExchangeStreamCaptureMode(&mode) == 0;
-	uint64_t r = op < OP_DriverInit ? ordered(op, a, p) : immediate(op, a, p, q);
+	uint64_t r = op < OP_DriverInit ? ordered(op, a, p, q) : immediate(op, a, p, q);
 	if (relaxed) goccl_cu.cuThreadExchangeStreamCaptureMode(&mode);
 	if (swapped) goccl_cu.cuCtxSetCurrent(prev);
 	return r;

@@ -122,13 +122,26 @@ type LaunchConfig struct {
 // Launch enqueues f on s. params is the parameter buffer, laid out as the kernel declares: each parameter at its own alignment.
 // Nothing is allocated; params may be used again when Launch returns.
 func (c Context) Launch(f Function, cfg *LaunchConfig, s Stream, params []byte) error {
-	a := args{uint64(f), uint64(s), pair(cfg.Grid[0], cfg.Grid[1]), pair(cfg.Grid[2], cfg.Block[0]), pair(cfg.Block[1], cfg.Block[2]),
+	a := cfg.pack(f, s, params)
+	return call(opLaunch, c, &a, first(params), nil)
+}
+
+// LaunchInOrder is Enter, Launch and Leave in one call.
+func (c Context) LaunchInOrder(f Function, cfg *LaunchConfig, s Stream, params []byte, o *Order) error {
+	a := cfg.pack(f, s, params)
+	return call(opLaunchInOrder, c, &a, first(params), o.bytes())
+}
+
+func (cfg *LaunchConfig) pack(f Function, s Stream, params []byte) args {
+	return args{uint64(f), uint64(s), pair(cfg.Grid[0], cfg.Grid[1]), pair(cfg.Grid[2], cfg.Block[0]), pair(cfg.Block[1], cfg.Block[2]),
 		pair(cfg.Shared, uint32(cfg.Flags)), pair(cfg.Cluster[0], cfg.Cluster[1]), uint64(cfg.Cluster[2]), uint64(len(params))}
-	var p *byte
-	if len(params) > 0 {
-		p = &params[0]
+}
+
+func first(b []byte) *byte {
+	if len(b) == 0 {
+		return nil
 	}
-	return call(opLaunch, c, &a, p, nil)
+	return &b[0]
 }
 
 func pair(lo, hi uint32) uint64 { return uint64(lo) | uint64(hi)<<32 }

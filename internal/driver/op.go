@@ -6,6 +6,9 @@ type op uint32
 // Stream-ordered operations: legal while the stream is being captured.
 const (
 	opLaunch op = iota
+	opLaunchInOrder
+	opEnter
+	opLeave
 	opCopy
 	opCopyPeer
 	opCopyBatch

@@ -4,7 +4,8 @@
 //   memory    memfd mappings; a CUdeviceptr is the host address. Legacy IPC handles name /proc/PID/fd/N; VMM handles are the memfd itself.
 //   streams   a queue of operations that runs at submission as far as it can: only WaitValue and WaitEvent block it.
 //   capture   operations go to the graph instead; a launch of the graph queues copies of them.
-//   kernels   a module is PTX text; entries whose names are in `kernels` below run as C functions, others do nothing.
+//   kernels   a module is PTX text or a cubin; entries whose names are in `kernels` below run as C functions, others do nothing.
+//   trace     MOCKCUDA_TRACE names a file that mockcuda.NewTrace made: while its first word is not 0, stream-ordered calls are noted there.
 //
 // MOCKCUDA_DEVICES (2) is the number of GPUs, MOCKCUDA_MEMORY_MB (512) their memory, MOCKCUDA_NO_PEER=1 takes peer access away.
 // Attribute 7000+k of a device counts live objects: 0 regions, 1 streams, 2 events, 3 graphs, 4 modules, 5 VMM handles, 6 context references.
@@ -12,6 +13,7 @@
 #define _GNU_SOURCE
 #include "../api.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -102,6 +104,33 @@ static CUresult owned(CUstream *s) {
 	return (*s)->ctx == cur ? OK : BADHANDLE;
 }
 
+// ---- the trace of calls (read by mockcuda/trace.go; both know this layout)
+
+enum { T_LAUNCH = 1, T_RECORD, T_WAIT_EVENT, T_COPY, T_SET, T_WRITE, T_WAIT_VALUE, T_CAPTURE_QUERY, T_GRAPH };
+struct trace { uint32_t on, full; uint64_t used; };
+struct note { uint32_t size, kind, captured, grid, block, shared; uint64_t stream, a, b, c; uint32_t nparams, nname; };
+enum { TRACE_BYTES = 8 << 20, TRACE_HEADER = 64 };
+static struct trace *tracing;
+static void note(struct note n, CUstream s, const char *name, const void *params) {
+	if (!tracing || !__atomic_load_n(&tracing->on, __ATOMIC_ACQUIRE)) return;
+	n.stream = (uintptr_t)s, n.nname = name ? strlen(name) : 0;
+	n.size = (sizeof n + n.nname + n.nparams + 7) / 8 * 8;
+	if (TRACE_HEADER + tracing->used + n.size > TRACE_BYTES) { tracing->full = 1; return; }
+	char *at = (char *)tracing + TRACE_HEADER + tracing->used;
+	memcpy(at, &n, sizeof n);
+	if (n.nname) memcpy(at + sizeof n, name, n.nname);
+	if (n.nparams) memcpy(at + sizeof n + n.nname, params, n.nparams);
+	__atomic_store_n(&tracing->used, tracing->used + n.size, __ATOMIC_RELEASE);
+}
+static void trace_open(void) {
+	const char *path = getenv("MOCKCUDA_TRACE");
+	int fd = path && *path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	if (fd < 0) return;
+	void *p = mmap(NULL, TRACE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (p != MAP_FAILED) tracing = p;
+}
+
 // ---- running
 
 static int ready(struct op *o) {
@@ -116,7 +145,11 @@ static void execute(struct op *o) {
 	void *p = (void *)(uintptr_t)o->a;
 	switch (o->kind) {
 	case COPY: memmove(p, (void *)(uintptr_t)o->b, o->c); break;
-	case SET8: memset(p, (int)o->b, o->c); break;
+	case SET8:
+		// Fresh windows are large and mostly stay untouched: a hole in the memfd is zeros too.
+		if (!o->b && o->c >= PAGE && (o->a | o->c) % 4096 == 0 && madvise(p, o->c, MADV_REMOVE) == 0) break;
+		memset(p, (int)o->b, o->c);
+		break;
 	case SET32: for (uint64_t i = 0; i < o->c; i++) ((uint32_t *)p)[i] = (uint32_t)o->b; break;
 	case WRITE32: __atomic_store_n((uint32_t *)p, (uint32_t)o->b, __ATOMIC_RELEASE); break;
 	case WRITE64: __atomic_store_n((uint64_t *)p, o->b, __ATOMIC_RELEASE); break;
@@ -149,8 +182,11 @@ static int denied(CUstream s, CUdeviceptr p) {
 	return r && r->type == VMM && !(r->access >> s->ctx->dev & 1);
 }
 static CUresult submit(CUstream s, struct op o) {
+	CUstream as = s;
 	CUresult r = owned(&s);
 	if (r) return r;
+	static const uint8_t kinds[] = {[COPY] = T_COPY, [SET8] = T_SET, [SET32] = T_SET, [WRITE32] = T_WRITE, [WRITE64] = T_WRITE, [WAIT32] = T_WAIT_VALUE, [WAIT64] = T_WAIT_VALUE};
+	if (o.kind <= WAIT64) note((struct note){.kind = kinds[o.kind], .captured = s->capture != NULL, .a = o.a, .b = o.b, .c = o.c}, as, NULL, NULL);
 	if (o.kind <= SET32 && (denied(s, o.a) || (o.kind == COPY && denied(s, o.b)))) return INVALID;
 	if (s->capture) {
 		if (s->capture->invalid) return CAPINVAL;
@@ -173,6 +209,7 @@ CUresult cuInit(unsigned f) {
 	noPeer = getenv("MOCKCUDA_NO_PEER") && *getenv("MOCKCUDA_NO_PEER") == '1';
 	for (int i = 0; i < MAXDEV; i++) ctxs[i].dev = i, ctxs[i].def.ctx = &ctxs[i];
 	if (devices == 0) return 100;
+	trace_open();
 	inited = 1;
 	return OK;
 }
@@ -594,9 +631,11 @@ CUresult cuEventCreate(CUevent *e, unsigned f) {
 }
 CUresult cuEventRecord(CUevent e, CUstream s) {
 	LOCKED;
+	CUstream as = s;
 	CUresult r = owned(&s);
 	if (r) return r;
 	if (e->ctx != s->ctx) return BADHANDLE;
+	note((struct note){.kind = T_RECORD, .captured = s->capture != NULL, .a = (uintptr_t)e}, as, NULL, NULL);
 	e->capture = s->capture;
 	if (s->capture) return s->capture->invalid ? CAPINVAL : OK;
 	return submit(s, (struct op){.kind = RECORD, .ev = e, .a = ++e->recorded});
@@ -604,8 +643,10 @@ CUresult cuEventRecord(CUevent e, CUstream s) {
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned f) {
 	LOCKED;
 	(void)f;
+	CUstream as = s;
 	CUresult r = owned(&s);
 	if (r) return r;
+	note((struct note){.kind = T_WAIT_EVENT, .captured = s->capture != NULL, .a = (uintptr_t)e}, as, NULL, NULL);
 	if (e->capture) {
 		s->capture = e->capture;
 		return OK;
@@ -658,8 +699,10 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
 }
 CUresult cuStreamIsCapturing(CUstream s, int *st) {
 	LOCKED;
+	CUstream as = s;
 	CUresult r = owned(&s);
 	if (r) return r;
+	note((struct note){.kind = T_CAPTURE_QUERY, .captured = s->capture != NULL}, as, NULL, NULL);
 	*st = !s->capture ? 0 : s->capture->invalid ? 2 : 1;
 	return OK;
 }
@@ -686,6 +729,7 @@ CUresult cuGraphUpload(CUgraphExec x, CUstream s) { (void)x, (void)s; return OK;
 CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
 	LOCKED;
 	CUresult r = OK;
+	note((struct note){.kind = T_GRAPH, .a = (uintptr_t)x, .b = x->n}, s, NULL, NULL);
 	for (size_t i = 0; i < x->n && !r; i++) r = submit(s, copyop(x->ops[i]));
 	return r;
 }
@@ -705,21 +749,40 @@ static void k_add(const unsigned char *p, unsigned grid, unsigned block) {
 }
 static const struct { const char *name; void (*run)(const unsigned char *, unsigned, unsigned); } kernels[] = {{"goccl_test_add", k_add}};
 
+static void add_function(CUmodule m, const char *name, size_t len) {
+	CUfunction f = calloc(1, sizeof *f);
+	if (len >= sizeof f->name) len = sizeof f->name - 1;
+	memcpy(f->name, name, len);
+	for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) if (!strcmp(kernels[i].name, f->name)) f->run = kernels[i].run;
+	f->next = m->fns, m->fns = f;
+}
+// A cubin is an ELF file whose sections .text.NAME are its kernels.
+static void cubin_functions(CUmodule m, const void *image) {
+	const Elf64_Ehdr *h = image;
+	const Elf64_Shdr *sec = (const void *)((const char *)image + h->e_shoff);
+	const char *names = (const char *)image + sec[h->e_shstrndx].sh_offset;
+	for (int i = 0; i < h->e_shnum; i++) {
+		const char *n = names + sec[i].sh_name;
+		if (!strncmp(n, ".text.", 6)) add_function(m, n + 6, strlen(n + 6));
+	}
+}
 CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, int *opt, void **val) {
 	LOCKED;
 	NEEDCTX;
 	UNSAFE;
 	const char *s = image;
+	if (!memcmp(s, ELFMAG, SELFMAG)) {
+		*m = calloc(1, sizeof **m), live[4]++;
+		cubin_functions(*m, image);
+		return OK;
+	}
 	if (strncmp(s, ".version", 8) && !strstr(s, "\n.version")) {
 		for (unsigned i = 0; i < n; i++) if (opt[i] == 5) strcpy(val[i], "ptxas application ptx input, line 1; fatal   : Missing .version directive at start of file\nptxas fatal   : Ptx assembly aborted due to errors");
 		return BADPTX;
 	}
 	*m = calloc(1, sizeof **m), (*m)->text = strdup(s), live[4]++;
 	for (const char *p = strstr(s, ".entry "); p; p = strstr(p + 1, ".entry ")) {
-		CUfunction f = calloc(1, sizeof *f);
-		sscanf(p + 7, "%63[A-Za-z0-9_]", f->name);
-		for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) if (!strcmp(kernels[i].name, f->name)) f->run = kernels[i].run;
-		f->next = (*m)->fns, (*m)->fns = f;
+		add_function(*m, p + 7, strspn(p + 7, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"));
 	}
 	for (const char *p = strstr(s, ".global .align "); p && (*m)->globals < 8; p = strstr(p + 1, ".global .align ")) {
 		int align;
@@ -773,7 +836,10 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	}
 	if (n > MAXPARAM) return INVALID;
 	if (p) memcpy(o.params, p, n);
-	CUresult r = submit(s, o);
+	CUstream as = s;
+	CUresult r = owned(&s);
+	if (!r) note((struct note){.kind = T_LAUNCH, .captured = s->capture != NULL, .grid = o.grid, .block = o.block, .shared = shared, .nparams = p ? n : 0}, as, f->name, o.params);
+	if (!r) r = submit(as, o);
 	if (r) free(o.params);
 	return r;
 }

@@ -1,0 +1,321 @@
+package nvlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver/mockcuda"
+)
+
+func kinds(calls []mockcuda.Call) string {
+	var s []string
+	for _, c := range calls {
+		k := c.Kind.String()
+		if c.Captured {
+			k += "*"
+		}
+		s = append(s, k)
+	}
+	return strings.Join(s, " ")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An operation on the stream of the one before is a launch and its mark; on another stream it waits first. Captured ones are launches alone.
+func TestOrder(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
+	put := func(s *cuda.Stream) string {
+		return kinds(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, s)})) }))
+	}
+	for i, c := range []struct {
+		s    *cuda.Stream
+		want string
+	}{{a, "capture-query launch record"}, {a, "capture-query launch record"}, {b, "capture-query wait-event launch record"},
+		{b, "capture-query launch record"}, {a, "capture-query wait-event launch record"}} {
+		if got := put(c.s); got != c.want {
+			t.Errorf("operation %d: %s; want %s", i, got, c.want)
+		}
+	}
+	must(t, b.BeginCapture(cuda.CaptureRelaxed))
+	if got := put(b); got != "capture-query* launch*" {
+		t.Errorf("captured: %s", got)
+	}
+	g, err := b.EndCapture()
+	must(t, err)
+	must(t, g.Close())
+	if got := put(a); got != "capture-query launch record" {
+		t.Errorf("after a capture on another stream: %s", got)
+	}
+}
+
+// The stream of the latest operation may be gone when the next comes.
+func TestOrderOutlivesStreams(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	mem := memory(t, e, 1<<20)
+	for range 3 {
+		s, err := e.dev.NewStream()
+		must(t, err)
+		must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, s)}))
+		must(t, s.Close())
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	must(t, e.Drain(ctx))
+}
+
+// What another stream has after the operation is not waited for: that work may itself wait for what comes next.
+func TestOrderWaitsForNothingElse(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
+	gate := mem.Add(1 << 19)
+	must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, a)}))
+	must(t, a.WaitValue64(gate, 1))
+	must(t, e.Enqueue(2, []algorithm.Request{allReduce(mem, 16, b)}))
+	must(t, b.WriteValue64(gate, 1))
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	must(t, b.Synchronize(ctx))
+	must(t, a.Synchronize(ctx))
+}
+
+// The kernel and its shape follow from type, operator, ranks, alignment and size.
+func TestLaunches(t *testing.T) {
+	for _, n := range []int{2, 3, 4} {
+		engines := mockEngines(t, n)
+		e := engines[1]
+		s, mem := newStream(t, e), memory(t, e, 64<<20)
+		must(t, e.table.force("all_reduce:one_shot_ll/64,all_gather:one_shot_ll/64,reduce_scatter:one_shot_ll128/128,reduce:two_shot_ll128/256,all_to_all:one_shot_ll/64"))
+		fast := map[int]string{2: "_n2", 4: "_n4"}[n]
+		sum := ""
+		ll := "ll128"
+		if fast != "" {
+			sum, ll = "_sum"+fast, "ll"
+		}
+		req := func(c algorithm.Collective, ty datatype.Type, op datatype.Op, count int64, shift int64) algorithm.Request {
+			return algorithm.Request{Collective: c, Send: mem.Add(shift), Recv: mem.Add(32<<20 + shift), Count: count, Type: ty, Op: op, Root: n - 1, Stream: s}
+		}
+		for _, c := range []struct {
+			r      algorithm.Request
+			kernel string
+		}{
+			{req(algorithm.AllReduce, datatype.Float32, datatype.Sum, 256, 0), "all_reduce_one_shot_" + ll + "_float32" + sum},
+			{req(algorithm.AllReduce, datatype.Float32, datatype.Max, 256, 0), "all_reduce_one_shot_ll128_float32"},
+			{req(algorithm.AllReduce, datatype.Float32, datatype.Sum, 255, 0), "all_reduce_one_shot_ll128_float32"},
+			{req(algorithm.AllReduce, datatype.Bfloat16, datatype.Avg, 256, 0), "all_reduce_one_shot_" + ll + "_bfloat16" + sum},
+			{req(algorithm.AllReduce, datatype.Bfloat16, datatype.Avg, 256, 2), "all_reduce_one_shot_ll128_bfloat16"},
+			{req(algorithm.AllReduce, datatype.Int8, datatype.Sum, 256, 0), "all_reduce_one_shot_ll128_int8"},
+			{req(algorithm.ReduceScatter, datatype.Float16, datatype.Sum, 256, 0), "reduce_scatter_ll128_float16" + sum},
+			{req(algorithm.Reduce, datatype.Float32, datatype.Sum, 4096, 0), "reduce_ll128_float32" + sum},
+			{req(algorithm.AllGather, datatype.Float64, datatype.Sum, 256, 0), "exchange_" + ll + fast},
+			{req(algorithm.AllToAll, datatype.Int8, datatype.Sum, 255, 0), "exchange_ll128"},
+			{req(algorithm.Broadcast, datatype.Int8, datatype.Sum, 1<<20, 0), "broadcast_ll128" + fast},
+			{req(algorithm.Barrier, 0, 0, 0, 0), "exchange_" + ll + fast},
+			{req(algorithm.AllGather, datatype.Int8, datatype.Sum, 3<<20, 0), "point_to_point_stream"},
+		} {
+			calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{c.r})) }))
+			if len(calls) != 1 || calls[0].Kernel != c.kernel {
+				t.Errorf("%d ranks, %v of %d × %v: %v, want %s", n, c.r.Collective, c.r.Count, c.r.Type, names(calls), c.kernel)
+				continue
+			}
+			if strings.HasPrefix(c.kernel, "point") {
+				continue
+			}
+			a := argsOf[collectiveArgs](t, calls[0])
+			if a.rank != 1 || a.nranks != uint32(n) || a.window[0] != uint64(e.windows.Ptr[0]) || a.abort == 0 || a.epochs != uint64(e.state.Ptr()) {
+				t.Errorf("%s: %+v", c.kernel, a)
+			}
+			if c.r.Collective != algorithm.Barrier && c.r.Collective != algorithm.Broadcast && (a.send != uint64(c.r.Send) || a.recv != uint64(c.r.Recv)) {
+				t.Errorf("%s: buffers %#x %#x", c.kernel, a.send, a.recv)
+			}
+			if calls[0].Block > 512 || calls[0].Block%32 != 0 || calls[0].Grid > uint32(e.maxBlocks) {
+				t.Errorf("%s: %d × %d threads", c.kernel, calls[0].Grid, calls[0].Block)
+			}
+		}
+	}
+}
+
+func names(calls []mockcuda.Call) []string {
+	var s []string
+	for _, c := range calls {
+		s = append(s, c.Kernel)
+	}
+	return s
+}
+
+// sides collects what every rank's launches say of the messages between two ranks, in order: the k-th that s sends d must be the k-th that d
+// receives from s, and be in launches of the same number.
+func sides(t *testing.T, engines []*Engine, calls [][]mockcuda.Call) (sent, received map[[2]int][]string) {
+	sent, received = map[[2]int][]string{}, map[[2]int][]string{}
+	for r := range engines {
+		round := map[string]int{}
+		for _, c := range launches(calls[r]) {
+			class := c.Kernel[strings.LastIndex(c.Kernel, "_")+1:]
+			if class == "bytes" {
+				class = "words"
+			}
+			a := argsOf[p2pArgs](t, c)
+			blocks := 0
+			for _, l := range a.lane[:a.lanes] {
+				blocks += int(l.channels)
+				for _, m := range a.message[l.first : l.first+l.count] {
+					what := fmt.Sprintf("%s launch %d: %d bytes", class, round[class], m.bytes)
+					if l.send == 1 {
+						sent[[2]int{r, int(l.peer)}] = append(sent[[2]int{r, int(l.peer)}], what)
+					} else if int(l.peer) != r {
+						received[[2]int{int(l.peer), r}] = append(received[[2]int{int(l.peer), r}], what)
+					}
+				}
+			}
+			if class == "words" && blocks != int(c.Grid) {
+				t.Errorf("rank %d: %d channels, %d blocks", r, blocks, c.Grid)
+			}
+			round[class]++
+		}
+	}
+	return sent, received
+}
+
+// Any matching pattern of sends and receives is launched alike on both sides of every message.
+func TestMessagesMatch(t *testing.T) {
+	const n = 4
+	engines := mockEngines(t, n)
+	sizes := []int64{0, 8, 100, 0, 3 << 20, 8, 4096, 2 << 20, 1}
+	calls := make([][]mockcuda.Call, n)
+	for r, e := range engines {
+		s, mem := newStream(t, e), memory(t, e, 16<<20)
+		var reqs []algorithm.Request
+		for k := range 90 { // more than a launch holds
+			for p := range n {
+				size := sizes[(k+p+r)%len(sizes)]
+				back := sizes[(k+r+p)%len(sizes)]
+				if k > 20 {
+					size, back = 8, 8
+				}
+				reqs = append(reqs,
+					algorithm.Request{Collective: algorithm.Recv, Recv: mem.Add(8 << 20), Count: back, Type: datatype.Int8, Peer: p, Stream: s},
+					algorithm.Request{Collective: algorithm.Send, Send: mem, Count: size, Type: datatype.Int8, Peer: p, Stream: s})
+			}
+		}
+		calls[r] = noted(t, func() { must(t, e.Enqueue(1, reqs)) })
+	}
+	sent, received := sides(t, engines, calls)
+	if len(sent) != n*(n-1) {
+		t.Fatalf("%d pairs", len(sent))
+	}
+	for pair, list := range sent {
+		if !slices.Equal(list, received[pair]) {
+			t.Errorf("rank %d → %d:\n%v\n%v", pair[0], pair[1], list, received[pair])
+		}
+	}
+}
+
+func TestSelfMessages(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	s, mem := newStream(t, e), memory(t, e, 16<<20)
+	message := func(c algorithm.Collective, at device.Ptr, count int64) algorithm.Request {
+		return algorithm.Request{Collective: c, Send: at, Recv: at, Count: count, Type: datatype.Int8, Peer: 0, Stream: s}
+	}
+	send := func(at device.Ptr, n int64) algorithm.Request { return message(algorithm.Send, at, n) }
+	recv := func(at device.Ptr, n int64) algorithm.Request { return message(algorithm.Recv, at, n) }
+	calls := noted(t, func() {
+		must(t, e.Enqueue(1, []algorithm.Request{recv(mem.Add(64), 8), recv(mem.Add(8<<20), 3<<20), send(mem, 8), send(mem, 3<<20), send(mem, 5), recv(mem, 5)}))
+	})
+	if got := kinds(calls); got != "capture-query copy record capture-query launch record" {
+		t.Errorf("calls: %s", got)
+	}
+	a := argsOf[p2pArgs](t, launches(calls)[0])
+	if a.lanes != 1 || a.lane[0] != (lane{peer: 0, count: 2}) || a.message[0] != (message2(mem, 3<<20)) || a.message[1] != (message2(mem.Add(8<<20), 3<<20)) {
+		t.Errorf("%d lanes, %+v %+v", a.lanes, a.lane[0], a.message[:2])
+	}
+	for name, c := range map[string]struct {
+		reqs []algorithm.Request
+		want error
+	}{
+		"no receive": {[]algorithm.Request{send(mem, 8)}, algorithm.ErrInvalidUsage},
+		"no send":    {[]algorithm.Request{recv(mem, 8)}, algorithm.ErrInvalidUsage},
+		"sizes":      {[]algorithm.Request{recv(mem, 8), send(mem, 9)}, algorithm.ErrMismatch},
+	} {
+		var err error
+		if calls := noted(t, func() { err = e.Enqueue(1, c.reqs) }); len(calls) > 0 || !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, %s", name, err, kinds(calls))
+		}
+	}
+}
+
+func message2(p device.Ptr, n int64) message { return message{uint64(p), uint64(n)} }
+
+// The hot paths allocate nothing.
+func TestEnqueueAllocatesNothing(t *testing.T) {
+	engines := mockEngines(t, 4)
+	for name, reqs := range hotPaths(t, engines[1]) {
+		e := engines[1]
+		must(t, e.Enqueue(1, reqs))
+		if n := testing.AllocsPerRun(100, func() { must(t, e.Enqueue(1, reqs)) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// hotPaths are requests of rank 1 of four.
+func hotPaths(t testing.TB, e *Engine) map[string][]algorithm.Request {
+	s, mem := newStream(t, e), memory(t, e, 64<<20)
+	out := mem.Add(32 << 20)
+	counts, displs := []int64{64, 64, 64, 64}, []int64{0, 64, 128, 192}
+	request := func(c algorithm.Collective, count int64) algorithm.Request {
+		return algorithm.Request{Collective: c, Send: mem, Recv: out, Count: count, Type: datatype.Float32, Peer: 0, Root: 2, Stream: s}
+	}
+	v := request(algorithm.AllToAllV, 0)
+	v.SendCounts, v.RecvCounts, v.SendDispls, v.RecvDispls = counts, counts, displs, displs
+	ring := []algorithm.Request{request(algorithm.Send, 256), request(algorithm.Recv, 256)}
+	ring[1].Peer = 2
+	return map[string][]algorithm.Request{
+		"all_reduce":     {request(algorithm.AllReduce, 256)},
+		"all_reduce 1M":  {request(algorithm.AllReduce, 1<<18)},
+		"reduce":         {request(algorithm.Reduce, 1<<18)},
+		"reduce_scatter": {request(algorithm.ReduceScatter, 256)},
+		"all_gather":     {request(algorithm.AllGather, 256)},
+		"all_gather 8M":  {request(algorithm.AllGather, 1<<19)},
+		"broadcast":      {request(algorithm.Broadcast, 256)},
+		"broadcast 1M":   {request(algorithm.Broadcast, 1<<18)},
+		"gather":         {request(algorithm.Gather, 256)},
+		"all_to_all_v":   {v},
+		"send_recv":      ring,
+		"send_recv 4M":   {request(algorithm.Send, 1<<20)},
+		"barrier":        {request(algorithm.Barrier, 0)},
+	}
+}
+
+// BenchmarkEnqueue is the CPU time of an eager operation over a driver that does next to nothing.
+func BenchmarkEnqueue(b *testing.B) {
+	e := mockEngines(b, 4)[1]
+	for name, reqs := range hotPaths(b, e) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(b, e.Enqueue(1, reqs))
+			}
+		})
+	}
+	b.Run("driver", func(b *testing.B) { // one launch of the same parameters, and nothing else
+		s := newStream(b, e)
+		cfg := cuda.Launch1D(1, 64, 0)
+		for b.Loop() {
+			must(b, s.LaunchRaw(e.kernels.move[exchanging][ll128][1], &cfg, params(e.args)))
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package nvlink
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// reduction is a family of kernels that combine data: what their names begin with.
+type reduction uint8
+
+const (
+	oneShot reduction = iota
+	twoShot
+	scattered
+	rooted
+	numReductions
+)
+
+var reductionNames = [numReductions]string{"all_reduce_one_shot", "all_reduce_two_shot", "reduce_scatter", "reduce"}
+
+// movement is a family of kernels that move data and know no types.
+type movement uint8
+
+const (
+	exchanging movement = iota
+	broadcasting
+	numMovements
+)
+
+var movementNames = [numMovements]string{"exchange", "broadcast"}
+
+// kernelTable is every kernel that an engine may launch; those that do not exist are nil. The last index is 1 for the kernels made for this number
+// of ranks, which want addresses and sizes that are multiples of 8.
+type kernelTable struct {
+	reduce [numReductions][numProtocols][datatype.NumTypes][2]*cuda.Function
+	move   [numMovements][numProtocols][2]*cuda.Function
+
+	words, bytes, stream *cuda.Function // point to point
+}
+
+func reductionName(what reduction, p protocol, t datatype.Type, fast, ranks int) string {
+	name := fmt.Sprintf("%s_%s_%s", reductionNames[what], p, typeNames[t])
+	if fast != 0 {
+		name += fmt.Sprintf("_sum_n%d", ranks)
+	}
+	return name
+}
+
+func movementName(what movement, p protocol, fast, ranks int) string {
+	name := fmt.Sprintf("%s_%s", movementNames[what], p)
+	if fast != 0 {
+		name += fmt.Sprintf("_n%d", ranks)
+	}
+	return name
+}
+
+// load finds the kernels for a number of ranks among names. Each is brought onto the device now: the driver loads a kernel when it is first asked
+// for, and may then wait for the device to be idle, which it never is while another rank's kernel waits for ours.
+func (k *kernelTable) load(m *cuda.Module, names []string, ranks int) error {
+	exists := make(map[string]bool, len(names))
+	for _, n := range names {
+		exists[n] = true
+	}
+	var err error
+	find := func(name string) (f *cuda.Function) {
+		if err == nil && exists[name] {
+			f, err = m.Function(name)
+		}
+		return f
+	}
+	for p := range numProtocols {
+		for fast := range 2 {
+			for what := range numReductions {
+				for t := range datatype.NumTypes {
+					k.reduce[what][p][t][fast] = find(reductionName(what, p, t, fast, ranks))
+				}
+			}
+			for what := range numMovements {
+				k.move[what][p][fast] = find(movementName(what, p, fast, ranks))
+			}
+		}
+	}
+	for name, f := range map[string]**cuda.Function{"words": &k.words, "bytes": &k.bytes, "stream": &k.stream} {
+		if *f = find("point_to_point_" + name); *f == nil && err == nil {
+			err = fmt.Errorf("%w: no kernel point_to_point_%s in the embedded module", algorithm.ErrUnsupported, name)
+		}
+	}
+	return err
+}
+
+// missing is the error of a launch whose kernel is not there.
+func missing(parts ...any) error {
+	return fmt.Errorf("%w: no kernel for %s", algorithm.ErrUnsupported, strings.TrimSpace(fmt.Sprintln(parts...)))
+}

@@ -1,0 +1,145 @@
+package nvlink
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver/mockcuda"
+)
+
+// notes is the mock driver's trace; nil where there is no mock. Kernels do nothing there: these tests look at what the engine asks the driver for.
+var notes *mockcuda.Trace
+
+func TestMain(m *testing.M) {
+	if os.Getenv("MOCKCUDA_DEVICES") == "" {
+		_ = os.Setenv("MOCKCUDA_DEVICES", "4")
+	}
+	mock, cleanup, err := mockcuda.Setup()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	dir := ""
+	if mock {
+		if dir, err = os.MkdirTemp("", "goccl-nvlink-"); err == nil {
+			notes, err = mockcuda.NewTrace(dir)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	code := m.Run()
+	cleanup()
+	if dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// mockEngines are the engines of n ranks of this process, rank r on GPU r mod 4, over the mock driver.
+func mockEngines(t testing.TB, n int) []*Engine {
+	t.Helper()
+	if notes == nil {
+		t.Skip("this test needs the mock driver: gcc, and no GPU")
+	}
+	boots := bootstrap.NewLocalGroup(n)
+	engines, errs := make([]*Engine, n), make(chan error, n)
+	for r := range n {
+		dev, err := cuda.Open(r % 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		go func() {
+			var err error
+			engines[r], err = New(context.Background(), Config{Bootstrap: boots[r], Device: dev, OpTimeout: time.Minute})
+			errs <- err
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, e := range engines {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, b := range boots {
+			_ = b.Close()
+		}
+	})
+	return engines
+}
+
+func newStream(t testing.TB, e *Engine) *cuda.Stream {
+	t.Helper()
+	s, err := e.dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.(*cuda.Stream)
+}
+
+func memory(t testing.TB, e *Engine, n int64) device.Ptr {
+	t.Helper()
+	m, err := e.dev.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m.Ptr()
+}
+
+// noted is what the driver was asked for while do ran.
+func noted(t testing.TB, do func()) []mockcuda.Call {
+	t.Helper()
+	notes.Start()
+	do()
+	calls, err := notes.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return calls
+}
+
+// launches are the kernels among calls.
+func launches(calls []mockcuda.Call) []mockcuda.Call {
+	var out []mockcuda.Call
+	for _, c := range calls {
+		if c.Kind == mockcuda.Launch {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// argsOf reads a launch's parameters as the kernel does.
+func argsOf[T any](t testing.TB, c mockcuda.Call) *T {
+	t.Helper()
+	a := new(T)
+	if len(c.Params) != int(unsafe.Sizeof(*a)) {
+		t.Fatalf("%s got %d bytes of parameters, its struct has %d", c.Kernel, len(c.Params), unsafe.Sizeof(*a))
+	}
+	copy(params(a), c.Params)
+	return a
+}
+
+func allReduce(mem device.Ptr, count int64, s device.Stream) algorithm.Request {
+	return algorithm.Request{Collective: algorithm.AllReduce, Send: mem, Recv: mem, Count: count, Type: datatype.Float32, Stream: s}
+}

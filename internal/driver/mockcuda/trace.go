@@ -1,0 +1,115 @@
+package mockcuda
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+)
+
+// TraceEnv names the file through which the mock hands its notes over.
+const TraceEnv = "MOCKCUDA_TRACE"
+
+// CallKind says what was called.
+type CallKind uint32
+
+// The calls that a trace notes: everything that is ordered by a stream.
+const (
+	Launch CallKind = iota + 1
+	RecordEvent
+	WaitEvent
+	Copy
+	Set
+	WriteValue
+	WaitValue
+	CaptureQuery
+	GraphLaunch
+)
+
+// String is like "launch".
+func (k CallKind) String() string {
+	names := [...]string{"", "launch", "record", "wait-event", "copy", "set", "write", "wait-value", "capture-query", "graph"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "?"
+}
+
+// Call is one note.
+type Call struct {
+	Kind     CallKind
+	Stream   uintptr // as it was given
+	Captured bool    // the stream was being captured
+	// A, B and C are destination, source (or value) and size of copies and sets; address and value of writes and waits; the event; the graph and
+	// its size.
+	A, B, C             uint64
+	Kernel              string
+	Grid, Block, Shared uint32
+	Params              []byte
+}
+
+// These mirror struct trace and struct note of mockcuda.c.
+const (
+	traceBytes  = 8 << 20
+	traceHeader = 64
+	noteBytes   = 64
+)
+
+// Trace is the mock's notes. One process has one, made before the driver is loaded.
+type Trace struct{ mem []byte }
+
+// NewTrace makes the file in dir and names it in the environment. Call it before anything uses the driver. Nothing is noted until Start.
+func NewTrace(dir string) (*Trace, error) {
+	path := filepath.Join(dir, "mockcuda.trace")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if err := f.Truncate(traceBytes); err != nil {
+		return nil, err
+	}
+	mem, err := syscall.Mmap(int(f.Fd()), 0, traceBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return &Trace{mem}, os.Setenv(TraceEnv, path)
+}
+
+func (t *Trace) on() *uint32   { return (*uint32)(unsafe.Pointer(&t.mem[0])) }
+func (t *Trace) used() *uint64 { return (*uint64)(unsafe.Pointer(&t.mem[8])) }
+
+// Start forgets what was noted and notes from now on. No call may be under way.
+func (t *Trace) Start() {
+	atomic.StoreUint64(t.used(), 0)
+	clear(t.mem[4:8])
+	atomic.StoreUint32(t.on(), 1)
+}
+
+// Stop ends the noting and gives the notes in order.
+func (t *Trace) Stop() ([]Call, error) {
+	atomic.StoreUint32(t.on(), 0)
+	if binary.LittleEndian.Uint32(t.mem[4:]) != 0 {
+		return nil, errors.New("mockcuda: the trace is full: note less")
+	}
+	var calls []Call
+	b := t.mem[traceHeader : traceHeader+atomic.LoadUint64(t.used())]
+	for len(b) > 0 {
+		u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+		u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+		c := Call{Kind: CallKind(u32(4)), Captured: u32(8) != 0, Grid: u32(12), Block: u32(16), Shared: u32(20),
+			Stream: uintptr(u64(24)), A: u64(32), B: u64(40), C: u64(48)}
+		params, name := int(u32(56)), int(u32(60))
+		c.Kernel = string(b[noteBytes : noteBytes+name])
+		c.Params = append([]byte(nil), b[noteBytes+name:noteBytes+name+params]...)
+		calls = append(calls, c)
+		b = b[u32(0):]
+	}
+	return calls, nil
+}
+
+// Close unmaps the notes. The mock keeps its own mapping.
+func (t *Trace) Close() error { return syscall.Munmap(t.mem) }
