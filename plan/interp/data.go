@@ -56,21 +56,6 @@ func (l *lane) data(in *instruction) (done, on bool) {
 	return len(l.work) == 0, false
 }
 
-// operator is the reduction that op stands for.
-func (m *machine) operator(op plan.ReduceOp) datatype.Op {
-	switch op {
-	case plan.Sum:
-		return datatype.Sum
-	case plan.Min:
-		return datatype.Min
-	case plan.Max:
-		return datatype.Max
-	case plan.Prod:
-		return datatype.Prod
-	}
-	return m.cfg.Op
-}
-
 // ready reports whether the packets that a piece reads are those of the launch.
 func (m *machine) ready(p piece, launch int) bool {
 	l := m.layouts[launch]
@@ -107,12 +92,13 @@ func (m *machine) move(p piece, launch int, op datatype.Op) {
 			}
 		}
 	}
-	acc, next := make([]byte, l.Alignment), make([]byte, l.Alignment)
-	m.load(acc, &p.move.Src[0], p, launch, n)
-	for i := 1; i < len(p.move.Src); i++ {
-		m.load(next, &p.move.Src[i], p, launch, n)
-		reduce(acc[:n], next[:n], m.cfg.Type, op)
+	acc, srcs := make([]byte, l.Alignment), make([][]byte, len(p.move.Src))
+	for i := range p.move.Src {
+		src := make([]byte, l.Alignment)
+		m.load(src, &p.move.Src[i], p, launch, n)
+		srcs[i] = src[:n]
 	}
+	m.reduce(acc[:n], srcs, op)
 	for i := range p.move.Dst {
 		m.store(&p.move.Dst[i], acc, p, launch, n)
 	}

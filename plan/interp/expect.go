@@ -2,37 +2,54 @@ package interp
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/plan"
 )
 
-// CheckCollective runs p for the sizes given, on random 64-bit integers, and compares every output with the collective's definition. It
-// returns the first difference, a *DeadlockError, or nil.
+// CheckCollective runs p for the sizes given, on random integers as wide as a unit allows, and compares every output with the collective's
+// definition. It returns the first difference, a *DeadlockError, or nil.
 func CheckCollective(p *plan.Plan, sizes []uint64, seed uint64) error {
+	return CheckReduction(p, sizes, elementType(p.Alignment), datatype.Sum, seed)
+}
+
+// CheckReduction is CheckCollective for elements of type t and, where the plan leaves the operator to the caller, op: sum, min, max or prod.
+// Floating-point results may differ from the definition's by what another order of operands explains, see hostreduce.Check.
+func CheckReduction(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.Op, seed uint64) error {
+	cfg, err := checked(p, sizes, t, op)
+	if err != nil {
+		return err
+	}
+	cfg.Seed = seed
+	return Run(p, cfg)
+}
+
+// checked is a Config that fills inputs and compares every launch's output with the definition.
+func checked(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.Op) (Config, error) {
 	inputs := make([][][]byte, len(sizes)) // by launch and rank
 	layouts := make([]*plan.Layout, len(sizes))
 	for i, size := range sizes {
 		l, err := p.NewLayout(size)
 		if err != nil {
-			return err
+			return Config{}, err
 		}
 		layouts[i] = l
 		for r := range p.GPUs {
-			inputs[i] = append(inputs[i], fill(l.Size(r, plan.Input), i, r))
+			in := make([]byte, l.Size(r, plan.Input))
+			hostreduce.Fill(in[:int64(len(in))/max(1, t.Size())*t.Size()], t, uint64(i), r)
+			inputs[i] = append(inputs[i], in)
 		}
 	}
-	return Run(p, Config{Sizes: sizes, Type: elementType(p.Alignment), Op: datatype.Sum, Seed: seed,
+	return Config{Sizes: sizes, Type: t, Op: op,
 		Fill: func(rank, launch int, in []byte) { copy(in, inputs[launch][rank]) },
 		Check: func(rank, launch int, in, out []byte) error {
 			if !p.InPlace && !bytes.Equal(in, inputs[launch][rank]) {
 				return fmt.Errorf("interp: plan %s: launch %d changed the input of rank %d", p.Name, launch+1, rank)
 			}
-			return compare(p, layouts[launch], inputs[launch], rank, launch, out)
-		}})
+			return compare(p, layouts[launch], inputs[launch], rank, launch, out, t, reduction(p, op))
+		}}, nil
 }
 
 // elementType is the widest integer that a unit holds.
@@ -46,43 +63,33 @@ func elementType(alignment int64) datatype.Type {
 	return datatype.Uint8
 }
 
-func fill(n int64, launch, rank int) []byte {
-	rng := rand.New(rand.NewPCG(uint64(launch), uint64(rank)))
-	b := make([]byte, (n+7)/8*8)
-	for i := 0; i < len(b); i += 8 {
-		binary.LittleEndian.PutUint64(b[i:], rng.Uint64())
-	}
-	return b[:n]
-}
-
 // compare checks one rank's output, chunk by chunk.
-func compare(p *plan.Plan, l *plan.Layout, inputs [][]byte, rank, launch int, out []byte) error {
+func compare(p *plan.Plan, l *plan.Layout, inputs [][]byte, rank, launch int, out []byte, t datatype.Type, op datatype.Op) error {
 	for k, terms := range p.Expected(rank) {
 		if len(terms) == 0 {
 			continue
 		}
 		at := l.Offset(k)
 		_, n := l.Locate(k, 0)
-		want := make([]byte, n)
-		for i, t := range terms {
-			from := l.Offset(t.Index)
-			src := inputs[t.Rank][from : from+n]
-			if i == 0 {
-				copy(want, src)
-			} else {
-				reduce(want, src, elementType(p.Alignment), reduction(p))
-			}
+		want, srcs := make([]byte, n), make([][]byte, len(terms))
+		for i, c := range terms {
+			from := l.Offset(c.Index)
+			srcs[i] = inputs[c.Rank][from : from+n]
 		}
-		if got := out[at : at+n]; !bytes.Equal(got, want) {
-			return fmt.Errorf("interp: plan %s: launch %d: chunk %d of the output of rank %d (%d bytes at %d) is wrong", p.Name, launch+1, k, rank, n, at)
+		if err := hostreduce.Reduce(want, srcs, t, op, [8]byte{}, len(srcs)); err != nil {
+			return err
+		}
+		if wrong, first := hostreduce.Check(out[at:at+n], want, t, op, len(terms)); wrong != 0 {
+			return fmt.Errorf("interp: plan %s: launch %d: chunk %d of the output of rank %d (%d bytes at %d) is wrong: %d elements of %v, the first is %d",
+				p.Name, launch+1, k, rank, n, at, wrong, t, first)
 		}
 	}
 	return nil
 }
 
-// reduction is the operator of the plan's first reducing op; CheckCollective is for plans with one.
-func reduction(p *plan.Plan) datatype.Op {
-	m := machine{cfg: Config{Op: datatype.Sum}}
+// reduction is the operator of the plan's first reducing op, or the caller's.
+func reduction(p *plan.Plan, caller datatype.Op) datatype.Op {
+	m := machine{cfg: Config{Op: caller}}
 	for r := range p.GPUs {
 		for b := range p.GPUs[r].ThreadBlocks {
 			for _, s := range p.Program(r, b) {
@@ -94,5 +101,5 @@ func reduction(p *plan.Plan) datatype.Op {
 			}
 		}
 	}
-	return datatype.Sum
+	return caller
 }

@@ -134,13 +134,22 @@ func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 		m.cfg.Lanes = 2 + m.rng.IntN(4)
 	}
 	chunk := int64(0)
+	if !cfg.Type.Valid() {
+		return nil, fmt.Errorf("interp: %v", cfg.Type)
+	}
+	switch cfg.Op {
+	case datatype.Sum, datatype.Min, datatype.Max, datatype.Prod:
+	default:
+		return nil, fmt.Errorf("interp: plan %s: %v is not an operator of plans: sum, min, max or prod", p.Name, cfg.Op)
+	}
 	for _, size := range cfg.Sizes {
 		l, err := p.NewLayout(size)
 		if err != nil {
 			return nil, err
 		}
-		if p.Alignment%cfg.Type.Size() != 0 {
-			return nil, fmt.Errorf("interp: plan %s divides into units of %d bytes, which do not hold whole elements of %s", p.Name, p.Alignment, cfg.Type)
+		if p.Alignment%cfg.Type.Size() != 0 || l.Block%cfg.Type.Size() != 0 {
+			return nil, fmt.Errorf("interp: plan %s: %d bytes divide into blocks of %d and units of %d, which do not hold whole elements of %s",
+				p.Name, size, l.Block, p.Alignment, cfg.Type)
 		}
 		m.layouts = append(m.layouts, l)
 		chunk = max(chunk, l.Chunk)
