@@ -19,7 +19,10 @@ import (
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
-func init() { core.Prepare() }
+func init() {
+	loadEnvironment()
+	core.Prepare()
+}
 
 // result turns an error into a code and leaves its text with the calling thread.
 func result(err error) C.goccl_result {
