@@ -65,6 +65,7 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 		return wrap("register", c.rank, err)
 	}
 	context.AfterFunc(c.fate.ctx, func() { a.Abort(c.fate.err()) })
+	c.extended.Store(true)
 	return nil
 }
 

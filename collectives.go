@@ -13,64 +13,64 @@ import (
 
 // AllReduce combines count elements of every rank's send with op and leaves the result in every rank's recv, the same bits everywhere.
 func (c *Comm) AllReduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.AllReduce, Send: send, Recv: recv, Count: count, Type: t, Op: op, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.AllReduce, Send: send, Recv: recv, Count: count, Type: t, Op: op, Stream: s})
 }
 
 // AllGather puts count elements of rank r's send at recv + r·count, on every rank.
 func (c *Comm) AllGather(send, recv device.Ptr, count int64, t datatype.Type, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.AllGather, Send: send, Recv: recv, Count: count, Type: t, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.AllGather, Send: send, Recv: recv, Count: count, Type: t, Stream: s})
 }
 
 // ReduceScatter combines the ranks' sends (count·R elements each) and leaves slice r, count elements, in rank r's recv.
 func (c *Comm) ReduceScatter(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.ReduceScatter, Send: send, Recv: recv, Count: count, Type: t, Op: op, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.ReduceScatter, Send: send, Recv: recv, Count: count, Type: t, Op: op, Stream: s})
 }
 
 // AllToAll sends slice p (count elements) of send to rank p, which puts it at slice r of its recv, r being this rank.
 func (c *Comm) AllToAll(send, recv device.Ptr, count int64, t datatype.Type, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.AllToAll, Send: send, Recv: recv, Count: count, Type: t, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.AllToAll, Send: send, Recv: recv, Count: count, Type: t, Stream: s})
 }
 
 // AllToAllV is AllToAll with counts and displacements of its own for every peer, in elements; each slice has R entries and is copied
 // before the call returns. What this rank sends to p must be what p receives from it.
 func (c *Comm) AllToAllV(send device.Ptr, sendCounts, sendDispls []int64, recv device.Ptr, recvCounts, recvDispls []int64, t datatype.Type, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.AllToAllV, Send: send, Recv: recv, Type: t, Stream: s,
+	return c.one(algorithm.Request{Collective: algorithm.AllToAllV, Send: send, Recv: recv, Type: t, Stream: s,
 		SendCounts: sendCounts, SendDispls: sendDispls, RecvCounts: recvCounts, RecvDispls: recvDispls})
 }
 
 // Broadcast copies count elements of root's send to every rank's recv.
 func (c *Comm) Broadcast(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.Broadcast, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Broadcast, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
 }
 
 // Reduce combines the ranks' sends and leaves the result in root's recv.
 func (c *Comm) Reduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, root int, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.Reduce, Send: send, Recv: recv, Count: count, Type: t, Op: op, Root: root, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Reduce, Send: send, Recv: recv, Count: count, Type: t, Op: op, Root: root, Stream: s})
 }
 
 // Gather puts count elements of rank r's send at recv + r·count on root.
 func (c *Comm) Gather(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.Gather, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Gather, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
 }
 
 // Scatter puts slice r (count elements) of root's send in rank r's recv.
 func (c *Comm) Scatter(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.Scatter, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Scatter, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
 }
 
 // Send sends count elements to peer, which must Recv as many. To exchange in both directions at once, Submit both in one call.
 func (c *Comm) Send(buf device.Ptr, count int64, t datatype.Type, peer int, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.Send, Send: buf, Count: count, Type: t, Peer: peer, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Send, Send: buf, Count: count, Type: t, Peer: peer, Stream: s})
 }
 
 // Recv receives count elements from peer.
 func (c *Comm) Recv(buf device.Ptr, count int64, t datatype.Type, peer int, s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.Recv, Recv: buf, Count: count, Type: t, Peer: peer, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Recv, Recv: buf, Count: count, Type: t, Peer: peer, Stream: s})
 }
 
 // Barrier makes later work on s wait until every rank's stream got here.
 func (c *Comm) Barrier(s device.Stream) error {
-	return c.Submit(algorithm.Request{Collective: algorithm.Barrier, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Barrier, Stream: s})
 }
 
 // Synchronize waits for all work on s and returns its error, or the communicator's.

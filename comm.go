@@ -25,20 +25,24 @@ type Comm struct {
 	rank    int
 	size    int
 	engine  algorithm.Engine
-	checker *checker // nil: requests are not compared
-	plans   [][]byte // files of GOCCL_PLAN_DIR
+	checker *checker      // nil: requests are not compared
+	stream0 device.Stream // the default stream of a GPU; nil on the host device
+	plans   [][]byte      // files of GOCCL_PLAN_DIR
 
 	id      uint64 // the same on all ranks, different for every communicator
 	closed  atomic.Bool
 	revoked atomic.Bool
 	fate    fate
 	watch   sync.WaitGroup
+	notices *notices // nil where work sees for itself that a peer has given up
 
-	mu       sync.Mutex // guards what follows and the order in which requests reach the engine
-	seq      uint64     // of the latest collective
-	messages uint64     // sends and receives so far
+	mu       sync.Mutex           // guards what follows and the order in which requests reach the engine
+	seq      uint64               // of the latest collective
+	messages uint64               // sends and receives so far
+	single   [1]algorithm.Request // the request of a call of one collective
 
 	registered *registered // algorithms besides the engine's; nil without any
+	extended   atomic.Bool // there is one: the engine does not know all work
 }
 
 // commSpace tells the groups of communicators from those that a caller makes of the same Bootstrap.
@@ -124,12 +128,16 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	case device.Host:
 		c.engine, err = engineOf(shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout}))
 	case device.CUDA:
+		if c.stream0, err = c.dev.WrapStream(0); err != nil {
+			return err
+		}
 		c.engine, err = engineOf(nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout}))
 	default:
 		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
 	}
 	if err == nil {
 		c.fate.adopt(c.engine)
+		c.listen()
 		err = c.loadPlanFolder(ctx, c.plans)
 	}
 	return err
@@ -189,12 +197,17 @@ func (c *Comm) Name() string { return c.cfg.Name }
 func (c *Comm) AsyncError() error { return c.engine.Err() }
 
 // Abort ends all running and later work of this rank with cause (nil: a plain abort). It does not wait for the work and may be called from
-// any goroutine, also while another is inside a call.
+// any goroutine, also while another is inside a call. Peers that wait for this rank, or come to, get an error that names it.
 func (c *Comm) Abort(cause error) {
 	if cause == nil {
 		cause = &Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
 	}
+	tell, cut := c.notices.leaving()
 	c.fate.end(cause)
+	if tell {
+		c.notices.say(leftAborted, cut || c.extended.Load())
+		c.notices.follow()
+	}
 }
 
 // Finalize waits until every rank has called it, so that no peer still needs this one. Enqueued work must have ended (synchronise its
@@ -237,8 +250,15 @@ func (c *Comm) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
+	tell, cut := false, false
+	if c.engine != nil {
+		tell, cut = c.notices.leaving()
+	}
 	// The abort lets go of mu whoever waits inside the engine or for a peer's call.
 	c.fate.end(&Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
+	if tell {
+		c.notices.say(leftClosed, cut)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var err error
@@ -248,6 +268,7 @@ func (c *Comm) Close() error {
 	if c.engine != nil {
 		err = errors.Join(err, c.engine.Close())
 	}
+	c.notices.close()
 	err = errors.Join(err, c.boot.Close()) // ends watchPeers
 	c.watch.Wait()
 	return err

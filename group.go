@@ -25,8 +25,22 @@ func (c *Comm) Submit(reqs ...algorithm.Request) error {
 	if err := p.prepare(); err != nil {
 		return err
 	}
+	return p.submit()
+}
+
+// one is Submit of one request. It is copied into the communicator, so that a call of a collective allocates nothing; engines keep nothing of it.
+func (c *Comm) one(r algorithm.Request) error {
+	p := part{c: c}
+	if err := p.ready(); err != nil {
+		return err
+	}
+	if err := p.prepareOne(&r); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.single[0] = r
+	p.reqs = c.single[:]
 	if err := p.check(); err != nil {
 		return err
 	}
@@ -40,45 +54,72 @@ func (c *Comm) Submit(reqs ...algorithm.Request) error {
 //     everywhere, and ranks cannot wait for each other in a circle.
 //  2. Lock all communicators, in that order, so that groups submitted at the same time come in one order too.
 //  3. Compare with the peers, when asked to; all communicators at the same time, because each may wait for another of this group.
-//  4. Enqueue what does not block, in order; then what does (synchronous streams), side by side, for the same reason.
+//  4. Enqueue what does not block, in order, on the calling thread, whose own default stream may be meant; then what does (synchronous streams
+//     of the host device), side by side, for the same reason as in 3.
 func Submit(calls []Call) error {
 	var parts []*part
-	find := make(map[*Comm]*part)
-	for _, call := range calls {
-		if call.Comm == nil {
+	for i := range calls {
+		c := calls[i].Comm
+		if c == nil {
 			return fmt.Errorf("goccl: Submit: %w: a call without a communicator", ErrInvalidArgument)
 		}
-		p := find[call.Comm]
+		p := partOf(parts, c)
 		if p == nil {
-			p = &part{c: call.Comm}
-			find[call.Comm] = p
+			p = &part{c: c}
 			parts = append(parts, p)
 		}
-		p.reqs = append(p.reqs, call.Request)
+		p.reqs = append(p.reqs, calls[i].Request)
 	}
+	compare := false
 	for _, p := range parts {
 		if err := p.prepare(); err != nil {
 			return err
 		}
+		compare = compare || p.c.checker != nil
+	}
+	if len(parts) == 1 {
+		return parts[0].submit()
 	}
 	slices.SortFunc(parts, func(a, b *part) int { return cmp.Or(cmp.Compare(a.c.id, b.c.id), cmp.Compare(a.c.rank, b.c.rank)) })
 	for _, p := range parts {
 		p.c.mu.Lock()
-		defer p.c.mu.Unlock()
 	}
-	if err := together(parts, (*part).check); err != nil {
-		return err
+	defer func() {
+		for _, p := range parts {
+			p.c.mu.Unlock()
+		}
+	}()
+	if compare {
+		if err := together(parts, (*part).check); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range parts {
+			if err := p.check(); err != nil {
+				return err
+			}
+		}
 	}
 	var blocking []*part
 	var errs []error
 	for _, p := range parts {
 		if p.blocks() {
 			blocking = append(blocking, p)
-		} else {
-			errs = append(errs, p.enqueue())
+		} else if err := p.enqueue(); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(append(errs, together(blocking, (*part).enqueue))...)
+}
+
+// partOf finds the part of a communicator; groups are of few.
+func partOf(parts []*part, c *Comm) *part {
+	for _, p := range parts {
+		if p.c == c {
+			return p
+		}
+	}
+	return nil
 }
 
 // part is what a group asks of one communicator.
@@ -102,26 +143,24 @@ func together(parts []*part, f func(*part) error) error {
 	return errors.Join(errs...)
 }
 
+// submit checks and enqueues the part of a group of one communicator.
+func (p *part) submit() error {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if err := p.check(); err != nil {
+		return err
+	}
+	return p.enqueue()
+}
+
 // prepare checks the requests, gives each a stream and puts the collectives first.
 func (p *part) prepare() error {
-	c := p.c
-	if c.closed.Load() {
-		return &Error{Op: "submit", Rank: c.rank, Peer: -1, Err: ErrClosed}
+	if err := p.ready(); err != nil {
+		return err
 	}
 	for i := range p.reqs {
-		r := &p.reqs[i]
-		if err := r.Validate(c.size); err != nil {
-			return &Error{Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
-		}
-		if r.Stream == nil {
-			s, err := c.dev.WrapStream(0)
-			if err != nil {
-				return &Error{Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
-			}
-			r.Stream = s
-		}
-		if !isPointToPoint(r) {
-			p.collectives++
+		if err := p.prepareOne(&p.reqs[i]); err != nil {
+			return err
 		}
 	}
 	if p.collectives != 0 && p.collectives != len(p.reqs) {
@@ -129,6 +168,39 @@ func (p *part) prepare() error {
 		slices.SortStableFunc(p.reqs, func(a, b algorithm.Request) int { return btoi(isPointToPoint(&a)) - btoi(isPointToPoint(&b)) })
 	}
 	return nil
+}
+
+func (p *part) ready() error {
+	if p.c.closed.Load() {
+		return &Error{Op: "submit", Rank: p.c.rank, Peer: -1, Err: ErrClosed}
+	}
+	return nil
+}
+
+func (p *part) prepareOne(r *algorithm.Request) error {
+	c := p.c
+	if err := r.Validate(c.size); err != nil {
+		return &Error{Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
+	}
+	if r.Stream == nil {
+		s, err := c.defaultStream()
+		if err != nil {
+			return &Error{Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
+		}
+		r.Stream = s
+	}
+	if !isPointToPoint(r) {
+		p.collectives++
+	}
+	return nil
+}
+
+// defaultStream is stream 0: on a GPU one wrapper for good, on the host device a synchronous stream for every call.
+func (c *Comm) defaultStream() (device.Stream, error) {
+	if c.stream0 != nil {
+		return c.stream0, nil
+	}
+	return c.dev.WrapStream(0)
 }
 
 func btoi(b bool) int {
@@ -166,6 +238,12 @@ func (p *part) check() error {
 // alike on all ranks; sends and receives, of which each rank has its own, have numbers of their own.
 func (p *part) enqueue() error {
 	c, n := p.c, p.collectives
+	if c.notices != nil {
+		if err := c.notices.count(p.reqs, n); err != nil {
+			c.fate.end(err)
+			return err
+		}
+	}
 	if n > 0 {
 		seq := c.seq + 1
 		c.seq += uint64(n)

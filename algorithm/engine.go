@@ -7,7 +7,8 @@ package algorithm
 // goroutine at a time; Abort may be called from any.
 type Engine interface {
 	// Enqueue puts the requests of one group on their streams and returns without waiting for them to run. Sends and receives of one
-	// call progress together, in any order. seq is the number of the first request; request i has seq+i.
+	// call progress together, in any order. seq is the number of the first request; request i has seq+i. Nothing of reqs, nor of the slices
+	// in it, is kept when Enqueue returns.
 	Enqueue(seq uint64, reqs []Request) error
 	// Abort makes every running and later request end with cause. Only the first cause counts.
 	Abort(cause error)
@@ -15,4 +16,12 @@ type Engine interface {
 	Err() error
 	// Close frees what the engine holds. Work must have ended or have been aborted.
 	Close() error
+}
+
+// Unaware is what engines also implement whose running work does not notice by itself that a peer has given up; the communicator then tells the
+// peers.
+type Unaware interface {
+	// Unfinished reports whether enqueued work has not ended, or was cut short by Abort: a peer may wait for what it will not send. It may be
+	// called from any goroutine, also after Close.
+	Unfinished() bool
 }

@@ -51,7 +51,8 @@ type Engine struct {
 	order *cuda.Order // of this rank's work over all streams: kernels share epochs and must run one after the other
 	cause atomic.Pointer[error]
 	gate  sync.RWMutex // read-locked by whoever touches the abort block
-	freed bool         // guarded by gate: the abort block is gone
+	freed bool         // guarded by gate: the abort block and the order are gone
+	cut   bool         // guarded by gate: what Unfinished was then
 	once  sync.Once
 	stop  chan struct{}
 	watch sync.WaitGroup
@@ -239,6 +240,27 @@ func (e *Engine) Err() error {
 	return nil
 }
 
+// Unfinished implements algorithm.Unaware. A kernel whose wait was ended reports so, also one that was replayed from a graph.
+func (e *Engine) Unfinished() bool {
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if e.freed {
+		return e.cut
+	}
+	return e.unfinished()
+}
+
+// unfinished is for holders of gate.
+func (e *Engine) unfinished() bool {
+	if e.abort.word.reported.Load() != 0 {
+		return true
+	}
+	idle, err := e.order.Idle()
+	return err != nil || !idle
+}
+
+var _ algorithm.Unaware = (*Engine)(nil)
+
 // report looks whether a kernel gave up a wait.
 func (e *Engine) report() error {
 	e.gate.RLock()
@@ -277,7 +299,7 @@ func (e *Engine) Close() error {
 		defer cancel()
 		err = e.order.Wait(ctx)
 		e.gate.Lock()
-		e.freed = true
+		e.cut, e.freed = e.unfinished(), true
 		e.gate.Unlock()
 		err = errors.Join(err, e.free())
 	})

@@ -44,7 +44,7 @@ type Call struct {
 	Stream   uintptr // as it was given
 	Captured bool    // the stream was being captured
 	// A, B and C are destination, source (or value) and size of copies and sets; address and value of writes and waits; the event; the graph and
-	// its size.
+	// its size; of a launch, A is the calling thread.
 	A, B, C             uint64
 	Kernel              string
 	Grid, Block, Shared uint32

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -838,7 +839,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	if (p) memcpy(o.params, p, n);
 	CUstream as = s;
 	CUresult r = owned(&s);
-	if (!r) note((struct note){.kind = T_LAUNCH, .captured = s->capture != NULL, .grid = o.grid, .block = o.block, .shared = shared, .nparams = p ? n : 0}, as, f->name, o.params);
+	if (!r) note((struct note){.kind = T_LAUNCH, .captured = s->capture != NULL, .grid = o.grid, .block = o.block, .shared = shared, .a = syscall(SYS_gettid), .nparams = p ? n : 0}, as, f->name, o.params);
 	if (!r) r = submit(as, o);
 	if (r) free(o.params);
 	return r;

@@ -1,0 +1,294 @@
+package goccl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver/mockcuda"
+)
+
+const mockVariable = "GOCCL_TEST_MOCK"
+
+// TestMock runs the tests TestOnMock… in a child over the mock driver, whose kernels do nothing: what the host does around them is tested where
+// there is no GPU.
+func TestMock(t *testing.T) {
+	lib := filepath.Join(t.TempDir(), "libmockcuda.so")
+	if err := mockcuda.Build(lib); err != nil {
+		t.Skip(err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer stop()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOnMock", "-test.v", "-test.count=1")
+	cmd.Env = append(os.Environ(), mockVariable+"=1", mockcuda.Env+"="+lib, "MOCKCUDA_DEVICES=4", "TMPDIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestOnMock") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func onMock(t testing.TB, n int, set func(r int, cfg *goccl.Config)) []*goccl.Comm {
+	t.Helper()
+	if os.Getenv(mockVariable) == "" {
+		t.Skip("TestMock runs this")
+	}
+	if _, err := notes(); err != nil {
+		t.Fatal(err)
+	}
+	return commsWith(t, n, func(r int) (device.Device, error) { return cuda.Open(r % 4) }, set)
+}
+
+func mockStream(t testing.TB, c *goccl.Comm) *cuda.Stream {
+	t.Helper()
+	s, err := c.Device().NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.(*cuda.Stream)
+}
+
+// A call allocates nothing in Go.
+func TestOnMockAllocations(t *testing.T) {
+	c := onMock(t, 4, nil)[1]
+	s, p := mockStream(t, c), scratch(t, c)
+	counts, displs := []int64{8, 8, 8, 8}, []int64{0, 8, 16, 24}
+	ring := []algorithm.Request{{Collective: algorithm.Send, Send: p, Count: 64, Peer: 2, Stream: s}, {Collective: algorithm.Recv, Recv: p, Count: 64, Peer: 0, Stream: s}}
+	for name, call := range map[string]func() error{
+		"all_reduce":     func() error { return c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s) },
+		"default stream": func() error { return c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, nil) },
+		"broadcast":      func() error { return c.Broadcast(p, p, 256, datatype.Float32, 2, s) },
+		"all_to_all_v":   func() error { return c.AllToAllV(p, counts, displs, p.Add(4096), counts, displs, datatype.Float32, s) },
+		"send_recv":      func() error { return c.Submit(ring...) },
+	} {
+		if err := call(); err != nil {
+			t.Fatal(name, err)
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			if err := call(); err != nil {
+				t.Fatal(name, err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// notes is the mock driver's trace, made before the driver is loaded.
+var notes = sync.OnceValues(func() (*mockcuda.Trace, error) { return mockcuda.NewTrace(os.TempDir()) })
+
+// A group of several communicators is enqueued by the calling thread: stream 2 is that thread's own.
+func TestOnMockGroupStaysOnItsThread(t *testing.T) {
+	comms := onMock(t, 4, nil)
+	trace, err := notes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var calls []goccl.Call
+	for _, c := range comms {
+		s, err := c.Device().WrapStream(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := scratch(t, c)
+		calls = append(calls, goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: 8, Type: datatype.Int8, Stream: s}})
+	}
+	trace.Start()
+	err = goccl.Submit(calls)
+	noted, terr := trace.Stop()
+	if err := errors.Join(err, terr); err != nil {
+		t.Fatal(err)
+	}
+	launched := 0
+	for _, n := range noted {
+		if n.Kind == mockcuda.Launch {
+			launched++
+			if n.Stream != 2 || int(n.A) != syscall.Gettid() {
+				t.Errorf("a launch on stream %d by thread %d, not %d", n.Stream, n.A, syscall.Gettid())
+			}
+		}
+	}
+	if launched != len(comms) {
+		t.Errorf("%d launches by %d ranks", launched, len(comms))
+	}
+}
+
+// learns waits until a rank knows that peer has left.
+func learns(c *goccl.Comm, peer int, within time.Duration) error {
+	end := time.Now().Add(within)
+	for c.AsyncError() == nil {
+		if time.Now().After(end) {
+			return fmt.Errorf("rank %d knows of nothing after %v", c.Rank(), within)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	var ge *goccl.Error
+	if err := c.AsyncError(); !errors.As(err, &ge) || ge.Peer != peer || !errors.Is(err, goccl.ErrAborted) {
+		return fmt.Errorf("rank %d: %v", c.Rank(), err)
+	}
+	return nil
+}
+
+const soon = 10 * time.Second // bounds what should take milliseconds
+
+// An abort with work under way ends the peers' work.
+func TestOnMockAbortReachesPeers(t *testing.T) {
+	comms := onMock(t, 3, nil)
+	s, p := mockStream(t, comms[1]), scratch(t, comms[1])
+	if err := s.WaitValue64(p.Add(4096), 1); err != nil { // keeps what follows from ending
+		t.Fatal(err)
+	}
+	if err := comms[1].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, s); err != nil {
+		t.Fatal(err)
+	}
+	comms[1].Abort(nil)
+	for _, r := range []int{0, 2} {
+		if err := learns(comms[r], 1, soon); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := comms[0].Barrier(nil); !errors.Is(err, goccl.ErrAborted) {
+		t.Errorf("a later call: %v", err)
+	}
+	if err := s.WriteValue64(p.Add(4096), 1); err != nil { // of no effect behind the wait
+		t.Fatal(err)
+	}
+	if err := comms[1].Device().CopyIn(p.Add(4096), []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An abort of a rank that owes nothing leaves its peers alone until they ask for more.
+func TestOnMockAbortOfIdleRank(t *testing.T) {
+	for _, end := range []string{"abort", "close"} {
+		comms := onMock(t, 3, nil)
+		call := func(r int) error {
+			p := scratch(t, comms[r])
+			return comms[r].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil)
+		}
+		for range 3 {
+			if err := call(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if err := errors.Join(call(0), call(2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if end == "abort" {
+			comms[1].Abort(nil)
+		} else if err := comms[1].Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+		if err := call(0); err != nil { // the third: rank 1 has done it
+			t.Errorf("after %s: %v", end, err)
+		}
+		if err := comms[0].AsyncError(); err != nil {
+			t.Errorf("after %s: %v", end, err)
+		}
+		// The fourth it never will. The call fails once the news is there.
+		var err error
+		for deadline := time.Now().Add(soon); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			err = call(0)
+		}
+		if err := learns(comms[0], 1, 0); err != nil {
+			t.Errorf("after %s: %v", end, err)
+		}
+		if err == nil {
+			t.Errorf("after %s: calls go on", end)
+		}
+	}
+}
+
+// A rank that is already ahead of one that leaves learns of it at once; so does one that waits for a message that was never sent.
+func TestOnMockAheadOfLeaver(t *testing.T) {
+	comms := onMock(t, 3, nil)
+	p := scratch(t, comms[0])
+	if err := comms[0].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := comms[2].Recv(p, 8, datatype.Int8, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := comms[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []int{0, 2} {
+		if err := learns(comms[r], 1, soon); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Shrink with abort and Revoke leave working communicators behind.
+func TestOnMockShrinkAfterAbort(t *testing.T) {
+	comms := onMock(t, 4, nil)
+	p := scratch(t, comms[3])
+	if err := comms[3].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil {
+		t.Fatal(err)
+	}
+	comms[3].Abort(nil)
+	small := make([]*goccl.Comm, 3)
+	if err := each(3, func(r int) (err error) {
+		small[r], err = comms[r].Shrink(context.Background(), []int{3}, true)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range small {
+		if err := c.AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	split := make([]*goccl.Comm, 3)
+	if err := each(3, func(r int) (err error) {
+		small[r].Revoke()
+		split[r], err = small[r].Split(context.Background(), 0, 0)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for r := range 3 {
+		if err := small[r].Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for r, c := range split {
+		if err := c.AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil {
+			t.Errorf("rank %d after its parent was closed: %v", r, err)
+		}
+	}
+	if err := each(3, func(r int) error { return split[r].Close() }); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkOnMock is the CPU time of a call over a driver that does next to nothing.
+func BenchmarkOnMock(b *testing.B) {
+	c := onMock(b, 4, nil)[1]
+	s, p := mockStream(b, c), scratch(b, c)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
