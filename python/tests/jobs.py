@@ -9,7 +9,16 @@ import time
 import traceback
 
 _context = mp.get_context("forkserver")
-_context.set_forkserver_preload(["numpy", "goccl.nccl", "goccl.comm", "goccl.algorithm", "goccl.language"])
+_preloaded = ["numpy", "goccl.nccl", "goccl.comm", "goccl.algorithm", "goccl.language"]
+
+
+def preload(*modules):
+    """Modules that every rank is to begin with; for test modules to call when they are imported."""
+    _preloaded.extend(m for m in modules if m not in _preloaded)
+    _context.set_forkserver_preload(_preloaded)
+
+
+preload()
 
 PYTHON = sys.executable
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

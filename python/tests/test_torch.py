@@ -10,6 +10,8 @@ import torch.distributed as dist  # noqa: E402
 
 import jobs  # noqa: E402
 
+jobs.preload("torch", "torch.distributed")
+
 
 def _init(rank, n, uid):
     import goccl.torch

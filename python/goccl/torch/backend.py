@@ -93,6 +93,12 @@ class ProcessGroupGoccl(dist.ProcessGroup):
     def __repr__(self) -> str:
         return f"ProcessGroupGoccl(rank={self._rank_}, size={self._size_})"
 
+    supports_coalescing = supports_splitting = supports_time_estimate = False
+
+    def _get_backend(self, device) -> "ProcessGroupGoccl":
+        """What torch asks for a backend's abilities: itself, for every device."""
+        return self
+
     def _lane(self, tensor_or_device) -> Lane:
         device = tensor_or_device if isinstance(tensor_or_device, torch.device) else tensor_or_device.device
         if device.type not in ("cpu", "cuda"):
@@ -172,7 +178,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         y, finish = _staged(output, True)
         return self._lane(output).submit(lambda c, s: c.reduce_scatter(x, y, op, stream=s), (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
 
-    reduce_scatter_tensor = _reduce_scatter_base
+    reduce_scatter_tensor = reduce_scatter_single = _reduce_scatter_base  # torch has had several names for the forms on one tensor
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         """outputs[0] is the reduction of all ranks' inputs[0][rank]."""
@@ -197,6 +203,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         work._result = list(outputs)
         return work
 
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
     # Movement.
 
     def broadcast(self, tensors, opts=None):
@@ -212,7 +220,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         y, finish = _staged(output, True)
         return self._lane(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
 
-    all_gather_into_tensor = _allgather_base
+    all_gather_into_tensor = all_gather_single = _allgather_base
 
     def allgather(self, outputs, inputs, opts=None):
         """outputs[0][r] is rank r's inputs[0]."""
@@ -257,6 +265,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         work._result = list(outputs)
         return work
 
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+
     def gather(self, outputs, inputs, opts=None):
         """At the root outputs[0][r] is rank r's inputs[0]."""
         t = _one(inputs)
@@ -271,6 +281,16 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
         keep = (x, t, *parts) + ((every,) if every is not None else ())
         return self._lane(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)], _opt(opts, "asyncOp", True), finish)
+
+    def gather_single(self, output, input, opts=None):
+        """At the root output is everybody's input, in rank order."""
+        root = _opt(opts, "rootRank", 0)
+        x = input.contiguous()
+        y, finish = _staged(output, True) if self._rank_ == root else (None, None)
+        keep = (x, input) + ((y, output) if y is not None else ())
+        return self._lane(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep, [output] if y is not None else [], _opt(opts, "asyncOp", True), finish)
+
+    gather_into_tensor = gather_single
 
     def scatter(self, outputs, inputs, opts=None):
         """outputs[0] is the root's inputs[0][rank]."""
@@ -293,6 +313,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
             recv = _elements(y, output_splits, n)
             call = lambda c, s: c.alltoallv(x, y, send, _starts(send), recv, _starts(recv), stream=s)  # noqa: E731
         return self._lane(input).submit(call, (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
+
+    all_to_all_single = alltoall_base
 
     def alltoall(self, outputs, inputs, opts=None):
         """inputs[r] to rank r, whose outputs[rank] it becomes."""
