@@ -14,6 +14,9 @@ func (e *Engine) dispatch(o *op, batch []algorithm.Request) error {
 		return o.pointToPoint(transfers(batch))
 	}
 	o.sig = signature(o.req)
+	if done, err := o.inPlace(); done || err != nil {
+		return err
+	}
 	switch o.req.Collective {
 	case algorithm.AllReduce:
 		return o.allReduce(true)

@@ -2,15 +2,16 @@
 //
 // # Flow of a collective
 //
-//  1. A rank puts a piece of its data in its own window and publishes: it raises its phase counter and wakes whoever sleeps at the doors.
-//  2. It waits until every rank's phase counter has got there.
+//  1. A rank puts a piece of its data in its own window and publishes: it counts itself in at the meeting. The last one wakes all.
+//  2. It waits until everybody has.
 //  3. It reads what it needs straight from the others' windows.
 //
-// Bytes only ever move from a window or from a peer's buffer into memory of the reader: a rank never writes into another's window.
+// Large messages do not go through windows: once every process has mapped the buffers that a request needs (buffers.go), ranks read and write
+// them where they are (direct.go).
 //
 // # Memory order and reuse
 //
-// The phase counter is raised with a sequentially consistent atomic after the window is written, and read with one before the window is
+// The meeting's counter is raised with a sequentially consistent atomic after the window is written, and read with one before a window is
 // read. Every rank takes part in every phase and waits for all others in it. So when a rank has seen phase k+1 from everybody, everybody
 // has finished reading what was published in phase k, and its slot is free for phase k+2: two slots, used in turn, need no other handshake.
 //

@@ -30,13 +30,22 @@ type Engine struct {
 	rank, size int
 	timeout    time.Duration
 	windows    []*window // by rank
-	local      bool      // all ranks are in this process, so buffers can be read in place
+	meeting    *meeting
+	local      bool // all ranks are in this process, so buffers can be read in place
 	policy     *wait.Policy
 
-	run   sync.Mutex // held while a request runs; guards phase and the scratch below
-	phase uint64
-	srcs  [][]byte
-	moved []p2pState
+	run     sync.Mutex // held while a request runs; guards what follows
+	phase   uint64
+	sums    [2]uint64 // what the meeting's must be
+	moved   []p2pState
+	buffers *buffers
+
+	// Scratch.
+	srcs           [][]byte
+	tile           []byte
+	sendAt, recvAt []device.Ptr // by rank
+
+	jobs jobs
 
 	// The stream of the latest launch, as a handle of its own because the caller may close its; nil when that work is done. Launches are
 	// made by one goroutine at a time.
@@ -68,7 +77,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	e := &Engine{dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, mapped: mapped, windows: make([]*window, n), srcs: make([][]byte, n), moved: make([]p2pState, n)}
+	e := &Engine{dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, mapped: mapped, windows: make([]*window, n), moved: make([]p2pState, n),
+		srcs: make([][]byte, n), tile: make([]byte, tile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
+	e.buffers = newBuffers(e)
 	here := 0
 	for r := range n {
 		e.windows[r] = newWindow(mapped.Ptr[r], n)
@@ -76,6 +87,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			here++
 		}
 	}
+	e.meeting = e.windows[0].meeting()
 	e.local = here == n
 	e.policy = wait.For(here, n)
 	return e, nil
@@ -104,27 +116,21 @@ func isP2P(r *algorithm.Request) bool {
 
 // launch puts requests that run together on the stream of the first; the other streams of the batch wait for it, and it for them.
 func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
-	batch := make([]algorithm.Request, len(reqs))
-	copy(batch, reqs)
-	for i := range batch {
-		r := &batch[i]
-		r.SendCounts, r.SendDispls = clone(r.SendCounts), clone(r.SendDispls)
-		r.RecvCounts, r.RecvDispls = clone(r.RecvCounts), clone(r.RecvDispls)
-	}
-	s, ok := batch[0].Stream.(*host.Stream)
+	s, ok := reqs[0].Stream.(*host.Stream)
 	if !ok {
-		return &algorithm.Error{Op: batch[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, batch[0].Stream.Device().ID())}
+		return &algorithm.Error{Op: reqs[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
 	}
 	if err := e.follow(s); err != nil {
 		return err
 	}
-	others := otherStreams(batch)
+	others := otherStreams(reqs)
 	for _, o := range others {
 		if err := join(s, o); err != nil {
 			return err
 		}
 	}
-	if err := s.Launch(batch[0].Collective.String(), 1, func(*host.Block) error { return e.execute(seq, batch) }); err != nil {
+	j := e.jobs.take(e, seq, reqs)
+	if err := s.Launch(reqs[0].Collective.String(), 1, j.run); err != nil {
 		return err
 	}
 	for _, o := range others {
@@ -133,13 +139,6 @@ func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 		}
 	}
 	return nil
-}
-
-func clone(v []int64) []int64 {
-	if v == nil {
-		return nil
-	}
-	return append([]int64(nil), v...)
 }
 
 func otherStreams(batch []algorithm.Request) []device.Stream {
@@ -223,7 +222,6 @@ func (e *Engine) Abort(cause error) {
 	if e.aborted.CompareAndSwap(nil, &cause) && !e.closed {
 		e.windows[e.rank].abort().Store(1)
 		e.leave(cause)
-		e.windows[e.rank].door().Wake()
 	}
 }
 
@@ -249,5 +247,5 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	return errors.Join(e.mapped.Close(), e.dev.Close())
+	return errors.Join(e.buffers.close(), e.mapped.Close(), e.dev.Close())
 }

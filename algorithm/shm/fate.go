@@ -56,6 +56,8 @@ func (e *Engine) leave(cause error) {
 		}
 	}
 	f.code.Store(fateOf(cause))
+	e.meeting.left.Add(1)
+	e.meeting.arrived.Wake()
 	for _, w := range e.windows {
 		w.door().Wake()
 	}
@@ -89,7 +91,7 @@ func (e *Engine) gone(peer int) bool { return e.windows[peer].fate().code.Load()
 // anyGone is a rank because of which the current phase may never be complete, or -1. Who arrives and then closes has arrived.
 func (e *Engine) anyGone() int {
 	for r, w := range e.windows {
-		if code := w.fate().code.Load(); code != 0 && r != e.rank && (code != fateClosed || !w.phase().Reached(e.phase)) {
+		if code := w.fate().code.Load(); code != 0 && r != e.rank && (code != fateClosed || w.phase().Load() < e.phase) {
 			return r
 		}
 	}

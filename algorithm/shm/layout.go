@@ -11,12 +11,16 @@ import (
 
 // A window is laid out as
 //
-//	0                door cell         its owner sleeps here; peers wake it
-//	64               phase cell        the owner's phase counter
+//	0                door cell         its owner sleeps here for messages; peers wake it
+//	64               phase             the owner's phase counter
 //	128 + 64·parity  descriptor        what the owner published in the phase of this parity
 //	256              abort word        for the owner's own waits
 //	320              fate              why the owner takes part no more
-//	512 + 128·p      mailbox cells     sent, taken: the owner's traffic to rank p
+//	448              newest            the number of the owner's latest registration
+//	512              meeting           rank 0's only: where all ranks meet
+//	640 + 128·p      mailbox cells     sent, taken: the owner's traffic to rank p
+//	registrations    32 × 512          how peers map the owner's buffers, by number modulo 32
+//	known            2 × 4·n           by parity: up to which registration of each rank the owner has them mapped
 //	slots            2 × slotBytes     the data of a phase, by parity
 //	rings            n × ringBytes     the owner's traffic to rank p
 //
@@ -27,22 +31,44 @@ const (
 	offDesc    = 128
 	offAbort   = 256
 	offFate    = 320
-	offMail    = 512
+	offNewest  = 448
+	offMeeting = 512
+	offMail    = 640
 	mailBytes  = 128
 	slotBytes  = 1 << 20
 	ringPieces = 4
 )
 
+// meeting is where the ranks of a communicator meet at the end of a phase.
+type meeting struct {
+	arrived wait.Cell        // grows by one for each rank and phase; waits for it sleep here, and the last to come wakes all
+	sums    [2]atomic.Uint64 // by parity: of the signatures, so that a phase in which all mean the same costs one look
+	left    atomic.Uint32    // ranks that take part no more; their windows say why
+	_       [44]byte
+}
+
+var _ [offMail - offMeeting]struct{} = [unsafe.Sizeof(meeting{})]struct{}{}
+
 // descriptor is what a rank says of the phase that it publishes. Peers read it only after they saw the phase counter.
 type descriptor struct {
 	signature uint64 // of the request; all ranks must agree
 	seq       uint64
-	send      uint64 // address of the send buffer, for ranks of the same process
-	recv      uint64
-	_         [32]byte
+	send      place
+	recv      place
 }
 
+// place is where a buffer lies: for ranks of the same process its address, for others the registration that holds it and the offset there.
+type place struct {
+	address uint64
+	offset  uint64
+	number  uint32 // of the registration; 0: other processes cannot reach the buffer
+	_       uint32
+}
+
+var _ [64]struct{} = [unsafe.Sizeof(descriptor{})]struct{}{}
+
 type window struct {
+	n     int
 	base  unsafe.Pointer
 	slots unsafe.Pointer
 	rings unsafe.Pointer
@@ -51,7 +77,11 @@ type window struct {
 
 func pieceBytes(n int) int64 { return max(4<<10, min(64<<10, (8<<20)/int64(n)/ringPieces)) &^ 63 }
 
-func slotsOffset(n int) int64 { return (offMail + int64(n)*mailBytes + 4095) &^ 4095 }
+func registrationsOffset(n int) int64 { return offMail + int64(n)*mailBytes }
+
+func knownOffset(n int) int64 { return registrationsOffset(n) + maxRegistrations*registrationBytes }
+
+func slotsOffset(n int) int64 { return (knownOffset(n) + 8*int64(n) + 4095) &^ 4095 }
 
 func windowBytes(n int) int64 {
 	return slotsOffset(n) + 2*slotBytes + int64(n)*ringPieces*pieceBytes(n)
@@ -59,20 +89,34 @@ func windowBytes(n int) int64 {
 
 func newWindow(p device.Ptr, n int) *window {
 	base := *(*unsafe.Pointer)(unsafe.Pointer(&p))
-	w := &window{base: base, ring: ringPieces * pieceBytes(n)}
+	w := &window{n: n, base: base, ring: ringPieces * pieceBytes(n)}
 	w.slots = unsafe.Add(base, slotsOffset(n))
 	w.rings = unsafe.Add(w.slots, 2*slotBytes)
 	return w
 }
 
-func (w *window) door() *wait.Cell  { return wait.At(unsafe.Add(w.base, offDoor)) }
-func (w *window) phase() *wait.Cell { return wait.At(unsafe.Add(w.base, offPhase)) }
+func (w *window) door() *wait.Cell      { return wait.At(unsafe.Add(w.base, offDoor)) }
+func (w *window) phase() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(w.base, offPhase)) }
+
+func (w *window) meeting() *meeting { return (*meeting)(unsafe.Add(w.base, offMeeting)) }
 
 func (w *window) desc(phase uint64) *descriptor {
 	return (*descriptor)(unsafe.Add(w.base, offDesc+64*(phase&1)))
 }
 
 func (w *window) fate() *fate { return (*fate)(unsafe.Add(w.base, offFate)) }
+
+func (w *window) newest() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offNewest)) }
+
+func (w *window) registration(number uint32) *registration {
+	return (*registration)(unsafe.Add(w.base, registrationsOffset(w.n)+registrationBytes*int64(number%maxRegistrations)))
+}
+
+// known is ordered like the descriptor of the phase.
+func (w *window) known(phase uint64) []uint32 {
+	at := unsafe.Add(w.base, knownOffset(w.n)+4*int64(w.n)*int64(phase&1))
+	return unsafe.Slice((*uint32)(at), w.n)
+}
 
 func (w *window) abort() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offAbort)) }
 

@@ -15,53 +15,83 @@ type op struct {
 	req   *algorithm.Request
 	limit wait.Limit
 	sig   uint64
+
+	send, recv place // of the buffers, for peers; only in requests that may be done in place
 }
 
-// publish ends the writing of a phase: the slot and the descriptor are seen by whoever sees the counter.
+// publish ends the writing of a phase: the slot and the descriptor are seen by whoever sees the meeting's counter.
 func (o *op) publish() {
 	e := o.e
-	mine := e.windows[e.rank]
+	mine, m := e.windows[e.rank], e.meeting
 	d := mine.desc(e.phase + 1)
-	d.signature, d.seq, d.send, d.recv = o.sig, o.seq, uint64(o.req.Send), uint64(o.req.Recv)
+	d.signature, d.seq, d.send, d.recv = o.sig, o.seq, o.send, o.recv
 	e.phase++
+	m.released()
+	m.sums[e.phase&1].Add(o.sig)
 	mine.phase().Store(e.phase)
-	for r, w := range e.windows {
-		if r != e.rank {
-			w.door().Wake()
-		}
+	if m.arrived.AddSilent(1) == e.everybody() {
+		m.arrived.Wake()
 	}
 }
+
+// everybody is the meeting's counter when all have published the current phase. Nobody publishes another before.
+func (e *Engine) everybody() uint64 { return uint64(e.size) * e.phase }
 
 // arrive waits until every rank has published the current phase and checks that all mean the same operation.
 func (o *op) arrive() error {
-	e := o.e
-	behind, left := 0, -1 // all ranks before behind have arrived; left: a rank that takes part no more
+	e, m := o.e, o.e.meeting
+	left := -1 // a rank that takes part no more
 	here := func() bool {
-		for ; behind < e.size; behind++ {
-			if behind == e.rank || e.windows[behind].phase().Reached(e.phase) {
-				continue
-			}
-			left = e.anyGone()
-			return left >= 0
+		if m.arrived.Reached(e.everybody()) {
+			return true
 		}
-		return true
+		if m.left.Load() == 0 {
+			return false
+		}
+		left = e.anyGone()
+		return left >= 0
 	}
-	if err := wait.Until(e.windows[e.rank].door(), here, o.limit, e.policy); err != nil {
-		return o.fail(behind, err)
+	if err := wait.Until(&m.arrived, here, o.limit, e.policy); err != nil {
+		return o.fail(e.behind(), err)
 	}
+	m.acquired()
 	if left >= 0 {
 		return o.left(left)
 	}
-	for r, w := range e.windows {
-		if e.gone(r) && o.abandoned(r) {
-			return o.left(r)
+	if m.left.Load() != 0 {
+		for r := range e.size {
+			if e.gone(r) && o.abandoned(r) {
+				return o.left(r)
+			}
 		}
-		if d := w.desc(e.phase); d.signature != o.sig {
+	}
+	parity := e.phase & 1
+	e.sums[parity] += uint64(e.size) * o.sig
+	if m.sums[parity].Load() != e.sums[parity] {
+		return o.mismatch()
+	}
+	return nil
+}
+
+// behind is a rank that has not published the current phase, or -1.
+func (e *Engine) behind() int {
+	for r, w := range e.windows {
+		if w.phase().Load() < e.phase {
+			return r
+		}
+	}
+	return -1
+}
+
+// mismatch finds out who means another operation.
+func (o *op) mismatch() error {
+	for r, w := range o.e.windows {
+		if d := w.desc(o.e.phase); d.signature != o.sig {
 			return o.error(r, fmt.Errorf("%w: rank %d is in its operation #%d, which differs in collective, count, type, operator or root from %s of %d × %v here",
 				algorithm.ErrMismatch, r, d.seq, o.req.Collective, o.req.Count, o.req.Type))
 		}
 	}
-	return nil
+	return o.error(-1, fmt.Errorf("%w: ranks differ in an earlier operation than %s of %d × %v here", algorithm.ErrMismatch, o.req.Collective, o.req.Count, o.req.Type))
 }
 
 // step is publish and arrive.
@@ -78,7 +108,7 @@ func (o *op) peerSlot(r int) []byte { return o.e.windows[r].slot(o.e.phase) }
 
 // fail turns the end of a wait for peer into an error of the request.
 func (o *op) fail(peer int, err error) error {
-	if errors.Is(err, wait.ErrTimeout) {
+	if errors.Is(err, wait.ErrTimeout) && peer >= 0 {
 		return o.error(peer, fmt.Errorf("%w: rank %d has not come within %v (it reached phase %d, this rank %d)", algorithm.ErrTimeout, peer, o.e.timeout,
 			o.e.windows[peer].phase().Load(), o.e.phase))
 	}
@@ -96,15 +126,11 @@ func (o *op) error(peer int, err error) error {
 	return &algorithm.Error{Op: o.req.Collective.String(), Rank: o.e.rank, Peer: peer, Seq: o.seq, Err: err}
 }
 
-// signature is a number that differs when two ranks do not mean the same collective. The seed is fixed by the layout of its input, so that
-// processes agree; FNV-1a over the fields.
+// signature is a number that differs when two ranks do not mean the same collective. It is made of the fields alone, so that processes agree.
 func signature(r *algorithm.Request) uint64 {
-	h := uint64(14695981039346656037)
-	for _, v := range [...]uint64{uint64(r.Collective), uint64(r.Count), uint64(r.Type), uint64(r.Op), uint64(r.Root)} {
-		for range 8 {
-			h = (h ^ v&0xff) * 1099511628211
-			v >>= 8
-		}
-	}
-	return h
+	h := uint64(r.Count)
+	h = (h ^ h>>32 ^ uint64(r.Root)<<40) * 0x9e3779b97f4a7c15
+	h ^= h>>29 ^ uint64(r.Collective)<<16 ^ uint64(r.Type)<<8 ^ uint64(r.Op)
+	h *= 0xbf58476d1ce4e5b9
+	return h ^ h>>32
 }

@@ -1,9 +1,6 @@
 package shm
 
-import (
-	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/device"
-)
+import "github.com/goccl/goccl/device"
 
 // Below this many bytes every rank reduces everything itself: one phase instead of two.
 const oneShotBytes = 4 << 10
@@ -12,7 +9,8 @@ const oneShotBytes = 4 << 10
 //
 //	one-shot   1 phase,  reads n·N bytes a rank
 //	two-shot   2 phases, reads N + N bytes a rank: its share of everybody's data, then everybody's shares of the result
-//	in place   3 phases, as two-shot but straight from the peers' buffers; for ranks of one process and large messages
+//
+// Large messages come here only when they cannot be done in place of the buffers (direct.go).
 func (o *op) allReduce(wanted bool) error {
 	r := o.req
 	total := r.Bytes()
@@ -20,11 +18,8 @@ func (o *op) allReduce(wanted bool) error {
 	if wanted {
 		recv = device.Bytes(r.Recv, total)
 	}
-	switch {
-	case total == 0:
+	if total == 0 {
 		return o.step()
-	case o.e.local && r.Collective.SymmetricRecv() && r.Op != datatype.PreMulSum && total > slotBytes/2:
-		return o.allReduceDirect(send, recv)
 	}
 	elem := r.Type.Size()
 	for off := int64(0); off < total; off += slotBytes {
@@ -81,39 +76,6 @@ func (o *op) reduceFromSlots(dst []byte, lo, hi int64) error {
 		o.e.srcs[p] = o.peerSlot(p)[lo:hi]
 	}
 	return o.reduce(dst, o.e.srcs)
-}
-
-// allReduceDirect reads the peers' buffers where they are. In place is safe: a rank writes only its own share before the second phase, and
-// nobody but itself reads that share of its buffer.
-func (o *op) allReduceDirect(send, recv []byte) error {
-	e, n := o.e, int64(len(send))
-	if err := o.step(); err != nil {
-		return err
-	}
-	lo, hi := share(n, e.rank, e.size, o.req.Type.Size())
-	results := make([]device.Ptr, e.size)
-	for p, w := range e.windows {
-		results[p] = device.Ptr(w.desc(e.phase).recv)
-	}
-	const tile = 64 << 10 // n tiles and the result stay in the second-level cache
-	for a := lo; a < hi; a += tile {
-		b := min(hi, a+tile)
-		for p, w := range e.windows {
-			e.srcs[p] = device.Bytes(device.Ptr(w.desc(e.phase).send).Add(a), b-a)
-		}
-		if err := o.reduce(recv[a:b], e.srcs); err != nil {
-			return err
-		}
-	}
-	if err := o.step(); err != nil {
-		return err
-	}
-	for k := 1; k < e.size; k++ {
-		p := (e.rank + k) % e.size
-		lo, hi := share(n, p, e.size, o.req.Type.Size())
-		copy(recv[lo:hi], device.Bytes(results[p].Add(lo), hi-lo))
-	}
-	return o.step() // nobody may touch its buffer while a peer still reads it
 }
 
 // reduceScatter: 1 phase per piece; slice p of a piece lies in part p of the slot.

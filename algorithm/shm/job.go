@@ -1,0 +1,60 @@
+package shm
+
+import (
+	"sync"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device/host"
+)
+
+// job is a batch of requests on its way through a stream, with copies of all that the caller may change after Enqueue. Jobs are used again: an
+// operation allocates nothing once there are as many jobs as are under way at a time. A job that its stream skips is not seen again.
+type job struct {
+	e      *Engine
+	seq    uint64
+	batch  []algorithm.Request
+	counts []int64 // of all all-to-all-v of the batch
+	run    func(*host.Block) error
+}
+
+// jobs is the free ones.
+type jobs struct {
+	mu   sync.Mutex
+	free []*job
+}
+
+func (s *jobs) take(e *Engine, seq uint64, reqs []algorithm.Request) *job {
+	var j *job
+	s.mu.Lock()
+	if n := len(s.free); n > 0 {
+		j, s.free = s.free[n-1], s.free[:n-1]
+	}
+	s.mu.Unlock()
+	if j == nil {
+		j = &job{e: e}
+		j.run = j.execute
+	}
+	j.seq = seq
+	j.batch = append(j.batch[:0], reqs...)
+	j.counts = j.counts[:0]
+	for i := range j.batch {
+		r := &j.batch[i]
+		for _, v := range []*[]int64{&r.SendCounts, &r.SendDispls, &r.RecvCounts, &r.RecvDispls} {
+			if *v != nil {
+				from := len(j.counts)
+				j.counts = append(j.counts, *v...) // when it moves, older slices keep the old copy
+				*v = j.counts[from:len(j.counts):len(j.counts)]
+			}
+		}
+	}
+	return j
+}
+
+func (j *job) execute(*host.Block) error {
+	err := j.e.execute(j.seq, j.batch)
+	clear(j.batch)
+	j.e.jobs.mu.Lock()
+	j.e.jobs.free = append(j.e.jobs.free, j)
+	j.e.jobs.mu.Unlock()
+	return err
+}

@@ -1,0 +1,7 @@
+//go:build !race
+
+package shm
+
+func (m *meeting) released() {}
+
+func (m *meeting) acquired() {}
