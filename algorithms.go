@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
@@ -84,7 +86,7 @@ func (c *Comm) SetSelector(s algorithm.Selector) {
 	c.registered.collection.SetSelector(s)
 }
 
-// Algorithms lists the algorithms that were registered.
+// Algorithms lists the algorithms that were registered; Catalog describes the built-in ones too.
 func (c *Comm) Algorithms() []algorithm.Algorithm {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,8 +96,87 @@ func (c *Comm) Algorithms() []algorithm.Algorithm {
 	return c.registered.collection.All()
 }
 
+// Catalog describes every algorithm that c can run: those of its engine, where it has a list, and the registered ones. GOCCL_ALGO takes the names
+// of those that are Forceable.
+func (c *Comm) Catalog() []algorithm.Info {
+	list := c.builtIn()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.registered != nil {
+		list = append(list, c.registered.collection.Infos()...)
+	}
+	return list
+}
+
+func (c *Comm) builtIn() []algorithm.Info {
+	if l, ok := c.engine.(algorithm.Lister); ok {
+		return l.Algorithms()
+	}
+	return nil
+}
+
+// readForced notes the names in GOCCL_ALGO that the engine does not have: algorithms of those names must have joined by the time when the collective
+// is called.
+func (c *Comm) readForced() error {
+	list, err := algorithm.ParseForced(os.Getenv("GOCCL_ALGO"))
+	if err != nil {
+		return err
+	}
+	built := c.builtIn()
+	for _, f := range list {
+		known := slices.ContainsFunc(built, func(a algorithm.Info) bool {
+			return a.Collective == f.Collective && a.Forceable && a.Name == algorithm.BaseName(f.Name)
+		})
+		if f.Collective == algorithm.Send || f.Collective == algorithm.Recv {
+			return fmt.Errorf("%w: GOCCL_ALGO: %v has no algorithms to choose from", ErrInvalidArgument, f.Collective)
+		}
+		if known {
+			delete(c.wanted, f.Collective)
+			continue
+		}
+		if c.wanted == nil {
+			c.wanted = map[algorithm.Collective]string{}
+		}
+		c.wanted[f.Collective] = f.Name
+	}
+	return nil
+}
+
+// checkForced is the error of a collective for which GOCCL_ALGO names an algorithm that nobody has. c.mu is held.
+func (c *Comm) checkForced(reqs []algorithm.Request) error {
+	for i := range reqs {
+		coll := reqs[i].Collective
+		name, ok := c.wanted[coll]
+		if !ok || c.registered != nil && c.registered.collection.Has(coll, name) {
+			continue
+		}
+		var names []string
+		for _, a := range c.builtIn() {
+			if a.Collective == coll && a.Forceable {
+				names = append(names, a.Name)
+			}
+		}
+		if c.registered != nil {
+			for _, a := range c.registered.collection.Find(coll, nil) {
+				names = append(names, a.Name())
+			}
+		}
+		there := "there are " + strings.Join(names, ", ")
+		if len(names) == 0 {
+			there = "it has none to choose from"
+		}
+		return c.errorf(coll.String(), ErrInvalidArgument, "GOCCL_ALGO: %v has no algorithm %q on a %v device: %s", coll, name, c.dev.ID().Kind, there)
+	}
+	return nil
+}
+
 // enqueueCollectives is Engine.Enqueue with the registered algorithms in front of the engine. c.mu is held.
 func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
+	if c.wanted != nil {
+		if err := c.checkForced(reqs); err != nil {
+			return err
+		}
+	}
 	if c.registered == nil {
 		return c.engine.Enqueue(seq, reqs)
 	}

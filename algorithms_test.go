@@ -5,11 +5,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/conformance"
@@ -149,5 +151,45 @@ func TestAbortWithPlans(t *testing.T) {
 	}
 	if err := comms[0].AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) {
 		t.Error(err)
+	}
+}
+
+// A name in GOCCL_ALGO that nobody has is refused when the collective is called; a registered algorithm's name is not, nor what is not named.
+func TestForcedNames(t *testing.T) {
+	t.Setenv("GOCCL_ALGO", "all_reduce:allreduce_twoshot_ll,broadcast:nobody")
+	comms := newComms(t, 2, openHost)
+	p := buildPlan(t, "allreduce_twoshot_ll", 2)
+	refused := func(name string, coll algorithm.Collective) {
+		t.Helper()
+		err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Float32, Count: 1000})
+		if !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v: %v", coll, err)
+		}
+	}
+	refused("allreduce_twoshot_ll", algorithm.AllReduce)
+	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
+		t.Fatal(err)
+	}
+	refused("nobody", algorithm.Broadcast)
+	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather} {
+		if err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Float32, Count: 1000}); err != nil {
+			t.Errorf("%v: %v", coll, err)
+		}
+	}
+	list := comms[0].Catalog()
+	if last := list[len(list)-1]; !last.Registered || !last.Forceable || last.Name != p.Name || last.Collective != algorithm.AllReduce {
+		t.Errorf("%+v", last)
+	}
+	for _, bad := range []string{"all_reduce", "nothing:x", "send:x"} {
+		t.Setenv("GOCCL_ALGO", bad)
+		boot := bootstrap.NewLocalGroup(1)[0]
+		dev, err := openHost(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev}); !errors.Is(err, goccl.ErrInvalidArgument) {
+			t.Errorf("GOCCL_ALGO=%s: %v", bad, err)
+		}
+		_, _ = boot.Close(), dev.Close()
 	}
 }

@@ -43,6 +43,8 @@ type Comm struct {
 
 	registered *registered // algorithms besides the engine's; nil without any
 	extended   atomic.Bool // there is one: the engine does not know all work
+
+	wanted map[algorithm.Collective]string // of GOCCL_ALGO, what the engine does not have
 }
 
 // commSpace tells the groups of communicators from those that a caller makes of the same Bootstrap.
@@ -138,7 +140,9 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	if err == nil {
 		c.fate.adopt(c.engine)
 		c.listen()
-		err = c.loadPlanFolder(ctx, c.plans)
+		if err = c.readForced(); err == nil {
+			err = c.loadPlanFolder(ctx, c.plans)
+		}
 	}
 	return err
 }

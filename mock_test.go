@@ -281,6 +281,36 @@ func TestOnMockShrinkAfterAbort(t *testing.T) {
 	}
 }
 
+// GOCCL_ALGO's names are the engine's or those of algorithms that join; others are refused with a list when the collective is called.
+func TestOnMockForced(t *testing.T) {
+	t.Setenv("GOCCL_ALGO", "all_reduce:two_shot_ll128/64,all_gather:nobody,reduce_scatter:allreduce")
+	c := onMock(t, 2, nil)[0]
+	p := scratch(t, c)
+	if err := c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, nil); err != nil {
+		t.Error(err)
+	}
+	for name, call := range map[string]func() error{
+		"nobody":    func() error { return c.AllGather(p, p.Add(4096), 8, datatype.Float32, nil) },
+		"allreduce": func() error { return c.ReduceScatter(p, p.Add(4096), 8, datatype.Float32, datatype.Sum, nil) },
+	} {
+		if err := call(); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), `"`+name+`"`) || !strings.Contains(err.Error(), "one_shot_ll, one_shot_ll128") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	forceable := 0
+	for _, a := range c.Catalog() {
+		if a.Forceable {
+			forceable++
+		}
+		if a.Registered {
+			t.Errorf("%+v", a)
+		}
+	}
+	if forceable < 10 {
+		t.Errorf("%d algorithms to choose from", forceable)
+	}
+}
+
 // BenchmarkOnMock is the CPU time of a call over a driver that does next to nothing.
 func BenchmarkOnMock(b *testing.B) {
 	c := onMock(b, 4, nil)[1]

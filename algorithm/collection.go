@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
@@ -29,7 +28,8 @@ type Algorithm interface {
 	BufferMode() BufferMode
 	// Accepts says why a request cannot be run, or nil.
 	Accepts(r *Request) error
-	// Run enqueues the request on its stream and does not wait for it to run. seq is its number, for errors.
+	// Run enqueues the request on its stream and does not wait for it to run. seq is its number, for errors. Nothing of r is kept when Run
+	// returns.
 	Run(ctx context.Context, seq uint64, r *Request) error
 	// Abort makes running and later work end with cause, from any goroutine.
 	Abort(cause error)
@@ -105,16 +105,30 @@ type Collection struct {
 	found    []Algorithm // scratch of Select
 }
 
-// NewCollection is an empty collection for one rank of n. Names that GOCCL_ALGO forces are tried first.
+// NewCollection is an empty collection for one rank of n. Names that GOCCL_ALGO forces are tried first; whether they exist is the
+// communicator's to check.
 func NewCollection(rank, n, ranksPerHost int) *Collection {
 	c := &Collection{rank: rank, ranks: n, ranksPerHost: ranksPerHost}
-	for f := range strings.SplitSeq(os.Getenv("GOCCL_ALGO"), ",") {
-		name, algo, ok := strings.Cut(f, ":")
-		if coll, err := ParseCollective(name); ok && err == nil {
-			c.forced[coll] = algo
-		}
+	list, _ := ParseForced(os.Getenv("GOCCL_ALGO"))
+	for _, f := range list {
+		c.forced[f.Collective] = f.Name
 	}
 	return c
+}
+
+// Has reports whether an algorithm of that name is registered for a collective.
+func (c *Collection) Has(coll Collective, name string) bool {
+	return slices.ContainsFunc(c.by[coll], func(a Algorithm) bool { return a.Name() == name })
+}
+
+// Infos describes the algorithms in the order of their registration.
+func (c *Collection) Infos() []Info {
+	var list []Info
+	for _, a := range c.all {
+		least, most := a.MessageRange()
+		list = append(list, Info{Name: a.Name(), Collective: a.Collective(), Least: least, Most: most, Tags: a.Tags(), Forceable: true, Registered: true})
+	}
+	return list
 }
 
 // Register adds a. Names are unique for a collective.
@@ -166,7 +180,7 @@ func carries(has, want map[string]uint64) bool {
 // Select picks the algorithm for a request, or nil for the engine:
 //
 //  1. candidates match the collective, the message range and the buffer mode, and accept the request
-//  2. one that GOCCL_ALGO names wins
+//  2. one that GOCCL_ALGO names wins; when it names one of the engine's, none of the candidates runs
 //  3. then the selector decides; without one, the first candidate runs
 func (c *Collection) Select(r *Request) Algorithm {
 	list := c.by[r.Collective]
@@ -192,6 +206,9 @@ func (c *Collection) Select(r *Request) Algorithm {
 			if a.Name() == name {
 				return a
 			}
+		}
+		if !c.Has(r.Collective, name) {
+			return nil
 		}
 	}
 	if c.selector != nil {

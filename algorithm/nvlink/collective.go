@@ -41,9 +41,25 @@ func (e *Engine) collective(r *algorithm.Request, s *cuda.Stream) error {
 	return fmt.Errorf("%w: %v on GPUs", algorithm.ErrUnsupported, r.Collective)
 }
 
+// pick chooses the variant. Only where captured work has choices of its own, the driver is asked which it is.
+func (e *Engine) pick(r *algorithm.Request, bytes int64, s *cuda.Stream) (variant, error) {
+	captured := 0
+	if e.table.modes[r.Collective] {
+		status, _, err := s.CaptureStatus()
+		if err != nil {
+			return variant{}, err
+		}
+		captured = btoi(status != cuda.CaptureNone)
+	}
+	return e.table.pick(r.Collective, r.Type, bytes, captured), nil
+}
+
 // reduce runs all-reduce (root everyone) and reduce.
 func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error {
-	v := e.table.pick(r.Collective, r.Bytes())
+	v, err := e.pick(r, r.Bytes(), s)
+	if err != nil {
+		return err
+	}
 	a := e.args
 	e.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), root
@@ -64,7 +80,10 @@ func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error
 func sliceOf(bytes, owners int64) int64 { return ((bytes+owners-1)/owners + 15) &^ 15 }
 
 func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
-	v := e.table.pick(r.Collective, r.Bytes()*int64(e.size))
+	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
+	if err != nil {
+		return err
+	}
 	a := e.args
 	e.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
@@ -82,7 +101,10 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 		}
 		return e.transfers(s)
 	}
-	v := e.table.pick(r.Collective, r.Bytes()*int64(e.size))
+	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
+	if err != nil {
+		return err
+	}
 	a := e.args
 	e.operands(r)
 	a.bytes = uint64(r.Bytes())

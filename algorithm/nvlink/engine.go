@@ -86,7 +86,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.table, err = table.compile(); err != nil {
 		return nil, err
 	}
-	if err := e.table.force(os.Getenv("GOCCL_ALGO")); err != nil {
+	if err := e.table.force(os.Getenv("GOCCL_ALGO"), false); err != nil {
 		return nil, err
 	}
 	if err := e.load(); err != nil {

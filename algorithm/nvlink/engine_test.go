@@ -99,7 +99,7 @@ func TestLaunches(t *testing.T) {
 		engines := mockEngines(t, n)
 		e := engines[1]
 		s, mem := newStream(t, e), memory(t, e, 64<<20)
-		must(t, e.table.force("all_reduce:one_shot_ll/64,all_gather:one_shot_ll/64,reduce_scatter:one_shot_ll128/128,reduce:two_shot_ll128/256,all_to_all:one_shot_ll/64"))
+		must(t, e.table.force("all_reduce:one_shot_ll/64,all_gather:one_shot_ll/64,reduce_scatter:one_shot_ll128/128,reduce:two_shot_ll128/256,all_to_all:one_shot_ll/64", true))
 		fast := map[int]string{2: "_n2", 4: "_n4"}[n]
 		sum := ""
 		ll := "ll128"

@@ -295,13 +295,17 @@ func (e *Engine) scatter(r *algorithm.Request, s *cuda.Stream) error {
 	return e.transfers(s)
 }
 
-// broadcastSplit is the size from which the root sends each byte once and the ranks share the slices among them.
+// broadcastSplit is the size from which, where no table says otherwise, the root sends each byte once and the ranks share the slices among them.
 const broadcastSplit = 32 << 10
 
-// broadcast: small, the root sends all to all, (n−1)·N out of one port and one hop. Large, N out of any port and two hops.
+// broadcast: one shot, the root sends all to all, (n−1)·N out of one port and one hop. Two shots, N out of any port and two hops.
 func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 	total := r.Bytes()
-	if total >= broadcastSplit && e.size > 1 {
+	v, err := e.pick(r, total, s)
+	if err != nil {
+		return err
+	}
+	if v.twoShot && e.size > 1 {
 		a := e.args
 		a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 		if e.rank != r.Root {
@@ -309,7 +313,7 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 		}
 		slice := sliceOf(total, int64(e.size-1))
 		a.bytes, a.root, a.sendStride, a.recvStride = uint64(total), uint32(r.Root), uint64(slice), 0
-		return e.launchMove(s, broadcasting, variant{protocol: ll128, threads: e.table.pick(r.Collective, total).threads}, slice)
+		return e.launchMove(s, broadcasting, variant{protocol: ll128, threads: v.threads}, slice)
 	}
 	e.batch.reset()
 	if e.rank != r.Root {

@@ -9,17 +9,45 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
 )
 
 // Table says which variant runs a collective of a given size: one for each GPU model and number of ranks, measured by a sweep.
+//
+//	{
+//	 "version": 2,
+//	 "note": "where the numbers come from",
+//	 "gpu": "NVIDIA H200",
+//	 "ranks": 4,
+//	 "collectives": {                           for every element width, eager and in graphs
+//	  "all_reduce": [
+//	   {"bytes": 65536, "algorithm": "one_shot_ll/64"},
+//	   {"bytes": 0, "algorithm": "two_shot_ll128/512"}
+//	  ]
+//	 },
+//	 "special": [                               where that is not the best; missing fields mean any
+//	  {"collective": "all_reduce", "mode": "eager", "width": 2, "rows": [...]}
+//	 ]
+//	}
+//
+// Of several that apply the one that says most counts, the mode before the width; where a width was not measured but others were, the nearest
+// one does. When the modes of a collective differ, all ranks must call it alike: all captured, or none.
+//
+// Version 1, which files without a version are, has no special rows, its broadcast rows are for 32 KiB and more, and a name that a collective does
+// not have means what it has.
 type Table struct {
+	Version int `json:"version,omitempty"`
 	// Note says where the numbers come from.
 	Note  string `json:"note,omitempty"`
 	GPU   string `json:"gpu"`
 	Ranks int    `json:"ranks"`
 	// Collectives maps names like "all_reduce" to rows of ascending sizes.
 	Collectives map[string][]Row `json:"collectives"`
+	Special     []Special        `json:"special,omitempty"`
 }
+
+// TableVersion is what this package writes; it reads all before.
+const TableVersion = 2
 
 // Row says: buffers of up to Bytes bytes (the whole buffer, as nccl-tests counts it; 0: of any size) go by Algorithm, a name with threads
 // per block, like two_shot_ll128/256.
@@ -28,16 +56,22 @@ type Row struct {
 	Algorithm string `json:"algorithm"`
 }
 
+// Special is rows for one collective in one mode (ModeEager, ModeGraph; empty: both) with elements of Width bytes (1, 2, 4 or 8; 0: any).
+type Special struct {
+	Collective string `json:"collective"`
+	Mode       string `json:"mode,omitempty"`
+	Width      int    `json:"width,omitempty"`
+	Rows       []Row  `json:"rows"`
+}
+
+// The modes.
+const (
+	ModeEager = "eager"
+	ModeGraph = "graph"
+)
+
 //go:embed tables/*.json
 var tables embed.FS
-
-// selection is a Table ready for use: rows by collective.
-type selection [algorithm.Barrier + 1][]choice
-
-type choice struct {
-	bytes int64
-	variant
-}
 
 // LoadTable picks the table for a GPU and a number of ranks: GOCCL_TUNING names a file; otherwise the embedded one of the same model, or any,
 // with the nearest number of ranks.
@@ -77,6 +111,7 @@ func LoadTable(gpu string, ranks int) (*Table, error) {
 	return best, nil
 }
 
+// decodeTable reads a table of any version and brings it up to this one.
 func decodeTable(name string, data []byte) (*Table, error) {
 	var t Table
 	d := json.NewDecoder(strings.NewReader(string(data)))
@@ -84,73 +119,197 @@ func decodeTable(name string, data []byte) (*Table, error) {
 	if err := d.Decode(&t); err != nil {
 		return nil, fmt.Errorf("%w: tuning table %s: %w", algorithm.ErrInvalidArgument, name, err)
 	}
+	if t.Version < 0 || t.Version > TableVersion {
+		return nil, fmt.Errorf("%w: tuning table %s has version %d; this goccl reads up to %d: measure one with goccl tune", algorithm.ErrInvalidArgument, name, t.Version, TableVersion)
+	}
+	if t.Version < 2 {
+		if len(t.Special) > 0 {
+			return nil, fmt.Errorf("%w: tuning table %s has special rows: they need \"version\": 2", algorithm.ErrInvalidArgument, name)
+		}
+		for name, rows := range t.Collectives {
+			for i := range rows {
+				rows[i].Algorithm = upgrade(name, rows[i].Algorithm)
+			}
+		}
+		if rows := t.Collectives["broadcast"]; len(rows) > 0 && (rows[0].Bytes == 0 || rows[0].Bytes >= broadcastSplit) {
+			t.Collectives["broadcast"] = append([]Row{{broadcastSplit - 1, "one_shot_ll128"}}, rows...)
+		}
+		t.Version = TableVersion
+	}
 	if _, err := t.compile(); err != nil {
 		return nil, fmt.Errorf("tuning table %s: %w", name, err)
 	}
 	return &t, nil
 }
 
-// compile checks every row.
+// upgrade is the name of what version 1 ran for a collective under a name that the collective does not have.
+func upgrade(collective, name string) string {
+	c, err := algorithm.ParseCollective(collective)
+	if err != nil || slices.Contains(Variants(c), algorithm.BaseName(name)) {
+		return name
+	}
+	switch c {
+	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll:
+		return strings.Replace(name, "two_shot", "one_shot", 1)
+	case algorithm.Reduce, algorithm.Broadcast:
+		base := algorithm.BaseName(name)
+		if slices.Contains(variantNames, base) {
+			return "two_shot_ll128" + name[len(base):]
+		}
+	}
+	return name
+}
+
+// selection is a Table ready for use.
+type selection struct {
+	rows  [algorithm.Barrier + 1][2][numWidths][]choice // by captured (0, 1) and width
+	modes [algorithm.Barrier + 1]bool                   // eager and captured differ
+}
+
+type choice struct {
+	bytes int64
+	variant
+}
+
+// Widths are 1, 2, 4 and 8 bytes; widthOf is the index.
+const numWidths = 4
+
+func widthOf(size int64) int {
+	w := 0
+	for size > 1 && w < numWidths-1 {
+		size >>= 1
+		w++
+	}
+	return w
+}
+
+// compile checks every row and lays them out for every mode and width.
 func (t *Table) compile() (*selection, error) {
-	var s selection
+	s := new(selection)
 	for name, rows := range t.Collectives {
-		c, err := algorithm.ParseCollective(name)
+		c, list, err := choices(name, rows)
 		if err != nil {
 			return nil, err
 		}
-		for i, r := range rows {
-			v, err := parseVariant(r.Algorithm)
-			if err != nil {
-				return nil, fmt.Errorf("%s row %d: %w", name, i, err)
+		for m := range s.rows[c] {
+			for w := range s.rows[c][m] {
+				s.rows[c][m][w] = list
 			}
-			last := i == len(rows)-1
-			if last != (r.Bytes == 0) || i > 0 && !last && r.Bytes <= rows[i-1].Bytes {
-				return nil, fmt.Errorf("%w: %s row %d: sizes ascend, and the last row, and only it, has size 0", algorithm.ErrInvalidArgument, name, i)
-			}
-			s[c] = append(s[c], choice{r.Bytes, v})
 		}
 	}
-	return &s, nil
+	var special [algorithm.Barrier + 1][2][numWidths][]choice
+	var anyWidth [algorithm.Barrier + 1][2][]choice
+	var anyMode [algorithm.Barrier + 1][numWidths][]choice
+	for i := range t.Special {
+		p := &t.Special[i]
+		c, list, err := choices(p.Collective, p.Rows)
+		if err != nil {
+			return nil, fmt.Errorf("special rows %d: %w", i, err)
+		}
+		m := slices.Index([]string{ModeEager, ModeGraph, ""}, p.Mode)
+		w := slices.Index([]int{1, 2, 4, 8, 0}, p.Width)
+		if m < 0 || w < 0 || m == 2 && w == numWidths {
+			return nil, fmt.Errorf("%w: special rows %d: mode %q and width %d: want eager or graph, and 1, 2, 4 or 8; at least one of them", algorithm.ErrInvalidArgument, i, p.Mode, p.Width)
+		}
+		to := &anyMode[c][w&3]
+		switch {
+		case m < 2 && w < numWidths:
+			to = &special[c][m][w]
+		case m < 2:
+			to = &anyWidth[c][m]
+		}
+		if *to != nil {
+			return nil, fmt.Errorf("%w: special rows %d: there are others for %s, mode %q and width %d", algorithm.ErrInvalidArgument, i, p.Collective, p.Mode, p.Width)
+		}
+		*to = list
+	}
+	for c := range s.rows {
+		for m := range 2 {
+			for w := range numWidths {
+				for _, list := range [][]choice{special[c][m][w], anyWidth[c][m], anyMode[c][w], nearest(&special[c][m], w), nearest(&anyMode[c], w)} {
+					if list != nil {
+						s.rows[c][m][w] = list
+						break
+					}
+				}
+			}
+		}
+		s.modes[c] = !slices.EqualFunc(s.rows[c][0][:], s.rows[c][1][:], slices.Equal[[]choice])
+	}
+	return s, nil
 }
 
-// force makes GOCCL_ALGO's choices (all_reduce:two_shot_ll128,all_gather:one_shot_ll/64) the only ones. Names that are not ours are left to
-// others.
-func (s *selection) force(spec string) error {
-	for _, f := range strings.Split(spec, ",") {
-		if f == "" {
-			continue
+// nearest is the list of the width nearest to w, the narrower of two; nil when there is none.
+func nearest(by *[numWidths][]choice, w int) []choice {
+	for d := 1; d < numWidths; d++ {
+		if w-d >= 0 && by[w-d] != nil {
+			return by[w-d]
 		}
-		coll, name, ok := strings.Cut(f, ":")
-		c, err := algorithm.ParseCollective(coll)
-		if !ok || err != nil {
-			return fmt.Errorf("%w: GOCCL_ALGO=%q: write collective:algorithm, like all_reduce:two_shot_ll128", algorithm.ErrInvalidArgument, f)
+		if w+d < numWidths && by[w+d] != nil {
+			return by[w+d]
 		}
-		v, err := parseVariant(name)
-		if err != nil {
-			return err
-		}
-		s[c] = []choice{{0, v}}
 	}
 	return nil
 }
 
-// pick is the variant for a buffer of bytes.
-func (s *selection) pick(c algorithm.Collective, bytes int64) variant {
-	for _, r := range s[c] {
-		if bytes <= r.bytes || r.bytes == 0 {
+// choices checks the rows of one collective.
+func choices(name string, rows []Row) (algorithm.Collective, []choice, error) {
+	c, err := algorithm.ParseCollective(name)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", algorithm.ErrInvalidArgument, err)
+	}
+	var list []choice
+	for i, r := range rows {
+		v, err := parseVariant(c, r.Algorithm)
+		if err != nil {
+			return 0, nil, fmt.Errorf("%s row %d: %w", name, i, err)
+		}
+		last := i == len(rows)-1
+		if last != (r.Bytes == 0) || i > 0 && !last && r.Bytes <= rows[i-1].Bytes {
+			return 0, nil, fmt.Errorf("%w: %s row %d: sizes ascend, and the last row, and only it, has size 0", algorithm.ErrInvalidArgument, name, i)
+		}
+		list = append(list, choice{r.Bytes, v})
+	}
+	return c, list, nil
+}
+
+// set makes one variant the only choice for a collective.
+func (s *selection) set(c algorithm.Collective, v variant) {
+	list := []choice{{0, v}}
+	for m := range s.rows[c] {
+		for w := range s.rows[c][m] {
+			s.rows[c][m][w] = list
+		}
+	}
+	s.modes[c] = false
+}
+
+// force makes GOCCL_ALGO's choices the only ones. Names of algorithms that are not of this package are left to others, unless strict.
+func (s *selection) force(spec string, strict bool) error {
+	list, err := algorithm.ParseForced(spec)
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		if !strict && !slices.Contains(Variants(f.Collective), algorithm.BaseName(f.Name)) {
+			continue
+		}
+		v, err := parseVariant(f.Collective, f.Name)
+		if err != nil {
+			return fmt.Errorf("GOCCL_ALGO: %w", err)
+		}
+		s.set(f.Collective, v)
+	}
+	return nil
+}
+
+// pick is the variant for a buffer of bytes with elements of t.
+func (s *selection) pick(c algorithm.Collective, t datatype.Type, bytes int64, captured int) variant {
+	rows := s.rows[c][captured][widthOf(t.Size())]
+	for i := range rows {
+		if r := &rows[i]; bytes <= r.bytes || r.bytes == 0 {
 			return r.variant
 		}
 	}
-	return variant{twoShot: c == algorithm.AllReduce, protocol: ll128, threads: 256}
-}
-
-// Variants lists the algorithms of a collective, for comparisons.
-func Variants(c algorithm.Collective) []string {
-	switch c {
-	case algorithm.AllReduce:
-		return slices.Clone(variantNames)
-	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll:
-		return slices.Clone(variantNames[:2])
-	}
-	return nil
+	return variant{twoShot: c == algorithm.AllReduce || c == algorithm.Broadcast && bytes >= broadcastSplit, protocol: ll128, threads: 256}
 }

@@ -36,16 +36,48 @@ type variant struct {
 	threads  int // of a block, at most
 }
 
+func (v variant) String() string {
+	shots := "one_shot"
+	if v.twoShot {
+		shots = "two_shot"
+	}
+	return fmt.Sprintf("%s_%s/%d", shots, v.protocol, v.threads)
+}
+
 // variantNames are the names without thread counts; index = 2·twoShot + protocol.
 var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128"}
 
-// parseVariant reads a name, with an optional thread count behind a slash: two_shot_ll128/256.
-func parseVariant(s string) (variant, error) {
-	name, count, ok := strings.Cut(s, "/")
-	i := slices.Index(variantNames, name)
-	if i < 0 {
-		return variant{}, fmt.Errorf("%w: no algorithm %q: there are %v", algorithm.ErrInvalidArgument, name, variantNames)
+// Variants lists the algorithms of a collective that can be chosen. Collectives without any have one way for each size.
+//
+//	all_reduce       one_shot: everybody sends everybody everything; two_shot: slices to their owners, results back
+//	reduce           the same, results to the root; two_shot: the ranks but the root own slices
+//	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which share them
+//	all_gather, reduce_scatter, all_to_all   one exchange; from 2 MiB a rank all_gather and all_to_all go as streams whatever was chosen
+func Variants(c algorithm.Collective) []string {
+	switch c {
+	case algorithm.AllReduce:
+		return slices.Clone(variantNames)
+	case algorithm.Reduce:
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128"}
+	case algorithm.Broadcast:
+		return []string{"one_shot_ll128", "two_shot_ll128"}
+	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll:
+		return slices.Clone(variantNames[:2])
 	}
+	return nil
+}
+
+// parseVariant reads a name of one of c's Variants, with an optional thread count behind a slash: two_shot_ll128/256.
+func parseVariant(c algorithm.Collective, s string) (variant, error) {
+	name, count, ok := strings.Cut(s, "/")
+	names := Variants(c)
+	if !slices.Contains(names, name) {
+		if len(names) == 0 {
+			return variant{}, fmt.Errorf("%w: no algorithm %q: %v has none to choose from", algorithm.ErrInvalidArgument, name, c)
+		}
+		return variant{}, fmt.Errorf("%w: no algorithm %q: %v has %s", algorithm.ErrInvalidArgument, name, c, strings.Join(names, ", "))
+	}
+	i := slices.Index(variantNames, name)
 	v := variant{twoShot: i >= 2, protocol: protocol(i & 1), threads: 256}
 	if ok {
 		n, err := strconv.Atoi(count)

@@ -1,0 +1,70 @@
+package nvlink
+
+import (
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+)
+
+var _ algorithm.Lister = (*Engine)(nil)
+
+// Algorithms implements algorithm.Lister. Tags: shots is how often data crosses the links, ll128 is 1 for the protocol with 120 bytes of data in 128,
+// stream is 1 for bulk copies through rings.
+func (e *Engine) Algorithms() []algorithm.Info {
+	var list []algorithm.Info
+	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
+		for _, name := range Variants(c) {
+			v, _ := parseVariant(c, name)
+			tags := map[string]uint64{"shots": 1, "ll128": 0}
+			if v.twoShot {
+				tags["shots"] = 2
+			}
+			if v.protocol == ll128 {
+				tags["ll128"] = 1
+			}
+			most := algorithm.AnySize
+			if (c == algorithm.AllGather || c == algorithm.AllToAll) && e.size > 1 {
+				most = uint64(streamFrom)*uint64(e.size) - 1
+			}
+			list = append(list, algorithm.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true, Chosen: e.table.spans(c, v, most)})
+		}
+		switch c {
+		case algorithm.AllGather, algorithm.AllToAll:
+			if e.size == 1 {
+				continue
+			}
+			from := uint64(streamFrom) * uint64(e.size)
+			list = append(list, algorithm.Info{Name: "stream", Collective: c, Least: from, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},
+				Chosen: []algorithm.Span{{Least: from, Most: algorithm.AnySize}}})
+		case algorithm.AllToAllV, algorithm.Gather, algorithm.Scatter, algorithm.Send, algorithm.Recv:
+			list = append(list,
+				algorithm.Info{Name: "packets", Collective: c, Most: streamFrom - 1, Tags: map[string]uint64{"shots": 1, "ll128": 1}, Chosen: []algorithm.Span{{Most: streamFrom - 1}}},
+				algorithm.Info{Name: "stream", Collective: c, Least: streamFrom, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},
+					Chosen: []algorithm.Span{{Least: streamFrom, Most: algorithm.AnySize}}})
+		}
+	}
+	return append(list, algorithm.Info{Name: "one_shot_ll", Collective: algorithm.Barrier, Tags: map[string]uint64{"shots": 1, "ll128": 0}, Chosen: []algorithm.Span{{}}})
+}
+
+// spans are the sizes up to most for which v, with any number of threads, is chosen in eager calls of 4-byte elements.
+func (s *selection) spans(c algorithm.Collective, v variant, most uint64) []algorithm.Span {
+	var out []algorithm.Span
+	from := uint64(0)
+	for _, r := range s.rows[c][0][widthOf(datatype.Float32.Size())] {
+		to := uint64(r.bytes)
+		if r.bytes == 0 {
+			to = algorithm.AnySize
+		}
+		if to = min(to, most); from > to {
+			break
+		}
+		if r.twoShot == v.twoShot && r.protocol == v.protocol {
+			if n := len(out); n > 0 && out[n-1].Most+1 == from {
+				out[n-1].Most = to
+			} else {
+				out = append(out, algorithm.Span{Least: from, Most: to})
+			}
+		}
+		from = to + 1
+	}
+	return out
+}
