@@ -23,6 +23,7 @@ type hostEngine struct {
 	control *exchange.Windows
 	windows []window // by rank
 	local   bool     // all ranks are in this process
+	alone   bool     // no other rank is
 	policy  *wait.Policy
 	cores   int // that this rank may use
 
@@ -71,7 +72,7 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 			here++
 		}
 	}
-	h.local = here == n
+	h.local, h.alone = here == n, here == 1 && n > 1
 	h.policy = wait.For(here, n)
 	h.cores = max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0)*((n+here-1)/here))/n)
 	prog := x.program

@@ -139,8 +139,10 @@ func (r *run) begin(b *host.Block) error {
 	h, x := r.h, r.h.x
 	own := h.windows[x.e.rank]
 	r.limit = wait.Limit{Deadline: wait.After(x.e.timeout), Abort: &x.e.aborted}
-	if err := own.turn().WaitAtLeast(r.number, r.limit, h.policy); err != nil {
-		return x.e.ended(err, "the launch before it runs")
+	if turn := own.turn(); !turn.Reached(r.number) {
+		if err := h.until(turn, func() bool { return turn.Reached(r.number) }, r.limit); err != nil {
+			return x.e.ended(err, "the launch before it runs")
+		}
 	}
 	if err := r.limit.Check(); err != nil {
 		return x.e.ended(err, "it was about to begin")
@@ -252,7 +254,7 @@ func (r *run) work(b *host.Block) error {
 			}
 			continue
 		}
-		if err := wait.Until(own.door(), w.cond, r.limit, h.policy); err != nil {
+		if err := h.until(own.door(), w.cond, r.limit); err != nil {
 			return r.stuck(b, err)
 		}
 		if b.Abort.Load() != 0 {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/perf"
 )
 
@@ -18,12 +17,13 @@ type tuneCommand struct {
 	Processes bool `xor:"layout" help:"A process per rank (default)."`
 	Threads   bool `xor:"layout" help:"All ranks in this process."`
 
-	MinBytes size    `short:"b" default:"1K" placeholder:"SIZE" help:"Smallest size (default 1K). K, M and G are understood."`
-	MaxBytes size    `short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M)."`
-	Factor   float64 `short:"f" default:"2" help:"From one size to the next (default ${default})."`
-	Cycles   int     `short:"c" default:"5" help:"Timed batches (default ${default})."`
-	Dtype    string  `short:"d" default:"float" help:"Element type (default ${default})."`
-	Check    bool    `help:"Check every element of every result."`
+	MinBytes size     `short:"b" default:"1K" placeholder:"SIZE" help:"Smallest size (default 1K). K, M and G are understood."`
+	MaxBytes size     `short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M)."`
+	Factor   float64  `short:"f" default:"2" help:"From one size to the next (default ${default})."`
+	Cycles   int      `short:"c" default:"5" help:"Timed batches (default ${default})."`
+	Mode     []string `help:"eager, graph, or both (default). A table for one of them is used for the other too."`
+	Width    []int    `help:"Element widths in bytes of what reduces: some of 1,2,4,8 (default: all). What is not measured goes by the nearest."`
+	Check    bool     `help:"Check every element of every result."`
 
 	JSON    string        `name:"json" placeholder:"FILE" help:"Also write every time that was measured."`
 	Timeout time.Duration `default:"60s" help:"Bound on every wait (default ${default})."`
@@ -31,16 +31,12 @@ type tuneCommand struct {
 
 // Run measures and writes the table.
 func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
-	t, err := datatype.ParseType(c.Dtype)
-	if err != nil {
-		return &exitError{2, err}
-	}
-	o := perf.TuneOptions{Collectives: c.Collective, Type: t, Ranks: c.Ranks, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
+	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: c.Ranks, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
 		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Rows: c.JSON, Command: os.Args, Stdout: s.out, Stderr: s.stderr}
 	if c.Threads {
 		o.Layout = perf.LayoutThreads
 	}
-	err = perf.Tune(ctx, o)
+	err := perf.Tune(ctx, o)
 	if errors.Is(err, perf.ErrInvalid) {
 		return &exitError{2, err}
 	}

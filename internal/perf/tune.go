@@ -23,8 +23,9 @@ import (
 // TuneOptions is a whole run of `goccl tune`.
 type TuneOptions struct {
 	Collectives []string // names; none: all that have algorithms to choose from
-	Type        datatype.Type
-	Ranks       int // to start here; 0: one per GPU. A launcher's word counts more
+	Modes       []string // nvlink.ModeEager, nvlink.ModeGraph; none: both
+	Widths      []int    // of elements, in bytes, for what reduces; none: 1, 2, 4 and 8
+	Ranks       int      // to start here; 0: one per GPU. A launcher's word counts more
 	Layout      string
 
 	MinBytes, MaxBytes int64
@@ -50,8 +51,66 @@ const (
 	keepFactor = 1.03
 )
 
-// Tune measures every algorithm with every number of threads, in graphs, and writes the table that selects the fastest by size, as
-// GOCCL_TUNING reads it. Collectives that are not measured keep the rows of the table that is in use.
+// tuneTypes are the types that stand for the widths: those with kernels made for a number of ranks, where there are any.
+var tuneTypes = map[int]datatype.Type{1: datatype.Int8, 2: datatype.Bfloat16, 4: datatype.Float32, 8: datatype.Float64}
+
+// sweep is one measurement: a collective in one mode with elements of one width. Width 0: the collective does not look at elements.
+type sweep struct {
+	kind  Kind
+	mode  string
+	width int
+}
+
+func (s sweep) String() string {
+	if s.width == 0 {
+		return fmt.Sprintf("%v %s", s.kind, s.mode)
+	}
+	return fmt.Sprintf("%v %s, %d-byte elements", s.kind, s.mode, s.width)
+}
+
+func (s sweep) elements() datatype.Type {
+	if s.width == 0 {
+		return datatype.Float32
+	}
+	return tuneTypes[s.width]
+}
+
+// sweeps are all measurements of kinds.
+func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
+	modes, widths := o.Modes, o.Widths
+	if len(modes) == 0 {
+		modes = []string{nvlink.ModeGraph, nvlink.ModeEager}
+	}
+	if len(widths) == 0 {
+		widths = []int{4, 2, 1, 8}
+	}
+	for i, m := range modes {
+		if m != nvlink.ModeEager && m != nvlink.ModeGraph || slices.Contains(modes[:i], m) {
+			return nil, invalid("mode %q: want %s, %s, or both once", m, nvlink.ModeEager, nvlink.ModeGraph)
+		}
+	}
+	for i, w := range widths {
+		if _, ok := tuneTypes[w]; !ok || slices.Contains(widths[:i], w) {
+			return nil, invalid("width %d: want some of 1, 2, 4 and 8, each once", w)
+		}
+	}
+	var list []sweep
+	for _, k := range kinds {
+		for _, m := range modes {
+			if !k.Reduces() {
+				list = append(list, sweep{k, m, 0})
+				continue
+			}
+			for _, w := range widths {
+				list = append(list, sweep{k, m, w})
+			}
+		}
+	}
+	return list, nil
+}
+
+// Tune measures every algorithm with every number of threads, in graphs and eagerly and for every element width, and writes the table that
+// selects the fastest by size, as GOCCL_TUNING reads it. Collectives that are not measured keep the rows of the table that is in use.
 func Tune(ctx context.Context, o TuneOptions) error {
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout
@@ -65,8 +124,12 @@ func Tune(ctx context.Context, o TuneOptions) error {
 			return invalid("%s cannot be written: there is no folder %s", path, filepath.Dir(path))
 		}
 	}
-	for _, k := range kinds {
-		c := o.config(k)
+	sweeps, err := o.sweeps(kinds)
+	if err != nil {
+		return err
+	}
+	for _, w := range sweeps {
+		c := o.config(w)
 		if err := c.normalize(max(2, o.Ranks)); err != nil {
 			return err
 		}
@@ -80,7 +143,7 @@ func Tune(ctx context.Context, o TuneOptions) error {
 		if err != nil {
 			return fmt.Errorf("tune: join: %w", err)
 		}
-		return o.rank(ctx, kinds, boot, bootstrap.LocalRank(boot), bootstrap.LocalSize(boot), LayoutProcesses)
+		return o.rank(ctx, sweeps, boot, bootstrap.LocalRank(boot), bootstrap.LocalSize(boot), LayoutProcesses)
 	}
 	if !errors.Is(err, bootstrap.ErrNoLauncher) {
 		return err
@@ -99,7 +162,7 @@ func Tune(ctx context.Context, o TuneOptions) error {
 		return start.start(ctx, n)
 	}
 	return ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
-		return o.rank(ctx, kinds, boot, i, n, LayoutThreads)
+		return o.rank(ctx, sweeps, boot, i, n, LayoutThreads)
 	})
 }
 
@@ -126,13 +189,17 @@ func (o *TuneOptions) kinds() ([]Kind, error) {
 	return kinds, nil
 }
 
-func (o *TuneOptions) config(k Kind) Config {
-	return Config{Kind: k, Types: []datatype.Type{o.Type}, MinBytes: o.MinBytes, MaxBytes: o.MaxBytes, Factor: o.Factor, Cycles: o.Cycles, Warmup: 1,
-		Check: o.Check, OutOfPlace: true, GraphOps: GraphAuto, Prune: pruneFactor, Timeout: o.Timeout}
+func (o *TuneOptions) config(w sweep) Config {
+	c := Config{Kind: w.kind, Types: []datatype.Type{w.elements()}, MinBytes: o.MinBytes, MaxBytes: o.MaxBytes, Factor: o.Factor, Cycles: o.Cycles, Warmup: 1,
+		Check: o.Check, OutOfPlace: true, Prune: pruneFactor, Timeout: o.Timeout}
+	if w.mode == nvlink.ModeGraph {
+		c.GraphOps = GraphAuto
+	}
+	return c
 }
 
 // rank is one rank from its device to the table, which rank 0 writes. It closes boot.
-func (o *TuneOptions) rank(ctx context.Context, kinds []Kind, boot bootstrap.Bootstrap, local, localSize int, layout string) (err error) {
+func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.Bootstrap, local, localSize int, layout string) (err error) {
 	defer func() { err = errors.Join(err, boot.Close()) }()
 	r, closer, err := rankOf(boot, device.CUDA, local, localSize, nil)
 	if err != nil {
@@ -150,43 +217,71 @@ func (o *TuneOptions) rank(ctx context.Context, kinds []Kind, boot bootstrap.Boo
 		return err
 	}
 	table.GPU, table.Ranks = r.Device.Name(), n
-	table.Note = fmt.Sprintf("measured by goccl tune %s: %d ranks as %s, graphs, %v", buildinfo.Read().Version, n, layout, o.Type)
+	table.Note = fmt.Sprintf("measured by goccl tune %s: %d ranks as %s", buildinfo.Read().Version, n, layout)
 	if boot.Rank() == 0 {
 		r.Reporter = &tuneReporter{w: o.Stdout, progress: NewProgress(o.Stderr)}
 		if _, err := fmt.Fprintf(o.Stdout, "# %s\n# %s, %d ranks\n# %12s %11s  fastest\n", table.Note, r.Device.Name(), n, "size (B)", "time (us)"); err != nil {
 			return err
 		}
 	}
-	measured := map[string][]Row{}
+	measured, best := map[string][]Row{}, make([][]nvlink.Row, len(sweeps))
 	shared := &tuned{engine: engine}
-	for _, k := range kinds {
+	for i, w := range sweeps {
 		r.Libraries = nil
-		for _, name := range nvlink.Variants(k.Collective) {
+		for _, name := range nvlink.Variants(w.kind.Collective) {
 			for _, t := range tuneThreads {
-				r.Libraries = append(r.Libraries, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, t), kind: k, shared: shared})
+				r.Libraries = append(r.Libraries, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, t), kind: w.kind, shared: shared})
 			}
 		}
 		if boot.Rank() == 0 {
-			if _, err := fmt.Fprintf(o.Stdout, "# %v\n", k); err != nil {
+			if _, err := fmt.Fprintf(o.Stdout, "# %v\n", w); err != nil {
 				return err
 			}
 		}
-		rows, err := Measure(ctx, o.config(k), r)
+		rows, err := Measure(ctx, o.config(w), r)
 		if err != nil {
 			return err
 		}
 		if s := Summarize(rows); !s.OK() {
-			return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no table is written", k, s.Wrong, s.Stray, s.Refused)
+			return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no table is written", w, s.Wrong, s.Stray, s.Refused)
 		}
-		measured[k.String()], table.Collectives[k.String()] = rows, fastest(rows)
+		measured[w.String()], best[i] = rows, fastest(rows)
 	}
 	if boot.Rank() != 0 {
 		return nil
 	}
+	enter(table, sweeps, best)
 	if err := writeJSON(o.Rows, measured); err != nil {
 		return err
 	}
 	return writeJSON(o.Out, table)
+}
+
+// enter puts what was measured into the table, for each collective in place of what it had. Where all sweeps of a collective agree, or there was
+// one, its rows are for every mode and width. Otherwise each sweep has rows of its own, and those of the first are for what was not measured.
+func enter(t *nvlink.Table, sweeps []sweep, best [][]nvlink.Row) {
+	t.Version = nvlink.TableVersion
+	if t.Collectives == nil {
+		t.Collectives = map[string][]nvlink.Row{}
+	}
+	for i, w := range sweeps {
+		name := w.kind.String()
+		if i > 0 && sweeps[i-1].kind == w.kind {
+			continue
+		}
+		t.Special = slices.DeleteFunc(t.Special, func(s nvlink.Special) bool {
+			c, err := algorithm.ParseCollective(s.Collective)
+			return err == nil && c == w.kind.Collective
+		})
+		t.Collectives[name] = best[i]
+		same := true
+		for k := i; k < len(sweeps) && sweeps[k].kind == w.kind; k++ {
+			same = same && slices.Equal(best[k], best[i])
+		}
+		for k := i; k < len(sweeps) && sweeps[k].kind == w.kind && !same; k++ {
+			t.Special = append(t.Special, nvlink.Special{Collective: name, Mode: sweeps[k].mode, Width: sweeps[k].width, Rows: best[k]})
+		}
+	}
 }
 
 func writeJSON(path string, v any) error {

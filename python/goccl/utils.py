@@ -54,7 +54,7 @@ def compile_source(source: str, name: str = "kernel.cu", *, device: Device | Non
     aliases (mscclpp/*.hpp) can be included. Needs libnvrtc: a CUDA toolkit's, or ``pip install nvidia-cuda-nvrtc-cu12``. Cached by content."""
     major, minor = arch or (0, 0)
     handle = 0 if arch else (device or current_device()).handle
-    opts = [o.encode() for o in options]
+    opts = [b"-default-device", *(o.encode() for o in options if o != "-default-device")]  # unannotated functions, such as constexpr ones, are for the device
     dirs = [p.encode() for p in _nvrtc_folders()]
     raw = source.encode()
     return interruptible(take, lib.kernel_compile, handle, major, minor, raw, len(raw), name.encode(), (ctypes.c_char_p * max(len(opts), 1))(*opts), len(opts),
