@@ -75,6 +75,10 @@ func (s sweep) elements() datatype.Type {
 	return tuneTypes[s.width]
 }
 
+func reduces(c algorithm.Collective) bool {
+	return c == algorithm.AllReduce || c == algorithm.ReduceScatter || c == algorithm.Reduce
+}
+
 // sweeps are all measurements of kinds.
 func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	modes, widths := o.Modes, o.Widths
@@ -97,7 +101,7 @@ func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	var list []sweep
 	for _, k := range kinds {
 		for _, m := range modes {
-			if !k.Reduces() {
+			if !reduces(k.Collective) {
 				list = append(list, sweep{k, m, 0})
 				continue
 			}
@@ -258,29 +262,40 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 }
 
 // enter puts what was measured into the table, for each collective in place of what it had. Where all sweeps of a collective agree, or there was
-// one, its rows are for every mode and width. Otherwise each sweep has rows of its own, and those of the first are for what was not measured.
+// one, its rows are for every mode and width. Otherwise each sweep has rows of its own, for both modes if only one was measured and for every width
+// likewise.
 func enter(t *nvlink.Table, sweeps []sweep, best [][]nvlink.Row) {
 	t.Version = nvlink.TableVersion
 	if t.Collectives == nil {
 		t.Collectives = map[string][]nvlink.Row{}
 	}
-	for i, w := range sweeps {
-		name := w.kind.String()
-		if i > 0 && sweeps[i-1].kind == w.kind {
-			continue
+	for len(sweeps) > 0 {
+		kind, n := sweeps[0].kind, 1
+		modes, widths, same := false, false, true
+		for ; n < len(sweeps) && sweeps[n].kind == kind; n++ {
+			modes = modes || sweeps[n].mode != sweeps[0].mode
+			widths = widths || sweeps[n].width != sweeps[0].width
+			same = same && slices.Equal(best[n], best[0])
 		}
 		t.Special = slices.DeleteFunc(t.Special, func(s nvlink.Special) bool {
 			c, err := algorithm.ParseCollective(s.Collective)
-			return err == nil && c == w.kind.Collective
+			return err == nil && c == kind.Collective
 		})
-		t.Collectives[name] = best[i]
-		same := true
-		for k := i; k < len(sweeps) && sweeps[k].kind == w.kind; k++ {
-			same = same && slices.Equal(best[k], best[i])
+		t.Collectives[kind.String()] = best[0]
+		for i := range n {
+			if same {
+				break
+			}
+			s := nvlink.Special{Collective: kind.String(), Rows: best[i]}
+			if modes {
+				s.Mode = sweeps[i].mode
+			}
+			if widths {
+				s.Width = sweeps[i].width
+			}
+			t.Special = append(t.Special, s)
 		}
-		for k := i; k < len(sweeps) && sweeps[k].kind == w.kind && !same; k++ {
-			t.Special = append(t.Special, nvlink.Special{Collective: name, Mode: sweeps[k].mode, Width: sweeps[k].width, Rows: best[k]})
-		}
+		sweeps, best = sweeps[n:], best[n:]
 	}
 }
 

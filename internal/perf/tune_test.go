@@ -2,9 +2,12 @@ package perf
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,6 +45,74 @@ func TestFastest(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What tune writes says what was measured, wherever it was measured.
+func TestTuneTable(t *testing.T) {
+	rows := func(name string) []nvlink.Row { return []nvlink.Row{{Algorithm: name}} }
+	old := func() *nvlink.Table {
+		return &nvlink.Table{GPU: "some GPU", Ranks: 4, Collectives: map[string][]nvlink.Row{"all_reduce": rows("one_shot_ll/32"), "broadcast": rows("one_shot_ll128/32")},
+			Special: []nvlink.Special{{Collective: "allreduce", Mode: "eager", Rows: rows("one_shot_ll/96")}, {Collective: "broadcast", Mode: "eager", Rows: rows("one_shot_ll128/64")}}}
+	}
+	kind := func(c algorithm.Collective) Kind { return Kind{Collective: c} }
+	for name, c := range map[string]struct {
+		o     TuneOptions
+		kinds []Kind
+		want  []string // mode, width and algorithm of special rows
+	}{
+		"all agree":  {TuneOptions{}, []Kind{kind(algorithm.AllReduce)}, nil},
+		"one sweep":  {TuneOptions{Modes: []string{"eager"}, Widths: []int{2}}, []Kind{kind(algorithm.AllReduce)}, nil},
+		"modes":      {TuneOptions{Widths: []int{4}}, []Kind{kind(algorithm.AllReduce)}, []string{"graph 0", "eager 0"}},
+		"widths":     {TuneOptions{Modes: []string{"graph"}, Widths: []int{4, 1}}, []Kind{kind(algorithm.AllReduce)}, []string{" 4", " 1"}},
+		"both":       {TuneOptions{Widths: []int{4, 1}}, []Kind{kind(algorithm.AllReduce)}, []string{"graph 4", "graph 1", "eager 4", "eager 1"}},
+		"no numbers": {TuneOptions{}, []Kind{kind(algorithm.AllGather)}, []string{"graph 0", "eager 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sweeps, err := c.o.sweeps(c.kinds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			best := make([][]nvlink.Row, len(sweeps))
+			for i := range best {
+				best[i] = rows("one_shot_ll/128")
+				if len(c.want) > 0 && i > 0 {
+					best[i] = rows(fmt.Sprintf("one_shot_ll128/%d", 32*(i+1)))
+				}
+			}
+			table := old()
+			enter(table, sweeps, best)
+			var got []string
+			for _, s := range table.Special {
+				if s.Collective == c.kinds[0].String() {
+					got = append(got, fmt.Sprintf("%s %d", s.Mode, s.Width))
+				}
+			}
+			if name := c.kinds[0].String(); !slices.Equal(got, c.want) || !slices.Equal(table.Collectives[name], best[0]) || len(table.Collectives["broadcast"]) != 1 ||
+				len(table.Special) != len(c.want)+1+btoi(c.kinds[0].Collective != algorithm.AllReduce) {
+				t.Errorf("%+v", table)
+			}
+			path := filepath.Join(t.TempDir(), "table.json")
+			if err := writeJSON(path, table); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("GOCCL_TUNING", path)
+			if loaded, err := nvlink.LoadTable("another", 8); err != nil || !reflect.DeepEqual(loaded, table) {
+				t.Errorf("%v: %+v", err, loaded)
+			}
+		})
+	}
+	for _, bad := range []TuneOptions{{Modes: []string{"lazy"}}, {Modes: []string{"eager", "eager"}}, {Widths: []int{3}}, {Widths: []int{2, 2}}} {
+		if _, err := bad.sweeps(nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // A library that is too slow twice running is left out of larger sizes, on all ranks alike.
