@@ -12,7 +12,10 @@ type Policy struct {
 	Spin, SpinPause int
 	// YieldFor is how long to poll and yield before sleeping; 0 is not at all.
 	YieldFor time.Duration
-	// SchedYieldEvery makes every n-th yield one to other processes (sched_yield) besides the one to other goroutines; 0 is never.
+	// GoschedEvery makes every n-th yield one to other goroutines; 0 is every one. It wakes a thread of this process to look for work, which
+	// costs more than a switch to another process when there is none.
+	GoschedEvery int
+	// SchedYieldEvery makes every n-th yield one to other processes (sched_yield) besides; 0 is never.
 	SchedYieldEvery int
 	// Recheck is the longest sleep before the abort word and the deadline are looked at again.
 	Recheck time.Duration
@@ -30,6 +33,9 @@ func For(ranksHere, ranksOnHost int) *Policy {
 	}
 	if 0 < ranksHere && ranksHere < ranksOnHost {
 		p.SchedYieldEvery = min(ranksHere, p.SchedYieldEvery) // once all goroutines of this process have had their turn
+	}
+	if ranksHere == 1 && ranksOnHost > 1 {
+		p.GoschedEvery = 16 // whom this rank waits for is elsewhere
 	}
 	return p
 }

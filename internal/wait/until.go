@@ -56,9 +56,11 @@ func yield(cond func() bool, l Limit, p *Policy) (bool, error) {
 	end := Now() + Deadline(p.YieldFor)
 	toSched := p.SchedYieldEvery
 	for i := 1; ; i++ {
-		runtime.Gosched()
-		if cond() {
-			return true, nil
+		if p.GoschedEvery == 0 || i%p.GoschedEvery == 0 {
+			runtime.Gosched()
+			if cond() {
+				return true, nil
+			}
 		}
 		if toSched--; toSched == 0 {
 			toSched = p.SchedYieldEvery
