@@ -186,9 +186,37 @@ static void unsupported(void) {
 	NO(ncclWaitSignal(0, NULL, c, NULL), "ncclWaitSignal");
 	NO(ncclDevCommCreate(c, NULL, NULL), "ncclDevCommCreate");
 	NO(ncclDevCommDestroy(c, NULL), "ncclDevCommDestroy");
+	ncclTeam_t team = {0};
+	ncclMultimemHandle_t multimem = {0};
 	NO(ncclGetPeerDevicePointer(NULL, 0, 0, NULL), "ncclGetPeerDevicePointer");
+	NO(ncclGetLsaDevicePointer(NULL, 0, 0, NULL), "ncclGetLsaDevicePointer");
+	NO(ncclGetLsaMultimemDevicePointer(NULL, 0, NULL), "ncclGetLsaMultimemDevicePointer");
+	NO(ncclGetMultimemDevicePointer(NULL, 0, multimem, NULL), "ncclGetMultimemDevicePointer");
+	NO(ncclLsaBarrierCreateRequirement(team, 0, NULL, NULL), "ncclLsaBarrierCreateRequirement");
+	NO(ncclGinBarrierCreateRequirement(c, team, 0, NULL, NULL), "ncclGinBarrierCreateRequirement");
+	NO(ncclLLA2ACreateRequirement(0, 0, NULL, NULL), "ncclLLA2ACreateRequirement");
+	NO(ncclGinOutboxCreateRequirement(0, 0, NULL, NULL), "ncclGinOutboxCreateRequirement");
+	NO(ncclGinInboxA2ACreateRequirement(team, 0, 0, NULL, NULL), "ncclGinInboxA2ACreateRequirement");
 	NO(ncclParamBind(NULL, NULL), "ncclParamBind");
+	NO(ncclParamGetI8(NULL, NULL), "ncclParamGetI8");
+	NO(ncclParamGetI16(NULL, NULL), "ncclParamGetI16");
+	NO(ncclParamGetI32(NULL, NULL), "ncclParamGetI32");
+	NO(ncclParamGetI64(NULL, NULL), "ncclParamGetI64");
+	NO(ncclParamGetU8(NULL, NULL), "ncclParamGetU8");
+	NO(ncclParamGetU16(NULL, NULL), "ncclParamGetU16");
+	NO(ncclParamGetU32(NULL, NULL), "ncclParamGetU32");
+	NO(ncclParamGetU64(NULL, NULL), "ncclParamGetU64");
 	NO(ncclParamGetStr(NULL, NULL), "ncclParamGetStr");
+	NO(ncclParamGet(NULL, NULL, 0, NULL), "ncclParamGet");
+	NO(ncclParamGetParameter(NULL, NULL, NULL), "ncclParamGetParameter");
+	NO(ncclParamGetAllParameterKeys(NULL, NULL), "ncclParamGetAllParameterKeys");
+	ncclParamDumpAll();
+	SAYS("ncclParamDumpAll");
+	CHECK(ncclLLA2ACalcSlots(1, 1) == 0);
+	SAYS("ncclLLA2ACalcSlots");
+	// The twins are the same functions.
+	EXPECT(pncclCommGrow(c, 2, NULL, 0, NULL, NULL), ncclInvalidUsage);
+	SAYS("ncclCommGrow");
 	// In a group the refusal fails the group.
 	OK(ncclGroupStart());
 	NO(ncclSignal(0, 0, 0, 0, c, NULL), "ncclSignal");
