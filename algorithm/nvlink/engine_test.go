@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
@@ -318,4 +319,96 @@ func BenchmarkEnqueue(b *testing.B) {
 			must(b, s.LaunchRaw(e.kernels.move[exchanging][ll128][1], &cfg, params(e.args)))
 		}
 	})
+}
+
+// What a kernel reports becomes an error that names the rank waited for and the latest operation; it also counts as work cut short.
+func TestReport(t *testing.T) {
+	engines := mockEngines(t, 3)
+	e := engines[0]
+	s, mem := newStream(t, e), memory(t, e, 1<<20)
+	must(t, e.Enqueue(7, []algorithm.Request{allReduce(mem, 16, s)}))
+	if e.Unfinished() || e.Err() != nil {
+		t.Fatalf("unfinished %v, %v", e.Unfinished(), e.Err())
+	}
+	w := e.abort.word
+	w.peer.Store(2)
+	w.reported.Store(statusTimeout)
+	var ae *algorithm.Error
+	if err := e.Err(); !errors.As(err, &ae) || !errors.Is(err, algorithm.ErrTimeout) || ae.Peer != 2 || ae.Seq != 7 || ae.Op != "all_reduce" || ae.Rank != 0 {
+		t.Errorf("%v", err)
+	}
+	if w.abort.Load() == 0 {
+		t.Error("later kernels are not told")
+	}
+	if !e.Unfinished() {
+		t.Error("nothing was cut short")
+	}
+	cause := errors.New("later")
+	e.Abort(cause)
+	if errors.Is(e.Err(), cause) {
+		t.Error("the second cause counts")
+	}
+	must(t, e.Close())
+	if !e.Unfinished() || e.Err() == nil {
+		t.Error("forgotten by Close")
+	}
+}
+
+func TestUnfinished(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	s, mem := newStream(t, e), memory(t, e, 1<<20)
+	must(t, s.WaitValue64(mem.Add(1<<19), 1))
+	must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, s)}))
+	if !e.Unfinished() {
+		t.Error("the work has not begun")
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer stop()
+	if err := e.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Drain: %v", err)
+	}
+	must(t, e.dev.CopyIn(mem.Add(1<<19), []byte{1}))
+	ctx, stop2 := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop2()
+	must(t, e.Drain(ctx))
+	if e.Unfinished() {
+		t.Error("the work is done")
+	}
+}
+
+// A stream of another kind of device, or of another GPU, is refused before anything is enqueued.
+func TestForeignStreams(t *testing.T) {
+	engines := mockEngines(t, 2)
+	e, mem := engines[0], memory(t, engines[0], 1<<20)
+	other := newStream(t, engines[1])
+	h, err := host.Open(0)
+	must(t, err)
+	defer func() { _ = h.Close() }()
+	hs, err := h.NewStream()
+	must(t, err)
+	defer func() { _ = hs.Close() }()
+	for name, s := range map[string]device.Stream{"host": hs, "other GPU": other} {
+		var err error
+		calls := noted(t, func() { err = e.Enqueue(3, []algorithm.Request{allReduce(mem, 16, s)}) })
+		var ae *algorithm.Error
+		if !errors.As(err, &ae) || ae.Seq != 3 || len(calls) > 0 {
+			t.Errorf("%s: %v, %s", name, err, kinds(calls))
+		}
+	}
+}
+
+// Sends and receives of one call on several streams: all streams wait for the batch, and the batch for all streams.
+func TestMessagesOnSeveralStreams(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
+	reqs := []algorithm.Request{
+		{Collective: algorithm.Send, Send: mem, Count: 8, Type: datatype.Int8, Peer: 1, Stream: a},
+		{Collective: algorithm.Recv, Recv: mem.Add(64), Count: 8, Type: datatype.Int8, Peer: 1, Stream: b}}
+	calls := noted(t, func() { must(t, e.Enqueue(1, reqs)) })
+	if got := kinds(calls); got != "record wait-event capture-query launch record record wait-event" {
+		t.Errorf("calls: %s", got)
+	}
+	if calls[0].Stream != b.Raw() || calls[1].Stream != a.Raw() || calls[3].Stream != a.Raw() || calls[6].Stream != b.Raw() {
+		t.Error("the streams are mixed up")
+	}
 }
