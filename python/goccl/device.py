@@ -175,6 +175,24 @@ class RawGpuBuffer:
         """The address, under torch's name."""
         return self._ptr
 
+    def copy_from(self, data, offset: int = 0) -> None:
+        """Copies bytes of the host (anything with the buffer protocol) to offset. It returns when they are there."""
+        raw = bytes(data)
+        self._within(offset, len(raw))
+        lib.copy_in(self.device.handle, self._ptr + offset, raw, len(raw))
+
+    def to_bytes(self, offset: int = 0, nbytes: int | None = None) -> bytes:
+        """nbytes from offset on (default: all the rest), copied to the host. Work on streams that writes them is to be synchronized with before."""
+        n = self._nbytes - offset if nbytes is None else nbytes
+        self._within(offset, n)
+        out = ctypes.create_string_buffer(max(n, 1))
+        lib.copy_out(self.device.handle, out, self._ptr + offset, n)
+        return out.raw[:n]
+
+    def _within(self, offset: int, n: int) -> None:
+        if offset < 0 or n < 0 or offset + n > self._nbytes:
+            raise errors.InvalidArgument(f"bytes {offset} to {offset + n} of a buffer of {self._nbytes}")
+
     def __len__(self) -> int:
         return self._nbytes
 

@@ -1,13 +1,18 @@
-"""Algorithms of one's own in CUDA C++: kernels compiled at run time, and the description around them in Python."""
+"""Algorithms of one's own in CUDA C++: kernels compiled at run time, and the description around them, in the same file or in Python."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from . import errors
+from ._description import Description, descriptions
 from ._types import DataType, ReduceOp
 from .algorithm import Algorithm
+
+if TYPE_CHECKING:
+    from .device import Device
 
 __all__ = ["compile_native", "NativeModule", "NativeAlgorithm"]
 
@@ -55,9 +60,13 @@ class NativeAlgorithm(Algorithm):
 
 
 class NativeModule:
-    """A compiled .cu file: kernel(name) is a Kernel of it, and create_<name>_algorithm what algorithm() was told under that name."""
+    """A compiled .cu file.
 
-    def __init__(self, name: str, file: str, options: tuple[str, ...] = ()) -> None:
+    ``create_<name>_algorithm()`` gives the algorithm that the file describes under that name with GOCCL_ALGORITHM (goccl/algorithm.cuh), or that algorithm()
+    was told. kernel(name) is one of its kernels.
+    """
+
+    def __init__(self, name: str, file: str, options: tuple[str, ...] = (), *, device: "Device | None" = None) -> None:
         from .device import current_device
         from .utils import compile_source
 
@@ -65,18 +74,45 @@ class NativeModule:
             source = f.read()
         if "pybind11" in source:
             raise errors.Unsupported(f"{file} is a pybind11 module, which needs nvcc and MSCCL++'s C++ classes: keep its kernels (extern \"C\" __global__) and "
-                                     "describe the algorithm with goccl.NativeAlgorithm (docs/python.md)")
-        self.name, self.device = name, current_device()
-        self._image = compile_source(source, os.path.basename(file), device=self.device, options=(f"-I{os.path.dirname(os.path.abspath(file))}", *options))
+                                     "describe the algorithm with goccl/algorithm.cuh or with goccl.NativeAlgorithm (docs/python.md)")
+        self.name, self.file, self.device = name, file, device or current_device()
+        base, options = os.path.basename(file), (f"-I{os.path.dirname(os.path.abspath(file))}", *options)
+        self._image = compile_source(source, base, device=self.device, options=options)
         self._kernels: dict = {}
+        self._described: dict[str, Description] = {}
+        if "GOCCL_ALGORITHM" not in source:
+            return
+        # PTX is for a GPU that the compiler does not know; the tables are the same for all.
+        image = self._image if self._image[:4] == b"\x7fELF" else compile_source(source, base, arch=(9, 0), options=options)
+        found, kernels = descriptions(image)
+        for d in found:
+            for launch in d.launches:
+                if launch[0] not in kernels:
+                    raise errors.InvalidArgument(f"{file}: algorithm {d.name} launches {launch[0]}, which is no extern \"C\" __global__ function of the file")
+            self._described[d.symbol] = d
 
-    def kernel(self, name: str):
-        """The kernel of that name."""
+    @property
+    def algorithms(self) -> list[str]:
+        """The names of the algorithms that the file describes."""
+        return sorted(self._described)
+
+    def __getattr__(self, attribute: str):
+        if attribute.startswith("create_") and attribute.endswith("_algorithm"):
+            d = self.__dict__.get("_described", {}).get(attribute[len("create_"):-len("_algorithm")])
+            if d is not None:
+                from ._described import DescribedAlgorithm
+
+                return lambda: DescribedAlgorithm(self, d)
+        raise AttributeError(f"module {self.__dict__.get('name')} has no {attribute}; it describes the algorithms {self.__dict__.get('_described', {}) and self.algorithms}")
+
+    def kernel(self, name: str, device: "Device | None" = None):
+        """The kernel of that name, on the module's device or another of its kind."""
         from .utils import Kernel
 
-        k = self._kernels.get(name)
+        device = device or self.device
+        k = self._kernels.get((name, device))
         if k is None:
-            k = self._kernels[name] = Kernel(self._image, name, self.device)
+            k = self._kernels[name, device] = Kernel(self._image, name, device)
         return k
 
     def algorithm(self, name: str, collective: str, **functions) -> NativeAlgorithm:
@@ -86,6 +122,7 @@ class NativeModule:
         return a
 
 
-def compile_native(name: str, file: str, options: tuple[str, ...] = ()) -> NativeModule:
-    """Compiles a .cu file for the current GPU with NVRTC, against goccl's headers and their mscclpp aliases; no nvcc, cached by content."""
-    return NativeModule(name, file, options)
+def compile_native(name: str, file: str, options: tuple[str, ...] = (), *, device: "Device | None" = None) -> NativeModule:
+    """Compiles a .cu file for device (default: the current GPU) with NVRTC, against goccl's headers and their mscclpp aliases; no nvcc and no C++ compiler,
+    cached by content. Raises InvalidArgument with the compiler's log, or where a description is wrong."""
+    return NativeModule(name, file, options, device=device)
