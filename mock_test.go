@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -171,6 +173,47 @@ func TestOnMockAbortReachesPeers(t *testing.T) {
 	}
 	if err := comms[1].Device().CopyIn(p.Add(4096), []byte{1}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The same over sockets, long after a wait for news has run out once.
+func TestOnMockAbortOverSockets(t *testing.T) {
+	if os.Getenv(mockVariable) == "" {
+		t.Skip("TestMock runs this")
+	}
+	const n = 3
+	address := fmt.Sprintf("unix:@goccl-test-%d-%016x", os.Getpid(), rand.Uint64())
+	comms := make([]*goccl.Comm, n)
+	if err := each(n, func(r int) error {
+		boot := bootstrap.NewTCP(r, n, bootstrap.WithTimeout(2*time.Second))
+		t.Cleanup(func() { _ = boot.Close() })
+		if err := boot.InitAddress(context.Background(), address); err != nil {
+			return err
+		}
+		dev, err := cuda.Open(r)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = dev.Close() })
+		comms[r], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boot, Device: dev})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2500 * time.Millisecond)
+	p := scratch(t, comms[0])
+	if err := comms[0].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil { // ahead of rank 2
+		t.Fatal(err)
+	}
+	comms[2].Abort(nil)
+	if err := learns(comms[0], 2, soon); err != nil {
+		t.Error(err)
+	}
+	if err := comms[1].AsyncError(); err != nil { // it has called nothing
+		t.Error(err)
+	}
+	if err := each(n, func(r int) error { return comms[r].Close() }); err != nil {
+		t.Error(err)
 	}
 }
 
