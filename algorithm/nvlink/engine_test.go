@@ -405,10 +405,28 @@ func TestMessagesOnSeveralStreams(t *testing.T) {
 		{Collective: algorithm.Send, Send: mem, Count: 8, Type: datatype.Int8, Peer: 1, Stream: a},
 		{Collective: algorithm.Recv, Recv: mem.Add(64), Count: 8, Type: datatype.Int8, Peer: 1, Stream: b}}
 	calls := noted(t, func() { must(t, e.Enqueue(1, reqs)) })
-	if got := kinds(calls); got != "record wait-event capture-query launch record record wait-event" {
-		t.Errorf("calls: %s", got)
+	if got := kinds(calls); got != "capture-query capture-query record wait-event capture-query launch record record wait-event" {
+		t.Fatalf("calls: %s", got)
 	}
-	if calls[0].Stream != b.Raw() || calls[1].Stream != a.Raw() || calls[3].Stream != a.Raw() || calls[6].Stream != b.Raw() {
-		t.Error("the streams are mixed up")
+	for i, s := range []*cuda.Stream{a, b, b, a, a, a, a, a, b} {
+		if calls[i].Stream != s.Raw() {
+			t.Errorf("call %d, %v, is on the wrong stream", i, calls[i].Kind)
+		}
 	}
+	// One of them captured: refused, and the capture goes on.
+	must(t, b.BeginCapture(cuda.CaptureRelaxed))
+	var err error
+	calls = noted(t, func() { err = e.Enqueue(1, reqs) })
+	if !errors.Is(err, algorithm.ErrInvalidUsage) || len(launches(calls)) > 0 {
+		t.Errorf("%v, %s", err, kinds(calls))
+	}
+	must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, b)}))
+	g, err := b.EndCapture()
+	must(t, err)
+	n, err := g.Nodes()
+	must(t, err)
+	if n != 1 {
+		t.Errorf("%d nodes", n)
+	}
+	must(t, g.Close())
 }

@@ -242,6 +242,9 @@ func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {
 	if !several {
 		return e.transfers(s)
 	}
+	if err := sameCapture(reqs, s); err != nil {
+		return err
+	}
 	if err := meet(reqs, s, func(o *cuda.Stream) error { return after(s, o) }); err != nil {
 		return err
 	}
@@ -249,6 +252,21 @@ func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {
 		return err
 	}
 	return meet(reqs, s, func(o *cuda.Stream) error { return after(o, s) })
+}
+
+// sameCapture refuses streams that are not all captured into one graph, or none at all: an event between them would spoil the capture.
+func sameCapture(reqs []algorithm.Request, s *cuda.Stream) error {
+	status, id, err := s.CaptureStatus()
+	if err != nil {
+		return err
+	}
+	return meet(reqs, s, func(o *cuda.Stream) error {
+		other, otherID, err := o.CaptureStatus()
+		if err == nil && (other != status || status != cuda.CaptureNone && otherID != id) {
+			err = fmt.Errorf("%w: one stream of the group is being captured and another is not, or into another graph: capture all of a group's streams together", algorithm.ErrInvalidUsage)
+		}
+		return err
+	})
 }
 
 // meet calls do with every stream of the requests but s.
