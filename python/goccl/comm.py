@@ -112,8 +112,13 @@ class CommGroup:
         local = self.register_local_memory(tensor, connections)
         sent = [self.communicator.send_memory(local, r, tag) for r in connections]
         got = {r: self.communicator.recv_memory(r, tag) for r in connections}
-        for f in sent:
-            f.get()
+        try:
+            for f in sent:
+                f.get()
+        except errors.InvalidArgument as e:
+            if "cannot be shared" not in str(e):
+                raise
+            raise errors.InvalidArgument(f"{e} (make the tensor with goccl.GpuBuffer)") from None
         return {self.my_rank: local} | {r: f.get() for r, f in got.items()}
 
     def make_semaphores(self, connections: "dict[int, Connection]", *, tag: int = 0) -> "dict[int, Semaphore]":

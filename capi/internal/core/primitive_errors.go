@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/dsl"
 	"github.com/goccl/goccl/internal/driver/nvrtc"
 	"github.com/goccl/goccl/primitive"
@@ -19,6 +20,7 @@ func init() {
 		{primitive.ErrTimeout, Timeout},
 		{primitive.ErrUnsupported, Unsupported},
 		{nvrtc.ErrUnavailable, Unsupported},
+		{device.ErrNotShareable, InvalidArgument},
 		{primitive.ErrInvalid, InvalidArgument},
 		{dsl.ErrSpec, InvalidArgument},
 		{dsl.ErrRange, InvalidArgument},
