@@ -4,14 +4,15 @@
 //
 //  1. choose     a variant and its launch shape, from the collective, its size and the number of ranks (table.go)
 //  2. fill       the kernel's parameters: addresses and sizes only; epochs live in device memory, so a launch can be replayed from a graph
-//  3. launch     on the caller's stream, ordered after this communicator's work on other streams
+//  3. launch     on the caller's stream, ordered after this communicator's work on other streams (cuda.Order): one call of the driver's door
 //
 // Data crosses NVLink as packets that carry their own flag (kernels/collective): no fence, no handshake, no host.
 //
 // # Failure
 //
 // Kernels poll an abort word in mapped host memory. Abort sets it; a kernel that waits then writes who it waited for and returns, so the
-// CUDA context stays usable. A watcher reads that report and turns it into an *algorithm.Error.
+// CUDA context stays usable. A watcher reads that report and turns it into an *algorithm.Error. A kernel does not see that a peer has aborted: the
+// communicator tells the peers (algorithm.Unaware).
 //
 // # Lifetime and threads
 //

@@ -2,6 +2,7 @@ package nvlink
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -210,6 +211,21 @@ func TestAlgorithms(t *testing.T) {
 			in := slices.ContainsFunc(a.Chosen, func(s algorithm.Span) bool { return s.Least <= size && size <= s.Most })
 			if in != (strings.HasPrefix(v.String(), a.Name+"/")) {
 				t.Errorf("%v %s at %d bytes: chosen %v, the engine takes %v", a.Collective, a.Name, size, in, v)
+			}
+		}
+	}
+}
+
+// The page of docs knows every name.
+func TestDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/collectives.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := algorithm.AllReduce; c <= algorithm.Barrier; c++ {
+		for _, name := range Variants(c) {
+			if !strings.Contains(string(page), "`"+name+"`") {
+				t.Errorf("docs/collectives.md lacks %s of %v", name, c)
 			}
 		}
 	}
