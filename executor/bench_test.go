@@ -17,7 +17,7 @@ import (
 
 // BenchmarkHostAllReduce compares plans with the host engine's own all-reduce, in one process: the time of one call, all ranks in lock-step.
 func BenchmarkHostAllReduce(b *testing.B) {
-	for _, n := range []int{2, 4} {
+	for _, n := range []int{2, 8} {
 		for _, size := range []int64{1 << 10, 64 << 10, 1 << 20, 8 << 20} {
 			for _, algo := range []string{"", "allreduce_oneshot_ll", "allreduce_twoshot_ll", "allreduce_direct"} {
 				name := algo

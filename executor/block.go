@@ -10,7 +10,7 @@ import (
 // plan that it accepts cannot hang here.
 type block struct {
 	r     *run
-	index int
+	index int // in the plan; of merged blocks, the first one's
 	prog  []instr
 	pc    int
 	done  bool
@@ -28,8 +28,8 @@ type block struct {
 	unit        int64
 }
 
-func (b *block) reset(r *run, i int) {
-	*b = block{r: r, index: i, prog: r.h.x.program.blocks[i]}
+func (b *block) reset(r *run, index int, prog []instr) {
+	*b = block{r: r, index: index, prog: prog}
 	b.done = len(b.prog) == 0
 }
 
@@ -87,7 +87,7 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 		return true, true, nil
 	case opWait:
 		for b.entry < len(in.links) && b.signalled(in) {
-			h.waited[in.links[b.entry]]++
+			h.waited[in.links[b.entry]] += in.times[b.entry]
 			b.entry++
 			moved = true
 		}
@@ -152,9 +152,9 @@ func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
 
 func (b *block) signal(in *instr) {
 	h := b.r.h
-	for _, l := range in.links {
+	for i, l := range in.links {
 		w := h.windows[h.x.program.peer[l]]
-		w.inbound(h.x.program.pair[l]).Add(1)
+		w.inbound(h.x.program.pair[l]).Add(in.times[i])
 		w.door().Wake()
 	}
 }
@@ -162,7 +162,7 @@ func (b *block) signal(in *instr) {
 func (b *block) signalled(in *instr) bool {
 	h := b.r.h
 	l := in.links[b.entry]
-	return int64(h.windows[h.x.e.rank].inbound(l).Load()-h.waited[l]) > 0
+	return int64(h.windows[h.x.e.rank].inbound(l).Load()-h.waited[l]) >= int64(in.times[b.entry])
 }
 
 // acquire takes one from a semaphore; workers may share it one after the other.

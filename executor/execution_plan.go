@@ -60,6 +60,9 @@ type verification struct {
 	once   sync.Once
 	report *plan.Report
 	err    error
+
+	merge  sync.Once
+	merges bool // the host may run merged blocks: see coalesce.go
 }
 
 // maxVerified bounds the memory; a plan that falls out is checked again.
@@ -69,7 +72,14 @@ const maxVerified = 1024
 func Check(p *plan.Plan) (*plan.Report, error) { return check(p, sha256.Sum256(p.Encode())) }
 
 func check(p *plan.Plan, hash [sha256.Size]byte) (*plan.Report, error) {
+	v := verificationOf(hash)
+	v.once.Do(func() { v.report, v.err = plan.Check(p, plan.VerifyOptions{}) })
+	return v.report, v.err
+}
+
+func verificationOf(hash [sha256.Size]byte) *verification {
 	verified.Lock()
+	defer verified.Unlock()
 	v := verified.by[hash]
 	if v == nil {
 		if len(verified.by) >= maxVerified || verified.by == nil {
@@ -78,9 +88,7 @@ func check(p *plan.Plan, hash [sha256.Size]byte) (*plan.Report, error) {
 		v = &verification{}
 		verified.by[hash] = v
 	}
-	verified.Unlock()
-	v.once.Do(func() { v.report, v.err = plan.Check(p, plan.VerifyOptions{}) })
-	return v.report, v.err
+	return v
 }
 
 // LoadJSON is Load for a plan file.
@@ -150,6 +158,9 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	x.operator, x.mixed = operators(p)
 	var err error
 	x.program, err = compile(p, x.e.rank)
+	if err == nil && x.e.dev.ID().Kind == device.Host {
+		err = coalesced(p, x.hash, x.program)
+	}
 	return err
 }
 

@@ -30,12 +30,13 @@ type hostEngine struct {
 	enqueued uint64 // launches
 
 	mu      sync.Mutex // guards what follows
-	pool    []*run     // that are not in use
+	pool    []*ticket  // that are not in use
 	running int        // launches that execute
 	closing bool
 	idle    chan struct{} // closed when closing and nothing runs
 
 	// What lives on from launch to launch; the launch whose turn it is owns it.
+	run        *run
 	scratch    *scratch
 	waited     []uint64       // signals taken, by link
 	semaphores []atomic.Int64 // values
@@ -87,6 +88,7 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 	for b := range h.met {
 		h.met[b] = make([]uint64, prog.barriers)
 	}
+	h.run = newRun(h)
 	return h, nil
 }
 
@@ -130,17 +132,17 @@ func (h *hostEngine) launch(l *launch) error {
 	if !ok {
 		return invalid("the stream is no stream of a host device")
 	}
-	r := h.take()
-	r.launch = *l
-	r.number = h.enqueued
-	r.scratch = h.scratch
+	t := h.take()
+	t.launch = *l
+	t.number = h.enqueued
+	t.scratch = h.scratch
 	h.enqueued++
 	workers := 1
 	if h.cores > 1 && l.layout.Message >= parallelBytes {
 		workers = min(h.cores, len(h.x.program.blocks))
 	}
-	r.workers = max(1, workers)
-	if err := s.Launch("plan "+h.x.plan.Name, r.workers, r.kernel); err != nil {
+	t.workers = max(1, workers)
+	if err := s.Launch("plan "+h.x.plan.Name, t.workers, t.kernel); err != nil {
 		h.x.e.Abort(err) // the peers' launches have no partner any more
 		return err
 	}
@@ -150,20 +152,22 @@ func (h *hostEngine) launch(l *launch) error {
 // parallelBytes is the message from which several workers pay.
 const parallelBytes = 256 << 10
 
-func (h *hostEngine) take() *run {
+func (h *hostEngine) take() *ticket {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n := len(h.pool); n > 0 {
-		r := h.pool[n-1]
+		t := h.pool[n-1]
 		h.pool = h.pool[:n-1]
-		return r
+		return t
 	}
-	return newRun(h)
+	t := &ticket{h: h}
+	t.kernel = t.execute
+	return t
 }
 
-func (h *hostEngine) give(r *run) {
+func (h *hostEngine) give(t *ticket) {
 	h.mu.Lock()
-	h.pool = append(h.pool, r)
+	h.pool = append(h.pool, t)
 	h.mu.Unlock()
 }
 

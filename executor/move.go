@@ -60,8 +60,8 @@ func (b *block) data(in *instr, w *worker) (bool, error) {
 }
 
 // part is the range of the operands' bytes that the op works on now.
-func (b *block) part(in *instr, m *plan.Move) (lo, hi int64) {
-	lo, hi = b.r.layout.Part(m.Src[0].Size, in.op.Slice)
+func (b *block) part(in *instr, m *move) (lo, hi int64) {
+	lo, hi = b.r.layout.Part(m.Src[0].Size, m.slice)
 	if in.inner {
 		lo, hi = plan.Window(lo, hi, b.unit, b.iter)
 	}
@@ -70,7 +70,7 @@ func (b *block) part(in *instr, m *plan.Move) (lo, hi int64) {
 
 // piece moves up to n bytes from offset at of the operands on, and returns how many it is done with: up to the end of a chunk when chunks may be
 // short. Bytes that an operand is too short to hold are not moved; packets are sent for them all the same.
-func (b *block) piece(in *instr, m *plan.Move, w *worker, at, n int64) (int64, error) {
+func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error) {
 	r := b.r
 	l := r.layout
 	real := n

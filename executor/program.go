@@ -10,6 +10,9 @@ import (
 type program struct {
 	rank   int
 	blocks [][]instr
+	// merged is the same in fewer blocks (coalesce.go), or nil; mergedAt says which of the plan's blocks, or which first one, each is.
+	merged   [][]instr
+	mergedAt []int
 
 	links    int   // ends of channels on this rank
 	maxLinks int   // on any rank
@@ -51,11 +54,18 @@ type instr struct {
 	to     int
 	op     *plan.Op
 	pos    plan.Pos
-	moves  []plan.Move
-	links  []int // this rank's
-	io     []int // other ranks whose input or output is touched
-	wakes  []int // other ranks that get packets
-	waits  bool  // has packet sources
+	moves  []move
+	links  []int    // this rank's
+	times  []uint64 // signals on each
+	io     []int    // other ranks whose input or output is touched
+	wakes  []int    // other ranks that get packets
+	waits  bool     // has packet sources
+}
+
+// move is a plan.Move, or a slice of one.
+type move struct {
+	plan.Move
+	slice plan.Slice
 }
 
 // compile resolves the program of one rank. The plan must be valid.
@@ -119,13 +129,13 @@ func (prog *program) link(p *plan.Plan) {
 }
 
 func (prog *program) instr(s *plan.Step, nmem int) instr {
-	in := instr{code: opData, op: s.Op, pos: s.Pos, moves: s.Moves, fixed: s.Op.ReduceOp != plan.CallerOp}
+	in := instr{code: opData, op: s.Op, pos: s.Pos, fixed: s.Op.ReduceOp != plan.CallerOp}
 	for _, id := range s.Channels {
 		if s.Op.ChannelType == plan.PortChannel {
 			id += nmem
 		}
 		if s.Op.ChannelType != plan.SwitchChannel {
-			in.links = append(in.links, id)
+			in.links, in.times = append(in.links, id), append(in.times, 1)
 		}
 	}
 	switch s.Op.Name {
@@ -151,6 +161,7 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 	}
 	for i := range s.Moves {
 		m := &s.Moves[i]
+		in.moves = append(in.moves, move{*m, s.Op.Slice})
 		prog.reduces = prog.reduces || len(m.Src) > 1
 		for _, pl := range m.Src {
 			in.waits = in.waits || pl.Plane == plan.PacketPlane && !in.raw

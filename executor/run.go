@@ -28,28 +28,41 @@ import (
 // Memory order: counters, packet flags and records are sequentially consistent atomics; data is written before and read after them. A worker
 // that waits looks at what it waits for after it has announced itself at the door (package wait), so whoever changes that and then looks at the door
 // cannot miss it.
+//
+// A plan has one run: launches that are on their way are tickets, and the one whose turn it is owns the run.
 type run struct {
 	h *hostEngine
 	launch
 	scratch *scratch
 	workers int
-	kernel  func(*host.Block) error // r.execute, made once
 
 	placement
 	epoch  uint32
 	op     datatype.Op // of reductions that leave it to the caller
 	limit  wait.Limit
 	bases  []rankBuffers // by rank
-	mapped []*mapped
-	mapMu  sync.Mutex
-	blocks []block
+	mapMu  sync.Mutex    // held while a peer's buffers become known
+	all    []block
+	blocks []block // of all: those that run
 	worker []worker
+}
+
+// ticket is a launch on its way to its turn.
+type ticket struct {
+	h *hostEngine
+	launch
+	scratch *scratch
+	workers int
+	kernel  func(*host.Block) error // t.execute, made once
 }
 
 // rankBuffers is where a rank's planes are in this launch.
 type rankBuffers struct {
 	known  atomic.Bool // input and output; the own ones always are
 	buffer [2]span
+	// held are the mappings behind buffer of this launch or an earlier one, which the next launch most likely finds there again. They are
+	// in use, so they stay mapped, until it does not.
+	held [2]*mapped
 }
 
 type span struct {
@@ -77,8 +90,7 @@ func (w *worker) ready() bool {
 }
 
 func newRun(h *hostEngine) *run {
-	r := &run{h: h, bases: make([]rankBuffers, h.x.e.size), blocks: make([]block, len(h.x.program.blocks)), worker: make([]worker, h.cores)}
-	r.kernel = r.execute
+	r := &run{h: h, bases: make([]rankBuffers, h.x.e.size), all: make([]block, len(h.x.program.blocks)), worker: make([]worker, h.cores)}
 	for i := range r.worker {
 		w := &r.worker[i]
 		w.r, w.index, w.cond = r, i, w.ready
@@ -86,24 +98,27 @@ func newRun(h *hostEngine) *run {
 	return r
 }
 
-func (r *run) execute(b *host.Block) error {
-	h := r.h
-	x := h.x
-	if b.Index == 0 {
-		if !h.enter() {
-			return x.e.ended(wait.ErrAborted, "it had not begun")
+func (t *ticket) execute(b *host.Block) error {
+	h := t.h
+	if b.Count == 1 {
+		if err := t.begin(); err != nil {
+			return err
 		}
 		defer h.leave()
-		if err := r.begin(b); err != nil {
-			return r.failed(err)
+		return t.end(h.run.work(b))
+	}
+	if b.Index == 0 {
+		if err := t.begin(); err != nil {
+			return err
 		}
+		defer h.leave()
 	}
 	if err := b.Barrier(); err != nil {
 		return err
 	}
-	err := r.work(b)
+	err := h.run.work(b)
 	if err != nil {
-		err = r.failed(err)
+		err = h.run.failed(err)
 	}
 	if e := b.Barrier(); err == nil {
 		err = e
@@ -111,19 +126,59 @@ func (r *run) execute(b *host.Block) error {
 	if b.Index != 0 {
 		return err
 	}
+	return t.end(err)
+}
+
+// begin is steps 1 to 3. h.leave must follow when it succeeds.
+func (t *ticket) begin() error {
+	h := t.h
+	e := h.x.e
+	if !h.enter() {
+		return e.ended(wait.ErrAborted, "it had not begun")
+	}
+	err := t.awaitTurn()
 	if err == nil {
-		if err = r.finish(); err != nil {
-			err = r.failed(err)
+		r := h.run
+		r.launch, r.scratch, r.workers = t.launch, t.scratch, t.workers
+		err = r.begin()
+	}
+	if err != nil {
+		h.leave()
+		err = h.x.fail(t.Seq, -1, err)
+		e.Abort(err)
+		return err
+	}
+	return nil
+}
+
+func (t *ticket) awaitTurn() error {
+	h := t.h
+	e := h.x.e
+	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: &e.aborted}
+	if turn := h.windows[e.rank].turn(); !turn.Reached(t.number) {
+		if err := h.until(turn, func() bool { return turn.Reached(t.number) }, limit); err != nil {
+			return e.ended(err, "the launch before it runs")
 		}
 	}
-	for _, m := range r.mapped {
-		x.e.shares.done(m)
+	h.run.limit = limit
+	return nil
+}
+
+// end is step 5.
+func (t *ticket) end(err error) error {
+	h, r := t.h, t.h.run
+	if err == nil {
+		err = r.finish()
 	}
-	r.mapped = r.mapped[:0]
+	if err != nil {
+		err = r.failed(err)
+	}
 	runtime.KeepAlive(r.Stream)
-	h.windows[x.e.rank].turn().Store(r.number + 1)
 	r.launch = launch{}
-	h.give(r)
+	number := t.number
+	t.launch = launch{}
+	h.windows[h.x.e.rank].turn().Store(number + 1) // from here on the run is the next launch's
+	h.give(t)
 	return err
 }
 
@@ -134,16 +189,10 @@ func (r *run) failed(err error) error {
 	return err
 }
 
-// begin is steps 1 to 3.
-func (r *run) begin(b *host.Block) error {
+// begin is steps 2 and 3.
+func (r *run) begin() error {
 	h, x := r.h, r.h.x
 	own := h.windows[x.e.rank]
-	r.limit = wait.Limit{Deadline: wait.After(x.e.timeout), Abort: &x.e.aborted}
-	if turn := own.turn(); !turn.Reached(r.number) {
-		if err := h.until(turn, func() bool { return turn.Reached(r.number) }, r.limit); err != nil {
-			return x.e.ended(err, "the launch before it runs")
-		}
-	}
 	if err := r.limit.Check(); err != nil {
 		return x.e.ended(err, "it was about to begin")
 	}
@@ -168,8 +217,17 @@ func (r *run) begin(b *host.Block) error {
 	}
 	me := &r.bases[x.e.rank]
 	me.buffer = [2]span{{pointerBytes(r.input), r.inSize}, {pointerBytes(r.output), r.outSize}}
+	prog := x.program
+	if r.workers == 1 && prog.merged != nil {
+		r.blocks = r.all[:len(prog.merged)]
+		for i := range r.blocks {
+			r.blocks[i].reset(r, prog.mergedAt[i], prog.merged[i])
+		}
+		return nil
+	}
+	r.blocks = r.all
 	for i := range r.blocks {
-		r.blocks[i].reset(r, i)
+		r.blocks[i].reset(r, i, prog.blocks[i])
 	}
 	return nil
 }
@@ -370,13 +428,17 @@ func (r *run) resolve(peer int) error {
 		case same:
 			b.buffer[k] = span{pointerBytes(d.address), int64(d.size)}
 		case d.kind == bufferShared && d.share <= maxShare:
-			ctx, cancel := r.context()
-			m, err := r.h.x.e.shares.reach(ctx, peer, d.unique, d.shared[:d.share])
-			cancel()
-			if err != nil {
-				return r.h.x.fail(r.Seq, peer, fmt.Errorf("map a buffer of rank %d: %w", peer, err))
+			m := b.held[k]
+			if m == nil || m.unique != d.unique {
+				var err error
+				if m, err = r.reach(peer, d); err != nil {
+					return r.h.x.fail(r.Seq, peer, fmt.Errorf("map a buffer of rank %d: %w", peer, err))
+				}
+				if b.held[k] != nil {
+					r.h.x.e.shares.done(b.held[k])
+				}
+				b.held[k] = m
 			}
-			r.mapped = append(r.mapped, m)
 			if d.offset > uint64(m.size) || d.size > uint64(m.size)-d.offset {
 				return r.h.x.fail(r.Seq, peer, mismatch("rank %d describes %d bytes at %d of an allocation of %d", peer, d.size, d.offset, m.size))
 			}
@@ -390,10 +452,12 @@ func (r *run) resolve(peer int) error {
 	return nil
 }
 
-func (r *run) context() (context.Context, context.CancelFunc) {
-	d := mapTimeout
+func (r *run) reach(peer int, d *bufferRecord) (*mapped, error) {
+	limit := mapTimeout
 	if t := r.h.x.e.timeout; t > 0 {
-		d = min(d, t)
+		limit = min(limit, t)
 	}
-	return context.WithTimeout(context.Background(), d)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return r.h.x.e.shares.reach(ctx, peer, d.unique, d.shared[:d.share])
 }

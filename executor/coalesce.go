@@ -1,0 +1,285 @@
+package executor
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/goccl/goccl/plan"
+)
+
+// Plans are written for GPUs: many thread blocks that do the same to neighbouring data, each with signals of its own. A worker of the host
+// runs all blocks of its rank, so it is better off with one block that does it all: an eighth of the signals, copies of eight times the size.
+//
+//  1. group     blocks of a rank whose ops are of the same kinds, one by one
+//  2. merge     op i of all blocks of a group becomes one op: their moves, their signals added up by link
+//  3. join      moves of neighbouring chunks, and the slices of one chunk, become one move
+//  4. rehearse  run all ranks' merged programs, without data; when they get stuck, everybody stays with the blocks of the plan
+//
+// A run of merged programs is one of the interleavings that the plan's own blocks have, so whatever the verifier has shown of all of these holds
+// for it, except that it ends: an op now waits for what any of the merged ops waited for, and that may come later than what another of them would
+// have sent. Hence step 4. One rehearsal is enough, because counters and packets are never taken back and each has one taker: if one order gets
+// to the end, all do, and so do ranks of which only some run merged programs.
+
+// coalesce is steps 1 to 3 for one rank.
+//
+// A block with a pipeline, a semaphore, is left as it is, and so is then the plan (rehearsal.step).
+func (prog *program) coalesce() {
+	groups, order := map[string][]int{}, []string(nil)
+	lists := make([][]instr, len(prog.blocks))
+	for b := range prog.blocks {
+		list := slices.DeleteFunc(slices.Clone(prog.blocks[b]), func(in instr) bool { return in.code == opNop || in.code == opFlush })
+		lists[b] = list
+		key := kinds(list)
+		if key == "" { // alone, under a name that no other has
+			key = string(binary.LittleEndian.AppendUint64([]byte{0xff}, uint64(b)))
+		}
+		if _, ok := groups[key]; !ok {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], b)
+	}
+	for _, key := range order {
+		members := groups[key]
+		if len(members) > 1 && closed(lists, members) {
+			lists[members[0]] = merge(lists, members)
+			members = members[:1]
+		}
+		for _, b := range members {
+			prog.merged = append(prog.merged, lists[b])
+			prog.mergedAt = append(prog.mergedAt, b)
+		}
+	}
+}
+
+// kinds is what must be equal for blocks to be merged, or "" for a block that cannot be (see rehearsal.step).
+func kinds(list []instr) string {
+	var key []byte
+	for i := range list {
+		in := &list[i]
+		switch in.code {
+		case opAcquire, opRelease, opLoop, opEndLoop:
+			return ""
+		}
+		key = append(key, byte(in.code), flag(in.raw)|flag(in.signal)<<1|flag(in.fixed)<<2)
+		if in.fixed {
+			key = binary.LittleEndian.AppendUint64(key, uint64(len(in.op.ReduceOp)))
+			key = append(key, in.op.ReduceOp...)
+		}
+		if in.code == opBarrier {
+			key = binary.LittleEndian.AppendUint64(key, uint64(in.op.BarrierID))
+		}
+	}
+	return string(key)
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// coalesced makes the merged program of one rank, or leaves it without. All ranks of a plan come to the same result.
+func coalesced(p *plan.Plan, hash [sha256.Size]byte, prog *program) error {
+	v := verificationOf(hash)
+	var err error
+	v.merge.Do(func() {
+		programs := make([]*program, len(p.GPUs))
+		gain := false
+		for r := range p.GPUs {
+			if programs[r], err = compile(p, r); err != nil {
+				return
+			}
+			programs[r].coalesce()
+			gain = gain || len(programs[r].merged) < len(programs[r].blocks)
+		}
+		v.merges = gain && rehearse(programs)
+	})
+	if v.merges {
+		prog.coalesce()
+	}
+	return err
+}
+
+// closed reports whether every barrier of the blocks is among them alone.
+func closed(lists [][]instr, members []int) bool {
+	for _, b := range members {
+		for i := range lists[b] {
+			if in := &lists[b][i]; in.code == opBarrier && in.op.NumThreadBlocks != len(members) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// merge is step 2. Barriers among the members are met by doing op after op.
+func merge(lists [][]instr, members []int) []instr {
+	var out []instr
+	for i, first := range lists[members[0]] {
+		if first.code == opBarrier {
+			continue
+		}
+		m := first
+		m.moves, m.links, m.times, m.io, m.wakes = nil, nil, nil, nil, nil
+		for _, b := range members {
+			in := &lists[b][i]
+			m.moves = append(m.moves, in.moves...)
+			m.waits = m.waits || in.waits
+			for k, l := range in.links {
+				if at := slices.Index(m.links, l); at >= 0 {
+					m.times[at] += in.times[k]
+				} else {
+					m.links, m.times = append(m.links, l), append(m.times, in.times[k])
+				}
+			}
+			for _, p := range in.io {
+				if !slices.Contains(m.io, p) {
+					m.io = append(m.io, p)
+				}
+			}
+			for _, p := range in.wakes {
+				if !slices.Contains(m.wakes, p) {
+					m.wakes = append(m.wakes, p)
+				}
+			}
+		}
+		m.moves = join(m.moves)
+		out = append(out, m)
+	}
+	return out
+}
+
+// join is step 3. Moves of different blocks are independent, or they would race; those of one op need not be, and then nothing changes places.
+func join(moves []move) []move {
+	moves = whole(moves)
+	for i := range moves {
+		for k := range moves {
+			if i != k && depends(&moves[i], &moves[k]) {
+				return moves
+			}
+		}
+	}
+	type lane struct {
+		key   string
+		moves []move
+	}
+	var lanes []lane
+	for _, m := range moves {
+		key := m.key(false)
+		at := slices.IndexFunc(lanes, func(l lane) bool { return l.key == key })
+		if at < 0 {
+			at = len(lanes)
+			lanes = append(lanes, lane{key: key})
+		}
+		lanes[at].moves = append(lanes[at].moves, m)
+	}
+	out := moves[:0:0]
+	for _, l := range lanes {
+		slices.SortStableFunc(l.moves, func(a, b move) int { return cmp.Compare(a.Dst[0].Index, b.Dst[0].Index) })
+		for _, m := range l.moves {
+			if n := len(out); n > 0 && out[n-1].follows(&m) {
+				out[n-1] = out[n-1].with(&m)
+				continue
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// whole replaces moves that are all the slices of one move by it.
+func whole(moves []move) []move {
+	seen := map[string][]int{}
+	for i := range moves {
+		if moves[i].slice.Count > 1 {
+			key := moves[i].key(true)
+			seen[key] = append(seen[key], i)
+		}
+	}
+	out := moves[:0:0]
+	for i := range moves {
+		m := moves[i]
+		if m.slice.Count > 1 {
+			parts := seen[m.key(true)]
+			complete := len(parts) == m.slice.Count
+			for k := range m.slice.Count {
+				complete = complete && slices.ContainsFunc(parts, func(p int) bool { return moves[p].slice.Index == k })
+			}
+			if complete && parts[0] != i {
+				continue
+			}
+			if complete {
+				m.slice = plan.Slice{}
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// key tells apart moves between different memories, and with exact also between different chunks of them and different numbers of slices.
+func (m *move) key(exact bool) string {
+	var b []byte
+	for _, side := range [2][]plan.Place{m.Src, m.Dst} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(side)))
+		for _, pl := range side {
+			b = append(binary.LittleEndian.AppendUint64(b, uint64(pl.Rank)), byte(pl.Plane))
+			if exact {
+				b = binary.LittleEndian.AppendUint64(b, uint64(pl.Index))
+				b = binary.LittleEndian.AppendUint64(b, uint64(pl.Size))
+			}
+		}
+	}
+	if exact {
+		b = binary.LittleEndian.AppendUint64(b, uint64(m.slice.Count))
+	}
+	return string(b)
+}
+
+// depends reports whether b touches what a writes.
+func depends(a, b *move) bool {
+	for i := range a.Dst {
+		for _, side := range [2][]plan.Place{b.Src, b.Dst} {
+			for k := range side {
+				if overlap(&a.Dst[i], &side[k]) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func overlap(a, b *plan.Place) bool {
+	return a.Rank == b.Rank && a.Plane == b.Plane && a.Index < b.Index+b.Size && b.Index < a.Index+a.Size
+}
+
+// follows reports whether every place of next, a move between the same memories, begins where m's ends.
+func (m *move) follows(next *move) bool {
+	if m.slice.Count > 1 || next.slice.Count > 1 || m.key(false) != next.key(false) {
+		return false
+	}
+	adjacent := func(a, b []plan.Place) bool {
+		for i := range a {
+			if a[i].Index+a[i].Size != b[i].Index {
+				return false
+			}
+		}
+		return true
+	}
+	return adjacent(m.Src, next.Src) && adjacent(m.Dst, next.Dst)
+}
+
+func (m *move) with(next *move) move {
+	grow := func(a, b []plan.Place) []plan.Place {
+		a = slices.Clone(a)
+		for i := range a {
+			a[i].Size += b[i].Size
+		}
+		return a
+	}
+	return move{Move: plan.Move{Src: grow(m.Src, next.Src), Dst: grow(m.Dst, next.Dst), Entry: m.Entry}, slice: m.slice}
+}

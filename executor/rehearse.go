@@ -1,0 +1,106 @@
+package executor
+
+import "github.com/goccl/goccl/plan"
+
+// rehearsal is a run of the merged programs of all ranks in which only readiness moves: step 4 of coalesce.go.
+type rehearsal struct {
+	programs []*program
+	inbound  [][]uint64         // by rank and link: signals that have arrived and were not taken
+	arrived  []map[int]int      // by rank and barrier
+	met      []map[[2]int]int   // by rank, block and barrier
+	target   map[*instr]int     // what arrived must be, of barriers that were announced
+	writers  []map[int][]*instr // by rank and scratch chunk: ops that send packets there
+	done     map[*instr]bool    // of these
+}
+
+// rehearse reports whether the merged programs of all ranks get to their ends.
+func rehearse(programs []*program) bool {
+	h := &rehearsal{programs: programs, target: map[*instr]int{}, done: map[*instr]bool{}}
+	pcs := make([][]int, len(programs))
+	for r, prog := range programs {
+		h.inbound = append(h.inbound, make([]uint64, prog.links))
+		h.arrived, h.met = append(h.arrived, map[int]int{}), append(h.met, map[[2]int]int{})
+		h.writers = append(h.writers, map[int][]*instr{})
+		pcs[r] = make([]int, len(prog.merged))
+	}
+	for _, prog := range programs {
+		for _, list := range prog.merged {
+			for i := range list {
+				h.note(&list[i])
+			}
+		}
+	}
+	for left := true; left; {
+		moved := false
+		left = false
+		for r, prog := range programs {
+			for b, list := range prog.merged {
+				for pcs[r][b] < len(list) && h.step(r, b, &list[pcs[r][b]]) {
+					pcs[r][b]++
+					moved = true
+				}
+				left = left || pcs[r][b] < len(list)
+			}
+		}
+		if left && !moved {
+			return false
+		}
+	}
+	return true
+}
+
+// note registers the packets that an op sends.
+func (h *rehearsal) note(in *instr) {
+	for i := range in.moves {
+		for _, pl := range in.moves[i].Dst {
+			for k := pl.Index; pl.Plane == plan.PacketPlane && k < pl.Index+pl.Size; k++ {
+				h.writers[pl.Rank][k] = append(h.writers[pl.Rank][k], in)
+			}
+		}
+	}
+}
+
+// step does an op, if it need not wait. A reader of packets waits for everything that is sent to its chunks, whatever part of them it reads.
+func (h *rehearsal) step(rank, block int, in *instr) bool {
+	switch in.code {
+	case opLoop, opEndLoop, opAcquire, opRelease:
+		return false // one order says nothing of another here: such plans are left as they are
+	case opWait:
+		for k, l := range in.links {
+			if h.inbound[rank][l] < in.times[k] {
+				return false
+			}
+		}
+		for k, l := range in.links {
+			h.inbound[rank][l] -= in.times[k]
+		}
+	case opBarrier:
+		id := in.op.BarrierID
+		if h.target[in] == 0 {
+			h.met[rank][[2]int{block, id}]++
+			h.target[in] = h.met[rank][[2]int{block, id}] * in.op.NumThreadBlocks
+			h.arrived[rank][id]++
+		}
+		return h.arrived[rank][id] >= h.target[in]
+	case opData:
+		for i := range in.moves {
+			for _, pl := range in.moves[i].Src {
+				for k := pl.Index; in.waits && pl.Plane == plan.PacketPlane && k < pl.Index+pl.Size; k++ {
+					for _, w := range h.writers[pl.Rank][k] {
+						if w != in && !h.done[w] {
+							return false
+						}
+					}
+				}
+			}
+		}
+		h.done[in] = true
+	}
+	if in.code == opSignal || in.signal {
+		prog := h.programs[rank]
+		for k, l := range in.links {
+			h.inbound[prog.peer[l]][prog.pair[l]] += in.times[k]
+		}
+	}
+	return true
+}
