@@ -21,7 +21,8 @@ type Info struct {
 type Span struct{ Least, Most uint64 }
 
 // Lister is what engines also implement that can say which algorithms they have. The list is by collective, and within one in the order in which the
-// engine's documentation has them; it may be asked for by any goroutine.
+// engine's documentation has them; it may be asked for by any goroutine. The engine obeys GOCCL_ALGO (ParseForced) where that names one of its
+// Forceable algorithms, and leaves other names alone: they may be those of algorithms that will join.
 type Lister interface {
 	Algorithms() []Info
 }

@@ -13,9 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/algorithm/nvlink"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/internal/launch"
 )
@@ -208,9 +210,9 @@ func (o *Options) open(kind device.Kind) error {
 	}
 	algos := o.Algos
 	if slices.Equal(algos, []string{"all"}) {
-		algos = nil
-		if kind == device.CUDA {
-			algos = nvlink.Variants(o.Kind.Collective)
+		var err error
+		if algos, err = variants(o.Kind, kind); err != nil {
+			return err
 		}
 		if len(algos) == 0 {
 			return invalid("--algo all: %v on %v has no algorithms to choose from: leave --algo out", o.Kind, kind)
@@ -231,6 +233,31 @@ func (o *Options) open(kind device.Kind) error {
 		o.libraries = append(o.libraries, l)
 	}
 	return nil
+}
+
+// variants are the algorithms that can be forced for k. A communicator of one rank tells what the host device has.
+func variants(k Kind, kind device.Kind) ([]string, error) {
+	if kind == device.CUDA {
+		return nvlink.Variants(k.Collective), nil
+	}
+	dev, err := host.Open(0)
+	if err != nil {
+		return nil, err
+	}
+	boot := bootstrap.NewLocalGroup(1)[0]
+	defer func() { _, _ = boot.Close(), dev.Close() }()
+	c, err := goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boot, Device: dev, Name: "perf"})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	var names []string
+	for _, a := range c.Catalog() {
+		if a.Collective == k.Collective && a.Forceable && !a.Registered {
+			names = append(names, a.Name)
+		}
+	}
+	return names, nil
 }
 
 // reporter is what rank 0 tells: the table as it grows, then the files.
