@@ -151,11 +151,11 @@ ncclResult_t shim_code(goccl_result r) {
 	case GOCCL_SYSTEM_ERROR:
 	case GOCCL_FORKED: return ncclSystemError;
 	case GOCCL_INVALID_ARGUMENT: return ncclInvalidArgument;
-	case GOCCL_PEER_DEAD: return ncclRemoteError;
+	case GOCCL_PEER_DEAD:
+	case GOCCL_ABORTED: return ncclRemoteError; // by another rank: one's own abort takes the communicator along
 	case GOCCL_IN_PROGRESS: return ncclInProgress;
 	case GOCCL_TIMEOUT: return shim_version() >= 23003 ? ncclTimeout : ncclRemoteError; // ncclTimeout is younger than 2.28
 	case GOCCL_INVALID_USAGE:
-	case GOCCL_ABORTED:
 	case GOCCL_MISMATCH:
 	case GOCCL_UNSUPPORTED:
 	case GOCCL_CLOSED: return ncclInvalidUsage;

@@ -138,7 +138,30 @@ static void *non_blocking(void *p) {
 	return NULL;
 }
 
+// Whoever waits for a rank that aborts has a remote error, which names the rank.
+static void *remote_abort(void *p) {
+	int r = (int)(long)p;
+	float v = 1;
+	ncclComm_t c;
+	ncclResult_t async = ncclSuccess;
+	OK(ncclCommInitRank(&c, 2, id, r));
+	sum(c, 1, 2);
+	if (r == 1) {
+		usleep(50000);
+		OK(ncclCommAbort(c));
+		return NULL;
+	}
+	EXPECT(ncclAllReduce(&v, &v, 1, ncclFloat, ncclSum, c, NULL), ncclRemoteError);
+	SAYS("rank 1 has");
+	OK(ncclCommGetAsyncError(c, &async));
+	CHECK(async == ncclRemoteError);
+	OK(ncclCommAbort(c));
+	return NULL;
+}
+
 int main(void) {
+	OK(ncclGetUniqueId(&id));
+	on_threads(2, remote_abort);
 	OK(ncclGetUniqueId(&id));
 	on_threads(N, split);
 	OK(ncclGetUniqueId(&id));
