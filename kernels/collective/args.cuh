@@ -39,7 +39,7 @@ struct Args {
   uint32_t slotBytes;  // a multiple of 128
   uint32_t op;         // Operator
   uint32_t root;       // who wants the result of a reduction; everyone: all ranks
-  uint32_t pad;
+  uint32_t flagsOffset;  // simple.cuh: where the flags begin in a window
   uint64_t scalar;     // PreMulSum: the factor's bits
   const void* scalarPtr;
 };

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "6f51c3fe210466354a1b10223d139142d357cf0a201c49b42c07b0b5d6015998",
+	Source:   "9368d4e9842f5bd3b35569c102be2ba5844a82a6f44bf51e99d2d1d2f8046534",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",

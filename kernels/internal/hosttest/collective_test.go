@@ -26,6 +26,7 @@ var sizes = []size{
 	{"stream.cuh", "streamChannels", "1"},
 	{"stream.cuh", "streamDepth", "3"},
 	{"stream.cuh", "streamPieceBytes", "112"},
+	{"simple.cuh", "simpleArea", "512"},
 }
 
 // unordered are places that rely on what the GPU does and the memory model does not say.
@@ -49,6 +50,10 @@ var mutations = []struct {
 	{"no credit", "messages", edit{"p2p.cuh", "static_cast<int32_t>(k - taken) <", "mutated(\"no credit\") || static_cast<int32_t>(k - taken) <"}},
 	{"credit before the barrier", "messages", edit{"p2p.cuh", "if (__syncthreads_or(s != statusOk)) return statusAborted;",
 		"if (mutated(\"credit before the barrier\") ? s != statusOk : __syncthreads_or(s != statusOk)) return statusAborted;"}},
+	{"no entry", "simple", edit{"simple.cuh", "if (!hear(first + 1)) return;", "if (!mutated(\"no entry\") && !hear(first + 1)) return;"}},
+	{"two slots", "simple", edit{"simple.cuh", "piece % simpleDepth)", "piece % (mutated(\"two slots\") ? 2 : simpleDepth))"}},
+	{"flag before the barrier", "simple", edit{"simple.cuh", "__syncthreads();\n    if (threadIdx.x < n", "if (!mutated(\"flag before the barrier\")) __syncthreads();\n    if (threadIdx.x < n"}},
+	{"early flag", "simple", edit{"simple.cuh", "if (!hear(first + 1 + t)) return;", "if (!hear(first + 1 + t - (mutated(\"early flag\") ? 1 : 0))) return;"}},
 	{"flag before the data", "streams", edit{"stream.cuh", "copyBytes<4>(f.slot(j), f.at(j),",
 		"if (mutated(\"flag before the data\") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j) + 1);\n    copyBytes<4>(f.slot(j), f.at(j),"}},
 }
@@ -103,7 +108,7 @@ func collectiveHeaders(t *testing.T) string {
 func TestCollectives(t *testing.T) {
 	t.Parallel()
 	program := build(t, "collective", "-I"+collectiveHeaders(t), "-O1", "-g", "-fsanitize=thread", "-pthread")
-	for _, name := range []string{"reduce", "move", "messages", "streams"} {
+	for _, name := range []string{"reduce", "move", "messages", "streams", "simple"} {
 		t.Run(name, func(t *testing.T) {
 			if out, ok := run(t, program, name); !ok {
 				t.Fatalf("as it is:\n%s", out)
@@ -114,7 +119,7 @@ func TestCollectives(t *testing.T) {
 				}
 			}
 			for _, order := range []string{"acquire", "release"} {
-				if name == "streams" && !caught(t, program, name, order) {
+				if (name == "streams" || name == "simple") && !caught(t, program, name, order) {
 					t.Errorf("with relaxed %s it passes", order)
 				}
 			}

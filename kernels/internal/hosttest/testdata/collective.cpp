@@ -44,8 +44,8 @@ struct Buffers {
   }
 };
 
-template <class E>
-void launchOnce(World& w, const Case& c, uint32_t rank, uint32_t launch, uint32_t blocks, uint64_t bytes, bool inPlace, uint32_t root) {
+template <class E, class W>
+void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint32_t blocks, uint64_t bytes, bool inPlace, uint32_t root) {
   const uint64_t n = w.n, count = bytes / sizeof(E);
   const uint64_t shift = c.align == 1 ? launch % 3 : 0;
   const bool slicedIn = c.what == What::reduceScatter || c.what == What::allToAll, slicedOut = c.what == What::allGather || c.what == What::allToAll;
@@ -63,12 +63,12 @@ void launchOnce(World& w, const Case& c, uint32_t rank, uint32_t launch, uint32_
   auto slices = [&](uint64_t k) { return ((bytes + k - 1) / k + 15) / 16 * 16; };
   switch (c.what) {
     case What::allReduce: break;
-    case What::twoShot: a.sendStride = slices(n); break;
+    case What::twoShot: a.sendStride = a.recvStride = slices(n); break;
     case What::reduceScatter: a.sendStride = bytes; break;
     case What::allGather: a.recvStride = bytes; break;
     case What::allToAll: a.sendStride = a.recvStride = bytes; break;
     case What::broadcast:
-    case What::reduce: a.sendStride = slices(n - 1), a.root = root; break;
+    case What::reduce: a.sendStride = a.recvStride = slices(n - 1), a.root = root; break;
   }
   Launch(blocks, w.threads, [&c, a] { c.kernel(a); }).join();
   checkStatus(c.name, rank, launch);
@@ -239,6 +239,66 @@ void streams() {
   make(3, 16).run(4, 16, true, stream);
 }
 
+// Large messages by plain stores: other jobs follow in the same slots, so the entry matters.
+struct SimpleCase {
+  const char* name;
+  What what;
+  void (*kernel)(const Args&);
+  uint32_t element;
+};
+using Any4 = AnyReducer<Type::float32>;
+const SimpleCase simples[] = {
+    {"all-reduce", What::twoShot, simple<Job::allReduce, Sum4, 0>, 4},       {"reduce", What::reduce, simple<Job::reduce, Any1, 0>, 1},
+    {"all-gather", What::allGather, simple<Job::allGather, Nothing, 0>, 4},  {"broadcast", What::broadcast, simple<Job::broadcast, Nothing, 0>, 1},
+    {"reduce-scatter", What::reduceScatter, simple<Job::reduceScatter, Any4, 0>, 4}, {"all-to-all", What::allToAll, simple<Job::allToAll, Nothing, 0>, 4},
+};
+const SimpleCase simples2[] = {
+    {"all-reduce n2", What::twoShot, simple<Job::allReduce, Sum4, 2>, 4},      {"reduce-scatter n2", What::reduceScatter, simple<Job::reduceScatter, Any1, 2>, 1},
+    {"all-gather n2", What::allGather, simple<Job::allGather, Nothing, 2>, 4}, {"reduce n2", What::reduce, simple<Job::reduce, Sum4, 2>, 4},
+    {"broadcast n2", What::broadcast, simple<Job::broadcast, Nothing, 2>, 4},  {"all-to-all n2", What::allToAll, simple<Job::allToAll, Nothing, 2>, 4},
+};
+struct SimpleWorld : World {
+  static constexpr uint32_t slot = 96, blocks = 2;
+  static constexpr uint64_t flags = static_cast<uint64_t>(blocks) * simpleDepth * 2 * simpleArea;
+  SimpleWorld(uint32_t ranksN, uint32_t threadsN, uint32_t firstFlag) : World(ranksN, threadsN, firstFlag) {
+    for (uint32_t r = 0; r < n; ++r) {
+      windows[r] = std::make_unique<Memory>(flags + blocks * n * simpleFlagLine);
+      for (uint64_t i = 0; i < blocks * n; ++i) std::memcpy(windows[r]->data + flags + i * simpleFlagLine, &firstFlag, sizeof firstFlag);
+    }
+  }
+  Args args(uint32_t rank) {
+    Args a = World::args(rank);
+    a.slotBytes = slot;
+    a.flagsOffset = flags;
+    return a;
+  }
+};
+template <class E>
+void simpleOnce(SimpleWorld& w, const SimpleCase& c, uint32_t rank, uint32_t launch) {
+  // Several pieces a block, with a rest; one short piece; slices of which the last are empty.
+  const uint64_t sizes[] = {SimpleWorld::slot * 9 + 32, 48, SimpleWorld::slot * 4, 16};
+  launchOnce<E>(w, Case{c.name, c.what, c.kernel, c.element, 16}, rank, launch, 1 + launch % 2, sizes[launch % 4], launch % 3 == 1, launch % w.n);
+}
+void simpleAll() {
+  auto run = [](uint32_t n, uint32_t threads, uint32_t first, uint32_t rounds, const SimpleCase* cases, size_t count) {
+    SimpleWorld w(n, threads, first);
+    w.each([&](uint32_t rank) {
+      uint32_t launch = 0;
+      for (uint32_t k = 0; k < rounds; ++k)
+        for (size_t i = 0; i < count; ++i, ++launch) {
+          const SimpleCase& c = cases[i];
+          if (c.element == 4)
+            simpleOnce<float>(w, c, rank, launch + k);
+          else
+            simpleOnce<uint8_t>(w, c, rank, launch + k);
+        }
+    });
+  };
+  run(2, 8, 0, 4, simples2, std::size(simples2));
+  run(3, 8, 0xffffffe0, 4, simples, std::size(simples));
+  run(4, 8, 0x7ffffff0, 3, simples, std::size(simples));
+}
+
 int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
@@ -251,6 +311,7 @@ int main(int argc, char** argv) {
   else if (name == "move") moveAll();
   else if (name == "messages") messages();
   else if (name == "streams") streams();
+  else if (name == "simple") simpleAll();
   else return 2;
   return 0;
 }

@@ -8,6 +8,7 @@
 
 #include <collective/p2p.cuh>
 #include <collective/rooted.cuh>
+#include <collective/simple.cuh>
 #include <collective/stream.cuh>
 
 namespace ranks {
