@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,44 @@ func TestOrderOutlivesStreams(t *testing.T) {
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
 	must(t, e.Drain(ctx))
+}
+
+// A stream that was destroyed with work on it may leave its handle to another, and the default streams of threads share one: those are other streams
+// all the same.
+func TestOrderKnowsStreamsByIdentity(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	mem := memory(t, e, 1<<20)
+	put := func(s device.Stream) string {
+		return kinds(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, s)})) }))
+	}
+	first, err := e.dev.NewStream()
+	must(t, err)
+	put(first)
+	raw := first.Raw()
+	must(t, first.Close())
+	second := newStream(t, e)
+	if second.Raw() != raw {
+		t.Fatal("the mock gives no handle out again: this test shows nothing")
+	}
+	if got := put(second); got != "capture-query wait-event launch record" {
+		t.Errorf("after a stream of the same handle: %s", got)
+	}
+	own, err := e.dev.WrapStream(2)
+	must(t, err)
+	for i := range 2 {
+		done := make(chan string)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			put(own)
+			done <- put(own) // the same thread again
+		}()
+		if got := <-done; got != "capture-query launch record" {
+			t.Errorf("thread %d, second operation: %s", i, got)
+		}
+		if got := put(own); got != "capture-query wait-event launch record" {
+			t.Errorf("after thread %d: %s", i, got)
+		}
+	}
 }
 
 // What another stream has after the operation is not waited for: that work may itself wait for what comes next.

@@ -111,6 +111,7 @@ enum {
 	R(cuStreamBeginCapture_v2, (CUstream, int)) \
 	R(cuStreamEndCapture, (CUstream, CUgraph *)) \
 	R(cuStreamIsCapturing, (CUstream, int *)) \
+	O(cuStreamGetId, (CUstream, unsigned long long *)) \
 	O(cuStreamGetCaptureInfo_v2, (CUstream, int *, unsigned long long *, CUgraph *, void *, size_t *)) \
 	R(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
 	R(cuStreamWriteValue64_v2, (CUstream, CUdeviceptr, uint64_t, unsigned)) \

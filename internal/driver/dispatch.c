@@ -250,17 +250,22 @@ fail:
 	return bad;
 }
 
-// The order of an owner's work over streams (driver.Order): an event behind its latest work that was not captured. captured says what the latest
-// enter found.
-struct order { uint64_t event, last, busy, captured; };
+// The order of an owner's work over streams (driver.Order): an event behind its latest work that was not captured, and the stream of that work by
+// its id, which unlike a handle is never used again: a stream may be destroyed with work on it and another get its handle, and the
+// per-thread default streams share one. captured says what the latest enter found, now is its stream's id; 0 is unknown, and no stream's.
+struct order { uint64_t event, last, busy, captured, now; };
 
 // Work on s follows all earlier work of the order. Captured work is ordered by its graph: an event from outside would spoil the capture, and
 // recording the order's event would put it into the graph.
 static uint64_t enter(CUstream s, struct order *o) {
 	int capturing = 0;
+	unsigned long long id = 0;
 	TRY(cuStreamIsCapturing, s, &capturing);
 	o->captured = capturing != 0;
-	if (!capturing && o->busy && o->last != (uintptr_t)s) TRY(cuStreamWaitEvent, s, PTR(CUevent, o->event), 0);
+	if (capturing) return 0;
+	if (!goccl_cu.cuStreamGetId || goccl_cu.cuStreamGetId(s, &id)) id = 0;
+	o->now = id;
+	if (o->busy && (!id || o->last != id)) TRY(cuStreamWaitEvent, s, PTR(CUevent, o->event), 0);
 	return 0;
 }
 
@@ -268,7 +273,7 @@ static uint64_t enter(CUstream s, struct order *o) {
 static uint64_t leave(CUstream s, struct order *o) {
 	if (o->captured) return 0;
 	TRY(cuEventRecord, PTR(CUevent, o->event), s);
-	o->last = (uintptr_t)s, o->busy = 1;
+	o->last = o->now, o->busy = 1;
 	return 0;
 }
 

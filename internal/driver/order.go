@@ -6,7 +6,7 @@ import "unsafe"
 // on another stream waits for it. It holds no Go pointer, because C reads and writes it; it is for one goroutine at a time.
 type Order struct {
 	Event Event
-	_     [3]uint64 // last, busy, captured: dispatch.c's
+	_     [4]uint64 // last, busy, captured, now: dispatch.c's
 }
 
 func (o *Order) bytes() *byte { return (*byte)(unsafe.Pointer(o)) }
@@ -23,4 +23,4 @@ func (c Context) Leave(s Stream, o *Order) error {
 	return call(opLeave, c, &a, o.bytes(), nil)
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-32] // struct order in dispatch.c
+var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-40] // struct order in dispatch.c

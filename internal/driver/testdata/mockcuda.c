@@ -50,7 +50,7 @@ struct op {
 };
 struct CUgraph_st { struct op *ops; size_t n, cap; unsigned long long id; int mode, invalid; pthread_t thread; };
 struct CUgraphExec_st { struct op *ops; size_t n; };
-struct CUstream_st { CUcontext ctx; struct op *ops; size_t n, cap; CUgraph capture; struct CUstream_st *next; };
+struct CUstream_st { CUcontext ctx; struct op *ops; size_t n, cap; CUgraph capture; struct CUstream_st *next; unsigned long long id; };
 struct CUctx_st { int dev, refs; struct CUstream_st def; uint32_t peers; };
 struct CUevent_st { CUcontext ctx; uint64_t recorded, done; struct timespec at; CUgraph capture; int timing; };
 struct CUfunc_st { char name[64]; void (*run)(const unsigned char *, unsigned, unsigned); int maxDyn; struct CUfunc_st *next; };
@@ -59,7 +59,7 @@ struct vmm { int fd, dev, refs; size_t size; };
 struct region { CUdeviceptr base; size_t size; enum { LEGACY, VMM, HOST, REGISTERED, IPC, GLOBAL } type; int fd, dev; unsigned long long id; struct vmm *h; uint32_t access; char ipc[64]; struct region *next; };
 
 static struct CUctx_st ctxs[MAXDEV];
-static struct CUstream_st *streams;
+static struct CUstream_st *streams, *graves; // graves: destroyed streams, whose handles are given out again at once
 static struct region *regions;
 static __thread CUcontext cur;
 static __thread int tlsMode;
@@ -579,8 +579,9 @@ CUresult cuStreamCreateWithPriority(CUstream *s, unsigned f, int prio) {
 	NEEDCTX;
 	UNSAFE;
 	(void)f, (void)prio;
-	*s = calloc(1, sizeof **s);
-	(*s)->ctx = cur, (*s)->next = streams, streams = *s, live[1]++;
+	if (graves) *s = graves, graves = graves->next, memset(*s, 0, sizeof **s);
+	else *s = calloc(1, sizeof **s);
+	(*s)->ctx = cur, (*s)->id = nextID++, (*s)->next = streams, streams = *s, live[1]++;
 	return OK;
 }
 CUresult cuStreamDestroy_v2(CUstream s) {
@@ -590,7 +591,8 @@ CUresult cuStreamDestroy_v2(CUstream s) {
 		if (*p == s) {
 			*p = s->next, live[1]--;
 			for (size_t i = 0; i < s->n; i++) free(s->ops[i].params);
-			free(s->ops), free(s);
+			free(s->ops);
+			s->next = graves, graves = s;
 			return OK;
 		}
 	return BADHANDLE;
@@ -624,6 +626,19 @@ CUresult cuStreamGetCtx(CUstream s, CUcontext *c) {
 	LOCKED;
 	for (struct CUstream_st *t = streams; t; t = t->next) if (t == s) { *c = s->ctx; return OK; }
 	return BADHANDLE;
+}
+static __thread unsigned long long ownID; // of the thread's default stream
+CUresult cuStreamGetId(CUstream s, unsigned long long *id) {
+	LOCKED;
+	CUresult r;
+	if ((uintptr_t)s == 2) {
+		if (!ownID) ownID = nextID++;
+		*id = ownID;
+		return cur ? OK : NOCTX;
+	}
+	if ((r = owned(&s))) return r;
+	*id = s == &cur->def ? 1ull << 62 | cur->dev : s->id;
+	return OK;
 }
 CUresult cuEventCreate(CUevent *e, unsigned f) {
 	LOCKED;
