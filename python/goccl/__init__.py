@@ -7,6 +7,10 @@ Importing opens nothing and starts no thread; the library is loaded by the first
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 version = {"version": __version__}
@@ -37,7 +41,7 @@ _SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "b
 __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is not None:
         value = getattr(importlib.import_module(f"{__name__}.{home}"), name)

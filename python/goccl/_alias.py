@@ -6,6 +6,11 @@ import importlib
 import importlib.abc
 import importlib.util
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
 __all__ = ["install_alias"]
 
@@ -13,12 +18,12 @@ __all__ = ["install_alias"]
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds mscclpp.x as goccl.x: the same module, not a copy."""
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname == "mscclpp" or fullname.startswith("mscclpp."):
             return importlib.util.spec_from_loader(fullname, self, is_package=True)
         return None
 
-    def create_module(self, spec):
+    def create_module(self, spec: Any) -> ModuleType:
         module = importlib.import_module("goccl" + spec.name[len("mscclpp"):])
         self._specs[spec.name] = (getattr(module, "__spec__", None), getattr(module, "__loader__", None), module.__name__, module.__package__,
                                   getattr(module, "__path__", None))
@@ -26,7 +31,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     _specs: dict = {}
 
-    def exec_module(self, module) -> None:
+    def exec_module(self, module: ModuleType) -> None:
         # Importing has written the alias's attributes into the shared module: put its own back.
         for name, (spec, loader, own, package, path) in list(self._specs.items()):
             if sys.modules.get("goccl" + name[len("mscclpp"):]) is module:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from . import errors
 from ._types import DataType
+
+if TYPE_CHECKING:
+    from typing import Any
 
 HOST, CUDA = 1, 2
 
@@ -16,7 +20,7 @@ class Buffer:
 
     __slots__ = ("ptr", "nbytes", "count", "dtype", "itemsize", "kind", "device", "keep")
 
-    def __init__(self, ptr, nbytes, dtype, itemsize, kind, device, keep) -> None:
+    def __init__(self, ptr: int, nbytes: int, dtype: DataType | None, itemsize: int, kind: int, device: int, keep: object) -> None:
         self.ptr, self.nbytes, self.dtype, self.itemsize, self.kind, self.device, self.keep = ptr, nbytes, dtype, itemsize, kind, device, keep
         self.count = nbytes // itemsize
 
@@ -25,7 +29,7 @@ class Buffer:
         return Buffer(self.ptr + offset * self.itemsize, count * self.itemsize, self.dtype, self.itemsize, self.kind, self.device, self.keep)
 
 
-def resolve(obj) -> Buffer:
+def resolve(obj: Any) -> Buffer:
     """The memory of a torch tensor, a numpy or cupy array, or whatever speaks __cuda_array_interface__, __array_interface__, DLPack or the buffer
     protocol."""
     if isinstance(obj, Buffer):
@@ -61,7 +65,7 @@ def resolve(obj) -> Buffer:
 _TORCH: dict = {}
 
 
-def _torch(t) -> Buffer:
+def _torch(t: Any) -> Buffer:
     if not _TORCH:
         import torch
 
@@ -77,7 +81,7 @@ def _torch(t) -> Buffer:
     return Buffer(t.data_ptr(), t.numel() * t.element_size(), _TORCH.get(t.dtype), t.element_size(), CUDA if cuda else HOST, t.device.index or 0, t)
 
 
-def _interface(obj, face: dict, kind: int) -> Buffer:
+def _interface(obj: Any, face: dict, kind: int) -> Buffer:
     shape, typestr = face["shape"], face["typestr"]
     itemsize = int(typestr[2:])
     ptr, readonly = face["data"] if face.get("data") is not None else (None, True)
@@ -108,7 +112,7 @@ def _interface(obj, face: dict, kind: int) -> Buffer:
     return Buffer(ptr, count * itemsize, dtype, itemsize, kind, device, obj)
 
 
-def _dlpack(obj) -> Buffer:
+def _dlpack(obj: Any) -> Buffer:
     from ._dlpack import view
 
     v = view(obj)
@@ -127,7 +131,7 @@ def _dlpack(obj) -> Buffer:
     return Buffer(v.ptr, count * itemsize, dtype, itemsize, CUDA if v.device_type in (2, 13) else HOST, v.device_id, (v, obj))
 
 
-def stream_handle(stream) -> int:
+def stream_handle(stream: Any) -> int:
     """The raw stream of an int, a goccl, torch, cupy or cuda.core stream; None is 0, the default stream."""
     if stream is None:
         return 0

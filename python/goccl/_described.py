@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
 from . import errors
 from ._description import (BLOCKS, ELEMENT_SIZE, HANDLE_SIZES, INPUT, INPUT_SIZE, LOCAL_RANK, LOCAL_SIZE, MEMORY, OP, OUTPUT, OUTPUT_SIZE, PEER, PORT, RANK,
                            SCRATCH, SEMAPHORE, THREADS, TYPE, WORLD_SIZE, Description)
 from ._buffer import stream_handle
 from ._lib import error, lib
-from ._types import ReduceOp, Transport
+from ._types import ReduceOp, Transport, TransportFlags
 from .algorithm import Algorithm
 from .device import Device, RawGpuBuffer, current_device
 from .primitives import BaseMemoryChannel, Communicator, EndpointConfig, MemoryChannel, SwitchChannel
 from .proxy import ProxyService
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ._types import DataType
+    from ._typing import StreamSpec
+    from .algorithm import Executor
+    from .native import NativeModule
+    from .primitives import RegisteredMemory
 
 __all__ = ["DescribedAlgorithm"]
 
@@ -62,7 +72,7 @@ class _Context:
 
     def __init__(self, d: Description, job: _Job, values: list, extras: dict) -> None:
         self.job = job
-        flags = Transport.CudaIpc
+        flags: Transport | TransportFlags = Transport.CudaIpc
         for transport, _ in d.connections:
             flags = flags | Transport(transport)
         self.scratch: list[RawGpuBuffer] = []
@@ -72,18 +82,19 @@ class _Context:
                 raise errors.InvalidArgument(f"algorithm {d.name}: scratch of {n} bytes")
             self.scratch.append(RawGpuBuffer(n, device=job.device))
         self._areas = [(values[INPUT], values[INPUT_SIZE]), (values[OUTPUT], values[OUTPUT_SIZE]), *((s.data(), s.bytes()) for s in self.scratch)]
-        self._flags, self._local = flags, {}
+        self._flags = flags
+        self._local: dict[int, RegisteredMemory] = {}
         self._keep: list = []
         self.arrays = [self._channels(job, *entry) for entry in d.channels]
 
-    def _memory(self, number: int):
+    def _memory(self, number: int) -> RegisteredMemory:
         m = self._local.get(number)
         if m is None:
             ptr, size = self._areas[number]
             m = self._local[number] = self.job.comm.register_memory(ptr, size, self._flags, device=self.job.device)
         return m
 
-    def _channels(self, job: _Job, kind: int, over: int, to, source, packets) -> RawGpuBuffer:
+    def _channels(self, job: _Job, kind: int, over: int, to: Any, source: Any, packets: int | None) -> RawGpuBuffer:
         """The device handles of channels, in rank order, in device memory."""
         comm, size = job.comm, HANDLE_SIZES[kind]
         if kind not in (MEMORY, PORT, SEMAPHORE):
@@ -102,7 +113,7 @@ class _Context:
             peers = {r: comm.recv_memory(r, _TAG) for r in connections}
             for f in sent:
                 f.get()
-        channels = {}
+        channels: dict[int, Any] = {}
         for r in connections:
             if kind == SEMAPHORE:
                 channels[r] = BaseMemoryChannel(semaphores[r].get())
@@ -128,7 +139,7 @@ class DescribedAlgorithm(Algorithm):
     calls in the same order. Later executions enqueue what was prepared. Failures that the description's author made are InvalidArgument.
     """
 
-    def __init__(self, module, description: Description) -> None:
+    def __init__(self, module: NativeModule, description: Description) -> None:
         super().__init__(description.name, description.collective, description.range, doc=f"described in {module.file}")
         self._module, self._description = module, description
         self._jobs: dict[Communicator, _Job] = {}
@@ -136,8 +147,9 @@ class DescribedAlgorithm(Algorithm):
         self._prepared: dict[tuple, list] = {}
         self._launch = lib.raw("kernel_launch")
 
-    def execute(self, comm, input_buffer, output_buffer, input_size, output_size, dtype, op=ReduceOp.NOP, stream=0, executor=None, nblocks=0,
-                nthreads_per_block=0, symmetric_memory=False, extras=None, accum_dtype=None) -> int:
+    def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
+                op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Executor | None = None, nblocks: int = 0,
+                nthreads_per_block: int = 0, symmetric_memory: bool = False, extras: dict[str, int] | None = None, accum_dtype: DataType | None = None) -> int:
         call = (comm, input_buffer, output_buffer, input_size, output_size, dtype, op, nblocks, nthreads_per_block,
                 tuple(sorted(extras.items())) if extras else None)
         launches = self._prepared.get(call)

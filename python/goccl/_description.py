@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from typing import TYPE_CHECKING
 
 from . import errors
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _MAGIC, _VERSION = 0x4C415047, 1
 _PREFIX = "goccl_algorithm_"
@@ -17,7 +21,7 @@ MEMORY, PORT, SEMAPHORE, SWITCH = range(1, 5)
 HANDLE_SIZES = {MEMORY: 56, PORT: 112, SEMAPHORE: 32, SWITCH: 32}
 
 
-def _structure(name: str, *fields) -> type:
+def _structure(name: str, *fields: tuple[str, Any]) -> Any:
     return type(name, (ctypes.Structure,), {"_fields_": list(fields)})
 
 
@@ -51,7 +55,7 @@ class Description:
     def __init__(self, symbol: str, raw: bytes) -> None:
         t = _Table.from_buffer_copy(raw.ljust(ctypes.sizeof(_Table), b"\0"))
         if t.magic != _MAGIC or t.version != _VERSION or t.size != ctypes.sizeof(_Table) or len(raw) < t.size:
-            raise errors.InvalidArgument(f"{symbol} is no description of goccl/algorithm.cuh version {_VERSION}: compile the file with the headers of this version")
+            raise errors.InvalidArgument(f"{symbol} is no description of goccl/algorithm.cuh version {_VERSION}: compile the file with this version's headers")
         self.symbol, self.name, self.collective = symbol[len(_PREFIX):], t.name.decode(), t.collective.decode()
         self.range = (t.min_message_size, t.max_message_size)
         self.key = t.key
@@ -62,10 +66,10 @@ class Description:
         self._check()
 
     @staticmethod
-    def _code(t, c) -> list[tuple[int, int, int]]:
+    def _code(t: Any, c: Any) -> list[tuple[int, int, int]]:
         return [(i.code, i.length, i.value) for i in t.code[c.start:c.start + c.length]]
 
-    def _launch(self, t, x):
+    def _launch(self, t: Any, x: Any) -> tuple[str, list, list[list], list, list]:
         arguments = [(a.size, None if a.channels == _NONE else a.channels, self._code(t, a.value)) for a in x.argument[:x.arguments]]
         if x.arguments != x.parameters:
             raise self._wrong(f"kernel {x.kernel.decode()} has {x.parameters} parameters and got {x.arguments} arguments")
@@ -92,7 +96,7 @@ class Description:
                 if channels is None and (size not in (1, 2, 4, 8) or not code):
                     raise self._wrong(f"an argument of kernel {kernel} has {size} bytes: arguments are pointers and integers")
 
-    def evaluate(self, code, values: list, extras: dict) -> int:
+    def evaluate(self, code: list[tuple[int, int, int]], values: list, extras: dict) -> int:
         """The value of an expression; values are those of the variables, then the addresses of scratch."""
         stack: list[int] = []
         for op, length, value in code:

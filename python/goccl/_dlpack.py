@@ -5,8 +5,14 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+from typing import TYPE_CHECKING
 
 from . import errors
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .device import Device
 
 _NAME = b"dltensor"
 _USED = b"used_dltensor"
@@ -50,19 +56,19 @@ _lock = threading.Lock()
 
 
 @_Deleter
-def _delete(managed) -> None:
+def _delete(managed: int) -> None:
     with _lock:
         _exported.pop(managed.contents.context, None)
 
 
 @_Destructor
-def _destroy(capsule) -> None:
+def _destroy(capsule: int) -> None:
     # A consumer renames the capsule and calls the deleter itself.
     if _is_valid_raw(capsule, _NAME):
         _delete(ctypes.cast(_pointer_raw(capsule, _NAME), ctypes.POINTER(_Managed)))
 
 
-def capsule(owner, ptr: int, device, dtype: str, shape: tuple, strides: tuple, nbytes: int):
+def capsule(owner: object, ptr: int, device: Device, dtype: str, shape: tuple, strides: tuple, nbytes: int) -> Any:
     """A capsule over ptr that keeps owner alive. strides are in elements."""
     if dtype not in _TYPES:
         raise errors.InvalidArgument(f"DLPack has no type {dtype}")
@@ -92,7 +98,7 @@ class View:
 
     __slots__ = ("capsule", "ptr", "dtype", "shape", "contiguous", "device_type", "device_id")
 
-    def __init__(self, cap) -> None:
+    def __init__(self, cap: Any) -> None:
         t = ctypes.cast(_pointer(cap, _NAME), ctypes.POINTER(_Managed)).contents.tensor
         self.capsule = cap
         self.ptr = (t.data or 0) + t.byte_offset
@@ -110,7 +116,7 @@ class View:
                 step *= self.shape[i]
 
 
-def view(obj) -> View:
+def view(obj: Any) -> View:
     """The tensor behind an object with __dlpack__, on the producer's own stream."""
     if obj.__dlpack_device__()[0] in (2, 13):  # CUDA: the consumer orders the streams itself
         return View(obj.__dlpack__(stream=-1))

@@ -11,8 +11,13 @@ import ctypes
 import os
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from . import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 ABI_VERSION = 1
 
@@ -99,18 +104,18 @@ class _Library:
         dll.goccl_release.restype = None
         return dll
 
-    def raw(self, name: str):
+    def raw(self, name: str) -> Any:
         f = getattr(self.dll(), "goccl_" + name)
         f.argtypes = [_TYPES[c] for c in _SIGNATURES[name]]
         f.restype = ctypes.c_int32
         return f
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name not in _SIGNATURES:
             raise AttributeError(name)
         f = self.raw(name)
 
-        def call(*args):
+        def call(*args: Any) -> None:
             r = f(*args)
             if r:
                 raise error(r)
@@ -133,14 +138,14 @@ def version() -> str:
     return lib.dll().goccl_version().decode()
 
 
-def create(function, *args) -> int:
+def create(function: Callable[..., Any], *args: Any) -> int:
     """The handle that a function of the ABI leaves in its last argument."""
     h = ctypes.c_uint64()
     function(*args, ctypes.byref(h))
     return h.value
 
 
-def take(function, *args) -> bytes:
+def take(function: Callable[..., Any], *args: Any) -> bytes:
     """The bytes that a function of the ABI leaves in its last two arguments, freed there."""
     p, n = ctypes.c_void_p(), ctypes.c_uint64()
     function(*args, ctypes.byref(p), ctypes.byref(n))
@@ -159,7 +164,7 @@ def nanoseconds(seconds: float | None) -> int:
     return max(int(seconds * 1e9), 1)
 
 
-def interruptible(function, *args, on_interrupt=None):
+def interruptible(function: Callable[..., Any], *args: Any, on_interrupt: Callable[[], Any] | None = None) -> Any:
     """function(*args), which may block, so that Ctrl-C ends the wait.
 
     Signals reach the main thread only, and only between its bytecodes; there the call runs on a thread of its own while the main thread waits for it.
@@ -195,7 +200,7 @@ def interruptible(function, *args, on_interrupt=None):
 SLICE = 50_000_000  # ns that a wait in slices blocks at a time
 
 
-def synchronize(device: int, stream: int, check=None, timeout: float | None = None) -> None:
+def synchronize(device: int, stream: int, check: Callable[[], Any] | None = None, timeout: float | None = None) -> None:
     """Waits for a stream in slices, between which Ctrl-C is seen and check() may raise."""
     sync = lib.raw("stream_synchronize")
     deadline = None if timeout is None else time.monotonic() + timeout

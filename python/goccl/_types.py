@@ -81,7 +81,7 @@ class Transport(enum.IntEnum):
     Ethernet = 10
     NumTransports = 11
 
-    def __or__(self, other) -> "TransportFlags":
+    def __or__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
         return TransportFlags(self) | TransportFlags(other)
 
     __ror__ = __or__
@@ -95,8 +95,9 @@ class TransportFlags:
     """A set of transports."""
 
     __slots__ = ("bits",)
+    bits: int
 
-    def __init__(self, *members) -> None:
+    def __init__(self, *members: Transport | TransportFlags | int) -> None:
         self.bits = 0
         for m in members:
             self.bits |= m.bits if isinstance(m, TransportFlags) else (1 << Transport(m)) & ~1
@@ -127,21 +128,21 @@ class TransportFlags:
         f.bits = bits
         return f
 
-    def __or__(self, other) -> "TransportFlags":
+    def __or__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
         return self._of(self.bits | TransportFlags(other).bits)
 
     __ror__ = __or__
 
-    def __and__(self, other) -> "TransportFlags":
+    def __and__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
         return self._of(self.bits & TransportFlags(other).bits)
 
-    def __xor__(self, other) -> "TransportFlags":
+    def __xor__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
         return self._of(self.bits ^ TransportFlags(other).bits)
 
     def __invert__(self) -> "TransportFlags":
         return self._of(self.bits ^ ((1 << Transport.NumTransports) - 2))
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, (TransportFlags, Transport)) and self.bits == TransportFlags(other).bits
 
     def __hash__(self) -> int:

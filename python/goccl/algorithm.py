@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import stream_handle
@@ -13,6 +14,12 @@ from ._types import DataType, ReduceOp
 from .device import Stream, current_device
 from .nccl._communicator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, Communicator as _Comm, _request
 from .primitives import Communicator, _Object
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ._typing import StreamSpec
+    from .language.spec import AlgoSpec
 
 __all__ = ["Algorithm", "AlgorithmCollection", "AlgorithmCollectionBuilder", "CollectiveRequest", "Executor", "ExecutionPlan", "compile", "DslCompiler"]
 
@@ -27,6 +34,14 @@ class Algorithm:
 
         def __init__(self, world_size: int = 0, n_ranks_per_node: int = 0) -> None:
             self.world_size, self.n_ranks_per_node = world_size, n_ranks_per_node
+
+    name: str
+    collective: str
+    message_size_range: tuple[int, int]
+    tags: dict[str, int]
+    constraint: Constraint
+    buffer_mode: str
+    doc: str
 
     def __init__(self, name: str, collective: str, message_size_range: tuple[int, int] = (0, _MAX), tags: dict[str, int] | None = None,
                  constraint: "Algorithm.Constraint | None" = None, doc: str = "") -> None:
@@ -68,7 +83,7 @@ class Algorithm:
         """Forgets what executions have prepared."""
 
     @staticmethod
-    def create_from_native_capsule(capsule) -> "Algorithm":
+    def create_from_native_capsule(capsule: object) -> "Algorithm":
         """The algorithm that a module of compile_native gave."""
         if isinstance(capsule, Algorithm):
             return capsule
@@ -88,8 +103,9 @@ _CODES = {"allreduce": ALL_REDUCE, "allgather": ALL_GATHER, "reducescatter": RED
 class _BuiltIn(Algorithm):
     """A collective of goccl's engine, which chooses the kernel by a measured table."""
 
-    def execute(self, comm, input_buffer, output_buffer, input_size, output_size, dtype, op=ReduceOp.NOP, stream=0, executor=None, nblocks=0,
-                nthreads_per_block=0, symmetric_memory=False, extras=None, accum_dtype=None) -> int:
+    def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
+                op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Executor | None = None, nblocks: int = 0,
+                nthreads_per_block: int = 0, symmetric_memory: bool = False, extras: dict[str, int] | None = None, accum_dtype: DataType | None = None) -> int:
         c = comm.__dict__.get("_goccl_comm") or _communicator(comm)
         code = _CODES[self.collective]
         if code == REDUCE_SCATTER:
@@ -158,7 +174,7 @@ class AlgorithmCollection:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __getitem__(self, i) -> Algorithm:
+    def __getitem__(self, i: int) -> Algorithm:
         return self._all[i]
 
 
@@ -173,7 +189,7 @@ class CollectiveRequest:
 
 
 _UNICAST = "unicast form: loads from and stores to every peer, no multicast object. "
-_DEFAULTS = (
+_DEFAULTS: tuple[tuple[str, str, tuple[int, int], dict[str, int], str], ...] = (
     ("default_allreduce_nvls_packet", "allreduce", (0, 1 << 20), {"nvls": 0, "packet": 1}, _UNICAST),
     ("default_allreduce_nvls_with_copy", "allreduce", (1 << 20, _MAX), {"nvls": 0, "copy": 1}, _UNICAST),
     ("default_allreduce_nvls", "allreduce", (1 << 20, _MAX), {"nvls": 0}, _UNICAST),
@@ -204,9 +220,10 @@ class AlgorithmCollectionBuilder:
     def reset(self) -> None:
         """Starts anew."""
         self._builders: list = []
-        self._user = self._fallback = None
+        self._user: Callable[..., Any] | None = None
+        self._fallback: Callable[..., Any] | None = None
 
-    def add_algorithm_builder(self, builder) -> None:
+    def add_algorithm_builder(self, builder: Any) -> None:
         """An Algorithm, or something whose build() gives one."""
         self._builders.append(builder)
 
@@ -240,7 +257,7 @@ class AlgorithmCollectionBuilder:
 class ExecutionPlan:
     """A plan file: a path, JSON text or its bytes."""
 
-    def __init__(self, plan, rank: int = 0) -> None:
+    def __init__(self, plan: str | bytes, rank: int = 0) -> None:
         if isinstance(plan, str) and not plan.lstrip().startswith("{"):
             with open(plan, "rb") as f:
                 plan = f.read()
@@ -325,7 +342,7 @@ class Executor:
         lib.executor_error(self._object.handle)
 
     def execute(self, rank: int, send_buff: int, recv_buff: int, send_buff_size: int, recv_buff_size: int, data_type: DataType, plan: ExecutionPlan,
-                stream: int = 0, packet_type=None, op: ReduceOp = ReduceOp.SUM) -> None:
+                stream: int = 0, packet_type: Any = None, op: ReduceOp = ReduceOp.SUM) -> None:
         """MSCCL++'s form of run."""
         message = recv_buff_size if plan.collective == "allgather" else send_buff_size
         self.run(plan, send_buff, recv_buff, message, data_type, op, stream_handle(stream))
@@ -354,8 +371,9 @@ class DslAlgorithm(Algorithm):
     def is_dsl_algorithm(self) -> bool:
         return True
 
-    def execute(self, comm, input_buffer, output_buffer, input_size, output_size, dtype, op=ReduceOp.NOP, stream=0, executor=None, nblocks=0,
-                nthreads_per_block=0, symmetric_memory=False, extras=None, accum_dtype=None) -> int:
+    def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
+                op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Executor | None = None, nblocks: int = 0,
+                nthreads_per_block: int = 0, symmetric_memory: bool = False, extras: dict[str, int] | None = None, accum_dtype: DataType | None = None) -> int:
         if executor is None:
             raise errors.InvalidArgument(f"{self.name} is a program: pass executor=goccl.Executor(comm)")
         executor.run(self.plan, input_buffer, output_buffer, output_size if self._output else input_size, dtype, 0 if op == 255 else op,
@@ -371,7 +389,7 @@ class DslCompiler:
     """``compile(algo=function, algo_spec=spec, rank=rank)``: runs function(spec, **kwargs), which returns a CollectiveProgram, and compiles, verifies and
     wraps it. Every rank gets the same plan."""
 
-    def __call__(self, algo: Callable, algo_spec, rank: int = 0, **kwargs) -> DslAlgorithm:
+    def __call__(self, algo: Callable, algo_spec: AlgoSpec, rank: int = 0, **kwargs: Any) -> DslAlgorithm:
         program = algo(algo_spec, **kwargs)
         if not hasattr(program, "compile"):
             raise errors.InvalidArgument(f"{algo.__name__} returned {type(program).__name__}: it must return its CollectiveProgram")

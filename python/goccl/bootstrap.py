@@ -5,9 +5,13 @@ from __future__ import annotations
 import atexit
 import ctypes
 import weakref
+from typing import TYPE_CHECKING
 
 from . import errors
 from ._lib import create, interruptible, lib, nanoseconds
+
+if TYPE_CHECKING:
+    from ._typing import BytesLike
 
 __all__ = ["UniqueId", "Bootstrap", "TcpBootstrap"]
 
@@ -55,13 +59,13 @@ class UniqueId:
     def __len__(self) -> int:
         return 128
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, UniqueId) and self._raw == other._raw
 
     def __hash__(self) -> int:
         return hash(self._raw)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[UniqueId], tuple[bytes]]:
         return (UniqueId, (self._raw,))
 
     def __repr__(self) -> str:
@@ -123,7 +127,7 @@ class Bootstrap:
         """This rank's position among those of its host."""
         return self._local_rank
 
-    def send(self, data, peer: int, tag: int = 0, timeout: float | None = None) -> None:
+    def send(self, data: BytesLike, peer: int, tag: int = 0, timeout: float | None = None) -> None:
         """Sends bytes to peer. They may be changed when it returns."""
         raw = bytes(data)
         interruptible(lib.bootstrap_send, self.handle, peer, tag, raw, len(raw), nanoseconds(timeout))
@@ -134,7 +138,7 @@ class Bootstrap:
 
         return interruptible(take, lib.bootstrap_recv, self.handle, peer, tag, nanoseconds(timeout))
 
-    def all_gather(self, data, timeout: float | None = None) -> list[bytes]:
+    def all_gather(self, data: BytesLike, timeout: float | None = None) -> list[bytes]:
         """Everybody's data, which is equally long on all ranks, by rank."""
         raw = bytes(data)
         out = ctypes.create_string_buffer(max(len(raw) * self._size, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import CUDA, resolve
@@ -11,6 +12,13 @@ from .bootstrap import Bootstrap, TcpBootstrap, UniqueId
 from .device import Device, current_device
 from .primitives import (Communicator, Connection, Context, EndpointConfig, MemoryChannel, RegisteredMemory, Semaphore, SwitchChannel)
 from .proxy import PortChannel, ProxyService
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from ._types import TransportFlags
+    from ._typing import BufferSpec
 
 __all__ = ["CommGroup"]
 
@@ -22,7 +30,16 @@ class CommGroup:
     torchrun, mpirun, srun or `goccl run`. Tensors are numpy, cupy or torch arrays, or whatever goccl takes as a buffer.
     """
 
-    def __init__(self, mpi_comm=None, torch_group=None, interfaceIpPortTrio: str = "", rank: int | None = None, size: int | None = None, *,
+    bootstrap: Bootstrap
+    my_rank: int
+    nranks: int
+    nranks_per_node: int
+    nranks_per_ipc_domain: int
+    ipc_domain_n_ranks: int
+    device: Device
+    communicator: Communicator
+
+    def __init__(self, mpi_comm: Any = None, torch_group: Any = None, interfaceIpPortTrio: str = "", rank: int | None = None, size: int | None = None, *,
                  bootstrap: Bootstrap | None = None, device: Device | None = None) -> None:
         if bootstrap is not None:
             self.bootstrap = bootstrap
@@ -56,11 +73,11 @@ class CommGroup:
         """Returns when every rank has called it."""
         self.bootstrap.barrier()
 
-    def send(self, tensor, peer: int, tag: int = 0) -> None:
+    def send(self, tensor: Any, peer: int, tag: int = 0) -> None:
         """Sends a numpy array's bytes to peer by the bootstrap: for small things."""
         self.bootstrap.send(memoryview(tensor).cast("B") if not isinstance(tensor, (bytes, bytearray)) else tensor, peer, tag)
 
-    def recv(self, tensor, peer: int, tag: int = 0) -> None:
+    def recv(self, tensor: Any, peer: int, tag: int = 0) -> None:
         """Receives into a numpy array of as many bytes."""
         data = self.bootstrap.recv(peer, tag)
         view = memoryview(tensor).cast("B")
@@ -79,7 +96,8 @@ class CommGroup:
             raise errors.InvalidArgument(f"local rank {local_rank}: this host has the InfiniBand adapters {', '.join(found)}")
         return Transport(Transport.IB0 + local_rank)
 
-    def make_connection(self, all_ranks, endpoints, use_switch: bool = False, *, tag: int = 0) -> "dict[int, Connection]":
+    def make_connection(self, all_ranks: int | Iterable[int], endpoints: Transport | EndpointConfig | dict[int, Transport | EndpointConfig],
+                        use_switch: bool = False, *, tag: int = 0) -> "dict[int, Connection]":
         """Connections with the ranks in all_ranks (the own one is left out), by rank. endpoints is a Transport, an EndpointConfig, or a dict of either by
         rank. Both sides call it."""
         ranks = [all_ranks] if isinstance(all_ranks, int) else [r for r in all_ranks if r != self.my_rank]
@@ -91,13 +109,13 @@ class CommGroup:
             futures[r] = self.communicator.connect(e, r, tag)
         return {r: f.get() for r, f in futures.items()}
 
-    def _transports(self, connections: "dict[int, Connection]"):
-        flags = Transport.CudaIpc
+    def _transports(self, connections: "dict[int, Connection]") -> Transport | TransportFlags:
+        flags: Transport | TransportFlags = Transport.CudaIpc
         for c in connections.values():
             flags = flags | c.transport()
         return flags
 
-    def register_local_memory(self, tensor, connections: "dict[int, Connection]") -> RegisteredMemory:
+    def register_local_memory(self, tensor: BufferSpec, connections: "dict[int, Connection]") -> RegisteredMemory:
         """tensor, registered for the transports of connections."""
         b = resolve(tensor)
         device = self.device if b.kind != CUDA or self.device.id == b.device else Device(DeviceType.GPU, b.device)
@@ -107,7 +125,7 @@ class CommGroup:
         m._keep += (b,)
         return m
 
-    def register_tensor_with_connections(self, tensor, connections: "dict[int, Connection]", *, tag: int = 0) -> "dict[int, RegisteredMemory]":
+    def register_tensor_with_connections(self, tensor: BufferSpec, connections: "dict[int, Connection]", *, tag: int = 0) -> "dict[int, RegisteredMemory]":
         """Exchanges memories with the peers of connections: their tensors by rank, and the own one under the own rank."""
         local = self.register_local_memory(tensor, connections)
         sent = [self.communicator.send_memory(local, r, tag) for r in connections]
@@ -126,13 +144,14 @@ class CommGroup:
         futures = {r: self.communicator.build_semaphore(c, r, tag) for r, c in connections.items()}
         return {r: f.get() for r, f in futures.items()}
 
-    def make_memory_channels(self, tensor, connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
+    def make_memory_channels(self, tensor: BufferSpec, connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
         """Channels by rank, each from tensor here to the peer's tensor."""
         semaphores = self.make_semaphores(connections)
         memories = self.register_tensor_with_connections(tensor, connections)
         return {r: MemoryChannel(semaphores[r], memories[r], memories[self.my_rank]) for r in connections}
 
-    def make_memory_channels_with_scratch(self, tensor, registeredScratchBuffer, connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
+    def make_memory_channels_with_scratch(self, tensor: BufferSpec, registeredScratchBuffer: BufferSpec | dict[int, RegisteredMemory],
+                                          connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
         """Channels by rank from tensor here to the peer's scratch buffer, with the own scratch as packet buffer. The scratch is a tensor, or what
         register_tensor_with_connections gave for one."""
         scratch = registeredScratchBuffer
@@ -150,18 +169,19 @@ class CommGroup:
         ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
         return {r: proxy_service.base_port_channel(i) for r, i in ids.items()}
 
-    def register_memory_with_proxy(self, proxy_service: ProxyService, tensor, connections: "dict[int, Connection]") -> dict[int, int]:
+    def register_memory_with_proxy(self, proxy_service: ProxyService, tensor: BufferSpec, connections: "dict[int, Connection]") -> dict[int, int]:
         """Memory ids by rank, the own one included."""
         memories = self.register_tensor_with_connections(tensor, connections)
         return {r: proxy_service.add_memory(m) for r, m in memories.items()}
 
-    def make_port_channels(self, proxy_service: ProxyService, tensor, connections: "dict[int, Connection]") -> "dict[int, PortChannel]":
+    def make_port_channels(self, proxy_service: ProxyService, tensor: BufferSpec, connections: "dict[int, Connection]") -> "dict[int, PortChannel]":
         """Port channels by rank, each from tensor here to the peer's tensor."""
         ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
         memories = self.register_memory_with_proxy(proxy_service, tensor, connections)
         return {r: proxy_service.port_channel(ids[r], memories[r], memories[self.my_rank]) for r in connections}
 
-    def make_port_channels_with_scratch(self, proxy_service: ProxyService, tensor, registeredScratchBuffer, connections) -> "dict[int, PortChannel]":
+    def make_port_channels_with_scratch(self, proxy_service: ProxyService, tensor: BufferSpec,
+                                        registeredScratchBuffer: BufferSpec | dict[int, RegisteredMemory], connections: dict[int, Connection]) -> dict[int, PortChannel]:
         """Port channels by rank from tensor here to the peer's scratch buffer."""
         scratch = registeredScratchBuffer
         if not isinstance(scratch, dict):
@@ -173,7 +193,7 @@ class CommGroup:
     make_proxy_channels = make_port_channels
     make_proxy_channels_with_scratch = make_port_channels_with_scratch
 
-    def make_switch_channel(self, tensor, connections: "dict[int, Connection]", *, tag: int = 0) -> SwitchChannel:
+    def make_switch_channel(self, tensor: BufferSpec, connections: "dict[int, Connection]", *, tag: int = 0) -> SwitchChannel:
         """The unicast switch channel over every rank's tensor."""
         return SwitchChannel(self.communicator, self.register_local_memory(tensor, connections), self.device, tag)
 

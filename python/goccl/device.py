@@ -5,10 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from typing import TYPE_CHECKING
 
 from . import errors
 from ._lib import create, lib, nanoseconds, synchronize
 from ._types import DataType, DeviceType, host_only
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ._typing import BytesLike
 
 __all__ = ["Device", "Stream", "RawGpuBuffer", "GpuBuffer", "GpuBufferGranularity", "device_count", "current_device"]
 
@@ -20,8 +27,10 @@ class Device:
     """
 
     __slots__ = ("type", "id", "_handle")
+    type: DeviceType
+    id: int
 
-    def __init__(self, type: DeviceType | int = DeviceType.GPU, id: int = -1) -> None:
+    def __init__(self, type: "DeviceType | int" = DeviceType.GPU, id: int = -1) -> None:
         self.type = DeviceType(type)
         self.id = id
         self._handle = 0
@@ -51,7 +60,7 @@ class Device:
         """Whether the device is the host."""
         return self.type == DeviceType.CPU
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and (self.type, self.id) == (other.type, other.id)
 
     def __hash__(self) -> int:
@@ -91,6 +100,9 @@ class Stream:
     Work on a goccl stream of the host device keeps the buffers alive that it uses until synchronize().
     """
 
+    device: Device
+    handle: int
+
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or current_device()
         h = ctypes.c_size_t()
@@ -123,7 +135,7 @@ class Stream:
         self._finalizer()
 
 
-def _quietly(function, *args) -> None:
+def _quietly(function: Any, *args: int) -> None:
     """A call whose failure nobody can mend: an object is being forgotten."""
     function(*args)
 
@@ -140,6 +152,8 @@ class RawGpuBuffer:
 
     It is freed with the last reference to it or to what was made from it (arrays, DLPack capsules).
     """
+
+    device: Device
 
     def __init__(self, nbytes: int, granularity: int = 0, *, device: Device | None = None) -> None:
         self.device = device or current_device()
@@ -175,7 +189,7 @@ class RawGpuBuffer:
         """The address, under torch's name."""
         return self._ptr
 
-    def copy_from(self, data, offset: int = 0) -> None:
+    def copy_from(self, data: BytesLike, offset: int = 0) -> None:
         """Copies bytes of the host (anything with the buffer protocol) to offset. It returns when they are there."""
         raw = bytes(data)
         self._within(offset, len(raw))
@@ -212,14 +226,14 @@ class RawGpuBuffer:
             raise AttributeError("memory of the host device has an __array_interface__")
         return self._interface
 
-    def to_dlpack(self, data_type: str = "uint8", shape=(), strides=()):
+    def to_dlpack(self, data_type: str = "uint8", shape: Sequence[int] = (), strides: Sequence[int] = ()) -> Any:
         """A DLPack capsule over the memory. data_type is a name such as "torch.float16"; shape () is all of it in one dimension."""
         from ._dlpack import capsule
 
         name = str(data_type).rpartition(".")[2]
         return capsule(self, self._ptr, self.device, name, tuple(shape), tuple(strides), self._nbytes)
 
-    def __dlpack__(self, **kwargs):
+    def __dlpack__(self, **kwargs: Any) -> Any:
         return self.to_dlpack()
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -230,7 +244,8 @@ class RawGpuBuffer:
         self._finalizer()
 
 
-def GpuBuffer(shape, dtype=float, strides=None, order="C", granularity: int = 0, *, device: Device | None = None):
+def GpuBuffer(shape: int | Sequence[int], dtype: Any = float, strides: None = None, order: str = "C", granularity: int = 0, *,
+              device: Device | None = None) -> Any:
     """A zeroed array of device memory that other processes can map: a numpy array on the host device; on a GPU a cupy array, or without cupy a torch
     tensor.
 

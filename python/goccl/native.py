@@ -12,7 +12,13 @@ from ._types import DataType, ReduceOp
 from .algorithm import Algorithm
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    from ._typing import StreamSpec
+    from .algorithm import Executor
+    from .primitives import Communicator
     from .device import Device
+    from .utils import Kernel
 
 __all__ = ["compile_native", "NativeModule", "NativeAlgorithm"]
 
@@ -37,8 +43,9 @@ class NativeAlgorithm(Algorithm):
         self._comms: dict[int, tuple] = {}
         self._contexts: dict = {}
 
-    def execute(self, comm, input_buffer, output_buffer, input_size, output_size, dtype: DataType, op=ReduceOp.NOP, stream=0, executor=None, nblocks=0,
-                nthreads_per_block=0, symmetric_memory=False, extras=None, accum_dtype=None) -> int:
+    def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
+                op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Executor | None = None, nblocks: int = 0,
+                nthreads_per_block: int = 0, symmetric_memory: bool = False, extras: dict[str, int] | None = None, accum_dtype: DataType | None = None) -> int:
         if comm.handle not in self._comms:
             if self._initialize is not None:
                 self._initialize(comm)
@@ -96,16 +103,16 @@ class NativeModule:
         """The names of the algorithms that the file describes."""
         return sorted(self._described)
 
-    def __getattr__(self, attribute: str):
+    def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("create_") and attribute.endswith("_algorithm"):
             d = self.__dict__.get("_described", {}).get(attribute[len("create_"):-len("_algorithm")])
             if d is not None:
                 from ._described import DescribedAlgorithm
 
                 return lambda: DescribedAlgorithm(self, d)
-        raise AttributeError(f"module {self.__dict__.get('name')} has no {attribute}; it describes the algorithms {self.__dict__.get('_described', {}) and self.algorithms}")
+        raise AttributeError(f"module {self.__dict__.get('name')} has no {attribute}; it describes the algorithms {sorted(self.__dict__.get('_described', ()))}")
 
-    def kernel(self, name: str, device: "Device | None" = None):
+    def kernel(self, name: str, device: "Device | None" = None) -> Kernel:
         """The kernel of that name, on the module's device or another of its kind."""
         from .utils import Kernel
 
@@ -115,7 +122,7 @@ class NativeModule:
             k = self._kernels[name, device] = Kernel(self._image, name, device)
         return k
 
-    def algorithm(self, name: str, collective: str, **functions) -> NativeAlgorithm:
+    def algorithm(self, name: str, collective: str, **functions: Any) -> NativeAlgorithm:
         """A NativeAlgorithm, which create_<name>_algorithm() then gives too."""
         a = NativeAlgorithm(name, collective, **functions)
         setattr(self, f"create_{name}_algorithm", lambda: a)

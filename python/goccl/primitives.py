@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import resolve
@@ -14,6 +15,12 @@ from ._lib import SLICE, TIMEOUT, create, error, interruptible, lib, nanoseconds
 from ._types import DeviceType, Transport, TransportFlags
 from .bootstrap import Bootstrap
 from .device import Device, current_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ._typing import BufferSpec
 
 __all__ = ["Context", "Endpoint", "EndpointConfig", "Connection", "RegisteredMemory", "SemaphoreStub", "Semaphore", "Host2DeviceSemaphore",
            "Host2HostSemaphore", "MemoryDevice2DeviceSemaphore", "BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "Communicator", "Future", "Fifo",
@@ -23,7 +30,7 @@ __all__ = ["Context", "Endpoint", "EndpointConfig", "Connection", "RegisteredMem
 class _Object:
     """A goccl_object and what it was made from."""
 
-    def __init__(self, handle: int, *keep) -> None:
+    def __init__(self, handle: int, *keep: object) -> None:
         self._handle = handle
         self._keep = keep
         self._finalizer = weakref.finalize(self, lib.raw("object_close"), handle)
@@ -44,6 +51,7 @@ class DeviceHandle:
     """What a kernel gets: ``raw`` are the bytes of the handle's struct in the device headers."""
 
     __slots__ = ("raw", "_owner")
+    raw: bytes
 
     def __init__(self, owner: _Object) -> None:
         self.raw = take(lib.object_device_handle, owner.handle)
@@ -69,7 +77,8 @@ class Context(_Object):
         """A new context."""
         return Context()
 
-    def register_memory(self, ptr, size: int | None = None, transports=Transport.CudaIpc, *, device: Device | None = None) -> "RegisteredMemory":
+    def register_memory(self, ptr: int | BufferSpec, size: int | None = None, transports: Transport | TransportFlags = Transport.CudaIpc, *,
+                        device: Device | None = None) -> "RegisteredMemory":
         """Makes memory usable by transports: an address and a size in bytes, or a buffer. The memory must outlive the registration."""
         keep = None
         if not isinstance(ptr, int):
@@ -81,7 +90,7 @@ class Context(_Object):
         h = create(lib.memory_register, self.handle, device.handle, ptr, size, TransportFlags(transports).bits)
         return RegisteredMemory(h, self, keep)
 
-    def create_endpoint(self, config) -> "Endpoint":
+    def create_endpoint(self, config: EndpointConfig | Transport) -> "Endpoint":
         """An endpoint as an EndpointConfig, or a Transport on the current device, says."""
         config = EndpointConfig.of(config)
         return Endpoint(create(lib.endpoint_create, self.handle, int(config.transport), config.device.handle), config, self)
@@ -117,13 +126,17 @@ class Context(_Object):
 class EndpointConfig:
     """What an endpoint is: its transport, and the device where its memory lives."""
 
-    def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None, max_write_queue_size: int = -1, ib=None) -> None:
+    transport: Transport
+    device: Device
+    max_write_queue_size: int
+
+    def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None, max_write_queue_size: int = -1, ib: Any = None) -> None:
         self.transport = Transport(transport)
         self.device = device or current_device()
         self.max_write_queue_size = max_write_queue_size
 
     @classmethod
-    def of(cls, config) -> "EndpointConfig":
+    def of(cls, config: EndpointConfig | Endpoint | Transport) -> "EndpointConfig":
         """The configuration that a Transport, an Endpoint or a configuration stands for."""
         if isinstance(config, cls):
             return config
@@ -135,7 +148,11 @@ class EndpointConfig:
 class Endpoint(_Object):
     """Half of a connection: an entity that can communicate, and how."""
 
-    def __init__(self, handle: int, config: EndpointConfig | None = None, *keep) -> None:
+    transport: Transport
+    device: Device
+    local: bool
+
+    def __init__(self, handle: int, config: EndpointConfig | None = None, *keep: object) -> None:
         super().__init__(handle, *keep)
         values = [ctypes.c_int32() for _ in range(4)]
         lib.endpoint_info(handle, *map(ctypes.byref, values))
@@ -157,7 +174,7 @@ class Endpoint(_Object):
 class RegisteredMemory(_Object):
     """Memory that channels and connections may use: local memory that was registered, or a peer's."""
 
-    def _info(self):
+    def _info(self) -> tuple[int, int, int, int, bool]:
         data, original, size, flags, local = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint32(), ctypes.c_int32()
         lib.memory_info(self.handle, *map(ctypes.byref, (data, original, size, flags, local)))
         return data.value, original.value, size.value, flags.value, bool(local.value)
@@ -193,7 +210,7 @@ class RegisteredMemory(_Object):
 class Connection(_Object):
     """One direction between two endpoints, seen from the local one."""
 
-    def _info(self):
+    def _info(self) -> list[int]:
         values = [ctypes.c_int32() for _ in range(3)]
         lib.connection_info(self.handle, *map(ctypes.byref, values))
         return [v.value for v in values]
@@ -239,7 +256,7 @@ class Connection(_Object):
 class SemaphoreStub(_Object):
     """One side's half of a semaphore. It is exchanged with the peer's; the two make a Semaphore."""
 
-    def __init__(self, connection: Connection | None, *, _handle: int = 0, _keep=()) -> None:
+    def __init__(self, connection: Connection | None, *, _handle: int = 0, _keep: tuple[object, ...] = ()) -> None:
         super().__init__(_handle or create(lib.semaphore_stub_create, connection.handle), connection, *_keep)
 
     def serialize(self) -> bytes:
@@ -250,7 +267,8 @@ class SemaphoreStub(_Object):
 class Semaphore(_Object):
     """A pair of counters by which two sides signal each other: each side makes one from both stubs."""
 
-    def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | None = None, *, _handle: int = 0, _keep=()) -> None:
+    def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | None = None, *, _handle: int = 0,
+                 _keep: tuple[object, ...] = ()) -> None:
         super().__init__(_handle or create(lib.semaphore_create, local_stub.handle, remote_stub.handle), local_stub, remote_stub, *_keep)
 
     def connection(self) -> Connection:
@@ -281,18 +299,18 @@ class Semaphore(_Object):
         return DeviceHandle(self)
 
 
-def _wrapped(name: str, doc: str):
+def _wrapped(name: str, doc: str) -> Any:
     """A semaphore by its older, directed name, made from a Communicator and a Connection or from a Semaphore."""
 
     class _Directed:
         __doc__ = doc
 
-        def __init__(self, semaphore, connection: Connection | None = None) -> None:
+        def __init__(self, semaphore: Communicator | Semaphore, connection: Connection | None = None) -> None:
             if isinstance(semaphore, Communicator):
                 semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
             self.semaphore = semaphore
 
-        def __getattr__(self, attribute):
+        def __getattr__(self, attribute: str) -> Any:
             return getattr(self.semaphore, attribute)
 
     _Directed.__name__ = _Directed.__qualname__ = name
@@ -347,7 +365,7 @@ class _Channel(_Object):
 class BaseMemoryChannel(_Channel):
     """Signals and waits in kernels, and moves no data."""
 
-    def __init__(self, semaphore, connection: Connection | None = None) -> None:
+    def __init__(self, semaphore: Semaphore | Communicator | Any, connection: Connection | None = None) -> None:
         semaphore = _semaphore(semaphore, connection)
         super().__init__(create(lib.base_memory_channel_create, semaphore.handle), semaphore)
 
@@ -358,7 +376,7 @@ class MemoryChannel(_Channel):
     packet_buffer is local memory into which the peer puts packets.
     """
 
-    def __init__(self, semaphore, dst: RegisteredMemory, src: RegisteredMemory, packet_buffer=None) -> None:
+    def __init__(self, semaphore: Semaphore | Any, dst: RegisteredMemory, src: RegisteredMemory, packet_buffer: RegisteredMemory | int | None = None) -> None:
         semaphore = _semaphore(semaphore, None)
         if isinstance(packet_buffer, int) and packet_buffer == 0:
             packet_buffer = None
@@ -386,7 +404,7 @@ class MemoryChannel(_Channel):
         self._blocking(_UNPACK_PACKETS, packet_offset, src_offset, nbytes, flag)
 
 
-def _semaphore(semaphore, connection) -> Semaphore:
+def _semaphore(semaphore: Any, connection: Any) -> Semaphore:
     if isinstance(semaphore, Communicator):
         return semaphore.build_semaphore(connection, connection.remote_rank).get()
     return getattr(semaphore, "semaphore", semaphore)
@@ -394,6 +412,8 @@ def _semaphore(semaphore, connection) -> Semaphore:
 
 class SwitchChannel(_Channel):
     """Reduces from, and broadcasts to, the same range of every rank's memory; unicast. All ranks make it together, with memory of one size."""
+
+    buffer_size: int  # bytes
 
     def __init__(self, communicator: "Communicator", memory: RegisteredMemory, device: Device | None = None, tag: int = 0) -> None:
         device = device or current_device()
@@ -405,11 +425,11 @@ class SwitchChannel(_Channel):
 class Future:
     """A value that another thread is working for. It always completes: with its value, or with an exception."""
 
-    def __init__(self, handle: int, make, *keep) -> None:
+    def __init__(self, handle: int, make: Callable[[int], Any] | None, *keep: object) -> None:
         self._object = _Object(handle, *keep)
         self._make, self._value, self._done = make, None, False
 
-    def get(self, timeout: float | None = None):
+    def get(self, timeout: float | None = None) -> Any:
         """Waits for the value, the same each time."""
         if self._done:
             return self._value
@@ -438,6 +458,9 @@ class Communicator(_Object):
     Calls give futures. Calls of one kind to one (rank, tag) meet each other in order; both sides make them.
     """
 
+    group: CommGroup  # of the communicator that a CommGroup has made
+    _goccl_comm: Any  # the collective communicator over this one, once an algorithm has run
+
     def __init__(self, bootstrap: Bootstrap, context: Context | None = None) -> None:
         self._context = context or Context()
         self._bootstrap = bootstrap
@@ -453,7 +476,8 @@ class Communicator(_Object):
         """The context."""
         return self._context
 
-    def register_memory(self, ptr, size: int | None = None, transports=Transport.CudaIpc, *, device: Device | None = None) -> RegisteredMemory:
+    def register_memory(self, ptr: int | BufferSpec, size: int | None = None, transports: Transport | TransportFlags = Transport.CudaIpc, *,
+                        device: Device | None = None) -> RegisteredMemory:
         """As Context.register_memory."""
         return self._context.register_memory(ptr, size, transports, device=device)
 
@@ -466,7 +490,7 @@ class Communicator(_Object):
         """The memory that the peer sends."""
         return Future(create(lib.communicator_recv_memory, self.handle, remote_rank, tag), lambda h: RegisteredMemory(h, self), self)
 
-    def connect(self, local_config, remote_rank: int, tag: int = 0) -> Future:
+    def connect(self, local_config: Any, remote_rank: int, tag: int = 0) -> Future:
         """A connection with the peer: an EndpointConfig, a Transport or an Endpoint, and the peer's rank."""
         if isinstance(local_config, int) and not isinstance(local_config, Transport) or isinstance(remote_rank, (Transport, EndpointConfig, Endpoint)):
             local_config, remote_rank, tag = (remote_rank, local_config, tag) if isinstance(remote_rank, (Transport, EndpointConfig, Endpoint)) else \
@@ -497,7 +521,7 @@ class Communicator(_Object):
         self._pending.append(future)
         return future
 
-    def connect_on_setup(self, remote_rank: int, tag: int, local_config) -> Future:
+    def connect_on_setup(self, remote_rank: int, tag: int, local_config: EndpointConfig | Endpoint | Transport) -> Future:
         """connect; setup waits for it."""
         return self._later(self.connect(EndpointConfig.of(local_config) if not isinstance(local_config, Endpoint) else local_config, remote_rank, tag))
 
@@ -520,6 +544,14 @@ class ProxyTrigger:
     """A request of a kernel: type is a mask of 1 (data), 2 (flag) and 4 (sync)."""
 
     __slots__ = ("type", "size", "src", "src_offset", "dst", "dst_offset", "semaphore", "position")
+    type: int
+    size: int
+    src: int
+    src_offset: int
+    dst: int
+    dst_offset: int
+    semaphore: int
+    position: int
 
     def __init__(self, *values: int) -> None:
         for name, v in zip(self.__slots__, values):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
 from ._lib import create, interruptible, lib
 from .device import Device, current_device
 from .primitives import (_FLUSH, _PUT, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, Communicator, Connection, Context, RegisteredMemory, Semaphore,
                          _Channel, _Object)
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["ProxyService", "BasePortChannel", "PortChannel", "SimpleProxyChannel", "ProxyChannel"]
 
@@ -45,12 +49,12 @@ class ProxyService:
         if self._object is not None:
             interruptible(lib.proxy_service_stop, self._object.handle)
 
-    def _id(self, function, *handles: int) -> int:
+    def _id(self, function: Any, *handles: int) -> int:
         n = ctypes.c_uint32()
         function(self._object.handle, *handles, ctypes.byref(n))
         return n.value
 
-    def add_semaphore(self, semaphore, connection: Connection | None = None) -> int:
+    def add_semaphore(self, semaphore: Semaphore | Communicator | Any, connection: Connection | None = None) -> int:
         """Makes a semaphore usable by triggers; with a Communicator and a Connection it is built first."""
         if isinstance(semaphore, Communicator):
             return self.build_and_add_semaphore(semaphore, connection)
@@ -101,7 +105,7 @@ class BasePortChannel(_Channel):
 class PortChannel(_Channel):
     """A port channel with its destination and its source chosen: the seeds' SimpleProxyChannel."""
 
-    def __init__(self, service, semaphore_id: int = 0, dst: int = 0, src: int = 0) -> None:
+    def __init__(self, service: ProxyService, semaphore_id: int = 0, dst: int = 0, src: int = 0) -> None:
         if isinstance(service, BasePortChannel):
             raise TypeError("make it with ProxyService.port_channel(semaphore_id, dst, src)")
         super().__init__(interruptible(create, lib.port_channel_create, service._service(), semaphore_id, dst, src), service)

@@ -7,12 +7,19 @@ import os
 import struct
 import sys
 import weakref
+from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import resolve, stream_handle
 from ._lib import create, interruptible, lib, take
 from ._types import DataType
 from .device import Device, GpuBuffer, RawGpuBuffer, current_device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ._typing import StreamSpec
 
 __all__ = ["Kernel", "KernelBuilder", "pack", "compile_source", "torch_dtype_to_mscclpp_dtype", "is_torch_tensor", "get_device_arch", "GpuBuffer",
            "RawGpuBuffer"]
@@ -37,7 +44,7 @@ class Kernel:
         self._launch = lib.raw("kernel_launch")
         self.name = name
 
-    def launch_kernel(self, params: bytes, nblocks, nthreads, shared: int = 0, stream=None) -> None:
+    def launch_kernel(self, params: bytes, nblocks: int | Sequence[int], nthreads: int | Sequence[int], shared: int = 0, stream: StreamSpec = None) -> None:
         """Enqueues a launch: params from pack, blocks and threads as ints or up to three of each, shared in bytes, stream None the default stream."""
         grid = (nblocks,) if isinstance(nblocks, int) else tuple(nblocks)
         block = (nthreads,) if isinstance(nthreads, int) else tuple(nthreads)
@@ -49,7 +56,8 @@ class Kernel:
             raise error(r)
 
 
-def compile_source(source: str, name: str = "kernel.cu", *, device: Device | None = None, arch: tuple[int, int] | None = None, options=()) -> bytes:
+def compile_source(source: str, name: str = "kernel.cu", *, device: Device | None = None, arch: tuple[int, int] | None = None,
+                   options: Sequence[str] = ()) -> bytes:
     """The image of CUDA C++ source for device, or, with no GPU at hand, for an architecture such as (9, 0). goccl's headers (goccl/*.cuh) and their
     aliases (mscclpp/*.hpp) can be included. Needs libnvrtc: a CUDA toolkit's, or ``pip install nvidia-cuda-nvrtc-cu12``. Cached by content."""
     major, minor = arch or (0, 0)
@@ -84,7 +92,7 @@ class KernelBuilder:
         return Kernel(compile_source(source, os.path.basename(self._path), device=self._device, options=self._options), self._name, self._device)
 
 
-def pack(*args) -> bytes:
+def pack(*args: Any) -> bytes:
     """Kernel parameters, each at its natural alignment as the kernel declares them: an int or bool is 4 bytes, a ctypes value its own size, a float 4
     bytes, an array or buffer its address, bytes themselves (aligned to 8 when they are 8 or more)."""
     out = bytearray()
@@ -111,13 +119,13 @@ def pack(*args) -> bytes:
     return bytes(out)
 
 
-def is_torch_tensor(tensor) -> bool:
+def is_torch_tensor(tensor: object) -> bool:
     """Whether tensor is torch's."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(tensor, torch.Tensor)
 
 
-def torch_dtype_to_mscclpp_dtype(dtype) -> DataType:
+def torch_dtype_to_mscclpp_dtype(dtype: Any) -> DataType:
     """goccl's element type of a torch, numpy or cupy one."""
     known = _DTYPES.get(dtype)
     if known is None:

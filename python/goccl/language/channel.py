@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .program import current
 from .rank import Chunk
 from .thread_block_group import blocks
 from .types import BufferType, ChannelType, ReduceOperationType, SyncType
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..language.thread_block_group import ThreadBlockGroup
 
 __all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "BufferType", "ChannelType", "SyncType", "ReduceOperationType"]
 
@@ -19,10 +26,10 @@ class _Channel:
         self.channel_id = self._program.number(self._kind.value)
         self._program.record(self._kind.value + "_channel", dst=dst_rank, src=src_rank)
 
-    def _record(self, op: str, **fields) -> None:
+    def _record(self, op: str, **fields: Any) -> None:
         self._program.record(op, channel_type=self._kind.value, channel=self.channel_id, **fields)
 
-    def _move(self, op: str, dst: Chunk, src: Chunk, tb, tb_group=None) -> None:
+    def _move(self, op: str, dst: Chunk, src: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None = None) -> None:
         self._record(op, to=dst.ref(), **{"from": src.ref()}, **blocks(tb, tb_group))
 
     def signal(self, tb: int | None = None, data_sync: SyncType | None = None, relaxed: bool = False) -> None:
@@ -37,23 +44,24 @@ class _Channel:
 class MemoryChannel(_Channel):
     """src_rank's way to load and store dst_rank's memory, and to signal it."""
 
-    def get(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+    def get(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Copies src_chunk of the peer to dst_chunk of the own rank."""
         self._move("get", dst_chunk, src_chunk, tb, tb_group)
 
-    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Copies src_chunk of the own rank to dst_chunk of the peer."""
         self._move("put", dst_chunk, src_chunk, tb, tb_group)
 
-    def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+    def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Encodes src_chunk as packets into the peer's scratch."""
         self._move("put_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for packets in the own scratch and forwards them to the peer's."""
         self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def reduce(self, local_src_chunk: Chunk, remote_src_chunks: "list[Chunk]", tb: int | None = None, tb_group=None, local_dst_chunk: Chunk | None = None,
+    def reduce(self, local_src_chunk: Chunk, remote_src_chunks: "list[Chunk]", tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
+               local_dst_chunk: Chunk | None = None,
                reduce_op: ReduceOperationType | None = None) -> None:
         """Adds chunks of the peer to local_src_chunk, in this order; the result goes to local_dst_chunk (default: local_src_chunk)."""
         self._record("reduce", acc=local_src_chunk.ref(), others=[c.ref() for c in remote_src_chunks],
@@ -110,19 +118,19 @@ class SwitchChannelRankView:
     def __init__(self, channel: SwitchChannel, rank: int) -> None:
         self._channel, self.rank = channel, rank
 
-    def _record(self, op: str, **fields) -> None:
+    def _record(self, op: str, **fields: Any) -> None:
         self._channel._program.record(op, channel=self._channel.channel_id, rank=self.rank, **fields)
 
-    def reduce(self, buffer_offset: int, size: int, dst_chunk: Chunk, tb: int | None = None, tb_group=None,
+    def reduce(self, buffer_offset: int, size: int, dst_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
                reduce_op: ReduceOperationType | None = None) -> None:
         """Loads size chunks at buffer_offset from every member, reduces them in rank order and stores the result in dst_chunk."""
         self._record("switch_reduce", offset=buffer_offset, size=size, to=dst_chunk.ref(), reduce_op=reduce_op.value if reduce_op else None,
                      **blocks(tb, tb_group))
 
-    def broadcast(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int | None = None, tb_group=None) -> None:
+    def broadcast(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Stores src_chunk at buffer_offset of every member."""
         self._record("switch_broadcast", **{"from": src_chunk.ref()}, offset=buffer_offset, size=size, **blocks(tb, tb_group))
 
-    def broadcast_packets(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int | None = None, tb_group=None) -> None:
+    def broadcast_packets(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for the packets of src_chunk and stores them at buffer_offset of every member's scratch."""
         self._record("switch_broadcast_packets", **{"from": src_chunk.ref()}, offset=buffer_offset, size=size, **blocks(tb, tb_group))

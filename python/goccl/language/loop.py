@@ -18,5 +18,5 @@ class LoopIterationContext:
         self._program.record("begin_loop", unit=self.unit, chunks=self.num_chunks)
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self._program.record("end_loop")

@@ -6,11 +6,15 @@ import json
 import os
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 from .. import errors
 from .._lib import lib, take
 from .collectives import Collective
 from .spec import AlgoSpec, ReplicationPolicy
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["CollectiveProgram", "current"]
 
@@ -66,10 +70,10 @@ class CollectiveProgram:
         _state.stack.append(self)
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         _state.stack.remove(self)
 
-    def record(self, op: str, **fields) -> None:
+    def record(self, op: str, **fields: Any) -> None:
         """Adds a command (see the Go type dsl.Command) at the line of the author."""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_here):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from .. import errors
 from .program import current
 from .thread_block_group import blocks
 from .types import BufferType, ReduceOperationType, SyncType
+
+if TYPE_CHECKING:
+    from ..language.thread_block_group import ThreadBlockGroup
 
 __all__ = ["Rank", "BaseBuffer", "Buffer", "Chunk", "Semaphore"]
 
@@ -37,7 +41,7 @@ class BaseBuffer:
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, key) -> Chunk:
+    def __getitem__(self, key: int | slice) -> Chunk:
         if isinstance(key, slice):
             if key.step not in (None, 1):
                 raise errors.InvalidArgument("chunks are contiguous: a step must be 1")
@@ -77,22 +81,23 @@ class Rank:
         """What the rank receives; in place it is a view of the same memory."""
         return BaseBuffer(self.rank, BufferType.output, self._program.collective.chunks()[1])
 
-    def _local(self, op: str, dst: Chunk, src: Chunk, tb, tb_group) -> None:
+    def _local(self, op: str, dst: Chunk, src: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None) -> None:
         self._program.record(op, to=dst.ref(), **{"from": src.ref()}, **blocks(tb, tb_group))
 
-    def copy(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+    def copy(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Copies src_chunk to dst_chunk."""
         self._local("copy", dst_chunk, src_chunk, tb, tb_group)
 
-    def copy_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+    def copy_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Encodes src_chunk as packets into dst_chunk, which is scratch."""
         self._local("copy_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def unpack_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group=None) -> None:
+    def unpack_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for the packets of src_chunk, which is scratch, and decodes them into dst_chunk."""
         self._local("unpack_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def reduce(self, src_chunk: Chunk, other_chunks: "list[Chunk]", tb: int | None = None, tb_group=None, dst_chunk: Chunk | None = None,
+    def reduce(self, src_chunk: Chunk, other_chunks: "list[Chunk]", tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
+               dst_chunk: Chunk | None = None,
                reduce_op: ReduceOperationType | None = None, packet: bool = False) -> None:
         """Reduces src_chunk and other_chunks, in this order, into dst_chunk (default: src_chunk). With packet the others are packets in scratch."""
         self._program.record("reduce", acc=src_chunk.ref(), others=[c.ref() for c in other_chunks], into=dst_chunk.ref() if dst_chunk else None,

@@ -22,7 +22,7 @@ class ThreadBlockGroup:
         return tb in self.tb_list
 
 
-def blocks(tb: int | None, tb_group) -> dict:
+def blocks(tb: int | None, tb_group: ThreadBlockGroup | None) -> dict:
     """The fields of a command that say which thread blocks execute it."""
     if tb is not None and tb_group is not None:
         raise errors.InvalidArgument("give tb or tb_group, not both")

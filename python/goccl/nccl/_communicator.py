@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .. import errors
 from .._buffer import CUDA, Buffer, resolve, stream_handle
@@ -18,6 +19,13 @@ from .._lib import create, error, interruptible, lib, nanoseconds, synchronize
 from .._types import DataType, ReduceOp
 from ..bootstrap import Bootstrap, UniqueId
 from ..device import Device, Stream, current_device
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .._typing import BufferSpec, StreamSpec
+    from ..nccl import NCCLConfig
 
 # goccl_request.
 _request = struct.Struct("<QIIIi6Q4Q3Q").pack
@@ -89,7 +97,7 @@ def group_end() -> None:
 
 
 @contextlib.contextmanager
-def group():
+def group() -> Iterator[None]:
     """``with group(): …`` collects the calls inside and submits them together. After an exception inside nothing is submitted."""
     group_start()
     try:
@@ -105,7 +113,7 @@ def group():
 class PreMulSum:
     """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed with it, or by close."""
 
-    def __init__(self, comm: "Communicator", number: int, keep) -> None:
+    def __init__(self, comm: "Communicator", number: int, keep: object) -> None:
         self._comm, self.number, self._keep = comm, number, keep
 
     def __index__(self) -> int:
@@ -124,7 +132,7 @@ class Communicator:
     Calls of one communicator come in the same order on every rank. A communicator that is forgotten is destroyed; at a clean exit too.
     """
 
-    def __init__(self, handle: int, keep=None) -> None:
+    def __init__(self, handle: int, keep: object = None) -> None:
         self._handle = handle
         self._keep = keep
         self._submit = lib.raw("submit")
@@ -142,7 +150,8 @@ class Communicator:
     # Making.
 
     @classmethod
-    def init(cls, nranks: int, rank: int, unique_id: "UniqueId | Sequence[UniqueId]", config=None, *, device: Device | None = None) -> "Communicator":
+    def init(cls, nranks: int, rank: int, unique_id: "UniqueId | Sequence[UniqueId]", config: NCCLConfig | None = None, *,
+             device: Device | None = None) -> "Communicator":
         """Joins rank of nranks by unique_id, which one of the processes made. It is collective and returns when every rank has come.
 
         device: the default is the GPU that is current on this thread, or, where there is none, host device rank.
@@ -160,19 +169,19 @@ class Communicator:
         return cls(handle)
 
     @classmethod
-    def from_bootstrap(cls, bootstrap: Bootstrap, config=None, *, device: Device | None = None) -> "Communicator":
+    def from_bootstrap(cls, bootstrap: Bootstrap, config: NCCLConfig | None = None, *, device: Device | None = None) -> "Communicator":
         """A communicator of the bootstrap's ranks; it keeps the bootstrap open. Nobody else may use the bootstrap meanwhile."""
         device = device or current_device(bootstrap.get_local_rank())
         handle = interruptible(create, lib.comm_create, bootstrap.handle, device.handle, _config(config))
         return cls(handle, bootstrap)
 
     @classmethod
-    def from_env(cls, config=None, *, device: Device | None = None) -> "Communicator":
+    def from_env(cls, config: NCCLConfig | None = None, *, device: Device | None = None) -> "Communicator":
         """The communicator of the job that torchrun, mpirun, srun or `goccl run` started."""
         return cls.from_bootstrap(Bootstrap.from_env(), config, device=device)
 
     @classmethod
-    def init_all(cls, devices: "int | Sequence[Device | int]", config=None) -> "list[Communicator]":
+    def init_all(cls, devices: "int | Sequence[Device | int]", config: NCCLConfig | None = None) -> "list[Communicator]":
         """All ranks in this process, rank i on devices[i]: Devices, or GPU numbers, or how many host devices."""
         if isinstance(devices, int):
             from ..device import device_count
@@ -188,12 +197,12 @@ class Communicator:
         interruptible(lib.comm_init_all, n, (ctypes.c_uint64 * n)(*[d.handle for d in devices]), _config(config), out)
         return [cls(h) for h in out]
 
-    def split(self, color: int | None, key: int = 0, config=None) -> "Communicator | None":
+    def split(self, color: int | None, key: int = 0, config: NCCLConfig | None = None) -> "Communicator | None":
         """New communicators, one for each color, ranks ordered by key. A rank with color None takes part and gets None."""
         child = create(lib.comm_split_start, self._handle, -1 if color is None else color, key, _config(config))
         return self._child(child)
 
-    def shrink(self, exclude_ranks: Sequence[int] = (), config=None, *, abort: bool = False) -> "Communicator":
+    def shrink(self, exclude_ranks: Sequence[int] = (), config: NCCLConfig | None = None, *, abort: bool = False) -> "Communicator":
         """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. abort ends running work first."""
         exclude = list(exclude_ranks)
         child = create(lib.comm_shrink_start, self._handle, (ctypes.c_int32 * max(len(exclude), 1))(*exclude), len(exclude), int(abort), _config(config))
@@ -233,7 +242,7 @@ class Communicator:
     def __enter__(self) -> "Communicator":
         return self
 
-    def __exit__(self, kind, *_) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.destroy() if kind is None else self.abort()
 
     # What it is.
@@ -282,7 +291,7 @@ class Communicator:
 
     # Collectives.
 
-    def allreduce(self, sendbuf, recvbuf, op=ReduceOp.SUM, *, stream=None) -> None:
+    def allreduce(self, sendbuf: BufferSpec, recvbuf: BufferSpec, op: ReduceOp | PreMulSum = ReduceOp.SUM, *, stream: StreamSpec = None) -> None:
         """Every rank's recvbuf gets the reduction of all sendbufs, the same bits everywhere. Both may be one buffer."""
         s, r = resolve(sendbuf), resolve(recvbuf)
         self._same(ALL_REDUCE, s, r, s.count, s.count)
@@ -290,7 +299,8 @@ class Communicator:
 
     all_reduce = allreduce
 
-    def reduce(self, sendbuf, recvbuf, op=ReduceOp.SUM, root: int | None = None, *, stream=None) -> None:
+    def reduce(self, sendbuf: BufferSpec, recvbuf: BufferSpec | None, op: ReduceOp | PreMulSum = ReduceOp.SUM, root: int | None = None, *,
+               stream: StreamSpec = None) -> None:
         """root's recvbuf gets the reduction of all sendbufs; other ranks may pass None for recvbuf. root None: every rank gets it."""
         if root is None:
             return self.allreduce(sendbuf, recvbuf, op, stream=stream)
@@ -299,7 +309,7 @@ class Communicator:
         self._same(REDUCE, s, r, s.count, s.count)
         self._run(REDUCE, s, r, s.count, op, root, stream)
 
-    def broadcast(self, sendbuf, recvbuf=None, root: int = 0, *, stream=None) -> None:
+    def broadcast(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None = None, root: int = 0, *, stream: StreamSpec = None) -> None:
         """Every rank's recvbuf gets root's sendbuf; other ranks may pass None for sendbuf. recvbuf None: in place in sendbuf."""
         r = resolve(sendbuf if recvbuf is None else recvbuf)
         s = resolve(sendbuf) if sendbuf is not None and (self._rank == root or recvbuf is None) else None
@@ -308,7 +318,7 @@ class Communicator:
         self._same(BROADCAST, s, r, r.count, r.count)
         self._run(BROADCAST, s, r, r.count, 0, root, stream)
 
-    def allgather(self, sendbuf, recvbuf, *, stream=None) -> None:
+    def allgather(self, sendbuf: BufferSpec, recvbuf: BufferSpec, *, stream: StreamSpec = None) -> None:
         """recvbuf, nranks times as long as sendbuf, gets everybody's sendbuf in rank order."""
         s, r = resolve(sendbuf), resolve(recvbuf)
         self._same(ALL_GATHER, s, r, s.count, s.count * self._size)
@@ -316,7 +326,7 @@ class Communicator:
 
     all_gather = allgather
 
-    def gather(self, sendbuf, recvbuf, root: int | None = None, *, stream=None) -> None:
+    def gather(self, sendbuf: BufferSpec, recvbuf: BufferSpec | None, root: int | None = None, *, stream: StreamSpec = None) -> None:
         """root's recvbuf, nranks times as long as sendbuf, gets everybody's sendbuf. root None: every rank's does."""
         if root is None:
             return self.allgather(sendbuf, recvbuf, stream=stream)
@@ -324,19 +334,19 @@ class Communicator:
         self._same(GATHER, s, r, s.count, s.count * self._size)
         self._run(GATHER, s, r, s.count, 0, root, stream)
 
-    def scatter(self, sendbuf, recvbuf, root: int = 0, *, stream=None) -> None:
+    def scatter(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec, root: int = 0, *, stream: StreamSpec = None) -> None:
         """Rank i's recvbuf gets slice i of root's sendbuf, which is nranks times as long; other ranks may pass None for sendbuf."""
         r, s = resolve(recvbuf), self._at(root, sendbuf)
         self._same(SCATTER, s, r, r.count * self._size, r.count)
         self._run(SCATTER, s, r, r.count, 0, root, stream)
 
-    def reduce_scatter(self, sendbuf, recvbuf, op=ReduceOp.SUM, *, stream=None) -> None:
+    def reduce_scatter(self, sendbuf: BufferSpec, recvbuf: BufferSpec, op: ReduceOp | PreMulSum = ReduceOp.SUM, *, stream: StreamSpec = None) -> None:
         """Rank i's recvbuf gets the reduction of slice i of all sendbufs, which are nranks times as long."""
         s, r = resolve(sendbuf), resolve(recvbuf)
         self._same(REDUCE_SCATTER, s, r, r.count * self._size, r.count)
         self._run(REDUCE_SCATTER, s, r, r.count, op, 0, stream)
 
-    def alltoall(self, sendbuf, recvbuf, *, stream=None) -> None:
+    def alltoall(self, sendbuf: BufferSpec, recvbuf: BufferSpec, *, stream: StreamSpec = None) -> None:
         """Slice p of sendbuf goes to slice rank of p's recvbuf; both are nranks slices long."""
         s, r = resolve(sendbuf), resolve(recvbuf)
         if s.count % self._size:
@@ -346,8 +356,9 @@ class Communicator:
 
     all_to_all = alltoall
 
-    def alltoallv(self, sendbuf, recvbuf, sendcounts: Sequence[int], sdispls: Sequence[int], recvcounts: Sequence[int], rdispls: Sequence[int],
-                  relaybuf=None, *, stream=None) -> None:
+    def alltoallv(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: Sequence[int], sdispls: Sequence[int], recvcounts: Sequence[int],
+                  rdispls: Sequence[int],
+                  relaybuf: BufferSpec | None = None, *, stream: StreamSpec = None) -> None:
         """All-to-all with a length and a place of its own for every pair of ranks.
 
         The four arrays have nranks² entries, row-major, and row i is rank i's view, all in elements: it sends sendcounts[i·n+j] from sdispls[i·n+j] of its
@@ -386,21 +397,21 @@ class Communicator:
         self._enqueue(_request(self._handle, ALL_TO_ALL_V, _type(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
                                *[ctypes.addressof(a) for a in arrays], 0, 0, 0), (s, r, arrays), stream)
 
-    def send(self, sendbuf, peer: int, *, stream=None) -> None:
+    def send(self, sendbuf: BufferSpec, peer: int, *, stream: StreamSpec = None) -> None:
         """Sends to peer, which must recv as much. To exchange both ways at once, put both calls into one group."""
         s = resolve(sendbuf)
         self._run(SEND, s, None, s.count, 0, peer, stream)
 
-    def recv(self, recvbuf, peer: int, *, stream=None) -> None:
+    def recv(self, recvbuf: BufferSpec, peer: int, *, stream: StreamSpec = None) -> None:
         """Receives from peer."""
         r = resolve(recvbuf)
         self._run(RECV, None, r, r.count, 0, peer, stream)
 
-    def barrier(self, *, stream=None) -> None:
+    def barrier(self, *, stream: StreamSpec = None) -> None:
         """Later work on stream waits until every rank's stream got here."""
         self._enqueue(_request(self._handle, BARRIER, 0, 0, 0, 0, 0, 0, self._queue(stream), 0, 0, 0, 0, 0, 0, 0, 0, 0), None, stream)
 
-    def create_pre_mul_sum(self, scalar, datatype: DataType | None = None) -> PreMulSum:
+    def create_pre_mul_sum(self, scalar: Any, datatype: DataType | None = None) -> PreMulSum:
         """An operator that multiplies each input by scalar, then sums: a number with its datatype, or a one-element array, which is read now on the host and
         at each call on a GPU."""
         number = ctypes.c_uint32()
@@ -417,11 +428,11 @@ class Communicator:
 
     # Resources that goccl manages by itself.
 
-    def register_buffer(self, buffer):
+    def register_buffer(self, buffer: BufferSpec) -> None:
         """Nothing: buffers are registered when they are first used, and remembered."""
         return None
 
-    def register_window(self, buffer, flags: int = 0):
+    def register_window(self, buffer: BufferSpec, flags: int = 0) -> None:
         """None: there are no windows to register; collectives work on any memory."""
         return None
 
@@ -430,7 +441,7 @@ class Communicator:
     def _wrong(self, what: int, text: str) -> errors.InvalidArgument:
         return errors.InvalidArgument(f"goccl: {_NAMES[what]} on rank {self._rank}: {text}")
 
-    def _at(self, root: int, buffer) -> Buffer | None:
+    def _at(self, root: int, buffer: Any) -> Buffer | None:
         if self._rank == root:
             if buffer is None:
                 raise errors.InvalidArgument(f"rank {root} is the root and passes both buffers")
@@ -449,7 +460,7 @@ class Communicator:
         if b is not None and (b.kind == CUDA) == self._host and b.nbytes:
             raise errors.InvalidArgument(f"the buffer is in {'GPU' if b.kind == CUDA else 'host'} memory, the communicator works on {self._device}")
 
-    def _run(self, what: int, s: Buffer | None, r: Buffer | None, count: int, op, root: int, stream) -> None:
+    def _run(self, what: int, s: Buffer | None, r: Buffer | None, count: int, op: int | PreMulSum, root: int, stream: StreamSpec) -> None:
         b = s or r
         self._check(s), self._check(r)
         if b.dtype is None:
@@ -460,7 +471,7 @@ class Communicator:
         self._enqueue(_request(self._handle, what, _type(b), number, root, s.ptr if s else 0, r.ptr if r else 0, count, self._queue(stream), 0, 0,
                                0, 0, 0, 0, 0, 0, 0), (s, r), stream)
 
-    def _queue(self, stream) -> int:
+    def _queue(self, stream: StreamSpec) -> int:
         """The raw stream of a call. Without a stream on the host device it is the communicator's own, and the call waits for it."""
         if stream is None and self._host:
             if not self._stream:
@@ -474,7 +485,7 @@ class Communicator:
                 self._own_stream = Stream(self._device)
                 self._stream = self._own_stream.handle
 
-    def _enqueue(self, request: bytes, keep, stream) -> None:
+    def _enqueue(self, request: bytes, keep: object, stream: StreamSpec) -> None:
         if _group.depth:
             _group.requests.append(request)
             _group.keep.append(keep)
@@ -515,7 +526,7 @@ def _name(b: Buffer) -> str:
     return f"elements of {b.itemsize} bytes" if b.dtype is None else b.dtype.name
 
 
-def _config(config):
+def _config(config: NCCLConfig | None) -> Any:
     if config is None:
         return None
     c = _Config(ctypes.sizeof(_Config), 0, nanoseconds(getattr(config, "timeout", None)), nanoseconds(getattr(config, "op_timeout", None)),
@@ -523,7 +534,7 @@ def _config(config):
     return ctypes.byref(c)
 
 
-def _element(value, t: DataType) -> bytes:
+def _element(value: Any, t: DataType) -> bytes:
     """A number as an element of a type."""
     codes = {DataType.int8: "b", DataType.uint8: "B", DataType.int32: "i", DataType.uint32: "I", DataType.int64: "q", DataType.uint64: "Q",
              DataType.float16: "e", DataType.float32: "f", DataType.float64: "d"}

@@ -15,16 +15,20 @@ import os
 
 import torch
 import torch.distributed as dist
+from typing import TYPE_CHECKING
 
 from .backend import ProcessGroupGoccl, register
 from .customized import CustomizedComm
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["ProcessGroupGoccl", "CustomizedComm", "init", "preload_environment"]
 
 register()
 
 
-def init(**kwargs) -> int:
+def init(**kwargs: Any) -> int:
     """init_process_group("goccl") as torchrun's (or mpirun's, srun's) environment says, with this rank's GPU made current; returns the rank."""
     local = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("SLURM_LOCALID", 0))))
     if torch.cuda.is_available() and os.environ.get("GOCCL_DEVICE") != "host":

@@ -9,10 +9,18 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from typing import TYPE_CHECKING
 
 from .. import errors
 from .._types import ReduceOp
 from .lane import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..nccl import Communicator
+    from ..torch.work import Work
 
 __all__ = ["ProcessGroupGoccl", "register"]
 
@@ -38,11 +46,11 @@ def register() -> None:
         dist.Backend.register_backend("goccl", _create, devices=["cpu", "cuda"])
 
 
-def _create(store, rank: int, size: int, timeout: timedelta) -> "ProcessGroupGoccl":
+def _create(store: Any, rank: int, size: int, timeout: timedelta) -> "ProcessGroupGoccl":
     return ProcessGroupGoccl(store, rank, size, timeout)
 
 
-def _rank_op(op):
+def _rank_op(op: Any) -> Any:
     """A torch ReduceOp's kind; ReduceOp objects compare equal to their kinds but hash on their own."""
     for table in (_OPS, _BITWISE):
         for k, v in table.items():
@@ -58,7 +66,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
     match in order.
     """
 
-    def __init__(self, store, rank: int, size: int, timeout: timedelta | None = None) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta | None = None) -> None:
         super().__init__(rank, size)
         self._store, self._rank_, self._size_ = store, rank, size
         self._seconds = timeout.total_seconds() if timeout is not None else None
@@ -95,11 +103,11 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     supports_coalescing = supports_splitting = supports_time_estimate = False
 
-    def _get_backend(self, device) -> "ProcessGroupGoccl":
+    def _get_backend(self, device: Any) -> "ProcessGroupGoccl":
         """What torch asks for a backend's abilities: itself, for every device."""
         return self
 
-    def _lane(self, tensor_or_device) -> Lane:
+    def _lane(self, tensor_or_device: torch.Tensor | torch.device) -> Lane:
         device = tensor_or_device if isinstance(tensor_or_device, torch.device) else tensor_or_device.device
         if device.type not in ("cpu", "cuda"):
             raise errors.InvalidArgument(f"a tensor on {device}: goccl works on cpu and cuda")
@@ -116,12 +124,12 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     # Reductions.
 
-    def allreduce(self, tensors, opts=None):
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces tensors[0] in place on all ranks."""
         t = _one(tensors)
         return self._reduction(t, _opt(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
 
-    def allreduce_coalesced(self, tensors, opts=None):
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces several tensors in place."""
         work = None
         for t in tensors:
@@ -129,7 +137,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         work._result = list(tensors)
         return work
 
-    def reduce(self, tensors, opts=None):
+    def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces tensors[0] in place at the root."""
         t = _one(tensors)
         root = _opt(opts, "rootRank", 0)
@@ -137,7 +145,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         return self._reduction(t, _opt(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.reduce(x, x if at else None, op, root, stream=s), tensors,
                                opts, write=at)
 
-    def _reduction(self, t, op, call, result, opts, write=True):
+    def _reduction(self, t: torch.Tensor, op: Any, call: Any, result: Any, opts: Any, write: bool = True) -> Work:
         op = _rank_op(op)
         lane = self._lane(t)
         if not isinstance(op, ReduceOp):
@@ -156,7 +164,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
             finish = (lambda: t.copy_(y)) if write else None
         return lane.submit(lambda c, s: call(c, x, op, s), (x, t), list(result), _opt(opts, "asyncOp", True), finish)
 
-    def _bitwise(self, t, op, result, opts, write):
+    def _bitwise(self, t: torch.Tensor, op: Any, result: Any, opts: Any, write: bool) -> Work:
         x = t.contiguous()
         every = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device)
 
@@ -169,18 +177,19 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
         return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result), _opt(opts, "asyncOp", True), finish)
 
-    def _reduce_scatter_base(self, output, input, opts=None):
+    def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Rank i's output is the reduction of slice i of all inputs."""
         op = _rank_op(_opt(opts, "reduceOp", dist.ReduceOp.SUM))
         if not isinstance(op, ReduceOp):
             raise errors.InvalidArgument("reduce-scatter has SUM, PRODUCT, MAX, MIN and AVG")
         x = input.contiguous()
         y, finish = _staged(output, True)
-        return self._lane(output).submit(lambda c, s: c.reduce_scatter(x, y, op, stream=s), (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
+        return self._lane(output).submit(lambda c, s: c.reduce_scatter(x, y, op, stream=s), (x, y, output, input), [output],
+                                         _opt(opts, "asyncOp", True), finish)
 
     reduce_scatter_tensor = reduce_scatter_single = _reduce_scatter_base  # torch has had several names for the forms on one tensor
 
-    def reduce_scatter(self, outputs, inputs, opts=None):
+    def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """outputs[0] is the reduction of all ranks' inputs[0][rank]."""
         output, parts = _one(outputs), inputs[0]
         if all(p.shape == output.shape for p in parts):
@@ -188,14 +197,14 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         op = _rank_op(_opt(opts, "reduceOp", dist.ReduceOp.SUM))
         staged = [p.clone(memory_format=torch.contiguous_format) for p in parts]
 
-        def call(c, s) -> None:
+        def call(c: Communicator, s: Any) -> None:
             for r, p in enumerate(staged):
                 c.reduce(p, p if r == self._rank_ else None, op, r, stream=s)
 
         mine = staged[self._rank_]
         return self._lane(output).submit(call, (*staged, output), [output], _opt(opts, "asyncOp", True), lambda: output.copy_(mine))
 
-    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
+    def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """Several reduce-scatters."""
         work = None
         for o, i in zip(outputs, inputs):
@@ -207,14 +216,14 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     # Movement.
 
-    def broadcast(self, tensors, opts=None):
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """tensors[0] of the root to all ranks."""
         t = _one(tensors)
         root = _opt(opts, "rootRank", 0)
         x, finish = _staged(t, self._rank_ != root)
         return self._lane(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors), _opt(opts, "asyncOp", True), finish)
 
-    def _allgather_base(self, output, input, opts=None):
+    def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Everybody's input, in rank order."""
         x = input.contiguous()
         y, finish = _staged(output, True)
@@ -222,7 +231,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     all_gather_into_tensor = all_gather_single = _allgather_base
 
-    def allgather(self, outputs, inputs, opts=None):
+    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """outputs[0][r] is rank r's inputs[0]."""
         t, parts = _one(inputs), outputs[0]
         if any(p.numel() != t.numel() for p in parts):
@@ -236,11 +245,11 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
         return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)], _opt(opts, "asyncOp", True), finish)
 
-    def _uneven_gather(self, parts, t, opts):
+    def _uneven_gather(self, parts: list[torch.Tensor], t: torch.Tensor, opts: Any) -> Work:
         x = t.contiguous()
         staged = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device) for r, p in enumerate(parts)]
 
-        def call(c, s) -> None:
+        def call(c: Communicator, s: Any) -> None:
             for r, p in enumerate(staged):
                 c.broadcast(p, None, r, stream=s)
 
@@ -250,14 +259,14 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
         return self._lane(t).submit(call, (*staged, *parts), [list(parts)], _opt(opts, "asyncOp", True), finish)
 
-    def allgather_coalesced(self, outputs, inputs, opts=None):
+    def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """Several gathers: outputs[r][k] is rank r's inputs[k]."""
         work = None
         for k, t in enumerate(inputs):
             work = self.allgather([[o[k] for o in outputs]], [t], opts)
         return work
 
-    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+    def allgather_into_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """Several gathers into tensors."""
         work = None
         for o, i in zip(outputs, inputs):
@@ -267,7 +276,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
-    def gather(self, outputs, inputs, opts=None):
+    def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """At the root outputs[0][r] is rank r's inputs[0]."""
         t = _one(inputs)
         root = _opt(opts, "rootRank", 0)
@@ -282,17 +291,18 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         keep = (x, t, *parts) + ((every,) if every is not None else ())
         return self._lane(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)], _opt(opts, "asyncOp", True), finish)
 
-    def gather_single(self, output, input, opts=None):
+    def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """At the root output is everybody's input, in rank order."""
         root = _opt(opts, "rootRank", 0)
         x = input.contiguous()
         y, finish = _staged(output, True) if self._rank_ == root else (None, None)
         keep = (x, input) + ((y, output) if y is not None else ())
-        return self._lane(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep, [output] if y is not None else [], _opt(opts, "asyncOp", True), finish)
+        return self._lane(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep, [output] if y is not None else [],
+                                        _opt(opts, "asyncOp", True), finish)
 
     gather_into_tensor = gather_single
 
-    def scatter(self, outputs, inputs, opts=None):
+    def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """outputs[0] is the root's inputs[0][rank]."""
         t = _one(outputs)
         root = _opt(opts, "rootRank", 0)
@@ -301,7 +311,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         keep = (y, t) + ((x,) if x is not None else ())
         return self._lane(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs), _opt(opts, "asyncOp", True), finish)
 
-    def alltoall_base(self, output, input, output_splits=None, input_splits=None, opts=None):
+    def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int] | None = None, input_splits: list[int] | None = None,
+                      opts: Any = None) -> Work:
         """Slices of input along dimension 0 to their ranks; splits are rows, even when empty."""
         x = input.contiguous()
         y, finish = _staged(output, True)
@@ -316,7 +327,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     all_to_all_single = alltoall_base
 
-    def alltoall(self, outputs, inputs, opts=None):
+    def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """inputs[r] to rank r, whose outputs[rank] it becomes."""
         send = [t.numel() for t in inputs]
         recv = [t.numel() for t in outputs]
@@ -330,24 +341,24 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         return self._lane(x).submit(lambda c, s: c.alltoallv(x, y, send, _starts(send), recv, _starts(recv), stream=s), (x, y, *outputs), list(outputs),
                                     _opt(opts, "asyncOp", True), finish)
 
-    def send(self, tensors, dst: int, tag: int = 0):
+    def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Work:
         """tensors[0] to dst."""
         t = _one(tensors)
         x = t.contiguous()
         return self._lane(t).later(lambda c, s: c.send(x, dst, stream=s), (x, t), list(tensors))
 
-    def recv(self, tensors, src: int, tag: int = 0):
+    def recv(self, tensors: list[torch.Tensor], src: int, tag: int = 0) -> Work:
         """tensors[0] from src."""
         t = _one(tensors)
         if not t.is_contiguous():
             raise errors.InvalidArgument("receive into a contiguous tensor")
         return self._lane(t).later(lambda c, s: c.recv(t, src, stream=s), (t,), list(tensors))
 
-    def recv_anysource(self, tensors, tag: int = 0):
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Work:
         """Not supported, as by NCCL."""
         raise errors.Unsupported("goccl receives from a rank that is named")
 
-    def barrier(self, opts=None):
+    def barrier(self, opts: Any = None) -> Work:
         """Returns Work that ends when every rank has come."""
         ids = _opt(opts, "device_ids", None)
         device = _opt(opts, "device", None)
@@ -371,7 +382,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
 
-    def get_group_store(self):
+    def get_group_store(self) -> Any:
         """The store that the group was made with."""
         return self._store
 
@@ -388,18 +399,18 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         self._lanes.clear()
 
 
-def _one(tensors):
+def _one(tensors: list[torch.Tensor]) -> torch.Tensor:
     if len(tensors) != 1:
         raise errors.InvalidArgument(f"{len(tensors)} tensors: goccl has one device per rank, so pass one")
     return tensors[0]
 
 
-def _opt(opts, name: str, default):
+def _opt(opts: Any, name: str, default: Any) -> Any:
     value = getattr(opts, name, default) if opts is not None else default
     return default if value is None else value
 
 
-def _staged(t, write: bool):
+def _staged(t: torch.Tensor, write: bool) -> tuple[torch.Tensor, Callable[[], Any] | None]:
     """t as a contiguous tensor, and, when it is written, what brings the result back."""
     if t.is_contiguous():
         return t, None
@@ -407,7 +418,7 @@ def _staged(t, write: bool):
     return x, ((lambda: t.copy_(x)) if write else None)
 
 
-def _elements(t, splits, n: int) -> list[int]:
+def _elements(t: torch.Tensor, splits: list[int] | None, n: int) -> list[int]:
     rows = t.shape[0] if t.dim() else 0
     per = t.numel() // rows if rows else 0
     if not splits:

@@ -28,7 +28,7 @@ class CustomizedComm:
             by = {a.name: a for a in AlgorithmCollectionBuilder().build_default_algorithms(rank=self.comm.my_rank)}
             self._small, self._large = by["default_allreduce_nvls_packet"], by["default_allreduce_nvls_with_copy"]
 
-    def all_reduce(self, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM, stream=None) -> None:
+    def all_reduce(self, tensor: torch.Tensor, op: ReduceOp = ReduceOp.SUM, stream: torch.cuda.Stream | None = None) -> None:
         """Reduces a contiguous tensor in place; stream None is torch's current one."""
         algorithm = self._small if tensor.nbytes < 1 << 20 else self._large
         raw = 0

@@ -6,6 +6,7 @@ import queue
 import threading
 
 import torch
+from typing import TYPE_CHECKING
 
 from .. import errors
 from .._lib import TIMEOUT, lib, synchronize
@@ -13,6 +14,10 @@ from .._types import DeviceType
 from ..device import Device, Stream
 from ..nccl import Communicator, NCCLConfig, UniqueId, group
 from .work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["Lane"]
 
@@ -24,7 +29,7 @@ class Lane:
     those of the peer cannot block each other.
     """
 
-    def __init__(self, store, rank: int, size: int, device: torch.device, timeout: float | None, number: int) -> None:
+    def __init__(self, store: Any, rank: int, size: int, device: torch.device, timeout: float | None, number: int) -> None:
         self.cuda = device.type == "cuda"
         self.index = device.index if self.cuda and device.index is not None else (torch.cuda.current_device() if self.cuda else rank)
         key = f"goccl/{device.type}/{number}"
@@ -42,7 +47,8 @@ class Lane:
 
     # Streams.
 
-    def submit(self, call, tensors, result, asynchronous: bool = True, finish=None) -> Work:
+    def submit(self, call: Callable[[Communicator, Any], Any], tensors: Any, result: Any, asynchronous: bool = True,
+               finish: Callable[[], Any] | None = None) -> Work:
         """Enqueues call(comm, stream) behind what the caller has enqueued, and returns its Work. finish copies staged results: on GPUs it is enqueued, on the
         host device it runs in Work.wait."""
         with self._lock:
@@ -51,7 +57,7 @@ class Lane:
             self._enqueue(call, work, asynchronous)
         return work
 
-    def _enqueue(self, call, work: Work, asynchronous: bool = True) -> None:
+    def _enqueue(self, call: Callable[[Communicator, Any], Any], work: Work, asynchronous: bool = True) -> None:
         if not self.cuda:
             call(self.comm, self._side)
             return
@@ -73,13 +79,13 @@ class Lane:
         work._finish = work._tensors = None
         work._event = self._side.record_event()
 
-    def stream_of(self, work: Work):
+    def stream_of(self, work: Work) -> Any:
         """The stream that work is on."""
         return self._side if work._event is not None else torch.cuda.current_stream(self.index)
 
     # Point to point.
 
-    def later(self, call, tensors, result) -> Work:
+    def later(self, call: Callable[[Communicator, Any], Any], tensors: Any, result: Any) -> Work:
         """A send or receive, to go out with the next flush."""
         with self._lock:
             work = Work(self, tensors, result)

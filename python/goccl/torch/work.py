@@ -6,6 +6,11 @@ import threading
 
 import torch
 import torch.distributed as dist
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["Work"]
 
@@ -17,7 +22,7 @@ class Work(dist._Work):
     caller wants them. Tensors are kept alive until then.
     """
 
-    def __init__(self, lane, tensors, result, finish=None) -> None:
+    def __init__(self, lane: Any, tensors: Any, result: Any, finish: Callable[[], Any] | None = None) -> None:
         super().__init__()
         self._lane, self._tensors, self._result, self._finish = lane, tensors, result, finish
         self._event = None  # on GPUs: where the lane's stream is past this work
@@ -26,7 +31,7 @@ class Work(dist._Work):
         self._lock = threading.Lock()
         self._future: torch.futures.Future | None = None
 
-    def wait(self, timeout=None) -> bool:
+    def wait(self, timeout: Any = None) -> bool:
         """Waits as far as the device demands; raises what the collective failed with."""
         self._lane.flush()
         if self._lane.cuda:
@@ -67,11 +72,11 @@ class Work(dist._Work):
         """Whether the work is done and did not fail."""
         return self.is_completed() and self._failure is None
 
-    def exception(self):
+    def exception(self) -> Exception | None:
         """What it failed with, or None."""
         return self._failure
 
-    def result(self):
+    def result(self) -> Any:
         """The tensors that it wrote."""
         return self._result
 
