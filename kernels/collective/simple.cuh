@@ -114,7 +114,7 @@ struct Simple {
   // peer of 0 bytes takes no part.
   template <class Bytes, class From, class To, class Store>
   GOCCL_DEVICE void move(Bytes bytesOf, From from, To to, Store store) const {
-    constexpr uint32_t width = N > 1 ? N - 1 : 4;
+    constexpr uint32_t width = N > 1 && N < 5 ? N - 1 : 4;  // more would not fit the registers
 #pragma unroll 1
     for (uint32_t k = 1; k < n; k += width) {
       const uint8_t* source[width];

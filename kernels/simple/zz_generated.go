@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "simple",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "8c4b3ad0fbf36cbc740fe2de3b45ca515d79c9b7e81e151271f56af13f1720db",
+	Source:   "d6dccde654ec56025a10f7d02e168fc3e45282f74eb83e6340af35f0de8d8bbd",
 	Kernels: []string{
 		"all_gather_simple",
 		"all_gather_simple_n2",
