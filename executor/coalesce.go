@@ -187,6 +187,23 @@ func join(moves []move) []move {
 			out = append(out, m)
 		}
 	}
+	return fan(out)
+}
+
+// fan makes one move of copies from one source, so that it is read once.
+func fan(moves []move) []move {
+	out := moves[:0:0]
+	for _, m := range moves {
+		at := -1
+		if len(m.Src) == 1 {
+			at = slices.IndexFunc(out, func(o move) bool { return len(o.Src) == 1 && o.Src[0] == m.Src[0] && o.slice == m.slice })
+		}
+		if at < 0 {
+			out = append(out, m)
+			continue
+		}
+		out[at].Dst = append(slices.Clip(out[at].Dst), m.Dst...)
+	}
 	return out
 }
 

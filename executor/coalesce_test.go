@@ -28,7 +28,10 @@ func moved(blocks [][]instr) map[string]float64 {
 		for i := range list {
 			for k := range list[i].moves {
 				m := &list[i].moves[k]
-				out[m.key(false)] += float64(m.Src[0].Size) / float64(max(1, m.slice.Count))
+				for i := range m.Dst {
+					one := move{Move: plan.Move{Src: m.Src, Dst: m.Dst[i : i+1]}}
+					out[one.key(false)] += float64(m.Src[0].Size) / float64(max(1, m.slice.Count))
+				}
 			}
 		}
 	}

@@ -25,7 +25,7 @@ type ExecutionPlan struct {
 	engine   engine
 
 	mu       sync.Mutex
-	layouts  map[uint64]*plan.Layout
+	layouts  map[uint64]*layout
 	capacity int64 // the chunk that scratch has room for
 
 	registered bool // see Registered
@@ -107,7 +107,7 @@ func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*Exe
 	for _, opt := range opts {
 		opt(&o)
 	}
-	x := &ExecutionPlan{e: e, plan: p, registered: o.registered, layouts: map[uint64]*plan.Layout{}}
+	x := &ExecutionPlan{e: e, plan: p, registered: o.registered, layouts: map[uint64]*layout{}}
 	// Whatever is wrong here is told to the peers, so that nobody waits for a rank that has given up.
 	err := x.prepare(&o)
 	if agreed := x.agree(ctx, err); agreed != nil {
@@ -237,23 +237,42 @@ func (x *ExecutionPlan) grow(ctx context.Context, chunk int64) error {
 
 const maxLayouts = 64
 
+// layout is a plan's layout for a message, and what launches want to know of it.
+type layout struct {
+	*plan.Layout
+	sizes   [2]int64 // of this rank's input and output
+	largest [2]int64 // of any rank's
+}
+
+func (x *ExecutionPlan) newLayout(l *plan.Layout) *layout {
+	out := &layout{Layout: l}
+	for k, t := range [2]plan.BufferType{plan.Input, plan.Output} {
+		out.sizes[k] = l.Size(x.e.rank, t)
+		for r := range x.plan.GPUs {
+			out.largest[k] = max(out.largest[k], l.Size(r, t))
+		}
+	}
+	return out
+}
+
 // layout is the plan's layout for a message, or why it does not take it.
-func (x *ExecutionPlan) layout(size uint64) (*plan.Layout, error) {
+func (x *ExecutionPlan) layout(size uint64) (*layout, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if l := x.layouts[size]; l != nil {
 		return l, nil
 	}
-	l, err := x.plan.NewLayout(size)
+	pl, err := x.plan.NewLayout(size)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", algorithm.ErrInvalidArgument, err)
 	}
-	if x.evenOnly && !l.Even() {
+	if x.evenOnly && !pl.Even() {
 		return nil, invalid("the plan takes only messages that divide into equal chunks of whole units of %d bytes; %d bytes do not", x.plan.Alignment, size)
 	}
 	if len(x.layouts) >= maxLayouts {
 		clear(x.layouts)
 	}
+	l := x.newLayout(pl)
 	x.layouts[size] = l
 	return l, nil
 }

@@ -31,7 +31,7 @@ type Args struct {
 // launch is one run on its way to the device.
 type launch struct {
 	Args
-	layout *plan.Layout
+	layout *layout
 	sizes  [2]int64 // of input and output
 	// owns says whether this rank has an input and an output at all: a broadcast takes input at the root only, a reduce gives output there only,
 	// whatever Send and Recv are elsewhere.
@@ -62,8 +62,7 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	if a.Message == 0 {
 		return nil
 	}
-	l := launch{Args: a, layout: layout}
-	l.sizes = [2]int64{layout.Size(x.e.rank, plan.Input), layout.Size(x.e.rank, plan.Output)}
+	l := launch{Args: a, layout: layout, sizes: layout.sizes}
 	leaf := x.plan.Root != x.e.rank
 	l.owns = [2]bool{l.sizes[0] > 0 && a.Send != 0 && !(leaf && x.plan.Collective == plan.Broadcast),
 		l.sizes[1] > 0 && a.Recv != 0 && !(leaf && x.plan.Collective == plan.Reduce)}
@@ -73,10 +72,7 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 		}
 	}
 	if x.program.remote && !x.registered {
-		in, out := int64(0), int64(0)
-		for r := range x.plan.GPUs {
-			in, out = max(in, layout.Size(r, plan.Input)), max(out, layout.Size(r, plan.Output))
-		}
+		in, out := layout.largest[0], layout.largest[1]
 		if x.plan.InPlace {
 			in, out = max(in, out), 0
 		}
@@ -95,7 +91,7 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 }
 
 // inside is where input lies in output (first) or output in input (second) when a plan or a caller has both in one memory; the other is 0.
-func (x *ExecutionPlan) inside(l *plan.Layout) (input, output int64) {
+func (x *ExecutionPlan) inside(l *layout) (input, output int64) {
 	at := l.Offset(x.e.rank * l.Period)
 	switch x.plan.Collective {
 	case plan.AllGather:

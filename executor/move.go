@@ -43,7 +43,7 @@ func (b *block) data(in *instr, w *worker) (bool, error) {
 				return false, nil
 			}
 			n := min(hi-b.at, left)
-			if len(m.Dst) > 1 && len(m.Src) > 1 {
+			if len(m.Dst) > 1 {
 				n = min(n, tile)
 			}
 			n, err := b.piece(in, m, w, b.at, n)
@@ -95,28 +95,8 @@ func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error)
 			}
 			w.srcs = append(w.srcs, s)
 		}
-		first, err := r.bytes(in, &m.Dst[0], at, real)
-		if err != nil {
+		if err := r.fold(in, m, w, at, real); err != nil {
 			return 0, err
-		}
-		if len(m.Src) == 1 {
-			copy(first, w.srcs[0])
-			first = w.srcs[0]
-		} else {
-			op := r.op
-			if in.fixed {
-				op = operator(in.op.ReduceOp)
-			}
-			if err := hostreduce.Reduce(first, w.srcs, r.Type, op, [8]byte{}, 0); err != nil {
-				return 0, fmt.Errorf("%v (%s): %w", in.pos, in.op.Name, err)
-			}
-		}
-		for i := 1; i < len(m.Dst); i++ {
-			d, err := r.bytes(in, &m.Dst[i], at, real)
-			if err != nil {
-				return 0, err
-			}
-			copy(d, first)
 		}
 	}
 	for i := range m.Dst {
@@ -125,6 +105,34 @@ func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error)
 		}
 	}
 	return n, nil
+}
+
+// fold reduces or copies w.srcs to all destinations of a move: sums go to the first, and from there, while it is in the cache, to the others.
+// (Stores past the cache were tried for messages that do not fit it: 12 GB/s against 15 with plain ones, two cores of a Sapphire Rapids.)
+func (r *run) fold(in *instr, m *move, w *worker, at, n int64) error {
+	from, next := w.srcs[0], 0
+	if len(m.Src) > 1 {
+		var err error
+		if from, err = r.bytes(in, &m.Dst[0], at, n); err != nil {
+			return err
+		}
+		next = 1
+		op := r.op
+		if in.fixed {
+			op = operator(in.op.ReduceOp)
+		}
+		if err := hostreduce.Reduce(from, w.srcs, r.Type, op, [8]byte{}, 0); err != nil {
+			return fmt.Errorf("%v (%s): %w", in.pos, in.op.Name, err)
+		}
+	}
+	for i := next; i < len(m.Dst); i++ {
+		d, err := r.bytes(in, &m.Dst[i], at, n)
+		if err != nil {
+			return err
+		}
+		copy(d, from)
+	}
+	return nil
 }
 
 // bytes is where n bytes at offset at of an operand lie; it refuses what lies outside of the buffer.
