@@ -73,6 +73,7 @@ func TestDecodeFaults(t *testing.T) {
 	}{
 		{"empty", "", "plan: 1:1: found the end of the file where an object belongs", ErrSyntax},
 		{"after", small + " x", "after the plan", ErrSyntax},
+		{"zero byte after", small + "\x00", "after the plan", ErrSyntax},
 		{"missing", replace(`"protocol": "Simple", `, ""), `the plan has no "protocol"`, ErrSyntax},
 		{"twice", replace(`"id": 0,`, `"id": 0, "id": 0,`), `4:13: key "id" comes twice`, ErrSyntax},
 		{"fraction", replace(`"input_chunks": 1`, `"input_chunks": 1.5`), "4:29: a fraction where a whole number belongs", ErrSyntax},

@@ -27,7 +27,7 @@ func DecodeWithWarnings(data []byte, limits *Limits) (*Plan, []Warning, error) {
 	}
 	d := decoder{scanner: scanner{data: data}, limits: limits, pos: nowhere}
 	p := d.plan()
-	if d.err == nil && d.peek() != 0 {
+	if d.space(); d.err == nil && d.off < len(data) { // peek would take a zero byte for the end
 		d.fail(d.off, "found %s after the plan", d.describe())
 	}
 	if d.err != nil {
