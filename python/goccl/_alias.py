@@ -29,7 +29,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                                   getattr(module, "__path__", None))
         return module
 
-    _specs: dict = {}
+    _specs: dict[str, Any] = {}
 
     def exec_module(self, module: ModuleType) -> None:
         # Importing has written the alias's attributes into the shared module: put its own back.

@@ -19,6 +19,13 @@ class Buffer:
     where it is (HOST or CUDA) and on which GPU, and the object that keeps it alive."""
 
     __slots__ = ("ptr", "nbytes", "count", "dtype", "itemsize", "kind", "device", "keep")
+    ptr: int
+    nbytes: int
+    dtype: DataType | None
+    itemsize: int
+    kind: int
+    device: int
+    keep: object
 
     def __init__(self, ptr: int, nbytes: int, dtype: DataType | None, itemsize: int, kind: int, device: int, keep: object) -> None:
         self.ptr, self.nbytes, self.dtype, self.itemsize, self.kind, self.device, self.keep = ptr, nbytes, dtype, itemsize, kind, device, keep
@@ -62,7 +69,7 @@ def resolve(obj: Any) -> Buffer:
     return Buffer(ctypes.addressof(raw), m.nbytes, DataType[fmt] if fmt else None, m.itemsize, HOST, 0, (raw, obj))
 
 
-_TORCH: dict = {}
+_TORCH: dict[Any, Any] = {}
 
 
 def _torch(t: Any) -> Buffer:
@@ -81,7 +88,7 @@ def _torch(t: Any) -> Buffer:
     return Buffer(t.data_ptr(), t.numel() * t.element_size(), _TORCH.get(t.dtype), t.element_size(), CUDA if cuda else HOST, t.device.index or 0, t)
 
 
-def _interface(obj: Any, face: dict, kind: int) -> Buffer:
+def _interface(obj: Any, face: dict[str, Any], kind: int) -> Buffer:
     shape, typestr = face["shape"], face["typestr"]
     itemsize = int(typestr[2:])
     ptr, readonly = face["data"] if face.get("data") is not None else (None, True)

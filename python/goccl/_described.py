@@ -53,9 +53,9 @@ class _Job:
             futures.append({r: comm.connect(config, r, _TAG) for r in peers})
         self.connections = [{r: f.get() for r, f in each.items()} for each in futures]
 
-    def values(self) -> list:
+    def values(self) -> list[Any]:
         """The variables that the job gives."""
-        v: list = [None] * SCRATCH
+        v: list[Any] = [None] * SCRATCH
         v[RANK], v[WORLD_SIZE], v[LOCAL_RANK], v[LOCAL_SIZE] = self.rank, self.size, self.local_rank, self.local_size
         return v
 
@@ -70,7 +70,7 @@ class _Job:
 class _Context:
     """What context describes: one for each key, made by all ranks together."""
 
-    def __init__(self, d: Description, job: _Job, values: list, extras: dict) -> None:
+    def __init__(self, d: Description, job: _Job, values: list[Any], extras: dict[str, Any]) -> None:
         self.job = job
         flags: Transport | TransportFlags = Transport.CudaIpc
         for transport, _ in d.connections:
@@ -84,7 +84,7 @@ class _Context:
         self._areas = [(values[INPUT], values[INPUT_SIZE]), (values[OUTPUT], values[OUTPUT_SIZE]), *((s.data(), s.bytes()) for s in self.scratch)]
         self._flags = flags
         self._local: dict[int, RegisteredMemory] = {}
-        self._keep: list = []
+        self._keep: list[Any] = []
         self.arrays = [self._channels(job, *entry) for entry in d.channels]
 
     def _memory(self, number: int) -> RegisteredMemory:
@@ -143,8 +143,8 @@ class DescribedAlgorithm(Algorithm):
         super().__init__(description.name, description.collective, description.range, doc=f"described in {module.file}")
         self._module, self._description = module, description
         self._jobs: dict[Communicator, _Job] = {}
-        self._contexts: dict[tuple, _Context] = {}
-        self._prepared: dict[tuple, list] = {}
+        self._contexts: dict[tuple[Any, ...], _Context] = {}
+        self._prepared: dict[tuple[Any, ...], list[Any]] = {}
         self._launch = lib.raw("kernel_launch")
 
     def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
@@ -163,7 +163,7 @@ class DescribedAlgorithm(Algorithm):
                 raise error(r)
         return 0
 
-    def _prepare(self, call: tuple, extras: dict) -> list:
+    def _prepare(self, call: tuple[Any, ...], extras: dict[str, Any]) -> list[Any]:
         """The launches of a call, with everything in them evaluated."""
         comm, input_buffer, output_buffer, input_size, output_size, dtype, op, nblocks, nthreads, _ = call
         d = self._description

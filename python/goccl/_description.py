@@ -69,7 +69,7 @@ class Description:
     def _code(t: Any, c: Any) -> list[tuple[int, int, int]]:
         return [(i.code, i.length, i.value) for i in t.code[c.start:c.start + c.length]]
 
-    def _launch(self, t: Any, x: Any) -> tuple[str, list, list[list], list, list]:
+    def _launch(self, t: Any, x: Any) -> tuple[str, list[Any], list[list[Any]], list[Any], list[Any]]:
         arguments = [(a.size, None if a.channels == _NONE else a.channels, self._code(t, a.value)) for a in x.argument[:x.arguments]]
         if x.arguments != x.parameters:
             raise self._wrong(f"kernel {x.kernel.decode()} has {x.parameters} parameters and got {x.arguments} arguments")
@@ -96,7 +96,7 @@ class Description:
                 if channels is None and (size not in (1, 2, 4, 8) or not code):
                     raise self._wrong(f"an argument of kernel {kernel} has {size} bytes: arguments are pointers and integers")
 
-    def evaluate(self, code: list[tuple[int, int, int]], values: list, extras: dict) -> int:
+    def evaluate(self, code: list[tuple[int, int, int]], values: list[Any], extras: dict[str, Any]) -> int:
         """The value of an expression; values are those of the variables, then the addresses of scratch."""
         stack: list[int] = []
         for op, length, value in code:

@@ -50,7 +50,7 @@ _pointer_raw = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 
 # What exported tensors keep alive, by the number in their context field. A consumer may call the deleter from any thread.
-_exported: dict[int, tuple] = {}
+_exported: dict[int, tuple[Any, ...]] = {}
 _numbers = itertools.count(1)
 _lock = threading.Lock()
 
@@ -68,7 +68,7 @@ def _destroy(capsule: int) -> None:
         _delete(ctypes.cast(_pointer_raw(capsule, _NAME), ctypes.POINTER(_Managed)))
 
 
-def capsule(owner: object, ptr: int, device: Device, dtype: str, shape: tuple, strides: tuple, nbytes: int) -> Any:
+def capsule(owner: object, ptr: int, device: Device, dtype: str, shape: tuple[Any, ...], strides: tuple[Any, ...], nbytes: int) -> Any:
     """A capsule over ptr that keeps owner alive. strides are in elements."""
     if dtype not in _TYPES:
         raise errors.InvalidArgument(f"DLPack has no type {dtype}")
@@ -97,6 +97,8 @@ class View:
     """A tensor seen through a capsule, which it keeps alive: ptr, dtype's name, shape, device type and number."""
 
     __slots__ = ("capsule", "ptr", "dtype", "shape", "contiguous", "device_type", "device_id")
+    capsule: Any
+    contiguous: bool
 
     def __init__(self, cap: Any) -> None:
         t = ctypes.cast(_pointer(cap, _NAME), ctypes.POINTER(_Managed)).contents.tensor

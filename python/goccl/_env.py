@@ -10,6 +10,18 @@ __all__ = ["Env", "env"]
 class Env:
     """A snapshot of goccl's environment; docs/environment.md says what each variable does."""
 
+    debug: str
+    debug_file: str
+    device: str
+    timeout: str
+    op_timeout: str
+    socket_ifname: str
+    socket_family: str
+    comm_id: str
+    hostid: str
+    cache_dir: str
+    multicast: bool
+
     def __init__(self) -> None:
         get = os.environ.get
         self.debug = get("GOCCL_DEBUG") or get("NCCL_DEBUG") or ""

@@ -172,7 +172,7 @@ def interruptible(function: Callable[..., Any], *args: Any, on_interrupt: Callab
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*args)
-    outcome: list = []
+    outcome: list[Any] = []
     done = _thread.allocate_lock()
     done.acquire()
 

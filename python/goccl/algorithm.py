@@ -32,6 +32,9 @@ class Algorithm:
     class Constraint:
         """What job an algorithm is for; 0 is any."""
 
+        world_size: int
+        n_ranks_per_node: int
+
         def __init__(self, world_size: int = 0, n_ranks_per_node: int = 0) -> None:
             self.world_size, self.n_ranks_per_node = world_size, n_ranks_per_node
 
@@ -140,7 +143,7 @@ class AlgorithmCollection:
 
     def __init__(self, algorithms: "list[Algorithm] | None" = None) -> None:
         self._all: list[Algorithm] = list(algorithms or [])
-        self._selectors: list[Callable] = []
+        self._selectors: list[Callable[..., Any]] = []
 
     def register_algorithm(self, collective: str, algo_name: str, algorithm: Algorithm) -> None:
         """Adds an algorithm under a collective and a name."""
@@ -181,8 +184,19 @@ class AlgorithmCollection:
 class CollectiveRequest:
     """What a selector is asked: the job, the collective and the message, sizes in bytes."""
 
+    collective: str
+    message_size: int
+    dtype: DataType
+    world_size: int
+    n_ranks_per_node: int
+    rank: int
+    input_buffer: int
+    output_buffer: int
+    stream: int
+    hints: dict[str, Any]
+
     def __init__(self, collective: str, message_size: int, dtype: DataType, world_size: int, n_ranks_per_node: int, rank: int, input_buffer: int = 0,
-                 output_buffer: int = 0, stream: int = 0, hints: dict | None = None) -> None:
+                 output_buffer: int = 0, stream: int = 0, hints: dict[str, Any] | None = None) -> None:
         self.collective, self.message_size, self.dtype = collective, message_size, dtype
         self.world_size, self.n_ranks_per_node, self.rank = world_size, n_ranks_per_node, rank
         self.input_buffer, self.output_buffer, self.stream, self.hints = input_buffer, output_buffer, stream, dict(hints or {})
@@ -219,7 +233,7 @@ class AlgorithmCollectionBuilder:
 
     def reset(self) -> None:
         """Starts anew."""
-        self._builders: list = []
+        self._builders: list[Any] = []
         self._user: Callable[..., Any] | None = None
         self._fallback: Callable[..., Any] | None = None
 
@@ -227,11 +241,11 @@ class AlgorithmCollectionBuilder:
         """An Algorithm, or something whose build() gives one."""
         self._builders.append(builder)
 
-    def set_algorithm_selector(self, selector: Callable) -> None:
+    def set_algorithm_selector(self, selector: Callable[..., Any]) -> None:
         """selector(algorithms by collective and name, request) → Algorithm or None, asked first."""
         self._user = selector
 
-    def set_fallback_algorithm_selector(self, selector: Callable) -> None:
+    def set_fallback_algorithm_selector(self, selector: Callable[..., Any]) -> None:
         """The selector that is asked when the first gives None."""
         self._fallback = selector
 
@@ -257,16 +271,18 @@ class AlgorithmCollectionBuilder:
 class ExecutionPlan:
     """A plan file: a path, JSON text or its bytes."""
 
+    rank: int
+
     def __init__(self, plan: str | bytes, rank: int = 0) -> None:
         if isinstance(plan, str) and not plan.lstrip().startswith("{"):
             with open(plan, "rb") as f:
                 plan = f.read()
-        self.data = plan.encode() if isinstance(plan, str) else bytes(plan)
+        self.data: bytes = plan.encode() if isinstance(plan, str) else bytes(plan)
         self.rank = rank
-        self._report: dict | None = None
+        self._report: dict[str, Any] | None = None
 
     @property
-    def report(self) -> dict:
+    def report(self) -> dict[str, Any]:
         """What the plan is, after verification."""
         if self._report is None:
             self._report = json.loads(take(lib.plan_check, self.data, len(self.data)))
@@ -362,6 +378,8 @@ class Executor:
 class DslAlgorithm(Algorithm):
     """A program of goccl.language, compiled and verified."""
 
+    plan: ExecutionPlan
+
     def __init__(self, plan: ExecutionPlan, collective: str, tags: dict[str, int], constraint: Algorithm.Constraint) -> None:
         r = plan.report
         super().__init__(r["name"], collective, (r["min_message_size"], r["max_message_size"]), tags, constraint, doc="a program of goccl.language")
@@ -389,7 +407,7 @@ class DslCompiler:
     """``compile(algo=function, algo_spec=spec, rank=rank)``: runs function(spec, **kwargs), which returns a CollectiveProgram, and compiles, verifies and
     wraps it. Every rank gets the same plan."""
 
-    def __call__(self, algo: Callable, algo_spec: AlgoSpec, rank: int = 0, **kwargs: Any) -> DslAlgorithm:
+    def __call__(self, algo: Callable[..., Any], algo_spec: AlgoSpec, rank: int = 0, **kwargs: Any) -> DslAlgorithm:
         program = algo(algo_spec, **kwargs)
         if not hasattr(program, "compile"):
             raise errors.InvalidArgument(f"{algo.__name__} returned {type(program).__name__}: it must return its CollectiveProgram")
@@ -397,4 +415,4 @@ class DslCompiler:
                             Algorithm.Constraint(program.num_ranks, algo_spec.nranks_per_node))
 
 
-compile = DslCompiler()
+compile: DslCompiler = DslCompiler()

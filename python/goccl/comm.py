@@ -11,7 +11,7 @@ from ._types import DeviceType, Transport
 from .bootstrap import Bootstrap, TcpBootstrap, UniqueId
 from .device import Device, current_device
 from .primitives import (Communicator, Connection, Context, EndpointConfig, MemoryChannel, RegisteredMemory, Semaphore, SwitchChannel)
-from .proxy import PortChannel, ProxyService
+from .proxy import BasePortChannel, PortChannel, ProxyService
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -164,7 +164,7 @@ class CommGroup:
     make_sm_channels = make_memory_channels
     make_sm_channels_with_scratch = make_memory_channels_with_scratch
 
-    def register_semaphore_with_proxy(self, proxy_service: ProxyService, connections: "dict[int, Connection]") -> dict:
+    def register_semaphore_with_proxy(self, proxy_service: ProxyService, connections: "dict[int, Connection]") -> dict[int, BasePortChannel]:
         """Base port channels by rank."""
         ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
         return {r: proxy_service.base_port_channel(i) for r, i in ids.items()}
@@ -181,7 +181,8 @@ class CommGroup:
         return {r: proxy_service.port_channel(ids[r], memories[r], memories[self.my_rank]) for r in connections}
 
     def make_port_channels_with_scratch(self, proxy_service: ProxyService, tensor: BufferSpec,
-                                        registeredScratchBuffer: BufferSpec | dict[int, RegisteredMemory], connections: dict[int, Connection]) -> dict[int, PortChannel]:
+                                        registeredScratchBuffer: BufferSpec | dict[int, RegisteredMemory],
+                                        connections: dict[int, Connection]) -> dict[int, PortChannel]:
         """Port channels by rank from tensor here to the peer's scratch buffer."""
         scratch = registeredScratchBuffer
         if not isinstance(scratch, dict):

@@ -108,7 +108,7 @@ class Stream:
         h = ctypes.c_size_t()
         lib.stream_create(self.device.handle, ctypes.byref(h))
         self.handle = h.value
-        self._keep: list = []
+        self._keep: list[Any] = []
         self._finalizer = weakref.finalize(self, _quietly, lib.raw("stream_destroy"), self.device.handle, self.handle)
         self._finalizer.atexit = False
 
@@ -168,7 +168,10 @@ class RawGpuBuffer:
         """The address."""
         return self._ptr
 
-    ptr = property(data)
+    @property
+    def ptr(self) -> int:
+        """The address, under cupy's name."""
+        return self._ptr
 
     def bytes(self) -> int:
         """The size in bytes."""
@@ -211,17 +214,17 @@ class RawGpuBuffer:
         return self._nbytes
 
     @property
-    def _interface(self) -> dict:
+    def _interface(self) -> dict[str, Any]:
         return {"shape": (self._nbytes,), "typestr": "|u1", "data": (self._ptr, False), "version": 3, "strides": None}
 
     @property
-    def __array_interface__(self) -> dict:
+    def __array_interface__(self) -> dict[str, Any]:
         if not self.device.is_host:
             raise AttributeError("memory of a GPU has a __cuda_array_interface__")
         return self._interface
 
     @property
-    def __cuda_array_interface__(self) -> dict:
+    def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.device.is_host:
             raise AttributeError("memory of the host device has an __array_interface__")
         return self._interface

@@ -36,12 +36,14 @@ class NativeAlgorithm(Algorithm):
     Addresses are ints, sizes in bytes.
     """
 
-    def __init__(self, name: str, collective: str, *, launch: Callable, initialize: Callable | None = None, init_context: Callable | None = None,
-                 context_key: Callable | None = None, min_message_size: int = 0, max_message_size: int = _MAX, tags: dict[str, int] | None = None) -> None:
+    def __init__(self, name: str, collective: str, *, launch: Callable[..., Any], initialize: Callable[..., Any] | None = None,
+                 init_context: Callable[..., Any] | None = None,
+                 context_key: Callable[..., Any] | None = None, min_message_size: int = 0, max_message_size: int = _MAX,
+                 tags: dict[str, int] | None = None) -> None:
         super().__init__(name, collective, (min_message_size, max_message_size), tags, doc="a kernel of the user's")
         self._launch, self._initialize, self._init_context, self._key = launch, initialize, init_context, context_key
-        self._comms: dict[int, tuple] = {}
-        self._contexts: dict = {}
+        self._comms: dict[int, tuple[Any, ...]] = {}
+        self._contexts: dict[Any, Any] = {}
 
     def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
                 op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Executor | None = None, nblocks: int = 0,
@@ -73,6 +75,10 @@ class NativeModule:
     was told. kernel(name) is one of its kernels.
     """
 
+    name: str
+    file: str
+    device: Device
+
     def __init__(self, name: str, file: str, options: tuple[str, ...] = (), *, device: "Device | None" = None) -> None:
         from .device import current_device
         from .utils import compile_source
@@ -85,7 +91,7 @@ class NativeModule:
         self.name, self.file, self.device = name, file, device or current_device()
         base, options = os.path.basename(file), (f"-I{os.path.dirname(os.path.abspath(file))}", *options)
         self._image = compile_source(source, base, device=self.device, options=options)
-        self._kernels: dict = {}
+        self._kernels: dict[Any, Any] = {}
         self._described: dict[str, Description] = {}
         if "GOCCL_ALGORITHM" not in source:
             return
@@ -110,7 +116,8 @@ class NativeModule:
                 from ._described import DescribedAlgorithm
 
                 return lambda: DescribedAlgorithm(self, d)
-        raise AttributeError(f"module {self.__dict__.get('name')} has no {attribute}; it describes the algorithms {sorted(self.__dict__.get('_described', ()))}")
+        described = sorted(self.__dict__.get("_described", ()))
+        raise AttributeError(f"module {self.__dict__.get('name')} has no {attribute}; it describes the algorithms {described}")
 
     def kernel(self, name: str, device: "Device | None" = None) -> Kernel:
         """The kernel of that name, on the module's device or another of its kind."""

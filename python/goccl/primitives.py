@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._typing import BufferSpec
+    from .comm import CommGroup
 
 __all__ = ["Context", "Endpoint", "EndpointConfig", "Connection", "RegisteredMemory", "SemaphoreStub", "Semaphore", "Host2DeviceSemaphore",
            "Host2HostSemaphore", "MemoryDevice2DeviceSemaphore", "BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "Communicator", "Future", "Fifo",
@@ -29,6 +30,9 @@ __all__ = ["Context", "Endpoint", "EndpointConfig", "Connection", "RegisteredMem
 
 class _Object:
     """A goccl_object and what it was made from."""
+
+    _handle: int
+    _keep: tuple[Any, ...]
 
     def __init__(self, handle: int, *keep: object) -> None:
         self._handle = handle
@@ -299,27 +303,32 @@ class Semaphore(_Object):
         return DeviceHandle(self)
 
 
-def _wrapped(name: str, doc: str) -> Any:
+class _Directed:
     """A semaphore by its older, directed name, made from a Communicator and a Connection or from a Semaphore."""
 
-    class _Directed:
-        __doc__ = doc
+    semaphore: Semaphore
 
-        def __init__(self, semaphore: Communicator | Semaphore, connection: Connection | None = None) -> None:
-            if isinstance(semaphore, Communicator):
-                semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
-            self.semaphore = semaphore
+    def __init__(self, semaphore: Communicator | Semaphore, connection: Connection | None = None) -> None:
+        if isinstance(semaphore, Communicator):
+            if connection is None:
+                raise errors.InvalidArgument("a semaphore of a Communicator needs the connection to its peer")
+            semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
+        self.semaphore = semaphore
 
-        def __getattr__(self, attribute: str) -> Any:
-            return getattr(self.semaphore, attribute)
-
-    _Directed.__name__ = _Directed.__qualname__ = name
-    return _Directed
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.semaphore, attribute)
 
 
-Host2DeviceSemaphore = _wrapped("Host2DeviceSemaphore", "A semaphore that the host signals and a kernel waits for.")
-Host2HostSemaphore = _wrapped("Host2HostSemaphore", "A semaphore that the host signals and waits for.")
-MemoryDevice2DeviceSemaphore = _wrapped("MemoryDevice2DeviceSemaphore", "A semaphore that kernels signal and wait for.")
+class Host2DeviceSemaphore(_Directed):
+    """A semaphore that the host signals and a kernel waits for."""
+
+
+class Host2HostSemaphore(_Directed):
+    """A semaphore that the host signals and waits for."""
+
+
+class MemoryDevice2DeviceSemaphore(_Directed):
+    """A semaphore that kernels signal and wait for."""
 
 _SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL = range(1, 11)
 

@@ -26,7 +26,7 @@ class ProxyService:
         self._size, self._context, self._device = fifo_size, context, device
         self._object: _Object | None = None
         self._started = False
-        self._keep: list = []
+        self._keep: list[Any] = []
 
     def _service(self, context: Context | None = None) -> int:
         if self._object is None:

@@ -37,6 +37,9 @@ class _Owner:
 class Kernel:
     """A kernel of a compiled image (cubin, fatbin or PTX) on a GPU."""
 
+    device: Device
+    name: str
+
     def __init__(self, image: bytes, name: str, device: Device | None = None) -> None:
         self.device = device or current_device()
         self._module = _Owner(create(lib.module_load, self.device.handle, image, len(image)))
@@ -79,7 +82,8 @@ class KernelBuilder:
     """Compiles a .cu file: get_compiled_kernel gives the kernel of a name in it. Headers beside the file are found. Compiling the same content again costs
     nothing."""
 
-    def __init__(self, file: str, kernel_name: str, file_dir: str | None = None, macro_dict: dict | None = None, *, device: Device | None = None) -> None:
+    def __init__(self, file: str, kernel_name: str, file_dir: str | None = None, macro_dict: dict[str, Any] | None = None, *,
+                 device: Device | None = None) -> None:
         self._path = os.path.join(file_dir or os.getcwd(), file)
         self._name = kernel_name
         self._device = device or current_device()
@@ -133,7 +137,7 @@ def torch_dtype_to_mscclpp_dtype(dtype: Any) -> DataType:
     return known
 
 
-_DTYPES: dict = {}
+_DTYPES: dict[Any, Any] = {}
 
 
 def get_device_arch() -> str:

@@ -21,9 +21,10 @@ class _Channel:
     _kind = ChannelType.memory
 
     def __init__(self, dst_rank: int, src_rank: int) -> None:
-        self.dst_rank, self.src_rank = dst_rank, src_rank
+        self.dst_rank: int = dst_rank
+        self.src_rank: int = src_rank
         self._program = current()
-        self.channel_id = self._program.number(self._kind.value)
+        self.channel_id: int = self._program.number(self._kind.value)
         self._program.record(self._kind.value + "_channel", dst=dst_rank, src=src_rank)
 
     def _record(self, op: str, **fields: Any) -> None:
@@ -103,8 +104,9 @@ class SwitchChannel:
 
     def __init__(self, rank_list: "list[int]", buffer_type: BufferType) -> None:
         self._program = current()
-        self.rank_list, self.buffer_type = list(rank_list), BufferType(buffer_type)
-        self.channel_id = self._program.number("switch")
+        self.rank_list: list[int] = list(rank_list)
+        self.buffer_type: BufferType = BufferType(buffer_type)
+        self.channel_id: int = self._program.number("switch")
         self._program.record("switch_channel", ranks=self.rank_list, buffer=self.buffer_type.value)
 
     def at_rank(self, rank: int) -> "SwitchChannelRankView":
@@ -114,6 +116,8 @@ class SwitchChannel:
 
 class SwitchChannelRankView:
     """A switch channel as one of its members uses it."""
+
+    rank: int
 
     def __init__(self, channel: SwitchChannel, rank: int) -> None:
         self._channel, self.rank = channel, rank

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["Collective", "AllGather", "AllReduce", "ReduceScatter", "AllToAll", "Broadcast", "Reduce", "SendRecv", "Custom", "TestCollective"]
 
 
 class Collective:
     """A collective of num_ranks ranks. chunk_factor chunks are the smallest part that the collective tells apart; in_place aliases input and output."""
+
+    num_ranks: int
+    chunk_factor: int
+    inplace: bool
 
     name = ""
 
@@ -20,7 +28,7 @@ class Collective:
         n = self.num_ranks * self.chunk_factor
         return n, n
 
-    def document(self) -> dict:
+    def document(self) -> dict[str, Any]:
         """The collective's part of a program document."""
         return {"collective": self.name, "ranks": self.num_ranks, "chunk_factor": self.chunk_factor}
 
@@ -71,7 +79,7 @@ class _Rooted(_Single):
         super().__init__(num_ranks, chunk_factor, inplace)
         self.root = root
 
-    def document(self) -> dict:
+    def document(self) -> dict[str, Any]:
         return super().document() | {"root": self.root}
 
 
@@ -91,6 +99,11 @@ class Custom(Collective):
     """A collective of one's own: post(rank, chunk) lists the (rank, chunk) pairs of input whose reduction output chunk of rank holds; an empty list leaves it
     unspecified."""
 
+    name: str
+    input_chunks: int
+    output_chunks: int
+    post: Callable[[int, int], Iterable[tuple[int, int]]] | None
+
     def __init__(self, name: str, num_ranks: int, input_chunks: int, output_chunks: int, inplace: bool = False,
                  post: Callable[[int, int], Iterable[tuple[int, int]]] | None = None) -> None:
         super().__init__(num_ranks, 1, inplace)
@@ -99,7 +112,7 @@ class Custom(Collective):
     def chunks(self) -> tuple[int, int]:
         return self.input_chunks, self.output_chunks
 
-    def document(self) -> dict:
+    def document(self) -> dict[str, Any]:
         entries = []
         for r in range(self.num_ranks if self.post else 0):
             for c in range(self.output_chunks):

@@ -36,6 +36,10 @@ class CollectiveProgram:
     min_message_size and max_message_size are in bytes, both ends included.
     """
 
+    name: str
+    collective: Collective
+    num_ranks: int
+
     def __init__(self, name: str, collective: Collective, num_ranks: int, instances: int = 1, protocol: str = "Simple", instr_fusion: bool = True,
                  auto_sync: bool = True, replication_policy: ReplicationPolicy = ReplicationPolicy.interleaved, reuse_resources: bool = False,
                  num_threads_per_block: int = 1024, use_double_scratch_buffer: bool = False, buffer_alignment: int = 16, min_message_size: int = 0,
@@ -43,7 +47,7 @@ class CollectiveProgram:
         if collective.num_ranks != num_ranks:
             raise errors.InvalidArgument(f"program {name} has {num_ranks} ranks, its collective {collective.num_ranks}")
         self.name, self.collective, self.num_ranks = name, collective, num_ranks
-        self.in_place = collective.inplace
+        self.in_place: bool = collective.inplace
         self._document = {
             "name": name, **collective.document(), "in_place": collective.inplace, "instances": instances, "protocol": protocol,
             "instr_fusion": instr_fusion, "auto_sync": auto_sync, "replication_policy": ReplicationPolicy(replication_policy).value,
@@ -54,7 +58,7 @@ class CollectiveProgram:
             self._document["ranks_per_node"] = nranks_per_node
         if tags:
             self._document["tags"] = dict(tags)
-        self._commands: list[dict] = []
+        self._commands: list[dict[str, Any]] = []
         self._numbers: dict[str, int] = {}
 
     @classmethod
@@ -89,7 +93,7 @@ class CollectiveProgram:
         self._numbers[kind] = n + 1
         return n
 
-    def document(self) -> dict:
+    def document(self) -> dict[str, Any]:
         """The program as a document of the Go package dsl."""
         return self._document | {"commands": self._commands}
 
@@ -103,7 +107,7 @@ class CollectiveProgram:
         plan = self.compile().decode()
         return plan if indent is None else json.dumps(json.loads(plan), indent=indent)
 
-    def check(self) -> dict:
+    def check(self) -> dict[str, Any]:
         """Compiles and verifies; says what the plan is. Raises InvalidArgument with a counterexample when it is wrong."""
         plan = self.compile()
         return json.loads(take(lib.plan_check, plan, len(plan)))

@@ -11,6 +11,7 @@ from .thread_block_group import blocks
 from .types import BufferType, ReduceOperationType, SyncType
 
 if TYPE_CHECKING:
+    from typing import Any
     from ..language.thread_block_group import ThreadBlockGroup
 
 __all__ = ["Rank", "BaseBuffer", "Buffer", "Chunk", "Semaphore"]
@@ -26,7 +27,7 @@ class Chunk:
     size: int
     view: int | None = None
 
-    def ref(self) -> dict:
+    def ref(self) -> dict[str, Any]:
         """The chunk in a command."""
         d = {"rank": self.rank, "buffer": self.buffer.value, "index": self.index, "size": self.size}
         return d if self.view is None else d | {"view": self.view}
@@ -34,6 +35,10 @@ class Chunk:
 
 class BaseBuffer:
     """A view of a rank's buffer: slices, and single indices, of it are chunks."""
+
+    rank: int
+    buffer_type: BufferType
+    size: int
 
     def __init__(self, rank: int, buffer: BufferType, size: int, view: int | None = None) -> None:
         self.rank, self.buffer_type, self.size, self._view = rank, buffer, size, view
@@ -66,6 +71,8 @@ class Buffer(BaseBuffer):
 class Rank:
     """A participant: its buffers and its local operations. tb is a thread block, tb_group several that share the operation; with neither the compiler
     chooses."""
+
+    rank: int
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -113,7 +120,7 @@ class Semaphore:
 
     def __init__(self, rank: int, initial_value: int) -> None:
         self._program = current()
-        self.id = self._program.number("semaphore")
+        self.id: int = self._program.number("semaphore")
         self._program.record("semaphore", rank=rank, initial=initial_value)
 
     def acquire(self, tb: int, data_sync: SyncType | None = None) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .. import errors
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["ThreadBlockGroup", "blocks"]
 
@@ -11,7 +16,7 @@ class ThreadBlockGroup:
     """Thread blocks of a rank in the order of their slices."""
 
     def __init__(self, tb_list: "list[int]") -> None:
-        self.tb_list = list(tb_list)
+        self.tb_list: list[int] = list(tb_list)
 
     def numtb(self) -> int:
         """How many there are."""
@@ -22,7 +27,7 @@ class ThreadBlockGroup:
         return tb in self.tb_list
 
 
-def blocks(tb: int | None, tb_group: ThreadBlockGroup | None) -> dict:
+def blocks(tb: int | None, tb_group: ThreadBlockGroup | None) -> dict[str, Any]:
     """The fields of a command that say which thread blocks execute it."""
     if tb is not None and tb_group is not None:
         raise errors.InvalidArgument("give tb or tb_group, not both")

@@ -29,9 +29,13 @@ NcclInvalid = _errors.InvalidArgument
 class NCCLConfig:
     """What Communicator.init can be told: timeouts in seconds, a name for logs. NCCL's own fields are accepted; goccl needs no tuning by them."""
 
+    timeout: float | None
+    op_timeout: float | None
+    comm_name: str | None
+
     def __init__(self, *, timeout: float | None = None, op_timeout: float | None = None, comm_name: str | None = None, **others: Any) -> None:
         self.timeout, self.op_timeout, self.comm_name = timeout, op_timeout, comm_name
-        self.others = others
+        self.others: dict[str, Any] = others
 
 
 def get_unique_id(empty: bool = False) -> UniqueId:

@@ -64,8 +64,8 @@ class _Group(threading.local):
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
-        self.keep: list = []
-        self.waits: dict = {}
+        self.keep: list[Any] = []
+        self.waits: dict[Any, Any] = {}
 
 
 _group = _Group()
@@ -112,6 +112,8 @@ def group() -> Iterator[None]:
 
 class PreMulSum:
     """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed with it, or by close."""
+
+    number: int
 
     def __init__(self, comm: "Communicator", number: int, keep: object) -> None:
         self._comm, self.number, self._keep = comm, number, keep
