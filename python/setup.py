@@ -4,6 +4,7 @@ Needs Go and a C compiler when building, nothing when running. The tag is py3-no
 """
 
 import os
+import pathlib
 import shutil
 import subprocess
 
@@ -55,4 +56,14 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+def extras() -> dict[str, list[str]]:
+    """What pip installs beside goccl on request. The name mscclpp is a distribution of its own, because that package takes the place of MSCCL++'s: in a
+    checkout the folder beside this file, in a release (RELEASE=1) the one of that name in the index."""
+    alias = "goccl-mscclpp"
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mscclpp")
+    if os.path.isdir(folder) and os.environ.get("RELEASE") != "1":
+        alias += " @ " + pathlib.Path(folder).as_uri()
+    return {"mscclpp": [alias], "jit": ["nvidia-cuda-nvrtc-cu12"], "test": ["pytest", "mpi4py"]}
+
+
+setup(extras_require=extras(), cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})

@@ -1,0 +1,1 @@
+from goccl import *  # noqa: F401,F403

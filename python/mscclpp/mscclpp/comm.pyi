@@ -1,0 +1,1 @@
+from goccl.comm import *  # noqa: F401,F403

@@ -1,0 +1,1 @@
+from goccl.ext import *  # noqa: F401,F403

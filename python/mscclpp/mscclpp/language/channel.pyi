@@ -1,0 +1,1 @@
+from goccl.language.channel import *  # noqa: F401,F403

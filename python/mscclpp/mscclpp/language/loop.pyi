@@ -1,0 +1,1 @@
+from goccl.language.loop import *  # noqa: F401,F403

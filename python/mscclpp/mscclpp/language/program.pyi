@@ -1,0 +1,1 @@
+from goccl.language.program import *  # noqa: F401,F403

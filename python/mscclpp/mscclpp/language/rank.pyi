@@ -1,0 +1,1 @@
+from goccl.language.rank import *  # noqa: F401,F403

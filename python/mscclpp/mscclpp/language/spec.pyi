@@ -1,0 +1,1 @@
+from goccl.language.spec import *  # noqa: F401,F403

@@ -1,0 +1,1 @@
+from goccl.language.thread_block_group import *  # noqa: F401,F403

@@ -1,0 +1,1 @@
+from goccl.utils import *  # noqa: F401,F403
