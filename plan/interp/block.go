@@ -22,12 +22,13 @@ type instruction struct {
 type lane struct {
 	b      *block
 	index  int
+	actor  int
 	pc     int
 	stage  int // within the op
 	met    int
 	work   []piece // of a data op, what is left
 	target int     // of a flush: transfers to wait for
-	active bool    // work and target are those of the op at pc
+	active bool    // work or target are those of the op at pc
 	uses   map[int]int
 }
 
@@ -74,17 +75,20 @@ func (b *block) done() bool {
 	return true
 }
 
-// meet is one try at meeting the other lanes.
+// meet is one try at meeting the other lanes: to arrive is a step, to leave another.
 func (l *lane) meet() bool {
 	if l.stage&1 == 0 {
 		l.met++
 		l.stage++
+		l.b.m.trace.arrive(l.b.m.trace.meeting(l.b, l.met))
+		return false
 	}
 	for _, o := range l.b.lanes {
 		if o.met < l.met {
 			return false
 		}
 	}
+	l.b.m.trace.learn(l.b.m.trace.meeting(l.b, l.met))
 	l.stage++
 	return true
 }
@@ -98,7 +102,7 @@ func (l *lane) mine(n int) []int {
 	return out
 }
 
-// step makes one small step of the op at pc: it reports whether anything happened.
+// step makes one small step of the op at pc: it reports whether anything happened. When nothing did, nothing has changed.
 func (l *lane) step() (bool, error) {
 	b := l.b
 	if !b.running() || l.pc >= len(b.program) {
@@ -125,16 +129,18 @@ func (l *lane) op(in *instruction) (done, on bool) {
 	case plan.Barrier:
 		return l.barrier(op), false
 	case plan.Signal, plan.RlxSignal:
-		for _, e := range l.mine(len(s.Channels)) {
+		return l.serve(len(s.Channels), func(e int) bool {
 			m.signal(m.link(b.r.rank, op.ChannelType, s.Channels[e]))
-		}
-		return true, true
+			return true
+		})
 	case plan.Wait, plan.RlxWait:
 		return l.serve(len(s.Channels), func(e int) bool {
 			i := m.link(b.r.rank, op.ChannelType, s.Channels[e])
 			if m.counts[i] <= m.waited[i] {
 				return false
 			}
+			m.trace.touch(object{kind: waitsOf, a: i})
+			m.trace.learn(m.trace.signals(i, m.waited[i]))
 			m.waited[i]++
 			return true
 		})
@@ -145,27 +151,34 @@ func (l *lane) op(in *instruction) (done, on bool) {
 				return false
 			}
 			*v--
+			m.trace.acquire(b.r.rank, op.SemaphoreIDs[e])
 			return true
 		})
 	case plan.SemRelease:
-		for _, e := range l.mine(len(op.SemaphoreIDs)) {
+		return l.serve(len(op.SemaphoreIDs), func(e int) bool {
 			b.r.semaphores[op.SemaphoreIDs[e]]++
-		}
-		return true, true
-	case plan.Flush:
-		return l.serve(len(s.Channels), func(e int) bool {
-			return l.flushed(m.queues[m.link(b.r.rank, plan.PortChannel, s.Channels[e])])
+			m.trace.release(b.r.rank, op.SemaphoreIDs[e])
+			return true
 		})
+	case plan.Flush:
+		mine := l.mine(len(s.Channels))
+		if l.stage == len(mine) {
+			return true, true
+		}
+		ok, on := l.flushed(m.queues[m.link(b.r.rank, plan.PortChannel, s.Channels[mine[l.stage]])])
+		if ok {
+			l.stage++
+		}
+		return l.stage == len(mine), on
 	}
 	return l.data(in)
 }
 
-// serve goes through the entries of this lane in order; stage counts those that are done.
+// serve goes through the entries of this lane in order, one in each step; stage counts those that are done.
 func (l *lane) serve(n int, try func(e int) bool) (done, on bool) {
 	mine := l.mine(n)
-	for l.stage < len(mine) && try(mine[l.stage]) {
+	if l.stage < len(mine) && try(mine[l.stage]) {
 		l.stage++
-		l.active = false
 		on = true
 	}
 	return l.stage == len(mine), on
@@ -173,17 +186,24 @@ func (l *lane) serve(n int, try func(e int) bool) (done, on bool) {
 
 // barrier: all lanes meet, lane 0 counts the block in, all wait until everybody's block is counted as often.
 func (l *lane) barrier(op *plan.Op) bool {
+	tr, r := l.b.m.trace, l.b.r
 	if l.stage < 2 && !l.meet() {
 		return false
 	}
 	if l.stage == 2 {
 		l.uses[op.BarrierID]++
 		if l.index == 0 {
-			l.b.r.barriers[op.BarrierID]++
+			tr.arrive(tr.barrier(r.rank, op.BarrierID, r.barriers[op.BarrierID]/op.NumThreadBlocks))
+			r.barriers[op.BarrierID]++
 		}
 		l.stage = 3
+		return false
 	}
-	return l.b.r.barriers[op.BarrierID] >= l.uses[op.BarrierID]*op.NumThreadBlocks
+	if r.barriers[op.BarrierID] < l.uses[op.BarrierID]*op.NumThreadBlocks {
+		return false
+	}
+	tr.learn(tr.barrier(r.rank, op.BarrierID, l.uses[op.BarrierID]-1))
+	return true
 }
 
 func (m *machine) link(rank int, t plan.ChannelType, id int) int {
@@ -201,6 +221,8 @@ func (m *machine) signal(link int) {
 
 func (m *machine) arrive(link int) {
 	if pair := m.links[link].Pair; pair >= 0 {
+		m.trace.touch(object{kind: signalsOf, a: pair})
+		m.trace.arrive(m.trace.signals(pair, m.counts[pair]))
 		m.counts[pair]++
 	}
 }

@@ -47,6 +47,9 @@ func (l *lane) data(in *instruction) (done, on bool) {
 		}
 	}
 	for i, p := range l.work {
+		if i > 0 && b.m.trace != nil {
+			break // what a step does must not depend on what is ready
+		}
 		if b.m.ready(p, b.r.launch) {
 			b.m.move(p, b.r.launch, b.m.operator(s.Op.ReduceOp))
 			l.work = append(l.work[:i], l.work[i+1:]...)
@@ -74,6 +77,22 @@ func (m *machine) ready(p piece, launch int) bool {
 	return true
 }
 
+// await tells the trace that the packets of a piece have been waited for.
+func (m *machine) await(p piece, launch int) {
+	if m.trace == nil {
+		return
+	}
+	l := m.layouts[launch]
+	for _, src := range p.move.Src {
+		if src.Plane == plan.PacketPlane {
+			at := m.ranks[src.Rank].places.PacketAt(l, uint64(launch), src.Index+p.j, p.x)
+			for x := int64(0); x < 2*l.Alignment; x += payload {
+				m.trace.read(object{kind: scratchOf, a: src.Rank, at: at + x}, true)
+			}
+		}
+	}
+}
+
 // payload is the data of one packet here: 4 bytes, before 4 bytes of flag.
 const payload = 4
 
@@ -92,6 +111,7 @@ func (m *machine) move(p piece, launch int, op datatype.Op) {
 			}
 		}
 	}
+	m.await(p, launch)
 	acc, srcs := make([]byte, l.Alignment), make([][]byte, len(p.move.Src))
 	for i := range p.move.Src {
 		src := make([]byte, l.Alignment)
@@ -104,20 +124,37 @@ func (m *machine) move(p piece, launch int, op datatype.Op) {
 	}
 }
 
-// bytes is where the piece lies in a plain place.
-func (m *machine) bytes(pl *plan.Place, p piece, launch int, n int64) []byte {
+// bytes is where the piece lies in a plain place, to be read or written.
+func (m *machine) bytes(pl *plan.Place, p piece, launch int, n int64, write bool) []byte {
 	l, r := m.layouts[launch], m.ranks[pl.Rank]
 	k := pl.Index + p.j
 	switch pl.Plane {
 	case plan.InputPlane:
 		at, _ := l.Locate(k, p.x)
+		m.user(r.rank, r.inputAt+at, n, write)
 		return r.remote(r.input, at, n)
 	case plan.OutputPlane:
 		at, _ := l.Locate(k, p.x)
+		m.user(r.rank, r.outputAt+at, n, write)
 		return r.remote(r.output, at, n)
 	}
 	at := r.places.PlainAt(l, uint64(launch), k, p.x)
+	if m.trace != nil {
+		for x := int64(0); x < n; x += payload {
+			m.trace.access(object{kind: scratchOf, a: r.rank, at: at + x}, write, false)
+		}
+	}
 	return r.scratch[at : at+n]
+}
+
+// user tells the trace of an access to n bytes of the caller's buffers of a rank, granule by granule.
+func (m *machine) user(rank int, at, n int64, write bool) {
+	if m.trace == nil || n == 0 {
+		return
+	}
+	for g := at / m.granule; g <= (at+n-1)/m.granule; g++ {
+		m.trace.access(object{kind: userOf, a: rank, at: g}, write, false)
+	}
 }
 
 // remote is a range of a buffer of r. A rank that is a launch behind or ahead may have a smaller one; then the access goes nowhere, which only a
@@ -132,7 +169,7 @@ func (r *rankState) remote(buf []byte, at, n int64) []byte {
 func (m *machine) load(dst []byte, pl *plan.Place, p piece, launch int, n int64) {
 	clear(dst)
 	if pl.Plane != plan.PacketPlane {
-		copy(dst, m.bytes(pl, p, launch, n))
+		copy(dst, m.bytes(pl, p, launch, n, false))
 		return
 	}
 	r := m.ranks[pl.Rank]
@@ -144,11 +181,16 @@ func (m *machine) load(dst []byte, pl *plan.Place, p piece, launch int, n int64)
 
 func (m *machine) store(pl *plan.Place, src []byte, p piece, launch int, n int64) {
 	if pl.Plane != plan.PacketPlane {
-		copy(m.bytes(pl, p, launch, n), src[:n])
+		copy(m.bytes(pl, p, launch, n, true), src[:n])
 		return
 	}
 	r := m.ranks[pl.Rank]
 	at := r.places.PacketAt(m.layouts[launch], uint64(launch), pl.Index+p.j, p.x)
+	if m.trace != nil {
+		for x := int64(0); x < 2*int64(len(src)); x += payload {
+			m.trace.write(object{kind: scratchOf, a: r.rank, at: at + x})
+		}
+	}
 	for x := int64(0); x < int64(len(src)); x += payload {
 		copy(r.scratch[at+2*x:], src[x:x+payload])
 		binary.LittleEndian.PutUint32(r.scratch[at+2*x+payload:], flag(launch))

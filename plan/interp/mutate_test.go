@@ -2,9 +2,13 @@ package interp_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -13,55 +17,124 @@ import (
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 var (
-	mutants = flag.Int("mutants", 25, "mutants of each shipped plan")
+	mutants = flag.Int("mutants", 0, "mutants of each plan; 0: 25, or 400 with GOCCL_FULL=1")
 	seed    = flag.Uint64("mutation-seed", 1, "which mutants")
 )
 
-// TestMutants breaks shipped plans in small ways. Whatever the verifier still accepts must be as good as the original: it is run under many
-// interleavings and sizes, and one wrong result means that the verifier accepted a wrong plan.
+// TestMutants breaks plans in small ways: every program that ships, in several shapes, and the plans of the scripts, which have semaphores,
+// barriers, pipelines, slices and port channels. Whatever the verifier still accepts must be as good as the original: no order of steps
+// may show a fault, for small messages and two or three threads a block. One that does, or one whose orders are too many to run them all, fails
+// the test.
 func TestMutants(t *testing.T) {
-	shapes := []programs.Options{{Ranks: 2, Instances: 1}, {Ranks: 3, Instances: 1}, {Ranks: 4, Hosts: 2, Instances: 1}}
-	tally := map[string][2]int{} // by mutation: rejected, equivalent
-	shipped(t, shapes, func(name string, p *plan.Plan) {
-		rng := rand.New(rand.NewPCG(*seed, uint64(len(name))))
-		for i := range *mutants {
-			q, err := plan.Decode(p.Encode())
+	n := *mutants
+	if n == 0 {
+		n = 25
+		if os.Getenv("GOCCL_FULL") != "" {
+			n = 400
+		}
+	}
+	type outcome struct{ rejected, equivalent, orders int }
+	fewer := 0
+	tally, by := map[string]outcome{}, map[string]outcome{} // by mutation, by program
+	try := func(name string, p *plan.Plan) {
+		h := fnv.New64a()
+		h.Write([]byte(name))
+		rng := rand.New(rand.NewPCG(*seed, h.Sum64()))
+		text := p.Encode()
+		for i := range n {
+			q, err := plan.Decode(text)
 			if err != nil {
 				t.Fatal(err)
 			}
 			what := mutate(q, rng)
-			if what == "" || bytes.Equal(q.Encode(), p.Encode()) {
+			if what != "" && rng.IntN(4) == 0 { // two faults may hide each other
+				if second := mutate(q, rng); second != "" {
+					what = "two at once: " + what + "; " + second
+				}
+			}
+			if what == "" || bytes.Equal(q.Encode(), text) {
 				continue
 			}
-			r, err := plan.Check(q, plan.VerifyOptions{})
 			kind, _, _ := strings.Cut(what, ":")
-			n := tally[kind]
-			if err != nil {
-				n[0]++
-				tally[kind] = n
-				continue
+			program, _, _ := strings.Cut(name, "/")
+			a, b := tally[kind], by[program]
+			if r, err := plan.Check(q, plan.VerifyOptions{}); err != nil {
+				a.rejected++
+				b.rejected++
+			} else {
+				a.equivalent++
+				b.equivalent++
+				for lanes := 2; lanes <= 3; lanes++ {
+					sizes := small(q, r.EvenOnly)
+					e, err := interp.Explore(q, interp.ExploreOptions{Sizes: sizes, Lanes: lanes, Runs: 1024})
+					for errors.Is(err, interp.ErrUnexplored) && len(sizes) > 1 { // two threads that signal one channel double the orders in each launch
+						sizes = sizes[1:]
+						fewer++
+						e, err = interp.Explore(q, interp.ExploreOptions{Sizes: sizes, Lanes: lanes, Runs: 1024})
+					}
+					if err != nil {
+						t.Errorf("%s, mutant %d (%s) passes the verifier, and: %v", name, i, what, err)
+						continue
+					}
+					a.orders += e.Runs
+					b.orders += e.Runs
+				}
 			}
-			n[1]++
-			tally[kind] = n
-			for s := range uint64(8) {
-				if err := interp.CheckCollective(q, sizes(q, r.EvenOnly), s); err != nil {
-					t.Fatalf("%s, mutant %d (%s) passes the verifier, and with seed %d: %v", name, i, what, s, err)
+			tally[kind], by[program] = a, b
+		}
+	}
+	shapes := []programs.Options{{Ranks: 2, Instances: 1}, {Ranks: 3, Instances: 1}, {Ranks: 2, Instances: 2}, {Ranks: 4, Hosts: 2, Instances: 1}}
+	shipped(t, shapes, try)
+	scripts(t, try)
+	total := outcome{}
+	for title, table := range map[string]map[string]outcome{"mutation": tally, "program": by} {
+		lines := make([]string, 0, len(table))
+		for k, n := range table {
+			lines = append(lines, fmt.Sprintf("%-28s %6d rejected %6d equivalent in %6d orders", k, n.rejected, n.equivalent, n.orders))
+			if title == "program" {
+				total.rejected += n.rejected
+				total.equivalent += n.equivalent
+				if n.rejected == 0 {
+					t.Errorf("no mutant of %s is rejected", k)
 				}
 			}
 		}
-	})
-	kinds := make([]string, 0, len(tally))
-	total, equivalent := 0, 0
-	for k, n := range tally {
-		kinds = append(kinds, fmt.Sprintf("%-28s %5d rejected %5d equivalent", k, n[0], n[1]))
-		total += n[0] + n[1]
-		equivalent += n[1]
+		sort.Strings(lines)
+		t.Logf("by %s\n%s", title, strings.Join(lines, "\n"))
 	}
-	sort.Strings(kinds)
-	t.Logf("%d mutants, %d of them equivalent\n%s", total, equivalent, strings.Join(kinds, "\n"))
+	for _, p := range programs.All() {
+		if _, ok := by[p.Name]; !ok {
+			t.Errorf("%s has no mutants", p.Name)
+		}
+	}
+	t.Logf("%d mutants: %d rejected, %d equivalent; %d times fewer launches, because of too many orders", total.rejected+total.equivalent, total.rejected, total.equivalent, fewer)
+}
+
+// scripts calls f for every right plan of the verifier's scripts and of the language's golden files.
+func scripts(t *testing.T, f func(name string, p *plan.Plan)) {
+	files, err := filepath.Glob("../testdata/verify/*.txtar")
+	golden, err2 := filepath.Glob("../../dsl/testdata/*.json")
+	if err != nil || err2 != nil || len(files) == 0 || len(golden) == 0 {
+		t.Fatal(err, err2, len(files), len(golden))
+	}
+	for _, file := range append(files, golden...) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, ".txtar") {
+			data = txtar.Parse(data).Files[0].Data
+		}
+		p, err := plan.Decode(data)
+		if err != nil || plan.Verify(p, plan.VerifyOptions{}) != nil {
+			continue
+		}
+		f("script "+filepath.Base(file), p)
+	}
 }
 
 // mutate makes one small change, and says which; "" when the plan has no place for the one it drew.
@@ -266,6 +339,49 @@ func mutate(p *plan.Plan, rng *rand.Rand) string {
 			return "pipeline chunks"
 		},
 		func() string {
+			if len(g.RemoteBuffers) == 0 {
+				return ""
+			}
+			g.RemoteBuffers[rng.IntN(len(g.RemoteBuffers))].Rank = rng.IntN(len(p.GPUs))
+			return "wrong peer's buffer"
+		},
+		func() string {
+			for j := range g.Channels {
+				if to := g.Channels[j].ConnectedTo; len(to) > 0 && rng.IntN(2) == 0 {
+					to[rng.IntN(len(to))] = rng.IntN(len(p.GPUs))
+					return "wrong peer"
+				}
+			}
+			return ""
+		},
+		func() string { return reuseScratch(p, g, rng) },
+		func() string { return dropHandshake(p, g, rng) },
+		func() string {
+			other := &g.ThreadBlocks[rng.IntN(len(g.ThreadBlocks))]
+			if other == tb || len(op.ChannelIDs) > 0 || op.ChannelType != "" {
+				return ""
+			}
+			moved := *op
+			*ops = slices.Delete(*ops, i, i+1)
+			other.Ops = slices.Insert(other.Ops, rng.IntN(len(other.Ops)+1), moved)
+			return "move to another block"
+		},
+		func() string {
+			if len(op.Src) < 2 {
+				return ""
+			}
+			op.ReduceOp = []plan.ReduceOp{plan.Sum, plan.Min, plan.Max, plan.Prod}[rng.IntN(4)]
+			return "other operator"
+		},
+		func() string {
+			if len(op.Src) < 2 {
+				return ""
+			}
+			c := &op.Src[1+rng.IntN(len(op.Src)-1)]
+			c.Index = rng.IntN(max(1, g.ScratchChunks))
+			return "other source"
+		},
+		func() string {
 			other := &p.GPUs[rng.IntN(len(p.GPUs))]
 			if len(other.ThreadBlocks) != len(g.ThreadBlocks) {
 				return ""
@@ -280,4 +396,70 @@ func mutate(p *plan.Plan, rng *rand.Rand) string {
 		}
 	}
 	return ""
+}
+
+// reuseScratch lets two chunks of a rank's scratch be one, for all who use them.
+func reuseScratch(p *plan.Plan, g *plan.GPU, rng *rand.Rand) string {
+	if g.ScratchChunks < 2 {
+		return ""
+	}
+	from, to := rng.IntN(g.ScratchChunks), rng.IntN(g.ScratchChunks)
+	for r := range p.GPUs {
+		user := &p.GPUs[r]
+		for b := range user.ThreadBlocks {
+			tb := &user.ThreadBlocks[b]
+			var walk func(ops []plan.Op)
+			walk = func(ops []plan.Op) {
+				for i := range ops {
+					op := &ops[i]
+					walk(op.Ops)
+					for _, list := range [][]plan.Chunk{op.Src, op.Dst} {
+						for j := range list {
+							c := &list[j]
+							mine := c.Kind == plan.LocalChunk && r == g.ID && c.Type == plan.Scratch
+							if c.Kind == plan.RemoteChunk {
+								rb := user.RemoteBuffers[tb.RemoteBufferIDs(op.ChannelType)[c.ID]]
+								mine = rb.Rank == g.ID && rb.Type == plan.Scratch
+							}
+							if mine && c.Index == from {
+								c.Index = to
+							}
+						}
+					}
+				}
+			}
+			walk(tb.Ops)
+		}
+	}
+	return "reuse scratch"
+}
+
+// dropHandshake drops the n-th signal op of every rank on some thread block and the n-th wait op there: what is left is balanced.
+func dropHandshake(p *plan.Plan, g *plan.GPU, rng *rand.Rand) string {
+	b, n := rng.IntN(len(g.ThreadBlocks)), rng.IntN(3)
+	dropped := false
+	for r := range p.GPUs {
+		if b >= len(p.GPUs[r].ThreadBlocks) {
+			continue
+		}
+		ops := &p.GPUs[r].ThreadBlocks[b].Ops
+		signals, waits := 0, 0
+		*ops = slices.DeleteFunc(*ops, func(op plan.Op) bool {
+			drop := false
+			switch op.Name {
+			case plan.Signal, plan.RlxSignal:
+				drop = signals == n
+				signals++
+			case plan.Wait, plan.RlxWait:
+				drop = waits == n
+				waits++
+			}
+			dropped = dropped || drop
+			return drop
+		})
+	}
+	if !dropped {
+		return ""
+	}
+	return "drop handshake"
 }

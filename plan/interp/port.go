@@ -7,11 +7,14 @@ type portQueue struct {
 	m      *machine
 	link   int
 	items  []func() bool // each makes one step and reports whether it is over
+	actor  int
 	pushed int
 	over   int
 }
 
 func (q *portQueue) push(item func() bool) {
+	q.m.trace.touch(object{kind: pushesOf, a: q.link})
+	q.m.trace.arrive(q.m.trace.transfer(q.link, q.pushed))
 	q.items = append(q.items, item)
 	q.pushed++
 }
@@ -20,19 +23,30 @@ func (q *portQueue) step() (bool, error) {
 	if len(q.items) == 0 {
 		return false, nil
 	}
+	q.m.trace.learn(q.m.trace.transfer(q.link, q.over))
 	if q.items[0]() {
 		q.items = q.items[1:]
+		q.m.trace.arrive(q.m.trace.transferred(q.link, q.over))
 		q.over++
 	}
 	return true, nil
 }
 
-// flushed waits for everything that was in the channel when the lane came to the flush.
-func (l *lane) flushed(q *portQueue) bool {
+// flushed waits for everything that was in the channel when the lane came to the flush. To come is a step of its own, to leave another.
+func (l *lane) flushed(q *portQueue) (done, on bool) {
 	if !l.active {
+		q.m.trace.read(object{kind: pushesOf, a: q.link}, false)
 		l.active, l.target = true, q.pushed
+		return false, true
 	}
-	return q.over >= l.target
+	if q.over < l.target {
+		return false, false
+	}
+	if l.target > 0 {
+		q.m.trace.learn(q.m.trace.transferred(q.link, l.target-1))
+	}
+	l.active = false
+	return true, true
 }
 
 // port serves the entries of this lane: one transfer each, then the signal and the flush that the op includes. Stages 3e to 3e+2 are those of
@@ -40,36 +54,40 @@ func (l *lane) flushed(q *portQueue) bool {
 func (l *lane) port(in *instruction) (done, on bool) {
 	b, m, s := l.b, l.b.m, in.step
 	mine := l.mine(len(s.Moves))
-	for l.stage < 3*len(mine) {
-		e := mine[l.stage/3]
-		link := m.link(b.r.rank, plan.PortChannel, s.Channels[e])
-		q := m.queues[link]
-		switch l.stage % 3 {
-		case 0:
-			pieces := b.pieces(in, &s.Moves[e])
-			if s.Op.Name == plan.ReadPutPackets {
-				for _, p := range pieces {
-					if !m.ready(p, b.r.launch) {
-						return false, on
-					}
+	if l.stage == 3*len(mine) {
+		return true, true
+	}
+	e := mine[l.stage/3]
+	link := m.link(b.r.rank, plan.PortChannel, s.Channels[e])
+	q := m.queues[link]
+	switch l.stage % 3 {
+	case 0:
+		pieces := b.pieces(in, &s.Moves[e])
+		if s.Op.Name == plan.ReadPutPackets {
+			for _, p := range pieces {
+				if !m.ready(p, b.r.launch) {
+					return false, false
 				}
 			}
-			m.transfer(q, pieces, b.r.launch)
-		case 1:
-			if s.Op.Name == plan.PutWithSignal || s.Op.Name == plan.PutWithSignalAndFlush {
-				m.signal(link)
+			for _, p := range pieces {
+				m.await(p, b.r.launch)
 			}
-			l.active = false
-		case 2:
-			if s.Op.Name == plan.PutWithSignalAndFlush && !l.flushed(q) {
+		}
+		m.transfer(q, pieces, b.r.launch)
+	case 1:
+		if s.Op.Name == plan.PutWithSignal || s.Op.Name == plan.PutWithSignalAndFlush {
+			m.signal(link)
+		}
+	case 2:
+		if s.Op.Name == plan.PutWithSignalAndFlush {
+			ok, on := l.flushed(q)
+			if !ok {
 				return false, on
 			}
-			l.active = false
 		}
-		l.stage++
-		on = true
 	}
-	return true, on
+	l.stage++
+	return l.stage == 3*len(mine), true
 }
 
 // transfer pushes a copy of pieces; packets are copied as they are, flags included.
@@ -89,6 +107,10 @@ func (m *machine) transfer(q *portQueue, pieces []piece, launch int) {
 		from, to := m.ranks[src.Rank], m.ranks[dst.Rank]
 		a := from.places.PacketAt(l, uint64(launch), src.Index+p.j, p.x)
 		b := to.places.PacketAt(l, uint64(launch), dst.Index+p.j, p.x)
+		for x := range 2 * l.Alignment / payload {
+			m.trace.read(object{kind: scratchOf, a: from.rank, at: a + x*payload}, false)
+			m.trace.write(object{kind: scratchOf, a: to.rank, at: b + x*payload})
+		}
 		copy(to.scratch[b:b+2*l.Alignment], from.scratch[a:a+2*l.Alignment])
 		return len(pieces) == 0
 	})

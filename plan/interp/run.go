@@ -48,18 +48,7 @@ func Run(p *plan.Plan, cfg Config) error {
 // run gives every actor a random priority, always steps the first that can, and now and then sends the one that ran to the back: few
 // switches at random places reach most orders that matter.
 func (m *machine) run() error {
-	var actors []actor
-	for _, b := range m.blocks {
-		for _, l := range b.lanes {
-			actors = append(actors, l)
-		}
-	}
-	for _, q := range m.ports {
-		actors = append(actors, q)
-	}
-	for _, r := range m.ranks {
-		actors = append(actors, r)
-	}
+	actors := m.actors()
 	m.rng.Shuffle(len(actors), func(i, j int) { actors[i], actors[j] = actors[j], actors[i] })
 	every := []int{1, 8, 64, 1024}[m.rng.IntN(4)]
 	for {
@@ -87,7 +76,27 @@ func (m *machine) run() error {
 	}
 }
 
-// actor is whatever can take a step: it reports whether it did.
+// actors lists the lanes, then the port queues, then the callers.
+func (m *machine) actors() []actor {
+	var out []actor
+	for _, b := range m.blocks {
+		for _, l := range b.lanes {
+			l.actor = len(out)
+			out = append(out, l)
+		}
+	}
+	for _, q := range m.ports {
+		q.actor = len(out)
+		out = append(out, q)
+	}
+	for _, r := range m.ranks {
+		r.actor = len(out)
+		out = append(out, r)
+	}
+	return out
+}
+
+// actor is whatever can take a step: it reports whether it did. A step that was not taken has changed nothing.
 type actor interface {
 	step() (bool, error)
 }
@@ -106,6 +115,8 @@ type machine struct {
 	counts  []int // signals that arrived, by link
 	waited  []int
 	queues  map[int]*portQueue // by link
+	trace   *trace             // nil unless orders are explored
+	granule int64              // of what the trace knows of the callers' buffers
 }
 
 type linkKey struct {
@@ -124,6 +135,9 @@ type rankState struct {
 	semaphores    []int
 	barriers      map[int]int // arrivals so far
 	blocks        []*block
+	actor         int
+	inputAt       int64 // where the buffers lie in one numbering of the rank's memory
+	outputAt      int64
 	launch        int // that runs, or the number of launches when all are over
 	idle          bool
 }
@@ -154,6 +168,7 @@ func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 		m.layouts = append(m.layouts, l)
 		chunk = max(chunk, l.Chunk)
 	}
+	m.granule = granule(m.layouts)
 	for i, l := range m.links {
 		m.index[linkKey{l.Rank, l.Type, l.ID}] = i
 		if l.Type == plan.PortChannel {
@@ -183,6 +198,7 @@ func (r *rankState) step() (bool, error) {
 	if r.launch == len(m.cfg.Sizes) || !r.over() {
 		return false, nil
 	}
+	m.trace.between(r)
 	if r.launch >= 0 && m.cfg.Check != nil {
 		if err := m.cfg.Check(r.rank, r.launch, r.input, r.output); err != nil {
 			return false, err
@@ -193,6 +209,7 @@ func (r *rankState) step() (bool, error) {
 		return true, nil
 	}
 	r.allocate(m.layouts[r.launch])
+	m.trace.begin(r)
 	for _, b := range r.blocks {
 		b.begin()
 	}
@@ -221,14 +238,17 @@ func (r *rankState) allocate(l *plan.Layout) {
 	case !fresh:
 	case !r.m.p.InPlace:
 		r.input, r.output = make([]byte, in), make([]byte, out)
+		r.outputAt = 1 << 40
 	case r.m.p.Collective == plan.AllGather:
 		r.output = make([]byte, out)
 		at := l.Offset(r.rank * l.Period)
 		r.input = r.output[at : at+in : at+in]
+		r.inputAt = at
 	case r.m.p.Collective == plan.ReduceScatter:
 		r.input = make([]byte, in)
 		at := l.Offset(r.rank * l.Period)
 		r.output = r.input[at : at+out : at+out]
+		r.outputAt = at
 	default:
 		both := make([]byte, max(in, out))
 		r.input, r.output = both[:in], both[:out]
@@ -262,4 +282,20 @@ func (m *machine) deadlock() error {
 		}
 	}
 	return e
+}
+
+// granule is the largest power of two, at most a unit, that divides every place where a block starts or ends.
+func granule(layouts []*plan.Layout) int64 {
+	g := int64(1)
+	for {
+		for _, l := range layouts {
+			if l.Block%(2*g) != 0 || l.Alignment%(2*g) != 0 {
+				return g
+			}
+		}
+		if len(layouts) == 0 {
+			return g
+		}
+		g *= 2
+	}
 }

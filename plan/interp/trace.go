@@ -1,0 +1,257 @@
+package interp
+
+// trace records, for one run, which steps depend on which, by vector clocks over the actors. Explore uses it; elsewhere it is nil, and all its
+// methods do nothing then.
+//
+// Two kinds of edges order steps. Those of learn cannot be turned round: what is learnt enabled the step. Those of access can, if nothing else
+// orders the two steps: that is a race, and Explore runs the other order.
+type trace struct {
+	m      *machine
+	known  [][]int32 // by actor: how many steps of every actor come before its next
+	steps  []traced
+	actor  int     // that takes a step
+	what   place   // where it was when it began
+	now    []int32 // clock of the step under way
+	before []int32 // what its actor knew when it began, and what enabled it
+	first  map[object]*history
+	points map[point][]int32
+	race   func(earlier int, o object)
+
+	semAcquired, semReleased map[[2]int]int
+}
+
+// traced is a step that was taken.
+type traced struct {
+	actor int
+	index int32 // among the actor's, from 1
+	clock []int32
+	what  place
+}
+
+// object is what two steps can conflict over.
+type object struct {
+	kind objectKind
+	a    int   // rank or link
+	at   int64 // granule or byte
+}
+
+type objectKind uint8
+
+const (
+	userOf    objectKind = iota // input and output of a rank
+	scratchOf                   // scratch of a rank
+	signalsOf                   // the order in which signals arrive at a link
+	waitsOf                     // the order in which waits take them
+	pushesOf                    // the order in which transfers enter a port channel
+	acquiresOf
+	releasesOf
+)
+
+// data reports whether a race over the object is one over bytes.
+func (o object) data() bool { return o.kind <= scratchOf }
+
+type history struct {
+	write int   // the last step that wrote; -1: none
+	reads []int // steps that read since, at most one for each actor
+}
+
+// point is something that steps arrive at and later ones learn from.
+type point struct {
+	kind    pointKind
+	a, b, n int
+}
+
+type pointKind uint8
+
+const (
+	meetingAt pointKind = iota
+	barrierAt
+	signalAt
+	releaseAt
+	transferAt
+	transferredAt
+)
+
+func newTrace(m *machine, actors int) *trace {
+	t := &trace{m: m, first: map[object]*history{}, points: map[point][]int32{}, semAcquired: map[[2]int]int{}, semReleased: map[[2]int]int{}}
+	for range actors {
+		t.known = append(t.known, make([]int32, actors))
+	}
+	t.now, t.before = make([]int32, actors), make([]int32, actors)
+	return t
+}
+
+// start begins a step of an actor; finish keeps it, if it was one.
+func (t *trace) start(actor int, at place) {
+	t.what = at
+	t.actor = actor
+	copy(t.now, t.known[actor])
+	copy(t.before, t.known[actor])
+	t.now[actor]++
+}
+
+func (t *trace) finish(actor int) {
+	copy(t.known[actor], t.now)
+	t.steps = append(t.steps, traced{actor: actor, index: t.now[actor], clock: append([]int32(nil), t.now...), what: t.what})
+}
+
+func join(to, from []int32) {
+	for i, v := range from {
+		to[i] = max(to[i], v)
+	}
+}
+
+// knows reports whether clock covers step i.
+func (t *trace) knows(clock []int32, i int) bool {
+	s := &t.steps[i]
+	return clock[s.actor] >= s.index
+}
+
+// arrive adds the step under way to a point, and learn orders it behind all that have arrived there.
+func (t *trace) arrive(p point) {
+	if t == nil {
+		return
+	}
+	at := t.points[p]
+	if at == nil {
+		at = make([]int32, len(t.now))
+		t.points[p] = at
+	}
+	join(at, t.now)
+}
+
+func (t *trace) learn(p point) {
+	if t == nil {
+		return
+	}
+	if at := t.points[p]; at != nil {
+		join(t.now, at)
+		join(t.before, at)
+	}
+}
+
+func (t *trace) read(o object, awaited bool) { t.access(o, false, awaited) }
+
+func (t *trace) write(o object) { t.access(o, true, false) }
+
+// touch is for operations of which no two commute.
+func (t *trace) touch(o object) { t.access(o, true, false) }
+
+// access orders the step under way behind earlier ones that conflict. An awaited read could not have come before the last write. (If two writes
+// could each have enabled it, those two conflict, and their orders are explored.)
+func (t *trace) access(o object, write, awaited bool) {
+	if t == nil {
+		return
+	}
+	h := t.first[o]
+	if h == nil {
+		h = &history{write: -1}
+		t.first[o] = h
+	}
+	self := len(t.steps)
+	conflict := func(i int) {
+		if i < 0 || i == self {
+			return
+		}
+		if !awaited && !t.knows(t.before, i) {
+			t.race(i, o)
+		}
+		join(t.now, t.steps[i].clock)
+		if awaited {
+			join(t.before, t.steps[i].clock)
+		}
+	}
+	conflict(h.write)
+	if !write {
+		for _, i := range h.reads {
+			if i == self {
+				return
+			}
+		}
+		h.reads = append(h.reads, self)
+		return
+	}
+	for _, i := range h.reads {
+		conflict(i)
+	}
+	h.write, h.reads = self, h.reads[:0]
+}
+
+func (t *trace) meeting(b *block, n int) point { return point{meetingAt, b.r.rank, b.index, n} }
+
+func (t *trace) barrier(rank, id, generation int) point {
+	return point{barrierAt, rank, id, generation}
+}
+
+func (t *trace) signals(link, n int) point { return point{signalAt, link, 0, n} }
+
+func (t *trace) transfer(link, n int) point { return point{transferAt, link, 0, n} }
+
+func (t *trace) transferred(link, n int) point { return point{transferredAt, link, 0, n} }
+
+// release and acquire: the n-th acquire beyond the initial value learns from the n-th release.
+func (t *trace) release(rank, id int) {
+	if t == nil {
+		return
+	}
+	k := [2]int{rank, id}
+	t.touch(object{kind: releasesOf, a: rank, at: int64(id)})
+	t.arrive(point{releaseAt, rank, id, t.semReleased[k]})
+	t.semReleased[k]++
+}
+
+func (t *trace) acquire(rank, id int) {
+	if t == nil {
+		return
+	}
+	k := [2]int{rank, id}
+	t.touch(object{kind: acquiresOf, a: rank, at: int64(id)})
+	if n := t.semAcquired[k] - t.m.p.GPUs[rank].Semaphores[id].InitValue; n >= 0 {
+		t.learn(point{releaseAt, rank, id, n})
+	}
+	t.semAcquired[k]++
+}
+
+// between is the caller of a rank after a launch: it comes after all the rank's blocks and transfers, and uses both buffers.
+func (t *trace) between(r *rankState) {
+	if t == nil {
+		return
+	}
+	for _, a := range t.m.ofRank(r) {
+		join(t.now, t.known[a])
+		join(t.before, t.known[a])
+	}
+	t.buffers(r)
+}
+
+// begin is the caller when it has set the buffers up for the next launch.
+func (t *trace) begin(r *rankState) {
+	if t == nil {
+		return
+	}
+	t.buffers(r)
+	for _, a := range t.m.ofRank(r) {
+		join(t.known[a], t.now)
+	}
+}
+
+func (t *trace) buffers(r *rankState) {
+	t.m.user(r.rank, r.inputAt, int64(len(r.input)), true)
+	t.m.user(r.rank, r.outputAt, int64(len(r.output)), true)
+}
+
+// ofRank lists the lanes and port queues of a rank.
+func (m *machine) ofRank(r *rankState) []int {
+	var out []int
+	for _, b := range r.blocks {
+		for _, l := range b.lanes {
+			out = append(out, l.actor)
+		}
+	}
+	for _, q := range m.ports {
+		if m.links[q.link].Rank == r.rank {
+			out = append(out, q.actor)
+		}
+	}
+	return out
+}
