@@ -66,7 +66,7 @@ unit: ## all tests; GOCCL_FULL=1: also the long ones
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...
 
-gpu-bundle: ## gather in build/gpu/ what a GPU host without Go needs
+gpu-bundle: libgoccl libnccl ## gather in build/gpu/ what a GPU host without Go needs
 	bench/bundle.sh "$(LDFLAGS)"
 
 clean: ## remove what make built

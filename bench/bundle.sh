@@ -1,47 +1,49 @@
 #!/usr/bin/env bash
 # Gathers in build/gpu/ what bench/gpu.sh needs on a GPU host without Go: one archive, and the script. Run by `make gpu-bundle`.
+#
+# The archive mirrors the repository, so that tests and scripts find their files where they are here:
+#
+#   bin/              goccl, the tutorials, the programs of bench/
+#   <package>/        pkg.test (tests) and testdata; the root package's is at the top
+#   build/            libnccl.so.2, libgoccl.so, goccl: where the Python package looks in a checkout
+#   python/, capi/testdata/torch/   the Python package and its GPU suite, PyTorch on libnccl.so.2
+#   docs/, kernels/   texts that tests read
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ldflags=${1:?the linker flags}
 dest=build/gpu
 limit=$((48 << 20))
 
-# Packages whose tests have something to say about a GPU. Those that are not there yet are left out.
+# Packages whose tests have something to say about a GPU.
 packages=(. device/cuda internal/driver internal/driver/ncclabi kernels/jit primitive transport/ipc algorithm/nvlink executor)
 
 rm -rf "$dest" build/gpu.tree
-mkdir -p "$dest" build/gpu.tree/{bin,tests,examples,bench}
+mkdir -p "$dest" build/gpu.tree/{bin,build}
+trap 'rm -rf build/gpu.tree' EXIT
 tree=$PWD/build/gpu.tree
 build=(-trimpath -ldflags "$ldflags")
 export CGO_ENABLED=1
 
-go build "${build[@]}" -o "$tree/bin/goccl" ./cmd/goccl
-for p in "${packages[@]}"; do
-  compgen -G "$p/*_test.go" >/dev/null || continue
-  name=${p//\//_}
-  [ "$p" = . ] && name=goccl
-  mkdir "$tree/tests/$name"
-  go test -c "${build[@]}" -o "$tree/tests/$name/pkg.test" "./$p"
-  if [ -d "$p/testdata" ]; then cp -r "$p/testdata" "$tree/tests/$name/"; fi
-done
-for kind in examples bench; do
-  [ -d "$kind" ] || continue
-  while IFS= read -r p; do
-    [ -n "$p" ] && go build "${build[@]}" -o "$tree/$kind/$(basename "$p")" "$p"
-  done < <(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' "./$kind/..." 2>/dev/null)
-done
-for lib in libnccl.so.2 libgoccl.so; do
-  if [ -e "build/$lib" ]; then cp "build/$lib" "$tree/bin/"; fi
-done
+# 1. Programs.
+go build "${build[@]}" -o "$tree/bin/" ./cmd/goccl ./examples/0* ./bench/primitives
+cp build/libnccl.so.2 build/libgoccl.so "$tree/build/"
+ln "$tree/bin/goccl" "$tree/build/goccl" # hard links, so that the archive holds one
 
-# gzip unpacks anywhere; xz is for when that is too large.
-tar -C "$tree" -czf "$dest/goccl-gpu.tar.gz" .
-if [ "$(du -sb "$dest" | cut -f1)" -gt $((limit - 65536)) ]; then
-  rm "$dest/goccl-gpu.tar.gz"
-  tar -C "$tree" -c . | xz -T2 -6 >"$dest/goccl-gpu.tar.xz"
-fi
+# 2. Tests.
+for p in "${packages[@]}"; do
+  mkdir -p "$tree/$p"
+  go test -c "${build[@]}" -o "$tree/$p/pkg.test" "./$p"
+done
+echo "${packages[*]}" >"$tree/packages"
+
+# 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
+places=(docs python capi/testdata/torch 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
+for p in "${packages[@]}"; do places+=("$p/testdata"); done
+git ls-files -z --cached --others --exclude-standard -- "${places[@]}" | grep -zv '\.go$' | xargs -0 -I{} sh -c '[ ! -e "$1" ] || cp --parents "$1" "$2"' - {} "$tree"
+
+# 4. One archive. The programs repeat each other (kernels, runtime): a dictionary as long as all of them finds that.
+tar -C "$tree" --sort=name --owner=0 --group=0 -c . | xz -T1 --lzma2=preset=6,dict=256MiB >"$dest/goccl-gpu.tar.xz"
 cp bench/gpu.sh "$dest/"
-rm -rf build/gpu.tree
 size=$(du -sb "$dest" | cut -f1)
 echo "$dest: $((size >> 20)) MiB"
 if [ "$size" -gt "$limit" ]; then

@@ -2,145 +2,340 @@
 # Runs the GPU bundle (make gpu-bundle) on a machine with GPUs and no Go, and leaves logs and JSON in a folder.
 #
 #   gpu.sh DIR [STEP...]     all steps, or those whose name starts with one of STEP
+#   gpu.sh -l [STEP...]      lists them with their time limits, and runs nothing
 #
-# STEPs: host (doctor, topo), test, tutorial, correct, perf (perf.primitive: the programs of bench/), tune. A step that fails or runs into its time
-# limit does not stop the others; a table ends the output, and the exit status tells whether every step passed.
+#   host         doctor, topology, version
+#   test         the packages' tests that use GPUs
+#   fault        killed, absent, disagreeing and aborting ranks (Go); torch.faults is the same through NCCL's ABI
+#   tutorial     the tutorials, as programs of one command and as a process per rank
+#   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
+#   correct      every collective, type and operator at sizes 0, 1 element, odd and large; correct.1G: all-reduce of 1 GiB
+#   perf         time beside NCCL's library in the same run, eager and in graphs
+#   plan         every built-in plan run and checked; plan.time: beside native kernels
+#   python       the Python package: its GPU suite and examples (needs torch)
+#   torch        PyTorch on libnccl.so.2: collectives, faults, DDP, FSDP, graphs, beside stock NCCL (needs torch)
+#   nccl-tests   NVIDIA's nccl-tests on libnccl.so.2 (needs NCCL_TESTS)
+#   tune         the selection table that this machine would have
 #
-# GOCCL_AGAINST=PATH   a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
-# GOCCL_BENCH=quick    fewer sizes and types
+# Every step has its own time limit; one that fails or runs into it does not stop the others. A table ends the output, summary.json holds it with commit,
+# machine and commands (it is written after every step), and the exit status tells whether every step passed. Without GPUs the host device serves where it
+# can, with small sizes, to try this script; the other steps are skipped.
+#
+# GOCCL_AGAINST=PATH       a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
+# NCCL_TESTS=DIR           the folder of nccl-tests' programs
+# GOCCL_BENCH=quick        fewer sizes and types
+# GOCCL_BENCH_SECONDS=N    steps that would begin after N seconds are left out, and the last one is cut short
 set -uo pipefail
 
-if [ $# -lt 1 ]; then
-  sed -n '2,12s/^# \{0,1\}//p' "$0"
-  exit 2
-fi
-mkdir -p "$1"
-out=$(cd "$1" && pwd)
+usage() { sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"; }
+list=0 out=.
+case ${1-} in
+  -l) list=1 ;;
+  '' | -*) usage; exit 2 ;;
+  *) mkdir -p "$1" || exit 1; out=$(cd "$1" && pwd) ;;
+esac
 shift
 only=("$@")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here_script=$here/$(basename "${BASH_SOURCE[0]}")
 
 # No multicast, by anyone: a program that creates multicast objects can take the host's GPUs out of service for everyone.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+unset LD_PRELOAD GOCCL_ALGO GOCCL_TUNING GOCCL_PLAN_DIR GOCCL_DEVICE GOCCL_MULTICAST
 
 # 1. Unpack.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if [ -e "$here/goccl-gpu.tar.gz" ]; then
-  tar -xzf "$here/goccl-gpu.tar.gz" -C "$work" || exit 1
-elif command -v xz >/dev/null; then
+if command -v xz >/dev/null; then
   tar -xJf "$here/goccl-gpu.tar.xz" -C "$work" || exit 1
 else
   python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/goccl-gpu.tar.xz" "$work" || exit 1
 fi
 export PATH=$work/bin:$PATH
 
-# 2. Find what to measure against.
+# 2. What is there.
+gpus=$(goccl topo --json 2>/dev/null | grep -c '"uuid"')
+device=cuda n=$gpus
+if [ "$gpus" = 0 ]; then device=host n=2; fi
+python=$(command -v python3 || command -v python || true)
+torch= mpirun=$(command -v mpirun || true)
 against=${GOCCL_AGAINST-}
-if [ -z "${GOCCL_AGAINST+set}" ] && command -v python3 >/dev/null; then
-  against=$(python3 -c 'import importlib.util as u
+if [ -n "$python" ]; then
+  torch=$("$python" -c 'import importlib.util as u; print("yes" if u.find_spec("torch") else "")' 2>/dev/null)
+  if [ -z "${GOCCL_AGAINST+set}" ]; then
+    against=$("$python" -c 'import importlib.util as u
 s = u.find_spec("nvidia.nccl")
 print(next(iter(s.submodule_search_locations)) + "/lib/libnccl.so.2" if s else "")' 2>/dev/null)
+  fi
 fi
 beside=()
 [ -n "$against" ] && [ -e "$against" ] && beside=(--against "$against")
+machine="$n x host device"
+[ "$gpus" = 0 ] || machine="$gpus x $(goccl topo --json | sed -n '/"gpus"/,$s/^.*"name": "\(.*\)",*$/\1/p' | head -n 1)"
+commit=$(goccl version --json | sed -n 's/^.*"commit": "\(.*\)".*$/\1/p')
+begin=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+if [ $list = 0 ]; then
+  echo "goccl $commit on $machine; beside ${against:-no other library}"
+  [ "$gpus" != 0 ] || echo "no GPU: the host device serves where it can, with small sizes; its figures say nothing about GPUs"
+fi
 
-names=() results=() seconds=()
+names=() results=() seconds=() commands=()
 bad=0
 
-# step NAME LIMIT COMMAND...: runs it with a limit in seconds; its output goes to NAME.log.
+# quoted prints its argument as a JSON string.
+quoted() {
+  local s=$1
+  s=${s//\\/\\\\} s=${s//\"/\\\"} s=${s//$'\n'/ } s=${s//$'\t'/ }
+  printf '"%s"' "$s"
+}
+
+# summary writes summary.json: build, machine, steps.
+summary() {
+  local i
+  {
+    printf '{\n "schema": "goccl-gpu/1",\n "begin": "%s",\n "commit": %s,\n "machine": %s,\n "against": %s,\n "steps": [\n' \
+      "$begin" "$(quoted "$commit")" "$(quoted "$machine")" "$(quoted "$against")"
+    for i in "${!names[@]}"; do
+      printf '  %s{"step": "%s", "result": %s, "seconds": %d, "command": %s}\n' "$([ "$i" = 0 ] || echo ', ')" "${names[$i]}" "$(quoted "${results[$i]}")" \
+        "${seconds[$i]}" "$(quoted "${commands[$i]}")"
+    done
+    printf ' ]\n}\n'
+  } >"$out/summary.json.tmp" && mv "$out/summary.json.tmp" "$out/summary.json"
+}
+
+wanted() {
+  local o
+  [ "${#only[@]}" -gt 0 ] || return 0
+  for o in "${only[@]}"; do [[ $1 == "$o"* ]] && return 0; done
+  return 1
+}
+
+record() { # NAME RESULT SECONDS COMMAND
+  names+=("$1") results+=("$2") seconds+=("$3") commands+=("$4")
+  summary
+}
+
+# skip NAME WHY
+skip() {
+  wanted "$1" || return 0
+  if [ $list = 1 ]; then printf '%-44s skipped: %s\n' "$1" "$2"; return; fi
+  printf '%-44s skipped: %s\n' "$1" "$2"
+  record "$1" "skipped: $2" 0 ""
+}
+
+# step NAME LIMIT COMMAND...: runs it with a limit in seconds; its output goes to NAME.log, behind a head that says what it is.
 step() {
-  local name=$1 limit=$2 wanted=1 start status
+  local name=$1 limit=$2 start=$SECONDS status verdict skipped note=
   shift 2
-  if [ "${#only[@]}" -gt 0 ]; then
-    wanted=0
-    for o in "${only[@]}"; do [[ $name == "$o"* ]] && wanted=1; done
+  wanted "$name" || return 0
+  if [ $list = 1 ]; then printf '%-44s %4d s\n' "$name" "$limit"; return; fi
+  if [ -n "${GOCCL_BENCH_SECONDS-}" ]; then
+    local left=$((GOCCL_BENCH_SECONDS - SECONDS))
+    if [ $left -le 2 ]; then
+      bad=1
+      printf '%-44s left out: GOCCL_BENCH_SECONDS is over\n' "$name"
+      record "$name" "left out: no time" 0 "$*"
+      return 0
+    fi
+    [ $left -ge "$limit" ] || limit=$left
   fi
-  [ $wanted = 1 ] || return 0
-  start=$SECONDS
-  timeout -k 10 "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null
+  printf '# %s\n# commit %s, %s, %s\n' "${*//$work/.}" "$commit" "$machine" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$out/$name.log"
+  timeout -k 10 "$limit" "$@" >>"$out/$name.log" 2>&1 </dev/null
   status=$?
-  local verdict=ok
   case $status in
-    0) ;;
+    0) verdict=ok ;;
     124 | 137) verdict="timed out after ${limit}s" ;;
     *) verdict="failed ($status)" ;;
   esac
   [ "$verdict" = ok ] || bad=1
-  names+=("$name") results+=("$verdict") seconds+=($((SECONDS - start)))
-  local skipped note=
+  record "$name" "$verdict" $((SECONDS - start)) "${*//$work/.}"
   skipped=$(grep -c -e '^ *--- SKIP' "$out/$name.log")
-  [ "$skipped" = 0 ] || note="  $skipped tests skipped"
+  [ "$skipped" = 0 ] || note="  $skipped tests skipped themselves"
   printf '%-44s %-22s %5ds%s\n' "$name" "$verdict" $((SECONDS - start)) "$note"
-  if [ "$verdict" != ok ]; then tail -n 12 "$out/$name.log" | sed 's/^/    /'; fi
+  if [ "$verdict" != ok ]; then tail -n 12 "$out/$name.log" | cut -c 1-200 | sed 's/^/    /'; fi
+  return 0
 }
 
-# 3. The host.
+at() { # NAME LIMIT FOLDER COMMAND...
+  local name=$1 limit=$2 folder=$3
+  shift 3
+  step "$name" "$limit" bash -c 'cd "$1" && shift && exec "$@"' - "$folder" "$@"
+}
+
+perf() { # NAME LIMIT ARGUMENTS...: goccl perf, with its JSON
+  local name=$1 limit=$2
+  shift 2
+  step "$name" "$limit" goccl perf "$@" --device $device -n "$n" --json "$out/$name.json"
+}
+
+# 3. The host. doctor fails where something is to be mended; that is a result, too.
 step host.doctor 60 goccl doctor
 step host.topo 60 bash -c 'goccl topo --json >"$1" && goccl topo' - "$out/topo.json"
 step host.version 10 goccl version --json
 
-# 4. Tests, each in a folder with its testdata.
-for t in "$work"/tests/*/; do
-  pkg=$(basename "$t")
-  step "test.$pkg" 400 bash -c 'cd "$1" && ./pkg.test -test.v -test.timeout 390s' - "$t"
+# 4. Tests, each in its package's folder. Those of failures are steps of their own.
+faults='^Test(Kill|KillCascade|KillInSetUp|Stop|AbortWhileBlocked|AbortEndsEverything|AbortWithPlans|DeathInEveryCommunicator|Mismatch|MismatchedMessages|Desync|Shrink)$'
+for p in $(cat "$work/packages"); do
+  name=${p//\//.}
+  if [ "$p" = . ]; then
+    at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s -test.skip "$faults"
+  else
+    at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s
+  fi
+done
+at fault.goccl 200 "$work" ./pkg.test -test.v -test.timeout 190s -test.run "$faults"
+at fault.primitive 60 "$work/primitive" ./pkg.test -test.v -test.timeout 55s -test.run 'Kill|Abort'
+at fault.executor 60 "$work/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'
+
+# 5. Tutorials: as they are, and a process per rank.
+for b in "$work"/bin/0*; do step "tutorial.$(basename "$b")" 120 "$b"; done
+for b in "$work"/bin/0[2-6]-*; do
+  ranks=$n
+  case $b in */02-* | */03-*) ranks=2 ;; esac # a pair
+  step "tutorial.processes.$(basename "$b")" 120 goccl run -n "$ranks" -- "$b"
 done
 
-# 5. Tutorials and measurements of primitives.
-for b in "$work"/examples/*; do
-  [ -x "$b" ] && step "tutorial.$(basename "$b")" 120 "$b"
+# 6. Primitives.
+step primitives 200 primitives -device $device -json "$out/primitives.json"
+
+# 7. Right results: sizes 0, one element, odd and unaligned, some megabytes; 1 GiB of every type and operator.
+large=3M huge=1G
+if [ $device = host ]; then large=100K huge=1M; fi
+for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast reduce gather scatter send_recv; do
+  perf "correct.$c.zero" 120 $c -d all -o all -b 0 -e 0 -i 1 -c 1
+  perf "correct.$c.one" 120 $c -d all -o all -b 1 -e $((8 * n)) -f 2 -i 1 -c 1
+  perf "correct.$c.odd" 120 $c -d all -o all -b 30011 -e 30011 -u 1 -i 1 -c 1
+  perf "correct.$c.large" 120 $c -d all -b $large -e $large -i 1 -c 1
 done
-gpus=$(goccl topo --json | grep -c '"uuid"')
-for b in "$work"/examples/0[2-6]-*; do # a process per rank
-  [ -x "$b" ] || continue
-  n=$gpus
-  case $b in */02-* | */03-*) n=2 ;; esac # a pair
-  step "tutorial.processes.$(basename "$b")" 120 goccl run -n "$n" -- "$b"
-done
-# Programs below bench/ that take -json FILE.
-for b in "$work"/bench/*; do
-  [ -x "$b" ] && step "perf.primitive.$(basename "$b")" 200 "$b" -json "$out/primitive.$(basename "$b").json"
+types=(int8 uint8 int32 uint32 int64 uint64 half bfloat16 float double f8e4m3 f8e5m2)
+if [ "${GOCCL_BENCH-}" = quick ]; then types=(float bfloat16); fi
+for d in "${types[@]}"; do
+  perf "correct.1G.$d" 200 all_reduce -d "$d" -o all -b $huge -e $huge -i 1 -c 1 --out-of-place
 done
 
-# 6. Every type and operator, and sizes at the ends.
-perf() { # NAME LIMIT ARGUMENTS...
-  local name=$1 limit=$2
-  shift 2
-  step "$name" "$limit" goccl perf "$@" --device cuda --json "$out/$name.json"
-}
-perf correct.all_reduce.small 300 all_reduce -d all -o all -b 0 -e 20K -f 1000 -i 1 -c 1
-perf correct.all_reduce.odd 120 all_reduce -d float,bfloat16 -b 999999 -e 999999 -i 1 -c 1 -u 1
-perf correct.all_reduce.1G 200 all_reduce -d float,bfloat16 -b 1G -e 1G -i 1 -c 1
-for c in all_gather reduce_scatter all_to_all all_to_all_v broadcast reduce gather scatter send_recv; do
-  perf "correct.$c" 200 "$c" -d all -b 0 -e 3M -f 50 -i 1 -c 1
-done
-
-# 7. Time, beside NCCL in the same run.
+# 8. Time, beside NCCL in the same run.
 types=(float bfloat16) max=1G factor=4
 if [ "${GOCCL_BENCH-}" = quick ]; then types=(bfloat16) max=64M factor=16; fi
+if [ $device = host ]; then types=(float) max=64K beside=(); fi
 for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast reduce send_recv; do
   for d in "${types[@]}"; do
-    perf "perf.$c.$d.eager" 200 "$c" -d "$d" -b 1K -e $max -f $factor ${beside[@]+"${beside[@]}"} --plot "$out/perf.$c.$d.eager.svg"
-    perf "perf.$c.$d.graph" 200 "$c" -d "$d" -b 1K -e $max -f $factor --graph auto ${beside[@]+"${beside[@]}"} --plot "$out/perf.$c.$d.graph.svg"
+    for mode in eager graph; do
+      arguments=($c -d "$d" -b 1K -e $max -f $factor ${beside[@]+"${beside[@]}"} --plot "$out/perf.$c.$d.$mode.svg")
+      if [ $mode = graph ]; then
+        if [ $device = host ]; then skip "perf.$c.$d.graph" "the host device has no graphs"; continue; fi
+        arguments+=(--graph auto)
+      fi
+      perf "perf.$c.$d.$mode" 200 "${arguments[@]}"
+    done
   done
 done
 
-# 8. The selection table that this machine would have.
-step tune 400 goccl tune --out "$out/table.json" --json "$out/tune.json"
-
-# 9. The summary, for people and for programs.
-{
-  echo "["
-  for i in "${!names[@]}"; do
-    printf '%s {"step": "%s", "result": "%s", "seconds": %d}\n' "$([ "$i" = 0 ] || echo ,)" "${names[$i]}" "${results[$i]}" "${seconds[$i]}"
+# 9. Plans: every built-in one, checked; then beside native kernels.
+goccl plan list >"$work/plans.txt"
+while read -r name _; do
+  step "plan.run.$name" 60 goccl plan run "$name" -n "$n" --device $device --processes -b 1K,100K,1M
+done <"$work/plans.txt"
+plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name or name=instances
+  local name=$1 c=$2 programs=$3 native=$4 p folder algorithms
+  shift 4
+  wanted "$name" || return 0
+  for instances in 1 4; do
+    folder=$work/plans.$c.$instances algorithms=$native
+    mkdir -p "$folder"
+    for p in $programs; do
+      goccl plan build "$p" -n "$n" --instances $instances -o "$folder/$p.json" || return 0
+      algorithms=${algorithms:+$algorithms,}$p
+    done
+    step "$name.instances$instances" 120 env GOCCL_PLAN_DIR="$folder" goccl perf "$c" --device $device -n "$n" --algo "$algorithms" "$@" --json "$out/$name.instances$instances.json"
   done
-  echo "]"
-} >"$out/summary.json"
+}
+if [ $device = cuda ]; then
+  plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" one_shot_ll,one_shot_ll128,two_shot_ll,two_shot_ll128 \
+    --out-of-place --graph auto -b 1K -e 1M -f 4
+  plan_time plan.time.all_gather all_gather "allgather_direct" one_shot_ll128 --out-of-place -b 1M -e 1G -f 16
+else
+  plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" "" --out-of-place -b 1K -e 64K -f 4
+  skip plan.time.all_gather "no GPU"
+fi
+
+# 10. Python and PyTorch.
+export PYTHONPATH=$work/python PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+mkdir -p "$work/shims"
+[ -n "$python" ] && ln -sf "$python" "$work/shims/python"
+if command -v torchrun >/dev/null || [ -z "$torch" ]; then :; else
+  printf '#!/bin/sh\nexec "%s" -m torch.distributed.run "$@"\n' "$python" >"$work/shims/torchrun"
+  chmod +x "$work/shims/torchrun"
+fi
+export PATH=$PATH:$work/shims
+if [ -z "$python" ]; then
+  skip python "no python3"
+elif [ $device = host ]; then
+  at python.import 30 "$work" "$python" -c 'import goccl; print(goccl.get_lib())'
+  skip python.suite "no GPU"
+elif [ -z "$torch" ]; then
+  skip python.suite "python3 has no torch"
+else
+  at python.suite 590 "$work" bash python/tests/gpu/run.sh "$n"
+fi
+steps=(collectives expandable faults ddp fsdp graph bf16)
+for s in "${steps[@]}"; do
+  if [ $device = host ]; then
+    skip "torch.$s" "no GPU"
+  elif [ -z "$torch" ]; then
+    skip "torch.$s" "python3 has no torch"
+  else
+    step "torch.$s" 240 env GOCCL_RANKS="$n" bash "$work/capi/testdata/torch/run_all.sh" "$out/torch.$s" "$work/build/libnccl.so.2" "$s"
+  fi
+done
+
+# 11. nccl-tests, unmodified: a process per GPU where they were built with MPI, all GPUs in one process, and a thread per GPU.
+nccl_test() { # NAME PROGRAM ARGUMENTS...
+  local name=nccl-tests.$1 program=$NCCL_TESTS/$2
+  shift 2
+  if [ ! -x "$program" ]; then skip "$name" "$program is not there"; return; fi
+  if [ -n "$mpirun" ] && ldd "$program" | grep -q libmpi; then
+    step "$name" 120 "$mpirun" --allow-run-as-root --oversubscribe -np "$n" env LD_PRELOAD="$work/build/libnccl.so.2" NCCL_DEBUG=VERSION "$program" -g 1 "$@"
+  else
+    step "$name" 120 env LD_PRELOAD="$work/build/libnccl.so.2" NCCL_DEBUG=VERSION "$program" -g "$n" "$@"
+  fi
+}
+if [ -z "${NCCL_TESTS-}" ]; then
+  skip nccl-tests "NCCL_TESTS names no folder"
+elif [ $device = host ]; then
+  skip nccl-tests "no GPU"
+else
+  for t in all_reduce all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv hypercube; do
+    nccl_test "$t" ${t}_perf -b 8 -e 32M -f 32 -d all -o all -c 1 -n 5 -w 1
+  done
+  nccl_test graph all_reduce_perf -b 1K -e 64M -f 16 -G 10 -c 1
+  nccl_test unaligned all_reduce_perf -b 1K -e 64M -f 16 -u 1 -c 1
+  nccl_test blocking alltoall_perf -b 1K -e 64M -f 16 -z 1 -c 1
+  nccl_test registered all_reduce_perf -b 1K -e 64M -f 16 -R 1 -c 1
+  nccl_test symmetric all_reduce_perf -b 1K -e 64M -f 16 -R 2 -c 1
+  step nccl-tests.threads 120 env LD_PRELOAD="$work/build/libnccl.so.2" "$NCCL_TESTS/all_reduce_perf" -t "$n" -g 1 -b 1K -e 64M -f 16 -c 1
+  step nccl-tests.single 120 env LD_PRELOAD="$work/build/libnccl.so.2" "$NCCL_TESTS/all_reduce_perf" -g "$n" -b 1K -e 64M -f 16 -c 1
+fi
+
+# 12. The selection table that this machine would have.
+if [ $device = host ]; then
+  skip tune "no GPU"
+else
+  step tune 590 goccl tune --out "$out/table.json" --json "$out/tune.json"
+fi
+
+# 13. The end.
+[ $list = 0 ] || exit 0
+if [ "${#names[@]}" = 0 ]; then
+  echo "no step is called ${only[*]}; $here_script -l lists them" >&2
+  exit 2
+fi
+passed=0 skips=0
+for r in "${results[@]}"; do
+  case $r in ok) passed=$((passed + 1)) ;; skipped*) skips=$((skips + 1)) ;; esac
+done
 echo
-passed=0
-for r in ${results[@]+"${results[@]}"}; do [ "$r" = ok ] && passed=$((passed + 1)); done
-echo "$passed of ${#results[@]} steps passed; logs and JSON are in $out"
+echo "$passed of $((${#results[@]} - skips)) steps passed, $skips were skipped; logs, JSON and summary.json are in $out"
 for i in "${!names[@]}"; do
-  [ "${results[$i]}" = ok ] || printf '  %-44s %s\n' "${names[$i]}" "${results[$i]}"
+  case ${results[$i]} in ok | skipped*) ;; *) printf '  %-44s %s\n' "${names[$i]}" "${results[$i]}" ;; esac
 done
 exit $bad
