@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import subprocess
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
 try:
@@ -56,6 +56,13 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
+class WithLibraries(Distribution):
+    """A distribution whose files belong to a platform."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
 def extras() -> dict[str, list[str]]:
     """What pip installs beside goccl on request. The name mscclpp is a distribution of its own, because that package takes the place of MSCCL++'s: in a
     checkout the folder beside this file, in a release (RELEASE=1) the one of that name in the index."""
@@ -66,4 +73,4 @@ def extras() -> dict[str, list[str]]:
     return {"mscclpp": [alias], "jit": ["nvidia-cuda-nvrtc-cu12"], "test": ["pytest", "mpi4py"]}
 
 
-setup(extras_require=extras(), cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+setup(distclass=WithLibraries, extras_require=extras(), cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})

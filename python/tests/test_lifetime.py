@@ -4,7 +4,7 @@ import gc
 import os
 import random
 import signal
-import subprocess
+import threading
 import time
 
 import numpy as np
@@ -15,13 +15,23 @@ import jobs
 from goccl import nccl
 
 
+CYCLES = 10_000 if os.environ.get("GOCCL_FULL") == "1" else 200
+
+
 def _state():
     gc.collect()
     with open("/proc/self/status", encoding="ascii") as f:
         rss = next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
     with open("/proc/self/maps", encoding="ascii") as f:
         maps = sum(1 for _ in f)
-    return len(os.listdir("/proc/self/fd")), maps, rss
+    return len(os.listdir("/proc/self/fd")), maps, rss, len(os.listdir("/proc/self/task"))
+
+
+def _assert_nothing_grew(before, after):
+    assert after[0] <= before[0] + 4, f"file descriptors: {before[0]} → {after[0]}"
+    assert after[1] <= before[1] + 64, f"mappings: {before[1]} → {after[1]}"
+    assert after[2] <= before[2] + (32 << 10), f"KiB resident: {before[2]} → {after[2]}"
+    assert after[3] <= before[3] + 8, f"threads: {before[3]} → {after[3]}"
 
 
 def _cycle():
@@ -43,10 +53,7 @@ def test_ten_thousand_cycles():
     before = _state()
     for _ in range(10_000):
         _cycle()
-    after = _state()
-    assert after[0] <= before[0] + 2, f"file descriptors: {before[0]} → {after[0]}"
-    assert after[1] <= before[1] + 64, f"mappings: {before[1]} → {after[1]}"
-    assert after[2] <= before[2] + 32 << 10, f"KiB resident: {before[2]} → {after[2]}"
+    _assert_nothing_grew(before, _state())
 
 
 def test_communicators_come_and_go():
@@ -63,10 +70,43 @@ def test_communicators_come_and_go():
     for _ in range(5):
         cycle()
     before = _state()
-    for _ in range(100):
+    for _ in range(CYCLES):
         cycle()
-    after = _state()
-    assert after[0] <= before[0] + 4 and after[1] <= before[1] + 64, (before, after)
+    _assert_nothing_grew(before, _state())
+
+
+def test_groups_with_proxies_come_and_go():
+    """A job's whole set-up, and what hangs on it, dropped in any order."""
+
+    def rank(b):
+        group = goccl.CommGroup(bootstrap=b)
+        connections = group.make_connection([0, 1], goccl.Transport.CudaIpc)
+        memory = goccl.GpuBuffer(64, dtype=np.uint8)
+        service = goccl.ProxyService()
+        things = [group.make_port_channels(service, memory, connections), group.make_memory_channels(memory, connections), memory, connections, group]
+        service.start_proxy()
+        group.barrier()
+        service.stop_proxy()
+        group.barrier()
+        things.append(service)
+        del group, connections, memory, service
+        random.shuffle(things)
+        while things:
+            things.pop()
+
+    def cycle():
+        threads = [threading.Thread(target=rank, args=(b,)) for b in goccl.Bootstrap.local(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+
+    for _ in range(5):
+        cycle()
+    before = _state()
+    for _ in range(CYCLES):
+        cycle()
+    _assert_nothing_grew(before, _state())
 
 
 INTERRUPTED = """
@@ -120,8 +160,6 @@ raise SystemError("the program is wrong")
 
 def test_threads_let_each_other_run():
     """A call that waits holds no GIL."""
-    import threading
-
     a, b = goccl.Bootstrap.local(2)
     got = []
     t = threading.Thread(target=lambda: got.append(a.recv(1)))

@@ -32,9 +32,10 @@ def _interpreters():
 
 
 SMOKE = """
-import numpy as np, os, sys
+import os
 import goccl
 assert len(os.listdir("/proc/self/task")) == 1
+import numpy as np
 from goccl import nccl
 c = nccl.Communicator.init_all(1)[0]
 a = np.ones(3, np.float32)
