@@ -237,7 +237,7 @@ func mutate(p *plan.Plan, rng *rand.Rand) string {
 		},
 		func() string {
 			c := chunk()
-			if c == nil || c.Kind != plan.RemoteChunk {
+			if c == nil || c.Kind != plan.RemoteChunk || len(tb.RemoteBufferIDs(op.ChannelType)) == 0 {
 				return ""
 			}
 			c.ID = rng.IntN(len(tb.RemoteBufferIDs(op.ChannelType)))
@@ -297,7 +297,7 @@ func mutate(p *plan.Plan, rng *rand.Rand) string {
 			return "put without signal"
 		},
 		func() string {
-			if len(op.SemaphoreIDs) == 0 {
+			if len(op.SemaphoreIDs) == 0 || len(g.Semaphores) == 0 {
 				return ""
 			}
 			op.SemaphoreIDs = []int{rng.IntN(len(g.Semaphores))}
@@ -417,8 +417,8 @@ func reuseScratch(p *plan.Plan, g *plan.GPU, rng *rand.Rand) string {
 						for j := range list {
 							c := &list[j]
 							mine := c.Kind == plan.LocalChunk && r == g.ID && c.Type == plan.Scratch
-							if c.Kind == plan.RemoteChunk {
-								rb := user.RemoteBuffers[tb.RemoteBufferIDs(op.ChannelType)[c.ID]]
+							if ids := tb.RemoteBufferIDs(op.ChannelType); c.Kind == plan.RemoteChunk && c.ID < len(ids) {
+								rb := user.RemoteBuffers[ids[c.ID]]
 								mine = rb.Rank == g.ID && rb.Type == plan.Scratch
 							}
 							if mine && c.Index == from {

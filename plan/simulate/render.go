@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html"
 	"math"
-	"strings"
 
 	"github.com/goccl/goccl/plan"
 )
@@ -18,9 +17,9 @@ type RenderOptions struct {
 	HTML     bool
 }
 
-// Render draws a run as SVG, or as an HTML page around it: a row for each thread block of each rank, time to the right, a bar for each op, an
-// arrow for each signal (orange) and each piece of data (violet) that let another block go on. Ops of the critical path have a dark edge.
-// Bars carry their op, position and times as tooltips. The picture is a function of its arguments alone.
+// Render draws a run as SVG, or as an HTML page around it: a band for each rank with a row for each thread block, time to the right, a bar for
+// each op, pale while it waits, and a curve for each signal or piece of data that let another block go on. The critical path is dark. Bars
+// carry their op, position and times as tooltips. The picture is a function of its arguments alone.
 func Render(r *Result, o RenderOptions) []byte {
 	if o.Width == 0 {
 		o.Width = 1400
@@ -36,83 +35,185 @@ func Render(r *Result, o RenderOptions) []byte {
 	if !o.HTML {
 		return p.out.Bytes()
 	}
-	var page bytes.Buffer
-	fmt.Fprintf(&page, "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>%s</title></head><body>\n", html.EscapeString(r.Plan.Name))
-	page.Write(p.out.Bytes())
-	fmt.Fprintf(&page, "<pre>%s\n%s</pre>\n</body></html>\n", html.EscapeString(r.Summary()), html.EscapeString(r.Critical()))
-	return page.Bytes()
+	return page(r, p.out.Bytes())
+}
+
+// page is an HTML page around a picture, with the summary and the critical path below.
+func page(r *Result, svg []byte) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n<style>\n", html.EscapeString(r.Plan.Name))
+	b.WriteString("body{margin:24px;background:#f4f5f8;color:#1f2430;font-family:system-ui,sans-serif}svg{border-radius:10px;box-shadow:0 1px 6px #0002;max-width:100%;height:auto}\n" +
+		"rect.op:hover{filter:brightness(1.15)}path.go:hover{stroke-width:3;stroke-opacity:1}table{border-collapse:collapse;margin:18px 0}td,th{padding:3px 14px 3px 0;text-align:left}\n" +
+		"td.n{text-align:right;font-variant-numeric:tabular-nums}pre{line-height:1.45}\n</style></head><body>\n")
+	b.Write(svg)
+	b.WriteString("<h3>Ports</h3>\n<table><tr><th>rank</th><th>port</th><th>busy, us</th><th>share</th></tr>\n")
+	for _, u := range r.Busiest(16) {
+		fmt.Fprintf(&b, "<tr><td>%d</td><td>%s</td><td class=\"n\">%.2f</td><td class=\"n\">%.0f %%</td></tr>\n", u.Rank, u.Port, u.Micros, 100*u.Share)
+	}
+	fmt.Fprintf(&b, "</table>\n<h3>Critical path</h3>\n<pre>%s</pre>\n</body></html>\n", html.EscapeString(r.Critical()))
+	return b.Bytes()
 }
 
 const (
-	rowHeight   = 14
-	barHeight   = 10
-	leftMargin  = 130
-	topMargin   = 64
-	rightMargin = 20
+	rowHeight   = 20
+	barHeight   = 14
+	bandGap     = 10 // between ranks
+	leftMargin  = 150
+	topMargin   = 108
+	rightMargin = 24
 )
 
-type painter struct {
-	r     *Result
-	o     RenderOptions
-	out   bytes.Buffer
-	scale float64 // pixels per µs
-	rows  int     // thread blocks shown: the first of the plan
+// opClass groups ops by what they do: one colour and one entry of the legend each.
+type opClass struct {
+	name, colour string
+	ops          []plan.OpName
 }
 
-// opColour groups ops by what they cost.
-func opColour(n plan.OpName) string {
-	switch n {
-	case plan.Nop, plan.Barrier:
-		return "#9e9e9e"
-	case plan.Signal, plan.RlxSignal, plan.SemRelease:
-		return "#fb8c00"
-	case plan.Wait, plan.RlxWait, plan.SemAcquire, plan.Flush:
-		return "#ffe0b2"
-	case plan.Copy, plan.Put, plan.PutWithSignal, plan.PutWithSignalAndFlush:
-		return "#1e88e5"
-	case plan.Get:
-		return "#00acc1"
-	case plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend:
-		return "#43a047"
-	case plan.SwitchReduce, plan.SwitchReduceStore, plan.SwitchStore, plan.SwitchStorePackets:
-		return "#d81b60"
+var opClasses = []opClass{
+	{"move data", "#2f7ed8", []plan.OpName{plan.Copy, plan.Put, plan.PutWithSignal, plan.PutWithSignalAndFlush, plan.Get}},
+	{"reduce", "#2a9d6f", []plan.OpName{plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend}},
+	{"send packets", "#8f63d2", []plan.OpName{plan.PutPackets, plan.ReadPutPackets, plan.CopyPackets}},
+	{"reduce packets", "#00989a", []plan.OpName{plan.ReducePackets, plan.ReduceCopyPackets, plan.ReduceSendPackets, plan.ReduceCopySendPackets}},
+	{"unpack packets", "#c2569b", []plan.OpName{plan.UnpackPackets}},
+	{"switch", "#d1495b", []plan.OpName{plan.SwitchReduce, plan.SwitchReduceStore, plan.SwitchStore, plan.SwitchStorePackets}},
+	{"signal", "#ee8a2d", []plan.OpName{plan.Signal, plan.RlxSignal, plan.SemRelease}},
+	{"wait", "#e0b64a", []plan.OpName{plan.Wait, plan.RlxWait, plan.SemAcquire, plan.Flush}},
+	{"meet", "#8b93a3", []plan.OpName{plan.Nop, plan.Barrier}},
+}
+
+const ink, pale = "#1f2430", "#6b7280"
+
+func classOf(n plan.OpName) *opClass {
+	for i := range opClasses {
+		for _, o := range opClasses[i].ops {
+			if o == n {
+				return &opClasses[i]
+			}
+		}
 	}
-	return "#8e24aa" // packets
+	return &opClasses[len(opClasses)-1]
+}
+
+type painter struct {
+	r        *Result
+	o        RenderOptions
+	out      bytes.Buffer
+	scale    float64 // pixels per µs
+	rows     int     // thread blocks shown: the first of the plan
+	top      []int   // by row: where its bars start
+	bottom   int
+	critical map[int32]bool
 }
 
 func (p *painter) x(t float64) float64 { return leftMargin + t*p.scale }
-func (p *painter) y(block int32) int   { return topMargin + int(block)*rowHeight }
 
+func (p *painter) printf(format string, args ...any) { fmt.Fprintf(&p.out, format+"\n", args...) }
+
+// paint draws, in this order: frame, title, legend, bands, time axis, bars, curves.
 func (p *painter) paint() {
 	r := p.r
 	p.rows = min(len(r.blocks), p.o.MaxRows)
 	p.scale = float64(p.o.Width-leftMargin-rightMargin) / max(r.Micros, 1e-9)
-	height := topMargin + p.rows*rowHeight + 40
-	fmt.Fprintf(&p.out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="10">`+"\n", p.o.Width, height)
-	fmt.Fprintf(&p.out, `<rect width="100%%" height="100%%" fill="#ffffff"/>`+"\n")
-	p.defs()
-	title := fmt.Sprintf("%s, %d ranks, %d bytes: %.2f us, busbw %.1f GB/s on %s", r.Plan.Name, len(r.Plan.GPUs), r.Size, r.Micros, r.BusBW, r.Machine.Name)
-	fmt.Fprintf(&p.out, `<text x="%d" y="20" font-size="14">%s</text>`+"\n", 10, html.EscapeString(title))
-	p.axis(height)
-	p.labels()
-	p.bars()
-	p.arrows()
-	if p.rows < len(r.blocks) {
-		fmt.Fprintf(&p.out, `<text x="10" y="%d">first %d of %d thread blocks</text>`+"\n", height-8, p.rows, len(r.blocks))
+	y := topMargin
+	for i := range p.rows {
+		if i > 0 && r.blocks[i].rank != r.blocks[i-1].rank {
+			y += bandGap
+		}
+		p.top = append(p.top, y)
+		y += rowHeight
 	}
-	p.out.WriteString("</svg>\n")
+	p.bottom = y
+	p.critical = map[int32]bool{}
+	for i := r.last; i != none; {
+		p.critical[i] = true
+		if c := r.spans[i].cause; c != none {
+			i = c
+		} else {
+			i = r.spans[i].prev
+		}
+	}
+	height := p.bottom + 34
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="system-ui, 'Helvetica Neue', Arial, sans-serif" font-size="11" fill="%s">`,
+		p.o.Width, height, p.o.Width, height, ink)
+	p.printf(`<defs><marker id="tip" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="6" markerHeight="6" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.6 L6,3 L0,5.4 z" fill="context-stroke"/></marker></defs>`)
+	p.printf(`<rect class="frame" width="100%%" height="100%%" fill="#ffffff"/>`)
+	p.title()
+	p.legend()
+	p.bands()
+	p.axis()
+	p.bars()
+	p.curves()
+	if p.rows < len(r.blocks) {
+		p.printf(`<text x="24" y="%d" fill="%s">the first %d of %d thread blocks</text>`, height-10, pale, p.rows, len(r.blocks))
+	}
+	p.printf("</svg>")
 }
 
-func (p *painter) defs() {
-	p.out.WriteString("<defs>")
-	for _, a := range [2][2]string{{"signal", "#fb8c00"}, {"data", "#8e24aa"}} {
-		fmt.Fprintf(&p.out, `<marker id="%s" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="5" markerHeight="5" orient="auto"><path d="M0,0 L6,3 L0,6 z" fill="%s"/></marker>`, a[0], a[1])
+func (p *painter) title() {
+	r := p.r
+	p.printf(`<text x="24" y="30" font-size="18" font-weight="600">%s</text>`, html.EscapeString(r.Plan.Name))
+	p.printf(`<text x="24" y="50" fill="%s">%s over %d ranks, %s on %s</text>`, pale, html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), bytesText(r.Size),
+		html.EscapeString(r.Machine.Name))
+	p.printf(`<text x="%d" y="30" font-size="18" font-weight="600" text-anchor="end">%.2f us</text>`, p.o.Width-rightMargin, r.Micros)
+	p.printf(`<text x="%d" y="50" fill="%s" text-anchor="end">busbw %.1f GB/s</text>`, p.o.Width-rightMargin, pale, r.BusBW)
+}
+
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		name  string
+		shift uint
+	}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}} {
+		if n >= 1<<u.shift {
+			return fmt.Sprintf("%.4g %s", float64(n)/float64(int64(1)<<u.shift), u.name)
+		}
 	}
-	p.out.WriteString("</defs>\n")
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// legend shows the classes that occur.
+func (p *painter) legend() {
+	used := map[*opClass]bool{}
+	for i := range p.r.spans {
+		used[classOf(p.r.spans[i].in.name)] = true
+	}
+	x := 24
+	for i := range opClasses {
+		c := &opClasses[i]
+		if !used[c] {
+			continue
+		}
+		p.printf(`<circle cx="%d" cy="72" r="5" fill="%s"/><text x="%d" y="76">%s</text>`, x+5, c.colour, x+15, c.name)
+		x += 15 + 7*len(c.name) + 18
+	}
+	p.printf(`<text x="%d" y="76" fill="%s">pale: waiting, dark edge: critical path</text>`, x, pale)
+}
+
+// bands lies one behind each rank, and names it, its blocks and how busy its ports are.
+func (p *painter) bands() {
+	use := map[[2]int]float64{}
+	for _, u := range p.r.Ports {
+		use[[2]int{u.Rank, int(u.Port)}] = u.Share
+	}
+	for i := 0; i < p.rows; {
+		rank := p.r.blocks[i].rank
+		j := i
+		for j < p.rows && p.r.blocks[j].rank == rank {
+			p.printf(`<text x="%d" y="%d" fill="%s" text-anchor="end">%d</text>`, leftMargin-10, p.top[j]+barHeight-3, pale, p.r.blocks[j].id)
+			j++
+		}
+		top, bottom := p.top[i]-4, p.top[j-1]+rowHeight-2
+		p.printf(`<path d="M%d,%d H%d V%d H%d z" fill="%s" fill-opacity="0.07"/>`, 12, top, p.o.Width-rightMargin+12, bottom, 12, ink)
+		p.printf(`<text x="24" y="%d" font-weight="600">rank %d</text>`, p.top[i]+barHeight-3, rank)
+		out, in := use[[2]int{int(rank), int(NVLinkOut)}], use[[2]int{int(rank), int(NVLinkIn)}]
+		if j-i > 1 && out+in > 0 {
+			p.printf(`<text x="24" y="%d" font-size="9" fill="%s">nvlink out %.0f %%, in %.0f %%</text>`, p.top[i+1]+barHeight-4, pale, 100*out, 100*in)
+		}
+		i = j
+	}
 }
 
 // axis draws a line at every 1, 2 or 5 times a power of ten microseconds, at most 14 of them.
-func (p *painter) axis(height int) {
+func (p *painter) axis() {
 	step := math.Pow(10, math.Floor(math.Log10(max(p.r.Micros, 1e-3)/14)))
 	for _, f := range []float64{1, 2, 5, 10} {
 		if p.r.Micros/(step*f) <= 14 {
@@ -122,22 +223,8 @@ func (p *painter) axis(height int) {
 	}
 	for i := 0; float64(i)*step <= p.r.Micros; i++ {
 		t := float64(i) * step
-		fmt.Fprintf(&p.out, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#eeeeee"/><text x="%.1f" y="%d" text-anchor="middle">%.4g us</text>`+"\n",
-			p.x(t), topMargin-8, p.x(t), height-30, p.x(t), topMargin-14, t)
-	}
-}
-
-func (p *painter) labels() {
-	last := int32(-1)
-	for i := range p.rows {
-		b := &p.r.blocks[i]
-		label := fmt.Sprintf("block %d", b.id)
-		if b.rank != last {
-			last = b.rank
-			label = fmt.Sprintf("rank %d  block %d", b.rank, b.id)
-			fmt.Fprintf(&p.out, `<line x1="0" y1="%d" x2="%d" y2="%d" stroke="#bdbdbd"/>`+"\n", p.y(int32(i))-2, p.o.Width, p.y(int32(i))-2)
-		}
-		fmt.Fprintf(&p.out, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", leftMargin-8, p.y(int32(i))+barHeight-1, label)
+		p.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" stroke-opacity="0.12"/><text x="%.1f" y="%d" text-anchor="middle" fill="%s">%.4g us</text>`,
+			p.x(t), topMargin-6, p.x(t), p.bottom+4, ink, p.x(t), p.bottom+18, pale, t)
 	}
 }
 
@@ -145,66 +232,60 @@ func (p *painter) shown(i int) bool {
 	return i < p.o.MaxSpans && int(p.r.spans[i].block) < p.rows
 }
 
+// bars draws each op: solid from when it had what it waited for, pale before.
 func (p *painter) bars() {
-	critical := map[int32]bool{}
-	for i := p.r.last; i != none; {
-		critical[i] = true
-		if c := p.r.spans[i].cause; c != none {
-			i = c
-		} else {
-			i = p.r.spans[i].prev
-		}
-	}
 	for i := range p.r.spans {
 		if !p.shown(i) {
 			continue
 		}
 		s := p.r.Span(i)
+		y := p.top[p.r.spans[i].block]
+		colour := classOf(s.Op).colour
 		edge := ""
-		if critical[int32(i)] {
-			edge = ` stroke="#000000" stroke-width="1.2"`
+		if p.critical[int32(i)] {
+			edge = fmt.Sprintf(` stroke="%s" stroke-width="1.5"`, ink)
 		}
-		where := fmt.Sprintf("rank %d block %d op %d", s.Rank, s.Block, s.Pos.Op)
+		where := fmt.Sprintf("rank %d, thread block %d, op %d", s.Rank, s.Block, s.Pos.Op)
 		if s.Pos.Inner >= 0 {
-			where += fmt.Sprintf(".%d iteration %d", s.Pos.Inner, s.Iteration)
+			where += fmt.Sprintf(".%d, iteration %d", s.Pos.Inner, s.Iteration)
 		}
-		fmt.Fprintf(&p.out, `<rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s"%s><title>%s: %s, %.3f to %.3f us</title></rect>`+"\n",
-			p.x(s.Start), p.y(p.r.spans[i].block), max((s.End-s.Start)*p.scale, 0.5), barHeight, opColour(s.Op), edge, where, s.Op, s.Start, s.End)
+		width := max((s.End-s.Start)*p.scale, 0.8)
+		p.printf(`<rect class="op" x="%.2f" y="%d" width="%.2f" height="%d" rx="2.5" fill="%s" fill-opacity="0.28"%s><title>%s: %s, %.3f to %.3f us</title></rect>`,
+			p.x(s.Start), y, width, barHeight, colour, edge, where, s.Op, s.Start, s.End)
+		work := (s.End - s.Woke) * p.scale
+		if work > 0 {
+			p.printf(`<path d="M%.2f,%d h%.2f v%d h-%.2f z" fill="%s" pointer-events="none"/>`, p.x(s.Woke), y, max(work, 0.8), barHeight, max(work, 0.8), colour)
+		}
+		if text := 6.4*float64(len(s.Op)) + 6; width > text {
+			at, fill := p.x(s.Start), ink
+			if work > text {
+				at, fill = p.x(s.Woke), "#ffffff"
+			}
+			if work > text || width-work > text {
+				p.printf(`<text x="%.1f" y="%d" font-size="10" fill="%s" pointer-events="none">%s</text>`, at+4, y+barHeight-4, fill, s.Op)
+			}
+		}
 	}
 }
 
-func (p *painter) arrows() {
-	for i := range p.r.spans {
-		s := &p.r.spans[i]
-		if s.cause == none || !p.shown(i) || !p.shown(int(s.cause)) {
-			continue
+// curves lead from what let a block go on to where it went on; those of the critical path are dark and come last.
+func (p *painter) curves() {
+	for _, dark := range []bool{false, true} {
+		for i := range p.r.spans {
+			s := &p.r.spans[i]
+			if s.cause == none || !p.shown(i) || !p.shown(int(s.cause)) || dark != (p.critical[int32(i)] && p.critical[s.cause]) {
+				continue
+			}
+			c := &p.r.spans[s.cause]
+			look := fmt.Sprintf(`stroke="%s" stroke-width="1" stroke-opacity="0.45"`, classOf(c.in.name).colour)
+			if dark {
+				look = fmt.Sprintf(`stroke="%s" stroke-width="1.8"`, ink)
+			}
+			x2 := p.x(min(s.woke, s.end))
+			x1 := min(p.x(c.end), x2)
+			y1, y2 := p.top[c.block]+barHeight/2, p.top[s.block]+barHeight/2
+			bend := max(18, (x2-x1)/2)
+			p.printf(`<path class="go" d="M%.2f,%d C%.2f,%d %.2f,%d %.2f,%d" fill="none" %s marker-end="url(#tip)"/>`, x1, y1, x1+bend, y1, x2-bend, y2, x2, y2, look)
 		}
-		c := &p.r.spans[s.cause]
-		kind, colour := "data", "#8e24aa"
-		if strings.HasSuffix(string(c.in.name), "signal") || c.in.name == plan.SemRelease || c.in.name == plan.Barrier {
-			kind, colour = "signal", "#fb8c00"
-		}
-		fmt.Fprintf(&p.out, `<line x1="%.2f" y1="%d" x2="%.2f" y2="%d" stroke="%s" stroke-width="0.7" stroke-opacity="0.6" marker-end="url(#%s)"/>`+"\n",
-			p.x(min(c.end, s.end)), p.y(c.block)+barHeight/2, p.x(s.end), p.y(s.block)+barHeight/2, colour, kind)
 	}
-}
-
-// Timeline is the run as text: one line per op in the order of their beginning, at most n; n 0 means all.
-func (r *Result) Timeline(n int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%9s %9s  %s\n", "start us", "end us", "what")
-	for i := range r.spans {
-		if n > 0 && i == n {
-			fmt.Fprintf(&b, "… %d more\n", len(r.spans)-n)
-			break
-		}
-		s := r.Span(i)
-		fmt.Fprintf(&b, "%9.3f %9.3f  rank %d block %d  %s", s.Start, s.End, s.Rank, s.Block, s.Op)
-		if s.Cause >= 0 {
-			c := r.Span(s.Cause)
-			fmt.Fprintf(&b, "  after %s of rank %d block %d", c.Op, c.Rank, c.Block)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }

@@ -40,6 +40,7 @@ type Span struct {
 	Op          plan.OpName
 	Iteration   int
 	Start, End  float64 // µs after the launch
+	Woke        float64 // when the last of what it waited for came; Start if it waited for nothing
 	Cause       int     // index of the span of another block that let this one go on, or -1
 	Prev        int     // index of the block's span before, or -1
 }
@@ -87,7 +88,7 @@ func (r *Result) Len() int { return len(r.spans) }
 func (r *Result) Span(i int) Span {
 	s := &r.spans[i]
 	b := &r.blocks[s.block]
-	return Span{Rank: int(b.rank), Block: int(b.id), Pos: s.in.pos, Op: s.in.name, Iteration: int(s.iter), Start: s.start, End: s.end, Cause: int(s.cause), Prev: int(s.prev)}
+	return Span{Rank: int(b.rank), Block: int(b.id), Pos: s.in.pos, Op: s.in.name, Iteration: int(s.iter), Start: s.start, End: s.end, Woke: min(s.woke, s.end), Cause: int(s.cause), Prev: int(s.prev)}
 }
 
 // CriticalPath lists the spans that decided the end, first to last: each began or went on when the one before allowed it.

@@ -61,6 +61,7 @@ type blockState struct {
 type span struct {
 	in         *instr
 	start, end float64
+	woke       float64 // when the latest of what it waited for came; start if it waited for nothing
 	block      int32
 	iter       int32
 	prev       int32 // the block's span before
@@ -170,7 +171,7 @@ func (r *runner) resume(b int32, now float64, by int32) {
 		}
 		if !s.started {
 			s.started = true
-			r.spans = append(r.spans, span{in: in, start: now, block: b, iter: s.iter, prev: s.last, cause: none})
+			r.spans = append(r.spans, span{in: in, start: now, woke: now, block: b, iter: s.iter, prev: s.last, cause: none})
 			s.last = int32(len(r.spans) - 1)
 			if by != none {
 				r.spans[s.last].cause = by
@@ -183,7 +184,7 @@ func (r *runner) resume(b int32, now float64, by int32) {
 			}
 		}
 		if by != none {
-			r.spans[s.last].cause = by
+			r.spans[s.last].cause, r.spans[s.last].woke = by, now
 			by = none
 		}
 		end, ok := r.perform(b, s, in, now)

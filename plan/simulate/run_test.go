@@ -184,7 +184,7 @@ func TestRenderIsWellFormed(t *testing.T) {
 	r := run(t, build(t, "allreduce_twoshot_ll", programs.Options{Ranks: 4, Instances: 1}), machine(t), 1<<16)
 	svg := simulate.Render(r, simulate.RenderOptions{})
 	d := xml.NewDecoder(bytes.NewReader(svg))
-	bars, lines := 0, 0
+	bars, curves := 0, 0
 	for {
 		tok, err := d.Token()
 		if err == io.EOF {
@@ -194,16 +194,24 @@ func TestRenderIsWellFormed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e, ok := tok.(xml.StartElement); ok {
-			switch e.Name.Local {
-			case "rect":
-				bars++
-			case "line":
-				lines++
+			for _, a := range e.Attr {
+				switch {
+				case a.Name.Local == "class" && a.Value == "op":
+					bars++
+				case a.Name.Local == "class" && a.Value == "go":
+					curves++
+				}
 			}
 		}
 	}
-	if bars != r.Len()+1 || lines < 12 {
-		t.Errorf("%d bars for %d spans, %d lines", bars, r.Len(), lines)
+	causes := 0
+	for i := range r.Len() {
+		if r.Span(i).Cause >= 0 {
+			causes++
+		}
+	}
+	if bars != r.Len() || curves != causes || causes < 12 {
+		t.Errorf("%d bars for %d spans, %d curves for %d causes", bars, r.Len(), curves, causes)
 	}
 	page := string(simulate.Render(r, simulate.RenderOptions{HTML: true}))
 	if !strings.HasPrefix(page, "<!DOCTYPE html>") || !strings.Contains(page, "</svg>") {
