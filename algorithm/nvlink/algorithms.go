@@ -8,7 +8,7 @@ import (
 var _ algorithm.Lister = (*Engine)(nil)
 
 // Algorithms implements algorithm.Lister. Tags: shots is how often data crosses the links, ll128 is 1 for the protocol with 120 bytes of data in 128,
-// stream is 1 for bulk copies through rings.
+// simple is 1 for plain stores with a flag for each piece, stream is 1 for bulk copies through rings.
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
@@ -21,8 +21,11 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			if v.protocol == ll128 {
 				tags["ll128"] = 1
 			}
+			if v.protocol == simple {
+				tags["simple"] = 1
+			}
 			most := algorithm.AnySize
-			if (c == algorithm.AllGather || c == algorithm.AllToAll) && e.size > 1 {
+			if (c == algorithm.AllGather || c == algorithm.AllToAll) && e.size > 1 && v.protocol != simple {
 				most = uint64(streamFrom)*uint64(e.size) - 1
 			}
 			list = append(list, algorithm.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true, Chosen: e.table.spans(c, v, most)})

@@ -60,8 +60,11 @@ func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error
 	if err != nil {
 		return err
 	}
+	if v.protocol == simple && e.size > 1 {
+		return e.simpleReduce(r, s, root, v)
+	}
 	a := e.args
-	e.operands(r)
+	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), root
 	a.sendStride, a.recvStride = 0, 0
 	if !v.twoShot || e.size == 1 {
@@ -84,15 +87,25 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
+	if v.protocol == simple && e.size > 1 {
+		return e.simpleReduceScatter(r, s, v)
+	}
 	a := e.args
-	e.operands(r)
+	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
 	return e.launchReduction(r, s, scattered, v, r.Bytes())
 }
 
-// exchange runs all-gather (stride 0: everybody gets the same) and all-to-all. Large slices go as messages, peer after peer.
+// exchange runs all-gather (stride 0: everybody gets the same) and all-to-all. Large slices go as messages, peer after peer, or by plain stores.
 func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
+	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
+	if err != nil {
+		return err
+	}
+	if v.protocol == simple && e.size > 1 {
+		return e.simpleExchange(r, s, stride, v)
+	}
 	if r.Bytes() >= streamFrom && e.size > 1 {
 		e.batch.reset()
 		for p := range e.size {
@@ -101,12 +114,8 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 		}
 		return e.transfers(s)
 	}
-	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
-	if err != nil {
-		return err
-	}
 	a := e.args
-	e.operands(r)
+	a.operands(r)
 	a.bytes = uint64(r.Bytes())
 	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
 	return e.launchMove(s, exchanging, v, r.Bytes())
@@ -120,8 +129,7 @@ func (e *Engine) barrier(s *cuda.Stream) error {
 	return e.launchMove(s, exchanging, variant{protocol: ll, threads: 32}, 8)
 }
 
-func (e *Engine) operands(r *algorithm.Request) {
-	a := e.args
+func (a *collectiveArgs) operands(r *algorithm.Request) {
 	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 	a.op = uint32(r.Op)
 	a.scalar, a.scalarPtr = 0, 0
@@ -136,6 +144,9 @@ func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what redu
 		fast = 1
 	} else {
 		v.protocol = ll128 // the general kernels exist in this protocol only
+	}
+	if v.protocol == simple { // one rank
+		v.protocol = ll128
 	}
 	f := e.kernels.reduce[what][v.protocol][r.Type][fast]
 	if f == nil {
@@ -156,6 +167,9 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 	if (e.size == 2 || e.size == 4 || e.size == 8) && e.words() {
 		fast = 1
 	} else {
+		v.protocol = ll128
+	}
+	if v.protocol == simple { // one rank
 		v.protocol = ll128
 	}
 	f := e.kernels.move[what][v.protocol][fast]

@@ -28,20 +28,22 @@ type Config struct {
 
 // Engine runs the collectives of one rank.
 type Engine struct {
-	dev        *cuda.Device
-	rank, size int
-	timeout    time.Duration
-	maxBlocks  int64
-	windows    *exchange.Windows
-	state      device.Allocation
-	abort      *abortBlock
-	module     *cuda.Module
-	kernels    kernelTable // fixed once loaded
-	table      *selection
+	dev           *cuda.Device
+	rank, size    int
+	timeout       time.Duration
+	maxBlocks     int64
+	windows       *exchange.Windows
+	state         device.Allocation
+	abort         *abortBlock
+	module        *cuda.Module
+	kernels       kernelTable // fixed once loaded
+	simpleKernels simpleTable
+	table         *selection
 
 	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
 	// reads them.
 	args   *collectiveArgs
+	simple *collectiveArgs
 	p2p    *p2pArgs
 	stream *p2pArgs
 
@@ -78,7 +80,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), p2p: new(p2pArgs), stream: new(p2pArgs), stop: make(chan struct{})}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), simple: new(collectiveArgs), p2p: new(p2pArgs), stream: new(p2pArgs), stop: make(chan struct{})}
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.load(); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
-	if e.windows, err = exchange.Map(ctx, cfg.Bootstrap, dev, areaBytes(n)+p2pBytes(n)+streamBytes(n)); err != nil {
+	if e.windows, err = exchange.Map(ctx, cfg.Bootstrap, dev, windowBytes(n)); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
 	e.fillConstants()
@@ -128,6 +130,9 @@ func (e *Engine) load() error {
 	if err := e.kernels.load(e.module, kernels.Names("collective"), e.size); err != nil {
 		return err
 	}
+	if err := e.loadChosen(); err != nil {
+		return err
+	}
 	if p.Major >= 9 { // bulk copies
 		e.streamShared = streamShared
 		if err := e.kernels.stream.SetMaxDynamicShared(streamShared); err != nil {
@@ -156,6 +161,9 @@ func (e *Engine) fillConstants() {
 	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = e.abort.ptr(), state+stateCounters, uint32(e.rank), uint32(n)
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes = uint32(slotBytes(n))
+	*e.simple = *e.args
+	e.simple.window, e.simple.epochs = e.stream.window, state+stateSimple
+	e.simple.slotBytes, e.simple.flagsOffset = uint32(simpleSlotBytes(n)), uint32(streamBytes(n))
 }
 
 // Enqueue implements algorithm.Engine.
@@ -314,6 +322,7 @@ func (e *Engine) free() error {
 	if e.module != nil {
 		errs = append(errs, e.module.Close())
 	}
+	errs = append(errs, e.simpleKernels.close())
 	if e.abort != nil {
 		errs = append(errs, e.abort.close())
 	}

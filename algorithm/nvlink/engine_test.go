@@ -469,3 +469,57 @@ func TestMessagesOnSeveralStreams(t *testing.T) {
 	}
 	must(t, g.Close())
 }
+
+// Plain stores: the kernel for the case, the slices, and the same grid on all ranks whatever their addresses are.
+func TestSimple(t *testing.T) {
+	for _, n := range []int{3, 4} {
+		engines := mockEngines(t, n)
+		for r, e := range engines {
+			must(t, e.Force("all_reduce:two_shot_simple,reduce:two_shot_simple/256,broadcast:two_shot_simple,all_gather:one_shot_simple,all_to_all:one_shot_simple,reduce_scatter:one_shot_simple"))
+			s, mem := newStream(t, e), memory(t, e, 64<<20)
+			fast, sum := fmt.Sprintf("_n%d", n), fmt.Sprintf("_sum_n%d", n)
+			if n == 3 {
+				fast, sum = "", ""
+			}
+			const count = 1 << 18 // 1 MiB of float32
+			total, root := uint64(4*count), n-1
+			third := uint64(sliceOf(4*count, int64(n-1)))
+			for _, c := range []struct {
+				what   algorithm.Collective
+				op     datatype.Op
+				shift  int64
+				kernel string
+				send   uint64 // stride
+				recv   uint64
+				root   uint32
+			}{
+				{algorithm.AllReduce, datatype.Sum, 0, "all_reduce_simple_float32" + sum, uint64(sliceOf(4*count, int64(n))), uint64(sliceOf(4*count, int64(n))), everyone},
+				{algorithm.AllReduce, datatype.Sum, 8, "all_reduce_simple_float32", uint64(sliceOf(4*count, int64(n))), uint64(sliceOf(4*count, int64(n))), everyone},
+				{algorithm.AllReduce, datatype.Prod, 0, "all_reduce_simple_float32", uint64(sliceOf(4*count, int64(n))), uint64(sliceOf(4*count, int64(n))), everyone},
+				{algorithm.Reduce, datatype.Avg, 0, "reduce_simple_float32" + sum, third, third, uint32(root)},
+				{algorithm.Broadcast, datatype.Sum, 0, "broadcast_simple" + fast, third, third, uint32(root)},
+				{algorithm.AllGather, datatype.Sum, 0, "all_gather_simple" + fast, 0, total, everyone},
+				{algorithm.AllToAll, datatype.Sum, 0, "all_to_all_simple" + fast, total, total, everyone},
+				{algorithm.AllToAll, datatype.Sum, 4, "all_to_all_simple", total, total, everyone},
+				{algorithm.ReduceScatter, datatype.Sum, 0, "reduce_scatter_simple_float32" + sum, total, 0, everyone},
+			} {
+				req := algorithm.Request{Collective: c.what, Send: mem.Add(c.shift), Recv: mem.Add(32<<20 + c.shift), Count: count, Type: datatype.Float32, Op: c.op, Root: root, Stream: s}
+				calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{req})) }))
+				if len(calls) != 1 || calls[0].Kernel != c.kernel {
+					t.Fatalf("%d ranks, %v: %v, want %s", n, c.what, names(calls), c.kernel)
+				}
+				a := argsOf[collectiveArgs](t, calls[0])
+				if a.sendStride != c.send || a.recvStride != c.recv || a.root != c.root || a.bytes != total || a.rank != uint32(r) {
+					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
+				}
+				if a.window != e.stream.window || a.epochs != e.args.epochs+stateSimple || a.slotBytes != uint32(simpleSlotBytes(n)) || int64(a.flagsOffset) != streamBytes(n) {
+					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
+				}
+				slice := int64(max(c.send, c.recv))
+				if want := min(simpleBlocks, (slice+simpleSlotBytes(n)-1)/simpleSlotBytes(n)); int64(calls[0].Grid) != want {
+					t.Errorf("%d ranks, %v: %d blocks, want %d", n, c.what, calls[0].Grid, want)
+				}
+			}
+		}
+	}
+}

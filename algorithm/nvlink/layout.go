@@ -20,6 +20,11 @@ const (
 	streamStages     = 8
 	streamShared     = streamStages * (streamPieceBytes + 8)
 
+	simpleArea     = 64 << 10
+	simpleDepth    = 3
+	simpleBlocks   = 32
+	simpleFlagLine = 128
+
 	everyone = 0xffffffff
 )
 
@@ -29,7 +34,7 @@ type collectiveArgs struct {
 	send, recv                    uint64
 	bytes, sendStride, recvStride uint64
 	rank, nranks, slotBytes, op   uint32
-	root, _                       uint32
+	root, flagsOffset             uint32
 	scalar, scalarPtr             uint64
 }
 
@@ -78,11 +83,24 @@ func streamBytes(n int) int64 {
 	return streamChannels*streamDepth*streamPieceBytes + int64(n)*streamChannels*2*128
 }
 
+// simple.cuh has its slots in the rings of the streams, and its flags behind their words.
+const _ = uint64(streamChannels*streamDepth*streamPieceBytes - simpleBlocks*simpleDepth*2*simpleArea)
+
+func simpleFlagBytes(n int) int64 { return int64(n) * simpleBlocks * simpleFlagLine }
+
+// simpleSlotBytes is what of a slice goes at a time to one rank.
+func simpleSlotBytes(n int) int64 { return simpleArea / int64(n) &^ 511 }
+
+func windowBytes(n int) int64 {
+	return areaBytes(n) + p2pBytes(n) + streamBytes(n) + simpleFlagBytes(n)
+}
+
 // The state of an engine in device memory: epochs by block, then the counters of point_to_point and of point_to_point_stream, then a word to
-// receive into.
+// receive into, then the flags of simple.cuh by block.
 const (
 	stateCounters = maxBlocks * epochStride
 	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4
 	stateScratch  = stateStream + maxRanks*2*streamChannels*32*4
-	stateBytes    = stateScratch + 4096
+	stateSimple   = stateScratch + 4096
+	stateBytes    = stateSimple + simpleBlocks*epochStride
 )

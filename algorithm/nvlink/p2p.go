@@ -323,6 +323,9 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
+	if v.protocol == simple && e.size > 1 {
+		return e.simpleBroadcast(r, s, v)
+	}
 	if v.twoShot && e.size > 1 {
 		a := e.args
 		a.send, a.recv = uint64(r.Send), uint64(r.Recv)

@@ -3,7 +3,9 @@ package nvlink
 import (
 	"errors"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
@@ -250,5 +252,40 @@ func TestLayout(t *testing.T) {
 		if got[0] != got[1] {
 			t.Errorf("%s: %d, the kernels have %d", name, got[0], got[1])
 		}
+	}
+}
+
+// The headers' constants are repeated in layout.go.
+func TestLayoutAgreesWithTheHeaders(t *testing.T) {
+	for file, constants := range map[string]map[string]int64{
+		"args.cuh":   {"maxRanks": maxRanks, "epochStride": epochStride / 4},
+		"p2p.cuh":    {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth},
+		"stream.cuh": {"streamChannels": streamChannels, "streamDepth": streamDepth, "streamPieceBytes": streamPieceBytes, "streamStages": streamStages},
+		"simple.cuh": {"simpleArea": simpleArea, "simpleDepth": simpleDepth, "simpleBlocks": simpleBlocks, "simpleFlagLine": simpleFlagLine},
+	} {
+		text, err := os.ReadFile("../../kernels/collective/" + file)
+		if err != nil {
+			t.Skip(err) // not a checkout
+		}
+		for name, want := range constants {
+			m := regexp.MustCompile(`constexpr uint32_t ` + name + ` = (\d+)(?: << (\d+))?;`).FindSubmatch(text)
+			if m == nil {
+				t.Errorf("%s: no constant %s", file, name)
+				continue
+			}
+			v, _ := strconv.ParseInt(string(m[1]), 10, 64)
+			shift, _ := strconv.Atoi("0" + string(m[2]))
+			if v <<= shift; v != want {
+				t.Errorf("%s: %s is %d, layout.go has %d", file, name, v, want)
+			}
+		}
+	}
+	for n := 2; n <= maxRanks; n++ {
+		if b := simpleSlotBytes(n); b%512 != 0 || b*int64(n) > simpleArea || b < 4<<10 {
+			t.Errorf("%d ranks: slots of %d bytes", n, b)
+		}
+	}
+	if b := windowBytes(8); b > 64<<20 {
+		t.Errorf("the window of 8 ranks has %d bytes", b)
 	}
 }

@@ -16,12 +16,13 @@ type protocol uint8
 const (
 	ll protocol = iota
 	ll128
-	numProtocols
+	numProtocols                // by packets
+	simple       = numProtocols // by plain stores: simple.go
 )
 
-func (p protocol) String() string { return [...]string{"ll", "ll128"}[p] }
+func (p protocol) String() string { return [...]string{"ll", "ll128", "simple"}[p] }
 
-// units is how many threads carry bytes of one slice: P::units in the kernels.
+// units is how many threads carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
 	if p == ll {
 		return (bytes + 7) / 8
@@ -44,25 +45,27 @@ func (v variant) String() string {
 	return fmt.Sprintf("%s_%s/%d", shots, v.protocol, v.threads)
 }
 
-// variantNames are the names without thread counts; index = 2·twoShot + protocol.
-var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128"}
+// variantNames are the names without thread counts; index = 3·twoShot + protocol.
+var variantNames = []string{"one_shot_ll", "one_shot_ll128", "one_shot_simple", "two_shot_ll", "two_shot_ll128", "two_shot_simple"}
 
 // Variants lists the algorithms of a collective that can be chosen. Collectives without any have one way for each size.
 //
 //	all_reduce       one_shot: everybody sends everybody everything; two_shot: slices to their owners, results back
 //	reduce           the same, results to the root; two_shot: the ranks but the root own slices
 //	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which share them
-//	all_gather, reduce_scatter, all_to_all   one exchange; from 2 MiB a rank all_gather and all_to_all go as streams whatever was chosen
+//	all_gather, reduce_scatter, all_to_all   one exchange; from 2 MiB a rank all_gather and all_to_all go as streams where packets were chosen
+//
+// The _simple ones are for large messages: whole lines carry data, and a flag is waited for once a piece.
 func Variants(c algorithm.Collective) []string {
 	switch c {
 	case algorithm.AllReduce:
-		return slices.Clone(variantNames)
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "two_shot_simple"}
 	case algorithm.Reduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128"}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "two_shot_simple"}
 	case algorithm.Broadcast:
-		return []string{"one_shot_ll128", "two_shot_ll128"}
+		return []string{"one_shot_ll128", "two_shot_ll128", "two_shot_simple"}
 	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll:
-		return slices.Clone(variantNames[:2])
+		return slices.Clone(variantNames[:3])
 	}
 	return nil
 }
@@ -78,7 +81,10 @@ func parseVariant(c algorithm.Collective, s string) (variant, error) {
 		return variant{}, fmt.Errorf("%w: no algorithm %q: %v has %s", algorithm.ErrInvalidArgument, name, c, strings.Join(names, ", "))
 	}
 	i := slices.Index(variantNames, name)
-	v := variant{twoShot: i >= 2, protocol: protocol(i & 1), threads: 256}
+	v := variant{twoShot: i >= 3, protocol: protocol(i % 3), threads: 256}
+	if v.protocol == simple {
+		v.threads = 512
+	}
 	if ok {
 		n, err := strconv.Atoi(count)
 		if err != nil || n < 32 || n > 512 || n%32 != 0 {

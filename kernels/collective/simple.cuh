@@ -33,7 +33,7 @@
 // writes before all have begun. Streams write only where their receiver has let them, in a launch of its own that comes after this one. Flags count on
 // for ever in device memory and compare as signed differences; all ranks run the same iterations.
 //
-// Addresses, strides and sizes are multiples of 16.
+// Slots are whole vectors. Access says what may be assumed of the user's memory; it does not change what crosses the wire, so ranks need not agree.
 #pragma once
 
 #include <collective/rooted.cuh>
@@ -48,8 +48,8 @@ constexpr uint32_t simpleFlagLine = 128;  // bytes between two flags
 
 enum class Job { allReduce, reduceScatter, allGather, allToAll, broadcast, reduce };
 
-// Arguments as in args.cuh, with windows at the stream region, epochs for the flags, and strides: from one slice to the next in send and recv.
-template <Job J, class R, int N>
+// Arguments as in args.cuh (Access::words: all are multiples of 16), with windows at the stream region, epochs for the flags, and strides: from one slice to the next in send and recv.
+template <Job J, class R, int N, Access A>
 struct Simple {
   const Args& a;
   const R reducer;
@@ -110,10 +110,22 @@ struct Simple {
     return v;
   }
 
-  // move carries a piece for each peer: store(peer, to, offset, vector). Loads of all peers, or of a batch of them, are in flight together. A
-  // peer of 0 bytes takes no part.
-  template <class Bytes, class From, class To, class Store>
-  GOCCL_DEVICE void move(Bytes bytesOf, From from, To to, Store store) const {
+  // The user's memory, of which the piece has so many bytes.
+  static GOCCL_DEVICE uint4 loadUser(const uint8_t* p, uint32_t o, uint32_t bytes) {
+    if (A == Access::words) return loadVec(p + o);
+    const uint2 lo = loadWord<A>(p, o, bytes), hi = loadWord<A>(p, o + 8, bytes);
+    return make_uint4(lo.x, lo.y, hi.x, hi.y);
+  }
+  static GOCCL_DEVICE void storeUser(uint8_t* p, uint32_t o, uint32_t bytes, uint4 v) {
+    if (A == Access::words) return storeVec(p + o, v);
+    storeWord<A>(p, o, bytes, make_uint2(v.x, v.y));
+    storeWord<A>(p, o + 8, bytes, make_uint2(v.z, v.w));
+  }
+
+  // move carries a piece for each peer: load(from, offset, bytes), store(to, offset, bytes, vector, peer). Loads of a batch of peers are in flight
+  // together. A peer of 0 bytes takes no part.
+  template <class Bytes, class From, class To, class Load, class Store>
+  GOCCL_DEVICE void move(Bytes bytesOf, From from, To to, Load load, Store store) const {
     constexpr uint32_t width = N > 1 && N < 5 ? N - 1 : 4;  // more would not fit the registers
 #pragma unroll 1
     for (uint32_t k = 1; k < n; k += width) {
@@ -127,25 +139,39 @@ struct Simple {
         source[i] = from(p);
         target[i] = to(p);
       }
+#pragma unroll 1
       for (uint32_t o = threadIdx.x * 16; o < a.slotBytes; o += blockDim.x * 16) {
         uint4 v[width];
 #pragma unroll
         for (uint32_t i = 0; i < width; ++i)
-          if (o < bytes[i]) v[i] = loadVec(source[i] + o);
+          if (o < bytes[i]) v[i] = load(source[i], o, bytes[i]);
 #pragma unroll
         for (uint32_t i = 0; i < width; ++i)
-          if (o < bytes[i]) store(peerAt(a, k + i), target[i] + o, o, v[i]);
+          if (o < bytes[i]) store(target[i], o, bytes[i], v[i], peerAt(a, k + i));
       }
     }
   }
 
+  // toSlots and fromSlots are the two directions of move.
+  template <class Bytes, class From, class To, class Also>
+  GOCCL_DEVICE void toSlots(Bytes bytes, From from, To to, Also also) const {
+    move(bytes, from, to, loadUser, [&](uint8_t* p, uint32_t o, uint32_t left, uint4 v, uint32_t peer) {
+      storeVec(p + o, scaled(v));
+      also(peer, o, left, v);
+    });
+  }
+  template <class Bytes, class From, class To>
+  GOCCL_DEVICE void fromSlots(Bytes bytes, From from, To to) const {
+    move(bytes, from, to, [](const uint8_t* p, uint32_t o, uint32_t) { return loadVec(p + o); },
+         [](uint8_t* p, uint32_t o, uint32_t left, uint4 v, uint32_t) { storeUser(p, o, left, v); });
+  }
+
   GOCCL_DEVICE void scatter(uint32_t t) const {
     if (J == Job::broadcast && a.rank != a.root) return;
-    move([&](uint32_t p) { return owns(p) ? size(p, t) : 0; }, [&](uint32_t p) { return input(p) + offset(t); }, [&](uint32_t p) { return slot(p, 0, t, a.rank); },
-         [&](uint32_t p, uint8_t* to, uint32_t o, uint4 v) {
-           storeVec(to, scaled(v));
-           if (J == Job::broadcast && a.send != a.recv) storeVec(output(p) + offset(t) + o, v);
-         });
+    toSlots([&](uint32_t p) { return owns(p) ? size(p, t) : 0; }, [&](uint32_t p) { return input(p) + offset(t); }, [&](uint32_t p) { return slot(p, 0, t, a.rank); },
+            [&](uint32_t p, uint32_t o, uint32_t left, uint4 v) {
+              if (J == Job::broadcast && a.send != a.recv) storeUser(output(p) + offset(t), o, left, v);
+            });
   }
 
   GOCCL_DEVICE void combine(uint32_t t) const {
@@ -155,38 +181,39 @@ struct Simple {
     const uint32_t bytes = size(a.rank, t);
     const uint8_t* source = slot(a.rank, 0, t, 0);
     const uint64_t shared = slot(a.rank, 1, t, a.rank) - a.window[a.rank];  // the same in every window
+#pragma unroll 1
     for (uint32_t o = threadIdx.x * 16; o < bytes; o += blockDim.x * 16) {
       uint4 v;
-      if constexpr (folds) {
-        v = fold(own + o, source + o);
-      } else {
-        v = loadVec(J == Job::broadcast ? source + a.root * a.slotBytes + o : own + o);
-      }
-      if (J == Job::allGather || J == Job::allToAll ? home != own : J != Job::reduce) storeVec(home + o, v);
+      if constexpr (folds)
+        v = fold(loadUser(own, o, bytes), source + o);
+      else if constexpr (J == Job::broadcast)
+        v = loadVec(source + a.root * a.slotBytes + o);
+      else
+        v = loadUser(own, o, bytes);
+      if (J == Job::allGather || J == Job::allToAll ? home != own : J != Job::reduce) storeUser(home, o, bytes, v);
       if constexpr (shares)
         forEachPeer<N>(a, [&](uint32_t p) {
           if (J == Job::reduce ? p == a.root : owns(p)) storeVec(a.window[p] + shared + o, v);
         });
     }
     if constexpr (J == Job::allToAll)
-      move([&](uint32_t) { return bytes; }, [&](uint32_t p) { return slot(a.rank, 0, t, p); }, [&](uint32_t p) { return output(p) + offset(t); },
-           [&](uint32_t, uint8_t* to, uint32_t, uint4 v) { storeVec(to, v); });
+      fromSlots([&](uint32_t) { return bytes; }, [&](uint32_t p) { return slot(a.rank, 0, t, p); }, [&](uint32_t p) { return output(p) + offset(t); });
   }
 
-  // fold combines a vector of everybody in rank order.
-  GOCCL_DEVICE uint4 fold(const uint8_t* own, const uint8_t* source) const {
+  // fold combines a vector of everybody in rank order; own is this rank's.
+  GOCCL_DEVICE uint4 fold(uint4 own, const uint8_t* source) const {
     typename R::Sum sum;
     constexpr uint32_t width = N > 0 ? N : 4;
+    own = scaled(own);
 #pragma unroll 1
     for (uint32_t r0 = 0; r0 < n; r0 += width) {
       uint4 x[width];
 #pragma unroll
       for (uint32_t i = 0; i < width; ++i)
-        if (r0 + i < n) x[i] = loadVec(r0 + i == a.rank ? own : source + (r0 + i) * a.slotBytes);
+        if (r0 + i < n) x[i] = r0 + i == a.rank ? own : loadVec(source + (r0 + i) * a.slotBytes);
 #pragma unroll
       for (uint32_t i = 0; i < width; ++i) {
         if (r0 + i >= n) break;
-        if (r0 + i == a.rank) x[i] = scaled(x[i]);
         if (r0 + i == 0)
           reducer.begin(sum, x[i]);
         else
@@ -198,8 +225,7 @@ struct Simple {
 
   GOCCL_DEVICE void collect(uint32_t t) const {
     if (J == Job::reduce ? a.rank != a.root : !owns(a.rank)) return;
-    move([&](uint32_t p) { return owns(p) ? size(p, t) : 0; }, [&](uint32_t p) { return slot(a.rank, 1, t, p); }, [&](uint32_t p) { return output(p) + offset(t); },
-         [&](uint32_t, uint8_t* to, uint32_t, uint4 v) { storeVec(to, v); });
+    fromSlots([&](uint32_t p) { return owns(p) ? size(p, t) : 0; }, [&](uint32_t p) { return slot(a.rank, 1, t, p); }, [&](uint32_t p) { return output(p) + offset(t); });
   }
 
   GOCCL_DEVICE void run() {
@@ -220,9 +246,9 @@ struct Simple {
   }
 };
 
-template <Job J, class R, int N>
+template <Job J, class R, int N, Access A>
 GOCCL_DEVICE void simple(const Args& a) {
-  Simple<J, R, N>(a).run();
+  Simple<J, R, N, A>(a).run();
 }
 
 // Nothing is what jobs that reduce nothing have for a reducer.

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "simple",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "d6dccde654ec56025a10f7d02e168fc3e45282f74eb83e6340af35f0de8d8bbd",
+	Source:   "70a28932dea7a9836bddd9edc63744357051c82d88bf0c3341aeff4c78642ab0",
 	Kernels: []string{
 		"all_gather_simple",
 		"all_gather_simple_n2",

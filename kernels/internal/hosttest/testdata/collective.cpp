@@ -244,18 +244,26 @@ struct SimpleCase {
   const char* name;
   What what;
   void (*kernel)(const Args&);
-  uint32_t element;
+  uint32_t element, align;
 };
 using Any4 = AnyReducer<Type::float32>;
+constexpr Access whole = Access::words, any = Access::bytes;
 const SimpleCase simples[] = {
-    {"all-reduce", What::twoShot, simple<Job::allReduce, Sum4, 0>, 4},       {"reduce", What::reduce, simple<Job::reduce, Any1, 0>, 1},
-    {"all-gather", What::allGather, simple<Job::allGather, Nothing, 0>, 4},  {"broadcast", What::broadcast, simple<Job::broadcast, Nothing, 0>, 1},
-    {"reduce-scatter", What::reduceScatter, simple<Job::reduceScatter, Any4, 0>, 4}, {"all-to-all", What::allToAll, simple<Job::allToAll, Nothing, 0>, 4},
+    {"all-reduce", What::twoShot, simple<Job::allReduce, Sum4, 0, whole>, 4, 16},
+    {"reduce", What::reduce, simple<Job::reduce, Any1, 0, any>, 1, 1},
+    {"all-gather", What::allGather, simple<Job::allGather, Nothing, 0, any>, 1, 1},
+    {"broadcast", What::broadcast, simple<Job::broadcast, Nothing, 0, any>, 1, 1},
+    {"reduce-scatter", What::reduceScatter, simple<Job::reduceScatter, Any4, 0, any>, 4, 4},
+    {"all-to-all", What::allToAll, simple<Job::allToAll, Nothing, 0, any>, 1, 1},
+    {"all-reduce of bytes", What::twoShot, simple<Job::allReduce, Any1, 0, any>, 1, 1},
 };
 const SimpleCase simples2[] = {
-    {"all-reduce n2", What::twoShot, simple<Job::allReduce, Sum4, 2>, 4},      {"reduce-scatter n2", What::reduceScatter, simple<Job::reduceScatter, Any1, 2>, 1},
-    {"all-gather n2", What::allGather, simple<Job::allGather, Nothing, 2>, 4}, {"reduce n2", What::reduce, simple<Job::reduce, Sum4, 2>, 4},
-    {"broadcast n2", What::broadcast, simple<Job::broadcast, Nothing, 2>, 4},  {"all-to-all n2", What::allToAll, simple<Job::allToAll, Nothing, 2>, 4},
+    {"all-reduce n2", What::twoShot, simple<Job::allReduce, Sum4, 2, whole>, 4, 16},
+    {"reduce-scatter n2", What::reduceScatter, simple<Job::reduceScatter, Any1, 2, whole>, 1, 16},
+    {"all-gather n2", What::allGather, simple<Job::allGather, Nothing, 2, whole>, 4, 16},
+    {"reduce n2", What::reduce, simple<Job::reduce, Sum4, 2, whole>, 4, 16},
+    {"broadcast n2", What::broadcast, simple<Job::broadcast, Nothing, 2, whole>, 4, 16},
+    {"all-to-all n2", What::allToAll, simple<Job::allToAll, Nothing, 2, whole>, 4, 16},
 };
 struct SimpleWorld : World {
   static constexpr uint32_t slot = 96, blocks = 2;
@@ -275,9 +283,10 @@ struct SimpleWorld : World {
 };
 template <class E>
 void simpleOnce(SimpleWorld& w, const SimpleCase& c, uint32_t rank, uint32_t launch) {
-  // Several pieces a block, with a rest; one short piece; slices of which the last are empty.
+  // Several pieces a block, with a rest; one short piece; slices of which the last are empty. Where any will do, odd sizes.
   const uint64_t sizes[] = {SimpleWorld::slot * 9 + 32, 48, SimpleWorld::slot * 4, 16};
-  launchOnce<E>(w, Case{c.name, c.what, c.kernel, c.element, 16}, rank, launch, 1 + launch % 2, sizes[launch % 4], launch % 3 == 1, launch % w.n);
+  const uint64_t odd = c.align == 16 ? 0 : (launch % 5) * c.align;
+  launchOnce<E>(w, Case{c.name, c.what, c.kernel, c.element, c.align}, rank, launch, 1 + launch % 2, sizes[launch % 4] + odd, launch % 3 == 1, launch % w.n);
 }
 void simpleAll() {
   auto run = [](uint32_t n, uint32_t threads, uint32_t first, uint32_t rounds, const SimpleCase* cases, size_t count) {

@@ -1,0 +1,188 @@
+package nvlink
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
+)
+
+// Jobs of kernels/collective/simple.cuh, as its kernels' names begin.
+var (
+	simpleReductions = []string{"all_reduce", "reduce_scatter", "reduce"}
+	simpleMovements  = []string{"all_gather", "all_to_all", "broadcast"}
+)
+
+const (
+	simpleAllReduceJob = iota
+	simpleReduceScatterJob
+	simpleReduceJob
+)
+
+const (
+	simpleAllGatherJob = iota
+	simpleAllToAllJob
+	simpleBroadcastJob
+)
+
+// simpleTable is the kernels of simple.cuh. The last index is 1 for those made for this number of ranks, which want addresses and sizes that are
+// multiples of 16. They are a module of their own, loaded when a table or GOCCL_ALGO names one of them.
+type simpleTable struct {
+	module *cuda.Module
+	reduce [3][datatype.NumTypes][2]*cuda.Function
+	move   [3][2]*cuda.Function
+}
+
+func (k *simpleTable) close() error {
+	if k.module == nil {
+		return nil
+	}
+	m := k.module
+	k.module = nil
+	return m.Close()
+}
+
+func simpleReductionName(job int, t datatype.Type, fast, ranks int) string {
+	name := fmt.Sprintf("%s_simple_%s", simpleReductions[job], typeNames[t])
+	if fast != 0 {
+		name += fmt.Sprintf("_sum_n%d", ranks)
+	}
+	return name
+}
+
+func simpleMovementName(job, fast, ranks int) string {
+	name := simpleMovements[job] + "_simple"
+	if fast != 0 {
+		name += fmt.Sprintf("_n%d", ranks)
+	}
+	return name
+}
+
+// loadChosen loads what the table may choose and is not loaded yet.
+func (e *Engine) loadChosen() error {
+	if e.simpleKernels.module != nil || e.size == 1 || !e.table.chooses(simple) {
+		return nil
+	}
+	p := e.dev.Properties()
+	image, err := kernels.Image("simple", p.Major, p.Minor)
+	if err != nil {
+		return err
+	}
+	k := &e.simpleKernels
+	if k.module, err = e.dev.LoadModule(image); err != nil {
+		return err
+	}
+	exists := kernels.Names("simple")
+	find := func(name string) (f *cuda.Function) {
+		if err == nil && slices.Contains(exists, name) {
+			f, err = k.module.Function(name)
+		}
+		return f
+	}
+	for fast := range 2 {
+		for job := range simpleReductions {
+			for t := range datatype.NumTypes {
+				k.reduce[job][t][fast] = find(simpleReductionName(job, t, fast, e.size))
+			}
+		}
+		for job := range simpleMovements {
+			k.move[job][fast] = find(simpleMovementName(job, fast, e.size))
+		}
+	}
+	return err
+}
+
+// chooses reports whether some row names a protocol.
+func (s *selection) chooses(p protocol) bool {
+	for c := range s.rows {
+		for m := range s.rows[c] {
+			for w := range s.rows[c][m] {
+				if slices.ContainsFunc(s.rows[c][m][w], func(x choice) bool { return x.protocol == p }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// simpleReduce runs all-reduce (root everyone) and reduce.
+func (e *Engine) simpleReduce(r *algorithm.Request, s *cuda.Stream, root uint32, v variant) error {
+	job, owners := simpleAllReduceJob, int64(e.size)
+	if root != everyone {
+		job, owners = simpleReduceJob, owners-1
+	}
+	a, slice := e.simple, sliceOf(r.Bytes(), owners)
+	a.operands(r)
+	if root != everyone && e.rank != r.Root {
+		a.recv = 0
+	}
+	a.bytes, a.root = uint64(r.Bytes()), root
+	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
+	return e.launchSimpleReduction(r, s, job, v, slice)
+}
+
+func (e *Engine) simpleReduceScatter(r *algorithm.Request, s *cuda.Stream, v variant) error {
+	a := e.simple
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), everyone
+	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
+	return e.launchSimpleReduction(r, s, simpleReduceScatterJob, v, r.Bytes())
+}
+
+func (e *Engine) simpleExchange(r *algorithm.Request, s *cuda.Stream, stride int64, v variant) error {
+	a, job := e.simple, simpleAllGatherJob
+	if stride != 0 {
+		job = simpleAllToAllJob
+	}
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), everyone
+	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
+	return e.launchSimpleMovement(s, job, v, r.Bytes())
+}
+
+func (e *Engine) simpleBroadcast(r *algorithm.Request, s *cuda.Stream, v variant) error {
+	a, slice := e.simple, sliceOf(r.Bytes(), int64(e.size-1))
+	a.operands(r)
+	if e.rank != r.Root {
+		a.send = a.recv // ignored, and must not spoil the alignment
+	}
+	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
+	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
+	return e.launchSimpleMovement(s, simpleBroadcastJob, v, slice)
+}
+
+// aligned reports whether all that the next launch touches lies at multiples of 16 bytes. What crosses the links does not depend on it, so ranks
+// may differ.
+func (a *collectiveArgs) aligned() bool {
+	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&15 == 0
+}
+
+func (e *Engine) launchSimpleReduction(r *algorithm.Request, s *cuda.Stream, job int, v variant, slice int64) error {
+	fast := btoi(special(r.Type, r.Op, e.size) && e.simple.aligned())
+	f := e.simpleKernels.reduce[job][r.Type][fast]
+	if f == nil {
+		return missing(simpleReductionName(job, r.Type, fast, e.size))
+	}
+	return e.launchSimple(s, f, v, slice)
+}
+
+func (e *Engine) launchSimpleMovement(s *cuda.Stream, job int, v variant, slice int64) error {
+	fast := btoi((e.size == 2 || e.size == 4 || e.size == 8) && e.simple.aligned())
+	f := e.simpleKernels.move[job][fast]
+	if f == nil {
+		return missing(simpleMovementName(job, fast, e.size))
+	}
+	return e.launchSimple(s, f, v, slice)
+}
+
+// launchSimple shapes the grid: the same on all ranks, because it is the slices that blocks share.
+func (e *Engine) launchSimple(s *cuda.Stream, f *cuda.Function, v variant, slice int64) error {
+	each := simpleSlotBytes(e.size)
+	blocks := min(simpleBlocks, e.maxBlocks, (slice+each-1)/each)
+	cfg := cuda.Launch1D(int(blocks), v.threads, 0)
+	return s.LaunchInOrder(f, &cfg, params(e.simple), e.order)
+}
