@@ -74,7 +74,7 @@ func child(rank string) error {
 			if err != nil {
 				return err
 			}
-			for i, m := range messages(x, n, 4, 4*uint64(n), 4096*uint64(n)+4*uint64(n), 300_000, 1200_000) {
+			for i, m := range messages(x, n, 4, 4*uint64(n), 4096*uint64(n)+4*uint64(n), 600_000) {
 				for k := range 4 {
 					c := planrun.Case{Message: m, Type: datatype.Float32, InPlace: k&1 != 0, Heap: k&2 != 0, Seed: uint64(i)}
 					if k&1 == 0 {

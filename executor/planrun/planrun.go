@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -78,8 +79,8 @@ func Operator(p *plan.Plan, op datatype.Op) datatype.Op {
 	return op
 }
 
-// Rank is one rank's part. It returns the median time of an execution, of those after the first when there are several, and the first thing that is
-// wrong.
+// Rank is one rank's part. It returns the time of an execution, the median over batches of those after the first when there are several, and the
+// first thing that is wrong.
 func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.Device, c Case) (took time.Duration, err error) {
 	p := x.Plan()
 	l, err := p.NewLayout(c.Message)
@@ -91,13 +92,13 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	inputs := make([][]byte, len(p.GPUs))
-	for r := range inputs {
-		inputs[r] = make([]byte, l.Size(r, plan.Input))
-		hostreduce.Fill(inputs[r], c.Type, c.Seed, r)
+	largest := int64(0)
+	for r := range p.GPUs {
+		largest = max(largest, l.Size(r, plan.Input))
 	}
+	inputs := newInputs(len(p.GPUs), c, largest)
 	if b.hasInput {
-		if err := b.write(b.send, inputs[rank]); err != nil {
+		if err := b.write(b.send, inputs.whole(rank, b.in)); err != nil {
 			return 0, err
 		}
 	}
@@ -114,6 +115,8 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 	}
 	times := max(1, c.Times)
 	start := time.Now()
+	var batches []time.Duration // of one execution each
+	ends, first := batchEnds(times), 0
 	for i := range times {
 		if i == 1 && c.Replays > 0 {
 			took, err := replay(ctx, x, args, s, times-1, c.Replays)
@@ -127,19 +130,33 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 		if err := x.Execute(ctx, args); err != nil {
 			return 0, err
 		}
-		if i == 0 && times > 1 {
+		if slices.Contains(ends, i) {
 			if err := s.Synchronize(ctx); err != nil {
 				return 0, err
 			}
-			start = time.Now()
+			now := time.Now()
+			if i > 0 || times == 1 {
+				batches = append(batches, now.Sub(start)/time.Duration(i+1-first))
+			}
+			start, first = now, i+1
 		}
 	}
-	if err := s.Synchronize(ctx); err != nil {
-		return 0, err
-	}
-	took = time.Since(start) / time.Duration(max(1, times-1))
+	slices.Sort(batches)
+	took = batches[len(batches)/2]
 	runtime.KeepAlive(b)
 	return took, b.check(p, l, rank, inputs, c)
+}
+
+// batchEnds are the executions after which Rank waits for all before: the first, which also makes buffers known to peers, and those that end one
+// of up to 9 batches.
+func batchEnds(times int) []int {
+	ends := []int{0}
+	rest := times - 1
+	n := min(9, max(1, rest/20))
+	for i := 1; i <= n && rest > 0; i++ {
+		ends = append(ends, rest*i/n)
+	}
+	return ends
 }
 
 // replay captures n executions and runs the graph replays times. It returns the time of one execution.
@@ -256,7 +273,7 @@ func (b *buffers) read(p device.Ptr, n int64) ([]byte, error) {
 }
 
 // check compares the output, what lies around it, and the input with what they must be.
-func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs [][]byte, c Case) error {
+func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, c Case) error {
 	op := Operator(p, c.Op)
 	if b.hasOutput {
 		got, err := b.read(b.recv, b.out)
@@ -275,8 +292,11 @@ func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs [][]byte,
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(got, inputs[rank]) {
-			return fmt.Errorf("rank %d: the input was changed", rank)
+		for at, n := int64(0), int64(0); at < b.in; at += n {
+			n = inputs.piece(b.in - at)
+			if !bytes.Equal(got[at:at+n], inputs.at(rank, at, n)) {
+				return fmt.Errorf("rank %d: the input was changed", rank)
+			}
 		}
 		if err := b.guards(b.send, b.in, rank); err != nil {
 			return err
@@ -303,7 +323,7 @@ func (b *buffers) guards(p device.Ptr, n int64, rank int) error {
 	return nil
 }
 
-func checkOutput(p *plan.Plan, l *plan.Layout, rank int, inputs [][]byte, c Case, op datatype.Op, got []byte) error {
+func checkOutput(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, c Case, op datatype.Op, got []byte) error {
 	leaf := p.Collective == plan.Reduce && rank != p.Root
 	for k, terms := range p.Expected(rank) {
 		at := l.Offset(k)
@@ -317,23 +337,26 @@ func checkOutput(p *plan.Plan, l *plan.Layout, rank int, inputs [][]byte, c Case
 		if len(terms) == 0 || n == 0 || leaf {
 			continue
 		}
-		srcs := make([][]byte, len(terms))
-		for i, t := range terms {
-			from := l.Offset(t.Index)
-			srcs[i] = inputs[t.Rank][from : from+n]
-		}
 		use := op
 		if len(terms) == 1 {
 			use = datatype.Sum
 		}
-		want := make([]byte, n)
-		if err := hostreduce.Reduce(want, srcs, c.Type, use, factor(c.Type), len(p.GPUs)); err != nil {
-			return err
-		}
-		if wrong, first := hostreduce.Check(got[at:at+n], want, c.Type, use, len(p.GPUs)); wrong != 0 {
-			size := c.Type.Size()
-			return fmt.Errorf("rank %d: output chunk %d (%d bytes at %d): %d elements are wrong, the first is %d: % x, not % x",
-				rank, k, n, at, wrong, first, got[at+first*size:at+(first+1)*size], want[first*size:(first+1)*size])
+		srcs := make([][]byte, len(terms))
+		want := make([]byte, inputs.piece(n))
+		for off := int64(0); off < n; off += int64(len(want)) {
+			want = want[:inputs.piece(n-off)]
+			for i, t := range terms {
+				srcs[i] = inputs.at(t.Rank, l.Offset(t.Index)+off, int64(len(want)))
+			}
+			if err := hostreduce.Reduce(want, srcs, c.Type, use, factor(c.Type), len(p.GPUs)); err != nil {
+				return err
+			}
+			have := got[at+off : at+off+int64(len(want))]
+			if wrong, first := hostreduce.Check(have, want, c.Type, use, len(p.GPUs)); wrong != 0 {
+				size := c.Type.Size()
+				return fmt.Errorf("rank %d: output chunk %d (%d bytes at %d): %d elements of those from %d on are wrong, the first is %d: % x, not % x",
+					rank, k, n, at, wrong, off/size, off/size+first, have[first*size:(first+1)*size], want[first*size:(first+1)*size])
+			}
 		}
 	}
 	return nil

@@ -1,0 +1,76 @@
+package planrun
+
+import (
+	"sync"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/hostreduce"
+)
+
+// pieceElements is how many elements are compared at a time.
+const pieceElements = 16 << 10
+
+// inputs are the inputs of all ranks: hostreduce.Fill's data. They repeat, so a period of each and a piece are kept, whatever their size.
+type inputs struct {
+	t     datatype.Type
+	ranks [][]byte
+}
+
+func newInputs(n int, c Case, largest int64) *inputs {
+	in := &inputs{t: c.Type, ranks: make([][]byte, n)}
+	for r := range in.ranks {
+		in.ranks[r] = fill(c.Type, c.Seed, r, min(largest, (hostreduce.Period+pieceElements)*c.Type.Size()))
+	}
+	return in
+}
+
+// filled keeps data of earlier cases, which take longer to make than most plans to run. They are never changed.
+var filled struct {
+	sync.Mutex
+	by map[fillKey][]byte
+}
+
+type fillKey struct {
+	t    datatype.Type
+	seed uint64
+	rank int
+}
+
+const maxFilled = 64 // of at most 640 KiB each
+
+func fill(t datatype.Type, seed uint64, rank int, n int64) []byte {
+	key := fillKey{t, seed, rank}
+	filled.Lock()
+	b := filled.by[key]
+	filled.Unlock()
+	if int64(len(b)) >= n {
+		return b[:n]
+	}
+	b = make([]byte, n)
+	hostreduce.Fill(b, t, seed, rank)
+	filled.Lock()
+	defer filled.Unlock()
+	if len(filled.by) >= maxFilled || filled.by == nil {
+		filled.by = map[fillKey][]byte{}
+	}
+	filled.by[key] = b
+	return b
+}
+
+// piece is how many of n bytes can be had from at at once.
+func (in *inputs) piece(n int64) int64 { return min(n, pieceElements*in.t.Size()) }
+
+// at is n bytes, at most a piece, of a rank's input from byte off on, which begins an element.
+func (in *inputs) at(rank int, off, n int64) []byte {
+	off %= hostreduce.Period * in.t.Size()
+	return in.ranks[rank][off : off+n]
+}
+
+// whole is the first n bytes of a rank's input.
+func (in *inputs) whole(rank int, n int64) []byte {
+	out := make([]byte, n)
+	for off := int64(0); off < n; {
+		off += int64(copy(out[off:], in.at(rank, off, in.piece(n-off))))
+	}
+	return out
+}
