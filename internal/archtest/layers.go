@@ -23,7 +23,7 @@ var house = []layer{
 	{"primitives", []string{"primitive/..."}},
 	{"collectives", []string{"algorithm/...", "executor/..."}},
 	{"goccl", []string{"."}},
-	{"doors", []string{"capi/...", "cmd/...", "internal/doctor/...", "internal/perf/...", "internal/conformance", "internal/doctest", "python/..."}},
+	{"doors", []string{"capi/...", "cmd/...", "internal/doctor/...", "internal/perf/...", "internal/conformance", "internal/docgen", "internal/doctest", "python/..."}},
 	{"lessons", []string{"examples/...", "bench/..."}},
 }
 

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"path/filepath"
+	"strings"
+)
+
+// shown is the run that the picture of ratios is drawn from.
+const shown = "bench/results/2026-11-21-4xH200-82b5aa8"
+
+// curves are the collectives of the picture, in colours that the colour-blind tell apart.
+var curves = []struct{ collective, colour, dash string }{
+	{"all_reduce", "#0072b2", ""}, {"all_gather", "#d55e00", ""}, {"reduce_scatter", "#009e73", ""}, {"all_to_all", "#cc79a7", ""},
+	{"all_to_all_v", "#cc79a7", "5 3"}, {"broadcast", "#e69f00", ""}, {"reduce", "#56b4e9", ""}, {"send_recv", "#555555", "5 3"},
+}
+
+const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" font-family="Helvetica, Arial, sans-serif" font-size="13">
+<rect width="%[1]d" height="%[2]d" fill="#ffffff"/>
+`
+
+// ratios draws the other library's time divided by goccl's over the message size, eager and in graphs.
+func ratios(root string) ([]byte, error) {
+	const (
+		width, height         = 900, 430
+		left, top, wide, high = 56.0, 56.0, 330.0, 270.0
+		gap                   = 90.0
+		least, most           = 0.5, 4.0 // of the axis, which is logarithmic
+		from, to              = 1 << 10, 256 << 20
+	)
+	y := func(r float64) float64 {
+		return top + high*(1-math.Log(r/least)/math.Log(most/least))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, svgHead, width, height)
+	var first *times
+	for i, mode := range []string{"eager", "graph"} {
+		x0 := left + float64(i)*(wide+gap)
+		x := func(size int64) float64 {
+			return x0 + wide*math.Log(float64(size)/from)/math.Log(to/from)
+		}
+		for _, r := range []float64{0.5, 1, 2, 4} {
+			colour, stroke := "#dddddd", 1.0
+			if r == 1 {
+				colour, stroke = "#333333", 1.5
+			}
+			fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s" stroke-width="%g"/>`+"\n", x0, y(r), x0+wide, colour, stroke)
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="#333333">%g×</text>`+"\n", x0-8, y(r)+4, r)
+		}
+		for size := int64(from); size <= to; size <<= 6 {
+			fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1[1]f" y2="%.1[3]f" stroke="#eeeeee"/>`+"\n", x(size), top, top+high)
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#333333">%s</text>`+"\n", x(size), top+high+18, bytesText(size))
+		}
+		for _, c := range curves {
+			t, err := readTimes(filepath.Join(root, shown, fmt.Sprintf("perf.%s.float.%s.json", c.collective, mode)))
+			if err != nil {
+				return nil, err
+			}
+			if first == nil {
+				first = t
+			}
+			var points []string
+			for _, size := range sizes(t) {
+				u := t.us[size]
+				if r := u[1] / u[0]; r < least || r > most || size < from || size > to {
+					return nil, fmt.Errorf("%s %s at %d bytes, %.2f, is outside the picture", c.collective, mode, size, r)
+				}
+				points = append(points, fmt.Sprintf("%.1f,%.1f", x(size), y(u[1]/u[0])))
+			}
+			fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`+"\n", strings.Join(points, " "), c.colour, c.dash)
+		}
+		title := "operations launched one by one"
+		if mode == "graph" {
+			title = "operations in a CUDA graph"
+		}
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#333333">%s</text>`+"\n", x0+wide/2, top-10, title)
+	}
+	for i, c := range curves {
+		lx, ly := left+float64(i%4)*200, top+high+52+float64(i/4)*22
+		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s" stroke-width="3" stroke-dasharray="%s"/>`+"\n", lx, ly-4, lx+26, c.colour, c.dash)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="#333333">%s</text>`+"\n", lx+34, ly, c.collective)
+	}
+	title := fmt.Sprintf("Time of %s divided by goccl's, by size: above 1×, goccl is faster (%d × %s, float, commit %s)", first.other, first.ranks, first.product, first.commit)
+	fmt.Fprintf(&b, `<text x="%d" y="22" text-anchor="middle" font-size="15" fill="#000000">%s</text>`+"\n</svg>\n", width/2, html.EscapeString(title))
+	return []byte(b.String()), nil
+}
