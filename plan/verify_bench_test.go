@@ -1,23 +1,38 @@
 package plan
 
 import (
+	"syscall"
 	"testing"
 	"time"
 )
 
-// TestVerifyCost holds the stated cost: 64 ranks × 32 thread blocks × about 64 ops in under 5 s.
+// TestVerifyCost holds the stated cost: 64 ranks × 32 thread blocks × about 64 ops in under 5 s. It is the time of the processor that counts,
+// and of two tries the better, because other tests run beside this one.
 func TestVerifyCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of one core")
 	}
 	p := allGatherPut(64, 32)
-	start := time.Now()
-	r, err := Check(p, VerifyOptions{})
-	if err != nil {
+	best := time.Duration(1 << 62)
+	for range 2 {
+		before := processorTime(t)
+		r, err := Check(p, VerifyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := processorTime(t) - before
+		t.Logf("%d ops in %v", r.Steps, took)
+		if best = min(best, took); best < 5*time.Second {
+			return
+		}
+	}
+	t.Errorf("verification took %v, the stated limit is 5 s", best)
+}
+
+func processorTime(t *testing.T) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d ops in %v", r.Steps, time.Since(start))
-	if d := time.Since(start); d > 20*time.Second {
-		t.Errorf("verification took %v", d)
-	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

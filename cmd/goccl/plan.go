@@ -20,6 +20,7 @@ type planCommand struct {
 	Check    planCheck    `cmd:"" help:"Prove a plan right, or show how it goes wrong."`
 	Run      planRun      `cmd:"" help:"Execute a plan and check every byte of the results."`
 	Simulate planSimulate `cmd:"" help:"Predict what a plan takes on a modelled machine."`
+	Fit      planFit      `cmd:"" help:"Fit a machine to times that plan run wrote."`
 	Build    planBuild    `cmd:"" help:"Write a built-in program as a plan."`
 	List     planList     `cmd:"" help:"List the built-in programs."`
 }
@@ -139,7 +140,7 @@ func (c *planSimulate) Run(s *streams) error {
 	if err != nil {
 		return err
 	}
-	m, err := machineModel(c.Machine)
+	m, err := c.machine(c.Machine)
 	if err != nil {
 		return err
 	}
@@ -159,6 +160,16 @@ func (c *planSimulate) Run(s *streams) error {
 		}
 	}
 	return nil
+}
+
+// machine is the named machine. Its hosts have as many ranks as the built-in program's.
+func (s *planSource) machine(name string) (*simulate.Machine, error) {
+	m, err := machineModel(name)
+	if err == nil && s.Hosts > 1 && s.Ranks/s.Hosts != m.RanksPerHost {
+		m.RanksPerHost = s.Ranks / s.Hosts
+		m.NICsPerHost = min(m.NICsPerHost, m.RanksPerHost)
+	}
+	return m, err
 }
 
 func machineModel(name string) (*simulate.Machine, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/executor/planrun"
 	"github.com/goccl/goccl/internal/launch"
 	"github.com/goccl/goccl/plan"
@@ -28,6 +29,8 @@ type planRun struct {
 	Times     int           `short:"i" default:"10" help:"Executions of each size (default ${default})."`
 	Timeout   time.Duration `default:"30s" help:"Bound on every wait (default ${default})."`
 	Trust     bool          `help:"Do not prove the plan first."`
+	Graph     bool          `help:"On GPUs: time executions that are replayed from a graph."`
+	JSON      string        `name:"json" placeholder:"FILE" help:"Add the times of a built-in program to FILE, for goccl plan fit."`
 }
 
 // Run executes and checks. A wrong result exits with 3.
@@ -35,6 +38,9 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 	p, err := c.load()
 	if err != nil {
 		return err
+	}
+	if _, err := programs.Lookup(c.Plan); c.JSON != "" && err != nil {
+		return &exitError{2, fmt.Errorf("--json is for built-in programs, which goccl plan fit can build again: %w", err)}
 	}
 	env, err := bootstrap.FromEnv()
 	launched := err == nil && env.WorldSize > 1
@@ -48,10 +54,23 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 	if o.Cases, err = c.cases(p); err != nil {
 		return &exitError{2, err}
 	}
+	kind := c.kind(len(p.GPUs))
+	var times []planTime
 	o.Report = func(k planrun.Case, took time.Duration) {
 		us := float64(took) / 1e3
+		if c.JSON != "" && us > 0 && k.Times > 1 {
+			times = append(times, planTime{Program: c.Plan, Ranks: c.Ranks, Hosts: c.Hosts, Instances: c.Instances, InPlace: p.InPlace, Size: int64(k.Message),
+				Micros: us, Device: kind, Graph: k.Replays > 0})
+		}
 		fmt.Fprintf(s.out, "%12d bytes  %-8v %-6v %10.1f us  %8.2f GB/s  right\n", k.Message, k.Type, planrun.Operator(p, k.Op), us, float64(k.Message)/1e3/us)
 	}
+	if err := c.execute(ctx, launched, env, o); err != nil || len(times) == 0 {
+		return err
+	}
+	return appendTimes(c.JSON, times)
+}
+
+func (c *planRun) execute(ctx context.Context, launched bool, env bootstrap.Env, o planrun.Options) error {
 	if !launched {
 		return planrun.Threads(ctx, o)
 	}
@@ -60,6 +79,17 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	return errors.Join(planrun.Join(ctx, boot, o), boot.Close())
+}
+
+// kind is host or cuda, for n ranks.
+func (c *planRun) kind(n int) string {
+	if c.Device != "auto" {
+		return c.Device
+	}
+	if gpus, err := cuda.Count(); cuda.Available() == nil && err == nil && gpus >= n {
+		return "cuda"
+	}
+	return "host"
 }
 
 // start runs this command again, once for each rank.
@@ -77,14 +107,7 @@ func (c *planRun) start(ctx context.Context, s *streams, n int) error {
 }
 
 func (c *planRun) open(n int, launched bool) (func(int) (device.Device, error), error) {
-	kind := c.Device
-	if kind == "auto" {
-		kind = "host"
-		if gpus, err := cuda.Count(); cuda.Available() == nil && err == nil && gpus >= n {
-			kind = "cuda"
-		}
-	}
-	if kind == "host" {
+	if c.kind(n) == "host" {
 		return func(r int) (device.Device, error) { return host.Open(r) }, nil
 	}
 	if err := cuda.Available(); err != nil {
@@ -124,7 +147,11 @@ func (c *planRun) cases(p *plan.Plan) ([]planrun.Case, error) {
 		if p.InPlace {
 			out = append(out, planrun.Case{Message: m, Type: t, Op: op, InPlace: true, Seed: 1})
 		}
-		out = append(out, planrun.Case{Message: m, Type: t, Op: op, Times: times, Seed: 2})
+		k := planrun.Case{Message: m, Type: t, Op: op, Times: times, Seed: 2}
+		if c.Graph && c.kind(len(p.GPUs)) == "cuda" {
+			k.Replays = 20
+		}
+		out = append(out, k)
 	}
 	return out, nil
 }

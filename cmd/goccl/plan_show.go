@@ -29,7 +29,7 @@ func (c *planShow) Run(s *streams) error {
 		return &exitError{2, fmt.Errorf("rank %d of %d", c.Rank, len(p.GPUs))}
 	}
 	if c.SVG != "" {
-		m, err := machineModel(c.Machine)
+		m, err := c.machine(c.Machine)
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"testing"
 
 	"github.com/goccl/goccl/dsl/programs"
@@ -113,16 +112,7 @@ func TestFittedOnFourPredictsEight(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("Fitted to 4 GPUs:\n%v\nHeld out, 8 GPUs:\n%v", fitted.After, report)
-	const file = "testdata/h200_report.txt"
-	if os.Getenv("GOCCL_UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Other architectures contract floating-point operations and may end a digit away.
-	if want, err := os.ReadFile(file); err != nil || runtime.GOARCH == "amd64" && string(want) != text {
-		t.Errorf("%s is not what the model says now (%v); run with GOCCL_UPDATE_GOLDEN=1 and look at the change\n%s", file, err, text)
-	}
+	golden(t, "testdata/h200_report.txt", text)
 	if math.IsNaN(report.Median) || report.Median > 0.15 {
 		t.Errorf("median error %.1f %% on 8 GPUs, want at most 15 %%", 100*report.Median)
 	}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/simulate"
+)
+
+// planTime is a measured time of a built-in program: what plan run writes and plan fit reads. A file is a JSON array of them.
+type planTime struct {
+	Program   string  `json:"program"`
+	Ranks     int     `json:"ranks"`
+	Hosts     int     `json:"hosts,omitempty"`
+	Instances int     `json:"instances,omitempty"` // 0: the program's default
+	InPlace   bool    `json:"in_place,omitempty"`
+	Size      int64   `json:"size"` // bytes of the message, as plan simulate counts it
+	Micros    float64 `json:"us"`   // of one launch
+	Device    string  `json:"device,omitempty"`
+	Graph     bool    `json:"graph,omitempty"` // replayed from a graph: no cost of launching from the host
+}
+
+type planFit struct {
+	Files   []string `arg:"" name:"file" help:"Times that goccl plan run --json wrote."`
+	Machine string   `default:"h200" help:"Where to start from: a machine that ships with goccl, or a file of one."`
+	HoldOut []int    `name:"hold-out" placeholder:"RANKS" help:"World sizes that are not fitted but predicted, separated by commas."`
+	Fix     []string `placeholder:"PARAMETER" help:"Parameters to leave as they are, separated by commas, like rail.nic_gbps."`
+	Out     string   `short:"o" placeholder:"FILE" help:"Where to write the fitted machine. Default: nowhere, only the comparison is printed."`
+}
+
+// Run fits, and prints each time beside its prediction.
+func (c *planFit) Run(s *streams) error {
+	m, err := machineModel(c.Machine)
+	if err != nil {
+		return err
+	}
+	var fit, held []simulate.Measurement
+	for _, file := range c.Files {
+		rows, err := readTimes(file)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if slices.Contains(c.HoldOut, len(r.Plan.GPUs)) {
+				held = append(held, r)
+			} else {
+				fit = append(fit, r)
+			}
+		}
+	}
+	opts := simulate.FitOptions{}
+	if len(c.Fix) > 0 {
+		for _, name := range m.Parameters() {
+			if v, err := m.Get(name); err == nil && v != 0 && !slices.Contains(c.Fix, name) {
+				opts.Parameters = append(opts.Parameters, name)
+			}
+		}
+	}
+	f, err := simulate.Fit(m, fit, opts)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "before the fit: median error %.1f %%; after %d rounds over %d parameters:\n%v", 100*f.Before.Median, f.Rounds, len(f.Parameters), f.After)
+	if len(held) > 0 {
+		report, err := simulate.Compare(f.Machine, held)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "\nheld out:\n%v", report)
+	}
+	if c.Out == "" {
+		return nil
+	}
+	f.Machine.Source = fmt.Sprintf("fitted to %d times of %v by goccl plan fit; median error %.1f %%", len(fit), c.Files, 100*f.After.Median)
+	return os.WriteFile(c.Out, f.Machine.JSON(), 0o644)
+}
+
+func readTimes(file string) ([]simulate.Measurement, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var rows []planTime
+	if err := json.Unmarshal(data, &rows); err != nil {
+		return nil, fmt.Errorf("%s: %w; goccl plan run --json writes such a file", file, err)
+	}
+	plans := map[planTime]*plan.Plan{}
+	var out []simulate.Measurement
+	for i, r := range rows {
+		key := planTime{Program: r.Program, Ranks: r.Ranks, Hosts: r.Hosts, Instances: r.Instances, InPlace: r.InPlace}
+		p := plans[key]
+		if p == nil {
+			p, err = programs.Build(r.Program, programs.Options{Ranks: r.Ranks, Hosts: r.Hosts, Instances: r.Instances, InPlace: r.InPlace})
+			if err != nil {
+				return nil, fmt.Errorf("%s: row %d: %w", file, i+1, err)
+			}
+			plans[key] = p
+		}
+		out = append(out, simulate.Measurement{Plan: p, Size: r.Size, Micros: r.Micros})
+	}
+	return out, nil
+}
+
+// appendTimes adds rows to a file of times, which need not exist.
+func appendTimes(file string, rows []planTime) error {
+	var all []planTime
+	data, err := os.ReadFile(file)
+	switch {
+	case os.IsNotExist(err):
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(data, &all); err != nil {
+			return fmt.Errorf("%s: %w; it holds something else than times, and is left alone", file, err)
+		}
+	}
+	data, err = json.MarshalIndent(append(all, rows...), "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(data, '\n'), 0o644)
+}
