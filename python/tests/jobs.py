@@ -3,6 +3,7 @@
 import multiprocessing as mp
 import os
 import queue
+import socket
 import subprocess
 import sys
 import time
@@ -68,13 +69,17 @@ def run(n, function, *args, timeout=60):
     assert all(p.exitcode == 0 for p in ranks), [p.exitcode for p in ranks]
 
 
-def address():
-    """A free port of this machine."""
-    import socket
+_held = []
 
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return f"lo:127.0.0.1:{s.getsockname()[1]}"
+
+def address():
+    """An address of this machine for ranks to meet at. The port stays bound here, so that nobody else is given it; those who know it can still listen
+    there, because both sides set SO_REUSEADDR and this one does not listen."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    _held.append(s)
+    return f"lo:127.0.0.1:{s.getsockname()[1]}"
 
 
 def communicator(rank, n, uid):
