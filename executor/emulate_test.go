@@ -193,11 +193,14 @@ func emulated(t *testing.T, program string, ranks []int, messages []uint64, only
 	}
 }
 
-// TestKernelPrograms: what a GPU would do, without one.
-func TestKernelPrograms(t *testing.T) {
-	program := emulator(t, "-DEMULATE_FLOAT32")
-	emulated(t, program, []int{2}, []uint64{4, 1024}, func(string) bool { return true })
-	emulated(t, program, []int{3}, []uint64{100}, func(string) bool { return true })
+// TestKernel: what a GPU would do, without one. One build serves both parts.
+func TestKernel(t *testing.T) {
+	program := emulator(t)
+	t.Run("programs", func(t *testing.T) {
+		emulated(t, program, []int{2}, []uint64{4, 1024}, func(string) bool { return true })
+		emulated(t, program, []int{3}, []uint64{100}, func(string) bool { return true })
+	})
+	t.Run("arithmetic", func(t *testing.T) { kernelArithmetic(t, program) })
 }
 
 // TestKernelUnderThreadSanitizer: the kernel's own synchronisation, and that of the programs, holds in the C++ memory model. The message divides
@@ -207,8 +210,7 @@ func TestKernelUnderThreadSanitizer(t *testing.T) {
 	emulated(t, emulator(t, "-g", "-fsanitize=thread", "-DEMULATE_FLOAT32"), []int{2}, []uint64{1008}, func(name string) bool { return names[name] })
 }
 
-func TestKernelArithmetic(t *testing.T) {
-	program := emulator(t)
+func kernelArithmetic(t *testing.T, program string) {
 	for _, name := range []string{"allreduce_direct", "allreduce_twoshot_ll"} {
 		p, err := programs.Build(name, programs.Options{Ranks: 2})
 		if err != nil {
