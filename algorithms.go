@@ -117,8 +117,8 @@ func (c *Comm) builtIn() []algorithm.Info {
 
 // readForced notes the names in GOCCL_ALGO that the engine does not have: algorithms of those names must have joined by the time when the collective
 // is called.
-func (c *Comm) readForced() error {
-	list, err := algorithm.ParseForced(os.Getenv("GOCCL_ALGO"))
+func (c *Comm) readForced(spec string) error {
+	list, err := algorithm.ParseForced(spec)
 	if err != nil {
 		return err
 	}

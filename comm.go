@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,6 +127,7 @@ func (c *Comm) agree(ctx context.Context) error {
 }
 
 func (c *Comm) setUp(ctx context.Context) (err error) {
+	forced := os.Getenv("GOCCL_ALGO") // before all ranks meet: then one of them may be setting it for the next communicator
 	switch c.dev.ID().Kind {
 	case device.Host:
 		c.engine, err = engineOf(shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout}))
@@ -140,7 +142,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	if err == nil {
 		c.fate.adopt(c.engine)
 		c.listen()
-		if err = c.readForced(); err == nil {
+		if err = c.readForced(forced); err == nil {
 			err = c.loadPlanFolder(ctx, c.plans)
 		}
 	}

@@ -198,7 +198,7 @@ func (o *op) inPlace() (done bool, err error) {
 	default:
 		return false, nil
 	}
-	if total < directFrom || r.Op == datatype.PreMulSum && reduces(r.Collective) {
+	if !e.goesDirect(r.Collective, total) || r.Op == datatype.PreMulSum && reduces(r.Collective) {
 		return false, nil
 	}
 	if done, err := o.enter(sends, recvs, sendBytes, recvBytes); err != nil || !done {

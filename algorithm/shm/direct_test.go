@@ -256,3 +256,44 @@ func TestBuffers(t *testing.T) {
 		})
 	}
 }
+
+// TestForced runs every algorithm by name, whatever the size, and looks at what the engine says of itself.
+func TestForced(t *testing.T) {
+	for _, name := range []string{"one_shot", "two_shot", "direct"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GOCCL_ALGO", "all_reduce:"+name+",reduce_scatter:staged,broadcast:somebody_elses")
+			const n = 3
+			boots := bootstrap.NewLocalGroup(n)
+			each(t, n, func(rank int) error {
+				e, err := open(boots[rank], 3<<20)
+				if err != nil {
+					return err
+				}
+				for _, a := range e.engine.Algorithms() {
+					if forced := a.Collective == algorithm.AllReduce; forced && (len(a.Chosen) == 1) != (a.Name == name) {
+						return fmt.Errorf("%v %s: chosen %v", a.Collective, a.Name, a.Chosen)
+					}
+				}
+				for _, size := range []int64{4, 5000 * 4, 3 << 20} {
+					in, out := device.Bytes(e.mem[0].Ptr(), size), device.Bytes(e.mem[1].Ptr(), size)
+					for i := int64(0); i < size; i += 4 {
+						binary.LittleEndian.PutUint32(in[i:], uint32(i)*uint32(rank+1))
+					}
+					e.seq++
+					if err := e.engine.Enqueue(e.seq, []algorithm.Request{{Collective: algorithm.AllReduce, Send: e.mem[0].Ptr(), Recv: e.mem[1].Ptr(), Count: size / 4, Type: datatype.Uint32, Stream: e.stream}}); err != nil {
+						return err
+					}
+					if err := e.stream.Synchronize(context.Background()); err != nil {
+						return err
+					}
+					for i := int64(0); i < size; i += 4 {
+						if got, want := binary.LittleEndian.Uint32(out[i:]), uint32(i)*6; got != want {
+							return fmt.Errorf("%d bytes: element %d is %d, not %d", size, i/4, got, want)
+						}
+					}
+				}
+				return e.close()
+			})
+		})
+	}
+}

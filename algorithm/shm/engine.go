@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type Engine struct {
 	meeting    *meeting
 	local      bool // all ranks are in this process, so buffers can be read in place
 	policy     *wait.Policy
+	forced     [algorithm.Barrier + 1]string // GOCCL_ALGO's choices
 
 	run     sync.Mutex // held while a request runs; guards what follows
 	phase   uint64
@@ -68,18 +70,23 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host; the host device's collectives need all ranks on one", algorithm.ErrUnsupported, r)}
 		}
 	}
-	// A device of its own, so that the window outlives the caller's device should that be closed first.
-	dev, err := host.Open(cfg.Device.ID().Index)
-	if err != nil {
-		return nil, err
-	}
-	mapped, err := exchange.Map(ctx, cfg.Bootstrap, dev, windowBytes(n))
-	if err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
-	e := &Engine{dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, mapped: mapped, windows: make([]*window, n), moved: make([]p2pState, n),
+	e := &Engine{rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
 		srcs: make([][]byte, n), tile: make([]byte, tile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
 	e.buffers = newBuffers(e)
+	// Before all ranks meet: from then on one of them may be setting the environment of the next communicator.
+	if err := e.force(os.Getenv("GOCCL_ALGO")); err != nil {
+		return nil, err
+	}
+	// A device of its own, so that the window outlives the caller's device should that be closed first.
+	var err error
+	if e.dev, err = host.Open(cfg.Device.ID().Index); err != nil {
+		return nil, err
+	}
+	mapped, err := exchange.Map(ctx, cfg.Bootstrap, e.dev, windowBytes(n))
+	if err != nil {
+		return nil, errors.Join(err, e.dev.Close())
+	}
+	e.mapped = mapped
 	here := 0
 	for r := range n {
 		e.windows[r] = newWindow(mapped.Ptr[r], n)

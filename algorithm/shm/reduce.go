@@ -43,7 +43,7 @@ func (o *op) allReducePiece(send, recv []byte, elem int64) error {
 	if err := o.step(); err != nil {
 		return err
 	}
-	if n <= oneShotBytes {
+	if e.goesOneShot(o.req.Collective, n) {
 		if recv == nil {
 			return nil
 		}

@@ -37,6 +37,9 @@ func (l *ours) Open(ctx context.Context, peers Peers, dev device.Device) (Commun
 	}
 	if l.algo != "" {
 		before, was := os.LookupEnv("GOCCL_ALGO")
+		if err := peers.Barrier(ctx); err != nil {
+			return nil, err
+		}
 		if err := os.Setenv("GOCCL_ALGO", l.kind.String()+":"+l.algo); err != nil {
 			return nil, err
 		}
