@@ -4,33 +4,27 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// Every variable that the code reads is documented, and nothing else is.
-func TestEnvironmentIsDocumented(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "environment.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(GOCCL_[A-Z_]+)`").FindAllSubmatch(page, -1) {
-		documented[string(m[1])] = true
-	}
-	// A variable between two programs of goccl itself is no user's concern.
-	internal := map[string]bool{"GOCCL_PERF_TERMINAL": true}
+// variables is what each kind of source reads, by the end of a file's name. The first group of a pattern is the name.
+var variables = map[string]*regexp.Regexp{
+	".go":      regexp.MustCompile(`"((?:GO|N)CCL_[A-Z_]+)"`),
+	".c":       regexp.MustCompile(`getenv\("((?:GO|N)CCL_[A-Z_]+)"`),
+	".py":      regexp.MustCompile(`(?:environ\.get\(|environ\[|getenv\(|\bget\()"((?:GO|N)CCL_[A-Z_]+)"`),
+	".sh":      regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z_]+)`),
+	"Makefile": regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z_]+)`),
+}
+
+// elsewhere are folders whose strings name variables that they do not obey, and folders that are not goccl's sources.
+var elsewhere = []string{"build", "internal/doctor", "internal/perf", "python/build", "python/tests", "python/examples"}
+
+// readVariables is every variable that a source reads, with one file that does. Tests' own variables are left out, but for the one that users set.
+func readVariables(t *testing.T, root string) map[string]string {
 	read := map[string]string{}
-	names := map[string]*regexp.Regexp{
-		".go": regexp.MustCompile(`"(GOCCL_[A-Z_]+)"`),
-		".c":  regexp.MustCompile(`getenv\("(GOCCL_[A-Z_]+)"`),
-		".py": regexp.MustCompile(`environ(?:\.get\(|\[)"(GOCCL_[A-Z_]+)"`),
-	}
-	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -39,37 +33,96 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			switch {
-			case rel != "." && strings.HasPrefix(d.Name(), "."), d.Name() == "build", d.Name() == "testdata", rel == filepath.Join("internal", "doctor"),
-				strings.HasSuffix(rel, "test"), d.Name() == "tests":
+			for _, e := range elsewhere {
+				if rel == filepath.FromSlash(e) {
+					return filepath.SkipDir
+				}
+			}
+			if rel != "." && strings.HasPrefix(d.Name(), ".") || strings.HasSuffix(d.Name(), "test") || d.Name() == "testdata" && !strings.HasPrefix(rel, "capi") {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		name := names[filepath.Ext(path)]
-		if name == nil || strings.HasSuffix(path, "_test.go") {
+		kind := filepath.Ext(path)
+		if kind == "" {
+			kind = d.Name()
+		}
+		pattern := variables[kind]
+		if pattern == nil || strings.HasPrefix(rel, filepath.Join("capi", "testdata")) && kind != ".sh" {
 			return nil
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		for _, m := range name.FindAllSubmatch(text, -1) {
-			read[string(m[1])] = rel
+		for _, m := range pattern.FindAllSubmatch(text, -1) {
+			if name := string(m[1]); !strings.HasSuffix(path, "_test.go") || name == "GOCCL_FULL" {
+				read[name] = rel
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for v, file := range read {
-		if !documented[v] && !internal[v] {
-			t.Errorf("%s (%s) is not in docs/environment.md", v, file)
+	return read
+}
+
+// rows are the variables in the first columns of the tables of a section: from its heading to the next.
+func rows(t *testing.T, page, heading string) map[string]bool {
+	t.Helper()
+	_, section, ok := strings.Cut(page, "\n"+heading+"\n")
+	if !ok {
+		t.Fatalf("docs/environment.md has no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n#")
+	names := map[string]bool{}
+	for line := range strings.SplitSeq(section, "\n") {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, m := range regexp.MustCompile("`([A-Z][A-Z_0-9]+[*…]?)`").FindAllStringSubmatch(cells[1], -1) {
+				names[m[1]] = true
+			}
 		}
 	}
-	for v := range documented {
-		if _, ok := read[v]; !ok {
-			t.Errorf("docs/environment.md documents %s, which nothing reads", v)
+	if len(names) == 0 {
+		t.Fatalf("docs/environment.md has no table under %q", heading)
+	}
+	return names
+}
+
+func environmentPage(t *testing.T) (root, page string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "environment.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root, string(text)
+}
+
+// Every variable of goccl that something reads is documented, and nothing else is.
+func TestEnvironmentIsDocumented(t *testing.T) {
+	root, page := environmentPage(t)
+	read := readVariables(t, root)
+	documented := map[string]bool{}
+	for _, heading := range []string{"## goccl's own", "## Of the C ABI (`libnccl.so.2`, `libgoccl.so`) and Python", "## For tests and measurements"} {
+		for name := range rows(t, page, heading) {
+			documented[name] = true
+		}
+	}
+	// Between two programs of goccl itself, and of a test that make starts.
+	internal := map[string]bool{"GOCCL_PERF_TERMINAL": true, "GOCCL_TUTORIAL_MAIN": true}
+	for name, file := range read {
+		if strings.HasPrefix(name, "GOCCL_") && !documented[name] && !internal[name] {
+			t.Errorf("%s (%s) is not in docs/environment.md", name, file)
+		}
+	}
+	for name := range documented {
+		if _, ok := read[name]; strings.HasPrefix(name, "GOCCL_") && !ok {
+			t.Errorf("docs/environment.md documents %s, which nothing reads", name)
 		}
 	}
 	// What doctor does not know it reports as misspelt.
@@ -77,9 +130,67 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for v := range documented {
-		if !strings.Contains(string(doctor), `"`+v+`":`) {
-			t.Errorf("internal/doctor/environment.go does not know %s", v)
+	forTests := rows(t, page, "## For tests and measurements")
+	for name := range documented {
+		if strings.HasPrefix(name, "GOCCL_") && !forTests[name] && !strings.Contains(string(doctor), `"`+name+`":`) {
+			t.Errorf("internal/doctor/environment.go does not know %s", name)
 		}
+	}
+}
+
+// NCCL's variables that the page calls honoured are read, and the others are not.
+func TestNCCLVariablesAreAsDocumented(t *testing.T) {
+	root, page := environmentPage(t)
+	read := readVariables(t, root)
+	honoured, ignored := rows(t, page, "### Honoured"), rows(t, page, "### Ignored")
+	// NCCL_TESTS is a folder that bench/gpu.sh is told of. NCCL_NVLS_ENABLE is passed on to others, and obeyed by having no multicast.
+	notOurs := map[string]bool{"NCCL_TESTS": true, "NCCL_NVLS_ENABLE": true}
+	for name, file := range read {
+		if strings.HasPrefix(name, "NCCL_") && !honoured[name] && !notOurs[name] {
+			t.Errorf("%s reads %s, which docs/environment.md does not call honoured", file, name)
+		}
+	}
+	for name := range honoured {
+		if _, ok := read[name]; !ok && !notOurs[name] {
+			t.Errorf("docs/environment.md calls %s honoured; nothing reads it", name)
+		}
+	}
+	for name := range ignored {
+		if _, ok := read[name]; ok {
+			t.Errorf("docs/environment.md calls %s ignored; %s reads it", name, read[name])
+		}
+		if honoured[name] {
+			t.Errorf("docs/environment.md has %s twice", name)
+		}
+	}
+}
+
+// Every variable of a launcher that joining looks at is on the page, by its name or by a family like SLURM_*.
+func TestLaunchersAreDocumented(t *testing.T) {
+	root, page := environmentPage(t)
+	_, section, ok := strings.Cut(page, "\n## Of launchers\n")
+	if !ok {
+		t.Fatal("docs/environment.md says nothing of launchers")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	text, err := os.ReadFile(filepath.Join(root, "bootstrap", "env.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var families []string
+	for _, m := range regexp.MustCompile("`([A-Z][A-Z0-9_]*_)\\*`").FindAllStringSubmatch(section, -1) {
+		families = append(families, m[1])
+	}
+	found := 0
+	for _, m := range regexp.MustCompile(`"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|RANK)"`).FindAllStringSubmatch(string(text), -1) {
+		name := m[1]
+		found++
+		if strings.HasPrefix(name, "GOCCL_") || strings.Contains(section, "`"+name+"`") || slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) }) {
+			continue
+		}
+		t.Errorf("bootstrap/env.go looks at %s, which docs/environment.md does not name", name)
+	}
+	if found < 20 {
+		t.Errorf("only %d variables were found in bootstrap/env.go: this test reads it no more", found)
 	}
 }
