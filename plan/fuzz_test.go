@@ -25,6 +25,17 @@ func seeds(f *testing.F) {
 		}
 		f.Add(txtar.Parse(data).Files[0].Data)
 	}
+	foreign, err := filepath.Glob("testdata/foreign/*.json")
+	if err != nil || len(foreign) == 0 {
+		f.Fatal("no foreign plans", err)
+	}
+	for _, file := range foreign {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
 	f.Add([]byte(`{"name":"a\u0041\ud83d\ude00","collective":"x","protocol":"LL","inplace":false,"gpus":[{"id":0}],"extra":[1.5e3,null,{"a":true}]}`))
 }
 

@@ -90,6 +90,7 @@ func TestMutants(t *testing.T) {
 	shapes := []programs.Options{{Ranks: 2, Instances: 1}, {Ranks: 3, Instances: 1}, {Ranks: 2, Instances: 2}, {Ranks: 4, Hosts: 2, Instances: 1}}
 	shipped(t, shapes, try)
 	scripts(t, try)
+	foreign(t, try)
 	total := outcome{}
 	for title, table := range map[string]map[string]outcome{"mutation": tally, "program": by} {
 		lines := make([]string, 0, len(table))
