@@ -240,12 +240,14 @@ const maxLayouts = 64
 // layout is a plan's layout for a message, and what launches want to know of it.
 type layout struct {
 	*plan.Layout
+	blocks  bool     // input and output are blocks of Period chunks: not so with some user-defined collectives
 	sizes   [2]int64 // of this rank's input and output
 	largest [2]int64 // of any rank's
 }
 
 func (x *ExecutionPlan) newLayout(l *plan.Layout) *layout {
-	out := &layout{Layout: l}
+	_, known := collectives[x.plan.Collective]
+	out := &layout{Layout: l, blocks: known}
 	for k, t := range [2]plan.BufferType{plan.Input, plan.Output} {
 		out.sizes[k] = l.Size(x.e.rank, t)
 		for r := range x.plan.GPUs {

@@ -68,23 +68,13 @@ func (b *block) part(in *instr, m *move) (lo, hi int64) {
 	return lo, hi
 }
 
-// piece moves up to n bytes from offset at of the operands on, and returns how many it is done with: up to the end of a chunk when chunks may be
-// short. Bytes that an operand is too short to hold are not moved; packets are sent for them all the same.
+// piece moves up to n bytes from offset at of the operands on, and returns how many it is done with: up to the end of a block of input or output
+// when chunks may be short. Bytes that an operand is too short to hold are not moved; packets are sent for them all the same.
 func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error) {
 	r := b.r
-	l := r.layout
 	real := n
-	if !l.Even() {
-		n = min(n, l.Chunk-at%l.Chunk)
-		real = n
-		for _, side := range [2][]plan.Place{m.Src, m.Dst} {
-			for i := range side {
-				if side[i].Plane <= plan.OutputPlane {
-					_, avail := l.Locate(side[i].Index+int(at/l.Chunk), at%l.Chunk)
-					real = min(real, avail)
-				}
-			}
-		}
+	if !r.layout.Even() {
+		n, real = r.layout.short(m, at, n)
 	}
 	if real > 0 {
 		w.srcs = w.srcs[:0]
@@ -105,6 +95,30 @@ func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error)
 		}
 	}
 	return n, nil
+}
+
+// short is what of n bytes from offset at on can be moved at once, and how many of these bytes exist in all operands. The chunks of a block of input
+// or output follow each other without gaps, and only its end may be missing.
+func (l *layout) short(m *move, at, n int64) (moved, real int64) {
+	if !l.blocks {
+		n = min(n, l.Chunk-at%l.Chunk)
+	}
+	real = n
+	for _, side := range [2][]plan.Place{m.Src, m.Dst} {
+		for i := range side {
+			switch pl := &side[i]; {
+			case pl.Plane > plan.OutputPlane:
+			case l.blocks:
+				pos := (int64(pl.Index)*l.Chunk + at) % (int64(l.Period) * l.Chunk)
+				n = min(n, int64(l.Period)*l.Chunk-pos)
+				real = min(real, max(0, l.Block-pos))
+			default:
+				_, avail := l.Locate(pl.Index+int(at/l.Chunk), at%l.Chunk)
+				real = min(real, avail)
+			}
+		}
+	}
+	return n, min(n, real)
 }
 
 // fold reduces or copies w.srcs to all destinations of a move: sums go to the first, and from there, while it is in the cache, to the others.
