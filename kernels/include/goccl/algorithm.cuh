@@ -21,13 +21,22 @@
 
 #include <goccl/config.cuh>
 
+// NVRTC takes unannotated functions, such as the methods of descriptions, with -default-device only, which goccl.compile_native gives it.
+#if GOCCL_CUDA
+#define GOCCL_CONSTEXPR __host__ __device__ constexpr
+#else
+#define GOCCL_CONSTEXPR constexpr
+#endif
+
 namespace goccl {
 namespace algorithm {
 
 // Instructions of expressions, on a stack of int64.
-enum class Code : uint32_t { constant, variable, extra, add, subtract, multiply, divide, modulo, minimum, maximum, less, lessEqual, equal, both, either, select };
+enum class Code : uint32_t { constant, variable, extra, add, subtract, multiply, divide, modulo, minimum, maximum,
+                           less, lessEqual, equal, both, either, select };
 
-enum class Variable : uint32_t { input, output, inputSize, outputSize, rank, worldSize, localRank, localSize, peer, elementSize, type, op, blocks, threads, scratch };
+enum class Variable : uint32_t { input, output, inputSize, outputSize, rank, worldSize, localRank, localSize, peer, elementSize, type,
+                               op, blocks, threads, scratch };
 
 struct Instruction {
   Code code;
@@ -44,23 +53,23 @@ struct Expression {
   algorithm::Instruction code[capacity] = {};
 
   constexpr Expression() = default;
-  constexpr Expression(int v) : Expression(algorithm::Code::constant, v) {}
-  constexpr Expression(unsigned v) : Expression(algorithm::Code::constant, v) {}
-  constexpr Expression(long v) : Expression(algorithm::Code::constant, v) {}
-  constexpr Expression(unsigned long v) : Expression(algorithm::Code::constant, static_cast<int64_t>(v)) {}
-  constexpr Expression(long long v) : Expression(algorithm::Code::constant, v) {}
-  constexpr Expression(unsigned long long v) : Expression(algorithm::Code::constant, static_cast<int64_t>(v)) {}
-  constexpr Expression(algorithm::Variable v) : Expression(algorithm::Code::variable, static_cast<int64_t>(v)) {}
-  constexpr Expression(algorithm::Code c, int64_t v, uint32_t n = 0) { push({c, n, v}); }
-  constexpr Expression(algorithm::Code c, const Expression& a, const Expression& b) {
+  GOCCL_CONSTEXPR Expression(int v) : Expression(algorithm::Code::constant, v) {}
+  GOCCL_CONSTEXPR Expression(unsigned v) : Expression(algorithm::Code::constant, v) {}
+  GOCCL_CONSTEXPR Expression(long v) : Expression(algorithm::Code::constant, v) {}
+  GOCCL_CONSTEXPR Expression(unsigned long v) : Expression(algorithm::Code::constant, static_cast<int64_t>(v)) {}
+  GOCCL_CONSTEXPR Expression(long long v) : Expression(algorithm::Code::constant, v) {}
+  GOCCL_CONSTEXPR Expression(unsigned long long v) : Expression(algorithm::Code::constant, static_cast<int64_t>(v)) {}
+  GOCCL_CONSTEXPR Expression(algorithm::Variable v) : Expression(algorithm::Code::variable, static_cast<int64_t>(v)) {}
+  GOCCL_CONSTEXPR Expression(algorithm::Code c, int64_t v, uint32_t n = 0) { push({c, n, v}); }
+  GOCCL_CONSTEXPR Expression(algorithm::Code c, const Expression& a, const Expression& b) {
     append(a);
     append(b);
     push({c, 0, 0});
   }
 
   // An expression that is too long to record ends the compilation here: it indexes past code.
-  constexpr void push(algorithm::Instruction i) { code[length++] = i; }
-  constexpr void append(const Expression& e) {
+  GOCCL_CONSTEXPR void push(algorithm::Instruction i) { code[length++] = i; }
+  GOCCL_CONSTEXPR void append(const Expression& e) {
     for (uint32_t i = 0; i < e.length; ++i) push(e.code[i]);
   }
 };
@@ -68,7 +77,7 @@ struct Expression {
 // What expressions are made of. Sizes are in bytes. blocks and threads are what the caller of execute asked for, 0 where it did not.
 struct Name {
   algorithm::Variable variable;
-  constexpr operator Expression() const { return variable; }
+  GOCCL_CONSTEXPR operator Expression() const { return variable; }
 };
 constexpr Name inputSize{algorithm::Variable::inputSize}, outputSize{algorithm::Variable::outputSize}, rank{algorithm::Variable::rank},
     worldSize{algorithm::Variable::worldSize}, localRank{algorithm::Variable::localRank}, localSize{algorithm::Variable::localSize},
@@ -78,33 +87,33 @@ constexpr Name inputSize{algorithm::Variable::inputSize}, outputSize{algorithm::
 constexpr Name peer{algorithm::Variable::peer};
 
 // extra is an entry of execute's extras, 0 where there is none. Its name has at most 8 bytes.
-constexpr Expression extra(const char* name) {
+GOCCL_CONSTEXPR Expression extra(const char* name) {
   uint64_t packed = 0;
   uint32_t n = 0;
   for (; name[n]; ++n) packed |= static_cast<uint64_t>(static_cast<uint8_t>(name[n])) << (8 * n);  // a ninth byte shifts too far: no constant expression
   return Expression(algorithm::Code::extra, static_cast<int64_t>(packed), n);
 }
 
-constexpr Expression operator+(const Expression& a, const Expression& b) { return Expression(algorithm::Code::add, a, b); }
-constexpr Expression operator-(const Expression& a, const Expression& b) { return Expression(algorithm::Code::subtract, a, b); }
-constexpr Expression operator*(const Expression& a, const Expression& b) { return Expression(algorithm::Code::multiply, a, b); }
-constexpr Expression operator/(const Expression& a, const Expression& b) { return Expression(algorithm::Code::divide, a, b); }
-constexpr Expression operator%(const Expression& a, const Expression& b) { return Expression(algorithm::Code::modulo, a, b); }
-constexpr Expression operator<(const Expression& a, const Expression& b) { return Expression(algorithm::Code::less, a, b); }
-constexpr Expression operator<=(const Expression& a, const Expression& b) { return Expression(algorithm::Code::lessEqual, a, b); }
-constexpr Expression operator>(const Expression& a, const Expression& b) { return b < a; }
-constexpr Expression operator>=(const Expression& a, const Expression& b) { return b <= a; }
-constexpr Expression operator==(const Expression& a, const Expression& b) { return Expression(algorithm::Code::equal, a, b); }
-constexpr Expression operator!=(const Expression& a, const Expression& b) { return (a == b) == 0; }
+GOCCL_CONSTEXPR Expression operator+(const Expression& a, const Expression& b) { return Expression(algorithm::Code::add, a, b); }
+GOCCL_CONSTEXPR Expression operator-(const Expression& a, const Expression& b) { return Expression(algorithm::Code::subtract, a, b); }
+GOCCL_CONSTEXPR Expression operator*(const Expression& a, const Expression& b) { return Expression(algorithm::Code::multiply, a, b); }
+GOCCL_CONSTEXPR Expression operator/(const Expression& a, const Expression& b) { return Expression(algorithm::Code::divide, a, b); }
+GOCCL_CONSTEXPR Expression operator%(const Expression& a, const Expression& b) { return Expression(algorithm::Code::modulo, a, b); }
+GOCCL_CONSTEXPR Expression operator<(const Expression& a, const Expression& b) { return Expression(algorithm::Code::less, a, b); }
+GOCCL_CONSTEXPR Expression operator<=(const Expression& a, const Expression& b) { return Expression(algorithm::Code::lessEqual, a, b); }
+GOCCL_CONSTEXPR Expression operator>(const Expression& a, const Expression& b) { return b < a; }
+GOCCL_CONSTEXPR Expression operator>=(const Expression& a, const Expression& b) { return b <= a; }
+GOCCL_CONSTEXPR Expression operator==(const Expression& a, const Expression& b) { return Expression(algorithm::Code::equal, a, b); }
+GOCCL_CONSTEXPR Expression operator!=(const Expression& a, const Expression& b) { return (a == b) == 0; }
 // Both sides are always evaluated.
-constexpr Expression operator&&(const Expression& a, const Expression& b) { return Expression(algorithm::Code::both, a, b); }
-constexpr Expression operator||(const Expression& a, const Expression& b) { return Expression(algorithm::Code::either, a, b); }
-constexpr Expression operator!(const Expression& a) { return a == 0; }
-constexpr Expression minimum(const Expression& a, const Expression& b) { return Expression(algorithm::Code::minimum, a, b); }
-constexpr Expression maximum(const Expression& a, const Expression& b) { return Expression(algorithm::Code::maximum, a, b); }
-constexpr Expression ceilDivide(const Expression& a, const Expression& b) { return (a + b - 1) / b; }
+GOCCL_CONSTEXPR Expression operator&&(const Expression& a, const Expression& b) { return Expression(algorithm::Code::both, a, b); }
+GOCCL_CONSTEXPR Expression operator||(const Expression& a, const Expression& b) { return Expression(algorithm::Code::either, a, b); }
+GOCCL_CONSTEXPR Expression operator!(const Expression& a) { return a == 0; }
+GOCCL_CONSTEXPR Expression minimum(const Expression& a, const Expression& b) { return Expression(algorithm::Code::minimum, a, b); }
+GOCCL_CONSTEXPR Expression maximum(const Expression& a, const Expression& b) { return Expression(algorithm::Code::maximum, a, b); }
+GOCCL_CONSTEXPR Expression ceilDivide(const Expression& a, const Expression& b) { return (a + b - 1) / b; }
 // select is a where condition is not 0, else b. Both are evaluated.
-constexpr Expression select(const Expression& condition, const Expression& a, const Expression& b) {
+GOCCL_CONSTEXPR Expression select(const Expression& condition, const Expression& a, const Expression& b) {
   Expression e = condition;
   e.append(a);
   e.append(b);
@@ -115,7 +124,7 @@ constexpr Expression select(const Expression& condition, const Expression& a, co
 // Memory is a buffer: the caller's input and output, or scratch. As an expression, or a kernel's argument, it is its address.
 struct Memory {
   uint32_t number = ~0u;
-  constexpr operator Expression() const {
+  GOCCL_CONSTEXPR operator Expression() const {
     return number < 2 ? Expression(algorithm::Code::variable, number)
                       : Expression(algorithm::Code::variable, static_cast<int64_t>(algorithm::Variable::scratch) + number - 2);
   }
@@ -175,7 +184,7 @@ struct Description {
   LaunchEntry launch[maxLaunches] = {};
   Instruction code[maxCode] = {};
 
-  constexpr Code32 add(const Expression& e) {
+  GOCCL_CONSTEXPR Code32 add(const Expression& e) {
     Code32 c{codeLength, e.length};
     for (uint32_t i = 0; i < e.length; ++i) code[codeLength++] = e.code[i];
     return c;
@@ -183,7 +192,7 @@ struct Description {
 };
 
 template <uint32_t n>
-constexpr void copyName(char (&to)[n], const char* from) {
+GOCCL_CONSTEXPR void copyName(char (&to)[n], const char* from) {
   uint32_t i = 0;
   for (; from[i]; ++i) to[i] = from[i];  // a name that is too long writes past to: no constant expression
   to[i] = 0;
@@ -207,11 +216,11 @@ struct Kernel<void (*)(Parameters...)> {
 // Initialize describes what is made once for each communicator, by all ranks together.
 class Initialize {
  public:
-  constexpr explicit Initialize(algorithm::Description& d) : d_(d) {}
+  GOCCL_CONSTEXPR explicit Initialize(algorithm::Description& d) : d_(d) {}
 
   // connect makes connections to the other ranks for which where, an expression of rank and peer, is not 0. It must be symmetric: rank and peer
   // exchanged give the same. Semaphores and memory go over them.
-  constexpr Connections connect(const Expression& where = 1, Transport transport = Transport::ipc) {
+  GOCCL_CONSTEXPR Connections connect(const Expression& where = 1, Transport transport = Transport::ipc) {
     d_.connection[d_.connections] = {static_cast<uint32_t>(transport), d_.add(where)};
     return {d_.connections++};
   }
@@ -223,26 +232,26 @@ class Initialize {
 // Context describes what is made once for each key, by all ranks together.
 class Context {
  public:
-  constexpr explicit Context(algorithm::Description& d) : d_(d) {}
+  GOCCL_CONSTEXPR explicit Context(algorithm::Description& d) : d_(d) {}
 
   // scratch is zeroed memory of its own that peers can reach, of as many bytes, at least one.
-  constexpr Memory scratch(const Expression& bytes) {
+  GOCCL_CONSTEXPR Memory scratch(const Expression& bytes) {
     d_.scratchSize[d_.scratch] = d_.add(bytes);
     return {2 + d_.scratch++};
   }
   // memoryChannels go from from here to the peers' to (MemoryChannelHandle). Peers put packets into packets here, if given.
-  constexpr Channels memoryChannels(Memory to, Memory from, Memory packets = noMemory, Connections over = {}) {
+  GOCCL_CONSTEXPR Channels memoryChannels(Memory to, Memory from, Memory packets = noMemory, Connections over = {}) {
     return add(algorithm::ChannelKind::memory, over, to, from, packets);
   }
   // portChannels go from from here to the peers' to, through a proxy (PortChannelHandle).
-  constexpr Channels portChannels(Memory to, Memory from, Connections over = {}) { return add(algorithm::ChannelKind::port, over, to, from, noMemory); }
+  GOCCL_CONSTEXPR Channels portChannels(Memory to, Memory from, Connections over = {}) { return add(algorithm::ChannelKind::port, over, to, from, noMemory); }
   // semaphores signal and move no data (BaseMemoryChannelHandle).
-  constexpr Channels semaphores(Connections over = {}) { return add(algorithm::ChannelKind::semaphore, over, noMemory, noMemory, noMemory); }
+  GOCCL_CONSTEXPR Channels semaphores(Connections over = {}) { return add(algorithm::ChannelKind::semaphore, over, noMemory, noMemory, noMemory); }
   // switchChannel reaches the same memory of all ranks, which has one size everywhere (SwitchChannelHandle).
-  constexpr Channels switchChannel(Memory memory) { return add(algorithm::ChannelKind::switchChannel, {}, memory, memory, noMemory); }
+  GOCCL_CONSTEXPR Channels switchChannel(Memory memory) { return add(algorithm::ChannelKind::switchChannel, {}, memory, memory, noMemory); }
 
  private:
-  constexpr Channels add(algorithm::ChannelKind kind, Connections over, Memory to, Memory from, Memory packets) {
+  GOCCL_CONSTEXPR Channels add(algorithm::ChannelKind kind, Connections over, Memory to, Memory from, Memory packets) {
     d_.channel[d_.channels] = {kind, over.number, to.number, from.number, packets.number};
     return {d_.channels++};
   }
@@ -252,17 +261,17 @@ class Context {
 // Key says which of a call's arguments a context is for; calls that agree in them share one. Without any, all calls share one.
 class Key {
  public:
-  constexpr explicit Key(algorithm::Description& d) : d_(d) {}
+  GOCCL_CONSTEXPR explicit Key(algorithm::Description& d) : d_(d) {}
 
-  constexpr Key& input() { return add(algorithm::keyInput); }
-  constexpr Key& output() { return add(algorithm::keyOutput); }
-  constexpr Key& inputSize() { return add(algorithm::keyInputSize); }
-  constexpr Key& outputSize() { return add(algorithm::keyOutputSize); }
-  constexpr Key& type() { return add(algorithm::keyType); }
-  constexpr Key& op() { return add(algorithm::keyOp); }
+  GOCCL_CONSTEXPR Key& input() { return add(algorithm::keyInput); }
+  GOCCL_CONSTEXPR Key& output() { return add(algorithm::keyOutput); }
+  GOCCL_CONSTEXPR Key& inputSize() { return add(algorithm::keyInputSize); }
+  GOCCL_CONSTEXPR Key& outputSize() { return add(algorithm::keyOutputSize); }
+  GOCCL_CONSTEXPR Key& type() { return add(algorithm::keyType); }
+  GOCCL_CONSTEXPR Key& op() { return add(algorithm::keyOp); }
 
  private:
-  constexpr Key& add(uint32_t part) {
+  GOCCL_CONSTEXPR Key& add(uint32_t part) {
     d_.key |= part;
     return *this;
   }
@@ -272,55 +281,55 @@ class Key {
 // Launch describes the kernels of a call, which are enqueued in order.
 class Launch {
  public:
-  constexpr explicit Launch(algorithm::Description& d) : d_(d) {}
+  GOCCL_CONSTEXPR explicit Launch(algorithm::Description& d) : d_(d) {}
 
   template <class Function>
   class Shape {
    public:
-    constexpr Shape(algorithm::Description& d, algorithm::LaunchEntry& e) : d_(d), e_(e) {}
+    GOCCL_CONSTEXPR Shape(algorithm::Description& d, algorithm::LaunchEntry& e) : d_(d), e_(e) {}
 
     // when makes the launch happen only where condition is not 0.
-    constexpr Shape& when(const Expression& condition) {
+    GOCCL_CONSTEXPR Shape& when(const Expression& condition) {
       e_.condition = d_.add(condition);
       return *this;
     }
-    constexpr Shape& blocks(const Expression& x, const Expression& y = 1, const Expression& z = 1) {
+    GOCCL_CONSTEXPR Shape& blocks(const Expression& x, const Expression& y = 1, const Expression& z = 1) {
       e_.grid[0] = d_.add(x), e_.grid[1] = d_.add(y), e_.grid[2] = d_.add(z);
       return *this;
     }
-    constexpr Shape& threads(const Expression& x, const Expression& y = 1, const Expression& z = 1) {
+    GOCCL_CONSTEXPR Shape& threads(const Expression& x, const Expression& y = 1, const Expression& z = 1) {
       e_.block[0] = d_.add(x), e_.block[1] = d_.add(y), e_.block[2] = d_.add(z);
       return *this;
     }
     // shared is the dynamic shared memory of a block, in bytes.
-    constexpr Shape& shared(const Expression& bytes) {
+    GOCCL_CONSTEXPR Shape& shared(const Expression& bytes) {
       e_.shared = d_.add(bytes);
       return *this;
     }
     // arguments are expressions, memory and channels, one for each parameter of the kernel. Integers take the parameter's width.
     template <class... Arguments>
-    constexpr Shape& arguments(const Arguments&... a) {
+    GOCCL_CONSTEXPR Shape& arguments(const Arguments&... a) {
       static_assert(sizeof...(Arguments) == algorithm::Kernel<Function>::count, "the kernel has another number of parameters");
       (argument(a), ...);
       return *this;
     }
 
    private:
-    constexpr algorithm::ArgumentEntry& next() {
+    GOCCL_CONSTEXPR algorithm::ArgumentEntry& next() {
       algorithm::ArgumentEntry& a = e_.argument[e_.arguments];
       a.size = algorithm::Kernel<Function>::sizes[e_.arguments++];
       a.channels = ~0u;
       return a;
     }
-    constexpr void argument(Channels c) { next().channels = c.number; }
-    constexpr void argument(const Expression& v) { next().value = d_.add(v); }
+    GOCCL_CONSTEXPR void argument(Channels c) { next().channels = c.number; }
+    GOCCL_CONSTEXPR void argument(const Expression& v) { next().value = d_.add(v); }
 
     algorithm::Description& d_;
     algorithm::LaunchEntry& e_;
   };
 
   template <class Function>
-  constexpr Shape<Function> kernel(algorithm::Kernel<Function> k) {
+  GOCCL_CONSTEXPR Shape<Function> kernel(algorithm::Kernel<Function> k) {
     algorithm::LaunchEntry& e = d_.launch[d_.launches++];
     algorithm::copyName(e.kernel, k.name);
     e.parameters = k.count;
@@ -336,14 +345,14 @@ class Launch {
 // Algorithm is the base of descriptions: connections to all other ranks over IPC, a context for each set of addresses and sizes, any message size.
 struct Algorithm {
   static constexpr uint64_t minMessageSize = 0, maxMessageSize = ~0ull;
-  constexpr void initialize(Initialize& i) { i.connect(); }
-  constexpr void context(Context&) {}
-  constexpr void key(Key& k) { k.input().output().inputSize().outputSize(); }
+  GOCCL_CONSTEXPR void initialize(Initialize& i) { i.connect(); }
+  GOCCL_CONSTEXPR void context(Context&) {}
+  GOCCL_CONSTEXPR void key(Key& k) { k.input().output().inputSize().outputSize(); }
 };
 
 namespace algorithm {
 template <class T>
-constexpr Description describe(const char* name, const char* collective) {
+GOCCL_CONSTEXPR Description describe(const char* name, const char* collective) {
   Description d;
   d.size = sizeof(Description);
   copyName(d.name, name);
