@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -24,19 +25,28 @@ func TestProgramsVerify(t *testing.T) {
 	eachProgram(t, func(t *testing.T, p *Program, o Options) { verify(t, p, o) })
 }
 
-// Many ranks: 32 of them, or 64 with GOCCL_FULL=1, which takes half a minute.
+// Many ranks: 32 of them; with GOCCL_FULL=1 2 to 64 on 1 to 8 hosts, in place and not, which takes minutes.
 func TestProgramsVerifyAtManyRanks(t *testing.T) {
-	ranks := 32
+	ranks, places := []int{32}, []bool{false}
 	if os.Getenv("GOCCL_FULL") != "" {
-		ranks = 64
+		ranks, places = []int{2, 3, 4, 6, 7, 8, 12, 16, 24, 32, 48, 64}, []bool{false, true}
 	}
+	plans := 0
 	for _, p := range All() {
-		for _, o := range []Options{{Ranks: ranks, Instances: 1}, {Ranks: ranks, Hosts: ranks / 8, Instances: 1}} {
-			if p.Supports(o) == nil {
-				t.Run(p.Name, func(t *testing.T) { verify(t, p, o) })
+		for _, n := range ranks {
+			for _, hosts := range []int{1, 2, 4, 8} {
+				for _, inPlace := range places {
+					o := Options{Ranks: n, Hosts: hosts, Instances: 1, InPlace: inPlace}
+					if len(ranks) == 1 && hosts > 1 && hosts < 4 || p.Supports(o) != nil {
+						continue
+					}
+					plans++
+					t.Run(fmt.Sprintf("%s/%d-%d-%v", p.Name, n, hosts, inPlace), func(t *testing.T) { verify(t, p, o) })
+				}
 			}
 		}
 	}
+	t.Logf("%d plans", plans)
 }
 
 // Three launches in a row, of even and uneven messages, give what the collective demands.
