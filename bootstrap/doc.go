@@ -28,6 +28,9 @@
 // seconds to hang up; a peer of another host is noticed by its socket.
 // Who sees a death may exit, and be seen to die in its turn: ranks tell each other whom they give up before they act on it, so that everybody
 // blames the first.
+// A rank that comes after the job of its UniqueID failed hears why from the root for some seconds; after that, and when the root's process is
+// gone, it gives up as soon as the address has refused it for three seconds. At an agreed address ranks may come before rank 0, so there a
+// refusal says nothing and the deadline counts.
 // A stopped process (SIGSTOP) is not dead until it has been silent for the stall timeout; a partitioned one is given up after three seconds.
 //
 // # Trust

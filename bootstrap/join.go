@@ -31,8 +31,24 @@ type dialer struct {
 // dial tries the targets in turn until one lets us in, a verdict says no, or ctx ends. A refused connection, or one that ends before a
 // verdict, is not a verdict: the other side may not be up yet.
 func (d *dialer) dial(ctx context.Context, targets []target, me greeting) (*frameConn, greeting, error) {
+	return d.dialKnown(ctx, targets, me, false)
+}
+
+// goneAfter is how long the address of a root that was up must refuse connections, and goneRefusals how often, until the root is given up.
+// A busy listener does not refuse: the kernel does, where there is none.
+const (
+	goneAfter    = 3 * time.Second
+	goneRefusals = 10
+)
+
+// dialKnown is dial. If the other side is known to have been up, also because it greets us and then lets us down, then connections that are
+// refused for goneAfter say that it is gone.
+func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, known bool) (*frameConn, greeting, error) {
 	var last error
+	var since time.Time // of the first of the latest refusals
+	refusals := 0
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		refused := true
 		for _, t := range targets {
 			fc, them, err := d.try(ctx, t, me)
 			if err == nil {
@@ -43,6 +59,20 @@ func (d *dialer) dial(ctx context.Context, targets []target, me greeting) (*fram
 			if ctx.Err() == nil && !errors.As(err, &again) {
 				return nil, them, last
 			}
+			known = known || them.version != 0
+			refused = refused && errors.Is(err, syscall.ECONNREFUSED)
+		}
+		switch {
+		case !refused:
+			refusals = 0
+		case refusals == 0:
+			refusals, since = 1, time.Now()
+		default:
+			refusals++
+		}
+		if known && refusals >= goneRefusals && time.Since(since) >= goneAfter {
+			return nil, greeting{}, fmt.Errorf("%w: nobody listens there any more: its process has ended, or it has finished with the job without this rank; %d attempts in %v, the last: %w",
+				ErrPeerDead, refusals, time.Since(since).Round(time.Second), last)
 		}
 		// The jitter keeps ranks that were turned away together from coming back together.
 		timer := time.NewTimer(wait/2 + rand.N(wait))

@@ -42,6 +42,14 @@ func rankMain(what string) int {
 		return 1
 	}
 	ctx := context.Background()
+	if what == "create" { // an id, and nothing else
+		id, err := NewUniqueID(WithInterface("lo"))
+		if err != nil {
+			return report(err)
+		}
+		fmt.Printf("id %x\n", id[:])
+		select {}
+	}
 	b, err := join(ctx)
 	if err != nil {
 		return report(err)

@@ -18,7 +18,8 @@ import (
 //  3. A rank whose mesh is up says ready. When the last has: send everyone go, the root's own process last, and end.
 //
 // A rank that hangs up or gives up before go fails the job: all others are told who and why, at once. While ranks are missing, everyone is told
-// which, four times a second; that is also how a vanished host is noticed.
+// which, four times a second; that is also how a vanished host is noticed. A root that failed before all ranks came stays for a while and
+// tells those who come late; see epitaph.go.
 type root struct {
 	c       *config
 	gate    *gate
@@ -34,6 +35,7 @@ type root struct {
 	ready   int
 	phase   rootPhase
 	ended   chan struct{} // closed on reaching phaseOver
+	epitaph epitaph
 }
 
 type rootPhase int
@@ -60,7 +62,7 @@ const (
 func newRoot(c *config, ls []net.Listener, secret []byte, address string) *root {
 	r := &root{
 		c: c, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
-		world: c.world, pinned: c.world > 0, members: map[int]*rootMember{},
+		world: c.world, pinned: c.world > 0, members: map[int]*rootMember{}, epitaph: newEpitaph(),
 	}
 	r.gate = &gate{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, log: c.log.With("root", address)}
 	return r
@@ -97,14 +99,16 @@ func (r *root) supervise() {
 			}
 		}
 	}
-	r.gate.shut()
-	r.gate.wait()
 	// Everyone hangs up after go or a failure; who does not is hung up on.
 	linger := time.AfterFunc(rootLinger, func() {
 		for _, m := range r.snapshot() {
 			m.fc.close()
 		}
 	})
+	r.mourn()
+	r.gate.shut()
+	r.gate.wait()
+	linger.Reset(rootLinger)
 	r.wg.Wait()
 	linger.Stop()
 }
@@ -124,6 +128,9 @@ func (r *root) admit(g greeting) verdict {
 	if g.rank < 0 || g.rank >= int32(g.world) {
 		return verdictRange
 	}
+	if r.phase == phaseOver && r.epitaph.text != nil {
+		return verdictOK // to be told
+	}
 	if r.members[int(g.rank)] != nil {
 		return verdictDuplicate
 	}
@@ -138,8 +145,10 @@ func (r *root) admit(g greeting) verdict {
 func (r *root) abandon(g greeting) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.members, int(g.rank))
-	r.forgetWorld()
+	if r.phase == phaseJoin {
+		delete(r.members, int(g.rank))
+		r.forgetWorld()
+	}
 }
 
 // forgetWorld lets the next rank say the world size if nobody is left who said it.
@@ -176,6 +185,11 @@ func (r *root) pin(world int) {
 func (r *root) enter(fc *frameConn, g greeting) {
 	tune(fc.c, r.c.partition)
 	r.mu.Lock()
+	if r.phase == phaseOver && r.epitaph.text != nil {
+		r.wg.Go(func() { r.read(fc, int(g.rank)) })
+		r.mu.Unlock()
+		return
+	}
 	m := r.members[int(g.rank)]
 	if m == nil {
 		r.mu.Unlock()
@@ -330,7 +344,11 @@ func (r *root) failLocked(rank int, v verdict, text string) {
 		return
 	}
 	r.c.log.Warn("bootstrap: the job did not come up", "root", r.address, "rank", rank, "reason", text)
-	r.broadcast(frameFail, rootFailure{peer: int32(rank), verdict: v, text: text}.encode())
+	data := rootFailure{peer: int32(rank), verdict: v, text: text}.encode()
+	r.broadcast(frameFail, data)
+	if r.phase == phaseJoin {
+		r.epitaph.text = data
+	}
 	r.over()
 }
 

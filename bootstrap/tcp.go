@@ -50,7 +50,8 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 			return meeting{}, err
 		}
 		m := meeting{secret: f.secret[:], iface: c.iface, targets: []target{{"tcp", f.addr.String()}}}
-		if f.flags&flagRankZero != 0 {
+		m.known = f.flags&flagRankZero == 0
+		if !m.known {
 			m.address = &rootAddress{host: f.addr.Addr().String(), port: f.addr.Port()}
 		} else if r := liveRoot(id); r != nil {
 			r.pin(t.world)
@@ -81,6 +82,7 @@ type meeting struct {
 	targets []target
 	iface   string       // filter of the interface to use here, "" = environment or the route's
 	address *rootAddress // rank 0 serves the root there
+	known   bool         // the root listened before anybody could know of it
 }
 
 func (t *TCP) init(ctx context.Context, where func(*config) (meeting, error)) error {
@@ -148,6 +150,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		}
 		c.world = t.world
 		own := newRoot(c, ls, m.secret, m.address.String())
+		own.epitaph.close() // the address is wanted for the next attempt
 		own.serve(func() {})
 		r = own
 		defer func() { // the results are nil on an error
@@ -174,7 +177,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 
 	// 1. Meet the root.
 	me := greeting{role: roleJoiner, world: uint32(t.world), rank: int32(t.rank), target: -1}
-	fc, _, err := d.dial(ctx, m.targets, me)
+	fc, _, err := d.dialKnown(ctx, m.targets, me, m.known)
 	if err != nil {
 		return nil, nil, fmt.Errorf("no way to the root: %w", err)
 	}

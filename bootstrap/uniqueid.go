@@ -101,7 +101,8 @@ func (id UniqueID) String() string {
 func (id UniqueID) GoString() string { return id.String() }
 
 // NewUniqueID makes an id and starts its root in this process, on one address of one interface. The root ends when every rank has joined,
-// when nobody joins within its lifetime, when a rank gives up, or with [UniqueID.Close].
+// when nobody joins within its lifetime, when a rank gives up, or with [UniqueID.Close]. If it failed before all ranks came it tells the late
+// ones why, for up to 30 s. A rank that finds nobody at the id's address any more gives up after 3 s.
 //
 // With NCCL_COMM_ID=host:port the id names that address instead, every process may make it for itself, and rank 0 serves it.
 func NewUniqueID(opts ...Option) (UniqueID, error) {
@@ -153,9 +154,10 @@ func commID(c *config, s string) (id UniqueID, err error) {
 	return f.encode(), nil
 }
 
-// Close ends the root if it is served by this process and is still waiting for ranks.
+// Close ends the root if it is served by this process and is still waiting for ranks, or for those who come too late.
 func (id UniqueID) Close() error {
 	if r := liveRoot(id); r != nil {
+		r.epitaph.close()
 		r.fail(-1, verdictOK, "the root was closed")
 		<-r.done
 	}
