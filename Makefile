@@ -74,7 +74,8 @@ clean: ## remove what make built
 
 # The C ABI. libgoccl.so is the Go core; libnccl.so.2 is C alone and opens the core beside it at its first use.
 CC ?= gcc
-CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOOLS)/*' -not -path './build/*') go.mod
+CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOOLS)/*' -not -path './build/*') go.mod \
+          $(shell find kernels algorithm topo plan -name '*.cuh' -o -name '*.hpp' -o -name '*.gz' -o -name '*.json' | grep -v testdata)
 NCCL_C  = $(wildcard capi/nccl/*.c)
 
 .PHONY: libgoccl libnccl
@@ -98,6 +99,7 @@ VENV   := .venv
 $(VENV)/ready:
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install -q --disable-pip-version-check numpy pytest
+	@$(VENV)/bin/pip install -q --disable-pip-version-check mpi4py || echo "no mpi4py: tests of it are skipped"
 	@touch $@
 
 python-test: $(VENV)/ready libgoccl libnccl ## the tests of the Python package, on the host device
