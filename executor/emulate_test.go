@@ -200,6 +200,7 @@ func TestKernel(t *testing.T) {
 		emulated(t, program, []int{2}, []uint64{4, 1024}, func(string) bool { return true })
 		emulated(t, program, []int{3}, []uint64{100}, func(string) bool { return true })
 	})
+	t.Run("files", func(t *testing.T) { kernelFiles(t, program) })
 	t.Run("arithmetic", func(t *testing.T) { kernelArithmetic(t, program) })
 }
 

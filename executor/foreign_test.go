@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/goccl/goccl/datatype"
@@ -11,11 +12,19 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// foreign runs plans in the form that others write: no schema_version, absent keys, the older name of a switch entry's buffer.
+// foreign runs plans in the form that others write: no schema_version, absent keys, the older name of a switch entry's buffer, and every op.
 func foreign(t *testing.T, open func(int) (device.Device, error), ranks int) {
-	for _, file := range []string{"allgather_put.json", "allreduce_switch_old.json"} {
-		t.Run(file, func(t *testing.T) {
-			data, err := os.ReadFile("testdata/" + file)
+	var files []string
+	for _, pattern := range []string{"testdata/*.json", "../plan/testdata/foreign/*.json", "../dsl/testdata/*.json"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +46,10 @@ func foreign(t *testing.T, open func(int) (device.Device, error), ranks int) {
 			}
 			for i, m := range messages(xs[0], n, 2, 64, 4096, 100_002, 1<<20) {
 				for _, inPlace := range []bool{false, true} {
-					c := planrun.Case{Message: m, Type: datatype.Bfloat16, InPlace: inPlace, Seed: uint64(i)}
+					c := planrun.Case{Message: m, Type: datatype.Bfloat16, Op: planrun.Operator(p, datatype.Sum), InPlace: inPlace, Seed: uint64(i)}
+					if xs[0].Takes(m, c.Type, c.Op) != nil {
+						continue
+					}
 					if err := j.run(bounded(t), xs, c); err != nil {
 						t.Fatalf("%v: %v", c, err)
 					}

@@ -1,0 +1,101 @@
+package executor
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/plan"
+)
+
+// eachFile calls f for the plans that are kept in files, which have the ops that shipped programs have not.
+func eachFile(t *testing.T, f func(name string, p *plan.Plan)) {
+	var files []string
+	for _, pattern := range []string{"testdata/*.json", "../plan/testdata/foreign/*.json", "../dsl/testdata/*.json"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d plans, %v", pattern, len(found), err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := plan.Decode(data)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		f(file, p)
+	}
+}
+
+// kernelFiles runs the plans of files in the kernel's source, by every operator.
+func kernelFiles(t *testing.T, program string) {
+	eachFile(t, func(name string, p *plan.Plan) {
+		n := uint64(len(p.GPUs))
+		for i, m := range []uint64{48, 160, 1920} {
+			op := []datatype.Op{datatype.Sum, datatype.Max, datatype.Prod}[i]
+			if fixed, mixed := operators(p); mixed || fixed != plan.CallerOp {
+				op = operator(fixed)
+			}
+			c := emulation{plan: p, message: m * n, t: datatype.Float32, op: op, threads: 3, launches: 3}
+			if _, err := p.NewLayout(c.message); err != nil {
+				continue
+			}
+			if err := c.run(t, program); err != nil {
+				t.Errorf("%s, %d bytes: %v", name, c.message, err)
+			}
+		}
+	})
+}
+
+// TestEveryOpIsTested: an op of the format that no plan of these tests has would be missing here.
+func TestEveryOpIsTested(t *testing.T) {
+	var schema struct {
+		Defs struct {
+			Op struct {
+				Properties struct{ Name struct{ Enum []plan.OpName } }
+			}
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(plan.Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	missing := schema.Defs.Op.Properties.Name.Enum
+	if len(missing) < 25 {
+		t.Fatalf("%d ops in the schema", len(missing))
+	}
+	var strike func(ops []plan.Op)
+	strike = func(ops []plan.Op) {
+		for i := range ops {
+			missing = slices.DeleteFunc(missing, func(n plan.OpName) bool { return n == ops[i].Name })
+			strike(ops[i].Ops)
+		}
+	}
+	note := func(_ string, p *plan.Plan) {
+		for r := range p.GPUs {
+			for b := range p.GPUs[r].ThreadBlocks {
+				strike(p.GPUs[r].ThreadBlocks[b].Ops)
+			}
+		}
+	}
+	eachFile(t, note)
+	for _, spec := range programs.All() {
+		if o := (programs.Options{Ranks: 3}); spec.Supports(o) == nil {
+			p, err := spec.Build(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			note(spec.Name, p)
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("no plan of these tests has %v", missing)
+	}
+}
