@@ -27,7 +27,8 @@ type hostEngine struct {
 	policy  *wait.Policy
 	cores   int // that this rank may use
 
-	enqueued uint64 // launches
+	enqueued uint64        // launches
+	ended    atomic.Uint64 // launches; whoever waits for its turn sleeps at the window's turn
 
 	mu      sync.Mutex // guards what follows
 	pool    []*ticket  // that are not in use

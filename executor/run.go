@@ -155,8 +155,8 @@ func (t *ticket) awaitTurn() error {
 	h := t.h
 	e := h.x.e
 	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: &e.aborted}
-	if turn := h.windows[e.rank].turn(); !turn.Reached(t.number) {
-		if err := h.until(turn, func() bool { return turn.Reached(t.number) }, limit); err != nil {
+	if h.ended.Load() != t.number {
+		if err := h.until(h.windows[e.rank].turn(), func() bool { return h.ended.Load() == t.number }, limit); err != nil {
 			return e.ended(err, "the launch before it runs")
 		}
 	}
@@ -177,7 +177,8 @@ func (t *ticket) end(err error) error {
 	r.launch = launch{}
 	number := t.number
 	t.launch = launch{}
-	h.windows[h.x.e.rank].turn().Store(number + 1) // from here on the run is the next launch's
+	h.ended.Store(number + 1) // from here on the run is the next launch's
+	h.windows[h.x.e.rank].turn().Wake()
 	h.give(t)
 	return err
 }

@@ -11,7 +11,7 @@ import (
 // A control window of the host engine is laid out as
 //
 //	0               door      its owner sleeps here; whoever changes what the owner may wait for wakes it
-//	64              turn      launches of the owner that have ended
+//	64              turn      the owner's launches sleep here until the one before has ended
 //	128 + 1024·k    launch    what the owner says of its launch of parity k
 //	2176 + 64·l     inbound   signals that arrived on the owner's link l
 //
