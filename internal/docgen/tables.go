@@ -279,7 +279,9 @@ func primitives(root, dir, file string) (string, error) {
 		if f.Met {
 			verdict = "met"
 		}
-		fmt.Fprintf(&b, "| %s: %s | %.3g %s | %s %s: %s |\n", strings.ReplaceAll(f.Name, "_", " "), f.Detail, f.Value, strings.Replace(f.Unit, "us", "µs", 1), target,
+		detail, _, _ := strings.Cut(f.Detail, ";")
+		detail, _, _ = strings.Cut(detail, ",")
+		fmt.Fprintf(&b, "| %s: %s | %.3g %s | %s %s: %s |\n", strings.ReplaceAll(f.Name, "_", " "), detail, f.Value, strings.Replace(f.Unit, "us", "µs", 1), target,
 			strings.Replace(f.Unit, "us", "µs", 1), verdict)
 	}
 	return b.String(), nil

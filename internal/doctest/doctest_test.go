@@ -45,6 +45,9 @@ func parse(file string, text []byte) ([]block, error) {
 	return blocks, nil
 }
 
+// runnable are the languages of blocks that run, or say why they do not.
+var runnable = map[string]bool{"sh": true, "go": true, "c": true}
+
 func documents(t *testing.T, root string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "*.md"))
@@ -69,10 +72,11 @@ func TestCodeBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
 	command := func(dir, name string, args ...string) *exec.Cmd {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // each, so that one that hangs is told from the rest
+		t.Cleanup(cancel)
 		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.WaitDelay = 5 * time.Second
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "CUDA_VISIBLE_DEVICES=", "CI=true")
 		return cmd
@@ -96,18 +100,32 @@ func TestCodeBlocks(t *testing.T) {
 		}
 		for _, b := range blocks {
 			switch {
-			case b.mode == "" || strings.HasPrefix(b.mode, "skip: "):
+			case strings.HasPrefix(b.mode, "skip: ") || b.mode == "" && !runnable[b.language]:
 				continue
-			case b.mode != "test" || b.language != "sh" && b.language != "go":
-				t.Errorf("%s:%d: unknown fence %q %q: use sh test, go test, or skip: and a reason", b.file, b.line, b.language, b.mode)
+			case b.mode != "test" || !runnable[b.language]:
+				t.Errorf("%s:%d: unknown fence %q %q: use sh test, go test, c test, or skip: and a reason", b.file, b.line, b.language, b.mode)
 				continue
 			}
 			ran++
 			t.Run(fmt.Sprintf("%s:%d", b.file, b.line), func(t *testing.T) {
 				var cmd *exec.Cmd
-				if b.language == "sh" {
+				switch b.language {
+				case "sh":
 					cmd = command(t.TempDir(), "bash", "-euo", "pipefail", "-c", b.text)
-				} else {
+				case "c":
+					dir := t.TempDir()
+					if err := os.WriteFile(filepath.Join(dir, "main.c"), []byte(b.text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+					for _, lib := range []string{"libnccl.so.2", "libgoccl.so"} {
+						if _, err := os.Stat(filepath.Join(root, "build", lib)); err != nil {
+							t.Skipf("build/%s is not there: run make libnccl first, as make test does", lib)
+						}
+					}
+					cmd = command(root, "bash", "-euo", "pipefail", "-c",
+						`gcc -Wall -Wextra -Werror "$1/main.c" -Icapi/nccl build/libnccl.so.2 -o "$1/main" && "$1/main"`, "-", dir)
+					cmd.Env = append(cmd.Env, "GOCCL_DEVICE=host", "GOCCL_OP_TIMEOUT=60s", "LD_LIBRARY_PATH="+filepath.Join(root, "build"))
+				default:
 					// Inside the module, so that it may import the module's packages; build/ is not part of it for ./... or git.
 					if err := os.MkdirAll(filepath.Join(root, "build"), 0o755); err != nil {
 						t.Fatal(err)
