@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // TestBeacon watches this process's own beacon: lit, counted, and out after the last release without a sign of death.
@@ -42,17 +44,15 @@ func TestBeacon(t *testing.T) {
 // TestBeaconOfTheDead keeps a killed rank's sockets open in a child of its own: only the beacon tells.
 func TestBeaconOfTheDead(t *testing.T) {
 	t.Parallel()
-	address := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t)}
-	ranks := []*child{startRank(t, "watch", 0, 2, "", address...), startRank(t, "clinging", 1, 2, "", address...)}
-	ranks[0].expect(t, "joined", 10*time.Second)
-	ranks[1].expect(t, "clung", 10*time.Second)
-	// Only the rank itself, not its group: the child that holds its sockets stays.
-	_ = syscall.Kill(ranks[1].cmd.Process.Pid, syscall.SIGKILL)
-	killed := time.Now()
-	ranks[0].expect(t, "failed peer=1 dead=true", 2*time.Second)
-	if d := time.Since(killed); d > time.Second {
-		t.Errorf("noticed after %v", d)
-	} else {
-		t.Logf("noticed after %v", d)
-	}
+	testutil.Prompt(t, time.Second, func() time.Duration {
+		address := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t)}
+		ranks := []*child{startRank(t, "watch", 0, 2, "", address...), startRank(t, "clinging", 1, 2, "", address...)}
+		ranks[0].expect(t, "joined", 10*time.Second)
+		ranks[1].expect(t, "clung", 10*time.Second)
+		// Only the rank itself, not its group: the child that holds its sockets stays.
+		_ = syscall.Kill(ranks[1].cmd.Process.Pid, syscall.SIGKILL)
+		killed := time.Now()
+		ranks[0].expect(t, "failed peer=1 dead=true", 4*time.Second) // the child holds them for five
+		return time.Since(killed)
+	})
 }

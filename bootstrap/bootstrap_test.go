@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // quiet drops the log of refusals and deaths that a test provokes.
@@ -153,14 +155,13 @@ func TestLargeMessages(t *testing.T) {
 }
 
 func TestJoinIsFast(t *testing.T) {
+	var bs []Bootstrap
+	testutil.Prompt(t, time.Second, func() time.Duration {
+		start := time.Now()
+		bs = tcpGroup(t, 8)
+		return time.Since(start)
+	})
 	start := time.Now()
-	bs := tcpGroup(t, 8)
-	if d := time.Since(start); d > time.Second {
-		t.Errorf("8 ranks took %v to join", d)
-	} else {
-		t.Logf("8 ranks joined in %v", d)
-	}
-	start = time.Now()
 	each(t, bs, func(b Bootstrap) error {
 		for range 100 {
 			if err := b.Barrier(context.Background()); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 func TestFromEnv(t *testing.T) {
@@ -153,8 +155,8 @@ func TestParseStat(t *testing.T) {
 func TestJoin(t *testing.T) {
 	for _, e := range []Env{
 		{Socket: jobName("test", t.Name()), WorldSize: 3},
-		{MasterAddr: "127.0.0.1", MasterPort: freePort(t), WorldSize: 3},
-		{MasterAddr: "localhost", MasterPort: freePort(t), WorldSize: 3},
+		{MasterAddr: "127.0.0.1", MasterPort: testutil.Port(t), WorldSize: 3},
+		{MasterAddr: "localhost", MasterPort: testutil.Port(t), WorldSize: 3},
 		{WorldSize: 1},
 	} {
 		// Twice: a second communicator meets at the same address as soon as the first is up.

@@ -82,8 +82,7 @@ func TestRootIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	creator.kill()
-	_ = creator.cmd.Wait()
+	creator.end()
 	start := time.Now()
 	err = NewTCP(1, 2, quiet(), WithTimeout(10*time.Minute)).Init(context.Background(), id)
 	if !errors.Is(err, ErrPeerDead) || !strings.Contains(err.Error(), "nobody listens there any more") || !strings.Contains(err.Error(), "refused") {

@@ -31,6 +31,7 @@ func abort(b Bootstrap) {
 			l.(*meshLink).fc.close()
 		}
 	}
+	e.stop() // what the kernel does with the rest of a process
 }
 
 func wantDead(err error, rank int) error {
@@ -76,7 +77,7 @@ func TestDeathEndsWaits(t *testing.T) {
 			}
 			return nil
 		})
-		if d := time.Since(start); d > time.Second {
+		if d := time.Since(start); d > 4*time.Second { // the deadline is five; TestKill9 asks for more
 			t.Errorf("noticed after %v", d)
 		}
 		each(t, survivors(bs, 2), func(b Bootstrap) error {
@@ -89,7 +90,7 @@ func TestDeathEndsWaits(t *testing.T) {
 				if err := wantDead(f.Err, 2); err != nil {
 					return err
 				}
-			case <-time.After(time.Second):
+			case <-time.After(5 * time.Second):
 				return errors.New("no failure reported")
 			}
 			if err := wantDead(b.Send(ctx, 2, 0, nil), 2); err != nil {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // logBuffer collects log lines.
@@ -220,7 +222,7 @@ func waitJoined(t *testing.T, id UniqueID, n int) {
 	if r == nil {
 		t.Fatal("no root")
 	}
-	for range 500 {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		r.mu.Lock()
 		have := 0
 		for _, m := range r.members {
@@ -268,26 +270,26 @@ func TestInsiders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			id, err := NewUniqueID(WithInterface("lo"), quiet())
-			if err != nil {
-				t.Fatal(err)
-			}
-			addr, _ := id.decode()
-			errs := make(chan error, 2)
-			for r := range 2 {
-				go func() { errs <- NewTCP(r, 3, quiet(), WithTimeout(20*time.Second)).Init(context.Background(), id) }()
-			}
-			waitJoined(t, id, 2)
-			start := time.Now()
-			insider(2, 3, f)(t, id, addr.addr.String())
-			for range 2 {
-				if err := wantDead(<-errs, 2); err != nil {
-					t.Error(err)
+			testutil.Prompt(t, time.Second, func() time.Duration {
+				id, err := NewUniqueID(WithInterface("lo"), quiet())
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if d := time.Since(start); d > time.Second {
-				t.Errorf("noticed after %v", d)
-			}
+				addr, _ := id.decode()
+				errs := make(chan error, 2)
+				for r := range 2 {
+					go func() { errs <- NewTCP(r, 3, quiet(), WithTimeout(20*time.Second)).Init(context.Background(), id) }()
+				}
+				waitJoined(t, id, 2)
+				start := time.Now()
+				insider(2, 3, f)(t, id, addr.addr.String())
+				for range 2 {
+					if err := wantDead(<-errs, 2); err != nil {
+						t.Error(err)
+					}
+				}
+				return time.Since(start)
+			})
 		})
 	}
 }
@@ -337,7 +339,8 @@ func TestIdleFlood(t *testing.T) {
 	bs, took := joinAll(t, id, 4)
 	close(stop)
 	wg.Wait()
-	if took > 2*time.Second {
+	// On an idle machine it is some milliseconds; what counts is that the flood does not use up the ranks' patience.
+	if took > 5*time.Second {
 		t.Errorf("joining took %v", took)
 	}
 	if !t.Failed() {
@@ -435,7 +438,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestMissingRanks names who did not come, in every rank.
+// TestMissingRanks names who did not come, in every rank. The root says it four times a second to those who are there.
 func TestMissingRanks(t *testing.T) {
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
 	if err != nil {
@@ -444,7 +447,7 @@ func TestMissingRanks(t *testing.T) {
 	errs := make(chan error, 2)
 	for r := range 2 {
 		go func() {
-			errs <- NewTCP(r, 3, quiet(), WithTimeout(time.Duration(500+200*r)*time.Millisecond)).Init(context.Background(), id)
+			errs <- NewTCP(r, 3, quiet(), WithTimeout(time.Duration(1500+500*r)*time.Millisecond)).Init(context.Background(), id)
 		}()
 	}
 	for range 2 {
@@ -496,6 +499,7 @@ func TestNobodyAtTheRoot(t *testing.T) {
 
 // TestNothingLeaksOnFailure fails joins in several ways.
 func TestNothingLeaksOnFailure(t *testing.T) {
+	address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
 	run := func() {
 		id, err := NewUniqueID(WithInterface("lo"), quiet())
 		if err != nil {
@@ -514,7 +518,7 @@ func TestNothingLeaksOnFailure(t *testing.T) {
 		wg.Wait()
 		_ = id.Close() // it would wait for rank 3, to tell it
 		<-r.done
-		if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).InitAddress(context.Background(), fmt.Sprintf("127.0.0.1:%d", freePort(t))); err == nil {
+		if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).InitAddress(context.Background(), address); err == nil {
 			t.Error("joined alone")
 		}
 	}

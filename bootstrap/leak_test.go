@@ -1,10 +1,8 @@
 package bootstrap
 
 import (
-	"net"
 	"os"
 	"runtime"
-	"testing"
 	"time"
 )
 
@@ -29,14 +27,4 @@ func openFDs() int {
 		return 0
 	}
 	return len(entries)
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
 }

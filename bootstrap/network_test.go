@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // initAll calls InitAddress on n ranks with one address each.
@@ -44,7 +46,7 @@ func TestAddressForms(t *testing.T) {
 	}
 	for _, form := range []string{"127.0.0.1:%d", "lo:127.0.0.1:%d", "localhost:%d", "[::1]:%d", hostname + ":%d", "unix:@goccl-test-%d"} {
 		t.Run(form, func(t *testing.T) {
-			port := freePort(t)
+			port := testutil.Port(t)
 			if strings.Contains(form, "::1") {
 				l, err := net.Listen("tcp", "[::1]:0")
 				if err != nil {
@@ -76,7 +78,7 @@ func TestAddressErrors(t *testing.T) {
 	if err := NewTCP(0, 2, quiet()).InitAddress(ctx, "0.0.0.0:5000"); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
-	if err := NewTCP(0, 2, quiet(), WithInterface("=nosuchnic")).InitAddress(ctx, fmt.Sprintf("127.0.0.1:%d", freePort(t))); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nosuchnic") {
+	if err := NewTCP(0, 2, quiet(), WithInterface("=nosuchnic")).InitAddress(ctx, fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nosuchnic") {
 		t.Error(err)
 	}
 	if _, err := NewUniqueID(WithInterface("=nosuchnic")); !errors.Is(err, ErrInvalid) {
@@ -89,7 +91,7 @@ func TestAddressErrors(t *testing.T) {
 
 // TestSecrets: one address, two secrets.
 func TestSecrets(t *testing.T) {
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
 	root := NewTCP(0, 2, quiet(), WithTimeout(2*time.Second), WithSecret([]byte("right")))
 	done := make(chan error, 1)
 	go func() { done <- root.InitAddress(context.Background(), address) }()
@@ -106,7 +108,7 @@ func TestSecrets(t *testing.T) {
 }
 
 func TestCommID(t *testing.T) {
-	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", freePort(t)))
+	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", testutil.Port(t)))
 	// Every process makes it for itself.
 	a, err1 := NewUniqueID(quiet())
 	b, err2 := NewUniqueID(quiet())

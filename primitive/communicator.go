@@ -67,6 +67,7 @@ func (c *Communicator) WorldSize() int { return c.bs.WorldSize() }
 // watch aborts the Context when a rank dies.
 func (c *Communicator) watch() {
 	failures := c.bs.Failures()
+	defer bootstrap.StopFailures(c.bs, failures)
 	for {
 		select {
 		case f, ok := <-failures:

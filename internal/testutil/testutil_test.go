@@ -1,0 +1,92 @@
+package testutil
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestPort(t *testing.T) {
+	port := Port(t)
+	for range 2 { // again after the first has gone
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Close(), l.Close()
+	}
+	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		t.Error("somebody listens", c.Close())
+	}
+}
+
+// TestLeft leaves a process, a socket that nobody holds, and a file.
+func TestLeft(t *testing.T) {
+	sleeper := exec.Command("sleep", "60")
+	sleeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := sleeper.Process.Pid
+	if err := left([]int{group}); err == nil {
+		t.Error("the process is not found")
+	}
+	_ = sleeper.Process.Kill()
+	_ = sleeper.Wait()
+	NothingLeft(t, group)
+
+	// A listener on its way between two sockets is held by the kernel alone.
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", fmt.Sprintf("@goccl-test-left-%d", os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.(*net.UnixListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(int(f.Fd())), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = f.Close(), l.Close()
+	if err := left(nil); err == nil {
+		t.Error("the socket is not found")
+	}
+	_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+	NothingLeft(t)
+
+	name := fmt.Sprintf("/dev/shm/goccl-test-%d", os.Getpid())
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Skip(err)
+	}
+	err = left(nil)
+	if _ = os.Remove(name); err == nil {
+		t.Error("the file is not found")
+	}
+}
+
+func TestPrompt(t *testing.T) {
+	calls := 0
+	Prompt(t, time.Second, func() time.Duration {
+		if calls++; calls < 3 {
+			return time.Minute
+		}
+		return 0
+	})
+	if calls != 3 {
+		t.Errorf("%d calls", calls)
+	}
+}
