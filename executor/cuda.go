@@ -161,7 +161,6 @@ type cudaEngine struct {
 	args    *gpuArgs // what does not change is filled in; C reads it, so it holds no Go pointers
 	known   int      // regions that the kernel's table has
 
-	last uintptr     // the stream of the latest launch that was not captured
 	done *cuda.Event // recorded behind it
 	busy bool
 	seq  atomic.Uint64 // of the latest launch
@@ -319,7 +318,7 @@ func (h *cudaEngine) launch(l *launch) error {
 		return err
 	}
 	captured := status != cuda.CaptureNone
-	if !captured && h.busy && h.last != s.Raw() {
+	if !captured && h.busy { // also on the stream of the last launch: a handle may come again, and threads share one
 		if err := s.WaitEvent(h.done); err != nil {
 			return err
 		}
@@ -330,7 +329,7 @@ func (h *cudaEngine) launch(l *launch) error {
 	if captured {
 		return nil
 	}
-	h.last, h.busy = s.Raw(), true
+	h.busy = true
 	return s.RecordEvent(h.done)
 }
 
