@@ -161,7 +161,7 @@ type cudaEngine struct {
 	args    *gpuArgs // what does not change is filled in; C reads it, so it holds no Go pointers
 	known   int      // regions that the kernel's table has
 
-	done *cuda.Event // recorded behind it
+	done *cuda.Event // recorded behind the latest launch that was not captured
 	busy bool
 	seq  atomic.Uint64 // of the latest launch
 }
