@@ -117,8 +117,11 @@ func (e *explorer) run() error {
 	m.trace = t
 	var racing *RaceError
 	t.race = func(earlier int, o object) {
-		if o.data() && racing == nil {
-			racing = &RaceError{Plan: e.p.Name, Rank: o.a, First: t.steps[earlier].what, Second: t.what}
+		if o.data() { // the run ends with it
+			if racing == nil {
+				racing = &RaceError{Plan: e.p.Name, Rank: o.a, First: t.steps[earlier].what, Second: t.what}
+			}
+			return
 		}
 		if len(t.steps) >= len(e.path)-1 {
 			e.turn(t, earlier, t.actor)
