@@ -224,13 +224,14 @@ func TestDeathAndGoodbyeAreToldApart(t *testing.T) {
 	}
 }
 
-func TestFlushEndsWithTheContextAndWithTheNode(t *testing.T) {
-	// A listener that admits and then never answers.
+// dialSilent connects a to a listener that admits and then never answers.
+func dialSilent(t *testing.T, a *Node) *Link {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
+	t.Cleanup(func() { _ = ln.Close() })
 	cred := Credential{Endpoint: 3}
 	go func() {
 		c, err := ln.Accept()
@@ -239,11 +240,16 @@ func TestFlushEndsWithTheContextAndWithTheNode(t *testing.T) {
 		}
 		_, _, _ = admit(c, time.Now().Add(5*time.Second), func(uint64) (*[32]byte, bool) { return &cred.Secret, true })
 	}()
-	a := node(t, Options{})
 	l, err := a.Dial(context.Background(), ln.Addr().(*net.TCPAddr).AddrPort(), cred, 0, LinkOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+func TestFlushEndsWithTheContextAndWithTheNode(t *testing.T) {
+	a := node(t, Options{})
+	l := dialSilent(t, a)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	if err := l.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -265,24 +271,8 @@ func TestFlushEndsWithTheContextAndWithTheNode(t *testing.T) {
 
 // A peer that admits and then reads nothing must not hold up whoever closes.
 func TestHurryFreesASender(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	cred := Credential{Endpoint: 3}
-	go func() {
-		c, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		_, _, _ = admit(c, time.Now().Add(5*time.Second), func(uint64) (*[32]byte, bool) { return &cred.Secret, true })
-	}()
 	a := node(t, Options{Timeout: 30 * time.Second})
-	l, err := a.Dial(context.Background(), ln.Addr().(*net.TCPAddr).AddrPort(), cred, 0, LinkOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := dialSilent(t, a)
 	src, _ := memory(t, 64<<20)
 	done := make(chan error, 1)
 	go func() { done <- l.Write(transport.Remote{Region: 1}, src, 64<<20) }()
