@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -21,6 +24,13 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CUDA_VISIBLE_DEVICES", "")
 			env.Setenv("CI", "true")
 			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "openmpi" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			out, err := exec.Command("mpirun", "--version").CombinedOutput()
+			return err == nil && strings.Contains(string(out), "Open MPI"), nil
 		},
 	})
 }
