@@ -47,8 +47,8 @@ func TestBeaconOfTheDead(t *testing.T) {
 	testutil.Prompt(t, time.Second, func() time.Duration {
 		address := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t)}
 		ranks := []*child{startRank(t, "watch", 0, 2, "", address...), startRank(t, "clinging", 1, 2, "", address...)}
-		ranks[0].expect(t, "joined", 10*time.Second)
-		ranks[1].expect(t, "clung", 10*time.Second)
+		ranks[0].expect(t, "joined", 30*time.Second)
+		ranks[1].expect(t, "clung", 30*time.Second)
 		// Only the rank itself, not its group: the child that holds its sockets stays.
 		_ = syscall.Kill(ranks[1].cmd.Process.Pid, syscall.SIGKILL)
 		killed := time.Now()

@@ -71,11 +71,11 @@ func each(t testing.TB, bs []Bootstrap, f func(b Bootstrap) error) {
 // implementations runs f over both kinds of group.
 func implementations(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap)) {
 	t.Run("local", func(t *testing.T) {
-		bs := NewLocal(n, quiet(), WithTimeout(5*time.Second)).Ranks
+		bs := NewLocal(n, quiet()).Ranks
 		defer closeAll(bs)
 		f(t, bs)
 	})
-	t.Run("tcp", func(t *testing.T) { f(t, tcpGroup(t, n, WithTimeout(5*time.Second))) })
+	t.Run("tcp", func(t *testing.T) { f(t, tcpGroup(t, n)) })
 }
 
 func TestCollectives(t *testing.T) {

@@ -74,7 +74,7 @@ func TestEpitaphEnds(t *testing.T) {
 func TestRootIsGone(t *testing.T) {
 	t.Parallel()
 	creator := startRank(t, "create", 0, 1, "")
-	raw, err := hex.DecodeString(strings.TrimPrefix(creator.expect(t, "id ", 10*time.Second), "id "))
+	raw, err := hex.DecodeString(strings.TrimPrefix(creator.expect(t, "id ", 30*time.Second), "id "))
 	if err != nil {
 		t.Fatal(err)
 	}

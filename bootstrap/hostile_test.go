@@ -45,7 +45,7 @@ func joinAll(t *testing.T, id UniqueID, n int, opts ...Option) ([]Bootstrap, tim
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
-			b := NewTCP(r, n, append([]Option{quiet(), WithInterface("lo"), WithTimeout(10 * time.Second)}, opts...)...)
+			b := NewTCP(r, n, append([]Option{quiet(), WithInterface("lo"), WithTimeout(30 * time.Second)}, opts...)...)
 			if err := b.Init(context.Background(), id); err != nil {
 				t.Error(err)
 			}
@@ -66,7 +66,7 @@ type intruder struct {
 
 func rejoin(rank, world int, want error) func(t *testing.T, id UniqueID, addr string) {
 	return func(t *testing.T, id UniqueID, _ string) {
-		b := NewTCP(rank, world, quiet(), WithTimeout(5*time.Second))
+		b := NewTCP(rank, world, quiet(), WithTimeout(30*time.Second))
 		err := b.Init(context.Background(), id)
 		var e *Error
 		if !errors.Is(err, want) || !errors.As(err, &e) || e.Rank != rank {
@@ -98,7 +98,7 @@ func insider(rank, world int, f func(fc *frameConn)) func(t *testing.T, id Uniqu
 			return
 		}
 		d := &dialer{secret: fields.secret[:]}
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		fc, _, err := d.dial(ctx, []target{{"tcp", addr}}, greeting{role: roleJoiner, world: uint32(world), rank: int32(rank), target: -1})
 		if err != nil {
@@ -122,7 +122,7 @@ func TestIntruders(t *testing.T) {
 				t.Error(err)
 			}
 			f.secret[5] ^= 1
-			b := NewTCP(3, 4, quiet(), WithTimeout(5*time.Second))
+			b := NewTCP(3, 4, quiet(), WithTimeout(30*time.Second))
 			if err := b.Init(context.Background(), f.encode()); !errors.Is(err, ErrAuth) {
 				t.Errorf("got %v", err)
 			}
@@ -187,7 +187,7 @@ func TestIntruders(t *testing.T) {
 			bs := make([]Bootstrap, 4)
 			join := func(r int) {
 				wg.Go(func() {
-					b := NewTCP(r, 4, quiet(), WithTimeout(10*time.Second))
+					b := NewTCP(r, 4, quiet(), WithTimeout(30*time.Second))
 					bs[r] = b
 					if err := b.Init(context.Background(), id); err != nil {
 						t.Error(err)
@@ -423,7 +423,7 @@ func TestPin(t *testing.T) {
 	stray := make(chan error, 1)
 	go func() {
 		// As in another process: without the short cut to the root.
-		b := NewTCP(0, 7, quiet(), WithTimeout(10*time.Second))
+		b := NewTCP(0, 7, quiet(), WithTimeout(30*time.Second))
 		stray <- b.init(context.Background(), func(*config) (meeting, error) {
 			return meeting{secret: addr.secret[:], targets: []target{{"tcp", addr.addr.String()}}}, nil
 		})

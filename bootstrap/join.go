@@ -54,8 +54,11 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 			if err == nil {
 				return fc, them, nil
 			}
-			last = fmt.Errorf("%s: %w", t.address, err)
 			var again errRetry
+			// What the end of ctx does to an attempt says nothing about the other side.
+			if ctx.Err() == nil || last == nil {
+				last = fmt.Errorf("%s: %w", t.address, err)
+			}
 			if ctx.Err() == nil && !errors.As(err, &again) {
 				return nil, them, last
 			}

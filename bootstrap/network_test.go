@@ -24,7 +24,7 @@ func initAll(t *testing.T, n int, address func(rank int) string) []Bootstrap {
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
-			b := NewTCP(r, n, quiet(), WithTimeout(5*time.Second))
+			b := NewTCP(r, n, quiet())
 			bs[r] = b
 			if err := b.InitAddress(context.Background(), address(r)); err != nil {
 				t.Error(err)
@@ -96,7 +96,7 @@ func TestSecrets(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- root.InitAddress(context.Background(), address) }()
 	for _, secret := range []Option{WithSecret([]byte("wrong")), WithSecret(nil)} {
-		if err := NewTCP(1, 2, quiet(), WithTimeout(5*time.Second), secret).InitAddress(context.Background(), address); !errors.Is(err, ErrAuth) {
+		if err := NewTCP(1, 2, quiet(), WithTimeout(30*time.Second), secret).InitAddress(context.Background(), address); !errors.Is(err, ErrAuth) {
 			t.Error(err)
 		}
 	}
@@ -193,13 +193,13 @@ func TestTwoHosts(t *testing.T) {
 		return ranks
 	}
 	for _, r := range start("barrier", "10.207.0.1") {
-		r.expect(t, "joined [0 0 1 1]", 10*time.Second)
-		r.expect(t, "done", 10*time.Second)
+		r.expect(t, "joined [0 0 1 1]", 30*time.Second)
+		r.expect(t, "done", 30*time.Second)
 	}
 
 	ranks := start("watch", "10.207.0.1")
 	for _, r := range ranks {
-		r.expect(t, "joined [0 0 1 1]", 10*time.Second)
+		r.expect(t, "joined [0 0 1 1]", 30*time.Second)
 	}
 	time.Sleep(300 * time.Millisecond)
 	if out, err := exec.Command("ip", "-n", b, "link", "set", "cable", "down").CombinedOutput(); err != nil {
@@ -226,7 +226,7 @@ func TestPartitionWhileJoining(t *testing.T) {
 	vars := []string{"MASTER_ADDR=10.207.0.1", "MASTER_PORT=20100"}
 	ranks := []*child{startRank(t, "barrier", 0, 3, a, vars...), startRank(t, "barrier", 1, 3, b, vars...)}
 	for _, r := range ranks {
-		r.expect(t, "started", 10*time.Second)
+		r.expect(t, "started", 30*time.Second)
 	}
 	time.Sleep(500 * time.Millisecond)
 	if out, err := exec.Command("ip", "-n", b, "link", "set", "cable", "down").CombinedOutput(); err != nil {

@@ -257,9 +257,9 @@ func TestKill9(t *testing.T) {
 				}
 				for _, r := range ranks {
 					if c.start == world {
-						r.expect(t, "joined [0 0 0 0 0 0 0 0]", 10*time.Second)
+						r.expect(t, "joined [0 0 0 0 0 0 0 0]", 30*time.Second)
 					} else {
-						r.expect(t, "started", 10*time.Second)
+						r.expect(t, "started", 30*time.Second)
 					}
 				}
 				time.Sleep(400 * time.Millisecond)
@@ -267,7 +267,7 @@ func TestKill9(t *testing.T) {
 				killed := time.Now()
 				for _, r := range ranks {
 					if r.rank != c.victim {
-						r.expect(t, fmt.Sprintf("failed peer=%d dead=true", c.victim), 10*time.Second)
+						r.expect(t, fmt.Sprintf("failed peer=%d dead=true", c.victim), 30*time.Second)
 					}
 				}
 				// What counts is when the last one noticed; reading the lines costs little.
@@ -308,7 +308,7 @@ func TestForeignRoot(t *testing.T) {
 		ranks = append(ranks, startRank(t, "barrier", r, 3, "", "GOCCL_TEST_ID="+hex.EncodeToString(id[:])))
 	}
 	for _, r := range ranks {
-		r.expect(t, "done", 10*time.Second)
+		r.expect(t, "done", 30*time.Second)
 	}
 	if r := liveRoot(id); r != nil {
 		select {
@@ -328,7 +328,7 @@ func TestStopIsNoDeath(t *testing.T) {
 		ranks = append(ranks, startRank(t, "pause", r, 3, "", "MASTER_ADDR=127.0.0.1", port))
 	}
 	for _, r := range ranks {
-		r.expect(t, "joined", 10*time.Second)
+		r.expect(t, "joined", 30*time.Second)
 	}
 	time.Sleep(300 * time.Millisecond)
 	ranks[1].signal(syscall.SIGSTOP)
@@ -348,7 +348,7 @@ func TestStalled(t *testing.T) {
 		ranks = append(ranks, startRank(t, "watch", r, 3, "", "MASTER_ADDR=127.0.0.1", port, "GOCCL_TIMEOUT=1"))
 	}
 	for _, r := range ranks {
-		r.expect(t, "joined", 10*time.Second)
+		r.expect(t, "joined", 30*time.Second)
 	}
 	ranks[1].signal(syscall.SIGSTOP)
 	for _, r := range []*child{ranks[0], ranks[2]} {
