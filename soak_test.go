@@ -2,6 +2,7 @@ package goccl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // TestSoak runs tutorials 01 to 04 two hundred times each, or as often as GOCCL_SOAK says when that is more than 1, and looks after each run
@@ -71,49 +74,14 @@ func soakOnce(exe, kind string) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// leftOver looks, for up to two seconds, for what processes of exe have left behind.
-func leftOver(exe string) (err error) {
-	for end := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if err = leftNow(exe); err == nil || time.Now().After(end) {
-			return err
-		}
-	}
-}
-
-func leftNow(exe string) error {
-	procs, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		return err
-	}
-	inodes := map[string]bool{} // of processes of the same user, so that what remains is known to be nobody's
+// leftOver looks for what processes of exe have left behind.
+func leftOver(exe string) error {
+	err := testutil.Leftovers()
+	procs, globErr := filepath.Glob("/proc/[0-9]*/exe")
 	for _, p := range procs {
-		if link, err := os.Readlink(p); err == nil && link == exe {
-			return fmt.Errorf("process %s is left", p)
-		}
-		fds, _ := filepath.Glob(filepath.Join(filepath.Dir(p), "fd", "*"))
-		for _, fd := range fds {
-			if link, err := os.Readlink(fd); err == nil && strings.HasPrefix(link, "socket:[") {
-				inodes[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
-			}
+		if link, e := os.Readlink(p); e == nil && link == exe {
+			err = errors.Join(err, fmt.Errorf("process %s is left", p))
 		}
 	}
-	sockets, err := os.ReadFile("/proc/net/unix")
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(sockets)) {
-		if f := strings.Fields(line); len(f) == 8 && strings.HasPrefix(f[7], "@goccl-") && !inodes[f[6]] {
-			return fmt.Errorf("socket %s is left", f[7])
-		}
-	}
-	shm, err := os.ReadDir("/dev/shm")
-	if err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	for _, e := range shm {
-		if strings.Contains(e.Name(), "goccl") {
-			return fmt.Errorf("/dev/shm/%s is left", e.Name())
-		}
-	}
-	return nil
+	return errors.Join(err, globErr)
 }

@@ -1,7 +1,9 @@
 package testutil
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,44 +12,50 @@ import (
 	"time"
 )
 
-// NothingLeft fails the test unless the processes of the given groups are gone, and with them everything that goccl could leave on the machine:
-// sockets with an abstract name, files in /dev/shm. It waits up to two seconds for that: the kernel ends a process step by step.
+// NothingLeft fails the test with what Leftovers finds.
 func NothingLeft(t testing.TB, groups ...int) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		err := left(groups)
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Error(err)
-			return
-		}
+	if err := Leftovers(groups...); err != nil {
+		t.Error(err)
 	}
 }
 
+// Leftovers is nil if the processes of the given groups are gone, and with them everything that goccl could leave on the machine: sockets with an
+// abstract name, files in /dev/shm. It looks for up to two seconds: the kernel ends a process step by step.
+//
+// What other programs hold is theirs: a socket is left over if no process holds it. A program that ends while we look leaves some that seem so
+// for a moment; therefore only a socket that nobody holds at every look counts.
+func Leftovers(groups ...int) error {
+	var suspects map[string]string
+	for end := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		orphans, err := orphanSockets()
+		if err != nil {
+			return err
+		}
+		if suspects == nil {
+			suspects = orphans
+		}
+		maps.DeleteFunc(suspects, func(inode, _ string) bool { return orphans[inode] == "" })
+		err = left(groups)
+		if err == nil && len(suspects) == 0 {
+			return nil
+		}
+		if time.Now().Before(end) {
+			continue
+		}
+		for inode, name := range suspects {
+			err = errors.Join(err, fmt.Errorf("socket %s, inode %s, is left", name, inode))
+		}
+		return err
+	}
+}
+
+// left looks for processes and files.
 func left(groups []int) error {
 	for _, g := range groups {
 		if err := syscall.Kill(-g, 0); err == nil {
 			return fmt.Errorf("processes of group %d are left", g)
 		}
-	}
-	// What other programs hold is theirs: a socket is left over if no process holds it.
-	before, err := sockets()
-	if err != nil {
-		return err
-	}
-	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	if err != nil {
-		return err
-	}
-	for _, fd := range fds {
-		if link, err := os.Readlink(fd); err == nil && strings.HasPrefix(link, "socket:[") {
-			delete(before, strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]"))
-		}
-	}
-	for inode, name := range before {
-		return fmt.Errorf("socket %s, inode %s, is left", name, inode)
 	}
 	shm, err := os.ReadDir("/dev/shm")
 	if err != nil && !os.IsNotExist(err) {
@@ -59,6 +67,24 @@ func left(groups []int) error {
 		}
 	}
 	return nil
+}
+
+// orphanSockets are the names of goccl's abstract sockets that no process holds, by inode.
+func orphanSockets() (map[string]string, error) {
+	all, err := sockets()
+	if err != nil || len(all) == 0 {
+		return all, err
+	}
+	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return nil, err
+	}
+	for _, fd := range fds {
+		if link, err := os.Readlink(fd); err == nil && strings.HasPrefix(link, "socket:[") {
+			delete(all, strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]"))
+		}
+	}
+	return all, nil
 }
 
 // sockets are the names of goccl's abstract sockets by inode.
