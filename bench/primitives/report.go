@@ -73,7 +73,7 @@ func newReport(ctx context.Context, r *rank, targets bool) *report {
 			machine += " (" + strings.TrimSpace(m.CPU.Model) + ")"
 		}
 	}
-	p := &report{targets: targets, common: figure{Ranks: r.WorldSize(), Commit: buildinfo.Read().Commit, Machine: machine, Command: os.Args,
+	p := &report{targets: targets, common: figure{Ranks: r.WorldSize(), Commit: buildinfo.Read().Commit, Machine: machine, Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
 		Time: time.Now().UTC().Truncate(time.Second)}}
 	fmt.Printf("# %s\n# %-36s %12s %-5s %-10s\n", machine, "figure", "value", "", "target")
 	return p

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -47,6 +48,9 @@ func (e *exitError) Error() string {
 func (e *exitError) Unwrap() error { return e.err }
 
 func main() { os.Exit(run(os.Args)) }
+
+// commandLine is how this program was called, for records: without the folder that it happens to lie in.
+func commandLine() []string { return append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...) }
 
 // run is the program; its result is the exit status: 0 done, 1 failed, 2 wrong arguments, or what the command says.
 func run(args []string) int {

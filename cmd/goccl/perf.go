@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -74,7 +73,7 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace, Isolated: c.Isolated, GraphOps: int(c.Graph),
 			Offset: c.Offset, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
 		Ranks: c.Ranks, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
-		Machine: func() any { return machine(ctx) }, Command: os.Args, Stdout: s.out, Stderr: s.stderr,
+		Machine: func() any { return machine(ctx) }, Command: commandLine(), Stdout: s.out, Stderr: s.stderr,
 	}
 	if o.Types, err = types(c.Dtype); err != nil {
 		return &exitError{2, err}
