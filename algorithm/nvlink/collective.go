@@ -107,6 +107,9 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 		return e.simpleExchange(r, s, stride, v)
 	}
 	if r.Bytes() >= streamFrom && e.size > 1 {
+		if stride != 0 && r.Send == r.Recv {
+			return fmt.Errorf("%w: an all_to_all of %d bytes a rank in place: from %d bytes on it needs a receive buffer of its own", algorithm.ErrInvalidUsage, r.Bytes(), streamFrom)
+		}
 		e.batch.reset()
 		for p := range e.size {
 			e.batch.send(p, r.Send.Add(int64(p)*stride), r.Bytes())

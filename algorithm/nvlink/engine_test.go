@@ -523,3 +523,15 @@ func TestSimple(t *testing.T) {
 		}
 	}
 }
+
+// Streams would overwrite what is still to be sent.
+func TestAllToAllInPlace(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	s, mem := newStream(t, e), memory(t, e, 16<<20)
+	for count, want := range map[int64]bool{streamFrom - 8: true, streamFrom: false} {
+		err := e.Enqueue(1, []algorithm.Request{{Collective: algorithm.AllToAll, Send: mem, Recv: mem, Count: count, Type: datatype.Int8, Stream: s}})
+		if want != (err == nil) || err != nil && !errors.Is(err, algorithm.ErrInvalidUsage) {
+			t.Errorf("%d bytes: %v", count, err)
+		}
+	}
+}
