@@ -207,12 +207,13 @@ func TestTwoHosts(t *testing.T) {
 	}
 	cut := time.Now()
 	for _, r := range ranks {
-		line := r.expect(t, "failed peer=", 6*time.Second)
+		line := r.expect(t, "failed peer=", 10*time.Second)
 		if other := fmt.Sprintf("peer=%d", 2-2*(r.rank/2)); !strings.Contains(line, other) && !strings.Contains(line, fmt.Sprintf("peer=%d", 3-2*(r.rank/2))) {
 			t.Errorf("rank %d: %s", r.rank, line)
 		}
 	}
-	if d := time.Since(cut); d > 5*time.Second {
+	// The network is given three seconds; the deadline of the ranks is thirty.
+	if d := time.Since(cut); d > 10*time.Second {
 		t.Errorf("noticed after %v", d)
 	} else {
 		t.Logf("noticed after %v", d)
@@ -228,10 +229,25 @@ func TestPartitionWhileJoining(t *testing.T) {
 	for _, r := range ranks {
 		r.expect(t, "started", 30*time.Second)
 	}
-	time.Sleep(500 * time.Millisecond)
+	// The root must know rank 1, and rank 1 must have heard where the root is; that takes little more than being connected.
+	connected := func() bool {
+		table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", ranks[1].cmd.Process.Pid))
+		for line := range strings.Lines(string(table)) {
+			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[2], ":4E84") && f[3] == "01" { // port 20100, established
+				return true
+			}
+		}
+		return false
+	}
+	for end := time.Now().Add(20 * time.Second); !connected(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("rank 1 does not reach the root")
+		}
+	}
+	time.Sleep(time.Second)
 	if out, err := exec.Command("ip", "-n", b, "link", "set", "cable", "down").CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	ranks[0].expect(t, "failed peer=1 dead=true", 6*time.Second)
-	ranks[1].expect(t, "failed peer=0 dead=true", 8*time.Second)
+	ranks[0].expect(t, "failed peer=1 dead=true", 10*time.Second)
+	ranks[1].expect(t, "failed peer=0 dead=true", 10*time.Second)
 }

@@ -126,8 +126,8 @@ func (h *SwitchChannelHandle) Peer(r int) device.Ptr {
 func (h *SwitchChannelHandle) Reduce(out device.Ptr, first, count int64, t datatype.Type, op datatype.Op, tid, nthreads int) error {
 	size := t.Size()
 	lo, hi := part(count, tid, nthreads)
-	if (first+count)*size > int64(h.Size) || first < 0 || count < 0 {
-		return invalid("switch channel reduce", "elements %d to %d of %d bytes", first, first+count, h.Size)
+	if all := int64(h.Size) / size; first < 0 || count < 0 || count > all || first > all-count {
+		return invalid("switch channel reduce", "%d elements from %d on, of %d", count, first, all)
 	}
 	if lo == hi {
 		return nil
