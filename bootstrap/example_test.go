@@ -2,8 +2,11 @@ package bootstrap_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/goccl/goccl/bootstrap"
 )
@@ -53,4 +56,70 @@ func ExampleTCP_Init() {
 	}
 	wg.Wait()
 	// Output: hello <nil>
+}
+
+// A process that torchrun, mpirun, srun, a Kubernetes indexed job or `goccl run` started joins its job by the environment.
+func ExampleJoin() {
+	env, err := bootstrap.FromEnv()
+	if errors.Is(err, bootstrap.ErrNoLauncher) {
+		// Started by hand: a job of one.
+		env, err = bootstrap.Env{WorldSize: 1}, nil
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := bootstrap.Join(context.Background(), env, bootstrap.WithTimeout(10*time.Second))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = b.Close() }()
+	if err := b.Barrier(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// The survivors of a death hear of it and go on without the dead rank.
+func ExampleBootstrap_failures() {
+	job := bootstrap.NewLocal(3, bootstrap.WithLogger(slog.New(slog.DiscardHandler)))
+	survivor := func(b bootstrap.Bootstrap) {
+		dead := <-b.Failures()
+		left, err := b.Sub(context.Background(), []int{0, 2}, 1)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = left.Close() }()
+		parts, err := left.AllGather(context.Background(), fmt.Appendf(nil, "rank %d is now %d", b.Rank(), left.Rank()))
+		if left.Rank() == 0 {
+			fmt.Printf("%d died: %s %v\n", dead.Rank, parts, err)
+		}
+	}
+	var ranks sync.WaitGroup
+	for _, r := range []int{0, 2} {
+		ranks.Go(func() { survivor(job.Ranks[r]) })
+	}
+	job.Kill(1) // in life: kill -9, a panic, a cable
+	ranks.Wait()
+	// Output: 1 died: [rank 0 is now 0 rank 2 is now 1] <nil>
+}
+
+// SplitByHost gives the ranks of one host a Bootstrap of their own.
+func ExampleSplitByHost() {
+	var ranks sync.WaitGroup
+	for _, b := range bootstrap.NewLocalGroup(4) {
+		ranks.Go(func() {
+			here, err := bootstrap.SplitByHost(context.Background(), b)
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			if here.Rank() == 0 {
+				fmt.Println(here.WorldSize(), "ranks on this host")
+			}
+		})
+	}
+	ranks.Wait()
+	// Output: 4 ranks on this host
 }

@@ -1,8 +1,11 @@
 package primitive_test
 
 import (
+	"context"
 	"fmt"
+	"sync"
 
+	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/primitive"
@@ -62,4 +65,122 @@ func ExampleContext_Abort() {
 	// Output:
 	// peer is dead
 	// primitive: all_reduce (rank 0, peer 3): peer is dead
+}
+
+// Two ranks meet through a bootstrap, connect, exchange memories, and one puts into the other's by a proxy. Over Ethernet, between hosts, the
+// same program has primitive.Ethernet in place of primitive.IPC.
+func ExampleCommunicator() {
+	bg := context.Background()
+	rank := func(bs bootstrap.Bootstrap) error {
+		defer func() { _ = bs.Close() }()
+		dev, err := host.Open(bs.Rank())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = dev.Close() }()
+		comm := primitive.NewCommunicator(bs, nil)
+		defer func() { _ = comm.Close() }()
+		a, err := dev.Alloc(64)
+		if err != nil {
+			return err
+		}
+		mem, err := comm.Context().RegisterMemory(dev, a.Ptr(), 64, primitive.Flags(primitive.IPC, primitive.Ethernet))
+		if err != nil {
+			return err
+		}
+
+		// 1. Everything with the peer is under way at once; the futures complete in any order.
+		peer := 1 - bs.Rank()
+		connecting := comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: dev}, peer, 0)
+		comm.SendMemory(mem, peer, 0)
+		receiving := comm.RecvMemory(peer, 0)
+		conn, err := connecting.Get(bg)
+		if err != nil {
+			return err
+		}
+		theirs, err := receiving.Get(bg)
+		if err != nil {
+			return err
+		}
+
+		// 2. A proxy service moves data for kernels.
+		service, err := primitive.NewProxyService(comm.Context(), dev, primitive.ProxyOptions{})
+		if err != nil {
+			return err
+		}
+		semaphore, err := service.BuildAndAddSemaphore(comm, conn)
+		if err != nil {
+			return err
+		}
+		to, err := service.AddMemory(theirs)
+		if err != nil {
+			return err
+		}
+		from, err := service.AddMemory(mem)
+		if err != nil {
+			return err
+		}
+		channel, err := service.PortChannel(semaphore, to, from)
+		if err != nil {
+			return err
+		}
+		if err := service.Start(); err != nil {
+			return err
+		}
+
+		// 3. What a kernel does with the handle.
+		h := channel.DeviceHandle()
+		if bs.Rank() == 0 {
+			copy(device.Bytes(mem.Data(), 64), "over the proxy")
+			if s := h.PutWithSignalAndFlush(0, 0, 14); s != primitive.StatusOK {
+				return s.Err()
+			}
+		} else {
+			if s := h.Wait(); s != primitive.StatusOK {
+				return s.Err()
+			}
+			fmt.Printf("%s\n", device.Bytes(mem.Data(), 14))
+		}
+		if err := service.Stop(); err != nil {
+			return err
+		}
+		return bs.Barrier(bg) // nobody leaves while a peer may still use its memory
+	}
+	var ranks sync.WaitGroup
+	for _, bs := range bootstrap.NewLocalGroup(2) {
+		ranks.Go(func() {
+			if err := rank(bs); err != nil {
+				fmt.Println(err)
+			}
+		})
+	}
+	ranks.Wait()
+	// Output: over the proxy
+}
+
+// A proxy with a handler of one's own: kernels push triggers, and the handler is called with each in order.
+func ExampleNewProxy() {
+	ctx := primitive.NewContext()
+	dev, _ := host.Open(0)
+	proxy, err := primitive.NewProxy(ctx, dev, func(t primitive.Trigger, position uint64) error {
+		fmt.Println(position, t.Size)
+		return nil
+	}, primitive.ProxyOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = proxy.Start()
+	fifo := proxy.Fifo().DeviceHandle()
+	for i := range uint64(3) {
+		fifo.Push(primitive.Trigger{Type: primitive.TriggerData, Size: 100 * i})
+	}
+	fmt.Println(proxy.Stop()) // carries out what was pushed before
+	_ = ctx.Close()
+	_ = dev.Close()
+	// Output:
+	// 0 0
+	// 1 100
+	// 2 200
+	// <nil>
 }
