@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -144,43 +143,10 @@ func TestListensOnOneAddress(t *testing.T) {
 	}
 }
 
-var namespaceCount atomic.Int32
-
-// namespaces makes two network namespaces joined by a cable, 10.207.0.1 and 10.207.0.2.
-func namespaces(t *testing.T) (a, b string) {
-	t.Helper()
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("needs ip: ", err)
-	}
-	name := fmt.Sprintf("goccl%d-%d", os.Getpid(), namespaceCount.Add(1))
-	a, b = name+"a", name+"b"
-	for i, cmd := range []string{
-		"netns add " + a, "netns add " + b,
-		fmt.Sprintf("-n %s link add cable type veth peer name cable netns %s", a, b),
-		"-n " + a + " addr add 10.207.0.1/24 dev cable", "-n " + b + " addr add 10.207.0.2/24 dev cable",
-		"-n " + a + " link set cable up", "-n " + b + " link set cable up", "-n " + a + " link set lo up", "-n " + b + " link set lo up",
-	} {
-		if out, err := exec.Command("ip", strings.Fields(cmd)...).CombinedOutput(); err != nil {
-			for _, ns := range []string{a, b} {
-				_ = exec.Command("ip", "netns", "del", ns).Run()
-			}
-			t.Skipf("no network namespaces here: step %d: ip %s: %v: %s", i, cmd, err, out)
-		}
-	}
-	t.Cleanup(func() {
-		for _, ns := range []string{a, b} {
-			if out, err := exec.Command("ip", "netns", "del", ns).CombinedOutput(); err != nil {
-				t.Errorf("ip netns del %s: %v: %s", ns, err, out)
-			}
-		}
-	})
-	return a, b
-}
-
 // TestTwoHosts runs four ranks on two hosts, then pulls the cable.
 func TestTwoHosts(t *testing.T) {
 	t.Parallel()
-	a, b := namespaces(t)
+	a, b := testutil.Hosts(t)
 	start := func(what, master string) []*child {
 		var ranks []*child
 		for r := range 4 {
@@ -202,7 +168,7 @@ func TestTwoHosts(t *testing.T) {
 		r.expect(t, "joined [0 0 1 1]", 30*time.Second)
 	}
 	time.Sleep(300 * time.Millisecond)
-	if out, err := exec.Command("ip", "-n", b, "link", "set", "cable", "down").CombinedOutput(); err != nil {
+	if out, err := exec.Command("ip", "-n", b, "link", "set", testutil.Cable, "down").CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
 	cut := time.Now()
@@ -223,7 +189,7 @@ func TestTwoHosts(t *testing.T) {
 // TestPartitionWhileJoining pulls the cable while the job waits for its last rank.
 func TestPartitionWhileJoining(t *testing.T) {
 	t.Parallel()
-	a, b := namespaces(t)
+	a, b := testutil.Hosts(t)
 	vars := []string{"MASTER_ADDR=10.207.0.1", "MASTER_PORT=20100"}
 	ranks := []*child{startRank(t, "barrier", 0, 3, a, vars...), startRank(t, "barrier", 1, 3, b, vars...)}
 	for _, r := range ranks {
@@ -245,7 +211,7 @@ func TestPartitionWhileJoining(t *testing.T) {
 		}
 	}
 	time.Sleep(time.Second)
-	if out, err := exec.Command("ip", "-n", b, "link", "set", "cable", "down").CombinedOutput(); err != nil {
+	if out, err := exec.Command("ip", "-n", b, "link", "set", testutil.Cable, "down").CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
 	ranks[0].expect(t, "failed peer=1 dead=true", 10*time.Second)

@@ -23,3 +23,14 @@ func ExampleDecode() {
 	fmt.Println(len(m.GPUs), l, m.FullMesh(), nic.Name)
 	// Output: 8 NV18 true mlx5_3
 }
+
+// The table that `goccl topo` prints, for a machine without a GPU.
+func ExampleMachine_WriteTable() {
+	m := &topo.Machine{Source: "synthesised", CPU: topo.CPU{Model: "a processor", Threads: 8}, NUMA: []topo.NUMA{{CPUs: "0-7"}}}
+	if err := m.WriteTable(os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// a processor, 8 threads, 1 NUMA node [synthesised]
+	// No GPU: goccl runs on the host device.
+}

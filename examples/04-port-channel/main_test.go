@@ -2,12 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/goccl/goccl/examples/internal/tutorialtest"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 func TestMain(m *testing.M) { tutorialtest.Main(m, main) }
@@ -23,30 +22,7 @@ func TestMeshOnOneHost(t *testing.T) {
 
 // Two network namespaces are two hosts: shared memory cannot cross, so auto must choose ethernet.
 func TestMeshAcrossHosts(t *testing.T) {
-	a, b := fmt.Sprintf("goccl-a%d", os.Getpid()), fmt.Sprintf("goccl-b%d", os.Getpid())
-	ip := func(args ...string) error {
-		out, err := exec.Command("ip", args...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
-		}
-		return nil
-	}
-	t.Cleanup(func() {
-		_ = ip("netns", "del", a)
-		_ = ip("netns", "del", b)
-	})
-	veth := fmt.Sprintf("gv%d", os.Getpid()%100000)
-	for _, args := range [][]string{
-		{"netns", "add", a}, {"netns", "add", b},
-		{"-n", a, "link", "add", veth, "type", "veth", "peer", "name", veth, "netns", b},
-		{"-n", a, "addr", "add", "10.77.0.1/24", "dev", veth}, {"-n", b, "addr", "add", "10.77.0.2/24", "dev", veth},
-		{"-n", a, "link", "set", veth, "up"}, {"-n", b, "link", "set", veth, "up"},
-		{"-n", a, "link", "set", "lo", "up"}, {"-n", b, "link", "set", "lo", "up"},
-	} {
-		if err := ip(args...); err != nil {
-			t.Skip("network namespaces are not permitted here:", err)
-		}
-	}
+	a, b := testutil.Hosts(t)
 	type result struct {
 		out string
 		ok  bool
@@ -55,7 +31,7 @@ func TestMeshAcrossHosts(t *testing.T) {
 	for rank, ns := range []string{a, b} {
 		go func() {
 			out, ok := tutorialtest.Command(t, []string{"ip", "netns", "exec", ns, "env", fmt.Sprintf("RANK=%d", rank), "WORLD_SIZE=2", "LOCAL_RANK=0",
-				"LOCAL_WORLD_SIZE=1", "MASTER_ADDR=10.77.0.1", "MASTER_PORT=29777", "GOCCL_SECRET=only-for-this-test"},
+				"LOCAL_WORLD_SIZE=1", "MASTER_ADDR=10.207.0.1", "MASTER_PORT=29777", "GOCCL_SECRET=only-for-this-test"},
 				"-device", "host", "-iterations", "3", "-bytes", "300000")
 			results <- result{out, ok}
 		}()
