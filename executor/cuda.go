@@ -156,10 +156,13 @@ type cudaEngine struct {
 	staged  int64
 	halves  int64 // where output begins in the staging region
 	retired []*exchange.Windows
-	abort   *cuda.HostMemory
-	words   *abortWords
-	args    *gpuArgs // what does not change is filled in; C reads it, so it holds no Go pointers
-	known   int      // regions that the kernel's table has
+
+	private  device.Allocation // staging where peers touch neither input nor output
+	outgrown []device.Allocation
+	abort    *cuda.HostMemory
+	words    *abortWords
+	args     *gpuArgs // what does not change is filled in; C reads it, so it holds no Go pointers
+	known    int      // regions that the kernel's table has
 
 	done *cuda.Event // recorded behind the latest launch that was not captured
 	busy bool
@@ -243,71 +246,6 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	return h.learn()
 }
 
-// reserve exchanges new scratch. Kernels that run use the old one, which stays until the plan is closed.
-func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
-	p := h.x.plan
-	size := int64(0)
-	for r := range p.GPUs {
-		size = max(size, p.Scratch(r, chunk).Size)
-	}
-	w, err := exchange.Map(ctx, h.x.e.boot, h.u.dev, max(size, 64))
-	if err != nil {
-		return err
-	}
-	if h.scratch != nil {
-		h.retired = append(h.retired, h.scratch)
-	}
-	h.scratch = w
-	for r := range p.GPUs {
-		l, a := p.Scratch(r, chunk), &h.args.rank[r]
-		a.scratch, a.planeBytes = uint64(w.Ptr[r]), uint64(int64(p.GPUs[r].ScratchChunks)*chunk)
-		for k := range 2 {
-			a.plain[k], a.packets[k] = uint64(l.Plain[k]), uint64(l.Packets[k])
-		}
-	}
-	return nil
-}
-
-// stage makes the staging region fit input and output of the largest rank.
-func (h *cudaEngine) stage(ctx context.Context, in, out int64) error {
-	in, out = (in+255)&^255, (out+255)&^255
-	if h.staging != nil && in <= h.halves && in+out <= h.staged {
-		return nil
-	}
-	w, err := exchange.Map(ctx, h.x.e.boot, h.u.dev, max(in+out, 4096))
-	if err != nil {
-		return err
-	}
-	if h.staging != nil {
-		h.retired = append(h.retired, h.staging)
-	}
-	h.staging, h.halves, h.staged = w, in, in+out
-	return h.table(0, w.Ptr)
-}
-
-// table tells the kernel where region k is.
-func (h *cudaEngine) table(k int, ptr []device.Ptr) error {
-	for r, p := range ptr {
-		at := h.state.Ptr().Add(h.layout.regions + int64(r*gpuRegions+k)*8)
-		if err := h.u.dev.CopyIn(at, binary.LittleEndian.AppendUint64(nil, uint64(p))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// region is the registered memory that holds n bytes at p.
-func (h *cudaEngine) region(p device.Ptr, n int64) (k int, offset int64, ok bool) {
-	h.u.mu.Lock()
-	defer h.u.mu.Unlock()
-	for i, r := range h.u.regions {
-		if p >= r.base && int64(p-r.base) <= r.size-n {
-			return i + 1, int64(p - r.base), i < h.known
-		}
-	}
-	return 0, 0, false
-}
-
 func (h *cudaEngine) launch(l *launch) error {
 	s, ok := l.Stream.(*cuda.Stream)
 	if !ok {
@@ -348,10 +286,10 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 	p := x.place(l, reachable, rewrite)
 	inAt, outAt := x.inside(l.layout)
 	if p.stageIn || p.stageOut {
-		if h.staging == nil {
-			return invalid("the buffers are not registered, and the plan was loaded with Registered")
+		base, half, err := h.stagingOf(l)
+		if err != nil {
+			return err
 		}
-		base := h.staging.Ptr[x.e.rank]
 		switch {
 		case x.plan.InPlace:
 			p.input, p.output = base.Add(inAt), base.Add(outAt)
@@ -360,7 +298,7 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 				p.input = base
 			}
 			if p.stageOut {
-				p.output = base.Add(h.halves)
+				p.output = base.Add(half)
 			}
 		}
 	}
@@ -507,8 +445,10 @@ func (h *cudaEngine) close() error {
 			errs = append(errs, w.Close())
 		}
 	}
-	if h.state != nil {
-		errs = append(errs, h.state.Close())
+	for _, a := range append(h.outgrown, h.private, h.state) {
+		if a != nil {
+			errs = append(errs, a.Close())
+		}
 	}
 	if h.abort != nil {
 		errs = append(errs, h.abort.Close())

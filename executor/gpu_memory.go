@@ -1,0 +1,102 @@
+package executor
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm/exchange"
+	"github.com/goccl/goccl/device"
+)
+
+// reserve exchanges new scratch. Kernels that run use the old one, which stays until the plan is closed.
+func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
+	p := h.x.plan
+	size := int64(0)
+	for r := range p.GPUs {
+		size = max(size, p.Scratch(r, chunk).Size)
+	}
+	w, err := exchange.Map(ctx, h.x.e.boot, h.u.dev, max(size, 64))
+	if err != nil {
+		return err
+	}
+	if h.scratch != nil {
+		h.retired = append(h.retired, h.scratch)
+	}
+	h.scratch = w
+	for r := range p.GPUs {
+		l, a := p.Scratch(r, chunk), &h.args.rank[r]
+		a.scratch, a.planeBytes = uint64(w.Ptr[r]), uint64(int64(p.GPUs[r].ScratchChunks)*chunk)
+		for k := range 2 {
+			a.plain[k], a.packets[k] = uint64(l.Plain[k]), uint64(l.Packets[k])
+		}
+	}
+	return nil
+}
+
+// stage makes the staging region fit input and output of the largest rank.
+func (h *cudaEngine) stage(ctx context.Context, in, out int64) error {
+	in, out = (in+255)&^255, (out+255)&^255
+	if h.staging != nil && in <= h.halves && in+out <= h.staged {
+		return nil
+	}
+	w, err := exchange.Map(ctx, h.x.e.boot, h.u.dev, max(in+out, 4096))
+	if err != nil {
+		return err
+	}
+	if h.staging != nil {
+		h.retired = append(h.retired, h.staging)
+	}
+	h.staging, h.halves, h.staged = w, in, in+out
+	return h.table(0, w.Ptr)
+}
+
+// stagingOf is where the launch may put its input and, half bytes on, its output. Where peers touch neither, the memory is this rank's own affair:
+// whether it is needed depends on the caller's buffers here, which the peers don't know.
+func (h *cudaEngine) stagingOf(l *launch) (base device.Ptr, half int64, err error) {
+	if h.staging != nil {
+		return h.staging.Ptr[h.x.e.rank], h.halves, nil
+	}
+	if h.x.program.touched != [2]bool{} {
+		return 0, 0, invalid("the buffers are not registered, and the plan was loaded with Registered")
+	}
+	half = (l.sizes[0] + 255) &^ 255
+	size := half + l.sizes[1]
+	if h.x.plan.InPlace {
+		half, size = 0, max(l.sizes[0], l.sizes[1])
+	}
+	if h.private == nil || h.private.Size() < size {
+		a, err := h.u.dev.Alloc(size)
+		if err != nil {
+			return 0, 0, fmt.Errorf("staging buffers: %w", err)
+		}
+		if h.private != nil {
+			h.outgrown = append(h.outgrown, h.private)
+		}
+		h.private = a
+	}
+	return h.private.Ptr(), half, nil
+}
+
+// table tells the kernel where region k is.
+func (h *cudaEngine) table(k int, ptr []device.Ptr) error {
+	for r, p := range ptr {
+		at := h.state.Ptr().Add(h.layout.regions + int64(r*gpuRegions+k)*8)
+		if err := h.u.dev.CopyIn(at, binary.LittleEndian.AppendUint64(nil, uint64(p))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// region is the registered memory that holds n bytes at p.
+func (h *cudaEngine) region(p device.Ptr, n int64) (k int, offset int64, ok bool) {
+	h.u.mu.Lock()
+	defer h.u.mu.Unlock()
+	for i, r := range h.u.regions {
+		if p >= r.base && int64(p-r.base) <= r.size-n {
+			return i + 1, int64(p - r.base), i < h.known
+		}
+	}
+	return 0, 0, false
+}
