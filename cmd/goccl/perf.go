@@ -23,7 +23,8 @@ type perfCommand struct {
 	MinBytes size    `short:"b" default:"8" placeholder:"SIZE" help:"Smallest size (default 8). K, M and G are understood."`
 	MaxBytes size    `short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M); it is always measured."`
 	Factor   float64 `short:"f" default:"4" help:"From one size to the next (default ${default})."`
-	Iters    int     `short:"i" help:"Operations in a timed batch. Default: as many as take about 20 ms."`
+	Sizes    []size  `placeholder:"SIZE" help:"These sizes, in this order, instead of a range."`
+	Iters    int     `short:"i" help:"Operations in a timed batch. Default: as many as take about 20 ms; 200 ms for processes of the host device that are more than the processors."`
 	Cycles   int     `short:"c" default:"5" help:"Timed batches (default ${default})."`
 	Warmup   int     `short:"w" default:"1" help:"Operations before the first batch (default ${default})."`
 
@@ -74,6 +75,9 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 			Offset: c.Offset, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
 		Ranks: c.Ranks, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
 		Machine: func() any { return machine(ctx) }, Command: commandLine(), Stdout: s.out, Stderr: s.stderr,
+	}
+	for _, n := range c.Sizes {
+		o.SizeList = append(o.SizeList, int64(n))
 	}
 	if o.Types, err = types(c.Dtype); err != nil {
 		return &exitError{2, err}

@@ -3,6 +3,7 @@ package perf
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goccl/goccl/datatype"
@@ -17,8 +18,9 @@ type Config struct {
 
 	MinBytes, MaxBytes int64   // of nccl-tests' size column
 	Factor             float64 // between sizes; default 2
+	SizeList           []int64 // these sizes instead, in this order
 
-	Iters  int // operations in a timed batch (with graphs: replays); 0: what takes about 20 ms, at most 2000 operations (20 replays)
+	Iters  int // operations in a timed batch (with graphs: replays); 0: see batch.go
 	Warmup int // untimed operations before the first batch
 	Cycles int // timed batches; default 5
 
@@ -62,6 +64,8 @@ func (c *Config) normalize(n int) error {
 		return invalid("%d ranks: at least one is needed", n)
 	case c.MinBytes < 0 || c.MaxBytes < c.MinBytes:
 		return invalid("sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0", c.MinBytes, c.MaxBytes)
+	case slices.ContainsFunc(c.SizeList, func(s int64) bool { return s < 0 }):
+		return invalid("sizes %d: none may be below 0", c.SizeList)
 	case c.Factor < 1:
 		return invalid("factor %g: sizes grow, so it must be above 1", c.Factor)
 	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < GraphAuto || c.Offset < 0 || c.Timeout < 0:

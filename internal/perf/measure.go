@@ -21,6 +21,7 @@ type Rank struct {
 	Libraries []Library
 	Capturer  Capturer // needed for graphs only
 	Limits    Limits
+	Crowded   bool     // the ranks of this host are processes and more than its processors, which do their work
 	Reporter  Reporter // of rank 0; may be nil
 }
 
@@ -32,6 +33,8 @@ type measurement struct {
 	comms []Communicator // one for each library
 	buf   *buffers
 	slow  []int // for each library, for how many sizes running it was too slow (Config.Prune)
+
+	crowded bool // a host is
 }
 
 // Measure runs the whole measurement on one rank; every rank calls it with an equal Config. The rows are the same on all ranks. An error
@@ -50,7 +53,7 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	m := &measurement{Rank: r, cfg: cfg, n: n, me: me}
 	var opened []Communicator
 	defer func() { err = errors.Join(err, m.close(opened)) }()
-	if err := m.shareSeed(ctx); err != nil {
+	if err := m.meet(ctx); err != nil {
 		return nil, err
 	}
 	for _, lib := range r.Libraries {
@@ -110,14 +113,23 @@ func (m *measurement) prune(point []Row) {
 // pruneAfter is how many sizes running a library must be too slow.
 const pruneAfter = 2
 
-// shareSeed gives all ranks rank 0's seed: every rank checks what the others sent.
-func (m *measurement) shareSeed(ctx context.Context) error {
-	all, err := m.all(ctx, binary.LittleEndian.AppendUint64(nil, m.cfg.Seed))
+// meet gives all ranks rank 0's seed, since every rank checks what the others sent, and tells them whether some host is crowded.
+func (m *measurement) meet(ctx context.Context) error {
+	mine := binary.LittleEndian.AppendUint64(nil, m.cfg.Seed)
+	if m.Crowded {
+		mine = append(mine, 1)
+	} else {
+		mine = append(mine, 0)
+	}
+	all, err := m.all(ctx, mine)
 	if err != nil {
 		return err
 	}
-	if len(all[0]) != 8 {
-		return fmt.Errorf("perf: rank 0 sent a seed of %d bytes: give every rank the same program", len(all[0]))
+	for r, b := range all {
+		if len(b) != len(mine) {
+			return fmt.Errorf("perf: rank %d sent a seed of %d bytes, not %d: give every rank the same program", r, len(b), len(mine))
+		}
+		m.crowded = m.crowded || b[8] != 0
 	}
 	m.cfg.Seed = binary.LittleEndian.Uint64(all[0])
 	return nil
@@ -128,10 +140,14 @@ func (c *Config) points(n int) (points []geometry, largest int64) {
 	for _, t := range c.Types {
 		for _, op := range c.Ops {
 			last := int64(-1)
-			for _, size := range Sizes(c.MinBytes, c.MaxBytes, c.Factor) {
+			sizes, end := c.SizeList, int64(-1)
+			if len(sizes) == 0 {
+				sizes, end = Sizes(c.MinBytes, c.MaxBytes, c.Factor), c.MaxBytes
+			}
+			for _, size := range sizes {
 				g := newGeometry(c.Kind, n, t, op, c.Root, size)
 				// Leave out what rounds to the size before, or to nothing.
-				if g.count == last || g.count == 0 && size > 0 && size < c.MaxBytes {
+				if g.count == last || g.count == 0 && size > 0 && size != end {
 					continue
 				}
 				last = g.count

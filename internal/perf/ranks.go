@@ -105,7 +105,7 @@ func ranksAsThreads(ctx context.Context, n int, rank func(ctx context.Context, b
 // measureThreads runs n ranks as goroutines of this process and returns the rows of rank 0.
 func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
 	err = ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
-		mine, err := measureOne(ctx, cfg, boot, kind, i, n, libraries, reporter, about)
+		mine, err := measureOne(ctx, cfg, boot, kind, i, n, false, libraries, reporter, about)
 		if i == 0 {
 			rows = mine
 		}
@@ -115,13 +115,14 @@ func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, li
 }
 
 // measureOne is one rank from its device to its rows. It closes boot.
-func measureOne(ctx context.Context, cfg Config, boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
+func measureOne(ctx context.Context, cfg Config, boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, processes bool, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
 	defer func() { err = errors.Join(err, boot.Close()) }()
 	r, closer, err := rankOf(boot, kind, local, localSize, libraries)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
+	r.Crowded = processes && kind == device.Host && localSize > runtime.GOMAXPROCS(0)
 	if boot.Rank() == 0 {
 		r.Reporter = reporter
 		if about != nil {

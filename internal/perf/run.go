@@ -142,7 +142,7 @@ func (o *Options) runRank(ctx context.Context, kind device.Kind, env bootstrap.E
 	}
 	rep := o.reporter()
 	var lead Rank
-	rows, err := measureOne(ctx, o.Config, boot, kind, local, localSize, o.libraries, rep.table,
+	rows, err := measureOne(ctx, o.Config, boot, kind, local, localSize, true, o.libraries, rep.table,
 		func(r Rank) { lead = r; rep.begin(o, n, LayoutProcesses, env.Launcher, r) })
 	if env.Rank != 0 {
 		if err == nil && !summaryOK(rows) {
