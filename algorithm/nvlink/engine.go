@@ -45,6 +45,7 @@ type Engine struct {
 	args   *collectiveArgs
 	simple *collectiveArgs
 	p2p    *p2pArgs
+	few    *p2pFewArgs
 	stream *p2pArgs
 
 	streamShared uint32 // dynamic shared memory of a stream's block
@@ -80,7 +81,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), simple: new(collectiveArgs), p2p: new(p2pArgs), stream: new(p2pArgs), stop: make(chan struct{})}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), simple: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(p2pArgs), stop: make(chan struct{})}
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func (e *Engine) load() error {
 	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
 		return err
 	}
-	if e.order, err = e.dev.NewOrder(); err != nil {
+	if e.order, err = e.dev.NewOrder(e.state.Ptr().Add(stateTicket)); err != nil {
 		return err
 	}
 	e.abort, err = newAbortBlock(e.dev, e.timeout)
@@ -159,6 +160,7 @@ func (e *Engine) fillConstants() {
 	state := uint64(e.state.Ptr())
 	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = e.abort.ptr(), state, uint32(e.rank), uint32(n)
 	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = e.abort.ptr(), state+stateCounters, uint32(e.rank), uint32(n)
+	e.few.p2pHead = e.p2p.p2pHead
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes = uint32(slotBytes(n))
 	*e.simple = *e.args
@@ -199,17 +201,6 @@ func (e *Engine) run(reqs []algorithm.Request) error {
 		return e.sendRecv(reqs, s)
 	}
 	return e.collective(&reqs[0], s)
-}
-
-// copy enqueues a copy in order with the kernels.
-func (e *Engine) copy(s *cuda.Stream, dst, src device.Ptr, n int64) error {
-	if err := e.order.Enter(s); err != nil {
-		return err
-	}
-	if err := s.Copy(dst, src, n); err != nil {
-		return err
-	}
-	return e.order.Leave(s)
 }
 
 func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {

@@ -2,6 +2,7 @@ package nvlink
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -37,31 +38,158 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// An operation on the stream of the one before is a launch and its mark; on another stream it waits first. Captured ones are launches alone.
+// An operation on the stream of the one before is a launch and nothing else; on another stream it first waits until as many blocks have ended as were
+// launched. Captured ones are launches without a ticket, and nobody waits for them.
 func TestOrder(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
-	put := func(s *cuda.Stream) string {
+	word := uint64(e.state.Ptr()) + stateTicket
+	blocks := uint64(0)
+	put := func(name string, s *cuda.Stream, count int64, want string) {
+		t.Helper()
+		calls := noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, count, s)})) })
+		if got := kinds(calls); got != want {
+			t.Fatalf("%s: %s; want %s", name, got, want)
+		}
+		for _, c := range calls {
+			ticket := word
+			if c.Captured {
+				ticket = 0
+			}
+			switch {
+			case c.Kind == mockcuda.WaitValue && (c.Stream != s.Raw() || c.A != word || c.B != blocks):
+				t.Errorf("%s waits on stream %#x for %d at %#x; want %#x, %d, %#x", name, c.Stream, c.B, c.A, s.Raw(), blocks, word)
+			case c.Kind == mockcuda.Launch && ticketOf(c) != ticket:
+				t.Errorf("%s: ticket %#x, want %#x", name, ticketOf(c), ticket)
+			case c.Kind == mockcuda.Launch && !c.Captured:
+				blocks += uint64(c.Grid)
+			}
+		}
+	}
+	const same, other = "capture-query launch", "capture-query wait-value launch"
+	put("first", a, 16, same)
+	put("same stream", a, 16<<10, same)
+	put("other stream", b, 16, other)
+	put("there again", b, 100<<10, same)
+	put("back", a, 16, other)
+	must(t, b.BeginCapture(cuda.CaptureRelaxed))
+	put("captured", b, 16, "capture-query* launch*")
+	put("eager beside the capture", a, 16, same)
+	g, err := b.EndCapture()
+	must(t, err)
+	x, err := g.Instantiate()
+	must(t, err)
+	must(t, x.Launch(b))
+	must(t, x.Launch(b))
+	put("after a capture on another stream", a, 16, same)
+	put("after the graph", b, 16, other)
+	must(t, errors.Join(g.Close(), x.Close()))
+	if blocks < 10 {
+		t.Errorf("only %d blocks: the sizes show nothing", blocks)
+	}
+	if idle, err := e.order.Idle(); !idle || err != nil {
+		t.Errorf("idle %v, %v", idle, err)
+	}
+	var got [8]byte
+	must(t, e.dev.CopyOut(got[:], device.Ptr(word)))
+	if v := binary.NativeEndian.Uint64(got[:]); v != blocks {
+		t.Errorf("%d blocks have ended, %d were launched", v, blocks)
+	}
+}
+
+// ticketOf is the first parameter of a launch.
+func ticketOf(c mockcuda.Call) uint64 { return binary.NativeEndian.Uint64(c.Params) }
+
+// A launch that the driver refuses does not count: nobody may wait for it.
+func TestOrderForgetsFailedLaunches(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
+	must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, a)}))
+	for _, s := range []*cuda.Stream{a, b} {
+		cfg := cuda.Launch1D(7, 4096, 0)
+		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, params(e.args), e.order); err == nil {
+			t.Fatal("4096 threads")
+		}
+		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, nil, e.order); err == nil {
+			t.Fatal("no room for a ticket")
+		}
+	}
+	calls := noted(t, func() { must(t, e.Enqueue(2, []algorithm.Request{allReduce(mem, 16, b)})) })
+	if got := kinds(calls); got != "capture-query wait-value launch" || calls[1].B != 1 {
+		t.Errorf("%s, for %d", got, calls[1].B)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	must(t, b.Synchronize(ctx))
+	must(t, e.Drain(ctx))
+}
+
+// Work that is no kernel of ours is known by an event; the latest mark is what others wait for.
+func TestOrderOfOtherWork(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
+	work := func(s *cuda.Stream) string {
+		return kinds(noted(t, func() {
+			must(t, e.order.Enter(s))
+			must(t, s.Copy(mem.Add(64), mem, 8))
+			must(t, e.order.Leave(s))
+		}))
+	}
+	kernel := func(s *cuda.Stream) string {
 		return kinds(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, s)})) }))
 	}
 	for i, c := range []struct {
+		do   func(*cuda.Stream) string
 		s    *cuda.Stream
 		want string
-	}{{a, "capture-query launch record"}, {a, "capture-query launch record"}, {b, "capture-query wait-event launch record"},
-		{b, "capture-query launch record"}, {a, "capture-query wait-event launch record"}} {
-		if got := put(c.s); got != c.want {
+	}{
+		{work, a, "capture-query copy record"},
+		{kernel, a, "capture-query launch"},
+		{work, a, "capture-query copy record"},
+		{work, b, "capture-query wait-event copy record"},
+		{kernel, a, "capture-query wait-event launch"},
+		{work, b, "capture-query wait-value copy record"},
+		{kernel, b, "capture-query launch"},
+		{kernel, a, "capture-query wait-value launch"},
+	} {
+		if got := c.do(c.s); got != c.want {
+			t.Errorf("step %d: %s; want %s", i, got, c.want)
+		}
+	}
+	// Neither mark alone is enough to be idle.
+	gate := mem.Add(1 << 19)
+	for value, do := range []func(*cuda.Stream) string{work, kernel} {
+		must(t, a.WaitValue64(gate, uint64(value+1)))
+		do(a)
+		if idle, err := e.order.Idle(); idle || err != nil {
+			t.Errorf("step %d: idle %v, %v", value, idle, err)
+		}
+		must(t, b.WriteValue64(gate, uint64(value+1)))
+		if idle, err := e.order.Idle(); !idle || err != nil {
+			t.Errorf("step %d done: idle %v, %v", value, idle, err)
+		}
+	}
+}
+
+// Without waits for words there is an event behind every launch.
+func TestOrderWithoutWords(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
+	o, err := e.dev.NewOrder(0)
+	must(t, err)
+	must(t, e.order.Close())
+	e.order = o
+	for i, c := range []struct {
+		s    *cuda.Stream
+		want string
+	}{{a, "capture-query launch record"}, {a, "capture-query launch record"}, {b, "capture-query wait-event launch record"}} {
+		calls := noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, c.s)})) })
+		if got := kinds(calls); got != c.want || ticketOf(launches(calls)[0]) != 0 {
 			t.Errorf("operation %d: %s; want %s", i, got, c.want)
 		}
 	}
-	must(t, b.BeginCapture(cuda.CaptureRelaxed))
-	if got := put(b); got != "capture-query* launch*" {
-		t.Errorf("captured: %s", got)
-	}
-	g, err := b.EndCapture()
-	must(t, err)
-	must(t, g.Close())
-	if got := put(a); got != "capture-query launch record" {
-		t.Errorf("after a capture on another stream: %s", got)
+	if idle, err := o.Idle(); !idle || err != nil {
+		t.Errorf("idle %v, %v", idle, err)
 	}
 }
 
@@ -97,7 +225,7 @@ func TestOrderKnowsStreamsByIdentity(t *testing.T) {
 	if second.Raw() != raw {
 		t.Fatal("the mock gives no handle out again: this test shows nothing")
 	}
-	if got := put(second); got != "capture-query wait-event launch record" {
+	if got := put(second); got != "capture-query wait-value launch" {
 		t.Errorf("after a stream of the same handle: %s", got)
 	}
 	own, err := e.dev.WrapStream(2)
@@ -109,10 +237,10 @@ func TestOrderKnowsStreamsByIdentity(t *testing.T) {
 			put(own)
 			done <- put(own) // the same thread again
 		}()
-		if got := <-done; got != "capture-query launch record" {
+		if got := <-done; got != "capture-query launch" {
 			t.Errorf("thread %d, second operation: %s", i, got)
 		}
-		if got := put(own); got != "capture-query wait-event launch record" {
+		if got := put(own); got != "capture-query wait-value launch" {
 			t.Errorf("after thread %d: %s", i, got)
 		}
 	}
@@ -208,11 +336,11 @@ func sides(t *testing.T, engines []*Engine, calls [][]mockcuda.Call) (sent, rece
 			if class == "bytes" {
 				class = "words"
 			}
-			a := argsOf[p2pArgs](t, c)
+			lanes, messages := listsOf(t, c)
 			blocks := 0
-			for _, l := range a.lane[:a.lanes] {
+			for _, l := range lanes {
 				blocks += int(l.channels)
-				for _, m := range a.message[l.first : l.first+l.count] {
+				for _, m := range messages[l.first : l.first+l.count] {
 					what := fmt.Sprintf("%s launch %d: %d bytes", class, round[class], m.bytes)
 					if l.send == 1 {
 						sent[[2]int{r, int(l.peer)}] = append(sent[[2]int{r, int(l.peer)}], what)
@@ -228,6 +356,16 @@ func sides(t *testing.T, engines []*Engine, calls [][]mockcuda.Call) (sent, rece
 		}
 	}
 	return sent, received
+}
+
+// listsOf reads the lanes and messages of a launch.
+func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
+	if strings.Contains(c.Kernel, "_few_") {
+		a := argsOf[p2pFewArgs](t, c)
+		return a.lane[:a.lanes], a.message[:]
+	}
+	a := argsOf[p2pArgs](t, c)
+	return a.lane[:a.lanes], a.message[:]
 }
 
 // Any matching pattern of sends and receives is launched alike on both sides of every message.
@@ -275,12 +413,22 @@ func TestSelfMessages(t *testing.T) {
 	calls := noted(t, func() {
 		must(t, e.Enqueue(1, []algorithm.Request{recv(mem.Add(64), 8), recv(mem.Add(8<<20), 3<<20), send(mem, 8), send(mem, 3<<20), send(mem, 5), recv(mem, 5)}))
 	})
-	if got := kinds(calls); got != "capture-query copy record capture-query launch record" {
-		t.Errorf("calls: %s", got)
+	if got := kinds(calls); got != "capture-query launch capture-query launch" {
+		t.Fatalf("calls: %s", got)
 	}
-	a := argsOf[p2pArgs](t, launches(calls)[0])
-	if a.lanes != 1 || a.lane[0] != (lane{peer: 0, count: 2}) || a.message[0] != (message2(mem, 3<<20)) || a.message[1] != (message2(mem.Add(8<<20), 3<<20)) {
-		t.Errorf("%d lanes, %+v %+v", a.lanes, a.lane[0], a.message[:2])
+	for i, c := range []struct {
+		kernel   string
+		to       device.Ptr
+		bytes    int64
+		channels uint8
+		grid     uint32
+	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1}, {"point_to_point_stream", mem.Add(8 << 20), 3 << 20, 32, 2*streamChannels + streamCopiers}} {
+		got := launches(calls)[i]
+		lanes, messages := listsOf(t, got)
+		if got.Kernel != c.kernel || got.Grid != c.grid || len(lanes) != 1 || lanes[0] != (lane{peer: 0, count: 2, channels: c.channels}) ||
+			messages[0] != message2(mem, c.bytes) || messages[1] != message2(c.to, c.bytes) {
+			t.Errorf("%s of %d blocks: %+v %+v", got.Kernel, got.Grid, lanes, messages[:2])
+		}
 	}
 	for name, c := range map[string]struct {
 		reqs []algorithm.Request
@@ -337,6 +485,29 @@ func hotPaths(t testing.TB, e *Engine) map[string][]algorithm.Request {
 		"send_recv":      ring,
 		"send_recv 4M":   {request(algorithm.Send, 1<<20)},
 		"barrier":        {request(algorithm.Barrier, 0)},
+	}
+}
+
+// Small operations are one launch, asked for by one call of the driver's door: the capture query in front of it is the door's own.
+func TestSmallOperationsAreOneLaunch(t *testing.T) {
+	for r, e := range mockEngines(t, 4) {
+		for name, reqs := range hotPaths(t, e) {
+			if strings.Contains(name, " ") {
+				continue
+			}
+			for i := range reqs {
+				if reqs[i].Collective == algorithm.Send || reqs[i].Collective == algorithm.Recv {
+					reqs[i].Peer = (r + 2*i + 3) % 4 // around the ring
+				}
+			}
+			calls := noted(t, func() { must(t, e.Enqueue(1, reqs)) })
+			if got := kinds(calls); got != "capture-query launch" {
+				t.Errorf("rank %d, %s: %s", r, name, got)
+			}
+			if n := len(calls[len(calls)-1].Params); n > 552 {
+				t.Errorf("rank %d, %s: %d bytes of parameters", r, name, n)
+			}
+		}
 	}
 }
 
@@ -444,10 +615,10 @@ func TestMessagesOnSeveralStreams(t *testing.T) {
 		{Collective: algorithm.Send, Send: mem, Count: 8, Type: datatype.Int8, Peer: 1, Stream: a},
 		{Collective: algorithm.Recv, Recv: mem.Add(64), Count: 8, Type: datatype.Int8, Peer: 1, Stream: b}}
 	calls := noted(t, func() { must(t, e.Enqueue(1, reqs)) })
-	if got := kinds(calls); got != "capture-query capture-query record wait-event capture-query launch record record wait-event" {
+	if got := kinds(calls); got != "capture-query capture-query record wait-event capture-query launch record wait-event" {
 		t.Fatalf("calls: %s", got)
 	}
-	for i, s := range []*cuda.Stream{a, b, b, a, a, a, a, a, b} {
+	for i, s := range []*cuda.Stream{a, b, b, a, a, a, a, b} {
 		if calls[i].Stream != s.Raw() {
 			t.Errorf("call %d, %v, is on the wrong stream", i, calls[i].Kind)
 		}

@@ -39,7 +39,9 @@ type kernelTable struct {
 	reduce [numReductions][numProtocols][datatype.NumTypes][2]*cuda.Function
 	move   [numMovements][numProtocols][2]*cuda.Function
 
-	words, bytes, stream *cuda.Function // point to point
+	// Point to point. The index of words and bytes is 1 for few messages.
+	words, bytes [2]*cuda.Function
+	stream       *cuda.Function
 }
 
 func reductionName(what reduction, p protocol, t datatype.Type, fast, ranks int) string {
@@ -84,7 +86,7 @@ func (k *kernelTable) load(m *cuda.Module, names []string, ranks int) error {
 			}
 		}
 	}
-	for name, f := range map[string]**cuda.Function{"words": &k.words, "bytes": &k.bytes, "stream": &k.stream} {
+	for name, f := range map[string]**cuda.Function{"words": &k.words[0], "few_words": &k.words[1], "bytes": &k.bytes[0], "few_bytes": &k.bytes[1], "stream": &k.stream} {
 		if *f = find("point_to_point_" + name); *f == nil && err == nil {
 			err = fmt.Errorf("%w: no kernel point_to_point_%s in the embedded module", algorithm.ErrUnsupported, name)
 		}

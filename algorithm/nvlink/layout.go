@@ -13,6 +13,8 @@ const (
 	p2pPieceBytes  = 15360
 	p2pSlotBytes   = 16384
 	p2pMaxMessages = 128
+	p2pFewMessages = 16
+	p2pMaxLanes    = 2 * maxRanks
 
 	streamChannels   = 32
 	streamDepth      = 16
@@ -29,6 +31,7 @@ const (
 )
 
 type collectiveArgs struct {
+	ticket                        uint64 // the launch's: cuda.Stream.LaunchInOrder
 	window                        [maxRanks]uint64
 	abort, epochs                 uint64
 	send, recv                    uint64
@@ -48,13 +51,25 @@ type lane struct {
 	first, count   uint16
 }
 
-type p2pArgs struct {
+type p2pHead struct {
+	ticket          uint64
 	window          [maxRanks]uint64
 	abort, counters uint64
 	rank, nranks    uint32
 	lanes, _        uint32
-	lane            [2 * maxRanks]lane
-	message         [p2pMaxMessages]message
+}
+
+type p2pArgs struct {
+	p2pHead
+	lane    [p2pMaxLanes]lane
+	message [p2pMaxMessages]message
+}
+
+// p2pFewArgs is for launches of few messages: the driver copies all parameters of a launch, used or not.
+type p2pFewArgs struct {
+	p2pHead
+	lane    [p2pFewMessages]lane
+	message [p2pFewMessages]message
 }
 
 // params views a parameter struct as the bytes of the kernel's parameter buffer.
@@ -96,11 +111,12 @@ func windowBytes(n int) int64 {
 }
 
 // The state of an engine in device memory: epochs by block, then the counters of point_to_point and of point_to_point_stream, then a word to
-// receive into, then the flags of simple.cuh by block.
+// receive into, then the flags of simple.cuh by block, then the tickets' word.
 const (
 	stateCounters = maxBlocks * epochStride
 	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4
 	stateScratch  = stateStream + maxRanks*2*streamChannels*32*4
 	stateSimple   = stateScratch + 4096
-	stateBytes    = stateSimple + simpleBlocks*epochStride
+	stateTicket   = stateSimple + simpleBlocks*epochStride
+	stateBytes    = stateTicket + 128
 )

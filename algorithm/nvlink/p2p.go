@@ -22,7 +22,7 @@ type batch struct {
 	next []int32 // by message: the next one of its list, or -1
 	head [2 * maxRanks]int32
 	tail [2 * maxRanks]int32
-	own  []int32 // messages of the rank to itself, in pairs: the send, the receive
+	own  [2][]int32 // messages of the rank to itself, small and large, in pairs: the send, the receive
 }
 
 func (b *batch) reset() { b.all = b.all[:0] }
@@ -68,7 +68,7 @@ func btoi(b bool) int {
 
 // pair matches a rank's messages to itself, the k-th send with the k-th receive.
 func (b *batch) pair(rank int) error {
-	b.own = b.own[:0]
+	b.own[0], b.own[1] = b.own[0][:0], b.own[1][:0]
 	next := 0
 	for i := range b.all {
 		t := &b.all[i]
@@ -86,7 +86,8 @@ func (b *batch) pair(rank int) error {
 			return fmt.Errorf("%w: the rank sends itself %d bytes and receives %d", algorithm.ErrMismatch, src.bytes, t.bytes)
 		}
 		if t.bytes > 0 && src.ptr != t.ptr {
-			b.own = append(b.own, int32(next), int32(i))
+			class := btoi(t.bytes >= streamFrom)
+			b.own[class] = append(b.own[class], int32(next), int32(i))
 		}
 		next++
 	}
@@ -108,7 +109,7 @@ const streamFrom = 2 << 20
 
 // transfers launches e.batch: all messages progress together; those between two ranks in one direction match in order.
 //
-//  1. What the rank sends itself is paired. Small pairs are copied on the stream; large ones are copied by blocks beside the first stream launch.
+//  1. What the rank sends itself is paired; blocks of its own copy it, beside the messages of its class.
 //  2. Small messages, as packets, in as many launches as their lists need.
 //  3. Large messages as streams, likewise. So they follow the small ones on every rank.
 func (e *Engine) transfers(s *cuda.Stream) error {
@@ -116,34 +117,34 @@ func (e *Engine) transfers(s *cuda.Stream) error {
 	if err := b.pair(e.rank); err != nil {
 		return err
 	}
-	own := b.own
-	large := own[:0]
-	for i := 0; i < len(own); i += 2 {
-		src, dst := &b.all[own[i]], &b.all[own[i+1]]
-		if src.bytes >= streamFrom {
-			large = append(large, own[i], own[i+1])
-		} else if err := e.copy(s, dst.ptr, src.ptr, src.bytes); err != nil {
+	own := b.own[0]
+	for more := b.sort(e.rank, false); more || len(own) > 0; {
+		var err error
+		if more, own, err = e.launchPackets(s, own); err != nil {
 			return err
 		}
 	}
-	for more := b.sort(e.rank, false); more; {
+	own = b.own[1]
+	for more := b.sort(e.rank, true); more || len(own) > 0; {
 		var err error
-		if more, err = e.launchPackets(s); err != nil {
-			return err
-		}
-	}
-	for more := b.sort(e.rank, true); more || len(large) > 0; {
-		var err error
-		if more, large, err = e.launchStream(s, large); err != nil {
+		if more, own, err = e.launchStream(s, own); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// lists is where messages go in the parameters of a launch.
+type lists struct {
+	*p2pHead
+	lane    []lane
+	message []message
+	used    int // of message
+}
+
 // list moves the first messages of each list into the lanes of a: every rank sends to the next rank first and receives from the one before it
 // first. more says whether any are left.
-func (e *Engine) list(a *p2pArgs) (messages int, aligned, more bool) {
+func (e *Engine) list(a *lists) (aligned, more bool) {
 	b, lanes, per := &e.batch, 0, roundMessages(e.size)
 	aligned = true
 	most := int64(channelsOf(p2pChannels, e.size))
@@ -161,15 +162,14 @@ func (e *Engine) list(a *p2pArgs) (messages int, aligned, more bool) {
 			if i < 0 {
 				continue
 			}
-			l := lane{peer: uint16(peer), send: uint8(dir), first: uint16(messages)}
+			l := lane{peer: uint16(peer), send: uint8(dir), first: uint16(a.used)}
 			for ; i >= 0 && int(l.count) < per; i = b.next[i] {
 				t := &b.all[i]
-				a.message[messages] = message{uint64(t.ptr), uint64(t.bytes)}
+				a.message[a.used] = message{uint64(t.ptr), uint64(t.bytes)}
 				aligned = aligned && (int64(t.ptr)|t.bytes)&7 == 0
-				messages++
+				a.used++
 				l.count++
-				pieces := (t.bytes + p2pPieceBytes - 1) / p2pPieceBytes
-				l.channels = max(l.channels, uint8(min(most, pieces)))
+				l.channels = max(l.channels, uint8(min(most, pieces(t.bytes))))
 			}
 			b.head[q] = i
 			more = more || i >= 0
@@ -178,25 +178,51 @@ func (e *Engine) list(a *p2pArgs) (messages int, aligned, more bool) {
 		}
 	}
 	a.lanes = uint32(lanes)
-	return messages, aligned, more
+	return aligned, more
+}
+
+// pieces is how many pieces of a ring a message of packets is.
+func pieces(bytes int64) int64 { return (bytes + p2pPieceBytes - 1) / p2pPieceBytes }
+
+// listOwn adds a lane with as many of the pairs in own as there is room for, and gives their bytes and the other pairs.
+func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
+	b, l := &e.batch, lane{peer: uint16(e.rank), first: uint16(a.used)}
+	for len(own) > 0 && a.used+2 <= len(a.message) {
+		src, dst := &b.all[own[0]], &b.all[own[1]]
+		a.message[a.used], a.message[a.used+1] = message{uint64(src.ptr), uint64(src.bytes)}, message{uint64(dst.ptr), uint64(dst.bytes)}
+		a.used += 2
+		l.count += 2
+		bytes += src.bytes
+		own = own[2:]
+	}
+	if l.count > 0 {
+		l.channels = uint8(min(int64(channelsOf(p2pChannels, e.size)), pieces(bytes)))
+		a.lane[a.lanes] = l
+		a.lanes++
+	}
+	return bytes, own
 }
 
 // p2pThreads leaves room for all blocks of the largest batch on the device at once.
 const p2pThreads = 256
 
-func (e *Engine) launchPackets(s *cuda.Stream) (more bool, err error) {
-	a := e.p2p
-	_, aligned, more := e.list(a)
-	f := e.kernels.words
+func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
+	a, few, raw := lists{p2pHead: &e.p2p.p2pHead, lane: e.p2p.lane[:], message: e.p2p.message[:]}, 0, params(e.p2p)
+	if len(e.batch.all) <= p2pFewMessages {
+		a, few, raw = lists{p2pHead: &e.few.p2pHead, lane: e.few.lane[:], message: e.few.message[:]}, 1, params(e.few)
+	}
+	aligned, more := e.list(&a)
+	_, rest = e.listOwn(&a, own)
+	f := e.kernels.words[few]
 	if !aligned {
-		f = e.kernels.bytes
+		f = e.kernels.bytes[few]
 	}
 	blocks := 0
 	for i := range a.lane[:a.lanes] {
 		blocks += int(a.lane[i].channels)
 	}
 	cfg := cuda.Launch1D(blocks, p2pThreads, 0)
-	return more, s.LaunchInOrder(f, &cfg, params(a), e.order)
+	return more, rest, s.LaunchInOrder(f, &cfg, raw, e.order)
 }
 
 // Blocks that copy a rank's messages to itself beside the streams, and threads of every block: one where copies are bulk, all where not.
@@ -205,26 +231,16 @@ const (
 	streamThreads = 512
 )
 
-// launchStream takes as many of the pairs in own along as there is room for, and copies the rest on the stream.
 func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
-	a, b := e.stream, &e.batch
-	messages, _, more := e.list(a)
+	a := lists{p2pHead: &e.stream.p2pHead, lane: e.stream.lane[:], message: e.stream.message[:]}
+	_, more = e.list(&a)
 	blocks := 2 * streamChannels
-	l := lane{peer: uint16(e.rank), first: uint16(messages)}
-	for len(own) > 0 && messages+2 <= p2pMaxMessages {
-		src, dst := &b.all[own[0]], &b.all[own[1]]
-		a.message[messages], a.message[messages+1] = message{uint64(src.ptr), uint64(src.bytes)}, message{uint64(dst.ptr), uint64(dst.bytes)}
-		messages += 2
-		l.count += 2
-		own = own[2:]
-	}
-	if l.count > 0 {
-		a.lane[a.lanes] = l
-		a.lanes++
+	bytes, rest := e.listOwn(&a, own)
+	if bytes > 0 {
 		blocks += streamCopiers
 	}
 	cfg := cuda.Launch1D(blocks, streamThreads, e.streamShared)
-	return more, own, s.LaunchInOrder(e.kernels.stream, &cfg, params(a), e.order)
+	return more, rest, s.LaunchInOrder(e.kernels.stream, &cfg, params(e.stream), e.order)
 }
 
 func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {
@@ -342,14 +358,8 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 		return e.transfers(s)
 	}
 	for p := range e.size {
-		if p != r.Root {
-			e.batch.send(p, r.Send, total)
-		}
+		e.batch.send(p, r.Send, total)
 	}
-	if r.Send != r.Recv {
-		if err := e.copy(s, r.Recv, r.Send, total); err != nil {
-			return err
-		}
-	}
+	e.batch.recv(r.Root, r.Recv, total)
 	return e.transfers(s)
 }

@@ -1,8 +1,11 @@
 package nvlink
 
 import (
+	"bytes"
+	"debug/elf"
 	"errors"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +16,7 @@ import (
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
 )
 
 func TestLoadTable(t *testing.T) {
@@ -237,16 +241,23 @@ func TestDocumented(t *testing.T) {
 func TestLayout(t *testing.T) {
 	var a collectiveArgs
 	var p p2pArgs
+	var few p2pFewArgs
 	for name, got := range map[string][2]uintptr{
-		"Args.abort":      {unsafe.Offsetof(a.abort), 128},
-		"Args.bytes":      {unsafe.Offsetof(a.bytes), 160},
-		"Args.rank":       {unsafe.Offsetof(a.rank), 184},
-		"Args.root":       {unsafe.Offsetof(a.root), 200},
-		"Args.scalar":     {unsafe.Offsetof(a.scalar), 208},
-		"Args":            {unsafe.Sizeof(a), 224},
-		"P2PArgs.lane":    {unsafe.Offsetof(p.lane), 160},
-		"P2PArgs.message": {unsafe.Offsetof(p.message), 416},
-		"P2PArgs":         {unsafe.Sizeof(p), 416 + 16*p2pMaxMessages},
+		"Args.ticket":     {unsafe.Offsetof(a.ticket), 0},
+		"P2PHead.ticket":  {unsafe.Offsetof(p.ticket), 0},
+		"P2PHead.window":  {unsafe.Offsetof(p.window), 8},
+		"P2PHead":         {unsafe.Sizeof(p.p2pHead), 168},
+		"P2PFewArgs.lane": {unsafe.Offsetof(few.lane), 168},
+		"P2PFewArgs":      {unsafe.Sizeof(few), 168 + 24*p2pFewMessages},
+		"Args.abort":      {unsafe.Offsetof(a.abort), 136},
+		"Args.bytes":      {unsafe.Offsetof(a.bytes), 168},
+		"Args.rank":       {unsafe.Offsetof(a.rank), 192},
+		"Args.root":       {unsafe.Offsetof(a.root), 208},
+		"Args.scalar":     {unsafe.Offsetof(a.scalar), 216},
+		"Args":            {unsafe.Sizeof(a), 232},
+		"P2PArgs.lane":    {unsafe.Offsetof(p.lane), 168},
+		"P2PArgs.message": {unsafe.Offsetof(p.message), 424},
+		"P2PArgs":         {unsafe.Sizeof(p), 424 + 16*p2pMaxMessages},
 		"Lane":            {unsafe.Sizeof(p.lane[0]), 8},
 	} {
 		if got[0] != got[1] {
@@ -255,11 +266,72 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// What the compiler made of the structs: a kernel's parameters are the end of its constant bank.
+func TestParameterSizes(t *testing.T) {
+	const before = 0x160 // of the bank, on sm_80
+	for _, group := range []string{"collective", "simple"} {
+		image, err := kernels.Image(group, 8, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image = bytes.Clone(image)
+		copy(image[20:24], []byte{byte(elf.EV_CURRENT), 0, 0, 0}) // cubins have a version of their own
+		f, err := elf.NewFile(bytes.NewReader(image))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range kernels.Names(group) {
+			want := unsafe.Sizeof(collectiveArgs{})
+			switch {
+			case strings.HasPrefix(name, "point_to_point_few_"):
+				want = unsafe.Sizeof(p2pFewArgs{})
+			case strings.HasPrefix(name, "point_to_point_"):
+				want = unsafe.Sizeof(p2pArgs{})
+			}
+			bank := f.Section(".nv.constant0." + name)
+			if bank == nil {
+				t.Fatalf("%s has no constant bank", name)
+			}
+			if got := bank.Size - before; got != uint64(want) {
+				t.Errorf("%s has %d bytes of parameters, the launch %d", name, got, want)
+			}
+		}
+	}
+}
+
+// Every kernel that an engine launches ends with its ticket, however it ends; GOCCL_KERNEL sees to it. Where one does not, the next operation on another
+// stream waits for ever.
+func TestEveryKernelFinishes(t *testing.T) {
+	unticketed := []string{"executor", "primitive", "tutorial"} // launched by others
+	sources, err := filepath.Glob("../../kernels/*/*.cu*")
+	if err != nil || len(sources) == 0 {
+		t.Skip(err) // not a checkout
+	}
+	entries := 0
+	for _, path := range sources {
+		if slices.Contains(unticketed, filepath.Base(filepath.Dir(path))) || strings.Contains(path, "/testdata/") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := strings.Count(string(text), "__global__")
+		entries += n
+		if n > 0 && filepath.Base(path) != "ticket.cuh" {
+			t.Errorf("%s declares a kernel without GOCCL_KERNEL", path)
+		}
+	}
+	if entries != 1 {
+		t.Errorf("%d kernels declared, all by GOCCL_KERNEL is 1", entries)
+	}
+}
+
 // The headers' constants are repeated in layout.go.
 func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 	for file, constants := range map[string]map[string]int64{
 		"args.cuh":   {"maxRanks": maxRanks, "epochStride": epochStride / 4},
-		"p2p.cuh":    {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth},
+		"p2p.cuh":    {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth, "p2pMaxMessages": p2pMaxMessages, "p2pFewMessages": p2pFewMessages},
 		"stream.cuh": {"streamChannels": streamChannels, "streamDepth": streamDepth, "streamPieceBytes": streamPieceBytes, "streamStages": streamStages},
 		"simple.cuh": {"simpleArea": simpleArea, "simpleDepth": simpleDepth, "simpleBlocks": simpleBlocks, "simpleFlagLine": simpleFlagLine},
 	} {

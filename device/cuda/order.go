@@ -2,30 +2,38 @@ package cuda
 
 import (
 	"context"
+	"encoding/binary"
+	"sync/atomic"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// Order puts the work of one owner in sequence, whatever streams it goes to. Behind each piece of work that is not captured an event is
-// recorded, at once: the stream may be destroyed before the next piece comes, and what others put on it in between must not be waited for. Captured
-// work is ordered by its graph alone. An event
-// that was never recorded counts as reached. An Order is for one goroutine at a time, but for Wait and Idle.
+// Order puts the work of one owner in sequence, whatever streams it goes to: work on another stream than the latest waits for that, and for nothing
+// else. The latest work is known by its mark, not by its stream, which may be destroyed before the next work comes, and on which others
+// may have put theirs in between. A kernel that LaunchInOrder launches counts its blocks in device memory as they end; behind any other work
+// an event is recorded, at once. Captured work is ordered by its graph alone, and leaves no mark.
+// An Order is for one goroutine at a time, but for Wait and Idle.
 type Order struct {
-	d   *Device
-	raw *driver.Order // an object of its own: C writes to it
+	d    *Device
+	raw  *driver.Order // an object of its own: C writes to it
+	seen atomic.Uint64 // what the word was last found to be
 }
 
-// NewOrder makes an Order without work.
-func (d *Device) NewOrder() (*Order, error) {
+// NewOrder makes an Order without work. word is 8 bytes of this device's memory that are zero and nobody else's until Close, where kernels
+// count the blocks that have ended; 0 makes do with events. So does a driver without waits for 64-bit words.
+func (d *Device) NewOrder(word device.Ptr) (*Order, error) {
 	if err := d.open(); err != nil {
 		return nil, err
+	}
+	if !d.gpu.props.StreamMemOps {
+		word = 0
 	}
 	ev, err := d.gpu.ctx.NewEvent(false) // no timing: it costs the GPU a time stamp
 	if err != nil {
 		return nil, fail(d.gpu.ordinal, "new order", err)
 	}
-	o := &Order{d: d, raw: &driver.Order{Event: ev}}
+	o := &Order{d: d, raw: &driver.Order{Event: ev, Word: driver.Ptr(word)}}
 	if err := d.add(o); err != nil {
 		_ = d.gpu.ctx.DestroyEvent(ev)
 		return nil, err
@@ -52,16 +60,35 @@ func (o *Order) Leave(s *Stream) error {
 // Idle reports whether all work so far is done; an Order without any is idle. Captured work does not count. It may be called from any goroutine,
 // until Close.
 func (o *Order) Idle() (bool, error) {
-	ok, err := o.d.gpu.ctx.EventDone(o.raw.Event)
+	ok, err := o.idle()
 	return ok, fail(o.d.gpu.ordinal, "query order", err)
+}
+
+// idle asks for both marks: the earlier one is reached when the later one is. An event that was never recorded counts as reached. The word is
+// copied on a stream that waits for nobody's work.
+func (o *Order) idle() (bool, error) {
+	want := o.raw.Blocks()
+	if ok, err := o.d.gpu.ctx.EventDone(o.raw.Event); !ok || err != nil {
+		return false, err
+	}
+	if int64(o.seen.Load()-want) >= 0 {
+		return true, nil
+	}
+	var word [8]byte
+	if err := o.d.gpu.ctx.CopyOut(word[:], o.raw.Word, o.d.gpu.setup); err != nil {
+		return false, err
+	}
+	now := binary.NativeEndian.Uint64(word[:])
+	o.seen.Store(now)
+	return int64(now-want) >= 0, nil
 }
 
 // Wait polls until all work so far is done or ctx ends, from any goroutine.
 func (o *Order) Wait(ctx context.Context) error {
-	return fail(o.d.gpu.ordinal, "wait for order", poll(ctx, func() (bool, error) { return o.d.gpu.ctx.EventDone(o.raw.Event) }))
+	return fail(o.d.gpu.ordinal, "wait for order", poll(ctx, o.idle))
 }
 
-// Close frees the event; work that waits for it still does.
+// Close frees the event; work that waits for it still does. The word may be freed once Idle is true.
 func (o *Order) Close() error {
 	if !o.d.drop(o) {
 		return nil
@@ -76,7 +103,8 @@ func (o *Order) fits(s *Stream) error {
 	return s.check()
 }
 
-// LaunchInOrder is Enter, LaunchRaw and Leave in one call of the driver's door. It allocates nothing.
+// LaunchInOrder is Enter, LaunchRaw and Leave in one call of the driver's door, for kernels whose first parameter is a ticket
+// (kernels/collective/ticket.cuh): the first 8 bytes of params, which this call writes. It allocates nothing.
 func (s *Stream) LaunchInOrder(f *Function, cfg *Config, params []byte, o *Order) error {
 	if err := o.fits(s); err != nil {
 		return err

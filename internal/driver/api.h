@@ -44,6 +44,7 @@ _Static_assert(sizeof(CUlaunchConfig) == 56, "CUlaunchConfig");
 enum {
 	GOCCL_SUCCESS = 0, GOCCL_INVALID_VALUE = 1, GOCCL_NOT_READY = 600, GOCCL_PEER_ALREADY = 704, GOCCL_NOT_SUPPORTED = 801,
 	GOCCL_CAPTURE_RELAXED = 2, GOCCL_HANDLE_POSIX_FD = 1, GOCCL_LOCATION_DEVICE = 1, GOCCL_PROT_RW = 3, GOCCL_MEM_PINNED = 1,
+	GOCCL_WAIT_GEQ = 0,
 };
 
 // R(symbol, parameters): must be there. O: may be missing; a call of it then fails with CUDA_ERROR_NOT_SUPPORTED.

@@ -250,10 +250,16 @@ fail:
 	return bad;
 }
 
-// The order of an owner's work over streams (driver.Order): an event behind its latest work that was not captured, and the stream of that work by
+// The order of an owner's work over streams (driver.Order): a mark behind its latest work that was not captured, and the stream of that work by
 // its id, which unlike a handle is never used again: a stream may be destroyed with work on it and another get its handle, and the
 // per-thread default streams share one. captured says what the latest enter found, now is its stream's id; 0 is unknown, and no stream's.
-struct order { uint64_t event, last, busy, captured, now; };
+//
+// The mark of kernels that know of tickets is a word in device memory, if there is one: each of their blocks adds 1 to it when it ends, and blocks is
+// how many blocks have been launched. It costs nothing unless another stream comes along, an event behind every launch about a microsecond.
+// The mark of any other work is the event. The latest mark stands for all before it, because all work follows the work before it.
+// blocks is also read by other threads, hence atomic.
+struct order { uint64_t event, word, blocks, last, mark, captured, now; };
+enum { MARK_NONE, MARK_EVENT, MARK_BLOCKS };
 
 // Work on s follows all earlier work of the order. Captured work is ordered by its graph: an event from outside would spoil the capture, and
 // recording the order's event would put it into the graph.
@@ -265,7 +271,9 @@ static uint64_t enter(CUstream s, struct order *o) {
 	if (capturing) return 0;
 	if (!goccl_cu.cuStreamGetId || goccl_cu.cuStreamGetId(s, &id)) id = 0;
 	o->now = id;
-	if (o->busy && (!id || o->last != id)) TRY(cuStreamWaitEvent, s, PTR(CUevent, o->event), 0);
+	if (!o->mark || (id && o->last == id)) return 0;
+	if (o->mark == MARK_BLOCKS) TRY(cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
+	else TRY(cuStreamWaitEvent, s, PTR(CUevent, o->event), 0);
 	return 0;
 }
 
@@ -273,15 +281,25 @@ static uint64_t enter(CUstream s, struct order *o) {
 static uint64_t leave(CUstream s, struct order *o) {
 	if (o->captured) return 0;
 	TRY(cuEventRecord, PTR(CUevent, o->event), s);
-	o->last = o->now, o->busy = 1;
+	o->last = o->now, o->mark = MARK_EVENT;
 	return 0;
 }
 
+// The kernel's parameters begin with its ticket: the word that its blocks add to, or 0. A graph's launches get 0, because nobody counts them. Blocks
+// count once they are launched: whoever waited for others would wait for ever.
 static uint64_t launch_in_order(uint64_t *a, void *p, struct order *o) {
 	CUstream s = PTR(CUstream, a[1]);
+	if (a[8] < sizeof o->word) return FAIL(cuLaunchKernel, GOCCL_INVALID_VALUE);
 	uint64_t r = enter(s, o);
-	if (!r) r = launch(a, p);
-	return r ? r : leave(s, o);
+	if (r) return r;
+	uint64_t ticket = o->captured ? 0 : o->word;
+	memcpy(p, &ticket, sizeof ticket);
+	if ((r = launch(a, p))) return r;
+	if (!ticket) return leave(s, o);
+	uint64_t blocks = (uint64_t)LO(a[2]) * HI(a[2]) * LO(a[3]);
+	__atomic_store_n(&o->blocks, o->blocks + blocks, __ATOMIC_RELEASE);
+	o->last = o->now, o->mark = MARK_BLOCKS;
+	return 0;
 }
 
 static uint64_t ordered(uint32_t op, uint64_t *a, void *p, void *q) {

@@ -126,7 +126,8 @@ func (c Context) Launch(f Function, cfg *LaunchConfig, s Stream, params []byte) 
 	return call(opLaunch, c, &a, first(params), nil)
 }
 
-// LaunchInOrder is Enter, Launch and Leave in one call.
+// LaunchInOrder is Enter, Launch and Leave in one call. params begins with the kernel's ticket, 8 bytes which are written here: o.Word, or 0 where
+// there is none or s is being captured. Each block adds 1 to the ticket, unless it is 0, as the last that it does.
 func (c Context) LaunchInOrder(f Function, cfg *LaunchConfig, s Stream, params []byte, o *Order) error {
 	a := cfg.pack(f, s, params)
 	return call(opLaunchInOrder, c, &a, first(params), o.bytes())

@@ -1,13 +1,23 @@
 package driver
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
-// Order puts the work of one owner in sequence, whatever streams it goes to: an event is recorded behind all work that is not captured, and work
-// on another stream waits for it. It holds no Go pointer, because C reads and writes it; it is for one goroutine at a time.
+// Order puts the work of one owner in sequence, whatever streams it goes to: work on another stream than the latest waits for that, which has left a
+// mark unless it was captured. Kernels launched by LaunchInOrder leave theirs in Word, if there is one, other work in Event. It holds no Go
+// pointer, because C reads and writes it; it is for one goroutine at a time, but for Blocks.
 type Order struct {
 	Event Event
-	_     [4]uint64 // last, busy, captured, now: dispatch.c's
+	// Word is the address of 8 bytes of device memory, zero at first, to which each block of such a kernel adds 1 when it ends. 0: none.
+	Word   Ptr
+	blocks uint64
+	_      [4]uint64 // last, mark, captured, now: dispatch.c's
 }
+
+// Blocks is how much will have been added to Word when all work so far is done; by any goroutine.
+func (o *Order) Blocks() uint64 { return atomic.LoadUint64(&o.blocks) }
 
 func (o *Order) bytes() *byte { return (*byte)(unsafe.Pointer(o)) }
 
@@ -23,4 +33,4 @@ func (c Context) Leave(s Stream, o *Order) error {
 	return call(opLeave, c, &a, o.bytes(), nil)
 }
 
-var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-40] // struct order in dispatch.c
+var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-56] // struct order in dispatch.c

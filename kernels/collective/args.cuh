@@ -17,6 +17,7 @@
 // has got everyone's. So when a block begins epoch e+2, every peer's block has begun e+1, hence has ended e: nobody reads parity e any more.
 #pragma once
 
+#include <collective/ticket.cuh>
 #include <goccl/packet.cuh>
 
 namespace goccl {
@@ -27,6 +28,7 @@ constexpr uint32_t everyone = 0xffffffff;
 constexpr uint32_t epochStride = 32;  // words between two blocks' epochs: a line each
 
 struct Args {
+  uint64_t* ticket;  // first: see ticket.cuh
   uint8_t* window[maxRanks];  // by rank, as mapped here; the own one included
   AbortBlock* abort;
   uint32_t* epochs;  // device memory, word b·epochStride
@@ -44,7 +46,7 @@ struct Args {
   const void* scalarPtr;
 };
 
-static_assert(sizeof(Args) == 224, "Args is filled by the host");
+static_assert(sizeof(Args) == 232, "Args is filled by the host");
 
 // Operator numbers are datatype.Op's.
 enum Operator : uint32_t { opSum = 0, opProd = 1, opMax = 2, opMin = 3, opAvg = 4, opPreMulSum = 5 };

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <collective/protocol.cuh>
+#include <goccl/copy.cuh>
 
 namespace goccl {
 namespace collective {
@@ -24,6 +25,8 @@ constexpr uint32_t p2pUnits = 1024;                              // of a piece
 constexpr uint32_t p2pPieceBytes = p2pUnits / 8 * ll128Payload;  // 15360 of data
 constexpr uint32_t p2pSlotBytes = p2pUnits * 16;                 // 16384 in the window
 constexpr uint32_t p2pMaxMessages = 128;
+constexpr uint32_t p2pFewMessages = 16;
+constexpr uint32_t p2pMaxLanes = 2 * maxRanks;  // both directions of every peer, and the rank to itself
 constexpr uint32_t p2pFlight = 4;  // units of a thread in flight at once
 
 struct Message {
@@ -31,7 +34,8 @@ struct Message {
   uint64_t bytes;  // > 0
 };
 
-// The messages of one peer and direction: [first, first + count) of the list.
+// The messages of one peer and direction: [first, first + count) of the list. What a rank sends itself is a lane whose peer is the rank, and pairs of
+// messages: from, to.
 struct Lane {
   uint16_t peer;
   uint8_t send;
@@ -39,25 +43,34 @@ struct Lane {
   uint16_t first, count;
 };
 
-struct P2PArgs {
+// What the two sides of a pair need to know of the ranks.
+struct P2PHead {
+  uint64_t* ticket;  // first: see ticket.cuh
   uint8_t* window[maxRanks];  // the base of the p2p region of each rank's window
   AbortBlock* abort;
   uint32_t* counters;  // device memory: [peer][direction][channel], pieces so far
   uint32_t rank, nranks, lanes, pad;
-  Lane lane[2 * maxRanks];
-  Message message[p2pMaxMessages];
 };
 
-static_assert(sizeof(Lane) == 8 && sizeof(P2PArgs) == 416 + 16 * p2pMaxMessages, "P2PArgs is filled by the host");
+template <uint32_t Lanes, uint32_t Messages>
+struct P2PLists : P2PHead {
+  Lane lane[Lanes];
+  Message message[Messages];
+};
+using P2PArgs = P2PLists<p2pMaxLanes, p2pMaxMessages>;
+using P2PFewArgs = P2PLists<p2pFewMessages, p2pFewMessages>;
+
+static_assert(sizeof(Lane) == 8 && sizeof(P2PHead) == 168, "P2PArgs is filled by the host");
+static_assert(sizeof(P2PArgs) == 168 + 8 * p2pMaxLanes + 16 * p2pMaxMessages && sizeof(P2PFewArgs) == 168 + 24 * p2pFewMessages, "P2PArgs is filled by the host");
 
 // The p2p region of a window: rings by source rank, then credits by target rank.
 GOCCL_DEVICE uint64_t ringOffset(uint32_t source, uint32_t channel) { return (static_cast<uint64_t>(source) * p2pChannels + channel) * p2pDepth * p2pSlotBytes; }
-GOCCL_DEVICE uint64_t creditOffset(const P2PArgs& a, uint32_t target, uint32_t channel) {
+GOCCL_DEVICE uint64_t creditOffset(const P2PHead& a, uint32_t target, uint32_t channel) {
   return ringOffset(a.nranks, 0) + (static_cast<uint64_t>(target) * p2pChannels + channel) * 128;
 }
 
 // channelsOf spreads a message over more channels the larger it is; both sides use it. With many ranks fewer channels keep all blocks resident.
-GOCCL_DEVICE uint32_t channelsOf(const P2PArgs& a, uint64_t bytes) {
+GOCCL_DEVICE uint32_t channelsOf(const P2PHead& a, uint64_t bytes) {
   const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   const uint32_t most = a.nranks <= 8 ? p2pChannels : p2pChannels / 2;
   return pieces < most ? static_cast<uint32_t>(pieces) : most;
@@ -71,7 +84,7 @@ GOCCL_DEVICE uint64_t pieceBytes(const Message& m, uint64_t i) {
 
 // sendPieces needs no block barrier: every warp looks at the credit for itself. taken is what it last saw there.
 template <class Line>
-GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t& taken) {
+GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t& taken) {
   const uint8_t* src = reinterpret_cast<const uint8_t*>(m.address);
   const uint32_t stride = channelsOf(a, m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
@@ -104,7 +117,7 @@ GOCCL_DEVICE Status sendPieces(const P2PArgs& a, const Message& m, uint32_t peer
 }
 
 template <class Line>
-GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
+GOCCL_DEVICE Status receivePieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
   uint8_t* dst = reinterpret_cast<uint8_t*>(m.address);
   const uint32_t stride = channelsOf(a, m.bytes);
   const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
@@ -142,11 +155,19 @@ GOCCL_DEVICE Status receivePieces(const P2PArgs& a, const Message& m, uint32_t p
 }
 
 // pointToPoint: block b serves the lane and channel that b falls into.
-template <class Line>
-GOCCL_DEVICE void pointToPoint(const P2PArgs& a) {
+template <class Line, class Lists>
+GOCCL_DEVICE void pointToPoint(const Lists& a) {
   uint32_t l = 0, channel = blockIdx.x;
   while (channel >= a.lane[l].channels) channel -= a.lane[l++].channels;
   const Lane lane = a.lane[l];
+  if (lane.peer == a.rank) {
+    for (uint32_t i = 0; i < lane.count; i += 2) {
+      const Message from = a.message[lane.first + i], to = a.message[lane.first + i + 1];
+      copyBytes<4>(reinterpret_cast<void*>(to.address), reinterpret_cast<const void*>(from.address), from.bytes, channel * blockDim.x + threadIdx.x,
+                   static_cast<uint32_t>(lane.channels) * blockDim.x);
+    }
+    return;
+  }
   uint32_t* counter = a.counters + ((static_cast<uint32_t>(lane.peer) * 2 + lane.send) * p2pChannels + channel) * 32;
   uint32_t k = *counter;
   uint32_t taken = loadRelaxed<Scope::sys>(reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, lane.peer, channel)));

@@ -2,6 +2,7 @@
 //
 //   <what>_<protocol>_<type>_sum_n<ranks>   that many ranks; operators sum and avg; addresses and sizes are multiples of 8
 //   <what>_ll128_<type>                     any number of ranks up to 16, operator, address and size
+//   point_to_point_few_<access>             up to p2pFewMessages messages: a launch costs by the bytes of its parameters
 #include <collective/kernels.cuh>
 #include <collective/p2p.cuh>
 #include <collective/rooted.cuh>
@@ -14,7 +15,7 @@ using Packet = LL<Access::words>;
 using Line8 = LL128<Access::words>;
 using Line1 = LL128<Access::bytes>;
 
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(512, 1) name(const __grid_constant__ Args a)
+#define KERNEL(name) GOCCL_KERNEL(name, 512, Args)
 
 #define ANY(type)                                                                                                        \
   KERNEL(all_reduce_one_shot_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, true>(a); }                  \
@@ -46,6 +47,8 @@ KERNEL(broadcast_ll128) { broadcast<Line1, 0>(a); }
 EXCHANGE(2) EXCHANGE(4) EXCHANGE(8)
 #undef EXCHANGE
 
-extern "C" __global__ void __launch_bounds__(256, 1) point_to_point_words(const __grid_constant__ P2PArgs a) { pointToPoint<Line8>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) point_to_point_bytes(const __grid_constant__ P2PArgs a) { pointToPoint<Line1>(a); }
-extern "C" __global__ void __launch_bounds__(512, 1) point_to_point_stream(const __grid_constant__ P2PArgs a) { stream(a); }
+GOCCL_KERNEL(point_to_point_few_words, 256, P2PFewArgs) { pointToPoint<Line8>(a); }
+GOCCL_KERNEL(point_to_point_few_bytes, 256, P2PFewArgs) { pointToPoint<Line1>(a); }
+GOCCL_KERNEL(point_to_point_words, 256, P2PArgs) { pointToPoint<Line8>(a); }
+GOCCL_KERNEL(point_to_point_bytes, 256, P2PArgs) { pointToPoint<Line1>(a); }
+GOCCL_KERNEL(point_to_point_stream, 512, P2PArgs) { stream(a); }

@@ -144,7 +144,7 @@ struct Stages {
     return s;
   }
   GOCCL_DEVICE uint8_t* piece(uint32_t stage) { return buffer + stage * streamPieceBytes; }
-  // drain waits, boundedly, for loads that nobody will use: a block must not end under them.
+  // drain waits, boundedly, for loads that nobody will use: a block must not end under them, nor finish before its stores have.
   GOCCL_DEVICE void drain(uint32_t stage, uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) {
       for (uint32_t spin = 0; spin < 4096 && !barriers[stage].poll(phases >> stage & 1); ++spin) {
@@ -152,7 +152,7 @@ struct Stages {
       phases ^= 1u << stage;
       stage = (stage + 1) % streamStages;
     }
-    bulkWaitSource<0>();
+    bulkWait<0>();
   }
 };
 

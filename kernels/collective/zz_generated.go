@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "9368d4e9842f5bd3b35569c102be2ba5844a82a6f44bf51e99d2d1d2f8046534",
+	Source:   "9d7aec82920458ac7c494c2ed3b2dc89eb319718092a3f3d3894045186f53be2",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
@@ -98,6 +98,8 @@ var Group = artifact.Group{
 		"exchange_ll_n4",
 		"exchange_ll_n8",
 		"point_to_point_bytes",
+		"point_to_point_few_bytes",
+		"point_to_point_few_words",
 		"point_to_point_stream",
 		"point_to_point_words",
 		"reduce_ll128_bfloat16",

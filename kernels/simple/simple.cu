@@ -8,7 +8,7 @@
 using namespace goccl;
 using namespace goccl::collective;
 
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(512, 1) name(const __grid_constant__ Args a)
+#define KERNEL(name) GOCCL_KERNEL(name, 512, Args)
 
 #define ANY(type)                                                                                       \
   KERNEL(all_reduce_simple_##type) { simple<Job::allReduce, AnyReducer<Type::type>, 0, Access::bytes>(a); }            \

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "simple",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "70a28932dea7a9836bddd9edc63744357051c82d88bf0c3341aeff4c78642ab0",
+	Source:   "092ca89ee63eeaada53eb715518e6db7701f67a9a52e8f14afbefc7d228c4697",
 	Kernels: []string{
 		"all_gather_simple",
 		"all_gather_simple_n2",

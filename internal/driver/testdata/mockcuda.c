@@ -4,7 +4,8 @@
 //   memory    memfd mappings; a CUdeviceptr is the host address. Legacy IPC handles name /proc/PID/fd/N; VMM handles are the memfd itself.
 //   streams   a queue of operations that runs at submission as far as it can: only WaitValue and WaitEvent block it.
 //   capture   operations go to the graph instead; a launch of the graph queues copies of them.
-//   kernels   a module is PTX text or a cubin; entries whose names are in `kernels` below run as C functions, others do nothing.
+//   kernels   a module is PTX text or a cubin; entries whose names are in `kernels` below run as C functions. Those whose names begin as in `ticketed`
+//             add their blocks to their first parameter, an address or 0 (kernels/collective/ticket.cuh). Others do nothing.
 //   trace     MOCKCUDA_TRACE names a file that mockcuda.NewTrace made: while its first word is not 0, stream-ordered calls are noted there.
 //
 // MOCKCUDA_DEVICES (2) is the number of GPUs, MOCKCUDA_MEMORY_MB (512) their memory, MOCKCUDA_NO_PEER=1 takes peer access away.
@@ -767,12 +768,19 @@ static void k_add(const unsigned char *p, unsigned grid, unsigned block) {
 	for (uint64_t i = 0; i < n && i < (uint64_t)grid * block; i++) o[i] = a[i] + b[i];
 }
 static const struct { const char *name; void (*run)(const unsigned char *, unsigned, unsigned); } kernels[] = {{"goccl_test_add", k_add}};
+static void k_blocks(const unsigned char *p, unsigned grid, unsigned block) {
+	(void)block;
+	uint64_t *ticket = (void *)(uintptr_t)arg64(p, 0);
+	if (ticket) __atomic_fetch_add(ticket, grid, __ATOMIC_RELEASE);
+}
+static const char *const ticketed[] = {"all_", "reduce", "exchange_", "broadcast_", "point_to_point_"};
 
 static void add_function(CUmodule m, const char *name, size_t len) {
 	CUfunction f = calloc(1, sizeof *f);
 	if (len >= sizeof f->name) len = sizeof f->name - 1;
 	memcpy(f->name, name, len);
 	for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) if (!strcmp(kernels[i].name, f->name)) f->run = kernels[i].run;
+	for (size_t i = 0; i < sizeof ticketed / sizeof *ticketed; i++) if (!strncmp(f->name, ticketed[i], strlen(ticketed[i]))) f->run = k_blocks;
 	f->next = m->fns, m->fns = f;
 }
 // A cubin is an ELF file whose sections .text.NAME are its kernels.

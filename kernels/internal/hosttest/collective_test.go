@@ -54,6 +54,8 @@ var mutations = []struct {
 	{"two slots", "simple", edit{"simple.cuh", "piece % simpleDepth)", "piece % (mutated(\"two slots\") ? 2 : simpleDepth))"}},
 	{"flag before the barrier", "simple", edit{"simple.cuh", "__syncthreads();\n    if (threadIdx.x < n", "if (!mutated(\"flag before the barrier\")) __syncthreads();\n    if (threadIdx.x < n"}},
 	{"early flag", "simple", edit{"simple.cuh", "if (!hear(first + 1 + t)) return;", "if (!hear(first + 1 + t - (mutated(\"early flag\") ? 1 : 0))) return;"}},
+	{"ticket before the barrier", "tickets", edit{"ticket.cuh", "__syncthreads();", "if (!mutated(\"ticket before the barrier\")) __syncthreads();"}},
+	{"no copy", "messages", edit{"p2p.cuh", "lane.count; i += 2) {", "lane.count - (mutated(\"no copy\") ? 2u : 0u); i += 2) {"}},
 	{"flag before the data", "streams", edit{"stream.cuh", "copyBytes<4>(f.slot(j), f.at(j),",
 		"if (mutated(\"flag before the data\") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j) + 1);\n    copyBytes<4>(f.slot(j), f.at(j),"}},
 }
@@ -108,7 +110,7 @@ func collectiveHeaders(t *testing.T) string {
 func TestCollectives(t *testing.T) {
 	t.Parallel()
 	program := build(t, "collective", "-I"+collectiveHeaders(t), "-O1", "-g", "-fsanitize=thread", "-pthread")
-	for _, name := range []string{"reduce", "move", "messages", "streams", "simple"} {
+	for _, name := range []string{"reduce", "move", "messages", "streams", "simple", "tickets"} {
 		t.Run(name, func(t *testing.T) {
 			if out, ok := run(t, program, name); !ok {
 				t.Fatalf("as it is:\n%s", out)
@@ -119,7 +121,7 @@ func TestCollectives(t *testing.T) {
 				}
 			}
 			for _, order := range []string{"acquire", "release"} {
-				if (name == "streams" || name == "simple") && !caught(t, program, name, order) {
+				if (name == "streams" || name == "simple" || name == "tickets") && !caught(t, program, name, order) {
 					t.Errorf("with relaxed %s it passes", order)
 				}
 			}

@@ -175,13 +175,15 @@ struct Exchange {
     return (sizes[(from + 2 * to + i) % 6] + align - 1) / align * align;
   }
 
-  void run(uint32_t launches, uint64_t align, bool steps, void (*kernel)(const P2PArgs&)) {
-    constexpr uint32_t messages = 3;
+  // Lists is P2PArgs or P2PFewArgs. Every rank also sends itself two messages.
+  template <class Lists>
+  void run(uint32_t launches, uint64_t align, bool steps, void (*kernel)(const Lists&)) {
+    constexpr uint32_t messages = 3, own = 2;
     std::vector<std::thread> hosts;
     for (uint32_t rank = 0; rank < n; ++rank)
       hosts.emplace_back([=, this] {
         for (uint32_t l = 0; l < launches; ++l) {
-          P2PArgs a{};
+          Lists a{};
           a.abort = abortBlock();
           for (uint32_t r = 0; r < n; ++r) a.window[r] = windows[r]->data;
           a.counters = counters[rank].data();
@@ -203,9 +205,23 @@ struct Exchange {
                 a.message[m] = Message{reinterpret_cast<uint64_t>(p), bytes};
               }
             }
-          Launch(steps ? 2 * channels : a.lanes * channels, threads, [kernel, a] { kernel(a); }).join();
+          const uint32_t lanes = a.lanes, first = m;
+          a.lane[a.lanes++] = Lane{static_cast<uint16_t>(rank), 0, static_cast<uint8_t>(channels), static_cast<uint16_t>(m), 2 * own};
+          for (uint32_t i = 0; i < 2 * own; ++i, ++m) {
+            const uint64_t bytes = bytesOf(rank, rank, i / 2 + l, align);
+            buffers.push_back(std::make_unique<Memory>(bytes + 64));
+            uint8_t* p = buffers.back()->data + (align == 1 ? 5 * i : 0);
+            std::memset(p, 0xee, bytes + 16);
+            for (uint64_t j = 0; i % 2 == 0 && j < bytes; ++j) p[j] = pattern(rank, l * own + i, j);
+            a.message[m] = Message{reinterpret_cast<uint64_t>(p), bytes};
+          }
+          Launch(steps ? 3 * channels : a.lanes * channels, threads, [kernel, a] { kernel(a); }).join();
           checkStatus("messages", rank, l);
-          for (uint32_t x = 0; x < a.lanes; ++x) {
+          for (uint32_t i = first; i < m; i += 2) {
+            const uint8_t *from = reinterpret_cast<const uint8_t*>(a.message[i].address), *to = reinterpret_cast<const uint8_t*>(a.message[i + 1].address);
+            CHECK(std::memcmp(from, to, a.message[i].bytes + 16) == 0, "rank %u to itself, launch %u, %lu bytes", rank, l, static_cast<unsigned long>(a.message[i].bytes));
+          }
+          for (uint32_t x = 0; x < lanes; ++x) {
             const Lane& lane = a.lane[x];
             for (uint32_t i = 0; i < messages && !lane.send; ++i) {
               const Message& got = a.message[lane.first + i];
@@ -226,9 +242,9 @@ void messages() {
   auto make = [](uint32_t n, uint32_t threads, uint32_t first) {
     return Exchange(n, threads, p2pChannels, ringOffset(n, 0) + n * p2pChannels * 128, n * 2 * p2pChannels * 32, first);
   };
-  make(2, 64, 0).run(2, 1, false, pointToPoint<LineBytes>);
-  make(2, 32, 0xfffffff0).run(3, 8, false, pointToPoint<LineWords>);
-  make(3, 32, 0).run(1, 1, false, pointToPoint<LineBytes>);
+  make(2, 64, 0).run(2, 1, false, pointToPoint<LineBytes, P2PArgs>);
+  make(2, 32, 0xfffffff0).run(3, 8, false, pointToPoint<LineWords, P2PFewArgs>);
+  make(3, 32, 0).run(1, 1, false, pointToPoint<LineBytes, P2PFewArgs>);
 }
 
 void streams() {
@@ -308,6 +324,43 @@ void simpleAll() {
   run(4, 8, 0x7ffffff0, 3, simples, std::size(simples));
 }
 
+// Launches of one owner on streams that know nothing of each other but the tickets: every cell is changed by another thread each time, and some have
+// none.
+struct TicketArgs {
+  uint64_t* ticket;
+  uint32_t *cell, cells, launch;
+};
+GOCCL_KERNEL(ticketed, 64, TicketArgs) {
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;; i += gridDim.x * blockDim.x) {
+    if (i >= a.cells) return;
+    CHECK(a.cell[i] == a.launch, "launch %u finds %u in cell %u", a.launch, a.cell[i], i);
+    jitter();
+    a.cell[i] = a.launch + 1;
+  }
+}
+
+void tickets() {
+  constexpr uint32_t streams = 3, launches = 24, cells = 40, threads = 12;
+  uint64_t* word = newWord();
+  *word = 0xffffffffffffffe8;  // it may wrap
+  std::vector<uint32_t> cell(cells, 0);
+  std::vector<uint64_t> before{*word};
+  auto blocks = [](uint32_t l) { return 1 + l % 3; };
+  for (uint32_t l = 0; l < launches; ++l) before.push_back(before[l] + blocks(l));
+  std::vector<std::thread> hosts;
+  for (uint32_t s = 0; s < streams; ++s)
+    hosts.emplace_back([&, s] {
+      for (uint32_t l = s; l < launches; l += streams) {
+        while (static_cast<int64_t>(loadAcquire<Scope::gpu>(word) - before[l]) < 0) sleepNs(20000);
+        Launch(blocks(l), threads, [&, l] { ticketed(TicketArgs{word, cell.data(), cells, l}); }).join();
+      }
+    });
+  for (auto& h : hosts) h.join();
+  CHECK(*word == before[launches], "the word is %lx, not %lx", static_cast<unsigned long>(*word), static_cast<unsigned long>(before[launches]));
+  Launch(2, threads, [&] { ticketed(TicketArgs{nullptr, cell.data(), cells, launches}); }).join();
+  CHECK(*word == before[launches] && cell[0] == launches + 1, "a launch without a ticket");
+}
+
 int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
@@ -321,6 +374,7 @@ int main(int argc, char** argv) {
   else if (name == "messages") messages();
   else if (name == "streams") streams();
   else if (name == "simple") simpleAll();
+  else if (name == "tickets") tickets();
   else return 2;
   return 0;
 }

@@ -1,0 +1,33 @@
+// Tickets: how other streams learn that a launch is done, at no cost to the stream that it is on.
+//
+// A ticket is a word in device memory to which every block of a launch adds 1 when it ends. The host adds up the blocks that it has launched, and
+// makes work on another stream wait until the word has got there. Launches of one owner follow each other, so the word at a launch's sum means that
+// the launch is done, and all before it. The host's half is struct order in internal/driver/dispatch.c; it puts the ticket into the first 8 bytes
+// of the parameters, or 0 where nobody will wait for it: in a graph, whose launches the host cannot count.
+#pragma once
+
+#include <goccl/sync.cuh>
+
+namespace goccl {
+namespace collective {
+
+// finish is the last that a block does, all its threads together, however its work has ended. The release is cumulative: what any thread of the
+// block has done is done for whoever sees the word.
+GOCCL_DEVICE void finish(uint64_t* ticket) {
+  if (ticket == nullptr) return;
+  __syncthreads();
+  if (threadIdx.x == 0) addRelease<Scope::gpu>(ticket, uint64_t{1});
+}
+
+}  // namespace collective
+}  // namespace goccl
+
+// GOCCL_KERNEL(name, threads, Arguments) { body } is a kernel with a parameter a of type Arguments, whose member ticket comes first. The body may return
+// anywhere.
+#define GOCCL_KERNEL(name, threads, Arguments)                                                          \
+  GOCCL_DEVICE void name##_body(const Arguments& a);                                                    \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Arguments a) {  \
+    name##_body(a);                                                                                     \
+    goccl::collective::finish(a.ticket);                                                                \
+  }                                                                                                     \
+  GOCCL_DEVICE void name##_body(const Arguments& a)
