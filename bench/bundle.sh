@@ -7,7 +7,7 @@
 #   <package>/        pkg.test (tests) and testdata; the root package's is at the top
 #   build/            libnccl.so.2, libgoccl.so, goccl: where the Python package looks in a checkout
 #   python/, capi/testdata/torch/   the Python package and its GPU suite, PyTorch on libnccl.so.2
-#   docs/, kernels/   texts that tests read
+#   docs/, kernels/, plan/, dsl/   texts and plans that tests of other packages read
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ldflags=${1:?the linker flags}
@@ -25,7 +25,7 @@ build=(-trimpath -ldflags "$ldflags")
 export CGO_ENABLED=1
 
 # 1. Programs.
-go build "${build[@]}" -o "$tree/bin/" ./cmd/goccl ./examples/0* ./bench/primitives
+go build "${build[@]}" -o "$tree/bin/" ./cmd/goccl ./examples/0* ./bench/primitives ./bench/communicator
 cp build/libnccl.so.2 build/libgoccl.so "$tree/build/"
 ln "$tree/bin/goccl" "$tree/build/goccl" # hard links, so that the archive holds one
 
@@ -37,7 +37,7 @@ done
 echo "${packages[*]}" >"$tree/packages"
 
 # 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
-places=(docs python capi/testdata/torch 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
+places=(docs python capi/testdata/torch plan/testdata/foreign dsl/testdata 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
 for p in "${packages[@]}"; do places+=("$p/testdata"); done
 git ls-files -z --cached --others --exclude-standard -- "${places[@]}" | grep -zv '\.go$' | xargs -0 -I{} sh -c '[ ! -e "$1" ] || cp --parents "$1" "$2"' - {} "$tree"
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/goccl/goccl/bench/internal/ranks"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	images "github.com/goccl/goccl/kernels"
@@ -149,7 +150,7 @@ func (k *gpuKernels) close() error {
 
 // wait waits for the stream and turns a kernel's status into an error.
 func (k *gpuKernels) wait(name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), opWait)
+	ctx, cancel := context.WithTimeout(context.Background(), ranks.Wait)
 	defer cancel()
 	if err := k.stream.Synchronize(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, errors.Join(err, k.mesh.ctx.Err()))

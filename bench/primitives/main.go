@@ -9,16 +9,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/internal/launch"
+	"github.com/goccl/goccl/bench/internal/ranks"
 )
 
 // started is when this process began to run Go.
@@ -26,70 +21,21 @@ var started = time.Now()
 
 // options are the flags.
 type options struct {
-	device  string
-	ranks   int
-	bytes   int64
-	json    string
-	timeout time.Duration
+	ranks.Options
+	bytes int64
 }
-
-const maxRanks = 8
 
 func main() {
 	var o options
-	flag.StringVar(&o.device, "device", "cuda", "cuda or host")
-	flag.IntVar(&o.ranks, "ranks", 0, "ranks to start here; 0: one per GPU, 2 on the host device")
+	o.Flags()
 	flag.Int64Var(&o.bytes, "bytes", 0, "bytes of the large transfers; 0: 1 GiB, 16 MiB on the host device")
-	flag.StringVar(&o.json, "json", "", "file for the results")
-	flag.DurationVar(&o.timeout, "timeout", 3*time.Minute, "bound on the whole measurement")
 	flag.Parse()
-	err := o.run()
-	if err == nil {
-		return
-	}
-	var e *launch.ExitError
-	if errors.As(err, &e) { // the rank has said why
-		os.Exit(e.ExitCode())
-	}
-	fmt.Fprintln(os.Stderr, "primitives:", err)
-	os.Exit(1)
+	ranks.Exit("primitives", o.run())
 }
 
-// run is one rank under a launcher; otherwise it starts the ranks.
 func (o *options) run() error {
-	if flag.NArg() > 0 || o.device != "cuda" && o.device != "host" || o.bytes < 0 || o.bytes%(16*maxRanks) != 0 || o.timeout <= 0 {
-		return fmt.Errorf("-device is cuda or host, -bytes a multiple of %d, -timeout positive, and nothing else is taken", 16*maxRanks)
+	if o.bytes < 0 || o.bytes%(16*ranks.Most) != 0 {
+		return fmt.Errorf("-bytes is a multiple of %d", 16*ranks.Most)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), o.timeout, fmt.Errorf("not done after %v (-timeout)", o.timeout))
-	defer cancel()
-	env, err := bootstrap.FromEnv()
-	if err == nil {
-		return o.rank(ctx, env)
-	}
-	if !errors.Is(err, bootstrap.ErrNoLauncher) {
-		return err
-	}
-	n := o.ranks
-	if o.device == "cuda" {
-		gpus, err := cuda.Count()
-		if err != nil {
-			return fmt.Errorf("%w; -device host measures without one", err)
-		}
-		if n == 0 {
-			n = min(gpus, maxRanks)
-		}
-		if gpus < n || n < 2 {
-			return fmt.Errorf("%d ranks need as many GPUs, and at least two; there are %d; -device host measures without any", n, gpus)
-		}
-	} else if n == 0 {
-		n = 2
-	}
-	if n < 2 || n > maxRanks {
-		return fmt.Errorf("-ranks %d: from 2 to %d", n, maxRanks)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return launch.Run(ctx, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...)})
+	return o.Run(o.rank)
 }

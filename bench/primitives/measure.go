@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goccl/goccl/bench/internal/figure"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/primitive"
 )
@@ -33,27 +34,27 @@ const (
 // setupFigures reports the times that led here; the slowest rank counts.
 func (r *rank) setupFigures(ctx context.Context, setup, joined, opened time.Duration) error {
 	for _, f := range []struct {
-		figure
+		figure.Figure
 		mine time.Duration
 	}{
-		{figure{Name: "mesh_setup", Unit: "ms", Target: upTo(targetSetup),
+		{figure.Figure{Name: "mesh_setup", Unit: "ms", Target: figure.UpTo(targetSetup),
 			Detail: "from the start of main to the first barrier over the channels, without making the GPU's context and waiting for the slowest to do so"}, setup},
-		{figure{Name: "bootstrap_join", Unit: "ms", Detail: "part of mesh_setup: from the start of main until the ranks know each other"}, joined},
-		{figure{Name: "device_open", Unit: "ms", Detail: "not in mesh_setup: the driver's start and the GPU's context"}, opened},
+		{figure.Figure{Name: "bootstrap_join", Unit: "ms", Detail: "part of mesh_setup: from the start of main until the ranks know each other"}, joined},
+		{figure.Figure{Name: "device_open", Unit: "ms", Detail: "not in mesh_setup: the driver's start and the GPU's context"}, opened},
 	} {
-		all, err := r.all(ctx, f.mine.Seconds()*1e3)
+		all, err := r.All(ctx, f.mine.Seconds()*1e3)
 		if err != nil {
 			return err
 		}
 		f.Value = slices.Max(all)
-		r.tell(f.figure)
+		r.tell(f.Figure)
 	}
 	return nil
 }
 
-func (r *rank) tell(f figure) {
+func (r *rank) tell(f figure.Figure) {
 	if r.report != nil {
-		r.report.add(f)
+		r.report.Add(f)
 	}
 }
 
@@ -72,20 +73,20 @@ func (r *rank) measure(ctx context.Context, size int64) error {
 	}
 	k := r.kernel
 	for _, l := range []struct {
-		figure
+		figure.Figure
 		iterations int
 		run        func(peer int, first bool, iterations int) (float64, error)
 	}{
-		{figure{Name: "memory_channel_signal", Target: upTo(targetSignal), Detail: "signal and wait"}, long,
+		{figure.Figure{Name: "memory_channel_signal", Target: figure.UpTo(targetSignal), Detail: "signal and wait"}, long,
 			func(p int, first bool, n int) (float64, error) { return k.signal(p, first, n, false) }},
-		{figure{Name: "memory_channel_relaxed_signal", Detail: "relaxedSignal and relaxedWait"}, long,
+		{figure.Figure{Name: "memory_channel_relaxed_signal", Detail: "relaxedSignal and relaxedWait"}, long,
 			func(p int, first bool, n int) (float64, error) { return k.signal(p, first, n, true) }},
-		{figure{Name: "memory_channel_packet", Detail: fmt.Sprintf("%d bytes as LL16 packets", packetBytes)}, long,
+		{figure.Figure{Name: "memory_channel_packet", Detail: fmt.Sprintf("%d bytes as LL16 packets", packetBytes)}, long,
 			func(p int, first bool, n int) (float64, error) { return k.packet(p, first, packetBytes, n) }},
-		{figure{Name: "port_channel_put_signal", Target: upTo(targetPort), Detail: fmt.Sprintf("putWithSignal of %d bytes, through the proxy, and wait", portBytes)}, short,
+		{figure.Figure{Name: "port_channel_put_signal", Target: figure.UpTo(targetPort), Detail: fmt.Sprintf("putWithSignal of %d bytes, through the proxy, and wait", portBytes)}, short,
 			func(p int, first bool, n int) (float64, error) { return k.port(p, first, portBytes, n) }},
 	} {
-		if err := r.latency(ctx, l.figure, l.iterations, l.run); err != nil {
+		if err := r.latency(ctx, l.Figure, l.iterations, l.run); err != nil {
 			return fmt.Errorf("%s: %w", l.Name, err)
 		}
 	}
@@ -93,8 +94,8 @@ func (r *rank) measure(ctx context.Context, size int64) error {
 }
 
 // latency is half of a round trip between the pair: the median over repeats, after one that is not counted.
-func (r *rank) latency(ctx context.Context, f figure, iterations int, run func(peer int, first bool, iterations int) (float64, error)) error {
-	if err := r.meet(ctx); err != nil {
+func (r *rank) latency(ctx context.Context, f figure.Figure, iterations int, run func(peer int, first bool, iterations int) (float64, error)) error {
+	if err := r.Meet(ctx); err != nil {
 		return err
 	}
 	var times []float64
@@ -110,7 +111,7 @@ func (r *rank) latency(ctx context.Context, f figure, iterations int, run func(p
 		}
 		slices.Sort(times)
 	}
-	if err := r.meet(ctx); err != nil {
+	if err := r.Meet(ctx); err != nil {
 		return err
 	}
 	if r.report != nil {
@@ -138,13 +139,13 @@ func (r *rank) bandwidths(ctx context.Context, size int64) error {
 	k := r.kernel
 
 	// 1. One rank puts to one peer.
-	var best figure
+	var best figure.Figure
 	for _, bulk := range []bool{false, true} {
 		shapes := shapesOf(k.putShapes(), bulk)
 		if len(shapes) == 0 { // no bulk copies
 			continue
 		}
-		f := figure{Name: "memory_channel_put_stores", Detail: fmt.Sprintf("put of %d bytes from rank %d to rank %d", size, pairA, pairB)}
+		f := figure.Figure{Name: "memory_channel_put_stores", Detail: fmt.Sprintf("put of %d bytes from rank %d to rank %d", size, pairA, pairB)}
 		if bulk {
 			f.Name = "memory_channel_put_bulk"
 		}
@@ -169,25 +170,25 @@ func (r *rank) bandwidths(ctx context.Context, size int64) error {
 			best = f
 		}
 	}
-	best.Name, best.Target = "memory_channel_put", atLeast(targetPut)
+	best.Name, best.Target = "memory_channel_put", figure.AtLeast(targetPut)
 	best.Sweep = nil
 	r.tell(best)
 
 	// 2. Every rank puts to the next.
-	f := figure{Name: "memory_channel_put_ring", Detail: fmt.Sprintf("put of %d bytes from every rank to the next at once, the slowest", size)}
+	f := figure.Figure{Name: "memory_channel_put_ring", Detail: fmt.Sprintf("put of %d bytes from every rank to the next at once, the slowest", size)}
 	if _, err := b.sweep(ctx, f, k.putShapes(), size, func(s shape) (float64, error) { return k.put((me+1)%n, size, s, transfers) }); err != nil {
 		return err
 	}
 
 	// 3. Every rank to all others.
 	part := size / int64(n) &^ 15
-	best = figure{}
+	best = figure.Figure{}
 	for _, bulk := range []bool{false, true} {
 		shapes := shapesOf(k.pushShapes(), bulk)
 		if len(shapes) == 0 {
 			continue
 		}
-		f := figure{Name: "memory_channel_all_to_all_stores", Detail: fmt.Sprintf("%d bytes from every rank to each other at once, the slowest", part)}
+		f := figure.Figure{Name: "memory_channel_all_to_all_stores", Detail: fmt.Sprintf("%d bytes from every rank to each other at once, the slowest", part)}
 		if bulk {
 			f.Name = "memory_channel_all_to_all_bulk"
 		}
@@ -207,12 +208,12 @@ func (r *rank) bandwidths(ctx context.Context, size int64) error {
 			best = f
 		}
 	}
-	best.Name, best.Target = "memory_channel_all_to_all", atLeast(targetPush)
+	best.Name, best.Target = "memory_channel_all_to_all", figure.AtLeast(targetPush)
 	best.Sweep = nil
 	r.tell(best)
 
 	// 4. The proxy puts to one peer.
-	f = figure{Name: "port_channel_put", Target: atLeast(targetPortPut), Detail: fmt.Sprintf("%d puts of %d bytes and a flush, from rank %d to rank %d", transfers, size, pairA, pairB)}
+	f = figure.Figure{Name: "port_channel_put", Target: figure.AtLeast(targetPortPut), Detail: fmt.Sprintf("%d puts of %d bytes and a flush, from rank %d to rank %d", transfers, size, pairA, pairB)}
 	if _, err := b.sweep(ctx, f, []shape{{}}, size, func(shape) (float64, error) {
 		if me != pairA {
 			return 0, nil
@@ -271,18 +272,18 @@ func (b *transfer) forget() error {
 
 // sweep runs every shape behind a barrier and tells the best; bytes is what a rank sends in one transfer. The rate is that of the slowest rank that
 // takes part; a rank that does not returns 0 seconds. The figure is returned on every rank.
-func (b *transfer) sweep(ctx context.Context, f figure, shapes []shape, bytes int64, run func(shape) (float64, error)) (figure, error) {
+func (b *transfer) sweep(ctx context.Context, f figure.Figure, shapes []shape, bytes int64, run func(shape) (float64, error)) (figure.Figure, error) {
 	f.Unit = "GB/s"
 	detail := f.Detail
 	for _, s := range shapes {
-		if err := b.meet(ctx); err != nil {
+		if err := b.Meet(ctx); err != nil {
 			return f, err
 		}
 		t, err := run(s)
 		if err != nil {
 			return f, fmt.Errorf("%s: %w", f.Name, err)
 		}
-		all, err := b.all(ctx, t)
+		all, err := b.All(ctx, t)
 		if err != nil {
 			return f, err
 		}
@@ -291,7 +292,7 @@ func (b *transfer) sweep(ctx context.Context, f figure, shapes []shape, bytes in
 			return f, fmt.Errorf("%s: no time was measured", f.Name)
 		}
 		if s.blocks > 0 {
-			f.Sweep = append(f.Sweep, point{s.String(), rate})
+			f.Sweep = append(f.Sweep, figure.Point{Shape: s.String(), Value: rate})
 		}
 		if rate > f.Value {
 			f.Value = rate
@@ -312,7 +313,7 @@ type slice struct {
 
 // arrived checks the start, the middle and the end of each slice, then makes the target ready for the next transfer.
 func (b *transfer) arrived(ctx context.Context, slices func() []slice) error {
-	if err := b.meet(ctx); err != nil {
+	if err := b.Meet(ctx); err != nil {
 		return err
 	}
 	for _, s := range slices() {
@@ -331,7 +332,7 @@ func (b *transfer) arrived(ctx context.Context, slices func() []slice) error {
 	if err := b.forget(); err != nil {
 		return err
 	}
-	return b.meet(ctx)
+	return b.Meet(ctx)
 }
 
 // repeated is bytes [at, at+n) of data over and over.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goccl/goccl/bench/internal/ranks"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/primitive"
 )
@@ -50,7 +51,7 @@ const spinLimit = 20 * time.Second
 // newMesh connects this rank with all others: everything is started with every peer before anything is waited for.
 func newMesh(ctx context.Context, r *rank) (m *mesh, err error) {
 	n := r.WorldSize()
-	m = &mesh{ctx: primitive.NewContext(primitive.WithTimeout(opWait), primitive.WithSpinLimit(spinLimit)), dev: r.dev, me: r.Rank(), peers: make([]peer, n)}
+	m = &mesh{ctx: primitive.NewContext(primitive.WithTimeout(ranks.Wait), primitive.WithSpinLimit(spinLimit)), dev: r.dev, me: r.Rank(), peers: make([]peer, n)}
 	m.comm = primitive.NewCommunicator(r.Bootstrap, m.ctx)
 	defer func() {
 		if err != nil {

@@ -2,29 +2,24 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
+	"github.com/goccl/goccl/bench/internal/figure"
+	"github.com/goccl/goccl/bench/internal/ranks"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/device/host"
 )
 
 // rank is one rank of the measurement.
 type rank struct {
-	bootstrap.Bootstrap
+	ranks.Group
 	dev    device.Device
 	mesh   *mesh
 	kernel kernels
-	report *report // of rank 0
+	report *figure.Report // of rank 0
 }
-
-// opWait bounds one step: a barrier, or a kernel.
-const opWait = 30 * time.Second
 
 // rank joins the others, sets the mesh up and measures.
 //
@@ -33,32 +28,23 @@ const opWait = 30 * time.Second
 //  3. mesh      connections, memories, semaphores and channels with everybody, up to the first barrier over the channels
 //  4. measure   each figure behind a barrier, so that ranks which take no part keep still
 func (o *options) rank(ctx context.Context, env bootstrap.Env) (err error) {
-	if env.WorldSize < 2 || env.WorldSize > maxRanks {
-		return fmt.Errorf("started as %d ranks: from 2 to %d", env.WorldSize, maxRanks)
-	}
 	r := &rank{}
 	if r.Bootstrap, err = bootstrap.Join(ctx, env); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Bootstrap.Close()) }()
 	joined := time.Since(started)
-	if err := r.meet(ctx); err != nil {
+	if err := r.Meet(ctx); err != nil {
 		return err
 	}
 
 	begin := time.Now()
-	local := bootstrap.LocalRank(r)
-	if o.device == "host" {
-		r.dev, err = host.Open(local)
-	} else {
-		r.dev, err = cuda.Open(local)
-	}
-	if err != nil {
-		return fmt.Errorf("rank %d: %w", r.Rank(), err)
+	if r.dev, err = o.Open(r); err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, r.dev.Close()) }()
 	opened := time.Since(begin)
-	if err := r.meet(ctx); err != nil {
+	if err := r.Meet(ctx); err != nil {
 		return err
 	}
 
@@ -77,7 +63,7 @@ func (o *options) rank(ctx context.Context, env bootstrap.Env) (err error) {
 	setup := joined + time.Since(begin)
 
 	if r.Rank() == 0 {
-		r.report = newReport(ctx, r, o.device == "cuda")
+		r.report = figure.New(ctx, r.WorldSize(), r.dev, o.Device == "cuda")
 	}
 	if err := r.setupFigures(ctx, setup, joined, opened); err != nil {
 		return err
@@ -85,38 +71,13 @@ func (o *options) rank(ctx context.Context, env bootstrap.Env) (err error) {
 	if err := r.measure(ctx, o.bytes); err != nil {
 		return fmt.Errorf("rank %d: %w", r.Rank(), err)
 	}
-	if err := r.meet(ctx); err != nil { // nobody leaves while a peer may use its memory
+	if err := r.Meet(ctx); err != nil { // nobody leaves while a peer may use its memory
 		return err
 	}
-	if r.report != nil && o.json != "" {
-		return r.report.write(o.json)
+	if r.report != nil && o.JSON != "" {
+		return r.report.Write(o.JSON)
 	}
 	return nil
-}
-
-// meet is a barrier of all ranks by the bootstrap.
-func (r *rank) meet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, opWait)
-	defer cancel()
-	return r.Barrier(ctx)
-}
-
-// all gathers a number of each rank.
-func (r *rank) all(ctx context.Context, mine float64) ([]float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, opWait)
-	defer cancel()
-	blobs, err := r.AllGather(ctx, binary.LittleEndian.AppendUint64(nil, math.Float64bits(mine)))
-	if err != nil {
-		return nil, err
-	}
-	values := make([]float64, len(blobs))
-	for i, b := range blobs {
-		if len(b) != 8 {
-			return nil, fmt.Errorf("rank %d sent %d bytes for a number: start the same program everywhere", i, len(b))
-		}
-		values[i] = math.Float64frombits(binary.LittleEndian.Uint64(b))
-	}
-	return values, nil
 }
 
 // channelBarrier lets every pair of ranks exchange a signal, in rounds of disjoint pairs.

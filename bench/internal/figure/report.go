@@ -1,4 +1,4 @@
-package main
+package figure
 
 import (
 	"context"
@@ -9,19 +9,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/topo"
 )
 
-// figure is one result. Met is there when a target is.
-type figure struct {
+// Figure is one result. Met is there when a target is.
+type Figure struct {
 	Name    string    `json:"name"`
 	Value   float64   `json:"value"`
-	Unit    string    `json:"unit"` // us, ms, GB/s (10⁹ bytes per second)
-	Target  *target   `json:"target,omitempty"`
+	Unit    string    `json:"unit"` // us, ms, MiB, GB/s (10⁹ bytes per second), or what is counted
+	Target  *Target   `json:"target,omitempty"`
 	Met     *bool     `json:"met,omitempty"`
 	Detail  string    `json:"detail"`
-	Sweep   []point   `json:"sweep,omitempty"`
+	Sweep   []Point   `json:"sweep,omitempty"`
 	Ranks   int       `json:"ranks"`
 	Commit  string    `json:"commit"`
 	Machine string    `json:"machine"`
@@ -29,41 +30,47 @@ type figure struct {
 	Time    time.Time `json:"time"`
 }
 
-// target is a bound on a value.
-type target struct {
+// Target is a bound on a value.
+type Target struct {
 	AtLeast *float64 `json:"at_least,omitempty"`
 	AtMost  *float64 `json:"at_most,omitempty"`
 }
 
-// point is one shape of a sweep.
-type point struct {
+// Point is one shape of a sweep.
+type Point struct {
 	Shape string  `json:"shape"`
 	Value float64 `json:"value"`
 }
 
-func upTo(v float64) *target    { return &target{AtMost: &v} }
-func atLeast(v float64) *target { return &target{AtLeast: &v} }
+// UpTo is a bound from above.
+func UpTo(v float64) *Target { return &Target{AtMost: &v} }
 
-func (t *target) met(v float64) bool {
+// AtLeast is a bound from below.
+func AtLeast(v float64) *Target { return &Target{AtLeast: &v} }
+
+// Met reports whether v is within the bound.
+func (t *Target) Met(v float64) bool {
 	return (t.AtLeast == nil || v >= *t.AtLeast) && (t.AtMost == nil || v <= *t.AtMost)
 }
 
-func (t *target) String() string {
+// String is like "≤ 300".
+func (t *Target) String() string {
 	if t.AtLeast != nil {
 		return fmt.Sprintf("≥ %g", *t.AtLeast)
 	}
 	return fmt.Sprintf("≤ %g", *t.AtMost)
 }
 
-// report prints figures as they come and keeps them for the file.
-type report struct {
-	common  figure
+// Report prints figures as they come and keeps them for the file.
+type Report struct {
+	common  Figure
 	targets bool // they are GPUs'
-	figures []figure
+	figures []Figure
 }
 
-func newReport(ctx context.Context, r *rank, targets bool) *report {
-	machine := fmt.Sprintf("%d × %s", r.WorldSize(), r.dev.Name())
+// New begins the report of a measurement with that many ranks on devices like dev. Without targets, those of figures are left out.
+func New(ctx context.Context, ranks int, dev device.Device, targets bool) *Report {
+	machine := fmt.Sprintf("%d × %s", ranks, dev.Name())
 	if m, err := topo.Detect(ctx); err == nil {
 		if m.Driver != "" {
 			machine += ", driver " + m.Driver
@@ -73,21 +80,21 @@ func newReport(ctx context.Context, r *rank, targets bool) *report {
 			machine += " (" + strings.TrimSpace(m.CPU.Model) + ")"
 		}
 	}
-	p := &report{targets: targets, common: figure{Ranks: r.WorldSize(), Commit: buildinfo.Read().Commit, Machine: machine, Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
+	p := &Report{targets: targets, common: Figure{Ranks: ranks, Commit: buildinfo.Read().Commit, Machine: machine, Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
 		Time: time.Now().UTC().Truncate(time.Second)}}
 	fmt.Printf("# %s\n# %-36s %12s %-5s %-10s\n", machine, "figure", "value", "", "target")
 	return p
 }
 
-// add completes and prints a figure.
-func (p *report) add(f figure) {
+// Add completes and prints a figure.
+func (p *Report) Add(f Figure) {
 	f.Ranks, f.Commit, f.Machine, f.Command, f.Time = p.common.Ranks, p.common.Commit, p.common.Machine, p.common.Command, p.common.Time
 	bound, verdict := "", ""
 	if !p.targets {
 		f.Target = nil
 	}
 	if f.Target != nil {
-		met := f.Target.met(f.Value)
+		met := f.Target.Met(f.Value)
 		f.Met = &met
 		bound, verdict = f.Target.String(), "met"
 		if !met {
@@ -101,8 +108,8 @@ func (p *report) add(f figure) {
 	p.figures = append(p.figures, f)
 }
 
-// write stores the figures as a JSON array at path, whole or not at all.
-func (p *report) write(path string) (err error) {
+// Write stores the figures as a JSON array at path, whole or not at all.
+func (p *Report) Write(path string) (err error) {
 	b, err := json.MarshalIndent(p.figures, "", " ")
 	if err != nil {
 		return err

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bench/internal/figure"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	images "github.com/goccl/goccl/kernels"
+)
+
+// batch is how many calls are timed in a row. The driver's queue takes some thousand entries, and a call is a few, so nobody waits for the GPU.
+const batch = 200
+
+// ring is a send and a receive as one group; its requests are made once.
+func ring(c *goccl.Comm, send, recv device.Ptr, count int64, to, from int, s device.Stream) func() error {
+	group := []algorithm.Request{{Collective: algorithm.Send, Send: send, Count: count, Type: datatype.Float32, Peer: to, Stream: s},
+		{Collective: algorithm.Recv, Recv: recv, Count: count, Type: datatype.Float32, Peer: from, Stream: s}}
+	return func() error { return c.Submit(group...) }
+}
+
+// calls measures what the host does for a call, without waiting for its work.
+func (r *rank) calls(ctx context.Context, c *goccl.Comm) error {
+	launch, err := r.launches(ctx, c)
+	if err != nil {
+		return fmt.Errorf("bare launches: %w", err)
+	}
+	for _, k := range r.kinds(c) {
+		us, allocs, err := r.timed(ctx, c, k.run)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
+		k.detail += fmt.Sprintf(": host time of a call that is not waited for, median of %d × %d", repeats, batch)
+		f := figure.Figure{Name: "eager_" + k.name, Unit: "us", Detail: k.detail}
+		if err := r.tell(ctx, f, us); err != nil {
+			return err
+		}
+		if launch > 0 {
+			f.Name, f.Target, f.Detail = f.Name+"_above_launch", figure.UpTo(targetAbove), "the same less driver_launch of the same rank"
+			if err := r.tell(ctx, f, us-launch); err != nil {
+				return err
+			}
+		}
+		f = figure.Figure{Name: f.Name[:len("eager_")+len(k.name)] + "_allocations", Unit: "", Detail: "Go allocations of a call, as testing.AllocsPerRun counts them"}
+		if r.dev.ID().Kind == device.CUDA { // on the host device the work itself is Go
+			f.Target = figure.UpTo(0)
+		}
+		if err := r.tell(ctx, f, allocs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// launches is the host's time for the launch of a kernel that does next to nothing, by the call that collectives are launched with; 0 on the host device.
+func (r *rank) launches(ctx context.Context, c *goccl.Comm) (us float64, err error) {
+	dev, ok := r.dev.(*cuda.Device)
+	if !ok {
+		return 0, nil
+	}
+	p := dev.Properties()
+	image, err := images.Image("primitive", p.Major, p.Minor)
+	if err != nil {
+		return 0, err
+	}
+	m, err := dev.LoadModule(image)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	f, err := m.Function("measure_signal")
+	if err != nil {
+		return 0, err
+	}
+	var args cuda.Args // no round trips; a channel that is only read; the time and the status behind it
+	args.Ptr(r.mem.Ptr()).Uint32(0).Uint32(0).Uint32(0).Ptr(r.mem.Ptr().Add(1024)).Ptr(r.mem.Ptr().Add(1032))
+	s, shape := r.stream.(*cuda.Stream), cuda.Launch1D(1, 32, 0)
+	us, _, err = r.timed(ctx, c, func() error { return s.LaunchRaw(f, &shape, args.Bytes()) })
+	if err != nil {
+		return 0, err
+	}
+	return us, r.tell(ctx, figure.Figure{Name: "driver_launch", Unit: "us",
+		Detail: fmt.Sprintf("host time of the launch of a kernel that does nothing, median of %d × %d", repeats, batch)}, us)
+}
+
+// timed calls run in batches that all ranks begin together and wait for at their end. It gives the median of the batches' times for a call, and the
+// fewest allocations, of all goroutines, for a call.
+func (r *rank) timed(ctx context.Context, c *goccl.Comm, run func() error) (us, allocs float64, err error) {
+	runtime.LockOSThread() // launches from another thread cost more
+	defer runtime.UnlockOSThread()
+	var times []float64
+	var counts []uint64
+	for i := range repeats + 1 {
+		if err := r.Meet(ctx); err != nil {
+			return 0, 0, err
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		begin := time.Now()
+		for range batch {
+			if err := run(); err != nil {
+				return 0, 0, err
+			}
+		}
+		took := time.Since(begin)
+		runtime.ReadMemStats(&after)
+		if err := r.wait(ctx, c); err != nil {
+			return 0, 0, err
+		}
+		if i > 0 { // the first one warms up
+			times = append(times, took.Seconds()*1e6/batch)
+			counts = append(counts, (after.Mallocs-before.Mallocs)/batch)
+		}
+	}
+	slices.Sort(times)
+	return times[repeats/2], float64(slices.Min(counts)), nil
+}
