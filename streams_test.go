@@ -1,0 +1,216 @@
+package goccl_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
+
+// Operations of one communicator that go round several streams, which nobody orders but the communicator itself: each has buffers of its own, so only
+// what the communicator keeps for itself could be spoilt. With destroy, a stream is closed right behind its work.
+func TestGPUStreams(t *testing.T) {
+	n, open := cudaRanks(t)
+	for _, destroy := range []bool{false, true} {
+		t.Run(map[bool]string{false: "kept", true: "destroyed"}[destroy], func(t *testing.T) {
+			alternate(t, newComms(t, n, open), destroy)
+		})
+	}
+}
+
+// The same where every newcomer's first program runs; it also shows that the checks are right.
+func TestHostStreams(t *testing.T) {
+	alternate(t, newComms(t, 3, openHost), false)
+}
+
+// alternate is by every rank at once; which of three streams an operation goes to differs from rank to rank.
+func alternate(t *testing.T, comms []*goccl.Comm, destroy bool) {
+	t.Helper()
+	var all []*alternator
+	for _, c := range comms { // nobody allocates while a kernel waits for its rank
+		a, err := newAlternator(c, 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	var wg sync.WaitGroup
+	for _, a := range all {
+		wg.Go(func() {
+			if err := a.run(destroy); err != nil {
+				t.Errorf("rank %d: %v", a.c.Rank(), err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, a := range all {
+		if err := a.close(); err != nil {
+			t.Errorf("rank %d: %v", a.c.Rank(), err)
+		}
+	}
+}
+
+// alternateCounts are in float32 a rank: one block, many blocks, and more than a pass.
+var alternateCounts = []int64{4, 1013, 40_000, 300_000}
+
+type alternator struct {
+	c      *goccl.Comm
+	n      int
+	in     device.Allocation // of the largest count, for each rank
+	jobs   []job
+	stream [3]device.Stream
+}
+
+type job struct {
+	what  int // 0 … 4, see enqueue
+	count int64
+	out   device.Allocation
+}
+
+func newAlternator(c *goccl.Comm, rounds int) (*alternator, error) {
+	a := &alternator{c: c, n: c.WorldSize()}
+	most := alternateCounts[len(alternateCounts)-1] * int64(a.n)
+	host := make([]byte, 4*most)
+	for i := range most {
+		binary.LittleEndian.PutUint32(host[4*i:], math.Float32bits(a.value(c.Rank(), i)))
+	}
+	var err error
+	if a.in, err = c.Device().Alloc(4 * most); err != nil {
+		return nil, err
+	}
+	if err = c.Device().CopyIn(a.in.Ptr(), host); err != nil {
+		return nil, err
+	}
+	for k := range a.stream {
+		if a.stream[k], err = c.Device().NewStream(); err != nil {
+			return nil, err
+		}
+	}
+	for i := range rounds {
+		for what := range 5 {
+			count := alternateCounts[(i+what)%len(alternateCounts)]
+			out, err := c.Device().Alloc(4 * count * int64(a.n))
+			if err != nil {
+				return nil, err
+			}
+			a.jobs = append(a.jobs, job{what, count, out})
+		}
+	}
+	return a, nil
+}
+
+// value is what rank r puts in at i: small whole numbers, whose sums are exact.
+func (a *alternator) value(r int, i int64) float32 { return float32((int64(r)*31 + i*7 + i>>6) % 97) }
+
+// run enqueues everything before it looks at anything.
+func (a *alternator) run(destroy bool) error {
+	for i, j := range a.jobs {
+		k := (i + a.c.Rank()) % len(a.stream)
+		if err := a.enqueue(j.what, i, j.count, j.out.Ptr(), a.stream[k]); err != nil {
+			return err
+		}
+		if destroy {
+			if err := a.stream[k].Close(); err != nil {
+				return err
+			}
+			var err error
+			if a.stream[k], err = a.c.Device().NewStream(); err != nil {
+				return err
+			}
+		}
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	if err := a.c.Drain(ctx); err != nil {
+		return err
+	}
+	for _, s := range a.stream {
+		if err := s.Synchronize(ctx); err != nil {
+			return err
+		}
+	}
+	for i, j := range a.jobs {
+		if err := a.check(j.what, i, j.count, j.out.Ptr()); err != nil {
+			return fmt.Errorf("operation %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (a *alternator) enqueue(what, i int, count int64, out device.Ptr, s device.Stream) error {
+	in, n := a.in.Ptr(), int64(a.n)
+	switch what {
+	case 0:
+		return a.c.AllReduce(in, out, count, datatype.Float32, datatype.Sum, s)
+	case 1:
+		return a.c.Broadcast(in, out, count, datatype.Float32, i%a.n, s)
+	case 2:
+		counts, displs := make([]int64, n), make([]int64, n)
+		for p := range n {
+			counts[p], displs[p] = count, p*count
+		}
+		return a.c.AllToAllV(in, counts, displs, out, counts, displs, datatype.Float32, s)
+	case 3:
+		return a.c.AllGather(in, out, count, datatype.Float32, s)
+	}
+	return a.c.ReduceScatter(in, out, count, datatype.Float32, datatype.Sum, s)
+}
+
+func (a *alternator) check(what, i int, count int64, out device.Ptr) error {
+	n, rank := int64(a.n), a.c.Rank()
+	length := count
+	if what == 2 || what == 3 {
+		length *= n
+	}
+	got := make([]byte, 4*length)
+	if err := a.c.Device().CopyOut(got, out); err != nil {
+		return err
+	}
+	for e := range length {
+		var want float32
+		switch what {
+		case 0:
+			for r := range a.n {
+				want += a.value(r, e)
+			}
+		case 1:
+			want = a.value(i%a.n, e)
+		case 2:
+			want = a.value(int(e/count), int64(rank)*count+e%count)
+		case 3:
+			want = a.value(int(e/count), e%count)
+		case 4:
+			for r := range a.n {
+				want += a.value(r, int64(rank)*count+e)
+			}
+		}
+		if v := math.Float32frombits(binary.LittleEndian.Uint32(got[4*e:])); v != want {
+			return fmt.Errorf("collective %d of %d elements: element %d is %v, not %v", what, count, e, v, want)
+		}
+	}
+	return nil
+}
+
+func (a *alternator) close() error {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	for _, s := range a.stream {
+		keep(s.Close())
+	}
+	for _, j := range a.jobs {
+		keep(j.out.Close())
+	}
+	keep(a.in.Close())
+	return first
+}
