@@ -20,22 +20,22 @@ func TestGPUStreams(t *testing.T) {
 	n, open := cudaRanks(t)
 	for _, destroy := range []bool{false, true} {
 		t.Run(map[bool]string{false: "kept", true: "destroyed"}[destroy], func(t *testing.T) {
-			alternate(t, newComms(t, n, open), destroy)
+			alternate(t, newComms(t, n, open), 12, destroy)
 		})
 	}
 }
 
 // The same where every newcomer's first program runs; it also shows that the checks are right.
 func TestHostStreams(t *testing.T) {
-	alternate(t, newComms(t, 3, openHost), false)
+	alternate(t, newComms(t, 3, openHost), 4, false)
 }
 
 // alternate is by every rank at once; which of three streams an operation goes to differs from rank to rank.
-func alternate(t *testing.T, comms []*goccl.Comm, destroy bool) {
+func alternate(t *testing.T, comms []*goccl.Comm, rounds int, destroy bool) {
 	t.Helper()
 	var all []*alternator
 	for _, c := range comms { // nobody allocates while a kernel waits for its rank
-		a, err := newAlternator(c, 12)
+		a, err := newAlternator(c, rounds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,11 +64,11 @@ type alternator struct {
 	c      *goccl.Comm
 	n      int
 	in     device.Allocation // of the largest count, for each rank
-	jobs   []job
+	jobs   []turn
 	stream [3]device.Stream
 }
 
-type job struct {
+type turn struct {
 	what  int // 0 … 4, see enqueue
 	count int64
 	out   device.Allocation
@@ -100,7 +100,7 @@ func newAlternator(c *goccl.Comm, rounds int) (*alternator, error) {
 			if err != nil {
 				return nil, err
 			}
-			a.jobs = append(a.jobs, job{what, count, out})
+			a.jobs = append(a.jobs, turn{what, count, out})
 		}
 	}
 	return a, nil
