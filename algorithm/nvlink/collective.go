@@ -185,7 +185,7 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 // launch shapes the grid for work bytes per slice: a thread per unit, as far as there are blocks.
 func (e *Engine) launch(s *cuda.Stream, f *cuda.Function, v variant, work int64) error {
 	units := v.protocol.units(work)
-	threads := min(int64(v.threads), slotBytes(e.size)/16)
+	threads := min(int64(v.threads), e.slotUnits)
 	if units < threads {
 		threads = max(32, (units+31)&^31)
 	}

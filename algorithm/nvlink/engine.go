@@ -32,6 +32,7 @@ type Engine struct {
 	rank, size    int
 	timeout       time.Duration
 	maxBlocks     int64
+	slotUnits     int64 // 16-byte units of a slot: the most threads of a block
 	windows       *exchange.Windows
 	state         device.Allocation
 	abort         *abortBlock
@@ -162,7 +163,7 @@ func (e *Engine) fillConstants() {
 	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = e.abort.ptr(), state+stateCounters, uint32(e.rank), uint32(n)
 	e.few.p2pHead = e.p2p.p2pHead
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
-	e.args.slotBytes = uint32(slotBytes(n))
+	e.args.slotBytes, e.slotUnits = uint32(slotBytes(n)), slotBytes(n)/16
 	*e.simple = *e.args
 	e.simple.window, e.simple.epochs = e.stream.window, state+stateSimple
 	e.simple.slotBytes, e.simple.flagsOffset = uint32(simpleSlotBytes(n)), uint32(streamBytes(n))

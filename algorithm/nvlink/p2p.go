@@ -22,6 +22,7 @@ type batch struct {
 	next []int32 // by message: the next one of its list, or -1
 	head [2 * maxRanks]int32
 	tail [2 * maxRanks]int32
+	more bool       // sort has left messages of the other class
 	own  [2][]int32 // messages of the rank to itself, small and large, in pairs: the send, the receive
 }
 
@@ -35,17 +36,23 @@ func (b *batch) recv(peer int, ptr device.Ptr, bytes int64) {
 	b.all = append(b.all, transfer{false, peer, ptr, bytes})
 }
 
-// sort lists the messages to and from peers that travel and are of the class, in order, and says whether there are any.
+// sort lists the messages to and from peers that travel and are of the class, in order, and says whether there are any. more says whether there are
+// any of the other class.
 func (b *batch) sort(rank int, large bool) bool {
 	b.next = b.next[:0]
 	for i := range b.head {
 		b.head[i] = -1
 	}
 	found := false
+	b.more = false
 	for i := range b.all {
 		t := &b.all[i]
 		b.next = append(b.next, -1)
-		if t.peer == rank || t.bytes == 0 || t.bytes >= streamFrom != large {
+		if t.peer == rank || t.bytes == 0 {
+			continue
+		}
+		if t.bytes >= streamFrom != large {
+			b.more = true
 			continue
 		}
 		q := 2*t.peer + btoi(t.send)
@@ -125,7 +132,7 @@ func (e *Engine) transfers(s *cuda.Stream) error {
 		}
 	}
 	own = b.own[1]
-	for more := b.sort(e.rank, true); more || len(own) > 0; {
+	for more := b.more && b.sort(e.rank, true); more || len(own) > 0; {
 		var err error
 		if more, own, err = e.launchStream(s, own); err != nil {
 			return err

@@ -39,7 +39,7 @@ func open() error {
 
 // call performs one operation with ctx current. p and q may point to Go memory that holds no pointers; nothing is kept.
 func call(o op, ctx Context, a *args, p, q *byte) error {
-	r := C.goccl_driver_call(C.uint32_t(o), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), unsafe.Pointer(p), unsafe.Pointer(q))
+	r := C.goccl_driver_call(C.uint32_t(o), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), (*C.uint8_t)(p), (*C.uint8_t)(q))
 	if r == 0 {
 		return nil
 	}

@@ -454,7 +454,7 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 	return FAIL(cuInit, GOCCL_NOT_SUPPORTED);
 }
 
-uint64_t goccl_driver_call(uint32_t op, uint64_t context, uint64_t *a, void *p, void *q) {
+uint64_t goccl_driver_call(uint32_t op, uint64_t context, uint64_t *a, uint8_t *p, uint8_t *q) {
 	CUcontext ctx = PTR(CUcontext, context), prev = NULL;
 	int swapped = 0, mode = GOCCL_CAPTURE_RELAXED, relaxed = 0;
 	if (ctx) {
