@@ -1,0 +1,229 @@
+package nvlink
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// gpuEngines are the engines of ranks of this process, one on each GPU.
+func gpuEngines(t *testing.T) []*Engine {
+	t.Helper()
+	if notes != nil {
+		t.Skip("the mock driver's kernels do nothing")
+	}
+	if err := cuda.Available(); err != nil {
+		t.Skip("no GPU: ", err)
+	}
+	n, err := cuda.Count()
+	must(t, err)
+	if n < 2 {
+		t.Skip("fewer than two GPUs")
+	}
+	boots, devs := bootstrap.NewLocalGroup(n), make([]device.Device, n)
+	for r := range n {
+		devs[r], err = cuda.Open(r)
+		must(t, err)
+		t.Cleanup(func() { _ = devs[r].Close() })
+	}
+	engines := make([]*Engine, n)
+	t.Cleanup(func() {
+		for r, e := range engines {
+			if e != nil {
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			_ = boots[r].Close()
+		}
+	})
+	must(t, eachRank(n, func(r int) (err error) {
+		engines[r], err = New(context.Background(), Config{Bootstrap: boots[r], Device: devs[r], OpTimeout: 20 * time.Second})
+		return err
+	}))
+	return engines
+}
+
+// eachRank runs f for n ranks at once.
+func eachRank(n int, f func(r int) error) error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for r := range n {
+		all.Go(func() { errs[r] = f(r) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// age makes an idle engine look as if every counter had come to first, and every packet long gone: fresh memory holds flags of 0. All ranks must be
+// idle, and age before any goes on.
+func (e *Engine) age(s *cuda.Stream, first uint32) error {
+	n, window := e.size, e.windows.Ptr[e.rank]
+	if err := s.Memset(window, 0, windowBytes(n)); err != nil {
+		return err
+	}
+	if err := s.Synchronize(context.Background()); err != nil {
+		return err
+	}
+	streams := areaBytes(n) + p2pBytes(n)
+	flags := streams + streamBytes(n)
+	for _, words := range []struct { // one at the start of every line of 128 bytes
+		at    device.Ptr
+		bytes int64
+	}{
+		{e.state.Ptr(), stateScratch}, // epochs, counters of messages and of streams
+		{e.state.Ptr().Add(stateSimple), simpleBlocks * epochStride},
+		{window.Add(streams - int64(n)*p2pChannels*128), int64(n) * p2pChannels * 128},           // credits
+		{window.Add(flags - int64(n)*streamChannels*2*128), int64(n) * streamChannels * 2 * 128}, // pieces that have come, and that may
+		{window.Add(flags), simpleFlagBytes(n)},
+	} {
+		b := make([]byte, words.bytes)
+		for at := 0; at < len(b); at += 128 {
+			binary.LittleEndian.PutUint32(b[at:], first)
+		}
+		if err := e.dev.CopyIn(words.at, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// floats are n elements of what rank r sends in step i: small whole numbers, so that sums are exact.
+func floats(r, i int, n int64) []byte {
+	b := make([]byte, 0, 4*n)
+	for k := range n {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32((k+int64(3*r+7*i))%101)))
+	}
+	return b
+}
+
+func sumOf(ranks, i int, n int64) []byte {
+	sum := make([]float32, n)
+	for r := range ranks {
+		b := floats(r, i, n)
+		for k := range sum {
+			sum[k] += math.Float32frombits(binary.LittleEndian.Uint32(b[4*k:]))
+		}
+	}
+	b := make([]byte, 0, 4*n)
+	for _, v := range sum {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
+// Counters go over 2³² in the middle of work, of every protocol, and nobody notices.
+func TestGPUEpochsWrap(t *testing.T) {
+	const before = 40 // steps until the wrap, where a step counts one
+	engines := gpuEngines(t)
+	n := len(engines)
+	some := func(i int) int64 { return []int64{16, 1000, 70_000, 2}[i%4] }
+	reduces := func(what string, steps int, count func(i int) int64) wrapCase {
+		return wrapCase{what, algorithm.AllReduce, steps, count}
+	}
+	gathers := func(what string) wrapCase { return wrapCase{what, algorithm.AllGather, 3 * before, some} }
+	sends := func(what string, steps int, count func(i int) int64) wrapCase {
+		return wrapCase{what, algorithm.Send, steps, count}
+	}
+	const piece = p2pPieceBytes / 4
+	cases := []wrapCase{
+		reduces("one_shot_ll", 3*before, some), reduces("one_shot_ll128", 3*before, some), reduces("two_shot_ll", 3*before, some),
+		reduces("two_shot_ll128", 3*before, some), reduces("two_shot_simple", 3*before, func(i int) int64 { return 8 * some(i) }),
+		gathers("one_shot_ll"), gathers("one_shot_ll128"), gathers("one_shot_simple"),
+		sends("messages of a piece", 3*before, func(int) int64 { return piece }),
+		sends("messages of five pieces", 3*before, func(int) int64 { return 5*piece - 3 }),
+		sends("messages that grow at the wrap", 3*before, func(i int) int64 { // the last piece before it finds memory that nobody has written
+			if i < before-1 {
+				return 2
+			}
+			return piece
+		}),
+		sends("streams", before, func(int) int64 { return streamFrom/4 + 5000 }),
+		sends("streams of any alignment", before, func(int) int64 { return streamFrom/4 + 4999 }),
+	}
+	streams, buffers := make([]*cuda.Stream, n), make([]device.Ptr, n)
+	for r, e := range engines {
+		streams[r], buffers[r] = newStream(t, e), memory(t, e, 32<<20)
+	}
+	for _, c := range cases {
+		if ok := t.Run(fmt.Sprintf("%v %s", c.what, c.name), func(t *testing.T) {
+			for _, e := range engines {
+				if c.what != algorithm.Send {
+					must(t, e.Force(c.what.String()+":"+c.name))
+				}
+			}
+			must(t, eachRank(n, func(r int) error { return engines[r].age(streams[r], math.MaxUint32-before+1) }))
+			must(t, eachRank(n, func(r int) error { return c.run(engines[r], streams[r], buffers[r]) }))
+		}); !ok {
+			return // what comes next would find the engines in disorder
+		}
+	}
+}
+
+// wrapCase is steps of one operation; count is the number of elements in a step.
+type wrapCase struct {
+	name  string
+	what  algorithm.Collective
+	steps int
+	count func(i int) int64
+}
+
+func (c *wrapCase) run(e *Engine, s *cuda.Stream, mem device.Ptr) error {
+	n, out := e.size, mem.Add(8<<20)
+	for i := range c.steps {
+		count := c.count(i)
+		req := algorithm.Request{Collective: c.what, Send: mem, Recv: out, Count: count, Type: datatype.Float32, Op: datatype.Sum, Stream: s}
+		reqs := []algorithm.Request{req}
+		var want []byte
+		switch c.what {
+		case algorithm.AllReduce:
+			want = sumOf(n, i, count)
+		case algorithm.AllGather:
+			for r := range n {
+				want = append(want, floats(r, i, count)...)
+			}
+		case algorithm.Send:
+			from := (e.rank + n - 1) % n
+			want = floats(from, i, count)
+			reqs = append(reqs, req)
+			reqs[0].Peer, reqs[1].Collective, reqs[1].Peer = (e.rank+1)%n, algorithm.Recv, from
+		}
+		if err := e.dev.CopyIn(mem, floats(e.rank, i, count)); err != nil {
+			return err
+		}
+		if err := e.dev.CopyIn(out, bytes.Repeat([]byte{0xa5}, len(want))); err != nil {
+			return err
+		}
+		if err := e.Enqueue(uint64(i+1), reqs); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		err := errors.Join(s.Synchronize(ctx), e.Err())
+		cancel()
+		if err != nil {
+			return fmt.Errorf("rank %d, step %d: %w", e.rank, i, err)
+		}
+		got := make([]byte, len(want))
+		if err := e.dev.CopyOut(got, out); err != nil {
+			return err
+		}
+		for k := range got {
+			if got[k] != want[k] {
+				return fmt.Errorf("rank %d, step %d of %d elements: byte %d is %#x, want %#x", e.rank, i, count, k, got[k], want[k])
+			}
+		}
+	}
+	return nil
+}
