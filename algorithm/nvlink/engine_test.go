@@ -246,6 +246,32 @@ func TestOrderKnowsStreamsByIdentity(t *testing.T) {
 	}
 }
 
+// The default stream is one by either name, and waits like any other.
+func TestOrderOnTheDefaultStream(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	s, mem := newStream(t, e), memory(t, e, 1<<20)
+	put := func(s device.Stream) string {
+		return kinds(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, s)})) }))
+	}
+	named := func(raw uintptr) device.Stream {
+		s, err := e.dev.WrapStream(raw)
+		must(t, err)
+		return s
+	}
+	for i, c := range []struct {
+		s    device.Stream
+		want string
+	}{{named(0), "capture-query launch"}, {named(1), "capture-query launch"}, {s, "capture-query wait-value launch"}, {named(1), "capture-query wait-value launch"},
+		{named(0), "capture-query launch"}} {
+		if got := put(c.s); got != c.want {
+			t.Errorf("operation %d: %s; want %s", i, got, c.want)
+		}
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	must(t, e.Drain(ctx))
+}
+
 // What another stream has after the operation is not waited for: that work may itself wait for what comes next.
 func TestOrderWaitsForNothingElse(t *testing.T) {
 	e := mockEngines(t, 2)[0]
