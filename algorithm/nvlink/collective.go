@@ -190,6 +190,17 @@ func (e *Engine) launch(s *cuda.Stream, f *cuda.Function, v variant, work int64)
 		threads = max(32, (units+31)&^31)
 	}
 	blocks := min(e.maxBlocks, (units+threads-1)/threads)
-	cfg := cuda.Launch1D(int(blocks), int(threads), 0)
-	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
+	return e.submit(s, f, cuda.Launch1D(int(blocks), int(threads), 0), params(e.args))
+}
+
+// overlapBlocks is ticket.cuh's: launches up to this size come onto the GPU while the one before ends. Larger ones would keep others off it.
+const overlapBlocks = 16
+
+// submit launches a kernel of this rank, behind its earlier ones. A launch that overlaps another takes more of the GPU than its own blocks: not where
+// several ranks share it and must all fit.
+func (e *Engine) submit(s *cuda.Stream, f *cuda.Function, cfg cuda.Config, params []byte) error {
+	if e.overlaps && cfg.Grid[0] <= overlapBlocks {
+		cfg.Flags |= cuda.LaunchOverlapPrevious
+	}
+	return s.LaunchInOrder(f, &cfg, params, e.order)
 }

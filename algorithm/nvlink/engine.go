@@ -32,6 +32,7 @@ type Engine struct {
 	rank, size    int
 	timeout       time.Duration
 	maxBlocks     int64
+	overlaps      bool  // whether a launch may come onto the GPU before the one before it has ended
 	slotUnits     int64 // 16-byte units of a slot: the most threads of a block
 	windows       *exchange.Windows
 	state         device.Allocation
@@ -82,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), simple: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(p2pArgs), stop: make(chan struct{})}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), overlaps: sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), simple: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(p2pArgs), stop: make(chan struct{})}
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err

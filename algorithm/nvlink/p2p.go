@@ -228,8 +228,7 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	for i := range a.lane[:a.lanes] {
 		blocks += int(a.lane[i].channels)
 	}
-	cfg := cuda.Launch1D(blocks, p2pThreads, 0)
-	return more, rest, s.LaunchInOrder(f, &cfg, raw, e.order)
+	return more, rest, e.submit(s, f, cuda.Launch1D(blocks, p2pThreads, 0), raw)
 }
 
 // Blocks that copy a rank's messages to itself beside the streams, and threads of every block: one where copies are bulk, all where not.
@@ -246,8 +245,7 @@ func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []in
 	if bytes > 0 {
 		blocks += streamCopiers
 	}
-	cfg := cuda.Launch1D(blocks, streamThreads, e.streamShared)
-	return more, rest, s.LaunchInOrder(e.kernels.stream, &cfg, params(e.stream), e.order)
+	return more, rest, e.submit(s, e.kernels.stream, cuda.Launch1D(blocks, streamThreads, e.streamShared), params(e.stream))
 }
 
 func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {

@@ -183,6 +183,5 @@ func (e *Engine) launchSimpleMovement(s *cuda.Stream, job int, v variant, slice 
 func (e *Engine) launchSimple(s *cuda.Stream, f *cuda.Function, v variant, slice int64) error {
 	each := simpleSlotBytes(e.size)
 	blocks := min(simpleBlocks, e.maxBlocks, (slice+each-1)/each)
-	cfg := cuda.Launch1D(int(blocks), v.threads, 0)
-	return s.LaunchInOrder(f, &cfg, params(e.simple), e.order)
+	return e.submit(s, f, cuda.Launch1D(int(blocks), v.threads, 0), params(e.simple))
 }

@@ -82,6 +82,10 @@ GOCCL_DEVICE uint64_t pieceBytes(const Message& m, uint64_t i) {
   return left < p2pPieceBytes ? left : p2pPieceBytes;
 }
 
+// pieceFlag is what the packets of the k-th piece carry. It is never 0, which fresh memory holds; piece 0xffffffff takes 1, which its slot never sees
+// otherwise.
+GOCCL_DEVICE uint32_t pieceFlag(uint32_t k) { return k + 1 + (k == 0xffffffffu); }
+
 // sendPieces needs no block barrier: every warp looks at the credit for itself. taken is what it last saw there.
 template <class Line>
 GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t& taken) {
@@ -110,7 +114,7 @@ GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer
       }
 #pragma unroll
       for (uint32_t j = 0; j < p2pFlight; ++j)
-        if (base + j * blockDim.x < units) Line::send(slot, base + j * blockDim.x, d[j], k + 1);
+        if (base + j * blockDim.x < units) Line::send(slot, base + j * blockDim.x, d[j], pieceFlag(k));
     }
   }
   return statusOk;
@@ -136,7 +140,7 @@ GOCCL_DEVICE Status receivePieces(const P2PHead& a, const Message& m, uint32_t p
         bool fresh = true;
 #pragma unroll
         for (uint32_t j = 0; j < p2pFlight; ++j)
-          if (base + j * blockDim.x < units) d[j] = Line::fetch(slot, base + j * blockDim.x, k + 1, fresh);
+          if (base + j * blockDim.x < units) d[j] = Line::fetch(slot, base + j * blockDim.x, pieceFlag(k), fresh);
         if (Line::all(fresh)) break;
         if (spins % spinsPerCheck == 0) {
           s = __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, slot, waitPacket, peer));

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "simple",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "092ca89ee63eeaada53eb715518e6db7701f67a9a52e8f14afbefc7d228c4697",
+	Source:   "3a7633ed74219b58cc9a2b335f1efb6a12bc9cb19a783fab3015736c88d1feed",
 	Kernels: []string{
 		"all_gather_simple",
 		"all_gather_simple_n2",
