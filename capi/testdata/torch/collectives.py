@@ -136,6 +136,7 @@ class Suite:
         self.report, self.failures = {}, []
         self.passed = self.failed = 0
         self.generation = 0
+        self.bound = False  # the process group's communicators are made with it
 
     def check(self, label, got, want, tolerance=None):
         """got: a Buffer, or a tensor; want: a tensor on the CPU; tolerance: None where every bit counts."""
@@ -702,14 +703,15 @@ def groups(s):
         group_works(s, group, ranks, label)
     for group, ranks, label in made:  # again, in turns: several communicators in one process
         group_works(s, group, ranks, label + " again")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        half = everyone[: (s.world + 1) // 2] if s.rank < (s.world + 1) // 2 else everyone[(s.world + 1) // 2 :]
-        local = dist.new_group(half, use_local_synchronization=True)
-    group_works(s, local, half, "local synchronisation")
+    if s.bound:  # PyTorch 2.11 hangs, whatever the library, when the second of two disjoint groups makes its communicator at the first use
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            half = everyone[: (s.world + 1) // 2] if s.rank < (s.world + 1) // 2 else everyone[(s.world + 1) // 2 :]
+            local = dist.new_group(half, use_local_synchronization=True)
+        group_works(s, local, half, "local synchronisation")
+        dist.destroy_process_group(local)
     for group, _, _ in made[::-1]:
         dist.destroy_process_group(group)
-    dist.destroy_process_group(local)
     x = torch.ones(10, device="cuda")
     dist.all_reduce(x)
     s.check("the world after its subgroups are gone", x, torch.full((10,), float(s.world)))
@@ -903,6 +905,7 @@ AGAIN = [complex_and_shapes, objects, barrier, asynchronous, groups]  # in a pro
 def start(s, store, bound):
     """A process group, the n-th of this process: bound to its device from the start (eager), or not (communicators come up at the first use)."""
     s.generation += 1
+    s.bound = bound
     device = torch.device("cuda", torch.cuda.current_device())
     dist.init_process_group("nccl", store=dist.PrefixStore(f"group{s.generation}", store), rank=s.rank, world_size=s.world,
                             timeout=datetime.timedelta(seconds=45), **({"device_id": device} if bound else {}))
