@@ -106,10 +106,9 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 	if v.protocol == simple && e.size > 1 {
 		return e.simpleExchange(r, s, stride, v)
 	}
-	if r.Bytes() >= streamFrom && e.size > 1 {
-		if stride != 0 && r.Send == r.Recv {
-			return fmt.Errorf("%w: an all_to_all of %d bytes a rank in place: from %d bytes on it needs a receive buffer of its own", algorithm.ErrInvalidUsage, r.Bytes(), streamFrom)
-		}
+	// Messages would overwrite what an all-to-all in place has still to send; packets are read before they are overwritten.
+	inPlace := stride != 0 && r.Send == r.Recv
+	if r.Bytes() >= streamFrom && e.size > 1 && !inPlace {
 		e.batch.reset()
 		for p := range e.size {
 			e.batch.send(p, r.Send.Add(int64(p)*stride), r.Bytes())

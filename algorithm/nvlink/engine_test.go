@@ -728,11 +728,15 @@ func TestSimple(t *testing.T) {
 // Streams would overwrite what is still to be sent.
 func TestAllToAllInPlace(t *testing.T) {
 	e := mockEngines(t, 2)[0]
-	s, mem := newStream(t, e), memory(t, e, 16<<20)
-	for count, want := range map[int64]bool{streamFrom - 8: true, streamFrom: false} {
-		err := e.Enqueue(1, []algorithm.Request{{Collective: algorithm.AllToAll, Send: mem, Recv: mem, Count: count, Type: datatype.Int8, Stream: s}})
-		if want != (err == nil) || err != nil && !errors.Is(err, algorithm.ErrInvalidUsage) {
-			t.Errorf("%d bytes: %v", count, err)
+	s, mem := newStream(t, e), memory(t, e, 32<<20)
+	for _, count := range []int64{8, streamFrom, 8 * streamFrom} {
+		calls := launches(noted(t, func() {
+			if err := e.Enqueue(1, []algorithm.Request{{Collective: algorithm.AllToAll, Send: mem, Recv: mem, Count: count, Type: datatype.Int8, Stream: s}}); err != nil {
+				t.Errorf("%d bytes: %v", count, err)
+			}
+		}))
+		if len(calls) != 1 || !strings.HasPrefix(calls[0].Kernel, "exchange_") {
+			t.Errorf("%d bytes: %v", count, calls)
 		}
 	}
 }

@@ -33,6 +33,8 @@ type Config struct {
 
 	// Prune, when positive, leaves a library out of larger sizes once it took more than Prune times as long as the best for two sizes running.
 	Prune float64
+	// PruneFrom is the size in bytes from which Prune applies: what needs more steps than others is slow where latency decides, and is not done for.
+	PruneFrom int64
 
 	// Timeout bounds every wait of the measurement. Default 60 s.
 	Timeout time.Duration

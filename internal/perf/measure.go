@@ -92,7 +92,7 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 
 // prune leaves libraries out of what follows as Config.Prune says. All ranks have the same rows, so all leave out the same.
 func (m *measurement) prune(point []Row) {
-	if m.cfg.Prune == 0 {
+	if m.cfg.Prune == 0 || len(point) == 0 || point[0].Size < m.cfg.PruneFrom {
 		return
 	}
 	n := len(m.comms)

@@ -47,6 +47,8 @@ var tuneThreads = []int{64, 128, 256, 512}
 const (
 	// pruneFactor: an algorithm so much slower than the best does not come back at larger sizes.
 	pruneFactor = 2
+	// pruneFrom is where bandwidth begins to decide.
+	pruneFrom = 1 << 20
 	// keepFactor: the algorithm of the size before stays unless the best is faster by more than what a measurement scatters.
 	keepFactor = 1.03
 )
@@ -195,7 +197,7 @@ func (o *TuneOptions) kinds() ([]Kind, error) {
 
 func (o *TuneOptions) config(w sweep) Config {
 	c := Config{Kind: w.kind, Types: []datatype.Type{w.elements()}, MinBytes: o.MinBytes, MaxBytes: o.MaxBytes, Factor: o.Factor, Cycles: o.Cycles, Warmup: 1,
-		Check: o.Check, OutOfPlace: true, Prune: pruneFactor, Timeout: o.Timeout}
+		Check: o.Check, OutOfPlace: true, Prune: pruneFactor, PruneFrom: pruneFrom, Timeout: o.Timeout}
 	if w.mode == nvlink.ModeGraph {
 		c.GraphOps = GraphAuto
 	}

@@ -115,11 +115,16 @@ func btoi(b bool) int {
 	return 0
 }
 
-// A library that is too slow twice running is left out of larger sizes, on all ranks alike.
+// A library that is too slow twice running is left out of larger sizes, on all ranks alike; not before sizes where that tells.
 func TestPrune(t *testing.T) {
+	t.Run("from the start", func(t *testing.T) { testPrune(t, 0, pruneAfter) })
+	t.Run("from 256", func(t *testing.T) { testPrune(t, 256, 2+pruneAfter) })
+}
+
+func testPrune(t *testing.T, from int64, want int) {
 	slow := &fakeLibrary{name: "slow", spoil: func(_ int, _ *algorithm.Request, _ []byte) { time.Sleep(5 * time.Millisecond) }}
 	cfg := quick(t, "all_reduce")
-	cfg.MinBytes, cfg.MaxBytes, cfg.Factor, cfg.OutOfPlace, cfg.Prune = 64, 1024, 2, true, 2
+	cfg.MinBytes, cfg.MaxBytes, cfg.Factor, cfg.OutOfPlace, cfg.Prune, cfg.PruneFrom = 64, 1024, 2, true, 2, from
 	rows, err := measureFake(t, 3, cfg, Limits{}, nil, slow, &fakeLibrary{name: "fast"})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +133,7 @@ func TestPrune(t *testing.T) {
 	for _, r := range rows {
 		count[r.Library]++
 	}
-	if count["slow"] != pruneAfter || count["fast"] != 5 {
+	if count["slow"] != want || count["fast"] != 5 {
 		t.Errorf("rows by library: %v", count)
 	}
 }
