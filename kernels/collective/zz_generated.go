@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2a35a2a725863cf6a3b3e6bfbd4b53e55cc6489db752a8615a2fd3eaef668f85",
+	Source:   "768fca0504eacfadf531550c359e4a7b6d2296b5582accddd903c824caa4d7b3",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "cb7232f87eebee72505768cd05431895e6c16428c23e63c3d71fd0450e35ad94",
+	Source:   "3b6be426fd72a6eb5e67ea1780a6e789f173e29d12d9033820a3dd3fb48044b0",
 	Kernels: []string{
 		"execute_bfloat16",
 		"execute_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "608170b721bc124529f139452eefdea9be88b2d779004fa069c55a8241a75ef8",
+	Source:   "9b5e5a9af8e61ffdbc463120274f334b40894dfc2ab3e31d153a0895c5d0e09d",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "simple",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "3a7633ed74219b58cc9a2b335f1efb6a12bc9cb19a783fab3015736c88d1feed",
+	Source:   "278e46b70fe832ab459378fe3cc62453111fce93de5ecd2969b5fbdd051424e8",
 	Kernels: []string{
 		"all_gather_simple",
 		"all_gather_simple_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "81c0dae2556c9e0f5a077173290def50af74999b7f6a5dd81824a61cc1e45b78",
+	Source:   "02e6434c3e02c5ffa7228990bbb9a37ad769cb98c5c7d0ce018511795c467529",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

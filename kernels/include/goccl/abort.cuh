@@ -40,8 +40,14 @@ static_assert(sizeof(AbortBlock) == 64, "AbortBlock is shared with the host");
 
 constexpr uint32_t unknownPeer = 0xffffffff;
 
-// Polls between two looks at the abort block, which is a read over PCIe.
+// Polls between two looks at the abort block: about 10 ms on a GPU. A look is three reads over PCIe, and there may be thirty thousand threads that wait.
+// When they looked after 1 ms, ranks that were once so far apart stayed so: the looks themselves kept threads from their packets for as long as that,
+// and in every operation some rank waited until it looked.
+#if GOCCL_CUDA
+constexpr uint32_t spinsPerCheck = 16384;
+#else
 constexpr uint32_t spinsPerCheck = 1024;
+#endif
 
 // Longest wait in ns where no abort block was given: no wait is for ever.
 constexpr uint64_t defaultSpinLimitNs = 60ull * 1000 * 1000 * 1000;
