@@ -214,7 +214,8 @@ types=all
 if [ "${GOCCL_BENCH-}" = quick ]; then types=float,bfloat16; fi
 perf correct.1G 590 all_reduce -d $types -o all --sizes $huge -i 1 -c 1 --out-of-place
 
-# Under the sanitizer, a process per rank: it follows the ranks that goccl starts. Two ranks and few operations, because kernels are slow there.
+# A sanitizer for every rank, because it does not follow processes that goccl starts by itself. Two ranks and few operations: kernels are slow there.
+# The times that are printed tell that it was at work: several times those of a run without it.
 sanitizer=$(command -v compute-sanitizer || true)
 for s in /usr/local/cuda/bin/compute-sanitizer /opt/nvidia/compute-sanitizer/compute-sanitizer; do
   [ -n "$sanitizer" ] || [ ! -x "$s" ] || sanitizer=$s
@@ -225,7 +226,7 @@ sanitized() { # NAME TOOL COLLECTIVE
   elif [ -z "$sanitizer" ]; then
     skip "sanitizer.$1" "there is no compute-sanitizer"
   else
-    step "sanitizer.$1" 60 "$sanitizer" --tool "$2" --target-processes all --error-exitcode 99 goccl perf "$3" --device cuda -n 2 -b 1K -e 1M -f 32 -i 2 -c 1 --out-of-place --timeout 50s
+    step "sanitizer.$1" 60 goccl run -n 2 -- "$sanitizer" --tool "$2" --error-exitcode 99 "$(command -v goccl)" perf "$3" --device cuda -b 1K -e 1M -f 32 -i 2 -c 1 --out-of-place --timeout 50s
   fi
 }
 sanitized memcheck memcheck all_reduce
