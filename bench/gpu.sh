@@ -259,17 +259,24 @@ plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name 
   local name=$1 c=$2 programs=$3 native=$4 p folder algorithms
   shift 4
   wanted "$name" || return 0
-  for instances in 1 4; do
+  for instances in $instance_counts; do
+    if [ $instances != default ] && [ $((n * instances)) -gt 128 ]; then continue; fi # all thread blocks are on the GPU at once
     folder=$work/plans.$c.$instances algorithms=$native
     mkdir -p "$folder"
     for p in $programs; do
-      goccl plan build "$p" -n "$n" --instances $instances -o "$folder/$p.json" || return 0
+      if [ $instances = default ]; then
+        goccl plan build "$p" -n "$n" -o "$folder/$p.json" || return 0
+      else
+        goccl plan build "$p" -n "$n" --instances $instances -o "$folder/$p.json" || return 0
+      fi
       algorithms=${algorithms:+$algorithms,}$p
     done
     step "$name.instances$instances" 120 env GOCCL_PLAN_DIR="$folder" goccl perf "$c" --device $device -n "$n" --algo "$algorithms" "$@" --json "$out/$name.instances$instances.json"
   done
 }
+instance_counts="default 4"
 if [ $device = cuda ]; then
+  instance_counts="default 4 8 16 32"
   plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" one_shot_ll,one_shot_ll128,two_shot_ll,two_shot_ll128 \
     --out-of-place --graph auto -b 1K -e 1M -f 4
   plan_time plan.time.all_gather all_gather "allgather_direct" one_shot_ll128 --out-of-place -b 1M -e 1G -f 16

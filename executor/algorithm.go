@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -87,6 +88,11 @@ func (a *planAlgorithm) Accepts(r *algorithm.Request) error {
 func (a *planAlgorithm) Run(ctx context.Context, seq uint64, r *algorithm.Request) error {
 	return a.x.Execute(ctx, Args{Send: r.Send, Recv: r.Recv, Message: r.MessageBytes(len(a.x.plan.GPUs)), Type: r.Type, Op: r.Op,
 		Scalar: r.Scalar, ScalarPtr: r.ScalarPtr, Stream: r.Stream, Seq: seq})
+}
+
+// Register is Executor.Register for the executor that the plan shares with the communicator's others: for whoever measures, or keeps its buffers.
+func (a *planAlgorithm) Register(ctx context.Context, p device.Ptr) error {
+	return a.x.e.Register(ctx, p)
 }
 
 func (a *planAlgorithm) Abort(cause error) { a.x.e.Abort(cause) }

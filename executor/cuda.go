@@ -35,8 +35,10 @@ type gpu struct {
 	dev     *cuda.Device
 	module  *cuda.Module
 	execute [datatype.NumTypes]*cuda.Function
+	quick   [datatype.NumTypes]*cuda.Function
 	scale   [datatype.NumTypes]*cuda.Function
 	sharing int // ranks on the fullest device
+	bulk    bool
 
 	mu      sync.Mutex
 	regions []*gpuRegion // registered memory, region 1 on
@@ -67,6 +69,11 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 		count[string(id)]++
 		u.sharing = max(u.sharing, count[string(id)])
 	}
+	u.bulk = p.Major >= 9 && p.SharedOptin >= gpuShared+gpuBulk
+	shared := gpuShared
+	if u.bulk {
+		shared += gpuBulk
+	}
 	image, err := kernels.Image("executor", p.Major, p.Minor)
 	if err != nil {
 		return nil, err
@@ -79,7 +86,13 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 			u.scale[t], err = u.module.Function("scale_" + name)
 		}
 		if err == nil {
-			err = u.execute[t].SetMaxDynamicShared(gpuShared)
+			u.quick[t], err = u.module.Function("quick_" + name)
+		}
+		if err == nil {
+			err = u.quick[t].SetMaxDynamicShared(gpuShared)
+		}
+		if err == nil {
+			err = u.execute[t].SetMaxDynamicShared(shared)
 		}
 		if err != nil {
 			return nil, errors.Join(err, u.module.Close())
@@ -92,6 +105,13 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 
 // gpuShared is how many bytes of shared memory a block's program may take; a longer one stays in global memory.
 const gpuShared = 64 << 10
+
+// These mirror kernels/executor/bulk_copy.cuh: the size from which a copy goes by bulk copies, and the shared memory that they take.
+const (
+	gpuBulkBytes  = 32 << 10
+	gpuBulkStages = 8
+	gpuBulk       = gpuBulkStages * (16<<10 + 8)
+)
 
 // watchReports looks for waits that gave up by themselves.
 func (u *gpu) watchReports(e *Executor) {
@@ -162,7 +182,8 @@ type cudaEngine struct {
 	abort    *cuda.HostMemory
 	words    *abortWords
 	args     *gpuArgs // what does not change is filled in; C reads it, so it holds no Go pointers
-	known    int      // regions that the kernel's table has
+	quick    *gpuQuickArgs
+	known    int // regions that the kernel's table has
 
 	done *cuda.Event // recorded behind the latest launch that was not captured
 	busy bool
@@ -178,7 +199,7 @@ func newCUDAEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 		}
 		e.gpu = u
 	}
-	h := &cudaEngine{x: x, u: e.gpu, args: new(gpuArgs)}
+	h := &cudaEngine{x: x, u: e.gpu, args: new(gpuArgs), quick: new(gpuQuickArgs)}
 	if err := h.open(ctx); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
@@ -232,7 +253,7 @@ func (h *cudaEngine) open(ctx context.Context) error {
 		a.rank[r].control = uint64(h.control.Ptr[r])
 	}
 	s := uint64(h.state.Ptr())
-	a.epoch, a.barriers, a.semaphores = s, s+uint64(h.layout.barriers), s+uint64(h.layout.semaphores)
+	a.barriers, a.semaphores = s+uint64(h.layout.barriers), s+uint64(h.layout.semaphores)
 	a.expected, a.peers, a.regions = s+uint64(h.layout.expected), s+uint64(h.layout.peers), s+uint64(h.layout.regions)
 	a.program, a.abort = s+uint64(h.layout.program), uint64(h.abort.Ptr())
 	a.self, a.nranks, a.stride = uint32(x.e.rank), uint32(x.e.size), uint32(h.program.stride)
@@ -243,6 +264,7 @@ func (h *cudaEngine) open(ctx context.Context) error {
 		a.publish = 1
 	}
 	a.shift = uint32(bits.TrailingZeros64(uint64(x.plan.Alignment)))
+	h.quick.program, h.quick.abort, h.quick.self, h.quick.stride, h.quick.shift = a.program, a.abort, a.self, a.stride, a.shift
 	return h.learn()
 }
 
@@ -357,7 +379,19 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 		if a.shared != 0 {
 			cfg.Shared = a.stride
 		}
-		if err := s.LaunchRaw(h.u.execute[l.Type], &cfg, raw(a)); err != nil {
+		quick := h.program.quick && a.linear != 0 && a.op == uint32(datatype.Sum) && (a.buffer[0]|a.buffer[1]|a.chunk|1<<a.shift)&7 == 0 && int64(h.program.chunks)*l.layout.Chunk <= 1<<32
+		a.bulk = 0
+		if !quick && h.u.bulk && int64(h.program.copies)*l.layout.Chunk >= gpuBulkBytes {
+			a.bulk = max(128, (cfg.Shared+127)&^127)
+			cfg.Shared = a.bulk + gpuBulk
+		}
+		f, params := h.u.execute[l.Type], raw(a)
+		if quick {
+			q := h.quick
+			q.buffer, q.size, q.chunk = a.buffer, a.rank[x.e.rank].size, a.chunk
+			f, params = h.u.quick[l.Type], raw(q)
+		}
+		if err := s.LaunchRaw(f, &cfg, params); err != nil {
 			return err
 		}
 	}

@@ -54,6 +54,7 @@ type emulation struct {
 	threads  int
 	launches int
 	first    uint32 // epoch before the first launch
+	general  bool   // the general kernel also where the quick one would do
 }
 
 // job writes what the emulator reads, and returns the inputs.
@@ -84,13 +85,17 @@ func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
 		if l.Even() {
 			linear = 1
 		}
+		quick := uint32(0)
+		if g.quick && linear != 0 && c.op == datatype.Sum && (l.Chunk|int64(p.Alignment))%8 == 0 && !c.general {
+			quick = 1
+		}
 		publish := uint32(0)
 		if prog.touched != [2]bool{} {
 			publish = 1
 		}
 		s := p.Scratch(r, l.Chunk)
 		put(uint32(g.blocks), uint32(g.stride), uint32(prog.maxLinks), uint32(prog.barriers), uint32(len(p.GPUs[r].Semaphores)))
-		put(uint32(c.op), linear, uint32(l.Period), uint32(bits.TrailingZeros64(uint64(p.Alignment))), publish)
+		put(uint32(c.op), linear, uint32(l.Period), uint32(bits.TrailingZeros64(uint64(p.Alignment))), publish, quick)
 		put(uint64(l.Block), uint64(l.Chunk), uint64(max(s.Size, 64)))
 		put(uint64(s.Plain[0]), uint64(s.Plain[1]), uint64(s.Packets[0]), uint64(s.Packets[1]), uint64(int64(p.GPUs[r].ScratchChunks)*l.Chunk))
 		in, out := l.Size(r, plan.Input), l.Size(r, plan.Output)
@@ -200,15 +205,55 @@ func TestKernel(t *testing.T) {
 		emulated(t, program, []int{2}, []uint64{4, 1024}, func(string) bool { return true })
 		emulated(t, program, []int{3}, []uint64{100}, func(string) bool { return true })
 	})
+	t.Run("large copies", func(t *testing.T) { kernelCopies(t, program) })
+	t.Run("general", func(t *testing.T) { kernelGeneral(t, program) })
 	t.Run("files", func(t *testing.T) { kernelFiles(t, program) })
 	t.Run("arithmetic", func(t *testing.T) { kernelArithmetic(t, program) })
 }
 
 // TestKernelUnderThreadSanitizer: the kernel's own synchronisation, and that of the programs, holds in the C++ memory model. The message divides
-// unevenly, in multiples of 16 bytes: copies between differently aligned addresses read, and discard, neighbouring bytes.
+// unevenly, in multiples of 16 bytes: copies between differently aligned addresses read, and discard, neighbouring bytes. The other divides evenly, for
+// the quick kernel.
 func TestKernelUnderThreadSanitizer(t *testing.T) {
 	names := map[string]bool{"allreduce_direct": true, "allreduce_twoshot_ll": true, "allreduce_tree": true, "broadcast_ll": true, "allreduce_switch": true}
-	emulated(t, emulator(t, "-g", "-fsanitize=thread", "-DEMULATE_FLOAT32"), []int{2}, []uint64{1008}, func(name string) bool { return names[name] })
+	emulated(t, emulator(t, "-g", "-fsanitize=thread", "-DEMULATE_FLOAT32"), []int{2}, []uint64{1008, 1024}, func(name string) bool { return names[name] })
+}
+
+// kernelCopies has copies that go by bulk copies, whole and with a tail, aligned and not.
+func kernelCopies(t *testing.T, program string) {
+	for _, message := range []uint64{4 * 2 * gpuBulkBytes, 2*(4*2*gpuBulkBytes) + 40} {
+		p, err := programs.Build("allgather_direct", programs.Options{Ranks: 2, Instances: 2, Alignment: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := emulation{plan: p, message: message, t: datatype.Float32, threads: 3, launches: 3}
+		if err := c.run(t, program); err != nil {
+			t.Errorf("%d bytes: %v", message, err)
+		}
+	}
+}
+
+// kernelGeneral has the general kernel run what the quick one would, and both together over many units a thread.
+func kernelGeneral(t *testing.T, program string) {
+	for _, name := range []string{"allreduce_oneshot_ll", "allreduce_twoshot_ll", "allgather_ll", "reducescatter_ll", "alltoall_ll"} {
+		for _, general := range []bool{false, true} {
+			p, err := programs.Build(name, programs.Options{Ranks: 3, Instances: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			prog, err := compile(p, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g, err := encode(prog, 1); err != nil || !g.quick {
+				t.Errorf("%s is not for the quick kernel: %v", name, err)
+			}
+			c := emulation{plan: p, message: 3 * 3 * 1040, t: datatype.Float32, threads: 3, launches: 2, general: general, first: 0xfffffffe}
+			if err := c.run(t, program); err != nil {
+				t.Errorf("%s, general %v: %v", name, general, err)
+			}
+		}
+	}
 }
 
 func kernelArithmetic(t *testing.T, program string) {

@@ -3,6 +3,7 @@ package executor
 import (
 	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"github.com/goccl/goccl/device"
 )
@@ -13,5 +14,11 @@ func (x *ExecutionPlan) Age(dev device.Device, epoch uint32) error {
 	if !ok {
 		return fmt.Errorf("%T has no epoch in device memory", x.engine)
 	}
-	return dev.CopyIn(h.state.Ptr(), binary.LittleEndian.AppendUint32(nil, epoch))
+	for b := range h.program.blocks {
+		at := h.layout.program + int64(b*h.program.stride) + int64(unsafe.Offsetof(gpuHeader{}.epoch))
+		if err := dev.CopyIn(h.state.Ptr().Add(at), binary.LittleEndian.AppendUint32(nil, epoch)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -18,6 +18,7 @@ const (
 	gpuPackets
 	gpuRelaxed
 	gpuMeet
+	gpuStatic
 )
 
 type gpuOp struct {
@@ -29,13 +30,14 @@ type gpuOp struct {
 	unit, _                   uint64
 }
 
-// gpuItem is an operand: rank, plane, index, block, within; or an entry: peer, mine, theirs.
+// gpuItem is an operand: rank, plane, chunks where it is static, index, block, within; or an entry: peer, mine, theirs.
 type gpuItem struct {
-	a                    [4]uint8
+	a                    [2]uint8
+	chunks               uint16
 	index, block, within uint32
 }
 
-type gpuHeader struct{ ops, items, _, _ uint32 }
+type gpuHeader struct{ ops, items, epoch, count uint32 }
 
 type gpuRank struct {
 	control, scratch uint64
@@ -47,7 +49,7 @@ type gpuRank struct {
 
 type gpuArgs struct {
 	rank                                            [gpuRanks]gpuRank
-	program, epoch, barriers, semaphores            uint64
+	program, _, barriers, semaphores                uint64
 	expected, peers, regions, abort                 uint64
 	buffer                                          [2]uint64
 	block, chunk                                    uint64
@@ -55,14 +57,25 @@ type gpuArgs struct {
 	linear, publish, signature                      uint32
 	region                                          [2]uint32
 	offset                                          [2]uint64
+	bulk, _                                         uint32
+}
+
+type gpuQuickArgs struct {
+	packets                [gpuRanks][2]uint64
+	room                   [gpuRanks]uint64
+	program, abort         uint64
+	buffer, size, plain    [2]uint64
+	chunk                  uint64
+	self, shift, stride, _ uint32
 }
 
 var (
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuQuickArgs{})-(16*24+9*8+4*4)]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuOp{})-48]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuItem{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuHeader{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuRank{})-80]
-	_ = [1]struct{}{}[unsafe.Sizeof(gpuArgs{})-(16*80+10*8+2*8+10*4+2*4+2*8)]
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuArgs{})-(16*80+10*8+2*8+10*4+2*4+2*8+2*4)]
 )
 
 func raw[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }

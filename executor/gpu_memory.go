@@ -27,8 +27,13 @@ func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
 	for r := range p.GPUs {
 		l, a := p.Scratch(r, chunk), &h.args.rank[r]
 		a.scratch, a.planeBytes = uint64(w.Ptr[r]), uint64(int64(p.GPUs[r].ScratchChunks)*chunk)
+		h.quick.room[r] = a.planeBytes
 		for k := range 2 {
 			a.plain[k], a.packets[k] = uint64(l.Plain[k]), uint64(l.Packets[k])
+			h.quick.packets[r][k] = a.scratch + a.packets[k]
+			if r == h.x.e.rank {
+				h.quick.plain[k] = a.scratch + a.plain[k]
+			}
 		}
 	}
 	return nil

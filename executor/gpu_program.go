@@ -2,9 +2,11 @@ package executor
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -15,11 +17,13 @@ type gpuProgram struct {
 	blocks int
 	where  [][]*instr // the op of the plan behind each op, by block
 	chunks int        // of the largest operand
+	copies int        // of the largest plain copy from one place to one
+	quick  bool       // there is nothing but nops and static ops: the quick kernel's
 }
 
 // encode translates. period is the number of chunks in a block of the message.
 func encode(prog *program, period int) (*gpuProgram, error) {
-	g := &gpuProgram{blocks: len(prog.blocks)}
+	g := &gpuProgram{blocks: len(prog.blocks), quick: true}
 	var all [][]byte
 	for b := range prog.blocks {
 		e := gpuEncoder{prog: prog, period: uint32(max(1, period)), g: g}
@@ -32,6 +36,7 @@ func encode(prog *program, period int) (*gpuProgram, error) {
 		g.stride = max(g.stride, len(data))
 	}
 	g.stride = max(16, g.stride)
+	g.quick = g.quick && g.stride <= gpuShared
 	for _, data := range all {
 		g.bytes = append(append(g.bytes, data...), make([]byte, g.stride-len(data))...)
 	}
@@ -75,6 +80,7 @@ func (e *gpuEncoder) add(in *instr, o gpuOp) {
 	if in.inner {
 		o.flags |= gpuInner
 	}
+	e.g.quick = e.g.quick && (o.code == uint8(opNop) || o.flags&gpuStatic != 0 && (o.reduction == gpuCallersOp || o.reduction == uint8(datatype.Sum)))
 	e.ops = append(e.ops, o)
 	e.where = append(e.where, in)
 }
@@ -90,7 +96,7 @@ func (e *gpuEncoder) entries(n int, item func(i int) gpuItem) gpuOp {
 func (e *gpuEncoder) links(in *instr) gpuOp {
 	return e.entries(len(in.links), func(i int) gpuItem {
 		l := in.links[i]
-		return gpuItem{a: [4]uint8{uint8(e.prog.peer[l])}, index: uint32(l), block: uint32(max(0, e.prog.pair[l]))}
+		return gpuItem{a: [2]uint8{uint8(e.prog.peer[l])}, index: uint32(l), block: uint32(max(0, e.prog.pair[l]))}
 	})
 }
 
@@ -199,27 +205,39 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 		o.slice, o.slices = uint16(s.Index), uint16(s.Count)
 	}
 	e.g.chunks = max(e.g.chunks, src[0].Size)
-	for _, side := range [2][]plan.Place{src, dst} {
-		for _, pl := range side {
+	first, own := len(e.items), true
+	for k, side := range [2][]plan.Place{src, dst} {
+		for i, pl := range side {
 			if pl.Rank >= gpuRanks {
 				return fmt.Errorf("%w: rank %d; plans on GPUs have up to %d ranks", algorithm.ErrUnsupported, pl.Rank, gpuRanks)
 			}
 			if pl.Plane == plan.PacketPlane {
 				o.flags |= gpuPackets
+				o.chunks |= 1 << (16*k + i)
 			}
 			if pl.Plane <= plan.OutputPlane && pl.Rank != e.prog.rank {
 				o.io |= 1 << pl.Rank
 			}
-			k := uint32(pl.Index)
-			e.items = append(e.items, gpuItem{a: [4]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: k, block: k / e.period, within: k % e.period})
+			own = own && (pl.Plane == plan.PacketPlane || pl.Rank == e.prog.rank)
+			at := uint32(pl.Index)
+			e.items = append(e.items, gpuItem{a: [2]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: at, block: at / e.period, within: at % e.period})
 		}
+	}
+	if o.flags&gpuRaw == 0 && !in.inner && own && o.count <= math.MaxUint16 {
+		o.flags |= gpuStatic
+		for i := range e.items[first:] {
+			e.items[first+i].chunks = uint16(o.count)
+		}
+	}
+	if o.flags&gpuPackets == 0 && len(src) == 1 && len(dst) == 1 {
+		e.g.copies = max(e.g.copies, src[0].Size)
 	}
 	e.add(in, o)
 	return nil
 }
 
 func (e *gpuEncoder) bytes() []byte {
-	h := gpuHeader{ops: uint32(len(e.ops)), items: uint32(16 + 48*len(e.ops))}
+	h := gpuHeader{ops: uint32(len(e.ops)), items: uint32(16 + 48*len(e.ops)), count: uint32(len(e.items))}
 	out := append([]byte(nil), raw(&h)...)
 	for i := range e.ops {
 		out = append(out, raw(&e.ops[i])...)
@@ -234,7 +252,7 @@ func (e *gpuEncoder) bytes() []byte {
 type gpuState struct{ barriers, semaphores, expected, peers, regions, program, size int64 }
 
 func newGPUState(prog *program, semaphores int, g *gpuProgram) (s gpuState) {
-	at := int64(64) // epoch and count
+	at := int64(0)
 	take := func(n int64) int64 {
 		p := at
 		at += (n + 63) &^ 63

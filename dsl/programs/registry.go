@@ -35,7 +35,8 @@ type Program struct {
 	Doc        string // steps and bytes on the wire
 	MultiHost  bool   // works over several hosts
 	NoInPlace  bool
-	Instances  int    // default
+	Instances  int    // default, or with Wide the default of several hosts
+	Wide       bool   // by default as many instances as fill maxWide thread blocks
 	MaxSize    uint64 // default upper end of the message range in bytes; 0: none
 
 	spec  func(o Options) dsl.AlgoSpec
@@ -108,7 +109,7 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 		return nil, err
 	}
 	if o.Instances == 0 {
-		o.Instances = max(p.Instances, 1)
+		o.Instances = p.instances(o)
 	}
 	s := p.spec(o)
 	s.Name = p.Name
@@ -127,6 +128,25 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	b := &builder{CollectiveProgram: dsl.NewCollectiveProgram(s), o: o, blocks: o.Ranks - 1}
 	p.write(b)
 	return b.CollectiveProgram, nil
+}
+
+// A thread block moves 10 to 20 GB/s, and little messages don't mind empty ones: so there are many, in a power of two, because the sizes of messages
+// are.
+const (
+	maxWide      = 64 // thread blocks
+	maxInstances = 16
+)
+
+// instances is the default for o.
+func (p *Program) instances(o Options) int {
+	if !p.Wide || o.Hosts > 1 || o.Ranks < 3 {
+		return max(p.Instances, 1)
+	}
+	n := 1
+	for n < maxInstances && 2*n*min(o.Ranks, maxPeerBlocks) <= maxWide {
+		n *= 2
+	}
+	return n
 }
 
 // Build compiles the program for o.

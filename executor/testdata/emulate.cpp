@@ -42,11 +42,16 @@ struct Rank {
   }
   Memory *buffers = nullptr, *input = nullptr, *result = nullptr;
   Args args{};
+  bool quick = false;
+  executor::QuickArgs quickArgs{};
 };
 
 using Kernel = void (*)(Args);
 #define ENTRY(type) [](Args a) { execute_##type(a); },
 static const Kernel kernels[] = {GOCCL_FOR_EACH_TYPE(ENTRY)};
+using QuickKernel = void (*)(executor::QuickArgs);
+#define QUICK(type) [](executor::QuickArgs a) { quick_##type(a); },
+static const QuickKernel quickKernels[] = {GOCCL_FOR_EACH_TYPE(QUICK)};
 
 #ifdef EMULATE_FLOAT32
 constexpr uint32_t firstType = 7;
@@ -69,6 +74,7 @@ int main(int argc, char** argv) {
     a.stride = get<uint32_t>();
     uint32_t links = get<uint32_t>(), barriers = get<uint32_t>(), semaphores = get<uint32_t>();
     a.op = get<uint32_t>(), a.linear = get<uint32_t>(), a.period = get<uint32_t>(), a.shift = get<uint32_t>(), a.publish = get<uint32_t>();
+    k.quick = get<uint32_t>() != 0;
     a.block = get<uint64_t>(), a.chunk = get<uint64_t>();
     uint64_t scratch = get<uint64_t>();
     executor::Rank own{};
@@ -81,9 +87,6 @@ int main(int argc, char** argv) {
     own.control = k.add(executor::controlInbound + executor::inboundStride * uint64_t{links})->data;
     own.scratch = k.add(scratch)->data;
     for (auto& other : ranks) other.args.rank[r] = own;
-    uint8_t* epoch = k.add(64)->data;
-    a.epoch = reinterpret_cast<uint32_t*>(epoch);
-    a.epoch[0] = first;
     a.barriers = reinterpret_cast<DeviceSyncer*>(k.add(16 * uint64_t{barriers})->data);
     a.semaphores = reinterpret_cast<DeviceSemaphore*>(k.add(8 * uint64_t{semaphores})->data);
     for (uint32_t i = 0; i < semaphores; ++i) a.semaphores[i].set(get<uint32_t>());
@@ -94,6 +97,9 @@ int main(int argc, char** argv) {
     Memory* program = k.add(uint64_t{k.blocks} * a.stride);
     program->read();
     a.program = program->data;
+    for (uint32_t b = 0; b < k.blocks; ++b) reinterpret_cast<executor::Header*>(a.program + uint64_t{b} * a.stride)->epoch = first;
+    a.shared = a.stride <= sizeof(Group::shared);
+    a.bulk = 128;  // there are no pipes here, but their copies
     k.buffers = k.add(total);
     k.input = k.add(k.in);
     k.input->read();
@@ -106,13 +112,27 @@ int main(int argc, char** argv) {
     for (uint32_t r = 0; r < n; ++r) regions[r * executor::maxRegions] = reinterpret_cast<uint64_t>(ranks[r].buffers->data);
     k.args.regions = regions;
   }
+  for (uint32_t r = 0; r < n; ++r) {
+    const Args& a = ranks[r].args;
+    executor::QuickArgs& q = ranks[r].quickArgs;
+    for (uint32_t p = 0; p < n; ++p) {
+      for (uint32_t h = 0; h < 2; ++h) q.packets[p][h] = a.rank[p].scratch + a.rank[p].packets[h];
+      q.room[p] = a.rank[p].planeBytes;
+    }
+    for (uint32_t h = 0; h < 2; ++h) q.buffer[h] = a.buffer[h], q.size[h] = a.rank[r].size[h], q.plain[h] = a.rank[r].scratch + a.rank[r].plain[h];
+    q.program = a.program, q.abort = a.abort, q.chunk = a.chunk, q.self = r, q.shift = a.shift, q.stride = a.stride;
+    CHECK(!ranks[r].quick || a.shared, "%u bytes of program", a.stride);
+  }
   std::vector<std::thread> all;
   for (Rank& k : ranks)
     all.emplace_back([&k, threads, launches, type] {
       for (uint32_t i = 0; i < launches; ++i) {
         std::memset(k.buffers->data, 0xA5, k.buffers->bytes);
         if (k.in) std::memcpy(k.buffers->data + k.inAt, k.input->data, k.in);
-        Launch(k.blocks, threads, kernels[type - firstType], k.args).join();
+        if (k.quick)
+          Launch(k.blocks, threads, quickKernels[type - firstType], k.quickArgs).join();
+        else
+          Launch(k.blocks, threads, kernels[type - firstType], k.args).join();
         if (k.out) std::memcpy(k.result->data, k.buffers->data + k.outAt, k.out);
       }
     });

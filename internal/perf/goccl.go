@@ -12,6 +12,29 @@ import (
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
+// register makes buffers reachable for the peers' plans, which would otherwise work on copies. All ranks call it with as many.
+func register(ctx context.Context, c Communicator, buffers ...device.Ptr) error {
+	comm, ok := c.(*goccl.Comm)
+	if !ok {
+		return nil
+	}
+	for _, a := range comm.Algorithms() {
+		r, ok := a.(interface {
+			Register(ctx context.Context, p device.Ptr) error
+		})
+		if !ok {
+			continue
+		}
+		for _, p := range buffers {
+			if err := r.Register(ctx, p); err != nil {
+				return err
+			}
+		}
+		return nil // plans share what is registered
+	}
+	return nil
+}
+
 // ours is goccl as a Library, with its own choice of algorithm or with a forced one.
 type ours struct {
 	algo    string // "": the selection

@@ -69,6 +69,11 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	if m.buf, err = newBuffers(r.Device, largest, cfg.Offset*8); err != nil {
 		return nil, err
 	}
+	for i, c := range opened {
+		if err := register(ctx, c, m.buf.send.Ptr(), m.buf.recv.Ptr()); err != nil {
+			return nil, fmt.Errorf("perf: rank %d: buffers of %s: %w", me, m.Libraries[i].Name(), err)
+		}
+	}
 	for _, g := range points {
 		var point []Row
 		for _, inPlace := range []bool{false, true} {

@@ -1,8 +1,9 @@
 // The executor: one kernel that runs any plan. A block of the grid is a thread block of the plan.
 //
-//   1. fetch     the block's program into shared memory, and the epoch; block 0 publishes where this rank's buffers are
-//   2. ops       one after the other; threads run freely between the points where they meet (nop, barrier, what port ops add)
-//   3. leave     the last block of the grid stores the new epoch
+//   1. fetch     the block's program (fetch.cuh); block 0 publishes where this rank's buffers are
+//   2. ops       one after the other; threads run freely between the points where they meet (nop, barrier, what port ops add, bulk copies)
+//
+// A block just ends: it has nothing to tell the others. Plans of packets alone have a kernel of their own: quick.cuh.
 //
 // # Memory order
 //
@@ -15,6 +16,8 @@
 // every access are checked against the sizes of the buffers, whatever the plan says.
 #pragma once
 
+#include <executor/bulk_copy.cuh>
+#include <executor/fetch.cuh>
 #include <executor/move.cuh>
 
 namespace goccl {
@@ -60,24 +63,15 @@ class Block {
   GOCCL_DEVICE explicit Block(const Args& args) : a(args) {}
 
   GOCCL_DEVICE void run() {
-    epoch = nextEpoch(loadRelaxed<Scope::gpu>(a.epoch));
     program = a.program + static_cast<uint64_t>(blockIdx.x) * a.stride;
-#if GOCCL_CUDA
-    extern __shared__ uint4 staged[];
-    if (a.shared) {
-      for (uint32_t i = threadIdx.x; i < a.stride / 16; i += blockDim.x) staged[i] = reinterpret_cast<const uint4*>(program)[i];
-      program = reinterpret_cast<const uint8_t*>(staged);
-      __syncthreads();
-    }
-#endif
+    epoch = fetchProgram(program, a.stride, a.shared != 0);
     if (a.publish && blockIdx.x == 0 && threadIdx.x == 0) publish();
     ops();
-    leave();
   }
 
  private:
   const Args& a;
-  const uint8_t* program;
+  uint8_t* program;
   uint32_t epoch;
   uint32_t pc = 0;
   uint32_t known = 0;  // ranks whose buffers are in the table
@@ -173,15 +167,6 @@ class Block {
     }
   }
 
-  GOCCL_DEVICE void leave() {
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    if (fetchAddAcqRel<Scope::gpu>(a.epoch + 1, uint32_t{1}) + 1 == gridDim.x) {
-      storeRelaxed<Scope::gpu>(a.epoch + 1, uint32_t{0});
-      storeRelease<Scope::gpu>(a.epoch, epoch);
-    }
-  }
-
   // resolve fills in the table for ranks in mask. It returns false when the block must leave.
   GOCCL_DEVICE bool resolve(uint32_t mask) {
     for (uint32_t r = threadIdx.x; r < a.nranks && failed == statusOk; r += blockDim.x) {
@@ -207,14 +192,8 @@ class Block {
   // data moves what an op moves now: false when the block must leave.
   GOCCL_DEVICE bool data(const Op& o) {
     if ((o.io & ~known) && !resolve(o.io & ~known)) return false;
-    uint64_t lo = 0, hi = static_cast<uint64_t>(o.count) * a.chunk;
-    if (o.slices > 1) {
-      uint64_t units = hi >> a.shift, each = units / o.slices, more = units % o.slices;
-      uint64_t t = o.slice;
-      lo = (t * each + (t < more ? t : more)) << a.shift;
-      ++t;
-      hi = (t * each + (t < more ? t : more)) << a.shift;
-    }
+    uint64_t lo, hi;
+    slice(o, a.chunk, a.shift, lo, hi);
     if (o.flags & flagInner) {
       uint64_t skip = iteration * unit;
       lo = skip > hi - lo ? hi : lo + skip;
@@ -239,7 +218,11 @@ class Block {
         }
       }
       // Threads of a warp stay together: each computes one address.
-      if (!__any_sync(0xffffffffu, failed != statusOk)) move(o, s);
+      if (a.bulk != 0 && o.sources == 1 && o.destinations == 1 && !(o.flags & (flagPackets | flagRaw)) && s.real >= bulkBytes) {
+        if (!moveBulk(o, s)) return false;
+      } else if (!__any_sync(0xffffffffu, failed != statusOk)) {
+        move(o, s);
+      }
       ++s.j;
       s.x = 0;
     }
@@ -287,6 +270,26 @@ class Block {
     }
     return inside;
 #endif
+  }
+
+  // moveBulk copies a large span by bulk copies of one thread, what does not fill 16 bytes by all, or, where an address is not aligned, everything by all.
+  // The block's threads meet before and after: what any of them has written can be the source, and any of them may go on with the copy. It returns
+  // false when the block must leave.
+  GOCCL_DEVICE bool moveBulk(const Op& o, const Span& s) {
+    if (meet()) return false;
+    Pointers p;
+    if (!point(p, o, s)) {
+      report(a.abort, statusInvalid, place(), waitNone, unknownPeer);
+      failed = statusInvalid;
+    } else if (p.dst[0] != p.src[0]) {
+      uint64_t whole = 0;
+      if (((reinterpret_cast<uintptr_t>(p.dst[0]) | reinterpret_cast<uintptr_t>(p.src[0])) & 15) == 0) {
+        whole = s.real & ~uint64_t{15};
+        if (threadIdx.x == 0) failed = bulkCopy(a.bulk, p.dst[0], p.src[0], whole, a.abort);
+      }
+      copyBytes(p.dst[0] + whole, p.src[0] + whole, s.real - whole, threadIdx.x, blockDim.x);
+    }
+    return !meet();
   }
 
   // move moves a span. The host makes ops of at most batch sources and as many destinations.

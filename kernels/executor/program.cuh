@@ -32,6 +32,7 @@ enum Flag : uint8_t {
   flagPackets = 4,  // some operand is packets
   flagRelaxed = 8,  // a signal that publishes nothing
   flagMeet = 16,    // the block's threads meet before the op
+  flagStatic = 32,  // not in a loop, and plain operands are the rank's own: what the quick kernel takes
 };
 
 enum Plane : uint8_t { planeInput = 0, planeOutput = 1, planeScratch = 2, planePackets = 3 };
@@ -42,22 +43,28 @@ constexpr uint8_t callersOp = 255;
 struct Op {
   uint8_t code, flags, reduction, pad0;
   uint16_t sources, destinations;
-  uint32_t first;  // record of the first operand (sources, then destinations) or entry
-  uint32_t count;  // data: chunks of an operand; otherwise entries, or for a barrier blocks
-  uint32_t to;     // loop: behind its end; end of loop: its first op
-  uint32_t io;     // ranks whose input or output is touched, a bit each
+  uint32_t first;    // record of the first operand (sources, then destinations) or entry
+  uint32_t count;    // data: chunks of an operand; otherwise entries, or for a barrier blocks
+  uint32_t to;       // loop: behind its end; end of loop: its first op
+  uint32_t io;       // ranks whose input or output is touched, a bit each
   uint16_t slice, slices;
-  uint32_t chunks;  // loop: what all iterations together cover
-  uint64_t unit;    // loop: bytes of an iteration
-  uint64_t pad1;
+  uint32_t chunks;   // loop: what all iterations together cover; data: which sources are packets, a bit each, and 16 bits on which destinations
+  uint64_t unit;     // loop: bytes of an iteration; static: the slice's first byte, which the quick kernel writes
+  uint64_t bytes;    // static: the slice's size, in the same way
 };
 static_assert(sizeof(Op) == 48, "the host writes it");
 
-// Operand is chunks of a plane of a rank. block and within are index divided by the period.
+// Operand is chunks of a plane of a rank. block and within are index divided by the period. Static operands say how many chunks; others, and entries,
+// have 0 in that place.
 struct Operand {
   uint8_t rank, plane;
-  uint16_t pad;
+  uint16_t chunks;
   uint32_t index, block, within;
+};
+// Place is what the quick kernel makes of a static operand: its address, or null where it does not lie in its buffer.
+struct Place {
+  uint8_t* at;
+  uint64_t pad;
 };
 // Entry is a link (mine here, theirs on peer), a semaphore or a barrier (mine).
 struct Entry {
@@ -66,13 +73,17 @@ struct Entry {
 };
 union Item {
   Operand operand;
+  Place place;
   Entry entry;
 };
 static_assert(sizeof(Item) == 16, "the host writes it");
 
-// Header begins the program of a block; ops follow, then items.
+// Header begins the program of a block; ops follow, then items. The epoch is the block's own word, which lives on between launches: it comes with the
+// program's first load, and blocks need not agree on when to raise it, because every launch runs all of them.
 struct Header {
-  uint32_t ops, items, pad0, pad1;  // number of ops; offset of the items in bytes
+  uint32_t ops, items;  // number of ops; offset of the items in bytes
+  uint32_t epoch;       // of the last launch
+  uint32_t count;       // of items
 };
 
 // Record is what a rank says of its launch, in its control window, by parity of the epoch.
@@ -95,8 +106,8 @@ struct Rank {
 
 struct Args {
   Rank rank[maxRanks];
-  const uint8_t* program;  // of block b at b·stride
-  uint32_t* epoch;         // of the last launch; the word after it counts blocks that are done
+  uint8_t* program;  // of block b at b·stride
+  uint64_t pad;
   DeviceSyncer* barriers;
   DeviceSemaphore* semaphores;
   uint64_t* expected;       // signals taken, by link
@@ -113,8 +124,9 @@ struct Args {
   uint32_t publish, signature;
   uint32_t region[2];
   uint64_t offset[2];
+  uint32_t bulk, pad2;  // where the pipe of bulk copies lies in shared memory, 0 for none
 };
-static_assert(sizeof(Rank) == 80 && sizeof(Args) == 1280 + 10 * 8 + 2 * 8 + 10 * 4 + 2 * 4 + 2 * 8, "the host writes them");
+static_assert(sizeof(Rank) == 80 && sizeof(Args) == 1280 + 10 * 8 + 2 * 8 + 10 * 4 + 2 * 4 + 2 * 8 + 2 * 4, "the host writes them");
 
 // nextEpoch skips 0, which fresh memory holds, and keeps the parity alternating when the count wraps.
 GOCCL_DEVICE uint32_t nextEpoch(uint32_t e) { return e == 0xffffffffu ? 2u : e + 1u; }

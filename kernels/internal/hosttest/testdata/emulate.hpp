@@ -37,7 +37,7 @@ struct Group {
   const uint32_t size;
   std::vector<uint32_t> slots[2];
   std::vector<uint32_t> turns;
-  alignas(16) uint8_t shared[1024] = {};  // a block's shared memory
+  alignas(16) uint8_t shared[16 << 10] = {};  // a block's shared memory
 
   void meet() {
     const uint32_t mine = generation.load(std::memory_order_acquire);

@@ -1,0 +1,216 @@
+// The quick kernel: runs plans of packets alone, of which small messages are made. What it does not take, the executor does (executor.cuh): uneven
+// messages, operators other than sum, sizes and addresses that are no multiples of 8, anything but static ops and nops.
+//
+//   1. fetch     the block's program, and its epoch
+//   2. prepare   the address of every operand and the slice of every op, a thread each
+//   3. ops       8 bytes a thread and unit; several units of a copy, all sources of a reduction are on their way at once
+//
+// Nothing but the packets' flags orders anything between blocks and ranks. Units go to the same threads as in the executor (unit u of an op to thread u
+// modulo the block's size), because a plan may count on a thread's finding what it has itself written.
+#pragma once
+
+#include <executor/fetch.cuh>
+#include <executor/move.cuh>
+
+namespace goccl {
+namespace executor {
+
+struct QuickArgs {
+  uint8_t* packets[maxRanks][2];  // where the packets of each rank are, by parity
+  uint64_t room[maxRanks];        // payload of that
+  uint8_t* program;               // of block b at b·stride
+  AbortBlock* abort;
+  uint8_t* buffer[2];  // own input and output
+  uint64_t size[2];    // of them
+  uint8_t* plain[2];   // own scratch, by parity
+  uint64_t chunk;
+  uint32_t self, shift, stride, pad;
+};
+static_assert(sizeof(QuickArgs) == 16 * 24 + 9 * 8 + 4 * 4, "the host writes it");
+
+template <Type T>
+class Quick {
+ public:
+  GOCCL_DEVICE explicit Quick(const QuickArgs& args) : a(args) {}
+
+  GOCCL_DEVICE void run() {
+    program = a.program + static_cast<uint64_t>(blockIdx.x) * a.stride;
+    epoch = fetchProgram(program, a.stride, true);
+    items = reinterpret_cast<Item*>(program + header().items);
+    prepare();
+    __syncthreads();
+#pragma unroll 1
+    for (const uint32_t n = header().ops; pc < n; ++pc) {
+      const Op& o = list()[pc];
+      if (o.code == codeNop) {
+        if (__syncthreads_or(failed != statusOk)) return;
+      } else if (failed == statusOk) {
+        move(o);
+      }
+    }
+  }
+
+ private:
+  const QuickArgs& a;
+  uint8_t* program;
+  Item* items;
+  uint32_t epoch;
+  uint32_t pc = 0;
+  Status failed = statusOk;
+
+  GOCCL_DEVICE const Header& header() const { return *reinterpret_cast<const Header*>(program); }
+  GOCCL_DEVICE Op* list() const { return reinterpret_cast<Op*>(program + sizeof(Header)); }
+  GOCCL_DEVICE uint8_t* at(uint32_t i) const { return items[i].place.at; }
+  GOCCL_DEVICE const void* position() const { return reinterpret_cast<const void*>(static_cast<uintptr_t>(static_cast<uint64_t>(blockIdx.x) << 32 | pc)); }
+
+  // prepare writes into the block's copy of the program: the address of an operand in its place, or null where it does not lie in its buffer; and
+  // an op's slice. Addresses are those of whole operands.
+  GOCCL_DEVICE void prepare() {
+    const uint32_t parity = epoch & 1, n = header().count, m = header().ops;
+    for (uint32_t i = threadIdx.x; i < n + m; i += blockDim.x) {
+      if (i < n) {
+        const Operand q = items[i].operand;
+        const bool packets = q.plane == planePackets;
+        uint8_t* p = packets ? a.packets[q.rank][parity] : q.plane == planeScratch ? a.plain[parity] : a.buffer[q.plane];
+        const uint64_t size = q.plane <= planeOutput ? a.size[q.plane] : a.room[q.rank];
+        const uint64_t off = q.index * a.chunk;
+        const bool inside = p != nullptr && (packets || q.rank == a.self) && off <= size && q.chunks * a.chunk <= size - off;
+        items[i].place = Place{inside ? p + (packets ? 2 * off : off) : nullptr, 0};
+      } else {
+        Op& o = list()[i - n];
+        uint64_t lo, hi;
+        slice(o, a.chunk, a.shift, lo, hi);
+        o.unit = lo;
+        o.bytes = hi - lo;
+      }
+    }
+  }
+
+  GOCCL_DEVICE void move(const Op& o) {
+    const uint32_t ns = o.sources, nd = o.destinations, first = o.first;
+    const uint32_t srcPackets = o.chunks & 0xffffu, dstPackets = o.chunks >> 16;
+    const uint64_t lo = o.unit;
+    const uint32_t units = static_cast<uint32_t>(o.bytes / 8);
+    bool inside = ns <= batch;
+#pragma unroll 1
+    for (uint32_t i = 0; i < ns + nd; ++i) inside = inside && at(first + i) != nullptr;
+    if (!inside) {
+      report(a.abort, statusInvalid, position(), waitNone, unknownPeer);
+      failed = statusInvalid;
+    } else if (ns == 1 && srcPackets == 0) {
+      spread(at(first) + lo, first + 1, nd, dstPackets, lo, units);
+    } else if (ns == 1) {
+      unpack(reinterpret_cast<const uint4*>(at(first) + 2 * lo), first + 1, nd, dstPackets, lo, units);
+    } else {
+      switch (ns) {
+        case 2: reduce<2>(ns, first, srcPackets, nd, dstPackets, lo, units); break;
+        case 4: reduce<4>(ns, first, srcPackets, nd, dstPackets, lo, units); break;
+        default: reduce<0>(ns, first, srcPackets, nd, dstPackets, lo, units); break;
+      }
+    }
+  }
+
+  // ahead is how many units of a copy a thread has on their way.
+  static constexpr uint32_t ahead = 4;
+
+  // put stores the units of a thread to nd operands.
+  template <uint32_t Units>
+  GOCCL_DEVICE void put(const uint2 (&v)[Units], uint32_t u, uint32_t first, uint32_t nd, uint32_t dstPackets, uint64_t lo, uint32_t units) const {
+#pragma unroll 1
+    for (uint32_t d = 0; d < nd; ++d) {
+      uint8_t* dst = at(first + d);
+      if (dstPackets >> d & 1) {
+        uint4* p = reinterpret_cast<uint4*>(dst + 2 * lo) + u;
+#pragma unroll
+        for (uint32_t k = 0; k < Units; ++k)
+          if (u + k * blockDim.x < units) storePacket(p + k * blockDim.x, make_uint4(v[k].x, epoch, v[k].y, epoch));
+      } else {
+#pragma unroll
+        for (uint32_t k = 0; k < Units; ++k)
+          if (u + k * blockDim.x < units) storeVec2(dst + lo + uint64_t{8} * (u + k * blockDim.x), v[k]);
+      }
+    }
+  }
+
+  GOCCL_DEVICE void spread(const uint8_t* src, uint32_t first, uint32_t nd, uint32_t dstPackets, uint64_t lo, uint32_t units) const {
+#pragma unroll 1
+    for (uint32_t u = threadIdx.x; u < units; u += ahead * blockDim.x) {
+      uint2 v[ahead];
+#pragma unroll
+      for (uint32_t k = 0; k < ahead; ++k)
+        if (u + k * blockDim.x < units) v[k] = loadVec2(src + uint64_t{8} * (u + k * blockDim.x));
+      put(v, u, first, nd, dstPackets, lo, units);
+    }
+  }
+
+  GOCCL_DEVICE void unpack(const uint4* src, uint32_t first, uint32_t nd, uint32_t dstPackets, uint64_t lo, uint32_t units) {
+#pragma unroll 1
+    for (uint32_t u = threadIdx.x; u < units; u += ahead * blockDim.x) {
+      uint2 v[ahead];
+      uint64_t start = 0;
+#pragma unroll 1
+      for (uint32_t spins = 1;; ++spins) {
+        bool fresh = true;
+#pragma unroll
+        for (uint32_t k = 0; k < ahead; ++k) {
+          if (u + k * blockDim.x >= units) continue;
+          uint4 w = loadPacket(src + u + k * blockDim.x);
+          v[k] = make_uint2(w.x, w.z);
+          fresh = fresh && w.y == epoch && w.w == epoch;
+        }
+        if (fresh) break;
+        if (spins % spinsPerCheck == 0 && !again(start, 0)) return;
+        pause();
+      }
+      put(v, u, first, nd, dstPackets, lo, units);
+    }
+  }
+
+  // again is false when a wait for packets of that source must end.
+  GOCCL_DEVICE bool again(uint64_t& start, uint32_t source) {
+    failed = checkAbort(a.abort, start, position(), waitPacket, source);
+    return failed == statusOk;
+  }
+
+  // reduce adds the sources in their order. N is their number, or 0 for any up to batch.
+  template <uint32_t N>
+  GOCCL_DEVICE void reduce(uint32_t ns, uint32_t first, uint32_t srcPackets, uint32_t nd, uint32_t dstPackets, uint64_t lo, uint32_t units) {
+    constexpr uint32_t width = N == 0 ? batch : N;
+    const uint32_t n = N == 0 ? ns : N;
+    // Addresses stay in shared memory: in registers, those of many sources would push others out.
+    auto source = [&](uint32_t i) -> const uint8_t* { return at(first + i) + (srcPackets >> i & 1 ? 2 * lo : lo); };
+#pragma unroll 1
+    for (uint32_t u = threadIdx.x; u < units; u += blockDim.x) {
+      uint2 x[width];
+#pragma unroll
+      for (uint32_t i = 0; i < width; ++i)
+        if (i < n && !(srcPackets >> i & 1)) x[i] = loadVec2(source(i) + uint64_t{8} * u);
+      uint64_t start = 0;
+#pragma unroll 1
+      for (uint32_t spins = 1;; ++spins) {
+        uint32_t late = batch;
+#pragma unroll
+        for (uint32_t i = 0; i < width; ++i) {
+          if (i >= n || !(srcPackets >> i & 1)) continue;
+          uint4 w = loadPacket(reinterpret_cast<const uint4*>(source(i)) + u);
+          x[i] = make_uint2(w.x, w.z);
+          if (w.y != epoch || w.w != epoch) late = i;
+        }
+        if (late == batch) break;
+        if (spins % spinsPerCheck == 0 && !again(start, late)) return;
+        pause();
+      }
+      Accumulator<T, goccl::Op::sum> sum;
+      sum.load(make_uint4(x[0].x, x[0].y, 0, 0));
+#pragma unroll
+      for (uint32_t i = 1; i < width; ++i)
+        if (i < n) sum.add(make_uint4(x[i].x, x[i].y, 0, 0));
+      const uint4 all = sum.result();
+      const uint2 out[1] = {make_uint2(all.x, all.y)};
+      put(out, u, first + ns, nd, dstPackets, lo, units);
+    }
+  }
+};
+
+}  // namespace executor
+}  // namespace goccl
