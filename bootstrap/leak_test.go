@@ -8,7 +8,7 @@ import (
 
 // settled waits until no more than the given goroutines and descriptors are left, or for three seconds, and counts them.
 func settled(goroutines, fds int) (int, int) {
-	for range 150 {
+	for range 1500 { // 30 s: roots linger for ranks that may still come
 		if g, f := runtime.NumGoroutine(), openFDs(); g <= goroutines && f <= fds {
 			return g, f
 		}

@@ -26,7 +26,7 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			}
 			most := algorithm.AnySize
 			if (c == algorithm.AllGather || c == algorithm.AllToAll) && e.size > 1 && v.protocol != simple {
-				most = uint64(streamFrom)*uint64(e.size) - 1
+				most = uint64(streamSliceFrom)*uint64(e.size) - 1
 			}
 			list = append(list, algorithm.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true, Chosen: e.table.spans(c, v, most)})
 		}
@@ -35,7 +35,7 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			if e.size == 1 {
 				continue
 			}
-			from := uint64(streamFrom) * uint64(e.size)
+			from := uint64(streamSliceFrom) * uint64(e.size)
 			list = append(list, algorithm.Info{Name: "stream", Collective: c, Least: from, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},
 				Chosen: []algorithm.Span{{Least: from, Most: algorithm.AnySize}}})
 		case algorithm.AllToAllV, algorithm.Gather, algorithm.Scatter, algorithm.Send, algorithm.Recv:

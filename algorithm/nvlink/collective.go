@@ -108,7 +108,7 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 	}
 	// Messages would overwrite what an all-to-all in place has still to send; packets are read before they are overwritten.
 	inPlace := stride != 0 && r.Send == r.Recv
-	if r.Bytes() >= streamFrom && e.size > 1 && !inPlace {
+	if r.Bytes() >= streamSliceFrom && e.size > 1 && !inPlace {
 		e.batch.reset()
 		for p := range e.size {
 			e.batch.send(p, r.Send.Add(int64(p)*stride), r.Bytes())

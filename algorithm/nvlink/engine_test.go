@@ -319,7 +319,7 @@ func TestLaunches(t *testing.T) {
 			{req(algorithm.AllToAll, datatype.Int8, datatype.Sum, 255, 0), "exchange_ll128"},
 			{req(algorithm.Broadcast, datatype.Int8, datatype.Sum, 1<<20, 0), "broadcast_ll128" + fast},
 			{req(algorithm.Barrier, 0, 0, 0, 0), "exchange_" + ll + fast},
-			{req(algorithm.AllGather, datatype.Int8, datatype.Sum, 3<<20, 0), "point_to_point_stream"},
+			{req(algorithm.AllGather, datatype.Int8, datatype.Sum, streamSliceFrom, 0), "point_to_point_stream"},
 		} {
 			calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{c.r})) }))
 			if len(calls) != 1 || calls[0].Kernel != c.kernel {
@@ -728,8 +728,8 @@ func TestSimple(t *testing.T) {
 // Streams would overwrite what is still to be sent.
 func TestAllToAllInPlace(t *testing.T) {
 	e := mockEngines(t, 2)[0]
-	s, mem := newStream(t, e), memory(t, e, 32<<20)
-	for _, count := range []int64{8, streamFrom, 8 * streamFrom} {
+	s, mem := newStream(t, e), memory(t, e, 2*streamSliceFrom)
+	for _, count := range []int64{8, streamFrom, streamSliceFrom} {
 		calls := launches(noted(t, func() {
 			if err := e.Enqueue(1, []algorithm.Request{{Collective: algorithm.AllToAll, Send: mem, Recv: mem, Count: count, Type: datatype.Int8, Stream: s}}); err != nil {
 				t.Errorf("%d bytes: %v", count, err)

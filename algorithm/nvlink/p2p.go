@@ -114,6 +114,10 @@ func roundMessages(n int) int { return max(1, p2pMaxMessages/(2*n)) }
 // all peers at once. Both sides decide by the size alone.
 const streamFrom = 2 << 20
 
+// streamSliceFrom is the same for the slices of an all-gather or all-to-all: the packets of their kernels, which all peers get at once, are as fast as
+// streams up to there, and need no step for each peer.
+const streamSliceFrom = 16 << 20
+
 // transfers launches e.batch: all messages progress together; those between two ranks in one direction match in order.
 //
 //  1. What the rank sends itself is paired; blocks of its own copy it, beside the messages of its class.
