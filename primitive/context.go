@@ -240,6 +240,14 @@ func (c *Context) stopped() error {
 	return ErrClosed
 }
 
+// rankOfClosing is smaller for what is closed earlier.
+func rankOfClosing(r closer) int {
+	if _, ok := r.(*Proxy); ok {
+		return 0
+	}
+	return 1
+}
+
 // Close ends every wait with ErrClosed, then everything that was made from the Context. The devices stay open.
 func (c *Context) Close() error {
 	c.mu.Lock()
@@ -274,6 +282,8 @@ func (c *Context) Close() error {
 			}
 		}
 	}
+	// A proxy carries out its triggers with semaphores and memories that are younger than it is, so all proxies end before anything is unmapped.
+	slices.SortStableFunc(owned, func(a, b closer) int { return cmp.Compare(rankOfClosing(a), rankOfClosing(b)) })
 	for _, r := range owned {
 		errs = append(errs, r.Close())
 	}
