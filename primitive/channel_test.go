@@ -229,6 +229,16 @@ func TestPackets(t *testing.T) {
 	}
 }
 
+// waiting returns when n kernels and callers of the host wait in c. A kernel that began after Close would read unmapped memory.
+func waiting(t testing.TB, c *Context, n uint32) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); word32(c.abort.ptr.Add(abortActive)).Load() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d wait, want %d", word32(c.abort.ptr.Add(abortActive)).Load(), n)
+		}
+	}
+}
+
 func TestAbortEndsWaitsAndTheContextStaysUsable(t *testing.T) {
 	ctx := newContext(t)
 	x, y := pair(t, IPC, ctx, ctx)
@@ -236,7 +246,7 @@ func TestAbortEndsWaitsAndTheContextStaysUsable(t *testing.T) {
 	peer := must[*BaseMemoryChannel](t)(NewBaseMemoryChannel(y.sema)).DeviceHandle()
 	done := make(chan Status, 1)
 	go func() { done <- h.Wait() }()
-	time.Sleep(5 * time.Millisecond)
+	waiting(t, ctx, 1)
 	cause := &Error{Op: "test", Rank: 0, Peer: 3, Err: ErrPeerDead}
 	ctx.Abort(cause)
 	select {
@@ -282,7 +292,7 @@ func TestCloseEndsAWait(t *testing.T) {
 	h := must[*BaseMemoryChannel](t)(NewBaseMemoryChannel(x.sema)).DeviceHandle()
 	done := make(chan Status, 1)
 	go func() { done <- h.Wait() }()
-	time.Sleep(5 * time.Millisecond)
+	waiting(t, c, 1)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}

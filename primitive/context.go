@@ -119,6 +119,19 @@ func (c *Context) usable(op string) error {
 	return nil
 }
 
+// enterWait counts a wait of the host in, as enter does one of a kernel: from then on and until leave, Close unmaps nothing.
+func (c *Context) enterWait(op string) (leave func(), err error) {
+	if c.fail != nil {
+		return nil, c.wrap(c.fail, op, NoRank)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, c.wrap(ErrClosed, op, NoRank)
+	}
+	return enter(c.abort.ptr), nil
+}
+
 func (c *Context) wrap(err error, op string, peer int) error { return wrap(err, op, c.Rank(), peer) }
 
 // own makes Close end r. It fails when the Context is closed already; the caller then closes r itself.
@@ -248,6 +261,10 @@ func rankOfClosing(r closer) int {
 	return 1
 }
 
+// drainTimeout is how long Close waits for a kernel that waits: it leaves at its next look at the abort word, on a busy machine once it has a
+// processor again.
+const drainTimeout = 10 * time.Second
+
 // Close ends every wait with ErrClosed, then everything that was made from the Context. The devices stay open.
 func (c *Context) Close() error {
 	c.mu.Lock()
@@ -270,7 +287,7 @@ func (c *Context) Close() error {
 	c.mu.Unlock()
 
 	var errs []error
-	if c.abort != nil && !c.abort.drain(time.Second) {
+	if c.abort != nil && !c.abort.drain(drainTimeout) {
 		// Unmapping what a kernel polls would end the process, so all of it stays.
 		return c.wrap(fmt.Errorf("%w: a kernel of the host device still waits; its memory is kept", ErrTimeout), "close context", NoRank)
 	}

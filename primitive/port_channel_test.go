@@ -369,7 +369,7 @@ func TestAKilledRankEndsWaitsWithItsName(t *testing.T) {
 	kernel, wait := make(chan Status, 1), make(chan error, 1)
 	go func() { kernel <- h.Wait() }()
 	go func() { wait <- host.Wait(context.Background()) }()
-	time.Sleep(10 * time.Millisecond)
+	waiting(t, ctx, 2)
 	start := time.Now()
 	group.Kill(2)
 	if _, err := f.Get(context.Background()); !errors.Is(err, ErrPeerDead) {

@@ -40,6 +40,7 @@ type Proxy struct {
 	running chan struct{}
 	err     error
 	closed  bool
+	ended   chan struct{} // closed when Close is done
 }
 
 // ProxyOptions of a Proxy. The zero value is usable.
@@ -70,7 +71,7 @@ func NewProxy(c *Context, dev device.Device, handler ProxyHandler, opt ProxyOpti
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{ctx: c, dev: dev, fifo: f, handler: handler, opt: opt}
+	p := &Proxy{ctx: c, dev: dev, fifo: f, handler: handler, opt: opt, ended: make(chan struct{})}
 	if err := c.own(p); err != nil {
 		return nil, errors.Join(c.wrap(err, "proxy", NoRank), f.Close())
 	}
@@ -128,18 +129,21 @@ func (p *Proxy) Err() error {
 	return p.err
 }
 
-// Close stops the proxy and frees the FIFO. No kernel may push any more.
+// Close stops the proxy and frees the FIFO. No kernel may push any more. It returns when the proxy has ended, whoever closed it first.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
+		<-p.ended
 		return nil
 	}
 	p.closed = true
 	p.mu.Unlock()
-	p.ctx.disown(p)
+	defer close(p.ended)
 	_ = p.Stop()
-	return p.fifo.Close()
+	err := p.fifo.Close()
+	p.ctx.disown(p) // no sooner: Context.Close unmaps what a proxy that it does not know may still use
+	return err
 }
 
 // run is the proxy:

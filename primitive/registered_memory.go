@@ -35,6 +35,7 @@ type RegisteredMemory struct {
 	region   uint64                              // local: the Ethernet region, 0 until needed
 	mappings map[device.Device]*ipc.Mapping      // remote
 	imports  map[device.Device]device.Allocation // local, for other devices of this process
+	held     device.Allocation                   // remote, but of this process: see hold
 }
 
 // origin is what is known of a remote memory.
@@ -134,6 +135,9 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 	}
 	o := m.origin
 	if o.local != nil {
+		if reachable(o.local.dev) && reachable(dev) {
+			return m.hold(dev)
+		}
 		p, err := o.local.mapLocal(dev)
 		return p.Add(o.offset), err
 	}
@@ -160,6 +164,28 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 	}
 	m.mappings[dev] = p
 	return p.Ptr.Add(o.offset), nil
+}
+
+// hold is the address of a peer's memory that is in this very process, which from now on stays mapped until m is closed, as it would in another
+// process: a proxy here may be about to wake a sleeper there who has seen the signal and closed everything.
+func (m *RegisteredMemory) hold(dev device.Device) (device.Ptr, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return 0, ErrClosed
+	}
+	if m.held == nil {
+		l := m.origin.local
+		a, err := importHere(dev, l.dev, l.ptr)
+		if errors.Is(err, device.ErrNotShareable) {
+			return m.ptr, nil // memory that no device knows is for its owner to keep
+		}
+		if err != nil {
+			return 0, err
+		}
+		m.held = a
+	}
+	return m.ptr, nil
 }
 
 // mapLocal is the address of local memory on another device of this process.
@@ -244,8 +270,8 @@ func (m *RegisteredMemory) Close() error {
 		return nil
 	}
 	m.closed = true
-	revoke, region, mappings, imports := m.revoke, m.region, m.mappings, m.imports
-	m.revoke, m.mappings, m.imports = nil, nil, nil
+	revoke, region, mappings, imports, held := m.revoke, m.region, m.mappings, m.imports, m.held
+	m.revoke, m.mappings, m.imports, m.held = nil, nil, nil, nil
 	m.mu.Unlock()
 	m.ctx.disown(m)
 	if m.dev != nil {
@@ -267,6 +293,9 @@ func (m *RegisteredMemory) Close() error {
 	}
 	for _, a := range imports {
 		errs = append(errs, a.Close())
+	}
+	if held != nil {
+		errs = append(errs, held.Close())
 	}
 	return errors.Join(errs...)
 }

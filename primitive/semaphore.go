@@ -156,18 +156,27 @@ func (h *Host2HostSemaphore) Wait(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.sema.conn.ctx
-	if err := c.usable("semaphore wait"); err != nil {
+	leave, err := c.enterWait("semaphore wait")
+	if err != nil {
 		return err
 	}
+	defer leave() // after the last look at the counter, which Close unmaps then
 	in, exp := cellAt(h.sema.handle.Inbound), word64(h.sema.handle.Expected)
 	target := exp.Load() + 1
-	// package wait knows no context; a canceller wakes the sleeper.
-	stop := context.AfterFunc(ctx, in.Wake)
-	defer stop()
-	active := word32(c.abort.ptr.Add(abortActive))
-	active.Add(1)
-	err := wait.Until(in, func() bool { return in.Reached(target) || ctx.Err() != nil }, c.hostLimit(ctx), nil)
-	active.Add(^uint32(0))
+	// package wait knows no context; a canceller wakes the sleeper. It too looks at the counter, so it has ended before this wait does.
+	if ctx.Done() != nil {
+		woken := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			in.Wake()
+			close(woken)
+		})
+		defer func() {
+			if !stop() {
+				<-woken
+			}
+		}()
+	}
+	err = wait.Until(in, func() bool { return in.Reached(target) || ctx.Err() != nil }, c.hostLimit(ctx), nil)
 	switch {
 	case in.Reached(target):
 		exp.Store(target)
