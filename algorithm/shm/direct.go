@@ -15,7 +15,10 @@ import (
 //  2. move    each rank does its share of the reading and writing
 //  3. leave   a phase: all have moved, and nobody touches a buffer of a peer any more
 //
-// A rank that leaves because of an error may be ahead of a peer that still moves, so a peer looks at the fates between tiles.
+// A rank that leaves because of an error may be ahead of a peer that still moves, so a peer looks at the fates between tiles. Where a peer reaches
+// the very memory (in one process), whoever leaves also waits until nobody moves any more before the request ends: its caller may free the
+// buffers then. A mover raises its flag and then looks at the fates, a leaver writes its fate and then looks at the flags, all sequentially
+// consistent: one of the two sees the other.
 const (
 	// directFrom is the size of a message from which this pays: it has one phase more than the smallest requests and two copies fewer.
 	directFrom = 8 << 10
@@ -220,6 +223,9 @@ func reduces(c algorithm.Collective) bool {
 // direct is step 2.
 func (o *op) direct(each int64) error {
 	e, r := o.e, o.req
+	moving := e.windows[e.rank].moving()
+	moving.Store(1)
+	defer moving.Store(0) // also when a buffer cannot be touched
 	mine := int64(e.rank) * each
 	switch r.Collective {
 	case algorithm.AllReduce:

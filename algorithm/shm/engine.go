@@ -207,16 +207,38 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 		return err
 	}
 	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: e.windows[e.rank].abort()}
-	err := e.dispatch(&op{e: e, seq: seq, limit: limit, req: &batch[0]}, batch)
-	runtime.KeepAlive(batch)
-	if err != nil && e.failed.CompareAndSwap(nil, &err) {
-		e.end.Lock()
-		defer e.end.Unlock()
-		if !e.closed {
-			e.leave(err)
+	o := &op{e: e, seq: seq, limit: limit, req: &batch[0]}
+	returned := false
+	defer func() {
+		if !returned { // a buffer that is not mapped, for one: the stream reports the panic, and peers must not wait for this rank
+			e.quit(o.error(-1, fmt.Errorf("%w: the operation panicked", algorithm.ErrAborted)))
 		}
+	}()
+	err := e.dispatch(o, batch)
+	returned = true
+	runtime.KeepAlive(batch)
+	if err != nil {
+		e.quit(err)
 	}
 	return err
+}
+
+// quit ends this rank's part because a request has failed. It returns when no peer touches the request's buffers any more. run is held.
+func (e *Engine) quit(err error) {
+	e.failed.CompareAndSwap(nil, &err)
+	e.end.Lock()
+	if !e.closed {
+		e.leave(err)
+	}
+	e.end.Unlock()
+	if !e.local {
+		return // peers have mappings of their own
+	}
+	for _, w := range e.windows {
+		for w.moving().Load() != 0 {
+			time.Sleep(10 * time.Microsecond) // a mover sees the fate after checkEvery bytes
+		}
+	}
 }
 
 // Abort implements algorithm.Engine.

@@ -16,6 +16,7 @@ import (
 //	128 + 64·parity  descriptor        what the owner published in the phase of this parity
 //	256              abort word        for the owner's own waits
 //	320              fate              why the owner takes part no more
+//	384              moving            1 while the owner may touch buffers of peers where they are
 //	448              newest            the number of the owner's latest registration
 //	512              meeting           rank 0's only: where all ranks meet
 //	640 + 128·p      mailbox cells     sent, taken: the owner's traffic to rank p
@@ -31,6 +32,7 @@ const (
 	offDesc    = 128
 	offAbort   = 256
 	offFate    = 320
+	offMoving  = 384
 	offNewest  = 448
 	offMeeting = 512
 	offMail    = 640
@@ -105,6 +107,8 @@ func (w *window) desc(phase uint64) *descriptor {
 }
 
 func (w *window) fate() *fate { return (*fate)(unsafe.Add(w.base, offFate)) }
+
+func (w *window) moving() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offMoving)) }
 
 func (w *window) newest() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offNewest)) }
 
