@@ -213,13 +213,14 @@ func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 		_ = c.Close()
 		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)
 	}
-	if !n.track(c) {
+	l := newLink(n, c, opt)
+	n.mu.Lock() // for all of it, so that Close either finds the link and waits for its reader or has closed the Node before
+	defer n.mu.Unlock()
+	if n.closed.Load() {
+		_ = c.Close()
 		return nil, fmt.Errorf("tcp: dial %v: %w", to, transport.ErrClosed)
 	}
-	l := newLink(n, c, opt)
-	n.mu.Lock()
-	n.links[l] = struct{}{}
-	n.mu.Unlock()
+	n.conns[c], n.links[l] = struct{}{}, struct{}{}
 	n.wg.Go(func() {
 		defer n.untrack(c)
 		l.readAcks()
