@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // settle counts what the process holds, once the parts that live as long as the process are there.
@@ -65,7 +65,7 @@ func (u *sums) once(n int) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := u.c.Synchronize(ctx, u.s); err != nil {
 		return err
@@ -257,7 +257,7 @@ func inTime(t *testing.T, tk task, limit time.Duration, f func(j *job) (worst ti
 func (j *job) checkErrors(kind error, since time.Time) (worst time.Duration) {
 	j.t.Helper()
 	tk := j.task
-	for r, rep := range j.await("error", others(tk.Size, tk.Victim), 30*time.Second) {
+	for r, rep := range j.await("error", others(tk.Size, tk.Victim), time.Minute) {
 		if r == tk.Victim {
 			continue
 		}
@@ -278,15 +278,7 @@ func (j *job) clean() {
 			j.t.Errorf("rank %d ended with %v", r, p.ProcessState)
 		}
 	}
-	if b, err := os.ReadFile("/proc/net/unix"); err == nil && strings.Contains(string(b), strings.TrimPrefix(j.task.Address, "unix:")) {
-		j.t.Error("a socket is left")
-	}
-	entries, _ := os.ReadDir("/dev/shm")
-	for _, e := range entries {
-		if strings.Contains(e.Name(), "goccl") {
-			j.t.Errorf("/dev/shm/%s is left", e.Name())
-		}
-	}
+	testutil.NothingLeft(j.t)
 }
 
 func TestKill(t *testing.T) {
@@ -295,11 +287,11 @@ func TestKill(t *testing.T) {
 			onDevices(t, func(t *testing.T, tk task) {
 				tk.Do, tk.Victim = do, tk.Size/2
 				inTime(t, tk, detection, func(j *job) time.Duration {
-					j.await("running", everyone(tk.Size), 30*time.Second)
+					j.await("running", everyone(tk.Size), time.Minute)
 					killed := j.signal(tk.Victim, syscall.SIGKILL)
 					worst := j.checkErrors(goccl.ErrPeerDead, killed)
-					j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
-					j.await("done", others(tk.Size, tk.Victim), 20*time.Second)
+					j.await("shrunk", others(tk.Size, tk.Victim), time.Minute)
+					j.await("done", others(tk.Size, tk.Victim), time.Minute)
 					return worst
 				})
 			})
@@ -312,7 +304,7 @@ func TestKillCascade(t *testing.T) {
 	onDevices(t, func(t *testing.T, tk task) {
 		tk.Do, tk.Victim, tk.Exit = "traffic", 0, true
 		inTime(t, tk, detection, func(j *job) time.Duration {
-			j.await("running", everyone(tk.Size), 30*time.Second)
+			j.await("running", everyone(tk.Size), time.Minute)
 			killed := j.signal(tk.Victim, syscall.SIGKILL)
 			return j.checkErrors(goccl.ErrPeerDead, killed)
 		})
@@ -333,10 +325,10 @@ func TestKillInSetUp(t *testing.T) {
 				tk := tk
 				tk.Do, tk.Victim, tk.At = "setup", tk.Size-1, at
 				inTime(t, tk, detection, func(j *job) time.Duration {
-					dying := j.await("dying", []int{tk.Victim}, 30*time.Second)[tk.Victim]
+					dying := j.await("dying", []int{tk.Victim}, time.Minute)[tk.Victim]
 					worst := j.checkErrors(goccl.ErrPeerDead, time.Unix(0, dying.At))
-					j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
-					j.await("done", others(tk.Size, tk.Victim), 20*time.Second)
+					j.await("shrunk", others(tk.Size, tk.Victim), time.Minute)
+					j.await("done", others(tk.Size, tk.Victim), time.Minute)
 					return worst
 				})
 			})
@@ -347,13 +339,13 @@ func TestKillInSetUp(t *testing.T) {
 // A stopped rank is named when the deadline passes, not before; when it goes on, it learns that it has been given up.
 func TestStop(t *testing.T) {
 	onDevices(t, func(t *testing.T, tk task) {
-		tk.Do, tk.Victim, tk.OpTimeout = "traffic", 1, 1500*time.Millisecond
+		tk.Do, tk.Victim, tk.OpTimeout = "traffic", 1, 3*time.Second
 		inTime(t, tk, tk.OpTimeout+detection, func(j *job) time.Duration { return stop(t, tk, j) })
 	})
 }
 
 func stop(t *testing.T, tk task, j *job) time.Duration {
-	j.await("running", everyone(tk.Size), 30*time.Second)
+	j.await("running", everyone(tk.Size), time.Minute)
 	j.signal(tk.Victim, syscall.SIGSTOP)
 	time.Sleep(tk.OpTimeout / 3)
 	j.signal(tk.Victim, syscall.SIGCONT)
@@ -368,17 +360,17 @@ func stop(t *testing.T, tk task, j *job) time.Duration {
 
 	stopped := j.signal(tk.Victim, syscall.SIGSTOP)
 	worst := j.checkErrors(goccl.ErrTimeout, stopped)
-	for _, rep := range j.await("error", others(tk.Size, tk.Victim), time.Second) {
+	for _, rep := range j.await("error", others(tk.Size, tk.Victim), time.Minute) {
 		if rep.Op != "all_reduce" || rep.Seq == 0 {
 			t.Errorf("the error names no operation: %+v", rep)
 		}
 	}
-	j.await("shrunk", others(tk.Size, tk.Victim), 20*time.Second)
+	j.await("shrunk", others(tk.Size, tk.Victim), time.Minute)
 	j.signal(tk.Victim, syscall.SIGCONT)
-	late := j.await("error", everyone(tk.Size), 20*time.Second)[tk.Victim]
+	late := j.await("error", everyone(tk.Size), time.Minute)[tk.Victim]
 	if late.Op != "all_reduce" || late.Peer == tk.Victim || late.Kind == "" {
 		t.Errorf("the stopped rank, continued: %+v", late)
 	}
-	j.await("done", everyone(tk.Size), 20*time.Second)
+	j.await("done", everyone(tk.Size), time.Minute)
 	return worst
 }

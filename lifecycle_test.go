@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 var someCase = conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 5000}
@@ -133,114 +134,109 @@ func TestShrink(t *testing.T) {
 
 // Abort frees a rank that is blocked, in a stream or in the call, at once, and its peers learn of it.
 func TestAbortWhileBlocked(t *testing.T) {
-	reason := errors.New("somebody pulled the plug")
 	onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		for _, synchronous := range []bool{false, true} {
-			comms := commsWith(t, n, open, nil)
-			if comms[0].Device().ID().Kind == device.CUDA && synchronous {
-				continue
-			}
-			type end struct {
-				err error
-				at  time.Time
-			}
-			ends := make(chan end, 1)
-			peer := make(chan end, 1)
-			block := func(c *goccl.Comm, out chan end) {
-				mem, err := c.Device().Alloc(4096)
-				if err != nil {
-					t.Error(err)
+			testutil.Prompt(t, 100*time.Millisecond*slowness, func() time.Duration {
+				comms := commsWith(t, n, open, nil)
+				if comms[0].Device().ID().Kind == device.CUDA && synchronous {
+					return 0
 				}
-				var s device.Stream
-				if !synchronous {
-					if s, err = c.Device().NewStream(); err != nil {
-						t.Error(err)
-					}
-					defer func() { _ = s.Close() }()
-				}
-				err = c.AllReduce(mem.Ptr(), mem.Ptr(), 100, datatype.Int32, datatype.Sum, s)
-				if err == nil {
-					err = c.Synchronize(context.Background(), s)
-				}
-				out <- end{err, time.Now()}
-				_ = mem.Close()
-			}
-			go block(comms[0], ends)
-			if n > 2 {
-				go block(comms[1], peer)
-			}
-			time.Sleep(50 * time.Millisecond)
-			start := time.Now()
-			comms[0].Abort(reason)
-			if d := time.Since(start); d > 50*time.Millisecond {
-				t.Errorf("Abort took %v", d)
-			}
-			e := <-ends
-			if d := e.at.Sub(start); d > 100*time.Millisecond*time.Duration(slowness) || !errors.Is(e.err, reason) {
-				t.Errorf("after %v: %v", d, e.err)
-			}
-			if !errors.Is(comms[0].AsyncError(), reason) {
-				t.Errorf("AsyncError is %v", comms[0].AsyncError())
-			}
-			if n > 2 {
-				e := <-peer
-				if d := e.at.Sub(start); d > time.Second {
-					t.Errorf("the peer noticed after %v", d)
-				}
-				var ge *goccl.Error
-				if comms[0].Device().ID().Kind == device.Host {
-					if err := blames(e.err, goccl.ErrAborted, "all_reduce", 0); err != nil {
-						t.Error(err)
-					}
-				} else if !errors.As(e.err, &ge) || !errors.Is(e.err, goccl.ErrAborted) || ge.Peer != 0 {
-					t.Errorf("the peer got %v", e.err)
-				}
-			}
+				return abortWhileBlocked(t, comms, synchronous)
+			})
 		}
 	})
 }
 
+// abortWhileBlocked returns the time that the abort took effect in: the call of Abort counts twice, a peer's end a tenth.
+func abortWhileBlocked(t *testing.T, comms []*goccl.Comm, synchronous bool) time.Duration {
+	reason := errors.New("somebody pulled the plug")
+	type end struct {
+		err error
+		at  time.Time
+	}
+	block := func(c *goccl.Comm) chan end {
+		out := make(chan end, 1)
+		go func() {
+			mem, err := c.Device().Alloc(4096)
+			if err != nil {
+				t.Error(err)
+			}
+			var s device.Stream
+			if !synchronous {
+				if s, err = c.Device().NewStream(); err != nil {
+					t.Error(err)
+				}
+				defer func() { _ = s.Close() }()
+			}
+			err = c.AllReduce(mem.Ptr(), mem.Ptr(), 100, datatype.Int32, datatype.Sum, s)
+			if err == nil {
+				err = c.Synchronize(context.Background(), s)
+			}
+			out <- end{err, time.Now()}
+			_ = mem.Close()
+		}()
+		return out
+	}
+	own := block(comms[0])
+	var peer chan end
+	if len(comms) > 2 {
+		peer = block(comms[1])
+	}
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	comms[0].Abort(reason)
+	took := 2 * time.Since(start)
+	e := <-own
+	took = max(took, e.at.Sub(start))
+	if !errors.Is(e.err, reason) {
+		t.Error(e.err)
+	}
+	if !errors.Is(comms[0].AsyncError(), reason) {
+		t.Errorf("AsyncError is %v", comms[0].AsyncError())
+	}
+	if peer == nil {
+		return took
+	}
+	e = <-peer
+	took = max(took, e.at.Sub(start)/10)
+	var ge *goccl.Error
+	if comms[0].Device().ID().Kind == device.Host {
+		if err := blames(e.err, goccl.ErrAborted, "all_reduce", 0); err != nil {
+			t.Error(err)
+		}
+	} else if !errors.As(e.err, &ge) || !errors.Is(e.err, goccl.ErrAborted) || ge.Peer != 0 {
+		t.Errorf("the peer got %v", e.err)
+	}
+	return took
+}
+
 func TestAbortEndsEverything(t *testing.T) {
 	noLeak(t)
-	comms := commsWith(t, 2, openHost, func(_ int, cfg *goccl.Config) { cfg.Check = true })
 	waits := map[string]func(c *goccl.Comm) error{
 		"finalize": func(c *goccl.Comm) error { return c.Finalize(context.Background()) },
 		"checked":  func(c *goccl.Comm) error { return c.Barrier(nil) },
 		"split":    func(c *goccl.Comm) error { _, err := c.Split(context.Background(), 0, 0); return err },
 	}
-	done := make(chan string, len(waits))
-	for name, f := range waits {
-		if name != "checked" {
-			continue // a Bootstrap's collectives run one at a time: see below
-		}
-		go func() {
-			if err := f(comms[0]); !errors.Is(err, goccl.ErrAborted) {
-				t.Errorf("%s: %v", name, err)
+	for name, wait := range waits {
+		testutil.Prompt(t, 100*time.Millisecond*slowness, func() time.Duration {
+			comms := commsWith(t, 2, openHost, func(_ int, cfg *goccl.Config) { cfg.Check = name == "checked" })
+			done := make(chan struct{})
+			go func() {
+				if err := wait(comms[0]); !errors.Is(err, goccl.ErrAborted) {
+					t.Errorf("%s: %v", name, err)
+				}
+				close(done)
+			}()
+			time.Sleep(20 * time.Millisecond)
+			start := time.Now()
+			comms[0].Abort(nil)
+			<-done
+			took := time.Since(start)
+			if err := wait(comms[0]); !errors.Is(err, goccl.ErrAborted) {
+				t.Errorf("%s after Abort: %v", name, err)
 			}
-			done <- name
-		}()
-	}
-	time.Sleep(30 * time.Millisecond)
-	start := time.Now()
-	comms[0].Abort(nil)
-	<-done
-	if d := time.Since(start); d > 100*time.Millisecond*time.Duration(slowness) {
-		t.Errorf("a checked call ended %v after Abort", d)
-	}
-	for _, name := range []string{"finalize", "split"} {
-		comms := commsWith(t, 2, openHost, nil)
-		go func() {
-			if err := waits[name](comms[0]); !errors.Is(err, goccl.ErrAborted) {
-				t.Errorf("%s: %v", name, err)
-			}
-			done <- name
-		}()
-		time.Sleep(20 * time.Millisecond)
-		comms[0].Abort(nil)
-		<-done
-		if err := waits[name](comms[0]); !errors.Is(err, goccl.ErrAborted) {
-			t.Errorf("%s after Abort: %v", name, err)
-		}
+			return took
+		})
 	}
 }
 
@@ -263,7 +259,7 @@ func TestClose(t *testing.T) {
 		if err := each(3, func(int) error { return comms[0].Close() }); err != nil { // also at the same time
 			t.Error(err)
 		}
-		if d := time.Since(start); d > time.Second {
+		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("Close took %v", d)
 		}
 		if err := s.Synchronize(context.Background()); comms[0].Device().ID().Kind == device.Host && !errors.Is(err, goccl.ErrAborted) {
@@ -329,7 +325,7 @@ func TestCloseInAnyOrder(t *testing.T) {
 					if err != nil {
 						t.Errorf("order %d, step %d: %v", order, i, err)
 					}
-				case <-time.After(5 * time.Second):
+				case <-time.After(30 * time.Second):
 					t.Fatalf("order %d, step %d hangs", order, i)
 				}
 			}
@@ -488,7 +484,7 @@ func TestDeathInEveryCommunicator(t *testing.T) {
 		if f.Rank != 2 {
 			t.Errorf("%+v", f)
 		}
-	case <-time.After(time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the Bootstrap's own subscriber hears nothing")
 	}
 	for r := range n {

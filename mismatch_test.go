@@ -243,7 +243,7 @@ func TestDesync(t *testing.T) {
 		t.Run(fmt.Sprintf("check=%v", check), func(t *testing.T) {
 			onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 				late := n - 1
-				comms := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout, cfg.Check = 400*time.Millisecond, check })
+				comms := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout, cfg.Check = 2*time.Second, check })
 				ptr := make([]device.Ptr, n)
 				for r, c := range comms {
 					ptr[r] = scratch(t, c)
@@ -257,7 +257,7 @@ func TestDesync(t *testing.T) {
 					if err := comms[r].AllReduce(ptr[r], ptr[r], 100, datatype.Float32, datatype.Sum, s); err != nil {
 						return err
 					}
-					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 					defer cancel()
 					return comms[r].Synchronize(ctx, s)
 				}
@@ -267,7 +267,7 @@ func TestDesync(t *testing.T) {
 				start := time.Now()
 				if err := each(n-1, func(r int) error {
 					err := reduce(r)
-					if d := time.Since(start); d < 300*time.Millisecond || d > 3*time.Second {
+					if d := time.Since(start); d < 1500*time.Millisecond || d > 20*time.Second {
 						return fmt.Errorf("rank %d gave up after %v: %v", r, d, err)
 					}
 					var ge *goccl.Error

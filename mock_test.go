@@ -33,7 +33,7 @@ func TestMock(t *testing.T) {
 	if err := mockcuda.Build(lib); err != nil {
 		t.Skip(err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOnMock", "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), mockVariable+"=1", mockcuda.Env+"="+lib, "MOCKCUDA_DEVICES=4", "TMPDIR="+t.TempDir())
@@ -147,7 +147,7 @@ func learns(c *goccl.Comm, peer int, within time.Duration) error {
 	return nil
 }
 
-const soon = 10 * time.Second // bounds what should take milliseconds
+const soon = 30 * time.Second // bounds what should take milliseconds
 
 // An abort with work under way ends the peers' work.
 func TestOnMockAbortReachesPeers(t *testing.T) {
@@ -185,7 +185,7 @@ func TestOnMockAbortOverSockets(t *testing.T) {
 	address := fmt.Sprintf("unix:@goccl-test-%d-%016x", os.Getpid(), rand.Uint64())
 	comms := make([]*goccl.Comm, n)
 	if err := each(n, func(r int) error {
-		boot := bootstrap.NewTCP(r, n, bootstrap.WithTimeout(2*time.Second))
+		boot := bootstrap.NewTCP(r, n, bootstrap.WithTimeout(4*time.Second))
 		t.Cleanup(func() { _ = boot.Close() })
 		if err := boot.InitAddress(context.Background(), address); err != nil {
 			return err
@@ -200,7 +200,7 @@ func TestOnMockAbortOverSockets(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2500 * time.Millisecond)
+	time.Sleep(4500 * time.Millisecond)
 	p := scratch(t, comms[0])
 	if err := comms[0].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil { // ahead of rank 2
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package goccl_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -177,6 +178,7 @@ type job struct {
 	t       *testing.T
 	task    task
 	procs   []*exec.Cmd
+	logs    []*bytes.Buffer // what the processes wrote to standard error, complete after wg.Wait
 	mu      sync.Mutex
 	reports []report
 	changed chan struct{} // closed and replaced at each report
@@ -202,6 +204,11 @@ func startJob(t *testing.T, tk task) *job {
 			for _, r := range j.reports {
 				t.Logf("%+v", r)
 			}
+			for r, l := range j.logs {
+				if l.Len() > 0 {
+					t.Logf("rank %d ended with %v; its log:\n%s", r, j.procs[r].ProcessState, l)
+				}
+			}
 			t.Logf("task %+v", tk)
 		}
 	})
@@ -214,10 +221,8 @@ func startJob(t *testing.T, tk task) *job {
 		p := exec.Command(self)
 		p.Env = append(os.Environ(), taskVariable+"="+string(b), "GOCCL_TIMEOUT=20s")
 		p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		p.Stderr = os.Stderr
-		if r == tk.Victim || !testing.Verbose() {
-			p.Stderr = nil // deaths are logged there, as they should
-		}
+		log := &bytes.Buffer{}
+		p.Stderr = log
 		out, err := p.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +230,7 @@ func startJob(t *testing.T, tk task) *job {
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
 		}
-		j.procs = append(j.procs, p)
+		j.procs, j.logs = append(j.procs, p), append(j.logs, log)
 		j.wg.Go(func() {
 			for in := bufio.NewScanner(out); in.Scan(); {
 				var rep report

@@ -52,10 +52,10 @@ func held() resources {
 	return r
 }
 
-// settled waits up to five seconds for this process to hold no more than base.
+// settled waits up to half a minute for this process to hold no more than base.
 func settled(base resources) resources {
 	r := held()
-	for end := time.Now().Add(5 * time.Second); r.more(base) && time.Now().Before(end); r = held() {
+	for end := time.Now().Add(30 * time.Second); r.more(base) && time.Now().Before(end); r = held() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return r
