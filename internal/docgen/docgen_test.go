@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,34 @@ func TestRefusesWrongResults(t *testing.T) {
 	}
 	if _, err := readTimes(path); err == nil {
 		t.Error("a wrong row is read")
+	}
+}
+
+// The picture says which commits its files are of, each once, whatever their folder is called; files of two machines are not drawn together.
+func TestNamesEveryCommit(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, shown), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(collective, commit string, ranks int) {
+		for _, mode := range []string{"eager", "graph"} {
+			text := fmt.Sprintf(`{"build": {"commit": %q}, "libraries": [{"name": "goccl"}, {"name": "N"}], "setup": {"ranks": %d},
+				"rows": [{"library": "goccl", "size_bytes": 1024, "time_us": 1}, {"library": "N", "size_bytes": 1024, "time_us": 2}]}`, commit, ranks)
+			if err := os.WriteFile(filepath.Join(root, shown, "perf."+collective+".float."+mode+".json"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, c := range curves {
+		write(c.collective, []string{"first", "second"}[i%2], 4)
+	}
+	picture, err := ratios(root)
+	if err != nil || !strings.Contains(string(picture), "commits first and second<") {
+		t.Errorf("%v\n%s", err, picture)
+	}
+	write(curves[1].collective, "second", 8)
+	if _, err := ratios(root); err == nil {
+		t.Error("files of 4 and of 8 ranks are drawn together")
 	}
 }
 

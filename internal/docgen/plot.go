@@ -5,11 +5,12 @@ import (
 	"html"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// shown is the run that the picture of ratios is drawn from.
-const shown = "bench/results/2026-11-21-4xH200-82b5aa8"
+// shown is the folder that the picture of ratios is drawn from. Its files may be of several commits; the picture names them all.
+const shown = "bench/results/2026-11-21-4xH200-2df1a5b"
 
 // curves are the collectives of the picture, in colours that the colour-blind tell apart.
 var curves = []struct{ collective, colour, dash string }{
@@ -24,11 +25,11 @@ const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" wid
 // ratios draws the other library's time divided by goccl's over the message size, eager and in graphs.
 func ratios(root string) ([]byte, error) {
 	const (
-		width, height         = 900, 430
-		left, top, wide, high = 56.0, 56.0, 330.0, 270.0
+		width, height         = 900, 446
+		left, top, wide, high = 56.0, 72.0, 330.0, 270.0
 		gap                   = 90.0
-		least, most           = 0.5, 4.0 // of the axis, which is logarithmic
-		from, to              = 1 << 10, 256 << 20
+		least, most           = 0.5, 5.0 // of the axis, which is logarithmic
+		from, to              = 1 << 10, 1 << 30
 	)
 	y := func(r float64) float64 {
 		return top + high*(1-math.Log(r/least)/math.Log(most/least))
@@ -36,6 +37,7 @@ func ratios(root string) ([]byte, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, svgHead, width, height)
 	var first *times
+	var commits []string
 	for i, mode := range []string{"eager", "graph"} {
 		x0 := left + float64(i)*(wide+gap)
 		x := func(size int64) float64 {
@@ -49,7 +51,7 @@ func ratios(root string) ([]byte, error) {
 			fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s" stroke-width="%g"/>`+"\n", x0, y(r), x0+wide, colour, stroke)
 			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="#333333">%g×</text>`+"\n", x0-8, y(r)+4, r)
 		}
-		for size := int64(from); size <= to; size <<= 6 {
+		for size := int64(from); size <= to; size <<= 5 {
 			fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1[1]f" y2="%.1[3]f" stroke="#eeeeee"/>`+"\n", x(size), top, top+high)
 			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#333333">%s</text>`+"\n", x(size), top+high+18, bytesText(size))
 		}
@@ -60,6 +62,12 @@ func ratios(root string) ([]byte, error) {
 			}
 			if first == nil {
 				first = t
+			}
+			if t.other != first.other || t.ranks != first.ranks || t.product != first.product {
+				return nil, fmt.Errorf("%s %s: not of the machine or the library that the first file is of", c.collective, mode)
+			}
+			if !slices.Contains(commits, t.commit) {
+				commits = append(commits, t.commit)
 			}
 			var points []string
 			for _, size := range sizes(t) {
@@ -82,7 +90,13 @@ func ratios(root string) ([]byte, error) {
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s" stroke-width="3" stroke-dasharray="%s"/>`+"\n", lx, ly-4, lx+26, c.colour, c.dash)
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="#333333">%s</text>`+"\n", lx+34, ly, c.collective)
 	}
-	title := fmt.Sprintf("Time of %s divided by goccl's, by size: above 1×, goccl is faster (%d × %s, float, commit %s)", first.other, first.ranks, first.product, first.commit)
-	fmt.Fprintf(&b, `<text x="%d" y="22" text-anchor="middle" font-size="15" fill="#000000">%s</text>`+"\n</svg>\n", width/2, html.EscapeString(title))
+	word := "commit"
+	if len(commits) > 1 {
+		word = "commits"
+	}
+	title := fmt.Sprintf("Time of %s divided by goccl's, by size: above 1×, goccl is faster", first.other)
+	of := fmt.Sprintf("%d × %s, float, %s %s", first.ranks, first.product, word, strings.Join(commits, " and "))
+	fmt.Fprintf(&b, `<text x="%d" y="20" text-anchor="middle" font-size="15" fill="#000000">%s</text>`+"\n", width/2, html.EscapeString(title))
+	fmt.Fprintf(&b, `<text x="%d" y="39" text-anchor="middle" fill="#333333">%s</text>`+"\n</svg>\n", width/2, html.EscapeString(of))
 	return []byte(b.String()), nil
 }

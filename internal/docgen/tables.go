@@ -161,6 +161,17 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
+// limitText is bytesText, rounded where a limit lies between two sizes that were measured.
+func limitText(n int64) string {
+	switch {
+	case n < 10<<10 || n%(1<<10) == 0:
+		return bytesText(n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
 // tuning is what this program reads of a selection table (algorithm/nvlink).
 type tuning struct {
 	Note, GPU   string
@@ -235,7 +246,7 @@ func spans(rows []choice) string {
 		}
 		switch {
 		case r.Bytes > 0:
-			parts = append(parts, fmt.Sprintf("`%s` to %s", name, bytesText(r.Bytes)))
+			parts = append(parts, fmt.Sprintf("`%s` to %s", name, limitText(r.Bytes)))
 		case len(parts) > 0:
 			parts = append(parts, fmt.Sprintf("`%s` above", name))
 		default:
@@ -248,10 +259,10 @@ func spans(rows []choice) string {
 // primitives is a table of figures and targets.
 func primitives(root, dir, file string) (string, error) {
 	var figures []struct {
-		Name, Unit, Detail string
-		Value              float64
-		Ranks              int
-		Target             *struct {
+		Name, Unit, Detail, Commit string
+		Value                      float64
+		Ranks                      int
+		Target                     *struct {
 			AtMost  *float64 `json:"at_most"`
 			AtLeast *float64 `json:"at_least"`
 		}
@@ -265,8 +276,11 @@ func primitives(root, dir, file string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| figure, %d GPUs ([%s](%s)) | reached | target for 8 |\n|---|---:|---|\n", figures[0].Ranks, filepath.Base(file), link)
+	fmt.Fprintf(&b, "| figure, %d GPUs, commit %s ([%s](%s)) | reached | target for 8 |\n|---|---:|---|\n", figures[0].Ranks, figures[0].Commit, filepath.Base(file), link)
 	for _, f := range figures {
+		if f.Commit != figures[0].Commit || f.Ranks != figures[0].Ranks {
+			return "", fmt.Errorf("%s: %s is of another commit or number of ranks than %s", file, f.Name, figures[0].Name)
+		}
 		if f.Target == nil {
 			continue
 		}
