@@ -14,7 +14,7 @@ import (
 )
 
 // ownRuns is a folder of bench/results: goccl's native kernels on 4 × H200, replayed from a graph.
-const ownRuns = "../../bench/results/2026-11-21-4xH200-82b5aa8"
+const ownRuns = "../../bench/results/2026-11-21-4xH200-2df1a5b"
 
 // shape is the program whose steps and bytes on the wire are those of the native kernel of a collective up to a size.
 type shape struct {
@@ -42,13 +42,14 @@ func ownRows(t *testing.T, collective string) (rows []simulate.Measurement) {
 			Library string
 			Size    int64   `json:"size_bytes"`
 			Micros  float64 `json:"time_us"`
+			InPlace bool    `json:"in_place"`
 		}
 	}
 	if err := json.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range file.Rows {
-		if r.Library != "goccl" {
+		if r.Library != "goccl" || r.InPlace {
 			continue
 		}
 		for _, s := range shapes[collective] {
