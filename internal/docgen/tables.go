@@ -17,6 +17,7 @@ type record struct {
 	Setup     struct {
 		Collective, Product string
 		Ranks               int
+		Env                 map[string]string
 	}
 	Rows []struct {
 		Library   string
@@ -45,6 +46,7 @@ func readJSON(path string, v any) error {
 // times is what one file says of out-of-place operations: by size, goccl's figures first, then the other library's.
 type times struct {
 	commit, product, other string
+	table                  string // a selection table that was used in place of the commit's own
 	ranks                  int
 	us, busbw              map[int64][2]float64
 }
@@ -57,7 +59,7 @@ func readTimes(path string) (*times, error) {
 	if len(r.Libraries) != 2 {
 		return nil, fmt.Errorf("%s: %d libraries, not two", path, len(r.Libraries))
 	}
-	t := &times{commit: r.Build.Commit, product: r.Setup.Product, other: r.Libraries[1].Name, ranks: r.Setup.Ranks, us: map[int64][2]float64{}, busbw: map[int64][2]float64{}}
+	t := &times{commit: r.Build.Commit, table: r.Setup.Env["GOCCL_TUNING"], product: r.Setup.Product, other: r.Libraries[1].Name, ranks: r.Setup.Ranks, us: map[int64][2]float64{}, busbw: map[int64][2]float64{}}
 	for _, row := range r.Rows {
 		if row.Wrong != 0 || row.Stray != 0 {
 			return nil, fmt.Errorf("%s: %s at %d bytes is wrong: it has no time", path, row.Library, row.SizeBytes)
@@ -105,12 +107,16 @@ func measured(root, dir, folder, collective, typ string) (string, error) {
 		modes[i], links[i] = t, fmt.Sprintf("[%s](%s)", mode, link)
 	}
 	eager, graph := modes[0], modes[1]
-	if eager.commit != graph.commit || eager.other != graph.other {
-		return "", fmt.Errorf("%s: eager and graph are of different commits or libraries", folder)
+	if eager.commit != graph.commit || eager.other != graph.other || eager.table != graph.table {
+		return "", fmt.Errorf("%s: eager and graph are of different commits, libraries or tables", folder)
+	}
+	at := eager.commit
+	if eager.table != "" {
+		at += fmt.Sprintf(" (`GOCCL_TUNING=%s`)", eager.table)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d × %s, a process per GPU, `%s`, out of place, goccl at commit %s and %s in turns in one run (%s, %s). Times in µs; × is the other library's time divided by goccl's.\n\n",
-		eager.ranks, eager.product, typ, eager.commit, eager.other, links[0], links[1])
+		eager.ranks, eager.product, typ, at, eager.other, links[0], links[1])
 	fmt.Fprintf(&b, "| size | eager: goccl | %[1]s | × | graph: goccl | %[1]s | × | busbw, graph, GB/s |\n|---:|---:|---:|---:|---:|---:|---:|---:|\n", eager.other)
 	union := map[int64]bool{}
 	for _, t := range modes {
