@@ -8,7 +8,7 @@ import (
 var _ algorithm.Lister = (*Engine)(nil)
 
 // Algorithms implements algorithm.Lister. Tags: shots is how often data crosses the links, ll128 is 1 for the protocol with 120 bytes of data in 128,
-// simple is 1 for plain stores with a flag for each piece, stream is 1 for bulk copies through rings.
+// simple is 1 for whole lines with a flag for each piece, stream is 1 for bulk copies through rings.
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {

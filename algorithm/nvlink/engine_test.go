@@ -671,7 +671,7 @@ func TestMessagesOnSeveralStreams(t *testing.T) {
 	must(t, g.Close())
 }
 
-// Plain stores: the kernel for the case, the slices, and the same grid on all ranks whatever their addresses are.
+// Whole lines: the kernel for the case, the slices, and the same grid on all ranks whatever their addresses are.
 func TestSimple(t *testing.T) {
 	for _, n := range []int{3, 4} {
 		engines := mockEngines(t, n)
@@ -709,15 +709,18 @@ func TestSimple(t *testing.T) {
 				if len(calls) != 1 || calls[0].Kernel != c.kernel {
 					t.Fatalf("%d ranks, %v: %v, want %s", n, c.what, names(calls), c.kernel)
 				}
-				a := argsOf[collectiveArgs](t, calls[0])
+				a := argsOf[simpleArgs](t, calls[0])
 				if a.sendStride != c.send || a.recvStride != c.recv || a.root != c.root || a.bytes != total || a.rank != uint32(r) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
 				}
 				if a.window != e.stream.window || a.epochs != e.args.epochs+stateSimple || a.slotBytes != uint32(simpleSlotBytes(n)) || int64(a.flagsOffset) != streamBytes(n) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
 				}
-				slice := int64(max(c.send, c.recv))
-				if want := min(simpleBlocks, (slice+simpleSlotBytes(n)-1)/simpleSlotBytes(n)); int64(calls[0].Grid) != want {
+				slice, channels := int64(max(c.send, c.recv)), int64(32)
+				if c.what == algorithm.Reduce {
+					channels = 16
+				}
+				if want := 3 * min(channels, (slice+simpleSlotBytes(n)-1)/simpleSlotBytes(n)); int64(calls[0].Grid) != want {
 					t.Errorf("%d ranks, %v: %d blocks, want %d", n, c.what, calls[0].Grid, want)
 				}
 			}

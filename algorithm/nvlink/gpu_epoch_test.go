@@ -84,7 +84,7 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 		bytes int64
 	}{
 		{e.state.Ptr(), stateScratch}, // epochs, counters of messages and of streams
-		{e.state.Ptr().Add(stateSimple), simpleBlocks * epochStride},
+		{e.state.Ptr().Add(stateSimple), simpleRoles * simpleChannels * epochStride},
 		{window.Add(streams - int64(n)*p2pChannels*128), int64(n) * p2pChannels * 128},           // credits
 		{window.Add(flags - int64(n)*streamChannels*2*128), int64(n) * streamChannels * 2 * 128}, // pieces that have come, and that may
 		{window.Add(flags), simpleFlagBytes(n)},

@@ -22,10 +22,13 @@ const (
 	streamStages     = 8
 	streamShared     = streamStages * (streamPieceBytes + 8)
 
-	simpleArea     = 64 << 10
-	simpleDepth    = 3
-	simpleBlocks   = 32
-	simpleFlagLine = 128
+	simpleRegion   = 12 << 20
+	simpleChannels = 32
+	simpleRoles    = 3
+	simpleStages   = 2
+	simpleLine     = 128
+	simplePiece    = 64 << 10 // of all slices together
+	registrySlots  = 64
 
 	everyone = 0xffffffff
 )
@@ -39,6 +42,12 @@ type collectiveArgs struct {
 	rank, nranks, slotBytes, op   uint32
 	root, flagsOffset             uint32
 	scalar, scalarPtr             uint64
+}
+
+// simpleArgs says too where peers may store what is for this rank: registry.go.
+type simpleArgs struct {
+	collectiveArgs
+	maps, direct uint64
 }
 
 type message struct {
@@ -98,25 +107,28 @@ func streamBytes(n int) int64 {
 	return streamChannels*streamDepth*streamPieceBytes + int64(n)*streamChannels*2*128
 }
 
-// simple.cuh has its slots in the rings of the streams, and its flags behind their words.
-const _ = uint64(streamChannels*streamDepth*streamPieceBytes - simpleBlocks*simpleDepth*2*simpleArea)
+// simple.cuh has its rings in those of the streams, at least two pieces of each, and its flags and credits behind their words.
+const (
+	_ = uint64(streamChannels*streamDepth*streamPieceBytes - simpleRegion)
+	_ = uint64(simpleRegion - simpleChannels*2*2*simplePiece)
+)
 
-func simpleFlagBytes(n int) int64 { return int64(n) * simpleBlocks * simpleFlagLine }
+func simpleFlagBytes(n int) int64 { return int64(n) * 2 * simpleChannels * simpleLine }
 
 // simpleSlotBytes is what of a slice goes at a time to one rank.
-func simpleSlotBytes(n int) int64 { return simpleArea / int64(n) &^ 511 }
+func simpleSlotBytes(n int) int64 { return simplePiece / int64(n) &^ 511 }
 
 func windowBytes(n int) int64 {
 	return areaBytes(n) + p2pBytes(n) + streamBytes(n) + simpleFlagBytes(n)
 }
 
 // The state of an engine in device memory: epochs by block, then the counters of point_to_point and of point_to_point_stream, then a word to
-// receive into, then the flags of simple.cuh by block, then the tickets' word.
+// receive into, then the counters of simple.cuh by block, then the tickets' word.
 const (
 	stateCounters = maxBlocks * epochStride
 	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4
 	stateScratch  = stateStream + maxRanks*2*streamChannels*32*4
 	stateSimple   = stateScratch + 4096
-	stateTicket   = stateSimple + simpleBlocks*epochStride
+	stateTicket   = stateSimple + simpleRoles*simpleChannels*epochStride
 	stateBytes    = stateTicket + 128
 )

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/kernels"
 )
@@ -92,7 +93,43 @@ func (e *Engine) loadChosen() error {
 			k.move[job][fast] = find(simpleMovementName(job, fast, e.size))
 		}
 	}
+	if err == nil && p.Major >= 9 { // bulk copies
+		e.simpleShared = simpleStages * simplePiece
+		err = k.each(func(f *cuda.Function) error { return f.SetMaxDynamicShared(int(e.simpleShared)) })
+	}
+	if err != nil {
+		return err
+	}
+	e.registry, err = newRegistry(e.dev, e.boot)
+	e.simple.maps = e.registry.tablePtr()
 	return err
+}
+
+// each calls do with every kernel there is.
+func (k *simpleTable) each(do func(*cuda.Function) error) error {
+	for i := range k.reduce {
+		for t := range k.reduce[i] {
+			for _, f := range k.reduce[i][t] {
+				if f == nil {
+					continue
+				}
+				if err := do(f); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for i := range k.move {
+		for _, f := range k.move[i] {
+			if f == nil {
+				continue
+			}
+			if err := do(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // chooses reports whether some row names a protocol.
@@ -122,14 +159,24 @@ func (e *Engine) simpleReduce(r *algorithm.Request, s *cuda.Stream, root uint32,
 	}
 	a.bytes, a.root = uint64(r.Bytes()), root
 	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
+	e.offerRecv(r.Bytes())
 	return e.launchSimpleReduction(r, s, job, v, slice)
+}
+
+// offerRecv lets the peers store straight into the receive buffer of the next launch, bytes long, if they can.
+func (e *Engine) offerRecv(bytes int64) {
+	a := e.simple
+	a.direct = 0
+	if a.recv != 0 && (a.recv|a.bytes|a.recvStride)&15 == 0 {
+		a.direct = e.registry.word(device.Ptr(a.recv), bytes)
+	}
 }
 
 func (e *Engine) simpleReduceScatter(r *algorithm.Request, s *cuda.Stream, v variant) error {
 	a := e.simple
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
-	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
+	a.sendStride, a.recvStride, a.direct = uint64(r.Bytes()), 0, 0
 	return e.launchSimpleReduction(r, s, simpleReduceScatterJob, v, r.Bytes())
 }
 
@@ -141,6 +188,7 @@ func (e *Engine) simpleExchange(r *algorithm.Request, s *cuda.Stream, stride int
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
+	e.offerRecv(int64(e.size) * r.Bytes())
 	return e.launchSimpleMovement(s, job, v, r.Bytes())
 }
 
@@ -152,6 +200,7 @@ func (e *Engine) simpleBroadcast(r *algorithm.Request, s *cuda.Stream, v variant
 	}
 	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
 	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
+	e.offerRecv(r.Bytes())
 	return e.launchSimpleMovement(s, simpleBroadcastJob, v, slice)
 }
 
@@ -179,9 +228,11 @@ func (e *Engine) launchSimpleMovement(s *cuda.Stream, job int, v variant, slice 
 	return e.launchSimple(s, f, v, slice)
 }
 
-// launchSimple shapes the grid: the same on all ranks, because it is the slices that blocks share.
+const simpleThreads = 512
+
+// launchSimple shapes the grid, the same on all ranks: all blocks of all ranks of a GPU are on it at once, and a block may fill a multiprocessor.
 func (e *Engine) launchSimple(s *cuda.Stream, f *cuda.Function, v variant, slice int64) error {
 	each := simpleSlotBytes(e.size)
-	blocks := min(simpleBlocks, e.maxBlocks, (slice+each-1)/each)
-	return e.submit(s, f, cuda.Launch1D(int(blocks), v.threads, 0), params(e.simple))
+	channels := min(int64(v.channels()), e.maxBlocks/(2*simpleRoles), (slice+each-1)/each)
+	return e.submit(s, f, cuda.Launch1D(int(channels)*simpleRoles, simpleThreads, e.simpleShared), params(e.simple))
 }

@@ -282,6 +282,8 @@ func TestParameterSizes(t *testing.T) {
 		for _, name := range kernels.Names(group) {
 			want := unsafe.Sizeof(collectiveArgs{})
 			switch {
+			case group == "simple":
+				want = unsafe.Sizeof(simpleArgs{})
 			case strings.HasPrefix(name, "point_to_point_few_"):
 				want = unsafe.Sizeof(p2pFewArgs{})
 			case strings.HasPrefix(name, "point_to_point_"):
@@ -334,7 +336,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 		"args.cuh":   {"maxRanks": maxRanks, "epochStride": epochStride / 4},
 		"p2p.cuh":    {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth, "p2pMaxMessages": p2pMaxMessages, "p2pFewMessages": p2pFewMessages},
 		"stream.cuh": {"streamChannels": streamChannels, "streamDepth": streamDepth, "streamPieceBytes": streamPieceBytes, "streamStages": streamStages},
-		"simple.cuh": {"simpleArea": simpleArea, "simpleDepth": simpleDepth, "simpleBlocks": simpleBlocks, "simpleFlagLine": simpleFlagLine},
+		"simple.cuh": {"simpleRegion": simpleRegion, "simpleChannels": simpleChannels, "simpleRoles": simpleRoles, "simpleStages": simpleStages, "simpleLine": simpleLine, "registrySlots": registrySlots},
 	} {
 		text, err := os.ReadFile("../../kernels/collective/" + file)
 		if err != nil {
@@ -354,7 +356,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 		}
 	}
 	for n := 2; n <= maxRanks; n++ {
-		if b := simpleSlotBytes(n); b%512 != 0 || b*int64(n) > simpleArea || b < 4<<10 {
+		if b := simpleSlotBytes(n); b%512 != 0 || b*int64(n) > simplePiece || b < 4<<10 {
 			t.Errorf("%d ranks: slots of %d bytes", n, b)
 		}
 	}

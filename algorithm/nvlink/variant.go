@@ -17,7 +17,7 @@ const (
 	ll protocol = iota
 	ll128
 	numProtocols                // by packets
-	simple       = numProtocols // by plain stores: simple.go
+	simple       = numProtocols // as whole lines: simple.go
 )
 
 func (p protocol) String() string { return [...]string{"ll", "ll128", "simple"}[p] }
@@ -34,8 +34,11 @@ func (p protocol) units(bytes int64) int64 {
 type variant struct {
 	twoShot  bool
 	protocol protocol
-	threads  int // of a block, at most
+	threads  int // of a block, at most; of simple: 16 for each channel
 }
+
+// channels is how many channels simple.cuh has, each of simpleRoles blocks.
+func (v variant) channels() int { return max(1, v.threads/16) }
 
 func (v variant) String() string {
 	shots := "one_shot"
@@ -55,7 +58,8 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "one_shot_simple", 
 //	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which share them
 //	all_gather, reduce_scatter, all_to_all   one exchange; from 2 MiB a rank all_gather and all_to_all go as streams where packets were chosen
 //
-// The _simple ones are for large messages: whole lines carry data, and a flag is waited for once a piece.
+// The _simple ones are for large messages: whole lines carry data, and a flag is waited for once a piece. The number behind their slash is 16 times that
+// of the channels, of three blocks each.
 func Variants(c algorithm.Collective) []string {
 	switch c {
 	case algorithm.AllReduce:

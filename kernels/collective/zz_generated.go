@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "768fca0504eacfadf531550c359e4a7b6d2296b5582accddd903c824caa4d7b3",
+	Source:   "79a568d1d4b5415ff221596593029be7dacdf567970d4c4808c7f18271784b2a",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "02f09608ba58a72d1c05f5f2c40bb7e0ac6e3e96c3b4a4c935ae94a1e061d74e",
+	Source:   "2aca18bffec1d8ba4421a2d4986c1a0b77296d73a122d976ce9fb1531150c92e",
 	Kernels: []string{
 		"execute_bfloat16",
 		"execute_float16",

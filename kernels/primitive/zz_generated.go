@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "9b5e5a9af8e61ffdbc463120274f334b40894dfc2ab3e31d153a0895c5d0e09d",
+	Source:   "ea8c471ef87f3b17b981d0a2d978118dc1ef23e37908da729b0a6a9cd8ea658b",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

@@ -8,7 +8,7 @@
 using namespace goccl;
 using namespace goccl::collective;
 
-#define KERNEL(name) GOCCL_KERNEL(name, 512, Args)
+#define KERNEL(name) GOCCL_KERNEL(name, 512, SimpleArgs)
 
 #define ANY(type)                                                                                       \
   KERNEL(all_reduce_simple_##type) { simple<Job::allReduce, AnyReducer<Type::type>, 0, Access::bytes>(a); }            \

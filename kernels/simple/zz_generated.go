@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "simple",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "278e46b70fe832ab459378fe3cc62453111fce93de5ecd2969b5fbdd051424e8",
+	Source:   "19724088cbdc1f77127393d27f06d276dd5a8a455087142bcd2ce8a3a04b7e74",
 	Kernels: []string{
 		"all_gather_simple",
 		"all_gather_simple_n2",

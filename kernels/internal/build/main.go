@@ -15,9 +15,12 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 
 	"github.com/goccl/goccl/internal/driver/nvrtc"
 )
@@ -40,6 +43,23 @@ func main() {
 		fmt.Fprintf(os.Stderr, "%s%+v\n", errorPrefix, err)
 		os.Exit(1)
 	}
+}
+
+// processAll takes the groups one after the other; checks, which write nothing, side by side.
+func processAll(lib *nvrtc.Library, groups []*group, cfg config) error {
+	errs := make([]error, len(groups))
+	var wg sync.WaitGroup
+	for i, g := range groups {
+		if !cfg.check {
+			if err := g.process(lib, cfg); err != nil {
+				return err
+			}
+			continue
+		}
+		wg.Go(func() { errs[i] = g.process(lib, cfg) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 type config struct {
@@ -65,18 +85,12 @@ func run(cfg config) error {
 	if cfg.worker {
 		return work(lib, groups, cfg)
 	}
-	built := false
-	for _, g := range groups {
-		if cfg.group != "" && g.name != cfg.group {
-			continue
-		}
-		built = true
-		if err := g.process(lib, cfg); err != nil {
-			return err
-		}
-	}
-	if !built {
+	chosen := slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return cfg.group != "" && g.name != cfg.group })
+	if len(chosen) == 0 {
 		return fmt.Errorf("no group %q below %s: want a folder with .cu files", cfg.group, root)
+	}
+	if err := processAll(lib, chosen, cfg); err != nil {
+		return err
 	}
 	if cfg.arch != 0 {
 		return nil

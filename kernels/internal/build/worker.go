@@ -25,8 +25,10 @@ type image struct {
 	Data []byte
 }
 
-// compile makes the images of the given architectures side by side, in as many processes as there are processors: NVRTC holds one lock over all
-// compilations of a process.
+// running bounds the workers: as many processes as there are processors, because NVRTC holds one lock over all compilations of a process.
+var running = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// compile makes the images of the given architectures side by side.
 func (g *group) compile(archs []architecture) ([]output, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -34,7 +36,6 @@ func (g *group) compile(archs []architecture) ([]output, error) {
 	}
 	parts := make([][]output, len(archs))
 	errs := make([]error, len(archs))
-	running := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
 	for i, a := range archs {
 		wg.Go(func() {

@@ -26,7 +26,8 @@ var sizes = []size{
 	{"stream.cuh", "streamChannels", "1"},
 	{"stream.cuh", "streamDepth", "3"},
 	{"stream.cuh", "streamPieceBytes", "112"},
-	{"simple.cuh", "simpleArea", "512"},
+	{"simple.cuh", "simpleRegion", "3456"},
+	{"simple.cuh", "simpleChannels", "2"},
 }
 
 // unordered are places that rely on what the GPU does and the memory model does not say.
@@ -35,6 +36,8 @@ var unordered = []edit{
 	{"kernels.cuh", "if (threadIdx.x == 0) a.epochs[", "if (threadIdx.x == 0 && a.epochs[blockIdx.x * epochStride] != epoch) a.epochs["},
 	// The limit is relaxed: loads of the piece have returned their values by then, and what has been read cannot be overwritten any more.
 	{"stream.cuh", "storeRelaxed<Scope::sys>(limit,", "storeRelease<Scope::sys>(limit,"},
+	// So is a credit.
+	{"simple.cuh", "storeRelaxed<Scope::sys>(line(", "storeRelease<Scope::sys>(line("},
 }
 
 // mutations are lines that can be broken when the program starts. Each must be noticed.
@@ -50,17 +53,24 @@ var mutations = []struct {
 	{"no credit", "messages", edit{"p2p.cuh", "static_cast<int32_t>(k - taken) <", "mutated(\"no credit\") || static_cast<int32_t>(k - taken) <"}},
 	{"credit before the barrier", "messages", edit{"p2p.cuh", "if (__syncthreads_or(s != statusOk)) return statusAborted;",
 		"if (mutated(\"credit before the barrier\") ? s != statusOk : __syncthreads_or(s != statusOk)) return statusAborted;"}},
-	{"no entry", "simple", edit{"simple.cuh", "if (!hear(first + 1)) return;", "if (!mutated(\"no entry\") && !hear(first + 1)) return;"}},
-	{"two slots", "simple", edit{"simple.cuh", "piece % simpleDepth)", "piece % (mutated(\"two slots\") ? 2 : simpleDepth))"}},
-	{"flag before the barrier", "simple", edit{"simple.cuh", "__syncthreads();\n    if (threadIdx.x < n", "if (!mutated(\"flag before the barrier\")) __syncthreads();\n    if (threadIdx.x < n"}},
-	{"early flag", "simple", edit{"simple.cuh", "if (!hear(first + 1 + t)) return;", "if (!hear(first + 1 + t - (mutated(\"early flag\") ? 1 : 0))) return;"}},
+	{"no entry", "simple", edit{"simple.cuh", "loadAcquire<Scope::sys>(words)) >= base;", "loadAcquire<Scope::sys>(words)) >= base || mutated(\"no entry\");"}},
+	{"no room", "simple", edit{"simple.cuh", "j - credited < depth;", "j - credited < depth + (mutated(\"no room\") ? 1 : 0);"}},
+	{"early flag", "simple", edit{"simple.cuh", "loadAcquire<Scope::sys>(word)) > base + j;", "loadAcquire<Scope::sys>(word)) + (mutated(\"early flag\") ? 1 : 0) > base + j;"}},
+	{"flag before the barrier", "simple", edit{"simple.cuh", "__syncthreads();\n    tell(", "if (!mutated(\"flag before the barrier\")) __syncthreads();\n    tell("}},
+	{"credit too early", "simple", edit{"simple.cuh", "__syncthreads();\n      allow(sources, ring,", "if (!mutated(\"credit too early\")) __syncthreads();\n      allow(sources, ring,"}},
+	{"overwritten before it is read", "simple", edit{"simple.cuh", "if (inPlace && s == statusOk &&", "if (inPlace && !mutated(\"overwritten before it is read\") && s == statusOk &&"}},
+	{"not waiting for what comes straight", "simple", edit{"simple.cuh", "if (direct && count > 0) s =", "if (direct && count > 0 && !mutated(\"not waiting for what comes straight\")) s ="}},
+	{"elsewhere", "simple", edit{"simple.cuh", "(at & 0xffffffffffff);", "(at & 0xffffffffffff) + (mutated(\"elsewhere\") ? 16 : 0);"}},
 	{"ticket before the barrier", "tickets", edit{"ticket.cuh", "__syncthreads();", "if (!mutated(\"ticket before the barrier\")) __syncthreads();"}},
 	{"no copy", "messages", edit{"p2p.cuh", "lane.count; i += 2) {", "lane.count - (mutated(\"no copy\") ? 2u : 0u); i += 2) {"}},
 	{"flag before the data", "streams", edit{"stream.cuh", "copyBytes<4>(f.slot(j), f.at(j),",
 		"if (mutated(\"flag before the data\") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j) + 1);\n    copyBytes<4>(f.slot(j), f.at(j),"}},
 }
 
-var reShared = regexp.MustCompile(`__shared__ (\w+) (\w+)\[(\w+)\];`)
+var (
+	reShared  = regexp.MustCompile(`__shared__ (\w+) (\w+)\[(\w+)\];`)
+	reDynamic = regexp.MustCompile(`extern __shared__ __align__\(128\) uint8_t (\w+)\[\];`)
+)
 
 // collectiveHeaders writes a copy of the collective headers for the emulation and returns the folder to include from.
 func collectiveHeaders(t *testing.T) string {
@@ -75,7 +85,8 @@ func collectiveHeaders(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts[filepath.Base(path)] = reShared.ReplaceAllString(string(text), "$1* $2 = static_cast<$1*>(sharedMemory(sizeof($1) * ($3)));")
+		host := reDynamic.ReplaceAllString(string(text), "uint8_t* $1 = dynamicSharedMemory();")
+		texts[filepath.Base(path)] = reShared.ReplaceAllString(host, "$1* $2 = static_cast<$1*>(sharedMemory(sizeof($1) * ($3)));")
 	}
 	for _, z := range sizes {
 		re := regexp.MustCompile(`constexpr uint32_t ` + z.name + ` = [^;]+;`)
@@ -126,6 +137,17 @@ func TestCollectives(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBulkCopies runs what has bulk copies with them. Here they are done when they are started, so it is about who tells whom and when.
+func TestBulkCopies(t *testing.T) {
+	t.Parallel()
+	program := build(t, "collective", "-I"+collectiveHeaders(t), "-DGOCCL_BULK=1", "-O1", "-g", "-fsanitize=thread", "-pthread")
+	for _, name := range []string{"streams", "simple"} {
+		if out, ok := run(t, program, name); !ok {
+			t.Errorf("%s:\n%s", name, out)
+		}
 	}
 }
 

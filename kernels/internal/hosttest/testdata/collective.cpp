@@ -6,13 +6,16 @@ using namespace ranks;
 
 enum class What { allReduce, twoShot, reduceScatter, allGather, allToAll, broadcast, reduce };
 
-struct Case {
+template <class A>
+struct CaseOf {
   const char* name;
   What what;
-  void (*kernel)(const Args&);
+  void (*kernel)(const A&);
   uint32_t element;  // bytes: 4 float, 1 uint8
   uint32_t align;    // of sizes
 };
+using Case = CaseOf<Args>;
+using SimpleCase = CaseOf<SimpleArgs>;
 
 template <class E>
 void put(uint8_t* p, uint64_t i, uint8_t v) {
@@ -44,18 +47,17 @@ struct Buffers {
   }
 };
 
-template <class E, class W>
-void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint32_t blocks, uint64_t bytes, bool inPlace, uint32_t root) {
+template <class E, class W, class A>
+void launchOnce(W& w, const CaseOf<A>& c, uint32_t rank, uint32_t launch, uint32_t blocks, uint64_t bytes, bool inPlace, uint32_t root) {
   const uint64_t n = w.n, count = bytes / sizeof(E);
   const uint64_t shift = c.align == 1 ? launch % 3 : 0;
   const bool slicedIn = c.what == What::reduceScatter || c.what == What::allToAll, slicedOut = c.what == What::allGather || c.what == What::allToAll;
-  if (c.what == What::allToAll) inPlace = false;
   Buffers<E> b(slicedIn ? n * count : count, slicedOut ? n * count : count, shift, inPlace, inPlace && c.what == What::allGather ? rank * count : 0,
                inPlace && c.what == What::reduceScatter ? rank * count : 0);
   std::memset(b.to, 0xee, b.out * sizeof(E) + 16);
   for (uint64_t i = 0; i < b.in; ++i) put<E>(b.from, i, value(rank, launch, i));
 
-  Args a = w.args(rank);
+  A a = w.args(rank);
   a.send = b.from;
   a.recv = b.to;
   a.bytes = bytes;
@@ -70,6 +72,7 @@ void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint32_t bl
     case What::broadcast:
     case What::reduce: a.sendStride = a.recvStride = slices(n - 1), a.root = root; break;
   }
+  w.offer(a, launch);
   Launch(blocks, w.threads, [&c, a] { c.kernel(a); }).join();
   checkStatus(c.name, rank, launch);
 
@@ -255,13 +258,7 @@ void streams() {
   make(3, 16).run(4, 16, true, stream);
 }
 
-// Large messages by plain stores: other jobs follow in the same slots, so the entry matters.
-struct SimpleCase {
-  const char* name;
-  What what;
-  void (*kernel)(const Args&);
-  uint32_t element, align;
-};
+// Large messages as whole lines: other jobs follow in the same slots, so the entry matters.
 using Any4 = AnyReducer<Type::float32>;
 constexpr Access whole = Access::words, any = Access::bytes;
 const SimpleCase simples[] = {
@@ -282,19 +279,29 @@ const SimpleCase simples2[] = {
     {"all-to-all n2", What::allToAll, simple<Job::allToAll, Nothing, 2, whole>, 4, 16},
 };
 struct SimpleWorld : World {
-  static constexpr uint32_t slot = 96, blocks = 2;
-  static constexpr uint64_t flags = static_cast<uint64_t>(blocks) * simpleDepth * 2 * simpleArea;
-  SimpleWorld(uint32_t ranksN, uint32_t threadsN, uint32_t firstFlag) : World(ranksN, threadsN, firstFlag) {
+  static constexpr uint32_t slot = 96;
+  std::vector<uint64_t> maps;  // all ranks see the same memory at the same addresses
+  SimpleWorld(uint32_t ranksN, uint32_t threadsN, uint64_t firstNumber) : World(ranksN, threadsN, 0), maps(maxRanks * registrySlots) {
     for (uint32_t r = 0; r < n; ++r) {
-      windows[r] = std::make_unique<Memory>(flags + blocks * n * simpleFlagLine);
-      for (uint64_t i = 0; i < blocks * n; ++i) std::memcpy(windows[r]->data + flags + i * simpleFlagLine, &firstFlag, sizeof firstFlag);
+      windows[r] = std::make_unique<Memory>(simpleRegion + 2 * simpleChannels * n * simpleLine);
+      epochs[r].assign(simpleRoles * simpleChannels * epochStride, 0);
+      for (uint32_t b = 0; b < simpleRoles * simpleChannels; ++b) std::memcpy(&epochs[r][b * epochStride], &firstNumber, sizeof firstNumber);
     }
   }
-  Args args(uint32_t rank) {
-    Args a = World::args(rank);
+  SimpleArgs args(uint32_t rank) {
+    SimpleArgs a{};
+    static_cast<Args&>(a) = World::args(rank);
     a.slotBytes = slot;
-    a.flagsOffset = flags;
+    a.flagsOffset = simpleRegion;
+    a.maps = maps.data();
     return a;
+  }
+  // offer lets the peers store into the receive buffer, where that is possible; not all ranks in every launch.
+  void offer(SimpleArgs& a, uint32_t launch) {
+    if (((reinterpret_cast<uintptr_t>(a.recv) | a.bytes | a.recvStride) & 15) != 0 || (launch + a.rank) % 3 == 0) return;
+    const uint64_t s = launch % registrySlots, before = 48;
+    maps[a.rank * registrySlots + s] = reinterpret_cast<uint64_t>(a.recv) - before;
+    a.direct = (s + 1) << 48 | before;
   }
 };
 template <class E>
@@ -302,10 +309,10 @@ void simpleOnce(SimpleWorld& w, const SimpleCase& c, uint32_t rank, uint32_t lau
   // Several pieces a block, with a rest; one short piece; slices of which the last are empty. Where any will do, odd sizes.
   const uint64_t sizes[] = {SimpleWorld::slot * 9 + 32, 48, SimpleWorld::slot * 4, 16};
   const uint64_t odd = c.align == 16 ? 0 : (launch % 5) * c.align;
-  launchOnce<E>(w, Case{c.name, c.what, c.kernel, c.element, c.align}, rank, launch, 1 + launch % 2, sizes[launch % 4] + odd, launch % 3 == 1, launch % w.n);
+  launchOnce<E>(w, c, rank, launch, simpleRoles * (1 + launch % 2), sizes[launch % 4] + odd, launch % 3 == 1, launch % w.n);
 }
 void simpleAll() {
-  auto run = [](uint32_t n, uint32_t threads, uint32_t first, uint32_t rounds, const SimpleCase* cases, size_t count) {
+  auto run = [](uint32_t n, uint32_t threads, uint64_t first, uint32_t rounds, const SimpleCase* cases, size_t count) {
     SimpleWorld w(n, threads, first);
     w.each([&](uint32_t rank) {
       uint32_t launch = 0;

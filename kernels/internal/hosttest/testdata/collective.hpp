@@ -92,6 +92,8 @@ struct World {
     return a;
   }
 
+  void offer(Args&, uint32_t) {}
+
   // each runs body(rank) as every rank's host does: at once, and no rank waits for another between its launches.
   void each(const std::function<void(uint32_t)>& body) {
     std::vector<std::thread> hosts;

@@ -100,6 +100,7 @@ inline void* sharedMemory(size_t bytes) {
   if (bytes > sizeof currentBlock->shared) std::abort();
   return currentBlock->shared;
 }
+inline uint8_t* dynamicSharedMemory() { return currentBlock->shared + 256; }
 
 // mutation is the name of the line that is broken in this run, see hosttest_test.go.
 inline const char* mutation = "";

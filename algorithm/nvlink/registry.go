@@ -1,0 +1,409 @@
+package nvlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/transport/wire"
+)
+
+// registry is the user's buffers that all peers have mapped, so that large messages go straight into them (kernels/collective/simple.cuh).
+//
+//  1. The first large operation on a buffer finds its allocation unknown. It goes through the rings, and the allocation is offered to the peers
+//     meanwhile: no call ever waits for that.
+//  2. Each peer maps it, notes where in its table, which kernels read, and says whether it could.
+//  3. Once all have, operations name it: its slot, and the offset.
+//  4. When the allocation is gone, the peers unmap it and say so; then its slot is free. An operation that names it is over by then, because nobody
+//     frees memory that an operation still uses.
+//
+// An allocation that cannot be shared, or for which there is no slot, stays with the rings. One goroutine offers and looks for what is gone, one for
+// each peer listens.
+type registry struct {
+	dev        *cuda.Device
+	boot       bootstrap.Bootstrap
+	rank, size int
+	table      *cuda.HostMemory // [maxRanks][registrySlots] addresses of the peers' buffers here; 0: none
+	importer   ipc.Importer
+
+	mu     sync.Mutex // guards what follows
+	slots  [registrySlots]*registration
+	byBase map[device.Ptr]*registration
+	mapped map[[2]int]*ipc.Mapping // by peer and slot
+	todo   []task                  // in this order
+
+	wake  chan struct{} // there is something to do
+	ctx   context.Context
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+}
+
+// task is to offer an allocation, or to say that it is gone.
+type task struct {
+	r    *registration
+	drop bool
+}
+
+// registration is an allocation of this process on its way.
+type registration struct {
+	region cuda.Region
+	slot   int // -1: none yet
+	state  registrationState
+	answer int // of how many peers the answer is still due
+	failed bool
+	revoke func()
+}
+
+type registrationState uint8
+
+const (
+	offered registrationState = iota
+	ready
+	refused  // some peer could not map it, or it cannot be shared
+	dropping // gone; its slot is not free yet
+)
+
+const (
+	registryTag   = 3 // of the bootstrap: 0 to 2 are the communicator's
+	registryKind  = 0x52
+	registryWait  = 5 * time.Second        // for telling a peer
+	registrySweep = 250 * time.Millisecond // between two looks for what is gone
+	registerFrom  = 1 << 20                // bytes of an operation from which its buffer is worth it
+)
+
+// What ranks tell each other of a slot of the owner's.
+const (
+	sayOffer   uint8 = iota + 1 // owner: here is its handle
+	sayMapped                   // peer: done
+	sayFailed                   // peer: it cannot be mapped
+	sayDrop                     // owner: it is gone
+	sayDropped                  // peer: so is the mapping
+)
+
+// newRegistry starts the registry; nil when it is switched off or there are no peers.
+func newRegistry(dev *cuda.Device, boot bootstrap.Bootstrap) (*registry, error) {
+	if boot.WorldSize() == 1 || os.Getenv("GOCCL_REGISTER") == "0" {
+		return nil, nil
+	}
+	table, err := dev.HostAlloc(maxRanks * registrySlots * 8)
+	if err != nil {
+		return nil, fmt.Errorf("table of the peers' buffers: %w", err)
+	}
+	g := &registry{dev: dev, boot: boot, rank: boot.Rank(), size: boot.WorldSize(), table: table, byBase: map[device.Ptr]*registration{},
+		mapped: map[[2]int]*ipc.Mapping{}, wake: make(chan struct{}, 1)}
+	g.ctx, g.stop = context.WithCancel(context.Background())
+	g.tasks.Go(g.work)
+	for p := range g.size {
+		if p != g.rank {
+			g.tasks.Go(func() { g.listen(p) })
+		}
+	}
+	return g, nil
+}
+
+// tablePtr is the table for kernels. It is nil-safe, as word and close are.
+func (g *registry) tablePtr() uint64 {
+	if g == nil {
+		return 0
+	}
+	return uint64(g.table.Ptr())
+}
+
+// word is SimpleArgs.direct for a buffer: where peers have it, or 0. What is not known yet is registered in the background.
+func (g *registry) word(p device.Ptr, bytes int64) uint64 {
+	if g == nil || bytes < registerFrom {
+		return 0
+	}
+	region, err := g.dev.Lookup(p)
+	if err != nil || int64(p-region.Base)+bytes > region.Size {
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.byBase[region.Base]
+	if r != nil && r.region.Unique != region.Unique { // freed, and allocated again
+		g.forget(r)
+		r = nil
+	}
+	if r == nil {
+		r = &registration{region: region, slot: -1}
+		g.byBase[region.Base] = r
+		g.do(task{r, false})
+		return 0
+	}
+	if r.state != ready {
+		return 0
+	}
+	return uint64(r.slot+1)<<48 | uint64(p-region.Base)
+}
+
+// forget takes r, whose allocation is gone, out of use. Its slot is free once all peers have unmapped it. For holders of mu.
+func (g *registry) forget(r *registration) {
+	if g.byBase[r.region.Base] == r {
+		delete(g.byBase, r.region.Base)
+	}
+	if r.slot < 0 || r.state == dropping {
+		return
+	}
+	// Answers to the offer may still be due; they come before those to this.
+	r.state = dropping
+	r.answer += g.size - 1
+	g.do(task{r, true})
+}
+
+// do is for holders of mu.
+func (g *registry) do(t task) {
+	g.todo = append(g.todo, t)
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// work offers what word has found, and forgets what is gone.
+func (g *registry) work() {
+	tick := time.NewTicker(registrySweep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-g.wake:
+			g.mu.Lock()
+			todo := g.todo
+			g.todo = nil
+			g.mu.Unlock()
+			for _, t := range todo {
+				if t.drop {
+					g.tellAll(sayDrop, t.r.slot, nil)
+				} else {
+					g.offer(t.r)
+				}
+			}
+		case <-tick.C:
+			g.sweep()
+		}
+	}
+}
+
+func (g *registry) offer(r *registration) {
+	share, revoke, err := ipc.Offer(g.dev, r.region.Base)
+	if err == nil && share.Handle.Unique != r.region.Unique {
+		err = errors.New("it was freed meanwhile")
+	}
+	g.mu.Lock()
+	if err == nil && g.byBase[r.region.Base] != r {
+		err = errors.New("it was forgotten meanwhile")
+	}
+	if err == nil {
+		for r.slot = range g.slots {
+			if g.slots[r.slot] == nil {
+				break
+			}
+		}
+		if g.slots[r.slot] != nil {
+			err = errors.New("no slot is free")
+			r.slot = -1
+		}
+	}
+	if err != nil {
+		r.state = refused
+		g.mu.Unlock()
+		if revoke != nil {
+			revoke()
+		}
+		slog.Debug("buffer is not registered", "rank", g.rank, "base", r.region.Base, "size", r.region.Size, "cause", err)
+		return
+	}
+	g.slots[r.slot], r.answer, r.revoke = r, g.size-1, revoke
+	slot := r.slot
+	g.mu.Unlock()
+	g.tellAll(sayOffer, slot, &share)
+}
+
+// sweep forgets what was freed without a successor at its address. What has no slot is only looked up again when it is used.
+func (g *registry) sweep() {
+	g.mu.Lock()
+	known := make([]*registration, 0, len(g.byBase))
+	for _, r := range g.byBase {
+		known = append(known, r)
+	}
+	g.mu.Unlock()
+	for _, r := range known {
+		now, err := g.dev.Lookup(r.region.Base)
+		if err == nil && now == r.region {
+			continue
+		}
+		g.mu.Lock()
+		g.forget(r)
+		g.mu.Unlock()
+	}
+}
+
+// tellAll says something of an own slot to all peers. Who cannot hear it has left, or will end by its own deadline.
+func (g *registry) tellAll(what uint8, slot int, share *ipc.Share) {
+	for p := range g.size {
+		if p != g.rank {
+			g.tell(p, what, slot, share)
+		}
+	}
+}
+
+func (g *registry) tell(peer int, what uint8, slot int, share *ipc.Share) {
+	var w wire.Writer
+	w.U8(what)
+	w.U16(uint16(slot))
+	if share != nil {
+		share.Put(&w)
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, registryWait)
+	defer cancel()
+	if err := g.boot.Send(ctx, peer, registryTag, w.Seal(registryKind, 1)); err != nil {
+		slog.Debug("buffer registration: a peer cannot be told", "rank", g.rank, "peer", peer, "cause", err)
+	}
+}
+
+// listen hears what a peer says until the bootstrap is closed, the peer is gone or the registry is closed.
+func (g *registry) listen(peer int) {
+	for {
+		b, err := g.boot.Recv(g.ctx, peer, registryTag)
+		if errors.Is(err, bootstrap.ErrTimeout) && g.ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		if err := g.hear(peer, b); err != nil {
+			slog.Warn("buffer registration: a peer speaks another language; its buffers stay unregistered", "rank", g.rank, "peer", peer, "cause", err)
+			return
+		}
+	}
+}
+
+func (g *registry) hear(peer int, b []byte) error {
+	body, err := wire.Open(b, registryKind, 1)
+	if err != nil {
+		return err
+	}
+	what, slot := body.U8(), int(body.U16())
+	if slot >= registrySlots {
+		return fmt.Errorf("slot %d of %d", slot, registrySlots)
+	}
+	switch what {
+	case sayOffer:
+		share := ipc.GetShare(body)
+		if err := body.Done(); err != nil {
+			return err
+		}
+		g.mapPeer(peer, slot, &share)
+		return nil
+	case sayDrop:
+		g.unmapPeer(peer, slot)
+		return body.Done()
+	case sayMapped, sayFailed, sayDropped:
+		g.answered(slot, what)
+		return body.Done()
+	}
+	return fmt.Errorf("message %d", what)
+}
+
+// mapPeer maps a buffer of a peer. Only the peer's listener writes its part of the table.
+func (g *registry) mapPeer(peer, slot int, share *ipc.Share) {
+	m, err := g.importer.Map(g.ctx, g.dev, share)
+	if err != nil {
+		slog.Debug("buffer of a peer cannot be mapped", "rank", g.rank, "peer", peer, "cause", err)
+		g.tell(peer, sayFailed, slot, nil)
+		return
+	}
+	g.mu.Lock()
+	g.mapped[[2]int{peer, slot}] = m
+	g.mu.Unlock()
+	g.entry(peer, slot, uint64(m.Ptr))
+	g.tell(peer, sayMapped, slot, nil)
+}
+
+func (g *registry) unmapPeer(peer, slot int) {
+	g.entry(peer, slot, 0)
+	key := [2]int{peer, slot}
+	g.mu.Lock()
+	m := g.mapped[key]
+	delete(g.mapped, key)
+	g.mu.Unlock()
+	if m != nil {
+		if err := m.Close(); err != nil {
+			slog.Debug("unmap a buffer of a peer", "rank", g.rank, "peer", peer, "cause", err)
+		}
+	}
+	g.tell(peer, sayDropped, slot, nil)
+}
+
+// entry writes the table. A kernel reads an entry after the owner has named it, which it does after it has heard that the entry is there.
+func (g *registry) entry(peer, slot int, at uint64) { g.word64(peer, slot).Store(at) }
+
+// at reads it.
+func (g *registry) at(peer, slot int) uint64 { return g.word64(peer, slot).Load() }
+
+func (g *registry) word64(peer, slot int) *atomic.Uint64 {
+	return &unsafe.Slice((*atomic.Uint64)(g.table.Pointer()), maxRanks*registrySlots)[peer*registrySlots+slot]
+}
+
+// answered counts the peers' answers about an own slot.
+func (g *registry) answered(slot int, what uint8) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.slots[slot]
+	if r == nil || r.answer == 0 {
+		return
+	}
+	r.answer--
+	r.failed = r.failed || what == sayFailed
+	switch {
+	case r.state == dropping && r.answer == 0:
+		g.slots[slot] = nil
+		r.end()
+	case r.state == offered && r.answer == 0 && r.failed:
+		r.state = refused // the slot stays taken: some have mapped it
+		r.end()
+	case r.state == offered && r.answer == 0:
+		r.state = ready
+		r.end()
+	}
+}
+
+// end ends the offer: nobody has to fetch its descriptor any more.
+func (r *registration) end() {
+	if r.revoke != nil {
+		r.revoke()
+		r.revoke = nil
+	}
+}
+
+// close ends the registry once no kernel runs any more.
+func (g *registry) close() error {
+	if g == nil {
+		return nil
+	}
+	g.stop()
+	g.tasks.Wait()
+	var errs []error
+	for _, m := range g.mapped {
+		errs = append(errs, m.Close())
+	}
+	g.mapped = nil
+	for _, r := range g.slots {
+		if r != nil {
+			r.end()
+		}
+	}
+	return errors.Join(append(errs, g.table.Close())...)
+}

@@ -1,0 +1,117 @@
+package nvlink
+
+import (
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
+
+const large = 4 << 20
+
+// eventually waits, boundedly, for what happens in the background.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// The first operation on a buffer goes through the rings; once the peers have the buffer, operations name it, by slot and offset, and the table of each
+// peer says where it is.
+func TestRegistry(t *testing.T) {
+	const n = 3
+	engines := mockEngines(t, n)
+	for _, e := range engines {
+		must(t, e.Force("all_reduce:two_shot_simple,all_gather:one_shot_simple,reduce_scatter:one_shot_simple"))
+	}
+	for r, e := range engines {
+		s, mem := newStream(t, e), memory(t, e, 4*large)
+		run := func(c algorithm.Collective, recv device.Ptr, count int64) *simpleArgs {
+			t.Helper()
+			calls := launches(noted(t, func() {
+				must(t, e.Enqueue(1, []algorithm.Request{{Collective: c, Send: mem, Recv: recv, Count: count, Type: datatype.Float32, Stream: s}}))
+			}))
+			if len(calls) != 1 {
+				t.Fatalf("%v", names(calls))
+			}
+			return argsOf[simpleArgs](t, calls[0])
+		}
+		if a := run(algorithm.AllReduce, mem.Add(large), large/4); a.direct != 0 || a.maps != e.registry.tablePtr() || a.maps == 0 {
+			t.Errorf("rank %d, first use: %+v", r, a)
+		}
+		eventually(t, "the buffer is registered", func() bool { return e.registry.word(mem, large) != 0 })
+		region, err := e.dev.Lookup(mem)
+		must(t, err)
+		at := uint64(mem.Add(large) - region.Base)
+		a := run(algorithm.AllReduce, mem.Add(large), large/4)
+		if a.direct != 1<<48|at {
+			t.Errorf("rank %d: %#x, want slot 0 and offset %#x", r, a.direct, at)
+		}
+		for p, peer := range engines {
+			if p == r {
+				continue
+			}
+			if got := peer.registry.at(r, 0); got != uint64(region.Base) {
+				t.Errorf("rank %d has rank %d's buffer at %#x, want %#x", p, r, got, region.Base)
+			}
+		}
+		for _, c := range []struct {
+			name  string
+			what  algorithm.Collective
+			recv  device.Ptr
+			count int64
+			want  uint64
+		}{
+			{"another offset", algorithm.AllGather, mem.Add(2 * large), large / 4 / n &^ 3, 1<<48 | uint64(mem.Add(2*large)-region.Base)},
+			{"not aligned", algorithm.AllReduce, mem.Add(large + 4), large / 4, 0},
+			{"a size that is no whole vector", algorithm.AllReduce, mem.Add(large), large/4 + 1, 0},
+			{"small", algorithm.AllReduce, mem.Add(large), 1024, 0},
+			{"past the end", algorithm.AllReduce, mem.Add(large), region.Size / 4, 0},
+			{"nothing comes from peers", algorithm.ReduceScatter, mem.Add(large), large / 4, 0},
+		} {
+			if a := run(c.what, c.recv, c.count); a.direct != c.want {
+				t.Errorf("rank %d, %s: %#x, want %#x", r, c.name, a.direct, c.want)
+			}
+		}
+	}
+}
+
+// A buffer that was freed is forgotten, also by the peers, and its slot is used again.
+func TestRegistryForgets(t *testing.T) {
+	engines := mockEngines(t, 2)
+	for _, e := range engines {
+		must(t, e.Force("all_reduce:two_shot_simple"))
+	}
+	e, peer := engines[0], engines[1]
+	first, err := e.dev.AllocLegacy(large)
+	must(t, err)
+	second := memory(t, e, large)
+	for _, p := range []device.Ptr{first.Ptr(), second} {
+		eventually(t, "both are registered", func() bool { return e.registry.word(p, large) != 0 })
+	}
+	if a, b := e.registry.word(first.Ptr(), large)>>48, e.registry.word(second, large)>>48; a != 1 || b != 2 {
+		t.Errorf("slots %d and %d, want the first two", a-1, b-1)
+	}
+	must(t, first.Close())
+	eventually(t, "the peer has forgotten it", func() bool { return peer.registry.at(0, 0) == 0 })
+	third := memory(t, e, large)
+	eventually(t, "the slot is used again", func() bool { return e.registry.word(third, large)>>48 == 1 })
+	if e.registry.word(second, large)>>48 != 2 {
+		t.Error("the other buffer is not there any more")
+	}
+}
+
+// GOCCL_REGISTER=0 leaves everything to the rings.
+func TestRegistryOff(t *testing.T) {
+	t.Setenv("GOCCL_REGISTER", "0")
+	e := mockEngines(t, 2)[0]
+	must(t, e.Force("all_reduce:two_shot_simple"))
+	if e.registry != nil || e.simple.maps != 0 || e.registry.word(memory(t, e, large), large) != 0 {
+		t.Error("there is a registry")
+	}
+}
