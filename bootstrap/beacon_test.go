@@ -52,7 +52,7 @@ func TestBeaconOfTheDead(t *testing.T) {
 		// Only the rank itself, not its group: the child that holds its sockets stays.
 		_ = syscall.Kill(ranks[1].cmd.Process.Pid, syscall.SIGKILL)
 		killed := time.Now()
-		ranks[0].expect(t, "failed peer=1 dead=true", 4*time.Second) // the child holds them for five
+		ranks[0].expect(t, "failed peer=1 dead=true", 30*time.Second) // the child holds them for sixty
 		return time.Since(killed)
 	})
 }

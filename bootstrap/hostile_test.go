@@ -83,7 +83,7 @@ func raw(send func(c net.Conn)) func(t *testing.T, id UniqueID, addr string) {
 			return
 		}
 		defer func() { _ = c.Close() }()
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		send(c)
 		_, _ = io.Copy(io.Discard, c)
 	}
@@ -107,7 +107,7 @@ func insider(rank, world int, f func(fc *frameConn)) func(t *testing.T, id Uniqu
 		}
 		defer fc.close()
 		f(fc)
-		_ = fc.c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = fc.c.SetDeadline(time.Now().Add(30 * time.Second))
 		_, _ = io.Copy(io.Discard, fc.c)
 	}
 }
@@ -206,7 +206,7 @@ func TestIntruders(t *testing.T) {
 			}
 			closeAll(bs)
 			// The intruder may know before the log does.
-			for end := time.Now().Add(5 * time.Second); !strings.Contains(lines.String(), in.log) && time.Now().Before(end); {
+			for end := time.Now().Add(30 * time.Second); !strings.Contains(lines.String(), in.log) && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
 			if !strings.Contains(lines.String(), in.log) {
@@ -222,7 +222,7 @@ func waitJoined(t *testing.T, id UniqueID, n int) {
 	if r == nil {
 		t.Fatal("no root")
 	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		r.mu.Lock()
 		have := 0
 		for _, m := range r.members {
@@ -339,8 +339,8 @@ func TestIdleFlood(t *testing.T) {
 	bs, took := joinAll(t, id, 4)
 	close(stop)
 	wg.Wait()
-	// On an idle machine it is some milliseconds; what counts is that the flood does not use up the ranks' patience.
-	if took > 5*time.Second {
+	// On an idle machine it is some milliseconds; what counts is that the flood does not use up the ranks' patience of thirty seconds.
+	if took > 20*time.Second {
 		t.Errorf("joining took %v", took)
 	}
 	if !t.Failed() {
@@ -370,7 +370,7 @@ func TestMeshIntruders(t *testing.T) {
 		tab.members = append(tab.members, ls[i].self)
 	}
 	d := &dialer{secret: secret}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	type result struct {
 		conns []*frameConn
@@ -447,7 +447,7 @@ func TestMissingRanks(t *testing.T) {
 	errs := make(chan error, 2)
 	for r := range 2 {
 		go func() {
-			errs <- NewTCP(r, 3, quiet(), WithTimeout(time.Duration(1500+500*r)*time.Millisecond)).Init(context.Background(), id)
+			errs <- NewTCP(r, 3, quiet(), WithTimeout(time.Duration(3+r)*time.Second)).Init(context.Background(), id)
 		}()
 	}
 	for range 2 {
@@ -491,7 +491,7 @@ func TestNobodyAtTheRoot(t *testing.T) {
 	if r := liveRoot(unused); r != nil {
 		select {
 		case <-r.done:
-		case <-time.After(2 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("an unused root does not end")
 		}
 	}

@@ -91,7 +91,7 @@ func TestAddressErrors(t *testing.T) {
 // TestSecrets: one address, two secrets.
 func TestSecrets(t *testing.T) {
 	address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
-	root := NewTCP(0, 2, quiet(), WithTimeout(2*time.Second), WithSecret([]byte("right")))
+	root := NewTCP(0, 2, quiet(), WithTimeout(30*time.Second), WithSecret([]byte("right")))
 	done := make(chan error, 1)
 	go func() { done <- root.InitAddress(context.Background(), address) }()
 	for _, secret := range []Option{WithSecret([]byte("wrong")), WithSecret(nil)} {
@@ -173,13 +173,13 @@ func TestTwoHosts(t *testing.T) {
 	}
 	cut := time.Now()
 	for _, r := range ranks {
-		line := r.expect(t, "failed peer=", 10*time.Second)
+		line := r.expect(t, "failed peer=", 25*time.Second)
 		if other := fmt.Sprintf("peer=%d", 2-2*(r.rank/2)); !strings.Contains(line, other) && !strings.Contains(line, fmt.Sprintf("peer=%d", 3-2*(r.rank/2))) {
 			t.Errorf("rank %d: %s", r.rank, line)
 		}
 	}
 	// The network is given three seconds; the deadline of the ranks is thirty.
-	if d := time.Since(cut); d > 10*time.Second {
+	if d := time.Since(cut); d > 20*time.Second {
 		t.Errorf("noticed after %v", d)
 	} else {
 		t.Logf("noticed after %v", d)
@@ -214,6 +214,6 @@ func TestPartitionWhileJoining(t *testing.T) {
 	if out, err := exec.Command("ip", "-n", b, "link", "set", testutil.Cable, "down").CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	ranks[0].expect(t, "failed peer=1 dead=true", 10*time.Second)
-	ranks[1].expect(t, "failed peer=0 dead=true", 10*time.Second)
+	ranks[0].expect(t, "failed peer=1 dead=true", 25*time.Second)
+	ranks[1].expect(t, "failed peer=0 dead=true", 25*time.Second)
 }
