@@ -3,7 +3,6 @@ package executor_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/executor/planrun"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // TestMain is also the ranks of TestHostProcesses: GOCCL_EXECUTOR_RANK says which.
@@ -102,12 +102,7 @@ func TestHostProcesses(t *testing.T) {
 	}
 	for _, n := range ranks {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := l.Addr().String()
-			_ = l.Close()
+			address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
 			var ranks []*exec.Cmd
 			for r := range n {
 				c := exec.Command(os.Args[0])

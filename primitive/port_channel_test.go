@@ -461,7 +461,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 	for range 5 {
 		run()
 	}
-	end := time.Now().Add(5 * time.Second)
+	end := time.Now().Add(30 * time.Second)
 	for runtime.NumGoroutine() > goroutines && time.Now().Before(end) {
 		time.Sleep(5 * time.Millisecond)
 	}

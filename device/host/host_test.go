@@ -302,7 +302,7 @@ func TestIdleStreamHasNoGoroutine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 1000 {
+	for range 30000 {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
@@ -614,7 +614,7 @@ func TestNothingLeaks(t *testing.T) {
 	for range 100 {
 		cycle()
 	}
-	for range 1000 {
+	for range 30000 {
 		if runtime.NumGoroutine() <= goroutines && openFDs(t) <= fds && sharedMappings(t) <= maps { // less: what earlier tests left is gone
 			return
 		}

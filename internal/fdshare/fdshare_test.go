@@ -278,7 +278,7 @@ func TestHostileClients(t *testing.T) {
 	_ = unix.Close(fd)
 	start := time.Now()
 	_ = s.Close()
-	if d := time.Since(start); d > time.Second {
+	if d := time.Since(start); d > 4*time.Second { // a visitor may be silent for five
 		t.Fatalf("Close took %v", d)
 	}
 }
@@ -312,7 +312,7 @@ func TestConcurrentNothingLeaks(t *testing.T) {
 	}
 	wg.Wait()
 	_ = s.Close()
-	for range 100 {
+	for range 3000 {
 		if runtime.NumGoroutine() <= goroutines && openFDs(t) <= fds+2 {
 			break
 		}
