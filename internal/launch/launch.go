@@ -34,7 +34,7 @@ type Options struct {
 const (
 	defaultGrace = time.Second
 	killDelay    = 2 * time.Second // from SIGTERM to SIGKILL
-	drainDelay   = time.Second     // for output after the end of a rank
+	drainDelay   = 5 * time.Second // for output after the end of a rank, where a descendant that left its group holds the pipe
 )
 
 // ErrInvalid means that the options make no job.

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// What names of goccl's things contain. TestLeft has names of its own, because tests of other packages look at the same time.
+var socketMark, fileMark = "@goccl-", "goccl"
+
 // NothingLeft fails the test with what Leftovers finds.
 func NothingLeft(t testing.TB, groups ...int) {
 	t.Helper()
@@ -64,7 +67,7 @@ func left(groups []int) error {
 		return err
 	}
 	for _, e := range shm {
-		if strings.Contains(e.Name(), "goccl") {
+		if strings.Contains(e.Name(), fileMark) {
 			return fmt.Errorf("/dev/shm/%s is left", e.Name())
 		}
 	}
@@ -98,7 +101,7 @@ func sockets() (map[string]string, error) {
 	names := map[string]string{}
 	for line := range strings.Lines(string(table)) {
 		// An accepted connection has inode 0 until somebody accepts it; its listener's inode tells.
-		if f := strings.Fields(line); len(f) == 8 && strings.HasPrefix(f[7], "@goccl-") && f[6] != "0" {
+		if f := strings.Fields(line); len(f) == 8 && strings.HasPrefix(f[7], socketMark) && f[6] != "0" {
 			names[f[6]] = f[7]
 		}
 	}

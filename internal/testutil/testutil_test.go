@@ -33,6 +33,8 @@ func TestPort(t *testing.T) {
 
 // TestLeft leaves a process, a socket that nobody holds, and a file.
 func TestLeft(t *testing.T) {
+	defer func(s, f string) { socketMark, fileMark = s, f }(socketMark, fileMark)
+	socketMark, fileMark = fmt.Sprintf("@test-left-%d-", os.Getpid()), fmt.Sprintf("test-left-%d-", os.Getpid())
 	sleeper := exec.Command("sleep", "60")
 	sleeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := sleeper.Start(); err != nil {
@@ -51,7 +53,7 @@ func TestLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", fmt.Sprintf("@goccl-test-left-%d", os.Getpid()))
+	l, err := net.Listen("unix", socketMark+"x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,13 +65,13 @@ func TestLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = f.Close(), l.Close()
-	if err := Leftovers(); err == nil || !strings.Contains(err.Error(), "@goccl-test-left-") {
+	if err := Leftovers(); err == nil || !strings.Contains(err.Error(), socketMark) {
 		t.Error("the socket is not found", err)
 	}
 	_, _ = unix.Close(pair[0]), unix.Close(pair[1])
 	NothingLeft(t)
 
-	name := fmt.Sprintf("/dev/shm/goccl-test-%d", os.Getpid())
+	name := "/dev/shm/" + fileMark + "x"
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Skip(err)
 	}
