@@ -122,18 +122,24 @@ func TestPrune(t *testing.T) {
 }
 
 func testPrune(t *testing.T, from int64, want int) {
-	slow := &fakeLibrary{name: "slow", spoil: func(_ int, _ *algorithm.Request, _ []byte) { time.Sleep(5 * time.Millisecond) }}
+	slow := &fakeLibrary{name: "slow", spoil: func(_ int, _ *algorithm.Request, _ []byte) { time.Sleep(50 * time.Millisecond) }}
 	cfg := quick(t, "all_reduce")
 	cfg.MinBytes, cfg.MaxBytes, cfg.Factor, cfg.OutOfPlace, cfg.Prune, cfg.PruneFrom = 64, 1024, 2, true, 2, from
-	rows, err := measureFake(t, 3, cfg, Limits{}, nil, slow, &fakeLibrary{name: "fast"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := map[string]int{}
-	for _, r := range rows {
-		count[r.Library]++
-	}
-	if count["slow"] != want || count["fast"] != 5 {
-		t.Errorf("rows by library: %v", count)
+	for attempt := 1; ; attempt++ { // on a busy machine, the fast one may be slow once or twice
+		rows, err := measureFake(t, 3, cfg, Limits{}, nil, slow, &fakeLibrary{name: "fast"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[string]int{}
+		for _, r := range rows {
+			count[r.Library]++
+		}
+		if count["slow"] == want && count["fast"] == 5 {
+			return
+		}
+		t.Logf("rows by library: %v, want %d and 5: %+v", count, want, rows)
+		if attempt == 5 {
+			t.Fatal("five times")
+		}
 	}
 }
