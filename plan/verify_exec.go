@@ -9,10 +9,8 @@ import "fmt"
 func (v *verifier) run() error {
 	v.launched = make([]int, len(v.p.GPUs))
 	v.running = make([]int, len(v.p.GPUs))
-	for id, b := range v.barriers {
-		if len(b.users) != b.size {
-			return v.barrierUsers(id, b)
-		}
+	if id, wrong := v.wrongBarrier(); wrong {
+		return v.barrierUsers(id, v.barriers[id])
 	}
 	if err := v.balance(); err != nil {
 		return err

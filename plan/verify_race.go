@@ -168,16 +168,12 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 		return nil
 	}
 	if s.checked[w.stamp.comp] != launch+1 {
-		for _, a := range s.before.writes {
-			if !w.known(a.stamp, pl.Plane != PacketPlane) {
-				return w.reused(&a, true, write, pl, part)
-			}
+		if a, found := w.unknown(s.before.writes, pl.Plane != PacketPlane); found {
+			return w.reused(&a, true, write, pl, part)
 		}
 		if write {
-			for _, a := range s.before.reads {
-				if !w.known(a.stamp, false) {
-					return w.reused(&a, false, write, pl, part)
-				}
+			if a, found := w.unknown(s.before.reads, false); found {
+				return w.reused(&a, false, write, pl, part)
 			}
 			s.checked[w.stamp.comp] = launch + 1
 		}
@@ -188,6 +184,16 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 		s.now.reads[w.stamp.comp] = here
 	}
 	return nil
+}
+
+// unknown is the first of the accesses, by component, that the walker does not know to be over.
+func (w *walker) unknown(uses map[int32]access, visible bool) (first access, found bool) {
+	for _, a := range uses {
+		if (!found || a.comp < first.comp) && !w.known(a.stamp, visible) {
+			first, found = a, true
+		}
+	}
+	return first, found
 }
 
 // unread lists the packets of a launch that nobody read: of those, their writers alone can tell that they have arrived.

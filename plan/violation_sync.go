@@ -24,6 +24,16 @@ func (v *verifier) nameOf(c *counter) string {
 	return ""
 }
 
+// wrongBarrier is the first barrier, by rank and id, that more or fewer thread blocks use than it is for.
+func (v *verifier) wrongBarrier() (first [2]int, found bool) {
+	for id, b := range v.barriers {
+		if len(b.users) != b.size && (!found || id[0] < first[0] || id[0] == first[0] && id[1] < first[1]) {
+			first, found = id, true
+		}
+	}
+	return first, found
+}
+
 func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
 	users := make([]int, 0, len(b.users))
 	for u := range b.users {
