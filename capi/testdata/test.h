@@ -37,7 +37,7 @@ static inline ncclUniqueId share_id(const char *path, int rank) {
 		CHECK(f && fwrite(&id, sizeof id, 1, f) == 1 && fclose(f) == 0 && rename(tmp, path) == 0);
 		return id;
 	}
-	for (double end = now() + 20; now() < end; usleep(1000)) {
+	for (double end = now() + 60; now() < end; usleep(1000)) {
 		FILE *f = fopen(path, "r");
 		if (!f) continue;
 		CHECK(fread(&id, sizeof id, 1, f) == 1);
