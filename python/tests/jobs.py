@@ -33,7 +33,7 @@ def _rank(function, rank, n, uid, args, results):
         results.put((rank, traceback.format_exc()))
 
 
-def run(n, function, *args, timeout=60):
+def run(n, function, *args, timeout=120):
     """function(rank, n, uid, *args) in n processes; uid is an address at which they can meet. Raises what a rank raised."""
     results = _context.Queue()
     uid = address()
@@ -61,7 +61,7 @@ def run(n, function, *args, timeout=60):
                 end = min(end, time.monotonic() + 5)
     finally:
         for p in ranks:
-            p.join(5)
+            p.join(5 if failures else 60)
             if p.is_alive():
                 p.kill()
                 p.join()
@@ -91,6 +91,6 @@ def communicator(rank, n, uid):
     return nccl.Communicator.from_bootstrap(b)
 
 
-def python(code, *arguments, timeout=60, **environment):
+def python(code, *arguments, timeout=120, **environment):
     """Runs code in a fresh interpreter; returns the finished process."""
     return subprocess.run([PYTHON, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout, env=os.environ | environment)

@@ -19,10 +19,10 @@ def test_example(name):
     if _program() is None:
         pytest.skip("the goccl program is not built")
     p = subprocess.run([jobs.PYTHON, "-m", "goccl", "run", "-n", "4", "--", jobs.PYTHON, os.path.join(jobs.ROOT, "python", "examples", name + ".py")],
-                       capture_output=True, text=True, timeout=60)
+                       capture_output=True, text=True, timeout=120)
     assert p.returncode == 0 and p.stdout.count("OK") == 4, p.stdout + p.stderr
 
 
 def test_native_example_says_that_it_needs_a_gpu():
-    p = subprocess.run([jobs.PYTHON, os.path.join(jobs.ROOT, "python", "examples", "native_allgather.py")], capture_output=True, text=True, timeout=60)
+    p = subprocess.run([jobs.PYTHON, os.path.join(jobs.ROOT, "python", "examples", "native_allgather.py")], capture_output=True, text=True, timeout=120)
     assert p.returncode == 77 and "no GPU" in p.stdout

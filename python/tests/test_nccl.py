@@ -183,13 +183,13 @@ def _death(rank, n, uid):
     t = time.monotonic()
     with pytest.raises(goccl.PeerDead, match=f"{n - 1}"):
         c.allreduce(a, a)
-    assert time.monotonic() - t < 5
+    assert time.monotonic() - t < 30
     c.abort()
 
 
 def test_death_of_a_rank():
     with pytest.raises(AssertionError, match="died with|still run") as e:
-        jobs.run(3, _death, timeout=20)
+        jobs.run(3, _death, timeout=60)
     assert "Traceback" not in str(e.value), e.value
 
 
