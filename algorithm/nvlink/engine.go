@@ -29,7 +29,6 @@ type Config struct {
 // Engine runs the collectives of one rank.
 type Engine struct {
 	dev           *cuda.Device
-	boot          bootstrap.Bootstrap
 	rank, size    int
 	timeout       time.Duration
 	maxBlocks     int64
@@ -50,7 +49,7 @@ type Engine struct {
 	simple *simpleArgs
 	p2p    *p2pArgs
 	few    *p2pFewArgs
-	stream *p2pArgs
+	stream *streamArgs
 
 	streamShared uint32 // dynamic shared memory of a stream's block
 	simpleShared uint32 // and of a block of simple.cuh
@@ -86,7 +85,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), overlaps: sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, boot: cfg.Bootstrap, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), simple: new(simpleArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(p2pArgs), stop: make(chan struct{})}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), overlaps: sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), simple: new(simpleArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err
@@ -168,7 +167,7 @@ func (e *Engine) fillConstants() {
 	e.few.p2pHead = e.p2p.p2pHead
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes, e.slotUnits = uint32(slotBytes(n)), slotBytes(n)/16
-	e.simple.collectiveArgs, e.simple.maps = *e.args, e.registry.tablePtr()
+	e.simple.collectiveArgs = *e.args
 	e.simple.window, e.simple.epochs = e.stream.window, state+stateSimple
 	e.simple.slotBytes, e.simple.flagsOffset = uint32(simpleSlotBytes(n)), uint32(streamBytes(n))
 }

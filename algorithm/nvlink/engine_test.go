@@ -390,6 +390,10 @@ func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
 		a := argsOf[p2pFewArgs](t, c)
 		return a.lane[:a.lanes], a.message[:]
 	}
+	if c.Kernel == "point_to_point_stream" {
+		a := argsOf[streamArgs](t, c)
+		return a.lane[:a.lanes], a.message[:]
+	}
 	a := argsOf[p2pArgs](t, c)
 	return a.lane[:a.lanes], a.message[:]
 }

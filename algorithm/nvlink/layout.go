@@ -74,6 +74,13 @@ type p2pArgs struct {
 	message [p2pMaxMessages]message
 }
 
+// streamArgs says too where messages to receive may be stored: registry.go.
+type streamArgs struct {
+	p2pArgs
+	maps   uint64
+	direct [p2pMaxMessages]uint64
+}
+
 // p2pFewArgs is for launches of few messages: the driver copies all parameters of a launch, used or not.
 type p2pFewArgs struct {
 	p2pHead

@@ -18,23 +18,25 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-// registry is the user's buffers that all peers have mapped, so that large messages go straight into them (kernels/collective/simple.cuh).
+// registry is the user's buffers that peers have mapped, so that large messages go straight into them (kernels/collective/simple.cuh, stream.cuh).
 //
 //  1. The first large operation on a buffer finds its allocation unknown. It goes through the rings, and the allocation is offered to the peers
 //     meanwhile: no call ever waits for that.
 //  2. Each peer maps it, notes where in its table, which kernels read, and says whether it could.
-//  3. Once all have, operations name it: its slot, and the offset.
+//  3. Once all have, collectives name it: its slot, and the offset. Messages need only their sender to have it.
 //  4. When the allocation is gone, the peers unmap it and say so; then its slot is free. An operation that names it is over by then, because nobody
 //     frees memory that an operation still uses.
 //
 // An allocation that cannot be shared, or for which there is no slot, stays with the rings. One goroutine offers and looks for what is gone, one for
-// each peer listens.
+// each peer listens; they start with the first large operation, which every rank has sooner or later: offers wait for it.
 type registry struct {
 	dev        *cuda.Device
 	boot       bootstrap.Bootstrap
 	rank, size int
-	table      *cuda.HostMemory // [maxRanks][registrySlots] addresses of the peers' buffers here; 0: none
 	importer   ipc.Importer
+
+	once  sync.Once
+	table *cuda.HostMemory // [maxRanks][registrySlots] addresses of the peers' buffers here, 0: none; nil: it could not be had
 
 	mu     sync.Mutex // guards what follows
 	slots  [registrySlots]*registration
@@ -59,18 +61,17 @@ type registration struct {
 	region cuda.Region
 	slot   int // -1: none yet
 	state  registrationState
-	answer int // of how many peers the answer is still due
-	failed bool
+	answer int    // of how many peers the answer is still due
+	mapped uint32 // the peers that have it, a bit each
 	revoke func()
 }
 
 type registrationState uint8
 
 const (
-	offered registrationState = iota
-	ready
-	refused  // some peer could not map it, or it cannot be shared
-	dropping // gone; its slot is not free yet
+	offered  registrationState = iota // or not yet
+	refused                           // it cannot be shared
+	dropping                          // gone; its slot is not free yet
 )
 
 const (
@@ -90,25 +91,33 @@ const (
 	sayDropped                  // peer: so is the mapping
 )
 
-// newRegistry starts the registry; nil when it is switched off or there are no peers.
-func newRegistry(dev *cuda.Device, boot bootstrap.Bootstrap) (*registry, error) {
-	if boot.WorldSize() == 1 || os.Getenv("GOCCL_REGISTER") == "0" {
-		return nil, nil
+// newRegistry is nil unless GOCCL_REGISTER switches it on and there are peers.
+func newRegistry(dev *cuda.Device, boot bootstrap.Bootstrap) *registry {
+	if boot.WorldSize() == 1 || os.Getenv("GOCCL_REGISTER") != "1" {
+		return nil
 	}
-	table, err := dev.HostAlloc(maxRanks * registrySlots * 8)
-	if err != nil {
-		return nil, fmt.Errorf("table of the peers' buffers: %w", err)
-	}
-	g := &registry{dev: dev, boot: boot, rank: boot.Rank(), size: boot.WorldSize(), table: table, byBase: map[device.Ptr]*registration{},
+	g := &registry{dev: dev, boot: boot, rank: boot.Rank(), size: boot.WorldSize(), byBase: map[device.Ptr]*registration{},
 		mapped: map[[2]int]*ipc.Mapping{}, wake: make(chan struct{}, 1)}
 	g.ctx, g.stop = context.WithCancel(context.Background())
-	g.tasks.Go(g.work)
-	for p := range g.size {
-		if p != g.rank {
-			g.tasks.Go(func() { g.listen(p) })
+	return g
+}
+
+// start is for the goroutine of the engine's operations, as tablePtr and word are.
+func (g *registry) start() {
+	g.once.Do(func() {
+		table, err := g.dev.HostAlloc(maxRanks * registrySlots * 8)
+		if err != nil {
+			slog.Warn("no buffers are registered", "rank", g.rank, "cause", err)
+			return
 		}
-	}
-	return g, nil
+		g.table = table
+		g.tasks.Go(g.work)
+		for p := range g.size {
+			if p != g.rank {
+				g.tasks.Go(func() { g.listen(p) })
+			}
+		}
+	})
 }
 
 // tablePtr is the table for kernels. It is nil-safe, as word and close are.
@@ -116,12 +125,22 @@ func (g *registry) tablePtr() uint64 {
 	if g == nil {
 		return 0
 	}
+	if g.start(); g.table == nil {
+		return 0
+	}
 	return uint64(g.table.Ptr())
 }
 
-// word is SimpleArgs.direct for a buffer: where peers have it, or 0. What is not known yet is registered in the background.
-func (g *registry) word(p device.Ptr, bytes int64) uint64 {
+// everybody is all ranks, a bit each.
+const everybody = 1<<maxRanks - 1
+
+// word names a buffer to those of its peers in the set who will store into it: the word of placeOf in kernels/collective/args.cuh, or 0. What is not
+// known yet is registered in the background.
+func (g *registry) word(p device.Ptr, bytes int64, set uint32) uint64 {
 	if g == nil || bytes < registerFrom {
+		return 0
+	}
+	if g.start(); g.table == nil {
 		return 0
 	}
 	region, err := g.dev.Lookup(p)
@@ -141,7 +160,8 @@ func (g *registry) word(p device.Ptr, bytes int64) uint64 {
 		g.do(task{r, false})
 		return 0
 	}
-	if r.state != ready {
+	set &= (1<<g.size - 1) &^ (1 << g.rank)
+	if r.state != offered || r.mapped&set != set {
 		return 0
 	}
 	return uint64(r.slot+1)<<48 | uint64(p-region.Base)
@@ -311,7 +331,7 @@ func (g *registry) hear(peer int, b []byte) error {
 		g.unmapPeer(peer, slot)
 		return body.Done()
 	case sayMapped, sayFailed, sayDropped:
-		g.answered(slot, what)
+		g.answered(peer, slot, what)
 		return body.Done()
 	}
 	return fmt.Errorf("message %d", what)
@@ -357,8 +377,8 @@ func (g *registry) word64(peer, slot int) *atomic.Uint64 {
 	return &unsafe.Slice((*atomic.Uint64)(g.table.Pointer()), maxRanks*registrySlots)[peer*registrySlots+slot]
 }
 
-// answered counts the peers' answers about an own slot.
-func (g *registry) answered(slot int, what uint8) {
+// answered notes a peer's answer about an own slot.
+func (g *registry) answered(peer, slot int, what uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.slots[slot]
@@ -366,17 +386,15 @@ func (g *registry) answered(slot int, what uint8) {
 		return
 	}
 	r.answer--
-	r.failed = r.failed || what == sayFailed
-	switch {
-	case r.state == dropping && r.answer == 0:
+	if what == sayMapped {
+		r.mapped |= 1 << peer
+	}
+	if r.answer > 0 {
+		return
+	}
+	r.end()
+	if r.state == dropping {
 		g.slots[slot] = nil
-		r.end()
-	case r.state == offered && r.answer == 0 && r.failed:
-		r.state = refused // the slot stays taken: some have mapped it
-		r.end()
-	case r.state == offered && r.answer == 0:
-		r.state = ready
-		r.end()
 	}
 }
 
@@ -405,5 +423,8 @@ func (g *registry) close() error {
 			r.end()
 		}
 	}
-	return errors.Join(append(errs, g.table.Close())...)
+	if g.table != nil {
+		errs = append(errs, g.table.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -24,6 +24,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 // The first operation on a buffer goes through the rings; once the peers have the buffer, operations name it, by slot and offset, and the table of each
 // peer says where it is.
 func TestRegistry(t *testing.T) {
+	t.Setenv("GOCCL_REGISTER", "1")
 	const n = 3
 	engines := mockEngines(t, n)
 	for _, e := range engines {
@@ -44,7 +45,10 @@ func TestRegistry(t *testing.T) {
 		if a := run(algorithm.AllReduce, mem.Add(large), large/4); a.direct != 0 || a.maps != e.registry.tablePtr() || a.maps == 0 {
 			t.Errorf("rank %d, first use: %+v", r, a)
 		}
-		eventually(t, "the buffer is registered", func() bool { return e.registry.word(mem, large) != 0 })
+		for _, peer := range engines {
+			peer.registry.start()
+		}
+		eventually(t, "the buffer is registered", func() bool { return e.registry.word(mem, large, everybody) != 0 })
 		region, err := e.dev.Lookup(mem)
 		must(t, err)
 		at := uint64(mem.Add(large) - region.Base)
@@ -83,35 +87,89 @@ func TestRegistry(t *testing.T) {
 
 // A buffer that was freed is forgotten, also by the peers, and its slot is used again.
 func TestRegistryForgets(t *testing.T) {
+	t.Setenv("GOCCL_REGISTER", "1")
 	engines := mockEngines(t, 2)
 	for _, e := range engines {
 		must(t, e.Force("all_reduce:two_shot_simple"))
 	}
 	e, peer := engines[0], engines[1]
+	if peer.registry.tablePtr() == 0 { // from its first large operation on
+		t.Fatal("the peer has no table")
+	}
 	first, err := e.dev.AllocLegacy(large)
 	must(t, err)
 	second := memory(t, e, large)
 	for _, p := range []device.Ptr{first.Ptr(), second} {
-		eventually(t, "both are registered", func() bool { return e.registry.word(p, large) != 0 })
+		eventually(t, "both are registered", func() bool { return e.registry.word(p, large, everybody) != 0 })
 	}
-	if a, b := e.registry.word(first.Ptr(), large)>>48, e.registry.word(second, large)>>48; a != 1 || b != 2 {
+	if a, b := e.registry.word(first.Ptr(), large, everybody)>>48, e.registry.word(second, large, everybody)>>48; a != 1 || b != 2 {
 		t.Errorf("slots %d and %d, want the first two", a-1, b-1)
 	}
 	must(t, first.Close())
 	eventually(t, "the peer has forgotten it", func() bool { return peer.registry.at(0, 0) == 0 })
 	third := memory(t, e, large)
-	eventually(t, "the slot is used again", func() bool { return e.registry.word(third, large)>>48 == 1 })
-	if e.registry.word(second, large)>>48 != 2 {
+	eventually(t, "the slot is used again", func() bool { return e.registry.word(third, large, everybody)>>48 == 1 })
+	if e.registry.word(second, large, everybody)>>48 != 2 {
 		t.Error("the other buffer is not there any more")
 	}
 }
 
-// GOCCL_REGISTER=0 leaves everything to the rings.
+// A message goes straight to its place once its sender has the buffer, whoever else has not.
+func TestRegistryMessages(t *testing.T) {
+	t.Setenv("GOCCL_REGISTER", "1")
+	engines := mockEngines(t, 3)
+	e, sender := engines[0], engines[1]
+	s, mem := newStream(t, e), memory(t, e, 4*large)
+	sender.registry.start()
+	run := func(recv device.Ptr, bytes int64) *streamArgs {
+		t.Helper()
+		calls := launches(noted(t, func() {
+			must(t, e.Enqueue(1, []algorithm.Request{
+				{Collective: algorithm.Send, Send: mem, Count: bytes, Type: datatype.Int8, Peer: 1, Stream: s},
+				{Collective: algorithm.Recv, Recv: recv, Count: bytes, Type: datatype.Int8, Peer: 1, Stream: s},
+			}))
+		}))
+		if len(calls) != 1 || calls[0].Kernel != "point_to_point_stream" {
+			t.Fatalf("%v", names(calls))
+		}
+		return argsOf[streamArgs](t, calls[0])
+	}
+	direct := func(a *streamArgs, send uint8) uint64 {
+		for _, l := range a.lane[:a.lanes] {
+			if l.send == send {
+				return a.direct[l.first]
+			}
+		}
+		return 1
+	}
+	if a := run(mem.Add(large), large); direct(a, 0) != 0 || a.maps != e.registry.tablePtr() {
+		t.Errorf("first use: %#x, %#x", direct(a, 0), a.maps)
+	}
+	eventually(t, "the sender has the buffer", func() bool { return e.registry.word(mem, large, 1<<1) != 0 })
+	region, err := e.dev.Lookup(mem)
+	must(t, err)
+	want := 1<<48 | uint64(mem.Add(large)-region.Base)
+	if a := run(mem.Add(large), large); direct(a, 0) != want || direct(a, 1) != 0 {
+		t.Errorf("the receive has %#x, want %#x; the send %#x, want nothing", direct(a, 0), want, direct(a, 1))
+	}
+	for _, bytes := range []int64{large - 8, large - 1} {
+		if a := run(mem.Add(large), bytes); direct(a, 0) != 0 {
+			t.Errorf("%d bytes: %#x", bytes, direct(a, 0))
+		}
+	}
+	if a := run(mem.Add(large+8), large); direct(a, 0) != 0 {
+		t.Errorf("not aligned: %#x", direct(a, 0))
+	}
+	if e.registry.word(mem, large, everybody) != 0 {
+		t.Error("rank 2 cannot have it yet")
+	}
+}
+
+// Unless it is asked for everything goes through the rings.
 func TestRegistryOff(t *testing.T) {
-	t.Setenv("GOCCL_REGISTER", "0")
 	e := mockEngines(t, 2)[0]
 	must(t, e.Force("all_reduce:two_shot_simple"))
-	if e.registry != nil || e.simple.maps != 0 || e.registry.word(memory(t, e, large), large) != 0 {
+	if e.registry != nil || e.registry.tablePtr() != 0 || e.registry.word(memory(t, e, large), large, everybody) != 0 {
 		t.Error("there is a registry")
 	}
 }

@@ -100,9 +100,7 @@ func (e *Engine) loadChosen() error {
 	if err != nil {
 		return err
 	}
-	e.registry, err = newRegistry(e.dev, e.boot)
-	e.simple.maps = e.registry.tablePtr()
-	return err
+	return nil
 }
 
 // each calls do with every kernel there is.
@@ -166,9 +164,9 @@ func (e *Engine) simpleReduce(r *algorithm.Request, s *cuda.Stream, root uint32,
 // offerRecv lets the peers store straight into the receive buffer of the next launch, bytes long, if they can.
 func (e *Engine) offerRecv(bytes int64) {
 	a := e.simple
-	a.direct = 0
+	a.maps, a.direct = e.registry.tablePtr(), 0
 	if a.recv != 0 && (a.recv|a.bytes|a.recvStride)&15 == 0 {
-		a.direct = e.registry.word(device.Ptr(a.recv), bytes)
+		a.direct = e.registry.word(device.Ptr(a.recv), bytes, everybody)
 	}
 }
 

@@ -286,6 +286,8 @@ func TestParameterSizes(t *testing.T) {
 				want = unsafe.Sizeof(simpleArgs{})
 			case strings.HasPrefix(name, "point_to_point_few_"):
 				want = unsafe.Sizeof(p2pFewArgs{})
+			case name == "point_to_point_stream":
+				want = unsafe.Sizeof(streamArgs{})
 			case strings.HasPrefix(name, "point_to_point_"):
 				want = unsafe.Sizeof(p2pArgs{})
 			}
@@ -333,10 +335,10 @@ func TestEveryKernelFinishes(t *testing.T) {
 // The headers' constants are repeated in layout.go.
 func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 	for file, constants := range map[string]map[string]int64{
-		"args.cuh":   {"maxRanks": maxRanks, "epochStride": epochStride / 4},
+		"args.cuh":   {"maxRanks": maxRanks, "epochStride": epochStride / 4, "registrySlots": registrySlots},
 		"p2p.cuh":    {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth, "p2pMaxMessages": p2pMaxMessages, "p2pFewMessages": p2pFewMessages},
 		"stream.cuh": {"streamChannels": streamChannels, "streamDepth": streamDepth, "streamPieceBytes": streamPieceBytes, "streamStages": streamStages},
-		"simple.cuh": {"simpleRegion": simpleRegion, "simpleChannels": simpleChannels, "simpleRoles": simpleRoles, "simpleStages": simpleStages, "simpleLine": simpleLine, "registrySlots": registrySlots},
+		"simple.cuh": {"simpleRegion": simpleRegion, "simpleChannels": simpleChannels, "simpleRoles": simpleRoles, "simpleStages": simpleStages, "simpleLine": simpleLine},
 	} {
 		text, err := os.ReadFile("../../kernels/collective/" + file)
 		if err != nil {

@@ -48,6 +48,19 @@ struct Args {
 
 static_assert(sizeof(Args) == 232, "Args is filled by the host");
 
+// A receive buffer that all peers have mapped is named by a word: its slot + 1 in the upper 16 bits, an offset in it below; 0 names none. maps is
+// [maxRanks][registrySlots] in host memory: where a buffer of a rank is mapped here (Go: registry).
+constexpr uint32_t registrySlots = 64;
+
+// placeOf is what rank `owner` has named by a word that is not 0, as mapped here. Should it not be mapped, though that was promised, the host is told
+// and it is 0.
+GOCCL_DEVICE uint64_t placeOf(const uint64_t* maps, uint32_t owner, uint64_t word, AbortBlock* abort) {
+  const uint64_t mapped = loadRelaxed<Scope::sys>(maps + owner * registrySlots + (word >> 48) - 1);
+  if (mapped != 0) return mapped + (word & 0xffffffffffff);
+  report(abort, statusInvalid, maps, waitNone, owner);
+  return 0;
+}
+
 // Operator numbers are datatype.Op's.
 enum Operator : uint32_t { opSum = 0, opProd = 1, opMax = 2, opMin = 3, opAvg = 4, opPreMulSum = 5 };
 

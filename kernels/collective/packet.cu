@@ -51,4 +51,4 @@ GOCCL_KERNEL(point_to_point_few_words, 256, P2PFewArgs) { pointToPoint<Line8>(a)
 GOCCL_KERNEL(point_to_point_few_bytes, 256, P2PFewArgs) { pointToPoint<Line1>(a); }
 GOCCL_KERNEL(point_to_point_words, 256, P2PArgs) { pointToPoint<Line8>(a); }
 GOCCL_KERNEL(point_to_point_bytes, 256, P2PArgs) { pointToPoint<Line1>(a); }
-GOCCL_KERNEL(point_to_point_stream, 512, P2PArgs) { stream(a); }
+GOCCL_KERNEL(point_to_point_stream, 512, StreamArgs) { stream(a); }

@@ -63,11 +63,10 @@ constexpr uint32_t simpleChannels = 32;      // at most
 constexpr uint32_t simpleRoles = 3;          // blocks of a channel
 constexpr uint32_t simpleStages = 2;         // pieces in shared memory
 constexpr uint32_t simpleLine = 128;         // bytes of a flag (at 0), a credit (at 64) and where to (at 72)
-constexpr uint32_t registrySlots = 64;       // buffers of a rank that its peers have mapped
 
 struct SimpleArgs : Args {
-  const uint64_t* maps;  // [maxRanks][registrySlots]: where a buffer of a rank is mapped here; in host memory
-  uint64_t direct;       // recv, if all peers have it: its slot + 1 in the upper 16 bits, the offset in the buffer below; else 0
+  const uint64_t* maps;
+  uint64_t direct;  // recv as peers know it, or 0
 };
 static_assert(sizeof(SimpleArgs) == 248, "SimpleArgs is filled by the host");
 
@@ -155,14 +154,7 @@ struct Simple {
     Status s = waitUntil([&] { return (credited = loadAcquire<Scope::sys>(words)) >= base; }, a.abort, words, waitPacket, -1, threadIdx.x);
     if (s != statusOk) return s;
     uint64_t at = loadRelaxed<Scope::sys>(words + 1);
-    if (at != 0) {
-      const uint64_t mapped = loadRelaxed<Scope::sys>(a.maps + threadIdx.x * registrySlots + (at >> 48) - 1);
-      at = mapped + (at & 0xffffffffffff);
-      if (mapped == 0) {  // it was promised
-        report(a.abort, statusInvalid, a.maps, waitNone, threadIdx.x);
-        return statusInvalid;
-      }
-    }
+    if (at != 0 && (at = placeOf(a.maps, threadIdx.x, at, a.abort)) == 0) return statusInvalid;
     target[threadIdx.x] = at;
     return statusOk;
   }

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "79a568d1d4b5415ff221596593029be7dacdf567970d4c4808c7f18271784b2a",
+	Source:   "913144f283aec240b9d0e7e834028362e882a35bb1aff5e25656f539478ad739",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "simple",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "19724088cbdc1f77127393d27f06d276dd5a8a455087142bcd2ce8a3a04b7e74",
+	Source:   "e9889d23445c829a39c90b630d0fc52a529540ea2bede9b7ad2309db53f67ad2",
 	Kernels: []string{
 		"all_gather_simple",
 		"all_gather_simple_n2",

@@ -60,11 +60,13 @@ var mutations = []struct {
 	{"credit too early", "simple", edit{"simple.cuh", "__syncthreads();\n      allow(sources, ring,", "if (!mutated(\"credit too early\")) __syncthreads();\n      allow(sources, ring,"}},
 	{"overwritten before it is read", "simple", edit{"simple.cuh", "if (inPlace && s == statusOk &&", "if (inPlace && !mutated(\"overwritten before it is read\") && s == statusOk &&"}},
 	{"not waiting for what comes straight", "simple", edit{"simple.cuh", "if (direct && count > 0) s =", "if (direct && count > 0 && !mutated(\"not waiting for what comes straight\")) s ="}},
-	{"elsewhere", "simple", edit{"simple.cuh", "(at & 0xffffffffffff);", "(at & 0xffffffffffff) + (mutated(\"elsewhere\") ? 16 : 0);"}},
+	{"elsewhere", "simple", edit{"args.cuh", "(word & 0xffffffffffff);", "(word & 0xffffffffffff) + (mutated(\"elsewhere\") ? 16 : 0);"}},
 	{"ticket before the barrier", "tickets", edit{"ticket.cuh", "__syncthreads();", "if (!mutated(\"ticket before the barrier\")) __syncthreads();"}},
 	{"no copy", "messages", edit{"p2p.cuh", "lane.count; i += 2) {", "lane.count - (mutated(\"no copy\") ? 2u : 0u); i += 2) {"}},
-	{"flag before the data", "streams", edit{"stream.cuh", "copyBytes<4>(f.slot(j), f.at(j),",
-		"if (mutated(\"flag before the data\") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j) + 1);\n    copyBytes<4>(f.slot(j), f.at(j),"}},
+	{"a stale place", "streams", edit{"stream.cuh", "if (direct == 0 && !said) return allow(0);", "if (direct == 0 && (!said || mutated(\"a stale place\"))) return allow(0);"}},
+	{"not waiting for what comes straight to its place", "streams", edit{"stream.cuh", "if (direct != 0) {\n", "if (direct != 0 && mutated(\"not waiting for what comes straight to its place\")) continue;\n        if (direct != 0) {\n"}},
+	{"flag before the data", "streams", edit{"stream.cuh", "copyBytes<4>(f.target(j), f.at(j),",
+		"if (mutated(\"flag before the data\") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j) + 1);\n    copyBytes<4>(f.target(j), f.at(j),"}},
 }
 
 var (
