@@ -59,6 +59,8 @@ func signature(r *algorithm.Request, seq uint64) []byte {
 				b = binary.LittleEndian.AppendUint64(b, uint64(x))
 			}
 		}
+	case algorithm.AllToAllVDevice: // its counts are not known yet
+		binary.LittleEndian.PutUint64(b[8:], 0)
 	}
 	binary.LittleEndian.PutUint32(b[4:], uint32(int32(who)))
 	binary.LittleEndian.PutUint64(b[16:], seq)
@@ -79,7 +81,7 @@ func describe(b []byte) string {
 	switch coll {
 	case algorithm.Barrier:
 		return s
-	case algorithm.AllToAllV:
+	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
 		return fmt.Sprintf("%s of %v", s, datatype.Type(b[1]))
 	}
 	s += fmt.Sprintf(" of %d × %v", int64(binary.LittleEndian.Uint64(b[8:])), datatype.Type(b[1]))

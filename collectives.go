@@ -38,6 +38,21 @@ func (c *Comm) AllToAllV(send device.Ptr, sendCounts, sendDispls []int64, recv d
 		SendCounts: sendCounts, SendDispls: sendDispls, RecvCounts: recvCounts, RecvDispls: recvDispls})
 }
 
+// DeviceCounts are the counts and displacements of an AllToAllVDevice: arrays of R int64 each, one element for each rank, in elements, at multiples of 8
+// bytes, in memory that the device can read: the GPU's own on CUDA, any of this process on the host device.
+type DeviceCounts = algorithm.DeviceCounts
+
+// AllToAllVDevice is AllToAllV with counts and displacements in the device's memory. They are read when the operation runs on s, not at the call: so a
+// kernel before it on s may compute them, without the host's knowing, and a captured graph reads them anew each time it is replayed. They must stay as
+// they are until the operation has ended.
+//
+// All ranks call it together: AllToAllV does not meet it. What this rank sends to p must be what p receives from it, zero included; otherwise both get
+// ErrMismatch, which names the other, once the operation has run. Negative counts are taken for 0. A GPU has nothing to check others against: counts and
+// displacements that lie outside of send and recv read and write what is there.
+func (c *Comm) AllToAllVDevice(send, recv device.Ptr, counts DeviceCounts, t datatype.Type, s device.Stream) error {
+	return c.one(algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: send, Recv: recv, Type: t, DeviceCounts: counts, Stream: s})
+}
+
 // Broadcast copies count elements of root's send to every rank's recv.
 func (c *Comm) Broadcast(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.Broadcast, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})

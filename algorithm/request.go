@@ -24,11 +24,15 @@ const (
 	Send
 	Recv
 	Barrier
+	AllToAllVDevice // with counts in the device's memory
 	numCollectives
 )
 
+// NumCollectives is one more than the largest Collective.
+const NumCollectives = numCollectives
+
 var collectiveNames = [numCollectives]string{"", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "broadcast", "reduce",
-	"gather", "scatter", "send", "recv", "barrier"}
+	"gather", "scatter", "send", "recv", "barrier", "all_to_all_v_device"}
 
 // Valid reports whether c is one of the named collectives.
 func (c Collective) Valid() bool { return c > 0 && c < numCollectives }
@@ -73,6 +77,7 @@ func squash(s string) string {
 //	reduce_scatter, scatter           send Count·R, recv Count (scatter: send only at Root)
 //	all_to_all                        send Count·R, recv Count·R
 //	all_to_all_v                      SendCounts, SendDispls, RecvCounts, RecvDispls, R long each, in elements; copied at the call
+//	all_to_all_v_device               DeviceCounts, read when the operation runs
 //	send, recv                        Count elements to or from Peer
 //	barrier                           nothing
 //
@@ -94,7 +99,15 @@ type Request struct {
 
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int64
 
+	DeviceCounts DeviceCounts // all_to_all_v_device
+
 	Stream device.Stream
+}
+
+// DeviceCounts are the arrays of an all_to_all_v_device: R int64 each, by rank, in elements, at multiples of 8 bytes, in memory that the device can
+// read. They are read when the operation runs on its stream and must not change until it has ended.
+type DeviceCounts struct {
+	SendCounts, SendDispls, RecvCounts, RecvDispls device.Ptr
 }
 
 // Bytes is Count in bytes.
@@ -103,7 +116,7 @@ func (r *Request) Bytes() int64 { return r.Count * r.Type.Size() }
 // SymmetricRecv reports whether every rank has a whole receive buffer in this collective.
 func (c Collective) SymmetricRecv() bool {
 	switch c {
-	case AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllV, Broadcast:
+	case AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllV, AllToAllVDevice, Broadcast:
 		return true
 	}
 	return false

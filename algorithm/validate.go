@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 )
 
 // Validate checks what can be checked on one rank of a communicator of n ranks. The error wraps ErrInvalidArgument and says which field.
@@ -45,9 +46,23 @@ func (r *Request) Validate(n int) error {
 		}
 	case AllToAllV:
 		return r.validateV(n)
+	case AllToAllVDevice:
+		if err := r.DeviceCounts.validate(); err != nil {
+			return err
+		}
 	}
 	if size := r.Type.Size(); int64(r.Send|r.Recv)&(size-1) != 0 { // sizes are powers of two
 		return bad("buffers %#x and %#x are not both aligned to the element size %d", r.Send, r.Recv, size)
+	}
+	return nil
+}
+
+func (c *DeviceCounts) validate() error {
+	for i, p := range []device.Ptr{c.SendCounts, c.SendDispls, c.RecvCounts, c.RecvDispls} {
+		if p == 0 || p&7 != 0 {
+			return fmt.Errorf("%w: DeviceCounts.%s is at %#x: want an array of int64 in the device's memory, at a multiple of 8", ErrInvalidArgument,
+				[]string{"SendCounts", "SendDispls", "RecvCounts", "RecvDispls"}[i], p)
+		}
 	}
 	return nil
 }

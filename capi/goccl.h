@@ -65,7 +65,8 @@ enum { GOCCL_SUM = 0, GOCCL_PROD = 1, GOCCL_MAX = 2, GOCCL_MIN = 3, GOCCL_AVG = 
 
 enum {
 	GOCCL_ALL_REDUCE = 1, GOCCL_ALL_GATHER = 2, GOCCL_REDUCE_SCATTER = 3, GOCCL_ALL_TO_ALL = 4, GOCCL_ALL_TO_ALL_V = 5, GOCCL_BROADCAST = 6,
-	GOCCL_REDUCE = 7, GOCCL_GATHER = 8, GOCCL_SCATTER = 9, GOCCL_SEND = 10, GOCCL_RECV = 11, GOCCL_BARRIER = 12
+	GOCCL_REDUCE = 7, GOCCL_GATHER = 8, GOCCL_SCATTER = 9, GOCCL_SEND = 10, GOCCL_RECV = 11, GOCCL_BARRIER = 12,
+	GOCCL_ALL_TO_ALL_V_DEVICE = 13
 };
 
 /* One collective call of one rank. R is the number of ranks; sizes are in elements.
@@ -75,6 +76,9 @@ enum {
  *   reduce_scatter, scatter         send count*R, recv count (scatter: send at root only)
  *   all_to_all                      send count*R, recv count*R
  *   all_to_all_v                    the four arrays, R long; they are read before the call returns
+ *   all_to_all_v_device             the same arrays, in memory that the device can read, at multiples of 8 bytes; they are read when the call runs on
+ *                                   its stream, also each time a captured graph is replayed, and must stay as they are until it has ended. Negative
+ *                                   counts are 0. All ranks make this call: all_to_all_v does not meet it
  *   send, recv                      count elements of send, or recv, to or from rank root
  *   barrier                         nothing
  *

@@ -29,7 +29,12 @@ type abortWords struct {
 const (
 	statusAborted = 1
 	statusTimeout = 0xffff0001
-	unknownPeer   = 0xffffffff
+
+	// Of kernels/collective/all_to_all_v.cuh: the counts of a peer and of this rank differ. detail is the peer's number of bytes, op whether it sends or
+	// expects them.
+	statusMismatch = 0xffff0003
+	peerSends      = 0
+	unknownPeer    = 0xffffffff
 )
 
 func newAbortBlock(dev *cuda.Device, limit time.Duration) (*abortBlock, error) {
@@ -53,9 +58,13 @@ func (b *abortBlock) submitted(seq uint64, r *algorithm.Request) {
 	b.op.Store(uint32(r.Collective))
 }
 
-// report is the error of a wait that ran into its deadline on the device, or nil.
+// report is the error of a wait that ran into its deadline on the device, or of counts that did not match there, or nil.
 func (b *abortBlock) report(rank int) error {
-	if b.word.reported.Load() != statusTimeout {
+	switch b.word.reported.Load() {
+	case statusTimeout:
+	case statusMismatch:
+		return b.mismatch(rank)
+	default:
 		return nil
 	}
 	peer := -1
@@ -64,6 +73,21 @@ func (b *abortBlock) report(rank int) error {
 	}
 	return &algorithm.Error{Op: algorithm.Collective(b.op.Load()).String(), Rank: rank, Peer: peer, Seq: b.seq.Load(),
 		Err: fmt.Errorf("%w: a kernel waited %v for data; the latest operation submitted here is the one named", algorithm.ErrTimeout, b.wait)}
+}
+
+// mismatch names the operation whose kernel has reported; which of them it was is known while it is the latest.
+func (b *abortBlock) mismatch(rank int) error {
+	var seq uint64
+	if algorithm.Collective(b.op.Load()) == algorithm.AllToAllVDevice {
+		seq = b.seq.Load()
+	}
+	peer, bytes := int(b.word.peer.Load()), b.word.detail.Load()
+	verb, side := "expects", "send"
+	if b.word.op.Load() == peerSends {
+		verb, side = "sends", "receive"
+	}
+	return &algorithm.Error{Op: algorithm.AllToAllVDevice.String(), Rank: rank, Peer: peer, Seq: seq,
+		Err: fmt.Errorf("%w: rank %d %s %d bytes here, and this rank's %s count, read on the device, is for another number", algorithm.ErrMismatch, peer, verb, bytes, side)}
 }
 
 func (b *abortBlock) close() error { return b.mem.Close() }

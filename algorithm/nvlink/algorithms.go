@@ -45,7 +45,10 @@ func (e *Engine) Algorithms() []algorithm.Info {
 					Chosen: []algorithm.Span{{Least: streamFrom, Most: algorithm.AnySize}}})
 		}
 	}
-	return append(list, algorithm.Info{Name: "one_shot_ll", Collective: algorithm.Barrier, Tags: map[string]uint64{"shots": 1, "ll128": 0}, Chosen: []algorithm.Span{{}}})
+	return append(list,
+		algorithm.Info{Name: "one_shot_ll", Collective: algorithm.Barrier, Tags: map[string]uint64{"shots": 1, "ll128": 0}, Chosen: []algorithm.Span{{}}},
+		algorithm.Info{Name: "packets", Collective: algorithm.AllToAllVDevice, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "ll128": 1},
+			Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
 }
 
 // spans are the sizes up to most for which v, with any number of threads, is chosen in eager calls of 4-byte elements.

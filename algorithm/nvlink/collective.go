@@ -17,6 +17,9 @@ func (e *Engine) collective(r *algorithm.Request, s *cuda.Stream) error {
 	if r.Collective == algorithm.AllToAllV {
 		return e.allToAllV(r, s)
 	}
+	if r.Collective == algorithm.AllToAllVDevice {
+		return e.allToAllVDevice(r, s)
+	}
 	if r.Count == 0 {
 		return nil
 	}

@@ -51,6 +51,8 @@ type Engine struct {
 	few    *p2pFewArgs
 	stream *streamArgs
 
+	counted *allToAllVArgs
+
 	streamShared uint32 // dynamic shared memory of a stream's block
 	simpleShared uint32 // and of a block of simple.cuh
 
@@ -165,6 +167,7 @@ func (e *Engine) fillConstants() {
 	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = e.abort.ptr(), state, uint32(e.rank), uint32(n)
 	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = e.abort.ptr(), state+stateCounters, uint32(e.rank), uint32(n)
 	e.few.p2pHead = e.p2p.p2pHead
+	e.counted = &allToAllVArgs{p2pHead: e.p2p.p2pHead}
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes, e.slotUnits = uint32(slotBytes(n)), slotBytes(n)/16
 	e.simple.collectiveArgs = *e.args

@@ -499,6 +499,8 @@ func hotPaths(t testing.TB, e *Engine) map[string][]algorithm.Request {
 	}
 	v := request(algorithm.AllToAllV, 0)
 	v.SendCounts, v.RecvCounts, v.SendDispls, v.RecvDispls = counts, counts, displs, displs
+	d := request(algorithm.AllToAllVDevice, 0)
+	d.DeviceCounts = algorithm.DeviceCounts{SendCounts: mem, SendDispls: mem.Add(32), RecvCounts: mem.Add(64), RecvDispls: mem.Add(96)}
 	ring := []algorithm.Request{request(algorithm.Send, 256), request(algorithm.Recv, 256)}
 	ring[1].Peer = 2
 	return map[string][]algorithm.Request{
@@ -512,6 +514,7 @@ func hotPaths(t testing.TB, e *Engine) map[string][]algorithm.Request {
 		"broadcast 1M":   {request(algorithm.Broadcast, 1<<18)},
 		"gather":         {request(algorithm.Gather, 256)},
 		"all_to_all_v":   {v},
+		"device_counts":  {d},
 		"send_recv":      ring,
 		"send_recv 4M":   {request(algorithm.Send, 1<<20)},
 		"barrier":        {request(algorithm.Barrier, 0)},

@@ -42,6 +42,8 @@ type kernelTable struct {
 	// Point to point. The index of words and bytes is 1 for few messages.
 	words, bytes [2]*cuda.Function
 	stream       *cuda.Function
+
+	counted *cuda.Function // all-to-all-v with the counts on the device
 }
 
 func reductionName(what reduction, p protocol, t datatype.Type, fast, ranks int) string {
@@ -90,6 +92,9 @@ func (k *kernelTable) load(m *cuda.Module, names []string, ranks int) error {
 		if *f = find("point_to_point_" + name); *f == nil && err == nil {
 			err = fmt.Errorf("%w: no kernel point_to_point_%s in the embedded module", algorithm.ErrUnsupported, name)
 		}
+	}
+	if k.counted = find("all_to_all_v_device"); k.counted == nil && err == nil {
+		err = fmt.Errorf("%w: no kernel all_to_all_v_device in the embedded module", algorithm.ErrUnsupported)
 	}
 	return err
 }

@@ -88,6 +88,14 @@ type p2pFewArgs struct {
 	message [p2pFewMessages]message
 }
 
+// allToAllVArgs has no lists: the kernel reads counts and displacements, of what is received and of what is sent.
+type allToAllVArgs struct {
+	p2pHead
+	send, recv             uint64
+	counts, displs         [2]uint64
+	elementBytes, channels uint32
+}
+
 // params views a parameter struct as the bytes of the kernel's parameter buffer.
 func params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 

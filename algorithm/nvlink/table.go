@@ -162,8 +162,8 @@ func upgrade(collective, name string) string {
 
 // selection is a Table ready for use.
 type selection struct {
-	rows  [algorithm.Barrier + 1][2][numWidths][]choice // by captured (0, 1) and width
-	modes [algorithm.Barrier + 1]bool                   // eager and captured differ
+	rows  [algorithm.NumCollectives][2][numWidths][]choice // by captured (0, 1) and width
+	modes [algorithm.NumCollectives]bool                   // eager and captured differ
 }
 
 type choice struct {
@@ -197,9 +197,9 @@ func (t *Table) compile() (*selection, error) {
 			}
 		}
 	}
-	var special [algorithm.Barrier + 1][2][numWidths][]choice
-	var anyWidth [algorithm.Barrier + 1][2][]choice
-	var anyMode [algorithm.Barrier + 1][numWidths][]choice
+	var special [algorithm.NumCollectives][2][numWidths][]choice
+	var anyWidth [algorithm.NumCollectives][2][]choice
+	var anyMode [algorithm.NumCollectives][numWidths][]choice
 	for i := range t.Special {
 		p := &t.Special[i]
 		c, list, err := choices(p.Collective, p.Rows)

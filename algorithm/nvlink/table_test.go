@@ -290,6 +290,8 @@ func TestParameterSizes(t *testing.T) {
 				want = unsafe.Sizeof(streamArgs{})
 			case strings.HasPrefix(name, "point_to_point_"):
 				want = unsafe.Sizeof(p2pArgs{})
+			case name == "all_to_all_v_device":
+				want = unsafe.Sizeof(allToAllVArgs{})
 			}
 			bank := f.Section(".nv.constant0." + name)
 			if bank == nil {

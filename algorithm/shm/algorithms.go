@@ -95,5 +95,6 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			list = append(list, algorithm.Info{Name: "rings", Collective: c, Most: algorithm.AnySize, Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
 		}
 	}
+	list = append(list, algorithm.Info{Name: "rings", Collective: algorithm.AllToAllVDevice, Most: algorithm.AnySize, Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
 	return append(list, algorithm.Info{Name: "meeting", Collective: algorithm.Barrier, Tags: map[string]uint64{"phases": 1}, Chosen: []algorithm.Span{{}}})
 }

@@ -36,6 +36,11 @@ func (e *Engine) dispatch(o *op, batch []algorithm.Request) error {
 		return o.scatter()
 	case algorithm.AllToAllV:
 		return o.pointToPoint(transfersV(o.req, e.size))
+	case algorithm.AllToAllVDevice:
+		if err := o.readCounts(); err != nil {
+			return err
+		}
+		return o.pointToPoint(transfersV(o.req, e.size))
 	case algorithm.Barrier:
 		return o.step()
 	}

@@ -34,7 +34,7 @@ type Engine struct {
 	meeting    *meeting
 	local      bool // all ranks are in this process, so buffers can be read in place
 	policy     *wait.Policy
-	forced     [algorithm.Barrier + 1]string // GOCCL_ALGO's choices
+	forced     [algorithm.NumCollectives]string // GOCCL_ALGO's choices
 
 	run     sync.Mutex // held while a request runs; guards what follows
 	phase   uint64
@@ -46,6 +46,7 @@ type Engine struct {
 	srcs           [][]byte
 	tile           []byte
 	sendAt, recvAt []device.Ptr // by rank
+	counts         []int64      // of an all-to-all-v that were read on the stream
 
 	jobs jobs
 

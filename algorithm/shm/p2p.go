@@ -63,7 +63,7 @@ func (o *op) pointToPoint(all []*transfer) error {
 		}
 		queues[q] = append(queues[q], t)
 	}
-	if o.req.Collective == algorithm.AllToAllV {
+	if !isP2P(o.req) {
 		if err := o.compareCounts(); err != nil {
 			return err
 		}
@@ -120,6 +120,43 @@ func (o *op) pointToPoint(all []*transfer) error {
 		}
 	}
 }
+
+// readCounts makes the arrays of an all-to-all-v what they hold now: this runs on the request's stream. Negative counts are 0, as on GPUs; what would
+// not fit any memory is refused, and so are displacements in front of the buffer.
+func (o *op) readCounts() error {
+	e, r := o.e, o.req
+	n, size := e.size, r.Type.Size()
+	if e.counts == nil {
+		e.counts = make([]int64, 4*n)
+	}
+	d := &r.DeviceCounts
+	for i, from := range []struct {
+		name string
+		at   device.Ptr
+		to   *[]int64
+	}{{"SendCounts", d.SendCounts, &r.SendCounts}, {"RecvCounts", d.RecvCounts, &r.RecvCounts}, {"SendDispls", d.SendDispls, &r.SendDispls}, {"RecvDispls", d.RecvDispls, &r.RecvDispls}} {
+		list := e.counts[i*n : (i+1)*n]
+		*from.to = list
+		b := device.Bytes(from.at, 8*int64(n))
+		for p := range list {
+			x := int64(binary.NativeEndian.Uint64(b[8*p:]))
+			switch {
+			case i < 2:
+				x = max(0, x)
+			case e.counts[(i-2)*n+p] == 0:
+				x = 0 // it is not used
+			}
+			if x < 0 || x > mostBytes/size {
+				return o.error(-1, fmt.Errorf("%w: DeviceCounts.%s[%d] is %d when the operation runs", algorithm.ErrInvalidArgument, from.name, p, x))
+			}
+			list[p] = x
+		}
+	}
+	return nil
+}
+
+// mostBytes is more than any buffer has.
+const mostBytes = 1 << 46
 
 // compareCounts is the phase of an all-to-all-v: a rank's slot holds what it sends to each rank, and then what it expects from each.
 func (o *op) compareCounts() error {

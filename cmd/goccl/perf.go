@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/perf"
 	"github.com/goccl/goccl/topo"
 )
 
 type perfCommand struct {
-	Collective string `arg:"" help:"all_reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, broadcast, reduce, gather, scatter or send_recv."`
+	Collective string `arg:"" help:"all_reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, all_to_all_v_device, broadcast, reduce, gather, scatter or send_recv."`
 
 	Ranks     int    `short:"n" help:"Ranks to start here. Default: one per GPU; 8 on the host device. A launcher (mpirun, torchrun, srun) decides itself."`
 	Device    string `enum:"auto,host,cuda" default:"auto" help:"auto, host or cuda. auto is cuda where a GPU can be used."`
@@ -32,6 +33,8 @@ type perfCommand struct {
 	Op     []string `short:"o" default:"sum" help:"sum, prod, max, min, avg, mulsum, or all."`
 	Root   int      `short:"r" help:"Root of broadcast, reduce, gather and scatter (default 0)."`
 	Offset int64    `short:"u" help:"Shift buffers by this many elements from their natural alignment."`
+
+	DeviceCounts bool `help:"Of all_to_all_v: have the counts read on the device. The same as all_to_all_v_device."`
 
 	InPlace    bool     `help:"Only in place. Default: out of place and in place."`
 	OutOfPlace bool     `help:"Only out of place."`
@@ -68,6 +71,12 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 	kind, err := perf.ParseKind(c.Collective)
 	if err != nil {
 		return &exitError{2, err}
+	}
+	if c.DeviceCounts {
+		if kind.Collective != algorithm.AllToAllV && kind.Collective != algorithm.AllToAllVDevice {
+			return &exitError{2, fmt.Errorf("--device-counts: %v has no counts: measure all_to_all_v", kind)}
+		}
+		kind.Collective = algorithm.AllToAllVDevice
 	}
 	o := perf.Options{
 		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor, Iters: c.Iters,

@@ -2,9 +2,11 @@ package conformance
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
+	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/device"
 )
 
@@ -57,6 +59,25 @@ func (b *buffers) fill(input []byte) error {
 		return nil
 	}
 	return b.dev.CopyIn(b.send, input)
+}
+
+// deviceCounts puts the arrays of an all-to-all-v into the device's memory, and takes them out of the request.
+func (b *buffers) deviceCounts(r *algorithm.Request) (algorithm.DeviceCounts, error) {
+	var list []byte
+	n := int64(len(r.SendCounts))
+	for _, v := range []*[]int64{&r.SendCounts, &r.SendDispls, &r.RecvCounts, &r.RecvDispls} {
+		for _, x := range *v {
+			list = binary.NativeEndian.AppendUint64(list, uint64(x))
+		}
+		*v = nil
+	}
+	m, err := b.dev.Alloc(int64(len(list)))
+	if err != nil {
+		return algorithm.DeviceCounts{}, err
+	}
+	b.mem = append(b.mem, m)
+	p := m.Ptr()
+	return algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n), RecvDispls: p.Add(24 * n)}, b.dev.CopyIn(p, list)
 }
 
 // result is recv, once the guards have been found whole.

@@ -88,7 +88,7 @@ func (c Case) sizes(r, n int) (send, recv int64) {
 		return pick(root, all), c.Count
 	case algorithm.AllToAll:
 		return all, all
-	case algorithm.AllToAllV:
+	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
 		for p := range n {
 			send += vCount(c.Count, r, p)
 			recv += vCount(c.Count, p, r)
@@ -148,7 +148,7 @@ func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
 		for p := range n {
 			copy(out[int64(p)*c.Count*size:], part(p, int64(r)*c.Count, c.Count))
 		}
-	case algorithm.AllToAllV:
+	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
 		at := int64(0)
 		for p := range n {
 			from := int64(0)
@@ -225,12 +225,18 @@ func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	reqs := c.requests(r, n, b.send, b.recv, s)
+	if c.Collective == algorithm.AllToAllVDevice {
+		if reqs[0].DeviceCounts, err = b.deviceCounts(&reqs[0]); err != nil {
+			return nil, err
+		}
+	}
 	times := 1
 	if !c.InPlace {
 		times += c.Repeat
 	}
 	for range times {
-		if err := comm.Submit(c.requests(r, n, b.send, b.recv, s)...); err != nil {
+		if err := comm.Submit(reqs...); err != nil {
 			return nil, err
 		}
 	}
@@ -276,7 +282,7 @@ func (c Case) inPlaceOffset(r, n int, size int64) *int64 {
 		if r != c.Root {
 			return nil
 		}
-	case algorithm.AllToAll, algorithm.AllToAllV, algorithm.Send:
+	case algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice, algorithm.Send:
 		return nil
 	}
 	return &off
@@ -285,7 +291,7 @@ func (c Case) inPlaceOffset(r, n int, size int64) *int64 {
 func (c Case) requests(r, n int, send, recv device.Ptr, s device.Stream) []algorithm.Request {
 	req := algorithm.Request{Collective: c.Collective, Send: send, Recv: recv, Count: c.Count, Type: c.Type, Op: c.Op, Root: c.Root, Stream: s, Scalar: scalar(c.Type, r)}
 	switch c.Collective {
-	case algorithm.AllToAllV:
+	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
 		var so, ro int64
 		for p := range n {
 			req.SendCounts = append(req.SendCounts, vCount(c.Count, r, p))

@@ -9,7 +9,7 @@ import (
 
 // Collectives are those that a Case can have; Send stands for a ring of sends and receives.
 var Collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV,
-	algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Send}
+	algorithm.AllToAllVDevice, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Send}
 
 // Reduces reports whether the operator matters to the collective.
 func Reduces(c algorithm.Collective) bool {

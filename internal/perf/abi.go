@@ -159,7 +159,7 @@ func (c *abiCommunicator) submit(r *algorithm.Request) error {
 		if c.lib.HasGather() {
 			return c.comm.Scatter(send, recv, r.Count, t, r.Root, s)
 		}
-	case algorithm.AllToAllV:
+	case algorithm.AllToAllV, algorithm.AllToAllVDevice: // by the counts that the host has
 	default:
 		return fmt.Errorf("perf: %v is not in NCCL's ABI", r.Collective)
 	}
@@ -173,7 +173,7 @@ func (c *abiCommunicator) pointToPoint(r *algorithm.Request) error {
 	for p := range c.n {
 		var sendAt, sends, recvAt, receives int64
 		switch r.Collective {
-		case algorithm.AllToAllV:
+		case algorithm.AllToAllV, algorithm.AllToAllVDevice:
 			sendAt, sends, recvAt, receives = r.SendDispls[p], r.SendCounts[p], r.RecvDispls[p], r.RecvCounts[p]
 		case algorithm.AllToAll:
 			sendAt, sends, recvAt, receives = int64(p)*r.Count, r.Count, int64(p)*r.Count, r.Count

@@ -3,6 +3,8 @@ package perf
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/algorithm"
@@ -14,7 +16,8 @@ import (
 type buffers struct {
 	dev        device.Device
 	send, recv device.Allocation
-	chunk      []byte // scratch for CopyIn and CopyOut
+	counts     device.Allocation // of a kind whose counts the device reads; nil otherwise
+	chunk      []byte            // scratch for CopyIn and CopyOut
 }
 
 // newBuffers allocates for outputs and inputs of up to size bytes that start up to shift bytes into the allocation.
@@ -32,11 +35,31 @@ func newBuffers(dev device.Device, size, shift int64) (*buffers, error) {
 }
 
 func (b *buffers) Close() error {
-	err := b.send.Close()
-	if e := b.recv.Close(); err == nil {
-		err = e
+	err := errors.Join(b.send.Close(), b.recv.Close())
+	if b.counts != nil {
+		err = errors.Join(err, b.counts.Close())
 	}
 	return err
+}
+
+// deviceCounts puts the counts of a request where the device reads them. The request keeps its lists, for libraries that want those.
+func (b *buffers) deviceCounts(r *algorithm.Request) error {
+	n := int64(len(r.SendCounts))
+	if b.counts == nil {
+		var err error
+		if b.counts, err = b.dev.Alloc(4 * 8 * n); err != nil {
+			return fmt.Errorf("perf: counts of %d ranks on %v: %w", n, b.dev.ID(), err)
+		}
+	}
+	var list []byte
+	for _, v := range [][]int64{r.SendCounts, r.SendDispls, r.RecvCounts, r.RecvDispls} {
+		for _, x := range v {
+			list = binary.NativeEndian.AppendUint64(list, uint64(x))
+		}
+	}
+	p := b.counts.Ptr()
+	r.DeviceCounts = algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n), RecvDispls: p.Add(24 * n)}
+	return b.dev.CopyIn(p, list)
 }
 
 // call is one operation of one rank with its addresses.
@@ -51,7 +74,7 @@ type call struct {
 }
 
 // call lays the operation out in the buffers, shift bytes from their start.
-func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device.Stream) *call {
+func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device.Stream) (*call, error) {
 	ts := g.typ.Size()
 	c := &call{g: g, rank: rank, inPlace: inPlace, send: b.send.Ptr().Add(shift), recv: b.recv.Ptr().Add(shift)}
 	c.base = c.recv
@@ -65,7 +88,10 @@ func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device
 		encode(r.Scalar[:], g.typ, scalarOf)
 	}
 	c.requests = g.requests(rank, r)
-	return c
+	if g.kind.Collective == algorithm.AllToAllVDevice {
+		return c, b.deviceCounts(&c.requests[0])
+	}
+	return c, nil
 }
 
 // fill writes the rank's input and poisons everything else that the operation may or may not touch.

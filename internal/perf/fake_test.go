@@ -177,7 +177,7 @@ func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
 	if k == algorithm.ReduceScatter || k == algorithm.AllToAll || k == algorithm.Scatter {
 		mine *= int64(n)
 	}
-	if k == algorithm.AllToAllV {
+	if k == algorithm.AllToAllV || k == algorithm.AllToAllVDevice {
 		mine = (send.SendDispls[n-1] + send.SendCounts[n-1]) * ts
 	}
 	if (k == algorithm.Broadcast || k == algorithm.Scatter) && me != send.Root {
@@ -229,7 +229,7 @@ func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
 		for r := range all {
 			out = append(out, part(all[r], me)...)
 		}
-	case algorithm.AllToAllV:
+	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
 		for r := range all {
 			var at int64
 			for to := range me {

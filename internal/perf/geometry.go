@@ -29,7 +29,7 @@ func ParseKind(s string) (Kind, error) {
 
 // Kinds lists the names that ParseKind reads.
 func Kinds() []string {
-	return []string{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "broadcast", "reduce", "gather", "scatter", "send_recv"}
+	return []string{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "all_to_all_v_device", "broadcast", "reduce", "gather", "scatter", "send_recv"}
 }
 
 func (k Kind) String() string {
@@ -37,6 +37,11 @@ func (k Kind) String() string {
 		return "send_recv"
 	}
 	return k.Collective.String()
+}
+
+// hasCounts reports whether every pair has a count of its own.
+func (k Kind) hasCounts() bool {
+	return k.Collective == algorithm.AllToAllV || k.Collective == algorithm.AllToAllVDevice
 }
 
 // HasOp reports whether the kind reduces.
@@ -59,13 +64,13 @@ func (k Kind) HasRoot() bool {
 
 // HasInPlace reports whether the kind has an in-place form.
 func (k Kind) HasInPlace() bool {
-	return !k.Ring && k.Collective != algorithm.AllToAll && k.Collective != algorithm.AllToAllV
+	return !k.Ring && k.Collective != algorithm.AllToAll && !k.hasCounts()
 }
 
 // total reports whether nccl-tests' size column counts the data of all ranks together.
 func (k Kind) total() bool {
 	switch k.Collective {
-	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.Gather, algorithm.Scatter:
+	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice, algorithm.Gather, algorithm.Scatter:
 		return true
 	}
 	return false
@@ -122,7 +127,7 @@ func weight(n, from, to int) int64 {
 
 // pairs is the number of elements that from sends to to.
 func (g *geometry) pair(from, to int) int64 {
-	if g.kind.Collective == algorithm.AllToAllV {
+	if g.kind.hasCounts() {
 		return g.count * weight(g.n, from, to)
 	}
 	return g.count
@@ -131,7 +136,7 @@ func (g *geometry) pair(from, to int) int64 {
 // sends is the length of rank's send buffer in elements.
 func (g *geometry) sends(rank int) int64 {
 	switch g.kind.Collective {
-	case algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV:
+	case algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice:
 		return g.count * int64(g.n)
 	case algorithm.Scatter:
 		if rank == g.root {
@@ -149,7 +154,7 @@ func (g *geometry) sends(rank int) int64 {
 // receives is the length of rank's receive buffer in elements.
 func (g *geometry) receives(rank int) int64 {
 	switch g.kind.Collective {
-	case algorithm.AllGather, algorithm.AllToAll, algorithm.AllToAllV:
+	case algorithm.AllGather, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice:
 		return g.count * int64(g.n)
 	case algorithm.Gather:
 		if rank == g.root {
@@ -223,7 +228,7 @@ func (g *geometry) expected(rank int) []segment {
 		switch g.kind.Collective {
 		case algorithm.AllToAll:
 			s.src = me * g.count
-		case algorithm.AllToAllV:
+		case algorithm.AllToAllV, algorithm.AllToAllVDevice:
 			s.count = g.pair(from, rank)
 			for to := 0; to < rank; to++ {
 				s.src += g.pair(from, to)
@@ -244,7 +249,7 @@ func (g *geometry) requests(rank int, r algorithm.Request) []algorithm.Request {
 		s.Collective, s.Peer, s.Recv, s.Root = algorithm.Send, (rank+1)%g.n, 0, 0
 		d.Collective, d.Peer, d.Send, d.Root = algorithm.Recv, (rank+g.n-1)%g.n, 0, 0
 		return []algorithm.Request{s, d}
-	case g.kind.Collective == algorithm.AllToAllV:
+	case g.kind.hasCounts():
 		r.Count = 0
 		var sent, received int64
 		for p := 0; p < g.n; p++ {

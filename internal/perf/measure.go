@@ -193,7 +193,10 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	if inPlace {
 		form = "in place"
 	}
-	c := m.buf.call(g, m.me, inPlace, m.cfg.Offset*g.typ.Size(), m.Stream)
+	c, err := m.buf.call(g, m.me, inPlace, m.cfg.Offset*g.typ.Size(), m.Stream)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]outcome, len(m.comms))
 
 	// 1. One operation on fresh data, checked; then the warm-up.

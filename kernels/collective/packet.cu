@@ -3,6 +3,8 @@
 //   <what>_<protocol>_<type>_sum_n<ranks>   that many ranks; operators sum and avg; addresses and sizes are multiples of 8
 //   <what>_ll128_<type>                     any number of ranks up to 16, operator, address and size
 //   point_to_point_few_<access>             up to p2pFewMessages messages: a launch costs by the bytes of its parameters
+//   all_to_all_v_device                     counts and displacements in device memory
+#include <collective/all_to_all_v.cuh>
 #include <collective/kernels.cuh>
 #include <collective/p2p.cuh>
 #include <collective/rooted.cuh>
@@ -52,3 +54,10 @@ GOCCL_KERNEL(point_to_point_few_bytes, 256, P2PFewArgs) { pointToPoint<Line1>(a)
 GOCCL_KERNEL(point_to_point_words, 256, P2PArgs) { pointToPoint<Line8>(a); }
 GOCCL_KERNEL(point_to_point_bytes, 256, P2PArgs) { pointToPoint<Line1>(a); }
 GOCCL_KERNEL(point_to_point_stream, 512, StreamArgs) { stream(a); }
+
+// With its four ways of a message it would take more registers than point_to_point, and fewer blocks would fit on the GPU.
+extern "C" __global__ void __launch_bounds__(256, 3) all_to_all_v_device(const __grid_constant__ AllToAllVArgs a) {
+  begin();
+  allToAllV<Line8, Line1>(a);
+  finish(a.ticket);
+}

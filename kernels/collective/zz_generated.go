@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "913144f283aec240b9d0e7e834028362e882a35bb1aff5e25656f539478ad739",
+	Source:   "b46e41ff16b3e974d92176b1b3e9525a55dd4045890321fed26feadca8b80e08",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
@@ -86,6 +86,7 @@ var Group = artifact.Group{
 		"all_reduce_two_shot_ll_float32_sum_n2",
 		"all_reduce_two_shot_ll_float32_sum_n4",
 		"all_reduce_two_shot_ll_float32_sum_n8",
+		"all_to_all_v_device",
 		"broadcast_ll128",
 		"broadcast_ll128_n2",
 		"broadcast_ll128_n4",

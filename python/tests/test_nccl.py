@@ -142,6 +142,38 @@ def test_alltoallv(n):
     jobs.run(n, _alltoallv)
 
 
+def _alltoallv_device(rank, n, uid):
+    c = jobs.communicator(rank, n, uid)
+    s = goccl.Stream(c.device)
+    counts = np.array([[(3 * r + 5 * p) % 7 * (1 if (r + p) % 4 else 5000) for p in range(n)] for r in range(n)], np.int64)
+    sd, rd = np.cumsum(counts, 1) - counts, np.cumsum(counts.T, 1) - counts.T
+    for dtype in (np.float32, np.int16, np.complex64):  # the latter two can only be moved
+        send = [(np.arange(counts[r].sum()) % 1000 + 1000 * r).astype(dtype) for r in range(n)]
+        want = np.concatenate([send[p][sd[p, rank]:sd[p, rank] + counts[p, rank]] for p in range(n)])
+        for stream in (None, s):
+            out = np.full(counts[:, rank].sum(), -1, dtype)
+            # Views of the matrices are not contiguous in every case; negative counts are 0.
+            mine = [np.ascontiguousarray(a) for a in (np.where(counts[rank] == 0, -7, counts[rank]), sd[rank], counts[:, rank], rd[rank])]
+            c.alltoallv_device(send[rank], out, *mine, stream=stream)
+            if stream is not None:
+                s.synchronize()
+            np.testing.assert_array_equal(out, want)
+    with pytest.raises(nccl.NcclInvalid, match="sdispls holds"):
+        c.alltoallv_device(send[rank], out, mine[0], mine[1][:-1], mine[2], mine[3])
+    with pytest.raises(nccl.NcclInvalid, match="want .* int64"):
+        c.alltoallv_device(send[rank], out, mine[0].astype(np.int32), *mine[1:])
+    with pytest.raises(nccl.NcclInvalid, match="sizes are"):
+        c.alltoallv_device(send[rank].astype(np.complex128), None, *mine)
+    with pytest.raises(nccl.NcclInvalid, match="what an element is"):
+        c.alltoallv_device(None, None, *mine)
+    c.destroy()
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_alltoallv_device(n):
+    jobs.run(n, _alltoallv_device)
+
+
 def _families(rank, n, uid):
     c = jobs.communicator(rank, n, uid)
     half = c.split(rank % 2, key=-rank)

@@ -23,6 +23,8 @@ def collective(comm: nccl.Communicator, a: npt.NDArray[np.float32]) -> None:
         comm.send(a, 0)
         comm.recv(a, 0)
     comm.alltoallv(a, a, [1], [0], [1], [0])
+    one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
+    comm.alltoallv_device(a, a, one, zero, one, zero)
     n: int = comm.nranks
     op = comm.create_pre_mul_sum(2.0, goccl.DataType.float32)
     comm.allreduce(a, a, op)

@@ -264,6 +264,45 @@ func TestEachCommunicatorInTurn(t *testing.T) {
 	}
 }
 
+// Counts in the device's memory are read when the work runs: here behind a group of other work.
+func TestDeviceCounts(t *testing.T) {
+	c := world(t, 2, Config{})
+	d, err := OpenDevice(device.Host, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, x := floats(t, 64)
+	at := func(i int) uintptr { return p + uintptr(4*i) }
+	var reqs []Request
+	for r := range c {
+		x[32*r], x[32*r+1], x[32*r+2] = float32(10*r), float32(10*r+1), float32(10*r+2)
+		h, err := Alloc(d, 8*8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = Free(h) })
+		list := func(i int) unsafe.Pointer {
+			a := h + uintptr(16*i)
+			return *(*unsafe.Pointer)(unsafe.Pointer(&a))
+		}
+		for i, v := range [4][2]int64{{1, 2}, {0, 1}, {int64(1 + r), int64(1 + r)}, {0, int64(1 + r)}} { // rank 0 gets one from each, rank 1 two
+			*(*[2]int64)(list(i)) = v
+		}
+		reqs = append(reqs, Request{Comm: c[r], Collective: uint32(algorithm.AllToAllVDevice), Type: uint32(datatype.Float32), Send: at(32 * r), Recv: at(32*r + 8),
+			SendCounts: list(0), SendDispls: list(1), RecvCounts: list(2), RecvDispls: list(3)})
+	}
+	if err := Submit(reqs); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(x[8:10], x[40:44]), "[0 10] [1 2 11 12]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	reqs[0].RecvDispls = nil
+	if err := Check(&reqs[0]); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "RecvDispls") {
+		t.Errorf("without an array: %v", err)
+	}
+}
+
 func TestPreMulSum(t *testing.T) {
 	c := world(t, 2, Config{})
 	var half [4]byte

@@ -53,6 +53,10 @@ func (c *comm) translate(q *Request, out *algorithm.Request) error {
 		out.SendCounts, out.SendDispls = unsafe.Slice((*int64)(q.SendCounts), n), unsafe.Slice((*int64)(q.SendDispls), n)
 		out.RecvCounts, out.RecvDispls = unsafe.Slice((*int64)(q.RecvCounts), n), unsafe.Slice((*int64)(q.RecvDispls), n)
 	}
+	if out.Collective == algorithm.AllToAllVDevice {
+		out.DeviceCounts = algorithm.DeviceCounts{SendCounts: device.Ptr(uintptr(q.SendCounts)), SendDispls: device.Ptr(uintptr(q.SendDispls)),
+			RecvCounts: device.Ptr(uintptr(q.RecvCounts)), RecvDispls: device.Ptr(uintptr(q.RecvDispls))}
+	}
 	switch out.Collective {
 	case algorithm.Reduce, algorithm.Broadcast, algorithm.Gather, algorithm.Scatter:
 		out.Root = int(q.Root)
@@ -92,7 +96,7 @@ func (c *comm) pointers(q *Request, r *algorithm.Request) error {
 	send, recv := r.Count > 0, r.Count > 0
 	at := c.rank == r.Root
 	switch r.Collective {
-	case algorithm.Barrier:
+	case algorithm.Barrier, algorithm.AllToAllVDevice: // whether bytes will move nobody knows yet
 		return nil
 	case algorithm.Broadcast, algorithm.Scatter:
 		send = send && at

@@ -38,6 +38,8 @@ var unordered = []edit{
 	{"stream.cuh", "storeRelaxed<Scope::sys>(limit,", "storeRelease<Scope::sys>(limit,"},
 	// So is a credit.
 	{"simple.cuh", "storeRelaxed<Scope::sys>(line(", "storeRelease<Scope::sys>(line("},
+	// And a delay: ranks that compare counts late find them all the same.
+	{"all_to_all_v.cuh", "const LL16Packet* in = countPackets(", "if (p != a.rank && (p + epoch) % 3 == 0) sleepNs(20000000);\n    const LL16Packet* in = countPackets("},
 }
 
 // mutations are lines that can be broken when the program starts. Each must be noticed.
@@ -53,6 +55,10 @@ var mutations = []struct {
 	{"no credit", "messages", edit{"p2p.cuh", "static_cast<int32_t>(k - taken) <", "mutated(\"no credit\") || static_cast<int32_t>(k - taken) <"}},
 	{"credit before the barrier", "messages", edit{"p2p.cuh", "if (__syncthreads_or(s != statusOk)) return statusAborted;",
 		"if (mutated(\"credit before the barrier\") ? s != statusOk : __syncthreads_or(s != statusOk)) return statusAborted;"}},
+	{"one parity of counts", "no-counts", edit{"all_to_all_v.cuh", "(epoch & 1)", "(mutated(\"one parity of counts\") ? 0u : epoch & 1)"}},
+	{"epoch of counts not kept", "device-counts", edit{"all_to_all_v.cuh", "*counter = epoch;", "*counter = epoch - mutated(\"epoch of counts not kept\");"}},
+	{"one channel of two", "device-counts", edit{"all_to_all_v.cuh", "channel += a.channels)", "channel += a.channels + mutated(\"one channel of two\"))"}},
+	{"counts not compared", "wrong-counts", edit{"all_to_all_v.cuh", "if (sends != myReceives)", "if (sends != myReceives && !mutated(\"counts not compared\"))"}},
 	{"no entry", "simple", edit{"simple.cuh", "loadAcquire<Scope::sys>(words)) >= base;", "loadAcquire<Scope::sys>(words)) >= base || mutated(\"no entry\");"}},
 	{"no room", "simple", edit{"simple.cuh", "j - credited < depth;", "j - credited < depth + (mutated(\"no room\") ? 1 : 0);"}},
 	{"early flag", "simple", edit{"simple.cuh", "loadAcquire<Scope::sys>(word)) > base + j;", "loadAcquire<Scope::sys>(word)) + (mutated(\"early flag\") ? 1 : 0) > base + j;"}},
@@ -123,7 +129,7 @@ func collectiveHeaders(t *testing.T) string {
 func TestCollectives(t *testing.T) {
 	t.Parallel()
 	program := build(t, "collective", "-I"+collectiveHeaders(t), "-O1", "-g", "-fsanitize=thread", "-pthread")
-	for _, name := range []string{"reduce", "move", "messages", "streams", "simple", "tickets"} {
+	for _, name := range []string{"reduce", "move", "messages", "no-counts", "device-counts", "wrong-counts", "streams", "simple", "tickets"} {
 		t.Run(name, func(t *testing.T) {
 			if out, ok := run(t, program, name); !ok {
 				t.Fatalf("as it is:\n%s", out)

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 # goccl_request.
 _request = struct.Struct("<QIIIi6Q4Q3Q").pack
 
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_TO_ALL_V, BROADCAST, REDUCE, GATHER, SCATTER, SEND, RECV, BARRIER = range(1, 13)
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_TO_ALL_V, BROADCAST, REDUCE, GATHER, SCATTER, SEND, RECV, BARRIER, ALL_TO_ALL_V_DEVICE = range(1, 14)
 _IN_PROGRESS = errors.InProgress.code  # a split goes on in the background
 _REDUCING = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
-_NAMES = ("", "allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "broadcast", "reduce", "gather", "scatter", "send", "recv", "barrier")
+_NAMES = ("", "allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "broadcast", "reduce", "gather", "scatter", "send", "recv", "barrier",
+          "alltoallv_device")
 
 _open: "weakref.WeakSet[Communicator]" = weakref.WeakSet()
 
@@ -398,6 +399,36 @@ class Communicator:
         self._check(s), self._check(r)
         self._enqueue(_request(self._handle, ALL_TO_ALL_V, _type(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
                                *[ctypes.addressof(a) for a in arrays], 0, 0, 0), (s, r, arrays), stream)
+
+    def alltoallv_device(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: BufferSpec, sdispls: BufferSpec, recvcounts: BufferSpec,
+                         rdispls: BufferSpec, *, stream: StreamSpec = None) -> None:
+        """alltoallv with counts that are read on the device when the call runs on its stream: an earlier kernel of the stream may compute them, and a
+        captured CUDA graph reads them anew at each replay. goccl's own: nccl4py has no such call.
+
+        The four arrays are this rank's view, int64, nranks entries each, in elements, in memory of the device; they must stay as they are until the call
+        has run. Negative counts are taken for 0. Nothing compares the others with the lengths of the buffers. Every rank makes this call, not alltoallv.
+        """
+        what, n = ALL_TO_ALL_V_DEVICE, self._size
+        arrays = []
+        for name, a in (("sendcounts", sendcounts), ("sdispls", sdispls), ("recvcounts", recvcounts), ("rdispls", rdispls)):
+            b = resolve(a)
+            if b.dtype != DataType.int64 or b.count != n:
+                raise self._wrong(what, f"{name} holds {b.count} {_name(b)}: want {n} int64")
+            self._check(b)
+            arrays.append(b)
+        s = resolve(sendbuf) if sendbuf is not None else None
+        r = resolve(recvbuf) if recvbuf is not None else None
+        if s is None and r is None:
+            raise self._wrong(what, "one of sendbuf and recvbuf must say what an element is")
+        self._same(what, s, r, 0, 0)
+        self._check(s), self._check(r)
+        one = s if s is not None else r
+        # The counts cannot be scaled here, so a type that is only moved goes as one of its size.
+        number = one.dtype if one.dtype is not None else {1: DataType.uint8, 2: DataType.float16, 4: DataType.uint32, 8: DataType.uint64}.get(one.itemsize)
+        if number is None:
+            raise self._wrong(what, f"{_name(one)}: sizes are 1, 2, 4 and 8")
+        self._enqueue(_request(self._handle, what, int(number), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
+                               *[a.ptr for a in arrays], 0, 0, 0), (s, r, arrays), stream)
 
     def send(self, sendbuf: BufferSpec, peer: int, *, stream: StreamSpec = None) -> None:
         """Sends to peer, which must recv as much. To exchange both ways at once, put both calls into one group."""

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include <collective/all_to_all_v.cuh>
 #include <collective/p2p.cuh>
 #include <collective/rooted.cuh>
 #include <collective/simple.cuh>

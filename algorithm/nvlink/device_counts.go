@@ -1,0 +1,29 @@
+package nvlink
+
+import (
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// allToAllVDevice launches the kernel that reads its counts: kernels/collective/all_to_all_v.cuh. The grid cannot follow the counts, which nobody here
+// knows; it is as large as the largest batch of messages makes it.
+func (e *Engine) allToAllVDevice(r *algorithm.Request, s *cuda.Stream) error {
+	a, c := e.counted, &r.DeviceCounts
+	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
+	a.counts = [2]uint64{uint64(c.RecvCounts), uint64(c.SendCounts)}
+	a.displs = [2]uint64{uint64(c.RecvDispls), uint64(c.SendDispls)}
+	a.elementBytes = uint32(r.Type.Size())
+	lanes := 2*e.size - 1
+	a.channels = uint32(e.countedChannels(lanes))
+	return e.submit(s, e.kernels.counted, cuda.Launch1D(lanes*int(a.channels), p2pThreads, 0), params(a))
+}
+
+// countedChannels is the blocks of a lane. Where ranks share a GPU their blocks wait for each other, so all must be there at once: a block then serves
+// several channels.
+func (e *Engine) countedChannels(lanes int) int {
+	most := channelsOf(p2pChannels, e.size)
+	if e.maxBlocks == maxBlocks {
+		return most
+	}
+	return max(1, min(most, int(e.maxBlocks)/lanes))
+}
