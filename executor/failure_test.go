@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/executor"
@@ -100,6 +102,43 @@ func TestAbortEndsARunningLaunch(t *testing.T) {
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("still running")
+	}
+}
+
+// TestPanicEndsEverything: a launch that touches memory which is not mapped, on one worker or on several, fails the executor at once, and leaves nothing
+// that Close would wait for.
+func TestPanicEndsEverything(t *testing.T) {
+	const nowhere device.Ptr = 1 << 12 // the first page but one is never mapped
+	for _, program := range []string{"allreduce_direct", "allreduce_twoshot_ll"} {
+		for _, message := range []uint64{4096, 1 << 20} {
+			j, xs, _ := failing(t, program, time.Minute)
+			var panics atomic.Int32
+			start := time.Now()
+			if err := j.each(func(r int) error {
+				s, err := j.devs[r].NewStream()
+				if err != nil {
+					return err
+				}
+				if err := xs[r].Execute(bounded(t), executor.Args{Send: nowhere, Recv: nowhere, Message: message, Type: datatype.Float32, Stream: s}); err != nil && !errors.Is(err, algorithm.ErrAborted) { // by the other rank's end
+					return err
+				}
+				err = s.Synchronize(bounded(t))
+				var panicked *host.PanicError
+				if errors.As(err, &panicked) {
+					panics.Add(1)
+				}
+				if err := j.execs[r].Err(); !errors.Is(err, algorithm.ErrAborted) {
+					t.Errorf("%s: the executor says %v", program, err)
+				}
+				j.execs[1-r].Abort(algorithm.ErrAborted) // as communicators do
+				return j.execs[r].Close()
+			}); err != nil {
+				t.Errorf("%s: %v", program, err)
+			}
+			if d := time.Since(start); panics.Load() == 0 || d > 30*time.Second { // half of the operation's deadline
+				t.Errorf("%s: %d panics, %v", program, panics.Load(), d)
+			}
+		}
 	}
 }
 

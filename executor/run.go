@@ -99,6 +99,18 @@ func newRun(h *hostEngine) *run {
 }
 
 func (t *ticket) execute(b *host.Block) error {
+	seq, returned := t.Seq, false
+	defer func() {
+		if !returned { // a buffer that is not mapped, for one: the stream reports the panic, and nobody must wait for this launch
+			t.h.x.e.Abort(t.h.x.fail(seq, -1, fmt.Errorf("%w: the launch panicked", algorithm.ErrAborted)))
+		}
+	}()
+	err := t.perform(b)
+	returned = true
+	return err
+}
+
+func (t *ticket) perform(b *host.Block) error {
 	h := t.h
 	if b.Count == 1 {
 		if err := t.begin(); err != nil {
@@ -136,6 +148,12 @@ func (t *ticket) begin() error {
 	if !h.enter() {
 		return e.ended(wait.ErrAborted, "it had not begun")
 	}
+	begun := false
+	defer func() {
+		if !begun { // also when the caller's buffers cannot be touched
+			h.leave()
+		}
+	}()
 	err := t.awaitTurn()
 	if err == nil {
 		r := h.run
@@ -143,11 +161,11 @@ func (t *ticket) begin() error {
 		err = r.begin()
 	}
 	if err != nil {
-		h.leave()
 		err = h.x.fail(t.Seq, -1, err)
 		e.Abort(err)
 		return err
 	}
+	begun = true
 	return nil
 }
 
