@@ -58,10 +58,10 @@ kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1
 	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
 
 race: ## the tests of the concurrent packages under the race detector
-	$(GO) test -race -short -timeout 10m $(RACE_PACKAGES)
+	$(GO) test -race -short -timeout 20m $(RACE_PACKAGES)
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -timeout 10m ./...
+	$(GO) test -timeout 20m ./...
 
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...
