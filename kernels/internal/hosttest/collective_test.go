@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -103,7 +104,7 @@ func collectiveHeaders(t *testing.T) string {
 		}
 		texts[z.file] = re.ReplaceAllString(texts[z.file], "constexpr uint32_t "+z.name+" = "+z.value+";")
 	}
-	edits := unordered
+	edits := append(slices.Clone(unordered), bulkMutations...)
 	for _, m := range mutations {
 		edits = append(edits, m.edit)
 	}
@@ -148,13 +149,26 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// TestBulkCopies runs what has bulk copies with them. Here they are done when they are started, so it is about who tells whom and when.
+// bulkMutations are of what there is with bulk copies only.
+var bulkMutations = []edit{
+	{"simple.cuh", "return loadAcquire<Scope::sys>(theirs + 2) == base;", "return loadAcquire<Scope::sys>(theirs + 2) == base || mutated(\"no vote\");"},
+	{"simple.cuh", "*votes() & 1;", "*votes() & (mutated(\"one vote\") ? 0 : 1);"},
+	{"simple.cuh", "return __syncthreads_or(arrived(peers(a), 1, count - 1));", "return mutated(\"no end\") ? statusOk : __syncthreads_or(arrived(peers(a), 1, count - 1));"},
+	{"simple.cuh", "bringAll(j + 2);", "bringAll(j + (mutated(\"too late\") ? 3 : 2));"},
+}
+
+// TestBulkCopies runs what has bulk copies with them, and broken. Here copies are done when they are started, so it is about who tells whom and when.
 func TestBulkCopies(t *testing.T) {
 	t.Parallel()
 	program := build(t, "collective", "-I"+collectiveHeaders(t), "-DGOCCL_BULK=1", "-O1", "-g", "-fsanitize=thread", "-pthread")
 	for _, name := range []string{"streams", "simple"} {
 		if out, ok := run(t, program, name); !ok {
 			t.Errorf("%s:\n%s", name, out)
+		}
+	}
+	for _, m := range []string{"no vote", "one vote", "no end", "too late"} {
+		if !caught(t, program, "simple", m) {
+			t.Errorf("broken (%s), it passes", m)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func probe(t *testing.T, cxx string, extra []string) error {
 // run executes a program and returns its output and whether it succeeded. A program that does not end is a failure of the test.
 func run(t *testing.T, program string, args ...string) (string, bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "TSAN_OPTIONS=halt_on_error=1 exitcode=66")

@@ -72,7 +72,7 @@ void launchOnce(W& w, const CaseOf<A>& c, uint32_t rank, uint32_t launch, uint32
     case What::broadcast:
     case What::reduce: a.sendStride = a.recvStride = slices(n - 1), a.root = root; break;
   }
-  w.offer(a, launch);
+  w.offer(a, launch, c.what);
   Launch(blocks, w.threads, [&c, a] { c.kernel(a); }).join();
   checkStatus(c.name, rank, launch);
 
@@ -426,12 +426,20 @@ struct SimpleWorld : World {
     a.maps = maps.data();
     return a;
   }
-  // offer lets the peers store into the receive buffer, where that is possible; not all ranks in every launch.
-  void offer(SimpleArgs& a, uint32_t launch) {
-    if (((reinterpret_cast<uintptr_t>(a.recv) | a.bytes | a.recvStride) & 15) != 0 || (launch + a.rank) % 3 == 0) return;
-    const uint64_t s = launch % registrySlots, before = 48;
-    maps[a.rank * registrySlots + s] = reinterpret_cast<uint64_t>(a.recv) - before;
-    a.direct = (s + 1) << 48 | before;
+  uint64_t name(const SimpleArgs& a, const void* p, uint32_t slot) {
+    const uint64_t before = 48;
+    maps[a.rank * registrySlots + slot] = reinterpret_cast<uint64_t>(p) - before;
+    return static_cast<uint64_t>(slot + 1) << 48 | before;
+  }
+  // offer lets the peers reach the buffers, where that is possible; not all ranks in every launch.
+  void offer(SimpleArgs& a, uint32_t launch, What what) {
+    const bool all = launch % 4 < 2, root = a.rank == a.root;
+    if (((reinterpret_cast<uintptr_t>(a.recv) | a.bytes | a.recvStride) & 15) != 0 || (!all && (launch + a.rank) % 3 == 0)) return;
+    const uint32_t slot = launch % 16 * 2;
+    const bool scatters = what == What::reduceScatter || (what == What::reduce && !root) || (what == What::broadcast && root);
+    a.direct = scatters ? 1 : name(a, a.recv, slot);
+    if (!GOCCL_BULK || ((reinterpret_cast<uintptr_t>(a.send) | a.sendStride) & 15) != 0 || (launch + a.rank) % 7 == 6) return;
+    a.directSend = what == What::broadcast && !root ? 1 : name(a, a.send, slot + 1);
   }
 };
 template <class E>

@@ -93,7 +93,8 @@ struct World {
     return a;
   }
 
-  void offer(Args&, uint32_t) {}
+  template <class What>
+  void offer(Args&, uint32_t, What) {}
 
   // each runs body(rank) as every rank's host does: at once, and no rank waits for another between its launches.
   void each(const std::function<void(uint32_t)>& body) {
