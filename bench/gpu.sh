@@ -10,7 +10,8 @@
 #   tutorial     the tutorials, as programs of one command and as a process per rank
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
 #   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets
-#   correct      every collective, type and operator at sizes 0, 1 element and large, odd and unaligned; correct.1G: all-reduce of 1 GiB
+#   correct      every collective, type and operator at sizes 0, 1 element and large, odd and unaligned; correct.1G: all-reduce of 1 GiB;
+#                correct.large: streams and whole lines, through rings (0) and straight into registered buffers (1)
 #   sanitizer    small collectives under compute-sanitizer (needs it)
 #   perf         time beside NCCL's library in the same run, eager and in graphs
 #   plan         every built-in plan run and checked; plan.time: beside native kernels
@@ -213,6 +214,18 @@ done
 types=all
 if [ "${GOCCL_BENCH-}" = quick ]; then types=float,bfloat16; fi
 perf correct.1G 590 all_reduce -d $types -o all --sizes $huge -i 1 -c 1 --out-of-place
+
+# Large messages once more, by streams and by kernels of whole lines, through rings and straight into the buffers: the first operations of a run register
+# them.
+if [ $device = cuda ]; then
+  lines=all_reduce:two_shot_simple,reduce:two_shot_simple,broadcast:two_shot_simple,all_gather:one_shot_simple,all_to_all:one_shot_simple,reduce_scatter:one_shot_simple
+  for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast reduce gather scatter send_recv; do
+    for register in 0 1; do
+      step "correct.large.$c.$register" 120 env GOCCL_REGISTER=$register GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 --device cuda -n "$n" \
+        --json "$out/correct.large.$c.$register.json"
+    done
+  done
+fi
 
 # A sanitizer for every rank, because it does not follow processes that goccl starts by itself. Two ranks and few operations: kernels are slow there.
 # The times that are printed tell that it was at work: several times those of a run without it.

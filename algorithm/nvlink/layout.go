@@ -25,9 +25,10 @@ const (
 	simpleRegion   = 12 << 20
 	simpleChannels = 32
 	simpleRoles    = 3
-	simpleStages   = 2
+	simpleStages   = 3
 	simpleLine     = 128
 	simplePiece    = 64 << 10 // of all slices together
+	simpleShared   = simpleStages * (simplePiece + 8)
 	registrySlots  = 64
 
 	everyone = 0xffffffff
@@ -44,10 +45,10 @@ type collectiveArgs struct {
 	scalar, scalarPtr             uint64
 }
 
-// simpleArgs says too where peers may store what is for this rank: registry.go.
+// simpleArgs says too how peers can reach the buffers: registry.go.
 type simpleArgs struct {
 	collectiveArgs
-	maps, direct uint64
+	maps, direct, directSend uint64
 }
 
 type message struct {

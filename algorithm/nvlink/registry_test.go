@@ -28,14 +28,15 @@ func TestRegistry(t *testing.T) {
 	const n = 3
 	engines := mockEngines(t, n)
 	for _, e := range engines {
-		must(t, e.Force("all_reduce:two_shot_simple,all_gather:one_shot_simple,reduce_scatter:one_shot_simple"))
+		must(t, e.Force("all_reduce:two_shot_simple,all_gather:one_shot_simple,reduce_scatter:one_shot_simple,reduce:two_shot_simple,broadcast:two_shot_simple"))
 	}
 	for r, e := range engines {
 		s, mem := newStream(t, e), memory(t, e, 4*large)
+		op := datatype.Sum
 		run := func(c algorithm.Collective, recv device.Ptr, count int64) *simpleArgs {
 			t.Helper()
 			calls := launches(noted(t, func() {
-				must(t, e.Enqueue(1, []algorithm.Request{{Collective: c, Send: mem, Recv: recv, Count: count, Type: datatype.Float32, Stream: s}}))
+				must(t, e.Enqueue(1, []algorithm.Request{{Collective: c, Send: mem, Recv: recv, Count: count, Type: datatype.Float32, Op: op, Root: 1, Stream: s}}))
 			}))
 			if len(calls) != 1 {
 				t.Fatalf("%v", names(calls))
@@ -64,22 +65,35 @@ func TestRegistry(t *testing.T) {
 				t.Errorf("rank %d has rank %d's buffer at %#x, want %#x", p, r, got, region.Base)
 			}
 		}
+		own, there := 1<<48|uint64(mem-region.Base), 1<<48|uint64(mem.Add(2*large)-region.Base)
+		root := func(then, otherwise uint64) uint64 {
+			if r == 1 {
+				return then
+			}
+			return otherwise
+		}
 		for _, c := range []struct {
-			name  string
-			what  algorithm.Collective
-			recv  device.Ptr
-			count int64
-			want  uint64
+			name       string
+			what       algorithm.Collective
+			op         datatype.Op
+			recv       device.Ptr
+			count      int64
+			want, send uint64
 		}{
-			{"another offset", algorithm.AllGather, mem.Add(2 * large), large / 4 / n &^ 3, 1<<48 | uint64(mem.Add(2*large)-region.Base)},
-			{"not aligned", algorithm.AllReduce, mem.Add(large + 4), large / 4, 0},
-			{"a size that is no whole vector", algorithm.AllReduce, mem.Add(large), large/4 + 1, 0},
-			{"small", algorithm.AllReduce, mem.Add(large), 1024, 0},
-			{"past the end", algorithm.AllReduce, mem.Add(large), region.Size / 4, 0},
-			{"nothing comes from peers", algorithm.ReduceScatter, mem.Add(large), large / 4, 0},
+			{"all-reduce", algorithm.AllReduce, datatype.Avg, mem.Add(2 * large), large / 4, there, own},
+			{"all-gather", algorithm.AllGather, datatype.Sum, mem.Add(2 * large), large / 4 / n &^ 3, there, 0},
+			{"reduce-scatter", algorithm.ReduceScatter, datatype.Sum, mem.Add(2 * large), large / 4 / n &^ 3, 1, own},
+			{"reduce", algorithm.Reduce, datatype.Sum, mem.Add(2 * large), large / 4, root(there, 1), own},
+			{"broadcast", algorithm.Broadcast, datatype.Sum, mem.Add(2 * large), large / 4, root(1, there), root(own, 1)},
+			{"a factor of its own", algorithm.AllReduce, datatype.PreMulSum, mem.Add(2 * large), large / 4, there, 0},
+			{"not aligned", algorithm.AllReduce, datatype.Sum, mem.Add(large + 4), large / 4, 0, own},
+			{"a size that is no whole vector", algorithm.AllReduce, datatype.Sum, mem.Add(large), large/4 + 1, 0, 0},
+			{"small", algorithm.AllReduce, datatype.Sum, mem.Add(large), 1024, 0, 0},
+			{"past the end", algorithm.AllReduce, datatype.Sum, mem.Add(large), region.Size / 4, 0, own},
 		} {
-			if a := run(c.what, c.recv, c.count); a.direct != c.want {
-				t.Errorf("rank %d, %s: %#x, want %#x", r, c.name, a.direct, c.want)
+			op = c.op
+			if a := run(c.what, c.recv, c.count); a.direct != c.want || a.directSend != c.send {
+				t.Errorf("rank %d, %s: %#x and %#x, want %#x and %#x", r, c.name, a.direct, a.directSend, c.want, c.send)
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func (e *Engine) loadChosen() error {
 		}
 	}
 	if err == nil && p.Major >= 9 { // bulk copies
-		e.simpleShared = simpleStages * simplePiece
+		e.simpleShared = simpleShared
 		err = k.each(func(f *cuda.Function) error { return f.SetMaxDynamicShared(int(e.simpleShared)) })
 	}
 	if err != nil {
@@ -157,24 +157,61 @@ func (e *Engine) simpleReduce(r *algorithm.Request, s *cuda.Stream, root uint32,
 	}
 	a.bytes, a.root = uint64(r.Bytes()), root
 	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
-	e.offerRecv(r.Bytes())
+	recvUse := reached
+	if root != everyone && e.rank != r.Root {
+		recvUse = unused
+	}
+	e.offer(r.Bytes(), recvUse, r.Bytes(), e.loads(r))
 	return e.launchSimpleReduction(r, s, job, v, slice)
 }
 
-// offerRecv lets the peers store straight into the receive buffer of the next launch, bytes long, if they can.
-func (e *Engine) offerRecv(bytes int64) {
-	a := e.simple
-	a.maps, a.direct = e.registry.tablePtr(), 0
-	if a.recv != 0 && (a.recv|a.bytes|a.recvStride)&15 == 0 {
-		a.direct = e.registry.word(device.Ptr(a.recv), bytes, everybody)
+// use is what peers do with a buffer in a launch.
+type use uint8
+
+const (
+	kept    use = iota // they must not reach it
+	unused             // they have no need to
+	reached            // they store into it, or load from it
+)
+
+// loads is the use of a send buffer whose owner does not scale what it sends, where there are bulk copies to load with.
+func (e *Engine) loads(r *algorithm.Request) use {
+	if r.Op == datatype.PreMulSum || e.simpleShared == 0 {
+		return kept
 	}
+	return reached
+}
+
+// offer lets the peers reach the buffers of the next launch, of so many bytes, as far as they have mapped them.
+func (e *Engine) offer(recv int64, recvUse use, send int64, sendUse use) {
+	a := e.simple
+	a.maps, a.direct, a.directSend = e.registry.tablePtr(), 0, 0
+	if a.maps == 0 || (a.bytes|a.recvStride)&15 != 0 {
+		return
+	}
+	a.direct = e.reach(a.recv, recv, recvUse)
+	if a.sendStride&15 == 0 {
+		a.directSend = e.reach(a.send, send, sendUse)
+	}
+}
+
+// reach is how peers reach a buffer: by a word of the registry, 1 if they need not, 0 if they cannot.
+func (e *Engine) reach(p uint64, bytes int64, u use) uint64 {
+	switch {
+	case u == kept || p&15 != 0:
+		return 0
+	case u == unused:
+		return 1
+	}
+	return e.registry.word(device.Ptr(p), bytes, everybody)
 }
 
 func (e *Engine) simpleReduceScatter(r *algorithm.Request, s *cuda.Stream, v variant) error {
 	a := e.simple
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
-	a.sendStride, a.recvStride, a.direct = uint64(r.Bytes()), 0, 0
+	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
+	e.offer(r.Bytes(), unused, int64(e.size)*r.Bytes(), e.loads(r))
 	return e.launchSimpleReduction(r, s, simpleReduceScatterJob, v, r.Bytes())
 }
 
@@ -186,7 +223,7 @@ func (e *Engine) simpleExchange(r *algorithm.Request, s *cuda.Stream, stride int
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
-	e.offerRecv(int64(e.size) * r.Bytes())
+	e.offer(int64(e.size)*r.Bytes(), reached, 0, kept)
 	return e.launchSimpleMovement(s, job, v, r.Bytes())
 }
 
@@ -198,7 +235,14 @@ func (e *Engine) simpleBroadcast(r *algorithm.Request, s *cuda.Stream, v variant
 	}
 	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
 	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
-	e.offerRecv(r.Bytes())
+	recvUse, sendUse := reached, unused
+	if e.rank == r.Root {
+		recvUse, sendUse = unused, reached
+	}
+	if e.simpleShared == 0 {
+		sendUse = kept
+	}
+	e.offer(r.Bytes(), recvUse, r.Bytes(), sendUse)
 	return e.launchSimpleMovement(s, simpleBroadcastJob, v, slice)
 }
 

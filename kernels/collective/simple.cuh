@@ -24,6 +24,11 @@
 // A rank whose receive buffer all peers have mapped (Go: registry) says so when it begins, and where: then what would go into the ring that its collect
 // empties goes to where it belongs, and collect only waits. The receiver decides alone, for each launch.
 //
+// Where all ranks have mapped all that is sent and received, and there are bulk copies, nothing goes through rings at all: each owner brings the pieces of
+// its slice from everybody's send buffer into shared memory, folds them there and stores the result to everybody who wants it. One block of a channel
+// does that, with pieces on their way in while others are folded and others go out; the ranks meet when they begin and when they end. They agree by a
+// vote, block by block: a rank that cannot is enough for the rings.
+//
 // # Numbers
 //
 // Pieces of a channel are counted for ever, in 64 bits, by each of its blocks in device memory. A launch takes one number more than it has pieces:
@@ -32,6 +37,8 @@
 //   flag     in the receiver's window: the source's pieces below that number have arrived
 //   credit   in the source's window: the receiver has begun its launch, and has taken the pieces below that number; the source may be depth ahead,
 //            or, where there is no ring, as far as it likes
+//   vote     in the window of the one who is told: how a peer can reach our buffers, and base. There are two, for launches in turn: who votes a second
+//            time has read everybody's first vote, and who has voted a second time has ended his first launch
 //
 // The rings lie in those of stream.cuh, where a peer may still be in an earlier launch: the credit of its beginning keeps others out until then. Streams
 // write only where their receiver has let them, in a launch of its own that comes after this one.
@@ -61,19 +68,23 @@ namespace collective {
 constexpr uint32_t simpleRegion = 12 << 20;  // bytes of all rings of a window
 constexpr uint32_t simpleChannels = 32;      // at most
 constexpr uint32_t simpleRoles = 3;          // blocks of a channel
-constexpr uint32_t simpleStages = 2;         // pieces in shared memory
-constexpr uint32_t simpleLine = 128;         // bytes of a flag (at 0), a credit (at 64) and where to (at 72)
+constexpr uint32_t simpleStages = 3;         // pieces in shared memory; two where they are sent into rings
+constexpr uint32_t simpleLine = 128;         // bytes of a flag (at 0), a credit (at 64), where to (at 72), and votes
+constexpr uint32_t simpleShared = simpleStages * ((64 << 10) + 8);
 
 struct SimpleArgs : Args {
   const uint64_t* maps;
-  uint64_t direct;  // recv as peers know it, or 0
+  uint64_t direct;      // recv as peers know it, or 0; 1 where peers have no use for it and bulk copies can reach it
+  uint64_t directSend;  // send likewise: a vote, with direct, for doing without rings
 };
-static_assert(sizeof(SimpleArgs) == 248, "SimpleArgs is filled by the host");
+static_assert(sizeof(SimpleArgs) == 256, "SimpleArgs is filled by the host");
+
+constexpr uint32_t simplePlaces = 2 * maxRanks;
 
 enum class Job { allReduce, reduceScatter, allGather, allToAll, broadcast, reduce };
 
 // Arguments as in args.cuh (Access::words: all are multiples of 16), with windows at the stream region, epochs for the counters (a line for each
-// block, 64 bits; behind the counter of a scattering block how far it has read), and strides: from one slice to the next in send and recv. The grid
+// block: 64 bits, then how often it has voted; of a scattering block, further on, how far it has read), and strides: from one slice to the next in send and recv. The grid
 // is simpleRoles blocks for each channel.
 template <Job J, class R, int N, Access A>
 struct Simple {
@@ -86,6 +97,7 @@ struct Simple {
   uint64_t flagged, credited;  // of the rank threadIdx.x: what this thread has last seen
   uint8_t* stages;  // shared memory, as is:
   uint64_t* target; // by rank: its receive buffer as mapped here, or 0
+  uint64_t* source; // and its send buffer
 
   static constexpr bool exchanges = J == Job::allGather || J == Job::allToAll;
   static constexpr bool shares = J == Job::allReduce || J == Job::broadcast || J == Job::reduce;
@@ -93,15 +105,16 @@ struct Simple {
   static constexpr bool rooted = J == Job::broadcast || J == Job::reduce;
   static constexpr bool divided = rooted || J == Job::allReduce;  // the slices are parts of one buffer of a.bytes
 
-  GOCCL_DEVICE Simple(const SimpleArgs& args, uint8_t* shared, uint64_t* targets)
+  GOCCL_DEVICE Simple(const SimpleArgs& args, uint8_t* shared, uint64_t* places)
       : a(args), reducer(args), n(N > 0 ? N : args.nranks), channels(gridDim.x / simpleRoles), channel(blockIdx.x % channels), role(blockIdx.x / channels),
-        depth(simpleRegion / (2 * channels) / (n * a.slotBytes)), count(0), base(*counter() + 1), flagged(0), credited(0), stages(shared), target(targets) {
+        depth(simpleRegion / (2 * channels) / (n * a.slotBytes)), count(0), base(*counter() + 1), flagged(0), credited(0), stages(shared), target(places), source(places + maxRanks) {
     const uint64_t pieces = ((divided ? a.sendStride : a.bytes) + a.slotBytes - 1) / a.slotBytes;
     if (channel < pieces) count = static_cast<uint32_t>((pieces - channel + channels - 1) / channels);
   }
 
   GOCCL_DEVICE uint64_t* counterOf(uint32_t r) const { return reinterpret_cast<uint64_t*>(a.epochs + (r * simpleChannels + channel) * epochStride); }
   GOCCL_DEVICE uint64_t* counter() const { return counterOf(role); }
+  GOCCL_DEVICE uint64_t* votes() const { return counter() + 1; }
   GOCCL_DEVICE uint64_t* readSoFar() const { return counterOf(0) + 8; }
 
   GOCCL_DEVICE bool owns(uint32_t r) const { return !rooted || r != a.root; }
@@ -199,6 +212,15 @@ struct Simple {
     storeWord<A>(p, o + 8, bytes, make_uint2(v.z, v.w));
   }
 
+  // stage stores where put sends from: shared memory, or the place itself.
+  static GOCCL_DEVICE void stage(uint8_t* p, uint4 v) {
+#if GOCCL_BULK
+    *reinterpret_cast<uint4*>(p) = v;
+#else
+    storeVec(p, v);
+#endif
+  }
+
   // move carries a piece for each peer in the set: load(from, offset, bytes), store(to, offset, bytes, vector). Loads of a batch of peers are in flight
   // together.
   template <class From, class To, class Load, class Store>
@@ -282,16 +304,16 @@ struct Simple {
       auto to = [&](uint32_t p) -> uint8_t* {
 #if GOCCL_BULK
         const uint32_t k = J == Job::allGather ? 0 : (p > a.rank ? p - 1 : p);
-        return stages + (j % simpleStages * (n - 1) + k) * a.slotBytes;
+        return stages + (j % 2 * (n - 1) + k) * a.slotBytes;
 #else
         return place(p, 0, j);
 #endif
       };
       if (GOCCL_BULK && J == Job::allGather)
-        bring(j, [&](uint32_t o, uint32_t, uint4 v) { storeVec(to(0) + o, v); });
+        bring(j, [&](uint32_t o, uint32_t, uint4 v) { stage(to(0) + o, v); });
       else
         move(targets, j, [&](uint32_t p) { return input(p) + offset(j); }, to, loadUser,
-             [&](uint8_t* p, uint32_t o, uint32_t, uint4 v) { storeVec(p + o, scaled(v)); });
+             [&](uint8_t* p, uint32_t o, uint32_t, uint4 v) { stage(p + o, scaled(v)); });
       put(targets, 0, j, to);
       if (inPlace && threadIdx.x == 0) storeRelease<Scope::gpu>(readSoFar(), base + j + 1);
     }
@@ -331,8 +353,8 @@ struct Simple {
       const uint32_t bytes = size(a.rank, j);
       const uint8_t* source = slot(a.rank, 0, j, 0);
 #if GOCCL_BULK
-      uint8_t* stage = stages + j % simpleStages * a.slotBytes;
-      auto from = [&](uint32_t) { return stage; };
+      uint8_t* staged = stages + j % 2 * a.slotBytes;
+      auto from = [&](uint32_t) { return staged; };
 #else
       auto from = [](uint32_t) { return nullptr; };
 #endif
@@ -340,7 +362,7 @@ struct Simple {
         if (J != Job::reduce) storeUser(home, o, bytes, v);
         if (!shares) return;
 #if GOCCL_BULK
-        storeVec(stage + o, v);
+        stage(staged + o, v);
 #else
         forEachPeer<N>(a, [&](uint32_t p) {
           if (targets >> p & 1) storeVec(place(p, 1, j) + o, v);
@@ -406,7 +428,7 @@ struct Simple {
     const uint32_t sources = J == Job::broadcast && root ? 0 : owners();
     const bool inPlace = J == Job::allToAll && a.send == a.recv;
     const bool direct = a.direct != 0 && !inPlace;
-    begin(sources, ring, direct ? a.direct : 0);
+    begin(sources, ring, direct ? a.direct : 0);  // who asks has a word for it
     Status s = statusOk;
     for (uint32_t j = 0; j < count; ++j) {
       if (!direct) s = arrived(sources, ring, j);
@@ -428,8 +450,135 @@ struct Simple {
     return s;
   }
 
+#if GOCCL_BULK
+  // vote tells all peers how they can reach this rank's buffers, hears the same of them, and says whether all can reach all that they must: source and
+  // target then are where.
+  GOCCL_DEVICE Status vote(bool& agreed) {
+    const uint64_t turn = *votes() & 1;
+    const uint32_t at = role == 2 ? 10 : 1 + 3 * role;  // words of a line that nothing else uses
+    Status s = statusOk;
+    bool reachable = a.direct != 0 && a.directSend != 0;
+    if (mine(peers(a))) {
+      uint64_t* ours = line(threadIdx.x, turn, a.rank) + at;
+      const uint64_t* theirs = line(a.rank, turn, threadIdx.x) + at;
+      storeRelaxed<Scope::sys>(ours, a.direct);
+      storeRelaxed<Scope::sys>(ours + 1, a.directSend);
+      storeRelease<Scope::sys>(ours + 2, base);
+      s = waitUntil([&] { return loadAcquire<Scope::sys>(theirs + 2) == base; }, a.abort, theirs, waitPacket, -1, threadIdx.x);
+      if (s == statusOk) {
+        const uint64_t to = loadRelaxed<Scope::sys>(theirs), from = loadRelaxed<Scope::sys>(theirs + 1);
+        reachable = reachable && to != 0 && from != 0;
+        if (reachable && (takers() >> threadIdx.x & 1)) reachable = (target[threadIdx.x] = placeOf(a.maps, threadIdx.x, to, a.abort)) != 0;
+        if (reachable && (givers() >> threadIdx.x & 1)) reachable = (source[threadIdx.x] = placeOf(a.maps, threadIdx.x, from, a.abort)) != 0;
+      }
+    }
+    agreed = __syncthreads_or(!reachable) == 0;
+    if (threadIdx.x == 0) *votes() += 1;
+    return __syncthreads_or(s);
+  }
+  // givers are the peers whose data an owner needs, takers those who want its result.
+  GOCCL_DEVICE uint32_t givers() const { return J == Job::broadcast ? 1u << a.root & peers(a) : peers(a); }
+  GOCCL_DEVICE uint32_t takers() const { return J == Job::reduceScatter ? 0 : (J == Job::reduce ? 1u << a.root & peers(a) : owners()); }
+
+  // without brings, folds and stores without rings:
+  //
+  //   thread 0   1. starts to bring pieces 0 and 1
+  //   all        2. wait for piece j, fold it in place of the own data
+  //   thread 0   3. sends it; once piece j − 1 has left shared memory, starts to bring piece j + 2 there
+  //              4. at the end waits until all it has stored is performed, tells everybody, and hears it of everybody
+  GOCCL_DEVICE Status without() {
+    BulkBarrier* barriers = reinterpret_cast<BulkBarrier*>(stages + simpleStages * n * a.slotBytes);
+    auto at = [&](uint32_t j, uint32_t r) { return stages + (j % simpleStages * n + r) * a.slotBytes; };
+    const uint32_t pieces = owns(a.rank) ? count : 0;
+    auto bringAll = [&](uint32_t j) {
+      if (j >= pieces) return;
+      const uint32_t bytes = size(a.rank, j);
+      BulkBarrier* b = &barriers[j % simpleStages];
+      b->arriveAndExpect(bytes * (J == Job::broadcast ? 1 : n));
+      if (bytes == 0) return;
+      const uint64_t from = sliceOf(a.rank) * a.sendStride + offset(j);
+      if (J != Job::broadcast) bulkLoad(at(j, a.rank), a.send + from, bytes, b);
+      forEachPeer<N>(a, [&](uint32_t p) {
+        if (givers() >> p & 1) bulkLoad(at(j, p), reinterpret_cast<const uint8_t*>(source[p]) + from, bytes, b);
+      });
+    };
+    if (threadIdx.x == 0) {
+      for (uint32_t i = 0; i < simpleStages; ++i) barriers[i].init();
+      fenceBarrierInit();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) bringAll(0), bringAll(1);
+    Status s = statusOk;
+    uint32_t j = 0;
+    for (; j < pieces; ++j) {
+      s = barriers[j % simpleStages].wait(j / simpleStages & 1, a.abort);
+      const uint32_t bytes = size(a.rank, j);
+      if constexpr (folds)
+        if (s == statusOk) foldShared(at(j, 0), at(j, a.rank), bytes);
+      fenceProxyAsync();
+      s = __syncthreads_or(s);
+      if (s != statusOk) break;
+      if (threadIdx.x != 0) continue;
+      const uint64_t to = sliceOf(a.rank) * a.recvStride + offset(j);
+      const uint8_t* result = at(j, J == Job::broadcast ? a.root : a.rank);
+      if (bytes > 0) {
+        if (J != Job::reduce) bulkStore(output(a.rank) + offset(j), result, bytes);
+        forEachPeer<N>(a, [&](uint32_t p) {
+          if (takers() >> p & 1) bulkStore(reinterpret_cast<uint8_t*>(target[p]) + to, result, bytes);
+        });
+      }
+      bulkCommit();
+      bulkWaitSource<1>();
+      bringAll(j + 2);
+    }
+    if (J == Job::broadcast && a.rank == a.root && a.send != a.recv)
+      for (uint32_t k = 0; k < count; ++k)
+        move(owners(), k, [&](uint32_t p) { return input(p) + offset(k); }, [&](uint32_t p) { return output(p) + offset(k); }, loadUser,
+             [](uint8_t* p, uint32_t o, uint32_t left, uint4 v) { storeUser(p, o, left, v); });
+    if (threadIdx.x == 0) {
+      // What was started must not outlive the block.
+      for (uint32_t k = j; s != statusOk && k < pieces && k < j + 3; ++k)
+        for (uint32_t i = 0; i < 4096 && !barriers[k % simpleStages].poll(k / simpleStages & 1); ++i) {
+        }
+      bulkWait<0>();
+    }
+    if (s != statusOk || count == 0) return s;
+    __syncthreads();  // all is performed
+    tell(peers(a), 1, count);
+    return __syncthreads_or(arrived(peers(a), 1, count - 1));
+  }
+
+  // foldShared folds a piece that lies in shared memory, n slots of it, into the own one.
+  GOCCL_DEVICE void foldShared(const uint8_t* all, uint8_t* own, uint32_t bytes) const {
+    const uint32_t slots = N > 0 ? N : n;
+#pragma unroll 1
+    for (uint32_t o = threadIdx.x * 16; o < bytes; o += blockDim.x * 16) {
+      typename R::Sum sum;
+#pragma unroll
+      for (uint32_t r = 0; r < slots; ++r) {
+        const uint4 v = *reinterpret_cast<const uint4*>(all + r * a.slotBytes + o);
+        if (r == 0)
+          reducer.begin(sum, v);
+        else
+          reducer.add(sum, v);
+      }
+      *reinterpret_cast<uint4*>(own + o) = reducer.end(sum);
+    }
+  }
+#endif
+
+  GOCCL_DEVICE Status roles() { return role == 0 ? scatter() : (role == 1 ? combine() : collect()); }
+
   GOCCL_DEVICE void run() {
-    const Status s = role == 0 ? scatter() : (role == 1 ? combine() : collect());
+    Status s = statusOk;
+#if GOCCL_BULK
+    if constexpr (!exchanges) {
+      bool agreed = false;
+      s = vote(agreed);
+      if (s == statusOk) s = !agreed ? roles() : (role == 0 ? without() : statusOk);
+    } else
+#endif
+      s = roles();
     __syncthreads();
     if (s == statusOk && threadIdx.x == 0) *counter() = base + count;
   }
@@ -437,13 +586,13 @@ struct Simple {
 
 template <Job J, class R, int N, Access A>
 GOCCL_DEVICE void simple(const SimpleArgs& a) {
-  __shared__ uint64_t targets[maxRanks];
+  __shared__ uint64_t places[simplePlaces];
 #if GOCCL_BULK
-  extern __shared__ __align__(128) uint8_t simpleShared[];
+  extern __shared__ __align__(128) uint8_t shared[];
 #else
-  uint8_t* simpleShared = nullptr;
+  uint8_t* shared = nullptr;
 #endif
-  Simple<J, R, N, A>(a, simpleShared, targets).run();
+  Simple<J, R, N, A>(a, shared, places).run();
 }
 
 // Nothing is what jobs that reduce nothing have for a reducer.

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "b46e41ff16b3e974d92176b1b3e9525a55dd4045890321fed26feadca8b80e08",
+	Source:   "676c668c00790d7e3d2f205ea1b88307fbb7bcae39241c0ede2ba66599add492",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2aca18bffec1d8ba4421a2d4986c1a0b77296d73a122d976ce9fb1531150c92e",
+	Source:   "e784073e85aeccd05babea2a84451c13e5d762b9a235a1ce81b377bf96d69c28",
 	Kernels: []string{
 		"execute_bfloat16",
 		"execute_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "ea8c471ef87f3b17b981d0a2d978118dc1ef23e37908da729b0a6a9cd8ea658b",
+	Source:   "a0605f8c260088c12e5154e4324d49473c50984292ec760ecfe12c8ea4646f90",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

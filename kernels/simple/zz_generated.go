@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "simple",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "e9889d23445c829a39c90b630d0fc52a529540ea2bede9b7ad2309db53f67ad2",
+	Source:   "db5f7febb1923d34ca8b255cf96cd89a00a3b12fa66db9e41fdfbd2b5f479f6f",
 	Kernels: []string{
 		"all_gather_simple",
 		"all_gather_simple_n2",

@@ -95,23 +95,24 @@ inline void fenceProxyAsync() {}
 inline void fenceBarrierInit() {}
 
 struct BulkBarrier {
-  uint64_t word;  // bytes that are awaited, and the number of the phase in the upper half
+  uint64_t word;  // bytes that are awaited, and the number of the phase in the upper half; one thread arrives and loads
   void init(uint32_t = 1) { word = 0; }
   void invalidate() {}
   void arriveAndExpect(uint32_t bytes) { arriveWith(bytes); }
   void arrive() { arriveWith(0); }
-  bool poll(uint32_t parity) { return (word >> 32 & 1) != parity; }
+  bool poll(uint32_t parity) { return (loadAcquire<Scope::gpu>(&word) >> 32 & 1) != parity; }
   Status wait(uint32_t parity, AbortBlock* abort) {
     return waitUntil([&] { return poll(parity); }, abort, &word, waitBulk);
   }
   void complete(uint32_t bytes) {
-    word -= bytes;
-    if (static_cast<uint32_t>(word) == 0) word += uint64_t{1} << 32;
+    uint64_t w = loadRelaxed<Scope::gpu>(&word) - bytes;
+    if (static_cast<uint32_t>(w) == 0) w += uint64_t{1} << 32;
+    storeRelease<Scope::gpu>(&word, w);
   }
 
  private:
   void arriveWith(uint32_t bytes) {
-    word += bytes;
+    storeRelaxed<Scope::gpu>(&word, word + bytes);
     if (bytes == 0) complete(0);
   }
 };
