@@ -51,7 +51,7 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 				return wrap("register", c.rank, err)
 			}
 			r.executor = e
-			context.AfterFunc(c.fate.ctx, func() { e.Abort(c.fate.err()) })
+			c.fate.ends(e.Abort)
 		}
 		shared := *pb
 		shared.Executor = r.executor
@@ -66,7 +66,7 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 		_ = a.Close()
 		return wrap("register", c.rank, err)
 	}
-	context.AfterFunc(c.fate.ctx, func() { a.Abort(c.fate.err()) })
+	c.fate.ends(a.Abort)
 	c.extended.Store(true)
 	return nil
 }

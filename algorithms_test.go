@@ -1,6 +1,7 @@
 package goccl_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/algorithm"
@@ -150,6 +152,39 @@ func TestAbortWithPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := comms[0].AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) {
+		t.Error(err)
+	}
+}
+
+// Revoke ends what plans do, too, also what waits for a peer.
+func TestRevokeWithPlans(t *testing.T) {
+	comms := newComms(t, 2, openHost)
+	p := buildPlan(t, "allreduce_direct", 2)
+	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
+		t.Fatal(err)
+	}
+	c := comms[0]
+	a, err := c.Device().Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Device().NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, s); err != nil {
+		t.Fatal(err)
+	}
+	c.Revoke()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	if err := s.Synchronize(ctx); ctx.Err() != nil {
+		t.Fatalf("after 10 s: %v", err)
+	}
+	if err := c.AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, s); !errors.Is(err, goccl.ErrAborted) {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -77,7 +77,7 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 		return nil, wrap(op, parent.Rank(), err)
 	}
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize()}
-	c.fate.ctx, c.fate.cancel = context.WithCancel(context.Background())
+	c.fate.begin()
 	failures := boot.Failures()
 	c.watch.Go(func() { c.watchPeers(failures) })
 

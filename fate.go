@@ -11,10 +11,29 @@ import (
 type fate struct {
 	ctx    context.Context // done when the communicator has failed, was aborted or is closed
 	cancel context.CancelFunc
+	work   context.Context // done then, and when it was revoked
+	revoke context.CancelCauseFunc
 
 	mu     sync.Mutex
 	cause  error
 	engine algorithm.Engine
+}
+
+// begin comes first.
+func (f *fate) begin() {
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.work, f.revoke = context.WithCancelCause(f.ctx)
+}
+
+// ends hands abort the cause when the work of the communicator ends.
+func (f *fate) ends(abort func(error)) {
+	context.AfterFunc(f.work, func() {
+		if cause := f.err(); cause != nil {
+			abort(cause)
+			return
+		}
+		abort(context.Cause(f.work))
+	})
 }
 
 // end notes the cause and tells the engine. Only the first cause counts.

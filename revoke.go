@@ -6,7 +6,9 @@ import "fmt"
 // calls it; none waits for another.
 func (c *Comm) Revoke() {
 	c.revoked.Store(true)
-	c.engine.Abort(&Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: it was revoked", ErrAborted)})
+	cause := &Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: it was revoked", ErrAborted)}
+	c.engine.Abort(cause)
+	c.fate.revoke(cause) // registered algorithms
 }
 
 // whole is nil while ranks can be asked to make another communicator of this one.

@@ -303,7 +303,12 @@ func (e *Engine) Close() error {
 		e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: algorithm.ErrAborted})
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		err = e.order.Wait(ctx)
+		if err = e.order.Wait(ctx); ctx.Err() != nil {
+			// Its memory is lost for good, but unmapping what a kernel looks at would end the process's work on the GPU.
+			e.registry.halt()
+			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)
+			return
+		}
 		e.gate.Lock()
 		e.cut, e.freed = e.unfinished(), true
 		e.gate.Unlock()

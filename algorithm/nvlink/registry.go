@@ -406,13 +406,20 @@ func (r *registration) end() {
 	}
 }
 
+// halt ends what runs in the background; what is mapped stays.
+func (g *registry) halt() {
+	if g != nil {
+		g.stop()
+		g.tasks.Wait()
+	}
+}
+
 // close ends the registry once no kernel runs any more.
 func (g *registry) close() error {
 	if g == nil {
 		return nil
 	}
-	g.stop()
-	g.tasks.Wait()
+	g.halt()
 	var errs []error
 	for _, m := range g.mapped {
 		errs = append(errs, m.Close())
