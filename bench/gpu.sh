@@ -207,7 +207,7 @@ step communicator 120 communicator -device $device -json "$out/communicator.json
 # set of them does as much as it can.
 large=3M huge=1G
 if [ $device = host ]; then large=100K huge=1M; fi
-for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast reduce gather scatter send_recv; do
+for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter send_recv; do
   perf "correct.$c" 200 $c -d all -o all --sizes 0,1,2,4,8,16,32,$((8 * n)),30011,$large -i 1 -c 1
   perf "correct.$c.odd" 120 $c -d all -o all --sizes 0,$((8 * n)),30011,$large -u 1 -i 1 -c 1
 done
@@ -219,7 +219,7 @@ perf correct.1G 590 all_reduce -d $types -o all --sizes $huge -i 1 -c 1 --out-of
 # them.
 if [ $device = cuda ]; then
   lines=all_reduce:two_shot_simple,reduce:two_shot_simple,broadcast:two_shot_simple,all_gather:one_shot_simple,all_to_all:one_shot_simple,reduce_scatter:one_shot_simple
-  for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast reduce gather scatter send_recv; do
+  for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter send_recv; do
     for register in 0 1; do
       step "correct.large.$c.$register" 120 env GOCCL_REGISTER=$register GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 --device cuda -n "$n" \
         --json "$out/correct.large.$c.$register.json"
@@ -250,7 +250,7 @@ sanitized racecheck racecheck all_reduce
 types=(float bfloat16) max=1G factor=4
 if [ "${GOCCL_BENCH-}" = quick ]; then types=(bfloat16) max=64M factor=16; fi
 if [ $device = host ]; then types=(float) max=64K beside=(); fi
-for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v broadcast reduce send_recv; do
+for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce send_recv; do
   for d in "${types[@]}"; do
     for mode in eager graph; do
       arguments=($c -d "$d" -b 1K -e $max -f $factor ${beside[@]+"${beside[@]}"} --plot "$out/perf.$c.$d.$mode.svg")
