@@ -291,7 +291,10 @@ func (c *Context) Close() error {
 		// Unmapping what a kernel polls would end the process, so all of it stays.
 		return c.wrap(fmt.Errorf("%w: a kernel of the host device still waits; its memory is kept", ErrTimeout), "close context", NoRank)
 	}
-	slices.SortFunc(owned, func(a, b closer) int { return cmp.Compare(ages[b], ages[a]) })
+	// A proxy carries out its triggers with semaphores and memories that are younger than it is, so all proxies end before anything is unmapped.
+	slices.SortFunc(owned, func(a, b closer) int {
+		return cmp.Or(cmp.Compare(rankOfClosing(a), rankOfClosing(b)), cmp.Compare(ages[b], ages[a]))
+	})
 	for _, r := range owned {
 		if conn, ok := r.(*Connection); ok {
 			if l, ok := conn.link.(interface{ Hurry() }); ok {
@@ -299,8 +302,6 @@ func (c *Context) Close() error {
 			}
 		}
 	}
-	// A proxy carries out its triggers with semaphores and memories that are younger than it is, so all proxies end before anything is unmapped.
-	slices.SortStableFunc(owned, func(a, b closer) int { return cmp.Compare(rankOfClosing(a), rankOfClosing(b)) })
 	for _, r := range owned {
 		errs = append(errs, r.Close())
 	}
