@@ -18,8 +18,8 @@ const (
 	recordVersion = 1
 )
 
-// importer is shared by all communicators of the process, so that an allocation which several use is mapped once.
-var importer ipc.Importer
+// Importer is shared by all communicators of the process, so that an allocation which several use is mapped once.
+var Importer ipc.Importer
 
 // Windows is one allocation of each rank, as this rank sees it.
 type Windows struct {
@@ -77,7 +77,7 @@ func (w *Windows) mapPeer(ctx context.Context, dev device.Device, r int, record 
 	if err := body.Done(); err != nil {
 		return err
 	}
-	m, err := importer.Map(ctx, dev, &share)
+	m, err := Importer.Map(ctx, dev, &share)
 	if err != nil {
 		return fmt.Errorf("map the window of rank %d: %w", r, err)
 	}

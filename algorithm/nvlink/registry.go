@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -33,7 +34,6 @@ type registry struct {
 	dev        *cuda.Device
 	boot       bootstrap.Bootstrap
 	rank, size int
-	importer   ipc.Importer
 
 	once  sync.Once
 	table *cuda.HostMemory // [maxRanks][registrySlots] addresses of the peers' buffers here, 0: none; nil: it could not be had
@@ -42,9 +42,9 @@ type registry struct {
 	slots  [registrySlots]*registration
 	byBase map[device.Ptr]*registration
 	mapped map[[2]int]*ipc.Mapping // by peer and slot
-	todo   []task                  // in this order
+	queue  []task                  // to be done, in this order
 
-	wake  chan struct{} // there is something to do
+	wake  chan struct{} // there is something in the queue
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
@@ -75,8 +75,8 @@ const (
 )
 
 const (
-	registryTag   = 3 // of the bootstrap: 0 to 2 are the communicator's
-	registryKind  = 0x52
+	registryTag   = 3                      // of the bootstrap: 0 to 2 are the communicator's
+	registryKind  = 0x4d                   // 'M': a buffer to be mapped
 	registryWait  = 5 * time.Second        // for telling a peer
 	registrySweep = 250 * time.Millisecond // between two looks for what is gone
 	registerFrom  = 1 << 20                // bytes of an operation from which its buffer is worth it
@@ -137,10 +137,7 @@ const everybody = 1<<maxRanks - 1
 // word names a buffer to those of its peers in the set who will store into it: the word of placeOf in kernels/collective/args.cuh, or 0. What is not
 // known yet is registered in the background.
 func (g *registry) word(p device.Ptr, bytes int64, set uint32) uint64 {
-	if g == nil || bytes < registerFrom {
-		return 0
-	}
-	if g.start(); g.table == nil {
+	if g == nil || bytes < registerFrom || g.tablePtr() == 0 {
 		return 0
 	}
 	region, err := g.dev.Lookup(p)
@@ -183,7 +180,7 @@ func (g *registry) forget(r *registration) {
 
 // do is for holders of mu.
 func (g *registry) do(t task) {
-	g.todo = append(g.todo, t)
+	g.queue = append(g.queue, t)
 	select {
 	case g.wake <- struct{}{}:
 	default:
@@ -200,10 +197,10 @@ func (g *registry) work() {
 			return
 		case <-g.wake:
 			g.mu.Lock()
-			todo := g.todo
-			g.todo = nil
+			tasks := g.queue
+			g.queue = nil
 			g.mu.Unlock()
-			for _, t := range todo {
+			for _, t := range tasks {
 				if t.drop {
 					g.tellAll(sayDrop, t.r.slot, nil)
 				} else {
@@ -339,7 +336,7 @@ func (g *registry) hear(peer int, b []byte) error {
 
 // mapPeer maps a buffer of a peer. Only the peer's listener writes its part of the table.
 func (g *registry) mapPeer(peer, slot int, share *ipc.Share) {
-	m, err := g.importer.Map(g.ctx, g.dev, share)
+	m, err := exchange.Importer.Map(g.ctx, g.dev, share)
 	if err != nil {
 		slog.Debug("buffer of a peer cannot be mapped", "rank", g.rank, "peer", peer, "cause", err)
 		g.tell(peer, sayFailed, slot, nil)

@@ -76,10 +76,16 @@ func (e *Engine) loadChosen() error {
 	if k.module, err = e.dev.LoadModule(image); err != nil {
 		return err
 	}
+	if p.Major >= 9 { // bulk copies
+		e.simpleShared = simpleShared
+	}
 	exists := kernels.Names("simple")
 	find := func(name string) (f *cuda.Function) {
 		if err == nil && slices.Contains(exists, name) {
 			f, err = k.module.Function(name)
+		}
+		if err == nil && f != nil && e.simpleShared > 0 {
+			err = f.SetMaxDynamicShared(int(e.simpleShared))
 		}
 		return f
 	}
@@ -93,41 +99,7 @@ func (e *Engine) loadChosen() error {
 			k.move[job][fast] = find(simpleMovementName(job, fast, e.size))
 		}
 	}
-	if err == nil && p.Major >= 9 { // bulk copies
-		e.simpleShared = simpleShared
-		err = k.each(func(f *cuda.Function) error { return f.SetMaxDynamicShared(int(e.simpleShared)) })
-	}
-	if err != nil {
-		return err
-	}
-	return nil
-}
-
-// each calls do with every kernel there is.
-func (k *simpleTable) each(do func(*cuda.Function) error) error {
-	for i := range k.reduce {
-		for t := range k.reduce[i] {
-			for _, f := range k.reduce[i][t] {
-				if f == nil {
-					continue
-				}
-				if err := do(f); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	for i := range k.move {
-		for _, f := range k.move[i] {
-			if f == nil {
-				continue
-			}
-			if err := do(f); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return err
 }
 
 // chooses reports whether some row names a protocol.
