@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -147,10 +148,31 @@ func (k *captured) check() error {
 			return err
 		}
 		if !bytes.Equal(got, w.want) {
-			return fmt.Errorf("rank %d: call %d, %v of %d: wrong result", k.c.Rank(), i, w.call.Request.Collective, w.call.Request.Count)
+			return fmt.Errorf("rank %d: call %d, %v of %d: %s", k.c.Rank(), i, w.call.Request.Collective, w.call.Request.Count, difference(got, w.want))
 		}
 	}
 	return nil
+}
+
+// difference says where results are wrong, and what is there.
+func difference(got, want []byte) string {
+	var at []string
+	wrong := 0
+	for i := 0; i < len(got); i++ {
+		if got[i] == want[i] {
+			continue
+		}
+		j := i
+		for j < len(got) && got[j] != want[j] {
+			j++
+		}
+		wrong += j - i
+		if len(at) < 8 {
+			at = append(at, fmt.Sprintf("[%d, %d) is % x", i, j, got[i:min(j, i+16)]))
+		}
+		i = j
+	}
+	return fmt.Sprintf("%d of %d bytes are wrong: %s", wrong, len(got), strings.Join(at, "; "))
 }
 
 func (k *captured) close() error {
@@ -182,13 +204,13 @@ func TestGPUCaptureModes(t *testing.T) {
 			}
 			if err := each(len(comms), func(r int) error {
 				k := parts[r]
-				for range 3 {
+				for round := range 3 {
 					err := k.spoil()
 					for i := 0; i < 3 && err == nil; i++ {
 						err = k.x.Launch(k.s)
 					}
 					if err = errors.Join(err, k.check()); err != nil {
-						return err
+						return fmt.Errorf("round %d: %w", round, err)
 					}
 				}
 				return k.close()
