@@ -30,6 +30,32 @@ func (b *builder) exchange(l link, dst, src dsl.Chunk, tb dsl.Option) {
 }
 
 var _ = register(&Program{
+	Name: "allgather_ring", Collective: plan.AllGather, MultiHost: true, Instances: 4, Wide: true,
+	Doc: "Every rank stores to the next: first its input, then what has come from the rank before, straight into outputs. " +
+		"n-1 hops; (n-1)·S bytes out of each rank with input S, to one neighbour.",
+	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace)} },
+	write: func(b *builder) {
+		n := b.o.Ranks
+		next, prev := b.shift()
+		for r := range n {
+			tb, in, out, right := dsl.TB(0), b.in(r), b.out(r), b.out((r+1)%n)
+			prev[r].ready(tb)
+			next[r].awaitReady(tb)
+			next[r].send(right.Chunk(r), in.Chunk(0), tb)
+			for s := 1; s < n-1; s++ {
+				c := (r - s + n) % n
+				prev[r].wait(tb)
+				next[r].send(right.Chunk(c), out.Chunk(c), tb)
+			}
+			prev[r].wait(tb)
+			next[r].drain(tb)
+			// On the ring's block the copy would leave the links of all ranks idle at once. Nobody else touches that chunk.
+			copyOwn(b.Rank(r), out.Chunk(r), in.Chunk(0), dsl.TB(1))
+		}
+	},
+})
+
+var _ = register(&Program{
 	Name: "allgather_ll", Collective: plan.AllGather, Instances: 2, Wide: true, MaxSize: 8 << 20,
 	Doc: "Every rank sends its input as packets to every other. One hop; (n-1)·S bytes of payload out of each rank with input S.",
 	spec: func(o Options) dsl.AlgoSpec {
