@@ -11,7 +11,7 @@
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
 #   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets
 #   correct      every collective, type and operator at sizes 0, 1 element and large, odd and unaligned; correct.1G: all-reduce of 1 GiB;
-#                correct.large: streams and whole lines, through rings (0) and straight into registered buffers (1)
+#                correct.large: the ring and streams, the latter through their rings (0) and straight into registered buffers (1)
 #   sanitizer    small collectives under compute-sanitizer (needs it)
 #   perf         time beside NCCL's library in the same run, eager and in graphs
 #   plan         every built-in plan run and checked; plan.time: beside native kernels
@@ -215,10 +215,10 @@ types=all
 if [ "${GOCCL_BENCH-}" = quick ]; then types=float,bfloat16; fi
 perf correct.1G 590 all_reduce -d $types -o all --sizes $huge -i 1 -c 1 --out-of-place
 
-# Large messages once more, by streams and by kernels of whole lines, through rings and straight into the buffers: the first operations of a run register
-# them.
+# Large messages once more, around the ring, and by streams: through their rings and straight into the buffers, which the first operations of a run
+# register.
 if [ $device = cuda ]; then
-  lines=all_reduce:two_shot_simple,reduce:two_shot_simple,broadcast:two_shot_simple,all_gather:one_shot_simple,all_to_all:one_shot_simple,reduce_scatter:one_shot_simple
+  lines=all_reduce:ring,reduce:ring,broadcast:ring,all_gather:ring,reduce_scatter:ring
   for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter send_recv; do
     for register in 0 1; do
       step "correct.large.$c.$register" 120 env GOCCL_REGISTER=$register GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 --device cuda -n "$n" \
@@ -273,7 +273,7 @@ plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name 
   shift 4
   wanted "$name" || return 0
   for instances in $instance_counts; do
-    if [ $instances != default ] && [ $((n * instances)) -gt 128 ]; then continue; fi # all thread blocks are on the GPU at once
+    if [ $instances != default ] && [ $((blocks * instances)) -gt 128 ]; then continue; fi # all thread blocks are on the GPU at once
     folder=$work/plans.$c.$instances algorithms=$native
     mkdir -p "$folder"
     for p in $programs; do
@@ -287,12 +287,14 @@ plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name 
     step "$name.instances$instances" 120 env GOCCL_PLAN_DIR="$folder" goccl perf "$c" --device $device -n "$n" --algo "$algorithms" "$@" --json "$out/$name.instances$instances.json"
   done
 }
-instance_counts="default 4"
+instance_counts="default 4" blocks=$n # of an instance
 if [ $device = cuda ]; then
   instance_counts="default 4 8 16 32"
   plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" one_shot_ll,one_shot_ll128,two_shot_ll,two_shot_ll128 \
     --out-of-place --graph auto -b 1K -e 1M -f 4
   plan_time plan.time.all_gather all_gather "allgather_direct" one_shot_ll128 --out-of-place -b 1M -e 1G -f 16
+  instance_counts="default 32 64" blocks=2
+  plan_time plan.time.all_gather_ring all_gather "allgather_ring" one_shot_ll128,ring --out-of-place -b 1M -e 1G -f 16
 else
   plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" "" --out-of-place -b 1K -e 64K -f 4
   skip plan.time.all_gather "no GPU"

@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/kernels/executor"
 	"github.com/goccl/goccl/kernels/internal/artifact"
 	"github.com/goccl/goccl/kernels/primitive"
-	"github.com/goccl/goccl/kernels/simple"
+	"github.com/goccl/goccl/kernels/ring"
 	"github.com/goccl/goccl/kernels/tutorial"
 )
 
@@ -16,6 +16,6 @@ var groups = map[string]*artifact.Group{
 	"collective": &collective.Group,
 	"executor":   &executor.Group,
 	"primitive":  &primitive.Group,
-	"simple":     &simple.Group,
+	"ring":       &ring.Group,
 	"tutorial":   &tutorial.Group,
 }

@@ -8,7 +8,7 @@ import (
 var _ algorithm.Lister = (*Engine)(nil)
 
 // Algorithms implements algorithm.Lister. Tags: shots is how often data crosses the links, ll128 is 1 for the protocol with 120 bytes of data in 128,
-// simple is 1 for whole lines with a flag for each piece, stream is 1 for bulk copies through rings.
+// ring is 1 for whole lines that go to the next rank only, stream is 1 for bulk copies to all.
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
@@ -21,14 +21,14 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			if v.protocol == ll128 {
 				tags["ll128"] = 1
 			}
-			if v.protocol == simple {
-				tags["simple"] = 1
+			if v.protocol == ring {
+				tags["ring"] = 1
 			}
 			most := algorithm.AnySize
-			if (c == algorithm.AllGather || c == algorithm.AllToAll) && e.size > 1 && v.protocol != simple {
+			if (c == algorithm.AllGather || c == algorithm.AllToAll) && e.size > 1 && v.protocol != ring {
 				most = uint64(streamSliceFrom)*uint64(e.size) - 1
 			}
-			list = append(list, algorithm.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true, Chosen: e.table.spans(c, v, most)})
+			list = append(list, algorithm.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true, Chosen: e.table.spans(c, 0, most, func(x variant) bool { return x.twoShot == v.twoShot && x.protocol == v.protocol })})
 		}
 		switch c {
 		case algorithm.AllGather, algorithm.AllToAll:
@@ -37,7 +37,7 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			}
 			from := uint64(streamSliceFrom) * uint64(e.size)
 			list = append(list, algorithm.Info{Name: "stream", Collective: c, Least: from, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},
-				Chosen: []algorithm.Span{{Least: from, Most: algorithm.AnySize}}})
+				Chosen: e.table.spans(c, from, algorithm.AnySize, func(x variant) bool { return x.protocol != ring })})
 		case algorithm.AllToAllV, algorithm.Gather, algorithm.Scatter, algorithm.Send, algorithm.Recv:
 			list = append(list,
 				algorithm.Info{Name: "packets", Collective: c, Most: streamFrom - 1, Tags: map[string]uint64{"shots": 1, "ll128": 1}, Chosen: []algorithm.Span{{Most: streamFrom - 1}}},
@@ -51,8 +51,8 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
 }
 
-// spans are the sizes up to most for which v, with any number of threads, is chosen in eager calls of 4-byte elements.
-func (s *selection) spans(c algorithm.Collective, v variant, most uint64) []algorithm.Span {
+// spans are the sizes from least to most for which something that is wanted is chosen in eager calls of 4-byte elements.
+func (s *selection) spans(c algorithm.Collective, least, most uint64, wanted func(variant) bool) []algorithm.Span {
 	var out []algorithm.Span
 	from := uint64(0)
 	for _, r := range s.rows[c][0][widthOf(datatype.Float32.Size())] {
@@ -63,11 +63,11 @@ func (s *selection) spans(c algorithm.Collective, v variant, most uint64) []algo
 		if to = min(to, most); from > to {
 			break
 		}
-		if r.twoShot == v.twoShot && r.protocol == v.protocol {
+		if to >= least && wanted(r.variant) {
 			if n := len(out); n > 0 && out[n-1].Most+1 == from {
 				out[n-1].Most = to
 			} else {
-				out = append(out, algorithm.Span{Least: from, Most: to})
+				out = append(out, algorithm.Span{Least: max(from, least), Most: to})
 			}
 		}
 		from = to + 1

@@ -63,8 +63,11 @@ func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error
 	if err != nil {
 		return err
 	}
-	if v.protocol == simple && e.size > 1 {
-		return e.simpleReduce(r, s, root, v)
+	if v.protocol == ring {
+		if e.size > 1 && ringFolds(r.Type) {
+			return e.ringReduce(r, s, root, v)
+		}
+		v = v.packets(r.Collective)
 	}
 	a := e.args
 	a.operands(r)
@@ -90,8 +93,11 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == simple && e.size > 1 {
-		return e.simpleReduceScatter(r, s, v)
+	if v.protocol == ring {
+		if e.size > 1 && ringFolds(r.Type) {
+			return e.ringReduceScatter(r, s, v)
+		}
+		v = v.packets(r.Collective)
 	}
 	a := e.args
 	a.operands(r)
@@ -106,8 +112,11 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 	if err != nil {
 		return err
 	}
-	if v.protocol == simple && e.size > 1 {
-		return e.simpleExchange(r, s, stride, v)
+	if v.protocol == ring {
+		if e.size > 1 {
+			return e.ringAllGather(r, s, v)
+		}
+		v = v.packets(r.Collective)
 	}
 	// Messages would overwrite what an all-to-all in place has still to send; packets are read before they are overwritten.
 	inPlace := stride != 0 && r.Send == r.Recv
@@ -144,15 +153,10 @@ func (a *collectiveArgs) operands(r *algorithm.Request) {
 }
 
 func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what reduction, v variant, work int64) error {
-	fast := 0
-	if special(r.Type, r.Op, e.size) && e.words() {
-		fast = 1
-	} else {
+	if !special(r.Type, r.Op, e.size) || !e.wholeWords() {
 		v.protocol = ll128 // the general kernels exist in this protocol only
 	}
-	if v.protocol == simple { // one rank
-		v.protocol = ll128
-	}
+	fast := btoi(special(r.Type, r.Op, e.size) && e.words())
 	f := e.kernels.reduce[what][v.protocol][r.Type][fast]
 	if f == nil {
 		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))
@@ -166,17 +170,20 @@ func (e *Engine) words() bool {
 	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&7 == 0
 }
 
+// wholeWords reports the same of the sizes, which are the same on all ranks. The protocol, which must be, depends on no more than that: buffers may lie
+// at addresses of any kind on each.
+func (e *Engine) wholeWords() bool {
+	a := e.args
+	return (a.bytes|a.sendStride|a.recvStride)&7 == 0
+}
+
 // launchMove launches a kernel that moves data and knows no types.
 func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64) error {
-	fast := 0
-	if (e.size == 2 || e.size == 4 || e.size == 8) && e.words() {
-		fast = 1
-	} else {
+	made := e.size == 2 || e.size == 4 || e.size == 8
+	if !made || !e.wholeWords() {
 		v.protocol = ll128
 	}
-	if v.protocol == simple { // one rank
-		v.protocol = ll128
-	}
+	fast := btoi(made && e.words())
 	f := e.kernels.move[what][v.protocol][fast]
 	if f == nil {
 		return missing(movementName(what, v.protocol, fast, e.size))
@@ -192,6 +199,10 @@ func (e *Engine) launch(s *cuda.Stream, f *cuda.Function, v variant, work int64)
 		threads = max(32, (units+31)&^31)
 	}
 	blocks := min(e.maxBlocks, (units+threads-1)/threads)
+	if v.protocol == ll {
+		blocks = min(blocks, llBlocks)
+	}
+	e.args.window = e.areas[v.protocol]
 	return e.submit(s, f, cuda.Launch1D(int(blocks), int(threads), 0), params(e.args))
 }
 

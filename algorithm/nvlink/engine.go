@@ -28,25 +28,26 @@ type Config struct {
 
 // Engine runs the collectives of one rank.
 type Engine struct {
-	dev           *cuda.Device
-	rank, size    int
-	timeout       time.Duration
-	maxBlocks     int64
-	overlaps      bool  // whether a launch may come onto the GPU before the one before it has ended
-	slotUnits     int64 // 16-byte units of a slot: the most threads of a block
-	windows       *exchange.Windows
-	state         device.Allocation
-	abort         *abortBlock
-	module        *cuda.Module
-	kernels       kernelTable // fixed once loaded
-	simpleKernels simpleTable
-	table         *selection
-	registry      *registry // nil: nothing is registered
+	dev         *cuda.Device
+	rank, size  int
+	timeout     time.Duration
+	maxBlocks   int64
+	overlaps    bool  // whether a launch may come onto the GPU before the one before it has ended
+	slotUnits   int64 // 16-byte units of a slot: the most threads of a block
+	windows     *exchange.Windows
+	state       device.Allocation
+	abort       *abortBlock
+	module      *cuda.Module
+	kernels     kernelTable // fixed once loaded
+	ringKernels ringTable
+	table       *selection
+	registry    *registry // nil: nothing is registered
 
 	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
 	// reads them.
 	args   *collectiveArgs
-	simple *simpleArgs
+	areas  [numProtocols][maxRanks]uint64 // windows for it
+	ring   *collectiveArgs
 	p2p    *p2pArgs
 	few    *p2pFewArgs
 	stream *streamArgs
@@ -54,7 +55,7 @@ type Engine struct {
 	counted *allToAllVArgs
 
 	streamShared uint32 // dynamic shared memory of a stream's block
-	simpleShared uint32 // and of a block of simple.cuh
+	ringBlocks   int64  // the most channels of the ring
 
 	batch batch       // messages of the request at hand
 	order *cuda.Order // of this rank's work over all streams: kernels share epochs and must run one after the other
@@ -87,7 +88,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), overlaps: sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), simple: new(simpleArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
+	e := &Engine{maxBlocks: int64(maxBlocks / sharing), ringBlocks: int64(max(1, min(ringChannels, dev.Properties().SMs)/sharing)), overlaps: sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err
@@ -159,9 +160,10 @@ func (e *Engine) load() error {
 func (e *Engine) fillConstants() {
 	n := e.size
 	for r := range n {
-		e.args.window[r] = uint64(e.windows.Ptr[r])
-		e.p2p.window[r] = uint64(e.windows.Ptr[r].Add(areaBytes(n)))
-		e.stream.window[r] = uint64(e.windows.Ptr[r].Add(areaBytes(n) + p2pBytes(n)))
+		e.areas[ll128][r] = uint64(e.windows.Ptr[r])
+		e.areas[ll][r] = uint64(e.windows.Ptr[r].Add(lineBytes(n)))
+		e.p2p.window[r] = uint64(e.windows.Ptr[r].Add(p2pOffset(n)))
+		e.stream.window[r] = uint64(e.windows.Ptr[r].Add(streamOffset(n)))
 	}
 	state := uint64(e.state.Ptr())
 	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = e.abort.ptr(), state, uint32(e.rank), uint32(n)
@@ -170,9 +172,8 @@ func (e *Engine) fillConstants() {
 	e.counted = &allToAllVArgs{p2pHead: e.p2p.p2pHead}
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes, e.slotUnits = uint32(slotBytes(n)), slotBytes(n)/16
-	e.simple.collectiveArgs = *e.args
-	e.simple.window, e.simple.epochs = e.stream.window, state+stateSimple
-	e.simple.slotBytes, e.simple.flagsOffset = uint32(simpleSlotBytes(n)), uint32(streamBytes(n))
+	*e.ring = *e.args
+	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))
 }
 
 // Enqueue implements algorithm.Engine.
@@ -325,7 +326,7 @@ func (e *Engine) free() error {
 	if e.module != nil {
 		errs = append(errs, e.module.Close())
 	}
-	errs = append(errs, e.simpleKernels.close())
+	errs = append(errs, e.ringKernels.close())
 	if e.abort != nil {
 		errs = append(errs, e.abort.close())
 	}

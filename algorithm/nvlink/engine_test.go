@@ -311,7 +311,7 @@ func TestLaunches(t *testing.T) {
 			{req(algorithm.AllReduce, datatype.Float32, datatype.Max, 256, 0), "all_reduce_one_shot_ll128_float32"},
 			{req(algorithm.AllReduce, datatype.Float32, datatype.Sum, 255, 0), "all_reduce_one_shot_ll128_float32"},
 			{req(algorithm.AllReduce, datatype.Bfloat16, datatype.Avg, 256, 0), "all_reduce_one_shot_" + ll + "_bfloat16" + sum},
-			{req(algorithm.AllReduce, datatype.Bfloat16, datatype.Avg, 256, 2), "all_reduce_one_shot_ll128_bfloat16"},
+			{req(algorithm.AllReduce, datatype.Bfloat16, datatype.Avg, 256, 2), "all_reduce_one_shot_" + ll + "_bfloat16"},
 			{req(algorithm.AllReduce, datatype.Int8, datatype.Sum, 256, 0), "all_reduce_one_shot_ll128_int8"},
 			{req(algorithm.ReduceScatter, datatype.Float16, datatype.Sum, 256, 0), "reduce_scatter_ll128_float16" + sum},
 			{req(algorithm.Reduce, datatype.Float32, datatype.Sum, 4096, 0), "reduce_ll128_float32" + sum},
@@ -330,7 +330,11 @@ func TestLaunches(t *testing.T) {
 				continue
 			}
 			a := argsOf[collectiveArgs](t, calls[0])
-			if a.rank != 1 || a.nranks != uint32(n) || a.window[0] != uint64(e.windows.Ptr[0]) || a.abort == 0 || a.epochs != uint64(e.state.Ptr()) {
+			area := e.areas[ll128]
+			if strings.Contains(c.kernel, "_ll_") {
+				area = e.areas[1-ll128]
+			}
+			if a.rank != 1 || a.nranks != uint32(n) || a.window != area || a.abort == 0 || a.epochs != uint64(e.state.Ptr()) {
 				t.Errorf("%s: %+v", c.kernel, a)
 			}
 			if c.r.Collective != algorithm.Barrier && c.r.Collective != algorithm.Broadcast && (a.send != uint64(c.r.Send) || a.recv != uint64(c.r.Recv)) {
@@ -678,60 +682,106 @@ func TestMessagesOnSeveralStreams(t *testing.T) {
 	must(t, g.Close())
 }
 
-// Whole lines: the kernel for the case, the slices, and the same grid on all ranks whatever their addresses are.
-func TestSimple(t *testing.T) {
+// The ring: the kernel for the case, the slices, and the same grid and FIFOs on all ranks whatever their addresses are.
+func TestRing(t *testing.T) {
 	for _, n := range []int{3, 4} {
 		engines := mockEngines(t, n)
 		for r, e := range engines {
-			must(t, e.Force("all_reduce:two_shot_simple,reduce:two_shot_simple/256,broadcast:two_shot_simple,all_gather:one_shot_simple,all_to_all:one_shot_simple,reduce_scatter:one_shot_simple"))
+			must(t, e.Force("all_reduce:ring,reduce:ring/64,broadcast:ring/40,all_gather:ring/24,reduce_scatter:ring"))
 			s, mem := newStream(t, e), memory(t, e, 64<<20)
-			fast, sum := fmt.Sprintf("_n%d", n), fmt.Sprintf("_sum_n%d", n)
-			if n == 3 {
-				fast, sum = "", ""
-			}
 			const count = 1 << 18 // 1 MiB of float32
-			total, root := uint64(4*count), n-1
-			third := uint64(sliceOf(4*count, int64(n-1)))
+			total, root, slice := uint64(4*count), uint32(n-1), uint64(sliceOf(4*count, int64(n)))
 			for _, c := range []struct {
-				what   algorithm.Collective
-				op     datatype.Op
-				shift  int64
-				kernel string
-				send   uint64 // stride
-				recv   uint64
-				root   uint32
+				what     algorithm.Collective
+				typ      datatype.Type
+				op       datatype.Op
+				shift    int64
+				kernel   string
+				stride   [2]uint64
+				root     uint32
+				channels int64
+				slot     uint32
 			}{
-				{algorithm.AllReduce, datatype.Sum, 0, "all_reduce_simple_float32" + sum, uint64(sliceOf(4*count, int64(n))), uint64(sliceOf(4*count, int64(n))), everyone},
-				{algorithm.AllReduce, datatype.Sum, 8, "all_reduce_simple_float32", uint64(sliceOf(4*count, int64(n))), uint64(sliceOf(4*count, int64(n))), everyone},
-				{algorithm.AllReduce, datatype.Prod, 0, "all_reduce_simple_float32", uint64(sliceOf(4*count, int64(n))), uint64(sliceOf(4*count, int64(n))), everyone},
-				{algorithm.Reduce, datatype.Avg, 0, "reduce_simple_float32" + sum, third, third, uint32(root)},
-				{algorithm.Broadcast, datatype.Sum, 0, "broadcast_simple" + fast, third, third, uint32(root)},
-				{algorithm.AllGather, datatype.Sum, 0, "all_gather_simple" + fast, 0, total, everyone},
-				{algorithm.AllToAll, datatype.Sum, 0, "all_to_all_simple" + fast, total, total, everyone},
-				{algorithm.AllToAll, datatype.Sum, 4, "all_to_all_simple", total, total, everyone},
-				{algorithm.ReduceScatter, datatype.Sum, 0, "reduce_scatter_simple_float32" + sum, total, 0, everyone},
+				{algorithm.AllReduce, datatype.Float32, datatype.Sum, 0, "all_reduce_ring_float32_sum", [2]uint64{slice, slice}, everyone, int64(slice+ringLeast-1) / ringLeast, 0},
+				{algorithm.AllReduce, datatype.Float32, datatype.Sum, 8, "all_reduce_ring_float32", [2]uint64{slice, slice}, everyone, int64(slice+ringLeast-1) / ringLeast, 0},
+				{algorithm.AllReduce, datatype.Float32, datatype.PreMulSum, 0, "all_reduce_ring_float32", [2]uint64{slice, slice}, everyone, int64(slice+ringLeast-1) / ringLeast, 0},
+				{algorithm.Reduce, datatype.Float32, datatype.Avg, 0, "reduce_ring_float32_sum", [2]uint64{}, root, 64, 32 << 10},
+				{algorithm.Reduce, datatype.Uint32, datatype.Sum, 0, "reduce_ring_uint32", [2]uint64{}, root, 64, 32 << 10},
+				{algorithm.Broadcast, datatype.Float32, datatype.Sum, 0, "broadcast_ring_words", [2]uint64{}, root, 40, 64 << 10},
+				{algorithm.Broadcast, datatype.Float32, datatype.Sum, 4, "broadcast_ring", [2]uint64{}, root, 40, 64 << 10},
+				{algorithm.AllGather, datatype.Float32, datatype.Sum, 0, "all_gather_ring_words", [2]uint64{0, total}, everyone, 24, 128 << 10},
+				{algorithm.ReduceScatter, datatype.Int32, datatype.Prod, 0, "reduce_scatter_ring_int32", [2]uint64{total, 0}, everyone, 64, 32 << 10},
+				{algorithm.ReduceScatter, datatype.Float32, datatype.Sum, 0, "reduce_scatter_ring_float32_sum", [2]uint64{total, 0}, everyone, 64, 32 << 10},
 			} {
-				req := algorithm.Request{Collective: c.what, Send: mem.Add(c.shift), Recv: mem.Add(32<<20 + c.shift), Count: count, Type: datatype.Float32, Op: c.op, Root: root, Stream: s}
+				req := algorithm.Request{Collective: c.what, Send: mem.Add(c.shift), Recv: mem.Add(32<<20 + c.shift), Count: count, Type: c.typ, Op: c.op, Root: int(root), Stream: s}
 				calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{req})) }))
 				if len(calls) != 1 || calls[0].Kernel != c.kernel {
 					t.Fatalf("%d ranks, %v: %v, want %s", n, c.what, names(calls), c.kernel)
 				}
-				a := argsOf[simpleArgs](t, calls[0])
-				if a.sendStride != c.send || a.recvStride != c.recv || a.root != c.root || a.bytes != total || a.rank != uint32(r) {
+				a := argsOf[collectiveArgs](t, calls[0])
+				if a.sendStride != c.stride[0] || a.recvStride != c.stride[1] || a.root != c.root || a.bytes != total || a.rank != uint32(r) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
 				}
-				if a.window != e.stream.window || a.epochs != e.args.epochs+stateSimple || a.slotBytes != uint32(simpleSlotBytes(n)) || int64(a.flagsOffset) != streamBytes(n) {
+				if a.window != e.stream.window || a.epochs != e.args.epochs+stateRing || int64(a.flagsOffset) != streamBytes(n) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
 				}
-				slice, channels := int64(max(c.send, c.recv)), int64(32)
-				if c.what == algorithm.Reduce {
-					channels = 16
+				if c.slot == 0 {
+					c.slot = uint32(ringSlot(c.channels))
 				}
-				if want := 3 * min(channels, (slice+simpleSlotBytes(n)-1)/simpleSlotBytes(n)); int64(calls[0].Grid) != want {
-					t.Errorf("%d ranks, %v: %d blocks, want %d", n, c.what, calls[0].Grid, want)
+				if int64(calls[0].Grid) != c.channels || a.slotBytes != c.slot || calls[0].Block != ringThreads {
+					t.Errorf("%d ranks, %v: %d blocks and slots of %d bytes, want %d and %d", n, c.what, calls[0].Grid, a.slotBytes, c.channels, c.slot)
+				}
+			}
+			// Partial sums of narrow types are not rounded on their way: packets.
+			for what, kernel := range map[algorithm.Collective]string{algorithm.AllReduce: "all_reduce_two_shot_ll128_bfloat16", algorithm.Reduce: "reduce_ll128_bfloat16", algorithm.ReduceScatter: "reduce_scatter_ll128_bfloat16"} {
+				req := algorithm.Request{Collective: what, Send: mem, Recv: mem.Add(32 << 20), Count: count, Type: datatype.Bfloat16, Stream: s}
+				calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{req})) }))
+				if len(calls) != 1 || !strings.HasPrefix(calls[0].Kernel, kernel) {
+					t.Errorf("%d ranks, %v of bfloat16: %v, want %s", n, what, names(calls), kernel)
 				}
 			}
 		}
+	}
+}
+
+// What crosses the links depends on sizes alone: a rank whose buffers lie elsewhere has another kernel of the same protocol. The two protocols have no
+// memory in common.
+func TestProtocolsAndAddresses(t *testing.T) {
+	const n = 4
+	e := mockEngines(t, n)[1]
+	s, mem := newStream(t, e), memory(t, e, 1<<20)
+	must(t, e.Force("all_reduce:one_shot_ll,all_gather:one_shot_ll,reduce_scatter:one_shot_ll"))
+	put := func(what algorithm.Collective, shift int64) (string, *collectiveArgs) {
+		calls := launches(noted(t, func() {
+			must(t, e.Enqueue(1, []algorithm.Request{{Collective: what, Send: mem.Add(shift), Recv: mem.Add(1<<19 + 2*shift), Count: 256, Type: datatype.Bfloat16, Stream: s}}))
+		}))
+		if len(calls) != 1 {
+			t.Fatalf("%v: %v", what, names(calls))
+		}
+		return calls[0].Kernel, argsOf[collectiveArgs](t, calls[0])
+	}
+	for what, kernel := range map[algorithm.Collective][2]string{
+		algorithm.AllReduce:     {"all_reduce_one_shot_ll_bfloat16_sum_n4", "all_reduce_one_shot_ll_bfloat16"},
+		algorithm.AllGather:     {"exchange_ll_n4", "exchange_ll"},
+		algorithm.ReduceScatter: {"reduce_scatter_ll_bfloat16_sum_n4", "reduce_scatter_ll_bfloat16"},
+	} {
+		for i, shift := range []int64{0, 2} {
+			if got, _ := put(what, shift); got != kernel[i] {
+				t.Errorf("%v, shifted by %d: %s, want %s", what, shift, got, kernel[i])
+			}
+		}
+	}
+	_, small := put(algorithm.AllReduce, 0)
+	must(t, e.Force("all_reduce:one_shot_ll128"))
+	_, lines := put(algorithm.AllReduce, 0)
+	for r := range n {
+		base := uint64(e.windows.Ptr[r])
+		if lines.window[r] != base || small.window[r] != base+uint64(lineBytes(n)) || lines.slotBytes != small.slotBytes {
+			t.Errorf("rank %d: LL128 at %#x, LL at %#x of a window at %#x", r, lines.window[r], small.window[r], base)
+		}
+	}
+	if e.p2p.window[0] != uint64(e.windows.Ptr[0])+uint64(lineBytes(n)+packetBytes(n)) {
+		t.Error("messages begin elsewhere than LL ends")
 	}
 }
 

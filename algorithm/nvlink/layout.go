@@ -5,7 +5,8 @@ import "unsafe"
 // These mirror kernels/collective/args.cuh and p2p.cuh; a test compares the sizes with what the compiler made of them.
 const (
 	maxRanks    = 16
-	maxBlocks   = 256
+	maxBlocks   = 192
+	llBlocks    = 32     // of LL, whose operations are small
 	epochStride = 32 * 4 // bytes
 
 	p2pChannels    = 32
@@ -22,14 +23,17 @@ const (
 	streamStages     = 8
 	streamShared     = streamStages * (streamPieceBytes + 8)
 
-	simpleRegion   = 12 << 20
-	simpleChannels = 32
-	simpleRoles    = 3
-	simpleStages   = 3
-	simpleLine     = 128
-	simplePiece    = 64 << 10 // of all slices together
-	simpleShared   = simpleStages * (simplePiece + 8)
-	registrySlots  = 64
+	ringRegion   = 12 << 20
+	ringChannels = 128
+	ringDepth    = 4
+	ringParts    = 2
+	ringLine     = 128
+	ringWorkers  = 512
+	ringTellers  = 32
+	ringThreads  = ringWorkers + ringTellers
+	ringLeast    = 16 << 10 // bytes of a slice that are worth a channel
+
+	registrySlots = 64
 
 	everyone = 0xffffffff
 )
@@ -43,12 +47,6 @@ type collectiveArgs struct {
 	rank, nranks, slotBytes, op   uint32
 	root, flagsOffset             uint32
 	scalar, scalarPtr             uint64
-}
-
-// simpleArgs says too how peers can reach the buffers: registry.go.
-type simpleArgs struct {
-	collectiveArgs
-	maps, direct, directSend uint64
 }
 
 type message struct {
@@ -100,11 +98,15 @@ type allToAllVArgs struct {
 // params views a parameter struct as the bytes of the kernel's parameter buffer.
 func params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 
-// slotBytes is the size of one slot of a block's area: as large as 32 MiB of areas allow, at most what 512 threads fill.
-func slotBytes(n int) int64 { return min(8<<10, (32<<20)/(maxBlocks*4*int64(n))) &^ 511 }
+// slotBytes is the size of one slot of a block's area: as large as 24 MiB of areas allow, at most what 512 threads fill.
+func slotBytes(n int) int64 { return min(8<<10, (24<<20)/(maxBlocks*4*int64(n))) &^ 511 }
 
-// areaBytes is the size of all areas of a window; the p2p region follows.
-func areaBytes(n int) int64 { return maxBlocks * 4 * int64(n) * slotBytes(n) }
+// A window is the areas of LL128, those of LL, and the regions of messages, and of streams and the ring. LL and LL128 share no line: protocol.cuh.
+func lineBytes(n int) int64    { return maxBlocks * 4 * int64(n) * slotBytes(n) }
+func packetBytes(n int) int64  { return llBlocks * 4 * int64(n) * slotBytes(n) }
+func p2pOffset(n int) int64    { return lineBytes(n) + packetBytes(n) }
+func streamOffset(n int) int64 { return p2pOffset(n) + p2pBytes(n) }
+func windowBytes(n int) int64  { return streamOffset(n) + streamBytes(n) + ringFlagBytes }
 
 func p2pBytes(n int) int64 {
 	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128
@@ -123,28 +125,33 @@ func streamBytes(n int) int64 {
 	return streamChannels*streamDepth*streamPieceBytes + int64(n)*streamChannels*2*128
 }
 
-// simple.cuh has its rings in those of the streams, at least two pieces of each, and its flags and credits behind their words.
+// ring.cuh has its FIFOs in the rings of the streams, and its flags and limits behind their words.
 const (
-	_ = uint64(streamChannels*streamDepth*streamPieceBytes - simpleRegion)
-	_ = uint64(simpleRegion - simpleChannels*2*2*simplePiece)
+	_             = uint64(streamChannels*streamDepth*streamPieceBytes - ringRegion)
+	_             = uint64(ringRegion - ringChannels*(ringParts+1)*ringSlotMany)
+	ringFlagBytes = ringChannels * ringLine
 )
 
-func simpleFlagBytes(n int) int64 { return int64(n) * 2 * simpleChannels * simpleLine }
+const ringSlotMany = 32 << 10
 
-// simpleSlotBytes is what of a slice goes at a time to one rank.
-func simpleSlotBytes(n int) int64 { return simplePiece / int64(n) &^ 511 }
-
-func windowBytes(n int) int64 {
-	return areaBytes(n) + p2pBytes(n) + streamBytes(n) + simpleFlagBytes(n)
+// ringSlot is the size of a slot of a FIFO: the fewer channels, the larger, and there is room for a chunk and one more.
+func ringSlot(channels int64) int64 {
+	switch {
+	case channels >= 48:
+		return ringSlotMany
+	case channels >= 32:
+		return 2 * ringSlotMany
+	}
+	return 4 * ringSlotMany
 }
 
 // The state of an engine in device memory: epochs by block, then the counters of point_to_point and of point_to_point_stream, then a word to
-// receive into, then the counters of simple.cuh by block, then the tickets' word.
+// receive into, then the counters of ring.cuh by channel, then the tickets' word.
 const (
 	stateCounters = maxBlocks * epochStride
 	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4
 	stateScratch  = stateStream + maxRanks*2*streamChannels*32*4
-	stateSimple   = stateScratch + 4096
-	stateTicket   = stateSimple + simpleRoles*simpleChannels*epochStride
+	stateRing     = stateScratch + 4096
+	stateTicket   = stateRing + ringChannels*epochStride
 	stateBytes    = stateTicket + 128
 )

@@ -363,8 +363,11 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == simple && e.size > 1 {
-		return e.simpleBroadcast(r, s, v)
+	if v.protocol == ring {
+		if e.size > 1 {
+			return e.ringBroadcast(r, s, v)
+		}
+		v = v.packets(r.Collective)
 	}
 	if v.twoShot && e.size > 1 {
 		a := e.args

@@ -19,7 +19,7 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-// registry is the user's buffers that peers have mapped, so that large messages go straight into them (kernels/collective/simple.cuh, stream.cuh).
+// registry is the user's buffers that peers have mapped, so that large messages go straight into them (kernels/collective/stream.cuh).
 //
 //  1. The first large operation on a buffer finds its allocation unknown. It goes through the rings, and the allocation is offered to the peers
 //     meanwhile: no call ever waits for that.

@@ -21,30 +21,14 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// The first operation on a buffer goes through the rings; once the peers have the buffer, operations name it, by slot and offset, and the table of each
-// peer says where it is.
+// A buffer that all peers have mapped is named by slot and offset, and the table of each peer says where it is.
 func TestRegistry(t *testing.T) {
 	t.Setenv("GOCCL_REGISTER", "1")
-	const n = 3
-	engines := mockEngines(t, n)
-	for _, e := range engines {
-		must(t, e.Force("all_reduce:two_shot_simple,all_gather:one_shot_simple,reduce_scatter:one_shot_simple,reduce:two_shot_simple,broadcast:two_shot_simple"))
-	}
+	engines := mockEngines(t, 3)
 	for r, e := range engines {
-		s, mem := newStream(t, e), memory(t, e, 4*large)
-		op := datatype.Sum
-		run := func(c algorithm.Collective, recv device.Ptr, count int64) *simpleArgs {
-			t.Helper()
-			calls := launches(noted(t, func() {
-				must(t, e.Enqueue(1, []algorithm.Request{{Collective: c, Send: mem, Recv: recv, Count: count, Type: datatype.Float32, Op: op, Root: 1, Stream: s}}))
-			}))
-			if len(calls) != 1 {
-				t.Fatalf("%v", names(calls))
-			}
-			return argsOf[simpleArgs](t, calls[0])
-		}
-		if a := run(algorithm.AllReduce, mem.Add(large), large/4); a.direct != 0 || a.maps != e.registry.tablePtr() || a.maps == 0 {
-			t.Errorf("rank %d, first use: %+v", r, a)
+		mem := memory(t, e, 4*large)
+		if e.registry.word(mem, large, everybody) != 0 {
+			t.Errorf("rank %d: named before anybody has it", r)
 		}
 		for _, peer := range engines {
 			peer.registry.start()
@@ -52,11 +36,7 @@ func TestRegistry(t *testing.T) {
 		eventually(t, "the buffer is registered", func() bool { return e.registry.word(mem, large, everybody) != 0 })
 		region, err := e.dev.Lookup(mem)
 		must(t, err)
-		at := uint64(mem.Add(large) - region.Base)
-		a := run(algorithm.AllReduce, mem.Add(large), large/4)
-		if a.direct != 1<<48|at {
-			t.Errorf("rank %d: %#x, want slot 0 and offset %#x", r, a.direct, at)
-		}
+		at := func(p device.Ptr) uint64 { return 1<<48 | uint64(p-region.Base) }
 		for p, peer := range engines {
 			if p == r {
 				continue
@@ -65,35 +45,19 @@ func TestRegistry(t *testing.T) {
 				t.Errorf("rank %d has rank %d's buffer at %#x, want %#x", p, r, got, region.Base)
 			}
 		}
-		own, there := 1<<48|uint64(mem-region.Base), 1<<48|uint64(mem.Add(2*large)-region.Base)
-		root := func(then, otherwise uint64) uint64 {
-			if r == 1 {
-				return then
-			}
-			return otherwise
-		}
 		for _, c := range []struct {
-			name       string
-			what       algorithm.Collective
-			op         datatype.Op
-			recv       device.Ptr
-			count      int64
-			want, send uint64
+			name  string
+			p     device.Ptr
+			bytes int64
+			want  uint64
 		}{
-			{"all-reduce", algorithm.AllReduce, datatype.Avg, mem.Add(2 * large), large / 4, there, own},
-			{"all-gather", algorithm.AllGather, datatype.Sum, mem.Add(2 * large), large / 4 / n &^ 3, there, 0},
-			{"reduce-scatter", algorithm.ReduceScatter, datatype.Sum, mem.Add(2 * large), large / 4 / n &^ 3, 1, own},
-			{"reduce", algorithm.Reduce, datatype.Sum, mem.Add(2 * large), large / 4, root(there, 1), own},
-			{"broadcast", algorithm.Broadcast, datatype.Sum, mem.Add(2 * large), large / 4, root(1, there), root(own, 1)},
-			{"a factor of its own", algorithm.AllReduce, datatype.PreMulSum, mem.Add(2 * large), large / 4, there, 0},
-			{"not aligned", algorithm.AllReduce, datatype.Sum, mem.Add(large + 4), large / 4, 0, own},
-			{"a size that is no whole vector", algorithm.AllReduce, datatype.Sum, mem.Add(large), large/4 + 1, 0, 0},
-			{"small", algorithm.AllReduce, datatype.Sum, mem.Add(large), 1024, 0, 0},
-			{"past the end", algorithm.AllReduce, datatype.Sum, mem.Add(large), region.Size / 4, 0, own},
+			{"the beginning", mem, large, at(mem)},
+			{"inside", mem.Add(large), large, at(mem.Add(large))},
+			{"small", mem, registerFrom - 1, 0},
+			{"past the end", mem.Add(large), region.Size, 0},
 		} {
-			op = c.op
-			if a := run(c.what, c.recv, c.count); a.direct != c.want || a.directSend != c.send {
-				t.Errorf("rank %d, %s: %#x and %#x, want %#x and %#x", r, c.name, a.direct, a.directSend, c.want, c.send)
+			if got := e.registry.word(c.p, c.bytes, everybody); got != c.want {
+				t.Errorf("rank %d, %s: %#x, want %#x", r, c.name, got, c.want)
 			}
 		}
 	}
@@ -103,9 +67,6 @@ func TestRegistry(t *testing.T) {
 func TestRegistryForgets(t *testing.T) {
 	t.Setenv("GOCCL_REGISTER", "1")
 	engines := mockEngines(t, 2)
-	for _, e := range engines {
-		must(t, e.Force("all_reduce:two_shot_simple"))
-	}
 	e, peer := engines[0], engines[1]
 	if peer.registry.tablePtr() == 0 { // from its first large operation on
 		t.Fatal("the peer has no table")
@@ -182,7 +143,6 @@ func TestRegistryMessages(t *testing.T) {
 // Unless it is asked for everything goes through the rings.
 func TestRegistryOff(t *testing.T) {
 	e := mockEngines(t, 2)[0]
-	must(t, e.Force("all_reduce:two_shot_simple"))
 	if e.registry != nil || e.registry.tablePtr() != 0 || e.registry.word(memory(t, e, large), large, everybody) != 0 {
 		t.Error("there is a registry")
 	}

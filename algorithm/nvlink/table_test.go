@@ -268,7 +268,7 @@ func TestLayout(t *testing.T) {
 // What the compiler made of the structs: a kernel's parameters are the end of its constant bank.
 func TestParameterSizes(t *testing.T) {
 	const before = 0x160 // of the bank, on sm_80
-	for _, group := range []string{"collective", "simple"} {
+	for _, group := range []string{"collective", "ring"} {
 		image, err := kernels.Image(group, 8, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -282,8 +282,6 @@ func TestParameterSizes(t *testing.T) {
 		for _, name := range kernels.Names(group) {
 			want := unsafe.Sizeof(collectiveArgs{})
 			switch {
-			case group == "simple":
-				want = unsafe.Sizeof(simpleArgs{})
 			case strings.HasPrefix(name, "point_to_point_few_"):
 				want = unsafe.Sizeof(p2pFewArgs{})
 			case name == "point_to_point_stream":
@@ -340,7 +338,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 		"args.cuh":   {"maxRanks": maxRanks, "epochStride": epochStride / 4, "registrySlots": registrySlots},
 		"p2p.cuh":    {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth, "p2pMaxMessages": p2pMaxMessages, "p2pFewMessages": p2pFewMessages},
 		"stream.cuh": {"streamChannels": streamChannels, "streamDepth": streamDepth, "streamPieceBytes": streamPieceBytes, "streamStages": streamStages},
-		"simple.cuh": {"simpleRegion": simpleRegion, "simpleChannels": simpleChannels, "simpleRoles": simpleRoles, "simpleStages": simpleStages, "simpleLine": simpleLine},
+		"ring.cuh":   {"ringRegion": ringRegion, "ringChannels": ringChannels, "ringDepth": ringDepth, "ringParts": ringParts, "ringLine": ringLine, "ringWorkers": ringWorkers, "ringTellers": ringTellers},
 	} {
 		text, err := os.ReadFile("../../kernels/collective/" + file)
 		if err != nil {
@@ -359,12 +357,12 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 			}
 		}
 	}
-	for n := 2; n <= maxRanks; n++ {
-		if b := simpleSlotBytes(n); b%512 != 0 || b*int64(n) > simplePiece || b < 4<<10 {
-			t.Errorf("%d ranks: slots of %d bytes", n, b)
+	for channels := int64(1); channels <= ringChannels; channels++ {
+		if b := ringSlot(channels); b%128 != 0 || channels*b*(ringParts+1) > ringRegion {
+			t.Errorf("%d channels: slots of %d bytes", channels, b)
 		}
 	}
-	if b := windowBytes(8); b > 64<<20 {
+	if b := windowBytes(8); b > 60<<20 {
 		t.Errorf("the window of 8 ranks has %d bytes", b)
 	}
 }

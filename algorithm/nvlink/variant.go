@@ -17,10 +17,10 @@ const (
 	ll protocol = iota
 	ll128
 	numProtocols                // by packets
-	simple       = numProtocols // as whole lines: simple.go
+	ring         = numProtocols // as whole lines, to the next rank: ring.go
 )
 
-func (p protocol) String() string { return [...]string{"ll", "ll128", "simple"}[p] }
+func (p protocol) String() string { return [...]string{"ll", "ll128", "ring"}[p] }
 
 // units is how many threads carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
@@ -34,13 +34,16 @@ func (p protocol) units(bytes int64) int64 {
 type variant struct {
 	twoShot  bool
 	protocol protocol
-	threads  int // of a block, at most; of simple: 16 for each channel
+	threads  int // of a block, at most; of the ring: channels
 }
 
-// channels is how many channels simple.cuh has, each of simpleRoles blocks.
-func (v variant) channels() int { return max(1, v.threads/16) }
+// channels is how many channels the ring has, at most.
+func (v variant) channels() int { return v.threads }
 
 func (v variant) String() string {
+	if v.protocol == ring {
+		return fmt.Sprintf("ring/%d", v.threads)
+	}
 	shots := "one_shot"
 	if v.twoShot {
 		shots = "two_shot"
@@ -48,8 +51,8 @@ func (v variant) String() string {
 	return fmt.Sprintf("%s_%s/%d", shots, v.protocol, v.threads)
 }
 
-// variantNames are the names without thread counts; index = 3·twoShot + protocol.
-var variantNames = []string{"one_shot_ll", "one_shot_ll128", "one_shot_simple", "two_shot_ll", "two_shot_ll128", "two_shot_simple"}
+// variantNames are the names without numbers; index = numProtocols·twoShot + protocol for packets, then the ring.
+var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring"}
 
 // Variants lists the algorithms of a collective that can be chosen. Collectives without any have one way for each size.
 //
@@ -58,18 +61,20 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "one_shot_simple", 
 //	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which share them
 //	all_gather, reduce_scatter, all_to_all   one exchange; from 2 MiB a rank all_gather and all_to_all go as streams where packets were chosen
 //
-// The _simple ones are for large messages: whole lines carry data, and a flag is waited for once a piece. The number behind their slash is 16 times that
-// of the channels, of three blocks each.
+// The ring is for large messages: whole lines carry data, to the next rank only. The number behind its slash is that of the channels, of a block each. Sums of
+// 8- and 16-bit types go by packets there, too.
 func Variants(c algorithm.Collective) []string {
 	switch c {
 	case algorithm.AllReduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "two_shot_simple"}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring"}
 	case algorithm.Reduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "two_shot_simple"}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "ring"}
 	case algorithm.Broadcast:
-		return []string{"one_shot_ll128", "two_shot_ll128", "two_shot_simple"}
-	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll:
-		return slices.Clone(variantNames[:3])
+		return []string{"one_shot_ll128", "two_shot_ll128", "ring"}
+	case algorithm.AllGather, algorithm.ReduceScatter:
+		return []string{"one_shot_ll", "one_shot_ll128", "ring"}
+	case algorithm.AllToAll:
+		return []string{"one_shot_ll", "one_shot_ll128"}
 	}
 	return nil
 }
@@ -85,14 +90,15 @@ func parseVariant(c algorithm.Collective, s string) (variant, error) {
 		return variant{}, fmt.Errorf("%w: no algorithm %q: %v has %s", algorithm.ErrInvalidArgument, name, c, strings.Join(names, ", "))
 	}
 	i := slices.Index(variantNames, name)
-	v := variant{twoShot: i >= 3, protocol: protocol(i % 3), threads: 256}
-	if v.protocol == simple {
-		v.threads = 512
+	v := variant{twoShot: i >= int(numProtocols), protocol: protocol(i % int(numProtocols)), threads: 256}
+	least, most, step, what := 32, 512, 32, "threads"
+	if name == "ring" {
+		v, least, most, step, what = variant{protocol: ring, threads: ringChannels}, 8, ringChannels, 8, "channels"
 	}
 	if ok {
 		n, err := strconv.Atoi(count)
-		if err != nil || n < 32 || n > 512 || n%32 != 0 {
-			return variant{}, fmt.Errorf("%w: %q: threads are a multiple of 32 from 32 to 512", algorithm.ErrInvalidArgument, s)
+		if err != nil || n < least || n > most || n%step != 0 {
+			return variant{}, fmt.Errorf("%w: %q: %s are a multiple of %d from %d to %d", algorithm.ErrInvalidArgument, s, what, step, least, most)
 		}
 		v.threads = n
 	}

@@ -1,6 +1,7 @@
 // What every collective kernel gets, and the layout of the scratch window that the ranks share.
 //
-// Each rank has one window. Block b of a kernel owns, in every window, its own area, so that blocks never wait for each other:
+// Each rank has one window, with a part for each of the packet protocols. In a part block b of a kernel owns, in every window, its own area, so that
+// blocks never wait for each other:
 //
 //   area(b, parity, half) = ((b·2 + parity)·2 + half) · nranks · slotBytes     half 0: inputs, half 1: results (two-shot)
 //   slot(source rank)     = area + source · slotBytes
@@ -41,7 +42,7 @@ struct Args {
   uint32_t slotBytes;  // a multiple of 128
   uint32_t op;         // Operator
   uint32_t root;       // who wants the result of a reduction; everyone: all ranks
-  uint32_t flagsOffset;  // simple.cuh: where the flags begin in a window
+  uint32_t flagsOffset;  // ring.cuh: where the flags begin in a window
   uint64_t scalar;     // PreMulSum: the factor's bits
   const void* scalarPtr;
 };

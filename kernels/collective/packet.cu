@@ -2,6 +2,7 @@
 //
 //   <what>_<protocol>_<type>_sum_n<ranks>   that many ranks; operators sum and avg; addresses and sizes are multiples of 8
 //   <what>_ll128_<type>                     any number of ranks up to 16, operator, address and size
+//   <what>_ll_<type>                        any address, for a rank whose buffers lie elsewhere than those of its peers
 //   point_to_point_few_<access>             up to p2pFewMessages messages: a launch costs by the bytes of its parameters
 //   all_to_all_v_device                     counts and displacements in device memory
 #include <collective/all_to_all_v.cuh>
@@ -14,6 +15,7 @@ using namespace goccl;
 using namespace goccl::collective;
 
 using Packet = LL<Access::words>;
+using Packet1 = LL<Access::bytes>;
 using Line8 = LL128<Access::words>;
 using Line1 = LL128<Access::bytes>;
 
@@ -26,6 +28,13 @@ using Line1 = LL128<Access::bytes>;
   KERNEL(reduce_ll128_##type) { reduceToRoot<Line1, AnyReducer<Type::type>, 0>(a); }
 GOCCL_FOR_EACH_TYPE(ANY)
 #undef ANY
+
+#define SHIFTED(type)                                                                                                    \
+  KERNEL(all_reduce_one_shot_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, true>(a); }                   \
+  KERNEL(all_reduce_two_shot_ll_##type) { twoShot<Packet1, AnyReducer<Type::type>, 0>(a); }                              \
+  KERNEL(reduce_scatter_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, false>(a); }
+SHIFTED(float32) SHIFTED(float16) SHIFTED(bfloat16)
+#undef SHIFTED
 
 #define SUM(type, n)                                                                                                                      \
   KERNEL(all_reduce_one_shot_ll_##type##_sum_n##n) { reduceSlices<Packet, Reducer<Type::type, Op::sum, false>, n, true>(a); }             \
@@ -40,6 +49,7 @@ SUM_ALL(float32) SUM_ALL(float16) SUM_ALL(bfloat16)
 #undef SUM_ALL
 #undef SUM
 
+KERNEL(exchange_ll) { exchange<Packet1, 0>(a); }
 KERNEL(exchange_ll128) { exchange<Line1, 0>(a); }
 KERNEL(broadcast_ll128) { broadcast<Line1, 0>(a); }
 #define EXCHANGE(n)                                       \

@@ -1,10 +1,10 @@
 // The two packet protocols behind one face: a thread moves one unit of a slot at a time.
 //
-//   LL     a unit is 8 bytes of data in a 16-byte packet, whose other words are flags
+//   LL     a unit is 8 bytes of data in a 16-byte packet
 //   LL128  a unit is 16 bytes of a 128-byte line (8 on its last lane); the four lines of a warp travel together
 //
-// Both use the same slots, so an LL packet may be looked for where a line has left data. Its two flags differ: no data that is all the same, or
-// counts, looks like them. The last word of a line is a flag in both.
+// Each has slots of its own (Go: layout.go). A line is read by a warp at once, and is as new as its flag only where nobody reads or writes less than a line of
+// it: where LL packets were exchanged in the slot before, an H200 has shown the first half of a line as it had been and the second, with the flag, as it was to be.
 //
 // units(bytes) is how many units carry bytes of data; it is a multiple of group, the number of threads that must stay converged.
 #pragma once
@@ -61,18 +61,17 @@ struct LL {
     GOCCL_DEVICE uint4 vector() const { return make_uint4(w[0].x, w[0].y, 0, 0); }
     GOCCL_DEVICE void set(uint4 v) { w[0] = make_uint2(v.x, v.y); }
   };
-  static GOCCL_DEVICE uint32_t firstFlag(uint32_t epoch) { return ~epoch; }
   static GOCCL_DEVICE uint64_t units(uint64_t bytes) { return (bytes + 7) / 8; }
   static GOCCL_DEVICE uint64_t offset(uint64_t unit) { return unit * 8; }
   static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes) { return {{loadWord<A>(base, unit * 8, bytes)}}; }
   static GOCCL_DEVICE void store(uint8_t* base, uint64_t unit, uint64_t bytes, Data d) { storeWord<A>(base, unit * 8, bytes, d.w[0]); }
   static GOCCL_DEVICE void send(uint8_t* slot, uint32_t unit, Data d, uint32_t epoch) {
-    storePacket(reinterpret_cast<uint4*>(slot) + unit, make_uint4(d.w[0].x, firstFlag(epoch), d.w[0].y, epoch));
+    storePacket(reinterpret_cast<uint4*>(slot) + unit, make_uint4(d.w[0].x, epoch, d.w[0].y, epoch));
   }
   // fetch reads a packet; fresh says whether it is of this epoch.
   static GOCCL_DEVICE Data fetch(const uint8_t* slot, uint32_t unit, uint32_t epoch, bool& fresh) {
     uint4 v = loadPacket(reinterpret_cast<const uint4*>(slot) + unit);
-    fresh = fresh && v.y == firstFlag(epoch) && v.w == epoch;
+    fresh = fresh && v.y == epoch && v.w == epoch;
     return {{make_uint2(v.x, v.z)}};
   }
   static GOCCL_DEVICE bool all(bool fresh) { return fresh; }

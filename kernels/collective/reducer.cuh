@@ -10,6 +10,7 @@ namespace collective {
 // Scaled says that a pre-multiplied sum may be asked for.
 template <Type T, Op O, bool Scaled = true>
 struct Reducer {
+  static constexpr bool folds = true;
   using Sum = Accumulator<T, O>;
   using A = typename Element<T>::Accumulator;
   using S = typename Element<T>::Storage;
@@ -48,6 +49,7 @@ struct Reducer {
 // AnyReducer looks at the operator for every vector: slower than a Reducer, and a quarter of the code.
 template <Type T>
 struct AnyReducer {
+  static constexpr bool folds = true;
   using Sum = Accumulator<T, Op::sum>;
   using A = typename Element<T>::Accumulator;
   Reducer<T, Op::sum> sum;

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "e784073e85aeccd05babea2a84451c13e5d762b9a235a1ce81b377bf96d69c28",
+	Source:   "b77e281a47762d294fe3014b66d870915b82e61d2cfbd3824d90e667c1a8c468",
 	Kernels: []string{
 		"execute_bfloat16",
 		"execute_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a0605f8c260088c12e5154e4324d49473c50984292ec760ecfe12c8ea4646f90",
+	Source:   "a657207bd68309799f6d5666ee185cb9c491b6f30acb8128f7240eb4afd6abea",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "02e6434c3e02c5ffa7228990bbb9a37ad769cb98c5c7d0ce018511795c467529",
+	Source:   "1f60880ba6047a116ffe7347e12e161f19f58f0348f376628b103543c37760b6",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

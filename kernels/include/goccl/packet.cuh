@@ -5,7 +5,8 @@
 //   LL128  a line of 128 bytes: 15 x 8 bytes of data and an 8-byte flag in the last word, moved by 8 lanes x 16 bytes: 120 of 128
 //
 // The flag is an epoch that the caller raises by one for each use of a buffer; it is never 0, and a flag must not be reused on memory that still holds
-// it. LL8 and LL16 need 8-byte atomicity only. LL128 needs a line to arrive as a whole, which NVLink gives and PCIe does not.
+// it. LL8 and LL16 need 8-byte atomicity only. LL128 needs a line to arrive as a whole, which NVLink gives and PCIe does not; and only where the line is always
+// read and written as a whole: in memory that also holds LL8 or LL16 packets an H200 now and then shows half of a line as it was before, with the new flag.
 #pragma once
 
 #include <goccl/abort.cuh>

@@ -131,6 +131,9 @@ GOCCL_DEVICE uint2 loadVec2(const void* p) {
 }
 GOCCL_DEVICE void storeVec2(void* p, uint2 v) { asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory"); }
 
+// barrierOf is a barrier of that many threads of a block, in whole warps. Barriers have numbers below 16; 0 is that of __syncthreads().
+GOCCL_DEVICE void barrierOf(uint32_t number, uint32_t threads) { asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
+
 // pause is what a spin loop does between two polls. On the GPU a poll is slow enough by itself.
 GOCCL_DEVICE void pause() {}
 

@@ -6,16 +6,13 @@ using namespace ranks;
 
 enum class What { allReduce, twoShot, reduceScatter, allGather, allToAll, broadcast, reduce };
 
-template <class A>
-struct CaseOf {
+struct Case {
   const char* name;
   What what;
-  void (*kernel)(const A&);
+  void (*kernel)(const Args&);
   uint32_t element;  // bytes: 4 float, 1 uint8
-  uint32_t align;    // of sizes
+  uint32_t align;    // of sizes and addresses
 };
-using Case = CaseOf<Args>;
-using SimpleCase = CaseOf<SimpleArgs>;
 
 template <class E>
 void put(uint8_t* p, uint64_t i, uint8_t v) {
@@ -29,39 +26,53 @@ double get(const uint8_t* p, uint64_t i) {
   return static_cast<double>(e);
 }
 
-// Buffers of one rank in one launch. unit is a slice, or all of it for what has no slices.
+// Buffers of one rank in one launch, in and out elements of them. Each rank's lie elsewhere.
 template <class E>
 struct Buffers {
-  uint64_t in, out;  // elements
+  uint64_t in, out;
   Memory send, recv;
   uint8_t *from, *to;
-  Buffers(uint64_t i, uint64_t o, uint64_t shift, bool inPlace, uint64_t inAt, uint64_t outAt)
+  Buffers(uint64_t i, uint64_t o, uint64_t fromShift, uint64_t toShift, bool inPlace, uint64_t inAt, uint64_t outAt)
       : in(i), out(o), send((i + o) * sizeof(E) + 64), recv(o * sizeof(E) + 64) {
-    if (inPlace) {  // the larger one holds the smaller one
-      from = send.data + shift + inAt * sizeof(E);
-      to = send.data + shift + outAt * sizeof(E);
-    } else {
-      from = send.data + shift;
-      to = recv.data + shift;
-    }
+    from = send.data + fromShift + (inPlace ? inAt * sizeof(E) : 0);
+    to = inPlace ? send.data + fromShift + outAt * sizeof(E) : recv.data + toShift;  // in place, the larger one holds the smaller one
   }
 };
 
-template <class E, class W, class A>
-void launchOnce(W& w, const CaseOf<A>& c, uint32_t rank, uint32_t launch, uint32_t blocks, uint64_t bytes, bool inPlace, uint32_t root) {
+// reduced is what comes of element i of all ranks.
+template <class E>
+E reduced(uint32_t op, uint32_t n, uint32_t launch, uint64_t i) {
+  E all = 0;
+  for (uint32_t r = 0; r < n; ++r) {
+    const E v = static_cast<E>(value(r, launch, i));
+    if (op == opMax)
+      all = v > all ? v : all;
+    else
+      all = static_cast<E>(all + (op == opPreMulSum ? v * static_cast<E>(r + 2) : v));
+  }
+  if (op != opAvg) return all;
+  return E(1) / E(2) != E(0) ? static_cast<E>(all * (E(1) / static_cast<E>(n))) : static_cast<E>(all / static_cast<E>(n));
+}
+
+template <class E, class W>
+void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint32_t blocks, uint64_t bytes, bool inPlace, uint32_t root, uint32_t op = opSum,
+                uint32_t slotBytes = 0) {
   const uint64_t n = w.n, count = bytes / sizeof(E);
-  const uint64_t shift = c.align == 1 ? launch % 3 : 0;
+  const uint64_t fromShift = (launch * 5 + rank * 3) % 16 / c.align * c.align, toShift = (launch * 7 + rank) % 16 / c.align * c.align;
   const bool slicedIn = c.what == What::reduceScatter || c.what == What::allToAll, slicedOut = c.what == What::allGather || c.what == What::allToAll;
-  Buffers<E> b(slicedIn ? n * count : count, slicedOut ? n * count : count, shift, inPlace, inPlace && c.what == What::allGather ? rank * count : 0,
-               inPlace && c.what == What::reduceScatter ? rank * count : 0);
+  Buffers<E> b(slicedIn ? n * count : count, slicedOut ? n * count : count, fromShift, toShift, inPlace, c.what == What::allGather ? rank * count : 0,
+               c.what == What::reduceScatter ? rank * count : 0);
   std::memset(b.to, 0xee, b.out * sizeof(E) + 16);
   for (uint64_t i = 0; i < b.in; ++i) put<E>(b.from, i, value(rank, launch, i));
 
-  A a = w.args(rank);
+  Args a = w.args(rank);
+  if (slotBytes != 0) a.slotBytes = slotBytes;
   a.send = b.from;
   a.recv = b.to;
   a.bytes = bytes;
-  a.op = opSum;
+  a.op = op;
+  const E factor = static_cast<E>(rank + 2);
+  std::memcpy(&a.scalar, &factor, sizeof factor);
   auto slices = [&](uint64_t k) { return ((bytes + k - 1) / k + 15) / 16 * 16; };
   switch (c.what) {
     case What::allReduce: break;
@@ -72,7 +83,6 @@ void launchOnce(W& w, const CaseOf<A>& c, uint32_t rank, uint32_t launch, uint32
     case What::broadcast:
     case What::reduce: a.sendStride = a.recvStride = slices(n - 1), a.root = root; break;
   }
-  w.offer(a, launch, c.what);
   Launch(blocks, w.threads, [&c, a] { c.kernel(a); }).join();
   checkStatus(c.name, rank, launch);
 
@@ -82,18 +92,14 @@ void launchOnce(W& w, const CaseOf<A>& c, uint32_t rank, uint32_t launch, uint32
     switch (c.what) {
       case What::allReduce:
       case What::twoShot:
-      case What::reduce:
-        for (uint32_t r = 0; r < n; ++r) want += value(r, launch, i);
-        break;
-      case What::reduceScatter:
-        for (uint32_t r = 0; r < n; ++r) want += value(r, launch, rank * count + i);
-        break;
+      case What::reduce: want = reduced<E>(op, n, launch, i); break;
+      case What::reduceScatter: want = reduced<E>(op, n, launch, rank * count + i); break;
       case What::allGather: want = value(static_cast<uint32_t>(i / count), launch, i % count); break;
       case What::allToAll: want = value(static_cast<uint32_t>(i / count), launch, rank * count + i % count); break;
       case What::broadcast: want = value(root, launch, i); break;
     }
-    CHECK(get<E>(b.to, i) == want, "%s: rank %u of %u, launch %u, %lu bytes: element %lu is %g, not %g", c.name, rank, w.n, launch, static_cast<unsigned long>(bytes),
-          static_cast<unsigned long>(i), get<E>(b.to, i), want);
+    CHECK(get<E>(b.to, i) == want, "%s: rank %u of %u, launch %u, %lu bytes, operator %u: element %lu is %g, not %g", c.name, rank, w.n, launch,
+          static_cast<unsigned long>(bytes), op, static_cast<unsigned long>(i), get<E>(b.to, i), want);
   }
   for (uint64_t i = 0; i < 16 && !inPlace; ++i) CHECK(b.to[b.out * sizeof(E) + i] == 0xee, "%s: rank %u wrote past its buffer", c.name, rank);
 }
@@ -160,17 +166,19 @@ void moveAll() { runAll(moves, std::size(moves)); }
 struct Exchange {
   uint32_t n, threads, channels;
   std::vector<std::unique_ptr<Memory>> windows;
+  std::vector<uint8_t*> window;  // where the region begins in each: its own, unless somebody else's is shared
   std::vector<std::vector<uint32_t>> counters;
   std::vector<uint64_t> maps = std::vector<uint64_t>(maxRanks * registrySlots);  // all ranks see the same memory at the same addresses
 
-  Exchange(uint32_t ranksN, uint32_t threadsN, uint32_t channelsN, uint64_t window, uint32_t counted, uint32_t first)
+  Exchange(uint32_t ranksN, uint32_t threadsN, uint32_t channelsN, uint64_t bytes, uint32_t counted, uint32_t first)
       : n(ranksN), threads(threadsN), channels(channelsN), counters(n, std::vector<uint32_t>(counted, first)) {
     for (uint32_t r = 0; r < n; ++r) {
-      windows.push_back(std::make_unique<Memory>(window));
+      windows.push_back(std::make_unique<Memory>(bytes));
+      window.push_back(windows[r]->data);
       if (first == 0) continue;
       // What a long past has left: other flags everywhere, and all credit given back.
       std::memset(windows[r]->data, 0x55, ringOffset(n, 0));
-      for (uint64_t at = ringOffset(n, 0); at < window; at += 128) std::memcpy(windows[r]->data + at, &first, sizeof first);
+      for (uint64_t at = ringOffset(n, 0); at < bytes; at += 128) std::memcpy(windows[r]->data + at, &first, sizeof first);
     }
   }
 
@@ -210,7 +218,7 @@ struct Exchange {
     constexpr uint32_t messages = 3, own = 2;
     Lists a{};
     a.abort = abortBlock();
-    for (uint32_t r = 0; r < n; ++r) a.window[r] = windows[r]->data;
+    for (uint32_t r = 0; r < n; ++r) a.window[r] = window[r];
     a.counters = counters[rank].data();
     a.rank = rank;
     a.nranks = n;
@@ -314,7 +322,7 @@ struct Counted : Exchange {
 
     AllToAllVArgs a{};
     a.abort = wrong != 0 ? &aborts[rank] : abortBlock();
-    for (uint32_t r = 0; r < n; ++r) a.window[r] = windows[r]->data;
+    for (uint32_t r = 0; r < n; ++r) a.window[r] = window[r];
     a.counters = counters[rank].data();
     a.rank = rank;
     a.nranks = n;
@@ -388,85 +396,111 @@ void streams() {
   make(3, 16).run(4, 16, true, stream);
 }
 
-// Large messages as whole lines: other jobs follow in the same slots, so the entry matters.
+// Large messages around a ring: all jobs in turns, each launch with FIFOs of another layout, and streams in between, whose rings lie in the same place.
 using Any4 = AnyReducer<Type::float32>;
 constexpr Access whole = Access::words, any = Access::bytes;
-const SimpleCase simples[] = {
-    {"all-reduce", What::twoShot, simple<Job::allReduce, Sum4, 0, whole>, 4, 16},
-    {"reduce", What::reduce, simple<Job::reduce, Any1, 0, any>, 1, 1},
-    {"all-gather", What::allGather, simple<Job::allGather, Nothing, 0, any>, 1, 1},
-    {"broadcast", What::broadcast, simple<Job::broadcast, Nothing, 0, any>, 1, 1},
-    {"reduce-scatter", What::reduceScatter, simple<Job::reduceScatter, Any4, 0, any>, 4, 4},
-    {"all-to-all", What::allToAll, simple<Job::allToAll, Nothing, 0, any>, 1, 1},
-    {"all-reduce of bytes", What::twoShot, simple<Job::allReduce, Any1, 0, any>, 1, 1},
+const Case rings[] = {
+    {"all-reduce", What::twoShot, ringAllReduce<Any1, any>, 1, 1},
+    {"broadcast of words", What::broadcast, ringBroadcast<Nothing, whole>, 4, 16},
+    {"reduce", What::reduce, ringReduce<Any1, any>, 1, 1},
+    {"all-gather of words", What::allGather, ringAllGather<Nothing, whole>, 4, 16},
+    {"reduce-scatter", What::reduceScatter, ringReduceScatter<Any4, any>, 4, 4},
+    {"all-reduce of words", What::twoShot, ringAllReduce<Sum4, whole>, 4, 16},
+    {"broadcast", What::broadcast, ringBroadcast<Nothing, any>, 1, 1},
+    {"reduce of words", What::reduce, ringReduce<Sum4, whole>, 4, 16},
+    {"all-gather", What::allGather, ringAllGather<Nothing, any>, 1, 1},
+    {"reduce-scatter of words", What::reduceScatter, ringReduceScatter<Sum4, whole>, 4, 16},
 };
-const SimpleCase simples2[] = {
-    {"all-reduce n2", What::twoShot, simple<Job::allReduce, Sum4, 2, whole>, 4, 16},
-    {"reduce-scatter n2", What::reduceScatter, simple<Job::reduceScatter, Any1, 2, whole>, 1, 16},
-    {"all-gather n2", What::allGather, simple<Job::allGather, Nothing, 2, whole>, 4, 16},
-    {"reduce n2", What::reduce, simple<Job::reduce, Sum4, 2, whole>, 4, 16},
-    {"broadcast n2", What::broadcast, simple<Job::broadcast, Nothing, 2, whole>, 4, 16},
-    {"all-to-all n2", What::allToAll, simple<Job::allToAll, Nothing, 2, whole>, 4, 16},
-};
-struct SimpleWorld : World {
-  static constexpr uint32_t slot = 96;
-  std::vector<uint64_t> maps;  // all ranks see the same memory at the same addresses
-  SimpleWorld(uint32_t ranksN, uint32_t threadsN, uint64_t firstNumber) : World(ranksN, threadsN, 0), maps(maxRanks * registrySlots) {
+
+struct RingWorld : World {
+  static constexpr uint8_t untouched = 0x55;
+  Exchange streams;  // their rings are smaller here, and lie where the last FIFOs do
+
+  RingWorld(uint32_t ranksN, uint32_t workers, uint64_t first)
+      : World(ranksN, workers + ringTellers, 0), streams(ranksN, 4, streamChannels, 0, ranksN * 2 * streamChannels * 32, 0) {
     for (uint32_t r = 0; r < n; ++r) {
-      windows[r] = std::make_unique<Memory>(simpleRegion + 2 * simpleChannels * n * simpleLine);
-      epochs[r].assign(simpleRoles * simpleChannels * epochStride, 0);
-      for (uint32_t b = 0; b < simpleRoles * simpleChannels; ++b) std::memcpy(&epochs[r][b * epochStride], &firstNumber, sizeof firstNumber);
+      windows[r] = std::make_unique<Memory>(flags() + ringChannels * ringLine);
+      std::memset(windows[r]->data, untouched, ringRegion);
+      streams.window[r] = windows[r]->data + ringRegion - streamRing(streamChannels);
+      epochs[r].assign(ringChannels * epochStride, 0);
+      for (uint32_t c = 0; c < ringChannels; ++c) {
+        const uint64_t numbers[] = {first + 3 * r + c, first + 3 * ((r + n - 1) % n) + c};  // sent to the next, received from the one before
+        std::memcpy(&epochs[r][c * epochStride], numbers, sizeof numbers);
+      }
     }
   }
-  SimpleArgs args(uint32_t rank) {
-    SimpleArgs a{};
-    static_cast<Args&>(a) = World::args(rank);
-    a.slotBytes = slot;
-    a.flagsOffset = simpleRegion;
-    a.maps = maps.data();
+  uint32_t flags() const { return ringRegion + n * streamChannels * 2 * 128; }  // behind the words of the streams
+  Args args(uint32_t rank) {
+    Args a = World::args(rank);
+    a.flagsOffset = flags();
     return a;
   }
-  uint64_t name(const SimpleArgs& a, const void* p, uint32_t slot) {
-    const uint64_t before = 48;
-    maps[a.rank * registrySlots + slot] = reinterpret_cast<uint64_t>(p) - before;
-    return static_cast<uint64_t>(slot + 1) << 48 | before;
+
+  // once is launch i of a round: several chunks with a rest, less than a line, whole chunks, one of which the last parts are empty, one with a short part.
+  void once(uint32_t rank, uint32_t launch, uint32_t i, uint32_t round) {
+    const Case& c = rings[i];
+    struct {
+      uint32_t channels, slotBytes;
+    } const layouts[] = {{1, 128}, {2, 256}, {1, 384}, {3, 128}, {2, 128}, {4, 128}}, layout = layouts[launch % 6];  // the second and the last have 3 slots, others 4
+    static_assert(ringParts + 1 == ringRegion / (2 * 256) && ringParts + 1 == ringRegion / (4 * 128) && ringDepth == 4, "and that is the least");
+    const uint64_t all = layout.channels * ringParts * layout.slotBytes, sizes[] = {3 * all - 37, 3, 2 * all, 200, all - 130};
+    uint64_t bytes = sizes[(i + round) % 5] * (c.what == What::twoShot ? n : 1);
+    bytes = bytes < c.align ? c.align : bytes / c.align * c.align;
+    const uint32_t ops[] = {opSum, opAvg, opPreMulSum, opMax}, op = ops[round % (c.align < 16 ? 4 : 2)], root = (i + round) % n;
+    const bool inPlace = (i + round / 2) % 2 == 1;
+    if (c.element == 4)
+      launchOnce<float>(*this, c, rank, launch, layout.channels, bytes, inPlace, root, op, layout.slotBytes);
+    else
+      launchOnce<uint8_t>(*this, c, rank, launch, layout.channels, bytes, inPlace, root, op, layout.slotBytes);
   }
-  // offer lets the peers reach the buffers, where that is possible; not all ranks in every launch.
-  void offer(SimpleArgs& a, uint32_t launch, What what) {
-    const bool all = launch % 4 < 2, root = a.rank == a.root;
-    if (((reinterpret_cast<uintptr_t>(a.recv) | a.bytes | a.recvStride) & 15) != 0 || (!all && (launch + a.rank) % 3 == 0)) return;
-    const uint32_t slot = launch % 16 * 2;
-    const bool scatters = what == What::reduceScatter || (what == What::reduce && !root) || (what == What::broadcast && root);
-    a.direct = scatters ? 1 : name(a, a.recv, slot);
-    if (!GOCCL_BULK || ((reinterpret_cast<uintptr_t>(a.send) | a.sendStride) & 15) != 0 || (launch + a.rank) % 7 == 6) return;
-    a.directSend = what == What::broadcast && !root ? 1 : name(a, a.send, slot + 1);
-  }
-};
-template <class E>
-void simpleOnce(SimpleWorld& w, const SimpleCase& c, uint32_t rank, uint32_t launch) {
-  // Several pieces a block, with a rest; one short piece; slices of which the last are empty. Where any will do, odd sizes.
-  const uint64_t sizes[] = {SimpleWorld::slot * 9 + 32, 48, SimpleWorld::slot * 4, 16};
-  const uint64_t odd = c.align == 16 ? 0 : (launch % 5) * c.align;
-  launchOnce<E>(w, c, rank, launch, simpleRoles * (1 + launch % 2), sizes[launch % 4] + odd, launch % 3 == 1, launch % w.n);
-}
-void simpleAll() {
-  auto run = [](uint32_t n, uint32_t threads, uint64_t first, uint32_t rounds, const SimpleCase* cases, size_t count) {
-    SimpleWorld w(n, threads, first);
-    w.each([&](uint32_t rank) {
-      uint32_t launch = 0;
-      for (uint32_t k = 0; k < rounds; ++k)
-        for (size_t i = 0; i < count; ++i, ++launch) {
-          const SimpleCase& c = cases[i];
-          if (c.element == 4)
-            simpleOnce<float>(w, c, rank, launch + k);
-          else
-            simpleOnce<uint8_t>(w, c, rank, launch + k);
+  void run(uint32_t rounds) {
+    each([=, this](uint32_t rank) {
+      uint32_t launch = 0, streamed = 0;
+      for (uint32_t round = 0; round < rounds; ++round)
+        for (uint32_t i = 0; i < std::size(rings); ++i, ++launch) {
+          once(rank, launch, i, round);
+          if (launch % 4 == 1) streams.once(rank, streamed, streamed % 2 == 0 ? 1 : 16, true, stream), ++streamed;
         }
     });
-  };
-  run(2, 8, 0, 4, simples2, std::size(simples2));
-  run(3, 8, 0xffffffe0, 4, simples, std::size(simples));
-  run(4, 8, 0x7ffffff0, 3, simples, std::size(simples));
+  }
+};
+
+// A rank does not come: the one before it finds no room there, the one behind hears nothing from it. Both give up, and tell nobody of what is not there.
+void ringAborted() {
+  RingWorld w(3, 3, 0);
+  std::vector<AbortBlock> aborts(2, *abortBlock());
+  const uint64_t slice = 512;
+  auto flag = [&](uint32_t at) { return loadAcquire<Scope::sys>(reinterpret_cast<uint64_t*>(w.windows[at]->data + w.flags())); };
+  const uint64_t first = flag(2);
+  std::vector<std::unique_ptr<Memory>> buffers;
+  std::vector<Launch> launches;
+  for (uint32_t rank : {0u, 1u}) {
+    buffers.push_back(std::make_unique<Memory>(3 * slice));
+    aborts[rank].spinLimitNs = 60000000000;
+    Args a = w.args(rank);
+    a.abort = &aborts[rank];
+    a.send = a.recv = buffers[rank]->data;
+    a.bytes = 3 * slice;
+    a.sendStride = a.recvStride = slice;
+    a.slotBytes = 128;
+    launches.emplace_back(1, w.threads, [a] { ringAllReduce<Any1, any>(a); });
+  }
+  while (flag(1) < ringParts) {  // then rank 0 wants what rank 2 has
+    CHECK(loadAcquire<Scope::sys>(&aborts[0].reported) == 0, "rank 0 has given up");
+    sleepNs(20000);
+  }
+  for (AbortBlock& b : aborts) storeRelease<Scope::sys>(&b.abort, uint32_t{statusAborted});
+  for (Launch& l : launches) l.join();
+  for (uint32_t rank : {0u, 1u})
+    CHECK(aborts[rank].reported == statusAborted && aborts[rank].peer == 2, "rank %u: status %x, peer %u", rank, aborts[rank].reported, aborts[rank].peer);
+  CHECK(flag(1) == ringParts && flag(2) == first, "flags %lu, %lu", static_cast<unsigned long>(flag(1)), static_cast<unsigned long>(flag(2)));
+  for (uint32_t i = 0; i < ringRegion; ++i) CHECK(w.windows[2]->data[i] == RingWorld::untouched, "byte %u of the rank that has not come was written", i);
+}
+
+void ringAll() {
+  RingWorld(2, 5, 0).run(4);
+  RingWorld(3, 3, 0xffffffa0).run(4);
+  RingWorld(4, 3, 0xfffffff0).run(4);
 }
 
 // Launches of one owner on streams that know nothing of each other but the tickets: every cell is changed by another thread each time, and some have
@@ -521,7 +555,8 @@ int main(int argc, char** argv) {
   else if (name == "no-counts") noCounts();
   else if (name == "wrong-counts") wrongCounts();
   else if (name == "streams") streams();
-  else if (name == "simple") simpleAll();
+  else if (name == "ring") ringAll();
+  else if (name == "ring-aborted") ringAborted();
   else if (name == "tickets") tickets();
   else return 2;
   return 0;

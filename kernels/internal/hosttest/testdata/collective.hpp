@@ -8,8 +8,8 @@
 
 #include <collective/all_to_all_v.cuh>
 #include <collective/p2p.cuh>
+#include <collective/ring.cuh>
 #include <collective/rooted.cuh>
-#include <collective/simple.cuh>
 #include <collective/stream.cuh>
 
 namespace ranks {
@@ -92,9 +92,6 @@ struct World {
     a.root = everyone;
     return a;
   }
-
-  template <class What>
-  void offer(Args&, uint32_t, What) {}
 
   // each runs body(rank) as every rank's host does: at once, and no rank waits for another between its launches.
   void each(const std::function<void(uint32_t)>& body) {

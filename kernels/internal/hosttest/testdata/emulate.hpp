@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -29,17 +31,10 @@ struct Dim3 {
 
 constexpr uint32_t warpSize = 32;
 
-// Group is a set of threads that meet: a block or a warp. Its barrier orders its own threads and nobody else: std::barrier would not do, because
-// libstdc++'s waiting goes through a table that all barriers share, and ThreadSanitizer would take that for order between blocks. What the kernel
-// does it does not see.
-struct Group {
-  explicit Group(uint32_t n) : size(n), slots{std::vector<uint32_t>(n), std::vector<uint32_t>(n)}, turns(n) {}
-  const uint32_t size;
-  std::vector<uint32_t> slots[2];
-  std::vector<uint32_t> turns;
-  alignas(16) uint8_t shared[16 << 10] = {};  // a block's shared memory
-
-  void meet() {
+// Barrier is where threads meet. It orders its own threads and nobody else: std::barrier would not do, because libstdc++'s waiting goes through a table that
+// all barriers share, and ThreadSanitizer would take that for order between blocks. What the kernel does it does not see.
+struct Barrier {
+  void meet(uint32_t size) {
     const uint32_t mine = generation.load(std::memory_order_acquire);
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
       arrived.store(0, std::memory_order_relaxed);
@@ -51,6 +46,21 @@ struct Group {
     }
   }
 
+ private:
+  std::atomic<uint32_t> arrived{0}, generation{0};
+};
+
+// Group is a set of threads: a block or a warp.
+struct Group {
+  explicit Group(uint32_t n) : size(n), slots{std::vector<uint32_t>(n), std::vector<uint32_t>(n)}, turns(n) {}
+  const uint32_t size;
+  std::vector<uint32_t> slots[2];
+  std::vector<uint32_t> turns;
+  Barrier all, named[3];
+  alignas(16) uint8_t shared[16 << 10] = {};  // a block's shared memory
+
+  void meet() { all.meet(size); }
+
   // exchange publishes v of each thread and lets all of them look at all values. The tables alternate: who writes one again has met the others
   // since, after they had looked at it.
   template <class Look>
@@ -60,9 +70,6 @@ struct Group {
     meet();
     return look(table);
   }
-
- private:
-  std::atomic<uint32_t> arrived{0}, generation{0};
 };
 
 inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -86,6 +93,11 @@ inline uint32_t maxOf(const std::vector<uint32_t>& v) {
 }
 
 inline void __syncthreads() { currentBlock->meet(); }
+// barrierOf is the one of ring.cuh, for numbers 1 and 2. All threads that use a number give the same size.
+inline void barrierOf(uint32_t number, uint32_t threads) {
+  if (number == 0 || number >= std::size(currentBlock->named) || threads > currentBlock->size) std::abort();
+  currentBlock->named[number].meet(threads);
+}
 inline int __syncthreads_or(int p) { return static_cast<int>(currentBlock->exchange(threadIdx.x, p != 0, anyOf)); }
 inline void __syncwarp(uint32_t = 0xffffffff) { currentWarp->meet(); }
 inline int __any_sync(uint32_t, int p) { return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, anyOf)); }
@@ -101,6 +113,12 @@ inline void* sharedMemory(size_t bytes) {
   return currentBlock->shared;
 }
 inline uint8_t* dynamicSharedMemory() { return currentBlock->shared + 256; }
+
+// polled lets others run where a poll has failed: there are more threads that wait than processors. Edits put it into kernels, see hosttest_test.go.
+inline bool polled(bool done) {
+  if (!done) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  return done;
+}
 
 // mutation is the name of the line that is broken in this run, see hosttest_test.go.
 inline const char* mutation = "";

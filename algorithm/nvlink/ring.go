@@ -1,0 +1,181 @@
+package nvlink
+
+import (
+	"slices"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
+)
+
+// Jobs of kernels/collective/ring.cuh, as its kernels' names begin.
+var (
+	ringReductions = []string{"all_reduce_ring", "reduce_scatter_ring", "reduce_ring"}
+	ringMovements  = []string{"all_gather_ring", "broadcast_ring"}
+)
+
+const (
+	ringAllReduceJob = iota
+	ringReduceScatterJob
+	ringReduceJob
+)
+
+const (
+	ringAllGatherJob = iota
+	ringBroadcastJob
+)
+
+// ringTable is the kernels of ring.cuh. The last index is 1 for those that want addresses and sizes that are multiples of 16, and of reductions sum or
+// avg. They are a module of their own, loaded when a table or GOCCL_ALGO names them.
+type ringTable struct {
+	module *cuda.Module
+	reduce [3][datatype.NumTypes][2]*cuda.Function
+	move   [2][2]*cuda.Function
+}
+
+func (k *ringTable) close() error {
+	if k.module == nil {
+		return nil
+	}
+	m := k.module
+	k.module = nil
+	return m.Close()
+}
+
+func ringReductionName(job int, t datatype.Type, fast int) string {
+	return ringReductions[job] + "_" + typeNames[t] + []string{"", "_sum"}[fast]
+}
+
+func ringMovementName(job, fast int) string { return ringMovements[job] + []string{"", "_words"}[fast] }
+
+// loadChosen loads what the table may choose and is not loaded yet.
+func (e *Engine) loadChosen() error {
+	if e.ringKernels.module != nil || e.size == 1 || !e.table.chooses(ring) {
+		return nil
+	}
+	p := e.dev.Properties()
+	image, err := kernels.Image("ring", p.Major, p.Minor)
+	if err != nil {
+		return err
+	}
+	k := &e.ringKernels
+	if k.module, err = e.dev.LoadModule(image); err != nil {
+		return err
+	}
+	exists := kernels.Names("ring")
+	find := func(name string) (f *cuda.Function) {
+		if err == nil && slices.Contains(exists, name) {
+			f, err = k.module.Function(name)
+		}
+		return f
+	}
+	for fast := range 2 {
+		for job := range ringReductions {
+			for t := range datatype.NumTypes {
+				k.reduce[job][t][fast] = find(ringReductionName(job, t, fast))
+			}
+		}
+		for job := range ringMovements {
+			k.move[job][fast] = find(ringMovementName(job, fast))
+		}
+	}
+	return err
+}
+
+// chooses reports whether some row names a protocol.
+func (s *selection) chooses(p protocol) bool {
+	for c := range s.rows {
+		for m := range s.rows[c] {
+			for w := range s.rows[c][m] {
+				if slices.ContainsFunc(s.rows[c][m][w], func(x choice) bool { return x.protocol == p }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// ringFolds reports whether partial results of a type may travel: sums of 8- and 16-bit types are rounded once, at the end.
+func ringFolds(t datatype.Type) bool { return t.Size() >= 4 }
+
+// packets is what goes by packets where the ring was chosen for a type that it does not take.
+func (v variant) packets(c algorithm.Collective) variant {
+	return variant{twoShot: c == algorithm.AllReduce || c == algorithm.Reduce || c == algorithm.Broadcast, protocol: ll128, threads: 512}
+}
+
+// ringReduce runs all-reduce (root everyone) and reduce.
+func (e *Engine) ringReduce(r *algorithm.Request, s *cuda.Stream, root uint32, v variant) error {
+	a := e.ring
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), root
+	if root != everyone {
+		if e.rank != r.Root {
+			a.recv = 0 // ignored, and must not spoil the alignment
+		}
+		a.sendStride, a.recvStride = 0, 0
+		return e.launchRingReduction(r, s, ringReduceJob, v, r.Bytes())
+	}
+	slice := sliceOf(r.Bytes(), int64(e.size))
+	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
+	return e.launchRingReduction(r, s, ringAllReduceJob, v, slice)
+}
+
+func (e *Engine) ringReduceScatter(r *algorithm.Request, s *cuda.Stream, v variant) error {
+	a := e.ring
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), everyone
+	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
+	return e.launchRingReduction(r, s, ringReduceScatterJob, v, r.Bytes())
+}
+
+func (e *Engine) ringAllGather(r *algorithm.Request, s *cuda.Stream, v variant) error {
+	a := e.ring
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), everyone
+	a.sendStride, a.recvStride = 0, uint64(r.Bytes())
+	return e.launchRingMovement(s, ringAllGatherJob, v, r.Bytes())
+}
+
+func (e *Engine) ringBroadcast(r *algorithm.Request, s *cuda.Stream, v variant) error {
+	a := e.ring
+	a.operands(r)
+	if e.rank != r.Root {
+		a.send = a.recv // ignored, and must not spoil the alignment
+	}
+	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
+	a.sendStride, a.recvStride = 0, 0
+	return e.launchRingMovement(s, ringBroadcastJob, v, r.Bytes())
+}
+
+// aligned reports whether all that the next launch touches lies at multiples of 16 bytes. What crosses the links does not depend on it, so ranks
+// may differ.
+func (a *collectiveArgs) aligned() bool {
+	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&15 == 0
+}
+
+func (e *Engine) launchRingReduction(r *algorithm.Request, s *cuda.Stream, job int, v variant, slice int64) error {
+	k := &e.ringKernels.reduce[job][r.Type]
+	fast := btoi(k[1] != nil && (r.Op == datatype.Sum || r.Op == datatype.Avg) && e.ring.aligned())
+	if k[fast] == nil {
+		return missing(ringReductionName(job, r.Type, fast))
+	}
+	return e.launchRing(s, k[fast], v, slice)
+}
+
+func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, slice int64) error {
+	fast := btoi(e.ring.aligned())
+	f := e.ringKernels.move[job][fast]
+	if f == nil {
+		return missing(ringMovementName(job, fast))
+	}
+	return e.launchRing(s, f, v, slice)
+}
+
+// launchRing shapes grid and FIFOs for slices of that many bytes, the same on all ranks: all blocks of all ranks of a GPU are on it at once.
+func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, slice int64) error {
+	channels := min(int64(v.channels()), e.ringBlocks, (slice+ringLeast-1)/ringLeast)
+	e.ring.slotBytes = uint32(ringSlot(channels))
+	return e.submit(s, f, cuda.Launch1D(int(channels), ringThreads, 0), params(e.ring))
+}
