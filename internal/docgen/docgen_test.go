@@ -75,14 +75,14 @@ func TestRefusesWrongResults(t *testing.T) {
 // The picture says which commits its files are of, each once, whatever their folder is called; files of two machines are not drawn together.
 func TestNamesEveryCommit(t *testing.T) {
 	root := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, shown), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(root, shown[0]), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	write := func(collective, commit string, ranks int) {
 		for _, mode := range []string{"eager", "graph"} {
 			text := fmt.Sprintf(`{"build": {"commit": %q}, "libraries": [{"name": "goccl"}, {"name": "N"}], "setup": {"ranks": %d},
 				"rows": [{"library": "goccl", "size_bytes": 1024, "time_us": 1}, {"library": "N", "size_bytes": 1024, "time_us": 2}]}`, commit, ranks)
-			if err := os.WriteFile(filepath.Join(root, shown, "perf."+collective+".float."+mode+".json"), []byte(text), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(root, shown[0], "perf."+collective+".float."+mode+".json"), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -4,13 +4,27 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// shown is the folder that the picture of ratios is drawn from. Its files may be of several commits; the picture names them all.
-const shown = "bench/results/2026-11-21-4xH200-2df1a5b"
+// shown are the folders that the picture of ratios is drawn from, the newest first; each file is taken from the first that has it. The picture names all
+// commits.
+var shown = []string{"bench/results/2026-11-21-4xH200-32e1f1e", "bench/results/2026-11-21-4xH200-2df1a5b"}
+
+// newest is the path of a file of shown.
+func newest(root, name string) string {
+	var path string
+	for _, folder := range shown {
+		path = filepath.Join(root, folder, name)
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+	}
+	return path
+}
 
 // curves are the collectives of the picture, in colours that the colour-blind tell apart.
 var curves = []struct{ collective, colour, dash string }{
@@ -56,7 +70,7 @@ func ratios(root string) ([]byte, error) {
 			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#333333">%s</text>`+"\n", x(size), top+high+18, bytesText(size))
 		}
 		for _, c := range curves {
-			t, err := readTimes(filepath.Join(root, shown, fmt.Sprintf("perf.%s.float.%s.json", c.collective, mode)))
+			t, err := readTimes(newest(root, fmt.Sprintf("perf.%s.float.%s.json", c.collective, mode)))
 			if err != nil {
 				return nil, err
 			}
