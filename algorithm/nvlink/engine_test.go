@@ -728,7 +728,11 @@ func TestRing(t *testing.T) {
 				if c.slot == 0 {
 					c.slot = uint32(ringSlot(c.channels))
 				}
-				if int64(calls[0].Grid) != c.channels || a.slotBytes != c.slot || calls[0].Block != ringThreads {
+				threads := uint32(ringWorkers + ringTellers)
+				if c.channels >= ringMany {
+					threads = ringWorkers/2 + ringTellers
+				}
+				if int64(calls[0].Grid) != c.channels || a.slotBytes != c.slot || calls[0].Block != threads {
 					t.Errorf("%d ranks, %v: %d blocks and slots of %d bytes, want %d and %d", n, c.what, calls[0].Grid, a.slotBytes, c.channels, c.slot)
 				}
 			}

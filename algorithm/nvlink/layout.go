@@ -30,7 +30,6 @@ const (
 	ringLine     = 128
 	ringWorkers  = 512
 	ringTellers  = 32
-	ringThreads  = ringWorkers + ringTellers
 	ringLeast    = 16 << 10 // bytes of a slice that are worth a channel
 
 	registrySlots = 64
@@ -132,12 +131,16 @@ const (
 	ringFlagBytes = ringChannels * ringLine
 )
 
-const ringSlotMany = 32 << 10
+// With many channels each has smaller slots, and fewer threads.
+const (
+	ringMany     = 48
+	ringSlotMany = 32 << 10
+)
 
 // ringSlot is the size of a slot of a FIFO: the fewer channels, the larger, and there is room for a chunk and one more.
 func ringSlot(channels int64) int64 {
 	switch {
-	case channels >= 48:
+	case channels >= ringMany:
 		return ringSlotMany
 	case channels >= 32:
 		return 2 * ringSlotMany

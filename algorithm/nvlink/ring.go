@@ -173,9 +173,14 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, slice in
 	return e.launchRing(s, f, v, slice)
 }
 
-// launchRing shapes grid and FIFOs for slices of that many bytes, the same on all ranks: all blocks of all ranks of a GPU are on it at once.
+// launchRing shapes grid and FIFOs for slices of that many bytes, the same on all ranks: all blocks of all ranks of a GPU are on it at once. Many channels
+// need no more than half of the threads, and then two of their blocks fit on a multiprocessor: another communicator's kernel finds room beside them.
 func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, slice int64) error {
 	channels := min(int64(v.channels()), e.ringBlocks, (slice+ringLeast-1)/ringLeast)
 	e.ring.slotBytes = uint32(ringSlot(channels))
-	return e.submit(s, f, cuda.Launch1D(int(channels), ringThreads, 0), params(e.ring))
+	threads := ringWorkers + ringTellers
+	if channels >= ringMany {
+		threads = ringWorkers/2 + ringTellers
+	}
+	return e.submit(s, f, cuda.Launch1D(int(channels), threads, 0), params(e.ring))
 }
