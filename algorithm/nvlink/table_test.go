@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -326,6 +327,20 @@ func TestEveryKernelFinishes(t *testing.T) {
 				want := btoi(way == "ret;")
 				if bytes.Contains(before, []byte(way)) || bytes.Count(after, []byte(way)) != want || bytes.Contains(after, ticket) {
 					t.Errorf("%s has a %s that is not past its one ticket: declare kernels with GOCCL_KERNEL", name, way)
+				}
+			}
+		}
+	}
+}
+
+// What goccl tune tries are names that tables may hold.
+func TestNumbers(t *testing.T) {
+	for c := range algorithm.NumCollectives {
+		for _, name := range Variants(c) {
+			for _, n := range Numbers(name) {
+				v, err := parseVariant(c, fmt.Sprintf("%s/%d", name, n))
+				if err != nil || v.String() != fmt.Sprintf("%s/%d", name, n) {
+					t.Errorf("%v: %s/%d is %v, %v", c, name, n, v, err)
 				}
 			}
 		}

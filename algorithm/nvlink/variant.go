@@ -79,6 +79,14 @@ func Variants(c algorithm.Collective) []string {
 	return nil
 }
 
+// Numbers are the numbers behind the slash of an algorithm's name that are worth a try: threads of a block, or channels.
+func Numbers(name string) []int {
+	if name == "ring" {
+		return []int{16, 32, 64, ringChannels}
+	}
+	return []int{64, 128, 256, 512}
+}
+
 // parseVariant reads a name of one of c's Variants, with an optional thread count behind a slash: two_shot_ll128/256.
 func parseVariant(c algorithm.Collective, s string) (variant, error) {
 	name, count, ok := strings.Cut(s, "/")

@@ -41,9 +41,6 @@ type TuneOptions struct {
 	Stderr  *os.File
 }
 
-// tuneThreads are the numbers of threads per block that are tried with every algorithm.
-var tuneThreads = []int{64, 128, 256, 512}
-
 const (
 	// pruneFactor: an algorithm so much slower than the best does not come back at larger sizes.
 	pruneFactor = 2
@@ -115,7 +112,7 @@ func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	return list, nil
 }
 
-// Tune measures every algorithm with every number of threads, in graphs and eagerly and for every element width, and writes the table that
+// Tune measures every algorithm with several numbers of threads or channels, in graphs and eagerly and for every element width, and writes the table that
 // selects the fastest by size, as GOCCL_TUNING reads it. Collectives that are not measured keep the rows of the table that is in use.
 func Tune(ctx context.Context, o TuneOptions) error {
 	if o.Stdout == nil {
@@ -235,7 +232,7 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 	for i, w := range sweeps {
 		r.Libraries = nil
 		for _, name := range nvlink.Variants(w.kind.Collective) {
-			for _, t := range tuneThreads {
+			for _, t := range nvlink.Numbers(name) {
 				r.Libraries = append(r.Libraries, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, t), kind: w.kind, shared: shared})
 			}
 		}
