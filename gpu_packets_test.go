@@ -19,7 +19,7 @@ import (
 func TestGPUPacketsAfterPackets(t *testing.T) {
 	for name, barriers := range map[string]bool{"lines": false, "lines and packets": true} {
 		t.Run(name, func(t *testing.T) {
-			const count, rounds, batches = 1013, 16, 500
+			const count, rounds, batches = 1013, 16, 2000
 			comms := twoGPUs(t)
 			n := len(comms)
 			rng := rand.New(rand.NewPCG(1, 2))
