@@ -30,7 +30,7 @@ class Env:
         self.timeout = get("GOCCL_TIMEOUT", "30")
         self.op_timeout = get("GOCCL_OP_TIMEOUT", "")
         self.socket_ifname = get("GOCCL_SOCKET_IFNAME") or get("NCCL_SOCKET_IFNAME") or ""
-        self.socket_family = get("NCCL_SOCKET_FAMILY", "")
+        self.socket_family = get("GOCCL_SOCKET_FAMILY") or get("NCCL_SOCKET_FAMILY") or ""
         self.comm_id = get("NCCL_COMM_ID", "")
         self.hostid = get("GOCCL_HOSTID", "")
         self.cache_dir = get("GOCCL_CACHE_DIR", "")

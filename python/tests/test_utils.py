@@ -67,6 +67,14 @@ def test_dlpack_keeps_the_memory():
         goccl.RawGpuBuffer(4096).to_dlpack("float32", (2048,))
 
 
+def test_env_names(monkeypatch):
+    for name in ("SOCKET_FAMILY", "SOCKET_IFNAME"):
+        monkeypatch.setenv("NCCL_" + name, "theirs")
+        assert getattr(goccl.env(), name.lower()) == "theirs"
+        monkeypatch.setenv("GOCCL_" + name, "ours")
+        assert getattr(goccl.env(), name.lower()) == "ours"
+
+
 def test_env():
     assert goccl.env().device == "host" and not goccl.env().multicast and not goccl.is_nvls_supported()
     assert os.path.exists(os.path.join(goccl.get_include(), "goccl", "memory_channel.cuh"))
