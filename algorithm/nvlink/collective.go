@@ -106,8 +106,14 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 	return e.launchReduction(r, s, scattered, v, r.Bytes())
 }
 
-// exchange runs all-gather (stride 0: everybody gets the same) and all-to-all. Large slices go as messages, peer after peer, or by plain stores.
+// exchange runs all-gather (stride 0: everybody gets the same) and all-to-all. Large slices go by the copy engines where a window allows it; else as messages,
+// peer after peer, or around the ring.
 func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
+	if w, err := e.copyWindow(r); err != nil {
+		return err
+	} else if w != nil {
+		return e.copies(r, s, stride, w)
+	}
 	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,8 @@ type Config struct {
 	Bootstrap bootstrap.Bootstrap
 	// Device must be a *cuda.Device.
 	Device device.Device
+	// Timeout bounds waits of calls for other ranks; 0 is 10 s.
+	Timeout time.Duration
 	// OpTimeout bounds each wait of a kernel for its peers; 0 is no bound.
 	OpTimeout time.Duration
 }
@@ -41,7 +44,8 @@ type Engine struct {
 	kernels     kernelTable // fixed once loaded
 	ringKernels ringTable
 	table       *selection
-	registry    *registry // nil: nothing is registered
+	registry    *registry  // nil: nothing is registered
+	symmetric   *symmetric // nil: windows are of no use
 
 	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
 	// reads them.
@@ -84,11 +88,14 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host", algorithm.ErrUnsupported, r)}
 		}
 	}
-	sharing, err := ranksPerDevice(ctx, cfg.Bootstrap, dev)
+	sharing, copies, err := meetRanks(ctx, cfg.Bootstrap, dev)
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{maxBlocks: int64(maxBlocks / sharing), ringBlocks: int64(max(1, min(ringChannels, dev.Properties().SMs)/sharing)), overlaps: sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
+	if copies && n > 1 {
+		e.symmetric = newSymmetric(dev, cfg.Bootstrap, waitLimit(&cfg))
+	}
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err
@@ -111,18 +118,28 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// ranksPerDevice is the largest number of ranks on one GPU. Their kernels wait for each other, so all must fit on it at once.
-func ranksPerDevice(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (int, error) {
-	all, err := b.AllGather(ctx, []byte(dev.Properties().BusID))
+// meetRanks tells the ranks of each other. sharing is the largest number of ranks on one GPU: their kernels wait for each other, so all must fit on it at
+// once. copies is whether all have GOCCL_COPY_ENGINE=1.
+func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (sharing int, copies bool, err error) {
+	wanted := byte(btoi(os.Getenv("GOCCL_COPY_ENGINE") == "1"))
+	all, err := b.AllGather(ctx, append([]byte{wanted}, dev.Properties().BusID...))
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	most, count := 1, map[string]int{}
-	for _, id := range all {
-		count[string(id)]++
-		most = max(most, count[string(id)])
+	sharing, copies = 1, true
+	count := map[string]int{}
+	for r, x := range all {
+		if len(x) < 2 {
+			return 0, false, &algorithm.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf("%w: rank %d says nothing of its GPU", algorithm.ErrMismatch, r)}
+		}
+		copies = copies && x[0] == 1
+		count[string(x[1:])]++
+		sharing = max(sharing, count[string(x[1:])])
 	}
-	return most, nil
+	if wanted == 1 && !copies {
+		slog.Warn("no copy engines: GOCCL_COPY_ENGINE=1 is not set on all ranks", "rank", b.Rank())
+	}
+	return sharing, copies, nil
 }
 
 // load brings up what this rank needs of its own device.
@@ -212,7 +229,11 @@ func (e *Engine) run(reqs []algorithm.Request) error {
 }
 
 func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
-	return &algorithm.Error{Op: r.Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: err}
+	peer := -1
+	if inner, ok := err.(*algorithm.Error); ok {
+		peer, err = inner.Peer, inner.Err
+	}
+	return &algorithm.Error{Op: r.Collective.String(), Rank: e.rank, Peer: peer, Seq: seq, Err: err}
 }
 
 // after makes later work on s wait for the work so far on other; both are streams of one call.
@@ -227,6 +248,7 @@ func after(s, other *cuda.Stream) error {
 // Abort implements algorithm.Engine.
 func (e *Engine) Abort(cause error) {
 	if e.cause.CompareAndSwap(nil, &cause) {
+		e.symmetric.abandon()
 		e.gate.RLock()
 		defer e.gate.RUnlock()
 		if !e.freed {
@@ -307,6 +329,7 @@ func (e *Engine) Close() error {
 		if err = e.order.Wait(ctx); ctx.Err() != nil {
 			// Its memory is lost for good, but unmapping what a kernel looks at would end the process's work on the GPU.
 			e.registry.halt()
+			e.symmetric.halt()
 			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)
 			return
 		}
@@ -319,7 +342,7 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) free() error {
-	errs := []error{e.registry.close()}
+	errs := []error{e.registry.close(), e.symmetric.close()}
 	if e.windows != nil {
 		errs = append(errs, e.windows.Close())
 	}

@@ -164,6 +164,8 @@ func upgrade(collective, name string) string {
 type selection struct {
 	rows  [algorithm.NumCollectives][2][numWidths][]choice // by captured (0, 1) and width
 	modes [algorithm.NumCollectives]bool                   // eager and captured differ
+	// forced: somebody has asked for a variant by name.
+	forced [algorithm.NumCollectives]bool
 }
 
 type choice struct {
@@ -299,6 +301,7 @@ func (s *selection) force(spec string, strict bool) error {
 			return fmt.Errorf("GOCCL_ALGO: %w", err)
 		}
 		s.set(f.Collective, v)
+		s.forced[f.Collective] = true
 	}
 	return nil
 }

@@ -547,7 +547,10 @@ CUresult cuMemRetainAllocationHandle(CUmemHandle *h, void *p) {
 // ---- streams
 
 #define SUBMIT(s, ...) LOCKED; return submit(s, (struct op){__VA_ARGS__})
-CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n); }
+CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) {
+	if (d < 4096 || s < 4096) return INVALID;
+	SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n);
+}
 CUresult cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st) { (void)dc, (void)sc; SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n); }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n); }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream st) {

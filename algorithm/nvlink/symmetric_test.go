@@ -1,0 +1,545 @@
+package nvlink
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/algorithm/exchange"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/transport/ipc"
+)
+
+func copyEngines(t *testing.T, n int) []*Engine {
+	t.Helper()
+	t.Setenv("GOCCL_COPY_ENGINE", "1")
+	engines := mockEngines(t, n)
+	for r, e := range engines {
+		if e.symmetric == nil {
+			t.Fatalf("rank %d has no windows", r)
+		}
+	}
+	return engines
+}
+
+func registerWindow(t testing.TB, e *Engine, p device.Ptr, n int64) io.Closer {
+	t.Helper()
+	w, err := e.RegisterWindow(p, n)
+	must(t, err)
+	return w
+}
+
+// windowAt is a window's number on a rank, decided.
+func windowAt(t testing.TB, e *Engine, p device.Ptr, n int64) (*window, bool) {
+	t.Helper()
+	w := e.symmetric.find(p, n)
+	if w == nil {
+		t.Fatalf("rank %d has no window of %d bytes at %#x", e.rank, n, p)
+	}
+	usable, err := e.symmetric.await(w)
+	must(t, err)
+	return w, usable
+}
+
+func moves(r *Engine, c algorithm.Collective, send, recv device.Ptr, count int64, s device.Stream) algorithm.Request {
+	return algorithm.Request{Collective: c, Send: send, Recv: recv, Count: count, Type: datatype.Int8, Stream: s}
+}
+
+// A barrier, a copy to each peer's part at the same offset, the next rank first, the own slice, a barrier: eager and captured, in place and not. What the
+// streams do then is the collective.
+func TestCopyEngines(t *testing.T) {
+	const slice, offset = copyFrom + 48, 4096
+	for _, n := range []int{2, 3, 4} {
+		engines := copyEngines(t, n)
+		total := int64(n) * slice
+		send, recv, window := make([]device.Ptr, n), make([]device.Ptr, n), make([]device.Ptr, n)
+		streams := make([]*cuda.Stream, n)
+		for r, e := range engines {
+			streams[r] = newStream(t, e)
+			send[r] = memory(t, e, total)
+			window[r] = memory(t, e, int64(r)*512+2*offset+total).Add(int64(r) * 512) // anywhere in the allocation
+			recv[r] = window[r].Add(offset)
+			registerWindow(t, e, window[r], offset+total)
+		}
+		for name, c := range map[string]struct {
+			coll    algorithm.Collective
+			stride  int64
+			inPlace bool
+		}{
+			"all-gather":          {algorithm.AllGather, 0, false},
+			"all-gather in place": {algorithm.AllGather, 0, true},
+			"all-to-all":          {algorithm.AllToAll, slice, false},
+		} {
+			for _, captured := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d ranks/%s/captured %v", n, name, captured), func(t *testing.T) {
+					input := func(r int) []byte {
+						b := make([]byte, total)
+						for i := range b {
+							b[i] = byte(i/7 + i/slice*3 + r*31 + int(c.coll))
+						}
+						return b
+					}
+					for r, e := range engines {
+						must(t, e.dev.CopyIn(recv[r], bytes.Repeat([]byte{0xa5}, int(total))))
+						must(t, e.dev.CopyIn(send[r], input(r)))
+						if c.inPlace {
+							must(t, e.dev.CopyIn(recv[r].Add(int64(r)*slice), input(r)[:slice]))
+						}
+					}
+					for r, e := range engines {
+						s, from := streams[r], send[r]
+						if c.inPlace {
+							from = recv[r].Add(int64(r) * slice)
+						}
+						if captured {
+							must(t, s.BeginCapture(cuda.CaptureRelaxed))
+						}
+						calls := noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{moves(e, c.coll, from, recv[r], slice, s)})) })
+						star, own := "", 1
+						if captured {
+							star = "*"
+							g, err := s.EndCapture()
+							must(t, err)
+							x, err := g.Instantiate()
+							must(t, err)
+							must(t, x.Launch(s))
+							must(t, errors.Join(g.Close(), x.Close()))
+						}
+						if c.inPlace {
+							own = 0
+						}
+						want := fmt.Sprintf("capture-query%s launch%[1]s%s capture-query%[1]s launch%[1]s", star, strings.Repeat(" copy"+star, n-1+own))
+						if got := kinds(calls); got != want {
+							t.Fatalf("rank %d: %s; want %s", r, got, want)
+						}
+						copied := calls[2 : len(calls)-2]
+						for k, call := range copied {
+							p := (r + 1 + k) % n
+							dst, src := recv[p].Add(int64(r)*slice), from.Add(int64(p)*c.stride)
+							if call.A != uint64(dst) || call.B != uint64(src) || call.C != slice || call.Stream != s.Raw() {
+								t.Errorf("rank %d, to rank %d: %d bytes from %#x to %#x on %#x; want %d, %#x, %#x, %#x", r, p, call.C, call.B, call.A, call.Stream, slice, src, dst, s.Raw())
+							}
+						}
+						for _, l := range []mockcuda.Call{calls[1], calls[len(calls)-1]} {
+							if !strings.HasPrefix(l.Kernel, "exchange_") || l.Stream != s.Raw() || (ticketOf(l) == 0) != captured {
+								t.Errorf("rank %d: %s on %#x, ticket %#x", r, l.Kernel, l.Stream, ticketOf(l))
+							}
+						}
+					}
+					ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+					defer stop()
+					for _, s := range streams {
+						must(t, s.Synchronize(ctx))
+					}
+					for r, e := range engines {
+						got := make([]byte, total)
+						must(t, e.dev.CopyOut(got, recv[r]))
+						for p := range n {
+							want := input(p)[:slice]
+							if c.stride != 0 {
+								want = input(p)[int64(r)*slice:][:slice]
+							}
+							if !bytes.Equal(got[int64(p)*slice:][:slice], want) {
+								t.Errorf("rank %d has not what rank %d sent", r, p)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// What is small, elsewhere, in part in a window, in place or forced goes by kernels.
+func TestCopyEnginesWhereNot(t *testing.T) {
+	engines := copyEngines(t, 2)
+	const size = 4 * copyFrom
+	mem := make([]device.Ptr, len(engines))
+	for r, e := range engines {
+		mem[r] = memory(t, e, 2*size)
+		registerWindow(t, e, mem[r], size)
+	}
+	e, s := engines[0], newStream(t, engines[0])
+	other := memory(t, e, 2*size)
+	copied := func(r algorithm.Request) bool {
+		return strings.Contains(kinds(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{r})) })), "copy")
+	}
+	p := mem[0]
+	for name, c := range map[string]struct {
+		r    algorithm.Request
+		want bool
+	}{
+		"large":               {moves(e, algorithm.AllGather, other, p, copyFrom, s), true},
+		"all of the window":   {moves(e, algorithm.AllToAll, other, p, size/2, s), true},
+		"small":               {moves(e, algorithm.AllGather, other, p, copyFrom-1, s), false},
+		"no window":           {moves(e, algorithm.AllGather, p, other, copyFrom, s), false},
+		"past its end":        {moves(e, algorithm.AllGather, other, p.Add(size-2*copyFrom+1), copyFrom, s), false},
+		"before it":           {moves(e, algorithm.AllGather, other, p.Add(-1), copyFrom, s), false},
+		"all-to-all in place": {moves(e, algorithm.AllToAll, p, p, copyFrom, s), false},
+		"another collective":  {algorithm.Request{Collective: algorithm.Broadcast, Send: p, Recv: p, Count: copyFrom, Type: datatype.Int8, Stream: s}, false},
+	} {
+		if got := copied(c.r); got != c.want {
+			t.Errorf("%s: copied %v", name, got)
+		}
+	}
+	must(t, e.Force("all_gather:one_shot_ll128"))
+	if copied(moves(e, algorithm.AllGather, other, p, copyFrom, s)) {
+		t.Error("copied, though something else is forced")
+	}
+	if !copied(moves(e, algorithm.AllToAll, other, p, copyFrom, s)) {
+		t.Error("not copied, though nothing is forced for it")
+	}
+}
+
+// On other streams the barriers wait for earlier work, and are waited for; the copies between them need no mark.
+func TestCopyEnginesInOrder(t *testing.T) {
+	engines := copyEngines(t, 2)
+	mem := make([]device.Ptr, len(engines))
+	for r, e := range engines {
+		mem[r] = memory(t, e, 4*copyFrom)
+		registerWindow(t, e, mem[r], 4*copyFrom)
+	}
+	e := engines[0]
+	a, b, other := newStream(t, e), newStream(t, e), memory(t, e, 4*copyFrom)
+	put := func(s *cuda.Stream, r algorithm.Request) string {
+		return kinds(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{r})) }))
+	}
+	const copies = " copy copy capture-query launch"
+	for i, c := range []struct{ got, want string }{
+		{put(a, allReduce(other, 16, a)), "capture-query launch"},
+		{put(b, moves(e, algorithm.AllGather, other, mem[0], copyFrom, b)), "capture-query wait-value launch" + copies},
+		{put(b, moves(e, algorithm.AllToAll, other, mem[0], copyFrom, b)), "capture-query launch" + copies},
+		{put(a, allReduce(other, 16, a)), "capture-query wait-value launch"},
+	} {
+		if c.got != c.want {
+			t.Errorf("step %d: %s; want %s", i, c.got, c.want)
+		}
+	}
+	// A barrier behind copies does not overlap them; whether the first may overlap what is before it is the engine's as ever.
+	if before := engines[0].overlaps; before != engines[1].overlaps {
+		t.Error("a barrier has left the engine changed")
+	}
+	// Work that did not end with its barrier has a mark too.
+	w, _ := windowAt(t, e, mem[0], copyFrom)
+	gate := other.Add(3 * copyFrom)
+	must(t, a.WaitValue64(gate, 1))
+	r := moves(e, algorithm.AllGather, other, mem[0], copyFrom, a)
+	part := w.parts[1].mapping
+	w.parts[1].mapping = &ipc.Mapping{Ptr: 8 - device.Ptr(mem[0]-w.base)} // the driver refuses it
+	var err error
+	calls := noted(t, func() { err = e.Enqueue(1, []algorithm.Request{r}) })
+	w.parts[1].mapping = part
+	if got := kinds(calls); err == nil || got != "capture-query launch record" {
+		t.Errorf("a copy to nowhere: %v, %s", err, got)
+	}
+	if idle, err := e.order.Idle(); idle || err != nil {
+		t.Errorf("idle %v, %v", idle, err)
+	}
+	must(t, b.WriteValue64(gate, 1))
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	must(t, e.Drain(ctx))
+}
+
+// When one rank cannot share or cannot map, nobody uses the window, and the next one is whole again.
+func TestWindowsAgree(t *testing.T) {
+	const size = 4 * copyFrom
+	engines := copyEngines(t, 4)
+	refuse := func(context.Context, *ipc.Share) (*ipc.Mapping, error) { return nil, errors.New("refused by the test") }
+	usual := engines[2].symmetric.mapShare
+	for name, c := range map[string]struct {
+		maps func(context.Context, *ipc.Share) (*ipc.Mapping, error) // of rank 2
+		less int64                                                   // how much less than the window rank 1 has
+		want bool
+	}{
+		"all":              {usual, 0, true},
+		"rank 2 maps none": {refuse, 0, false},
+		"rank 1 has less":  {usual, 16 << 20, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engines[2].symmetric.mapShare = c.maps // nothing is under way
+			mem, open := make([]device.Ptr, len(engines)), make([]io.Closer, len(engines))
+			for r, e := range engines {
+				mem[r] = memory(t, e, size+c.less*int64(btoi(r != 1)))
+				open[r] = registerWindow(t, e, mem[r], size+c.less)
+			}
+			for r, e := range engines {
+				w, usable := windowAt(t, e, mem[r], 1)
+				if usable != c.want {
+					t.Errorf("rank %d: usable %v", r, usable)
+				}
+				s := newStream(t, e)
+				calls := noted(t, func() {
+					must(t, e.Enqueue(1, []algorithm.Request{moves(e, algorithm.AllGather, mem[r], mem[r], size/4, s)}))
+				})
+				if strings.Contains(kinds(calls), "copy") != c.want {
+					t.Errorf("rank %d: %s", r, kinds(calls))
+				}
+				if w.revoke != nil {
+					t.Errorf("rank %d still offers its part", r)
+				}
+			}
+			for _, o := range open {
+				must(t, o.Close())
+			}
+		})
+	}
+}
+
+// Sizes that differ are an error that names window and rank, on all ranks.
+func TestWindowsOfDifferentSizes(t *testing.T) {
+	engines := copyEngines(t, 3)
+	mem := make([]device.Ptr, len(engines))
+	for r, e := range engines {
+		mem[r] = memory(t, e, 8*copyFrom)
+		registerWindow(t, e, mem[r], 4*copyFrom+int64(btoi(r == 1)))
+	}
+	for r, e := range engines {
+		err := e.Enqueue(7, []algorithm.Request{moves(e, algorithm.AllGather, mem[r], mem[r], copyFrom, newStream(t, e))})
+		peer := 1
+		if r == 1 {
+			peer = 0
+		}
+		var ae *algorithm.Error
+		if !errors.Is(err, algorithm.ErrMismatch) || !errors.As(err, &ae) || ae.Peer != peer || ae.Rank != r || ae.Seq != 7 || !strings.Contains(err.Error(), "window 0") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// The wait for windows ends: with a rank's name when it has registered none, and by an abort.
+func TestWindowsMissing(t *testing.T) {
+	engines := copyEngines(t, 3)
+	var mem device.Ptr
+	for r, e := range engines {
+		e.symmetric.limit = 50 * time.Millisecond
+		p := memory(t, e, 4*copyFrom)
+		if r == 0 {
+			mem = p
+		}
+		if r != 2 {
+			registerWindow(t, e, p, 4*copyFrom)
+		}
+	}
+	e := engines[0]
+	s := newStream(t, e)
+	r := moves(e, algorithm.AllGather, mem, mem, copyFrom, s)
+	eventually(t, "rank 1 is there", func() bool {
+		e.symmetric.mu.Lock()
+		defer e.symmetric.mu.Unlock()
+		return e.symmetric.byNumber[0].parts[1].heard
+	})
+	err := e.Enqueue(3, []algorithm.Request{r})
+	var ae *algorithm.Error
+	if !errors.Is(err, algorithm.ErrTimeout) || !errors.As(err, &ae) || ae.Peer != 2 || !strings.Contains(err.Error(), "window 0") || !strings.Contains(err.Error(), "rank 2") {
+		t.Errorf("%v", err)
+	}
+	e.symmetric.limit = time.Hour
+	done := make(chan error)
+	go func() { done <- e.Enqueue(4, []algorithm.Request{r}) }()
+	e.Abort(errors.New("enough"))
+	if err := <-done; !errors.Is(err, algorithm.ErrAborted) {
+		t.Errorf("%v", err)
+	}
+	if _, err := e.RegisterWindow(mem, 8); !errors.Is(err, algorithm.ErrAborted) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWindowWaitLimit(t *testing.T) {
+	for _, c := range []struct{ timeout, op, want time.Duration }{
+		{0, 0, defaultWindowWait}, {time.Minute, 0, time.Minute}, {time.Minute, time.Second, time.Second}, {0, time.Hour, defaultWindowWait},
+	} {
+		if got := waitLimit(&Config{Timeout: c.timeout, OpTimeout: c.op}); got != c.want {
+			t.Errorf("%v, %v: %v, want %v", c.timeout, c.op, got, c.want)
+		}
+	}
+}
+
+// Many windows, in one order here and another there as far as addresses go; those that overlap are refused, and then used by nobody.
+func TestManyWindows(t *testing.T) {
+	const many, size = 40, 3 * copyFrom
+	engines := copyEngines(t, 3)
+	mem := make([][]device.Ptr, len(engines))
+	open := make([][]io.Closer, len(engines))
+	for r, e := range engines {
+		block := memory(t, e, many*size)
+		for i := range many {
+			p := block.Add(int64((i*(2*r+1)*7)%many) * size)
+			if (2*r+1)%5 == 0 {
+				p = block.Add(int64(many-1-i) * size)
+			}
+			mem[r] = append(mem[r], p)
+			open[r] = append(open[r], registerWindow(t, e, p, size))
+		}
+	}
+	for r, e := range engines {
+		for i := range many {
+			w, usable := windowAt(t, e, mem[r][i].Add(5), size-5)
+			if w.number != i || !usable {
+				t.Fatalf("rank %d: window %d is %d, usable %v", r, i, w.number, usable)
+			}
+			for p := range engines {
+				if p != r && w.parts[p].mapping.Ptr != mem[p][i] {
+					t.Errorf("rank %d has window %d of rank %d at %#x, want %#x", r, i, p, w.parts[p].mapping.Ptr, mem[p][i])
+				}
+			}
+		}
+		if e.symmetric.find(mem[r][0].Add(1), size) != nil {
+			t.Error("a window is found for what is not all in it")
+		}
+	}
+	more := make([]device.Ptr, len(engines))
+	for r, e := range engines {
+		if more[r] = memory(t, e, size); r == 1 {
+			if _, err := e.RegisterWindow(mem[r][3].Add(size-1), 2); !errors.Is(err, algorithm.ErrInvalidArgument) || !strings.Contains(err.Error(), "overlaps") {
+				t.Errorf("overlapping: %v", err)
+			}
+			continue
+		}
+		registerWindow(t, e, more[r], 2)
+	}
+	for r, e := range engines {
+		if r != 1 {
+			if w, usable := windowAt(t, e, more[r], 2); usable || w.number != many {
+				t.Errorf("rank %d: window %d usable %v", r, w.number, usable)
+			}
+		}
+	}
+	for r := range engines {
+		for _, w := range open[r] {
+			must(t, errors.Join(w.Close(), w.Close()))
+		}
+	}
+	eventually(t, "all is forgotten", func() bool {
+		for _, e := range engines {
+			e.symmetric.mu.Lock()
+			n, m := len(e.symmetric.byNumber), len(e.symmetric.open)
+			e.symmetric.mu.Unlock()
+			if n > 1 || m > 1 { // the refused one, and the peers' parts of it
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A window ends with Close: its mappings too. Who still uses it when a peer has closed it gets an error that names the peer.
+func TestWindowClose(t *testing.T) {
+	const size = 4 * copyFrom
+	engines := copyEngines(t, 2)
+	before := exchange.Importer.Len()
+	var open []io.Closer
+	mem := make([]device.Ptr, 2)
+	for r, e := range engines {
+		mem[r] = memory(t, e, size)
+		open = append(open, registerWindow(t, e, mem[r], size))
+	}
+	for r, e := range engines {
+		if _, usable := windowAt(t, e, mem[r], size); !usable {
+			t.Fatal("not usable")
+		}
+	}
+	if got := exchange.Importer.Len(); got != before+2 {
+		t.Errorf("%d mappings, there were %d", got, before)
+	}
+	must(t, open[0].Close())
+	if got := exchange.Importer.Len(); got != before+1 {
+		t.Errorf("%d mappings after the first rank has closed the window, there were %d", got, before)
+	}
+	s := newStream(t, engines[0])
+	if calls := noted(t, func() {
+		must(t, engines[0].Enqueue(1, []algorithm.Request{moves(engines[0], algorithm.AllGather, mem[0], mem[0], copyFrom, s)}))
+	}); strings.Contains(kinds(calls), "copy") {
+		t.Error("copied into a closed window")
+	}
+	w := engines[1].symmetric.find(mem[1], size)
+	eventually(t, "the peer knows", func() bool { _, err := engines[1].symmetric.await(w); return err != nil })
+	var ae *algorithm.Error
+	if _, err := engines[1].symmetric.await(w); !errors.Is(err, algorithm.ErrMismatch) || !errors.As(err, &ae) || ae.Peer != 0 {
+		t.Errorf("%v", err)
+	}
+	must(t, open[1].Close())
+	if got := exchange.Importer.Len(); got != before {
+		t.Errorf("%d mappings after both have, there were %d", got, before)
+	}
+}
+
+// Windows that nobody closes end with the engines, and closing them later is harmless; so does what was registered a moment before.
+func TestWindowsEndWithTheEngine(t *testing.T) {
+	before := exchange.Importer.Len()
+	var open []io.Closer
+	var first [3][]device.Ptr
+	engines := copyEngines(t, 3)
+	for i := range first {
+		for _, e := range engines {
+			mem := memory(t, e, 2*copyFrom)
+			open = append(open, registerWindow(t, e, mem, 2*copyFrom))
+			first[i] = append(first[i], mem)
+		}
+	}
+	for r, e := range engines { // the others may still be under way
+		if _, usable := windowAt(t, e, first[0][r], 1); !usable {
+			t.Fatal("not usable")
+		}
+	}
+	engines[1].Abort(errors.New("a failure"))
+	must(t, open[1].Close()) // of the aborted rank: what is mapped stays until its engine closes
+	for _, e := range engines {
+		must(t, e.Close())
+	}
+	for _, w := range open {
+		must(t, w.Close())
+	}
+	if got := exchange.Importer.Len(); got != before {
+		t.Errorf("%d mappings, there were %d", got, before)
+	}
+	if _, err := engines[0].RegisterWindow(1<<20, 8); !errors.Is(err, algorithm.ErrAborted) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// Copy engines are for all ranks or for none: one that does not want them decides for all.
+func TestCopyEnginesOff(t *testing.T) {
+	engines := mockEngines(t, 2)
+	e := engines[0]
+	if e.symmetric != nil {
+		t.Error("they are on")
+	}
+	mem := memory(t, e, 4*copyFrom)
+	must(t, registerWindow(t, e, mem, 4*copyFrom).Close())
+	listed := func(e *Engine) (n int) {
+		for _, a := range e.Algorithms() {
+			if a.Name == "copy_engine" {
+				n++
+				if a.Forceable || len(a.Chosen) > 0 || a.Tags["copy_engine"] != 1 || a.Least != 2*copyFrom {
+					t.Errorf("%+v", a)
+				}
+			}
+		}
+		return n
+	}
+	if n := listed(e); n != 0 {
+		t.Errorf("listed %d times", n)
+	}
+	if n := listed(copyEngines(t, 2)[1]); n != 2 {
+		t.Errorf("where they are on, listed %d times", n)
+	}
+	t.Setenv("GOCCL_COPY_ENGINE", "1")
+	boots := bootstrap.NewLocalGroup(2)
+	defer func() { _ = errors.Join(boots[0].Close(), boots[1].Close()) }()
+	go func() { _, _ = boots[1].AllGather(context.Background(), []byte("\x00a GPU")) }()
+	if sharing, copies, err := meetRanks(context.Background(), boots[0], e.dev); copies || sharing != 1 || err != nil {
+		t.Errorf("%v, %d a GPU, %v", copies, sharing, err)
+	}
+}
