@@ -38,19 +38,26 @@ func gpuStream(c *goccl.Comm) (*cuda.Stream, error) {
 }
 
 // capture makes a graph of what enqueue does on s.
-func capture(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (x *cuda.Exec, err error) {
+func capture(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (*cuda.Exec, error) {
+	x, _, err := captureNodes(s, mode, enqueue)
+	return x, err
+}
+
+// captureNodes also says how many operations the graph has.
+func captureNodes(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (x *cuda.Exec, nodes int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := s.BeginCapture(mode); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	err = enqueue()
 	g, e := s.EndCapture() // also after a failure, or the stream stays in capture mode
 	if err = errors.Join(err, e); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	x, err = g.Instantiate()
-	return x, errors.Join(err, g.Close())
+	nodes, err = g.Nodes()
+	x, e = g.Instantiate()
+	return x, nodes, errors.Join(err, e, g.Close())
 }
 
 // mixture is every collective, a ring of messages and a pair, of small and larger sizes.

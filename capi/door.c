@@ -98,6 +98,8 @@ DOOR(comm_abort, (goccl_comm comm), (comm))
 DOOR(comm_revoke, (goccl_comm comm), (comm))
 DOOR(op_create, (goccl_comm comm, uint32_t type, const void *scalar, int32_t on_host, uint32_t *op), (comm, type, (void *)scalar, on_host, op))
 DOOR(op_destroy, (goccl_comm comm, uint32_t op), (comm, op))
+DOOR(window_register, (goccl_comm comm, void *ptr, uint64_t size, goccl_window *window), (comm, ptr, size, window))
+DOOR(window_deregister, (goccl_window window), (window))
 DOOR(check, (goccl_request *request), (request))
 DOOR(submit, (const goccl_request *requests, uint64_t n), ((goccl_request *)requests, n))
 

@@ -189,3 +189,16 @@ func gocclgo_op_destroy(comm C.goccl_comm, op C.uint32_t) (r C.goccl_result) {
 	defer catch(&r)
 	return result(core.DestroyOp(core.Handle(comm), uint32(op)))
 }
+
+//export gocclgo_window_register
+func gocclgo_window_register(comm C.goccl_comm, ptr unsafe.Pointer, size C.uint64_t, out *C.goccl_window) (r C.goccl_result) {
+	defer catch(&r)
+	h, err := core.RegisterWindow(core.Handle(comm), ptr, uint64(size))
+	return store(out, C.goccl_window(h), err)
+}
+
+//export gocclgo_window_deregister
+func gocclgo_window_deregister(window C.goccl_window) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.DeregisterWindow(core.Handle(window)))
+}

@@ -49,6 +49,7 @@ enum {
 typedef uint64_t goccl_device;
 typedef uint64_t goccl_bootstrap;
 typedef uint64_t goccl_comm;
+typedef uint64_t goccl_window;
 
 typedef struct goccl_unique_id { unsigned char bytes[128]; } goccl_unique_id;
 
@@ -196,6 +197,14 @@ goccl_result goccl_comm_revoke(goccl_comm comm);
  * collective runs. It belongs to the communicator. */
 goccl_result goccl_op_create(goccl_comm comm, uint32_t type, const void *scalar, int32_t on_host, uint32_t *op);
 goccl_result goccl_op_destroy(goccl_comm comm, uint32_t op);
+
+/* Makes size bytes at ptr this rank's part of a window. All ranks register the same windows in the same order and promise that a buffer in
+ * one lies at the same offset on every rank, in every collective from then on. Waits for no other rank; the first collective in the window
+ * does. With GOCCL_COPY_ENGINE=1 on all ranks, copy engines then write large all-gathers and all-to-alls straight into the peers' parts;
+ * otherwise nothing changes. Windows of one rank must not overlap. The memory stays until the window is deregistered, on all ranks; that is
+ * when nothing uses it any more, at the same place among the collectives. Windows end with their communicator. */
+goccl_result goccl_window_register(goccl_comm comm, void *ptr, uint64_t size, goccl_window *window);
+goccl_result goccl_window_deregister(goccl_window window);
 
 /* Checks a request as goccl_submit would, and enqueues nothing. A created operator is replaced by its factor, so that it may be destroyed
  * before the request is submitted. */

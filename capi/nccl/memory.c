@@ -23,9 +23,10 @@ ncclResult_t pncclMemFree(void *ptr) {
 }
 WEAK(ncclMemFree);
 
-// A registration is a hint: buffers are registered when they are first used. What is handed out only remembers what it stands for.
+// A registration is a hint: collectives work on all memory. What is handed out remembers what it stands for; for symmetric windows the core has one, by
+// which copy engines reach the peers where they are switched on.
 #define MAGIC 0x676f63636c77696eull
-struct region { uint64_t magic; goccl_comm comm; void *ptr; size_t size; };
+struct region { uint64_t magic; goccl_comm comm; void *ptr; size_t size; goccl_window window; };
 
 static ncclResult_t enter(ncclComm_t comm, void *buff, size_t size, void **out, const char *what) {
 	if (!out) BAD("%s: the place for the handle is NULL", what);
@@ -37,7 +38,7 @@ static ncclResult_t enter(ncclComm_t comm, void *buff, size_t size, void **out, 
 	if (!buff || !size) return ncclSuccess;
 	struct region *w = malloc(sizeof *w);
 	if (!w) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", what));
-	*w = (struct region){MAGIC, handle(comm), buff, size};
+	*w = (struct region){.magic = MAGIC, .comm = handle(comm), .ptr = buff, .size = size};
 	*out = w;
 	return ncclSuccess;
 }
@@ -46,9 +47,12 @@ static ncclResult_t leave(void *h, const char *what) {
 	struct region *w = h;
 	if (!w) return ncclSuccess;
 	if (w->magic != MAGIC) BAD("%s: %p is no handle of a registration", what, h);
+	goccl_window window = w->window;
 	w->magic = 0;
 	free(w);
-	return ncclSuccess;
+	if (!window || shim_exiting(0)) return ncclSuccess;
+	goccl_result r = core.window_deregister(window);
+	return shim_exiting(r) ? ncclSuccess : shim_remember(shim_result(r, what));
 }
 
 ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **h) { return enter(comm, buff, size, h, "ncclCommRegister"); }
@@ -61,8 +65,16 @@ ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *h) {
 WEAK(ncclCommDeregister);
 
 ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int flags) {
-	(void)flags;
-	return enter(comm, buff, size, (void **)win, "ncclCommWindowRegister");
+	static const char what[] = "ncclCommWindowRegister";
+	ncclResult_t r = enter(comm, buff, size, (void **)win, what);
+	if (r || !*win || !(flags & NCCL_WIN_COLL_SYMMETRIC)) return r;
+	struct region *w = (struct region *)*win;
+	if ((r = shim_result(core.window_register(w->comm, buff, size, &w->window), what))) {
+		leave(w, what);
+		*win = NULL;
+		return shim_remember(r);
+	}
+	return ncclSuccess;
 }
 WEAK(ncclCommWindowRegister);
 

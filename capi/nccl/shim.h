@@ -12,7 +12,7 @@
 #define CORE(F) \
 	F(abi_version) F(version) F(last_error) F(unique_id_create) F(unique_id_close) F(device_open) F(device_current) F(alloc) F(free) F(comm_start) \
 	F(comm_init_all) F(comm_split_start) F(comm_shrink_start) F(comm_wait) F(comm_info_get) F(comm_error) F(comm_finalize) F(comm_destroy) F(comm_abort) \
-	F(comm_revoke) F(op_create) F(op_destroy) F(check) F(submit)
+	F(comm_revoke) F(op_create) F(op_destroy) F(window_register) F(window_deregister) F(check) F(submit)
 #define CORE_FIELD(name) __typeof__(goccl_##name) *name;
 struct core { CORE(CORE_FIELD) };
 extern struct core core;

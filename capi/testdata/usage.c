@@ -149,7 +149,17 @@ static void comms(void) {
 	OK(ncclWinGetUserPtr(c, win, &back));
 	CHECK(back == ptr);
 	OK(ncclCommWindowDeregister(c, win));
-	OK(ncclCommWindowRegister(c, NULL, 0, &win, 0));
+	OK(ncclCommWindowRegister(c, ptr, 4096, &win, 0));
+	OK(ncclCommWindowDeregister(c, win));
+	EXPECT(ncclCommWindowRegister(c, ptr, (size_t)-1, &win, NCCL_WIN_COLL_SYMMETRIC), ncclInvalidArgument);
+	CHECK(!win);
+	ncclWindow_t many[3], kept;
+	OK(ncclGroupStart()); // by one thread for several ranks
+	for (int r = 0; r < 2; r++) OK(ncclCommWindowRegister(two[r], (char *)ptr + 4096 * r, 4096, &many[r], NCCL_WIN_COLL_SYMMETRIC));
+	OK(ncclGroupEnd());
+	for (int r = 0; r < 2; r++) OK(ncclCommWindowDeregister(two[r], many[r]));
+	OK(ncclCommWindowRegister(c, ptr, 4096, &kept, NCCL_WIN_COLL_SYMMETRIC)); // ends with the communicator
+	OK(ncclCommWindowRegister(c, NULL, 0, &win, NCCL_WIN_COLL_SYMMETRIC));
 	CHECK(!win);
 	OK(ncclCommWindowDeregister(c, NULL));
 	OK(ncclMemFree(ptr));

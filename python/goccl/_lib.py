@@ -32,7 +32,7 @@ _SIGNATURES = {
     "bootstrap_barrier": "Ql", "bootstrap_close": "Q",
     "comm_start": "piiQpp", "comm_create": "QQpp", "comm_init_all": "ippp", "comm_split_start": "Qiipp", "comm_shrink_start": "Qpiipp",
     "comm_wait": "Q", "comm_info_get": "Qp", "comm_error": "Q", "comm_finalize": "Q", "comm_destroy": "Q", "comm_abort": "Q", "comm_revoke": "Q",
-    "op_create": "Qupip", "op_destroy": "Qu", "check": "p", "submit": "pQ",
+    "op_create": "Qupip", "op_destroy": "Qu", "window_register": "QpQp", "window_deregister": "Q", "check": "p", "submit": "pQ",
     "object_close": "Q", "object_serialize": "Qpp", "object_device_handle": "Qpp",
     "context_create": "llp", "context_abort": "Qs", "context_error": "Q", "context_recover": "Q",
     "endpoint_create": "QiQp", "endpoint_deserialize": "pQp", "endpoint_info": "Qpppp",

@@ -65,6 +65,12 @@ def _collectives(rank, n, uid):
     np.testing.assert_array_equal(a, n / 2)
     op.close()
     c.barrier()
+    assert c.register_window(a) is None
+    w = c.register_window(a, 1)
+    assert w is not None
+    kept = c.register_window(b, 1)  # ends with the communicator
+    w.close()
+    w.close()
     # A type that is only moved.
     m = np.arange(5, dtype=np.int16) + rank
     out = np.zeros(5 * n, np.int16)
@@ -73,6 +79,7 @@ def _collectives(rank, n, uid):
     with pytest.raises(nccl.NcclInvalid, match="moved, not reduced"):
         c.allreduce(m, m)
     c.destroy()
+    kept.close()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 8])

@@ -45,6 +45,9 @@ type comm struct {
 
 	opMu sync.Mutex
 	ops  []redop
+
+	windowMu sync.Mutex
+	windows  map[Handle]struct{} // that are not closed yet
 }
 
 const (

@@ -130,6 +130,7 @@ func (c *comm) free(inner *goccl.Comm, meet bool) (freed chan struct{}) {
 			cancel()
 		}
 		_ = inner.Close()
+		c.forgetWindows()
 		if c.boot != nil {
 			_ = c.boot.Close()
 		}

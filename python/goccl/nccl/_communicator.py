@@ -129,6 +129,19 @@ class PreMulSum:
             self.number = 0
 
 
+class Window:
+    """Memory that all ranks have registered together. It ends with its communicator, or by close, which all ranks call when nothing uses it any more."""
+
+    def __init__(self, handle: int, keep: object) -> None:
+        self._handle, self._keep = handle, keep
+
+    def close(self) -> None:
+        """Ends the window on this rank."""
+        if self._handle:
+            lib.window_deregister(self._handle)
+            self._handle, self._keep = 0, None
+
+
 class Communicator:
     """One rank's membership in a communicator, on one device. Make one with init, from_bootstrap, from_env or init_all.
 
@@ -465,9 +478,14 @@ class Communicator:
         """Nothing: buffers are registered when they are first used, and remembered."""
         return None
 
-    def register_window(self, buffer: BufferSpec, flags: int = 0) -> None:
-        """None: there are no windows to register; collectives work on any memory."""
-        return None
+    def register_window(self, buffer: BufferSpec, flags: int = 0) -> Window | None:
+        """With flags 1 (NCCL_WIN_COLL_SYMMETRIC) a window, by which copy engines reach the peers where GOCCL_COPY_ENGINE=1 is set; otherwise None:
+        collectives work on any memory. All ranks register the same windows in the same order."""
+        if not flags & 1:
+            return None
+        b, handle = resolve(buffer), ctypes.c_uint64()
+        lib.window_register(self._handle, b.ptr, b.nbytes, ctypes.byref(handle))
+        return Window(handle.value, b)
 
     # The way of a call.
 

@@ -1,0 +1,78 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/device"
+)
+
+const kindWindow = 0x0c91
+
+// window belongs to a communicator, which forgets it when it is freed.
+type window struct {
+	c     *comm
+	inner *goccl.Window
+}
+
+var windows = table[*window]{kind: kindWindow, name: "window"}
+
+// RegisterWindow makes memory this rank's part of the next window of a communicator.
+func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
+	c, inner, err := open(h)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.usable(); err != nil {
+		return 0, err
+	}
+	if size > math.MaxInt64 {
+		return 0, fmt.Errorf("%w: a window of %d bytes", ErrInvalidArgument, size)
+	}
+	c.windowMu.Lock()
+	defer c.windowMu.Unlock()
+	w, err := inner.RegisterWindow(device.Ptr(uintptr(ptr)), int64(size))
+	if err != nil {
+		return 0, err
+	}
+	made, err := windows.add(func(Handle) *window { return &window{c, w} })
+	if err != nil {
+		_ = w.Close()
+		return 0, err
+	}
+	if c.windows == nil {
+		c.windows = map[Handle]struct{}{}
+	}
+	c.windows[made] = struct{}{}
+	return made, nil
+}
+
+// DeregisterWindow ends a window. One that has ended before, perhaps with its communicator, is harmless.
+func DeregisterWindow(h Handle) error {
+	w, err := windows.get(h)
+	if err != nil {
+		if h>>48 == kindWindow {
+			return nil
+		}
+		return err
+	}
+	if !windows.remove(h) {
+		return nil
+	}
+	w.c.windowMu.Lock()
+	delete(w.c.windows, h)
+	w.c.windowMu.Unlock()
+	return w.inner.Close()
+}
+
+// forgetWindows is for a communicator that is closed: so are its windows.
+func (c *comm) forgetWindows() {
+	c.windowMu.Lock()
+	defer c.windowMu.Unlock()
+	for h := range c.windows {
+		windows.remove(h)
+	}
+	c.windows = nil
+}
