@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -88,12 +87,12 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host", algorithm.ErrUnsupported, r)}
 		}
 	}
-	sharing, copies, err := meetRanks(ctx, cfg.Bootstrap, dev)
+	terms, err := meetRanks(ctx, cfg.Bootstrap, dev)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: int64(maxBlocks / sharing), ringBlocks: int64(max(1, min(ringChannels, dev.Properties().SMs)/sharing)), overlaps: sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
-	if copies && n > 1 {
+	e := &Engine{maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
+	if terms.copies && n > 1 {
 		e.symmetric = newSymmetric(dev, cfg.Bootstrap, waitLimit(&cfg))
 	}
 	table, err := LoadTable(dev.Name(), n)
@@ -116,30 +115,6 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.watch.Add(1)
 	go e.watchReports()
 	return e, nil
-}
-
-// meetRanks tells the ranks of each other. sharing is the largest number of ranks on one GPU: their kernels wait for each other, so all must fit on it at
-// once. copies is whether all have GOCCL_COPY_ENGINE=1.
-func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (sharing int, copies bool, err error) {
-	wanted := byte(btoi(os.Getenv("GOCCL_COPY_ENGINE") == "1"))
-	all, err := b.AllGather(ctx, append([]byte{wanted}, dev.Properties().BusID...))
-	if err != nil {
-		return 0, false, err
-	}
-	sharing, copies = 1, true
-	count := map[string]int{}
-	for r, x := range all {
-		if len(x) < 2 {
-			return 0, false, &algorithm.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf("%w: rank %d says nothing of its GPU", algorithm.ErrMismatch, r)}
-		}
-		copies = copies && x[0] == 1
-		count[string(x[1:])]++
-		sharing = max(sharing, count[string(x[1:])])
-	}
-	if wanted == 1 && !copies {
-		slog.Warn("no copy engines: GOCCL_COPY_ENGINE=1 is not set on all ranks", "rank", b.Rank())
-	}
-	return sharing, copies, nil
 }
 
 // load brings up what this rank needs of its own device.

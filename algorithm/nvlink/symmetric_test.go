@@ -538,8 +538,8 @@ func TestCopyEnginesOff(t *testing.T) {
 	t.Setenv("GOCCL_COPY_ENGINE", "1")
 	boots := bootstrap.NewLocalGroup(2)
 	defer func() { _ = errors.Join(boots[0].Close(), boots[1].Close()) }()
-	go func() { _, _ = boots[1].AllGather(context.Background(), []byte("\x00a GPU")) }()
-	if sharing, copies, err := meetRanks(context.Background(), boots[0], e.dev); copies || sharing != 1 || err != nil {
-		t.Errorf("%v, %d a GPU, %v", copies, sharing, err)
+	go func() { _, _ = boots[1].AllGather(context.Background(), []byte("\x00\x00\x00a GPU")) }()
+	if terms, err := meetRanks(context.Background(), boots[0], e.dev); terms.copies || terms.sharing != 1 || err != nil {
+		t.Errorf("%+v, %v", terms, err)
 	}
 }

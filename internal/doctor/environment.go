@@ -27,6 +27,7 @@ var known = map[string]string{
 	"GOCCL_NVRTC":         "opens another libnvrtc",
 	"GOCCL_OP_TIMEOUT":    "deadline of one collective",
 	"GOCCL_OVERLAP":       "launches that overlap on GPUs",
+	"GOCCL_MAX_CTAS":      "the most thread blocks of a collective on GPUs",
 	"GOCCL_REGISTER":      "buffers that the peers map on GPUs",
 	"GOCCL_PLAN_DIR":      "folder of plans to register",
 	"GOCCL_RUN_ID":        "set by goccl run",

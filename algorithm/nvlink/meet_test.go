@@ -1,0 +1,44 @@
+package nvlink
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+)
+
+// The smallest limit of any rank holds for all: they run the same blocks.
+func TestMaxCTAs(t *testing.T) {
+	t.Setenv("NCCL_MAX_CTAS", "12")
+	dev := mockEngines(t, 1)[0].dev
+	boots := bootstrap.NewLocalGroup(2)
+	defer func() { _ = errors.Join(boots[0].Close(), boots[1].Close()) }()
+	go func() { _, _ = boots[1].AllGather(context.Background(), []byte("\x00\x05\x00another GPU")) }()
+	terms, err := meetRanks(context.Background(), boots[0], dev)
+	must(t, err)
+	if terms.blocks != 5 || terms.share(192) != 5 || terms.share(3) != 3 {
+		t.Errorf("%+v", terms)
+	}
+
+	e := mockEngines(t, 2)[1]
+	s, mem := newStream(t, e), memory(t, e, 64<<20)
+	for _, force := range []string{"two_shot_ll128/512", "one_shot_ll", "ring"} {
+		must(t, e.Force("all_reduce:"+force))
+		calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 4<<20, s)})) }))
+		if len(calls) != 1 || calls[0].Grid != 12 {
+			t.Errorf("%s: %v of %d blocks, want 12", force, names(calls), calls[0].Grid)
+		}
+	}
+	must(t, e.Enqueue(2, []algorithm.Request{{Collective: algorithm.Broadcast, Send: mem, Recv: mem, Count: 8, Type: datatype.Int8, Stream: s}}))
+
+	for name, value := range map[string]string{"NCCL_MAX_CTAS": "many", "GOCCL_MAX_CTAS": "0"} {
+		t.Setenv(name, value)
+		if _, err := maxCTAs(); !errors.Is(err, algorithm.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s=%s: %v", name, value, err)
+		}
+	}
+}
