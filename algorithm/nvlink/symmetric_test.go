@@ -3,6 +3,7 @@ package nvlink
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -82,18 +83,18 @@ func TestCopyEngines(t *testing.T) {
 		} {
 			for _, captured := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d ranks/%s/captured %v", n, name, captured), func(t *testing.T) {
-					input := func(r int) []byte {
-						b := make([]byte, total)
-						for i := range b {
-							b[i] = byte(i/7 + i/slice*3 + r*31 + int(c.coll))
+					inputs := make([][]byte, n)
+					for r := range inputs {
+						inputs[r] = make([]byte, total)
+						for i := 0; i < int(total); i += 16 {
+							binary.LittleEndian.PutUint64(inputs[r][i:], uint64(i)<<16|uint64(r)<<8|uint64(c.coll))
 						}
-						return b
 					}
 					for r, e := range engines {
 						must(t, e.dev.CopyIn(recv[r], bytes.Repeat([]byte{0xa5}, int(total))))
-						must(t, e.dev.CopyIn(send[r], input(r)))
+						must(t, e.dev.CopyIn(send[r], inputs[r]))
 						if c.inPlace {
-							must(t, e.dev.CopyIn(recv[r].Add(int64(r)*slice), input(r)[:slice]))
+							must(t, e.dev.CopyIn(recv[r].Add(int64(r)*slice), inputs[r][:slice]))
 						}
 					}
 					for r, e := range engines {
@@ -145,9 +146,9 @@ func TestCopyEngines(t *testing.T) {
 						got := make([]byte, total)
 						must(t, e.dev.CopyOut(got, recv[r]))
 						for p := range n {
-							want := input(p)[:slice]
+							want := inputs[p][:slice]
 							if c.stride != 0 {
-								want = input(p)[int64(r)*slice:][:slice]
+								want = inputs[p][int64(r)*slice:][:slice]
 							}
 							if !bytes.Equal(got[int64(p)*slice:][:slice], want) {
 								t.Errorf("rank %d has not what rank %d sent", r, p)

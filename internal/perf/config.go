@@ -30,6 +30,7 @@ type Config struct {
 	GraphOps            int   // capture this many operations in a graph and replay it; 0: eager; GraphAuto: 200, fewer where they are long
 	Offset              int64 // elements by which buffers are shifted from their natural alignment
 	Seed                uint64
+	Windows             bool // register the buffers as windows of goccl's communicators
 
 	// Prune, when positive, leaves a library out of larger sizes once it took more than Prune times as long as the best for two sizes running.
 	Prune float64

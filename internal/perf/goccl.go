@@ -35,6 +35,20 @@ func register(ctx context.Context, c Communicator, buffers ...device.Ptr) error 
 	return nil
 }
 
+// registerWindows makes buffers windows of a communicator of goccl, which end with it. All ranks call it with as many of the same sizes.
+func registerWindows(c Communicator, buffers ...device.Allocation) error {
+	comm, ok := c.(*goccl.Comm)
+	if !ok {
+		return nil
+	}
+	for _, b := range buffers {
+		if _, err := comm.RegisterWindow(b.Ptr(), b.Size()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ours is goccl as a Library, with its own choice of algorithm or with a forced one.
 type ours struct {
 	algo    string // "": the selection

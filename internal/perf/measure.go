@@ -73,6 +73,11 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		if err := register(ctx, c, m.buf.send.Ptr(), m.buf.recv.Ptr()); err != nil {
 			return nil, fmt.Errorf("perf: rank %d: buffers of %s: %w", me, m.Libraries[i].Name(), err)
 		}
+		if cfg.Windows {
+			if err := registerWindows(c, m.buf.send, m.buf.recv); err != nil {
+				return nil, fmt.Errorf("perf: rank %d: windows of %s: %w", me, m.Libraries[i].Name(), err)
+			}
+		}
 	}
 	for _, g := range points {
 		var point []Row
