@@ -44,7 +44,7 @@ func (e *Engine) collective(r *algorithm.Request, s *cuda.Stream) error {
 	return fmt.Errorf("%w: %v on GPUs", algorithm.ErrUnsupported, r.Collective)
 }
 
-// pick chooses the variant. Only where captured work has choices of its own, the driver is asked which it is.
+// pick chooses the variant, the ring only where it can run. Only where captured work has choices of its own, the driver is asked which it is.
 func (e *Engine) pick(r *algorithm.Request, bytes int64, s *cuda.Stream) (variant, error) {
 	captured := 0
 	if e.table.modes[r.Collective] {
@@ -54,7 +54,11 @@ func (e *Engine) pick(r *algorithm.Request, bytes int64, s *cuda.Stream) (varian
 		}
 		captured = btoi(status != cuda.CaptureNone)
 	}
-	return e.table.pick(r.Collective, r.Type, bytes, captured), nil
+	v := e.table.pick(r.Collective, r.Type, bytes, captured)
+	if v.protocol == ring && !e.goesRound(r) {
+		v = v.packets(r.Collective)
+	}
+	return v, nil
 }
 
 // reduce runs all-reduce (root everyone) and reduce.
@@ -64,10 +68,7 @@ func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error
 		return err
 	}
 	if v.protocol == ring {
-		if e.size > 1 && ringFolds(r.Type) {
-			return e.ringReduce(r, s, root, v)
-		}
-		v = v.packets(r.Collective)
+		return e.ringReduce(r, s, root, v)
 	}
 	a := e.args
 	a.operands(r)
@@ -94,10 +95,7 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 		return err
 	}
 	if v.protocol == ring {
-		if e.size > 1 && ringFolds(r.Type) {
-			return e.ringReduceScatter(r, s, v)
-		}
-		v = v.packets(r.Collective)
+		return e.ringReduceScatter(r, s, v)
 	}
 	a := e.args
 	a.operands(r)
@@ -119,10 +117,7 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 		return err
 	}
 	if v.protocol == ring {
-		if e.size > 1 {
-			return e.ringAllGather(r, s, v)
-		}
-		v = v.packets(r.Collective)
+		return e.ringAllGather(r, s, v)
 	}
 	// Messages would overwrite what an all-to-all in place has still to send; packets are read before they are overwritten.
 	inPlace := stride != 0 && r.Send == r.Recv
@@ -159,10 +154,11 @@ func (a *collectiveArgs) operands(r *algorithm.Request) {
 }
 
 func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what reduction, v variant, work int64) error {
-	if !special(r.Type, r.Op, e.size) || !e.wholeWords() {
+	made := special(r.Type, r.Op, e.size)
+	if !made || !e.wholeWords() {
 		v.protocol = ll128 // the general kernels exist in this protocol only
 	}
-	fast := btoi(special(r.Type, r.Op, e.size) && e.words())
+	fast := btoi(made && e.words())
 	f := e.kernels.reduce[what][v.protocol][r.Type][fast]
 	if f == nil {
 		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))

@@ -30,6 +30,7 @@ const (
 	ringLine     = 128
 	ringWorkers  = 512
 	ringTellers  = 32
+	ringThreads  = ringWorkers + ringTellers
 	ringLeast    = 16 << 10 // bytes of a slice that are worth a channel
 
 	registrySlots = 64
@@ -131,16 +132,12 @@ const (
 	ringFlagBytes = ringChannels * ringLine
 )
 
-// With many channels each has smaller slots, and fewer threads.
-const (
-	ringMany     = 48
-	ringSlotMany = 32 << 10
-)
+const ringSlotMany = 32 << 10
 
 // ringSlot is the size of a slot of a FIFO: the fewer channels, the larger, and there is room for a chunk and one more.
 func ringSlot(channels int64) int64 {
 	switch {
-	case channels >= ringMany:
+	case channels >= 48:
 		return ringSlotMany
 	case channels >= 32:
 		return 2 * ringSlotMany

@@ -364,10 +364,7 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 		return err
 	}
 	if v.protocol == ring {
-		if e.size > 1 {
-			return e.ringBroadcast(r, s, v)
-		}
-		v = v.packets(r.Collective)
+		return e.ringBroadcast(r, s, v)
 	}
 	if v.twoShot && e.size > 1 {
 		a := e.args

@@ -97,10 +97,13 @@ func (s *selection) chooses(p protocol) bool {
 	return false
 }
 
-// ringFolds reports whether partial results of a type may travel: sums of 8- and 16-bit types are rounded once, at the end.
-func ringFolds(t datatype.Type) bool { return t.Size() >= 4 }
+// goesRound reports whether the ring can run a request. It folds no 8- and 16-bit types: partial results travel, and those are rounded once, at the end.
+func (e *Engine) goesRound(r *algorithm.Request) bool {
+	moves := r.Collective == algorithm.AllGather || r.Collective == algorithm.Broadcast
+	return e.size > 1 && (moves || r.Type.Size() >= 4)
+}
 
-// packets is what goes by packets where the ring was chosen for a type that it does not take.
+// packets is what goes by packets where the ring was chosen and cannot run.
 func (v variant) packets(c algorithm.Collective) variant {
 	return variant{twoShot: c == algorithm.AllReduce || c == algorithm.Reduce || c == algorithm.Broadcast, protocol: ll128, threads: 512}
 }
@@ -173,14 +176,9 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, slice in
 	return e.launchRing(s, f, v, slice)
 }
 
-// launchRing shapes grid and FIFOs for slices of that many bytes, the same on all ranks: all blocks of all ranks of a GPU are on it at once. Many channels
-// need no more than half of the threads, and then two of their blocks fit on a multiprocessor: another communicator's kernel finds room beside them.
+// launchRing shapes grid and FIFOs for slices of that many bytes, the same on all ranks: all blocks of all ranks of a GPU are on it at once.
 func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, slice int64) error {
 	channels := min(int64(v.channels()), e.ringBlocks, (slice+ringLeast-1)/ringLeast)
 	e.ring.slotBytes = uint32(ringSlot(channels))
-	threads := ringWorkers + ringTellers
-	if channels >= ringMany {
-		threads = ringWorkers/2 + ringTellers
-	}
-	return e.submit(s, f, cuda.Launch1D(int(channels), threads, 0), params(e.ring))
+	return e.submit(s, f, cuda.Launch1D(int(channels), ringThreads, 0), params(e.ring))
 }

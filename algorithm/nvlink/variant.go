@@ -61,8 +61,8 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 //	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which share them
 //	all_gather, reduce_scatter, all_to_all   one exchange; from 2 MiB a rank all_gather and all_to_all go as streams where packets were chosen
 //
-// The ring is for large messages: whole lines carry data, to the next rank only. The number behind its slash is that of the channels, of a block each. Sums of
-// 8- and 16-bit types go by packets there, too.
+// The ring is for large messages: whole lines carry data, to the next rank only. The number behind its slash is that of the channels, of a block each.
+// Reductions of 8- and 16-bit types go by packets there, too.
 func Variants(c algorithm.Collective) []string {
 	switch c {
 	case algorithm.AllReduce:
