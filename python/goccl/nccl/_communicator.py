@@ -19,6 +19,7 @@ from .._lib import create, error, interruptible, lib, nanoseconds, synchronize
 from .._types import DataType, ReduceOp
 from ..bootstrap import Bootstrap, UniqueId
 from ..device import Device, Stream, current_device
+from ._window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,19 +128,6 @@ class PreMulSum:
         if self.number:
             lib.op_destroy(self._comm._handle, self.number)
             self.number = 0
-
-
-class Window:
-    """Memory that all ranks have registered together. It ends with its communicator, or by close, which all ranks call when nothing uses it any more."""
-
-    def __init__(self, handle: int, keep: object) -> None:
-        self._handle, self._keep = handle, keep
-
-    def close(self) -> None:
-        """Ends the window on this rank."""
-        if self._handle:
-            lib.window_deregister(self._handle)
-            self._handle, self._keep = 0, None
 
 
 class Communicator:
@@ -475,7 +463,7 @@ class Communicator:
     # Resources that goccl manages by itself.
 
     def register_buffer(self, buffer: BufferSpec) -> None:
-        """Nothing: buffers are registered when they are first used, and remembered."""
+        """Nothing: collectives work on any memory."""
         return None
 
     def register_window(self, buffer: BufferSpec, flags: int = 0) -> Window | None:
@@ -483,9 +471,7 @@ class Communicator:
         collectives work on any memory. All ranks register the same windows in the same order."""
         if not flags & 1:
             return None
-        b, handle = resolve(buffer), ctypes.c_uint64()
-        lib.window_register(self._handle, b.ptr, b.nbytes, ctypes.byref(handle))
-        return Window(handle.value, b)
+        return Window(self._handle, buffer)
 
     # The way of a call.
 

@@ -1,0 +1,27 @@
+"""Windows: memory that all ranks register together."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from .._buffer import resolve
+from .._lib import lib
+
+if TYPE_CHECKING:
+    from .._typing import BufferSpec
+
+
+class Window:
+    """Memory that all ranks have registered together. It ends with its communicator, or by close, which all ranks call when nothing uses it any more."""
+
+    def __init__(self, communicator: int, buffer: BufferSpec) -> None:
+        b, handle = resolve(buffer), ctypes.c_uint64()
+        lib.window_register(communicator, b.ptr, b.nbytes, ctypes.byref(handle))
+        self._handle, self._keep = handle.value, b
+
+    def close(self) -> None:
+        """Ends the window on this rank."""
+        if self._handle:
+            lib.window_deregister(self._handle)
+            self._handle, self._keep = 0, None
