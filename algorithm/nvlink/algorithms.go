@@ -9,7 +9,7 @@ var _ algorithm.Lister = (*Engine)(nil)
 
 // Algorithms implements algorithm.Lister. Tags: shots is how often data crosses the links, ll128 is 1 for the protocol with 120 bytes of data in 128,
 // ring is 1 for whole lines that go to the next rank only, stream is 1 for bulk copies to all, copy_engine is 1 for copies without a kernel: those are
-// listed where GOCCL_COPY_ENGINE switches them on, and chosen where a window allows it, which sizes don't tell.
+// listed unless GOCCL_COPY_ENGINE=0 switches them off on a rank, and chosen where a window allows it, which sizes don't tell.
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
@@ -37,7 +37,7 @@ func (e *Engine) Algorithms() []algorithm.Info {
 				continue
 			}
 			if e.symmetric != nil {
-				list = append(list, algorithm.Info{Name: "copy_engine", Collective: c, Least: copyFrom * uint64(e.size), Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "copy_engine": 1}})
+				list = append(list, algorithm.Info{Name: "copy_engine", Collective: c, Least: uint64(e.symmetric.copies.from(c)) * uint64(e.size), Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "copy_engine": 1}})
 			}
 			from := uint64(streamSliceFrom) * uint64(e.size)
 			list = append(list, algorithm.Info{Name: "stream", Collective: c, Least: from, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 	"github.com/goccl/goccl/transport/ipc"
 )
@@ -31,12 +34,35 @@ func copyEngines(t *testing.T, n int) []*Engine {
 	return engines
 }
 
+// kindsBeside are the kinds of calls, of which all that are not on s are on the side stream.
+func kindsBeside(calls []mockcuda.Call, s *cuda.Stream) []string {
+	var all []string
+	for _, c := range calls {
+		k := kinds([]mockcuda.Call{c})
+		if c.Stream != s.Raw() {
+			k += " of the side"
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+// events are those that are recorded on s, or waited for there; of other streams where s is nil.
+func events(calls []mockcuda.Call, s *cuda.Stream) (all []uint64) {
+	for _, c := range calls {
+		if (c.Kind == mockcuda.RecordEvent || c.Kind == mockcuda.WaitEvent) && (s != nil && c.Stream == s.Raw() || s == nil && c.Stream != calls[0].Stream) {
+			all = append(all, c.A)
+		}
+	}
+	return all
+}
+
 func moves(r *Engine, c algorithm.Collective, send, recv device.Ptr, count int64, s device.Stream) algorithm.Request {
 	return algorithm.Request{Collective: c, Send: send, Recv: recv, Count: count, Type: datatype.Int8, Stream: s}
 }
 
-// A barrier, a copy to each peer's part at the same offset, the next rank first, the own slice, a barrier: eager and captured, in place and not. What the
-// streams do then is the collective.
+// A barrier, a copy to each peer's part at the same offset, the next rank first, a barrier: eager and captured, in place and not. The own slice is copied on
+// the side stream, which waits for the first barrier and is waited for by the second. What the streams do then is the collective.
 func TestCopyEngines(t *testing.T) {
 	const slice, offset = copyFrom + 48, 4096
 	for _, n := range []int{2, 3, 4} {
@@ -85,7 +111,7 @@ func TestCopyEngines(t *testing.T) {
 							must(t, s.BeginCapture(cuda.CaptureRelaxed))
 						}
 						calls := noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{moves(e, c.coll, from, recv[r], slice, s)})) })
-						star, own := "", 1
+						star := ""
 						if captured {
 							star = "*"
 							g, err := s.EndCapture()
@@ -95,19 +121,41 @@ func TestCopyEngines(t *testing.T) {
 							must(t, x.Launch(s))
 							must(t, errors.Join(g.Close(), x.Close()))
 						}
-						if c.inPlace {
-							own = 0
+						want := []string{"capture-query" + star, "launch" + star}
+						if !c.inPlace {
+							want = append(want, "capture-query of the side", "record"+star)
 						}
-						want := fmt.Sprintf("capture-query%s launch%[1]s%s capture-query%[1]s launch%[1]s", star, strings.Repeat(" copy"+star, n-1+own))
-						if got := kinds(calls); got != want {
-							t.Fatalf("rank %d: %s; want %s", r, got, want)
+						for k := 1; k < n; k++ {
+							if want = append(want, "copy"+star); k == 1 && !c.inPlace {
+								want = append(want, "wait-event of the side", "copy"+star+" of the side")
+							}
 						}
-						copied := calls[2 : len(calls)-2]
-						for k, call := range copied {
-							p := (r + 1 + k) % n
+						if !c.inPlace {
+							want = append(want, "record"+star+" of the side", "wait-event"+star)
+						}
+						want = append(want, "capture-query"+star, "launch"+star)
+						if got := kindsBeside(calls, s); !slices.Equal(got, want) {
+							t.Fatalf("rank %d: %q; want %q", r, got, want)
+						}
+						if !c.inPlace {
+							ours, theirs := events(calls, s), events(calls, nil)
+							if len(ours) != 2 || !slices.Equal(ours, theirs) || ours[0] == ours[1] {
+								t.Errorf("rank %d: records and waits for events %#x, the side for %#x", r, ours, theirs)
+							}
+						}
+						k := 0
+						for _, call := range calls {
+							if call.Kind != mockcuda.Copy {
+								continue
+							}
+							p := r
+							if call.Stream == s.Raw() {
+								k++
+								p = (r + k) % n
+							}
 							dst, src := recv[p].Add(int64(r)*slice), from.Add(int64(p)*c.stride)
-							if call.A != uint64(dst) || call.B != uint64(src) || call.C != slice || call.Stream != s.Raw() {
-								t.Errorf("rank %d, to rank %d: %d bytes from %#x to %#x on %#x; want %d, %#x, %#x, %#x", r, p, call.C, call.B, call.A, call.Stream, slice, src, dst, s.Raw())
+							if call.A != uint64(dst) || call.B != uint64(src) || call.C != slice {
+								t.Errorf("rank %d, to rank %d: %d bytes from %#x to %#x; want %d, %#x, %#x", r, p, call.C, call.B, call.A, slice, src, dst)
 							}
 						}
 						for _, l := range []mockcuda.Call{calls[1], calls[len(calls)-1]} {
@@ -194,7 +242,7 @@ func TestCopyEnginesInOrder(t *testing.T) {
 	put := func(s *cuda.Stream, r algorithm.Request) string {
 		return kinds(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{r})) }))
 	}
-	const copies = " copy copy capture-query launch"
+	const copies = " capture-query record copy wait-event copy record wait-event capture-query launch" // one to the peer, one beside it
 	for i, c := range []struct{ got, want string }{
 		{put(a, allReduce(other, 16, a)), "capture-query launch"},
 		{put(b, moves(e, algorithm.AllGather, other, mem[0], copyFrom, b)), "capture-query wait-value launch" + copies},
@@ -219,7 +267,8 @@ func TestCopyEnginesInOrder(t *testing.T) {
 	var err error
 	calls := noted(t, func() { err = e.Enqueue(1, []algorithm.Request{r}) })
 	w.parts[1].mapping = part
-	if got := kinds(calls); err == nil || got != "capture-query launch record" {
+	// The side was forked, and is joined all the same.
+	if got := kinds(calls); err == nil || got != "capture-query launch capture-query record wait-event copy record wait-event record" {
 		t.Errorf("a copy to nowhere: %v, %s", err, got)
 	}
 	if idle, err := e.order.Idle(); idle || err != nil {
@@ -231,37 +280,190 @@ func TestCopyEnginesInOrder(t *testing.T) {
 	must(t, e.Drain(ctx))
 }
 
-// Copy engines are for all ranks or for none: one that does not want them decides for all.
-func TestCopyEnginesOff(t *testing.T) {
-	engines := mockEngines(t, 2)
-	e := engines[0]
-	if e.symmetric != nil {
-		t.Error("they are on")
+// One side serves eager work and captures by turns; what finds it in a capture of others copies its own slice in order.
+func TestCopyEnginesBesideCaptures(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	engines := copyEngines(t, 2)
+	mem := make([]device.Ptr, len(engines))
+	for r, e := range engines {
+		mem[r] = memory(t, e, 4*copyFrom)
+		registerWindow(t, e, mem[r], 4*copyFrom)
 	}
-	mem := memory(t, e, 4*copyFrom)
-	must(t, registerWindow(t, e, mem, 4*copyFrom).Close())
-	listed := func(e *Engine) (n int) {
-		for _, a := range e.Algorithms() {
-			if a.Name == "copy_engine" {
-				n++
-				if a.Forceable || len(a.Chosen) > 0 || a.Tags["copy_engine"] != 1 || a.Least != 2*copyFrom {
-					t.Errorf("%+v", a)
-				}
+	e := engines[0]
+	a, b, c, other := newStream(t, e), newStream(t, e), newStream(t, e), memory(t, e, 4*copyFrom)
+	on := func(s *cuda.Stream) string {
+		t.Helper()
+		calls := noted(t, func() {
+			must(t, e.Enqueue(1, []algorithm.Request{moves(e, algorithm.AllToAll, other, mem[0], copyFrom, s)}))
+		})
+		var what []string
+		for _, call := range calls {
+			if call.Kind == mockcuda.Copy {
+				what = append(what, kindsBeside([]mockcuda.Call{call}, s)...)
 			}
 		}
-		return n
+		return strings.Join(what, ", ")
 	}
-	if n := listed(e); n != 0 {
-		t.Errorf("listed %d times", n)
+	const beside, inOrder = "copy, copy of the side", "copy, copy"
+	const captured, capturedInOrder = "copy*, copy* of the side", "copy*, copy*"
+	end := func(s *cuda.Stream) {
+		t.Helper()
+		g, err := s.EndCapture()
+		must(t, err)
+		must(t, g.Close())
 	}
-	if n := listed(copyEngines(t, 2)[1]); n != 2 {
-		t.Errorf("where they are on, listed %d times", n)
+	for _, mode := range []cuda.CaptureMode{cuda.CaptureGlobal, cuda.CaptureThreadLocal, cuda.CaptureRelaxed} {
+		expect := func(what string, s *cuda.Stream, want string) {
+			t.Helper()
+			if got := on(s); got != want {
+				t.Errorf("mode %v, %s: %s; want %s", mode, what, got, want)
+			}
+		}
+		expect("eager", a, beside)
+		must(t, a.BeginCapture(mode))
+		expect("eager, beside a capture that has not begun to use the side", b, beside)
+		expect("captured", a, captured)
+		expect("eager, beside a capture with the side", b, inOrder)
+		must(t, c.BeginCapture(mode))
+		expect("another capture", c, capturedInOrder)
+		expect("captured again", a, captured)
+		end(a)
+		expect("the other capture, once the first is over", c, captured)
+		end(c)
+		expect("eager again", b, beside)
 	}
-	t.Setenv("GOCCL_COPY_ENGINE", "1")
-	boots := bootstrap.NewLocalGroup(2)
-	defer func() { _ = errors.Join(boots[0].Close(), boots[1].Close()) }()
-	go func() { _, _ = boots[1].AllGather(context.Background(), []byte("\x00\x00\x00a GPU")) }()
-	if terms, err := meetRanks(context.Background(), boots[0], e.dev); terms.copies || terms.sharing != 1 || err != nil {
-		t.Errorf("%+v, %v", terms, err)
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	must(t, e.Drain(ctx))
+}
+
+// A call allocates nothing in Go.
+func TestCopyEnginesAllocateNothing(t *testing.T) {
+	engines := copyEngines(t, 2)
+	mem := make([]device.Ptr, len(engines))
+	for r, e := range engines {
+		mem[r] = memory(t, e, 4*copyFrom)
+		registerWindow(t, e, mem[r], 4*copyFrom)
+	}
+	e := engines[0]
+	r := []algorithm.Request{moves(e, algorithm.AllToAll, memory(t, e, 4*copyFrom), mem[0], copyFrom, newStream(t, e))}
+	if n := testing.AllocsPerRun(20, func() { must(t, e.Enqueue(1, r)) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Without GOCCL_COPY_ENGINE, copy engines begin at the slices from which they are no slower, in place or not. A rank with 0 turns them off for all.
+func TestCopyEnginesByDefault(t *testing.T) {
+	for _, c := range []struct {
+		value               string
+		allGather, allToAll int64 // 0: never
+	}{{"", 32 << 20, 16 << 20}, {"0", 0, 0}, {"1", 1 << 20, 1 << 20}} {
+		t.Run("GOCCL_COPY_ENGINE="+c.value, func(t *testing.T) {
+			t.Setenv("GOCCL_COPY_ENGINE", c.value)
+			engines := mockEngines(t, 2)
+			e, s, mem := engines[0], newStream(t, engines[0]), make([]device.Ptr, 2)
+			for r, e := range engines {
+				mem[r] = memory(t, e, 64<<20)
+				registerWindow(t, e, mem[r], 64<<20)
+			}
+			other := memory(t, e, 64<<20)
+			for coll, from := range map[algorithm.Collective]int64{algorithm.AllGather: c.allGather, algorithm.AllToAll: c.allToAll} {
+				for _, slice := range []int64{1<<20 - 1, 1 << 20, 16<<20 - 1, 16 << 20, 32<<20 - 1, 32 << 20} {
+					for _, send := range []device.Ptr{other, mem[0]} { // rank 0's part, in place
+						if coll == algorithm.AllToAll && send != other {
+							continue
+						}
+						calls := noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{moves(e, coll, send, mem[0], slice, s)})) })
+						if got, want := strings.Contains(kinds(calls), "copy"), from > 0 && slice >= from; got != want {
+							t.Errorf("%v of %d bytes a rank, in place %v: copied %v", coll, slice, send != other, got)
+						}
+					}
+				}
+				for _, a := range e.Algorithms() {
+					if a.Name == "copy_engine" && a.Collective == coll && a.Least != 2*uint64(from) {
+						t.Errorf("%+v", a)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Copy engines are for all ranks alike: the one that wants the least decides.
+func TestCopyEnginesDisagree(t *testing.T) {
+	e := mockEngines(t, 1)[0]
+	for i, c := range []struct {
+		own   string
+		other copyMode
+		want  copyMode
+	}{
+		{"1", copyNever, copyNever}, {"1", copyLarge, copyLarge}, {"1", copyAlways, copyAlways},
+		{"", copyNever, copyNever}, {"", copyLarge, copyLarge}, {"", copyAlways, copyLarge},
+		{"0", copyLarge, copyNever}, {"0", copyAlways, copyNever},
+	} {
+		t.Setenv("GOCCL_COPY_ENGINE", c.own)
+		boots := bootstrap.NewLocalGroup(2)
+		done := make(chan error, 1)
+		go func() {
+			_, err := boots[1].AllGather(context.Background(), append([]byte{byte(c.other), 0, 0}, "a GPU"...))
+			done <- err
+		}()
+		if terms, err := meetRanks(context.Background(), boots[0], e.dev); terms.copies != c.want || terms.sharing != 1 || err != nil {
+			t.Errorf("case %d: %+v, %v", i, terms, err)
+		}
+		must(t, errors.Join(<-done, boots[0].Close(), boots[1].Close()))
+	}
+	t.Setenv("GOCCL_COPY_ENGINE", "yes")
+	if _, err := meetRanks(context.Background(), bootstrap.NewLocalGroup(1)[0], e.dev); !errors.Is(err, algorithm.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_COPY_ENGINE") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Being on costs nothing where no window is registered: no streams, events or goroutines. The first window brings a side, and Close takes it away.
+func TestCopyEnginesCostNothing(t *testing.T) {
+	type objects struct{ streams, events int }
+	live := func() objects {
+		var n [2]int
+		for i, kind := range []int{mockcuda.Streams, mockcuda.Events} {
+			v, err := driver.DeviceAttribute(0, driver.Attribute(mockcuda.CountAttribute+kind))
+			must(t, err)
+			n[i] = v
+		}
+		return objects{n[0], n[1]}
+	}
+	more := func(was objects) objects {
+		now := live()
+		return objects{now.streams - was.streams, now.events - was.events}
+	}
+	mockEngines(t, 2) // keeps what the GPUs have while they are open out of the count
+	t.Setenv("GOCCL_COPY_ENGINE", "0")
+	was := live()
+	mockEngines(t, 2)
+	off := more(was)
+	t.Setenv("GOCCL_COPY_ENGINE", "")
+	was = live()
+	engines := mockEngines(t, 2)
+	if on := more(was); on != off {
+		t.Errorf("two engines have %+v more with copy engines, %+v without", on, off)
+	}
+	for _, e := range engines {
+		if e.symmetric.started {
+			t.Error("windows are set up before there is one")
+		}
+	}
+	for range 3 {
+		for _, e := range engines {
+			registerWindow(t, e, memory(t, e, 1<<20), 1<<20)
+		}
+	}
+	if with := more(was); with.streams != off.streams+2 || with.events != off.events+4 {
+		t.Errorf("two engines have %+v more with windows, %+v without", with, off)
+	}
+	for _, e := range engines {
+		must(t, e.Close())
+	}
+	if left := more(was); left != (objects{}) {
+		t.Errorf("%+v are left after Close", left)
 	}
 }

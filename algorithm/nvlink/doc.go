@@ -9,8 +9,7 @@
 //
 // Data crosses NVLink as packets that carry their own flag (kernels/collective): no fence, no handshake, no host.
 //
-// With GOCCL_COPY_ENGINE=1, large all-gathers and all-to-alls into a window that all ranks have registered are copies between two barriers instead
-// (copy_engine.go, symmetric.go).
+// Large all-gathers and all-to-alls into a window that all ranks have registered are copies between two barriers instead (copy_engine.go, symmetric.go).
 //
 // # Failure
 //

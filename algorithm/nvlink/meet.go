@@ -15,9 +15,9 @@ import (
 
 // terms are what all ranks must be of one mind about.
 type terms struct {
-	sharing int   // the largest number of ranks on one GPU: their kernels wait for each other, so all must fit on it at once
-	copies  bool  // all have GOCCL_COPY_ENGINE=1
-	blocks  int64 // the most thread blocks of a kernel of packets or of the ring that any rank allows; 0: as many as it likes
+	sharing int      // the largest number of ranks on one GPU: their kernels wait for each other, so all must fit on it at once
+	copies  copyMode // the least that any rank wants
+	blocks  int64    // the most thread blocks of a kernel of packets or of the ring that any rank allows; 0: as many as it likes
 }
 
 // maxCTAs is GOCCL_MAX_CTAS or, where that is not set, NCCL_MAX_CTAS; 0 is neither.
@@ -42,28 +42,31 @@ func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (t 
 	if err != nil {
 		return t, err
 	}
-	wanted := byte(btoi(os.Getenv("GOCCL_COPY_ENGINE") == "1"))
+	wanted, err := wantedCopies()
+	if err != nil {
+		return t, err
+	}
 	const head = 3
-	record := binary.LittleEndian.AppendUint16([]byte{wanted}, own)
+	record := binary.LittleEndian.AppendUint16([]byte{byte(wanted)}, own)
 	all, err := b.AllGather(ctx, append(record, dev.Properties().BusID...))
 	if err != nil {
 		return t, err
 	}
-	t = terms{sharing: 1, copies: true}
+	t = terms{sharing: 1, copies: copyAlways}
 	count := map[string]int{}
 	for r, x := range all {
 		if len(x) <= head {
 			return t, &algorithm.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf("%w: rank %d says nothing of its GPU", algorithm.ErrMismatch, r)}
 		}
-		t.copies = t.copies && x[0] == 1
+		t.copies = min(t.copies, copyMode(x[0]))
 		if n := int64(binary.LittleEndian.Uint16(x[1:])); n > 0 && (t.blocks == 0 || n < t.blocks) {
 			t.blocks = n
 		}
 		count[string(x[head:])]++
 		t.sharing = max(t.sharing, count[string(x[head:])])
 	}
-	if wanted == 1 && !t.copies {
-		slog.Warn("no copy engines: GOCCL_COPY_ENGINE=1 is not set on all ranks", "rank", b.Rank())
+	if wanted == copyAlways && t.copies < wanted {
+		slog.Warn("copy engines do less than GOCCL_COPY_ENGINE=1 asks for: it is not set on all ranks", "rank", b.Rank(), "off", t.copies == copyNever)
 	}
 	return t, nil
 }

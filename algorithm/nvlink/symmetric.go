@@ -26,19 +26,22 @@ import (
 //  4. A window is usable when every rank's word is good. All ranks hear the same words, so all are of one mind, and go the same way.
 //  5. The first operation in a window waits for the words, boundedly.
 //
-// A goroutine for each offer and one for each peer, who listens and maps, start with the first window. What is mapped is unmapped by the window's Close, or
-// by close; never before, because work of this rank may still write to it when a peer has closed its part.
+// A goroutine for each offer and one for each peer, who listens and maps, start with the first window, and the side stream is made; who registers none pays
+// for nothing. What peers say meanwhile waits in the bootstrap. What is mapped is unmapped by the window's Close, or by close; never before, because work of
+// this rank may still write to it when a peer has closed its part.
 type symmetric struct {
 	dev        *cuda.Device
 	boot       bootstrap.Bootstrap
+	copies     copyMode // not copyNever
 	rank, size int
 	limit      time.Duration // of the wait in 5.
 	mapShare   func(context.Context, *ipc.Share) (*ipc.Mapping, error)
 
 	mu       sync.Mutex // guards what follows, and windows
 	started  bool
-	halted   bool // no goroutine starts any more
-	next     int  // the number of this rank's next window
+	side     *cuda.Side // for own slices; fixed once a window is open, and whoever has found one may read it
+	halted   bool       // no goroutine starts any more
+	next     int        // the number of this rank's next window
 	byNumber map[int]*window
 	open     []*window // this rank's, by address; they do not overlap
 
@@ -74,9 +77,9 @@ type windowPart struct {
 
 const defaultWindowWait = 10 * time.Second
 
-// newSymmetric is for ranks that all want copy engines.
-func newSymmetric(dev *cuda.Device, boot bootstrap.Bootstrap, limit time.Duration) *symmetric {
-	g := &symmetric{dev: dev, boot: boot, rank: boot.Rank(), size: boot.WorldSize(), limit: limit, byNumber: map[int]*window{},
+// newSymmetric is for ranks of which none does without copy engines.
+func newSymmetric(dev *cuda.Device, boot bootstrap.Bootstrap, copies copyMode, limit time.Duration) *symmetric {
+	g := &symmetric{dev: dev, boot: boot, copies: copies, rank: boot.Rank(), size: boot.WorldSize(), limit: limit, byNumber: map[int]*window{},
 		mapShare: func(ctx context.Context, s *ipc.Share) (*ipc.Mapping, error) {
 			return exchange.Importer.Map(ctx, dev, s)
 		}}
@@ -128,7 +131,9 @@ func (g *symmetric) register(p device.Ptr, size int64) (io.Closer, error) {
 	if g.halted || g.ctx.Err() != nil {
 		return nil, algorithm.ErrAborted
 	}
-	g.start()
+	if err := g.start(); err != nil {
+		return nil, err
+	}
 	w := g.known(g.next)
 	g.next++
 	at, _ := slices.BinarySearchFunc(g.open, p, byBase)
@@ -372,5 +377,9 @@ func (g *symmetric) close() error {
 		drop = append(drop, w.takeMappings()...)
 	}
 	g.byNumber, g.open = nil, nil
-	return closeAll(drop)
+	err := closeAll(drop)
+	if g.side != nil {
+		err = errors.Join(err, g.side.Close())
+	}
+	return err
 }

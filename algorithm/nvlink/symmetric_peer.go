@@ -29,9 +29,12 @@ const (
 )
 
 // start is for holders of mu.
-func (g *symmetric) start() {
+func (g *symmetric) start() (err error) {
 	if g.started {
-		return
+		return nil
+	}
+	if g.side, err = g.dev.NewSide(); err != nil {
+		return err
 	}
 	g.started = true
 	for p := range g.size {
@@ -39,6 +42,7 @@ func (g *symmetric) start() {
 			g.tasks.Go(func() { g.listen(p) })
 		}
 	}
+	return nil
 }
 
 // offer tells the peers of this rank's part.
