@@ -3,8 +3,11 @@ package goccl_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/goccl/goccl"
@@ -15,129 +18,178 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// All-gathers and all-to-alls by copy engines, on all GPUs of the process: eager, many in a row without a wait, and out of graphs. Every byte of the window is
-// looked at, those around the output too.
+// copyCase is a collective in a window, and whether the copy engines have to run it.
+type copyCase struct {
+	coll   algorithm.Collective
+	slice  int64
+	copied bool
+}
+
+const (
+	copyOffset = 1 << 16 // of the output in the window
+	copyGuard  = 4096    // behind it
+	copyPoison = 0xa5
+	copyRounds = 3 // in a row, without a wait
+)
+
+// All-gathers and all-to-alls into windows on all GPUs of the process, around the sizes from which the copy engines run them: eager, many in a row without a
+// wait, and out of graphs, in place and not. Every byte of the window is looked at, those around the output too.
 func TestGPUWindows(t *testing.T) {
-	t.Setenv("GOCCL_COPY_ENGINE", "1")
-	const largest, offset, guard, poison, rounds = 9<<20 + 48, 1 << 16, 4096, 0xa5, 3
-	comms := twoGPUs(t)
-	n := len(comms)
-	slices := []int64{1 << 20, 1<<20 + 1, 5<<20 - 16, largest}
-	rng := rand.New(rand.NewPCG(3, 4))
-	inputs := make([][]byte, n)
-	for r := range inputs {
-		inputs[r] = make([]byte, n*largest+rounds)
-		for i := 0; i < len(inputs[r]); i += 8 {
-			v := rng.Uint64()
-			for j := i; j < min(i+8, len(inputs[r])); j++ {
-				inputs[r][j], v = byte(v), v>>8
+	const gather, toAll = algorithm.AllGather, algorithm.AllToAll
+	for _, c := range []struct {
+		setting string // of GOCCL_COPY_ENGINE
+		cases   []copyCase
+	}{
+		{"", []copyCase{
+			{gather, 1 << 20, false}, {gather, 32<<20 - 16, false}, {gather, 32 << 20, true}, {gather, 32<<20 + 49, true},
+			{toAll, 1 << 20, false}, {toAll, 16<<20 - 16, false}, {toAll, 16 << 20, true}, {toAll, 16<<20 + 49, true},
+		}},
+		{"1", []copyCase{
+			{gather, 1<<20 - 1, false}, {gather, 1 << 20, true}, {gather, 1<<20 + 1, true}, {gather, 5<<20 - 16, true}, {gather, 9<<20 + 48, true},
+			{toAll, 1<<20 - 1, false}, {toAll, 1 << 20, true}, {toAll, 1<<20 + 1, true}, {toAll, 5<<20 - 16, true}, {toAll, 9<<20 + 48, true},
+		}},
+		{"0", []copyCase{{gather, 32 << 20, false}, {toAll, 16 << 20, false}}},
+	} {
+		t.Run("GOCCL_COPY_ENGINE="+c.setting, func(t *testing.T) {
+			t.Setenv("GOCCL_COPY_ENGINE", c.setting)
+			comms := twoGPUs(t)
+			send, recv := room(c.cases, len(comms))
+			inputs := copyInputs(len(comms), send)
+			if err := each(len(comms), func(r int) error {
+				w, err := newWindowed(comms[r], r, send, recv, inputs)
+				if err != nil {
+					return err
+				}
+				defer w.close()
+				for _, k := range c.cases {
+					for _, how := range []string{"eager", "captured", "in place", "in place, captured"} {
+						if k.coll == toAll && strings.HasPrefix(how, "in place") {
+							continue
+						}
+						if err := w.try(k, strings.HasPrefix(how, "in place"), strings.HasSuffix(how, "captured")); err != nil {
+							return fmt.Errorf("rank %d: %v of %d bytes a rank, %s: %w", r, k.coll, k.slice, how, err)
+						}
+					}
+				}
+				return w.settle()
+			}); err != nil {
+				t.Fatal(err)
 			}
-		}
+		})
 	}
+}
+
+// Two communicators of the same GPUs by turns, on a stream each and on one, eager and in one graph.
+func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
+	cases := []copyCase{{algorithm.AllGather, 32<<20 + 16, true}, {algorithm.AllToAll, 16<<20 + 16, true}}
+	t.Setenv("GOCCL_COPY_ENGINE", "")
+	comms := [][]*goccl.Comm{twoGPUs(t), twoGPUs(t)}
+	n := len(comms[0])
+	send, recv := room(cases, n)
+	inputs := copyInputs(n, send)
 	if err := each(n, func(r int) error {
-		w, err := newWindowed(comms[r], int64(n*largest+rounds), int64(offset+n*largest+guard))
-		if err != nil {
-			return err
+		var w [2]*windowed
+		for i := range w {
+			var err error
+			if w[i], err = newWindowed(comms[i][r], r, send, recv, inputs); err != nil {
+				return err
+			}
+			defer w[i].close()
 		}
-		defer w.close()
-		if err := w.c.Device().CopyIn(w.send.Ptr(), inputs[r]); err != nil {
-			return err
-		}
-		recv := w.recv.Ptr().Add(offset)
-		whole := make([]byte, w.recv.Size())
-		for _, coll := range []algorithm.Collective{algorithm.AllGather, algorithm.AllToAll} {
-			for _, slice := range slices {
-				for _, how := range []string{"eager", "captured", "in place"} {
-					if coll == algorithm.AllToAll && how == "in place" {
-						continue
-					}
-					what := fmt.Sprintf("rank %d: %v of %d bytes, %s", r, coll, slice, how)
-					// Ranks meet before each poisons its own output: peers' copies of the case before have all arrived.
-					if err := w.settle(); err != nil {
-						return fmt.Errorf("%s: %w", what, err)
-					}
-					if err := w.s.Memset(w.recv.Ptr(), poison, w.recv.Size()); err != nil {
-						return err
-					}
-					call := func(round int64) error { // each round has another input: what an earlier one left is wrong
-						from := w.send.Ptr().Add(round)
-						if how == "in place" {
-							from = recv.Add(int64(r) * slice)
-							if err := w.s.Copy(from, w.send.Ptr().Add(round), slice); err != nil {
-								return err
-							}
-						}
-						if coll == algorithm.AllToAll {
-							return w.c.AllToAll(from, recv, slice, datatype.Uint8, w.s)
-						}
-						return w.c.AllGather(from, recv, slice, datatype.Uint8, w.s)
-					}
-					all := func() error {
-						for round := range int64(rounds) {
-							if err := call(round); err != nil {
-								return err
-							}
-						}
-						return nil
-					}
-					if how == "captured" {
-						x, nodes, err := captureNodes(w.s, cuda.CaptureRelaxed, all)
-						if err != nil {
-							return fmt.Errorf("%s: %w", what, err)
-						}
-						w.graphs = append(w.graphs, x)
-						if want := rounds * (n + 2); nodes != want { // two barriers and n copies: kernels would be fewer
-							return fmt.Errorf("%s: the graph has %d operations, not the %d of copy engines", what, nodes, want)
-						}
-						all = func() error {
-							for range rounds {
-								if err := x.Launch(w.s); err != nil {
-									return err
-								}
-							}
-							return nil
+		for _, how := range []string{"two streams", "one stream", "one graph"} {
+			for i := range w {
+				if err := w[i].poison(); err != nil {
+					return err
+				}
+			}
+			streams := [2]*cuda.Stream{w[0].s, w[1].s}
+			if how != "two streams" {
+				streams[1] = w[0].s
+				if err := w[1].wait(); err != nil {
+					return err
+				}
+			}
+			turns := func() error {
+				for round := range int64(2 * copyRounds) { // each round the other collective
+					for i := range w {
+						if err := w[i].call(cases[(int(round)+i)%2], round/2, false, streams[i]); err != nil {
+							return err
 						}
 					}
-					if err := all(); err != nil {
-						return fmt.Errorf("%s: %w", what, err)
-					}
-					if err := w.wait(); err != nil {
-						return fmt.Errorf("%s: %w", what, err)
-					}
-					if err := w.c.Device().CopyOut(whole, w.recv.Ptr()); err != nil {
-						return err
-					}
-					want := bytes.Repeat([]byte{poison}, len(whole))
-					for p := range n {
-						from := int64(rounds - 1)
-						if coll == algorithm.AllToAll {
-							from += int64(r) * slice
-						}
-						copy(want[offset+int64(p)*slice:], inputs[p][from:][:slice])
-					}
-					if !bytes.Equal(whole, want) {
-						return fmt.Errorf("%s: %s", what, difference(whole, want))
-					}
+				}
+				return nil
+			}
+			if how == "one graph" {
+				x, nodes, err := captureNodes(streams[0], cuda.CaptureRelaxed, turns)
+				if err != nil {
+					return fmt.Errorf("rank %d, %s: %w", r, how, err)
+				}
+				w[0].graphs = append(w[0].graphs, x)
+				if want := 2 * 2 * copyRounds * (n + 2); nodes != want {
+					return fmt.Errorf("rank %d: the graph has %d operations, not the %d of copy engines", r, nodes, want)
+				}
+				turns = func() error { return errors.Join(x.Launch(streams[0]), x.Launch(streams[0])) }
+			}
+			if err := turns(); err != nil {
+				return fmt.Errorf("rank %d, %s: %w", r, how, err)
+			}
+			for i := range w {
+				last := cases[(2*copyRounds-1+i)%2]
+				if err := w[i].waitFor(streams[i]); err != nil {
+					return fmt.Errorf("rank %d, %s: %w", r, how, err)
+				}
+				// What the collective before it, the larger all-gather perhaps, has left behind the last one's output is not looked at.
+				if err := w[i].check(last, copyRounds-1, false); err != nil {
+					return fmt.Errorf("rank %d, %s, communicator %d: %w", r, how, i, err)
 				}
 			}
 		}
-		return w.settle()
+		return errors.Join(w[0].settle(), w[1].settle())
 	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// room is how many bytes of input, and of window, cases need on a rank of n.
+func room(cases []copyCase, n int) (send, recv int64) {
+	for _, c := range cases {
+		in := c.slice
+		if c.coll == algorithm.AllToAll {
+			in *= int64(n)
+		}
+		send, recv = max(send, in+copyRounds), max(recv, copyOffset+int64(n)*c.slice+copyGuard)
+	}
+	return send, recv
+}
+
+// copyInputs are noise, another for each rank.
+func copyInputs(n int, size int64) [][]byte {
+	inputs := make([][]byte, n)
+	for r := range inputs {
+		rng := rand.New(rand.NewPCG(3, uint64(r)))
+		inputs[r] = make([]byte, (size+7)&^7)
+		for i := 0; i < len(inputs[r]); i += 8 {
+			binary.NativeEndian.PutUint64(inputs[r][i:], rng.Uint64())
+		}
+		inputs[r] = inputs[r][:size]
+	}
+	return inputs
+}
+
 // windowed is a rank with an input, and an output that is a window.
 type windowed struct {
 	c          *goccl.Comm
+	rank       int
+	inputs     [][]byte // of all ranks
 	s          *cuda.Stream
 	send, recv device.Allocation
 	window     *goccl.Window
 	graphs     []*cuda.Exec
+	whole      []byte // what the window held
 }
 
-func newWindowed(c *goccl.Comm, send, recv int64) (w *windowed, err error) {
-	w = &windowed{c: c}
+func newWindowed(c *goccl.Comm, rank int, send, recv int64, inputs [][]byte) (w *windowed, err error) {
+	w = &windowed{c: c, rank: rank, inputs: inputs, whole: make([]byte, recv)}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -152,14 +204,111 @@ func newWindowed(c *goccl.Comm, send, recv int64) (w *windowed, err error) {
 	if w.recv, err = c.Device().Alloc(recv); err != nil {
 		return w, err
 	}
+	if err = c.Device().CopyIn(w.send.Ptr(), inputs[rank]); err != nil {
+		return w, err
+	}
 	w.window, err = c.RegisterWindow(w.recv.Ptr(), recv)
 	return w, err
 }
 
-func (w *windowed) wait() error {
+// poison fills the window. Ranks meet before each poisons its own: peers' copies of the case before have all arrived. They meet again in the next collective.
+func (w *windowed) poison() error {
+	if err := w.settle(); err != nil {
+		return err
+	}
+	return w.s.Memset(w.recv.Ptr(), copyPoison, int64(len(w.whole)))
+}
+
+// call enqueues a collective; each round has another input, so what an earlier one left is wrong.
+func (w *windowed) call(k copyCase, round int64, inPlace bool, s *cuda.Stream) error {
+	from, recv := w.send.Ptr().Add(round), w.recv.Ptr().Add(copyOffset)
+	if inPlace {
+		to := recv.Add(int64(w.rank) * k.slice)
+		if err := s.Copy(to, from, k.slice); err != nil {
+			return err
+		}
+		from = to
+	}
+	if k.coll == algorithm.AllToAll {
+		return w.c.AllToAll(from, recv, k.slice, datatype.Uint8, s)
+	}
+	return w.c.AllGather(from, recv, k.slice, datatype.Uint8, s)
+}
+
+// try runs a case and looks at the result. In a graph, copy engines are known by their operations: two barriers and a copy of each slice, the own one in
+// place before the collective. Kernels are fewer.
+func (w *windowed) try(k copyCase, inPlace, captured bool) error {
+	if err := w.poison(); err != nil {
+		return err
+	}
+	all := func() error {
+		for round := range int64(copyRounds) {
+			if err := w.call(k, round, inPlace, w.s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if captured {
+		x, nodes, err := captureNodes(w.s, cuda.CaptureRelaxed, all)
+		if err != nil {
+			return err
+		}
+		w.graphs = append(w.graphs, x)
+		if copies := copyRounds * (len(w.inputs) + 2); (nodes == copies) != k.copied {
+			return fmt.Errorf("the graph has %d operations; copy engines have %d, and running them is %v", nodes, copies, k.copied)
+		}
+		all = func() error {
+			for range copyRounds {
+				if err := x.Launch(w.s); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	if err := all(); err != nil {
+		return err
+	}
+	if err := w.wait(); err != nil {
+		return err
+	}
+	return w.check(k, copyRounds-1, true)
+}
+
+// check looks at what the window holds: the output of a round and, all around it, poison.
+func (w *windowed) check(k copyCase, round int64, around bool) error {
+	if err := w.c.Device().CopyOut(w.whole, w.recv.Ptr()); err != nil {
+		return err
+	}
+	from := round
+	if k.coll == algorithm.AllToAll {
+		from += int64(w.rank) * k.slice
+	}
+	at := int64(copyOffset)
+	for p := range w.inputs {
+		if got, want := w.whole[at:][:k.slice], w.inputs[p][from:][:k.slice]; !bytes.Equal(got, want) {
+			return fmt.Errorf("what rank %d sent: %s", p, difference(got, want))
+		}
+		at += k.slice
+	}
+	if !around {
+		return nil
+	}
+	for _, rest := range [][]byte{w.whole[:copyOffset], w.whole[at:]} {
+		if n := bytes.Count(rest, []byte{copyPoison}); n != len(rest) {
+			return fmt.Errorf("%d bytes around the output were overwritten", len(rest)-n)
+		}
+	}
+	return nil
+}
+
+func (w *windowed) wait() error { return w.waitFor(w.s) }
+
+func (w *windowed) waitFor(s *cuda.Stream) error {
 	ctx, stop := context.WithTimeout(context.Background(), conformance.Timeout)
 	defer stop()
-	return w.c.Synchronize(ctx, w.s)
+	return w.c.Synchronize(ctx, s)
 }
 
 // settle returns when all ranks have called it and their streams are done.
