@@ -23,7 +23,7 @@ type Window struct {
 //
 // By registering, all ranks promise that a buffer in a window lies at the same offset from the window's begin on every rank, in every later collective. Then a
 // rank knows where its peers' buffers are, and on GPUs the copy engines can write straight into them: large all-gathers and all-to-alls whose recv lies in a
-// window do so where GOCCL_COPY_ENGINE=1 is set on all ranks. Everywhere else, and on the host device, a window changes nothing. Memory that cannot be shared
+// window do so, unless GOCCL_COPY_ENGINE=0 is set on a rank. Everywhere else, and on the host device, a window changes nothing. Memory that cannot be shared
 // on one rank is used by none so. The first collective in a window waits until all ranks have registered and mapped it, for Config.Timeout at the most: then
 // its error names the rank that is missing (ErrTimeout), or whose part has another size (ErrMismatch).
 //

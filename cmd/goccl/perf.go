@@ -41,7 +41,7 @@ type perfCommand struct {
 	Check      bool     `default:"true" negatable:"" help:"Check every element of every result (default)."`
 	Isolated   bool     `help:"Wait for each operation before the next, and time each."`
 	Graph      graphOps `short:"G" placeholder:"OPS" help:"Capture this many operations in a CUDA graph and time its replay; auto: 200, fewer where they are long."`
-	Windows    bool     `help:"Register goccl's buffers as windows: with GOCCL_COPY_ENGINE=1, large all-gathers and all-to-alls then go by copy engines."`
+	Windows    bool     `help:"Register goccl's buffers as windows: large all-gathers and all-to-alls then go by copy engines."`
 	Algo       []string `placeholder:"NAME" help:"Force an algorithm, or compare several in the same run, the first being the measure; all: goccl's choice and every algorithm."`
 	Against    []string `sep:"none" placeholder:"PATH" help:"Measure a library with NCCL's ABI (libnccl.so.2) in the same run, in turns, on the same buffers."`
 

@@ -15,7 +15,7 @@ var known = map[string]string{
 	"GOCCL_ALGO":          "forces an algorithm",
 	"GOCCL_CACHE_DIR":     "cache of compiled kernels",
 	"GOCCL_CHECK":         "ranks compare what they do",
-	"GOCCL_COPY_ENGINE":   "copy engines instead of kernels, into windows on GPUs",
+	"GOCCL_COPY_ENGINE":   "from where copy engines do what kernels do, in windows on GPUs",
 	"GOCCL_CUDA_LIB":      "opens another libcuda",
 	"GOCCL_DEBUG":         "log level, for C and Python",
 	"GOCCL_DEVICE":        "host device or GPU, for C and Python",

@@ -467,7 +467,7 @@ class Communicator:
         return None
 
     def register_window(self, buffer: BufferSpec, flags: int = 0) -> Window | None:
-        """With flags 1 (NCCL_WIN_COLL_SYMMETRIC) a window, by which copy engines reach the peers where GOCCL_COPY_ENGINE=1 is set; otherwise None:
+        """With flags 1 (NCCL_WIN_COLL_SYMMETRIC) a window, by which copy engines reach the peers unless GOCCL_COPY_ENGINE=0 is set; otherwise None:
         collectives work on any memory. All ranks register the same windows in the same order."""
         if not flags & 1:
             return None
