@@ -25,13 +25,12 @@ const (
 
 	ringRegion   = 12 << 20
 	ringChannels = 128
-	ringDepth    = 4
 	ringParts    = 2
 	ringLine     = 128
 	ringWorkers  = 512
 	ringTellers  = 32
-	ringThreads  = ringWorkers + ringTellers
-	ringLeast    = 16 << 10 // bytes of a slice that are worth a channel
+
+	foldLag = 2
 
 	registrySlots = 64
 
@@ -106,7 +105,7 @@ func lineBytes(n int) int64    { return maxBlocks * 4 * int64(n) * slotBytes(n) 
 func packetBytes(n int) int64  { return llBlocks * 4 * int64(n) * slotBytes(n) }
 func p2pOffset(n int) int64    { return lineBytes(n) + packetBytes(n) }
 func streamOffset(n int) int64 { return p2pOffset(n) + p2pBytes(n) }
-func windowBytes(n int) int64  { return streamOffset(n) + streamBytes(n) + ringFlagBytes }
+func windowBytes(n int) int64  { return streamOffset(n) + streamBytes(n) + ringFlagBytes(n) }
 
 func p2pBytes(n int) int64 {
 	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128
@@ -125,25 +124,10 @@ func streamBytes(n int) int64 {
 	return streamChannels*streamDepth*streamPieceBytes + int64(n)*streamChannels*2*128
 }
 
-// ring.cuh has its FIFOs in the rings of the streams, and its flags and limits behind their words.
-const (
-	_             = uint64(streamChannels*streamDepth*streamPieceBytes - ringRegion)
-	_             = uint64(ringRegion - ringChannels*(ringParts+1)*ringSlotMany)
-	ringFlagBytes = ringChannels * ringLine
-)
+// ring.cuh has its FIFOs in the rings of the streams, and its flags and limits behind their words; behind those are the ones of ring_fold.cuh, for each peer.
+const _ = uint64(streamChannels*streamDepth*streamPieceBytes - ringRegion)
 
-const ringSlotMany = 32 << 10
-
-// ringSlot is the size of a slot of a FIFO: the fewer channels, the larger, and there is room for a chunk and one more.
-func ringSlot(channels int64) int64 {
-	switch {
-	case channels >= 48:
-		return ringSlotMany
-	case channels >= 32:
-		return 2 * ringSlotMany
-	}
-	return 4 * ringSlotMany
-}
+func ringFlagBytes(n int) int64 { return ringChannels * ringLine * int64(1+n) }
 
 // The state of an engine in device memory: epochs by block, then the counters of point_to_point and of point_to_point_stream, then a word to
 // receive into, then the counters of ring.cuh by channel, then the tickets' word.

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// Jobs of kernels/collective/ring.cuh, as its kernels' names begin.
+// Jobs of kernels/collective/ring.cuh and ring_fold.cuh, as its kernels' names begin.
 var (
 	ringReductions = []string{"all_reduce_ring", "reduce_scatter_ring", "reduce_ring"}
 	ringMovements  = []string{"all_gather_ring", "broadcast_ring"}
@@ -26,7 +26,7 @@ const (
 	ringBroadcastJob
 )
 
-// ringTable is the kernels of ring.cuh. The last index is 1 for those that want addresses and sizes that are multiples of 16, and of reductions sum or
+// ringTable is the kernels of both. The last index is 1 for those that want addresses and sizes that are multiples of 16, and of reductions sum or
 // avg. They are a module of their own, loaded when a table or GOCCL_ALGO names them.
 type ringTable struct {
 	module *cuda.Module
@@ -97,10 +97,16 @@ func (s *selection) chooses(p protocol) bool {
 	return false
 }
 
-// goesRound reports whether the ring can run a request. It folds no 8- and 16-bit types: partial results travel, and those are rounded once, at the end.
+// goesRound reports whether the ring can run a request. Results of narrow types are rounded once, at the end, so partial ones do not travel: sums of 16-bit types
+// stay with their owners, where there are some, and 8-bit types go by packets.
 func (e *Engine) goesRound(r *algorithm.Request) bool {
-	moves := r.Collective == algorithm.AllGather || r.Collective == algorithm.Broadcast
-	return e.size > 1 && (moves || r.Type.Size() >= 4)
+	switch r.Collective {
+	case algorithm.AllGather, algorithm.Broadcast:
+		return e.size > 1
+	case algorithm.AllReduce, algorithm.ReduceScatter:
+		return e.size > 1 && r.Type.Size() >= 2
+	}
+	return e.size > 1 && r.Type.Size() >= 4
 }
 
 // packets is what goes by packets where the ring was chosen and cannot run.
@@ -118,11 +124,11 @@ func (e *Engine) ringReduce(r *algorithm.Request, s *cuda.Stream, root uint32, v
 			a.recv = 0 // ignored, and must not spoil the alignment
 		}
 		a.sendStride, a.recvStride = 0, 0
-		return e.launchRingReduction(r, s, ringReduceJob, v, r.Bytes())
+		return e.launchRingReduction(r, s, ringReduceJob, v, ringWork{slice: r.Bytes(), chain: true})
 	}
 	slice := sliceOf(r.Bytes(), int64(e.size))
 	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
-	return e.launchRingReduction(r, s, ringAllReduceJob, v, slice)
+	return e.launchRingReduction(r, s, ringAllReduceJob, v, ringWork{slice: slice, fold: r.Type.Size() == 2})
 }
 
 func (e *Engine) ringReduceScatter(r *algorithm.Request, s *cuda.Stream, v variant) error {
@@ -130,7 +136,7 @@ func (e *Engine) ringReduceScatter(r *algorithm.Request, s *cuda.Stream, v varia
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
-	return e.launchRingReduction(r, s, ringReduceScatterJob, v, r.Bytes())
+	return e.launchRingReduction(r, s, ringReduceScatterJob, v, ringWork{slice: r.Bytes(), fold: r.Type.Size() == 2})
 }
 
 func (e *Engine) ringAllGather(r *algorithm.Request, s *cuda.Stream, v variant) error {
@@ -138,7 +144,7 @@ func (e *Engine) ringAllGather(r *algorithm.Request, s *cuda.Stream, v variant) 
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = 0, uint64(r.Bytes())
-	return e.launchRingMovement(s, ringAllGatherJob, v, r.Bytes())
+	return e.launchRingMovement(s, ringAllGatherJob, v, ringWork{slice: r.Bytes()})
 }
 
 func (e *Engine) ringBroadcast(r *algorithm.Request, s *cuda.Stream, v variant) error {
@@ -149,7 +155,7 @@ func (e *Engine) ringBroadcast(r *algorithm.Request, s *cuda.Stream, v variant) 
 	}
 	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
 	a.sendStride, a.recvStride = 0, 0
-	return e.launchRingMovement(s, ringBroadcastJob, v, r.Bytes())
+	return e.launchRingMovement(s, ringBroadcastJob, v, ringWork{slice: r.Bytes(), chain: true})
 }
 
 // aligned reports whether all that the next launch touches lies at multiples of 16 bytes. What crosses the links does not depend on it, so ranks
@@ -158,27 +164,28 @@ func (a *collectiveArgs) aligned() bool {
 	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&15 == 0
 }
 
-func (e *Engine) launchRingReduction(r *algorithm.Request, s *cuda.Stream, job int, v variant, slice int64) error {
+func (e *Engine) launchRingReduction(r *algorithm.Request, s *cuda.Stream, job int, v variant, w ringWork) error {
 	k := &e.ringKernels.reduce[job][r.Type]
 	fast := btoi(k[1] != nil && (r.Op == datatype.Sum || r.Op == datatype.Avg) && e.ring.aligned())
 	if k[fast] == nil {
 		return missing(ringReductionName(job, r.Type, fast))
 	}
-	return e.launchRing(s, k[fast], v, slice)
+	return e.launchRing(s, k[fast], v, w)
 }
 
-func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, slice int64) error {
+func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
 	fast := btoi(e.ring.aligned())
 	f := e.ringKernels.move[job][fast]
 	if f == nil {
 		return missing(ringMovementName(job, fast))
 	}
-	return e.launchRing(s, f, v, slice)
+	return e.launchRing(s, f, v, w)
 }
 
-// launchRing shapes grid and FIFOs for slices of that many bytes, the same on all ranks: all blocks of all ranks of a GPU are on it at once.
-func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, slice int64) error {
-	channels := min(int64(v.channels()), e.ringBlocks, (slice+ringLeast-1)/ringLeast)
-	e.ring.slotBytes = uint32(ringSlot(channels))
-	return e.submit(s, f, cuda.Launch1D(int(channels), ringThreads, 0), params(e.ring))
+// launchRing launches the same grid with the same FIFOs on all ranks: all blocks of all ranks of a GPU are on it at once.
+func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, w ringWork) error {
+	w.ranks = e.size
+	shape := w.shape(min(int64(v.channels()), e.ringBlocks))
+	e.ring.slotBytes = shape.packed()
+	return e.submit(s, f, cuda.Launch1D(int(shape.channels), int(shape.threads), 0), params(e.ring))
 }

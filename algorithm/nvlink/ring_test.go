@@ -17,6 +17,8 @@ func TestRing(t *testing.T) {
 			s, mem := newStream(t, e), memory(t, e, 64<<20)
 			const count = 1 << 18 // 1 MiB of float32
 			total, root, slice := uint64(4*count), uint32(n-1), uint64(sliceOf(4*count, int64(n)))
+			half := uint64(sliceOf(2*count, int64(n)))
+			few := func(slice uint64) int64 { return int64(slice+ringLeast-1) / ringLeast }
 			for _, c := range []struct {
 				what     algorithm.Collective
 				typ      datatype.Type
@@ -26,44 +28,97 @@ func TestRing(t *testing.T) {
 				stride   [2]uint64
 				root     uint32
 				channels int64
-				slot     uint32
+				slot     uint32 // with the number of slots
+				threads  int
 			}{
-				{algorithm.AllReduce, datatype.Float32, datatype.Sum, 0, "all_reduce_ring_float32_sum", [2]uint64{slice, slice}, everyone, int64(slice+ringLeast-1) / ringLeast, 0},
-				{algorithm.AllReduce, datatype.Float32, datatype.Sum, 8, "all_reduce_ring_float32", [2]uint64{slice, slice}, everyone, int64(slice+ringLeast-1) / ringLeast, 0},
-				{algorithm.AllReduce, datatype.Float32, datatype.PreMulSum, 0, "all_reduce_ring_float32", [2]uint64{slice, slice}, everyone, int64(slice+ringLeast-1) / ringLeast, 0},
-				{algorithm.Reduce, datatype.Float32, datatype.Avg, 0, "reduce_ring_float32_sum", [2]uint64{}, root, 64, 32 << 10},
-				{algorithm.Reduce, datatype.Uint32, datatype.Sum, 0, "reduce_ring_uint32", [2]uint64{}, root, 64, 32 << 10},
-				{algorithm.Broadcast, datatype.Float32, datatype.Sum, 0, "broadcast_ring_words", [2]uint64{}, root, 40, 64 << 10},
-				{algorithm.Broadcast, datatype.Float32, datatype.Sum, 4, "broadcast_ring", [2]uint64{}, root, 40, 64 << 10},
-				{algorithm.AllGather, datatype.Float32, datatype.Sum, 0, "all_gather_ring_words", [2]uint64{0, total}, everyone, 24, 128 << 10},
-				{algorithm.ReduceScatter, datatype.Int32, datatype.Prod, 0, "reduce_scatter_ring_int32", [2]uint64{total, 0}, everyone, 64, 32 << 10},
-				{algorithm.ReduceScatter, datatype.Float32, datatype.Sum, 0, "reduce_scatter_ring_float32_sum", [2]uint64{total, 0}, everyone, 64, 32 << 10},
+				{algorithm.AllReduce, datatype.Float32, datatype.Sum, 0, "all_reduce_ring_float32_sum", [2]uint64{slice, slice}, everyone, few(slice), 128<<10 + 4, 544},
+				{algorithm.AllReduce, datatype.Float32, datatype.Sum, 8, "all_reduce_ring_float32", [2]uint64{slice, slice}, everyone, few(slice), 128<<10 + 4, 544},
+				{algorithm.AllReduce, datatype.Float32, datatype.PreMulSum, 0, "all_reduce_ring_float32", [2]uint64{slice, slice}, everyone, few(slice), 128<<10 + 4, 544},
+				{algorithm.AllReduce, datatype.Bfloat16, datatype.Avg, 0, "all_reduce_ring_bfloat16_sum", [2]uint64{half, half}, everyone, few(half), 128<<10 + 4, 544},
+				{algorithm.AllReduce, datatype.Float16, datatype.Max, 0, "all_reduce_ring_float16", [2]uint64{half, half}, everyone, few(half), 128<<10 + 4, 544},
+				{algorithm.Reduce, datatype.Float32, datatype.Avg, 0, "reduce_ring_float32_sum", [2]uint64{}, root, 64, 32<<10 + 4, 288},
+				{algorithm.Reduce, datatype.Uint32, datatype.Sum, 0, "reduce_ring_uint32", [2]uint64{}, root, 64, 32<<10 + 4, 288},
+				{algorithm.Broadcast, datatype.Float32, datatype.Sum, 0, "broadcast_ring_words", [2]uint64{}, root, 40, 64<<10 + 4, 544},
+				{algorithm.Broadcast, datatype.Float32, datatype.Sum, 4, "broadcast_ring", [2]uint64{}, root, 40, 64<<10 + 4, 544},
+				{algorithm.AllGather, datatype.Float32, datatype.Sum, 0, "all_gather_ring_words", [2]uint64{0, total}, everyone, 24, 128<<10 + 4, 544},
+				{algorithm.ReduceScatter, datatype.Int32, datatype.Prod, 0, "reduce_scatter_ring_int32", [2]uint64{total, 0}, everyone, 64, 32<<10 + 4, 288},
+				{algorithm.ReduceScatter, datatype.Float32, datatype.Sum, 0, "reduce_scatter_ring_float32_sum", [2]uint64{total, 0}, everyone, 64, 32<<10 + 4, 288},
+				{algorithm.ReduceScatter, datatype.Bfloat16, datatype.Sum, 0, "reduce_scatter_ring_bfloat16_sum", [2]uint64{total / 2, 0}, everyone, 32, 64<<10 + 4, 544},
+				{algorithm.ReduceScatter, datatype.Float16, datatype.PreMulSum, 0, "reduce_scatter_ring_float16", [2]uint64{total / 2, 0}, everyone, 32, 64<<10 + 4, 544},
 			} {
+				bytes := uint64(c.typ.Size()) * count
 				req := algorithm.Request{Collective: c.what, Send: mem.Add(c.shift), Recv: mem.Add(32<<20 + c.shift), Count: count, Type: c.typ, Op: c.op, Root: int(root), Stream: s}
 				calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{req})) }))
 				if len(calls) != 1 || calls[0].Kernel != c.kernel {
 					t.Fatalf("%d ranks, %v: %v, want %s", n, c.what, names(calls), c.kernel)
 				}
 				a := argsOf[collectiveArgs](t, calls[0])
-				if a.sendStride != c.stride[0] || a.recvStride != c.stride[1] || a.root != c.root || a.bytes != total || a.rank != uint32(r) {
+				if a.sendStride != c.stride[0] || a.recvStride != c.stride[1] || a.root != c.root || a.bytes != bytes || a.rank != uint32(r) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
 				}
 				if a.window != e.stream.window || a.epochs != e.args.epochs+stateRing || int64(a.flagsOffset) != streamBytes(n) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
 				}
-				if c.slot == 0 {
-					c.slot = uint32(ringSlot(c.channels))
-				}
-				if int64(calls[0].Grid) != c.channels || a.slotBytes != c.slot || calls[0].Block != ringThreads {
-					t.Errorf("%d ranks, %v: %d blocks and slots of %d bytes, want %d and %d", n, c.what, calls[0].Grid, a.slotBytes, c.channels, c.slot)
+				if int64(calls[0].Grid) != c.channels || a.slotBytes != c.slot || int(calls[0].Block) != c.threads {
+					t.Errorf("%d ranks, %v: %d blocks of %d and FIFOs of %#x, want %d of %d and %#x", n, c.what, calls[0].Grid, calls[0].Block, a.slotBytes, c.channels, c.threads, c.slot)
 				}
 			}
-			// Partial sums of narrow types are not rounded on their way: packets.
-			for what, kernel := range map[algorithm.Collective]string{algorithm.AllReduce: "all_reduce_two_shot_ll128_bfloat16", algorithm.Reduce: "reduce_ll128_bfloat16", algorithm.ReduceScatter: "reduce_scatter_ll128_bfloat16"} {
-				req := algorithm.Request{Collective: what, Send: mem, Recv: mem.Add(32 << 20), Count: count, Type: datatype.Bfloat16, Stream: s}
+			// Partial sums of narrow types are not rounded on their way: packets, where sums do not stay with their owners.
+			for _, c := range []struct {
+				what   algorithm.Collective
+				typ    datatype.Type
+				kernel string
+			}{
+				{algorithm.AllReduce, datatype.Uint8, "all_reduce_two_shot_ll128_uint8"},
+				{algorithm.AllReduce, datatype.Float8E4M3, "all_reduce_two_shot_ll128_float8e4m3"},
+				{algorithm.ReduceScatter, datatype.Int8, "reduce_scatter_ll128_int8"},
+				{algorithm.Reduce, datatype.Bfloat16, "reduce_ll128_bfloat16"},
+				{algorithm.Reduce, datatype.Int8, "reduce_ll128_int8"},
+			} {
+				req := algorithm.Request{Collective: c.what, Send: mem, Recv: mem.Add(32 << 20), Count: count, Type: c.typ, Stream: s}
 				calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{req})) }))
-				if len(calls) != 1 || !strings.HasPrefix(calls[0].Kernel, kernel) {
-					t.Errorf("%d ranks, %v of bfloat16: %v, want %s", n, what, names(calls), kernel)
+				if len(calls) != 1 || !strings.HasPrefix(calls[0].Kernel, c.kernel) {
+					t.Errorf("%d ranks, %v of %v: %v, want %s", n, c.what, c.typ, names(calls), c.kernel)
+				}
+			}
+		}
+	}
+}
+
+// What a launch looks like, where many channels have enough to do.
+func TestRingShapes(t *testing.T) {
+	for _, c := range []struct {
+		work ringWork
+		most int64
+		want ringShape
+	}{
+		{ringWork{slice: 16 << 20, ranks: 4}, 128, ringShape{128, 288, 32 << 10, 3}},
+		{ringWork{slice: 16 << 20, ranks: 4}, 96, ringShape{96, 288, 32 << 10, 4}},
+		{ringWork{slice: 16 << 20, ranks: 4}, 32, ringShape{32, 544, 64 << 10, 4}},
+		{ringWork{slice: 16 << 20, ranks: 4}, 16, ringShape{16, 544, 128 << 10, 4}},
+		{ringWork{slice: 1, ranks: 4}, 128, ringShape{1, 544, 128 << 10, 4}},
+		{ringWork{slice: 16 << 20, ranks: 4, fold: true}, 128, ringShape{128, foldThreads, 32 << 10, 3}},
+		{ringWork{slice: 16 << 20, ranks: 4, fold: true}, 16, ringShape{16, 544, 128 << 10, 4}},
+		{ringWork{slice: 128 << 20, ranks: 4, chain: true}, 128, ringShape{128, 288, 16 << 10, chainSlots}},
+		{ringWork{slice: 128<<20 + 1, ranks: 4, chain: true}, 128, ringShape{128, 288, 32 << 10, 3}},
+		{ringWork{slice: 16 << 20, ranks: 2, chain: true}, 128, ringShape{128, 288, 32 << 10, 3}},
+		{ringWork{slice: 16 << 20, ranks: 4, chain: true}, 64, ringShape{64, 288, 32 << 10, 4}},
+	} {
+		if got := c.work.shape(c.most); got != c.want {
+			t.Errorf("%+v in %d channels: %+v, want %+v", c.work, c.most, got, c.want)
+		}
+	}
+	// All FIFOs fit; a chunk and one slot more do; what workers hold the sums of is one slot at most, and there are more of those than a rank's delay.
+	for most := int64(1); most <= ringChannels; most++ {
+		for _, w := range []ringWork{{}, {chain: true}, {fold: true}} {
+			for _, w.slice = range []int64{1, 100 << 10, 1 << 20, 16 << 20, 1 << 30} {
+				for w.ranks = 2; w.ranks <= 4; w.ranks++ {
+					s := w.shape(most)
+					held := min(s.slot, (s.threads-ringTellers)*64)
+					if s.channels < 1 || s.channels > most || s.slot%128 != 0 || s.slots >= 128 || s.slots <= ringParts || s.channels*s.slot*s.slots > ringRegion ||
+						s.threads > ringFewThreads || s.threads%32 != 0 || held%128 != 0 || s.slot*s.slots/held <= foldLag {
+						t.Errorf("%+v in %d channels: %+v", w, most, s)
+					}
 				}
 			}
 		}

@@ -62,7 +62,7 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 //	all_gather, reduce_scatter, all_to_all   one exchange; from 2 MiB a rank all_gather and all_to_all go as streams where packets were chosen
 //
 // The ring is for large messages: whole lines carry data, to the next rank only. The number behind its slash is that of the channels, of a block each.
-// Reductions of 8- and 16-bit types go by packets there, too.
+// Reductions of 8-bit types go by packets there, too, and reduce of 16-bit types.
 func Variants(c algorithm.Collective) []string {
 	switch c {
 	case algorithm.AllReduce:

@@ -8,9 +8,9 @@
 //   reduce           a chain from the rank behind the root to the root                               N
 //
 // A slice is folded in the order of the ring from its owner's successor on, and only once: the same bits on all ranks and every time. What is between two ranks
-// has the width of the type, so sums of 16- and 8-bit types, which are to be rounded once, do not come here.
+// has the width of the type, so partial sums of 16- and 8-bit types, which are to be rounded once, do not go round: those of 16 bits are folded by ring_fold.cuh.
 //
-// A channel is a block on every rank with a FIFO of `depth` slots in the window of the next rank. It takes its share of every slice chunk by chunk. A chunk is two
+// A channel is a block on every rank with a FIFO of a few slots in the window of the next rank. It takes its share of every slice chunk by chunk. A chunk is two
 // parts, each a slot: while the flag of one is on its way, the other is moved. Most threads move data; a last warp tells the neighbours, so that the
 // others need not wait for its fence.
 //
@@ -34,7 +34,8 @@
 // given before it is needed: a chunk and one slot more are enough, since a part that is passed on needs room before it gives any.
 //
 // Arguments as in args.cuh, with windows at the stream region, epochs for the counters, a.bytes the size of a slice (all-reduce, broadcast, reduce: of the
-// buffer), strides from one slice to the next, slotBytes the size of a slot of the FIFOs, a multiple of 128. The grid is a block for each channel.
+// buffer), strides from one slice to the next, slotBytes the size of a slot of the FIFOs, a multiple of 128, plus the number of slots of each, which is less. The
+// grid is a block for each channel.
 #pragma once
 
 #include <collective/protocol.cuh>
@@ -44,14 +45,12 @@
 namespace goccl {
 namespace collective {
 
-constexpr uint32_t ringRegion = 12 << 20;  // bytes of all FIFOs of a window
-constexpr uint32_t ringChannels = 128;     // at most
-constexpr uint32_t ringDepth = 4;          // slots, at most: what is in few slots stays in the cache
-constexpr uint32_t ringParts = 2;          // of a chunk
-constexpr uint32_t ringLine = 128;         // bytes of a flag (at 0) and a limit (at 64)
-constexpr uint32_t ringWorkers = 512;      // threads that move data
-constexpr uint32_t ringTellers = 32;       // and those of which one tells
-constexpr uint32_t ringFlight = 4;         // vectors of a thread in flight
+constexpr uint32_t ringChannels = 128;  // at most
+constexpr uint32_t ringParts = 2;       // of a chunk
+constexpr uint32_t ringLine = 128;      // bytes of a flag (at 0) and a limit (at 64)
+constexpr uint32_t ringWorkers = 512;   // threads that move data, at most
+constexpr uint32_t ringTellers = 32;    // and those of which one tells
+constexpr uint32_t ringFlight = 4;      // vectors of a thread in flight
 
 // loadAny reads 16 bytes at p, of which n are there; inside says that those around them may be read, too.
 GOCCL_DEVICE uint4 loadAny(const uint8_t* p, uint32_t n, bool inside) {
@@ -88,7 +87,7 @@ struct Ring {
   const Args& a;
   const R reducer;
   uint32_t* halted;  // shared memory, as is: whether a wait was given up, of even and odd steps
-  const uint32_t depth, channel, channels;
+  const uint32_t slotBytes, depth, channel, channels;
   const uint32_t next, before;
   uint32_t steps = 0;
   uint64_t sent, received, end;  // end: slots that this launch receives
@@ -97,14 +96,14 @@ struct Ring {
   uint32_t chunks = 0;
 
   GOCCL_DEVICE Ring(const Args& args, uint32_t* shared)
-      : a(args), reducer(args), halted(shared), depth(ringRegion / (gridDim.x * args.slotBytes) < ringDepth ? ringRegion / (gridDim.x * args.slotBytes) : ringDepth),
-        channel(blockIdx.x), channels(gridDim.x), next(args.rank + 1 == args.nranks ? 0 : args.rank + 1), before(args.rank == 0 ? args.nranks - 1 : args.rank - 1),
-        sent(counters()[0]), received(counters()[1]), end(received), room(sent) {}
+      : a(args), reducer(args), halted(shared), slotBytes(args.slotBytes & ~127u), depth(args.slotBytes & 127), channel(blockIdx.x), channels(gridDim.x),
+        next(args.rank + 1 == args.nranks ? 0 : args.rank + 1), before(args.rank == 0 ? args.nranks - 1 : args.rank - 1), sent(counters()[0]),
+        received(counters()[1]), end(received), room(sent) {}
 
   GOCCL_DEVICE uint64_t* counters() const { return reinterpret_cast<uint64_t*>(a.epochs + channel * epochStride); }
   GOCCL_DEVICE uint64_t* flag(uint32_t rank) const { return reinterpret_cast<uint64_t*>(a.window[rank] + a.flagsOffset + channel * ringLine); }
   GOCCL_DEVICE uint64_t* limit(uint32_t rank) const { return flag(rank) + 8; }
-  GOCCL_DEVICE uint8_t* slot(uint32_t rank, uint64_t number) const { return a.window[rank] + (channel * depth + number % depth) * static_cast<uint64_t>(a.slotBytes); }
+  GOCCL_DEVICE uint8_t* slot(uint32_t rank, uint64_t number) const { return a.window[rank] + (channel * depth + number % depth) * static_cast<uint64_t>(slotBytes); }
   GOCCL_DEVICE uint32_t workers() const { return blockDim.x - ringTellers; }
   GOCCL_DEVICE bool worker() const { return threadIdx.x < workers(); }
   GOCCL_DEVICE bool teller() const { return threadIdx.x == workers(); }
@@ -112,15 +111,22 @@ struct Ring {
   // allow lets the rank before send on.
   GOCCL_DEVICE void allow() const { storeRelaxed<Scope::sys>(limit(before), received + depth < end ? received + depth : end); }
 
-  // begin divides slices of bytes among channels and chunks, and lets the rank before send: it does so in `receives` steps for each chunk.
-  GOCCL_DEVICE void begin(uint64_t bytes, uint32_t receives) {
-    const uint64_t all = static_cast<uint64_t>(channels) * ringParts * a.slotBytes;
+  // divide shares slices of bytes out among channels and chunks.
+  GOCCL_DEVICE void divide(uint64_t bytes) {
+    const uint64_t all = static_cast<uint64_t>(channels) * ringParts * slotBytes;
     chunks = static_cast<uint32_t>((bytes + all - 1) / all);
     const uint64_t shares = static_cast<uint64_t>(chunks) * channels;
     part = (((bytes + shares - 1) / shares + ringParts - 1) / ringParts + 127) & ~uint64_t{127};
     chunk = part * ringParts;
+  }
+  // open lets the rank before send: it does so in `receives` steps for each chunk.
+  GOCCL_DEVICE void open(uint32_t receives) {
     end = received + static_cast<uint64_t>(chunks) * ringParts * receives;
     if (teller() && receives > 0) allow();
+  }
+  GOCCL_DEVICE void begin(uint64_t bytes, uint32_t receives) {
+    divide(bytes);
+    open(receives);
   }
   GOCCL_DEVICE void finish() const {
     if (threadIdx.x != 0) return;
@@ -214,8 +220,9 @@ struct Ring {
     const uint64_t from = r * a.sendStride;
     return from >= a.bytes ? 0 : (a.bytes - from < a.sendStride ? a.bytes - from : a.sendStride);
   }
-  // behind is the rank k places before this one.
+  // behind and ahead are the ranks k places before this one and after it.
   GOCCL_DEVICE uint32_t behind(uint32_t k) const { return a.rank >= k ? a.rank - k : a.rank + a.nranks - k; }
+  GOCCL_DEVICE uint32_t ahead(uint32_t k) const { return a.rank + k >= a.nranks ? a.rank + k - a.nranks : a.rank + k; }
 
   // fold brings chunk i of every slice round to its owner; the owner does Last with it.
   template <uint32_t Last>

@@ -10,9 +10,22 @@ struct Case {
   const char* name;
   What what;
   void (*kernel)(const Args&);
-  uint32_t element;  // bytes: 4 float, 1 uint8
+  uint32_t element;  // bytes: 4 float, 2 bfloat16, 1 uint8
   uint32_t align;    // of sizes and addresses
 };
+
+// Brain is a bfloat16: sums of it are Wide, and rounded once.
+struct Brain {
+  Bfloat16 v;
+  Brain() = default;
+  template <class N>
+  explicit Brain(N n) {
+    fromFloat(static_cast<float>(n), v);
+  }
+  explicit operator float() const { return toFloat(v); }
+};
+template <class E>
+using Wide = std::conditional_t<std::is_same_v<E, Brain>, float, E>;
 
 template <class E>
 void put(uint8_t* p, uint64_t i, uint8_t v) {
@@ -23,7 +36,7 @@ template <class E>
 double get(const uint8_t* p, uint64_t i) {
   E e;
   std::memcpy(&e, p + i * sizeof(E), sizeof e);
-  return static_cast<double>(e);
+  return static_cast<double>(static_cast<Wide<E>>(e));
 }
 
 // Buffers of one rank in one launch, in and out elements of them. Each rank's lie elsewhere.
@@ -41,17 +54,19 @@ struct Buffers {
 
 // reduced is what comes of element i of all ranks.
 template <class E>
-E reduced(uint32_t op, uint32_t n, uint32_t launch, uint64_t i) {
-  E all = 0;
+double reduced(uint32_t op, uint32_t n, uint32_t launch, uint64_t i) {
+  using W = Wide<E>;
+  W all = 0;
   for (uint32_t r = 0; r < n; ++r) {
-    const E v = static_cast<E>(value(r, launch, i));
+    W v = static_cast<W>(value(r, launch, i));
+    if (op == opPreMulSum) v = static_cast<W>(static_cast<E>(v * static_cast<W>(r + 2)));
     if (op == opMax)
       all = v > all ? v : all;
     else
-      all = static_cast<E>(all + (op == opPreMulSum ? v * static_cast<E>(r + 2) : v));
+      all = static_cast<W>(all + v);
   }
-  if (op != opAvg) return all;
-  return E(1) / E(2) != E(0) ? static_cast<E>(all * (E(1) / static_cast<E>(n))) : static_cast<E>(all / static_cast<E>(n));
+  if (op == opAvg) all = static_cast<W>(W(1) / W(2) != W(0) ? all * (W(1) / static_cast<W>(n)) : all / static_cast<W>(n));
+  return static_cast<double>(static_cast<W>(static_cast<E>(all)));
 }
 
 template <class E, class W>
@@ -71,7 +86,7 @@ void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint32_t bl
   a.recv = b.to;
   a.bytes = bytes;
   a.op = op;
-  const E factor = static_cast<E>(rank + 2);
+  const E factor = static_cast<E>(static_cast<Wide<E>>(rank + 2));
   std::memcpy(&a.scalar, &factor, sizeof factor);
   auto slices = [&](uint64_t k) { return ((bytes + k - 1) / k + 15) / 16 * 16; };
   switch (c.what) {
@@ -411,25 +426,39 @@ const Case rings[] = {
     {"all-gather", What::allGather, ringAllGather<Nothing, any>, 1, 1},
     {"reduce-scatter of words", What::reduceScatter, ringReduceScatter<Sum4, whole>, 4, 16},
 };
+// Sums that stay with their owners, and others in between.
+using Sum2 = Reducer<Type::bfloat16, Op::sum, false>;
+using Any2 = AnyReducer<Type::bfloat16>;
+const Case folds[] = {
+    {"all-reduce of sums", What::twoShot, foldAllReduce<Any2, any>, 2, 2},
+    {"reduce-scatter of sums", What::reduceScatter, foldReduceScatter<Any2, any>, 2, 2},
+    {"all-gather", What::allGather, ringAllGather<Nothing, any>, 1, 1},
+    {"reduce-scatter of sums of words", What::reduceScatter, foldReduceScatter<Sum2, whole>, 2, 16},
+    {"all-reduce of sums of words", What::twoShot, foldAllReduce<Sum2, whole>, 2, 16},
+};
 
 struct RingWorld : World {
   static constexpr uint8_t untouched = 0x55;
+  static constexpr uint32_t region = 1536, depth = 4;  // bytes of all FIFOs of a window, and their slots, at most
+  const Case* cases;
+  uint32_t count;
   Exchange streams;  // their rings are smaller here, and lie where the last FIFOs do
 
-  RingWorld(uint32_t ranksN, uint32_t workers, uint64_t first)
-      : World(ranksN, workers + ringTellers, 0), streams(ranksN, 4, streamChannels, 0, ranksN * 2 * streamChannels * 32, 0) {
+  template <size_t N>
+  RingWorld(const Case (&list)[N], uint32_t ranksN, uint32_t workers, uint64_t first)
+      : World(ranksN, workers + ringTellers, 0), cases(list), count(N), streams(ranksN, 4, streamChannels, 0, ranksN * 2 * streamChannels * 32, 0) {
     for (uint32_t r = 0; r < n; ++r) {
-      windows[r] = std::make_unique<Memory>(flags() + ringChannels * ringLine);
-      std::memset(windows[r]->data, untouched, ringRegion);
-      streams.window[r] = windows[r]->data + ringRegion - streamRing(streamChannels);
+      windows[r] = std::make_unique<Memory>(flags() + ringChannels * ringLine * (1 + n));
+      std::memset(windows[r]->data, untouched, region);
+      streams.window[r] = windows[r]->data + region - streamRing(streamChannels);
       epochs[r].assign(ringChannels * epochStride, 0);
       for (uint32_t c = 0; c < ringChannels; ++c) {
-        const uint64_t numbers[] = {first + 3 * r + c, first + 3 * ((r + n - 1) % n) + c};  // sent to the next, received from the one before
+        const uint64_t numbers[] = {first + 3 * r + c, first + 3 * ((r + n - 1) % n) + c, first + c};  // sent to the next, received from the one before, folded
         std::memcpy(&epochs[r][c * epochStride], numbers, sizeof numbers);
       }
     }
   }
-  uint32_t flags() const { return ringRegion + n * streamChannels * 2 * 128; }  // behind the words of the streams
+  uint32_t flags() const { return region + n * streamChannels * 2 * 128; }  // behind the words of the streams
   Args args(uint32_t rank) {
     Args a = World::args(rank);
     a.flagsOffset = flags();
@@ -438,26 +467,25 @@ struct RingWorld : World {
 
   // once is launch i of a round: several chunks with a rest, less than a line, whole chunks, one of which the last parts are empty, one with a short part.
   void once(uint32_t rank, uint32_t launch, uint32_t i, uint32_t round) {
-    const Case& c = rings[i];
+    const Case& c = cases[i];
     struct {
       uint32_t channels, slotBytes;
     } const layouts[] = {{1, 128}, {2, 256}, {1, 384}, {3, 128}, {2, 128}, {4, 128}}, layout = layouts[launch % 6];  // the second and the last have 3 slots, others 4
-    static_assert(ringParts + 1 == ringRegion / (2 * 256) && ringParts + 1 == ringRegion / (4 * 128) && ringDepth == 4, "and that is the least");
+    static_assert(ringParts + 1 == region / (2 * 256) && ringParts + 1 == region / (4 * 128) && depth == 4, "and that is the least");
+    const uint32_t slots = std::min(depth, region / (layout.channels * layout.slotBytes));
     const uint64_t all = layout.channels * ringParts * layout.slotBytes, sizes[] = {3 * all - 37, 3, 2 * all, 200, all - 130};
     uint64_t bytes = sizes[(i + round) % 5] * (c.what == What::twoShot ? n : 1);
     bytes = bytes < c.align ? c.align : bytes / c.align * c.align;
     const uint32_t ops[] = {opSum, opAvg, opPreMulSum, opMax}, op = ops[round % (c.align < 16 ? 4 : 2)], root = (i + round) % n;
     const bool inPlace = (i + round / 2) % 2 == 1;
-    if (c.element == 4)
-      launchOnce<float>(*this, c, rank, launch, layout.channels, bytes, inPlace, root, op, layout.slotBytes);
-    else
-      launchOnce<uint8_t>(*this, c, rank, launch, layout.channels, bytes, inPlace, root, op, layout.slotBytes);
+    auto once = c.element == 4 ? launchOnce<float, RingWorld> : c.element == 2 ? launchOnce<Brain, RingWorld> : launchOnce<uint8_t, RingWorld>;
+    once(*this, c, rank, launch, layout.channels, bytes, inPlace, root, op, layout.slotBytes + slots);
   }
   void run(uint32_t rounds) {
     each([=, this](uint32_t rank) {
       uint32_t launch = 0, streamed = 0;
       for (uint32_t round = 0; round < rounds; ++round)
-        for (uint32_t i = 0; i < std::size(rings); ++i, ++launch) {
+        for (uint32_t i = 0; i < count; ++i, ++launch) {
           once(rank, launch, i, round);
           if (launch % 4 == 1) streams.once(rank, streamed, streamed % 2 == 0 ? 1 : 16, true, stream), ++streamed;
         }
@@ -465,13 +493,12 @@ struct RingWorld : World {
   }
 };
 
-// A rank does not come: the one before it finds no room there, the one behind hears nothing from it. Both give up, and tell nobody of what is not there.
-void ringAborted() {
-  RingWorld w(3, 3, 0);
+// A rank does not come: the others give up, and tell nobody of what is not there.
+template <class Gone>
+void aborted(void (*kernel)(const Args&), Gone gone) {
+  RingWorld w(rings, 3, 3, 0);
   std::vector<AbortBlock> aborts(2, *abortBlock());
   const uint64_t slice = 512;
-  auto flag = [&](uint32_t at) { return loadAcquire<Scope::sys>(reinterpret_cast<uint64_t*>(w.windows[at]->data + w.flags())); };
-  const uint64_t first = flag(2);
   std::vector<std::unique_ptr<Memory>> buffers;
   std::vector<Launch> launches;
   for (uint32_t rank : {0u, 1u}) {
@@ -482,25 +509,53 @@ void ringAborted() {
     a.send = a.recv = buffers[rank]->data;
     a.bytes = 3 * slice;
     a.sendStride = a.recvStride = slice;
-    a.slotBytes = 128;
-    launches.emplace_back(1, w.threads, [a] { ringAllReduce<Any1, any>(a); });
+    a.slotBytes = 128 + RingWorld::depth;
+    launches.emplace_back(1, w.threads, [a, kernel] { kernel(a); });
   }
-  while (flag(1) < ringParts) {  // then rank 0 wants what rank 2 has
-    CHECK(loadAcquire<Scope::sys>(&aborts[0].reported) == 0, "rank 0 has given up");
-    sleepNs(20000);
-  }
-  for (AbortBlock& b : aborts) storeRelease<Scope::sys>(&b.abort, uint32_t{statusAborted});
-  for (Launch& l : launches) l.join();
-  for (uint32_t rank : {0u, 1u})
-    CHECK(aborts[rank].reported == statusAborted && aborts[rank].peer == 2, "rank %u: status %x, peer %u", rank, aborts[rank].reported, aborts[rank].peer);
-  CHECK(flag(1) == ringParts && flag(2) == first, "flags %lu, %lu", static_cast<unsigned long>(flag(1)), static_cast<unsigned long>(flag(2)));
-  for (uint32_t i = 0; i < ringRegion; ++i) CHECK(w.windows[2]->data[i] == RingWorld::untouched, "byte %u of the rank that has not come was written", i);
+  auto word = [&](uint32_t at, uint32_t line) { return loadAcquire<Scope::sys>(reinterpret_cast<uint64_t*>(w.windows[at]->data + w.flags() + line * ringLine)); };
+  auto wait = [&](auto done) {
+    while (!done()) {
+      CHECK(loadAcquire<Scope::sys>(&aborts[0].reported) == 0, "rank 0 has given up");
+      sleepNs(20000);
+    }
+    for (AbortBlock& b : aborts) storeRelease<Scope::sys>(&b.abort, uint32_t{statusAborted});
+    for (Launch& l : launches) l.join();
+  };
+  gone(w, aborts, word, wait);
+  for (uint32_t i = 0; i < RingWorld::region; ++i) CHECK(w.windows[2]->data[i] == RingWorld::untouched, "byte %u of the rank that has not come was written", i);
+}
+
+// The rank before it finds no room there, the one behind hears nothing from it.
+void ringAborted() {
+  aborted(ringAllReduce<Any1, any>, [](RingWorld&, std::vector<AbortBlock>& aborts, auto word, auto wait) {
+    const uint64_t first = word(2, 0);
+    wait([&] { return word(1, 0) >= ringParts; });  // then rank 0 wants what rank 2 has
+    for (uint32_t rank : {0u, 1u})
+      CHECK(aborts[rank].reported == statusAborted && aborts[rank].peer == 2, "rank %u: status %x, peer %u", rank, aborts[rank].reported, aborts[rank].peer);
+    CHECK(word(1, 0) == ringParts && word(2, 0) == first, "flags %lu, %lu", static_cast<unsigned long>(word(1, 0)), static_cast<unsigned long>(word(2, 0)));
+  });
+}
+
+// Rank 0 sends to rank 1 in step 0, and in step 1 finds no room at rank 2. Rank 1 finds none in step 0.
+void foldAborted() {
+  aborted(foldAllReduce<Any2, any>, [](RingWorld& w, std::vector<AbortBlock>& aborts, auto word, auto wait) {
+    auto flag = [&](uint32_t at, uint32_t by) { return word(at, ringChannels + by); };
+    wait([&] { return flag(1, 0) == 1; });
+    for (uint32_t rank : {0u, 1u})
+      CHECK(aborts[rank].reported == statusAborted && aborts[rank].peer == 2, "rank %u: status %x, peer %u", rank, aborts[rank].reported, aborts[rank].peer);
+    CHECK(flag(1, 0) == 1 && flag(0, 1) == 0 && flag(2, 0) == 0 && flag(2, 1) == 0 && w.epochs[0][4] == 0, "somebody was told of what is not there");
+  });
 }
 
 void ringAll() {
-  RingWorld(2, 5, 0).run(4);
-  RingWorld(3, 3, 0xffffffa0).run(4);
-  RingWorld(4, 3, 0xfffffff0).run(4);
+  RingWorld(rings, 2, 5, 0).run(4);
+  RingWorld(rings, 3, 3, 0xffffffa0).run(4);
+  RingWorld(rings, 4, 3, 0xfffffff0).run(4);
+}
+void foldAll() {
+  RingWorld(folds, 2, 5, 0).run(8);
+  RingWorld(folds, 3, 3, 0xffffffa0).run(6);
+  RingWorld(folds, 4, 3, 0xfffffff0).run(6);
 }
 
 // Launches of one owner on streams that know nothing of each other but the tickets: every cell is changed by another thread each time, and some have
@@ -557,6 +612,8 @@ int main(int argc, char** argv) {
   else if (name == "streams") streams();
   else if (name == "ring") ringAll();
   else if (name == "ring-aborted") ringAborted();
+  else if (name == "fold") foldAll();
+  else if (name == "fold-aborted") foldAborted();
   else if (name == "tickets") tickets();
   else return 2;
   return 0;

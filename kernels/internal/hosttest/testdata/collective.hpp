@@ -8,7 +8,7 @@
 
 #include <collective/all_to_all_v.cuh>
 #include <collective/p2p.cuh>
-#include <collective/ring.cuh>
+#include <collective/ring_fold.cuh>
 #include <collective/rooted.cuh>
 #include <collective/stream.cuh>
 

@@ -1,0 +1,57 @@
+package nvlink
+
+// What a block of the ring does best with was measured on four H200. With many channels, 256 workers and 512 are equally fast, and the blocks of two communicators
+// fit on a GPU. Four slots are enough where the region would hold more: what is in few slots stays in the cache, and a rank that has room for a chunk and a slot
+// more never waits for room that its own delay has held back.
+const (
+	ringMany        = 48       // channels from which on there are many
+	ringManySlot    = 32 << 10 // bytes of a slot of many channels
+	ringManyThreads = 256 + ringTellers
+	ringFewThreads  = ringWorkers + ringTellers
+	ringLeast       = 16 << 10 // bytes of a slice that are worth a channel
+	ringSlots       = 4        // of a FIFO, at most
+
+	// A chain is filled part by part, and so small parts are better where that is much of the time.
+	chainSlot     = 16 << 10
+	chainSlots    = 4         // of a FIFO of such slots, at most; there is room for 6 of each of 128
+	chainChannels = 96        // fewer are better off with larger slots
+	chainBytes    = 128 << 20 // of a message, at most
+	chainRanks    = 3         // one hop has nothing to fill
+
+	// A worker holds sums of 64 bytes: 256 of them take pieces of 16 KiB, 512 of 32.
+	foldThreads = ringManyThreads
+)
+
+// ringWork is what the shape of a launch depends on. It is the same on all ranks.
+type ringWork struct {
+	slice int64 // bytes that are divided among the channels
+	ranks int
+	chain bool // broadcast, reduce
+	fold  bool // sums stay with their owners: ring_fold.cuh
+}
+
+// ringShape is a launch's: blocks, threads of each, and what the FIFO of each is.
+type ringShape struct {
+	channels, threads, slot, slots int64
+}
+
+// packed is the shape's FIFO as the kernels want it: slots are multiples of 128 bytes.
+func (s ringShape) packed() uint32 { return uint32(s.slot | s.slots) }
+
+// shape lays out a launch of at most that many channels. There is room for a chunk and one slot more, at least.
+func (w ringWork) shape(channels int64) ringShape {
+	s := ringShape{min(channels, (w.slice+ringLeast-1)/ringLeast), ringFewThreads, 4 * ringManySlot, ringSlots}
+	switch {
+	case s.channels >= chainChannels && w.chain && w.ranks >= chainRanks && w.slice <= chainBytes:
+		s.threads, s.slot, s.slots = ringManyThreads, chainSlot, chainSlots
+	case s.channels >= ringMany:
+		s.threads, s.slot = ringManyThreads, ringManySlot
+	case s.channels >= 32:
+		s.slot = 2 * ringManySlot
+	}
+	if w.fold && s.channels >= ringMany {
+		s.threads = foldThreads
+	}
+	s.slots = min(s.slots, ringRegion/(s.channels*s.slot))
+	return s
+}
