@@ -28,8 +28,8 @@ type Window struct {
 // its error names the rank that is missing (ErrTimeout), or whose part has another size (ErrMismatch).
 //
 // The memory, of Device.Alloc or the caller's own, stays until Close, on every rank. When an operation has failed or was aborted, copies that were enqueued may
-// still arrive: windows then hold anything, and must not be freed before all ranks have closed them or their communicators. Windows of one rank must not
-// overlap (ErrInvalidArgument).
+// still arrive: windows then hold anything, and must not be freed before all ranks have closed them or their communicators. A window that overlaps an earlier
+// one of the same rank is accepted, and of no use.
 func (c *Comm) RegisterWindow(ptr device.Ptr, size int64) (*Window, error) {
 	const op = "register window"
 	if ptr == 0 || size <= 0 {

@@ -200,9 +200,10 @@ goccl_result goccl_op_destroy(goccl_comm comm, uint32_t op);
 
 /* Makes size bytes at ptr this rank's part of a window. All ranks register the same windows in the same order and promise that a buffer in
  * one lies at the same offset on every rank, in every collective from then on. Waits for no other rank; the first collective in the window
- * does. Copy engines then write large all-gathers and all-to-alls straight into the peers' parts, unless GOCCL_COPY_ENGINE=0 is set on a rank;
- * otherwise nothing changes. Windows of one rank must not overlap. The memory stays until the window is deregistered, on all ranks; that is
- * when nothing uses it any more, at the same place among the collectives. Windows end with their communicator. */
+ * does. Copy engines then write large all-gathers and all-to-alls straight into the peers' parts, unless GOCCL_COPY_ENGINE=0 is set on a
+ * rank; otherwise nothing changes. A window that overlaps an earlier one of its rank is of no use. The memory stays until the window is
+ * deregistered, on all ranks; that is when nothing uses it any more, at the same place among the collectives. Windows end with their
+ * communicator. */
 goccl_result goccl_window_register(goccl_comm comm, void *ptr, uint64_t size, goccl_window *window);
 goccl_result goccl_window_deregister(goccl_window window);
 

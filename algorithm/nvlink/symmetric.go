@@ -43,7 +43,7 @@ type symmetric struct {
 	halted   bool       // no goroutine starts any more
 	next     int        // the number of this rank's next window
 	byNumber map[int]*window
-	open     []*window // this rank's, by address; they do not overlap
+	open     []*window // this rank's that are of use to it, by address; they do not overlap
 
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -56,6 +56,7 @@ type window struct {
 	base    device.Ptr // of this rank's part
 	bytes   int64
 	closed  bool          // by this rank
+	useless bool          // to all: it overlaps another of this rank's
 	offered chan struct{} // closed when all peers were told of this rank's part
 	told    bool          // the same
 	revoke  func()        // ends the offer
@@ -123,8 +124,8 @@ type ownWindow struct {
 // Close ends the window on this rank.
 func (o ownWindow) Close() error { return o.e.closeWindow(o.w) }
 
-// register gives a part its number. One that overlaps another of this rank's is refused, since which window a buffer lies in would be open; peers then hear
-// that the window is not to be used.
+// register gives a part its number. One that overlaps another of this rank's is useless, since which window a buffer lies in would be open; peers hear that
+// the window is not to be used. It is no error, because a program for NCCL may do so.
 func (g *symmetric) register(p device.Ptr, size int64) (io.Closer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,26 +138,22 @@ func (g *symmetric) register(p device.Ptr, size int64) (io.Closer, error) {
 	w := g.known(g.next)
 	g.next++
 	at, _ := slices.BinarySearchFunc(g.open, p, byBase)
-	var refused error
+	var overlap error
 	for _, i := range []int{at - 1, at} {
 		if i >= 0 && i < len(g.open) && p < g.open[i].end() && g.open[i].base < p.Add(size) {
 			o := g.open[i]
-			refused = fmt.Errorf("%w: window %d, %d bytes at %#x, overlaps window %d, %d bytes at %#x: register one window for both", algorithm.ErrInvalidArgument,
-				w.number, size, p, o.number, o.bytes, o.base)
+			overlap = fmt.Errorf("%d bytes at %#x overlap window %d, %d bytes at %#x: register one window for both", size, p, o.number, o.bytes, o.base)
 		}
 	}
 	w.base, w.bytes, w.offered = p, size, make(chan struct{})
 	own := &w.parts[g.rank]
 	own.heard, own.bytes = true, size
-	if refused != nil {
-		own.word, w.closed = sayNotAll, true
+	if w.useless = overlap != nil; w.useless {
+		own.word = sayNotAll
 	} else {
 		g.open = slices.Insert(g.open, at, w)
 	}
-	g.tasks.Go(func() { g.offer(w, refused) })
-	if refused != nil {
-		return nil, refused
-	}
+	g.tasks.Go(func() { g.offer(w, overlap) })
 	return ownWindow{g, w}, nil
 }
 

@@ -46,10 +46,10 @@ func (g *symmetric) start() (err error) {
 }
 
 // offer tells the peers of this rank's part.
-func (g *symmetric) offer(w *window, refused error) {
+func (g *symmetric) offer(w *window, useless error) {
 	var share ipc.Share
 	var revoke func()
-	err := refused
+	err := useless
 	if err == nil {
 		share, revoke, err = ipc.Offer(g.dev, w.base)
 	}
@@ -69,7 +69,7 @@ func (g *symmetric) offer(w *window, refused error) {
 	if err == nil {
 		g.tellAll(sayPart, w, &share)
 	} else {
-		slog.Debug("window cannot be shared", "rank", g.rank, "window", w.number, "cause", err)
+		slog.Debug("window is not shared", "rank", g.rank, "window", w.number, "cause", err)
 		g.tellAll(sayNoPart, w, nil)
 		g.tellAll(sayNotAll, w, nil)
 	}
@@ -176,7 +176,7 @@ func (g *symmetric) hear(peer int, b []byte) error {
 
 // mapPart maps a peer's part; nil where that cannot be. Its caller holds mu, which it releases meanwhile.
 func (g *symmetric) mapPart(peer int, w *window, share *ipc.Share, bytes int64) *ipc.Mapping {
-	if w.closed {
+	if w.closed || w.useless {
 		return nil
 	}
 	g.mu.Unlock()
