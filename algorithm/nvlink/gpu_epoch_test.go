@@ -79,15 +79,19 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	}
 	streams := streamOffset(n)
 	flags := streams + streamBytes(n)
-	// The ring's numbers are of 64 bits: what was sent and received, flags, and what may be sent.
-	for at, lines := range map[device.Ptr][]int{e.state.Ptr().Add(stateRing): {0, 8}, window.Add(flags): {0, 64}} {
-		b := make([]byte, ringChannels*ringLine)
+	// The ring's numbers are of 64 bits: what was sent, received and folded, flags, and what may be sent.
+	for _, words := range []struct {
+		at    device.Ptr
+		bytes int64
+		lines []int
+	}{{e.state.Ptr().Add(stateRing), ringChannels * epochStride, []int{0, 8, 16}}, {window.Add(flags), ringFlagBytes(n), []int{0, 64}}} {
+		b := make([]byte, words.bytes)
 		for line := 0; line < len(b); line += ringLine {
-			for _, word := range lines {
+			for _, word := range words.lines {
 				binary.LittleEndian.PutUint64(b[line+word:], uint64(first))
 			}
 		}
-		if err := e.dev.CopyIn(at, b); err != nil {
+		if err := e.dev.CopyIn(words.at, b); err != nil {
 			return err
 		}
 	}
@@ -110,28 +114,48 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	return nil
 }
 
-// floats are n elements of what rank r sends in step i: small whole numbers, so that sums are exact.
-func floats(r, i int, n int64) []byte {
-	b := make([]byte, 0, 4*n)
+// number is element k of what rank r sends in step i: small and whole, so that sums are exact, also of half precision.
+func number(r, i int, k int64) int64 { return (k + int64(3*r+7*i)) % 101 }
+
+// appendFloat appends a whole number below 2048 as an element of t, float32 or float16.
+func appendFloat(b []byte, t datatype.Type, v int64) []byte {
+	bits := math.Float32bits(float32(v))
+	switch {
+	case t == datatype.Float32:
+		return binary.LittleEndian.AppendUint32(b, bits)
+	case v == 0:
+		return append(b, 0, 0)
+	}
+	return binary.LittleEndian.AppendUint16(b, uint16(bits>>13-(127-15)<<10))
+}
+
+// floats are n elements of what rank r sends in step i.
+func floats(t datatype.Type, r, i int, n int64) []byte {
+	b := make([]byte, 0, n*t.Size())
 	for k := range n {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32((k+int64(3*r+7*i))%101)))
+		b = appendFloat(b, t, number(r, i, k))
 	}
 	return b
 }
 
-func sumOf(ranks, i int, n int64) []byte {
-	sum := make([]float32, n)
-	for r := range ranks {
-		b := floats(r, i, n)
-		for k := range sum {
-			sum[k] += math.Float32frombits(binary.LittleEndian.Uint32(b[4*k:]))
+func sumOf(t datatype.Type, ranks, i int, n int64) []byte {
+	b := make([]byte, 0, n*t.Size())
+	for k := range n {
+		var sum int64
+		for r := range ranks {
+			sum += number(r, i, k)
 		}
-	}
-	b := make([]byte, 0, 4*n)
-	for _, v := range sum {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		b = appendFloat(b, t, sum)
 	}
 	return b
+}
+
+func TestFloats(t *testing.T) {
+	for v, want := range map[int64]uint16{0: 0, 1: 0x3c00, 2: 0x4000, 3: 0x4200, 101: 0x5650, 1616: 0x6650, 2047: 0x67ff} {
+		if got := binary.LittleEndian.Uint16(appendFloat(nil, datatype.Float16, v)); got != want {
+			t.Errorf("%d is %#x as a float16, want %#x", v, got, want)
+		}
+	}
 }
 
 // Counters go over 2³² in the middle of work, of every protocol, and nobody notices.
@@ -141,16 +165,19 @@ func TestGPUEpochsWrap(t *testing.T) {
 	n := len(engines)
 	some := func(i int) int64 { return []int64{16, 1000, 70_000, 2}[i%4] }
 	reduces := func(what string, steps int, count func(i int) int64) wrapCase {
-		return wrapCase{what, algorithm.AllReduce, steps, count}
+		return wrapCase{what, algorithm.AllReduce, datatype.Float32, steps, count}
 	}
-	gathers := func(what string) wrapCase { return wrapCase{what, algorithm.AllGather, 3 * before, some} }
+	gathers := func(what string) wrapCase {
+		return wrapCase{what, algorithm.AllGather, datatype.Float32, 3 * before, some}
+	}
 	sends := func(what string, steps int, count func(i int) int64) wrapCase {
-		return wrapCase{what, algorithm.Send, steps, count}
+		return wrapCase{what, algorithm.Send, datatype.Float32, steps, count}
 	}
 	const piece = p2pPieceBytes / 4
 	cases := []wrapCase{
 		reduces("one_shot_ll", 3*before, some), reduces("one_shot_ll128", 3*before, some), reduces("two_shot_ll", 3*before, some),
 		reduces("two_shot_ll128", 3*before, some), reduces("ring", 3*before, func(i int) int64 { return 8 * some(i) }),
+		{"ring", algorithm.AllReduce, datatype.Float16, 3 * before, func(i int) int64 { return 8 * some(i) }},
 		gathers("one_shot_ll"), gathers("one_shot_ll128"), gathers("ring"),
 		sends("messages of a piece", 3*before, func(int) int64 { return piece }),
 		sends("messages of five pieces", 3*before, func(int) int64 { return 5*piece - 3 }),
@@ -168,7 +195,7 @@ func TestGPUEpochsWrap(t *testing.T) {
 		streams[r], buffers[r] = newStream(t, e), memory(t, e, 32<<20)
 	}
 	for _, c := range cases {
-		if ok := t.Run(fmt.Sprintf("%v %s", c.what, c.name), func(t *testing.T) {
+		if ok := t.Run(fmt.Sprintf("%v %s %v", c.what, c.name, c.typ), func(t *testing.T) {
 			for _, e := range engines {
 				if c.what != algorithm.Send {
 					must(t, e.Force(c.what.String()+":"+c.name))
@@ -186,6 +213,7 @@ func TestGPUEpochsWrap(t *testing.T) {
 type wrapCase struct {
 	name  string
 	what  algorithm.Collective
+	typ   datatype.Type
 	steps int
 	count func(i int) int64
 }
@@ -194,23 +222,23 @@ func (c *wrapCase) run(e *Engine, s *cuda.Stream, mem device.Ptr) error {
 	n, out := e.size, mem.Add(8<<20)
 	for i := range c.steps {
 		count := c.count(i)
-		req := algorithm.Request{Collective: c.what, Send: mem, Recv: out, Count: count, Type: datatype.Float32, Op: datatype.Sum, Stream: s}
+		req := algorithm.Request{Collective: c.what, Send: mem, Recv: out, Count: count, Type: c.typ, Op: datatype.Sum, Stream: s}
 		reqs := []algorithm.Request{req}
 		var want []byte
 		switch c.what {
 		case algorithm.AllReduce:
-			want = sumOf(n, i, count)
+			want = sumOf(c.typ, n, i, count)
 		case algorithm.AllGather:
 			for r := range n {
-				want = append(want, floats(r, i, count)...)
+				want = append(want, floats(c.typ, r, i, count)...)
 			}
 		case algorithm.Send:
 			from := (e.rank + n - 1) % n
-			want = floats(from, i, count)
+			want = floats(c.typ, from, i, count)
 			reqs = append(reqs, req)
 			reqs[0].Peer, reqs[1].Collective, reqs[1].Peer = (e.rank+1)%n, algorithm.Recv, from
 		}
-		if err := e.dev.CopyIn(mem, floats(e.rank, i, count)); err != nil {
+		if err := e.dev.CopyIn(mem, floats(c.typ, e.rank, i, count)); err != nil {
 			return err
 		}
 		if err := e.dev.CopyIn(out, bytes.Repeat([]byte{0xa5}, len(want))); err != nil {
