@@ -57,8 +57,7 @@ type Engine struct {
 
 	counted *allToAllVArgs
 
-	streamShared uint32 // dynamic shared memory of a stream's block
-	ringBlocks   int64  // the most channels of the ring
+	ringBlocks int64 // the most channels of the ring
 
 	batch batch       // messages of the request at hand
 	order *cuda.Order // of this rank's work over all streams: kernels share epochs and must run one after the other
@@ -95,6 +94,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if terms.copies != copyNever && n > 1 {
 		e.symmetric = newSymmetric(dev, cfg.Bootstrap, terms.copies, waitLimit(&cfg))
 	}
+	e.stream.streams = uint32(max(1, terms.share(2*streamChannels)/2))
 	table, err := LoadTable(dev.Name(), n)
 	if err != nil {
 		return nil, err
@@ -132,12 +132,6 @@ func (e *Engine) load() error {
 	}
 	if err := e.loadChosen(); err != nil {
 		return err
-	}
-	if p.Major >= 9 { // bulk copies
-		e.streamShared = streamShared
-		if err := e.kernels.stream.SetMaxDynamicShared(streamShared); err != nil {
-			return err
-		}
 	}
 	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
 		return err

@@ -456,7 +456,7 @@ func TestSelfMessages(t *testing.T) {
 		bytes    int64
 		channels uint8
 		grid     uint32
-	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1}, {"point_to_point_stream", mem.Add(8 << 20), 3 << 20, 32, 2*streamChannels + streamCopiers}} {
+	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1}, {"point_to_point_stream", mem.Add(8 << 20), 3 << 20, 32, 2*e.stream.streams + streamCopiers}} {
 		got := launches(calls)[i]
 		lanes, messages := listsOf(t, got)
 		if got.Kernel != c.kernel || got.Grid != c.grid || len(lanes) != 1 || lanes[0] != (lane{peer: 0, count: 2, channels: c.channels}) ||

@@ -17,11 +17,11 @@ const (
 	p2pFewMessages = 16
 	p2pMaxLanes    = 2 * maxRanks
 
-	streamChannels   = 32
-	streamDepth      = 16
-	streamPieceBytes = 24 << 10
-	streamStages     = 8
-	streamShared     = streamStages * (streamPieceBytes + 8)
+	streamChannels  = 64
+	streamRingBytes = 192 << 10
+	streamWorkers   = 256
+	streamTellers   = 32
+	streamThreads   = streamWorkers + streamTellers
 
 	ringRegion   = 12 << 20
 	ringChannels = 128
@@ -63,7 +63,7 @@ type p2pHead struct {
 	window          [maxRanks]uint64
 	abort, counters uint64
 	rank, nranks    uint32
-	lanes, _        uint32
+	lanes, streams  uint32
 }
 
 type p2pArgs struct {
@@ -121,11 +121,11 @@ func channelsOf(most, n int) int {
 
 // streamBytes does not grow with the ranks but for the words: a ring is lent to one sender at a time.
 func streamBytes(n int) int64 {
-	return streamChannels*streamDepth*streamPieceBytes + int64(n)*streamChannels*2*128
+	return streamChannels*streamRingBytes + int64(n)*streamChannels*2*128
 }
 
 // ring.cuh has its FIFOs in the rings of the streams, and its flags and limits behind their words; behind those are the ones of ring_fold.cuh, for each peer.
-const _ = uint64(streamChannels*streamDepth*streamPieceBytes - ringRegion)
+const _ = uint64(streamChannels*streamRingBytes - ringRegion)
 
 func ringFlagBytes(n int) int64 { return ringChannels * ringLine * int64(1+n) }
 

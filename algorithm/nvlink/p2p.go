@@ -235,22 +235,19 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	return more, rest, e.submit(s, f, cuda.Launch1D(blocks, p2pThreads, 0), raw)
 }
 
-// Blocks that copy a rank's messages to itself beside the streams, and threads of every block: one where copies are bulk, all where not.
-const (
-	streamCopiers = 16
-	streamThreads = 512
-)
+// streamCopiers is the blocks that copy a rank's messages to itself beside the streams.
+const streamCopiers = 16
 
 func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
 	a := lists{p2pHead: &e.stream.p2pHead, lane: e.stream.lane[:], message: e.stream.message[:]}
 	_, more = e.list(&a)
-	blocks := 2 * streamChannels
+	blocks := 2 * int(e.stream.streams)
 	e.offerMessages()
 	bytes, rest := e.listOwn(&a, own)
 	if bytes > 0 {
 		blocks += streamCopiers
 	}
-	return more, rest, e.submit(s, e.kernels.stream, cuda.Launch1D(blocks, streamThreads, e.streamShared), params(e.stream))
+	return more, rest, e.submit(s, e.kernels.stream, cuda.Launch1D(blocks, streamThreads, 0), params(e.stream))
 }
 
 // offerMessages lets senders store straight into the buffers of the messages that e.stream lists, where they can. Only whole vectors travel that way.

@@ -1,8 +1,8 @@
 // Messages between pairs of ranks: send, receive, all-to-all-v, gather, scatter, and small broadcasts and reductions of rooted kind.
 //
 // A pair has, for each direction, `channels` rings of `depth` pieces in the receiver's window. A block serves one channel of one peer and direction;
-// it takes the messages of that peer and direction in the order of the list, so the k-th send meets the k-th receive. Piece i of a message
-// travels on channel i mod (channels used), which both sides compute from the message's size alone.
+// it takes the messages of that peer and direction in the order of the list, so the k-th send meets the k-th receive. How large the pieces of a message are and
+// how many channels it uses both sides compute from its size alone; piece i travels on channel i mod that number.
 //
 //   sender     1. each warp waits until the receiver has taken piece k−depth (credit: a word in the sender's window, which the receiver writes)
 //              2. stores the piece as LL128 lines, flag = k+1
@@ -49,7 +49,8 @@ struct P2PHead {
   uint8_t* window[maxRanks];  // the base of the p2p region of each rank's window
   AbortBlock* abort;
   uint32_t* counters;  // device memory: [peer][direction][channel], pieces so far
-  uint32_t rank, nranks, lanes, pad;
+  uint32_t rank, nranks, lanes;
+  uint32_t streams;  // channels of stream.cuh
 };
 
 template <uint32_t Lanes, uint32_t Messages>
@@ -76,10 +77,12 @@ GOCCL_DEVICE uint32_t channelsOf(const P2PHead& a, uint64_t bytes) {
   return pieces < most ? static_cast<uint32_t>(pieces) : most;
 }
 
-// pieceBytes is the size of piece i.
-GOCCL_DEVICE uint64_t pieceBytes(const Message& m, uint64_t i) {
-  const uint64_t left = m.bytes - i * p2pPieceBytes;
-  return left < p2pPieceBytes ? left : p2pPieceBytes;
+// pieceSize is the size of the pieces of a message but the last: such that all its channels have the same number of them, and whole lines for a warp.
+GOCCL_DEVICE uint32_t pieceSize(const P2PHead& a, uint64_t bytes) {
+  constexpr uint32_t least = 4 * ll128Payload;
+  static_assert(p2pPieceBytes % least == 0, "rounded up it is at most the largest");
+  const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes, channels = channelsOf(a, bytes), slots = (pieces + channels - 1) / channels * channels;
+  return (static_cast<uint32_t>((bytes + slots - 1) / slots) + least - 1) / least * least;
 }
 
 // pieceFlag is what the packets of the k-th piece carry. It is never 0, which fresh memory holds; piece 0xffffffff takes 1, which its slot never sees
@@ -91,12 +94,13 @@ template <class Line>
 GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t& taken) {
   const uint8_t* src = reinterpret_cast<const uint8_t*>(m.address);
   const uint32_t stride = channelsOf(a, m.bytes);
-  const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
+  const uint32_t size = pieceSize(a, m.bytes);
+  const uint64_t pieces = (m.bytes + size - 1) / size;
   uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
   const uint32_t* credit = reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, peer, channel));
   for (uint64_t i = channel; i < pieces; i += stride, ++k) {
-    const uint8_t* from = src + i * p2pPieceBytes;
-    const uint64_t bytes = pieceBytes(m, i);
+    const uint8_t* from = src + i * size;
+    const uint32_t bytes = m.bytes - i * size < size ? static_cast<uint32_t>(m.bytes - i * size) : size;
     uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
     const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
     for (uint32_t base = threadIdx.x; base < units; base += p2pFlight * blockDim.x) {
@@ -124,12 +128,13 @@ template <class Line>
 GOCCL_DEVICE Status receivePieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
   uint8_t* dst = reinterpret_cast<uint8_t*>(m.address);
   const uint32_t stride = channelsOf(a, m.bytes);
-  const uint64_t pieces = (m.bytes + p2pPieceBytes - 1) / p2pPieceBytes;
+  const uint32_t size = pieceSize(a, m.bytes);
+  const uint64_t pieces = (m.bytes + size - 1) / size;
   const uint8_t* ring = a.window[a.rank] + ringOffset(peer, channel);
   uint32_t* credit = reinterpret_cast<uint32_t*>(a.window[peer] + creditOffset(a, a.rank, channel));
   for (uint64_t i = channel; i < pieces; i += stride, ++k) {
-    uint8_t* to = dst + i * p2pPieceBytes;
-    const uint64_t bytes = pieceBytes(m, i);
+    uint8_t* to = dst + i * size;
+    const uint32_t bytes = m.bytes - i * size < size ? static_cast<uint32_t>(m.bytes - i * size) : size;
     const uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
     const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
     Status s = statusOk;

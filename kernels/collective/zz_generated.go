@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "8ce7ead0ff84d0870405df01bd19f369fca00fa5bc898c39bac30be9fa398a69",
+	Source:   "f8e2d8d6b3935ae8e6fb8ef8f9ff6d69e6d5743e54f980a36579d1d27c94c99e",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "b77e281a47762d294fe3014b66d870915b82e61d2cfbd3824d90e667c1a8c468",
+	Source:   "80be691abdda50fccfe012e296e98f4fd158cc199752e0380e2c85bbc3f21e80",
 	Kernels: []string{
 		"execute_bfloat16",
 		"execute_float16",

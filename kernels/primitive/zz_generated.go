@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a657207bd68309799f6d5666ee185cb9c491b6f30acb8128f7240eb4afd6abea",
+	Source:   "70cce821aaf0a2af1f4bc14db94dfd4c5539735a4e500b23d909394b852d1f34",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

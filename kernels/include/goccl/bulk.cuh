@@ -10,18 +10,14 @@
 
 namespace goccl {
 
-#if GOCCL_CUDA
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#if GOCCL_CUDA && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
 #define GOCCL_BULK 1
 #else
 #define GOCCL_BULK 0
 #endif
-#elif !defined(GOCCL_BULK)  // on the host whoever wants them says so
-#define GOCCL_BULK 0
-#endif
 constexpr bool hasBulk = GOCCL_BULK != 0;
 
-#if GOCCL_BULK && GOCCL_CUDA
+#if GOCCL_BULK
 
 GOCCL_DEVICE uint32_t sharedAddress(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
@@ -89,48 +85,6 @@ GOCCL_DEVICE void bulkWaitSource() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-#elif GOCCL_BULK  // the host backend: a copy is done when it has been started, by the thread that starts it
-
-inline void fenceProxyAsync() {}
-inline void fenceBarrierInit() {}
-
-struct BulkBarrier {
-  uint64_t word;  // bytes that are awaited, and the number of the phase in the upper half; one thread arrives and loads
-  void init(uint32_t = 1) { word = 0; }
-  void invalidate() {}
-  void arriveAndExpect(uint32_t bytes) { arriveWith(bytes); }
-  void arrive() { arriveWith(0); }
-  bool poll(uint32_t parity) { return (loadAcquire<Scope::gpu>(&word) >> 32 & 1) != parity; }
-  Status wait(uint32_t parity, AbortBlock* abort) {
-    return waitUntil([&] { return poll(parity); }, abort, &word, waitBulk);
-  }
-  void complete(uint32_t bytes) {
-    uint64_t w = loadRelaxed<Scope::gpu>(&word) - bytes;
-    if (static_cast<uint32_t>(w) == 0) w += uint64_t{1} << 32;
-    storeRelease<Scope::gpu>(&word, w);
-  }
-
- private:
-  void arriveWith(uint32_t bytes) {
-    storeRelaxed<Scope::gpu>(&word, word + bytes);
-    if (bytes == 0) complete(0);
-  }
-};
-
-inline void bulkLoad(void* shared, const void* global, uint32_t bytes, BulkBarrier* barrier) {
-  std::memcpy(shared, global, bytes);
-  barrier->complete(bytes);
-}
-inline void bulkStore(void* global, const void* shared, uint32_t bytes) { std::memcpy(global, shared, bytes); }
-inline void bulkCommit() {}
-template <int>
-inline void bulkWait() {}
-template <int>
-inline void bulkWaitSource() {}
-
-#endif
-
-#if GOCCL_BULK
 // BulkPipe is a ring of stages x chunk bytes of shared memory through which one thread of a block streams data from global to global.
 //
 //   1. up to stages-2 loads are in flight ahead of the chunk that is stored;

@@ -24,9 +24,12 @@ type size struct {
 var sizes = []size{
 	{"p2p.cuh", "p2pChannels", "2"},
 	{"p2p.cuh", "p2pUnits", "64"},
-	{"stream.cuh", "streamChannels", "1"},
-	{"stream.cuh", "streamDepth", "3"},
-	{"stream.cuh", "streamPieceBytes", "112"},
+	{"stream.cuh", "streamChannels", "2"},
+	{"stream.cuh", "streamRingBytes", "384"},
+	{"stream.cuh", "streamLeastPiece", "32"},
+	{"stream.cuh", "streamMedium", "500"},
+	{"stream.cuh", "streamLarge", "3000"},
+	{"stream.cuh", "streamTellers", "1"},
 	{"ring.cuh", "ringChannels", "4"},
 	{"ring.cuh", "ringTellers", "1"},
 }
@@ -109,15 +112,17 @@ var mutations = []struct {
 	{"ticket before the barrier", "tickets", edit{"ticket.cuh", "__syncthreads();", "if (!mutated(\"ticket before the barrier\")) __syncthreads();"}},
 	{"no copy", "messages", edit{"p2p.cuh", "lane.count; i += 2) {", "lane.count - (mutated(\"no copy\") ? 2u : 0u); i += 2) {"}},
 	{"a stale place", "streams", edit{"stream.cuh", "if (direct == 0 && !said) return allow(0);", "if (direct == 0 && (!said || mutated(\"a stale place\"))) return allow(0);"}},
-	{"not waiting for what comes straight to its place", "streams", edit{"stream.cuh", "if (direct != 0) {\n", "if (direct != 0 && mutated(\"not waiting for what comes straight to its place\")) continue;\n        if (direct != 0) {\n"}},
-	{"flag before the data", "streams", edit{"stream.cuh", "copyBytes<4>(f.target(j), f.at(j),",
-		"if (mutated(\"flag before the data\") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j) + 1);\n    copyBytes<4>(f.target(j), f.at(j),"}},
+	{"not waiting for what comes straight to its place", "streams", edit{"stream.cuh", "if (direct != 0) return step(", "if (direct != 0 && mutated(\"not waiting for what comes straight to its place\")) return true;\n    if (direct != 0) return step("}},
+	{"flag before the data", "streams", edit{"stream.cuh", "copyBytes<4>(to, f.at(j),",
+		"if (mutated(\"flag before the data\") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j + 1));\n        copyBytes<4>(to, f.at(j),"}},
+	{"told before the barrier", "streams", edit{"stream.cuh", "barrierOf(2, blockDim.x);", "if (mutated(\"told before the barrier\") && teller()) tell();\n    barrierOf(2, blockDim.x);"}},
+	{"moved before the wait", "streams", edit{"stream.cuh", "barrierOf(1, workers());", "if (!mutated(\"moved before the wait\")) barrierOf(1, workers());"}},
+	{"beyond the message", "streams", edit{"stream.cuh", "(j + depth < mine ? j + depth : mine)", "(j + depth < mine || mutated(\"beyond the message\") ? j + depth : mine)"}},
+	{"more than the ring holds", "streams", edit{"stream.cuh", "(direct != 0 || depth > mine ? mine : depth)", "(direct != 0 || depth > mine || mutated(\"more than the ring holds\") ? mine : depth)"}},
+	{"another size of pieces", "messages", edit{"p2p.cuh", "slots) + least - 1)", "slots) + least - 1 - 480 * (mutated(\"another size of pieces\") && a.rank == 0))"}},
 }
 
-var (
-	reShared  = regexp.MustCompile(`__shared__ (\w+) (\w+)\[(\w+)\];`)
-	reDynamic = regexp.MustCompile(`extern __shared__ __align__\(128\) uint8_t (\w+)\[\];`)
-)
+var reShared = regexp.MustCompile(`__shared__ (\w+) (\w+)\[(\w+)\];`)
 
 // collectiveHeaders writes a copy of the collective headers for the emulation and returns the folder to include from.
 func collectiveHeaders(t *testing.T) string {
@@ -132,8 +137,7 @@ func collectiveHeaders(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		host := reDynamic.ReplaceAllString(string(text), "uint8_t* $1 = dynamicSharedMemory();")
-		texts[filepath.Base(path)] = reShared.ReplaceAllString(host, "$1* $2 = static_cast<$1*>(sharedMemory(sizeof($1) * ($3)));")
+		texts[filepath.Base(path)] = reShared.ReplaceAllString(string(text), "$1* $2 = static_cast<$1*>(sharedMemory(sizeof($1) * ($3)));")
 	}
 	for _, z := range sizes {
 		re := regexp.MustCompile(`constexpr uint32_t ` + z.name + ` = [^;]+;`)
@@ -184,15 +188,6 @@ func TestCollectives(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestBulkCopies runs streams with bulk copies. Here copies are done when they are started, so it is about who tells whom and when.
-func TestBulkCopies(t *testing.T) {
-	t.Parallel()
-	program := build(t, "collective", "-I"+collectiveHeaders(t), "-DGOCCL_BULK=1", "-O1", "-g", "-fsanitize=thread", "-pthread")
-	if out, ok := run(t, program, "streams"); !ok {
-		t.Error(out)
 	}
 }
 

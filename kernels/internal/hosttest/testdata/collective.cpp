@@ -237,6 +237,7 @@ struct Exchange {
     a.counters = counters[rank].data();
     a.rank = rank;
     a.nranks = n;
+    a.streams = channels;
     std::vector<std::unique_ptr<Memory>> buffers;
     uint32_t m = 0;
     for (uint32_t k = 1; k < n; ++k)
@@ -408,7 +409,7 @@ void streams() {
     return Exchange(n, threads, streamChannels, streamRing(streamChannels) + n * streamChannels * 2 * 128, n * 2 * streamChannels * 32, 0);
   };
   make(2, 32).run(4, 1, true, stream);
-  make(3, 16).run(4, 16, true, stream);
+  make(3, 9).run(4, 16, true, stream);
 }
 
 // Large messages around a ring: all jobs in turns, each launch with FIFOs of another layout, and streams in between, whose rings lie in the same place.
@@ -446,7 +447,7 @@ struct RingWorld : World {
 
   template <size_t N>
   RingWorld(const Case (&list)[N], uint32_t ranksN, uint32_t workers, uint64_t first)
-      : World(ranksN, workers + ringTellers, 0), cases(list), count(N), streams(ranksN, 4, streamChannels, 0, ranksN * 2 * streamChannels * 32, 0) {
+      : World(ranksN, workers + ringTellers, 0), cases(list), count(N), streams(ranksN, 4, 1, 0, ranksN * 2 * streamChannels * 32, 0) {
     for (uint32_t r = 0; r < n; ++r) {
       windows[r] = std::make_unique<Memory>(flags() + ringChannels * ringLine * (1 + n));
       std::memset(windows[r]->data, untouched, region);

@@ -112,7 +112,6 @@ inline void* sharedMemory(size_t bytes) {
   if (bytes > sizeof currentBlock->shared) std::abort();
   return currentBlock->shared;
 }
-inline uint8_t* dynamicSharedMemory() { return currentBlock->shared + 256; }
 
 // polled lets others run where a poll has failed: there are more threads that wait than processors. Edits put it into kernels, see hosttest_test.go.
 inline bool polled(bool done) {
