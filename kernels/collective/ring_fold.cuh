@@ -1,5 +1,5 @@
-// All-reduce and reduce-scatter of 16-bit types, for large messages: accumulators stay with a slice's owner, who rounds once. Every rank sends its part of a slice straight
-// to the owner; ranks are shifted against each other, so that each port has one sender and one receiver at any time.
+// All-reduce and reduce-scatter of 16-bit types, for large messages: sums stay with a slice's owner, in 32 bits, and are rounded once. Every rank sends its part of
+// a slice straight to the owner; ranks are shifted against each other, so that each port has one sender and one receiver at any time.
 //
 //   reduce-scatter   in step k = 1…n−1 of a round to the rank k places ahead, from the one k places behind     (n−1)/n·N bytes out of a rank
 //   all-reduce       that, and then the results round the ring, as in all-gather                               2·(n−1)/n·N
@@ -12,23 +12,23 @@
 //   4. in the first step begin the sums with the own part of the own slice; add what has come; in the last step round and store them
 //   5. tell: the slot may be filled again; what was sent is there
 //
-// A rank sends `foldLag` steps before it receives, so a part has that long to arrive. The order of a sum is the owner, the rank before it, the one before that, and so
-// on: fixed for every element, the same bits on all ranks and every time. Packets fold in the order of the ranks, so their last bit may differ.
+// A rank takes a step `foldLag` turns after it has sent its own part in it: so long a part may be on its way. The order of a sum is the owner, the rank before it, the
+// one before that, and so on, for every element: the same bits on all ranks and every time. Packets fold in the order of the ranks, so their last bit may differ.
 //
-// A channel's share of a slice is the same in both halves of an all-reduce: a block shares what it has itself folded, and what it overwrites by that it has read,
-// so a block barrier between is enough.
+// A channel's share of a slice is the same in both halves of an all-reduce: a block shares what it has itself folded, and overwrites only what it has itself sent.
+// A block barrier between them is enough.
 //
 // # Numbers
 //
-// A channel counts the steps of all launches, for ever: all ranks take the same, so one count serves all pairs. In step s every rank fills slot s modulo the
-// depth of one peer's FIFO, and every rank's FIFO has one slot filled. A flag and a limit lie in a line for each channel and peer, which that peer writes:
+// A channel counts the steps of all launches, for ever: all ranks take the same, so one count serves all pairs. In step s a rank fills slot s modulo the depth in one
+// peer's FIFO, and one peer that of its own. A flag and a limit are in a line for each channel and peer, which that peer writes:
 //
-//   flag     steps below that number that the peer sends in have arrived
-//   limit    steps below that number may be taken to send to the peer. It gives room for step s + depth to that step's sender when it has taken step s, and none
-//            beyond what its launch takes: between launches nothing is on its way
+//   flag     of the steps that the peer sends in, those below that number have arrived
+//   limit    of the steps that send to the peer, those below that number may. When it has taken step s it gives room for step s + depth to that step's sender, but
+//            never beyond what its launch takes: between launches nothing is on its way
 //
-// The FIFO of a channel is where the ring has its own, so that channels need not wait for each other between the halves of an all-reduce. The ring's first room is
-// given when all slots of the first half have been taken.
+// The FIFO of a channel is in the place of the ring's, so channels need not wait for each other between the halves of an all-reduce: the block gives the first room
+// of the second half when it has taken all of the first.
 //
 // # Memory order
 //
@@ -37,8 +37,8 @@
 //
 // # Progress
 //
-// Turn t of a rank sends in step t and receives in step t − lag. It waits for turn t − lag of the one it receives from, and for room that the one it sends to has given
-// in turn t − depth + lag. Depth is more than lag, so both are earlier turns, and the ranks need no order.
+// In turn t a rank sends in step t and receives in step t − lag. It waits for turn t − lag of the rank that it receives from, and for room that the one it sends to
+// has given in turn t − depth + lag. Depth is more than lag, so both are earlier turns.
 //
 // Arguments as in ring.cuh. The words of a peer lie behind those of the ring, channel by channel.
 #pragma once
@@ -109,8 +109,8 @@ struct Fold {
   GOCCL_DEVICE static uint4 load(const uint8_t* p, uint32_t n, bool inside) { return A == Access::words ? loadVec(p) : loadAny(p, n, inside); }
 
   // move is what a worker does in a turn: `given` bytes from in to `to`, `taken` bytes from `from` into the sums, which begin with own and end in out.
-  GOCCL_DEVICE void move(typename R::Sum* sum, const uint8_t* in, uint8_t* to, uint32_t given, const uint8_t* from, uint32_t taken, bool begins, const uint8_t* own,
-                         bool ends, uint8_t* out) const {
+  GOCCL_DEVICE void move(typename R::Sum* sum, const uint8_t* in, uint8_t* to, uint32_t given, const uint8_t* from, uint32_t taken, bool begins,
+                         const uint8_t* own, bool ends, uint8_t* out) const {
     const uint32_t stride = ring.workers() * 16, base = threadIdx.x * 16;
     uint4 x[ringFlight], y[ringFlight];
 #pragma unroll

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "596a3bd82aedd5c91406f4e59e356e6bd9d80ea99844a38d5f010f358383561c",
+	Source:   "24dff8833473069e5151dbec9b39a3753a236e996b4b201222e6f8c694eed0e6",
 	Kernels: []string{
 		"all_gather_ring",
 		"all_gather_ring_words",
