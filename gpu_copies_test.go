@@ -41,14 +41,14 @@ func TestGPUWindows(t *testing.T) {
 		cases   []copyCase
 	}{
 		{"", []copyCase{
-			{gather, 1 << 20, false}, {gather, 32<<20 - 16, false}, {gather, 32 << 20, true}, {gather, 32<<20 + 49, true},
-			{toAll, 1 << 20, false}, {toAll, 16<<20 - 16, false}, {toAll, 16 << 20, true}, {toAll, 16<<20 + 49, true},
+			{gather, 1 << 20, false}, {gather, 64<<20 - 16, false}, {gather, 64 << 20, true}, {gather, 64<<20 + 49, true},
+			{toAll, 1 << 20, false}, {toAll, 32<<20 - 16, false}, {toAll, 32 << 20, true}, {toAll, 32<<20 + 49, true},
 		}},
 		{"1", []copyCase{
 			{gather, 1<<20 - 1, false}, {gather, 1 << 20, true}, {gather, 1<<20 + 1, true}, {gather, 5<<20 - 16, true}, {gather, 9<<20 + 48, true},
 			{toAll, 1<<20 - 1, false}, {toAll, 1 << 20, true}, {toAll, 1<<20 + 1, true}, {toAll, 5<<20 - 16, true}, {toAll, 9<<20 + 48, true},
 		}},
-		{"0", []copyCase{{gather, 32 << 20, false}, {toAll, 16 << 20, false}}},
+		{"0", []copyCase{{gather, 64 << 20, false}, {toAll, 32 << 20, false}}},
 	} {
 		t.Run("GOCCL_COPY_ENGINE="+c.setting, func(t *testing.T) {
 			t.Setenv("GOCCL_COPY_ENGINE", c.setting)
@@ -81,7 +81,7 @@ func TestGPUWindows(t *testing.T) {
 
 // Two communicators of the same GPUs by turns, on a stream each and on one, eager and in one graph.
 func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
-	cases := []copyCase{{algorithm.AllGather, 32<<20 + 16, true}, {algorithm.AllToAll, 16<<20 + 16, true}}
+	cases := []copyCase{{algorithm.AllGather, 64<<20 + 16, true}, {algorithm.AllToAll, 32<<20 + 16, true}}
 	t.Setenv("GOCCL_COPY_ENGINE", "")
 	comms := [][]*goccl.Comm{twoGPUs(t), twoGPUs(t)}
 	n := len(comms[0])

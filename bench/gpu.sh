@@ -205,7 +205,7 @@ step communicator 120 communicator -device $device -json "$out/communicator.json
 
 # 7. Right results: sizes 0, one element, odd and unaligned, some megabytes; 1 GiB of every type and operator. Processes of GPUs take seconds to start, so one
 # set of them does as much as it can.
-large=3M huge=1G
+large=9M huge=1G
 if [ $device = host ]; then large=100K huge=1M; fi
 for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter send_recv; do
   perf "correct.$c" 200 $c -d all -o all --sizes 0,1,2,4,8,16,32,$((8 * n)),30011,$large -i 1 -c 1

@@ -23,8 +23,8 @@ const (
 // longer than kernels (docs/windows.md). One bound for all-gathers in place and not: a rank cannot know whether its peers' are.
 const (
 	copyFrom          = 1 << 20
-	copyAllGatherFrom = 32 << 20
-	copyAllToAllFrom  = 16 << 20
+	copyAllGatherFrom = 64 << 20
+	copyAllToAllFrom  = 32 << 20
 )
 
 // wantedCopies is GOCCL_COPY_ENGINE.

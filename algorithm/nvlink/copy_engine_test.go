@@ -358,18 +358,18 @@ func TestCopyEnginesByDefault(t *testing.T) {
 	for _, c := range []struct {
 		value               string
 		allGather, allToAll int64 // 0: never
-	}{{"", 32 << 20, 16 << 20}, {"0", 0, 0}, {"1", 1 << 20, 1 << 20}} {
+	}{{"", copyAllGatherFrom, copyAllToAllFrom}, {"0", 0, 0}, {"1", copyFrom, copyFrom}} {
 		t.Run("GOCCL_COPY_ENGINE="+c.value, func(t *testing.T) {
 			t.Setenv("GOCCL_COPY_ENGINE", c.value)
 			engines := mockEngines(t, 2)
 			e, s, mem := engines[0], newStream(t, engines[0]), make([]device.Ptr, 2)
 			for r, e := range engines {
-				mem[r] = memory(t, e, 64<<20)
-				registerWindow(t, e, mem[r], 64<<20)
+				mem[r] = memory(t, e, 2*copyAllGatherFrom)
+				registerWindow(t, e, mem[r], 2*copyAllGatherFrom)
 			}
-			other := memory(t, e, 64<<20)
+			other := memory(t, e, 2*copyAllGatherFrom)
 			for coll, from := range map[algorithm.Collective]int64{algorithm.AllGather: c.allGather, algorithm.AllToAll: c.allToAll} {
-				for _, slice := range []int64{1<<20 - 1, 1 << 20, 16<<20 - 1, 16 << 20, 32<<20 - 1, 32 << 20} {
+				for _, slice := range []int64{copyFrom - 1, copyFrom, copyAllToAllFrom - 1, copyAllToAllFrom, copyAllGatherFrom - 1, copyAllGatherFrom} {
 					for _, send := range []device.Ptr{other, mem[0]} { // rank 0's part, in place
 						if coll == algorithm.AllToAll && send != other {
 							continue

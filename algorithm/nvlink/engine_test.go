@@ -406,10 +406,10 @@ func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
 func TestMessagesMatch(t *testing.T) {
 	const n = 4
 	engines := mockEngines(t, n)
-	sizes := []int64{0, 8, 100, 0, 3 << 20, 8, 4096, 2 << 20, 1}
+	sizes := []int64{0, 8, 100, 0, streamFrom + 1<<20, 8, 4096, streamFrom, 1}
 	calls := make([][]mockcuda.Call, n)
 	for r, e := range engines {
-		s, mem := newStream(t, e), memory(t, e, 16<<20)
+		s, mem := newStream(t, e), memory(t, e, 4*streamFrom)
 		var reqs []algorithm.Request
 		for k := range 90 { // more than a launch holds
 			for p := range n {
@@ -419,7 +419,7 @@ func TestMessagesMatch(t *testing.T) {
 					size, back = 8, 8
 				}
 				reqs = append(reqs,
-					algorithm.Request{Collective: algorithm.Recv, Recv: mem.Add(8 << 20), Count: back, Type: datatype.Int8, Peer: p, Stream: s},
+					algorithm.Request{Collective: algorithm.Recv, Recv: mem.Add(2 * streamFrom), Count: back, Type: datatype.Int8, Peer: p, Stream: s},
 					algorithm.Request{Collective: algorithm.Send, Send: mem, Count: size, Type: datatype.Int8, Peer: p, Stream: s})
 			}
 		}
@@ -438,14 +438,15 @@ func TestMessagesMatch(t *testing.T) {
 
 func TestSelfMessages(t *testing.T) {
 	e := mockEngines(t, 2)[0]
-	s, mem := newStream(t, e), memory(t, e, 16<<20)
+	const large = streamFrom + 1<<20
+	s, mem := newStream(t, e), memory(t, e, 2*large)
 	message := func(c algorithm.Collective, at device.Ptr, count int64) algorithm.Request {
 		return algorithm.Request{Collective: c, Send: at, Recv: at, Count: count, Type: datatype.Int8, Peer: 0, Stream: s}
 	}
 	send := func(at device.Ptr, n int64) algorithm.Request { return message(algorithm.Send, at, n) }
 	recv := func(at device.Ptr, n int64) algorithm.Request { return message(algorithm.Recv, at, n) }
 	calls := noted(t, func() {
-		must(t, e.Enqueue(1, []algorithm.Request{recv(mem.Add(64), 8), recv(mem.Add(8<<20), 3<<20), send(mem, 8), send(mem, 3<<20), send(mem, 5), recv(mem, 5)}))
+		must(t, e.Enqueue(1, []algorithm.Request{recv(mem.Add(64), 8), recv(mem.Add(large), large), send(mem, 8), send(mem, large), send(mem, 5), recv(mem, 5)}))
 	})
 	if got := kinds(calls); got != "capture-query launch capture-query launch" {
 		t.Fatalf("calls: %s", got)
@@ -456,7 +457,7 @@ func TestSelfMessages(t *testing.T) {
 		bytes    int64
 		channels uint8
 		grid     uint32
-	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1}, {"point_to_point_stream", mem.Add(8 << 20), 3 << 20, 32, 2*e.stream.streams + streamCopiers}} {
+	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1}, {"point_to_point_stream", mem.Add(large), large, 32, 2*e.stream.streams + streamCopiers}} {
 		got := launches(calls)[i]
 		lanes, messages := listsOf(t, got)
 		if got.Kernel != c.kernel || got.Grid != c.grid || len(lanes) != 1 || lanes[0] != (lane{peer: 0, count: 2, channels: c.channels}) ||

@@ -192,7 +192,7 @@ func TestGPUEpochsWrap(t *testing.T) {
 	}
 	streams, buffers := make([]*cuda.Stream, n), make([]device.Ptr, n)
 	for r, e := range engines {
-		streams[r], buffers[r] = newStream(t, e), memory(t, e, 32<<20)
+		streams[r], buffers[r] = newStream(t, e), memory(t, e, 4*streamFrom)
 	}
 	for _, c := range cases {
 		if ok := t.Run(fmt.Sprintf("%v %s %v", c.what, c.name, c.typ), func(t *testing.T) {
@@ -219,7 +219,7 @@ type wrapCase struct {
 }
 
 func (c *wrapCase) run(e *Engine, s *cuda.Stream, mem device.Ptr) error {
-	n, out := e.size, mem.Add(8<<20)
+	n, out := e.size, mem.Add(2*streamFrom)
 	for i := range c.steps {
 		count := c.count(i)
 		req := algorithm.Request{Collective: c.what, Send: mem, Recv: out, Count: count, Type: c.typ, Op: datatype.Sum, Stream: s}

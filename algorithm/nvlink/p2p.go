@@ -112,7 +112,7 @@ func roundMessages(n int) int { return max(1, p2pMaxMessages/(2*n)) }
 
 // streamFrom is the size from which a message goes by point_to_point_stream, piece by piece and peer after peer, rather than as packets to
 // all peers at once. Both sides decide by the size alone.
-const streamFrom = 2 << 20
+const streamFrom = 8 << 20
 
 // streamSliceFrom is the same for the slices of an all-gather or all-to-all: the packets of their kernels, which all peers get at once, are as fast as
 // streams up to there, and need no step for each peer.

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-const large = 4 << 20
+const large = streamFrom + 1<<20
 
 // eventually waits, boundedly, for what happens in the background.
 func eventually(t *testing.T, what string, done func() bool) {

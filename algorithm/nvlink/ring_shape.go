@@ -1,8 +1,8 @@
 package nvlink
 
 // What a block of the ring does best with, as measured on four H200. With many channels 256 workers are as fast as 512, and the blocks of two communicators fit
-// on a GPU. A FIFO has no more than four slots, also where the region holds six: that is what was measured, a part that is passed on needs no more than three,
-// and what is in few slots stays in the cache.
+// on a GPU. A FIFO has no more than four slots, but in chains, whose slots are small: a part that is
+// passed on needs no more than three, and what is in few slots stays in the cache.
 const (
 	ringMany        = 48       // channels from which on there are many
 	ringManySlot    = 32 << 10 // bytes of a slot of many channels
@@ -13,10 +13,9 @@ const (
 
 	// A chain is filled part by part, and so small parts are better where that is much of the time.
 	chainSlot     = 16 << 10
-	chainSlots    = 4         // of a FIFO of such slots, at most; there is room for 6 of each of 128
-	chainChannels = 96        // fewer are better off with larger slots
-	chainBytes    = 128 << 20 // of a message, at most
-	chainRanks    = 3         // one hop has nothing to fill
+	chainSlots    = 6  // of a FIFO of such slots, at most
+	chainChannels = 96 // fewer are better off with larger slots
+	chainRanks    = 3  // one hop has nothing to fill
 
 	// A worker holds sums of 64 bytes: 256 of them take pieces of 16 KiB, 512 of 32.
 	foldThreads = ringManyThreads
@@ -42,7 +41,7 @@ func (s ringShape) packed() uint32 { return uint32(s.slot | s.slots) }
 func (w ringWork) shape(channels int64) ringShape {
 	s := ringShape{min(channels, (w.slice+ringLeast-1)/ringLeast), ringFewThreads, 4 * ringManySlot, ringSlots}
 	switch {
-	case s.channels >= chainChannels && w.chain && w.ranks >= chainRanks && w.slice <= chainBytes:
+	case s.channels >= chainChannels && w.chain && w.ranks >= chainRanks:
 		s.threads, s.slot, s.slots = ringManyThreads, chainSlot, chainSlots
 	case s.channels >= ringMany:
 		s.threads, s.slot = ringManyThreads, ringManySlot

@@ -30,12 +30,11 @@ namespace collective {
 
 constexpr uint32_t streamChannels = 64;            // at most
 constexpr uint32_t streamRingBytes = 192 << 10;    // of a channel
-constexpr uint32_t streamLeastPiece = 16 << 10;    // of messages below streamMedium bytes; twice that below streamLarge, then four times
-constexpr uint32_t streamMedium = 8 << 20;
+constexpr uint32_t streamPieceBytes = 32 << 10;    // of messages below streamLarge bytes, then twice that
 constexpr uint32_t streamLarge = 32 << 20;
 constexpr uint32_t streamWorkers = 256;            // threads that move data
 constexpr uint32_t streamTellers = 32;             // and those of which one tells
-static_assert(streamRingBytes % (4 * streamLeastPiece) == 0, "a ring is whole pieces of each size");
+static_assert(streamRingBytes % (2 * streamPieceBytes) == 0, "a ring is whole pieces of either size");
 
 // The arguments are those of P2PArgs with windows at the stream region; lanes are in the order of the steps, and Lane::channels is not used. Blocks: the
 // first `streams` send, the next receive, the rest copy the rank's messages to itself (lanes whose peer is the rank: message pairs from, to). All ranks have
@@ -53,7 +52,7 @@ GOCCL_DEVICE uint64_t streamWord(uint32_t rank, uint32_t channel, uint32_t word)
   return streamRing(streamChannels) + ((static_cast<uint64_t>(rank) * streamChannels + channel) * 2 + word) * 128;
 }
 
-GOCCL_DEVICE uint32_t streamPiece(uint64_t bytes) { return bytes < streamMedium ? streamLeastPiece : bytes < streamLarge ? 2 * streamLeastPiece : 4 * streamLeastPiece; }
+GOCCL_DEVICE uint32_t streamPiece(uint64_t bytes) { return bytes < streamLarge ? streamPieceBytes : 2 * streamPieceBytes; }
 
 // piecesOf is how many pieces of a message go by a channel.
 GOCCL_DEVICE uint32_t piecesOf(uint64_t bytes, uint32_t channel, uint32_t channels) {

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "f8e2d8d6b3935ae8e6fb8ef8f9ff6d69e6d5743e54f980a36579d1d27c94c99e",
+	Source:   "94eb6e87bb4e5f151a11c312d216b39cc22b5f98802a89a482c2ee752b92314f",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",
