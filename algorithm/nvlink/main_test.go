@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -142,4 +143,31 @@ func argsOf[T any](t testing.TB, c mockcuda.Call) *T {
 
 func allReduce(mem device.Ptr, count int64, s device.Stream) algorithm.Request {
 	return algorithm.Request{Collective: algorithm.AllReduce, Send: mem, Recv: mem, Count: count, Type: datatype.Float32, Stream: s}
+}
+
+func kinds(calls []mockcuda.Call) string {
+	var s []string
+	for _, c := range calls {
+		k := c.Kind.String()
+		if c.Captured {
+			k += "*"
+		}
+		s = append(s, k)
+	}
+	return strings.Join(s, " ")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func names(calls []mockcuda.Call) []string {
+	var s []string
+	for _, c := range calls {
+		s = append(s, c.Kernel)
+	}
+	return s
 }

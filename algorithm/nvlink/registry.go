@@ -3,7 +3,6 @@ package nvlink
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -11,12 +10,10 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/transport/ipc"
-	"github.com/goccl/goccl/transport/wire"
 )
 
 // registry is the user's buffers that peers have mapped, so that large messages go straight into them (kernels/collective/stream.cuh).
@@ -80,15 +77,6 @@ const (
 	registryWait  = 5 * time.Second        // for telling a peer
 	registrySweep = 250 * time.Millisecond // between two looks for what is gone
 	registerFrom  = 1 << 20                // bytes of an operation from which its buffer is worth it
-)
-
-// What ranks tell each other of a slot of the owner's.
-const (
-	sayOffer   uint8 = iota + 1 // owner: here is its handle
-	sayMapped                   // peer: done
-	sayFailed                   // peer: it cannot be mapped
-	sayDrop                     // owner: it is gone
-	sayDropped                  // peer: so is the mapping
 )
 
 // newRegistry is nil unless GOCCL_REGISTER switches it on and there are peers.
@@ -267,103 +255,6 @@ func (g *registry) sweep() {
 	}
 }
 
-// tellAll says something of an own slot to all peers. Who cannot hear it has left, or will end by its own deadline.
-func (g *registry) tellAll(what uint8, slot int, share *ipc.Share) {
-	for p := range g.size {
-		if p != g.rank {
-			g.tell(p, what, slot, share)
-		}
-	}
-}
-
-func (g *registry) tell(peer int, what uint8, slot int, share *ipc.Share) {
-	var w wire.Writer
-	w.U8(what)
-	w.U16(uint16(slot))
-	if share != nil {
-		share.Put(&w)
-	}
-	ctx, cancel := context.WithTimeout(g.ctx, registryWait)
-	defer cancel()
-	if err := g.boot.Send(ctx, peer, registryTag, w.Seal(registryKind, 1)); err != nil {
-		slog.Debug("buffer registration: a peer cannot be told", "rank", g.rank, "peer", peer, "cause", err)
-	}
-}
-
-// listen hears what a peer says until the bootstrap is closed, the peer is gone or the registry is closed.
-func (g *registry) listen(peer int) {
-	for {
-		b, err := g.boot.Recv(g.ctx, peer, registryTag)
-		if errors.Is(err, bootstrap.ErrTimeout) && g.ctx.Err() == nil {
-			continue
-		}
-		if err != nil {
-			return
-		}
-		if err := g.hear(peer, b); err != nil {
-			slog.Warn("buffer registration: a peer speaks another language; its buffers stay unregistered", "rank", g.rank, "peer", peer, "cause", err)
-			return
-		}
-	}
-}
-
-func (g *registry) hear(peer int, b []byte) error {
-	body, err := wire.Open(b, registryKind, 1)
-	if err != nil {
-		return err
-	}
-	what, slot := body.U8(), int(body.U16())
-	if slot >= registrySlots {
-		return fmt.Errorf("slot %d of %d", slot, registrySlots)
-	}
-	switch what {
-	case sayOffer:
-		share := ipc.GetShare(body)
-		if err := body.Done(); err != nil {
-			return err
-		}
-		g.mapPeer(peer, slot, &share)
-		return nil
-	case sayDrop:
-		g.unmapPeer(peer, slot)
-		return body.Done()
-	case sayMapped, sayFailed, sayDropped:
-		g.answered(peer, slot, what)
-		return body.Done()
-	}
-	return fmt.Errorf("message %d", what)
-}
-
-// mapPeer maps a buffer of a peer. Only the peer's listener writes its part of the table.
-func (g *registry) mapPeer(peer, slot int, share *ipc.Share) {
-	m, err := exchange.Importer.Map(g.ctx, g.dev, share)
-	if err != nil {
-		slog.Debug("buffer of a peer cannot be mapped", "rank", g.rank, "peer", peer, "cause", err)
-		g.tell(peer, sayFailed, slot, nil)
-		return
-	}
-	g.mu.Lock()
-	g.mapped[[2]int{peer, slot}] = m
-	g.mu.Unlock()
-	g.entry(peer, slot, uint64(m.Ptr))
-	g.tell(peer, sayMapped, slot, nil)
-}
-
-func (g *registry) unmapPeer(peer, slot int) {
-	g.entry(peer, slot, 0)
-	key := [2]int{peer, slot}
-	g.mu.Lock()
-	m := g.mapped[key]
-	delete(g.mapped, key)
-	g.mu.Unlock()
-	if m != nil {
-		if err := m.Close(); err != nil {
-			slog.Debug("unmap a buffer of a peer", "rank", g.rank, "peer", peer, "cause", err)
-		}
-	}
-	g.tell(peer, sayDropped, slot, nil)
-}
-
 // entry writes the table. A kernel reads an entry after the owner has named it, which it does after it has heard that the entry is there.
 func (g *registry) entry(peer, slot int, at uint64) { g.word64(peer, slot).Store(at) }
 
@@ -372,27 +263,6 @@ func (g *registry) at(peer, slot int) uint64 { return g.word64(peer, slot).Load(
 
 func (g *registry) word64(peer, slot int) *atomic.Uint64 {
 	return &unsafe.Slice((*atomic.Uint64)(g.table.Pointer()), maxRanks*registrySlots)[peer*registrySlots+slot]
-}
-
-// answered notes a peer's answer about an own slot.
-func (g *registry) answered(peer, slot int, what uint8) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r := g.slots[slot]
-	if r == nil || r.answer == 0 {
-		return
-	}
-	r.answer--
-	if what == sayMapped {
-		r.mapped |= 1 << peer
-	}
-	if r.answer > 0 {
-		return
-	}
-	r.end()
-	if r.state == dropping {
-		g.slots[slot] = nil
-	}
 }
 
 // end ends the offer: nobody has to fetch its descriptor any more.
