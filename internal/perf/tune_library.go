@@ -1,0 +1,54 @@
+package perf
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/algorithm/nvlink"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/buildinfo"
+)
+
+// tuned is the engine that all algorithms share, and what it is forced to.
+type tuned struct {
+	engine *nvlink.Engine
+	forced string
+	seq    uint64
+}
+
+// tuneLibrary is one algorithm of the engine as a Library and as its own Communicator.
+type tuneLibrary struct {
+	name   string
+	kind   Kind
+	shared *tuned
+}
+
+func (l *tuneLibrary) Name() string    { return l.name }
+func (l *tuneLibrary) Version() string { return buildinfo.Read().Version }
+
+// Open hands out the library itself; the engine stays its owner's.
+func (l *tuneLibrary) Open(context.Context, Peers, device.Device) (Communicator, error) {
+	return l, nil
+}
+
+func (l *tuneLibrary) Close() error { return nil }
+
+func (l *tuneLibrary) Submit(requests ...algorithm.Request) error {
+	if spec := l.kind.String() + ":" + l.name; l.shared.forced != spec {
+		if err := l.shared.engine.Force(spec); err != nil {
+			return err
+		}
+		l.shared.forced = spec
+	}
+	seq := l.shared.seq + 1
+	l.shared.seq += uint64(len(requests))
+	return l.shared.engine.Enqueue(seq, requests)
+}
+
+func (l *tuneLibrary) Synchronize(ctx context.Context, s device.Stream) error {
+	if err := s.Synchronize(ctx); err != nil {
+		return errors.Join(err, l.shared.engine.Err())
+	}
+	return l.shared.engine.Err()
+}
