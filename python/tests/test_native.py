@@ -46,7 +46,7 @@ import goccl
 N = 3
 
 class Trace:
-    # What the mock notes: see struct trace and struct note of mockcuda.c.
+    # What the mock notes: see struct trace and struct note of mockcuda/trace.c.
     def __init__(self, path):
         with open(path, "wb") as f:
             f.truncate(8 << 20)

@@ -1,5 +1,5 @@
 // Package mockcuda puts a mock libcuda under the tests of this module, so that what needs the driver is tested where there is no GPU.
-// The mock is ../testdata/mockcuda.c; see there for what it can do and for its environment variables.
+// The mock is ../testdata/mockcuda.c and its parts; see there for what it can do and for its environment variables.
 package mockcuda
 
 import (
@@ -57,8 +57,15 @@ func Setup() (mock bool, cleanup func(), err error) {
 func Build(lib string) error {
 	_, self, _, ok := runtime.Caller(0)
 	src := filepath.Join(filepath.Dir(self), "..", "testdata", "mockcuda.c")
-	if _, err := os.Stat(src); !ok || err != nil {
+	parts, err := filepath.Glob(filepath.Join(filepath.Dir(src), "mockcuda", "*.c"))
+	if !ok || err != nil || len(parts) == 0 {
 		return errors.New("mockcuda: no sources here: this test binary was built elsewhere")
+	}
+	// go test gives no cached result when one of these has changed: it knows what a test looks at, not what gcc does.
+	for _, f := range append(parts, src) {
+		if _, err := os.Stat(f); err != nil {
+			return fmt.Errorf("mockcuda: %w", err)
+		}
 	}
 	cc, err := exec.LookPath("gcc")
 	if err != nil {

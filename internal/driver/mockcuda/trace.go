@@ -51,7 +51,7 @@ type Call struct {
 	Params              []byte
 }
 
-// These mirror struct trace and struct note of mockcuda.c.
+// These mirror struct trace and struct note of ../testdata/mockcuda/trace.c.
 const (
 	traceBytes  = 8 << 20
 	traceHeader = 64

@@ -1,0 +1,148 @@
+// Streams and events. Part of mockcuda.c.
+
+#define SUBMIT(s, ...) LOCKED; return submit(s, (struct op){__VA_ARGS__})
+CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) {
+	if (d < 4096 || s < 4096) return INVALID;
+	SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n);
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st) { (void)dc, (void)sc; SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n); }
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n); }
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream st) {
+	{ LOCKED; if (!find(d) || !find(d + n - 1)) return INVALID; }
+	SUBMIT(st, .kind = COPY, .a = d, .b = (uintptr_t)s, .c = n);
+}
+CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream st) {
+	{ LOCKED; if (!find(s) || !find(s + n - 1)) return INVALID; }
+	SUBMIT(st, .kind = COPY, .a = (uintptr_t)d, .b = s, .c = n);
+}
+CUresult cuMemcpyBatchAsync(CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count, CUmemcpyAttributes *at, size_t *idx, size_t na, size_t *bad, CUstream st) {
+	LOCKED;
+	(void)bad;
+	if (na != 1 || idx[0] != 0 || at->srcAccessOrder != 1 || (uintptr_t)st <= 2) return INVALID;
+	CUstream r = st;
+	CUresult e = owned(&r);
+	if (e) return e;
+	if (r->capture) return CAPUNSUP;
+	for (size_t i = 0; i < count && !e; i++) e = submit(st, (struct op){.kind = COPY, .a = d[i], .b = s[i], .c = n[i]});
+	return e;
+}
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) { SUBMIT(s, .kind = SET8, .a = p, .b = v, .c = n); }
+CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) { SUBMIT(s, .kind = SET32, .a = p, .b = v, .c = n); }
+CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr p, uint32_t v, unsigned f) { (void)f; SUBMIT(s, .kind = WRITE32, .a = p, .b = v); }
+CUresult cuStreamWriteValue64_v2(CUstream s, CUdeviceptr p, uint64_t v, unsigned f) { (void)f; SUBMIT(s, .kind = WRITE64, .a = p, .b = v); }
+CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, uint32_t v, unsigned f) { (void)f; SUBMIT(s, .kind = WAIT32, .a = p, .b = v); }
+CUresult cuStreamWaitValue64_v2(CUstream s, CUdeviceptr p, uint64_t v, unsigned f) { (void)f; SUBMIT(s, .kind = WAIT64, .a = p, .b = v); }
+CUresult cuStreamCreateWithPriority(CUstream *s, unsigned f, int prio) {
+	LOCKED;
+	NEEDCTX;
+	UNSAFE;
+	(void)f, (void)prio;
+	if (graves) *s = graves, graves = graves->next, memset(*s, 0, sizeof **s);
+	else *s = calloc(1, sizeof **s);
+	(*s)->ctx = cur, (*s)->id = nextID++, (*s)->next = streams, streams = *s, live[1]++;
+	return OK;
+}
+CUresult cuStreamDestroy_v2(CUstream s) {
+	LOCKED;
+	NEEDCTX;
+	for (struct CUstream_st **p = &streams; *p; p = &(*p)->next)
+		if (*p == s) {
+			*p = s->next, live[1]--;
+			for (size_t i = 0; i < s->n; i++) free(s->ops[i].params);
+			free(s->ops);
+			s->next = graves, graves = s;
+			return OK;
+		}
+	return BADHANDLE;
+}
+CUresult cuStreamQuery(CUstream s) {
+	LOCKED;
+	CUresult r = owned(&s);
+	if (r) return r;
+	UNSAFE;
+	if (s->capture) { s->capture->invalid = 1; return CAPUNSUP; }
+	drain();
+	return s->n ? NOTREADY : OK;
+}
+CUresult cuStreamSynchronize(CUstream s) {
+	CUresult r;
+	while ((r = cuStreamQuery(s)) == NOTREADY) usleep(100);
+	return r;
+}
+CUresult cuCtxSynchronize(void) {
+	for (int busy = 1; busy;) {
+		pthread_mutex_lock(&mu);
+		drain();
+		busy = cur && cur->def.n;
+		for (struct CUstream_st *s = streams; s; s = s->next) busy |= s->ctx == cur && s->n;
+		pthread_mutex_unlock(&mu);
+		if (busy) usleep(100);
+	}
+	return cur ? OK : NOCTX;
+}
+CUresult cuStreamGetCtx(CUstream s, CUcontext *c) {
+	LOCKED;
+	for (struct CUstream_st *t = streams; t; t = t->next) if (t == s) { *c = s->ctx; return OK; }
+	return BADHANDLE;
+}
+static __thread unsigned long long ownID; // of the thread's default stream
+CUresult cuStreamGetId(CUstream s, unsigned long long *id) {
+	LOCKED;
+	CUresult r;
+	if ((uintptr_t)s == 2) {
+		if (!ownID) ownID = nextID++;
+		*id = ownID;
+		return cur ? OK : NOCTX;
+	}
+	if ((r = owned(&s))) return r;
+	*id = s == &cur->def ? 1ull << 62 | cur->dev : s->id;
+	return OK;
+}
+CUresult cuEventCreate(CUevent *e, unsigned f) {
+	LOCKED;
+	NEEDCTX;
+	UNSAFE;
+	*e = calloc(1, sizeof **e);
+	(*e)->ctx = cur, (*e)->timing = !(f & 2), live[2]++;
+	return OK;
+}
+CUresult cuEventRecord(CUevent e, CUstream s) {
+	LOCKED;
+	CUstream as = s;
+	CUresult r = owned(&s);
+	if (r) return r;
+	if (e->ctx != s->ctx) return BADHANDLE;
+	note((struct note){.kind = T_RECORD, .captured = s->capture != NULL, .a = (uintptr_t)e}, as, NULL, NULL);
+	e->capture = s->capture;
+	if (s->capture) return s->capture->invalid ? CAPINVAL : OK;
+	return submit(s, (struct op){.kind = RECORD, .ev = e, .a = ++e->recorded});
+}
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned f) {
+	LOCKED;
+	(void)f;
+	CUstream as = s;
+	CUresult r = owned(&s);
+	if (r) return r;
+	note((struct note){.kind = T_WAIT_EVENT, .captured = s->capture != NULL, .a = (uintptr_t)e}, as, NULL, NULL);
+	if (e->capture) {
+		s->capture = e->capture;
+		return OK;
+	}
+	if (s->capture) return 905;
+	return submit(s, (struct op){.kind = WAITEVENT, .ev = e, .a = e->recorded});
+}
+CUresult cuEventQuery(CUevent e) {
+	LOCKED;
+	UNSAFE;
+	if (e->capture) return CAPEVENT;
+	drain();
+	return e->done >= e->recorded ? OK : NOTREADY;
+}
+CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
+	LOCKED;
+	if (!a->timing || !b->timing || !a->recorded || !b->recorded) return BADHANDLE;
+	if (a->done < a->recorded || b->done < b->recorded) return NOTREADY;
+	*ms = (b->at.tv_sec - a->at.tv_sec) * 1e3f + (b->at.tv_nsec - a->at.tv_nsec) / 1e6f;
+	return OK;
+}
+CUresult cuEventDestroy_v2(CUevent e) { LOCKED; live[2]--; free(e); return OK; }

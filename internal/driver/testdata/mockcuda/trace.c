@@ -1,0 +1,26 @@
+// The trace of calls. mockcuda/trace.go of the Go package reads it; both know this layout. Part of mockcuda.c.
+
+enum { T_LAUNCH = 1, T_RECORD, T_WAIT_EVENT, T_COPY, T_SET, T_WRITE, T_WAIT_VALUE, T_CAPTURE_QUERY, T_GRAPH };
+struct trace { uint32_t on, full; uint64_t used; };
+struct note { uint32_t size, kind, captured, grid, block, shared; uint64_t stream, a, b, c; uint32_t nparams, nname; };
+enum { TRACE_BYTES = 8 << 20, TRACE_HEADER = 64 };
+static struct trace *tracing;
+static void note(struct note n, CUstream s, const char *name, const void *params) {
+	if (!tracing || !__atomic_load_n(&tracing->on, __ATOMIC_ACQUIRE)) return;
+	n.stream = (uintptr_t)s, n.nname = name ? strlen(name) : 0;
+	n.size = (sizeof n + n.nname + n.nparams + 7) / 8 * 8;
+	if (TRACE_HEADER + tracing->used + n.size > TRACE_BYTES) { tracing->full = 1; return; }
+	char *at = (char *)tracing + TRACE_HEADER + tracing->used;
+	memcpy(at, &n, sizeof n);
+	if (n.nname) memcpy(at + sizeof n, name, n.nname);
+	if (n.nparams) memcpy(at + sizeof n + n.nname, params, n.nparams);
+	__atomic_store_n(&tracing->used, tracing->used + n.size, __ATOMIC_RELEASE);
+}
+static void trace_open(void) {
+	const char *path = getenv("MOCKCUDA_TRACE");
+	int fd = path && *path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	if (fd < 0) return;
+	void *p = mmap(NULL, TRACE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (p != MAP_FAILED) tracing = p;
+}
