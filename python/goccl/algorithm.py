@@ -12,7 +12,8 @@ from ._buffer import stream_handle
 from ._lib import create, error, interruptible, lib, nanoseconds, synchronize, take
 from ._types import DataType, ReduceOp
 from .device import Stream, current_device
-from .nccl._communicator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, Communicator as _Comm, _request
+from .nccl._communicator import Communicator as _Comm
+from .nccl._request import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, request as _request
 from .primitives import Communicator, _Object
 
 if TYPE_CHECKING:

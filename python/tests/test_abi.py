@@ -5,7 +5,8 @@ import re
 
 import jobs
 from goccl._lib import _SIGNATURES, lib
-from goccl.nccl._communicator import _Config, _Info, _request
+from goccl.nccl._communicator import _Config, _Info
+from goccl.nccl._request import request
 
 KINDS = {"int32_t": "i", "uint32_t": "u", "int64_t": "l", "uint64_t": "Q", "goccl_device": "Q", "goccl_bootstrap": "Q", "goccl_comm": "Q", "goccl_object": "Q", "goccl_window": "Q",
          "uintptr_t": "Q"}
@@ -36,5 +37,5 @@ def test_signatures():
 def test_structures():
     import ctypes
 
-    assert len(_request(*[0] * 18)) == 128
+    assert len(request(*[0] * 18)) == 128
     assert ctypes.sizeof(_Config) == 64 and ctypes.sizeof(_Info) == 32

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from .. import errors as _errors
 from ..bootstrap import UniqueId
 from ..device import Device, RawGpuBuffer as _RawGpuBuffer
-from ._communicator import Communicator, group, group_end, group_start
+from ._communicator import Communicator
 from ._constants import *  # noqa: F401,F403
 from ._constants import __all__ as _constants
+from ._group import group, group_end, group_start
 
 if TYPE_CHECKING:
     from typing import Any

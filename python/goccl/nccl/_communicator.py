@@ -1,12 +1,10 @@
-"""Communicator and groups."""
+"""Communicator."""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import itertools
-import struct
 import sys
 import threading
 import weakref
@@ -19,24 +17,19 @@ from .._lib import create, error, interruptible, lib, nanoseconds, synchronize
 from .._types import DataType, ReduceOp
 from ..bootstrap import Bootstrap, UniqueId
 from ..device import Device, Stream, current_device
+from ._group import current
+from ._pre_mul_sum import PreMulSum, element
+from ._request import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST, GATHER, NAMES, RECV, REDUCE,
+                       REDUCE_SCATTER, REDUCING, SCATTER, SEND, request)
 from ._window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
     from .._typing import BufferSpec, StreamSpec
     from ..nccl import NCCLConfig
 
-# goccl_request.
-_request = struct.Struct("<QIIIi6Q4Q3Q").pack
-
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_TO_ALL_V, BROADCAST, REDUCE, GATHER, SCATTER, SEND, RECV, BARRIER, ALL_TO_ALL_V_DEVICE = range(1, 14)
 _IN_PROGRESS = errors.InProgress.code  # a split goes on in the background
-_REDUCING = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
-_NAMES = ("", "allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "broadcast", "reduce", "gather", "scatter", "send", "recv", "barrier",
-          "alltoallv_device")
-
 _open: "weakref.WeakSet[Communicator]" = weakref.WeakSet()
 
 
@@ -57,77 +50,6 @@ class _Config(ctypes.Structure):
 class _Info(ctypes.Structure):
     _fields_ = [("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("device_kind", ctypes.c_int32), ("device_index", ctypes.c_int32),
                 ("device", ctypes.c_uint64), ("non_blocking", ctypes.c_int32), ("reserved", ctypes.c_int32)]
-
-
-class _Group(threading.local):
-    """The thread's open group: its depth, requests, and what the requests refer to."""
-
-    depth = 0
-
-    def __init__(self) -> None:
-        self.requests: list[bytes] = []
-        self.keep: list[Any] = []
-        self.waits: dict[Any, Any] = {}
-
-
-_group = _Group()
-
-
-def group_start() -> None:
-    """Opens a group: calls are collected until the outermost group_end submits them together."""
-    _group.depth += 1
-
-
-def group_end() -> None:
-    """Submits the group. Sends and receives among it progress together; of several communicators' collectives none waits for another."""
-    if _group.depth == 0:
-        raise errors.InvalidUsage("group_end without group_start")
-    _group.depth -= 1
-    if _group.depth:
-        return
-    requests, keep, waits = _group.requests, _group.keep, _group.waits
-    _group.requests, _group.keep, _group.waits = [], [], {}
-    if not requests:
-        return
-    submit = lib.raw("submit")
-    r = submit(b"".join(requests), len(requests))
-    if r:
-        raise error(r)
-    for comm in waits.values():
-        comm._wait()
-    del keep
-
-
-@contextlib.contextmanager
-def group() -> Iterator[None]:
-    """``with group(): …`` collects the calls inside and submits them together. After an exception inside nothing is submitted."""
-    group_start()
-    try:
-        yield
-    except BaseException:
-        _group.depth -= 1
-        if not _group.depth:
-            _group.requests, _group.keep, _group.waits = [], [], {}
-        raise
-    group_end()
-
-
-class PreMulSum:
-    """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed with it, or by close."""
-
-    number: int
-
-    def __init__(self, comm: "Communicator", number: int, keep: object) -> None:
-        self._comm, self.number, self._keep = comm, number, keep
-
-    def __index__(self) -> int:
-        return self.number
-
-    def close(self) -> None:
-        """Frees the operator."""
-        if self.number:
-            lib.op_destroy(self._comm._handle, self.number)
-            self.number = 0
 
 
 class Communicator:
@@ -398,7 +320,7 @@ class Communicator:
         scale = 1 if one.dtype is not None else one.itemsize
         arrays = [(ctypes.c_int64 * n)(*[x * scale for x in row]) for row in rows]
         self._check(s), self._check(r)
-        self._enqueue(_request(self._handle, ALL_TO_ALL_V, _type(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
+        self._enqueue(request(self._handle, ALL_TO_ALL_V, _type(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
                                *[ctypes.addressof(a) for a in arrays], 0, 0, 0), (s, r, arrays), stream)
 
     def alltoallv_device(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: BufferSpec, sdispls: BufferSpec, recvcounts: BufferSpec,
@@ -428,7 +350,7 @@ class Communicator:
         number = one.dtype if one.dtype is not None else {1: DataType.uint8, 2: DataType.float16, 4: DataType.uint32, 8: DataType.uint64}.get(one.itemsize)
         if number is None:
             raise self._wrong(what, f"{_name(one)}: sizes are 1, 2, 4 and 8")
-        self._enqueue(_request(self._handle, what, int(number), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
+        self._enqueue(request(self._handle, what, int(number), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
                                *[a.ptr for a in arrays], 0, 0, 0), (s, r, arrays), stream)
 
     def send(self, sendbuf: BufferSpec, peer: int, *, stream: StreamSpec = None) -> None:
@@ -443,14 +365,14 @@ class Communicator:
 
     def barrier(self, *, stream: StreamSpec = None) -> None:
         """Later work on stream waits until every rank's stream got here."""
-        self._enqueue(_request(self._handle, BARRIER, 0, 0, 0, 0, 0, 0, self._queue(stream), 0, 0, 0, 0, 0, 0, 0, 0, 0), None, stream)
+        self._enqueue(request(self._handle, BARRIER, 0, 0, 0, 0, 0, 0, self._queue(stream), 0, 0, 0, 0, 0, 0, 0, 0, 0), None, stream)
 
     def create_pre_mul_sum(self, scalar: Any, datatype: DataType | None = None) -> PreMulSum:
         """An operator that multiplies each input by scalar, then sums: a number with its datatype, or a one-element array, which is read now on the host and
         at each call on a GPU."""
         number = ctypes.c_uint32()
         if datatype is not None:
-            raw, on_host, keep = _element(scalar, DataType(datatype)), 1, None
+            raw, on_host, keep = element(scalar, DataType(datatype)), 1, None
             lib.op_create(self._handle, int(datatype), raw, on_host, ctypes.byref(number))
         else:
             b = resolve(scalar)
@@ -476,7 +398,7 @@ class Communicator:
     # The way of a call.
 
     def _wrong(self, what: int, text: str) -> errors.InvalidArgument:
-        return errors.InvalidArgument(f"goccl: {_NAMES[what]} on rank {self._rank}: {text}")
+        return errors.InvalidArgument(f"goccl: {NAMES[what]} on rank {self._rank}: {text}")
 
     def _at(self, root: int, buffer: Any) -> Buffer | None:
         if self._rank == root:
@@ -501,11 +423,11 @@ class Communicator:
         b = s or r
         self._check(s), self._check(r)
         if b.dtype is None:
-            if what in _REDUCING:
+            if what in REDUCING:
                 raise self._wrong(what, "elements of this type can be moved, not reduced")
             count *= b.itemsize
         number = op.number if isinstance(op, PreMulSum) else int(op)
-        self._enqueue(_request(self._handle, what, _type(b), number, root, s.ptr if s else 0, r.ptr if r else 0, count, self._queue(stream), 0, 0,
+        self._enqueue(request(self._handle, what, _type(b), number, root, s.ptr if s else 0, r.ptr if r else 0, count, self._queue(stream), 0, 0,
                                0, 0, 0, 0, 0, 0, 0), (s, r), stream)
 
     def _queue(self, stream: StreamSpec) -> int:
@@ -523,11 +445,11 @@ class Communicator:
                 self._stream = self._own_stream.handle
 
     def _enqueue(self, request: bytes, keep: object, stream: StreamSpec) -> None:
-        if _group.depth:
-            _group.requests.append(request)
-            _group.keep.append(keep)
+        if current.depth:
+            current.requests.append(request)
+            current.keep.append(keep)
             if stream is None and self._host:
-                _group.waits[self._handle] = self
+                current.waits[self._handle] = self
             elif self._host and isinstance(stream, Stream):
                 stream._keep.append(keep)
             return
@@ -569,15 +491,3 @@ def _config(config: NCCLConfig | None) -> Any:
     c = _Config(ctypes.sizeof(_Config), 0, nanoseconds(getattr(config, "timeout", None)), nanoseconds(getattr(config, "op_timeout", None)),
                 (getattr(config, "comm_name", None) or "").encode() or None)
     return ctypes.byref(c)
-
-
-def _element(value: Any, t: DataType) -> bytes:
-    """A number as an element of a type."""
-    codes = {DataType.int8: "b", DataType.uint8: "B", DataType.int32: "i", DataType.uint32: "I", DataType.int64: "q", DataType.uint64: "Q",
-             DataType.float16: "e", DataType.float32: "f", DataType.float64: "d"}
-    if t in codes:
-        return struct.pack("<" + codes[t], value).ljust(8, b"\0")
-    if t == DataType.bfloat16:
-        bits = struct.unpack("<I", struct.pack("<f", value))[0]
-        return struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF).ljust(8, b"\0")
-    raise errors.InvalidArgument(f"give the factor of {t.name} as an array of one element")

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import goccl.torch
 import goccl.utils
-from goccl.nccl._communicator import _request
+from goccl.nccl._request import request as _request
 
 
 def main() -> None:

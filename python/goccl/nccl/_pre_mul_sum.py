@@ -1,0 +1,45 @@
+"""PreMulSum, an operator with a factor of its own."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from .. import errors
+from .._lib import lib
+from .._types import DataType
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ._communicator import Communicator
+
+
+class PreMulSum:
+    """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed with it, or by close."""
+
+    number: int
+
+    def __init__(self, comm: Communicator, number: int, keep: object) -> None:
+        self._comm, self.number, self._keep = comm, number, keep
+
+    def __index__(self) -> int:
+        return self.number
+
+    def close(self) -> None:
+        """Frees the operator."""
+        if self.number:
+            lib.op_destroy(self._comm._handle, self.number)
+            self.number = 0
+
+
+def element(value: Any, t: DataType) -> bytes:
+    """A number as an element of a type."""
+    codes = {DataType.int8: "b", DataType.uint8: "B", DataType.int32: "i", DataType.uint32: "I", DataType.int64: "q", DataType.uint64: "Q",
+             DataType.float16: "e", DataType.float32: "f", DataType.float64: "d"}
+    if t in codes:
+        return struct.pack("<" + codes[t], value).ljust(8, b"\0")
+    if t == DataType.bfloat16:
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+        return struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF).ljust(8, b"\0")
+    raise errors.InvalidArgument(f"give the factor of {t.name} as an array of one element")
