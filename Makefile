@@ -17,7 +17,7 @@ RACE = algorithm bootstrap capi/internal/core device executor internal/doctor in
        internal/wait primitive topo transport .
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 
-.PHONY: help test check fmt lint vet build race unit kernels-check generate tools gpu-bundle clean
+.PHONY: help test check fmt lint vet build race unit soak kernels-check generate tools gpu-bundle clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ race: ## the tests of the concurrent packages under the race detector
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
 	$(GO) test -timeout 20m ./...
+
+TUTORIALS := ./examples/01-basic-concepts ./examples/02-bootstrap ./examples/03-memory-channel ./examples/04-port-channel
+
+soak: ## tutorials 01 to 04, 200 times: none may hang or leave anything behind
+	$(GO) test -p 1 -count 200 -failfast -timeout 60m $(TUTORIALS)
 
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...

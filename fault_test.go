@@ -19,16 +19,16 @@ import (
 )
 
 // settle counts what the process holds, once the parts that live as long as the process are there.
-func (k *rank) settle(base resources) resources {
-	if base.fds == 0 {
+func (k *rank) settle(base testutil.Resources) testutil.Resources {
+	if base.Descriptors == 0 {
 		_, _ = fdshare.Shared()
 		b := bootstrap.NewTCP(0, 1)
 		_ = b.InitAddress(context.Background(), k.Address+"-warm-"+fmt.Sprint(k.Rank))
 		_ = b.Close()
 		time.Sleep(50 * time.Millisecond)
-		return held()
+		return testutil.Held()
 	}
-	return settled(base)
+	return testutil.Settled(base)
 }
 
 // buffers are a rank's memory for all-reduces.

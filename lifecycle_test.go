@@ -432,12 +432,12 @@ func TestCreateAndClose(t *testing.T) {
 		return m.HeapAlloc
 	}
 	some(20)
-	before, base := heap(), held()
+	before, base := heap(), testutil.Held()
 	start := time.Now()
 	some(rounds)
 	took := time.Since(start)
-	if r := settled(base); r.more(base) {
-		t.Errorf("after %d rounds: %v, before %v\n%s", rounds, r, base, r.detail)
+	if r := testutil.Settled(base); r.More(base) {
+		t.Errorf("after %d rounds: %v, before %v\n%s", rounds, r, base, r.Detail)
 	}
 	// The bootstrap remembers the last 4096 groups that were closed.
 	if after := heap(); after > before+1<<20 {

@@ -24,6 +24,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // TestMain lets the test binary be one rank of a job: the variable of taskVariable holds what it does.
@@ -95,11 +96,11 @@ func rankMain(s string) int {
 	}
 	time.AfterFunc(2*time.Minute, func() { panic("the rank hangs") })
 	do := map[string]func() error{"matrix": k.matrix, "traffic": k.traffic, "wait": k.wait, "setup": k.setup, "replay": k.replay}[k.Do]
-	before := k.settle(resources{})
+	before := k.settle(testutil.Resources{})
 	err := k.run(do)
 	if err == nil && !k.CUDA {
-		if after := k.settle(before); after.more(before) {
-			err = fmt.Errorf("left behind: %v, before %v\n%s", after, before, after.detail)
+		if after := k.settle(before); after.More(before) {
+			err = fmt.Errorf("left behind: %v, before %v\n%s", after, before, after.Detail)
 		}
 	}
 	if err != nil {

@@ -3,22 +3,50 @@ package tutorialtest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 const marker = "GOCCL_TUTORIAL_MAIN"
 
-// Main is what a tutorial's TestMain calls: in a process that Run started, or a rank that such a process started, it runs mainFunc.
+// Main is what a tutorial's TestMain calls: in a process that Run started, or a rank that such a process started, it runs mainFunc, and fails when that leaves
+// descriptors, goroutines or shared mappings behind.
 func Main(m *testing.M, mainFunc func()) {
-	if os.Getenv(marker) != "" {
-		mainFunc()
-		os.Exit(0)
+	if os.Getenv(marker) == "" {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	base, err := before()
+	if err == nil {
+		mainFunc()
+		if r := testutil.Settled(base); r.More(base) {
+			err = fmt.Errorf("left behind: %v, before %v\n%s", r, base, r.Detail)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// before is what the process holds once it has what lives as long as it does: the listener for descriptors, the runtime's poller, the goroutine that waits
+// for signals.
+func before() (testutil.Resources, error) {
+	if _, err := fdshare.Shared(); err != nil {
+		return testutil.Resources{}, err
+	}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt)
+	signal.Stop(c)
+	return testutil.Held(), nil
 }
 
 // Run runs the tutorial with the arguments and returns what it printed and whether it exited with status 0.
@@ -43,5 +71,6 @@ func Command(t *testing.T, before []string, args ...string) (output string, ok b
 	if ctx.Err() != nil {
 		t.Fatalf("%s: no end within a minute\n%s", strings.Join(args, " "), out)
 	}
+	testutil.NothingLeft(t)
 	return string(out), err == nil
 }
