@@ -21,6 +21,10 @@ def _init(rank, n, uid):
     assert goccl.torch.init() == rank
 
 
+def _several():
+    return dist.distributed_c10d._get_default_group()
+
+
 def _collectives(rank, n, uid):
     _init(rank, n, uid)
     t = torch.full((1000,), rank + 1.0)
@@ -68,6 +72,23 @@ def _collectives(rank, n, uid):
     outs = [torch.empty(2) for _ in range(n)]
     dist.all_to_all(outs, [torch.full((2,), rank * 10.0 + p) for p in range(n)])
     assert all((q == p * 10 + rank).all() for p, q in enumerate(outs))
+    # Several tensors at once, staged ones too: each must end with the one Work.
+    ins = [torch.full((5 + k,), 10.0 * rank + k) for k in range(3)]
+    outs = [[torch.empty(5 + k) for k in range(3)] for _ in range(n)]
+    _several().allgather_coalesced(outs, ins).wait()
+    assert all(torch.equal(o, torch.full((5 + k,), 10.0 * r + k)) for r, of in enumerate(outs) for k, o in enumerate(of))
+    ts = [torch.full((4, 6), float(rank + k)).t() for k in range(3)]
+    w = _several().allreduce_coalesced(ts)
+    assert w.get_future().wait() is not None and w.is_completed()
+    assert all((t == sum(r + k for r in range(n))).all() for k, t in enumerate(ts))
+    outs = [torch.empty(2, 4 * n).t() for _ in range(3)]
+    _several().allgather_into_tensor_coalesced(outs, [torch.full((4, 2), rank + 10.0 * k) for k in range(3)]).wait()
+    assert all(torch.equal(o[:, 0], torch.arange(n).repeat_interleave(4) + 10.0 * k) for k, o in enumerate(outs))
+    outs = [torch.empty(2, 4).t() for _ in range(3)]
+    _several().reduce_scatter_tensor_coalesced(outs, [torch.full((4 * n, 2), rank + 10.0 * k) for k in range(3)]).wait()
+    assert all((o == sum(r + 10.0 * k for r in range(n))).all() for k, o in enumerate(outs))
+    with pytest.raises(ValueError, match="no tensors"):
+        _several().allreduce_coalesced([])
     right, left = (rank + 1) % n, (rank - 1) % n
     a, c = torch.full((1 << 18,), float(rank)), torch.empty(1 << 18)
     for w in dist.batch_isend_irecv([dist.P2POp(dist.isend, a, right), dist.P2POp(dist.irecv, c, left)]):

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from .. import errors
 from .._types import ReduceOp
 from .lane import Lane
+from .work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from ..nccl import Communicator
-    from ..torch.work import Work
 
 __all__ = ["ProcessGroupGoccl", "register"]
 
@@ -131,11 +131,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces several tensors in place."""
-        work = None
-        for t in tensors:
-            work = self.allreduce([t], opts)
-        work._result = list(tensors)
-        return work
+        return Work.last([self.allreduce([t], opts) for t in tensors], list(tensors))
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces tensors[0] in place at the root."""
@@ -206,11 +202,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """Several reduce-scatters."""
-        work = None
-        for o, i in zip(outputs, inputs):
-            work = self._reduce_scatter_base(o, i, opts)
-        work._result = list(outputs)
-        return work
+        return Work.last([self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
@@ -261,18 +253,11 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """Several gathers: outputs[r][k] is rank r's inputs[k]."""
-        work = None
-        for k, t in enumerate(inputs):
-            work = self.allgather([[o[k] for o in outputs]], [t], opts)
-        return work
+        return Work.last([self.allgather([[o[k] for o in outputs]], [t], opts) for k, t in enumerate(inputs)], [list(o) for o in outputs])
 
     def allgather_into_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """Several gathers into tensors."""
-        work = None
-        for o, i in zip(outputs, inputs):
-            work = self._allgather_base(o, i, opts)
-        work._result = list(outputs)
-        return work
+        return Work.last([self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
@@ -282,7 +267,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         root = _opt(opts, "rootRank", 0)
         x = t.contiguous()
         parts = outputs[0] if self._rank_ == root else []
-        every = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device) if self._rank_ == root else None
+        every: Any = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device) if self._rank_ == root else None
 
         def finish() -> None:
             for r, p in enumerate(parts):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from typing import TYPE_CHECKING
+
+from .. import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +31,24 @@ class Work(dist._Work):
         self._done = False
         self._failure: Exception | None = None
         self._lock = threading.Lock()
-        self._future: torch.futures.Future | None = None
+        self._future: torch.futures.Future[Any] | None = None
+        self._others: list[Work] = []  # works of the same call, which end with this one
+
+    @classmethod
+    def last(cls, works: list[Work], result: Any) -> Work:
+        """The last of the works of one call, made to stand for all of them: result is what they wrote together."""
+        if not works:
+            raise errors.InvalidArgument("no tensors: pass at least one")
+        work = works[-1]
+        # On a GPU's lane what is past the last is past all; on the host's each has its results to copy.
+        work._others = [w for w in works[:-1] if w._finish is not None or w._lane is not work._lane]
+        work._result = result
+        return work
 
     def wait(self, timeout: Any = None) -> bool:
         """Waits as far as the device demands; raises what the collective failed with."""
+        for w in self._others:
+            w.wait()
         self._lane.flush()
         if self._lane.cuda:
             if self._event is not None:
@@ -58,6 +74,8 @@ class Work(dist._Work):
 
     def is_completed(self) -> bool:
         """Whether the work is done, without waiting."""
+        if not all(w.is_completed() for w in self._others):
+            return False
         self._lane.flush()
         if self._lane.cuda:
             return self._event is None or self._event.query()
@@ -84,7 +102,7 @@ class Work(dist._Work):
         """Unknown: receives name their rank."""
         return -1
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         """A future of the result. On GPUs it is complete at once, and its consumers' streams wait."""
         with self._lock:
             if self._future is not None:
