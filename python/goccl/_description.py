@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from . import errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _MAGIC, _VERSION = 0x4C415047, 1
@@ -44,8 +45,10 @@ def _divide(a: int, b: int) -> int:
     return a // b
 
 
-_TWO = {3: int.__add__, 4: int.__sub__, 5: int.__mul__, 6: _divide, 7: lambda a, b: a - b * _divide(a, b), 8: min, 9: max, 10: lambda a, b: int(a < b),
-        11: lambda a, b: int(a <= b), 12: lambda a, b: int(a == b), 13: lambda a, b: int(bool(a) and bool(b)), 14: lambda a, b: int(bool(a) or bool(b))}
+_TWO: dict[int, Callable[[int, int], int]] = {
+    3: int.__add__, 4: int.__sub__, 5: int.__mul__, 6: _divide, 7: lambda a, b: a - b * _divide(a, b), 8: min, 9: max, 10: lambda a, b: int(a < b),
+    11: lambda a, b: int(a <= b), 12: lambda a, b: int(a == b), 13: lambda a, b: int(bool(a) and bool(b)), 14: lambda a, b: int(bool(a) or bool(b)),
+}
 _SELECT = 15
 
 

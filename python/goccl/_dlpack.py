@@ -56,7 +56,7 @@ _lock = threading.Lock()
 
 
 @_Deleter
-def _delete(managed: int) -> None:
+def _delete(managed: Any) -> None:
     with _lock:
         _exported.pop(managed.contents.context, None)
 
@@ -105,9 +105,10 @@ class View:
         self.capsule = cap
         self.ptr = (t.data or 0) + t.byte_offset
         self.shape = tuple(t.shape[i] for i in range(t.ndim))
-        self.dtype = _NAMES.get((t.code, t.bits)) if t.lanes == 1 else None
-        if self.dtype is None:
+        dtype = _NAMES.get((t.code, t.bits)) if t.lanes == 1 else None
+        if dtype is None:
             raise errors.InvalidArgument(f"DLPack type with code {t.code}, {t.bits} bits and {t.lanes} lanes")
+        self.dtype = dtype
         self.device_type, self.device_id = t.device.type, t.device.id
         self.contiguous = True
         if t.strides:

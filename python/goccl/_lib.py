@@ -11,13 +11,15 @@ import ctypes
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from . import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+T = TypeVar("T")
 
 ABI_VERSION = 1
 
@@ -74,7 +76,7 @@ class _Library:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._dll = None
+        self._dll: ctypes.CDLL | None = None
 
     def dll(self) -> ctypes.CDLL:
         if self._dll is None:
@@ -135,7 +137,8 @@ def error(result: int) -> errors.GocclError:
 
 def version() -> str:
     """The version of libgoccl.so."""
-    return lib.dll().goccl_version().decode()
+    text: bytes = lib.dll().goccl_version()
+    return text.decode()
 
 
 def create(function: Callable[..., Any], *args: Any) -> int:
@@ -164,7 +167,7 @@ def nanoseconds(seconds: float | None) -> int:
     return max(int(seconds * 1e9), 1)
 
 
-def interruptible(function: Callable[..., Any], *args: Any, on_interrupt: Callable[[], Any] | None = None) -> Any:
+def interruptible(function: Callable[..., T], *args: Any, on_interrupt: Callable[[], Any] | None = None) -> T:
     """function(*args), which may block, so that Ctrl-C ends the wait.
 
     Signals reach the main thread only, and only between its bytecodes; there the call runs on a thread of its own while the main thread waits for it.
@@ -194,7 +197,8 @@ def interruptible(function: Callable[..., Any], *args: Any, on_interrupt: Callab
     value, failure = outcome[0]
     if failure is not None:
         raise failure
-    return value
+    result: T = value
+    return result
 
 
 SLICE = 50_000_000  # ns that a wait in slices blocks at a time

@@ -1,5 +1,7 @@
 """What torch calls when it is imported (entry point torch.backends): the name "goccl" becomes a backend, and nothing else is loaded."""
 
+from typing import Any
+
 
 def autoload() -> None:
     """Registers a backend that loads goccl.torch when a process group is made."""
@@ -9,7 +11,7 @@ def autoload() -> None:
         if not dist.is_available() or "goccl" in dist.Backend.backend_list:
             return
 
-        def create(store, rank, size, timeout):
+        def create(store: Any, rank: int, size: int, timeout: Any) -> Any:
             from goccl.torch.backend import ProcessGroupGoccl
 
             return ProcessGroupGoccl(store, rank, size, timeout)

@@ -26,6 +26,9 @@ class DataType(enum.IntEnum):
     bfloat16 = 9
     float8_e4m3 = 10
     float8_e5m2 = 11
+    # The older package spells one of them so.
+    float8_e4m3fn = 10
+    float8_e4m3fnuz = 10
 
     @property
     def itemsize(self) -> int:
@@ -49,9 +52,6 @@ _NAMES = {t.name: t for t in DataType} | {
     "|i1": DataType.int8, "|u1": DataType.uint8, "|b1": DataType.uint8, "<i4": DataType.int32, "<u4": DataType.uint32, "<i8": DataType.int64,
     "<u8": DataType.uint64, "<f2": DataType.float16, "<f4": DataType.float32, "<f8": DataType.float64,
 }
-# The older package spells element types so; they are other names of the same members.
-for _new, _old in (("float8_e4m3fn", "float8_e4m3"), ("float8_e4m3fnuz", "float8_e4m3")):
-    setattr(DataType, _new, DataType[_old])
 
 
 class ReduceOp(enum.IntEnum):
@@ -80,15 +80,13 @@ class Transport(enum.IntEnum):
     IB7 = 9
     Ethernet = 10
     NumTransports = 11
+    Nvlink = 1  # names in use for CudaIpc
+    IPC = 1
 
     def __or__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
         return TransportFlags(self) | TransportFlags(other)
 
     __ror__ = __or__
-
-
-Transport.Nvlink = Transport.CudaIpc  # names in use for it
-Transport.IPC = Transport.CudaIpc
 
 
 class TransportFlags:

@@ -161,7 +161,7 @@ class AlgorithmCollection:
         for a in self._all:
             by.setdefault(a.collective, {})[a.name] = a
         for s in self._selectors:
-            chosen = s(by, request)
+            chosen: Algorithm | None = s(by, request)
             if chosen is not None:
                 return chosen
         fits = [a for a in self.get_by_collective(request.collective)
@@ -292,22 +292,22 @@ class ExecutionPlan:
     @property
     def name(self) -> str:
         """The plan's name."""
-        return self.report["name"]
+        return str(self.report["name"])
 
     @property
     def collective(self) -> str:
         """The plan's collective."""
-        return self.report["collective"]
+        return str(self.report["collective"])
 
     @property
     def min_message_size(self) -> int:
         """The smallest message in bytes."""
-        return self.report["min_message_size"]
+        return int(self.report["min_message_size"])
 
     @property
     def max_message_size(self) -> int:
         """The largest message in bytes."""
-        return self.report["max_message_size"]
+        return int(self.report["max_message_size"])
 
 
 class Executor:

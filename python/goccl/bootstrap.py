@@ -83,7 +83,7 @@ class Bootstrap:
 
     def _adopt(self, handle: int) -> None:
         self._handle = handle
-        self._finalizer = weakref.finalize(self, lib.raw("bootstrap_close"), handle)
+        self._finalizer: weakref.finalize[[int], Bootstrap] | None = weakref.finalize(self, lib.raw("bootstrap_close"), handle)
         self._finalizer.atexit = False
         _open.add(self)
         values = [ctypes.c_int32() for _ in range(4)]
@@ -161,8 +161,9 @@ class Bootstrap:
 
     def close(self) -> None:
         """Leaves the job. Closing twice is harmless."""
-        if getattr(self, "_finalizer", None) is not None:
-            self._finalizer()
+        finalizer = getattr(self, "_finalizer", None)
+        if finalizer is not None:
+            finalizer()
 
 
 _BROADCAST_TAG = 0x60CC1

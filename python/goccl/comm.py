@@ -50,12 +50,12 @@ class CommGroup:
             self.bootstrap.initialize(interfaceIpPortTrio)
         elif mpi_comm is not None:
             self.bootstrap = TcpBootstrap.create(mpi_comm.rank, mpi_comm.size)
-            uid = mpi_comm.bcast(UniqueId.create().as_bytes if mpi_comm.rank == 0 else None, 0)
+            uid: bytes = mpi_comm.bcast(UniqueId.create().as_bytes if mpi_comm.rank == 0 else None, 0)
             self.bootstrap.initialize(UniqueId(uid))
         elif torch_group is not None:
             import torch.distributed as dist
 
-            box = [UniqueId.create().as_bytes if dist.get_rank(torch_group) == 0 else None]
+            box: list[Any] = [UniqueId.create().as_bytes if dist.get_rank(torch_group) == 0 else None]
             dist.broadcast_object_list(box, src=dist.get_global_rank(torch_group, 0) if torch_group is not dist.group.WORLD else 0, group=torch_group)
             self.bootstrap = TcpBootstrap.create(dist.get_rank(torch_group), dist.get_world_size(torch_group))
             self.bootstrap.initialize(UniqueId(box[0]))

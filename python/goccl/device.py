@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import os
 import weakref
@@ -198,7 +199,7 @@ class RawGpuBuffer:
         self._within(offset, len(raw))
         lib.copy_in(self.device.handle, self._ptr + offset, raw, len(raw))
 
-    def to_bytes(self, offset: int = 0, nbytes: int | None = None) -> bytes:
+    def to_bytes(self, offset: int = 0, nbytes: int | None = None) -> builtins.bytes:
         """nbytes from offset on (default: all the rest), copied to the host. Work on streams that writes them is to be synchronized with before."""
         n = self._nbytes - offset if nbytes is None else nbytes
         self._within(offset, n)

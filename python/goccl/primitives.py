@@ -142,7 +142,7 @@ class EndpointConfig:
     @classmethod
     def of(cls, config: EndpointConfig | Endpoint | Transport) -> "EndpointConfig":
         """The configuration that a Transport, an Endpoint or a configuration stands for."""
-        if isinstance(config, cls):
+        if isinstance(config, EndpointConfig):
             return config
         if isinstance(config, Endpoint):
             return cls(config.transport, config.device)
@@ -261,7 +261,11 @@ class SemaphoreStub(_Object):
     """One side's half of a semaphore. It is exchanged with the peer's; the two make a Semaphore."""
 
     def __init__(self, connection: Connection | None, *, _handle: int = 0, _keep: tuple[object, ...] = ()) -> None:
-        super().__init__(_handle or create(lib.semaphore_stub_create, connection.handle), connection, *_keep)
+        if not _handle:
+            if connection is None:
+                raise errors.InvalidArgument("a SemaphoreStub is made of a connection")
+            _handle = create(lib.semaphore_stub_create, connection.handle)
+        super().__init__(_handle, connection, *_keep)
 
     def serialize(self) -> bytes:
         """The stub as bytes, for the peer."""
@@ -273,15 +277,18 @@ class Semaphore(_Object):
 
     def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | None = None, *, _handle: int = 0,
                  _keep: tuple[object, ...] = ()) -> None:
-        super().__init__(_handle or create(lib.semaphore_create, local_stub.handle, remote_stub.handle), local_stub, remote_stub, *_keep)
+        if not _handle:
+            if local_stub is None or remote_stub is None:
+                raise errors.InvalidArgument("a Semaphore is made of two stubs: this side's and the peer's")
+            _handle = create(lib.semaphore_create, local_stub.handle, remote_stub.handle)
+        super().__init__(_handle, local_stub, remote_stub, *_keep)
 
     def connection(self) -> Connection:
         """The connection it signals by."""
         for k in self._keep:
-            if isinstance(k, Connection):
-                return k
-            if isinstance(k, SemaphoreStub) and k._keep[0] is not None:
-                return k._keep[0]
+            c = k._keep[0] if isinstance(k, SemaphoreStub) else k
+            if isinstance(c, Connection):
+                return c
         raise errors.InvalidUsage("the semaphore was made without a connection")
 
     def signal(self) -> None:
@@ -306,14 +313,13 @@ class Semaphore(_Object):
 class _Directed:
     """A semaphore by its older, directed name, made from a Communicator and a Connection or from a Semaphore."""
 
-    semaphore: Semaphore
-
     def __init__(self, semaphore: Communicator | Semaphore, connection: Connection | None = None) -> None:
         if isinstance(semaphore, Communicator):
             if connection is None:
                 raise errors.InvalidArgument("a semaphore of a Communicator needs the connection to its peer")
-            semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
-        self.semaphore = semaphore
+            self.semaphore: Semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
+        else:
+            self.semaphore = semaphore
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self.semaphore, attribute)
@@ -387,7 +393,9 @@ class MemoryChannel(_Channel):
 
     def __init__(self, semaphore: Semaphore | Any, dst: RegisteredMemory, src: RegisteredMemory, packet_buffer: RegisteredMemory | int | None = None) -> None:
         semaphore = _semaphore(semaphore, None)
-        if isinstance(packet_buffer, int) and packet_buffer == 0:
+        if isinstance(packet_buffer, int):
+            if packet_buffer:
+                raise errors.InvalidArgument(f"packet_buffer {packet_buffer:#x}: want a RegisteredMemory, or 0 or None for no packets")
             packet_buffer = None
         h = create(lib.memory_channel_create, semaphore.handle, dst.handle, src.handle, packet_buffer.handle if packet_buffer is not None else 0)
         super().__init__(h, semaphore, dst, src, packet_buffer)
@@ -415,8 +423,9 @@ class MemoryChannel(_Channel):
 
 def _semaphore(semaphore: Any, connection: Any) -> Semaphore:
     if isinstance(semaphore, Communicator):
-        return semaphore.build_semaphore(connection, connection.remote_rank).get()
-    return getattr(semaphore, "semaphore", semaphore)
+        semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
+    found: Semaphore = getattr(semaphore, "semaphore", semaphore)
+    return found
 
 
 class SwitchChannel(_Channel):

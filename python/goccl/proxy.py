@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
+from . import errors
 from ._lib import create, interruptible, lib
 from .device import Device, current_device
 from .primitives import (_FLUSH, _PUT, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, Communicator, Connection, Context, RegisteredMemory, Semaphore,
@@ -51,12 +52,14 @@ class ProxyService:
 
     def _id(self, function: Any, *handles: int) -> int:
         n = ctypes.c_uint32()
-        function(self._object.handle, *handles, ctypes.byref(n))
+        function(self._service(), *handles, ctypes.byref(n))
         return n.value
 
     def add_semaphore(self, semaphore: Semaphore | Communicator | Any, connection: Connection | None = None) -> int:
         """Makes a semaphore usable by triggers; with a Communicator and a Connection it is built first."""
         if isinstance(semaphore, Communicator):
+            if connection is None:
+                raise errors.InvalidArgument("a semaphore of a Communicator needs the connection to its peer")
             return self.build_and_add_semaphore(semaphore, connection)
         semaphore = getattr(semaphore, "semaphore", semaphore)
         self._service(semaphore.connection().context)

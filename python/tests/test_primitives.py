@@ -216,6 +216,10 @@ def test_fifo_and_errors():
     ctx.close()
     with pytest.raises(goccl.InvalidArgument, match="destroyed"):
         ctx.create_endpoint(Transport.CudaIpc)
+    with pytest.raises(goccl.InvalidArgument, match="two stubs"):
+        goccl.Semaphore()
+    with pytest.raises(goccl.InvalidArgument, match="connection"):
+        goccl.SemaphoreStub(None)
 
 
 def test_transport_flags():

@@ -14,6 +14,7 @@ from .collectives import Collective
 from .spec import AlgoSpec, ReplicationPolicy
 
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any
 
 __all__ = ["CollectiveProgram", "current"]
@@ -24,7 +25,7 @@ _state = threading.local()
 
 def current() -> "CollectiveProgram":
     """The program of the innermost ``with CollectiveProgram(…)`` of this thread."""
-    stack = getattr(_state, "stack", None)
+    stack: list[CollectiveProgram] | None = getattr(_state, "stack", None)
     if not stack:
         raise errors.InvalidUsage("channels and ranks belong to a program: use them inside `with CollectiveProgram(…)`")
     return stack[-1]
@@ -79,7 +80,7 @@ class CollectiveProgram:
 
     def record(self, op: str, **fields: Any) -> None:
         """Adds a command (see the Go type dsl.Command) at the line of the author."""
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_here):
             frame = frame.f_back
         command = {"op": op, **{k: v for k, v in fields.items() if v is not None}}
@@ -110,4 +111,5 @@ class CollectiveProgram:
     def check(self) -> dict[str, Any]:
         """Compiles and verifies; says what the plan is. Raises InvalidArgument with a counterexample when it is wrong."""
         plan = self.compile()
-        return json.loads(take(lib.plan_check, plan, len(plan)))
+        report: dict[str, Any] = json.loads(take(lib.plan_check, plan, len(plan)))
+        return report

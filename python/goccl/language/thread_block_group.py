@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .. import errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 __all__ = ["ThreadBlockGroup", "blocks"]
@@ -27,10 +28,10 @@ class ThreadBlockGroup:
         return tb in self.tb_list
 
 
-def blocks(tb: int | None, tb_group: ThreadBlockGroup | None) -> dict[str, Any]:
+def blocks(tb: int | None, tb_group: ThreadBlockGroup | Iterable[int] | None) -> dict[str, Any]:
     """The fields of a command that say which thread blocks execute it."""
     if tb is not None and tb_group is not None:
         raise errors.InvalidArgument("give tb or tb_group, not both")
     if tb_group is not None:
-        return {"group": list(getattr(tb_group, "tb_list", tb_group))}
+        return {"group": list(tb_group.tb_list if isinstance(tb_group, ThreadBlockGroup) else tb_group)}
     return {} if tb is None else {"tb": tb}

@@ -76,7 +76,8 @@ def get_error_string(result: int) -> str:
 
     f = lib.dll().goccl_result_name
     f.restype, f.argtypes = ctypes.c_char_p, [ctypes.c_int32]
-    return f(result).decode()
+    text: bytes = f(result)
+    return text.decode()
 
 
 def mem_alloc(size: int, device: "Device | int | None" = None) -> _RawGpuBuffer:

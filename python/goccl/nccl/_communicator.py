@@ -65,7 +65,8 @@ class Communicator:
         self._stream = 0  # host device: the own stream, on which waits can be interrupted
         info = _Info()
         lib.comm_info_get(handle, ctypes.byref(info))
-        self._rank, self._size = info.rank, info.size
+        self._rank: int = info.rank
+        self._size: int = info.size
         self._device = Device._of_handle(info.device)
         self._host = self._device.is_host
         self._stream_lock = threading.Lock()
@@ -109,24 +110,23 @@ class Communicator:
     @classmethod
     def init_all(cls, devices: "int | Sequence[Device | int]", config: NCCLConfig | None = None) -> "list[Communicator]":
         """All ranks in this process, rank i on devices[i]: Devices, or GPU numbers, or how many host devices."""
+        from .._types import DeviceType
+
         if isinstance(devices, int):
             from ..device import device_count
-            from .._types import DeviceType
 
             kind = DeviceType.GPU if device_count() >= devices else DeviceType.CPU
             devices = [Device(kind, i) for i in range(devices)]
-        from .._types import DeviceType
-
-        devices = [d if isinstance(d, Device) else Device(DeviceType.GPU, d) for d in devices]
-        n = len(devices)
+        on = [d if isinstance(d, Device) else Device(DeviceType.GPU, d) for d in devices]
+        n = len(on)
         out = (ctypes.c_uint64 * n)()
-        interruptible(lib.comm_init_all, n, (ctypes.c_uint64 * n)(*[d.handle for d in devices]), _config(config), out)
+        interruptible(lib.comm_init_all, n, (ctypes.c_uint64 * n)(*[d.handle for d in on]), _config(config), out)
         return [cls(h) for h in out]
 
     def split(self, color: int | None, key: int = 0, config: NCCLConfig | None = None) -> "Communicator | None":
         """New communicators, one for each color, ranks ordered by key. A rank with color None takes part and gets None."""
         child = create(lib.comm_split_start, self._handle, -1 if color is None else color, key, _config(config))
-        return self._child(child)
+        return self._child(child) if child else None
 
     def shrink(self, exclude_ranks: Sequence[int] = (), config: NCCLConfig | None = None, *, abort: bool = False) -> "Communicator":
         """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. abort ends running work first."""
@@ -134,9 +134,7 @@ class Communicator:
         child = create(lib.comm_shrink_start, self._handle, (ctypes.c_int32 * max(len(exclude), 1))(*exclude), len(exclude), int(abort), _config(config))
         return self._child(child)
 
-    def _child(self, handle: int) -> "Communicator | None":
-        if not handle:
-            return None
+    def _child(self, handle: int) -> "Communicator":
         try:
             interruptible(lib.comm_wait, handle, on_interrupt=lambda: lib.raw("comm_abort")(handle))
         except errors.GocclError:
@@ -210,7 +208,8 @@ class Communicator:
 
     def get_last_error(self) -> str:
         """The text of the thread's latest failure."""
-        return lib.dll().goccl_last_error().decode(errors="replace")
+        text: bytes = lib.dll().goccl_last_error()
+        return text.decode(errors="replace")
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self._rank}, nranks={self._size}, device={self._device})"
@@ -229,6 +228,8 @@ class Communicator:
                stream: StreamSpec = None) -> None:
         """root's recvbuf gets the reduction of all sendbufs; other ranks may pass None for recvbuf. root None: every rank gets it."""
         if root is None:
+            if recvbuf is None:
+                raise self._wrong(REDUCE, "without a root every rank passes recvbuf")
             return self.allreduce(sendbuf, recvbuf, op, stream=stream)
         s = resolve(sendbuf)
         r = self._at(root, recvbuf)
@@ -255,6 +256,8 @@ class Communicator:
     def gather(self, sendbuf: BufferSpec, recvbuf: BufferSpec | None, root: int | None = None, *, stream: StreamSpec = None) -> None:
         """root's recvbuf, nranks times as long as sendbuf, gets everybody's sendbuf. root None: every rank's does."""
         if root is None:
+            if recvbuf is None:
+                raise self._wrong(GATHER, "without a root every rank passes recvbuf")
             return self.allgather(sendbuf, recvbuf, stream=stream)
         s, r = resolve(sendbuf), self._at(root, recvbuf)
         self._same(GATHER, s, r, s.count, s.count * self._size)
@@ -319,7 +322,7 @@ class Communicator:
             raise self._wrong(ALL_TO_ALL_V, "sendbuf and recvbuf have different element types")
         scale = 1 if one.dtype is not None else one.itemsize
         arrays = [(ctypes.c_int64 * n)(*[x * scale for x in row]) for row in rows]
-        self._check(s), self._check(r)
+        self._check(s, r)
         self._enqueue(request(self._handle, ALL_TO_ALL_V, _type(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
                                *[ctypes.addressof(a) for a in arrays], 0, 0, 0), (s, r, arrays), stream)
 
@@ -341,11 +344,11 @@ class Communicator:
             arrays.append(b)
         s = resolve(sendbuf) if sendbuf is not None else None
         r = resolve(recvbuf) if recvbuf is not None else None
-        if s is None and r is None:
+        one = s or r
+        if one is None:
             raise self._wrong(what, "one of sendbuf and recvbuf must say what an element is")
         self._same(what, s, r, 0, 0)
-        self._check(s), self._check(r)
-        one = s if s is not None else r
+        self._check(s, r)
         # The counts cannot be scaled here, so a type that is only moved goes as one of its size.
         number = one.dtype if one.dtype is not None else {1: DataType.uint8, 2: DataType.float16, 4: DataType.uint32, 8: DataType.uint64}.get(one.itemsize)
         if number is None:
@@ -415,13 +418,16 @@ class Communicator:
         if s is not None and r is not None and (s.dtype != r.dtype or s.itemsize != r.itemsize):
             raise self._wrong(what, f"sendbuf holds {_name(s)}, recvbuf {_name(r)}")
 
-    def _check(self, b: Buffer | None) -> None:
-        if b is not None and (b.kind == CUDA) == self._host and b.nbytes:
-            raise errors.InvalidArgument(f"the buffer is in {'GPU' if b.kind == CUDA else 'host'} memory, the communicator works on {self._device}")
+    def _check(self, *buffers: Buffer | None) -> None:
+        for b in buffers:
+            if b is not None and (b.kind == CUDA) == self._host and b.nbytes:
+                raise errors.InvalidArgument(f"the buffer is in {'GPU' if b.kind == CUDA else 'host'} memory, the communicator works on {self._device}")
 
     def _run(self, what: int, s: Buffer | None, r: Buffer | None, count: int, op: int | PreMulSum, root: int, stream: StreamSpec) -> None:
+        self._check(s, r)
         b = s or r
-        self._check(s), self._check(r)
+        if b is None:
+            raise self._wrong(what, "no buffer")
         if b.dtype is None:
             if what in REDUCING:
                 raise self._wrong(what, "elements of this type can be moved, not reduced")

@@ -9,6 +9,7 @@ from .._buffer import resolve
 from .._lib import lib
 
 if TYPE_CHECKING:
+    from .._buffer import Buffer
     from .._typing import BufferSpec
 
 
@@ -18,7 +19,8 @@ class Window:
     def __init__(self, communicator: int, buffer: BufferSpec) -> None:
         b, handle = resolve(buffer), ctypes.c_uint64()
         lib.window_register(communicator, b.ptr, b.nbytes, ctypes.byref(handle))
-        self._handle, self._keep = handle.value, b
+        self._handle = handle.value
+        self._keep: Buffer | None = b
 
     def close(self) -> None:
         """Ends the window on this rank."""

@@ -39,7 +39,7 @@ def init(**kwargs: Any) -> int:
                 os.environ.update(RANK=os.environ[rank], WORLD_SIZE=os.environ[size])
                 break
     dist.init_process_group("goccl", **kwargs)
-    return dist.get_rank()
+    return int(dist.get_rank())
 
 
 def preload_environment(environ: "dict[str, str] | None" = None) -> "dict[str, str]":

@@ -40,10 +40,10 @@ class Lane:
             uid = UniqueId(bytes.fromhex(store.get(key).decode()))
         own = Device(DeviceType.GPU if self.cuda else DeviceType.CPU, self.index)
         self.comm = Communicator.init(size, rank, uid, NCCLConfig(timeout=timeout, op_timeout=None if self.cuda else timeout), device=own)
-        self._side = torch.cuda.Stream(self.index) if self.cuda else Stream(own)
-        self._pending: list[tuple] = []
+        self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(own)
+        self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
         self._lock = threading.RLock()
-        self._queue: queue.SimpleQueue | None = None
+        self._queue: queue.SimpleQueue[Work | None] | None = None
 
     # Streams.
 
@@ -138,7 +138,7 @@ class Lane:
     def idle(self) -> bool:
         """Whether the host lane has nothing to do."""
         r = lib.raw("stream_synchronize")(self._side.device.handle, self._side.handle, 1)
-        return r != TIMEOUT
+        return bool(r != TIMEOUT)
 
     def complete_later(self, work: Work) -> None:
         """Completes a host work's future on the lane's own thread, which is started by the first one."""
@@ -160,12 +160,13 @@ class Lane:
         self.comm.abort() if abort else self.comm.destroy()
 
 
-def _complete(works: queue.SimpleQueue) -> None:
+def _complete(works: queue.SimpleQueue[Work | None]) -> None:
     while (work := works.get()) is not None:
+        future = work.get_future()  # there already: that is what brought the work here
         try:
             work.wait()
         except Exception as e:
-            work._future.set_exception(e)
+            future.set_exception(e)
         else:
-            work._future.set_result(work._result)
+            future.set_result(work._result)
         del work
