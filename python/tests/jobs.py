@@ -3,6 +3,7 @@
 import multiprocessing as mp
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -33,8 +34,9 @@ def _rank(function, rank, n, uid, args, results):
         results.put((rank, traceback.format_exc()))
 
 
-def run(n, function, *args, timeout=120):
-    """function(rank, n, uid, *args) in n processes; uid is an address at which they can meet. Raises what a rank raised."""
+def run(n, function, *args, timeout=120, victim=None):
+    """function(rank, n, uid, *args) in n processes; uid is an address at which they can meet. Raises what a rank raised. The rank victim is to end itself
+    by SIGKILL, and all others are waited for all the same."""
     results = _context.Queue()
     uid = address()
     ranks = [_context.Process(target=_rank, args=(function, r, n, uid, args, results)) for r in range(n)]
@@ -43,16 +45,16 @@ def run(n, function, *args, timeout=120):
     end = time.monotonic() + timeout
     failures, done = [], 0
     try:
-        while done < n:
+        while done < n - (victim is not None):
             try:
                 rank, failure = results.get(timeout=0.2)
             except queue.Empty:
-                dead = [r for r, p in enumerate(ranks) if p.exitcode not in (None, 0)]
+                dead = [r for r, p in enumerate(ranks) if p.exitcode not in (None, 0) and r != victim]
                 if dead:
                     failures.append(f"ranks {dead} died with {[ranks[r].exitcode for r in dead]}")
                     break
                 if time.monotonic() > end:
-                    failures.append(f"{n - done} of {n} ranks still run after {timeout} s")
+                    failures.append(f"{sum(p.is_alive() for p in ranks)} of {n} ranks still run after {timeout} s")
                     break
                 continue
             done += 1
@@ -60,13 +62,14 @@ def run(n, function, *args, timeout=120):
                 failures.append(f"rank {rank}:\n{failure}")
                 end = min(end, time.monotonic() + 5)
     finally:
-        for p in ranks:
+        for r, p in enumerate(ranks):
             p.join(5 if failures else 60)
             if p.is_alive():
+                failures.append(f"rank {r} does not end")
                 p.kill()
                 p.join()
     assert not failures, "\n".join(failures)
-    assert all(p.exitcode == 0 for p in ranks), [p.exitcode for p in ranks]
+    assert [p.exitcode for p in ranks] == [-signal.SIGKILL if r == victim else 0 for r in range(n)]
 
 
 _held = []
