@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/peercred"
 )
 
 // tune sets what every connection needs. partition > 0 makes the kernel give up on a peer that acknowledges nothing for so long.
@@ -62,22 +64,12 @@ func checkPeer(c net.Conn) error {
 	if !ok {
 		return nil
 	}
-	raw, err := u.SyscallConn()
+	uid, err := peercred.UID(u)
 	if err != nil {
 		return err
 	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return fmt.Errorf("SO_PEERCRED: %w", credErr)
-	}
-	if int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("%w: the peer is user %d, this is user %d", ErrAuth, cred.Uid, os.Geteuid())
+	if uid != os.Geteuid() {
+		return fmt.Errorf("%w: the peer is user %d, this is user %d", ErrAuth, uid, os.Geteuid())
 	}
 	return nil
 }

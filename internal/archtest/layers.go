@@ -15,7 +15,7 @@ type layer struct {
 // longest matching entry decides, so that a folder may stand on one floor and one of its subfolders on another.
 var house = []layer{
 	{"ground", []string{
-		"datatype", "internal/abort", "internal/archtest", "internal/fdshare", "internal/futex", "internal/hostreduce", "internal/wait",
+		"datatype", "internal/abort", "internal/archtest", "internal/fdshare", "internal/futex", "internal/hostreduce", "internal/peercred", "internal/wait",
 		"internal/driver/...", "internal/launch/...", "internal/buildinfo", "internal/testutil/...", "internal/leak", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/peercred"
 )
 
 const (
@@ -213,22 +215,12 @@ func (s *Server) visit(c *net.UnixConn) {
 
 // checkUser compares the other side's effective user id with ours.
 func checkUser(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
+	uid, err := peercred.UID(c)
 	if err != nil {
-		return err
+		return fmt.Errorf("fdshare: %w", err)
 	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return fmt.Errorf("fdshare: SO_PEERCRED: %w", credErr)
-	}
-	if int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("%w: user %d, this is user %d", ErrUser, cred.Uid, os.Geteuid())
+	if uid != os.Geteuid() {
+		return fmt.Errorf("%w: user %d, this is user %d", ErrUser, uid, os.Geteuid())
 	}
 	return nil
 }
