@@ -18,16 +18,8 @@ func Poll(cond func() bool, l Limit, p *Policy) error {
 	if p == nil {
 		p = Default()
 	}
-	for range p.Spin {
-		pause(p.SpinPause)
-		if cond() {
-			return nil
-		}
-	}
-	if p.YieldFor > 0 {
-		if done, err := yield(cond, l, p); done || err != nil {
-			return err
-		}
+	if done, err := awake(cond, l, p); done || err != nil {
+		return err
 	}
 	for d := pollFirst; ; d = min(2*d, pollLast) {
 		if cond() {

@@ -15,24 +15,15 @@ const checkEvery = 8
 // Until waits until cond is true, ErrTimeout or *AbortError. Whoever makes cond true calls c.Wake, or changes c, afterwards. cond runs often
 // and must be cheap; it may run once more after having been true. A nil policy is Default.
 func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
-	// 1. Poll.
+	// 1. Poll. 2. Yield.
 	if cond() {
 		return nil
 	}
 	if p == nil {
 		p = Default()
 	}
-	for range p.Spin {
-		pause(p.SpinPause)
-		if cond() {
-			return nil
-		}
-	}
-	// 2. Yield.
-	if p.YieldFor > 0 {
-		if done, err := yield(cond, l, p); done || err != nil {
-			return err
-		}
+	if done, err := awake(cond, l, p); done || err != nil {
+		return err
 	}
 	// 3. Sleep.
 	c.waiters.Add(1)
@@ -51,7 +42,21 @@ func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
 	}
 }
 
-// yield is step 2. It returns true when cond became true, false when its time is over.
+// awake is what a wait does before it sleeps: it polls, then yields. It returns true when cond became true, false when its time is over.
+func awake(cond func() bool, l Limit, p *Policy) (bool, error) {
+	for range p.Spin {
+		pause(p.SpinPause)
+		if cond() {
+			return true, nil
+		}
+	}
+	if p.YieldFor <= 0 {
+		return false, nil
+	}
+	return yield(cond, l, p)
+}
+
+// yield is the second half of awake.
 func yield(cond func() bool, l Limit, p *Policy) (bool, error) {
 	end := Now() + Deadline(p.YieldFor)
 	toSched := p.SchedYieldEvery
