@@ -8,8 +8,8 @@ import (
 var _ algorithm.Lister = (*Engine)(nil)
 
 // Algorithms implements algorithm.Lister. Tags: shots is how often data crosses the links, ll128 is 1 for the protocol with 120 bytes of data in 128,
-// ring is 1 for whole lines that go to the next rank only, stream is 1 for bulk copies to all, copy_engine is 1 for copies without a kernel: those are
-// listed unless GOCCL_COPY_ENGINE=0 switches them off on a rank, and chosen where a window allows it, which sizes don't tell.
+// ring is 1 for whole lines that go to the next rank only, stream is 1 for pieces that go to one peer after another, copy_engine is 1 for copies without a
+// kernel: those are listed unless GOCCL_COPY_ENGINE=0 switches them off on a rank, and chosen where a window allows it, which sizes don't tell.
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {

@@ -7,7 +7,11 @@
 //  3. launch     on the caller's stream, ordered after this communicator's work on other streams (cuda.Order): one call of the driver's door
 //  4. finish     each block adds 1 to a word in device memory (kernels/collective/ticket.cuh): what work on another stream would wait for
 //
-// Data crosses NVLink as packets that carry their own flag (kernels/collective): no fence, no handshake, no host.
+// Data crosses NVLink without the host, in one of three ways (kernels/collective):
+//
+//	packets   carry their own flag, so there is no fence and no handshake: all that is not large (protocol.cuh)
+//	ring      whole lines by plain stores to the next rank only, a flag for each part: large reductions, all-gathers and broadcasts (ring.cuh, ring_fold.cuh)
+//	streams   pieces by plain stores to one peer after another, a flag each: large messages, all-to-alls and what the table leaves to them (stream.cuh)
 //
 // Large all-gathers and all-to-alls into a window that all ranks have registered are copies between two barriers instead (copy_engine.go, symmetric.go).
 //

@@ -59,7 +59,7 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 //	all_reduce       one_shot: everybody sends everybody everything; two_shot: slices to their owners, results back
 //	reduce           the same, results to the root; two_shot: the ranks but the root own slices
 //	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which share them
-//	all_gather, reduce_scatter, all_to_all   one exchange; from 2 MiB a rank all_gather and all_to_all go as streams where packets were chosen
+//	all_gather, reduce_scatter, all_to_all   one exchange; from 16 MiB a rank all_gather and all_to_all go as streams where packets were chosen
 //
 // The ring is for large messages: whole lines carry data, to the next rank only. The number behind its slash is that of the channels, of a block each.
 // Reductions of 8-bit types go by packets there, too, and reduce of 16-bit types.
