@@ -11,12 +11,6 @@ import (
 // ErrHang is the class of a plan that stops before its end.
 var ErrHang = errors.New("the plan hangs")
 
-// maxSegments is in how many pieces a transfer competes for ports; segmentBytes is below what size it does not divide.
-const (
-	maxSegments  = 8
-	segmentBytes = 32 << 10
-)
-
 // Run simulates one launch of p on m for a message of size bytes, in the sense of Plan.MinSize and nccl-tests: the whole buffer of an
 // all-reduce, the gathered one of an all-gather.
 //
@@ -345,97 +339,6 @@ func (r *runner) move(b int32, s *blockState, in *instr, now float64) (float64, 
 		return s.end, true
 	}
 	return 0, false
-}
-
-// issue goes on with a data op under way.
-func (r *runner) issue(b int32, now float64) {
-	s := &r.states[b]
-	in := &s.code[s.pc]
-	if r.issueAll(b, s, in) {
-		end := s.end
-		r.complete(s, end)
-		if len(r.q.heap) > 0 && r.q.heap[0].at < end {
-			r.q.push(event{at: end, kind: resumeEvent, id: b, by: none})
-			return
-		}
-		r.resume(b, end, none)
-	}
-}
-
-// issueAll issues segments, one per flow in turn, as long as nothing earlier is due. It reports whether all are out.
-func (r *runner) issueAll(b int32, s *blockState, in *instr) bool {
-	for s.segment < s.segments {
-		if len(r.q.heap) > 0 && r.q.heap[0].at < s.issue {
-			r.q.push(event{at: s.issue, kind: segmentEvent, id: b, by: none})
-			return false
-		}
-		r.segment(b, s, in, &in.flows[s.flow])
-		s.flow++
-		if s.flow == len(in.flows) {
-			s.flow = 0
-			s.segment++
-		}
-	}
-	if in.flush {
-		for _, l := range in.links {
-			s.end = max(s.end, r.linkLeft[l])
-		}
-	}
-	return true
-}
-
-func (r *runner) segment(b int32, s *blockState, in *instr, f *flow) {
-	m, rank := r.machine, r.blocks[b].rank
-	bytes := f.bytes / float64(s.segments)
-	final := s.segment == s.segments-1
-	var start, end float64
-	switch f.class {
-	case portFlow:
-		if s.segment == 0 { // the proxy takes the whole transfer
-			r.push(rank, s, f)
-		}
-		return
-	case getFlow:
-		start, end = r.net.nvlink(f.peer, rank, bytes, m.NVLink.Get, s.issue)
-		s.issue = max(s.issue+micros(bytes, m.Block.Get), start)
-		s.end = max(s.end, s.issue, end+m.Pull)
-		return
-	case packetFlow:
-		start, end = r.net.nvlink(rank, f.peer, bytes*packetFactor, m.NVLink.Packet, s.issue)
-		s.issue = max(s.issue+micros(bytes, m.Block.Packet), start)
-		if final {
-			for _, p := range f.arrival {
-				r.q.push(event{at: max(end, s.issue) + m.Flag, kind: packetEvent, id: p.chunk, by: s.last, x: p.share})
-			}
-		}
-	default:
-		start, end = r.net.nvlink(rank, f.peer, bytes, m.NVLink.Put, s.issue)
-		s.issue = max(s.issue+micros(bytes, m.Block.Put), start)
-	}
-	s.stores = max(s.stores, end)
-	s.end = max(s.end, s.issue)
-}
-
-// push hands a transfer to the rank's proxy, which starts it after those before. Transfers of one channel arrive in order, and a signal
-// behind them.
-func (r *runner) push(rank int32, s *blockState, f *flow) {
-	m := r.machine
-	at := r.net.port(rank, Proxy).reserve(s.issue, m.Rail.Proxy) + m.Rail.Proxy
-	var left, end float64
-	if r.net.sameHost(rank, f.peer) {
-		start, e := r.net.nvlink(rank, f.peer, f.bytes, m.NVLink.Copy, at)
-		left, end = start+micros(f.bytes, m.NVLink.Port*m.NVLink.Copy), e+m.Flag
-	} else {
-		left, end = r.net.rail(rank, f.peer, f.bytes, at)
-	}
-	r.linkEnd[f.link] = max(r.linkEnd[f.link], end)
-	r.linkLeft[f.link] = max(r.linkLeft[f.link], left)
-	if f.counter != none {
-		r.q.push(event{at: r.linkEnd[f.link], kind: counterEvent, id: f.counter, by: s.last})
-	}
-	for _, p := range f.arrival {
-		r.q.push(event{at: r.linkEnd[f.link], kind: packetEvent, id: p.chunk, by: s.last, x: p.share})
-	}
 }
 
 // hang describes the blocks that wait for ever.
