@@ -25,7 +25,9 @@ _HOME = {
         "device": "Device Stream RawGpuBuffer GpuBuffer GpuBufferGranularity device_count current_device",
         "bootstrap": "UniqueId Bootstrap TcpBootstrap",
         "primitives": ("Context Endpoint EndpointConfig Connection RegisteredMemory SemaphoreStub Semaphore Host2DeviceSemaphore Host2HostSemaphore "
-                       "MemoryDevice2DeviceSemaphore BaseMemoryChannel MemoryChannel SwitchChannel Communicator Future Fifo ProxyTrigger"),
+                       "MemoryDevice2DeviceSemaphore Communicator Future"),
+        "channel": "BaseMemoryChannel MemoryChannel SwitchChannel",
+        "fifo": "Fifo ProxyTrigger",
         "proxy": "ProxyService BasePortChannel PortChannel SimpleProxyChannel ProxyChannel",
         "comm": "CommGroup",
         "algorithm": "Algorithm AlgorithmCollection AlgorithmCollectionBuilder Executor ExecutionPlan compile",
@@ -36,7 +38,7 @@ _HOME = {
     }.items()
     for name in names.split()
 }
-_SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "primitives", "proxy", "algorithm", "native")
+_SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "primitives", "channel", "fifo", "proxy", "algorithm", "native")
 
 __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 

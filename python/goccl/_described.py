@@ -12,8 +12,9 @@ from ._buffer import stream_handle
 from ._lib import error, lib
 from ._types import ReduceOp, Transport, TransportFlags
 from .algorithm import Algorithm
+from .channel import BaseMemoryChannel, MemoryChannel, SwitchChannel
 from .device import Device, RawGpuBuffer, current_device
-from .primitives import BaseMemoryChannel, Communicator, EndpointConfig, MemoryChannel, SwitchChannel
+from .primitives import Communicator, EndpointConfig
 from .proxy import ProxyService
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING

@@ -9,8 +9,9 @@ from . import errors
 from ._buffer import CUDA, resolve
 from ._types import DeviceType, Transport
 from .bootstrap import Bootstrap, TcpBootstrap, UniqueId
+from .channel import MemoryChannel, SwitchChannel
 from .device import Device, current_device
-from .primitives import (Communicator, Connection, Context, EndpointConfig, MemoryChannel, RegisteredMemory, Semaphore, SwitchChannel)
+from .primitives import Communicator, Connection, Context, EndpointConfig, RegisteredMemory, Semaphore
 from .proxy import BasePortChannel, PortChannel, ProxyService
 
 if TYPE_CHECKING:

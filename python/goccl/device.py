@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._lib import create, lib, nanoseconds, synchronize
+from ._lib import create, lib, synchronize
 from ._types import DataType, DeviceType, host_only
 
 if TYPE_CHECKING:

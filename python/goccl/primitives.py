@@ -1,4 +1,4 @@
-"""Contexts, connections, memories, semaphores, memory channels and communicators: the primitives under MSCCL++'s names.
+"""Contexts, connections, memories, semaphores and communicators: the primitives under MSCCL++'s names.
 
 An object keeps alive what it was made from and is closed with its last reference, in any order. Waits take seconds and can be interrupted.
 """
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from .comm import CommGroup
 
 __all__ = ["Context", "Endpoint", "EndpointConfig", "Connection", "RegisteredMemory", "SemaphoreStub", "Semaphore", "Host2DeviceSemaphore",
-           "Host2HostSemaphore", "MemoryDevice2DeviceSemaphore", "BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "Communicator", "Future", "Fifo",
-           "ProxyTrigger", "DeviceHandle"]
+           "Host2HostSemaphore", "MemoryDevice2DeviceSemaphore", "Communicator", "Future", "DeviceHandle"]
 
 
 class _Object:
@@ -336,109 +335,6 @@ class Host2HostSemaphore(_Directed):
 class MemoryDevice2DeviceSemaphore(_Directed):
     """A semaphore that kernels signal and wait for."""
 
-_SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL = range(1, 11)
-
-
-class _Channel(_Object):
-    """What channels share. The methods beside device_handle are those of the device handle, for programs on the host device, where the calling thread is the
-    kernel; on a GPU they are refused."""
-
-    def device_handle(self) -> DeviceHandle:
-        """The channel for kernels."""
-        return DeviceHandle(self)
-
-    def _abort(self) -> None:
-        pass
-
-    def _run(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
-        lib.channel_run(self.handle, op, a, b, size, flag, None)
-
-    def _blocking(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
-        interruptible(lib.channel_run, self.handle, op, a, b, size, flag, None, on_interrupt=self._interrupt)
-
-    def _interrupt(self) -> None:
-        for k in self._keep:
-            if isinstance(k, Semaphore):
-                k.connection().context.abort("interrupted")
-                return
-
-    def signal(self) -> None:
-        """Signals the peer; what was put before is visible to it then."""
-        self._blocking(_SIGNAL)
-
-    def wait(self) -> None:
-        """Consumes one signal of the peer. It ends with an error after the context's spin limit or when the peer dies."""
-        self._blocking(_WAIT)
-
-    def poll(self) -> bool:
-        """Consumes one signal if there is one."""
-        v = ctypes.c_int32()
-        lib.channel_run(self.handle, _POLL, 0, 0, 0, 0, ctypes.byref(v))
-        return bool(v.value)
-
-
-class BaseMemoryChannel(_Channel):
-    """Signals and waits in kernels, and moves no data."""
-
-    def __init__(self, semaphore: Semaphore | Communicator | Any, connection: Connection | None = None) -> None:
-        semaphore = _semaphore(semaphore, connection)
-        super().__init__(create(lib.base_memory_channel_create, semaphore.handle), semaphore)
-
-
-class MemoryChannel(_Channel):
-    """Moves data in kernels by load and store: from local memory src to the peer's memory dst, and packets into the peer's packet buffer.
-
-    packet_buffer is local memory into which the peer puts packets.
-    """
-
-    def __init__(self, semaphore: Semaphore | Any, dst: RegisteredMemory, src: RegisteredMemory, packet_buffer: RegisteredMemory | int | None = None) -> None:
-        semaphore = _semaphore(semaphore, None)
-        if isinstance(packet_buffer, int):
-            if packet_buffer:
-                raise errors.InvalidArgument(f"packet_buffer {packet_buffer:#x}: want a RegisteredMemory, or 0 or None for no packets")
-            packet_buffer = None
-        h = create(lib.memory_channel_create, semaphore.handle, dst.handle, src.handle, packet_buffer.handle if packet_buffer is not None else 0)
-        super().__init__(h, semaphore, dst, src, packet_buffer)
-
-    def put(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
-        """Copies nbytes from src to the peer's dst; signal publishes it."""
-        self._run(_PUT, dst_offset, src_offset, nbytes)
-
-    def get(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
-        """Copies nbytes from the peer's dst to src."""
-        self._run(_GET, dst_offset, src_offset, nbytes)
-
-    def put_with_signal(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
-        """put, then signal."""
-        self._run(_PUT_WITH_SIGNAL, dst_offset, src_offset, nbytes)
-
-    def put_packets(self, dst_offset: int, src_offset: int, nbytes: int, flag: int) -> None:
-        """Writes nbytes of src as packets of epoch flag into the peer's dst, which is its packet buffer."""
-        self._run(_PUT_PACKETS, dst_offset, src_offset, nbytes, flag)
-
-    def unpack_packets(self, packet_offset: int, src_offset: int, nbytes: int, flag: int) -> None:
-        """Waits for packets of epoch flag in the packet buffer and writes their payload to src."""
-        self._blocking(_UNPACK_PACKETS, packet_offset, src_offset, nbytes, flag)
-
-
-def _semaphore(semaphore: Any, connection: Any) -> Semaphore:
-    if isinstance(semaphore, Communicator):
-        semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
-    found: Semaphore = getattr(semaphore, "semaphore", semaphore)
-    return found
-
-
-class SwitchChannel(_Channel):
-    """Reduces from, and broadcasts to, the same range of every rank's memory; unicast. All ranks make it together, with memory of one size."""
-
-    buffer_size: int  # bytes
-
-    def __init__(self, communicator: "Communicator", memory: RegisteredMemory, device: Device | None = None, tag: int = 0) -> None:
-        device = device or current_device()
-        h = interruptible(create, lib.switch_channel_create, communicator.handle, device.handle, memory.handle, tag, 0)
-        super().__init__(h, communicator, memory)
-        self.buffer_size = memory.size()
-
 
 class Future:
     """A value that another thread is working for. It always completes: with its value, or with an exception."""
@@ -556,62 +452,3 @@ class Communicator(_Object):
         pending, self._pending = self._pending, []
         for f in pending:
             f.get()
-
-
-class ProxyTrigger:
-    """A request of a kernel: type is a mask of 1 (data), 2 (flag) and 4 (sync)."""
-
-    __slots__ = ("type", "size", "src", "src_offset", "dst", "dst_offset", "semaphore", "position")
-    type: int
-    size: int
-    src: int
-    src_offset: int
-    dst: int
-    dst_offset: int
-    semaphore: int
-    position: int
-
-    def __init__(self, *values: int) -> None:
-        for name, v in zip(self.__slots__, values):
-            setattr(self, name, v)
-
-    @property
-    def fst(self) -> int:
-        """The first word: size and type."""
-        return self.size | self.type << 48
-
-    @property
-    def snd(self) -> int:
-        """The second word: source offset and memory."""
-        return self.src_offset | self.src << 48
-
-    def __repr__(self) -> str:
-        return "ProxyTrigger(" + ", ".join(f"{n}={getattr(self, n)}" for n in self.__slots__) + ")"
-
-
-class Fifo(_Object):
-    """A ring of triggers that kernels write and the host polls, for proxies of one's own."""
-
-    def __init__(self, size: int = 512, *, context: Context | None = None, device: Device | None = None) -> None:
-        context = context or Context()
-        super().__init__(create(lib.fifo_create, context.handle, (device or current_device()).handle, size), context)
-
-    def poll(self) -> ProxyTrigger | None:
-        """The next trigger, which stays until pop, or None."""
-        words, found = (ctypes.c_uint64 * 8)(), ctypes.c_int32()
-        lib.fifo_poll(self.handle, words, ctypes.byref(found))
-        return ProxyTrigger(*words) if found.value else None
-
-    def pop(self) -> None:
-        """Frees the slot of the polled trigger."""
-        lib.fifo_pop(self.handle)
-
-    def size(self) -> int:
-        """The number of triggers."""
-        n = ctypes.c_int32()
-        lib.fifo_size(self.handle, ctypes.byref(n))
-        return n.value
-
-    def device_handle(self) -> DeviceHandle:
-        """The kernels' end."""
-        return DeviceHandle(self)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._lib import create, interruptible, lib
+from .channel import _FLUSH, _PUT, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _Channel
 from .device import Device, current_device
-from .primitives import (_FLUSH, _PUT, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, Communicator, Connection, Context, RegisteredMemory, Semaphore,
-                         _Channel, _Object)
+from .primitives import Communicator, Connection, Context, RegisteredMemory, Semaphore, _Object
 
 if TYPE_CHECKING:
     from typing import Any

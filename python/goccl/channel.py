@@ -1,0 +1,119 @@
+"""Channels: what kernels move data and signal by."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from . import errors
+from ._lib import create, interruptible, lib
+from .device import Device, current_device
+from .primitives import Communicator, Connection, DeviceHandle, RegisteredMemory, Semaphore, _Object
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel"]
+
+_SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL = range(1, 11)
+
+
+class _Channel(_Object):
+    """What channels share. The methods beside device_handle are those of the device handle, for programs on the host device, where the calling thread is the
+    kernel; on a GPU they are refused."""
+
+    def device_handle(self) -> DeviceHandle:
+        """The channel for kernels."""
+        return DeviceHandle(self)
+
+    def _abort(self) -> None:
+        pass
+
+    def _run(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
+        lib.channel_run(self.handle, op, a, b, size, flag, None)
+
+    def _blocking(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
+        interruptible(lib.channel_run, self.handle, op, a, b, size, flag, None, on_interrupt=self._interrupt)
+
+    def _interrupt(self) -> None:
+        for k in self._keep:
+            if isinstance(k, Semaphore):
+                k.connection().context.abort("interrupted")
+                return
+
+    def signal(self) -> None:
+        """Signals the peer; what was put before is visible to it then."""
+        self._blocking(_SIGNAL)
+
+    def wait(self) -> None:
+        """Consumes one signal of the peer. It ends with an error after the context's spin limit or when the peer dies."""
+        self._blocking(_WAIT)
+
+    def poll(self) -> bool:
+        """Consumes one signal if there is one."""
+        v = ctypes.c_int32()
+        lib.channel_run(self.handle, _POLL, 0, 0, 0, 0, ctypes.byref(v))
+        return bool(v.value)
+
+
+def _semaphore(semaphore: Any, connection: Any) -> Semaphore:
+    if isinstance(semaphore, Communicator):
+        semaphore = semaphore.build_semaphore(connection, connection.remote_rank).get()
+    found: Semaphore = getattr(semaphore, "semaphore", semaphore)
+    return found
+
+
+class BaseMemoryChannel(_Channel):
+    """Signals and waits in kernels, and moves no data."""
+
+    def __init__(self, semaphore: Semaphore | Communicator | Any, connection: Connection | None = None) -> None:
+        semaphore = _semaphore(semaphore, connection)
+        super().__init__(create(lib.base_memory_channel_create, semaphore.handle), semaphore)
+
+
+class MemoryChannel(_Channel):
+    """Moves data in kernels by load and store: from local memory src to the peer's memory dst, and packets into the peer's packet buffer.
+
+    packet_buffer is local memory into which the peer puts packets.
+    """
+
+    def __init__(self, semaphore: Semaphore | Any, dst: RegisteredMemory, src: RegisteredMemory, packet_buffer: RegisteredMemory | int | None = None) -> None:
+        semaphore = _semaphore(semaphore, None)
+        if isinstance(packet_buffer, int):
+            if packet_buffer:
+                raise errors.InvalidArgument(f"packet_buffer {packet_buffer:#x}: want a RegisteredMemory, or 0 or None for no packets")
+            packet_buffer = None
+        h = create(lib.memory_channel_create, semaphore.handle, dst.handle, src.handle, packet_buffer.handle if packet_buffer is not None else 0)
+        super().__init__(h, semaphore, dst, src, packet_buffer)
+
+    def put(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
+        """Copies nbytes from src to the peer's dst; signal publishes it."""
+        self._run(_PUT, dst_offset, src_offset, nbytes)
+
+    def get(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
+        """Copies nbytes from the peer's dst to src."""
+        self._run(_GET, dst_offset, src_offset, nbytes)
+
+    def put_with_signal(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
+        """put, then signal."""
+        self._run(_PUT_WITH_SIGNAL, dst_offset, src_offset, nbytes)
+
+    def put_packets(self, dst_offset: int, src_offset: int, nbytes: int, flag: int) -> None:
+        """Writes nbytes of src as packets of epoch flag into the peer's dst, which is its packet buffer."""
+        self._run(_PUT_PACKETS, dst_offset, src_offset, nbytes, flag)
+
+    def unpack_packets(self, packet_offset: int, src_offset: int, nbytes: int, flag: int) -> None:
+        """Waits for packets of epoch flag in the packet buffer and writes their payload to src."""
+        self._blocking(_UNPACK_PACKETS, packet_offset, src_offset, nbytes, flag)
+
+
+class SwitchChannel(_Channel):
+    """Reduces from, and broadcasts to, the same range of every rank's memory; unicast. All ranks make it together, with memory of one size."""
+
+    buffer_size: int  # bytes
+
+    def __init__(self, communicator: "Communicator", memory: RegisteredMemory, device: Device | None = None, tag: int = 0) -> None:
+        device = device or current_device()
+        h = interruptible(create, lib.switch_channel_create, communicator.handle, device.handle, memory.handle, tag, 0)
+        super().__init__(h, communicator, memory)
+        self.buffer_size = memory.size()
