@@ -12,7 +12,7 @@ import (
 // Requests in place of the buffers, without slots:
 //
 //  1. enter   a phase in which all say where their buffers are; whoever has seen it may touch them
-//  2. move    each rank does its share of the reading and writing
+//  2. move    each rank does its share of the reading and writing; all-reduces and reduces are shared out piece by piece
 //  3. leave   a phase: all have moved, and nobody touches a buffer of a peer any more
 //
 // A rank that leaves because of an error may be ahead of a peer that still moves, so a peer looks at the fates between tiles. Where a peer reaches
@@ -23,9 +23,12 @@ const (
 	// directFrom is the size of a message from which this pays: it has one phase more than the smallest requests and two copies fewer.
 	directFrom = 8 << 10
 
-	// tile is what a reduction works on at a time: it stays in the first-level cache until all have their copy. Plain copies from there are
-	// faster than non-temporal ones (34 against 43 ms for 8 × 64 MiB), since the processor does not read lines that it writes whole.
-	tile = 16 << 10
+	// tile is what a reduction works on at a time: with the parts of the sends that it comes from it stays in the cache until all have their copy.
+	tile = 2 << 10
+
+	// togetherFrom is how much all ranks read from which they share out a reduction of one process while it runs. Less stays in the caches of the
+	// processors from one request to the next, if each rank always does the same part.
+	togetherFrom = 2 << 20
 
 	// checkEvery is the number of bytes between looks at the fates. Copies of 1 MiB and more would be non-temporal.
 	checkEvery = 256 << 10
@@ -147,10 +150,14 @@ func (o *op) move(dst, src device.Ptr, n int64) error {
 	return nil
 }
 
-// combine reduces bytes [lo, hi) of everybody's send buffer and writes the result, from off on, to the receive buffer of each of to. A rank writes
-// only what nobody else reads, so buffers may be in place.
+// combine reduces bytes [lo, hi) of everybody's send buffer and writes the result, from off on, to the receive buffer of each of to. What is read
+// here nobody else reads, so buffers may be in place.
 func (o *op) combine(lo, hi, off int64, to who) error {
 	e := o.e
+	dsts := e.recvAt
+	if to != everyone {
+		dsts = dsts[to : to+1]
+	}
 	for a := lo; a < hi; a += tile {
 		if (a-lo)%checkEvery == 0 {
 			if err := o.check(); err != nil {
@@ -165,13 +172,44 @@ func (o *op) combine(lo, hi, off int64, to who) error {
 		if err := o.reduce(result, e.srcs); err != nil {
 			return err
 		}
-		for k := range e.size { // start at home, so that ranks do not all write to one
-			if r := (e.rank + k) % e.size; to.has(r) {
-				copy(device.Bytes(e.recvAt[r].Add(a-lo+off), b-a), result)
-			}
-		}
+		spread(dsts, a-lo+off, result)
 	}
 	return nil
+}
+
+// combineTogether is combine of all n bytes by all ranks. In one process whoever is free takes the next piece: ranks may be many more than
+// processors, and with a share for each of them one processor would be idle while another works on the last. Processes have their shares, each
+// of which only one of them has in its page tables.
+//
+// Taken pieces are counted over the engine's life. A request counts each of its pieces and, for each rank, one that there is not, with which
+// that rank ends; so all know where the next request begins to count. One that fails counts less, and no other follows it.
+func (o *op) combineTogether(n int64, to who) error {
+	e := o.e
+	if !e.local || n*int64(e.size) < togetherFrom {
+		lo, hi := share(n, e.rank, e.size, o.req.Type.Size())
+		return o.combine(lo, hi, lo, to)
+	}
+	size := pieceOf(n, e.size)
+	pieces := uint64((n + size - 1) / size)
+	first := e.taken
+	e.taken += pieces + uint64(e.size)
+	for {
+		k := e.meeting.taken.Add(1) - 1 - first
+		if k >= pieces {
+			return nil
+		}
+		lo := int64(k) * size
+		if err := o.combine(lo, min(n, lo+size), lo, to); err != nil {
+			return err
+		}
+	}
+}
+
+// pieceOf is the size of the pieces in which that many ranks combine n bytes: whole cache lines, a few for each rank but not too small ones, and
+// at least one for each.
+func pieceOf(n int64, ranks int) int64 {
+	each := (n + int64(ranks) - 1) / int64(ranks)
+	return (min(each, max(8<<10, min(each/4, checkEvery))) + 63) &^ 63
 }
 
 // inPlace runs the request without slots when all ranks can. done is false when it has to be staged.
@@ -229,11 +267,9 @@ func (o *op) direct(each int64) error {
 	mine := int64(e.rank) * each
 	switch r.Collective {
 	case algorithm.AllReduce:
-		lo, hi := share(each, e.rank, e.size, r.Type.Size())
-		return o.combine(lo, hi, lo, everyone)
+		return o.combineTogether(each, everyone)
 	case algorithm.Reduce:
-		lo, hi := share(each, e.rank, e.size, r.Type.Size())
-		return o.combine(lo, hi, lo, who(r.Root))
+		return o.combineTogether(each, who(r.Root))
 	case algorithm.ReduceScatter:
 		return o.combine(mine, mine+each, 0, who(e.rank))
 	case algorithm.Broadcast:

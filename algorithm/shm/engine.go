@@ -41,6 +41,7 @@ type Engine struct {
 	sums    [2]uint64 // what the meeting's must be
 	moved   []p2pState
 	buffers *buffers
+	taken   uint64 // what the meeting's is when no request runs
 
 	// Scratch.
 	srcs           [][]byte

@@ -46,7 +46,9 @@ type meeting struct {
 	arrived wait.Cell        // grows by one for each rank and phase; waits for it sleep here, and the last to come wakes all
 	sums    [2]atomic.Uint64 // by parity: of the signatures, so that a phase in which all mean the same costs one look
 	left    atomic.Uint32    // ranks that take part no more; their windows say why
-	_       [44]byte
+	_       uint32
+	taken   atomic.Uint64 // pieces of reductions in place of the buffers; see op.combineTogether
+	_       [32]byte
 }
 
 var _ [offMail - offMeeting]struct{} = [unsafe.Sizeof(meeting{})]struct{}{}
