@@ -26,6 +26,11 @@ const (
 	// tile is what a reduction works on at a time: with the parts of the sends that it comes from it stays in the cache until all have their copy.
 	tile = 2 << 10
 
+	// Parts below spreadFrom are written to one rank after the other, in larger tiles: what they touch is in a cache, and asking for lines ahead
+	// would take some from the rank of the next part.
+	spreadFrom = 32 << 10
+	smallTile  = 16 << 10
+
 	// togetherFrom is how much all ranks read from which they share out a reduction of one process while it runs. Less stays in the caches of the
 	// processors from one request to the next, if each rank always does the same part.
 	togetherFrom = 2 << 20
@@ -158,13 +163,17 @@ func (o *op) combine(lo, hi, off int64, to who) error {
 	if to != everyone {
 		dsts = dsts[to : to+1]
 	}
-	for a := lo; a < hi; a += tile {
+	step := int64(tile)
+	if hi-lo < spreadFrom {
+		step = smallTile
+	}
+	for a := lo; a < hi; a += step {
 		if (a-lo)%checkEvery == 0 {
 			if err := o.check(); err != nil {
 				return err
 			}
 		}
-		b := min(hi, a+tile)
+		b := min(hi, a+step)
 		for r := range e.size {
 			e.srcs[r] = device.Bytes(e.sendAt[r].Add(a), b-a)
 		}
@@ -172,7 +181,13 @@ func (o *op) combine(lo, hi, off int64, to who) error {
 		if err := o.reduce(result, e.srcs); err != nil {
 			return err
 		}
-		spread(dsts, a-lo+off, result)
+		if hi-lo >= spreadFrom {
+			spread(dsts, a-lo+off, result)
+			continue
+		}
+		for k := range dsts { // start at home, so that ranks do not all write to one
+			copy(device.Bytes(dsts[(e.rank+k)%len(dsts)].Add(a-lo+off), b-a), result)
+		}
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		}
 	}
 	e := &Engine{rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
-		srcs: make([][]byte, n), tile: make([]byte, tile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
+		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
 	e.buffers = newBuffers(e)
 	// Before all ranks meet: from then on one of them may be setting the environment of the next communicator.
 	if err := e.force(os.Getenv("GOCCL_ALGO")); err != nil {

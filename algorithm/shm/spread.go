@@ -2,7 +2,7 @@ package shm
 
 import "github.com/goccl/goccl/device"
 
-// spread copies src, which is in the first-level cache, to off bytes into each of dsts. All destinations get a block before any gets the next,
+// spread copies src, which is in a cache, to off bytes into each of dsts. All destinations get a block before any gets the next,
 // by plain stores into lines that were asked for some blocks before: their reads are under way together, where a copy after the other (a string
 // instruction, for pieces of this size) has the latency of memory before it in each. Nothing that src overlaps may be among dsts.
 func spread(dsts []device.Ptr, off int64, src []byte) {
