@@ -81,7 +81,7 @@ func TestAbsentRank(t *testing.T) {
 
 func TestDifferentMessages(t *testing.T) {
 	for _, program := range []string{"allreduce_direct", "allreduce_twoshot_ll", "allreduce_ring"} {
-		j, _, execute := failing(t, program, 20*time.Second)
+		j, _, execute := failing(t, program, 5*time.Second)
 		err := j.each(func(r int) error { return execute(r, uint64(4096*(r+1))) })
 		if !errors.Is(err, algorithm.ErrMismatch) {
 			t.Errorf("%s: %v", program, err)

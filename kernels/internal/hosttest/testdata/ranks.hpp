@@ -17,7 +17,7 @@ inline bool bug = false;
 inline AbortBlock* abortBlock() {
   static AbortBlock block = [] {
     AbortBlock b{};
-    b.spinLimitNs = bug ? 3000000000 : hostWeakAcquire || hostWeakRelease ? 5000000000 : 20000000000;
+    b.spinLimitNs = bug ? 1000000000 : hostWeakAcquire || hostWeakRelease ? 5000000000 : 20000000000;
     return b;
   }();
   return &block;
