@@ -57,14 +57,11 @@ build: ## every package, with and without cgo
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild every architecture, not only sm_90
 	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
 
-# Packages tested at once: one more than processors, since many tests wait for deadlines.
-AT_ONCE := $(shell echo $$(($$(nproc) + 1)))
-
 race: ## the tests of the concurrent packages under the race detector
-	$(GO) test -p $(AT_ONCE) -race -short -timeout 20m $(RACE_PACKAGES)
+	$(GO) test -race -short -timeout 20m $(RACE_PACKAGES)
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -p $(AT_ONCE) -timeout 20m ./...
+	$(GO) test -timeout 20m ./...
 
 TUTORIALS := ./examples/01-basic-concepts ./examples/02-bootstrap ./examples/03-memory-channel ./examples/04-port-channel
 
