@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 	"github.com/goccl/goccl/transport/ipc"
 )
@@ -32,6 +30,17 @@ func copyEngines(t *testing.T, n int) []*Engine {
 		}
 	}
 	return engines
+}
+
+// windowed are engines with copy engines, and a window of that many bytes on each.
+func windowed(t *testing.T, n int, bytes int64) (engines []*Engine, mem []device.Ptr) {
+	t.Helper()
+	for _, e := range copyEngines(t, n) {
+		p := memory(t, e, bytes)
+		registerWindow(t, e, p, bytes)
+		engines, mem = append(engines, e), append(mem, p)
+	}
+	return engines, mem
 }
 
 // kindsBeside are the kinds of calls, of which all that are not on s are on the side stream.
@@ -231,12 +240,7 @@ func TestCopyEnginesWhereNot(t *testing.T) {
 
 // On other streams the barriers wait for earlier work, and are waited for; the copies between them need no mark.
 func TestCopyEnginesInOrder(t *testing.T) {
-	engines := copyEngines(t, 2)
-	mem := make([]device.Ptr, len(engines))
-	for r, e := range engines {
-		mem[r] = memory(t, e, 4*copyFrom)
-		registerWindow(t, e, mem[r], 4*copyFrom)
-	}
+	engines, mem := windowed(t, 2, 4*copyFrom)
 	e := engines[0]
 	a, b, other := newStream(t, e), newStream(t, e), memory(t, e, 4*copyFrom)
 	put := func(s *cuda.Stream, r algorithm.Request) string {
@@ -284,12 +288,7 @@ func TestCopyEnginesInOrder(t *testing.T) {
 func TestCopyEnginesBesideCaptures(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	engines := copyEngines(t, 2)
-	mem := make([]device.Ptr, len(engines))
-	for r, e := range engines {
-		mem[r] = memory(t, e, 4*copyFrom)
-		registerWindow(t, e, mem[r], 4*copyFrom)
-	}
+	engines, mem := windowed(t, 2, 4*copyFrom)
 	e := engines[0]
 	a, b, c, other := newStream(t, e), newStream(t, e), newStream(t, e), memory(t, e, 4*copyFrom)
 	on := func(s *cuda.Stream) string {
@@ -340,130 +339,10 @@ func TestCopyEnginesBesideCaptures(t *testing.T) {
 
 // A call allocates nothing in Go.
 func TestCopyEnginesAllocateNothing(t *testing.T) {
-	engines := copyEngines(t, 2)
-	mem := make([]device.Ptr, len(engines))
-	for r, e := range engines {
-		mem[r] = memory(t, e, 4*copyFrom)
-		registerWindow(t, e, mem[r], 4*copyFrom)
-	}
+	engines, mem := windowed(t, 2, 4*copyFrom)
 	e := engines[0]
 	r := []algorithm.Request{moves(e, algorithm.AllToAll, memory(t, e, 4*copyFrom), mem[0], copyFrom, newStream(t, e))}
 	if n := testing.AllocsPerRun(20, func() { must(t, e.Enqueue(1, r)) }); n != 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-// Without GOCCL_COPY_ENGINE, copy engines begin at the slices from which they are no slower, in place or not. A rank with 0 turns them off for all.
-func TestCopyEnginesByDefault(t *testing.T) {
-	for _, c := range []struct {
-		value               string
-		allGather, allToAll int64 // 0: never
-	}{{"", copyAllGatherFrom, copyAllToAllFrom}, {"0", 0, 0}, {"1", copyFrom, copyFrom}} {
-		t.Run("GOCCL_COPY_ENGINE="+c.value, func(t *testing.T) {
-			t.Setenv("GOCCL_COPY_ENGINE", c.value)
-			engines := mockEngines(t, 2)
-			e, s, mem := engines[0], newStream(t, engines[0]), make([]device.Ptr, 2)
-			for r, e := range engines {
-				mem[r] = memory(t, e, 2*copyAllGatherFrom)
-				registerWindow(t, e, mem[r], 2*copyAllGatherFrom)
-			}
-			other := memory(t, e, 2*copyAllGatherFrom)
-			for coll, from := range map[algorithm.Collective]int64{algorithm.AllGather: c.allGather, algorithm.AllToAll: c.allToAll} {
-				for _, slice := range []int64{copyFrom - 1, copyFrom, copyAllToAllFrom - 1, copyAllToAllFrom, copyAllGatherFrom - 1, copyAllGatherFrom} {
-					for _, send := range []device.Ptr{other, mem[0]} { // rank 0's part, in place
-						if coll == algorithm.AllToAll && send != other {
-							continue
-						}
-						calls := noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{moves(e, coll, send, mem[0], slice, s)})) })
-						if got, want := strings.Contains(kinds(calls), "copy"), from > 0 && slice >= from; got != want {
-							t.Errorf("%v of %d bytes a rank, in place %v: copied %v", coll, slice, send != other, got)
-						}
-					}
-				}
-				for _, a := range e.Algorithms() {
-					if a.Name == "copy_engine" && a.Collective == coll && a.Least != 2*uint64(from) {
-						t.Errorf("%+v", a)
-					}
-				}
-			}
-		})
-	}
-}
-
-// Copy engines are for all ranks alike: the one that wants the least decides.
-func TestCopyEnginesDisagree(t *testing.T) {
-	e := mockEngines(t, 1)[0]
-	for i, c := range []struct {
-		own   string
-		other copyMode
-		want  copyMode
-	}{
-		{"1", copyNever, copyNever}, {"1", copyLarge, copyLarge}, {"1", copyAlways, copyAlways},
-		{"", copyNever, copyNever}, {"", copyLarge, copyLarge}, {"", copyAlways, copyLarge},
-		{"0", copyLarge, copyNever}, {"0", copyAlways, copyNever},
-	} {
-		t.Setenv("GOCCL_COPY_ENGINE", c.own)
-		boots := bootstrap.NewLocalGroup(2)
-		done := make(chan error, 1)
-		go func() {
-			_, err := boots[1].AllGather(context.Background(), append([]byte{byte(c.other), 0, 0}, "a GPU"...))
-			done <- err
-		}()
-		if terms, err := meetRanks(context.Background(), boots[0], e.dev); terms.copies != c.want || terms.sharing != 1 || err != nil {
-			t.Errorf("case %d: %+v, %v", i, terms, err)
-		}
-		must(t, errors.Join(<-done, boots[0].Close(), boots[1].Close()))
-	}
-	t.Setenv("GOCCL_COPY_ENGINE", "yes")
-	if _, err := meetRanks(context.Background(), bootstrap.NewLocalGroup(1)[0], e.dev); !errors.Is(err, algorithm.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_COPY_ENGINE") {
-		t.Errorf("%v", err)
-	}
-}
-
-// Being on costs nothing where no window is registered: no streams, events or goroutines. The first window brings a side, and Close takes it away.
-func TestCopyEnginesCostNothing(t *testing.T) {
-	type objects struct{ streams, events int }
-	live := func() objects {
-		var n [2]int
-		for i, kind := range []int{mockcuda.Streams, mockcuda.Events} {
-			v, err := driver.DeviceAttribute(0, driver.Attribute(mockcuda.CountAttribute+kind))
-			must(t, err)
-			n[i] = v
-		}
-		return objects{n[0], n[1]}
-	}
-	more := func(was objects) objects {
-		now := live()
-		return objects{now.streams - was.streams, now.events - was.events}
-	}
-	mockEngines(t, 2) // keeps what the GPUs have while they are open out of the count
-	t.Setenv("GOCCL_COPY_ENGINE", "0")
-	was := live()
-	mockEngines(t, 2)
-	off := more(was)
-	t.Setenv("GOCCL_COPY_ENGINE", "")
-	was = live()
-	engines := mockEngines(t, 2)
-	if on := more(was); on != off {
-		t.Errorf("two engines have %+v more with copy engines, %+v without", on, off)
-	}
-	for _, e := range engines {
-		if e.symmetric.started {
-			t.Error("windows are set up before there is one")
-		}
-	}
-	for range 3 {
-		for _, e := range engines {
-			registerWindow(t, e, memory(t, e, 1<<20), 1<<20)
-		}
-	}
-	if with := more(was); with.streams != off.streams+2 || with.events != off.events+4 {
-		t.Errorf("two engines have %+v more with windows, %+v without", with, off)
-	}
-	for _, e := range engines {
-		must(t, e.Close())
-	}
-	if left := more(was); left != (objects{}) {
-		t.Errorf("%+v are left after Close", left)
 	}
 }

@@ -128,7 +128,7 @@ func (e *Engine) ringReduce(r *algorithm.Request, s *cuda.Stream, root uint32, v
 	}
 	slice := sliceOf(r.Bytes(), int64(e.size))
 	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
-	return e.launchRingReduction(r, s, ringAllReduceJob, v, ringWork{slice: slice, fold: r.Type.Size() == 2})
+	return e.launchRingReduction(r, s, ringAllReduceJob, v, ringWork{slice: slice})
 }
 
 func (e *Engine) ringReduceScatter(r *algorithm.Request, s *cuda.Stream, v variant) error {
@@ -136,7 +136,7 @@ func (e *Engine) ringReduceScatter(r *algorithm.Request, s *cuda.Stream, v varia
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
-	return e.launchRingReduction(r, s, ringReduceScatterJob, v, ringWork{slice: r.Bytes(), fold: r.Type.Size() == 2})
+	return e.launchRingReduction(r, s, ringReduceScatterJob, v, ringWork{slice: r.Bytes()})
 }
 
 func (e *Engine) ringAllGather(r *algorithm.Request, s *cuda.Stream, v variant) error {

@@ -1,8 +1,8 @@
 package nvlink
 
 // What a block of the ring does best with, as measured on four H200. With many channels 256 workers are as fast as 512, and the blocks of two communicators fit
-// on a GPU. A FIFO has no more than four slots, but in chains, whose slots are small: a part that is
-// passed on needs no more than three, and what is in few slots stays in the cache.
+// on a GPU. A FIFO has no more than four slots, but in chains, whose slots are small: a part that is passed on needs no more than three, and what is in few
+// slots stays in the cache.
 const (
 	ringMany        = 48       // channels from which on there are many
 	ringManySlot    = 32 << 10 // bytes of a slot of many channels
@@ -16,9 +16,6 @@ const (
 	chainSlots    = 6  // of a FIFO of such slots, at most
 	chainChannels = 96 // fewer are better off with larger slots
 	chainRanks    = 3  // one hop has nothing to fill
-
-	// A worker holds sums of 64 bytes: 256 of them take pieces of 16 KiB, 512 of 32.
-	foldThreads = ringManyThreads
 )
 
 // ringWork is what the shape of a launch depends on. It is the same on all ranks.
@@ -26,7 +23,6 @@ type ringWork struct {
 	slice int64 // bytes that are divided among the channels
 	ranks int
 	chain bool // broadcast, reduce
-	fold  bool // sums stay with their owners: ring_fold.cuh
 }
 
 // ringShape is a launch's: blocks, threads of each, and what the FIFO of each is.
@@ -47,9 +43,6 @@ func (w ringWork) shape(channels int64) ringShape {
 		s.threads, s.slot = ringManyThreads, ringManySlot
 	case s.channels >= 32:
 		s.slot = 2 * ringManySlot
-	}
-	if w.fold && s.channels >= ringMany {
-		s.threads = foldThreads
 	}
 	s.slots = min(s.slots, ringRegion/(s.channels*s.slot))
 	return s

@@ -97,8 +97,6 @@ func TestRingShapes(t *testing.T) {
 		{ringWork{slice: 16 << 20, ranks: 4}, 32, ringShape{32, 544, 64 << 10, 4}},
 		{ringWork{slice: 16 << 20, ranks: 4}, 16, ringShape{16, 544, 128 << 10, 4}},
 		{ringWork{slice: 1, ranks: 4}, 128, ringShape{1, 544, 128 << 10, 4}},
-		{ringWork{slice: 16 << 20, ranks: 4, fold: true}, 128, ringShape{128, foldThreads, 32 << 10, 3}},
-		{ringWork{slice: 16 << 20, ranks: 4, fold: true}, 16, ringShape{16, 544, 128 << 10, 4}},
 		{ringWork{slice: 128 << 20, ranks: 4, chain: true}, 128, ringShape{128, 288, 16 << 10, chainSlots}},
 		{ringWork{slice: 16 << 20, ranks: 2, chain: true}, 128, ringShape{128, 288, 32 << 10, 3}},
 		{ringWork{slice: 16 << 20, ranks: 4, chain: true}, 64, ringShape{64, 288, 32 << 10, 4}},
@@ -109,7 +107,7 @@ func TestRingShapes(t *testing.T) {
 	}
 	// All FIFOs fit; a chunk and one slot more do; what workers hold the sums of is one slot at most, and there are more of those than a rank's delay.
 	for most := int64(1); most <= ringChannels; most++ {
-		for _, w := range []ringWork{{}, {chain: true}, {fold: true}} {
+		for _, w := range []ringWork{{}, {chain: true}} {
 			for _, w.slice = range []int64{1, 100 << 10, 1 << 20, 16 << 20, 1 << 30} {
 				for w.ranks = 2; w.ranks <= 4; w.ranks++ {
 					s := w.shape(most)
