@@ -55,11 +55,12 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 				return fc, them, nil
 			}
 			var again errRetry
+			cut := over(ctx)
 			// What the end of ctx does to an attempt says nothing about the other side.
-			if ctx.Err() == nil || last == nil {
+			if !cut || last == nil {
 				last = fmt.Errorf("%s: %w", t.address, err)
 			}
-			if ctx.Err() == nil && !errors.As(err, &again) {
+			if !cut && !errors.As(err, &again) {
 				return nil, them, last
 			}
 			known = known || them.version != 0
@@ -86,6 +87,12 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 		case <-timer.C:
 		}
 	}
+}
+
+// over reports whether ctx has ended, or should have: a deadline reaches a socket before it reaches ctx when the machine is busy.
+func over(ctx context.Context) bool {
+	end, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(end)
 }
 
 func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, greeting, error) {

@@ -44,7 +44,7 @@ func TestNobodyAtTheRoot(t *testing.T) {
 	if err := id.Close(); err != nil {
 		t.Fatal(err)
 	}
-	err = NewTCP(0, 2, quiet(), WithTimeout(200*time.Millisecond)).Init(context.Background(), id)
+	err = NewTCP(0, 2, quiet(), WithTimeout(2*time.Second)).Init(context.Background(), id)
 	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "refused") {
 		t.Error(err)
 	}
