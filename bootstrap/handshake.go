@@ -43,7 +43,7 @@ type greeting struct {
 	version       uint16
 	role          role
 	world         uint32
-	rank, target  int32 // -1: the root
+	rank, target  int32 // target -1: the root; rank -1: a root that knows no rank of its process
 	nonce         [32]byte
 	local, remote wireAddr
 	session       [16]byte

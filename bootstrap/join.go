@@ -130,14 +130,15 @@ type rootClient struct {
 	table chan []byte
 	start chan struct{}
 	fail  context.CancelCauseFunc // ends the joining with a cause
+	rank  int                     // what the root greeted us with
 	wg    sync.WaitGroup
 
 	mu     sync.Mutex
 	status *rootStatus
 }
 
-func newRootClient(fc *frameConn, cancel context.CancelCauseFunc) *rootClient {
-	rc := &rootClient{fc: fc, table: make(chan []byte, 1), start: make(chan struct{}), fail: cancel}
+func newRootClient(fc *frameConn, rank int, cancel context.CancelCauseFunc) *rootClient {
+	rc := &rootClient{fc: fc, rank: rank, table: make(chan []byte, 1), start: make(chan struct{}), fail: cancel}
 	rc.wg.Go(rc.listen)
 	return rc
 }
@@ -193,11 +194,12 @@ func failureError(f rootFailure) error {
 	return fmt.Errorf("%w: %s", err, f.text)
 }
 
+// rootRank is a rank in the root's process, or -1. A rank that came before the root's own learns it from the status.
 func (rc *rootClient) rootRank() int {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	if rc.status == nil {
-		return -1
+		return rc.rank
 	}
 	return int(rc.status.rootRank)
 }

@@ -234,6 +234,23 @@ func (c *child) expect(t *testing.T, prefix string, within time.Duration) string
 
 func portString(t *testing.T) string { return strconv.Itoa(testutil.Port(t)) }
 
+// accepted counts the connections that have come in at a port of 127.0.0.1.
+func accepted(t *testing.T, port int) int {
+	t.Helper()
+	connections, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const established = "01"
+	n := 0
+	for line := range strings.Lines(string(connections)) {
+		if f := strings.Fields(line); len(f) > 3 && f[1] == fmt.Sprintf("0100007F:%04X", port) && f[3] == established {
+			n++
+		}
+	}
+	return n
+}
+
 // TestKill9 kills one of eight processes in each phase. Every survivor must name it within a second, and nothing may be left of any.
 func TestKill9(t *testing.T) {
 	const world = 8
@@ -250,16 +267,21 @@ func TestKill9(t *testing.T) {
 	} {
 		t.Run(c.phase, func(t *testing.T) {
 			testutil.Prompt(t, time.Second, func() time.Duration {
-				port := fmt.Sprintf("MASTER_PORT=%d", testutil.Port(t))
+				port := testutil.Port(t)
 				var ranks []*child
 				for r := range c.start {
-					ranks = append(ranks, startRank(t, c.what, r, world, "", "MASTER_ADDR=127.0.0.1", port))
+					ranks = append(ranks, startRank(t, c.what, r, world, "", "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)))
 				}
 				for _, r := range ranks {
 					if c.start == world {
 						r.expect(t, "joined [0 0 0 0 0 0 0 0]", 30*time.Second)
 					} else {
 						r.expect(t, "started", 30*time.Second)
+					}
+				}
+				for end := time.Now().Add(30 * time.Second); c.start < world && accepted(t, port) < c.start; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("%d of %d ranks have found the root", accepted(t, port), c.start)
 					}
 				}
 				time.Sleep(400 * time.Millisecond)

@@ -29,6 +29,7 @@ type root struct {
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
+	rank    int // of a rank in this process; -1: not known, or none
 	world   int
 	pinned  bool // world is not just the first rank's word
 	members map[int]*rootMember
@@ -61,7 +62,7 @@ const (
 
 func newRoot(c *config, ls []net.Listener, secret []byte, address string) *root {
 	r := &root{
-		c: c, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
+		c: c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
 		world: c.world, pinned: c.world > 0, members: map[int]*rootMember{}, epitaph: newEpitaph(),
 	}
 	r.gate = &gate{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, log: c.log.With("root", address)}
@@ -116,7 +117,7 @@ func (r *root) supervise() {
 func (r *root) greet() greeting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return greeting{role: roleRoot, rank: -1, world: uint32(r.world)}
+	return greeting{role: roleRoot, rank: int32(r.rank), world: uint32(r.world)}
 }
 
 func (r *root) admit(g greeting) verdict {
@@ -159,8 +160,11 @@ func (r *root) forgetWorld() {
 }
 
 // pin sets the world size by the word of a rank in this very process; ranks that said otherwise are sent away.
-func (r *root) pin(world int) {
+func (r *root) pin(rank, world int) {
 	r.mu.Lock()
+	if r.rank < 0 {
+		r.rank = rank
+	}
 	if r.pinned || world == r.world || r.phase != phaseJoin {
 		r.pinned = true
 		r.mu.Unlock()
@@ -309,13 +313,8 @@ func (r *root) sendStatus() {
 	if r.phase == phaseOver || len(r.members) == 0 {
 		return
 	}
-	s := rootStatus{rootRank: -1, missing: r.missing()}
+	s := rootStatus{rootRank: int32(r.rank), missing: r.missing()}
 	s.total = len(s.missing)
-	for rank, m := range r.members {
-		if m.info != nil && m.info.process == r.process {
-			s.rootRank = int32(rank)
-		}
-	}
 	data := s.encode()
 	for _, m := range r.members {
 		if m.info != nil {

@@ -54,7 +54,7 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 		if !m.known {
 			m.address = &rootAddress{host: f.addr.Addr().String(), port: f.addr.Port()}
 		} else if r := liveRoot(id); r != nil {
-			r.pin(t.world)
+			r.pin(t.rank, t.world)
 		}
 		return m, nil
 	})
@@ -150,6 +150,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		}
 		c.world = t.world
 		own := newRoot(c, ls, m.secret, m.address.String())
+		own.rank = t.rank
 		own.epitaph.close() // the address is wanted for the next attempt
 		own.serve(func() {})
 		r = own
@@ -177,11 +178,11 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 
 	// 1. Meet the root.
 	me := greeting{role: roleJoiner, world: uint32(t.world), rank: int32(t.rank), target: -1}
-	fc, _, err := d.dialKnown(ctx, m.targets, me, m.known)
+	fc, them, err := d.dialKnown(ctx, m.targets, me, m.known)
 	if err != nil {
 		return nil, nil, fmt.Errorf("no way to the root: %w", err)
 	}
-	rc := newRootClient(fc, cancel)
+	rc := newRootClient(fc, int(them.rank), cancel)
 	defer rc.close()
 
 	// 2. Say where we are.

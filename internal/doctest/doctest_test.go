@@ -73,7 +73,7 @@ func TestCodeBlocks(t *testing.T) {
 	}
 	bin := t.TempDir()
 	command := func(dir, name string, args ...string) *exec.Cmd {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // each, so that one that hangs is told from the rest
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // each, so that one that hangs is told from the rest
 		t.Cleanup(cancel)
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.WaitDelay = 5 * time.Second
