@@ -193,6 +193,7 @@ func TestCloseEndsOwnWaits(t *testing.T) {
 }
 
 func TestDeadlineAndCancel(t *testing.T) {
+	t.Parallel()
 	check := func(t *testing.T, bs []Bootstrap) {
 		_, err := bs[0].AllGather(context.Background(), nil)
 		var e *Error

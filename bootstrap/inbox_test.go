@@ -96,6 +96,7 @@ func TestInboxAgainstModel(t *testing.T) {
 
 // TestBackPressure: a peer that sends without end is held back, and neither a waiting receiver nor a death is.
 func TestBackPressure(t *testing.T) {
+	t.Parallel()
 	bs := tcpGroup(t, 2, WithTimeout(3*time.Second), WithStallTimeout(time.Minute))
 	ctx := context.Background()
 	bs[0].(*TCP).group.e.box.limit = 1 << 20

@@ -14,6 +14,7 @@ import (
 
 // TestMissingRanks names who did not come, in every rank. The root says it four times a second to those who are there.
 func TestMissingRanks(t *testing.T) {
+	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +38,7 @@ func TestMissingRanks(t *testing.T) {
 }
 
 func TestNobodyAtTheRoot(t *testing.T) {
+	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
 	if err != nil {
 		t.Fatal(err)

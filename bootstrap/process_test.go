@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,10 @@ import (
 func TestMain(m *testing.M) {
 	if what := os.Getenv("GOCCL_TEST_RANK"); what != "" {
 		os.Exit(rankMain(what))
+	}
+	// Tests that are parallel wait for deadlines, most of the time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }

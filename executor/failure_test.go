@@ -63,6 +63,7 @@ func failing(t *testing.T, program string, timeout time.Duration) (j *job, xs []
 
 // TestAbsentRank: who waits for a rank that does not come says for whom, in which operation, and where in the plan; and stays failed.
 func TestAbsentRank(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"allreduce_direct", "allreduce_twoshot_ll", "allreduce_ring"} {
 		j, _, execute := failing(t, program, time.Second)
 		err := execute(0, 4096)
@@ -80,6 +81,7 @@ func TestAbsentRank(t *testing.T) {
 }
 
 func TestDifferentMessages(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"allreduce_direct", "allreduce_twoshot_ll", "allreduce_ring"} {
 		j, _, execute := failing(t, program, 5*time.Second)
 		err := j.each(func(r int) error { return execute(r, uint64(4096*(r+1))) })
