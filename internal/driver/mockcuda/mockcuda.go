@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 )
 
 // Env names the library that internal/driver opens.
@@ -53,13 +52,38 @@ func Setup() (mock bool, cleanup func(), err error) {
 	return true, cleanup, os.Setenv(Env, lib)
 }
 
+// source is mockcuda.c in the module that the working directory is in, as that of a test is.
+func source() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("mockcuda: %w", err)
+	}
+	for {
+		if src := filepath.Join(dir, "internal", "driver", "testdata", "mockcuda.c"); exists(src) {
+			return src, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("mockcuda: no sources here: the test does not run in goccl's tree")
+		}
+		dir = up
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // Build compiles the mock to lib.
 func Build(lib string) error {
-	_, self, _, ok := runtime.Caller(0)
-	src := filepath.Join(filepath.Dir(self), "..", "testdata", "mockcuda.c")
+	src, err := source()
+	if err != nil {
+		return err
+	}
 	parts, err := filepath.Glob(filepath.Join(filepath.Dir(src), "mockcuda", "*.c"))
-	if !ok || err != nil || len(parts) == 0 {
-		return errors.New("mockcuda: no sources here: this test binary was built elsewhere")
+	if err != nil || len(parts) == 0 {
+		return fmt.Errorf("mockcuda: no parts beside %s: %w", src, err)
 	}
 	// go test gives no cached result when one of these has changed: it knows what a test looks at, not what gcc does.
 	for _, f := range append(parts, src) {
