@@ -8,7 +8,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 GO       ?= go
 TOOLS    := .tools
-LINT     := $(TOOLS)/bin/golangci-lint
+LINT     := $(TOOLS)/bin/lint
 # A version is asked for only where something is linked with it.
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X github.com/goccl/goccl/internal/buildinfo.version=$(VERSION)
@@ -19,7 +19,7 @@ RACE = algorithm bootstrap capi/internal/core device executor internal/doctor in
        internal/wait primitive topo transport .
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 
-.PHONY: help test check fmt lint vet build race unit soak kernels-check generate tools gpu-bundle clean
+.PHONY: help test check fmt lint golangci-lint vet build race unit soak kernels-check generate tools gpu-bundle clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,12 +36,12 @@ tools: $(LINT) ## install what the other targets call
 	@tools/install.sh
 	@if [ -x kernels/install-nvrtc.sh ]; then kernels/install-nvrtc.sh; fi
 
-# The linter has its own module, so that its two hundred dependencies are not ours.
-$(LINT): tools/go.mod tools/go.sum
+# Linters have a module of their own, so that their dependencies are not ours.
+$(LINT): tools/go.mod tools/go.sum $(wildcard tools/lint/*.go)
 	@mkdir -p $(@D)
-	cd tools && $(GO) build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd tools && $(GO) build -o ../$@ ./lint
 
-check: fmt lint ## gofmt, and golangci-lint with all that go vet looks for
+check: fmt lint ## gofmt, and lint with all that go vet looks for
 
 fmt:
 	@out="$$(gofmt -l $(GOFILES))"; if [ -n "$$out" ]; then echo "not gofmt'ed; run gofmt -w on:"; echo "$$out"; exit 1; fi
@@ -49,8 +49,14 @@ fmt:
 vet: ## go vet, which lint does as well
 	$(GO) vet ./...
 
-lint: $(LINT) ## golangci-lint
-	$(LINT) run --allow-parallel-runners ./...
+lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint
+	cd tools && $(GO) test -vet=off ./lint
+	$(LINT) ./...
+
+golangci-lint: ## the same by golangci-lint, which takes two minutes to build
+	@mkdir -p $(TOOLS)/bin
+	cd tools && $(GO) build -o ../$(TOOLS)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(TOOLS)/bin/golangci-lint run ./...
 
 build: ## every package, with and without cgo
 	CGO_ENABLED=0 $(GO) build ./...

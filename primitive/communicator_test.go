@@ -15,7 +15,7 @@ func TestAKilledRankEndsWaitsWithItsName(t *testing.T) {
 	group := bootstrap.NewLocal(3)
 	ctx := newContext(t)
 	comm := NewCommunicator(group.Ranks[0], ctx)
-	defer comm.Close()
+	defer func() { _ = comm.Close() }()
 	dev := open(t, 0)
 	// Waits of three sorts: a future whose peer never comes, a kernel, a host semaphore.
 	f := comm.Connect(EndpointConfig{Transport: IPC, Device: dev}, 2, 0)

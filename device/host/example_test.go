@@ -14,7 +14,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	mem, err := d.Alloc(1 << 20)
 	if err != nil {
 		fmt.Println(err)

@@ -84,7 +84,7 @@ func TestImportOfOwnExportIsTheSameAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(h.FD)
+	defer func() { _ = unix.Close(h.FD) }()
 	if h.Type != device.HandleFD || h.Offset != 5000 || h.Base != a.Ptr() || h.Size != 10000 || h.Owner != d0.ID() {
 		t.Fatalf("handle %+v", h)
 	}
@@ -171,7 +171,7 @@ func TestImportRefusesMemoryThatCouldFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if err := file.Truncate(4096); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func child(handle string) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	a, err := d.Import(h)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func TestMemoryAndSignalsBetweenProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := os.NewFile(uintptr(h.FD), "memfd")
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(h.Base))
 	binary.LittleEndian.PutUint64(b[8:], uint64(h.Size))
