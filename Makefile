@@ -59,9 +59,11 @@ golangci-lint: ## the same by golangci-lint, which takes two minutes to build
 	cd tools && $(GO) build -o ../$(TOOLS)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	$(TOOLS)/bin/golangci-lint run ./...
 
-build: ## every package, with and without cgo
-	CGO_ENABLED=0 $(GO) build ./...
-	$(GO) build ./...
+# go build would link every program as well, each time.
+build: ## compile every package, with and without cgo, and link goccl without
+	CGO_ENABLED=0 $(GO) list -export ./... >/dev/null
+	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/goccl
+	$(GO) list -export ./... >/dev/null
 
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild every architecture, not only sm_90
 	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
