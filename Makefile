@@ -27,8 +27,8 @@ help: ## this list
 
 test: ## everything that needs no GPU; the plain tests come last
 	@$(MAKE) --no-print-directory tools
-	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory -j2 -Otarget kernels-check python-test
 	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory unit
