@@ -73,6 +73,45 @@ func TestNobodyAtTheRoot(t *testing.T) {
 	}
 }
 
+// TestRootSaysItsRank: whoever is let in knows at once which rank dies with the root, before any status.
+func TestRootSaysItsRank(t *testing.T) {
+	t.Parallel()
+	id, err := NewUniqueID(WithInterface("lo"), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- NewTCP(1, 3, quiet()).Init(ctx, id) }()
+	f, err := id.decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := liveRoot(id)
+	for pinned := false; !pinned && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		pinned = r.pinned
+		r.mu.Unlock()
+	}
+	d := &dialer{secret: f.secret[:]}
+	fc, them, err := d.dial(ctx, []target{{"tcp", f.addr.String()}}, greeting{role: roleJoiner, world: 3, rank: 2, target: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if them.rank != 1 {
+		t.Errorf("the root greets as rank %d", them.rank)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("joined")
+	}
+	fc.close()
+	if err := id.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNothingLeaksOnFailure fails joins in several ways.
 func TestNothingLeaksOnFailure(t *testing.T) {
 	address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
