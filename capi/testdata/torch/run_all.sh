@@ -3,7 +3,7 @@
 #
 #   run_all.sh DIR LIB [STEP...]     DIR: for the results; LIB: path of our libnccl.so.2, libgoccl.so beside it
 #
-# STEPs: collectives, expandable, faults, ddp, fsdp, graph (each of the last three on goccl, on stock NCCL, and compared), bf16 (only when named).
+# STEPs: collectives, expandable, faults, order, ddp, fsdp, graph (each of the last three on goccl, on stock NCCL, and compared), bf16 (only when named).
 # A step that fails or runs into its limit does not stop the others; a table ends the output, and the exit status tells whether every step passed.
 #
 # GOCCL_RANKS=N   ranks to start (default: one for each GPU)
@@ -89,6 +89,11 @@ fi
 if wanted faults; then
   step faults 180 python3 "$here/faults.py" --lib "$lib" --world "$n" --json "$out/faults.json"
   grep -E '^[a-z_ 0-9]+ (passed|FAILED)|^    ' "$out/faults.log" | cut -c 1-250
+fi
+if wanted order; then
+  torchrun order.py --expect goccl --json "$out/order.json"
+  step order 60 env LD_PRELOAD="$lib" "${launch[@]}"
+  grep -E '^order' "$out/order.log" | cut -c 1-250
 fi
 for mode in ddp fsdp graph bf16; do
   wanted $mode || continue
