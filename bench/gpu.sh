@@ -319,7 +319,7 @@ elif [ -z "$torch" ]; then
 else
   at python.suite 590 "$work" bash python/tests/gpu/run.sh "$n"
 fi
-steps=(collectives expandable faults ddp fsdp graph bf16)
+steps=(collectives expandable faults order ddp fsdp graph bf16)
 for s in "${steps[@]}"; do
   if [ $device = host ]; then
     skip "torch.$s" "no GPU"
