@@ -8,6 +8,9 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 GO       ?= go
 TOOLS    := .tools
+VENV     := .venv
+# Launchers of MPI that were installed for the tests; the machine's own come first.
+export PATH := $(PATH):$(CURDIR)/$(VENV)/bin:$(CURDIR)/$(TOOLS)/mpich/bin
 LINT     := $(TOOLS)/bin/lint
 # A version is asked for only where something is linked with it.
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -35,7 +38,8 @@ test: ## everything that needs no GPU; the plain tests come last
 
 tools: $(LINT) ## install what the other targets call
 	@tools/install.sh
-	@if [ -x kernels/install-nvrtc.sh ]; then kernels/install-nvrtc.sh; fi
+	@$(MAKE) --no-print-directory $(VENV)/ready $(TOOLS)/mpich/ready
+	@PYTHON=$(VENV)/bin/python kernels/install-nvrtc.sh
 
 # Linters have a module of their own, so that their dependencies are not ours.
 $(LINT): tools/go.mod tools/go.sum $(wildcard tools/lint/*.go)
@@ -107,15 +111,19 @@ build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/nccl/l
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 -Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
 
-# Python. The tests need numpy and pytest, which go to .venv; torch is used when it is there.
+# Python. What the tests need goes to .venv; torch is used when it is there.
 PYTHON ?= python3
-VENV   := .venv
+PIP     = $(VENV)/bin/python -m pip install -q --disable-pip-version-check
 
 .PHONY: python-test wheel
-$(VENV)/ready:
+$(VENV)/ready: python/tests/requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install -q --disable-pip-version-check numpy pytest
-	@$(VENV)/bin/pip install -q --disable-pip-version-check mpi4py || echo "no mpi4py: tests of it are skipped"
+	$(PIP) -r $<
+	@touch $@
+
+# The launcher of MPICH and its kin, beside Open MPI's in .venv: ranks started by each of them are tested.
+$(TOOLS)/mpich/ready: $(VENV)/ready
+	$(PIP) --no-deps --only-binary=:all: --upgrade --target $(@D) mpich
 	@touch $@
 
 python-test: $(VENV)/ready libgoccl libnccl ## the tests of the Python package, on the host device

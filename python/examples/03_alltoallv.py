@@ -17,18 +17,13 @@ import goccl.nccl as nccl
 
 def communicator() -> nccl.Communicator:
     """By mpi4py when the program was started by mpirun and mpi4py is there, else as the launcher's environment says."""
-    try:
-        from mpi4py import MPI
-
-        world = MPI.COMM_WORLD
-        if world.size > 1:
-            device = goccl.current_device(world.rank % max(goccl.device_count(), 1))
-            if goccl.device_count():
-                device = goccl.Device(goccl.DeviceType.GPU, world.rank % goccl.device_count())
-            uid = world.bcast(nccl.get_unique_id().as_bytes if world.rank == 0 else None, root=0)
-            return nccl.Communicator.init(nranks=world.size, rank=world.rank, unique_id=nccl.UniqueId(uid), device=device)
-    except ImportError:
-        pass
+    world = goccl.mpi_world()
+    if world is not None:
+        device = None
+        if goccl.device_count():
+            device = goccl.Device(goccl.DeviceType.GPU, world.rank % goccl.device_count())
+        uid = world.bcast(nccl.get_unique_id().as_bytes if world.rank == 0 else None, root=0)
+        return nccl.Communicator.init(nranks=world.size, rank=world.rank, unique_id=nccl.UniqueId(uid), device=device)
     bootstrap = goccl.Bootstrap.from_env()
     device = None
     if goccl.device_count():

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from goccl import CommGroup, Device, DeviceType, GpuBuffer, ProxyService, SimpleProxyChannel, Transport, device_count
+from goccl import CommGroup, Device, DeviceType, GpuBuffer, ProxyService, SimpleProxyChannel, Transport, device_count, mpi_world
 from goccl.utils import KernelBuilder, pack
 
 
@@ -21,14 +21,7 @@ def create_group() -> CommGroup:
     device = Device(DeviceType.GPU, local % device_count()) if device_count() else None
     if device is not None:
         select_gpu(device.id)
-    try:
-        from mpi4py import MPI
-
-        if MPI.COMM_WORLD.size > 1:
-            return CommGroup(MPI.COMM_WORLD, device=device)
-    except ImportError:
-        pass
-    return CommGroup(device=device)
+    return CommGroup(mpi_world(), device=device)  # by the environment where mpi_world() is None
 
 
 def select_gpu(i: int) -> None:

@@ -23,7 +23,7 @@ _HOME = {
                    "Closed Forked OutOfMemory"),
         "_types": "DataType ReduceOp Transport TransportFlags DeviceType PacketType",
         "device": "Device Stream RawGpuBuffer GpuBuffer GpuBufferGranularity device_count current_device",
-        "bootstrap": "UniqueId Bootstrap TcpBootstrap",
+        "bootstrap": "UniqueId Bootstrap TcpBootstrap mpi_world",
         "primitives": ("Context Endpoint EndpointConfig Connection RegisteredMemory SemaphoreStub Semaphore Host2DeviceSemaphore Host2HostSemaphore "
                        "MemoryDevice2DeviceSemaphore Communicator Future"),
         "channel": "BaseMemoryChannel MemoryChannel SwitchChannel",

@@ -31,6 +31,7 @@ from .device import device_count as device_count
 from .bootstrap import Bootstrap as Bootstrap
 from .bootstrap import TcpBootstrap as TcpBootstrap
 from .bootstrap import UniqueId as UniqueId
+from .bootstrap import mpi_world as mpi_world
 from .primitives import Communicator as Communicator
 from .primitives import Connection as Connection
 from .primitives import Context as Context

@@ -11,9 +11,11 @@ from . import errors
 from ._lib import create, interruptible, lib, nanoseconds
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ._typing import BytesLike
 
-__all__ = ["UniqueId", "Bootstrap", "TcpBootstrap"]
+__all__ = ["UniqueId", "Bootstrap", "TcpBootstrap", "mpi_world"]
 
 _open: "weakref.WeakSet[Bootstrap]" = weakref.WeakSet()
 
@@ -204,3 +206,13 @@ class TcpBootstrap(Bootstrap):
             self._id = where if isinstance(where, UniqueId) else UniqueId(where)
             args = (lib.bootstrap_join_id, self._id.as_bytes)
         self._adopt(interruptible(create, *args, self._rank, self._size, nanoseconds(timeout_sec)))
+
+
+def mpi_world() -> Any:
+    """mpi4py's MPI.COMM_WORLD where MPI runs this program on more than one rank, else None. An MPI that cannot be loaded is like one that is absent: mpi4py's
+    wheel holds no MPI library, and importing its MPI raises RuntimeError where none is found."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, OSError, RuntimeError):
+        return None
+    return MPI.COMM_WORLD if MPI.COMM_WORLD.size > 1 else None

@@ -94,6 +94,14 @@ def communicator(rank, n, uid):
     return nccl.Communicator.from_bootstrap(b)
 
 
+def without_mpi(folder):
+    """The environment of a process that finds an mpi4py in folder whose MPI cannot be loaded."""
+    (folder / "mpi4py").mkdir()
+    (folder / "mpi4py" / "__init__.py").write_text("")
+    (folder / "mpi4py" / "MPI.py").write_text("raise RuntimeError('cannot load MPI library')\n")
+    return os.environ | {"PYTHONPATH": str(folder) + os.pathsep + os.environ["PYTHONPATH"]}
+
+
 def python(code, *arguments, timeout=120, **environment):
     """Runs code in a fresh interpreter; returns the finished process."""
     return subprocess.run([PYTHON, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout, env=os.environ | environment)
