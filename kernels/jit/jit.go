@@ -23,7 +23,7 @@ type Request struct {
 	Name         string            // file name in diagnostics; "kernel.cu" when empty
 	Major, Minor int               // compute capability of the device
 	Headers      map[string]string // further headers by include name; they may not replace goccl's
-	Options      []string          // further compiler options, for example "-I/usr/local/cuda/include" or "-DN=8"; -arch and -std are set here
+	Options      []string          // further compiler options, for example "-I/home/me/include" or "-DN=8"; -arch, -std and CUDA's headers are seen to here
 }
 
 // Image is a compiled module, ready to load. Data must not be written to.
@@ -36,6 +36,7 @@ type Image struct {
 // Compiler compiles and caches.
 type Compiler struct {
 	lib  *nvrtc.Library
+	cuda []string   // folders of CUDA's headers
 	disk *diskCache // nil: memory only
 
 	mu    sync.Mutex
@@ -49,13 +50,14 @@ type entry struct {
 	err   error
 }
 
-// New opens the first libnvrtc of $GOCCL_NVRTC, the given files and folders (a site-packages folder will do) and the system. The error wraps ErrUnavailable.
+// New opens the first libnvrtc of $GOCCL_NVRTC, the given files and folders (a site-packages folder will do), $CUDA_HOME and the system. CUDA's headers are
+// looked for beside it, then in the same places. The error wraps ErrUnavailable.
 func New(dirs ...string) (*Compiler, error) {
 	lib, err := nvrtc.Open(dirs...)
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{lib: lib, disk: openDiskCache(), cache: make(map[string]*entry)}, nil
+	return &Compiler{lib: lib, cuda: nvrtc.IncludeDirs(lib.Path(), lib.Version().Major, dirs...), disk: openDiskCache(), cache: make(map[string]*entry)}, nil
 }
 
 // Version names the compiler's exact build.
@@ -88,6 +90,11 @@ func (c *Compiler) make(p nvrtc.Program, ptx bool, key string) (Image, error) {
 	}
 	res, err := c.lib.Compile(p)
 	if err != nil {
+		var refused *nvrtc.CompileError
+		if errors.As(err, &refused) && len(c.cuda) == 0 && strings.Contains(refused.Log, "open source file") {
+			refused.Log += fmt.Sprintf("CUDA's headers are not beside %s: install the PyPI package %s of its release, or set CUDA_HOME\n",
+				c.lib.Path(), nvrtc.HeadersPackage(c.lib.Version().Major))
+		}
 		return Image{}, err
 	}
 	img := Image{Data: res.CUBIN, PTX: ptx, Log: res.Log}
@@ -109,6 +116,7 @@ func (c *Compiler) program(r Request) (p nvrtc.Program, ptx bool, err error) {
 		}
 	}
 	headers := kernels.Headers()
+	maps.Copy(headers, libc())
 	for name, text := range r.Headers {
 		if _, taken := headers[name]; taken {
 			return p, false, fmt.Errorf("jit: header %q would replace goccl's own: rename it", name)
@@ -127,7 +135,11 @@ func (c *Compiler) program(r Request) (p nvrtc.Program, ptx bool, err error) {
 	if !slices.ContainsFunc(r.Options, func(o string) bool { return strings.HasPrefix(strings.TrimLeft(o, "-"), "std") }) {
 		options = append(options, "-std=c++17")
 	}
-	return nvrtc.Program{Source: r.Source, Name: name, Headers: headers, Options: append(options, r.Options...)}, ptx, nil
+	options = append(options, r.Options...)
+	for _, dir := range c.cuda {
+		options = append(options, "-I"+dir)
+	}
+	return nvrtc.Program{Source: r.Source, Name: name, Headers: headers, Options: options}, ptx, nil
 }
 
 // chooseArch picks the device's own architecture, else the closest older one of the same major as a cubin, else PTX of the closest older one.

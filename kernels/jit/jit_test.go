@@ -255,3 +255,55 @@ func TestChooseArch(t *testing.T) {
 		t.Error("chooseArch(35) succeeded")
 	}
 }
+
+// cudaSource needs CUDA's headers, and the C library's that kernels written for nvcc include.
+const cudaSource = `
+#include <assert.h>
+#include <cassert>
+#include <climits>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <goccl/memory_channel.cuh>
+
+static_assert(LLONG_MIN < 0 && INT_MAX > 0 && UINT_MAX == ~0u && CHAR_BIT == 8, "limits");
+extern "C" __global__ void k(__half* h, __nv_bfloat16* b, float* f) {
+  assert(h != nullptr);
+  h[1] = __hadd(h[0], h[0]);
+  b[1] = __hadd(b[0], b[0]);
+  f[1] = std::sqrt(std::fabs(f[0])) + sqrtf(f[2]);
+  std::memcpy(f + 4, f + 3, 4);
+  if (f[0] > 1) printf("%f\n", f[0]);
+}`
+
+func TestCUDAHeaders(t *testing.T) {
+	c := compiler(t)
+	if len(c.cuda) == 0 {
+		t.Fatalf("no CUDA headers beside %s: make tools installs them", c.lib.Path())
+	}
+	if _, err := c.Compile(Request{Source: cudaSource, Major: 9}); err != nil {
+		t.Errorf("%+v", err)
+	}
+	c.cuda = nil
+	_, err := c.Compile(Request{Source: "#include <cuda_fp16.h>", Major: 9})
+	if text := fmt.Sprintf("%+v", err); !strings.Contains(text, "nvidia-cuda-runtime-cu12") || !strings.Contains(text, "CUDA_HOME") {
+		t.Errorf("%s: want the package that has the headers", text)
+	}
+}
+
+// Each stand-in must compile alone, and beside CUDA's own headers.
+func TestEveryStandInCompilesAlone(t *testing.T) {
+	c := compiler(t)
+	for name := range libc() {
+		img, err := c.Compile(Request{Source: fmt.Sprintf("#include <%s>\n#include <cuda_runtime.h>\n", name), Major: 9})
+		if err != nil {
+			t.Errorf("%s: %+v", name, err)
+		} else if strings.Contains(img.Log, "warning") {
+			t.Errorf("%s: %s", name, img.Log)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package nvrtc
 
 /*
 #cgo LDFLAGS: -ldl
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -46,6 +47,12 @@ static const char *goccl_nvrtc_open(const char *path, goccl_nvrtc *t) {
 	return NULL;
 }
 
+// goccl_nvrtc_file is the file that the library was loaded from, or NULL.
+static const char *goccl_nvrtc_file(goccl_nvrtc *t) {
+	Dl_info info;
+	return dladdr(*(void **)&t->version, &info) ? info.dli_fname : NULL;
+}
+
 static int goccl_nvrtc_version(goccl_nvrtc *t, int *a, int *b) { return t->version(a, b); }
 static const char *goccl_nvrtc_error(goccl_nvrtc *t, int r) { return t->errorString(r); }
 static int goccl_nvrtc_num_archs(goccl_nvrtc *t, int *n) { return t->numArchs(n); }
@@ -77,6 +84,7 @@ import "C"
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -110,7 +118,7 @@ func Open(dirs ...string) (*Library, error) {
 	if len(tried) == 0 {
 		tried = []string{"no candidate file"}
 	}
-	return nil, fmt.Errorf("%w: install the PyPI package nvidia-cuda-nvrtc-cu12 or set GOCCL_NVRTC to the library (tried %s)", ErrUnavailable, strings.Join(tried, "; "))
+	return nil, fmt.Errorf("%w: install the PyPI package nvidia-cuda-nvrtc-cu12, or set GOCCL_NVRTC to the library or CUDA_HOME to a toolkit (tried %s)", ErrUnavailable, strings.Join(tried, "; "))
 }
 
 func openPath(path string) (*Library, error) {
@@ -124,6 +132,11 @@ func openPath(path string) (*Library, error) {
 	defer C.free(unsafe.Pointer(cpath))
 	if msg := C.goccl_nvrtc_open(cpath, &lib.table); msg != nil {
 		return nil, fmt.Errorf("%s", C.GoString(msg))
+	}
+	if file := C.goccl_nvrtc_file(&lib.table); file != nil {
+		if abs, err := filepath.Abs(C.GoString(file)); err == nil {
+			lib.path = abs
+		}
 	}
 	var major, minor, n C.int
 	if rc := C.goccl_nvrtc_version(&lib.table, &major, &minor); rc != 0 {
@@ -153,7 +166,7 @@ func openPath(path string) (*Library, error) {
 	return lib, nil
 }
 
-// Path is the file or name that was opened.
+// Path is the file that was opened.
 func (l *Library) Path() string { return l.path }
 
 // Version is the compiler's release and build.

@@ -12,7 +12,8 @@ var sonames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}
 var wheelDirs = []string{"", "lib", "lib64", "nvidia/cuda_nvrtc/lib", "nvidia/cu13/lib", "torch/lib"}
 
 // Candidates lists the files and names that Open tries, in order: $GOCCL_NVRTC alone when it is set; otherwise every libnvrtc below dirs,
-// which may name a library file, a folder that holds one, a site-packages folder or an unpacked wheel; then the dynamic linker's path and /usr/local/cuda.
+// which may name a library file, a folder that holds one, a site-packages folder or an unpacked wheel; then those of $CUDA_HOME and $CUDA_PATH, the dynamic
+// linker's path and /usr/local/cuda.
 func Candidates(dirs ...string) []string {
 	if p := os.Getenv("GOCCL_NVRTC"); p != "" {
 		if info, err := os.Stat(p); err == nil && info.IsDir() {
@@ -28,8 +29,11 @@ func Candidates(dirs ...string) []string {
 		}
 		out = append(out, inDir(d)...)
 	}
+	for _, d := range toolkits() {
+		out = append(out, inDir(d)...)
+	}
 	out = append(out, sonames...)
-	return append(out, inDir("/usr/local/cuda")...)
+	return append(out, inDir(localToolkit)...)
 }
 
 func inDir(dir string) []string {
@@ -37,7 +41,7 @@ func inDir(dir string) []string {
 	for _, sub := range wheelDirs {
 		for _, name := range sonames {
 			p := filepath.Join(dir, sub, name)
-			if _, err := os.Stat(p); err == nil {
+			if exists(p) {
 				out = append(out, p)
 			}
 		}

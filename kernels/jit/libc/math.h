@@ -1,0 +1,2 @@
+// The functions of <math.h> are built into NVRTC.
+#pragma once
