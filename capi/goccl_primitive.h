@@ -117,8 +117,8 @@ goccl_result goccl_communicator_build_semaphore(goccl_object communicator, goccl
  * always will be. The object belongs to the caller, who closes it; the future is closed by itself. */
 goccl_result goccl_future_wait(goccl_object future, int64_t timeout, goccl_object *object);
 
-/* Users' kernels. Compiling needs libnvrtc, which is looked for in dirs, $GOCCL_NVRTC and the system, and no GPU when major is not 0; results
- * are cached by content. *image is for goccl_release. */
+/* Users' kernels. Compiling needs libnvrtc, which is looked for in dirs, $GOCCL_NVRTC, $CUDA_HOME and the system, and no GPU when major is not 0; CUDA's
+ * headers are looked for beside it and in the same places. Results are cached by content. *image is for goccl_release. */
 goccl_result goccl_kernel_compile(goccl_device device, int32_t major, int32_t minor, const char *source, uint64_t source_size, const char *name,
 	const char *const *options, int32_t noptions, const char *const *dirs, int32_t ndirs, void **image, uint64_t *size);
 goccl_result goccl_module_load(goccl_device device, const void *image, uint64_t size, goccl_object *module);

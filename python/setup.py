@@ -70,7 +70,7 @@ def extras() -> dict[str, list[str]]:
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mscclpp")
     if os.path.isdir(folder) and os.environ.get("RELEASE") != "1":
         alias += " @ " + pathlib.Path(folder).as_uri()
-    return {"mscclpp": [alias], "jit": ["nvidia-cuda-nvrtc-cu12"], "test": ["pytest", "mpi4py"]}
+    return {"mscclpp": [alias], "jit": ["nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12"], "test": ["pytest", "mpi4py"]}
 
 
 setup(distclass=WithLibraries, extras_require=extras(), cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})

@@ -48,5 +48,7 @@ class SupportsCudaStream(Protocol):
 BytesLike = Union[bytes, bytearray, memoryview]
 # Contiguous, writable memory. A torch tensor of the host has all of torch's interfaces.
 BufferSpec = Union[SupportsDLPack, SupportsArrayInterface, SupportsCudaArrayInterface, bytearray, memoryview]
+# A compute capability: (9, 0), or "sm_90".
+Arch = Union[tuple[int, int], str]
 # None is the default stream; on the host device the communicator's own, for which the call waits.
 StreamSpec = Union[int, TorchStream, CupyStream, SupportsCudaStream, None]

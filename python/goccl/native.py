@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from . import errors
@@ -14,7 +14,7 @@ from .algorithm import Algorithm
 if TYPE_CHECKING:
     from typing import Any
 
-    from ._typing import StreamSpec
+    from ._typing import Arch, StreamSpec
     from .algorithm import Executor
     from .primitives import Communicator
     from .device import Device
@@ -79,7 +79,8 @@ class NativeModule:
     file: str
     device: Device
 
-    def __init__(self, name: str, file: str, options: tuple[str, ...] = (), *, device: "Device | None" = None) -> None:
+    def __init__(self, name: str, file: str, options: Sequence[str] = (), *, device: "Device | None" = None,
+                 include_dirs: Sequence[str | os.PathLike[str]] = (), arch: Arch | None = None) -> None:
         from .device import current_device
         from .utils import compile_source
 
@@ -89,14 +90,14 @@ class NativeModule:
             raise errors.Unsupported(f"{file} is a pybind11 module, which needs nvcc and MSCCL++'s C++ classes: keep its kernels (extern \"C\" __global__) and "
                                      "describe the algorithm with goccl/algorithm.cuh or with goccl.NativeAlgorithm (docs/python.md)")
         self.name, self.file, self.device = name, file, device or current_device()
-        base, options = os.path.basename(file), (f"-I{os.path.dirname(os.path.abspath(file))}", *options)
-        self._image = compile_source(source, base, device=self.device, options=options)
+        base, include_dirs = os.path.basename(file), (os.path.dirname(os.path.abspath(file)), *include_dirs)
+        self._image = compile_source(source, base, device=self.device, arch=arch, options=options, include_dirs=include_dirs)
         self._kernels: dict[Any, Any] = {}
         self._described: dict[str, Description] = {}
         if "GOCCL_ALGORITHM" not in source:
             return
         # PTX is for a GPU that the compiler does not know; the tables are the same for all.
-        image = self._image if self._image[:4] == b"\x7fELF" else compile_source(source, base, arch=(9, 0), options=options)
+        image = self._image if self._image[:4] == b"\x7fELF" else compile_source(source, base, arch=(9, 0), options=options, include_dirs=include_dirs)
         found, kernels = descriptions(image)
         for d in found:
             for launch in d.launches:
@@ -136,7 +137,9 @@ class NativeModule:
         return a
 
 
-def compile_native(name: str, file: str, options: tuple[str, ...] = (), *, device: "Device | None" = None) -> NativeModule:
-    """Compiles a .cu file for device (default: the current GPU) with NVRTC, against goccl's headers and their mscclpp aliases; no nvcc and no C++ compiler,
-    cached by content. Raises InvalidArgument with the compiler's log, or where a description is wrong."""
-    return NativeModule(name, file, options, device=device)
+def compile_native(name: str, file: str, options: Sequence[str] = (), *, device: "Device | None" = None,
+                   include_dirs: Sequence[str | os.PathLike[str]] = (), arch: Arch | None = None) -> NativeModule:
+    """Compiles a .cu file for device (default: the current GPU) with NVRTC, against goccl's headers and their mscclpp aliases, those beside the file and in
+    include_dirs, and CUDA's; no nvcc and no C++ compiler, cached by content. With arch, such as (9, 0) or "sm_90", no GPU is needed until a kernel is loaded.
+    Raises InvalidArgument with the compiler's log, or where a description is wrong."""
+    return NativeModule(name, file, options, device=device, include_dirs=include_dirs, arch=arch)

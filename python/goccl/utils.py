@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ._typing import StreamSpec
+    from ._typing import Arch, StreamSpec
 
 __all__ = ["Kernel", "KernelBuilder", "pack", "compile_source", "torch_dtype_to_mscclpp_dtype", "is_torch_tensor", "get_device_arch", "GpuBuffer",
            "RawGpuBuffer"]
@@ -59,17 +59,34 @@ class Kernel:
             raise error(r)
 
 
-def compile_source(source: str, name: str = "kernel.cu", *, device: Device | None = None, arch: tuple[int, int] | None = None,
-                   options: Sequence[str] = ()) -> bytes:
-    """The image of CUDA C++ source for device, or, with no GPU at hand, for an architecture such as (9, 0). goccl's headers (goccl/*.cuh) and their
-    aliases (mscclpp/*.hpp) can be included. Needs libnvrtc: a CUDA toolkit's, or ``pip install nvidia-cuda-nvrtc-cu12``. Cached by content."""
-    major, minor = arch or (0, 0)
-    handle = 0 if arch else (device or current_device()).handle
-    opts = [b"-default-device", *(o.encode() for o in options if o != "-default-device")]  # unannotated functions, such as constexpr ones, are for the device
+def compile_source(source: str, name: str = "kernel.cu", *, device: Device | None = None, arch: Arch | None = None, options: Sequence[str] = (),
+                   include_dirs: Sequence[str | os.PathLike[str]] = ()) -> bytes:
+    """The image of CUDA C++ source for device, or, with no GPU at hand, for an architecture such as (9, 0) or "sm_90". Cached by content.
+
+    goccl's headers (goccl/*.cuh), their aliases (mscclpp/*.hpp), what lies in include_dirs and CUDA's own headers can be included. Needs libnvrtc: a CUDA
+    toolkit's, or ``pip install nvidia-cuda-nvrtc-cu12``; CUDA's headers are the toolkit's, or ``pip install nvidia-cuda-runtime-cu12``.
+    """
+    major, minor = (0, 0) if arch is None else _capability(arch)
+    handle = (device or current_device()).handle if arch is None else 0
+    # Unannotated functions, such as constexpr ones, are for the device.
+    opts = [b"-default-device", *(o.encode() for o in options if o != "-default-device"), *(b"-I" + os.fsencode(d) for d in include_dirs)]
     dirs = [p.encode() for p in _nvrtc_folders()]
     raw = source.encode()
     return interruptible(take, lib.kernel_compile, handle, major, minor, raw, len(raw), name.encode(), (ctypes.c_char_p * max(len(opts), 1))(*opts), len(opts),
                          (ctypes.c_char_p * max(len(dirs), 1))(*dirs), len(dirs))
+
+
+def _capability(arch: Arch) -> tuple[int, int]:
+    """The compute capability that (9, 0), "sm_90" or "compute_90" names."""
+    if isinstance(arch, str):
+        digits = arch.rpartition("_")[2]
+        if arch.rpartition("_")[0] not in ("sm", "compute") or not digits.isascii() or not digits.isdigit() or len(digits) < 2:
+            raise errors.InvalidArgument(f'arch {arch!r}: say (9, 0) or "sm_90"; architectures with a letter ("sm_90a") are not compiled for')
+        return int(digits[:-1]), int(digits[-1])
+    major, minor = arch
+    if major < 1 or not 0 <= minor <= 9:
+        raise errors.InvalidArgument(f"arch {arch}: the compute capability is (major, minor), such as (9, 0)")
+    return major, minor
 
 
 def _nvrtc_folders() -> list[str]:
@@ -79,21 +96,28 @@ def _nvrtc_folders() -> list[str]:
 
 
 class KernelBuilder:
-    """Compiles a .cu file: get_compiled_kernel gives the kernel of a name in it. Headers beside the file are found. Compiling the same content again costs
-    nothing."""
+    """Compiles a .cu file: get_compiled_kernel gives the kernel of a name in it. Headers beside the file, in include_dirs and CUDA's own are found. Compiling
+    the same content again costs nothing. With arch, such as (9, 0) or "sm_90", compile() needs no GPU."""
 
     def __init__(self, file: str, kernel_name: str, file_dir: str | None = None, macro_dict: dict[str, Any] | None = None, *,
-                 device: Device | None = None) -> None:
+                 device: Device | None = None, include_dirs: Sequence[str | os.PathLike[str]] = (), options: Sequence[str] = (),
+                 arch: Arch | None = None) -> None:
         self._path = os.path.join(file_dir or os.getcwd(), file)
-        self._name = kernel_name
-        self._device = device or current_device()
-        self._options = [f"-I{os.path.dirname(os.path.abspath(self._path))}", *(f"-D{k}={v}" for k, v in (macro_dict or {}).items())]
+        self._name, self._arch = kernel_name, arch
+        self._device = device or current_device() if arch is None else device
+        self._options = [*options, *(f"-D{k}={v}" for k, v in (macro_dict or {}).items())]
+        self._include_dirs = [os.path.dirname(os.path.abspath(self._path)), *include_dirs]
+
+    def compile(self) -> bytes:
+        """The image: a cubin, or PTX for a GPU that the compiler does not know."""
+        with open(self._path, encoding="utf-8") as f:
+            source = f.read()
+        return compile_source(source, os.path.basename(self._path), device=self._device, arch=self._arch, options=self._options,
+                              include_dirs=self._include_dirs)
 
     def get_compiled_kernel(self) -> Kernel:
         """The kernel, loaded on the device."""
-        with open(self._path, encoding="utf-8") as f:
-            source = f.read()
-        return Kernel(compile_source(source, os.path.basename(self._path), device=self._device, options=self._options), self._name, self._device)
+        return Kernel(self.compile(), self._name, self._device)
 
 
 def pack(*args: Any) -> bytes:

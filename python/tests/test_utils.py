@@ -31,11 +31,52 @@ def test_types():
         goccl.DataType.of("complex64")
 
 
-def test_compile(monkeypatch):
+@pytest.fixture
+def nvrtc(monkeypatch):
     found = glob.glob(os.path.join(jobs.ROOT, ".tools", "nvrtc", "**", "libnvrtc.so.12"), recursive=True)
     if not found:
         pytest.skip("no libnvrtc: make tools installs one")
     monkeypatch.setenv("GOCCL_NVRTC", found[0])
+
+
+KERNEL = """
+#include <assert.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include "beside.cuh"
+#include <elsewhere.cuh>
+extern "C" __global__ void k(__half* h, __nv_bfloat16* b) {
+  assert(h != nullptr);
+  h[1] = __hadd(h[0], __int2half_rn(BESIDE + ELSEWHERE));
+  b[1] = __hadd(b[0], __int2bfloat16_rn(MACRO + OPTION));
+}
+"""
+
+
+@pytest.mark.parametrize("arch", [(9, 0), "sm_90"])
+def test_kernel_builder_without_a_gpu(nvrtc, tmp_path, arch):
+    (tmp_path / "k.cu").write_text(KERNEL)
+    (tmp_path / "beside.cuh").write_text("#define BESIDE 1")
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "elsewhere.cuh").write_text("#define ELSEWHERE 2")
+    b = goccl.utils.KernelBuilder("k.cu", "k", str(tmp_path), {"MACRO": 3}, include_dirs=[tmp_path / "include"], options=["-DOPTION=4"], arch=arch)
+    image = b.compile()
+    assert image[:4] == b"\x7fELF" and b"k" in image
+    m = goccl.compile_native("k", str(tmp_path / "k.cu"), ("-DMACRO=3", "-DOPTION=4"), include_dirs=[str(tmp_path / "include")], arch=arch)
+    assert m.algorithms == []
+    for load in b.get_compiled_kernel, lambda: m.kernel("k"):
+        with pytest.raises(goccl.InvalidArgument, match="open a GPU"):
+            load()
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "90", "sm_", "sm_9", "volta", (0, 9), (9, 10)])
+def test_wrong_architectures(arch):
+    with pytest.raises(goccl.InvalidArgument, match="arch"):
+        compile_source("", arch=arch)
+
+
+def test_compile(nvrtc):
     for name in ("mesh", "allgather"):
         with open(os.path.join(jobs.ROOT, "python", "examples", name + ".cu"), encoding="utf-8") as f:
             image = compile_source(f.read(), name + ".cu", arch=(9, 0))

@@ -40,6 +40,8 @@ def algorithms(group: CommGroup) -> None:
     algorithm: goccl.Algorithm = goccl.Algorithm.create_from_native_capsule(native.create_x_algorithm())
     print(algorithm.collective)
     k = utils.KernelBuilder("x.cu", "k").get_compiled_kernel()
+    image: bytes = utils.KernelBuilder("x.cu", "k", include_dirs=["include"], options=["-DN=1"], arch="sm_90").compile()
+    print(len(image))
     k.launch_kernel(utils.pack(1, 2), 1, 32, 0, None)
 
 def program() -> None:
