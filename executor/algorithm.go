@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/plan"
 )
@@ -78,11 +77,7 @@ func (a *planAlgorithm) Accepts(r *algorithm.Request) error {
 	if (r.Collective == algorithm.Broadcast || r.Collective == algorithm.Reduce) && r.Root != a.x.plan.Root {
 		return invalid("the plan's root is rank %d", a.x.plan.Root)
 	}
-	op := r.Op
-	if op == datatype.Avg || op == datatype.PreMulSum || r.Collective == algorithm.AllGather || r.Collective == algorithm.AllToAll || r.Collective == algorithm.Broadcast {
-		op = datatype.Sum
-	}
-	return a.x.Takes(r.MessageBytes(len(a.x.plan.GPUs)), r.Type, op)
+	return a.x.Takes(r.MessageBytes(len(a.x.plan.GPUs)), r.Type, r.Op)
 }
 
 func (a *planAlgorithm) Run(ctx context.Context, seq uint64, r *algorithm.Request) error {

@@ -64,3 +64,22 @@ func TestHostOperatorOfThePlan(t *testing.T) {
 		}
 	}
 }
+
+// TestHostEveryOperatorOfEveryPlan: also by ranks whose own program reduces nothing, which odd numbers of ranks have.
+func TestHostEveryOperatorOfEveryPlan(t *testing.T) {
+	for _, n := range []int{3, 5, 7} {
+		j := newJob(t, n, openHost)
+		shipped(t, n, func(name string, p *plan.Plan) {
+			xs := j.load(t, p)
+			ctx := bounded(t)
+			for op := range datatype.NumOps {
+				for _, m := range messages(xs[0], n, 4, 1200*uint64(n)) {
+					c := planrun.Case{Message: m, Type: datatype.Float32, Op: op, Seed: uint64(op), InPlace: p.InPlace}
+					if err := j.run(ctx, xs, c); err != nil {
+						t.Errorf("%s: %v: %v", name, c, err)
+					}
+				}
+			}
+		})
+	}
+}

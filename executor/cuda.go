@@ -277,7 +277,7 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 			return err
 		}
 	}
-	if l.Op == datatype.Avg && l.owns[1] && x.reducesHere() {
+	if l.Op == datatype.Avg && l.owns[1] && x.reduction.some {
 		if err := h.rescale(s, p.output, l.sizes[1], l, uint32(x.e.size)); err != nil {
 			return err
 		}

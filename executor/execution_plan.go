@@ -15,14 +15,13 @@ import (
 
 // ExecutionPlan is a plan that this rank is ready to run.
 type ExecutionPlan struct {
-	e        *Executor
-	plan     *plan.Plan
-	program  *program
-	hash     [sha256.Size]byte
-	evenOnly bool
-	operator plan.ReduceOp // that all reductions ask for; CallerOp when it is the caller's, or when nothing is reduced
-	mixed    bool          // reductions ask for several
-	engine   engine
+	e         *Executor
+	plan      *plan.Plan
+	program   *program
+	hash      [sha256.Size]byte
+	evenOnly  bool
+	reduction reduction
+	engine    engine
 
 	mu       sync.Mutex
 	layouts  map[uint64]*layout
@@ -155,7 +154,7 @@ func (x *ExecutionPlan) prepare(o *options) error {
 		}
 		x.evenOnly = report.EvenOnly
 	}
-	x.operator, x.mixed = operators(p)
+	x.reduction = reductionOf(p)
 	var err error
 	x.program, err = compile(p, x.e.rank)
 	if err == nil && x.e.dev.ID().Kind == device.Host {
@@ -287,30 +286,11 @@ func (x *ExecutionPlan) Takes(message uint64, t datatype.Type, op datatype.Op) e
 	if x.plan.Alignment%t.Size() != 0 {
 		return invalid("the plan divides into units of %d bytes, which do not hold whole elements of %v", x.plan.Alignment, t)
 	}
-	if x.program.reduces {
-		if x.mixed && op != datatype.Sum || !x.mixed && x.operator != plan.CallerOp && operator(x.operator) != op {
-			return invalid("the plan reduces by an operator of its own, not by %v", op)
-		}
+	if err := x.reduction.takes(op); err != nil {
+		return err
 	}
 	_, err := x.layout(message)
 	return err
-}
-
-func operator(op plan.ReduceOp) datatype.Op {
-	switch op {
-	case plan.Min:
-		return datatype.Min
-	case plan.Max:
-		return datatype.Max
-	case plan.Prod:
-		return datatype.Prod
-	}
-	return datatype.Sum
-}
-
-// reducesHere reports whether this rank's output is a reduction's result.
-func (x *ExecutionPlan) reducesHere() bool {
-	return x.program.reduces && (x.plan.Collective != plan.Reduce || x.plan.Root == x.e.rank)
 }
 
 func (x *ExecutionPlan) close() error { return x.engine.close() }

@@ -48,13 +48,10 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	if a.Stream == nil || a.Stream.Device() == nil || a.Stream.Device().ID().Kind != x.e.dev.ID().Kind {
 		return x.fail(a.Seq, -1, invalid("a stream of the %v device is needed", x.e.dev.ID().Kind))
 	}
-	op := a.Op
-	if op == datatype.Avg || op == datatype.PreMulSum {
-		op = datatype.Sum // scaled before or after
-	}
-	if err := x.Takes(a.Message, a.Type, op); err != nil {
+	if err := x.Takes(a.Message, a.Type, a.Op); err != nil {
 		return x.fail(a.Seq, -1, err)
 	}
+	a.Op = x.reduction.effective(a.Op)
 	layout, err := x.layout(a.Message)
 	if err != nil {
 		return x.fail(a.Seq, -1, err)

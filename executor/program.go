@@ -22,7 +22,6 @@ type program struct {
 
 	scratch bool // somebody uses scratch
 	remote  bool // some rank touches another's input or output
-	reduces bool
 	// reads[k] says that some peer touches this rank's input (k 0) or output (k 1).
 	touched [2]bool
 	// watchers are the ranks that touch this rank's input or output: they may sleep until it has published them.
@@ -162,7 +161,6 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 	for i := range s.Moves {
 		m := &s.Moves[i]
 		in.moves = append(in.moves, move{*m, s.Op.Slice})
-		prog.reduces = prog.reduces || len(m.Src) > 1
 		for _, pl := range m.Src {
 			in.waits = in.waits || pl.Plane == plan.PacketPlane && !in.raw
 			in.touches(prog.rank, &pl)
@@ -213,36 +211,4 @@ func plane(t plan.BufferType) plan.Plane {
 		return plan.InputPlane
 	}
 	return plan.OutputPlane
-}
-
-// operators is the operator that all reductions of the plan ask for, and whether they ask for several.
-func operators(p *plan.Plan) (op plan.ReduceOp, mixed bool) {
-	seen := false
-	var visit func(ops []plan.Op)
-	visit = func(ops []plan.Op) {
-		for i := range ops {
-			o := &ops[i]
-			visit(o.Ops)
-			if !reduces(o) {
-				continue
-			}
-			mixed = mixed || seen && o.ReduceOp != op
-			op, seen = o.ReduceOp, true
-		}
-	}
-	for r := range p.GPUs {
-		for b := range p.GPUs[r].ThreadBlocks {
-			visit(p.GPUs[r].ThreadBlocks[b].Ops)
-		}
-	}
-	return op, mixed
-}
-
-func reduces(o *plan.Op) bool {
-	switch o.Name {
-	case plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend, plan.ReducePackets, plan.ReduceCopyPackets,
-		plan.ReduceSendPackets, plan.ReduceCopySendPackets, plan.SwitchReduce, plan.SwitchReduceStore:
-		return true
-	}
-	return false
 }

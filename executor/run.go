@@ -358,7 +358,7 @@ func (r *run) finish() error {
 	if r.owns[1] && r.moveOut {
 		copy(device.Bytes(r.Recv, r.sizes[1]), device.Bytes(r.output, r.sizes[1]))
 	}
-	if r.Op == datatype.Avg && r.owns[1] && r.h.x.reducesHere() {
+	if r.Op == datatype.Avg && r.owns[1] && r.h.x.reduction.some {
 		out := device.Bytes(r.Recv, r.sizes[1])
 		if err := hostreduce.Reduce(out, [][]byte{out}, r.Type, datatype.Avg, [8]byte{}, r.h.x.e.size); err != nil {
 			return err

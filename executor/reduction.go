@@ -1,0 +1,118 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/plan"
+)
+
+// reduction is what an operator means to a plan. It depends on the plan alone, so that all ranks accept, scale and refuse alike, whichever of them
+// do the additions.
+type reduction struct {
+	some     bool          // some output is the result of a reduction
+	whole    bool          // all of it is, over all ranks: it can be averaged
+	mixed    bool          // the reductions ask for several operators of their own
+	operator plan.ReduceOp // that all of them ask for; CallerOp when it is the caller's
+}
+
+func reductionOf(p *plan.Plan) (d reduction) {
+	switch p.Collective {
+	case plan.AllReduce, plan.ReduceScatter, plan.Reduce:
+		d.some, d.whole = true, true
+	case plan.AllGather, plan.AllToAll, plan.Broadcast, plan.SendRecv:
+	default:
+		d.whole = true
+		for r := range p.GPUs {
+			for _, terms := range p.Expected(r) {
+				d.some = d.some || len(terms) > 1
+				d.whole = d.whole && overAllRanks(terms, len(p.GPUs))
+			}
+		}
+	}
+	d.operator, d.mixed = operators(p)
+	return d
+}
+
+// overAllRanks reports whether terms, sorted by rank, are one chunk of each rank.
+func overAllRanks(terms []plan.Contribution, ranks int) bool {
+	if len(terms) != ranks {
+		return false
+	}
+	for r := range terms {
+		if terms[r].Rank != r {
+			return false
+		}
+	}
+	return true
+}
+
+// effective is the operator that a launch has: none counts where nothing is reduced, as in NCCL's interface there is none to give.
+func (d *reduction) effective(op datatype.Op) datatype.Op {
+	if op.Valid() && !d.some {
+		return datatype.Sum
+	}
+	return op
+}
+
+// takes reports whether the plan can reduce by op.
+func (d *reduction) takes(op datatype.Op) error {
+	if !d.some {
+		return nil
+	}
+	if op == datatype.Avg || op == datatype.PreMulSum {
+		if !d.whole {
+			return fmt.Errorf("%w: %v: some output of the plan is not a reduction over all ranks", algorithm.ErrUnsupported, op)
+		}
+		op = datatype.Sum // scaled before or after
+	}
+	if d.mixed && op != datatype.Sum || !d.mixed && d.operator != plan.CallerOp && operator(d.operator) != op {
+		return invalid("the plan reduces by an operator of its own, not by %v", op)
+	}
+	return nil
+}
+
+func operator(op plan.ReduceOp) datatype.Op {
+	switch op {
+	case plan.Min:
+		return datatype.Min
+	case plan.Max:
+		return datatype.Max
+	case plan.Prod:
+		return datatype.Prod
+	}
+	return datatype.Sum
+}
+
+// operators is the operator that all reductions of the plan ask for, and whether they ask for several.
+func operators(p *plan.Plan) (op plan.ReduceOp, mixed bool) {
+	seen := false
+	var visit func(ops []plan.Op)
+	visit = func(ops []plan.Op) {
+		for i := range ops {
+			o := &ops[i]
+			visit(o.Ops)
+			if !reduces(o) {
+				continue
+			}
+			mixed = mixed || seen && o.ReduceOp != op
+			op, seen = o.ReduceOp, true
+		}
+	}
+	for r := range p.GPUs {
+		for b := range p.GPUs[r].ThreadBlocks {
+			visit(p.GPUs[r].ThreadBlocks[b].Ops)
+		}
+	}
+	return op, mixed
+}
+
+func reduces(o *plan.Op) bool {
+	switch o.Name {
+	case plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend, plan.ReducePackets, plan.ReduceCopyPackets,
+		plan.ReduceSendPackets, plan.ReduceCopySendPackets, plan.SwitchReduce, plan.SwitchReduceStore:
+		return true
+	}
+	return false
+}
