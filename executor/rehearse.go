@@ -60,7 +60,8 @@ func (h *rehearsal) note(in *instr) {
 	}
 }
 
-// step does an op, if it need not wait. A reader of packets waits for everything that is sent to its chunks, whatever part of them it reads.
+// step does an op, if it need not wait. A reader of packets waits for everything that is sent to its chunks, whatever part of them it reads; for what
+// it sends itself, too, as an op begins when all its packets are there.
 func (h *rehearsal) step(rank, block int, in *instr) bool {
 	switch in.code {
 	case opLoop, opEndLoop, opAcquire, opRelease:
@@ -87,7 +88,7 @@ func (h *rehearsal) step(rank, block int, in *instr) bool {
 			for _, pl := range in.moves[i].Src {
 				for k := pl.Index; in.waits && pl.Plane == plan.PacketPlane && k < pl.Index+pl.Size; k++ {
 					for _, w := range h.writers[pl.Rank][k] {
-						if w != in && !h.done[w] {
+						if !h.done[w] {
 							return false
 						}
 					}
