@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // chunkCount is the number of chunks of a rank's buffer. An in-place plan may state 0 for one of input and output when both are the same
 // memory; the other count then holds for both.
@@ -104,6 +108,28 @@ func (v *validator) postcondition() {
 		if v.err != nil {
 			return
 		}
+	}
+	v.onePostcondition()
+}
+
+// onePostcondition checks that no chunk has two.
+func (v *validator) onePostcondition() {
+	list := v.p.Postcondition
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(list[a].Rank, list[b].Rank), cmp.Compare(list[a].Index, list[b].Index))
+	})
+	last, end := -1, 0 // of those before, the one that reaches farthest
+	for _, i := range order {
+		c := &list[i]
+		if last >= 0 && list[last].Rank == c.Rank && c.Index < end {
+			v.bad(ErrInvalid, fmt.Sprintf("postcondition[%d].index", max(i, last)), "chunk %d of rank %d has a postcondition already, in postcondition[%d]", c.Index, c.Rank, min(i, last))
+			return
+		}
+		last, end = i, c.Index+c.Size
 	}
 }
 

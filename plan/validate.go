@@ -30,7 +30,14 @@ type validator struct {
 	gpu      *GPU
 	tb       *ThreadBlock
 	switches []SwitchGroup
+	barriers map[int]barrierUse // of the rank, by id
 	ops      int
+}
+
+// barrierUse is the first use of a barrier.
+type barrierUse struct {
+	at     Pos
+	blocks int
 }
 
 // element is a position in a list of the file. It is put into words only when something is wrong there.
@@ -105,6 +112,7 @@ func (v *validator) plan() {
 		}
 		v.gpu = &p.GPUs[r]
 		v.switches = v.gpu.SwitchGroups()
+		v.barriers = map[int]barrierUse{}
 		for b := range v.gpu.ThreadBlocks {
 			v.pos = Pos{r, b, -1, -1}
 			v.tb = &v.gpu.ThreadBlocks[b]

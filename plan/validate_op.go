@@ -16,6 +16,7 @@ func (v *validator) op(op *Op) {
 	case Barrier:
 		v.within(op.BarrierID, 0, v.l.Barriers-1, "barrier_id", "the id")
 		v.within(op.NumThreadBlocks, 1, max(1, len(v.gpu.ThreadBlocks)), "num_threadblocks", "the number of thread blocks")
+		v.barrier(op)
 	case SemAcquire, SemRelease:
 		v.entries(len(op.SemaphoreIDs), v.l.SemaphoresPerOp, "semaphore_ids")
 		for i, id := range op.SemaphoreIDs {
@@ -36,6 +37,16 @@ func (v *validator) op(op *Op) {
 		v.within(op.Slice.Count, 1, v.l.Slices, "tbg_info.tbg_size", "the number of slices")
 		v.need(op.Slice.Index >= 0 && op.Slice.Index < op.Slice.Count, "tbg_info.tb_id", "slice %d of %d", op.Slice.Index, op.Slice.Count)
 	}
+}
+
+// barrier checks that a barrier of a rank is for one number of thread blocks wherever it is used: executors count arrivals in multiples of it.
+func (v *validator) barrier(op *Op) {
+	first, ok := v.barriers[op.BarrierID]
+	if !ok {
+		v.barriers[op.BarrierID] = barrierUse{v.pos, op.NumThreadBlocks}
+		return
+	}
+	v.need(op.NumThreadBlocks == first.blocks, "num_threadblocks", "barrier %d is for %d thread blocks here and for %d at %v", op.BarrierID, op.NumThreadBlocks, first.blocks, first.at)
 }
 
 func (o ReduceOp) valid() bool {

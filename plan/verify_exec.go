@@ -173,6 +173,7 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 		if m.Entry >= 0 {
 			link = v.link(b.rank, PortChannel, s.Channels[m.Entry])
 			comp := v.portComp[[2]int{b.id, link}]
+			w.lane = int32(m.Entry)
 			w.know = v.portClock(b, m.Entry, link)
 			pt := v.port(comp)
 			w.stamp = stamp{int32(comp), uint32(len(pt.pushes))}
@@ -231,7 +232,8 @@ type walker struct {
 	know  *clock
 	stamp stamp
 	inst  int64
-	raw   bool // by a port channel
+	lane  int32 // the thread that pushes it, of a transfer
+	raw   bool  // by a port channel
 
 	from []*origin // packets used up at this offset
 	made *origin   // of the packets written at this offset

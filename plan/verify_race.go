@@ -41,20 +41,14 @@ func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
 	return c.value, carries, nil
 }
 
-// record adds a read to a cell, and drops those that this reader knows of: whoever knows of this one knows of them. Of several reads in one
-// phase two are enough, as a write can share its thread with only one of them.
+// record adds a read to a cell, and drops those that this reader knows of: whoever knows of this one knows of them. All reads of one phase stay:
+// a write may come after some of them because of the packets that they became (origin), which says nothing of the others.
 func (w *walker) record(c *cell) {
-	kept, same := c.reads[:0], 0
+	kept := c.reads[:0]
 	for _, r := range c.reads {
-		if w.known(r.stamp, false) {
-			continue
+		if !w.known(r.stamp, false) {
+			kept = append(kept, r)
 		}
-		if r.stamp == w.stamp {
-			if same++; same > 1 {
-				continue
-			}
-		}
-		kept = append(kept, r)
 	}
 	c.reads = append(kept, access{w.stamp, w.at, w.inst})
 }
@@ -167,7 +161,8 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 		s.now.reads[w.stamp.comp] = here // looking for a flag disturbs nobody
 		return nil
 	}
-	if s.checked[w.stamp.comp] != launch+1 {
+	who := [2]int32{w.stamp.comp, w.lane}
+	if s.checked[who] != launch+1 {
 		if a, found := w.unknown(s.before.writes, pl.Plane != PacketPlane); found {
 			return w.reused(&a, true, write, pl, part)
 		}
@@ -175,7 +170,7 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 			if a, found := w.unknown(s.before.reads, false); found {
 				return w.reused(&a, false, write, pl, part)
 			}
-			s.checked[w.stamp.comp] = launch + 1
+			s.checked[who] = launch + 1
 		}
 	}
 	if write {

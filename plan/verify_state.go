@@ -75,7 +75,7 @@ type blockState struct {
 type planeState struct {
 	launch      int32
 	before, now planeUse
-	checked     map[int32]int32 // component: launch in which it was found to know all of before
+	checked     map[[2]int32]int32 // component and, of a transfer, thread: launch in which it was found to know all of before
 }
 
 type planeUse struct {
@@ -241,7 +241,7 @@ func (v *verifier) layCells() error {
 	}
 	v.scratch = make([]planeState, 4*len(v.p.GPUs))
 	for i := range v.scratch {
-		v.scratch[i] = planeState{launch: -1, checked: map[int32]int32{}}
+		v.scratch[i] = planeState{launch: -1, checked: map[[2]int32]int32{}}
 	}
 	return nil
 }
