@@ -156,5 +156,20 @@ func Window(lo, hi, unit int64, iter int) (int64, int64) {
 
 // Iterations is how often the body of pipeline op runs.
 func (l *Layout) Iterations(op *Op) int64 {
-	return ceilDiv(int64(op.NumChunks)*l.Chunk, op.UnitSize)
+	n, rest := mulDiv(int64(op.NumChunks), l.Chunk, op.UnitSize)
+	if rest {
+		n++
+	}
+	return n
+}
+
+// mulDiv is a·b/c, at most 1<<62, and whether there is a rest. None is negative.
+func mulDiv(a, b, c int64) (q int64, rest bool) {
+	const most = 1 << 62
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return most, false
+	}
+	n, r := bits.Div64(hi, lo, uint64(c))
+	return int64(min(n, most)), r > 0 && n < most
 }

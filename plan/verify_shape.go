@@ -34,17 +34,10 @@ type sub struct {
 	atom  int32
 }
 
-const maxUnits = 4096 // chunk sizes in units that are examined to find the atoms of slices
-
-// shapes chooses the message shapes that stand for every size from MinSize to MaxSize.
+// shapes chooses the message shapes that stand for every size from MinSize to MaxSize (verify_sizes.go says which).
 //
-// Without slices and pipelines all offsets are alike: one atom. With slices, cut t of g over s chunks of c units lies at t·⌊cs/g⌋+min(t, cs mod g),
-// which is within g/4 units of t·cs/g. Let G be the least common multiple of all g. From c = G·(g/4+1) on, cuts that differ as fractions of a
-// chunk keep their order, and those that do not differ by an amount that depends on c mod G alone. So all c below G·(g/4+2) show every
-// combination of slices that an offset can fall into; each becomes an atom, and all atoms are examined in one run.
-//
-// A pipeline's iterations change the order of synchronisation, so each examined message size is a run of its own: from one short iteration up
-// to a few more than any semaphore lets a thread block run ahead. After that the state repeats.
+// Without pipelines there is one shape, whose atoms come from all sizes. A pipeline's iterations change the order of synchronisation, so with
+// pipelines each size is a run of its own.
 func (p *Plan) shapes(r *resolved) ([]messageShape, error) {
 	parts := map[partKey]bool{}
 	units := map[int64]bool{}
@@ -85,7 +78,7 @@ func (p *Plan) shapes(r *resolved) ([]messageShape, error) {
 		return nil, err
 	}
 	if len(pipelines) == 0 {
-		return []messageShape{p.sliceShape(keys, lo, hi)}, nil
+		return p.sliceShape(keys, lo, hi)
 	}
 	return p.pipelineShapes(keys, pipelines, lo, hi)
 }
@@ -106,86 +99,6 @@ func (p *Plan) unitRange() (lo, hi int64, err error) {
 		return 0, 0, &Violation{Kind: Unspecified, Plan: p.Name, Detail: fmt.Sprintf("no message of %d to %d bytes divides into %d chunks", p.MinSize, p.MaxSize, period)}
 	}
 	return lo, hi, nil
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
-func (p *Plan) sliceShape(keys []partKey, lo, hi int64) messageShape {
-	g, widest := int64(1), int64(1)
-	for _, k := range keys {
-		if n := int64(k.slice.Count); n > 1 {
-			g = min(g/gcd(g, n)*n, maxUnits)
-			widest = max(widest, n)
-		}
-	}
-	last := lo
-	if g > 1 {
-		last = min(hi, max(lo, g*(widest/4+1))+g-1, lo+maxUnits)
-	}
-	sh := messageShape{alignment: p.Alignment, parts: map[partKey][]sub{}, iterations: func(*Op) int64 { return 1 }}
-	seen := map[string]bool{}
-	for c := lo; c <= last; c++ {
-		for _, a := range cutAtoms(keys, c*p.Alignment, p.Alignment) {
-			if sig := signature(keys, a, p.Alignment); !seen[sig] {
-				seen[sig] = true
-				sh.atoms = append(sh.atoms, a)
-				sh.chunk = max(sh.chunk, a.chunk)
-			}
-		}
-	}
-	return sh
-}
-
-func (p *Plan) pipelineShapes(keys []partKey, pipelines []*Op, lo, hi int64) ([]messageShape, error) {
-	ahead := int64(1)
-	for r := range p.GPUs {
-		for _, s := range p.GPUs[r].Semaphores {
-			ahead = max(ahead, int64(s.InitValue))
-		}
-	}
-	ahead = min(ahead, 8)
-	want := map[int64]bool{}
-	add := func(bytes int64) {
-		want[min(hi, max(lo, ceilDiv(bytes, p.Alignment)))] = true
-	}
-	for _, op := range pipelines {
-		n, a := int64(op.NumChunks), p.Alignment
-		for _, whole := range []int64{1, 2, ahead + 2} {
-			add(op.UnitSize * whole / n)
-			add(op.UnitSize*whole/n + a)
-		}
-		add(a)
-		add(op.UnitSize / 2)
-		add(op.UnitSize)
-		add(op.UnitSize + a)
-	}
-	cs := make([]int64, 0, len(want))
-	for c := range want {
-		cs = append(cs, c)
-	}
-	slices.Sort(cs)
-	var out []messageShape
-	for _, c := range cs {
-		chunk := c * p.Alignment
-		most := int64(0)
-		for _, op := range pipelines {
-			most = max(most, ceilDiv(int64(op.NumChunks)*chunk, op.UnitSize))
-		}
-		if most > 4096 {
-			if len(out) > 0 {
-				continue
-			}
-			return nil, fmt.Errorf("plan %s: %w: a pipeline of at least %d iterations", p.Name, ErrTooLarge, most)
-		}
-		l := Layout{Chunk: chunk, Alignment: p.Alignment}
-		out = append(out, messageShape{chunk: chunk, atoms: cutAtoms(keys, chunk, p.Alignment), alignment: p.Alignment, parts: map[partKey][]sub{}, iterations: l.Iterations})
-	}
-	return out, nil
 }
 
 // cutAtoms divides a chunk of the given size wherever some part of some op starts or ends.

@@ -148,8 +148,8 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 		v.blocks = append(v.blocks, st)
 	}
 	report.Steps += steps
-	if steps > opts.MaxSteps {
-		return nil, fmt.Errorf("plan %s: %w: %d ops to execute, the bound is %d", p.Name, ErrTooLarge, steps, opts.MaxSteps)
+	if report.Steps > opts.MaxSteps {
+		return nil, fmt.Errorf("plan %s: %w: %d ops to execute, the bound is %d", p.Name, ErrTooLarge, report.Steps, opts.MaxSteps)
 	}
 	v.queued = make([]bool, len(v.blocks))
 	if err := v.layCells(); err != nil {
