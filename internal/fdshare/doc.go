@@ -10,6 +10,6 @@
 // # Lifetime and threads
 //
 // Everything may be used by several goroutines. The process-wide server starts with the first [Shared] and lives as long as the process; it
-// holds one socket and one goroutine. Offer duplicates the descriptor, so the caller may close its own; revoke closes the duplicate. Nothing
+// holds two descriptors and one goroutine. Offer duplicates the descriptor, so the caller may close its own; revoke closes the duplicate. Nothing
 // is left in the file system. Descriptors are close-on-exec throughout. In a network namespace other than the server's, Fetch does not find it.
 package fdshare

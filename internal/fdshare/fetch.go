@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/openfiles"
 )
 
-// Fetch gets a new descriptor for what t names; the caller closes it. It is close-on-exec. The wait ends with ctx, or after five seconds.
+// Fetch gets a new descriptor for what t names; the caller closes it. It is close-on-exec. The wait ends with ctx, which should have a deadline: a
+// server that was stopped (SIGSTOP) answers when it goes on.
 func Fetch(ctx context.Context, t Ticket) (fd int, err error) {
 	if err := t.check(); err != nil {
 		return -1, err
@@ -22,12 +26,26 @@ func Fetch(ctx context.Context, t Ticket) (fd int, err error) {
 			return err
 		})
 		if err != nil {
-			return -1, err
+			return -1, explain(err)
 		}
 		return fd, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+	for {
+		fd, err = ask(ctx, t)
+		// A server hangs up on a visitor that has been silent for long, as a process is that was stopped. Asking again changes nothing there.
+		if !errors.Is(err, errHungUp) {
+			return fd, err
+		}
+		select {
+		case <-ctx.Done():
+			return -1, fmt.Errorf("%w: %w", ended(ctx), err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// ask is one attempt.
+func ask(ctx context.Context, t Ticket) (fd int, err error) {
 	c, err := dial(ctx, t.name().address())
 	if err != nil {
 		return -1, err
@@ -37,10 +55,25 @@ func Fetch(ctx context.Context, t Ticket) (fd int, err error) {
 	defer stop()
 	fd, err = request(c, t)
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("fdshare: fetch: %w", ctx.Err())
+		err = ended(ctx)
 	}
 	return fd, err
 }
+
+func ended(ctx context.Context) error {
+	return fmt.Errorf("fdshare: fetch: the other process does not answer: is it stopped? %w", ctx.Err())
+}
+
+// explain names this process's limit where that is the cause.
+func explain(err error) error {
+	if openfiles.Exhausted(err) {
+		return fmt.Errorf("fdshare: fetch: %w", openfiles.Explain(err))
+	}
+	return err
+}
+
+// errHungUp is the end of a connection without an answer.
+var errHungUp = fmt.Errorf("%w: no answer", ErrGone)
 
 // dial waits while the server's backlog is full, which the kernel reports with EAGAIN.
 func dial(ctx context.Context, address string) (*net.UnixConn, error) {
@@ -57,11 +90,11 @@ func dial(ctx context.Context, address string) (*net.UnixConn, error) {
 		case errors.Is(err, syscall.ECONNREFUSED):
 			return nil, fmt.Errorf("%w: %w", ErrGone, err)
 		case !errors.Is(err, syscall.EAGAIN):
-			return nil, fmt.Errorf("fdshare: fetch: %w", err)
+			return nil, fmt.Errorf("fdshare: fetch: %w", openfiles.Explain(err))
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("fdshare: fetch: the server is busy: %w", ctx.Err())
+			return nil, ended(ctx)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -69,25 +102,31 @@ func dial(ctx context.Context, address string) (*net.UnixConn, error) {
 
 // request sends the ticket and receives the answer. Whatever arrives is either the one descriptor returned or closed.
 func request(c *net.UnixConn, t Ticket) (int, error) {
-	if _, err := c.Write(t[:]); err != nil {
+	// A server without room for a visitor answers before it is asked, and hangs up.
+	if _, err := c.Write(t[:]); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
 		return -1, fmt.Errorf("fdshare: fetch: %w", err)
 	}
 	// Room for more than one descriptor, so that an excess is seen and closed rather than silently cut.
-	var answer [2]byte
+	var answer [3]byte
 	control := make([]byte, unix.CmsgSpace(4*4))
 	n, cn, flags, _, err := c.ReadMsgUnix(answer[:], control) // sets MSG_CMSG_CLOEXEC
 	if err != nil {
-		return -1, fmt.Errorf("fdshare: fetch: %w", err)
+		return -1, lost(err)
 	}
 	fds, err := rights(control[:cn])
 	switch {
 	case err != nil:
+	case flags&unix.MSG_CTRUNC != 0 && len(fds) == 0:
+		// The kernel cuts descriptors off where the receiver has no room for them.
+		err = fmt.Errorf("fdshare: fetch: %w", openfiles.Explain(unix.EMFILE))
 	case flags&unix.MSG_CTRUNC != 0:
-		err = fmt.Errorf("%w: descriptors were cut off; is this process at its limit of open files?", ErrProtocol)
+		err = fmt.Errorf("%w: more descriptors than one", ErrProtocol)
 	case n == 0 && len(fds) == 0:
-		err = fmt.Errorf("%w: no answer", ErrGone)
+		err = errHungUp
 	case n == 1 && answer[0] == statusRefused && len(fds) == 0:
 		err = ErrRefused
+	case n == 2 && answer[0] == statusFailed && len(fds) == 0:
+		err = fmt.Errorf("fdshare: fetch: the other process cannot send it: %w", unix.Errno(answer[1]))
 	case n != 1 || answer[0] != statusOK || len(fds) != 1:
 		err = fmt.Errorf("%w: an answer of %d bytes with %d descriptors", ErrProtocol, n, len(fds))
 	default:
@@ -97,6 +136,14 @@ func request(c *net.UnixConn, t Ticket) (int, error) {
 		_ = unix.Close(fd)
 	}
 	return -1, err
+}
+
+// lost is the error of a connection that broke before the answer.
+func lost(err error) error {
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: %w", errHungUp, err)
+	}
+	return fmt.Errorf("fdshare: fetch: %w", err)
 }
 
 // rights collects every descriptor of the control message, also when a part of it is malformed.

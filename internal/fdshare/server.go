@@ -13,19 +13,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goccl/goccl/internal/openfiles"
 	"github.com/goccl/goccl/internal/peercred"
 )
 
 const (
-	requestTimeout = 5 * time.Second
+	// visitTimeout is how long a visitor may take to ask. One that was stopped for longer comes again.
+	visitTimeout = 5 * time.Second
 	// maxVisitors bounds connections at once; more wait in the socket's backlog.
 	maxVisitors = 64
 )
 
-// The answer is one byte, and with statusOK one descriptor.
+// The answer is one byte; with statusOK comes one descriptor, and statusFailed is followed by the number of the server's error.
 const (
 	statusOK      = 1
 	statusRefused = 2
+	statusFailed  = 3
 )
 
 // Server offers this process's descriptors.
@@ -74,11 +77,12 @@ func New() (*Server, error) {
 	_, _ = rand.Read(s.name[:]) // never fails
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.name.address(), Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("fdshare: start the server: %w", err)
+		return nil, fmt.Errorf("fdshare: start the server: %w", openfiles.Explain(err))
 	}
 	s.l = l
 	servers.Store(s.name, s)
-	s.wg.Go(s.serve)
+	room := newSpare()
+	s.wg.Go(func() { s.serve(room) })
 	return s, nil
 }
 
@@ -111,7 +115,7 @@ func (s *Server) Close() error {
 func (s *Server) Offer(fd int) (t Ticket, revoke func(), err error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return t, nil, fmt.Errorf("fdshare: offer descriptor %d: %w", fd, err)
+		return t, nil, fmt.Errorf("fdshare: offer descriptor %d: %w", fd, openfiles.Explain(err))
 	}
 	o := &offer{fd: dup}
 	_, _ = rand.Read(o.token[:]) // never fails
@@ -151,8 +155,9 @@ func (s *Server) use(t Ticket, f func(fd int) error) error {
 	return f(o.fd)
 }
 
-func (s *Server) serve() {
+func (s *Server) serve(room *spare) {
 	places := make(chan struct{}, maxVisitors)
+	defer room.close()
 	for {
 		c, err := s.l.AcceptUnix()
 		if err != nil {
@@ -162,9 +167,13 @@ func (s *Server) serve() {
 			if closed || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			time.Sleep(5 * time.Millisecond) // out of descriptors; the visitor waits in the backlog
+			if openfiles.Exhausted(err) {
+				room.turnAway(s.l, err)
+			}
+			time.Sleep(5 * time.Millisecond)
 			continue
 		}
+		room.enough()
 		if checkUser(c) != nil {
 			_ = c.Close()
 			continue
@@ -191,26 +200,37 @@ func (s *Server) serve() {
 
 // visit answers one request.
 func (s *Server) visit(c *net.UnixConn) {
-	_ = c.SetDeadline(time.Now().Add(requestTimeout))
+	_ = c.SetDeadline(time.Now().Add(visitTimeout))
 	var t Ticket
 	if _, err := io.ReadFull(c, t[:]); err != nil {
 		return
 	}
-	dup := -1
 	err := t.check()
 	if err == nil {
-		// Sending can block, so it must not happen under the lock; a duplicate made under it can outlive a revoke.
-		err = s.use(t, func(fd int) (err error) {
-			dup, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-			return err
-		})
+		err = s.use(t, func(fd int) error { return send(c, fd) })
 	}
-	if err != nil {
+	var number unix.Errno
+	switch {
+	case err == nil:
+	case errors.As(err, &number):
+		_, _ = c.Write([]byte{statusFailed, byte(number)})
+	default:
 		_, _ = c.Write([]byte{statusRefused})
-		return
 	}
-	defer func() { _ = unix.Close(dup) }()
-	_, _, _ = c.WriteMsgUnix([]byte{statusOK}, unix.UnixRights(dup), nil)
+}
+
+// send sends the descriptor itself, without a duplicate, so that a server without room for another open file can still serve. It does not block:
+// nothing else is on its way on this connection.
+func send(c *net.UnixConn, fd int) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sendErr error
+	err = raw.Control(func(socket uintptr) {
+		sendErr = unix.Sendmsg(int(socket), []byte{statusOK}, unix.UnixRights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	return errors.Join(err, sendErr)
 }
 
 // checkUser compares the other side's effective user id with ours.

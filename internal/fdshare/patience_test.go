@@ -1,0 +1,142 @@
+package fdshare
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// serveOffer serves a descriptor until it is killed; "full" leaves the process no room for another open file.
+func serveOffer(how string) error {
+	fd, err := unix.MemfdCreate("goccl-test", unix.MFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	s, err := Shared()
+	if err != nil {
+		return err
+	}
+	ticket, _, err := s.Offer(fd)
+	if err != nil {
+		return err
+	}
+	if how == "full" {
+		next, err := unix.Dup(fd)
+		if err != nil {
+			return err
+		}
+		_ = unix.Close(next)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next), Max: uint64(next)}); err != nil {
+			return err
+		}
+	}
+	fmt.Println(hex.EncodeToString(ticket[:]))
+	select {}
+}
+
+// remoteServer is serveOffer in a process of its own.
+func remoteServer(t *testing.T, how string) (*exec.Cmd, Ticket) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "GOCCL_OFFER="+how)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	raw, err := hex.DecodeString(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	ticket, err := ParseTicket(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd, ticket
+}
+
+// TestStoppedServer fetches from a process that is stopped for longer than any limit of this package: only the caller's deadline counts.
+func TestStoppedServer(t *testing.T) {
+	t.Parallel()
+	cmd, ticket := remoteServer(t, "plain")
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(visitTimeout+time.Second, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Fetch(short, ticket); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "is it stopped") {
+		t.Errorf("before it goes on: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fd, err := Fetch(ctx, ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(fd)
+}
+
+// TestServerWithoutRoom: a server at its limit of open files says so.
+func TestServerWithoutRoom(t *testing.T) {
+	t.Parallel()
+	_, ticket := remoteServer(t, "full")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fd, err := Fetch(ctx, ticket)
+	if !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "the other process") {
+		t.Fatalf("descriptor %d, %v", fd, err)
+	}
+}
+
+// TestVisitorComesAgain: a visitor that was silent for too long, because it was stopped, is hung up on, and asks again.
+func TestVisitorComesAgain(t *testing.T) {
+	ticket := newTicket(1, socketName{4, 5, 6}, [32]byte{})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: ticket.name().address(), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_ = l.SetDeadline(time.Now().Add(time.Minute))
+	content := memfd(t, "x")
+	go func() {
+		for visit := range 3 {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			if visit > 0 {
+				_, _ = c.Read(make([]byte, TicketSize))
+			}
+			if visit == 2 {
+				_, _, _ = c.WriteMsgUnix([]byte{statusOK}, unix.UnixRights(content), nil)
+			}
+			_ = c.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fd, err := Fetch(ctx, ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(fd)
+}

@@ -1,0 +1,29 @@
+package openfiles
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestExplain(t *testing.T) {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		t.Fatal(err)
+	}
+	err := Explain(fmt.Errorf("open x: %w", os.NewSyscallError("openat", unix.EMFILE)))
+	if !Exhausted(err) || !strings.Contains(err.Error(), fmt.Sprintf("may have %d open files", r.Cur)) || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Error(err)
+	}
+	if err := Explain(unix.ENFILE); !Exhausted(err) || !strings.Contains(err.Error(), "fs.file-max") {
+		t.Error(err)
+	}
+	other := errors.New("x")
+	if Exhausted(other) || !errors.Is(Explain(other), other) || Explain(other).Error() != "x" || Explain(nil) != nil {
+		t.Error("another error was changed")
+	}
+}
