@@ -2,7 +2,9 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -78,44 +80,65 @@ func releaseBeacon() {
 	}
 }
 
-func newBeacon() (b *beacon, err error) {
-	b = &beacon{fd: -1, revoke: func() {}, stop: make(chan struct{}), done: make(chan struct{})}
-	defer func() {
-		if err != nil {
-			b.free()
-		}
-	}()
-	if b.fd, err = unix.MemfdCreate("goccl-beacon", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
-		return nil, err
-	}
-	if err = unix.Ftruncate(b.fd, pageSize); err != nil {
-		return nil, err
-	}
-	if b.page, err = unix.Mmap(b.fd, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return nil, err
-	}
-	// From here on nobody else can write the page, or cut it so that reading it faults.
-	if _, err = unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
-		return nil, err
-	}
-	if b.list, err = unix.Mmap(-1, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil {
-		return nil, err
-	}
-	s, err := fdshare.Shared()
-	if err != nil {
-		return nil, err
-	}
-	if b.ticket, b.revoke, err = s.Offer(b.fd); err != nil {
-		b.revoke = func() {}
-		return nil, err
-	}
-	ready := make(chan error)
-	go b.shine(ready)
-	if err = <-ready; err != nil {
-		<-b.done
+func newBeacon() (*beacon, error) {
+	b := &beacon{fd: -1, revoke: func() {}, stop: make(chan struct{}), done: make(chan struct{})}
+	if err := b.light(); err != nil {
+		b.free()
 		return nil, err
 	}
 	return b, nil
+}
+
+// light sets everything up; what an error leaves behind is free's.
+func (b *beacon) light() (err error) {
+	if b.fd, err = unix.MemfdCreate("goccl-beacon", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+		return os.NewSyscallError("memfd_create", err)
+	}
+	if err = unix.Ftruncate(b.fd, pageSize); err != nil {
+		return os.NewSyscallError("ftruncate", err)
+	}
+	if b.page, err = unix.Mmap(b.fd, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	if err = b.sealPage(); err != nil {
+		return err
+	}
+	if b.list, err = unix.Mmap(-1, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	s, err := fdshare.Shared()
+	if err != nil {
+		return err
+	}
+	ticket, revoke, err := s.Offer(b.fd)
+	if err != nil {
+		return err
+	}
+	b.ticket, b.revoke = ticket, revoke
+	// The offer and the mapping keep the page.
+	fd := b.fd
+	b.fd = -1
+	if err := unix.Close(fd); err != nil {
+		return os.NewSyscallError("close", err)
+	}
+	ready := make(chan error)
+	go b.shine(ready)
+	if err := <-ready; err != nil {
+		<-b.done
+		return err
+	}
+	return nil
+}
+
+// sealPage keeps everybody from cutting the page, so that reading it never faults, and from writing it. Kernels before 5.1 know no seal for the
+// latter; then a rank of this job could feign our death, which it can bring about in other ways too.
+func (b *beacon) sealPage() error {
+	const size = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	_, err := unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, size|unix.F_SEAL_FUTURE_WRITE)
+	if errors.Is(err, unix.EINVAL) {
+		_, err = unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, size)
+	}
+	return os.NewSyscallError("fcntl F_ADD_SEALS", err)
 }
 
 // shine holds its thread for the life of the beacon.
@@ -126,7 +149,7 @@ func (b *beacon) shine(ready chan<- error) {
 	// The C library may have registered a list for this thread; it gets it back.
 	var old, oldSize uintptr
 	if _, _, e := unix.RawSyscall(unix.SYS_GET_ROBUST_LIST, 0, uintptr(unsafe.Pointer(&old)), uintptr(unsafe.Pointer(&oldSize))); e != 0 {
-		ready <- e
+		ready <- os.NewSyscallError("get_robust_list", e)
 		return
 	}
 	head := (*robustHead)(unsafe.Pointer(&b.list[0]))
@@ -135,7 +158,7 @@ func (b *beacon) shine(ready chan<- error) {
 	*head = robustHead{next: entry, offset: int(uintptr(unsafe.Pointer(&b.page[0])) - entry), entry: self}
 	beaconWord(b.page).Store(uint32(unix.Gettid()))
 	if _, _, e := unix.RawSyscall(unix.SYS_SET_ROBUST_LIST, self, robustHeadSize, 0); e != 0 {
-		ready <- e
+		ready <- os.NewSyscallError("set_robust_list", e)
 		return
 	}
 	ready <- nil

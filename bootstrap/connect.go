@@ -96,6 +96,7 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 			tune(fc.c, c.partition)
 			add(int(them.rank), fc)
 		},
+		starved: func(err error) { cancel(err) },
 	}
 	if ls.tcp != nil {
 		g.listeners = append(g.listeners, ls.tcp)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/goccl/goccl/internal/openfiles"
 )
 
 // What can go wrong, for errors.Is.
@@ -49,7 +51,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 func fail(op string, rank, peer int, err error) error {
-	return &Error{Op: op, Rank: rank, Peer: peer, Err: err}
+	return &Error{Op: op, Rank: rank, Peer: peer, Err: openfiles.Explain(err)}
 }
 
 // peerDead keeps both the verdict and the evidence visible to errors.Is.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/goccl/goccl/internal/openfiles"
 )
 
 // gate admits authenticated ranks through listeners that anybody may reach.
@@ -22,6 +24,7 @@ type gate struct {
 	admit     func(greeting) verdict // judges, and reserves the rank's place
 	enter     func(*frameConn, greeting)
 	abandon   func(greeting) // undoes admit for a rank that did not get through
+	starved   func(error)    // this process has had no room to accept anybody for some time
 	log       *slog.Logger
 
 	mu      sync.Mutex
@@ -44,8 +47,10 @@ func (g *gate) serve() {
 }
 
 func (g *gate) accept(l net.Listener) {
+	var shortage openfiles.Shortage
 	for {
 		c, err := l.Accept()
+		lasts := shortage.Lasts(err)
 		if err != nil {
 			g.mu.Lock()
 			closed := g.closed
@@ -56,6 +61,9 @@ func (g *gate) accept(l net.Listener) {
 			// Out of descriptors or an aborted connection: make room and go on.
 			g.refuse("accept", "", err)
 			g.evict()
+			if lasts {
+				g.starved(openfiles.Explain(err))
+			}
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/goccl/goccl/internal/openfiles"
 )
 
 // blame is a cause that names a rank.
@@ -47,6 +49,7 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 	var last error
 	var since time.Time // of the first of the latest refusals
 	refusals := 0
+	var shortage openfiles.Shortage
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		refused := true
 		for _, t := range targets {
@@ -60,7 +63,7 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 			if !cut || last == nil {
 				last = fmt.Errorf("%s: %w", t.address, err)
 			}
-			if !cut && !errors.As(err, &again) {
+			if !cut && (!errors.As(err, &again) || shortage.Lasts(err)) {
 				return nil, them, last
 			}
 			known = known || them.version != 0

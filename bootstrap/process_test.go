@@ -22,6 +22,10 @@ import (
 // TestMain lets the test binary be a rank of its own: GOCCL_TEST_RANK holds what it does once it has joined.
 func TestMain(m *testing.M) {
 	if what := os.Getenv("GOCCL_TEST_RANK"); what != "" {
+		if err := restrict(); err != nil {
+			fmt.Println("failed: restrict:", err)
+			os.Exit(2)
+		}
 		os.Exit(rankMain(what))
 	}
 	// Tests that are parallel wait for deadlines, most of the time.
@@ -233,6 +237,23 @@ func (c *child) expect(t *testing.T, prefix string, within time.Duration) string
 			}
 		case <-timeout:
 			t.Fatalf("rank %d did not say %q within %v", c.rank, prefix, within)
+		}
+	}
+}
+
+// last is the final line, or what the process said instead of one.
+func (c *child) last(t *testing.T) (line string, ended bool) {
+	t.Helper()
+	timeout := time.After(time.Minute)
+	for {
+		select {
+		case l, more := <-c.lines:
+			if !more {
+				return line, true
+			}
+			line = l
+		case <-timeout:
+			return line, false
 		}
 	}
 }

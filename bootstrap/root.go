@@ -65,7 +65,7 @@ func newRoot(c *config, ls []net.Listener, secret []byte, address string) *root 
 		c: c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
 		world: c.world, pinned: c.world > 0, members: map[int]*rootMember{}, epitaph: newEpitaph(),
 	}
-	r.gate = &gate{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, log: c.log.With("root", address)}
+	r.gate = &gate{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, starved: r.starved, log: c.log.With("root", address)}
 	return r
 }
 
@@ -184,6 +184,13 @@ func (r *root) pin(rank, world int) {
 			m.fc.close()
 		}
 	}
+}
+
+// starved ends the job: who comes cannot be let in.
+func (r *root) starved(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failLocked(r.rank, verdictGaveUp, "the root's process cannot accept connections: "+err.Error())
 }
 
 func (r *root) enter(fc *frameConn, g greeting) {

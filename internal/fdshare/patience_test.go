@@ -80,6 +80,10 @@ func TestStoppedServer(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	var stopped unix.WaitStatus
+	if _, err := unix.Wait4(cmd.Process.Pid, &stopped, unix.WUNTRACED, nil); err != nil || !stopped.Stopped() {
+		t.Fatal(stopped, err)
+	}
 	time.AfterFunc(visitTimeout+time.Second, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()

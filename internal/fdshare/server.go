@@ -160,6 +160,7 @@ func (s *Server) serve(room *spare) {
 	defer room.close()
 	for {
 		c, err := s.l.AcceptUnix()
+		room.turnAway(s.l, err)
 		if err != nil {
 			s.mu.Lock()
 			closed := s.closed
@@ -167,13 +168,9 @@ func (s *Server) serve(room *spare) {
 			if closed || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			if openfiles.Exhausted(err) {
-				room.turnAway(s.l, err)
-			}
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		room.enough()
 		if checkUser(c) != nil {
 			_ = c.Close()
 			continue

@@ -6,17 +6,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/openfiles"
 )
 
 // spare is a descriptor that the server gives up for a moment when it has no room to accept a visitor, to tell it so. Without it the visitor would
 // wait in the socket's backlog and learn nothing.
 type spare struct {
-	fd    int       // -1: none could be had
-	since time.Time // of the shortage; zero: there is none
+	fd       int // -1: none could be had
+	shortage openfiles.Shortage
 }
-
-// shortage is how long the server waits for room before it turns visitors away: others may be about to close files.
-const shortage = time.Second
 
 func newSpare() *spare { return &spare{fd: placeholder()} }
 
@@ -35,16 +34,9 @@ func (s *spare) close() {
 	}
 }
 
-// enough notes that there is room again.
-func (s *spare) enough() { s.since = time.Time{} }
-
-// turnAway tells one visitor why it cannot be served.
+// turnAway notes how accepting a visitor ended. If it has failed for long for want of room, one visitor is told so.
 func (s *spare) turnAway(l *net.UnixListener, cause error) {
-	switch {
-	case s.since.IsZero():
-		s.since = time.Now()
-		return
-	case time.Since(s.since) < shortage || s.fd < 0:
+	if !s.shortage.Lasts(cause) || s.fd < 0 {
 		return
 	}
 	_ = unix.Close(s.fd)
