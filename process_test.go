@@ -95,7 +95,7 @@ func rankMain(s string) int {
 		return 1
 	}
 	time.AfterFunc(2*time.Minute, func() { panic("the rank hangs") })
-	do := map[string]func() error{"matrix": k.matrix, "traffic": k.traffic, "wait": k.wait, "setup": k.setup, "replay": k.replay}[k.Do]
+	do := map[string]func() error{"matrix": k.matrix, "traffic": k.traffic, "wait": k.wait, "setup": k.setup, "replay": k.replay, "descriptors": k.descriptors}[k.Do]
 	before := k.settle(testutil.Resources{})
 	err := k.run(do)
 	if err == nil && !k.CUDA {

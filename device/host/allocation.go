@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/openfiles"
 )
 
 // Allocation is a reference to a mapping, made by Alloc, Import or Register.
@@ -87,7 +88,8 @@ func (d *Device) register(base uintptr, size int64, keep []byte) (device.Allocat
 	return d.adopt(m, size)
 }
 
-// Export describes the mapping that holds p. Registered memory has a HandleLocal, which no other process can import.
+// Export describes the mapping that holds p. Registered memory has a HandleLocal, which no other process can import. Memory of another process
+// cannot be exported again: nothing but the mapping is kept of it.
 func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 	if err := d.check("export"); err != nil {
 		return device.Handle{}, err
@@ -100,12 +102,15 @@ func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 	}
 	h := device.Handle{Type: device.HandleLocal, Owner: m.owner, FD: -1, Base: device.Ptr(m.base), Size: m.size,
 		Offset: int64(uintptr(p) - m.base), Unique: m.unique}
-	if m.fd < 0 {
+	switch {
+	case m.mapped == 0:
 		return h, nil
+	case m.fd < 0:
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: another process allocated it, and only that one can hand it out", uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	fd, err := unix.FcntlInt(uintptr(m.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return device.Handle{}, fmt.Errorf("host: export %#x on %s: dup: %w", uintptr(p), d.ID(), err)
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: dup: %w", uintptr(p), d.ID(), openfiles.Explain(err))
 	}
 	h.Type, h.FD = device.HandleFD, fd
 	return h, nil
@@ -168,15 +173,11 @@ func lookupFD(h device.Handle) (*mapping, error) {
 	if st.Blocks*512 < h.Size {
 		return nil, fmt.Errorf("only %d of the memory's %d bytes are reserved", st.Blocks*512, h.Size)
 	}
-	fd, err := unix.FcntlInt(uintptr(h.FD), unix.F_DUPFD_CLOEXEC, 0)
+	m, err := mapFD(h.FD, st.Size)
 	if err != nil {
-		return nil, fmt.Errorf("dup: %w", err)
-	}
-	m, err := mapFD(fd, st.Size)
-	if err != nil {
-		_ = unix.Close(fd)
 		return nil, outOfMemory(err)
 	}
+	m.fd = -1 // the mapping keeps the memory; a descriptor for each would be one for each peer of each communicator
 	m.size, m.owner, m.unique, m.refs = h.Size, h.Owner, h.Unique, 1
 	if m.mapped >= hugePageSize {
 		_ = unix.Madvise(unsafe.Slice((*byte)(pointer(m.base)), m.mapped), unix.MADV_HUGEPAGE)

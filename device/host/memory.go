@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/openfiles"
 )
 
 // mapping is one range of this process's address space that host devices know: shared memory made here or elsewhere, or registered memory.
@@ -19,8 +20,8 @@ type mapping struct {
 	base   uintptr
 	size   int64 // usable bytes, as asked for
 	mapped int64 // bytes to unmap, 0 for registered memory
-	fd     int   // -1 for registered memory
-	inode  inode // what fd is, wherever it came from
+	fd     int   // of what was allocated here, else -1
+	inode  inode // of shared memory, wherever it came from
 	unique uint64
 	owner  device.ID
 	refs   int
@@ -56,7 +57,7 @@ func newUnique() uint64 {
 func insert(m *mapping) {
 	i, _ := slices.BinarySearchFunc(registry.byBase, m.base, func(m *mapping, b uintptr) int { return compare(m.base, b) })
 	registry.byBase = slices.Insert(registry.byBase, i, m)
-	if m.fd >= 0 {
+	if m.mapped != 0 {
 		registry.byInode[m.inode] = m
 	} else {
 		registry.byUnique[m.unique] = m
@@ -103,7 +104,7 @@ func (m *mapping) release() error {
 	if i := slices.Index(registry.byBase, m); i >= 0 {
 		registry.byBase = slices.Delete(registry.byBase, i, i+1)
 	}
-	if m.fd >= 0 {
+	if m.mapped != 0 {
 		delete(registry.byInode, m.inode)
 	} else {
 		delete(registry.byUnique, m.unique)
@@ -119,8 +120,10 @@ func (m *mapping) unmap() error {
 		return nil
 	}
 	err := unix.MunmapPtr(pointer(m.base), uintptr(m.mapped))
-	if e := unix.Close(m.fd); err == nil {
-		err = e
+	if m.fd >= 0 {
+		if e := unix.Close(m.fd); err == nil {
+			err = e
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("host: unmap %d bytes at %#x: %w", m.mapped, m.base, err)
@@ -151,7 +154,7 @@ func allocate(owner device.ID, size int64) (*mapping, error) {
 		fd, err = unix.MemfdCreate("goccl", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("host: memfd_create on %s: %w", owner, outOfMemory(err))
+		return nil, fmt.Errorf("host: memfd_create on %s: %w", owner, openfiles.Explain(outOfMemory(err)))
 	}
 	m, err := reserve(fd, mapped)
 	if err != nil {
@@ -200,7 +203,7 @@ func fallocate(fd int, size int64) error {
 	}
 }
 
-// mapFD maps the whole of fd, which the mapping then owns.
+// mapFD maps the whole of fd. The mapping owns fd, unless its caller takes it back.
 func mapFD(fd int, mapped int64) (*mapping, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

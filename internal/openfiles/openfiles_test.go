@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 
 func TestShortage(t *testing.T) {
 	var s Shortage
-	if s.Lasts(unix.EMFILE) || s.Lasts(unix.EMFILE) {
+	if first, second := s.Lasts(unix.EMFILE), s.Lasts(unix.EMFILE); first || second {
 		t.Error("it lasts from the first")
 	}
 	s.since = s.since.Add(-patience)
