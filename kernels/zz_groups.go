@@ -6,6 +6,7 @@ import (
 	"github.com/goccl/goccl/kernels/collective"
 	"github.com/goccl/goccl/kernels/executor"
 	"github.com/goccl/goccl/kernels/internal/artifact"
+	"github.com/goccl/goccl/kernels/pcie"
 	"github.com/goccl/goccl/kernels/primitive"
 	"github.com/goccl/goccl/kernels/ring"
 	"github.com/goccl/goccl/kernels/tutorial"
@@ -15,6 +16,7 @@ import (
 var groups = map[string]*artifact.Group{
 	"collective": &collective.Group,
 	"executor":   &executor.Group,
+	"pcie":       &pcie.Group,
 	"primitive":  &primitive.Group,
 	"ring":       &ring.Group,
 	"tutorial":   &tutorial.Group,

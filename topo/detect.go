@@ -93,20 +93,7 @@ func (s Source) gpus(ctx context.Context) (*nvml.Info, error) {
 // link joins what NVML says of a pair: NVLinks that end at the other GPU, and links into switches, which reach every GPU on the fabric.
 func link(info *nvml.Info, sys sysfs, a, b int) Link {
 	l := Link{A: a, B: b, P2P: info.P2P[a][b] && info.P2P[b][a]}
-	count := func(i, j int) (direct, switched int) {
-		for _, k := range info.GPUs[i].Links {
-			switch {
-			case k.Kind == nvml.ToGPU && k.Remote == info.GPUs[j].BusID:
-				direct++
-			case k.Kind == nvml.ToSwitch:
-				switched++
-			}
-		}
-		return direct, switched
-	}
-	da, sa := count(a, b)
-	db, sb := count(b, a)
-	if l.NVLinks = min(da, db) + min(sa, sb); l.NVLinks > 0 {
+	if l.NVLinks = info.NVLinks(a, b); l.NVLinks > 0 {
 		l.Path = PathNVLink
 		return l
 	}

@@ -13,7 +13,7 @@ var _ algorithm.Lister = (*Engine)(nil)
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
-		for _, name := range Variants(c) {
+		for _, name := range e.Variants(c) {
 			v, _ := parseVariant(c, name)
 			tags := map[string]uint64{"shots": 1, "ll128": 0}
 			if v.twoShot {
@@ -27,7 +27,7 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			}
 			most := algorithm.AnySize
 			if (c == algorithm.AllGather || c == algorithm.AllToAll) && e.size > 1 && v.protocol != ring {
-				most = uint64(streamSliceFrom)*uint64(e.size) - 1
+				most = uint64(e.sliceFrom())*uint64(e.size) - 1
 			}
 			list = append(list, algorithm.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true, Chosen: e.table.spans(c, 0, most, func(x variant) bool { return x.twoShot == v.twoShot && x.protocol == v.protocol })})
 		}
@@ -39,18 +39,23 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			if e.symmetric != nil {
 				list = append(list, algorithm.Info{Name: "copy_engine", Collective: c, Least: uint64(e.symmetric.copies.from(c)) * uint64(e.size), Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "copy_engine": 1}})
 			}
-			from := uint64(streamSliceFrom) * uint64(e.size)
+			from := uint64(e.sliceFrom()) * uint64(e.size)
 			list = append(list, algorithm.Info{Name: "stream", Collective: c, Least: from, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},
 				Chosen: e.table.spans(c, from, algorithm.AnySize, func(x variant) bool { return x.protocol != ring })})
 		case algorithm.AllToAllV, algorithm.Gather, algorithm.Scatter, algorithm.Send, algorithm.Recv:
-			list = append(list,
-				algorithm.Info{Name: "packets", Collective: c, Most: streamFrom - 1, Tags: map[string]uint64{"shots": 1, "ll128": 1}, Chosen: []algorithm.Span{{Most: streamFrom - 1}}},
-				algorithm.Info{Name: "stream", Collective: c, Least: streamFrom, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},
-					Chosen: []algorithm.Span{{Least: streamFrom, Most: algorithm.AnySize}}})
+			from := uint64(e.batch.from)
+			if from > 0 {
+				list = append(list, algorithm.Info{Name: "packets", Collective: c, Most: from - 1, Tags: map[string]uint64{"shots": 1, "ll128": 1}, Chosen: []algorithm.Span{{Most: from - 1}}})
+			}
+			list = append(list, algorithm.Info{Name: "stream", Collective: c, Least: from, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},
+				Chosen: []algorithm.Span{{Least: from, Most: algorithm.AnySize}}})
 		}
 	}
+	list = append(list, algorithm.Info{Name: "one_shot_ll", Collective: algorithm.Barrier, Tags: map[string]uint64{"shots": 1, "ll128": 0}, Chosen: []algorithm.Span{{}}})
+	if e.table.pcie {
+		return list
+	}
 	return append(list,
-		algorithm.Info{Name: "one_shot_ll", Collective: algorithm.Barrier, Tags: map[string]uint64{"shots": 1, "ll128": 0}, Chosen: []algorithm.Span{{}}},
 		algorithm.Info{Name: "packets", Collective: algorithm.AllToAllVDevice, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "ll128": 1},
 			Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
 }

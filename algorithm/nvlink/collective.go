@@ -56,7 +56,7 @@ func (e *Engine) pick(r *algorithm.Request, bytes int64, s *cuda.Stream) (varian
 	}
 	v := e.table.pick(r.Collective, r.Type, bytes, captured)
 	if v.protocol == ring && !e.goesRound(r) {
-		v = v.packets(r.Collective)
+		v = e.table.packets(r.Collective)
 	}
 	return v, nil
 }
@@ -121,7 +121,7 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 	}
 	// Messages would overwrite what an all-to-all in place has still to send; packets are read before they are overwritten.
 	inPlace := stride != 0 && r.Send == r.Recv
-	if r.Bytes() >= streamSliceFrom && e.size > 1 && !inPlace {
+	if r.Bytes() >= e.sliceFrom() && e.size > 1 && !inPlace {
 		e.batch.reset()
 		for p := range e.size {
 			e.batch.send(p, r.Send.Add(int64(p)*stride), r.Bytes())
@@ -155,8 +155,8 @@ func (a *collectiveArgs) operands(r *algorithm.Request) {
 
 func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what reduction, v variant, work int64) error {
 	made := special(r.Type, r.Op, e.size)
-	if !made || !e.wholeWords() {
-		v.protocol = ll128 // the general kernels exist in this protocol only
+	if (!made || !e.wholeWords()) && !e.table.pcie {
+		v.protocol = ll128 // as a rule general kernels exist in this protocol only
 	}
 	fast := btoi(made && e.words())
 	f := e.kernels.reduce[what][v.protocol][r.Type][fast]
@@ -182,7 +182,7 @@ func (e *Engine) wholeWords() bool {
 // launchMove launches a kernel that moves data and knows no types.
 func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64) error {
 	made := e.size == 2 || e.size == 4 || e.size == 8
-	if !made || !e.wholeWords() {
+	if (!made || !e.wholeWords()) && !e.table.pcie {
 		v.protocol = ll128
 	}
 	fast := btoi(made && e.words())

@@ -64,15 +64,11 @@ func TestCopyEnginesDisagree(t *testing.T) {
 	} {
 		t.Setenv("GOCCL_COPY_ENGINE", c.own)
 		boots := bootstrap.NewLocalGroup(2)
-		done := make(chan error, 1)
-		go func() {
-			_, err := boots[1].AllGather(context.Background(), append([]byte{byte(c.other), 0, 0}, "a GPU"...))
-			done <- err
-		}()
+		go greet(boots[1], hello{Copies: c.other})
 		if terms, err := meetRanks(context.Background(), boots[0], e.dev); terms.copies != c.want || terms.sharing != 1 || err != nil {
 			t.Errorf("case %d: %+v, %v", i, terms, err)
 		}
-		must(t, errors.Join(<-done, boots[0].Close(), boots[1].Close()))
+		must(t, errors.Join(boots[0].Close(), boots[1].Close()))
 	}
 	t.Setenv("GOCCL_COPY_ENGINE", "yes")
 	if _, err := meetRanks(context.Background(), bootstrap.NewLocalGroup(1)[0], e.dev); !errors.Is(err, algorithm.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_COPY_ENGINE") {

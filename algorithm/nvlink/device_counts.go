@@ -1,6 +1,8 @@
 package nvlink
 
 import (
+	"fmt"
+
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/device/cuda"
 )
@@ -8,6 +10,9 @@ import (
 // allToAllVDevice launches the kernel that reads its counts: kernels/collective/all_to_all_v.cuh. The grid cannot follow the counts, which nobody here
 // knows; it is as large as the largest batch of messages makes it.
 func (e *Engine) allToAllVDevice(r *algorithm.Request, s *cuda.Stream) error {
+	if e.table.pcie {
+		return fmt.Errorf("%w: counts in device memory need NVLink between every pair of ranks, which they do not have: use all_to_all_v with counts on the host", algorithm.ErrUnsupported)
+	}
 	a, c := e.counted, &r.DeviceCounts
 	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 	a.counts = [2]uint64{uint64(c.RecvCounts), uint64(c.SendCounts)}

@@ -39,10 +39,11 @@ type Engine struct {
 	windows     *exchange.Windows
 	state       device.Allocation
 	abort       *abortBlock
-	module      *cuda.Module
+	modules     []*cuda.Module
 	kernels     kernelTable // fixed once loaded
 	ringKernels ringTable
 	table       *selection
+	gpu         GPU        // of all ranks
 	registry    *registry  // nil: nothing is registered
 	symmetric   *symmetric // nil: windows are of no use
 
@@ -95,15 +96,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		e.symmetric = newSymmetric(dev, cfg.Bootstrap, terms.copies, waitLimit(&cfg))
 	}
 	e.stream.streams = uint32(max(1, terms.share(2*streamChannels)/2))
-	table, err := LoadTable(dev.Name(), n)
-	if err != nil {
-		return nil, err
-	}
-	if e.table, err = table.compile(); err != nil {
-		return nil, err
-	}
-	if err := e.table.force(os.Getenv("GOCCL_ALGO"), false); err != nil {
-		return nil, err
+	if err := e.choose(&terms); err != nil {
+		return nil, errors.Join(err, e.free())
 	}
 	if err := e.load(); err != nil {
 		return nil, errors.Join(err, e.free())
@@ -117,22 +111,56 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// load brings up what this rank needs of its own device.
-func (e *Engine) load() error {
-	p := e.dev.Properties()
-	image, err := kernels.Image("collective", p.Major, p.Minor)
+// choose makes the selection for these ranks.
+func (e *Engine) choose(t *terms) error {
+	table, err := LoadTable(t.gpu, e.size)
 	if err != nil {
 		return err
 	}
-	if e.module, err = e.dev.LoadModule(image); err != nil {
+	e.gpu, e.batch.from = t.gpu, streamFrom
+	if e.table, err = table.compile(); err != nil {
 		return err
 	}
-	if err := e.kernels.load(e.module, kernels.Names("collective"), e.size); err != nil {
+	if t.gpu.PCIe {
+		e.batch.from = 0
+		if err := e.table.avoidLines(); err != nil {
+			return err
+		}
+	}
+	if table.standIn && !t.gpu.PCIe && e.rank == 0 && e.size > 1 {
+		warnOnce("no tuning table is for these GPUs; goccl tune measures one for GOCCL_TUNING", "gpu", t.gpu.Name, "ranks", e.size, "instead", table.Note)
+	}
+	return e.table.force(os.Getenv("GOCCL_ALGO"), false)
+}
+
+// load brings up what this rank needs of its own device.
+func (e *Engine) load() error {
+	groups := []string{"collective"}
+	if e.table.pcie {
+		groups = append(groups, "pcie")
+	}
+	p, where := e.dev.Properties(), map[string]*cuda.Module{}
+	for _, g := range groups {
+		image, err := kernels.Image(g, p.Major, p.Minor)
+		if err != nil {
+			return fmt.Errorf("%w: %w", algorithm.ErrUnsupported, err)
+		}
+		m, err := e.dev.LoadModule(image)
+		if err != nil {
+			return err
+		}
+		e.modules = append(e.modules, m)
+		for _, name := range kernels.Names(g) {
+			where[name] = m
+		}
+	}
+	if err := e.kernels.load(where, e.size); err != nil {
 		return err
 	}
 	if err := e.loadChosen(); err != nil {
 		return err
 	}
+	var err error
 	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
 		return err
 	}
@@ -315,8 +343,8 @@ func (e *Engine) free() error {
 	if e.windows != nil {
 		errs = append(errs, e.windows.Close())
 	}
-	if e.module != nil {
-		errs = append(errs, e.module.Close())
+	for _, m := range e.modules {
+		errs = append(errs, m.Close())
 	}
 	errs = append(errs, e.ringKernels.close())
 	if e.abort != nil {

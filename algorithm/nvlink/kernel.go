@@ -62,16 +62,12 @@ func movementName(what movement, p protocol, fast, ranks int) string {
 	return name
 }
 
-// load finds the kernels for a number of ranks among names. Each is brought onto the device now: the driver loads a kernel when it is first asked
+// load finds the kernels for a number of ranks in the modules that have them. Each is brought onto the device now: the driver loads a kernel when it is first asked
 // for, and may then wait for the device to be idle, which it never is while another rank's kernel waits for ours.
-func (k *kernelTable) load(m *cuda.Module, names []string, ranks int) error {
-	exists := make(map[string]bool, len(names))
-	for _, n := range names {
-		exists[n] = true
-	}
+func (k *kernelTable) load(where map[string]*cuda.Module, ranks int) error {
 	var err error
 	find := func(name string) (f *cuda.Function) {
-		if err == nil && exists[name] {
+		if m := where[name]; err == nil && m != nil {
 			f, err = m.Function(name)
 		}
 		return f

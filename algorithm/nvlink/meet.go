@@ -2,8 +2,10 @@ package nvlink
 
 import (
 	"context"
-	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"os"
 	"strconv"
@@ -15,9 +17,21 @@ import (
 
 // terms are what all ranks must be of one mind about.
 type terms struct {
-	sharing int      // the largest number of ranks on one GPU: their kernels wait for each other, so all must fit on it at once
-	copies  copyMode // the least that any rank wants
-	blocks  int64    // the most thread blocks of a kernel of packets or of the ring that any rank allows; 0: as many as it likes
+	sharing int       // the largest number of ranks on one GPU: their kernels wait for each other, so all must fit on it at once
+	copies  copyMode  // the least that any rank wants
+	blocks  int64     // the most thread blocks of a kernel of packets or of the ring that any rank allows; 0: as many as it likes
+	gpu     GPU       // what the table is for
+	worst   cuda.Link // of any two ranks
+}
+
+// hello is what a rank says of itself at set-up.
+type hello struct {
+	Copies       copyMode
+	Blocks       uint16 // maxCTAs
+	GPU, BusID   string
+	Major, Minor int    // compute capability
+	Tuning       uint64 // hash of what this rank's environment says of algorithms
+	Error        string // why it cannot go on
 }
 
 // maxCTAs is GOCCL_MAX_CTAS or, where that is not set, NCCL_MAX_CTAS; 0 is neither.
@@ -36,39 +50,144 @@ func maxCTAs() (uint16, error) {
 	return 0, nil
 }
 
-// meetRanks tells the ranks of each other.
-func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (t terms, err error) {
-	own, err := maxCTAs()
-	if err != nil {
-		return t, err
+// tuningHash is of the file that GOCCL_TUNING names and of GOCCL_ALGO; 0 where neither is set.
+func tuningHash() (uint64, error) {
+	path, spec := os.Getenv("GOCCL_TUNING"), os.Getenv("GOCCL_ALGO")
+	if path == "" && spec == "" {
+		return 0, nil
 	}
-	wanted, err := wantedCopies()
-	if err != nil {
-		return t, err
-	}
-	const head = 3
-	record := binary.LittleEndian.AppendUint16([]byte{byte(wanted)}, own)
-	all, err := b.AllGather(ctx, append(record, dev.Properties().BusID...))
-	if err != nil {
-		return t, err
-	}
-	t = terms{sharing: 1, copies: copyAlways}
-	count := map[string]int{}
-	for r, x := range all {
-		if len(x) <= head {
-			return t, &algorithm.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf("%w: rank %d says nothing of its GPU", algorithm.ErrMismatch, r)}
+	h := fnv.New64a()
+	if path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return 0, fmt.Errorf("%w: GOCCL_TUNING: %w", algorithm.ErrInvalidArgument, err)
 		}
-		t.copies = min(t.copies, copyMode(x[0]))
-		if n := int64(binary.LittleEndian.Uint16(x[1:])); n > 0 && (t.blocks == 0 || n < t.blocks) {
+		_, _ = h.Write(data)
+	}
+	_, _ = h.Write([]byte("\x00" + spec))
+	return h.Sum64(), nil
+}
+
+// introduce is this rank's hello; the error is in it, too.
+func introduce(dev *cuda.Device) (hello, error) {
+	p := dev.Properties()
+	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor}
+	var errs [3]error
+	h.Blocks, errs[0] = maxCTAs()
+	h.Copies, errs[1] = wantedCopies()
+	h.Tuning, errs[2] = tuningHash()
+	err := errors.Join(errs[:]...)
+	if err == nil && p.Major < 8 {
+		err = fmt.Errorf("%w: %s has compute capability %d.%d; goccl's kernels need 8.0 or later (A100 and after): leave this GPU out with CUDA_VISIBLE_DEVICES",
+			algorithm.ErrUnsupported, p.Name, p.Major, p.Minor)
+	}
+	if err != nil {
+		h.Error = err.Error()
+	}
+	return h, err
+}
+
+// meetRanks tells the ranks of each other, in two rounds: what each is, and how each reaches the others. All conclude the same from the same facts, and
+// where one cannot go on, none does.
+func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (t terms, err error) {
+	own, failed := introduce(dev)
+	all, err := helloAll(ctx, b, own)
+	switch {
+	case failed != nil:
+		return t, failed
+	case err != nil:
+		return t, err
+	}
+	if t, err = conclude(b.Rank(), all); err != nil {
+		return t, err
+	}
+	t.worst, err = meetLinks(ctx, b, dev, all)
+	t.gpu.PCIe = t.worst == cuda.PCIe
+	return t, err
+}
+
+func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, error) {
+	record, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	records, err := b.AllGather(ctx, record)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]hello, len(records))
+	for r, x := range records {
+		if err := json.Unmarshal(x, &all[r]); err != nil || all[r].BusID == "" {
+			return nil, &algorithm.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf("%w: rank %d says nothing of its GPU: do all ranks run one version of goccl?", algorithm.ErrMismatch, r)}
+		}
+	}
+	return all, nil
+}
+
+// conclude is what follows from the hellos.
+func conclude(rank int, all []hello) (terms, error) {
+	t := terms{sharing: 1, copies: copyAlways, gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
+	own, count := &all[rank], map[string]int{}
+	for r := range all {
+		h := &all[r]
+		var err error
+		switch {
+		case h.Error != "":
+			err = fmt.Errorf("%w: rank %d cannot go on: %s", algorithm.ErrUnsupported, r, h.Error)
+		case h.Tuning != own.Tuning:
+			err = fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d: set them alike, or the ranks would run different kernels", algorithm.ErrMismatch, r, rank)
+		}
+		if err != nil {
+			return t, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: err}
+		}
+		t.copies = min(t.copies, h.Copies)
+		if n := int64(h.Blocks); n > 0 && (t.blocks == 0 || n < t.blocks) {
 			t.blocks = n
 		}
-		count[string(x[head:])]++
-		t.sharing = max(t.sharing, count[string(x[head:])])
+		count[h.BusID]++
+		t.sharing = max(t.sharing, count[h.BusID])
+		t.gpu.meet(GPU{Name: h.GPU, Major: h.Major, Minor: h.Minor})
 	}
-	if wanted == copyAlways && t.copies < wanted {
-		slog.Warn("copy engines do less than GOCCL_COPY_ENGINE=1 asks for: it is not set on all ranks", "rank", b.Rank(), "off", t.copies == copyNever)
+	if own.Copies == copyAlways && t.copies < own.Copies {
+		slog.Warn("copy engines do less than GOCCL_COPY_ENGINE=1 asks for: it is not set on all ranks", "rank", rank, "off", t.copies == copyNever)
 	}
 	return t, nil
+}
+
+// meetLinks is the worst link between any two ranks. Every rank tells how it reaches each of the others.
+func meetLinks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all []hello) (cuda.Link, error) {
+	row, rank := make([]byte, len(all)), b.Rank()
+	var failed error
+	for r := range all {
+		l, err := dev.LinkTo(all[r].BusID)
+		failed = errors.Join(failed, err)
+		row[r] = byte(l)
+	}
+	rows, err := b.AllGather(ctx, row)
+	if err = errors.Join(failed, err); err != nil {
+		return cuda.NoLink, err
+	}
+	worst, from, to := cuda.SameGPU, 0, 0
+	for r, row := range rows {
+		for p := range all {
+			l := cuda.NoLink
+			if p < len(row) {
+				l = cuda.Link(row[p])
+			}
+			if l < worst {
+				worst, from, to = l, r, p
+			}
+		}
+	}
+	pair := fmt.Sprintf("rank %d (%s at %s) and rank %d (%s at %s)", from, all[from].GPU, all[from].BusID, to, all[to].GPU, all[to].BusID)
+	switch {
+	case worst == cuda.NoLink:
+		return worst, &algorithm.Error{Op: "init", Rank: rank, Peer: -1, Err: fmt.Errorf("%w: the GPUs of %s have no peer access: choose GPUs that have (goccl topo), or allow it (goccl doctor); "+
+			"this version moves nothing through host memory", algorithm.ErrUnsupported, pair)}
+	case worst == cuda.PCIe && rank == 0:
+		warnOnce("not all GPUs are connected by NVLink: only protocols that PCIe allows are used", "worst", pair)
+	}
+	return worst, nil
 }
 
 // share is one rank's part of so many blocks of a GPU.

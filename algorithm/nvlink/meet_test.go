@@ -8,7 +8,16 @@ import (
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device/cuda"
 )
+
+// greet is the set-up of a rank of the mock's GPU 1 that says h.
+func greet(b bootstrap.Bootstrap, h hello) {
+	h.BusID = "0000:02:00.0"
+	if _, err := helloAll(context.Background(), b, h); err == nil {
+		_, _ = b.AllGather(context.Background(), []byte{byte(cuda.NVLink), byte(cuda.SameGPU)})
+	}
+}
 
 // The smallest limit of any rank holds for all: they run the same blocks.
 func TestMaxCTAs(t *testing.T) {
@@ -16,7 +25,7 @@ func TestMaxCTAs(t *testing.T) {
 	dev := mockEngines(t, 1)[0].dev
 	boots := bootstrap.NewLocalGroup(2)
 	defer func() { _ = errors.Join(boots[0].Close(), boots[1].Close()) }()
-	go func() { _, _ = boots[1].AllGather(context.Background(), []byte("\x00\x05\x00another GPU")) }()
+	go greet(boots[1], hello{Blocks: 5})
 	terms, err := meetRanks(context.Background(), boots[0], dev)
 	must(t, err)
 	if terms.blocks != 5 || terms.share(192) != 5 || terms.share(3) != 3 {

@@ -23,6 +23,7 @@ type batch struct {
 	head [2 * maxRanks]int32
 	tail [2 * maxRanks]int32
 	more bool       // sort has left messages of the other class
+	from int64      // bytes of a message that goes as a stream, at least
 	own  [2][]int32 // messages of the rank to itself, small and large, in pairs: the send, the receive
 }
 
@@ -51,7 +52,7 @@ func (b *batch) sort(rank int, large bool) bool {
 		if t.peer == rank || t.bytes == 0 {
 			continue
 		}
-		if t.bytes >= streamFrom != large {
+		if t.bytes >= b.from != large {
 			b.more = true
 			continue
 		}
@@ -93,7 +94,7 @@ func (b *batch) pair(rank int) error {
 			return fmt.Errorf("%w: the rank sends itself %d bytes and receives %d", algorithm.ErrMismatch, src.bytes, t.bytes)
 		}
 		if t.bytes > 0 && src.ptr != t.ptr {
-			class := btoi(t.bytes >= streamFrom)
+			class := btoi(t.bytes >= b.from)
 			b.own[class] = append(b.own[class], int32(next), int32(i))
 		}
 		next++
@@ -117,6 +118,17 @@ const streamFrom = 8 << 20
 // streamSliceFrom is the same for the slices of an all-gather or all-to-all: the packets of their kernels, which all peers get at once, are as fast as
 // streams up to there, and need no step for each peer.
 const streamSliceFrom = 16 << 20
+
+// Without NVLink packets of messages, which are lines of LL128, are not allowed: all messages go as streams. Slices go as LL packets as long as their double bytes
+// cost less than the steps of a stream.
+const pcieSliceFrom = 64 << 10
+
+func (e *Engine) sliceFrom() int64 {
+	if e.table.pcie {
+		return pcieSliceFrom
+	}
+	return streamSliceFrom
+}
 
 // transfers launches e.batch: all messages progress together; those between two ranks in one direction match in order.
 //

@@ -110,7 +110,10 @@ func (e *Engine) goesRound(r *algorithm.Request) bool {
 }
 
 // packets is what goes by packets where the ring was chosen and cannot run.
-func (v variant) packets(c algorithm.Collective) variant {
+func (s *selection) packets(c algorithm.Collective) variant {
+	if s.pcie {
+		return variant{twoShot: c == algorithm.AllReduce, protocol: ll, threads: 512}
+	}
 	return variant{twoShot: c == algorithm.AllReduce || c == algorithm.Reduce || c == algorithm.Broadcast, protocol: ll128, threads: 512}
 }
 

@@ -44,6 +44,8 @@ type Table struct {
 	// Collectives maps names like "all_reduce" to rows of ascending sizes.
 	Collectives map[string][]Row `json:"collectives"`
 	Special     []Special        `json:"special,omitempty"`
+
+	standIn bool // not measured on the GPU that it is used for
 }
 
 // TableVersion is what this package writes; it reads all before.
@@ -73,9 +75,8 @@ const (
 //go:embed tables/*.json
 var tables embed.FS
 
-// LoadTable picks the table for a GPU and a number of ranks: GOCCL_TUNING names a file; otherwise the embedded one of the same model, or any,
-// with the nearest number of ranks.
-func LoadTable(gpu string, ranks int) (*Table, error) {
+// LoadTable picks the table for a GPU and a number of ranks: GOCCL_TUNING names a file; otherwise the embedded one.
+func LoadTable(gpu GPU, ranks int) (*Table, error) {
 	if path := os.Getenv("GOCCL_TUNING"); path != "" {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -83,14 +84,19 @@ func LoadTable(gpu string, ranks int) (*Table, error) {
 		}
 		return decodeTable(path, data)
 	}
+	return embedded(gpu, ranks)
+}
+
+// embedded is the table of the same GPU with the nearest number of ranks. Of a GPU without one it is derived from those of another; that for PCIe serves all
+// that have no NVLink.
+func embedded(gpu GPU, ranks int) (best *Table, err error) {
 	entries, err := tables.ReadDir("tables")
 	if err != nil {
 		return nil, err
 	}
-	var best *Table
 	distance := func(t *Table) int {
 		d := max(t.Ranks-ranks, ranks-t.Ranks)
-		if t.GPU != gpu {
+		if t.GPU != gpu.Name {
 			d += 1 << 20
 		}
 		return d
@@ -104,10 +110,14 @@ func LoadTable(gpu string, ranks int) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		if best == nil || distance(t) < distance(best) {
+		if gpu.PCIe == (t.GPU == anyOverPCIe) && (best == nil || distance(t) < distance(best)) {
 			best = t
 		}
 	}
+	if best.GPU != gpu.Name && !gpu.PCIe {
+		best.derive(gpu)
+	}
+	best.standIn = best.GPU != gpu.Name || best.standIn
 	return best, nil
 }
 
@@ -166,6 +176,7 @@ type selection struct {
 	modes [algorithm.NumCollectives]bool                   // eager and captured differ
 	// forced: somebody has asked for a variant by name.
 	forced [algorithm.NumCollectives]bool
+	pcie   bool // LL128 must not be used
 }
 
 type choice struct {
@@ -275,6 +286,31 @@ func choices(name string, rows []Row) (algorithm.Collective, []choice, error) {
 	return c, list, nil
 }
 
+// avoidLines makes s one for ranks without NVLink between every pair. Rows of LL128 are refused: a line of 128 bytes need not arrive as a whole there.
+func (s *selection) avoidLines() error {
+	s.pcie = true
+	for c := range s.rows {
+		for m := range s.rows[c] {
+			for w := range s.rows[c][m] {
+				for _, r := range s.rows[c][m][w] {
+					if err := s.allows(algorithm.Collective(c), r.variant); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// allows is nil for what is right on the links of these ranks.
+func (s *selection) allows(c algorithm.Collective, v variant) error {
+	if s.pcie && v.protocol == ll128 {
+		return fmt.Errorf("%w: %v by %v needs NVLink between every pair of ranks, which they do not have: choose a name with ll, or ring (GOCCL_ALGO, GOCCL_TUNING)", algorithm.ErrUnsupported, c, v)
+	}
+	return nil
+}
+
 // set makes one variant the only choice for a collective.
 func (s *selection) set(c algorithm.Collective, v variant) {
 	list := []choice{{0, v}}
@@ -300,6 +336,9 @@ func (s *selection) force(spec string, strict bool) error {
 		if err != nil {
 			return fmt.Errorf("GOCCL_ALGO: %w", err)
 		}
+		if err := s.allows(f.Collective, v); err != nil {
+			return err
+		}
 		s.set(f.Collective, v)
 		s.forced[f.Collective] = true
 	}
@@ -313,6 +352,9 @@ func (s *selection) pick(c algorithm.Collective, t datatype.Type, bytes int64, c
 		if r := &rows[i]; bytes <= r.bytes || r.bytes == 0 {
 			return r.variant
 		}
+	}
+	if s.pcie {
+		return variant{protocol: ring, threads: ringChannels}
 	}
 	return variant{twoShot: c == algorithm.AllReduce || c == algorithm.Broadcast && bytes >= broadcastSplit, protocol: ll128, threads: 256}
 }

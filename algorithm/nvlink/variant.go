@@ -79,6 +79,17 @@ func Variants(c algorithm.Collective) []string {
 	return nil
 }
 
+// Variants lists those of the package that these ranks' links allow.
+func (e *Engine) Variants(c algorithm.Collective) []string {
+	return slices.DeleteFunc(Variants(c), func(name string) bool {
+		v, err := parseVariant(c, name)
+		return err != nil || e.table.allows(c, v) != nil
+	})
+}
+
+// Table is what chooses here, for goccl tune to put measurements in.
+func (e *Engine) Table() (*Table, error) { return LoadTable(e.gpu, e.size) }
+
 // Numbers are the numbers behind the slash of an algorithm's name that are worth a try: threads of a block, or channels.
 func Numbers(name string) []int {
 	if name == "ring" {

@@ -38,6 +38,7 @@ const (
 	PeerPerformanceRank PeerAttribute = 1
 	PeerAccess          PeerAttribute = 2
 	PeerAtomics         PeerAttribute = 3
+	PeerPartialAtomics  PeerAttribute = 5 // atomics are native, but not all
 )
 
 // DeviceCount is the number of GPUs that CUDA_VISIBLE_DEVICES leaves.

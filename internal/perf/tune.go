@@ -215,7 +215,7 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	n := boot.WorldSize()
-	table, err := nvlink.LoadTable(r.Device.Name(), n)
+	table, err := engine.Table()
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 	shared := &tuned{engine: engine}
 	for i, w := range sweeps {
 		r.Libraries = nil
-		for _, name := range nvlink.Variants(w.kind.Collective) {
+		for _, name := range engine.Variants(w.kind.Collective) {
 			for _, t := range nvlink.Numbers(name) {
 				r.Libraries = append(r.Libraries, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, t), kind: w.kind, shared: shared})
 			}

@@ -37,7 +37,7 @@ func TestFastest(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("GOCCL_TUNING", path)
-	table, err := nvlink.LoadTable("another", 8)
+	table, err := nvlink.LoadTable(nvlink.GPU{Name: "another"}, 8)
 	if err != nil || !reflect.DeepEqual(table.Collectives["all_reduce"], want) {
 		raw, _ := json.Marshal(table)
 		t.Fatalf("%v: %s", err, raw)
@@ -96,7 +96,7 @@ func TestTuneTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Setenv("GOCCL_TUNING", path)
-			if loaded, err := nvlink.LoadTable("another", 8); err != nil || !reflect.DeepEqual(loaded, table) {
+			if loaded, err := nvlink.LoadTable(nvlink.GPU{Name: "another"}, 8); err != nil || !reflect.DeepEqual(loaded, table) {
 				t.Errorf("%v: %+v", err, loaded)
 			}
 		})

@@ -29,6 +29,25 @@ type GPU struct {
 	Links             []Link // active ones
 }
 
+// NVLinks is how many active NVLinks traffic between GPUs a and b can take: links straight to each other, and links into switches, which reach every GPU
+// on the fabric.
+func (i *Info) NVLinks(a, b int) int {
+	count := func(from, to int) (direct, switched int) {
+		for _, k := range i.GPUs[from].Links {
+			switch {
+			case k.Kind == ToGPU && k.Remote == i.GPUs[to].BusID:
+				direct++
+			case k.Kind == ToSwitch:
+				switched++
+			}
+		}
+		return direct, switched
+	}
+	da, sa := count(a, b)
+	db, sb := count(b, a)
+	return min(da, db) + min(sa, sb)
+}
+
 // LinkKind is what is at the far end of an NVLink.
 type LinkKind int
 

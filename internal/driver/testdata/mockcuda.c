@@ -8,7 +8,8 @@
 //             in `ticketed` add their blocks to their first parameter, an address or 0 (kernels/collective/ticket.cuh). Others do nothing.
 //   trace     MOCKCUDA_TRACE names a file that mockcuda.NewTrace made: while its first word is not 0, stream-ordered calls are noted there.
 //
-// MOCKCUDA_DEVICES (2) is the number of GPUs, MOCKCUDA_MEMORY_MB (512) their memory, MOCKCUDA_NO_PEER=1 takes peer access away.
+// MOCKCUDA_DEVICES (2) is the number of GPUs, MOCKCUDA_MEMORY_MB (512) their memory, MOCKCUDA_NO_PEER=1 takes peer access away, and
+// MOCKCUDA_NO_NVLINK=1 leaves PCIe for it; MOCKCUDA_CAPABILITY (90) is ten times the compute capability.
 // Attribute 7000+k of a device counts live objects: 0 regions, 1 streams, 2 events, 3 graphs, 4 modules, 5 VMM handles, 6 context references.
 // One lock guards everything.
 #define _GNU_SOURCE
@@ -33,7 +34,7 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 #define LOCKED __attribute__((cleanup(unlock))) int locked_ = (pthread_mutex_lock(&mu), 0); (void)locked_
 static void unlock(int *x) { (void)x; pthread_mutex_unlock(&mu); }
 
-static int inited, devices = 2, noPeer;
+static int inited, devices = 2;
 static size_t memory, used[MAXDEV];
 static long live[8];
 static unsigned long long nextID = 1;

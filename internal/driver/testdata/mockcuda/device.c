@@ -1,12 +1,14 @@
 // The driver itself, devices and contexts. Part of mockcuda.c.
 
+// on reports whether a variable is 1 now.
+static int on(const char *name) { return getenv(name) && !strcmp(getenv(name), "1"); }
+
 CUresult cuInit(unsigned f) {
 	LOCKED;
 	(void)f;
 	if (getenv("MOCKCUDA_DEVICES")) devices = atoi(getenv("MOCKCUDA_DEVICES"));
 	if (devices > MAXDEV) devices = MAXDEV;
 	memory = (size_t)(getenv("MOCKCUDA_MEMORY_MB") ? atoi(getenv("MOCKCUDA_MEMORY_MB")) : 512) << 20;
-	noPeer = getenv("MOCKCUDA_NO_PEER") && *getenv("MOCKCUDA_NO_PEER") == '1';
 	for (int i = 0; i < MAXDEV; i++) ctxs[i].dev = i, ctxs[i].def.ctx = &ctxs[i];
 	if (devices == 0) return 100;
 	trace_open();
@@ -41,10 +43,16 @@ CUresult cuDeviceGetAttribute(int *v, int a, CUdevice d) {
 	static const struct { int a, v; } t[] = {{8, 49152}, {10, 32}, {13, 1980000}, {16, 132}, {38, 52428800}, {39, 2048}, {40, 3}, {41, 1}, {75, 9}, {76, 0}, {81, 233472}, {95, 1}, {97, 232448}, {102, 1}, {103, 1}, {110, 1}, {120, 1}, {122, 1}};
 	*v = 0;
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) if (t[i].a == a) *v = t[i].v;
+	const char *cc = getenv("MOCKCUDA_CAPABILITY");
+	if (cc && a == 75) *v = atoi(cc) / 10;
+	if (cc && a == 76) *v = atoi(cc) % 10;
 	return OK;
 }
-CUresult cuDeviceCanAccessPeer(int *v, CUdevice a, CUdevice b) { *v = a != b && !noPeer; return OK; }
-CUresult cuDeviceGetP2PAttribute(int *v, int t, CUdevice a, CUdevice b) { (void)t; *v = a != b && !noPeer; return OK; }
+CUresult cuDeviceCanAccessPeer(int *v, CUdevice a, CUdevice b) { *v = a != b && !on("MOCKCUDA_NO_PEER"); return OK; }
+CUresult cuDeviceGetP2PAttribute(int *v, int t, CUdevice a, CUdevice b) {
+	*v = a != b && t != 5 && !on("MOCKCUDA_NO_PEER") && (t != 3 || !on("MOCKCUDA_NO_NVLINK"));
+	return OK;
+}
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
 	LOCKED;
 	UNSAFE;
@@ -71,7 +79,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext c, unsigned f) {
 	LOCKED;
 	(void)f;
 	NEEDCTX;
-	if (noPeer || c == cur) return 217;
+	if (on("MOCKCUDA_NO_PEER") || c == cur) return 217;
 	if (cur->peers >> c->dev & 1) return GOCCL_PEER_ALREADY;
 	cur->peers |= 1u << c->dev;
 	return OK;

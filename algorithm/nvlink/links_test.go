@@ -1,0 +1,214 @@
+package nvlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// Without NVLink no kernel runs that needs a line of 128 bytes to arrive as a whole: whatever is called.
+func TestNoLinesOverPCIe(t *testing.T) {
+	t.Setenv("MOCKCUDA_NO_NVLINK", "1")
+	const room = 32 << 20
+	for _, n := range []int{2, 3, 4} {
+		e := mockEngines(t, n)[1]
+		s, mem := newStream(t, e), memory(t, e, 2*room)
+		seen := map[string]bool{}
+		run := func(r algorithm.Request) {
+			t.Helper()
+			var reqs []algorithm.Request
+			if r.Collective == algorithm.Send {
+				back := r
+				back.Collective = algorithm.Recv
+				reqs = append(reqs, back)
+			}
+			calls := launches(noted(t, func() { must(t, e.Enqueue(1, append(reqs, r))) }))
+			if len(calls) == 0 {
+				t.Fatalf("%v of %d × %v launches nothing", r.Collective, r.Count, r.Type)
+			}
+			for _, c := range calls {
+				seen[c.Kernel] = true
+				if needsLines(c.Kernel) {
+					t.Errorf("%d ranks, %v(%v) of %d × %v: %s", n, r.Collective, r.Op, r.Count, r.Type, c.Kernel)
+				}
+			}
+		}
+		for c := algorithm.AllReduce; c < algorithm.NumCollectives; c++ {
+			if c == algorithm.AllToAllV || c == algorithm.AllToAllVDevice {
+				continue
+			}
+			for ty := range datatype.NumTypes {
+				for _, op := range []datatype.Op{datatype.Sum, datatype.Max} {
+					for _, count := range []int64{1, 8, 1001, 70000, 1 << 20} {
+						r := algorithm.Request{Collective: c, Send: mem, Recv: mem.Add(room), Count: count, Type: ty, Op: op, Root: n - 1, Peer: n - 1, Stream: s}
+						if n == 2 {
+							r.Peer = 0
+						}
+						run(r)
+						if c == algorithm.AllToAll { // in place, and at another alignment
+							r.Send, r.Recv = mem.Add(8), mem.Add(8)
+							run(r)
+						}
+					}
+				}
+			}
+		}
+		v := algorithm.Request{Collective: algorithm.AllToAllV, Send: mem, Recv: mem.Add(room), Type: datatype.Int8, Stream: s,
+			SendCounts: make([]int64, n), RecvCounts: make([]int64, n), SendDispls: make([]int64, n), RecvDispls: make([]int64, n)}
+		v.SendCounts[0], v.RecvCounts[0] = 100, 5
+		run(v)
+		for _, want := range []string{"all_reduce_one_shot_ll_int8", "reduce_scatter_ll_float8e4m3", "all_reduce_ring_int64", "point_to_point_stream"} {
+			if !seen[want] {
+				t.Errorf("%d ranks: %s is never launched", n, want)
+			}
+		}
+		v.Collective = algorithm.AllToAllVDevice
+		if err := e.Enqueue(1, []algorithm.Request{v}); !errors.Is(err, algorithm.ErrUnsupported) || !strings.Contains(err.Error(), "NVLink") {
+			t.Errorf("counts in device memory: %v", err)
+		}
+		for _, i := range e.Algorithms() {
+			if i.Tags["ll128"] != 0 {
+				t.Errorf("%v by %s is listed", i.Collective, i.Name)
+			}
+		}
+		if err := e.Force("all_reduce:two_shot_ll128"); !errors.Is(err, algorithm.ErrUnsupported) || !strings.Contains(err.Error(), "NVLink") {
+			t.Errorf("forced: %v", err)
+		}
+	}
+}
+
+// needsLines reports whether a kernel stores lines of LL128. A kernel of another family is a kernel to think about.
+func needsLines(kernel string) bool {
+	right := strings.Contains(kernel, "_ll_") || strings.HasSuffix(kernel, "_ll") || strings.Contains(kernel, "_ring") || kernel == "point_to_point_stream"
+	return !right || strings.Contains(kernel, "ll128")
+}
+
+// newOnAll is what New says on each of n ranks, each on a GPU of its own.
+func newOnAll(t *testing.T, n int) []error {
+	t.Helper()
+	if notes == nil {
+		t.Skip("this test needs the mock driver: gcc, and no GPU")
+	}
+	boots, errs := bootstrap.NewLocalGroup(n), make([]error, n)
+	done := make(chan int, n)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	for r := range n {
+		dev, err := cuda.Open(r)
+		must(t, err)
+		t.Cleanup(func() { _ = dev.Close() })
+		go func() {
+			var e *Engine
+			e, errs[r] = New(ctx, Config{Bootstrap: boots[r], Device: dev})
+			if e != nil {
+				_ = e.Close()
+			}
+			_ = boots[r].Close() // as a communicator does whose engine fails
+			done <- r
+		}()
+	}
+	for range n {
+		<-done
+	}
+	return errs
+}
+
+// What one rank cannot do all ranks refuse, with the reason.
+func TestAllRanksRefuse(t *testing.T) {
+	for _, c := range []struct {
+		variable, value string
+		kind            error
+		want            []string
+	}{
+		{"MOCKCUDA_NO_PEER", "1", algorithm.ErrUnsupported, []string{"no peer access", "rank 0", "rank 1", "goccl doctor"}},
+		{"MOCKCUDA_CAPABILITY", "75", algorithm.ErrUnsupported, []string{"7.5", "8.0", "CUDA_VISIBLE_DEVICES"}},
+		{"GOCCL_TUNING", "/nosuch", algorithm.ErrInvalidArgument, []string{"GOCCL_TUNING", "/nosuch"}},
+	} {
+		t.Run(c.variable, func(t *testing.T) {
+			t.Setenv(c.variable, c.value)
+			for r, err := range newOnAll(t, 3) {
+				if !errors.Is(err, c.kind) || slices.ContainsFunc(c.want, func(w string) bool { return !strings.Contains(err.Error(), w) }) {
+					t.Errorf("rank %d: %v; want %v, and in its text %q", r, err, c.kind, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestConclude(t *testing.T) {
+	good := func() []hello {
+		return []hello{{GPU: "A", Major: 9, BusID: "1"}, {GPU: "A", Major: 9, BusID: "2", Blocks: 7}, {GPU: "A", Major: 9, BusID: "1"}}
+	}
+	got, err := conclude(0, good())
+	if err != nil || got.gpu != (GPU{Name: "A", Major: 9}) || got.sharing != 2 || got.blocks != 7 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	mixed := good()
+	mixed[1].GPU, mixed[1].Major, mixed[1].Minor = "B", 8, 6
+	if got, err := conclude(0, mixed); err != nil || got.gpu != (GPU{Major: 8, Minor: 6}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for rank := range 3 { // all say it, also the one whose peers differ
+		other := good()
+		other[2].Tuning = 5
+		if _, err := conclude(rank, other); !errors.Is(err, algorithm.ErrMismatch) || !strings.Contains(err.Error(), "GOCCL_TUNING") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	broken := good()
+	broken[1].Error = "it is tired"
+	var e *algorithm.Error
+	if _, err := conclude(2, broken); !errors.As(err, &e) || e.Peer != 1 || !strings.Contains(err.Error(), "tired") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A GPU that was not measured gets sizes by its bandwidth, and a note that says so.
+func TestDerivedTables(t *testing.T) {
+	base, err := LoadTable(GPU{Name: "NVIDIA H200", Major: 9}, 4)
+	must(t, err)
+	for _, c := range []struct {
+		gpu      GPU
+		num, den int64
+	}{{GPU{Name: "NVIDIA A100-SXM4-80GB", Major: 8}, 2, 3}, {GPU{Name: "NVIDIA H100", Major: 9}, 1, 1}, {GPU{Name: "NVIDIA B200", Major: 10}, 2, 1}, {GPU{Major: 8, Minor: 6}, 56, 450}} {
+		got, err := LoadTable(c.gpu, 4)
+		must(t, err)
+		if _, err := got.compile(); err != nil {
+			t.Errorf("%v: %v", c.gpu, err)
+		}
+		for name, rows := range base.Collectives {
+			for i, r := range rows {
+				if want := r.Bytes * c.num / c.den; got.Collectives[name][i].Bytes != want || got.Collectives[name][i].Algorithm != r.Algorithm {
+					t.Errorf("%v: %s row %d: %+v, want %d bytes of %+v", c.gpu, name, i, got.Collectives[name][i], want, r)
+				}
+			}
+		}
+		if measured, note, err := Tuned(c.gpu, 4); measured || err != nil || !strings.Contains(note, "NVIDIA H200") {
+			t.Errorf("%v: %v %q %v", c.gpu, measured, note, err)
+		}
+	}
+	if measured, _, err := Tuned(GPU{Name: "NVIDIA H200", Major: 9}, 8); !measured || err != nil {
+		t.Errorf("%v %v", measured, err)
+	}
+	for _, n := range []int{2, 8, 16} {
+		got, err := LoadTable(GPU{Name: "NVIDIA H200", Major: 9, PCIe: true}, n)
+		must(t, err)
+		s, err := got.compile()
+		must(t, err)
+		if err := s.avoidLines(); err != nil || !got.standIn {
+			t.Errorf("%d ranks over PCIe: %s: %v", n, got.GPU, err)
+		}
+	}
+	if s, err := base.compile(); err != nil || s.avoidLines() == nil {
+		t.Error(fmt.Sprint("lines of a measured table pass over PCIe: ", err))
+	}
+}
