@@ -87,6 +87,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host", algorithm.ErrUnsupported, r)}
 		}
 	}
+	if os.Getenv("GOCCL_MULTICAST") == "1" {
+		warnOnce("GOCCL_MULTICAST=1 changes nothing: this version has no multicast")
+	}
 	terms, err := meetRanks(ctx, cfg.Bootstrap, dev)
 	if err != nil {
 		return nil, err

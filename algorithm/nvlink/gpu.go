@@ -17,8 +17,8 @@ type GPU struct {
 // anyOverPCIe is the GPU of the table for those.
 const anyOverPCIe = "PCIe"
 
-// meet makes g what it has in common with another.
-func (g *GPU) meet(o GPU) {
+// Meet makes g what it has in common with another.
+func (g *GPU) Meet(o GPU) {
 	if g.Name != o.Name {
 		g.Name = ""
 	}

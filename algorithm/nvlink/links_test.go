@@ -1,9 +1,11 @@
 package nvlink
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -210,5 +212,38 @@ func TestDerivedTables(t *testing.T) {
 	}
 	if s, err := base.compile(); err != nil || s.avoidLines() == nil {
 		t.Error(fmt.Sprint("lines of a measured table pass over PCIe: ", err))
+	}
+}
+
+// logged is what the engines of n ranks log while they are set up.
+func logged(t *testing.T, n int) string {
+	t.Helper()
+	warned.Clear()
+	var b bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
+	defer slog.SetDefault(before)
+	if err := errors.Join(newOnAll(t, n)...); err != nil {
+		t.Error(err)
+	}
+	return b.String()
+}
+
+// What is not as a user might think is said, once.
+func TestWarnings(t *testing.T) {
+	for _, c := range []struct{ variable, want string }{
+		{"MOCKCUDA_NO_NVLINK", "not all GPUs are connected by NVLink"},
+		{"GOCCL_MULTICAST", "this version has no multicast"},
+		{"CUDA_LAUNCH_BLOCKING", "no tuning table is for these GPUs"}, // any variable: the mock's GPUs are nobody's
+	} {
+		t.Run(c.variable, func(t *testing.T) {
+			if text := logged(t, 3); c.variable != "CUDA_LAUNCH_BLOCKING" && strings.Contains(text, c.want) {
+				t.Errorf("unasked: %s", text)
+			}
+			t.Setenv(c.variable, "1")
+			if text := logged(t, 3); strings.Count(text, c.want) != 1 {
+				t.Errorf("%q is not said once: %s", c.want, text)
+			}
+		})
 	}
 }

@@ -146,7 +146,7 @@ func conclude(rank int, all []hello) (terms, error) {
 		}
 		count[h.BusID]++
 		t.sharing = max(t.sharing, count[h.BusID])
-		t.gpu.meet(GPU{Name: h.GPU, Major: h.Major, Minor: h.Minor})
+		t.gpu.Meet(GPU{Name: h.GPU, Major: h.Major, Minor: h.Minor})
 	}
 	if own.Copies == copyAlways && t.copies < own.Copies {
 		slog.Warn("copy engines do less than GOCCL_COPY_ENGINE=1 asks for: it is not set on all ranks", "rank", rank, "off", t.copies == copyNever)

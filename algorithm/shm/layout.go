@@ -130,8 +130,7 @@ func (w *window) slot(phase uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(w.slots, slotBytes*(phase&1))), slotBytes)
 }
 
-// sent counts the pieces that the owner has put in its ring for rank p; taken counts those that p has read. Each is signed with a word
-// behind the cell's futex fields: the size of the message that the current pieces belong to.
+// sent counts the pieces that the owner has put in its ring for rank p; taken counts those that p has read.
 func (w *window) sent(p int) *wait.Cell {
 	return wait.At(unsafe.Add(w.base, offMail+mailBytes*p))
 }

@@ -9,10 +9,10 @@ import (
 
 // The CUDA driver knows the links of GPUs that the process sees, NVML those of the others and those that have no native atomics.
 func TestLinkTo(t *testing.T) {
-	if !mock {
+	if !mocked {
 		t.Skip("this test needs the mock driver")
 	}
-	d := openMock(t)
+	d := open(t, 0)
 	const seen, hidden = "0000:02:00.0", "0000:77:00.0"
 	info := func(link nvml.Link, p2p bool) *nvml.Info {
 		i := &nvml.Info{GPUs: []nvml.GPU{{BusID: hidden}, {BusID: seen}, {BusID: d.Properties().BusID}}, P2P: make([][]bool, 3), Known: make([][]bool, 3)}

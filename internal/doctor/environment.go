@@ -22,7 +22,7 @@ var known = map[string]string{
 	"GOCCL_HOSTID":        "identity of the host",
 	"GOCCL_LIBRARY":       "opens another libgoccl.so",
 	"GOCCL_MAX_CTAS":      "the most thread blocks of a collective on GPUs",
-	"GOCCL_MULTICAST":     "allows multicast objects",
+	"GOCCL_MULTICAST":     "reserved: this version has no multicast",
 	"GOCCL_NCCL_VERSION":  "version that libnccl.so.2 claims",
 	"GOCCL_NVML_LIB":      "opens another libnvidia-ml",
 	"GOCCL_NVRTC":         "opens another libnvrtc",
@@ -93,14 +93,11 @@ var rules = []rule{
 	}},
 	discourage("CUDA_DISABLE_PTX_JIT", "GPUs for which goccl has no cubin cannot be used"),
 	discourage("CUDA_FORCE_PTX_JIT", "every start compiles all kernels"),
-	{"GOCCL_MULTICAST", func(r *report, v string, env map[string]string, _ *topo.Machine) {
-		switch {
-		case !on(v):
+	{"GOCCL_MULTICAST", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		if on(v) {
+			r.warn("GOCCL_MULTICAST", "unset GOCCL_MULTICAST", "is %s: it is reserved and changes nothing, because this version has no multicast", v)
+		} else {
 			r.ok("GOCCL_MULTICAST", "is %s: multicast stays off", v)
-		case env["NCCL_NVLS_ENABLE"] == "0" || on(env["TORCH_SYMM_MEM_DISABLE_MULTICAST"]):
-			r.ok("GOCCL_MULTICAST", "is %s, but NCCL_NVLS_ENABLE=0 or TORCH_SYMM_MEM_DISABLE_MULTICAST=1 keeps multicast off", v)
-		default:
-			r.warn("GOCCL_MULTICAST", "unset GOCCL_MULTICAST unless the administrator allows multicast", "is %s: on some hosts a multicast object takes the GPUs out of service for everyone", v)
 		}
 	}},
 	{"GOCCL_TIMEOUT", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
@@ -129,9 +126,9 @@ var rules = []rule{
 	}},
 	{"NCCL_NVLS_ENABLE", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if v == "0" {
-			r.ok("NCCL_NVLS_ENABLE", "is 0: multicast stays off in goccl and in NCCL")
+			r.ok("NCCL_NVLS_ENABLE", "is 0: multicast stays off in NCCL; goccl has none")
 		} else {
-			r.ok("NCCL_NVLS_ENABLE", "is %s: NCCL may use multicast; goccl does only with GOCCL_MULTICAST=1", v)
+			r.ok("NCCL_NVLS_ENABLE", "is %s: NCCL may use multicast; goccl has none", v)
 		}
 	}},
 	discourage("NCCL_P2P_DISABLE", "a library with NCCL's ABI that is measured beside goccl will not use NVLink: the comparison is not fair"),
@@ -180,16 +177,25 @@ func outOfRange(list []string, n int) bool {
 	return false
 }
 
+// variables are the process's.
+func (s Source) variables() map[string]string {
+	env := map[string]string{}
+	if s.Environment == nil {
+		return env
+	}
+	for _, kv := range s.Environment() {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	return env
+}
+
 // environment reports the variables that change how goccl, CUDA or a measured NCCL behave.
 func (s Source) environment(all *[]Finding, m *topo.Machine) {
 	if s.Environment == nil {
 		return
 	}
-	env := map[string]string{}
-	for _, kv := range s.Environment() {
-		k, v, _ := strings.Cut(kv, "=")
-		env[k] = v
-	}
+	env := s.variables()
 	r := report{area: "environment"}
 	done := map[string]bool{}
 	for _, rule := range rules {

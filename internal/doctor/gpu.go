@@ -110,6 +110,7 @@ func (s Source) gpus(ctx context.Context, all *[]Finding, usable bool) *topo.Mac
 	}
 	s.peers(ctx, &r, n)
 	wires(&r, m)
+	tuning(&r, m, s.variables())
 	return m
 }
 
@@ -159,7 +160,7 @@ func wires(r *report, m *topo.Machine) {
 	}
 	switch {
 	case most == 0:
-		r.warn("nvlink", "nothing, if the machine has none: expect PCIe bandwidth", "no active NVLink")
+		r.warn("nvlink", "nothing, if the machine has none: expect PCIe bandwidth, and no LL128, which needs NVLink", "no active NVLink")
 	case fewest != most:
 		r.warn("nvlink", "see nvidia-smi nvlink -s and the fabric manager's log", "GPUs have between %d and %d active links: some are down", fewest, most)
 	default:
