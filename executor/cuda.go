@@ -90,18 +90,8 @@ func newCUDAEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 
 func (h *cudaEngine) open(ctx context.Context) error {
 	x, dev := h.x, h.u.dev
-	period := 1
-	if size, ok := x.firstSize(0); ok {
-		l, err := x.plan.NewLayout(size)
-		if err != nil {
-			return err
-		}
-		period = l.Period
-	}
 	var err error
-	if h.program, err = encode(x.program, period); err != nil {
-		return err
-	}
+	h.program = x.encoded
 	p := dev.Properties()
 	if most := p.SMs / h.u.sharing; h.program.blocks > most {
 		return fmt.Errorf("%w: %d thread blocks; the GPU runs %d at once", algorithm.ErrUnsupported, h.program.blocks, most)

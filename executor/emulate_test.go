@@ -209,6 +209,7 @@ func TestKernel(t *testing.T) {
 	t.Run("general", func(t *testing.T) { kernelGeneral(t, program) })
 	t.Run("files", func(t *testing.T) { kernelFiles(t, program) })
 	t.Run("arithmetic", func(t *testing.T) { kernelArithmetic(t, program) })
+	t.Run("long sums", func(t *testing.T) { kernelLongSums(t, program) })
 }
 
 // TestKernelUnderThreadSanitizer: the kernel's own synchronisation, and that of the programs, holds in the C++ memory model. The message divides

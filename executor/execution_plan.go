@@ -18,6 +18,7 @@ type ExecutionPlan struct {
 	e         *Executor
 	plan      *plan.Plan
 	program   *program
+	encoded   *gpuProgram // on a GPU
 	hash      [sha256.Size]byte
 	evenOnly  bool
 	reduction reduction
@@ -157,9 +158,13 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	x.reduction = reductionOf(p)
 	var err error
 	x.program, err = compile(p, x.e.rank)
-	if err == nil && x.e.dev.ID().Kind == device.Host {
-		err = coalesced(p, x.hash, x.program)
+	if err != nil {
+		return err
 	}
+	if x.e.dev.ID().Kind == device.Host {
+		return coalesced(p, x.hash, x.program)
+	}
+	x.encoded, err = encode(x.program, p.Period())
 	return err
 }
 

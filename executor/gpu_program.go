@@ -160,13 +160,22 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 }
 
 // split makes ops of one movement. A long reduction goes through its first destination, part by part: every thread of the block comes back to the
-// bytes that it wrote itself. A copy, or a reduction that is done, goes to the destinations part by part.
+// bytes that it wrote itself. None of these may be a source that a later part reads. A copy, or a reduction that is done, goes to the destinations
+// part by part.
 func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error {
+	if len(src) > gpuOperands {
+		acc := e.prog.plan.Memory(dst[0])
+		overwritten := slices.ContainsFunc(src[gpuOperands:], func(pl plan.Place) bool {
+			later := e.prog.plan.Memory(pl)
+			return overlap(&acc, &later)
+		})
+		if acc.Plane == plan.PacketPlane || overwritten {
+			return fmt.Errorf("%w: %v (%s): a reduction of %d sources into one of those behind the first %d, or into packets; GPUs add up %d at a time: name that source first, or reduce in several ops",
+				algorithm.ErrUnsupported, in.pos, in.op.Name, len(src), gpuOperands, gpuOperands)
+		}
+	}
 	for len(src) > gpuOperands {
 		acc := dst[0]
-		if acc.Plane == plan.PacketPlane || slices.Contains(src[1:], acc) {
-			return fmt.Errorf("%w: %v (%s): a reduction of %d sources into one of them, or into packets; GPUs take %d", algorithm.ErrUnsupported, in.pos, in.op.Name, len(src), gpuOperands)
-		}
 		if err := e.move(in, src[:gpuOperands], dst[:1], flags); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 // program is what one rank runs: the ops of its thread blocks with everything looked up, in a flat list per block.
 type program struct {
+	plan   *plan.Plan
 	rank   int
 	blocks [][]instr
 	// merged is the same in fewer blocks (coalesce.go), or nil; mergedAt says which of the plan's blocks, or which first one, each is.
@@ -70,7 +71,7 @@ type move struct {
 // compile resolves the program of one rank. The plan must be valid.
 func compile(p *plan.Plan, rank int) (*program, error) {
 	g := &p.GPUs[rank]
-	prog := &program{rank: rank, scratch: p.UsesPackets() || p.UsesPlainScratch()}
+	prog := &program{plan: p, rank: rank, scratch: p.UsesPackets() || p.UsesPlainScratch()}
 	prog.link(p)
 	nmem := len(g.Peers(plan.MemoryChannel))
 	for b := range g.ThreadBlocks {

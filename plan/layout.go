@@ -64,6 +64,12 @@ func (p *Plan) blocks() (blocks, period int, custom bool) {
 	return 1, max(1, period), custom
 }
 
+// Period is the number of chunks in a block of input or output: Layout.Period for every message.
+func (p *Plan) Period() int {
+	_, period, _ := p.blocks()
+	return period
+}
+
 // NewLayout is the layout of the plan for a message of size bytes, in the sense of MinSize and MaxSize. The plan must be valid.
 func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 	if size < p.MinSize || size > p.MaxSize {
@@ -90,6 +96,22 @@ func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 		}
 	}
 	return l, nil
+}
+
+// Memory is the place that a place is in memory: in place, output and input are one.
+func (p *Plan) Memory(pl Place) Place {
+	pl.Plane, pl.Index = p.memory(pl.Rank, pl.Plane, pl.Index, p.Period())
+	return pl
+}
+
+func (p *Plan) memory(rank int, pl Plane, chunk, period int) (Plane, int) {
+	if !p.InPlace || pl > OutputPlane {
+		return pl, chunk
+	}
+	if p.Collective == AllGather && pl == InputPlane || p.Collective == ReduceScatter && pl == OutputPlane {
+		chunk += rank * period
+	}
+	return InputPlane, chunk
 }
 
 func ceilDiv(a, b int64) int64 {

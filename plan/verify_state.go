@@ -248,13 +248,7 @@ func (v *verifier) layCells() error {
 
 // canonical gives the plane and chunk that stand for a place of a rank, after aliasing.
 func (v *verifier) canonical(rank int, pl Plane, chunk int) (Plane, int) {
-	if !v.p.InPlace || pl > OutputPlane {
-		return pl, chunk
-	}
-	if v.p.Collective == AllGather && pl == InputPlane || v.p.Collective == ReduceScatter && pl == OutputPlane {
-		chunk += rank * v.period
-	}
-	return InputPlane, chunk
+	return v.p.memory(rank, pl, chunk, v.period)
 }
 
 // cellAt is the first atom of a chunk, as launch sees it.
