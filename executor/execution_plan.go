@@ -148,6 +148,7 @@ func (x *ExecutionPlan) prepare(o *options) error {
 		}
 	}
 	x.hash = sha256.Sum256(p.Encode())
+	x.evenOnly = p.MovesChunks()
 	if !o.trusted {
 		report, err := check(p, x.hash)
 		if err != nil {
@@ -201,10 +202,13 @@ func (x *ExecutionPlan) firstSize(want uint64) (uint64, bool) {
 	if want == 0 {
 		want = min(p.MaxSize, defaultReserve)
 	}
-	n := uint64(len(p.GPUs))
-	down := want - want%n
-	for _, size := range []uint64{want, down, down + n, p.MinSize, p.MinSize + (n-p.MinSize%n)%n} {
-		if l, err := p.NewLayout(size); err == nil && l.Chunk > 0 {
+	unit := uint64(len(p.GPUs))
+	if x.evenOnly {
+		unit = p.EvenUnit()
+	}
+	down := want - want%unit
+	for _, size := range []uint64{want, down + unit, down, p.MinSize, p.MinSize - p.MinSize%unit + unit} {
+		if l, err := x.layout(size); err == nil && l.Chunk > 0 {
 			return size, true
 		}
 	}
@@ -294,7 +298,10 @@ func (x *ExecutionPlan) Takes(message uint64, t datatype.Type, op datatype.Op) e
 	if err := x.reduction.takes(op); err != nil {
 		return err
 	}
-	_, err := x.layout(message)
+	l, err := x.layout(message)
+	if err == nil && l.Block%t.Size() != 0 {
+		return invalid("a message of %d bytes has blocks of %d bytes, which do not hold whole elements of %v", message, l.Block, t)
+	}
 	return err
 }
 

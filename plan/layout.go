@@ -70,6 +70,12 @@ func (p *Plan) Period() int {
 	return period
 }
 
+// EvenUnit is what messages must be multiples of to divide into equal chunks (Even).
+func (p *Plan) EvenUnit() uint64 {
+	blocks, period, _ := p.blocks()
+	return uint64(blocks) * uint64(period) * uint64(p.Alignment)
+}
+
 // NewLayout is the layout of the plan for a message of size bytes, in the sense of MinSize and MaxSize. The plan must be valid.
 func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 	if size < p.MinSize || size > p.MaxSize {

@@ -63,8 +63,7 @@ func Check(p *Plan, opts VerifyOptions) (*Report, error) {
 	if p.DoubleScratch {
 		report.Launches = 3
 	}
-	_, _, custom := p.blocks()
-	report.EvenOnly = custom
+	report.EvenOnly = p.MovesChunks()
 	res := resolveAll(p)
 	shapes, err := p.shapes(res)
 	if err != nil {

@@ -140,6 +140,19 @@ func (v *verifier) checkValue(c *cell, d *demand, pl *Place, part sub, launch in
 	return nil
 }
 
+// MovesChunks reports whether it follows from what the plan must compute that it takes even messages only: bytes of one chunk end up in the place of
+// another, or its chunks do not form blocks. A plan may be such by the way it computes, too: see Report.EvenOnly.
+func (p *Plan) MovesChunks() bool {
+	_, period, custom := p.blocks()
+	for i := range p.Postcondition {
+		c := &p.Postcondition[i]
+		for _, t := range c.Of {
+			custom = custom || t.Index%period != c.Index%period
+		}
+	}
+	return custom
+}
+
 // Expected lists, for every output chunk of a rank, the input chunks that it must be the reduction of, sorted by rank. The list is empty for
 // chunks on which the collective makes no demand.
 func (p *Plan) Expected(rank int) [][]Contribution {
