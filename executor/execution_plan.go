@@ -227,6 +227,23 @@ func (x *ExecutionPlan) Reserve(ctx context.Context, size uint64) error {
 	return x.grow(ctx, l.Chunk)
 }
 
+// Poison fills scratch with a byte, for tests: a plan that reads there what it has not written yet then computes something wrong, whatever earlier
+// launches have left. It makes room for messages of that size, is collective, and no launch may be on its way.
+func (x *ExecutionPlan) Poison(ctx context.Context, message uint64, with byte) error {
+	if err := x.Reserve(ctx, message); err != nil {
+		return err
+	}
+	if err := x.e.boot.Barrier(ctx); err != nil { // the peers' launches are over, too
+		return err
+	}
+	if at, n := x.engine.ownScratch(); n > 0 {
+		if err := x.e.dev.CopyIn(at, bytes.Repeat([]byte{with}, int(n))); err != nil {
+			return err
+		}
+	}
+	return x.e.boot.Barrier(ctx)
+}
+
 // grow makes scratch fit chunk; all ranks come here with the same chunk.
 func (x *ExecutionPlan) grow(ctx context.Context, chunk int64) error {
 	x.mu.Lock()

@@ -131,6 +131,8 @@ type engine interface {
 	stage(ctx context.Context, in, out int64) error
 	// launch enqueues one run.
 	launch(l *launch) error
+	// ownScratch is this rank's scratch; 0 bytes if the plan uses none.
+	ownScratch() (device.Ptr, int64)
 	// wake makes waits look at the abort word.
 	wake()
 	close() error

@@ -39,6 +39,14 @@ func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
 	return nil
 }
 
+func (h *cudaEngine) ownScratch() (device.Ptr, int64) {
+	if h.scratch == nil {
+		return 0, 0
+	}
+	rank := h.x.e.rank
+	return h.scratch.Ptr[rank], h.x.plan.Scratch(rank, h.x.capacity).Size
+}
+
 // stage makes the staging region fit input and output of the largest rank.
 func (h *cudaEngine) stage(ctx context.Context, in, out int64) error {
 	in, out = (in+255)&^255, (out+255)&^255

@@ -116,6 +116,14 @@ func (h *hostEngine) reserve(ctx context.Context, chunk int64) error {
 	return nil
 }
 
+func (h *hostEngine) ownScratch() (device.Ptr, int64) {
+	if h.scratch.windows == nil {
+		return 0, 0
+	}
+	rank := h.x.e.rank
+	return h.scratch.windows.Ptr[rank], h.scratch.layouts[rank].Size
+}
+
 // stage has nothing to do: staging buffers are described to peers like any other.
 func (h *hostEngine) stage(context.Context, int64, int64) error { return nil }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/executor/planrun"
 	"github.com/goccl/goccl/internal/launch"
 	"github.com/goccl/goccl/plan"
@@ -51,7 +52,15 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 	if o.Open, err = c.open(len(p.GPUs), launched); err != nil {
 		return err
 	}
-	if o.Cases, err = c.cases(p); err != nil {
+	even := p.MovesChunks()
+	if !c.Trust {
+		r, err := executor.Check(p)
+		if err != nil {
+			return err
+		}
+		even = r.EvenOnly
+	}
+	if o.Cases, err = c.cases(p, even); err != nil {
 		return &exitError{2, err}
 	}
 	kind := c.kind(len(p.GPUs))
@@ -123,7 +132,10 @@ func (c *planRun) open(n int, launched bool) (func(int) (device.Device, error), 
 	return func(r int) (device.Device, error) { return cuda.Open(r % gpus) }, nil
 }
 
-func (c *planRun) cases(p *plan.Plan) ([]planrun.Case, error) {
+// rounds is how often a plan is run on new data before it is timed.
+const rounds = 2
+
+func (c *planRun) cases(p *plan.Plan, even bool) ([]planrun.Case, error) {
 	t, err := datatype.ParseType(c.Dtype)
 	if err != nil {
 		return nil, err
@@ -137,6 +149,9 @@ func (c *planRun) cases(p *plan.Plan) ([]planrun.Case, error) {
 	for _, n := range c.Size {
 		m := uint64(n)
 		unit := uint64(len(p.GPUs)) * uint64(t.Size())
+		if even { // a multiple of the plan's alignment, and so of the element
+			unit = p.EvenUnit()
+		}
 		if m > unit {
 			m -= m % unit
 		}
@@ -145,9 +160,9 @@ func (c *planRun) cases(p *plan.Plan) ([]planrun.Case, error) {
 		}
 		times := max(1, c.Times)
 		if p.InPlace {
-			out = append(out, planrun.Case{Message: m, Type: t, Op: op, InPlace: true, Seed: 1})
+			out = append(out, planrun.Case{Message: m, Type: t, Op: op, InPlace: true, Seed: 1, Fresh: rounds})
 		}
-		k := planrun.Case{Message: m, Type: t, Op: op, Times: times, Seed: 2}
+		k := planrun.Case{Message: m, Type: t, Op: op, Times: times, Seed: 2, Fresh: rounds}
 		if c.Graph && c.kind(len(p.GPUs)) == "cuda" {
 			k.Replays = 20
 		}

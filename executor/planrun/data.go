@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/plan"
 )
 
 // pieceElements is how many elements are compared at a time.
@@ -16,8 +17,12 @@ type inputs struct {
 	ranks [][]byte
 }
 
-func newInputs(n int, c Case, largest int64) *inputs {
-	in := &inputs{t: c.Type, ranks: make([][]byte, n)}
+func newInputs(p *plan.Plan, l *plan.Layout, c Case) *inputs {
+	in := &inputs{t: c.Type, ranks: make([][]byte, len(p.GPUs))}
+	largest := int64(0)
+	for r := range in.ranks {
+		largest = max(largest, l.Size(r, plan.Input))
+	}
 	for r := range in.ranks {
 		in.ranks[r] = fill(c.Type, c.Seed, r, min(largest, (hostreduce.Period+pieceElements)*c.Type.Size()))
 	}

@@ -29,7 +29,8 @@ type Case struct {
 	InPlace bool        // the caller has input and output in one memory, as NCCL lays them out
 	Shift   int64       // elements by which buffers are moved from their natural alignment
 	Seed    uint64
-	Times   int  // executions; 0 is 1. In place, only one makes sense
+	Times   int  // executions on the same data, which are timed; 0 is 1. In place, only one makes sense
+	Fresh   int  // rounds of executions before them, each on new data and with junk in scratch (fresh.go): all ranks at once, one plan at a time
 	Heap    bool // host device: buffers from the Go heap, which other processes cannot map
 
 	// Replays, on a GPU, captures all executions but the first in a graph and runs it so many times.
@@ -92,21 +93,20 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	largest := int64(0)
-	for r := range p.GPUs {
-		largest = max(largest, l.Size(r, plan.Input))
-	}
-	inputs := newInputs(len(p.GPUs), c, largest)
-	if b.hasInput {
-		if err := b.write(b.send, inputs.whole(rank, b.in)); err != nil {
-			return 0, err
-		}
-	}
 	s, err := dev.NewStream()
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := fresh(ctx, x, rank, dev, s, c); err != nil {
+		return 0, err
+	}
+	inputs := newInputs(p, l, c)
+	if b.hasInput {
+		if err := b.write(b.send, inputs.whole(rank, b.in)); err != nil {
+			return 0, err
+		}
+	}
 	args := executor.Args{Send: b.send, Recv: b.recv, Message: c.Message, Type: c.Type, Op: c.Op, Scalar: factor(c.Type), Stream: s}
 	if c.Prepare != nil {
 		if err := c.Prepare(ctx, b.send, b.recv); err != nil {
