@@ -134,7 +134,11 @@ func (n *network) port(rank int32, k PortKind) *port {
 func micros(bytes, gbps float64) float64 { return bytes / gbps * 1e-3 }
 
 func (n *network) sameHost(a, b int32) bool {
-	return a/int32(n.m.RanksPerHost) == b/int32(n.m.RanksPerHost)
+	return n.m.sameHost(a, b)
+}
+
+func (m *Machine) sameHost(a, b int32) bool {
+	return a/int32(m.RanksPerHost) == b/int32(m.RanksPerHost)
 }
 
 // nvlink moves a segment between GPUs of a host: the source's outgoing port, then the switches, then the destination's incoming port. It

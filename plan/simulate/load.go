@@ -199,6 +199,33 @@ func (l *loader) step(in *instr, s *plan.Step, iters int64) (err error) {
 		in.barrier, in.blocks = l.barriers[l.rank]+int32(op.BarrierID), int32(op.NumThreadBlocks)
 	}
 	l.data(in, s, iters)
+	return l.onHost(in, s)
+}
+
+// onHost refuses an op that reaches ranks of other hosts without a port channel.
+func (l *loader) onHost(in *instr, s *plan.Step) error {
+	away := func(peer int32) error {
+		if l.machine.sameHost(l.rank, peer) {
+			return nil
+		}
+		return fmt.Errorf("simulate: %v (%s): %w: rank %d is on another host of machine %q, which has %d ranks each; use port channels there, or a machine with more ranks_per_host",
+			s.Pos, in.name, ErrUnreachable, peer, l.machine.Name, l.machine.RanksPerHost)
+	}
+	for i := range in.flows {
+		if f := &in.flows[i]; f.class != portFlow {
+			if err := away(f.peer); err != nil {
+				return err
+			}
+		}
+	}
+	if s.Op.ChannelType != plan.MemoryChannel {
+		return nil
+	}
+	for _, c := range s.Channels {
+		if err := away(l.linkPeer[l.link(plan.MemoryChannel, c)]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -11,6 +11,9 @@ import (
 // ErrHang is the class of a plan that stops before its end.
 var ErrHang = errors.New("the plan hangs")
 
+// ErrUnreachable is the class of a plan that loads, stores or signals between hosts of the machine other than by port channels.
+var ErrUnreachable = errors.New("no NVLink between hosts")
+
 // Run simulates one launch of p on m for a message of size bytes, in the sense of Plan.MinSize and nccl-tests: the whole buffer of an
 // all-reduce, the gathered one of an all-gather.
 //

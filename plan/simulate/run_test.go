@@ -73,6 +73,20 @@ func TestPortsLimitBandwidth(t *testing.T) {
 	}
 }
 
+// There is no NVLink between hosts: what uses it there cannot be simulated.
+func TestMemoryChannelsStayOnAHost(t *testing.T) {
+	m := machine(t)
+	m.RanksPerHost = 2
+	for _, name := range []string{"allgather_direct", "allgather_ll", "allreduce_switch", "allreduce_ring"} {
+		if _, err := simulate.Run(build(t, name, programs.Options{Ranks: 3}), m, 3<<10); !errors.Is(err, simulate.ErrUnreachable) || !strings.Contains(err.Error(), "rank 2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := simulate.Run(build(t, "allreduce_ring", programs.Options{Ranks: 4, Hosts: 2}), m, 1<<20); err != nil {
+		t.Error(err)
+	}
+}
+
 // The time of two flights of a flag is what an empty exchange costs at least.
 func TestSmallMessagesCostLatency(t *testing.T) {
 	m := machine(t)
@@ -89,7 +103,9 @@ func TestSmallMessagesCostLatency(t *testing.T) {
 
 func TestEqualRunsAreEqual(t *testing.T) {
 	p := build(t, "allreduce_tree", programs.Options{Ranks: 12, Hosts: 2})
-	a, b := run(t, p, machine(t), 1<<20), run(t, p, machine(t), 1<<20)
+	m := machine(t)
+	m.RanksPerHost, m.NICsPerHost = 6, 6
+	a, b := run(t, p, m, 1<<20), run(t, p, m, 1<<20)
 	if a.Timeline(0) != b.Timeline(0) || !bytes.Equal(simulate.Render(a, simulate.RenderOptions{}), simulate.Render(b, simulate.RenderOptions{})) {
 		t.Error("two runs differ")
 	}
