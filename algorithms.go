@@ -193,6 +193,7 @@ func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
 		}
 		from = i + 1
 		ctx, stop := context.WithTimeout(c.fate.ctx, c.cfg.Timeout)
+		c.remember(reqs[i].Stream)
 		err := a.Run(ctx, seq+uint64(i), &reqs[i])
 		stop()
 		if err != nil {

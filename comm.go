@@ -33,6 +33,7 @@ type Comm struct {
 	id      uint64 // the same on all ranks, different for every communicator
 	closed  atomic.Bool
 	revoked atomic.Bool
+	done    atomic.Bool // it was finalized
 	fate    fate
 	watch   sync.WaitGroup
 	notices *notices // nil where work sees for itself that a peer has given up
@@ -41,6 +42,8 @@ type Comm struct {
 	seq      uint64               // of the latest collective
 	messages uint64               // sends and receives so far
 	single   [1]algorithm.Request // the request of a call of one collective
+
+	extra map[uintptr]device.Stream // see remember
 
 	registered *registered // algorithms besides the engine's; nil without any
 	extended   atomic.Bool // there is one: the engine does not know all work
@@ -182,7 +185,7 @@ func (c *Comm) blame(op string, err error) error {
 // watchPeers turns the death of a rank into an abort that names it.
 func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
-		c.fate.end(&Error{Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
+		c.fate.suffer(&Error{Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
 	}
 }
 
@@ -216,24 +219,13 @@ func (c *Comm) Abort(cause error) {
 	}
 }
 
-// Finalize waits until every rank has called it, so that no peer still needs this one. Enqueued work must have ended (synchronise its
-// streams first).
-func (c *Comm) Finalize(ctx context.Context) error {
-	if err := c.usable("finalize"); err != nil {
-		return err
-	}
-	bounded, stop := c.fate.bound(ctx)
-	defer stop()
-	if err := c.boot.Barrier(bounded); err != nil {
-		return c.ended("finalize", err)
-	}
-	return nil
-}
-
 // usable is nil while the communicator can be used.
 func (c *Comm) usable(op string) error {
 	if c.closed.Load() {
 		return &Error{Op: op, Rank: c.rank, Peer: -1, Err: ErrClosed}
+	}
+	if c.done.Load() {
+		return c.errorf(op, ErrInvalidUsage, "the communicator was finalized")
 	}
 	return c.engine.Err()
 }
@@ -251,11 +243,13 @@ func (c *Comm) ended(op string, err error) error {
 	return wrap(op, c.rank, err)
 }
 
-// Close frees the communicator. Work that still runs is aborted. Closing twice is harmless.
+// Close frees the communicator. Work that still runs is aborted, unless Finalize came before: then Close first waits, at most Config.Timeout, until no
+// peer reaches for memory of this rank any more. Closing twice is harmless.
 func (c *Comm) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
+	c.awaitPeers()
 	tell, cut := false, false
 	if c.engine != nil {
 		tell, cut = c.notices.leaving()

@@ -16,6 +16,7 @@ type fate struct {
 
 	mu     sync.Mutex
 	cause  error
+	immune bool
 	engine algorithm.Engine
 }
 
@@ -48,6 +49,23 @@ func (f *fate) end(cause error) {
 	if f.engine != nil {
 		f.engine.Abort(cause)
 	}
+}
+
+// suffer is end for what a peer has done: it is nothing to a communicator that was finalized.
+func (f *fate) suffer(cause error) {
+	f.mu.Lock()
+	immune := f.immune
+	f.mu.Unlock()
+	if !immune {
+		f.end(cause)
+	}
+}
+
+// immunize comes with the end of this rank's work.
+func (f *fate) immunize() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.immune = true
 }
 
 func (f *fate) err() error {

@@ -211,9 +211,8 @@ func abortWhileBlocked(t *testing.T, comms []*goccl.Comm, synchronous bool) time
 func TestAbortEndsEverything(t *testing.T) {
 	noLeak(t)
 	waits := map[string]func(c *goccl.Comm) error{
-		"finalize": func(c *goccl.Comm) error { return c.Finalize(context.Background()) },
-		"checked":  func(c *goccl.Comm) error { return c.Barrier(nil) },
-		"split":    func(c *goccl.Comm) error { _, err := c.Split(context.Background(), 0, 0); return err },
+		"checked": func(c *goccl.Comm) error { return c.Barrier(nil) },
+		"split":   func(c *goccl.Comm) error { _, err := c.Split(context.Background(), 0, 0); return err },
 	}
 	for name, wait := range waits {
 		testutil.Prompt(t, 100*time.Millisecond*slowness, func() time.Duration {

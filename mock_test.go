@@ -365,3 +365,43 @@ func BenchmarkOnMock(b *testing.B) {
 		}
 	}
 }
+
+// Ranks finalize at different times, one aborts instead, and one closes only when the others have: nobody fails, and Close frees nothing under a peer.
+func TestOnMockFinalize(t *testing.T) {
+	comms := onMock(t, 4, nil)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	if err := each(4, func(r int) error {
+		p, s := scratch(t, comms[r]), mockStream(t, comms[r])
+		return comms[r].AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := comms[0].Finalize(ctx); err != nil {
+		t.Error(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- comms[0].Close() }()
+	comms[1].Abort(nil)
+	for _, r := range []int{2, 3} {
+		select {
+		case err := <-closed:
+			t.Fatalf("rank 0 was closed (%v) before rank %d left", err, r)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if err := comms[r].Finalize(ctx); err != nil {
+			t.Errorf("rank %d, whose work is done, after rank 1 aborted: %v", r, err)
+		}
+	}
+	if err := comms[1].Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	for _, r := range []int{2, 3} {
+		if err := comms[r].Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

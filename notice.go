@@ -84,13 +84,13 @@ func (n *notices) hear(peer int) {
 			return
 		}
 		if len(b) != noticeBytes || b[0] != noticeVersion {
-			n.c.fate.end(n.blame(peer, fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
+			n.c.fate.suffer(n.blame(peer, fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
 			return
 		}
 		u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 		d := &departure{how: b[1], collectives: u64(3), sent: u64(11), received: u64(19)}
 		if err := n.depart(peer, d, b[2] != 0); err != nil {
-			n.c.fate.end(err)
+			n.c.fate.suffer(err)
 		}
 	}
 }
@@ -195,6 +195,13 @@ func (n *notices) say(how byte, cut bool) {
 	}
 }
 
+// flush waits until what was said is handed over, boundedly. It is nil-safe.
+func (n *notices) flush() {
+	if n != nil {
+		n.sending.Wait()
+	}
+}
+
 // follow waits, in the background, whether work was cut short after all.
 func (n *notices) follow() {
 	n.mu.Lock()
@@ -233,5 +240,5 @@ func (n *notices) close() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
-	n.sending.Wait()
+	n.flush()
 }

@@ -47,7 +47,8 @@ type task struct {
 	Address    string
 	Seed       uint64
 	OpTimeout  time.Duration
-	Exit       bool // leave at the first error, as programs do
+	Leave      string // how rank 0 leaves, of "leave"
+	Exit       bool   // leave at the first error, as programs do
 }
 
 // report is one line of a rank's output.
@@ -95,7 +96,9 @@ func rankMain(s string) int {
 		return 1
 	}
 	time.AfterFunc(2*time.Minute, func() { panic("the rank hangs") })
-	do := map[string]func() error{"matrix": k.matrix, "traffic": k.traffic, "wait": k.wait, "setup": k.setup, "replay": k.replay, "descriptors": k.descriptors}[k.Do]
+	do := map[string]func() error{
+		"matrix": k.matrix, "traffic": k.traffic, "wait": k.wait, "setup": k.setup, "replay": k.replay, "descriptors": k.descriptors, "leave": k.leave,
+	}[k.Do]
 	before := k.settle(testutil.Resources{})
 	err := k.run(do)
 	if err == nil && !k.CUDA {

@@ -1,5 +1,7 @@
 package algorithm
 
+import "context"
+
 // Engine runs the requests of one rank of one communicator. There are two: algorithm/shm for the host device and algorithm/nvlink for GPUs
 // of one NVLink domain.
 //
@@ -14,6 +16,11 @@ type Engine interface {
 	Abort(cause error)
 	// Err is the cause of the abort, or the first error that a request met while it ran, or nil.
 	Err() error
+	// Drain waits until enqueued work is over, or ctx ends, and returns the error that this work met: nil when it was done, also if the engine was
+	// aborted since. Work that is replayed from a graph, or that a host stream's own error keeps from running, is nobody's.
+	Drain(ctx context.Context) error
+	// Leave tells peers that nothing more will be enqueued here, where they would wait for it. What was enqueued is over.
+	Leave()
 	// Close frees what the engine holds. Work must have ended or have been aborted.
 	Close() error
 }

@@ -77,10 +77,15 @@ func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, ta
 //
 // Who sees a death often exits, and then it is lost in its turn. So that everybody blames the first:
 //
+//  0. Whoever has left all that it shares with this rank is no loss.
 //  1. Before anybody here can act on the loss, the other peers are told of it (accuse): on each connection that comes before our own end.
 //  2. A peer that had accused somebody is buried after the one it accused, if that one is dead indeed, which shows within accusationDelay.
 func (e *endpoint) lost(peer int, cause error) {
 	e.verdicts[peer].Do(func() {
+		if e.saidGoodbye(peer) {
+			e.departed(peer)
+			return
+		}
 		if e.wasHere(peer) {
 			e.accuse(peer)
 			e.hearAccused(peer)
@@ -145,7 +150,9 @@ func (e *endpoint) bury(peer int, cause error) {
 	e.log.Warn("bootstrap: peer is dead", "rank", e.rank, "peer", peer, "cause", cause)
 	e.deaths = append(e.deaths, death{peer, cause})
 	for _, g := range e.groups {
-		g.report(peer, cause)
+		if !e.box.hasLeft(g.space, peer) {
+			g.report(peer, cause)
+		}
 	}
 }
 

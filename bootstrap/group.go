@@ -16,6 +16,7 @@ type group struct {
 	hosts   []int
 
 	obituaries obituaries
+	farewell   sync.Once // said to the members
 
 	collectiveMu sync.Mutex
 	sequence     uint64
@@ -102,15 +103,7 @@ func (g *group) Close() error {
 	if !g.obituaries.close() {
 		return nil
 	}
-	// Tell the members first: closing the space here makes it unreachable. A member that cannot take the notice in time will find out
-	// from the goodbye or from its own deadline.
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	for _, m := range g.members {
-		if m != g.e.rank {
-			_ = g.e.send(ctx, frameLeave, m, g.space, 0, nil)
-		}
-	}
+	g.leave() // first: closing the space here makes it unreachable
 	g.e.drop(g)
 	return nil
 }

@@ -55,9 +55,24 @@ func now() int64 { return int64(time.Since(clockStart)) }
 func (l *meshLink) send(ctx context.Context, kind frameKind, space, tag uint64, data []byte) error {
 	err := l.fc.write(ctx, kind, space, tag, data)
 	if err != nil && ctx.Err() == nil {
-		l.kill(err)
+		l.broken(err)
+		select {
+		case <-l.gone: // what the reader has found counts
+		case <-ctx.Done():
+		case <-time.After(2 * lastWords):
+		}
 	}
 	return err
+}
+
+// lastWords is how long the reader may still take what the peer sent before writing to it failed: a goodbye, perhaps.
+const lastWords = 100 * time.Millisecond
+
+// broken ends a connection on which nothing can be written any more.
+func (l *meshLink) broken(cause error) {
+	if l.cause.CompareAndSwap(nil, &cause) {
+		_ = l.fc.c.SetReadDeadline(time.Now().Add(lastWords))
+	}
 }
 
 // kill ends the connection; the reader then reports the first cause.
@@ -245,7 +260,7 @@ func (m *mesh) beat() {
 			default:
 			}
 			if err := l.fc.beat(); err != nil && !errors.Is(err, net.ErrClosed) {
-				l.kill(err)
+				l.broken(err)
 			}
 		}
 	}

@@ -3,10 +3,17 @@ package nvlink
 import "context"
 
 // Drain waits for the latest work that was enqueued outside a capture, which is the last to end since each waits for the one before. Abort
-// ends it.
+// ends it, and the error is nil unless a kernel has given up.
 func (e *Engine) Drain(ctx context.Context) error {
 	if err := e.order.Wait(ctx); err != nil {
 		return err
 	}
-	return e.Err()
+	err := e.Err()
+	if !e.Unfinished() {
+		return nil
+	}
+	return err
 }
+
+// Leave implements algorithm.Engine. Running kernels see nothing of it: peers learn by a notice (algorithm.Unaware).
+func (e *Engine) Leave() {}

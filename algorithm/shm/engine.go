@@ -139,7 +139,9 @@ func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 		}
 	}
 	j := e.jobs.take(e, seq, reqs)
+	e.jobs.pending.Add(1)
 	if err := s.Launch(reqs[0].Collective.String(), 1, j.run); err != nil {
+		e.jobs.pending.Add(-1)
 		return err
 	}
 	for _, o := range others {
@@ -206,6 +208,7 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 	e.run.Lock()
 	defer e.run.Unlock()
 	if err := e.Err(); err != nil {
+		e.failed.CompareAndSwap(nil, &err)
 		return err
 	}
 	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: e.windows[e.rank].abort()}

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/device/host"
@@ -19,8 +20,9 @@ type job struct {
 
 // jobs is the free ones.
 type jobs struct {
-	mu   sync.Mutex
-	free []*job
+	mu      sync.Mutex
+	free    []*job
+	pending atomic.Int64 // enqueued and not over; those that their streams skipped stay in it
 }
 
 func (s *jobs) take(e *Engine, seq uint64, reqs []algorithm.Request) *job {
@@ -56,5 +58,6 @@ func (j *job) execute(*host.Block) error {
 	j.e.jobs.mu.Lock()
 	j.e.jobs.free = append(j.e.jobs.free, j)
 	j.e.jobs.mu.Unlock()
+	j.e.jobs.pending.Add(-1)
 	return err
 }

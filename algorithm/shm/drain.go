@@ -1,0 +1,55 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+)
+
+// drainPoll is how often Drain looks. It is called at the end of a communicator, and what it waits for is seldom still there.
+const drainPoll = time.Millisecond
+
+// Drain implements algorithm.Engine. Like Enqueue it is called by one goroutine at a time.
+//
+// Requests are counted until they are over. Those that a stream skips because of its own error stay in the count: they are over when the latest stream,
+// which waits for all earlier ones, has nothing left.
+func (e *Engine) Drain(ctx context.Context) error {
+	idle := make(chan struct{})
+	if last := e.last; last != nil && e.jobs.pending.Load() != 0 {
+		waiting, stop := context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			_ = last.Synchronize(waiting)
+			close(idle)
+		}()
+	}
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for e.jobs.pending.Load() != 0 {
+		select {
+		case <-tick.C:
+			continue
+		case <-idle:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		break
+	}
+	if p := e.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Leave implements algorithm.Engine.
+func (e *Engine) Leave() {
+	e.end.Lock()
+	defer e.end.Unlock()
+	if !e.closed {
+		e.leave(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
+	}
+}

@@ -1,0 +1,158 @@
+package goccl_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
+
+// late is how much later than the first the other ranks leave.
+const late = 1500 * time.Millisecond
+
+// leave is a job that ends well: all-reduces, and then every rank leaves in its own time. What rank 0 does is how the task says.
+func (k *rank) leave() error {
+	c, err := k.comm(k.boot)
+	if err != nil {
+		return err
+	}
+	u, err := newSums(c)
+	if err != nil {
+		return err
+	}
+	if err := u.once(3); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	if k.Rank == 0 {
+		defer k.say("running", nil)
+		switch k.Leave {
+		case "abort":
+			c.Abort(nil)
+			return errors.Join(u.close(), c.Close())
+		case "die":
+			k.say("running", nil)
+			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case "exit":
+			if err := c.Finalize(ctx); err != nil {
+				return err
+			}
+			k.say("running", nil)
+			k.say("done", nil)
+			os.Exit(0)
+		}
+		return errors.Join(c.Finalize(ctx), u.close(), c.Close())
+	}
+	k.say("running", nil)
+	time.Sleep(late)
+	if err := c.AsyncError(); (k.Leave == "close" || k.Leave == "exit") && err != nil {
+		return err
+	}
+	if err := c.Finalize(ctx); err != nil {
+		return err
+	}
+	return errors.Join(u.close(), c.Close())
+}
+
+// A rank that has finalized may close, exit or be gone long before the others, and one whose peers' work is done may abort or die: to the others, whose
+// work is done too, Finalize succeeds. See TestKill for those whose work is not.
+func TestLateFinalize(t *testing.T) {
+	for _, how := range []string{"close", "exit", "abort", "die"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			onDevices(t, func(t *testing.T, tk task) {
+				tk.Do, tk.Leave, tk.Size = "leave", how, min(tk.Size, 3)
+				if how == "die" {
+					tk.Victim = 0
+				}
+				j := startJob(t, tk)
+				j.await("done", others(tk.Size, tk.Victim), time.Minute)
+			})
+		})
+	}
+}
+
+// Finalize waits for what was enqueued, and no collective follows it.
+func TestFinalizeWaitsForItsOwnWork(t *testing.T) {
+	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commsWith(t, n, open, nil)
+		if err := each(n, func(r int) error {
+			p := scratch(t, comms[r])
+			s, err := comms[r].Device().NewStream()
+			if err != nil {
+				return err
+			}
+			defer func() { _ = s.Close() }()
+			if r == 0 && n > 1 {
+				time.Sleep(50 * time.Millisecond)
+			}
+			for range 20 {
+				if err := comms[r].AllReduce(p, p, 1000, datatype.Float32, datatype.Sum, s); err != nil {
+					return err
+				}
+			}
+			if err := comms[r].Finalize(context.Background()); err != nil {
+				return err
+			}
+			ctx, stop := context.WithCancel(context.Background())
+			stop()
+			if err := s.Synchronize(ctx); err != nil { // nothing is left to wait for
+				return err
+			}
+			if err := comms[r].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, s); !errors.Is(err, goccl.ErrInvalidUsage) {
+				t.Errorf("a collective after Finalize: %v", err)
+			}
+			return errors.Join(comms[r].Finalize(context.Background()), comms[r].Close())
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A rank whose work waits for a peer that finalizes, aborts or closes instead: the work ends, blames the peer, and Finalize is silent. Its own deadline
+// ends Finalize too.
+func TestFinalizeOfWorkThatAPeerLeft(t *testing.T) {
+	noLeak(t)
+	for name, leave := range map[string]func(*goccl.Comm) error{
+		"finalizes": func(c *goccl.Comm) error { return c.Finalize(context.Background()) },
+		"aborts":    func(c *goccl.Comm) error { c.Abort(nil); return nil },
+		"closes":    (*goccl.Comm).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			comms := commsWith(t, 2, openHost, nil)
+			p := scratch(t, comms[0])
+			s, err := comms[0].Device().NewStream()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			if err := comms[0].AllReduce(p, p, 10, datatype.Int32, datatype.Sum, s); err != nil {
+				t.Fatal(err)
+			}
+			short, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			defer stop()
+			if err := comms[0].Finalize(short); !errors.Is(err, goccl.ErrTimeout) {
+				t.Errorf("Finalize with a deadline, while its work waits: %v", err)
+			}
+			if err := leave(comms[1]); err != nil {
+				t.Error(err)
+			}
+			ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+			defer stop()
+			if err := comms[0].Finalize(ctx); err != nil {
+				t.Errorf("Finalize: %v", err)
+			}
+			var ge *goccl.Error
+			if err := s.Synchronize(ctx); !errors.Is(err, goccl.ErrAborted) || !errors.As(err, &ge) || ge.Peer != 1 {
+				t.Errorf("the work: %v", err)
+			}
+		})
+	}
+}
