@@ -292,6 +292,17 @@ func TestLeaks(t *testing.T)     { run(t, environment(t), program(t, "leak"), "1
 func TestDeath(t *testing.T)     { processes(t, program(t, "death"), 4, 1, "4") }
 func TestOrphan(t *testing.T)    { processes(t, program(t, "orphan"), 2, 1, "3") }
 
+// A clean goodbye is no death, and what a peer does when this rank's work is done is nothing to it.
+func TestGoodbye(t *testing.T) {
+	exe := program(t, "goodbye")
+	for _, how := range []string{"destroy", "exit", "nonblocking", "abort", "kill"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			processes(t, exe, 3, 0, how)
+		})
+	}
+}
+
 func TestProcess(t *testing.T) {
 	exe := program(t, "process")
 	t.Run("fork", func(t *testing.T) { run(t, environment(t), exe, "fork") })

@@ -182,9 +182,11 @@ goccl_result goccl_comm_split_start(goccl_comm comm, int32_t color, int32_t key,
 goccl_result goccl_comm_shrink_start(goccl_comm comm, const int32_t *exclude, int32_t n, int32_t abort, const goccl_comm_config *config, goccl_comm *child);
 goccl_result goccl_comm_wait(goccl_comm comm);
 goccl_result goccl_comm_info_get(goccl_comm comm, goccl_comm_info *info);
-/* GOCCL_SUCCESS while all is well, GOCCL_IN_PROGRESS during set-up, otherwise what has gone wrong. */
+/* GOCCL_SUCCESS while all is well, GOCCL_IN_PROGRESS during set-up and finalization, otherwise what has gone wrong. */
 goccl_result goccl_comm_error(goccl_comm comm);
-/* Waits for this rank's enqueued work; no collective may follow. */
+/* Waits for this rank's enqueued work, and for no peer beyond that, and tells the peers; no collective may follow. It fails when that work was cut
+ * short by a death, a deadline or a mismatch; what peers do afterwards is nothing to this rank. Of a non-blocking communicator it returns
+ * GOCCL_IN_PROGRESS, and goccl_comm_error says when it is done. */
 goccl_result goccl_comm_finalize(goccl_comm comm);
 /* Waits for this rank's enqueued work, then, for a moment, until the peers need this rank no more, and frees. Ranks may come in any order. */
 goccl_result goccl_comm_destroy(goccl_comm comm);

@@ -130,7 +130,8 @@ static void *non_blocking(void *p) {
 	CHECK(child);
 	poll(child);
 	sum(child, 1, 2);
-	OK(ncclCommFinalize(child));
+	EXPECT(ncclCommFinalize(child), ncclInProgress);
+	poll(child);
 	float v = 1;
 	EXPECT(ncclAllReduce(&v, &v, 1, ncclFloat, ncclSum, child, NULL), ncclInvalidUsage);
 	OK(ncclCommDestroy(child));

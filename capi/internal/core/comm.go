@@ -37,6 +37,8 @@ type comm struct {
 	last  atomic.Pointer[task]       // the latest background work on it: set-up, split, shrink
 	state atomic.Int32
 
+	finished atomic.Bool // its work is over and the peers know: what they do is nothing to it
+
 	boot bootstrap.Bootstrap // to close with the communicator; nil when it is not ours
 
 	lastStream atomic.Pointer[wrapped]
@@ -172,7 +174,7 @@ func CommError(h Handle) error {
 			return t.err
 		}
 	}
-	if inner := c.inner.Load(); inner != nil && c.state.Load() != stateRevoked {
+	if inner := c.inner.Load(); inner != nil && c.state.Load() != stateRevoked && !c.finished.Load() {
 		return inner.AsyncError()
 	}
 	return nil

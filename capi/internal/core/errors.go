@@ -50,7 +50,7 @@ func (r Result) String() string {
 var (
 	ErrInvalidArgument = goccl.ErrInvalidArgument
 	ErrInvalidUsage    = goccl.ErrInvalidUsage
-	errInProgress      = errors.New("the communicator is still being set up")
+	errInProgress      = errors.New("work on the communicator is still under way in the background")
 )
 
 // panicError is a panic that an export caught.

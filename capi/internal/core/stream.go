@@ -39,14 +39,3 @@ func (c *comm) forgetStream(raw uintptr) {
 	delete(c.streams, raw)
 	c.lastStream.Store(nil)
 }
-
-// ownStreams are the streams seen so far, to wait for on the host device.
-func (c *comm) ownStreams() []device.Stream {
-	c.streamMu.Lock()
-	defer c.streamMu.Unlock()
-	var out []device.Stream
-	for _, w := range c.streams {
-		out = append(out, w.stream)
-	}
-	return out
-}

@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/bootstrap"
 )
 
-// How long a rank that leaves waits for the others to have come as far. Until then its memory stays, because their last kernels may still
-// read it; after that it says goodbye in any case.
+// How long a rank that leaves waits for the others to have come as far. Until then its memory stays, because their last kernels may still read it.
 const (
-	leaveTimeout = 30 * time.Second      // in the background
-	leaveWait    = 2 * time.Second       // in Destroy
+	leaveWait    = 2 * time.Second       // in Destroy; goccl.Comm.Close goes on in the background
 	abortWait    = 80 * time.Millisecond // in Abort
 	drainTimeout = 10 * time.Minute      // of enqueued work, when the communicator has no timeout of its own
 )
@@ -22,21 +20,21 @@ const (
 // leaving counts the communicators of each job that are being freed in the background.
 var leaving sync.Map // job → *sync.WaitGroup
 
-// drain waits for this rank's enqueued work.
-func (c *comm) drain(inner *goccl.Comm) error {
-	ctx, cancel := context.WithTimeout(context.Background(), max(drainTimeout, c.cfg.OpTimeout))
+// finish waits for this rank's enqueued work and says goodbye to the peers. Afterwards this process may end in its own time.
+func (c *comm) finish(ctx context.Context, inner *goccl.Comm) error {
+	ctx, cancel := context.WithTimeout(ctx, max(drainTimeout, c.cfg.OpTimeout))
 	defer cancel()
-	if c.dev.device.ID().Kind == device.Host {
-		for _, s := range c.ownStreams() {
-			if err := s.Synchronize(ctx); err != nil {
-				return err
-			}
-		}
+	if err := inner.Finalize(ctx); err != nil {
+		return err
 	}
-	return inner.Drain(ctx)
+	if c.boot != nil {
+		bootstrap.Leave(c.boot)
+	}
+	c.finished.Store(true)
+	return nil
 }
 
-// Finalize ends the use of h: its work is waited for, and no collective may follow.
+// Finalize ends the use of h: its work is waited for, in the background when calls do not block, and no collective may follow.
 func Finalize(h Handle) error {
 	c, inner, err := open(h)
 	if err != nil {
@@ -45,34 +43,32 @@ func Finalize(h Handle) error {
 	if !c.state.CompareAndSwap(stateOpen, stateFinalized) {
 		return fmt.Errorf("%w: the communicator was revoked", ErrInvalidUsage)
 	}
-	return c.drain(inner)
+	if !c.cfg.NonBlocking {
+		return c.finish(context.Background(), inner)
+	}
+	c.last.Store(start(func(ctx context.Context) error { return c.finish(ctx, inner) }))
+	return errInProgress
 }
 
 // Destroy frees h. It waits for this rank's work, and, as the last rank of its communicator in this process, a moment for the others.
 //
 //  1. The handle is gone: no new work.
-//  2. Enqueued work ends.
-//  3. In the background: all ranks meet, so that nobody still reads this rank's memory; then everything is freed.
-//
-// A failed communicator skips 2 and the meeting.
+//  2. Enqueued work ends, and the peers are told.
+//  3. In the background: nobody reads this rank's memory any more, and everything is freed.
 func Destroy(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
 		return err
 	}
-	if c.inner.Load() == nil {
+	inner := c.inner.Load()
+	if inner == nil {
 		return Abort(h)
 	}
 	if !comms.remove(h) {
 		return nil
 	}
-	inner := c.inner.Load()
-	failed := inner.AsyncError() != nil || c.state.Load() == stateRevoked
-	if !failed {
-		failed = c.drain(inner) != nil
-	}
-	freed := c.free(inner, !failed)
-	c.awaitFree(freed, leaveWait)
+	_ = c.finish(context.Background(), inner) // the failure of work is told where the work was; a communicator that has failed is freed as well
+	c.awaitFree(c.free(inner), leaveWait)
 	return nil
 }
 
@@ -90,7 +86,7 @@ func Abort(h Handle) error {
 	if inner != nil {
 		inner.Abort(nil)
 	}
-	c.awaitFree(c.free(inner, false), abortWait)
+	c.awaitFree(c.free(inner), abortWait)
 	return nil
 }
 
@@ -110,7 +106,7 @@ func Revoke(h Handle) error {
 }
 
 // free frees a communicator whose handle is gone, in the background.
-func (c *comm) free(inner *goccl.Comm, meet bool) (freed chan struct{}) {
+func (c *comm) free(inner *goccl.Comm) (freed chan struct{}) {
 	freed = make(chan struct{})
 	v, _ := leaving.LoadOrStore(c.job, new(sync.WaitGroup))
 	all := v.(*sync.WaitGroup)
@@ -123,11 +119,6 @@ func (c *comm) free(inner *goccl.Comm, meet bool) (freed chan struct{}) {
 			if inner = c.inner.Load(); inner == nil {
 				return
 			}
-		}
-		if meet {
-			ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-			_ = inner.Finalize(ctx) // who has died or left needs nothing of us
-			cancel()
 		}
 		_ = inner.Close()
 		c.forgetWindows()
