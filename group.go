@@ -54,72 +54,144 @@ func (c *Comm) one(r algorithm.Request) error {
 //     everywhere, and ranks cannot wait for each other in a circle.
 //  2. Lock all communicators, in that order, so that groups submitted at the same time come in one order too.
 //  3. Compare with the peers, when asked to; all communicators at the same time, because each may wait for another of this group.
-//  4. Enqueue what does not block, in order, on the calling thread, whose own default stream may be meant; then what does (synchronous streams
-//     of the host device), side by side, for the same reason as in 3.
+//  4. Enqueue, in that order, on the calling thread, whose own default stream may be meant. When that may wait (synchronous streams of the host
+//     device), the host device's part goes in chains that run side by side (see chains).
+//
+// A call that does not block allocates nothing: its scratch comes from a pool.
 func Submit(calls []Call) error {
-	var parts []*part
-	for i := range calls {
-		c := calls[i].Comm
-		if c == nil {
-			return fmt.Errorf("goccl: Submit: %w: a call without a communicator", ErrInvalidArgument)
-		}
-		p := partOf(parts, c)
-		if p == nil {
-			p = &part{c: c}
-			parts = append(parts, p)
-		}
-		p.reqs = append(p.reqs, calls[i].Request)
+	g := groupings.Get().(*grouping)
+	defer g.release()
+	if err := g.gather(calls); err != nil {
+		return err
 	}
 	compare := false
-	for _, p := range parts {
+	for i := range g.parts {
+		p := &g.parts[i]
 		if err := p.prepare(); err != nil {
 			return err
 		}
 		compare = compare || p.c.checker != nil
 	}
-	if len(parts) == 1 {
-		return parts[0].submit()
+	if len(g.parts) == 1 {
+		return g.parts[0].submit()
 	}
-	slices.SortFunc(parts, func(a, b *part) int { return cmp.Or(cmp.Compare(a.c.id, b.c.id), cmp.Compare(a.c.rank, b.c.rank)) })
-	for _, p := range parts {
-		p.c.mu.Lock()
+	slices.SortFunc(g.parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.c.id, b.c.id), cmp.Compare(a.c.rank, b.c.rank)) })
+	for i := range g.parts {
+		g.parts[i].c.mu.Lock()
 	}
 	defer func() {
-		for _, p := range parts {
-			p.c.mu.Unlock()
+		for i := range g.parts {
+			g.parts[i].c.mu.Unlock()
 		}
 	}()
-	if compare {
-		if err := together(parts, (*part).check); err != nil {
-			return err
+	if err := g.check(compare); err != nil {
+		return err
+	}
+	return g.enqueue()
+}
+
+// grouping is the scratch of one Submit.
+type grouping struct {
+	parts []part
+	reqs  []algorithm.Request // of the parts, one after the other
+}
+
+var groupings = sync.Pool{New: func() any { return new(grouping) }}
+
+// release keeps the memory, and nothing of what was in it.
+func (g *grouping) release() {
+	clear(g.parts)
+	clear(g.reqs)
+	g.parts, g.reqs = g.parts[:0], g.reqs[:0]
+	groupings.Put(g)
+}
+
+// gather makes a part for each communicator, with its requests in the order of the calls.
+func (g *grouping) gather(calls []Call) error {
+	for i := range calls {
+		c := calls[i].Comm
+		if c == nil {
+			return fmt.Errorf("goccl: Submit: %w: a call without a communicator", ErrInvalidArgument)
 		}
-	} else {
-		for _, p := range parts {
-			if err := p.check(); err != nil {
-				return err
-			}
+		if k := g.find(c); k < 0 {
+			g.parts = append(g.parts, part{c: c})
 		}
 	}
-	var blocking []*part
+	g.reqs = slices.Grow(g.reqs, len(calls))
+	for i := range g.parts {
+		p := &g.parts[i]
+		from := len(g.reqs)
+		for k := range calls {
+			if calls[k].Comm == p.c {
+				g.reqs = append(g.reqs, calls[k].Request)
+			}
+		}
+		p.reqs = g.reqs[from:len(g.reqs):len(g.reqs)]
+	}
+	return nil
+}
+
+// find is the place of a communicator's part, or -1: groups are of few, and calls of one follow each other.
+func (g *grouping) find(c *Comm) int {
+	for i := len(g.parts) - 1; i >= 0; i-- {
+		if g.parts[i].c == c {
+			return i
+		}
+	}
+	return -1
+}
+
+func (g *grouping) check(compare bool) error {
+	if compare {
+		every := make([][]*part, len(g.parts))
+		for i := range g.parts {
+			every[i] = []*part{&g.parts[i]}
+		}
+		return together(every, (*part).check)
+	}
+	for i := range g.parts {
+		if err := g.parts[i].check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *grouping) enqueue() error {
+	blocks := false
+	for i := range g.parts {
+		blocks = blocks || g.parts[i].blocks()
+	}
+	var side []*part
 	var errs []error
-	for _, p := range parts {
-		if p.blocks() {
-			blocking = append(blocking, p)
+	for i := range g.parts {
+		if p := &g.parts[i]; blocks && p.c.dev.ID().Kind == device.Host {
+			side = append(side, p)
 		} else if err := p.enqueue(); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, together(blocking, (*part).enqueue))...)
+	if blocks {
+		errs = append(errs, together(chains(side), (*part).enqueue))
+	}
+	return errors.Join(errs...)
 }
 
-// partOf finds the part of a communicator; groups are of few.
-func partOf(parts []*part, c *Comm) *part {
+// chains divides sorted parts on host devices. Those of one device, which may share streams, follow each other; but two ranks of one communicator wait for
+// each other and are in different chains. Nobody waits in a circle, because all chains and streams, here and on other ranks, are sorted.
+func chains(parts []*part) [][]*part {
+	var out [][]*part
+next:
 	for _, p := range parts {
-		if p.c == c {
-			return p
+		for k, chain := range out {
+			if chain[0].c.dev.ID() == p.c.dev.ID() && !slices.ContainsFunc(chain, func(o *part) bool { return o.c.id == p.c.id }) {
+				out[k] = append(chain, p)
+				continue next
+			}
 		}
+		out = append(out, []*part{p})
 	}
-	return nil
+	return out
 }
 
 // part is what a group asks of one communicator.
@@ -129,16 +201,21 @@ type part struct {
 	collectives int
 }
 
-// together runs f for all parts at the same time.
-func together(parts []*part, f func(*part) error) error {
-	if len(parts) == 1 {
-		return f(parts[0])
+// together runs f for all parts, the chains at the same time. A chain ends at its first error.
+func together(chains [][]*part, f func(*part) error) error {
+	errs := make([]error, len(chains))
+	run := func(i int) {
+		for _, p := range chains[i] {
+			if errs[i] = f(p); errs[i] != nil {
+				return
+			}
+		}
 	}
-	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
-	for i, p := range parts {
-		wg.Go(func() { errs[i] = f(p) })
+	for i := range chains[1:] {
+		wg.Go(func() { run(i + 1) })
 	}
+	run(0)
 	wg.Wait()
 	return errors.Join(errs...)
 }

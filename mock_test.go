@@ -90,6 +90,23 @@ func TestOnMockAllocations(t *testing.T) {
 	}
 }
 
+// Nor does a group of several communicators.
+func TestOnMockGroupAllocations(t *testing.T) {
+	a, b := onMock(t, 4, nil)[1], onMock(t, 4, nil)[1]
+	s, p := mockStream(t, a), scratch(t, a)
+	call := func(c *goccl.Comm, n int64) goccl.Call {
+		return goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: n, Type: datatype.Int8, Stream: s}}
+	}
+	calls := []goccl.Call{call(a, 16), call(b, 32), call(a, 48), call(b, 64)}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := goccl.Submit(calls); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // notes is the mock driver's trace, made before the driver is loaded.
 var notes = sync.OnceValues(func() (*mockcuda.Trace, error) { return mockcuda.NewTrace(os.TempDir()) })
 

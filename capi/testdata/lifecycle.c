@@ -195,14 +195,14 @@ int main(void) {
 	OK(ncclGroupStart());
 	for (int r = 0; r < N; r++) OK(ncclCommSplit(comms[r], r / 2, r, &halves[r], NULL));
 	OK(ncclGroupEnd());
-	float x[N] = {1, 2, 3, 4}, y[N];
+	float x[N] = {1, 2, 3, 4}, y[N], z[N];
 	OK(ncclGroupStart());
 	for (int r = 0; r < N; r++) {
 		OK(ncclAllReduce(&x[r], &y[r], 1, ncclFloat, ncclSum, halves[r], NULL));
-		OK(ncclAllReduce(&x[r], &x[r], 1, ncclFloat, ncclMax, comms[r], NULL));
+		OK(ncclAllReduce(&x[r], &z[r], 1, ncclFloat, ncclMax, comms[r], NULL));
 	}
 	OK(ncclGroupEnd());
-	for (int r = 0; r < N; r++) CHECK(x[r] == 4 && y[r] == (r < 2 ? 3 : 7));
+	for (int r = 0; r < N; r++) CHECK(z[r] == 4 && y[r] == (r < 2 ? 3 : 7));
 	begin = now();
 	for (int r = N - 1; r >= 0; r--) OK(ncclCommDestroy(comms[r]));
 	for (int r = 0; r < N; r++) OK(ncclCommDestroy(halves[r]));

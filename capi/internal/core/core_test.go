@@ -238,32 +238,6 @@ func TestGroupsOfSeveralCommunicators(t *testing.T) {
 	}
 }
 
-// The way of GPUs, where the calling thread serves one communicator after the other.
-func TestEachCommunicatorInTurn(t *testing.T) {
-	a, b := world(t, 1, Config{})[0], world(t, 1, Config{})[0]
-	p, x := floats(t, 5)
-	at := func(i int) uintptr { return p + uintptr(4*i) }
-	reqs := []Request{allReduce(a, at(0), at(1), 1), allReduce(b, at(0), at(2), 1), allReduce(a, at(1), at(3), 1), allReduce(b, at(2), at(4), 1)}
-	g := new(group)
-	for round := range 3 {
-		clear(x)
-		x[0] = float32(round + 5)
-		host, err := g.prepare(reqs)
-		if err != nil || !host || len(g.parts) != 2 {
-			t.Fatalf("%d communicators, host %v: %v", len(g.parts), host, err)
-		}
-		if err := g.each(reqs); err != nil {
-			t.Fatal(err)
-		}
-		for i, v := range x {
-			if v != x[0] {
-				t.Errorf("round %d: element %d is %v", round, i, v)
-			}
-		}
-		g.reset()
-	}
-}
-
 // Counts in the device's memory are read when the work runs: here behind a group of other work.
 func TestDeviceCounts(t *testing.T) {
 	c := world(t, 2, Config{})
