@@ -112,26 +112,27 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 
 // listen opens the root's listeners for the address form.
 //
-//  1. The addresses that the host's name has here and that are ours. An address of another machine (a service in front of us, a NAT) cannot
-//     be bound and is skipped.
-//  2. If that leaves nothing, or only loopback for a real host name (Debian maps the own name to 127.0.1.1), also the interface's address,
-//     because that is what other hosts resolve the name to.
-func (a rootAddress) listen(ctx context.Context, ifaceSpec string) ([]net.Listener, error) {
+//  1. The addresses that the host's name has here and that are ours. One of another machine cannot be bound. If it is what rank 0 was told, that is
+//     a mistake, unless an interface is named with it: then there is a translation of addresses in front of us.
+//  2. If that leaves nothing (a name of a service in front of us), or only loopback for a real host name (Debian maps the own name to 127.0.1.1), also
+//     the interface's address, because that is what other hosts resolve the name to.
+//
+// elsewhere says so if rank 0 does not listen where it was told to: that works only if something leads from there to here.
+func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Listener, elsewhere string, err error) {
 	if a.unix != "" {
 		l, err := net.Listen("unix", a.unix)
 		if err != nil {
-			return nil, listenError(a, err)
+			return nil, "", listenError(a, err)
 		}
-		return []net.Listener{l}, nil
+		return []net.Listener{l}, "", nil
 	}
 	var ips []netip.Addr
 	literal := false
 	if ip, err := netip.ParseAddr(a.host); err == nil {
 		ips, literal = []netip.Addr{ip}, true
 	} else if ips, err = lookup(ctx, a.host); err != nil {
-		return nil, fmt.Errorf("resolve the root's address %s: %w", a, err)
+		return nil, "", fmt.Errorf("resolve the root's address %s: %w", a, err)
 	}
-	var ls []net.Listener
 	var busy error
 	seen := map[netip.Addr]bool{}
 	try := func(ip netip.Addr) {
@@ -156,6 +157,10 @@ func (a rootAddress) listen(ctx context.Context, ifaceSpec string) ([]net.Listen
 			onlyLoopback = false
 		}
 	}
+	foreign := len(ls) == 0 && busy == nil
+	if foreign && literal && a.iface == "" {
+		return nil, "", a.notOurs()
+	}
 	if busy == nil && (len(ls) == 0 || onlyLoopback && !literal && a.host != "localhost") {
 		if a.iface != "" {
 			ifaceSpec = "=" + a.iface
@@ -168,12 +173,28 @@ func (a rootAddress) listen(ctx context.Context, ifaceSpec string) ([]net.Listen
 		for _, l := range ls {
 			_ = l.Close()
 		}
-		return nil, listenError(a, busy)
+		return nil, "", listenError(a, busy)
 	}
 	if len(ls) == 0 {
-		return nil, fmt.Errorf("%w: %s is not an address of this host, where rank 0 runs", ErrInvalid, a)
+		return nil, "", a.notOurs()
 	}
-	return ls, nil
+	if foreign {
+		elsewhere = fmt.Sprintf("rank 0 was told to listen at %s, which is not an address of its host %q; it listens at %s, where others come only if %s leads there",
+			a, hostname(), ls[0].Addr(), a.host)
+	}
+	return ls, elsewhere, nil
+}
+
+// notOurs is the error of a rank 0 that was told another host's address.
+func (a rootAddress) notOurs() error {
+	nics, _ := systemNICs()
+	return fmt.Errorf("%w: %s is not an address of host %q, where rank 0 runs; it has %s. Set MASTER_ADDR to one of them, or start rank 0 on that host; "+
+		"behind a translation of addresses name the interface as well, like eth0:%s", ErrInvalid, a, hostname(), listNICs(nics), a)
+}
+
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
 }
 
 func listenError(a rootAddress, err error) error {

@@ -222,7 +222,7 @@ func TestHandshakeVerdicts(t *testing.T) {
 			fc, _, _ := shakeAcceptor(a, []byte("s"), greeting{role: roleAcceptor, rank: 0, world: 4}, deadline, func() {}, func(greeting) verdict { return v })
 			accepted <- fc
 		}()
-		fc, them, err := shakeDialer(d, []byte("s"), greeting{role: roleDialer, rank: 2, target: 0, world: 3}, deadline)
+		fc, them, err := shakeDialer(d, []byte("s"), greeting{role: roleDialer, rank: 2, target: 0, world: 3}, deadline, deadline)
 		other := <-accepted
 		if v == verdictOK {
 			if err != nil || other == nil || them.rank != 0 || them.target != 2 {
@@ -281,7 +281,10 @@ func FuzzRootFrames(f *testing.F) {
 	f.Add((&table{members: make([]member, 2)}).encode(), 2)
 	f.Add(rootFailure{text: "x"}.encode(), 0)
 	f.Fuzz(func(t *testing.T, b []byte, world int) {
-		if tab, err := decodeTable(b, world); err == nil && len(tab.hosts()) != world {
+		if tab, err := decodeTable(b, world); err == nil && len(tab.members) != world {
+			t.Fatal("table")
+		}
+		if hosts, err := decodeHosts(b, world); err == nil && !bytes.Equal(encodeHosts(hosts), b) {
 			t.Fatal("hosts")
 		}
 		if s, err := decodeStatus(b); err == nil && len(s.missing) > maxMissing {

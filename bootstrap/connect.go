@@ -109,7 +109,7 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 		dials.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			fc, err := dialPeer(ctx, d, rank, peer, t, ls)
+			fc, err := dialPeer(ctx, c, d, rank, peer, t, ls)
 			if err != nil {
 				if ctx.Err() == nil {
 					cancel(&blame{peer, err})
@@ -143,18 +143,28 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 	return conns, nil
 }
 
-func dialPeer(ctx context.Context, d *dialer, rank, peer int, t *table, ls *meshListeners) (*frameConn, error) {
+// dialPeer finds out whether the peer is on this host, unless both sides have been told.
+func dialPeer(ctx context.Context, c *config, d *dialer, rank, peer int, t *table, ls *meshListeners) (*frameConn, error) {
 	p := &t.members[peer]
-	where := target{"unix", p.unix.address()}
-	if p.host != ls.self.host {
-		ap, ok := p.tcp.addrPort()
-		if !ok {
-			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a socket of one host; set MASTER_ADDR and MASTER_PORT", ErrInvalid, peer)
-		}
-		where = target{"tcp", ap.String()}
-	}
+	told := p.host != [32]byte{} || ls.self.host != [32]byte{}
 	me := greeting{role: roleDialer, world: uint32(len(t.members)), rank: int32(rank), target: int32(peer), session: t.session}
-	fc, them, err := d.dial(ctx, []target{where}, me)
+	fc, them, err := (*frameConn)(nil), greeting{}, errNotHere
+	if p.host == ls.self.host {
+		fc, them, err = d.dialHere(ctx, p.unix, me)
+		if told && errors.Is(err, errNotHere) {
+			return nil, fmt.Errorf("%w: GOCCL_HOSTID or NCCL_HOSTID says that rank %d is on this host, but %s: %w", ErrInvalid, peer, wayOut, err)
+		}
+		if errors.Is(err, errOtherUser) {
+			c.log.Warn("bootstrap: a peer's socket on this host belongs to another user: it counts as on another host", "rank", rank, "peer", peer, "error", err)
+		}
+	}
+	if errors.Is(err, errNotHere) {
+		ap, ok := p.tcp.addrPort()
+		if !ok || ls.tcp == nil {
+			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a unix socket; set MASTER_ADDR and MASTER_PORT: %w", ErrInvalid, peer, err)
+		}
+		fc, them, err = d.dial(ctx, []target{{"tcp", ap.String()}}, me)
+	}
 	if err != nil {
 		return nil, err
 	}

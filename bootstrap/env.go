@@ -63,7 +63,9 @@ var ErrNoLauncher = errors.New("no launcher's variables are set; start the progr
 // on several hosts it uses a port derived from those, in 20000–29999. Jobs of mpirun without an address meet on a socket named by the job
 // id that Open MPI, PMIx, Hydra or Slurm give, else by the process id of the launcher itself. Every derived name includes the user's id; set
 // MASTER_ADDR and MASTER_PORT to choose for yourself.
-func FromEnv() (Env, error) { return fromEnv(environment{get: os.Getenv, ancestor: findAncestor}) }
+func FromEnv() (Env, error) { return fromEnv(processEnvironment) }
+
+var processEnvironment = environment{get: os.Getenv, ancestor: findAncestor}
 
 // environment is what FromEnv looks at, so that tests can be without one.
 type environment struct {

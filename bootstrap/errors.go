@@ -22,6 +22,7 @@ var (
 	ErrProtocol      = errors.New("protocol violation")
 	ErrTooLarge      = errors.New("message is too large")
 	ErrInvalid       = errors.New("invalid argument")
+	ErrAttempt       = errors.New("of different attempts of the job")
 )
 
 // Error is the error of every operation of this package. Peer is -1 where no single peer is to blame.

@@ -16,7 +16,8 @@ import (
 // gate admits authenticated ranks through listeners that anybody may reach.
 //
 // What a stranger can cost is bounded: maxPending connections, each with a fixed-size read and handshakeTimeout to live. When all places
-// are taken the oldest connection that has said nothing is dropped for the new one, else the oldest of all.
+// are taken the oldest connection that has said nothing is dropped for the new one, else the oldest of all. Who has proved the secret is
+// dropped by nobody.
 type gate struct {
 	listeners []net.Listener
 	secret    []byte
@@ -111,24 +112,24 @@ func (g *gate) visit(v *visitor) {
 			v.heard = true
 			g.mu.Unlock()
 		}, func(gr greeting) verdict {
+			if !g.settle(v) {
+				return verdictTimeout // it was dropped meanwhile, and cannot be told
+			}
 			verdict := g.admit(gr)
 			admitted = verdict == verdictOK
 			return verdict
 		})
 	}
+	g.settle(v)
 	g.mu.Lock()
-	if i := slices.Index(g.pending, v); i >= 0 {
-		g.pending = slices.Delete(g.pending, i, i+1)
-	} else if err == nil {
-		err = errors.New("evicted")
-	}
 	closed := g.closed
 	g.mu.Unlock()
 	if err != nil {
-		_ = v.c.Close()
+		// A rank that comes again at once must find its place free.
 		if admitted {
 			g.abandon(them)
 		}
+		_ = v.c.Close()
 		// Visitors that shut() dropped are no news; one that was told no is, however late.
 		if !closed || them.version != 0 {
 			g.refuseRank(remote, them, err)
@@ -136,6 +137,17 @@ func (g *gate) visit(v *visitor) {
 		return
 	}
 	g.enter(fc, them)
+}
+
+// settle takes v from those that may be dropped; false if that has happened to it.
+func (g *gate) settle(v *visitor) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.pending, v)
+	if i >= 0 {
+		g.pending = slices.Delete(g.pending, i, i+1)
+	}
+	return i >= 0
 }
 
 func (g *gate) refuseRank(remote string, them greeting, err error) {
@@ -148,6 +160,8 @@ func (g *gate) refuseRank(remote string, them greeting, err error) {
 		err = fmt.Errorf("%w: rank %d says %d, the job says %d", err, them.rank, them.world, g.greet().world)
 	case errors.Is(err, ErrDuplicateRank):
 		reason = "duplicate rank"
+	case errors.Is(err, ErrAttempt):
+		reason = "another attempt"
 	case errors.Is(err, ErrRankRange):
 		reason = "rank out of range"
 	case errors.Is(err, errNotGoccl):
@@ -156,7 +170,7 @@ func (g *gate) refuseRank(remote string, them greeting, err error) {
 		reason = "protocol"
 	}
 	if them.version != 0 {
-		err = fmt.Errorf("rank %d: %w", them.rank, err)
+		err = fmt.Errorf("rank %d (%v): %w", them.rank, them.from, err)
 	}
 	g.refuse(reason, remote, err)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +14,7 @@ import (
 
 // The handshake, dialer D and acceptor A, who share a secret:
 //
-//  1. D → A  greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session
+//  1. D → A  greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session, origin
 //  2. A → D  greeting: the same of A
 //  3. D → A  proof = HMAC(secret, "dialer", both greetings)
 //  4. A → D  verdict, proof = HMAC(secret, "acceptor", both greetings, verdict)
@@ -24,7 +23,7 @@ import (
 // connecting. Frame keys are derived from the secret and both greetings. Sizes are fixed; nothing is allocated by a peer's word.
 const (
 	protocolMagic   = "gccl"
-	protocolVersion = 1
+	protocolVersion = 2
 	greetingSize    = 144
 	proofSize       = sha256.Size
 	verdictSize     = 8 + proofSize
@@ -46,7 +45,8 @@ type greeting struct {
 	rank, target  int32 // target -1: the root; rank -1: a root that knows no rank of its process
 	nonce         [32]byte
 	local, remote wireAddr
-	session       [16]byte
+	session       [16]byte // between ranks that of the table, between a rank and the root the attempt
+	from          origin   // of a rank that comes to the root
 }
 
 func (g *greeting) encode() (b [greetingSize]byte) {
@@ -60,6 +60,7 @@ func (g *greeting) encode() (b [greetingSize]byte) {
 	copy(b[56:], g.local[:])
 	copy(b[76:], g.remote[:])
 	copy(b[96:], g.session[:])
+	copy(b[112:], g.from[:])
 	return b
 }
 
@@ -82,6 +83,7 @@ func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
 	copy(g.local[:], b[56:])
 	copy(g.remote[:], b[76:])
 	copy(g.session[:], b[96:])
+	copy(g.from[:], b[112:])
 	if g.role < roleJoiner || g.role > roleAcceptor || g.encode() != *b {
 		return g, errNotGoccl
 	}
@@ -139,6 +141,7 @@ const (
 	verdictProtocol
 	verdictTimeout // somebody's deadline
 	verdictGaveUp  // somebody stopped joining
+	verdictAttempt
 	verdicts
 )
 
@@ -158,6 +161,8 @@ func (v verdict) err() error {
 		return ErrTimeout
 	case verdictGaveUp:
 		return ErrClosed
+	case verdictAttempt:
+		return ErrAttempt
 	}
 	return ErrProtocol
 }
@@ -176,8 +181,9 @@ type errRetry struct{ error }
 
 func (e errRetry) Unwrap() error { return e.error }
 
-// shakeDialer runs the dialer's side on c. It does not close c.
-func shakeDialer(c net.Conn, secret []byte, me greeting, deadline time.Time) (*frameConn, greeting, error) {
+// shakeDialer runs the dialer's side on c. It does not close c. deadline is for the other side's greeting. From the proof on, the other side may have
+// let us in: whoever came again then would find its own place taken, so only the caller ends that wait.
+func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time) (*frameConn, greeting, error) {
 	_ = c.SetDeadline(deadline)
 	me.version = protocolVersion
 	me.local, me.remote = wireOf(c.LocalAddr()), wireOf(c.RemoteAddr())
@@ -197,6 +203,7 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline time.Time) (*f
 	if err != nil {
 		return nil, them, err
 	}
+	_ = c.SetDeadline(end)
 	if _, err := c.Write(seal(secret, "dialer", mine[:], theirs[:])); err != nil {
 		return nil, them, errRetry{err}
 	}
@@ -213,11 +220,16 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline time.Time) (*f
 	if them.target != me.rank || them.role != me.role+1 {
 		return nil, them, fmt.Errorf("%w: the other side took us for rank %d", ErrProtocol, them.target)
 	}
-	if err := verdict(answer[0]).err(); err != nil {
-		if errors.Is(err, ErrWorldSize) {
-			err = fmt.Errorf("%w: this rank says %d, the job says %d", err, me.world, them.world)
-		}
-		return nil, them, err
+	switch v := verdict(answer[0]); v {
+	case verdictOK:
+	case verdictWorld:
+		return nil, them, fmt.Errorf("%w: this rank says %d, the job says %d", v.err(), me.world, them.world)
+	case verdictDuplicate:
+		return nil, them, fmt.Errorf("%w: another process has come as rank %d; give every process a rank of its own", v.err(), me.rank)
+	case verdictAttempt:
+		return nil, them, attempt(me.session).meets(them.session)
+	default:
+		return nil, them, v.err()
 	}
 	_ = c.SetDeadline(time.Time{})
 	return newFrameConn(c, seal(secret, "key acceptor", mine[:], theirs[:]), seal(secret, "key dialer", mine[:], theirs[:])), them, nil
@@ -268,6 +280,7 @@ func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, h
 	}
 	v := admit(them)
 	answer[0] = byte(v)
+	_ = c.SetDeadline(time.Now().Add(handshakeTimeout)) // this process may have been stopped for longer than the first one
 	copy(answer[8:], seal(secret, "acceptor", theirs[:], mine[:], answer[:8]))
 	_, err = c.Write(answer[:])
 	if v != verdictOK {

@@ -1,35 +1,29 @@
 package bootstrap
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"os"
-	"strings"
+	"net"
 	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/internal/openfiles"
 )
 
-// hostID is what two processes have in common that can exchange descriptors over an abstract unix socket and map each other's memory: one boot
-// of one kernel, one host name, and the same network and IPC namespaces. Mount namespaces do not matter, because nothing is shared by path:
-// containers of one pod are one host.
-func hostID(override string) [32]byte {
+// Two ranks are on one host if they have met on an abstract unix socket: then they can hand each other descriptors, and so map each other's memory.
+// That takes one kernel, one network namespace and one user; names of hosts, and mount, IPC and PID namespaces, do not matter. So containers of
+// one pod are one host. It is tried out, not concluded, unless somebody has said which ranks are on one host:
+
+// hostID is the identity that WithHostID, GOCCL_HOSTID or NCCL_HOSTID gives, or zero for none.
+func hostID(override string) (id [32]byte) {
 	if override != "" {
-		return sha256.Sum256([]byte("goccl host " + override))
+		id = sha256.Sum256([]byte("goccl host " + override))
 	}
-	var b strings.Builder
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		// Without /proc nothing says that two processes share a kernel; the process is its own host.
-		return sha256.Sum256(processID())
-	}
-	b.Write(boot)
-	for _, ns := range []string{"net", "ipc"} {
-		link, err := os.Readlink("/proc/self/ns/" + ns)
-		fmt.Fprintf(&b, "%s %s %v\n", ns, link, err != nil)
-	}
-	name, _ := os.Hostname()
-	b.WriteString(name)
-	return sha256.Sum256([]byte(b.String()))
+	return id
 }
 
 // processID tells processes apart.
@@ -38,3 +32,61 @@ var processID = sync.OnceValue(func() []byte {
 	_, _ = rand.Read(id) // never fails
 	return id
 })
+
+// wayOut is what to do when ranks of one machine are not on one host.
+const wayOut = "no unix socket leads from one to the other, so they cannot share memory; containers of one machine can if they have the network namespace in common " +
+	"(docker run --network=host or --network=container:NAME, or one pod) and the same user, and GOCCL_HOSTID and NCCL_HOSTID are unset or equal"
+
+// OtherHost is the first rank on another host than b's, and an error that says why that is so and what to do about it; -1 and nil if there is none.
+func OtherHost(b Bootstrap) (rank int, err error) {
+	hosts := b.Hosts()
+	for r, h := range hosts {
+		if h != hosts[b.Rank()] {
+			return r, fmt.Errorf("rank %d is on another host than rank %d: %s", r, b.Rank(), wayOut)
+		}
+	}
+	return -1, nil
+}
+
+// errNotHere means that no unix socket leads to a peer.
+var errNotHere = errors.New("no unix socket leads there")
+
+// dialHere opens a connection to a peer of this host. That nobody listens at the name says errNotHere: a name is listened at before others hear of it.
+func (d *dialer) dialHere(ctx context.Context, name socketName, me greeting) (*frameConn, greeting, error) {
+	t := target{"unix", name.address()}
+	var shortage openfiles.Shortage
+	for {
+		fc, them, err := d.try(ctx, t, me)
+		var again errRetry
+		switch {
+		case err == nil:
+			return fc, them, nil
+		case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errOtherUser):
+			return nil, them, fmt.Errorf("%w: %w", errNotHere, err)
+		case !errors.As(err, &again) || shortage.Lasts(err):
+			return nil, them, fmt.Errorf("%s: %w", t.address, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, them, fmt.Errorf("%w; last attempt: %s: %w", contextError(ctx), t.address, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// isHere reports whether a connection proves that its peer is on this host.
+func isHere(fc *frameConn) bool {
+	_, ok := fc.c.(*net.UnixConn)
+	return ok
+}
+
+// hereDigest is what this rank tells the root about whom it has met on its host. conns is by rank, nil at our own.
+func hereDigest(conns []*frameConn) [32]byte {
+	here := make([]byte, len(conns))
+	for r, fc := range conns {
+		if fc == nil || isHere(fc) {
+			here[r] = 1
+		}
+	}
+	return sha256.Sum256(here)
+}

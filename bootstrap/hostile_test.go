@@ -63,17 +63,6 @@ type intruder struct {
 	log  string // what the root must say
 }
 
-func rejoin(rank, world int, want error) func(t *testing.T, id UniqueID, addr string) {
-	return func(t *testing.T, id UniqueID, _ string) {
-		b := NewTCP(rank, world, quiet(), WithTimeout(30*time.Second))
-		err := b.Init(context.Background(), id)
-		var e *Error
-		if !errors.Is(err, want) || !errors.As(err, &e) || e.Rank != rank {
-			t.Errorf("rank %d of %d: got %v, want %v", rank, world, err, want)
-		}
-	}
-}
-
 func raw(send func(c net.Conn)) func(t *testing.T, id UniqueID, addr string) {
 	return func(t *testing.T, _ UniqueID, addr string) {
 		c, err := net.Dial("tcp", addr)
@@ -126,8 +115,6 @@ func TestIntruders(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}, `reason="wrong secret"`},
-		{"duplicate rank", rejoin(1, 4, ErrDuplicateRank), `reason="duplicate rank"`},
-		{"wrong world size", rejoin(3, 5, ErrWorldSize), `reason="wrong world size"`},
 		{"rank out of range", func(t *testing.T, id UniqueID, addr string) {
 			f, _ := id.decode()
 			d := &dialer{secret: f.secret[:]}
@@ -412,27 +399,3 @@ func TestMeshIntruders(t *testing.T) {
 	dropConns(r.conns)
 }
 
-// TestPin lets a stray rank with another world size come first: the word of the rank in the root's process counts.
-func TestPin(t *testing.T) {
-	id, err := NewUniqueID(WithInterface("lo"), quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, _ := id.decode()
-	stray := make(chan error, 1)
-	go func() {
-		// As in another process: without the short cut to the root.
-		b := NewTCP(0, 7, quiet(), WithTimeout(30*time.Second))
-		stray <- b.init(context.Background(), func(*config) (meeting, error) {
-			return meeting{secret: addr.secret[:], targets: []target{{"tcp", addr.addr.String()}}}, nil
-		})
-	}()
-	waitJoined(t, id, 1)
-	bs, _ := joinAll(t, id, 2)
-	if !t.Failed() {
-		each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
-	}
-	if err := <-stray; !errors.Is(err, ErrWorldSize) {
-		t.Errorf("the stray rank: %v", err)
-	}
-}

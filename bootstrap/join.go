@@ -112,16 +112,20 @@ func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, gr
 	case err != nil: // also a name that does not exist yet, as of a pod that is starting
 		return nil, greeting{}, errRetry{err}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) })
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // a deadline would be set anew by the handshake
 	defer stop()
 	tune(c, d.partition)
 	fc, them, err := (*frameConn)(nil), greeting{}, checkPeer(c)
 	if err == nil {
 		deadline, _ := attempt.Deadline()
-		fc, them, err = shakeDialer(c, d.secret, me, deadline)
+		end, _ := ctx.Deadline()
+		fc, them, err = shakeDialer(c, d.secret, me, deadline, end)
 	}
 	if err != nil {
 		_ = c.Close()
+		if ctx.Err() != nil {
+			err = errRetry{contextError(ctx)}
+		}
 		return nil, them, err
 	}
 	return fc, them, nil
@@ -131,17 +135,20 @@ func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, gr
 type rootClient struct {
 	fc    *frameConn
 	table chan []byte
-	start chan struct{}
+	start chan []byte
 	fail  context.CancelCauseFunc // ends the joining with a cause
 	rank  int                     // what the root greeted us with
-	wg    sync.WaitGroup
+	// timeout bounds what is sent, also after the joining has ended; note is added to the error of a timeout.
+	timeout time.Duration
+	note    string
+	wg      sync.WaitGroup
 
 	mu     sync.Mutex
 	status *rootStatus
 }
 
-func newRootClient(fc *frameConn, rank int, cancel context.CancelCauseFunc) *rootClient {
-	rc := &rootClient{fc: fc, rank: rank, table: make(chan []byte, 1), start: make(chan struct{}), fail: cancel}
+func newRootClient(fc *frameConn, rank int, timeout time.Duration, note string, cancel context.CancelCauseFunc) *rootClient {
+	rc := &rootClient{fc: fc, rank: rank, timeout: timeout, note: note, table: make(chan []byte, 1), start: make(chan []byte, 1), fail: cancel}
 	rc.wg.Go(rc.listen)
 	return rc
 }
@@ -166,7 +173,7 @@ func (rc *rootClient) listen() {
 					rc.table <- data
 				}
 			case frameGo:
-				close(rc.start)
+				rc.start <- data
 				return
 			case frameFail:
 				var f rootFailure
@@ -212,6 +219,9 @@ func (rc *rootClient) giveUp(err error) error {
 	tag := uint64(0)
 	if errors.Is(err, ErrTimeout) {
 		tag = giveUpTimeout
+		if rc.note != "" {
+			err = fmt.Errorf("%w; %s", err, rc.note)
+		}
 		rc.mu.Lock()
 		if s := rc.status; s != nil && s.total > 0 {
 			err = fmt.Errorf("%w; ranks %s have not come", err, s)
@@ -226,7 +236,7 @@ func (rc *rootClient) giveUp(err error) error {
 }
 
 func (rc *rootClient) send(kind frameKind, tag uint64, data []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), rc.timeout)
 	defer cancel()
 	return rc.fc.write(ctx, kind, 0, tag, data)
 }

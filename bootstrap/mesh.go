@@ -141,7 +141,7 @@ func (m *mesh) watch(ctx context.Context, t *table) {
 	self := &t.members[m.e.rank]
 	for peer, l := range m.links {
 		p := &t.members[peer]
-		if l == nil || p.host != self.host || p.process == self.process || p.beacon == (fdshare.Ticket{}) {
+		if l == nil || !isHere(l.fc) || p.process == self.process || p.beacon == (fdshare.Ticket{}) {
 			continue
 		}
 		page, err := watchBeacon(ctx, p.beacon)

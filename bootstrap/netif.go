@@ -116,21 +116,28 @@ func localAddr(spec string) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	family := 0
-	switch firstEnv("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY") {
+	switch s := firstEnv("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"); s {
+	case "":
 	case "AF_INET", "4":
 		family = 4
 	case "AF_INET6", "6":
 		family = 6
+	default:
+		return netip.Addr{}, fmt.Errorf("%w: GOCCL_SOCKET_FAMILY or NCCL_SOCKET_FAMILY is %q: want AF_INET or AF_INET6", ErrInvalid, s)
 	}
 	a, ok := pickAddr(nics, parseNICFilter(spec), family)
 	if !ok {
-		var have []string
-		for _, n := range nics {
-			have = append(have, fmt.Sprintf("%s%v", n.name, n.addrs))
-		}
-		return a, fmt.Errorf("%w: no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", ErrInvalid, spec, family, strings.Join(have, ", "))
+		return a, fmt.Errorf("%w: no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", ErrInvalid, spec, family, listNICs(nics))
 	}
 	return a, nil
+}
+
+func listNICs(nics []nic) string {
+	var have []string
+	for _, n := range nics {
+		have = append(have, fmt.Sprintf("%s%v", n.name, n.addrs))
+	}
+	return strings.Join(have, ", ")
 }
 
 func nicSpec() string { return firstEnv("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") }

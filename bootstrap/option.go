@@ -65,13 +65,14 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 // WithWorldSize tells a root the world size in advance, so that a first rank with a wrong one is refused.
 func WithWorldSize(n int) Option { return func(c *config) { c.world = n } }
 
-// WithHostID replaces the detected host identity, as GOCCL_HOSTID does. Ranks with equal identities must share a network namespace.
+// WithHostID says which host this is, as GOCCL_HOSTID and NCCL_HOSTID do, instead of finding it out: ranks with equal identities are on one host, and
+// must share a network namespace; others are not.
 func WithHostID(id string) Option { return func(c *config) { c.hostID = id } }
 
 func newConfig(opts []Option) (*config, error) {
 	c := &config{
 		timeout: DefaultTimeout, partition: DefaultPartition, heartbeat: DefaultHeartbeat, rootLife: defaultRootLife,
-		log: slog.Default(), hostID: os.Getenv("GOCCL_HOSTID"), secret: []byte(os.Getenv("GOCCL_SECRET")),
+		log: slog.Default(), hostID: firstEnv("GOCCL_HOSTID", "NCCL_HOSTID"), secret: []byte(os.Getenv("GOCCL_SECRET")),
 	}
 	if s := os.Getenv("GOCCL_TIMEOUT"); s != "" {
 		d, err := parseTimeout(s)

@@ -3,8 +3,8 @@ package bootstrap
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -13,11 +13,13 @@ import (
 
 // root brings the ranks of one job together and then ends. It runs in the process that made the id, or in rank 0's.
 //
-//  1. The gate lets authenticated ranks in; each takes its place in members, which refuses duplicates.
+//  1. The gate lets authenticated ranks in; each takes its place in members.
 //  2. A rank tells where it listens. When the last has: close the listeners, send everyone the table.
-//  3. A rank whose mesh is up says ready. When the last has: send everyone go, the root's own process last, and end.
+//  3. A rank whose mesh is up says ready, and whom it met on this host. When the last has: send everyone go with the hosts, the root's own process
+//     last, and end.
 //
-// A rank that hangs up or gives up before go fails the job: all others are told who and why, at once. While ranks are missing, everyone is told
+// A rank that hangs up or gives up before go fails the job: all others are told who and why, at once. So does a rank that claims another world size
+// than the others, or the place of another: some rank is then missing for good. While ranks are missing, everyone is told
 // which, four times a second; that is also how a vanished host is noticed. A root that failed before all ranks came stays for a while and
 // tells those who come late; see epitaph.go.
 type root struct {
@@ -32,6 +34,7 @@ type root struct {
 	rank    int // of a rank in this process; -1: not known, or none
 	world   int
 	pinned  bool // world is not just the first rank's word
+	attempt attempt
 	members map[int]*rootMember
 	ready   int
 	phase   rootPhase
@@ -48,11 +51,12 @@ const (
 )
 
 type rootMember struct {
-	rank    int
-	fc      *frameConn
-	info    *member // nil until told
-	ready   bool
-	evicted bool
+	rank  int
+	from  origin
+	fc    *frameConn
+	info  *member // nil until told
+	ready bool
+	here  [32]byte // with ready: a digest of the ranks met on its host
 }
 
 const (
@@ -60,10 +64,10 @@ const (
 	rootLinger     = 2 * time.Second
 )
 
-func newRoot(c *config, ls []net.Listener, secret []byte, address string) *root {
+func newRoot(c *config, ls []net.Listener, secret []byte, address string, a attempt) *root {
 	r := &root{
 		c: c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
-		world: c.world, pinned: c.world > 0, members: map[int]*rootMember{}, epitaph: newEpitaph(),
+		world: c.world, pinned: c.world > 0, attempt: a, members: map[int]*rootMember{}, epitaph: newEpitaph(),
 	}
 	r.gate = &gate{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, starved: r.starved, log: c.log.With("root", address)}
 	return r
@@ -117,13 +121,20 @@ func (r *root) supervise() {
 func (r *root) greet() greeting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return greeting{role: roleRoot, rank: int32(r.rank), world: uint32(r.world)}
+	return greeting{role: roleRoot, rank: int32(r.rank), world: uint32(r.world), session: r.attempt}
 }
 
 func (r *root) admit(g greeting) verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g.world == 0 || g.world > MaxWorldSize || r.world != 0 && int(g.world) != r.world {
+	if attempt(g.session) != r.attempt {
+		return verdictAttempt
+	}
+	if g.world == 0 || g.world > MaxWorldSize {
+		return verdictWorld
+	}
+	if r.world != 0 && int(g.world) != r.world {
+		r.mismatch(int(g.rank), g.from, int(g.world))
 		return verdictWorld
 	}
 	if g.rank < 0 || g.rank >= int32(g.world) {
@@ -132,15 +143,26 @@ func (r *root) admit(g greeting) verdict {
 	if r.phase == phaseOver && r.epitaph.text != nil {
 		return verdictOK // to be told
 	}
-	if r.members[int(g.rank)] != nil {
+	if m := r.members[int(g.rank)]; m != nil {
+		r.failLocked(m.rank, verdictDuplicate, fmt.Sprintf("rank %d is claimed by %v and by %v; give every process a rank of its own", m.rank, m.from, g.from))
 		return verdictDuplicate
 	}
 	if r.phase != phaseJoin {
 		return verdictProtocol
 	}
 	r.world = int(g.world)
-	r.members[int(g.rank)] = &rootMember{rank: int(g.rank)}
+	r.members[int(g.rank)] = &rootMember{rank: int(g.rank), from: g.from}
 	return verdictOK
+}
+
+// mismatch ends the job because a rank claims another world size than those before it, or than the root was told.
+func (r *root) mismatch(rank int, from origin, world int) {
+	others := "the root was told"
+	if len(r.members) > 0 {
+		first := r.members[slices.Min(slices.Collect(maps.Keys(r.members)))]
+		others = fmt.Sprintf("rank %d (%v) says", first.rank, first.from)
+	}
+	r.failLocked(rank, verdictWorld, fmt.Sprintf("rank %d (%v) says that the job has %d ranks, %s %d", rank, from, world, others, r.world))
 }
 
 func (r *root) abandon(g greeting) {
@@ -159,31 +181,20 @@ func (r *root) forgetWorld() {
 	}
 }
 
-// pin sets the world size by the word of a rank in this very process; ranks that said otherwise are sent away.
+// pin sets the world size by the word of a rank in this very process.
 func (r *root) pin(rank, world int) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.rank < 0 {
 		r.rank = rank
 	}
-	if r.pinned || world == r.world || r.phase != phaseJoin {
-		r.pinned = true
-		r.mu.Unlock()
+	if r.phase != phaseJoin {
 		return
 	}
-	wrong := r.members
-	said := r.world
-	r.pinned, r.world, r.members = true, world, map[int]*rootMember{}
-	for _, m := range wrong {
-		m.evicted = true
+	if r.world != 0 && r.world != world {
+		r.mismatch(rank, ownOrigin(), world)
 	}
-	r.mu.Unlock()
-	for _, m := range wrong {
-		if m.fc != nil {
-			r.gate.refuseRank(m.fc.c.RemoteAddr().String(), greeting{version: protocolVersion, rank: int32(m.rank), world: uint32(said)}, ErrWorldSize)
-			r.tell(m, frameFail, rootFailure{peer: -1, verdict: verdictWorld, text: fmt.Sprintf("this rank says %d, the job says %d", said, world)}.encode())
-			m.fc.close()
-		}
-	}
+	r.pinned, r.world = true, world
 }
 
 // starved ends the job: who comes cannot be let in.
@@ -225,7 +236,7 @@ func (r *root) hear(m *rootMember) {
 		}
 		if err != nil {
 			r.mu.Lock()
-			quiet := m.evicted || r.phase == phaseOver
+			quiet := r.phase == phaseOver
 			r.mu.Unlock()
 			if !quiet {
 				r.fail(m.rank, verdictOK, fmt.Sprintf("rank %d was lost while joining: %v", m.rank, err))
@@ -239,8 +250,6 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case m.evicted:
-		return errNotAMember
 	case h.kind == frameJoin && m.info == nil && r.phase == phaseJoin:
 		info, err := decodeMember(data)
 		if err != nil {
@@ -262,9 +271,12 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 		}
 		r.broadcast(frameTable, t.encode())
 	case h.kind == frameReady && !m.ready && r.phase == phaseMesh:
-		m.ready = true
+		if len(data) != len(m.here) {
+			return fmt.Errorf("%w: ready with %d bytes", ErrProtocol, len(data))
+		}
+		m.ready, m.here = true, [32]byte(data)
 		if r.ready++; r.ready == r.world {
-			r.broadcast(frameGo, nil)
+			r.broadcast(frameGo, encodeHosts(r.hosts()))
 			r.over()
 		}
 	case h.kind == frameGiveUp:
@@ -286,30 +298,56 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 	return nil
 }
 
-var errNotAMember = errors.New("not a member any more")
+// hosts numbers the ranks' hosts by first appearance. Ranks are on one host if each has met all others of it there, so their digests are equal.
+func (r *root) hosts() []int {
+	number := map[[32]byte]int{}
+	hosts := make([]int, r.world)
+	for rank := range hosts {
+		here := r.members[rank].here
+		if _, ok := number[here]; !ok {
+			number[here] = len(number)
+		}
+		hosts[rank] = number[here]
+	}
+	return hosts
+}
 
 // broadcast sends to every member, those in the root's own process last, because what they do next may end it. A table larger than the
 // socket buffer may have to wait for its reader, so big frames get a goroutine each.
 func (r *root) broadcast(kind frameKind, data []byte) {
 	var own []*rootMember
+	var others sync.WaitGroup
+	large := len(data) > 4<<10
 	for _, m := range r.members {
 		switch {
 		case m.fc == nil:
 		case m.info != nil && m.info.process == r.process:
 			own = append(own, m)
-		case len(data) > 4<<10:
-			r.wg.Go(func() { r.tell(m, kind, data) })
+		case large:
+			others.Add(1)
+			r.wg.Go(func() {
+				defer others.Done()
+				r.tell(m, kind, data)
+			})
 		default:
 			r.tell(m, kind, data)
 		}
 	}
-	for _, m := range own {
-		r.tell(m, kind, data)
+	tellOwn := func() {
+		others.Wait()
+		for _, m := range own {
+			r.tell(m, kind, data)
+		}
+	}
+	if large {
+		r.wg.Go(tellOwn)
+	} else {
+		tellOwn()
 	}
 }
 
 func (r *root) tell(m *rootMember, kind frameKind, data []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), r.c.timeout)
 	defer cancel()
 	_ = m.fc.write(ctx, kind, 0, 0, data) // a broken connection is found by its reader
 }

@@ -69,10 +69,12 @@ func checkPeer(c net.Conn) error {
 		return err
 	}
 	if uid != os.Geteuid() {
-		return fmt.Errorf("%w: the peer is user %d, this is user %d", ErrAuth, uid, os.Geteuid())
+		return fmt.Errorf("%w: user %d, this is user %d", errOtherUser, uid, os.Geteuid())
 	}
 	return nil
 }
+
+var errOtherUser = fmt.Errorf("%w: the process at the other end belongs to another user", ErrAuth)
 
 // socketName is the random part of an abstract unix address.
 type socketName [16]byte

@@ -7,7 +7,8 @@ import (
 	"github.com/goccl/goccl/internal/fdshare"
 )
 
-// member is what a rank tells about itself, memberSize bytes: TCP address, unix socket name, host, process, twelve zero bytes, beacon (zero: none).
+// member is what a rank tells about itself, memberSize bytes: TCP address, unix socket name, host (zero: where its unix socket can be reached),
+// process, twelve zero bytes, beacon (zero: none).
 type member struct {
 	tcp     wireAddr
 	unix    socketName
@@ -66,18 +67,32 @@ func decodeTable(b []byte, world int) (t table, err error) {
 	return t, nil
 }
 
-// hosts numbers the members' hosts by first appearance.
-func (t *table) hosts() []int {
-	number := map[[32]byte]int{}
-	hosts := make([]int, len(t.members))
-	for i := range t.members {
-		h := t.members[i].host
-		if _, ok := number[h]; !ok {
-			number[h] = len(number)
-		}
-		hosts[i] = number[h]
+// encodeHosts is each rank's host, u32.
+func encodeHosts(hosts []int) []byte {
+	b := make([]byte, 0, 4*len(hosts))
+	for _, h := range hosts {
+		b = binary.LittleEndian.AppendUint32(b, uint32(h))
 	}
-	return hosts
+	return b
+}
+
+// decodeHosts checks that hosts are numbered by first appearance.
+func decodeHosts(b []byte, world int) ([]int, error) {
+	if len(b) != 4*world {
+		return nil, fmt.Errorf("%w: hosts of %d bytes for %d ranks", ErrProtocol, len(b), world)
+	}
+	hosts, next := make([]int, world), uint32(0)
+	for i := range hosts {
+		h := binary.LittleEndian.Uint32(b[4*i:])
+		if h > next {
+			return nil, fmt.Errorf("%w: rank %d is on host %d, the next is %d", ErrProtocol, i, h, next)
+		}
+		if h == next {
+			next++
+		}
+		hosts[i] = int(h)
+	}
+	return hosts, nil
 }
 
 // rootStatus tells waiting ranks who is missing, and which rank lives in the root's process (-1: unknown or none).

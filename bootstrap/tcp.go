@@ -49,14 +49,16 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 		if err != nil {
 			return meeting{}, err
 		}
-		m := meeting{secret: f.secret[:], iface: c.iface, targets: []target{{"tcp", f.addr.String()}}}
+		m := meeting{secret: f.secret[:], iface: c.iface, targets: []target{{"tcp", f.addr.String()}}, maker: f.maker}
 		m.known = f.flags&flagRankZero == 0
 		if !m.known {
 			m.address = &rootAddress{host: f.addr.Addr().String(), port: f.addr.Port()}
+			m.weak = len(c.secret) == 0
+			m.attempt, err = currentAttempt(processEnvironment)
 		} else if r := liveRoot(id); r != nil {
 			r.pin(t.rank, t.world)
 		}
-		return m, nil
+		return m, err
 	})
 }
 
@@ -72,7 +74,9 @@ func (t *TCP) InitAddress(ctx context.Context, address string) error {
 		if a.iface != "" {
 			m.iface = "=" + a.iface
 		}
-		return m, nil
+		m.weak = len(c.secret) == 0 && a.unix == ""
+		m.attempt, err = currentAttempt(processEnvironment)
+		return m, err
 	})
 }
 
@@ -83,6 +87,21 @@ type meeting struct {
 	iface   string       // filter of the interface to use here, "" = environment or the route's
 	address *rootAddress // rank 0 serves the root there
 	known   bool         // the root listened before anybody could know of it
+	maker   origin       // of the id; the root is there
+	attempt attempt      // at an address
+	weak    bool         // the secret can be derived by others
+}
+
+// noRoot is the error of a rank that has not been let in, with who is to blame for that.
+func (m *meeting) noRoot(rank int, err error) error {
+	missing := errors.Is(err, ErrTimeout) || errors.Is(err, ErrPeerDead)
+	switch {
+	case missing && m.address != nil && rank != 0:
+		return &blame{0, fmt.Errorf("no way to rank 0, which listens at %v: it has not come, has died, or has failed, which its own error explains: %w", m.address, err)}
+	case missing && m.maker != (origin{}):
+		return fmt.Errorf("no way to the root, which is in the process that made the UniqueID, %v: %w", m.maker, err)
+	}
+	return fmt.Errorf("no way to the root: %w", err)
 }
 
 func (t *TCP) init(ctx context.Context, where func(*config) (meeting, error)) error {
@@ -138,18 +157,25 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	if err != nil {
 		return nil, nil, err
 	}
+	if m.weak && t.world > 1 {
+		warnWeak(c.log)
+	}
 	ctx, stop := stepContext(ctx, c.timeout)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
+	note := "" // what may be why the others do not come
 	if t.rank == 0 && m.address != nil {
-		ls, err := m.address.listen(ctx, m.iface)
+		ls, elsewhere, err := m.address.listen(ctx, m.iface)
 		if err != nil {
 			return nil, nil, err
 		}
+		if note = elsewhere; note != "" {
+			c.log.Warn("bootstrap: " + note)
+		}
 		c.world = t.world
-		own := newRoot(c, ls, m.secret, m.address.String())
+		own := newRoot(c, ls, m.secret, m.address.String(), m.attempt)
 		own.rank = t.rank
 		own.epitaph.close() // the address is wanted for the next attempt
 		own.serve(func() {})
@@ -177,12 +203,12 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	}
 
 	// 1. Meet the root.
-	me := greeting{role: roleJoiner, world: uint32(t.world), rank: int32(t.rank), target: -1}
+	me := greeting{role: roleJoiner, world: uint32(t.world), rank: int32(t.rank), target: -1, session: m.attempt, from: ownOrigin()}
 	fc, them, err := d.dialKnown(ctx, m.targets, me, m.known)
 	if err != nil {
-		return nil, nil, fmt.Errorf("no way to the root: %w", err)
+		return nil, nil, m.noRoot(t.rank, err)
 	}
-	rc := newRootClient(fc, int(them.rank), cancel)
+	rc := newRootClient(fc, int(them.rank), c.timeout, note, cancel)
 	defer rc.close()
 
 	// 2. Say where we are.
@@ -224,7 +250,6 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		return nil, nil, rc.giveUp(err)
 	}
 	e := newEndpoint(t.rank, t.world, c)
-	e.hosts = tab.hosts()
 	everyone := make([]int, t.world)
 	for i := range everyone {
 		everyone[i] = i
@@ -238,13 +263,17 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	}
 
 	// 5. Wait for everyone else.
-	if err := rc.send(frameReady, 0, nil); err != nil {
+	here := hereDigest(conns)
+	if err := rc.send(frameReady, 0, here[:]); err != nil {
 		return abandon(hungUp(ctx))
 	}
 	select {
-	case <-rc.start:
+	case raw = <-rc.start:
 	case <-ctx.Done():
 		return abandon(rc.giveUp(contextError(ctx)))
+	}
+	if e.hosts, err = decodeHosts(raw, t.world); err != nil {
+		return abandon(err)
 	}
 	if g, err = newGroup(e, 0, everyone); err != nil {
 		return abandon(err)

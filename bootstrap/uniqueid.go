@@ -21,7 +21,8 @@ import (
 //	  8  address, 20 bytes: family 4 or 6, 0, port u16, 16 bytes
 //	 28  four zero bytes
 //	 32  secret
-//	 64  zero
+//	 64  the process that made it, for errors
+//	 96  zero
 //	112  the first 16 bytes of SHA-256 over everything before, against corruption on the way
 type UniqueID [UniqueIDSize]byte
 
@@ -39,6 +40,7 @@ type idFields struct {
 	flags  byte
 	addr   netip.AddrPort
 	secret [32]byte
+	maker  origin // zero where every process makes the id
 }
 
 func (f idFields) encode() (id UniqueID) {
@@ -48,6 +50,7 @@ func (f idFields) encode() (id UniqueID) {
 	w := toWire(f.addr)
 	copy(id[8:], w[:])
 	copy(id[32:], f.secret[:])
+	copy(id[64:], f.maker[:])
 	sum := sha256.Sum256(id[:uniqueIDSum])
 	copy(id[uniqueIDSum:], sum[:])
 	return id
@@ -72,6 +75,7 @@ func (id UniqueID) decode() (f idFields, err error) {
 	}
 	f.flags, f.addr = id[5], ap
 	copy(f.secret[:], id[32:64])
+	copy(f.maker[:], id[64:96])
 	if f.encode() != id {
 		return bad("unknown flags or padding")
 	}
@@ -129,10 +133,10 @@ func newUniqueID(c *config) (id UniqueID, err error) {
 	if err != nil {
 		return id, err
 	}
-	f := idFields{addr: l.Addr().(*net.TCPAddr).AddrPort()}
+	f := idFields{addr: l.Addr().(*net.TCPAddr).AddrPort(), maker: ownOrigin()}
 	_, _ = rand.Read(f.secret[:]) // never fails
 	id = f.encode()
-	r := newRoot(c, []net.Listener{l}, f.secret[:], l.Addr().String())
+	r := newRoot(c, []net.Listener{l}, f.secret[:], l.Addr().String(), attempt{})
 	liveRoots.Store(id, r)
 	r.serve(func() { liveRoots.Delete(id) })
 	return id, nil

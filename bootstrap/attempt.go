@@ -1,0 +1,45 @@
+package bootstrap
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+)
+
+// attempt tells the attempts of a job apart that meet at one address: the hash of the launcher's run (12 bytes) and the number of the attempt
+// (u32). A process that outlives its attempt must not join the next one.
+type attempt [16]byte
+
+// currentAttempt reads the launcher's variables. torchrun counts restarts on each host by itself, so the number means something only where all
+// ranks are on one host.
+func currentAttempt(v environment) (a attempt, err error) {
+	run := firstOf(v, "TORCHELASTIC_RUN_ID", "GOCCL_RUN_ID")
+	if run == "" {
+		return a, nil
+	}
+	sum := sha256.Sum256([]byte("goccl run " + run))
+	copy(a[:12], sum[:])
+	if v.get("TORCHELASTIC_RESTART_COUNT") == "" || v.get("WORLD_SIZE") == "" || v.get("LOCAL_WORLD_SIZE") != v.get("WORLD_SIZE") {
+		return a, nil
+	}
+	n, err := number(v, "TORCHELASTIC_RESTART_COUNT")
+	if err != nil {
+		return a, err
+	}
+	binary.LittleEndian.PutUint32(a[12:], uint32(n))
+	return a, nil
+}
+
+func (a attempt) number() uint32 { return binary.LittleEndian.Uint32(a[12:]) }
+
+// meets is the error of a rank of this attempt that finds another one's root. An older root is about to go.
+func (a attempt) meets(root attempt) error {
+	switch {
+	case !bytes.Equal(a[:12], root[:12]):
+		return fmt.Errorf("%w: the root there is of another run of the launcher; give each run its own MASTER_PORT", ErrAttempt)
+	case root.number() > a.number():
+		return fmt.Errorf("%w: this process is of attempt %d, and attempt %d joins there; its launcher should have ended it", ErrAttempt, a.number(), root.number())
+	}
+	return errRetry{fmt.Errorf("%w: the root there is still that of attempt %d, this process is of attempt %d", ErrAttempt, root.number(), a.number())}
+}

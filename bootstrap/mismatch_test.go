@@ -1,0 +1,106 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/internal/testutil"
+)
+
+// TestMismatch lets three of four ranks join and then one come with another world size, or as a rank that is there already: a rank is missing for good, so
+// all must hear of it at once, and who claims what.
+func TestMismatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name        string
+		rank, world int
+		want        error
+		say         []string
+	}{
+		{"wrong world size", 3, 5, ErrWorldSize, []string{"rank 3 (process ", "says that the job has 5 ranks, rank 0 (process", "says 4"}},
+		{"duplicate rank", 1, 4, ErrDuplicateRank, []string{"rank 1 is claimed by process ", " and by process "}},
+	} {
+		for _, way := range []string{"id", "address"} {
+			t.Run(c.name+", "+way, func(t *testing.T) {
+				t.Parallel()
+				port := testutil.Port(t)
+				address := fmt.Sprintf("127.0.0.1:%d", port)
+				id, err := NewUniqueID(WithInterface("lo"), quiet())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = id.Close() }()
+				join := func(rank, world int) error {
+					b := NewTCP(rank, world, quiet(), WithTimeout(time.Minute))
+					if way == "id" {
+						return b.Init(context.Background(), id)
+					}
+					return b.InitAddress(context.Background(), address)
+				}
+				good := make(chan error, 3)
+				for r := range 3 {
+					go func() { good <- join(r, 4) }()
+				}
+				if way == "id" {
+					waitJoined(t, id, 3)
+				} else {
+					for accepted(t, port) < 3 {
+						time.Sleep(10 * time.Millisecond)
+					}
+					time.Sleep(200 * time.Millisecond) // for the handshakes
+				}
+				start := time.Now()
+				var e *Error
+				if err := join(c.rank, c.world); !errors.Is(err, c.want) || !errors.As(err, &e) || e.Rank != c.rank {
+					t.Errorf("the wrong rank: %v", err)
+				}
+				for range 3 {
+					err := <-good
+					if !errors.Is(err, c.want) || !errors.As(err, &e) || e.Peer != c.rank {
+						t.Errorf("a good rank: %v", err)
+					}
+					for _, s := range c.say {
+						if !strings.Contains(fmt.Sprint(err), s) {
+							t.Errorf("%v does not say %q", err, s)
+						}
+					}
+				}
+				if d := time.Since(start); d > 30*time.Second { // the deadline is a minute
+					t.Errorf("it took %v", d)
+				}
+			})
+		}
+	}
+}
+
+// TestWorldSizeOfTheRoot lets a rank with another world size come before the rank in the root's process says its own.
+func TestWorldSizeOfTheRoot(t *testing.T) {
+	t.Parallel()
+	id, err := NewUniqueID(WithInterface("lo"), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = id.Close() }()
+	f, err := id.decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stray := make(chan error, 1)
+	go func() { // as in another process: without the short cut to the root
+		b := NewTCP(0, 7, quiet(), WithTimeout(time.Minute))
+		stray <- b.init(context.Background(), func(*config) (meeting, error) {
+			return meeting{secret: f.secret[:], targets: []target{{"tcp", f.addr.String()}}}, nil
+		})
+	}()
+	waitJoined(t, id, 1)
+	if err := NewTCP(1, 2, quiet(), WithTimeout(time.Minute)).Init(context.Background(), id); !errors.Is(err, ErrWorldSize) {
+		t.Errorf("the rank of the root's process: %v", err)
+	}
+	if err := <-stray; !errors.Is(err, ErrWorldSize) || !strings.Contains(err.Error(), "2 ranks") || !strings.Contains(err.Error(), "says 7") {
+		t.Errorf("the stray rank: %v", err)
+	}
+}
