@@ -146,21 +146,26 @@ type child struct {
 	rank  int
 	cmd   *exec.Cmd
 	lines chan string
-	in    string // the namespace's name, or ""
 }
 
 func startRank(t *testing.T, what string, rank, world int, namespace string, vars ...string) *child {
 	t.Helper()
-	c := &child{rank: rank, lines: make(chan string, 16), in: namespace}
-	if namespace == "" {
-		c.cmd = exec.Command("/proc/self/exe")
-	} else {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.cmd = exec.Command("ip", "netns", "exec", namespace, self)
+	var by []string
+	if namespace != "" {
+		by = []string{"ip", "netns", "exec", namespace}
 	}
+	return startRankBy(t, by, what, rank, world, vars...)
+}
+
+// startRankBy starts a rank by a program that is given the rank's as its last argument.
+func startRankBy(t *testing.T, by []string, what string, rank, world int, vars ...string) *child {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by = append(by, self)
+	c := &child{rank: rank, lines: make(chan string, 16), cmd: exec.Command(by[0], by[1:]...)}
 	c.cmd.Env = append(os.Environ(), "GOCCL_TEST_RANK="+what, "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(world), "GOCCL_SECRET=test")
 	c.cmd.Env = append(c.cmd.Env, vars...)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
