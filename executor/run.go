@@ -178,7 +178,7 @@ func (t *ticket) end(err error) error {
 		err = r.finish()
 	}
 	if err != nil {
-		err = r.failed(err)
+		err = errors.Join(r.failed(err), r.takeBack())
 	}
 	runtime.KeepAlive(r.Stream)
 	r.launch = launch{}
@@ -195,6 +195,39 @@ func (r *run) failed(err error) error {
 	err = r.h.x.fail(r.Seq, -1, err)
 	r.h.x.e.Abort(err)
 	return err
+}
+
+// takeBack takes the caller's buffers back from peers of other processes, after a failure: one of them may still write to what it had mapped, for
+// instance when it was stopped and goes on.
+func (r *run) takeBack() (err error) {
+	touched := r.h.x.program.touched
+	in, out := lent{r.input, r.inSize}, lent{r.output, r.outSize}
+	list := []lent{}
+	if touched[0] && !r.stageIn {
+		list = append(list, in)
+	}
+	if touched[1] && !r.stageOut {
+		list = append(list, out)
+	}
+	if r.h.x.plan.InPlace && len(list) > 0 { // one memory, of which only the whole has its pages to itself
+		at := min(in.at, out.at)
+		list = []lent{{at, int64(max(in.at+device.Ptr(in.size), out.at+device.Ptr(out.size)) - at)}}
+	}
+	for _, l := range list {
+		if r.h.local || l.size == 0 {
+			continue
+		}
+		if e := r.h.dev.TakeBack(l.at, l.size); e != nil {
+			err = errors.Join(err, fmt.Errorf("a peer may still write to the %d bytes at %#x: free them, do not use them again: %w", l.size, uintptr(l.at), e))
+		}
+	}
+	return err
+}
+
+// lent is memory of the caller that peers may write to.
+type lent struct {
+	at   device.Ptr
+	size int64
 }
 
 // begin is steps 2 and 3.
@@ -247,7 +280,7 @@ func (r *run) arrange() error {
 	if !h.local {
 		for k, p := range [2]device.Ptr{r.Send, r.Recv} {
 			if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && r.owns[k] {
-				_, _, reachable[k] = x.e.shares.describe(p)
+				reachable[k] = x.e.shares.lendable(p, r.sizes[k])
 			}
 		}
 	}

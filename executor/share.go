@@ -50,6 +50,20 @@ type mapped struct {
 
 func newShares(e *Executor) *shares { return &shares{e: e, maps: map[int][]*mapped{}} }
 
+// lendable reports whether peers may reach the n bytes at p, which can be taken back from them.
+func (s *shares) lendable(p device.Ptr, n int64) bool {
+	dev, isHost := s.e.dev.(*host.Device)
+	if !isHost {
+		return false
+	}
+	region, err := dev.Lookup(p)
+	if err != nil || region.Exported || !region.OwnPages(p, n) {
+		return false
+	}
+	_, _, ok := s.describe(p)
+	return ok
+}
+
 // describe says how peers reach p: the record of its allocation, and where p lies in it. ok is false when only this process can.
 func (s *shares) describe(p device.Ptr) (o offer, offset int64, ok bool) {
 	dev, isHost := s.e.dev.(*host.Device)
@@ -67,7 +81,7 @@ func (s *shares) describe(p device.Ptr) (o offer, offset int64, ok bool) {
 			return o, int64(p - region.Base), true
 		}
 	}
-	share, revoke, err := ipc.Offer(dev, region.Base)
+	share, revoke, err := ipc.Offer(host.Lender{Device: dev}, region.Base)
 	if err != nil || share.Handle.Unique != region.Unique {
 		return offer{}, 0, false
 	}

@@ -37,7 +37,7 @@ type registration struct {
 //
 // The first large request on an allocation registers it and is staged; while it runs, each rank maps what is new of its peers and says so in the next
 // descriptor. A request is run in place once all ranks have said that of all its buffers, so they never disagree. Allocations that were
-// freed are retired at the owner's next large request, and unmapped at the peers' next one after that; until then their memory stays.
+// freed or taken back are retired at the owner's next large request, and unmapped at the peers' next one after that; until then their memory stays.
 type buffers struct {
 	e     *Engine
 	own   []registered // live, by number
@@ -71,14 +71,15 @@ func newBuffers(e *Engine) *buffers {
 	return &buffers{e: e, peers: make([]peerBuffers, e.size)}
 }
 
-// place finds, and where needed makes, the registration of n bytes at p. other is the request's other buffer, whose registration must stay.
-func (b *buffers) place(p device.Ptr, n int64, other place) place {
+// place finds, and where needed makes, the registration of n bytes at p. other is the request's other buffer, whose registration must stay. What peers
+// write to must be such that it can be taken back.
+func (b *buffers) place(p device.Ptr, n int64, other place, written bool) place {
 	out := place{address: uint64(p)}
 	if p == 0 || n == 0 {
 		return out
 	}
 	region, err := b.e.dev.Lookup(p)
-	if err != nil || !region.Shareable || int64(p-region.Base)+n > region.Size {
+	if err != nil || !region.Shareable || int64(p-region.Base)+n > region.Size || written && (region.Exported || !region.OwnPages(p, n)) {
 		return out
 	}
 	i := slices.IndexFunc(b.own, func(r registered) bool { return r.region.Unique == region.Unique })
@@ -97,7 +98,7 @@ func (b *buffers) register(region host.Region, keep uint32) bool {
 	if full && b.own[0].number == keep {
 		return false
 	}
-	share, revoke, err := ipc.Offer(b.e.dev, region.Base)
+	share, revoke, err := ipc.Offer(host.Lender{Device: b.e.dev}, region.Base)
 	if err != nil {
 		return false
 	}

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"unsafe"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
@@ -9,16 +10,20 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// Requests in place of the buffers, without slots:
+// Requests in place of the buffers:
 //
 //  1. enter   a phase in which all say where their buffers are; whoever has seen it may touch them
 //  2. move    each rank does its share of the reading and writing; all-reduces and reduces are shared out piece by piece
 //  3. leave   a phase: all have moved, and nobody touches a buffer of a peer any more
 //
-// A rank that leaves because of an error may be ahead of a peer that still moves, so a peer looks at the fates between tiles. Where a peer reaches
-// the very memory (in one process), whoever leaves also waits until nobody moves any more before the request ends: its caller may free the
-// buffers then. A mover raises its flag and then looks at the fates, a leaver writes its fate and then looks at the flags, all sequentially
-// consistent: one of the two sees the other.
+// A rank that leaves because of an error may be ahead of a peer that still moves, so a peer looks at the fates between tiles, and whoever leaves
+// does not end its request while a peer can write to its receive buffer: its caller may use or free the memory then (quit). A mover raises its
+// flag and then looks at the fates, a leaver writes its fate and then looks at the flags, all sequentially consistent: one of the two sees the
+// other. A process may be stopped between any two instructions, with its flag raised, and go on much later. Nobody can wait for that, so the leaver takes
+// the pages of its receive buffer back. Hence peers of other processes write only to receive buffers that have their pages to themselves and that
+// nobody else has mapped; to others each rank writes itself (combineApart).
+//
+// A late read is harmless, because the reader's request fails at its next phase.
 const (
 	// directFrom is the size of a message from which this pays: it has one phase more than the smallest requests and two copies fewer.
 	directFrom = 8 << 10
@@ -35,6 +40,9 @@ const (
 	// processors from one request to the next, if each rank always does the same part.
 	togetherFrom = 2 << 20
 
+	// apartBytes is a rank's part of a piece that processes combine: it goes through the cache of the processor, and pays for its phase.
+	apartBytes = 256 << 10
+
 	// checkEvery is the number of bytes between looks at the fates. Copies of 1 MiB and more would be non-temporal.
 	checkEvery = 256 << 10
 )
@@ -49,66 +57,74 @@ const (
 
 func (w who) has(r int) bool { return w == everyone || int(w) == r }
 
-// enter is step 1. direct is false when some rank cannot reach all the buffers that it would have to; it is the same on all ranks. Otherwise
-// e.sendAt and e.recvAt are where this process sees them.
-func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct bool, err error) {
+// enter is step 1. direct is false when some rank cannot read all the send buffers that are wanted, push is false when some rank cannot write to all the
+// receive buffers; both are the same on all ranks. e.sendAt and e.recvAt are where this process sees them.
+func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push bool, err error) {
 	e := o.e
 	o.send, o.recv = place{address: uint64(o.req.Send)}, place{address: uint64(o.req.Recv)}
 	if !e.local {
 		e.buffers.tidy()
 		if sends.has(e.rank) {
-			o.send = e.buffers.place(o.req.Send, sendBytes, place{})
+			o.send = e.buffers.place(o.req.Send, sendBytes, place{}, false)
 		}
 		if recvs.has(e.rank) {
-			o.recv = e.buffers.place(o.req.Recv, recvBytes, o.send)
+			o.recv = e.buffers.place(o.req.Recv, recvBytes, o.send, true)
+			if o.recv.number != 0 {
+				e.lent = lent{o.req.Recv, recvBytes}
+			}
 		}
 		e.buffers.say()
 	}
 	if err := o.step(); err != nil {
-		return false, err
+		return false, false, err
 	}
-	if !e.local && !o.agreed(sends, recvs) {
-		e.buffers.learn(o.limit)
-		return false, nil
+	push = e.local
+	if !e.local {
+		push = o.agreed(recvs, func(d *descriptor) uint32 { return d.recv.number })
+		direct = o.agreed(sends, func(d *descriptor) uint32 { return d.send.number })
+		if !direct || !push {
+			e.buffers.learn(o.limit)
+		}
+		if !direct {
+			return false, false, nil
+		}
 	}
 	for r, w := range e.windows {
 		d := w.desc(e.phase)
 		e.sendAt[r], e.recvAt[r] = device.Ptr(d.send.address), device.Ptr(d.recv.address)
+		if e.local {
+			continue
+		}
 		if r == e.rank {
 			e.sendAt[r], e.recvAt[r] = o.req.Send, o.req.Recv
-		}
-		if e.local || r == e.rank {
 			continue
 		}
 		if sends.has(r) {
 			e.sendAt[r] = e.buffers.at(r, d.send, sendBytes)
 		}
-		if recvs.has(r) {
+		if e.recvAt[r] = 0; push && recvs.has(r) {
 			e.recvAt[r] = e.buffers.at(r, d.recv, recvBytes)
 		}
-		if sends.has(r) && e.sendAt[r] == 0 || recvs.has(r) && e.recvAt[r] == 0 {
-			return false, o.error(r, errUnmapped)
+		if sends.has(r) && e.sendAt[r] == 0 || push && recvs.has(r) && e.recvAt[r] == 0 {
+			return false, false, o.error(r, errUnmapped)
 		}
 	}
-	return true, nil
+	return true, push, nil
 }
 
 var errUnmapped = errors.New("the rank's registration is gone: its window was written over")
 
-// agreed reports whether all ranks have mapped the needed buffers of all others. It reads what was published, so all ranks find the same.
-func (o *op) agreed(sends, recvs who) bool {
+// agreed reports whether all ranks have mapped those buffers of the ranks of whose registrations number picks from what they published. So all ranks
+// find the same.
+func (o *op) agreed(of who, number func(*descriptor) uint32) bool {
 	e := o.e
 	for r, w := range e.windows {
-		d := w.desc(e.phase)
-		if sends.has(r) && d.send.number == 0 || recvs.has(r) && d.recv.number == 0 {
+		if !of.has(r) {
+			continue
+		}
+		need := number(w.desc(e.phase))
+		if need == 0 {
 			return false
-		}
-		var need uint32
-		if sends.has(r) {
-			need = d.send.number
-		}
-		if recvs.has(r) {
-			need = max(need, d.recv.number)
 		}
 		for q, v := range e.windows {
 			if q != r && v.known(e.phase)[r] < need {
@@ -155,14 +171,18 @@ func (o *op) move(dst, src device.Ptr, n int64) error {
 	return nil
 }
 
-// combine reduces bytes [lo, hi) of everybody's send buffer and writes the result, from off on, to the receive buffer of each of to. What is read
-// here nobody else reads, so buffers may be in place.
-func (o *op) combine(lo, hi, off int64, to who) error {
-	e := o.e
-	dsts := e.recvAt
-	if to != everyone {
-		dsts = dsts[to : to+1]
+// receivers is where this process sees the receive buffers of to.
+func (o *op) receivers(to who) []device.Ptr {
+	if to == everyone {
+		return o.e.recvAt
 	}
+	return o.e.recvAt[to : to+1]
+}
+
+// combine reduces bytes [lo, hi) of everybody's send buffer and writes the result, from off on, to each of dsts. What is read here nobody else
+// reads, so buffers may be in place.
+func (o *op) combine(lo, hi, off int64, dsts []device.Ptr) error {
+	e := o.e
 	step := int64(tile)
 	if hi-lo < spreadFrom {
 		step = smallTile
@@ -192,6 +212,34 @@ func (o *op) combine(lo, hi, off int64, to who) error {
 	return nil
 }
 
+// combineApart is the reduction of n bytes by ranks that write nothing but their own memory. Piece by piece each rank combines its
+// share into its slot; when all have done so, in one phase, those of to take all shares from the slots. A slot is written again two phases later.
+// After the last phase nobody reads a send buffer any more.
+func (o *op) combineApart(n int64, to who) error {
+	e, elem := o.e, o.req.Type.Size()
+	piece := apartBytes * int64(e.size)
+	for at := int64(0); at < n; at += piece {
+		m := min(piece, n-at)
+		lo, hi := share(m, e.rank, e.size, elem)
+		e.slotAt[0] = bytesAt(o.slot())
+		if err := o.combine(at+lo, at+hi, 0, e.slotAt[:]); err != nil {
+			return err
+		}
+		if err := o.step(); err != nil {
+			return err
+		}
+		for k := 0; k < e.size && to.has(e.rank); k++ {
+			p := (e.rank + k) % e.size // start at home, so that ranks do not all read one window
+			lo, hi := share(m, p, e.size, elem)
+			copy(device.Bytes(o.req.Recv.Add(at+lo), hi-lo), o.peerSlot(p))
+		}
+	}
+	return nil
+}
+
+// bytesAt is the address of memory that does not move.
+func bytesAt(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
 // combineTogether is combine of all n bytes by all ranks. In one process whoever is free takes the next piece: ranks may be many more than
 // processors, and with a share for each of them one processor would be idle while another works on the last. Processes have their shares, each
 // of which only one of them has in its page tables.
@@ -202,7 +250,7 @@ func (o *op) combineTogether(n int64, to who) error {
 	e := o.e
 	if !e.local || n*int64(e.size) < togetherFrom {
 		lo, hi := share(n, e.rank, e.size, o.req.Type.Size())
-		return o.combine(lo, hi, lo, to)
+		return o.combine(lo, hi, lo, o.receivers(to))
 	}
 	size := pieceOf(n, e.size)
 	pieces := uint64((n + size - 1) / size)
@@ -214,7 +262,7 @@ func (o *op) combineTogether(n int64, to who) error {
 			return nil
 		}
 		lo := int64(k) * size
-		if err := o.combine(lo, min(n, lo+size), lo, to); err != nil {
+		if err := o.combine(lo, min(n, lo+size), lo, o.receivers(to)); err != nil {
 			return err
 		}
 	}
@@ -227,7 +275,7 @@ func pieceOf(n int64, ranks int) int64 {
 	return (min(each, max(8<<10, min(each/4, checkEvery))) + 63) &^ 63
 }
 
-// inPlace runs the request without slots when all ranks can. done is false when it has to be staged.
+// inPlace runs the request in place of the buffers when all ranks can. done is false when it has to be staged.
 func (o *op) inPlace() (done bool, err error) {
 	e, r := o.e, o.req
 	each, n := r.Bytes(), int64(e.size)
@@ -244,8 +292,7 @@ func (o *op) inPlace() (done bool, err error) {
 	case algorithm.AllGather:
 		total, recvBytes = each*n, each*n
 	case algorithm.Gather:
-		total, recvBytes = each*n, each*n
-		sends, recvs = nobody, root
+		total = each * n
 	case algorithm.Scatter:
 		total, sendBytes = each*n, each*n
 		sends = root
@@ -257,14 +304,20 @@ func (o *op) inPlace() (done bool, err error) {
 	if !e.goesDirect(r.Collective, total) || r.Op == datatype.PreMulSum && reduces(r.Collective) {
 		return false, nil
 	}
-	if done, err := o.enter(sends, recvs, sendBytes, recvBytes); err != nil || !done {
+	e.lent = lent{}
+	done, push, err := o.enter(sends, recvs, sendBytes, recvBytes)
+	if err != nil || !done {
 		return false, err
 	}
 	if r.Collective == algorithm.AllToAll && o.anyInPlace() {
 		return false, nil // everybody would overwrite what a peer has yet to read
 	}
-	if err := o.direct(each); err != nil {
+	left, err := o.direct(each, push)
+	if err != nil {
 		return false, err
+	}
+	if left {
+		return true, nil
 	}
 	return true, o.step()
 }
@@ -273,36 +326,46 @@ func reduces(c algorithm.Collective) bool {
 	return c == algorithm.AllReduce || c == algorithm.Reduce || c == algorithm.ReduceScatter
 }
 
-// direct is step 2.
-func (o *op) direct(each int64) error {
+// direct is step 2. left is true when it includes step 3.
+func (o *op) direct(each int64, push bool) (left bool, err error) {
 	e, r := o.e, o.req
 	moving := e.windows[e.rank].moving()
 	moving.Store(1)
 	defer moving.Store(0) // also when a buffer cannot be touched
 	mine := int64(e.rank) * each
 	switch r.Collective {
-	case algorithm.AllReduce:
-		return o.combineTogether(each, everyone)
-	case algorithm.Reduce:
-		return o.combineTogether(each, who(r.Root))
+	case algorithm.AllReduce, algorithm.Reduce:
+		to := everyone
+		if r.Collective == algorithm.Reduce {
+			to = who(r.Root)
+		}
+		if !push {
+			return true, o.combineApart(each, to)
+		}
+		return false, o.combineTogether(each, to)
 	case algorithm.ReduceScatter:
-		return o.combine(mine, mine+each, 0, who(e.rank))
+		return false, o.combine(mine, mine+each, 0, o.receivers(who(e.rank)))
 	case algorithm.Broadcast:
-		return o.move(r.Recv, e.sendAt[r.Root], each)
+		return false, o.move(r.Recv, e.sendAt[r.Root], each)
 	case algorithm.Scatter:
-		return o.move(r.Recv, e.sendAt[r.Root].Add(mine), each)
+		return false, o.move(r.Recv, e.sendAt[r.Root].Add(mine), each)
 	case algorithm.Gather:
-		return o.move(e.recvAt[r.Root].Add(mine), r.Send, each)
+		switch {
+		case e.local: // all at the same time; between processes the root reads
+			return false, o.move(e.recvAt[r.Root].Add(mine), r.Send, each)
+		case e.rank != r.Root:
+			return false, nil
+		}
 	}
-	for k := range e.size { // all-gather, all-to-all
+	for k := range e.size { // all-gather, all-to-all, the root of a gather
 		p := (e.rank + k) % e.size
 		from := e.sendAt[p]
 		if r.Collective == algorithm.AllToAll {
 			from = from.Add(mine)
 		}
 		if err := o.move(r.Recv.Add(int64(p)*each), from, each); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return false, nil
 }

@@ -47,7 +47,9 @@ type Engine struct {
 	srcs           [][]byte
 	tile           []byte
 	sendAt, recvAt []device.Ptr // by rank
-	counts         []int64      // of an all-to-all-v that were read on the stream
+	slotAt         [1]device.Ptr
+	lent           lent
+	counts         []int64 // of an all-to-all-v that were read on the stream
 
 	jobs jobs
 
@@ -216,34 +218,16 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 	returned := false
 	defer func() {
 		if !returned { // a buffer that is not mapped, for one: the stream reports the panic, and peers must not wait for this rank
-			e.quit(o.error(-1, fmt.Errorf("%w: the operation panicked", algorithm.ErrAborted)))
+			_ = e.quit(o.error(-1, fmt.Errorf("%w: the operation panicked", algorithm.ErrAborted)))
 		}
 	}()
 	err := e.dispatch(o, batch)
 	returned = true
 	runtime.KeepAlive(batch)
 	if err != nil {
-		e.quit(err)
+		return e.quit(err)
 	}
-	return err
-}
-
-// quit ends this rank's part because a request has failed. It returns when no peer touches the request's buffers any more. run is held.
-func (e *Engine) quit(err error) {
-	e.failed.CompareAndSwap(nil, &err)
-	e.end.Lock()
-	if !e.closed {
-		e.leave(err)
-	}
-	e.end.Unlock()
-	if !e.local {
-		return // peers have mappings of their own
-	}
-	for _, w := range e.windows {
-		for w.moving().Load() != 0 {
-			time.Sleep(10 * time.Microsecond) // a mover sees the fate after checkEvery bytes
-		}
-	}
+	return nil
 }
 
 // Abort implements algorithm.Engine.

@@ -90,7 +90,9 @@ func (d *Device) register(base uintptr, size int64, keep []byte) (device.Allocat
 
 // Export describes the mapping that holds p. Registered memory has a HandleLocal, which no other process can import. Memory of another process
 // cannot be exported again: nothing but the mapping is kept of it.
-func (d *Device) Export(p device.Ptr) (device.Handle, error) {
+func (d *Device) Export(p device.Ptr) (device.Handle, error) { return d.export(p, true) }
+
+func (d *Device) export(p device.Ptr, forGood bool) (device.Handle, error) {
 	if err := d.check("export"); err != nil {
 		return device.Handle{}, err
 	}
@@ -102,6 +104,10 @@ func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 	}
 	h := device.Handle{Type: device.HandleLocal, Owner: m.owner, FD: -1, Base: device.Ptr(m.base), Size: m.size,
 		Offset: int64(uintptr(p) - m.base), Unique: m.unique}
+	if m.torn {
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: a part of the allocation was taken back after a failure; allocate another", uintptr(p), d.ID(), device.ErrNotShareable)
+	}
+	m.exported = m.exported || forGood
 	switch {
 	case m.mapped == 0:
 		return h, nil

@@ -26,6 +26,9 @@ type mapping struct {
 	owner  device.ID
 	refs   int
 	keep   []byte // registered Go memory, kept alive
+
+	exported bool // for good: see Region
+	torn     bool // a part of it is other memory than fd's, see TakeBack
 }
 
 // inode is the kernel's name for a memfd: equal for every descriptor of it in every process.
@@ -146,8 +149,21 @@ func allocate(owner device.ID, size int64) (*mapping, error) {
 		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", size, owner, device.ErrOutOfMemory)
 	}
 	mapped := max(1, (size+int64(os.Getpagesize())-1)/int64(os.Getpagesize())) * int64(os.Getpagesize())
+	m, err := reserved(owner, mapped)
+	if err != nil {
+		return nil, err
+	}
+	m.size, m.owner, m.unique, m.refs = size, owner, newUnique(), 1
+	registry.Lock()
+	insert(m)
+	registry.Unlock()
+	return m, nil
+}
+
+// reserved is whole pages of a memfd of their own, mapped.
+func reserved(owner device.ID, mapped int64) (*mapping, error) {
 	if err := checkAvailable(mapped); err != nil {
-		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", size, owner, err)
+		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", mapped, owner, err)
 	}
 	fd, err := unix.MemfdCreate("goccl", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|mfdNoExec)
 	if err == unix.EINVAL {
@@ -159,12 +175,8 @@ func allocate(owner device.ID, size int64) (*mapping, error) {
 	m, err := reserve(fd, mapped)
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", size, owner, outOfMemory(err))
+		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", mapped, owner, outOfMemory(err))
 	}
-	m.size, m.owner, m.unique, m.refs = size, owner, newUnique(), 1
-	registry.Lock()
-	insert(m)
-	registry.Unlock()
 	return m, nil
 }
 

@@ -1,0 +1,72 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
+)
+
+// lent is what peers of other processes may write to in the latest request.
+type lent struct {
+	at    device.Ptr
+	bytes int64
+}
+
+// settleFor is how long a request that has failed waits for peers of other processes to stop moving. One that runs does within microseconds. The one that
+// is to blame most likely is gone or stands still.
+const (
+	settleFor       = 50 * time.Millisecond
+	settleForBlamed = 2 * time.Millisecond
+)
+
+// quit ends this rank's part because a request has failed with err, and returns what to report. When it returns, no peer can write to the request's
+// buffers any more (direct.go). run is held.
+func (e *Engine) quit(err error) error {
+	e.failed.CompareAndSwap(nil, &err)
+	e.end.Lock()
+	if !e.closed {
+		e.leave(err)
+	}
+	e.end.Unlock()
+	for r, w := range e.windows {
+		for e.mapped.SameProcess[r] && w.moving().Load() != 0 {
+			time.Sleep(10 * time.Microsecond) // a mover sees the fate after checkEvery bytes
+		}
+	}
+	mover := e.settle(err)
+	if mover < 0 || e.lent.bytes == 0 {
+		return err
+	}
+	l := e.lent
+	e.lent = lent{}
+	if taken := e.dev.TakeBack(l.at, l.bytes); taken != nil {
+		return errors.Join(err, fmt.Errorf("rank %d may still write to the %d bytes at %#x: free them, do not use them again: %w", mover, l.bytes, uintptr(l.at), taken))
+	}
+	return err
+}
+
+// settle waits until no peer of another process moves, boundedly. It returns a peer that still does, as far as can be seen here, or -1.
+func (e *Engine) settle(err error) int {
+	blamed := -1
+	var ae *algorithm.Error
+	if errors.As(err, &ae) {
+		blamed = ae.Peer
+	}
+	for begun := time.Now(); ; time.Sleep(100 * time.Microsecond) {
+		mover, limit := -1, settleForBlamed
+		for r, w := range e.windows {
+			if r == e.rank || e.mapped.SameProcess[r] || w.moving().Load() == 0 {
+				continue
+			}
+			if mover = r; r != blamed {
+				limit = settleFor
+			}
+		}
+		if mover < 0 || time.Since(begun) > limit {
+			return mover
+		}
+	}
+}
