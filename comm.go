@@ -115,10 +115,10 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	for r, b := range all {
 		if len(b) != len(mine) || b[0] != mine[0] {
-			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, rank %d another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind, r)}
+			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind)}
 		}
 		if binary.LittleEndian.Uint64(b[10:]) != digest {
-			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: rank %d has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch, r)}
+			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch)}
 		}
 		c.cfg.Check = c.cfg.Check || b[1] != 0
 	}

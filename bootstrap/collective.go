@@ -20,7 +20,7 @@ const leaveTimeout = 500 * time.Millisecond
 // n-1 messages per rank are sent; ranks are few and the parts small.
 func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][]byte, error) {
 	if len(data) > MaxMessage {
-		return nil, fail(op.String(), g.rank, -1, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
+		return nil, g.fail(op.String(), -1, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
 	}
 	ctx, cancel := stepContext(ctx, g.e.timeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	})
 	switch {
 	case wrong >= 0:
-		return nil, fail(op.String(), g.rank, wrong, fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in the same order", ErrProtocol))
+		return nil, g.fail(op.String(), wrong, fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in the same order", ErrProtocol))
 	case err != nil && i >= 0:
 		return nil, g.culprit(op, (g.rank+1+i)%n, err)
 	case err != nil:
@@ -66,7 +66,7 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 		if len(missing) == 1 {
 			peer = missing[0]
 		}
-		return nil, fail(op.String(), g.rank, peer, fmt.Errorf("%w; still waiting for ranks %s", err, rankList(missing)))
+		return nil, g.fail(op.String(), peer, fmt.Errorf("%w; still waiting for ranks %s", err, rankList(g.names(missing))))
 	}
 	return out, nil
 }
@@ -90,7 +90,7 @@ func (g *group) culprit(op collectiveOp, rank int, err error) error {
 			rank, err = r, cause
 		}
 	}
-	return fail(op.String(), g.rank, rank, err)
+	return g.fail(op.String(), rank, err)
 }
 
 // firstDeath is the member that was the first to die, as far as is known here.
@@ -130,6 +130,15 @@ func (g *group) AllGather(ctx context.Context, data []byte) ([][]byte, error) {
 func (g *group) Barrier(ctx context.Context) error {
 	_, err := g.exchange(ctx, opBarrier, nil)
 	return err
+}
+
+// names is what errors call ranks.
+func (g *group) names(ranks []int) []int {
+	out := make([]int, len(ranks))
+	for i, r := range ranks {
+		out[i] = g.name(r)
+	}
+	return out
 }
 
 func missingRanks(n int, have func(r int) bool) []int {

@@ -3,7 +3,9 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // group is the Bootstrap of some ranks of an endpoint. Its messages carry its space, so groups of one endpoint do not meet.
@@ -20,6 +22,8 @@ type group struct {
 
 	collectiveMu sync.Mutex
 	sequence     uint64
+
+	callers atomic.Pointer[[]int] // our rank → the number that errors give it; nil: our own
 
 	subMu sync.Mutex
 	subs  map[string]uint64 // how often each Sub was made, so that a second one has its own space
@@ -57,15 +61,41 @@ func (g *group) stopFailures(ch <-chan PeerFailure) { g.obituaries.cancel(ch) }
 func (g *group) report(peer int, cause error) {
 	r, ok := g.index[peer]
 	if ok {
-		g.obituaries.report(PeerFailure{Rank: r, Err: fail("watch", g.rank, r, cause)})
+		g.obituaries.report(PeerFailure{Rank: r, Err: g.fail("watch", r, cause)})
 	}
 }
 
 func (g *group) peer(op string, peer int) (int, error) {
 	if peer < 0 || peer >= len(g.members) {
-		return 0, fail(op, g.rank, -1, fmt.Errorf("%w: peer %d of %d ranks", ErrInvalid, peer, len(g.members)))
+		return 0, g.fail(op, -1, fmt.Errorf("%w: peer %d of %d ranks", ErrInvalid, peer, len(g.members)))
 	}
 	return g.members[peer], nil
+}
+
+// NameAs makes the errors of b call rank r of b ranks[r], until NameAs(b, nil): what is set up on a Sub is the business of whoever made it, and its
+// errors must speak of the ranks that it knows. Numbers in PeerFailure stay b's. A Bootstrap of another package is left alone.
+func NameAs(b Bootstrap, ranks []int) {
+	g, ok := b.(*group)
+	switch {
+	case !ok:
+	case ranks == nil:
+		g.callers.Store(nil)
+	default:
+		ranks = slices.Clone(ranks)
+		g.callers.Store(&ranks)
+	}
+}
+
+// name is what errors call rank r.
+func (g *group) name(r int) int {
+	if c := g.callers.Load(); c != nil && r >= 0 && r < len(*c) {
+		return (*c)[r]
+	}
+	return r
+}
+
+func (g *group) fail(op string, peer int, err error) error {
+	return fail(op, g.name(g.rank), g.name(peer), err)
 }
 
 func (g *group) Send(ctx context.Context, peer, tag int, data []byte) error {
@@ -74,12 +104,12 @@ func (g *group) Send(ctx context.Context, peer, tag int, data []byte) error {
 		return err
 	}
 	if len(data) > MaxMessage {
-		return fail("Send", g.rank, peer, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
+		return g.fail("Send", peer, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
 	}
 	ctx, cancel := stepContext(ctx, g.e.timeout)
 	defer cancel()
 	if err := g.e.send(ctx, frameData, m, g.space, uint64(tag), data); err != nil {
-		return fail("Send", g.rank, peer, err)
+		return g.fail("Send", peer, err)
 	}
 	return nil
 }
@@ -94,7 +124,7 @@ func (g *group) Recv(ctx context.Context, peer, tag int) ([]byte, error) {
 	var out []byte
 	keys := [1]key{{m, frameData, g.space, uint64(tag)}}
 	if _, err := g.e.box.collect(ctx, keys[:], func(_ int, data []byte) { out = data }); err != nil {
-		return nil, fail("Recv", g.rank, peer, err)
+		return nil, g.fail("Recv", peer, err)
 	}
 	return out, nil
 }

@@ -30,12 +30,23 @@ func (g *group) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, 
 	if err != nil {
 		return nil, fail("Sub", g.rank, -1, err)
 	}
+	NameAs(sub, ranks)
 	if _, err := sub.exchange(ctx, opSub, nil); err != nil {
 		_ = sub.Close()
 		return nil, err
 	}
+	NameAs(sub, nil)
 	return sub, nil
 }
+
+// OnceSpace is the tagSpace of one call of Sub, made of bytes that the ranks listed have agreed upon and that are in no other call, as random ones of
+// all of them are. So calls that differ in anything never meet, however often each rank has called Sub before.
+func OnceSpace(agreed []byte) int {
+	sum := sha256.Sum256(agreed)
+	return int(binary.LittleEndian.Uint64(sum[:])>>2 | onceBit)
+}
+
+const onceBit = 1 << 62 // of a tagSpace that OnceSpace made
 
 // subSpace derives the space without talking: members agree on the parent, the list, the tagSpace and how often they did this before.
 // A failed attempt counts too, on every member, because each counts its own calls.
@@ -45,11 +56,13 @@ func (g *group) subSpace(members []int, tagSpace int) uint64 {
 	for _, m := range members {
 		buf = binary.LittleEndian.AppendUint32(buf, uint32(m))
 	}
-	g.subMu.Lock()
-	nth := g.subs[string(buf)]
-	g.subs[string(buf)]++
-	g.subMu.Unlock()
-	buf = binary.LittleEndian.AppendUint64(buf, nth)
+	if tagSpace < onceBit {
+		g.subMu.Lock()
+		nth := g.subs[string(buf)]
+		g.subs[string(buf)]++
+		g.subMu.Unlock()
+		buf = binary.LittleEndian.AppendUint64(buf, nth)
+	}
 	sum := sha256.Sum256(buf)
 	// Space 0 is the whole job's.
 	return binary.LittleEndian.Uint64(sum[:]) | 1

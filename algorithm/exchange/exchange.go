@@ -79,7 +79,7 @@ func (w *Windows) mapPeer(ctx context.Context, dev device.Device, r int, record 
 	}
 	m, err := Importer.Map(ctx, dev, &share)
 	if err != nil {
-		return fmt.Errorf("map the window of rank %d: %w", r, err)
+		return fmt.Errorf("map the window of the peer: %w", err)
 	}
 	w.mappings = append(w.mappings, m)
 	w.Ptr[r], w.SameProcess[r] = m.Ptr, share.Process == ipc.ProcessID

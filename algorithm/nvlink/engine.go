@@ -84,7 +84,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	hosts := cfg.Bootstrap.Hosts()
 	for r, h := range hosts {
 		if h != hosts[rank] {
-			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host", algorithm.ErrUnsupported, r)}
+			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the peer is on another host", algorithm.ErrUnsupported)}
 		}
 	}
 	if os.Getenv("GOCCL_MULTICAST") == "1" {

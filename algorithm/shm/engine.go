@@ -71,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	hosts := cfg.Bootstrap.Hosts()
 	for r, h := range hosts {
 		if h != hosts[rank] {
-			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host; the host device's collectives need all ranks on one", algorithm.ErrUnsupported, r)}
+			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the peer is on another host; the host device's collectives need all ranks on one", algorithm.ErrUnsupported)}
 		}
 	}
 	e := &Engine{rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),

@@ -19,7 +19,7 @@ var house = []layer{
 		"internal/driver/...", "internal/launch/...", "internal/buildinfo", "internal/testutil/...", "internal/leak", "internal/openfiles", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
-	{"job", []string{"bootstrap/...", "transport/...", "topo/..."}},
+	{"job", []string{"bootstrap/...", "internal/agreement", "transport/...", "topo/..."}},
 	{"primitives", []string{"primitive/..."}},
 	{"collectives", []string{"algorithm/...", "executor/..."}},
 	{"goccl", []string{"."}},

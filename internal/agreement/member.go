@@ -1,0 +1,249 @@
+package agreement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+)
+
+// What ends an agreement without an outcome, for errors.Is.
+var (
+	ErrExcluded  = errors.New("this rank was excluded")
+	ErrWithdrawn = errors.New("a rank has given up")
+	ErrLeft      = errors.New("a rank has closed the communicator")
+)
+
+// Error says because of whom there is no outcome.
+type Error struct {
+	Peer int // -1: nobody in particular
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Overtaken says that a peer is in a later call: begin anew, with a number that is not below.
+type Overtaken struct{ Number uint64 }
+
+func (o *Overtaken) Error() string { return fmt.Sprintf("a peer is in call %d", o.Number) }
+
+// Member is one rank's part in the agreements of a communicator.
+type Member struct {
+	boot       bootstrap.Bootstrap
+	tag        int
+	rank, size int
+
+	mu      sync.Mutex
+	queues  [][]*message  // by peer, oldest first
+	gone    []error       // by peer: why nothing more will come
+	changed chan struct{} // closed and replaced when something was heard
+	hearing bool
+	closed  bool
+	without int // a peer that has decided without this rank, -1: none
+
+	number uint64 // of this rank's latest call
+	tasks  sync.WaitGroup
+}
+
+// New makes rank b.Rank()'s member. All messages go under the tag.
+func New(b bootstrap.Bootstrap, tag int) *Member {
+	n := b.WorldSize()
+	return &Member{boot: b, tag: tag, rank: b.Rank(), size: n, queues: make([][]*message, n), gone: make([]error, n), changed: make(chan struct{}), without: -1}
+}
+
+// Listen makes sure that what peers say is heard. It goes on until Close.
+func (m *Member) Listen() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hearing || m.closed {
+		return
+	}
+	m.hearing = true
+	for p := range m.size {
+		if p != m.rank {
+			m.tasks.Go(func() { m.hear(p) })
+		}
+	}
+}
+
+func (m *Member) hear(peer int) {
+	for {
+		b, err := m.boot.Recv(context.Background(), peer, m.tag)
+		var msg *message
+		if err == nil {
+			msg, err = decode(b, m.size)
+		}
+		if errors.Is(err, bootstrap.ErrTimeout) {
+			continue
+		}
+		m.mu.Lock()
+		if err != nil {
+			m.gone[peer] = err
+		} else {
+			m.queues[peer] = append(m.queues[peer], msg)
+		}
+		close(m.changed)
+		m.changed = make(chan struct{})
+		m.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Close waits until nothing of the member runs any more. The Bootstrap must have been closed.
+func (m *Member) Close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.tasks.Wait()
+}
+
+// Calling is a peer that is in a later call than this rank's latest, or -1, and a channel that is closed when that may have changed.
+func (m *Member) Calling() (peer int, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p, q := range m.queues {
+		for _, msg := range q {
+			if msg.place.number > m.number && msg.kind == kindState {
+				return p, m.changed
+			}
+		}
+	}
+	return -1, m.changed
+}
+
+// Begin begins a call and returns its number, which is at least least.
+func (m *Member) Begin(least uint64) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.number = max(m.number+1, least)
+	return m.number
+}
+
+// Agree takes part in a step of the call that was begun. Errors are *Error and *Overtaken.
+func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Outcome, error) {
+	m.Listen()
+	s := newState(m.rank, m.size, place{m.number, step}, mine)
+	m.tell(ctx, s.message(), s.done)
+	for {
+		changed, heard, err := m.digest(s)
+		if err != nil {
+			return nil, err
+		}
+		if s.decided() {
+			m.tell(ctx, s.message(), s.done)
+			m.tellExcluded(s)
+			return &Outcome{Known: s.known, place: s.place}, nil
+		}
+		if changed {
+			m.tell(ctx, s.message(), s.done)
+			continue
+		}
+		select {
+		case <-heard:
+		case <-ctx.Done():
+			missing := s.waitsFor()
+			return nil, &Error{missing[0], fmt.Errorf("still waiting for ranks %v: %w", missing, context.Cause(ctx))}
+		}
+	}
+}
+
+// digest takes what was heard. The channel is closed when there is more.
+func (m *Member) digest(s *state) (changed bool, heard <-chan struct{}, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	heard = m.changed
+	for p := range m.queues {
+		for len(m.queues[p]) > 0 && err == nil && !s.outcome {
+			msg := m.queues[p][0]
+			if !s.done.Has(p) && msg.kind == kindState && s.place.number < msg.place.number {
+				return false, nil, &Overtaken{msg.place.number}
+			}
+			if msg.kind != kindWithdrawn && s.place.number == msg.place.number && s.place.step < msg.place.step {
+				break // it is for the next step
+			}
+			m.queues[p] = m.queues[p][1:]
+			var on bool
+			on, err = m.consider(s, p, msg)
+			changed = changed || on
+		}
+		if cause := m.gone[p]; cause != nil && err == nil && len(m.queues[p]) == 0 && !s.done.Has(p) && !s.outcome {
+			if !errors.Is(cause, bootstrap.ErrPeerDead) {
+				err = &Error{p, fmt.Errorf("%w: rank %d: %w", ErrLeft, p, cause)}
+			}
+			changed = s.lose(p) || changed
+		}
+	}
+	if err == nil && !s.outcome && m.without >= 0 {
+		err = &Error{m.without, fmt.Errorf("%w: rank %d and others have gone on without it", ErrExcluded, m.without)}
+	}
+	return changed, heard, err
+}
+
+// consider takes one message.
+func (m *Member) consider(s *state, p int, msg *message) (changed bool, err error) {
+	switch {
+	case msg.kind == kindDecided && msg.done.Has(m.rank):
+		m.without = p
+	case s.done.Has(p) || msg.place.number != s.place.number:
+	case msg.kind == kindWithdrawn:
+		return false, withdrawn(p, msg.blames)
+	case msg.done.Has(m.rank):
+		return false, &Error{p, fmt.Errorf("%w: rank %d does without it", ErrExcluded, p)}
+	case msg.place == s.place:
+		return s.take(p, msg), nil
+	}
+	return false, nil
+}
+
+func withdrawn(peer, blames int) error {
+	if blames < 0 {
+		return &Error{peer, fmt.Errorf("%w: rank %d", ErrWithdrawn, peer)}
+	}
+	return &Error{blames, fmt.Errorf("%w: rank %d, because of rank %d", ErrWithdrawn, peer, blames)}
+}
+
+// sendWait bounds what telling a peer may take that perhaps does not listen.
+const sendWait = 500 * time.Millisecond
+
+// tell sends msg to all but those with whom this rank has done. Who cannot be told is found to be dead by hear.
+func (m *Member) tell(ctx context.Context, msg *message, done Set) {
+	b := msg.encode()
+	for i := 1; i < m.size; i++ {
+		if p := (m.rank + i) % m.size; !done.Has(p) {
+			_ = m.boot.Send(ctx, p, m.tag, b)
+		}
+	}
+}
+
+// tellExcluded lets those know who were excluded though they may live, without waiting for them.
+func (m *Member) tellExcluded(s *state) {
+	b := s.message().encode()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p := range m.size {
+		if p == m.rank || !s.done.Has(p) || m.gone[p] != nil || m.closed {
+			continue
+		}
+		m.tasks.Go(func() {
+			ctx, stop := context.WithTimeout(context.Background(), sendWait)
+			defer stop()
+			_ = m.boot.Send(ctx, p, m.tag, b)
+		})
+	}
+}
+
+// Withdraw ends the call that was begun: this rank has given up because of a peer, or of nobody (-1).
+func (m *Member) Withdraw(blames int) {
+	ctx, stop := context.WithTimeout(context.Background(), sendWait)
+	defer stop()
+	none := NewSet(m.size)
+	m.tell(ctx, &message{kind: kindWithdrawn, place: place{number: m.number}, blames: blames, done: none, known: make([]*Contribution, m.size)}, none)
+}

@@ -1,0 +1,165 @@
+package agreement
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
+
+// place is where a rank is: the step of the call of that number.
+type place struct {
+	number uint64
+	step   uint32
+}
+
+// Contribution is what a rank brings to a step.
+type Contribution struct {
+	Excludes Set    // whom it does without
+	Fine     bool   // its work since the step before came out well
+	Blames   int    // if not: because of whom, -1 for nobody
+	Nonce    uint64 // random, so that no two outcomes are alike
+}
+
+type kind byte
+
+const (
+	kindState kind = iota + 1
+	kindDecided
+	kindWithdrawn
+)
+
+// message is what ranks send each other: a state, the last one being the outcome, or that the sender has given up.
+type message struct {
+	kind   kind
+	place  place
+	blames int // of one that has given up
+	done   Set
+	known  []*Contribution // by rank; nil: unknown
+}
+
+const (
+	version      = 1
+	headBytes    = 18 // version, kind, number u64, step u32, blames i32
+	contribution = 13 // and the set: fine, blames i32, nonce u64
+)
+
+func (m *message) encode() []byte {
+	size := len(m.known)
+	b := make([]byte, 0, headBytes+2*len(m.done)+size*(contribution+len(m.done)))
+	b = append(b, version, byte(m.kind))
+	b = binary.LittleEndian.AppendUint64(b, m.place.number)
+	b = binary.LittleEndian.AppendUint32(b, m.place.step)
+	b = binary.LittleEndian.AppendUint32(b, uint32(int32(m.blames)))
+	b = append(b, m.done...)
+	return appendKnown(b, m.known)
+}
+
+func appendKnown(b []byte, known []*Contribution) []byte {
+	b = append(b, knownSet(known)...)
+	for _, c := range known {
+		if c == nil {
+			continue
+		}
+		fine := byte(0)
+		if c.Fine {
+			fine = 1
+		}
+		b = binary.LittleEndian.AppendUint32(append(b, fine), uint32(int32(c.Blames)))
+		b = append(binary.LittleEndian.AppendUint64(b, c.Nonce), c.Excludes...)
+	}
+	return b
+}
+
+func knownSet(known []*Contribution) Set {
+	s := NewSet(len(known))
+	for r, c := range known {
+		if c != nil {
+			s.Add(r)
+		}
+	}
+	return s
+}
+
+// decode reads a message of a job of size ranks. b is the message's from then on.
+func decode(b []byte, size int) (*message, error) {
+	n := (size + 7) / 8
+	bad := fmt.Errorf("agreement: %d bytes are no message of this version for %d ranks", len(b), size)
+	if len(b) < headBytes+2*n || b[0] != version || kind(b[1]) < kindState || kind(b[1]) > kindWithdrawn {
+		return nil, bad
+	}
+	m := &message{kind: kind(b[1]), known: make([]*Contribution, size)}
+	m.place = place{binary.LittleEndian.Uint64(b[2:]), binary.LittleEndian.Uint32(b[10:])}
+	m.blames = rankIn(binary.LittleEndian.Uint32(b[14:]), size)
+	m.done = Set(b[headBytes : headBytes+n : headBytes+n])
+	known := Set(b[headBytes+n : headBytes+2*n])
+	b = b[headBytes+2*n:]
+	if !fits(m.done, size) || !fits(known, size) || len(b) != known.Len()*(contribution+n) {
+		return nil, bad
+	}
+	for r := range size {
+		if !known.Has(r) {
+			continue
+		}
+		c := &Contribution{Fine: b[0] == 1, Blames: rankIn(binary.LittleEndian.Uint32(b[1:]), size), Nonce: binary.LittleEndian.Uint64(b[5:])}
+		c.Excludes = Set(b[contribution : contribution+n : contribution+n])
+		if !fits(c.Excludes, size) {
+			return nil, bad
+		}
+		m.known[r], b = c, b[contribution+n:]
+	}
+	return m, nil
+}
+
+// rankIn is a rank of size, or -1.
+func rankIn(v uint32, size int) int {
+	if r := int(int32(v)); r >= 0 && r < size {
+		return r
+	}
+	return -1
+}
+
+// fits reports whether all ranks of s are below size.
+func fits(s Set, size int) bool {
+	return size%8 == 0 || bits.Len8(s[len(s)-1]) <= size%8
+}
+
+// Outcome is what a step has decided.
+type Outcome struct {
+	Known []*Contribution // by rank; nil: it is dead, or somebody does without it
+	place place
+}
+
+// Members are the ranks that contributed and that nobody does without, in order.
+func (o *Outcome) Members() (ranks []int) {
+	out := NewSet(len(o.Known))
+	for _, c := range o.Known {
+		if c != nil {
+			out.join(c.Excludes)
+		}
+	}
+	for r, c := range o.Known {
+		if c != nil && !out.Has(r) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// NotFine is the first of these ranks whose work did not come out well, or that did not contribute; -1 if all is well.
+func (o *Outcome) NotFine(ranks []int) int {
+	for _, r := range ranks {
+		if c := o.Known[r]; c == nil || !c.Fine {
+			return r
+		}
+	}
+	return -1
+}
+
+// ID is the same on all ranks that have this outcome, and no other outcome has it.
+func (o *Outcome) ID() []byte {
+	b := binary.LittleEndian.AppendUint64([]byte("agreement"), o.place.number)
+	b = binary.LittleEndian.AppendUint32(b, o.place.step)
+	sum := sha256.Sum256(appendKnown(b, o.Known))
+	return sum[:]
+}

@@ -1,0 +1,145 @@
+package agreement
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// network is ranks that agree, with their messages on the way. Everything happens in an order that a seed gives.
+type network struct {
+	t      *testing.T
+	rng    *rand.Rand
+	states []*state
+	ways   [][][]*message // from, to: not yet received
+	dead   []bool
+	heard  [][]bool // by rank: whose death it knows
+	began  []bool
+	result []*Outcome
+	lists  []Set
+}
+
+// say is a broadcast, in which the rank may die.
+func (w *network) say(r int, mortal bool) {
+	m := w.states[r].message()
+	b := m.encode()
+	for _, p := range w.rng.Perm(len(w.states)) {
+		if p == r || w.states[r].done.Has(p) {
+			continue
+		}
+		if mortal && w.rng.IntN(40) == 0 {
+			w.dead[r] = true
+			return
+		}
+		copied, err := decode(append([]byte{}, b...), len(w.states))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.ways[r][p] = append(w.ways[r][p], copied)
+	}
+}
+
+func (w *network) step(mortal bool) {
+	n := len(w.states)
+	r := w.rng.IntN(n)
+	if w.dead[r] || w.result[r] != nil {
+		return
+	}
+	if !w.began[r] {
+		w.began[r] = true
+		w.states[r] = newState(r, n, place{1, 0}, Contribution{Excludes: w.lists[r], Fine: true, Nonce: w.rng.Uint64()})
+		w.say(r, mortal)
+		return
+	}
+	s, from, changed := w.states[r], w.rng.IntN(n), false
+	switch q := w.ways[from][r]; {
+	case len(q) > 0:
+		w.ways[from][r] = q[1:]
+		changed = s.take(from, q[0])
+	case w.dead[from] && w.rng.IntN(3) == 0:
+		changed = s.lose(from)
+	}
+	switch {
+	case s.decided():
+		w.result[r] = &Outcome{Known: append([]*Contribution{}, s.known...), place: s.place}
+		w.say(r, mortal)
+	case changed:
+		w.say(r, mortal)
+	}
+}
+
+// settle lets all happen that is left to happen.
+func (w *network) settle() {
+	for range 200 * len(w.states) {
+		w.step(false)
+	}
+}
+
+// Whoever decides decides the same, whoever dies when, and all decide that live.
+func TestEveryOutcomeIsTheSame(t *testing.T) {
+	rounds := 4000
+	if testing.Short() {
+		rounds = 500
+	}
+	several := 0
+	for seed := range uint64(rounds) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		n := 2 + rng.IntN(6)
+		w := &network{t: t, rng: rng, states: make([]*state, n), ways: make([][][]*message, n), dead: make([]bool, n), began: make([]bool, n), result: make([]*Outcome, n)}
+		gone := n - 1 // of which some know that it does not take part
+		for r := range n {
+			w.ways[r] = make([][]*message, n)
+			w.lists = append(w.lists, NewSet(n))
+			if rng.IntN(2) == 0 {
+				w.lists[r].Add(gone)
+			}
+		}
+		w.lists[rng.IntN(n-1)].Add(gone)
+		w.dead[gone] = rng.IntN(2) == 0 // dead, or stopped: then nobody hears of its end, and the lists must do
+		w.began[gone] = true
+		stopped := !w.dead[gone]
+		if stopped { // it says nothing and takes nothing
+			w.result[gone] = &Outcome{}
+		}
+		for i := range 3000 {
+			w.step(i < 2000)
+		}
+		for range 10 {
+			w.settle()
+		}
+		var first *Outcome
+		deaths := 0
+		for r, o := range w.result {
+			if w.dead[r] {
+				deaths++
+			}
+			switch {
+			case r == gone || w.dead[r] && o == nil:
+			case o == nil:
+				// A list that only a dead rank had may be lost with it: then the others wait for the one that is stopped.
+				if !stopped || excludesAny(w, gone) {
+					t.Fatalf("seed %d: rank %d of %d does not decide; it waits for %v", seed, r, n, w.states[r].waitsFor())
+				}
+			case first == nil:
+				first = o
+			case string(first.ID()) != string(o.ID()):
+				t.Fatalf("seed %d: members %v here and %v there", seed, first.Members(), o.Members())
+			}
+		}
+		if deaths > 1 {
+			several++
+		}
+	}
+	if several < rounds/10 {
+		t.Errorf("only %d of %d rounds had several deaths", several, rounds)
+	}
+}
+
+// excludesAny reports whether a rank that lives has gone in its list.
+func excludesAny(w *network, gone int) bool {
+	for r, l := range w.lists {
+		if r != gone && !w.dead[r] && l.Has(gone) {
+			return true
+		}
+	}
+	return false
+}
