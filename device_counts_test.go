@@ -1,10 +1,12 @@
 package goccl_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -166,6 +168,91 @@ func TestDeviceCountsArguments(t *testing.T) {
 	if err := c.AllToAllVDevice(m.Add(64), m.Add(128), good, datatype.Int8, nil); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "SendCounts[0]") {
 		t.Errorf("an absurd count: %v", err)
 	}
+}
+
+// Counts beyond the buffers' lengths touch nothing outside of them: the rank itself is told, and its peers do not wait for it.
+func TestDeviceCountsBeyondTheBuffers(t *testing.T) {
+	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		if n < 2 {
+			t.Skip("one rank")
+		}
+		for _, c := range []struct {
+			name                string
+			array, entry, value int64 // of rank 0: what is wrong
+		}{{"SendCounts", 0, 1, 501}, {"SendCounts", 0, 0, 1 << 40}, {"SendDispls", 1, 1, 501}, {"SendDispls", 1, 1, -1}, {"RecvCounts", 2, 1, 501},
+			{"RecvDispls", 3, 0, 1 << 62}, {"RecvDispls", 3, 1, math.MinInt64}} {
+			t.Run(fmt.Sprintf("%s[%d]=%d", c.name, c.entry, c.value), func(t *testing.T) {
+				comms := commsWith(t, n, open, nil)
+				if err := each(n, func(r int) error { return beyond(t, comms[r], c.array, c.entry, c.value, c.name) }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+// beyond is a rank's part of a call in which each sends each 500 elements of 1000, but for one number of rank 0.
+func beyond(t *testing.T, c *goccl.Comm, array, entry, value int64, name string) error {
+	list := [][]int64{{500, 500}, {0, 500}, {500, 500}, {0, 500}}
+	if c.Rank() == 0 {
+		list[array][entry] = value
+	} else if array == 0 && entry == 1 {
+		list[2][0] = value // rank 1 expects as much
+	} else if array == 2 && entry == 1 {
+		list[0][0] = value
+	}
+	var raw []byte
+	for _, l := range list {
+		for _, v := range l {
+			raw = binary.NativeEndian.AppendUint64(raw, uint64(v))
+		}
+	}
+	m, dev := scratch(t, c), c.Device()
+	const guard = 4096
+	send, recv := m.Add(64<<10), m.Add(512<<10)
+	around := bytes.Repeat([]byte{0xee}, 1000+2*guard)
+	if err := errors.Join(dev.CopyIn(m, raw), dev.CopyIn(recv.Add(-guard), around)); err != nil {
+		return err
+	}
+	s, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	d := goccl.DeviceCounts{SendCounts: m, SendDispls: m.Add(16), RecvCounts: m.Add(32), RecvDispls: m.Add(48), SendElements: 1000, RecvElements: 1000}
+	if c.Rank() == 1 { // only rank 0 knows how long its buffers are
+		d.SendElements, d.RecvElements = 0, 0
+	}
+	if err := c.AllToAllVDevice(send, recv, d, datatype.Int8, s); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), soon)
+	defer stop()
+	err = c.Synchronize(ctx, s)
+	for end := time.Now().Add(soon); err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		err = c.AsyncError() // a GPU's kernel ends before the host has seen what it reports
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("rank %d waits for ever", c.Rank())
+	}
+	if c.Rank() == 0 && (!errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), name[:4])) {
+		return fmt.Errorf("rank 0: %w: want an invalid argument that names %s", err, name)
+	}
+	if err == nil {
+		return fmt.Errorf("rank %d: no error", c.Rank())
+	}
+	if c.Rank() != 0 {
+		return nil
+	}
+	if err := dev.CopyOut(around, recv.Add(-guard)); err != nil {
+		return err
+	}
+	for i, b := range around {
+		if (i < guard || i >= guard+1000) && b != 0xee {
+			return fmt.Errorf("rank 0: byte %d of recv was written", i-guard)
+		}
+	}
+	return nil
 }
 
 // A rank that does not call is named at the deadline; the others' counts do not matter.

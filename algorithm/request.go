@@ -108,6 +108,9 @@ type Request struct {
 // read. They are read when the operation runs on its stream and must not change until it has ended.
 type DeviceCounts struct {
 	SendCounts, SendDispls, RecvCounts, RecvDispls device.Ptr
+
+	// The lengths of send and recv in elements. What the arrays say is compared with them when the operation runs; 0: not known, and nothing is compared.
+	SendElements, RecvElements int64
 }
 
 // Bytes is Count in bytes.

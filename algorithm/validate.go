@@ -64,6 +64,10 @@ func (c *DeviceCounts) validate() error {
 				[]string{"SendCounts", "SendDispls", "RecvCounts", "RecvDispls"}[i], p)
 		}
 	}
+	if c.SendElements < 0 || c.RecvElements < 0 {
+		return fmt.Errorf("%w: DeviceCounts.SendElements and RecvElements are %d and %d: want lengths, or 0 where they are not known", ErrInvalidArgument,
+			c.SendElements, c.RecvElements)
+	}
 	return nil
 }
 

@@ -29,6 +29,7 @@ type abortWords struct {
 const (
 	statusAborted = 1
 	statusTimeout = 0xffff0001
+	statusInvalid = 0xffff0002 // an all-to-all-v's message outside of a buffer: detail is its count, op whether it is sent
 
 	// Of kernels/collective/all_to_all_v.cuh: the counts of a peer and of this rank differ. detail is the peer's number of bytes, op whether it sends or
 	// expects them.
@@ -58,12 +59,12 @@ func (b *abortBlock) submitted(seq uint64, r *algorithm.Request) {
 	b.op.Store(uint32(r.Collective))
 }
 
-// report is the error of a wait that ran into its deadline on the device, or of counts that did not match there, or nil.
+// report is the error of a wait that ran into its deadline on the device, or of counts that were wrong there, or nil.
 func (b *abortBlock) report(rank int) error {
 	switch b.word.reported.Load() {
 	case statusTimeout:
-	case statusMismatch:
-		return b.mismatch(rank)
+	case statusMismatch, statusInvalid:
+		return b.counts(rank)
 	default:
 		return nil
 	}
@@ -75,19 +76,30 @@ func (b *abortBlock) report(rank int) error {
 		Err: fmt.Errorf("%w: a kernel waited %v for data; the latest operation submitted here is the one named", algorithm.ErrTimeout, b.wait)}
 }
 
-// mismatch names the operation whose kernel has reported; which of them it was is known while it is the latest.
-func (b *abortBlock) mismatch(rank int) error {
+// counts is the error of counts that were wrong on the device. It names the operation whose kernel has reported; which of them it was is known while it is
+// the latest.
+func (b *abortBlock) counts(rank int) error {
 	var seq uint64
 	if algorithm.Collective(b.op.Load()) == algorithm.AllToAllVDevice {
 		seq = b.seq.Load()
 	}
-	peer, bytes := int(b.word.peer.Load()), b.word.detail.Load()
+	peer, detail, op := int(b.word.peer.Load()), b.word.detail.Load(), b.word.op.Load()
+	e := &algorithm.Error{Op: algorithm.AllToAllVDevice.String(), Rank: rank, Peer: peer, Seq: seq}
+	if b.word.reported.Load() == statusInvalid {
+		buffer, arrays := "recv", "RecvCounts and RecvDispls"
+		if op != 0 {
+			buffer, arrays = "send", "SendCounts and SendDispls"
+		}
+		e.Err = fmt.Errorf("%w: DeviceCounts.%s[%d] lie outside of %s, which is not as long, when the operation runs: %d elements", algorithm.ErrInvalidArgument,
+			arrays, peer, buffer, int64(detail))
+		return e
+	}
 	verb, side := "expects", "send"
-	if b.word.op.Load() == peerSends {
+	if op == peerSends {
 		verb, side = "sends", "receive"
 	}
-	return &algorithm.Error{Op: algorithm.AllToAllVDevice.String(), Rank: rank, Peer: peer, Seq: seq,
-		Err: fmt.Errorf("%w: rank %d %s %d bytes here, and this rank's %s count, read on the device, is for another number", algorithm.ErrMismatch, peer, verb, bytes, side)}
+	e.Err = fmt.Errorf("%w: rank %d %s %d bytes here, and this rank's %s count, read on the device, is for another number", algorithm.ErrMismatch, peer, verb, detail, side)
+	return e
 }
 
 func (b *abortBlock) close() error { return b.mem.Close() }

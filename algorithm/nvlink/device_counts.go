@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 )
 
@@ -17,10 +18,22 @@ func (e *Engine) allToAllVDevice(r *algorithm.Request, s *cuda.Stream) error {
 	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 	a.counts = [2]uint64{uint64(c.RecvCounts), uint64(c.SendCounts)}
 	a.displs = [2]uint64{uint64(c.RecvDispls), uint64(c.SendDispls)}
+	a.elements = [2]uint64{lengthOf(r.Recv, c.RecvElements), lengthOf(r.Send, c.SendElements)}
 	a.elementBytes = uint32(r.Type.Size())
 	lanes := 2*e.size - 1
 	a.channels = uint32(e.countedChannels(lanes))
 	return e.submit(s, e.kernels.counted, cuda.Launch1D(lanes*int(a.channels), p2pThreads, 0), params(a))
+}
+
+// lengthOf is what the kernel compares counts and displacements with: of a buffer whose length is not known, more than any memory has.
+func lengthOf(buffer device.Ptr, elements int64) uint64 {
+	switch {
+	case buffer == 0:
+		return 0
+	case elements == 0:
+		return 1 << 46
+	}
+	return uint64(elements)
 }
 
 // countedChannels is the blocks of a lane. Where ranks share a GPU their blocks wait for each other, so all must be there at once: a block then serves

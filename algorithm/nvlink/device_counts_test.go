@@ -18,13 +18,13 @@ func TestDeviceCountsLaunch(t *testing.T) {
 		s, mem := newStream(t, e), memory(t, e, 1<<20)
 		at := func(i int64) device.Ptr { return mem.Add(1024 * i) }
 		req := algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: at(1).Add(3), Recv: at(8), Type: datatype.Float16, Stream: s,
-			DeviceCounts: algorithm.DeviceCounts{SendCounts: at(10), SendDispls: at(11), RecvCounts: at(12), RecvDispls: at(13)}}
+			DeviceCounts: algorithm.DeviceCounts{SendCounts: at(10), SendDispls: at(11), RecvCounts: at(12), RecvDispls: at(13), SendElements: 77}}
 		calls := launches(noted(t, func() { must(t, e.Enqueue(1, []algorithm.Request{req})) }))
 		if len(calls) != 1 || calls[0].Kernel != "all_to_all_v_device" {
 			t.Fatalf("%d ranks: %v", n, names(calls))
 		}
 		a := argsOf[allToAllVArgs](t, calls[0])
-		if a.send != uint64(at(1))+3 || a.recv != uint64(at(8)) || a.counts != [2]uint64{uint64(at(12)), uint64(at(10))} || a.displs != [2]uint64{uint64(at(13)), uint64(at(11))} || a.elementBytes != 2 {
+		if a.send != uint64(at(1))+3 || a.recv != uint64(at(8)) || a.counts != [2]uint64{uint64(at(12)), uint64(at(10))} || a.displs != [2]uint64{uint64(at(13)), uint64(at(11))} || a.elementBytes != 2 || a.elements != [2]uint64{1 << 46, 77} {
 			t.Errorf("%d ranks: %+v", n, a)
 		}
 		if a.window != e.p2p.window || a.counters != e.p2p.counters || a.abort != e.p2p.abort || a.rank != uint32(n-1) || a.nranks != uint32(n) {
@@ -65,6 +65,21 @@ func TestDeviceCountsMismatch(t *testing.T) {
 		w.reported.Store(statusMismatch)
 		var ae *algorithm.Error
 		if err := e.Err(); !errors.As(err, &ae) || !errors.Is(err, algorithm.ErrMismatch) || ae.Peer != 1 || ae.Seq != 7 || ae.Op != "all_to_all_v_device" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
+
+// What the kernel reports of a message outside of its buffer is an invalid argument of this rank's.
+func TestDeviceCountsOutside(t *testing.T) {
+	for op, want := range []string{"DeviceCounts.RecvCounts and RecvDispls[1] lie outside of recv", "DeviceCounts.SendCounts and SendDispls[1] lie outside of send"} {
+		e := mockEngines(t, 2)[0]
+		w := e.abort.word
+		w.detail.Store(4000)
+		w.peer.Store(1)
+		w.op.Store(uint32(op))
+		w.reported.Store(statusInvalid)
+		if err := e.Err(); !errors.Is(err, algorithm.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}

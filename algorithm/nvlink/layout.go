@@ -91,6 +91,7 @@ type allToAllVArgs struct {
 	p2pHead
 	send, recv             uint64
 	counts, displs         [2]uint64
+	elements               [2]uint64 // lengths of recv and send
 	elementBytes, channels uint32
 }
 

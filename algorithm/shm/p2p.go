@@ -121,8 +121,8 @@ func (o *op) pointToPoint(all []*transfer) error {
 	}
 }
 
-// readCounts makes the arrays of an all-to-all-v what they hold now: this runs on the request's stream. Negative counts are 0, as on GPUs; what would
-// not fit any memory is refused, and so are displacements in front of the buffer.
+// readCounts makes the arrays of an all-to-all-v what they hold now: this runs on the request's stream. Negative counts are 0, as on GPUs; what lies outside
+// of the buffers is refused, and where their lengths are not known, what would not fit any memory.
 func (o *op) readCounts() error {
 	e, r := o.e, o.req
 	n, size := e.size, r.Type.Size()
@@ -131,23 +131,37 @@ func (o *op) readCounts() error {
 	}
 	d := &r.DeviceCounts
 	for i, from := range []struct {
-		name string
-		at   device.Ptr
-		to   *[]int64
-	}{{"SendCounts", d.SendCounts, &r.SendCounts}, {"RecvCounts", d.RecvCounts, &r.RecvCounts}, {"SendDispls", d.SendDispls, &r.SendDispls}, {"RecvDispls", d.RecvDispls, &r.RecvDispls}} {
+		name   string
+		at     device.Ptr
+		to     *[]int64
+		buffer device.Ptr
+		length int64
+	}{
+		{"SendCounts", d.SendCounts, &r.SendCounts, r.Send, d.SendElements}, {"RecvCounts", d.RecvCounts, &r.RecvCounts, r.Recv, d.RecvElements},
+		{"SendDispls", d.SendDispls, &r.SendDispls, r.Send, d.SendElements}, {"RecvDispls", d.RecvDispls, &r.RecvDispls, r.Recv, d.RecvElements},
+	} {
+		length := mostBytes / size
+		switch {
+		case from.buffer == 0:
+			length = 0
+		case from.length > 0:
+			length = min(length, from.length)
+		}
 		list := e.counts[i*n : (i+1)*n]
 		*from.to = list
 		b := device.Bytes(from.at, 8*int64(n))
 		for p := range list {
-			x := int64(binary.NativeEndian.Uint64(b[8*p:]))
-			switch {
-			case i < 2:
+			x, room := int64(binary.NativeEndian.Uint64(b[8*p:])), length
+			if i < 2 {
 				x = max(0, x)
-			case e.counts[(i-2)*n+p] == 0:
+			} else if count := e.counts[(i-2)*n+p]; count > 0 {
+				room -= count
+			} else {
 				x = 0 // it is not used
 			}
-			if x < 0 || x > mostBytes/size {
-				return o.error(-1, fmt.Errorf("%w: DeviceCounts.%s[%d] is %d when the operation runs", algorithm.ErrInvalidArgument, from.name, p, x))
+			if x < 0 || x > room {
+				return o.error(-1, fmt.Errorf("%w: DeviceCounts.%s[%d] is %d when the operation runs: want 0 to %d, the buffer has %d elements",
+					algorithm.ErrInvalidArgument, from.name, p, x, room, length))
 			}
 			list[p] = x
 		}

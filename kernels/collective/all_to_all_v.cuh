@@ -9,6 +9,8 @@
 //   3. messages go as those of point_to_point; each side chooses its accesses by the alignment of its own memory
 //   4. lane 0, block 0: compares what the peers have told with its own counts; a difference is reported, and ends the other blocks' waits
 //
+// A message that lies outside of its buffer is reported as statusInvalid and takes part as one of no bytes: its peer, which expects more, sees a difference.
+//
 // # Blocks that are not there yet
 //
 // Blocks come onto the GPU in their order. A block waits for those of the peer's lane with the same k only: so where not all fit, the first lanes end
@@ -37,15 +39,21 @@ struct AllToAllVArgs : P2PHead {  // lanes is not used
   // By rank, in elements. Index 0: what is received, 1: what is sent.
   const int64_t* counts[2];
   const int64_t* displs[2];
+  uint64_t elements[2];  // lengths of recv and send
   uint32_t elementBytes;
   uint32_t channels;  // blocks of a lane, at most p2pChannels
 };
-static_assert(sizeof(AllToAllVArgs) == 224, "AllToAllVArgs is filled by the host");
+static_assert(sizeof(AllToAllVArgs) == 240, "AllToAllVArgs is filled by the host");
 
-// bytesOf reads a count. A negative one is 0; there is nothing to compare a large one with.
+// outside says that a message of count elements, which is positive, does not lie within its buffer.
+GOCCL_DEVICE bool outside(const AllToAllVArgs& a, uint32_t send, uint32_t peer, uint64_t count) {
+  return count > a.elements[send] || static_cast<uint64_t>(a.displs[send][peer]) > a.elements[send] - count;
+}
+
+// bytesOf reads a count. A negative one is 0, and so is that of a message outside of its buffer.
 GOCCL_DEVICE uint64_t bytesOf(const AllToAllVArgs& a, uint32_t send, uint32_t peer) {
   const int64_t count = a.counts[send][peer];
-  return count > 0 ? static_cast<uint64_t>(count) * a.elementBytes : 0;
+  return count > 0 && !outside(a, send, peer, static_cast<uint64_t>(count)) ? static_cast<uint64_t>(count) * a.elementBytes : 0;
 }
 
 GOCCL_DEVICE Message messageOf(const AllToAllVArgs& a, uint32_t send, uint32_t peer) {
@@ -61,7 +69,8 @@ GOCCL_DEVICE LL16Packet* countPackets(const AllToAllVArgs& a, uint32_t source, u
 GOCCL_DEVICE uint2 split(uint64_t v) { return make_uint2(static_cast<uint32_t>(v), static_cast<uint32_t>(v >> 32)); }
 GOCCL_DEVICE uint64_t joined(uint2 v) { return static_cast<uint64_t>(v.y) << 32 | v.x; }
 
-// tellCounts and compareCounts are steps 2 and 4, with a thread for each rank.
+// tellCounts and compareCounts are steps 2 and 4, with a thread for each rank. A rank with a message outside of its buffers has told its peer, and need not
+// hear what that has.
 GOCCL_DEVICE void tellCounts(const AllToAllVArgs& a, uint32_t epoch) {
   const uint32_t p = threadIdx.x;
   if (p >= a.nranks || p == a.rank) return;
@@ -73,6 +82,11 @@ GOCCL_DEVICE void tellCounts(const AllToAllVArgs& a, uint32_t epoch) {
 GOCCL_DEVICE void compareCounts(const AllToAllVArgs& a, uint32_t epoch) {
   const uint32_t p = threadIdx.x;
   if (p >= a.nranks) return;
+  for (uint32_t send = 0; send < 2; ++send) {
+    const int64_t count = a.counts[send][p];
+    if (count > 0 && outside(a, send, p, static_cast<uint64_t>(count)))
+      return report(a.abort, statusInvalid, reinterpret_cast<const void*>(count), send, p);
+  }
   const uint64_t mySends = bytesOf(a, 1, p), myReceives = bytesOf(a, 0, p);
   uint64_t sends = mySends, expects = myReceives;
   if (p != a.rank) {

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "94eb6e87bb4e5f151a11c312d216b39cc22b5f98802a89a482c2ee752b92314f",
+	Source:   "27740993723dbadeb490a9ed8c3e5ef9bc96bf4dd7d679d102d751d3e03887c8",
 	Kernels: []string{
 		"all_reduce_one_shot_ll128_bfloat16",
 		"all_reduce_one_shot_ll128_bfloat16_sum_n2",

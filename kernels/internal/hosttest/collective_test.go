@@ -67,6 +67,7 @@ var mutations = []struct {
 	{"epoch of counts not kept", "device-counts", edit{"all_to_all_v.cuh", "*counter = epoch;", "*counter = epoch - mutated(\"epoch of counts not kept\");"}},
 	{"one channel of two", "device-counts", edit{"all_to_all_v.cuh", "channel += a.channels)", "channel += a.channels + mutated(\"one channel of two\"))"}},
 	{"counts not compared", "wrong-counts", edit{"all_to_all_v.cuh", "if (sends != myReceives)", "if (sends != myReceives && !mutated(\"counts not compared\"))"}},
+	{"counts not within", "outside-counts", edit{"all_to_all_v.cuh", "a.elements[send] - count;", "a.elements[send] - count + (mutated(\"counts not within\") ? 1u << 30 : 0);"}},
 	{"no room", "ring", edit{"ring.cuh", "if (room <= sent &&", "if (room <= sent && !mutated(\"no room\") &&"}},
 	{"early flag", "ring", edit{"ring.cuh", "(arrived = loadAcquire<Scope::sys>(word)) >", "(arrived = loadAcquire<Scope::sys>(word)) + mutated(\"early flag\") >"}},
 	{"flag before the barrier", "ring", edit{"ring.cuh", "barrierOf(2, blockDim.x);",
@@ -171,7 +172,7 @@ func collectiveHeaders(t *testing.T) string {
 func TestCollectives(t *testing.T) {
 	t.Parallel()
 	program := build(t, "collective", "-I"+collectiveHeaders(t), "-O1", "-g", "-fsanitize=thread", "-pthread")
-	for _, name := range []string{"reduce", "move", "messages", "no-counts", "device-counts", "wrong-counts", "streams", "ring", "ring-aborted", "fold", "fold-aborted", "tickets"} {
+	for _, name := range []string{"reduce", "move", "messages", "no-counts", "device-counts", "wrong-counts", "outside-counts", "streams", "ring", "ring-aborted", "fold", "fold-aborted", "tickets"} {
 		t.Run(name, func(t *testing.T) {
 			if out, ok := run(t, program, name); !ok {
 				t.Fatalf("as it is:\n%s", out)

@@ -315,7 +315,8 @@ struct Counted : Exchange {
   }
 
   // counted is one launch of one rank: dense, with all messages at multiples of 8, or with gaps between them. wrong is added to what rank 0 sends rank 1.
-  void counted(uint32_t rank, uint32_t l, uint32_t element, bool dense, int64_t wrong) {
+  // Rank 0's recv (side 0) or send (side 1) is cut[side] elements too short for its last message.
+  void counted(uint32_t rank, uint32_t l, uint32_t element, bool dense, int64_t wrong, std::array<uint64_t, 2> cut = {}) {
     std::vector<int64_t> counts[2], displs[2];
     uint64_t total[2];
     for (uint32_t send : {0u, 1u}) {
@@ -337,14 +338,15 @@ struct Counted : Exchange {
       for (uint64_t j = 0; j < bytes(1, p); ++j) at(1, p)[j] = pattern(rank * 5 + p, l, j);
 
     AllToAllVArgs a{};
-    a.abort = wrong != 0 ? &aborts[rank] : abortBlock();
+    const bool isCut = cut[0] + cut[1] != 0;
+    a.abort = wrong != 0 || isCut ? &aborts[rank] : abortBlock();
     for (uint32_t r = 0; r < n; ++r) a.window[r] = window[r];
     a.counters = counters[rank].data();
     a.rank = rank;
     a.nranks = n;
     a.send = send.data;
     a.recv = recv.data;
-    for (uint32_t side : {0u, 1u}) a.counts[side] = counts[side].data(), a.displs[side] = displs[side].data();
+    for (uint32_t side : {0u, 1u}) a.counts[side] = counts[side].data(), a.displs[side] = displs[side].data(), a.elements[side] = total[side] / element - (rank == 0 ? std::min(cut[side], total[side] / element) : 0);
     a.elementBytes = element;
     a.channels = blocks;
     Launch((2 * n - 1) * blocks, threads, [a] { allToAllV<LineWords, LineBytes>(a); }).join();
@@ -353,6 +355,19 @@ struct Counted : Exchange {
       const uint64_t sent = draw(0, 1, l, element) + wrong, expected = draw(0, 1, l, element);
       CHECK(b.reported == statusMismatch && b.peer == 1 - rank && b.op == (rank == 0 ? peerExpects : peerSends) && b.detail == (rank == 0 ? expected : sent) * element,
             "rank %u, %ld too many: status %x, peer %u, op %u, %lu bytes", rank, static_cast<long>(wrong), b.reported, b.peer, b.op, static_cast<unsigned long>(b.detail));
+      return;
+    }
+    if (isCut) {
+      const AbortBlock& b = aborts[rank];
+      const uint32_t side = cut[1] != 0;
+      if (rank == 0)
+        CHECK(b.reported == statusInvalid && b.peer == 1 && b.op == side && b.detail == static_cast<uint64_t>(counts[side][1]), "side %u: status %x, peer %u, op %u, %lu elements",
+              side, b.reported, b.peer, b.op, static_cast<unsigned long>(b.detail));
+      else
+        CHECK(b.reported == statusMismatch && b.peer == 0 && b.op == (side ? peerSends : peerExpects) && b.detail == 0, "rank %u, side %u: status %x, peer %u, op %u, %lu bytes", rank, side,
+              b.reported, b.peer, b.op, static_cast<unsigned long>(b.detail));
+      if (rank == 0 && side == 0)
+        for (uint64_t j = 0; j < bytes(0, 1); ++j) CHECK(at(0, 1)[j] == 0xee, "byte %lu of a message that does not fit was written", static_cast<unsigned long>(j));
       return;
     }
     checkStatus("device counts", rank, l);
@@ -402,6 +417,17 @@ void wrongCounts() {
     Counted c(2, 32, 0, 2);
     c.each([&](uint32_t rank) { c.counted(rank, l, 1, false, wrong); });
   }
+}
+
+// A message that does not fit is not moved. Its rank says so, and the other one that the counts differ.
+void outsideCounts() {
+  uint32_t l = 0;
+  while (Counted::draw(0, 1, l, 1) <= 0 || Counted::draw(1, 0, l, 1) <= 0 || Counted::draw(0, 0, l, 1) > 0) ++l;
+  for (uint64_t cut : {uint64_t{4}, ~uint64_t{0}})  // there are 3 elements after the last message; or the buffer has none at all
+    for (uint32_t side : {0u, 1u}) {
+      Counted c(2, 32, 0, 2);
+      c.each([&](uint32_t rank) { c.counted(rank, l, 1, false, 0, side ? std::array<uint64_t, 2>{0, cut} : std::array<uint64_t, 2>{cut, 0}); });
+    }
 }
 
 void streams() {
@@ -610,6 +636,7 @@ int main(int argc, char** argv) {
   else if (name == "device-counts") deviceCounts();
   else if (name == "no-counts") noCounts();
   else if (name == "wrong-counts") wrongCounts();
+  else if (name == "outside-counts") outsideCounts();
   else if (name == "streams") streams();
   else if (name == "ring") ringAll();
   else if (name == "ring-aborted") ringAborted();
