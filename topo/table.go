@@ -5,9 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+	"unicode/utf8"
 )
 
 // WriteTable writes m for people: a line about the host, the GPUs with their matrix of connections, the NICs, and what is not known.
@@ -39,13 +37,33 @@ func (m *Machine) WriteTable(w io.Writer) error {
 	return err
 }
 
-func newTable() table.Writer {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.Style().Options.SeparateColumns = false
-	t.Style().Options.DrawBorder = false
-	t.Style().Format.Header = text.FormatDefault
-	return t
+// columns writes rows below each other, the head first, with a line under it.
+func columns(rows [][]string) string {
+	var width []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for r, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(" " + cell + strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)+1))
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		if r == 0 {
+			total := 0
+			for _, w := range width {
+				total += w + 2
+			}
+			b.WriteString(strings.Repeat("─", total) + "\n")
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // cell of the matrix: a pair without peer access is marked, whatever its path.
@@ -61,33 +79,31 @@ func (m *Machine) cell(a, b int) string {
 }
 
 func (m *Machine) gpuTable() string {
-	t := newTable()
-	head := table.Row{"GPU", "Name", "Bus", "NUMA", "Memory", "sm"}
+	head := []string{"GPU", "Name", "Bus", "NUMA", "Memory", "sm"}
 	for j := range m.GPUs {
 		head = append(head, "GPU"+strconv.Itoa(j))
 	}
-	t.AppendHeader(head)
+	rows := [][]string{head}
 	for _, g := range m.GPUs {
 		name := g.Name
 		if g.MIG {
 			name += " (MIG)"
 		}
-		row := table.Row{g.Index, name, g.BusID, node(g.NUMA), fmt.Sprintf("%d MiB", g.MemoryMiB), g.Compute}
+		row := []string{strconv.Itoa(g.Index), name, g.BusID, node(g.NUMA), fmt.Sprintf("%d MiB", g.MemoryMiB), g.Compute}
 		for j := range m.GPUs {
 			row = append(row, m.cell(g.Index, j))
 		}
-		t.AppendRow(row)
+		rows = append(rows, row)
 	}
-	return t.Render()
+	return columns(rows)
 }
 
 func (m *Machine) nicTable() string {
-	t := newTable()
-	head := table.Row{"NIC", "Kind", "Bus", "NUMA", "Speed", "State", "RDMA"}
+	head := []string{"NIC", "Kind", "Bus", "NUMA", "Speed", "State", "RDMA"}
 	for j := range m.GPUs {
 		head = append(head, "GPU"+strconv.Itoa(j))
 	}
-	t.AppendHeader(head)
+	rows := [][]string{head}
 	for _, n := range m.NICs {
 		speed, state := "?", "down"
 		if n.SpeedMbps > 0 {
@@ -96,13 +112,13 @@ func (m *Machine) nicTable() string {
 		if n.Up {
 			state = "up"
 		}
-		row := table.Row{n.Name, n.Kind, n.BusID, node(n.NUMA), speed, state, n.RDMA}
+		row := []string{n.Name, n.Kind, n.BusID, node(n.NUMA), speed, state, n.RDMA}
 		for j := range n.Paths {
 			row = append(row, n.Paths[j].String())
 		}
-		t.AppendRow(row)
+		rows = append(rows, row)
 	}
-	return t.Render()
+	return columns(rows)
 }
 
 // verdict says in a sentence what the matrix means for goccl.

@@ -1,34 +1,45 @@
 package perf
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"image/color"
+	"html"
 	"math"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"slices"
+	"strings"
 )
 
-// palette colours, one per curve; told apart also in grey and by the colour-blind.
-var colours = []color.Color{
-	color.RGBA{0x00, 0x72, 0xB2, 0xff}, color.RGBA{0xD5, 0x5E, 0x00, 0xff}, color.RGBA{0x00, 0x9E, 0x73, 0xff}, color.RGBA{0xCC, 0x79, 0xA7, 0xff},
-	color.RGBA{0x56, 0xB4, 0xE9, 0xff}, color.RGBA{0xE6, 0x9F, 0x00, 0xff},
+// colours of the curves, told apart also in grey and by the colour-blind.
+var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"}
+
+// The pictures' places, in pixels: both are as wide, one below the other.
+const (
+	plotWidth, plotHeight = 760, 840
+	plotLeft, plotWide    = 76.0, 650.0
+	plotTop, plotHigh     = 56.0, 310.0
+	plotNext              = 400.0 // from the top of one to the top of the other
+)
+
+// point is one measurement in a picture; curve is what it belongs to.
+type point struct{ x, y float64 }
+
+type curve struct {
+	library string
+	inPlace bool
+}
+
+func (c curve) name() string {
+	if c.inPlace {
+		return c.library + ", in place"
+	}
+	return c.library
 }
 
 // Plot writes an SVG with two pictures over the message size: bus bandwidth, and time. Each library has a curve, solid out of place and
 // dashed in place. Points of size 0, and refused ones, are left out.
 func Plot(path, title string, rows []Row) error {
-	type curve struct {
-		library string
-		inPlace bool
-	}
 	var order []curve
-	busbw, times := map[curve]plotter.XYs{}, map[curve]plotter.XYs{}
+	busbw, times := map[curve][]point{}, map[curve][]point{}
 	for _, r := range rows {
 		if r.Size <= 0 || r.Time <= 0 || r.Refused != "" {
 			continue
@@ -37,78 +48,136 @@ func Plot(path, title string, rows []Row) error {
 		if _, ok := times[c]; !ok {
 			order = append(order, c)
 		}
-		busbw[c] = append(busbw[c], plotter.XY{X: float64(r.Size), Y: r.BusBW})
-		times[c] = append(times[c], plotter.XY{X: float64(r.Size), Y: r.Time})
+		busbw[c] = append(busbw[c], point{float64(r.Size), r.BusBW})
+		times[c] = append(times[c], point{float64(r.Size), r.Time})
 	}
 	if len(order) == 0 {
 		return errors.New("perf: nothing to plot: no row has a size, a time and a place in the picture")
 	}
-	picture := func(label string, data map[curve]plotter.XYs) (*plot.Plot, error) {
-		p := plot.New()
-		p.X.Label.Text, p.Y.Label.Text = "size", label
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, byteTicks{}
-		p.Add(plotter.NewGrid())
-		p.Legend.Top, p.Legend.Left = true, true
-		libraries := map[string]int{}
-		for _, c := range order {
-			if _, ok := libraries[c.library]; !ok {
-				libraries[c.library] = len(libraries)
-			}
-			line, points, err := plotter.NewLinePoints(data[c])
-			if err != nil {
-				return nil, err
-			}
-			line.Color = colours[libraries[c.library]%len(colours)]
-			line.Width = vg.Points(1.5)
-			points.Color, points.Radius, points.Shape = line.Color, vg.Points(2), draw.CircleGlyph{}
-			name := c.library
-			if c.inPlace {
-				line.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
-				name += ", in place"
-			}
-			p.Add(line, points)
-			p.Legend.Add(name, line)
-		}
-		return p, nil
-	}
-	top, err := picture("bus bandwidth (GB/s)", busbw)
-	if err != nil {
-		return fmt.Errorf("perf: plot: %w", err)
-	}
-	top.Title.Text = title
-	bottom, err := picture("time (µs)", times)
-	if err != nil {
-		return fmt.Errorf("perf: plot: %w", err)
-	}
-	bottom.Y.Scale, bottom.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-
-	canvas := vgsvg.New(20*vg.Centimeter, 22*vg.Centimeter)
-	dc := draw.New(canvas)
-	tiles := draw.Tiles{Rows: 2, Cols: 1, PadY: vg.Points(14), PadTop: vg.Points(6), PadBottom: vg.Points(6), PadLeft: vg.Points(6), PadRight: vg.Points(14)}
-	for i, row := range plot.Align([][]*plot.Plot{{top}, {bottom}}, tiles, dc) {
-		[]*plot.Plot{top, bottom}[i].Draw(row[0])
-	}
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return fmt.Errorf("perf: plot: %w", err)
-	}
-	return writeFile(path, b.Bytes())
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" font-family="Helvetica, Arial, sans-serif" font-size="13">`+"\n", plotWidth, plotHeight)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", plotWidth, plotHeight)
+	fmt.Fprintf(&b, `<text x="%d" y="22" text-anchor="middle" font-size="15">%s</text>`+"\n", plotWidth/2, html.EscapeString(title))
+	sizes := sizeAxis(order, times)
+	drawPicture(&b, plotTop, "bus bandwidth (GB/s)", order, busbw, sizes, linearAxis(order, busbw))
+	drawPicture(&b, plotTop+plotNext, "time (µs)", order, times, sizes, logAxis(order, times))
+	b.WriteString("</svg>\n")
+	return writeFile(path, []byte(b.String()))
 }
 
-// byteTicks marks powers of two, at most about ten with a label.
-type byteTicks struct{}
-
-// Ticks implements plot.Ticker.
-func (byteTicks) Ticks(lo, hi float64) []plot.Tick {
-	first, last := int(math.Ceil(math.Log2(lo)-1e-9)), int(math.Floor(math.Log2(hi)+1e-9))
-	step := max(1, (last-first+9)/10)
-	var ticks []plot.Tick
-	for e := first; e <= last; e++ {
-		t := plot.Tick{Value: math.Ldexp(1, e)}
-		if (e-first)%step == 0 {
-			t.Label = bytesText(1 << e)
-		}
-		ticks = append(ticks, t)
+// drawPicture draws axes, curves and the legend; y is the top edge.
+func drawPicture(b *strings.Builder, y float64, label string, order []curve, data map[curve][]point, across, up axis) {
+	line := func(x1, y1, x2, y2 float64, style string) {
+		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>`+"\n", x1, y1, x2, y2, style)
 	}
-	return ticks
+	text := func(x, y float64, anchor, s string) {
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(s))
+	}
+	at := func(p point) (float64, float64) { return plotLeft + plotWide*across.at(p.x), y + plotHigh*(1-up.at(p.y)) }
+	for _, t := range across.ticks {
+		x, _ := at(point{t, up.low})
+		line(x, y, x, y+plotHigh, `stroke="#eeeeee"`)
+		text(x, y+plotHigh+18, "middle", across.label(t))
+	}
+	for _, t := range up.ticks {
+		_, h := at(point{across.low, t})
+		line(plotLeft, h, plotLeft+plotWide, h, `stroke="#dddddd"`)
+		text(plotLeft-8, h+4, "end", up.label(t))
+	}
+	fmt.Fprintf(b, `<text x="18" y="%.1f" text-anchor="middle" transform="rotate(-90 18 %[1]f)">%s</text>`+"\n", y+plotHigh/2, html.EscapeString(label))
+	text(plotLeft+plotWide/2, y+plotHigh+38, "middle", "size")
+	var libraries []string
+	for i, c := range order {
+		if !slices.Contains(libraries, c.library) {
+			libraries = append(libraries, c.library)
+		}
+		style := fmt.Sprintf(`fill="none" stroke="%s" stroke-width="2"`, colours[slices.Index(libraries, c.library)%len(colours)])
+		if c.inPlace {
+			style += ` stroke-dasharray="6 4"`
+		}
+		var points []string
+		for _, p := range data[c] {
+			px, py := at(p)
+			points = append(points, fmt.Sprintf("%.1f,%.1f", px, py))
+			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="2.5" fill="%s"/>`+"\n", px, py, colours[slices.Index(libraries, c.library)%len(colours)])
+		}
+		fmt.Fprintf(b, `<polyline points="%s" %s/>`+"\n", strings.Join(points, " "), style)
+		h := y + 16 + float64(i)*18
+		line(plotLeft+12, h-4, plotLeft+40, h-4, style)
+		text(plotLeft+48, h, "start", c.name())
+	}
+}
+
+// axis maps values to 0…1, by their logarithm if log.
+type axis struct {
+	low, high float64
+	log       bool
+	ticks     []float64
+	label     func(float64) string
+}
+
+func (a axis) at(v float64) float64 {
+	if a.log {
+		v, a.low, a.high = math.Log(v), math.Log(a.low), math.Log(a.high)
+	}
+	if a.high == a.low {
+		return 0.5
+	}
+	return (v - a.low) / (a.high - a.low)
+}
+
+// spread is the least and the greatest of f over all points.
+func spread(order []curve, data map[curve][]point, f func(point) float64) (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, c := range order {
+		for _, p := range data[c] {
+			low, high = min(low, f(p)), max(high, f(p))
+		}
+	}
+	return low, high
+}
+
+// sizeAxis marks powers of two, at most about ten.
+func sizeAxis(order []curve, data map[curve][]point) axis {
+	low, high := spread(order, data, func(p point) float64 { return p.x })
+	a := axis{low: low, high: high, log: true, label: func(v float64) string { return bytesText(int64(v)) }}
+	first, last := int(math.Ceil(math.Log2(low)-1e-9)), int(math.Floor(math.Log2(high)+1e-9))
+	for e := first; e <= last; e += max(1, (last-first+9)/10) {
+		a.ticks = append(a.ticks, math.Ldexp(1, e))
+	}
+	return a
+}
+
+// linearAxis begins at 0 and ends at a mark.
+func linearAxis(order []curve, data map[curve][]point) axis {
+	_, high := spread(order, data, func(p point) float64 { return p.y })
+	step := 1.0
+	if high > 0 {
+		step = math.Pow(10, math.Floor(math.Log10(high)))
+		for _, f := range []float64{0.1, 0.2, 0.5} {
+			if high/(step*f) <= 8 {
+				step *= f
+				break
+			}
+		}
+	}
+	a := axis{label: func(v float64) string { return fmt.Sprintf("%.4g", v) }}
+	for i := 0.0; a.high < high || i < 2; i++ {
+		a.high = i * step
+		a.ticks = append(a.ticks, a.high)
+	}
+	return a
+}
+
+// logAxis reaches from one power of ten to another.
+func logAxis(order []curve, data map[curve][]point) axis {
+	low, high := spread(order, data, func(p point) float64 { return p.y })
+	a := axis{log: true, label: func(v float64) string { return fmt.Sprintf("%.4g", v) }}
+	first := math.Floor(math.Log10(low))
+	last := max(first+1, math.Ceil(math.Log10(high)))
+	a.low, a.high = math.Pow(10, first), math.Pow(10, last)
+	for e := first; e <= last; e++ {
+		a.ticks = append(a.ticks, math.Pow(10, e))
+	}
+	return a
 }
