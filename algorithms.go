@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/algorithm/nvlink"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/plan"
@@ -46,7 +47,11 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
-			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, OnFailure: c.fate.end})
+			cfg := executor.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, OnFailure: c.fate.end}
+			if gpu, ok := c.engine.(*nvlink.Engine); ok {
+				cfg.Order = gpu.Order()
+			}
+			e, err := executor.New(cfg)
 			if err != nil {
 				return wrap("register", c.rank, err)
 			}

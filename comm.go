@@ -138,7 +138,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		if c.stream0, err = c.dev.WrapStream(0); err != nil {
 			return err
 		}
-		c.engine, err = engineOf(nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout}))
+		c.engine, err = engineOf(nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, SeparateGraphs: c.cfg.SeparateGraphs}))
 	default:
 		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
 	}

@@ -25,6 +25,10 @@ type Config struct {
 	// before data is touched. Calls then wait for their peers' and cost a round through the Bootstrap: it is for finding mistakes. It is on
 	// for all ranks when it is for one. GOCCL_CHECK=1 sets it.
 	Check bool
+	// SeparateGraphs gives up the order of launches of CUDA graphs that hold operations of this communicator: graphs among each other, and with
+	// operations outside of graphs. Work in one graph keeps its order. Two nodes of each graph, and a wait and a record around each eager operation once
+	// something was captured, are saved; whoever sets it makes sure by streams and events that no two run at once. NCCL_GRAPH_MIXING_SUPPORT=0 sets it.
+	SeparateGraphs bool
 	// Name appears in logs and errors.
 	Name string
 }
@@ -53,6 +57,9 @@ func (cfg *Config) fill() error {
 			return fmt.Errorf("goccl: NewComm: %w: GOCCL_CHECK=%q: want 1 or 0", ErrInvalidArgument, s)
 		}
 		cfg.Check = on
+	}
+	if os.Getenv("NCCL_GRAPH_MIXING_SUPPORT") == "0" {
+		cfg.SeparateGraphs = true
 	}
 	return nil
 }

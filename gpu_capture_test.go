@@ -40,6 +40,9 @@ func capture(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (*cuda
 	return x, err
 }
 
+// orderNodes is how many nodes of a graph are for the order of its launches, for each communicator: a wait for an event and a record of it.
+const orderNodes = 2
+
 // captureNodes also says how many operations the graph has.
 func captureNodes(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (x *cuda.Exec, nodes int, err error) {
 	runtime.LockOSThread()

@@ -125,7 +125,7 @@ func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
 					return fmt.Errorf("rank %d, %s: %w", r, how, err)
 				}
 				w[0].graphs = append(w[0].graphs, x)
-				if want := 2 * 2 * copyRounds * (n + 2); nodes != want {
+				if want := 2 * (2*copyRounds*(n+2) + orderNodes); nodes != want {
 					return fmt.Errorf("rank %d: the graph has %d operations, not the %d of copy engines", r, nodes, want)
 				}
 				turns = func() error { return errors.Join(x.Launch(streams[0]), x.Launch(streams[0])) }
@@ -255,7 +255,7 @@ func (w *windowed) try(k copyCase, inPlace, captured bool) error {
 			return err
 		}
 		w.graphs = append(w.graphs, x)
-		if copies := copyRounds * (len(w.inputs) + 2); (nodes == copies) != k.copied {
+		if copies := copyRounds*(len(w.inputs)+2) + orderNodes; (nodes == copies) != k.copied {
 			return fmt.Errorf("the graph has %d operations; copy engines have %d, and running them is %v", nodes, copies, k.copied)
 		}
 		all = func() error {

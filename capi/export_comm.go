@@ -20,7 +20,7 @@ func configOf(c *C.goccl_comm_config) (core.Config, error) {
 	if c.size < C.sizeof_goccl_comm_config {
 		return core.Config{}, fmt.Errorf("%w: goccl_comm_config.size is %d, not %d: set it to sizeof(goccl_comm_config)", core.ErrInvalidArgument, c.size, int(C.sizeof_goccl_comm_config))
 	}
-	cfg := core.Config{NonBlocking: c.non_blocking != 0, Timeout: nanoseconds(c.timeout_ns), OpTimeout: nanoseconds(c.op_timeout_ns)}
+	cfg := core.Config{NonBlocking: c.non_blocking != 0, Timeout: nanoseconds(c.timeout_ns), OpTimeout: nanoseconds(c.op_timeout_ns), SeparateGraphs: c.separate_graphs != 0}
 	if c.name != nil {
 		cfg.Name = C.GoString(c.name)
 	}

@@ -107,7 +107,8 @@ typedef struct goccl_comm_config {
 	int64_t timeout_ns;     /* for set-up and for each later step that talks to peers; 0: GOCCL_TIMEOUT, else 30 s */
 	int64_t op_timeout_ns;  /* for a collective's wait for its peers; 0: GOCCL_OP_TIMEOUT, else none */
 	const char *name;       /* for logs; may be NULL */
-	uint64_t reserved[4];   /* zero */
+	uint64_t separate_graphs; /* 1: launches of CUDA graphs are not ordered among each other, nor with calls outside of graphs; 0: they are */
+	uint64_t reserved[3];   /* zero */
 } goccl_comm_config;
 
 typedef struct goccl_comm_info {

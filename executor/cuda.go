@@ -19,11 +19,11 @@ import (
 
 // A launch on a GPU:
 //
-//  1. order     behind the plan's previous launch, when that was on another stream
+//  1. order     behind the plan's previous launch, or the communicator's previous operation
 //  2. place     in registered memory where the caller's is; otherwise in the staging region, with a copy on the stream before
 //  3. fill      addresses, sizes, and where this rank's buffers are; the epoch lives in device memory, so a launch may be captured and replayed
 //  4. launch    a block for every thread block of the plan
-//  5. after     scale an average, copy staged output home
+//  5. after     scale an average, copy staged output home; mark the end
 //
 // Nothing here waits for the GPU or for a peer. Staging and scratch grow in Execute, before, and not while a stream is captured.
 
@@ -67,9 +67,8 @@ type cudaEngine struct {
 	quick    *gpuQuickArgs
 	known    int // regions that the kernel's table has
 
-	done *cuda.Event // recorded behind the latest launch that was not captured
-	busy bool
-	seq  atomic.Uint64 // of the latest launch
+	order *cuda.Order   // the plan's own, unless the executor has one
+	seq   atomic.Uint64 // of the latest launch
 }
 
 func newCUDAEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
@@ -114,8 +113,10 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	}
 	h.words = (*abortWords)(h.abort.Pointer())
 	h.words.spinLimitNs.Store(uint64(max(0, x.e.timeout)))
-	if h.done, err = dev.NewEvent(); err != nil {
-		return err
+	if h.order = x.e.order; h.order == nil {
+		if h.order, err = dev.NewOrder(0, false); err != nil {
+			return err
+		}
 	}
 	if h.control, err = exchange.Map(ctx, x.e.boot, dev, gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
 		return err
@@ -145,24 +146,10 @@ func (h *cudaEngine) launch(l *launch) error {
 	if !ok {
 		return invalid("the stream is no stream of a CUDA device")
 	}
-	status, _, err := s.CaptureStatus()
-	if err != nil {
+	if err := h.order.Enter(s); err != nil {
 		return err
 	}
-	captured := status != cuda.CaptureNone
-	if !captured && h.busy { // also on the stream of the last launch: a handle may come again, and threads share one
-		if err := s.WaitEvent(h.done); err != nil {
-			return err
-		}
-	}
-	if err := h.enqueue(l, s); err != nil {
-		return err
-	}
-	if captured {
-		return nil
-	}
-	h.busy = true
-	return s.RecordEvent(h.done)
+	return errors.Join(h.enqueue(l, s), h.order.Leave(s)) // also what was enqueued before a failure
 }
 
 func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
@@ -338,9 +325,9 @@ func (h *cudaEngine) close() error {
 	if h.words != nil {
 		h.wake()
 	}
-	if h.busy {
+	if h.order != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		err := h.done.Wait(ctx)
+		err := h.order.Wait(ctx)
 		cancel()
 		if err != nil {
 			return err // its memory must stay
@@ -359,8 +346,8 @@ func (h *cudaEngine) close() error {
 	if h.abort != nil {
 		errs = append(errs, h.abort.Close())
 	}
-	if h.done != nil {
-		errs = append(errs, h.done.Close())
+	if h.order != nil && h.order != h.x.e.order {
+		errs = append(errs, h.order.Close())
 	}
 	return errors.Join(errs...)
 }

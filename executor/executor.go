@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 )
 
 // Config is what an Executor is made from.
@@ -24,6 +25,9 @@ type Config struct {
 	OpTimeout time.Duration
 	// OnFailure, when not nil, is called once, from any goroutine, with the cause of the first Abort or failure.
 	OnFailure func(cause error)
+	// Order is that of the communicator whose operations the executor runs, on a GPU: plans and the communicator's other work follow one another in the
+	// order of the calls, which come one at a time. It must last as long as the executor. nil: each plan has an order of its own.
+	Order *cuda.Order
 }
 
 // Executor runs plans for one rank of one communicator.
@@ -34,6 +38,7 @@ type Executor struct {
 	size    int
 	timeout time.Duration
 	failed  func(error) // Config.OnFailure
+	order   *cuda.Order // Config.Order
 
 	aborted atomic.Uint32 // what waits look at; not 0 once cause is set
 	cause   atomic.Pointer[error]
@@ -51,7 +56,7 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Bootstrap == nil || cfg.Device == nil {
 		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", algorithm.ErrInvalidArgument)
 	}
-	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, failed: cfg.OnFailure}
+	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, failed: cfg.OnFailure, order: cfg.Order}
 	hosts := cfg.Bootstrap.Hosts()
 	for r, h := range hosts {
 		if h != hosts[e.rank] {

@@ -25,6 +25,7 @@ func copyEngines(t *testing.T, n int) []*Engine {
 	t.Setenv("GOCCL_COPY_ENGINE", "1")
 	engines := mockEngines(t, n)
 	for r, e := range engines {
+		setOrder(t, e, e.state.Ptr().Add(stateTicket), true) // without what orders graphs: order_graph_test.go has that
 		if e.symmetric == nil {
 			t.Fatalf("rank %d has no windows", r)
 		}

@@ -2,8 +2,8 @@ package nvlink
 
 import "context"
 
-// Drain waits for the latest work that was enqueued outside a capture, which is the last to end since each waits for the one before. Abort
-// ends it, and the error is nil unless a kernel has given up.
+// Drain waits for the latest work that was enqueued or launched in a graph. All earlier work has ended by then, because each operation waits for the one
+// before it. It does not wait for separate graphs. Abort ends the work, and the error is nil unless a kernel has given up.
 func (e *Engine) Drain(ctx context.Context) error {
 	if err := e.order.Wait(ctx); err != nil {
 		return err

@@ -26,6 +26,8 @@ type Config struct {
 	Timeout time.Duration
 	// OpTimeout bounds each wait of a kernel for its peers; 0 is no bound.
 	OpTimeout time.Duration
+	// SeparateGraphs leaves launches of graphs unordered among each other and with eager work.
+	SeparateGraphs bool
 }
 
 // Engine runs the collectives of one rank.
@@ -102,7 +104,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.choose(&terms); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
-	if err := e.load(); err != nil {
+	if err := e.load(cfg.SeparateGraphs); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
 	if e.windows, err = exchange.Map(ctx, cfg.Bootstrap, dev, windowBytes(n)); err != nil {
@@ -137,7 +139,7 @@ func (e *Engine) choose(t *terms) error {
 }
 
 // load brings up what this rank needs of its own device.
-func (e *Engine) load() error {
+func (e *Engine) load(separate bool) error {
 	groups := []string{"collective"}
 	if e.table.pcie {
 		groups = append(groups, "pcie")
@@ -167,7 +169,7 @@ func (e *Engine) load() error {
 	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
 		return err
 	}
-	if e.order, err = e.dev.NewOrder(e.state.Ptr().Add(stateTicket)); err != nil {
+	if e.order, err = e.dev.NewOrder(e.state.Ptr().Add(stateTicket), separate); err != nil {
 		return err
 	}
 	e.abort, err = newAbortBlock(e.dev, e.timeout)
@@ -244,6 +246,9 @@ func after(s, other *cuda.Stream) error {
 	}
 	return errors.Join(s.WaitEvent(ev), ev.Close())
 }
+
+// Order is that of the communicator's work on this GPU, for those who enqueue some besides the engine. It lasts as long as the engine.
+func (e *Engine) Order() *cuda.Order { return e.order }
 
 // Abort implements algorithm.Engine.
 func (e *Engine) Abort(cause error) {

@@ -2,6 +2,7 @@ package nvlink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -170,4 +171,13 @@ func names(calls []mockcuda.Call) []string {
 		s = append(s, c.Kernel)
 	}
 	return s
+}
+
+// setOrder gives e, which has no work, another order.
+func setOrder(t testing.TB, e *Engine, word device.Ptr, separate bool) *cuda.Order {
+	t.Helper()
+	o, err := e.dev.NewOrder(word, separate)
+	must(t, errors.Join(err, e.order.Close()))
+	e.order = o
+	return o
 }

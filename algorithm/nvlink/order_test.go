@@ -15,7 +15,7 @@ import (
 )
 
 // An operation on the stream of the one before is a launch and nothing else; on another stream it first waits until as many blocks have ended as were
-// launched. Captured ones are launches without a ticket, and nobody waits for them.
+// launched. Captured ones are launches without a ticket. From the first of them on, an event stands for all work, since graphs are launched unseen.
 func TestOrder(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -33,6 +33,10 @@ func TestOrder(t *testing.T) {
 				ticket = 0
 			}
 			switch {
+			case c.Kind == mockcuda.WaitValue && c.Stream != a.Raw() && c.Stream != b.Raw(): // the stream on which the event takes over
+				if c.A != word || c.B != blocks {
+					t.Errorf("%s: the event takes over at %d of %#x; want %d of %#x", name, c.B, c.A, blocks, word)
+				}
 			case c.Kind == mockcuda.WaitValue && (c.Stream != s.Raw() || c.A != word || c.B != blocks):
 				t.Errorf("%s waits on stream %#x for %d at %#x; want %#x, %d, %#x", name, c.Stream, c.B, c.A, s.Raw(), blocks, word)
 			case c.Kind == mockcuda.Launch && ticketOf(c) != ticket:
@@ -49,16 +53,19 @@ func TestOrder(t *testing.T) {
 	put("there again", b, 100<<10, same)
 	put("back", a, 16, other)
 	must(t, b.BeginCapture(cuda.CaptureRelaxed))
-	put("captured", b, 16, "capture-query* launch*")
-	put("eager beside the capture", a, 16, same)
+	put("captured", b, 16, "capture-query* wait-value record launch*") // the event takes over from the word
+	put("captured behind it", b, 16, "capture-query* launch*")
+	const shared = "capture-query wait-event launch record"
+	put("eager beside the capture", a, 16, shared)
 	g, err := b.EndCapture()
 	must(t, err)
 	x, err := g.Instantiate()
 	must(t, err)
 	must(t, x.Launch(b))
 	must(t, x.Launch(b))
-	put("after a capture on another stream", a, 16, same)
-	put("after the graph", b, 16, other)
+	put("after the graph, on another stream", a, 16, shared)
+	put("on the graph's", b, 16, shared)
+	put("there again", b, 16, shared)
 	must(t, errors.Join(g.Close(), x.Close()))
 	if blocks < 10 {
 		t.Errorf("only %d blocks: the sizes show nothing", blocks)
@@ -151,10 +158,7 @@ func TestOrderOfOtherWork(t *testing.T) {
 func TestOrderWithoutWords(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
-	o, err := e.dev.NewOrder(0)
-	must(t, err)
-	must(t, e.order.Close())
-	e.order = o
+	o := setOrder(t, e, 0, false)
 	for i, c := range []struct {
 		s    *cuda.Stream
 		want string

@@ -66,6 +66,7 @@ ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const c
 	out->timeout_ns = shim_timeout();
 	out->name = c.commName;
 	out->non_blocking = c.blocking == 0;
+	out->separate_graphs = c.graphUsageMode == 0 || c.graphUsageMode == 1; // no graphs, or one at a time; 2, the default, is any mix
 	const char *s = getenv("NCCL_COMM_BLOCKING");
 	if (s && (!strcmp(s, "0") || !strcmp(s, "1"))) out->non_blocking = *s == '0';
 	return ncclSuccess;

@@ -12,7 +12,13 @@ import (
 // Order puts the work of one owner in sequence, whatever streams it goes to: work on another stream than the latest waits for that, and for nothing
 // else. The latest work is known by its mark, not by its stream, which may be destroyed before the next work comes, and on which others
 // may have put theirs in between. A kernel that LaunchInOrder launches counts its blocks in device memory as they end; behind any other work
-// an event is recorded, at once. Captured work is ordered by its graph alone, and leaves no mark.
+// an event is recorded, at once.
+//
+// Captured work follows the owner's earlier work in the same capture, by edges of the graph. A launch of the graph counts as work at its time: it follows
+// the owner's work until then, eager or of other graphs, and later work follows it. That takes two nodes in the graph, a wait for the event and a record
+// of it, and from the first capture on a wait and a record around each eager operation. Calls that overlap in time have no order: who launches a graph
+// while another thread enqueues work of the same owner has to say by a lock which comes first.
+//
 // An Order is for one goroutine at a time, but for Wait and Idle.
 type Order struct {
 	d    *Device
@@ -21,8 +27,9 @@ type Order struct {
 }
 
 // NewOrder makes an Order without work. word is 8 bytes of this device's memory that are zero and nobody else's until Close, where kernels
-// count the blocks that have ended; 0 makes do with events. So does a driver without waits for 64-bit words.
-func (d *Device) NewOrder(word device.Ptr) (*Order, error) {
+// count the blocks that have ended; 0 makes do with events. So does a driver without waits for 64-bit words. separate leaves launches of graphs
+// unordered among each other and with eager work, for owners that know what they do.
+func (d *Device) NewOrder(word device.Ptr, separate bool) (*Order, error) {
 	if err := d.open(); err != nil {
 		return nil, err
 	}
@@ -34,6 +41,9 @@ func (d *Device) NewOrder(word device.Ptr) (*Order, error) {
 		return nil, fail(d.gpu.ordinal, "new order", err)
 	}
 	o := &Order{d: d, raw: &driver.Order{Event: ev, Word: driver.Ptr(word)}}
+	if separate {
+		o.raw.Separate = 1
+	}
 	if err := d.add(o); err != nil {
 		_ = d.gpu.ctx.DestroyEvent(ev)
 		return nil, err
@@ -57,8 +67,8 @@ func (o *Order) Leave(s *Stream) error {
 	return s.done("leave", s.d.gpu.ctx.Leave(s.raw, o.raw))
 }
 
-// Idle reports whether all work so far is done; an Order without any is idle. Captured work does not count. It may be called from any goroutine,
-// until Close.
+// Idle reports whether all work so far is done, launched graphs included unless they are separate; an Order without any is idle. It may be called from
+// any goroutine, until Close.
 func (o *Order) Idle() (bool, error) {
 	ok, err := o.idle()
 	return ok, fail(o.d.gpu.ordinal, "query order", err)
@@ -88,7 +98,8 @@ func (o *Order) Wait(ctx context.Context) error {
 	return fail(o.d.gpu.ordinal, "wait for order", poll(ctx, o.idle))
 }
 
-// Close frees the event; work that waits for it still does. The word may be freed once Idle is true.
+// Close frees the event; work that waits for it still does. Graphs that hold work of o must not be launched any more. The word may be freed once Idle
+// is true.
 func (o *Order) Close() error {
 	if !o.d.drop(o) {
 		return nil

@@ -16,6 +16,8 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct { unsigned char from_port, to_port, type, reserved[5]; } CUgraphEdgeData;
 typedef struct { char bytes[16]; } CUuuid;
 typedef struct { char data[64]; } CUipcMemHandle;
 typedef struct { int type, id; } CUmemLocation;
@@ -39,12 +41,14 @@ _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 _Static_assert(sizeof(CUmemcpyAttributes) == 24, "CUmemcpyAttributes");
 _Static_assert(sizeof(CUlaunchAttribute) == 72, "CUlaunchAttribute");
+_Static_assert(sizeof(CUgraphEdgeData) == 8, "CUgraphEdgeData");
 _Static_assert(sizeof(CUlaunchConfig) == 56, "CUlaunchConfig");
 
 enum {
-	GOCCL_SUCCESS = 0, GOCCL_INVALID_VALUE = 1, GOCCL_NOT_READY = 600, GOCCL_PEER_ALREADY = 704, GOCCL_NOT_SUPPORTED = 801,
+	GOCCL_SUCCESS = 0, GOCCL_INVALID_VALUE = 1, GOCCL_LOSSY_QUERY = 402, GOCCL_NOT_READY = 600, GOCCL_PEER_ALREADY = 704, GOCCL_NOT_SUPPORTED = 801,
+	GOCCL_CAPTURE_INVALIDATED = 901,
 	GOCCL_CAPTURE_RELAXED = 2, GOCCL_HANDLE_POSIX_FD = 1, GOCCL_LOCATION_DEVICE = 1, GOCCL_PROT_RW = 3, GOCCL_MEM_PINNED = 1,
-	GOCCL_WAIT_GEQ = 0,
+	GOCCL_WAIT_GEQ = 0, GOCCL_STREAM_NON_BLOCKING = 1, GOCCL_ADD_DEPENDENCIES = 0,
 };
 
 // R(symbol, parameters): must be there. O: may be missing; a call of it then fails with CUDA_ERROR_NOT_SUPPORTED.
@@ -113,7 +117,9 @@ enum {
 	R(cuStreamEndCapture, (CUstream, CUgraph *)) \
 	R(cuStreamIsCapturing, (CUstream, int *)) \
 	O(cuStreamGetId, (CUstream, unsigned long long *)) \
-	O(cuStreamGetCaptureInfo_v2, (CUstream, int *, unsigned long long *, CUgraph *, void *, size_t *)) \
+	R(cuStreamGetCaptureInfo_v2, (CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, size_t *)) \
+	O(cuStreamGetCaptureInfo_v3, (CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, const CUgraphEdgeData **, size_t *)) \
+	R(cuStreamUpdateCaptureDependencies, (CUstream, CUgraphNode *, size_t, unsigned)) \
 	R(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
 	R(cuStreamWriteValue64_v2, (CUstream, CUdeviceptr, uint64_t, unsigned)) \
 	R(cuStreamWaitValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
@@ -123,6 +129,11 @@ enum {
 	R(cuEventQuery, (CUevent)) \
 	R(cuEventElapsedTime, (float *, CUevent, CUevent)) \
 	R(cuEventDestroy_v2, (CUevent)) \
+	R(cuGraphAddEmptyNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t)) \
+	R(cuGraphAddEventRecordNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent)) \
+	R(cuGraphAddEventWaitNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent)) \
+	R(cuGraphAddDependencies, (CUgraph, const CUgraphNode *, const CUgraphNode *, size_t)) \
+	R(cuGraphRemoveDependencies, (CUgraph, const CUgraphNode *, const CUgraphNode *, size_t)) \
 	R(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long)) \
 	R(cuGraphUpload, (CUgraphExec, CUstream)) \
 	R(cuGraphLaunch, (CUgraphExec, CUstream)) \

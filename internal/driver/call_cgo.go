@@ -9,6 +9,7 @@ package driver
 #cgo nocallback goccl_driver_call
 #include <stdlib.h>
 #include "api.h"
+#include "order.h"
 */
 import "C"
 
@@ -18,6 +19,8 @@ import (
 	"os"
 	"unsafe"
 )
+
+var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-C.sizeof_struct_order]
 
 // defaultLibrary is the driver's soname.
 const defaultLibrary = "libcuda.so.1"

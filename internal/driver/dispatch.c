@@ -7,36 +7,13 @@
 //  4. put the capture mode back;
 //  5. put the context back.
 // The whole runs on one thread, so nothing can come between 1 and 5. No lock is taken.
-#include "api.h"
+#include "call.h"
 #include "op.h"
+#include "order.h"
 
 #include <string.h>
 
-#define FAIL(name, r) (((uint64_t)API_##name << 32) | (uint32_t)(r))
-// TRY calls and returns from the operation on failure.
-#define TRY(name, ...) \
-	do { \
-		if (!goccl_cu.name) return FAIL(name, GOCCL_NOT_SUPPORTED); \
-		CUresult r_ = goccl_cu.name(__VA_ARGS__); \
-		if (r_) return FAIL(name, r_); \
-	} while (0)
-// ELSE calls and on failure remembers it in `bad` and goes to label (for operations with a rollback).
-#define ELSE(label, name, ...) \
-	do { \
-		CUresult r_ = goccl_cu.name(__VA_ARGS__); \
-		if (r_) { \
-			bad = FAIL(name, r_); \
-			goto label; \
-		} \
-	} while (0)
-
-#define PTR(T, x) ((T)(uintptr_t)(x))
-#define LO(x) ((uint32_t)(x))
-#define HI(x) ((uint32_t)((x) >> 32))
-
-// a: func, stream, grid x|y, grid z|block x, block y|block z, shared|flags, cluster x|y, cluster z, parameter bytes. p: parameters.
-// flags: 1 cooperative, 2 programmatic stream serialization.
-static uint64_t launch(uint64_t *a, void *p) {
+uint64_t goccl_launch(uint64_t *a, void *p) {
 	size_t size = a[8];
 	void *extra[] = {(void *)1, p, (void *)2, &size, (void *)0};
 	void **ex = size ? extra : NULL;
@@ -53,8 +30,8 @@ static uint64_t launch(uint64_t *a, void *p) {
 		attr[n].value.dim.x = LO(a[6]), attr[n].value.dim.y = HI(a[6]), attr[n].value.dim.z = LO(a[7]);
 		n++;
 	}
-	if (flags & 1) attr[n].id = 2, attr[n].value.i = 1, n++;
-	if (flags & 2) attr[n].id = 6, attr[n].value.i = 1, n++;
+	if (flags & LAUNCH_COOPERATIVE) attr[n].id = 2, attr[n].value.i = 1, n++;
+	if (flags & LAUNCH_OVERLAP) attr[n].id = 6, attr[n].value.i = 1, n++;
 	CUlaunchConfig c = {LO(a[2]), HI(a[2]), LO(a[3]), HI(a[3]), LO(a[4]), HI(a[4]), LO(a[5]), PTR(CUstream, a[1]), attr, n};
 	TRY(cuLaunchKernelEx, &c, PTR(CUfunction, a[0]), NULL, ex);
 	return 0;
@@ -250,64 +227,12 @@ fail:
 	return bad;
 }
 
-// The order of an owner's work over streams (driver.Order): a mark behind its latest work that was not captured, and the stream of that work by
-// its id, which unlike a handle is never used again: a stream may be destroyed with work on it and another get its handle, and the
-// per-thread default streams share one. captured says what the latest enter found, now is its stream's id; 0 is unknown, and no stream's.
-//
-// The mark of kernels that know of tickets is a word in device memory, if there is one: each of their blocks adds 1 to it when it ends, and blocks is
-// how many blocks have been launched. It costs nothing unless another stream comes along, an event behind every launch about a microsecond.
-// The mark of any other work is the event. The latest mark stands for all before it, because all work follows the work before it.
-// blocks is also read by other threads, hence atomic.
-struct order { uint64_t event, word, blocks, last, mark, captured, now; };
-enum { MARK_NONE, MARK_EVENT, MARK_BLOCKS };
-
-// Work on s follows all earlier work of the order. Captured work is ordered by its graph: an event from outside would spoil the capture, and
-// recording the order's event would put it into the graph.
-static uint64_t enter(CUstream s, struct order *o) {
-	int capturing = 0;
-	unsigned long long id = 0;
-	TRY(cuStreamIsCapturing, s, &capturing);
-	o->captured = capturing != 0;
-	if (capturing) return 0;
-	if (!goccl_cu.cuStreamGetId || goccl_cu.cuStreamGetId(s, &id)) id = 0;
-	o->now = id;
-	if (!o->mark || (id && o->last == id)) return 0;
-	if (o->mark == MARK_BLOCKS) TRY(cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
-	else TRY(cuStreamWaitEvent, s, PTR(CUevent, o->event), 0);
-	return 0;
-}
-
-// The event is recorded at once, not when another stream comes along: the stream may be destroyed by then, or hold work that waits for ours.
-static uint64_t leave(CUstream s, struct order *o) {
-	if (o->captured) return 0;
-	TRY(cuEventRecord, PTR(CUevent, o->event), s);
-	o->last = o->now, o->mark = MARK_EVENT;
-	return 0;
-}
-
-// The kernel's parameters begin with its ticket: the word that its blocks add to, or 0. A graph's launches get 0, because nobody counts them. Blocks
-// count once they are launched: whoever waited for others would wait for ever.
-static uint64_t launch_in_order(uint64_t *a, void *p, struct order *o) {
-	CUstream s = PTR(CUstream, a[1]);
-	if (a[8] < sizeof o->word) return FAIL(cuLaunchKernel, GOCCL_INVALID_VALUE);
-	uint64_t r = enter(s, o);
-	if (r) return r;
-	uint64_t ticket = o->captured ? 0 : o->word;
-	memcpy(p, &ticket, sizeof ticket);
-	if ((r = launch(a, p))) return r;
-	if (!ticket) return leave(s, o);
-	uint64_t blocks = (uint64_t)LO(a[2]) * HI(a[2]) * LO(a[3]);
-	__atomic_store_n(&o->blocks, o->blocks + blocks, __ATOMIC_RELEASE);
-	o->last = o->now, o->mark = MARK_BLOCKS;
-	return 0;
-}
-
 static uint64_t ordered(uint32_t op, uint64_t *a, void *p, void *q) {
 	switch (op) {
-	case OP_Launch: return launch(a, p);
-	case OP_LaunchInOrder: return launch_in_order(a, p, q);
-	case OP_Enter: return enter(PTR(CUstream, a[0]), p);
-	case OP_Leave: return leave(PTR(CUstream, a[0]), p);
+	case OP_Launch: return goccl_launch(a, p);
+	case OP_LaunchInOrder: return goccl_order_launch(a, p, q);
+	case OP_Enter: return goccl_order_enter(PTR(CUstream, a[0]), p);
+	case OP_Leave: return goccl_order_leave(PTR(CUstream, a[0]), p);
 	case OP_Copy: TRY(cuMemcpyAsync, a[0], a[1], a[2], PTR(CUstream, a[3])); return 0;
 	case OP_CopyPeer: TRY(cuMemcpyPeerAsync, a[0], PTR(CUcontext, a[1]), a[2], PTR(CUcontext, a[3]), a[4], PTR(CUstream, a[5])); return 0;
 	case OP_CopyBatch: return copy_batch(a, p);
@@ -330,10 +255,7 @@ static uint64_t ordered(uint32_t op, uint64_t *a, void *p, void *q) {
 	case OP_CaptureInfo: {
 		int status = 0;
 		unsigned long long id = 0;
-		if (goccl_cu.cuStreamGetCaptureInfo_v2)
-			TRY(cuStreamGetCaptureInfo_v2, PTR(CUstream, a[0]), &status, &id, NULL, NULL, NULL);
-		else
-			TRY(cuStreamIsCapturing, PTR(CUstream, a[0]), &status);
+		TRY(cuStreamGetCaptureInfo_v2, PTR(CUstream, a[0]), &status, &id, NULL, NULL, NULL);
 		a[0] = status, a[1] = id;
 		return 0;
 	}

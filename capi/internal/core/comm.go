@@ -20,6 +20,8 @@ type Config struct {
 	Timeout     time.Duration
 	OpTimeout   time.Duration
 	Name        string
+
+	SeparateGraphs bool
 }
 
 // comm is a communicator as C knows it. It exists from the moment its set-up is started.

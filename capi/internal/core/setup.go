@@ -47,7 +47,7 @@ func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.
 }
 
 func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
-	return goccl.Config{Bootstrap: b, Device: c.dev.device, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, Name: c.cfg.Name}
+	return goccl.Config{Bootstrap: b, Device: c.dev.device, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, Name: c.cfg.Name, SeparateGraphs: c.cfg.SeparateGraphs}
 }
 
 // over sets up a communicator on a bootstrap that it owns from now on.

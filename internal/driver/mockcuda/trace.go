@@ -27,11 +27,13 @@ const (
 	WaitValue
 	CaptureQuery
 	GraphLaunch
+	Begin // a kernel begins, while the trace has a seed
+	End   // and ends
 )
 
 // String is like "launch".
 func (k CallKind) String() string {
-	names := [...]string{"", "launch", "record", "wait-event", "copy", "set", "write", "wait-value", "capture-query", "graph"}
+	names := [...]string{"", "launch", "record", "wait-event", "copy", "set", "write", "wait-value", "capture-query", "graph", "begin", "end"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -43,8 +45,9 @@ type Call struct {
 	Kind     CallKind
 	Stream   uintptr // as it was given
 	Captured bool    // the stream was being captured
-	// A, B and C are destination, source (or value) and size of copies and sets; address and value of writes and waits; the event; the graph and
-	// its size; of a launch, A is the calling thread.
+	// A, B and C are destination, source (or value) and size of copies and sets; address and value of writes and waits; the event; the graph,
+	// its size and its capture; of a launch, A is the calling thread, B a number of its own, which is A of each Begin and End of what was launched, and C its
+	// capture or 0.
 	A, B, C             uint64
 	Kernel              string
 	Grid, Block, Shared uint32
@@ -81,6 +84,25 @@ func NewTrace(dir string) (*Trace, error) {
 
 func (t *Trace) on() *uint32   { return (*uint32)(unsafe.Pointer(&t.mem[0])) }
 func (t *Trace) used() *uint64 { return (*uint64)(unsafe.Pointer(&t.mem[8])) }
+
+// Seed makes the mock asynchronous: what was enqueued runs at later calls, a few steps at each, in an order that the seed decides among those that are
+// allowed; kernels begin, and end later. 0 ends that.
+func (t *Trace) Seed(seed uint64) { atomic.StoreUint64((*uint64)(unsafe.Pointer(&t.mem[16])), seed) }
+
+// Weakness is what a driver cannot do.
+type Weakness uint64
+
+// The weaknesses of drivers; they add up.
+const (
+	LossyQuery  Weakness = 1 << iota // the first form of the query of a capture refuses, as where edges are not plain
+	KeepsEdges                       // no edge can be removed from a graph
+	NoStreamIDs                      // streams have no ids
+)
+
+// Weaken takes abilities from the driver until it is called again.
+func (t *Trace) Weaken(w Weakness) {
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&t.mem[24])), uint64(w))
+}
 
 // Start forgets what was noted and notes from now on. No call may be under way.
 func (t *Trace) Start() {

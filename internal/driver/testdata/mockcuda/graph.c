@@ -1,67 +1,68 @@
-// Capture and graphs. Part of mockcuda.c.
+// Graphs: nodes, edges, and launches. Part of mockcuda.c.
 
-CUresult cuStreamBeginCapture_v2(CUstream s, int mode) {
-	LOCKED;
-	if ((uintptr_t)s <= 1) return CAPUNSUP;
-	CUresult r = owned(&s);
-	if (r) return r;
-	if (s->capture) return INVALID;
-	for (int i = 0; i < CAPMAX; i++)
-		if (!captures[i]) {
-			CUgraph g = captures[i] = s->capture = calloc(1, sizeof *g);
-			g->mode = mode, g->thread = pthread_self(), g->id = nextID++, live[3]++;
-			return OK;
-		}
-	return UNSUPPORTED;
-}
-CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
-	LOCKED;
-	CUresult r = owned(&s);
-	if (r) return r;
-	if (!(*g = s->capture)) return INVALID;
-	if ((*g)->mode != 2 && !pthread_equal((*g)->thread, pthread_self())) return CAPTHREAD;
-	for (struct CUstream_st *t = streams; t; t = t->next) if (t->capture == *g) t->capture = NULL;
-	for (int i = 0; i < CAPMAX; i++) if (captures[i] == *g) captures[i] = NULL;
-	if ((*g)->invalid) { free((*g)->ops), free(*g), live[3]--, *g = NULL; return CAPINVAL; }
+static CUresult new_node(CUgraphNode *x, CUgraph g, struct op o, const CUgraphNode *deps, size_t n) {
+	for (size_t i = 0; i < n; i++) if (!has(&g->nodes, deps[i])) return INVALID;
+	*x = add_node(g, o, deps, n);
 	return OK;
 }
-CUresult cuStreamIsCapturing(CUstream s, int *st) {
+CUresult cuGraphAddEmptyNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n) { LOCKED; return new_node(x, g, (struct op){.kind = EMPTY}, deps, n); }
+CUresult cuGraphAddEventRecordNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e) { LOCKED; return new_node(x, g, (struct op){.kind = RECORD, .ev = e}, deps, n); }
+CUresult cuGraphAddEventWaitNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e) { LOCKED; return new_node(x, g, (struct op){.kind = WAITEVENT, .ev = e}, deps, n); }
+CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n) {
 	LOCKED;
-	CUstream as = s;
-	CUresult r = owned(&s);
-	if (r) return r;
-	note((struct note){.kind = T_CAPTURE_QUERY, .captured = s->capture != NULL}, as, NULL, NULL);
-	*st = !s->capture ? 0 : s->capture->invalid ? 2 : 1;
+	for (size_t i = 0; i < n; i++) {
+		if (!has(&g->nodes, from[i]) || !has(&g->nodes, to[i]) || has(&to[i]->deps, from[i])) return INVALID;
+		for (size_t k = 0; k < g->nodes.n; k++) g->nodes.at[k]->seen = 0;
+		see(from[i]);
+		if (to[i]->seen) return INVALID; // a circle
+		append(&to[i]->deps, from[i]);
+	}
 	return OK;
 }
-CUresult cuStreamGetCaptureInfo_v2(CUstream s, int *st, unsigned long long *id, CUgraph *g, void *deps, size_t *n) {
-	(void)g, (void)deps, (void)n;
-	CUresult r = cuStreamIsCapturing(s, st);
-	if (!r && *st) *id = real(s)->capture->id;
-	return r;
+CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n) {
+	LOCKED;
+	if (weak(F_KEEP_EDGES)) return UNSUPPORTED;
+	for (size_t i = 0; i < n; i++) {
+		if (!has(&g->nodes, from[i]) || !has(&g->nodes, to[i]) || !has(&to[i]->deps, from[i])) return INVALID;
+		struct nodes *l = &to[i]->deps;
+		for (size_t k = 0; k < l->n; k++) if (l->at[k] == from[i]) { l->at[k] = l->at[--l->n]; break; }
+	}
+	return OK;
 }
-static struct op copyop(struct op o) {
-	if (o.params) { unsigned char *p = malloc(MAXPARAM); memcpy(p, o.params, MAXPARAM); o.params = p; }
-	return o;
-}
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long f) {
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long long f) {
 	LOCKED;
 	UNSAFE;
 	(void)f;
-	*x = calloc(1, sizeof **x);
-	(*x)->n = g->n, (*x)->ops = calloc(g->n + 1, sizeof *g->ops), live[3]++;
-	for (size_t i = 0; i < g->n; i++) (*x)->ops[i] = copyop(g->ops[i]);
+	CUgraphExec x = *out = calloc(1, sizeof *x);
+	size_t edges = 0;
+	for (size_t i = 0; i < g->nodes.n; i++) edges += g->nodes.at[i]->deps.n;
+	x->n = g->nodes.n, x->ops = calloc(x->n + 1, sizeof *x->ops), x->first = calloc(x->n + 1, sizeof *x->first), x->deps = calloc(edges + 1, sizeof *x->deps);
+	x->id = g->id, x->refs = 1, live[3]++, edges = 0;
+	for (size_t i = 0; i < x->n; i++) {
+		CUgraphNode node = g->nodes.at[i];
+		x->ops[i] = node->op;
+		if (node->op.params) x->ops[i].params = memcpy(malloc(MAXPARAM), node->op.params, MAXPARAM);
+		for (size_t d = 0; d < node->deps.n; d++) x->deps[edges++] = node->deps.at[d]->index;
+		x->first[i + 1] = edges;
+	}
 	return OK;
 }
 CUresult cuGraphUpload(CUgraphExec x, CUstream s) { (void)x, (void)s; return OK; }
 CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
 	LOCKED;
-	CUresult r = OK;
-	note((struct note){.kind = T_GRAPH, .a = (uintptr_t)x, .b = x->n}, s, NULL, NULL);
-	for (size_t i = 0; i < x->n && !r; i++) r = submit(s, copyop(x->ops[i]));
-	return r;
+	CUstream as = s;
+	CUresult e = owned(&s);
+	if (e) return e;
+	if (s->capture) return UNSUPPORTED; // a graph in a graph
+	note((struct note){.kind = T_GRAPH, .a = (uintptr_t)x, .b = x->n, .c = x->id}, as, NULL, NULL);
+	if (!x->n) return OK;
+	struct run *r = calloc(1, sizeof *r);
+	r->x = x, r->left = x->n, r->number = x->launched++, r->nodes = calloc(x->n, sizeof *r->nodes), x->refs++;
+	// Waits are for what was recorded before the launch, whatever the graph itself records.
+	for (size_t i = 0; i < x->n; i++) if (x->ops[i].kind == WAITEVENT) r->nodes[i].mark = latest(x->ops[i].ev);
+	for (size_t i = 0; i < x->n; i++) if (x->ops[i].kind == RECORD) r->nodes[i].mark = next(x->ops[i].ev);
+	return submit(as, (struct op){.kind = GRAPH, .run = r});
 }
-CUresult cuGraphGetNodes(CUgraph g, void *nodes, size_t *n) { (void)nodes; *n = g->n; return OK; }
-static void freeops(struct op *o, size_t n) { for (size_t i = 0; i < n; i++) free(o[i].params); free(o); }
-CUresult cuGraphExecDestroy(CUgraphExec x) { LOCKED; freeops(x->ops, x->n), free(x), live[3]--; return OK; }
-CUresult cuGraphDestroy(CUgraph g) { LOCKED; freeops(g->ops, g->n), free(g), live[3]--; return OK; }
+CUresult cuGraphGetNodes(CUgraph g, void *nodes, size_t *n) { (void)nodes; *n = g->nodes.n; return OK; }
+CUresult cuGraphExecDestroy(CUgraphExec x) { LOCKED; unexec(x), live[3]--; return OK; }
+CUresult cuGraphDestroy(CUgraph g) { LOCKED; free_graph(g); return OK; }

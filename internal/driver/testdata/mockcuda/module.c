@@ -94,7 +94,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction f, int t
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **params, void **extra) {
 	LOCKED;
 	if (params || !gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || shared > (unsigned)(f->maxDyn ? f->maxDyn : 49152)) return INVALID;
-	struct op o = {.kind = KERNEL, .fn = f, .grid = gx * gy * gz, .block = bx * by * bz, .params = calloc(1, MAXPARAM)};
+	struct op o = {.kind = KERNEL, .fn = f, .grid = gx * gy * gz, .block = bx * by * bz, .params = calloc(1, MAXPARAM), .serial = nextID++};
 	size_t n = 0;
 	void *p = NULL;
 	for (void **e = extra; e && *e; e += 2) {
@@ -105,7 +105,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	if (p) memcpy(o.params, p, n);
 	CUstream as = s;
 	CUresult r = owned(&s);
-	if (!r) note((struct note){.kind = T_LAUNCH, .captured = s->capture != NULL, .grid = o.grid, .block = o.block, .shared = shared, .a = syscall(SYS_gettid), .nparams = p ? n : 0}, as, f->name, o.params);
+	if (!r) note((struct note){.kind = T_LAUNCH, .captured = s->capture != NULL, .grid = o.grid, .block = o.block, .shared = shared, .a = syscall(SYS_gettid), .b = o.serial, .c = s->capture ? s->capture->id : 0, .nparams = p ? n : 0}, as, f->name, o.params);
 	if (!r) r = submit(as, o);
 	if (r) free(o.params);
 	return r;

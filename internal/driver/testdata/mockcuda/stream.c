@@ -48,8 +48,10 @@ CUresult cuStreamDestroy_v2(CUstream s) {
 	for (struct CUstream_st **p = &streams; *p; p = &(*p)->next)
 		if (*p == s) {
 			*p = s->next, live[1]--;
-			for (size_t i = 0; i < s->n; i++) free(s->ops[i].params);
-			free(s->ops);
+			if (s->capture) s->capture->invalid = 1;
+			free(s->frontier.at);
+			struct CUstream_st *o = malloc(sizeof *o); // its work goes on
+			*o = *s, o->next = orphans, orphans = o;
 			s->next = graves, graves = s;
 			return OK;
 		}
@@ -66,7 +68,7 @@ CUresult cuStreamQuery(CUstream s) {
 }
 CUresult cuStreamSynchronize(CUstream s) {
 	CUresult r;
-	while ((r = cuStreamQuery(s)) == NOTREADY) usleep(100);
+	while ((r = cuStreamQuery(s)) == NOTREADY) pause_between_steps();
 	return r;
 }
 CUresult cuCtxSynchronize(void) {
@@ -76,7 +78,7 @@ CUresult cuCtxSynchronize(void) {
 		busy = cur && cur->def.n;
 		for (struct CUstream_st *s = streams; s; s = s->next) busy |= s->ctx == cur && s->n;
 		pthread_mutex_unlock(&mu);
-		if (busy) usleep(100);
+		if (busy) pause_between_steps();
 	}
 	return cur ? OK : NOCTX;
 }
@@ -89,6 +91,7 @@ static __thread unsigned long long ownID; // of the thread's default stream
 CUresult cuStreamGetId(CUstream s, unsigned long long *id) {
 	LOCKED;
 	CUresult r;
+	if (weak(F_NO_IDS)) return UNSUPPORTED;
 	if ((uintptr_t)s == 2) {
 		if (!ownID) ownID = nextID++;
 		*id = ownID;
@@ -113,9 +116,9 @@ CUresult cuEventRecord(CUevent e, CUstream s) {
 	if (r) return r;
 	if (e->ctx != s->ctx) return BADHANDLE;
 	note((struct note){.kind = T_RECORD, .captured = s->capture != NULL, .a = (uintptr_t)e}, as, NULL, NULL);
-	e->capture = s->capture;
-	if (s->capture) return s->capture->invalid ? CAPINVAL : OK;
-	return submit(s, (struct op){.kind = RECORD, .ev = e, .a = ++e->recorded});
+	if (s->capture) return capture_record(e, s);
+	e->capture = 0;
+	return submit(s, (struct op){.kind = RECORD, .ev = e});
 }
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned f) {
 	LOCKED;
@@ -124,25 +127,30 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned f) {
 	CUresult r = owned(&s);
 	if (r) return r;
 	note((struct note){.kind = T_WAIT_EVENT, .captured = s->capture != NULL, .a = (uintptr_t)e}, as, NULL, NULL);
-	if (e->capture) {
-		s->capture = e->capture;
-		return OK;
-	}
-	if (s->capture) return 905;
-	return submit(s, (struct op){.kind = WAITEVENT, .ev = e, .a = e->recorded});
+	if (e->capture) return capture_join(s, e);
+	if (s->capture) return CAPISOLATION;
+	return submit(s, (struct op){.kind = WAITEVENT, .ev = e});
 }
 CUresult cuEventQuery(CUevent e) {
 	LOCKED;
 	UNSAFE;
 	if (e->capture) return CAPEVENT;
 	drain();
-	return e->done >= e->recorded ? OK : NOTREADY;
+	return !e->latest || e->latest->done ? OK : NOTREADY;
 }
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
 	LOCKED;
-	if (!a->timing || !b->timing || !a->recorded || !b->recorded) return BADHANDLE;
-	if (a->done < a->recorded || b->done < b->recorded) return NOTREADY;
-	*ms = (b->at.tv_sec - a->at.tv_sec) * 1e3f + (b->at.tv_nsec - a->at.tv_nsec) / 1e6f;
+	if (!a->timing || !b->timing || !a->latest || !b->latest) return BADHANDLE;
+	if (!a->latest->done || !b->latest->done) return NOTREADY;
+	struct timespec *from = &a->latest->at, *to = &b->latest->at;
+	*ms = (to->tv_sec - from->tv_sec) * 1e3f + (to->tv_nsec - from->tv_nsec) / 1e6f;
 	return OK;
 }
-CUresult cuEventDestroy_v2(CUevent e) { LOCKED; live[2]--; free(e); return OK; }
+CUresult cuEventDestroy_v2(CUevent e) {
+	LOCKED;
+	live[2]--;
+	unmark(e->latest);
+	free(e->frontier.at);
+	free(e);
+	return OK;
+}

@@ -1,7 +1,8 @@
 // The trace of calls. mockcuda/trace.go of the Go package reads it; both know this layout. Part of mockcuda.c.
 
-enum { T_LAUNCH = 1, T_RECORD, T_WAIT_EVENT, T_COPY, T_SET, T_WRITE, T_WAIT_VALUE, T_CAPTURE_QUERY, T_GRAPH };
-struct trace { uint32_t on, full; uint64_t used; };
+enum { T_LAUNCH = 1, T_RECORD, T_WAIT_EVENT, T_COPY, T_SET, T_WRITE, T_WAIT_VALUE, T_CAPTURE_QUERY, T_GRAPH, T_BEGIN, T_END };
+enum { F_LOSSY = 1, F_KEEP_EDGES = 2, F_NO_IDS = 4 };
+struct trace { uint32_t on, full; uint64_t used, seed, flags; };
 struct note { uint32_t size, kind, captured, grid, block, shared; uint64_t stream, a, b, c; uint32_t nparams, nname; };
 enum { TRACE_BYTES = 8 << 20, TRACE_HEADER = 64 };
 static struct trace *tracing;
@@ -16,6 +17,7 @@ static void note(struct note n, CUstream s, const char *name, const void *params
 	if (n.nparams) memcpy(at + sizeof n + n.nname, params, n.nparams);
 	__atomic_store_n(&tracing->used, tracing->used + n.size, __ATOMIC_RELEASE);
 }
+static int weak(uint64_t flag) { return tracing && (__atomic_load_n(&tracing->flags, __ATOMIC_ACQUIRE) & flag) != 0; }
 static void trace_open(void) {
 	const char *path = getenv("MOCKCUDA_TRACE");
 	int fd = path && *path ? open(path, O_RDWR | O_CLOEXEC) : -1;

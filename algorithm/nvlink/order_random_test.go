@@ -1,0 +1,375 @@
+package nvlink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver/mockcuda"
+)
+
+// Random work of several communicators on many streams from several threads, eager and captured, with graphs that are launched over and over, also while
+// others are being captured: the kernels of each communicator run one after the other, in the order in which the host enqueued them or launched what they
+// are in. What is random comes from the seed alone.
+func TestOrderRandom(t *testing.T) {
+	seeds := 60
+	if os.Getenv("GOCCL_FULL") != "" {
+		seeds = 3000
+	}
+	engines := append(mockEngines(t, 2), mockEngines(t, 3)...)
+	for seed := 1; seed <= seeds; seed++ {
+		t.Run(fmt.Sprintf("seed_%d", seed), func(t *testing.T) { randomWork(t, engines, uint64(seed), 150) })
+	}
+}
+
+func randomWork(t *testing.T, engines []*Engine, seed uint64, steps int) {
+	w := &script{t: t, engines: engines, r: rand.New(rand.NewPCG(seed, 1))}
+	notes.Weaken(mockcuda.Weakness(w.r.IntN(4)) * mockcuda.Weakness(w.r.IntN(3)))
+	defer notes.Weaken(0)
+	w.open()
+	defer w.close()
+	calls := noted(t, func() {
+		notes.Seed(seed)
+		defer notes.Seed(0) // what is left runs to its end
+		for range steps {
+			w.step()
+		}
+		for len(w.captures) > 0 {
+			w.end(0)
+		}
+		w.finish()
+	})
+	for i, e := range engines {
+		if err := inOrder(calls, e.abort.ptr()); err != nil {
+			t.Fatalf("seed %d, communicator %d of %d: %v", seed, i, len(engines), err)
+		}
+		if idle, err := e.order.Idle(); !idle || err != nil {
+			t.Errorf("seed %d, communicator %d: idle %v, %v", seed, i, idle, err)
+		}
+	}
+}
+
+// inOrder compares what the kernels of the communicator with that abort word did with what the host called.
+func inOrder(calls []mockcuda.Call, abort uint64) error {
+	const abortAt = 8 + 8*maxRanks // in the parameters of every kernel
+	var want, got []uint64
+	captured, ours := map[uint64][]uint64{}, map[uint64]bool{}
+	running := uint64(0)
+	for _, c := range calls {
+		switch c.Kind {
+		case mockcuda.Launch:
+			if binary.NativeEndian.Uint64(c.Params[abortAt:]) != abort {
+				continue
+			}
+			ours[c.B] = true
+			if c.C != 0 {
+				captured[c.C] = append(captured[c.C], c.B)
+			} else {
+				want = append(want, c.B)
+			}
+		case mockcuda.GraphLaunch:
+			want = append(want, captured[c.C]...)
+		case mockcuda.Begin:
+			if !ours[c.A] {
+				continue
+			}
+			if running != 0 {
+				return fmt.Errorf("kernel %d begins before kernel %d has ended\n%s", c.A, running, history(calls, ours, c.A))
+			}
+			if i := len(got); i >= len(want) || want[i] != c.A {
+				return fmt.Errorf("kernel %d begins out of turn\n%s", c.A, history(calls, ours, c.A))
+			}
+			got, running = append(got, c.A), c.A
+		case mockcuda.End:
+			if running == c.A {
+				running = 0
+			}
+		}
+	}
+	if !slices.Equal(got, want) || running != 0 {
+		return fmt.Errorf("%d kernels have run of %d; kernel %d still runs", len(got), len(want), running)
+	}
+	return nil
+}
+
+// history is what happened to a communicator up to the first Begin of kernel last that was wrong, a few lines of it.
+func history(calls []mockcuda.Call, ours map[uint64]bool, last uint64) string {
+	var lines []string
+	captured := map[uint64]bool{}
+	for _, c := range calls {
+		switch {
+		case c.Kind == mockcuda.Launch && ours[c.B]:
+			captured[c.C] = true
+			lines = append(lines, fmt.Sprintf("kernel %d on stream %#x, capture %d", c.B, c.Stream, c.C))
+		case c.Kind == mockcuda.GraphLaunch && captured[c.C]:
+			lines = append(lines, fmt.Sprintf("graph of capture %d on stream %#x", c.C, c.Stream))
+		case (c.Kind == mockcuda.Begin || c.Kind == mockcuda.End) && ours[c.A]:
+			lines = append(lines, fmt.Sprintf("    %v %d", c.Kind, c.A))
+		}
+	}
+	for i := len(lines) - 1; i >= 0; i-- {
+		if lines[i] == fmt.Sprintf("    begin %d", last) {
+			lines = lines[:i+1]
+			break
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}
+
+// script is a random program in the making.
+type script struct {
+	t        *testing.T
+	engines  []*Engine
+	r        *rand.Rand
+	threads  []chan func() // two threads
+	streams  [][]*cuda.Stream
+	mem      []device.Ptr
+	own      []device.Allocation
+	orders   []*cuda.Order // the engines' own
+	separate bool
+	captures []*recording
+	graphs   []*replay
+}
+
+// recording is a capture under way; its first stream is where it began.
+type recording struct{ streams []*cuda.Stream }
+
+// replay is a graph and the GPU whose streams it is launched on.
+type replay struct {
+	x   *cuda.Exec
+	gpu int
+}
+
+func (w *script) gpu(e *Engine) int { return e.dev.ID().Index }
+
+func (w *script) open() {
+	w.streams, w.mem = make([][]*cuda.Stream, 4), make([]device.Ptr, 4)
+	for _, e := range w.engines {
+		g := w.gpu(e)
+		if w.streams[g] != nil {
+			continue
+		}
+		for range 4 {
+			w.streams[g] = append(w.streams[g], w.newStream(e.dev))
+		}
+		m, err := e.dev.Alloc(8 << 20)
+		must(w.t, err)
+		w.own, w.mem[g] = append(w.own, m), m.Ptr()
+	}
+	for i, e := range w.engines { // an order that knows of no capture yet, now and then without a word
+		word := w.mem[w.gpu(e)].Add(7<<20 + 8*int64(i))
+		must(w.t, e.dev.CopyIn(word, make([]byte, 8)))
+		if w.r.IntN(4) == 0 {
+			word = 0
+		}
+		o, err := e.dev.NewOrder(word, w.separate)
+		must(w.t, err)
+		w.orders = append(w.orders, e.order)
+		e.order = o
+	}
+	for range 2 {
+		do := make(chan func())
+		w.threads = append(w.threads, do)
+		go func() {
+			runtime.LockOSThread()
+			for f := range do {
+				f()
+			}
+		}()
+	}
+}
+
+func (w *script) newStream(d *cuda.Device) *cuda.Stream {
+	s, err := d.NewStream()
+	must(w.t, err)
+	return s.(*cuda.Stream)
+}
+
+func (w *script) close() {
+	for i, e := range w.engines {
+		must(w.t, e.order.Close())
+		e.order = w.orders[i]
+	}
+	for _, g := range w.graphs {
+		must(w.t, g.x.Close())
+	}
+	for _, l := range w.streams {
+		for _, s := range l {
+			must(w.t, s.Close())
+		}
+	}
+	for _, m := range w.own {
+		must(w.t, m.Close())
+	}
+	for _, do := range w.threads {
+		close(do)
+	}
+}
+
+// on runs do on a thread of its own choice.
+func (w *script) on(do func() error) {
+	done := make(chan error)
+	w.threads[w.r.IntN(len(w.threads))] <- func() { done <- do() }
+	must(w.t, <-done)
+}
+
+func (w *script) step() {
+	switch k := w.r.IntN(20); {
+	case k < 2 && len(w.captures) < 3:
+		w.begin()
+	case k < 3 && len(w.captures) > 0:
+		w.end(w.r.IntN(len(w.captures)))
+	case k < 8 && len(w.captures) > 0:
+		c := w.captures[w.r.IntN(len(w.captures))]
+		s := c.streams[w.r.IntN(len(c.streams))]
+		w.enqueue(w.engineOn(s.Device().ID().Index), s)
+	case k < 12 && len(w.graphs) > 0:
+		g := w.graphs[w.r.IntN(len(w.graphs))]
+		s := w.idleStream(g.gpu)
+		w.on(func() error { return g.x.Launch(s) })
+	case k < 13:
+		s := w.idleStream(w.gpu(w.engines[w.r.IntN(len(w.engines))]))
+		w.on(func() error { _, err := s.Query(); return err })
+	case k < 14: // a stream goes with work on it, and another comes
+		l := w.streams[w.gpu(w.engines[w.r.IntN(len(w.engines))])]
+		i := w.r.IntN(len(l))
+		if !w.captured(l[i]) {
+			d := l[i].Device().(*cuda.Device)
+			must(w.t, l[i].Close())
+			l[i] = w.newStream(d)
+		}
+	default:
+		e := w.engines[w.r.IntN(len(w.engines))]
+		s := w.idleStream(w.gpu(e))
+		if w.r.IntN(8) == 0 {
+			own, err := e.dev.WrapStream(2 * uintptr(w.r.IntN(2))) // the default stream, or the thread's
+			must(w.t, err)
+			s = own.(*cuda.Stream)
+		}
+		w.enqueue(e, s)
+	}
+}
+
+func (w *script) captured(s *cuda.Stream) bool {
+	return slices.ContainsFunc(w.captures, func(c *recording) bool { return slices.Contains(c.streams, s) })
+}
+
+// idleStream is a stream of a GPU that is in no capture: each GPU keeps one.
+func (w *script) idleStream(gpu int) *cuda.Stream {
+	for {
+		if s := w.streams[gpu][w.r.IntN(4)]; !w.captured(s) {
+			return s
+		}
+	}
+}
+
+func (w *script) engineOn(gpu int) *Engine {
+	for {
+		if e := w.engines[w.r.IntN(len(w.engines))]; w.gpu(e) == gpu {
+			return e
+		}
+	}
+}
+
+// enqueue puts one operation of random kind and size on s, or a group of some with messages.
+func (w *script) enqueue(e *Engine, s device.Stream) {
+	mem := w.mem[w.gpu(e)]
+	var reqs []algorithm.Request
+	for range 1 + w.r.IntN(2) {
+		c := []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.Broadcast, algorithm.Barrier, algorithm.Reduce}[w.r.IntN(6)]
+		reqs = append(reqs, algorithm.Request{Collective: c, Send: mem, Recv: mem.Add(4 << 20), Count: int64(1) << w.r.IntN(18), Type: datatype.Float32, Stream: s})
+	}
+	if w.r.IntN(4) == 0 {
+		n := int64(1) << w.r.IntN(18)
+		next, before := (e.rank+1)%e.size, (e.rank+e.size-1)%e.size
+		reqs = append(reqs, algorithm.Request{Collective: algorithm.Send, Send: mem, Count: n, Type: datatype.Int8, Peer: next, Stream: s},
+			algorithm.Request{Collective: algorithm.Recv, Recv: mem.Add(4 << 20), Count: n, Type: datatype.Int8, Peer: before, Stream: s})
+	}
+	w.on(func() error { return e.Enqueue(1, reqs) })
+}
+
+// begin captures a stream and forks it into some others, also of another GPU, each without an edge to the others.
+func (w *script) begin() {
+	var free []*cuda.Stream
+	for _, l := range w.streams {
+		for _, s := range l[:max(0, len(l)-1)] { // the last is never captured
+			if !w.captured(s) {
+				free = append(free, s)
+			}
+		}
+	}
+	if len(free) == 0 {
+		return
+	}
+	w.r.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	c := &recording{free[:1+w.r.IntN(min(4, len(free)))]}
+	w.captures = append(w.captures, c)
+	w.on(func() error {
+		if err := c.streams[0].BeginCapture(cuda.CaptureRelaxed); err != nil {
+			return err
+		}
+		for _, s := range c.streams[1:] {
+			if err := after(s, c.streams[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// end joins the streams of a capture and keeps its graph, or now and then throws it away.
+func (w *script) end(i int) {
+	c := w.captures[i]
+	w.captures = slices.Delete(w.captures, i, i+1)
+	keep := w.r.IntN(5) > 0
+	w.on(func() error {
+		for _, s := range c.streams[1:] {
+			if err := after(c.streams[0], s); err != nil {
+				return err
+			}
+		}
+		g, err := c.streams[0].EndCapture()
+		if err != nil || !keep {
+			return errors.Join(err, g.Close())
+		}
+		x, err := g.Instantiate()
+		if err == nil {
+			w.graphs = append(w.graphs, &replay{x, c.streams[0].Device().ID().Index})
+		}
+		return errors.Join(err, g.Close())
+	})
+}
+
+// finish lets all that was enqueued run, step by step.
+func (w *script) finish() {
+	for _, l := range w.streams {
+		for _, s := range l {
+			w.on(func() error {
+				for {
+					if ok, err := s.Query(); ok || err != nil {
+						return err
+					}
+				}
+			})
+		}
+	}
+	for _, e := range w.engines {
+		w.on(func() error {
+			for {
+				if ok, err := e.order.Idle(); ok || err != nil {
+					return err
+				}
+			}
+		})
+	}
+}

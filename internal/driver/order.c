@@ -1,0 +1,182 @@
+//go:build cgo && linux
+
+// Work of one owner runs in the order in which the host enqueues it, and graphs that hold some in the order in which the host launches them, on
+// whatever streams. An operation is enter, its work on one stream, leave:
+//
+//  enter, not captured  1. Wait for what stands for the latest work, unless that was on this stream.
+//  leave, not captured  2. Mark the end of this work.
+//  enter, captured      3. In a capture's first: a node that waits for the event.
+//                       4. In a later one on another stream than the one before: an edge from that one's last node.
+//  leave, captured      5. Move the capture's record of the event behind this work.
+//
+// The mark of kernels that know of tickets is a word in device memory, if there is one: each of their blocks adds 1 to it when it ends, and blocks is
+// how many blocks have been launched. It costs nothing unless another stream comes along; an event behind every launch costs about a microsecond.
+// The mark of other work is the event. The latest mark stands for all before it, because all work follows the work before it.
+//
+// Nobody tells us of a graph's launch. So from the first capture on the event stands for all work (shared): each launch of a graph waits for the latest
+// record and makes a record, both at the time of the launch, and so does other work. One stream in one capture gets the same chain of nodes as without
+// an order: the wait is ahead of it, the record a leaf at its end.
+//
+// Streams are compared by their ids, which unlike handles are never used again: a stream may be destroyed with work on it and another get its handle,
+// and the per-thread default streams share one. 0 is unknown, and no stream's.
+#include "order.h"
+#include "call.h"
+
+#include <string.h>
+
+enum { MARK_NONE, MARK_EVENT, MARK_BLOCKS };
+
+#define EVENT(o) PTR(CUevent, (o)->event)
+
+// What a stream that is being captured would make its next node depend on.
+struct frontier {
+	unsigned long long id;
+	CUgraph graph;
+	const CUgraphNode *nodes; // the driver's, until the next call for the stream
+	size_t n;
+};
+
+static uint64_t frontier(CUstream s, struct frontier *f) {
+	int status = 0;
+	CUresult r = goccl_cu.cuStreamGetCaptureInfo_v2(s, &status, &f->id, &f->graph, &f->nodes, &f->n);
+	if (r == GOCCL_LOSSY_QUERY) { // edges that are not plain: nobody here looks at their kind
+		const CUgraphEdgeData *edges = NULL;
+		TRY(cuStreamGetCaptureInfo_v3, s, &status, &f->id, &f->graph, &f->nodes, &edges, &f->n);
+	} else if (r) {
+		return FAIL(cuStreamGetCaptureInfo_v2, r);
+	}
+	return status == 1 ? 0 : FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED);
+}
+
+static int holds(const struct frontier *f, CUgraphNode node) {
+	for (size_t i = 0; i < f->n; i++)
+		if (f->nodes[i] == node) return 1;
+	return 0;
+}
+
+// find gives the entry of a capture, or a free one for it: the one that was not looked for the longest, since nobody says when a capture ends.
+static struct capture *find(struct order *o, uint64_t id) {
+	struct capture *oldest = o->captures;
+	for (struct capture *c = o->captures; c < o->captures + ORDER_CAPTURES; c++) {
+		if (c->id == id) {
+			oldest = c;
+			break;
+		}
+		if (c->used < oldest->used) oldest = c;
+	}
+	if (oldest->id != id) memset(oldest, 0, sizeof *oldest);
+	oldest->used = ++o->time;
+	return oldest;
+}
+
+// share makes the event stand for all work so far, and from now on. Blocks are waited for on a stream that nobody else has, and that the driver frees when
+// it is done with it. The stream of those blocks will not do: it may be gone, being captured, or have other work behind them.
+static uint64_t share(struct order *o) {
+	if (o->shared) return 0;
+	if (o->mark == MARK_BLOCKS) {
+		int mode = GOCCL_CAPTURE_RELAXED; // this stream has no part in any capture
+		CUstream s = NULL;
+		uint64_t bad = 0;
+		TRY(cuThreadExchangeStreamCaptureMode, &mode);
+		ELSE(relaxed, cuStreamCreateWithPriority, &s, GOCCL_STREAM_NON_BLOCKING, 0);
+		ELSE(created, cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
+		ELSE(created, cuEventRecord, EVENT(o), s);
+	created:
+		goccl_cu.cuStreamDestroy_v2(s);
+	relaxed:
+		goccl_cu.cuThreadExchangeStreamCaptureMode(&mode);
+		if (bad) return bad;
+		o->mark = MARK_EVENT;
+	}
+	o->shared = 1;
+	return 0;
+}
+
+static uint64_t enter_capture(CUstream s, struct order *o) {
+	struct frontier f;
+	uint64_t r = frontier(s, &f);
+	if (r) return r;
+	struct capture *c = find(o, f.id);
+	if (!c->id) {
+		if (!o->separate) {
+			CUgraphNode wait = NULL;
+			if ((r = share(o))) return r;
+			TRY(cuGraphAddEventWaitNode, &wait, f.graph, NULL, 0, EVENT(o));
+			c->tail = (uintptr_t)wait;
+		}
+		c->id = f.id;
+	}
+	CUgraphNode tail = PTR(CUgraphNode, c->tail);
+	int follows = !tail || (o->now && c->stream == o->now) || holds(&f, tail);
+	o->chained = follows && f.n <= 1;
+	if (!follows) TRY(cuStreamUpdateCaptureDependencies, s, &tail, 1, GOCCL_ADD_DEPENDENCIES);
+	o->current = c - o->captures + 1;
+	return 0;
+}
+
+// A failure to take an edge away leaves one too many, which changes no order.
+static uint64_t leave_capture(CUstream s, struct order *o) {
+	struct frontier f;
+	uint64_t r = frontier(s, &f);
+	if (r) return r;
+	struct capture *c = &o->captures[o->current - 1];
+	if (f.id != c->id) return FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED); // it ended, and another began, in between
+	CUgraphNode before = PTR(CUgraphNode, c->tail), record = PTR(CUgraphNode, c->record), tail = NULL;
+	if (f.n == 1) tail = f.nodes[0];
+	else TRY(cuGraphAddEmptyNode, &tail, f.graph, f.nodes, f.n);
+	c->stream = o->now;
+	if (tail == before) return 0; // nothing was added
+	c->tail = (uintptr_t)tail;
+	if (o->separate) return 0;
+	if (!record) {
+		TRY(cuGraphAddEventRecordNode, &record, f.graph, &tail, 1, EVENT(o));
+		c->record = (uintptr_t)record;
+		return 0;
+	}
+	TRY(cuGraphAddDependencies, f.graph, &tail, &record, 1);
+	goccl_cu.cuGraphRemoveDependencies(f.graph, &before, &record, 1);
+	return 0;
+}
+
+uint64_t goccl_order_enter(CUstream s, struct order *o) {
+	int capturing = 0;
+	unsigned long long id = 0;
+	TRY(cuStreamIsCapturing, s, &capturing);
+	if (!goccl_cu.cuStreamGetId || goccl_cu.cuStreamGetId(s, &id)) id = 0;
+	o->now = id, o->current = 0, o->chained = 1;
+	if (capturing) return enter_capture(s, o);
+	if (!o->mark && !o->shared) return 0;
+	if (o->shared) TRY(cuStreamWaitEvent, s, EVENT(o), 0); // also on the stream of the latest work: a graph may have been launched since
+	else if (id && o->last == id) return 0;
+	else if (o->mark == MARK_BLOCKS) TRY(cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
+	else TRY(cuStreamWaitEvent, s, EVENT(o), 0);
+	return 0;
+}
+
+// The event is recorded at once, not when another stream comes along: the stream may be destroyed by then, or hold work that waits for ours.
+uint64_t goccl_order_leave(CUstream s, struct order *o) {
+	if (o->current) return leave_capture(s, o);
+	TRY(cuEventRecord, EVENT(o), s);
+	o->last = o->now, o->mark = MARK_EVENT;
+	return 0;
+}
+
+// The kernel's parameters begin with its ticket: the word that its blocks add to, or 0. A graph's launches get 0, because nobody counts them. Blocks
+// count once they are launched: whoever waited for others would wait for ever. A kernel in a graph may overlap the one before only where that is the one
+// thing it follows.
+uint64_t goccl_order_launch(uint64_t *a, void *p, struct order *o) {
+	CUstream s = PTR(CUstream, a[1]);
+	if (a[8] < sizeof o->word) return FAIL(cuLaunchKernel, GOCCL_INVALID_VALUE);
+	uint64_t r = goccl_order_enter(s, o);
+	if (r) return r;
+	uint64_t ticket = o->current ? 0 : o->word;
+	memcpy(p, &ticket, sizeof ticket);
+	if (!o->chained) a[5] &= ~((uint64_t)LAUNCH_OVERLAP << 32);
+	if ((r = goccl_launch(a, p))) return r;
+	if (ticket) {
+		uint64_t blocks = (uint64_t)LO(a[2]) * HI(a[2]) * LO(a[3]);
+		__atomic_store_n(&o->blocks, o->blocks + blocks, __ATOMIC_RELEASE);
+		o->last = o->now, o->mark = MARK_BLOCKS;
+	}
+	return ticket && !o->shared ? 0 : goccl_order_leave(s, o);
+}
