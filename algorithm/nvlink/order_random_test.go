@@ -26,14 +26,17 @@ func TestOrderRandom(t *testing.T) {
 	if os.Getenv("GOCCL_FULL") != "" {
 		seeds = 3000
 	}
-	engines := append(mockEngines(t, 2), mockEngines(t, 3)...)
+	const window = 8 << 20
+	engines, mem := windowed(t, 2, window)
+	windows := map[*Engine]device.Ptr{engines[0]: mem[0], engines[1]: mem[1]}
+	engines = append(engines, mockEngines(t, 3)...)
 	for seed := 1; seed <= seeds; seed++ {
-		t.Run(fmt.Sprintf("seed_%d", seed), func(t *testing.T) { randomWork(t, engines, uint64(seed), 150) })
+		t.Run(fmt.Sprintf("seed_%d", seed), func(t *testing.T) { randomWork(t, engines, windows, uint64(seed), 150) })
 	}
 }
 
-func randomWork(t *testing.T, engines []*Engine, seed uint64, steps int) {
-	w := &script{t: t, engines: engines, r: rand.New(rand.NewPCG(seed, 1))}
+func randomWork(t *testing.T, engines []*Engine, windows map[*Engine]device.Ptr, seed uint64, steps int) {
+	w := &script{t: t, engines: engines, windows: windows, r: rand.New(rand.NewPCG(seed, 1))}
 	notes.Weaken(mockcuda.Weakness(w.r.IntN(4)) * mockcuda.Weakness(w.r.IntN(3)))
 	defer notes.Weaken(0)
 	w.open()
@@ -130,13 +133,13 @@ func history(calls []mockcuda.Call, ours map[uint64]bool, last uint64) string {
 type script struct {
 	t        *testing.T
 	engines  []*Engine
+	windows  map[*Engine]device.Ptr // of those with copy engines
 	r        *rand.Rand
 	threads  []chan func() // two threads
 	streams  [][]*cuda.Stream
 	mem      []device.Ptr
 	own      []device.Allocation
 	orders   []*cuda.Order // the engines' own
-	separate bool
 	captures []*recording
 	graphs   []*replay
 }
@@ -172,10 +175,9 @@ func (w *script) open() {
 		if w.r.IntN(4) == 0 {
 			word = 0
 		}
-		o, err := e.dev.NewOrder(word, w.separate)
+		o, err := e.dev.NewOrder(word, false)
 		must(w.t, err)
-		w.orders = append(w.orders, e.order)
-		e.order = o
+		w.orders, e.order = append(w.orders, e.order), o
 	}
 	for range 2 {
 		do := make(chan func())
@@ -288,6 +290,9 @@ func (w *script) enqueue(e *Engine, s device.Stream) {
 	for range 1 + w.r.IntN(2) {
 		c := []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.Broadcast, algorithm.Barrier, algorithm.Reduce}[w.r.IntN(6)]
 		reqs = append(reqs, algorithm.Request{Collective: c, Send: mem, Recv: mem.Add(4 << 20), Count: int64(1) << w.r.IntN(18), Type: datatype.Float32, Stream: s})
+	}
+	if p, ok := w.windows[e]; ok && w.r.IntN(4) == 0 { // by the copy engines
+		reqs = append(reqs, algorithm.Request{Collective: algorithm.AllGather, Send: mem, Recv: p, Count: copyFrom, Type: datatype.Int8, Stream: s})
 	}
 	if w.r.IntN(4) == 0 {
 		n := int64(1) << w.r.IntN(18)

@@ -45,6 +45,7 @@ type Call struct {
 	Kind     CallKind
 	Stream   uintptr // as it was given
 	Captured bool    // the stream was being captured
+	Overlap  bool    // the launch may come onto the GPU before what is ahead of it has ended
 	// A, B and C are destination, source (or value) and size of copies and sets; address and value of writes and waits; the event; the graph,
 	// its size and its capture; of a launch, A is the calling thread, B a number of its own, which is A of each Begin and End of what was launched, and C its
 	// capture or 0.
@@ -122,7 +123,7 @@ func (t *Trace) Stop() ([]Call, error) {
 	for len(b) > 0 {
 		u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 		u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-		c := Call{Kind: CallKind(u32(4)), Captured: u32(8) != 0, Grid: u32(12), Block: u32(16), Shared: u32(20),
+		c := Call{Kind: CallKind(u32(4)), Captured: u32(8)&1 != 0, Overlap: u32(8)&2 != 0, Grid: u32(12), Block: u32(16), Shared: u32(20),
 			Stream: uintptr(u64(24)), A: u64(32), B: u64(40), C: u64(48)}
 		params, name := int(u32(56)), int(u32(60))
 		c.Kernel = string(b[noteBytes : noteBytes+name])

@@ -91,7 +91,7 @@ CUresult cuFuncSetAttribute(CUfunction f, int a, int v) {
 }
 CUresult cuFuncLoad(CUfunction f) { return f ? OK : BADHANDLE; }
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction f, int threads, size_t shared) { (void)f, (void)shared; *n = 2048 / threads; return OK; }
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **params, void **extra) {
+static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **params, void **extra, int overlap) {
 	LOCKED;
 	if (params || !gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 || shared > (unsigned)(f->maxDyn ? f->maxDyn : 49152)) return INVALID;
 	struct op o = {.kind = KERNEL, .fn = f, .grid = gx * gy * gz, .block = bx * by * bz, .params = calloc(1, MAXPARAM), .serial = nextID++};
@@ -105,13 +105,19 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	if (p) memcpy(o.params, p, n);
 	CUstream as = s;
 	CUresult r = owned(&s);
-	if (!r) note((struct note){.kind = T_LAUNCH, .captured = s->capture != NULL, .grid = o.grid, .block = o.block, .shared = shared, .a = syscall(SYS_gettid), .b = o.serial, .c = s->capture ? s->capture->id : 0, .nparams = p ? n : 0}, as, f->name, o.params);
+	if (!r) note((struct note){.kind = T_LAUNCH, .captured = (s->capture != NULL) | overlap << 1, .grid = o.grid, .block = o.block, .shared = shared, .a = syscall(SYS_gettid), .b = o.serial, .c = s->capture ? s->capture->id : 0, .nparams = p ? n : 0}, as, f->name, o.params);
 	if (!r) r = submit(as, o);
 	if (r) free(o.params);
 	return r;
 }
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **params, void **extra) {
+	return launch(f, gx, gy, gz, bx, by, bz, shared, s, params, extra, 0);
+}
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
-	for (unsigned i = 0; i < c->numAttrs; i++)
+	int overlap = 0; // noted only: a kernel that comes early waits for the one before by itself
+	for (unsigned i = 0; i < c->numAttrs; i++) {
 		if (c->attrs[i].id == 4 && (!c->attrs[i].value.dim.x || c->gridDimX % c->attrs[i].value.dim.x)) return 912;
-	return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
+		if (c->attrs[i].id == 6) overlap = c->attrs[i].value.i != 0;
+	}
+	return launch(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra, overlap);
 }
