@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Config says who this rank is and what it runs on.
@@ -43,12 +44,11 @@ func (cfg *Config) fill() error {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	if s := os.Getenv("GOCCL_OP_TIMEOUT"); s != "" && cfg.OpTimeout == 0 {
-		d, err := parseDuration(s)
-		if err != nil {
-			return fmt.Errorf("goccl: NewComm: %w: GOCCL_OP_TIMEOUT=%q: want a duration such as 30s, or seconds", ErrInvalidArgument, s)
+	if cfg.OpTimeout == 0 {
+		var err error
+		if cfg.OpTimeout, err = setting.Duration("GOCCL_OP_TIMEOUT", 0); err != nil {
+			return fmt.Errorf("goccl: NewComm: %w: %w", ErrInvalidArgument, err)
 		}
-		cfg.OpTimeout = d
 	}
 	cfg.OpTimeout = max(0, cfg.OpTimeout)
 	if s := os.Getenv("GOCCL_CHECK"); s != "" && !cfg.Check {
@@ -62,11 +62,4 @@ func (cfg *Config) fill() error {
 		cfg.SeparateGraphs = true
 	}
 	return nil
-}
-
-func parseDuration(s string) (time.Duration, error) {
-	if sec, err := strconv.ParseFloat(s, 64); err == nil && sec >= 0 && sec < 1e9 {
-		return time.Duration(sec * float64(time.Second)), nil
-	}
-	return time.ParseDuration(s)
 }

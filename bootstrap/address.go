@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/goccl/goccl/internal/netif"
 )
 
 // unixPrefix starts the address of a rendezvous on one host: "unix:@name", an abstract unix socket.
@@ -187,9 +189,8 @@ func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Lis
 
 // notOurs is the error of a rank 0 that was told another host's address.
 func (a rootAddress) notOurs() error {
-	nics, _ := systemNICs()
 	return fmt.Errorf("%w: %s is not an address of host %q, where rank 0 runs; it has %s. Set MASTER_ADDR to one of them, or start rank 0 on that host; "+
-		"behind a translation of addresses name the interface as well, like eth0:%s", ErrInvalid, a, hostname(), listNICs(nics), a)
+		"behind a translation of addresses name the interface as well, like eth0:%s", ErrInvalid, a, hostname(), netif.List(), a)
 }
 
 func hostname() string {
@@ -202,4 +203,13 @@ func listenError(a rootAddress, err error) error {
 		return fmt.Errorf("rank 0 cannot listen on %s: %w; another job uses it, choose another MASTER_PORT or address", a, err)
 	}
 	return fmt.Errorf("rank 0 cannot listen on %s: %w", a, err)
+}
+
+// localAddr is the address of this host's interface that spec, else the environment, chooses.
+func localAddr(spec string) (netip.Addr, error) {
+	a, err := netif.Addr(spec)
+	if err != nil {
+		return a, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return a, nil
 }

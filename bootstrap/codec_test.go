@@ -320,38 +320,6 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-func TestPickAddr(t *testing.T) {
-	ip := netip.MustParseAddr
-	nics := []nic{
-		{"lo", true, []netip.Addr{ip("127.0.0.1"), ip("::1")}},
-		{"docker0", false, []netip.Addr{ip("172.17.0.1")}},
-		{"eth0", false, []netip.Addr{ip("fd00::1"), ip("10.0.0.1")}},
-		{"eth1", false, []netip.Addr{ip("10.1.0.1")}},
-		{"eth10", false, []netip.Addr{ip("10.10.0.1")}},
-	}
-	for _, c := range []struct {
-		spec   string
-		family int
-		want   string
-	}{
-		{"", 0, "10.0.0.1"},
-		{"", 6, "fd00::1"},
-		{"eth1", 0, "10.1.0.1"},
-		{"=eth10", 0, "10.10.0.1"},
-		{"^eth0,eth1", 0, "172.17.0.1"},
-		{"^eth,docker", 0, "127.0.0.1"},
-		{"^=eth1", 0, "10.0.0.1"},
-		{"lo", 6, "::1"},
-		{"ib", 0, ""},
-		{"eth1", 6, ""},
-	} {
-		got, ok := pickAddr(nics, parseNICFilter(c.spec), c.family)
-		if ok != (c.want != "") || ok && got.String() != c.want {
-			t.Errorf("%q, family %d: %v, %v; want %s", c.spec, c.family, got, ok, c.want)
-		}
-	}
-}
-
 func TestTimeoutVariable(t *testing.T) {
 	for in, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "2m": 2 * time.Minute} {
 		t.Setenv("GOCCL_TIMEOUT", in)

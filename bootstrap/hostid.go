@@ -42,7 +42,7 @@ func OtherHost(b Bootstrap) (rank int, err error) {
 	hosts := b.Hosts()
 	for r, h := range hosts {
 		if h != hosts[b.Rank()] {
-			return r, fmt.Errorf("rank %d is on another host than rank %d: %s", r, b.Rank(), wayOut)
+			return r, errors.New("the peer is on another host: " + wayOut) // without its number here: callers have their own
 		}
 	}
 	return -1, nil

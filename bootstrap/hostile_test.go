@@ -398,4 +398,3 @@ func TestMeshIntruders(t *testing.T) {
 	}
 	dropConns(r.conns)
 }
-

@@ -1,11 +1,14 @@
 package bootstrap
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"time"
+
+	"github.com/goccl/goccl/internal/netif"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Defaults of the options.
@@ -71,15 +74,15 @@ func WithHostID(id string) Option { return func(c *config) { c.hostID = id } }
 
 func newConfig(opts []Option) (*config, error) {
 	c := &config{
-		timeout: DefaultTimeout, partition: DefaultPartition, heartbeat: DefaultHeartbeat, rootLife: defaultRootLife,
-		log: slog.Default(), hostID: firstEnv("GOCCL_HOSTID", "NCCL_HOSTID"), secret: []byte(os.Getenv("GOCCL_SECRET")),
+		partition: DefaultPartition, heartbeat: DefaultHeartbeat, rootLife: defaultRootLife,
+		log: slog.Default(), hostID: cmp.Or(os.Getenv("GOCCL_HOSTID"), os.Getenv("NCCL_HOSTID")), secret: []byte(os.Getenv("GOCCL_SECRET")),
 	}
-	if s := os.Getenv("GOCCL_TIMEOUT"); s != "" {
-		d, err := parseTimeout(s)
-		if err != nil {
-			return nil, err
-		}
-		c.timeout = d
+	var err error
+	if c.timeout, err = setting.Positive("GOCCL_TIMEOUT", DefaultTimeout); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if _, err := netif.Family(); err != nil { // it is asked for only where an interface must be chosen
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	for _, o := range opts {
 		o(c)
@@ -91,14 +94,4 @@ func newConfig(opts []Option) (*config, error) {
 		c.stall = c.timeout
 	}
 	return c, nil
-}
-
-func parseTimeout(s string) (time.Duration, error) {
-	if sec, err := strconv.ParseFloat(s, 64); err == nil && sec > 0 && sec < 1e9 {
-		return time.Duration(sec * float64(time.Second)), nil
-	}
-	if d, err := time.ParseDuration(s); err == nil && d > 0 {
-		return d, nil
-	}
-	return 0, fmt.Errorf("%w: GOCCL_TIMEOUT=%q: want a positive duration such as 30s, or seconds", ErrInvalid, s)
 }

@@ -146,6 +146,7 @@ type child struct {
 	rank  int
 	cmd   *exec.Cmd
 	lines chan string
+	log   *logBuffer // of standard error, complete when the process has ended
 }
 
 func startRank(t *testing.T, what string, rank, world int, namespace string, vars ...string) *child {
@@ -173,15 +174,15 @@ func startRankBy(t *testing.T, by []string, what string, rank, world int, vars .
 	if err != nil {
 		t.Fatal(err)
 	}
-	errs := &logBuffer{}
-	c.cmd.Stderr = errs
+	c.log = &logBuffer{}
+	c.cmd.Stderr = c.log
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		c.end()
 		if t.Failed() {
-			t.Logf("rank %d: %s", rank, errs)
+			t.Logf("rank %d: %s", rank, c.log)
 		}
 	})
 	go func() {

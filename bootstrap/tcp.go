@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/goccl/goccl/internal/netif"
 )
 
 // TCP is the Bootstrap of a rank that meets the others over sockets. Init or InitAddress must succeed before anything else is used; it may be
@@ -196,7 +198,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	}
 
 	d := &dialer{secret: m.secret, partition: c.partition}
-	if spec := m.iface; spec != "" || nicSpec() != "" {
+	if spec := m.iface; spec != "" || netif.Spec() != "" {
 		if d.from, err = localAddr(spec); err != nil {
 			return nil, nil, err
 		}

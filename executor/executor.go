@@ -57,11 +57,8 @@ func New(cfg Config) (*Executor, error) {
 		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", algorithm.ErrInvalidArgument)
 	}
 	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, failed: cfg.OnFailure, order: cfg.Order}
-	hosts := cfg.Bootstrap.Hosts()
-	for r, h := range hosts {
-		if h != hosts[e.rank] {
-			return nil, &algorithm.Error{Op: "executor", Rank: e.rank, Peer: r, Err: fmt.Errorf("%w: rank %d is on another host; plans run among the ranks of one", algorithm.ErrUnsupported, r)}
-		}
+	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
+		return nil, &algorithm.Error{Op: "executor", Rank: e.rank, Peer: r, Err: fmt.Errorf("%w: plans run among the ranks of one host: %w", algorithm.ErrUnsupported, err)}
 	}
 	e.shares = newShares(e)
 	return e, nil

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/tcp"
 )
@@ -65,16 +65,12 @@ func WithListenAddress(a netip.Addr) ContextOption { return func(o *contextOptio
 // WithLogger sets where refused connections and lost peers are logged: slog.Default unless set.
 func WithLogger(l *slog.Logger) ContextOption { return func(o *contextOptions) { o.log = l } }
 
-func envDuration(name string, fallback time.Duration) time.Duration {
-	if d, err := time.ParseDuration(os.Getenv(name)); err == nil && d >= 0 {
-		return d
-	}
-	return fallback
-}
-
-// NewContext makes a Context. It fails only for want of a page of memory; that failure is returned by the first use.
+// NewContext makes a Context. It fails for want of a page of memory, and when a variable of the environment is not understood; that failure is returned
+// by the first use.
 func NewContext(opts ...ContextOption) *Context {
-	o := contextOptions{timeout: envDuration("GOCCL_TIMEOUT", 30*time.Second), spinLimit: envDuration("GOCCL_SPIN_LIMIT", 10*time.Minute), log: slog.Default()}
+	timeout, err1 := setting.Positive("GOCCL_TIMEOUT", 30*time.Second)
+	spinLimit, err2 := setting.Duration("GOCCL_SPIN_LIMIT", 10*time.Minute)
+	o := contextOptions{timeout: timeout, spinLimit: spinLimit, log: slog.Default()}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -85,6 +81,9 @@ func NewContext(opts ...ContextOption) *Context {
 		owned: map[closer]uint64{}, waiters: map[device.Ptr]*Connection{}}
 	c.rank.Store(NoRank)
 	c.abort, c.fail = newAbortBlock(o.spinLimit)
+	if err := errors.Join(err1, err2); err != nil && c.fail == nil {
+		c.fail = fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	return c
 }
 

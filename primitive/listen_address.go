@@ -6,9 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/goccl/goccl/internal/netif"
 )
 
 // listenAddress is where Ethernet endpoints listen when WithListenAddress does not say:
@@ -18,76 +18,22 @@ import (
 //  2. the address from which this host reaches MASTER_ADDR, if that is set: peers reach us on that way too
 //  3. the first address of a real interface, then of a virtual one, then loopback
 //
-// IPv4 comes before IPv6; link-local addresses are passed over.
+// of the family that GOCCL_SOCKET_FAMILY (or NCCL_SOCKET_FAMILY) asks for, else IPv4 before IPv6; link-local addresses are passed over.
 func listenAddress() (netip.Addr, error) {
-	spec := os.Getenv("GOCCL_SOCKET_IFNAME")
-	if spec == "" {
-		spec = os.Getenv("NCCL_SOCKET_IFNAME")
-	}
-	if spec == "" {
-		if a, ok := routeTo(os.Getenv("MASTER_ADDR")); ok {
+	if netif.Spec() == "" {
+		family, err := netif.Family()
+		if err != nil {
+			return netip.Addr{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		if a, ok := routeTo(os.Getenv("MASTER_ADDR")); ok && (family == 0 || a.Is4() == (family == 4)) {
 			return a, nil
 		}
 	}
-	all, err := net.Interfaces()
+	a, err := netif.Addr("")
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("list network interfaces: %w", err)
+		return a, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	best, found := 0, netip.Addr{}
-	for _, i := range all {
-		if i.Flags&net.FlagUp == 0 || !interfaceAllowed(spec, i.Name) {
-			continue
-		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			continue // it went away
-		}
-		for _, a := range addrs {
-			p, err := netip.ParsePrefix(a.String())
-			if err != nil || p.Addr().IsLinkLocalUnicast() {
-				continue
-			}
-			if score := interfaceScore(i.Name, p.Addr()); score > best {
-				best, found = score, p.Addr()
-			}
-		}
-	}
-	if best == 0 {
-		return netip.Addr{}, fmt.Errorf("%w: no network interface that is up matches %q (GOCCL_SOCKET_IFNAME)", ErrInvalid, spec)
-	}
-	return found, nil
-}
-
-func interfaceScore(name string, a netip.Addr) int {
-	virtual := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-	score := 5
-	switch {
-	case a.IsLoopback():
-		score = 1
-	case slices.ContainsFunc([]string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "lxc"}, virtual):
-		score = 3
-	}
-	if a.Is4() {
-		score++
-	}
-	return score
-}
-
-// interfaceAllowed reports whether a specification in NCCL's form allows the interface.
-func interfaceAllowed(spec, name string) bool {
-	avoid, exact := false, false
-	for strings.HasPrefix(spec, "^") || strings.HasPrefix(spec, "=") {
-		avoid, exact = avoid || spec[0] == '^', exact || spec[0] == '='
-		spec = spec[1:]
-	}
-	if spec == "" {
-		return true
-	}
-	hit := slices.ContainsFunc(strings.Split(spec, ","), func(n string) bool {
-		n = strings.TrimSpace(n)
-		return n == name || n != "" && !exact && strings.HasPrefix(name, n)
-	})
-	return hit != avoid
+	return a, nil
 }
 
 // routeTo is the address from which this host reaches another. Nothing is sent.

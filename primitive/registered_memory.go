@@ -145,7 +145,8 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 	case o.share == nil:
 		return 0, fmt.Errorf("%w: the peer registered it for %v, not for ipc", ErrInvalid, m.flags)
 	case o.host != ipc.HostID():
-		return 0, fmt.Errorf("%w: it is on another host: use an ethernet connection", ErrInvalid)
+		return 0, fmt.Errorf("%w: it is on another host, or in another network namespace: use an ethernet connection, or give containers of one machine "+
+			"one network namespace", ErrInvalid)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -83,11 +83,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if n > maxRanks {
 		return nil, fmt.Errorf("%w: %d ranks; the GPU engine takes up to %d ranks of one NVLink domain", algorithm.ErrUnsupported, n, maxRanks)
 	}
-	hosts := cfg.Bootstrap.Hosts()
-	for r, h := range hosts {
-		if h != hosts[rank] {
-			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the peer is on another host", algorithm.ErrUnsupported)}
-		}
+	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
+		return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: %w", algorithm.ErrUnsupported, err)}
 	}
 	if os.Getenv("GOCCL_MULTICAST") == "1" {
 		warnOnce("GOCCL_MULTICAST=1 changes nothing: this version has no multicast")

@@ -68,11 +68,8 @@ type Engine struct {
 // New sets up the shared windows. It is collective.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
-	hosts := cfg.Bootstrap.Hosts()
-	for r, h := range hosts {
-		if h != hosts[rank] {
-			return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the peer is on another host; the host device's collectives need all ranks on one", algorithm.ErrUnsupported)}
-		}
+	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
+		return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", algorithm.ErrUnsupported, err)}
 	}
 	e := &Engine{rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
 		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}

@@ -16,7 +16,7 @@ type layer struct {
 var house = []layer{
 	{"ground", []string{
 		"datatype", "internal/abort", "internal/archtest", "internal/fdshare", "internal/futex", "internal/hostreduce", "internal/peercred", "internal/wait",
-		"internal/driver/...", "internal/launch/...", "internal/buildinfo", "internal/testutil/...", "internal/leak", "internal/openfiles", "plan/...",
+		"internal/driver/...", "internal/launch/...", "internal/buildinfo", "internal/testutil/...", "internal/leak", "internal/netif", "internal/openfiles", "internal/setting", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
 	{"job", []string{"bootstrap/...", "internal/agreement", "transport/...", "topo/..."}},

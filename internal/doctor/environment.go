@@ -121,6 +121,10 @@ var rules = []rule{
 			r.ok("GOCCL_SECRET", "is set")
 		}
 	}},
+	{"MASTER_ADDR", unprotected("MASTER_ADDR")},
+	{"NCCL_COMM_ID", unprotected("NCCL_COMM_ID")},
+	{"GOCCL_SOCKET_FAMILY", family("GOCCL_SOCKET_FAMILY")},
+	{"NCCL_SOCKET_FAMILY", family("NCCL_SOCKET_FAMILY")},
 	{"GOCCL_CUDA_LIB", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		r.warn("GOCCL_CUDA_LIB", "unset GOCCL_CUDA_LIB, unless this is a test", "is %s: not the system's driver library", v)
 	}},
@@ -142,6 +146,29 @@ var rules = []rule{
 			r.ok("LD_PRELOAD", "is %s", v)
 		}
 	}},
+}
+
+// unprotected warns of an address at which ranks join without a secret. The agent of torchrun on one host needs none: its ranks meet on a unix socket.
+func unprotected(name string) func(*report, string, map[string]string, *topo.Machine) {
+	return func(r *report, v string, env map[string]string, _ *topo.Machine) {
+		socket := name == "MASTER_ADDR" && env["TORCHELASTIC_RUN_ID"] != "" && env["LOCAL_WORLD_SIZE"] != "" && env["LOCAL_WORLD_SIZE"] == env["WORLD_SIZE"]
+		if env["GOCCL_SECRET"] == "" && !socket && v != "" {
+			r.warn(name, "set GOCCL_SECRET to the same random text on all ranks", "is %s, and GOCCL_SECRET is not set: whoever can reach the address can join the job, or pose as one of its ranks", v)
+		} else {
+			r.ok(name, "is %s", v)
+		}
+	}
+}
+
+// family refuses what joining will refuse.
+func family(name string) func(*report, string, map[string]string, *topo.Machine) {
+	return func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		if slices.Contains([]string{"", "4", "6", "AF_INET", "AF_INET6"}, v) {
+			r.ok(name, "is %s", v)
+		} else {
+			r.fail(name, "set it to AF_INET or AF_INET6, or unset it", "is %q: ranks cannot join", v)
+		}
+	}
 }
 
 func allocator(name string) func(*report, string, map[string]string, *topo.Machine) {

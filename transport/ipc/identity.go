@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"os"
@@ -17,10 +18,10 @@ var ProcessID = func() (id ID) {
 }()
 
 // HostID is this host as far as descriptors can be handed over: one boot of one kernel, and one network namespace, since that is where
-// fdshare's sockets live. GOCCL_HOSTID replaces it, to make one machine look like several.
+// fdshare's sockets live. GOCCL_HOSTID or NCCL_HOSTID replaces it, to make one machine look like several.
 var HostID = sync.OnceValue(func() (id ID) {
 	h := sha256.New()
-	if v := os.Getenv("GOCCL_HOSTID"); v != "" {
+	if v := cmp.Or(os.Getenv("GOCCL_HOSTID"), os.Getenv("NCCL_HOSTID")); v != "" {
 		h.Write([]byte("set:" + v))
 	} else {
 		boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -1,6 +1,12 @@
-package bootstrap
+// Package netif chooses the network interface and address by which other hosts reach this one.
+//
+// # Lifetime and threads
+//
+// Nothing is kept: the environment and the interfaces are read at each call. Functions may be called from any goroutine.
+package netif
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -16,13 +22,13 @@ type nic struct {
 	addrs    []netip.Addr
 }
 
-// nicFilter is the parsed form of GOCCL_SOCKET_IFNAME.
-type nicFilter struct {
+// filter is the parsed form of GOCCL_SOCKET_IFNAME.
+type filter struct {
 	names        []string
 	exact, avoid bool
 }
 
-func parseNICFilter(spec string) (f nicFilter) {
+func parseFilter(spec string) (f filter) {
 	for len(spec) > 0 && (spec[0] == '^' || spec[0] == '=') {
 		f.avoid = f.avoid || spec[0] == '^'
 		f.exact = f.exact || spec[0] == '='
@@ -36,7 +42,7 @@ func parseNICFilter(spec string) (f nicFilter) {
 	return f
 }
 
-func (f nicFilter) match(name string) bool {
+func (f filter) match(name string) bool {
 	if len(f.names) == 0 {
 		return true
 	}
@@ -51,7 +57,7 @@ var virtual = []string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali
 
 // pickAddr chooses: interfaces of the filter in the system's order, real ones before virtual ones before loopback. family is 4, 6 or 0 for
 // either, 4 preferred. Naming the loopback in the filter is allowed.
-func pickAddr(nics []nic, f nicFilter, family int) (netip.Addr, bool) {
+func pickAddr(nics []nic, f filter, family int) (netip.Addr, bool) {
 	best, found := -1, netip.Addr{}
 	for _, n := range nics {
 		if !f.match(n.name) {
@@ -106,47 +112,59 @@ func systemNICs() ([]nic, error) {
 	return nics, nil
 }
 
-// localAddr is the address that this host should be reached at.
-func localAddr(spec string) (netip.Addr, error) {
+// Addr is the address that this host should be reached at. spec, in the form of GOCCL_SOCKET_IFNAME, chooses the interface; "" is what the environment
+// says. Errors are about what was asked for.
+func Addr(spec string) (netip.Addr, error) {
 	if spec == "" {
-		spec = nicSpec()
+		spec = Spec()
+	}
+	family, err := Family()
+	if err != nil {
+		return netip.Addr{}, err
 	}
 	nics, err := systemNICs()
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	family := 0
-	switch s := firstEnv("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"); s {
-	case "":
-	case "AF_INET", "4":
-		family = 4
-	case "AF_INET6", "6":
-		family = 6
-	default:
-		return netip.Addr{}, fmt.Errorf("%w: GOCCL_SOCKET_FAMILY or NCCL_SOCKET_FAMILY is %q: want AF_INET or AF_INET6", ErrInvalid, s)
-	}
-	a, ok := pickAddr(nics, parseNICFilter(spec), family)
+	a, ok := pickAddr(nics, parseFilter(spec), family)
 	if !ok {
-		return a, fmt.Errorf("%w: no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", ErrInvalid, spec, family, listNICs(nics))
+		return a, fmt.Errorf("no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", spec, family, list(nics))
 	}
 	return a, nil
 }
 
-func listNICs(nics []nic) string {
+// Family is the family of addresses that GOCCL_SOCKET_FAMILY or NCCL_SOCKET_FAMILY asks for: 4, 6, or 0 for either.
+func Family() (int, error) {
+	for _, name := range []string{"GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"} {
+		switch s := os.Getenv(name); s {
+		case "":
+		case "AF_INET", "4":
+			return 4, nil
+		case "AF_INET6", "6":
+			return 6, nil
+		default:
+			return 0, fmt.Errorf("%s=%q: want AF_INET or AF_INET6", name, s)
+		}
+	}
+	return 0, nil
+}
+
+// Spec is what GOCCL_SOCKET_IFNAME or NCCL_SOCKET_IFNAME says, or "".
+func Spec() string { return cmp.Or(os.Getenv("GOCCL_SOCKET_IFNAME"), os.Getenv("NCCL_SOCKET_IFNAME")) }
+
+// List is for errors: the interfaces that are up, with their addresses.
+func List() string {
+	nics, err := systemNICs()
+	if err != nil {
+		return err.Error()
+	}
+	return list(nics)
+}
+
+func list(nics []nic) string {
 	var have []string
 	for _, n := range nics {
 		have = append(have, fmt.Sprintf("%s%v", n.name, n.addrs))
 	}
 	return strings.Join(have, ", ")
-}
-
-func nicSpec() string { return firstEnv("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") }
-
-func firstEnv(names ...string) string {
-	for _, n := range names {
-		if v := os.Getenv(n); v != "" {
-			return v
-		}
-	}
-	return ""
 }

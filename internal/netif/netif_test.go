@@ -1,0 +1,61 @@
+package netif
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestPickAddr(t *testing.T) {
+	ip := netip.MustParseAddr
+	nics := []nic{
+		{"lo", true, []netip.Addr{ip("127.0.0.1"), ip("::1")}},
+		{"docker0", false, []netip.Addr{ip("172.17.0.1")}},
+		{"eth0", false, []netip.Addr{ip("fd00::1"), ip("10.0.0.1")}},
+		{"eth1", false, []netip.Addr{ip("10.1.0.1")}},
+		{"eth10", false, []netip.Addr{ip("10.10.0.1")}},
+	}
+	for _, c := range []struct {
+		spec   string
+		family int
+		want   string
+	}{
+		{"", 0, "10.0.0.1"},
+		{"", 6, "fd00::1"},
+		{"eth1", 0, "10.1.0.1"},
+		{"=eth10", 0, "10.10.0.1"},
+		{"^eth0,eth1", 0, "172.17.0.1"},
+		{"^eth,docker", 0, "127.0.0.1"},
+		{"^=eth1", 0, "10.0.0.1"},
+		{"lo", 6, "::1"},
+		{"ib", 0, ""},
+		{"eth1", 6, ""},
+	} {
+		got, ok := pickAddr(nics, parseFilter(c.spec), c.family)
+		if ok != (c.want != "") || ok && got.String() != c.want {
+			t.Errorf("%q, family %d: %v, %v; want %s", c.spec, c.family, got, ok, c.want)
+		}
+	}
+}
+
+func TestFamilyIsNotGuessed(t *testing.T) {
+	for _, name := range []string{"GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"} {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range []string{"ipv4", "AF_INET ", "inet6", "10"} {
+				t.Setenv(name, s)
+				if a, err := Addr("lo"); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "AF_INET6") {
+					t.Errorf("%q: %v, %v", s, a, err)
+				}
+			}
+			t.Setenv(name, "AF_INET")
+			if a, err := Addr("lo"); err != nil || !a.Is4() {
+				t.Errorf("%v, %v", a, err)
+			}
+		})
+	}
+	t.Setenv("GOCCL_SOCKET_FAMILY", "4")
+	t.Setenv("NCCL_SOCKET_FAMILY", "junk")
+	if _, err := Addr("lo"); err != nil {
+		t.Errorf("ours does not win: %v", err)
+	}
+}
