@@ -60,7 +60,7 @@ var ErrNoLauncher = errors.New("no launcher's variables are set; start the progr
 //
 // On one host (the launcher says that all ranks are local, or it is the only one) nothing needs a port. torchrun's agent already listens on
 // MASTER_PORT, so a torchrun job on one host meets on a unix socket named by MASTER_ADDR, MASTER_PORT, the run and its restart count;
-// on several hosts it uses a port derived from those, in 20000–29999. Jobs of mpirun without an address meet on a socket named by the job
+// on several hosts it uses a port derived from the first three, in 20000–29999. Jobs of mpirun without an address meet on a socket named by the job
 // id that Open MPI, PMIx, Hydra or Slurm give, else by the process id of the launcher itself. Every derived name includes the user's id; set
 // MASTER_ADDR and MASTER_PORT to choose for yourself.
 func FromEnv() (Env, error) { return fromEnv(processEnvironment) }
@@ -212,12 +212,11 @@ func rendezvous(v environment, e *Env) error {
 		}
 		// An elastic agent, or torchrun of this job, has its own store on that port.
 		if run := firstOf(v, "TORCHELASTIC_RUN_ID", "GOCCL_RUN_ID"); prefix == "" && run != "" {
-			name := jobName("torchrun", addr, strconv.Itoa(port), run, v.get("TORCHELASTIC_RESTART_COUNT"))
 			if oneHost {
-				e.Socket = name
+				e.Socket = jobName("torchrun", addr, strconv.Itoa(port), run, v.get("TORCHELASTIC_RESTART_COUNT"))
 				return nil
 			}
-			port = derivedPort(name)
+			port = derivedPort(jobName("torchrun", addr, strconv.Itoa(port), run)) // each host's agent counts restarts by itself
 		}
 		e.MasterAddr, e.MasterPort = addr, port
 		return nil

@@ -25,7 +25,7 @@ func TestFromEnv(t *testing.T) {
 		{name: "torchrun on one host", env: "RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 LOCAL_WORLD_SIZE=8 MASTER_ADDR=localhost MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0",
 			want: Env{3, 8, 3, 8, "", 0, socket("torchrun", "localhost", "29500", "none", "0"), "torchrun"}},
 		{name: "torchrun on two hosts", env: "RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 LOCAL_WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=x TORCHELASTIC_RESTART_COUNT=2",
-			want: Env{3, 8, 3, 4, "n1", port("torchrun", "n1", "29500", "x", "2"), "", "torchrun"}},
+			want: Env{3, 8, 3, 4, "n1", port("torchrun", "n1", "29500", "x"), "", "torchrun"}},
 		{name: "torchrun without an address", env: "RANK=1 WORLD_SIZE=2", err: ErrInvalid},
 		{name: "Open MPI on one host", env: "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=prterun-h-77@1 PMIX_RANK=1",
 			want: Env{1, 2, 1, 2, "", 0, socket("job", "prterun-h-77@1"), "openmpi"}},

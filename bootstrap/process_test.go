@@ -7,8 +7,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +23,10 @@ import (
 
 // TestMain lets the test binary be a rank of its own: GOCCL_TEST_RANK holds what it does once it has joined.
 func TestMain(m *testing.M) {
+	if what := os.Getenv(attackVariable); what != "" {
+		fmt.Println("failed:", attackMain(what))
+		os.Exit(1)
+	}
 	if what := os.Getenv("GOCCL_TEST_RANK"); what != "" {
 		if err := restrict(); err != nil {
 			fmt.Println("failed: restrict:", err)
@@ -161,14 +167,20 @@ func startRank(t *testing.T, what string, rank, world int, namespace string, var
 // startRankBy starts a rank by a program that is given the rank's as its last argument.
 func startRankBy(t *testing.T, by []string, what string, rank, world int, vars ...string) *child {
 	t.Helper()
+	own := []string{"GOCCL_TEST_RANK=" + what, "RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world), "GOCCL_SECRET=test"}
+	return startChild(t, by, rank, nil, append(own, vars...)...)
+}
+
+// startChild starts this test binary with variables that say what it is.
+func startChild(t *testing.T, by []string, rank int, stdin io.Reader, vars ...string) *child {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	by = append(by, self)
+	by = append(slices.Clone(by), self)
 	c := &child{rank: rank, lines: make(chan string, 16), cmd: exec.Command(by[0], by[1:]...)}
-	c.cmd.Env = append(os.Environ(), "GOCCL_TEST_RANK="+what, "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(world), "GOCCL_SECRET=test")
-	c.cmd.Env = append(c.cmd.Env, vars...)
+	c.cmd.Env, c.cmd.Stdin = append(os.Environ(), vars...), stdin
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
