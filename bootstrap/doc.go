@@ -11,17 +11,22 @@
 // torchrun, mpirun, srun and Kubernetes put in the environment, and [Join] does everything.
 //
 //  1. A rank dials the root and both prove, by HMAC-SHA-256 over a transcript of both greetings, that they know the secret.
-//  2. The rank tells the root where it listens and which host it is on.
+//  2. The rank tells the root where it listens.
 //  3. When all ranks are there the root closes its listeners and sends everyone the table.
-//  4. Ranks open a full mesh: a higher rank dials a lower one, over an abstract unix socket on one host and TCP between hosts, with the same proof.
-//  5. Everyone reports ready; the root says go and ends.
+//  4. Ranks open a full mesh: a higher rank dials a lower one, over an abstract unix socket if that leads there, else over TCP, with the same proof.
+//  5. Everyone reports ready, and whom it has met on a unix socket; the root says go, and who is on which host, and ends.
+//
+// Ranks are on one host if they have met on a unix socket: then they can hand each other descriptors and share memory. That takes one network namespace
+// and one user; what their hosts are called does not matter. GOCCL_HOSTID or NCCL_HOSTID says it instead.
 //
 // A full mesh costs each process one socket per peer. In exchange the death of a rank is seen by every other as a hang-up on its own socket,
 // and no message is ever forwarded. A process that joins also keeps one idle thread and one page for the notice of its death.
 //
 // # Failure
 //
-// Every step ends by its deadline (30 s; [WithTimeout], GOCCL_TIMEOUT) or by its context. A dead rank is reported once to
+// Every step ends by its deadline (30 s; [WithTimeout], GOCCL_TIMEOUT) or by its context, and joining as a whole by one: a rank may be stopped
+// meanwhile for any part of that. What cannot come right ends the joining at once on all ranks, with what each claims: two processes of one rank, world
+// sizes that differ, a process at its limit of open files. Rank 0 refuses an address that is not its host's. A dead rank is reported once to
 // every subscriber of [Bootstrap.Failures] and fails every pending and later operation that needs it with [ErrPeerDead]; the other pairs keep working, and
 // [Bootstrap.Sub] over the survivors gives a whole Bootstrap again. A rank that closes is not a failure: operations that need it return [ErrClosed].
 // On one host the kernel itself marks a killed process in a page that its peers watch, because a process with a GPU's memory mapped can take
@@ -30,14 +35,16 @@
 // blames the first.
 // A rank that comes after the job of its UniqueID failed hears why from the root for some seconds; after that, and when the root's process is
 // gone, it gives up as soon as the address has refused it for three seconds. At an agreed address ranks may come before rank 0, so there a
-// refusal says nothing and the deadline counts.
+// refusal says nothing and the deadline counts; then rank 0 is named. Attempts of one job that the launcher numbers (TORCHELASTIC_RESTART_COUNT, on one
+// host) do not mix at an address: a process of an older attempt is refused, and one of a newer attempt waits for its own root.
 // A stopped process (SIGSTOP) is not dead until it has been silent for the stall timeout; a partitioned one is given up after three seconds.
 //
 // # Trust
 //
 // Ranks that know the secret trust each other; nobody else gets past the greeting. After it every frame carries a MAC over a counter, the
 // header and the payload. Payloads are not encrypted. Listeners bind chosen addresses, never a wildcard. An address without
-// GOCCL_SECRET gives a secret derived from the address and the user's id: that keeps strangers' accidents out, not attackers.
+// GOCCL_SECRET gives a secret derived from the address and the user's id: that keeps strangers' accidents out, not attackers, and is warned of once.
+// Whoever can reach a listener can cost it a bounded number of connections, each for five seconds; the oldest goes first.
 //
 // # Threads and lifetime
 //

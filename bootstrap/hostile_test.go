@@ -280,63 +280,6 @@ func TestInsiders(t *testing.T) {
 	}
 }
 
-// TestIdleFlood holds a thousand silent connections open, and opens more, while the ranks join.
-func TestIdleFlood(t *testing.T) {
-	lines := &logBuffer{}
-	id, err := NewUniqueID(WithInterface("lo"), logged(lines))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, _ := id.decode()
-	var held []net.Conn
-	defer func() {
-		for _, c := range held {
-			_ = c.Close()
-		}
-	}()
-	for range 1000 {
-		c, err := net.Dial("tcp", f.addr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, c)
-	}
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-			}
-			if c, err := net.Dial("tcp", f.addr.String()); err == nil {
-				defer func() { _ = c.Close() }()
-			}
-		}
-	})
-	r := liveRoot(id)
-	r.gate.mu.Lock()
-	pending := len(r.gate.pending)
-	r.gate.mu.Unlock()
-	if pending > maxPending {
-		t.Errorf("%d connections wait at the root", pending)
-	}
-	bs, took := joinAll(t, id, 4)
-	close(stop)
-	wg.Wait()
-	// On an idle machine it is some milliseconds; what counts is that the flood does not use up the ranks' patience of thirty seconds.
-	if took > 20*time.Second {
-		t.Errorf("joining took %v", took)
-	}
-	if !t.Failed() {
-		each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
-	}
-	if n := strings.Count(lines.String(), "refused"); n == 0 || n > 64 {
-		t.Errorf("%d log lines", n)
-	}
-}
-
 // TestMeshIntruders disturb a rank's own listener; they may only cost their own connection.
 func TestMeshIntruders(t *testing.T) {
 	var tab table

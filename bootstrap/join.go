@@ -223,7 +223,8 @@ func (rc *rootClient) giveUp(err error) error {
 			err = fmt.Errorf("%w; %s", err, rc.note)
 		}
 		rc.mu.Lock()
-		if s := rc.status; s != nil && s.total > 0 {
+		var told *blame // by the root, who has said who is missing
+		if s := rc.status; s != nil && s.total > 0 && !errors.As(err, &told) {
 			err = fmt.Errorf("%w; ranks %s have not come", err, s)
 			if s.total == 1 {
 				err = &blame{s.missing[0], err}

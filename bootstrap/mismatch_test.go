@@ -104,3 +104,40 @@ func TestWorldSizeOfTheRoot(t *testing.T) {
 		t.Errorf("the stray rank: %v", err)
 	}
 }
+
+// TestNothingLeaksOnMismatch fails joins by a rank that is claimed twice and by one with another world size.
+func TestNothingLeaksOnMismatch(t *testing.T) {
+	run := func() {
+		for _, wrong := range [][2]int{{1, 4}, {3, 5}} {
+			id, err := NewUniqueID(WithInterface("lo"), quiet())
+			if err != nil {
+				t.Fatal(err)
+			}
+			join := func(rank, world int) error {
+				return NewTCP(rank, world, quiet(), WithTimeout(30*time.Second)).Init(context.Background(), id)
+			}
+			good := make(chan error, 3)
+			for r := range 3 {
+				go func() { good <- join(r, 4) }()
+			}
+			waitJoined(t, id, 3)
+			if err := join(wrong[0], wrong[1]); err == nil {
+				t.Error("joined")
+			}
+			for range 3 {
+				if <-good == nil {
+					t.Error("joined")
+				}
+			}
+			_ = id.Close()
+		}
+	}
+	run()
+	goroutines, fds := settled(0, 0)
+	for range 3 {
+		run()
+	}
+	if g, f := settled(goroutines, fds); g > goroutines || f > fds {
+		t.Fatalf("goroutines %d → %d, descriptors %d → %d", goroutines, g, fds, f)
+	}
+}

@@ -17,7 +17,7 @@ const (
 	DefaultPartition = 3 * time.Second
 	DefaultHeartbeat = 250 * time.Millisecond
 	defaultRootLife  = 10 * time.Minute
-	handshakeTimeout = 5 * time.Second
+	handshakeTimeout = 5 * time.Second // of a visitor, and for an attempt to be greeted
 	maxPending       = 256
 )
 

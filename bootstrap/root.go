@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"maps"
@@ -310,62 +309,6 @@ func (r *root) hosts() []int {
 		hosts[rank] = number[here]
 	}
 	return hosts
-}
-
-// broadcast sends to every member, those in the root's own process last, because what they do next may end it. A table larger than the
-// socket buffer may have to wait for its reader, so big frames get a goroutine each.
-func (r *root) broadcast(kind frameKind, data []byte) {
-	var own []*rootMember
-	var others sync.WaitGroup
-	large := len(data) > 4<<10
-	for _, m := range r.members {
-		switch {
-		case m.fc == nil:
-		case m.info != nil && m.info.process == r.process:
-			own = append(own, m)
-		case large:
-			others.Add(1)
-			r.wg.Go(func() {
-				defer others.Done()
-				r.tell(m, kind, data)
-			})
-		default:
-			r.tell(m, kind, data)
-		}
-	}
-	tellOwn := func() {
-		others.Wait()
-		for _, m := range own {
-			r.tell(m, kind, data)
-		}
-	}
-	if large {
-		r.wg.Go(tellOwn)
-	} else {
-		tellOwn()
-	}
-}
-
-func (r *root) tell(m *rootMember, kind frameKind, data []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), r.c.timeout)
-	defer cancel()
-	_ = m.fc.write(ctx, kind, 0, 0, data) // a broken connection is found by its reader
-}
-
-func (r *root) sendStatus() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.phase == phaseOver || len(r.members) == 0 {
-		return
-	}
-	s := rootStatus{rootRank: int32(r.rank), missing: r.missing()}
-	s.total = len(s.missing)
-	data := s.encode()
-	for _, m := range r.members {
-		if m.info != nil {
-			r.tell(m, frameStatus, data)
-		}
-	}
 }
 
 // missing lists the ranks that the job waits for.
