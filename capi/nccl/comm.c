@@ -107,28 +107,42 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int n, ncclComm_t *n
 }
 WEAK(ncclCommShrink);
 
-// The end of a communicator; NULL is none, and no failure.
-#define ENDS(name, f) \
-	ncclResult_t pnccl##name(ncclComm_t comm) { \
-		if (!comm || shim_exiting(0)) return ncclSuccess; \
-		NEED_CORE; \
-		goccl_result r = core.f(handle(comm)); \
-		return shim_exiting(r) ? ncclSuccess : shim_result(r, "nccl" #name); \
-	} \
-	WEAK(nccl##name)
-ENDS(CommDestroy, comm_destroy);
-ENDS(CommAbort, comm_abort);
+// The end of a communicator; NULL is none, and no failure. In a group, what ends in peace ends with the group.
+static ncclResult_t destroy(ncclComm_t comm) {
+	goccl_result r = core.comm_destroy(handle(comm));
+	return shim_exiting(r) ? ncclSuccess : shim_result(r, "ncclCommDestroy");
+}
 
 // A second finalize is an invalid argument; the core calls it invalid usage.
-ncclResult_t pncclCommFinalize(ncclComm_t comm) {
-	if (!comm || shim_exiting(0)) return ncclSuccess;
-	NEED_CORE;
+static ncclResult_t finalize(ncclComm_t comm) {
 	goccl_result r = core.comm_finalize(handle(comm));
 	if (shim_exiting(r)) return ncclSuccess;
 	if (r == GOCCL_INVALID_USAGE) return shim_fail(ncclInvalidArgument, "ncclCommFinalize: %s", core.last_error());
 	return shim_result(r, "ncclCommFinalize");
 }
+
+ncclResult_t pncclCommDestroy(ncclComm_t comm) {
+	if (!comm || shim_exiting(0)) return ncclSuccess;
+	NEED_CORE;
+	return shim_ends(comm, destroy, "ncclCommDestroy");
+}
+WEAK(ncclCommDestroy);
+
+ncclResult_t pncclCommFinalize(ncclComm_t comm) {
+	if (!comm || shim_exiting(0)) return ncclSuccess;
+	NEED_CORE;
+	return shim_ends(comm, finalize, "ncclCommFinalize");
+}
 WEAK(ncclCommFinalize);
+
+ncclResult_t pncclCommAbort(ncclComm_t comm) {
+	if (!comm || shim_exiting(0)) return ncclSuccess;
+	NEED_CORE;
+	shim_forget(comm);
+	goccl_result r = core.comm_abort(handle(comm));
+	return shim_exiting(r) ? ncclSuccess : shim_result(r, "ncclCommAbort");
+}
+WEAK(ncclCommAbort);
 
 ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags) {
 	if (!comm) return ncclSuccess;

@@ -3,6 +3,8 @@
 //  1. A call inside a group is checked at once. A failure is returned and remembered: the whole group then enqueues nothing.
 //  2. A communicator that is being set up starts at its call and is waited for at the end, so one thread can set up many ranks.
 //  3. At the end, the requests go to the core in one piece, in their order.
+//  4. Then end the communicators that were finalized or destroyed in the group, also when it has failed. An abort does not wait for that: it takes
+//     the communicator, and what was asked of it, out of the group.
 #include "shim.h"
 
 #include <pthread.h>
@@ -16,6 +18,11 @@ struct started { // a communicator being set up
 	const char *what;
 };
 
+struct ending { // of a communicator
+	goccl_comm comm;
+	shim_end *end;
+};
+
 struct copy { struct copy *next; int64_t counts[]; }; // the arrays of one all-to-all-v
 
 struct group {
@@ -25,6 +32,8 @@ struct group {
 	size_t n, room;
 	struct started *started;
 	size_t starts, startRoom;
+	struct ending *endings;
+	size_t ends, endRoom;
 	struct copy *copies;
 };
 
@@ -38,7 +47,7 @@ static void clear(struct group *g) {
 		g->copies = c->next;
 		free(c);
 	}
-	g->depth = 0, g->error = ncclSuccess, g->n = 0, g->starts = 0;
+	g->depth = 0, g->error = ncclSuccess, g->n = 0, g->starts = 0, g->ends = 0;
 }
 
 static void end_thread(void *p) {
@@ -46,6 +55,7 @@ static void end_thread(void *p) {
 	clear(g);
 	free(g->reqs);
 	free(g->started);
+	free(g->endings);
 	free(g);
 	mine = NULL;
 }
@@ -111,11 +121,34 @@ ncclResult_t shim_submit(const goccl_request *req, const char *what) {
 	return ncclSuccess;
 }
 
-// settle waits for one communicator.
-static ncclResult_t settle(struct started *s) {
-	ncclResult_t r = shim_result(core.comm_wait(s->comm), s->what);
-	return r;
+ncclResult_t shim_ends(ncclComm_t comm, shim_end *end, const char *what) {
+	if (!shim_grouped()) return end(comm);
+	goccl_comm_info info;
+	goccl_result known = core.comm_info_get(handle(comm), &info);
+	if (known == GOCCL_INVALID_ARGUMENT) return shim_remember(shim_result(known, what));
+	struct group *g = mine;
+	struct ending *p = room(g->endings, g->ends, &g->endRoom, sizeof *p);
+	if (!p) return no_memory();
+	g->endings = p;
+	p[g->ends++] = (struct ending){handle(comm), end};
+	return ncclSuccess;
 }
+
+void shim_forget(ncclComm_t comm) {
+	if (!shim_grouped()) return;
+	struct group *g = mine;
+	size_t n = 0, starts = 0, ends = 0;
+	for (size_t i = 0; i < g->n; i++)
+		if (g->reqs[i].comm != handle(comm)) g->reqs[n++] = g->reqs[i];
+	for (size_t i = 0; i < g->starts; i++)
+		if (g->started[i].comm != handle(comm)) g->started[starts++] = g->started[i];
+	for (size_t i = 0; i < g->ends; i++)
+		if (g->endings[i].comm != handle(comm)) g->endings[ends++] = g->endings[i];
+	g->n = n, g->starts = starts, g->ends = ends;
+}
+
+// settle waits for one communicator.
+static ncclResult_t settle(struct started *s) { return shim_result(core.comm_wait(s->comm), s->what); }
 
 // give_up frees what was being set up.
 static void give_up(struct started *s) {
@@ -167,6 +200,11 @@ static ncclResult_t finish(struct group *g, int simulate) {
 		for (size_t i = 0; i < g->starts; i++) give_up(&g->started[i]);
 	else if (g->n && !simulate)
 		r = shim_result(core.submit(g->reqs, g->n), "ncclGroupEnd");
+	for (size_t i = 0; i < g->ends; i++) {
+		ncclResult_t one = g->endings[i].end((ncclComm_t)(uintptr_t)g->endings[i].comm);
+		if (one == ncclInProgress) pending = 1;
+		else if (!r) r = one;
+	}
 	clear(g);
 	return r ? r : pending ? ncclInProgress : ncclSuccess;
 }

@@ -122,7 +122,7 @@ typedef struct ncclCommProperties {
 
 typedef struct ncclWaitSignalDesc { int opCnt, peer, sigIdx, ctx; } ncclWaitSignalDesc_t;
 typedef struct ncclTeam { int nRanks, rank, stride; } ncclTeam_t;
-typedef struct ncclParamHandle ncclParamHandle_t;
+typedef struct ncclParamHandle *ncclParamHandle_t;
 
 /* Structures of the device API, which goccl does not have. */
 typedef struct ncclDevComm ncclDevComm_t;

@@ -57,6 +57,11 @@ ncclResult_t shim_submit(const goccl_request *req, const char *what);
 // is when *out gets no communicator (a split without color).
 ncclResult_t shim_started(ncclComm_t *out, goccl_comm comm, int nonBlocking, const char *what);
 
+// shim_ends ends a communicator in peace, now or at the end of the group; shim_forget takes one that was aborted out of the group.
+typedef ncclResult_t shim_end(ncclComm_t comm);
+ncclResult_t shim_ends(ncclComm_t comm, shim_end *end, const char *what);
+void shim_forget(ncclComm_t comm);
+
 // shim_config reads an ncclConfig_t (or NULL) into a goccl_comm_config. The name is valid as long as the caller's.
 ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const char *what);
 int64_t shim_timeout(void);

@@ -37,17 +37,17 @@ NO(ncclLLA2ACreateRequirement, NO_DEVICE_API, int blocks, int slots, void *out, 
 NO(ncclGinOutboxCreateRequirement, NO_DEVICE_API, int blocks, int sizeLog2, void *out, ncclDevResourceRequirements_t *req);
 NO(ncclGinInboxA2ACreateRequirement, NO_DEVICE_API, ncclTeam_t peers, int blocks, int sizeLog2, void *out, ncclDevResourceRequirements_t *req);
 
-NO(ncclParamBind, NO_PARAMS, ncclParamHandle_t **out, const char *key);
-NO(ncclParamGetI8, NO_PARAMS, ncclParamHandle_t *h, int8_t *out);
-NO(ncclParamGetI16, NO_PARAMS, ncclParamHandle_t *h, int16_t *out);
-NO(ncclParamGetI32, NO_PARAMS, ncclParamHandle_t *h, int32_t *out);
-NO(ncclParamGetI64, NO_PARAMS, ncclParamHandle_t *h, int64_t *out);
-NO(ncclParamGetU8, NO_PARAMS, ncclParamHandle_t *h, uint8_t *out);
-NO(ncclParamGetU16, NO_PARAMS, ncclParamHandle_t *h, uint16_t *out);
-NO(ncclParamGetU32, NO_PARAMS, ncclParamHandle_t *h, uint32_t *out);
-NO(ncclParamGetU64, NO_PARAMS, ncclParamHandle_t *h, uint64_t *out);
-NO(ncclParamGetStr, NO_PARAMS, ncclParamHandle_t *h, const char **out);
-NO(ncclParamGet, NO_PARAMS, ncclParamHandle_t *h, void *out, int max, int *len);
+NO(ncclParamBind, NO_PARAMS, ncclParamHandle_t *out, const char *key);
+NO(ncclParamGetI8, NO_PARAMS, ncclParamHandle_t h, int8_t *out);
+NO(ncclParamGetI16, NO_PARAMS, ncclParamHandle_t h, int16_t *out);
+NO(ncclParamGetI32, NO_PARAMS, ncclParamHandle_t h, int32_t *out);
+NO(ncclParamGetI64, NO_PARAMS, ncclParamHandle_t h, int64_t *out);
+NO(ncclParamGetU8, NO_PARAMS, ncclParamHandle_t h, uint8_t *out);
+NO(ncclParamGetU16, NO_PARAMS, ncclParamHandle_t h, uint16_t *out);
+NO(ncclParamGetU32, NO_PARAMS, ncclParamHandle_t h, uint32_t *out);
+NO(ncclParamGetU64, NO_PARAMS, ncclParamHandle_t h, uint64_t *out);
+NO(ncclParamGetStr, NO_PARAMS, ncclParamHandle_t h, const char **out);
+NO(ncclParamGet, NO_PARAMS, ncclParamHandle_t h, void *out, int max, int *len);
 NO(ncclParamGetParameter, NO_PARAMS, const char *key, const char **value, int *len);
 NO(ncclParamGetAllParameterKeys, NO_PARAMS, const char ***table, int *len);
 

@@ -160,7 +160,53 @@ static void *remote_abort(void *p) {
 	return NULL;
 }
 
+// In a group, what was asked of a communicator is done before it ends, whatever the order of the calls; an abort takes it, and what was asked of it,
+// out of the group.
+static void ends_in_groups(void) {
+	ncclComm_t c[2], other[2];
+	float x[2] = {1, 2}, y[2] = {0}, z[2] = {0};
+	int n;
+	OK(ncclCommInitAll(c, 2, NULL));
+	OK(ncclCommInitAll(other, 2, NULL));
+	OK(ncclGroupStart());
+	for (int r = 0; r < 2; r++) {
+		OK(ncclAllReduce(&x[r], &y[r], 1, ncclFloat, ncclSum, c[r], NULL));
+		if (r) OK(ncclCommFinalize(c[r]));
+		OK(ncclCommDestroy(c[r]));
+		OK(ncclAllReduce(&x[r], &z[r], 1, ncclFloat, ncclSum, other[r], NULL));
+	}
+	OK(ncclCommCount(c[0], &n)); // still there
+	OK(ncclGroupEnd());
+	CHECK(y[0] == 3 && y[1] == 3 && z[0] == 3 && z[1] == 3);
+	for (int r = 0; r < 2; r++) EXPECT(ncclCommCount(c[r], &n), ncclInvalidArgument);
+	SAYS("destroyed");
+
+	ncclComm_t doomed;
+	OK(ncclCommInitAll(&doomed, 1, NULL));
+	y[0] = y[1] = z[0] = -1;
+	OK(ncclGroupStart());
+	for (int r = 0; r < 2; r++) OK(ncclAllReduce(&x[r], &y[r], 1, ncclFloat, ncclSum, other[r], NULL));
+	OK(ncclAllReduce(&x[0], &z[0], 1, ncclFloat, ncclSum, doomed, NULL));
+	OK(ncclCommFinalize(doomed));
+	OK(ncclCommAbort(doomed));
+	OK(ncclGroupEnd());
+	CHECK(y[0] == 3 && y[1] == 3 && z[0] == -1);
+
+	// A group that fails enqueues nothing and still ends what it was asked to end.
+	y[0] = -1;
+	OK(ncclGroupStart());
+	OK(ncclAllReduce(&x[0], &y[0], 1, ncclFloat, ncclSum, other[0], NULL));
+	EXPECT(ncclReduce(&x[0], &y[0], 1, ncclFloat, ncclSum, 9, other[0], NULL), ncclInvalidArgument);
+	OK(ncclCommDestroy(other[0]));
+	EXPECT(ncclCommDestroy(doomed), ncclInvalidArgument);
+	EXPECT(ncclGroupEnd(), ncclInvalidArgument);
+	CHECK(y[0] == -1);
+	EXPECT(ncclCommCount(other[0], &n), ncclInvalidArgument);
+	OK(ncclCommDestroy(other[1]));
+}
+
 int main(void) {
+	ends_in_groups();
 	OK(ncclGetUniqueId(&id));
 	on_threads(2, remote_abort);
 	OK(ncclGetUniqueId(&id));

@@ -153,6 +153,12 @@ static void comms(void) {
 	OK(ncclCommWindowDeregister(c, win));
 	EXPECT(ncclCommWindowRegister(c, ptr, (size_t)-1, &win, NCCL_WIN_COLL_SYMMETRIC), ncclInvalidArgument);
 	CHECK(!win);
+	win = (ncclWindow_t)(void *)&x;
+	EXPECT(ncclCommWindowRegister(c, ptr, 4096, &win, 4), ncclInvalidArgument);
+	SAYS("flags 0x4");
+	CHECK(!win);
+	OK(ncclCommWindowRegister(c, ptr, 4096, &win, NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING));
+	OK(ncclCommWindowDeregister(c, win));
 	ncclWindow_t many[3], kept;
 	OK(ncclGroupStart()); // by one thread for several ranks
 	for (int r = 0; r < 2; r++) OK(ncclCommWindowRegister(two[r], (char *)ptr + 4096 * r, 4096, &many[r], NCCL_WIN_COLL_SYMMETRIC));
@@ -207,7 +213,9 @@ static void unsupported(void) {
 	NO(ncclLLA2ACreateRequirement(0, 0, NULL, NULL), "ncclLLA2ACreateRequirement");
 	NO(ncclGinOutboxCreateRequirement(0, 0, NULL, NULL), "ncclGinOutboxCreateRequirement");
 	NO(ncclGinInboxA2ACreateRequirement(team, 0, 0, NULL, NULL), "ncclGinInboxA2ACreateRequirement");
-	NO(ncclParamBind(NULL, NULL), "ncclParamBind");
+	ncclParamHandle_t param = NULL; // a pointer, as in NVIDIA's header since 2.30.7
+	_Static_assert(sizeof param == sizeof(void *), "ncclParamHandle_t");
+	NO(ncclParamBind(&param, NULL), "ncclParamBind");
 	NO(ncclParamGetI8(NULL, NULL), "ncclParamGetI8");
 	NO(ncclParamGetI16(NULL, NULL), "ncclParamGetI16");
 	NO(ncclParamGetI32(NULL, NULL), "ncclParamGetI32");

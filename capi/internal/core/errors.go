@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
 )
 
 // Result is a goccl_result.
@@ -81,6 +82,7 @@ var kinds = []struct {
 	{device.ErrOutOfMemory, OutOfMemory},
 	{goccl.ErrUnsupported, Unsupported},
 	{device.ErrUnsupported, Unsupported},
+	{kernels.ErrNoImage, Unsupported}, // the GPU is too old
 	{goccl.ErrInvalidArgument, InvalidArgument},
 	{bootstrap.ErrInvalid, InvalidArgument},
 	{bootstrap.ErrRankRange, InvalidArgument},
