@@ -16,6 +16,9 @@ type doctorCommand struct {
 
 // Run prints the findings; the status is 1 when one of them failed.
 func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
+	if c.Timeout <= 0 {
+		return &exitError{2, fmt.Errorf("--timeout %v: give the driver some time, like 20s", c.Timeout)}
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	findings := doctor.Check(ctx)

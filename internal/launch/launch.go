@@ -37,6 +37,9 @@ const (
 	drainDelay   = 5 * time.Second // for output after the end of a rank, where a descendant that left its group holds the pipe
 )
 
+// mostRanks is far more than a host has processors: more is a slip of the hand that would leave the host without processes.
+const mostRanks = 4096
+
 // ErrInvalid means that the options make no job.
 var ErrInvalid = errors.New("launch: invalid options")
 
@@ -81,8 +84,8 @@ func (e *ExitError) ExitCode() int {
 //     reused. Then it drains the output.
 //  3. The first failure, or the end of ctx, starts the countdown: grace, SIGTERM, SIGKILL.
 func Run(ctx context.Context, o Options) error {
-	if o.N < 1 || len(o.Program) == 0 {
-		return fmt.Errorf("%w: %d ranks of %q", ErrInvalid, o.N, o.Program)
+	if o.N < 1 || o.N > mostRanks || len(o.Program) == 0 {
+		return fmt.Errorf("%w: %d ranks of %q: it takes 1 to %d, and a program", ErrInvalid, o.N, o.Program, mostRanks)
 	}
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout

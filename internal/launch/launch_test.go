@@ -163,7 +163,7 @@ func TestCannotStart(t *testing.T) {
 	if !errors.As(err, &e) || !errors.Is(err, os.ErrNotExist) || e.ExitCode() != 127 {
 		t.Fatal(err)
 	}
-	for _, o := range []Options{{N: 0, Program: []string{"true"}}, {N: 1}} {
+	for _, o := range []Options{{N: 0, Program: []string{"true"}}, {N: 1}, {N: 1_000_000_000, Program: []string{"true"}}} {
 		if err := Run(context.Background(), o); !errors.Is(err, ErrInvalid) {
 			t.Fatal(err)
 		}

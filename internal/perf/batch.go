@@ -143,7 +143,7 @@ func (m *measurement) byEvents(ctx context.Context, r *runner, runs int, first b
 			absorb *= 2
 		}
 	}
-	if err := repeat(absorb, func() error { return r.run(m.Stream) }); err != nil {
+	if err := repeat(ctx, absorb, func() error { return r.run(m.Stream) }); err != nil {
 		return s, err
 	}
 	begin, err := m.Stream.Record()
@@ -152,7 +152,7 @@ func (m *measurement) byEvents(ctx context.Context, r *runner, runs int, first b
 	}
 	defer func() { err = errors.Join(err, begin.Close()) }()
 	start := time.Now()
-	if err := repeat(runs, func() error { return r.run(m.Stream) }); err != nil {
+	if err := repeat(ctx, runs, func() error { return r.run(m.Stream) }); err != nil {
 		return s, err
 	}
 	host := time.Since(start).Seconds()
@@ -195,7 +195,7 @@ func (m *measurement) byClock(ctx context.Context, r *runner, runs int) (s sampl
 		return s, err
 	}
 	start := time.Now()
-	if err := repeat(runs, func() error { return r.run(m.Stream) }); err != nil {
+	if err := repeat(ctx, runs, func() error { return r.run(m.Stream) }); err != nil {
 		return s, err
 	}
 	host := time.Since(start).Seconds()

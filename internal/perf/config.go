@@ -69,8 +69,6 @@ func (c *Config) normalize(n int) error {
 		return invalid("sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0", c.MinBytes, c.MaxBytes)
 	case slices.ContainsFunc(c.SizeList, func(s int64) bool { return s < 0 }):
 		return invalid("sizes %d: none may be below 0", c.SizeList)
-	case c.Factor < 1:
-		return invalid("factor %g: sizes grow, so it must be above 1", c.Factor)
 	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < GraphAuto || c.Offset < 0 || c.Timeout < 0:
 		return invalid("iterations, warm-up, cycles, graph operations, offset and timeout may not be negative")
 	case c.Prune != 0 && c.Prune < 1:
@@ -79,6 +77,9 @@ func (c *Config) normalize(n int) error {
 		return invalid("root %d is not one of the %d ranks", c.Root, n)
 	case !c.OutOfPlace && !c.Kind.HasInPlace():
 		return invalid("%v has no in-place form", c.Kind)
+	}
+	if err := c.limits(n); err != nil {
+		return err
 	}
 	for _, t := range c.Types {
 		if !t.Valid() {

@@ -218,7 +218,7 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 		r := &runners[i]
 		*r = runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}
 		if m.cfg.GraphOps != 0 {
-			if r.graph, err = m.Capturer.Capture(m.Stream, func() error { return repeat(ops, r.submit) }); err != nil {
+			if r.graph, err = m.Capturer.Capture(m.Stream, func() error { return repeat(ctx, ops, r.submit) }); err != nil {
 				return nil, fmt.Errorf("capture %s: %w", m.Libraries[i].Name(), err)
 			}
 			defer func() { _ = r.graph.Close() }()
@@ -280,8 +280,11 @@ func (m *measurement) check(ctx context.Context, r *runner, c *call, in *inputs,
 	return err
 }
 
-func repeat(n int, f func() error) error {
-	for range n {
+func repeat(ctx context.Context, n int, f func() error) error {
+	for i := range n {
+		if i%256 == 255 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err := f(); err != nil {
 			return err
 		}
@@ -290,7 +293,7 @@ func repeat(n int, f func() error) error {
 }
 
 func (m *measurement) enqueue(ctx context.Context, r *runner, times int) error {
-	if err := repeat(times, func() error { return r.run(m.Stream) }); err != nil {
+	if err := repeat(ctx, times, func() error { return r.run(m.Stream) }); err != nil {
 		return err
 	}
 	return m.wait(ctx, r.comm)

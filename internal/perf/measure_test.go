@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -278,6 +279,17 @@ func TestConfigRefusals(t *testing.T) {
 		"sizes":    func(c *Config) { c.MinBytes = c.MaxBytes + 1 },
 		"negative": func(c *Config) { c.MinBytes = -1 },
 		"factor":   func(c *Config) { c.Factor = 0.5 },
+		"factor 1": func(c *Config) { c.MinBytes, c.MaxBytes, c.Factor = 8, 16, 1 },
+		"NaN":      func(c *Config) { c.Factor = math.NaN() },
+		"infinite": func(c *Config) { c.Factor = math.Inf(1) },
+		"crawling": func(c *Config) { c.MinBytes, c.MaxBytes, c.Factor = 8, 1<<20, 1.0000001 },
+		"huge":     func(c *Config) { c.MaxBytes = 1 << 62 },
+		"list":     func(c *Config) { c.SizeList = []int64{8, 1 << 62} },
+		"iters":    func(c *Config) { c.Iters = 1e12 },
+		"warm-up":  func(c *Config) { c.Warmup = 1e12 },
+		"many":     func(c *Config) { c.Cycles = 1e12 },
+		"graph":    func(c *Config) { c.GraphOps = 1e12 },
+		"offset":   func(c *Config) { c.Offset = 1 << 62 },
 		"root":     func(c *Config) { c.Root = 4 },
 		"type":     func(c *Config) { c.Types = []datatype.Type{datatype.NumTypes} },
 		"op":       func(c *Config) { c.Ops = []datatype.Op{datatype.NumOps} },
@@ -293,6 +305,13 @@ func TestConfigRefusals(t *testing.T) {
 	c := good
 	if err := c.normalize(4); err != nil {
 		t.Error(err)
+	}
+	if err := c.normalize(100_000); !errors.Is(err, ErrInvalid) {
+		t.Errorf("100,000 ranks: %v", err)
+	}
+	c.MinBytes, c.MaxBytes = 1<<45, 1<<45
+	if err := c.fits(device.Host, 4, 4); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("128 TiB: %v", err)
 	}
 	if _, err := ParseKind("barrier"); err == nil {
 		t.Error("barrier has nothing to measure but is accepted")

@@ -73,7 +73,9 @@ func drawPicture(b *strings.Builder, y float64, label string, order []curve, dat
 	text := func(x, y float64, anchor, s string) {
 		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(s))
 	}
-	at := func(p point) (float64, float64) { return plotLeft + plotWide*across.at(p.x), y + plotHigh*(1-up.at(p.y)) }
+	at := func(p point) (float64, float64) {
+		return plotLeft + plotWide*across.at(p.x), y + plotHigh*(1-up.at(p.y))
+	}
 	for _, t := range across.ticks {
 		x, _ := at(point{t, up.low})
 		line(x, y, x, y+plotHigh, `stroke="#eeeeee"`)

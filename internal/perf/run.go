@@ -100,6 +100,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.normalize(n); err != nil {
 		return err
 	}
+	if err := o.fits(kind, n, n); err != nil {
+		return err
+	}
 	switch o.Layout {
 	case LayoutProcesses:
 		return o.start(ctx, n)
@@ -139,6 +142,9 @@ func (o *Options) runRank(ctx context.Context, kind device.Kind, env bootstrap.E
 	local, localSize := env.LocalRank, env.LocalSize
 	if local < 0 || localSize <= 0 {
 		local, localSize = bootstrap.LocalRank(boot), bootstrap.LocalSize(boot)
+	}
+	if err := o.fits(kind, n, localSize); err != nil {
+		return errors.Join(err, boot.Close())
 	}
 	rep := o.reporter()
 	var lead Rank

@@ -1,0 +1,74 @@
+package perf
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/goccl/goccl/device"
+)
+
+// The most that is taken for meant. What is beyond would end in a lack of memory, or in days.
+const (
+	mostRanks  = 4096
+	mostBytes  = 1 << 46
+	mostTimes  = 10_000_000 // iterations, warm-up, cycles, operations in a graph
+	mostOffset = 1 << 30
+	mostSizes  = 10_000
+)
+
+// limits refuses numbers that nobody means.
+func (c *Config) limits(n int) error {
+	largest := c.MaxBytes
+	for _, s := range c.SizeList {
+		largest = max(largest, s)
+	}
+	switch {
+	case n > mostRanks:
+		return invalid("%d ranks: this takes up to %d; start fewer with -n", n, mostRanks)
+	case largest > mostBytes:
+		return invalid("messages of %d bytes: this takes up to %d", largest, int64(mostBytes))
+	case max(c.Iters, c.Warmup, c.Cycles, c.GraphOps) > mostTimes:
+		return invalid("iterations, warm-up, cycles and graph operations are %d at most", mostTimes)
+	case c.Offset > mostOffset:
+		return invalid("an offset of %d elements: this takes up to %d", c.Offset, mostOffset)
+	case len(c.SizeList) > mostSizes:
+		return invalid("%d sizes: this takes up to %d", len(c.SizeList), mostSizes)
+	case math.IsNaN(c.Factor) || math.IsInf(c.Factor, 0) || len(c.SizeList) == 0 && c.MinBytes < c.MaxBytes && !(c.Factor > 1):
+		return invalid("factor %g: sizes grow by it, so it must be a number above 1", c.Factor)
+	case len(c.SizeList) == 0 && c.MinBytes < c.MaxBytes && math.Log(float64(c.MaxBytes)/float64(max(1, c.MinBytes)))/math.Log(c.Factor) > mostSizes:
+		return invalid("factor %g makes more than %d sizes of %d to %d bytes: take a larger one", c.Factor, mostSizes, c.MinBytes, c.MaxBytes)
+	}
+	return nil
+}
+
+// fits refuses buffers that the memory of this host does not hold: filling them would have the kernel kill some process. local is how many ranks are here.
+func (c *Config) fits(kind device.Kind, n, local int) error {
+	room, ok := availableMemory()
+	if kind != device.Host || !ok {
+		return nil
+	}
+	_, largest := c.points(n)
+	if need := 2 * float64(largest) * float64(local); need > float64(room) {
+		return invalid("%d ranks with buffers of twice %s need %.3g GB of memory; %.3g GB are free: take a smaller --max-bytes, or fewer ranks",
+			local, bytesText(largest), need/1e9, float64(room)/1e9)
+	}
+	return nil
+}
+
+// availableMemory is what the kernel says that programs can get.
+func availableMemory() (int64, bool) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	for line := range bytes.Lines(text) {
+		if rest, ok := strings.CutPrefix(string(line), "MemAvailable:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10, err == nil
+		}
+	}
+	return 0, false
+}
