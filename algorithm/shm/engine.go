@@ -41,6 +41,7 @@ type Engine struct {
 	sums    [2]uint64 // what the meeting's must be
 	moved   []p2pState
 	buffers *buffers
+	bounds  bounds
 	taken   uint64 // what the meeting's is when no request runs
 
 	// Scratch.
@@ -83,6 +84,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.dev, err = host.Open(cfg.Device.ID().Index); err != nil {
 		return nil, err
 	}
+	e.bounds.dev = e.dev
 	mapped, err := exchange.Map(ctx, cfg.Bootstrap, e.dev, windowBytes(n))
 	if err != nil {
 		return nil, errors.Join(err, e.dev.Close())
@@ -103,6 +105,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 
 // Enqueue implements algorithm.Engine. Sends and receives of one group are collected and run together, after the collectives before them.
 func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
+	if err := e.bounds.check(e.rank, e.size, seq, reqs); err != nil {
+		return err
+	}
 	for i := 0; i < len(reqs); {
 		k := i + 1
 		if isP2P(&reqs[i]) {

@@ -8,6 +8,9 @@
 // Import gives back the original address of what this process exported itself, and maps what other processes exported once, however often
 // it is imported. A mapping goes away with the last Allocation that refers to it.
 //
+// Collectives refuse a buffer that ends beyond its allocation. Of memory that Alloc did not make nobody knows the end: a count that leads out of it is
+// found only where no memory is mapped; elsewhere it overwrites what lies there.
+//
 // Register takes memory that goccl did not allocate (C memory, a Go slice). It works within the process; other processes cannot map it.
 //
 // # Streams

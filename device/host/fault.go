@@ -11,8 +11,22 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error has the panic's value; the stack is in the field.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+// Error has the panic's value, and of a fault the address; the stack is in the field.
+func (e *PanicError) Error() string {
+	if a, ok := e.Addr(); ok {
+		return fmt.Sprintf("panic: %v: at %#x no memory is mapped, or it is read-only: is a buffer shorter than its count says, or freed?", e.Value, a)
+	}
+	return fmt.Sprintf("panic: %v", e.Value)
+}
+
+// Addr is the address of a memory fault. ok is false for other panics.
+func (e *PanicError) Addr() (addr uintptr, ok bool) {
+	f, ok := e.Value.(interface{ Addr() uintptr })
+	if !ok {
+		return 0, false
+	}
+	return f.Addr(), true
+}
 
 // Unwrap is the value when it is an error.
 func (e *PanicError) Unwrap() error {

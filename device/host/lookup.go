@@ -19,6 +19,9 @@ type Region struct {
 	Exported bool
 }
 
+// Freed counts the allocations and registrations of this process that have ended: what Lookup said holds as long as it is the same.
+func Freed() uint64 { return freed.Load() }
+
 // Lookup finds the allocation that holds p, without exporting it. The error wraps device.ErrNotShareable when no allocation or registration
 // does.
 func (d *Device) Lookup(p device.Ptr) (Region, error) {

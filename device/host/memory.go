@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,9 @@ var registry struct {
 	byInode  map[inode]*mapping
 	byUnique map[uint64]*mapping // registered memory only: the number of an imported handle is its sender's word
 }
+
+// freed counts the mappings that have left the registry.
+var freed atomic.Uint64
 
 func init() {
 	registry.byInode = map[inode]*mapping{}
@@ -112,6 +116,7 @@ func (m *mapping) release() error {
 	} else {
 		delete(registry.byUnique, m.unique)
 	}
+	freed.Add(1)
 	registry.Unlock()
 	// Nobody can find the mapping any more, so the slow part needs no lock.
 	m.keep = nil

@@ -1,0 +1,51 @@
+package shm
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+)
+
+// bounds refuses buffers that end beyond their allocation, before anything runs: behind it may lie another allocation, and then nothing faults. Only memory that
+// a host device has allocated is known.
+type bounds struct {
+	dev   *host.Device
+	last  [2]host.Region // where the latest send and recv lay, so that a loop looks nothing up
+	freed uint64         // host.Freed then
+}
+
+func (b *bounds) check(rank, size int, seq uint64, reqs []algorithm.Request) error {
+	if now := host.Freed(); now != b.freed {
+		b.last, b.freed = [2]host.Region{}, now
+	}
+	for i := range reqs {
+		r := &reqs[i]
+		send, recv := r.Extents(rank, size)
+		err := b.fits(0, "send", r.Send, send)
+		if err == nil {
+			err = b.fits(1, "recv", r.Recv, recv)
+		}
+		if err != nil {
+			return &algorithm.Error{Op: r.Collective.String(), Rank: rank, Peer: -1, Seq: seq + uint64(i), Err: err}
+		}
+	}
+	return nil
+}
+
+func (b *bounds) fits(which int, name string, p device.Ptr, n int64) error {
+	if l := &b.last[which]; n == 0 || p >= l.Base && n <= l.Size-int64(p-l.Base) {
+		return nil
+	}
+	region, err := b.dev.Lookup(p)
+	if err != nil || !region.Shareable {
+		return nil //nolint:nilerr // not a device's memory: nobody knows where it ends
+	}
+	if room := region.Size - int64(p-region.Base); n > room {
+		return fmt.Errorf("%w: the %s buffer at %#x takes %d bytes, but its allocation of %d bytes at %#x ends %d bytes after that address",
+			algorithm.ErrInvalidArgument, name, uintptr(p), n, region.Size, uintptr(region.Base), room)
+	}
+	b.last[which] = region
+	return nil
+}
