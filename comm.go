@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/algorithm/shm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/agreement"
 )
 
 // Comm is one rank's membership in a communicator.
@@ -37,6 +38,7 @@ type Comm struct {
 	fate    fate
 	watch   sync.WaitGroup
 	notices *notices // nil where work sees for itself that a peer has given up
+	council *agreement.Member
 
 	mu       sync.Mutex           // guards what follows and the order in which requests reach the engine
 	seq      uint64               // of the latest collective
@@ -51,6 +53,9 @@ type Comm struct {
 	wanted map[algorithm.Collective]string // of GOCCL_ALGO, what the engine does not have
 }
 
+// councilTag is the tag of what ranks say of a Shrink: 0 to 2 are the checker's and the notices', 3 and 4 the GPU engine's.
+const councilTag = 5
+
 // commSpace tells the groups of communicators from those that a caller makes of the same Bootstrap.
 const commSpace = -0x676f63636c
 
@@ -63,23 +68,24 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	for r := range everyone {
 		everyone[r] = r
 	}
-	return join(ctx, "init", cfg, cfg.Bootstrap, everyone)
+	return join(ctx, "init", cfg, cfg.Bootstrap, everyone, commSpace)
 }
 
-// join makes the communicator of some ranks of parent.
+// join makes the communicator of some ranks of parent, in the space of their call. Its errors call the ranks as parent does.
 //
 //  1. Make a group of the bootstrap for this communicator, so that nobody else's messages meet its own.
 //  2. Watch it: from here on a death ends what this rank waits for.
 //  3. Agree on the kind of device, before anything is built on it, and on checking.
 //  4. Set up the engine.
-func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int) (*Comm, error) {
+func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (*Comm, error) {
 	ctx, stop := context.WithTimeout(ctx, cfg.Timeout)
 	defer stop()
-	boot, err := parent.Sub(ctx, ranks, commSpace)
+	boot, err := parent.Sub(ctx, ranks, space)
 	if err != nil {
 		return nil, wrap(op, parent.Rank(), err)
 	}
-	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize()}
+	bootstrap.NameAs(boot, ranks)
+	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), council: agreement.New(boot, councilTag)}
 	c.fate.begin()
 	failures := boot.Failures()
 	c.watch.Go(func() { c.watchPeers(failures) })
@@ -90,9 +96,10 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 		err = c.setUp(bounded)
 	}
 	if err != nil {
-		err = c.blame(op, err)
+		err = c.blame(op, err, ranks)
 		return nil, errors.Join(err, c.Close())
 	}
+	bootstrap.NameAs(boot, nil)
 	return c, nil
 }
 
@@ -163,12 +170,26 @@ func engineOf[E algorithm.Engine](e E, err error) (algorithm.Engine, error) {
 // blameDelay is how long an error of set-up that may come of a death waits for the news of it.
 const blameDelay = 200 * time.Millisecond
 
-// blame is the error of a set-up that failed with err. When a rank has died, that is the reason, and what this rank met first only a
-// consequence.
-func (c *Comm) blame(op string, err error) error {
-	for _, own := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout, bootstrap.ErrProtocol, device.ErrOutOfMemory} {
-		if errors.Is(err, own) {
-			return wrap(op, c.rank, err)
+// blame is the error of a set-up that failed with err, in which rank r is called ranks[r]. When a rank has died, that is the reason, and what this rank
+// met first only a consequence.
+func (c *Comm) blame(op string, err error, ranks []int) error {
+	renamed := func(e *Error, kind error) error {
+		peer := e.Peer
+		if peer >= 0 && peer < len(ranks) {
+			peer = ranks[peer]
+		}
+		return &Error{Op: op, Rank: ranks[c.rank], Peer: peer, Err: kind}
+	}
+	own := func() error {
+		var ae *Error
+		if errors.As(err, &ae) {
+			return renamed(ae, ae.Err)
+		}
+		return wrap(op, ranks[c.rank], err)
+	}
+	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout, bootstrap.ErrProtocol, device.ErrOutOfMemory} {
+		if errors.Is(err, kind) {
+			return own()
 		}
 	}
 	select {
@@ -177,9 +198,9 @@ func (c *Comm) blame(op string, err error) error {
 	}
 	var dead *Error
 	if errors.As(c.fate.err(), &dead) {
-		return &Error{Op: op, Rank: c.rank, Peer: dead.Peer, Err: dead.Err}
+		return renamed(dead, dead.Err)
 	}
-	return wrap(op, c.rank, err)
+	return own()
 }
 
 // watchPeers turns the death of a rank into an abort that names it.
@@ -269,7 +290,8 @@ func (c *Comm) Close() error {
 		err = errors.Join(err, c.engine.Close())
 	}
 	c.notices.close()
-	err = errors.Join(err, c.boot.Close()) // ends watchPeers
+	err = errors.Join(err, c.boot.Close()) // ends watchPeers and the council
 	c.watch.Wait()
+	c.council.Close()
 	return err
 }

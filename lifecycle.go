@@ -3,9 +3,12 @@ package goccl
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"slices"
+	"math/rand/v2"
 	"sort"
+
+	"github.com/goccl/goccl/bootstrap"
 )
 
 // NoColor excludes a rank from every communicator that Split makes.
@@ -20,24 +23,28 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if err := c.whole("split"); err != nil {
 		return nil, err
 	}
-	bounded, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
-	bounded, stop2 := c.fate.bound(bounded)
+	ctx, stop2 := c.together(ctx)
 	defer stop2()
-	mine := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(color)), uint64(key))
-	all, err := c.boot.AllGather(bounded, mine)
+	mine := binary.LittleEndian.AppendUint64([]byte(splitMark), rand.Uint64())
+	mine = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(mine, uint64(color)), uint64(key))
+	all, err := c.boot.AllGather(ctx, mine)
 	if err != nil {
-		return nil, c.ended("split", err)
+		return nil, c.splitError(ctx, err)
 	}
 	if color == NoColor {
 		return nil, nil
 	}
 	type member struct{ rank, key int }
 	var members []member
+	agreed := []byte(splitMark)
 	for r, b := range all {
-		if len(b) != 16 {
-			return nil, &Error{Op: "split", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: rank %d sent %d bytes", ErrMismatch, r, len(b))}
+		if len(b) != len(splitMark)+24 || string(b[:len(splitMark)]) != splitMark {
+			return nil, &Error{Op: "split", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank is in Split and the peer in something else: all ranks must make the same calls in the same order", ErrMismatch)}
 		}
+		agreed = append(agreed, b...)
+		b = b[len(splitMark)+8:]
 		if int(int64(binary.LittleEndian.Uint64(b))) == color {
 			members = append(members, member{r, int(int64(binary.LittleEndian.Uint64(b[8:])))})
 		}
@@ -47,34 +54,50 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	for i, m := range members {
 		ranks[i] = m.rank
 	}
-	return join(ctx, "split", c.cfg, c.boot, ranks)
+	sub, err := join(ctx, "split", c.cfg, c.boot, ranks, bootstrap.OnceSpace(agreed))
+	if err != nil {
+		return nil, c.splitError(ctx, err)
+	}
+	return sub, nil
 }
 
-// Shrink makes a communicator without the ranks in exclude, also after they have died. Only the ranks that stay call it, all with the same
-// exclude. With abort, running work is ended first.
-func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, error) {
-	if c.closed.Load() {
-		return nil, &Error{Op: "shrink", Rank: c.rank, Peer: -1, Err: ErrClosed}
-	}
-	for _, r := range exclude {
-		if r < 0 || r >= c.size {
-			return nil, c.errorf("shrink", ErrInvalidArgument, "rank %d to exclude is outside 0…%d", r, c.size-1)
+// splitMark begins what ranks tell each other in a Split, so that nothing else is taken for it. A random number of each rank follows: together they are
+// of this one call.
+const splitMark = "split"
+
+// together is ctx until the communicator's end, or until a peer is in Shrink: that one will not come to where this rank waits for it.
+func (c *Comm) together(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	bounded, stop := c.fate.bound(ctx)
+	c.council.Listen()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			peer, changed := c.council.Calling()
+			if peer >= 0 {
+				cancel(&Error{Op: "split", Rank: c.rank, Peer: peer, Err: fmt.Errorf("%w: this rank is in Split and the peer in Shrink of the same communicator", ErrMismatch)})
+				return
+			}
+			select {
+			case <-changed:
+			case <-bounded.Done():
+				return
+			}
 		}
+	}()
+	return bounded, func() {
+		stop()
+		cancel(nil)
+		<-done
 	}
-	if slices.Contains(exclude, c.rank) {
-		return nil, c.errorf("shrink", ErrInvalidArgument, "an excluded rank must not call Shrink")
+}
+
+// splitError is the error of a Split that met err: the communicator's end, a peer that is in Shrink, or err itself.
+func (c *Comm) splitError(ctx context.Context, err error) error {
+	var elsewhere *Error
+	if c.fate.err() == nil && errors.As(context.Cause(ctx), &elsewhere) {
+		return elsewhere
 	}
-	var ranks []int
-	for r := range c.size {
-		if !slices.Contains(exclude, r) {
-			ranks = append(ranks, r)
-		}
-	}
-	if len(ranks) == c.size {
-		return nil, c.errorf("shrink", ErrInvalidArgument, "no rank to exclude")
-	}
-	if abort {
-		c.Abort(nil)
-	}
-	return join(ctx, "shrink", c.cfg, c.boot, ranks)
+	return c.ended("split", err)
 }

@@ -49,6 +49,7 @@ type task struct {
 	OpTimeout  time.Duration
 	Leave      string // how rank 0 leaves, of "leave"
 	Exit       bool   // leave at the first error, as programs do
+	Rounds     int
 }
 
 // report is one line of a rank's output.
@@ -98,6 +99,7 @@ func rankMain(s string) int {
 	time.AfterFunc(2*time.Minute, func() { panic("the rank hangs") })
 	do := map[string]func() error{
 		"matrix": k.matrix, "traffic": k.traffic, "wait": k.wait, "setup": k.setup, "replay": k.replay, "descriptors": k.descriptors, "leave": k.leave,
+		"reuse": k.reuse,
 	}[k.Do]
 	before := k.settle(testutil.Resources{})
 	err := k.run(do)

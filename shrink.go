@@ -1,0 +1,128 @@
+package goccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/agreement"
+)
+
+// Shrink makes a communicator of the ranks that are left. The ranks that stay call it, also after others have died; they need not have the same
+// exclude. They agree on the failed set: all ranks that one of them excludes, and those that have died before they came. A rank that dies meanwhile is
+// left out, too. Either all get the same communicator, or an error that names a rank. With abort, running work is ended first.
+//
+// A rank that somebody excludes but that lives, because it was only stopped, gets an error when it comes.
+func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, error) {
+	if c.closed.Load() {
+		return nil, &Error{Op: "shrink", Rank: c.rank, Peer: -1, Err: ErrClosed}
+	}
+	for _, r := range exclude {
+		if r < 0 || r >= c.size {
+			return nil, c.errorf("shrink", ErrInvalidArgument, "rank %d to exclude is outside 0…%d", r, c.size-1)
+		}
+		if r == c.rank {
+			return nil, c.errorf("shrink", ErrInvalidArgument, "an excluded rank must not call Shrink")
+		}
+	}
+	if len(exclude) == 0 && c.fate.err() == nil && c.engine.Err() == nil {
+		return nil, c.errorf("shrink", ErrInvalidArgument, "no rank to exclude, and none has failed")
+	}
+	if abort {
+		c.Abort(nil)
+	}
+	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer stop()
+	for number := c.council.Begin(0); ; {
+		sub, err := c.shrink(ctx, exclude)
+		var later *agreement.Overtaken
+		if errors.As(err, &later) {
+			number = c.council.Begin(max(number+1, later.Number))
+			continue
+		}
+		if err == nil {
+			return sub, nil
+		}
+		err = c.shrinkError(err)
+		if !errors.Is(err, agreement.ErrExcluded) {
+			c.council.Withdraw(blamed(err))
+		}
+		return nil, err
+	}
+}
+
+// shrink is one call that all survivors make:
+//
+//  1. Agree on who is left.
+//  2. They join.
+//  3. Agree on whether that came out well everywhere. If somebody has died meanwhile it may have come out well on some ranks only, or been of ranks of
+//     which one is gone: then again from 2, without the dead. What all agree came out well is the result, whoever dies after that.
+func (c *Comm) shrink(ctx context.Context, exclude []int) (*Comm, error) {
+	mine := agreement.Contribution{Excludes: agreement.NewSet(c.size, exclude...), Fine: true, Blames: -1, Nonce: rand.Uint64()}
+	out, err := c.council.Agree(ctx, 0, mine)
+	if err != nil {
+		return nil, err
+	}
+	for step := uint32(1); ; step++ {
+		members := out.Members()
+		sub, failed := join(ctx, "shrink", c.cfg, c.boot, members, bootstrap.OnceSpace(out.ID()))
+		mine := agreement.Contribution{Excludes: agreement.NewSet(c.size), Fine: failed == nil, Blames: blamed(failed), Nonce: rand.Uint64()}
+		for r := range c.size {
+			if !slices.Contains(members, r) || errors.Is(failed, ErrPeerDead) && r == mine.Blames {
+				mine.Excludes.Add(r)
+			}
+		}
+		next, err := c.council.Agree(ctx, step, mine)
+		culprit := -1
+		if err == nil {
+			if culprit = next.NotFine(members); culprit < 0 {
+				return sub, nil
+			}
+		}
+		if sub != nil {
+			_ = sub.Close()
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case len(next.Members()) < len(members):
+			out = next // one more has died
+		case failed != nil:
+			return nil, failed
+		default:
+			return nil, &agreement.Error{Peer: culprit, Err: fmt.Errorf("%w: rank %d could not do its part%s", ErrAborted, culprit, because(next.Known[culprit].Blames))}
+		}
+	}
+}
+
+func because(rank int) string {
+	if rank < 0 {
+		return ""
+	}
+	return fmt.Sprintf(", because of rank %d", rank)
+}
+
+// blamed is the rank that an error blames, or -1.
+func blamed(err error) int {
+	var ae *Error
+	if errors.As(err, &ae) {
+		return ae.Peer
+	}
+	return -1
+}
+
+// shrinkError puts an agreement's error in the words of this package.
+func (c *Comm) shrinkError(err error) error {
+	var ae *agreement.Error
+	if !errors.As(err, &ae) {
+		return wrap("shrink", c.rank, err)
+	}
+	kind := ErrAborted
+	if errors.Is(err, context.DeadlineExceeded) {
+		kind = ErrTimeout
+	}
+	return &Error{Op: "shrink", Rank: c.rank, Peer: ae.Peer, Err: fmt.Errorf("%w: %w", kind, ae.Err)}
+}
