@@ -47,8 +47,8 @@ type DeviceCounts = algorithm.DeviceCounts
 // they are until the operation has ended.
 //
 // All ranks call it together: AllToAllV does not meet it. What this rank sends to p must be what p receives from it, zero included; otherwise both get
-// ErrMismatch, which names the other, once the operation has run. Negative counts are taken for 0. A GPU has nothing to check others against: counts and
-// displacements that lie outside of send and recv read and write what is there.
+// ErrMismatch, which names the other, once the operation has run. Negative counts are taken for 0. Where the lengths of send and recv are given, a message that
+// lies outside of them is not moved, and ErrInvalidArgument; where they are not, it reads and writes what is there.
 func (c *Comm) AllToAllVDevice(send, recv device.Ptr, counts DeviceCounts, t datatype.Type, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: send, Recv: recv, Type: t, DeviceCounts: counts, Stream: s})
 }

@@ -22,7 +22,7 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	if len(data) > MaxMessage {
 		return nil, g.fail(op.String(), -1, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
 	}
-	ctx, cancel := stepContext(ctx, g.e.timeout)
+	ctx, cancel := operationContext(ctx, g.e.timeout)
 	defer cancel()
 	g.collectiveMu.Lock()
 	defer g.collectiveMu.Unlock()

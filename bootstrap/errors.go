@@ -68,6 +68,14 @@ func stepContext(ctx context.Context, timeout time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w after %v (raise it with WithTimeout or GOCCL_TIMEOUT)", ErrTimeout, timeout))
 }
 
+// operationContext bounds one operation: by the deadline of ctx, which may come later than that of a step, or without one by timeout.
+func operationContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return stepContext(ctx, timeout)
+}
+
 // contextError turns an ended context into ErrTimeout or into the caller's cancellation.
 func contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)

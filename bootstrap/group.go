@@ -106,7 +106,7 @@ func (g *group) Send(ctx context.Context, peer, tag int, data []byte) error {
 	if len(data) > MaxMessage {
 		return g.fail("Send", peer, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
 	}
-	ctx, cancel := stepContext(ctx, g.e.timeout)
+	ctx, cancel := operationContext(ctx, g.e.timeout)
 	defer cancel()
 	if err := g.e.send(ctx, frameData, m, g.space, uint64(tag), data); err != nil {
 		return g.fail("Send", peer, err)
@@ -119,7 +119,7 @@ func (g *group) Recv(ctx context.Context, peer, tag int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := stepContext(ctx, g.e.timeout)
+	ctx, cancel := operationContext(ctx, g.e.timeout)
 	defer cancel()
 	var out []byte
 	keys := [1]key{{m, frameData, g.space, uint64(tag)}}

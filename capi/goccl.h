@@ -98,7 +98,8 @@ typedef struct goccl_request {
 	uint64_t scalar;        /* GOCCL_PREMULSUM: the factor, an element of type in the low bytes */
 	const void *scalar_ptr; /* GOCCL_PREMULSUM: unless NULL, the factor is read here on the device while the collective runs */
 	const int64_t *send_counts, *send_displs, *recv_counts, *recv_displs;
-	uint64_t reserved[3]; /* zero */
+	uint64_t send_elements, recv_elements; /* GOCCL_ALL_TO_ALL_V_DEVICE: lengths of send and recv, beyond which nothing is touched; 0: not known */
+	uint64_t reserved[1];                  /* zero */
 } goccl_request;
 
 typedef struct goccl_comm_config {

@@ -125,6 +125,8 @@ func (m *RegisteredMemory) Map(ctx context.Context, dev device.Device) (device.P
 	if dev == nil {
 		return 0, invalid(op, "no device")
 	}
+	ctx, cancel := m.ctx.bounded(ctx)
+	defer cancel()
 	p, err := m.mapOn(ctx, dev)
 	return p, m.ctx.wrap(err, op, NoRank)
 }

@@ -174,7 +174,10 @@ func importHere(dev, owner device.Device, p device.Ptr) (device.Allocation, erro
 	return a, nil
 }
 
-// mapTimeout bounds a mapping by the Context's timeout.
+// bounded bounds a wait: by the parent's deadline, else by the Context's timeout.
 func (c *Context) bounded(parent context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := parent.Deadline(); ok {
+		return context.WithCancel(parent)
+	}
 	return context.WithTimeout(parent, c.opt.timeout)
 }

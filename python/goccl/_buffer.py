@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 HOST, CUDA = 1, 2
+ANY = -1  # the device of memory that does not say where it is
 
 
 class Buffer:
     """Contiguous memory of somebody's: ptr, size in bytes, count of elements, their DataType (None: a type that is only moved), itemsize,
-    where it is (HOST or CUDA) and on which GPU, and the object that keeps it alive."""
+    where it is (HOST or CUDA) and on which GPU, the object that keeps it alive, and whether it may only be read."""
 
-    __slots__ = ("ptr", "nbytes", "count", "dtype", "itemsize", "kind", "device", "keep")
+    __slots__ = ("ptr", "nbytes", "count", "dtype", "itemsize", "kind", "device", "keep", "readonly")
     ptr: int
     nbytes: int
     dtype: DataType | None
@@ -26,14 +27,15 @@ class Buffer:
     kind: int
     device: int
     keep: object
+    readonly: bool
 
-    def __init__(self, ptr: int, nbytes: int, dtype: DataType | None, itemsize: int, kind: int, device: int, keep: object) -> None:
+    def __init__(self, ptr: int, nbytes: int, dtype: DataType | None, itemsize: int, kind: int, device: int, keep: object, readonly: bool = False) -> None:
         self.ptr, self.nbytes, self.dtype, self.itemsize, self.kind, self.device, self.keep = ptr, nbytes, dtype, itemsize, kind, device, keep
-        self.count = nbytes // itemsize
+        self.count, self.readonly = nbytes // itemsize, readonly
 
     def slice(self, offset: int, count: int) -> "Buffer":
         """count elements from offset on."""
-        return Buffer(self.ptr + offset * self.itemsize, count * self.itemsize, self.dtype, self.itemsize, self.kind, self.device, self.keep)
+        return Buffer(self.ptr + offset * self.itemsize, count * self.itemsize, self.dtype, self.itemsize, self.kind, self.device, self.keep, self.readonly)
 
 
 def resolve(obj: Any) -> Buffer:
@@ -53,20 +55,20 @@ def resolve(obj: Any) -> Buffer:
         return _interface(obj, face, kind)
     if hasattr(obj, "__dlpack__"):
         return _dlpack(obj)
-    try:
-        import ctypes
+    import numpy as np
 
+    try:
         m = memoryview(obj)
     except TypeError:
         raise errors.InvalidArgument(
             f"{type(obj).__name__} is no buffer: pass a torch tensor, a numpy or cupy array, or an object with DLPack, __cuda_array_interface__, "
             "__array_interface__ or the buffer protocol") from None
-    if not m.c_contiguous or m.readonly:
-        raise errors.InvalidArgument("the buffer is read-only or not contiguous")
-    raw = (ctypes.c_char * m.nbytes).from_buffer(m)
+    if not m.c_contiguous:
+        raise errors.InvalidArgument("the buffer is not contiguous")
+    held = np.frombuffer(m, np.uint8) if m.nbytes else np.empty(0, np.uint8)  # keeps the memory in its place
     fmt = {"b": "int8", "B": "uint8", "i": "int32", "I": "uint32", "q": "int64", "l": "int64", "Q": "uint64", "L": "uint64", "f": "float32",
            "d": "float64", "e": "float16"}.get(m.format.lstrip("@="))
-    return Buffer(ctypes.addressof(raw), m.nbytes, DataType[fmt] if fmt else None, m.itemsize, HOST, 0, (raw, obj))
+    return Buffer(held.__array_interface__["data"][0], m.nbytes, DataType[fmt] if fmt else None, m.itemsize, HOST, 0, (held, obj), m.readonly)
 
 
 _TORCH: dict[Any, Any] = {}
@@ -82,6 +84,8 @@ def _torch(t: Any) -> Buffer:
                 _TORCH[d] = DataType.of(name)
     if not t.is_contiguous():
         raise errors.InvalidArgument("the tensor is not contiguous: pass tensor.contiguous()")
+    if t.is_conj() or t.is_neg():
+        raise errors.InvalidArgument("the tensor's memory is not what it says, but conjugated or negated: pass tensor.resolve_conj().resolve_neg()")
     cuda = t.is_cuda
     if not cuda and t.device.type != "cpu":
         raise errors.InvalidArgument(f"a tensor on {t.device}: goccl works on cpu and cuda")
@@ -90,10 +94,11 @@ def _torch(t: Any) -> Buffer:
 
 def _interface(obj: Any, face: dict[str, Any], kind: int) -> Buffer:
     shape, typestr = face["shape"], face["typestr"]
-    itemsize = int(typestr[2:])
-    ptr, readonly = face["data"] if face.get("data") is not None else (None, True)
-    if ptr is None:
+    itemsize = _itemsize(obj, typestr)
+    data = face.get("data")
+    if not isinstance(data, tuple) or data[0] is None:
         raise errors.InvalidArgument("the array gives no address")
+    ptr, readonly = data
     count = 1
     for n in shape:
         count *= n
@@ -112,11 +117,16 @@ def _interface(obj: Any, face: dict[str, Any], kind: int) -> Buffer:
         dtype = DataType.of(name if name in ("bfloat16", "float8_e4m3fn", "float8_e5m2") else typestr)
     except errors.InvalidArgument:
         pass
-    device = 0
-    if kind == CUDA:
-        d = getattr(obj, "device", None)
-        device = getattr(d, "id", 0) if d is not None else 0
-    return Buffer(ptr, count * itemsize, dtype, itemsize, kind, device, obj)
+    device = getattr(getattr(obj, "device", None), "id", ANY) if kind == CUDA else 0
+    return Buffer(ptr, count * itemsize, dtype, itemsize, kind, device, obj, bool(readonly))
+
+
+def _itemsize(obj: Any, typestr: str) -> int:
+    """The bytes of an element of an array interface's type. Those that are no plain bytes, such as Python's objects, cannot go to another process."""
+    size = typestr[2:].partition("[")[0]  # "<M8[ns]"
+    if typestr[1] in "Ot" or getattr(getattr(obj, "dtype", None), "hasobject", False) or not size.isdigit() or int(size) == 0:
+        raise errors.InvalidArgument(f"elements of type {typestr} are no plain bytes")
+    return int(size) * (4 if typestr[1] == "U" else 1)
 
 
 def _dlpack(obj: Any) -> Buffer:
@@ -136,6 +146,12 @@ def _dlpack(obj: Any) -> Buffer:
     except errors.InvalidArgument:
         dtype, itemsize = None, int("".join(c for c in v.dtype if c.isdigit())) // 8
     return Buffer(v.ptr, count * itemsize, dtype, itemsize, CUDA if v.device_type in (2, 13) else HOST, v.device_id, (v, obj))
+
+
+def shared(b: Buffer) -> None:
+    """Refuses memory that peers would write to and must not."""
+    if b.readonly and b.nbytes:
+        raise errors.InvalidArgument("the buffer is read-only: peers write to registered memory")
 
 
 def stream_handle(stream: Any) -> int:

@@ -75,7 +75,8 @@ class UniqueId:
 
 
 class Bootstrap:
-    """One rank's view of a job: small messages, gathers and barriers among its ranks. timeout is in seconds; None is GOCCL_TIMEOUT, else 30 s.
+    """One rank's view of a job: small messages, gathers and barriers among its ranks. timeout is in seconds; None is that of joining, which is
+    GOCCL_TIMEOUT, else 30 s, unless it was told another.
 
     It is closed with its last reference, which tells the peers that this rank has left.
     """
@@ -147,15 +148,17 @@ class Bootstrap:
         interruptible(lib.bootstrap_all_gather, self.handle, raw, len(raw), out, nanoseconds(timeout))
         return [out.raw[r * len(raw):(r + 1) * len(raw)] for r in range(self._size)]
 
-    def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
+    def broadcast(self, data: bytes | None, root: int = 0, timeout: float | None = None) -> bytes:
         """root's data, of any length."""
+        if not 0 <= root < self._size:
+            raise errors.InvalidArgument(f"root {root}: the ranks are 0 to {self._size - 1}")
         if self._rank == root:
             raw = bytes(data or b"")
             for r in range(self._size):
                 if r != root:
-                    self.send(raw, r, _BROADCAST_TAG)
+                    self.send(raw, r, _BROADCAST_TAG, timeout)
             return raw
-        return self.recv(root, _BROADCAST_TAG)
+        return self.recv(root, _BROADCAST_TAG, timeout)
 
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when every rank has called it."""
@@ -196,8 +199,9 @@ class TcpBootstrap(Bootstrap):
             raise errors.InvalidUsage("the bootstrap was not initialized with a unique id")
         return self._id
 
-    def initialize(self, where: "UniqueId | str", timeout_sec: float | None = 30) -> None:
-        """Meets the other ranks: by a unique id, or at "ip:port", "host:port" or "interface:ip:port", where rank 0 listens."""
+    def initialize(self, where: "UniqueId | str", timeout_sec: float | None = None) -> None:
+        """Meets the other ranks: by a unique id, or at "ip:port", "host:port" or "interface:ip:port", where rank 0 listens. timeout_sec None is GOCCL_TIMEOUT, else
+        30 s."""
         if self._handle:
             raise errors.InvalidUsage("the bootstrap is initialized already")
         if isinstance(where, str):

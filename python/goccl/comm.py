@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._buffer import CUDA, resolve
+from ._buffer import ANY, CUDA, resolve, shared
 from ._types import DeviceType, Transport
 from .bootstrap import Bootstrap, TcpBootstrap, UniqueId
 from .channel import MemoryChannel, SwitchChannel
@@ -80,8 +80,11 @@ class CommGroup:
 
     def recv(self, tensor: Any, peer: int, tag: int = 0) -> None:
         """Receives into a numpy array of as many bytes."""
+        view = memoryview(tensor)
+        if view.readonly or not view.c_contiguous:
+            raise errors.InvalidArgument("the array is read-only or not contiguous: receive into one that can be written")
+        view = view.cast("B")
         data = self.bootstrap.recv(peer, tag)
-        view = memoryview(tensor).cast("B")
         if len(data) != len(view):
             raise errors.InvalidArgument(f"rank {peer} sent {len(data)} bytes, the array has {len(view)}")
         view[:] = data
@@ -119,7 +122,8 @@ class CommGroup:
     def register_local_memory(self, tensor: BufferSpec, connections: "dict[int, Connection]") -> RegisteredMemory:
         """tensor, registered for the transports of connections."""
         b = resolve(tensor)
-        device = self.device if b.kind != CUDA or self.device.id == b.device else Device(DeviceType.GPU, b.device)
+        shared(b)
+        device = self.device if b.kind != CUDA or b.device in (ANY, self.device.id) else Device(DeviceType.GPU, b.device)
         if (b.kind == CUDA) == self.device.is_host:
             raise errors.InvalidArgument(f"the tensor is in {'GPU' if b.kind == CUDA else 'host'} memory, this group works on {self.device}")
         m = self.communicator.register_memory(b.ptr, b.nbytes, self._transports(connections), device=device)

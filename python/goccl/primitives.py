@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._buffer import resolve
+from ._buffer import ANY, resolve, shared
 from ._lib import SLICE, TIMEOUT, create, error, interruptible, lib, nanoseconds, take
 from ._types import DeviceType, Transport, TransportFlags
 from .bootstrap import Bootstrap
@@ -68,7 +68,7 @@ class DeviceHandle:
 
 
 class Context(_Object):
-    """Owns a process's communication resources; closing it ends everything made from it. timeout bounds host waits (default 30 s), spin_limit each
+    """Owns a process's communication resources; closing it ends everything made from it. timeout bounds host waits (default: GOCCL_TIMEOUT, else 30 s), spin_limit each
     wait in a kernel (default 10 minutes; negative: no bound), both in seconds."""
 
     def __init__(self, timeout: float | None = None, spin_limit: float | None = None) -> None:
@@ -86,8 +86,11 @@ class Context(_Object):
         keep = None
         if not isinstance(ptr, int):
             keep = resolve(ptr)
+            shared(keep)
+            if size is not None and not 0 <= size <= keep.nbytes:
+                raise errors.InvalidArgument(f"size {size}: the buffer has {keep.nbytes} bytes")
             ptr, size = keep.ptr, keep.nbytes if size is None else size
-            if device is None:
+            if device is None and keep.device != ANY:
                 device = Device(DeviceType(keep.kind), keep.device)
         device = device or current_device()
         h = create(lib.memory_register, self.handle, device.handle, ptr, size, TransportFlags(transports).bits)
@@ -251,8 +254,8 @@ class Connection(_Object):
         """Stores a uint64 at src_ptr, a host address or 0, and at the peer, after all earlier writes."""
         lib.connection_update_and_sync(self.handle, dst.handle, dst_offset, src_ptr, new_value)
 
-    def flush(self, timeout_usec: int = 30_000_000) -> None:
-        """Waits until everything before it is complete at the peer."""
+    def flush(self, timeout_usec: int = -1) -> None:
+        """Waits until everything before it is complete at the peer. A timeout_usec that is not positive is the context's timeout."""
         interruptible(lib.connection_flush, self.handle, int(timeout_usec) * 1000 if timeout_usec > 0 else 0)
 
 
@@ -301,8 +304,8 @@ class Semaphore(_Object):
         return bool(v.value)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Consumes one signal on the host."""
-        interruptible(lib.semaphore_wait, self.handle, nanoseconds(30 if timeout is None else timeout))
+        """Consumes one signal on the host. timeout None is the context's."""
+        interruptible(lib.semaphore_wait, self.handle, nanoseconds(timeout))
 
     def device_handle(self) -> DeviceHandle:
         """This side for kernels."""

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -122,7 +121,7 @@ func NewSwitchChannel(comm, dev, mem Handle, tag int, timeout time.Duration) (Ha
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), orDefault(timeout))
+	ctx, cancel := stepContext(timeout)
 	defer cancel()
 	return addObject(primitive.NewSwitchChannel(ctx, c, d.device, m, tag))
 }

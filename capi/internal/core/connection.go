@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -168,15 +167,8 @@ func MapMemory(h, dev Handle, timeout time.Duration) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), orDefault(timeout))
+	ctx, cancel := stepContext(timeout)
 	defer cancel()
 	p, err := m.Map(ctx, d.device)
 	return uintptr(p), err
-}
-
-func orDefault(timeout time.Duration) time.Duration {
-	if timeout <= 0 {
-		return 30 * time.Second
-	}
-	return timeout
 }

@@ -24,7 +24,8 @@ type Request struct {
 	ScalarPtr  uintptr
 	// The arrays belong to the caller and are only read during the call.
 	SendCounts, SendDispls, RecvCounts, RecvDispls unsafe.Pointer
-	_                                              [3]uint64
+	SendElements, RecvElements                     uint64
+	_                                              uint64
 }
 
 // firstCreatedOp is GOCCL_FIRST_CREATED_OP.
@@ -55,7 +56,8 @@ func (c *comm) translate(q *Request, out *algorithm.Request) error {
 	}
 	if out.Collective == algorithm.AllToAllVDevice {
 		out.DeviceCounts = algorithm.DeviceCounts{SendCounts: device.Ptr(uintptr(q.SendCounts)), SendDispls: device.Ptr(uintptr(q.SendDispls)),
-			RecvCounts: device.Ptr(uintptr(q.RecvCounts)), RecvDispls: device.Ptr(uintptr(q.RecvDispls))}
+			RecvCounts: device.Ptr(uintptr(q.RecvCounts)), RecvDispls: device.Ptr(uintptr(q.RecvDispls)),
+			SendElements: int64(q.SendElements), RecvElements: int64(q.RecvElements)}
 	}
 	switch out.Collective {
 	case algorithm.Reduce, algorithm.Broadcast, algorithm.Gather, algorithm.Scatter:

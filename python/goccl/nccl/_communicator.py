@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import errors
-from .._buffer import CUDA, Buffer, resolve, stream_handle
+from .._buffer import ANY, CUDA, Buffer, resolve, stream_handle
 from .._lib import create, error, interruptible, lib, nanoseconds, synchronize
 from .._types import DataType, ReduceOp
 from ..bootstrap import Bootstrap, UniqueId
@@ -320,6 +320,8 @@ class Communicator:
             one = Buffer(0, 0, DataType.uint8, 1, CUDA if not self._host else 1, 0, None)
         if s is not None and r is not None and (s.dtype != r.dtype or s.itemsize != r.itemsize):
             raise self._wrong(ALL_TO_ALL_V, "sendbuf and recvbuf have different element types")
+        if any(rows[2]):
+            self._writable(ALL_TO_ALL_V, r)
         scale = 1 if one.dtype is not None else one.itemsize
         arrays = [(ctypes.c_int64 * n)(*[x * scale for x in row]) for row in rows]
         self._check(s, r)
@@ -332,7 +334,8 @@ class Communicator:
         captured CUDA graph reads them anew at each replay. goccl's own: nccl4py has no such call.
 
         The four arrays are this rank's view, int64, nranks entries each, in elements, in memory of the device; they must stay as they are until the call
-        has run. Negative counts are taken for 0. Nothing compares the others with the lengths of the buffers. Every rank makes this call, not alltoallv.
+        has run. Negative counts are taken for 0. When the call runs, what lies outside of the buffers is an error, and is not touched. Every rank makes this
+        call, not alltoallv.
         """
         what, n = ALL_TO_ALL_V_DEVICE, self._size
         arrays = []
@@ -349,12 +352,13 @@ class Communicator:
             raise self._wrong(what, "one of sendbuf and recvbuf must say what an element is")
         self._same(what, s, r, 0, 0)
         self._check(s, r)
+        self._writable(what, r)
         # The counts cannot be scaled here, so a type that is only moved goes as one of its size.
         number = one.dtype if one.dtype is not None else {1: DataType.uint8, 2: DataType.float16, 4: DataType.uint32, 8: DataType.uint64}.get(one.itemsize)
         if number is None:
             raise self._wrong(what, f"{_name(one)}: sizes are 1, 2, 4 and 8")
-        self._enqueue(request(self._handle, what, int(number), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
-                               *[a.ptr for a in arrays], 0, 0, 0), (s, r, arrays), stream)
+        self._enqueue(request(self._handle, what, int(number), 0, 0, s.ptr if s and s.count else 0, r.ptr if r and r.count else 0, 0, self._queue(stream), 0, 0,
+                               *[a.ptr for a in arrays], s.count if s else 0, r.count if r else 0, 0), (s, r, arrays), stream)
 
     def send(self, sendbuf: BufferSpec, peer: int, *, stream: StreamSpec = None) -> None:
         """Sends to peer, which must recv as much. To exchange both ways at once, put both calls into one group."""
@@ -420,11 +424,21 @@ class Communicator:
 
     def _check(self, *buffers: Buffer | None) -> None:
         for b in buffers:
-            if b is not None and (b.kind == CUDA) == self._host and b.nbytes:
+            if b is None or not b.nbytes:
+                continue
+            if (b.kind == CUDA) == self._host:
                 raise errors.InvalidArgument(f"the buffer is in {'GPU' if b.kind == CUDA else 'host'} memory, the communicator works on {self._device}")
+            if b.kind == CUDA and b.device not in (ANY, self._device.id):
+                raise errors.InvalidArgument(f"the buffer is on GPU {b.device}, the communicator works on {self._device}")
+
+    def _writable(self, what: int, r: Buffer | None) -> None:
+        if r is not None and r.readonly and r.nbytes:
+            raise self._wrong(what, "recvbuf is read-only")
 
     def _run(self, what: int, s: Buffer | None, r: Buffer | None, count: int, op: int | PreMulSum, root: int, stream: StreamSpec) -> None:
         self._check(s, r)
+        if not (what == BROADCAST and self._rank == root and s is not None and r is not None and s.ptr == r.ptr):  # the root's own buffer is only read
+            self._writable(what, r)
         b = s or r
         if b is None:
             raise self._wrong(what, "no buffer")

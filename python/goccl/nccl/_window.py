@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from .._buffer import resolve
+from .._buffer import resolve, shared
 from .._lib import lib
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ class Window:
 
     def __init__(self, communicator: int, buffer: BufferSpec) -> None:
         b, handle = resolve(buffer), ctypes.c_uint64()
+        shared(b)
         lib.window_register(communicator, b.ptr, b.nbytes, ctypes.byref(handle))
         self._handle = handle.value
         self._keep: Buffer | None = b
