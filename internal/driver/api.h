@@ -119,7 +119,7 @@ enum {
 	O(cuStreamGetId, (CUstream, unsigned long long *)) \
 	R(cuStreamGetCaptureInfo_v2, (CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, size_t *)) \
 	O(cuStreamGetCaptureInfo_v3, (CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, const CUgraphEdgeData **, size_t *)) \
-	R(cuStreamUpdateCaptureDependencies, (CUstream, CUgraphNode *, size_t, unsigned)) \
+	O(cuStreamUpdateCaptureDependencies, (CUstream, CUgraphNode *, size_t, unsigned)) \
 	R(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
 	R(cuStreamWriteValue64_v2, (CUstream, CUdeviceptr, uint64_t, unsigned)) \
 	R(cuStreamWaitValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
@@ -129,11 +129,11 @@ enum {
 	R(cuEventQuery, (CUevent)) \
 	R(cuEventElapsedTime, (float *, CUevent, CUevent)) \
 	R(cuEventDestroy_v2, (CUevent)) \
-	R(cuGraphAddEmptyNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t)) \
-	R(cuGraphAddEventRecordNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent)) \
-	R(cuGraphAddEventWaitNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent)) \
-	R(cuGraphAddDependencies, (CUgraph, const CUgraphNode *, const CUgraphNode *, size_t)) \
-	R(cuGraphRemoveDependencies, (CUgraph, const CUgraphNode *, const CUgraphNode *, size_t)) \
+	O(cuGraphAddEmptyNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t)) \
+	O(cuGraphAddEventRecordNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent)) \
+	O(cuGraphAddEventWaitNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent)) \
+	O(cuGraphAddDependencies, (CUgraph, const CUgraphNode *, const CUgraphNode *, size_t)) \
+	O(cuGraphRemoveDependencies, (CUgraph, const CUgraphNode *, const CUgraphNode *, size_t)) \
 	R(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long)) \
 	R(cuGraphUpload, (CUgraphExec, CUstream)) \
 	R(cuGraphLaunch, (CUgraphExec, CUstream)) \

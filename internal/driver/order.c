@@ -69,17 +69,17 @@ static struct capture *find(struct order *o, uint64_t id) {
 	return oldest;
 }
 
-// share makes the event stand for all work so far, and from now on. Blocks are waited for on a stream that nobody else has, and that the driver frees when
-// it is done with it. The stream of those blocks will not do: it may be gone, being captured, or have other work behind them.
+// share makes the event stand for all work so far, and from now on. It is recorded behind blocks, or for the first time, on a stream that nobody else has,
+// and that the driver frees when it is done with it. The stream of those blocks will not do: it may be gone, being captured, or have other work behind them.
 static uint64_t share(struct order *o) {
 	if (o->shared) return 0;
-	if (o->mark == MARK_BLOCKS) {
+	if (o->mark != MARK_EVENT) {
 		int mode = GOCCL_CAPTURE_RELAXED; // this stream has no part in any capture
 		CUstream s = NULL;
 		uint64_t bad = 0;
 		TRY(cuThreadExchangeStreamCaptureMode, &mode);
 		ELSE(relaxed, cuStreamCreateWithPriority, &s, GOCCL_STREAM_NON_BLOCKING, 0);
-		ELSE(created, cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
+		if (o->mark == MARK_BLOCKS) ELSE(created, cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
 		ELSE(created, cuEventRecord, EVENT(o), s);
 	created:
 		goccl_cu.cuStreamDestroy_v2(s);
@@ -134,7 +134,7 @@ static uint64_t leave_capture(CUstream s, struct order *o) {
 		return 0;
 	}
 	TRY(cuGraphAddDependencies, f.graph, &tail, &record, 1);
-	goccl_cu.cuGraphRemoveDependencies(f.graph, &before, &record, 1);
+	if (goccl_cu.cuGraphRemoveDependencies) goccl_cu.cuGraphRemoveDependencies(f.graph, &before, &record, 1);
 	return 0;
 }
 
@@ -145,10 +145,9 @@ uint64_t goccl_order_enter(CUstream s, struct order *o) {
 	if (!goccl_cu.cuStreamGetId || goccl_cu.cuStreamGetId(s, &id)) id = 0;
 	o->now = id, o->current = 0, o->chained = 1;
 	if (capturing) return enter_capture(s, o);
-	if (!o->mark && !o->shared) return 0;
-	if (o->shared) TRY(cuStreamWaitEvent, s, EVENT(o), 0); // also on the stream of the latest work: a graph may have been launched since
-	else if (id && o->last == id) return 0;
-	else if (o->mark == MARK_BLOCKS) TRY(cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
+	// A graph may have been launched since the latest work, also where that was on this stream.
+	if (!o->shared && (!o->mark || (id && o->last == id))) return 0;
+	if (o->mark == MARK_BLOCKS) TRY(cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
 	else TRY(cuStreamWaitEvent, s, EVENT(o), 0);
 	return 0;
 }
