@@ -33,8 +33,8 @@ func captureOn(t testing.TB, streams []*cuda.Stream, do func()) (x *cuda.Exec, n
 	return x, nodes
 }
 
-// inAnyOrder does the same on a driver that runs things in many orders, and looks whether e's kernels follow the host's calls in all of them.
-func inAnyOrder(t *testing.T, e *Engine, do func()) {
+// inAnyOrder does the same on a driver that runs things in many orders, and looks whether kernels follow the host's calls in all of them.
+func inAnyOrder(t *testing.T, do func()) {
 	t.Helper()
 	for seed := uint64(1); seed <= 5; seed++ {
 		calls := noted(t, func() {
@@ -42,7 +42,7 @@ func inAnyOrder(t *testing.T, e *Engine, do func()) {
 			defer notes.Seed(0)
 			do()
 		})
-		if err := inOrder(calls, e.abort.ptr()); err != nil {
+		if err := mockcuda.InOrder(calls, mockcuda.Communicator); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestOrderInOneCapture(t *testing.T) {
 			e := mockEngines(t, 2)[0]
 			setOrder(t, e, e.state.Ptr().Add(stateTicket), separate)
 			s, mem := []*cuda.Stream{newStream(t, e), newStream(t, e)}, memory(t, e, 1<<20)
-			inAnyOrder(t, e, func() {
+			inAnyOrder(t, func() {
 				x, _ := captureOn(t, s, func() {
 					for i := range 8 {
 						must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 512, s[i%2])}))
@@ -85,7 +85,7 @@ func TestOrderInOneCapture(t *testing.T) {
 func TestOrderOfReplaysAndEagerWork(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
-	inAnyOrder(t, e, func() {
+	inAnyOrder(t, func() {
 		x, _ := captureOn(t, []*cuda.Stream{a}, func() { must(t, e.Enqueue(1, []algorithm.Request{allReduce(mem, 512, a)})) })
 		for range 200 {
 			must(t, x.Launch(a))
@@ -161,7 +161,7 @@ func TestOrderAfterCapturesThatFail(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
 	put := func(s *cuda.Stream) error { return e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, s)}) }
-	inAnyOrder(t, e, func() {
+	inAnyOrder(t, func() {
 		must(t, a.BeginCapture(cuda.CaptureRelaxed)) // never joined: the driver refuses it
 		must(t, after(b, a))
 		must(t, errors.Join(put(a), put(b)))

@@ -1,14 +1,12 @@
 package nvlink
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/goccl/goccl/algorithm"
@@ -22,7 +20,7 @@ import (
 // others are being captured: the kernels of each communicator run one after the other, in the order in which the host enqueued them or launched what they
 // are in. What is random comes from the seed alone.
 func TestOrderRandom(t *testing.T) {
-	seeds := 60
+	seeds := 200
 	if os.Getenv("GOCCL_FULL") != "" {
 		seeds = 3000
 	}
@@ -52,81 +50,14 @@ func randomWork(t *testing.T, engines []*Engine, windows map[*Engine]device.Ptr,
 		}
 		w.finish()
 	})
+	if err := mockcuda.InOrder(calls, mockcuda.Communicator); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
 	for i, e := range engines {
-		if err := inOrder(calls, e.abort.ptr()); err != nil {
-			t.Fatalf("seed %d, communicator %d of %d: %v", seed, i, len(engines), err)
-		}
 		if idle, err := e.order.Idle(); !idle || err != nil {
 			t.Errorf("seed %d, communicator %d: idle %v, %v", seed, i, idle, err)
 		}
 	}
-}
-
-// inOrder compares what the kernels of the communicator with that abort word did with what the host called.
-func inOrder(calls []mockcuda.Call, abort uint64) error {
-	const abortAt = 8 + 8*maxRanks // in the parameters of every kernel
-	var want, got []uint64
-	captured, ours := map[uint64][]uint64{}, map[uint64]bool{}
-	running := uint64(0)
-	for _, c := range calls {
-		switch c.Kind {
-		case mockcuda.Launch:
-			if binary.NativeEndian.Uint64(c.Params[abortAt:]) != abort {
-				continue
-			}
-			ours[c.B] = true
-			if c.C != 0 {
-				captured[c.C] = append(captured[c.C], c.B)
-			} else {
-				want = append(want, c.B)
-			}
-		case mockcuda.GraphLaunch:
-			want = append(want, captured[c.C]...)
-		case mockcuda.Begin:
-			if !ours[c.A] {
-				continue
-			}
-			if running != 0 {
-				return fmt.Errorf("kernel %d begins before kernel %d has ended\n%s", c.A, running, history(calls, ours, c.A))
-			}
-			if i := len(got); i >= len(want) || want[i] != c.A {
-				return fmt.Errorf("kernel %d begins out of turn\n%s", c.A, history(calls, ours, c.A))
-			}
-			got, running = append(got, c.A), c.A
-		case mockcuda.End:
-			if running == c.A {
-				running = 0
-			}
-		}
-	}
-	if !slices.Equal(got, want) || running != 0 {
-		return fmt.Errorf("%d kernels have run of %d; kernel %d still runs", len(got), len(want), running)
-	}
-	return nil
-}
-
-// history is what happened to a communicator up to the first Begin of kernel last that was wrong, a few lines of it.
-func history(calls []mockcuda.Call, ours map[uint64]bool, last uint64) string {
-	var lines []string
-	captured := map[uint64]bool{}
-	for _, c := range calls {
-		switch {
-		case c.Kind == mockcuda.Launch && ours[c.B]:
-			captured[c.C] = true
-			lines = append(lines, fmt.Sprintf("kernel %d on stream %#x, capture %d", c.B, c.Stream, c.C))
-		case c.Kind == mockcuda.GraphLaunch && captured[c.C]:
-			lines = append(lines, fmt.Sprintf("graph of capture %d on stream %#x", c.C, c.Stream))
-		case (c.Kind == mockcuda.Begin || c.Kind == mockcuda.End) && ours[c.A]:
-			lines = append(lines, fmt.Sprintf("    %v %d", c.Kind, c.A))
-		}
-	}
-	for i := len(lines) - 1; i >= 0; i-- {
-		if lines[i] == fmt.Sprintf("    begin %d", last) {
-			lines = lines[:i+1]
-			break
-		}
-	}
-	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }
 
 // script is a random program in the making.
