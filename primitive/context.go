@@ -65,24 +65,8 @@ func WithListenAddress(a netip.Addr) ContextOption { return func(o *contextOptio
 // WithLogger sets where refused connections and lost peers are logged: slog.Default unless set.
 func WithLogger(l *slog.Logger) ContextOption { return func(o *contextOptions) { o.log = l } }
 
-<<<<<<< HEAD
 // NewContext makes a Context. It fails for want of a page of memory, and when a variable of the environment is not understood; that failure is returned
 // by the first use.
-=======
-// envDuration reads a duration like "30s", or seconds.
-func envDuration(name string, fallback time.Duration) time.Duration {
-	s := os.Getenv(name)
-	if seconds, err := strconv.ParseFloat(s, 64); err == nil && seconds >= 0 && seconds < 1e9 {
-		return time.Duration(seconds * float64(time.Second))
-	}
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return d
-	}
-	return fallback
-}
-
-// NewContext makes a Context. It fails only for want of a page of memory; that failure is returned by the first use.
->>>>>>> c452499 (bootstrap, primitive, python: the timeout that a call is given holds, also when it is longer than the default; GOCCL_TIMEOUT in seconds holds for primitives)
 func NewContext(opts ...ContextOption) *Context {
 	timeout, err1 := setting.Positive("GOCCL_TIMEOUT", 30*time.Second)
 	spinLimit, err2 := setting.Duration("GOCCL_SPIN_LIMIT", 10*time.Minute)
