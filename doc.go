@@ -10,6 +10,11 @@
 // neither its Bootstrap nor its Device: close those after the Comm. NewComm, Split and Shrink are collective, too: ranks make communicators
 // of one Bootstrap in the same order.
 //
+// # Order
+//
+// The operations of a Comm run one after the other, in the order of the calls, on whatever streams they are. On GPUs that holds for captured operations, too:
+// within a capture by edges of the graph, and a launch of the graph counts as a call at its time. See Config.SeparateGraphs.
+//
 // # Failure
 //
 // No call waits for ever. When a rank dies, every other rank's Comm fails within about a second: running work ends, AsyncError and later

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
@@ -65,13 +66,16 @@ func (f *floats) settle(int) error {
 	return nil
 }
 
-// orderOnce is a round of a script.
+// orderOnce is some rounds of a script.
 func orderOnce(byRank [][]*goccl.Comm, seed uint64) error {
-	steps, _ := newOrderScript(seed, len(byRank), len(byRank[0])).round(100)
 	return each(len(byRank), func(r int) error {
 		k, err := newOrderRank(byRank[r], seed)
-		if err == nil {
-			err = k.run(steps, orderLimit)
+		script := newOrderScript(seed, len(byRank), len(byRank[0]))
+		for range 4 {
+			steps, _ := script.round(60)
+			if err == nil {
+				err = k.run(steps, orderLimit)
+			}
 		}
 		return errors.Join(err, k.close())
 	})
@@ -107,7 +111,7 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 		executed = executed || mockcuda.Communicator(c) == 0 || len(c.Kernel) > 5 && (c.Kernel[:5] == "quick" || c.Kernel[:5] == "execu")
 		return 1 // all that runs is rank 0's
 	}, func(uint64) (err error) {
-		f.x, err = capture(f.s[0], 2, func() error {
+		f.x, err = capture(f.s[0], cuda.CaptureRelaxed, func() error {
 			errs := []error{streamAfter(f.s[1], f.s[0])}
 			for i := range int64(3) {
 				errs = append(errs, both(0, f, i))
@@ -125,6 +129,26 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 	for _, f := range first {
 		if err := errors.Join(f.settle(0), f.s[0].Close(), f.s[1].Close(), f.mem.Close()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A communicator whose graphs are separate leaves no node of its own in them.
+func TestOnMockSeparateGraphs(t *testing.T) {
+	nodes := func(env string, set func(int, *goccl.Config)) int {
+		t.Setenv("NCCL_GRAPH_MIXING_SUPPORT", env)
+		c := onMock(t, 2, set)[0]
+		s, p := mockStream(t, c), scratch(t, c)
+		x, n, err := captureNodes(s, cuda.CaptureRelaxed, func() error { return c.AllReduce(p, p, 8, datatype.Int32, datatype.Sum, s) })
+		if err = errors.Join(err, x.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	separate := func(_ int, cfg *goccl.Config) { cfg.SeparateGraphs = true }
+	for i, n := range []int{nodes("", nil) - orderNodes, nodes("1", nil) - orderNodes, nodes("0", nil), nodes("", separate)} {
+		if n != 1 {
+			t.Errorf("setting %d: a graph of one operation has %d nodes besides those of the order", i, n)
 		}
 	}
 }

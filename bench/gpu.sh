@@ -6,6 +6,7 @@
 #
 #   host         doctor, topology, version
 #   test         the packages' tests that use GPUs
+#   order        random calls of communicators on several streams, eager, captured and replayed, against the same calls one after the other
 #   fault        killed, absent, disagreeing and aborting ranks (Go); torch.faults is the same through NCCL's ABI
 #   tutorial     the tutorials, as programs of one command and as a process per rank
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
@@ -27,6 +28,7 @@
 # GOCCL_AGAINST=PATH       a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
 # NCCL_TESTS=DIR           the folder of nccl-tests' programs
 # GOCCL_BENCH=quick        fewer sizes and types
+# GOCCL_ORDER_OPERATIONS=N operations of each step of order (default: 100000)
 # GOCCL_BENCH_SECONDS=N    steps that would begin after N seconds are left out, and the last one is cut short
 set -uo pipefail
 
@@ -187,6 +189,16 @@ for p in $(cat "$work/packages"); do
     at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel'
   fi
 done
+order() { # NAME OVERLAP SEED
+  at "$1" 120 "$work" env GOCCL_OVERLAP="$2" ./pkg.test -test.v -test.timeout 115s -test.run '^TestGPUOrder' -order.operations "${GOCCL_ORDER_OPERATIONS:-100000}" -order.seed "$3"
+  [ $list = 1 ] || [ ! -e "$out/$1.log" ] || ! wanted "$1" || grep '^order: ' "$out/$1.log"
+}
+if [ "$gpus" -lt 2 ]; then
+  skip order "fewer than two GPUs"
+else
+  order order.overlap 1 1
+  order order.apart 0 2
+fi
 at fault.goccl 200 "$work" ./pkg.test -test.v -test.timeout 190s -test.run "$faults"
 at fault.primitive 60 "$work/primitive" ./pkg.test -test.v -test.timeout 55s -test.run 'Kill|Abort'
 at fault.executor 60 "$work/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'

@@ -4,7 +4,7 @@
 //
 //  1. choose     a variant and its launch shape, from the collective, its size and the number of ranks (table.go)
 //  2. fill       the kernel's parameters: addresses and sizes only; epochs live in device memory, so a launch can be replayed from a graph
-//  3. launch     on the caller's stream, ordered after this communicator's work on other streams (cuda.Order): one call of the driver's door
+//  3. launch     on the caller's stream, ordered after this communicator's work on other streams and in graphs (cuda.Order): one call of the driver's door
 //  4. finish     each block adds 1 to a word in device memory (kernels/collective/ticket.cuh): what work on another stream would wait for
 //
 // Data crosses NVLink without the host, in one of three ways (kernels/collective):
