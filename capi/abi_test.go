@@ -376,8 +376,14 @@ func TestDebugOutput(t *testing.T) {
 	}
 }
 
-func TestContexts(t *testing.T) {
-	exe, lib := program(t, "context"), filepath.Join(t.TempDir(), "libmockcuda.so")
+func TestContexts(t *testing.T) { onMock(t, "context") }
+
+func TestGraphUsageMode(t *testing.T) { onMock(t, "graphs") }
+
+// onMock runs a program over the mock driver, which it gets as its argument.
+func onMock(t *testing.T, name string) {
+	t.Helper()
+	exe, lib := program(t, name), filepath.Join(t.TempDir(), "libmockcuda.so")
 	if err := mockcuda.Build(lib); err != nil {
 		t.Skip(err)
 	}
