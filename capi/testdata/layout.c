@@ -27,7 +27,7 @@ int main(void) {
 	SIZE(goccl_request);
 	AT(goccl_request, collective), AT(goccl_request, type), AT(goccl_request, op), AT(goccl_request, root), AT(goccl_request, send), AT(goccl_request, recv), AT(goccl_request, count),
 		AT(goccl_request, stream), AT(goccl_request, scalar), AT(goccl_request, scalar_ptr), AT(goccl_request, send_counts), AT(goccl_request, recv_displs), AT(goccl_request, recv_elements), AT(goccl_request, reserved);
-	SIZE(goccl_comm_config), AT(goccl_comm_config, timeout_ns), AT(goccl_comm_config, op_timeout_ns), AT(goccl_comm_config, name), AT(goccl_comm_config, reserved);
+	SIZE(goccl_comm_config), AT(goccl_comm_config, timeout_ns), AT(goccl_comm_config, op_timeout_ns), AT(goccl_comm_config, name), AT(goccl_comm_config, separate_graphs), AT(goccl_comm_config, reserved);
 	SIZE(goccl_comm_info), AT(goccl_comm_info, device), AT(goccl_comm_info, non_blocking);
 	SIZE(goccl_unique_id);
 	return 0;
