@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -50,6 +51,8 @@ type task struct {
 	Leave      string // how rank 0 leaves, of "leave"
 	Exit       bool   // leave at the first error, as programs do
 	Rounds     int
+	// By, for a rank, is the program that starts it, with its arguments; none: the rank is started by itself.
+	By map[int][]string `json:"-"`
 }
 
 // report is one line of a rank's output.
@@ -224,7 +227,8 @@ func startJob(t *testing.T, tk task) *job {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := exec.Command(self)
+		by := append(slices.Clone(tk.By[r]), self)
+		p := exec.Command(by[0], by[1:]...)
 		p.Env = append(os.Environ(), taskVariable+"="+string(b), "GOCCL_TIMEOUT=20s")
 		p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		log := &bytes.Buffer{}

@@ -1,0 +1,21 @@
+package goccl_test
+
+import (
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestContainersOfOneHost runs the matrix among ranks in namespaces of their own, but for the network: they share memory with the others.
+func TestContainersOfOneHost(t *testing.T) {
+	by := []string{"unshare", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"}
+	if out, err := exec.Command(by[0], append(by[1:], "true")...).CombinedOutput(); err != nil {
+		t.Skipf("no namespaces here: %v: %s", err, out)
+	}
+	named := func(name string) []string {
+		return append(slices.Clone(by), "sh", "-c", "hostname "+name+`; exec "$0"`)
+	}
+	tk := task{Do: "matrix", Size: 3, Victim: -1, By: map[int][]string{1: named("one"), 2: named("two")}}
+	startJob(t, tk).await("done", everyone(3), time.Minute)
+}
