@@ -1,0 +1,41 @@
+package goccl_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// paused stops the victim's process while it makes a communicator, At steps of 100 µs after it began.
+func (k *rank) paused() error {
+	if err := k.boot.Barrier(context.Background()); err != nil {
+		return err
+	}
+	if k.Rank == k.Victim {
+		k.say("running", nil)
+		time.AfterFunc(time.Duration(k.At)*100*time.Microsecond, func() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) })
+	}
+	c, err := k.comm(k.boot)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	return k.boot.Barrier(context.Background())
+}
+
+// TestPausedInSetUp: only the timeout of the whole set-up counts, 20 s here, no limit of one of its steps.
+func TestPausedInSetUp(t *testing.T) {
+	t.Parallel()
+	for at := range 6 {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			j := startJob(t, task{Do: "paused", Size: 3, Victim: at % 3, At: 5 * at})
+			j.await("running", []int{at % 3}, time.Minute)
+			time.Sleep(6 * time.Second)
+			j.signal(at%3, syscall.SIGCONT)
+			j.await("done", everyone(3), time.Minute)
+		})
+	}
+}
