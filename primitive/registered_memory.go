@@ -158,6 +158,8 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 	if p := m.mappings[dev]; p != nil {
 		return p.Ptr.Add(o.offset), nil
 	}
+	ctx, cancel := m.ctx.bounded(ctx)
+	defer cancel()
 	p, err := m.ctx.importer.Map(ctx, dev, o.share)
 	if err != nil {
 		return 0, err

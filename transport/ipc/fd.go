@@ -2,8 +2,10 @@ package ipc
 
 import (
 	"context"
+	"time"
 
 	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // offerFD makes a descriptor available to holders of the ticket until revoke.
@@ -16,11 +18,20 @@ func offerFD(fd int) (ticket []byte, revoke func(), err error) {
 	return t[:], revoke, err
 }
 
-// fetchFD gets the descriptor that a ticket names; the caller closes it.
+// fetchFD gets the descriptor that a ticket names; the caller closes it. Who brings no deadline gets that of set-up: a stopped process never answers.
 func fetchFD(ctx context.Context, ticket []byte) (int, error) {
 	t, err := fdshare.ParseTicket(ticket)
 	if err != nil {
 		return -1, err
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		limit, err := setting.Positive("GOCCL_TIMEOUT", 30*time.Second)
+		if err != nil {
+			return -1, err
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
 	}
 	return fdshare.Fetch(ctx, t)
 }
