@@ -3,11 +3,9 @@ package bootstrap
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"net"
 	"net/netip"
 	"reflect"
@@ -16,16 +14,16 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/goccl/goccl/internal/aead"
 )
 
-var testKey = []byte("key")
-
-func testMAC() hash.Hash { return hmac.New(sha256.New, testKey) }
+func testCipher() *aead.Cipher { return aead.New([]byte("key"), nil, "test") }
 
 func genHeader(t *rapid.T) header {
 	return header{
 		kind:  frameKind(rapid.IntRange(1, int(frameKinds)-1).Draw(t, "kind")),
-		space: rapid.Uint64().Draw(t, "space"), tag: rapid.Uint64().Draw(t, "tag"), counter: rapid.Uint64().Draw(t, "counter"),
+		space: rapid.Uint64().Draw(t, "space"), tag: rapid.Uint64().Draw(t, "tag"), counter: rapid.Uint64Range(0, 1<<21).Draw(t, "counter"),
 	}
 }
 
@@ -34,8 +32,8 @@ func TestFrameProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := genHeader(t)
 		data := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "data")
-		frame := appendFrame(nil, testMAC(), h, data)
-		got, gotData, err := readFrame(bytes.NewReader(frame), testMAC(), h.counter)
+		frame := appendFrame(nil, testCipher(), h, data)
+		got, gotData, err := readFrame(bytes.NewReader(frame), testCipher(), h.counter)
 		h.length = uint32(len(data))
 		if err != nil || got != h || !bytes.Equal(gotData, data) {
 			t.Fatalf("got %+v %x, %v", got, gotData, err)
@@ -43,33 +41,33 @@ func TestFrameProperties(t *testing.T) {
 		i := rapid.IntRange(0, len(frame)-1).Draw(t, "byte")
 		bent := bytes.Clone(frame)
 		bent[i] ^= byte(rapid.IntRange(1, 255).Draw(t, "mask"))
-		if _, _, err := readFrame(bytes.NewReader(bent), testMAC(), h.counter); err == nil {
+		if _, _, err := readFrame(bytes.NewReader(bent), testCipher(), h.counter); err == nil {
 			t.Fatalf("byte %d was changed unnoticed", i)
 		}
-		if _, _, err := readFrame(bytes.NewReader(frame[:i]), testMAC(), h.counter); err == nil {
+		if _, _, err := readFrame(bytes.NewReader(frame[:i]), testCipher(), h.counter); err == nil {
 			t.Fatalf("a frame cut at %d was read", i)
 		}
-		if _, _, err := readFrame(bytes.NewReader(frame), testMAC(), h.counter+1); !errors.Is(err, ErrProtocol) {
+		if _, _, err := readFrame(bytes.NewReader(frame), testCipher(), h.counter+1); !errors.Is(err, ErrProtocol) {
 			t.Fatalf("wrong counter: %v", err)
 		}
-		if _, _, err := readFrame(bytes.NewReader(frame), hmac.New(sha256.New, []byte("other")), h.counter); !errors.Is(err, ErrProtocol) {
+		if _, _, err := readFrame(bytes.NewReader(frame), aead.New([]byte("other"), nil, "test"), h.counter); !errors.Is(err, ErrProtocol) {
 			t.Fatalf("wrong key: %v", err)
 		}
 	})
 }
 
 func FuzzFrame(f *testing.F) {
-	f.Add(appendFrame(nil, testMAC(), header{kind: frameData, space: 1, tag: 2}, []byte("data")))
-	f.Add(appendFrame(nil, testMAC(), header{kind: frameGo}, nil)[:20])
-	f.Add(bytes.Repeat([]byte{0xff}, headerSize+macSize))
+	f.Add(appendFrame(nil, testCipher(), header{kind: frameData, space: 1, tag: 2}, []byte("data")))
+	f.Add(appendFrame(nil, testCipher(), header{kind: frameGo}, nil)[:20])
+	f.Add(bytes.Repeat([]byte{0xff}, headerSize+aead.Overhead))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
-		h, data, err := readFrame(r, testMAC(), 0)
+		h, data, err := readFrame(r, testCipher(), 0)
 		if err != nil {
 			return
 		}
 		// Only a frame that we would make ourselves is accepted.
-		if again := appendFrame(nil, testMAC(), h, data); !bytes.Equal(again, b[:len(b)-r.Len()]) {
+		if again := appendFrame(nil, testCipher(), h, data); !bytes.Equal(again, b[:len(b)-r.Len()]) {
 			t.Fatalf("%x was read as %+v %x", b, h, data)
 		}
 	})
@@ -80,7 +78,7 @@ func TestHugeLength(t *testing.T) {
 	var b [headerSize]byte
 	header{kind: frameData, length: maxPayload}.encode(b[:])
 	allocated := testing.AllocsPerRun(1, func() {
-		if _, _, err := readFrame(bytes.NewReader(b[:]), testMAC(), 0); err == nil {
+		if _, _, err := readFrame(bytes.NewReader(b[:]), testCipher(), 0); err == nil {
 			t.Fatal("read a frame without a payload")
 		}
 	})

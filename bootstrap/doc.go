@@ -10,7 +10,7 @@
 // [TCP.Init] with the id. Alternatively every rank calls [TCP.InitAddress] with one address, and rank 0 listens there. [FromEnv] reads what
 // torchrun, mpirun, srun and Kubernetes put in the environment, and [Join] does everything.
 //
-//  1. A rank dials the root and both prove, by HMAC-SHA-256 over a transcript of both greetings, that they know the secret.
+//  1. A rank dials the root and both prove, by HMAC-SHA-256 over a transcript of both greetings, that they know the secret; the same greetings carry an exchange of keys.
 //  2. The rank tells the root where it listens.
 //  3. When all ranks are there the root closes its listeners and sends everyone the table.
 //  4. Ranks open a full mesh: a higher rank dials a lower one, over an abstract unix socket if that leads there, else over TCP, with the same proof.
@@ -41,10 +41,11 @@
 //
 // # Trust
 //
-// Ranks that know the secret trust each other; nobody else gets past the greeting. After it every frame carries a MAC over a counter, the
-// header and the payload. Payloads are not encrypted. Listeners bind chosen addresses, never a wildcard. An address without
-// GOCCL_SECRET gives a secret derived from the address and the user's id: that keeps strangers' accidents out, not attackers, and is warned of once.
-// Whoever can reach a listener can cost it a bounded number of connections, each for five seconds; the oldest goes first.
+// Ranks that know the secret trust each other; nobody else gets past the greeting. After it every frame is encrypted and authenticated, with a counter
+// and its header, under keys of the connection (AES-GCM; an X25519 exchange and the secret). Listeners bind chosen addresses, never a wildcard. An address
+// without GOCCL_SECRET gives a secret derived from the address and the user's id, which is warned of once: who listens to the network reads nothing even
+// then, but who can connect, or change what is on its way, can pass for a rank. Whoever can reach a listener can cost it a bounded number of connections,
+// each for five seconds; the oldest goes first.
 //
 // # Threads and lifetime
 //

@@ -3,16 +3,15 @@ package bootstrap
 import (
 	"bufio"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"net"
 	"os"
 	"time"
+
+	"github.com/goccl/goccl/internal/aead"
 )
 
 // A frame, little endian:
@@ -22,13 +21,12 @@ import (
 //	 8  space u64
 //	16  tag u64
 //	24  counter u64: 0, 1, 2, … per direction of a connection
-//	32  payload
-//	 …  MAC: the first 16 bytes of HMAC-SHA-256 over everything before it
+//	32  payload, encrypted, and a tag over it and the header (see package aead)
 //
-// The keys are the connection's and differ by direction, so a frame cannot be reflected, replayed, reordered or moved to another connection.
+// The keys are the connection's and differ by direction, so a frame cannot be reflected, replayed, reordered or moved to another connection. Who
+// listens sees how much is said, and under which tag.
 const (
 	headerSize = 32
-	macSize    = 16
 	// maxPayload has room for a collective's op byte and for the table of the largest job.
 	maxPayload = MaxMessage + 64
 )
@@ -85,8 +83,8 @@ func decodeHeader(b *[headerSize]byte, counter uint64) (header, error) {
 	return h, nil
 }
 
-// readFrame reads and verifies one frame.
-func readFrame(r io.Reader, mac hash.Hash, counter uint64) (header, []byte, error) {
+// readFrame reads and opens one frame.
+func readFrame(r io.Reader, in *aead.Cipher, counter uint64) (header, []byte, error) {
 	var raw [headerSize]byte
 	if _, err := io.ReadFull(r, raw[:]); err != nil {
 		return header{}, nil, err
@@ -95,17 +93,12 @@ func readFrame(r io.Reader, mac hash.Hash, counter uint64) (header, []byte, erro
 	if err != nil {
 		return h, nil, err
 	}
-	data, err := readPayload(r, int(h.length))
+	data, err := readPayload(r, int(h.length)+aead.Overhead)
 	if err != nil {
 		return h, nil, noEOF(err)
 	}
-	var sum, want [macSize]byte
-	if _, err := io.ReadFull(r, sum[:]); err != nil {
-		return h, nil, noEOF(err)
-	}
-	frameMAC(mac, raw[:], data, &want)
-	if !hmac.Equal(sum[:], want[:]) {
-		return h, nil, fmt.Errorf("%w: frame with a wrong MAC", ErrProtocol)
+	if data, err = in.Open(counter, data, raw[:]); err != nil {
+		return h, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	return h, data, nil
 }
@@ -128,14 +121,6 @@ func readPayload(r io.Reader, n int) ([]byte, error) {
 	}
 }
 
-func frameMAC(mac hash.Hash, head, data []byte, out *[macSize]byte) {
-	var sum [sha256.Size]byte
-	mac.Reset()
-	mac.Write(head)
-	mac.Write(data)
-	copy(out[:], mac.Sum(sum[:0]))
-}
-
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -144,34 +129,29 @@ func noEOF(err error) error {
 }
 
 // appendFrame adds one sealed frame to buf.
-func appendFrame(buf []byte, mac hash.Hash, h header, data []byte) []byte {
+func appendFrame(buf []byte, out *aead.Cipher, h header, data []byte) []byte {
 	h.length = uint32(len(data))
 	var head [headerSize]byte
 	h.encode(head[:])
-	var sum [macSize]byte
-	frameMAC(mac, head[:], data, &sum)
 	buf = append(buf, head[:]...)
-	buf = append(buf, data...)
-	return append(buf, sum[:]...)
+	return out.Seal(buf, h.counter, data, head[:])
 }
 
 // frameConn is an authenticated connection. One goroutine reads; any number write.
 type frameConn struct {
 	c    net.Conn
 	r    *bufio.Reader
-	in   hash.Hash
+	in   *aead.Cipher
 	nIn  uint64
 	turn chan struct{} // holds one token while somebody writes; guards what follows
-	out  hash.Hash
+	out  *aead.Cipher
 	nOut uint64
 	buf  []byte
 	err  error // after a failed write nothing more is written
 }
 
-func newFrameConn(c net.Conn, in, out []byte) *frameConn {
-	return &frameConn{
-		c: c, r: bufio.NewReaderSize(c, 4<<10), in: hmac.New(sha256.New, in), out: hmac.New(sha256.New, out), turn: make(chan struct{}, 1),
-	}
+func newFrameConn(c net.Conn, in, out *aead.Cipher) *frameConn {
+	return &frameConn{c: c, r: bufio.NewReaderSize(c, 4<<10), in: in, out: out, turn: make(chan struct{}, 1)}
 }
 
 func (f *frameConn) read() (header, []byte, error) {
@@ -251,7 +231,7 @@ func (f *frameConn) beat() error {
 }
 
 // start seals a frame and writes what it can before the write deadline. A deadline in the middle of the frame leaves a rest; one before its
-// first byte leaves no trace.
+// first byte leaves no trace: the next frame has the same number, under which nothing has left the process.
 func (f *frameConn) start(kind frameKind, space, tag uint64, data []byte) (rest []byte, err error) {
 	f.buf = appendFrame(f.buf[:0], f.out, header{kind: kind, space: space, tag: tag, counter: f.nOut}, data)
 	n, err := f.c.Write(f.buf)

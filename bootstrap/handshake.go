@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"crypto/ecdh"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,22 +10,26 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
+
+	"github.com/goccl/goccl/internal/aead"
 )
 
 // The handshake, dialer D and acceptor A, who share a secret:
 //
-//  1. D → A  greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session, origin
+//  1. D → A  greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session, origin, X25519 public key
 //  2. A → D  greeting: the same of A
 //  3. D → A  proof = HMAC(secret, "dialer", both greetings)
 //  4. A → D  verdict, proof = HMAC(secret, "acceptor", both greetings, verdict)
 //
 // Everything either side said is under both proofs. A proves second, so nobody can collect material for guessing a weak secret by merely
-// connecting. Frame keys are derived from the secret and both greetings. Sizes are fixed; nothing is allocated by a peer's word.
+// connecting. Frame keys are derived from the secret, the X25519 exchange and both greetings: who listens reads nothing, even if it knows or later
+// learns the secret; who also forges must know it. Sizes are fixed; nothing is allocated by a peer's word.
 const (
 	protocolMagic   = "gccl"
-	protocolVersion = 2
-	greetingSize    = 144
+	protocolVersion = 3
+	greetingSize    = 176
 	proofSize       = sha256.Size
 	verdictSize     = 8 + proofSize
 )
@@ -47,6 +52,7 @@ type greeting struct {
 	local, remote wireAddr
 	session       [16]byte // between ranks that of the table, between a rank and the root the attempt
 	from          origin   // of a rank that comes to the root
+	public        [32]byte // X25519, made for this connection
 }
 
 func (g *greeting) encode() (b [greetingSize]byte) {
@@ -61,6 +67,7 @@ func (g *greeting) encode() (b [greetingSize]byte) {
 	copy(b[76:], g.remote[:])
 	copy(b[96:], g.session[:])
 	copy(b[112:], g.from[:])
+	copy(b[144:], g.public[:])
 	return b
 }
 
@@ -84,6 +91,7 @@ func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
 	copy(g.remote[:], b[76:])
 	copy(g.session[:], b[96:])
 	copy(g.from[:], b[112:])
+	copy(g.public[:], b[144:])
 	if g.role < roleJoiner || g.role > roleAcceptor || g.encode() != *b {
 		return g, errNotGoccl
 	}
@@ -176,6 +184,33 @@ func seal(secret []byte, label string, parts ...[]byte) []byte {
 	return m.Sum(nil)
 }
 
+// begin gives the greeting what is this connection's alone, and returns the private half of its key.
+func (g *greeting) begin(c net.Conn) (*ecdh.PrivateKey, error) {
+	g.version = protocolVersion
+	g.local, g.remote = wireOf(c.LocalAddr()), wireOf(c.RemoteAddr())
+	_, _ = rand.Read(g.nonce[:]) // never fails
+	private, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	copy(g.public[:], private.PublicKey().Bytes())
+	return private, nil
+}
+
+// frameCiphers are those of the frames from the dialer and from the acceptor.
+func frameCiphers(secret []byte, private *ecdh.PrivateKey, them *greeting, dialer, acceptor []byte) (fromDialer, fromAcceptor *aead.Cipher, err error) {
+	public, err := ecdh.X25519().NewPublicKey(them.public[:])
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	shared, err := private.ECDH(public)
+	if err != nil { // a key that makes every exchange come out the same
+		return nil, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	key, transcript := slices.Concat(shared, secret), slices.Concat(dialer, acceptor)
+	return aead.New(key, transcript, "bootstrap dialer"), aead.New(key, transcript, "bootstrap acceptor"), nil
+}
+
 // errRetry marks a handshake that ended before any verdict: the other side may have been busy, closing, or not ready.
 type errRetry struct{ error }
 
@@ -185,9 +220,10 @@ func (e errRetry) Unwrap() error { return e.error }
 // let us in: whoever came again then would find its own place taken, so only the caller ends that wait.
 func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time) (*frameConn, greeting, error) {
 	_ = c.SetDeadline(deadline)
-	me.version = protocolVersion
-	me.local, me.remote = wireOf(c.LocalAddr()), wireOf(c.RemoteAddr())
-	_, _ = rand.Read(me.nonce[:]) // never fails
+	private, err := me.begin(c)
+	if err != nil {
+		return nil, greeting{}, err
+	}
 	mine := me.encode()
 	if _, err := c.Write(mine[:]); err != nil {
 		return nil, greeting{}, errRetry{err}
@@ -231,8 +267,12 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time
 	default:
 		return nil, them, v.err()
 	}
+	out, in, err := frameCiphers(secret, private, &them, mine[:], theirs[:])
+	if err != nil {
+		return nil, them, err
+	}
 	_ = c.SetDeadline(time.Time{})
-	return newFrameConn(c, seal(secret, "key acceptor", mine[:], theirs[:]), seal(secret, "key dialer", mine[:], theirs[:])), them, nil
+	return newFrameConn(c, in, out), them, nil
 }
 
 // shakeAcceptor runs the acceptor's side on c. admit judges an authenticated dialer; heard is called once its greeting has arrived.
@@ -255,10 +295,11 @@ func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, h
 		err = fmt.Errorf("%w: role %d where %d is due", ErrProtocol, them.role, me.role-1)
 	}
 	heard()
-	me.version = protocolVersion
 	me.target = them.rank
-	me.local, me.remote = wireOf(c.LocalAddr()), wireOf(c.RemoteAddr())
-	_, _ = rand.Read(me.nonce[:]) // never fails
+	private, keyErr := me.begin(c)
+	if keyErr != nil {
+		return nil, them, keyErr
+	}
 	mine := me.encode()
 	if err != nil {
 		// A goccl of another version finds ours in the greeting and can say so.
@@ -278,6 +319,10 @@ func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, h
 		_, _ = c.Write(answer[:])
 		return nil, them, fmt.Errorf("%w: wrong secret", ErrAuth)
 	}
+	in, out, err := frameCiphers(secret, private, &them, theirs[:], mine[:])
+	if err != nil {
+		return nil, them, err
+	}
 	v := admit(them)
 	answer[0] = byte(v)
 	_ = c.SetDeadline(time.Now().Add(handshakeTimeout)) // this process may have been stopped for longer than the first one
@@ -287,5 +332,5 @@ func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, h
 		return nil, them, v.err()
 	}
 	_ = c.SetDeadline(time.Time{})
-	return newFrameConn(c, seal(secret, "key dialer", theirs[:], mine[:]), seal(secret, "key acceptor", theirs[:], mine[:])), them, err
+	return newFrameConn(c, in, out), them, err
 }

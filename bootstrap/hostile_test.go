@@ -238,7 +238,7 @@ func TestInsiders(t *testing.T) {
 			_, _ = fc.c.Write(appendFrame(nil, fc.out, header{kind: frameJoin}, make([]byte, memberSize))[:40])
 			fc.closeWrite()
 		},
-		"wrong MAC": func(fc *frameConn) {
+		"wrong tag": func(fc *frameConn) {
 			b := appendFrame(nil, fc.out, header{kind: frameJoin}, make([]byte, memberSize))
 			b[len(b)-1] ^= 1
 			_, _ = fc.c.Write(b)

@@ -15,8 +15,9 @@ type layer struct {
 // longest matching entry decides, so that a folder may stand on one floor and one of its subfolders on another.
 var house = []layer{
 	{"ground", []string{
-		"datatype", "internal/abort", "internal/archtest", "internal/fdshare", "internal/futex", "internal/hostreduce", "internal/peercred", "internal/wait",
-		"internal/driver/...", "internal/launch/...", "internal/buildinfo", "internal/testutil/...", "internal/leak", "internal/netif", "internal/openfiles", "internal/setting", "plan/...",
+		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...", "internal/fdshare", "internal/futex",
+		"internal/hostreduce", "internal/launch/...", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred", "internal/setting",
+		"internal/sockets", "internal/testutil/...", "internal/wait", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
 	{"job", []string{"bootstrap/...", "internal/agreement", "transport/...", "topo/..."}},
