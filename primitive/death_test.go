@@ -27,6 +27,13 @@ func TestMain(m *testing.M) {
 		fmt.Println(survive(what))
 		os.Exit(0)
 	}
+	if what := os.Getenv(attackVariable); what != "" {
+		if err := beAttack(what); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(hostsVariable) != "" {
 		if err := acrossHosts(); err != nil {
 			fmt.Println(err)

@@ -122,8 +122,8 @@ const (
 
 const endpointVersion = 1
 
-// Serialize is the endpoint as bytes. For Ethernet they hold the secret that lets a peer connect: send them over an authenticated channel, as
-// the Communicator does.
+// Serialize is the endpoint as bytes. For Ethernet they hold the secret that lets a peer connect: send them over a channel that is authenticated and
+// encrypted, as the Communicator does.
 func (e *Endpoint) Serialize() []byte {
 	var w wire.Writer
 	w.U8(uint8(e.transport))

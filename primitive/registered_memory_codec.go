@@ -15,7 +15,7 @@ import (
 const memoryVersion = 1
 
 // Serialize is the memory as bytes, by which a peer can use it. The first call exports it. The bytes let whoever holds them map or write the
-// memory: send them over an authenticated channel.
+// memory: send them over a channel that is authenticated and encrypted.
 func (m *RegisteredMemory) Serialize() ([]byte, error) {
 	var w wire.Writer
 	if err := m.put(&w, 0, m.size); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// A frame is a header, little endian, and for opWrite a payload:
+// A frame is a header, little endian, and for opWrite a payload (see stream for how they are sealed):
 //
 //	0   u8   operation
 //	1   u8   status (acknowledgements)
@@ -19,7 +19,7 @@ import (
 //	24  u64  value: delta, new value, sequence number of a flush and its acknowledgement, or of a bye 1 + the dead rank that it is about
 const (
 	headerSize = 32
-	maxPayload = 1 << 20
+	maxPayload = 256 << 10
 )
 
 type op uint8
@@ -74,8 +74,8 @@ func parseHeader(b *[headerSize]byte) (header, error) {
 		return h, fmt.Errorf("%w: reserved bytes are set", errFrame)
 	case h.length > maxPayload:
 		return h, fmt.Errorf("%w: a payload of %d bytes, at most %d allowed", errFrame, h.length, maxPayload)
-	case h.op != opWrite && h.length != 0:
-		return h, fmt.Errorf("%w: a payload with operation %d", errFrame, b[0])
+	case (h.op == opWrite) != (h.length != 0):
+		return h, fmt.Errorf("%w: a payload of %d bytes with operation %d", errFrame, h.length, b[0])
 	case h.op != opAck && h.status != 0:
 		return h, fmt.Errorf("%w: a status with operation %d", errFrame, b[0])
 	}

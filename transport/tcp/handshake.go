@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
+
+	"github.com/goccl/goccl/internal/aead"
 )
 
 // ErrAuth says that the other end does not know the endpoint's secret.
@@ -21,11 +24,25 @@ type Credential struct {
 	Secret   [32]byte
 }
 
+// The handshake, dialler D and listener L:
+//
+//  1. D → L  hello: magic, endpoint, D's endpoint, nonce
+//  2. L → D  a byte that says whether there is such an endpoint, nonce, proof = HMAC(secret, "listener", hello, nonce)
+//  3. D → L  proof = HMAC(secret, "dialler", hello, nonce)
+//  4. L → D  an acknowledgement, as the first sealed frame
+//
+// The keys of both directions are derived from the secret and everything that was said, both nonces included.
 const (
-	helloMagic = 0x31706363_6c676f63
+	helloMagic = 0x32706363_6c676f63
 	nonceSize  = 32
-	helloSize  = 8 + 8 + 8 + nonceSize // magic, endpoint, dialler's endpoint, nonce
-	replySize  = nonceSize + sha256.Size
+	helloSize  = 8 + 8 + 8 + nonceSize
+	replySize  = 1 + nonceSize + sha256.Size
+
+	noEndpoint = 0
+	anEndpoint = 1
+
+	// handshakeTimeout bounds a handshake: a round trip or two, on a machine that may be busy.
+	handshakeTimeout = 5 * time.Second
 )
 
 // proof is the MAC over everything both sides said; the role keeps one from being reflected as the other.
@@ -37,12 +54,21 @@ func proof(secret *[32]byte, role string, hello, nonce []byte) []byte {
 	return m.Sum(nil)
 }
 
-// greet is the dialler's half:
-//
-//	→ hello     ← nonce, proof of the listener     → proof of the dialler     ← one byte
-func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64) error {
+// ciphers are those of the frames from the dialler and from the listener.
+func ciphers(secret *[32]byte, hello, nonce []byte) (fromDialler, fromListener *aead.Cipher) {
+	transcript := slices.Concat(hello, nonce)
+	return aead.New(secret[:], transcript, "ethernet dialler"), aead.New(secret[:], transcript, "ethernet listener")
+}
+
+// errRetry marks a handshake that ended without a verdict: the listener had no room, or its host was busy.
+type errRetry struct{ error }
+
+func (e errRetry) Unwrap() error { return e.error }
+
+// greet is the dialler's half. timeout is the stream's.
+func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeout time.Duration) (*stream, error) {
 	if err := c.SetDeadline(deadline); err != nil {
-		return err
+		return nil, err
 	}
 	hello := make([]byte, helloSize)
 	binary.LittleEndian.PutUint64(hello, helloMagic)
@@ -50,64 +76,81 @@ func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64) error 
 	binary.LittleEndian.PutUint64(hello[16:], from)
 	_, _ = rand.Read(hello[24:]) // never fails
 	if _, err := c.Write(hello); err != nil {
-		return err
+		return nil, errRetry{err}
 	}
 	reply := make([]byte, replySize)
 	if _, err := io.ReadFull(c, reply); err != nil {
-		return refused(err)
+		return nil, errRetry{err}
 	}
-	if !hmac.Equal(reply[nonceSize:], proof(&cred.Secret, "listener", hello, reply[:nonceSize])) {
-		return fmt.Errorf("%w: %v does not know the endpoint's secret", ErrAuth, c.RemoteAddr())
+	nonce, theirs := reply[1:1+nonceSize], reply[1+nonceSize:]
+	switch {
+	case reply[0] == noEndpoint:
+		return nil, fmt.Errorf("%w: %v has no such endpoint, or has closed it", ErrAuth, c.RemoteAddr())
+	case !hmac.Equal(theirs, proof(&cred.Secret, "listener", hello, nonce)):
+		return nil, fmt.Errorf("%w: %v does not know the endpoint's secret", ErrAuth, c.RemoteAddr())
 	}
-	if _, err := c.Write(proof(&cred.Secret, "dialler", hello, reply[:nonceSize])); err != nil {
-		return err
+	if _, err := c.Write(proof(&cred.Secret, "dialler", hello, nonce)); err != nil {
+		return nil, errRetry{err}
 	}
-	if _, err := io.ReadFull(c, reply[:1]); err != nil {
-		return refused(err)
+	out, in := ciphers(&cred.Secret, hello, nonce)
+	s := newStream(c, timeout, in, out)
+	b := make([]byte, sealedHeader) // not by the stream's own reading, which has deadlines of its own
+	if _, err := io.ReadFull(c, b); err != nil {
+		return nil, errRetry{err}
 	}
-	return c.SetDeadline(time.Time{})
+	plain, err := s.in.Open(s.nIn, b, nil)
+	if s.nIn++; err != nil {
+		return nil, fmt.Errorf("%w: %v: %w", ErrAuth, c.RemoteAddr(), err)
+	}
+	if h, err := parseHeader((*[headerSize]byte)(plain)); err != nil || h.op != opAck || h.status != statusOK {
+		return nil, fmt.Errorf("%w: operation %d in the handshake", errFrame, h.op)
+	}
+	return s, c.SetDeadline(time.Time{})
 }
 
-// refused explains a listener that hung up in the middle of the handshake.
-func refused(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: the listener hung up: the endpoint is closed or its secret is another", ErrAuth)
-	}
-	return err
-}
-
-// admit is the listener's half. secret looks an endpoint up.
-func admit(c net.Conn, deadline time.Time, secret func(endpoint uint64) (*[32]byte, bool)) (endpoint, from uint64, err error) {
+// admit is the listener's half. heard is called when the dialler has said something; secret looks an endpoint up.
+func admit(c net.Conn, deadline time.Time, timeout time.Duration, heard func(), secret func(endpoint uint64) (*[32]byte, bool)) (
+	s *stream, endpoint, from uint64, err error) {
 	if err := c.SetDeadline(deadline); err != nil {
-		return 0, 0, err
+		return nil, 0, 0, err
 	}
 	hello := make([]byte, helloSize)
-	if _, err := io.ReadFull(c, hello); err != nil {
-		return 0, 0, err
+	// The magic comes first, so that a stranger is dropped at once and not at the deadline.
+	if _, err := io.ReadFull(c, hello[:8]); err != nil {
+		return nil, 0, 0, err
 	}
 	if m := binary.LittleEndian.Uint64(hello); m != helloMagic {
-		return 0, 0, fmt.Errorf("%w: magic %#x", ErrAuth, m)
+		return nil, 0, 0, fmt.Errorf("%w: magic %#x: not goccl, or another release of it; use one in a job", ErrAuth, m)
 	}
+	if _, err := io.ReadFull(c, hello[8:]); err != nil {
+		return nil, 0, 0, err
+	}
+	heard()
 	endpoint, from = binary.LittleEndian.Uint64(hello[8:]), binary.LittleEndian.Uint64(hello[16:])
+	reply := make([]byte, 1+nonceSize, replySize)
 	key, ok := secret(endpoint)
 	if !ok {
-		return 0, 0, fmt.Errorf("%w: no endpoint %#x", ErrAuth, endpoint)
+		_, _ = c.Write(reply[:replySize])
+		return nil, 0, 0, fmt.Errorf("%w: no endpoint %#x", ErrAuth, endpoint)
 	}
-	reply := make([]byte, nonceSize, replySize)
-	_, _ = rand.Read(reply)
-	reply = append(reply, proof(key, "listener", hello, reply)...)
+	reply[0] = anEndpoint
+	nonce := reply[1:]
+	_, _ = rand.Read(nonce)
+	reply = append(reply, proof(key, "listener", hello, nonce)...)
 	if _, err := c.Write(reply); err != nil {
-		return 0, 0, err
+		return nil, 0, 0, err
 	}
 	got := make([]byte, sha256.Size)
 	if _, err := io.ReadFull(c, got); err != nil {
-		return 0, 0, err
+		return nil, 0, 0, err
 	}
-	if !hmac.Equal(got, proof(key, "dialler", hello, reply[:nonceSize])) {
-		return 0, 0, fmt.Errorf("%w: wrong proof for endpoint %#x", ErrAuth, endpoint)
+	if !hmac.Equal(got, proof(key, "dialler", hello, nonce)) {
+		return nil, 0, 0, fmt.Errorf("%w: wrong proof for endpoint %#x", ErrAuth, endpoint)
 	}
-	if _, err := c.Write([]byte{1}); err != nil {
-		return 0, 0, err
+	in, out := ciphers(key, hello, nonce)
+	s = newStream(c, timeout, in, out)
+	if err := s.write(header{op: opAck}, nil); err != nil {
+		return nil, 0, 0, err
 	}
-	return endpoint, from, c.SetDeadline(time.Time{})
+	return s, endpoint, from, c.SetDeadline(time.Time{})
 }

@@ -1,11 +1,9 @@
 package tcp
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -33,13 +31,12 @@ type LinkOptions struct {
 type Link struct {
 	node *Node
 	conn net.Conn
+	s    *stream // its reading half is readAcks's, its writing half mu's
 	opt  LinkOptions
 
 	hurry atomic.Bool // see Hurry
 
 	mu    sync.Mutex // serialises the socket's sending side; guards what follows
-	buf   [headerSize]byte
-	vec   [2][]byte
 	stage []byte
 	free  func()
 	sent  uint64 // sequence number of the last flush
@@ -59,8 +56,8 @@ type mark struct {
 	value uint64
 }
 
-func newLink(n *Node, c net.Conn, opt LinkOptions) *Link {
-	return &Link{node: n, conn: c, opt: opt, wake: make(chan struct{})}
+func newLink(n *Node, s *stream, opt LinkOptions) *Link {
+	return &Link{node: n, conn: s.conn, s: s, opt: opt, wake: make(chan struct{})}
 }
 
 // send writes one frame. The caller holds mu.
@@ -76,16 +73,7 @@ func (l *Link) send(h header, payload []byte) error {
 	if l.hurry.Load() && limit != hurryTime { // Hurry came in between; its deadline was overwritten
 		_ = l.conn.SetWriteDeadline(time.Now().Add(hurryTime))
 	}
-	h.put(&l.buf)
-	var err error
-	if len(payload) == 0 {
-		_, err = l.conn.Write(l.buf[:])
-	} else {
-		l.vec[0], l.vec[1] = l.buf[:], payload
-		v := net.Buffers(l.vec[:])
-		_, err = v.WriteTo(l.conn)
-	}
-	if err != nil {
+	if err := l.s.write(h, payload); err != nil {
 		var ne net.Error
 		if errors.As(err, &ne) && ne.Timeout() {
 			err = fmt.Errorf("%w: %v did not read for %v (%w)", transport.ErrPeerGone, l.conn.RemoteAddr(), limit, err)
@@ -219,17 +207,14 @@ func (l *Link) Flush(ctx context.Context) error {
 
 // readAcks runs until the connection ends.
 func (l *Link) readAcks() {
-	r := bufio.NewReaderSize(l.conn, 4<<10)
-	var b [headerSize]byte
 	for {
-		if _, err := io.ReadFull(r, b[:]); err != nil {
-			l.fail(fmt.Errorf("%w: %v (%w)", transport.ErrPeerGone, l.conn.RemoteAddr(), err), true)
-			return
-		}
-		h, err := parseHeader(&b)
+		h, err := l.s.read()
 		switch {
-		case err != nil:
+		case errors.Is(err, errFrame):
 			l.fail(fmt.Errorf("tcp: from %v: %w", l.conn.RemoteAddr(), err), true)
+			return
+		case err != nil:
+			l.fail(fmt.Errorf("%w: %v (%w)", transport.ErrPeerGone, l.conn.RemoteAddr(), err), true)
 			return
 		case h.op == opBye:
 			l.node.left(h)
@@ -303,11 +288,9 @@ func (l *Link) Close() error {
 	// A sender that is stuck in the socket gives up at this deadline, so the lock below is free soon.
 	_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	l.mu.Lock()
-	h := l.node.bye()
-	h.put(&l.buf)
 	if l.Err() == nil {
 		_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = l.conn.Write(l.buf[:])
+		_ = l.s.write(l.node.bye(), nil)
 	}
 	if l.free != nil {
 		l.free()

@@ -15,8 +15,6 @@ import (
 // Memory is what peers may write. Offsets were checked against Size, and for words against the alignment of 8, before a method is called.
 type Memory interface {
 	Size() int64
-	// View is the memory itself when the processor can write it, so that a payload is received in place; nil otherwise.
-	View(off, n int64) []byte
 	// Write copies p to off.
 	Write(p []byte, off int64) error
 	Add(off int64, delta uint64) error
@@ -37,18 +35,19 @@ func NewHostMemory(ptr device.Ptr, size int64, token bool) *HostMemory {
 	return &HostMemory{ptr, size, token}
 }
 
-// Size, View and Write are the memory's bytes.
-func (m *HostMemory) Size() int64              { return m.size }
-func (m *HostMemory) View(off, n int64) []byte { return device.Bytes(m.ptr.Add(off), n) }
+// Size is in bytes.
+func (m *HostMemory) Size() int64 { return m.size }
+
+func (m *HostMemory) view(off, n int64) []byte { return device.Bytes(m.ptr.Add(off), n) }
 
 // Write copies p to off.
 func (m *HostMemory) Write(p []byte, off int64) error {
-	copy(m.View(off, int64(len(p))), p)
+	copy(m.view(off, int64(len(p))), p)
 	return nil
 }
 
 func (m *HostMemory) word(off int64) *atomic.Uint64 {
-	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(m.View(off, 8))))
+	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(m.view(off, 8))))
 }
 
 // Add is an atomic addition.
@@ -68,7 +67,7 @@ func (m *HostMemory) Signal(off int64) error {
 	if !m.token || off%wait.CellSize != 0 || off > m.size-wait.CellSize {
 		return fmt.Errorf("%w: no semaphore at offset %d", transport.ErrBounds, off)
 	}
-	wait.At(unsafe.Pointer(unsafe.SliceData(m.View(off, wait.CellSize)))).Add(1)
+	wait.At(unsafe.Pointer(unsafe.SliceData(m.view(off, wait.CellSize)))).Add(1)
 	return nil
 }
 
@@ -86,9 +85,8 @@ func NewDeviceMemory(dev device.Device, ptr device.Ptr, size int64) *DeviceMemor
 	return &DeviceMemory{dev: dev, ptr: ptr, size: size}
 }
 
-// Size is in bytes; View is never possible.
-func (m *DeviceMemory) Size() int64              { return m.size }
-func (m *DeviceMemory) View(off, n int64) []byte { return nil }
+// Size is in bytes.
+func (m *DeviceMemory) Size() int64 { return m.size }
 
 // Write copies p to off and returns when it is there.
 func (m *DeviceMemory) Write(p []byte, off int64) error { return m.dev.CopyIn(m.ptr.Add(off), p) }

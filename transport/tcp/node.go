@@ -13,15 +13,20 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goccl/goccl/internal/sockets"
 	"github.com/goccl/goccl/transport"
 )
 
-// maxPending is how many connections may be in the handshake at a time; more are dropped, and the dialler tries again.
+// maxPending is how many connections may be in the handshake at a time. For one more the oldest is dropped (see sockets.Lobby), and its dialler tries
+// again.
 const maxPending = 256
+
+// partition is how long a peer's host may acknowledge nothing before the kernel gives it up.
+const partition = 10 * time.Second
 
 // Options of a Node. The zero value is usable.
 type Options struct {
-	// Timeout bounds a handshake, and a write to a peer that does not read; 0 is 30 s.
+	// Timeout bounds a Dial, the rest of a frame that has begun to arrive, and a write to a peer that does not read; 0 is 30 s.
 	Timeout time.Duration
 	// Log gets refused connections; nil is slog.Default.
 	Log *slog.Logger
@@ -40,7 +45,8 @@ type Node struct {
 	listener net.Listener
 	addr     netip.AddrPort
 	wg       sync.WaitGroup
-	pending  chan struct{}
+	lobby    *sockets.Lobby
+	refused  sockets.Tally
 	closed   atomic.Bool // set under mu
 
 	mu        sync.Mutex // guards what follows
@@ -52,8 +58,7 @@ type Node struct {
 	regions  map[uint64]*region
 }
 
-// region is a registered memory. mu is held for reading while a frame is applied and its payload arrives, so that Unregister is a barrier; a
-// slow peer holds up nobody else's region.
+// region is a registered memory. mu is held for reading while a frame is applied, so that Unregister is a barrier; it waits for no peer.
 type region struct {
 	mu  sync.RWMutex
 	mem Memory // nil once unregistered
@@ -75,7 +80,7 @@ func Listen(at netip.AddrPort, opt Options) (*Node, error) {
 		return nil, fmt.Errorf("tcp: listen on %v: %w: choose another with GOCCL_SOCKET_IFNAME or WithListenAddress", at, err)
 	}
 	n := &Node{
-		opt: opt, listener: l, addr: l.Addr().(*net.TCPAddr).AddrPort(), pending: make(chan struct{}, maxPending),
+		opt: opt, listener: l, addr: l.Addr().(*net.TCPAddr).AddrPort(), lobby: sockets.NewLobby(maxPending),
 		endpoints: map[uint64]*[32]byte{}, conns: map[net.Conn]struct{}{}, links: map[*Link]struct{}{}, regions: map[uint64]*region{},
 	}
 	n.wg.Go(n.accept)
@@ -148,23 +153,21 @@ func (n *Node) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // out of descriptors: some connection must end first
+			// Out of descriptors: some connection must end first.
+			if times, report := n.refused.Count("accept"); report {
+				n.opt.Log.Warn("goccl: ethernet: cannot accept a connection; raise the limit of open files (ulimit -n)", "err", err, "times", times)
+			}
+			n.lobby.Evict()
+			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		select {
-		case n.pending <- struct{}{}:
-		default:
-			n.opt.Log.Warn("goccl: ethernet: too many connections in the handshake, one dropped", "peer", c.RemoteAddr(), "limit", maxPending)
-			_ = c.Close()
-			continue
-		}
-		if !n.track(c) {
-			<-n.pending
+		guest := n.lobby.Enter(c)
+		if guest == nil || !n.track(c) {
 			continue
 		}
 		n.wg.Go(func() {
 			defer n.untrack(c)
-			n.session(c)
+			n.session(c, guest)
 		})
 	}
 }
@@ -196,29 +199,60 @@ func (n *Node) secret(endpoint uint64) (*[32]byte, bool) {
 }
 
 // Dial connects to the endpoint of cred at to. from is the endpoint of this side, by which the peer tells its diallers apart. A connection
-// that is refused for lack of room is tried again until ctx ends.
+// that ends without a verdict, for lack of room at the listener or of time on a busy host, is tried again until ctx or the Node's timeout ends.
 func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.opt.Timeout)
 	defer cancel()
-	d := net.Dialer{KeepAliveConfig: keepAlive, LocalAddr: &net.TCPAddr{IP: n.addr.Addr().AsSlice(), Zone: n.addr.Addr().Zone()}}
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		l, err := n.dial(ctx, to, cred, from, opt)
+		if err == nil {
+			return l, nil
+		}
+		var again errRetry
+		if errors.As(err, &again) && !n.closed.Load() {
+			select {
+			case <-time.After(pause):
+				continue
+			case <-ctx.Done():
+				err = fmt.Errorf("%w: the listener has no room for us, or is too busy (%w)", ctx.Err(), err)
+			}
+		}
+		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)
+	}
+}
+
+// maxPause is the longest pause between two attempts of Dial.
+const maxPause = 50 * time.Millisecond
+
+func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: n.addr.Addr().AsSlice(), Zone: n.addr.Addr().Zone()}}
 	if !n.addr.Addr().IsLoopback() && to.Addr().IsLoopback() || n.addr.Addr().Is4() != to.Addr().Is4() {
 		d.LocalAddr = nil
 	}
 	c, err := d.DialContext(ctx, "tcp", to.String())
 	if err != nil {
-		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)
+		return nil, err
 	}
-	deadline, _ := ctx.Deadline()
-	if err := greet(c, deadline, &cred, from); err != nil {
+	sockets.Tune(c, partition)
+	deadline := time.Now().Add(handshakeTimeout)
+	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
+		deadline = end
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	s, err := greet(c, deadline, &cred, from, n.opt.Timeout)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
 		_ = c.Close()
-		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)
+		return nil, err
 	}
-	l := newLink(n, c, opt)
+	l := newLink(n, s, opt)
 	n.mu.Lock() // for all of it, so that Close either finds the link and waits for its reader or has closed the Node before
 	defer n.mu.Unlock()
 	if n.closed.Load() {
 		_ = c.Close()
-		return nil, fmt.Errorf("tcp: dial %v: %w", to, transport.ErrClosed)
+		return nil, transport.ErrClosed
 	}
 	n.conns[c], n.links[l] = struct{}{}, struct{}{}
 	n.wg.Go(func() {
@@ -234,9 +268,6 @@ func (n *Node) dropLink(l *Link) {
 	delete(n.links, l)
 }
 
-// keepAlive notices a host that vanished within about ten seconds.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: 2 * time.Second, Count: 3}
-
 // Close says bye on every connection, ends them and waits for the goroutines.
 func (n *Node) Close() error {
 	n.mu.Lock()
@@ -251,6 +282,7 @@ func (n *Node) Close() error {
 	}
 	n.mu.Unlock()
 	err := n.listener.Close()
+	n.lobby.Close()
 	for _, l := range links {
 		_ = l.Close()
 	}

@@ -1,38 +1,39 @@
 package tcp
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"time"
 
+	"github.com/goccl/goccl/internal/sockets"
 	"github.com/goccl/goccl/transport"
 )
 
 // session admits one dialler and applies its frames:
 //
-//  1. handshake, bounded by the timeout
-//  2. header: parsed, its region found, bounds and alignment checked
-//  3. payload: received in place where the processor can write the memory, else through a buffer
-//  4. a flush is acknowledged when everything before it is applied, because this goroutine applied it
-//  5. the end: a bye, the Node's Close, or a lost peer
+//  1. handshake, bounded by its own timeout and by the room in the lobby
+//  2. header: opened, parsed
+//  3. payload: received and opened in a buffer
+//  4. the region found, bounds and alignment checked, the frame applied
+//  5. a flush is acknowledged when everything before it is applied, because this goroutine applied it
+//  6. the end: a bye, the Node's Close, or a lost peer
 //
-// The region's lock is held for reading while a frame is applied and its payload arrives, which the payload's deadline bounds.
-func (n *Node) session(c net.Conn) {
-	endpoint, from, err := admit(c, time.Now().Add(n.opt.Timeout), n.secret)
-	<-n.pending
+// The region's lock is held for reading while a frame is applied, never while something is waited for.
+func (n *Node) session(c net.Conn, guest *sockets.Guest) {
+	opened, endpoint, from, err := admit(c, time.Now().Add(min(handshakeTimeout, n.opt.Timeout)), n.opt.Timeout, guest.Heard, n.secret)
+	if !guest.Leave() && err == nil {
+		err = errors.New("dropped for lack of room")
+	}
 	if err != nil {
-		if !n.closed.Load() {
-			n.opt.Log.Warn("goccl: ethernet: connection refused", "peer", c.RemoteAddr(), "err", err)
+		if times, report := n.refused.Count(reason(err)); report && !n.closed.Load() {
+			n.opt.Log.Warn("goccl: ethernet: connection refused", "peer", c.RemoteAddr(), "err", err, "times", times)
 		}
 		return
 	}
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(keepAlive)
-	}
-	s := &receiver{node: n, conn: c, r: newReader(c)}
+	sockets.Tune(c, partition)
+	s := &receiver{node: n, stream: opened}
 	err = s.run()
 	if n.closed.Load() {
 		_ = s.ack(n.bye())
@@ -43,6 +44,7 @@ func (n *Node) session(c net.Conn) {
 	}
 	if status, refused := refusalOf(err); refused {
 		_ = s.ack(header{op: opAck, status: status})
+		linger(c)
 		n.opt.Log.Warn("goccl: ethernet: a peer's frame was refused", "peer", c.RemoteAddr(), "err", err)
 	}
 	if n.opt.Lost != nil {
@@ -50,13 +52,26 @@ func (n *Node) session(c net.Conn) {
 	}
 }
 
-func newReader(c net.Conn) *bufio.Reader { return bufio.NewReaderSize(c, 64<<10) }
+// linger lets what was just said arrive: a connection that is closed with something unread is reset, and then the peer does not learn why.
+func linger(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.CloseWrite()
+		_ = t.SetReadDeadline(time.Now().Add(time.Second))
+		_, _ = io.Copy(io.Discard, t)
+	}
+}
+
+// reason is the kind of a refusal, for counting.
+func reason(err error) string {
+	if errors.Is(err, ErrAuth) {
+		return "authentication"
+	}
+	return "silence"
+}
 
 type receiver struct {
-	node *Node
-	conn net.Conn
-	r    *bufio.Reader
-	buf  []byte // for memory without a View
+	node   *Node
+	stream *stream
 }
 
 // frameError is a frame that is refused with a status.
@@ -78,17 +93,15 @@ func refusalOf(err error) (uint8, bool) {
 
 // run applies frames until a bye (nil) or an error.
 func (s *receiver) run() error {
-	var b [headerSize]byte
 	for {
 		if s.node.closed.Load() {
 			return transport.ErrClosed
 		}
-		if _, err := io.ReadFull(s.r, b[:]); err != nil {
-			return err
-		}
-		h, err := parseHeader(&b)
-		if err != nil {
+		h, err := s.stream.read()
+		if errors.Is(err, errFrame) {
 			return &frameError{statusProtocol, err}
+		} else if err != nil {
+			return err
 		}
 		switch h.op {
 		case opBye:
@@ -109,6 +122,13 @@ func (s *receiver) run() error {
 }
 
 func (s *receiver) apply(h *header) error {
+	var payload []byte
+	if h.op == opWrite {
+		var err error
+		if payload, err = s.stream.payload(int(h.length)); err != nil {
+			return err
+		}
+	}
 	r := s.node.region(h.region)
 	if r == nil {
 		return &frameError{statusRegion, fmt.Errorf("no region %#x", h.region)}
@@ -130,7 +150,7 @@ func (s *receiver) apply(h *header) error {
 	var err error
 	switch h.op {
 	case opWrite:
-		return s.write(m, off, int64(n))
+		err = m.Write(payload, off)
 	case opAdd:
 		err = m.Add(off, h.value)
 	case opStore:
@@ -146,31 +166,7 @@ func (s *receiver) apply(h *header) error {
 	return nil
 }
 
-func (s *receiver) write(m Memory, off, n int64) error {
-	if err := s.conn.SetReadDeadline(time.Now().Add(s.node.opt.Timeout)); err != nil {
-		return err
-	}
-	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
-	if v := m.View(off, n); v != nil {
-		_, err := io.ReadFull(s.r, v)
-		return err
-	}
-	if s.buf == nil {
-		s.buf = make([]byte, maxPayload)
-	}
-	if _, err := io.ReadFull(s.r, s.buf[:n]); err != nil {
-		return err
-	}
-	if err := m.Write(s.buf[:n], off); err != nil {
-		return &frameError{statusMemory, err}
-	}
-	return nil
-}
-
 func (s *receiver) ack(h header) error {
-	var b [headerSize]byte
-	h.put(&b)
-	_ = s.conn.SetWriteDeadline(time.Now().Add(s.node.opt.Timeout))
-	_, err := s.conn.Write(b[:])
-	return err
+	_ = s.stream.conn.SetWriteDeadline(time.Now().Add(s.node.opt.Timeout))
+	return s.stream.write(h, nil)
 }

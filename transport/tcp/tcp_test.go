@@ -239,7 +239,7 @@ func dialSilent(t *testing.T, a *Node) *Link {
 		if err != nil {
 			return
 		}
-		_, _, _ = admit(c, time.Now().Add(5*time.Second), func(uint64) (*[32]byte, bool) { return &cred.Secret, true })
+		_, _, _, _ = admit(c, time.Now().Add(5*time.Second), time.Second, func() {}, func(uint64) (*[32]byte, bool) { return &cred.Secret, true })
 	}()
 	l, err := a.Dial(context.Background(), ln.Addr().(*net.TCPAddr).AddrPort(), cred, 0, LinkOptions{})
 	if err != nil {
@@ -333,7 +333,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// Whatever frames an authenticated peer sends, the guard bytes around the region stay as they are.
+// Whatever frames an authenticated peer sends, the guard bytes around the region stay as they are. The input is headers, each with the payload of the
+// length that it claims as far as there is one.
 func FuzzSession(f *testing.F) {
 	var b [headerSize]byte
 	(&header{op: opStore, region: 1, offset: 8, value: 3}).put(&b)
@@ -344,12 +345,25 @@ func FuzzSession(f *testing.F) {
 		p, all := memory(t, 4096)
 		n := &Node{opt: Options{Timeout: time.Second}, regions: map[uint64]*region{1: {mem: NewHostMemory(p.Add(1024), 64, true)}}}
 		x, y := net.Pipe()
+		secret := &[32]byte{1}
+		out, _ := ciphers(secret, nil, nil)
 		go func() {
-			_, _ = x.Write(in)
+			var wire []byte
+			for k := uint64(0); len(in) >= headerSize; k++ {
+				length := int(binary.LittleEndian.Uint32(in[4:]))
+				wire = out.Seal(wire, k, in[:headerSize], nil)
+				if in = in[headerSize:]; length > 0 && length <= len(in) {
+					k++
+					wire = out.Seal(wire, k, in[:length], nil)
+					in = in[length:]
+				}
+			}
+			_, _ = x.Write(append(wire, in...))
 			_ = x.Close()
 		}()
 		go func() { _, _ = io.Copy(io.Discard, x) }()
-		s := &receiver{node: n, conn: y, r: newReader(y)}
+		from, to := ciphers(secret, nil, nil)
+		s := &receiver{node: n, stream: newStream(y, time.Second, from, to)}
 		_ = s.run()
 		_ = y.Close()
 		for i, v := range all {

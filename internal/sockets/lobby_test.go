@@ -1,0 +1,65 @@
+package sockets
+
+import "testing"
+
+type fake struct{ closed bool }
+
+func (f *fake) Close() error {
+	f.closed = true
+	return nil
+}
+
+func TestAFullLobbyDropsTheOldestSilentGuest(t *testing.T) {
+	l := NewLobby(3)
+	conns := make([]*fake, 6)
+	guests := make([]*Guest, 6)
+	enter := func(i int) {
+		conns[i] = &fake{}
+		guests[i] = l.Enter(conns[i])
+	}
+	open := func(want ...bool) {
+		t.Helper()
+		for i, w := range want {
+			if conns[i].closed == w {
+				t.Fatalf("connection %d: closed is %v", i, conns[i].closed)
+			}
+		}
+	}
+	enter(0)
+	enter(1)
+	enter(2)
+	guests[0].Heard()
+	enter(3) // 1 has said nothing
+	open(true, false, true, true)
+	if guests[1].Leave() || !guests[2].Leave() {
+		t.Fatal("who was dropped is in the lobby, or who was not is not")
+	}
+	enter(4)
+	guests[3].Heard()
+	guests[4].Heard()
+	enter(5) // all have said something: the oldest goes
+	open(false, false, true, true, true, true)
+	l.Evict() // 5 has said nothing
+	open(false, false, true, true, true, false)
+	l.Close()
+	open(false, false, true, false, false, false)
+	if late := (&fake{}); l.Enter(late) != nil || !late.closed {
+		t.Fatal("a closed lobby takes guests")
+	}
+}
+
+func TestTally(t *testing.T) {
+	var c Tally
+	reports := 0
+	for range 1 << 12 {
+		if _, report := c.Count("a"); report {
+			reports++
+		}
+	}
+	if reports != 8+9 { // 1…8, 16, 32, … 4096
+		t.Fatal(reports)
+	}
+	if n, report := c.Count("b"); n != 1 || !report {
+		t.Fatal(n, report)
+	}
+}
