@@ -19,7 +19,7 @@ import (
 //	24  u64  value: delta, new value, sequence number of a flush and its acknowledgement, or of a bye 1 + the dead rank that it is about
 const (
 	headerSize = 32
-	maxPayload = 256 << 10
+	maxPayload = 64 << 10
 )
 
 type op uint8
