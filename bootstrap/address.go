@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/netif"
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 // unixPrefix starts the address of a rendezvous on one host: "unix:@name", an abstract unix socket.
@@ -122,7 +123,7 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 // elsewhere says so if rank 0 does not listen where it was told to: that works only if something leads from there to here.
 func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Listener, elsewhere string, err error) {
 	if a.unix != "" {
-		l, err := net.Listen("unix", a.unix)
+		l, err := sockets.Listen("unix", a.unix)
 		if err != nil {
 			return nil, "", listenError(a, err)
 		}
@@ -143,7 +144,7 @@ func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Lis
 			return
 		}
 		seen[ip] = true
-		l, err := net.Listen("tcp", netip.AddrPortFrom(ip, a.port).String())
+		l, err := sockets.Listen("tcp", netip.AddrPortFrom(ip, a.port).String())
 		switch {
 		case err == nil:
 			ls = append(ls, l)

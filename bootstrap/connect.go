@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 // maxDials bounds the handshakes that a rank has under way at once.
@@ -34,7 +36,7 @@ func listenMesh(c *config, ip netip.Addr) (*meshListeners, error) {
 		return nil, err
 	}
 	if ip.IsValid() {
-		if m.tcp, err = net.Listen("tcp", netip.AddrPortFrom(ip, 0).String()); err != nil {
+		if m.tcp, err = sockets.Listen("tcp", netip.AddrPortFrom(ip, 0).String()); err != nil {
 			_ = m.unix.Close()
 			return nil, err
 		}
@@ -93,7 +95,7 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 			reserved[them.rank] = false
 		},
 		enter: func(fc *frameConn, them greeting) {
-			tune(fc.c, c.partition)
+			sockets.Tune(fc.c, c.partition)
 			add(int(them.rank), fc)
 		},
 		starved: func(err error) { cancel(err) },

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/openfiles"
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 // gate admits authenticated ranks through listeners that anybody may reach.
@@ -106,7 +107,7 @@ func (g *gate) visit(v *visitor) {
 	var fc *frameConn
 	var them greeting
 	if err == nil {
-		tune(v.c, 0)
+		sockets.Tune(v.c, 0)
 		fc, them, err = shakeAcceptor(v.c, g.secret, g.greet(), time.Now().Add(handshakeTimeout), func() {
 			g.mu.Lock()
 			v.heard = true

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/openfiles"
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 // blame is a cause that names a rank.
@@ -114,7 +115,7 @@ func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, gr
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // a deadline would be set anew by the handshake
 	defer stop()
-	tune(c, d.partition)
+	sockets.Tune(c, d.partition)
 	fc, them, err := (*frameConn)(nil), greeting{}, checkPeer(c)
 	if err == nil {
 		deadline, _ := attempt.Deadline()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 // root brings the ranks of one job together and then ends. It runs in the process that made the id, or in rank 0's.
@@ -204,7 +206,7 @@ func (r *root) starved(err error) {
 }
 
 func (r *root) enter(fc *frameConn, g greeting) {
-	tune(fc.c, r.c.partition)
+	sockets.Tune(fc.c, r.c.partition)
 	r.mu.Lock()
 	if r.phase == phaseOver && r.epitaph.text != nil {
 		r.wg.Go(func() { r.read(fc, int(g.rank)) })

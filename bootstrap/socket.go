@@ -8,30 +8,12 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/internal/peercred"
+	"github.com/goccl/goccl/internal/sockets"
 )
-
-// tune sets what every connection needs. partition > 0 makes the kernel give up on a peer that acknowledges nothing for so long.
-func tune(c net.Conn, partition time.Duration) {
-	t, ok := c.(*net.TCPConn)
-	if !ok {
-		return
-	}
-	_ = t.SetNoDelay(true)
-	_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3})
-	if partition <= 0 {
-		return
-	}
-	if raw, err := t.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(partition.Milliseconds()))
-		})
-	}
-}
 
 // bindFrom makes a dialer leave through the interface of from. A loopback destination, or one of the other family, is left alone: the name of
 // the root may mean this very host.
@@ -84,6 +66,6 @@ func (n socketName) address() string { return "@goccl-" + hex.EncodeToString(n[:
 func listenUnix() (net.Listener, socketName, error) {
 	var n socketName
 	_, _ = rand.Read(n[:]) // never fails
-	l, err := net.Listen("unix", n.address())
+	l, err := sockets.Listen("unix", n.address())
 	return l, n, err
 }

@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 // A UniqueID names one job: where its root listens and the secret that its ranks prove to know. It is a credential: hand it only to the ranks.
@@ -129,7 +131,7 @@ func newUniqueID(c *config) (id UniqueID, err error) {
 	if err != nil {
 		return id, err
 	}
-	l, err := net.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
+	l, err := sockets.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
 	if err != nil {
 		return id, err
 	}

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static volatile int refused; // why no call may enter Go: 1 forked, 2 exiting
 
@@ -31,7 +33,30 @@ const char *goccl_last_error(void) {
 	return last ? last : "";
 }
 
-static void child(void) { refused = 1; }
+static const uint64_t *sockets; // sockets[0]: one more than the highest descriptor noted; sockets[fd]: the inode of the socket that was opened as fd
+static size_t socket_words;
+
+void goccl_door_children(const uint64_t *table, size_t n) {
+	socket_words = n;
+	__atomic_store_n(&sockets, table, __ATOMIC_RELEASE);
+}
+
+// Peers see the end of a process when nobody holds its sockets any more; so the child, which can do nothing with them, closes its copies. Only functions that are
+// safe in a signal handler are called.
+static void let_go(void) {
+	const uint64_t *table = __atomic_load_n(&sockets, __ATOMIC_ACQUIRE);
+	size_t n = table ? __atomic_load_n(&table[0], __ATOMIC_RELAXED) : 0;
+	for (size_t fd = 1; fd < n && fd < socket_words; fd++) {
+		struct stat st;
+		uint64_t inode = __atomic_load_n(&table[fd], __ATOMIC_RELAXED);
+		if (inode && fstat((int)fd, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == inode) close((int)fd);
+	}
+}
+
+static void child(void) {
+	refused = 1;
+	let_go();
+}
 
 __attribute__((constructor)) static void load(void) {
 	pthread_key_create(&key, free);

@@ -9,6 +9,9 @@ void goccl_door_fail(const char *text, size_t n);
 // goccl_door_check is GOCCL_SUCCESS where calls may enter Go, and otherwise GOCCL_FORKED with its text kept.
 __attribute__((visibility("hidden"))) goccl_result goccl_door_check(void);
 
+// goccl_door_children gives the table by which a forked child closes the sockets of its parent: n words, of package internal/sockets. It stays valid.
+void goccl_door_children(const uint64_t *table, size_t n);
+
 // goccl_door_environ is a copy of the environment at the time of loading, or NULL; goccl_door_environ_free frees it.
 __attribute__((visibility("hidden"))) char **goccl_door_environ(void);
 __attribute__((visibility("hidden"))) void goccl_door_environ_free(void);

@@ -17,11 +17,15 @@ import (
 
 	"github.com/goccl/goccl/capi/internal/core"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 func init() {
 	loadEnvironment()
 	core.Prepare()
+	if t := sockets.ChildTable(); len(t) > 0 {
+		C.goccl_door_children((*C.uint64_t)(unsafe.SliceData(t)), C.size_t(len(t)))
+	}
 }
 
 // result turns an error into a code and leaves its text with the calling thread.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goccl/goccl/internal/openfiles"
 	"github.com/goccl/goccl/internal/peercred"
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 const (
@@ -79,6 +80,7 @@ func New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fdshare: start the server: %w", openfiles.Explain(err))
 	}
+	sockets.CloseInChild(l)
 	s.l = l
 	servers.Store(s.name, s)
 	room := newSpare()
@@ -171,6 +173,7 @@ func (s *Server) serve(room *spare) {
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
+		sockets.CloseInChild(c)
 		if checkUser(c) != nil {
 			_ = c.Close()
 			continue

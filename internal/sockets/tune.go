@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tune makes a TCP connection send at once and notice within seconds that the peer's host is gone. partition > 0 makes the kernel give up on a peer that
-// acknowledges nothing for so long. Other connections stay as they are.
+// Tune prepares a new connection. A forked child closes it. One over TCP sends at once and notices within seconds that the peer's host is gone;
+// partition > 0 makes the kernel give up on a peer that acknowledges nothing for so long.
 func Tune(c net.Conn, partition time.Duration) {
+	CloseInChild(c)
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return

@@ -75,7 +75,7 @@ func Listen(at netip.AddrPort, opt Options) (*Node, error) {
 	if opt.Log == nil {
 		opt.Log = slog.Default()
 	}
-	l, err := net.Listen("tcp", at.String())
+	l, err := sockets.Listen("tcp", at.String())
 	if err != nil {
 		return nil, fmt.Errorf("tcp: listen on %v: %w: choose another with GOCCL_SOCKET_IFNAME or WithListenAddress", at, err)
 	}
