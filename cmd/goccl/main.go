@@ -54,7 +54,11 @@ func commandLine() []string { return append([]string{filepath.Base(os.Args[0])},
 
 // run is the program; its result is the exit status: 0 done, 1 failed, 2 wrong arguments, or what the command says.
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup leaves it
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 
 	var c cli

@@ -7,5 +7,6 @@
 // # Lifetime
 //
 // Each rank leads a process group, and what is left of the group is killed when the rank has ended, so no grandchild stays behind. If the launcher itself
-// is killed, the kernel kills the ranks (PR_SET_PDEATHSIG).
+// is killed, the kernel kills the ranks (PR_SET_PDEATHSIG), and a small process that watches the launcher kills what they have started. Out of reach is only what
+// has left its group by setsid, as daemons do.
 package launch

@@ -81,7 +81,7 @@ func (e *ExitError) ExitCode() int {
 //
 //  1. Start the ranks from one locked thread, because PR_SET_PDEATHSIG follows the thread that started them.
 //  2. One goroutine per rank waits for its end, kills what is left of its group, then reaps it: while it is a zombie its group's number cannot be
-//     reused. Then it drains the output.
+//     reused. Then it drains the output. The keeper knows each group from its start until then.
 //  3. The first failure, or the end of ctx, starts the countdown: grace, SIGTERM, SIGKILL.
 func Run(ctx context.Context, o Options) error {
 	if o.N < 1 || o.N > mostRanks || len(o.Program) == 0 {
@@ -114,9 +114,14 @@ func Run(ctx context.Context, o Options) error {
 
 func run(ctx context.Context, o Options, env []string) error {
 	j := &job{failed: make(chan struct{})}
+	k, err := startKeeper()
+	if err != nil {
+		return err
+	}
+	defer k.close()
 	var output sync.Mutex
 	for r := range o.N {
-		p, err := start(o, r, env, &output)
+		p, err := start(o, r, env, &output, k)
 		if err != nil {
 			j.fail(&ExitError{Rank: r, Code: -1, Err: err})
 			break

@@ -127,17 +127,23 @@ func TestNoGrandchildStays(t *testing.T) {
 	}
 }
 
+// Whatever ends the launcher, its ranks and what these have started end with it.
 func TestLauncherKilled(t *testing.T) {
-	mark := fmt.Sprintf("8%d", os.Getpid())
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "GOCCL_LAUNCH=exec sleep "+mark)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	for i, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGHUP, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			mark := fmt.Sprintf("8%d%d", i, os.Getpid())
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), "GOCCL_LAUNCH=sleep "+mark+" & sh -c 'sleep "+mark+" & wait' & wait")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			within(t, "two ranks, each with two grandchildren", func() bool { return commands(t, "sleep\x00"+mark) == 4 })
+			_ = cmd.Process.Signal(signal)
+			_ = cmd.Wait()
+			within(t, "nothing left", func() bool { return commands(t, "sleep\x00"+mark) == 0 })
+		})
 	}
-	within(t, "two ranks", func() bool { return commands(t, "sleep\x00"+mark) == 2 })
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	within(t, "no ranks", func() bool { return commands(t, "sleep\x00"+mark) == 0 })
 }
 
 func TestCancel(t *testing.T) {

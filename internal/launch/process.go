@@ -14,6 +14,7 @@ import (
 // process is one running rank.
 type process struct {
 	rank  int
+	keep  *keeper
 	cmd   *exec.Cmd
 	pipes []*os.File // our ends
 	drain sync.WaitGroup
@@ -23,8 +24,8 @@ type process struct {
 }
 
 // start starts one rank. output serialises the lines of all ranks.
-func start(o Options, rank int, env []string, output *sync.Mutex) (*process, error) {
-	p := &process{rank: rank, cmd: command(o, rank, env)}
+func start(o Options, rank int, env []string, output *sync.Mutex, k *keeper) (*process, error) {
+	p := &process{rank: rank, keep: k, cmd: command(o, rank, env)}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -45,6 +46,7 @@ func start(o Options, rank int, env []string, output *sync.Mutex) (*process, err
 		p.closePipes()
 		return nil, err
 	}
+	k.watch(p.cmd.Process.Pid)
 	prefix := linePrefix(rank, o.N)
 	p.drain.Go(func() { copyLines(o.Stdout, output, prefix, p.pipes[0]) })
 	p.drain.Go(func() { copyLines(o.Stderr, output, prefix, p.pipes[1]) })
@@ -66,6 +68,7 @@ func (p *process) wait() *ExitError {
 		}
 	}
 	_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	p.keep.forget(p.cmd.Process.Pid)
 	p.mu.Lock()
 	err := p.cmd.Wait()
 	p.reaped = true
