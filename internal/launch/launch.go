@@ -231,10 +231,13 @@ func (j *job) signal(s syscall.Signal) {
 func jobEnv(o Options) ([]string, error) {
 	// Nothing of goccl listens on this port, which is for the program's own rendezvous; it was free a moment ago.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("launch: find a free port: %w", err)
+	if err != nil { // a machine without IPv4
+		var six error
+		if l, six = net.Listen("tcp", "[::1]:0"); six != nil {
+			return nil, fmt.Errorf("launch: find a free port; is the loopback interface up (ip link set lo up)?: %w", errors.Join(err, six))
+		}
 	}
-	port := l.Addr().(*net.TCPAddr).Port
+	at := l.Addr().(*net.TCPAddr)
 	_ = l.Close()
 	random := func() string {
 		b := make([]byte, 32)
@@ -245,7 +248,7 @@ func jobEnv(o Options) ([]string, error) {
 		// What an outer launcher or an outer job says is not about this job.
 		"NCCL_COMM_ID", "MSCCLPP_MASTER_ADDR", "MSCCLPP_MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 	n := strconv.Itoa(o.N)
-	return append(env, "WORLD_SIZE="+n, "LOCAL_WORLD_SIZE="+n, "GROUP_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port),
+	return append(env, "WORLD_SIZE="+n, "LOCAL_WORLD_SIZE="+n, "GROUP_RANK=0", "MASTER_ADDR="+at.IP.String(), "MASTER_PORT="+strconv.Itoa(at.Port),
 		"GOCCL_SECRET="+random(), "GOCCL_RUN_ID="+random()), nil
 }
 

@@ -15,10 +15,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestMain lets the test binary launch as a child that can be killed: GOCCL_LAUNCH holds a shell script for two ranks.
+// TestMain lets the test binary launch as a child that can be killed: GOCCL_LAUNCH holds a shell script for two ranks, or GOCCL_LAUNCH_JOIN says that both are the
+// test binary again, and meet.
 func TestMain(m *testing.M) {
+	if os.Getenv("GOCCL_LAUNCH_JOIN") != "" {
+		if err := meet(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if s := os.Getenv("GOCCL_LAUNCH"); s != "" {
 		if err := Run(context.Background(), Options{N: 2, Program: []string{"sh", "-c", s}}); err != nil {
 			os.Exit(1)
@@ -26,6 +37,45 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+func meet() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if os.Getenv("RANK") == "" {
+		return Run(ctx, Options{N: 2, Program: []string{"/proc/self/exe"}})
+	}
+	env, err := bootstrap.FromEnv()
+	if err != nil {
+		return err
+	}
+	b, err := bootstrap.Join(ctx, env)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.Barrier(ctx), b.Close())
+}
+
+// A machine may have no IPv4 at all.
+func TestOnlyIPv6(t *testing.T) {
+	ns, _ := testutil.Hosts(t)
+	for _, cmd := range []string{"link del " + testutil.Cable, "addr del 127.0.0.1/8 dev lo"} {
+		if out, err := exec.Command("ip", append([]string{"-n", ns}, strings.Fields(cmd)...)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", cmd, err, out)
+		}
+	}
+	if out, err := exec.Command("ip", "-n", ns, "addr").Output(); err != nil || !bytes.Contains(out, []byte("::1/128")) {
+		t.Skipf("no IPv6 here: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "ip", "netns", "exec", ns, self)
+	cmd.Env = append(os.Environ(), "GOCCL_LAUNCH_JOIN=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // buffer may be written by several ranks and read meanwhile.
