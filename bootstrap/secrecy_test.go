@@ -38,7 +38,7 @@ func TestAListenerReadsNothing(t *testing.T) {
 			fc, _, _ := shakeAcceptor(a, secret, greeting{role: roleAcceptor, world: 2}, deadline, func() {}, func(greeting) verdict { return verdictOK })
 			accepted <- fc
 		}()
-		fc, _, err := shakeDialer(wire, secret, greeting{role: roleDialer, rank: 1, world: 2}, deadline)
+		fc, _, err := shakeDialer(wire, secret, greeting{role: roleDialer, rank: 1, world: 2}, deadline, deadline)
 		if err != nil {
 			t.Fatal(err)
 		}
