@@ -195,6 +195,14 @@ func TestKill9(t *testing.T) {
 					}
 				}
 				time.Sleep(400 * time.Millisecond)
+				var groups []int
+				for _, r := range ranks {
+					groups = append(groups, r.cmd.Process.Pid)
+				}
+				held, err := testutil.Sockets(groups...)
+				if err != nil || len(held) == 0 {
+					t.Fatalf("the ranks hold no sockets: %v", err)
+				}
 				ranks[c.victim].kill()
 				killed := time.Now()
 				for _, r := range ranks {
@@ -204,12 +212,10 @@ func TestKill9(t *testing.T) {
 				}
 				// What counts is when the last one noticed; reading the lines costs little.
 				took := time.Since(killed)
-				var groups []int
 				for _, r := range ranks {
 					r.ended(t, 30*time.Second)
-					groups = append(groups, r.cmd.Process.Pid)
 				}
-				testutil.NothingLeft(t, groups...)
+				testutil.NothingLeftOf(t, held, groups...)
 				return took
 			})
 		})

@@ -23,12 +23,48 @@ func NothingLeft(t testing.TB, groups ...int) {
 	}
 }
 
+// Sockets are goccl's abstract sockets that the given processes hold now, by inode.
+func Sockets(pids ...int) (map[string]string, error) {
+	all, err := sockets()
+	if err != nil {
+		return nil, err
+	}
+	held := map[string]string{}
+	for _, pid := range pids {
+		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil {
+			return nil, err
+		}
+		for _, fd := range fds {
+			if link, err := os.Readlink(fd); err == nil {
+				inode := strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")
+				if name := all[inode]; name != "" {
+					held[inode] = name
+				}
+			}
+		}
+	}
+	return held, nil
+}
+
+// NothingLeftOf is NothingLeft for processes of which the caller knows what they held (see Sockets): only that counts. Other jobs on the machine, of users and in
+// containers whose descriptors nobody here may see, do not.
+func NothingLeftOf(t testing.TB, held map[string]string, groups ...int) {
+	t.Helper()
+	if err := leftovers(held, groups); err != nil {
+		t.Error(err)
+	}
+}
+
 // Leftovers is nil if the processes of the given groups are gone, and with them everything that goccl could leave on the machine: sockets with an
 // abstract name, files in /dev/shm. It looks for up to two seconds: the kernel ends a process step by step.
 //
 // What other programs hold is theirs: a socket is left over if no process holds it. A program that ends while we look leaves some that seem so
 // for a moment; therefore only a socket that nobody holds at every look counts.
-func Leftovers(groups ...int) error {
+func Leftovers(groups ...int) error { return leftovers(nil, groups) }
+
+// leftovers counts only the sockets in held, or all where that is nil.
+func leftovers(held map[string]string, groups []int) error {
 	var suspects map[string]string
 	looks, end := 0, time.Now().Add(2*time.Second)
 	for ; ; time.Sleep(10 * time.Millisecond) {
@@ -36,6 +72,9 @@ func Leftovers(groups ...int) error {
 		orphans, err := orphanSockets()
 		if err != nil {
 			return err
+		}
+		if held != nil {
+			maps.DeleteFunc(orphans, func(inode, _ string) bool { return held[inode] == "" })
 		}
 		if suspects == nil {
 			suspects = orphans

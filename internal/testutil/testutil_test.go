@@ -68,8 +68,23 @@ func TestLeft(t *testing.T) {
 	if err := Leftovers(); err == nil || !strings.Contains(err.Error(), socketMark) {
 		t.Error("the socket is not found", err)
 	}
+	NothingLeftOf(t, map[string]string{}) // it is of another job
+	mine, err := sockets()
+	if err != nil || len(mine) != 1 {
+		t.Error(mine, err)
+	}
+	if err := leftovers(mine, nil); err == nil {
+		t.Error("the socket is not found among those that are ours")
+	}
 	_, _ = unix.Close(pair[0]), unix.Close(pair[1])
 	NothingLeft(t)
+	if l, err = net.Listen("unix", socketMark+"y"); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := Sockets(os.Getpid()); err != nil || len(held) != 1 {
+		t.Error(held, err)
+	}
+	_ = l.Close()
 
 	name := "/dev/shm/" + fileMark + "x"
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
