@@ -26,9 +26,7 @@ class DataType(enum.IntEnum):
     bfloat16 = 9
     float8_e4m3 = 10
     float8_e5m2 = 11
-    # The older package spells one of them so.
-    float8_e4m3fn = 10
-    float8_e4m3fnuz = 10
+    float8_e4m3fn = 10  # its full name: finite, with NaN. The formats fnuz and b15 are others, which goccl does not reduce
 
     @property
     def itemsize(self) -> int:
@@ -48,7 +46,7 @@ _ITEMSIZE = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1]
 _NAMES = {t.name: t for t in DataType} | {
     "half": DataType.float16, "float": DataType.float32, "double": DataType.float64, "bool": DataType.uint8, "char": DataType.int8,
     "int": DataType.int32, "long": DataType.int64, "byte": DataType.uint8,
-    "float8_e4m3fn": DataType.float8_e4m3, "float8_e4m3b15": DataType.float8_e4m3, "fp8_e4m3": DataType.float8_e4m3, "fp8_e5m2": DataType.float8_e5m2,
+    "float8_e4m3fn": DataType.float8_e4m3, "fp8_e4m3": DataType.float8_e4m3, "fp8_e5m2": DataType.float8_e5m2,
     "|i1": DataType.int8, "|u1": DataType.uint8, "|b1": DataType.uint8, "<i4": DataType.int32, "<u4": DataType.uint32, "<i8": DataType.int64,
     "<u8": DataType.uint64, "<f2": DataType.float16, "<f4": DataType.float32, "<f8": DataType.float64,
 }

@@ -75,12 +75,31 @@ class Algorithm:
 
     def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
                 op: ReduceOp = ReduceOp.NOP, stream: int = 0, executor: "Executor | None" = None, nblocks: int = 0, nthreads_per_block: int = 0,
-                symmetric_memory: bool = False, extras: dict[str, int] | None = None, accum_dtype: DataType | None = None) -> int:
+                extras: dict[str, int] | None = None, *, symmetric_memory: bool = False, accum_dtype: DataType | None = None) -> int:
         """Enqueues the collective on stream (0: the default stream; on the host device then the call waits) and returns 0.
 
-        Buffers are addresses, sizes in bytes. A reducing collective with NOP sums. nblocks and nthreads_per_block 0 let goccl choose.
+        Buffers are addresses, sizes in bytes. A reducing collective with NOP sums. What an algorithm cannot do as it is told, it refuses: nblocks and
+        nthreads_per_block are for kernels of one's own (0: goccl or the algorithm chooses), a plan has its blocks; extras of a default algorithm is the root
+        of a broadcast or reduce; any memory will do, so symmetric_memory is False; accum_dtype is what the algorithm accumulates in, or None.
         """
         raise NotImplementedError
+
+    def _refuse(self, nblocks: int, nthreads_per_block: int, symmetric_memory: bool, accum_dtype: DataType | None) -> None:
+        """Refuses what an algorithm of goccl's or of the language would ignore."""
+        self._refuse_kernels(nblocks, nthreads_per_block, symmetric_memory, accum_dtype)
+        if nblocks or nthreads_per_block:
+            raise errors.Unsupported(f"{self.name}: nblocks={nblocks}, nthreads_per_block={nthreads_per_block}: its blocks and threads are not the caller's choice, "
+                                     "leave both 0 (GOCCL_MAX_CTAS bounds the blocks of goccl's kernels)")
+
+    def _refuse_kernels(self, nblocks: int, nthreads_per_block: int, symmetric_memory: bool, accum_dtype: DataType | None) -> None:
+        """Refuses what an algorithm of the user's kernels would ignore."""
+        if nblocks < 0 or nthreads_per_block < 0:
+            raise errors.InvalidArgument(f"{self.name}: nblocks={nblocks}, nthreads_per_block={nthreads_per_block}: they are positive, or 0 for the algorithm's own")
+        if symmetric_memory:
+            raise errors.Unsupported(f"{self.name}: symmetric_memory: it works on any memory and takes no advantage of this; leave it out "
+                                     "(goccl.nccl.Communicator.register_window is what collectives take advantage of)")
+        if accum_dtype is not None:
+            raise errors.Unsupported(f"{self.name}: accum_dtype={accum_dtype!r}: leave it out, it cannot be chosen")
 
     def reset(self) -> None:
         """Forgets what executions have prepared."""
@@ -103,21 +122,45 @@ class Algorithm:
 _CODES = {"allreduce": ALL_REDUCE, "allgather": ALL_GATHER, "reducescatter": REDUCE_SCATTER, "alltoall": ALL_TO_ALL, "broadcast": BROADCAST, "reduce": REDUCE}
 
 
+def _check_sizes(collective: str, n: int, input_size: int, output_size: int, itemsize: int, output_used: bool = True) -> None:
+    """Refuses sizes that are not whole elements, or an output that does not hold what a collective of n ranks writes to it."""
+    if input_size < 0 or output_size < 0 or input_size % itemsize or output_size % itemsize:
+        raise errors.InvalidArgument(f"{collective}: input_size {input_size} and output_size {output_size} are not whole elements of {itemsize} bytes")
+    if collective == "reducescatter":
+        if input_size < output_size * n:
+            raise errors.InvalidArgument(f"reducescatter: input_size {input_size} is less than {n} ranks times output_size {output_size}")
+        return
+    if collective == "alltoall" and input_size % (n * itemsize):
+        raise errors.InvalidArgument(f"alltoall: input_size {input_size} does not divide into whole elements for {n} ranks")
+    needed = input_size * n if collective == "allgather" else input_size
+    if output_used and output_size < needed and collective in _CODES:
+        raise errors.InvalidArgument(f"{collective}: output_size is {output_size}, {needed} bytes are needed")
+
+
+def _accumulates_in(dtype: DataType) -> DataType:
+    """What goccl's own reductions accumulate in."""
+    return DataType.float32 if dtype in (DataType.float16, DataType.bfloat16, DataType.float8_e4m3, DataType.float8_e5m2) else dtype
+
+
 class _BuiltIn(Algorithm):
     """A collective of goccl's engine, which chooses the kernel by a measured table."""
 
     def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
                 op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Executor | None = None, nblocks: int = 0,
-                nthreads_per_block: int = 0, symmetric_memory: bool = False, extras: dict[str, int] | None = None, accum_dtype: DataType | None = None) -> int:
+                nthreads_per_block: int = 0, extras: dict[str, int] | None = None, *, symmetric_memory: bool = False, accum_dtype: DataType | None = None) -> int:
+        if nblocks or nthreads_per_block or symmetric_memory or accum_dtype is not None:
+            self._refuse(nblocks, nthreads_per_block, symmetric_memory, None if accum_dtype == _accumulates_in(dtype) else accum_dtype)
         c = comm.__dict__.get("_goccl_comm") or _communicator(comm)
         code = _CODES[self.collective]
+        root = self._root(extras, c._size) if extras else 0
+        itemsize = dtype.itemsize
+        _check_sizes(self.collective, c._size, input_size, output_size, itemsize, code != REDUCE or root == c._rank)
         if code == REDUCE_SCATTER:
-            count = output_size // dtype.itemsize
+            count = output_size // itemsize
         elif code == ALL_TO_ALL:
-            count = input_size // dtype.itemsize // c._size
+            count = input_size // itemsize // c._size
         else:
-            count = input_size // dtype.itemsize
-        root = extras.get("root", 0) if extras else 0
+            count = input_size // itemsize
         if c._host and not stream:
             c._enqueue(_request(c._handle, code, dtype, 0 if op == 255 else op, root, input_buffer, output_buffer, count, c._queue(None), 0, 0,
                                 0, 0, 0, 0, 0, 0, 0), None, None)
@@ -127,6 +170,12 @@ class _BuiltIn(Algorithm):
         if r:
             raise error(r)
         return 0
+
+
+    def _root(self, extras: dict[str, int], size: int) -> int:
+        if not isinstance(extras, dict) or set(extras) != {"root"} or self.collective not in ("broadcast", "reduce") or not 0 <= extras["root"] < size:
+            raise errors.InvalidArgument(f"{self.name}: extras {extras!r}: a default broadcast or reduce takes its root, of {size} ranks, and the others take nothing")
+        return extras["root"]
 
 
 def _communicator(comm: Communicator) -> _Comm:
@@ -360,6 +409,10 @@ class Executor:
     def execute(self, rank: int, send_buff: int, recv_buff: int, send_buff_size: int, recv_buff_size: int, data_type: DataType, plan: ExecutionPlan,
                 stream: int = 0, packet_type: Any = None, op: ReduceOp = ReduceOp.SUM) -> None:
         """MSCCL++'s form of run."""
+        boot = self._comm.bootstrap()
+        if rank != boot.get_rank():
+            raise errors.InvalidArgument(f"rank {rank}: this is the executor of rank {boot.get_rank()}")
+        _check_sizes(plan.collective, boot.get_n_ranks(), send_buff_size, recv_buff_size, data_type.itemsize)
         message = recv_buff_size if plan.collective == "allgather" else send_buff_size
         self.run(plan, send_buff, recv_buff, message, data_type, op, stream_handle(stream))
 
@@ -391,9 +444,14 @@ class DslAlgorithm(Algorithm):
 
     def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
                 op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Executor | None = None, nblocks: int = 0,
-                nthreads_per_block: int = 0, symmetric_memory: bool = False, extras: dict[str, int] | None = None, accum_dtype: DataType | None = None) -> int:
+                nthreads_per_block: int = 0, extras: dict[str, int] | None = None, *, symmetric_memory: bool = False, accum_dtype: DataType | None = None) -> int:
         if executor is None:
             raise errors.InvalidArgument(f"{self.name} is a program: pass executor=goccl.Executor(comm)")
+        if nblocks or nthreads_per_block or symmetric_memory or accum_dtype is not None:
+            self._refuse(nblocks, nthreads_per_block, symmetric_memory, accum_dtype)
+        if extras:
+            raise errors.InvalidArgument(f"{self.name}: extras {extras!r}: a program takes none")
+        _check_sizes(self.collective, self.constraint.world_size, input_size, output_size, dtype.itemsize)
         executor.run(self.plan, input_buffer, output_buffer, output_size if self._output else input_size, dtype, 0 if op == 255 else op,
                      stream if stream.__class__ is int else stream_handle(stream))
         return 0

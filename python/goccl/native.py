@@ -47,7 +47,9 @@ class NativeAlgorithm(Algorithm):
 
     def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
                 op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Executor | None = None, nblocks: int = 0,
-                nthreads_per_block: int = 0, symmetric_memory: bool = False, extras: dict[str, int] | None = None, accum_dtype: DataType | None = None) -> int:
+                nthreads_per_block: int = 0, extras: dict[str, int] | None = None, *, symmetric_memory: bool = False, accum_dtype: DataType | None = None) -> int:
+        if nblocks < 0 or nthreads_per_block < 0 or symmetric_memory or accum_dtype is not None:
+            self._refuse_kernels(nblocks, nthreads_per_block, symmetric_memory, accum_dtype)
         if comm.handle not in self._comms:
             if self._initialize is not None:
                 self._initialize(comm)
