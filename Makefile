@@ -98,9 +98,14 @@ CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOO
           $(shell find kernels algorithm topo plan -name '*.cuh' -o -name '*.hpp' -o -name '*.gz' -o -name '*.json' | grep -v testdata)
 NCCL_C  = $(wildcard capi/nccl/*.c)
 
-.PHONY: libgoccl libnccl
-libgoccl: build/libgoccl.so ## build/libgoccl.so, the C ABI (capi/goccl.h)
+.PHONY: libgoccl libnccl headers
+libgoccl: build/libgoccl.so headers ## build/libgoccl.so, the C ABI (capi/goccl.h)
 libnccl: build/libnccl.so.2 libgoccl ## build/libnccl.so.2, NCCL's ABI on goccl
+
+headers: ## build/include, the headers for programs and kernels
+	@mkdir -p build/include
+	@cp -R kernels/include/goccl kernels/include/mscclpp capi/goccl.h capi/goccl_primitive.h build/include
+	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >build/include/nccl.h
 
 build/libgoccl.so: $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
 	@mkdir -p $(@D)

@@ -39,10 +39,7 @@ class BuildWithLibrary(build_py):
             shutil.copy2(os.path.join(ROOT, "build", name), lib)
         make("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", os.path.abspath(os.path.join(lib, "goccl")), "./cmd/goccl")
         shutil.rmtree(include, ignore_errors=True)
-        for name in ("goccl", "mscclpp"):
-            shutil.copytree(os.path.join(ROOT, "kernels", "include", name), os.path.join(include, name))
-        for name in ("goccl.h", "goccl_primitive.h"):
-            shutil.copy2(os.path.join(ROOT, "capi", name), include)
+        shutil.copytree(os.path.join(ROOT, "build", "include"), include)
 
 
 class PlatformWheel(bdist_wheel):

@@ -66,12 +66,12 @@ def get_lib() -> str:
 
 
 def get_include() -> str:
-    """The folder of goccl.h and of the device headers, for compilers other than the built-in one."""
+    """The folder of nccl.h, goccl.h and the device headers, for compilers other than the built-in one; in a checkout what `make libgoccl` gathers."""
     import os
 
     here = os.path.dirname(os.path.abspath(__file__))
     packaged = os.path.join(here, "include")
-    return packaged if os.path.isdir(packaged) else os.path.normpath(os.path.join(here, "..", "..", "kernels", "include"))
+    return packaged if os.path.isdir(packaged) else os.path.normpath(os.path.join(here, "..", "..", "build", "include"))
 
 
 def is_nvls_supported() -> bool:

@@ -159,3 +159,25 @@ def test_capsules():
     del raw
     assert (t == 2).all()
     assert goccl.utils.torch_dtype_to_mscclpp_dtype(torch.bfloat16) is goccl.DataType.bfloat16
+
+
+def _late(rank, n, uid):
+    _init(rank, n, uid)
+    store = dist.distributed_c10d._get_default_store()
+    t = torch.ones(3)
+    dist.all_reduce(t)
+    if rank == 0:
+        w = dist.all_reduce(t, async_op=True)
+        with pytest.raises(goccl.Timeout, match="goes on"):
+            w.wait(timedelta(seconds=0.2))
+        store.set("late", "1")
+        assert w.wait(timedelta(seconds=60))
+    else:
+        store.get("late")
+        dist.all_reduce(t)
+    assert (t == n * n).all()
+    dist.destroy_process_group()
+
+
+def test_wait_ends_by_its_timeout_and_the_work_goes_on():
+    jobs.run(2, _late)

@@ -4,6 +4,8 @@ import ctypes
 import gc
 import glob
 import os
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -119,6 +121,16 @@ def test_env_names(monkeypatch):
 def test_env():
     assert goccl.env().device == "host" and not goccl.env().multicast and not goccl.is_nvls_supported()
     assert os.path.exists(os.path.join(goccl.get_include(), "goccl", "memory_channel.cuh"))
+
+
+def test_headers():
+    """One folder has NCCL's header, goccl's, and those of kernels, and programs compile against it."""
+    if not shutil.which("gcc"):
+        pytest.skip("no C compiler")
+    for names in (["nccl.h"], ["goccl.h", "goccl_primitive.h"]):
+        source = "".join(f"#include <{n}>\n" for n in names) + "int x;\n"
+        p = subprocess.run(["gcc", "-fsyntax-only", "-Wall", "-Werror", f"-I{goccl.get_include()}", "-x", "c", "-"], input=source, capture_output=True, text=True)
+        assert p.returncode == 0, p.stderr
 
 
 def test_alias():

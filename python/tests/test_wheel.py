@@ -51,7 +51,8 @@ def test_one_wheel_for_every_python(tmp_path):
     (wheel,) = glob.glob(str(tmp_path / "goccl-*.whl"))
     assert "-py3-none-linux_" in wheel
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"goccl/lib/libgoccl.so", "goccl/lib/libnccl.so.2", "goccl/lib/goccl", "goccl/py.typed", "goccl/__init__.pyi"} <= set(names)
+    assert {"goccl/lib/libgoccl.so", "goccl/lib/libnccl.so.2", "goccl/lib/goccl", "goccl/py.typed", "goccl/__init__.pyi",
+            "goccl/include/nccl.h", "goccl/include/goccl.h", "goccl/include/goccl_primitive.h"} <= set(names)
     assert not [n for n in names if "cpython" in n or n.startswith("mscclpp")]
     for version, python in sorted(_interpreters().items()):
         venv = tmp_path / "python{}.{}".format(*version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 
 import torch
 from typing import TYPE_CHECKING
@@ -125,15 +126,20 @@ class Lane:
         if failure is not None:
             raise failure
 
-    def synchronize(self) -> None:
-        """Waits for the host lane's work."""
+    def synchronize(self, end: float | None = None) -> bool:
+        """Waits for the host lane's work, until the clock says end. Whether it is done."""
+        left = None if end is None else max(end - time.monotonic(), 0)
         try:
-            synchronize(self._side.device.handle, self._side.handle, self.raise_failure)
+            synchronize(self._side.device.handle, self._side.handle, self.raise_failure, left)
+        except errors.Timeout:
+            self.raise_failure()
+            return False
         except KeyboardInterrupt:
             self.comm.abort()
             raise
         self.raise_failure()
         self._side._keep.clear()
+        return True
 
     def idle(self) -> bool:
         """Whether the host lane has nothing to do."""

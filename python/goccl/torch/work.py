@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,9 +13,14 @@ from .. import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
     from typing import Any
 
 __all__ = ["Work"]
+
+
+class _Late(errors.Timeout):
+    """A wait that ended before its work did."""
 
 
 class Work(dist._Work):
@@ -45,22 +51,38 @@ class Work(dist._Work):
         work._result = result
         return work
 
-    def wait(self, timeout: Any = None) -> bool:
-        """Waits as far as the device demands; raises what the collective failed with."""
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Waits as far as the device demands; raises what the collective failed with. With a timeout that is positive it waits on the host, also on GPUs, and
+        raises Timeout when that has passed; the work goes on."""
+        end = time.monotonic() + timeout.total_seconds() if timeout is not None and timeout.total_seconds() > 0 else None
+        return self._wait(end)
+
+    def _wait(self, end: float | None) -> bool:
         for w in self._others:
-            w.wait()
+            w._wait(end)
         self._lane.flush()
         if self._lane.cuda:
+            current = torch.cuda.current_stream(self._lane.index)
             if self._event is not None:
-                torch.cuda.current_stream(self._lane.index).wait_event(self._event)
+                current.wait_event(self._event)
                 self._lane.raise_failure()
+            if end is not None:
+                reached = current.record_event()
+                while not reached.query():
+                    self._lane.raise_failure()
+                    if time.monotonic() >= end:
+                        raise _Late("the work has not ended within the timeout of wait: it goes on")
+                    time.sleep(0.001)
             return True
         with self._lock:
             if not self._done:
                 try:
-                    self._lane.synchronize()
+                    if not self._lane.synchronize(end):
+                        raise _Late("the work has not ended within the timeout of wait: it goes on")
                     if self._finish is not None:
                         self._finish()
+                except _Late:
+                    raise
                 except Exception as e:
                     self._failure = e
                 self._done, self._tensors, self._finish = True, None, None
