@@ -40,14 +40,14 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error
 func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	bounded, stop := c.fate.bound(ctx)
 	defer stop()
-	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, Fail: c.fate.end}
+	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, Fail: c.fate.end}
 	r := c.registered
 	if r == nil {
 		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot))}
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
-			cfg := executor.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, OnFailure: c.fate.end}
+			cfg := executor.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, OnFailure: c.fate.end}
 			if gpu, ok := c.engine.(*nvlink.Engine); ok {
 				cfg.Order = gpu.Order()
 			}

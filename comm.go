@@ -140,12 +140,12 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	forced := os.Getenv("GOCCL_ALGO") // before all ranks meet: then one of them may be setting it for the next communicator
 	switch c.dev.ID().Kind {
 	case device.Host:
-		c.engine, err = engineOf(shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout}))
+		c.engine, err = engineOf(shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name}))
 	case device.CUDA:
 		if c.stream0, err = c.dev.WrapStream(0); err != nil {
 			return err
 		}
-		c.engine, err = engineOf(nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, SeparateGraphs: c.cfg.SeparateGraphs}))
+		c.engine, err = engineOf(nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, SeparateGraphs: c.cfg.SeparateGraphs, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name}))
 	default:
 		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
 	}

@@ -32,9 +32,14 @@ type Config struct {
 	SeparateGraphs bool
 	// Name appears in logs and errors.
 	Name string
+
+	stallWarning time.Duration // how long an operation waits before that is logged; 0: for ever
 }
 
-const defaultTimeout = 30 * time.Second
+const (
+	defaultTimeout      = 30 * time.Second
+	defaultStallWarning = 30 * time.Second
+)
 
 // fill puts defaults for what is not set.
 func (cfg *Config) fill() error {
@@ -51,6 +56,10 @@ func (cfg *Config) fill() error {
 		}
 	}
 	cfg.OpTimeout = max(0, cfg.OpTimeout)
+	var err error
+	if cfg.stallWarning, err = setting.Duration("GOCCL_STALL_WARNING", defaultStallWarning); err != nil {
+		return fmt.Errorf("goccl: NewComm: %w: %w", ErrInvalidArgument, err)
+	}
 	if s := os.Getenv("GOCCL_CHECK"); s != "" && !cfg.Check {
 		on, err := strconv.ParseBool(s)
 		if err != nil {

@@ -46,6 +46,8 @@ type Environment struct {
 	Bootstrap bootstrap.Bootstrap
 	Device    device.Device
 	OpTimeout time.Duration
+	// StallWarning is how long an operation waits for a peer before that is logged; 0 is for ever.
+	StallWarning time.Duration
 	// Fail ends the communicator, for algorithms that learn of a failure while their work runs.
 	Fail func(cause error)
 }

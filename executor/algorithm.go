@@ -44,7 +44,7 @@ func (b *Builder) Build(ctx context.Context, env algorithm.Environment) (algorit
 	e := b.Executor
 	if e == nil {
 		var err error
-		if e, err = New(Config{Bootstrap: env.Bootstrap, Device: env.Device, OpTimeout: env.OpTimeout, OnFailure: env.Fail}); err != nil {
+		if e, err = New(Config{Bootstrap: env.Bootstrap, Device: env.Device, OpTimeout: env.OpTimeout, StallWarning: env.StallWarning, OnFailure: env.Fail}); err != nil {
 			return nil, err
 		}
 	}

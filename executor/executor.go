@@ -23,6 +23,8 @@ type Config struct {
 	Device device.Device
 	// OpTimeout bounds each launch's wait for its peers; 0 is no bound.
 	OpTimeout time.Duration
+	// StallWarning is how long a launch on the host device waits for its peers before that is logged; 0 is for ever.
+	StallWarning time.Duration
 	// OnFailure, when not nil, is called once, from any goroutine, with the cause of the first Abort or failure.
 	OnFailure func(cause error)
 	// Order is that of the communicator whose operations the executor runs, on a GPU: plans and the communicator's other work follow one another in the
@@ -37,8 +39,9 @@ type Executor struct {
 	rank    int
 	size    int
 	timeout time.Duration
-	failed  func(error) // Config.OnFailure
-	order   *cuda.Order // Config.Order
+	stall   time.Duration // Config.StallWarning
+	failed  func(error)   // Config.OnFailure
+	order   *cuda.Order   // Config.Order
 
 	aborted atomic.Uint32 // what waits look at; not 0 once cause is set
 	cause   atomic.Pointer[error]
@@ -56,7 +59,7 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Bootstrap == nil || cfg.Device == nil {
 		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", algorithm.ErrInvalidArgument)
 	}
-	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, failed: cfg.OnFailure, order: cfg.Order}
+	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, stall: cfg.StallWarning, failed: cfg.OnFailure, order: cfg.Order}
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
 		return nil, &algorithm.Error{Op: "executor", Rank: e.rank, Peer: r, Err: fmt.Errorf("%w: plans run among the ranks of one host: %w", algorithm.ErrUnsupported, err)}
 	}

@@ -25,6 +25,7 @@ type hostEngine struct {
 	local   bool     // all ranks are in this process
 	alone   bool     // no other rank is
 	policy  *wait.Policy
+	stall   *wait.Stall
 	cores   int // that this rank may use
 
 	enqueued uint64        // launches
@@ -90,6 +91,9 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 		h.met[b] = make([]uint64, prog.barriers)
 	}
 	h.run = newRun(h)
+	if x.e.stall > 0 {
+		h.stall = &wait.Stall{After: x.e.stall, Report: h.run.warn}
+	}
 	return h, nil
 }
 

@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
 	"sync"
@@ -167,8 +168,21 @@ func (t *ticket) awaitTurn() error {
 			return e.ended(err, "the launch before it runs")
 		}
 	}
+	limit.Stall = h.stall
 	h.run.limit = limit
 	return nil
+}
+
+// warn logs that the launch has waited long for its peers. Where several workers share it, whom it waits for is not known here.
+func (r *run) warn() {
+	peer, where := -1, "several"
+	for i := 0; i < len(r.blocks) && r.workers == 1 && peer < 0; i++ {
+		if bl := &r.blocks[i]; !bl.done {
+			peer, where = bl.waiting()
+		}
+	}
+	slog.Warn("a plan waits long for a peer: does that one execute it, too? GOCCL_OP_TIMEOUT would end the wait",
+		"plan", r.h.x.plan.Name, "seq", r.Seq, "rank", r.h.x.e.rank, "waits_for", peer, "op", where, "for", r.h.x.e.stall)
 }
 
 // end is step 5.

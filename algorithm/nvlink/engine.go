@@ -26,6 +26,9 @@ type Config struct {
 	Timeout time.Duration
 	// OpTimeout bounds each wait of a kernel for its peers; 0 is no bound.
 	OpTimeout time.Duration
+	// StallWarning is how long enqueued work may not end before that is logged; 0 is for ever. Name is the communicator's, for the log.
+	StallWarning time.Duration
+	Name         string
 	// SeparateGraphs leaves launches of graphs unordered among each other and with eager work.
 	SeparateGraphs bool
 }
@@ -109,7 +112,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.fillConstants()
 	e.watch.Add(1)
-	go e.watchReports()
+	go e.watchReports(&stall{after: cfg.StallWarning, name: cfg.Name})
 	return e, nil
 }
 
@@ -302,8 +305,9 @@ func (e *Engine) report() error {
 	return e.abort.report(e.rank)
 }
 
-// watchReports looks for waits that gave up by themselves, so that AsyncError and the peers' kernels learn of it without a call.
-func (e *Engine) watchReports() {
+// watchReports looks for waits that gave up by themselves, so that AsyncError and the peers' kernels learn of it without a call, and for work that does
+// not end.
+func (e *Engine) watchReports(w *stall) {
 	defer e.watch.Done()
 	t := time.NewTicker(100 * time.Millisecond)
 	defer t.Stop()
@@ -313,6 +317,7 @@ func (e *Engine) watchReports() {
 			if e.Err() != nil {
 				return
 			}
+			w.look(e)
 		case <-e.stop:
 			return
 		}

@@ -24,6 +24,9 @@ type Config struct {
 	Device    device.Device
 	// OpTimeout bounds each request; 0 is no bound.
 	OpTimeout time.Duration
+	// StallWarning is how long a request waits for a peer before that is logged; 0 is for ever. Name is the communicator's, for the log.
+	StallWarning time.Duration
+	Name         string
 }
 
 // Engine runs the collectives of one rank.
@@ -50,6 +53,9 @@ type Engine struct {
 	sendAt, recvAt []device.Ptr // by rank
 	slotAt         [1]device.Ptr
 	lent           lent
+	stall          *wait.Stall // nil: nobody wants to know
+	name           string
+	running        *op
 	counts         []int64 // of an all-to-all-v that were read on the stream
 
 	jobs jobs
@@ -75,6 +81,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
 		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
 	e.buffers = newBuffers(e)
+	if e.name = cfg.Name; cfg.StallWarning > 0 {
+		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
+	}
 	// Before all ranks meet: from then on one of them may be setting the environment of the next communicator.
 	if err := e.force(os.Getenv("GOCCL_ALGO")); err != nil {
 		return nil, err
@@ -215,8 +224,9 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 		e.failed.CompareAndSwap(nil, &err)
 		return err
 	}
-	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: e.windows[e.rank].abort()}
-	o := &op{e: e, seq: seq, limit: limit, req: &batch[0]}
+	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: e.windows[e.rank].abort(), Stall: e.stall}
+	o := &op{e: e, seq: seq, limit: limit, req: &batch[0], waitsFor: -1}
+	e.running = o
 	returned := false
 	defer func() {
 		if !returned { // a buffer that is not mapped, for one: the stream reports the panic, and peers must not wait for this rank

@@ -94,6 +94,7 @@ func (o *op) pointToPoint(all []*transfer) error {
 		if moved {
 			continue
 		}
+		o.waitsFor = waitsFor
 		left := -1 // a peer that will never be ready
 		ready := func() bool {
 			for q := range queues {

@@ -16,6 +16,8 @@ type op struct {
 	limit wait.Limit
 	sig   uint64
 
+	waitsFor int // of a send or receive: the peer that has to go on
+
 	send, recv place // of the buffers, for peers; only in requests that may be done in place
 }
 

@@ -52,6 +52,14 @@ type Limit struct {
 	Deadline Deadline
 	// Abort, when not nil, ends the wait as soon as it is not 0.
 	Abort *atomic.Uint32
+	// Stall, when not nil, hears of a wait that lasts.
+	Stall *Stall
+}
+
+// Stall is told, once a wait, that the wait has lasted for After. Waits that do not sleep never look at it.
+type Stall struct {
+	After  time.Duration
+	Report func() // called by the waiter, which then goes on waiting
 }
 
 // Check is nil, ErrTimeout or an *AbortError.

@@ -28,6 +28,10 @@ func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
 	// 3. Sleep.
 	c.waiters.Add(1)
 	defer c.waiters.Add(^uint32(0))
+	stalled := Deadline(0)
+	if l.Stall != nil {
+		stalled = After(l.Stall.After)
+	}
 	for {
 		seq := c.sequence.Load()
 		if cond() {
@@ -35,6 +39,10 @@ func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
 		}
 		if err := l.Check(); err != nil {
 			return err
+		}
+		if stalled != 0 && Now() >= stalled {
+			stalled = 0
+			l.Stall.Report()
 		}
 		if err := futex.Wait(&c.sequence, seq, sleepFor(l, p)); err != nil && !errors.Is(err, futex.ErrTimeout) {
 			return fmt.Errorf("wait: %w", err)

@@ -1,0 +1,63 @@
+package nvlink
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+)
+
+// stall notices work that does not end. A kernel's wait that has no deadline may be a mistake of the program, such as a collective on one rank and a
+// receive on another, and nobody would ever hear of it. Whom the kernel waits for only its own report says, when GOCCL_OP_TIMEOUT ends it.
+//
+// Work has not ended if the rank was never seen idle since the latest submission. It is looked for rarely: that asks the driver.
+type stall struct {
+	after  time.Duration
+	name   string
+	looked time.Time // last
+	seq    uint64    // of the latest submission then
+	since  time.Time // when that was seen first, and not idle
+	said   bool      // of that one
+}
+
+// lookEvery is the time between looks, where the warning comes late enough for it.
+const lookEvery = 5 * time.Second
+
+func (w *stall) look(e *Engine) {
+	now := time.Now()
+	if w.after <= 0 || now.Sub(w.looked) < min(lookEvery, w.after/4) {
+		return
+	}
+	w.looked = now
+	if seq := e.abort.seq.Load(); seq != w.seq {
+		*w = stall{after: w.after, name: w.name, looked: now, seq: seq, since: now}
+		return
+	}
+	if w.said || w.seq == 0 {
+		return
+	}
+	if !e.unended() {
+		w.since = now
+		return
+	}
+	if now.Sub(w.since) < w.after {
+		return
+	}
+	w.said = true
+	attrs := []any{"op", algorithm.Collective(e.abort.op.Load()).String(), "seq", w.seq, "rank", e.rank, "for", now.Sub(w.since).Round(time.Second)}
+	if w.name != "" {
+		attrs = append(attrs, "communicator", w.name)
+	}
+	slog.Warn("enqueued operations do not end, the latest being this one: work before them on their streams runs, or a peer is not in the same operation; GOCCL_OP_TIMEOUT would end the wait and name the peer", attrs...)
+}
+
+// unended reports whether enqueued work has not ended.
+func (e *Engine) unended() bool {
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if e.freed {
+		return false
+	}
+	idle, err := e.order.Idle()
+	return err == nil && !idle
+}

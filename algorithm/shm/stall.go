@@ -1,0 +1,21 @@
+package shm
+
+import "log/slog"
+
+// warn logs that the request that runs has waited long. A wait that has no deadline may be a mistake of the program, such as a collective on one rank and
+// a receive on another, and nobody would ever hear of it.
+func (e *Engine) warn() {
+	o := e.running
+	peer := o.waitsFor
+	if peer < 0 {
+		peer = e.behind()
+	}
+	attrs := []any{"op", o.req.Collective.String(), "seq", o.seq, "rank", e.rank, "waits_for", peer, "for", e.stall.After}
+	if peer >= 0 {
+		attrs = append(attrs, "phase", e.phase, "its_phase", e.windows[peer].phase().Load())
+	}
+	if e.name != "" {
+		attrs = append(attrs, "communicator", e.name)
+	}
+	slog.Warn("an operation waits long for a peer: is that one in the same operation? GOCCL_OP_TIMEOUT would end the wait", attrs...)
+}
