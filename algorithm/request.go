@@ -115,12 +115,3 @@ type DeviceCounts struct {
 
 // Bytes is Count in bytes.
 func (r *Request) Bytes() int64 { return r.Count * r.Type.Size() }
-
-// SymmetricRecv reports whether every rank has a whole receive buffer in this collective.
-func (c Collective) SymmetricRecv() bool {
-	switch c {
-	case AllReduce, AllGather, ReduceScatter, AllToAll, AllToAllV, AllToAllVDevice, Broadcast:
-		return true
-	}
-	return false
-}

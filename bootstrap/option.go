@@ -44,12 +44,6 @@ func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = 
 // WithStallTimeout sets how long a connected peer may be silent before it counts as dead. The default is the step timeout.
 func WithStallTimeout(d time.Duration) Option { return func(c *config) { c.stall = d } }
 
-// WithPartitionTimeout sets how long the network may leave data unacknowledged before the peer counts as dead. The default is 3 s.
-func WithPartitionTimeout(d time.Duration) Option { return func(c *config) { c.partition = d } }
-
-// WithHeartbeat sets the interval of heartbeats.
-func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.heartbeat = d } }
-
 // WithRootLifetime sets how long a root that nobody joins keeps listening. The default is 10 min.
 func WithRootLifetime(d time.Duration) Option { return func(c *config) { c.rootLife = d } }
 
@@ -87,7 +81,7 @@ func newConfig(opts []Option) (*config, error) {
 	for _, o := range opts {
 		o(c)
 	}
-	if c.timeout <= 0 || c.partition <= 0 || c.heartbeat <= 0 || c.rootLife <= 0 || c.stall < 0 {
+	if c.timeout <= 0 || c.rootLife <= 0 || c.stall < 0 {
 		return nil, fmt.Errorf("%w: timeouts must be positive", ErrInvalid)
 	}
 	if c.stall == 0 {

@@ -93,11 +93,6 @@ func (f *Function) SetMaxDynamicShared(n int) error {
 	return fail(f.d.gpu.ordinal, "dynamic shared memory of "+f.name, f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncMaxDynamicShared, n))
 }
 
-// SetNonPortableCluster allows clusters of more than 8 blocks.
-func (f *Function) SetNonPortableCluster() error {
-	return fail(f.d.gpu.ordinal, "cluster size of "+f.name, f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncNonPortable, 1))
-}
-
 // Occupancy is how many blocks of that shape fit on one multiprocessor.
 func (f *Function) Occupancy(threads int, shared uint32) (int, error) {
 	n, err := f.d.gpu.ctx.Occupancy(f.raw, threads, shared)

@@ -66,26 +66,14 @@ func (d *Device) Register(b []byte) (device.Allocation, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("host: register on %s: the slice is empty", d.ID())
 	}
-	return d.register(uintptr(unsafe.Pointer(unsafe.SliceData(b))), int64(len(b)), b)
-}
-
-// RegisterPointer is Register for memory outside the Go heap.
-func (d *Device) RegisterPointer(p device.Ptr, size int64) (device.Allocation, error) {
-	if p == 0 || size <= 0 {
-		return nil, fmt.Errorf("host: register on %s: %d bytes at %#x is no memory", d.ID(), size, uintptr(p))
-	}
-	return d.register(uintptr(p), size, nil)
-}
-
-func (d *Device) register(base uintptr, size int64, keep []byte) (device.Allocation, error) {
 	if err := d.check("register"); err != nil {
 		return nil, err
 	}
-	m := &mapping{base: base, size: size, fd: -1, unique: newUnique(), owner: d.ID(), refs: 1, keep: keep}
+	m := &mapping{base: uintptr(unsafe.Pointer(unsafe.SliceData(b))), size: int64(len(b)), fd: -1, unique: newUnique(), owner: d.ID(), refs: 1, keep: b}
 	registry.Lock()
 	insert(m)
 	registry.Unlock()
-	return d.adopt(m, size)
+	return d.adopt(m, m.size)
 }
 
 // Export describes the mapping that holds p. Registered memory has a HandleLocal, which no other process can import. Memory of another process

@@ -78,7 +78,6 @@ const (
 	FuncBinaryVersion    FuncAttribute = 6
 	FuncMaxDynamicShared FuncAttribute = 8
 	FuncSharedCarveout   FuncAttribute = 9
-	FuncNonPortable      FuncAttribute = 14
 )
 
 // FuncAttribute reads an attribute.

@@ -64,8 +64,8 @@ func (c *Cell) wakeSleepers() {
 // Reached reports whether the value is at or past target, on the circle of 64-bit numbers.
 func (c *Cell) Reached(target uint64) bool { return int64(c.value.Load()-target) >= 0 }
 
-// WaitAtLeast waits until the value is at or past target (see Reached). Its errors are ErrTimeout and *AbortError. A nil policy is the
-// process's own (see Configure).
+// WaitAtLeast waits until the value is at or past target (see Reached). Its errors are ErrTimeout and *AbortError. A nil policy is
+// Default.
 func (c *Cell) WaitAtLeast(target uint64, l Limit, p *Policy) error {
 	if c.Reached(target) {
 		return nil

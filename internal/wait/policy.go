@@ -2,7 +2,6 @@ package wait
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
 )
 
@@ -40,12 +39,7 @@ func For(ranksHere, ranksOnHost int) *Policy {
 	return p
 }
 
-var own atomic.Pointer[Policy]
+var own = For(0, 0)
 
-func init() { own.Store(For(0, 0)) }
-
-// Configure sets the policy of this process, for waits that bring none: see For.
-func Configure(ranksHere, ranksOnHost int) { own.Store(For(ranksHere, ranksOnHost)) }
-
-// Default is the policy of this process.
-func Default() *Policy { return own.Load() }
+// Default is the policy for waits that bring none.
+func Default() *Policy { return own }
