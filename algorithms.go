@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/algorithm/nvlink"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -227,16 +227,18 @@ func planFolder() (files [][]byte, digest uint64, err error) {
 	if dir == "" {
 		return nil, 0, nil
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: GOCCL_PLAN_DIR=%q: %w", ErrInvalidArgument, dir, err)
+		return nil, 0, fmt.Errorf("%w: GOCCL_PLAN_DIR: %w: name a folder of plans, or unset it", ErrInvalidArgument, err)
 	}
-	sort.Strings(names)
 	h := sha256.New()
-	for _, name := range names {
-		data, err := os.ReadFile(name)
+	for _, e := range entries { // by name
+		if !strings.HasSuffix(e.Name(), ".json") {
+			continue
+		}
+		data, err := regular.Read(filepath.Join(dir, e.Name()), int64(plan.Capacity.FileBytes))
 		if err != nil {
-			return nil, 0, fmt.Errorf("GOCCL_PLAN_DIR: %w", err)
+			return nil, 0, fmt.Errorf("%w: GOCCL_PLAN_DIR: %w", ErrInvalidArgument, err)
 		}
 		sum := sha256.Sum256(data)
 		h.Write(sum[:])

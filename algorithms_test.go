@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -117,6 +118,33 @@ func TestPlanFolder(t *testing.T) {
 	}
 	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 1000}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPlanFolderMustBeOne: a folder that is misspelt is no folder without plans.
+func TestPlanFolderMustBeOne(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipes", "plan.json")
+	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o700), syscall.Mkfifo(pipe, 0o600), os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{"/nosuch", filepath.Join(dir, "file"), filepath.Dir(pipe)} {
+		t.Setenv("GOCCL_PLAN_DIR", at)
+		boot := bootstrap.NewLocalGroup(1)[0]
+		dev, err := openHost(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev})
+		if !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_PLAN_DIR") || !strings.Contains(err.Error(), at) {
+			t.Errorf("%s: %v", at, err)
+		}
+		if c != nil {
+			t.Error(c.Close())
+		}
+		if err := errors.Join(dev.Close(), boot.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

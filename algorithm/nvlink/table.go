@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/regular"
 )
 
 // Table says which variant runs a collective of a given size: one for each GPU model and number of ranks, measured by a sweep.
@@ -75,10 +76,13 @@ const (
 //go:embed tables/*.json
 var tables embed.FS
 
+// maxTableBytes bounds a file of GOCCL_TUNING.
+const maxTableBytes = 64 << 20
+
 // LoadTable picks the table for a GPU and a number of ranks: GOCCL_TUNING names a file; otherwise the embedded one.
 func LoadTable(gpu GPU, ranks int) (*Table, error) {
 	if path := os.Getenv("GOCCL_TUNING"); path != "" {
-		data, err := os.ReadFile(path)
+		data, err := regular.Read(path, maxTableBytes)
 		if err != nil {
 			return nil, fmt.Errorf("GOCCL_TUNING: %w", err)
 		}

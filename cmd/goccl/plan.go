@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccl/goccl/dsl"
 	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/simulate"
 )
@@ -25,6 +26,9 @@ type planCommand struct {
 	List     planList     `cmd:"" help:"List the built-in programs."`
 }
 
+// maxTextBytes bounds files that people write: machines, times, topologies.
+const maxTextBytes = 64 << 20
+
 // planSource names a plan: a file, or a built-in program and its shape.
 type planSource struct {
 	Plan      string `arg:"" help:"A plan file, or the name of a built-in program (goccl plan list), which needs --ranks."`
@@ -37,7 +41,7 @@ type planSource struct {
 }
 
 func (s *planSource) load() (*plan.Plan, error) {
-	data, err := os.ReadFile(s.Plan)
+	data, err := regular.Read(s.Plan, int64(plan.Capacity.FileBytes))
 	switch {
 	case err == nil:
 		p, err := plan.Decode(data)
@@ -173,7 +177,7 @@ func (s *planSource) machine(name string) (*simulate.Machine, error) {
 }
 
 func machineModel(name string) (*simulate.Machine, error) {
-	data, err := os.ReadFile(name)
+	data, err := regular.Read(name, maxTextBytes)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
 		m, err := simulate.NamedMachine(name)
 		if err != nil {

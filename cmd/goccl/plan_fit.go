@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/simulate"
 )
@@ -80,7 +81,7 @@ func (c *planFit) Run(s *streams) error {
 }
 
 func readTimes(file string) ([]simulate.Measurement, error) {
-	data, err := os.ReadFile(file)
+	data, err := regular.Read(file, maxTextBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func readTimes(file string) ([]simulate.Measurement, error) {
 // appendTimes adds rows to a file of times, which need not exist.
 func appendTimes(file string, rows []planTime) error {
 	var all []planTime
-	data, err := os.ReadFile(file)
+	data, err := regular.Read(file, maxTextBytes)
 	switch {
 	case os.IsNotExist(err):
 	case err != nil:

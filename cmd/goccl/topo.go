@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 
+	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/topo"
 )
 
@@ -20,7 +20,7 @@ func (c *topoCommand) Run(ctx context.Context, s *streams) error {
 	var m *topo.Machine
 	var err error
 	if c.From != "" {
-		b, e := os.ReadFile(c.From)
+		b, e := regular.Read(c.From, maxTextBytes)
 		if e != nil {
 			return e
 		}

@@ -88,6 +88,10 @@ func (p *Program) Supports(o Options) error {
 	switch {
 	case o.Ranks < 2:
 		return fmt.Errorf("programs: %s: %d ranks, want 2 or more", p.Name, o.Ranks)
+	case o.Ranks > plan.Capacity.Ranks:
+		return fmt.Errorf("programs: %s: %d ranks; plans have up to %d", p.Name, o.Ranks, plan.Capacity.Ranks)
+	case o.Instances < 0 || o.Instances > plan.Capacity.ThreadBlocks:
+		return fmt.Errorf("programs: %s: %d instances, want 0 (the default) to %d", p.Name, o.Instances, plan.Capacity.ThreadBlocks)
 	case o.Ranks%o.Hosts != 0:
 		return fmt.Errorf("programs: %s: %d ranks do not divide among %d hosts", p.Name, o.Ranks, o.Hosts)
 	case o.Hosts > 1 && !p.MultiHost:
@@ -99,7 +103,26 @@ func (p *Program) Supports(o Options) error {
 	case o.Root < 0 || o.Root >= o.Ranks:
 		return fmt.Errorf("programs: %s: root %d of %d ranks", p.Name, o.Root, o.Ranks)
 	}
+	if n := p.pairs(o); n > maxPairs {
+		return fmt.Errorf("programs: %s: %d ranks make %d pairs that talk to each other, all instances counted, over the limit of %d: use fewer ranks or instances, or allreduce_hierarchical",
+			p.Name, o.Ranks, n, maxPairs)
+	}
 	return nil
+}
+
+// maxPairs bounds the memory that a program takes: an op of a plan is about 1 KB on its way, and a pair has several.
+const maxPairs = 1 << 20
+
+// pairs is how many pairs of ranks a program opens channels between, once for each instance.
+func (p *Program) pairs(o Options) int {
+	peers := o.Ranks
+	if p.Name == "allreduce_hierarchical" {
+		peers = o.perHost() + o.Hosts
+	}
+	if o.Instances == 0 {
+		o.Instances = p.instances(o)
+	}
+	return o.Ranks * peers * o.Instances
 }
 
 // Program writes the program without compiling it.

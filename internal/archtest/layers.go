@@ -16,7 +16,7 @@ type layer struct {
 var house = []layer{
 	{"ground", []string{
 		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...", "internal/fdshare", "internal/futex",
-		"internal/hostreduce", "internal/launch/...", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred", "internal/setting",
+		"internal/hostreduce", "internal/launch/...", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred", "internal/regular", "internal/setting",
 		"internal/sockets", "internal/testutil/...", "internal/wait", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
