@@ -145,11 +145,11 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 
 	note := "" // what may be why the others do not come
 	if t.rank == 0 && m.address != nil {
-		ls, elsewhere, err := m.address.listen(ctx, m.iface)
-		if err != nil {
+		var ls []net.Listener
+		if ls, note, err = m.address.listen(ctx, m.iface); err != nil { // not a new err: the root's end below goes by the result
 			return nil, nil, err
 		}
-		if note = elsewhere; note != "" {
+		if note != "" {
 			c.log.Warn("bootstrap: " + note)
 		}
 		c.world = t.world
