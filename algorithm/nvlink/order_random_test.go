@@ -165,7 +165,9 @@ func (w *script) step() {
 	case k < 8 && len(w.captures) > 0:
 		c := w.captures[w.r.IntN(len(w.captures))]
 		s := c.streams[w.r.IntN(len(c.streams))]
-		w.enqueue(w.engineOn(s.Device().ID().Index), s)
+		gpu := s.Device().ID().Index
+		beside := slices.DeleteFunc(slices.Clone(c.streams), func(o *cuda.Stream) bool { return o.Device().ID().Index != gpu })
+		w.enqueue(w.engineOn(gpu), s, beside[w.r.IntN(len(beside))])
 	case k < 12 && len(w.graphs) > 0:
 		g := w.graphs[w.r.IntN(len(w.graphs))]
 		s := w.idleStream(g.gpu)
@@ -189,7 +191,7 @@ func (w *script) step() {
 			must(w.t, err)
 			s = own.(*cuda.Stream)
 		}
-		w.enqueue(e, s)
+		w.enqueue(e, s, w.idleStream(w.gpu(e)))
 	}
 }
 
@@ -214,8 +216,8 @@ func (w *script) engineOn(gpu int) *Engine {
 	}
 }
 
-// enqueue puts one operation of random kind and size on s, or a group of some with messages.
-func (w *script) enqueue(e *Engine, s device.Stream) {
+// enqueue puts one operation of random kind and size on s, or a group of some with messages, of which one is received on the stream beside it.
+func (w *script) enqueue(e *Engine, s, beside device.Stream) {
 	mem := w.mem[w.gpu(e)]
 	var reqs []algorithm.Request
 	for range 1 + w.r.IntN(2) {
@@ -229,7 +231,7 @@ func (w *script) enqueue(e *Engine, s device.Stream) {
 		n := int64(1) << w.r.IntN(18)
 		next, before := (e.rank+1)%e.size, (e.rank+e.size-1)%e.size
 		reqs = append(reqs, algorithm.Request{Collective: algorithm.Send, Send: mem, Count: n, Type: datatype.Int8, Peer: next, Stream: s},
-			algorithm.Request{Collective: algorithm.Recv, Recv: mem.Add(4 << 20), Count: n, Type: datatype.Int8, Peer: before, Stream: s})
+			algorithm.Request{Collective: algorithm.Recv, Recv: mem.Add(4 << 20), Count: n, Type: datatype.Int8, Peer: before, Stream: beside})
 	}
 	w.on(func() error { return e.Enqueue(1, reqs) })
 }

@@ -12,7 +12,7 @@ struct capture {
 	uint64_t used;   // when it was last looked for
 };
 
-enum { ORDER_CAPTURES = 64 };
+enum { ORDER_CAPTURES = 64 }; // as many may be under way at once
 
 // blocks is also read by other threads, hence atomic. The Go side lists the fields that it knows; C alone uses the others.
 struct order {
@@ -20,7 +20,8 @@ struct order {
 	uint64_t separate; // graphs and other work are not ordered among each other
 	uint64_t last, mark; // the latest work that was not captured: its stream, and what stands for it
 	uint64_t shared;     // graphs record the event too
-	uint64_t now, current, chained; // what the latest enter found: the stream, the entry of its capture + 1, whether the stream's last node is all that work on it follows
+	// What the latest enter found: the stream, the entry of its capture + 1, and whether work on the stream follows one node there and nothing else.
+	uint64_t now, current, chained;
 	uint64_t time;
 	struct capture captures[ORDER_CAPTURES];
 };
