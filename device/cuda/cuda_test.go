@@ -345,40 +345,6 @@ func TestWrapStream(t *testing.T) {
 	}
 }
 
-func TestCopyBatch(t *testing.T) {
-	d := open(t, 0)
-	a, err := d.Alloc(1 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := pattern(1<<19, 9)
-	if err := d.CopyIn(a.Ptr(), want); err != nil {
-		t.Fatal(err)
-	}
-	s, _ := d.NewStreamPriority(0)
-	for _, n := range []int{0, 1, 7, 64} {
-		var batch []Transfer
-		part := int64(1<<19) / int64(max(n, 1))
-		for i := range n {
-			size := part
-			if i == n-1 {
-				size = 1<<19 - part*int64(n-1)
-			}
-			batch = append(batch, Transfer{a.Ptr().Add(1<<19 + int64(i)*part), a.Ptr().Add(int64(i) * part), size}, Transfer{})
-		}
-		if err := errors.Join(s.Memset(a.Ptr().Add(1<<19), 0, 1<<19), s.CopyBatch(batch), s.Synchronize(bounded(t))); err != nil {
-			t.Fatal(err)
-		}
-		got := make([]byte, 1<<19)
-		if err := d.CopyOut(got, a.Ptr().Add(1<<19)); err != nil {
-			t.Fatal(err)
-		}
-		if n > 0 && !bytes.Equal(got, want) {
-			t.Errorf("%d copies", n)
-		}
-	}
-}
-
 // Goroutines of two devices change threads under each other; every call must set its own context.
 func TestManyGoroutines(t *testing.T) {
 	open(t, 0)

@@ -299,7 +299,7 @@ func TestGraph(t *testing.T) {
 		s.RecordEvent(first), u.WaitEvent(first),
 		u.Launch(f, Launch1D(4, 256, 0), new(Args).Ptr(out).Ptr(out).Ptr(a).Uint32(n)),
 		u.RecordEvent(last), s.WaitEvent(last),
-		s.CopyBatch([]Transfer{{a, out, 4 * n}, {b, b, 0}})); err != nil {
+		s.Copy(a, out, 4*n)); err != nil {
 		t.Fatal(err)
 	}
 	g, err := s.EndCapture()

@@ -152,11 +152,11 @@ func TestPeersInOneProcess(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Error("copy from the peer")
 		}
-		if err := errors.Join(s.CopyPeer(own.Ptr(), m.Ptr(), d, 1<<20), s.Synchronize(bounded(t)), e.CopyOut(got, own.Ptr())); err != nil {
+		if err := errors.Join(s.Copy(own.Ptr(), m.Ptr(), 1<<20), s.Synchronize(bounded(t)), e.CopyOut(got, own.Ptr())); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, bytes.Repeat([]byte{3}, 1<<20)) {
-			t.Error("store to the peer, or peer copy")
+			t.Error("store to the peer")
 		}
 		if err := imp.Close(); err != nil {
 			t.Error(err)

@@ -94,52 +94,6 @@ func (s *Stream) Copy(dst, src device.Ptr, n int64) error {
 	return s.done("copy", s.d.gpu.ctx.Copy(driver.Ptr(dst), driver.Ptr(src), n, s.raw))
 }
 
-// CopyPeer enqueues a copy from memory of peer; unlike Copy it needs no peer access.
-func (s *Stream) CopyPeer(dst, src device.Ptr, peer *Device, n int64) error {
-	if n == 0 {
-		return s.check()
-	}
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("copy from peer", s.d.gpu.ctx.CopyPeer(driver.Ptr(dst), s.d.gpu.ctx, driver.Ptr(src), peer.gpu.ctx, n, s.raw))
-}
-
-// Transfer is one copy of a batch.
-type Transfer struct {
-	Dst, Src device.Ptr
-	Size     int64
-}
-
-// CopyBatch enqueues copies that are unordered among themselves, in one call where the driver can (12.8 and later; never while capturing).
-func (s *Stream) CopyBatch(t []Transfer) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	var small [96]uint64
-	table := small[:0]
-	if 3*len(t) > len(small) {
-		table = make([]uint64, 0, 3*len(t))
-	}
-	n := 0
-	for i := range t {
-		if t[i].Size > 0 {
-			n++
-		}
-	}
-	table = table[:3*n]
-	n = 0
-	for i := range t {
-		if t[i].Size > 0 {
-			table[n] = uint64(t[i].Dst)
-			table[n+len(table)/3] = uint64(t[i].Src)
-			table[n+2*len(table)/3] = uint64(t[i].Size)
-			n++
-		}
-	}
-	return s.done("copy batch", s.d.gpu.ctx.CopyBatch(table, n, true, s.raw))
-}
-
 // Memset enqueues n bytes of value.
 func (s *Stream) Memset(dst device.Ptr, value byte, n int64) error {
 	if err := s.check(); err != nil || n == 0 {

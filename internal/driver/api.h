@@ -28,7 +28,6 @@ typedef struct {
 	void *win32HandleMetaData;
 	struct { unsigned char compressionType, gpuDirectRDMACapable; unsigned short usage; unsigned char reserved[4]; } allocFlags;
 } CUmemAllocationProp;
-typedef struct { int srcAccessOrder; CUmemLocation srcLocHint, dstLocHint; unsigned flags; } CUmemcpyAttributes;
 typedef struct { int id; char pad[4]; union { char bytes[64]; struct { unsigned x, y, z; } dim; int i; } value; } CUlaunchAttribute;
 typedef struct {
 	unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
@@ -39,7 +38,6 @@ typedef struct {
 
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
-_Static_assert(sizeof(CUmemcpyAttributes) == 24, "CUmemcpyAttributes");
 _Static_assert(sizeof(CUlaunchAttribute) == 72, "CUlaunchAttribute");
 _Static_assert(sizeof(CUgraphEdgeData) == 8, "CUgraphEdgeData");
 _Static_assert(sizeof(CUlaunchConfig) == 56, "CUlaunchConfig");
@@ -100,11 +98,9 @@ enum {
 	R(cuMemImportFromShareableHandle, (CUmemHandle *, void *, int)) \
 	R(cuMemRetainAllocationHandle, (CUmemHandle *, void *)) \
 	R(cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
-	R(cuMemcpyPeerAsync, (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)) \
 	R(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
 	R(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream)) \
 	R(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream)) \
-	O(cuMemcpyBatchAsync, (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream)) \
 	R(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream)) \
 	R(cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream)) \
 	R(cuStreamCreateWithPriority, (CUstream *, unsigned, int)) \

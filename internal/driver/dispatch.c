@@ -37,28 +37,6 @@ uint64_t goccl_launch(uint64_t *a, void *p) {
 	return 0;
 }
 
-// a: count, stream, flags (1: prefer overlap with compute, 2: one by one). p: count dsts, count srcs, count sizes.
-static uint64_t copy_batch(uint64_t *a, void *p) {
-	size_t n = a[0];
-	CUdeviceptr *dst = p, *src = dst + n;
-	size_t *size = (size_t *)(src + n);
-	CUstream s = PTR(CUstream, a[1]);
-	int capturing = 0;
-	if (n > 1 && !(a[2] & 2) && goccl_cu.cuMemcpyBatchAsync && s > (CUstream)2) {
-		TRY(cuStreamIsCapturing, s, &capturing);
-		if (!capturing) {
-			CUmemcpyAttributes at = {.srcAccessOrder = 1, .flags = a[2] & 1};
-			size_t first = 0, bad = 0;
-			CUresult r = goccl_cu.cuMemcpyBatchAsync(dst, src, size, n, &at, &first, 1, &bad, s);
-			if (r == 0) return 0;
-			// Kinds of memory that the batch refuses are copied one by one; nothing of a refused batch was enqueued.
-			if (r != GOCCL_NOT_SUPPORTED && r != GOCCL_INVALID_VALUE) return FAIL(cuMemcpyBatchAsync, r);
-		}
-	}
-	for (size_t i = 0; i < n; i++) TRY(cuMemcpyAsync, dst[i], src[i], size[i], s);
-	return 0;
-}
-
 static void prop_for(CUmemAllocationProp *p, int device, int rdma) {
 	memset(p, 0, sizeof *p);
 	p->type = GOCCL_MEM_PINNED;
@@ -234,8 +212,6 @@ static uint64_t ordered(uint32_t op, uint64_t *a, void *p, void *q) {
 	case OP_Enter: return goccl_order_enter(PTR(CUstream, a[0]), p);
 	case OP_Leave: return goccl_order_leave(PTR(CUstream, a[0]), p);
 	case OP_Copy: TRY(cuMemcpyAsync, a[0], a[1], a[2], PTR(CUstream, a[3])); return 0;
-	case OP_CopyPeer: TRY(cuMemcpyPeerAsync, a[0], PTR(CUcontext, a[1]), a[2], PTR(CUcontext, a[3]), a[4], PTR(CUstream, a[5])); return 0;
-	case OP_CopyBatch: return copy_batch(a, p);
 	case OP_Memset8: TRY(cuMemsetD8Async, a[0], (unsigned char)a[1], a[2], PTR(CUstream, a[3])); return 0;
 	case OP_Memset32: TRY(cuMemsetD32Async, a[0], (unsigned)a[1], a[2], PTR(CUstream, a[3])); return 0;
 	case OP_EventRecord: TRY(cuEventRecord, PTR(CUevent, a[0]), PTR(CUstream, a[1])); return 0;

@@ -10,8 +10,6 @@ const (
 	opEnter
 	opLeave
 	opCopy
-	opCopyPeer
-	opCopyBatch
 	opMemset8
 	opMemset32
 	opEventRecord

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"math"
-	"unsafe"
 )
 
 // Stream is a CUstream. 0 is the context's default stream, 1 the legacy one by name, 2 the calling thread's.
@@ -63,23 +62,6 @@ func (c Context) SynchronizeStream(s Stream) error {
 func (c Context) Copy(dst, src Ptr, n int64, s Stream) error {
 	a := args{uint64(dst), uint64(src), uint64(n), uint64(s)}
 	return call(opCopy, c, &a, nil, nil)
-}
-
-// CopyPeer enqueues a copy between two contexts; it works without peer access too, staged by the driver.
-func (c Context) CopyPeer(dst Ptr, dstCtx Context, src Ptr, srcCtx Context, n int64, s Stream) error {
-	a := args{uint64(dst), uint64(dstCtx), uint64(src), uint64(srcCtx), uint64(n), uint64(s)}
-	return call(opCopyPeer, c, &a, nil, nil)
-}
-
-// CopyBatch enqueues n copies that may run at the same time. table holds n destinations, n sources and n sizes. Drivers without
-// cuMemcpyBatchAsync, captures and default streams get them one after another.
-func (c Context) CopyBatch(table []uint64, n int, overlap bool, s Stream) error {
-	if n == 0 {
-		return nil
-	}
-	_ = table[3*n-1]
-	a := args{uint64(n), uint64(s), b2u(overlap)}
-	return call(opCopyBatch, c, &a, (*byte)(unsafe.Pointer(&table[0])), nil)
 }
 
 // Memset8 enqueues n bytes of value; Memset32 n words.

@@ -5,7 +5,6 @@ CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) {
 	if (d < 4096 || s < 4096) return INVALID;
 	SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n);
 }
-CUresult cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st) { (void)dc, (void)sc; SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n); }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n); }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream st) {
 	{ LOCKED; if (!find(d) || !find(d + n - 1)) return INVALID; }
@@ -14,17 +13,6 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream s
 CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream st) {
 	{ LOCKED; if (!find(s) || !find(s + n - 1)) return INVALID; }
 	SUBMIT(st, .kind = COPY, .a = (uintptr_t)d, .b = s, .c = n);
-}
-CUresult cuMemcpyBatchAsync(CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count, CUmemcpyAttributes *at, size_t *idx, size_t na, size_t *bad, CUstream st) {
-	LOCKED;
-	(void)bad;
-	if (na != 1 || idx[0] != 0 || at->srcAccessOrder != 1 || (uintptr_t)st <= 2) return INVALID;
-	CUstream r = st;
-	CUresult e = owned(&r);
-	if (e) return e;
-	if (r->capture) return CAPUNSUP;
-	for (size_t i = 0; i < count && !e; i++) e = submit(st, (struct op){.kind = COPY, .a = d[i], .b = s[i], .c = n[i]});
-	return e;
 }
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) { SUBMIT(s, .kind = SET8, .a = p, .b = v, .c = n); }
 CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) { SUBMIT(s, .kind = SET32, .a = p, .b = v, .c = n); }
