@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"net"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/internal/openfiles"
@@ -16,9 +15,8 @@ import (
 
 // gate admits authenticated ranks through listeners that anybody may reach.
 //
-// What a stranger can cost is bounded: maxPending connections, each with a fixed-size read and handshakeTimeout to live. When all places
-// are taken the oldest connection that has said nothing is dropped for the new one, else the oldest of all. Who has proved the secret is
-// dropped by nobody.
+// What a stranger can cost is bounded: maxPending connections (see sockets.Lobby), each with a fixed-size read and handshakeTimeout to live. Who has
+// proved the secret is dropped by nobody.
 type gate struct {
 	listeners []net.Listener
 	secret    []byte
@@ -29,20 +27,14 @@ type gate struct {
 	starved   func(error)    // this process has had no room to accept anybody for some time
 	log       *slog.Logger
 
-	mu      sync.Mutex
-	pending []*visitor // oldest first
-	closed  bool
-	refused map[string]int
+	lobby   *sockets.Lobby
+	refused sockets.Tally
+	closed  atomic.Bool
 	wg      sync.WaitGroup
 }
 
-type visitor struct {
-	c     net.Conn
-	heard bool
-}
-
 func (g *gate) serve() {
-	g.refused = map[string]int{}
+	g.lobby = sockets.NewLobby(maxPending)
 	for _, l := range g.listeners {
 		g.wg.Go(func() { g.accept(l) })
 	}
@@ -54,66 +46,36 @@ func (g *gate) accept(l net.Listener) {
 		c, err := l.Accept()
 		lasts := shortage.Lasts(err)
 		if err != nil {
-			g.mu.Lock()
-			closed := g.closed
-			g.mu.Unlock()
-			if closed || errors.Is(err, net.ErrClosed) {
+			if g.closed.Load() || errors.Is(err, net.ErrClosed) {
 				return
 			}
 			// Out of descriptors or an aborted connection: make room and go on.
 			g.refuse("accept", "", err)
-			g.evict()
+			g.lobby.Evict()
 			if lasts {
 				g.starved(openfiles.Explain(err))
 			}
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		v := &visitor{c: c}
-		g.mu.Lock()
-		full := len(g.pending) >= maxPending
-		g.mu.Unlock()
-		if full {
-			g.evict()
-		}
-		g.mu.Lock()
-		if g.closed {
-			g.mu.Unlock()
-			_ = c.Close()
+		v := g.lobby.Enter(c)
+		if v == nil {
 			return
 		}
-		g.pending = append(g.pending, v)
-		g.mu.Unlock()
-		g.wg.Go(func() { g.visit(v) })
+		g.wg.Go(func() { g.visit(c, v) })
 	}
 }
 
-func (g *gate) evict() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.pending) == 0 {
-		return
-	}
-	i := max(0, slices.IndexFunc(g.pending, func(v *visitor) bool { return !v.heard }))
-	v := g.pending[i]
-	g.pending = slices.Delete(g.pending, i, i+1)
-	_ = v.c.Close()
-}
-
-func (g *gate) visit(v *visitor) {
-	remote := v.c.RemoteAddr().String()
+func (g *gate) visit(c net.Conn, v *sockets.Guest) {
+	remote := c.RemoteAddr().String()
 	admitted := false
-	err := checkPeer(v.c)
+	err := checkPeer(c)
 	var fc *frameConn
 	var them greeting
 	if err == nil {
-		sockets.Tune(v.c, 0)
-		fc, them, err = shakeAcceptor(v.c, g.secret, g.greet(), time.Now().Add(handshakeTimeout), func() {
-			g.mu.Lock()
-			v.heard = true
-			g.mu.Unlock()
-		}, func(gr greeting) verdict {
-			if !g.settle(v) {
+		sockets.Tune(c, 0)
+		fc, them, err = shakeAcceptor(c, g.secret, g.greet(), time.Now().Add(handshakeTimeout), v.Heard, func(gr greeting) verdict {
+			if !v.Leave() {
 				return verdictTimeout // it was dropped meanwhile, and cannot be told
 			}
 			verdict := g.admit(gr)
@@ -121,34 +83,20 @@ func (g *gate) visit(v *visitor) {
 			return verdict
 		})
 	}
-	g.settle(v)
-	g.mu.Lock()
-	closed := g.closed
-	g.mu.Unlock()
+	v.Leave()
 	if err != nil {
 		// A rank that comes again at once must find its place free.
 		if admitted {
 			g.abandon(them)
 		}
-		_ = v.c.Close()
+		_ = c.Close()
 		// Visitors that shut() dropped are no news; one that was told no is, however late.
-		if !closed || them.version != 0 {
+		if !g.closed.Load() || them.version != 0 {
 			g.refuseRank(remote, them, err)
 		}
 		return
 	}
 	g.enter(fc, them)
-}
-
-// settle takes v from those that may be dropped; false if that has happened to it.
-func (g *gate) settle(v *visitor) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	i := slices.Index(g.pending, v)
-	if i >= 0 {
-		g.pending = slices.Delete(g.pending, i, i+1)
-	}
-	return i >= 0
 }
 
 func (g *gate) refuseRank(remote string, them greeting, err error) {
@@ -176,32 +124,21 @@ func (g *gate) refuseRank(remote string, them greeting, err error) {
 	g.refuse(reason, remote, err)
 }
 
-// refuse logs the 1st to 8th refusal of a kind and then each power of two, so that a flood cannot fill a disk.
 func (g *gate) refuse(reason, remote string, err error) {
-	g.mu.Lock()
-	g.refused[reason]++
-	n := g.refused[reason]
-	g.mu.Unlock()
-	if n <= 8 || bits.OnesCount(uint(n)) == 1 {
+	if n, report := g.refused.Count(reason); report {
 		g.log.Warn("bootstrap: refused a connection", "reason", reason, "remote", remote, "error", err, "times", n)
 	}
 }
 
 // shut closes the listeners and drops who is not through yet. Callers that must not return before every visitor is gone wait as well.
 func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+	if g.closed.Swap(true) {
 		return
 	}
-	g.closed = true
 	for _, l := range g.listeners {
 		_ = l.Close()
 	}
-	for _, v := range g.pending {
-		_ = v.c.Close()
-	}
-	g.pending = nil
+	g.lobby.Close()
 }
 
 func (g *gate) wait() { g.wg.Wait() }

@@ -42,6 +42,13 @@ func (l *Lobby) Enter(c io.Closer) *Guest {
 	return g
 }
 
+// Len is how many guests there are.
+func (l *Lobby) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.guests)
+}
+
 // Evict makes room, for lack of descriptors perhaps.
 func (l *Lobby) Evict() {
 	l.mu.Lock()
