@@ -23,18 +23,19 @@ RACE = . executor algorithm bootstrap capi/internal/core device internal/doctor 
        internal/wait primitive topo transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 
-.PHONY: help test check fmt lint golangci-lint vet build race unit soak kernels-check generate tools gpu-bundle clean
+.PHONY: help test check fmt lint golangci-lint vet build race unit fuzz soak kernels-check generate tools gpu-bundle clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: ## everything that needs no GPU; the plain tests come last
+test: ## everything that needs no GPU; the plain tests come last. GOCCL_FULL=1: also what takes long, and every fuzz target
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory -j2 -Otarget kernels-check python-test
 	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory unit
+	@if [ -n "$$GOCCL_FULL" ]; then $(MAKE) --no-print-directory fuzz; fi
 
 tools: $(LINT) ## install what the other targets call
 	@tools/install.sh
@@ -77,6 +78,18 @@ race: ## the tests of the concurrent packages under the race detector
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
 	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest . ./executor ./...
+
+FUZZTIME ?= 10s
+FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build --exclude-dir=.venv . | xargs -n1 dirname | sort -u)
+
+fuzz: ## every fuzz target, for FUZZTIME (10s) each
+	@for p in $(FUZZ_PACKAGES); do \
+		targets=$$($(GO) test -vet=off -list '^Fuzz' $$p | grep '^Fuzz'); \
+		for f in $$targets; do \
+			echo "$$p $$f"; \
+			$(GO) test -vet=off -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p; \
+		done; \
+	done
 
 TUTORIALS := ./examples/01-basic-concepts ./examples/02-bootstrap ./examples/03-memory-channel ./examples/04-port-channel
 

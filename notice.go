@@ -83,16 +83,35 @@ func (n *notices) hear(peer int) {
 		if err != nil {
 			return
 		}
-		if len(b) != noticeBytes || b[0] != noticeVersion {
+		d, cut, ok := parseNotice(b)
+		if !ok {
 			n.c.fate.suffer(n.blame(peer, fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
 			return
 		}
-		u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-		d := &departure{how: b[1], collectives: u64(3), sent: u64(11), received: u64(19)}
-		if err := n.depart(peer, d, b[2] != 0); err != nil {
+		if err := n.depart(peer, d, cut); err != nil {
 			n.c.fate.suffer(err)
 		}
 	}
+}
+
+// notice is the message that a departure is; cut says that work was cut short.
+func (d *departure) notice(cut bool) []byte {
+	b := append(make([]byte, 0, noticeBytes), noticeVersion, d.how, 0)
+	if cut {
+		b[2] = 1
+	}
+	for _, v := range []uint64{d.collectives, d.sent, d.received} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+func parseNotice(b []byte) (d *departure, cut, ok bool) {
+	if len(b) != noticeBytes || b[0] != noticeVersion || b[1] < leftAborted || b[1] > leftClosed || b[2] > 1 {
+		return nil, false, false
+	}
+	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	return &departure{how: b[1], collectives: u64(3), sent: u64(11), received: u64(19)}, b[2] != 0, true
 }
 
 // depart notes that a peer has left, and is the end of this rank when it has called what the peer will not do.
@@ -180,13 +199,7 @@ func (n *notices) say(how byte, cut bool) {
 		if p == n.c.rank || n.left[p] != nil {
 			continue
 		}
-		b := append(make([]byte, 0, noticeBytes), noticeVersion, how, 0)
-		if cut {
-			b[2] = 1
-		}
-		for _, v := range []uint64{n.collectives, n.sent[p], n.received[p]} {
-			b = binary.LittleEndian.AppendUint64(b, v)
-		}
+		b := (&departure{how, n.collectives, n.sent[p], n.received[p]}).notice(cut)
 		n.sending.Go(func() {
 			ctx, stop := context.WithTimeout(context.Background(), noticeWait)
 			defer stop()

@@ -1,0 +1,30 @@
+package simulate_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/goccl/goccl/plan/simulate"
+)
+
+// FuzzMachine: a machine is refused as one, or can be written and read again.
+func FuzzMachine(f *testing.F) {
+	m, err := simulate.NamedMachine("h200")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(m.JSON())
+	f.Add([]byte(`{"ranks_per_host":1e99}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := simulate.ParseMachine(data)
+		if err != nil {
+			if !errors.Is(err, simulate.ErrMachine) {
+				t.Fatalf("%v is of no class", err)
+			}
+			return
+		}
+		if again, err := simulate.ParseMachine(m.JSON()); err != nil || *again != *m {
+			t.Fatalf("%+v is read as %+v, %v", m, again, err)
+		}
+	})
+}
