@@ -55,16 +55,6 @@ type Options struct {
 // terminalVariable hands the terminal of the starting process to rank 0, whose own output is a pipe.
 const terminalVariable = "GOCCL_PERF_TERMINAL"
 
-// maxRanks bounds how many ranks are started on one machine: each has a window for every other.
-const maxRanks = 1024
-
-func startable(n int) error {
-	if n < 1 || n > maxRanks {
-		return invalid("%d ranks: 1 to %d are started on one machine; for more, start ranks on several with mpirun, torchrun or srun", n, maxRanks)
-	}
-	return nil
-}
-
 // Run measures. It is the same for every layout:
 //
 //  1. under a launcher this process is one rank;
@@ -106,9 +96,6 @@ func Run(ctx context.Context, o Options) error {
 		if n == 0 {
 			n = defaultRanks
 		}
-	}
-	if err := startable(n); err != nil {
-		return err
 	}
 	if err := o.normalize(n); err != nil {
 		return err

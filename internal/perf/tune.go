@@ -160,9 +160,6 @@ func Tune(ctx context.Context, o TuneOptions) error {
 	if n < 2 {
 		return invalid("%d ranks: nothing to choose from with fewer than two", n)
 	}
-	if err := startable(n); err != nil {
-		return err
-	}
 	if o.Layout != LayoutThreads {
 		start := Options{Command: o.Command, Stdout: o.Stdout, Stderr: o.Stderr}
 		return start.start(ctx, n)
