@@ -47,13 +47,13 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
-			cfg := executor.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, OnFailure: c.fate.end}
+			cfg := executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, OnFailure: c.fate.end}
 			if gpu, ok := c.engine.(*nvlink.Engine); ok {
 				cfg.Order = gpu.Order()
 			}
 			e, err := executor.New(cfg)
 			if err != nil {
-				return wrap("register", c.rank, err)
+				return c.wrap("register", err)
 			}
 			r.executor = e
 			c.fate.ends(e.Abort)
@@ -65,11 +65,11 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	c.registered = r
 	a, err := b.Build(bounded, env)
 	if err != nil {
-		return wrap("register", c.rank, err)
+		return c.wrap("register", err)
 	}
 	if err := r.collection.Register(a); err != nil {
 		_ = a.Close()
-		return wrap("register", c.rank, err)
+		return c.wrap("register", err)
 	}
 	c.fate.ends(a.Abort)
 	c.extended.Store(true)

@@ -155,7 +155,7 @@ func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Reque
 				if from == c.rank {
 					peer = to
 				}
-				return &Error{Op: r.Collective.String(), Rank: c.rank, Peer: peer, Seq: seq, Err: fmt.Errorf(
+				return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: peer, Seq: seq, Err: fmt.Errorf(
 					"%w: rank %d sends %d elements to rank %d, which receives %d", ErrMismatch, from, sent, to, received)}
 			}
 		}
@@ -212,7 +212,7 @@ func (k *checker) counterpart(ctx context.Context, seq uint64, r *algorithm.Requ
 }
 
 func (k *checker) mismatch(r *algorithm.Request, seq uint64, peer int, mine, theirs []byte) error {
-	return &Error{Op: r.Collective.String(), Rank: k.c.rank, Peer: peer, Seq: seq, Err: fmt.Errorf("%w: rank %d calls %s (its #%d), this rank %s",
+	return &Error{Comm: k.c.cfg.Name, Op: r.Collective.String(), Rank: k.c.rank, Peer: peer, Seq: seq, Err: fmt.Errorf("%w: rank %d calls %s (its #%d), this rank %s",
 		ErrMismatch, peer, describe(theirs), sequence(theirs), describe(mine))}
 }
 
@@ -224,7 +224,7 @@ func (k *checker) failed(r *algorithm.Request, seq uint64, err error) error {
 	} else if errors.Is(err, bootstrap.ErrTimeout) {
 		err = fmt.Errorf("no counterpart within %v (GOCCL_CHECK): %w", k.timeout, err)
 	}
-	err = wrap(op, k.c.rank, err)
+	err = k.c.wrap(op, err)
 	var ae *Error
 	if errors.As(err, &ae) && ae.Seq == 0 {
 		named := *ae

@@ -82,7 +82,7 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 	defer stop()
 	boot, err := parent.Sub(ctx, ranks, space)
 	if err != nil {
-		return nil, wrap(op, parent.Rank(), err)
+		return nil, wrap(cfg.Name, op, parent.Rank(), err)
 	}
 	bootstrap.NameAs(boot, ranks)
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), council: agreement.New(boot, councilTag)}
@@ -122,10 +122,10 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	for r, b := range all {
 		if len(b) != len(mine) || b[0] != mine[0] {
-			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind)}
+			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind)}
 		}
 		if binary.LittleEndian.Uint64(b[10:]) != digest {
-			return &Error{Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch)}
+			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch)}
 		}
 		c.cfg.Check = c.cfg.Check || b[1] != 0
 	}
@@ -185,7 +185,7 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 		if errors.As(err, &ae) {
 			return renamed(ae, ae.Err)
 		}
-		return wrap(op, ranks[c.rank], err)
+		return wrap(c.cfg.Name, op, ranks[c.rank], err)
 	}
 	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout, bootstrap.ErrProtocol, device.ErrOutOfMemory} {
 		if errors.Is(err, kind) {
@@ -206,7 +206,7 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 // watchPeers turns the death of a rank into an abort that names it.
 func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
-		c.fate.suffer(&Error{Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
+		c.fate.suffer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
 	}
 }
 
@@ -230,7 +230,7 @@ func (c *Comm) AsyncError() error { return c.engine.Err() }
 // any goroutine, also while another is inside a call. Peers that wait for this rank, or come to, get an error that names it.
 func (c *Comm) Abort(cause error) {
 	if cause == nil {
-		cause = &Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
+		cause = &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
 	}
 	tell, cut := c.notices.leaving()
 	c.fate.end(cause)
@@ -243,7 +243,7 @@ func (c *Comm) Abort(cause error) {
 // usable is nil while the communicator can be used.
 func (c *Comm) usable(op string) error {
 	if c.closed.Load() {
-		return &Error{Op: op, Rank: c.rank, Peer: -1, Err: ErrClosed}
+		return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: ErrClosed}
 	}
 	if c.done.Load() {
 		return c.errorf(op, ErrInvalidUsage, "the communicator was finalized")
@@ -257,11 +257,11 @@ func (c *Comm) ended(op string, err error) error {
 		cause = c.engine.Err() // knows more
 		var ae *Error
 		if errors.As(cause, &ae) {
-			return &Error{Op: op, Rank: c.rank, Peer: ae.Peer, Err: ae.Err}
+			return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: ae.Peer, Err: ae.Err}
 		}
-		return &Error{Op: op, Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, cause)}
+		return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, cause)}
 	}
-	return wrap(op, c.rank, err)
+	return c.wrap(op, err)
 }
 
 // Close frees the communicator. Work that still runs is aborted, unless Finalize came before: then Close first waits, at most Config.Timeout, until no
@@ -276,7 +276,7 @@ func (c *Comm) Close() error {
 		tell, cut = c.notices.leaving()
 	}
 	// The abort lets go of mu whoever waits inside the engine or for a peer's call.
-	c.fate.end(&Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
+	c.fate.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
 	if tell {
 		c.notices.say(leftClosed, cut)
 	}

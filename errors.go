@@ -26,9 +26,12 @@ var (
 type Error = algorithm.Error
 
 // wrap makes an *Error of what went wrong in op, in the words of this package.
-func wrap(op string, rank int, err error) error {
+func wrap(name, op string, rank int, err error) error {
 	var ae *Error
 	if errors.As(err, &ae) {
+		if ae.Comm == "" { // of a step of set-up, which nobody else has seen
+			ae.Comm = name
+		}
 		return err
 	}
 	for _, k := range []struct{ theirs, ours error }{
@@ -40,8 +43,10 @@ func wrap(op string, rank int, err error) error {
 			break
 		}
 	}
-	return &Error{Op: op, Rank: rank, Peer: peerOf(err), Err: err}
+	return &Error{Comm: name, Op: op, Rank: rank, Peer: peerOf(err), Err: err}
 }
+
+func (c *Comm) wrap(op string, err error) error { return wrap(c.cfg.Name, op, c.rank, err) }
 
 // peerOf is the peer that an error of the bootstrap blames, or -1.
 func peerOf(err error) int {
@@ -53,5 +58,5 @@ func peerOf(err error) int {
 }
 
 func (c *Comm) errorf(op string, kind error, format string, args ...any) error {
-	return &Error{Op: op, Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: "+format, append([]any{kind}, args...)...)}
+	return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: "+format, append([]any{kind}, args...)...)}
 }

@@ -22,13 +22,13 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed.Load() {
-		return &Error{Op: "finalize", Rank: c.rank, Peer: -1, Err: ErrClosed}
+		return &Error{Comm: c.cfg.Name, Op: "finalize", Rank: c.rank, Peer: -1, Err: ErrClosed}
 	}
 	if c.done.Load() {
 		return nil
 	}
 	if err := c.drain(ctx); err != nil && (ctx.Err() != nil || !errors.Is(err, ErrAborted)) {
-		return wrap("finalize", c.rank, err)
+		return c.wrap("finalize", err)
 	}
 	c.done.Store(true)
 	c.fate.immunize()

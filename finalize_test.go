@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -155,4 +156,28 @@ func TestFinalizeOfWorkThatAPeerLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The name of a communicator is in the errors of its calls, of its work and of its peers' deaths.
+func TestNameIsInErrors(t *testing.T) {
+	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.Name, cfg.OpTimeout = "tensor", 100*time.Millisecond })
+		c, p := comms[0], scratch(t, comms[0])
+		_, split := c.Split(context.Background(), -7, 0)
+		_, shrink := c.Shrink(context.Background(), []int{99}, false)
+		failures := map[string]error{"split": split, "shrink": shrink, "argument": c.Broadcast(p, p, -1, datatype.Int8, 0, nil)}
+		if n > 1 {
+			failures["alone"] = c.AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil)
+			if failures["alone"] == nil {
+				failures["alone"] = c.Drain(context.Background())
+			}
+		}
+		failures["finalize"] = errors.Join(c.Close(), c.Finalize(context.Background()))
+		for what, err := range failures {
+			var ge *goccl.Error
+			if !errors.As(err, &ge) || ge.Comm != "tensor" || !strings.Contains(err.Error(), `of "tensor"`) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
 }

@@ -249,7 +249,7 @@ func (p *part) prepare() error {
 
 func (p *part) ready() error {
 	if p.c.closed.Load() {
-		return &Error{Op: "submit", Rank: p.c.rank, Peer: -1, Err: ErrClosed}
+		return &Error{Comm: p.c.cfg.Name, Op: "submit", Rank: p.c.rank, Peer: -1, Err: ErrClosed}
 	}
 	return nil
 }
@@ -257,12 +257,12 @@ func (p *part) ready() error {
 func (p *part) prepareOne(r *algorithm.Request) error {
 	c := p.c
 	if err := r.Validate(c.size); err != nil {
-		return &Error{Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
+		return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
 	}
 	if r.Stream == nil {
 		s, err := c.defaultStream()
 		if err != nil {
-			return &Error{Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
+			return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
 		}
 		r.Stream = s
 	}

@@ -41,7 +41,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	agreed := []byte(splitMark)
 	for r, b := range all {
 		if len(b) != len(splitMark)+24 || string(b[:len(splitMark)]) != splitMark {
-			return nil, &Error{Op: "split", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank is in Split and the peer in something else: all ranks must make the same calls in the same order", ErrMismatch)}
+			return nil, &Error{Comm: c.cfg.Name, Op: "split", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank is in Split and the peer in something else: all ranks must make the same calls in the same order", ErrMismatch)}
 		}
 		agreed = append(agreed, b...)
 		b = b[len(splitMark)+8:]
@@ -76,7 +76,7 @@ func (c *Comm) together(ctx context.Context) (context.Context, context.CancelFun
 		for {
 			peer, changed := c.council.Calling()
 			if peer >= 0 {
-				cancel(&Error{Op: "split", Rank: c.rank, Peer: peer, Err: fmt.Errorf("%w: this rank is in Split and the peer in Shrink of the same communicator", ErrMismatch)})
+				cancel(&Error{Comm: c.cfg.Name, Op: "split", Rank: c.rank, Peer: peer, Err: fmt.Errorf("%w: this rank is in Split and the peer in Shrink of the same communicator", ErrMismatch)})
 				return
 			}
 			select {

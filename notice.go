@@ -142,7 +142,7 @@ func (n *notices) gone(peer int) error {
 }
 
 func (n *notices) blame(peer int, what string) error {
-	return &Error{Op: "communicator", Rank: n.c.rank, Peer: peer, Err: fmt.Errorf("%w: %s", ErrAborted, what)}
+	return &Error{Comm: n.c.cfg.Name, Op: "communicator", Rank: n.c.rank, Peer: peer, Err: fmt.Errorf("%w: %s", ErrAborted, what)}
 }
 
 // count notes what is about to be enqueued, or says who will never do its part.

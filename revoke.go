@@ -6,7 +6,7 @@ import "fmt"
 // calls it; none waits for another.
 func (c *Comm) Revoke() {
 	c.revoked.Store(true)
-	cause := &Error{Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: it was revoked", ErrAborted)}
+	cause := &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: it was revoked", ErrAborted)}
 	c.engine.Abort(cause)
 	c.fate.revoke(cause) // registered algorithms
 }

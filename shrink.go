@@ -118,7 +118,7 @@ func blamed(err error) int {
 func (c *Comm) shrinkError(err error) error {
 	var ae *agreement.Error
 	if !errors.As(err, &ae) {
-		return wrap("shrink", c.rank, err)
+		return c.wrap("shrink", err)
 	}
 	kind := ErrAborted
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -44,7 +44,7 @@ func (c *Comm) RegisterWindow(ptr device.Ptr, size int64) (*Window, error) {
 	if e, ok := c.engine.(algorithm.Windower); ok {
 		inner, err := e.RegisterWindow(ptr, size)
 		if err != nil {
-			return nil, wrap(op, c.rank, err)
+			return nil, c.wrap(op, err)
 		}
 		w.inner = inner
 	}
@@ -67,7 +67,7 @@ func (w *Window) Close() error {
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
 		if err := w.inner.Close(); err != nil {
-			w.err = wrap("close window", w.c.rank, err)
+			w.err = w.c.wrap("close window", err)
 		}
 	})
 	return w.err

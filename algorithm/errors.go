@@ -21,6 +21,7 @@ var (
 // Error says which rank saw a failure, in which operation, and because of whom. Peer is -1 when no peer is to blame; Seq is 0 when the
 // failure belongs to no numbered operation.
 type Error struct {
+	Comm string // the communicator's name, if it was given one
 	Op   string
 	Rank int
 	Peer int
@@ -35,6 +36,9 @@ func (e *Error) Error() string {
 	b.WriteString(e.Op)
 	if e.Seq != 0 {
 		fmt.Fprintf(&b, " #%d", e.Seq)
+	}
+	if e.Comm != "" {
+		fmt.Fprintf(&b, " of %q", e.Comm)
 	}
 	fmt.Fprintf(&b, " on rank %d", e.Rank)
 	if e.Peer >= 0 {

@@ -14,7 +14,7 @@ func (x *ExecutionPlan) fail(seq uint64, peer int, err error) error {
 	if errors.As(err, &ae) {
 		return err
 	}
-	return &algorithm.Error{Op: "plan " + x.plan.Name, Rank: x.e.rank, Peer: peer, Seq: seq, Err: err}
+	return &algorithm.Error{Comm: x.e.name, Op: "plan " + x.plan.Name, Rank: x.e.rank, Peer: peer, Seq: seq, Err: err}
 }
 
 func invalid(format string, args ...any) error {

@@ -21,6 +21,8 @@ type Config struct {
 	Bootstrap bootstrap.Bootstrap
 	// Device is a *host.Device or a *cuda.Device; the same kind on all ranks.
 	Device device.Device
+	// Name is the communicator's, for errors.
+	Name string
 	// OpTimeout bounds each launch's wait for its peers; 0 is no bound.
 	OpTimeout time.Duration
 	// StallWarning is how long a launch on the host device waits for its peers before that is logged; 0 is for ever.
@@ -36,6 +38,7 @@ type Config struct {
 type Executor struct {
 	boot    bootstrap.Bootstrap
 	dev     device.Device
+	name    string
 	rank    int
 	size    int
 	timeout time.Duration
@@ -59,7 +62,7 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Bootstrap == nil || cfg.Device == nil {
 		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", algorithm.ErrInvalidArgument)
 	}
-	e := &Executor{boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, stall: cfg.StallWarning, failed: cfg.OnFailure, order: cfg.Order}
+	e := &Executor{name: cfg.Name, boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, stall: cfg.StallWarning, failed: cfg.OnFailure, order: cfg.Order}
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
 		return nil, &algorithm.Error{Op: "executor", Rank: e.rank, Peer: r, Err: fmt.Errorf("%w: plans run among the ranks of one host: %w", algorithm.ErrUnsupported, err)}
 	}

@@ -35,7 +35,7 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 		return nil
 	}
 	fail := func(peer int, err error) error {
-		return &algorithm.Error{Op: "register", Rank: e.rank, Peer: peer, Err: err}
+		return &algorithm.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: peer, Err: err}
 	}
 	r := &gpuRegion{ptr: make([]device.Ptr, e.size)}
 	share, revoke, err := ipc.Offer(e.dev, p)

@@ -60,11 +60,11 @@ func (b *abortBlock) submitted(seq uint64, r *algorithm.Request) {
 }
 
 // report is the error of a wait that ran into its deadline on the device, or of counts that were wrong there, or nil.
-func (b *abortBlock) report(rank int) error {
+func (b *abortBlock) report(name string, rank int) error {
 	switch b.word.reported.Load() {
 	case statusTimeout:
 	case statusMismatch, statusInvalid:
-		return b.counts(rank)
+		return b.counts(name, rank)
 	default:
 		return nil
 	}
@@ -72,19 +72,19 @@ func (b *abortBlock) report(rank int) error {
 	if p := b.word.peer.Load(); p != unknownPeer {
 		peer = int(p)
 	}
-	return &algorithm.Error{Op: algorithm.Collective(b.op.Load()).String(), Rank: rank, Peer: peer, Seq: b.seq.Load(),
+	return &algorithm.Error{Comm: name, Op: algorithm.Collective(b.op.Load()).String(), Rank: rank, Peer: peer, Seq: b.seq.Load(),
 		Err: fmt.Errorf("%w: a kernel waited %v for data; the latest operation submitted here is the one named", algorithm.ErrTimeout, b.wait)}
 }
 
 // counts is the error of counts that were wrong on the device. It names the operation whose kernel has reported; which of them it was is known while it is
 // the latest.
-func (b *abortBlock) counts(rank int) error {
+func (b *abortBlock) counts(name string, rank int) error {
 	var seq uint64
 	if algorithm.Collective(b.op.Load()) == algorithm.AllToAllVDevice {
 		seq = b.seq.Load()
 	}
 	peer, detail, op := int(b.word.peer.Load()), b.word.detail.Load(), b.word.op.Load()
-	e := &algorithm.Error{Op: algorithm.AllToAllVDevice.String(), Rank: rank, Peer: peer, Seq: seq}
+	e := &algorithm.Error{Comm: name, Op: algorithm.AllToAllVDevice.String(), Rank: rank, Peer: peer, Seq: seq}
 	if b.word.reported.Load() == statusInvalid {
 		buffer, arrays := "recv", "RecvCounts and RecvDispls"
 		if op != 0 {

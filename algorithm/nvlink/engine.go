@@ -26,7 +26,7 @@ type Config struct {
 	Timeout time.Duration
 	// OpTimeout bounds each wait of a kernel for its peers; 0 is no bound.
 	OpTimeout time.Duration
-	// StallWarning is how long enqueued work may not end before that is logged; 0 is for ever. Name is the communicator's, for the log.
+	// StallWarning is how long enqueued work may not end before that is logged; 0 is for ever. Name is the communicator's, for the log and errors.
 	StallWarning time.Duration
 	Name         string
 	// SeparateGraphs leaves launches of graphs unordered among each other and with eager work.
@@ -36,6 +36,7 @@ type Config struct {
 // Engine runs the collectives of one rank.
 type Engine struct {
 	dev         *cuda.Device
+	name        string
 	rank, size  int
 	timeout     time.Duration
 	maxBlocks   int64
@@ -87,7 +88,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("%w: %d ranks; the GPU engine takes up to %d ranks of one NVLink domain", algorithm.ErrUnsupported, n, maxRanks)
 	}
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
-		return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: %w", algorithm.ErrUnsupported, err)}
+		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: %w", algorithm.ErrUnsupported, err)}
 	}
 	if os.Getenv("GOCCL_MULTICAST") == "1" {
 		warnOnce("GOCCL_MULTICAST=1 changes nothing: this version has no multicast")
@@ -96,7 +97,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
+	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
 		e.symmetric = newSymmetric(dev, cfg.Bootstrap, terms.copies, waitLimit(&cfg))
 	}
@@ -235,7 +236,7 @@ func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
 	if inner, ok := err.(*algorithm.Error); ok {
 		peer, err = inner.Peer, inner.Err
 	}
-	return &algorithm.Error{Op: r.Collective.String(), Rank: e.rank, Peer: peer, Seq: seq, Err: err}
+	return &algorithm.Error{Comm: e.name, Op: r.Collective.String(), Rank: e.rank, Peer: peer, Seq: seq, Err: err}
 }
 
 // after makes later work on s wait for the work so far on other; both are streams of one call.
@@ -302,7 +303,7 @@ func (e *Engine) report() error {
 	if e.freed {
 		return nil
 	}
-	return e.abort.report(e.rank)
+	return e.abort.report(e.name, e.rank)
 }
 
 // watchReports looks for waits that gave up by themselves, so that AsyncError and the peers' kernels learn of it without a call, and for work that does
@@ -330,7 +331,7 @@ func (e *Engine) Close() error {
 	e.once.Do(func() {
 		close(e.stop)
 		e.watch.Wait()
-		e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: algorithm.ErrAborted})
+		e.Abort(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: algorithm.ErrAborted})
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err = e.order.Wait(ctx); ctx.Err() != nil {

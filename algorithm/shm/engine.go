@@ -24,13 +24,14 @@ type Config struct {
 	Device    device.Device
 	// OpTimeout bounds each request; 0 is no bound.
 	OpTimeout time.Duration
-	// StallWarning is how long a request waits for a peer before that is logged; 0 is for ever. Name is the communicator's, for the log.
+	// StallWarning is how long a request waits for a peer before that is logged; 0 is for ever. Name is the communicator's, for the log and errors.
 	StallWarning time.Duration
 	Name         string
 }
 
 // Engine runs the collectives of one rank.
 type Engine struct {
+	name       string
 	rank, size int
 	timeout    time.Duration
 	windows    []*window // by rank
@@ -54,7 +55,6 @@ type Engine struct {
 	slotAt         [1]device.Ptr
 	lent           lent
 	stall          *wait.Stall // nil: nobody wants to know
-	name           string
 	running        *op
 	counts         []int64 // of an all-to-all-v that were read on the stream
 
@@ -76,9 +76,9 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
-		return nil, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", algorithm.ErrUnsupported, err)}
+		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", algorithm.ErrUnsupported, err)}
 	}
-	e := &Engine{rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
+	e := &Engine{name: cfg.Name, rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
 		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
 	e.buffers = newBuffers(e)
 	if e.name = cfg.Name; cfg.StallWarning > 0 {
@@ -140,7 +140,7 @@ func isP2P(r *algorithm.Request) bool {
 func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 	s, ok := reqs[0].Stream.(*host.Stream)
 	if !ok {
-		return &algorithm.Error{Op: reqs[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
+		return &algorithm.Error{Comm: e.name, Op: reqs[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
 	}
 	if err := e.follow(s); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (e *Engine) Err() error {
 
 // Close implements algorithm.Engine.
 func (e *Engine) Close() error {
-	e.Abort(&algorithm.Error{Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
+	e.Abort(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
 	e.run.Lock() // no request runs, and those that come find the cause before they touch a window
 	defer e.run.Unlock()
 	e.end.Lock()

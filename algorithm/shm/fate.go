@@ -80,7 +80,7 @@ func (e *Engine) first(cause error) error {
 		if code == fateTimeout {
 			kind = algorithm.ErrTimeout
 		}
-		cause = &algorithm.Error{Op: ae.Op, Rank: ae.Rank, Peer: blamed, Err: fmt.Errorf("%w: rank %d said so before it ended", kind, ae.Peer)}
+		cause = &algorithm.Error{Comm: e.name, Op: ae.Op, Rank: ae.Rank, Peer: blamed, Err: fmt.Errorf("%w: rank %d said so before it ended", kind, ae.Peer)}
 	}
 	return cause
 }

@@ -125,7 +125,7 @@ func (o *op) fail(peer int, err error) error {
 }
 
 func (o *op) error(peer int, err error) error {
-	return &algorithm.Error{Op: o.req.Collective.String(), Rank: o.e.rank, Peer: peer, Seq: o.seq, Err: err}
+	return &algorithm.Error{Comm: o.e.name, Op: o.req.Collective.String(), Rank: o.e.rank, Peer: peer, Seq: o.seq, Err: err}
 }
 
 // signature is a number that differs when two ranks do not mean the same collective. It is made of the fields alone, so that processes agree.

@@ -129,5 +129,5 @@ func (c *comm) argument(q *Request, format string, args ...any) error {
 }
 
 func (c *comm) wrap(q *Request, err error) error {
-	return &algorithm.Error{Op: algorithm.Collective(q.Collective).String(), Rank: c.rank, Peer: -1, Err: err}
+	return &algorithm.Error{Comm: c.cfg.Name, Op: algorithm.Collective(q.Collective).String(), Rank: c.rank, Peer: -1, Err: err}
 }
