@@ -114,3 +114,55 @@ func TestAwaitLeaveIsBounded(t *testing.T) {
 		t.Error("it did not wait")
 	}
 }
+
+// Ids that nobody joins cost a process a bounded number of sockets: those that a rank of the process was called off from none, others at most a few
+// beside the young ones.
+func TestUnusedIDs(t *testing.T) {
+	before := openFDs()
+	var ids []UniqueID
+	for range 20 {
+		id, err := NewUniqueID(quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	wanted := ids[0]
+	done := make(chan error, 2)
+	for r := range 2 {
+		go func() {
+			b := NewTCP(r, 2, quiet())
+			done <- errors.Join(b.Init(context.Background(), wanted), b.Close())
+		}()
+		for r == 0 && !liveRoot(wanted).joined() { // rank 1 comes after what follows
+			time.Sleep(time.Millisecond)
+		}
+		if r == 0 {
+			closeUnused(5, time.Hour)
+			if _, err := NewUniqueID(quiet()); err != nil || liveRoot(ids[1]) == nil {
+				t.Errorf("a young id is gone: %v", err)
+			}
+			closeUnused(5, 0)
+		}
+	}
+	if err := errors.Join(<-done, <-done); err != nil {
+		t.Errorf("an id whose ranks had come: %v", err)
+	}
+	gone, stop := context.WithCancel(context.Background())
+	stop()
+	for range 20 {
+		id, err := NewUniqueID(quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := NewTCP(0, 2, quiet()).Init(gone, id); err == nil {
+			t.Error("a rank joined with an ended context")
+		}
+	}
+	if _, fds := settled(0x7fffffff, before+5+5); fds > before+5+5 {
+		t.Errorf("%d descriptors, %d before", fds, before)
+	}
+	for _, id := range ids {
+		_ = id.Close()
+	}
+}

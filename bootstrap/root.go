@@ -27,6 +27,7 @@ type root struct {
 	c       *config
 	gate    *gate
 	address string
+	made    time.Time
 	process [16]byte
 	done    chan struct{} // closed when nothing of the root is left
 	wg      sync.WaitGroup
@@ -67,7 +68,8 @@ const (
 
 func newRoot(c *config, ls []net.Listener, secret []byte, address string, a attempt) *root {
 	r := &root{
-		c: c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
+		made: time.Now(),
+		c:    c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
 		world: c.world, pinned: c.world > 0, attempt: a, members: map[int]*rootMember{}, epitaph: newEpitaph(),
 	}
 	r.gate = &gate{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, starved: r.starved, log: c.log.With("root", address)}
@@ -97,10 +99,7 @@ func (r *root) supervise() {
 		case <-tick.C:
 			r.sendStatus()
 		case <-unused.C:
-			r.mu.Lock()
-			none := len(r.members) == 0
-			r.mu.Unlock()
-			if none {
+			if !r.joined() {
 				r.fail(-1, verdictOK, fmt.Sprintf("nobody joined within %v", r.c.rootLife))
 			}
 		}
@@ -344,6 +343,20 @@ func (r *root) failLocked(rank int, v verdict, text string) {
 func (r *root) over() {
 	r.phase = phaseOver
 	close(r.ended)
+}
+
+// joined reports whether a rank has come.
+func (r *root) joined() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.members) > 0
+}
+
+// expected reports whether one is about to: a rank of the process that serves.
+func (r *root) expected() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pinned
 }
 
 func (r *root) snapshot() []*rootMember {

@@ -46,7 +46,7 @@ func NewTCP(rank, worldSize int, opts ...Option) *TCP {
 
 // Init joins the job of id. It returns when every rank has joined and can talk to every other.
 func (t *TCP) Init(ctx context.Context, id UniqueID) error {
-	return t.init(ctx, func(c *config) (meeting, error) {
+	err := t.init(ctx, func(c *config) (meeting, error) {
 		f, err := id.decode()
 		if err != nil {
 			return meeting{}, err
@@ -62,6 +62,10 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 		}
 		return m, err
 	})
+	if r := liveRoot(id); err != nil && r != nil && !r.joined() {
+		r.fail(t.rank, verdictGaveUp, fmt.Sprintf("rank %d, in the process that made the id, gave up: %v", t.rank, err))
+	}
+	return err
 }
 
 // InitAddress joins the job that meets at address: "ip:port", "host:port", "interface:ip:port", or "unix:@name" on one host. Rank 0 listens

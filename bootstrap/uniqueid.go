@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/goccl/goccl/internal/sockets"
 )
@@ -141,6 +143,7 @@ func newUniqueID(c *config) (id UniqueID, err error) {
 	r := newRoot(c, []net.Listener{l}, f.secret[:], l.Addr().String(), attempt{})
 	liveRoots.Store(id, r)
 	r.serve(func() { liveRoots.Delete(id) })
+	closeUnused(keptUnused, unusedAge)
 	return id, nil
 }
 
@@ -172,6 +175,31 @@ func (id UniqueID) Close() error {
 
 // liveRoots are the roots that this process serves for ids.
 var liveRoots sync.Map // UniqueID → *root
+
+// An id that nobody joins costs its maker a listening socket until its life is over. A process that makes such ids again and again keeps the newest, and
+// those of the last while: their ranks may be on their way.
+const (
+	keptUnused = 64
+	unusedAge  = time.Minute
+)
+
+// closeUnused ends roots that nobody has joined, the oldest first, until few are left or all are young.
+func closeUnused(most int, age time.Duration) {
+	var unused []*root
+	liveRoots.Range(func(_, v any) bool {
+		if r := v.(*root); !r.joined() && !r.expected() {
+			unused = append(unused, r)
+		}
+		return true
+	})
+	slices.SortFunc(unused, func(a, b *root) int { return a.made.Compare(b.made) })
+	for _, r := range unused[:max(0, len(unused)-most)] {
+		if time.Since(r.made) < age {
+			return
+		}
+		r.fail(-1, verdictOK, fmt.Sprintf("nobody joined within %v, and this process has made %d other ids", age, most))
+	}
+}
 
 func liveRoot(id UniqueID) *root {
 	if r, ok := liveRoots.Load(id); ok {
