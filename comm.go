@@ -222,6 +222,14 @@ func (c *Comm) Device() device.Device { return c.dev }
 // Name is the name given to NewComm.
 func (c *Comm) Name() string { return c.cfg.Name }
 
+// Table says which measured table chooses the algorithms of c's built-in collectives; "none" where nothing is chosen by one.
+func (c *Comm) Table() string {
+	if t, ok := c.engine.(interface{ TableName() string }); ok {
+		return t.TableName()
+	}
+	return "none"
+}
+
 // AsyncError is what has gone wrong since the communicator was made: nil while all is well. After an error only Abort, Shrink and Close
 // are of use.
 func (c *Comm) AsyncError() error { return c.engine.Err() }

@@ -376,6 +376,16 @@ func TestDebugOutput(t *testing.T) {
 	if !strings.Contains(string(out), `NCCL WARN ncclCommInitAll: invalid argument: GOCCL_DEVICE="toaster"`) {
 		t.Errorf("NCCL_DEBUG=WARN printed %q", out)
 	}
+	info := run(t, environment(t, "NCCL_DEBUG=INFO", "NCCL_ALGO=Ring", "NCCL_IB_HCA=mlx5_0", "NCCL_CHECK_POINTERS=1", "NCCL_P2P_LEVEL="), exe)
+	if n := strings.Count(info, `variables="NCCL_ALGO NCCL_IB_HCA"`); n != 1 {
+		t.Errorf("%d lines warn of the variables that are ignored:\n%s", n, info)
+	}
+	if !regexp.MustCompile(`msg="communicator is set up" pid=\d+ name="" rank=0 size=1 device=host:0 table=none took=[0-9.]+m?µ?s`).MatchString(info) {
+		t.Errorf("NCCL_DEBUG=INFO says nothing of the communicator:\n%s", info)
+	}
+	if out := run(t, environment(t, "NCCL_ALGO=Ring"), exe); out != "" {
+		t.Errorf("without NCCL_DEBUG it prints %q", out)
+	}
 	file := filepath.Join(t.TempDir(), "log.%p")
 	run(t, environment(t, "NCCL_DEBUG=VERSION", "NCCL_DEBUG_FILE="+file), exe)
 	if logs, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "log.[0-9]*")); len(logs) != 1 {

@@ -49,6 +49,7 @@ type Engine struct {
 	kernels     kernelTable // fixed once loaded
 	ringKernels ringTable
 	table       *selection
+	tableName   string
 	gpu         GPU        // of all ranks
 	registry    *registry  // nil: nothing is registered
 	symmetric   *symmetric // nil: windows are of no use
@@ -124,6 +125,7 @@ func (e *Engine) choose(t *terms) error {
 		return err
 	}
 	e.gpu, e.batch.from = t.gpu, streamFrom
+	e.tableName = fmt.Sprintf("%s, %d ranks", table.GPU, table.Ranks)
 	if e.table, err = table.compile(); err != nil {
 		return err
 	}
@@ -138,6 +140,9 @@ func (e *Engine) choose(t *terms) error {
 	}
 	return e.table.force(os.Getenv("GOCCL_ALGO"), false)
 }
+
+// TableName says which table chooses.
+func (e *Engine) TableName() string { return e.tableName }
 
 // load brings up what this rank needs of its own device.
 func (e *Engine) load(separate bool) error {

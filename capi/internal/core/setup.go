@@ -30,6 +30,8 @@ func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.
 		c = &comm{handle: h, rank: rank, size: size, dev: d, cfg: cfg, job: job, child: rank < 0}
 		local.enter(job)
 		c.setup = start(func(ctx context.Context) error {
+			warnOfIgnored()
+			began := time.Now()
 			inner, err := connect(ctx, c)
 			if err == nil && ctx.Err() != nil {
 				err = errors.Join(ctx.Err(), inner.Close())
@@ -37,6 +39,7 @@ func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.
 			if err != nil {
 				return err
 			}
+			c.announce(inner, time.Since(began))
 			c.inner.Store(inner)
 			return nil
 		})
