@@ -181,3 +181,17 @@ func TestNameIsInErrors(t *testing.T) {
 		}
 	})
 }
+
+// A request of a synchronous stream that failed in its call is over: Finalize returns what it met and waits for nothing.
+func TestFinalizeAfterAFailedCall(t *testing.T) {
+	comms := commsWith(t, 2, openHost, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 30 * time.Millisecond })
+	p := scratch(t, comms[0])
+	if err := comms[0].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, nil); !errors.Is(err, goccl.ErrTimeout) {
+		t.Fatalf("an all-reduce without its peer: %v", err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	defer stop()
+	if err := comms[0].Finalize(ctx); !errors.Is(err, goccl.ErrTimeout) || ctx.Err() != nil {
+		t.Errorf("Finalize: %v, its context: %v", err, ctx.Err())
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -298,6 +299,15 @@ func TestInterpose(t *testing.T) { run(t, environment(t), program(t, "interpose"
 func TestLeaks(t *testing.T)     { run(t, environment(t), program(t, "leak"), "100") }
 func TestDeath(t *testing.T)     { processes(t, program(t, "death"), 4, 1, "4") }
 func TestOrphan(t *testing.T)    { processes(t, program(t, "orphan"), 2, 1, "3") }
+
+// Finalize, Destroy, Abort and Revoke from any thread, in groups, twice and after errors.
+func TestRandomLifecycle(t *testing.T) {
+	rounds := "40"
+	if os.Getenv("GOCCL_FULL") != "" {
+		rounds = "2000"
+	}
+	run(t, environment(t, "GOCCL_TIMEOUT=20s", "GOCCL_OP_TIMEOUT=2s"), program(t, "random"), strconv.FormatUint(uint64(rand.Uint32()), 10), rounds)
+}
 
 // A clean goodbye is no death, and what a peer does when this rank's work is done is nothing to it.
 func TestGoodbye(t *testing.T) {

@@ -154,7 +154,9 @@ func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 	j := e.jobs.take(e, seq, reqs)
 	e.jobs.pending.Add(1)
 	if err := s.Launch(reqs[0].Collective.String(), 1, j.run); err != nil {
-		e.jobs.pending.Add(-1)
+		if !j.ran { // a synchronous stream returns what the requests met
+			e.jobs.pending.Add(-1)
+		}
 		return err
 	}
 	for _, o := range others {

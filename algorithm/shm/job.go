@@ -16,6 +16,7 @@ type job struct {
 	batch  []algorithm.Request
 	counts []int64 // of all all-to-all-v of the batch
 	run    func(*host.Block) error
+	ran    bool
 }
 
 // jobs is the free ones.
@@ -36,7 +37,7 @@ func (s *jobs) take(e *Engine, seq uint64, reqs []algorithm.Request) *job {
 		j = &job{e: e}
 		j.run = j.execute
 	}
-	j.seq = seq
+	j.seq, j.ran = seq, false
 	j.batch = append(j.batch[:0], reqs...)
 	j.counts = j.counts[:0]
 	for i := range j.batch {
@@ -53,6 +54,7 @@ func (s *jobs) take(e *Engine, seq uint64, reqs []algorithm.Request) *job {
 }
 
 func (j *job) execute(*host.Block) error {
+	j.ran = true
 	err := j.e.execute(j.seq, j.batch)
 	clear(j.batch)
 	j.e.jobs.mu.Lock()

@@ -1,0 +1,135 @@
+package core
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
+)
+
+// FuzzCalls makes calls of the ABI with handles, numbers and requests from the input, on one rank, where no call waits for another. Whatever comes is an
+// answer: no panic, no internal error, no memory of others touched, and the rank works afterwards.
+func FuzzCalls(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 1, 7, 0, 0, 0, 16})
+	f.Add([]byte{1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0})
+	f.Add([]byte("\x00\x00\x0c\xff\xff\xff\xff\xff\xff\xff\xff\x02\x01\x03\x00\x05\x00\x06\x01"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		byteOf := func() (b byte) {
+			if len(in) > 0 {
+				b, in = in[0], in[1:]
+			}
+			return b
+		}
+		word := func() uint64 {
+			var b [8]byte
+			in = in[copy(b[:], in):]
+			return binary.LittleEndian.Uint64(b[:])
+		}
+		const room = 64 // elements of a buffer, of eight bytes each
+		c := world(t, 1, Config{})[0]
+		d, err := OpenDevice(device.Host, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory, _ := floats(t, 4*room)
+		handles := []Handle{c, d, 0, c + 1, c ^ 1<<20, d + 1<<16}
+		handle := func() Handle {
+			if b := byteOf(); int(b) < 2*len(handles) {
+				return handles[int(b)/2]
+			}
+			return Handle(word())
+		}
+		answer := func(what string, err error) {
+			if ResultOf(err) == InternalError {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		request := func() Request {
+			q := Request{Comm: handle(), Collective: uint32(byteOf()), Type: uint32(byteOf()), Op: uint32(byteOf()), Root: int32(int8(byteOf())), Count: uint64(byteOf()) % (room / 8)}
+			q.Send, q.Recv = memory, memory+uintptr(8*room)
+			switch byteOf() % 8 {
+			case 0:
+				q.Count = max(word(), 1<<62+1) // in a smaller one bytes would be touched that a caller has promised
+			case 1:
+				q.Send = 0
+			case 2:
+				q.Op = 0x10000 * uint32(byteOf())
+			case 3:
+				q.Stream = uintptr(0x7000 + uint64(byteOf()))
+			}
+			if q.Collective == 5 || q.Collective == 13 { // its arrays are a promise too
+				q.SendCounts = nil
+			}
+			return q
+		}
+		for len(in) > 0 {
+			switch byteOf() % 14 {
+			case 0:
+				answer("submit", Submit([]Request{request()}))
+			case 1:
+				n := int(byteOf() % 5)
+				reqs := make([]Request, n)
+				for i := range reqs {
+					reqs[i] = request()
+				}
+				answer("group", Submit(reqs))
+			case 2:
+				q := request()
+				answer("check", Check(&q))
+			case 3:
+				_, err := CommInfo(handle())
+				answer("info", err)
+			case 4:
+				answer("error", CommError(handle()))
+			case 5:
+				v := [8]byte{1}
+				op, err := CreateOp(handle(), uint32(byteOf()), unsafe.Pointer(&v), true)
+				answer("op", err)
+				if err == nil && byteOf()%2 == 0 {
+					answer("op's end", DestroyOp(handle(), op))
+				}
+			case 6:
+				answer("op's end", DestroyOp(handle(), uint32(word())))
+			case 7:
+				answer("free", Free(uintptr(word()|1)))
+			case 8:
+				p, err := Alloc(handle(), word())
+				answer("alloc", err)
+				if err == nil {
+					answer("free", Free(p))
+				}
+			case 9:
+				_, err := Start(bootstrap.UniqueID(append(make([]byte, 0, 128), append(in[:min(len(in), 128):min(len(in), 128)], make([]byte, 128)...)[:128]...)), int(int8(byteOf())), int(int8(byteOf())), handle(), Config{})
+				answer("start", err)
+			case 10:
+				h, err := Split(handle(), int(int8(byteOf()))%3, int(byteOf()), nil)
+				answer("split", err)
+				if err == nil && h != 0 {
+					answer("wait", Wait(h))
+					handles = append(handles, h)
+				}
+			case 11:
+				_, err := Shrink(handle(), []int{int(int8(byteOf()))}, byteOf()%2 == 0, nil)
+				answer("shrink", err)
+			case 12:
+				if h := handle(); h != c {
+					answer("destroy", Destroy(h))
+				}
+			case 13:
+				if h := handle(); h != c {
+					answer("finalize", Finalize(h))
+				}
+			}
+		}
+		answer("wait", SynchronizeStream(d, 0, time.Minute))
+		if err := CommError(c); err != nil {
+			return // a request was accepted that this rank alone cannot complete
+		}
+		if err := Submit([]Request{allReduce(c, memory, memory, 1)}); err != nil {
+			t.Errorf("the rank does not work any more: %v", err)
+		}
+	})
+}
