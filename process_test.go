@@ -102,7 +102,7 @@ func rankMain(s string) int {
 	time.AfterFunc(2*time.Minute, func() { panic("the rank hangs") })
 	do := map[string]func() error{
 		"matrix": k.matrix, "traffic": k.traffic, "wait": k.wait, "setup": k.setup, "replay": k.replay, "descriptors": k.descriptors, "leave": k.leave,
-		"reuse": k.reuse, "paused": k.paused,
+		"reuse": k.reuse, "paused": k.paused, "model": k.model,
 	}[k.Do]
 	before := k.settle(testutil.Resources{})
 	err := k.run(do)
@@ -202,7 +202,9 @@ func startJob(t *testing.T, tk task) *job {
 		t.Fatal(err)
 	}
 	tk.Address = fmt.Sprintf("unix:@goccl-test-%d-%016x", os.Getpid(), rand.Uint64())
-	tk.Seed = rand.Uint64()
+	if tk.Seed == 0 {
+		tk.Seed = rand.Uint64()
+	}
 	j := &job{t: t, task: tk, changed: make(chan struct{})}
 	t.Cleanup(func() {
 		for _, p := range j.procs {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/internal/agreement"
@@ -28,7 +29,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, er
 			return nil, c.errorf("shrink", ErrInvalidArgument, "an excluded rank must not call Shrink")
 		}
 	}
-	if len(exclude) == 0 && c.fate.err() == nil && c.engine.Err() == nil {
+	if len(exclude) == 0 && !c.damaged() {
 		return nil, c.errorf("shrink", ErrInvalidArgument, "no rank to exclude, and none has failed")
 	}
 	if abort {
@@ -52,6 +53,26 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, er
 		}
 		return nil, err
 	}
+}
+
+// damaged reports whether something has gone wrong with the communicator, or a peer thinks so. News of it may be on their way.
+func (c *Comm) damaged() bool {
+	c.council.Listen()
+	late := time.After(blameDelay)
+	for c.engine.Err() == nil {
+		peer, changed := c.council.Calling()
+		if peer >= 0 {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-c.fate.work.Done():
+			return true
+		case <-late:
+			return false
+		}
+	}
+	return true
 }
 
 // shrink is one call that all survivors make:

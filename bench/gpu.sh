@@ -7,7 +7,8 @@
 #   host         doctor, topology, version
 #   test         the packages' tests that use GPUs
 #   order        random calls of communicators on several streams, eager, captured and replayed, against the same calls one after the other
-#   fault        killed, absent, disagreeing and aborting ranks (Go); torch.faults is the same through NCCL's ABI
+#   fault        killed, absent, disagreeing and aborting ranks (Go); torch.faults is the same through NCCL's ABI; fault.survivors: a rank that was
+#                stopped goes on, and ranks are killed in splits and shrinks
 #   tutorial     the tutorials, as programs of one command and as a process per rank
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
 #   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets
@@ -179,7 +180,7 @@ step host.topo 60 bash -c 'goccl topo --json >"$1" && goccl topo' - "$out/topo.j
 step host.version 10 goccl version --json
 
 # 4. Tests, each in its package's folder. Those of failures are steps of their own.
-faults='^Test(Kill|KillCascade|KillInSetUp|Stop|AbortWhileBlocked|AbortEndsEverything|AbortWithPlans|DeathInEveryCommunicator|Mismatch|MismatchedMessages|Desync|Shrink|GPUKillInReplay)$'
+faults='^Test(Kill|KillCascade|KillInSetUp|Stop|AbortWhileBlocked|AbortEndsEverything|AbortWithPlans|DeathInEveryCommunicator|Mismatch|MismatchedMessages|Desync|Shrink|GPUKillInReplay|GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
 for p in $(cat "$work/packages"); do
   name=${p//\//.}
   if [ "$p" = . ]; then
@@ -199,7 +200,8 @@ else
   order order.overlap 1 1
   order order.apart 0 2
 fi
-at fault.goccl 200 "$work" ./pkg.test -test.v -test.timeout 190s -test.run "$faults"
+at fault.goccl 200 "$work" ./pkg.test -test.v -test.timeout 190s -test.run "$faults" -test.skip '^Test(GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
+at fault.survivors 60 "$work" ./pkg.test -test.v -test.timeout 55s -test.run '^TestGPUFaults'
 at fault.primitive 60 "$work/primitive" ./pkg.test -test.v -test.timeout 55s -test.run 'Kill|Abort'
 at fault.executor 60 "$work/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'
 

@@ -12,7 +12,6 @@ type network struct {
 	states []*state
 	ways   [][][]*message // from, to: not yet received
 	dead   []bool
-	heard  [][]bool // by rank: whose death it knows
 	began  []bool
 	result []*Outcome
 	lists  []Set

@@ -1,0 +1,28 @@
+package goccl_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A stopped process's kernels run on, and its host side goes on where it stood: what the survivors have back must stay theirs on GPUs, too.
+func TestGPUFaultsStop(t *testing.T) {
+	cudaRanks(t)
+	stopAndGoOn(t, task{Do: "reuse", Size: 2, Victim: 1, OpTimeout: 2 * time.Second, Rounds: 2, CUDA: true})
+}
+
+// Ranks are killed in a split and in a shrink; the others agree on who is left, and sum.
+func TestGPUFaultsKill(t *testing.T) {
+	cudaRanks(t)
+	for _, event := range []int{eventKillSplit, eventKillShrink} {
+		seed := uint64(1)
+		for drawRound(rand.New(rand.NewPCG(seed, 3))).event != event {
+			seed++
+		}
+		t.Run(fmt.Sprint("event ", event), func(t *testing.T) {
+			modelJob(t, task{Do: "model", Size: modelRanks, Rounds: 1, CUDA: true, Seed: seed}, make([]int, numEvents))
+		})
+	}
+}
