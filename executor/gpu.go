@@ -65,11 +65,11 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 		return nil, err
 	}
 	for t, name := range gpuTypes {
-		if u.execute[t], err = u.module.Function("execute_" + name); err == nil {
-			u.scale[t], err = u.module.Function("scale_" + name)
+		if u.execute[t], err = u.module.Function(kernels.Entry("execute_" + name)); err == nil {
+			u.scale[t], err = u.module.Function(kernels.Entry("scale_" + name))
 		}
 		if err == nil {
-			u.quick[t], err = u.module.Function("quick_" + name)
+			u.quick[t], err = u.module.Function(kernels.Entry("quick_" + name))
 		}
 		if err == nil {
 			err = u.quick[t].SetMaxDynamicShared(gpuShared)

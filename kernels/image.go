@@ -40,6 +40,10 @@ func Image(group string, major, minor int) ([]byte, error) {
 	return i.Data(), nil
 }
 
+// Entry is the name of an entry point of the groups collective, pcie, ring and executor (GOCCL_ENTRY in kernels/collective/entry.cuh). Profilers and trace
+// tools recognise communication by how it begins.
+func Entry(name string) string { return "ncclDevKernel_goccl_" + name }
+
 // Names lists the entry points of a group, sorted, or nil when there is no such group.
 func Names(group string) []string {
 	g := groups[group]

@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
 )
 
 // reduction is a family of kernels that combine data: what their names begin with.
@@ -67,6 +68,7 @@ func movementName(what movement, p protocol, fast, ranks int) string {
 func (k *kernelTable) load(where map[string]*cuda.Module, ranks int) error {
 	var err error
 	find := func(name string) (f *cuda.Function) {
+		name = kernels.Entry(name)
 		if m := where[name]; err == nil && m != nil {
 			f, err = m.Function(name)
 		}

@@ -65,6 +65,7 @@ func (e *Engine) loadChosen() error {
 	}
 	exists := kernels.Names("ring")
 	find := func(name string) (f *cuda.Function) {
+		name = kernels.Entry(name)
 		if err == nil && slices.Contains(exists, name) {
 			f, err = k.module.Function(name)
 		}

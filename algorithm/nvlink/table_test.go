@@ -280,8 +280,8 @@ func TestParameterSizes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range kernels.Names(group) {
-			want := unsafe.Sizeof(collectiveArgs{})
+		for _, entry := range kernels.Names(group) {
+			name, want := strings.TrimPrefix(entry, kernels.Entry("")), unsafe.Sizeof(collectiveArgs{})
 			switch {
 			case strings.HasPrefix(name, "point_to_point_few_"):
 				want = unsafe.Sizeof(p2pFewArgs{})
@@ -292,7 +292,7 @@ func TestParameterSizes(t *testing.T) {
 			case name == "all_to_all_v_device":
 				want = unsafe.Sizeof(allToAllVArgs{})
 			}
-			bank := f.Section(".nv.constant0." + name)
+			bank := f.Section(".nv.constant0." + entry)
 			if bank == nil {
 				t.Fatalf("%s has no constant bank", name)
 			}

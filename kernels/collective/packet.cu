@@ -66,7 +66,7 @@ GOCCL_KERNEL(point_to_point_bytes, 256, P2PArgs) { pointToPoint<Line1>(a); }
 GOCCL_KERNEL(point_to_point_stream, streamWorkers + streamTellers, StreamArgs) { stream(a); }
 
 // With its four ways of a message it would take more registers than point_to_point, and fewer blocks would fit on the GPU.
-extern "C" __global__ void __launch_bounds__(256, 3) all_to_all_v_device(const __grid_constant__ AllToAllVArgs a) {
+extern "C" __global__ void __launch_bounds__(256, 3) GOCCL_ENTRY(all_to_all_v_device)(const __grid_constant__ AllToAllVArgs a) {
   begin();
   allToAllV<Line8, Line1>(a);
   finish(a.ticket);

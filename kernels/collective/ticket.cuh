@@ -8,6 +8,7 @@
 // of the parameters, or 0 where nobody will wait for it: in a graph, whose launches the host cannot count.
 #pragma once
 
+#include <collective/entry.cuh>
 #include <goccl/sync.cuh>
 
 namespace goccl {
@@ -37,11 +38,11 @@ GOCCL_DEVICE void begin() {
 }  // namespace collective
 }  // namespace goccl
 
-// GOCCL_KERNEL(name, threads, Arguments) { body } is a kernel with a parameter a of type Arguments, whose member ticket comes first. The body may return
+// GOCCL_KERNEL(name, threads, Arguments) { body } is the kernel GOCCL_ENTRY(name) with a parameter a of type Arguments, whose member ticket comes first. The body may return
 // anywhere.
 #define GOCCL_KERNEL(name, threads, Arguments)                                                          \
   GOCCL_DEVICE void name##_body(const Arguments& a);                                                    \
-  extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Arguments a) {  \
+  extern "C" __global__ void __launch_bounds__(threads, 1) GOCCL_ENTRY(name)(const __grid_constant__ Arguments a) { \
     goccl::collective::begin();                                                                         \
     name##_body(a);                                                                                     \
     goccl::collective::finish(a.ticket);                                                                \

@@ -613,12 +613,12 @@ void tickets() {
     hosts.emplace_back([&, s] {
       for (uint32_t l = s; l < launches; l += streams) {
         while (static_cast<int64_t>(loadAcquire<Scope::gpu>(word) - before[l]) < 0) sleepNs(20000);
-        Launch(blocks(l), threads, [&, l] { ticketed(TicketArgs{word, cell.data(), cells, l}); }).join();
+        Launch(blocks(l), threads, [&, l] { GOCCL_ENTRY(ticketed)(TicketArgs{word, cell.data(), cells, l}); }).join();
       }
     });
   for (auto& h : hosts) h.join();
   CHECK(*word == before[launches], "the word is %lx, not %lx", static_cast<unsigned long>(*word), static_cast<unsigned long>(before[launches]));
-  Launch(2, threads, [&] { ticketed(TicketArgs{nullptr, cell.data(), cells, launches}); }).join();
+  Launch(2, threads, [&] { GOCCL_ENTRY(ticketed)(TicketArgs{nullptr, cell.data(), cells, launches}); }).join();
   CHECK(*word == before[launches] && cell[0] == launches + 1, "a launch without a ticket");
 }
 
