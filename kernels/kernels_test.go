@@ -103,7 +103,7 @@ func TestLocalMemory(t *testing.T) {
 			for _, k := range list {
 				allowed := 0
 				for _, r := range rules {
-					if ok, _ := filepath.Match(r.pattern, k.Name); ok && r.group == group {
+					if ok, _ := filepath.Match(r.pattern, strings.TrimPrefix(k.Name, kernels.Entry(""))); ok && r.group == group {
 						allowed = r.bytes
 					}
 				}
