@@ -18,7 +18,8 @@
 // an order: the wait is ahead of it, the record a leaf at its end.
 //
 // Streams are compared by their ids, which unlike handles are never used again: a stream may be destroyed with work on it and another get its handle,
-// and the per-thread default streams share one. 0 is unknown, and no stream's.
+// and the per-thread default streams share one. 0 is unknown, and no stream's. While a stream is being captured its id must not be asked for:
+// cuStreamGetId makes the capture invalid (driver 580, H200). Within one capture the handle serves: see captured.
 #include "order.h"
 #include "call.h"
 
@@ -47,6 +48,9 @@ static uint64_t frontier(CUstream s, struct frontier *f) {
 	}
 	return status == 1 ? 0 : FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED);
 }
+
+// captured identifies a stream within one capture. The default streams have no handle of their own: they are unknown.
+static uint64_t captured(CUstream s) { return (uintptr_t)s <= 2 ? 0 : (uintptr_t)s; }
 
 static int holds(const struct frontier *f, CUgraphNode node) {
 	for (size_t i = 0; i < f->n; i++)
@@ -142,9 +146,13 @@ uint64_t goccl_order_enter(CUstream s, struct order *o) {
 	int capturing = 0;
 	unsigned long long id = 0;
 	TRY(cuStreamIsCapturing, s, &capturing);
+	o->current = 0, o->chained = 1;
+	if (capturing) {
+		o->now = captured(s);
+		return enter_capture(s, o);
+	}
 	if (!goccl_cu.cuStreamGetId || goccl_cu.cuStreamGetId(s, &id)) id = 0;
-	o->now = id, o->current = 0, o->chained = 1;
-	if (capturing) return enter_capture(s, o);
+	o->now = id;
 	// A graph may have been launched since the latest work, also where that was on this stream.
 	if (!o->shared && (!o->mark || (id && o->last == id))) return 0;
 	if (o->mark == MARK_BLOCKS) TRY(cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);

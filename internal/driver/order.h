@@ -6,7 +6,7 @@
 // A capture that holds work of an order. Its id is never used again, unlike the handles of its graph and nodes: what ended is found by nobody.
 struct capture {
 	uint64_t id;     // 0: an entry that is free
-	uint64_t stream; // the stream of the latest work, by its id; 0: unknown
+	uint64_t stream; // the stream of the latest work, by its handle; 0: unknown
 	uint64_t tail;   // the node that all work in the capture so far precedes; at first the one that waits for the event, or 0
 	uint64_t record; // the node that records the event; it hangs on the tail. 0: none yet
 	uint64_t used;   // when it was last looked for

@@ -86,6 +86,10 @@ CUresult cuStreamGetId(CUstream s, unsigned long long *id) {
 		return cur ? OK : NOCTX;
 	}
 	if ((r = owned(&s))) return r;
+	if (s->capture) { // as driver 580 does on an H200
+		s->capture->invalid = 1;
+		return CAPUNSUP;
+	}
 	*id = s == &cur->def ? 1ull << 62 | cur->dev : s->id;
 	return OK;
 }
