@@ -1,6 +1,7 @@
 """The torch.distributed backend on CPU tensors."""
 
 import os
+from datetime import timedelta
 
 import pytest
 

@@ -20,10 +20,17 @@ const (
 // leaving counts the communicators of each job that are being freed in the background.
 var leaving sync.Map // job → *sync.WaitGroup
 
-// finish waits for this rank's enqueued work and says goodbye to the peers. Afterwards this process may end in its own time.
-func (c *comm) finish(ctx context.Context, inner *goccl.Comm) error {
+// finish waits for this rank's enqueued work and says goodbye to the peers. Afterwards this process may end in its own time. A Split or Shrink that
+// was begun before ends first: it still talks to the peers over this communicator.
+func (c *comm) finish(ctx context.Context, inner *goccl.Comm, before *task) error {
 	ctx, cancel := context.WithTimeout(ctx, max(drainTimeout, c.cfg.OpTimeout))
 	defer cancel()
+	if before != nil {
+		select {
+		case <-before.done:
+		case <-ctx.Done():
+		}
+	}
 	if err := inner.Finalize(ctx); err != nil {
 		return err
 	}
@@ -43,10 +50,11 @@ func Finalize(h Handle) error {
 	if !c.state.CompareAndSwap(stateOpen, stateFinalized) {
 		return fmt.Errorf("%w: the communicator was revoked", ErrInvalidUsage)
 	}
+	before := c.last.Load()
 	if !c.cfg.NonBlocking {
-		return c.finish(context.Background(), inner)
+		return c.finish(context.Background(), inner, before)
 	}
-	c.last.Store(start(func(ctx context.Context) error { return c.finish(ctx, inner) }))
+	c.last.Store(start(func(ctx context.Context) error { return c.finish(ctx, inner, before) }))
 	return errInProgress
 }
 
@@ -67,7 +75,7 @@ func Destroy(h Handle) error {
 	if !comms.remove(h) {
 		return nil
 	}
-	_ = c.finish(context.Background(), inner) // the failure of work is told where the work was; a communicator that has failed is freed as well
+	_ = c.finish(context.Background(), inner, c.last.Load()) // the failure of work is told where the work was; a communicator that has failed is freed as well
 	c.awaitFree(c.free(inner), leaveWait)
 	return nil
 }
