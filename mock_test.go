@@ -102,7 +102,7 @@ func TestOnMockGroupAllocations(t *testing.T) {
 		if err := goccl.Submit(calls); err != nil {
 			t.Fatal(err)
 		}
-	}); n != 0 {
+	}); n != 0 && slowness == 1 { // the race detector makes a sync.Pool drop what it holds
 		t.Errorf("%v allocations", n)
 	}
 }
