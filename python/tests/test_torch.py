@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 
+import goccl  # noqa: E402
 import jobs  # noqa: E402
 
 jobs.preload("torch", "torch.distributed")
@@ -151,8 +152,6 @@ def test_ddp_equals_training_alone():
 
 
 def test_capsules():
-    import goccl
-
     raw = goccl.RawGpuBuffer(1 << 12)
     t = torch.utils.dlpack.from_dlpack(raw.to_dlpack(data_type=str(torch.float16)))
     assert t.dtype == torch.float16 and t.numel() == 2048
