@@ -19,17 +19,17 @@ import (
 // A child that a rank has forked must not hide the rank's death from those that see it by their connection alone, as ranks of another host do.
 func TestAForkedChildHidesNoDeath(t *testing.T) {
 	dir := libraries(t)
-	exe := filepath.Join(t.TempDir(), "orphan")
-	if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", exe, filepath.Join("testdata", "orphan.c"),
+	exe := filepath.Join(t.TempDir(), "forked")
+	if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", exe, filepath.Join("testdata", "forked.c"),
 		"-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("orphan.c: %v\n%s", err, out)
+		t.Fatalf("forked.c: %v\n%s", err, out)
 	}
 	testutil.Prompt(t, 2*time.Second, func() time.Duration {
 		address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
 		var ranks [2]*exec.Cmd
 		var lines [2]*bufio.Scanner
 		for r := range ranks {
-			ranks[r] = command(t, environment(t, fmt.Sprintf("GOCCL_HOSTID=host-%d", r), "GOCCL_SECRET=orphan"), exe, filepath.Join(dir, "libgoccl.so"),
+			ranks[r] = command(t, environment(t, fmt.Sprintf("GOCCL_HOSTID=host-%d", r), "GOCCL_SECRET=forked"), exe, filepath.Join(dir, "libgoccl.so"),
 				address, strconv.Itoa(r))
 			out, err := ranks[r].StdoutPipe()
 			if err != nil {

@@ -47,10 +47,10 @@ struct Rank {
 };
 
 using Kernel = void (*)(Args);
-#define ENTRY(type) [](Args a) { execute_##type(a); },
+#define ENTRY(type) [](Args a) { GOCCL_ENTRY(execute_##type)(a); },
 static const Kernel kernels[] = {GOCCL_FOR_EACH_TYPE(ENTRY)};
 using QuickKernel = void (*)(executor::QuickArgs);
-#define QUICK(type) [](executor::QuickArgs a) { quick_##type(a); },
+#define QUICK(type) [](executor::QuickArgs a) { GOCCL_ENTRY(quick_##type)(a); },
 static const QuickKernel quickKernels[] = {GOCCL_FOR_EACH_TYPE(QUICK)};
 
 #ifdef EMULATE_FLOAT32

@@ -1,6 +1,7 @@
 package doctest
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,9 @@ var variables = map[string]*regexp.Regexp{
 
 // elsewhere are folders whose strings name variables that they do not obey, and folders that are not goccl's sources.
 var elsewhere = []string{"build", "internal/doctor", "internal/perf", "python/build", "python/tests", "python/examples"}
+
+// ignoredList names NCCL's variables that goccl warns of and does not read.
+var ignoredList = filepath.Join("capi", "internal", "core", "ignored.go")
 
 // readVariables is every variable that a source reads, with one file that does. Tests' own variables are left out, but for the one that users set.
 func readVariables(t *testing.T, root string) map[string]string {
@@ -48,7 +52,7 @@ func readVariables(t *testing.T, root string) map[string]string {
 			kind = d.Name()
 		}
 		pattern := variables[kind]
-		if pattern == nil || strings.HasPrefix(rel, filepath.Join("capi", "testdata")) && kind != ".sh" {
+		if pattern == nil || rel == ignoredList || strings.HasPrefix(rel, filepath.Join("capi", "testdata")) && kind != ".sh" {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -153,6 +157,18 @@ func TestNCCLVariablesAreAsDocumented(t *testing.T) {
 	for name := range honoured {
 		if _, ok := read[name]; !ok && !notOurs[name] {
 			t.Errorf("docs/environment.md calls %s honoured; nothing reads it", name)
+		}
+	}
+	list, err := os.ReadFile(filepath.Join(root, ignoredList))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`"(NCCL_[A-Z0-9_]+)"`).FindAllSubmatch(list, -1) {
+		if name := string(m[1]); !slices.ContainsFunc(slices.Collect(maps.Keys(ignored)), func(row string) bool {
+			prefix, wild := strings.CutSuffix(row, "*")
+			return row == name || strings.HasSuffix(name, "_") && strings.HasPrefix(row, name) || wild && strings.HasPrefix(name, prefix)
+		}) {
+			t.Errorf("%s warns of %s, which docs/environment.md does not call ignored", ignoredList, name)
 		}
 	}
 	for name := range ignored {
