@@ -1,6 +1,7 @@
 //go:build cgo && linux
 
-// The functions of goccl.h. Each looks at one flag and calls Go; a forked child never enters the Go runtime, whose threads it does not have.
+// The functions of goccl.h. Each checks one flag and calls Go. A forked child never enters the Go runtime, because the
+// threads of the runtime do not exist in the child.
 #include "door.h"
 #include "_cgo_export.h"
 
@@ -12,8 +13,8 @@
 
 static volatile int refused; // why no call may enter Go: 1 forked, 2 exiting
 
-// The last error is the thread's. It hangs on a key, not on __thread: the Go runtime makes this library's thread-local storage static, of which a
-// process that is already running has very little left.
+// The last error is per thread. It is stored under a pthread key, not in __thread: the Go runtime makes the
+// thread-local storage of this library static, and little static space is left in a process that is already running.
 #define TEXT 4096
 static pthread_key_t key;
 
@@ -41,8 +42,8 @@ void goccl_door_children(const uint64_t *table, size_t n) {
 	__atomic_store_n(&sockets, table, __ATOMIC_RELEASE);
 }
 
-// Peers see the end of a process when nobody holds its sockets any more; so the child, which can do nothing with them, closes its copies. Only functions that are
-// safe in a signal handler are called.
+// Peers see the end of a process when the last copy of its sockets is closed. The child cannot use them, so it closes
+// its copies. Only async-signal-safe functions are called.
 static void let_go(void) {
 	const uint64_t *table = __atomic_load_n(&sockets, __ATOMIC_ACQUIRE);
 	size_t n = table ? __atomic_load_n(&table[0], __ATOMIC_RELAXED) : 0;
@@ -63,7 +64,7 @@ __attribute__((constructor)) static void load(void) {
 	pthread_atfork(NULL, NULL, child);
 }
 
-// After main has returned, other threads may still call; what they would do needs a driver that is going away.
+// After main has returned, other threads may still call the library, but the driver is shutting down.
 __attribute__((destructor)) static void leave(void) {
 	if (!refused) refused = 2;
 }

@@ -1,18 +1,21 @@
-// What C and Go of this library share.
+// Declarations that the C and the Go code of this library share.
 #ifndef GOCCL_DOOR_H
 #define GOCCL_DOOR_H
 #include "goccl.h"
 
-// goccl_door_fail keeps text (n bytes) as the calling thread's last error.
+// goccl_door_fail stores text (n bytes) as the calling thread's last error.
 void goccl_door_fail(const char *text, size_t n);
 
-// goccl_door_check is GOCCL_SUCCESS where calls may enter Go, and otherwise GOCCL_FORKED with its text kept.
+// goccl_door_check returns GOCCL_SUCCESS if calls may enter Go, and otherwise GOCCL_FORKED, with its text stored as the
+// last error.
 __attribute__((visibility("hidden"))) goccl_result goccl_door_check(void);
 
-// goccl_door_children gives the table by which a forked child closes the sockets of its parent: n words, of package internal/sockets. It stays valid.
+// goccl_door_children passes the table by which a forked child closes the sockets of its parent: n words, of package
+// internal/sockets. The table stays valid.
 void goccl_door_children(const uint64_t *table, size_t n);
 
-// goccl_door_environ is a copy of the environment at the time of loading, or NULL; goccl_door_environ_free frees it.
+// goccl_door_environ returns a copy of the environment at the time of loading, or NULL; goccl_door_environ_free frees
+// it.
 __attribute__((visibility("hidden"))) char **goccl_door_environ(void);
 __attribute__((visibility("hidden"))) void goccl_door_environ_free(void);
 #endif

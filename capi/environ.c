@@ -1,7 +1,7 @@
 //go:build cgo && linux
 
-// The environment as it is when the library is loaded. The Go runtime of a shared library reads what the process was started with; programs, Python's
-// above all, set variables just before they open us.
+// The environment at the time the library is loaded. The Go runtime of a shared library reads the environment with
+// which the process was started; programs, above all Python programs, set variables just before they load the library.
 #define _GNU_SOURCE
 #include "door.h"
 
@@ -17,7 +17,8 @@ static void give_up(void) {
 	taken = NULL;
 }
 
-// It runs on the thread that opens the library, before the Go runtime's own constructor, so nothing of ours reads environ while others may change it.
+// It runs on the thread that loads the library, before the constructor of the Go runtime, so that no thread of this
+// library reads environ while other threads may change it.
 __attribute__((constructor(101))) static void take(void) {
 	size_t n = 0;
 	while (environ && environ[n]) n++;

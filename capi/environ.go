@@ -11,11 +11,11 @@ import (
 	"github.com/goccl/goccl/capi/internal/core"
 )
 
-// loadEnvironment makes the process's environment at the time of loading Go's.
+// loadEnvironment sets Go's environment to the process's environment at the time of loading.
 func loadEnvironment() {
 	first := C.goccl_door_environ()
 	if first == nil {
-		return // there was no memory for it: what the process was started with stays
+		return // out of memory: Go keeps the environment with which the process was started
 	}
 	defer C.goccl_door_environ_free()
 	var all []string

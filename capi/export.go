@@ -28,7 +28,7 @@ func init() {
 	}
 }
 
-// result turns an error into a code and leaves its text with the calling thread.
+// result turns an error into a code and stores its text as the calling thread's last error.
 func result(err error) C.goccl_result {
 	if err == nil {
 		return C.GOCCL_SUCCESS
@@ -43,14 +43,14 @@ func report(err error) C.goccl_result {
 	return C.goccl_result(core.ResultOf(err))
 }
 
-// catch makes a panic of an export a result.
+// catch turns a panic of an export into a result.
 func catch(r *C.goccl_result) {
 	if v := recover(); v != nil {
 		*r = report(core.Recovered(v))
 	}
 }
 
-// store puts a result where C asked for it, when there is one.
+// store writes a result to the address that C passed, unless it is NULL.
 func store[T any](to *T, v T, err error) C.goccl_result {
 	if err == nil {
 		*to = v
@@ -60,7 +60,7 @@ func store[T any](to *T, v T, err error) C.goccl_result {
 
 func nanoseconds(ns C.int64_t) time.Duration { return time.Duration(ns) }
 
-// version is in C memory for the life of the process.
+// version is in C memory that is never freed.
 var version = C.CString(buildinfo.Read().Version)
 
 //export gocclgo_version
@@ -78,7 +78,7 @@ func gocclgo_check(req *C.goccl_request) (r C.goccl_result) {
 	return result(core.Check((*core.Request)(unsafe.Pointer(req))))
 }
 
-// The Go request is the C request.
+// The Go request has the layout of the C request.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(core.Request{})-unsafe.Sizeof(C.goccl_request{})]
 	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.Stream)-unsafe.Offsetof(C.goccl_request{}.stream)]

@@ -20,7 +20,7 @@ func uniqueID(id *C.goccl_unique_id) bootstrap.UniqueID {
 	return *(*bootstrap.UniqueID)(unsafe.Pointer(id))
 }
 
-// bytesOf views n bytes of C's.
+// bytesOf views n bytes of C memory as a slice.
 func bytesOf(p unsafe.Pointer, n C.uint64_t) []byte {
 	if n == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/capi/internal/core"
 )
 
-// configOf reads a configuration; NULL is all defaults.
+// configOf reads a configuration; NULL means all defaults.
 func configOf(c *C.goccl_comm_config) (core.Config, error) {
 	if c == nil {
 		return core.Config{}, nil

@@ -22,7 +22,7 @@ func give(to *C.goccl_object, h core.Handle, err error) C.goccl_result {
 	return store(to, C.goccl_object(h), err)
 }
 
-// giveBytes copies b to memory of C's, for goccl_release.
+// giveBytes copies b to C memory that goccl_release frees.
 func giveBytes(to *unsafe.Pointer, n *C.uint64_t, b []byte, err error) C.goccl_result {
 	if err != nil {
 		return result(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// stringsOf reads n strings of C's.
+// stringsOf reads n C strings.
 func stringsOf(p **C.char, n C.int32_t) []string {
 	if n <= 0 {
 		return nil

@@ -1,9 +1,10 @@
-/* goccl_primitive.h: the part of goccl's C ABI that is about primitives, users' kernels and plans. What goccl.h says of stability, results,
- * threads and fork holds here too.
+/* goccl_primitive.h: the part of goccl's C ABI for primitives, users' kernels and plans. The paragraphs of goccl.h on
+ * stability, results, threads and fork apply here too.
  *
- * Objects. Contexts, endpoints, connections, memories, semaphores, channels, services, communicators of primitives, futures, modules, functions
- * and executors are goccl_object. Each is closed with goccl_object_close once nothing made from it is used any more; closing a context ends
- * everything made from it, after which closing those is harmless, as is closing twice.
+ * Objects. Contexts, endpoints, connections, memories, semaphores, channels, services, communicators of primitives,
+ * futures, modules, functions and executors are goccl_objects. goccl_object_close closes an object, after all objects
+ * made from it are out of use. Closing a context ends every object made from it; closing those afterwards is harmless,
+ * and so is closing an object twice.
  *
  * Times are in nanoseconds; 0 is the context's timeout, or 30 s.
  */
@@ -18,24 +19,26 @@ extern "C" {
 
 typedef uint64_t goccl_object;
 
-/* Transports, and the sets of them that memory is registered for: 1 << transport. */
+/* Transports. Memory is registered for a set of them: a mask of bits 1 << transport. */
 enum {
 	GOCCL_TRANSPORT_UNKNOWN = 0, GOCCL_TRANSPORT_IPC = 1, GOCCL_TRANSPORT_IB0 = 2, GOCCL_TRANSPORT_IB7 = 9, GOCCL_TRANSPORT_ETHERNET = 10
 };
 
 goccl_result goccl_object_close(goccl_object object);
-/* An endpoint, memory or semaphore stub as bytes for the peer; *data is for goccl_release. They may hold secrets: send them by a bootstrap. */
+/* Serializes an endpoint, memory or semaphore stub for the peer; *data must be freed with goccl_release. The bytes may
+ * hold secrets: send them over a bootstrap. */
 goccl_result goccl_object_serialize(goccl_object object, void **data, uint64_t *size);
-/* The bytes of a semaphore's, channel's or fifo's struct in goccl/handle.cuh, for kernels; *data is for goccl_release. */
+/* Returns the struct of a semaphore, channel or fifo in goccl/handle.cuh, for kernels; *data must be freed with
+ * goccl_release. */
 goccl_result goccl_object_device_handle(goccl_object object, void **data, uint64_t *size);
 
-/* Contexts. spin_limit bounds each wait in a kernel: 0 is GOCCL_SPIN_LIMIT, else 10 minutes, negative is no bound. */
+/* Contexts. spin_limit bounds each wait in a kernel: 0 is GOCCL_SPIN_LIMIT, else 10 minutes; negative is unbounded. */
 goccl_result goccl_context_create(int64_t timeout, int64_t spin_limit, goccl_object *context);
 /* Ends every wait on host and device; reason may be NULL. */
 goccl_result goccl_context_abort(goccl_object context, const char *reason);
-/* GOCCL_SUCCESS, or why the context was aborted or a kernel gave up. */
+/* GOCCL_SUCCESS, or the reason why the context was aborted or a kernel stopped waiting. */
 goccl_result goccl_context_error(goccl_object context);
-/* Makes an aborted context usable again; no kernel of it may run. */
+/* Makes an aborted context usable again. None of its kernels may be running. */
 goccl_result goccl_context_recover(goccl_object context);
 
 /* Endpoints and connections. */
@@ -45,7 +48,7 @@ goccl_result goccl_endpoint_info(goccl_object endpoint, int32_t *transport, int3
 goccl_result goccl_connection_create(goccl_object context, goccl_object local, goccl_object remote, goccl_object *connection);
 /* peer is -1 while it is not known. */
 goccl_result goccl_connection_info(goccl_object connection, int32_t *transport, int32_t *peer, int32_t *tag);
-/* Copies asynchronously, in the order of the calls; the source must not change until a flush. */
+/* Copies asynchronously, in call order. The source must not change until a flush. */
 goccl_result goccl_connection_write(goccl_object connection, goccl_object dst, uint64_t dst_offset, goccl_object src, uint64_t src_offset, uint64_t size);
 goccl_result goccl_connection_atomic_add(goccl_object connection, goccl_object dst, uint64_t dst_offset, uint64_t delta);
 /* Sets *src, which may be NULL, and the word at dst_offset, after all earlier writes. */
@@ -55,11 +58,12 @@ goccl_result goccl_connection_flush(goccl_object connection, int64_t timeout);
 /* Memory. flags is a set of transports. */
 goccl_result goccl_memory_register(goccl_object context, goccl_device device, void *ptr, uint64_t size, uint32_t flags, goccl_object *memory);
 goccl_result goccl_memory_deserialize(goccl_object context, const void *data, uint64_t size, goccl_object *memory);
-/* data is where the memory is mapped here, 0 while it is not; original is its address at its owner. */
+/* data is the address at which the memory is mapped here, 0 while it is not mapped; original is its address at its
+ * owner. */
 goccl_result goccl_memory_info(goccl_object memory, uintptr_t *data, uintptr_t *original, uint64_t *size, uint32_t *flags, int32_t *local);
 goccl_result goccl_memory_map(goccl_object memory, goccl_device device, int64_t timeout, uintptr_t *ptr);
 
-/* Semaphores. signal and wait are the host's; a host can wait where the counter is in its memory. */
+/* Semaphores. signal and wait run on the host. The host can wait only if the counter is in host memory. */
 goccl_result goccl_semaphore_stub_create(goccl_object connection, goccl_object *stub);
 goccl_result goccl_semaphore_stub_deserialize(goccl_object context, const void *data, uint64_t size, goccl_object *stub);
 goccl_result goccl_semaphore_create(goccl_object local, goccl_object remote, goccl_object *semaphore);
@@ -73,16 +77,17 @@ goccl_result goccl_memory_channel_create(goccl_object semaphore, goccl_object ds
 /* Unicast: a load from every rank, a store to every rank. All ranks call it, with memory of the same size. */
 goccl_result goccl_switch_channel_create(goccl_object communicator, goccl_device device, goccl_object memory, int32_t tag, int64_t timeout, goccl_object *channel);
 
-/* What a kernel of the host device does with a channel, done by the calling thread. a and b are target and origin offset. */
+/* Operations of a channel that a kernel of the host device would use, run by the calling thread. a is the target
+ * offset, b the origin offset. */
 enum {
 	GOCCL_CHANNEL_SIGNAL = 1, GOCCL_CHANNEL_WAIT = 2, GOCCL_CHANNEL_PUT = 3, GOCCL_CHANNEL_GET = 4, GOCCL_CHANNEL_PUT_WITH_SIGNAL = 5,
 	GOCCL_CHANNEL_PUT_WITH_SIGNAL_AND_FLUSH = 6, GOCCL_CHANNEL_FLUSH = 7, GOCCL_CHANNEL_PUT_PACKETS = 8, GOCCL_CHANNEL_UNPACK_PACKETS = 9,
 	GOCCL_CHANNEL_POLL = 10
 };
-/* *signalled, which may be NULL, is the answer of a poll. */
+/* *signalled, which may be NULL, is the result of a poll. */
 goccl_result goccl_channel_run(goccl_object channel, uint32_t op, uint64_t a, uint64_t b, uint64_t size, uint32_t flag, int32_t *signalled);
 
-/* Rings of triggers, for proxies of one's own. */
+/* Rings of triggers, for proxies that the caller implements. */
 typedef struct goccl_trigger {
 	uint64_t type, size, src, src_offset, dst, dst_offset, semaphore, position;
 } goccl_trigger;
@@ -95,10 +100,10 @@ goccl_result goccl_fifo_size(goccl_object fifo, int32_t *size);
 /* Proxy services. */
 goccl_result goccl_proxy_service_create(goccl_object context, goccl_device device, int32_t fifo_size, goccl_object *service);
 goccl_result goccl_proxy_service_start(goccl_object service);
-/* Carries out what kernels asked for before; the first error since the last stop. */
+/* First carries out all requests that kernels have posted. Returns the first error since the last stop. */
 goccl_result goccl_proxy_service_stop(goccl_object service);
 goccl_result goccl_proxy_service_add_semaphore(goccl_object service, goccl_object semaphore, uint32_t *id);
-/* Does not wait for the peer; the channel does. */
+/* Does not wait for the peer. The first use of the channel waits. */
 goccl_result goccl_proxy_service_build_semaphore(goccl_object service, goccl_object communicator, goccl_object connection, uint32_t *id);
 goccl_result goccl_proxy_service_add_memory(goccl_object service, goccl_object memory, uint32_t *id);
 goccl_result goccl_proxy_service_remove_semaphore(goccl_object service, uint32_t id);
@@ -106,39 +111,44 @@ goccl_result goccl_proxy_service_remove_memory(goccl_object service, uint32_t id
 goccl_result goccl_base_port_channel_create(goccl_object service, uint32_t semaphore, goccl_object *channel);
 goccl_result goccl_port_channel_create(goccl_object service, uint32_t semaphore, uint32_t dst, uint32_t src, goccl_object *channel);
 
-/* Communicators of primitives. Each call returns a future at once; goccl_future_wait gives its object. */
+/* Communicators of primitives. Each call returns a future at once; goccl_future_wait returns its object. */
 goccl_result goccl_communicator_create(goccl_bootstrap bootstrap, goccl_object context, goccl_object *communicator);
 goccl_result goccl_communicator_connect(goccl_object communicator, int32_t transport, goccl_device device, int32_t rank, int32_t tag, goccl_object *future);
 goccl_result goccl_communicator_connect_endpoint(goccl_object communicator, goccl_object endpoint, int32_t rank, int32_t tag, goccl_object *future);
 goccl_result goccl_communicator_send_memory(goccl_object communicator, goccl_object memory, int32_t rank, int32_t tag, goccl_object *future);
 goccl_result goccl_communicator_recv_memory(goccl_object communicator, int32_t rank, int32_t tag, goccl_object *future);
 goccl_result goccl_communicator_build_semaphore(goccl_object communicator, goccl_object connection, int32_t rank, int32_t tag, goccl_object *future);
-/* GOCCL_TIMEOUT when timeout passes before the future is complete: call it again. timeout 0 waits until the future is complete, which it
- * always will be. The object belongs to the caller, who closes it; the future is closed by itself. */
+/* Returns GOCCL_TIMEOUT when timeout passes before the future is complete; call it again. timeout 0 waits until the
+ * future is complete, which always happens. The caller closes the returned object; the future is closed separately. */
 goccl_result goccl_future_wait(goccl_object future, int64_t timeout, goccl_object *object);
 
-/* Users' kernels. Compiling needs libnvrtc, which is looked for in dirs, $GOCCL_NVRTC, $CUDA_HOME and the system, and no GPU when major is not 0; CUDA's
- * headers are looked for beside it and in the same places. Results are cached by content. *image is for goccl_release. */
+/* Users' kernels. Compiling needs libnvrtc, which is searched in dirs, $GOCCL_NVRTC, $CUDA_HOME and the system. CUDA's
+ * headers are searched beside it and in the same places. Compiling needs no GPU when major is not 0. Results are cached
+ * by content. *image must be freed with goccl_release. */
 goccl_result goccl_kernel_compile(goccl_device device, int32_t major, int32_t minor, const char *source, uint64_t source_size, const char *name,
 	const char *const *options, int32_t noptions, const char *const *dirs, int32_t ndirs, void **image, uint64_t *size);
 goccl_result goccl_module_load(goccl_device device, const void *image, uint64_t size, goccl_object *module);
 goccl_result goccl_module_function(goccl_object module, const char *name, goccl_object *function);
-/* shape is grid x y z, block x y z, cluster x y z (0: none); params is laid out as the kernel declares its parameters. */
+/* shape is grid x y z, block x y z, cluster x y z (0: none). params has the layout in which the kernel declares its
+ * parameters. */
 goccl_result goccl_kernel_launch(goccl_object function, uintptr_t stream, const uint32_t shape[9], uint32_t shared, const void *params, uint64_t size);
 
-/* Programs and plans: JSON in, JSON out; results are for goccl_release. goccl_plan_compile takes a document of package dsl,
- * goccl_plan_build the name of a program that goccl ships, goccl_plan_check verifies a plan and says what it is. */
+/* Programs and plans: JSON in, JSON out; results must be freed with goccl_release. goccl_plan_compile takes a document
+ * of package dsl. goccl_plan_build takes the name of a program that ships with goccl. goccl_plan_check verifies a plan
+ * and describes it. */
 goccl_result goccl_plan_compile(const void *document, uint64_t size, void **plan, uint64_t *plan_size);
 goccl_result goccl_plan_build(const char *name, const void *options, uint64_t size, void **plan, uint64_t *plan_size);
 goccl_result goccl_plan_check(const void *plan, uint64_t size, void **report, uint64_t *report_size);
 
-/* Executors run plans among the ranks of a bootstrap. Making one and loading a plan are collective; a plan ends with its executor.
- * op_timeout bounds a launch's wait for its peers; 0 is GOCCL_OP_TIMEOUT, else none. reserve is the message, in bytes, to have room for at once. */
+/* Executors run plans across the ranks of a bootstrap. Creating one and loading a plan are collective; a plan ends with
+ * its executor. op_timeout bounds the time a launch waits for its peers; 0 is GOCCL_OP_TIMEOUT, else none. reserve is
+ * the message size, in bytes, for which memory is allocated at loading. */
 goccl_result goccl_executor_create(goccl_bootstrap bootstrap, goccl_device device, int64_t op_timeout, goccl_object *executor);
 goccl_result goccl_executor_load(goccl_object executor, const void *plan, uint64_t size, uint64_t reserve, goccl_object *loaded);
-/* message is in bytes: of the input, or of the output for an all-gather. Every rank launches the same plans in the same order. */
+/* message is the size in bytes of the input, or, for an all-gather, of the output. Every rank launches the same plans
+ * in the same order. */
 goccl_result goccl_executor_launch(goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message, uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar);
-/* The first failure of a launch, or why the executor was aborted. */
+/* The first failure of a launch, or the reason why the executor was aborted. */
 goccl_result goccl_executor_error(goccl_object executor);
 goccl_result goccl_executor_abort(goccl_object executor);
 

@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-// The functions of goccl_primitive.h, each as door.c does it: one look at a flag, then Go.
+// The functions of goccl_primitive.h. Each checks one flag and calls Go, as in door.c.
 #include "door.h"
 #include "goccl_primitive.h"
 #include "_cgo_export.h"

@@ -1,4 +1,5 @@
-/* NCCL's host functions, one a line: NCCL_API(result, name, parameters). nccl.h declares from this list, and the test of exported symbols is made from it. */
+/* NCCL's host functions, one per line: NCCL_API(result, name, parameters). nccl.h declares its functions with this
+ * list, and the test of exported symbols uses it. */
 
 /* The library */
 NCCL_API(ncclResult_t, ncclGetVersion, int *version)
@@ -55,7 +56,7 @@ NCCL_API(ncclResult_t, ncclScatter, const void *sendbuff, void *recvbuff, size_t
 NCCL_API(ncclResult_t, ncclSend, const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
 NCCL_API(ncclResult_t, ncclRecv, void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)
 
-/* All-to-all-v of VCCL (matrices of R × R, relaybuff may be NULL) and of RCCL and MSCCL++ (arrays of R). */
+/* All-to-all-v of VCCL (R × R matrices, relaybuff may be NULL) and of RCCL and MSCCL++ (arrays of R). */
 NCCL_API(ncclResult_t, ncclAlltoAllv, const void *sendbuff, const size_t *sendcounts, const size_t *sdispls, void *recvbuff, const size_t *recvcounts, const size_t *rdispls, const void *relaybuff, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 NCCL_API(ncclResult_t, ncclAllToAllv, const void *sendbuff, const size_t *sendcounts, const size_t *sdispls, void *recvbuff, const size_t *recvcounts, const size_t *rdispls, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 /* The same as ncclAlltoAll, as RCCL and MSCCL++ spell it. */
@@ -66,7 +67,7 @@ NCCL_API(ncclResult_t, ncclGroupStart, void)
 NCCL_API(ncclResult_t, ncclGroupEnd, void)
 NCCL_API(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *simInfo)
 
-/* Answered with ncclInvalidUsage: one-sided operations, the device API, and parameters */
+/* These return ncclInvalidUsage: one-sided operations, the device API, and parameters. */
 NCCL_API(ncclResult_t, ncclPutSignal, const void *localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
 NCCL_API(ncclResult_t, ncclSignal, int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
 NCCL_API(ncclResult_t, ncclWaitSignal, int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm, cudaStream_t stream)
@@ -95,7 +96,8 @@ NCCL_API(ncclResult_t, ncclParamGet, ncclParamHandle_t h, void *out, int maxLen,
 NCCL_API(ncclResult_t, ncclParamGetParameter, const char *key, const char **value, int *valueLen)
 NCCL_API(ncclResult_t, ncclParamGetAllParameterKeys, const char ***table, int *tableLen)
 
-/* The rest of the device API's host half, which has no result to refuse with: all ranks are one team, and there are no slots. */
+/* The rest of the host half of the device API, which has no result to report an error: all ranks are one team, and
+ * there are no slots. */
 NCCL_API(void, ncclParamDumpAll, void)
 NCCL_API(int, ncclLLA2ACalcSlots, int maxElts, int maxEltSize)
 NCCL_API(ncclTeam_t, ncclTeamWorld, ncclComm_t comm)

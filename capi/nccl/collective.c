@@ -1,7 +1,7 @@
-// Collectives: each makes a request and hands it on.
+// Collectives: each fills in a request and submits it.
 #include "shim.h"
 
-// An operator is NCCL's own (below 5) or one that ncclRedOpCreatePreMulSum made; the numbers between are nobody's.
+// An operator is NCCL's own (below 5) or one that ncclRedOpCreatePreMulSum created; the numbers between are invalid.
 static ncclResult_t check_op(ncclRedOp_t op, const char *what) {
 	if ((unsigned)op < ncclNumOps || (unsigned)op >= GOCCL_FIRST_CREATED_OP) return ncclSuccess;
 	return shim_remember(shim_fail(ncclInvalidArgument, "%s: reduction operator %d is not known", what, (int)op));
@@ -96,9 +96,10 @@ ncclResult_t pncclAllToAllv(const void *sendbuff, const size_t *sendcounts, cons
 }
 WEAK(ncclAllToAllv);
 
-// VCCL gave one name two parameter lists: (…, relaybuff, datatype, comm, stream) and, a month later, (…, relaybuff, relaycount, datatype, comm,
-// stream). Both lay one eight-byte slot per parameter behind the six array and buffer pointers, and a communicator is a number that nothing else is,
-// so the slot in which it stands tells which list was meant. The relay buffer is never needed: nothing is forwarded here.
+// VCCL has two parameter lists under one name: (…, relaybuff, datatype, comm, stream) and, since a month later, (…,
+// relaybuff, relaycount, datatype, comm, stream). Both pass one eight-byte slot per parameter after the six array and
+// buffer pointers. A communicator handle has a value that no other argument can have, so the slot that holds it
+// identifies the list. The relay buffer is never needed: goccl does not forward data.
 static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, uintptr_t relay, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) __asm__("pncclAlltoAllv") __attribute__((used));
 #ifdef __GNUC__
 __asm__(".globl pncclAlltoAllv\n.weak ncclAlltoAllv\n.type ncclAlltoAllv, %function\n.set ncclAlltoAllv, pncclAlltoAllv");
@@ -116,6 +117,6 @@ static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_
 	goccl_comm_info i;
 	ncclResult_t r = shim_remember(shim_result(core.comm_info_get(comm, &i), what));
 	if (r) return r;
-	size_t row = (size_t)i.rank * (size_t)i.size; // of R × R matrices, this rank's own row
+	size_t row = (size_t)i.rank * (size_t)i.size; // of R × R matrices, the row of this rank
 	return all_to_all_v(sendbuff, sc + row, sd + row, recvbuff, rc + row, rd + row, (ncclDataType_t)(uint32_t)type, (ncclComm_t)comm, (cudaStream_t)stream, what);
 }

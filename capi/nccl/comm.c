@@ -1,9 +1,9 @@
-// Communicators: a goccl_comm handle in the shape of a pointer.
+// Communicators: a goccl_comm handle stored in a pointer.
 #include "shim.h"
 
 #include <string.h>
 
-// IN_GROUP returns r, and lets it fail the group that the thread is in.
+// IN_GROUP returns r, and makes the thread's group fail with it.
 #define IN_GROUP(r) return shim_remember(r)
 #define BAD(...) IN_GROUP(shim_fail(ncclInvalidArgument, __VA_ARGS__))
 
@@ -39,7 +39,7 @@ ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId 
 }
 WEAK(ncclCommInitRankConfig);
 
-// All ranks have the same list: the first id is enough, and who serves one of the others need not.
+// All ranks have the same list, so the first id is enough; the processes that serve the other ids do nothing.
 ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int n, ncclUniqueId *ids, ncclConfig_t *config) {
 	static const char what[] = "ncclCommInitRankScalable";
 	if (n < 1 || n > nranks || !ids) BAD("%s: %d unique ids for %d ranks", what, n, nranks);
@@ -67,7 +67,7 @@ ncclResult_t pncclCommInitAll(ncclComm_t *comms, int n, const int *devlist) {
 }
 WEAK(ncclCommInitAll);
 
-// child is the common part of split and shrink: their configuration, and whether their parent's calls block.
+// child handles what split and shrink have in common: the configuration, and whether calls on the parent block.
 static ncclResult_t child_config(ncclComm_t comm, const ncclConfig_t *config, goccl_comm_config *c, goccl_comm_info *parent, const char *what) {
 	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), parent), what);
 	if (!r) r = shim_config(config, c, what);
@@ -107,13 +107,14 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int n, ncclComm_t *n
 }
 WEAK(ncclCommShrink);
 
-// The end of a communicator; NULL is none, and no failure. In a group, what ends in peace ends with the group.
+// destroy ends a communicator; NULL is no communicator, and no failure. In a group, ends other than aborts take effect
+// at the end of the group.
 static ncclResult_t destroy(ncclComm_t comm) {
 	goccl_result r = core.comm_destroy(handle(comm));
 	return shim_exiting(r) ? ncclSuccess : shim_result(r, "ncclCommDestroy");
 }
 
-// A second finalize is an invalid argument; the core calls it invalid usage.
+// A second finalize is an invalid argument in NCCL; the core calls it invalid usage.
 static ncclResult_t finalize(ncclComm_t comm) {
 	goccl_result r = core.comm_finalize(handle(comm));
 	if (shim_exiting(r)) return ncclSuccess;
@@ -193,7 +194,7 @@ ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *p) 
 		BAD("%s: props was not initialised with NCCL_COMM_PROPERTIES_INITIALIZER", what);
 	ncclResult_t r = info(comm, p, &i, what);
 	if (r) return r;
-	// There is no device API, no multicast and no one-sided operation to offer.
+	// There is no device API, no multicast and no one-sided operation.
 	ncclCommProperties_t mine = {.size = p->size, .magic = p->magic, .version = p->version, .rank = i.rank, .nRanks = i.size, .cudaDev = i.device_index, .nvmlDev = i.device_index, .nLsaTeams = 1};
 	memcpy(p, &mine, p->size < sizeof mine ? p->size : sizeof mine);
 	return ncclSuccess;

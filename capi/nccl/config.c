@@ -1,8 +1,9 @@
-// ncclConfig_t of callers old and new.
+// ncclConfig_t of old and new callers.
 //
-//  1. Begin with all fields undefined; copy as many bytes as both sides know.
-//  2. Undo what the caller's version did not have yet: sizes alone do not tell, since padding was used later.
-//  3. Check ranges. 4. Undefined fields get their defaults. 5. The environment overrides.
+// 1. Begin with all fields undefined; copy as many bytes as both sides know.
+// 2. Reset the fields that the caller's version does not have. The size does not identify the version, since later
+//    versions used padding.
+// 3. Check ranges. 4. Undefined fields get their defaults. 5. The environment overrides.
 #include "shim.h"
 
 #include <stdlib.h>
@@ -48,7 +49,8 @@ static ncclResult_t read_config(const ncclConfig_t *in, ncclConfig_t *c, const c
 	return ncclSuccess;
 }
 
-// shim_timeout: NCCL waits for ever; here ranks may come ten minutes apart, unless GOCCL_TIMEOUT, which the core reads itself, says otherwise.
+// shim_timeout: NCCL waits without a limit. Here ranks may start ten minutes apart, unless GOCCL_TIMEOUT, which the
+// core reads itself, is set.
 int64_t shim_timeout(void) {
 	const char *s = getenv("GOCCL_TIMEOUT");
 	return s && *s ? 0 : 600ll * 1000 * 1000 * 1000;

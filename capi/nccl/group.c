@@ -1,10 +1,11 @@
-// Groups. The state is the thread's own; only the outermost ncclGroupEnd acts.
+// Groups. The state is per thread; only the outermost ncclGroupEnd acts.
 //
-//  1. A call inside a group is checked at once. A failure is returned and remembered: the whole group then enqueues nothing.
-//  2. A communicator that is being set up starts at its call and is waited for at the end, so one thread can set up many ranks.
-//  3. At the end, the requests go to the core in one piece, in their order.
-//  4. Then end the communicators that were finalized or destroyed in the group, also when it has failed. An abort does not wait for that: it takes
-//     the communicator, and what was asked of it, out of the group.
+// 1. A call inside a group is checked at once. A failure is returned and recorded: the whole group then enqueues
+//    nothing.
+// 2. The set-up of a communicator starts at its call and is waited for at the end, so one thread can set up many ranks.
+// 3. At the end, the requests go to the core as one group, in call order.
+// 4. Then the communicators that were finalized or destroyed in the group are ended, also when the group has failed. An
+//    abort takes effect at once: it removes the communicator and its requests from the group.
 #include "shim.h"
 
 #include <pthread.h>
@@ -78,7 +79,7 @@ ncclResult_t shim_remember(ncclResult_t r) {
 	return r;
 }
 
-// room makes place for one more element of size in an array.
+// room makes space for one more element of size in an array.
 static void *room(void *array, size_t n, size_t *cap, size_t size) {
 	if (n < *cap) return array;
 	size_t bigger = *cap ? 2 * *cap : 16;
@@ -89,7 +90,7 @@ static void *room(void *array, size_t n, size_t *cap, size_t size) {
 
 static ncclResult_t no_memory(void) { return shim_remember(shim_fail(ncclSystemError, "out of memory in a group")); }
 
-// own copies the arrays of an all-to-all-v, which belong to the caller after the call.
+// own copies the arrays of an all-to-all-v, because the caller may change them after the call.
 static int own(struct group *g, goccl_request *r) {
 	goccl_comm_info info;
 	if (core.comm_info_get(r->comm, &info)) return -1;
@@ -150,7 +151,7 @@ void shim_forget(ncclComm_t comm) {
 // settle waits for one communicator.
 static ncclResult_t settle(struct started *s) { return shim_result(core.comm_wait(s->comm), s->what); }
 
-// give_up frees what was being set up.
+// give_up frees the communicators that were being set up.
 static void give_up(struct started *s) {
 	if (*s->out) core.comm_abort(handle(*s->out));
 	*s->out = NULL;
@@ -223,7 +224,7 @@ static ncclResult_t group_end(int simulate, const char *what) {
 ncclResult_t pncclGroupEnd(void) { return group_end(0, "ncclGroupEnd"); }
 WEAK(ncclGroupEnd);
 
-// The group is closed and nothing is enqueued. There is no model of its duration here: the estimate is 0.
+// The group is closed and nothing is enqueued. goccl has no model of the duration: the estimate is 0.
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *info) {
 	if (info && info->magic != NCCL_SIM_INFO_MAGIC)
 		return shim_remember(shim_fail(ncclInvalidArgument, "ncclGroupSimulateEnd: simInfo was not initialised with NCCL_SIM_INFO_INITIALIZER"));

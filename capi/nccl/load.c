@@ -1,4 +1,4 @@
-// Loading the core, and what must work without it.
+// Loading the core, and the functions that must work without it.
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -17,15 +17,15 @@ static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static char failure[1024]; // why the core could not be loaded; guarded by loading
 static int failed;
 
-// The version that libraries are asked for by their users' scripts is read from the file, in this form.
+// Scripts find the version of a library by searching its file for this form.
 #define REPORTED 22809
 static const char banner[] = "NCCL version 2.28.9+cuda12.8";
 
 static pthread_mutex_t texting = PTHREAD_MUTEX_INITIALIZER;
 static int opening; // the core is being loaded, or has been
 
-// After a fork the core's threads are in the parent only; before the core was loaded there are none to miss. The locks may have been held by
-// threads that are not here.
+// After a fork the threads of the core exist in the parent only; before the core is loaded there are none. Threads that
+// do not exist in the child may have held the locks.
 static void child(void) {
 	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 	texting = loading = fresh;
@@ -38,7 +38,8 @@ __attribute__((destructor)) static void leave(void) {
 	if (shim_ready == 1) shim_ready = -2;
 }
 
-// beside finds the core in the folder of this file: where it was opened, then where links lead.
+// beside finds the core in the directory of this library: first under the path by which it was opened, then with
+// symbolic links resolved.
 static int beside(char path[PATH_MAX]) {
 	static const char name[] = "/libgoccl.so";
 	Dl_info self;
@@ -56,14 +57,14 @@ static int beside(char path[PATH_MAX]) {
 	return 0;
 }
 
-// load fills the table or the text of the failure.
+// load fills the table, or the text of the failure.
 static int load(void) {
 	char path[PATH_MAX];
 	const char *named = getenv("GOCCL_LIBRARY");
 	if (named && *named)
 		snprintf(path, sizeof path, "%s", named);
 	else if (!beside(path))
-		strcpy(path, "libgoccl.so"); // wherever the loader looks
+		strcpy(path, "libgoccl.so"); // the search path of the loader
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!lib) {
 		const char *why = dlerror();
@@ -116,13 +117,13 @@ ncclResult_t shim_open(void) {
 	return r;
 }
 
-// The last error is the process's, as in NCCL. A text stays where it is while sixteen later ones come.
+// The last error is per process, as in NCCL. A text stays valid until sixteen later ones are stored.
 static char texts[16][2048];
 static unsigned latest;
 
 static void keep(const char *s) {
 	pthread_mutex_lock(&texting);
-	if (!strcmp(texts[latest], s)) { // asked again and again, as a poller does
+	if (!strcmp(texts[latest], s)) { // the same text again, as with polling
 		pthread_mutex_unlock(&texting);
 		return;
 	}
@@ -152,9 +153,9 @@ ncclResult_t shim_code(goccl_result r) {
 	case GOCCL_FORKED: return ncclSystemError;
 	case GOCCL_INVALID_ARGUMENT: return ncclInvalidArgument;
 	case GOCCL_PEER_DEAD:
-	case GOCCL_ABORTED: return ncclRemoteError; // by another rank: one's own abort takes the communicator along
+	case GOCCL_ABORTED: return ncclRemoteError; // by another rank: a local abort frees the communicator
 	case GOCCL_IN_PROGRESS: return ncclInProgress;
-	case GOCCL_TIMEOUT: return shim_version() >= 23003 ? ncclTimeout : ncclRemoteError; // ncclTimeout is younger than 2.28
+	case GOCCL_TIMEOUT: return shim_version() >= 23003 ? ncclTimeout : ncclRemoteError; // ncclTimeout is newer than 2.28
 	case GOCCL_INVALID_USAGE:
 	case GOCCL_MISMATCH:
 	case GOCCL_UNSUPPORTED:
@@ -210,6 +211,6 @@ const char *pncclGetLastError(ncclComm_t comm) {
 }
 WEAK(ncclGetLastError);
 
-// The environment is read when it is needed, so there is nothing to do again.
+// The environment is read at each use, so there is nothing to reset.
 void pncclResetDebugInit(void) {}
 WEAK(ncclResetDebugInit);

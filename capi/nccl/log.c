@@ -1,4 +1,4 @@
-// What NCCL_DEBUG and NCCL_DEBUG_FILE ask to be printed.
+// The output of NCCL_DEBUG and NCCL_DEBUG_FILE.
 #include "shim.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ int shim_debug(void) {
 
 static int out = -1;
 
-// open_log expands %h, the host, and %p, the process, in the file's name. A file that cannot be opened is stderr.
+// open_log expands %h (the host) and %p (the process) in the file name. If the file cannot be opened, stderr is used.
 static void open_log(void) {
 	const char *s = getenv("NCCL_DEBUG_FILE");
 	char path[4096], host[256] = "localhost";
@@ -52,5 +52,5 @@ void shim_log(const char *format, ...) {
 	if (n < 0) return;
 	if (n > (int)sizeof line - 2) n = sizeof line - 2;
 	line[n++] = '\n';
-	if (write(out, line, (size_t)n) < 0) return; // nobody to tell
+	if (write(out, line, (size_t)n) < 0) return; // the failure cannot be reported
 }

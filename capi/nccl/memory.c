@@ -23,8 +23,8 @@ ncclResult_t pncclMemFree(void *ptr) {
 }
 WEAK(ncclMemFree);
 
-// A registration is a hint: collectives work on all memory. What is handed out remembers what it stands for; for symmetric windows the core has one, by
-// which copy engines reach the peers where they are switched on.
+// A registration is a hint: collectives work on all memory. The returned pointer identifies the registration. A
+// symmetric window is registered in the core, so that copy engines reach the peers where they are enabled.
 #define MAGIC 0x676f63636c77696eull
 struct region { uint64_t magic; goccl_comm comm; void *ptr; size_t size; goccl_window window; };
 
@@ -66,7 +66,7 @@ WEAK(ncclCommDeregister);
 
 ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int flags) {
 	static const char what[] = "ncclCommWindowRegister";
-	const int known = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING; // the second asks for what every window has
+	const int known = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING; // the second requests what every window has
 	if (win) *win = NULL;
 	if (flags & ~known) BAD("%s: flags %#x: only NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING are known", what, (unsigned)flags);
 	ncclResult_t r = enter(comm, buff, size, (void **)win, what);

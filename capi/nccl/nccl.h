@@ -1,5 +1,6 @@
-/* nccl.h: NCCL's host interface as libnccl.so.2 of goccl provides it, written from the ABI. A program may be compiled against this header or against
- * NVIDIA's: sizes, numbers and names are the same. What goccl does differently is said in docs/nccl-migration.md. */
+/* nccl.h: NCCL's host interface as libnccl.so.2 of goccl provides it, written from the ABI. A program may be compiled
+ * with this header or with NVIDIA's: sizes, numbers and names are the same. docs/nccl-migration.md lists the
+ * differences. */
 #ifndef NCCL_H_
 #define NCCL_H_
 
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 #endif
 
-/* The CUDA runtime's stream, without its header. */
+/* The stream type of the CUDA runtime, without its header. */
 #ifndef __CUDA_RUNTIME_H__
 typedef struct CUstream_st *cudaStream_t;
 #endif
@@ -75,7 +76,8 @@ typedef enum { NCCL_GIN_TYPE_NONE = 0, NCCL_GIN_TYPE_PROXY = 2, NCCL_GIN_TYPE_GD
 #define NCCL_REVOKE_DEFAULT 0x00
 #define NCCL_SUSPEND_MEM 0x01
 
-/* size, magic and version say which fields the caller knows; see the initialiser. Of the others goccl uses blocking and commName. */
+/* size, magic and version determine the fields that the caller knows; see the initialiser. Of the others goccl uses
+ * blocking and commName. */
 typedef struct ncclConfig {
 	size_t size;
 	unsigned int magic;
@@ -130,7 +132,7 @@ typedef struct ncclDevCommRequirements ncclDevCommRequirements_t;
 typedef struct ncclDevResourceRequirements ncclDevResourceRequirements_t;
 typedef struct ncclMultimemHandle { void *mcBasePtr; } ncclMultimemHandle_t;
 
-/* Every function has a twin with the prefix p, which stays when a tool replaces the other. */
+/* Every function has a twin with the prefix p. The twin remains when a tool replaces the function. */
 #define NCCL_API(ret, name, ...) \
 	ret name(__VA_ARGS__); \
 	ret p##name(__VA_ARGS__);

@@ -1,4 +1,5 @@
-// What the files of libnccl.so.2 share. The library is C and holds no Go: the core (libgoccl.so) is opened by the first call that needs it.
+// Declarations that the files of libnccl.so.2 share. The library is C and contains no Go: the first call that needs the
+// core (libgoccl.so) loads it.
 #ifndef GOCCL_NCCL_SHIM_H
 #define GOCCL_NCCL_SHIM_H
 
@@ -8,7 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-// CORE lists what is used of goccl.h.
+// CORE lists the functions of goccl.h that are used.
 #define CORE(F) \
 	F(abi_version) F(version) F(last_error) F(unique_id_create) F(unique_id_close) F(device_open) F(device_current) F(alloc) F(free) F(comm_start) \
 	F(comm_init_all) F(comm_split_start) F(comm_shrink_start) F(comm_wait) F(comm_info_get) F(comm_error) F(comm_finalize) F(comm_destroy) F(comm_abort) \
@@ -17,8 +18,8 @@
 struct core { CORE(CORE_FIELD) };
 extern struct core core;
 
-// shim_core makes the core usable, or says why it is not. It must come before any use of `core`.
-extern int shim_ready;   // 1 loaded, -1 no calls any more
+// shim_core makes the core usable, or returns the reason of the failure. It must be called before any use of `core`.
+extern int shim_ready;   // 1 loaded; -1 forked or -2 exiting: calls are refused
 ncclResult_t shim_open(void);
 static inline ncclResult_t shim_core(void) {
 	return __builtin_expect(__atomic_load_n(&shim_ready, __ATOMIC_ACQUIRE) == 1, 1) ? ncclSuccess : shim_open();
@@ -29,18 +30,19 @@ static inline ncclResult_t shim_core(void) {
 		if (open_) return open_; \
 	} while (0)
 
-// shim_exiting is true once main has returned: r is what the core answered, since it may be told before this library is. What frees something then
-// succeeds, because the process's end frees it, and a destructor that gets an error may bring the process down.
+// shim_exiting is true once main has returned. r is the core's result, because the core may detect the exit before this
+// library does. Functions that free something then succeed: the end of the process frees it, and an error in a
+// destructor may terminate the program.
 static inline int shim_exiting(goccl_result r) { return shim_ready == -2 || (r == GOCCL_FORKED && shim_ready == 1); }
 
-// shim_fail keeps a text as the last error (and logs it, when NCCL_DEBUG asks for warnings) and returns r.
+// shim_fail stores a text as the last error (and logs it, when NCCL_DEBUG requests warnings) and returns r.
 ncclResult_t shim_fail(ncclResult_t r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// shim_result is NCCL's code for one of the core's; the text of a failure is kept.
+// shim_result converts a result of the core to NCCL's code and stores the text of a failure.
 ncclResult_t shim_result_slow(goccl_result r, const char *what);
 static inline ncclResult_t shim_result(goccl_result r, const char *what) {
 	return __builtin_expect(r == GOCCL_SUCCESS, 1) ? ncclSuccess : shim_result_slow(r, what);
 }
-// shim_code is the mapping alone.
+// shim_code converts the code only.
 ncclResult_t shim_code(goccl_result r);
 int shim_version(void);
 // log.c: 0 nothing is logged, 1 the version, 2 failures, 3 more. shim_log writes a line.
@@ -53,11 +55,12 @@ int shim_grouped(void);
 ncclResult_t shim_remember(ncclResult_t r);
 // shim_submit enqueues a request, now or at the end of the group.
 ncclResult_t shim_submit(const goccl_request *req, const char *what);
-// shim_started waits for a communicator that is being set up, now or at the end of the group; a failure makes *out NULL. comm is whose wait it
-// is when *out gets no communicator (a split without color).
+// shim_started waits for a communicator that is being set up, now or at the end of the group; a failure makes *out
+// NULL. comm is the communicator to wait for when *out gets none (a split without color).
 ncclResult_t shim_started(ncclComm_t *out, goccl_comm comm, int nonBlocking, const char *what);
 
-// shim_ends ends a communicator in peace, now or at the end of the group; shim_forget takes one that was aborted out of the group.
+// shim_ends finalizes or destroys a communicator, now or at the end of the group; shim_forget removes an aborted one
+// from the group.
 typedef ncclResult_t shim_end(ncclComm_t comm);
 ncclResult_t shim_ends(ncclComm_t comm, shim_end *end, const char *what);
 void shim_forget(ncclComm_t comm);

@@ -1,5 +1,6 @@
-// What goccl does not do. Each function answers ncclInvalidUsage and says in the last error what is missing: a symbol that is not there would
-// be taken from another NCCL in the process, or keep a program from starting.
+// Functions that goccl does not support. Each returns ncclInvalidUsage and names the missing feature in the last error.
+// They exist because a missing symbol would be resolved in another NCCL in the process, or keep a program from
+// starting.
 #include "shim.h"
 
 static ncclResult_t refuse(const char *name, const char *why) { return shim_remember(shim_fail(ncclInvalidUsage, "%s is not supported by goccl: %s", name, why)); }
@@ -9,7 +10,7 @@ static ncclResult_t refuse(const char *name, const char *why) { return shim_reme
 #define NO_GROW "communicators do not grow or pause; make a new one"
 #define NO_PARAMS "NCCL's parameters do not exist here; docs/environment.md lists what is read"
 
-// NO defines a function that refuses. The parameters are those of api.h, unnamed uses included.
+// NO defines a function that returns the error. The parameters are those of api.h, including unnamed ones.
 #define NO(name, why, ...) \
 	ncclResult_t p##name(__VA_ARGS__) { return refuse(#name, why); } \
 	WEAK(name)
@@ -51,7 +52,7 @@ NO(ncclParamGet, NO_PARAMS, ncclParamHandle_t h, void *out, int max, int *len);
 NO(ncclParamGetParameter, NO_PARAMS, const char *key, const char **value, int *len);
 NO(ncclParamGetAllParameterKeys, NO_PARAMS, const char ***table, int *len);
 
-// These two cannot refuse: there is nothing to print, and no slot is needed for anything.
+// These two cannot return an error: there is nothing to print, and no slot is needed.
 void pncclParamDumpAll(void) { refuse("ncclParamDumpAll", NO_PARAMS); }
 WEAK(ncclParamDumpAll);
 int pncclLLA2ACalcSlots(int maxElts, int maxEltSize) { return refuse("ncclLLA2ACalcSlots", NO_DEVICE_API), 0; }

@@ -21,11 +21,11 @@ func addBootstrap(b bootstrap.Bootstrap, job string) (Handle, error) {
 	return bootstraps.add(func(Handle) *boot { return &boot{b, job} })
 }
 
-// jobOf names the communicators made of one bootstrap. Each rank of a process has a bootstrap of its own, but ranks that met in one call
-// share the name.
+// jobOf names the communicators made of one bootstrap. Each rank of a process has a bootstrap of its own, but ranks
+// that were created by one call share the name.
 func jobOf(b *boot) string { return b.job }
 
-// JoinID meets the other ranks by a unique id.
+// JoinID joins the other ranks by a unique id.
 func JoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
@@ -38,7 +38,7 @@ func JoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handl
 	return addBootstrap(t, string(id[:]))
 }
 
-// JoinAddress meets them at an address.
+// JoinAddress joins them at an address.
 func JoinAddress(address string, rank, size int, timeout time.Duration) (Handle, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
@@ -51,7 +51,7 @@ func JoinAddress(address string, rank, size int, timeout time.Duration) (Handle,
 	return addBootstrap(t, "address "+address)
 }
 
-// JoinEnv meets them as the launcher's environment says.
+// JoinEnv joins them by the launcher's environment variables.
 func JoinEnv(timeout time.Duration) (Handle, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
@@ -85,7 +85,7 @@ func LocalBootstraps(size int) ([]Handle, error) {
 	return out, nil
 }
 
-// BootstrapInfo is rank, size, and both counted on this host.
+// BootstrapInfo returns rank and size, in the job and on this host.
 func BootstrapInfo(h Handle) (rank, size, localRank, localSize int, err error) {
 	b, err := bootstraps.get(h)
 	if err != nil {
@@ -94,7 +94,8 @@ func BootstrapInfo(h Handle) (rank, size, localRank, localSize int, err error) {
 	return b.Rank(), b.WorldSize(), bootstrap.LocalRank(b), bootstrap.LocalSize(b), nil
 }
 
-// BootstrapSend, BootstrapRecv, BootstrapAllGather and BootstrapBarrier are the bootstrap's own, with a timeout each.
+// BootstrapSend sends to a peer. BootstrapSend, BootstrapRecv, BootstrapAllGather and BootstrapBarrier wrap the
+// bootstrap's methods, with a timeout each.
 func BootstrapSend(h Handle, peer, tag int, data []byte, timeout time.Duration) error {
 	b, err := bootstraps.get(h)
 	if err != nil {
@@ -116,7 +117,7 @@ func BootstrapRecv(h Handle, peer, tag int, timeout time.Duration) ([]byte, erro
 	return b.Recv(ctx, peer, tag)
 }
 
-// BootstrapAllGather fills all with everybody's mine, in rank order; all parts are as long as this one.
+// BootstrapAllGather fills all with mine of every rank, in rank order; all parts have the same length.
 func BootstrapAllGather(h Handle, mine, all []byte, timeout time.Duration) error {
 	b, err := bootstraps.get(h)
 	if err != nil {

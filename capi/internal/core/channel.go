@@ -16,7 +16,7 @@ func NewSemaphoreStub(conn Handle) (Handle, error) {
 	return addObject(primitive.NewSemaphoreStub(c))
 }
 
-// ReadSemaphoreStub reads the peer's.
+// ReadSemaphoreStub reads the peer's half.
 func ReadSemaphoreStub(ctx Handle, data []byte) (Handle, error) {
 	c, err := objectOf[*primitive.Context](ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func SemaphoreSignal(h Handle) error {
 	return primitive.NewHost2DeviceSemaphore(s).Signal()
 }
 
-// SemaphorePoll consumes one signal on the host if there is one.
+// SemaphorePoll consumes one signal on the host, if one has arrived.
 func SemaphorePoll(h Handle) (bool, error) {
 	s, err := objectOf[*primitive.Semaphore](h)
 	if err != nil {
@@ -107,7 +107,7 @@ func NewMemoryChannel(sema, dst, src, packetBuffer Handle) (Handle, error) {
 	return addObject(primitive.NewMemoryChannel(s, d, o, packets))
 }
 
-// NewSwitchChannel makes the unicast switch channel over all ranks' memories.
+// NewSwitchChannel makes the unicast switch channel over the memories of all ranks.
 func NewSwitchChannel(comm, dev, mem Handle, tag int, timeout time.Duration) (Handle, error) {
 	c, err := objectOf[*primitive.Communicator](comm)
 	if err != nil {
@@ -139,7 +139,7 @@ func NewFifo(ctx, dev Handle, size int) (Handle, error) {
 	return addObject(primitive.NewFifo(c, d.device, size))
 }
 
-// FifoPoll is the next trigger as it lies in the ring's terms, without its slot number.
+// FifoPoll returns the next trigger and its position in the ring, without removing it.
 func FifoPoll(h Handle) (t primitive.Trigger, position uint64, ok bool, err error) {
 	f, err := objectOf[*primitive.Fifo](h)
 	if err != nil {

@@ -24,24 +24,24 @@ type Config struct {
 	SeparateGraphs bool
 }
 
-// comm is a communicator as C knows it. It exists from the moment its set-up is started.
+// comm is a communicator that C holds. It exists from the moment its set-up is started.
 type comm struct {
 	handle     Handle
 	rank, size int
 	dev        *dev
 	cfg        Config
-	job        string // the same for ranks that started together in this process, to count them
+	job        string // equal for ranks that started together in this process, to count them
 	child      bool   // made by Split or Shrink: rank and size are known once it is set up
 	children   atomic.Uint32
 
 	inner atomic.Pointer[goccl.Comm] // nil until set up
-	setup *task                      // how it came to be
-	last  atomic.Pointer[task]       // the latest background work on it: set-up, split, shrink
+	setup *task                      // the set-up of this communicator
+	last  atomic.Pointer[task]       // the latest background work on it: set-up, split or shrink
 	state atomic.Int32
 
-	finished atomic.Bool // its work is over and the peers know: what they do is nothing to it
+	finished atomic.Bool // its work has ended and the peers are notified: later failures of peers do not affect it
 
-	boot bootstrap.Bootstrap // to close with the communicator; nil when it is not ours
+	boot bootstrap.Bootstrap // closed with the communicator; nil when the caller owns it
 
 	lastStream atomic.Pointer[wrapped]
 	streamMu   sync.Mutex
@@ -51,7 +51,7 @@ type comm struct {
 	ops  []redop
 
 	windowMu sync.Mutex
-	windows  map[Handle]struct{} // that are not closed yet
+	windows  map[Handle]struct{} // the windows that are not closed yet
 }
 
 const (
@@ -62,12 +62,12 @@ const (
 
 var comms = table[*comm]{kind: kindComm, name: "communicator"}
 
-// task is work in the background that can be waited for and called off.
+// task is background work that can be waited for and cancelled.
 type task struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	err    error // valid once done is closed
-	child  bool  // the error is the child's
+	child  bool  // err is the error of a child
 }
 
 // start runs f in the background.
@@ -100,8 +100,8 @@ func (t *task) running() bool {
 
 var errCalledOff = fmt.Errorf("%w while it was being set up", goccl.ErrAborted)
 
-// withDefaults fills in what GOCCL_TIMEOUT says; step is the timeout of each step without it. What the environment says of operations is the
-// root package's business.
+// withDefaults applies GOCCL_TIMEOUT; step is the timeout of each step when it is unset. The root package reads the
+// variables for the timeouts of operations.
 func (c Config) withDefaults(step time.Duration) (Config, error) {
 	var err error
 	if c.Timeout <= 0 {
@@ -127,7 +127,7 @@ func envDuration(name string, otherwise time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// ready is the communicator, when it is set up and may be used.
+// ready returns the communicator, if it is set up and usable.
 func (c *comm) ready() (*goccl.Comm, error) {
 	if inner := c.inner.Load(); inner != nil {
 		return inner, nil
@@ -141,14 +141,14 @@ func (c *comm) ready() (*goccl.Comm, error) {
 	return nil, fmt.Errorf("%w: the communicator was not set up", ErrInvalidUsage)
 }
 
-// Info says what a communicator is.
+// Info describes a communicator.
 type Info struct {
 	Rank, Size int
 	Device     Handle
 	Config     Config
 }
 
-// CommInfo is what is known of h, also during set-up.
+// CommInfo returns what is known about h, also during set-up.
 func CommInfo(h Handle) (Info, error) {
 	c, err := comms.get(h)
 	if err != nil {
@@ -162,7 +162,7 @@ func CommInfo(h Handle) (Info, error) {
 	return Info{c.rank, c.size, c.dev.handle, c.cfg}, nil
 }
 
-// CommError is what has gone wrong with h: nil while all is well, an error of InProgress while something is under way in the background.
+// CommError returns the failure of h: nil without a failure, an error of InProgress while background work is under way.
 func CommError(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
@@ -182,7 +182,7 @@ func CommError(h Handle) error {
 	return nil
 }
 
-// Wait ends when h is set up, and has taken part in a split that gave it no communicator.
+// Wait returns when h is set up and its latest split without a color has ended.
 func Wait(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {

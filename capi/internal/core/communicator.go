@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// future is a primitive.Future of any type. Its value becomes an object of C's when it is first waited for.
+// future is a primitive.Future of any type. Its value becomes an object with a handle at the first wait.
 type future struct {
 	get func(context.Context) (any, error)
 
@@ -26,8 +26,8 @@ func addFuture[T any](f *primitive.Future[T]) (Handle, error) {
 
 var errNotYet = fmt.Errorf("%w: it is not there yet", context.DeadlineExceeded)
 
-// WaitFuture waits at most timeout (0: as long as the future itself) for its value, whose handle it returns, the same each time; 0 when
-// the value is nothing. When the timeout passes first, it may be called again.
+// WaitFuture waits at most timeout (0: as long as the future itself) for the value and returns its handle, the same one
+// each time. It returns 0 when the future has no value. When the timeout passes first, it may be called again.
 func WaitFuture(h Handle, timeout time.Duration) (Handle, error) {
 	f, err := objectOf[*future](h)
 	if err != nil {
@@ -52,7 +52,7 @@ func WaitFuture(h Handle, timeout time.Duration) (Handle, error) {
 	return f.handle, err
 }
 
-// NewCommunicator makes a communicator of primitives over a bootstrap and a context, which both stay the caller's.
+// NewCommunicator makes a communicator of primitives over a bootstrap and a context. The caller keeps both.
 func NewCommunicator(boot, ctx Handle) (Handle, error) {
 	b, err := bootstraps.get(boot)
 	if err != nil {
@@ -91,7 +91,7 @@ func ConnectEndpoint(comm, endpoint Handle, rank, tag int) (Handle, error) {
 	return addFuture(c.ConnectEndpoint(e, rank, tag))
 }
 
-// SendMemory lets the peer use local memory.
+// SendMemory makes local memory available to the peer.
 func SendMemory(comm, mem Handle, rank, tag int) (Handle, error) {
 	c, err := objectOf[*primitive.Communicator](comm)
 	if err != nil {
@@ -104,7 +104,7 @@ func SendMemory(comm, mem Handle, rank, tag int) (Handle, error) {
 	return addFuture(c.SendMemory(m, rank, tag))
 }
 
-// RecvMemory is the memory that the peer sends.
+// RecvMemory returns the memory that the peer sends.
 func RecvMemory(comm Handle, rank, tag int) (Handle, error) {
 	c, err := objectOf[*primitive.Communicator](comm)
 	if err != nil {

@@ -36,7 +36,7 @@ func NewEndpoint(ctx Handle, transport int, dev Handle) (Handle, error) {
 // ReadEndpoint reads a serialised endpoint.
 func ReadEndpoint(data []byte) (Handle, error) { return addObject(primitive.DeserializeEndpoint(data)) }
 
-// EndpointInfo says what an endpoint is.
+// EndpointInfo describes an endpoint.
 func EndpointInfo(h Handle) (transport int, dev device.ID, local bool, err error) {
 	e, err := objectOf[*primitive.Endpoint](h)
 	if err != nil {
@@ -62,7 +62,7 @@ func NewConnection(ctx, local, remote Handle) (Handle, error) {
 	return addObject(c.Connect(l, r))
 }
 
-// ConnectionInfo says what a connection is; peer is -1 when it is not known.
+// ConnectionInfo describes a connection; peer is -1 when it is not known.
 func ConnectionInfo(h Handle) (transport, peer, tag int, err error) {
 	c, err := objectOf[*primitive.Connection](h)
 	if err != nil {
@@ -148,7 +148,7 @@ func ReadMemory(ctx Handle, data []byte) (Handle, error) {
 	return addObject(c.DeserializeMemory(data))
 }
 
-// MemoryInfo says what a memory is; data is 0 while a peer's memory is not mapped.
+// MemoryInfo describes a memory; data is 0 while a peer's memory is not mapped.
 func MemoryInfo(h Handle) (data, original uintptr, size uint64, flags uint32, local bool, err error) {
 	m, err := objectOf[*primitive.RegisteredMemory](h)
 	if err != nil {

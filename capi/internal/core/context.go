@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// NewContext makes a context of primitives. Zero durations leave the defaults, a negative spinLimit is none.
+// NewContext makes a context of primitives. Zero durations select the defaults; a negative spinLimit means no limit.
 func NewContext(timeout, spinLimit time.Duration) (Handle, error) {
 	var opts []primitive.ContextOption
 	if timeout > 0 {
@@ -33,7 +33,7 @@ func AbortContext(h Handle, reason string) error {
 	return nil
 }
 
-// ContextError is why the context was aborted, or what a kernel that gave up reported.
+// ContextError returns the reason of the abort, or the error of a kernel that stopped waiting.
 func ContextError(h Handle) error {
 	c, err := objectOf[*primitive.Context](h)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// dev is an open device and what C made from it. It is never closed: communicators and the caller's memory outlive any order of frees.
+// dev is an open device and the objects that C made from it. It is never closed, because communicators and the caller's
+// memory may be freed in any order.
 type dev struct {
 	handle Handle
 	device device.Device
@@ -24,19 +25,19 @@ type dev struct {
 
 var devices = table[*dev]{kind: kindDevice, name: "device"}
 
-// opened are the devices by what they are.
+// opened holds the open devices by kind and number.
 var opened struct {
 	sync.Mutex
 	m map[device.ID]*dev
 }
 
-// allocations are those that C has not freed yet, by address.
+// allocations holds the memory that C has not freed yet, by address.
 var allocations struct {
 	sync.Mutex
 	m map[uintptr]device.Allocation
 }
 
-// OpenDevice is the device of a kind and number, the same handle each time.
+// OpenDevice returns the device of a kind and number, with the same handle each time.
 func OpenDevice(kind device.Kind, index int) (Handle, error) {
 	opened.Lock()
 	defer opened.Unlock()
@@ -69,7 +70,7 @@ func OpenDevice(kind device.Kind, index int) (Handle, error) {
 	return h, err
 }
 
-// kindFromEnv is what GOCCL_DEVICE asks for; CUDA when it is not set.
+// kindFromEnv returns the kind that GOCCL_DEVICE requests; CUDA when it is not set.
 func kindFromEnv() (device.Kind, error) {
 	switch s := os.Getenv("GOCCL_DEVICE"); s {
 	case "", "cuda":
@@ -81,8 +82,8 @@ func kindFromEnv() (device.Kind, error) {
 	}
 }
 
-// CurrentDevice is the GPU whose context the calling thread has, GPU 0 when it has none, or host device number hint with GOCCL_DEVICE=host.
-// It must run on the thread that called from C.
+// CurrentDevice returns the GPU of the calling thread's context, GPU 0 when it has none, or, with GOCCL_DEVICE=host,
+// host device number hint. It must run on the thread that called from C.
 func CurrentDevice(hint int) (Handle, error) {
 	kind, err := kindFromEnv()
 	if err != nil {
@@ -98,7 +99,7 @@ func CurrentDevice(hint int) (Handle, error) {
 	return OpenDevice(device.CUDA, ordinal)
 }
 
-// NumberedDevice is the device number index of the kind that GOCCL_DEVICE asks for.
+// NumberedDevice returns device number index of the kind that GOCCL_DEVICE requests.
 func NumberedDevice(index int) (Handle, error) {
 	kind, err := kindFromEnv()
 	if err != nil {
@@ -107,7 +108,7 @@ func NumberedDevice(index int) (Handle, error) {
 	return OpenDevice(kind, index)
 }
 
-// DeviceCount is how many devices of a kind there are. Host devices are as many as one likes; the answer is 1.
+// DeviceCount returns the number of devices of a kind. The number of host devices is unlimited; it returns 1.
 func DeviceCount(kind device.Kind) (int, error) {
 	if kind == device.Host {
 		return 1, nil
@@ -115,7 +116,7 @@ func DeviceCount(kind device.Kind) (int, error) {
 	return cuda.Count()
 }
 
-// DeviceID says what device h is.
+// DeviceID returns the kind and number of device h.
 func DeviceID(h Handle) (device.ID, error) {
 	d, err := devices.get(h)
 	if err != nil {
@@ -124,7 +125,7 @@ func DeviceID(h Handle) (device.ID, error) {
 	return d.device.ID(), nil
 }
 
-// Alloc makes memory that Free knows by its address. 0 bytes have no address.
+// Alloc allocates memory that Free finds by its address. For 0 bytes the address is 0.
 func Alloc(h Handle, size uint64) (uintptr, error) {
 	d, err := devices.get(h)
 	if err != nil || size == 0 {
@@ -146,7 +147,7 @@ func Alloc(h Handle, size uint64) (uintptr, error) {
 	return uintptr(a.Ptr()), nil
 }
 
-// Free frees what Alloc made; 0 is harmless.
+// Free frees memory that Alloc returned; 0 is harmless.
 func Free(p uintptr) error {
 	if p == 0 {
 		return nil
@@ -161,7 +162,7 @@ func Free(p uintptr) error {
 	return a.Close()
 }
 
-// CopyIn and CopyOut move bytes of this process to and from the device.
+// CopyIn copies bytes of this process to the device.
 func CopyIn(h Handle, dst uintptr, src unsafe.Pointer, n uint64) error {
 	d, err := devices.get(h)
 	if err != nil || n == 0 {
@@ -170,7 +171,7 @@ func CopyIn(h Handle, dst uintptr, src unsafe.Pointer, n uint64) error {
 	return d.device.CopyIn(device.Ptr(dst), unsafe.Slice((*byte)(src), n))
 }
 
-// CopyOut is the way back.
+// CopyOut copies bytes of the device to this process.
 func CopyOut(h Handle, dst unsafe.Pointer, src uintptr, n uint64) error {
 	d, err := devices.get(h)
 	if err != nil || n == 0 {
@@ -179,7 +180,7 @@ func CopyOut(h Handle, dst unsafe.Pointer, src uintptr, n uint64) error {
 	return d.device.CopyOut(unsafe.Slice((*byte)(dst), n), device.Ptr(src))
 }
 
-// NewStream makes a stream and returns its number, or its CUstream.
+// NewStream makes a stream and returns its number on the host device, or its CUstream.
 func NewStream(h Handle) (uintptr, error) {
 	d, err := devices.get(h)
 	if err != nil {
@@ -208,7 +209,7 @@ func CloseStream(h Handle, raw uintptr) error {
 	if s == nil {
 		return fmt.Errorf("%w: %#x is no stream made here", ErrInvalidArgument, raw)
 	}
-	for _, c := range comms.all() { // they must not keep a stream whose number may come again
+	for _, c := range comms.all() { // the wrapper must go, since a later stream may have the same number
 		if c.dev == d {
 			c.forgetStream(raw)
 		}
@@ -216,7 +217,7 @@ func CloseStream(h Handle, raw uintptr) error {
 	return s.Close()
 }
 
-// SynchronizeStream waits for a stream of any maker; timeout 0 is for ever.
+// SynchronizeStream waits for a stream, which goccl need not have created; timeout 0 means no limit.
 func SynchronizeStream(h Handle, raw uintptr, timeout time.Duration) error {
 	d, err := devices.get(h)
 	if err != nil {

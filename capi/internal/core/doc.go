@@ -1,13 +1,14 @@
-// Package core is what the C ABI does, in Go: handles, devices, communicators, operators and requests, with C's view of lifetime (a handle
-// may be used after it was destroyed, and is told so) and C's view of errors (a code and a text). It is the same for goccl.h and, on top of
-// that, for NCCL's ABI. Nothing here is exported to C; package capi does that.
+// Package core implements the C ABI in Go: handles, devices, communicators, operators and requests. It follows C's view
+// of lifetime (the use of a destroyed handle is an error) and of errors (a code and a text). It serves goccl.h and, on
+// top of that, NCCL's ABI. Package capi exports it to C.
 //
 // # Lifetime and threads
 //
-// Everything may be called from any goroutine. Devices live as long as the process. A communicator's handle is valid from Start to Destroy or
-// Abort; what remains of it then is freed in the background, without the caller.
+// Every function may be called from any goroutine. Devices live as long as the process. A communicator's handle is
+// valid from Start to Destroy or Abort; the communicator's resources are then freed in the background.
 //
 // # The hot path
 //
-// Submit takes no lock that is held while anything waits, and allocates nothing once a communicator has seen the stream.
+// Submit takes no lock that is held while anything waits, and allocates nothing once a communicator has seen the
+// stream.
 package core

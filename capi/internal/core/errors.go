@@ -39,7 +39,7 @@ const (
 var resultNames = [...]string{"success", "CUDA error", "system error", "internal error", "invalid argument", "invalid usage", "peer dead",
 	"in progress", "timeout", "aborted", "mismatch", "unsupported", "closed", "forked", "out of memory"}
 
-// String is like "peer dead".
+// String returns the name of the result, for example "peer dead".
 func (r Result) String() string {
 	if r < 0 || int(r) >= len(resultNames) {
 		return fmt.Sprintf("result %d", int32(r))
@@ -47,7 +47,7 @@ func (r Result) String() string {
 	return resultNames[r]
 }
 
-// Errors of this package's own making wrap the root package's kinds.
+// Errors that this package creates wrap the root package's kinds.
 var (
 	ErrInvalidArgument = goccl.ErrInvalidArgument
 	ErrInvalidUsage    = goccl.ErrInvalidUsage
@@ -64,10 +64,11 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("panic in goccl, please report it: %v\n%s", e.value, e.stack)
 }
 
-// Recovered makes a panic an error; v is what recover returned.
+// Recovered turns a panic into an error; v is the value of recover.
 func Recovered(v any) error { return &panicError{v, debug.Stack()} }
 
-// kinds are looked at in this order: the sharpest verdict about peers first, because it may have caused the others.
+// kinds is searched in this order: the most specific error about peers comes first, because it may have caused the
+// others.
 var kinds = []struct {
 	err error
 	r   Result
@@ -98,7 +99,7 @@ var kinds = []struct {
 	{bootstrap.ErrProtocol, SystemError},
 }
 
-// ResultOf is the code of an error.
+// ResultOf returns the code of an error.
 func ResultOf(err error) Result {
 	if err == nil {
 		return Success

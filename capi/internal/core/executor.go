@@ -12,14 +12,14 @@ import (
 	"github.com/goccl/goccl/executor"
 )
 
-// exec is an executor and the bootstrap that it has for itself.
+// exec is an executor and the bootstrap that it owns.
 type exec struct {
 	*executor.Executor
 	boot bootstrap.Bootstrap
 	dev  *dev
 }
 
-// Close ends the executor, then lets go of its bootstrap.
+// Close ends the executor, then closes its bootstrap.
 func (e *exec) Close() error {
 	err := e.Executor.Close()
 	if cerr := e.boot.Close(); err == nil {
@@ -34,11 +34,12 @@ type loaded struct {
 	x *executor.ExecutionPlan
 }
 
-// executorCount numbers the executors of this process; rank 0's number tells their traffic apart on a bootstrap that several share.
+// executorCount numbers the executors of this process. Rank 0's number separates the messages of executors that share a
+// bootstrap.
 const executorSpace = 1 << 20
 
-// NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks agree on traffic of its own, so that the
-// bootstrap stays free for others.
+// NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks agree on message tags for
+// this executor, so that others can use the bootstrap too.
 func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	b, err := bootstraps.get(boot)
 	if err != nil {
@@ -77,7 +78,8 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 
 var executorCount atomic.Uint32
 
-// LoadPlan verifies a plan file and makes it ready for messages of up to reserve bytes (0: later). It is collective.
+// LoadPlan verifies a plan file and allocates memory for messages of up to reserve bytes (0: at the first launch). It
+// is collective.
 func LoadPlan(h Handle, file []byte, reserve uint64) (Handle, error) {
 	e, err := objectOf[*exec](h)
 	if err != nil {
@@ -111,7 +113,7 @@ func ExecutePlan(h Handle, send, recv uintptr, message uint64, stream uintptr, t
 	return p.x.Execute(context.Background(), a)
 }
 
-// stream is one that was made here, or a wrapper of a foreign one.
+// stream returns a stream that was made here, or a wrapper of any other stream.
 func (d *dev) stream(raw uintptr) (device.Stream, error) {
 	d.mu.Lock()
 	s := d.streams[raw]
@@ -122,7 +124,7 @@ func (d *dev) stream(raw uintptr) (device.Stream, error) {
 	return d.device.WrapStream(raw)
 }
 
-// ExecutorError is the first failure of the executor's launches, or why it was aborted.
+// ExecutorError returns the first failure of the executor's launches, or the reason of its abort.
 func ExecutorError(h Handle) error {
 	e, err := objectOf[*exec](h)
 	if err != nil {
@@ -131,7 +133,7 @@ func ExecutorError(h Handle) error {
 	return e.Err()
 }
 
-// AbortExecutor ends what runs.
+// AbortExecutor ends running launches.
 func AbortExecutor(h Handle) error {
 	e, err := objectOf[*exec](h)
 	if err != nil {

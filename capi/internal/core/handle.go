@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Handle names an object to C: 16 bits of kind, 32 bits of generation, 16 bits of place in a table. A handle that was freed is never given
-// again (until 2³² others of its place were), so every stale or invented one is recognised. As a pointer it is non-canonical: a program that
-// looks inside faults at once.
+// Handle names an object to C: 16 bits of kind, 32 bits of generation, 16 bits of index in a table. A freed handle is
+// not reused until its index was freed 2³² times, so stale and invalid handles are detected. As a pointer a handle is
+// non-canonical: a program that dereferences it faults at once.
 type Handle uint64
 
-// The kinds. The top bit is clear, so that a handle is a positive number also where it is signed.
+// The kinds. The top bit is clear, so that a handle is positive also as a signed integer.
 const (
 	kindComm      = 0x0cc1
 	kindDevice    = 0x0cd1
@@ -20,7 +20,7 @@ const (
 
 const maxHandles = 1 << 14
 
-// index is a place in any table, also when h was invented.
+// index is within the bounds of any table, also for an invalid h.
 func (h Handle) index() int { return int(h & (maxHandles - 1)) }
 
 // table holds the live objects of one kind. get takes no lock.
@@ -41,7 +41,7 @@ type entry[T any] struct {
 	value  T
 }
 
-// add gives v, which make builds knowing its handle, a place.
+// add stores the object that build returns for its handle.
 func (t *table[T]) add(build func(Handle) T) (Handle, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,7 @@ func (t *table[T]) bad(h Handle) error {
 	return fmt.Errorf("%w: %#x is no %s (corrupted, or never initialised)", ErrInvalidArgument, uint64(h), t.name)
 }
 
-// remove frees the place of h and reports whether this call did.
+// remove frees the index of h and reports whether this call did.
 func (t *table[T]) remove(h Handle) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// ChannelOp is what a kernel does with a channel's handle.
+// ChannelOp is an operation of a kernel on a channel's handle.
 type ChannelOp uint32
 
-// The operations. a, b and size are target offset, origin offset and bytes; flag is a packet epoch.
+// The operations. a is the target offset, b the origin offset, size is in bytes; flag is a packet epoch.
 const (
 	OpSignal ChannelOp = iota + 1
 	OpWait
@@ -24,8 +24,9 @@ const (
 	OpPoll
 )
 
-// RunChannel carries out what a kernel of the host device would do with the channel h, on the calling thread, as a kernel of one thread. It
-// is how other languages write kernels for the host device. A memory channel whose memory is on a GPU is refused; there kernels are CUDA's.
+// RunChannel performs an operation of a host-device kernel on the channel h, on the calling thread, as a kernel of one
+// thread. Other languages write kernels for the host device with it. It refuses a memory channel whose memory is on a
+// GPU, where kernels are CUDA kernels.
 func RunChannel(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled bool, err error) {
 	v, err := objects.get(h)
 	if err != nil {

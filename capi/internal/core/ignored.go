@@ -28,7 +28,7 @@ func ignored(environ []string) (names []string) {
 	return slices.Compact(names)
 }
 
-// warnOfIgnored logs one line in the life of the process.
+// warnOfIgnored logs one line per process.
 var warnOfIgnored = sync.OnceFunc(func() {
 	if names := ignored(os.Environ()); names != nil {
 		slog.Warn("NCCL's variables that goccl does not read are set; docs/environment.md says what takes their place", "variables", strings.Join(names, " "))

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// local counts the ranks that a job has in this process. Destroy waits for the peers only as the last of them: the others may be destroyed
-// by the same thread, one after another.
+// local counts the ranks of each job in this process. Only the last of them waits for the peers in Destroy: one thread
+// may destroy the others one after another.
 var local = population{count: map[string]int{}}
 
 type population struct {
@@ -21,7 +21,7 @@ func (p *population) enter(job string) {
 	p.mu.Unlock()
 }
 
-// leave reports whether the job has no more ranks here.
+// leave reports whether the job has no more ranks in this process.
 func (p *population) leave(job string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,5 +35,5 @@ func (p *population) leave(job string) bool {
 
 var jobs atomic.Uint64
 
-// nextJob names a job that only this process knows.
+// nextJob returns a job name that is unique in this process.
 func nextJob() string { return "local " + strconv.FormatUint(jobs.Add(1), 10) }

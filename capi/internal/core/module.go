@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/kernels/jit"
 )
 
-// compilers holds one compiler for each list of places to look for libnvrtc.
+// compilers holds one compiler for each list of directories in which to search libnvrtc.
 var compilers struct {
 	sync.Mutex
 	by map[string]*jit.Compiler
@@ -33,8 +33,8 @@ func compilerAt(dirs []string) (*jit.Compiler, error) {
 	return c, nil
 }
 
-// Compile compiles a user's kernels for a compute capability (0.0: that of dev) against goccl's headers. The text of a failure holds the
-// compiler's log.
+// Compile compiles a user's kernels for a compute capability (0.0: that of dev) with goccl's headers. The text of a
+// failure holds the compiler's log.
 func Compile(dev Handle, major, minor int, source, name string, options, dirs []string) ([]byte, error) {
 	if major == 0 {
 		d, err := cudaDevice(dev)
@@ -67,7 +67,7 @@ func cudaDevice(h Handle) (*cuda.Device, error) {
 	return c, nil
 }
 
-// module is loaded device code and where it was loaded.
+// module is loaded device code and its device.
 type module struct {
 	*cuda.Module
 	dev *cuda.Device
@@ -79,7 +79,7 @@ type function struct {
 	dev *cuda.Device
 
 	mu     sync.Mutex
-	shared uint32 // what was asked for with SetMaxDynamicShared
+	shared uint32 // the value set with SetMaxDynamicShared
 }
 
 // LoadModule loads a cubin, a fatbin or PTX.
@@ -108,10 +108,10 @@ func ModuleFunction(h Handle, name string) (Handle, error) {
 	return addObject(&function{Function: f, dev: m.dev}, nil)
 }
 
-// staticShared is the dynamic shared memory that needs no asking for.
+// staticShared is the dynamic shared memory that a kernel may use without SetMaxDynamicShared.
 const staticShared = 48 << 10
 
-// Launch enqueues a kernel with a parameter buffer as the kernel declares it.
+// Launch enqueues a kernel with a parameter buffer in the layout that the kernel declares.
 func Launch(h Handle, stream uintptr, cfg cuda.Config, params []byte) error {
 	f, err := objectOf[*function](h)
 	if err != nil {

@@ -7,9 +7,10 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// Objects of package primitive, modules, functions and futures share one table: C tells them apart by use, and a wrong one is refused by
-// name. What an object was made from must outlive it; who holds handles closes them in the reverse order, or closes the context, which ends
-// everything made from it and makes every later close harmless.
+// kindObject is shared by objects of package primitive, modules, functions and futures: they have one table, and a call
+// with an object of the wrong type returns an error that names it. The objects from which an object was made must
+// outlive it. The holder closes handles in the reverse order, or closes the context, which ends every object made from
+// it and makes all later closes harmless.
 const kindObject = 0x0ca1
 
 var objects = table[any]{kind: kindObject, name: "object"}
@@ -21,7 +22,7 @@ func addObject[T any](v T, err error) (Handle, error) {
 	return objects.add(func(Handle) any { return v })
 }
 
-// objectOf is the object of h when it is a T.
+// objectOf returns the object of h, if it is a T.
 func objectOf[T any](h Handle) (T, error) {
 	v, err := objects.get(h)
 	if err != nil {
@@ -71,7 +72,8 @@ func nameOf(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// CloseObject ends an object and forgets its handle. A handle that is gone is harmless, so that holders may close in any order.
+// CloseObject ends an object and removes its handle. A handle that is already gone is harmless, so that objects may be
+// closed in any order.
 func CloseObject(h Handle) error {
 	v, err := objects.get(h)
 	if err != nil {
@@ -89,7 +91,7 @@ func CloseObject(h Handle) error {
 	return nil
 }
 
-// Serialize is an endpoint, a memory or a semaphore stub as bytes.
+// Serialize returns an endpoint, a memory or a semaphore stub as bytes.
 func Serialize(h Handle) ([]byte, error) {
 	v, err := objects.get(h)
 	if err != nil {
@@ -106,7 +108,7 @@ func Serialize(h Handle) ([]byte, error) {
 	return nil, fmt.Errorf("%w: a %s is not exchanged as bytes", ErrInvalidArgument, nameOf(v))
 }
 
-// DeviceHandle is the object for kernels: the bytes of its struct in goccl/handle.cuh.
+// DeviceHandle returns the object for kernels: the bytes of its struct in goccl/handle.cuh.
 func DeviceHandle(h Handle) ([]byte, error) {
 	v, err := objects.get(h)
 	if err != nil {

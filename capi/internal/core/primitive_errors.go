@@ -14,7 +14,8 @@ type kind = struct {
 	r   Result
 }
 
-// The errors of primitives, programs and run-time compilation join those of communicators; deaths come before all that they may have caused.
+// init adds the errors of primitives, programs and run-time compilation to those of communicators. Deaths come first,
+// because they may have caused the others.
 func init() {
 	kinds = slices.Concat([]kind{{errInProgress, InProgress}, {primitive.ErrPeerDead, PeerDead}}, kinds, []kind{
 		{primitive.ErrTimeout, Timeout},
@@ -34,7 +35,7 @@ func init() {
 	})
 }
 
-// wrong says that an error is the caller's, and leaves its text as it is.
+// wrong marks an error as the caller's, without changing its text.
 func wrong(err error) error {
 	if err == nil {
 		return nil

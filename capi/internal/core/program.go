@@ -14,7 +14,7 @@ func CompileProgram(document []byte) ([]byte, error) {
 	return out, wrong(err)
 }
 
-// BuildProgram compiles a program that goccl ships.
+// BuildProgram compiles a program that ships with goccl.
 func BuildProgram(name string, options []byte) ([]byte, error) {
 	var o struct {
 		Ranks, Hosts, Instances, Root, ThreadsPerBlock int
@@ -34,7 +34,7 @@ func BuildProgram(name string, options []byte) ([]byte, error) {
 	return p.Encode(), nil
 }
 
-// planReport is what CheckPlan tells of a correct plan, in the words of the plan format.
+// planReport describes a correct plan, with the names of the plan format.
 type planReport struct {
 	Name       string `json:"name"`
 	Collective string `json:"collective"`
@@ -48,7 +48,7 @@ type planReport struct {
 	Steps      int64  `json:"verified_steps"`
 }
 
-// CheckPlan decodes and verifies a plan file and says what it is, as JSON. The error is the fault, or the counterexample.
+// CheckPlan decodes and verifies a plan file and describes it as JSON. The error is the fault, or the counterexample.
 func CheckPlan(file []byte) ([]byte, error) {
 	p, err := plan.Decode(file)
 	if err != nil {

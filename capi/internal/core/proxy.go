@@ -22,7 +22,7 @@ func NewProxyService(ctx, dev Handle, fifoSize int) (Handle, error) {
 	return addObject(primitive.NewProxyService(c, d.device, primitive.ProxyOptions{FifoSize: fifoSize}))
 }
 
-// StartProxy and StopProxy run the service; stopping carries out what kernels asked for before.
+// StartProxy starts the service.
 func StartProxy(h Handle) error {
 	s, err := objectOf[*primitive.ProxyService](h)
 	if err != nil {
@@ -31,7 +31,8 @@ func StartProxy(h Handle) error {
 	return s.Start()
 }
 
-// StopProxy returns the first error since the last stop.
+// StopProxy carries out all requests that kernels have posted, stops the service, and returns the first error since the
+// last stop.
 func StopProxy(h Handle) error {
 	s, err := objectOf[*primitive.ProxyService](h)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// redop is a pre-multiplied sum. Its number is firstCreatedOp·(place+1) + the communicator's index, so that one communicator's operator is not
-// mistaken for another's.
+// redop is a pre-multiplied sum. Its number is firstCreatedOp·(index+1) plus the communicator's index, so that an
+// operator of another communicator is detected.
 type redop struct {
 	live   bool
 	typ    datatype.Type
@@ -20,7 +20,7 @@ type redop struct {
 
 const maxOps = 0x7ffe
 
-// CreateOp makes an operator of the communicator. scalar is read now when onHost.
+// CreateOp makes an operator of the communicator. scalar is read during this call when onHost.
 func CreateOp(h Handle, typ uint32, scalar unsafe.Pointer, onHost bool) (uint32, error) {
 	c, err := comms.get(h)
 	if err != nil {

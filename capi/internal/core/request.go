@@ -31,7 +31,7 @@ type Request struct {
 // firstCreatedOp is GOCCL_FIRST_CREATED_OP.
 const firstCreatedOp = 0x10000
 
-// translate makes q a request of c's, without a stream, and checks it.
+// translate converts q to a request of c, without a stream, and checks it.
 func (c *comm) translate(q *Request, out *algorithm.Request) error {
 	if q.Type >= uint32(datatype.NumTypes) && q.Collective != uint32(algorithm.Barrier) {
 		return c.argument(q, "element type %d is not known", q.Type)
@@ -98,7 +98,7 @@ func (c *comm) pointers(q *Request, r *algorithm.Request) error {
 	send, recv := r.Count > 0, r.Count > 0
 	at := c.rank == r.Root
 	switch r.Collective {
-	case algorithm.Barrier, algorithm.AllToAllVDevice: // whether bytes will move nobody knows yet
+	case algorithm.Barrier, algorithm.AllToAllVDevice: // the number of bytes is not known yet
 		return nil
 	case algorithm.Broadcast, algorithm.Scatter:
 		send = send && at

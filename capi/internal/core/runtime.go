@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// prepare fits the Go runtime into a process that belongs to somebody else.
+// prepare configures the Go runtime as a guest of a C process.
 var prepare = sync.OnceFunc(func() {
-	// With GPUs Go threads only enqueue, and should leave the cores to the program; see allCores.
+	// With GPUs, Go threads only enqueue, and leave the cores to the program; see allCores.
 	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
@@ -21,13 +21,14 @@ var prepare = sync.OnceFunc(func() {
 	slog.SetDefault(slog.New(logger()))
 })
 
-// allCores takes that back: on the host device Go threads do the collectives.
+// allCores undoes that limit: on the host device Go threads execute the collectives.
 var allCores = sync.OnceFunc(runtime.SetDefaultGOMAXPROCS)
 
-// Prepare runs before anything else of the ABI, once.
+// Prepare runs prepare once, before all other functions of the ABI.
 func Prepare() { prepare() }
 
-// logger is what NCCL_DEBUG (or GOCCL_DEBUG) and NCCL_DEBUG_FILE ask for: nothing by default, since failures are reported by their texts.
+// logger returns the handler that NCCL_DEBUG (or GOCCL_DEBUG) and NCCL_DEBUG_FILE configure. By default it logs
+// nothing, since errors carry texts.
 func logger() slog.Handler {
 	level := os.Getenv("GOCCL_DEBUG")
 	if level == "" {
@@ -41,7 +42,7 @@ func logger() slog.Handler {
 		at = slog.LevelInfo
 	case "TRACE", "DEBUG":
 		at = slog.LevelDebug
-	default: // VERSION too: the version is printed by the NCCL ABI itself
+	default: // also VERSION: the NCCL ABI itself prints the version
 		return slog.DiscardHandler
 	}
 	out := io.Writer(os.Stderr)
@@ -56,7 +57,7 @@ func logger() slog.Handler {
 	return h.WithAttrs([]slog.Attr{slog.Int("pid", os.Getpid())})
 }
 
-// debugFile replaces %h by the host's name, %p by the process's number and %% by %.
+// debugFile replaces %h by the host name, %p by the process id and %% by %.
 func debugFile(path string) string {
 	name, err := os.Hostname()
 	if err != nil {

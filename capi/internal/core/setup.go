@@ -11,10 +11,10 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 )
 
-// defaultStep is the timeout of goccl.h; NCCL's ABI asks for a longer one, since its ranks may come minutes apart.
+// defaultStep is the timeout of goccl.h. NCCL's ABI sets a longer one, since ranks may start minutes apart.
 const defaultStep = 30 * time.Second
 
-// NewUniqueID makes an id; this process serves it.
+// NewUniqueID makes an id, which this process serves.
 func NewUniqueID(timeout time.Duration) (bootstrap.UniqueID, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
@@ -23,7 +23,8 @@ func NewUniqueID(timeout time.Duration) (bootstrap.UniqueID, error) {
 	return bootstrap.NewUniqueID(bootstrap.WithTimeout(cfg.Timeout))
 }
 
-// begin gives a communicator its handle and starts its set-up. connect says where the ranks meet; it runs in the background.
+// begin allocates the handle of a communicator and starts its set-up. connect joins the ranks; it runs in the
+// background.
 func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.Context, *comm) (*goccl.Comm, error)) (*comm, error) {
 	var c *comm
 	_, err := comms.add(func(h Handle) *comm {
@@ -53,7 +54,7 @@ func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
 	return goccl.Config{Bootstrap: b, Device: c.dev.device, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, Name: c.cfg.Name, SeparateGraphs: c.cfg.SeparateGraphs}
 }
 
-// over sets up a communicator on a bootstrap that it owns from now on.
+// over sets up a communicator on a bootstrap, of which it takes ownership.
 func (c *comm) over(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm, error) {
 	inner, err := goccl.NewComm(ctx, c.config(b))
 	if err != nil {
@@ -63,7 +64,7 @@ func (c *comm) over(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm, er
 	return inner, nil
 }
 
-// Start begins rank of size ranks that share id.
+// Start begins the set-up of rank among the size ranks that share id.
 func Start(id bootstrap.UniqueID, rank, size int, device Handle, cfg Config) (Handle, error) {
 	d, err := devices.get(device)
 	if err != nil {
@@ -91,7 +92,7 @@ func Start(id bootstrap.UniqueID, rank, size int, device Handle, cfg Config) (Ha
 	return c.handle, nil
 }
 
-// Create sets a communicator up on a bootstrap of the caller's.
+// Create sets up a communicator on a bootstrap that the caller owns.
 func Create(boot, device Handle, cfg Config) (Handle, error) {
 	b, err := bootstraps.get(boot)
 	if err != nil {
@@ -113,7 +114,7 @@ func Create(boot, device Handle, cfg Config) (Handle, error) {
 	return c.handle, nil
 }
 
-// StartAll begins all ranks in this process, rank i on handles[i].
+// StartAll begins the set-up of all ranks in this process, rank i on handles[i].
 func StartAll(handles []Handle, cfg Config) ([]Handle, error) {
 	if len(handles) == 0 {
 		return nil, fmt.Errorf("%w: no devices", ErrInvalidArgument)
@@ -144,7 +145,7 @@ func StartAll(handles []Handle, cfg Config) ([]Handle, error) {
 	return out, nil
 }
 
-// inherit is the configuration of a child: the parent's unless given.
+// inherit returns the configuration of a child: cfg, or the parent's when cfg is nil.
 func (c *comm) inherit(cfg *Config) (Config, error) {
 	if cfg == nil {
 		return c.cfg, nil
@@ -152,7 +153,8 @@ func (c *comm) inherit(cfg *Config) (Config, error) {
 	return cfg.withDefaults(c.cfg.Timeout)
 }
 
-// Split begins a communicator of the ranks with the same color. With goccl.NoColor it takes part and returns 0 once the others have come.
+// Split begins a communicator of the ranks with the same color. With goccl.NoColor it takes part and returns 0 once the
+// other ranks have joined.
 func Split(h Handle, color, key int, cfg *Config) (Handle, error) {
 	c, parent, err := open(h)
 	if err != nil {
@@ -186,7 +188,7 @@ func Shrink(h Handle, exclude []int, abort bool, cfg *Config) (Handle, error) {
 	return c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) { return parent.Shrink(ctx, exclude, abort) })
 }
 
-// descend begins a communicator whose rank and size are known when make has ended; until then they are the parent's.
+// descend begins a communicator whose rank and size are known when make returns; until then they are the parent's.
 func (c *comm) descend(cfg *Config, make func(context.Context) (*goccl.Comm, error)) (Handle, error) {
 	own, err := c.inherit(cfg)
 	if err != nil {
@@ -206,13 +208,13 @@ func (c *comm) descend(cfg *Config, make func(context.Context) (*goccl.Comm, err
 	return k.handle, nil
 }
 
-// nextChild names the job of a child. Ranks of this process make the same calls, so they give a child the same name; children of different
-// colors share it, which makes the last Destroy wait for a few more.
+// nextChild returns the job name of a child. Ranks of this process make the same calls, so they give a child the same
+// name. Children of different colors share the name, so the last Destroy waits for all of them.
 func (c *comm) nextChild() string {
 	return c.job + "/" + strconv.Itoa(int(c.children.Add(1)))
 }
 
-// open is a communicator that may be used for collective work.
+// open returns a communicator that is ready for collectives.
 func open(h Handle) (*comm, *goccl.Comm, error) {
 	c, err := comms.get(h)
 	if err != nil {

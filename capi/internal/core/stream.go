@@ -4,8 +4,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// stream is the wrapper of a raw stream, made once per communicator. A CUstream that was destroyed and whose address came again keeps its
-// wrapper, which holds nothing but the address.
+// stream returns the wrapper of a raw stream, made once per communicator. When a CUstream is destroyed and its address
+// is used again, the wrapper is reused; it holds only the address.
 func (c *comm) stream(raw uintptr) (device.Stream, error) {
 	if l := c.lastStream.Load(); l != nil && l.raw == raw {
 		return l.stream, nil

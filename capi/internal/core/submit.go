@@ -10,13 +10,14 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// The way of a request:
+// The steps of a request:
 //
-//  1. Find the communicator by its handle: no lock.
-//  2. Translate and check every request of the group, before anything is enqueued.
-//  3. Wrap the stream: one comparison when it is the communicator's latest.
-//  4. Hand the requests of one communicator to it, those of several to goccl.Submit, whose rules of order they have. On GPUs the calling thread does it,
-//     since enqueueing does not wait and a stream may be the thread's own default stream.
+// 1. Find the communicator by its handle, without a lock.
+// 2. Translate and check every request of the group, before anything is enqueued.
+// 3. Wrap the stream: one comparison when it is the communicator's latest.
+// 4. Submit the requests of one communicator to it, or those of several to goccl.Submit, which defines their order. On
+//    GPUs the calling thread enqueues, since enqueueing does not wait and the stream may be the thread's own default
+//    stream.
 //
 // The scratch of a call comes from a pool, so a call allocates nothing.
 
@@ -24,7 +25,7 @@ import (
 type group struct {
 	parts []part
 	reqs  []algorithm.Request
-	calls []goccl.Call // the same, when there are several communicators
+	calls []goccl.Call // the same requests, when there are several communicators
 }
 
 type part struct {
@@ -46,8 +47,8 @@ func Submit(reqs []Request) error {
 	return err
 }
 
-// Check is Submit without the enqueueing. A created operator is replaced by its factor, so that it may be destroyed before the request is
-// submitted.
+// Check is Submit without the enqueueing. It replaces a created operator by its factor, so that the operator may be
+// destroyed before the request is submitted.
 func Check(q *Request) error {
 	c, _, err := open(q.Comm)
 	if err != nil {
@@ -108,7 +109,7 @@ func (g *group) prepare(reqs []Request) (err error) {
 	return nil
 }
 
-// part finds the part of a communicator, or opens one.
+// part finds the part of a communicator, or adds one.
 func (g *group) part(h Handle) (*comm, error) {
 	if p := g.find(h); p != nil {
 		return p.c, nil
@@ -142,7 +143,7 @@ func grow(s []algorithm.Request, n int) []algorithm.Request {
 	return s[:n]
 }
 
-// reset forgets what the call used, so that the pool keeps nothing alive.
+// reset drops all references, so that the pool keeps no object alive.
 func (g *group) reset() {
 	clear(g.reqs)
 	clear(g.parts)

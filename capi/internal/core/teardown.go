@@ -10,18 +10,19 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 )
 
-// How long a rank that leaves waits for the others to have come as far. Until then its memory stays, because their last kernels may still read it.
+// Limits on how long a rank that leaves waits until the others are at the same point. Until then its memory stays,
+// because their last kernels may still read it.
 const (
 	leaveWait    = 2 * time.Second       // in Destroy; goccl.Comm.Close goes on in the background
 	abortWait    = 80 * time.Millisecond // in Abort
-	drainTimeout = 10 * time.Minute      // of enqueued work, when the communicator has no timeout of its own
+	drainTimeout = 10 * time.Minute      // for enqueued work, when the communicator has no timeout of its own
 )
 
 // leaving counts the communicators of each job that are being freed in the background.
 var leaving sync.Map // job → *sync.WaitGroup
 
-// finish waits for this rank's enqueued work and says goodbye to the peers. Afterwards this process may end in its own time. A Split or Shrink that
-// was begun before ends first: it still talks to the peers over this communicator.
+// finish waits for this rank's enqueued work and notifies the peers. Afterwards this process may end at any time. A
+// Split or Shrink that was begun before ends first: it still uses this communicator to talk to the peers.
 func (c *comm) finish(ctx context.Context, inner *goccl.Comm, before *task) error {
 	ctx, cancel := context.WithTimeout(ctx, max(drainTimeout, c.cfg.OpTimeout))
 	defer cancel()
@@ -41,7 +42,7 @@ func (c *comm) finish(ctx context.Context, inner *goccl.Comm, before *task) erro
 	return nil
 }
 
-// Finalize ends the use of h: its work is waited for, in the background when calls do not block, and no collective may follow.
+// Finalize waits for the work of h, in the background when calls do not block. No collective may follow.
 func Finalize(h Handle) error {
 	c, inner, err := open(h)
 	if err != nil {
@@ -58,11 +59,12 @@ func Finalize(h Handle) error {
 	return errInProgress
 }
 
-// Destroy frees h. It waits for this rank's work, and, as the last rank of its communicator in this process, a moment for the others.
+// Destroy frees h. It waits for this rank's work. The last rank of the communicator in this process also waits for the
+// others, for a limited time.
 //
-//  1. The handle is gone: no new work.
-//  2. Enqueued work ends, and the peers are told.
-//  3. In the background: nobody reads this rank's memory any more, and everything is freed.
+// 1. The handle is removed: no new work.
+// 2. Enqueued work ends, and the peers are notified.
+// 3. In the background: no peer reads this rank's memory any more, and everything is freed.
 func Destroy(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
@@ -75,7 +77,7 @@ func Destroy(h Handle) error {
 	if !comms.remove(h) {
 		return nil
 	}
-	_ = c.finish(context.Background(), inner, c.last.Load()) // the failure of work is told where the work was; a communicator that has failed is freed as well
+	_ = c.finish(context.Background(), inner, c.last.Load()) // a failure of work was already reported; a communicator that has failed is freed as well
 	c.awaitFree(c.free(inner), leaveWait)
 	return nil
 }
@@ -98,7 +100,7 @@ func Abort(h Handle) error {
 	return nil
 }
 
-// Revoke ends the work of h; it can still be split, shrunk and destroyed.
+// Revoke ends the work of h. Split, Shrink and Destroy remain possible.
 func Revoke(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
@@ -113,7 +115,7 @@ func Revoke(h Handle) error {
 	return nil
 }
 
-// free frees a communicator whose handle is gone, in the background.
+// free frees a communicator whose handle was removed, in the background.
 func (c *comm) free(inner *goccl.Comm) (freed chan struct{}) {
 	freed = make(chan struct{})
 	v, _ := leaving.LoadOrStore(c.job, new(sync.WaitGroup))
@@ -123,7 +125,7 @@ func (c *comm) free(inner *goccl.Comm) (freed chan struct{}) {
 		defer close(freed)
 		defer all.Done()
 		if inner == nil {
-			<-c.setup.done // set-up that was called off cleans up after itself
+			<-c.setup.done // a set-up that was cancelled frees its own resources
 			if inner = c.inner.Load(); inner == nil {
 				return
 			}
@@ -137,7 +139,8 @@ func (c *comm) free(inner *goccl.Comm) (freed chan struct{}) {
 	return freed
 }
 
-// awaitFree waits for what is being freed: this communicator, and, as the last of its job here, all of them.
+// awaitFree waits until this communicator is freed, and, for the last rank of its job in this process, until all of
+// them are.
 func (c *comm) awaitFree(freed chan struct{}, limit time.Duration) {
 	if !local.leave(c.job) {
 		return

@@ -11,7 +11,7 @@ import (
 
 const kindWindow = 0x0c91
 
-// window belongs to a communicator, which forgets it when it is freed.
+// window belongs to a communicator and is removed from it when it is closed.
 type window struct {
 	c     *comm
 	inner *goccl.Window
@@ -19,7 +19,7 @@ type window struct {
 
 var windows = table[*window]{kind: kindWindow, name: "window"}
 
-// RegisterWindow makes memory this rank's part of the next window of a communicator.
+// RegisterWindow makes memory this rank's part of the communicator's next window.
 func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	c, inner, err := open(h)
 	if err != nil {
@@ -49,7 +49,7 @@ func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	return made, nil
 }
 
-// DeregisterWindow ends a window. One that has ended before, perhaps with its communicator, is harmless.
+// DeregisterWindow ends a window. Ending it again, or after its communicator, is harmless.
 func DeregisterWindow(h Handle) error {
 	w, err := windows.get(h)
 	if err != nil {
@@ -67,7 +67,7 @@ func DeregisterWindow(h Handle) error {
 	return w.inner.Close()
 }
 
-// forgetWindows is for a communicator that is closed: so are its windows.
+// forgetWindows removes the windows of a communicator that is closed.
 func (c *comm) forgetWindows() {
 	c.windowMu.Lock()
 	defer c.windowMu.Unlock()
