@@ -14,7 +14,7 @@ type doctorCommand struct {
 	Timeout time.Duration `default:"20s" help:"Give up questions that a sick driver does not answer (default ${default})."`
 }
 
-// Run prints the findings; the status is 1 when one of them failed.
+// Run prints the findings; the exit status is 1 if one of them is a failure.
 func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
 	if c.Timeout <= 0 {
 		return &exitError{2, fmt.Errorf("--timeout %v: give the driver some time, like 20s", c.Timeout)}

@@ -1,5 +1,5 @@
-// Command goccl measures, diagnoses and launches. `goccl --help` lists its commands; each is a file of this folder that reads its
-// arguments and calls the package that does the work.
+// Command goccl measures, diagnoses and launches. `goccl --help` lists its commands. Each command is a file of this
+// directory that parses arguments and calls the package that implements it.
 package main
 
 import (
@@ -32,7 +32,7 @@ type streams struct {
 	stderr *os.File
 }
 
-// exitError asks for an exit status. Its text, if any, is printed.
+// exitError selects an exit status. Its text, if any, is printed.
 type exitError struct {
 	status int
 	err    error
@@ -49,13 +49,14 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func main() { os.Exit(run(os.Args)) }
 
-// commandLine is how this program was called, for records: without the folder that it happens to lie in.
+// commandLine is the command line of this program, for records, without the directory of the program.
 func commandLine() []string { return append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...) }
 
-// run is the program; its result is the exit status: 0 done, 1 failed, 2 wrong arguments, or what the command says.
+// run is the program; its result is the exit status: 0 success, 1 failure, 2 wrong arguments, or the status that the
+// command selects.
 func run(args []string) int {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup leaves it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
@@ -72,7 +73,7 @@ func run(args []string) int {
 	status, done := 0, false
 	var parsed *kong.Context
 	func() {
-		defer func() { // kong ends the program after --help
+		defer func() { // kong exits after --help
 			if r := recover(); r != nil {
 				s, ok := r.(exited)
 				if !ok {
@@ -111,7 +112,8 @@ func run(args []string) int {
 
 type exited int
 
-// commandPath is "perf " for a failure while perf's arguments were read, "" before a command was seen.
+// commandPath is, for example, "perf " for a failure while perf's arguments are parsed, and "" before a command is
+// found.
 func commandPath(c *kong.Context) string {
 	if c == nil || c.Command() == "" {
 		return ""

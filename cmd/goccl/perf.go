@@ -111,7 +111,7 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 	return err
 }
 
-// machine describes this machine for the record, as far as it can be found out.
+// machine describes this machine for the record, as far as it can be detected.
 func machine(ctx context.Context) any {
 	m, err := topo.Detect(ctx)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/goccl/goccl/plan/simulate"
 )
 
-// planCommand is everything about execution plans. docs/plan-format.md is the format, docs/dsl.md how to write one.
+// planCommand groups the commands for execution plans. docs/plan-format.md defines the format, docs/dsl.md explains how
+// to write one.
 type planCommand struct {
 	Show     planShow     `cmd:"" help:"Print a plan, or draw a run of it."`
 	Check    planCheck    `cmd:"" help:"Prove a plan right, or show how it goes wrong."`
@@ -90,7 +91,7 @@ func (c *planBuild) Run(s *streams) error {
 
 type planList struct{}
 
-// Run lists the programs, each with the first line of what it says of itself.
+// Run lists the programs, each with the first line of its description.
 func (c *planList) Run(s *streams) error {
 	var b bytes.Buffer
 	for _, p := range programs.All() {
@@ -106,7 +107,7 @@ type planCheck struct {
 	Portable bool `help:"Also keep the limits of MSCCL++'s executor."`
 }
 
-// Run verifies. A plan that is wrong exits with 1 and its counterexample.
+// Run verifies a plan. For a wrong plan it prints the counterexample and exits with 1.
 func (c *planCheck) Run(s *streams) error {
 	p, err := c.load()
 	if err != nil {
@@ -138,7 +139,7 @@ type planSimulate struct {
 	SVG     string `name:"svg" placeholder:"FILE" help:"Draw the last size."`
 }
 
-// Run predicts.
+// Run predicts the time of a plan.
 func (c *planSimulate) Run(s *streams) error {
 	p, err := c.load()
 	if err != nil {
@@ -166,7 +167,7 @@ func (c *planSimulate) Run(s *streams) error {
 	return nil
 }
 
-// machine is the named machine. Its hosts have as many ranks as the built-in program's.
+// machine returns the named machine. Its hosts have as many ranks as those of the built-in program.
 func (s *planSource) machine(name string) (*simulate.Machine, error) {
 	m, err := machineModel(name)
 	if err == nil && s.Hosts > 1 && s.Ranks/s.Hosts != m.RanksPerHost {

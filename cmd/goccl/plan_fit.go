@@ -19,10 +19,10 @@ type planTime struct {
 	Hosts     int     `json:"hosts,omitempty"`
 	Instances int     `json:"instances,omitempty"` // 0: the program's default
 	InPlace   bool    `json:"in_place,omitempty"`
-	Size      int64   `json:"size"` // bytes of the message, as plan simulate counts it
+	Size      int64   `json:"size"` // bytes of the message, as plan simulate defines it
 	Micros    float64 `json:"us"`   // of one launch
 	Device    string  `json:"device,omitempty"`
-	Graph     bool    `json:"graph,omitempty"` // replayed from a graph: no cost of launching from the host
+	Graph     bool    `json:"graph,omitempty"` // replayed from a graph: without the cost of launching from the host
 }
 
 type planFit struct {
@@ -33,7 +33,7 @@ type planFit struct {
 	Out     string   `short:"o" placeholder:"FILE" help:"Where to write the fitted machine. Default: nowhere, only the comparison is printed."`
 }
 
-// Run fits, and prints each time beside its prediction.
+// Run fits the parameters, and prints each time beside its prediction.
 func (c *planFit) Run(s *streams) error {
 	m, err := machineModel(c.Machine)
 	if err != nil {
@@ -106,7 +106,7 @@ func readTimes(file string) ([]simulate.Measurement, error) {
 	return out, nil
 }
 
-// appendTimes adds rows to a file of times, which need not exist.
+// appendTimes adds rows to a file of times, which it creates if necessary.
 func appendTimes(file string, rows []planTime) error {
 	var all []planTime
 	data, err := regular.Read(file, maxTextBytes)

@@ -34,7 +34,7 @@ type planRun struct {
 	JSON      string        `name:"json" placeholder:"FILE" help:"Add the times of a built-in program to FILE, for goccl plan fit."`
 }
 
-// Run executes and checks. A wrong result exits with 3.
+// Run executes the plan and checks the results. It exits with 3 if one is wrong.
 func (c *planRun) Run(ctx context.Context, s *streams) error {
 	p, err := c.load()
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *planRun) execute(ctx context.Context, launched bool, env bootstrap.Env,
 	return errors.Join(planrun.Join(ctx, boot, o), boot.Close())
 }
 
-// kind is host or cuda, for n ranks.
+// kind selects host or cuda, for n ranks.
 func (c *planRun) kind(n int) string {
 	if c.Device != "auto" {
 		return c.Device
@@ -126,13 +126,13 @@ func (c *planRun) open(n int, launched bool) (func(int) (device.Device, error), 
 	if err != nil {
 		return nil, err
 	}
-	if launched && gpus == 1 { // the launcher shows each rank its own
+	if launched && gpus == 1 { // the launcher gives each rank its own GPU
 		return func(int) (device.Device, error) { return cuda.Open(0) }, nil
 	}
 	return func(r int) (device.Device, error) { return cuda.Open(r % gpus) }, nil
 }
 
-// rounds is how often a plan is run on new data before it is timed.
+// rounds is the number of runs on new data before a plan is timed.
 const rounds = 2
 
 func (c *planRun) cases(p *plan.Plan, even bool) ([]planrun.Case, error) {

@@ -19,7 +19,7 @@ type planShow struct {
 	Machine string `default:"h200" help:"Machine of the drawing."`
 }
 
-// Run prints or draws.
+// Run prints or draws the plan.
 func (c *planShow) Run(s *streams) error {
 	p, err := c.load()
 	if err != nil {
@@ -116,7 +116,7 @@ func writeSteps(b *bytes.Buffer, g *plan.GPU, steps []plan.Step, indent string) 
 	}
 }
 
-// peers is like "rank 1, rank 2 (port)".
+// peers formats peers, for example "rank 1, rank 2 (port)".
 func peers(g *plan.GPU, t plan.ChannelType, ids []int) string {
 	all := g.Peers(t)
 	parts := make([]string, len(ids))
@@ -130,7 +130,7 @@ func peers(g *plan.GPU, t plan.ChannelType, ids []int) string {
 	return s
 }
 
-// places is like "3.input[0:2]".
+// places formats places, for example "3.input[0:2]".
 func places(list []plan.Place, sep string) string {
 	names := [...]string{"input", "output", "scratch", "packets"}
 	parts := make([]string, len(list))

@@ -14,7 +14,7 @@ type runCommand struct {
 	Program []string      `arg:"" passthrough:"" help:"The program and its arguments; put -- before it."`
 }
 
-// Run starts the ranks and exits as the first that failed.
+// Run starts the ranks and exits with the status of the first that failed.
 func (c *runCommand) Run(ctx context.Context, s *streams) error {
 	program := c.Program
 	if len(program) > 0 && program[0] == "--" {

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/internal/driver/ncclabi"
 )
 
-// abi is a library with NCCL's C ABI as a Library.
+// abi implements Library with a library that has NCCL's C ABI.
 type abi struct {
 	lib *ncclabi.Library
 }
@@ -31,7 +31,7 @@ func openABI(path string, kind device.Kind) (Library, error) {
 func (l *abi) Name() string    { return "NCCL " + l.lib.VersionString() }
 func (l *abi) Version() string { return l.lib.VersionString() + " (" + l.lib.Path() + ")" }
 
-// Open has rank 0 make the identity and tell the others.
+// Open creates the unique id on rank 0 and sends it to the other ranks.
 func (l *abi) Open(ctx context.Context, peers Peers, dev device.Device) (Communicator, error) {
 	gpu, ok := dev.(*cuda.Device)
 	if !ok {
@@ -66,7 +66,7 @@ type abiCommunicator struct {
 	ctx     uintptr
 	n, rank int
 
-	// The operator that mulsum last needed.
+	// The operator of the latest mulsum, with its type.
 	op      int
 	hasOp   bool
 	opType  datatype.Type
@@ -102,7 +102,7 @@ func (c *abiCommunicator) Submit(requests ...algorithm.Request) error {
 	})
 }
 
-// operator is the ncclRedOp_t of a request.
+// operator returns the ncclRedOp_t of a request.
 func (c *abiCommunicator) operator(r *algorithm.Request) (int, error) {
 	if r.Op != datatype.PreMulSum {
 		return int(r.Op), nil
@@ -159,14 +159,15 @@ func (c *abiCommunicator) submit(r *algorithm.Request) error {
 		if c.lib.HasGather() {
 			return c.comm.Scatter(send, recv, r.Count, t, r.Root, s)
 		}
-	case algorithm.AllToAllV, algorithm.AllToAllVDevice: // by the counts that the host has
+	case algorithm.AllToAllV, algorithm.AllToAllVDevice: // with the counts on the host
 	default:
 		return fmt.Errorf("perf: %v is not in NCCL's ABI", r.Collective)
 	}
 	return c.lib.Group(c.ctx, func() error { return c.pointToPoint(r) })
 }
 
-// pointToPoint writes as sends and receives what the library has no function for, as nccl-tests does. An empty pair is left out.
+// pointToPoint implements collectives that the library lacks by sends and receives, as nccl-tests does. It leaves out
+// empty pairs.
 func (c *abiCommunicator) pointToPoint(r *algorithm.Request) error {
 	ts := r.Type.Size()
 	t, s := int(r.Type), r.Stream.Raw()

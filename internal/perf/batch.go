@@ -10,18 +10,18 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// sample is what one batch says about one operation on one rank, in seconds.
+// sample is the result of one batch for one operation on one rank, in seconds.
 type sample struct {
 	Time float64
-	CPU  float64 // of the host, to enqueue it
+	CPU  float64 // host time to enqueue it
 }
 
-// runner is one library at one point: operations one by one, or a graph of them.
+// runner runs one library at one point: single operations, or a graph of them.
 type runner struct {
 	comm   Communicator
 	submit func() error // one operation
 	graph  Graph        // nil: eager
-	ops    int          // operations in a run
+	ops    int          // number of operations in a run
 }
 
 // run enqueues a graph, or one operation.
@@ -32,28 +32,29 @@ func (r *runner) run(s device.Stream) error {
 	return r.submit()
 }
 
-// What a batch should take, and the most operations (with graphs: replays) that make one. On the host device a batch begins when a barrier wakes the
-// ranks, which may take milliseconds where they are processes and more than the processors; those count, so there what is short is done more often.
+// Target duration of a batch, and the largest number of operations (with graphs: replays) in one. On the host device a
+// batch begins when a barrier wakes the ranks. That may take milliseconds if they are processes and outnumber the
+// processors. This time is part of the measurement, so batches of short operations get more of them there.
 const (
 	batchTime    = 20 * time.Millisecond
 	crowdedTime  = 200 * time.Millisecond
 	maxEager     = 2000
 	maxCrowded   = 20000
 	maxReplays   = 20
-	graphTime    = 25 * time.Millisecond // what a graph may take
+	graphTime    = 25 * time.Millisecond // target duration of a graph
 	maxGraphOps  = 200
 	absorbEager  = 5 // untimed operations before a batch
 	absorbReplay = 1 // untimed replays; twice as many before the first batch
 )
 
-// agree chooses how many operations a run holds (eager: one), and how many runs a batch. What is not configured follows from the time of the
-// slowest rank of the slowest library.
+// agree chooses the number of operations in a run (eager: one) and the number of runs in a batch. Values that are not
+// configured follow from the time of the slowest rank of the slowest library.
 func (m *measurement) agree(ctx context.Context, c *call) (ops, runs int, err error) {
 	if m.cfg.Iters > 0 && m.cfg.GraphOps >= 0 {
 		return max(1, m.cfg.GraphOps), m.cfg.Iters, nil
 	}
 	slowest, err := m.probe(ctx, c, 3)
-	if err == nil && m.crowded && slowest < batchTime/3 { // waking the ranks was most of it
+	if err == nil && m.crowded && slowest < batchTime/3 { // most of the time went into waking the ranks
 		slowest, err = m.probe(ctx, c, int(min(batchTime/slowest, maxEager)))
 	}
 	if err != nil {
@@ -75,7 +76,7 @@ func (m *measurement) agree(ctx context.Context, c *call) (ops, runs int, err er
 	return ops, runs, nil
 }
 
-// probe is the time of an operation in a row of several: that of the slowest rank of the slowest library.
+// probe returns the time of an operation in a sequence of several: that of the slowest rank of the slowest library.
 func (m *measurement) probe(ctx context.Context, c *call, times int) (time.Duration, error) {
 	var mine time.Duration
 	for _, comm := range m.comms {
@@ -106,7 +107,7 @@ func (m *measurement) probe(ctx context.Context, c *call, times int) (time.Durat
 	return slowest, nil
 }
 
-// batch times some runs, by the clock that fits the device.
+// batch times some runs, with the clock that suits the device.
 func (m *measurement) batch(ctx context.Context, r *runner, runs int, o *outcome) error {
 	if err := m.barrier(ctx); err != nil {
 		return err
@@ -129,12 +130,14 @@ func (m *measurement) batch(ctx context.Context, r *runner, runs int, o *outcome
 
 // byEvents times runs on a GPU.
 //
-//  1. absorb   untimed runs: in the first of them the ranks wait for each other, and while they last the host gets ahead, so neither the ranks' different
-//     starts nor the first launch is timed; nothing on the host stands between them and what follows
+//  1. absorb   untimed runs. In the first of them the ranks wait for each other. While they run, the host enqueues
+//     ahead. So neither the different start times of the ranks nor the first launch is timed, and no host work delays
+//     the timed runs
 //  2. time     an event, the runs, an event
-//  3. wait     an operation takes what lies between the events; where a host cannot enqueue as fast as the GPU runs, it takes what the host takes
+//  3. wait     the time of an operation is the time between the events; if the host enqueues slower than the GPU runs,
+//     it is the host's time
 func (m *measurement) byEvents(ctx context.Context, r *runner, runs int, first bool) (s sample, err error) {
-	runtime.LockOSThread() // launches from another thread cost more
+	runtime.LockOSThread() // launches from another thread are slower
 	defer runtime.UnlockOSThread()
 	absorb := absorbEager
 	if r.graph != nil {
@@ -175,13 +178,13 @@ func (m *measurement) byEvents(ctx context.Context, r *runner, runs int, first b
 	return sample{Time: t / ops, CPU: host / ops}, nil
 }
 
-// aligner is a communicator that can bring the ranks' streams together.
+// aligner is a communicator that can synchronize the streams of the ranks.
 type aligner interface {
 	Barrier(s device.Stream) error
 }
 
-// byClock times runs on a device whose streams are the host's own: the clock starts when the communicator's barrier, or where there is none an
-// untimed run, lets this rank go.
+// byClock times runs on a device whose streams run on the host. The clock starts when the communicator's barrier
+// returns on this rank, or, without a barrier, when an untimed run returns.
 func (m *measurement) byClock(ctx context.Context, r *runner, runs int) (s sample, err error) {
 	if a, ok := r.comm.(aligner); ok {
 		err = a.Barrier(m.Stream)
@@ -206,7 +209,7 @@ func (m *measurement) byClock(ctx context.Context, r *runner, runs int) (s sampl
 	return sample{Time: time.Since(start).Seconds() / ops, CPU: host / ops}, nil
 }
 
-// isolated times each run alone, from its call until it is over.
+// isolated times each run alone, from its call to its end.
 func (m *measurement) isolated(ctx context.Context, r *runner, runs int, o *outcome) error {
 	if err := m.enqueue(ctx, r, 1); err != nil {
 		return err

@@ -16,11 +16,12 @@ import (
 type buffers struct {
 	dev        device.Device
 	send, recv device.Allocation
-	counts     device.Allocation // of a kind whose counts the device reads; nil otherwise
+	counts     device.Allocation // for kinds whose counts the device reads; nil otherwise
 	chunk      []byte            // scratch for CopyIn and CopyOut
 }
 
-// newBuffers allocates for outputs and inputs of up to size bytes that start up to shift bytes into the allocation.
+// newBuffers allocates memory for outputs and inputs of up to size bytes, at offsets of up to shift bytes in the
+// allocation.
 func newBuffers(dev device.Device, size, shift int64) (*buffers, error) {
 	b := &buffers{dev: dev, chunk: make([]byte, min(4<<20, size+guard+1))}
 	var err error
@@ -42,7 +43,8 @@ func (b *buffers) Close() error {
 	return err
 }
 
-// deviceCounts puts the counts of a request where the device reads them. The request keeps its lists, for libraries that want those.
+// deviceCounts copies the counts of a request to device memory. The request keeps its host lists, for libraries that
+// read those.
 func (b *buffers) deviceCounts(r *algorithm.Request) error {
 	n := int64(len(r.SendCounts))
 	if b.counts == nil {
@@ -62,18 +64,18 @@ func (b *buffers) deviceCounts(r *algorithm.Request) error {
 	return b.dev.CopyIn(p, list)
 }
 
-// call is one operation of one rank with its addresses.
+// call is one operation of one rank, with its addresses.
 type call struct {
 	g          geometry
 	rank       int
 	inPlace    bool
 	send, recv device.Ptr
-	base       device.Ptr // where the receive buffer, or the one buffer of an in-place call, starts
-	end        device.Ptr // where the guard zone starts
+	base       device.Ptr // start of the receive buffer, or of the only buffer of an in-place call
+	end        device.Ptr // start of the guard zone
 	requests   []algorithm.Request
 }
 
-// call lays the operation out in the buffers, shift bytes from their start.
+// call places the operation in the buffers, shift bytes from their start.
 func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device.Stream) (*call, error) {
 	ts := g.typ.Size()
 	c := &call{g: g, rank: rank, inPlace: inPlace, send: b.send.Ptr().Add(shift), recv: b.recv.Ptr().Add(shift)}
@@ -94,7 +96,7 @@ func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device
 	return c, nil
 }
 
-// fill writes the rank's input and poisons everything else that the operation may or may not touch.
+// fill writes the rank's input and poisons all other memory: outputs, and bytes that the operation must not write.
 func (b *buffers) fill(c *call, in *inputs) error {
 	ts := c.g.typ.Size()
 	if err := b.set(c.base, int64(c.end-c.base)+guard, poison); err != nil {
@@ -128,7 +130,8 @@ func (b *buffers) repeat(p device.Ptr, block []byte, n int64) error {
 	return nil
 }
 
-// verify counts wrong elements of the output and of an input that should not have changed, and stray bytes behind the output.
+// verify counts wrong elements in the output, wrong elements in an input that must not change, and changed bytes behind
+// the output.
 func (b *buffers) verify(ctx context.Context, c *call, in *inputs) (wrong, stray int64, err error) {
 	segments := c.g.expected(c.rank)
 	for _, s := range segments {

@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// Config is what to measure. The zero values of Types, Ops, Factor, Cycles, Timeout and the pair OutOfPlace/InPlace stand for their defaults.
+// Config describes a measurement. The zero values of Types, Ops, Factor, Cycles, Timeout and the pair
+// OutOfPlace/InPlace select their defaults.
 type Config struct {
 	Kind  Kind
 	Types []datatype.Type // each in turn; default float32
@@ -18,7 +19,7 @@ type Config struct {
 
 	MinBytes, MaxBytes int64   // of nccl-tests' size column
 	Factor             float64 // between sizes; default 2
-	SizeList           []int64 // these sizes instead, in this order
+	SizeList           []int64 // if set, exactly these sizes, in this order
 
 	Iters  int // operations in a timed batch (with graphs: replays); 0: see batch.go
 	Warmup int // untimed operations before the first batch
@@ -27,28 +28,30 @@ type Config struct {
 	Check               bool
 	OutOfPlace, InPlace bool  // default both
 	Isolated            bool  // wait for each operation before the next, and time each
-	GraphOps            int   // capture this many operations in a graph and replay it; 0: eager; GraphAuto: 200, fewer where they are long
+	GraphOps            int   // capture this many operations in a graph and replay it; 0: eager; GraphAuto: 200, fewer for long operations
 	Offset              int64 // elements by which buffers are shifted from their natural alignment
 	Seed                uint64
 	Windows             bool // register the buffers as windows of goccl's communicators
 
-	// Prune, when positive, leaves a library out of larger sizes once it took more than Prune times as long as the best for two sizes running.
+	// Prune, when positive, skips a library at larger sizes after it took more than Prune times as long as the best at
+	// two consecutive sizes.
 	Prune float64
-	// PruneFrom is the size in bytes from which Prune applies: what needs more steps than others is slow where latency decides, and is not done for.
+	// PruneFrom is the size in bytes from which Prune applies. An algorithm with more steps is slow while latency
+	// dominates, and may still be the fastest at large sizes.
 	PruneFrom int64
 
 	// Timeout bounds every wait of the measurement. Default 60 s.
 	Timeout time.Duration
 }
 
-// GraphAuto as Config.GraphOps chooses the number of operations in a graph by their time: 200 while they take up to 125 µs each, so that what
-// lies between two replays does not count, and what takes 25 ms of longer ones.
+// GraphAuto, as the value of Config.GraphOps, chooses the number of operations in a graph by their time. It is 200 for
+// operations of up to 125 µs, so that the time between two replays is negligible. For longer ones a graph takes 25 ms.
 const GraphAuto = -1
 
-// ErrInvalid means that a Config or Options ask for what cannot be measured.
+// ErrInvalid means that a Config or Options cannot be measured.
 var ErrInvalid = errors.New("invalid arguments")
 
-// normalize fills defaults and refuses what cannot be measured with n ranks.
+// normalize fills in defaults and rejects configurations that cannot be measured with n ranks.
 func (c *Config) normalize(n int) error {
 	if c.Factor == 0 {
 		c.Factor = 2
@@ -113,32 +116,33 @@ type Row struct {
 	Size    int64  `json:"size_bytes"`
 	Count   int64  `json:"count"`
 	Type    string `json:"type"`
-	Op      string `json:"redop"` // "none" when nothing is reduced
-	Root    int    `json:"root"`  // -1 when there is none
+	Op      string `json:"redop"` // "none" without a reduction
+	Root    int    `json:"root"`  // -1 without a root
 	InPlace bool   `json:"in_place"`
-	// A sample is the time of an operation in one batch (isolated: of one operation) on the slowest rank. Time is the samples' median.
+	// A sample is the time of an operation in one batch (isolated: of one operation) on the slowest rank. Time is the
+	// median of the samples.
 	Time     float64 `json:"time_us"`
 	Min      float64 `json:"min_us"`
 	Mean     float64 `json:"mean_us"`
 	P99      float64 `json:"p99_us"`
-	CPU      float64 `json:"cpu_us"` // how long the host took to enqueue an operation: median over batches of the slowest rank
+	CPU      float64 `json:"cpu_us"` // host time to enqueue an operation on the slowest rank, median over batches
 	Samples  int     `json:"samples"`
 	Iters    int     `json:"iterations"`          // operations in a batch
-	GraphOps int     `json:"graph_ops,omitempty"` // of these, operations in a graph
+	GraphOps int     `json:"graph_ops,omitempty"` // number of operations in a graph
 	AlgBW    float64 `json:"algbw_GBps"`          // size / time, 10⁹ bytes per second
 	BusBW    float64 `json:"busbw_GBps"`
 	Wrong    int64   `json:"wrong"` // elements, over all ranks; -1 when not checked
 	Stray    int64   `json:"stray"` // bytes changed outside of the outputs, over all ranks
 	// Ratio is this library's time divided by the first library's in the same run: above 1, the first is faster. 0 for the first library.
 	Ratio float64 `json:"time_ratio,omitempty"`
-	// Refused says which law the figures break. A refused row's figures are not results.
+	// Refused names the limit that the figures violate. The figures of a refused row are not results.
 	Refused string `json:"refused,omitempty"`
 }
 
-// Reporter receives the measurement as it goes. Only rank 0 has one that is called.
+// Reporter receives the results during the measurement. Only rank 0 calls its Reporter.
 type Reporter interface {
-	// Progress says what is being done; it may be called often.
+	// Progress describes the current step; it may be called often.
 	Progress(what string)
-	// Point delivers the rows of one size: for each library out of place, then for each library in place.
+	// Point delivers the rows of one size: every library out of place, then every library in place.
 	Point(rows []Row)
 }

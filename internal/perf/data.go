@@ -7,11 +7,11 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// period is the length in elements of the random block that a rank's input repeats. It is prime, so that no offset that an algorithm
-// computes from counts, ranks and chunk sizes falls on the same values by accident.
+// period is the length in elements of the random block that a rank's input repeats. It is prime, so that two offsets
+// that an algorithm computes from counts, ranks and chunk sizes do not see the same values by accident.
 const period = 65521
 
-// guard is how many bytes behind an output are poisoned and must stay so; poison is what they hold.
+// guard is the number of bytes behind an output that are poisoned and must not change; poison is their value.
 const (
 	guard  = 512
 	poison = 0xA5
@@ -37,15 +37,16 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// palette lists the values that rank's input may take, so that reducing one of each rank is exact in t whatever the order.
+// palette lists the values that rank's input may take. The reduction of one value of each rank is exact in t, in any
+// order.
 func palette(t datatype.Type, op datatype.Op, n, rank int) []float64 {
 	limit := exact(t)
-	// Integers are averaged by division that rounds in ways that differ for negative sums: keep those positive.
+	// An average of integers rounds negative sums in different ways, so its values stay positive.
 	signed := isSigned(t) && (op != datatype.Avg || isFloat(t))
 	var top int64
 	switch op {
 	case datatype.Prod:
-		// Powers of two and signs: at most eight doublings fit the narrowest type, with room to spare.
+		// Powers of two and signs: the narrowest type holds eight doublings.
 		v := []float64{1}
 		if signed {
 			v = append(v, -1)
@@ -77,7 +78,8 @@ func palette(t datatype.Type, op datatype.Op, n, rank int) []float64 {
 	return v
 }
 
-// newInputs draws the blocks of n ranks. elements is the longest buffer; only wanted ranks (nil: all) get a block when nothing is reduced.
+// newInputs draws the blocks of n ranks. elements is the length of the longest buffer. Without a reduction only the
+// wanted ranks (nil: all) get a block.
 func newInputs(t datatype.Type, op datatype.Op, n int, elements int64, reduces bool, seed uint64) *inputs {
 	in := &inputs{typ: t, op: op, n: n, block: min(period, max(elements, 1)), ranks: make([][]byte, n)}
 	ts := t.Size()
@@ -136,7 +138,7 @@ func combine(op datatype.Op, rank int, acc, v float64) float64 {
 	return acc + v
 }
 
-// source is the block that a segment repeats.
+// source returns the block that a segment repeats.
 func (in *inputs) source(s segment) []byte {
 	if s.from < 0 {
 		return in.reduced
@@ -144,7 +146,7 @@ func (in *inputs) source(s segment) []byte {
 	return in.ranks[s.from]
 }
 
-// compare counts the elements of got that are not what the segment says, where got starts at element first of the segment.
+// compare counts the elements of got that differ from the segment; got starts at element first of the segment.
 func (in *inputs) compare(got []byte, s segment, first int64) (wrong int64) {
 	ts := in.typ.Size()
 	block := in.source(s)
@@ -160,7 +162,7 @@ func (in *inputs) compare(got []byte, s segment, first int64) (wrong int64) {
 	return wrong
 }
 
-// differences counts elements that differ by more than rounding allows.
+// differences counts elements that differ by more than the rounding error.
 func (in *inputs) differences(got, want []byte) (wrong int64) {
 	ts := int(in.typ.Size())
 	lenient := in.op == datatype.Avg && isFloat(in.typ) && in.reduced != nil
@@ -170,11 +172,11 @@ func (in *inputs) differences(got, want []byte) (wrong int64) {
 			continue
 		}
 		a, b := decode(g, in.typ), decode(w, in.typ)
-		// Minus zero is zero.
+		// Minus zero equals zero.
 		if a == 0 && b == 0 && isFloat(in.typ) {
 			continue
 		}
-		// A library may divide before or after the sum: each rank's term is then rounded once.
+		// A library may divide before or after the sum, which rounds the term of each rank once.
 		if lenient && math.Abs(a-b) <= float64(max(2, in.n/2))*ulp(in.typ, b) {
 			continue
 		}

@@ -7,17 +7,18 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Limits are what the machine cannot exceed. Figures beyond them are mistakes of the measurement, and are refused.
+// Limits are physical limits of the machine. Figures beyond them are measurement errors and are refused.
 type Limits struct {
-	// MinTime is the least time in seconds of an operation that makes ranks wait for each other.
+	// MinTime is the least time in seconds of an operation in which ranks wait for each other.
 	MinTime float64
-	// BusGBps is the most that one rank's link carries in one direction; 0: not known.
+	// BusGBps is the bandwidth of one rank's link in one direction; 0: not known.
 	BusGBps float64
-	// TouchGBps is the most that the ranks together can write to memory or cache; 0: not known.
+	// TouchGBps is the rate at which all ranks together can write to memory or cache; 0: not known.
 	TouchGBps float64
 }
 
-// linkGBps is the one-way NVLink rate by product, from the makers' data sheets. A product that is not listed gets the fastest link known.
+// linkGBps is the one-way NVLink rate by product, from NVIDIA's data sheets. A product that is not listed gets the
+// fastest known rate.
 var linkGBps = []struct {
 	name string
 	rate float64
@@ -26,11 +27,11 @@ var linkGBps = []struct {
 	{"B200", 900}, {"B300", 900}, {"L40", 32}, {"L4", 32}, {"V100", 150},
 }
 
-// LimitsOf are those of ranks on devices like dev. cores is the number of processors that host ranks share; distinct tells whether every
-// rank has a device of its own.
+// LimitsOf returns the limits of ranks on devices like dev. cores is the number of processors that host ranks share;
+// distinct reports whether every rank has its own device.
 func LimitsOf(dev device.Device, cores int, distinct bool) Limits {
 	if dev.ID().Kind == device.CUDA {
-		// A kernel cannot start and end in less than half a microsecond, nor can two GPUs see each other's stores.
+		// A kernel takes at least half a microsecond, and so does a store until another GPU sees it.
 		l := Limits{MinTime: 0.5e-6, BusGBps: 900}
 		for _, p := range linkGBps {
 			if strings.Contains(dev.Name(), p.name) {
@@ -43,11 +44,11 @@ func LimitsOf(dev device.Device, cores int, distinct bool) Limits {
 		}
 		return l
 	}
-	// A core stores at most 64 bytes a cycle, at up to 6 GHz; a cache line changes cores in no less than 10 ns.
+	// A core stores at most 64 bytes per cycle at up to 6 GHz; moving a cache line between cores takes at least 10 ns.
 	return Limits{MinTime: 10e-9, TouchGBps: float64(cores) * 64 * 6}
 }
 
-// check returns why a point cannot be true, or "".
+// check returns the reason why a point is impossible, or "".
 func (l Limits) check(g *geometry, seconds float64) string {
 	if g.n < 2 || g.count == 0 {
 		return ""

@@ -7,10 +7,10 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// Kind is what is measured: a collective, or the ring of sends and receives that nccl-tests calls sendrecv.
+// Kind is a measured operation: a collective, or the ring of sends and receives that nccl-tests calls sendrecv.
 type Kind struct {
 	Collective algorithm.Collective
-	// Ring: every rank sends to the next and receives from the one before. Collective is then Send.
+	// Ring: every rank sends to the next and receives from the previous one. Collective is then Send.
 	Ring bool
 }
 
@@ -53,7 +53,7 @@ func (k Kind) HasOp() bool {
 	return false
 }
 
-// HasRoot reports whether one rank is special.
+// HasRoot reports whether the kind has a root.
 func (k Kind) HasRoot() bool {
 	switch k.Collective {
 	case algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter:
@@ -87,18 +87,19 @@ func (k Kind) BusFactor(n int) float64 {
 	return 1
 }
 
-// geometry is one size of a kind, for n ranks: what each rank sends and must find.
+// geometry is one size of a kind for n ranks: the data that each rank sends and expects.
 type geometry struct {
 	kind  Kind
 	n     int
 	typ   datatype.Type
 	op    datatype.Op
 	root  int
-	count int64 // Request.Count; of all_to_all_v the mean number of elements per pair
+	count int64 // Request.Count; for all_to_all_v the mean number of elements per pair
 	size  int64 // nccl-tests' size column, in bytes
 }
 
-// newGeometry rounds size down to what can be divided among the ranks: whole elements, and whole 16-byte lines where there are any.
+// newGeometry rounds size down so that it divides among the ranks: to whole elements, and to whole 16-byte lines if it
+// is large enough.
 func newGeometry(k Kind, n int, t datatype.Type, op datatype.Op, root int, size int64) geometry {
 	g := geometry{kind: k, n: n, typ: t, op: op, root: root}
 	ts := t.Size()
@@ -115,8 +116,9 @@ func newGeometry(k Kind, n int, t datatype.Type, op datatype.Op, root int, size 
 	return g
 }
 
-// weight is how many times count rank from sends to rank to in all_to_all_v. Rows and columns of the matrix sum to n, so every rank sends
-// and receives as much as in all_to_all, but no two neighbouring pairs are equal: 2, 0, 1, 2, 0, 1, … with ones left over.
+// weight is the number of counts that rank from sends to rank to in all_to_all_v. Rows and columns of the matrix sum to
+// n, so every rank sends and receives as much as in all_to_all, but neighbouring pairs differ: 2, 0, 1, 2, 0, 1, …, and
+// 1 for the rest.
 func weight(n, from, to int) int64 {
 	d := (to - from + n) % n
 	if d >= n-n%3 {
@@ -125,7 +127,7 @@ func weight(n, from, to int) int64 {
 	return [3]int64{1, 2, 0}[d%3]
 }
 
-// pairs is the number of elements that from sends to to.
+// pair is the number of elements that from sends to to.
 func (g *geometry) pair(from, to int) int64 {
 	if g.kind.hasCounts() {
 		return g.count * weight(g.n, from, to)
@@ -169,7 +171,8 @@ func (g *geometry) receives(rank int) int64 {
 	return g.count
 }
 
-// inPlace gives where rank's send and receive buffers start, in elements, inside the one buffer of an in-place call, and its length.
+// inPlace returns the offsets, in elements, of rank's send and receive buffers in the only buffer of an in-place call,
+// and the length of that buffer.
 func (g *geometry) inPlace(rank int) (send, recv, length int64) {
 	whole := g.count * int64(g.n)
 	switch g.kind.Collective {
@@ -189,8 +192,8 @@ func (g *geometry) inPlace(rank int) (send, recv, length int64) {
 	return 0, 0, g.count
 }
 
-// segment is a run of the receive buffer and where its elements come from: the send buffer of rank from, or the reduction over all ranks,
-// starting at element src.
+// segment is a run of the receive buffer and the source of its elements: the send buffer of rank from, or the reduction
+// over all ranks, starting at element src.
 type segment struct {
 	at, count int64
 	from      int // -1: reduced
@@ -240,7 +243,8 @@ func (g *geometry) expected(rank int) []segment {
 	return all
 }
 
-// requests are the calls that rank makes. The addresses and the stream are the caller's to fill: send and recv start the buffers.
+// requests lists the calls that rank makes. The caller fills in the addresses and the stream: send and recv are the
+// starts of the buffers.
 func (g *geometry) requests(rank int, r algorithm.Request) []algorithm.Request {
 	r.Collective, r.Count, r.Type, r.Root = g.kind.Collective, g.count, g.typ, g.root
 	switch {
@@ -262,7 +266,7 @@ func (g *geometry) requests(rank int, r algorithm.Request) []algorithm.Request {
 	return []algorithm.Request{r}
 }
 
-// Sizes lists the sizes from min to max by factor; max itself always ends the list. A factor of at most 1 yields min and max.
+// Sizes lists the sizes from min to max by factor; the last is always max. A factor of at most 1 yields min and max.
 func Sizes(minBytes, maxBytes int64, factor float64) []int64 {
 	var sizes []int64
 	for s := minBytes; s < maxBytes; {

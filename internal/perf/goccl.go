@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
-// register makes buffers reachable for the peers' plans, which would otherwise work on copies. All ranks call it with as many.
+// register lets plans of peers access buffers directly; without it they work on copies. All ranks call it with the same
+// number of buffers.
 func register(ctx context.Context, c Communicator, buffers ...device.Ptr) error {
 	comm, ok := c.(*goccl.Comm)
 	if !ok {
@@ -30,12 +31,13 @@ func register(ctx context.Context, c Communicator, buffers ...device.Ptr) error 
 				return err
 			}
 		}
-		return nil // plans share what is registered
+		return nil // plans share registered memory
 	}
 	return nil
 }
 
-// registerWindows makes buffers windows of a communicator of goccl, which end with it. All ranks call it with as many of the same sizes.
+// registerWindows makes buffers windows of a goccl communicator, which end with it. All ranks call it with the same
+// number and sizes.
 func registerWindows(c Communicator, buffers ...device.Allocation) error {
 	comm, ok := c.(*goccl.Comm)
 	if !ok {
@@ -49,9 +51,9 @@ func registerWindows(c Communicator, buffers ...device.Allocation) error {
 	return nil
 }
 
-// ours is goccl as a Library, with its own choice of algorithm or with a forced one.
+// ours implements Library with goccl, with its own choice of algorithm or a forced one.
 type ours struct {
-	algo    string // "": the selection
+	algo    string // "": goccl chooses
 	kind    Kind
 	timeout time.Duration
 }
@@ -65,8 +67,8 @@ func (l *ours) Name() string {
 
 func (l *ours) Version() string { return buildinfo.Read().Version }
 
-// Open joins a goccl communicator. A forced algorithm travels in the environment, as users set it, so ranks of one process that open
-// side by side meet before it is taken back.
+// Open joins a goccl communicator. It forces an algorithm by the environment variable, as users do. Ranks of one
+// process that call Open concurrently therefore synchronize before the variable is restored.
 func (l *ours) Open(ctx context.Context, peers Peers, dev device.Device) (Communicator, error) {
 	boot, ok := peers.(bootstrap.Bootstrap)
 	if !ok {

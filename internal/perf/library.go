@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Peers is how the ranks of a measurement talk among themselves. Every bootstrap.Bootstrap is one.
+// Peers is the communication among the ranks of a measurement. Every bootstrap.Bootstrap implements it.
 type Peers interface {
 	Rank() int
 	WorldSize() int
@@ -21,14 +21,14 @@ type Communicator interface {
 	Submit(requests ...algorithm.Request) error
 	// Synchronize waits until the stream's work is done, and returns the first failure of the communicator.
 	Synchronize(ctx context.Context, s device.Stream) error
-	// Close gives back what the communicator holds. Enqueued work has ended.
+	// Close frees the communicator's resources. Enqueued work has ended.
 	Close() error
 }
 
 // Library makes communicators. Its name labels the columns and the rows of the record.
 type Library interface {
 	Name() string
-	// Version is as the library itself says.
+	// Version is the version that the library reports.
 	Version() string
 	// Open joins the communicator of all peers on dev. All ranks call it together.
 	Open(ctx context.Context, peers Peers, dev device.Device) (Communicator, error)
@@ -40,7 +40,7 @@ type Graph interface {
 	Close() error
 }
 
-// Capturer records into a graph what is enqueued on a stream. Only CUDA has one.
+// Capturer captures the work of a stream in a graph. Only CUDA has one.
 type Capturer interface {
 	// Capture runs enqueue with the stream in capture mode and returns the instantiated graph.
 	Capture(s device.Stream, enqueue func() error) (Graph, error)

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The most that is taken for meant. What is beyond would end in a lack of memory, or in days.
+// Upper limits of arguments. Larger values are mistakes: they would exhaust memory or take days.
 const (
 	mostRanks  = 4096
 	mostBytes  = 1 << 46
@@ -19,7 +19,7 @@ const (
 	mostSizes  = 10_000
 )
 
-// limits refuses numbers that nobody means.
+// limits rejects numbers beyond them.
 func (c *Config) limits(n int) error {
 	largest := c.MaxBytes
 	for _, s := range c.SizeList {
@@ -44,7 +44,8 @@ func (c *Config) limits(n int) error {
 	return nil
 }
 
-// fits refuses buffers that the memory of this host does not hold: filling them would have the kernel kill some process. local is how many ranks are here.
+// fits rejects buffers that exceed the memory of this host: filling them would make the kernel kill some process. local
+// is the number of ranks on this host.
 func (c *Config) fits(kind device.Kind, n, local int) error {
 	room, ok := availableMemory()
 	if kind != device.Host || !ok {
@@ -58,7 +59,7 @@ func (c *Config) fits(kind device.Kind, n, local int) error {
 	return nil
 }
 
-// availableMemory is what the kernel says that programs can get.
+// availableMemory returns the memory that the kernel reports as available to programs.
 func availableMemory() (int64, bool) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Rank is what one rank measures with. Measure opens the communicators and the buffers; the caller closes the rest.
+// Rank is the equipment of one rank. Measure opens the communicators and the buffers; the caller closes the rest.
 type Rank struct {
 	Peers     Peers
 	Device    device.Device
@@ -19,7 +19,7 @@ type Rank struct {
 	Libraries []Library
 	Capturer  Capturer // needed for graphs only
 	Limits    Limits
-	Crowded   bool     // the ranks of this host are processes and more than its processors, which do their work
+	Crowded   bool     // the ranks of this host are processes, do the work themselves, and outnumber its processors
 	Reporter  Reporter // of rank 0; may be nil
 }
 
@@ -28,15 +28,15 @@ type measurement struct {
 	Rank
 	cfg   Config
 	n, me int
-	comms []Communicator // one for each library
+	comms []Communicator // one per library
 	buf   *buffers
-	slow  []int // for each library, for how many sizes running it was too slow (Config.Prune)
+	slow  []int // per library, the number of consecutive sizes at which it was too slow (Config.Prune)
 
-	crowded bool // a host is
+	crowded bool // some host is crowded
 }
 
-// Measure runs the whole measurement on one rank; every rank calls it with an equal Config. The rows are the same on all ranks. An error
-// on one rank makes the others fail at the latest after Config.Timeout.
+// Measure runs the whole measurement on one rank; every rank calls it with an equal Config. The rows are the same on
+// all ranks. After an error on one rank the others fail within Config.Timeout.
 func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	n, me := r.Peers.WorldSize(), r.Peers.Rank()
 	if err := cfg.normalize(n); err != nil {
@@ -98,7 +98,8 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	return rows, nil
 }
 
-// prune leaves libraries out of what follows as Config.Prune says. All ranks have the same rows, so all leave out the same.
+// prune skips libraries at later sizes, as Config.Prune defines. All ranks have the same rows, so all skip the same
+// libraries.
 func (m *measurement) prune(point []Row) {
 	if m.cfg.Prune == 0 || len(point) == 0 || point[0].Size < m.cfg.PruneFrom {
 		return
@@ -118,10 +119,11 @@ func (m *measurement) prune(point []Row) {
 	m.comms, m.Libraries, m.slow = m.comms[:kept], m.Libraries[:kept], m.slow[:kept]
 }
 
-// pruneAfter is how many sizes running a library must be too slow.
+// pruneAfter is the number of consecutive sizes at which a library must be too slow.
 const pruneAfter = 2
 
-// meet gives all ranks rank 0's seed, since every rank checks what the others sent, and tells them whether some host is crowded.
+// meet sends rank 0's seed to all ranks, since every rank checks data of the others, and determines whether some host
+// is crowded.
 func (m *measurement) meet(ctx context.Context) error {
 	mine := binary.LittleEndian.AppendUint64(nil, m.cfg.Seed)
 	if m.Crowded {
@@ -143,7 +145,7 @@ func (m *measurement) meet(ctx context.Context) error {
 	return nil
 }
 
-// points lists what is measured, in order, and the size in bytes of the largest buffer.
+// points lists the measured points, in order, and the size in bytes of the largest buffer.
 func (c *Config) points(n int) (points []geometry, largest int64) {
 	for _, t := range c.Types {
 		for _, op := range c.Ops {
@@ -154,13 +156,13 @@ func (c *Config) points(n int) (points []geometry, largest int64) {
 			}
 			for _, size := range sizes {
 				g := newGeometry(c.Kind, n, t, op, c.Root, size)
-				// Leave out what rounds to the size before, or to nothing.
+				// Skip sizes that round to the previous size or to 0.
 				if g.count == last || g.count == 0 && size > 0 && size != end {
 					continue
 				}
 				last = g.count
 				points = append(points, g)
-				largest = max(largest, g.size) // no buffer of any rank is longer
+				largest = max(largest, g.size) // no rank has a longer buffer
 			}
 		}
 	}
@@ -184,7 +186,7 @@ func (m *measurement) progress(format string, args ...any) {
 	}
 }
 
-// point measures one size in one form. Its steps are those of the package's documentation.
+// point measures one size, in place or out of place. Its steps are those of the package documentation.
 func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Row, error) {
 	form := "out of place"
 	if inPlace {
@@ -208,7 +210,7 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 			return nil, err
 		}
 	}
-	// 2. The batches. Every rank must make the same number of calls, so the ranks agree on it first.
+	// 2. The batches. Every rank must make the same number of calls, so the ranks agree on the number first.
 	ops, runs, err := m.agree(ctx, c)
 	if err != nil {
 		return nil, err
@@ -232,7 +234,8 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 			}
 		}
 	}
-	// 3. The same check at speed: of what was timed, but in place an operation must not find its own result.
+	// 3. The same check at full speed, on the timed operations. An in-place operation must not read its own result,
+	//    however.
 	in = m.draw(g, inPlace, 2)
 	for i, comm := range m.comms {
 		r := runner{comm: comm, submit: runners[i].submit, ops: 1}
@@ -253,7 +256,7 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 
 func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
 	if !m.cfg.Check {
-		round = 0 // contents still matter to the power that a GPU draws
+		round = 0 // the contents still affect the power consumption of a GPU
 	}
 	seed := mix(m.cfg.Seed ^ mix(uint64(g.size)<<2|round))
 	if inPlace {
@@ -266,7 +269,7 @@ func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
 	return newInputs(g.typ, g.op, m.n, longest, g.kind.HasOp(), seed)
 }
 
-// check runs r that many times on fresh data and adds what is wrong with the result to o.
+// check runs r the given number of times on fresh data and adds the errors in the result to o.
 func (m *measurement) check(ctx context.Context, r *runner, c *call, in *inputs, times int, o *outcome) error {
 	if err := m.buf.fill(c, in); err != nil {
 		return err
@@ -317,7 +320,7 @@ func (m *measurement) all(ctx context.Context, mine []byte) ([][]byte, error) {
 	return m.Peers.AllGather(ctx, mine)
 }
 
-// bytesText is like "64 MiB".
+// bytesText formats a size, for example "64 MiB".
 func bytesText(n int64) string {
 	for _, u := range []struct {
 		size int64

@@ -90,7 +90,7 @@ func decode(b []byte, t datatype.Type) float64 {
 	return f.decode(bits)
 }
 
-// encode handles finite values in the normal range and zero: all that the inputs and their reductions are.
+// encode handles zero and finite values in the normal range, which include all inputs and their reductions.
 func (f floating) encode(v float64) uint32 {
 	var sign uint32
 	if math.Signbit(v) {
@@ -117,7 +117,7 @@ func (f floating) decode(bits uint32) float64 {
 	case e == 0:
 		v = math.Ldexp(frac, 1-f.bias-f.frac)
 	case e == top && f.exp == 4:
-		// e4m3 has no infinity: only the last pattern is not a number.
+		// e4m3 has no infinity: only the last pattern is NaN.
 		if v = math.Ldexp(1+frac/8, e-f.bias); frac == 7 {
 			v = math.NaN()
 		}

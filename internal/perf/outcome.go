@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// outcome is what a rank tells the others about one library at one point.
+// outcome is the data that a rank sends to the others about one library at one point.
 type outcome struct {
 	Samples      []sample
 	Wrong, Stray int64
 }
 
-// gather puts the ranks' outcomes together.
+// gather combines the outcomes of all ranks.
 func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops, runs int, mine []outcome) ([]Row, error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
@@ -68,7 +68,7 @@ func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops
 	return rows, nil
 }
 
-// summarize fills the figures from the samples and returns the time of an operation in seconds.
+// summarize computes the figures from the samples and returns the time of an operation in seconds.
 func (r *Row) summarize(g *geometry, samples []sample) float64 {
 	times, cpu := make([]float64, len(samples)), make([]float64, len(samples))
 	var sum float64

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// colours of the curves, told apart also in grey and by the colour-blind.
+// colours of the curves. They are distinguishable in grey and with colour blindness.
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"}
 
-// The pictures' places, in pixels: both are as wide, one below the other.
+// The layout of the pictures, in pixels: both have the same width, one below the other.
 const (
 	plotWidth, plotHeight = 760, 840
 	plotLeft, plotWide    = 76.0, 650.0
 	plotTop, plotHigh     = 56.0, 310.0
-	plotNext              = 400.0 // from the top of one to the top of the other
+	plotNext              = 400.0 // distance between the tops of the two pictures
 )
 
-// point is one measurement in a picture; curve is what it belongs to.
+// point is one measurement in a picture; curve identifies its curve.
 type point struct{ x, y float64 }
 
 type curve struct {
@@ -128,7 +128,7 @@ func (a axis) at(v float64) float64 {
 	return (v - a.low) / (a.high - a.low)
 }
 
-// spread is the least and the greatest of f over all points.
+// spread returns the minimum and the maximum of f over all points.
 func spread(order []curve, data map[curve][]point, f func(point) float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, c := range order {
@@ -139,7 +139,7 @@ func spread(order []curve, data map[curve][]point, f func(point) float64) (low, 
 	return low, high
 }
 
-// sizeAxis marks powers of two, at most about ten.
+// sizeAxis marks powers of two, about ten at most.
 func sizeAxis(order []curve, data map[curve][]point) axis {
 	low, high := spread(order, data, func(p point) float64 { return p.x })
 	a := axis{low: low, high: high, log: true, label: func(v float64) string { return bytesText(int64(v)) }}
@@ -171,7 +171,7 @@ func linearAxis(order []curve, data map[curve][]point) axis {
 	return a
 }
 
-// logAxis reaches from one power of ten to another.
+// logAxis spans whole powers of ten.
 func logAxis(order []curve, data map[curve][]point) axis {
 	low, high := spread(order, data, func(p point) float64 { return p.y })
 	a := axis{log: true, label: func(v float64) string { return fmt.Sprintf("%.4g", v) }}

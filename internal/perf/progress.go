@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Progress is one line on a terminal that is written over and over, at most ten times a second. On anything but a terminal it is silent.
+// Progress is one line on a terminal that is overwritten at most ten times a second. It prints nothing if the output is
+// not a terminal.
 type Progress struct {
 	f     *os.File
 	width int
@@ -16,7 +17,7 @@ type Progress struct {
 	shown bool
 }
 
-// NewProgress shows progress on f, or nowhere when f is not a terminal.
+// NewProgress shows progress on f; it shows nothing when f is not a terminal.
 func NewProgress(f *os.File) *Progress {
 	if f == nil || os.Getenv("CI") != "" || os.Getenv("TERM") == "dumb" {
 		return nil
@@ -26,7 +27,7 @@ func NewProgress(f *os.File) *Progress {
 		return nil
 	}
 	width := int(size.Col)
-	if width == 0 { // the terminal does not know
+	if width == 0 { // the terminal does not report it
 		width = 80
 	}
 	return &Progress{f: f, width: max(width, 20)}

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// ParseDevice chooses the kind of device: "host", "cuda", or "auto", which is CUDA where a GPU can be used.
+// ParseDevice parses the kind of device: "host", "cuda", or "auto", which is CUDA if a GPU is usable.
 func ParseDevice(s string) (device.Kind, error) {
 	switch s {
 	case "host":
@@ -33,7 +33,7 @@ func ParseDevice(s string) (device.Kind, error) {
 	return 0, invalid("unknown device %q: use auto, host or cuda", s)
 }
 
-// gpus is the number of GPUs that ranks of kind can spread over; 0 for the host.
+// gpus returns the number of GPUs that ranks of kind can use; 0 for the host.
 func gpus(kind device.Kind) (int, error) {
 	if kind != device.CUDA {
 		return 0, nil
@@ -41,7 +41,7 @@ func gpus(kind device.Kind) (int, error) {
 	return cuda.Count()
 }
 
-// openDevice opens the device of the rank that is local on its host.
+// openDevice opens the device of the rank with the given local rank.
 func openDevice(kind device.Kind, local int) (device.Device, error) {
 	if kind == device.Host {
 		return host.Open(local)
@@ -56,7 +56,8 @@ func openDevice(kind device.Kind, local int) (device.Device, error) {
 	return cuda.Open(local % n)
 }
 
-// rankOf opens what one rank measures with. Work on the host device runs in the rank's own goroutine, on a synchronous stream.
+// rankOf opens the resources of one rank. Work on the host device runs in the rank's own goroutine, on a synchronous
+// stream.
 func rankOf(boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, libraries []Library) (r Rank, closer func() error, err error) {
 	dev, err := openDevice(kind, local)
 	if err != nil {
@@ -82,7 +83,8 @@ func rankOf(boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, li
 	return r, func() error { return errors.Join(s.Close(), dev.Close()) }, nil
 }
 
-// ranksAsThreads runs n ranks as goroutines of this process. When one fails, the context of the others ends; the first error is returned.
+// ranksAsThreads runs n ranks as goroutines of this process. When one fails, the context of the others is cancelled; it
+// returns the first error.
 func ranksAsThreads(ctx context.Context, n int, rank func(ctx context.Context, boot bootstrap.Bootstrap, i int) error) error {
 	boots := bootstrap.NewLocalGroup(n)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -93,7 +95,7 @@ func ranksAsThreads(ctx context.Context, n int, rank func(ctx context.Context, b
 	}
 	var first error
 	for range n {
-		// A rank that fails lets the others go: its bootstrap closes, and the context ends.
+		// A rank that fails unblocks the others: its bootstrap is closed, and the context is cancelled.
 		if err := <-done; err != nil && first == nil {
 			first = err
 			cancel(err)
@@ -114,7 +116,7 @@ func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, li
 	return rows, err
 }
 
-// measureOne is one rank from its device to its rows. It closes boot.
+// measureOne runs one rank from its device to its rows. It closes boot.
 func measureOne(ctx context.Context, cfg Config, boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, processes bool, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
 	defer func() { err = errors.Join(err, boot.Close()) }()
 	r, closer, err := rankOf(boot, kind, local, localSize, libraries)

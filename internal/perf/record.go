@@ -10,10 +10,10 @@ import (
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
-// Schema names the layout of Record. It changes when a field changes its meaning or goes away.
+// Schema names the layout of Record. It changes when a field is removed or changes its meaning.
 const Schema = "goccl-perf/2"
 
-// Record is a measurement as a file: what was run, where, on what, and what came out. docs/perf.md describes it.
+// Record is the file of a measurement: what ran, where, on what, and the results. docs/perf.md describes it.
 type Record struct {
 	Schema    string          `json:"schema"`
 	Time      time.Time       `json:"time"`
@@ -24,17 +24,17 @@ type Record struct {
 	Setup     RecordSetup     `json:"setup"`
 	Rows      []Row           `json:"rows"`
 	Summary   Summary         `json:"summary"`
-	// Error is why the measurement ended before its end. Rows then holds what was complete.
+	// Error is the reason why the measurement ended early. Rows then holds the completed points.
 	Error string `json:"error,omitempty"`
 }
 
-// RecordLibrary is one library that took part; the first is the one that others are compared with.
+// RecordLibrary is one measured library; the others are compared with the first.
 type RecordLibrary struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// RecordSetup is how the ranks were laid out and what they were asked to do.
+// RecordSetup describes the layout of the ranks and the configuration.
 type RecordSetup struct {
 	Kind     string `json:"collective"`
 	Ranks    int    `json:"ranks"`
@@ -42,16 +42,16 @@ type RecordSetup struct {
 	Launcher string `json:"launcher,omitempty"`
 	Device   string `json:"device"` // "host" or "cuda"
 	Product  string `json:"product"`
-	Graph    int    `json:"graph_ops"` // asked for; -1: chosen by size
+	Graph    int    `json:"graph_ops"` // as configured; -1: chosen by size
 	Isolated bool   `json:"isolated"`
 	Cycles   int    `json:"cycles"`
 	Warmup   int    `json:"warmup"`
 	Offset   int64  `json:"offset_elements"`
-	// Env holds the variables that change what a library does.
+	// Env holds the variables that change the behaviour of a library.
 	Env map[string]string `json:"env,omitempty"`
 }
 
-// Write stores the record at path, whole or not at all.
+// Write stores the record at path atomically.
 func (r *Record) Write(path string) error {
 	b, err := json.MarshalIndent(r, "", " ")
 	if err != nil {

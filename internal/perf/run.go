@@ -22,46 +22,47 @@ import (
 	"github.com/goccl/goccl/internal/launch"
 )
 
-// How the ranks that Run starts itself are laid out.
+// The layouts of ranks that Run starts itself.
 const (
 	LayoutAuto      = ""          // processes on CUDA, threads on the host
 	LayoutThreads   = "threads"   // goroutines of this process
-	LayoutProcesses = "processes" // a process each
+	LayoutProcesses = "processes" // one process per rank
 )
 
-// defaultRanks is the number of ranks where nothing else says: no launcher, no GPU.
+// defaultRanks is the number of ranks without a launcher or a GPU.
 const defaultRanks = 8
 
-// ErrFailed means that the measurement ended, but its results are wrong or impossible. The table says which.
+// ErrFailed means that the measurement ended, but its results are wrong or impossible. The table shows which.
 var ErrFailed = errors.New("perf: wrong or impossible results")
 
 // Options is a whole run of `goccl perf`.
 type Options struct {
 	Config
-	Ranks     int    // ranks to start here; 0: one per GPU, or 8 on the host. A launcher's word counts more
+	Ranks     int    // ranks to start here; 0: one per GPU, or 8 on the host. A launcher overrides it
 	Device    string // auto, host, cuda
 	Layout    string
-	Algos     []string // forced algorithms, side by side; none: goccl's own choice; "all": that and each that there is
+	Algos     []string // forced algorithms, side by side; none: goccl's own choice; "all": its own choice and each available algorithm
 	Against   []string // paths of libraries with NCCL's ABI, measured side by side
 	JSON      string   // file for the Record
 	Plot      string   // file for the picture
 	Command   []string // this program and its arguments, to start ranks and for the record
 	Machine   func() any
 	Stdout    io.Writer
-	Stderr    *os.File // where progress goes if it is a terminal
+	Stderr    *os.File // progress is written here if it is a terminal
 	libraries []Library
 }
 
-// terminalVariable hands the terminal of the starting process to rank 0, whose own output is a pipe.
+// terminalVariable passes the terminal of the starting process to rank 0, whose own output is a pipe.
 const terminalVariable = "GOCCL_PERF_TERMINAL"
 
-// Run measures. It is the same for every layout:
+// Run runs the measurement in one of three layouts:
 //
 //  1. under a launcher this process is one rank;
-//  2. else, with a process per rank, it starts itself again under the launcher of `goccl run`, and step 1 happens there;
-//  3. else its ranks are goroutines.
+//  2. otherwise, with a process per rank, it starts itself again under the launcher of `goccl run`, and each copy does
+//     step 1;
+//  3. otherwise its ranks are goroutines.
 //
-// Only rank 0 prints and writes files. The error is ErrFailed, or why there are no results.
+// Only rank 0 prints and writes files. The error is ErrFailed, or the reason why there are no results.
 func Run(ctx context.Context, o Options) error {
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout
@@ -123,7 +124,7 @@ func Run(ctx context.Context, o Options) error {
 	return rep.end(&o, rows, err, n, LayoutThreads, "", lead)
 }
 
-// runRank is one rank under a launcher.
+// runRank runs one rank under a launcher.
 func (o *Options) runRank(ctx context.Context, kind device.Kind, env bootstrap.Env) error {
 	n := env.WorldSize
 	if o.Ranks != 0 && o.Ranks != n {
@@ -169,7 +170,7 @@ func (o *Options) start(ctx context.Context, n int) error {
 	if len(o.Command) == 0 {
 		return errors.New("perf: a process per rank needs the command to start")
 	}
-	// As it was called, if it can be found: a program may act on its name.
+	// The name is kept if it can be found, since a program may depend on its name.
 	program, err := exec.LookPath(o.Command[0])
 	if err != nil {
 		if program, err = os.Executable(); err != nil {
@@ -195,7 +196,7 @@ func (o *Options) start(ctx context.Context, n int) error {
 // ExitFailed is the exit status of `goccl perf` for ErrFailed.
 const ExitFailed = 3
 
-// leadWriter passes on what rank 0 prints, without the launcher's "[0] ".
+// leadWriter copies the output of rank 0, without the launcher's "[0] ".
 type leadWriter struct{ w io.Writer }
 
 func (l *leadWriter) Write(line []byte) (int, error) {
@@ -209,7 +210,7 @@ func (l *leadWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// open lists the libraries: goccl first.
+// open opens the libraries: goccl first.
 func (o *Options) open(kind device.Kind) error {
 	if o.libraries != nil {
 		return nil
@@ -223,7 +224,7 @@ func (o *Options) open(kind device.Kind) error {
 		if len(algos) == 0 {
 			return invalid("--algo all: %v on %v has no algorithms to choose from: leave --algo out", o.Kind, kind)
 		}
-		algos = append([]string{""}, algos...) // the selection is the measure
+		algos = append([]string{""}, algos...) // goccl's own choice is the reference
 	}
 	if len(algos) == 0 {
 		algos = []string{""}
@@ -241,7 +242,8 @@ func (o *Options) open(kind device.Kind) error {
 	return nil
 }
 
-// variants are the algorithms that can be forced for k. A communicator of one rank tells what the host device has.
+// variants lists the algorithms that can be forced for k. A communicator of one rank provides the list of the host
+// device.
 func variants(k Kind, kind device.Kind) ([]string, error) {
 	if kind == device.CUDA {
 		return nvlink.Variants(k.Collective), nil
@@ -266,7 +268,7 @@ func variants(k Kind, kind device.Kind) ([]string, error) {
 	return names, nil
 }
 
-// reporter is what rank 0 tells: the table as it grows, then the files.
+// reporter is the output of rank 0: the table during the measurement, then the files.
 type reporter struct {
 	table    *Table
 	started  time.Time
@@ -289,7 +291,7 @@ func (o *Options) reporter() *reporter {
 	return r
 }
 
-// begin prints what is about to be measured.
+// begin prints what will be measured.
 func (r *reporter) begin(o *Options, n int, layout, launcher string, lead Rank) {
 	from := ""
 	if launcher != "" {
@@ -339,7 +341,7 @@ func (r *reporter) end(o *Options, rows []Row, err error, n int, layout, launche
 	return nil
 }
 
-// variables picks those that change what a library does. Secrets stay out.
+// variables selects the variables that change the behaviour of a library. It leaves out secrets.
 func variables(environ []string) map[string]string {
 	sort.Strings(environ)
 	m := map[string]string{}

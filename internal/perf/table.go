@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Table prints rows as nccl-tests does, one line per size, as they come. With several libraries, the columns of each further one stand
-// behind those of the first, with the ratio of its time to the first's. It is a Reporter.
+// Table prints rows as nccl-tests does, one line per size, as they arrive. With several libraries, the columns of the
+// others follow those of the first, with the ratio of their time to the first's. It implements Reporter.
 type Table struct {
 	w         io.Writer
 	progress  *Progress // may be nil
@@ -18,7 +18,7 @@ type Table struct {
 	err       error
 }
 
-// NewTable prints to w. progress may be nil. cfg is the measurement's.
+// NewTable returns a table that prints to w. progress may be nil. cfg is the configuration of the measurement.
 func NewTable(w io.Writer, progress *Progress, libraries []string, cfg Config) *Table {
 	t := &Table{w: w, progress: progress, libraries: libraries}
 	if cfg.OutOfPlace || !cfg.InPlace {
@@ -30,10 +30,10 @@ func NewTable(w io.Writer, progress *Progress, libraries []string, cfg Config) *
 	return t
 }
 
-// Err is the first error of writing.
+// Err returns the first write error.
 func (t *Table) Err() error { return t.err }
 
-// Progress shows what is being done.
+// Progress shows the current step.
 func (t *Table) Progress(what string) {
 	if t.progress != nil {
 		t.progress.Show(what)
@@ -152,7 +152,7 @@ func (r *Row) wrongText() string {
 	return fmt.Sprint(r.Wrong)
 }
 
-// Summary is what a whole measurement comes to.
+// Summary summarizes a whole measurement.
 type Summary struct {
 	// AvgBusBW is the mean over the first library's rows, GB/s.
 	AvgBusBW float64 `json:"avg_busbw_GBps"`
@@ -164,10 +164,10 @@ type Summary struct {
 	MeanRatio map[string]float64 `json:"mean_time_ratio,omitempty"`
 }
 
-// OK reports whether nothing was wrong, out of bounds or impossible.
+// OK reports whether no element was wrong, no byte was out of bounds and no row was refused.
 func (s *Summary) OK() bool { return s.Wrong == 0 && s.Stray == 0 && s.Refused == 0 }
 
-// Summarize adds rows up. The first row's library is the first library.
+// Summarize summarizes rows. The first row's library is the first library.
 func Summarize(rows []Row) Summary {
 	var s Summary
 	s.Checked = len(rows) > 0

@@ -20,12 +20,12 @@ import (
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
-// TuneOptions is a whole run of `goccl tune`.
+// TuneOptions are the options of `goccl tune`.
 type TuneOptions struct {
 	Collectives []string // names; none: all that have algorithms to choose from
 	Modes       []string // nvlink.ModeEager, nvlink.ModeGraph; none: both
-	Widths      []int    // of elements, in bytes, for what reduces; none: 1, 2, 4 and 8
-	Ranks       int      // to start here; 0: one per GPU. A launcher's word counts more
+	Widths      []int    // of elements, in bytes, for reductions; none: 1, 2, 4 and 8
+	Ranks       int      // ranks to start here; 0: one per GPU. A launcher overrides it
 	Layout      string
 
 	MinBytes, MaxBytes int64
@@ -42,18 +42,22 @@ type TuneOptions struct {
 }
 
 const (
-	// pruneFactor: an algorithm so much slower than the best does not come back at larger sizes.
+	// pruneFactor: an algorithm that is this much slower than the best is not the best at larger sizes.
 	pruneFactor = 2
-	// pruneFrom is where bandwidth begins to decide: at 1 MiB the ring takes twice the time of packets, at 64 MiB less.
+	// pruneFrom is where bandwidth begins to dominate: at 1 MiB the ring takes twice the time of packets, at 64 MiB
+	// less.
 	pruneFrom = 16 << 20
-	// keepFactor: the algorithm of the size before stays unless the best is faster by more than what a measurement scatters.
+	// keepFactor: the algorithm of the previous size stays unless the best is faster by more than the noise of a
+	// measurement.
 	keepFactor = 1.03
 )
 
-// tuneTypes are the types that stand for the widths: those with kernels made for a number of ranks, where there are any.
+// tuneTypes are the types that represent the widths: types with kernels specialised for a number of ranks, if there are
+// any.
 var tuneTypes = map[int]datatype.Type{1: datatype.Int8, 2: datatype.Bfloat16, 4: datatype.Float32, 8: datatype.Float64}
 
-// sweep is one measurement: a collective in one mode with elements of one width. Width 0: the collective does not look at elements.
+// sweep is one measurement: a collective in one mode with elements of one width. Width 0: the collective does not
+// depend on the element type.
 type sweep struct {
 	kind  Kind
 	mode  string
@@ -78,7 +82,7 @@ func reduces(c algorithm.Collective) bool {
 	return c == algorithm.AllReduce || c == algorithm.ReduceScatter || c == algorithm.Reduce
 }
 
-// sweeps are all measurements of kinds.
+// sweeps lists all measurements of kinds.
 func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	modes, widths := o.Modes, o.Widths
 	if len(modes) == 0 {
@@ -112,8 +116,9 @@ func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	return list, nil
 }
 
-// Tune measures every algorithm with several numbers of threads or channels, in graphs and eagerly and for every element width, and writes the table that
-// selects the fastest by size, as GOCCL_TUNING reads it. Collectives that are not measured keep the rows of the table that is in use.
+// Tune measures every algorithm with several numbers of threads or channels, in graphs and eagerly, for every element
+// width. It writes the table that selects the fastest by size, in the format that GOCCL_TUNING reads. Collectives that
+// are not measured keep their rows of the current table.
 func Tune(ctx context.Context, o TuneOptions) error {
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout
@@ -169,7 +174,7 @@ func Tune(ctx context.Context, o TuneOptions) error {
 	})
 }
 
-// kinds are what is measured.
+// kinds lists the measured kinds.
 func (o *TuneOptions) kinds() ([]Kind, error) {
 	names, all := o.Collectives, len(o.Collectives) == 0
 	if all {
@@ -201,7 +206,7 @@ func (o *TuneOptions) config(w sweep) Config {
 	return c
 }
 
-// rank is one rank from its device to the table, which rank 0 writes. It closes boot.
+// rank runs one rank from its device to the table, which rank 0 writes. It closes boot.
 func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.Bootstrap, local, localSize int, layout string) (err error) {
 	defer func() { err = errors.Join(err, boot.Close()) }()
 	r, closer, err := rankOf(boot, device.CUDA, local, localSize, nil)
@@ -260,9 +265,9 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 	return writeJSON(o.Out, table)
 }
 
-// enter puts what was measured into the table, for each collective in place of what it had. Where all sweeps of a collective agree, or there was
-// one, its rows are for every mode and width. Otherwise each sweep has rows of its own, for both modes if only one was measured and for every width
-// likewise.
+// enter replaces the rows of each measured collective in the table. Where all sweeps of a collective agree, or there
+// was only one, its rows apply to every mode and width. Otherwise each sweep has its own rows; they apply to both modes
+// if only one was measured, and to every width likewise.
 func enter(t *nvlink.Table, sweeps []sweep, best [][]nvlink.Row) {
 	t.Version = nvlink.TableVersion
 	if t.Collectives == nil {
@@ -309,7 +314,8 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, append(b, '\n'))
 }
 
-// fastest turns times into rows of a table. An algorithm that is chosen at one size and not at the next holds up to their geometric mean.
+// fastest converts times to rows of a table. An algorithm that is chosen at one size and not at the next applies up to
+// the geometric mean of the two.
 func fastest(rows []Row) []nvlink.Row {
 	var chosen []nvlink.Row
 	var sizes []int64
@@ -345,7 +351,7 @@ func fastest(rows []Row) []nvlink.Row {
 	return chosen
 }
 
-// tuneReporter prints the fastest of each size.
+// tuneReporter prints the fastest algorithm of each size.
 type tuneReporter struct {
 	w        io.Writer
 	progress *Progress

@@ -10,14 +10,14 @@ import (
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
-// tuned is the engine that all algorithms share, and what it is forced to.
+// tuned is the engine that all algorithms share, and the algorithm that is forced on it.
 type tuned struct {
 	engine *nvlink.Engine
 	forced string
 	seq    uint64
 }
 
-// tuneLibrary is one algorithm of the engine as a Library and as its own Communicator.
+// tuneLibrary implements Library and Communicator with one algorithm of the engine.
 type tuneLibrary struct {
 	name   string
 	kind   Kind
@@ -27,7 +27,7 @@ type tuneLibrary struct {
 func (l *tuneLibrary) Name() string    { return l.name }
 func (l *tuneLibrary) Version() string { return buildinfo.Read().Version }
 
-// Open hands out the library itself; the engine stays its owner's.
+// Open returns the library itself, which does not own the engine.
 func (l *tuneLibrary) Open(context.Context, Peers, device.Device) (Communicator, error) {
 	return l, nil
 }
