@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// listed is what the tests need of `go list -json`.
+// listed holds the fields of `go list -json` that the tests need.
 type listed struct {
 	ImportPath     string
 	Dir            string
@@ -28,7 +28,7 @@ type listed struct {
 	XTestGoFiles   []string
 }
 
-// sources are the package's own files, with those that other build tags select.
+// sources lists the package's own files, including those that other build tags select.
 func (p *listed) sources() []string {
 	var all []string
 	all = append(all, p.GoFiles...)
@@ -75,7 +75,7 @@ func list(t *testing.T) []listed {
 	}
 }
 
-// imports are those of one file, whatever its build tags.
+// imports lists the imports of one file, whatever its build tags.
 func imports(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -163,7 +163,7 @@ func TestPlanAndDSLArePure(t *testing.T) {
 	}
 }
 
-// TestRules proves that the tables refuse what they must.
+// TestRules checks that the tables reject what they must.
 func TestRules(t *testing.T) {
 	for _, c := range []struct {
 		upper, lower string

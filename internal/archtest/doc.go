@@ -1,3 +1,3 @@
-// Package archtest holds the rules of the design's picture as tests: arrows go down only, cgo stays in its three places, and the plan and
-// the language for writing plans stay pure. It has no code of its own.
+// Package archtest tests the rules of the design: packages import only their own layer and lower ones, only three
+// places use cgo, and the plan and the language for writing plans stay pure. It contains only tests and their tables.
 package archtest

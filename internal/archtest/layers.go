@@ -2,17 +2,19 @@ package archtest
 
 import "strings"
 
-// Module is the path that every package of the project starts with.
+// Module is the prefix of the import path of every package of the project.
 const Module = "github.com/goccl/goccl"
 
-// layer is one floor of the house: packages named by their path inside the module. An entry ending in "/..." covers everything below it.
+// layer is one layer of the design: packages named by their path inside the module. An entry ending in "/..." covers
+// everything below it.
 type layer struct {
 	name     string
 	packages []string
 }
 
-// house lists the floors from the ground up. A package may import from its own floor and from those below it, never from one above. The
-// longest matching entry decides, so that a folder may stand on one floor and one of its subfolders on another.
+// house lists the layers from the bottom up. A package may import from its own layer and from lower ones, never from a
+// higher one. The longest matching entry decides, so that a directory and one of its subdirectories may belong to
+// different layers.
 var house = []layer{
 	{"ground", []string{
 		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...", "internal/fdshare", "internal/futex",
@@ -31,7 +33,7 @@ var house = []layer{
 // cgoAllowed names the only packages that may import "C".
 var cgoAllowed = []string{"internal/driver/...", "capi/...", "transport/ib/..."}
 
-// pure names the packages that do no I/O, know no device and start no goroutine.
+// pure names the packages that do no I/O, use no device and start no goroutine.
 var pure = []string{"plan/...", "dsl/..."}
 
 // impure names the imports that a pure package may not have.
@@ -55,7 +57,7 @@ func anyMatches(entries []string, path string) bool {
 	return false
 }
 
-// floor is the index in house of the package at path (inside the module), or -1 when no entry covers it.
+// floor returns the index in house of the package at path (inside the module), or -1 when no entry covers it.
 func floor(path string) int {
 	best, at := -1, -1
 	for i, l := range house {
@@ -68,7 +70,8 @@ func floor(path string) int {
 	return at
 }
 
-// inside is the path of an import inside the module: "." for the root package. ok is false for foreign packages.
+// inside returns the path of an import inside the module: "." for the root package. ok is false for packages of other
+// modules.
 func inside(importPath string) (path string, ok bool) {
 	if importPath == Module {
 		return ".", true

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// ours are the modules that whoever imports a package of the library gets. What only tests and the tool need, they do not.
+// ours lists the modules that a program which imports the library depends on. The modules of tests and of the tool are
+// not among them.
 var ours = []string{"golang.org/x/sys"}
 
 // required reads go.mod: modules by path, and whether each is marked indirect.
@@ -29,7 +30,7 @@ func required(t *testing.T) map[string]bool {
 	return out
 }
 
-// moduleOf is the required module that an import is of; empty for the standard library and for goccl itself.
+// moduleOf returns the required module of an import; empty for the standard library and for goccl itself.
 func moduleOf(modules map[string]bool, path string) string {
 	best := ""
 	for m := range modules {
@@ -40,7 +41,7 @@ func moduleOf(modules map[string]bool, path string) string {
 	return best
 }
 
-// go.mod says what is imported: a module is indirect where nothing here imports it, and nowhere else.
+// go.mod agrees with the imports: a module is marked indirect if and only if no package here imports it.
 func TestRequirementsAreThoseOfImports(t *testing.T) {
 	modules, used := required(t), map[string]bool{}
 	if len(modules) < 4 {

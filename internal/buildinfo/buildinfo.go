@@ -1,5 +1,5 @@
-// Package buildinfo says what this program was built from. Everything that prints or records a result calls it, so that a number can be
-// traced to a commit.
+// Package buildinfo describes the build of this program. Every command that prints or records a result uses it, so that
+// a figure can be traced to a commit.
 package buildinfo
 
 import (
@@ -14,7 +14,7 @@ var version string
 // Info describes the build of the running program.
 type Info struct {
 	Version string `json:"version"` // a tag, a module version or "devel"
-	Commit  string `json:"commit"`  // hexadecimal; "-dirty" is appended when the tree had changes; "unknown" when nothing says
+	Commit  string `json:"commit"`  // hexadecimal; "-dirty" is appended when the tree had changes; "unknown" when it is not recorded
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
@@ -51,7 +51,8 @@ func read(bi *debug.BuildInfo, linked string) Info {
 	}
 	if linked != "" {
 		i.Version = linked
-		// The linked version is what `git describe --always --dirty` says: a tag, a tag with -N-gCOMMIT, or a commit.
+		// The linked version is the output of `git describe --always --dirty`: a tag, a tag with -N-gCOMMIT, or a
+		// commit.
 		if i.Commit == "unknown" {
 			i.Commit = linked
 			if at := strings.LastIndex(linked, "-g"); at >= 0 {

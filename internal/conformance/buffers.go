@@ -61,7 +61,7 @@ func (b *buffers) fill(input []byte) error {
 	return b.dev.CopyIn(b.send, input)
 }
 
-// deviceCounts puts the arrays of an all-to-all-v into the device's memory, and takes them out of the request.
+// deviceCounts moves the arrays of an all-to-all-v from the request to device memory.
 func (b *buffers) deviceCounts(r *algorithm.Request) (algorithm.DeviceCounts, error) {
 	var list []byte
 	n := int64(len(r.SendCounts))
@@ -80,14 +80,14 @@ func (b *buffers) deviceCounts(r *algorithm.Request) (algorithm.DeviceCounts, er
 	return algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n), RecvDispls: p.Add(24 * n)}, b.dev.CopyIn(p, list)
 }
 
-// result is recv, once the guards have been found whole.
+// result checks the guards and returns recv.
 func (b *buffers) result() ([]byte, error) {
 	out := make([]byte, b.recvByte)
 	if err := b.dev.CopyOut(out, b.recv); err != nil {
 		return nil, err
 	}
 	if b.inPlace {
-		return out, nil // what lies around recv is send
+		return out, nil // the memory around recv is send
 	}
 	var edge [guard]byte
 	for _, at := range []device.Ptr{b.recv.Add(-guard), b.recv.Add(b.recvByte), b.send.Add(-guard), b.send.Add(b.sendBytes)} {

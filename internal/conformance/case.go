@@ -22,10 +22,10 @@ type Case struct {
 	Count      int64
 	Root       int
 	InPlace    bool
-	// Shift moves every buffer by so many elements from its natural alignment.
+	// Shift moves every buffer by this number of elements from its natural alignment.
 	Shift int64
 	Seed  uint64
-	// Repeat runs the call so many times more on the same buffers before looking at the result (in place: not).
+	// Repeat runs the call this many more times on the same buffers before the check of the result (not in place).
 	Repeat int
 }
 
@@ -52,7 +52,8 @@ const (
 	Timeout = 60 * time.Second
 )
 
-// scalar is PreMulSum's factor on a rank: each rank has its own, and all products and sums of the test data stay exact.
+// scalar is PreMulSum's factor on a rank. Ranks have different factors, and all products and sums of the test data are
+// exact.
 func scalar(t datatype.Type, rank int) [8]byte {
 	switch t {
 	case datatype.Float16, datatype.Bfloat16, datatype.Float32, datatype.Float64, datatype.Float8E4M3, datatype.Float8E5M2:
@@ -61,7 +62,7 @@ func scalar(t datatype.Type, rank int) [8]byte {
 	return hostreduce.ScalarOf(t, float64(2+rank%2))
 }
 
-// sizes are the elements of send and recv for rank r of n; 0: the rank has no such buffer.
+// sizes returns the number of elements in send and recv for rank r of n; 0: the rank has no such buffer.
 func (c Case) sizes(r, n int) (send, recv int64) {
 	all := c.Count * int64(n)
 	root := r == c.Root
@@ -94,18 +95,18 @@ func (c Case) sizes(r, n int) (send, recv int64) {
 			recv += vCount(c.Count, p, r)
 		}
 		return send, recv
-	case algorithm.Send: // a ring: everybody sends to the next rank
+	case algorithm.Send: // a ring: every rank sends to the next
 		return c.Count, c.Count
 	}
 	return 0, 0
 }
 
-// vCount is how much rank s sends to rank d in an all-to-all-v: uneven, with zeros.
+// vCount is the number of elements that rank s sends to rank d in an all-to-all-v: uneven, with zeros.
 func vCount(count int64, s, d int) int64 {
 	return count * int64((s*3+d*5)%4) / 3
 }
 
-// expect is what rank r must have in recv, given everybody's inputs.
+// expect returns the expected contents of recv on rank r, given the inputs of all ranks.
 func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
 	size := c.Type.Size()
 	_, recv := c.sizes(r, n)
@@ -165,7 +166,7 @@ func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
 	return out, nil
 }
 
-// Inputs are what n ranks send: the same in every process, given the seed.
+// Inputs returns the send data of n ranks. It depends only on the seed, so it is the same in every process.
 func (c Case) Inputs(n int) [][]byte {
 	inputs := make([][]byte, n)
 	for r := range n {
@@ -176,7 +177,8 @@ func (c Case) Inputs(n int) [][]byte {
 	return inputs
 }
 
-// Run makes all comms of one job, which are in this process, do the case, and checks every byte. It returns the first thing that is wrong.
+// Run runs the case on all communicators of one job, which are in this process, and checks every byte. It returns the
+// first error.
 func Run(comms []*goccl.Comm, c Case) error {
 	n := len(comms)
 	inputs := c.Inputs(n)
@@ -204,7 +206,7 @@ func Run(comms []*goccl.Comm, c Case) error {
 	return nil
 }
 
-// RunRank is one rank's part of Run; inputs are everybody's.
+// RunRank runs one rank's part of Run; inputs are those of all ranks.
 func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err error) {
 	r, n, size := comm.Rank(), comm.WorldSize(), c.Type.Size()
 	want, err := c.expect(r, n, inputs)
@@ -257,7 +259,8 @@ func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err erro
 	return got, nil
 }
 
-// inPlaceOffset is where send lies in recv (or, negative, recv in send, minus one), in bytes; nothing when not in place.
+// inPlaceOffset returns the offset of send in recv (or, negative, of recv in send, minus one), in bytes; nil when not
+// in place.
 func (c Case) inPlaceOffset(r, n int, size int64) *int64 {
 	if !c.InPlace {
 		return nil

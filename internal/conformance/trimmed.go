@@ -7,17 +7,18 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// Collectives are those that a Case can have; Send stands for a ring of sends and receives.
+// Collectives lists the collectives of Cases; Send stands for a ring of sends and receives.
 var Collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV,
 	algorithm.AllToAllVDevice, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Send}
 
-// Reduces reports whether the operator matters to the collective.
+// Reduces reports whether the collective depends on the operator.
 func Reduces(c algorithm.Collective) bool {
 	return c == algorithm.AllReduce || c == algorithm.Reduce || c == algorithm.ReduceScatter
 }
 
-// Trimmed is a matrix small enough for jobs of many processes: every collective with every size, in and out of place, the types and operators
-// in turn. It is the same in every process that gives the same seed.
+// Trimmed returns a matrix that is small enough for jobs of many processes: every collective with every size, in and
+// out of place, with alternating types and operators. It depends only on the arguments, so it is the same in every
+// process.
 func Trimmed(n int, seed uint64, sizes []int64) []Case {
 	rng := rand.New(rand.NewPCG(seed, uint64(n)))
 	var out []Case

@@ -1,10 +1,10 @@
-// Command docgen writes the parts of the documentation that are made of other files, so that figures in the text are those that were measured and
-// cannot rot: tables between markers in README.md and docs/, and the pictures in docs/images.
+// Command docgen generates the parts of the documentation that are derived from other files, so that figures in the
+// text always match the measurements: tables between markers in README.md and docs/, and the pictures in docs/images.
 //
 //	go run ./internal/docgen          writes them (go generate does that)
 //	go run ./internal/docgen -check   fails when one is not up to date, as the package's test does
 //
-// A marker is a comment on a line of its own; what is between it and the next end marker is replaced:
+// A marker is a comment on a line of its own; the text between it and the next end marker is replaced:
 //
 //	<!-- docgen: measured FOLDER COLLECTIVE TYPE -->   times beside another library, from FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
 //	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from algorithm/nvlink/tables

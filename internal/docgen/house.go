@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// room is a box of the picture of the house; x and width are in columns of a floor's twelve.
+// room is a box in the picture of the layers; x and width are in columns, of which a floor has twelve.
 type room struct {
 	x, width     int
 	name, legend string
 }
 
-// floors are drawn from the top down; arrows go down only (internal/archtest).
+// floors are the layers from the top down; a package imports only lower ones (internal/archtest).
 var floors = []struct {
 	colour string
 	rooms  []room

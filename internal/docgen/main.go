@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// moduleRoot is the nearest folder upwards with a go.mod.
+// moduleRoot returns the nearest parent directory with a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -38,7 +38,7 @@ func moduleRoot() (string, error) {
 	return "", err
 }
 
-// run brings every file up to date, or says which are not.
+// run updates every file, or, with check, reports those that are out of date.
 func run(root string, check bool) error {
 	files, err := generate(root)
 	if err != nil {
@@ -71,7 +71,7 @@ func run(root string, check bool) error {
 	return nil
 }
 
-// generate is every generated file by its path in the repository: documents that have a marker, and pictures.
+// generate returns every generated file by its path in the repository: documents that have a marker, and pictures.
 func generate(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	add := func(path string, d fs.DirEntry, err error) error {
@@ -114,7 +114,7 @@ const (
 	markerTail = " -->"
 )
 
-// fill replaces what is between markers in a document. found says whether there are any.
+// fill replaces the text between markers in a document. found reports whether there are any.
 func fill(root, path, text string) (made string, found bool, err error) {
 	var out strings.Builder
 	inside, opened := false, 0
@@ -127,7 +127,7 @@ func fill(root, path, text string) (made string, found bool, err error) {
 			return "", false, fmt.Errorf("%s:%d: markers do not alternate", path, i+1)
 		}
 		switch {
-		case !ok && inside: // is replaced
+		case !ok && inside: // replaced
 		case !ok:
 			out.WriteString(line)
 		case inside:

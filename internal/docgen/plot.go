@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// shown are the folders that the picture of ratios is drawn from, the newest first; each file is taken from the first that has it. The picture names all
-// commits.
+// shown lists the directories for the picture of ratios, the newest first; each file is read from the first directory
+// that has it. The picture names all commits.
 var shown = []string{"bench/results/2026-11-21-4xH200-7f77dc9", "bench/results/2026-11-21-4xH200-32e1f1e", "bench/results/2026-11-21-4xH200-2df1a5b"}
 
-// newest is the path of a file of shown.
+// newest returns the path of a file of shown.
 func newest(root, name string) string {
 	var path string
 	for _, folder := range shown {
@@ -26,7 +26,7 @@ func newest(root, name string) string {
 	return path
 }
 
-// curves are the collectives of the picture, in colours that the colour-blind tell apart.
+// curves lists the collectives of the picture, in colours that are distinguishable with colour blindness.
 var curves = []struct{ collective, colour, dash string }{
 	{"all_reduce", "#0072b2", ""}, {"all_gather", "#d55e00", ""}, {"reduce_scatter", "#009e73", ""}, {"all_to_all", "#cc79a7", ""},
 	{"all_to_all_v", "#cc79a7", "5 3"}, {"broadcast", "#e69f00", ""}, {"reduce", "#56b4e9", ""}, {"send_recv", "#555555", "5 3"},

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// record is what this program reads of goccl perf's JSON (docs/perf.md).
+// record holds the fields of goccl perf's JSON (docs/perf.md) that this program reads.
 type record struct {
 	Build     struct{ Commit string }
 	Libraries []struct{ Name, Version string }
@@ -43,7 +43,7 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// times is what one file says of out-of-place operations: by size, goccl's figures first, then the other library's.
+// times holds the out-of-place times of one file: by size, goccl's figures first, then the other library's.
 type times struct {
 	commit, product, other string
 	table                  string // a selection table that was used in place of the commit's own
@@ -78,7 +78,7 @@ func readTimes(path string) (*times, error) {
 	return t, nil
 }
 
-// sizes are those that every one of the lists has a whole row for.
+// sizes lists the sizes for which every list has a complete row.
 func sizes(list ...*times) []int64 {
 	var out []int64
 	for size := range list[0].us {
@@ -90,7 +90,7 @@ func sizes(list ...*times) []int64 {
 	return out
 }
 
-// measured is a table of times, eager and in graphs, with links to their files. dir is the document's folder.
+// measured returns a table of times, eager and in graphs, with links to their files. dir is the document's directory.
 func measured(root, dir, folder, collective, typ string) (string, error) {
 	var modes [2]*times
 	var links [2]string
@@ -167,7 +167,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// limitText is bytesText, rounded where a limit lies between two sizes that were measured.
+// limitText is bytesText, rounded when a limit lies between two measured sizes.
 func limitText(n int64) string {
 	switch {
 	case n < 10<<10 || n%(1<<10) == 0:
@@ -178,7 +178,7 @@ func limitText(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// tuning is what this program reads of a selection table (algorithm/nvlink).
+// tuning holds the fields of a selection table (algorithm/nvlink) that this program reads.
 type tuning struct {
 	Note, GPU   string
 	Ranks       int
@@ -240,7 +240,7 @@ func chosen(root, collective string) (string, error) {
 	return b.String(), nil
 }
 
-// spans joins rows that differ in the number of threads only.
+// spans merges rows that differ only in the number of threads.
 func spans(rows []choice) string {
 	var parts []string
 	for i, r := range rows {
@@ -262,7 +262,7 @@ func spans(rows []choice) string {
 	return strings.Join(parts, ", ")
 }
 
-// primitives is a table of figures and targets.
+// primitives returns a table of figures and targets.
 func primitives(root, dir, file string) (string, error) {
 	var figures []struct {
 		Name, Unit, Detail, Commit string

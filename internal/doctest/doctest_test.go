@@ -18,7 +18,7 @@ type block struct {
 	line                       int
 }
 
-// parse finds the fenced blocks of a Markdown file. mode is what follows the language.
+// parse finds the fenced blocks of a Markdown file. mode is the text after the language.
 func parse(file string, text []byte) ([]block, error) {
 	var blocks []block
 	var open *block
@@ -45,7 +45,7 @@ func parse(file string, text []byte) ([]block, error) {
 	return blocks, nil
 }
 
-// runnable are the languages of blocks that run, or say why they do not.
+// runnable lists the languages of blocks that must run or give a reason to skip.
 var runnable = map[string]bool{"sh": true, "go": true, "c": true}
 
 func documents(t *testing.T, root string) []string {
@@ -73,7 +73,7 @@ func TestCodeBlocks(t *testing.T) {
 	}
 	bin := t.TempDir()
 	command := func(dir, name string, args ...string) *exec.Cmd {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // each, so that one that hangs is told from the rest
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // per block, so that the one that hangs is identified
 		t.Cleanup(cancel)
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.WaitDelay = 5 * time.Second
@@ -126,7 +126,7 @@ func TestCodeBlocks(t *testing.T) {
 						`gcc -Wall -Wextra -Werror "$1/main.c" -Icapi/nccl build/libnccl.so.2 -o "$1/main" && "$1/main"`, "-", dir)
 					cmd.Env = append(cmd.Env, "GOCCL_DEVICE=host", "GOCCL_OP_TIMEOUT=60s", "LD_LIBRARY_PATH="+filepath.Join(root, "build"))
 				default:
-					// Inside the module, so that it may import the module's packages; build/ is not part of it for ./... or git.
+					// Inside the module, so that it may import the module's packages; git and ./... ignore build/.
 					if err := os.MkdirAll(filepath.Join(root, "build"), 0o755); err != nil {
 						t.Fatal(err)
 					}
@@ -172,7 +172,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Links between documents lead somewhere.
+// Links between documents have a target.
 func TestLinks(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// variables is what each kind of source reads, by the end of a file's name. The first group of a pattern is the name.
+// variables matches the variables that each kind of source reads, by file name suffix. The first group of a pattern is
+// the name.
 var variables = map[string]*regexp.Regexp{
 	".go":      regexp.MustCompile(`"((?:GO|N)CCL_[A-Z_]+)"`),
 	".c":       regexp.MustCompile(`getenv\("((?:GO|N)CCL_[A-Z_]+)"`),
@@ -19,7 +20,8 @@ var variables = map[string]*regexp.Regexp{
 	"Makefile": regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z_]+)`),
 }
 
-// elsewhere are folders whose strings name variables that they do not obey, and folders that are not goccl's sources.
+// elsewhere lists directories that name variables without reading them, and directories that do not contain goccl's
+// sources.
 var elsewhere = []string{"build", "internal/doctor", "internal/perf", "python/build", "python/tests", "python/examples"}
 
 // ignoredList names NCCL's variables that goccl warns of and does not read.
@@ -72,7 +74,7 @@ func readVariables(t *testing.T, root string) map[string]string {
 	return read
 }
 
-// rows are the variables in the first columns of the tables of a section: from its heading to the next.
+// rows returns the variables in the first columns of the tables of a section, from its heading to the next.
 func rows(t *testing.T, page, heading string) map[string]bool {
 	t.Helper()
 	_, section, ok := strings.Cut(page, "\n"+heading+"\n")
@@ -107,7 +109,7 @@ func environmentPage(t *testing.T) (root, page string) {
 	return root, string(text)
 }
 
-// Every variable of goccl that something reads is documented, and nothing else is.
+// Every variable of goccl that a source reads is documented, and no other.
 func TestEnvironmentIsDocumented(t *testing.T) {
 	root, page := environmentPage(t)
 	read := readVariables(t, root)
@@ -117,7 +119,7 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 			documented[name] = true
 		}
 	}
-	// Between two programs of goccl itself, and of a test that make starts.
+	// Variables between two programs of goccl itself, and of a test that make starts.
 	internal := map[string]bool{"GOCCL_PERF_TERMINAL": true, "GOCCL_TUTORIAL_MAIN": true}
 	for name, file := range read {
 		if strings.HasPrefix(name, "GOCCL_") && !documented[name] && !internal[name] {
@@ -129,7 +131,7 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 			t.Errorf("docs/environment.md documents %s, which nothing reads", name)
 		}
 	}
-	// What doctor does not know it reports as misspelt.
+	// doctor reports variables that it does not know as misspelt.
 	doctor, err := os.ReadFile(filepath.Join(root, "internal", "doctor", "environment.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -142,12 +144,12 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 	}
 }
 
-// NCCL's variables that the page calls honoured are read, and the others are not.
+// NCCL's variables that the page lists as honoured are read, and the others are not.
 func TestNCCLVariablesAreAsDocumented(t *testing.T) {
 	root, page := environmentPage(t)
 	read := readVariables(t, root)
 	honoured, ignored := rows(t, page, "### Honoured"), rows(t, page, "### Ignored")
-	// NCCL_TESTS is a folder that bench/gpu.sh is told of. NCCL_NVLS_ENABLE is passed on to others, and obeyed by having no multicast.
+	// NCCL_TESTS is a directory argument of bench/gpu.sh. NCCL_NVLS_ENABLE is only passed on: goccl has no multicast.
 	notOurs := map[string]bool{"NCCL_TESTS": true, "NCCL_NVLS_ENABLE": true}
 	for name, file := range read {
 		if strings.HasPrefix(name, "NCCL_") && !honoured[name] && !notOurs[name] {
@@ -181,7 +183,7 @@ func TestNCCLVariablesAreAsDocumented(t *testing.T) {
 	}
 }
 
-// Every variable of a launcher that joining looks at is on the page, by its name or by a family like SLURM_*.
+// Every launcher variable that joining reads is on the page, by its name or by a family like SLURM_*.
 func TestLaunchersAreDocumented(t *testing.T) {
 	root, page := environmentPage(t)
 	_, section, ok := strings.Cut(page, "\n## Of launchers\n")

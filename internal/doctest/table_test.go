@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Tables are tables: each has a head, and all its rows have as many cells. A blank line in a table, or a bar in a cell, breaks it where it is shown.
+// Each table has a header, and all its rows have the same number of cells. A blank line in a table, or a bar in a cell,
+// breaks its display.
 func TestTables(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -21,7 +22,7 @@ func TestTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := strings.Split(string(text), "\n")
-		fenced, cells := false, 0 // cells of the table that this line is in; 0: of none
+		fenced, cells := false, 0 // cells per row of the table that this line is in; 0: not in a table
 		for i, line := range lines {
 			if strings.HasPrefix(line, "```") {
 				fenced = !fenced

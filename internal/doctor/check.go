@@ -6,38 +6,38 @@ import (
 	"github.com/goccl/goccl/topo"
 )
 
-// Source is where Check takes its facts. Any field may be nil: what it would tell is then left out.
+// Source provides the facts that Check examines. Any field may be nil: its findings are then left out.
 type Source struct {
-	// Environment is the process's, as os.Environ.
+	// Environment returns the environment of the process, like os.Environ.
 	Environment func() []string
-	// Driver loads the driver: nil when it works, with the CUDA version that it supports.
+	// Driver loads the driver and returns the CUDA version that it supports, or the reason why it does not work.
 	Driver func() (cuda int, err error)
-	// Hardware reports whether an NVIDIA GPU is plugged in, whatever the driver says.
+	// Hardware reports whether an NVIDIA GPU is installed, independently of the driver.
 	Hardware func() bool
 	Machine  func(context.Context) (*topo.Machine, error)
-	// Visible is the number of GPUs that this process may use.
+	// Visible returns the number of GPUs that this process may use.
 	Visible func() (int, error)
-	// PeerAccess tells whether visible GPU a reaches visible GPU b.
+	// PeerAccess reports whether visible GPU a can access visible GPU b.
 	PeerAccess func(a, b int) (bool, error)
 	// Share tries to allocate and to export memory of visible GPU 0, as VMM and as legacy IPC.
 	Share func(context.Context) (vmm, legacy error)
-	// Limit is the soft limit of the process: "nofile", "memlock" (bytes); Unlimited if there is none.
+	// Limit returns the soft limit of the process: "nofile", "memlock" (bytes); Unlimited if there is none.
 	Limit func(name string) (uint64, error)
-	// Shm is the size of /dev/shm in bytes.
+	// Shm returns the size of /dev/shm in bytes.
 	Shm func() (uint64, error)
-	// MemoryLimit is the memory cgroup's limit in bytes, Unlimited if there is none.
+	// MemoryLimit returns the memory cgroup's limit in bytes, Unlimited if there is none.
 	MemoryLimit func() (uint64, error)
-	// CPUs is how many processors the process may run on.
+	// CPUs returns the number of processors on which the process may run.
 	CPUs func() int
 }
 
-// Unlimited is a limit that is not there.
+// Unlimited is the value for no limit.
 const Unlimited = ^uint64(0)
 
 // Check examines this host.
 func Check(ctx context.Context) []Finding { return Host().Check(ctx) }
 
-// Check examines what s describes. Questions that may hang (a sick driver) are given up when ctx ends, and reported as failed.
+// Check examines s. Queries that may hang (a broken driver) are abandoned when ctx ends, and reported as failed.
 func (s Source) Check(ctx context.Context) []Finding {
 	var all []Finding
 	ok := s.driver(ctx, &all)
@@ -51,7 +51,7 @@ func (s Source) Check(ctx context.Context) []Finding {
 	return all
 }
 
-// ask runs a question that may hang. The goroutine outlives ctx if the question does.
+// ask runs a query that may hang. Its goroutine outlives ctx if the query does.
 func ask[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type answer struct {
 		v   T

@@ -1,8 +1,9 @@
-// Package doctor looks for what would keep goccl from working, or from working well, on this host: the driver, the GPUs and their wires,
-// sharing of memory between processes, limits of the process, the network, and environment variables. Every finding that is not ok says how
-// to mend it.
+// Package doctor looks for problems that keep goccl from working, or from working well, on this host: the driver, the
+// GPUs and their links, sharing of memory between processes, limits of the process, the network, and environment
+// variables. Every finding that is not ok includes a fix.
 //
-// Check is a function of its Source: with the same facts it gives the same findings in the same order, so the tests need no GPU. Host is the
-// Source of the real host. Check opens GPU 0 when there is one (a CUDA context, 2 MiB of memory) and gives everything back; it changes
-// nothing on the host and ends with its context. It may be called from any goroutine.
+// Check is a function of its Source: with the same facts it returns the same findings in the same order, so the tests
+// need no GPU. Host is the Source of the real host. Check opens GPU 0 when there is one (a CUDA context, 2 MiB of
+// memory) and frees everything. It changes nothing on the host and ends with its context. It may be called from any
+// goroutine.
 package doctor

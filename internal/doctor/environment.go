@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/topo"
 )
 
-// known are the variables of goccl itself and what they are for.
+// known maps the variables of goccl itself to their purpose.
 var known = map[string]string{
 	"GOCCL_ALGO":          "forces an algorithm",
 	"GOCCL_CACHE_DIR":     "cache of compiled kernels",
@@ -50,7 +50,7 @@ func on(v string) bool {
 	return v == "1" || strings.EqualFold(v, "true") || strings.EqualFold(v, "yes")
 }
 
-// discourage is a rule for a switch that hurts when it is on.
+// discourage returns a rule for a switch that is harmful when it is on.
 func discourage(name, why string) rule {
 	return rule{name, func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if on(v) {
@@ -61,7 +61,7 @@ func discourage(name, why string) rule {
 	}}
 }
 
-// rules are in the order of the report.
+// rules is in the order of the report.
 var rules = []rule{
 	{"CUDA_VISIBLE_DEVICES", func(r *report, v string, _ map[string]string, m *topo.Machine) {
 		list := strings.Split(v, ",")
@@ -149,7 +149,8 @@ var rules = []rule{
 	}},
 }
 
-// unprotected warns of an address at which ranks join without a secret. The agent of torchrun on one host needs none: its ranks meet on a unix socket.
+// unprotected warns of an address at which ranks join without a secret. The agent of torchrun on one host needs no
+// secret: its ranks connect by a unix socket.
 func unprotected(name string) func(*report, string, map[string]string, *topo.Machine) {
 	return func(r *report, v string, env map[string]string, _ *topo.Machine) {
 		socket := name == "MASTER_ADDR" && env["TORCHELASTIC_RUN_ID"] != "" && env["LOCAL_WORLD_SIZE"] != "" && env["LOCAL_WORLD_SIZE"] == env["WORLD_SIZE"]
@@ -161,7 +162,7 @@ func unprotected(name string) func(*report, string, map[string]string, *topo.Mac
 	}
 }
 
-// family refuses what joining will refuse.
+// family rejects values that joining would reject.
 func family(name string) func(*report, string, map[string]string, *topo.Machine) {
 	return func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if slices.Contains([]string{"", "4", "6", "AF_INET", "AF_INET6"}, v) {
@@ -182,7 +183,7 @@ func allocator(name string) func(*report, string, map[string]string, *topo.Machi
 	}
 }
 
-// mixed reports GPUs of different kinds.
+// mixed reports whether the GPUs are of different kinds.
 func mixed(m *topo.Machine) bool {
 	if m == nil {
 		return false
@@ -195,7 +196,7 @@ func mixed(m *topo.Machine) bool {
 	return false
 }
 
-// outOfRange reports a number that no GPU has; names (GPU-…, MIG-…) are not judged.
+// outOfRange reports whether a number in list is not the number of a GPU; it ignores names (GPU-…, MIG-…).
 func outOfRange(list []string, n int) bool {
 	for _, s := range list {
 		if i, err := strconv.Atoi(strings.TrimSpace(s)); err == nil && (i < 0 || i >= n) {
@@ -205,7 +206,7 @@ func outOfRange(list []string, n int) bool {
 	return false
 }
 
-// variables are the process's.
+// variables returns the variables of the process.
 func (s Source) variables() map[string]string {
 	env := map[string]string{}
 	if s.Environment == nil {
@@ -218,7 +219,7 @@ func (s Source) variables() map[string]string {
 	return env
 }
 
-// environment reports the variables that change how goccl, CUDA or a measured NCCL behave.
+// environment reports the variables that change the behaviour of goccl, CUDA or a measured NCCL.
 func (s Source) environment(all *[]Finding, m *topo.Machine) {
 	if s.Environment == nil {
 		return
@@ -260,7 +261,7 @@ func (s Source) environment(all *[]Finding, m *topo.Machine) {
 	*all = append(*all, r.findings...)
 }
 
-// nearest is the known variable with the fewest edits, if they are few.
+// nearest returns the known variable with the smallest edit distance, if that is small.
 func nearest(name string) string {
 	best, distance := "", 4
 	names := make([]string, 0, len(known))

@@ -9,7 +9,7 @@ import (
 // Status grades a finding.
 type Status string
 
-// The grades: Warn is slower or smaller than it could be, Fail does not work.
+// The grades: Warn means slower or smaller than possible, Fail means not working.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
@@ -25,7 +25,7 @@ type Finding struct {
 	Fix    string `json:"fix,omitempty"`
 }
 
-// Worst is the gravest status of a report; OK for an empty one.
+// Worst returns the most severe status of a report; OK for an empty one.
 func Worst(fs []Finding) Status {
 	worst := OK
 	for _, f := range fs {
@@ -39,7 +39,7 @@ func Worst(fs []Finding) Status {
 	return worst
 }
 
-// Write prints a report for people, grouped by area, each fix under its finding.
+// Write prints a report as text, grouped by area, each fix under its finding.
 func Write(w io.Writer, fs []Finding) error {
 	width := 0
 	for _, f := range fs {

@@ -71,7 +71,7 @@ func driverFix(err error) string {
 	return "run nvidia-smi and see dmesg for errors of NVRM"
 }
 
-// gpus reports the devices and how they reach each other. usable: the CUDA driver works.
+// gpus reports the devices and the connections between them. usable: the CUDA driver works.
 func (s Source) gpus(ctx context.Context, all *[]Finding, usable bool) *topo.Machine {
 	r := report{area: "gpu"}
 	defer func() { *all = append(*all, r.findings...) }()
@@ -168,7 +168,7 @@ func wires(r *report, m *topo.Machine) {
 	}
 }
 
-// sharing tries what processes of a job do with each other's memory.
+// sharing tests the ways in which processes of a job share memory.
 func (s Source) sharing(ctx context.Context, all *[]Finding) {
 	if s.Share == nil {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/topo"
 )
 
-// Host is the Source of this host.
+// Host returns the Source of this host.
 func Host() Source {
 	return Source{
 		Environment: os.Environ,
@@ -40,7 +40,7 @@ func Host() Source {
 	}
 }
 
-// hardware looks for a display or 3D controller of NVIDIA on PCI.
+// hardware reports whether PCI has a display or 3D controller of NVIDIA.
 func hardware(root string) bool {
 	files, _ := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*/vendor"))
 	for _, f := range files {
@@ -101,7 +101,8 @@ func shm() (uint64, error) {
 	return st.Blocks * uint64(st.Bsize), nil
 }
 
-// memoryLimit is the smallest limit from the process's cgroup up to the root: v2's memory.max, or v1's memory.limit_in_bytes.
+// memoryLimit returns the smallest limit from the process's cgroup up to the root: v2's memory.max, or v1's
+// memory.limit_in_bytes.
 func memoryLimit(root string) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -113,7 +114,7 @@ func memoryLimit(root string) (uint64, error) {
 		if err != nil {
 			return
 		}
-		// "max" does not parse; v1 writes a page-aligned 2⁶³ for none.
+		// "max" does not parse; v1 uses a page-aligned 2⁶³ for no limit.
 		if n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && n < 1<<62 {
 			least = min(least, n)
 		}

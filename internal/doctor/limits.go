@@ -23,7 +23,7 @@ func size(n uint64) string {
 	return fmt.Sprintf("%d KiB", n>>10)
 }
 
-// limits reports what the process is allowed to take.
+// limits reports the resource limits of the process.
 func (s Source) limits(all *[]Finding, m *topo.Machine) {
 	r := report{area: "limits"}
 	if s.Limit != nil {
@@ -98,7 +98,7 @@ func rdma(m *topo.Machine) bool {
 	return false
 }
 
-// network reports what jobs on several hosts would use.
+// network reports the network devices that jobs on several hosts would use.
 func (s Source) network(all *[]Finding, m *topo.Machine) {
 	if m == nil {
 		return
@@ -114,7 +114,7 @@ func (s Source) network(all *[]Finding, m *topo.Machine) {
 			detail += ", RDMA as " + n.RDMA
 		}
 		if !n.Up {
-			// A spare port is normal; only having none is a finding.
+			// An unused port is normal; it is a finding only if no port is up.
 			r.ok(n.Name, "%s, down", detail)
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/topo"
 )
 
-// tuning reports which table chooses algorithms on these GPUs, and the GPUs for which there are no kernels.
+// tuning reports the table that selects algorithms on these GPUs, and the GPUs for which there are no kernels.
 func tuning(r *report, m *topo.Machine, env map[string]string) {
 	if m == nil || len(m.GPUs) == 0 {
 		return
@@ -45,7 +45,7 @@ func tuning(r *report, m *topo.Machine, env map[string]string) {
 	}
 }
 
-// capability reads "9.0".
+// capability parses, for example, "9.0".
 func capability(s string) (major, minor int) {
 	a, b, _ := strings.Cut(s, ".")
 	major, _ = strconv.Atoi(a)

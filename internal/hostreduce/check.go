@@ -6,11 +6,12 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// Check compares a result with what was expected and returns the number of wrong elements and the index of the first (-1 when none).
+// Check compares a result with the expected values and returns the number of wrong elements and the index of the first
+// (-1 when none).
 //
-// Integers, and the results of Max and Min, must be equal bit by bit, except that any NaN equals any NaN. Sums and products of floats may
-// differ by what another order of the nranks operands, with a rounding to t after each, can make of them; see tolerance. A buffer whose
-// length differs is wrong from the first element that is missing.
+// Integers, and the results of Max and Min, must be equal bit by bit, except that any NaN equals any NaN. Sums and
+// products of floats may differ by the rounding error of any order of the nranks operands, with a rounding to t after
+// each; see tolerance. A buffer of another length is wrong from the first missing element.
 func Check(got, want []byte, t datatype.Type, op datatype.Op, nranks int) (wrong, firstIndex int64) {
 	size := int(t.Size())
 	firstIndex = -1
@@ -84,13 +85,13 @@ func unit(t datatype.Type) float64 {
 	return 0
 }
 
-// tolerance bounds |got-want| by relative·|want| + absolute. A product of n operands is off by at most about n roundings, each relative to the
-// result. A sum is off by n roundings relative to partial sums, whose size is not known here: Fill's data keep them below 2 + sqrt(n), in all but
-// freak cases, and Avg's are n times smaller.
+// tolerance bounds |got-want| by relative·|want| + absolute. The error of a product of n operands is at most about n
+// roundings, each relative to the result. The error of a sum is n roundings relative to partial sums, whose size is not
+// known here: Fill's data keep them below 2 + sqrt(n), with very rare exceptions, and Avg's are n times smaller.
 func tolerance(t datatype.Type, op datatype.Op, nranks int) (relative, absolute float64) {
 	u, n := unit(t), float64(max(nranks, 2))
 	if t == datatype.Float8E4M3 || t == datatype.Float8E5M2 {
-		n = min(n, 4) // or anything would pass; nobody rounds to 8 bits often
+		n = min(n, 4) // a larger bound would accept any value; implementations round to 8 bits only a few times
 	}
 	switch op {
 	case datatype.Max, datatype.Min:
@@ -103,7 +104,7 @@ func tolerance(t datatype.Type, op datatype.Op, nranks int) (relative, absolute 
 	return n * u, u * (2 + math.Sqrt(n))
 }
 
-// floatAt is element i as a float64, exactly.
+// floatAt returns element i as a float64, exactly.
 func floatAt(b []byte, i int, t datatype.Type) float64 {
 	switch t {
 	case datatype.Float32:

@@ -1,22 +1,24 @@
-// Package hostreduce reduces buffers on the CPU: the arithmetic of the host device's collectives, and the reference that every other
-// implementation's results are compared with.
+// Package hostreduce reduces buffers on the CPU. It is the arithmetic of the host device's collectives, and the
+// reference for the results of every other implementation.
 //
 // # Arithmetic
 //
-//   - The sources are folded in the order given, so the result is the same bits wherever and whenever it is computed from the same inputs.
-//     (A NaN stays a NaN, but which of several NaNs is not promised.)
-//   - Integers wrap, as in C with -fwrapv. Avg is the wrapped sum divided by the number of ranks, truncated toward zero.
-//   - float32 and float64 are computed in their own precision, without fused multiply-add. 16- and 8-bit floats are computed in float32 and
-//     rounded once at the end, to nearest even. Avg is the sum times the reciprocal of the number of ranks.
+//   - The sources are reduced in the given order, so the same inputs give the same bits on every machine. (A NaN stays
+//     a NaN, but the choice among several NaNs is not specified.)
+//   - Integers wrap, as in C with -fwrapv. Avg is the wrapped sum divided by the number of ranks, truncated toward
+//     zero.
+//   - float32 and float64 are computed in their own precision, without fused multiply-add. 16- and 8-bit floats are
+//     computed in float32 and rounded once at the end, to nearest even. Avg is the sum times the reciprocal of the
+//     number of ranks.
 //   - PreMulSum multiplies each source by the scalar before it is added.
-//   - Max and Min are IEEE 754's maxNum and minNum, as CUDA's fmax and fmin: a NaN loses against a number, and two NaNs make a NaN. +0 is
-//     greater than -0. Their result is one of the inputs, unrounded.
-//   - 8-bit floats saturate when rounded, as CUDA's conversions with satfinite do: what is beyond the largest finite number, infinity
-//     included, becomes the largest finite number of its sign. E4M3 has no infinity.
+//   - Max and Min are IEEE 754's maxNum and minNum, as CUDA's fmax and fmin: of a NaN and a number the result is the
+//     number, and of two NaNs it is a NaN. +0 is greater than -0. The result is one of the inputs, unrounded.
+//   - 8-bit floats saturate when rounded, as CUDA's conversions with satfinite do: values beyond the largest finite
+//     number, including infinity, become the largest finite number of the same sign. E4M3 has no infinity.
 //   - A single source is copied bit by bit, unless the operator scales it (Avg, PreMulSum).
 //
 // # Lifetime and threads
 //
-// Functions keep nothing and use no goroutine; callers split large buffers over cores themselves. The destination may be one of the sources
-// exactly; any other overlap is refused. Nothing need be aligned.
+// Functions keep no references and use no goroutine; callers distribute large buffers over cores themselves. The
+// destination may be exactly one of the sources; any other overlap is an error. No alignment is required.
 package hostreduce

@@ -8,15 +8,17 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// Period is the number of elements after which Fill's data repeat: a prime, so that no chunk of a usual size is a multiple of it, and few enough
-// that gigabytes are filled, and their sums known, at the speed of a copy.
+// Period is the number of elements after which Fill's data repeat. It is prime, so that no chunk of a usual size is a
+// multiple of it. It is small enough that filling gigabytes, and computing their sums, runs at the speed of a copy.
 const Period = 65521
 
-// Fill writes the test data of a rank: element i depends on seed, rank and i modulo Period alone. It is FillAt from element 0.
+// Fill writes the test data of a rank: element i depends only on seed, rank and i modulo Period. It is FillAt from
+// element 0.
 //
-// The data are chosen so that a wrong result can be told from rounding: sums of up to 64 ranks are exact in every type but the 8-bit floats
-// (and nearly always in bfloat16), whatever the order; products stay near 1, because each pair of ranks 2k, 2k+1 brings magnitudes in [1, 2) and
-// [0.5, 1) of opposite sign; no element is 0 (integers excepted), NaN or infinite, so that a missing contribution always shows.
+// The data make wrong results distinguishable from rounding. Sums of up to 64 ranks are exact in every type but the
+// 8-bit floats (and nearly always in bfloat16), in any order. Products stay near 1, because the ranks 2k and 2k+1 of a
+// pair have magnitudes in [1, 2) and [0.5, 1) and opposite signs. No element is 0 (integers excepted), NaN or infinite,
+// so that a missing contribution always changes the result.
 func Fill(dst []byte, t datatype.Type, seed uint64, rank int) { FillAt(dst, t, seed, rank, 0) }
 
 // FillAt is Fill for a buffer that begins with element first.
@@ -30,7 +32,8 @@ func FillAt(dst []byte, t datatype.Type, seed uint64, rank int, first int64) {
 	key := mix(seed ^ mix(uint64(rank)+0x9e3779b97f4a7c15))
 	pair := mix(seed ^ mix(uint64(rank/2)+0x517cc1b727220a95))
 	at := func(i int) uint64 { return mix(key + uint64((first+int64(i))%Period)) }
-	// The sign is the pair's, turned for the odd rank; the magnitude is 1 + m/2^bits, halved for the odd rank.
+	// The sign is common to the pair and inverted for the odd rank; the magnitude is 1 + m/2^bits, halved for the odd
+	// rank.
 	real := func(i int, bits uint) float64 {
 		v := 1 + float64(at(i)>>(64-bits))/float64(uint64(1)<<bits)
 		if rank&1 != 0 {
@@ -73,7 +76,7 @@ func FillAt(dst []byte, t datatype.Type, seed uint64, rank int, first int64) {
 	}
 }
 
-// repeat fills dst with its own first n bytes again and again.
+// repeat fills dst with copies of its own first n bytes.
 func repeat(dst []byte, n int) {
 	for n > 0 && n < len(dst) {
 		n += copy(dst[n:], dst[:n])
@@ -96,12 +99,12 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Expected writes what a reduction of Fill's data over all ranks must give for the elements from first on.
+// Expected writes the expected reduction of Fill's data over all ranks, for the elements from first on.
 func Expected(dst []byte, t datatype.Type, op datatype.Op, scalar [8]byte, seed uint64, nranks int, first int64) error {
 	if nranks < 1 {
 		return fmt.Errorf("%w: %d ranks", ErrArgument, nranks)
 	}
-	// Pieces of all ranks together stay in the cache.
+	// The pieces of all ranks together fit in the cache.
 	const piece = 16 << 10
 	size := t.Size()
 	if size == 0 {
@@ -124,7 +127,7 @@ func Expected(dst []byte, t datatype.Type, op datatype.Op, scalar [8]byte, seed 
 	return nil
 }
 
-// ScalarOf is factor as an element of t in memory order, for PreMulSum; it is rounded to t.
+// ScalarOf returns factor, rounded to t, as an element of t in memory order, for PreMulSum.
 func ScalarOf(t datatype.Type, factor float64) (s [8]byte) {
 	p := unsafe.Pointer(&s)
 	switch t {

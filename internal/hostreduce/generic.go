@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// blockElems is how many elements are folded at a time: accumulators and a decoded source stay in the first-level cache. Accumulating beside
-// dst, not in it, is what lets dst be any of the sources.
+// blockElems is the number of elements that are reduced at a time: accumulators and a decoded source stay in the
+// first-level cache. Accumulators outside dst allow dst to be any of the sources.
 const blockElems = 128
 
 // reduceGeneric is Reduce from byte first on, in plain Go. The sources are not empty.
@@ -35,10 +35,11 @@ func reduceGeneric(dst []byte, srcs [][]byte, first int, t datatype.Type, op dat
 	}
 }
 
-// tinyElems is up to how many elements it is faster to go through all sources for each element: the latency of the smallest all-reduce.
+// tinyElems is the largest number of elements for which a loop over all sources for each element is faster. It matters
+// for the latency of the smallest all-reduce.
 const tinyElems = 8
 
-// sumTiny is Sum element by element.
+// sumTiny computes Sum element by element.
 func sumTiny[T integer | float](dst []byte, srcs [][]byte, first int) {
 	size := int(unsafe.Sizeof(T(0)))
 	for off := first; off < len(dst); off += size {
@@ -56,7 +57,8 @@ type integer interface {
 
 type float interface{ float32 | float64 }
 
-// elems views count elements of T at byte offset off of b. They may lie at any address: amd64 and arm64 load and store unaligned.
+// elems views count elements of T at byte offset off of b. They may be unaligned: amd64 and arm64 support unaligned
+// loads and stores.
 func elems[T any](b []byte, off, count int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b[off:]))), count)
 }
@@ -119,11 +121,11 @@ func foldInt[T integer](acc, x []T, op datatype.Op, factor T) {
 	}
 }
 
-// divideInt divides in 64 bits, because a number of ranks need not fit a small T.
+// divideInt divides in 64 bits, because the number of ranks may not fit a small T.
 func divideInt[T integer](acc []T, nranks int) {
 	unsigned := T(0)-1 > 0
 	switch n := uint64(nranks); {
-	case n&(n-1) == 0: // a shift, after adding n-1 to what is negative
+	case n&(n-1) == 0: // a shift, after adding n-1 to negative numbers
 		shift, width := bits.TrailingZeros64(n), 8*unsafe.Sizeof(acc[0])-1
 		for i, v := range acc {
 			if unsigned {
@@ -177,7 +179,7 @@ func scaleFloat[T float](acc []T, factor T) {
 	}
 }
 
-// foldFloat folds x into acc. The conversion T(…) around a product forbids the compiler to fuse it with the sum.
+// foldFloat reduces x into acc. The conversion T(…) around a product keeps the compiler from fusing it with the sum.
 func foldFloat[T float](acc, x []T, op datatype.Op, factor T) {
 	x = x[:len(acc)]
 	switch op {
@@ -204,7 +206,7 @@ func foldFloat[T float](acc, x []T, op datatype.Op, factor T) {
 	}
 }
 
-// maxNum is the greater of two, a number rather than a NaN, and +0 rather than -0.
+// maxNum returns the greater of two, a number rather than a NaN, and +0 rather than -0.
 func maxNum[T float](a, b T) T {
 	switch {
 	case a > b || b != b:
@@ -215,7 +217,7 @@ func maxNum[T float](a, b T) T {
 	return b
 }
 
-// minNum is the lesser of two, a number rather than a NaN, and -0 rather than +0.
+// minNum returns the lesser of two, a number rather than a NaN, and -0 rather than +0.
 func minNum[T float](a, b T) T {
 	switch {
 	case a < b || b != b:
@@ -226,7 +228,7 @@ func minNum[T float](a, b T) T {
 	return b
 }
 
-// reduceSmallFloat reduces 16- and 8-bit floats by way of float32.
+// reduceSmallFloat reduces 16- and 8-bit floats in float32.
 func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) {
 	if op == datatype.Max || op == datatype.Min {
 		reduceSmallExtremum(dst, srcs, first, t, op == datatype.Max)
@@ -254,9 +256,9 @@ func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op 
 	}
 }
 
-// reduceSmallExtremum selects among the encoded elements, so that nothing is rounded and E5M2's infinity survives. Turned into integers that
-// are ordered as the numbers are, the largest is the maximum. NaN, which must lose, becomes the least integer for Max and the greatest for
-// Min, which both stand for NaNs.
+// reduceSmallExtremum selects among the encoded elements, so that nothing is rounded and E5M2's infinity is preserved.
+// It maps elements to integers with the same order, of which the largest is the maximum. A number must win against NaN,
+// so NaN becomes the least integer for Max and the greatest for Min; no number has these values.
 func reduceSmallExtremum(dst []byte, srcs [][]byte, first int, t datatype.Type, wantMax bool) {
 	switch t {
 	case datatype.Float16:
@@ -270,12 +272,12 @@ func reduceSmallExtremum(dst []byte, srcs [][]byte, first int, t datatype.Type, 
 	}
 }
 
-// extremum takes the greatest positive encoding that is no NaN.
+// extremum takes the greatest positive encoding that is not NaN.
 func extremum[T uint8 | uint16](dst []byte, srcs [][]byte, first int, greatest T, wantMax bool) {
 	var block [blockElems]T
 	size := int(unsafe.Sizeof(block[0]))
 	top := ^(^T(0) >> 1)
-	turn := T(0) // Min is Max of the integers turned round
+	turn := T(0) // Min is Max with all bits of the integers inverted
 	if !wantMax {
 		turn = ^T(0)
 	}
@@ -285,7 +287,8 @@ func extremum[T uint8 | uint16](dst []byte, srcs [][]byte, first int, greatest T
 		clear(acc)
 		for _, s := range srcs {
 			for i, x := range elems[T](s, off, len(acc)) {
-				// The bits of a negative number are all turned, of a positive only the top: no branch, as signs cannot be predicted.
+				// Inverts all bits of a negative number, and the top bit of a positive one. There is no branch, since
+				// signs are unpredictable.
 				k := x ^ (-(x >> signShift) | top) ^ turn
 				if x&^top > greatest {
 					k = 0

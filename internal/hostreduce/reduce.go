@@ -8,19 +8,20 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// ErrArgument is every error of Reduce.
+// ErrArgument is wrapped by every error of Reduce.
 var ErrArgument = errors.New("hostreduce: invalid argument")
 
-// Reduce folds the sources, all as long as dst, into dst with op (see the package's Arithmetic).
+// Reduce reduces the sources, all of the same length as dst, into dst with op (see the package's Arithmetic).
 //
-// scalar is PreMulSum's factor, an element of t in memory order; nranks is Avg's divisor. Whoever reduces in several steps uses Sum for all
-// but the last step of an Avg, and PreMulSum only where a source is read for the first time: the operators other than these two are the only
-// ones that may be nested.
+// scalar is PreMulSum's factor, an element of t in memory order; nranks is Avg's divisor. A reduction in several steps
+// uses Sum for all but the last step of an Avg, and PreMulSum only where a source is read for the first time. All other
+// operators may be nested.
 //
 //  1. check the arguments
 //  2. one source: copy it
-//  3. let the vector kernel of the type and operator, if this processor has it, do whole blocks, all sources in one pass
-//  4. do the rest, or all, in plain Go
+//  3. run the vector kernel of the type and operator, if this processor has it, on whole blocks, all sources in one
+//     pass
+//  4. process the rest, or all, in plain Go
 func Reduce(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) error {
 	if err := checkArguments(dst, srcs, t, op, nranks); err != nil {
 		return err
@@ -39,7 +40,8 @@ func Reduce(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [
 	return nil
 }
 
-// Scale writes factor times each element of src to dst, rounded to t: what a rank contributes to a PreMulSum that is then summed.
+// Scale writes factor times each element of src to dst, rounded to t: the contribution of a rank to a PreMulSum that is
+// then summed.
 func Scale(dst, src []byte, t datatype.Type, factor [8]byte) error {
 	one := [1][]byte{src}
 	return Reduce(dst, one[:], t, datatype.PreMulSum, factor, 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// kernel folds nsrc sources into dst; see vector_amd64.h.
+// kernel reduces nsrc sources into dst; see vector_amd64.h.
 type kernel func(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 
 //go:noescape
@@ -138,13 +138,13 @@ func prodFloat8E5M2(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 //go:noescape
 func preMulSumFloat8E5M2(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 
-// vectorKernel is a kernel and the number of bytes of which it needs a multiple.
+// vectorKernel is a kernel and its block size: the number of bytes must be a multiple of it.
 type vectorKernel struct {
 	run   kernel
 	block int
 }
 
-// vectorKernels is empty where the processor lacks an instruction.
+// vectorKernels is empty if the processor lacks a required instruction.
 var vectorKernels [datatype.NumTypes][datatype.NumOps]vectorKernel
 
 func init() {
@@ -179,7 +179,7 @@ func init() {
 	set(datatype.Float8E5M2, 8, ops{s: sumFloat8E5M2, a: sumFloat8E5M2, p: prodFloat8E5M2, m: preMulSumFloat8E5M2})
 }
 
-// reduceVector reduces as many whole blocks as there are and returns their bytes.
+// reduceVector reduces all whole blocks and returns their size in bytes.
 func reduceVector(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) int {
 	k := vectorKernels[t][op]
 	if k.run == nil || len(dst) < k.block {
@@ -193,7 +193,7 @@ func reduceVector(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, sc
 	return n
 }
 
-// divide is Avg's last step on a buffer of integers that are already summed.
+// divide is the last step of Avg on a buffer of summed integers.
 func divide(dst []byte, t datatype.Type, nranks int) {
 	switch t {
 	case datatype.Int8:
@@ -211,7 +211,8 @@ func divide(dst []byte, t datatype.Type, nranks int) {
 	}
 }
 
-// scaleBits is the factor of the kernels that have one, 1 where the operator has none: for float64 a float64, for the other floats a float32.
+// scaleBits returns the factor of the kernels that have one, 1 for operators without one: a float64 for float64, a
+// float32 for the other floats.
 func scaleBits(t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) uint64 {
 	if t == datatype.Float64 {
 		switch op {

@@ -1,14 +1,14 @@
-// The frame shared by all vector kernels. Each is a Go function
+// The frame of all vector kernels. Each is a Go function
 //
 //	func(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 //
-// that folds nsrc >= 1 sources of n bytes into dst, one block at a time: all sources' parts of a block are read before it is written, so dst may
-// be a source. n is a multiple of the kernel's last, smallest block.
+// that reduces nsrc >= 1 sources of n bytes into dst, one block at a time. A block is read from all sources before it
+// is written, so dst may be a source. n is a multiple of the kernel's last, smallest block.
 //
 //	DI dst   SI first slice header (24 bytes apart, the pointer first)   CX nsrc   BX offset of the block   DX bytes left
-//	R9 slice header at hand   R10 sources left   R8 address in it
+//	R9 current slice header   R10 sources left   R8 address in the source
 
-// PROLOGUE leaves the flags of DX - blockBytes: JLT to the small blocks when there is no whole large one.
+// PROLOGUE sets the flags of DX - blockBytes: JLT to the small blocks when no whole large one is left.
 #define PROLOGUE(blockBytes) \
 	MOVQ dst+0(FP), DI; \
 	MOVQ srcs+8(FP), SI; \
@@ -17,7 +17,8 @@
 	XORQ BX, BX; \
 	CMPQ DX, $blockBytes
 
-// FIRST points R8 at the first source's part of the block and sets out on the others; NEXT moves to the next.
+// FIRST points R8 at the first source's part of the block and starts the iteration over the others; NEXT moves to the
+// next.
 #define FIRST \
 	MOVQ (SI), R8; \
 	ADDQ BX, R8; \
@@ -29,7 +30,7 @@
 	ADDQ BX, R8; \
 	ADDQ $24, R9
 
-// ADVANCE leaves a block behind; JGE goes on to another of the size.
+// ADVANCE moves past a block; JGE jumps to another one of this size.
 #define ADVANCE(blockBytes) \
 	ADDQ $blockBytes, BX; \
 	SUBQ $blockBytes, DX; \

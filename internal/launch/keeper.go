@@ -13,10 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A launcher that is killed takes its ranks with it (PR_SET_PDEATHSIG), but not what the ranks have started. For that there is a keeper: a process that knows the
-// ranks' groups by a pipe, and kills those that are left when the pipe ends, which it does when the launcher ends in whatever way.
+// When a launcher is killed, the kernel kills its ranks (PR_SET_PDEATHSIG), but not their descendants. The keeper does
+// that: a process that receives the ranks' groups over a pipe, and kills the remaining groups at the end of the pipe,
+// which comes when the launcher ends for any reason.
 //
-// The keeper is this very program, told by its name, in a session of its own: no signal of the terminal meets it.
+// The keeper is this same program, started under a special name in its own session, so that signals of the terminal do
+// not reach it.
 
 const keeperName = "goccl-keeper"
 
@@ -48,7 +50,7 @@ func startKeeper() (*keeper, error) {
 	return &keeper{cmd, w}, nil
 }
 
-// watch and forget tell it of a group. One line is one write, which a pipe does not divide.
+// watch and forget add and remove a group. One line is one write, which a pipe does not split.
 func (k *keeper) watch(group int)  { _, _ = fmt.Fprintf(k.pipe, "+%d\n", group) }
 func (k *keeper) forget(group int) { _, _ = fmt.Fprintf(k.pipe, "-%d\n", group) }
 
@@ -57,7 +59,7 @@ func (k *keeper) close() {
 	_ = k.cmd.Wait()
 }
 
-// keep is the life of the keeper.
+// keep is the main loop of the keeper.
 func keep(pipe *os.File) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM)
 	groups := map[int]bool{}
@@ -66,7 +68,7 @@ func keep(pipe *os.File) {
 			groups[max(n, -n)] = n > 0
 		}
 	}
-	// Again and again: a group may still be growing.
+	// Repeated, since a group may still be growing.
 	for end := time.Now().Add(killDelay); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		left := false
 		for g, watched := range groups {

@@ -20,38 +20,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options says what to start.
+// Options describes the job.
 type Options struct {
 	N       int      // ranks, at least 1
 	Program []string // the program and its arguments
 	Env     []string // the environment, os.Environ() if nil; the job's variables are added
-	// Stdout and Stderr get the ranks' output, a line at a time; nil is os.Stdout and os.Stderr.
+	// Stdout and Stderr receive the ranks' output, a line at a time; nil is os.Stdout and os.Stderr.
 	Stdout, Stderr io.Writer
-	// Grace is how long the other ranks may go on after one has failed, before SIGTERM; 0 is one second.
+	// Grace is the time between the first failure and SIGTERM to the other ranks; 0 is one second.
 	Grace time.Duration
 }
 
 const (
 	defaultGrace = time.Second
 	killDelay    = 2 * time.Second // from SIGTERM to SIGKILL
-	drainDelay   = 5 * time.Second // for output after the end of a rank, where a descendant that left its group holds the pipe
+	drainDelay   = 5 * time.Second // for output after the end of a rank, if a descendant that left its group holds the pipe
 )
 
-// mostRanks is far more than a host has processors: more is a slip of the hand that would leave the host without processes.
+// mostRanks is far more than a host has processors. A larger number is a mistake that would exhaust the host's
+// processes.
 const mostRanks = 4096
 
-// ErrInvalid means that the options make no job.
+// ErrInvalid means that the options are invalid.
 var ErrInvalid = errors.New("launch: invalid options")
 
-// ExitError says which rank failed first, and how.
+// ExitError describes the first rank that failed.
 type ExitError struct {
 	Rank   int
 	Code   int            // exit status, -1 if killed or never started
-	Signal syscall.Signal // what killed it, 0 if nothing did
-	Err    error          // why it could not be started, or nil
+	Signal syscall.Signal // the signal that killed it, 0 if none did
+	Err    error          // the reason why it could not be started, or nil
 }
 
-// Error names the rank and its end.
+// Error names the rank and how it ended.
 func (e *ExitError) Error() string {
 	switch {
 	case e.Err != nil:
@@ -62,10 +63,11 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("rank %d exited with status %d", e.Rank, e.Code)
 }
 
-// Unwrap gives the reason for not starting.
+// Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode is what a launcher should exit with: the rank's status, 128 + the signal as shells do, or 127 for a program that cannot be started.
+// ExitCode is the exit status for a launcher: the rank's status, 128 + the signal as in shells, or 127 for a program
+// that cannot be started.
 func (e *ExitError) ExitCode() int {
 	switch {
 	case e.Err != nil:
@@ -76,13 +78,14 @@ func (e *ExitError) ExitCode() int {
 	return e.Code
 }
 
-// Run starts N ranks and waits for all of them. It returns nil if all exited with status 0, an *ExitError for the first that failed, or the
-// context's error if that ended the job.
+// Run starts N ranks and waits for all of them. It returns nil if all exited with status 0, an *ExitError for the first
+// that failed, or the context's error if that ended the job.
 //
-//  1. Start the ranks from one locked thread, because PR_SET_PDEATHSIG follows the thread that started them.
-//  2. One goroutine per rank waits for its end, kills what is left of its group, then reaps it: while it is a zombie its group's number cannot be
-//     reused. Then it drains the output. The keeper knows each group from its start until then.
-//  3. The first failure, or the end of ctx, starts the countdown: grace, SIGTERM, SIGKILL.
+//  1. Start the ranks from one locked thread, because PR_SET_PDEATHSIG depends on the thread that started them.
+//  2. One goroutine per rank waits for its end, kills the rest of its group, then reaps it: while it is a zombie its
+//     group's number cannot be reused. Then it drains the output. The keeper holds each group from its start until
+//     then.
+//  3. The first failure, or the end of ctx, starts the sequence: grace, SIGTERM, SIGKILL.
 func Run(ctx context.Context, o Options) error {
 	if o.N < 1 || o.N > mostRanks || len(o.Program) == 0 {
 		return fmt.Errorf("%w: %d ranks of %q: it takes 1 to %d, and a program", ErrInvalid, o.N, o.Program, mostRanks)
@@ -158,7 +161,7 @@ func run(ctx context.Context, o Options, env []string) error {
 		return j.err()
 	case <-time.After(killDelay):
 	}
-	// Again and again: a group may still be growing.
+	// Repeated, since a group may still be growing.
 	for {
 		j.signal(unix.SIGKILL)
 		select {
@@ -169,7 +172,7 @@ func run(ctx context.Context, o Options, env []string) error {
 	}
 }
 
-// job is the ranks that run.
+// job holds the running ranks.
 type job struct {
 	wg     sync.WaitGroup
 	failed chan struct{} // closed with the first failure
@@ -194,7 +197,7 @@ func (j *job) remove(p *process) {
 	delete(j.running, p)
 }
 
-// fail keeps the first failure; those that follow are its consequences.
+// fail records the first failure; later ones are its consequences.
 func (j *job) fail(e *ExitError) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -227,9 +230,9 @@ func (j *job) signal(s syscall.Signal) {
 	}
 }
 
-// jobEnv is the environment that all ranks share, without what differs between them.
+// jobEnv returns the part of the environment that is common to all ranks.
 func jobEnv(o Options) ([]string, error) {
-	// Nothing of goccl listens on this port, which is for the program's own rendezvous; it was free a moment ago.
+	// goccl does not listen on this port: it is for the program's own rendezvous. It was free a moment ago.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil { // a machine without IPv4
 		var six error
@@ -245,7 +248,7 @@ func jobEnv(o Options) ([]string, error) {
 		return hex.EncodeToString(b)
 	}
 	env := drop(o.Env, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "GOCCL_SECRET", "GOCCL_RUN_ID",
-		// What an outer launcher or an outer job says is not about this job.
+		// The variables of an outer launcher or an outer job do not apply to this job.
 		"NCCL_COMM_ID", "MSCCLPP_MASTER_ADDR", "MSCCLPP_MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 	n := strconv.Itoa(o.N)
 	return append(env, "WORLD_SIZE="+n, "LOCAL_WORLD_SIZE="+n, "GROUP_RANK=0", "MASTER_ADDR="+at.IP.String(), "MASTER_PORT="+strconv.Itoa(at.Port),

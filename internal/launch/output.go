@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// maxLine is where a line without an end is broken.
+// maxLine is the length at which a line is split.
 const maxLine = 64 << 10
 
-// linePrefix is "[3] ", padded so that all ranks' lines start in one column.
+// linePrefix returns, for example, "[3] ", padded so that the lines of all ranks are aligned.
 func linePrefix(rank, n int) string {
 	return fmt.Sprintf("[%*d] ", len(strconv.Itoa(n-1)), rank)
 }
 
-// copyLines passes r on to w, each line in one write behind prefix, until r ends. A writer that fails does not stop the reading, which would
-// block the rank.
+// copyLines copies r to w until r ends, each line in one write with the prefix. It keeps reading when a write fails,
+// because the rank would block otherwise.
 func copyLines(w io.Writer, mu *sync.Mutex, prefix string, r io.Reader) {
 	in := bufio.NewReaderSize(r, maxLine)
 	var line []byte

@@ -16,10 +16,10 @@ type process struct {
 	rank  int
 	keep  *keeper
 	cmd   *exec.Cmd
-	pipes []*os.File // our ends
+	pipes []*os.File // the read ends
 	drain sync.WaitGroup
 
-	mu     sync.Mutex // guards reaped: afterwards the number may be somebody else's
+	mu     sync.Mutex // guards reaped: afterwards the process id may be reused
 	reaped bool
 }
 
@@ -59,7 +59,7 @@ func (p *process) closePipes() {
 	}
 }
 
-// wait ends when the rank has ended, its group is killed and its output is passed on. It returns nil for exit status 0.
+// wait returns when the rank has ended, its group is killed and its output is copied. It returns nil for exit status 0.
 func (p *process) wait() *ExitError {
 	for {
 		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -1,4 +1,4 @@
-// Package regular reads files that somebody else names: none blocks, and none is read without an end.
+// Package regular reads files whose names come from outside, without blocking and up to a limit.
 package regular
 
 import (
@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// Read is os.ReadFile for a regular file of at most limit bytes. A pipe, a socket or a device is refused: it may never end, or never begin.
+// Read is os.ReadFile for a regular file of at most limit bytes. It refuses a pipe, a socket or a device, which may
+// block or never end.
 func Read(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes to would keep a plain open waiting
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // otherwise the open of a pipe without a writer would block
 	if err != nil {
 		return nil, err
 	}

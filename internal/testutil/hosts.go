@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Cable is the name of the interface that joins the two hosts of Hosts, at both ends.
+// Cable is the name of the interface that connects the two hosts of Hosts, at both ends.
 const Cable = "cable"
 
 var hostCount atomic.Int32
 
-// Hosts makes two network namespaces joined by a cable, with the addresses 10.207.0.1 and 10.207.0.2, and returns their names for
-// "ip netns exec". Where that is not permitted the test is skipped with the reason.
+// Hosts makes two connected network namespaces, with the addresses 10.207.0.1 and 10.207.0.2, and returns their names
+// for "ip netns exec". If that is not permitted, it skips the test with the reason.
 func Hosts(t testing.TB) (a, b string) {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil {

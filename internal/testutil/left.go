@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// What names of goccl's things contain. TestLeft has names of its own, because tests of other packages look at the same time.
+// Substrings of the names of goccl's sockets and files. TestLeft uses other names, because tests of other packages run
+// Leftovers at the same time.
 var socketMark, fileMark = "@goccl-", "goccl"
 
-// NothingLeft fails the test with what Leftovers finds.
+// NothingLeft fails the test if Leftovers finds something.
 func NothingLeft(t testing.TB, groups ...int) {
 	t.Helper()
 	if err := Leftovers(groups...); err != nil {
@@ -23,7 +24,7 @@ func NothingLeft(t testing.TB, groups ...int) {
 	}
 }
 
-// Sockets are goccl's abstract sockets that the given processes hold now, by inode.
+// Sockets returns goccl's abstract sockets that the given processes hold now, by inode.
 func Sockets(pids ...int) (map[string]string, error) {
 	all, err := sockets()
 	if err != nil {
@@ -47,8 +48,8 @@ func Sockets(pids ...int) (map[string]string, error) {
 	return held, nil
 }
 
-// NothingLeftOf is NothingLeft for processes of which the caller knows what they held (see Sockets): only that counts. Other jobs on the machine, of users and in
-// containers whose descriptors nobody here may see, do not.
+// NothingLeftOf is NothingLeft for processes whose sockets the caller knows (see Sockets): only those count. It ignores
+// other jobs on the machine, of other users and in containers, whose descriptors this process cannot see.
 func NothingLeftOf(t testing.TB, held map[string]string, groups ...int) {
 	t.Helper()
 	if err := leftovers(held, groups); err != nil {
@@ -56,14 +57,15 @@ func NothingLeftOf(t testing.TB, held map[string]string, groups ...int) {
 	}
 }
 
-// Leftovers is nil if the processes of the given groups are gone, and with them everything that goccl could leave on the machine: sockets with an
-// abstract name, files in /dev/shm. It looks for up to two seconds: the kernel ends a process step by step.
+// Leftovers returns nil if the processes of the given groups have ended and nothing of goccl is left on the machine: no
+// abstract sockets, no files in /dev/shm. It checks for up to two seconds, because the kernel ends a process step by
+// step.
 //
-// What other programs hold is theirs: a socket is left over if no process holds it. A program that ends while we look leaves some that seem so
-// for a moment; therefore only a socket that nobody holds at every look counts.
+// Sockets of other programs do not count: a socket is left over if no process holds it. The sockets of a program that
+// ends during a check may appear so for a moment; therefore a socket counts only if no process holds it at any check.
 func Leftovers(groups ...int) error { return leftovers(nil, groups) }
 
-// leftovers counts only the sockets in held, or all where that is nil.
+// leftovers counts only the sockets in held, or all if held is nil.
 func leftovers(held map[string]string, groups []int) error {
 	var suspects map[string]string
 	looks, end := 0, time.Now().Add(2*time.Second)
@@ -84,7 +86,7 @@ func leftovers(held map[string]string, groups []int) error {
 		if err == nil && len(suspects) == 0 {
 			return nil
 		}
-		if looks < 5 || time.Now().Before(end) { // a look takes a second where many processes fight for the processor
+		if looks < 5 || time.Now().Before(end) { // a check takes a second on a busy machine
 			continue
 		}
 		for inode, name := range suspects {
@@ -94,7 +96,7 @@ func leftovers(held map[string]string, groups []int) error {
 	}
 }
 
-// left looks for processes and files.
+// left checks for processes and files.
 func left(groups []int) error {
 	for _, g := range groups {
 		if err := syscall.Kill(-g, 0); err == nil {
@@ -113,7 +115,7 @@ func left(groups []int) error {
 	return nil
 }
 
-// orphanSockets are the names of goccl's abstract sockets that no process holds, by inode.
+// orphanSockets returns the names of goccl's abstract sockets that no process holds, by inode.
 func orphanSockets() (map[string]string, error) {
 	all, err := sockets()
 	if err != nil || len(all) == 0 {
@@ -131,7 +133,7 @@ func orphanSockets() (map[string]string, error) {
 	return all, nil
 }
 
-// sockets are the names of goccl's abstract sockets by inode.
+// sockets returns the names of goccl's abstract sockets by inode.
 func sockets() (map[string]string, error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -139,7 +141,7 @@ func sockets() (map[string]string, error) {
 	}
 	names := map[string]string{}
 	for line := range strings.Lines(string(table)) {
-		// An accepted connection has inode 0 until somebody accepts it; its listener's inode tells.
+		// A connection has inode 0 until it is accepted; it is found by its listener's inode.
 		if f := strings.Fields(line); len(f) == 8 && strings.HasPrefix(f[7], socketMark) && f[6] != "0" {
 			names[f[6]] = f[7]
 		}

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Port is a TCP port of 127.0.0.1 that nobody else gets until the test ends, and at which one process may listen. The test holds it with a
-// bound socket that does not listen; a listener that sets SO_REUSEADDR, as Go's do, can bind beside that.
+// Port returns a TCP port of 127.0.0.1 that is reserved until the test ends, and on which one process may listen. The
+// test holds it with a bound socket that does not listen; a listener that sets SO_REUSEADDR, as Go's do, can bind
+// beside it.
 func Port(t testing.TB) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Prompt runs f, which does something and returns how long that took, and fails the test when it took longer than limit. A machine that is busy
-// with something else gets more chances, three at least and as many as begin within twenty seconds, for the time alone: whatever else is wrong f
-// reports itself.
+// Prompt runs f, which returns the duration of an operation, and fails the test when that exceeds limit. It repeats f
+// on a busy machine, at least three times and for as long as a run begins within twenty seconds. f reports all other
+// errors itself.
 func Prompt(t testing.TB, limit time.Duration, f func() time.Duration) {
 	t.Helper()
 	end := time.Now().Add(20 * time.Second)

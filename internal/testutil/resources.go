@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// Resources are what a process holds and must give back.
+// Resources are resources that a process holds and must free.
 type Resources struct {
 	Descriptors, Goroutines, Mappings int
-	Detail                            string // what they are
+	Detail                            string // a description of them
 }
 
 func (r Resources) String() string {
 	return fmt.Sprintf("%d descriptors, %d goroutines, %d shared mappings", r.Descriptors, r.Goroutines, r.Mappings)
 }
 
-// More reports whether there is more of anything than before.
+// More reports whether any count is larger than before.
 func (r Resources) More(than Resources) bool {
 	return r.Descriptors > than.Descriptors || r.Goroutines > than.Goroutines || r.Mappings > than.Mappings
 }
 
-// Held counts what this process holds now.
+// Held counts the resources that this process holds now.
 func Held() Resources {
 	r := Resources{Goroutines: runtime.NumGoroutine()}
 	var detail strings.Builder
 	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {
 		for _, e := range entries {
-			if link, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil { // not the one of ReadDir itself
+			if link, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil { // except the one of ReadDir itself
 				r.Descriptors++
 				fmt.Fprintf(&detail, "fd %s %s\n", e.Name(), link)
 			}
@@ -50,7 +50,7 @@ func Held() Resources {
 	return r
 }
 
-// Settled waits up to half a minute for this process to hold no more than base.
+// Settled waits up to half a minute until this process holds no more than base.
 func Settled(base Resources) Resources {
 	r := Held()
 	for end := time.Now().Add(30 * time.Second); r.More(base) && time.Now().Before(end); r = Held() {

@@ -31,7 +31,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestLeft leaves a process, a socket that nobody holds, and a file.
+// TestLeft leaves a process, a socket that no process holds, and a file.
 func TestLeft(t *testing.T) {
 	defer func(s, f string) { socketMark, fileMark = s, f }(socketMark, fileMark)
 	socketMark, fileMark = fmt.Sprintf("@test-left-%d-", os.Getpid()), fmt.Sprintf("test-left-%d-", os.Getpid())
@@ -48,7 +48,7 @@ func TestLeft(t *testing.T) {
 	_ = sleeper.Wait()
 	NothingLeft(t, group)
 
-	// A listener on its way between two sockets is held by the kernel alone.
+	// Only the kernel holds a listener that is in transit between two sockets.
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestLeft(t *testing.T) {
 	if err := Leftovers(); err == nil || !strings.Contains(err.Error(), socketMark) {
 		t.Error("the socket is not found", err)
 	}
-	NothingLeftOf(t, map[string]string{}) // it is of another job
+	NothingLeftOf(t, map[string]string{}) // it belongs to another job
 	mine, err := sockets()
 	if err != nil || len(mine) != 1 {
 		t.Error(mine, err)
