@@ -17,7 +17,8 @@ import (
 	images "github.com/goccl/goccl/kernels"
 )
 
-// batch is how many calls are timed in a row. The driver's queue takes some thousand entries, and a call is a few, so nobody waits for the GPU.
+// batch is the number of calls that are timed in a row. The driver's queue takes some thousand entries, and a call is a
+// few, so no call waits for the GPU.
 const batch = 200
 
 // ring is a send and a receive as one group; its requests are made once.
@@ -27,7 +28,7 @@ func ring(c *goccl.Comm, send, recv device.Ptr, count int64, to, from int, s dev
 	return func() error { return c.Submit(group...) }
 }
 
-// calls measures what the host does for a call, without waiting for its work.
+// calls measures the host's time for a call, without waiting for its work.
 func (r *rank) calls(ctx context.Context, c *goccl.Comm) error {
 	launch, err := r.launches(ctx, c)
 	if err != nil {
@@ -50,7 +51,7 @@ func (r *rank) calls(ctx context.Context, c *goccl.Comm) error {
 			}
 		}
 		f = figure.Figure{Name: f.Name[:len("eager_")+len(k.name)] + "_allocations", Unit: "", Detail: "Go allocations of a call, as testing.AllocsPerRun counts them"}
-		if r.dev.ID().Kind == device.CUDA { // on the host device the work itself is Go
+		if r.dev.ID().Kind == device.CUDA { // on the host device the work itself runs in Go
 			f.Target = figure.UpTo(0)
 		}
 		if err := r.tell(ctx, f, allocs); err != nil {
@@ -60,7 +61,8 @@ func (r *rank) calls(ctx context.Context, c *goccl.Comm) error {
 	return nil
 }
 
-// launches is the host's time for the launch of a kernel that does next to nothing, by the call that collectives are launched with; 0 on the host device.
+// launches measures the host's time to launch a nearly empty kernel, with the driver call that launches collectives; 0
+// on the host device.
 func (r *rank) launches(ctx context.Context, c *goccl.Comm) (us float64, err error) {
 	dev, ok := r.dev.(*cuda.Device)
 	if !ok {
@@ -91,10 +93,10 @@ func (r *rank) launches(ctx context.Context, c *goccl.Comm) (us float64, err err
 		Detail: fmt.Sprintf("host time of the launch of a kernel that does nothing, median of %d × %d", repeats, batch)}, us)
 }
 
-// timed calls run in batches that all ranks begin together and wait for at their end. It gives the median of the batches' times for a call, and the
-// fewest allocations, of all goroutines, for a call.
+// timed runs calls in batches. All ranks begin a batch together and wait for its work at its end. It returns the median
+// over batches of the time per call, and the smallest number of allocations per call, over all goroutines.
 func (r *rank) timed(ctx context.Context, c *goccl.Comm, run func() error) (us, allocs float64, err error) {
-	runtime.LockOSThread() // launches from another thread cost more
+	runtime.LockOSThread() // launches from another thread are slower
 	defer runtime.UnlockOSThread()
 	var times []float64
 	var counts []uint64
@@ -115,7 +117,7 @@ func (r *rank) timed(ctx context.Context, c *goccl.Comm, run func() error) (us, 
 		if err := r.wait(ctx, c); err != nil {
 			return 0, 0, err
 		}
-		if i > 0 { // the first one warms up
+		if i > 0 { // the first batch is a warm-up
 			times = append(times, took.Seconds()*1e6/batch)
 			counts = append(counts, (after.Mallocs-before.Mallocs)/batch)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/bench/internal/figure"
 )
 
-// TestMain lets the test binary be the program, so that ranks can be started.
+// TestMain runs the test binary as the program, so that ranks can be started.
 func TestMain(m *testing.M) {
 	if os.Getenv("COMMUNICATOR_PROGRAM") != "" {
 		main()
@@ -32,7 +32,7 @@ func program(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// The whole measurement runs on the host device, and every figure says what it is.
+// The whole measurement runs on the host device, and every figure has a description.
 func TestHostDevice(t *testing.T) {
 	for _, n := range []string{"2", "3"} {
 		path := filepath.Join(t.TempDir(), "out.json")

@@ -21,7 +21,7 @@ const (
 	targetStart  = 500 // ms
 	targetMemory = 64  // MiB
 	targetAbove  = 1.5 // µs
-	repeats      = 5   // communicators, and batches of calls; the median counts
+	repeats      = 5   // number of communicators, and of batches of calls; the median is reported
 )
 
 // rank is one rank of the measurement.
@@ -35,13 +35,13 @@ type rank struct {
 
 // rank joins the others and measures.
 //
-//  1. join       the bootstrap; its time counts as start
-//  2. device     the GPU's context is made; its time is told apart, and so is the wait for the slowest
+//  1. join       the bootstrap; its time is part of start
+//  2. device     the GPU's context is created; its time is reported separately, and so is the wait for the slowest rank
 //  3. first      the first communicator, up to the end of its first operation
 //  4. calls      the CPU time and the allocations of calls, with that communicator
 //  5. repeat     more communicators, one after the other
 //
-// What is told is the slowest rank's, or the largest.
+// Each reported value is the maximum over the ranks.
 func (o *options) rank(ctx context.Context, env bootstrap.Env) (err error) {
 	r := &rank{}
 	if r.Bootstrap, err = bootstrap.Join(ctx, env); err != nil {
@@ -79,7 +79,7 @@ func (o *options) rank(ctx context.Context, env bootstrap.Env) (err error) {
 	return nil
 }
 
-// tell gathers a rank's number and reports the largest.
+// tell gathers a number of each rank and reports the largest.
 func (r *rank) tell(ctx context.Context, f figure.Figure, mine float64) error {
 	all, err := r.All(ctx, mine)
 	if err != nil || r.report == nil {
@@ -90,7 +90,7 @@ func (r *rank) tell(ctx context.Context, f figure.Figure, mine float64) error {
 	return nil
 }
 
-// memory is the GPU memory in use, of everybody.
+// memory returns the GPU memory in use, by all processes.
 func (r *rank) memory() (int64, error) {
 	d, ok := r.dev.(*cuda.Device)
 	if !ok {
@@ -110,7 +110,7 @@ func (r *rank) measure(ctx context.Context, joined, opened time.Duration) (err e
 	if err != nil {
 		return err
 	}
-	if err := r.Meet(ctx); err != nil { // nobody begins while another still looks
+	if err := r.Meet(ctx); err != nil { // no rank begins while another still measures
 		return err
 	}
 	first, err := r.open(ctx)
@@ -158,10 +158,10 @@ func (r *rank) measure(ctx context.Context, joined, opened time.Duration) (err e
 	if err := r.repeat(ctx); err != nil {
 		return err
 	}
-	return r.Meet(ctx) // nobody leaves while a peer may use its memory
+	return r.Meet(ctx) // no rank leaves while a peer may use its memory
 }
 
-// opened is a communicator and the times that it took.
+// opened is a communicator and its set-up times.
 type opened struct {
 	*goccl.Comm
 	setup, operation time.Duration
@@ -190,7 +190,7 @@ func (r *rank) wait(ctx context.Context, c *goccl.Comm) error {
 	return c.Synchronize(ctx, r.stream)
 }
 
-// repeat makes communicators while the first one lives: what a program pays that splits its ranks.
+// repeat makes communicators while the first one exists: the cost for a program that splits its ranks.
 func (r *rank) repeat(ctx context.Context) error {
 	var times []float64
 	for range repeats {
@@ -215,7 +215,7 @@ func (r *rank) repeat(ctx context.Context) error {
 		Detail: fmt.Sprintf("NewComm of ranks that are joined, and its first barrier: median of %d communicators, from %.1f to %.1f", repeats, times[0], times[repeats-1])}, times[repeats/2])
 }
 
-// memoryBytes is what the calls work on: a send half and a receive half.
+// memoryBytes is the size of the memory for calls: a send half and a receive half.
 const memoryBytes = 1 << 20
 
 // call is an eager call.

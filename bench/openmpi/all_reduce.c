@@ -1,14 +1,18 @@
-/* Measures and checks MPI_Allreduce (sum of floats), size by size, as `goccl perf all_reduce` measures goccl's, and prints a line of JSON for each:
+/* Measures and checks MPI_Allreduce (sum of floats), size by size, as `goccl perf all_reduce` measures goccl's, and
+ * prints a line of JSON for each size:
  *
- *   {"library":"openmpi","version":"...","ranks":8,"size_bytes":1024,"iterations":1000,"batches":5,"min_us":..,"time_us":..,"wrong":0}
+ * {"library":"openmpi","version":"...","ranks":8,"size_bytes":1024,"iterations":1000,"batches":5,"min_us":..,"time_us":..,"wrong":0}
  *
  *   all_reduce [-s SIZE,SIZE,...] [-c BATCHES] [-t BATCH_MS] [-i ITERATIONS] [-w WARMUP]
  *
- * 1. warm-up   which also says how many operations a batch of BATCH_MS milliseconds has, unless ITERATIONS does
- * 2. batches   a barrier, then operations back to back; a batch takes what the slowest rank takes, divided by the operations
+ * 1. warm-up   also determines the number of operations in a batch of BATCH_MS milliseconds, unless ITERATIONS is given
+ * 2. batches   a barrier, then operations back to back; the time of an operation is the slowest rank's time of the
+ *    batch, divided by the number of operations
  * 3. check     one more operation, into an output that was overwritten; every element of every rank is compared
  *
- * time_us is the median over batches, min_us the smallest. Sums are of small whole numbers, so they are exact in any order. */
+ * time_us is the median over batches, min_us the smallest. Inputs are small whole numbers, so sums are exact in any
+ * order.
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// gpuKernels launches the measure_ kernels of kernels/primitive, one after the other.
+// gpuKernels launches the measure_ kernels of kernels/primitive, one at a time.
 type gpuKernels struct {
 	mesh   *mesh
 	dev    *cuda.Device
@@ -25,7 +25,7 @@ type gpuKernels struct {
 	used   int64
 	args   cuda.Args
 	sms    int
-	optin  int // dynamic shared memory that a block may have
+	optin  int // the largest dynamic shared memory of a block
 
 	// In mem:
 	status, ns, epoch device.Ptr
@@ -35,7 +35,7 @@ type gpuKernels struct {
 	abort             device.Ptr
 }
 
-// handles are the channels to one peer, where kernels read them.
+// handles are the device addresses of the channels to one peer.
 type handles struct{ memory, port device.Ptr }
 
 const gpuScratch = 64 << 10
@@ -105,7 +105,8 @@ func (k *gpuKernels) upload(b []byte) (device.Ptr, error) {
 	return p, k.dev.CopyIn(p, b)
 }
 
-// view is a handle as the bytes that kernels read: a copy, since the handle may lie beside Go pointers, which C must not be shown.
+// view copies a handle to bytes for kernels. It is a copy, since the handle may lie beside Go pointers, which must not
+// be passed to C.
 func view[T any](v *T) []byte {
 	return slices.Clone(unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
 }
@@ -171,7 +172,7 @@ func (k *gpuKernels) word(p device.Ptr) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
-// pingPong launches a kernel that times itself.
+// pingPong launches a kernel that measures its own time.
 func (k *gpuKernels) pingPong(name string, threads int, fill func(*cuda.Args)) (float64, error) {
 	f, err := k.module.Function(name)
 	if err != nil {
@@ -217,10 +218,10 @@ func (k *gpuKernels) port(peer int, first bool, bytes int64, iterations int) (fl
 	})
 }
 
-// untimed launches come first: the first is slow, and while they run, ranks that began later catch up.
+// untimed launches come first: the first launch is slow, and while they run, ranks that began later catch up.
 const untimed = 2
 
-// timed launches a kernel times times between events.
+// timed launches a kernel times times between two events.
 func (k *gpuKernels) timed(name string, s shape, times int, fill func(*cuda.Args)) (float64, error) {
 	f, err := k.module.Function(name)
 	if err != nil {
@@ -276,7 +277,7 @@ func (k *gpuKernels) put(peer int, bytes int64, s shape, times int) (float64, er
 	})
 }
 
-// portPut asks for all puts in one launch, so that the proxy has the next one while one runs.
+// portPut requests all puts in one launch, so that the proxy has the next request while one runs.
 func (k *gpuKernels) portPut(peer int, bytes int64, times int) (float64, error) {
 	return k.timed("measure_port_put", shape{blocks: 1, threads: 1}, 1, func(a *cuda.Args) {
 		a.Ptr(k.large[peer].port).Uint64(uint64(bytes)).Uint32(uint32(times)).Ptr(k.status)
@@ -293,7 +294,7 @@ func (k *gpuKernels) pushAll(bytes int64, s shape, times int) (float64, error) {
 	})
 }
 
-// maxFlagBlocks is how many blocks' flags (256 bytes each) the window holds.
+// maxFlagBlocks is the number of blocks for whose flags (256 bytes each) the window has room.
 const maxFlagBlocks = (windowBytes - flagsOffset) / 256
 
 func (k *gpuKernels) putShapes() []shape {
@@ -312,7 +313,7 @@ func (k *gpuKernels) pushShapes() []shape {
 	return all
 }
 
-// bulkShapes are for compute capability 9.0 and later; the blocks of one launch must all run at once.
+// bulkShapes are for compute capability 9.0 and later; all blocks of a launch must be resident at once.
 func (k *gpuKernels) bulkShapes() []shape {
 	if k.dev.Properties().Major < 9 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// hostKernels calls the Go twins of the device handles, in this goroutine.
+// hostKernels calls the Go versions of the device functions, in this goroutine.
 type hostKernels struct {
 	mesh  *mesh
 	epoch uint32
@@ -47,7 +47,7 @@ func (k *hostKernels) packet(peer int, first bool, bytes int64, iterations int) 
 	h := &k.mesh.peers[peer].small.memory
 	return pingPong("packet", iterations, func() primitive.Status {
 		k.epoch++
-		at := int64(k.epoch&1) * primitive.LL16.BufferSize(bytes) // the peer may still read those of the round before
+		at := int64(k.epoch&1) * primitive.LL16.BufferSize(bytes) // the peer may still read the packets of the previous round
 		if first {
 			h.PutPackets(primitive.LL16, at, 0, bytes, 0, 1, k.epoch)
 		}

@@ -1,11 +1,12 @@
-// Command primitives measures what the primitives of goccl cost between GPUs, one process per GPU: signals, puts by load and store and by bulk copies,
-// all-to-all pushes, puts through the proxy, and the set-up of a full mesh. Beside each figure stands its target, where there is one.
+// Command primitives measures the cost of goccl's primitives between GPUs, one process per GPU: signals, puts by load
+// and store and by bulk copies, all-to-all pushes, puts through the proxy, and the set-up of a full mesh. Each figure
+// is printed with its target, if it has one.
 //
 //	primitives -json FILE            all GPUs of this host
 //	primitives -device host          the same calls on the host device, without targets
 //
-// Under a launcher (goccl run, mpirun, torchrun, srun) each process is one rank. Every wait is bounded; -timeout bounds the whole. The exit status is 0
-// when everything was measured, whether or not targets are met.
+// Under a launcher (goccl run, mpirun, torchrun, srun) each process is one rank. Every wait is bounded; -timeout bounds
+// the whole run. The exit status is 0 when every measurement succeeds, whether or not targets are met.
 package main
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/goccl/goccl/bench/internal/ranks"
 )
 
-// started is when this process began to run Go.
+// started is the time at which this process began to run Go.
 var started = time.Now()
 
 // options are the flags.

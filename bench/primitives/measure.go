@@ -24,14 +24,14 @@ const (
 	targetSetup     = 300  // ms
 	portBytes       = 1 << 10
 	packetBytes     = 8
-	repeats         = 5 // of a latency; the median counts
+	repeats         = 5 // of a latency; the median is reported
 	transfers       = 8 // timed, per shape
 	sampleBytes     = 1 << 20
-	pairA, pairB    = 0, 1 // the pair that one-to-one figures are of
+	pairA, pairB    = 0, 1 // the pair for one-to-one figures
 	microsPerSecond = 1e6
 )
 
-// setupFigures reports the times that led here; the slowest rank counts.
+// setupFigures reports the times of the set-up, for the slowest rank.
 func (r *rank) setupFigures(ctx context.Context, setup, joined, opened time.Duration) error {
 	for _, f := range []struct {
 		figure.Figure
@@ -58,7 +58,7 @@ func (r *rank) tell(f figure.Figure) {
 	}
 }
 
-// measure takes every figure in turn. size is that of the large transfers; 0 is the device's default.
+// measure measures all figures. size is the size of the large transfers; 0 is the device's default.
 func (r *rank) measure(ctx context.Context, size int64) error {
 	host := r.dev.ID().Kind == device.Host
 	long, short := 10000, 2000
@@ -93,7 +93,7 @@ func (r *rank) measure(ctx context.Context, size int64) error {
 	return r.bandwidths(ctx, size)
 }
 
-// latency is half of a round trip between the pair: the median over repeats, after one that is not counted.
+// latency is half of a round trip between the pair: the median over repeats, after a warm-up.
 func (r *rank) latency(ctx context.Context, f figure.Figure, iterations int, run func(peer int, first bool, iterations int) (float64, error)) error {
 	if err := r.Meet(ctx); err != nil {
 		return err
@@ -234,14 +234,15 @@ func shapesOf(all []shape, bulk bool) []shape {
 	return slices.DeleteFunc(slices.Clone(all), func(s shape) bool { return s.bulk() != bulk })
 }
 
-// transfer is the source and the target of the large transfers. Sources hold a block, another on each rank, over and over.
+// transfer is the source and the target of the large transfers. A source repeats a block that differs between ranks.
 type transfer struct {
 	*rank
 	size           int64
 	source, target *primitive.RegisteredMemory
 }
 
-// block is what rank's source repeats: a prime number of bytes less than 16 MiB, so that no slice of a source stands in for another.
+// block is the data that rank's source repeats. Its length is a prime number of bytes below 16 MiB, so that different
+// slices of a source differ.
 func block(rank int) []byte {
 	b := make([]byte, 16777213)
 	g := rand.NewChaCha8([32]byte{byte(rank + 1)})
@@ -259,7 +260,7 @@ func (b *transfer) fill() error {
 	return b.forget()
 }
 
-// forget overwrites the target where arrived looks.
+// forget overwrites the target with zeros.
 func (b *transfer) forget() error {
 	zero := make([]byte, min(b.size, 16<<20))
 	for at := int64(0); at < b.size; at += int64(len(zero)) {
@@ -270,8 +271,9 @@ func (b *transfer) forget() error {
 	return nil
 }
 
-// sweep runs every shape behind a barrier and tells the best; bytes is what a rank sends in one transfer. The rate is that of the slowest rank that
-// takes part; a rank that does not returns 0 seconds. The figure is returned on every rank.
+// sweep runs every shape after a barrier and reports the best; bytes is the number of bytes that a rank sends in one
+// transfer. The rate is that of the slowest participating rank; a rank that does not participate returns 0 seconds.
+// Every rank returns the figure.
 func (b *transfer) sweep(ctx context.Context, f figure.Figure, shapes []shape, bytes int64, run func(shape) (float64, error)) (figure.Figure, error) {
 	f.Unit = "GB/s"
 	detail := f.Detail
@@ -305,13 +307,14 @@ func (b *transfer) sweep(ctx context.Context, f figure.Figure, shapes []shape, b
 	return f, nil
 }
 
-// slice is what must have come from a rank: bytes at offset at of the target, equal to the sender's source from offset src on.
+// slice is the expected data of one rank: bytes at offset at of the target equal the sender's source from offset src
+// on.
 type slice struct {
 	from           int
 	at, src, bytes int64
 }
 
-// arrived checks the start, the middle and the end of each slice, then makes the target ready for the next transfer.
+// arrived checks the start, the middle and the end of each slice, then prepares the target for the next transfer.
 func (b *transfer) arrived(ctx context.Context, slices func() []slice) error {
 	if err := b.Meet(ctx); err != nil {
 		return err
@@ -335,7 +338,7 @@ func (b *transfer) arrived(ctx context.Context, slices func() []slice) error {
 	return b.Meet(ctx)
 }
 
-// repeated is bytes [at, at+n) of data over and over.
+// repeated returns bytes [at, at+n) of data repeated without end.
 func repeated(data []byte, at, n int64) []byte {
 	out := make([]byte, 0, n)
 	for at %= int64(len(data)); n > 0; at = 0 {

@@ -11,7 +11,8 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// The window is each rank's small memory that all others map: packets at its start, then the flags of the bulk all-to-all.
+// The window is each rank's small memory that all others map: packets at its start, then the flags of the bulk
+// all-to-all.
 const (
 	windowBytes = 1 << 20
 	flagsOffset = windowBytes / 2
@@ -25,18 +26,18 @@ type mesh struct {
 	dev     device.Device
 	me      int
 	window  *primitive.RegisteredMemory
-	local   *primitive.RegisteredMemory // as large as the window, and nobody else's
+	local   *primitive.RegisteredMemory // as large as the window, and not shared
 	peers   []peer                      // by rank; the own entry is empty
 }
 
-// peer is what connects this rank with another.
+// peer holds the connection to another rank.
 type peer struct {
 	conn   *primitive.Connection
 	window *primitive.RegisteredMemory // the peer's
 	sema   *primitive.Semaphore
 	port   primitive.SemaphoreID
-	small  ends // local to the peer's window
-	large  ends // the source to the peer's target; after large
+	small  ends // from local to the peer's window
+	large  ends // from the source to the peer's target; set by large
 }
 
 // ends are the channels over one pair of memories.
@@ -48,7 +49,7 @@ type ends struct {
 // spinLimit bounds a wait in a kernel.
 const spinLimit = 20 * time.Second
 
-// newMesh connects this rank with all others: everything is started with every peer before anything is waited for.
+// newMesh connects this rank with all others. It starts each step with every peer before it waits.
 func newMesh(ctx context.Context, r *rank) (m *mesh, err error) {
 	n := r.WorldSize()
 	m = &mesh{ctx: primitive.NewContext(primitive.WithTimeout(ranks.Wait), primitive.WithSpinLimit(spinLimit)), dev: r.dev, me: r.Rank(), peers: make([]peer, n)}
@@ -113,7 +114,7 @@ func (m *mesh) others() func(yield func(int) bool) {
 	}
 }
 
-// memory allocates and registers; the device frees it.
+// memory allocates and registers memory; the device frees it.
 func (m *mesh) memory(bytes int64) (*primitive.RegisteredMemory, error) {
 	a, err := m.dev.Alloc(bytes)
 	if err != nil {

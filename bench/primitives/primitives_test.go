@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/bench/internal/figure"
 )
 
-// TestMain lets the test binary be the program, so that ranks can be started.
+// TestMain runs the test binary as the program, so that ranks can be started.
 func TestMain(m *testing.M) {
 	if os.Getenv("PRIMITIVES_PROGRAM") != "" {
 		main()
@@ -32,7 +32,8 @@ func program(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// The whole measurement runs on the host device, with an even and an odd number of ranks, and every figure says what it is.
+// The whole measurement runs on the host device, with an even and an odd number of ranks, and every figure has a
+// description.
 func TestHostDevice(t *testing.T) {
 	for _, ranks := range []string{"2", "3"} {
 		path := filepath.Join(t.TempDir(), "out.json")
@@ -80,7 +81,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Everybody meets everybody once, and nobody two at a time.
+// Every rank meets every other rank once, and at most one per round.
 func TestPartner(t *testing.T) {
 	for n := 2; n <= 9; n++ {
 		met := map[[2]int]int{}

@@ -23,10 +23,12 @@ type rank struct {
 
 // rank joins the others, sets the mesh up and measures.
 //
-//  1. join      the bootstrap; its time counts as set-up
-//  2. device    the context of the GPU is made; its time is told apart, and so is the wait for the slowest
-//  3. mesh      connections, memories, semaphores and channels with everybody, up to the first barrier over the channels
-//  4. measure   each figure behind a barrier, so that ranks which take no part keep still
+//  1. join      the bootstrap; its time is part of the set-up
+//  2. device    the context of the GPU is created; its time is reported separately, and so is the wait for the slowest
+//     rank
+//  3. mesh      connections, memories, semaphores and channels with every peer, up to the first barrier over the
+//     channels
+//  4. measure   each figure after a barrier, so that ranks which do not participate are idle
 func (o *options) rank(ctx context.Context, env bootstrap.Env) (err error) {
 	r := &rank{}
 	if r.Bootstrap, err = bootstrap.Join(ctx, env); err != nil {
@@ -71,7 +73,7 @@ func (o *options) rank(ctx context.Context, env bootstrap.Env) (err error) {
 	if err := r.measure(ctx, o.bytes); err != nil {
 		return fmt.Errorf("rank %d: %w", r.Rank(), err)
 	}
-	if err := r.Meet(ctx); err != nil { // nobody leaves while a peer may use its memory
+	if err := r.Meet(ctx); err != nil { // no rank leaves while a peer may use its memory
 		return err
 	}
 	if r.report != nil && o.JSON != "" {
@@ -80,7 +82,7 @@ func (o *options) rank(ctx context.Context, env bootstrap.Env) (err error) {
 	return nil
 }
 
-// channelBarrier lets every pair of ranks exchange a signal, in rounds of disjoint pairs.
+// channelBarrier exchanges a signal between every pair of ranks, in rounds of disjoint pairs.
 func (r *rank) channelBarrier() error {
 	n, me := r.WorldSize(), r.Rank()
 	for round := range rounds(n) {
@@ -93,11 +95,12 @@ func (r *rank) channelBarrier() error {
 	return nil
 }
 
-// rounds is how many rounds of disjoint pairs it takes until everybody has met everybody of n.
+// rounds returns the number of rounds of disjoint pairs in which each of n ranks meets every other rank.
 func rounds(n int) int { return n - 1 + n%2 }
 
-// partner is whom rank me meets in a round: the rank for which the sum of both is the round, modulo rounds(n). Whoever would meet itself meets the last
-// rank of an even n, which sits outside of that rule, or nobody (-1).
+// partner returns the rank that rank me meets in a round: the rank for which the sum of both is the round, modulo
+// rounds(n). A rank that would meet itself meets the last rank of an even n, to which the rule does not apply, or none
+// (-1).
 func partner(n, round, me int) int {
 	m := rounds(n)
 	if n%2 == 0 && me == n-1 {

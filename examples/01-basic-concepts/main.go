@@ -1,6 +1,6 @@
-// Tutorial 01: the basic concepts. Two devices of one process play ping-pong with signals: endpoints become connections, connections carry semaphore
-// stubs, two stubs make a semaphore, and a channel over it is what kernels use. One side spins for a few milliseconds before it answers, so the
-// other must measure more than one.
+// Tutorial 01: the basic concepts. Two devices of one process play ping-pong with signals. Endpoints become
+// connections, semaphore stubs are made over connections, two stubs make a semaphore, and kernels use a channel over
+// it. One side spins for a few milliseconds before it answers, so the other must measure at least that.
 package main
 
 import (
@@ -114,7 +114,7 @@ func run(o tutorial.Options, iterations int) (err error) {
 	return nil
 }
 
-// spin is how long the answering side is busy: on a GPU so many clock cycles, on the host the same in time.
+// spin is the delay of the answering side: in clock cycles on a GPU, and about the same time on the host.
 const (
 	spinCycles = 10_000_000
 	spinTime   = 2 * time.Millisecond

@@ -1,7 +1,7 @@
-// Tutorial 02: the ping-pong of tutorial 01 between two processes. A bootstrap finds the ranks, a Communicator exchanges endpoints and semaphore
-// stubs over it; the kernels are the same.
+// Tutorial 02: the ping-pong of tutorial 01 between two processes. A bootstrap connects the ranks, a Communicator
+// exchanges endpoints and semaphore stubs over it; the kernels are the same.
 //
-// Start it alone, and it starts its two ranks itself; or under torchrun, mpirun, srun or goccl run.
+// Without a launcher it starts its two ranks itself. It also runs under torchrun, mpirun, srun or goccl run.
 package main
 
 import (
@@ -43,7 +43,7 @@ func run(r *tutorial.Rank, iterations int) error {
 	if err != nil {
 		return err
 	}
-	// 3. Launch: rank 0 answers, rank 1 asks.
+	// 3. Launch: rank 1 signals, rank 0 answers.
 	r.Print("Launching the kernels ...")
 	h := channel.DeviceHandle()
 	at, err := tutorial.Upload(r.Device, h)
@@ -71,7 +71,7 @@ func run(r *tutorial.Rank, iterations int) error {
 	return nil
 }
 
-// How long rank 0 is busy before it answers: on a GPU so many clock cycles, on the host the same in time.
+// The delay before rank 0 answers: in clock cycles on a GPU, and about the same time on the host.
 const (
 	spinCycles = 10_000_000
 	spinTime   = 2 * time.Millisecond

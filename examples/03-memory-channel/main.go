@@ -1,6 +1,6 @@
-// Tutorial 03: moving data by MemoryChannels, in which the kernel itself loads from and stores to the peer's memory. Two ranks, both directions at
-// once, three ways: put (store to the peer, then signal), get (load from the peer), and packets, which carry their own readiness and need no
-// signal. Every byte is checked; bandwidth is printed per direction.
+// Tutorial 03: moving data by MemoryChannels, where the kernel itself loads from and stores to the peer's memory. Two
+// ranks use both directions at once, in three ways: put (store to the peer, then signal), get (load from the peer), and
+// packets, which contain flags and need no signal. Every byte is checked; bandwidth is printed per direction.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	tutorial.Exit(tutorial.Run(o, func(r *tutorial.Rank) error { return run(r, *bytes, *iterations) }))
 }
 
-// lesson is what a way of moving data needs: memories, and a channel between them.
+// lesson is the data of one way to move data: memories, and a channel between them.
 type lesson struct {
 	r          *tutorial.Rank
 	bytes      int64
@@ -109,7 +109,7 @@ func run(r *tutorial.Rank, bytes int64, iterations int) error {
 				total += d
 				continue
 			}
-			// The first round warms up and is checked.
+			// The first round is a warm-up and is checked.
 			if err := l.recv.Check(0, bytes, peer); err != nil {
 				return fmt.Errorf("%s: %w", way.name, err)
 			}
@@ -120,7 +120,7 @@ func run(r *tutorial.Rank, bytes int64, iterations int) error {
 	return nil
 }
 
-// putKernel stores to the peer, then the leader signals and waits for the peer's signal: its data is here.
+// putKernel stores to the peer. Then the leader signals and waits for the peer's signal: the peer's data has arrived.
 func putKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, _ int) tutorial.Kernel {
 	return tutorial.Kernel{
 		Name: "tutorial_put", Blocks: blocks, Threads: threads, HostBlocks: 2,
@@ -136,7 +136,8 @@ func putKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, _ int)
 	}
 }
 
-// getKernel loads from the peer, between two handshakes: the memory is ready; the memory may change again.
+// getKernel loads from the peer, between two handshakes: the first when the memory is ready, the second when it may
+// change again.
 func getKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, _ int) tutorial.Kernel {
 	return tutorial.Kernel{
 		Name: "tutorial_get", Blocks: blocks, Threads: threads, HostBlocks: 2,
@@ -164,8 +165,9 @@ func getKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, _ int)
 	}
 }
 
-// packetKernel sends packets of the round's epoch and unpacks the peer's. Successive epochs use two halves of the packet buffer in turn: a rank
-// that has the peer's packets of one epoch knows that the peer is done with those of the epoch before.
+// packetKernel sends packets of the round's epoch and unpacks the peer's. Successive epochs alternate between two
+// halves of the packet buffer: when a rank has the peer's packets of one epoch, the peer has read those of the epoch
+// before.
 func packetKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, round int) tutorial.Kernel {
 	flag := uint32(round + 1)
 	half := int64(flag&1) * primitive.LL16.BufferSize(l.bytes)

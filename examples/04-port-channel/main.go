@@ -1,6 +1,6 @@
-// Tutorial 04: a full mesh of PortChannels. A kernel asks, the proxy of its process moves: every rank puts its slice to all others with
-// putWithSignalAndFlush and waits for theirs. Between ranks of one host the proxy copies through shared memory or peer access, between hosts it
-// sends by TCP; the kernel is the same.
+// Tutorial 04: a full mesh of PortChannels. A kernel posts requests, and the proxy of its process copies: every rank
+// puts its slice to all others with putWithSignalAndFlush and waits for their slices. Between ranks of one host the
+// proxy copies through shared memory or peer access; between hosts it sends by TCP. The kernel is the same.
 package main
 
 import (
@@ -42,7 +42,7 @@ func run(r *tutorial.Rank, transport string, bytes int64, iterations int) error 
 	if err != nil {
 		return err
 	}
-	// 2. Start everything with every peer, then collect: the futures complete in any order.
+	// 2. Start each step with every peer, then collect: the futures complete in any order.
 	conns := make([]*primitive.Future[*primitive.Connection], n)
 	remote := make([]*primitive.Future[*primitive.RegisteredMemory], n)
 	for p := range n {

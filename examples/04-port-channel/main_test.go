@@ -20,7 +20,7 @@ func TestMeshOnOneHost(t *testing.T) {
 	}
 }
 
-// Two network namespaces are two hosts: shared memory cannot cross, so auto must choose ethernet.
+// Two network namespaces act as two hosts: shared memory does not work between them, so auto must choose ethernet.
 func TestMeshAcrossHosts(t *testing.T) {
 	a, b := testutil.Hosts(t)
 	type result struct {

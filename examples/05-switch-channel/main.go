@@ -1,5 +1,6 @@
-// Tutorial 05: an all-reduce by a SwitchChannel, which reads from and writes to all ranks at once: each rank reduces its slice of everybody's buffer and
-// broadcasts the result into everybody's buffer. Before and after, the ranks meet by signals of BaseMemoryChannels.
+// Tutorial 05: an all-reduce by a SwitchChannel, which reads from and writes to all ranks at once. Each rank reduces
+// its slice of all ranks' buffers and broadcasts the result into all buffers. A barrier over BaseMemoryChannels
+// precedes and follows this.
 //
 // This is the unicast form: it loads from and stores to each peer and uses no multicast.
 package main
@@ -58,7 +59,7 @@ func run(r *tutorial.Rank, count int64) error {
 		}
 		peers[p] = channel.DeviceHandle()
 	}
-	// 2. Element i of rank k is (k+1)·(i mod 1000): sums are whole numbers, so every order gives the same.
+	// 2. Element i of rank k is (k+1)·(i mod 1000): sums are whole numbers, so they are exact in any order.
 	input := make([]byte, count*4)
 	for i := range count {
 		binary.LittleEndian.PutUint32(input[i*4:], math.Float32bits(float32((rank+1)*int(i%1000))))
@@ -100,7 +101,7 @@ func run(r *tutorial.Rank, count int64) error {
 	return nil
 }
 
-// switchKernel: the ranks meet, each reduces its slice and broadcasts it, the ranks meet again.
+// switchKernel runs a barrier, reduces and broadcasts this rank's slice, and runs a barrier again.
 func switchKernel(r *tutorial.Rank, h primitive.SwitchChannelHandle, peers []primitive.BaseMemoryChannelHandle, count int64) (tutorial.Kernel, error) {
 	k := tutorial.Kernel{Name: "tutorial_switch", Blocks: 32, Threads: 512, HostBlocks: 2}
 	at, err := tutorial.Upload(r.Device, h)
@@ -118,7 +119,7 @@ func switchKernel(r *tutorial.Rank, h primitive.SwitchChannelHandle, peers []pri
 	k.Args = func(a *cuda.Args, status device.Ptr) {
 		a.Ptr(at).Ptr(channels).Uint64(uint64(count)).Ptr(syncer).Ptr(status)
 	}
-	// The slice is reduced into memory of its own and then broadcast: the buffers hold the inputs until then.
+	// The slice is reduced into separate memory and then broadcast: the buffers hold the inputs until then.
 	slice := count / int64(h.NRanks)
 	result, err := r.Device.Alloc(slice * 4)
 	if err != nil {

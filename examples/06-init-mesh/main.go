@@ -1,8 +1,8 @@
-// Tutorial 06: setting up a mesh, step by step, with nothing hidden: TCPBootstrap, Communicator in the deferred style, ProxyService, and the handles of all
-// channels in constant memory of the GPU.
+// Tutorial 06: setting up a mesh step by step, without helpers: TCPBootstrap, Communicator in the deferred style,
+// ProxyService, and the handles of all channels in constant memory of the GPU.
 //
-// Start it alone and it starts its ranks itself, which meet at an address of this host; or give each rank the same -address as interface:ip:port, ip:port or
-// host:port.
+// Without an address it starts its ranks itself, which connect at an address of this host. Otherwise give each rank the
+// same -address as interface:ip:port, ip:port or host:port.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	tutorial.Exit(start(o, *address, *bytes))
 }
 
-// start runs this process as the rank that its environment names, or starts all ranks.
+// start runs this process as the rank that its environment specifies, or starts all ranks.
 func start(o tutorial.Options, address string, bytes int64) error {
 	env, err := bootstrap.FromEnv()
 	if errors.Is(err, bootstrap.ErrNoLauncher) {
@@ -50,7 +50,7 @@ func start(o tutorial.Options, address string, bytes int64) error {
 				return err
 			}
 		}
-		// Flags that come later win.
+		// Later flags override earlier ones.
 		program := append(append([]string{self}, os.Args[1:]...), "-address", address)
 		return launch.Run(context.Background(), launch.Options{N: o.Ranks, Program: program})
 	}
@@ -70,7 +70,7 @@ func start(o tutorial.Options, address string, bytes int64) error {
 	return nil
 }
 
-// freeAddress is a port of this host that was free a moment ago.
+// freeAddress returns the address of a port of this host that was free a moment ago.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -87,7 +87,7 @@ func setupMesh(rank, worldSize, local int, address, kind string, bytes int64) (e
 	ctx, cancel := context.WithTimeout(context.Background(), tutorial.Timeout)
 	defer cancel()
 
-	// 1. Find the other ranks.
+	// 1. Connect to the other ranks.
 	bs := bootstrap.NewTCP(rank, worldSize)
 	if err := bs.InitAddress(ctx, address); err != nil {
 		return err
@@ -106,7 +106,7 @@ func setupMesh(rank, worldSize, local int, address, kind string, bytes int64) (e
 		return err
 	}
 
-	// 2. Connect with all other ranks and exchange memories; setup waits for all of it.
+	// 2. Connect to all other ranks and exchange memories; setup waits for all of it.
 	buffer, err := dev.Alloc(bytes * int64(worldSize))
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func setupMesh(rank, worldSize, local int, address, kind string, bytes int64) (e
 	return nil
 }
 
-// kernel has one thread for each peer. On a GPU it takes the handles from constant memory.
+// kernel has one thread for each peer. On a GPU it reads the handles from constant memory.
 func kernel(handles []primitive.PortChannelHandle, rank int, bytes int64) tutorial.Kernel {
 	n := len(handles)
 	return tutorial.Kernel{

@@ -37,7 +37,7 @@ func unused() {
 }
 `
 
-// Every linter says something of a file that is wrong in every way.
+// Every linter reports something in a file that violates every rule.
 func TestEveryLinter(t *testing.T) {
 	settings, err := os.ReadFile("../../.golangci.yaml")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestEveryLinter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	built, err := exec.Command("go", "env", "GOCACHE").Output() // it would follow the user's cache
+	built, err := exec.Command("go", "env", "GOCACHE").Output() // otherwise it would depend on XDG_CACHE_HOME
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestEveryLinter(t *testing.T) {
 	if t.Failed() {
 		t.Log(out)
 	}
-	// What it found is kept, and must not outlive the rules.
+	// Its results are cached, and must be discarded when the rules change.
 	if err := os.WriteFile(filepath.Join(module, ".golangci.yaml"), []byte(strings.Replace(string(settings), "pkg: os\n", "pkg: nothing\n", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestEveryLinter(t *testing.T) {
 	}
 }
 
-// Settings that lint would not follow are refused.
+// Settings that lint does not implement are errors.
 func TestRules(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(path, []byte("linters:\n  enable: [errcheck, revive]\n"), 0o644); err != nil {

@@ -1,5 +1,6 @@
-// Lint runs what .golangci.yaml asks for, by its rules: go vet's analyzers, staticcheck, unused, errcheck, ineffassign, depguard and misspell.
-// golangci-lint runs them too, but brings a hundred more that are not asked for, and takes two minutes to build.
+// Lint runs the linters of .golangci.yaml with its rules: go vet's analyzers, staticcheck, unused, errcheck,
+// ineffassign, depguard and misspell. golangci-lint runs them too, but includes a hundred others and takes two minutes
+// to build.
 //
 // Usage, in the module's root: lint [flags] ./...
 package main
@@ -55,7 +56,7 @@ func main() {
 	os.Exit(cmd.Execute())
 }
 
-// reading gives an analyzer the files that it looks at itself, as go vet does and lintcmd does not.
+// reading provides the files that an analyzer reads itself, as go vet does and lintcmd does not.
 func reading(a *analysis.Analyzer) *analysis.Analyzer {
 	run := a.Run
 	a.Run = func(pass *analysis.Pass) (any, error) {
@@ -65,7 +66,7 @@ func reading(a *analysis.Analyzer) *analysis.Analyzer {
 	return a
 }
 
-// resolving gives an analyzer files whose identifiers are resolved by the parser, which lintcmd does not ask for.
+// resolving provides files whose identifiers the parser has resolved, which lintcmd does not request.
 func resolving(a *analysis.Analyzer) *analysis.Analyzer {
 	run := a.Run
 	a.Run = func(pass *analysis.Pass) (any, error) {

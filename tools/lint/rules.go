@@ -12,9 +12,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// rules is what lint takes from golangci-lint's settings.
+// rules holds the settings of golangci-lint that lint uses.
 type rules struct {
-	dir     string // what depends on these rules, and on no others
+	dir     string // data that depends on exactly these rules
 	Linters struct {
 		Enable   []string
 		Settings struct {
@@ -32,7 +32,7 @@ type rules struct {
 	}
 }
 
-// readRules reads them. Results of earlier runs are kept apart by the rules that led to them.
+// readRules reads the rules. Results of earlier runs are stored separately for each set of rules.
 func readRules(path string) (*rules, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func readRules(path string) (*rules, error) {
 	return &r, os.Setenv("STATICCHECK_CACHE", filepath.Join(r.dir, "results"))
 }
 
-// check refuses linters that golangci-lint would run and lint would not.
+// check rejects linters that golangci-lint would run and lint would not.
 func (r *rules) check() error {
 	known := []string{"depguard", "errcheck", "govet", "ineffassign", "misspell", "staticcheck", "unused"}
 	slices.Sort(r.Linters.Enable)
@@ -74,7 +74,7 @@ func (r *rules) imports() *depguard.LinterSettings {
 	return &settings
 }
 
-// excluded is a file with the functions whose errors nobody has to look at.
+// excluded writes a file of the functions whose errors may be ignored, and returns its path.
 func (r *rules) excluded() (string, error) {
 	path := filepath.Join(r.dir, "errcheck-excludes")
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {

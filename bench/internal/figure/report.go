@@ -14,11 +14,11 @@ import (
 	"github.com/goccl/goccl/topo"
 )
 
-// Figure is one result. Met is there when a target is.
+// Figure is one result. Met is set when there is a target.
 type Figure struct {
 	Name    string    `json:"name"`
 	Value   float64   `json:"value"`
-	Unit    string    `json:"unit"` // us, ms, MiB, GB/s (10⁹ bytes per second), or what is counted
+	Unit    string    `json:"unit"` // us, ms, MiB, GB/s (10⁹ bytes per second), or the counted unit
 	Target  *Target   `json:"target,omitempty"`
 	Met     *bool     `json:"met,omitempty"`
 	Detail  string    `json:"detail"`
@@ -42,10 +42,10 @@ type Point struct {
 	Value float64 `json:"value"`
 }
 
-// UpTo is a bound from above.
+// UpTo returns an upper bound.
 func UpTo(v float64) *Target { return &Target{AtMost: &v} }
 
-// AtLeast is a bound from below.
+// AtLeast returns a lower bound.
 func AtLeast(v float64) *Target { return &Target{AtLeast: &v} }
 
 // Met reports whether v is within the bound.
@@ -53,7 +53,7 @@ func (t *Target) Met(v float64) bool {
 	return (t.AtLeast == nil || v >= *t.AtLeast) && (t.AtMost == nil || v <= *t.AtMost)
 }
 
-// String is like "≤ 300".
+// String returns, for example, "≤ 300".
 func (t *Target) String() string {
 	if t.AtLeast != nil {
 		return fmt.Sprintf("≥ %g", *t.AtLeast)
@@ -61,14 +61,15 @@ func (t *Target) String() string {
 	return fmt.Sprintf("≤ %g", *t.AtMost)
 }
 
-// Report prints figures as they come and keeps them for the file.
+// Report prints figures as they arrive and stores them for the file.
 type Report struct {
 	common  Figure
-	targets bool // they are GPUs'
+	targets bool // the devices are GPUs
 	figures []Figure
 }
 
-// New begins the report of a measurement with that many ranks on devices like dev. Without targets, those of figures are left out.
+// New begins the report of a measurement with the given number of ranks on devices like dev. If targets is false, the
+// targets of figures are left out.
 func New(ctx context.Context, ranks int, dev device.Device, targets bool) *Report {
 	machine := fmt.Sprintf("%d × %s", ranks, dev.Name())
 	if m, err := topo.Detect(ctx); err == nil {
@@ -108,7 +109,7 @@ func (p *Report) Add(f Figure) {
 	p.figures = append(p.figures, f)
 }
 
-// Write stores the figures as a JSON array at path, whole or not at all.
+// Write stores the figures as a JSON array at path, atomically.
 func (p *Report) Write(path string) (err error) {
 	b, err := json.MarshalIndent(p.figures, "", " ")
 	if err != nil {

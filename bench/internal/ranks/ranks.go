@@ -39,7 +39,7 @@ func (o *Options) Flags() {
 	flag.DurationVar(&o.Timeout, "timeout", 3*time.Minute, "bound on the whole measurement")
 }
 
-// Run is one rank under a launcher; otherwise it starts the ranks, which are this program with the same arguments.
+// Run runs one rank under a launcher; otherwise it starts the ranks, which are this program with the same arguments.
 func (o *Options) Run(rank func(ctx context.Context, env bootstrap.Env) error) error {
 	if flag.NArg() > 0 || o.Device != "cuda" && o.Device != "host" || o.Timeout <= 0 {
 		return errors.New("-device is cuda or host, -timeout positive, and nothing but flags is taken")
@@ -81,7 +81,7 @@ func (o *Options) Run(rank func(ctx context.Context, env bootstrap.Env) error) e
 	return launch.Run(ctx, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...)})
 }
 
-// Exit ends the program name with what Run returned. A rank that failed has said why itself.
+// Exit ends the program name with the result of Run. A rank that failed has already printed its error.
 func Exit(name string, err error) {
 	var e *launch.ExitError
 	switch {
@@ -108,7 +108,7 @@ func (o *Options) Open(b bootstrap.Bootstrap) (dev device.Device, err error) {
 	return dev, nil
 }
 
-// Group is what the ranks meet by.
+// Group is the communication among the ranks.
 type Group struct{ bootstrap.Bootstrap }
 
 // Meet is a barrier of all ranks.

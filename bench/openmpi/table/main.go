@@ -1,4 +1,4 @@
-// Command table turns what bench/openmpi/compare.sh measured into one file of JSON and a table.
+// Command table converts the measurements of bench/openmpi/compare.sh to one JSON file and a table.
 //
 //	table row NAME < output            a line of JSON for each size: of `goccl perf --json`, or of `goccl plan run`
 //	table merge -ranks N -dir DIR -goccl VERSION < turns

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// comparison is what a run of compare.sh found.
+// comparison is the result of a run of compare.sh.
 type comparison struct {
 	Time       time.Time `json:"time"`
 	Commit     string    `json:"commit"`
@@ -24,7 +24,8 @@ type comparison struct {
 	Rows       []row     `json:"rows"` // every turn
 }
 
-// size is what all turns say of one size: median and smallest of their times, and how much faster than OpenMPI each contender is.
+// size summarizes all turns of one size: the median and the smallest of their times, and the speed of each contender
+// relative to OpenMPI.
 type size struct {
 	Bytes  int64              `json:"size_bytes"`
 	Median map[string]float64 `json:"median_us"`
@@ -94,7 +95,7 @@ func (c *comparison) table() []byte {
 	return b.Bytes()
 }
 
-// machine is like "2 × Intel(R) Xeon(R) Processor @ 2.50GHz".
+// machine returns, for example, "2 × Intel(R) Xeon(R) Processor @ 2.50GHz".
 func machine() string {
 	model := runtime.GOARCH
 	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {

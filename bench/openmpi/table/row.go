@@ -16,14 +16,15 @@ type row struct {
 	Version string  `json:"version,omitempty"`
 	Size    int64   `json:"size_bytes"`
 	Time    float64 `json:"time_us"` // median over batches of the slowest rank
-	Min     float64 `json:"min_us"`  // of the best batch; 0 where it is not told
+	Min     float64 `json:"min_us"`  // of the best batch; 0 if it is not known
 	Wrong   int64   `json:"wrong"`   // elements
 }
 
-// planLine is one of `goccl plan run`, which fails when a result is wrong.
+// planLine matches a line of `goccl plan run`, which fails when a result is wrong.
 var planLine = regexp.MustCompile(`(\d+) bytes +\S+ +\S+ +([\d.]+) us .*right`)
 
-// parse reads the output of `goccl perf --json` or of `goccl plan run`. Nothing at all is no rows: a plan that does not take the size.
+// parse reads the output of `goccl perf --json` or of `goccl plan run`. Empty input gives no rows: the plan does not
+// support the size.
 func parse(name string, in io.Reader) ([]row, error) {
 	data, err := io.ReadAll(in)
 	if err != nil || len(data) == 0 {
@@ -62,7 +63,7 @@ func parse(name string, in io.Reader) ([]row, error) {
 	return rows, nil
 }
 
-// readTurns reads lines of JSON; those that begin with # are for people.
+// readTurns reads lines of JSON and skips comments, which begin with #.
 func readTurns(in io.Reader) ([]row, error) {
 	var rows []row
 	s := bufio.NewScanner(in)

@@ -24,7 +24,7 @@ type Device struct {
 	module  *cuda.Module
 	scratch device.Allocation
 	used    int64
-	status  device.Ptr // where kernels leave their status; one kernel at a time
+	status  device.Ptr // the status word of kernels; one kernel at a time
 }
 
 const scratchSize = 1 << 16
@@ -76,7 +76,7 @@ func (d *Device) Close() error {
 	return errors.Join(append(errs, d.Device.Close())...)
 }
 
-// Kind picks the devices: "auto" is cuda when this process sees at least n GPUs, else host.
+// Kind returns the kind of device: "auto" is cuda when this process sees at least n GPUs, else host.
 func Kind(asked string, n int) (string, error) {
 	switch asked {
 	case "host":
@@ -100,7 +100,7 @@ func handleBytes[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }
 
-// Upload copies handles to the device, one after the other, and returns where the first is.
+// Upload copies handles to the device, one after the other, and returns the address of the first.
 func Upload[T any](d *Device, handles ...T) (device.Ptr, error) {
 	var b []byte
 	for i := range handles {
@@ -119,7 +119,8 @@ func (d *Device) Put(b []byte) (device.Ptr, error) {
 	return p, d.CopyIn(p, b)
 }
 
-// SetConstant copies handles to a __constant__ array of the module. The host device has none and needs none.
+// SetConstant copies handles to a __constant__ array of the module. It does nothing on the host device, which does not
+// need it.
 func SetConstant[T any](d *Device, name string, handles ...T) error {
 	if d.module == nil {
 		return nil
@@ -138,11 +139,11 @@ func SetConstant[T any](d *Device, name string, handles ...T) error {
 	return d.CopyIn(p, b)
 }
 
-// Kernel is one kernel in its two forms. Both return 0 or why a wait gave up.
+// Kernel is one kernel in its two forms. Both return 0 or the reason why a wait ended early.
 type Kernel struct {
 	Name            string
 	Blocks, Threads int
-	// Args adds the CUDA kernel's parameters; status is where it leaves its status.
+	// Args adds the CUDA kernel's parameters; the kernel writes its status at status.
 	Args func(a *cuda.Args, status device.Ptr)
 	// Host is the kernel for the host device: it runs once for each of HostBlocks blocks (0: one).
 	Host       func(b *host.Block) primitive.Status
@@ -195,7 +196,7 @@ func (d *Device) Launch(k Kernel) (*Running, error) {
 	return r, err
 }
 
-// clearStatus makes the status word ready for the next kernel.
+// clearStatus resets the status word for the next kernel.
 func (d *Device) clearStatus() (device.Ptr, error) {
 	if d.status != 0 {
 		return d.status, d.CopyIn(d.status, make([]byte, 4))
@@ -219,7 +220,7 @@ func (d *Device) launchGPU(r *Running) error {
 	return s.Launch(f, cuda.Launch1D(max(1, r.k.Blocks), max(1, r.k.Threads), 0), &a)
 }
 
-// Wait waits for the kernel and returns how long it ran. why tells what a status means (Context.Err).
+// Wait waits for the kernel and returns its duration. why explains a status (Context.Err).
 func (r *Running) Wait(timeout time.Duration, why func() error) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

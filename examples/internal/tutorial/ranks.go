@@ -22,7 +22,7 @@ type Options struct {
 	Ranks  int
 }
 
-// Parse reads the flags; ranks is the default number of ranks. A tutorial defines its own flags before.
+// Parse parses the flags; ranks is the default number of ranks. A tutorial defines its own flags before the call.
 func Parse(ranks int) Options {
 	var o Options
 	flag.StringVar(&o.Device, "device", "auto", "auto, host or cuda")
@@ -35,7 +35,7 @@ type message string
 
 func (m message) Error() string { return string(m) }
 
-// Message is an error that is a sentence for the user.
+// Message returns an error whose text is a sentence for the user.
 func Message(format string, args ...any) error { return message(fmt.Sprintf(format, args...)) }
 
 // Exit ends the program: status 1 and a plain message when err is not nil.
@@ -44,7 +44,7 @@ func Exit(err error) {
 		return
 	}
 	var e *launch.ExitError
-	if errors.As(err, &e) { // the rank has said why
+	if errors.As(err, &e) { // the rank has printed its error
 		os.Exit(e.ExitCode())
 	}
 	fmt.Fprintln(os.Stderr, err)
@@ -59,8 +59,8 @@ type Rank struct {
 	Comm   *primitive.Communicator
 }
 
-// Run makes this process a rank when a launcher (torchrun, mpirun, srun, goccl run) started it; otherwise it starts o.Ranks copies of itself and waits
-// for them.
+// Run makes this process a rank when a launcher (torchrun, mpirun, srun, goccl run) started it; otherwise it starts
+// o.Ranks copies of itself and waits for them.
 func Run(o Options, f func(r *Rank) error) error {
 	env, err := bootstrap.FromEnv()
 	if errors.Is(err, bootstrap.ErrNoLauncher) {
@@ -103,7 +103,7 @@ func runRank(o Options, env bootstrap.Env, f func(r *Rank) error) (err error) {
 	if err := f(r); err != nil {
 		return fmt.Errorf("rank %d: %w", r.Rank(), err)
 	}
-	// Nobody leaves while a peer may still use its memory.
+	// No rank leaves while a peer may still use its memory.
 	return r.Barrier(ctx)
 }
 
@@ -122,7 +122,7 @@ func Get[T any](f *primitive.Future[T]) (T, error) {
 	return f.Get(ctx)
 }
 
-// Print is for the first rank only.
+// Print prints on rank 0 only.
 func (r *Rank) Print(format string, args ...any) {
 	if r.Rank() == 0 {
 		fmt.Printf(format+"\n", args...)
@@ -135,7 +135,8 @@ type Memory struct {
 	dev *Device
 }
 
-// NewMemory allocates size bytes, zeroed, and registers them for every transport that tutorials use. The Context and the device end it.
+// NewMemory allocates size bytes, zeroed, and registers them for every transport that tutorials use. It is freed with
+// the Context and the device.
 func (r *Rank) NewMemory(size int64) (*Memory, error) {
 	a, err := r.Device.Alloc(size)
 	if err != nil {
@@ -145,19 +146,19 @@ func (r *Rank) NewMemory(size int64) (*Memory, error) {
 	return &Memory{m, r.Device}, err
 }
 
-// Write and Read copy between the memory and Go's.
+// Write copies p to the memory at offset off.
 func (m *Memory) Write(off int64, p []byte) error { return m.dev.CopyIn(m.Data().Add(off), p) }
 
-// Read is n bytes at off.
+// Read returns n bytes at off.
 func (m *Memory) Read(off, n int64) ([]byte, error) {
 	p := make([]byte, n)
 	return p, m.dev.CopyOut(p, m.Data().Add(off))
 }
 
-// Fill writes a pattern that tells ranks and rounds apart.
+// Fill writes a pattern that differs between ranks and rounds.
 func (m *Memory) Fill(off, n int64, seed int) error { return m.Write(off, Pattern(n, seed)) }
 
-// Check compares with the pattern.
+// Check compares the memory with the pattern.
 func (m *Memory) Check(off, n int64, seed int) error {
 	got, err := m.Read(off, n)
 	if err != nil {
@@ -171,7 +172,7 @@ func (m *Memory) Check(off, n int64, seed int) error {
 	return nil
 }
 
-// Pattern is n bytes that depend on the seed.
+// Pattern returns n bytes that depend on the seed.
 func Pattern(n int64, seed int) []byte {
 	p := make([]byte, n)
 	x := uint32(seed)*2654435761 + 1
@@ -182,7 +183,7 @@ func Pattern(n int64, seed int) []byte {
 	return p
 }
 
-// Exchange gives the peer our memory and gets the peer's.
+// Exchange sends this rank's memory to the peer and returns the peer's.
 func (r *Rank) Exchange(m *Memory, peer, tag int) (*primitive.RegisteredMemory, error) {
 	sent := r.Comm.SendMemory(m.RegisteredMemory, peer, tag)
 	got, err := Get(r.Comm.RecvMemory(peer, tag))

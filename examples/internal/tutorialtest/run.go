@@ -17,8 +17,8 @@ import (
 
 const marker = "GOCCL_TUTORIAL_MAIN"
 
-// Main is what a tutorial's TestMain calls: in a process that Run started, or a rank that such a process started, it runs mainFunc, and fails when that leaves
-// descriptors, goroutines or shared mappings behind.
+// Main is called by a tutorial's TestMain. In a process that Run started, or in a rank that such a process started, it
+// runs mainFunc, and fails when that leaves descriptors, goroutines or shared mappings.
 func Main(m *testing.M, mainFunc func()) {
 	if os.Getenv(marker) == "" {
 		os.Exit(m.Run())
@@ -37,8 +37,8 @@ func Main(m *testing.M, mainFunc func()) {
 	os.Exit(0)
 }
 
-// before is what the process holds once it has what lives as long as it does: the listener for descriptors, the runtime's poller, the goroutine that waits
-// for signals.
+// before returns the resources of the process after it has acquired those that it keeps until its end: the listener for
+// descriptors, the runtime's poller, the goroutine that waits for signals.
 func before() (testutil.Resources, error) {
 	if _, err := fdshare.Shared(); err != nil {
 		return testutil.Resources{}, err
@@ -49,13 +49,13 @@ func before() (testutil.Resources, error) {
 	return testutil.Held(), nil
 }
 
-// Run runs the tutorial with the arguments and returns what it printed and whether it exited with status 0.
+// Run runs the tutorial with the arguments and returns its output and whether it exited with status 0.
 func Run(t *testing.T, args ...string) (output string, ok bool) {
 	t.Helper()
 	return Command(t, nil, args...)
 }
 
-// Command is Run behind a command, such as "ip netns exec NAME", with more environment variables.
+// Command is Run with a command before the program, such as "ip netns exec NAME", and with more environment variables.
 func Command(t *testing.T, before []string, args ...string) (output string, ok bool) {
 	t.Helper()
 	self, err := os.Executable()
