@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// libraries is the folder with libgoccl.so and libnccl.so.2.
+// libraries returns the directory with libgoccl.so and libnccl.so.2.
 func libraries(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"gcc", "go"} {
@@ -91,7 +91,7 @@ func program(t *testing.T, name string) string {
 	return exe
 }
 
-// environment is the test's own, with the host device and our libraries.
+// environment is the test's own environment, with the host device and the libraries under test.
 func environment(t *testing.T, more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(s string) bool {
 		return strings.HasPrefix(s, "NCCL_") || strings.HasPrefix(s, "GOCCL_") || strings.HasPrefix(s, "LD_")
@@ -148,7 +148,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Only our names leave the libraries, and none is missing.
+// The libraries export only goccl's and NCCL's names, and all of them.
 func TestExportedSymbols(t *testing.T) {
 	dir := libraries(t)
 	golden(t, "libnccl.golden", strings.Join(symbols(t, filepath.Join(dir, "libnccl.so.2")), "\n")+"\n")
@@ -193,8 +193,9 @@ func TestExportedSymbols(t *testing.T) {
 	}
 }
 
-// Every function that NVIDIA's library exports, in both its names, and VCCL's and RCCL's all-to-all-v: what is missing would be taken from another NCCL in
-// the process. The lists are NVIDIA's own: testdata/nvidia.sh makes them.
+// Every function that NVIDIA's library exports, under both of its names, and the all-to-all-v of VCCL and RCCL: a
+// missing function would be resolved in another NCCL in the process. The lists come from NVIDIA's library:
+// testdata/nvidia.sh makes them.
 func TestNCCLSymbols(t *testing.T) {
 	have := symbols(t, filepath.Join(libraries(t), "libnccl.so.2"))
 	wanted := strings.Fields("ncclAlltoAllv ncclAllToAllv ncclAllToAll pncclAlltoAllv pncclAllToAllv pncclAllToAll")
@@ -221,7 +222,7 @@ func TestNCCLSymbols(t *testing.T) {
 	}
 }
 
-// What PyTorch 2.11 links against.
+// The symbols that PyTorch 2.11 links against.
 func TestPyTorchSymbols(t *testing.T) {
 	have := symbols(t, filepath.Join(libraries(t), "libnccl.so.2"))
 	for _, name := range strings.Fields(`GetVersion GetUniqueId GetErrorString GetLastError CommInitRank CommInitAll CommInitRankConfig CommInitRankScalable
@@ -270,7 +271,7 @@ func TestSuite(t *testing.T) {
 	t.Run("process 4", func(t *testing.T) { processes(t, exe, 4, -1, "process", "4") })
 }
 
-// processes runs n ranks of a program, whose arguments are args, the rank and a file; dies is the one that gets killed.
+// processes runs n ranks of a program, whose arguments are args, the rank and a file; dies is the rank that is killed.
 func processes(t *testing.T, exe string, n, dies int, args ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "id")
@@ -309,7 +310,7 @@ func TestRandomLifecycle(t *testing.T) {
 	run(t, environment(t, "GOCCL_TIMEOUT=20s", "GOCCL_OP_TIMEOUT=2s"), program(t, "random"), strconv.FormatUint(uint64(rand.Uint32()), 10), rounds)
 }
 
-// A clean goodbye is no death, and what a peer does when this rank's work is done is nothing to it.
+// A rank that leaves after its work is not reported as dead, and does not fail when peers leave after its work.
 func TestGoodbye(t *testing.T) {
 	exe := program(t, "goodbye")
 	for _, how := range []string{"destroy", "exit", "nonblocking", "abort", "kill"} {
@@ -332,7 +333,7 @@ func TestProcess(t *testing.T) {
 	t.Run("reload", func(t *testing.T) { run(t, environment(t), exe, "reload", filepath.Join(libraries(t), "libnccl.so.2")) })
 }
 
-// A shell and what it starts load the library and never use it.
+// A shell and its children load the library and never use it.
 func TestPreload(t *testing.T) {
 	env := environment(t, "LD_PRELOAD="+filepath.Join(libraries(t), "libnccl.so.2"), "NCCL_DEBUG=INFO")
 	for _, argv := range [][]string{{"/bin/true"}, {"/bin/sh", "-c", "for i in 1 2 3; do /bin/echo $i | /bin/cat; done | wc -l"}} {
@@ -345,7 +346,7 @@ func TestPreload(t *testing.T) {
 	}
 }
 
-// The core is found where the library is, also through a link, and where it is not the error says so.
+// The core is found in the directory of the library, also through a link; if it is not there, the error names it.
 func TestFindingTheCore(t *testing.T) {
 	exe, dir := program(t, "interpose"), libraries(t)
 	away := t.TempDir()
@@ -407,7 +408,7 @@ func TestContexts(t *testing.T) { onMock(t, "context") }
 
 func TestGraphUsageMode(t *testing.T) { onMock(t, "graphs") }
 
-// onMock runs a program over the mock driver, which it gets as its argument.
+// onMock runs a program with the mock driver, which is its argument.
 func onMock(t *testing.T, name string) {
 	t.Helper()
 	exe, lib := program(t, name), filepath.Join(t.TempDir(), "libmockcuda.so")

@@ -16,7 +16,8 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// A child that a rank has forked must not hide the rank's death from those that see it by their connection alone, as ranks of another host do.
+// A child that a rank has forked must not hide the rank's death from peers that detect it only by their connection, as
+// ranks of another host do.
 func TestAForkedChildHidesNoDeath(t *testing.T) {
 	dir := libraries(t)
 	exe := filepath.Join(t.TempDir(), "forked")

@@ -15,12 +15,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"goccl": func() { os.Exit(run(os.Args)) }})
 }
 
-// TestScripts runs testdata/script/*.txtar, each a session on a command line.
+// TestScripts runs testdata/script/*.txtar, each a command-line session.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(env *testscript.Env) error {
-			// Scripts see a machine without a GPU and without a launcher, whatever runs them.
+			// In scripts there is no GPU and no launcher, whatever the test's environment.
 			env.Setenv("CUDA_VISIBLE_DEVICES", "")
 			env.Setenv("CI", "true")
 			return nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The committed documents say what the committed measurements and tables say.
+// The committed documents match the committed measurements and tables.
 func TestUpToDate(t *testing.T) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -19,7 +19,7 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// A figure that somebody changes by hand is noticed and put right.
+// A figure that was edited by hand is detected and replaced.
 func TestNoticesAChange(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
@@ -60,7 +60,7 @@ func TestNoticesAChange(t *testing.T) {
 	}
 }
 
-// A measurement that was wrong has no time.
+// A measurement with wrong results has no time.
 func TestRefusesWrongResults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.json")
 	text := `{"libraries": [{"name": "goccl"}, {"name": "N"}], "rows": [{"library": "goccl", "size_bytes": 8, "time_us": 1, "wrong": 1}]}`
@@ -72,7 +72,8 @@ func TestRefusesWrongResults(t *testing.T) {
 	}
 }
 
-// The picture says which commits its files are of, each once, whatever their folder is called; files of two machines are not drawn together.
+// The picture names the commits of its files, each once, whatever the name of their directory; files of two machines
+// are not drawn together.
 func TestNamesEveryCommit(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, shown[0]), 0o755); err != nil {

@@ -33,7 +33,7 @@ func machine(t testing.TB, name string) *topo.Machine {
 	return m
 }
 
-// source is a healthy host of that machine.
+// source returns a healthy host with the named machine.
 func source(t testing.TB, name string, env ...string) Source {
 	m := machine(t, name)
 	return Source{
@@ -182,7 +182,7 @@ func TestUnevenLinksAndMIG(t *testing.T) {
 	}
 }
 
-// A driver that hangs costs the deadline, not for ever, and is named.
+// A driver that hangs delays Check until the deadline only, and is reported.
 func TestHangingDriver(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)

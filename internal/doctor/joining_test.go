@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What joining would warn of or refuse is found before.
+// doctor reports in advance what joining would warn of or refuse.
 func TestJoiningByAddress(t *testing.T) {
 	for env, want := range map[string]Status{
 		"MASTER_ADDR=10.0.0.1": Warn, "NCCL_COMM_ID=10.0.0.1:5000": Warn, "MASTER_ADDR=10.0.0.1 GOCCL_SECRET=0123456789abcdef": OK,

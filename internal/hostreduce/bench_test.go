@@ -7,7 +7,8 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// BenchmarkReduce reports bytes of input per second: 8 sources, in chunks that together stay in the second-level cache (64 KiB) or don't (8 MiB).
+// BenchmarkReduce reports bytes of input per second: 8 sources, in chunks that fit together in the second-level cache
+// (64 KiB) or do not (8 MiB).
 func BenchmarkReduce(b *testing.B) {
 	for _, c := range []struct {
 		t    datatype.Type
@@ -46,8 +47,9 @@ func BenchmarkReduce(b *testing.B) {
 	}
 }
 
-// BenchmarkReduceToAll is a large all-reduce's work on one core: each chunk is reduced from 8 sources and goes back to all of them. Bytes are
-// those of one rank. (Copies that go past the caches were tried here and are slower, in place by a third.)
+// BenchmarkReduceToAll is a large all-reduce's work on one core: each chunk is reduced from 8 sources and copied back
+// to all of them. Bytes are those of one rank. (Non-temporal copies were tried here and are slower, in place by a
+// third.)
 func BenchmarkReduceToAll(b *testing.B) {
 	const ranks, size, chunk = 8, 16 << 20, 32 << 10
 	var bufs [ranks][]byte

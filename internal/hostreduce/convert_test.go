@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// format is a small float by its definition, for the naive twin of the conversions.
+// format is a small float format by its definition, for the reference implementation of the conversions.
 type format struct {
 	name               string
 	bits, expBits, man int
@@ -23,7 +23,7 @@ var formats = []format{
 	{"e5m2", 8, 5, 2, true, true, func(x uint16) float32 { return e5m2ToFloat32[x] }, func(f float32) uint16 { return uint16(float32ToE5M2(f)) }},
 }
 
-// value is the meaning of an encoding, straight from the definition.
+// value decodes an encoding, directly from the definition.
 func (f format) value(x uint16) float64 {
 	frac := float64(int(x) & (1<<f.man - 1))
 	exp := int(x) >> f.man & (1<<f.expBits - 1)
@@ -73,7 +73,7 @@ func TestEncodeIsTheInverse(t *testing.T) {
 	}
 }
 
-// Between each two neighbours the rounding changes at the middle, where the even one wins.
+// Between two neighbours the rounding changes at the middle, which rounds to the even one.
 func TestEncodeRoundsToNearestEven(t *testing.T) {
 	for _, f := range formats {
 		var finite []uint16 // non-negative, ascending
@@ -100,7 +100,7 @@ func TestEncodeRoundsToNearestEven(t *testing.T) {
 			hi := finite[i+1]
 			mid := (f.value(lo) + f.value(hi)) / 2
 			if float64(float32(mid)) != mid {
-				continue // bfloat16's subnormals lie too low for a float32 between them
+				continue // no float32 lies between these subnormals of bfloat16
 			}
 			even := lo
 			if lo&1 != 0 {

@@ -41,7 +41,7 @@ func FuzzReduce(f *testing.F) {
 	})
 }
 
-// BenchmarkFill is the cost of test data; the second half of it is a copy.
+// BenchmarkFill measures the generation of test data; the second half of the time is a copy.
 func BenchmarkFill(b *testing.B) {
 	buf := make([]byte, 1<<20)
 	b.SetBytes(int64(len(buf)))

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// naive is Reduce for one element, in the plainest words.
+// naive is Reduce for one element, in the simplest form.
 func naive(srcs [][]byte, i int, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) []byte {
 	size := int(t.Size())
 	out := make([]byte, size)
@@ -135,7 +135,7 @@ func sameElements(a, b []byte, t datatype.Type) int {
 	return -1
 }
 
-// randomBits has, for floats, every kind of number: subnormal, infinite, NaN.
+// randomBits includes, for floats, every kind of number: subnormal, infinite, NaN.
 func randomBits(r *rand.Rand, b []byte) {
 	for i := range b {
 		b[i] = byte(r.Uint32())
@@ -217,7 +217,7 @@ func TestReduceRefusesBadArguments(t *testing.T) {
 	}
 }
 
-// The data of Fill must make every single mistake visible, and none where there is none.
+// The data of Fill must reveal every single mistake, and Check must accept a correct result.
 func TestFillAndCheck(t *testing.T) {
 	const n, count = 8, 500
 	everyTypeAndOp(t, func(t *testing.T, dt datatype.Type, op datatype.Op) {
@@ -253,7 +253,8 @@ func TestFillAndCheck(t *testing.T) {
 				t.Fatalf("element %d is %v", i, v)
 			}
 		}
-		// One rank left out; an 8-bit float with a tolerance of half its value can't tell, nor can an extremum for most elements.
+		// One rank left out. An 8-bit float with a tolerance of half its value cannot detect it, nor can an extremum
+		// for most elements.
 		if op != datatype.Max && op != datatype.Min && size > 1 {
 			left := append([][]byte(nil), srcs...)
 			left[3] = srcs[2]

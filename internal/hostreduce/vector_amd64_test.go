@@ -1,6 +1,6 @@
 package hostreduce
 
-// withoutVectors makes every reduction take the way of a processor without vector kernels, until the function that it returns is called.
+// withoutVectors disables the vector kernels until the returned function is called.
 func withoutVectors() (restore func()) {
 	all := vectorKernels
 	clear(vectorKernels[:])

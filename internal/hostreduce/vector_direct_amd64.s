@@ -1,8 +1,8 @@
 #include "textflag.h"
 #include "vector_amd64.h"
 
-// Kernels whose operator is one instruction that takes a source from memory. A block is 256 bytes in Y0 … Y7; then come blocks of
-// 32 bytes in Y0.
+// Kernels whose operator is one instruction with a source operand in memory. A block is 256 bytes in Y0 … Y7; the rest
+// is processed in blocks of 32 bytes in Y0.
 
 #define LOAD256 \
 	VMOVDQU (R8), Y0; \

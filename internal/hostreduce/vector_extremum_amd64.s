@@ -1,8 +1,8 @@
 #include "textflag.h"
 #include "vector_amd64.h"
 
-// Max and min of the types for which one instruction does not do it. A block is 128 bytes in Y0 … Y3;
-// then come blocks of 32 bytes in Y0.
+// Max and min of the types for which there is no single instruction. A block is 128 bytes in Y0 … Y3;
+// the rest is processed in blocks of 32 bytes in Y0.
 
 #define LOAD128 \
 	VMOVDQU (R8), Y0; \
@@ -63,9 +63,9 @@ done: \
 
 #define NOTHING
 
-// Floats. VMIN and VMAX give their second source (the first here, in Go's order) when either is NaN and when they are equal, so the
-// accumulator goes there: a NaN source loses. Then a NaN accumulator is replaced by the source, and where both are equal, which matters
-// for zeros only, the sign is taken from both: or for min, and for max.
+// Floats. VMIN and VMAX return their second source (the first here, in Go's order) when either is NaN and when they are
+// equal. The accumulator is that operand, so it wins against a NaN source. Then a NaN accumulator is replaced by the
+// source. Where both are equal, which matters for zeros only, the sign bits are combined: by OR for min, by AND for max.
 #define FLOATSTEP(off, acc, MOV, PICK, CMP, BLEND, BOTH) \
 	MOV   off(R8), Y8; \
 	PICK  acc, Y8, Y9; \
@@ -85,7 +85,7 @@ EXTREMUM(·minFloat32, NOTHING, NOTHING, MINPS)
 EXTREMUM(·maxFloat64, NOTHING, NOTHING, MAXPD)
 EXTREMUM(·minFloat64, NOTHING, NOTHING, MINPD)
 
-// 64-bit integers, by signed comparison; unsigned ones have their top bit turned before and after.
+// 64-bit integers, by signed comparison; the top bit of unsigned ones is inverted before and after.
 #define MAXSQ(off, acc) \
 	VMOVDQU   off(R8), Y8; \
 	VPCMPGTQ  acc, Y8, Y9; \

@@ -2,7 +2,7 @@
 #include "vector_amd64.h"
 
 // 16- and 8-bit floats, computed in float32. A block is 32 elements in Y0 … Y3; a source's are decoded to Y4 … Y7.
-// Then come blocks of 8 elements in Y0, the source's in Y4.
+// The rest is processed in blocks of 8 elements in Y0, the source's in Y4.
 
 DATA one32<>+0(SB)/8, $0x0000000100000001
 DATA one32<>+8(SB)/8, $0x0000000100000001
@@ -105,7 +105,8 @@ DATA e5m2NaN<>+16(SB)/8, $0x0000007e0000007e
 DATA e5m2NaN<>+24(SB)/8, $0x0000007e0000007e
 GLOBL e5m2NaN<>(SB), RODATA|NOPTR, $32
 
-// DECODE turns 8 elements at mem into y, whose lower half is x. ENCODE turns y into 8 elements at mem. Y8 … Y14 are free for both.
+// DECODE converts 8 elements at mem to y, whose lower half is x. ENCODE converts y to 8 elements at mem. Both may use
+// Y8 … Y14.
 
 #define DECODEBF16(mem, x, y) \
 	VPMOVZXWD mem, y; \
@@ -137,7 +138,8 @@ GLOBL e5m2NaN<>(SB), RODATA|NOPTR, $32
 	VPSLLW    $8, x, x; \
 	VCVTPH2PS x, y
 
-// E4M3's fields moved to their places in a float16 read 2^-8 of its value, as the biases are 7 and 15; its NaN is made float16's.
+// E4M3's fields, moved to their positions in a float16, give 2^-8 of the value, since the biases are 7 and 15. NaN is
+// converted separately.
 #define DECODEE4M3(mem, x, y) \
 	VPMOVZXBW mem, x; \
 	VPAND     abs8w<>(SB), x, X9; \
@@ -151,7 +153,7 @@ GLOBL e5m2NaN<>(SB), RODATA|NOPTR, $32
 	VCVTPH2PS X9, y; \
 	VMULPS    f256<>(SB), y, y
 
-// As float32ToE4M3 and float32ToE5M2 do it: Y11 the magnitude, saturated; Y12 as a subnormal; Y13 as a normal number.
+// Like float32ToE4M3 and float32ToE5M2. Y11: the saturated magnitude; Y12: as a subnormal; Y13: as a normal number.
 #define ENCODEFP8(mem, y, max, min, magic, bias, nan, shift) \
 	VPSRLD       $24, y, Y8; \
 	VPAND        sign8<>(SB), Y8, Y8; \

@@ -20,8 +20,8 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestMain lets the test binary launch as a child that can be killed: GOCCL_LAUNCH holds a shell script for two ranks, or GOCCL_LAUNCH_JOIN says that both are the
-// test binary again, and meet.
+// TestMain runs the test binary as a launcher that can be killed. GOCCL_LAUNCH holds a shell script for two ranks. With
+// GOCCL_LAUNCH_JOIN both ranks are the test binary, and join a job.
 func TestMain(m *testing.M) {
 	if os.Getenv("GOCCL_LAUNCH_JOIN") != "" {
 		if err := meet(); err != nil {
@@ -78,7 +78,7 @@ func TestOnlyIPv6(t *testing.T) {
 	}
 }
 
-// buffer may be written by several ranks and read meanwhile.
+// buffer is written by several ranks and read at the same time.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -177,7 +177,7 @@ func TestNoGrandchildStays(t *testing.T) {
 	}
 }
 
-// Whatever ends the launcher, its ranks and what these have started end with it.
+// When the launcher ends for any reason, its ranks and their descendants end with it.
 func TestLauncherKilled(t *testing.T) {
 	for i, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGHUP, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestCancel(t *testing.T) {
 	reason := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o, out, _ := sh(2, `trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done`)
-	o.Grace = time.Minute // they end at once, but on a busy machine that may take its time
+	o.Grace = time.Minute // they end at once, but that may take time on a busy machine
 	go func() {
 		within(t, "start", func() bool { return strings.Count(out.String(), "up") == 2 })
 		cancel(reason)

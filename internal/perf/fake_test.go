@@ -29,7 +29,7 @@ func (d *fakeDevice) ID() device.ID { return device.ID{Kind: d.kind} }
 func (d *fakeDevice) Name() string  { return "fake H200" }
 func (d *fakeDevice) Alloc(size int64) (device.Allocation, error) {
 	a := &fakeAllocation{b: make([]byte, size)}
-	live.Store(a, true) // memory seen only as addresses must stay reachable
+	live.Store(a, true) // memory that is referenced only by address must stay reachable
 	return a, nil
 }
 func (d *fakeDevice) Export(device.Ptr) (device.Handle, error) {
@@ -63,7 +63,7 @@ func (s *fakeStream) WaitEvent(device.Event) error             { return device.E
 func (s *fakeStream) Synchronize(ctx context.Context) error    { return context.Cause(ctx) }
 func (s *fakeStream) Close() error                             { return nil }
 
-// fakeEvent is when it was recorded: the stream runs work in the caller.
+// fakeEvent is the time at which it was recorded, since the stream runs work in the caller.
 type fakeEvent time.Time
 
 func (fakeEvent) Wait(context.Context) error { return nil }
@@ -72,7 +72,7 @@ func (e fakeEvent) Since(start device.Event) (float64, error) {
 	return time.Time(e).Sub(time.Time(start.(fakeEvent))).Seconds(), nil
 }
 
-// fakeCapturer's graphs do what they were made of; capturing does nothing.
+// fakeCapturer's graphs run the captured operations; capturing runs nothing.
 type fakeCapturer struct{ replays *atomic.Int64 }
 
 type fakeGraph struct {
@@ -139,7 +139,8 @@ func (p *fakePeers) AllGather(ctx context.Context, data []byte) ([][]byte, error
 	}
 }
 
-// fakeLibrary carries out collectives from their definition, over an exchange of its own. spoil, if any, changes the outputs of a rank.
+// fakeLibrary implements collectives directly from their definition, over its own exchange. spoil, if any, changes the
+// outputs of a rank.
 type fakeLibrary struct {
 	name  string
 	x     *exchange
@@ -154,7 +155,7 @@ func (l *fakeLibrary) Open(ctx context.Context, p Peers, _ device.Device) (Commu
 }
 
 type fakeCommunicator struct {
-	ctx   context.Context // ends what would wait for a failed rank
+	ctx   context.Context // unblocks waits for a failed rank
 	lib   *fakeLibrary
 	peers fakePeers
 }

@@ -33,7 +33,8 @@ func quick(t *testing.T, kind string) Config {
 	return Config{Kind: mustKind(t, kind), MinBytes: 0, MaxBytes: 270 << 10, Factor: 512, Iters: 1, Cycles: 2, Check: true}
 }
 
-// A right library passes for every collective, also with counts that do not divide, and with more elements than a block.
+// A correct library passes for every collective, also with counts that do not divide evenly, and with more elements
+// than a block.
 func TestRightLibraryPasses(t *testing.T) {
 	for _, name := range Kinds() {
 		for _, n := range []int{1, 2, 5} {
@@ -87,7 +88,7 @@ func TestEveryTypeAndOp(t *testing.T) {
 	}
 }
 
-// Each way of being wrong is found, and counted exactly.
+// Each kind of error is found, and counted exactly.
 func TestWrongLibraryIsFound(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -233,13 +234,13 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	}
 }
 
-// On a GPU, time lies between events, the untimed runs before them do not count, and what is checked is what was timed.
+// On a GPU the time is that between events, without the untimed runs before them, and the timed operations are checked.
 func TestEventsAndGraphs(t *testing.T) {
-	const slow = 200 * time.Millisecond // half of which no operation of a fake takes, even on a busy machine
+	const slow = 200 * time.Millisecond // more than twice the time of any fake operation, even on a busy machine
 	for _, graph := range []int{0, 3, GraphAuto} {
 		var replays, calls atomic.Int64
 		lib := &fakeLibrary{name: "slow start", spoil: func(rank int, _ *algorithm.Request, _ []byte) {
-			// Only what comes before the first event is slow: check, warm-up, and the first untimed run.
+			// Only the work before the first event is slow: check, warm-up, and the first untimed run.
 			if rank == 1 && calls.Add(1) <= 3 {
 				time.Sleep(slow)
 			}

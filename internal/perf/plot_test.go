@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Whatever was measured, the picture is XML, and every point lies in its own half.
+// For any rows, the picture is XML, and every point lies in its own half.
 func TestPlotStaysInside(t *testing.T) {
 	for name, rows := range map[string][]Row{
 		"one point":      {{Library: "goccl", Size: 8, Time: 3}},

@@ -21,9 +21,9 @@ func TestFastest(t *testing.T) {
 	}
 	rows := []Row{
 		row(1<<10, "one_shot_ll/64", 2.0), row(1<<10, "two_shot_ll128/256", 3.0),
-		row(1<<12, "one_shot_ll/64", 2.5), row(1<<12, "two_shot_ll128/256", 2.45), // within what scatters
+		row(1<<12, "one_shot_ll/64", 2.5), row(1<<12, "two_shot_ll128/256", 2.45), // within the noise
 		row(1<<14, "one_shot_ll/64", 5.0), row(1<<14, "two_shot_ll128/256", 3.0),
-		row(1<<16, "two_shot_ll128/256", 4.0), // the other was left out
+		row(1<<16, "two_shot_ll128/256", 4.0), // the other algorithm was left out
 		row(1<<18, "two_shot_ll128/256", 8.0), row(1<<18, "two_shot_ll128/512", 6.0),
 	}
 	got := fastest(rows)
@@ -31,7 +31,7 @@ func TestFastest(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
-	// What is written is what GOCCL_TUNING reads.
+	// GOCCL_TUNING reads the written file.
 	path := filepath.Join(t.TempDir(), "table.json")
 	if err := writeJSON(path, nvlink.Table{GPU: "some GPU", Ranks: 3, Collectives: map[string][]nvlink.Row{"all_reduce": got}}); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestFastest(t *testing.T) {
 	}
 }
 
-// What tune writes says what was measured, wherever it was measured.
+// The table that tune writes describes its measurements, for any GPU, modes and widths.
 func TestTuneTable(t *testing.T) {
 	rows := func(name string) []nvlink.Row { return []nvlink.Row{{Algorithm: name}} }
 	old := func() *nvlink.Table {
@@ -115,7 +115,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// A library that is too slow twice running is left out of larger sizes, on all ranks alike; not before sizes where that tells.
+// A library that is too slow twice in a row is left out of larger sizes, on all ranks alike; not before PruneFrom.
 func TestPrune(t *testing.T) {
 	t.Run("from the start", func(t *testing.T) { testPrune(t, 0, pruneAfter) })
 	t.Run("from 256", func(t *testing.T) { testPrune(t, 256, 2+pruneAfter) })

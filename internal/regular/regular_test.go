@@ -30,7 +30,7 @@ func TestRead(t *testing.T) {
 	if _, err := Read(filepath.Join(dir, "none"), 4); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	// A file of /proc says that it is empty.
+	// A file of /proc reports size 0.
 	if b, err := Read("/proc/self/status", 1<<20); err != nil || len(b) == 0 {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// meet starts n ranks by a unique id, as processes would.
+// meet starts n ranks with a unique id, as processes would.
 func meet(t *testing.T, n int, cfg Config) []Handle {
 	t.Helper()
 	id, err := NewUniqueID(0)
@@ -32,7 +32,7 @@ func meet(t *testing.T, n int, cfg Config) []Handle {
 	return out
 }
 
-// Ranks submit from goroutines of their own while others ask and one aborts.
+// Ranks submit from their own goroutines while others query the communicator and one aborts.
 func TestAbortWhileBusy(t *testing.T) {
 	testutil.Prompt(t, 500*time.Millisecond, func() time.Duration { return abortWhileBusy(t) })
 }
@@ -93,7 +93,7 @@ func abortWhileBusy(t *testing.T) (longest time.Duration) {
 	return longest
 }
 
-// Set-up that lacks a rank is under way until it is called off.
+// A set-up with a missing rank stays in progress until it is cancelled.
 func TestSetUpCalledOff(t *testing.T) {
 	id, err := NewUniqueID(0)
 	if err != nil {
@@ -131,7 +131,7 @@ func TestSetUpCalledOff(t *testing.T) {
 	_ = id.Close()
 }
 
-// A rank that never comes is an error that names it.
+// A missing rank gives an error that names it.
 func TestMissingRank(t *testing.T) {
 	id, err := NewUniqueID(0)
 	if err != nil {
@@ -154,7 +154,7 @@ func TestMissingRank(t *testing.T) {
 	}
 }
 
-// Operations wait for as long as they may, and no longer.
+// Operations wait until their timeout, and no longer.
 func TestOpTimeout(t *testing.T) {
 	c := world(t, 2, Config{OpTimeout: 200 * time.Millisecond})
 	p, _ := floats(t, 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// world makes n ranks in this process, each on a host device of its own.
+// world makes n ranks in this process, each on its own host device.
 func world(t testing.TB, n int, cfg Config) []Handle {
 	t.Helper()
 	devs := make([]Handle, n)
@@ -42,7 +42,7 @@ func world(t testing.TB, n int, cfg Config) []Handle {
 	return all
 }
 
-// floats are n elements that C could have allocated.
+// floats allocates n elements as C would.
 func floats(t testing.TB, n int) (uintptr, []float32) {
 	t.Helper()
 	d, err := OpenDevice(device.Host, 0)
@@ -156,7 +156,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// A call must add nothing to what the engine allocates.
+// A call must not allocate in addition to the engine.
 func TestSubmitAllocatesNothing(t *testing.T) {
 	h := world(t, 1, Config{})[0]
 	send, x := floats(t, 16)
@@ -223,7 +223,8 @@ func TestGroupsOfSeveralCommunicators(t *testing.T) {
 		for r := range 3 {
 			p, x := floats(t, 1)
 			x[0] = float32(r + 1)
-			// The second all-reduce takes what the first, of another communicator on the same stream, left: 3 × 6.
+			// The second all-reduce reduces the result of the first, which belongs to another communicator on the same
+			// stream: 3 × 6.
 			reqs = append(reqs, allReduce(a[r], p, p, 1), allReduce(b[r], p, p, 1))
 			results = append(results, result{x, 18})
 		}

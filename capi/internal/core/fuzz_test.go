@@ -10,8 +10,9 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// FuzzCalls makes calls of the ABI with handles, numbers and requests from the input, on one rank, where no call waits for another. Whatever comes is an
-// answer: no panic, no internal error, no memory of others touched, and the rank works afterwards.
+// FuzzCalls makes calls of the ABI with handles, numbers and requests from the input, on one rank, where no call waits
+// for another. Every call must return without a panic, an internal error or an access to other memory, and the rank
+// must work afterwards.
 func FuzzCalls(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 1, 7, 0, 0, 0, 16})
 	f.Add([]byte{1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0})
@@ -52,7 +53,7 @@ func FuzzCalls(f *testing.F) {
 			q.Send, q.Recv = memory, memory+uintptr(8*room)
 			switch byteOf() % 8 {
 			case 0:
-				q.Count = max(word(), 1<<62+1) // in a smaller one bytes would be touched that a caller has promised
+				q.Count = max(word(), 1<<62+1) // a smaller count could exceed the buffers, whose size only the caller knows
 			case 1:
 				q.Send = 0
 			case 2:
@@ -60,7 +61,7 @@ func FuzzCalls(f *testing.F) {
 			case 3:
 				q.Stream = uintptr(0x7000 + uint64(byteOf()))
 			}
-			if q.Collective == 5 || q.Collective == 13 { // its arrays are a promise too
+			if q.Collective == 5 || q.Collective == 13 { // the same applies to the sizes of its arrays
 				q.SendCounts = nil
 			}
 			return q

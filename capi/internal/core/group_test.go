@@ -26,7 +26,7 @@ func inTime(t *testing.T, what string, f func() error) {
 	}
 }
 
-// Ranks, of one thread or of several, name the communicators of a group in any order, as NCCL lets them.
+// Ranks, of one thread or of several, name the communicators of a group in any order, as in NCCL.
 func TestGroupInAnyOrder(t *testing.T) {
 	a, b := world(t, 2, Config{}), world(t, 2, Config{})
 	reqs := func(comms ...Handle) (out []Request) {
@@ -50,8 +50,8 @@ func TestGroupInAnyOrder(t *testing.T) {
 	})
 }
 
-// Random groups: every rank is a thread, or all are one, with the same requests on several communicators, and each names the communicators in an order of
-// its own. On one communicator the order is the same everywhere.
+// Random groups: every rank is a thread, or one thread runs all ranks. All submit the same requests on several
+// communicators, in different orders of the communicators. The order within one communicator is the same on all ranks.
 func TestRandomGroups(t *testing.T) {
 	const n, kinds, most = 3, 4, 6
 	rounds := 500

@@ -44,7 +44,7 @@ func TestObjectsAreToldApart(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := CloseObject(conn); err != nil { // after what it was made from
+	if err := CloseObject(conn); err != nil { // after the object from which it was made
 		t.Error(err)
 	}
 	if _, err := NewSemaphoreStub(conn); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "was destroyed") {
@@ -55,7 +55,7 @@ func TestObjectsAreToldApart(t *testing.T) {
 	}
 }
 
-// A future that is waited for too briefly can be waited for again, and gives one object however often.
+// A future whose wait timed out can be waited for again, and returns the same object each time.
 func TestFutureInSlices(t *testing.T) {
 	boots, err := LocalBootstraps(2)
 	if err != nil {
