@@ -17,7 +17,7 @@ import (
 
 func object(h C.goccl_object) core.Handle { return core.Handle(h) }
 
-// give is store for a new object.
+// give stores the handle of a new object, like store.
 func give(to *C.goccl_object, h core.Handle, err error) C.goccl_result {
 	return store(to, C.goccl_object(h), err)
 }

@@ -82,7 +82,7 @@ func (r *rank) launches(ctx context.Context, c *goccl.Comm) (us float64, err err
 	if err != nil {
 		return 0, err
 	}
-	var args cuda.Args // no round trips; a channel that is only read; the time and the status behind it
+	var args cuda.Args // no round trips; a channel that is only read, followed by the time and the status
 	args.Ptr(r.mem.Ptr()).Uint32(0).Uint32(0).Uint32(0).Ptr(r.mem.Ptr().Add(1024)).Ptr(r.mem.Ptr().Add(1032))
 	s, shape := r.stream.(*cuda.Stream), cuda.Launch1D(1, 32, 0)
 	us, _, err = r.timed(ctx, c, func() error { return s.LaunchRaw(f, &shape, args.Bytes()) })

@@ -66,7 +66,7 @@ WEAK(ncclCommDeregister);
 
 ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int flags) {
 	static const char what[] = "ncclCommWindowRegister";
-	const int known = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING; // the second requests what every window has
+	const int known = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING; // every window has the property that the second flag requests
 	if (win) *win = NULL;
 	if (flags & ~known) BAD("%s: flags %#x: only NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING are known", what, (unsigned)flags);
 	ncclResult_t r = enter(comm, buff, size, (void **)win, what);

@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/plan/simulate"
 )
 
-// planTime is a measured time of a built-in program: what plan run writes and plan fit reads. A file is a JSON array of them.
+// planTime is a measured time of a built-in program. plan run writes files of them and plan fit reads them. A file is a
+// JSON array.
 type planTime struct {
 	Program   string  `json:"program"`
 	Ranks     int     `json:"ranks"`

@@ -1,4 +1,4 @@
-// Package regular reads files whose names come from outside, without blocking and up to a limit.
+// Package regular reads files whose names are user input, without blocking and up to a size limit.
 package regular
 
 import (

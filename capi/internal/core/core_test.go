@@ -239,7 +239,7 @@ func TestGroupsOfSeveralCommunicators(t *testing.T) {
 	}
 }
 
-// Counts in the device's memory are read when the work runs: here behind a group of other work.
+// Counts in the device's memory are read when the work runs, here after a group of other work.
 func TestDeviceCounts(t *testing.T) {
 	c := world(t, 2, Config{})
 	d, err := OpenDevice(device.Host, 0)

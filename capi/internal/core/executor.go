@@ -34,12 +34,12 @@ type loaded struct {
 	x *executor.ExecutionPlan
 }
 
-// executorCount numbers the executors of this process. Rank 0's number separates the messages of executors that share a
+// executorSpace bounds the numbers of executorCount. Rank 0's number distinguishes the executors that share a
 // bootstrap.
 const executorSpace = 1 << 20
 
-// NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks agree on message tags for
-// this executor, so that others can use the bootstrap too.
+// NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks create a sub-bootstrap for
+// the executor, so that others can use the bootstrap too.
 func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	b, err := bootstraps.get(boot)
 	if err != nil {

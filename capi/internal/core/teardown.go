@@ -15,7 +15,7 @@ import (
 const (
 	leaveWait    = 2 * time.Second       // in Destroy; goccl.Comm.Close goes on in the background
 	abortWait    = 80 * time.Millisecond // in Abort
-	drainTimeout = 10 * time.Minute      // for enqueued work, when the communicator has no timeout of its own
+	drainTimeout = 10 * time.Minute      // for enqueued work, or the communicator's OpTimeout if that is longer
 )
 
 // leaving counts the communicators of each job that are being freed in the background.
@@ -139,8 +139,8 @@ func (c *comm) free(inner *goccl.Comm) (freed chan struct{}) {
 	return freed
 }
 
-// awaitFree waits until this communicator is freed, and, for the last rank of its job in this process, until all of
-// them are.
+// awaitFree waits until all communicators of the job are freed, at most limit. Only the last rank of the job in this
+// process waits.
 func (c *comm) awaitFree(freed chan struct{}, limit time.Duration) {
 	if !local.leave(c.job) {
 		return
