@@ -47,7 +47,7 @@ enum {
 	GOCCL_OUT_OF_MEMORY = 14
 };
 
-/* Handles. 0 is never a valid handle. Handles are not reused: the use of a destroyed one is always detected. */
+/* Handles. 0 is never a valid handle. A destroyed handle is detected: its value comes again only after 2^32 handles were freed. */
 typedef uint64_t goccl_device;
 typedef uint64_t goccl_bootstrap;
 typedef uint64_t goccl_comm;
