@@ -10,26 +10,28 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Builder makes plans algorithms of a communicator: algorithm.Builder for a plan. All plans of a communicator share an Executor.
+// Builder is the algorithm.Builder of an execution plan: it makes the plan an algorithm of a communicator. All plans of
+// a communicator share an Executor.
 type Builder struct {
 	Plan    *plan.Plan
 	Options []Option
 	Tags    map[string]uint64
-	// Executor is the communicator's; nil makes one for this plan alone.
+	// Executor is the communicator's executor. If it is nil, Build creates one for this plan alone.
 	Executor *Executor
 }
 
 var _ algorithm.Builder = (*Builder)(nil)
 
-// planAlgorithm is a loaded plan as an algorithm.
+// planAlgorithm implements algorithm.Algorithm for a loaded plan.
 type planAlgorithm struct {
 	x          *ExecutionPlan
 	collective algorithm.Collective
 	tags       map[string]uint64
-	owned      bool // the executor
+	owned      bool // whether Close closes the executor
 }
 
-// collectives maps the collectives of plans to those of requests. Plans of others can be executed, not selected.
+// collectives maps plan collectives to request collectives. A plan for any other collective can be executed but not
+// selected.
 var collectives = map[plan.Collective]algorithm.Collective{
 	plan.AllReduce: algorithm.AllReduce, plan.AllGather: algorithm.AllGather, plan.ReduceScatter: algorithm.ReduceScatter,
 	plan.AllToAll: algorithm.AllToAll, plan.Broadcast: algorithm.Broadcast, plan.Reduce: algorithm.Reduce,
@@ -65,12 +67,12 @@ func (a *planAlgorithm) MessageRange() (least, most uint64) {
 	return max(1, a.x.plan.MinSize), a.x.plan.MaxSize
 }
 
-// Constraint: a plan is for a fixed number of ranks.
+// Constraint returns the world size: a plan is for a fixed number of ranks.
 func (a *planAlgorithm) Constraint() algorithm.Constraint {
 	return algorithm.Constraint{WorldSize: len(a.x.plan.GPUs)}
 }
 
-// BufferMode is any: the executor copies where plan and caller differ.
+// BufferMode returns AnyBuffers: the executor copies where the plan's buffer mode differs from the caller's.
 func (a *planAlgorithm) BufferMode() algorithm.BufferMode { return algorithm.AnyBuffers }
 
 func (a *planAlgorithm) Accepts(r *algorithm.Request) error {
@@ -85,7 +87,8 @@ func (a *planAlgorithm) Run(ctx context.Context, seq uint64, r *algorithm.Reques
 		Scalar: r.Scalar, ScalarPtr: r.ScalarPtr, Stream: r.Stream, Seq: seq})
 }
 
-// Register is Executor.Register for the executor that the plan shares with the communicator's others: for whoever measures, or keeps its buffers.
+// Register calls Executor.Register on the executor that the communicator's plans share. Benchmarks and callers with
+// long-lived buffers use it.
 func (a *planAlgorithm) Register(ctx context.Context, p device.Ptr) error {
 	return a.x.e.Register(ctx, p)
 }
@@ -99,7 +102,7 @@ func (a *planAlgorithm) Close() error {
 	return nil
 }
 
-// Selectable reports whether requests can ask for what the plan computes.
+// Selectable reports whether requests can select the plan's collective.
 func Selectable(p *plan.Plan) bool {
 	_, ok := collectives[p.Collective]
 	return ok

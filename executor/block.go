@@ -6,24 +6,24 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// block is a thread block of a running launch. Ops are done one after the other, each as a whole, which is how the verifier runs them too: a
-// plan that it accepts cannot hang here.
+// block is a thread block of a running launch. It executes its ops in order and completes each before the next, as the
+// verifier does, so a plan that the verifier accepts cannot hang here.
 type block struct {
 	r     *run
-	index int // in the plan; of merged blocks, the first one's
+	index int // in the plan; for merged blocks, the first one's
 	prog  []instr
 	pc    int
 	done  bool
 
-	// Progress within the op at pc; zero when it begins.
-	entry    int // of the entries of a wait or an acquire, or 1 for a barrier that was announced
+	// Progress within the op at pc, reset when the op begins.
+	entry    int // entries of a wait or an acquire that are done; 1 for a barrier that the block has announced
 	begun    bool
 	move     int
 	at       int64
 	seenMove int
 	seenSrc  int
 
-	// The pipeline.
+	// Pipeline state.
 	iter, iters int
 	unit        int64
 }
@@ -33,13 +33,13 @@ func (b *block) reset(r *run, index int, prog []instr) {
 	b.done = len(b.prog) == 0
 }
 
-// next goes to the op at pc.
+// next moves to the op at pc.
 func (b *block) next(pc int) {
 	b.pc, b.entry, b.begun, b.move, b.at, b.seenMove, b.seenSrc = pc, 0, false, 0, 0, 0, 0
 	b.done = pc == len(b.prog)
 }
 
-// advance runs ops until one has to wait, or the quantum is used up. It reports whether anything happened.
+// advance runs ops until one must wait or the quantum is used up. It reports whether there was any progress.
 func (b *block) advance(w *worker) (moved bool, err error) {
 	for !b.done {
 		in := &b.prog[b.pc]
@@ -58,12 +58,12 @@ func (b *block) advance(w *worker) (moved bool, err error) {
 	return moved, nil
 }
 
-// step tries the op: over when it is done, moved when something happened.
+// step tries to run the op. over: the op is complete; moved: there was progress.
 func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 	h := b.r.h
 	own := h.windows[h.x.e.rank]
 	switch in.code {
-	case opNop, opFlush: // a transfer is over when its op is
+	case opNop, opFlush: // a transfer completes with its op
 		return true, true, nil
 	case opLoop:
 		b.iter, b.unit = 0, in.op.UnitSize
@@ -120,7 +120,8 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 	return b.transfer(in, w)
 }
 
-// transfer is step for an op that moves data: it begins when the peers' buffers are known and the packets are there.
+// transfer is step for an op that moves data. It begins when the peers have published their buffers and the packets
+// have arrived.
 func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
 	if !b.begun {
 		if !b.ready() {
@@ -142,7 +143,7 @@ func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
 		h.windows[p].door().Wake()
 	}
 	if b.r.workers > 1 {
-		h.windows[h.x.e.rank].door().Wake() // packets of this rank to itself
+		h.windows[h.x.e.rank].door().Wake() // for packets that this rank sends to itself
 	}
 	if over && in.signal {
 		b.signal(in)
@@ -165,7 +166,7 @@ func (b *block) signalled(in *instr) bool {
 	return int64(h.windows[h.x.e.rank].inbound(l).Load()-h.waited[l]) >= int64(in.times[b.entry])
 }
 
-// acquire takes one from a semaphore; workers may share it one after the other.
+// acquire decrements a semaphore if it is positive. Several workers may use the same semaphore.
 func (b *block) acquire(in *instr) bool {
 	s := &b.r.h.semaphores[in.op.SemaphoreIDs[b.entry]]
 	for {
@@ -184,7 +185,7 @@ func (b *block) assembled(in *instr) bool {
 	return b.r.h.arrived[id].Load() >= b.r.h.met[b.index][id]*uint64(in.op.NumThreadBlocks)
 }
 
-// ready reports whether the op at pc would get on.
+// ready reports whether the op at pc can make progress.
 func (b *block) ready() bool {
 	in := &b.prog[b.pc]
 	switch in.code {
@@ -208,7 +209,7 @@ func (b *block) ready() bool {
 	return true
 }
 
-// waiting says what the op at pc waits for, and from whom.
+// waiting describes what the op at pc waits for, and from which peer (-1: none).
 func (b *block) waiting() (peer int, where string) {
 	in := &b.prog[b.pc]
 	at := fmt.Sprintf("%v (%s)", in.pos, in.op.Name)
@@ -237,7 +238,7 @@ func (b *block) waiting() (peer int, where string) {
 	return -1, "at " + at
 }
 
-// writer is a rank that sends packets to pl, or -1; another rank than pl's own if there is one.
+// writer returns a rank that sends packets to pl, or -1. It prefers a rank other than pl's own.
 func writer(p *plan.Plan, pl plan.Place) int {
 	found := -1
 	var look func(rank int, steps []plan.Step)

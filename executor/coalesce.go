@@ -9,22 +9,27 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Plans are written for GPUs: many thread blocks that do the same to neighbouring data, each with signals of its own. A worker of the host
-// runs all blocks of its rank, so it is better off with one block that does it all: an eighth of the signals, copies of eight times the size.
+// Plans are written for GPUs: many thread blocks do the same to neighbouring data, and each sends its own signals. On
+// the host, a worker runs all blocks of its rank, so one block that does all of it is faster: with, say, an eighth of
+// the signals and copies of eight times the size.
 //
-//  1. group     blocks of a rank whose ops are of the same kinds, one by one
-//  2. merge     op i of all blocks of a group becomes one op: their moves, their signals added up by link
-//  3. join      moves of neighbouring chunks, and the slices of one chunk, become one move
-//  4. rehearse  run all ranks' merged programs, without data; when they get stuck, everybody stays with the blocks of the plan
+//  1. group     blocks of a rank whose ops have the same kinds, one by one
+//  2. merge     op i of all blocks of a group into one op: it has all their moves, and the sum of their signals on each
+//     link
+//  3. join      moves of neighbouring chunks, and the slices of one chunk, into one move
+//  4. rehearse  run the merged programs of all ranks, without data; if they get stuck, all ranks keep the plan's own
+//     blocks
 //
-// A run of merged programs is one of the interleavings that the plan's own blocks have, so whatever the verifier has shown of all of these holds
-// for it, except that it ends: an op now waits for what any of the merged ops waited for, and that may come later than what another of them would
-// have sent. Hence step 4. One rehearsal is enough, because counters and packets are never taken back and each has one taker: if one order gets
-// to the end, all do, and so do ranks of which only some run merged programs.
+// A run of merged programs is one of the interleavings of the plan's own blocks, so everything that the verifier has
+// proved for all interleavings holds for it, except termination: a merged op waits for everything that any of its parts
+// waits for, and part of that may depend on something that another part sends. Hence step 4. One rehearsal is enough,
+// because counters and packets are never taken back and each has one consumer: if one order ends, all orders end. This
+// also holds when only some ranks run merged programs.
 
-// coalesce is steps 1 to 3 for one rank.
+// coalesce performs steps 1 to 3 for one rank.
 //
-// A block with a pipeline, a semaphore, is left as it is, and so is then the plan (rehearsal.step).
+// It does not merge blocks with a pipeline or a semaphore. A plan that has such a block is not merged at all
+// (rehearsal.step).
 func (prog *program) coalesce() {
 	groups, order := map[string][]int{}, []string(nil)
 	lists := make([][]instr, len(prog.blocks))
@@ -32,7 +37,7 @@ func (prog *program) coalesce() {
 		list := slices.DeleteFunc(slices.Clone(prog.blocks[b]), func(in instr) bool { return in.code == opNop || in.code == opFlush })
 		lists[b] = list
 		key := kinds(list)
-		if key == "" { // alone, under a name that no other has
+		if key == "" { // a group of its own, under a unique key
 			key = string(binary.LittleEndian.AppendUint64([]byte{0xff}, uint64(b)))
 		}
 		if _, ok := groups[key]; !ok {
@@ -53,7 +58,8 @@ func (prog *program) coalesce() {
 	}
 }
 
-// kinds is what must be equal for blocks to be merged, or "" for a block that cannot be (see rehearsal.step).
+// kinds returns a key that is equal for blocks that can be merged, or "" for a block that cannot be merged (see
+// rehearsal.step).
 func kinds(list []instr) string {
 	var key []byte
 	for i := range list {
@@ -81,7 +87,8 @@ func flag(b bool) byte {
 	return 0
 }
 
-// coalesced makes the merged program of one rank, or leaves it without. All ranks of a plan come to the same result.
+// coalesced builds the merged program of one rank if merging pays and the rehearsal ends. All ranks of a plan get the
+// same result.
 func coalesced(p *plan.Plan, hash [sha256.Size]byte, prog *program) error {
 	v := verificationOf(hash)
 	var err error
@@ -103,7 +110,7 @@ func coalesced(p *plan.Plan, hash [sha256.Size]byte, prog *program) error {
 	return err
 }
 
-// closed reports whether every barrier of the blocks is among them alone.
+// closed reports whether every barrier of these blocks has exactly these blocks as its participants.
 func closed(lists [][]instr, members []int) bool {
 	for _, b := range members {
 		for i := range lists[b] {
@@ -115,7 +122,7 @@ func closed(lists [][]instr, members []int) bool {
 	return true
 }
 
-// merge is step 2. Barriers among the members are met by doing op after op.
+// merge is step 2. It drops barriers: the merged block runs op after op, which already orders its members.
 func merge(lists [][]instr, members []int) []instr {
 	var out []instr
 	for i, first := range lists[members[0]] {
@@ -152,7 +159,8 @@ func merge(lists [][]instr, members []int) []instr {
 	return out
 }
 
-// join is step 3. Moves of different blocks are independent, or they would race; those of one op need not be, and then nothing changes places.
+// join is step 3. Moves of different blocks are independent, or they would race. Moves of one op may depend on each
+// other; then join keeps the order of all moves.
 func join(moves []move) []move {
 	moves = whole(moves)
 	for i := range moves {
@@ -190,7 +198,7 @@ func join(moves []move) []move {
 	return fan(out)
 }
 
-// fan makes one move of copies from one source, so that it is read once.
+// fan combines copies from the same source into one move, so that the source is read once.
 func fan(moves []move) []move {
 	out := moves[:0:0]
 	for _, m := range moves {
@@ -207,7 +215,7 @@ func fan(moves []move) []move {
 	return out
 }
 
-// whole replaces moves that are all the slices of one move by it.
+// whole replaces the slices of a move by the whole move when all slices are present.
 func whole(moves []move) []move {
 	seen := map[string][]int{}
 	for i := range moves {
@@ -237,7 +245,8 @@ func whole(moves []move) []move {
 	return out
 }
 
-// key tells apart moves between different memories, and with exact also between different chunks of them and different numbers of slices.
+// key identifies the memories between which m moves data. With exact it also identifies the chunks and the number of
+// slices.
 func (m *move) key(exact bool) string {
 	var b []byte
 	for _, side := range [2][]plan.Place{m.Src, m.Dst} {
@@ -256,7 +265,7 @@ func (m *move) key(exact bool) string {
 	return string(b)
 }
 
-// depends reports whether b touches what a writes.
+// depends reports whether b reads or writes what a writes.
 func depends(a, b *move) bool {
 	for i := range a.Dst {
 		for _, side := range [2][]plan.Place{b.Src, b.Dst} {
@@ -274,7 +283,7 @@ func overlap(a, b *plan.Place) bool {
 	return a.Rank == b.Rank && a.Plane == b.Plane && a.Index < b.Index+b.Size && b.Index < a.Index+a.Size
 }
 
-// follows reports whether every place of next, a move between the same memories, begins where m's ends.
+// follows reports whether next is between the same memories as m and each of its places begins where m's ends.
 func (m *move) follows(next *move) bool {
 	if m.slice.Count > 1 || next.slice.Count > 1 || m.key(false) != next.key(false) {
 		return false

@@ -19,13 +19,16 @@ import (
 
 // A launch on a GPU:
 //
-//  1. order     behind the plan's previous launch, or the communicator's previous operation
-//  2. place     in registered memory where the caller's is; otherwise in the staging region, with a copy on the stream before
-//  3. fill      addresses, sizes, and where this rank's buffers are; the epoch lives in device memory, so a launch may be captured and replayed
-//  4. launch    a block for every thread block of the plan
-//  5. after     scale an average, copy staged output home; mark the end
+//  1. order     after the plan's previous launch, or the communicator's previous operation
+//  2. place     use the caller's buffers if they are in registered memory; otherwise use the staging region and copy to
+//     it on the stream
+//  3. fill      set addresses, sizes, and where this rank's buffers are; the epoch is in device memory, so that a
+//     launch can be captured and replayed
+//  4. launch    one CUDA block for each thread block of the plan
+//  5. after     scale an average, copy staged output to the caller's buffer, mark the end
 //
-// Nothing here waits for the GPU or for a peer. Staging and scratch grow in Execute, before, and not while a stream is captured.
+// Nothing here waits for the GPU or for a peer. Staging and scratch grow earlier, in Execute, and never while a stream
+// is captured.
 
 // abortWords mirrors AbortBlock of kernels/include/goccl/abort.cuh.
 type abortWords struct {
@@ -56,16 +59,16 @@ type cudaEngine struct {
 	scratch *exchange.Windows
 	staging *exchange.Windows
 	staged  int64
-	halves  int64 // where output begins in the staging region
+	halves  int64 // offset of output in the staging region
 	retired []*exchange.Windows
 
-	private  device.Allocation // staging where peers touch neither input nor output
+	private  device.Allocation // staging when peers touch neither input nor output
 	outgrown []device.Allocation
 	abort    *cuda.HostMemory
 	words    *abortWords
-	args     *gpuArgs // what does not change is filled in; C reads it, so it holds no Go pointers
+	args     *gpuArgs // constant fields are set once; C reads it, so it holds no Go pointers
 	quick    *gpuQuickArgs
-	known    int // regions that the kernel's table has
+	known    int // number of regions in the kernel's table
 
 	order *cuda.Order   // the plan's own, unless the executor has one
 	seq   atomic.Uint64 // of the latest launch
@@ -149,7 +152,7 @@ func (h *cudaEngine) launch(l *launch) error {
 	if err := h.order.Enter(s); err != nil {
 		return err
 	}
-	return errors.Join(h.enqueue(l, s), h.order.Leave(s)) // also what was enqueued before a failure
+	return errors.Join(h.enqueue(l, s), h.order.Leave(s)) // leave the order also when enqueue has failed half-way
 }
 
 func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
@@ -265,7 +268,7 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 	return nil
 }
 
-// threads is the size of a block: a thread for each vector of the largest operand, as far as the plan allows.
+// threads returns the block size: a thread for each vector of the largest operand, up to the plan's limit.
 func (h *cudaEngine) threads(l *launch) int {
 	unit := int64(16)
 	if h.x.plan.Protocol == plan.LL {
@@ -276,7 +279,7 @@ func (h *cudaEngine) threads(l *launch) int {
 	return int(max(32, min((need+31)&^31, most)))
 }
 
-// rescale divides by n, or multiplies by the launch's scalar when n is 0.
+// rescale divides by n. If n is 0, it multiplies by the launch's scalar.
 func (h *cudaEngine) rescale(s *cuda.Stream, p device.Ptr, bytes int64, l *launch, n uint32) error {
 	var args cuda.Args
 	args.Ptr(p).Ptr(p).Uint64(uint64(bytes)).Uint64(binary.LittleEndian.Uint64(l.Scalar[:])).Ptr(l.ScalarPtr).Uint32(n)
@@ -289,7 +292,7 @@ func signature32(a *Args) uint32 {
 	return uint32(v ^ v>>32)
 }
 
-// report is the error of a wait that gave up on the GPU, or of an access that it refused, or nil.
+// report returns the error of a wait that timed out on the GPU, or of an access that the kernel rejected, or nil.
 func (h *cudaEngine) report() error {
 	status := h.words.reported.Load()
 	if status != statusTimeout && status != statusInvalid {
@@ -330,7 +333,7 @@ func (h *cudaEngine) close() error {
 		err := h.order.Wait(ctx)
 		cancel()
 		if err != nil {
-			return err // its memory must stay
+			return err // the GPU may still use the memory, so it is not freed
 		}
 	}
 	for _, w := range append(h.retired, h.scratch, h.staging, h.control) {

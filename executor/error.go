@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// fail is the error of this rank for one launch (seq 0: none) of the plan.
+// fail wraps err as this rank's error for one launch of the plan (seq 0: no launch).
 func (x *ExecutionPlan) fail(seq uint64, peer int, err error) error {
 	var ae *algorithm.Error
 	if errors.As(err, &ae) {
@@ -25,7 +25,7 @@ func mismatch(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{algorithm.ErrMismatch}, args...)...)
 }
 
-// ended turns the end of a wait into the error that names where it was.
+// ended turns the end of a wait into an error that names the place of the wait.
 func (e *Executor) ended(err error, where string) error {
 	if errors.Is(err, wait.ErrTimeout) {
 		return fmt.Errorf("%w: after %v still %s", algorithm.ErrTimeout, e.timeout, where)

@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// ExecutionPlan is a plan that this rank is ready to run.
+// ExecutionPlan is a plan that this rank has loaded and can run.
 type ExecutionPlan struct {
 	e         *Executor
 	plan      *plan.Plan
@@ -26,7 +26,7 @@ type ExecutionPlan struct {
 
 	mu       sync.Mutex
 	layouts  map[uint64]*layout
-	capacity int64 // the chunk that scratch has room for
+	capacity int64 // the chunk size that scratch has room for
 
 	registered bool // see Registered
 }
@@ -40,17 +40,19 @@ type options struct {
 	reserve    uint64
 }
 
-// Trusted skips the verifier, for plans that are known to pass it. Structure is still checked and every access still clamped.
+// Trusted skips the verifier, for plans that are known to pass it. The structure is still checked and every access is
+// still clamped.
 func Trusted() Option { return func(o *options) { o.trusted = true } }
 
-// Reserve makes room for messages of up to size bytes at once, instead of when the first such message comes.
+// Reserve allocates scratch for messages of up to size bytes in Load, instead of on the first such message.
 func Reserve(size uint64) Option { return func(o *options) { o.reserve = size } }
 
-// Registered promises that buffers which peers touch lie in registered memory (Executor.Register) on all ranks, so that a GPU need not keep memory
-// for staging. Execute refuses others. All ranks must promise it, or none.
+// Registered promises that buffers which peers touch lie in registered memory (Executor.Register) on all ranks, so that
+// a GPU needs no staging memory. Execute rejects other buffers. All ranks must give this option, or none.
 func Registered() Option { return func(o *options) { o.registered = true } }
 
-// verified remembers the outcome for every plan that this process has checked, so that ranks of one process, and communicators, share the work.
+// verified caches the verifier's result for every plan that this process has checked. Ranks of one process, and
+// communicators, share it.
 var verified struct {
 	sync.Mutex
 	by map[[sha256.Size]byte]*verification
@@ -62,13 +64,13 @@ type verification struct {
 	err    error
 
 	merge  sync.Once
-	merges bool // the host may run merged blocks: see coalesce.go
+	merges bool // the host may run merged blocks, see coalesce.go
 }
 
-// maxVerified bounds the memory; a plan that falls out is checked again.
+// maxVerified bounds the cache. When it is full, it is cleared, and plans are checked again.
 const maxVerified = 1024
 
-// Check is plan.Check with the process's memory of earlier outcomes.
+// Check is plan.Check with a cache of results for the process.
 func Check(p *plan.Plan) (*plan.Report, error) { return check(p, sha256.Sum256(p.Encode())) }
 
 func check(p *plan.Plan, hash [sha256.Size]byte) (*plan.Report, error) {
@@ -100,15 +102,15 @@ func (e *Executor) LoadJSON(ctx context.Context, file []byte, opts ...Option) (*
 	return e.Load(ctx, p, opts...)
 }
 
-// Load makes p ready to run. It is collective: all ranks load the same plans in the same order. p must not be changed afterwards. The error is
-// that of the verifier, with its counterexample, or an *algorithm.Error.
+// Load prepares p to run. It is collective: all ranks load the same plans in the same order. p must not be changed
+// afterwards. The error is the verifier's, with its counterexample, or an *algorithm.Error.
 func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*ExecutionPlan, error) {
 	var o options
 	for _, opt := range opts {
 		opt(&o)
 	}
 	x := &ExecutionPlan{e: e, plan: p, registered: o.registered, layouts: map[uint64]*layout{}}
-	// Whatever is wrong here is told to the peers, so that nobody waits for a rank that has given up.
+	// agree also sends a local error to the peers, so that none waits for a rank that has given up.
 	err := x.prepare(&o)
 	if agreed := x.agree(ctx, err); agreed != nil {
 		return nil, agreed
@@ -136,7 +138,7 @@ func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*Exe
 	return x, nil
 }
 
-// prepare does what needs no peer.
+// prepare does the part of Load that needs no peer.
 func (x *ExecutionPlan) prepare(o *options) error {
 	p := x.plan
 	if len(p.GPUs) != x.e.size {
@@ -169,7 +171,7 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	return err
 }
 
-// agree compares the plan with everybody's and tells them when this rank cannot go on.
+// agree compares the plan with all peers and reports this rank's error, if any, to them.
 func (x *ExecutionPlan) agree(ctx context.Context, mine error) error {
 	word := append([]byte{1}, x.hash[:]...)
 	if mine != nil {
@@ -193,10 +195,10 @@ func (x *ExecutionPlan) agree(ctx context.Context, mine error) error {
 	return nil
 }
 
-// defaultReserve is the message that scratch has room for from the start, within what the plan takes.
+// defaultReserve is the message size that scratch has room for from the start, unless the plan's maximum is smaller.
 const defaultReserve = 1 << 20
 
-// firstSize is a message size to make room for when loading.
+// firstSize returns the message size for which Load reserves scratch; want 0 means the default.
 func (x *ExecutionPlan) firstSize(want uint64) (uint64, bool) {
 	p := x.plan
 	if want == 0 {
@@ -215,10 +217,10 @@ func (x *ExecutionPlan) firstSize(want uint64) (uint64, bool) {
 	return 0, false
 }
 
-// Plan is the plan; it must not be changed.
+// Plan returns the plan. It must not be changed.
 func (x *ExecutionPlan) Plan() *plan.Plan { return x.plan }
 
-// Reserve makes room for messages of size bytes (see Reserve). It is collective.
+// Reserve allocates scratch for messages of size bytes (see the option Reserve). It is collective.
 func (x *ExecutionPlan) Reserve(ctx context.Context, size uint64) error {
 	l, err := x.layout(size)
 	if err != nil {
@@ -227,13 +229,14 @@ func (x *ExecutionPlan) Reserve(ctx context.Context, size uint64) error {
 	return x.grow(ctx, l.Chunk)
 }
 
-// Poison fills scratch with a byte, for tests: a plan that reads there what it has not written yet then computes something wrong, whatever earlier
-// launches have left. It makes room for messages of that size, is collective, and no launch may be on its way.
+// Poison fills scratch with a byte, for tests: a plan that reads scratch before it writes it then computes a wrong
+// result, whatever earlier launches have left there. It reserves scratch for messages of that size. It is collective,
+// and no launch may be in flight.
 func (x *ExecutionPlan) Poison(ctx context.Context, message uint64, with byte) error {
 	if err := x.Reserve(ctx, message); err != nil {
 		return err
 	}
-	if err := x.e.boot.Barrier(ctx); err != nil { // the peers' launches are over, too
+	if err := x.e.boot.Barrier(ctx); err != nil { // the peers' launches have ended, too
 		return err
 	}
 	if at, n := x.engine.ownScratch(); n > 0 {
@@ -244,7 +247,7 @@ func (x *ExecutionPlan) Poison(ctx context.Context, message uint64, with byte) e
 	return x.e.boot.Barrier(ctx)
 }
 
-// grow makes scratch fit chunk; all ranks come here with the same chunk.
+// grow makes scratch fit chunk. All ranks call it with the same chunk.
 func (x *ExecutionPlan) grow(ctx context.Context, chunk int64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -262,10 +265,10 @@ func (x *ExecutionPlan) grow(ctx context.Context, chunk int64) error {
 
 const maxLayouts = 64
 
-// layout is a plan's layout for a message, and what launches want to know of it.
+// layout is a plan's layout for a message, with values that launches derive from it.
 type layout struct {
 	*plan.Layout
-	blocks  bool     // input and output are blocks of Period chunks: not so with some user-defined collectives
+	blocks  bool     // input and output are blocks of Period chunks; false for some user-defined collectives
 	sizes   [2]int64 // of this rank's input and output
 	largest [2]int64 // of any rank's
 }
@@ -282,7 +285,7 @@ func (x *ExecutionPlan) newLayout(l *plan.Layout) *layout {
 	return out
 }
 
-// layout is the plan's layout for a message, or why it does not take it.
+// layout returns the plan's layout for a message, or the reason why the plan does not take it.
 func (x *ExecutionPlan) layout(size uint64) (*layout, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -304,7 +307,8 @@ func (x *ExecutionPlan) layout(size uint64) (*layout, error) {
 	return l, nil
 }
 
-// Takes reports whether a message of that many bytes, in the plan's sense, type and operator can be executed; nil means yes.
+// Takes returns nil if the plan can execute a message of that many bytes (as in plan.Plan.MinSize), type and operator,
+// and the reason otherwise.
 func (x *ExecutionPlan) Takes(message uint64, t datatype.Type, op datatype.Op) error {
 	if !t.Valid() || !op.Valid() {
 		return invalid("type %v, operator %v", t, op)

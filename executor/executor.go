@@ -14,23 +14,24 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// Config is what an Executor is made from.
+// Config configures an Executor.
 type Config struct {
-	// Bootstrap joins the ranks. The executor uses it in Load, Reserve and whenever a message needs more scratch than any before; nobody else
-	// may use it at the same time.
+	// Bootstrap connects the ranks. The executor uses it in Load, in Reserve and whenever a message needs more scratch
+	// than any before. There must be no other use of it at the same time.
 	Bootstrap bootstrap.Bootstrap
 	// Device is a *host.Device or a *cuda.Device; the same kind on all ranks.
 	Device device.Device
-	// Name is the communicator's, for errors.
+	// Name is the communicator's name, for errors.
 	Name string
-	// OpTimeout bounds each launch's wait for its peers; 0 is no bound.
+	// OpTimeout bounds each launch's wait for its peers; 0 means no bound.
 	OpTimeout time.Duration
-	// StallWarning is how long a launch on the host device waits for its peers before that is logged; 0 is for ever.
+	// StallWarning is how long a launch on the host device waits for its peers before it logs a warning; 0 disables it.
 	StallWarning time.Duration
 	// OnFailure, when not nil, is called once, from any goroutine, with the cause of the first Abort or failure.
 	OnFailure func(cause error)
-	// Order is that of the communicator whose operations the executor runs, on a GPU: plans and the communicator's other work follow one another in the
-	// order of the calls, which come one at a time. It must last as long as the executor. nil: each plan has an order of its own.
+	// Order, on a GPU, is the order of the communicator whose operations the executor runs: plans and the
+	// communicator's other work run in the order of the calls, and the calls must be serialized. It must live as long
+	// as the executor. If it is nil, each plan has its own order.
 	Order *cuda.Order
 }
 
@@ -46,18 +47,18 @@ type Executor struct {
 	failed  func(error)   // Config.OnFailure
 	order   *cuda.Order   // Config.Order
 
-	aborted atomic.Uint32 // what waits look at; not 0 once cause is set
+	aborted atomic.Uint32 // abort word of all waits; nonzero once cause is set
 	cause   atomic.Pointer[error]
 
-	gpu    *gpu    // what plans on a GPU share, from the first Load on
-	shares *shares // user buffers made known to peers, and peers' known here
+	gpu    *gpu    // shared by all plans on a GPU; set by the first Load
+	shares *shares // user buffers exported to peers, and peers' buffers mapped here
 
 	mu     sync.Mutex
 	plans  []*ExecutionPlan
 	closed bool
 }
 
-// New makes an executor. It is local: ranks meet in Load.
+// New creates an executor. It is local; the ranks meet in Load.
 func New(cfg Config) (*Executor, error) {
 	if cfg.Bootstrap == nil || cfg.Device == nil {
 		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", algorithm.ErrInvalidArgument)
@@ -70,13 +71,13 @@ func New(cfg Config) (*Executor, error) {
 	return e, nil
 }
 
-// Rank and WorldSize are those of the Bootstrap.
+// Rank returns the Bootstrap's rank.
 func (e *Executor) Rank() int { return e.rank }
 
-// WorldSize is the number of ranks.
+// WorldSize returns the number of ranks.
 func (e *Executor) WorldSize() int { return e.size }
 
-// Abort makes every running and later launch end with cause. Only the first cause counts.
+// Abort ends every running and later launch with cause. Only the first cause counts.
 func (e *Executor) Abort(cause error) {
 	if cause == nil {
 		cause = algorithm.ErrAborted
@@ -95,7 +96,7 @@ func (e *Executor) Abort(cause error) {
 	}
 }
 
-// Err is the cause of the abort, or the first failure of a launch, or nil.
+// Err returns the cause of the abort or the first failure of a launch, or nil.
 func (e *Executor) Err() error {
 	if p := e.cause.Load(); p != nil {
 		return *p
@@ -103,7 +104,7 @@ func (e *Executor) Err() error {
 	return nil
 }
 
-// add makes x known to Abort.
+// add registers x with Abort and Close.
 func (e *Executor) add(x *ExecutionPlan) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,7 +115,7 @@ func (e *Executor) add(x *ExecutionPlan) error {
 	return nil
 }
 
-// Close aborts what runs and frees all plans.
+// Close aborts running launches and frees all plans.
 func (e *Executor) Close() error {
 	e.Abort(fmt.Errorf("%w: the executor is closed", algorithm.ErrAborted))
 	e.mu.Lock()
@@ -133,15 +134,15 @@ func (e *Executor) Close() error {
 
 // engine is the part of a loaded plan that depends on the device.
 type engine interface {
-	// reserve makes scratch fit chunks of that many bytes. It is collective and may only grow.
+	// reserve makes scratch fit chunks of that many bytes. It is collective and never shrinks scratch.
 	reserve(ctx context.Context, chunk int64) error
-	// stage makes room for staged buffers, in the same way, when any rank may need them.
+	// stage does the same for the staging buffers, when any rank may need them.
 	stage(ctx context.Context, in, out int64) error
 	// launch enqueues one run.
 	launch(l *launch) error
-	// ownScratch is this rank's scratch; 0 bytes if the plan uses none.
+	// ownScratch returns this rank's scratch and its size; the size is 0 if the plan uses none.
 	ownScratch() (device.Ptr, int64)
-	// wake makes waits look at the abort word.
+	// wake makes waits check the abort word.
 	wake()
 	close() error
 }

@@ -13,26 +13,27 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// gpu is what all plans of an executor share.
+// gpu holds what all plans of an executor share on a GPU.
 type gpu struct {
 	dev     *cuda.Device
 	module  *cuda.Module
 	execute [datatype.NumTypes]*cuda.Function
 	quick   [datatype.NumTypes]*cuda.Function
 	scale   [datatype.NumTypes]*cuda.Function
-	sharing int // ranks on the fullest device
+	sharing int // number of ranks on the device that has most
 	bulk    bool
 
 	mu      sync.Mutex
-	regions []*gpuRegion // registered memory, region 1 on
+	regions []*gpuRegion // registered memory, from region 1 on
 	stop    chan struct{}
 	watch   sync.WaitGroup
 }
 
 var gpuTypes = [datatype.NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"}
 
-// openGPU loads every kernel. The driver loads a kernel when it is first asked for, and may then wait for the device to be idle, which it never is while
-// another rank's kernel waits for ours: so all are asked for before any runs.
+// openGPU loads all kernels. The driver loads a kernel on its first use, and may then wait until the device is idle.
+// The device never becomes idle while another rank's kernel waits for this rank. So all kernels are loaded before any
+// runs.
 func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 	dev, ok := e.dev.(*cuda.Device)
 	if !ok {
@@ -86,17 +87,19 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 	return u, nil
 }
 
-// gpuShared is how many bytes of shared memory a block's program may take; a longer one stays in global memory.
+// gpuShared is the largest program of a block, in bytes, that goes to shared memory; a larger one stays in global
+// memory.
 const gpuShared = 64 << 10
 
-// These mirror kernels/executor/bulk_copy.cuh: the size from which a copy goes by bulk copies, and the shared memory that they take.
+// These mirror kernels/executor/bulk_copy.cuh: the smallest size that uses bulk copies, and the shared memory that bulk
+// copies need.
 const (
 	gpuBulkBytes  = 32 << 10
 	gpuBulkStages = 8
 	gpuBulk       = gpuBulkStages * (16<<10 + 8)
 )
 
-// watchReports looks for waits that gave up by themselves.
+// watchReports polls for waits that timed out on the GPU.
 func (u *gpu) watchReports(e *Executor) {
 	defer u.watch.Done()
 	t := time.NewTicker(50 * time.Millisecond)

@@ -7,7 +7,7 @@ const (
 	gpuRanks         = 16
 	gpuRegions       = 32
 	gpuThreads       = 512
-	gpuControlBytes  = 128 // records; inbound counters follow
+	gpuControlBytes  = 128 // records, followed by the inbound counters
 	gpuInboundStride = 32
 	gpuCallersOp     = 255
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// reserve exchanges new scratch. Kernels that run use the old one, which stays until the plan is closed.
+// reserve exchanges new scratch. Kernels in flight use the old scratch, which is freed when the plan is closed.
 func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
 	p := h.x.plan
 	size := int64(0)
@@ -64,8 +64,8 @@ func (h *cudaEngine) stage(ctx context.Context, in, out int64) error {
 	return h.table(0, w.Ptr)
 }
 
-// stagingOf is where the launch may put its input and, half bytes on, its output. Where peers touch neither, the memory is this rank's own affair:
-// whether it is needed depends on the caller's buffers here, which the peers don't know.
+// stagingOf returns the launch's staging memory: input at base, output half bytes further. If peers touch neither, the
+// memory is private to this rank, because only this rank knows whether its caller's buffers need staging.
 func (h *cudaEngine) stagingOf(l *launch) (base device.Ptr, half int64, err error) {
 	if h.staging != nil {
 		return h.staging.Ptr[h.x.e.rank], h.halves, nil
@@ -91,7 +91,7 @@ func (h *cudaEngine) stagingOf(l *launch) (base device.Ptr, half int64, err erro
 	return h.private.Ptr(), half, nil
 }
 
-// table tells the kernel where region k is.
+// table writes the addresses of region k to the kernel's table.
 func (h *cudaEngine) table(k int, ptr []device.Ptr) error {
 	for r, p := range ptr {
 		at := h.state.Ptr().Add(h.layout.regions + int64(r*gpuRegions+k)*8)
@@ -102,7 +102,7 @@ func (h *cudaEngine) table(k int, ptr []device.Ptr) error {
 	return nil
 }
 
-// region is the registered memory that holds n bytes at p.
+// region returns the registered region that contains n bytes at p.
 func (h *cudaEngine) region(p device.Ptr, n int64) (k int, offset int64, ok bool) {
 	h.u.mu.Lock()
 	defer h.u.mu.Unlock()

@@ -10,18 +10,18 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// gpuProgram is a rank's program in the form that the kernel reads: for each block, stride bytes.
+// gpuProgram is a rank's program as the kernel reads it: stride bytes for each block.
 type gpuProgram struct {
 	bytes  []byte
 	stride int
 	blocks int
-	where  [][]*instr // the op of the plan behind each op, by block
+	where  [][]*instr // by block: the plan's op behind each of the kernel's ops
 	chunks int        // of the largest operand
-	copies int        // of the largest plain copy from one place to one
-	quick  bool       // there is nothing but nops and static ops: the quick kernel's
+	copies int        // of the largest plain copy from one place to one place
+	quick  bool       // only nops and static ops, so the quick kernel can run it
 }
 
-// encode translates. period is the number of chunks in a block of the message.
+// encode translates prog. period is the number of chunks in a block of the message.
 func encode(prog *program, period int) (*gpuProgram, error) {
 	g := &gpuProgram{blocks: len(prog.blocks), quick: true}
 	var all [][]byte
@@ -53,7 +53,7 @@ type gpuEncoder struct {
 }
 
 func (e *gpuEncoder) block(list []instr) error {
-	at := make([]int, len(list)+1) // where the ops of the plan begin
+	at := make([]int, len(list)+1) // index of the first kernel op of each op of the plan
 	entry := true
 	for i := range list {
 		at[i] = len(e.ops)
@@ -122,17 +122,17 @@ func (e *gpuEncoder) instr(in *instr, entry bool) error {
 		return e.data(in, port)
 	}
 	o.code = uint8(in.code)
-	if port && in.code != opWait { // transfers are done by all threads of the block, and come before
+	if port && in.code != opWait { // all threads of the block do the transfers, before this op
 		o.flags |= gpuMeet
 	}
 	e.add(in, o)
 	return nil
 }
 
-// gpuOperands is how many sources, and how many destinations, an op of the kernel has at most.
+// gpuOperands is the maximum number of sources, and of destinations, of a kernel op.
 const gpuOperands = 8
 
-// data makes an op of every movement; copies of one source become one op, and what has too many operands several.
+// data encodes an op for every move. Copies of one source become one op; a move with too many operands becomes several.
 func (e *gpuEncoder) data(in *instr, port bool) error {
 	meet := uint8(0)
 	if port {
@@ -159,9 +159,9 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 	return nil
 }
 
-// split makes ops of one movement. A long reduction goes through its first destination, part by part: every thread of the block comes back to the
-// bytes that it wrote itself. None of these may be a source that a later part reads. A copy, or a reduction that is done, goes to the destinations
-// part by part.
+// split encodes one move as several ops. A long reduction accumulates in its first destination, part by part: every
+// thread reads back only bytes that it wrote itself. A later part must not read any of these bytes as a source. A copy,
+// or a completed reduction, writes the destinations part by part.
 func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error {
 	if len(src) > gpuOperands {
 		acc := e.prog.plan.Memory(dst[0])
@@ -257,7 +257,7 @@ func (e *gpuEncoder) bytes() []byte {
 	return out
 }
 
-// gpuState is what lives on in the GPU's memory between launches, as offsets in one allocation.
+// gpuState is the state in GPU memory that persists between launches, as offsets in one allocation.
 type gpuState struct{ barriers, semaphores, expected, peers, regions, program, size int64 }
 
 func newGPUState(prog *program, semaphores int, g *gpuProgram) (s gpuState) {

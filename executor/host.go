@@ -23,30 +23,30 @@ type hostEngine struct {
 	control *exchange.Windows
 	windows []window // by rank
 	local   bool     // all ranks are in this process
-	alone   bool     // no other rank is
+	alone   bool     // no other rank is in this process
 	policy  *wait.Policy
 	stall   *wait.Stall
 	cores   int // that this rank may use
 
-	enqueued uint64        // launches
-	ended    atomic.Uint64 // launches; whoever waits for its turn sleeps at the window's turn
+	enqueued uint64        // launches that were enqueued
+	ended    atomic.Uint64 // launches that have ended; a launch that waits for its turn sleeps at the window's turn
 
-	mu      sync.Mutex // guards what follows
-	pool    []*ticket  // that are not in use
+	mu      sync.Mutex // guards the fields below
+	pool    []*ticket  // unused tickets
 	running int        // launches that execute
 	closing bool
-	idle    chan struct{} // closed when closing and nothing runs
+	idle    chan struct{} // closed when the engine is closing and nothing runs
 
-	// What lives on from launch to launch; the launch whose turn it is owns it.
+	// State that persists between launches. The launch whose turn it is owns it.
 	run        *run
 	scratch    *scratch
-	waited     []uint64       // signals taken, by link
+	waited     []uint64       // signals consumed, by link
 	semaphores []atomic.Int64 // values
 	arrived    []atomic.Uint64
-	met        [][]uint64 // by block and barrier: how often the block has met there
+	met        [][]uint64 // by block and barrier: how often the block has arrived
 	stages     [2]device.Allocation
 
-	retired []*exchange.Windows // scratch of smaller messages; launches that use it may be on their way
+	retired []*exchange.Windows // scratch of smaller messages; launches in flight may still use it
 }
 
 // scratch is one generation of scratch windows.
@@ -97,8 +97,8 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 	return h, nil
 }
 
-// reserve exchanges new scratch. Launches that are on their way keep the old one, which is freed with the plan: sizes double, so that all
-// generations together are no more than twice the last.
+// reserve exchanges new scratch. Launches in flight keep the old scratch, which is freed with the plan. Sizes double,
+// so that all generations together take at most twice the last.
 func (h *hostEngine) reserve(ctx context.Context, chunk int64) error {
 	p := h.x.plan
 	s := &scratch{chunk: max(chunk, min(2*h.scratch.chunk, h.largest()))}
@@ -128,10 +128,10 @@ func (h *hostEngine) ownScratch() (device.Ptr, int64) {
 	return h.scratch.windows.Ptr[rank], h.scratch.layouts[rank].Size
 }
 
-// stage has nothing to do: staging buffers are described to peers like any other.
+// stage does nothing: the host publishes staging buffers to peers like any other buffer.
 func (h *hostEngine) stage(context.Context, int64, int64) error { return nil }
 
-// largest is the largest chunk that any message can have, as far as that can be told.
+// largest returns the largest chunk of any message, as far as the plan bounds it.
 func (h *hostEngine) largest() int64 {
 	if l, err := h.x.plan.NewLayout(h.x.plan.MaxSize); err == nil {
 		return l.Chunk
@@ -139,7 +139,8 @@ func (h *hostEngine) largest() int64 {
 	return 1 << 40
 }
 
-// launch puts one run on its stream. Runs of a plan go one after the other, in the order of these calls, whatever their streams.
+// launch enqueues one run on its stream. Runs of a plan execute one after the other, in the order of these calls, on
+// whatever streams.
 func (h *hostEngine) launch(l *launch) error {
 	s, ok := l.Stream.(*host.Stream)
 	if !ok {
@@ -156,13 +157,13 @@ func (h *hostEngine) launch(l *launch) error {
 	}
 	t.workers = max(1, workers)
 	if err := s.Launch("plan "+h.x.plan.Name, t.workers, t.kernel); err != nil {
-		h.x.e.Abort(err) // the peers' launches have no partner any more
+		h.x.e.Abort(err) // the peers' launches have lost their partner
 		return err
 	}
 	return nil
 }
 
-// parallelBytes is the message from which several workers pay.
+// parallelBytes is the message size from which several workers pay off.
 const parallelBytes = 256 << 10
 
 func (h *hostEngine) take() *ticket {
@@ -190,13 +191,13 @@ func (h *hostEngine) wake() {
 	own.turn().Wake()
 }
 
-// staging is n bytes of the executor's own memory for input (0) or output (1), reachable by peers.
+// staging returns n bytes of the executor's memory for input (k 0) or output (k 1), reachable by peers.
 func (h *hostEngine) staging(k int, n int64) (device.Ptr, error) {
 	if a := h.stages[k]; a != nil {
 		if a.Size() >= n {
 			return a.Ptr(), nil
 		}
-		// Peers may have it mapped; the mapping stays theirs.
+		// Peers may have mapped it; their mappings stay valid.
 		if err := a.Close(); err != nil {
 			return 0, err
 		}
@@ -210,7 +211,7 @@ func (h *hostEngine) staging(k int, n int64) (device.Ptr, error) {
 	return a.Ptr(), nil
 }
 
-// enter lets a launch begin, unless the plan is being closed; leave must follow.
+// enter lets a launch begin unless the plan is closing. The caller must call leave afterwards.
 func (h *hostEngine) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,8 +230,8 @@ func (h *hostEngine) leave() {
 	}
 }
 
-// closeTimeout is how long close waits for a launch that runs: one that waits leaves within microseconds of the abort, one that copies when it
-// is done.
+// closeTimeout is how long close waits for a running launch. A launch that waits leaves within microseconds of the
+// abort; a launch that copies leaves when the copy is done.
 const closeTimeout = 10 * time.Second
 
 func (h *hostEngine) close() error {
@@ -243,7 +244,7 @@ func (h *hostEngine) close() error {
 		select {
 		case <-h.idle:
 		case <-time.After(closeTimeout):
-			// Its memory must stay.
+			// The launch still uses the memory, so it is not freed.
 			return fmt.Errorf("executor: a launch of plan %s still runs %v after it was aborted", h.x.plan.Name, closeTimeout)
 		}
 	}

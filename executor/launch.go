@@ -11,12 +11,12 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Args is one execution of a plan by one rank. All ranks give the same Message, Type and Op.
+// Args describes one execution of a plan by one rank. All ranks give the same Message, Type and Op.
 type Args struct {
-	// Send and Recv are this rank's input and output; 0 where the collective gives the rank none. They may be the same memory, as NCCL has it
-	// for the collective, whether the plan is in place or not.
+	// Send and Recv are this rank's input and output; 0 where the collective gives the rank none. They may be the same
+	// memory, as NCCL defines in-place for the collective, whether or not the plan is in place.
 	Send, Recv device.Ptr
-	// Message is the size in bytes, in the sense of plan.Plan.MinSize: input bytes, output bytes for an all-gather.
+	// Message is the size in bytes, as in plan.Plan.MinSize: input bytes, but output bytes for an all-gather.
 	Message uint64
 	Type    datatype.Type
 	Op      datatype.Op
@@ -28,19 +28,19 @@ type Args struct {
 	Seq uint64
 }
 
-// launch is one run on its way to the device.
+// launch is one run that is being enqueued.
 type launch struct {
 	Args
 	layout *layout
 	sizes  [2]int64 // of input and output
-	// owns says whether this rank has an input and an output at all: a broadcast takes input at the root only, a reduce gives output there only,
-	// whatever Send and Recv are elsewhere.
+	// owns reports whether this rank has an input and an output at all, whatever Send and Recv are: a broadcast reads
+	// input at the root only, and a reduce writes output at the root only.
 	owns   [2]bool
 	number uint64
 }
 
-// Execute enqueues one run. Every rank executes the same plans in the same order. The error is an *algorithm.Error; failures while it runs come
-// from the stream and from Executor.Err.
+// Execute enqueues one run. Every rank executes the same plans in the same order. The error is an *algorithm.Error. The
+// stream and Executor.Err report failures while the plan runs.
 func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	if err := x.e.Err(); err != nil {
 		return err
@@ -87,7 +87,8 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	return nil
 }
 
-// inside is where input lies in output (first) or output in input (second) when a plan or a caller has both in one memory; the other is 0.
+// inside returns the offset of input in output (first) or of output in input (second) when a plan or a caller has both
+// in one memory; the other offset is 0.
 func (x *ExecutionPlan) inside(l *layout) (input, output int64) {
 	at := l.Offset(x.e.rank * l.Period)
 	switch x.plan.Collective {
@@ -99,21 +100,21 @@ func (x *ExecutionPlan) inside(l *layout) (input, output int64) {
 	return 0, 0
 }
 
-// placement is where a launch's input and output are, and what must be copied before and after because that is not where the caller has them.
+// placement is where a launch's input and output are, and which copies to and from the caller's buffers this needs.
 type placement struct {
 	input, output     device.Ptr
 	inSize, outSize   int64
-	stageIn, stageOut bool // the launch works on memory of the executor
-	moveIn            bool // input is copied from the caller's before
-	moveOut           bool // output is copied to the caller's after
+	stageIn, stageOut bool // the launch uses the executor's memory
+	moveIn            bool // input is copied from the caller's buffer before
+	moveOut           bool // output is copied to the caller's buffer after
 }
 
-// place decides. reachable says whether peers that need the caller's input (0) and output (1) can reach it; rewrite says that input is
-// changed before the run (PreMulSum).
+// place decides where the buffers are. reachable: the peers that need the caller's input (0) and output (1) can access
+// it. rewrite: the input is changed before the run (PreMulSum).
 //
-//	plan in place    input and output are one memory: the caller's output (input, for a reduce-scatter whose caller works in place); the
-//	                 caller's input is copied into it first, unless it is there
-//	plan not         the two must not overlap: if the caller's do, input is copied away first
+//	plan in place    input and output are one memory: the caller's output (or input, for a reduce-scatter whose
+//	                 caller works in place); the caller's input is copied into it first, unless it is there already
+//	plan not         input and output must not overlap: if the caller's do, input is copied to other memory first
 func (x *ExecutionPlan) place(l *launch, reachable [2]bool, rewrite bool) placement {
 	inAt, outAt := x.inside(l.layout)
 	p := placement{inSize: l.sizes[0], outSize: l.sizes[1]}
@@ -132,7 +133,7 @@ func (x *ExecutionPlan) place(l *launch, reachable [2]bool, rewrite bool) placem
 		p.moveIn, p.moveOut = p.stageIn, p.stageOut
 		return p
 	}
-	// One memory. Its size is the larger one's. Where the caller may want its input back it must not be rewritten.
+	// One memory, of the larger size. If the caller may still need its input, the input must not be rewritten.
 	hasIn, hasOut := p.inSize > 0, p.outSize > 0
 	p.inSize, p.outSize = l.sizes[0], l.sizes[1]
 	keep := rewrite && (x.plan.Collective == plan.ReduceScatter || x.plan.Collective == plan.Reduce)

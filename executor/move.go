@@ -14,14 +14,14 @@ import (
 const (
 	// mapTimeout bounds the mapping of a peer's buffer.
 	mapTimeout = 10 * time.Second
-	// quantum is how many bytes a thread block moves before the worker looks after its other blocks, so that peers that wait for them are
-	// not kept waiting for a large copy.
+	// quantum is how many bytes a thread block moves before the worker turns to its other blocks, so that a large copy
+	// does not delay the peers that wait for those blocks.
 	quantum = 512 << 10
-	// tile is how many bytes are reduced before they are copied to further destinations: it stays in the cache.
+	// tile is how many bytes are reduced before they are copied to further destinations. It fits in the cache.
 	tile = 32 << 10
 )
 
-// pointerBytes is an address of mapped memory, or of memory that the caller keeps alive and in place.
+// pointerBytes is an address of mapped memory, or of memory that the caller keeps alive and does not move.
 type pointerBytes uintptr
 
 func (p pointerBytes) at(off int64) unsafe.Pointer {
@@ -29,7 +29,7 @@ func (p pointerBytes) at(off int64) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&a))
 }
 
-// data moves what is left of the op, at most quantum bytes. It reports whether the op is over.
+// data moves the rest of the op, at most quantum bytes. It reports whether the op is complete.
 func (b *block) data(in *instr, w *worker) (bool, error) {
 	left := int64(quantum)
 	for b.move < len(in.moves) {
@@ -59,7 +59,7 @@ func (b *block) data(in *instr, w *worker) (bool, error) {
 	return true, nil
 }
 
-// part is the range of the operands' bytes that the op works on now.
+// part returns the byte range of the operands that the op works on now.
 func (b *block) part(in *instr, m *move) (lo, hi int64) {
 	lo, hi = b.r.layout.Part(m.Src[0].Size, m.slice)
 	if in.inner {
@@ -68,8 +68,9 @@ func (b *block) part(in *instr, m *move) (lo, hi int64) {
 	return lo, hi
 }
 
-// piece moves up to n bytes from offset at of the operands on, and returns how many it is done with: up to the end of a block of input or output
-// when chunks may be short. Bytes that an operand is too short to hold are not moved; packets are sent for them all the same.
+// piece moves up to n bytes from offset at of the operands, and returns how many bytes it has handled: up to the end of
+// a block of input or output when chunks may be short. It does not move bytes beyond the end of an operand, but it
+// announces their packets all the same.
 func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error) {
 	r := b.r
 	real := n
@@ -97,8 +98,8 @@ func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error)
 	return n, nil
 }
 
-// short is what of n bytes from offset at on can be moved at once, and how many of these bytes exist in all operands. The chunks of a block of input
-// or output follow each other without gaps, and only its end may be missing.
+// short returns how many of n bytes from offset at can be moved at once, and how many of these exist in all operands.
+// The chunks of a block of input or output are contiguous, and only the block's end may be missing.
 func (l *layout) short(m *move, at, n int64) (moved, real int64) {
 	if !l.blocks {
 		n = min(n, l.Chunk-at%l.Chunk)
@@ -121,8 +122,9 @@ func (l *layout) short(m *move, at, n int64) (moved, real int64) {
 	return n, min(n, real)
 }
 
-// fold reduces or copies w.srcs to all destinations of a move: sums go to the first, and from there, while it is in the cache, to the others.
-// (Stores past the cache were tried for messages that do not fit it: 12 GB/s against 15 with plain ones, two cores of a Sapphire Rapids.)
+// fold reduces or copies w.srcs to all destinations of a move. A sum goes to the first destination and, while it is in
+// the cache, from there to the others. (Non-temporal stores were tried for messages larger than the cache: 12 GB/s
+// against 15 with plain ones, two cores of a Sapphire Rapids.)
 func (r *run) fold(in *instr, m *move, w *worker, at, n int64) error {
 	from, next := w.srcs[0], 0
 	if len(m.Src) > 1 {
@@ -149,7 +151,7 @@ func (r *run) fold(in *instr, m *move, w *worker, at, n int64) error {
 	return nil
 }
 
-// bytes is where n bytes at offset at of an operand lie; it refuses what lies outside of the buffer.
+// bytes returns n bytes at offset at of an operand. It rejects a range outside of the buffer.
 func (r *run) bytes(in *instr, pl *plan.Place, at, n int64) ([]byte, error) {
 	var s span
 	var off int64
@@ -183,9 +185,9 @@ func (r *run) packetOffset(pl *plan.Place, at int64) int64 {
 	return int64(pl.Index)*r.layout.Chunk + at
 }
 
-// packetFlags says which packets of a plane have arrived. A plane of n bytes of payload is followed by a word for every 256 of them: the epoch
-// in the upper half, and a bit for each packet of 8 bytes that this epoch brought in the lower. So a copy of 256 bytes costs one atomic store,
-// and several writers may share a word.
+// packetFlags records which packets of a plane have arrived. A plane of n bytes of payload is followed by a 64-bit word
+// for every 256 bytes: the upper half is the epoch, the lower half has a bit for each packet of 8 bytes that arrived in
+// this epoch. So a copy of 256 bytes costs one atomic store, and several writers can share a word.
 type packetFlags struct{ base pointerBytes }
 
 const (
@@ -200,7 +202,7 @@ func (r *run) flags(pl *plan.Place) packetFlags {
 
 func (f packetFlags) word(line int64) *atomic.Uint64 { return (*atomic.Uint64)(f.base.at(8 * line)) }
 
-// lineBits are those of packets [off, off+n) that lie in off's line, and how many bytes these are.
+// lineBits returns the bits of packets [off, off+n) within off's line, and how many bytes these are.
 func lineBits(off, n int64) (uint64, int64) {
 	in := off % lineBytes
 	n = min(n, lineBytes-in)
@@ -208,7 +210,7 @@ func lineBits(off, n int64) (uint64, int64) {
 	return (uint64(math.MaxUint32) >> (32 - count)) << (in / packetBytes), n
 }
 
-// set announces the packets of n bytes at off; their payload is written.
+// set announces the packets of n bytes at off. Their payload must be written before.
 func (f packetFlags) set(off, n int64, epoch uint32) {
 	for n > 0 {
 		mask, k := lineBits(off, n)
@@ -246,8 +248,8 @@ func (f packetFlags) here(off, n int64, epoch uint32) bool {
 	return true
 }
 
-// arrived reports whether all packets that the op reads now are there. from is where to look first; it moves on, so that a long wait does not
-// start over.
+// arrived reports whether all packets that the op reads now have arrived. It keeps its position between calls, so that
+// a long wait does not start over.
 func (b *block) arrived(in *instr) bool {
 	r := b.r
 	for ; b.seenMove < len(in.moves); b.seenMove++ {

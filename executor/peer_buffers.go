@@ -8,16 +8,16 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// rankBuffers is where a rank's planes are in this launch.
+// rankBuffers holds the addresses of a rank's planes in this launch.
 type rankBuffers struct {
-	known  atomic.Bool // input and output; the own ones always are
+	known  atomic.Bool // input and output are resolved; always set for this rank's own
 	buffer [2]span
-	// held are the mappings behind buffer of this launch or an earlier one, which the next launch most likely finds there again. They are
-	// in use, so they stay mapped, until it does not.
+	// held are the mappings behind buffer, from this launch or an earlier one. The next launch usually needs the same
+	// ones. They count as in use, so they stay mapped, until a launch uses another allocation.
 	held [2]*mapped
 }
 
-// describe fills in what peers learn of a buffer.
+// describe fills in the record from which peers find a buffer.
 func (r *run) describe(rec *bufferRecord, k int, p device.Ptr, size int64) {
 	rec.kind = bufferNone
 	if p == 0 || size == 0 || !r.h.x.program.touched[k] {
@@ -33,12 +33,12 @@ func (r *run) describe(rec *bufferRecord, k int, p device.Ptr, size int64) {
 	}
 }
 
-// published reports whether a peer has said where its buffers are in this launch.
+// published reports whether a peer has published its buffers for this launch.
 func (r *run) published(peer int) bool {
 	return r.bases[peer].known.Load() || r.h.windows[peer].launch(r.number).number.Load() == r.number+1
 }
 
-// resolve makes a peer's input and output known here. The peer has published them.
+// resolve looks up a peer's input and output and maps them if needed. The peer must have published them.
 func (r *run) resolve(peer int) error {
 	r.mapMu.Lock()
 	defer r.mapMu.Unlock()

@@ -6,26 +6,28 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// program is what one rank runs: the ops of its thread blocks with everything looked up, in a flat list per block.
+// program is what one rank runs: the resolved ops of its thread blocks, in a flat list per block.
 type program struct {
 	plan   *plan.Plan
 	rank   int
 	blocks [][]instr
-	// merged is the same in fewer blocks (coalesce.go), or nil; mergedAt says which of the plan's blocks, or which first one, each is.
+	// merged is the same program in fewer blocks (coalesce.go), or nil. mergedAt[i] is the block of the plan behind
+	// merged block i, or the first of them.
 	merged   [][]instr
 	mergedAt []int
 
-	links    int   // ends of channels on this rank
-	maxLinks int   // on any rank
-	peer     []int // by link of this rank: who is at the other end
-	pair     []int // and which of its links that is, -1 for none
+	links    int   // channel ends on this rank
+	maxLinks int   // the same, of the rank that has most
+	peer     []int // by link of this rank: the rank at the other end
+	pair     []int // the peer's link at the other end, -1 for none
 	barriers int
 
-	scratch bool // somebody uses scratch
+	scratch bool // some op uses scratch
 	remote  bool // some rank touches another's input or output
-	// reads[k] says that some peer touches this rank's input (k 0) or output (k 1).
+	// touched[k] is set when some peer touches this rank's input (k 0) or output (k 1).
 	touched [2]bool
-	// watchers are the ranks that touch this rank's input or output: they may sleep until it has published them.
+	// watchers are the ranks that touch this rank's input or output. They may sleep until this rank has published its
+	// buffers.
 	watchers []int
 }
 
@@ -40,25 +42,25 @@ const (
 	opAcquire
 	opRelease
 	opData
-	opLoop    // begins a pipeline; to is behind its opEndLoop
-	opEndLoop // ends it; to is the first op of the body
+	opLoop    // begins a pipeline; to is the index after its opEndLoop
+	opEndLoop // ends a pipeline; to is the first op of the body
 )
 
 // instr is one op. A pipeline is an opLoop, its body and an opEndLoop.
 type instr struct {
 	code   opcode
-	raw    bool // packets are taken as they are, without looking at their flags
-	signal bool // signals its links behind the data
-	fixed  bool // the reduction's operator is the op's own
+	raw    bool // packets are read without checking their flags
+	signal bool // signals its links after the data
+	fixed  bool // the op specifies the reduction's operator
 	inner  bool // in a pipeline
 	to     int
 	op     *plan.Op
 	pos    plan.Pos
 	moves  []move
-	links  []int    // this rank's
-	times  []uint64 // signals on each
+	links  []int    // of this rank
+	times  []uint64 // signals on each link
 	io     []int    // other ranks whose input or output is touched
-	wakes  []int    // other ranks that get packets
+	wakes  []int    // other ranks that receive packets
 	waits  bool     // has packet sources
 }
 
@@ -105,7 +107,7 @@ func compile(p *plan.Plan, rank int) (*program, error) {
 	return prog, nil
 }
 
-// link numbers the ends of channels of each rank: memory before port, then by global id.
+// link numbers the channel ends of each rank: memory before port, then by global id.
 func (prog *program) link(p *plan.Plan) {
 	links := p.Links()
 	first := make([]int, len(p.GPUs)+1)
@@ -182,7 +184,7 @@ func (in *instr) touches(rank int, pl *plan.Place) {
 	}
 }
 
-// touch finds out which peers reach into this rank's input and output.
+// touch finds the peers that access this rank's input and output.
 func (prog *program) touch(p *plan.Plan) {
 	for r := range p.GPUs {
 		g := &p.GPUs[r]

@@ -8,13 +8,13 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// reduction is what an operator means to a plan. It depends on the plan alone, so that all ranks accept, scale and refuse alike, whichever of them
-// do the additions.
+// reduction describes which operators a plan supports. It depends on the plan alone, so that all ranks accept, scale
+// and reject alike, whichever ranks do the additions.
 type reduction struct {
 	some     bool          // some output is the result of a reduction
-	whole    bool          // all of it is, over all ranks: it can be averaged
-	mixed    bool          // the reductions ask for several operators of their own
-	operator plan.ReduceOp // that all of them ask for; CallerOp when it is the caller's
+	whole    bool          // all output is a reduction over all ranks, so it can be averaged
+	mixed    bool          // reductions specify different operators
+	operator plan.ReduceOp // the operator of all reductions; CallerOp when the caller chooses it
 }
 
 func reductionOf(p *plan.Plan) (d reduction) {
@@ -48,7 +48,8 @@ func overAllRanks(terms []plan.Contribution, ranks int) bool {
 	return true
 }
 
-// effective is the operator that a launch has: none counts where nothing is reduced, as in NCCL's interface there is none to give.
+// effective returns the operator of a launch. If the plan reduces nothing, any operator is accepted and ignored: NCCL's
+// interface takes none there.
 func (d *reduction) effective(op datatype.Op) datatype.Op {
 	if op.Valid() && !d.some {
 		return datatype.Sum
@@ -56,7 +57,7 @@ func (d *reduction) effective(op datatype.Op) datatype.Op {
 	return op
 }
 
-// takes reports whether the plan can reduce by op.
+// takes returns nil if the plan can reduce by op, and the reason otherwise.
 func (d *reduction) takes(op datatype.Op) error {
 	if !d.some {
 		return nil
@@ -65,7 +66,7 @@ func (d *reduction) takes(op datatype.Op) error {
 		if !d.whole {
 			return fmt.Errorf("%w: %v: some output of the plan is not a reduction over all ranks", algorithm.ErrUnsupported, op)
 		}
-		op = datatype.Sum // scaled before or after
+		op = datatype.Sum // input is scaled before, or output after
 	}
 	if d.mixed && op != datatype.Sum || !d.mixed && d.operator != plan.CallerOp && operator(d.operator) != op {
 		return invalid("the plan reduces by an operator of its own, not by %v", op)
@@ -85,7 +86,7 @@ func operator(op plan.ReduceOp) datatype.Op {
 	return datatype.Sum
 }
 
-// operators is the operator that all reductions of the plan ask for, and whether they ask for several.
+// operators returns the operator of the plan's reductions, and whether they specify different ones.
 func operators(p *plan.Plan) (op plan.ReduceOp, mixed bool) {
 	seen := false
 	var visit func(ops []plan.Op)

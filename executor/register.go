@@ -11,11 +11,11 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-// gpuRegion is an allocation of each rank that all have mapped.
+// gpuRegion is an allocation of each rank that all ranks have mapped.
 type gpuRegion struct {
 	base     device.Ptr // of this rank's allocation
 	size     int64
-	ptr      []device.Ptr // by rank, as mapped here
+	ptr      []device.Ptr // by rank, addresses in this process
 	mappings []*ipc.Mapping
 }
 
@@ -27,9 +27,9 @@ func (r *gpuRegion) close() error {
 	return errors.Join(errs...)
 }
 
-// Register makes the allocations that hold p, one on each rank, reachable for peers, so that plans work on buffers in them without copies. It is
-// collective; the allocations may differ in size and need not be used together. On the host device it does nothing, because buffers are
-// mapped when they are first used. Registered memory must not be freed before Close.
+// Register makes the allocations that contain p, one on each rank, accessible to peers, so that plans use buffers in
+// them without copies. It is collective. The allocations may differ in size and need not be used together. On the host
+// device it does nothing, because buffers are mapped on first use. Registered memory must not be freed before Close.
 func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 	if e.dev.ID().Kind != device.CUDA {
 		return nil
@@ -100,7 +100,7 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 	return nil
 }
 
-// learn puts the regions that are new into the kernel's table. Nothing that runs uses them yet.
+// learn adds new regions to the kernel's table. Kernels in flight do not use them yet.
 func (h *cudaEngine) learn() error {
 	h.u.mu.Lock()
 	regions := h.u.regions

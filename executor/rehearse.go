@@ -2,18 +2,18 @@ package executor
 
 import "github.com/goccl/goccl/plan"
 
-// rehearsal is a run of the merged programs of all ranks in which only readiness moves: step 4 of coalesce.go.
+// rehearsal runs the merged programs of all ranks without data, only to see whether they end: step 4 of coalesce.go.
 type rehearsal struct {
 	programs []*program
-	inbound  [][]uint64         // by rank and link: signals that have arrived and were not taken
+	inbound  [][]uint64         // by rank and link: signals that have arrived and were not consumed
 	arrived  []map[int]int      // by rank and barrier
 	met      []map[[2]int]int   // by rank, block and barrier
-	target   map[*instr]int     // what arrived must be, of barriers that were announced
+	target   map[*instr]int     // value that arrived must reach, for announced barriers
 	writers  []map[int][]*instr // by rank and scratch chunk: ops that send packets there
-	done     map[*instr]bool    // of these
+	done     map[*instr]bool    // the writers that have run
 }
 
-// rehearse reports whether the merged programs of all ranks get to their ends.
+// rehearse reports whether the merged programs of all ranks end.
 func rehearse(programs []*program) bool {
 	h := &rehearsal{programs: programs, target: map[*instr]int{}, done: map[*instr]bool{}}
 	pcs := make([][]int, len(programs))
@@ -49,7 +49,7 @@ func rehearse(programs []*program) bool {
 	return true
 }
 
-// note registers the packets that an op sends.
+// note records the packets that an op sends.
 func (h *rehearsal) note(in *instr) {
 	for i := range in.moves {
 		for _, pl := range in.moves[i].Dst {
@@ -60,12 +60,13 @@ func (h *rehearsal) note(in *instr) {
 	}
 }
 
-// step does an op, if it need not wait. A reader of packets waits for everything that is sent to its chunks, whatever part of them it reads; for what
-// it sends itself, too, as an op begins when all its packets are there.
+// step runs an op unless it must wait. A reader of packets waits for all packets that are sent to its chunks, whatever
+// part of them it reads. This includes packets that it sends itself, since an op begins only when all its packets have
+// arrived.
 func (h *rehearsal) step(rank, block int, in *instr) bool {
 	switch in.code {
 	case opLoop, opEndLoop, opAcquire, opRelease:
-		return false // one order says nothing of another here: such plans are left as they are
+		return false // here, one order proves nothing about another; such plans are not merged
 	case opWait:
 		for k, l := range in.links {
 			if h.inbound[rank][l] < in.times[k] {

@@ -20,15 +20,17 @@ import (
 //
 //  1. turn      wait until this rank's previous launch of the plan has ended, on whatever stream it was
 //  2. place     decide where input and output are; copy what must be elsewhere
-//  3. publish   say so in the control window, and which launch this is; wake peers that may sleep for it
-//  4. blocks    a worker takes its thread blocks in turn, each as far as it gets (block.go); when none gets on, it sleeps at the door
-//  5. finish    copy the output home, scale an average, compare with what the peers executed, let the next launch go
+//  3. publish   write the addresses and the launch number to the control window; wake peers that may sleep until this
+//     happens
+//  4. blocks    a worker advances its thread blocks in turn, each as far as possible (block.go); when none makes
+//     progress, the worker sleeps at the door
+//  5. finish    copy the output back, scale an average, compare with what the peers executed, start the next launch
 //
-// Memory order: counters, packet flags and records are sequentially consistent atomics; data is written before and read after them. A worker
-// that waits looks at what it waits for after it has announced itself at the door (package wait), so whoever changes that and then looks at the door
-// cannot miss it.
+// Memory order: counters, packet flags and records are sequentially consistent atomics; data is written before and read
+// after them. A worker announces itself at the door (package wait) and then checks its condition; a writer changes the
+// condition and then checks the door. So no wakeup is lost.
 //
-// A plan has one run: launches that are on their way are tickets, and the one whose turn it is owns the run.
+// A plan has one run. Launches in flight are tickets; the ticket whose turn it is owns the run.
 type run struct {
 	h *hostEngine
 	launch
@@ -37,22 +39,22 @@ type run struct {
 
 	placement
 	epoch  uint32
-	op     datatype.Op // of reductions that leave it to the caller
+	op     datatype.Op // of reductions that leave the operator to the caller
 	limit  wait.Limit
 	bases  []rankBuffers // by rank
-	mapMu  sync.Mutex    // held while a peer's buffers become known
+	mapMu  sync.Mutex    // held while a peer's buffers are resolved
 	all    []block
-	blocks []block // of all: those that run
+	blocks []block // the blocks of all that run in this launch
 	worker []worker
 }
 
-// ticket is a launch on its way to its turn.
+// ticket is a launch that waits for its turn.
 type ticket struct {
 	h *hostEngine
 	launch
 	scratch *scratch
 	workers int
-	kernel  func(*host.Block) error // t.execute, made once
+	kernel  func(*host.Block) error // t.execute, bound once
 }
 
 type span struct {
@@ -60,16 +62,16 @@ type span struct {
 	size int64
 }
 
-// worker is what one of the launch's goroutines keeps.
+// worker is the state of one of the launch's goroutines.
 type worker struct {
 	r     *run
 	index int
 	srcs  [][]byte
 	block *host.Block
-	cond  func() bool // w.ready, made once
+	cond  func() bool // w.ready, bound once
 }
 
-// ready reports whether one of the worker's blocks would get on.
+// ready reports whether one of the worker's blocks can make progress.
 func (w *worker) ready() bool {
 	for i := w.index; i < len(w.r.blocks); i += w.r.workers {
 		if bl := &w.r.blocks[i]; !bl.done && bl.ready() {
@@ -91,7 +93,7 @@ func newRun(h *hostEngine) *run {
 func (t *ticket) execute(b *host.Block) error {
 	seq, returned := t.Seq, false
 	defer func() {
-		if !returned { // a buffer that is not mapped, for one: the stream reports the panic, and nobody must wait for this launch
+		if !returned { // such as for an unmapped buffer: the stream reports the panic; no rank may wait for this launch
 			t.h.x.e.Abort(t.h.x.fail(seq, -1, fmt.Errorf("%w: the launch panicked", algorithm.ErrAborted)))
 		}
 	}()
@@ -131,7 +133,7 @@ func (t *ticket) perform(b *host.Block) error {
 	return t.end(err)
 }
 
-// begin is steps 1 to 3. h.leave must follow when it succeeds.
+// begin performs steps 1 to 3. On success the caller must call h.leave.
 func (t *ticket) begin() error {
 	h := t.h
 	e := h.x.e
@@ -140,7 +142,7 @@ func (t *ticket) begin() error {
 	}
 	begun := false
 	defer func() {
-		if !begun { // also when the caller's buffers cannot be touched
+		if !begun { // also when an access to the caller's buffers panics
 			h.leave()
 		}
 	}()
@@ -173,7 +175,7 @@ func (t *ticket) awaitTurn() error {
 	return nil
 }
 
-// warn logs that the launch has waited long for its peers. Where several workers share it, whom it waits for is not known here.
+// warn logs that the launch has waited long for its peers. With several workers it cannot name the peer.
 func (r *run) warn() {
 	peer, where := -1, "several"
 	for i := 0; i < len(r.blocks) && r.workers == 1 && peer < 0; i++ {
@@ -198,21 +200,21 @@ func (t *ticket) end(err error) error {
 	r.launch = launch{}
 	number := t.number
 	t.launch = launch{}
-	h.ended.Store(number + 1) // from here on the run is the next launch's
+	h.ended.Store(number + 1) // from here on the next launch owns the run
 	h.windows[h.x.e.rank].turn().Wake()
 	h.give(t)
 	return err
 }
 
-// failed keeps the first failure: counters are out of step from now on.
+// failed records the first failure and aborts the executor: counters are out of step from now on.
 func (r *run) failed(err error) error {
 	err = r.h.x.fail(r.Seq, -1, err)
 	r.h.x.e.Abort(err)
 	return err
 }
 
-// takeBack takes the caller's buffers back from peers of other processes, after a failure: one of them may still write to what it had mapped, for
-// instance when it was stopped and goes on.
+// takeBack revokes access to the caller's buffers from peers of other processes, after a failure: a peer that was
+// stopped and continues may still write to what it had mapped.
 func (r *run) takeBack() (err error) {
 	touched := r.h.x.program.touched
 	in, out := lent{r.input, r.inSize}, lent{r.output, r.outSize}
@@ -223,7 +225,7 @@ func (r *run) takeBack() (err error) {
 	if touched[1] && !r.stageOut {
 		list = append(list, out)
 	}
-	if r.h.x.plan.InPlace && len(list) > 0 { // one memory, of which only the whole has its pages to itself
+	if r.h.x.plan.InPlace && len(list) > 0 { // input and output are one memory, and only its whole occupies pages of its own
 		at := min(in.at, out.at)
 		list = []lent{{at, int64(max(in.at+device.Ptr(in.size), out.at+device.Ptr(out.size)) - at)}}
 	}
@@ -244,7 +246,7 @@ type lent struct {
 	size int64
 }
 
-// begin is steps 2 and 3.
+// begin performs steps 2 and 3.
 func (r *run) begin() error {
 	h, x := r.h, r.h.x
 	own := h.windows[x.e.rank]
@@ -361,7 +363,7 @@ func (r *run) work(b *host.Block) error {
 			return nil
 		}
 		if moved {
-			// The bound on the launch holds for one that never has to wait, too.
+			// An abort also ends a launch that never has to wait.
 			if b.Abort.Load() != 0 || h.x.e.aborted.Load() != 0 {
 				return h.x.e.ended(wait.ErrAborted, "it ran")
 			}
@@ -376,7 +378,8 @@ func (r *run) work(b *host.Block) error {
 	}
 }
 
-// stuck is the error of a wait that ended without what it waited for: it names the op and the peer, and says when the peer runs something else.
+// stuck returns the error of a wait that failed. It names the op and the peer, and reports whether the peer runs
+// something else.
 func (r *run) stuck(b *host.Block, err error) error {
 	for i := b.Index; i < len(r.blocks); i += r.workers {
 		bl := &r.blocks[i]
@@ -419,7 +422,7 @@ func (r *run) finish() error {
 	return nil
 }
 
-// compare looks at what a peer says of its launch of the same number, if it still or already says it.
+// compare checks a peer's record of the launch with the same number, if the peer's window holds it.
 func (r *run) compare(peer int) error {
 	rec := r.h.windows[peer].launch(r.number)
 	if rec.number.Load() != r.number+1 {

@@ -17,15 +17,16 @@ const (
 	shareKind    = 0x42 // 'B': a buffer
 	shareVersion = 1
 
-	maxOffers   = 16 // allocations of this rank that are on offer
+	maxOffers   = 16 // allocations of this rank that are exported
 	maxMappings = 16 // allocations of each peer that are mapped
 )
 
-// importer is shared by all executors of the process, so that an allocation which several use is mapped once.
+// importer is shared by all executors of the process, so that an allocation used by several is mapped once.
 var importer ipc.Importer
 
-// shares keeps user buffers reachable: what this rank offers, by allocation, and what it has mapped of peers. Both are bounded; the oldest goes,
-// and comes back when it is used again. An allocation that was freed keeps its memory until then.
+// shares keeps user buffers accessible across processes: the allocations that this rank exports, and the peers'
+// allocations that it has mapped. Both lists are bounded. The oldest entry is dropped, and is added again on its next
+// use. The memory of a freed allocation is released only when its entry is dropped.
 type shares struct {
 	e      *Executor
 	mu     sync.Mutex
@@ -40,17 +41,17 @@ type offer struct {
 	revoke func()
 }
 
-// mapped is an allocation of a peer. It stays while a launch uses it.
+// mapped is an allocation of a peer. It is not unmapped while a launch uses it.
 type mapped struct {
 	unique  uint64
-	mapping *ipc.Mapping // of the first byte
+	mapping *ipc.Mapping // starts at the first byte of the allocation
 	size    int64
 	uses    int
 }
 
 func newShares(e *Executor) *shares { return &shares{e: e, maps: map[int][]*mapped{}} }
 
-// lendable reports whether peers may reach the n bytes at p, which can be taken back from them.
+// lendable reports whether peers can access the n bytes at p, and whether this access can be revoked.
 func (s *shares) lendable(p device.Ptr, n int64) bool {
 	dev, isHost := s.e.dev.(*host.Device)
 	if !isHost {
@@ -64,7 +65,8 @@ func (s *shares) lendable(p device.Ptr, n int64) bool {
 	return ok
 }
 
-// describe says how peers reach p: the record of its allocation, and where p lies in it. ok is false when only this process can.
+// describe returns the record that peers need to map p's allocation, and p's offset in it. ok is false when only this
+// process can access p.
 func (s *shares) describe(p device.Ptr) (o offer, offset int64, ok bool) {
 	dev, isHost := s.e.dev.(*host.Device)
 	if !isHost {
@@ -101,7 +103,7 @@ func (s *shares) describe(p device.Ptr) (o offer, offset int64, ok bool) {
 	return o, int64(p - region.Base), true
 }
 
-// reach maps the allocation that a peer described. Whoever gets it gives it back with done.
+// reach maps the allocation that a peer described. The caller must release it with done.
 func (s *shares) reach(ctx context.Context, peer int, unique uint64, record []byte) (*mapped, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// A control window of the host engine is laid out as
+// A control window of the host engine has this layout:
 //
-//	0               door      its owner sleeps here; whoever changes what the owner may wait for wakes it
-//	64              turn      the owner's launches sleep here until the one before has ended
-//	128 + 1024·k    launch    what the owner says of its launch of parity k
+//	0               door      the owner sleeps here; a writer that changes what the owner may wait for wakes it
+//	64              turn      the owner's launches sleep here until the previous launch has ended
+//	128 + 1024·k    launch    the record of the owner's launch of parity k
 //	2176 + 64·l     inbound   signals that arrived on the owner's link l
 //
 // The owner writes door, turn and launch; peers add to inbound.
@@ -41,19 +41,19 @@ func (w window) launch(n uint64) *record {
 	return (*record)(unsafe.Add(w.base, offLaunch+launchBytes*(n&1)))
 }
 
-// record is what a rank says of a launch. number is stored last; a reader that sees its own number sees the rest. The owner gets round to the
-// same record two launches later, which a plan without the handshakes that the verifier demands may let it do too early, so readers
-// look at number again when they are done.
+// record describes a rank's launch to its peers. number is stored last: a reader that finds the number it expects sees
+// the other fields. The owner reuses a record two launches later. A plan without the handshakes that the verifier
+// demands may let it do so too early, so readers check number again after reading.
 type record struct {
 	number    atomic.Uint64 // launch + 1
-	signature atomic.Uint64 // of what is executed; all ranks must agree
+	signature atomic.Uint64 // hash of what is executed; all ranks must agree
 	buffer    [2]bufferRecord
 }
 
-// bufferRecord is an input or output.
+// bufferRecord describes an input or output.
 type bufferRecord struct {
 	kind    uint32
-	share   uint32 // bytes of shared
+	share   uint32 // length of shared in bytes
 	address uint64 // in the owner's process
 	offset  uint64 // in the allocation
 	size    uint64
@@ -63,9 +63,9 @@ type bufferRecord struct {
 
 // The kinds of bufferRecord.
 const (
-	bufferNone   = iota // there is none, or no peer needs it
-	bufferLocal         // readable by ranks of the same process
-	bufferShared        // and mappable by others, by shared
+	bufferNone   = iota // no buffer, or no peer needs it
+	bufferLocal         // accessible to ranks of the same process
+	bufferShared        // also mappable by other processes, with the handle in shared
 )
 
 const maxShare = 448

@@ -5,10 +5,11 @@ import (
 )
 
 const (
-	// yieldFor is how long a rank that is alone in its process hands its core to others before it sleeps: long enough for ranks that share
-	// a core to take turns through a small collective, short enough that a late one costs them nothing.
+	// yieldFor is how long a rank that is alone in its process yields its core to others before it sleeps: long enough
+	// for ranks that share a core to take turns through a small collective, short enough that a late rank costs them
+	// nothing.
 	yieldFor = wait.Deadline(200_000)
-	// yieldsPerLook is the number of yields between looks at the clock, the deadline and the abort word.
+	// yieldsPerLook is the number of yields between checks of the clock, the deadline and the abort word.
 	yieldsPerLook = 8
 )
 
@@ -17,10 +18,11 @@ var asleep = &wait.Policy{Recheck: wait.Default().Recheck}
 
 // until is wait.Until at the rank's door or at its turn.
 //
-// A rank that is alone in its process yields to other processes only. runtime.Gosched would have nobody else to run here, and each call wakes a
-// thread of this process that then looks for work and takes the core from the very ranks that are waited for: with 8 ranks on 2 cores that
-// was half of the time of a small collective. Goroutines that become ready meanwhile run on the scheduler's other processors, or after
-// yieldFor, when the wait blocks in the kernel.
+// A rank that is alone in its process yields to other processes only. runtime.Gosched would find no other goroutine to
+// run here, and each call wakes a thread of this process that then looks for work and takes the core from the very
+// ranks that this rank waits for: with 8 ranks on 2 cores that was half of the time of a small collective. Goroutines
+// that become ready meanwhile run on the scheduler's other processors, or after yieldFor, when the wait blocks in the
+// kernel.
 func (h *hostEngine) until(c *wait.Cell, cond func() bool, l wait.Limit) error {
 	if !h.alone {
 		return wait.Until(c, cond, l, h.policy)

@@ -11,7 +11,8 @@ import (
 // pieceElements is how many elements are compared at a time.
 const pieceElements = 16 << 10
 
-// inputs are the inputs of all ranks: hostreduce.Fill's data. They repeat, so a period of each and a piece are kept, whatever their size.
+// inputs holds the inputs of all ranks: hostreduce.Fill's data. The data repeat, so only a period plus a piece is kept
+// for each rank, whatever the size.
 type inputs struct {
 	t     datatype.Type
 	ranks [][]byte
@@ -29,7 +30,8 @@ func newInputs(p *plan.Plan, l *plan.Layout, c Case) *inputs {
 	return in
 }
 
-// filled keeps data of earlier cases, which take longer to make than most plans to run. They are never changed.
+// filled caches data of earlier cases: generating data takes longer than most plans take to run. The data are never
+// changed.
 var filled struct {
 	sync.Mutex
 	by map[fillKey][]byte
@@ -41,7 +43,7 @@ type fillKey struct {
 	rank int
 }
 
-const maxFilled = 64 // of at most 640 KiB each
+const maxFilled = 64 // entries, each of at most 640 KiB
 
 func fill(t datatype.Type, seed uint64, rank int, n int64) []byte {
 	key := fillKey{t, seed, rank}
@@ -62,16 +64,16 @@ func fill(t datatype.Type, seed uint64, rank int, n int64) []byte {
 	return b
 }
 
-// piece is how many of n bytes can be had from at at once.
+// piece returns how many of n bytes at can return at once.
 func (in *inputs) piece(n int64) int64 { return min(n, pieceElements*in.t.Size()) }
 
-// at is n bytes, at most a piece, of a rank's input from byte off on, which begins an element.
+// at returns n bytes, at most a piece, of a rank's input from byte off, which must be the start of an element.
 func (in *inputs) at(rank int, off, n int64) []byte {
 	off %= hostreduce.Period * in.t.Size()
 	return in.ranks[rank][off : off+n]
 }
 
-// whole is the first n bytes of a rank's input.
+// whole returns the first n bytes of a rank's input.
 func (in *inputs) whole(rank int, n int64) []byte {
 	out := make([]byte, n)
 	for off := int64(0); off < n; {

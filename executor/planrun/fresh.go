@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/executor"
 )
 
-// fresh runs rounds of two executions, one right behind the other, from buffers of their own. All data are new in each round, and scratch holds junk
-// when it begins, so that what an earlier execution has left behind is never what a later one should have written.
+// fresh runs rounds of two back-to-back executions with separate buffers. Each round has new data and begins with junk
+// in scratch, so that data left by an earlier execution never equals what a later one must write.
 func fresh(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.Device, s device.Stream, c Case) (err error) {
 	if c.Fresh == 0 {
 		return nil
@@ -63,7 +63,7 @@ func fresh(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.
 	return nil
 }
 
-// fill writes the input, and junk where output will be.
+// fill writes the input, and junk to the output.
 func (b *buffers) fill(rank int, data *inputs) error {
 	if b.hasOutput {
 		if err := b.write(b.recv, bytes.Repeat([]byte{poison}, int(b.out))); err != nil {

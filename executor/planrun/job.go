@@ -15,14 +15,15 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Options is a run of cases by the ranks of a job.
+// Options configures a run of cases by the ranks of a job.
 type Options struct {
 	Plan    *plan.Plan
 	Cases   []Case
 	Open    func(rank int) (device.Device, error)
 	Timeout time.Duration // of each wait
 	Trusted bool          // skip the verifier
-	// Report, when not nil, is called on rank 0 after each case that went well, with the longest rank's time of one execution.
+	// Report, when not nil, is called on rank 0 after each successful case, with the time of one execution on the
+	// slowest rank.
 	Report func(c Case, took time.Duration)
 }
 
@@ -42,7 +43,7 @@ func Threads(ctx context.Context, o Options) error {
 	return errors.Join(errs...)
 }
 
-// Join is one rank of the job.
+// Join runs one rank of the job.
 func Join(ctx context.Context, boot bootstrap.Bootstrap, o Options) (err error) {
 	rank := boot.Rank()
 	if boot.WorldSize() != len(o.Plan.GPUs) {

@@ -1,6 +1,7 @@
-// Package planrun executes a loaded plan on known data and checks every byte of the result: what tests of the executor and `goccl plan run` do.
+// Package planrun executes a loaded plan on known data and checks every byte of the result. Tests of the executor and
+// `goccl plan run` use it.
 //
-// A Case is run by all ranks, each calling Rank with its own plan. Nothing is shared between them and nothing outlives the call.
+// All ranks run a Case, each by calling Rank with its own plan. Ranks share no state, and no state outlives the call.
 package planrun
 
 import (
@@ -21,25 +22,25 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Case is one execution, or several on the same data. All ranks use the same.
+// Case is one execution, or several on the same data. All ranks use the same Case.
 type Case struct {
-	Message uint64 // bytes, in the plan's sense
+	Message uint64 // bytes, as in plan.Plan.MinSize
 	Type    datatype.Type
-	Op      datatype.Op // where the plan leaves it to the caller
-	InPlace bool        // the caller has input and output in one memory, as NCCL lays them out
-	Shift   int64       // elements by which buffers are moved from their natural alignment
+	Op      datatype.Op // used where the plan leaves the operator to the caller
+	InPlace bool        // input and output are in one memory, as in NCCL's in-place calls
+	Shift   int64       // elements by which buffers are shifted from their natural alignment
 	Seed    uint64
-	Times   int  // executions on the same data, which are timed; 0 is 1. In place, only one makes sense
-	Fresh   int  // rounds of executions before them, each on new data and with junk in scratch (fresh.go): all ranks at once, one plan at a time
+	Times   int  // timed executions on the same data; 0 means 1. In place, only 1 makes sense
+	Fresh   int  // untimed rounds before them, each on new data and with junk in scratch (fresh.go): all ranks at once, one plan at a time
 	Heap    bool // host device: buffers from the Go heap, which other processes cannot map
 
-	// Replays, on a GPU, captures all executions but the first in a graph and runs it so many times.
+	// Replays, on a GPU, captures all executions but the first in a graph and launches the graph that many times.
 	Replays int
 	// Prepare, when not nil, is called with the buffers before the first execution.
 	Prepare func(ctx context.Context, send, recv device.Ptr) error
 }
 
-// String names the case.
+// String returns the name of the case.
 func (c Case) String() string {
 	s := fmt.Sprintf("%d/%v/%v", c.Message, c.Type, c.Op)
 	if c.InPlace {
@@ -56,7 +57,7 @@ const (
 	poison = 0xA5
 )
 
-// factor is PreMulSum's scalar.
+// factor returns PreMulSum's scalar.
 func factor(t datatype.Type) [8]byte {
 	if t < datatype.Float16 {
 		return hostreduce.ScalarOf(t, 3)
@@ -64,7 +65,7 @@ func factor(t datatype.Type) [8]byte {
 	return hostreduce.ScalarOf(t, 0.5)
 }
 
-// Operator is the operator that the plan's reductions have when the caller asks for op.
+// Operator returns the operator that the plan's reductions use when the caller asks for op.
 func Operator(p *plan.Plan, op datatype.Op) datatype.Op {
 	for r := range p.GPUs {
 		for b := range p.GPUs[r].ThreadBlocks {
@@ -80,8 +81,8 @@ func Operator(p *plan.Plan, op datatype.Op) datatype.Op {
 	return op
 }
 
-// Rank is one rank's part. It returns the time of an execution, the median over batches of those after the first when there are several, and the
-// first thing that is wrong.
+// Rank runs the case on one rank. It returns the time of one execution and the first error. With several executions,
+// the time is the median over batches of all but the first.
 func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.Device, c Case) (took time.Duration, err error) {
 	p := x.Plan()
 	l, err := p.NewLayout(c.Message)
@@ -115,7 +116,7 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 	}
 	times := max(1, c.Times)
 	start := time.Now()
-	var batches []time.Duration // of one execution each
+	var batches []time.Duration // time of one execution in each batch
 	ends, first := batchEnds(times), 0
 	for i := range times {
 		if i == 1 && c.Replays > 0 {
@@ -147,8 +148,8 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 	return took, b.check(p, l, rank, inputs, c)
 }
 
-// batchEnds are the executions after which Rank waits for all before: the first, which also makes buffers known to peers, and those that end one
-// of up to 9 batches.
+// batchEnds returns the executions after which Rank synchronizes the stream: the first, which also publishes buffers to
+// peers, and the last of each of up to 9 batches.
 func batchEnds(times int) []int {
 	ends := []int{0}
 	rest := times - 1
@@ -159,7 +160,7 @@ func batchEnds(times int) []int {
 	return ends
 }
 
-// replay captures n executions and runs the graph replays times. It returns the time of one execution.
+// replay captures n executions and launches the graph replays times. It returns the time of one execution.
 func replay(ctx context.Context, x *executor.ExecutionPlan, args executor.Args, s device.Stream, n, replays int) (took time.Duration, err error) {
 	cs, ok := s.(*cuda.Stream)
 	if !ok {
@@ -195,7 +196,7 @@ func replay(ctx context.Context, x *executor.ExecutionPlan, args executor.Args, 
 	return time.Since(start) / time.Duration(n*replays), nil
 }
 
-// buffers are a rank's input and output between guards.
+// buffers holds a rank's input and output, with guards around them.
 type buffers struct {
 	dev        device.Device
 	mem        []device.Allocation
@@ -272,7 +273,7 @@ func (b *buffers) read(p device.Ptr, n int64) ([]byte, error) {
 	return out, b.dev.CopyOut(out, p)
 }
 
-// check compares the output, what lies around it, and the input with what they must be.
+// check compares the output, and out of place also the input and the guards, with their expected values.
 func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, c Case) error {
 	op := Operator(p, c.Op)
 	if b.hasOutput {
