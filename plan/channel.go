@@ -1,9 +1,9 @@
 package plan
 
-// ChannelType is the way in which a channel moves data.
+// ChannelType is how a channel moves data.
 type ChannelType string
 
-// The channel types. NoChannel is that of ops that stay on their rank.
+// The channel types. NoChannel is the type of ops that stay on their rank.
 const (
 	NoChannel     ChannelType = ""
 	MemoryChannel ChannelType = "memory"
@@ -23,12 +23,12 @@ const (
 
 // Channel is one entry of a rank's channel table.
 //
-// A memory or port entry opens one channel for every element of ConnectedTo, and a rank may appear more than once; the global id of a
-// channel is its position among all elements of that type. The k-th channel of a type from rank a to rank b pairs with the k-th channel of
-// that type from b to a: a signal on one is what a wait on the other sees.
+// A memory or port entry opens one channel for every element of ConnectedTo, and a rank may appear more than once. The
+// global id of a channel is its position among all elements of that type. The k-th channel of a type from rank a to
+// rank b pairs with the k-th channel of that type from b to a: a signal on one arrives at a wait on the other.
 //
-// A switch entry opens one channel for every group in RankGroups, over the buffer BufferType of all ranks in the group; the global id is the
-// position among all groups of all switch entries.
+// A switch entry opens one channel for every group in RankGroups, over the buffer BufferType of all ranks in the group.
+// The global id is the position among all groups of all switch entries.
 type Channel struct {
 	Type        ChannelType
 	ConnectedTo []int
@@ -48,20 +48,21 @@ type RemoteBuffer struct {
 	Access []ChannelType // memory, port or both
 }
 
-// ChannelRefs gives a thread block its channels of one type: position in IDs is the block's number for the channel, the value its global id.
+// ChannelRefs lists a thread block's channels of one type: the position in IDs is the block's number for the channel,
+// the value is its global id.
 type ChannelRefs struct {
 	Type ChannelType
 	IDs  []int
 }
 
-// BufferRefs gives a thread block its remote buffers for one access type: position in IDs is the block's buffer_id, the value the position
-// in GPU.RemoteBuffers.
+// BufferRefs lists a thread block's remote buffers for one access type: the position in IDs is the block's buffer_id,
+// the value is the position in GPU.RemoteBuffers.
 type BufferRefs struct {
 	Access ChannelType
 	IDs    []int
 }
 
-// ChannelIDs is the block's list of global channel ids of type t.
+// ChannelIDs returns the block's global channel ids of type t.
 func (tb *ThreadBlock) ChannelIDs(t ChannelType) []int {
 	for i := range tb.Channels {
 		if tb.Channels[i].Type == t {
@@ -71,7 +72,7 @@ func (tb *ThreadBlock) ChannelIDs(t ChannelType) []int {
 	return nil
 }
 
-// RemoteBufferIDs is the block's list of remote buffers reached over channel type t.
+// RemoteBufferIDs returns the block's remote buffers reached over channel type t.
 func (tb *ThreadBlock) RemoteBufferIDs(t ChannelType) []int {
 	for i := range tb.RemoteBufferRefs {
 		if tb.RemoteBufferRefs[i].Access == t {
@@ -81,7 +82,7 @@ func (tb *ThreadBlock) RemoteBufferIDs(t ChannelType) []int {
 	return nil
 }
 
-// Peers is the rank at the other end of every channel of type t (memory or port) of g, by global id.
+// Peers returns the rank at the other end of every channel of type t (memory or port) of g, by global id.
 func (g *GPU) Peers(t ChannelType) []int {
 	var peers []int
 	for i := range g.Channels {
@@ -98,7 +99,7 @@ type SwitchGroup struct {
 	Ranks  []int
 }
 
-// SwitchGroups is the list of switch channels of g, by global id.
+// SwitchGroups returns the switch channels of g, by global id.
 func (g *GPU) SwitchGroups() []SwitchGroup {
 	var groups []SwitchGroup
 	for i := range g.Channels {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// chunkCount is the number of chunks of a rank's buffer. An in-place plan may state 0 for one of input and output when both are the same
-// memory; the other count then holds for both.
+// chunkCount returns the number of chunks of a rank's buffer. An in-place plan may state 0 for input or for output when
+// both are the same memory; then the other count holds for both.
 func (p *Plan) chunkCount(rank int, t BufferType) int {
 	g := &p.GPUs[rank]
 	switch t {
@@ -30,7 +30,7 @@ func (p *Plan) sameShape() bool {
 	return p.Collective != AllGather && p.Collective != ReduceScatter
 }
 
-// known reports whether the collective's post-condition follows from its name.
+// known reports whether the collective's name determines its postcondition.
 func (c Collective) known() bool {
 	switch c {
 	case AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv:
@@ -39,7 +39,7 @@ func (c Collective) known() bool {
 	return false
 }
 
-// chunkCounts checks that the ranks agree on how the message is divided, as the collective demands.
+// chunkCounts checks that the chunk counts of all ranks divide the message as the collective requires.
 func (v *validator) chunkCounts() {
 	p, n := v.p, len(v.p.GPUs)
 	if v.err != nil {
@@ -112,7 +112,7 @@ func (v *validator) postcondition() {
 	v.onePostcondition()
 }
 
-// onePostcondition checks that no chunk has two.
+// onePostcondition checks that no chunk has two postconditions.
 func (v *validator) onePostcondition() {
 	list := v.p.Postcondition
 	order := make([]int, len(list))
@@ -122,7 +122,7 @@ func (v *validator) onePostcondition() {
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(list[a].Rank, list[b].Rank), cmp.Compare(list[a].Index, list[b].Index))
 	})
-	last, end := -1, 0 // of those before, the one that reaches farthest
+	last, end := -1, 0 // the previous entry, which reaches farthest
 	for _, i := range order {
 		c := &list[i]
 		if last >= 0 && list[last].Rank == c.Rank && c.Index < end {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Warning is a key that Decode passed over.
+// Warning is an unknown key that Decode ignored.
 type Warning struct {
 	Line, Col int
 	Text      string
@@ -13,14 +13,14 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%d:%d: %s", w.Line, w.Col, w.Text) }
 
-// Decode reads a plan from JSON and validates it against Capacity. Every error is an *Error with the line and column. Keys that the format
-// does not have are passed over; DecodeWithWarnings names them.
+// Decode reads a plan from JSON and validates it against Capacity. Every error is an *Error with the line and column.
+// Unknown keys are ignored; DecodeWithWarnings lists them.
 func Decode(data []byte) (*Plan, error) {
 	p, _, err := DecodeWithWarnings(data, &Capacity)
 	return p, err
 }
 
-// DecodeWithWarnings is Decode against the limits given, and lists at most 100 unknown keys.
+// DecodeWithWarnings decodes and validates a plan against limits, and also returns at most 100 unknown keys.
 func DecodeWithWarnings(data []byte, limits *Limits) (*Plan, []Warning, error) {
 	if len(data) > limits.FileBytes {
 		return nil, nil, &Error{Class: ErrLimit, Pos: nowhere, Detail: fmt.Sprintf("the file has %d bytes and the limit is %d", len(data), limits.FileBytes)}
@@ -40,12 +40,12 @@ func DecodeWithWarnings(data []byte, limits *Limits) (*Plan, []Warning, error) {
 	return p, d.warnings, nil
 }
 
-// decoder turns the scanner's tokens into a Plan. A count over its limit stops it before the next element is kept.
+// decoder turns the scanner's tokens into a Plan. A count over its limit stops it before it stores the next element.
 type decoder struct {
 	scanner
 	limits   *Limits
 	pos      Pos
-	seen     []string // keys of the objects that are open, newest last
+	seen     []string // keys of the open objects, newest last
 	marks    []int
 	warnings []Warning
 	names    map[string]string
@@ -53,8 +53,8 @@ type decoder struct {
 	operands int
 }
 
-// begin opens an object, and member steps through it: the key, or "" at the end. A key that comes twice is a fault, because readers differ
-// in which they keep.
+// begin opens an object. member then returns the next key, or "" at the end. A repeated key is an error, because
+// readers differ in which of the values they keep.
 func (d *decoder) begin() bool {
 	if !d.open('{') {
 		return false
@@ -91,7 +91,7 @@ func (d *decoder) member(first *bool) string {
 	return k
 }
 
-// intern keeps one copy of each distinct short string.
+// intern returns a shared copy of each distinct short string.
 func (d *decoder) intern(b []byte) string {
 	if s, ok := d.names[string(b)]; ok {
 		return s

@@ -1,10 +1,13 @@
-// Package plan is the execution plan: a collective written as one small program per thread block of every rank.
+// Package plan defines execution plans: a plan is a collective written as one small program per thread block of every
+// rank.
 //
-// It holds the types of the plan, its JSON form (Decode, Encode), the limits an executor keeps, the address arithmetic that turns chunks into
-// bytes (Layout), a reference interpreter over byte buffers (package plan/interp) and the verifier that proves a plan right before it runs
-// (Verify). docs/plan-format.md is the specification; where it and MSCCL++'s executor differ, it says so.
+// The package contains the types of the plan, its JSON form (Decode, Encode), the limits of executors (Limits), the
+// address arithmetic that turns chunks into bytes (Layout) and the verifier that proves a plan correct before it runs
+// (Verify). Package plan/interp is a reference interpreter over byte buffers. docs/plan-format.md is the specification,
+// and states where it differs from MSCCL++'s executor.
 //
-// The package is pure: no I/O, no GPU, no goroutines, no globals that change. A *Plan is plain data: it may be read by many goroutines at
-// once as long as none writes it. Nothing here keeps a reference to a Plan after the call that received it returns, except a value whose
+// The package is pure: no I/O, no GPU, no goroutines, no mutable globals. A *Plan is plain data: many goroutines may
+// read it at once while none writes it. No function keeps a reference to a Plan after it returns, except in a value
+// whose documentation states so.
 // documentation says so.
 package plan

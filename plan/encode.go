@@ -2,8 +2,8 @@ package plan
 
 import "strconv"
 
-// Encode writes the plan as JSON, one op a line. The bytes depend on nothing but the plan, and Decode(Encode(p)) encodes to the same bytes.
-// It writes SchemaVersion whatever p states, and leaves out what is empty or has no meaning for an op.
+// Encode writes the plan as JSON, one op per line. The bytes depend only on the plan, and Decode(Encode(p)) encodes to
+// the same bytes. It always writes SchemaVersion, and omits fields that are empty or have no meaning for an op.
 func (p *Plan) Encode() []byte {
 	w := &writer{}
 	w.obj(0, func() {
@@ -29,7 +29,7 @@ func (p *Plan) Encode() []byte {
 	return append(w.b, '\n')
 }
 
-// writer appends JSON. fresh is true right after an opening bracket, where no comma belongs.
+// writer appends JSON. fresh is true right after an opening bracket, where no comma is due.
 type writer struct {
 	b     []byte
 	fresh bool
@@ -49,7 +49,7 @@ func (w *writer) indent(n int) {
 	}
 }
 
-// line starts a member or element on a line of its own, item on the same line.
+// line starts a member or element on a line of its own; item starts one on the same line.
 func (w *writer) line(n int) *writer { w.comma(); w.indent(n); return w }
 func (w *writer) item() *writer      { w.comma(); return w }
 
@@ -59,7 +59,7 @@ func (w *writer) int(v int)            { w.b = strconv.AppendInt(w.b, int64(v), 
 func (w *writer) uint(v uint64)        { w.b = strconv.AppendUint(w.b, v, 10) }
 func (w *writer) bool(v bool)          { w.b = strconv.AppendBool(w.b, v) }
 
-// obj writes an object whose closing brace stands on its own line at indent n, or on the same line when n < 0.
+// obj writes an object. The closing brace is on its own line at indent n, or on the same line when n < 0.
 func (w *writer) obj(n int, body func()) {
 	w.b = append(w.b, '{')
 	w.fresh = true
@@ -71,7 +71,7 @@ func (w *writer) obj(n int, body func()) {
 	w.fresh = false
 }
 
-// arr writes a list with one element a line.
+// arr writes a list with one element per line.
 func (w *writer) arr(n, count int, element func(i int)) {
 	w.b = append(w.b, '[')
 	w.fresh = true

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// The classes of Error; test with errors.Is.
+// The classes of Error, for errors.Is.
 var (
 	ErrSyntax  = errors.New("not a plan in JSON")
 	ErrLimit   = errors.New("over a limit")
 	ErrInvalid = errors.New("invalid plan")
 )
 
-// Pos is a place in a plan. A part that does not apply is -1.
+// Pos is a position in a plan. A part that does not apply is -1.
 type Pos struct {
 	Rank  int
 	Block int
@@ -23,7 +23,7 @@ type Pos struct {
 
 var nowhere = Pos{-1, -1, -1, -1}
 
-// String is like "rank 0, thread block 2, op 5", or empty for the plan as a whole.
+// String returns text like "rank 0, thread block 2, op 5", or "" for the plan as a whole.
 func (p Pos) String() string {
 	var b strings.Builder
 	for _, part := range []struct {
@@ -41,13 +41,14 @@ func (p Pos) String() string {
 	return b.String()
 }
 
-// Error is a fault in the text or the structure of a plan. Line and Col (from 1, Col in bytes) are set when the plan came from JSON.
+// Error is an error in the text or the structure of a plan. Line and Col (from 1, Col in bytes) are set when the plan
+// came from JSON.
 type Error struct {
 	Class     error // ErrSyntax, ErrLimit or ErrInvalid
 	Pos       Pos
 	Field     string // JSON key, possibly with positions: "src_buff[1].index"
 	Line, Col int
-	Detail    string // what is wrong and what would be right
+	Detail    string // what is wrong and what would be correct
 }
 
 func (e *Error) Error() string {
@@ -68,5 +69,5 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the class.
+// Unwrap returns the class.
 func (e *Error) Unwrap() error { return e.Class }

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Layout turns chunks into bytes, for one plan and one message size. It is the only place where addresses are computed; the interpreter, the
-// executors and the verifier all use it.
+// Layout turns chunks into bytes, for one plan and one message size. All address computation is here; the interpreter,
+// the executors and the verifier use it.
 //
 // Input and output consist of blocks of Block bytes, each divided into Period chunks:
 //
@@ -16,13 +16,16 @@ import (
 //	alltoall                                  one block per rank on both sides
 //	user-defined                              one block when input and output have as many chunks on all ranks; else see EvenOnly
 //
-// Every chunk is Chunk bytes: the unit Alignment times the rounded-up number of units per chunk. So chunk k of a block starts at k·Chunk, and
-// the last chunks of a block may be short or empty when the message does not divide evenly. Scratch chunks are never short. It follows that
-// every op keeps the offset of a byte within its chunk, whatever the message size: the verifier rests on that.
+// The size of a chunk is Chunk bytes: the unit Alignment times the rounded-up number of units per chunk. So chunk k of
+// a block starts at k·Chunk, and the last chunks of a block may be short or empty when the message does not divide
+// evenly. Scratch chunks are never short. It follows that every op preserves the offset of a byte within its chunk,
+// whatever the message size. The verifier relies on this.
 //
-// When the message divides evenly (Even) all addresses are those of MSCCL++'s executor, which accepts no other message.
+// When the message divides evenly (Even), all addresses equal those of MSCCL++'s executor, which accepts no other
+// message.
 //
-// All arithmetic is 64-bit and checked: NewLayout refuses a message whose buffers would pass Capacity.MaxOffset, and no method overflows after that.
+// All arithmetic is 64-bit and checked: NewLayout rejects a message whose buffers would exceed Capacity.MaxOffset, and
+// no method overflows after that.
 type Layout struct {
 	Message   int64 // bytes of the message: input bytes, or output bytes for an all-gather
 	Block     int64
@@ -35,10 +38,10 @@ type Layout struct {
 	custom bool // the chunks of a user-defined collective do not form blocks
 }
 
-// ErrMessage is the class of errors that NewLayout returns: the plan does not take a message of this size.
+// ErrMessage is the class of NewLayout's errors: the plan does not accept a message of this size.
 var ErrMessage = fmt.Errorf("message size not accepted")
 
-// blocks is the number of blocks in the message and the number of chunks in a block.
+// blocks returns the number of blocks in the message and the number of chunks in a block.
 func (p *Plan) blocks() (blocks, period int, custom bool) {
 	n := len(p.GPUs)
 	switch p.Collective {
@@ -64,19 +67,20 @@ func (p *Plan) blocks() (blocks, period int, custom bool) {
 	return 1, max(1, period), custom
 }
 
-// Period is the number of chunks in a block of input or output: Layout.Period for every message.
+// Period returns the number of chunks in a block of input or output: Layout.Period of every message.
 func (p *Plan) Period() int {
 	_, period, _ := p.blocks()
 	return period
 }
 
-// EvenUnit is what messages must be multiples of to divide into equal chunks (Even).
+// EvenUnit returns the unit in bytes: its multiples are the messages that divide into equal chunks (Even).
 func (p *Plan) EvenUnit() uint64 {
 	blocks, period, _ := p.blocks()
 	return uint64(blocks) * uint64(period) * uint64(p.Alignment)
 }
 
-// NewLayout is the layout of the plan for a message of size bytes, in the sense of MinSize and MaxSize. The plan must be valid.
+// NewLayout returns the layout of the plan for a message of size bytes, as MinSize and MaxSize count them. The plan
+// must be valid.
 func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 	if size < p.MinSize || size > p.MaxSize {
 		return nil, fmt.Errorf("plan %s: %w: %d bytes, the plan takes %d to %d", p.Name, ErrMessage, size, p.MinSize, p.MaxSize)
@@ -104,7 +108,7 @@ func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 	return l, nil
 }
 
-// Memory is the place that a place is in memory: in place, output and input are one.
+// Memory returns the place in memory of a logical place: in an in-place plan, output and input are one memory.
 func (p *Plan) Memory(pl Place) Place {
 	pl.Plane, pl.Index = p.memory(pl.Rank, pl.Plane, pl.Index, p.Period())
 	return pl
@@ -131,12 +135,13 @@ func ceilDiv(a, b int64) int64 {
 // Even reports whether no chunk is short.
 func (l *Layout) Even() bool { return l.Chunk*int64(l.Period) == l.Block }
 
-// Size is the number of bytes of a rank's input or output.
+// Size returns the size in bytes of a rank's input or output.
 func (l *Layout) Size(rank int, t BufferType) int64 {
 	return l.Offset(l.plan.chunkCount(rank, t))
 }
 
-// Offset is where chunk k of an input or output starts; for k one past the last chunk, where the buffer ends.
+// Offset returns the start of chunk k of an input or output. For k one past the last chunk, it returns the end of the
+// buffer.
 func (l *Layout) Offset(k int) int64 {
 	if l.custom {
 		return int64(k) * l.Chunk
@@ -145,8 +150,8 @@ func (l *Layout) Offset(k int) int64 {
 	return block*l.Block + min(i*l.Chunk, l.Block)
 }
 
-// Locate is where byte x of chunk k of an input or output lies, and how many bytes of the chunk exist from there on: 0 when the chunk is too
-// short to hold byte x. 0 <= x <= Chunk.
+// Locate returns the offset of byte x of chunk k of an input or output, and how many bytes of the chunk exist from
+// there on: 0 when the chunk is too short to have byte x. 0 <= x <= Chunk.
 func (l *Layout) Locate(k int, x int64) (offset, avail int64) {
 	if l.custom {
 		return int64(k)*l.Chunk + x, l.Chunk - x
@@ -156,8 +161,8 @@ func (l *Layout) Locate(k int, x int64) (offset, avail int64) {
 	return block*l.Block + min(at, l.Block), max(0, min(l.Chunk-x, l.Block-at))
 }
 
-// Part is the part of an operand of size chunks that an op with slice s works on, in bytes from the operand's start, as if no chunk were
-// short. Slices are cut at units: the first (units mod Count) of them are one unit longer.
+// Part returns the byte range that an op with slice s works on in an operand of size chunks, from the operand's start,
+// as if no chunk were short. Slices are cut at units: the first (units mod Count) slices are one unit longer.
 func (l *Layout) Part(size int, s Slice) (lo, hi int64) {
 	total := int64(size) * l.Chunk
 	if s.Count <= 1 {
@@ -170,7 +175,8 @@ func (l *Layout) Part(size int, s Slice) (lo, hi int64) {
 	return cut(int64(s.Index)), cut(int64(s.Index) + 1)
 }
 
-// Window is the part of [lo, hi) that iteration iter of a pipeline with UnitSize unit works on. It is empty past the end.
+// Window returns the part of [lo, hi) that iteration iter of a pipeline with UnitSize unit works on. It is empty past
+// the end.
 func Window(lo, hi, unit int64, iter int) (int64, int64) {
 	if int64(iter) > (hi-lo)/unit {
 		return hi, hi
@@ -182,7 +188,7 @@ func Window(lo, hi, unit int64, iter int) (int64, int64) {
 	return from, from + unit
 }
 
-// Iterations is how often the body of pipeline op runs.
+// Iterations returns how often the body of pipeline op runs.
 func (l *Layout) Iterations(op *Op) int64 {
 	n, rest := mulDiv(int64(op.NumChunks), l.Chunk, op.UnitSize)
 	if rest {
@@ -191,7 +197,7 @@ func (l *Layout) Iterations(op *Op) int64 {
 	return n
 }
 
-// mulDiv is a·b/c, at most 1<<62, and whether there is a rest. None is negative.
+// mulDiv returns a·b/c, at most 1<<62, and whether there is a remainder. No argument may be negative.
 func mulDiv(a, b, c int64) (q int64, rest bool) {
 	const most = 1 << 62
 	hi, lo := bits.Mul64(uint64(a), uint64(b))

@@ -1,6 +1,6 @@
 package plan
 
-// Limits are the capacities of an executor. Validate refuses a plan that exceeds one.
+// Limits are the capacities of an executor. Validate rejects a plan that exceeds one.
 type Limits struct {
 	Ranks             int
 	ThreadBlocks      int // per rank
@@ -29,7 +29,7 @@ type Limits struct {
 	MaxOffset         int64 // largest byte offset that the executor can address
 }
 
-// Capacity is what goccl's executors hold.
+// Capacity is the limits of goccl's executors.
 var Capacity = Limits{
 	Ranks:             8192,
 	ThreadBlocks:      1024,
@@ -58,7 +58,7 @@ var Capacity = Limits{
 	MaxOffset:         1 << 62,
 }
 
-// Portable is what MSCCL++'s executor holds, most of it unchecked there: a plan within Portable runs on both.
+// Portable is the limits of MSCCL++'s executor, which does not check most of them: a plan within Portable runs on both.
 var Portable = Limits{
 	Ranks:             8192,
 	ThreadBlocks:      1024,

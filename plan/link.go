@@ -11,11 +11,11 @@ type Link struct {
 	ID   int // global id on the rank
 	Peer int // the other rank
 	Nth  int // this is the Nth channel of the type from Rank to Peer
-	Pair int // index of the other end in the slice that Links returns, or -1 when the peer opens no such channel
+	Pair int // index of the other end in the result of Links, or -1 when the peer opens no such channel
 }
 
 // Links lists the ends of all memory and port channels of the plan, by rank, then memory before port, then global id. A
-// signal on a link is what a wait on its Pair sees.
+// signal on a link arrives at a wait on its Pair.
 func (p *Plan) Links() []Link {
 	type key struct {
 		rank, peer int
@@ -43,7 +43,7 @@ func (p *Plan) Links() []Link {
 	return links
 }
 
-// linkStarts is, for every rank, the index of its first memory and of its first port link in Links.
+// linkStarts returns, for every rank, the index of its first memory link and of its first port link in Links.
 func (p *Plan) linkStarts() [][2]int {
 	starts := make([][2]int, len(p.GPUs))
 	n := 0

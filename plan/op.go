@@ -43,7 +43,7 @@ const (
 	Pipeline OpName = "pipeline"
 )
 
-// Op is one instruction of a thread block. Which fields it uses depends on Name; the others are zero.
+// Op is one instruction of a thread block. Name determines which fields it uses; the others are zero.
 type Op struct {
 	Name        OpName
 	Src, Dst    []Chunk
@@ -57,17 +57,18 @@ type Op struct {
 	NumThreadBlocks int   // barrier
 
 	UnitSize  int64 // pipeline: bytes per iteration
-	NumChunks int   // pipeline: chunks that all iterations together cover
+	NumChunks int   // pipeline: chunks that all iterations cover together
 	Ops       []Op  // pipeline: the body; pipelines do not nest
 }
 
-// Slice makes an op work on part Index of Count equal parts of its operands, so that several thread blocks share it. Count 0 is the whole.
+// Slice makes an op work on part Index of Count equal parts of its operands, so that several thread blocks share it.
+// Count 0 means the whole.
 type Slice struct {
 	Index int
 	Count int
 }
 
-// ChunkKind says whose memory a chunk is in.
+// ChunkKind is the kind of memory that holds a chunk.
 type ChunkKind uint8
 
 // The kinds of chunk.
@@ -77,7 +78,7 @@ const (
 	SwitchChunk                  // the buffers of all ranks of the thread block's switch channel ID
 )
 
-// Chunk is a run of Size chunks from chunk Index of a buffer.
+// Chunk is a range of Size chunks from chunk Index of a buffer.
 type Chunk struct {
 	Kind  ChunkKind
 	Type  BufferType // of a LocalChunk
@@ -86,17 +87,17 @@ type Chunk struct {
 	Size  int
 }
 
-// Local is size chunks from chunk index of buffer t of this rank.
+// Local returns the range of size chunks from chunk index of buffer t of this rank.
 func Local(t BufferType, index, size int) Chunk {
 	return Chunk{Kind: LocalChunk, Type: t, Index: index, Size: size}
 }
 
-// Remote is size chunks from chunk index of the thread block's remote buffer id.
+// Remote returns the range of size chunks from chunk index of the thread block's remote buffer id.
 func Remote(id, index, size int) Chunk {
 	return Chunk{Kind: RemoteChunk, ID: id, Index: index, Size: size}
 }
 
-// Switch is size chunks from chunk index of the buffers behind the thread block's switch channel id.
+// Switch returns the range of size chunks from chunk index of the buffers behind the thread block's switch channel id.
 func Switch(id, index, size int) Chunk {
 	return Chunk{Kind: SwitchChunk, ID: id, Index: index, Size: size}
 }

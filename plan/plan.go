@@ -1,22 +1,23 @@
 package plan
 
-// SchemaVersion is the version that Encode writes. Files without the key are version 1, the form MSCCL++ reads and writes; version 2 only
-// adds optional keys (schema_version, root, postcondition), so a version-1 reader loads it.
+// SchemaVersion is the version that Encode writes. Files without the key are version 1, the form that MSCCL++ reads and
+// writes. Version 2 only adds optional keys (schema_version, root, postcondition), so a version-1 reader loads it.
 const SchemaVersion = 2
 
-// Protocol says how data announces its arrival.
+// Protocol is how a receiver detects that data has arrived.
 type Protocol string
 
-// The protocols. LL plans use packets, and a packet is valid when its flag is the launch's epoch.
+// The protocols. LL plans use packets; a packet is valid when its flag is the launch's epoch.
 const (
 	Simple Protocol = "Simple"
 	LL     Protocol = "LL"
 )
 
-// Collective names what a plan computes. A name that is not listed here is user-defined and needs Plan.Postcondition to be verified.
+// Collective is the name of what a plan computes. A name that is not listed here is user-defined and needs
+// Plan.Postcondition to be verified.
 type Collective string
 
-// The collectives whose post-condition the verifier knows.
+// The collectives whose postcondition the verifier derives from the name.
 const (
 	AllReduce     Collective = "allreduce"
 	AllGather     Collective = "allgather"
@@ -27,10 +28,11 @@ const (
 	SendRecv      Collective = "sendrecv"
 )
 
-// ReduceOp is the operator of a reducing op. The empty operator stands for the one that the caller of the collective asks for.
+// ReduceOp is the operator of a reducing op. The empty operator stands for the operator that the caller of the
+// collective chooses.
 type ReduceOp string
 
-// The operators of the format. Prod is an extension; MSCCL++ sums whatever is written.
+// The operators of the format. Prod is an extension; MSCCL++ sums whatever operator the file names.
 const (
 	CallerOp ReduceOp = ""
 	Sum      ReduceOp = "sum"
@@ -46,7 +48,7 @@ type Plan struct {
 	Collective      Collective
 	Protocol        Protocol
 	InPlace         bool   // input and output are one buffer; see Layout for how they overlap
-	ReuseResources  bool   // scratch is the communicator's shared one rather than the plan's own
+	ReuseResources  bool   // scratch is shared by the communicator's plans instead of owned by the plan
 	ThreadsPerBlock int    // 1..1024
 	DoubleScratch   bool   // even and odd launches use different halves of scratch
 	Alignment       int64  // bytes of the unit in which messages are divided; a power of two
@@ -57,8 +59,9 @@ type Plan struct {
 	GPUs            []GPU      // index is the rank
 }
 
-// Postcond states what Size consecutive output chunks of one rank hold when a launch has ended: chunk Index+i is the reduction under Op of
-// chunk Of[j].Index+i of the input of rank Of[j].Rank, over all j. Output chunks that no entry names are unconstrained.
+// Postcond states the contents of Size consecutive output chunks of one rank after a launch: chunk Index+i is the
+// reduction under Op of chunk Of[j].Index+i of the input of rank Of[j].Rank, over all j. Output chunks that no Postcond
+// covers are unconstrained.
 type Postcond struct {
 	Rank  int
 	Index int
@@ -93,7 +96,8 @@ type ThreadBlock struct {
 	Ops              []Op
 }
 
-// Semaphore is shared by the thread blocks of one rank. Its value persists between launches, so every launch must leave InitValue in it.
+// Semaphore is shared by the thread blocks of one rank. Its value persists between launches, so every launch must end
+// with the value InitValue.
 type Semaphore struct {
 	InitValue int
 }

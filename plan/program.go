@@ -12,12 +12,12 @@ const (
 	numPlanes
 )
 
-// String is like "input" or "packets".
+// String returns a name like "input" or "packets".
 func (pl Plane) String() string {
 	return [...]string{"input", "output", "scratch", "scratch packets"}[pl]
 }
 
-// Place is Size chunks from chunk Index of a plane of a rank.
+// Place is a range of Size chunks from chunk Index of a plane of a rank.
 type Place struct {
 	Rank  int
 	Plane Plane
@@ -25,14 +25,14 @@ type Place struct {
 	Size  int
 }
 
-// Move is a data movement in its plainest form: every destination receives the reduction of all sources, byte by byte at the same offset. One
-// source is a copy. All places have the same size.
+// Move is an elementary data movement: every destination receives the reduction of all sources, byte by byte at the
+// same offset. A move with one source is a copy. All places have the same size.
 type Move struct {
 	Src, Dst []Place
-	Entry    int // the op's entry that carries it, over a port channel; -1 otherwise
+	Entry    int // for a port channel, the index of the op's entry that carries it; -1 otherwise
 }
 
-// Step is an op with everything looked up: buffers to ranks, channels to global ids, switch channels to all their members in rank order.
+// Step is a resolved op: buffers as ranks, channels as global ids, switch channels as all their members in rank order.
 type Step struct {
 	Op       *Op
 	Pos      Pos
@@ -113,7 +113,7 @@ func (r *resolver) step(op *Op, pos Pos) Step {
 	return s
 }
 
-// places appends the places that c stands for: one, or one per member of a switch channel.
+// places appends the places that c refers to: one, or one per member of a switch channel.
 func (r *resolver) places(dst []Place, op *Op, c *Chunk, packets bool) []Place {
 	switch c.Kind {
 	case RemoteChunk:

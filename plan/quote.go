@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// unquote appends the text of a JSON string body (without its quotes) to dst. A lone surrogate becomes U+FFFD, as encoding/json has it.
+// unquote appends the text of a JSON string body (without its quotes) to dst. A lone surrogate becomes U+FFFD, as in
+// encoding/json.
 func unquote(dst, src []byte) ([]byte, bool) {
 	for i := 0; i < len(src); {
 		c := src[i]

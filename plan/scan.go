@@ -6,10 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads JSON values in order, without building a tree. The first fault stays in err and every later call returns at once, so
-// readers need no checks between calls; loops end because more reports false after a fault.
+// scanner reads JSON values in order, without building a tree. The first error is kept in err and every later call
+// returns at once, so readers need no checks between calls; loops end because more returns false after an error.
 //
-// It is a recursive reader of nesting at most maxDepth, it never looks back, and its memory is bounded by what its caller keeps.
+// It is a recursive reader with a nesting limit of maxDepth. It never looks back, and uses no memory beyond what its
+// caller keeps.
 type scanner struct {
 	data  []byte
 	off   int
@@ -50,7 +51,7 @@ func (s *scanner) space() {
 	}
 }
 
-// peek is the first byte of the next token, 0 at the end or after a fault.
+// peek returns the first byte of the next token, or 0 at the end or after an error.
 func (s *scanner) peek() byte {
 	if s.err != nil {
 		return 0
@@ -101,8 +102,8 @@ func (s *scanner) open(c byte) bool {
 	return true
 }
 
-// more reports whether another element follows in the object or list that ends with end, and reads the comma before it or the end. first
-// must be true before the first element.
+// more reports whether another element follows in the object or list that ends with end. It reads the comma before the
+// element, or the end. first must be true before the first element.
 func (s *scanner) more(end byte, first *bool) bool {
 	c := s.peek()
 	if s.err != nil {
@@ -128,7 +129,7 @@ func (s *scanner) more(end byte, first *bool) bool {
 	return true
 }
 
-// key reads a member's name and the colon. The result is good until the next call.
+// key reads a member's name and the colon. The result is valid until the next call.
 func (s *scanner) key() []byte {
 	k := s.str()
 	if s.peek() != ':' {
@@ -139,7 +140,7 @@ func (s *scanner) key() []byte {
 	return k
 }
 
-// str reads a string. The result is good until the next call of str or key.
+// str reads a string. The result is valid until the next call of str or key.
 func (s *scanner) str() []byte {
 	if s.peek() != '"' {
 		s.fail(s.off, "found %s where a string belongs", s.describe())
@@ -166,7 +167,7 @@ func (s *scanner) str() []byte {
 	return nil
 }
 
-// escaped finds the end of a string that holds an escape at i, and decodes it.
+// escaped decodes a string that has an escape at i, and finds its end.
 func (s *scanner) escaped(start, i int) []byte {
 	for ; i < len(s.data); i++ {
 		switch s.data[i] {
@@ -187,7 +188,7 @@ func (s *scanner) escaped(start, i int) []byte {
 	return nil
 }
 
-// integer reads a whole number as a sign and a magnitude.
+// integer reads an integer as a sign and a magnitude.
 func (s *scanner) integer() (neg bool, mag uint64) {
 	c := s.peek()
 	if c != '-' && (c < '0' || c > '9') {
@@ -272,7 +273,7 @@ func (s *scanner) literal(w string) bool {
 	return false
 }
 
-// skip reads a value of any type and drops it.
+// skip reads and discards a value of any type.
 func (s *scanner) skip() {
 	switch c := s.peek(); {
 	case c == '{':
@@ -296,7 +297,7 @@ func (s *scanner) skip() {
 	}
 }
 
-// number reads any JSON number and drops it.
+// number reads and discards any JSON number.
 func (s *scanner) number() {
 	at := s.off
 	digits := func() (n int) {

@@ -1,15 +1,16 @@
 package plan
 
-// ScratchLayout places the parts of a rank's scratch buffer. Plain bytes and packets live in planes of their own, so that nothing can be
-// taken for a packet but a packet, and the planes start where they start whatever the message size, so that launches of different sizes keep
-// their halves apart.
+// ScratchLayout places the parts of a rank's scratch buffer. Plain bytes and packets have separate planes, so that
+// plain data is never mistaken for a packet. The start of each plane does not depend on the message size, so that the
+// two halves stay disjoint for launches of different sizes.
 type ScratchLayout struct {
-	Size    int64    // bytes in all
+	Size    int64    // total size in bytes
 	Plain   [2]int64 // start of the plain plane, for even and odd launches; equal unless the plan doubles its scratch
 	Packets [2]int64
 }
 
-// packetBytes is the size of a packet per byte of payload: half of it is flags. packetPayload is the largest payload that shares a flag.
+// packetBytes is the number of packet bytes per byte of payload: half of a packet is flags. packetPayload is the
+// largest payload that shares a flag.
 const (
 	packetBytes   = 2
 	packetPayload = 8
@@ -17,7 +18,8 @@ const (
 
 const scratchAlign = 256
 
-// UsesPackets reports whether an op of the plan touches packets, and UsesPlainScratch whether one touches plain bytes in scratch.
+// UsesPackets reports whether an op of the plan accesses packets. UsesPlainScratch reports whether an op accesses plain
+// bytes in scratch.
 func (p *Plan) UsesPackets() bool      { return p.usesScratch(true) }
 func (p *Plan) UsesPlainScratch() bool { return p.usesScratch(false) }
 
@@ -65,8 +67,8 @@ func eachOp(ops []Op, f func(*Op)) {
 	}
 }
 
-// Scratch is the layout of rank's scratch for messages whose chunks are at most chunk bytes. All ranks must use the same chunk, the largest
-// that they ever need: a scratch buffer that grows is a new buffer, exchanged anew.
+// Scratch returns the layout of rank's scratch for messages whose chunks are at most chunk bytes. All ranks must use
+// the same chunk, the largest that they ever need: to grow scratch, all ranks exchange a new buffer.
 func (p *Plan) Scratch(rank int, chunk int64) ScratchLayout {
 	n := int64(p.GPUs[rank].ScratchChunks) * chunk
 	var plain, packets int64
@@ -85,13 +87,13 @@ func (p *Plan) Scratch(rank int, chunk int64) ScratchLayout {
 	return s
 }
 
-// PlainAt is where byte x of plain scratch chunk k lies in launch number launch; PacketAt is where its packet lies. The packets of a chunk
-// are dense, and x is a multiple of the packet's payload.
+// PlainAt returns the offset of byte x of plain scratch chunk k in launch number launch. PacketAt returns the offset of
+// its packet. The packets of a chunk are dense, and x is a multiple of the packet's payload.
 func (s *ScratchLayout) PlainAt(l *Layout, launch uint64, k int, x int64) int64 {
 	return s.Plain[launch&1] + int64(k)*l.Chunk + x
 }
 
-// PacketAt is described at PlainAt.
+// PacketAt returns the offset of a packet, see PlainAt.
 func (s *ScratchLayout) PacketAt(l *Layout, launch uint64, k int, x int64) int64 {
 	return s.Packets[launch&1] + packetBytes*(int64(k)*l.Chunk+x)
 }

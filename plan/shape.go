@@ -1,6 +1,6 @@
 package plan
 
-// operandKind is what a position in an op's source or destination list may hold.
+// operandKind is the kind of operand allowed at a position in an op's source or destination list.
 type operandKind uint8
 
 const (
@@ -26,7 +26,8 @@ func (k operandKind) chunkKind() ChunkKind {
 	return SwitchChunk
 }
 
-// side is the grammar of an operand list: the fixed kinds in front, then any number (at least min) of the kind rest; rest 0 allows none.
+// side is the grammar of an operand list: fixed kinds first, then any number (at least min) of kind rest; rest 0 allows
+// none.
 type side struct {
 	front []operandKind
 	rest  operandKind
@@ -40,14 +41,15 @@ func (s side) at(i int) operandKind {
 	return s.rest
 }
 
-// shape is the grammar of an op. The table below is the only place that knows it: validation, interpreter and verifier all follow it.
+// shape is the grammar of an op. The table below is the single definition; validation, interpreter and verifier all
+// follow it.
 type shape struct {
 	src, dst side
-	pairs    bool          // source i goes to destination i; otherwise all sources combine and go to every destination
-	fan      bool          // pairs, but a single source may serve every destination
+	pairs    bool          // source i goes to destination i; otherwise all sources are combined and go to every destination
+	fan      bool          // with pairs: a single source may go to every destination
 	reduces  bool          // sources are combined with ReduceOp, in list order
 	channels []ChannelType // allowed channel types; none for ops that need no channel
-	sync     bool          // channel_ids list the channels to synchronise
+	sync     bool          // channel_ids lists the channels to synchronize
 	slices   bool          // tbg_info allowed
 	data     bool
 }
@@ -105,12 +107,13 @@ var shapes = map[OpName]shape{
 	SwitchStorePackets: moves(shape{src: list(localPackets), dst: list(switchPkts), pairs: true, slices: true, channels: switchOnly}),
 }
 
-// plane is what kind of bytes operand i of a side holds, for the op as it stands: a port channel moves packets that are packets already.
+// srcPackets reports whether source i holds packets. A put of packets over a port channel reads packets: it copies them
+// as they are.
 func (op *Op) srcPackets(sh *shape, i int) bool {
 	return sh.src.at(i).packets() || op.Name == PutPackets && op.ChannelType == PortChannel
 }
 
-// srcOf is the source that goes to destination i of an op in pairs.
+// srcOf returns the index of the source for destination i of an op with pairs.
 func (op *Op) srcOf(i int) int {
 	if len(op.Src) == 1 {
 		return 0

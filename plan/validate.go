@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Validate checks the structure of the plan: dense ids, known names, operands of the right kind, indices in range and counts within limits.
-// It says nothing about what the plan computes; Verify does. The error is an *Error that names the rank, thread block, op and field.
+// Validate checks the structure of the plan: dense ids, known names, operands of the right kind, indices in range and
+// counts within limits. It does not check what the plan computes; Verify does. The error is an *Error that names the
+// rank, thread block, op and field.
 //
-// A plan that Validate accepts can be indexed without further checks by everything in this package.
+// All code in this package may index a plan that Validate accepts without further checks.
 func (p *Plan) Validate(limits *Limits) error {
 	v := validator{p: p, l: limits, pos: nowhere}
 	v.plan()
@@ -24,7 +25,7 @@ type validator struct {
 	p   *Plan
 	l   *Limits
 	pos Pos
-	in  []element // the lists that the checks are in, outermost first
+	in  []element // the lists that contain the current check, outermost first
 	err *Error
 
 	gpu      *GPU
@@ -40,7 +41,7 @@ type barrierUse struct {
 	blocks int
 }
 
-// element is a position in a list of the file. It is put into words only when something is wrong there.
+// element is a position in a list of the file. It is formatted only for an error.
 type element struct {
 	list string
 	i    int
@@ -63,7 +64,7 @@ func (v *validator) bad(class error, field, format string, args ...any) {
 	v.err = &Error{Class: class, Pos: v.pos, Field: strings.TrimPrefix(path, "."), Detail: fmt.Sprintf(format, args...)}
 }
 
-// need records a fault unless ok, and returns ok.
+// need records an error unless ok, and returns ok.
 func (v *validator) need(ok bool, field, format string, args ...any) bool {
 	if !ok {
 		v.bad(ErrInvalid, field, format, args...)

@@ -39,7 +39,8 @@ func (v *validator) op(op *Op) {
 	}
 }
 
-// barrier checks that a barrier of a rank is for one number of thread blocks wherever it is used: executors count arrivals in multiples of it.
+// barrier checks that all uses of a barrier of a rank state the same number of thread blocks: executors count arrivals
+// in multiples of it.
 func (v *validator) barrier(op *Op) {
 	first, ok := v.barriers[op.BarrierID]
 	if !ok {

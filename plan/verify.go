@@ -4,19 +4,20 @@ import (
 	"fmt"
 )
 
-// VerifyOptions bound the work of Verify. The zero value means the defaults.
+// VerifyOptions bounds the work of Verify. Zero values mean the defaults.
 type VerifyOptions struct {
 	MaxSteps int64 // ops executed symbolically, over all launches and message shapes; default 1<<26
 	MaxCells int64 // places tracked; default 1<<24
 }
 
-// Report is what Check learned about a correct plan.
+// Report describes a correct plan.
 type Report struct {
-	// EvenOnly says that the plan is right only for messages that divide into equal chunks (Layout.Even): it keeps bytes of one chunk in the
-	// place of another, which may be shorter. An executor must refuse other messages.
+	// EvenOnly is set when the plan is correct only for messages that divide into equal chunks (Layout.Even): it stores
+	// bytes of one chunk at the place of another, which may be shorter. An executor must reject other messages.
 	EvenOnly bool
 
-	// Operator is the one operator that every reduction of the plan uses; CallerOp when the plan leaves it to the caller or reduces nothing.
+	// Operator is the operator that every reduction of the plan uses; CallerOp when the caller chooses it or the plan
+	// reduces nothing.
 	Operator ReduceOp
 
 	Launches int   // consecutive launches examined
@@ -24,9 +25,10 @@ type Report struct {
 	Steps    int64 // ops executed
 }
 
-// Verify proves that the plan is right, or returns why it is not: an *Error when the structure is invalid, a *Violation with a
-// counterexample when it computes something else than its collective, can hang, or has a race, and an error of class ErrTooLarge when it
-// exceeds the bounds in opts. docs/plan-format.md, "What the verifier proves", states the claims and the memory model.
+// Verify proves that the plan is correct, or returns the reason why it is not: an *Error when the structure is invalid,
+// a *Violation with a counterexample when the plan does not compute its collective, can hang, or has a race, and an
+// error of class ErrTooLarge when it exceeds the bounds in opts. docs/plan-format.md, "What the verifier proves",
+// states the claims and the memory model.
 func Verify(p *Plan, opts VerifyOptions) error {
 	_, err := Check(p, opts)
 	return err
@@ -36,16 +38,18 @@ func Verify(p *Plan, opts VerifyOptions) error {
 //
 // How it works:
 //
-//  1. Division (verify_shape.go): an op never changes the offset of a byte within its chunk, so the plan falls apart into independent plans,
-//     one per offset. Offsets that the same ops cover (slices, pipeline windows) behave alike: one atom stands for all of them, whatever the
-//     message size.
-//  2. Execution (verify_exec.go): all ranks run their ops for two launches in a row (three with double scratch) on symbolic values: a value is
-//     the list of input chunks that were combined into it. Signals, semaphores, barriers and packets only ever enable, and each has one
-//     consumer at a time (verify_sync.go checks that), so every interleaving reaches the same end: one run shows whether any can hang.
-//  3. Order (verify_clock.go): vector clocks record what each thread block knows of every other. verify_race.go demands that conflicting
-//     accesses are ordered by them. The run is one interleaving, the clocks speak for all.
-//  4. Between launches the caller of each rank reads its output and rewrites both buffers. That access takes part in 3, so a missing entry or
-//     exit handshake is a race like any other. There the results are compared with what the collective demands (verify_post.go).
+//  1. Division (verify_shape.go): an op never changes the offset of a byte within its chunk, so the plan splits into
+//     independent plans, one per offset. Offsets that the same ops cover (slices, pipeline windows) behave alike: one
+//     atom stands for all of them, whatever the message size.
+//  2. Execution (verify_exec.go): all ranks run their ops for two launches in a row (three with double scratch) on
+//     symbolic values: a value is the list of input chunks that were combined into it. Signals, semaphores, barriers
+//     and packets only ever enable, and each has one consumer at a time (verify_sync.go checks this), so every
+//     interleaving reaches the same end: one run shows whether any can hang.
+//  3. Order (verify_clock.go): vector clocks record the happens-before order between thread blocks. verify_race.go
+//     requires that they order all conflicting accesses. The run is one interleaving; the clocks hold for all of them.
+//  4. Turns: between launches the caller of each rank reads its output and rewrites both buffers. Step 3 includes these
+//     accesses, so a missing entry or exit handshake is a race like any other. At this point the results are compared
+//     with what the collective requires (verify_post.go).
 func Check(p *Plan, opts VerifyOptions) (*Report, error) {
 	if opts.MaxSteps == 0 {
 		opts.MaxSteps = 1 << 26
@@ -82,10 +86,11 @@ func Check(p *Plan, opts VerifyOptions) (*Report, error) {
 	return report, nil
 }
 
-// ErrTooLarge is the class of the error that says a plan exceeds VerifyOptions: neither right nor wrong, not examined.
+// ErrTooLarge is the class of the error for a plan that exceeds VerifyOptions. Such a plan is not examined, so it may
+// be correct or not.
 var ErrTooLarge = fmt.Errorf("too large to verify")
 
-// resolved is the plan with every op looked up, and the numbering that all shapes share.
+// resolved is the plan with every op resolved, and the numbering that all shapes share.
 type resolved struct {
 	plan     *Plan
 	programs [][]Step // by thread block, in rank order
@@ -93,7 +98,7 @@ type resolved struct {
 	first    []int    // first thread block of a rank, and the total at the end
 	links    []Link
 	starts   [][2]int
-	semStart []int // first semaphore counter of a rank, counted from 0
+	semStart []int // index of a rank's first semaphore among all semaphores
 	sems     int
 	period   int
 	custom   bool
@@ -115,7 +120,7 @@ func resolveAll(p *Plan) *resolved {
 	return r
 }
 
-// link is the index in links of channel id of type t on rank.
+// link returns the index in links of channel id of type t on rank.
 func (r *resolved) link(rank int, t ChannelType, id int) int {
 	if t == PortChannel {
 		return r.starts[rank][1] + id

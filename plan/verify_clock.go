@@ -1,20 +1,23 @@
 package plan
 
-// A clock is what somebody knows of everybody: for every component, how many of its phases are known to be over. Components are the thread
-// blocks, the port channels that carry transfers (one per thread block and channel that pushes to it), and the callers, one per rank.
+// clock is a vector clock: for every component, how many of its phases happen before this point. Components are the
+// thread blocks, the port channels that carry transfers (one per thread block and channel that it pushes to), and the
+// callers, one per rank.
 //
-// Phases of a thread block end where all its threads meet (nop, barrier, end of a launch). An access in phase n is known once the component
-// stands above n. Phases of a port channel are its transfers, those of a caller its turns between launches.
+// A phase of a thread block ends where all its threads synchronize (nop, barrier, end of a launch). A clock covers an
+// access in phase n when the entry of its component is above n. The phases of a port channel are its transfers, those
+// of a caller its turns between launches.
 //
-// There are two kinds of knowledge. What is in d is over and visible: its writes can be read. What is in c is over but perhaps not visible:
-// what it read may be overwritten. c covers d. Signals, semaphores and barriers pass on both, a packet only c: that it has arrived shows that
-// its writer had come so far, but orders none of the writer's other stores.
+// There are two orders. Phases in d have completed and are visible: their writes can be read. Phases in c have
+// completed but may not be visible: what they read may be overwritten. c includes d. Signals, semaphores and barriers
+// pass on both. A packet passes on only c: its arrival proves that its writer has reached that point, but it does not
+// order any of the writer's other stores.
 //
-// A clock never changes once it is shared, so sharing one costs nothing.
+// A clock does not change after it is shared, so sharing needs no copy.
 type clock struct {
 	d, c  []uint32
-	owner int    // component whose knowledge this is at the end of its phase, or -1
-	phase uint32 // whoever knows owner at phase knows all of this clock
+	owner int    // component whose clock this is at the end of its phase, or -1
+	phase uint32 // a clock with owner at phase includes all of this clock
 }
 
 // mutable returns a copy that the caller may change before sharing it.
@@ -28,7 +31,7 @@ func (k *clock) mutable() *clock {
 	return n
 }
 
-// split gives c a store of its own, before c learns what d does not.
+// split gives c its own storage, before c gets entries that d does not have.
 func (k *clock) split() {
 	if &k.d[0] == &k.c[0] {
 		k.c = append([]uint32(nil), k.d...)
@@ -44,7 +47,7 @@ func raise(dst, src []uint32) {
 	}
 }
 
-// learn adds all of o to k, which must be mutable.
+// learn joins o into k, which must be mutable.
 func (k *clock) learn(o *clock) {
 	if o.owner >= 0 && k.d[o.owner] >= o.phase {
 		return
@@ -58,7 +61,7 @@ func (k *clock) learn(o *clock) {
 	}
 }
 
-// learnControl adds o to what k knows to be over but not visible.
+// learnControl joins o into k's completed phases (c), not into its visible ones (d).
 func (k *clock) learnControl(o *clock) {
 	if o.owner >= 0 && k.c[o.owner] >= o.phase {
 		return
@@ -67,7 +70,7 @@ func (k *clock) learnControl(o *clock) {
 	raise(k.c, o.c)
 }
 
-// set states that phases of component i below phase are over and visible.
+// set records that the phases of component i below phase have completed and are visible.
 func (k *clock) set(i int, phase uint32) {
 	k.d[i] = max(k.d[i], phase)
 	k.c[i] = max(k.c[i], phase)

@@ -4,8 +4,8 @@ import "fmt"
 
 // run checks that signals and waits match, and executes all launches.
 //
-// A thread block runs until it must wait, is put on the list of what it waits for, and comes back through the queue. The order in which the
-// queue is served does not matter (see counter), so it is first in, first out.
+// A thread block runs until it must wait. It is then listed as a waiter of the counter, barrier or packet, which puts
+// it back into the queue. The order of the queue does not matter (see counter); it is first in, first out.
 func (v *verifier) run() error {
 	v.launched = make([]int, len(v.p.GPUs))
 	v.running = make([]int, len(v.p.GPUs))
@@ -38,7 +38,7 @@ func (v *verifier) run() error {
 	return nil
 }
 
-// resume runs b until it waits or ends.
+// resume runs b until it waits or its launch ends.
 func (v *verifier) resume(b *blockState) error {
 	for !b.ended && !b.done {
 		if b.pc == len(b.program) {
@@ -59,7 +59,8 @@ func (v *verifier) resume(b *blockState) error {
 	return nil
 }
 
-// step executes one op, or reports false when it has to wait; then nothing has changed but the list of who waits.
+// step executes one op. It returns false when the op must wait; then it has only listed b as a waiter, or arrived at the
+// barrier.
 func (v *verifier) step(b *blockState, u *unit) (bool, error) {
 	s := u.step
 	switch s.Op.Name {
@@ -79,7 +80,7 @@ func (v *verifier) step(b *blockState, u *unit) (bool, error) {
 		for lane, id := range s.Channels {
 			link := v.link(b.rank, s.Op.ChannelType, id)
 			if s.Op.Name == RlxSignal && b.entry {
-				// Nothing of this launch needs to be made visible, and nothing is: the peer learns that this launch has begun.
+				// The signal makes nothing of this launch visible: the peer learns only that this launch has begun.
 				if err := v.signal(b, link, v.began[b.rank]); err != nil {
 					return false, err
 				}
@@ -109,7 +110,7 @@ func (v *verifier) signal(b *blockState, link int, knows *clock) error {
 	return nil
 }
 
-// wait gets through n counters at once or not at all: each stays open once it is.
+// wait passes n counters, all or none: a counter that is open stays open.
 func (v *verifier) wait(b *blockState, n int, at func(int) *counter) (bool, error) {
 	for i := range n {
 		if c := at(i); !c.open() {
@@ -129,7 +130,8 @@ func (v *verifier) wait(b *blockState, n int, at func(int) *counter) (bool, erro
 	return true, nil
 }
 
-// meet is a barrier among thread blocks: each arrives once all its threads have met; when all are there, everybody knows what anybody knows.
+// meet is a barrier among thread blocks: each arrives when all its threads have synchronized; when all blocks have
+// arrived, their clocks are joined.
 func (v *verifier) meet(b *blockState, bar *barrier) bool {
 	if b.arrived {
 		b.arrived = false
@@ -201,8 +203,8 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 	return true, nil
 }
 
-// packetsReady reports whether all packets that u reads have arrived; otherwise b waits for the first that has not. A port put of packets does
-// not look at flags: it takes what is there.
+// packetsReady reports whether all packets that u reads have arrived. Otherwise b waits for the first that has not. A
+// port put of packets does not check flags: it copies what is there.
 func (v *verifier) packetsReady(b *blockState, u *unit) bool {
 	if u.step.Op.Name == PutPackets {
 		return true
@@ -224,7 +226,7 @@ func (v *verifier) packetsReady(b *blockState, u *unit) bool {
 	return true
 }
 
-// walker carries out a move at one offset. Everything at one offset is done by one thread.
+// walker executes a move at one offset. All accesses at one offset are made by one thread.
 type walker struct {
 	v     *verifier
 	b     *blockState
@@ -232,11 +234,11 @@ type walker struct {
 	know  *clock
 	stamp stamp
 	inst  int64
-	lane  int32 // the thread that pushes it, of a transfer
-	raw   bool  // by a port channel
+	lane  int32 // for a transfer: the thread that pushes it
+	raw   bool  // the transfer goes over a port channel
 
-	from []*origin // packets used up at this offset
-	made *origin   // of the packets written at this offset
+	from []*origin // packets consumed at this offset
+	made *origin   // origin of the packets written at this offset
 }
 
 func (w *walker) move(op ReduceOp, m *Move, part sub) error {
@@ -267,7 +269,7 @@ func (w *walker) move(op ReduceOp, m *Move, part sub) error {
 	return nil
 }
 
-// forward joins what two packets carried. Most of the time they carry the same.
+// forward joins the clocks of two packets. Usually they are the same.
 func (v *verifier) forward(a, b *clock) *clock {
 	if a == nil || a == b {
 		return b
@@ -282,8 +284,8 @@ func (v *verifier) forward(a, b *clock) *clock {
 	return k
 }
 
-// end is the end of b's program in this launch, where its threads meet for the last time. The last thread block of a rank hands over to the
-// caller. What the blocks learned is put together there, once, rather than in each.
+// end ends b's program in this launch, where its threads synchronize for the last time. The last thread block of a rank
+// passes control to the caller. The clocks of the blocks are joined there, once, and not in each block.
 func (v *verifier) end(b *blockState) error {
 	b.nextPhase()
 	b.ended = true
@@ -294,8 +296,8 @@ func (v *verifier) end(b *blockState) error {
 	return v.finish(b.rank)
 }
 
-// finish ends the launch of a rank. All its thread blocks are over, and so are its transfers: an executor flushes its port channels before a
-// launch ends, because the caller may reuse the source.
+// finish ends the launch of a rank. All its thread blocks and its transfers have completed: an executor flushes its
+// port channels before a launch ends, because the caller may reuse the source.
 func (v *verifier) finish(rank int) error {
 	k := v.began[rank].mutable()
 	seen := map[*clock]bool{v.began[rank]: true}
@@ -318,7 +320,7 @@ func (v *verifier) finish(rank int) error {
 		}
 		k.set(id, b.phase)
 	}
-	for id := v.first[rank]; id < v.first[rank+1]; id++ { // now that k knows most, packets bring little
+	for id := v.first[rank]; id < v.first[rank+1]; id++ { // k is nearly complete now, so packets add little
 		for _, o := range v.blocks[id].packets {
 			if fresh(o) {
 				k.learnControl(o)
@@ -337,7 +339,7 @@ func (v *verifier) finish(rank int) error {
 	return v.turn(rank, k)
 }
 
-// turn lets the caller of a rank use the buffers and begins the next launch, with what is known by then.
+// turn lets the caller of a rank use the buffers, then begins the next launch with clock k.
 func (v *verifier) turn(rank int, k *clock) error {
 	for {
 		if err := v.callerUse(rank, k); err != nil {
@@ -380,6 +382,6 @@ func (b *blockState) begin(launch int, k *clock) {
 	if len(b.begins) == 0 {
 		b.begins = append(b.begins, start)
 	} else {
-		b.begins[len(b.begins)-1] = start // the phase that the end of the last launch began
+		b.begins[len(b.begins)-1] = start // the end of the last launch began this phase
 	}
 }

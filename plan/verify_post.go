@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// demand is what an output chunk must hold when a launch has ended.
+// demand is what an output chunk must contain when a launch has ended.
 type demand struct {
 	of        []Contribution // sorted by rank, then index
-	untouched bool           // nobody may have written it
-	free      bool           // no demand
+	untouched bool           // the plan must not write it
+	free      bool           // unconstrained
 	op        ReduceOp       // of a user-defined reduction; anyOp for the named collectives
 }
 
 const anyOp ReduceOp = "any"
 
-// demands lists what the output chunks of a rank must hold.
+// demands returns what the output chunks of a rank must contain.
 func (v *verifier) demands(rank int) []demand {
 	p, n := v.p, len(v.p.GPUs)
 	out := make([]demand, p.chunkCount(rank, Output))
@@ -74,7 +74,8 @@ func (v *verifier) demands(rank int) []demand {
 	return out
 }
 
-// checkResult compares the buffers of a rank, at the end of its launch, with what the collective demands. Out of place, input must be as it was.
+// checkResult compares the buffers of a rank, at the end of its launch, with what the collective requires. Out of
+// place, input must be unchanged.
 func (v *verifier) checkResult(rank int, k *clock) error {
 	launch := v.launched[rank] - 1
 	if v.wanted[rank] == nil {
@@ -85,7 +86,7 @@ func (v *verifier) checkResult(rank int, k *clock) error {
 		for a := range v.shape.atoms {
 			c := &v.cells[at+a]
 			if a > 0 && !d.untouched && c.value == v.cells[at+a-1].value {
-				continue // the same value at the same demand
+				continue // same value and same demand as before
 			}
 			place, part := Place{rank, OutputPlane, i, 1}, sub{0, int32(a)}
 			switch {
@@ -140,8 +141,9 @@ func (v *verifier) checkValue(c *cell, d *demand, pl *Place, part sub, launch in
 	return nil
 }
 
-// MovesChunks reports whether it follows from what the plan must compute that it takes even messages only: bytes of one chunk end up in the place of
-// another, or its chunks do not form blocks. A plan may be such by the way it computes, too: see Report.EvenOnly.
+// MovesChunks reports whether the plan's result alone implies that it accepts even messages only: bytes of one chunk
+// end up at the place of another, or its chunks do not form blocks. The way a plan computes its result may also imply
+// it: see Report.EvenOnly.
 func (p *Plan) MovesChunks() bool {
 	_, period, custom := p.blocks()
 	for i := range p.Postcondition {
@@ -153,8 +155,8 @@ func (p *Plan) MovesChunks() bool {
 	return custom
 }
 
-// Expected lists, for every output chunk of a rank, the input chunks that it must be the reduction of, sorted by rank. The list is empty for
-// chunks on which the collective makes no demand.
+// Expected returns, for every output chunk of a rank, the input chunks whose reduction it must contain, sorted by rank.
+// The list is empty for chunks that the collective does not constrain.
 func (p *Plan) Expected(rank int) [][]Contribution {
 	_, period, _ := p.blocks()
 	v := verifier{resolved: &resolved{period: period}, p: p}

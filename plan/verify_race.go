@@ -1,6 +1,6 @@
 package plan
 
-// known reports whether the walker knows that an access is over, and visible if need be.
+// known reports whether an access happens before the walker's and, with visible, is visible to it.
 func (w *walker) known(s stamp, visible bool) bool {
 	if s.comp < 0 || s.comp == int32(w.b.id) && s.t < w.b.phase {
 		return true
@@ -11,7 +11,7 @@ func (w *walker) known(s stamp, visible bool) bool {
 	return w.know.c[s.comp] > s.t
 }
 
-// read is the access of a source at one offset: the value there, and what arrives with it if it is a packet.
+// read is the access to a source at one offset. It returns the value and, for a packet, the clock that it carries.
 func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
 	v := w.v
 	at := v.cellAt(pl.Rank, pl.Plane, pl.Index+int(part.chunk), w.b.launch) + int(part.atom)
@@ -41,8 +41,9 @@ func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
 	return c.value, carries, nil
 }
 
-// record adds a read to a cell, and drops those that this reader knows of: whoever knows of this one knows of them. All reads of one phase stay:
-// a write may come after some of them because of the packets that they became (origin), which says nothing of the others.
+// record adds a read to a cell, and drops reads that are ordered before it: whatever is ordered after this read is
+// ordered after those. All reads of one phase stay: a write may be ordered after some of them by the packets that they
+// produced (origin), which do not order it after the others.
 func (w *walker) record(c *cell) {
 	kept := c.reads[:0]
 	for _, r := range c.reads {
@@ -53,7 +54,8 @@ func (w *walker) record(c *cell) {
 	c.reads = append(kept, access{w.stamp, w.at, w.inst})
 }
 
-// usedUp reports whether the packets that this thread used up here, or the block before all its threads met, came out of inst.
+// usedUp reports whether inst produced the packets that this thread consumed here, or that the block consumed before
+// its threads last synchronized.
 func (w *walker) usedUp(inst int64) bool {
 	seen := map[*origin]bool{}
 	var search func([]*origin) bool
@@ -72,7 +74,7 @@ func (w *walker) usedUp(inst int64) bool {
 	return search(w.from) || search(w.b.used)
 }
 
-// gather remembers what a packet brought, until all threads meet.
+// gather keeps the clock of a packet until all threads synchronize.
 func (b *blockState) gather(k *clock) {
 	if k == nil || k.owner >= 0 && b.base.c[k.owner] >= k.phase {
 		return
@@ -85,7 +87,7 @@ func (b *blockState) gather(k *clock) {
 	b.packets = append(b.packets, k)
 }
 
-// write is the access of a destination at one offset.
+// write is the access to a destination at one offset.
 func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 	v := w.v
 	chunk := pl.Index + int(part.chunk)
@@ -133,15 +135,16 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 	return nil
 }
 
-// shortChunks notes when a value of one place in the message is kept in another, which may be shorter.
+// shortChunks sets EvenOnly when a value of one place in the message is stored at another, which may be shorter.
 func (v *verifier) shortChunks(pl *Place, chunk int, value int32) {
 	if n := &v.values.nodes[value]; pl.Plane <= OutputPlane && n.terms > 0 && n.place != int32(chunk%v.period) {
 		v.report.EvenOnly = true
 	}
 }
 
-// enter is the first thing an access to scratch does. Launches of different sizes cut scratch differently, so accesses of different launches
-// to one half of one plane conflict wherever they fall: all of the earlier launch must be known to be over.
+// enter checks an access to scratch before all else. Launches of different sizes divide scratch differently, so
+// accesses of different launches to one half of one plane conflict wherever they fall: the earlier launch's accesses
+// must all happen before.
 func (w *walker) enter(pl *Place, part sub, write bool) error {
 	v := w.v
 	s := v.planeState(pl.Rank, pl.Plane, w.b.launch)
@@ -158,7 +161,7 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 	}
 	here := access{w.stamp, w.at, w.inst}
 	if pl.Plane == PacketPlane && !write {
-		s.now.reads[w.stamp.comp] = here // looking for a flag disturbs nobody
+		s.now.reads[w.stamp.comp] = here // a check of a flag conflicts with no other access
 		return nil
 	}
 	who := [2]int32{w.stamp.comp, w.lane}
@@ -181,7 +184,7 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 	return nil
 }
 
-// unknown is the first of the accesses, by component, that the walker does not know to be over.
+// unknown returns the first of the accesses, by component, that does not happen before the walker's.
 func (w *walker) unknown(uses map[int32]access, visible bool) (first access, found bool) {
 	for _, a := range uses {
 		if (!found || a.comp < first.comp) && !w.known(a.stamp, visible) {
@@ -191,7 +194,8 @@ func (w *walker) unknown(uses map[int32]access, visible bool) (first access, fou
 	return first, found
 }
 
-// unread lists the packets of a launch that nobody read: of those, their writers alone can tell that they have arrived.
+// unread returns the packets of a launch that were never read: for those, no read proves that they have arrived, so
+// only the writer's order counts.
 func (v *verifier) unread(rank, launch int) map[int32]access {
 	out := map[int32]access{}
 	if launch < 0 {
@@ -206,7 +210,7 @@ func (v *verifier) unread(rank, launch int) map[int32]access {
 	return out
 }
 
-// callerUse is the caller's turn with the buffers of a rank: it reads what is there and writes new input, knowing k.
+// callerUse is the turn of a rank's caller, with clock k: it reads the buffers and writes new input.
 func (v *verifier) callerUse(rank int, k *clock) error {
 	turn := v.launched[rank]
 	w := walker{v: v, b: &blockState{id: -1, rank: rank, launch: turn}, know: k, at: event{-1, int32(rank), int32(turn)}}

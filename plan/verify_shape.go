@@ -11,16 +11,16 @@ type atom struct {
 	lo, hi, chunk int64
 }
 
-// shape of a message: how many iterations its pipelines run, and the atoms of its chunks.
+// messageShape is the shape of a message: how many iterations its pipelines run, and the atoms of its chunks.
 type messageShape struct {
-	chunk      int64 // bytes of a chunk; of the largest example when atoms come from several
+	chunk      int64 // bytes of a chunk; of the largest example when the atoms come from several
 	atoms      []atom
 	parts      map[partKey][]sub
 	alignment  int64
 	iterations func(*Op) int64
 }
 
-// partKey is everything that decides which bytes of its operands an op touches.
+// partKey determines which bytes of its operands an op accesses.
 type partKey struct {
 	size  int
 	slice Slice
@@ -34,10 +34,10 @@ type sub struct {
 	atom  int32
 }
 
-// shapes chooses the message shapes that stand for every size from MinSize to MaxSize (verify_sizes.go says which).
+// shapes chooses the message shapes that stand for every size from MinSize to MaxSize (see verify_sizes.go).
 //
-// Without pipelines there is one shape, whose atoms come from all sizes. A pipeline's iterations change the order of synchronisation, so with
-// pipelines each size is a run of its own.
+// Without pipelines there is one shape, whose atoms come from all sizes. The number of iterations of a pipeline changes
+// the order of synchronization, so with pipelines each size is a separate run.
 func (p *Plan) shapes(r *resolved) ([]messageShape, error) {
 	parts := map[partKey]bool{}
 	units := map[int64]bool{}
@@ -83,7 +83,8 @@ func (p *Plan) shapes(r *resolved) ([]messageShape, error) {
 	return p.pipelineShapes(keys, pipelines, lo, hi)
 }
 
-// unitRange is the smallest and the largest number of units in a chunk, over all accepted messages. A message of 0 bytes moves nothing.
+// unitRange returns the smallest and the largest number of units in a chunk, over all accepted messages. A message of 0
+// bytes moves no data.
 func (p *Plan) unitRange() (lo, hi int64, err error) {
 	blocks, period, custom := p.blocks()
 	in := func(size uint64) int64 {
@@ -101,7 +102,7 @@ func (p *Plan) unitRange() (lo, hi int64, err error) {
 	return lo, hi, nil
 }
 
-// cutAtoms divides a chunk of the given size wherever some part of some op starts or ends.
+// cutAtoms divides a chunk of the given size at every start and end of a part of an op.
 func cutAtoms(keys []partKey, chunk, alignment int64) []atom {
 	l := Layout{Chunk: chunk, Alignment: alignment}
 	cuts := []int64{0, chunk}
@@ -129,7 +130,7 @@ func cutAtoms(keys []partKey, chunk, alignment int64) []atom {
 	return atoms
 }
 
-// signature tells which slice of every part the atom falls into.
+// signature identifies the slice of every part that contains the atom.
 func signature(keys []partKey, a atom, alignment int64) string {
 	l := Layout{Chunk: a.chunk, Alignment: alignment}
 	var b []byte
@@ -152,7 +153,7 @@ func signature(keys []partKey, a atom, alignment int64) string {
 	return string(b)
 }
 
-// part lists the atoms that an op touches in each of its operands, in address order.
+// part returns the atoms that an op accesses in each of its operands, in address order.
 func (sh *messageShape) part(k partKey) []sub {
 	if subs, ok := sh.parts[k]; ok {
 		return subs

@@ -7,24 +7,25 @@ import (
 	"slices"
 )
 
-// What is examined to speak for all sizes. A plan that would need more is refused: nothing is skipped.
+// Bounds on the sizes that are examined to stand for all sizes. A plan that needs more is rejected: no size is skipped.
 const (
-	maxUnits      = 1 << 13 // chunk sizes, in units, whose slices are looked at
+	maxUnits      = 1 << 13 // chunk sizes, in units, whose slices are examined
 	maxSliceRuns  = 64      // the same in plans with pipelines, where each size is a run
 	maxIterations = 4096    // of a pipeline
 )
 
-// notExamined is the error for a plan about which nothing is known.
+// notExamined returns the error for a plan that is too large to examine.
 func (p *Plan) notExamined(format string, args ...any) error {
 	return fmt.Errorf("plan %s: %w: not examined, because %s", p.Name, ErrTooLarge, fmt.Sprintf(format, args...))
 }
 
-// sliceSizes gives the sizes of a chunk in units, from lo to last, that between them show every combination of slices that a byte can fall into.
+// sliceSizes returns the largest size of a chunk, in units, that must be examined: the sizes from lo to last together
+// show every combination of slices that can contain a byte.
 //
-// Cut t of g over s chunks of c units lies at t·⌊cs/g⌋+min(t, cs mod g), which is within g/4 units of t·cs/g. Let G be the least common multiple of
-// all g. From c = G·(g/4+1) on, cuts that differ as fractions of a chunk keep their order, and those that do not differ by an amount that depends
-// on c mod G alone. So all c below G·(g/4+2) are enough. Where all ops cut one chunk into the same number of slices, one size is: that at which no
-// slice is empty.
+// Cut t of g over s chunks of c units lies at t·⌊cs/g⌋+min(t, cs mod g), which is within g/4 units of t·cs/g. Let G be
+// the least common multiple of all g. From c = G·(g/4+1) on, cuts that differ as fractions of a chunk keep their order,
+// and cuts that are equal as fractions differ by an amount that depends on c mod G alone. So all c below G·(g/4+2) are
+// enough. If all ops cut one chunk into the same number of slices, one size is enough: one at which no slice is empty.
 func sliceSizes(keys []partKey, lo, hi, most int64) (last int64, ok bool) {
 	g, widest, alike, cut := int64(1), int64(1), true, partKey{}
 	for _, k := range keys {
@@ -35,7 +36,7 @@ func sliceSizes(keys []partKey, lo, hi, most int64) (last int64, ok bool) {
 		alike = alike && k.size == 1 && (cut.size == 0 || cut.slice.Count == k.slice.Count)
 		cut = k
 		widest = max(widest, n)
-		if g <= maxUnits { // it only grows
+		if g <= maxUnits { // g only grows
 			g = g / gcd(g, n) * n
 		}
 	}
@@ -56,7 +57,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// sliceShape is the one shape of a plan without pipelines.
+// sliceShape returns the one shape of a plan without pipelines.
 func (p *Plan) sliceShape(keys []partKey, lo, hi int64) ([]messageShape, error) {
 	last, ok := sliceSizes(keys, lo, hi, maxUnits)
 	if !ok {
@@ -76,11 +77,13 @@ func (p *Plan) sliceShape(keys []partKey, lo, hi int64) ([]messageShape, error) 
 	return []messageShape{sh}, nil
 }
 
-// pipelineShapes are runs for sizes of a chunk at which pipelines do something new:
+// pipelineShapes returns runs for the chunk sizes at which the behaviour of pipelines changes:
 //
-//  1. of each pipeline: the first sizes with as many iterations as the smallest message has, with one more, and with a few more than any semaphore
-//     lets a thread block run ahead, after which the state repeats; the last iteration whole, and not
-//  2. of each two pipelines: the first size at which one of them has more iterations than the other
+//  1. for each pipeline: the first sizes with as many iterations as the smallest message has, with one more, and with
+//     more than any semaphore lets a thread block run ahead, after which the state repeats; with the last iteration
+//     full, and not full
+//  2. for each two pipelines: the first size at which one of them has more iterations than the other
+//  3. all sizes that cut slices differently (sliceSizes)
 //  3. all sizes that cut slices differently (sliceSizes)
 func (p *Plan) pipelineShapes(keys []partKey, pipelines []*Op, lo, hi int64) ([]messageShape, error) {
 	want := map[int64]bool{}
@@ -88,7 +91,7 @@ func (p *Plan) pipelineShapes(keys []partKey, pipelines []*Op, lo, hi int64) ([]
 	ahead := p.ahead()
 	for i, op := range pipelines {
 		unit := op.UnitSize / p.Alignment
-		first := p.iterations(op, lo) // that there are at least
+		first := p.iterations(op, lo) // the minimum number of iterations
 		for _, k := range []int64{first, first + 1, first + ahead + 1} {
 			c := p.largest(op, k)
 			add(c)
@@ -127,7 +130,7 @@ func (p *Plan) pipelineShapes(keys []partKey, pipelines []*Op, lo, hi int64) ([]
 	return out, nil
 }
 
-// ahead is how many iterations a semaphore may let a thread block run ahead.
+// ahead returns how many iterations a semaphore may let a thread block run ahead.
 func (p *Plan) ahead() int64 {
 	most := int64(1)
 	for r := range p.GPUs {
@@ -143,21 +146,23 @@ func (p *Plan) iterations(op *Op, units int64) int64 {
 	return l.Iterations(op)
 }
 
-// largest is the size of the largest chunk, in units, for which op runs k iterations.
+// largest returns the size of the largest chunk, in units, for which op runs k iterations.
 func (p *Plan) largest(op *Op, k int64) int64 {
 	c, _ := mulDiv(op.UnitSize/p.Alignment, k, int64(op.NumChunks))
 	return c
 }
 
-// together reports whether two pipelines run equally often whatever the message: their units are the same part of what they go over.
+// together reports whether two pipelines have the same number of iterations for every message: their units are the same
+// fraction of what they cover.
 func (p *Plan) together(a, b *Op) bool {
 	ah, al := bits.Mul64(uint64(a.NumChunks), uint64(b.UnitSize))
 	bh, bl := bits.Mul64(uint64(b.NumChunks), uint64(a.UnitSize))
 	return ah == bh && al == bl
 }
 
-// apart is the smallest size of a chunk, in units from lo to hi, at which two pipelines run differently often; lo if there is none. found is false
-// when it is not among the sizes at which they run up to maxIterations.
+// apart returns the smallest chunk size, in units from lo to hi, at which two pipelines have different numbers of
+// iterations, or lo if there is none. found is false when no such size exists up to maxIterations iterations, but one
+// may exist beyond.
 func (p *Plan) apart(a, b *Op, lo, hi int64) (units int64, found bool) {
 	first := p.iterations(a, lo)
 	if first != p.iterations(b, lo) || p.together(a, b) {

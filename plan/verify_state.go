@@ -2,19 +2,20 @@ package plan
 
 import "fmt"
 
-// event is an op as executed: a thread block, a position in its unrolled program, a launch. block -1 is the caller of rank pc.
+// event is an executed op: a thread block, a position in its unrolled program, a launch. With block -1 it is the caller
+// of rank pc.
 type event struct {
 	block, pc int32
 	launch    int32
 }
 
-// stamp marks an access in terms of a clock: component comp, in its phase t.
+// stamp is the time of an access in a clock: component comp, in its phase t.
 type stamp struct {
 	comp int32
 	t    uint32
 }
 
-// access is one recorded access to a cell. inst tells accesses of one op at one offset apart from all others: those are made by one thread.
+// access is one recorded access to a cell. Accesses of one op at one offset have the same inst: one thread makes them.
 type access struct {
 	stamp
 	at   event
@@ -24,58 +25,58 @@ type access struct {
 // cell is the state of one atom of one chunk.
 type cell struct {
 	write access
-	reads []access // since write; those that a later reader knows of are dropped
+	reads []access // since write, without those that happen before a later read
 	value int32
 
-	// Packets only: the launch whose flag is there, whether it was read, and what its reader learns.
+	// Packets only: the launch of its flag, whether it was read, and the clock that its reader receives.
 	flag    int32
 	read    bool
 	carries *clock
 	origin  *origin
 }
 
-// origin is the thread's work that a packet came out of: all that inst read is over once the packet is there, and so is what went into the
-// packets that inst used up. This orders a write after the reads that its own input was made from, which needs no clock: an in-place
-// all-reduce with packets overwrites input that way.
+// origin identifies the thread's work that produced a packet. When the packet arrives, all reads of inst have
+// completed, and so have those that produced the packets that inst consumed. This orders a write after the reads that
+// its own input was made from, without a clock: an in-place all-reduce with packets overwrites input in this way.
 type origin struct {
 	inst int64
 	from []*origin
 }
 
-// unit is an instruction of an unrolled program: an op, outside of a pipeline or in one of its iterations.
+// unit is an instruction of an unrolled program: an op outside of a pipeline, or in one of its iterations.
 type unit struct {
 	step  *Step
 	iter  int32
 	parts [][]sub // by move
 }
 
-// blockState is a thread block in execution.
+// blockState is the state of a running thread block.
 type blockState struct {
 	id, rank int
 	program  []unit
 	pc       int
 	launch   int
-	done     bool // with all launches
-	ended    bool // with this launch, and waiting for the other thread blocks of the rank
-	meeting  bool // counted in at the barrier at pc
-	arrived  bool // released from it
+	done     bool // all launches have ended
+	ended    bool // this launch has ended; waits for the other thread blocks of the rank
+	meeting  bool // has arrived at the barrier at pc
+	arrived  bool // was released from it
 
-	phase   uint32           // phases that are over
-	begins  []event          // what each phase began with
-	base    *clock           // what all threads know, as of the beginning of the phase; its own component may lag
-	lanes   map[int][]*clock // what single threads learned since
-	packets []*clock         // what came with packets since
-	pending []*origin        // packets used up in this phase
-	used    []*origin        // and in earlier phases of this launch
-	shared  *clock           // base with the own component up to date, once somebody needed it
-	entry   bool             // nothing but relaxed signals and waits so far in this launch
+	phase   uint32           // number of completed phases
+	begins  []event          // first event of each phase
+	base    *clock           // clock of all threads at the beginning of the phase; its own component may lag
+	lanes   map[int][]*clock // clocks that single threads have received since
+	packets []*clock         // clocks that packets have carried since
+	pending []*origin        // packets consumed in this phase
+	used    []*origin        // packets consumed in earlier phases of this launch
+	shared  *clock           // base with its own component up to date, computed when first needed
+	entry   bool             // only relaxed signals and waits so far in this launch
 }
 
-// plane of scratch: which launch uses it, and who accessed it in the launch before and in this one.
+// planeState is a plane of scratch: the launch that uses it, and the accesses in the launch before and in this one.
 type planeState struct {
 	launch      int32
 	before, now planeUse
-	checked     map[[2]int32]int32 // component and, of a transfer, thread: launch in which it was found to know all of before
+	checked     map[[2]int32]int32 // by component and thread (of a transfer): 1 + launch that is known to be after all of before
 }
 
 type planeUse struct {
@@ -106,7 +107,7 @@ type verifier struct {
 	values   *values
 	waiting  map[int][]int // packet cell: thread blocks that wait for it
 	joined   map[[2]*clock]*clock
-	began    []*clock // what the start of the running launch implies, by rank
+	began    []*clock // clock at the start of the running launch, by rank
 	launched []int    // launches begun, by rank
 	running  []int    // thread blocks of the rank not yet at the end of the launch
 
@@ -159,7 +160,8 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 	return v, nil
 }
 
-// unroll appends step to the program, pipelines iteration by iteration, and numbers the port channels that it pushes to.
+// unroll appends step to the program, pipelines iteration by iteration, and numbers the port channels that it pushes
+// to.
 func (v *verifier) unroll(b *blockState, step *Step) error {
 	if step.Op.Name != Pipeline {
 		b.program = append(b.program, v.unit(b, step, 0, 0))
@@ -203,7 +205,7 @@ func (v *verifier) unit(b *blockState, step *Step, iter int, size int64) unit {
 
 func (v *verifier) port(comp int) *port { return &v.ports[comp-v.caller-len(v.p.GPUs)] }
 
-// layCells numbers the cells. Buffers that are one memory in place get the same cells.
+// layCells numbers the cells. In an in-place plan, buffers that are one memory share cells.
 func (v *verifier) layCells() error {
 	v.planes = make([][numPlanes]int, len(v.p.GPUs))
 	v.chunks = make([][numPlanes]int, len(v.p.GPUs))
@@ -246,12 +248,12 @@ func (v *verifier) layCells() error {
 	return nil
 }
 
-// canonical gives the plane and chunk that stand for a place of a rank, after aliasing.
+// canonical returns the plane and chunk in memory of a place of a rank, after aliasing.
 func (v *verifier) canonical(rank int, pl Plane, chunk int) (Plane, int) {
 	return v.p.memory(rank, pl, chunk, v.period)
 }
 
-// cellAt is the first atom of a chunk, as launch sees it.
+// cellAt returns the index of the first atom of a chunk in the given launch.
 func (v *verifier) cellAt(rank int, pl Plane, chunk, launch int) int {
 	pl, chunk = v.canonical(rank, pl, chunk)
 	if pl >= ScratchPlane && v.p.DoubleScratch && launch&1 == 1 {

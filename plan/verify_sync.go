@@ -7,15 +7,16 @@ import (
 
 // counter is a semaphore, or the inbound half of a channel, which is a semaphore that starts at 0 and counts signals.
 //
-// Waiting only ever needs "at least so many arrivals", and arrivals are never taken back. With one consumer at a time, each of its waits
-// therefore gets through in every interleaving or in none, and that is why one run decides about deadlock.
+// A wait only needs a minimum number of arrivals, and arrivals are never taken back. With one consumer at a time, each
+// of its waits therefore passes in every interleaving or in none, and so one run decides about deadlock.
 //
-// The k-th wait needs k arrivals (less the initial value). What it learns is what every possible set of k arrivals has in common: the m-th
-// arrival from a thread block is in all of them if the others, and the m-1 before it, do not suffice.
+// The k-th wait needs k arrivals (less the initial value). It receives the clocks that every possible set of k arrivals
+// has in common: the m-th arrival from a thread block is in all of these sets if the other blocks' arrivals and the m-1
+// before it do not suffice.
 type counter struct {
 	init     int
 	arrivals []arrival
-	total    int // arrivals so far; those learned by the consumer leave the list
+	total    int // arrivals so far; an arrival whose clock the consumer has received leaves the list
 	waits    int
 	consumer int    // thread block of the last wait, or -1
 	phase    uint32 // of the last wait
@@ -56,7 +57,7 @@ func (t tally) sum() (n int) {
 	return n
 }
 
-// blocks lists who counted, in ascending order.
+// blocks returns the blocks with a count, in ascending order.
 func (t tally) blocks() []int {
 	ids := make([]int, len(t))
 	for i, e := range t {
@@ -72,7 +73,7 @@ type barrier struct {
 	arrived []int
 }
 
-// layCounters creates the counters, and counts statically who uses them.
+// layCounters creates the counters, and counts statically which blocks use them.
 func (v *verifier) layCounters() {
 	v.counters = make([]counter, len(v.links)+v.sems)
 	for i := range v.counters {
@@ -116,7 +117,7 @@ func (v *verifier) layCounters() {
 	}
 }
 
-// name is the counter in words.
+// name returns a description of the counter.
 func (v *verifier) name(i int) string {
 	if i < len(v.links) {
 		l := &v.links[i]
@@ -142,11 +143,11 @@ func (v *verifier) arrive(b *blockState, c *counter, knows *clock) {
 	c.wake = c.wake[:0]
 }
 
-// open reports whether the next wait on c gets through.
+// open reports whether the next wait on c passes.
 func (c *counter) open() bool { return c.total+c.init > c.waits }
 
-// consume performs a wait by a thread of b, which learns what every way to get through has in common. The last consumer must be known to be
-// over, or which wait gets which arrivals would depend on timing.
+// consume performs a wait by a thread of b, which receives the clocks that all ways to pass have in common. The
+// previous wait must happen before this one. Otherwise timing would decide which wait gets which arrivals.
 func (v *verifier) consume(b *blockState, lane int, c *counter) error {
 	if c.consumer >= 0 {
 		ordered := c.consumer == b.id && (c.phase < b.phase || c.lane == lane)
@@ -194,13 +195,14 @@ func (b *blockState) nextPhase() {
 	b.shared = nil
 }
 
-// forget drops what single threads and packets brought, after it has been learned.
+// forget drops the clocks from single threads and packets after they have been joined.
 func (b *blockState) forget() {
 	clear(b.lanes)
 	b.packets = b.packets[:0]
 }
 
-// syncAll passes the point where all threads of b meet: a phase ends, and all learn what single threads and packets brought.
+// syncAll synchronizes all threads of b: a phase ends, and the clocks from single threads and packets are joined into
+// base.
 func (v *verifier) syncAll(b *blockState) {
 	b.nextPhase()
 	b.used = append(b.used, b.pending...)
@@ -221,7 +223,7 @@ func (v *verifier) syncAll(b *blockState) {
 	b.base = k
 }
 
-// share is what all threads of b know, with b's own progress.
+// share returns the clock of all threads of b, with b's own progress.
 func (v *verifier) share(b *blockState) *clock {
 	if b.shared == nil {
 		k := b.base.mutable()
@@ -232,7 +234,7 @@ func (v *verifier) share(b *blockState) *clock {
 	return b.shared
 }
 
-// laneClock is what thread lane of b knows.
+// laneClock returns the clock of thread lane of b.
 func (v *verifier) laneClock(b *blockState, lane int) *clock {
 	k := v.share(b)
 	if len(b.lanes[lane]) == 0 {
@@ -245,8 +247,8 @@ func (v *verifier) laneClock(b *blockState, lane int) *clock {
 	return k
 }
 
-// portClock is what thread lane of b knows and what is over once all transfers ahead of it in the port channel are. Ahead is what was pushed
-// before: by the same thread, or in a phase that is known to be over.
+// portClock returns the clock of thread lane of b, including the completion of all transfers ahead of it in the port
+// channel: those pushed by the same thread, or in a phase that has completed according to the clock.
 func (v *verifier) portClock(b *blockState, lane, link int) *clock {
 	k := v.laneClock(b, lane)
 	own := false

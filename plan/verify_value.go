@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A value is what a place holds: nothing known (0), one input chunk, or two values combined. Values are numbers into values.nodes; combining
-// the same two values gives the same number, so sharing keeps them few.
+// values holds all symbolic values. A value is the content of a place: undefined (0), one input chunk, or two values
+// combined. Values are indices into values.nodes. Combining the same two values gives the same index, so there are few.
 type values struct {
 	nodes []valueNode
 	memo  map[combination]int32
@@ -17,9 +17,9 @@ type values struct {
 type valueNode struct {
 	leaf  leaf
 	a, b  int32    // parents of a combination
-	op    ReduceOp // of the combination; mixed when the parents were combined under another
+	op    ReduceOp // of the combination; mixed when the parents were combined under a different operator
 	terms int32    // leaves, counted with repetition
-	place int32    // position in its block that all leaves have in common, or -1
+	place int32    // position in the block that all leaves have in common, or -1
 }
 
 type leaf struct {
@@ -51,7 +51,7 @@ func (v *values) input(l leaf, period int) int32 {
 	return id
 }
 
-// combine is a op b. Anything combined with something undefined is undefined.
+// combine returns a op b. If either is undefined, so is the result.
 func (v *values) combine(a, b int32, op ReduceOp) int32 {
 	if a == undefined || b == undefined {
 		return undefined
@@ -76,7 +76,7 @@ func (v *values) combine(a, b int32, op ReduceOp) int32 {
 	return id
 }
 
-// terms lists the leaves of value id, sorted, at most limit of them.
+// terms returns the leaves of value id, sorted, at most limit of them.
 func (v *values) terms(id int32, limit int) []leaf {
 	var out []leaf
 	stack := []int32{id}
@@ -104,7 +104,7 @@ func compareLeaf(a, b leaf) int {
 	return int(a.chunk - b.chunk)
 }
 
-// describe is the value in words, for a launch.
+// describe returns a description of the value, for a launch.
 func (v *values) describe(id int32, launch int) string {
 	n := &v.nodes[id]
 	if n.terms == 0 {

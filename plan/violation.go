@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind is what a plan does wrong.
+// Kind is the kind of a plan's error.
 type Kind string
 
 // The kinds of violation.
@@ -18,16 +18,16 @@ const (
 	Unspecified Kind = "unspecified"
 )
 
-// Violation is the counterexample that Verify returns: a few accesses or waits, and why they do not go together.
+// Violation is the counterexample that Verify returns: a few accesses or waits, and why they conflict.
 type Violation struct {
 	Kind   Kind
 	Plan   string
 	Events []Event // in the order in which they go wrong
 	Detail string  // why, in one or more lines
-	Hint   string  // what usually puts it right; may be empty
+	Hint   string  // the usual fix; may be empty
 }
 
-// Event is one thread block, or the caller of a rank, doing something in one launch.
+// Event is an action of one thread block, or of the caller of a rank, in one launch.
 type Event struct {
 	Pos       Pos // Block is -1 for the caller
 	Launch    int // from 0
@@ -75,7 +75,7 @@ func (e *Event) String() string {
 	return b.String()
 }
 
-// Error is the whole counterexample, one event a line.
+// Error returns the whole counterexample, one event per line.
 func (e *Violation) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan %s: %s", e.Plan, e.Kind)
@@ -93,7 +93,7 @@ func (e *Violation) Error() string {
 	return b.String()
 }
 
-// Summary is the counterexample in one line.
+// Summary returns the counterexample in one line.
 func (e *Violation) Summary() string {
 	s := fmt.Sprintf("plan %s: %s", e.Plan, e.Kind)
 	if len(e.Events) > 0 {
@@ -106,7 +106,7 @@ func (v *verifier) violation(kind Kind, detail string, events ...Event) *Violati
 	return &Violation{Kind: kind, Plan: v.p.Name, Events: events, Detail: detail}
 }
 
-// event puts an executed op, or a caller's turn, into words.
+// event describes an executed op, or a caller's turn.
 func (v *verifier) event(at event, does string, where *Where) Event {
 	e := Event{Pos: Pos{int(at.pc), -1, -1, -1}, Launch: int(at.launch), Iteration: -1, Does: does, Where: where}
 	if at.block < 0 {
@@ -126,12 +126,12 @@ func (v *verifier) event(at event, does string, where *Where) Event {
 	return e
 }
 
-// here is b at the op it executes.
+// here describes b at the op that it executes.
 func (v *verifier) here(b *blockState, does string) Event {
 	return v.event(event{int32(b.id), int32(b.pc), int32(b.launch)}, does, nil)
 }
 
-// where is the example that stands for one atom of one chunk of a place.
+// where returns an example range for one atom of one chunk of a place.
 func (v *verifier) where(pl *Place, part sub) *Where {
 	a := v.shape.atoms[part.atom]
 	blocks, period, custom := v.p.blocks()

@@ -2,7 +2,7 @@ package plan
 
 import "fmt"
 
-// does is the verb for a recorded access.
+// does returns the verb for a recorded access.
 func (v *verifier) does(a *access, wrote bool) string {
 	switch {
 	case a.at.block < 0:
@@ -13,7 +13,7 @@ func (v *verifier) does(a *access, wrote bool) string {
 	return "reads"
 }
 
-// race reports that the walker's access conflicts with an earlier one that it does not know to be over.
+// race reports that the walker's access conflicts with an earlier one that does not happen before it.
 func (w *walker) race(a *access, wrote bool, does string, pl *Place, part sub) error {
 	v := w.v
 	where := v.where(pl, part)
@@ -23,7 +23,7 @@ func (w *walker) race(a *access, wrote bool, does string, pl *Place, part sub) e
 	return e
 }
 
-// lacks says how much of the other's program the walker knows to be over.
+// lacks describes how much of the other's program happens before the walker's access.
 func (w *walker) lacks(a *access) string {
 	v := w.v
 	if w.at.block >= 0 && v.lanesKnow(v.blocks[w.at.block], a) {
@@ -51,7 +51,8 @@ func (w *walker) lacks(a *access) string {
 	return fmt.Sprintf(": of %s, only what precedes op %d of launch %d is known there to be over", name, e.Pos.Op, e.Launch+1)
 }
 
-// lanesKnow reports whether a thread of b has learned of the access since all threads last met.
+// lanesKnow reports whether a thread of b has received a clock that covers the access since all threads last
+// synchronized.
 func (v *verifier) lanesKnow(b *blockState, a *access) bool {
 	for _, ks := range b.lanes {
 		for _, k := range ks {
@@ -84,7 +85,7 @@ func (w *walker) hint(a *access) string {
 	return "nop, signal there and wait, nop here"
 }
 
-// noPacket reports that the packet that the walker reads is not the one of this launch.
+// noPacket reports that the packet that the walker reads is not from this launch.
 func (w *walker) noPacket(c *cell, pl *Place, part sub) error {
 	v := w.v
 	where := v.where(pl, part)
@@ -127,7 +128,7 @@ func (w *walker) late(s *planeState, pl *Place, part sub, write bool) error {
 	return v.violation(DataRace, fmt.Sprintf("launch %d reaches this scratch while launch %d is still at work on it", s.launch+1, w.b.launch+1), events...)
 }
 
-// before orders events for messages that do not depend on the order of a map.
+// before orders events, so that messages do not depend on the order of a map.
 func (v *verifier) before(a *event, e *Event) bool {
 	x := v.event(*a, "", nil)
 	p, q := x.Pos, e.Pos
@@ -153,7 +154,7 @@ func (w *walker) reused(a *access, wrote, write bool, pl *Place, part sub) error
 	return e
 }
 
-// wrong reports a place that does not hold what it must at the end of a launch.
+// wrong reports a place with wrong contents at the end of a launch.
 func (v *verifier) wrong(c *cell, pl *Place, part sub, launch int, why string) error {
 	where := v.where(pl, part)
 	var events []Event
@@ -198,7 +199,7 @@ func (v *verifier) describeDemand(d *demand) string {
 	return s
 }
 
-// stillToWrite finds an op that will write a place in the launch and has not.
+// stillToWrite finds an op that will write a place in the launch and has not done so yet.
 func (v *verifier) stillToWrite(pl *Place, part sub, launch int) *event {
 	cell := v.cellAt(pl.Rank, pl.Plane, pl.Index, launch) + int(part.atom)
 	for _, b := range v.blocks {

@@ -24,7 +24,8 @@ func (v *verifier) nameOf(c *counter) string {
 	return ""
 }
 
-// wrongBarrier is the first barrier, by rank and id, that more or fewer thread blocks use than it is for.
+// wrongBarrier returns the first barrier, by rank and id, whose number of users differs from its number of thread
+// blocks.
 func (v *verifier) wrongBarrier() (first [2]int, found bool) {
 	for id, b := range v.barriers {
 		if len(b.users) != b.size && (!found || id[0] < first[0] || id[0] == first[0] && id[1] < first[1]) {
@@ -43,7 +44,7 @@ func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
 	return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v use it", id[1], id[0], b.size, users))
 }
 
-// balance checks that every launch leaves counters as it found them. It counts, without running anything.
+// balance checks that every launch leaves counters as it found them. It counts statically.
 func (v *verifier) balance() error {
 	for i := range v.counters {
 		c := &v.counters[i]
@@ -71,7 +72,7 @@ func (v *verifier) balance() error {
 	return nil
 }
 
-// usesCounter says what an op does to a counter, if anything.
+// usesCounter describes what an op does to a counter, if anything.
 func (v *verifier) usesCounter(b *blockState, u *unit, c *counter) string {
 	s := u.step
 	switch s.Op.Name {
@@ -97,7 +98,8 @@ func (v *verifier) usesCounter(b *blockState, u *unit, c *counter) string {
 	return ""
 }
 
-// deadlock explains why the thread blocks that are left cannot go on: a cycle among them, or one that waits for what nobody will do.
+// deadlock explains why the remaining thread blocks cannot continue: a cycle among them, or a wait that nothing will
+// satisfy.
 func (v *verifier) deadlock() error {
 	e := &Violation{Kind: Deadlock, Plan: v.p.Name}
 	start := -1
@@ -144,7 +146,7 @@ func (v *verifier) deadlock() error {
 	return e
 }
 
-// blockage is what a thread block waits for and which thread blocks can bring it.
+// blockage is what a thread block waits for, and which thread blocks can provide it.
 type blockage struct {
 	what string
 	by   []int
@@ -188,7 +190,7 @@ func (v *verifier) blockage(b *blockState) blockage {
 	return blockage{what: "nothing"}
 }
 
-// packetBlockage finds the packet that is missing and the ops that write it.
+// packetBlockage finds the missing packet and the ops that write it.
 func (v *verifier) packetBlockage(b *blockState, u *unit) blockage {
 	for i := range u.step.Moves {
 		for _, src := range u.step.Moves[i].Src {
