@@ -2,7 +2,7 @@ package interp
 
 import "github.com/goccl/goccl/plan"
 
-// block is a thread block: its ops with pipelines unrolled, and lanes that each run through all of them.
+// block is a thread block: its ops, with pipelines unrolled, and lanes that each run all of them.
 type block struct {
 	m       *machine
 	r       *rankState
@@ -18,7 +18,8 @@ type instruction struct {
 	unit int64 // of the pipeline; 0 outside
 }
 
-// lane is one thread of a block. It has met the others met times; to meet is to wait until all have met as often.
+// lane is one thread of a block. met counts the block's synchronizations that it has joined; a lane that synchronizes
+// waits until all lanes have the same count.
 type lane struct {
 	b      *block
 	index  int
@@ -26,9 +27,9 @@ type lane struct {
 	pc     int
 	stage  int // within the op
 	met    int
-	work   []piece // of a data op, what is left
+	work   []piece // the rest of a data op
 	target int     // of a flush: transfers to wait for
-	active bool    // work or target are those of the op at pc
+	active bool    // work or target belong to the op at pc
 	uses   map[int]int
 }
 
@@ -42,7 +43,7 @@ func newBlock(m *machine, r *rankState, index int) *block {
 
 func (b *block) running() bool { return b.r.launch >= 0 && b.r.launch < len(b.m.cfg.Sizes) }
 
-// begin unrolls the program for the launch that the rank has begun.
+// begin unrolls the program for the launch that the rank begins.
 func (b *block) begin() {
 	layout := b.m.layouts[b.r.launch]
 	b.program = b.program[:0]
@@ -75,7 +76,7 @@ func (b *block) done() bool {
 	return true
 }
 
-// meet is one try at meeting the other lanes: to arrive is a step, to leave another.
+// meet makes one attempt to synchronize with the other lanes: to arrive is one step, to leave is another.
 func (l *lane) meet() bool {
 	if l.stage&1 == 0 {
 		l.met++
@@ -93,7 +94,7 @@ func (l *lane) meet() bool {
 	return true
 }
 
-// mine lists the entries that this lane serves.
+// mine returns the entries that this lane serves.
 func (l *lane) mine(n int) []int {
 	var out []int
 	for e := l.index; e < n; e += l.b.m.cfg.Lanes {
@@ -102,7 +103,7 @@ func (l *lane) mine(n int) []int {
 	return out
 }
 
-// step makes one small step of the op at pc: it reports whether anything happened. When nothing did, nothing has changed.
+// step makes one small step of the op at pc. It reports whether there was progress; otherwise nothing has changed.
 func (l *lane) step() (bool, error) {
 	b := l.b
 	if !b.running() || l.pc >= len(b.program) {
@@ -119,7 +120,7 @@ func (l *lane) step() (bool, error) {
 	return on || before.stage != l.stage, nil
 }
 
-// op tries the op: done when it is over for this lane, on when at least something was done.
+// op tries the op. done: the op is complete for this lane; on: there was progress.
 func (l *lane) op(in *instruction) (done, on bool) {
 	b, m, s := l.b, l.b.m, in.step
 	op := s.Op
@@ -174,7 +175,7 @@ func (l *lane) op(in *instruction) (done, on bool) {
 	return l.data(in)
 }
 
-// serve goes through the entries of this lane in order, one in each step; stage counts those that are done.
+// serve handles the entries of this lane in order, one in each step. stage counts the completed ones.
 func (l *lane) serve(n int, try func(e int) bool) (done, on bool) {
 	mine := l.mine(n)
 	if l.stage < len(mine) && try(mine[l.stage]) {
@@ -184,7 +185,8 @@ func (l *lane) serve(n int, try func(e int) bool) (done, on bool) {
 	return l.stage == len(mine), on
 }
 
-// barrier: all lanes meet, lane 0 counts the block in, all wait until everybody's block is counted as often.
+// barrier: all lanes synchronize, lane 0 counts the block in, and all lanes wait until all blocks are counted equally
+// often.
 func (l *lane) barrier(op *plan.Op) bool {
 	tr, r := l.b.m.trace, l.b.r
 	if l.stage < 2 && !l.meet() {
@@ -210,7 +212,7 @@ func (m *machine) link(rank int, t plan.ChannelType, id int) int {
 	return m.index[linkKey{rank, t, id}]
 }
 
-// signal sends one signal, behind the transfers of a port channel.
+// signal sends one signal. On a port channel it follows the transfers.
 func (m *machine) signal(link int) {
 	if q := m.queues[link]; q != nil {
 		q.push(func() bool { m.arrive(link); return true })

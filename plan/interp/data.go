@@ -14,7 +14,7 @@ type piece struct {
 	x    int64
 }
 
-// pieces lists what an op does in one iteration, in units.
+// pieces returns the units of a move in one iteration of an op.
 func (b *block) pieces(in *instruction, m *plan.Move) []piece {
 	l := b.m.layouts[b.r.launch]
 	lo, hi := l.Part(m.Src[0].Size, in.step.Op.Slice)
@@ -28,7 +28,8 @@ func (b *block) pieces(in *instruction, m *plan.Move) []piece {
 	return out
 }
 
-// data moves one unit that is ready, any of those that this lane has left. Over a port channel it pushes the transfers of its entries.
+// data moves one of this lane's remaining units that is ready. For a port channel it pushes the transfers of its
+// entries.
 func (l *lane) data(in *instruction) (done, on bool) {
 	b, s := l.b, in.step
 	if s.Op.ChannelType == plan.PortChannel {
@@ -48,7 +49,7 @@ func (l *lane) data(in *instruction) (done, on bool) {
 	}
 	for i, p := range l.work {
 		if i > 0 && b.m.trace != nil {
-			break // what a step does must not depend on what is ready
+			break // the effect of a step must not depend on what is ready
 		}
 		if b.m.ready(p, b.r.launch) {
 			b.m.move(p, b.r.launch, b.m.operator(s.Op.ReduceOp))
@@ -77,7 +78,7 @@ func (m *machine) ready(p piece, launch int) bool {
 	return true
 }
 
-// await tells the trace that the packets of a piece have been waited for.
+// await records in the trace that the packets of a piece have been awaited.
 func (m *machine) await(p piece, launch int) {
 	if m.trace == nil {
 		return
@@ -93,13 +94,14 @@ func (m *machine) await(p piece, launch int) {
 	}
 }
 
-// payload is the data of one packet here: 4 bytes, before 4 bytes of flag.
+// payload is the data of one packet in this package: 4 bytes, followed by 4 bytes of flag.
 const payload = 4
 
 func flag(launch int) uint32 { return uint32(launch) + 1 }
 
-// move reads all sources, reduces them in order and writes all destinations, for one unit. Bytes that an input or output chunk is too short
-// to hold are not moved; in packets they travel as zeros, because the reader waits for all of the chunk.
+// move reads all sources, reduces them in order and writes all destinations, for one unit. It does not move bytes
+// beyond the end of a short input or output chunk; in packets it sends them as zeros, because the reader waits for the
+// whole chunk.
 func (m *machine) move(p piece, launch int, op datatype.Op) {
 	l := m.layouts[launch]
 	n := l.Alignment
@@ -124,7 +126,7 @@ func (m *machine) move(p piece, launch int, op datatype.Op) {
 	}
 }
 
-// bytes is where the piece lies in a plain place, to be read or written.
+// bytes returns the bytes of the piece in a plain place, to be read or written.
 func (m *machine) bytes(pl *plan.Place, p piece, launch int, n int64, write bool) []byte {
 	l, r := m.layouts[launch], m.ranks[pl.Rank]
 	k := pl.Index + p.j
@@ -147,7 +149,7 @@ func (m *machine) bytes(pl *plan.Place, p piece, launch int, n int64, write bool
 	return r.scratch[at : at+n]
 }
 
-// user tells the trace of an access to n bytes of the caller's buffers of a rank, granule by granule.
+// user records in the trace an access to n bytes of the caller's buffers of a rank, granule by granule.
 func (m *machine) user(rank int, at, n int64, write bool) {
 	if m.trace == nil || n == 0 {
 		return
@@ -157,8 +159,8 @@ func (m *machine) user(rank int, at, n int64, write bool) {
 	}
 }
 
-// remote is a range of a buffer of r. A rank that is a launch behind or ahead may have a smaller one; then the access goes nowhere, which only a
-// plan without handshakes can bring about.
+// remote returns a range of a buffer of r. A rank that is a launch behind or ahead may have a smaller buffer; then the
+// access has no effect. This happens only with a plan that lacks handshakes.
 func (r *rankState) remote(buf []byte, at, n int64) []byte {
 	if at+n > int64(len(buf)) {
 		return make([]byte, n)

@@ -9,14 +9,15 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// CheckCollective runs p for the sizes given, on random integers as wide as a unit allows, and compares every output with the collective's
-// definition. It returns the first difference, a *DeadlockError, or nil.
+// CheckCollective runs p for the given sizes, on random integers as wide as a unit allows, and compares every output
+// with the collective's definition. It returns the first difference, a *DeadlockError, or nil.
 func CheckCollective(p *plan.Plan, sizes []uint64, seed uint64) error {
 	return CheckReduction(p, sizes, elementType(p.Alignment), datatype.Sum, seed)
 }
 
-// CheckReduction is CheckCollective for elements of type t and, where the plan leaves the operator to the caller, op: sum, min, max or prod.
-// Floating-point results may differ from the definition's by what another order of operands explains, see hostreduce.Check.
+// CheckReduction is CheckCollective for elements of type t and, where the plan leaves the operator to the caller, op:
+// sum, min, max or prod. Floating-point results may differ from the definition's by as much as another order of
+// operands explains, see hostreduce.Check.
 func CheckReduction(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.Op, seed uint64) error {
 	cfg, err := checked(p, sizes, t, op)
 	if err != nil {
@@ -26,7 +27,7 @@ func CheckReduction(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.O
 	return Run(p, cfg)
 }
 
-// checked is a Config that fills inputs and compares every launch's output with the definition.
+// checked returns a Config that fills inputs and compares every launch's output with the definition.
 func checked(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.Op) (Config, error) {
 	inputs := make([][][]byte, len(sizes)) // by launch and rank
 	layouts := make([]*plan.Layout, len(sizes))
@@ -52,7 +53,7 @@ func checked(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.Op) (Con
 		}}, nil
 }
 
-// elementType is the widest integer that a unit holds.
+// elementType returns the widest integer that fits in a unit.
 func elementType(alignment int64) datatype.Type {
 	switch {
 	case alignment%8 == 0:
@@ -87,7 +88,7 @@ func compare(p *plan.Plan, l *plan.Layout, inputs [][]byte, rank, launch int, ou
 	return nil
 }
 
-// reduction is the operator of the plan's first reducing op, or the caller's.
+// reduction returns the operator of the plan's first reducing op, or the caller's.
 func reduction(p *plan.Plan, caller datatype.Op) datatype.Op {
 	m := machine{cfg: Config{Op: caller}}
 	for r := range p.GPUs {

@@ -8,17 +8,17 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// ExploreOptions bound Explore.
+// ExploreOptions configures Explore.
 type ExploreOptions struct {
 	Sizes []uint64 // message size of each launch
 	Lanes int      // threads per block; 0: 2
-	Runs  int      // at most; 0: 4096
+	Runs  int      // maximum; 0: 4096
 }
 
-// Exploration is what Explore has seen.
+// Exploration describes what Explore has run.
 type Exploration struct {
 	Runs  int // orders that differ in the outcome of a race
-	Steps int // in the first of them
+	Steps int // in the first run
 }
 
 // Errors of Explore besides those of Run.
@@ -27,16 +27,18 @@ var (
 	ErrRace       = errors.New("data race")
 )
 
-// Explore runs p under every interleaving and compares each outcome with the collective's definition. It returns the first fault: a wrong
-// result, a *DeadlockError, or ErrRace when two steps that nothing orders use the same bytes and one writes them. When it returns nil there is
-// no fault in any order of steps, for these sizes and lanes.
+// Explore runs p under every interleaving and compares each outcome with the collective's definition. It returns the
+// first error: a wrong result, a *DeadlockError, or ErrRace when two unordered steps use the same bytes and one writes
+// them. When it returns nil, no order of steps fails for these sizes and lanes.
 //
-// Orders that differ only in neighbours that do not touch the same thing have the same outcome, and one of them is run. (Dynamic partial order
-// reduction; the sets of first steps are source sets.)
+// Orders that differ only in the order of adjacent steps that share no object have the same outcome, so only one of
+// them is run. (Dynamic partial order reduction; the sets of first steps are source sets.)
 //
-//  1. run to the end; whenever a step conflicts with an earlier one that it could have come before, note at the earlier one's place an actor
-//     whose step begins the other order
-//  2. go back to the last place with an actor noted and not yet tried, and run from there with that actor first
+//  1. run to the end; when a step conflicts with an earlier one that it could have preceded, record at the earlier
+//     step's position an actor whose step begins the other order
+//  2. go back to the last position with a recorded actor that was not tried yet, and run from there with that actor
+//     first
+//  3. end when there is no such position
 //  3. end when no place is left
 func Explore(p *plan.Plan, o ExploreOptions) (*Exploration, error) {
 	cfg, err := checked(p, o.Sizes, elementType(p.Alignment), datatype.Sum)
@@ -76,14 +78,14 @@ type explorer struct {
 	path []choice
 }
 
-// choice is a place in the order of steps, with the actor that goes first there.
+// choice is a position in the order of steps, with the actor that steps there.
 type choice struct {
 	actor int
 	tried map[int]bool
 	todo  map[int]bool
 }
 
-// back gives up the end of the path up to a place where another actor is to be tried.
+// back drops the end of the path, up to a position where another actor must be tried.
 func (e *explorer) back() bool {
 	for len(e.path) > 0 {
 		c := &e.path[len(e.path)-1]
@@ -106,7 +108,7 @@ func (e *explorer) back() bool {
 	return false
 }
 
-// run follows the path and goes on from its end until all is over.
+// run follows the path and continues from its end until all actors have finished.
 func (e *explorer) run() error {
 	m, err := newMachine(e.p, e.cfg)
 	if err != nil {
@@ -117,7 +119,7 @@ func (e *explorer) run() error {
 	m.trace = t
 	var racing *RaceError
 	t.race = func(earlier int, o object) {
-		if o.data() { // the run ends with it
+		if o.data() { // a data race ends the run
 			if racing == nil {
 				racing = &RaceError{Plan: e.p.Name, Rank: o.a, First: t.steps[earlier].what, Second: t.what}
 			}
@@ -141,7 +143,7 @@ func (e *explorer) run() error {
 		if err != nil {
 			return err
 		}
-		if !on { // it cannot go first here; whoever can might lead there
+		if !on { // the actor cannot step here; any other actor may have to step first
 			if c.todo == nil {
 				c.todo = map[int]bool{}
 			}
@@ -184,10 +186,10 @@ func (e *explorer) run() error {
 	}
 }
 
-// turn notes at the place of step i an actor that begins an order in which the step under way comes before i: one whose step, of those since i
-// that do not depend on i, depends on no other of them.
+// turn records, at the position of step i, an actor that begins an order in which the current step comes before i.
+// Among the steps after i that do not depend on i, that actor's step must depend on no other.
 func (e *explorer) turn(t *trace, i, actor int) {
-	var free []int // steps since i that do not come behind it
+	var free []int // steps after i that do not depend on it
 	for k := i + 1; k < len(t.steps); k++ {
 		if !t.knows(t.steps[k].clock, i) {
 			free = append(free, k)
@@ -222,10 +224,10 @@ func (e *explorer) turn(t *trace, i, actor int) {
 	c.todo[firsts[0]] = true
 }
 
-// RaceError is two steps that nothing orders, over the same bytes. errors.Is(err, ErrRace) holds.
+// RaceError describes two unordered steps that use the same bytes. errors.Is(err, ErrRace) holds.
 type RaceError struct {
 	Plan          string
-	Rank          int // whose memory it is
+	Rank          int // owner of the memory
 	First, Second fmt.Stringer
 }
 
@@ -235,7 +237,7 @@ func (e *RaceError) Error() string {
 
 func (e *RaceError) Unwrap() error { return ErrRace }
 
-// place is where an actor was when it took a step, to be put into words when needed.
+// place is the position of an actor when it took a step. It is formatted only when needed.
 type place struct {
 	a      actor
 	in     *instruction

@@ -2,11 +2,12 @@ package interp
 
 import "github.com/goccl/goccl/plan"
 
-// portQueue is a port channel and its proxy: transfers and signals happen in the order of the pushes, each when the scheduler comes to it.
+// portQueue is a port channel and its proxy: transfers and signals run in the order of the pushes, each when the
+// scheduler steps the queue.
 type portQueue struct {
 	m      *machine
 	link   int
-	items  []func() bool // each makes one step and reports whether it is over
+	items  []func() bool // each makes one step and reports whether it is complete
 	actor  int
 	pushed int
 	over   int
@@ -32,7 +33,8 @@ func (q *portQueue) step() (bool, error) {
 	return true, nil
 }
 
-// flushed waits for everything that was in the channel when the lane came to the flush. To come is a step of its own, to leave another.
+// flushed waits for all that was in the channel when the lane reached the flush. To arrive is one step, to leave is
+// another.
 func (l *lane) flushed(q *portQueue) (done, on bool) {
 	if !l.active {
 		q.m.trace.read(object{kind: pushesOf, a: q.link}, false)
@@ -49,8 +51,8 @@ func (l *lane) flushed(q *portQueue) (done, on bool) {
 	return true, true
 }
 
-// port serves the entries of this lane: one transfer each, then the signal and the flush that the op includes. Stages 3e to 3e+2 are those of
-// its entry number e.
+// port serves the entries of this lane: one transfer each, then the signal and the flush that the op includes. Entry
+// number e has stages 3e to 3e+2.
 func (l *lane) port(in *instruction) (done, on bool) {
 	b, m, s := l.b, l.b.m, in.step
 	mine := l.mine(len(s.Moves))
@@ -90,7 +92,7 @@ func (l *lane) port(in *instruction) (done, on bool) {
 	return l.stage == 3*len(mine), true
 }
 
-// transfer pushes a copy of pieces; packets are copied as they are, flags included.
+// transfer pushes a copy of pieces. Packets are copied as they are, flags included.
 func (m *machine) transfer(q *portQueue, pieces []piece, launch int) {
 	q.push(func() bool {
 		if len(pieces) == 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// operator is the reduction that op stands for.
+// operator returns the reduction that op stands for.
 func (m *machine) operator(op plan.ReduceOp) datatype.Op {
 	switch op {
 	case plan.Sum:
@@ -21,7 +21,7 @@ func (m *machine) operator(op plan.ReduceOp) datatype.Op {
 	return m.cfg.Op
 }
 
-// reduce folds srcs into dst, in their order: 16- and 8-bit floats in float32, rounded once for each op of a plan.
+// reduce reduces srcs into dst in order: 16- and 8-bit floats in float32, rounded once for each op of a plan.
 func (m *machine) reduce(dst []byte, srcs [][]byte, op datatype.Op) {
 	if err := hostreduce.Reduce(dst, srcs, m.cfg.Type, op, [8]byte{}, len(srcs)); err != nil {
 		panic(err) // Run has checked the type and the operator, and pieces are whole elements

@@ -8,24 +8,24 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Config says what to run.
+// Config describes a run.
 type Config struct {
-	Sizes []uint64      // message size of each launch, in the sense of plan.Plan.MinSize
+	Sizes []uint64      // message size of each launch, as in plan.Plan.MinSize
 	Type  datatype.Type // of the elements
 	Op    datatype.Op   // for reductions whose operator the plan leaves to the caller
-	Seed  uint64        // of the interleaving
-	Lanes int           // threads per thread block; 0 picks 2 to 5 by the seed
+	Seed  uint64        // determines the interleaving
+	Lanes int           // threads per thread block; 0: 2 to 5, chosen by the seed
 
-	// Fill sets the input of a rank before a launch and Check looks at its buffers after it. In place, both slices share memory. Check may be
-	// nil; Fill nil leaves zeros.
+	// Fill sets the input of a rank before a launch; Check examines its buffers after it. In place, both slices share
+	// memory. Check may be nil. If Fill is nil, the input is zeros.
 	Fill  func(rank, launch int, input []byte)
 	Check func(rank, launch int, input, output []byte) error
 }
 
-// DeadlockError says that nothing can go on and something is left to do.
+// DeadlockError reports that no actor can step although work is left.
 type DeadlockError struct {
 	Plan    string
-	Waiting []string // one line for each thread block that is not done
+	Waiting []string // one line for each unfinished thread block
 }
 
 func (e *DeadlockError) Error() string {
@@ -45,8 +45,8 @@ func Run(p *plan.Plan, cfg Config) error {
 	return m.run()
 }
 
-// run gives every actor a random priority, always steps the first that can, and now and then sends the one that ran to the back: few
-// switches at random places reach most orders that matter.
+// run gives every actor a random priority, always steps the first actor that can step, and occasionally moves that
+// actor to the back: few switches at random places reach most orders that matter.
 func (m *machine) run() error {
 	actors := m.actors()
 	m.rng.Shuffle(len(actors), func(i, j int) { actors[i], actors[j] = actors[j], actors[i] })
@@ -76,7 +76,7 @@ func (m *machine) run() error {
 	}
 }
 
-// actors lists the lanes, then the port queues, then the callers.
+// actors returns the lanes, then the port queues, then the callers.
 func (m *machine) actors() []actor {
 	var out []actor
 	for _, b := range m.blocks {
@@ -96,12 +96,12 @@ func (m *machine) actors() []actor {
 	return out
 }
 
-// actor is whatever can take a step: it reports whether it did. A step that was not taken has changed nothing.
+// actor is anything that can take a step. step reports whether it did; if not, it has changed nothing.
 type actor interface {
 	step() (bool, error)
 }
 
-// machine is all ranks together.
+// machine holds all ranks.
 type machine struct {
 	p       *plan.Plan
 	cfg     Config
@@ -112,11 +112,11 @@ type machine struct {
 	ports   []*portQueue
 	links   []plan.Link
 	index   map[linkKey]int
-	counts  []int // signals that arrived, by link
+	counts  []int // signals that have arrived, by link
 	waited  []int
 	queues  map[int]*portQueue // by link
-	trace   *trace             // nil unless orders are explored
-	granule int64              // of what the trace knows of the callers' buffers
+	trace   *trace             // nil unless Explore runs
+	granule int64              // resolution of the trace for the callers' buffers
 }
 
 type linkKey struct {
@@ -125,7 +125,7 @@ type linkKey struct {
 	id   int
 }
 
-// rankState is the memory of a rank, and its caller.
+// rankState holds the memory of a rank and the state of its caller.
 type rankState struct {
 	m             *machine
 	rank          int
@@ -136,9 +136,9 @@ type rankState struct {
 	barriers      map[int]int // arrivals so far
 	blocks        []*block
 	actor         int
-	inputAt       int64 // where the buffers lie in one numbering of the rank's memory
+	inputAt       int64 // offsets of the buffers in one numbering of the rank's memory
 	outputAt      int64
-	launch        int // that runs, or the number of launches when all are over
+	launch        int // the running launch, or the number of launches when all have ended
 	idle          bool
 }
 
@@ -192,7 +192,8 @@ func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 	return m, nil
 }
 
-// step is the caller's: when the launch is over it checks the results, scribbles, and begins the next.
+// step is the caller's step: when the launch has ended, it checks the results, overwrites the buffers, and begins the
+// next launch.
 func (r *rankState) step() (bool, error) {
 	m := r.m
 	if r.launch == len(m.cfg.Sizes) || !r.over() {
@@ -230,7 +231,8 @@ func (r *rankState) over() bool {
 	return true
 }
 
-// allocate sets up the buffers for a launch, full of old rubbish. When the size stays the memory stays: a straggler of the last launch hits it.
+// allocate prepares the buffers for a launch and fills them with junk. If the size is unchanged, it keeps the memory,
+// so that a late access of the last launch hits it.
 func (r *rankState) allocate(l *plan.Layout) {
 	in, out := l.Size(r.rank, plan.Input), l.Size(r.rank, plan.Output)
 	fresh := int64(len(r.input)) != in || int64(len(r.output)) != out
@@ -284,7 +286,7 @@ func (m *machine) deadlock() error {
 	return e
 }
 
-// granule is the largest power of two, at most a unit, that divides every place where a block starts or ends.
+// granule returns the largest power of two, at most a unit, that divides every start and end of a block.
 func granule(layouts []*plan.Layout) int64 {
 	g := int64(1)
 	for {

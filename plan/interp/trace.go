@@ -1,18 +1,19 @@
 package interp
 
-// trace records, for one run, which steps depend on which, by vector clocks over the actors. Explore uses it; elsewhere it is nil, and all its
-// methods do nothing then.
+// trace records, for one run, which steps depend on which, with vector clocks over the actors. Explore uses it.
+// Otherwise it is nil, and its methods do nothing.
 //
-// Two kinds of edges order steps. Those of learn cannot be turned round: what is learnt enabled the step. Those of access can, if nothing else
+// Two kinds of edges order steps. An edge of learn cannot be reversed: the earlier step enabled the later one. An edge
+// of access can be reversed if nothing else orders the two steps: that is a race, and Explore runs the other order.
 // orders the two steps: that is a race, and Explore runs the other order.
 type trace struct {
 	m      *machine
-	known  [][]int32 // by actor: how many steps of every actor come before its next
+	known  [][]int32 // by actor: how many steps of every actor precede its next one
 	steps  []traced
-	actor  int     // that takes a step
-	what   place   // where it was when it began
-	now    []int32 // clock of the step under way
-	before []int32 // what its actor knew when it began, and what enabled it
+	actor  int     // the actor of the current step
+	what   place   // its position at the start of the step
+	now    []int32 // clock of the current step
+	before []int32 // clock of its actor at the start, joined with what enabled the step
 	first  map[object]*history
 	points map[point][]int32
 	race   func(earlier int, o object)
@@ -20,15 +21,15 @@ type trace struct {
 	semAcquired, semReleased map[[2]int]int
 }
 
-// traced is a step that was taken.
+// traced is a completed step.
 type traced struct {
 	actor int
-	index int32 // among the actor's, from 1
+	index int32 // number among the actor's steps, from 1
 	clock []int32
 	what  place
 }
 
-// object is what two steps can conflict over.
+// object is something that two steps can conflict on.
 type object struct {
 	kind objectKind
 	a    int   // rank or link
@@ -41,21 +42,21 @@ const (
 	userOf    objectKind = iota // input and output of a rank
 	scratchOf                   // scratch of a rank
 	signalsOf                   // the order in which signals arrive at a link
-	waitsOf                     // the order in which waits take them
+	waitsOf                     // the order in which waits consume them
 	pushesOf                    // the order in which transfers enter a port channel
 	acquiresOf
 	releasesOf
 )
 
-// data reports whether a race over the object is one over bytes.
+// data reports whether races on the object are races on bytes.
 func (o object) data() bool { return o.kind <= scratchOf }
 
 type history struct {
 	write int   // the last step that wrote; -1: none
-	reads []int // steps that read since, at most one for each actor
+	reads []int // steps that have read since then, at most one for each actor
 }
 
-// point is something that steps arrive at and later ones learn from.
+// point is where steps arrive, and from which later steps learn their clocks.
 type point struct {
 	kind    pointKind
 	a, b, n int
@@ -81,7 +82,7 @@ func newTrace(m *machine, actors int) *trace {
 	return t
 }
 
-// start begins a step of an actor; finish keeps it, if it was one.
+// start begins a step of an actor. finish keeps it, if there was progress.
 func (t *trace) start(actor int, at place) {
 	t.what = at
 	t.actor = actor
@@ -107,7 +108,7 @@ func (t *trace) knows(clock []int32, i int) bool {
 	return clock[s.actor] >= s.index
 }
 
-// arrive adds the step under way to a point, and learn orders it behind all that have arrived there.
+// arrive adds the current step to a point. learn orders the current step after all that have arrived there.
 func (t *trace) arrive(p point) {
 	if t == nil {
 		return
@@ -134,11 +135,11 @@ func (t *trace) read(o object, awaited bool) { t.access(o, false, awaited) }
 
 func (t *trace) write(o object) { t.access(o, true, false) }
 
-// touch is for operations of which no two commute.
+// touch records an access by an operation that commutes with no other operation on the object.
 func (t *trace) touch(o object) { t.access(o, true, false) }
 
-// access orders the step under way behind earlier ones that conflict. An awaited read could not have come before the last write. (If two writes
-// could each have enabled it, those two conflict, and their orders are explored.)
+// access orders the current step after earlier conflicting ones. An awaited read could not have preceded the last
+// write. (If two writes could each have enabled it, those two conflict, and Explore tries both orders.)
 func (t *trace) access(o object, write, awaited bool) {
 	if t == nil {
 		return

@@ -1,6 +1,6 @@
 package simulate
 
-// event is something due at a time. Events of equal time happen in the order in which they were made.
+// event is a scheduled event. Events of equal time happen in the order of their creation.
 type event struct {
 	at   float64
 	seq  uint64
@@ -13,11 +13,11 @@ type event struct {
 type eventKind uint8
 
 const (
-	resumeEvent  eventKind = iota // block id goes on
+	resumeEvent  eventKind = iota // block id continues
 	segmentEvent                  // block id issues the next segment of its op
-	counterEvent                  // counter id rises
+	counterEvent                  // counter id is incremented
 	packetEvent                   // packets of chunk id arrive
-	semEvent                      // semaphore id rises
+	semEvent                      // semaphore id is incremented
 )
 
 // queue is a 4-ary heap of events.
@@ -96,11 +96,11 @@ func (k PortKind) String() string {
 
 // port serves reservations one after another.
 type port struct {
-	free float64 // when the next may start
+	free float64 // when the next reservation may start
 	busy float64 // total time served
 }
 
-// reserve takes the port for d from at or as soon as it is free, and returns the start.
+// reserve takes the port for duration d, from time at or when it becomes free, and returns the start.
 func (p *port) reserve(at, d float64) float64 {
 	start := max(at, p.free)
 	p.free = start + d
@@ -124,13 +124,13 @@ func (n *network) port(rank int32, k PortKind) *port {
 		rank = rank - rank%per + rank%per%nics
 	}
 	i := int(rank)*int(numPorts) + int(k)
-	if i >= len(n.ports) { // the host of the last ranks is not full and its NIC would belong to an absent rank
+	if i >= len(n.ports) { // the last host is not full, and its NIC would belong to an absent rank
 		i = (len(n.ports)/int(numPorts)-1)*int(numPorts) + int(k)
 	}
 	return &n.ports[i]
 }
 
-// micros is the time of bytes at a rate in GB/s.
+// micros returns the time of bytes at a rate in GB/s.
 func micros(bytes, gbps float64) float64 { return bytes / gbps * 1e-3 }
 
 func (n *network) sameHost(a, b int32) bool {
@@ -141,8 +141,8 @@ func (m *Machine) sameHost(a, b int32) bool {
 	return a/int32(m.RanksPerHost) == b/int32(m.RanksPerHost)
 }
 
-// nvlink moves a segment between GPUs of a host: the source's outgoing port, then the switches, then the destination's incoming port. It
-// returns when the source port took it up and when its last byte arrived.
+// nvlink moves a segment between GPUs of a host: source's outgoing port, switches, destination's incoming port. It
+// returns when the source port started and when the last byte arrived.
 func (n *network) nvlink(from, to int32, bytes, efficiency, at float64) (start, end float64) {
 	d := micros(bytes, n.m.NVLink.Port*efficiency)
 	start = n.port(from, NVLinkOut).reserve(at, d)

@@ -18,29 +18,30 @@ type Measurement struct {
 	Label  string  // for reports
 }
 
-// FitOptions bound a fit.
+// FitOptions configures a fit.
 type FitOptions struct {
-	// Parameters are the names to adjust, see Machine.Parameters; nil: those that change the prediction of at least one measurement.
+	// Parameters are the names of the parameters to adjust, see Machine.Parameters; nil: those that change at least one
+	// prediction.
 	Parameters []string
-	Rounds     int     // at most; 0: 30
+	Rounds     int     // maximum; 0: 30
 	Prior      float64 // weight of staying near the start, in measurements per parameter; 0: 0.1
 }
 
-// Fitted is the outcome of a fit.
+// Fitted is the result of a fit.
 type Fitted struct {
 	Machine    *Machine
 	Parameters []string
 	Rounds     int
-	Before     Report // of the measurements, under the machine at the start
+	Before     Report // of the measurements, with the start machine
 	After      Report
 }
 
-// Fit adjusts the parameters of m to measurements, by least squares of the logarithm of predicted over measured time, so that small and
-// large messages count alike. A weak pull towards the start keeps parameters that the measurements hardly determine where they were. m
-// itself is not changed.
+// Fit adjusts the parameters of m to measurements. It minimizes the squares of the logarithm of predicted over measured
+// time, so that small and large messages have equal weight. A weak pull towards the start keeps parameters that the
+// measurements hardly determine at their start values. m itself is not changed.
 //
-// The method is Levenberg-Marquardt on the logarithms of the parameters with a numerical Jacobian; a step is taken only when it lowers the
-// error, so the result is never worse than the start.
+// The method is Levenberg-Marquardt on the logarithms of the parameters with a numerical Jacobian. A step is taken only
+// when it lowers the error, so the result is never worse than the start.
 func Fit(m *Machine, rows []Measurement, opts FitOptions) (*Fitted, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("simulate: fit: no measurements")
@@ -83,7 +84,7 @@ type fitter struct {
 	names []string
 }
 
-// at is the start machine with its parameters scaled by exp(x).
+// at returns the start machine with its parameters scaled by exp(x).
 func (f *fitter) at(x []float64) *Machine {
 	m := f.start
 	for i, name := range f.names {
@@ -102,7 +103,7 @@ func (f *fitter) at(x []float64) *Machine {
 	return &m
 }
 
-// residuals are the logarithms of predicted over measured time, then the pulls towards the start.
+// residuals returns the logarithms of predicted over measured time, then the pulls towards the start.
 func (f *fitter) residuals(x []float64) ([]float64, error) {
 	m := f.at(x)
 	out := make([]float64, 0, len(f.rows)+len(x))
@@ -120,7 +121,7 @@ func (f *fitter) residuals(x []float64) ([]float64, error) {
 	return out, nil
 }
 
-// parameters are the names to fit. A parameter that is zero cannot be scaled and stays.
+// parameters returns the names to fit. A parameter that is zero cannot be scaled and stays zero.
 func (f *fitter) parameters() ([]string, error) {
 	if f.opts.Parameters != nil {
 		for _, n := range f.opts.Parameters {
@@ -273,7 +274,7 @@ func solveNormal(jac [][]float64, r []float64, damp float64) []float64 {
 	return x
 }
 
-// Row is one measurement beside its prediction.
+// Row is one measurement with its prediction.
 type Row struct {
 	Label             string
 	Ranks             int
@@ -282,15 +283,15 @@ type Row struct {
 	Error             float64 // |predicted/measured − 1|
 }
 
-// Report is how well a machine predicts measurements.
+// Report describes how well a machine predicts measurements.
 type Report struct {
 	Rows            []Row
 	Median, P95     float64 // of Error
 	Worst           float64
-	MeanLogDeviance float64 // of ln(predicted/measured): the bias; 0 is none
+	MeanLogDeviance float64 // of ln(predicted/measured): the bias; 0 means none
 }
 
-// Compare predicts every measurement. Held-out ones tell what a fit is worth.
+// Compare predicts every measurement. Use it with held-out measurements to judge a fit.
 func Compare(m *Machine, rows []Measurement) (Report, error) {
 	var out Report
 	var errs []float64
@@ -317,7 +318,7 @@ func Compare(m *Machine, rows []Measurement) (Report, error) {
 	return out, nil
 }
 
-// String is the report as a table, worst row first.
+// String formats the report as a table, worst row first.
 func (r Report) String() string {
 	rows := slices.Clone(r.Rows)
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(b.Error, a.Error) })

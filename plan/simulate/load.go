@@ -6,36 +6,36 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// instr is one op with everything looked up that its cost depends on. Slices point into the tables of its model, so that a plan of millions
-// of ops is a handful of allocations.
+// instr is one op with everything resolved that its cost depends on. Its slices point into the tables of its model, so
+// that a plan with millions of ops needs few allocations.
 type instr struct {
 	name    plan.OpName
 	pos     plan.Pos
 	bytes   float64 // payload of one iteration
 	places  int     // operands
-	local   float64 // bytes that the block reads and writes in own memory
+	local   float64 // bytes that the block reads and writes in its own memory
 	flows   []flow
 	signals []int32 // counters to raise
-	waits   []int32 // counters to consume one of each
+	waits   []int32 // counters to consume one from each
 	needs   []packets
-	sends   []packets // packets that arrive at own scratch
-	links   []int32   // of a signal: its channels; of a flush: those whose transfers it awaits
+	sends   []packets // packets that arrive at the rank's own scratch
+	links   []int32   // of a signal: its channels; of a flush: those whose transfers it waits for
 	body    []instr
 	iters   int32
 	flush   bool
-	fenced  bool // a release: earlier stores first
+	fenced  bool // a release: orders earlier stores first
 	barrier int32
 	blocks  int32
 	sems    []int32
 }
 
-// flow is payload that leaves one rank's port for another's.
+// flow is payload that one rank's port sends to another's.
 type flow struct {
 	peer    int32
 	class   flowClass
 	bytes   float64
 	arrival []packets // packets it carries
-	counter int32     // raised when it has arrived, or -1
+	counter int32     // incremented when it has arrived, or -1
 	link    int32     // port transfers: the link that orders it
 }
 
@@ -48,7 +48,7 @@ const (
 	portFlow
 )
 
-// packets is a share of the packets of a chunk in a rank's scratch; all shares of a launch add up to one.
+// packets is a share of the packets of a chunk in a rank's scratch. All shares of a launch add up to one.
 type packets struct {
 	chunk int32 // index into model.packets
 	share float64
@@ -69,9 +69,9 @@ type model struct {
 	links    int
 	linkPeer []int32 // the rank at the other end
 	linkPort []bool
-	packets  []int32 // by rank: where its scratch chunks start in the table of packet arrivals
+	packets  []int32 // by rank: start of its scratch chunks in the table of packet arrivals
 	nPackets int
-	barriers []int32 // by rank: where its barriers start
+	barriers []int32 // by rank: start of its barriers
 	nBarrier int
 	sems     []int32 // by rank
 	semInit  []int32
@@ -152,7 +152,7 @@ func (l *loader) link(t plan.ChannelType, id int) int32 {
 	return int32(l.starts[0] + id)
 }
 
-// steps prepares ops that share their operands among iters iterations.
+// steps prepares ops whose operands are divided among iters iterations.
 func (l *loader) steps(steps []plan.Step, iters int64) ([]instr, error) {
 	out := make([]instr, len(steps))
 	for i := range steps {
@@ -202,7 +202,7 @@ func (l *loader) step(in *instr, s *plan.Step, iters int64) (err error) {
 	return l.onHost(in, s)
 }
 
-// onHost refuses an op that reaches ranks of other hosts without a port channel.
+// onHost rejects an op that accesses ranks of other hosts without a port channel.
 func (l *loader) onHost(in *instr, s *plan.Step) error {
 	away := func(peer int32) error {
 		if l.machine.sameHost(l.rank, peer) {
@@ -229,7 +229,8 @@ func (l *loader) onHost(in *instr, s *plan.Step) error {
 	return nil
 }
 
-// counterOf is the counter that a signal on a channel raises: the one on which the other end waits. A signal that nobody can see has none.
+// counterOf returns the counter that a signal on a channel increments: the one on which the other end waits, or -1 if
+// there is none.
 func (l *loader) counterOf(t plan.ChannelType, id int) int32 {
 	return int32(l.links[l.link(t, id)].Pair)
 }
@@ -297,7 +298,7 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 // packetFactor is the size of packets per payload byte: half of a packet is flags.
 const packetFactor = 2
 
-// bytes is the payload of a move: what its slice covers of the part of the message that exists there.
+// bytes returns the payload of a move: the part of its slice that exists in the message.
 func (l *loader) bytes(mv *plan.Move, s plan.Slice) float64 {
 	full := float64(int64(mv.Dst[0].Size) * l.layout.Chunk)
 	if full == 0 {

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Machine is the model of a cluster of equal hosts. Times are in microseconds, rates in GB/s (10⁹ bytes per second), efficiencies in (0, 1]
-// of a rate. Every parameter tagged `fit` can be fitted.
+// Machine is the model of a cluster of equal hosts. Times are in microseconds, rates in GB/s (10⁹ bytes per second),
+// efficiencies are fractions (0, 1] of a rate. Every parameter tagged `fit` can be fitted.
 type Machine struct {
 	Name         string `json:"name"`
-	Source       string `json:"source,omitempty"` // where the values are from
+	Source       string `json:"source,omitempty"` // origin of the values
 	RanksPerHost int    `json:"ranks_per_host"`   // consecutive ranks; a host is one NVLink domain
 	NICsPerHost  int    `json:"nics_per_host"`    // NIC i of a host is on rail i; rank l uses NIC l mod NICsPerHost
 
@@ -24,11 +24,11 @@ type Machine struct {
 
 	Op        float64 `json:"op_us" fit:"op_us"`               // to decode and start an op
 	Operand   float64 `json:"operand_us" fit:"operand_us"`     // added for every source and destination of an op that moves data
-	Nop       float64 `json:"nop_us" fit:"nop_us"`             // a block's threads meet
+	Nop       float64 `json:"nop_us" fit:"nop_us"`             // a block's threads synchronize
 	Fence     float64 `json:"fence_us" fit:"fence_us"`         // to order earlier stores before a signal
 	Flag      float64 `json:"flag_us" fit:"flag_us"`           // one way: a store or signal until a spinning peer sees it
 	Pull      float64 `json:"pull_us" fit:"pull_us"`           // round trip of a load from a peer
-	Barrier   float64 `json:"barrier_us" fit:"barrier_us"`     // blocks of a rank meet
+	Barrier   float64 `json:"barrier_us" fit:"barrier_us"`     // blocks of a rank synchronize
 	Semaphore float64 `json:"semaphore_us" fit:"semaphore_us"` // release until a waiting block of the rank sees it
 
 	NVLink NVLink  `json:"nvlink"`
@@ -37,7 +37,7 @@ type Machine struct {
 	Rail   Rail    `json:"rail"`
 }
 
-// NVLink is a GPU's port into the switches of its host; each direction has the rate Port.
+// NVLink is a GPU's port into the switches of its host. Each direction has the rate Port.
 type NVLink struct {
 	Port   float64 `json:"port_gbps" fit:"nvlink.port_gbps"`
 	Put    float64 `json:"put_efficiency" fit:"nvlink.put_efficiency"`       // stores by threads
@@ -46,31 +46,31 @@ type NVLink struct {
 	Copy   float64 `json:"copy_efficiency" fit:"nvlink.copy_efficiency"`     // copy engine
 }
 
-// Block is what one thread block can do; rates count payload bytes.
+// Block describes one thread block; rates count payload bytes.
 type Block struct {
 	Put    float64 `json:"put_gbps" fit:"block.put_gbps"`
 	Get    float64 `json:"get_gbps" fit:"block.get_gbps"`
 	Packet float64 `json:"packet_gbps" fit:"block.packet_gbps"` // encode and store
 	Unpack float64 `json:"unpack_gbps" fit:"block.unpack_gbps"` // load and decode
-	Local  float64 `json:"local_gbps" fit:"block.local_gbps"`   // bytes read and written in own memory
+	Local  float64 `json:"local_gbps" fit:"block.local_gbps"`   // bytes read and written in the GPU's own memory
 }
 
-// Rail is the network between hosts and what leads to it.
+// Rail is the network between hosts, with the path to it.
 type Rail struct {
 	NIC       float64 `json:"nic_gbps" fit:"rail.nic_gbps"`
 	PCIe      float64 `json:"pcie_gbps" fit:"rail.pcie_gbps"` // GPU to NIC
 	Latency   float64 `json:"latency_us" fit:"rail.latency_us"`
 	CrossRail float64 `json:"cross_rail_us" fit:"rail.cross_rail_us"` // added when the two NICs are on different rails
-	Proxy     float64 `json:"proxy_us" fit:"rail.proxy_us"`           // of the host thread per request, which it serves one after another
+	Proxy     float64 `json:"proxy_us" fit:"rail.proxy_us"`           // time of the proxy thread per request; it serves requests one after another
 }
 
 //go:embed machines/*.json
 var machineFiles embed.FS
 
-// ErrMachine is the class of all mistakes in a machine description.
+// ErrMachine is the class of all errors in a machine description.
 var ErrMachine = errors.New("invalid machine")
 
-// MachineNames lists the machines that ship with the package.
+// MachineNames returns the names of the machines that ship with the package.
 func MachineNames() []string {
 	entries, err := machineFiles.ReadDir("machines")
 	if err != nil {
@@ -84,7 +84,7 @@ func MachineNames() []string {
 	return out
 }
 
-// NamedMachine is a machine that ships with the package, such as "h200".
+// NamedMachine returns a machine that ships with the package, such as "h200".
 func NamedMachine(name string) (*Machine, error) {
 	data, err := machineFiles.ReadFile("machines/" + name + ".json")
 	if err != nil {
@@ -93,7 +93,8 @@ func NamedMachine(name string) (*Machine, error) {
 	return ParseMachine(data)
 }
 
-// ParseMachine reads a machine from JSON and checks it. Unknown keys are refused, so that a misspelt one does not pass for a default.
+// ParseMachine reads a machine from JSON and validates it. Unknown keys are rejected, so that a misspelt key is not
+// ignored.
 func ParseMachine(data []byte) (*Machine, error) {
 	d := json.NewDecoder(strings.NewReader(string(data)))
 	d.DisallowUnknownFields()
@@ -104,7 +105,7 @@ func ParseMachine(data []byte) (*Machine, error) {
 	return m, m.Validate()
 }
 
-// Validate checks that every parameter is usable.
+// Validate checks that every parameter is in range.
 func (m *Machine) Validate() error {
 	if m.RanksPerHost < 1 || m.NICsPerHost < 1 {
 		return fmt.Errorf("simulate: machine %q: ranks_per_host %d, nics_per_host %d, want 1 or more: %w", m.Name, m.RanksPerHost, m.NICsPerHost, ErrMachine)
@@ -125,23 +126,23 @@ func (m *Machine) Validate() error {
 	return nil
 }
 
-// JSON is the machine as ParseMachine reads it.
+// JSON encodes the machine for ParseMachine.
 func (m *Machine) JSON() []byte {
 	out, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		panic(err) // only for values that Validate refuses
+		panic(err) // only for values that Validate rejects
 	}
 	return append(out, '\n')
 }
 
-// Parameters lists the names of all parameters that Fit can adjust.
+// Parameters returns the names of all parameters that Fit can adjust.
 func (m *Machine) Parameters() []string {
 	var out []string
 	m.fields(func(name string, _ reflect.Value) { out = append(out, name) })
 	return out
 }
 
-// Get is the value of a parameter.
+// Get returns the value of a parameter.
 func (m *Machine) Get(name string) (float64, error) {
 	v, found := 0.0, false
 	m.fields(func(n string, f reflect.Value) {

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// RenderOptions bound a picture.
+// RenderOptions bounds a picture.
 type RenderOptions struct {
 	Width    int // pixels; 0: 1400
 	MaxRows  int // thread blocks shown; 0: 256
@@ -17,9 +17,10 @@ type RenderOptions struct {
 	HTML     bool
 }
 
-// Render draws a run as SVG, or as an HTML page around it: a band for each rank with a row for each thread block, time to the right, a bar for
-// each op, pale while it waits, and a curve for each signal or piece of data that let another block go on. The critical path is dark. Bars
-// carry their op, position and times as tooltips. The picture is a function of its arguments alone.
+// Render draws a run as SVG, or as an HTML page around it: a band for each rank with a row for each thread block, time
+// to the right, a bar for each op, pale while it waits, and a curve for each signal or data that unblocked another
+// block. The critical path is dark. Tooltips of bars show op, position and times. The picture depends on the arguments
+// alone.
 func Render(r *Result, o RenderOptions) []byte {
 	if o.Width == 0 {
 		o.Width = 1400
@@ -38,7 +39,7 @@ func Render(r *Result, o RenderOptions) []byte {
 	return page(r, p.out.Bytes())
 }
 
-// page is an HTML page around a picture, with the summary and the critical path below.
+// page returns an HTML page around a picture, with the summary and the critical path below.
 func page(r *Result, svg []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n<style>\n", html.EscapeString(r.Plan.Name))
@@ -63,7 +64,7 @@ const (
 	rightMargin = 24
 )
 
-// opClass groups ops by what they do: one colour and one entry of the legend each.
+// opClass groups ops by function. Each class has a colour and an entry in the legend.
 type opClass struct {
 	name, colour string
 	ops          []plan.OpName
@@ -99,7 +100,7 @@ type painter struct {
 	o        RenderOptions
 	out      bytes.Buffer
 	scale    float64 // pixels per µs
-	rows     int     // thread blocks shown: the first of the plan
+	rows     int     // thread blocks shown: the first rows of the plan
 	top      []int   // by row: where its bars start
 	bottom   int
 	critical map[int32]bool
@@ -170,7 +171,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// legend shows the classes that occur.
+// legend shows the classes that the run contains.
 func (p *painter) legend() {
 	used := map[*opClass]bool{}
 	for i := range p.r.spans {
@@ -188,7 +189,7 @@ func (p *painter) legend() {
 	p.printf(`<text x="%d" y="76" fill="%s">pale: waiting, dark edge: critical path</text>`, x, pale)
 }
 
-// bands lies one behind each rank, and names it, its blocks and how busy its ports are.
+// bands draws a band behind each rank, with its name, its blocks and the utilization of its ports.
 func (p *painter) bands() {
 	use := map[[2]int]float64{}
 	for _, u := range p.r.Ports {
@@ -232,7 +233,7 @@ func (p *painter) shown(i int) bool {
 	return i < p.o.MaxSpans && int(p.r.spans[i].block) < p.rows
 }
 
-// bars draws each op: solid from when it had what it waited for, pale before.
+// bars draws each op: pale while it waits, solid from then on.
 func (p *painter) bars() {
 	for i := range p.r.spans {
 		if !p.shown(i) {
@@ -268,7 +269,8 @@ func (p *painter) bars() {
 	}
 }
 
-// curves lead from what let a block go on to where it went on; those of the critical path are dark and come last.
+// curves draws a line from each cause of a wakeup to the block that it wakes. Those of the critical path are dark and
+// are drawn last.
 func (p *painter) curves() {
 	for _, dark := range []bool{false, true} {
 		for i := range p.r.spans {

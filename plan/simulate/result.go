@@ -17,15 +17,15 @@ type Result struct {
 	Micros  float64 // from the launch to the end of the last rank
 	AlgBW   float64 // GB/s, as nccl-tests defines it
 	BusBW   float64
-	Ports   []PortUse // by rank, then kind; ports that were never used are left out
+	Ports   []PortUse // by rank, then kind; unused ports are left out
 	Events  int
 
 	spans  []span
 	blocks []block
-	last   int32 // the span that ended last
+	last   int32 // the span that ends last
 }
 
-// PortUse is how long a port of a rank was busy.
+// PortUse is how long a port of a rank is busy.
 type PortUse struct {
 	Rank   int
 	Port   PortKind
@@ -40,9 +40,9 @@ type Span struct {
 	Op          plan.OpName
 	Iteration   int
 	Start, End  float64 // µs after the launch
-	Woke        float64 // when the last of what it waited for came; Start if it waited for nothing
-	Cause       int     // index of the span of another block that let this one go on, or -1
-	Prev        int     // index of the block's span before, or -1
+	Woke        float64 // when the last event that it waited for arrived; Start if it did not wait
+	Cause       int     // index of the span of another block that unblocked this one, or -1
+	Prev        int     // index of the block's previous span, or -1
 }
 
 func (r *runner) result(size int64) *Result {
@@ -69,7 +69,7 @@ func (r *runner) result(size int64) *Result {
 	return out
 }
 
-// busFactor turns algorithm bandwidth into bus bandwidth, as nccl-tests defines it.
+// busFactor is the factor from algorithm bandwidth to bus bandwidth, as nccl-tests defines it.
 func busFactor(c plan.Collective, ranks int) float64 {
 	n := float64(ranks)
 	switch c {
@@ -81,17 +81,18 @@ func busFactor(c plan.Collective, ranks int) float64 {
 	return 1
 }
 
-// Len is the number of spans.
+// Len returns the number of spans.
 func (r *Result) Len() int { return len(r.spans) }
 
-// Span is span i, in the order in which the ops began.
+// Span returns span i, in the order of the ops' starts.
 func (r *Result) Span(i int) Span {
 	s := &r.spans[i]
 	b := &r.blocks[s.block]
 	return Span{Rank: int(b.rank), Block: int(b.id), Pos: s.in.pos, Op: s.in.name, Iteration: int(s.iter), Start: s.start, End: s.end, Woke: min(s.woke, s.end), Cause: int(s.cause), Prev: int(s.prev)}
 }
 
-// CriticalPath lists the spans that decided the end, first to last: each began or went on when the one before allowed it.
+// CriticalPath returns the spans that determine the end, first to last: the previous span allowed each to begin or
+// continue.
 func (r *Result) CriticalPath() []Span {
 	var out []Span
 	for i := r.last; i != none; {
@@ -106,14 +107,14 @@ func (r *Result) CriticalPath() []Span {
 	return out
 }
 
-// Busiest lists the n ports that were busy longest.
+// Busiest returns the n ports that are busy longest.
 func (r *Result) Busiest(n int) []PortUse {
 	out := slices.Clone(r.Ports)
 	slices.SortStableFunc(out, func(a, b PortUse) int { return cmp.Compare(b.Micros, a.Micros) })
 	return out[:min(n, len(out))]
 }
 
-// Summary is the result in a few lines.
+// Summary returns the result in a few lines.
 func (r *Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d ranks, %d bytes on %s\n", r.Plan.Name, len(r.Plan.GPUs), r.Size, r.Machine.Name)
@@ -124,7 +125,7 @@ func (r *Result) Summary() string {
 	return b.String()
 }
 
-// Critical is the critical path as text, one span a line.
+// Critical returns the critical path as text, one span per line.
 func (r *Result) Critical() string {
 	var b strings.Builder
 	for _, s := range r.CriticalPath() {

@@ -8,18 +8,20 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// ErrHang is the class of a plan that stops before its end.
+// ErrHang is the class of the error for a plan that stops before its end.
 var ErrHang = errors.New("the plan hangs")
 
-// ErrUnreachable is the class of a plan that loads, stores or signals between hosts of the machine other than by port channels.
+// ErrUnreachable is the class of the error for a plan that loads, stores or signals between hosts of the machine
+// without port channels.
 var ErrUnreachable = errors.New("no NVLink between hosts")
 
-// Run simulates one launch of p on m for a message of size bytes, in the sense of Plan.MinSize and nccl-tests: the whole buffer of an
-// all-reduce, the gathered one of an all-gather.
+// Run simulates one launch of p on m for a message of size bytes, as Plan.MinSize and nccl-tests count them: the whole
+// buffer of an all-reduce, the gathered buffer of an all-gather.
 //
 //  1. load: resolve ops, channels and addresses (plan.Program, plan.Layout)
-//  2. every block starts Launch after zero; each event resumes a block, issues a segment, or lets a signal or packets arrive
-//  3. a block runs on inside one event as long as nothing earlier is queued; what it cannot get it waits for in one list
+//  2. every block starts at time Launch; each event resumes a block, issues a segment, or delivers a signal or packets
+//  3. a block continues within one event while no earlier event is queued; a block that must wait is put into one list
+//  4. when no event is left, unfinished blocks hang
 //  4. when no event is left, blocks that have not ended hang
 func Run(p *plan.Plan, m *Machine, size int64) (*Result, error) {
 	mod, err := load(p, m, size)
@@ -36,7 +38,7 @@ func Run(p *plan.Plan, m *Machine, size int64) (*Result, error) {
 
 const none = int32(-1)
 
-// blockState is a thread block in motion.
+// blockState is the state of a thread block.
 type blockState struct {
 	code    []instr // the ops, or the body of the pipeline it is in
 	pc      int
@@ -44,25 +46,25 @@ type blockState struct {
 	iter    int32 // of the pipeline
 	inside  bool
 	started bool // the op at pc has begun
-	freed   bool // the barrier at pc has let the block go
+	freed   bool // the barrier at pc has released the block
 	done    bool
 
 	last   int32   // its latest span
 	next   int32   // in a list of waiting blocks
-	stores float64 // when its latest store has arrived
+	stores float64 // when its latest store arrives
 
-	flow, segment, segments int     // of the data op under way
-	issue, end              float64 // when it may issue next; when the op can end at the earliest
+	flow, segment, segments int     // of the current data op
+	issue, end              float64 // next issue time; earliest end of the op
 }
 
 type span struct {
 	in         *instr
 	start, end float64
-	woke       float64 // when the latest of what it waited for came; start if it waited for nothing
+	woke       float64 // when the last event that it waited for arrived; start if it did not wait
 	block      int32
 	iter       int32
-	prev       int32 // the block's span before
-	cause      int32 // the span of another block that let this one go on, or none
+	prev       int32 // the block's previous span
+	cause      int32 // the span of another block that unblocked this one, or none
 }
 
 type runner struct {
@@ -125,7 +127,7 @@ func (r *runner) run() {
 	}
 }
 
-// wake resumes every block of a list, each of which looks again whether it has all it waits for.
+// wake resumes every block of a list. Each checks again whether it must wait.
 func (r *runner) wake(head *int32, at float64, by int32) {
 	b := *head
 	*head = none
@@ -143,8 +145,8 @@ func (r *runner) park(b int32, head *int32) {
 	*head = b
 }
 
-// resume runs block b from time now until it waits, issues segments, or something earlier is due. by is the span of another block that
-// caused it, or none.
+// resume runs block b from time now until it waits, issues segments, or an earlier event is due. by is the span of
+// another block that caused it, or none.
 func (r *runner) resume(b int32, now float64, by int32) {
 	s := &r.states[b]
 	for {
@@ -203,7 +205,7 @@ func (r *runner) complete(s *blockState, end float64) {
 	s.started = false
 }
 
-// perform does the op and returns when it ends; false when the block waits or the op goes on in segments.
+// perform runs the op and returns its end. It returns false when the block waits or the op continues in segments.
 func (r *runner) perform(b int32, s *blockState, in *instr, now float64) (float64, bool) {
 	m := r.machine
 	switch in.name {
@@ -278,7 +280,7 @@ func (r *runner) signal(b int32, s *blockState, in *instr, now float64) float64 
 	return now
 }
 
-// meet is a barrier among blocks of a rank. The last to come lets all of them go on.
+// meet is a barrier among blocks of a rank. The last block to arrive releases all.
 func (r *runner) meet(b int32, s *blockState, in *instr, now float64) (float64, bool) {
 	if s.freed {
 		s.freed = false
@@ -301,7 +303,7 @@ func (r *runner) meet(b int32, s *blockState, in *instr, now float64) (float64, 
 	return at, true
 }
 
-// move starts a data op: wait for packets, then touch own memory while segments go out.
+// move starts a data op: it waits for packets, then accesses the GPU's own memory while segments are sent.
 func (r *runner) move(b int32, s *blockState, in *instr, now float64) (float64, bool) {
 	m := r.machine
 	threshold := 1.0
@@ -344,7 +346,7 @@ func (r *runner) move(b int32, s *blockState, in *instr, now float64) (float64, 
 	return 0, false
 }
 
-// hang describes the blocks that wait for ever.
+// hang returns an error that lists the blocks that wait forever, or nil.
 func (r *runner) hang() error {
 	var stuck []string
 	count := 0

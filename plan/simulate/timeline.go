@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Timeline is the run as text: one line per op in the order of their beginning, at most n; n 0 means all.
+// Timeline returns the run as text: one line per op in the order of their starts, at most n; n 0 means all.
 func (r *Result) Timeline(n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%9s %9s  %s\n", "start us", "end us", "what")

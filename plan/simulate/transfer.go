@@ -1,12 +1,13 @@
 package simulate
 
-// maxSegments is in how many pieces a transfer competes for ports; segmentBytes is below what size it does not divide.
+// maxSegments is the maximum number of segments in which a transfer competes for ports. segmentBytes is the minimum size
+// of a segment.
 const (
 	maxSegments  = 8
 	segmentBytes = 32 << 10
 )
 
-// issue goes on with a data op under way.
+// issue continues the current data op.
 func (r *runner) issue(b int32, now float64) {
 	s := &r.states[b]
 	in := &s.code[s.pc]
@@ -21,7 +22,8 @@ func (r *runner) issue(b int32, now float64) {
 	}
 }
 
-// issueAll issues segments, one per flow in turn, as long as nothing earlier is due. It reports whether all are out.
+// issueAll issues segments, one per flow in turn, while no earlier event is due. It reports whether all have been
+// issued.
 func (r *runner) issueAll(b int32, s *blockState, in *instr) bool {
 	for s.segment < s.segments {
 		if len(r.q.heap) > 0 && r.q.heap[0].at < s.issue {
@@ -50,7 +52,7 @@ func (r *runner) segment(b int32, s *blockState, in *instr, f *flow) {
 	var start, end float64
 	switch f.class {
 	case portFlow:
-		if s.segment == 0 { // the proxy takes the whole transfer
+		if s.segment == 0 { // the proxy handles the whole transfer
 			r.push(rank, s, f)
 		}
 		return
@@ -75,8 +77,8 @@ func (r *runner) segment(b int32, s *blockState, in *instr, f *flow) {
 	s.end = max(s.end, s.issue)
 }
 
-// push hands a transfer to the rank's proxy, which starts it after those before. Transfers of one channel arrive in order, and a signal
-// behind them.
+// push passes a transfer to the rank's proxy, which starts it after earlier ones. Transfers of one channel arrive in
+// order, and a signal arrives after them.
 func (r *runner) push(rank int32, s *blockState, f *flow) {
 	m := r.machine
 	at := r.net.port(rank, Proxy).reserve(s.issue, m.Rail.Proxy) + m.Rail.Proxy
