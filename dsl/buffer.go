@@ -28,7 +28,7 @@ func bufferName(b BufferType) string {
 	return fmt.Sprintf("buffer %q", string(b))
 }
 
-// Chunk is a run of whole chunks of one buffer of one rank: [Index, Index+Size).
+// Chunk is a range of whole chunks of one buffer of one rank: [Index, Index+Size).
 type Chunk struct {
 	Rank   int        `json:"rank"`
 	Buffer BufferType `json:"buffer"`
@@ -36,15 +36,15 @@ type Chunk struct {
 	Size   int        `json:"size"`
 }
 
-// End is the index after the last chunk.
+// End returns the index after the last chunk.
 func (c Chunk) End() int { return c.Index + c.Size }
 
-// Overlaps reports whether the two share a chunk.
+// Overlaps reports whether c and d share a chunk.
 func (c Chunk) Overlaps(d Chunk) bool {
 	return c.Rank == d.Rank && c.Buffer == d.Buffer && c.Index < d.End() && d.Index < c.End()
 }
 
-// String is like "rank 1 output[2:4]".
+// String returns text like "rank 1 output[2:4]".
 func (c Chunk) String() string {
 	return fmt.Sprintf("rank %d %s[%d:%d]", c.Rank, bufferName(c.Buffer), c.Index, c.End())
 }
@@ -58,13 +58,13 @@ type Buffer struct {
 	size   int
 }
 
-// Rank is the owner.
+// Rank returns the owner.
 func (b *Buffer) Rank() int { return b.rank }
 
-// Size is the length of the view in chunks.
+// Size returns the length of the view in chunks.
 func (b *Buffer) Size() int { return b.size }
 
-// Slice is the chunks [from, to) of the view.
+// Slice returns the chunks [from, to) of the view.
 func (b *Buffer) Slice(from, to int) Chunk {
 	c := Chunk{Rank: b.rank, Buffer: b.buffer, Index: b.offset + from, Size: to - from}
 	if from < 0 || to > b.size || from >= to {
@@ -74,14 +74,15 @@ func (b *Buffer) Slice(from, to int) Chunk {
 	return c
 }
 
-// Chunk is the single chunk i.
+// Chunk returns the single chunk i.
 func (b *Buffer) Chunk(i int) Chunk { return b.Slice(i, i+1) }
 
-// All is the whole view.
+// All returns the whole view.
 func (b *Buffer) All() Chunk { return b.Slice(0, b.size) }
 
-// views places input and output of a rank. In place both are views of the larger of the two buffers: all-gather's input is a part of its
-// output, reduce-scatter's output a part of its input, and the others share the input.
+// views returns the input and the output of a rank. In place, both are views of the larger of the two buffers:
+// all-gather's input is a part of its output, reduce-scatter's output is a part of its input, and for other collectives
+// both are the input.
 func (p *CollectiveProgram) views(rank int) (in, out *Buffer) {
 	c := &p.spec.Collective
 	in = &Buffer{p: p, rank: rank, buffer: Input, size: c.InputChunks}
@@ -100,7 +101,7 @@ func (p *CollectiveProgram) views(rank int) (in, out *Buffer) {
 	return in, out
 }
 
-// extent is the length in chunks of a whole buffer as operations see it.
+// extent returns the length in chunks of a whole buffer, as operations index it.
 func (p *CollectiveProgram) extent(rank int, b BufferType) int {
 	c := &p.spec.Collective
 	switch b {
@@ -112,9 +113,9 @@ func (p *CollectiveProgram) extent(rank int, b BufferType) int {
 	return p.ranks[rank].scratch
 }
 
-// checkChunk reports whether c lies in its buffer, and records a mistake otherwise.
+// checkChunk reports whether c lies in its buffer, and records an error otherwise.
 func (p *CollectiveProgram) checkChunk(pos Position, what string, c Chunk) bool {
-	if c.Size == 0 { // Slice has already complained
+	if c.Size == 0 { // Slice has already recorded an error
 		return false
 	}
 	if c.Rank < 0 || c.Rank >= len(p.ranks) {

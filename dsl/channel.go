@@ -6,27 +6,27 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// ChannelType is how a channel moves data, as plans name it.
+// ChannelType is how a channel moves data, with the names that plans use.
 type ChannelType = plan.ChannelType
 
-// channel is one directed channel, owned by rank src. The k-th channel of a type from a to b shares its pair of semaphores with the k-th
-// from b to a: what one signals, the other waits for.
+// channel is one directed channel, owned by rank src. The k-th channel of a type from a to b shares its pair of
+// semaphores with the k-th from b to a: a wait on one consumes signals of the other.
 type channel struct {
 	p        *CollectiveProgram
 	kind     ChannelType
 	dst, src int
-	id       int // among the channels of this type of src
+	id       int // among src's channels of this type
 	nth      int // among those to dst
 	pos      Position
 }
 
-// ID counts the channels of this type of the source rank.
+// ID returns the number of the channel among the source rank's channels of this type.
 func (c *channel) ID() int { return c.id }
 
-// Dst is the peer.
+// Dst returns the peer.
 func (c *channel) Dst() int { return c.dst }
 
-// Src is the owner.
+// Src returns the owner.
 func (c *channel) Src() int { return c.src }
 
 func (c *channel) String() string {
@@ -52,10 +52,10 @@ type channelKey struct {
 	peer int
 }
 
-// valid is false for a channel whose creation has already been reported.
+// valid is false for a channel whose creation failed; the error has been recorded.
 func (c *channel) valid() bool { return c.p != nil }
 
-// point emits an operation on the channel alone.
+// point emits an operation that uses only the channel.
 func (c *channel) point(name opName, s settings) {
 	if !c.valid() {
 		return
@@ -74,7 +74,7 @@ func (c *channel) point(name opName, s settings) {
 	c.p.emit(&operation{name: name, pos: c.p.position(), rank: c.src, tb: s.tb, channelType: c.kind, channels: []*channel{c}, sync: s.sync})
 }
 
-// move emits a data operation from or to the peer. remoteDst says which side is remote.
+// move emits a data operation from or to the peer. remoteDst: the destination is remote, else the source.
 func (c *channel) move(name opName, dst, src Chunk, remoteDst bool, s settings) {
 	if !c.valid() {
 		return

@@ -1,10 +1,10 @@
 package dsl
 
-// Contribution is one rank's input chunk as a part of a result.
+// Contribution is one rank's input chunk that is a part of a result.
 type Contribution struct{ Rank, Chunk int }
 
-// Collective says what a program must achieve: the chunk counts of every rank's buffers and what each output chunk holds in the end.
-// Make one with a constructor; Custom states any other.
+// Collective describes what a program must compute: the chunk counts of every rank's buffers and the final contents of
+// each output chunk. A constructor makes one; Custom makes a user-defined one.
 type Collective struct {
 	Name                      string // as in a plan: allreduce, allgather, …
 	Ranks                     int
@@ -13,12 +13,12 @@ type Collective struct {
 	InPlace                   bool
 	Root                      int // broadcast, reduce
 
-	// Post lists what output chunk of rank holds in the end: the reduction of the listed input chunks, a copy when there is one, anything
-	// when there is none.
+	// Post returns the input chunks whose reduction output chunk of rank must contain in the end. One input chunk means
+	// a copy, none means no constraint.
 	Post func(rank, chunk int) []Contribution
 }
 
-// AllReduce leaves in every rank's output chunk the reduction of all ranks' input chunks; ranks·cf chunks each.
+// AllReduce leaves in every rank's output the reduction of all ranks' inputs; ranks·cf chunks each.
 func AllReduce(ranks, cf int, inPlace bool) Collective {
 	return Collective{Name: "allreduce", Ranks: ranks, ChunkFactor: cf, InputChunks: ranks * cf, OutputChunks: ranks * cf, InPlace: inPlace,
 		Post: func(_, chunk int) []Contribution { return fromAll(ranks, chunk) }}
@@ -30,7 +30,7 @@ func AllGather(ranks, cf int, inPlace bool) Collective {
 		Post: func(_, chunk int) []Contribution { return []Contribution{{chunk / cf, chunk % cf}} }}
 }
 
-// ReduceScatter leaves with rank r the reduction of all ranks' r-th cf input chunks.
+// ReduceScatter leaves at rank r the reduction of all ranks' r-th cf input chunks.
 func ReduceScatter(ranks, cf int, inPlace bool) Collective {
 	return Collective{Name: "reducescatter", Ranks: ranks, ChunkFactor: cf, InputChunks: ranks * cf, OutputChunks: cf, InPlace: inPlace,
 		Post: func(rank, chunk int) []Contribution { return fromAll(ranks, rank*cf+chunk) }}
@@ -48,7 +48,8 @@ func Broadcast(ranks, cf, root int, inPlace bool) Collective {
 		Post: func(_, chunk int) []Contribution { return []Contribution{{root, chunk}} }}
 }
 
-// Reduce leaves in root's output the reduction of all ranks' inputs of cf chunks; the others' outputs are unspecified.
+// Reduce leaves in root's output the reduction of all ranks' inputs of cf chunks; the outputs of the other ranks are
+// unspecified.
 func Reduce(ranks, cf, root int, inPlace bool) Collective {
 	return Collective{Name: "reduce", Ranks: ranks, ChunkFactor: cf, InputChunks: cf, OutputChunks: cf, InPlace: inPlace, Root: root,
 		Post: func(rank, chunk int) []Contribution {
@@ -65,7 +66,7 @@ func SendRecv(ranks, cf int, inPlace bool) Collective {
 		Post: func(rank, chunk int) []Contribution { return []Contribution{{(rank + ranks - 1) % ranks, chunk}} }}
 }
 
-// Custom is a collective of the author's own, with its post-condition.
+// Custom describes a user-defined collective by its postcondition.
 func Custom(name string, ranks, inputChunks, outputChunks int, inPlace bool, post func(rank, chunk int) []Contribution) Collective {
 	return Collective{Name: name, Ranks: ranks, ChunkFactor: 1, InputChunks: inputChunks, OutputChunks: outputChunks, InPlace: inPlace, Post: post}
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Command is one step of a program as data: every operation of the language can be given by strings and numbers, so that another language
-// records commands and compiles them in one call. Objects are numbered by their kind in the order of their creation, from 0.
+// Command is one step of a program as data. Strings and numbers describe every operation of the language, so that a
+// front end in another language can record commands and compile them in one call. Objects are numbered by kind in the
+// order of their creation, from 0.
 //
 // Op is one of
 //
@@ -27,7 +28,7 @@ import (
 //	switch_broadcast switch_broadcast_packets   channel, rank, from, offset, size
 //	begin_loop end_loop                      unit, chunks
 //
-// Options are tb, group, sync, relaxed and reduce_op; file and line are where the author wrote the command.
+// Options are tb, group, sync, relaxed and reduce_op. file and line are the position in the author's source.
 type Command struct {
 	Op   string `json:"op"`
 	File string `json:"file,omitempty"`
@@ -63,7 +64,7 @@ type Command struct {
 	ReduceOp ReduceOp `json:"reduce_op,omitempty"`
 }
 
-// replay holds the objects that commands have made.
+// replay holds the objects that commands have created.
 type replay struct {
 	p      *CollectiveProgram
 	memory []*MemoryChannel
@@ -73,7 +74,7 @@ type replay struct {
 	views  []*Buffer
 }
 
-// errBadRef stops one command; what is wrong has been recorded.
+// errBadRef stops one command; the error has been recorded.
 var errBadRef = errors.New("bad reference")
 
 func (r *replay) chunk(c *ChunkRef, what string) (Chunk, error) {
@@ -113,7 +114,7 @@ func (r *replay) bad(format string, args ...any) error {
 	return errBadRef
 }
 
-// command replays one command. Mistakes are recorded in the program.
+// command replays one command. Errors are recorded in the program.
 func (r *replay) command(c *Command) {
 	r.p.At(c.File, c.Line)
 	if c.File == "" {
@@ -269,7 +270,7 @@ func (r *replay) group(c *Command, opts []Option) {
 	}
 }
 
-// channel replays the operations that memory and port channels have in common, and those that only one has.
+// channel replays the operations on memory and port channels.
 func (r *replay) channel(c *Command, opts []Option) {
 	var m *MemoryChannel
 	var q *PortChannel

@@ -6,15 +6,16 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Compile turns the program into a plan. The program stays as it is, so a second call returns an equal plan. Errors are *Error values,
-// joined, at the lines of the program's author.
+// Compile turns the program into a plan. It does not change the program, so a second call returns an equal plan. Errors
+// are *Error values, joined, with positions in the author's source.
 //
 //  1. pairing: every signal has its wait
 //  2. assignment: a thread block for each operation that has none
-//  3. refinement, with several instances: operations on a common chunk touch the same run of chunks
+//  3. refinement, with several instances: operations on a common chunk access the same range of chunks
 //  4. fusion of adjacent operations
-//  5. data sync: the synchronisation that the author asked for
-//  6. auto-sync: the synchronisation that is missing
+//  5. data sync: the synchronization that the author requested
+//  6. auto-sync: the synchronization that is missing
+//  7. replication into instances, and translation to the plan's tables
 //  7. replication into instances, and translation to the plan's tables
 func (p *CollectiveProgram) Compile() (*plan.Plan, error) {
 	if p.loop != nil {
@@ -39,7 +40,7 @@ func (p *CollectiveProgram) Compile() (*plan.Plan, error) {
 	return out, nil
 }
 
-// copyOps is the program with operations that passes may change.
+// copyOps returns the program with a copy of its operations, which passes may change.
 func (p *CollectiveProgram) copyOps() *CollectiveProgram {
 	w := *p
 	w.errs = nil
@@ -55,7 +56,8 @@ func (p *CollectiveProgram) copyOps() *CollectiveProgram {
 	return &w
 }
 
-// blocks are the operations of a rank by thread block, numbered densely in the order of the author's numbers.
+// blocks returns the operations of a rank by thread block. Blocks are numbered densely, in the order of the author's
+// numbers.
 func (r *rankState) blocks() [][]*operation {
 	var ids []int
 	byID := map[int][]*operation{}
@@ -73,7 +75,7 @@ func (r *rankState) blocks() [][]*operation {
 	return out
 }
 
-// schedule runs the passes that look at one thread block.
+// schedule runs the passes that work on one thread block.
 func (p *CollectiveProgram) schedule(ops []*operation) []*operation {
 	if !p.spec.NoFusion {
 		ops = p.fuse(ops)

@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// ChunkRef names chunks [Index, Index+Size) of a rank's view: its input, its output, or with View set the scratch buffer of that number.
+// ChunkRef refers to chunks [Index, Index+Size) of a rank's view: its input, its output or, with View set, the scratch
+// buffer of that number.
 type ChunkRef struct {
 	Rank   int        `json:"rank"`
 	Buffer BufferType `json:"buffer,omitempty"`
@@ -45,14 +46,14 @@ type Document struct {
 	Commands          []Command      `json:"commands"`
 }
 
-// PostEntry states what one output chunk holds: the reduction of input chunks, each a pair of rank and chunk.
+// PostEntry states the contents of one output chunk: the reduction of input chunks, each a pair of rank and chunk.
 type PostEntry struct {
 	Rank  int      `json:"rank"`
 	Chunk int      `json:"chunk"`
 	Of    [][2]int `json:"of"`
 }
 
-// CompileJSON compiles a Document and returns the encoded plan. Unknown keys are refused.
+// CompileJSON compiles a Document and returns the encoded plan. Unknown keys are rejected.
 func CompileJSON(data []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -95,7 +96,7 @@ func FromDocument(doc *Document) (*CollectiveProgram, error) {
 	return p, nil
 }
 
-// What an untrusted document can make the compiler allocate is bounded by these.
+// These bound what the compiler allocates for an untrusted document.
 const (
 	maxDocumentRanks  = 1 << 13
 	maxDocumentChunks = 1 << 20

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The classes of mistakes; test with errors.Is.
+// The classes of errors, for errors.Is.
 var (
 	ErrSpec       = errors.New("invalid program description")
 	ErrRange      = errors.New("out of range")
@@ -17,15 +17,15 @@ var (
 	ErrUsage      = errors.New("wrong use of the language")
 )
 
-// Error is one mistake of a program, at the line of its author's source.
+// Error is one error in a program, with its position in the author's source.
 type Error struct {
 	Position Position
 	Kind     error // one of the Err… values
 	Detail   string
-	Fix      string // what to change; may be empty
+	Fix      string // how to fix it; may be empty
 }
 
-// Error is "file:line: detail (kind); fix".
+// Error returns "file:line: detail (kind); fix".
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Position.File != "" {
@@ -38,18 +38,18 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the class.
+// Unwrap returns the class.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// maxErrors bounds what one broken loop of a program can report.
+// maxErrors bounds the number of errors of a program.
 const maxErrors = 20
 
-// fail records a mistake; the program goes on, so that one compilation reports several.
+// fail records an error. Recording of the program continues, so that one compilation reports several errors.
 func (p *CollectiveProgram) fail(pos Position, kind error, fix, format string, args ...any) {
 	if len(p.errs) < maxErrors {
 		p.errs = append(p.errs, &Error{Position: pos, Kind: kind, Fix: fix, Detail: fmt.Sprintf(format, args...)})
 	}
 }
 
-// Err joins every mistake found so far, or is nil.
+// Err returns all errors found so far, joined, or nil.
 func (p *CollectiveProgram) Err() error { return errors.Join(p.errs...) }

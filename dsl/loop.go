@@ -1,9 +1,11 @@
 package dsl
 
-// LoopIterationContext is a pipeline: the operations inside run over slices of unit bytes of their chunks, numChunks chunks in all.
+// LoopIterationContext is a pipeline: the operations inside run over slices of unit bytes of their chunks, over
+// numChunks chunks in all.
 type LoopIterationContext struct{ l *loop }
 
-// BeginLoop opens a pipeline; every operation until EndLoop belongs to it, in each thread block separately. Pipelines do not nest.
+// BeginLoop opens a pipeline. Every operation until EndLoop belongs to it, in each thread block separately. Pipelines
+// do not nest.
 func (p *CollectiveProgram) BeginLoop(unit uint64, numChunks int) *LoopIterationContext {
 	pos := p.position()
 	if p.loop != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// limits are those of the executors that the plan is for.
+// limits returns the limits of the executors that the plan is for.
 func (p *CollectiveProgram) limits() *plan.Limits {
 	if p.spec.Portable {
 		return &plan.Portable
@@ -14,8 +14,8 @@ func (p *CollectiveProgram) limits() *plan.Limits {
 	return &plan.Capacity
 }
 
-// lower writes the plan's tables. Ids inside a block count first uses, those of a rank follow creation, remote buffers are in the order
-// (rank, buffer), so that equal programs give equal plans.
+// lower writes the plan's tables. Ids inside a block follow the order of first use, those of a rank follow the order of
+// creation, and remote buffers are sorted by (rank, buffer), so that equal programs give equal plans.
 func (p *CollectiveProgram) lower() *plan.Plan {
 	p.checkReplication()
 	s := &p.spec
@@ -87,7 +87,7 @@ type remoteKey struct {
 	buffer BufferType
 }
 
-// remoteBuffers fills the rank's table and returns the position of each entry.
+// remoteBuffers fills the rank's table and returns the index of each entry.
 func (p *CollectiveProgram) remoteBuffers(g *plan.GPU, blocks [][]*operation) map[remoteKey]int {
 	access := map[remoteKey]map[ChannelType]bool{}
 	var keys []remoteKey
@@ -173,7 +173,7 @@ func (l *blockLowering) op(o *operation) plan.Op {
 	if most := l.p.limits().BuffersPerOp; max(len(out.Src), len(out.Dst)) > most {
 		l.p.fail(o.pos, ErrLimit, "reduce in two steps", "%s with %d sources and %d destinations, at most %d", o.name, len(out.Src), len(out.Dst), most)
 	}
-	// A store to a peer's memory is found by its buffer alone; everything else names its channels.
+	// The buffer alone determines a store to a peer's memory; every other operation names its channels.
 	if o.synchronises() || o.channelType == plan.PortChannel || o.name == plan.Get {
 		for _, c := range o.channels {
 			out.ChannelIDs = append(out.ChannelIDs, l.channelID(o, c.kind, c.id))
@@ -199,7 +199,7 @@ func (l *blockLowering) chunk(o *operation, x operand) plan.Chunk {
 	return plan.Local(x.chunk.Buffer, index, x.chunk.Size)
 }
 
-// channelID is the block's own number for the instance's copy of a channel.
+// channelID returns the block's own number for the instance's copy of a channel.
 func (l *blockLowering) channelID(o *operation, kind ChannelType, id int) int {
 	global := l.inst.id(id)
 	i := slices.IndexFunc(l.tb.Channels, func(c plan.ChannelRefs) bool { return c.Type == kind })
@@ -218,7 +218,7 @@ func (l *blockLowering) channelID(o *operation, kind ChannelType, id int) int {
 	return len(refs.IDs) - 1
 }
 
-// remoteID is the block's own number for a remote buffer of the rank.
+// remoteID returns the block's own number for a remote buffer of the rank.
 func (l *blockLowering) remoteID(o *operation, kind ChannelType, id int) int {
 	i := slices.IndexFunc(l.tb.RemoteBufferRefs, func(c plan.BufferRefs) bool { return c.Access == kind })
 	if i < 0 {
@@ -236,7 +236,7 @@ func (l *blockLowering) remoteID(o *operation, kind ChannelType, id int) int {
 	return len(refs.IDs) - 1
 }
 
-// postcondition states a user-defined collective in the plan; the named ones need no statement.
+// postcondition returns the postcondition of a user-defined collective; named collectives need none.
 func (p *CollectiveProgram) postcondition() []plan.Postcond {
 	c := &p.spec.Collective
 	switch plan.Collective(c.Name) {

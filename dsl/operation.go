@@ -2,18 +2,19 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// opName is an operation's name in a plan.
+// opName is the name of an operation in a plan.
 type opName = plan.OpName
 
-// operand is a chunk with the way it is reached: local when channel and sw are nil, through a channel, or through a switch group (then
-// chunk.Rank is the accessing rank and the chunk stands for the same place on every member).
+// operand is a chunk and how to access it: locally when channel and sw are nil, through a channel, or through a switch
+// group. In a switch group, chunk.Rank is the accessing rank and the chunk stands for the same place on every member.
 type operand struct {
 	chunk   Chunk
 	channel *channel
 	sw      *SwitchChannel
 }
 
-// operation is one step of one thread block. Passes rewrite the slice of operations of a rank; an operation itself is never shared.
+// operation is one step of one thread block. Passes rewrite the slice of operations of a rank; an operation is never
+// shared.
 type operation struct {
 	name     opName
 	pos      Position
@@ -29,10 +30,10 @@ type operation struct {
 	reduce      ReduceOp
 	sync        SyncType
 
-	origin *operation // in the fusion pass: what this is a copy of
+	origin *operation // in the fusion pass: the operation that this is a copy of
 }
 
-// synchronises reports whether few threads execute the operation, so that the block must meet around it.
+// synchronises reports whether only a few threads execute the operation, so that the block must synchronize around it.
 func (o *operation) synchronises() bool {
 	switch o.name {
 	case plan.Signal, plan.Wait, plan.RlxSignal, plan.RlxWait, plan.Flush, plan.SemAcquire, plan.SemRelease:
@@ -41,7 +42,7 @@ func (o *operation) synchronises() bool {
 	return false
 }
 
-// publishes reports whether others may act on data of this block after the operation.
+// publishes reports whether other blocks or ranks may act on data of this block after the operation.
 func (o *operation) publishes() bool {
 	switch o.name {
 	case plan.Signal, plan.RlxSignal, plan.SemRelease, plan.PutWithSignal, plan.PutWithSignalAndFlush, plan.Flush:
@@ -52,7 +53,7 @@ func (o *operation) publishes() bool {
 	return false
 }
 
-// admits reports whether the block may use others' data, or reuse its own, only after the operation.
+// admits reports whether only after the operation the block may use data of others, or reuse its own buffers.
 func (o *operation) admits() bool {
 	switch o.name {
 	case plan.Wait, plan.RlxWait, plan.SemAcquire, plan.Flush:
@@ -61,7 +62,7 @@ func (o *operation) admits() bool {
 	return false
 }
 
-// meets reports whether all threads of the block meet in the operation.
+// meets reports whether the operation synchronizes all threads of the block.
 func (o *operation) meets() bool { return o.name == plan.Nop || o.name == plan.Barrier }
 
 // movesData reports whether the operation reads or writes buffers.

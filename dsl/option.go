@@ -2,19 +2,19 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// Auto leaves the choice of a thread block to the compiler.
+// Auto lets the compiler choose the thread block.
 const Auto = -1
 
-// ThreadBlockGroup is several thread blocks of a rank that share one operation, each taking a slice of it.
+// ThreadBlockGroup is several thread blocks of a rank that share one operation. Each executes a slice of it.
 type ThreadBlockGroup []int
 
-// NewThreadBlockGroup lists the blocks in the order of their slices.
+// NewThreadBlockGroup returns a group of the blocks, in the order of their slices.
 func NewThreadBlockGroup(blocks ...int) ThreadBlockGroup { return ThreadBlockGroup(blocks) }
 
-// ReduceOp names a reduction as plans do.
+// ReduceOp is a reduction operator, with the names that plans use.
 type ReduceOp = plan.ReduceOp
 
-// The operators. CallerOp, the default, is the one that the caller of the collective asks for.
+// The operators. CallerOp, the default, is the operator that the caller of the collective chooses.
 const (
 	CallerOp = plan.CallerOp
 	Sum      = plan.Sum
@@ -33,7 +33,7 @@ type settings struct {
 	packet  bool
 }
 
-// Option adds to an operation.
+// Option is an option of an operation.
 type Option func(*settings)
 
 // TB runs the operation on one thread block.
@@ -42,20 +42,20 @@ func TB(id int) Option { return func(s *settings) { s.tb, s.group = id, nil } }
 // Group runs the operation on all blocks of g, each on its slice.
 func Group(g ThreadBlockGroup) Option { return func(s *settings) { s.group = g } }
 
-// Sync fixes where the threads of the block meet around a signal, wait, flush or semaphore operation. Without it they meet where the
-// compiler finds it necessary, or on both sides when the program has NoAutoSync.
+// Sync determines where the threads of the block synchronize around a signal, wait, flush or semaphore operation.
+// Without it they synchronize where the compiler finds it necessary, or on both sides when the program has NoAutoSync.
 func Sync(t SyncType) Option { return func(s *settings) { s.sync = t } }
 
 // Relaxed drops the memory order of a signal or wait: it orders arrival, not data.
 func Relaxed() Option { return func(s *settings) { s.relaxed = true } }
 
-// With fixes the reduction operator.
+// With sets the reduction operator.
 func With(op ReduceOp) Option { return func(s *settings) { s.op = op } }
 
-// Into stores a reduction's result in dst rather than over its first operand.
+// Into stores a reduction's result in dst instead of its first operand.
 func Into(dst Chunk) Option { return func(s *settings) { s.into = &dst } }
 
-// Packet says that the other operands of a reduction are packets in scratch.
+// Packet declares that the other operands of a reduction are packets in scratch.
 func Packet() Option { return func(s *settings) { s.packet = true } }
 
 func apply(opts []Option) settings {

@@ -2,16 +2,18 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// assignBlocks chooses thread blocks for operations that name none.
+// assignBlocks chooses thread blocks for operations without one.
 //
-// Operations of a rank that must keep their order share a block; the rest spreads over blocks:
-//  1. both use the same channel, or overlapping local chunks of which one is written;
+// Operations of a rank that must keep their order share a block; the others are distributed over blocks. These must
+// keep their order:
+//  1. two operations that use the same channel, or overlapping local chunks of which one is written;
 //  2. a signal to a peer and every earlier operation on memory that this rank and the peer share;
-//  3. a wait for a peer and every later operation on memory that this rank and the peer share; if the rank has not waited for that peer
-//     yet, any wait counts, because news may come through a third rank.
+//  3. a wait for a peer and every later operation on memory that this rank and the peer share; if the rank has not
+//     waited for that peer yet, any wait counts, because the order may come through a third rank.
 //
-// A block named by the author takes what depends on it. More groups than MaxThreadBlocks fold onto the same blocks, which adds order and
-// never removes it, so a program that is right on one block stays right.
+// A block named by the author also gets the operations that depend on it. If there are more groups than
+// MaxThreadBlocks, several groups share a block. This adds order and never removes it, so a program that is correct on
+// one block stays correct.
 func (p *CollectiveProgram) assignBlocks() {
 	var shared map[int][]reach
 	for id, r := range p.ranks {
@@ -29,13 +31,13 @@ func (p *CollectiveProgram) assignBlocks() {
 	}
 }
 
-// reach is a chunk of some rank that a peer's operations touch.
+// reach is a chunk of a rank that a peer's operations access.
 type reach struct {
 	peer  int
 	chunk Chunk
 }
 
-// sharedMemory lists, for each rank, which of its chunks its peers reach.
+// sharedMemory returns, for each rank, which of its chunks its peers access.
 func (p *CollectiveProgram) sharedMemory() map[int][]reach {
 	shared := map[int][]reach{}
 	add := func(c Chunk, peer int) {
@@ -62,7 +64,7 @@ func (p *CollectiveProgram) sharedMemory() map[int][]reach {
 	return shared
 }
 
-// peers are the ranks with which the operation touches common memory.
+// peers returns the ranks with which the operation accesses common memory.
 func (o *operation) peers(shared map[int][]reach, ranks int) []int {
 	set := make([]bool, ranks)
 	for _, list := range [2][]operand{o.src, o.dst} {
@@ -138,7 +140,8 @@ func (p *CollectiveProgram) assignRank(id int, r *rankState, shared map[int][]re
 	p.number(id, r, g)
 }
 
-// number turns groups into blocks: those with a named block take it, the others the lowest free numbers in the order of the program.
+// number maps groups to blocks: a group with a named block gets that block, the others get the lowest free numbers in
+// program order.
 func (p *CollectiveProgram) number(id int, r *rankState, g *groups) {
 	next := 0
 	named := map[int]*operation{}
@@ -174,7 +177,7 @@ func (p *CollectiveProgram) number(id int, r *rankState, g *groups) {
 	}
 }
 
-// conflict reports whether two operations of a rank touch a common chunk of its own that one of them writes.
+// conflict reports whether two operations of a rank access a common chunk of that rank and one of them writes it.
 func conflict(a, b *operation) bool {
 	return overlap(a.dst, b.dst) || overlap(a.dst, b.src) || overlap(a.src, b.dst)
 }
@@ -193,7 +196,8 @@ func overlap(x, y []operand) bool {
 	return false
 }
 
-// groups is a union-find over the operations of a rank. Two operations with named blocks are left apart: their order is the author's.
+// groups is a union-find over the operations of a rank. Two operations with named blocks are not joined: the author
+// determines their order.
 type groups struct {
 	ops    []*operation
 	parent []int

@@ -2,15 +2,16 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// autoSync inserts a nop before every operation that could overtake an earlier one of its own block. Threads of a block run apart between
-// meetings, and only a few of them execute signals and waits, so a meeting is due
-//  1. after a wait, acquire or flush, before data is touched or a signal is sent;
-//  2. after data was touched, before a signal or release, or a transfer that the proxy carries out;
-//  3. between two operations that touch a common chunk, on whatever rank, of which one writes it. Packets need none among themselves:
-//     their readers wait for the flags;
-//  4. between two waits on one channel, or two uses of one semaphore: different threads may serve them.
+// autoSync inserts a nop before every operation that could overtake an earlier one of its own block. Between
+// synchronization points the threads of a block run independently, and only a few of them execute signals and waits. So
+// a synchronization point is needed
+//  1. after a wait, acquire or flush, before an operation that accesses data or sends a signal;
+//  2. after an access to data, before a signal or release, or a transfer that the proxy executes;
+//  3. between two operations that access a common chunk, on whatever rank, if one writes it. Two accesses as packets
+//     need none: readers of packets wait for the flags;
+//  4. between two waits on one channel, or two uses of one semaphore: different threads may execute them.
 //
-// A pipeline's body is followed twice, so that the end of an iteration is held against the start of the next.
+// A pipeline's body is processed twice, so that the end of an iteration is checked against the start of the next.
 func (p *CollectiveProgram) autoSync(ops []*operation) []*operation {
 	var out []*operation
 	s := &pending{}
@@ -33,7 +34,7 @@ func (p *CollectiveProgram) autoSync(ops []*operation) []*operation {
 	return trimNops(out)
 }
 
-// pending is what a block has done since all its threads last met.
+// pending records the block's operations since all its threads last synchronized.
 type pending struct {
 	admitted      bool // a wait, acquire or flush
 	moved         bool // a data operation
@@ -108,8 +109,8 @@ func (s *pending) note(o *operation) {
 	}
 }
 
-// clash reports whether two accesses need an order that nothing gives them. Iterations of a pipeline work on different slices of a chunk;
-// the order that this demands between them all the same is harmless.
+// clash reports whether two accesses need an order that they do not have. Iterations of a pipeline work on different
+// slices of a chunk, so the order that this adds between them is unnecessary but harmless.
 func clash(a, b []access) bool {
 	for _, x := range a {
 		for _, y := range b {
@@ -121,7 +122,7 @@ func clash(a, b []access) bool {
 	return false
 }
 
-// accesses lists the chunks read and written, on all ranks.
+// accesses returns the chunks read and written, on all ranks.
 func (o *operation) accesses() (reads, writes []access) {
 	for i, x := range o.src {
 		for _, c := range x.places() {

@@ -2,11 +2,11 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// placeSyncs turns the author's SyncType into nop operations, at which all threads of the block meet, and drops the nops that meet
-// nothing: at the start of a block, and right after another meeting.
+// placeSyncs turns the author's SyncType into nop operations, which synchronize all threads of the block. It drops nops
+// that have no effect: at the start of a block, and right after another synchronization point.
 func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
 	var out []*operation
-	fresh := true // nothing has happened since the last meeting
+	fresh := true // no operation since the last synchronization point
 	meet := func(at *operation) {
 		if !fresh {
 			out = append(out, &operation{name: plan.Nop, pos: at.pos, rank: at.rank, tb: at.tb, loop: at.loop})
@@ -16,7 +16,7 @@ func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
 	var current *loop
 	for _, o := range ops {
 		if o.loop != current {
-			current, fresh = o.loop, false // the end of an iteration meets its start
+			current, fresh = o.loop, false // the end of an iteration is followed by its start
 		}
 		sync := SyncNone
 		if o.synchronises() {
@@ -45,7 +45,7 @@ func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
 	return trimNops(out)
 }
 
-// trimNops drops nops at the end of a block; the end of a kernel is a meeting.
+// trimNops drops nops at the end of a block; the end of a kernel synchronizes all threads.
 func trimNops(ops []*operation) []*operation {
 	for len(ops) > 0 && ops[len(ops)-1].name == plan.Nop && ops[len(ops)-1].loop == nil {
 		ops = ops[:len(ops)-1]

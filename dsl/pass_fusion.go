@@ -2,16 +2,16 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// The numbers of list entries up to which operations are merged: those of plan.Portable.
+// The maximum lengths of the lists of merged operations, equal to those of plan.Portable.
 const (
 	maxChannelsPerOp = 8
 	maxRemotePerOp   = 8
 	maxBuffersPerOp  = 10
 )
 
-// fuse merges adjacent operations of a block into one where the plan has such an operation. A merged operation does the same to every
-// byte; it only drops the passes over memory in between. Operations that conflict are never merged, except where the second continues
-// the first element by element.
+// fuse merges adjacent operations of a block into one if the plan format has such an operation. A merged operation has
+// the same effect on every byte; it only saves passes over memory. Conflicting operations are never merged, except when
+// the second continues the first element by element.
 func (p *CollectiveProgram) fuse(ops []*operation) []*operation {
 	var out []*operation
 	for _, o := range ops {
@@ -29,7 +29,7 @@ func (p *CollectiveProgram) fuse(ops []*operation) []*operation {
 	return out
 }
 
-// merge is a and b as one operation, or nil. It may use up a.
+// merge returns a and b as one operation, or nil. It may modify a.
 func (p *CollectiveProgram) merge(a, b *operation) *operation {
 	if a.loop != b.loop || a.slice != b.slice || a.of != b.of {
 		return nil
@@ -55,7 +55,7 @@ func (p *CollectiveProgram) merge(a, b *operation) *operation {
 	return mergeStores(a, b)
 }
 
-// mergePoints: one operation on several channels or semaphores, each different.
+// mergePoints merges two synchronizing operations on different channels or semaphores.
 func mergePoints(a, b *operation) *operation {
 	if a.channelType != b.channelType || len(a.channels)+len(b.channels) > maxChannelsPerOp || len(a.semaphores)+len(b.semaphores) > maxChannelsPerOp {
 		return nil
@@ -84,7 +84,8 @@ func mergePoints(a, b *operation) *operation {
 	return a
 }
 
-// mergeTransfers: pair i of the lists is transfer i. All must be independent, because nothing orders them.
+// mergeTransfers concatenates lists of transfers: pair i of the lists is transfer i. All must be independent, because
+// they are unordered.
 func mergeTransfers(a, b *operation) *operation {
 	if len(a.dst)+len(b.dst) > maxRemotePerOp || conflictAnywhere(a, b) {
 		return nil
@@ -100,7 +101,7 @@ func mergeTransfers(a, b *operation) *operation {
 	return a
 }
 
-// mergeForwards: the same packets to several peers.
+// mergeForwards merges forwards of the same packets to several peers.
 func mergeForwards(a, b *operation) *operation {
 	if len(a.src) != 1 || a.src[0] != b.src[0] || len(a.dst)+len(b.dst) > maxRemotePerOp || conflictAnywhere(a, b) {
 		return nil
@@ -109,7 +110,7 @@ func mergeForwards(a, b *operation) *operation {
 	return a
 }
 
-// mergeReductions: b adds more operands to the result of a.
+// mergeReductions merges b into a when b adds more operands to the result of a.
 func mergeReductions(a, b *operation) *operation {
 	if a.reduce != b.reduce || b.src[0] != a.dst[0] || b.dst[0] != a.dst[0] {
 		return nil
@@ -130,7 +131,7 @@ func mergeReductions(a, b *operation) *operation {
 	return a
 }
 
-// mergeStores: b sends on what a has just computed.
+// mergeStores merges b into a when b sends the result of a.
 func mergeStores(a, b *operation) *operation {
 	name, ok := storeFusion[[2]opName{a.name, b.name}]
 	if !ok || (len(b.dst) != 1 && b.name != plan.Put && b.name != plan.PutPackets) {
@@ -155,7 +156,7 @@ func mergeStores(a, b *operation) *operation {
 	if len(a.dst)+len(b.dst) > maxBuffersPerOp || remotes > maxRemotePerOp {
 		return nil
 	}
-	// Element by element, an element of a source may be overwritten only by its own result.
+	// Operations run element by element, so an element of a source may be overwritten only by its own result.
 	for _, d := range b.dst {
 		for _, s := range a.src {
 			if overlapPlaces(d, s) && d.chunk != s.chunk {
@@ -170,7 +171,7 @@ func mergeStores(a, b *operation) *operation {
 	}
 	a.name, a.channelType = name, plan.MemoryChannel
 	switch {
-	case b.name == plan.CopyPackets: // packets in own scratch come second
+	case b.name == plan.CopyPackets: // packets in the rank's own scratch come second
 		a.dst = append([]operand{a.dst[0], b.dst[0]}, a.dst[1:]...)
 		if name == plan.ReduceCopyPackets {
 			a.channelType = ""
@@ -196,8 +197,8 @@ var storeFusion = map[[2]opName]opName{
 	{plan.ReduceCopySendPackets, plan.ReadPutPackets}: plan.ReduceCopySendPackets,
 }
 
-// mergeSwitch: reduce over a group and store to it. The merged operation keeps no local result, so the store must reach that place too, or
-// nobody may look at it.
+// mergeSwitch merges a reduction over a group and a store to it. The merged operation keeps no local result, so the
+// store must also write that place, or no other operation may access it.
 func (p *CollectiveProgram) mergeSwitch(a, b *operation) *operation {
 	if len(a.dst) != 1 || b.src[0] != a.dst[0] {
 		return nil
@@ -253,7 +254,7 @@ func overlapPlaces(x, y operand) bool {
 	return false
 }
 
-// conflictAnywhere reports whether two operations touch a common chunk, on whatever rank, that one of them writes.
+// conflictAnywhere reports whether two operations access a common chunk, on whatever rank, and one of them writes it.
 func conflictAnywhere(a, b *operation) bool {
 	any := func(xs, ys []operand) bool {
 		for _, x := range xs {

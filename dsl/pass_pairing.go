@@ -2,9 +2,9 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// checkPairing holds every channel's signals against its peer's waits. What the k-th channel from a to b signals, the k-th channel of the
-// same type from b to a waits for, so the counts of each such pair must agree, inside every pipeline and outside. Order is the
-// verifier's business.
+// checkPairing compares every channel's signals with its peer's waits. A wait on the k-th channel from b to a consumes
+// a signal on the k-th channel of the same type from a to b, so the counts of each such pair must agree, inside every
+// pipeline and outside. The verifier checks the order.
 func (p *CollectiveProgram) checkPairing() {
 	type end struct {
 		kind     ChannelType
@@ -18,7 +18,7 @@ func (p *CollectiveProgram) checkPairing() {
 		pos            Position
 	}
 	tallies := map[end]*tally{}
-	var order []end // first use, so that reports come in the order of the program
+	var order []end // by first use, so that errors come in program order
 	at := func(e end, pos Position) *tally {
 		t := tallies[e]
 		if t == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// refine cuts data operations so that any two that touch a common chunk touch the same run of chunks. Replication needs it: an instance
-// works on its share of each run, and shares agree only where the runs do.
+// refine splits data operations so that any two that access a common chunk access the same range of chunks. Replication
+// needs this: an instance works on its share of each range, and shares agree only if the ranges do.
 func (p *CollectiveProgram) refine() {
 	cuts := newCuts(p)
 	for changed := true; changed; {
@@ -64,7 +64,7 @@ type bufferKey struct {
 	buffer BufferType
 }
 
-// cuts marks, for every buffer, the indices at which a run of chunks begins or ends.
+// cuts marks, for every buffer, the indices at which a range of chunks begins or ends.
 type cuts struct {
 	p    *CollectiveProgram
 	mark map[bufferKey][]bool
@@ -81,7 +81,7 @@ func (c *cuts) of(k bufferKey) []bool {
 	return m
 }
 
-// places are the chunks that an operand touches, on every rank.
+// places returns the chunks that an operand accesses, on every rank.
 func (x operand) places() []Chunk {
 	if x.sw == nil {
 		return []Chunk{x.chunk}
@@ -103,7 +103,7 @@ func (o *operation) places() []Chunk {
 	return out
 }
 
-// inside lists the cuts of any operand of o strictly inside its chunks, as distances from their start.
+// inside returns the cuts of any operand of o strictly inside its chunks, as distances from their start.
 func (c *cuts) inside(o *operation) []int {
 	var at []int
 	for _, ch := range o.places() {
@@ -118,7 +118,7 @@ func (c *cuts) inside(o *operation) []int {
 	return at
 }
 
-// spread marks the ends of o's chunks, and carries cuts inside one of them over to the others.
+// spread marks the ends of o's chunks, and copies cuts inside one of them to the others.
 func (c *cuts) spread(o *operation) (changed bool) {
 	at := c.inside(o)
 	for _, ch := range o.places() {

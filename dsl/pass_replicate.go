@@ -2,7 +2,8 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// instance maps the parts of a program to those of copy i of n. Thread block, channel, semaphore and barrier v becomes v·n+i.
+// instance maps the parts of a program to those of copy i of n. Thread block, channel, semaphore or barrier v becomes
+// v·n+i.
 type instance struct {
 	i, n   int
 	policy ReplicationPolicy
@@ -10,7 +11,7 @@ type instance struct {
 
 func (x instance) id(v int) int { return v*x.n + x.i }
 
-// index is where the instance's share of a run of chunks begins, in the finer chunks of the replicated program.
+// index returns where the instance's share of a range of chunks begins, in the finer chunks of the replicated program.
 func (x instance) index(index, size int) int {
 	if x.policy == None {
 		return index
@@ -18,7 +19,7 @@ func (x instance) index(index, size int) int {
 	return index*x.n + x.i*size
 }
 
-// chunks is a buffer's length in the chunks of the replicated program.
+// chunks returns a buffer's length in the chunks of the replicated program.
 func (x instance) chunks(v int) int {
 	if x.policy == None {
 		return v
@@ -26,7 +27,7 @@ func (x instance) chunks(v int) int {
 	return v * x.n
 }
 
-// slice is the instance's part of an operation that moves data.
+// slice returns the instance's part of an operation that moves data.
 func (x instance) slice(o *operation) plan.Slice {
 	if x.policy != None || x.n == 1 || !o.movesData() {
 		return plan.Slice{Index: o.slice, Count: o.of}
@@ -34,7 +35,7 @@ func (x instance) slice(o *operation) plan.Slice {
 	return plan.Slice{Index: o.slice*x.n + x.i, Count: max(o.of, 1) * x.n}
 }
 
-// checkReplication records what cannot be replicated under the policy.
+// checkReplication records operations that the policy cannot replicate.
 func (p *CollectiveProgram) checkReplication() {
 	if p.spec.Instances == 1 || p.spec.ReplicationPolicy != None {
 		return

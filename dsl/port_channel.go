@@ -2,19 +2,19 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// PortChannel is the source rank's way to have its proxy move data to the destination rank, by a NIC between hosts or by a copy engine.
-// An operation takes one thread block; a group cannot share it.
+// PortChannel lets the source rank's proxy move data to the destination rank, by a NIC between hosts or by a copy
+// engine. An operation uses one thread block; a group cannot share it.
 type PortChannel struct{ *channel }
 
-// PortChannel makes a channel of rank src to rank dst.
+// PortChannel creates a channel from rank src to rank dst.
 func (p *CollectiveProgram) PortChannel(dst, src int) *PortChannel {
 	return &PortChannel{p.newChannel(plan.PortChannel, dst, src)}
 }
 
-// Signal tells the peer's paired channel that the transfers pushed before have arrived. Options: TB, Sync.
+// Signal signals the peer's paired channel after all transfers that were pushed before. Options: TB, Sync.
 func (c *PortChannel) Signal(opts ...Option) { c.point(plan.Signal, apply(opts)) }
 
-// Wait blocks until the peer's paired channel has signalled once more. Options: TB, Sync.
+// Wait blocks until one more signal of the peer's paired channel has arrived. Options: TB, Sync.
 func (c *PortChannel) Wait(opts ...Option) { c.point(plan.Wait, apply(opts)) }
 
 // Flush blocks until the transfers pushed before have left their source. Options: TB, Sync.
@@ -30,7 +30,7 @@ func (c *PortChannel) PutWithSignal(dst, src Chunk, opts ...Option) {
 	c.move(plan.PutWithSignal, dst, src, true, apply(opts))
 }
 
-// PutWithSignalAndFlush is PutWithSignal, and waits until the source may be written again. Options: TB.
+// PutWithSignalAndFlush is PutWithSignal, and then waits until the source may be overwritten. Options: TB.
 func (c *PortChannel) PutWithSignalAndFlush(dst, src Chunk, opts ...Option) {
 	c.move(plan.PutWithSignalAndFlush, dst, src, true, apply(opts))
 }

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Position is a line of the program that its author wrote.
+// Position is a line in the author's source.
 type Position struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 }
 
-// String is "file:line", or "unknown position" for the zero value.
+// String returns "file:line", or "unknown position" for the zero value.
 func (p Position) String() string {
 	if p.File == "" {
 		return "unknown position"
@@ -22,8 +22,8 @@ func (p Position) String() string {
 
 const packagePath = "github.com/goccl/goccl/dsl."
 
-// callerPosition is the nearest caller that is not this package. The tests of this package count as users. Most calls of a program come from
-// few lines, so the answer for a return address is kept in known, which belongs to one program.
+// callerPosition returns the nearest caller outside of this package. Tests of this package count as outside. Most calls
+// of a program come from few lines, so known caches the result for each return address; it belongs to one program.
 func callerPosition(known map[uintptr]Position) Position {
 	var pcs [12]uintptr
 	n := runtime.Callers(3, pcs[:])
@@ -40,7 +40,7 @@ func callerPosition(known map[uintptr]Position) Position {
 	return Position{}
 }
 
-// userPosition is the line of the innermost frame behind a return address that is not of this package, or nothing.
+// userPosition returns the innermost frame at a return address that is outside of this package, or the zero value.
 func userPosition(pc []uintptr) Position {
 	frames := runtime.CallersFrames(pc)
 	for {

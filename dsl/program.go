@@ -2,8 +2,8 @@ package dsl
 
 import "strconv"
 
-// CollectiveProgram is a collective in the making: operations of all ranks, in the order in which each rank's author wrote them. It is an
-// explicit value; programs do not know of each other. Not safe for concurrent use.
+// CollectiveProgram is a recorded collective: the operations of all ranks, in the order in which the author wrote them.
+// It is an explicit value; programs share no state. It is not safe for concurrent use.
 type CollectiveProgram struct {
 	spec  AlgoSpec
 	ranks []*rankState
@@ -27,7 +27,7 @@ type rankState struct {
 	barrierIDs map[string]*barrier
 }
 
-// NewCollectiveProgram starts a program. A wrong spec is reported by Err and Compile.
+// NewCollectiveProgram starts a program. Err and Compile report errors in the spec.
 func NewCollectiveProgram(spec AlgoSpec) *CollectiveProgram {
 	p := &CollectiveProgram{spec: spec.withDefaults(), lines: map[uintptr]Position{}}
 	p.start = callerPosition(p.lines)
@@ -40,10 +40,11 @@ func NewCollectiveProgram(spec AlgoSpec) *CollectiveProgram {
 	return p
 }
 
-// Spec is the description with its defaults filled in.
+// Spec returns the description with its defaults filled in.
 func (p *CollectiveProgram) Spec() AlgoSpec { return p.spec }
 
-// At makes errors of the following operations point to file and line, until the next At; an empty file returns to the caller's line.
+// At sets file and line for errors of the following operations, until the next At. An empty file restores the caller's
+// line.
 func (p *CollectiveProgram) At(file string, line int) {
 	if file == "" {
 		p.at = nil
@@ -97,7 +98,7 @@ func (p *CollectiveProgram) emitShared(o *operation, s settings) {
 	}
 }
 
-// emitReduce completes a reduction with its destination and operator.
+// emitReduce completes a reduction with its destination and operator, and emits it.
 func (p *CollectiveProgram) emitReduce(o *operation, s settings) {
 	dst := o.src[0].chunk
 	if s.into != nil {
@@ -134,7 +135,7 @@ func (p *CollectiveProgram) emitReduce(o *operation, s settings) {
 	p.emitShared(o, s)
 }
 
-// barrier gives one id to each set of blocks, counted per rank.
+// barrier returns the id of a set of blocks, and assigns a new id per rank to a new set.
 func (r *rankState) barrier(blocks []int) *barrier {
 	sorted := append([]int(nil), blocks...)
 	for i := 1; i < len(sorted); i++ {

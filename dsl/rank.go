@@ -2,13 +2,13 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// Rank is one participant: its buffers and its local operations.
+// Rank is one participant, with its buffers and its local operations.
 type Rank struct {
 	p  *CollectiveProgram
 	id int
 }
 
-// Rank is participant id.
+// Rank returns participant id.
 func (p *CollectiveProgram) Rank(id int) *Rank {
 	if id < 0 || id >= len(p.ranks) {
 		p.fail(p.position(), ErrRange, "", "rank %d of %d", id, len(p.ranks))
@@ -17,16 +17,16 @@ func (p *CollectiveProgram) Rank(id int) *Rank {
 	return &Rank{p: p, id: id}
 }
 
-// ID is the rank's number.
+// ID returns the rank's number.
 func (r *Rank) ID() int { return r.id }
 
-// Input is the rank's send buffer.
+// Input returns the rank's send buffer.
 func (r *Rank) Input() *Buffer {
 	in, _ := r.p.views(max(r.id, 0))
 	return in
 }
 
-// Output is the rank's receive buffer; in place it is another view of the same memory as Input, or of a part.
+// Output returns the rank's receive buffer. In place, it is another view of the memory of Input or of a part of it.
 func (r *Rank) Output() *Buffer {
 	_, out := r.p.views(max(r.id, 0))
 	return out
@@ -61,8 +61,8 @@ func (r *Rank) UnpackPackets(dst, src Chunk, opts ...Option) {
 	r.move(plan.UnpackPackets, dst, src, apply(opts))
 }
 
-// Reduce reduces acc and others, in this order; the result goes to acc or, with Into, elsewhere. With Packet the others are packets in
-// scratch. Options: TB, Group, Into, With, Packet.
+// Reduce reduces acc and others, in this order. The result goes to acc or, with Into, elsewhere. With Packet, the
+// others are packets in scratch. Options: TB, Group, Into, With, Packet.
 func (r *Rank) Reduce(acc Chunk, others []Chunk, opts ...Option) {
 	if r.id < 0 {
 		return
@@ -88,7 +88,8 @@ func (r *Rank) Reduce(acc Chunk, others []Chunk, opts ...Option) {
 	r.p.emitReduce(o, s)
 }
 
-// Barrier makes the listed blocks of the rank wait for each other; a list of one is a synchronisation of that block's threads.
+// Barrier makes the listed blocks of the rank wait for each other. With one block, it synchronizes that block's
+// threads.
 func (r *Rank) Barrier(blocks ...int) {
 	if r.id < 0 {
 		return

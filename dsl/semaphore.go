@@ -2,7 +2,8 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// Semaphore orders thread blocks of one rank. Its value outlives a launch, so a program leaves it as it found it.
+// Semaphore orders thread blocks of one rank. Its value persists between launches, so a program must leave it at its
+// initial value.
 type Semaphore struct {
 	p       *CollectiveProgram
 	rank    int
@@ -10,7 +11,7 @@ type Semaphore struct {
 	initial int
 }
 
-// Semaphore makes a semaphore of rank with an initial value.
+// Semaphore creates a semaphore of rank with an initial value.
 func (p *CollectiveProgram) Semaphore(rank, initial int) *Semaphore {
 	s := &Semaphore{p: p, rank: rank, initial: initial}
 	if rank < 0 || rank >= len(p.ranks) || initial < 0 {
@@ -23,13 +24,13 @@ func (p *CollectiveProgram) Semaphore(rank, initial int) *Semaphore {
 	return s
 }
 
-// ID counts the semaphores of the rank.
+// ID returns the number of the semaphore on its rank.
 func (s *Semaphore) ID() int { return s.id }
 
-// Acquire waits for a positive value and takes one. Options: TB (required), Sync.
+// Acquire waits for a positive value and decrements it. Options: TB (required), Sync.
 func (s *Semaphore) Acquire(opts ...Option) { s.point(plan.SemAcquire, apply(opts)) }
 
-// Release adds one. Options: TB (required), Sync.
+// Release increments the value. Options: TB (required), Sync.
 func (s *Semaphore) Release(opts ...Option) { s.point(plan.SemRelease, apply(opts)) }
 
 func (s *Semaphore) point(name opName, o settings) {

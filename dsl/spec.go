@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Protocol says how data becomes visible to its reader.
+// Protocol is how data becomes visible to its reader.
 type Protocol = plan.Protocol
 
 // The protocols.
@@ -15,21 +15,21 @@ const (
 	LL     = plan.LL     // packets: every word carries its own flag; scratch holds payload and flags
 )
 
-// ReplicationPolicy says what an instance works on when a program is replicated.
+// ReplicationPolicy determines what an instance works on when a program is replicated.
 type ReplicationPolicy string
 
 const (
-	// Interleaved cuts every chunk k into instances chunks k·n … k·n+n−1; instance i takes the i-th of each.
+	// Interleaved divides every chunk k into instances chunks k·n … k·n+n−1; instance i works on the i-th of each.
 	Interleaved ReplicationPolicy = "interleaved"
-	// None leaves chunks as they are; the instances of a block share each operation as a thread-block group would. Port channels cannot
-	// share an operation, so they need Interleaved.
+	// None keeps chunks as they are; the instances of a block share each operation as a thread-block group does. Port
+	// channels cannot share an operation, so they need Interleaved.
 	None ReplicationPolicy = "none"
 )
 
 // MaxMessageSize is the default upper end of the message range, in bytes.
 const MaxMessageSize = math.MaxUint64
 
-// AlgoSpec describes a program before its first operation. Zero values stand for the defaults named here.
+// AlgoSpec describes a program before its first operation. Zero values stand for the defaults given here.
 type AlgoSpec struct {
 	Name         string
 	Collective   Collective
@@ -39,22 +39,22 @@ type AlgoSpec struct {
 
 	Instances         int               // copies of every thread block; 0: 1
 	Protocol          Protocol          // "": Simple
-	NoFusion          bool              // leave adjacent operations apart
-	NoAutoSync        bool              // insert only the block synchronisation that SyncType asks for
+	NoFusion          bool              // do not merge adjacent operations
+	NoAutoSync        bool              // insert only the block synchronization that SyncType requests
 	ReplicationPolicy ReplicationPolicy // "": Interleaved
 	ReuseResources    bool              // one context per plan name, scratch from the executor
 
 	ThreadsPerBlock        int    // 0: 1024
 	UseDoubleScratchBuffer bool   // consecutive launches use alternating halves of scratch
-	BufferAlignment        int    // bytes of the unit that splits never cut; 0: 16
+	BufferAlignment        int    // bytes of the unit that is never split; 0: 16
 	MinMessageSize         uint64 // bytes
 	MaxMessageSize         uint64 // bytes; 0: no limit
 
-	MaxThreadBlocks int // blocks that automatic assignment may use per rank and instance; 0: 32
+	MaxThreadBlocks int // maximum number of blocks for automatic assignment, per rank and instance; 0: 32
 
-	Portable bool // hold the plan to plan.Portable, so that MSCCL++'s executor takes it too, rather than to plan.Capacity
+	Portable bool // check the plan against plan.Portable, so that MSCCL++'s executor accepts it too, instead of plan.Capacity
 
-	Tags map[string]int // free marks that selection reads, such as {"hosts": 2}
+	Tags map[string]int // free-form tags for selection, such as {"hosts": 2}
 }
 
 func (s AlgoSpec) withDefaults() AlgoSpec {
@@ -90,7 +90,7 @@ func (s AlgoSpec) withDefaults() AlgoSpec {
 	return s
 }
 
-// validate records every field that cannot be compiled.
+// validate records an error for every field that cannot be compiled.
 func (p *CollectiveProgram) validate(pos Position) {
 	s := &p.spec
 	check := func(ok bool, fix, format string, args ...any) {

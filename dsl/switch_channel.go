@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// SwitchChannel is one buffer of a group of ranks, seen as one: a load reduces over the members, a store reaches all of them. Without
-// multicast the executor loads from and stores to every member.
+// SwitchChannel is one buffer of a group of ranks, accessed as one: a load reduces over the members, a store writes to
+// all of them. Without multicast the executor loads from and stores to every member.
 type SwitchChannel struct {
 	p      *CollectiveProgram
 	ranks  []int
@@ -16,7 +16,7 @@ type SwitchChannel struct {
 	pos    Position
 }
 
-// SwitchChannel groups buffer of the given ranks.
+// SwitchChannel creates a switch channel over a buffer of the given ranks.
 func (p *CollectiveProgram) SwitchChannel(ranks []int, buffer BufferType) *SwitchChannel {
 	s := &SwitchChannel{p: p, buffer: buffer, ranks: append([]int(nil), ranks...), pos: p.position()}
 	seen := map[int]bool{}
@@ -45,13 +45,13 @@ func (p *CollectiveProgram) SwitchChannel(ranks []int, buffer BufferType) *Switc
 	return s
 }
 
-// SwitchRank is a switch channel as one of its members uses it.
+// SwitchRank is a switch channel as used by one of its members.
 type SwitchRank struct {
 	s    *SwitchChannel
 	rank int
 }
 
-// AtRank is the member's side.
+// AtRank returns the switch channel as used by rank.
 func (s *SwitchChannel) AtRank(rank int) *SwitchRank {
 	if s.p != nil && s.member(rank) < 0 {
 		s.p.fail(s.p.position(), ErrRange, "", "rank %d is no member of the switch channel over %v", rank, s.ranks)
@@ -73,8 +73,8 @@ func (s *SwitchChannel) String() string {
 	return fmt.Sprintf("switch channel over the %s buffers of %v", bufferName(s.buffer), s.ranks)
 }
 
-// operand is the place [offset, offset+size) of the group's buffers. In place, the views of all members are one buffer, so that offsets
-// are those of the underlying buffer.
+// operand returns the range [offset, offset+size) of the group's buffers. In place, the views of all members are one
+// buffer, so offsets count from the start of the underlying buffer.
 func (s *SwitchChannel) operand(rank, offset, size int) operand {
 	b := s.buffer
 	in, out := s.p.views(rank)
@@ -98,7 +98,7 @@ func (r *SwitchRank) Reduce(offset, size int, dst Chunk, opts ...Option) {
 	r.move(o, r.s.operand(r.rank, offset, size), operand{chunk: dst}, dst, s)
 }
 
-// Broadcast stores src at offset of every member. Options: TB, Group.
+// Broadcast stores src at offset in every member's buffer. Options: TB, Group.
 func (r *SwitchRank) Broadcast(src Chunk, offset, size int, opts ...Option) {
 	if r.s.p == nil {
 		return
@@ -106,7 +106,8 @@ func (r *SwitchRank) Broadcast(src Chunk, offset, size int, opts ...Option) {
 	r.move(&operation{name: plan.SwitchStore}, operand{chunk: src}, r.s.operand(r.rank, offset, size), src, apply(opts))
 }
 
-// BroadcastPackets waits for the packets of src, a scratch chunk, and stores them at offset of every member's scratch. Options: TB, Group.
+// BroadcastPackets waits for the packets of src, a scratch chunk, and stores them at offset in every member's scratch.
+// Options: TB, Group.
 func (r *SwitchRank) BroadcastPackets(src Chunk, offset, size int, opts ...Option) {
 	p := r.s.p
 	if p == nil {

@@ -1,6 +1,6 @@
 package dsl
 
-// SyncType says where the threads of a block meet around an operation that only a few of them execute.
+// SyncType determines where the threads of a block synchronize around an operation that only a few of them execute.
 type SyncType uint8
 
 const (
@@ -9,12 +9,12 @@ const (
 	SyncAfter  SyncType = 2
 	SyncBoth   SyncType = SyncBefore | SyncAfter
 
-	syncUnset SyncType = 4 // the author has not said: both, or what auto-sync finds
+	syncUnset SyncType = 4 // not set by the author: both, or what auto-sync finds
 )
 
 var syncNames = map[string]SyncType{"none": SyncNone, "before": SyncBefore, "after": SyncAfter, "both": SyncBoth}
 
-// ParseSyncType reads "none", "before", "after" or "both".
+// ParseSyncType parses "none", "before", "after" or "both".
 func ParseSyncType(s string) (SyncType, bool) {
 	t, ok := syncNames[s]
 	return t, ok

@@ -20,7 +20,7 @@ var _ = register(&Program{
 	},
 })
 
-// exchange sends src to dst and waits for what the peer sends, with an entry handshake.
+// exchange sends src to dst and waits for the peer's data, with an entry handshake.
 func (b *builder) exchange(l link, dst, src dsl.Chunk, tb dsl.Option) {
 	l.ready(tb)
 	l.awaitReady(tb)
@@ -49,7 +49,8 @@ var _ = register(&Program{
 			}
 			prev[r].wait(tb)
 			next[r].drain(tb)
-			// On the ring's block the copy would leave the links of all ranks idle at once. Nobody else touches that chunk.
+			// On the ring's block this copy would leave the links of all ranks idle at the same time. No other
+			// operation accesses the chunk.
 			copyOwn(b.Rank(r), out.Chunk(r), in.Chunk(0), dsl.TB(1))
 		}
 	},

@@ -10,7 +10,8 @@ var _ = register(&Program{
 	Doc: "1. within the host, local rank l adds part l of everyone; 2. ranks of equal l on all hosts all-reduce part l, two-shot on up to " +
 		"8 hosts, by recursive halving and doubling on more when their number is a power of two; 3. within the host, part l goes to everyone. " +
 		"With g ranks a host, h hosts: 2·(g-1)/g·S bytes by memory, 2·(h-1)/h·S/g by port out of each rank.",
-	// Instances are chunks here, not replicas: halving needs runs of chunks of many lengths, which replicas could not share.
+	// Instances are chunks here, not replicas: halving needs ranges of chunks of many lengths, which replicas cannot
+	// share.
 	spec: func(o Options) dsl.AlgoSpec {
 		return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, o.Instances, o.InPlace), Instances: 1}
 	},
@@ -24,18 +25,19 @@ var _ = register(&Program{
 	},
 })
 
-// maxDirectHosts is up to how many hosts every rank sends to its counterpart on every other.
+// maxDirectHosts bounds the direct exchange: with more hosts, if their number is a power of two, ranks use halving.
+// Otherwise every rank sends to its counterparts on all other hosts.
 const maxDirectHosts = 8
 
-// hierarchy is one all-reduce over hosts. Part l of the buffer is divided among blocks, and the share of a block among hosts: a run of one
-// chunk per host.
+// hierarchy is one all-reduce over hosts. Part l of the buffer is divided among blocks, and the share of a block among
+// hosts: a range of one chunk per host.
 type hierarchy struct {
 	*builder
 	perHost, hosts int
 	halving        bool
 	links          [][][]link // by block, rank and peer
 	locals         [][]int    // peers of a rank on its host
-	remotes        [][]int    // those of its local rank on other hosts that it talks to, in order
+	remotes        [][]int    // ranks with the same local rank on other hosts that it exchanges data with, in order
 	slots          []*dsl.Buffer
 }
 
@@ -75,12 +77,12 @@ func newHierarchy(b *builder) *hierarchy {
 	return h
 }
 
-// counterpart is the rank with r's local rank on a host.
+// counterpart returns the rank on a host that has r's local rank.
 func (h *hierarchy) counterpart(r, host int) int { return host*h.perHost + r%h.perHost }
 
 func (h *hierarchy) rank(r, block int) {
 	tb, links, l := dsl.TB(block), h.links[block][r], r%h.perHost
-	// run is chunks [from, to) of a block's share of part l.
+	// run returns chunks [from, to) of a block's share of part l.
 	run := func(buf *dsl.Buffer, from, to int) dsl.Chunk {
 		start := (l*h.o.Instances + block) * h.hosts
 		return buf.Slice(start+from, start+to)
@@ -109,7 +111,7 @@ func (h *hierarchy) rank(r, block int) {
 	}
 }
 
-// direct: the run's chunk of each host goes to that host, is added there and comes back.
+// direct sends the chunk of each host to that host, which reduces it and sends the result back.
 func (h *hierarchy) direct(r int, links []link, run func(*dsl.Buffer, int, int) dsl.Chunk, slot func(q, from, to int) dsl.Chunk, tb dsl.Option) {
 	host, peers := h.o.host(r), h.remotes[r]
 	at := func(rank, host int) dsl.Chunk { return run(h.out(rank), host, host+1) }
@@ -126,8 +128,9 @@ func (h *hierarchy) direct(r int, links []link, run func(*dsl.Buffer, int, int) 
 	}
 }
 
-// halve: at each step a rank keeps the half of its run that holds its own host's chunk and trades the other half with a counterpart half
-// as far away as before; then the way back. The slots of a step are its own.
+// halve performs recursive halving: at each step a rank keeps the half of its range that contains its own host's chunk,
+// and exchanges the other half with a counterpart at half the distance of the previous step. Then the steps run
+// backwards to gather. Each step has separate slots.
 func (h *hierarchy) halve(r int, links []link, run func(*dsl.Buffer, int, int) dsl.Chunk, slot func(q, from, to int) dsl.Chunk, tb dsl.Option) {
 	host := h.o.host(r)
 	for d := h.hosts / 2; d > 0; d /= 2 {

@@ -26,8 +26,8 @@ var _ = register(&Program{
 				for _, q := range b.peers(r) {
 					mesh[r][q].mem.PutPackets(slot(q, r), in, tb)
 				}
-				// Rank order: rank 0's data first, then the others'. A rank other than 0 reads its own from packets too, since in place
-				// its input is gone once rank 0's has arrived.
+				// Reduce in rank order: rank 0's data first, then the others'. A rank other than 0 also reads its own
+				// data from packets, because in place its input is overwritten when rank 0's data is unpacked.
 				var packets []dsl.Chunk
 				for q := 1; q < n; q++ {
 					packets = append(packets, slot(r, q))
@@ -57,7 +57,7 @@ var _ = register(&Program{
 			for _, q := range b.peers(r) {
 				mesh[r][q].mem.PutPackets(parts[q].Chunk(r), in.Chunk(q), b.block(r, q))
 			}
-			// All blocks share the sum of chunk r and its distribution.
+			// All blocks share the reduction of chunk r and its distribution.
 			var packets []dsl.Chunk
 			for _, q := range b.peers(r) {
 				packets = append(packets, parts[r].Chunk(q))

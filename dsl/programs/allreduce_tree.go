@@ -12,8 +12,8 @@ type tree struct {
 	children [][]int
 }
 
-// inOrderTree numbers a binary tree over n ranks so that odd numbers are leaves: the height of rank r+1 is the number of its trailing zero
-// bits, and a missing right subtree is replaced by the next lower one.
+// inOrderTree builds a binary tree over n ranks in which even ranks are leaves: the height of rank r is the number of
+// trailing zero bits of r+1, and a missing right subtree is replaced by the next lower one.
 func inOrderTree(n int) tree {
 	t := tree{parent: make([]int, n), children: make([][]int, n)}
 	var build func(lo, hi int) int // over ranks [lo, hi)
@@ -53,8 +53,8 @@ func (t tree) relabel(f func(int) int) tree {
 	return out
 }
 
-// doubleTree is two trees in which nearly every rank is an inner node of one and a leaf of the other, so that both directions of its port
-// are busy: the second is the first mirrored for even n, shifted by one for odd n.
+// doubleTree returns two trees in which nearly every rank is an inner node of one and a leaf of the other, so that both
+// directions of its port are busy. The second is the first mirrored for even n, and shifted by one for odd n.
 func doubleTree(n int) [2]tree {
 	first := inOrderTree(n)
 	if n%2 == 0 {
@@ -76,13 +76,14 @@ var _ = register(&Program{
 	},
 })
 
-// treePieces is in how many pieces a tree's data travels, so that levels work at the same time.
+// treePieces is the number of pieces of a tree's data, so that levels work at the same time.
 const treePieces = 4
 
 // edge is a pair of links between child and parent.
 type edge struct{ toParent, toChild link }
 
-// writeTree reduces chunks [from, to) up the tree on block up and broadcasts them down it on block down. The root does both on block up.
+// writeTree reduces chunks [from, to) up the tree on block up, and broadcasts them down the tree on block down. The
+// root does both on block up.
 func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
 	n := b.o.Ranks
 	open := func() []edge {
@@ -119,7 +120,7 @@ func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
 		if parent < 0 {
 			downTB = up
 		}
-		// A rank may be written to from when it says ready: by its children on the way up, by its parent on the way down.
+		// A rank signals ready when it may be written to: by its children on the way up, by its parent on the way down.
 		for _, c := range children {
 			ups[c].toChild.ready(up)
 		}

@@ -2,14 +2,14 @@ package programs
 
 import "github.com/goccl/goccl/dsl"
 
-// builder is a program with the channels that most programs need.
+// builder is a program with helpers for the channels that most programs need.
 type builder struct {
 	*dsl.CollectiveProgram
 	o      Options
 	blocks int // that serve peers
 }
 
-// link is one directed channel, by memory within a host and by port between hosts.
+// link is one directed channel: a memory channel within a host, a port channel between hosts.
 type link struct {
 	mem  *dsl.MemoryChannel
 	port *dsl.PortChannel
@@ -34,7 +34,7 @@ func (b *builder) mesh() [][]link {
 	return m
 }
 
-// peers are the other ranks, starting after r, so that no two ranks begin with the same one.
+// peers returns the other ranks, starting after r, so that no two ranks begin with the same peer.
 func (b *builder) peers(r int) []int {
 	n := b.o.Ranks
 	out := make([]int, 0, n-1)
@@ -44,7 +44,7 @@ func (b *builder) peers(r int) []int {
 	return out
 }
 
-// signal tells the peer that what came before is done.
+// signal signals the peer after all earlier operations.
 func (l link) signal(tb dsl.Option) {
 	if l.mem != nil {
 		l.mem.Signal(tb)
@@ -61,7 +61,7 @@ func (l link) wait(tb dsl.Option) {
 	l.port.Wait(tb)
 }
 
-// ready and awaitReady are the entry handshake: arrival without data.
+// ready and awaitReady are the entry handshake: they order arrival, not data.
 func (l link) ready(tb dsl.Option) {
 	if l.mem != nil {
 		l.mem.Signal(tb, dsl.Relaxed())
@@ -88,7 +88,7 @@ func (l link) send(dst, src dsl.Chunk, tb dsl.Option) {
 	l.port.PutWithSignal(dst, src, tb)
 }
 
-// sendAll sends to every listed peer. Stores go first and signals follow together, behind one fence.
+// sendAll sends to every listed peer. All stores come first; the signals follow together, behind one fence.
 func sendAll(to func(q int) link, peers []int, dst, src func(q int) dsl.Chunk, tb dsl.Option) {
 	for _, q := range peers {
 		if l := to(q); l.mem != nil {
@@ -104,20 +104,21 @@ func sendAll(to func(q int) link, peers []int, dst, src func(q int) dsl.Chunk, t
 	}
 }
 
-// toward picks a rank's link to a peer.
+// toward returns a function that picks a rank's link to a peer.
 func toward(from []link) func(q int) link { return func(q int) link { return from[q] } }
 
-// always is the function of no peer in particular.
+// always returns a function that ignores the peer.
 func always(c dsl.Chunk) func(int) dsl.Chunk { return func(int) dsl.Chunk { return c } }
 
-// drain waits until what was sent has left its source, which the caller may overwrite once the launch is over. Stores need nothing.
+// drain waits until sent data has left its source, because the caller may overwrite the source after the launch. Stores
+// need no wait.
 func (l link) drain(tb dsl.Option) {
 	if l.port != nil {
 		l.port.Flush(tb)
 	}
 }
 
-// enter shakes hands with the given peers on one block.
+// enter performs the entry handshake with the given peers on one block.
 func enter(from []link, peers []int, tb dsl.Option) {
 	for _, q := range peers {
 		from[q].ready(tb)
@@ -127,7 +128,8 @@ func enter(from []link, peers []int, tb dsl.Option) {
 	}
 }
 
-// leave tells the peers that their data has been read and written, and waits for the same from them.
+// leave signals the peers that this rank has finished its accesses to their data, and waits for the same signal from
+// them.
 func leave(from []link, peers []int, tb dsl.Option) {
 	for _, q := range peers {
 		from[q].signal(tb)
@@ -146,22 +148,23 @@ func inGroups[T any](list []T, size int, f func([]T)) {
 	}
 }
 
-// op is the reduction operator option.
+// op returns the option for the reduction operator.
 func (b *builder) op() dsl.Option { return dsl.With(b.o.ReduceOp) }
 
-// maxPeerBlocks is how many blocks serve peers at most, in programs where one block may serve several: those with packets, which send
-// everything before they wait for anything. Programs that shake hands with one peer after another need a block each, or they could hang.
+// maxPeerBlocks is the maximum number of blocks that serve peers, in programs where one block may serve several peers:
+// programs with packets, which send everything before they wait. Programs that handshake with one peer after another
+// need one block per peer, or they could hang.
 const maxPeerBlocks = 16
 
-// packetBlocks makes blocks serve several peers when there are many.
+// packetBlocks lets a block serve several peers when there are many.
 func (b *builder) packetBlocks() { b.blocks = min(b.blocks, maxPeerBlocks) }
 
-// block numbers the block of r that serves peer q.
+// block returns the option for the block of r that serves peer q.
 func (b *builder) block(r, q int) dsl.Option {
 	return dsl.TB((q - r + b.o.Ranks - 1) % b.o.Ranks % b.blocks)
 }
 
-// allBlocks is the group of the blocks that serve peers.
+// allBlocks returns the group of all blocks that serve peers.
 func (b *builder) allBlocks() dsl.Option {
 	g := make(dsl.ThreadBlockGroup, b.blocks)
 	for i := range g {
@@ -189,7 +192,7 @@ func (b *builder) reduceLocal(r *dsl.Rank, dst, acc dsl.Chunk, others []dsl.Chun
 	})
 }
 
-// pullReduce adds the same chunk of every listed peer to acc, in their order, into dst. chunk gives the peer's chunk.
+// pullReduce adds the same chunk of every listed peer to acc, in their order, into dst. chunk returns the peer's chunk.
 func (b *builder) pullReduce(from []link, dst, acc dsl.Chunk, peers []int, chunk func(q int) dsl.Chunk, tb dsl.Option) {
 	for _, q := range peers {
 		from[q].mem.Reduce(acc, []dsl.Chunk{chunk(q)}, dsl.Into(dst), tb, b.op())
@@ -210,7 +213,7 @@ func (b *builder) scratch(size int) []*dsl.Buffer {
 	return out
 }
 
-// copyOwn copies src to dst unless they are the same place.
+// copyOwn copies src to dst unless they are the same chunk.
 func copyOwn(r *dsl.Rank, dst, src dsl.Chunk, tb dsl.Option) {
 	if dst != src {
 		r.Copy(dst, src, tb)

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Options are what a generator is asked for.
+// Options are the parameters of a generator.
 type Options struct {
 	Ranks int // world size, 2 or more
 	Hosts int // 0: 1; Ranks must be a multiple
@@ -35,8 +35,8 @@ type Program struct {
 	Doc        string // steps and bytes on the wire
 	MultiHost  bool   // works over several hosts
 	NoInPlace  bool
-	Instances  int    // default, or with Wide the default of several hosts
-	Wide       bool   // by default as many instances as fill maxWide thread blocks
+	Instances  int    // default; with Wide, the default for several hosts
+	Wide       bool   // the default number of instances fills maxWide thread blocks
 	MaxSize    uint64 // default upper end of the message range in bytes; 0: none
 
 	spec  func(o Options) dsl.AlgoSpec
@@ -51,10 +51,10 @@ func register(p *Program) *Program {
 	return p
 }
 
-// All lists the programs by name.
+// All returns the programs, sorted by name.
 func All() []*Program { return slices.Clone(registry) }
 
-// Names lists the names, sorted.
+// Names returns the names, sorted.
 func Names() []string {
 	out := make([]string, len(registry))
 	for i, p := range registry {
@@ -63,7 +63,7 @@ func Names() []string {
 	return out
 }
 
-// Lookup finds a program.
+// Lookup returns the program with a name.
 func Lookup(name string) (*Program, error) {
 	for _, p := range registry {
 		if p.Name == name {
@@ -82,7 +82,7 @@ func Build(name string, o Options) (*plan.Plan, error) {
 	return p.Build(o)
 }
 
-// Supports says why the program cannot be built for o, or nil.
+// Supports returns the reason why the program cannot be built for o, or nil.
 func (p *Program) Supports(o Options) error {
 	o.Hosts = max(o.Hosts, 1)
 	switch {
@@ -110,10 +110,11 @@ func (p *Program) Supports(o Options) error {
 	return nil
 }
 
-// maxPairs bounds the memory that a program takes: an op of a plan is about 1 KB on its way, and a pair has several.
+// maxPairs bounds the memory for building a program: an op of a plan takes about 1 KB while it is built, and a pair has
+// several.
 const maxPairs = 1 << 20
 
-// pairs is how many pairs of ranks a program opens channels between, once for each instance.
+// pairs returns how many pairs of ranks a program opens channels between, counted once per instance.
 func (p *Program) pairs(o Options) int {
 	peers := o.Ranks
 	if p.Name == "allreduce_hierarchical" {
@@ -125,7 +126,7 @@ func (p *Program) pairs(o Options) int {
 	return o.Ranks * peers * o.Instances
 }
 
-// Program writes the program without compiling it.
+// Program builds the program without compiling it.
 func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	o.Hosts = max(o.Hosts, 1)
 	if err := p.Supports(o); err != nil {
@@ -153,14 +154,14 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	return b.CollectiveProgram, nil
 }
 
-// A thread block moves 10 to 20 GB/s, and little messages don't mind empty ones: so there are many, in a power of two, because the sizes of messages
-// are.
+// A thread block moves 10 to 20 GB/s, and idle blocks do not slow down small messages, so wide programs use many.
+// Instances are a power of two, because message sizes usually are.
 const (
 	maxWide      = 64 // thread blocks
 	maxInstances = 16
 )
 
-// instances is the default for o.
+// instances returns the default for o.
 func (p *Program) instances(o Options) int {
 	if !p.Wide || o.Hosts > 1 || o.Ranks < 3 {
 		return max(p.Instances, 1)

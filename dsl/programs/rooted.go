@@ -24,14 +24,15 @@ var _ = register(&Program{
 					tb := b.block(r, q)
 					mesh[r][q].awaitReady(tb)
 					mesh[r][q].send(b.out(q).Chunk(q), in.Chunk(q), tb)
-					// Nobody passes the root's own chunk on.
+					// The other ranks do not forward the root's own chunk.
 					mesh[r][q].send(b.out(q).Chunk(root), in.Chunk(root), tb)
 					mesh[r][q].drain(tb)
 				}
 				copyOwn(b.Rank(r), out.All(), in.All(), b.allBlocks())
 				continue
 			}
-			// One block does the work of a rank that is not the root: everything but the wait for the root goes to several peers at once.
+			// One block does the work of a rank that is not the root: each step, except the waits for the root, serves
+			// several peers at once.
 			tb := dsl.TB(0)
 			var others []int
 			for _, q := range b.peers(r) {
@@ -69,7 +70,8 @@ var _ = register(&Program{
 		root := b.o.Root
 		mesh, scratch := b.mesh(), b.scratch(1)
 		for _, q := range b.peers(root) {
-			// Ready means that the packets of the launch before last are unpacked, and that this half may be written again.
+			// A ready signal means that the packets of the launch before last have been unpacked, so this half may be
+			// written again.
 			mesh[q][root].ready(dsl.TB(0))
 			b.Rank(q).UnpackPackets(b.out(q).Chunk(0), scratch[q].Chunk(0), dsl.TB(0))
 			mesh[root][q].awaitReady(b.block(root, q))

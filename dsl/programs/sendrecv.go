@@ -5,7 +5,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// shift opens, for every rank, the links to the next rank and to the previous one, which are the same with two ranks.
+// shift opens, for every rank, the links to the next rank and to the previous one. With two ranks these are the same.
 func (b *builder) shift() (next, prev []link) {
 	n := b.o.Ranks
 	next, prev = make([]link, n), make([]link, n)
