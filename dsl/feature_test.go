@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/plan/interp"
 )
 
-// Every field of AlgoSpec that a plan has arrives there.
+// TestSpecReachesThePlan checks that the plan has the value of every field of AlgoSpec that plans have.
 func TestSpecReachesThePlan(t *testing.T) {
 	p := NewCollectiveProgram(AlgoSpec{
 		Name: "all fields", Collective: SendRecv(2, 1, false), Protocol: LL, ReuseResources: true, ThreadsPerBlock: 256, UseDoubleScratchBuffer: true,
@@ -21,7 +21,8 @@ func TestSpecReachesThePlan(t *testing.T) {
 	}
 }
 
-// shift is a user-defined collective: rank r ends with chunk k of rank r+by as its chunk k. demand is what it states, by what it does.
+// shift is a user-defined collective: chunk k of rank r becomes a copy of chunk k of rank r+by. demand is the shift
+// that its postcondition states.
 func shift(ranks, demand, by int) *CollectiveProgram {
 	p := NewCollectiveProgram(AlgoSpec{Name: "shift", Collective: Custom("shift", ranks, 2, 2, false, func(rank, chunk int) []Contribution {
 		return []Contribution{{Rank: (rank + demand) % ranks, Chunk: chunk}}
@@ -29,7 +30,7 @@ func shift(ranks, demand, by int) *CollectiveProgram {
 	for r := range ranks {
 		to, from := (r+ranks-by)%ranks, (r+by)%ranks
 		send, receive := p.MemoryChannel(to, r), p.MemoryChannel(from, r)
-		receive.Signal(TB(0), Relaxed()) // I am here
+		receive.Signal(TB(0), Relaxed()) // ready
 		send.Wait(TB(0), Relaxed())
 		send.Put(p.Rank(to).Output().All(), p.Rank(r).Input().All(), TB(0))
 		send.Signal(TB(0))
@@ -53,7 +54,8 @@ func TestUserDefinedCollective(t *testing.T) {
 	}
 }
 
-// A group's blocks each take a slice; together they move everything, and the next step waits for all of them.
+// The blocks of a group each process a slice; together they process everything, and the next step waits for all of
+// them.
 func TestThreadBlockGroupSharesAnOperation(t *testing.T) {
 	build := func(meet bool) *plan.Plan {
 		p := NewCollectiveProgram(AlgoSpec{Name: "group", Collective: SendRecv(2, 1, false)})
@@ -89,7 +91,7 @@ func TestThreadBlockGroupSharesAnOperation(t *testing.T) {
 	}
 }
 
-// Packets into the same scratch launch after launch are safe with two halves by turns, and not with one.
+// Reusing scratch for packets in every launch is safe with two alternating halves, and unsafe with one.
 func TestDoubleScratch(t *testing.T) {
 	for _, double := range []bool{true, false} {
 		p := NewCollectiveProgram(AlgoSpec{Name: "exchange", Collective: SendRecv(3, 1, false), Protocol: LL, UseDoubleScratchBuffer: double})
@@ -98,7 +100,7 @@ func TestDoubleScratch(t *testing.T) {
 			scratch[r] = p.Rank(r).Scratch(3)
 		}
 		for r := range 3 {
-			for _, q := range []int{(r + 1) % 3, (r + 2) % 3} { // to both, so that each hears from each
+			for _, q := range []int{(r + 1) % 3, (r + 2) % 3} { // to both, so that each receives from each
 				p.MemoryChannel(q, r).PutPackets(scratch[q].Chunk(r), p.Rank(r).Input().Chunk(0), TB(0))
 			}
 			from := (r + 2) % 3

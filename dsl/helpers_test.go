@@ -91,7 +91,7 @@ func pipelined() *CollectiveProgram {
 			c.Signal(TB(1))
 			c.Wait(TB(1))
 		})
-		// The copies of the next launch must not overtake the stores of this one; the end of the kernel sees to that.
+		// The copies of the next launch must not overtake the stores of this one. The end of the kernel ensures it.
 	}
 	return p
 }

@@ -173,7 +173,7 @@ func TestAssignment(t *testing.T) {
 		t.Errorf("%d blocks, want one for each independent peer and one for the copy", n)
 	}
 
-	// Data on one channel, signals on another: the author's order must survive.
+	// Data on one channel, signals on another: the author's order must be preserved.
 	p := NewCollectiveProgram(AlgoSpec{Name: "two channels", Collective: AllGather(2, 1, false)})
 	for r := range 2 {
 		q := 1 - r

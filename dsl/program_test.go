@@ -75,7 +75,7 @@ func verify(t *testing.T, p *CollectiveProgram) *plan.Plan {
 	return out
 }
 
-// opNames is a block's ops in one line.
+// opNames returns a block's ops in one line.
 func opNames(ops []plan.Op) string {
 	var out []string
 	for i := range ops {

@@ -10,14 +10,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// known is a chunk whose content the generator knows.
+// known is a chunk whose content the generator tracks.
 type known struct {
 	chunk Chunk
 	of    []Contribution
 }
 
-// randomProgram writes a random program that is right by construction: every step writes a fresh scratch chunk, so its content is known, and
-// the outputs define a collective of the program's own. Chunks of several lengths, all passes, and both ways to move data take part.
+// randomProgram generates a random program that is correct by construction: every step writes a fresh scratch chunk, so
+// its content is known, and the outputs define the program's own collective. It uses chunks of several lengths, all
+// passes, and both ways to move data.
 type randomProgram struct {
 	t      *rapid.T
 	p      *CollectiveProgram
@@ -68,7 +69,7 @@ func (g *randomProgram) write() {
 		for i := range randomInputs {
 			have = append(have, known{in.Chunk(i), []Contribution{{r, i}}})
 		}
-		have = append(have, known{in.Slice(0, 2), []Contribution{{r, 0}, {r, 1}}}) // of a run: one contribution per chunk
+		have = append(have, known{in.Slice(0, 2), []Contribution{{r, 0}, {r, 1}}}) // of a range: one contribution per chunk
 		g.have = append(g.have, have)
 	}
 	g.pairs(func(a, b int) { g.memory[a][b] = g.p.MemoryChannel(b, a) })
@@ -105,7 +106,7 @@ func (g *randomProgram) new(r, size int) Chunk {
 	return c
 }
 
-// learn records a run of chunks, and each of its chunks.
+// learn records the content of a range of chunks, and of each of its chunks.
 func (g *randomProgram) learn(c Chunk, of []Contribution) {
 	g.have[c.Rank] = append(g.have[c.Rank], known{c, of})
 	if c.Size > 1 {
@@ -164,7 +165,8 @@ func (g *randomProgram) step(i int) {
 	}
 }
 
-// Random programs compile, deterministically, to plans that the verifier proves and the interpreter agrees with.
+// Random programs compile, deterministically, to plans that the verifier proves and for which the interpreter gets the
+// expected result.
 func TestRandomProgramsAreRightAfterAllPasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newRandomProgram(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// reducing are programs that between them hold every op that reduces.
+// reducing lists programs that together contain every op that reduces.
 var reducing = []string{"allreduce_direct", "allreduce_switch", "allreduce_twoshot_ll", "allreduce_ring", "reducescatter_push", "reduce_direct"}
 
 // arithmetic runs every type and operator over programs.
@@ -40,7 +40,7 @@ func TestHostArithmetic(t *testing.T) {
 	}
 }
 
-// TestHostOperatorOfThePlan: a plan whose reductions name their operator runs with that one, and no other.
+// TestHostOperatorOfThePlan: a plan whose reductions specify their operator runs with that operator only.
 func TestHostOperatorOfThePlan(t *testing.T) {
 	const n = 3
 	j := newJob(t, n, openHost)
@@ -65,7 +65,8 @@ func TestHostOperatorOfThePlan(t *testing.T) {
 	}
 }
 
-// TestHostEveryOperatorOfEveryPlan: also by ranks whose own program reduces nothing, which odd numbers of ranks have.
+// TestHostEveryOperatorOfEveryPlan also covers ranks whose own program reduces nothing, which occur with odd numbers of
+// ranks.
 func TestHostEveryOperatorOfEveryPlan(t *testing.T) {
 	for _, n := range []int{3, 5, 7} {
 		j := newJob(t, n, openHost)

@@ -21,7 +21,8 @@ func merged(t *testing.T, p *plan.Plan, rank int) *program {
 	return prog
 }
 
-// moved is what a program does with data, whatever it is divided into: bytes moved, by source and destination memory.
+// moved summarizes the data movement of a program, however it is divided: bytes moved, by source and destination
+// memory.
 func moved(blocks [][]instr) map[string]float64 {
 	out := map[string]float64{}
 	for _, list := range blocks {
@@ -55,7 +56,8 @@ func signals(blocks [][]instr, rank *program) (out, in []uint64) {
 	return out, in
 }
 
-// TestMergedProgramsDoTheSame compares signals and bytes of merged programs with those of the plan's blocks, for everything that ships.
+// TestMergedProgramsDoTheSame compares signals and bytes of merged programs with those of the plan's blocks, for all
+// shipped programs.
 func TestMergedProgramsDoTheSame(t *testing.T) {
 	for _, spec := range programs.All() {
 		for _, o := range []programs.Options{{Ranks: 2}, {Ranks: 3, Instances: 3}, {Ranks: 5, InPlace: true}} {
@@ -89,7 +91,7 @@ func TestMergedProgramsDoTheSame(t *testing.T) {
 	}
 }
 
-// TestMergingGivesOneBlock holds for the programs that the host device is to be fast with.
+// TestMergingGivesOneBlock covers the programs that must be fast on the host device.
 func TestMergingGivesOneBlock(t *testing.T) {
 	for name, want := range map[string]int{"allreduce_oneshot_ll": 2, "allreduce_twoshot_ll": 3, "allreduce_direct": 5, "allreduce_switch": 0} {
 		p, err := programs.Build(name, programs.Options{Ranks: 8})
@@ -103,8 +105,8 @@ func TestMergingGivesOneBlock(t *testing.T) {
 	}
 }
 
-// TestRehearsalRefusesWhatWouldGetStuck has a plan whose blocks run well side by side, and not in lock-step: the signal that block 1 of rank 0
-// waits for first is sent by rank 1 once block 0 of rank 0 has done both of its ops.
+// TestRehearsalRefusesWhatWouldGetStuck uses a plan whose blocks run concurrently but not in lock-step: block 1 of rank
+// 0 first waits for a signal that rank 1 sends only after block 0 of rank 0 has completed both of its ops.
 func TestRehearsalRefusesWhatWouldGetStuck(t *testing.T) {
 	p := crossed(t)
 	if _, err := Check(p); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// gpus is how many ranks to run and where: a GPU each, or with one GPU two ranks on it.
+// gpus returns how many ranks to run and how to open their devices: a GPU each, or with one GPU two ranks on it.
 func gpus(t testing.TB) (n int, open func(int) (device.Device, error)) {
 	t.Helper()
 	if err := cuda.Available(); err != nil {
@@ -30,7 +30,8 @@ func gpus(t testing.TB) (n int, open func(int) (device.Device, error)) {
 	return max(2, have), func(r int) (device.Device, error) { return cuda.Open(r % have) }
 }
 
-// TestGPUPrograms runs all shipped programs from staged buffers: tails, in place and not, several times on the same data.
+// TestGPUPrograms runs all shipped programs with staged buffers: tails, in place and out of place, several times on the
+// same data.
 func TestGPUPrograms(t *testing.T) {
 	n, open := gpus(t)
 	shipped(t, n, func(name string, p *plan.Plan) {
@@ -84,7 +85,7 @@ func TestGPUGraph(t *testing.T) {
 	}
 }
 
-// TestGPURegistered works on registered buffers without staging, which a plan loaded so refuses for others.
+// TestGPURegistered uses registered buffers without staging. A plan loaded with Registered rejects other buffers.
 func TestGPURegistered(t *testing.T) {
 	n, open := gpus(t)
 	for _, name := range []string{"allreduce_direct", "allgather_direct", "allreduce_switch"} {
@@ -114,7 +115,7 @@ func TestGPURegistered(t *testing.T) {
 	}
 }
 
-// TestGPUAbsentRank: a kernel that waits for a rank that does not come gives up, and the error says for whom and where.
+// TestGPUAbsentRank: a kernel that waits for an absent rank times out, and the error names the rank and the place.
 func TestGPUAbsentRank(t *testing.T) {
 	_, open := gpus(t)
 	for _, name := range []string{"allreduce_direct", "allreduce_twoshot_ll"} {
@@ -145,7 +146,7 @@ func TestGPUAbsentRank(t *testing.T) {
 		if err := j.each(func(r int) error { return xs[r].Reserve(bounded(t), 4096) }); err != nil {
 			t.Fatal(err)
 		}
-		// The first run, by both, makes the staging buffers.
+		// The first run, on both ranks, creates the staging buffers.
 		if err := j.run(bounded(t), xs, planrun.Case{Message: 4096, Type: datatype.Float32}); err != nil {
 			t.Fatal(err)
 		}

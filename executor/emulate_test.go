@@ -28,7 +28,7 @@ func emulator(t *testing.T, extra ...string) string {
 		t.Skip("no C++ compiler: ", err)
 	}
 	for _, pattern := range []string{"testdata/*", "../kernels/executor/*.cu*", "../kernels/include/goccl/*", "../kernels/internal/hosttest/testdata/*.hpp"} {
-		paths, err := filepath.Glob(pattern) // reading them keeps go test from taking an old result
+		paths, err := filepath.Glob(pattern) // reading these files keeps go test from reusing a cached result
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(paths), err)
 		}
@@ -54,7 +54,7 @@ type emulation struct {
 	threads  int
 	launches int
 	first    uint32 // epoch before the first launch
-	general  bool   // the general kernel also where the quick one would do
+	general  bool   // run the general kernel even where the quick one applies
 }
 
 // job writes what the emulator reads, and returns the inputs.
@@ -198,7 +198,7 @@ func emulated(t *testing.T, program string, ranks []int, messages []uint64, only
 	}
 }
 
-// TestKernel: what a GPU would do, without one. One build serves both parts.
+// TestKernel runs the kernel's source on the CPU. One build serves both parts.
 func TestKernel(t *testing.T) {
 	program := emulator(t)
 	t.Run("programs", func(t *testing.T) {
@@ -212,15 +212,15 @@ func TestKernel(t *testing.T) {
 	t.Run("long sums", func(t *testing.T) { kernelLongSums(t, program) })
 }
 
-// TestKernelUnderThreadSanitizer: the kernel's own synchronisation, and that of the programs, holds in the C++ memory model. The message divides
-// unevenly, in multiples of 16 bytes: copies between differently aligned addresses read, and discard, neighbouring bytes. The other divides evenly, for
-// the quick kernel.
+// TestKernelUnderThreadSanitizer: the synchronization of the kernel and of the programs is correct in the C++ memory
+// model. One message divides unevenly, in multiples of 16 bytes, because copies between differently aligned addresses
+// read, and discard, neighbouring bytes. The other divides evenly, for the quick kernel.
 func TestKernelUnderThreadSanitizer(t *testing.T) {
 	names := map[string]bool{"allreduce_direct": true, "allreduce_twoshot_ll": true, "allreduce_tree": true, "broadcast_ll": true, "allreduce_switch": true}
 	emulated(t, emulator(t, "-g", "-fsanitize=thread", "-DEMULATE_FLOAT32"), []int{2}, []uint64{1008, 1024}, func(name string) bool { return names[name] })
 }
 
-// kernelCopies has copies that go by bulk copies, whole and with a tail, aligned and not.
+// kernelCopies tests plans that use bulk copies, whole and with a tail, aligned and not.
 func kernelCopies(t *testing.T, program string) {
 	for _, message := range []uint64{4 * 2 * gpuBulkBytes, 2*(4*2*gpuBulkBytes) + 40} {
 		p, err := programs.Build("allgather_direct", programs.Options{Ranks: 2, Instances: 2, Alignment: 4})
@@ -234,7 +234,7 @@ func kernelCopies(t *testing.T, program string) {
 	}
 }
 
-// kernelGeneral has the general kernel run what the quick one would, and both together over many units a thread.
+// kernelGeneral runs the general kernel where the quick one applies, and both with many units per thread.
 func kernelGeneral(t *testing.T, program string) {
 	for _, name := range []string{"allreduce_oneshot_ll", "allreduce_twoshot_ll", "allgather_ll", "reducescatter_ll", "alltoall_ll"} {
 		for _, general := range []bool{false, true} {

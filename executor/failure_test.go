@@ -61,7 +61,8 @@ func failing(t *testing.T, program string, timeout time.Duration) (j *job, xs []
 	}
 }
 
-// TestAbsentRank: who waits for a rank that does not come says for whom, in which operation, and where in the plan; and stays failed.
+// TestAbsentRank: the error of a rank that waits for an absent rank names that rank, the operation, and the place in
+// the plan. The executor stays failed.
 func TestAbsentRank(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"allreduce_direct", "allreduce_twoshot_ll", "allreduce_ring"} {
@@ -107,10 +108,10 @@ func TestAbortEndsARunningLaunch(t *testing.T) {
 	}
 }
 
-// TestPanicEndsEverything: a launch that touches memory which is not mapped, on one worker or on several, fails the executor at once, and leaves nothing
-// that Close would wait for.
+// TestPanicEndsEverything: a launch that accesses unmapped memory, on one worker or on several, fails the executor at
+// once, and leaves nothing that Close would wait for.
 func TestPanicEndsEverything(t *testing.T) {
-	const nowhere device.Ptr = 1 << 12 // the first page but one is never mapped
+	const nowhere device.Ptr = 1 << 12 // the second page is never mapped
 	for _, program := range []string{"allreduce_direct", "allreduce_twoshot_ll"} {
 		for _, message := range []uint64{4096, 1 << 20} {
 			j, xs, _ := failing(t, program, time.Minute)
@@ -132,7 +133,7 @@ func TestPanicEndsEverything(t *testing.T) {
 				if err := j.execs[r].Err(); !errors.Is(err, algorithm.ErrAborted) {
 					t.Errorf("%s: the executor says %v", program, err)
 				}
-				j.execs[1-r].Abort(algorithm.ErrAborted) // as communicators do
+				j.execs[1-r].Abort(algorithm.ErrAborted) // as a communicator does
 				return j.execs[r].Close()
 			}); err != nil {
 				t.Errorf("%s: %v", program, err)
@@ -144,7 +145,8 @@ func TestPanicEndsEverything(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses: wrong plans with the verifier's counterexample, plans for another number of ranks, ranks that disagree.
+// TestLoadRefuses: Load rejects wrong plans with the verifier's counterexample, plans for another number of ranks, and
+// ranks that disagree.
 func TestLoadRefuses(t *testing.T) {
 	const n = 2
 	j := newJob(t, n, openHost)
@@ -178,14 +180,15 @@ func TestLoadRefuses(t *testing.T) {
 	if err := j.each(func(r int) error { _, err := j.execs[r].Load(ctx, []*plan.Plan{good, other}[r]); return err }); !errors.Is(err, algorithm.ErrMismatch) {
 		t.Errorf("different plans: %v", err)
 	}
-	// One rank refuses: the other learns of it and does not wait.
+	// One rank rejects its plan: the other gets an error and does not wait.
 	err = j.each(func(r int) error { _, err := j.execs[r].Load(ctx, []*plan.Plan{good, three}[r]); return err })
 	if !errors.Is(err, algorithm.ErrInvalidArgument) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one rank refuses: %v", err)
 	}
 }
 
-// TestTrustedPlanIsClamped: without the verifier a plan that reads where there is nothing ends with an error, not with a fault.
+// TestTrustedPlanIsClamped: without the verifier, a plan that reads beyond its buffers ends with an error, not with a
+// segmentation fault.
 func TestTrustedPlanIsClamped(t *testing.T) {
 	const n = 2
 	j := newJob(t, n, openHost)

@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// foreign runs plans in the form that others write: no schema_version, absent keys, the older name of a switch entry's buffer, and every op.
+// foreign runs plans in the form of other writers: no schema_version, absent keys, the older name of a switch entry's
+// buffer, and every op.
 func foreign(t *testing.T, open func(int) (device.Device, error), ranks int) {
 	var files []string
 	for _, pattern := range []string{"testdata/*.json", "../plan/testdata/foreign/*.json", "../dsl/testdata/*.json"} {

@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Age makes a plan on a GPU that was not yet run look as if its latest launch had been number epoch. All ranks do it before any launches.
+// Age makes a plan on a GPU that has not run yet look as if its latest launch had number epoch. All ranks call it
+// before any launches.
 func (x *ExecutionPlan) Age(dev device.Device, epoch uint32) error {
 	h, ok := x.engine.(*cudaEngine)
 	if !ok {

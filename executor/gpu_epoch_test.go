@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// The launches of every shipped program go over 2³², eagerly and, where the sizes allow, behind larger and smaller ones.
+// The launch numbers of every shipped program pass 2³², eagerly and, where the sizes allow, after larger and smaller
+// launches.
 func TestGPUEpochsWrap(t *testing.T) {
 	const before, after = 5, 10
 	n, open := gpus(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// longSum is an in-place plan of one rank that adds up ten chunks. The source at position same is where the destination is.
+// longSum is an in-place plan of one rank that adds ten chunks. The source at position same is also the destination.
 func longSum(same, destination int) *plan.Plan {
 	p := &plan.Plan{SchemaVersion: plan.SchemaVersion, Name: "long_sum", Collective: "fold", Protocol: plan.Simple, InPlace: true, ThreadsPerBlock: 32, Alignment: 16, MaxSize: 1 << 30}
 	op := plan.Op{Name: plan.ReduceLocal, Dst: []plan.Chunk{plan.Local(plan.Output, destination, 1)}}
@@ -24,7 +24,7 @@ func longSum(same, destination int) *plan.Plan {
 	return p
 }
 
-// kernelLongSums: more sources than an op of the kernel takes, one of which is, in place, where the sum goes.
+// kernelLongSums: more sources than a kernel op takes, one of which is, in place, the destination.
 func kernelLongSums(t *testing.T, program string) {
 	for same := range 10 {
 		p := longSum(same, 3)

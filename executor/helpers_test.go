@@ -19,7 +19,7 @@ import (
 
 func openHost(r int) (device.Device, error) { return host.Open(r) }
 
-// job is all ranks in this process.
+// job holds all ranks in this process.
 type job struct {
 	boots []bootstrap.Bootstrap
 	devs  []device.Device
@@ -114,7 +114,7 @@ func shipped(t testing.TB, n int, f func(name string, p *plan.Plan)) {
 	}
 }
 
-// messages are sizes that p takes: tails, even and uneven ones, in an order in which scratch grows.
+// messages returns sizes that p takes: tails, even and uneven ones, in an order that makes scratch grow.
 func messages(x *executor.ExecutionPlan, n int, elem int64, wants ...uint64) (out []uint64) {
 	for _, w := range wants {
 		w -= w % (uint64(n) * uint64(elem))

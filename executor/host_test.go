@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// TestHostPrograms runs all shipped programs: sizes with tails, in place and not, each several times on the same data.
+// TestHostPrograms runs all shipped programs: sizes with tails, in place and out of place, each several times on the
+// same data.
 func TestHostPrograms(t *testing.T) {
 	ranks := []int{2, 3, 8}
 	if testing.Short() {
@@ -20,7 +21,7 @@ func TestHostPrograms(t *testing.T) {
 				j := newJob(t, n, openHost)
 				xs := j.load(t, p)
 				ctx := bounded(t)
-				// 8 ranks show that programs scale, fewer that every size is right.
+				// 8 ranks show that programs scale, fewer ranks that every size is correct.
 				sizes := []uint64{4 * uint64(n), 4096*uint64(n) + 4*uint64(n), 400_000}
 				if n == 8 {
 					sizes = sizes[1:2]

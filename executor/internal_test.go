@@ -9,14 +9,14 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// StartAt makes a plan's launches count from n on, as if so many had run; all ranks must.
+// StartAt makes a plan's launches count from n on, as if n launches had run. All ranks must call it.
 func StartAt(x *ExecutionPlan, n uint64) {
 	h := x.engine.(*hostEngine)
 	h.enqueued = n
 	h.ended.Store(n)
 }
 
-// TestPacketFlags compares the flags with a naive twin: a set of packets.
+// TestPacketFlags compares the flags with a naive implementation: a set of packets.
 func TestPacketFlags(t *testing.T) {
 	const size = 4096
 	words := make([]uint64, size/lineBytes)

@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// TestShortMovesAreThoseOfChunks compares moves of many chunks at once with the same moves chunk by chunk, as plan.Layout defines them.
+// TestShortMovesAreThoseOfChunks compares moves of many chunks at once with the same moves chunk by chunk, as
+// plan.Layout defines them.
 func TestShortMovesAreThoseOfChunks(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"allreduce_direct", "allgather_direct", "reducescatter_direct", "alltoall_direct"} {

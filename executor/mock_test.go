@@ -16,8 +16,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// TestMockLaunches has every shipped plan launched over a driver that runs no kernels: whatever the caller's buffers and the operator are, there is
-// memory for the launch. Results are for the tests with GPUs.
+// TestMockLaunches launches every shipped plan over a driver that runs no kernels: for all caller's buffers and
+// operators, there is memory for the launch. Tests with GPUs check results.
 func TestMockLaunches(t *testing.T) {
 	const child = "GOCCL_EXECUTOR_TEST_MOCK"
 	if os.Getenv(child) == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// eachFile calls f for the plans that are kept in files, which have the ops that shipped programs have not.
+// eachFile calls f for the plans in files, which have the ops that shipped programs lack.
 func eachFile(t *testing.T, f func(name string, p *plan.Plan)) {
 	var files []string
 	for _, pattern := range []string{"testdata/*.json", "../plan/testdata/foreign/*.json", "../dsl/testdata/*.json"} {
@@ -35,7 +35,7 @@ func eachFile(t *testing.T, f func(name string, p *plan.Plan)) {
 	}
 }
 
-// kernelFiles runs the plans of files in the kernel's source, by every operator.
+// kernelFiles runs the plans in files with the kernel's source, with every operator.
 func kernelFiles(t *testing.T, program string) {
 	eachFile(t, func(name string, p *plan.Plan) {
 		n := uint64(len(p.GPUs))
@@ -55,7 +55,7 @@ func kernelFiles(t *testing.T, program string) {
 	})
 }
 
-// TestEveryOpIsTested: an op of the format that no plan of these tests has would be missing here.
+// TestEveryOpIsTested checks that the plans of these tests contain every op of the format.
 func TestEveryOpIsTested(t *testing.T) {
 	var schema struct {
 		Defs struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestMain is also the ranks of TestHostProcesses: GOCCL_EXECUTOR_RANK says which.
+// TestMain also runs the ranks of TestHostProcesses, numbered by GOCCL_EXECUTOR_RANK.
 func TestMain(m *testing.M) {
 	if s := os.Getenv("GOCCL_EXECUTOR_RANK"); s != "" {
 		if err := child(s); err != nil {
@@ -93,8 +93,8 @@ func child(rank string) error {
 	return e.Close()
 }
 
-// TestHostProcesses runs programs of every kind of access with a process for each rank, on memory that peers can map and on memory that they
-// cannot.
+// TestHostProcesses runs programs of every kind of access with a process for each rank, on memory that peers can map
+// and on memory that they cannot map.
 func TestHostProcesses(t *testing.T) {
 	ranks := []int{2, 4}
 	if testing.Short() {

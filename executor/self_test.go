@@ -8,8 +8,9 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// packetsToItself is an all-gather over 2 ranks whose block 0 sends packets to the rank itself, and whose block 1 reads them. Block 2 serves the
-// peer: from the input, or, as between hosts, by a port channel that reads the packets that the rank has sent to itself.
+// packetsToItself is an all-gather over 2 ranks whose block 0 sends packets to the rank itself, and whose block 1 reads
+// them. Block 2 serves the peer: from the input or, as between hosts, by a port channel that reads the packets that the
+// rank has sent to itself.
 func packetsToItself(t *testing.T, ports bool) *plan.Plan {
 	t.Helper()
 	p := dsl.NewCollectiveProgram(dsl.AlgoSpec{Name: "packets_to_itself", Collective: dsl.AllGather(2, 1, false), Protocol: dsl.LL, UseDoubleScratchBuffer: true})
@@ -32,7 +33,8 @@ func packetsToItself(t *testing.T, ports bool) *plan.Plan {
 	return out
 }
 
-// TestHostPacketsToItself: merged, the op that sends a rank its own packets would be the one that waits for them.
+// TestHostPacketsToItself: if merged, the op that sends packets to its own rank would also be the op that waits for
+// them.
 func TestHostPacketsToItself(t *testing.T) {
 	for _, ports := range []bool{false, true} {
 		j := newJob(t, 2, openHost)

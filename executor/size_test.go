@@ -14,7 +14,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// turned is a user-defined collective of two ranks that gives every rank its own chunks, each in the next one's place: right for even messages only.
+// turned is a user-defined collective of two ranks that gives every rank its own chunks, each in the place of the next
+// one: correct for even messages only.
 func turned(t *testing.T, chunks int) *plan.Plan {
 	t.Helper()
 	p := dsl.NewCollectiveProgram(dsl.AlgoSpec{Name: "turned", Collective: dsl.Custom("turn", 2, chunks, chunks, false,
@@ -34,7 +35,8 @@ func turned(t *testing.T, chunks int) *plan.Plan {
 	return out
 }
 
-// TestHostEvenMessages: a plan for even messages is loaded whatever its chunks, proven or trusted, and then takes those.
+// TestHostEvenMessages: a plan for even messages can be loaded whatever its chunks, verified or trusted, and then takes
+// even messages.
 func TestHostEvenMessages(t *testing.T) {
 	for _, chunks := range []int{2, 3, 7} {
 		for _, opts := range [][]executor.Option{nil, {executor.Trusted()}, {executor.Reserve(1000)}} {
@@ -56,7 +58,8 @@ func TestHostEvenMessages(t *testing.T) {
 	}
 }
 
-// TestHostWholeElements: a message whose blocks end within an element is refused by all ranks, not by the one that finds the piece.
+// TestHostWholeElements: all ranks reject a message whose blocks end within an element, not only the rank that finds
+// the partial element.
 func TestHostWholeElements(t *testing.T) {
 	const n = 3
 	for _, name := range []string{"allreduce_direct", "allgather_direct", "reducescatter_direct", "alltoall_direct", "reduce_direct"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/executor/planrun"
 )
 
-// TestHostSeveralPlans runs several plans at once, each from a goroutine and a stream of its own, many times.
+// TestHostSeveralPlans runs several plans at once, each from its own goroutine and stream, many times.
 func TestHostSeveralPlans(t *testing.T) {
 	const n = 3
 	j := newJob(t, n, openHost)
@@ -46,7 +46,7 @@ func TestHostSeveralPlans(t *testing.T) {
 	}
 }
 
-// TestHostEpochsWrap runs packets over the end of their 32-bit epochs.
+// TestHostEpochsWrap sends packets across the wraparound of their 32-bit epochs.
 func TestHostEpochsWrap(t *testing.T) {
 	const n = 2
 	for _, name := range []string{"allreduce_twoshot_ll", "broadcast_ll"} {
@@ -67,8 +67,8 @@ func TestHostEpochsWrap(t *testing.T) {
 	}
 }
 
-// TestHostOnePlanOnSeveralStreams runs one plan on two streams by turns, and two communicators at once: launches that wait for their turn keep what
-// they were called with.
+// TestHostOnePlanOnSeveralStreams alternates one plan between two streams, and runs two communicators at once: launches
+// that wait for their turn keep their arguments.
 func TestHostOnePlanOnSeveralStreams(t *testing.T) {
 	const n, launches, count = 3, 40, 96
 	p, err := programs.Build("allreduce_direct", programs.Options{Ranks: n})
@@ -88,7 +88,8 @@ func TestHostOnePlanOnSeveralStreams(t *testing.T) {
 	wg.Wait()
 }
 
-// onStreams all-reduces count int32 many times: launch k of rank r gives k·(r+1) everywhere, where r is 10 more in the second communicator.
+// onStreams all-reduces count int32 many times: launch k of rank r contributes k·(r+1) in each element; r is 10 more in
+// the second communicator.
 func onStreams(ctx context.Context, dev device.Device, x *executor.ExecutionPlan, r, launches, count int) error {
 	mem, err := dev.Alloc(int64(2 * launches * count * 4))
 	if err != nil {

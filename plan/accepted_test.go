@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Plans that go wrong under some schedule, each because of one thing that is easily overlooked.
+// Plans that fail under some schedule, each because of one thing that is easily overlooked.
 
-// TestBarrierIsForOneCount: one barrier of a rank that is for two thread blocks in one place and for one in another.
+// TestBarrierIsForOneCount: one barrier of a rank states two thread blocks in one place and one in another.
 func TestBarrierIsForOneCount(t *testing.T) {
 	p := allGatherPut(2, 2)
 	for b := range 2 {
@@ -23,8 +23,8 @@ func TestBarrierIsForOneCount(t *testing.T) {
 	refused(t, p, ErrInvalid, "barrier 3 is for 1 thread blocks here and for 2 at rank 1, thread block 0, op 0")
 }
 
-// TestReadsOfOnePhase: rank 0 sends one chunk in three packets, one after the other. Rank 1 has seen the first and the last and overwrites the chunk,
-// while another thread of rank 0 may still read it for the second.
+// TestReadsOfOnePhase: rank 0 sends one chunk in three packets, one after the other. Rank 1 has received the first and
+// the last and overwrites the chunk, while another thread of rank 0 may still read it for the second.
 func TestReadsOfOnePhase(t *testing.T) {
 	p := mesh("three_reads", "hand_out", 2, 2, 3, 3, 3)
 	p.Protocol, p.InPlace, p.DoubleScratch = LL, true, true
@@ -40,8 +40,9 @@ func TestReadsOfOnePhase(t *testing.T) {
 	races(t, p, "rank 0, thread block 0, op 2 (ppkt)")
 }
 
-// TestTransfersKnowWhatTheirThreadKnows: two threads push transfers into one port channel. The first knows that nobody uses the scratch of the launch
-// before any more; the second knows this of its own chunk only, which may lie elsewhere in a launch of another size.
+// TestTransfersKnowWhatTheirThreadKnows: two threads push transfers into one port channel. The first is ordered after
+// all accesses to the scratch of the previous launch; the second only after those to its own chunk, which may lie
+// elsewhere in a launch of another size.
 func TestTransfersKnowWhatTheirThreadKnows(t *testing.T) {
 	p := mesh("two_threads", "hand_out", 3, 2, 2, 2, 2)
 	for _, r := range []int{0, 2} {
@@ -64,7 +65,7 @@ func TestTransfersKnowWhatTheirThreadKnows(t *testing.T) {
 	}
 }
 
-// TestPostconditionsAgree: of two for one chunk, none is the plan's.
+// TestPostconditionsAgree: a plan with two postconditions for one chunk is invalid.
 func TestPostconditionsAgree(t *testing.T) {
 	p := mesh("two_ends", "hand_out", 2, 1, 3, 3, 0)
 	p.Postcondition = []Postcond{

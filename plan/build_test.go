@@ -1,7 +1,7 @@
 package plan
 
-// Plans written by hand for the tests. Every rank runs the same number of thread blocks; block b of a rank talks to block b of every other
-// over channels of its own, and peer i of rank r is rank i, or i+1 from r on.
+// Hand-written plans for the tests. Every rank runs the same number of thread blocks; block b of a rank communicates
+// with block b of every other rank over its own channels, and peer i of rank r is rank i, or i+1 from r on.
 
 // mesh is a plan skeleton in which every thread block has one memory channel and the three remote buffers of every peer.
 func mesh(name string, c Collective, ranks, blocks, in, out, scratch int) *Plan {
@@ -47,7 +47,7 @@ func peerIndex(r, peer int) int {
 	return peer
 }
 
-// at is size chunks from index of buffer t of rank peer, as seen by a thread block of rank r in a mesh.
+// at returns size chunks from index of buffer t of rank peer, as a thread block of rank r in a mesh refers to them.
 func (p *Plan) at(r, peer int, t BufferType, index, size int) Chunk {
 	n := len(p.GPUs) - 1
 	base := map[BufferType]int{Input: 0, Output: n, Scratch: 2 * n}[t]
@@ -81,7 +81,7 @@ func put(src, dst Chunk) Op {
 
 var nop = Op{Name: Nop}
 
-// allGatherPut: every rank puts its chunks into every output; block b does chunk b.
+// allGatherPut: every rank puts its chunks into every output; block b handles chunk b.
 func allGatherPut(ranks, blocks int) *Plan {
 	p := mesh("allgather_put", AllGather, ranks, blocks, blocks, ranks*blocks, 0)
 	for r := range ranks {
@@ -99,8 +99,8 @@ func allGatherPut(ranks, blocks int) *Plan {
 	return p
 }
 
-// allReduceLL: two-shot all-reduce with packets, in place or not. Rank r owns chunk r; scratch chunk i < ranks holds what rank i sends of the
-// owned chunk, and ranks+i what owner i has reduced.
+// allReduceLL is a two-shot all-reduce with packets, in place or not. Rank r owns chunk r. Scratch chunk i < ranks
+// holds what rank i sends for the owned chunk, and ranks+i what owner i has reduced.
 func allReduceLL(ranks int, inPlace, double bool) *Plan {
 	p := mesh("allreduce_ll", AllReduce, ranks, 2, ranks, ranks, 2*ranks)
 	p.Protocol, p.InPlace, p.DoubleScratch = LL, inPlace, double

@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// The seeds are large, and by default the fuzzer spends a minute on making each find smaller. Run with
+// The seeds are large, and by default the fuzzer spends a minute on minimizing each input that it finds. Run with
 //
 //	go test ./plan -run XXX -fuzz FuzzDecode -fuzzminimizetime 5x
 func seeds(f *testing.F) {
@@ -39,7 +39,8 @@ func seeds(f *testing.F) {
 	f.Add([]byte(`{"name":"a\u0041\ud83d\ude00","collective":"x","protocol":"LL","inplace":false,"gpus":[{"id":0}],"extra":[1.5e3,null,{"a":true}]}`))
 }
 
-// FuzzDecode: whatever the bytes, Decode returns an error with a place in the file or a valid plan, and writing the plan is a fixed point.
+// FuzzDecode: whatever the bytes, Decode returns an error with a position in the file or a valid plan, and encoding the
+// plan is a fixed point.
 func FuzzDecode(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -64,7 +65,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzVerify: a valid plan of any content is proven, refused or too large, without a fault and within bounds.
+// FuzzVerify: a valid plan of any content is proven, rejected or too large, without a panic and within bounds.
 func FuzzVerify(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

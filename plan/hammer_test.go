@@ -13,7 +13,8 @@ import (
 
 var hammer = flag.Int("hammer", 30000, "mutated plans to load")
 
-// TestHammer loads mutated plans one after the other: cheaper per execution than the fuzzer, which is for finding new paths.
+// TestHammer decodes mutated plans in a loop: cheaper per execution than the fuzzer, whose purpose is to find new
+// paths.
 func TestHammer(t *testing.T) {
 	files, _ := filepath.Glob("testdata/verify/*.txtar")
 	var corpus [][]byte

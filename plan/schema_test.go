@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSchemaKnowsTheOps compares the schema and the specification with the table that the code goes by.
+// TestSchemaKnowsTheOps compares the schema and the specification with the table of ops in the code.
 func TestSchemaKnowsTheOps(t *testing.T) {
 	var s struct {
 		Defs struct {

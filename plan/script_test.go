@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// outcome is what loading and verifying a plan says.
+// outcome returns the result of loading and verifying a plan as text.
 func outcome(data []byte) string {
 	p, warnings, err := DecodeWithWarnings(data, &Capacity)
 	out := ""

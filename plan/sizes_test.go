@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Plans that are right for many sizes of messages and wrong for some others.
+// Plans that are correct for many message sizes and wrong for some others.
 
 // handed is a plan for two ranks: rank 0 loops over sends, unit by unit of chunks, and rank 1 over waits.
 func handed(unit [2]int64, chunks [2]int) *Plan {
@@ -23,7 +23,7 @@ func handed(unit [2]int64, chunks [2]int) *Plan {
 	return p
 }
 
-// TestSizesOfPipelines: iterations that differ, at a size that is far from where the loops' units suggest.
+// TestSizesOfPipelines: numbers of iterations that differ at a size far from what the units of the loops suggest.
 func TestSizesOfPipelines(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -48,7 +48,7 @@ func TestSizesOfPipelines(t *testing.T) {
 	}
 }
 
-// TestSizesOfPipelinesApart: a loop over large units, wrong from its second iteration on, beside one over small units.
+// TestSizesOfPipelinesApart: a loop over large units, wrong from its second iteration on, next to one over small units.
 func TestSizesOfPipelinesApart(t *testing.T) {
 	p := handed([2]int64{16, 16}, [2]int{1, 1})
 	large := Op{Name: Pipeline, UnitSize: 1 << 20, NumChunks: 1}
@@ -64,14 +64,15 @@ func with(loop Op, body ...Op) Op {
 	return loop
 }
 
-// sliced is an all-gather of one rank by way of scratch: groups of the given numbers of thread blocks write, one after the other, and as many read.
+// sliced is an all-gather of one rank through scratch: a group of writers thread blocks writes, then a group of readers
+// thread blocks reads.
 func sliced(writers, readers int) *Plan {
 	n := max(writers, readers)
 	p := mesh("sliced", AllGather, 1, n, 1, 1, 1)
 	for b := range writers {
 		p.emit(0, b, slice(copyOp(Local(Input, 0, 1), Local(Scratch, 0, 1)), b, writers))
 	}
-	for b := range readers { // reads what it has written, if the groups are equal
+	for b := range readers { // reads what this block has written, if the groups are equal
 		p.emit(0, b, nop, slice(copyOp(Local(Scratch, 0, 1), Local(Output, 0, 1)), b, readers))
 	}
 	return p
@@ -82,13 +83,13 @@ func slice(op Op, i, n int) Op {
 	return op
 }
 
-// TestSizesOfSlices: what slices meet depends on the number of units in a chunk.
+// TestSizesOfSlices: which slices overlap depends on the number of units in a chunk.
 func TestSizesOfSlices(t *testing.T) {
 	expect(t, "equal groups", sliced(4, 4), "")
 	expect(t, "equal groups, and large", sliced(512, 512), "")
 	expect(t, "4 and 2", sliced(4, 2), "data race")
 
-	// Groups of 4 and 2 whose slices meet at all multiples of 4 units, beside a loop.
+	// Groups of 4 and 2 whose slices meet at all multiples of 4 units, next to a loop.
 	p := mesh("sliced", AllGather, 1, 4, 1, 1, 1)
 	for b := range 4 {
 		p.emit(0, b, slice(copyOp(Local(Input, 0, 1), Local(Scratch, 0, 1)), b, 4))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestVerifyCost holds the stated cost: 64 ranks × 32 thread blocks × about 64 ops in under 5 s. It is the time of the processor that counts,
-// and of two tries the better, because other tests run beside this one.
+// TestVerifyCost checks the stated cost: 64 ranks × 32 thread blocks × about 64 ops in under 5 s. It measures CPU time
+// and takes the better of two tries, because other tests run at the same time.
 func TestVerifyCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of one core")

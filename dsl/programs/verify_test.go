@@ -49,7 +49,7 @@ func TestProgramsVerifyAtManyRanks(t *testing.T) {
 	t.Logf("%d plans", plans)
 }
 
-// Three launches in a row, of even and uneven messages, give what the collective demands.
+// Three launches in a row, of even and uneven messages, compute what the collective requires.
 func TestProgramsComputeTheirCollective(t *testing.T) {
 	eachProgram(t, func(t *testing.T, p *Program, o Options) {
 		if o.Ranks > 6 {

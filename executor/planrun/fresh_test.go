@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// late is an all-reduce of one rank that gives out what the execution before has left in scratch.
+// late is an all-reduce of one rank that outputs what the previous execution has left in scratch.
 func late() *plan.Plan {
 	move := func(src, dst plan.Chunk) plan.Op {
 		return plan.Op{Name: plan.Copy, Src: []plan.Chunk{src}, Dst: []plan.Chunk{dst}}
@@ -24,7 +24,8 @@ func late() *plan.Plan {
 			ThreadBlocks: []plan.ThreadBlock{{Ops: []plan.Op{move(scratch, out), {Name: plan.Nop}, move(in, scratch)}}}}}}
 }
 
-// TestStaleScratchShows: the same data in every execution would hide that each gives out those of the one before.
+// TestStaleScratchShows: with the same data in every execution, a plan that outputs the previous execution's data would
+// pass.
 func TestStaleScratchShows(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Every script of the verifier that decodes: what it calls right has no fault in any order, and what it refuses has one.
+// For every script of the verifier that decodes: a plan that the verifier accepts fails in no order, and a plan that it
+// rejects fails in some order.
 func TestExploreAgreesWithTheVerifier(t *testing.T) {
 	files, err := filepath.Glob("../testdata/verify/*.txtar")
 	if err != nil || len(files) < 10 {
@@ -73,7 +74,7 @@ func small(p *plan.Plan, evenOnly bool) []uint64 {
 	return out
 }
 
-// A right plan has one order up to what does not matter, unless blocks compete for a counter.
+// A correct plan has one order up to equivalence, unless blocks compete for a counter.
 func TestExploreShipped(t *testing.T) {
 	shapes := []programs.Options{{Ranks: 2}, {Ranks: 3, Instances: 1}, {Ranks: 4, Hosts: 2, Instances: 1}}
 	shipped(t, shapes, func(name string, p *plan.Plan) {

@@ -14,8 +14,9 @@ import (
 	"github.com/goccl/goccl/plan/interp"
 )
 
-// foreign calls f for every plan of plan/testdata/foreign: they are in the form of other writers, without schema_version, with both spellings of
-// a switch channel's buffer, and with the fields that MSCCL++'s language writes and its executor ignores.
+// foreign calls f for every plan of plan/testdata/foreign. These have the form of other writers: without
+// schema_version, with both spellings of a switch channel's buffer, and with the fields that MSCCL++'s language writes
+// and its executor ignores.
 func foreign(t testing.TB, f func(name string, p *plan.Plan)) {
 	files, err := filepath.Glob("../testdata/foreign/*.json")
 	if err != nil || len(files) == 0 {
@@ -34,7 +35,8 @@ func foreign(t testing.TB, f func(name string, p *plan.Plan)) {
 	}
 }
 
-// Plans made by others load, are written again the same way, are proven, and compute what they should in every order and type.
+// Plans made by others can be loaded, are encoded again the same way, are proven, and compute the expected result in
+// every order and type.
 func TestForeignPlans(t *testing.T) {
 	foreign(t, func(name string, p *plan.Plan) {
 		if p.SchemaVersion != 1 {
@@ -64,7 +66,7 @@ func TestForeignPlans(t *testing.T) {
 	})
 }
 
-// Every op of the format is in a plan that is proven and run here.
+// Every op of the format is in a plan that this package proves and runs.
 func TestEveryOpIsRun(t *testing.T) {
 	var schema struct {
 		Defs struct {

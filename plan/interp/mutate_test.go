@@ -25,10 +25,10 @@ var (
 	seed    = flag.Uint64("mutation-seed", 1, "which mutants")
 )
 
-// TestMutants breaks plans in small ways: every program that ships, in several shapes, and the plans of the scripts, which have semaphores,
-// barriers, pipelines, slices and port channels. Whatever the verifier still accepts must be as good as the original: no order of steps
-// may show a fault, for small messages and two or three threads a block. One that does, or one whose orders are too many to run them all, fails
-// the test.
+// TestMutants makes small changes to plans: every shipped program, in several shapes, and the plans of the scripts,
+// which have semaphores, barriers, pipelines, slices and port channels. A mutant that the verifier still accepts must
+// be as good as the original: it fails in no order of steps, for small messages and two or three threads per block. The
+// test fails on a mutant that fails, or that has too many orders to run.
 func TestMutants(t *testing.T) {
 	n := *mutants
 	if n == 0 {
@@ -51,7 +51,7 @@ func TestMutants(t *testing.T) {
 				t.Fatal(err)
 			}
 			what := mutate(q, rng)
-			if what != "" && rng.IntN(4) == 0 { // two faults may hide each other
+			if what != "" && rng.IntN(4) == 0 { // two errors may hide each other
 				if second := mutate(q, rng); second != "" {
 					what = "two at once: " + what + "; " + second
 				}
@@ -115,7 +115,7 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d mutants: %d rejected, %d equivalent; %d times fewer launches, because of too many orders", total.rejected+total.equivalent, total.rejected, total.equivalent, fewer)
 }
 
-// scripts calls f for every right plan of the verifier's scripts and of the language's golden files.
+// scripts calls f for every correct plan of the verifier's scripts and of the language's golden files.
 func scripts(t *testing.T, f func(name string, p *plan.Plan)) {
 	files, err := filepath.Glob("../testdata/verify/*.txtar")
 	golden, err2 := filepath.Glob("../../dsl/testdata/*.json")
@@ -138,7 +138,7 @@ func scripts(t *testing.T, f func(name string, p *plan.Plan)) {
 	}
 }
 
-// mutate makes one small change, and says which; "" when the plan has no place for the one it drew.
+// mutate makes one small change and returns its name, or "" when the plan has no place for the chosen change.
 func mutate(p *plan.Plan, rng *rand.Rand) string {
 	g := &p.GPUs[rng.IntN(len(p.GPUs))]
 	if len(g.ThreadBlocks) == 0 {
@@ -399,7 +399,7 @@ func mutate(p *plan.Plan, rng *rand.Rand) string {
 	return ""
 }
 
-// reuseScratch lets two chunks of a rank's scratch be one, for all who use them.
+// reuseScratch makes two chunks of a rank's scratch the same chunk, for all their users.
 func reuseScratch(p *plan.Plan, g *plan.GPU, rng *rand.Rand) string {
 	if g.ScratchChunks < 2 {
 		return ""
@@ -435,7 +435,8 @@ func reuseScratch(p *plan.Plan, g *plan.GPU, rng *rand.Rand) string {
 	return "reuse scratch"
 }
 
-// dropHandshake drops the n-th signal op of every rank on some thread block and the n-th wait op there: what is left is balanced.
+// dropHandshake drops the n-th signal op of every rank on some thread block and the n-th wait op there, so that the
+// rest is balanced.
 func dropHandshake(p *plan.Plan, g *plan.GPU, rng *rand.Rand) string {
 	b, n := rng.IntN(len(g.ThreadBlocks)), rng.IntN(3)
 	dropped := false

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/plan/interp"
 )
 
-// shipped builds every program that the project ships, in the given shapes.
+// shipped builds every shipped program, in the given shapes.
 func shipped(t testing.TB, shapes []programs.Options, f func(name string, p *plan.Plan)) {
 	for _, prog := range programs.All() {
 		for _, o := range shapes {
@@ -29,7 +29,8 @@ func shipped(t testing.TB, shapes []programs.Options, f func(name string, p *pla
 	}
 }
 
-// sizes gives a few messages that p takes: even and uneven, smaller and larger than a chunk's worth for each rank, changing between launches.
+// sizes returns a few messages that p takes: even and uneven, smaller and larger than a chunk for each rank, changing
+// between launches.
 func sizes(p *plan.Plan, evenOnly bool) []uint64 {
 	n := uint64(len(p.GPUs))
 	unit := uint64(0)

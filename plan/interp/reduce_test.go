@@ -27,7 +27,7 @@ func TestReductionsOfEveryType(t *testing.T) {
 				if err := interp.CheckReduction(caller, sizes, dt, op, uint64(dt)); err != nil {
 					t.Errorf("%s, %v of %v: %v", name, op, dt, err)
 				}
-				// The operator of the plan wins over the caller's.
+				// The operator of the plan takes precedence over the caller's.
 				if err := interp.CheckReduction(fixed, sizes, dt, datatype.Sum, uint64(dt)); err != nil {
 					t.Errorf("%s, fixed to %v of %v: %v", name, op, dt, err)
 				}

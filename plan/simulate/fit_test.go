@@ -21,7 +21,7 @@ func build(t testing.TB, name string, o programs.Options) *plan.Plan {
 	return p
 }
 
-// A fit to what another machine would measure finds a machine that predicts what was held out.
+// A fit to another machine's measurements finds a machine that predicts the held-out measurements.
 func TestFitFindsTheMachineThatMadeTheMeasurements(t *testing.T) {
 	truth := machine(t)
 	for name, f := range map[string]float64{"launch_us": 2, "flag_us": 2.5, "nvlink.port_gbps": 0.8, "block.put_gbps": 0.6, "block.packet_gbps": 1.5} {
@@ -92,8 +92,8 @@ func readRows(t *testing.T, file string) (rows []simulate.Measurement) {
 	return rows
 }
 
-// The rows of testdata/h200_rows.json were measured on 8 × H200 with native kernels of the same algorithms. Fitted to those of 4 GPUs, the
-// model predicts those of 8.
+// The rows of testdata/h200_rows.json were measured on 8 × H200 with native kernels of the same algorithms. A model
+// fitted to the rows of 4 GPUs predicts those of 8.
 func TestFittedOnFourPredictsEight(t *testing.T) {
 	var four, eight []simulate.Measurement
 	for _, m := range readRows(t, "testdata/h200_rows.json") {

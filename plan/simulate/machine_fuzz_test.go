@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/plan/simulate"
 )
 
-// FuzzMachine: a machine is refused as one, or can be written and read again.
+// FuzzMachine: a machine is rejected with ErrMachine, or can be encoded and parsed again.
 func FuzzMachine(f *testing.F) {
 	m, err := simulate.NamedMachine("h200")
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/goccl/goccl/plan/simulate"
 )
 
-// ownRuns is a folder of bench/results: goccl's native kernels on 4 × H200, replayed from a graph.
+// ownRuns is a directory of bench/results: goccl's native kernels on 4 × H200, replayed from a graph.
 const ownRuns = "../../bench/results/2026-11-21-4xH200-2df1a5b"
 
-// shape is the program whose steps and bytes on the wire are those of the native kernel of a collective up to a size.
+// shape is the program with the same steps and bytes on the wire as the native kernel of a collective, up to a size.
 type shape struct {
 	upTo      int64
 	program   string
@@ -63,9 +63,9 @@ func ownRows(t *testing.T, collective string) (rows []simulate.Measurement) {
 	return rows
 }
 
-// The model is fitted to some of the times of goccl's own kernels on four GPUs and predicts the others: once every second size, once two
-// collectives that it has not seen. The fitted machines are in testdata, because a fit takes many seconds: GOCCL_FULL=1 makes them again and
-// compares, GOCCL_UPDATE_GOLDEN=1 writes them.
+// The model is fitted to some of the times of goccl's own kernels on four GPUs and predicts the others: once every
+// second size, once two collectives that were held out. The fitted machines are in testdata, because a fit takes many
+// seconds: GOCCL_FULL=1 fits them again and compares, GOCCL_UPDATE_GOLDEN=1 writes them.
 func TestFittedOnSomePredictsOthers(t *testing.T) {
 	var sizes, collectives [2][]simulate.Measurement // fitted, held out
 	i := 0
@@ -122,7 +122,8 @@ func TestFittedOnSomePredictsOthers(t *testing.T) {
 	golden(t, "testdata/h200x4_report.txt", text)
 }
 
-// golden compares text with a file. Other architectures contract floating-point operations and may end a digit away.
+// golden compares text with a file. On other architectures floating-point operations are contracted, so a last digit
+// may differ.
 func golden(t *testing.T, file, text string) {
 	t.Helper()
 	if os.Getenv("GOCCL_UPDATE_GOLDEN") != "" {

@@ -59,7 +59,7 @@ func TestEveryProgramEnds(t *testing.T) {
 	}
 }
 
-// Bandwidth cannot pass the ports, and a direct exchange with enough blocks comes near.
+// Bandwidth cannot exceed that of the ports, and a direct exchange with enough blocks comes near it.
 func TestPortsLimitBandwidth(t *testing.T) {
 	m := machine(t)
 	r := run(t, build(t, "allgather_direct", programs.Options{Ranks: 8, Instances: 8}), m, 1<<30)
@@ -73,7 +73,7 @@ func TestPortsLimitBandwidth(t *testing.T) {
 	}
 }
 
-// There is no NVLink between hosts: what uses it there cannot be simulated.
+// There is no NVLink between hosts: a plan that uses it there cannot be simulated.
 func TestMemoryChannelsStayOnAHost(t *testing.T) {
 	m := machine(t)
 	m.RanksPerHost = 2
@@ -87,7 +87,7 @@ func TestMemoryChannelsStayOnAHost(t *testing.T) {
 	}
 }
 
-// The time of two flights of a flag is what an empty exchange costs at least.
+// A one-hop exchange of a small message takes little more than Launch + Flag + Finish, and each hop costs one Flag.
 func TestSmallMessagesCostLatency(t *testing.T) {
 	m := machine(t)
 	small := run(t, build(t, "allgather_ll", programs.Options{Ranks: 2}), m, 64).Micros
@@ -111,7 +111,7 @@ func TestEqualRunsAreEqual(t *testing.T) {
 	}
 }
 
-// Spans of a block follow each other, and a critical path is a chain that leads from the launch to the end.
+// Spans of a block do not overlap, and a critical path is a chain that leads from the launch to the end.
 func TestSpansAndCriticalPath(t *testing.T) {
 	m := machine(t)
 	r := run(t, build(t, "allreduce_ring", programs.Options{Ranks: 4, Instances: 2}), m, 1<<22)
