@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// BufferType names one of the three buffers of a rank, as plans do.
+// BufferType is one of the three buffers of a rank, with the names that plans use.
 type BufferType = plan.BufferType
 
 // The buffers.

@@ -16,7 +16,6 @@ import (
 //  5. data sync: the synchronization that the author requested
 //  6. auto-sync: the synchronization that is missing
 //  7. replication into instances, and translation to the plan's tables
-//  7. replication into instances, and translation to the plan's tables
 func (p *CollectiveProgram) Compile() (*plan.Plan, error) {
 	if p.loop != nil {
 		p.fail(p.loop.pos, ErrUsage, "call EndLoop", "a pipeline is not closed")

@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// A launch on the host, by its workers (usually one, the stream's goroutine):
+// run is a launch on the host. Its workers (usually one, the stream's goroutine) execute these steps:
 //
 //  1. turn      wait until this rank's previous launch of the plan has ended, on whatever stream it was
 //  2. place     decide where input and output are; copy what must be elsewhere

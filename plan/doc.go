@@ -9,5 +9,4 @@
 // The package is pure: no I/O, no GPU, no goroutines, no mutable globals. A *Plan is plain data: many goroutines may
 // read it at once while none writes it. No function keeps a reference to a Plan after it returns, except in a value
 // whose documentation states so.
-// documentation says so.
 package plan

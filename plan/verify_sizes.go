@@ -84,7 +84,6 @@ func (p *Plan) sliceShape(keys []partKey, lo, hi int64) ([]messageShape, error) 
 //     full, and not full
 //  2. for each two pipelines: the first size at which one of them has more iterations than the other
 //  3. all sizes that cut slices differently (sliceSizes)
-//  3. all sizes that cut slices differently (sliceSizes)
 func (p *Plan) pipelineShapes(keys []partKey, pipelines []*Op, lo, hi int64) ([]messageShape, error) {
 	want := map[int64]bool{}
 	add := func(units int64) { want[min(hi, max(lo, units))] = true }

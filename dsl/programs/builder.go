@@ -220,7 +220,7 @@ func copyOwn(r *dsl.Rank, dst, src dsl.Chunk, tb dsl.Option) {
 	}
 }
 
-// memory, for a rank of one host, is every peer of the same host; ports are the others.
+// memoryPeers returns the peers of r on the same host. The other peers are reached by ports.
 func (b *builder) memoryPeers(r int) (out []int) {
 	for _, q := range b.peers(r) {
 		if b.o.host(q) == b.o.host(r) {

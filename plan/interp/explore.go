@@ -39,7 +39,6 @@ var (
 //  2. go back to the last position with a recorded actor that was not tried yet, and run from there with that actor
 //     first
 //  3. end when there is no such position
-//  3. end when no place is left
 func Explore(p *plan.Plan, o ExploreOptions) (*Exploration, error) {
 	cfg, err := checked(p, o.Sizes, elementType(p.Alignment), datatype.Sum)
 	if err != nil {

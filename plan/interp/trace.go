@@ -5,7 +5,6 @@ package interp
 //
 // Two kinds of edges order steps. An edge of learn cannot be reversed: the earlier step enabled the later one. An edge
 // of access can be reversed if nothing else orders the two steps: that is a race, and Explore runs the other order.
-// orders the two steps: that is a race, and Explore runs the other order.
 type trace struct {
 	m      *machine
 	known  [][]int32 // by actor: how many steps of every actor precede its next one
@@ -56,7 +55,7 @@ type history struct {
 	reads []int // steps that have read since then, at most one for each actor
 }
 
-// point is where steps arrive, and from which later steps learn their clocks.
+// point identifies where the clocks of arriving steps are joined, for later steps to receive.
 type point struct {
 	kind    pointKind
 	a, b, n int
@@ -190,7 +189,7 @@ func (t *trace) transfer(link, n int) point { return point{transferAt, link, 0, 
 
 func (t *trace) transferred(link, n int) point { return point{transferredAt, link, 0, n} }
 
-// release and acquire: the n-th acquire beyond the initial value learns from the n-th release.
+// release records a release of a semaphore. The n-th acquire beyond the initial value is ordered after the n-th release.
 func (t *trace) release(rank, id int) {
 	if t == nil {
 		return
@@ -213,7 +212,8 @@ func (t *trace) acquire(rank, id int) {
 	t.semAcquired[k]++
 }
 
-// between is the caller of a rank after a launch: it comes after all the rank's blocks and transfers, and uses both buffers.
+// between records the caller's step after a launch: it is ordered after all the rank's blocks and transfers, and uses
+// both buffers.
 func (t *trace) between(r *rankState) {
 	if t == nil {
 		return
@@ -225,7 +225,7 @@ func (t *trace) between(r *rankState) {
 	t.buffers(r)
 }
 
-// begin is the caller when it has set the buffers up for the next launch.
+// begin records that the caller has set up the buffers for the next launch. The blocks of the rank are ordered after it.
 func (t *trace) begin(r *rankState) {
 	if t == nil {
 		return

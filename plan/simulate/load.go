@@ -15,7 +15,7 @@ type instr struct {
 	places  int     // operands
 	local   float64 // bytes that the block reads and writes in its own memory
 	flows   []flow
-	signals []int32 // counters to raise
+	signals []int32 // counters to increment
 	waits   []int32 // counters to consume one from each
 	needs   []packets
 	sends   []packets // packets that arrive at the rank's own scratch

@@ -22,7 +22,6 @@ var ErrUnreachable = errors.New("no NVLink between hosts")
 //  2. every block starts at time Launch; each event resumes a block, issues a segment, or delivers a signal or packets
 //  3. a block continues within one event while no earlier event is queued; a block that must wait is put into one list
 //  4. when no event is left, unfinished blocks hang
-//  4. when no event is left, blocks that have not ended hang
 func Run(p *plan.Plan, m *Machine, size int64) (*Result, error) {
 	mod, err := load(p, m, size)
 	if err != nil {
