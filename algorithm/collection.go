@@ -12,26 +12,27 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Algorithm runs one collective in one way: a plan, or a user's own kernels. It is one rank's part; all ranks register the same algorithms in the
-// same order.
+// Algorithm runs one collective in one way: an executor plan, or a user's own kernels. A value is one rank's part; all
+// ranks register the same algorithms in the same order.
 //
-// Accepts must say the same on all ranks for requests that belong together, so it may look at collective, count, type, operator and root, and not at
-// addresses. Run is called by one goroutine at a time, for the same requests in the same order on all ranks.
+// Accepts must give the same answer on all ranks for matching requests. It may therefore look at the collective, count,
+// type, operator and root, but not at addresses. Run is called by one goroutine at a time, for the same requests in the
+// same order on all ranks.
 type Algorithm interface {
 	Name() string
 	Collective() Collective
-	// MessageRange is the sizes that it is for in bytes (MessageBytes), both ends included.
+	// MessageRange gives the sizes in bytes (MessageBytes) that the algorithm supports, both ends included.
 	MessageRange() (least, most uint64)
-	// Tags are free for selectors.
+	// Tags are free-form; selectors may use them.
 	Tags() map[string]uint64
 	Constraint() Constraint
 	BufferMode() BufferMode
-	// Accepts says why a request cannot be run, or nil.
+	// Accepts returns nil if the algorithm can run the request, else an error that gives the reason.
 	Accepts(r *Request) error
-	// Run enqueues the request on its stream and does not wait for it to run. seq is its number, for errors. Nothing of r is kept when Run
-	// returns.
+	// Run enqueues the request on its stream and does not wait for it. seq is the request's number, for errors. Run
+	// keeps no reference to r after it returns.
 	Run(ctx context.Context, seq uint64, r *Request) error
-	// Abort makes running and later work end with cause, from any goroutine.
+	// Abort makes running and later work end with cause. Any goroutine may call it.
 	Abort(cause error)
 	Close() error
 }
@@ -41,24 +42,24 @@ type Builder interface {
 	Build(ctx context.Context, env Environment) (Algorithm, error)
 }
 
-// Environment is what a Builder gets of the communicator. The Bootstrap may be used in Build and in Run.
+// Environment is the part of the communicator that a Builder gets. Build and Run may use the Bootstrap.
 type Environment struct {
 	Bootstrap bootstrap.Bootstrap
 	Device    device.Device
 	OpTimeout time.Duration
-	// StallWarning is how long an operation waits for a peer before that is logged; 0 is for ever.
+	// StallWarning is how long an operation waits for a peer before a warning is logged; 0 disables the warning.
 	StallWarning time.Duration
-	// Fail ends the communicator, for algorithms that learn of a failure while their work runs.
+	// Fail ends the communicator. Algorithms call it when they detect a failure while their work runs.
 	Fail func(cause error)
 }
 
-// Constraint is where an algorithm works; 0 is anywhere.
+// Constraint restricts where an algorithm works; 0 is no restriction.
 type Constraint struct {
 	WorldSize    int
 	RanksPerHost int
 }
 
-// BufferMode says for which placements of the buffers an algorithm is.
+// BufferMode restricts an algorithm to in-place or out-of-place buffers.
 type BufferMode uint8
 
 // The buffer modes.
@@ -68,8 +69,8 @@ const (
 	OutOfPlace
 )
 
-// MessageBytes is the size of a request as selection counts it: the whole buffer, input or output, whichever is larger; 0 for requests that have
-// no one size.
+// MessageBytes is the size that selection uses for a request: the whole input or output buffer, whichever is larger. It
+// is 0 for requests without a single size.
 func (r *Request) MessageBytes(ranks int) uint64 {
 	switch r.Collective {
 	case AllReduce, Broadcast, Reduce:
@@ -80,7 +81,7 @@ func (r *Request) MessageBytes(ranks int) uint64 {
 	return 0
 }
 
-// IsInPlace reports whether the request has input and output in one memory, as NCCL lays them out.
+// IsInPlace reports whether input and output share memory, as NCCL defines in place.
 func (r *Request) IsInPlace(rank int) bool {
 	at := device.Ptr(int64(rank) * r.Bytes())
 	switch r.Collective {
@@ -92,11 +93,11 @@ func (r *Request) IsInPlace(rank int) bool {
 	return r.Send == r.Recv
 }
 
-// Selector picks the algorithm for a request, or nil for the built-in engine. It must pick alike on all ranks. candidates are those that match and
-// accept the request, in the order in which they were registered.
+// Selector picks the algorithm for a request, or nil for the built-in engine. It must make the same choice on all
+// ranks. candidates are the algorithms that match and accept the request, in order of registration.
 type Selector func(r *Request, candidates []Algorithm) Algorithm
 
-// Collection is the algorithms of a communicator besides the built-in ones. It is used under the communicator's lock.
+// Collection holds the registered algorithms of a communicator. The communicator's lock guards it.
 type Collection struct {
 	rank, ranks, ranksPerHost int
 
@@ -107,8 +108,8 @@ type Collection struct {
 	found    []Algorithm // scratch of Select
 }
 
-// NewCollection is an empty collection for one rank of n. Names that GOCCL_ALGO forces are tried first; whether they exist is the
-// communicator's to check.
+// NewCollection returns an empty collection for one rank of n. Select tries the names that GOCCL_ALGO forces first. The
+// communicator checks that these names exist.
 func NewCollection(rank, n, ranksPerHost int) *Collection {
 	c := &Collection{rank: rank, ranks: n, ranksPerHost: ranksPerHost}
 	list, _ := ParseForced(os.Getenv("GOCCL_ALGO"))
@@ -150,7 +151,7 @@ func (c *Collection) Register(a Algorithm) error {
 	return nil
 }
 
-// SetSelector replaces the way in which Select chooses; nil is the first candidate.
+// SetSelector replaces the selector of Select; nil selects the first candidate.
 func (c *Collection) SetSelector(s Selector) { c.selector = s }
 
 // All lists the algorithms in the order of their registration.
@@ -181,9 +182,9 @@ func carries(has, want map[string]uint64) bool {
 
 // Select picks the algorithm for a request, or nil for the engine:
 //
-//  1. candidates match the collective, the message range and the buffer mode, and accept the request
-//  2. one that GOCCL_ALGO names wins; when it names one of the engine's, none of the candidates runs
-//  3. then the selector decides; without one, the first candidate runs
+//  1. The candidates match the collective, the message range and the buffer mode, and accept the request.
+//  2. A candidate that GOCCL_ALGO names wins. If GOCCL_ALGO names one of the engine's algorithms, no candidate runs.
+//  3. Otherwise the selector decides. Without a selector the first candidate runs.
 func (c *Collection) Select(r *Request) Algorithm {
 	list := c.by[r.Collective]
 	if len(list) == 0 {
@@ -240,5 +241,5 @@ func (c *Collection) Abort(cause error) {
 	}
 }
 
-// AnySize is the message range of algorithms without one.
+// AnySize is the upper end of the message range of an algorithm without a size limit.
 const AnySize = uint64(math.MaxUint64)

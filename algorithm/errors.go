@@ -18,10 +18,10 @@ var (
 	ErrUnsupported     = errors.New("not supported")
 )
 
-// Error says which rank saw a failure, in which operation, and because of whom. Peer is -1 when no peer is to blame; Seq is 0 when the
-// failure belongs to no numbered operation.
+// Error gives the rank that saw a failure, the operation, and the peer that caused it. Peer is -1 if no peer is to
+// blame; Seq is 0 if the failure belongs to no numbered operation.
 type Error struct {
-	Comm string // the communicator's name, if it was given one
+	Comm string // the communicator's name, if it has one
 	Op   string
 	Rank int
 	Peer int
@@ -29,7 +29,7 @@ type Error struct {
 	Err  error
 }
 
-// Error is like "goccl: all_reduce #12 on rank 3, peer 5: the deadline passed".
+// Error formats e like "goccl: all_reduce #12 on rank 3, peer 5: the deadline passed".
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("goccl: ")
@@ -49,5 +49,5 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

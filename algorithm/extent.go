@@ -1,7 +1,7 @@
 package algorithm
 
-// Extents are how many bytes from Send and Recv on this rank's part of a request touches, of a communicator of ranks ranks; 0 where it touches none, or where
-// only the device knows.
+// Extents gives the bytes that this rank's part of a request accesses from Send and from Recv on, in a communicator of
+// the given number of ranks. It is 0 for a buffer that is not accessed, or whose extent only the device knows.
 func (r *Request) Extents(rank, ranks int) (send, recv int64) {
 	one, all := r.Bytes(), r.Bytes()*int64(ranks)
 	atRoot := func(n int64) int64 {
@@ -37,7 +37,7 @@ func (r *Request) Extents(rank, ranks int) (send, recv int64) {
 	return 0, 0
 }
 
-// reach is where the last of some parts ends, in bytes.
+// reach is the end of the last non-empty part, in bytes.
 func (r *Request) reach(counts, displs []int64) (end int64) {
 	for i, n := range counts {
 		if n > 0 {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Forced is one choice of GOCCL_ALGO: a collective runs by the algorithm of that name.
+// Forced is one choice of GOCCL_ALGO: the algorithm Name runs the collective.
 type Forced struct {
 	Collective Collective
 	Name       string
 }
 
-// ParseForced reads GOCCL_ALGO's form: collective:algorithm, several separated by commas, like all_reduce:two_shot_ll128,all_gather:one_shot_ll/64. Of a
-// collective that is named twice the last choice counts.
+// ParseForced parses GOCCL_ALGO: collective:algorithm, separated by commas, like
+// all_reduce:two_shot_ll128,all_gather:one_shot_ll/64. If a collective occurs twice, the last choice counts.
 func ParseForced(spec string) ([]Forced, error) {
 	var list []Forced
 	for f := range strings.SplitSeq(spec, ",") {

@@ -6,28 +6,31 @@ import "strings"
 type Info struct {
 	Name       string
 	Collective Collective
-	// Least and Most are the message sizes (MessageBytes) that it can run, both ends included.
+	// Least and Most bound the message sizes (MessageBytes) that the algorithm can run, both ends included.
 	Least, Most uint64
 	Tags        map[string]uint64
-	// Forceable: GOCCL_ALGO=collective:name makes it the choice. What is not is always chosen where it applies.
+	// Forceable means that GOCCL_ALGO=collective:name can force it. An algorithm that is not forceable is always chosen
+	// where it applies.
 	Forceable bool
-	// Registered: it joined by a Builder; otherwise it is the engine's.
+	// Registered means that a Builder made it; otherwise it is the engine's.
 	Registered bool
-	// Chosen is where selection takes it now, in eager calls of 4-byte elements. Empty for registered ones, which selection asks first.
+	// Chosen lists the sizes for which selection takes it now, in eager calls with 4-byte elements. It is empty for
+	// registered algorithms, which selection tries first.
 	Chosen []Span
 }
 
 // Span is a range of message sizes, both ends included.
 type Span struct{ Least, Most uint64 }
 
-// Lister is what engines also implement that can say which algorithms they have. The list is by collective, and within one in the order in which the
-// engine's documentation has them; it may be asked for by any goroutine. The engine obeys GOCCL_ALGO (ParseForced) where that names one of its
-// Forceable algorithms, and leaves other names alone: they may be those of algorithms that will join.
+// Lister is implemented by engines that can list their algorithms. The list is sorted by collective, and within a
+// collective in the order of the engine's documentation. Any goroutine may call it. The engine obeys GOCCL_ALGO
+// (ParseForced) if it names one of the engine's Forceable algorithms. It ignores other names: they may belong to
+// algorithms that are registered later.
 type Lister interface {
 	Algorithms() []Info
 }
 
-// BaseName is a forced name without its parameters: two_shot_ll128 of two_shot_ll128/256.
+// BaseName strips the parameters from a forced name: two_shot_ll128/256 becomes two_shot_ll128.
 func BaseName(name string) string {
 	base, _, _ := strings.Cut(name, "/")
 	return base

@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Collective is what a request asks for.
+// Collective is the kind of operation of a request.
 type Collective uint8
 
 // The collectives. Counts and buffer sizes follow NCCL (see Request).
@@ -24,7 +24,7 @@ const (
 	Send
 	Recv
 	Barrier
-	AllToAllVDevice // with counts in the device's memory
+	AllToAllVDevice // with counts in device memory
 	numCollectives
 )
 
@@ -37,7 +37,7 @@ var collectiveNames = [numCollectives]string{"", "all_reduce", "all_gather", "re
 // Valid reports whether c is one of the named collectives.
 func (c Collective) Valid() bool { return c > 0 && c < numCollectives }
 
-// String is like "all_reduce".
+// String returns a name like "all_reduce".
 func (c Collective) String() string {
 	if !c.Valid() {
 		return fmt.Sprintf("Collective(%d)", uint8(c))
@@ -45,7 +45,8 @@ func (c Collective) String() string {
 	return collectiveNames[c]
 }
 
-// ParseCollective reads a name like "all_reduce"; "allreduce" and "sendrecv"-free plain forms are accepted too.
+// ParseCollective parses a name like "all_reduce". It ignores case, "_" and "-": "AllReduce" and "all-reduce" are
+// accepted too.
 func ParseCollective(s string) (Collective, error) {
 	for i, n := range collectiveNames {
 		if i > 0 && (n == s || squash(n) == squash(s)) {
@@ -104,12 +105,14 @@ type Request struct {
 	Stream device.Stream
 }
 
-// DeviceCounts are the arrays of an all_to_all_v_device: R int64 each, by rank, in elements, at multiples of 8 bytes, in memory that the device can
-// read. They are read when the operation runs on its stream and must not change until it has ended.
+// DeviceCounts are the arrays of an all_to_all_v_device. Each has R int64, by rank, in elements, at a multiple of 8
+// bytes, in memory that the device can read. They are read when the operation runs on its stream and must not change
+// until it has ended.
 type DeviceCounts struct {
 	SendCounts, SendDispls, RecvCounts, RecvDispls device.Ptr
 
-	// The lengths of send and recv in elements. What the arrays say is compared with them when the operation runs; 0: not known, and nothing is compared.
+	// SendElements and RecvElements are the lengths of send and recv in elements. The arrays are checked against them
+	// when the operation runs; 0 is unknown and disables the check.
 	SendElements, RecvElements int64
 }
 

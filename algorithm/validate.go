@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Validate checks what can be checked on one rank of a communicator of n ranks. The error wraps ErrInvalidArgument and says which field.
+// Validate checks what one rank of a communicator of n ranks can check. The error wraps ErrInvalidArgument and names
+// the field.
 func (r *Request) Validate(n int) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrInvalidArgument}, args...)...)
@@ -22,7 +23,7 @@ func (r *Request) Validate(n int) error {
 	if !r.Type.Valid() {
 		return bad("element type %v is not known", r.Type)
 	}
-	// Of the time of a call, divisions would take a tenth: they are left to counts that may be too large.
+	// Divisions would take a tenth of the time of a call. Only counts that may be too large need them.
 	if r.Count < 0 || r.Count >= 1<<31 && r.Count > math.MaxInt64/r.Type.Size()/int64(n) {
 		return bad("count %d is negative or too large", r.Count)
 	}

@@ -1,4 +1,4 @@
-// Package exchange maps one allocation of every rank into every other rank: the set-up that all engines share.
+// Package exchange maps one allocation of every rank into every other rank. All engines use it for their set-up.
 package exchange
 
 import (
@@ -18,22 +18,23 @@ const (
 	recordVersion = 1
 )
 
-// Importer is shared by all communicators of the process, so that an allocation which several use is mapped once.
+// Importer is shared by all communicators of the process, so that an allocation that several of them use is mapped
+// once.
 var Importer ipc.Importer
 
-// Windows is one allocation of each rank, as this rank sees it.
+// Windows holds one allocation of each rank, as mapped on this rank.
 type Windows struct {
-	// Ptr is the window of each rank; the own one is the allocation itself.
+	// Ptr is the window of each rank; this rank's own entry is the allocation itself.
 	Ptr []device.Ptr
-	// SameProcess says which ranks are in this process.
+	// SameProcess tells for each rank whether it is in this process.
 	SameProcess []bool
 
 	own      device.Allocation
 	mappings []*ipc.Mapping
 }
 
-// Map allocates size bytes on dev and maps every rank's allocation. It is collective: all ranks pass the same size and are on one host. It
-// returns when every rank has mapped all, so from then on anybody may write.
+// Map allocates size bytes on dev and maps every rank's allocation. It is collective: all ranks pass the same size and
+// are on one host. When it returns, every rank has mapped all windows, so any rank may write.
 func Map(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, size int64) (*Windows, error) {
 	n, rank := b.WorldSize(), b.Rank()
 	own, err := dev.Alloc(size)
@@ -61,7 +62,7 @@ func Map(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, size int
 			return nil, errors.Join(&algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: err}, w.Close())
 		}
 	}
-	// Offers may be revoked, and windows written, only when all have mapped them.
+	// Revoke offers and write windows only after all ranks have mapped them.
 	if err := b.Barrier(ctx); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -86,7 +87,8 @@ func (w *Windows) mapPeer(ctx context.Context, dev device.Device, r int, record 
 	return nil
 }
 
-// Close unmaps the peers' windows and frees the own one. A peer that still has it mapped keeps the memory alive, not the window.
+// Close unmaps the peers' windows and frees this rank's own. If a peer still has it mapped, the physical memory stays
+// allocated until the peer unmaps it.
 func (w *Windows) Close() error {
 	var errs []error
 	for _, m := range w.mappings {

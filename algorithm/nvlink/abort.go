@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// abortBlock is the host's side of AbortBlock (kernels/include/goccl/abort.cuh): one per communicator, in mapped host memory.
+// abortBlock is the host side of AbortBlock (kernels/include/goccl/abort.cuh): one per communicator, in mapped host
+// memory.
 type abortBlock struct {
 	mem  *cuda.HostMemory
 	word *abortWords
@@ -29,10 +30,10 @@ type abortWords struct {
 const (
 	statusAborted = 1
 	statusTimeout = 0xffff0001
-	statusInvalid = 0xffff0002 // an all-to-all-v's message outside of a buffer: detail is its count, op whether it is sent
+	statusInvalid = 0xffff0002 // an all-to-all-v message exceeds its buffer: detail is its count, op is nonzero for a send
 
-	// Of kernels/collective/all_to_all_v.cuh: the counts of a peer and of this rank differ. detail is the peer's number of bytes, op whether it sends or
-	// expects them.
+	// See kernels/collective/all_to_all_v.cuh: the counts of a peer and of this rank differ. detail is the peer's
+	// number of bytes; op is peerSends if the peer sends them, else the peer expects them.
 	statusMismatch = 0xffff0003
 	peerSends      = 0
 	unknownPeer    = 0xffffffff
@@ -52,14 +53,14 @@ func (b *abortBlock) ptr() uint64 { return uint64(b.mem.Ptr()) }
 
 func (b *abortBlock) raise() { b.word.abort.CompareAndSwap(0, statusAborted) }
 
-// submitted notes what is being enqueued, to name it should a wait give up. Kernels run later than they are submitted, so the number is the
-// latest that can be to blame.
+// submitted records what is being enqueued, to name it if a wait times out. Kernels run later than they are submitted,
+// so the number is that of the latest operation that can have failed.
 func (b *abortBlock) submitted(seq uint64, r *algorithm.Request) {
 	b.seq.Store(seq)
 	b.op.Store(uint32(r.Collective))
 }
 
-// report is the error of a wait that ran into its deadline on the device, or of counts that were wrong there, or nil.
+// report returns the error of a wait that timed out on the device, or of counts that were wrong there, or nil.
 func (b *abortBlock) report(name string, rank int) error {
 	switch b.word.reported.Load() {
 	case statusTimeout:
@@ -76,8 +77,8 @@ func (b *abortBlock) report(name string, rank int) error {
 		Err: fmt.Errorf("%w: a kernel waited %v for data; the latest operation submitted here is the one named", algorithm.ErrTimeout, b.wait)}
 }
 
-// counts is the error of counts that were wrong on the device. It names the operation whose kernel has reported; which of them it was is known while it is
-// the latest.
+// counts returns the error of counts that were wrong on the device. The failed operation is an all_to_all_v_device; its
+// number is known only if it is the latest operation.
 func (b *abortBlock) counts(name string, rank int) error {
 	var seq uint64
 	if algorithm.Collective(b.op.Load()) == algorithm.AllToAllVDevice {

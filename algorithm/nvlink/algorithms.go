@@ -7,9 +7,11 @@ import (
 
 var _ algorithm.Lister = (*Engine)(nil)
 
-// Algorithms implements algorithm.Lister. Tags: shots is how often data crosses the links, ll128 is 1 for the protocol with 120 bytes of data in 128,
-// ring is 1 for whole lines that go to the next rank only, stream is 1 for pieces that go to one peer after another, copy_engine is 1 for copies without a
-// kernel: those are listed unless GOCCL_COPY_ENGINE=0 switches them off on a rank, and chosen where a window allows it, which sizes don't tell.
+// Algorithms implements algorithm.Lister. The tags are: shots is how often data crosses the links; ll128 is 1 for the
+// protocol with 120 data bytes per 128; ring is 1 for whole lines sent to the next rank only; stream is 1 for pieces
+// sent to one peer after another; copy_engine is 1 for copies without a kernel. The copy_engine algorithms are listed
+// unless a rank sets GOCCL_COPY_ENGINE=0. They are chosen if the buffer is in a window, so Chosen does not list sizes
+// for them.
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
@@ -60,7 +62,7 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
 }
 
-// spans are the sizes from least to most for which something that is wanted is chosen in eager calls of 4-byte elements.
+// spans lists the sizes from least to most for which a wanted variant is chosen in eager calls with 4-byte elements.
 func (s *selection) spans(c algorithm.Collective, least, most uint64, wanted func(variant) bool) []algorithm.Span {
 	var out []algorithm.Span
 	from := uint64(0)

@@ -44,7 +44,8 @@ func (e *Engine) collective(r *algorithm.Request, s *cuda.Stream) error {
 	return fmt.Errorf("%w: %v on GPUs", algorithm.ErrUnsupported, r.Collective)
 }
 
-// pick chooses the variant, the ring only where it can run. Only where captured work has choices of its own, the driver is asked which it is.
+// pick chooses the variant, and the ring only if it can run the request. It asks the driver whether s is captured only
+// if the table has separate rows for captured work.
 func (e *Engine) pick(r *algorithm.Request, bytes int64, s *cuda.Stream) (variant, error) {
 	captured := 0
 	if e.table.modes[r.Collective] {
@@ -104,8 +105,8 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 	return e.launchReduction(r, s, scattered, v, r.Bytes())
 }
 
-// exchange runs all-gather (stride 0: everybody gets the same) and all-to-all. Large slices go by the copy engines where a window allows it; else as messages,
-// peer after peer, or around the ring.
+// exchange runs all-gather (stride 0: all peers get the same data) and all-to-all. Large slices go through the copy
+// engines if a window allows it, else as messages to one peer after another, or around the ring.
 func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
 	if w, err := e.copyWindow(r); err != nil {
 		return err
@@ -119,7 +120,8 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 	if v.protocol == ring {
 		return e.ringAllGather(r, s, v)
 	}
-	// Messages would overwrite what an all-to-all in place has still to send; packets are read before they are overwritten.
+	// Messages would overwrite data that an in-place all-to-all has yet to send. Packets are read before they are
+	// overwritten.
 	inPlace := stride != 0 && r.Send == r.Recv
 	if r.Bytes() >= e.sliceFrom() && e.size > 1 && !inPlace {
 		e.batch.reset()
@@ -136,7 +138,7 @@ func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) er
 	return e.launchMove(s, exchanging, v, r.Bytes())
 }
 
-// barrier is an all-gather of a word that nobody looks at.
+// barrier is an all-gather of a dummy word.
 func (e *Engine) barrier(s *cuda.Stream) error {
 	a := e.args
 	a.send, a.recv = uint64(e.state.Ptr())+stateScratch, uint64(e.state.Ptr())+stateScratch+64
@@ -156,7 +158,7 @@ func (a *collectiveArgs) operands(r *algorithm.Request) {
 func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what reduction, v variant, work int64) error {
 	made := special(r.Type, r.Op, e.size)
 	if (!made || !e.wholeWords()) && !e.table.pcie {
-		v.protocol = ll128 // as a rule general kernels exist in this protocol only
+		v.protocol = ll128 // general kernels exist for this protocol only, except on PCIe
 	}
 	fast := btoi(made && e.words())
 	f := e.kernels.reduce[what][v.protocol][r.Type][fast]
@@ -166,20 +168,21 @@ func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what redu
 	return e.launch(s, f, v, work)
 }
 
-// words reports whether all that the next launch touches lies at multiples of 8 bytes, as the kernels made for n ranks need.
+// words reports whether all addresses and sizes of the next launch are multiples of 8 bytes, as the kernels specialized
+// for n ranks need.
 func (e *Engine) words() bool {
 	a := e.args
 	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&7 == 0
 }
 
-// wholeWords reports the same of the sizes, which are the same on all ranks. The protocol, which must be, depends on no more than that: buffers may lie
-// at addresses of any kind on each.
+// wholeWords is words for the sizes alone, which are the same on all ranks. The protocol must be the same on all ranks,
+// so it depends on the sizes only: the alignment of buffers may differ between ranks.
 func (e *Engine) wholeWords() bool {
 	a := e.args
 	return (a.bytes|a.sendStride|a.recvStride)&7 == 0
 }
 
-// launchMove launches a kernel that moves data and knows no types.
+// launchMove launches a kernel that moves data, independent of its type.
 func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64) error {
 	made := e.size == 2 || e.size == 4 || e.size == 8
 	if (!made || !e.wholeWords()) && !e.table.pcie {
@@ -193,7 +196,7 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 	return e.launch(s, f, v, work)
 }
 
-// launch shapes the grid for work bytes per slice: a thread per unit, as far as there are blocks.
+// launch chooses the grid for work bytes per slice: one thread per unit, up to the limit of blocks.
 func (e *Engine) launch(s *cuda.Stream, f *cuda.Function, v variant, work int64) error {
 	units := v.protocol.units(work)
 	threads := min(int64(v.threads), e.slotUnits)
@@ -208,11 +211,12 @@ func (e *Engine) launch(s *cuda.Stream, f *cuda.Function, v variant, work int64)
 	return e.submit(s, f, cuda.Launch1D(int(blocks), int(threads), 0), params(e.args))
 }
 
-// overlapBlocks is ticket.cuh's: launches up to this size come onto the GPU while the one before ends. Larger ones would keep others off it.
+// overlapBlocks is the constant of ticket.cuh: a launch up to this size may start while the previous kernel ends. A
+// larger early launch would keep other kernels off the GPU.
 const overlapBlocks = 16
 
-// submit launches a kernel of this rank, behind its earlier ones. A launch that overlaps another takes more of the GPU than its own blocks: not where
-// several ranks share it and must all fit.
+// submit launches a kernel of this rank after the earlier ones. A launch that overlaps another needs more room on the
+// GPU than its own blocks, so submit does not overlap launches if several ranks share the GPU.
 func (e *Engine) submit(s *cuda.Stream, f *cuda.Function, cfg cuda.Config, params []byte) error {
 	if e.overlaps && cfg.Grid[0] <= overlapBlocks {
 		cfg.Flags |= cuda.LaunchOverlapPrevious

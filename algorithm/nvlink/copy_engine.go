@@ -10,24 +10,27 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// copyMode says when copy engines run all-gathers and all-to-alls into windows. The ranks agree on the least that any of them wants.
+// copyMode selects when copy engines run all-gathers and all-to-alls into windows. The ranks use the minimum of their
+// modes.
 type copyMode uint8
 
 const (
 	copyNever  copyMode = iota // GOCCL_COPY_ENGINE=0
-	copyLarge                  // from where they were measured to be no slower than kernels
+	copyLarge                  // from the sizes where they measured no slower than kernels
 	copyAlways                 // GOCCL_COPY_ENGINE=1: from copyFrom
 )
 
-// The slices from which copy engines run a collective: with copyAlways as soon as they can be worth the two barriers around them, else from where they took no
-// longer than kernels (docs/windows.md). One bound for all-gathers in place and not: a rank cannot know whether its peers' are.
+// These are the slice sizes from which copy engines run a collective. copyAlways uses copyFrom, where copies can pay
+// for the two barriers around them. copyLarge uses the sizes where copies took no longer than kernels
+// (docs/windows.md). In-place and out-of-place all-gathers share one bound, because a rank cannot know which of them
+// its peers run.
 const (
 	copyFrom          = 1 << 20
 	copyAllGatherFrom = 64 << 20
 	copyAllToAllFrom  = 32 << 20
 )
 
-// wantedCopies is GOCCL_COPY_ENGINE.
+// wantedCopies parses GOCCL_COPY_ENGINE.
 func wantedCopies() (copyMode, error) {
 	switch v := os.Getenv("GOCCL_COPY_ENGINE"); v {
 	case "":
@@ -41,7 +44,7 @@ func wantedCopies() (copyMode, error) {
 	}
 }
 
-// from is the smallest slice of a collective for copy engines.
+// from is the smallest slice of a collective that goes through copy engines.
 func (m copyMode) from(c algorithm.Collective) int64 {
 	switch {
 	case m == copyAlways:
@@ -52,8 +55,9 @@ func (m copyMode) from(c algorithm.Collective) int64 {
 	return copyAllGatherFrom
 }
 
-// copyWindow is the window by which the copy engines run an all-gather or an all-to-all, or nil. All ranks decide alike: by the size, by where recv lies,
-// which the contract of windows makes the same, and by what they have agreed on.
+// copyWindow returns the window through which the copy engines run an all-gather or an all-to-all, or nil. All ranks
+// decide alike: by the size, by the offset of recv in its window, which is the same on all ranks by contract, and by
+// the agreed mode.
 func (e *Engine) copyWindow(r *algorithm.Request) (*window, error) {
 	if e.symmetric == nil || r.Bytes() < e.symmetric.copies.from(r.Collective) || e.table.forced[r.Collective] || r.Collective == algorithm.AllToAll && r.Send == r.Recv {
 		return nil, nil
@@ -68,14 +72,19 @@ func (e *Engine) copyWindow(r *algorithm.Request) (*window, error) {
 	return w, nil
 }
 
-// copies runs an all-gather (stride 0) or an all-to-all by the copy engines: each rank's write its slices into the peers' parts of a window.
+// copies runs an all-gather (stride 0) or an all-to-all with the copy engines. Each rank writes its slices into the
+// peers' parts of a window.
 //
-//  1. A barrier: every rank's stream has got here, so the outputs may be overwritten. It also puts what follows behind this rank's work on other streams.
-//  2. A copy to each peer, to the next rank first: so each port has one sender and one receiver at any time. The own slice, unless it is in place, is copied
-//     on a side stream meanwhile: it needs no port. That forks behind 1. and is joined before 3.
-//  3. A barrier: each rank's comes after its copies, so once it is passed all are done. Its ticket is the mark for all three.
+//  1. A barrier: every rank's stream has arrived, so the outputs may be overwritten. It also orders the following work
+//     after this rank's work on other streams.
+//  2. A copy to each peer, starting with the next rank, so that each port has one sender and one receiver at any time.
+//     This rank's own slice, unless it is in place, is copied on a side stream meanwhile: it needs no port. The side
+//     stream forks after step 1 and is joined before step 3.
+//  3. A barrier: each rank's barrier follows its copies, so when it has passed all copies are done. Its ticket marks
+//     the end of all three steps.
 //
-// Copies cannot look at the abort word: after a failure those that were enqueued still run, and windows hold anything.
+// Copies cannot poll the abort word. After a failure the enqueued copies still run, and the contents of windows are
+// undefined.
 func (e *Engine) copies(r *algorithm.Request, s *cuda.Stream, stride int64, w *window) error {
 	if err := e.barrier(s); err != nil {
 		return err
@@ -84,7 +93,7 @@ func (e *Engine) copies(r *algorithm.Request, s *cuda.Stream, stride int64, w *w
 	if err == nil {
 		err = e.barrierBehindCopies(s)
 	}
-	if err != nil { // what was enqueued needs a mark of its own
+	if err != nil { // the enqueued work needs its own mark
 		return errors.Join(err, e.order.Leave(s))
 	}
 	return nil
@@ -100,7 +109,8 @@ func (e *Engine) copySlices(r *algorithm.Request, s *cuda.Stream, stride int64, 
 			return err
 		}
 	}
-	// The first copy comes ahead of what the side costs the host. The side is joined whatever fails, so that s stands for all that was enqueued.
+	// Enqueue the first copy before the host spends time on the side stream. Join the side stream even after an error,
+	// so that s covers all enqueued work.
 	err := e.copyToPeer(r, s, stride, w, 1)
 	if beside {
 		err = errors.Join(err, copyBeside(side, dst, own, r.Bytes()))
@@ -117,7 +127,7 @@ func (e *Engine) copySlices(r *algorithm.Request, s *cuda.Stream, stride int64, 
 	return err
 }
 
-// copyToPeer copies a slice to the kth rank after this one.
+// copyToPeer copies a slice to rank e.rank+k, modulo the number of ranks.
 func (e *Engine) copyToPeer(r *algorithm.Request, s *cuda.Stream, stride int64, w *window, k int) error {
 	p := (e.rank + k) % e.size
 	at := int64(r.Recv-w.base) + int64(e.rank)*r.Bytes()
@@ -132,7 +142,7 @@ func copyBeside(side *cuda.Side, dst, src device.Ptr, n int64) error {
 	return s.Copy(dst, src, n)
 }
 
-// barrierBehindCopies does not come onto the GPU early: a launch may overlap another, not a copy.
+// barrierBehindCopies launches a barrier without overlap: a launch may overlap another launch, but not a copy.
 func (e *Engine) barrierBehindCopies(s *cuda.Stream) error {
 	overlaps := e.overlaps
 	e.overlaps = false

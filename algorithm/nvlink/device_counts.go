@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// allToAllVDevice launches the kernel that reads its counts: kernels/collective/all_to_all_v.cuh. The grid cannot follow the counts, which nobody here
-// knows; it is as large as the largest batch of messages makes it.
+// allToAllVDevice launches the kernel that reads its counts on the device: kernels/collective/all_to_all_v.cuh. The
+// host does not know the counts, so the grid has the size for the largest batch of messages.
 func (e *Engine) allToAllVDevice(r *algorithm.Request, s *cuda.Stream) error {
 	if e.table.pcie {
 		return fmt.Errorf("%w: counts in device memory need NVLink between every pair of ranks, which they do not have: use all_to_all_v with counts on the host", algorithm.ErrUnsupported)
@@ -25,7 +25,8 @@ func (e *Engine) allToAllVDevice(r *algorithm.Request, s *cuda.Stream) error {
 	return e.submit(s, e.kernels.counted, cuda.Launch1D(lanes*int(a.channels), p2pThreads, 0), params(a))
 }
 
-// lengthOf is what the kernel compares counts and displacements with: of a buffer whose length is not known, more than any memory has.
+// lengthOf is the bound that the kernel checks counts and displacements against. If the length of a buffer is unknown,
+// the bound exceeds any memory.
 func lengthOf(buffer device.Ptr, elements int64) uint64 {
 	switch {
 	case buffer == 0:
@@ -36,8 +37,8 @@ func lengthOf(buffer device.Ptr, elements int64) uint64 {
 	return uint64(elements)
 }
 
-// countedChannels is the blocks of a lane. Where ranks share a GPU their blocks wait for each other, so all must be there at once: a block then serves
-// several channels.
+// countedChannels is the number of blocks per lane. If ranks share a GPU, their blocks wait for each other and must all
+// be resident at once; a block then serves several channels.
 func (e *Engine) countedChannels(lanes int) int {
 	most := channelsOf(p2pChannels, e.size)
 	if e.maxBlocks == maxBlocks {

@@ -2,8 +2,9 @@ package nvlink
 
 import "context"
 
-// Drain waits for the latest work that was enqueued or launched in a graph. All earlier work has ended by then, because each operation waits for the one
-// before it. It does not wait for separate graphs. Abort ends the work, and the error is nil unless a kernel has given up.
+// Drain waits for the latest work that was enqueued or launched in a graph. All earlier work has ended by then, because
+// each operation waits for the one before it. It does not wait for separate graphs. After an abort, Drain returns nil
+// unless a kernel was cut short.
 func (e *Engine) Drain(ctx context.Context) error {
 	if err := e.order.Wait(ctx); err != nil {
 		return err
@@ -15,5 +16,5 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return err
 }
 
-// Leave implements algorithm.Engine. Running kernels see nothing of it: peers learn by a notice (algorithm.Unaware).
+// Leave implements algorithm.Engine. It does nothing: the communicator notifies the peers (algorithm.Unaware).
 func (e *Engine) Leave() {}

@@ -17,19 +17,20 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// Config is what an Engine is made from.
+// Config configures an Engine.
 type Config struct {
 	Bootstrap bootstrap.Bootstrap
 	// Device must be a *cuda.Device.
 	Device device.Device
-	// Timeout bounds waits of calls for other ranks; 0 is 10 s.
+	// Timeout bounds the time for which calls wait for other ranks; 0 is 10 s.
 	Timeout time.Duration
 	// OpTimeout bounds each wait of a kernel for its peers; 0 is no bound.
 	OpTimeout time.Duration
-	// StallWarning is how long enqueued work may not end before that is logged; 0 is for ever. Name is the communicator's, for the log and errors.
+	// StallWarning is the time after which a warning is logged for work that has not ended; 0 disables it. Name is the
+	// communicator's, for the log and for errors.
 	StallWarning time.Duration
 	Name         string
-	// SeparateGraphs leaves launches of graphs unordered among each other and with eager work.
+	// SeparateGraphs disables the order of graph launches among each other and with eager work.
 	SeparateGraphs bool
 }
 
@@ -40,7 +41,7 @@ type Engine struct {
 	rank, size  int
 	timeout     time.Duration
 	maxBlocks   int64
-	overlaps    bool  // whether a launch may come onto the GPU before the one before it has ended
+	overlaps    bool  // whether a launch may start before the previous kernel has ended
 	slotUnits   int64 // 16-byte units of a slot: the most threads of a block
 	windows     *exchange.Windows
 	state       device.Allocation
@@ -51,13 +52,13 @@ type Engine struct {
 	table       *selection
 	tableName   string
 	gpu         GPU        // of all ranks
-	registry    *registry  // nil: nothing is registered
-	symmetric   *symmetric // nil: windows are of no use
+	registry    *registry  // nil: registration is disabled
+	symmetric   *symmetric // nil: windows are not used
 
-	// The parameters of the next launch; what does not change is filled once. They are objects of their own, without Go pointers, because C
-	// reads them.
+	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
+	// pointers, because C reads them.
 	args   *collectiveArgs
-	areas  [numProtocols][maxRanks]uint64 // windows for it
+	areas  [numProtocols][maxRanks]uint64 // values of window for it
 	ring   *collectiveArgs
 	p2p    *p2pArgs
 	few    *p2pFewArgs
@@ -65,14 +66,14 @@ type Engine struct {
 
 	counted *allToAllVArgs
 
-	ringBlocks int64 // the most channels of the ring
+	ringBlocks int64 // the maximum number of ring channels
 
-	batch batch       // messages of the request at hand
-	order *cuda.Order // of this rank's work over all streams: kernels share epochs and must run one after the other
+	batch batch       // messages of the current request
+	order *cuda.Order // orders this rank's work over all streams: kernels share epochs and must run one after the other
 	cause atomic.Pointer[error]
-	gate  sync.RWMutex // read-locked by whoever touches the abort block
-	freed bool         // guarded by gate: the abort block and the order are gone
-	cut   bool         // guarded by gate: what Unfinished was then
+	gate  sync.RWMutex // read-locked while the abort block is accessed
+	freed bool         // guarded by gate: the abort block and the order are freed
+	cut   bool         // guarded by gate: the result of Unfinished at that time
 	once  sync.Once
 	stop  chan struct{}
 	watch sync.WaitGroup
@@ -118,7 +119,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// choose makes the selection for these ranks.
+// choose builds the selection for these ranks.
 func (e *Engine) choose(t *terms) error {
 	table, err := LoadTable(t.gpu, e.size)
 	if err != nil {
@@ -141,10 +142,10 @@ func (e *Engine) choose(t *terms) error {
 	return e.table.force(os.Getenv("GOCCL_ALGO"), false)
 }
 
-// TableName says which table chooses.
+// TableName is the name of the tuning table in use.
 func (e *Engine) TableName() string { return e.tableName }
 
-// load brings up what this rank needs of its own device.
+// load initializes this rank's device resources.
 func (e *Engine) load(separate bool) error {
 	groups := []string{"collective"}
 	if e.table.pcie {
@@ -224,7 +225,7 @@ func isP2P(r *algorithm.Request) bool {
 	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
 }
 
-// run enqueues one collective, or sends and receives that go together.
+// run enqueues one collective, or a group of sends and receives.
 func (e *Engine) run(reqs []algorithm.Request) error {
 	s, ok := reqs[0].Stream.(*cuda.Stream)
 	if !ok {
@@ -244,7 +245,7 @@ func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
 	return &algorithm.Error{Comm: e.name, Op: r.Collective.String(), Rank: e.rank, Peer: peer, Seq: seq, Err: err}
 }
 
-// after makes later work on s wait for the work so far on other; both are streams of one call.
+// after makes later work on s wait for the work so far on other. Both are streams of one call.
 func after(s, other *cuda.Stream) error {
 	ev, err := other.Record()
 	if err != nil {
@@ -253,7 +254,8 @@ func after(s, other *cuda.Stream) error {
 	return errors.Join(s.WaitEvent(ev), ev.Close())
 }
 
-// Order is that of the communicator's work on this GPU, for those who enqueue some besides the engine. It lasts as long as the engine.
+// Order is the order of the communicator's work on this GPU, for other packages that enqueue work. It is valid as long
+// as the engine.
 func (e *Engine) Order() *cuda.Order { return e.order }
 
 // Abort implements algorithm.Engine.
@@ -280,7 +282,7 @@ func (e *Engine) Err() error {
 	return nil
 }
 
-// Unfinished implements algorithm.Unaware. A kernel whose wait was ended reports so, also one that was replayed from a graph.
+// Unfinished implements algorithm.Unaware. A kernel whose wait was ended reports that, also if a graph replayed it.
 func (e *Engine) Unfinished() bool {
 	e.gate.RLock()
 	defer e.gate.RUnlock()
@@ -290,7 +292,7 @@ func (e *Engine) Unfinished() bool {
 	return e.unfinished()
 }
 
-// unfinished is for holders of gate.
+// unfinished requires gate.
 func (e *Engine) unfinished() bool {
 	if e.abort.word.reported.Load() != 0 {
 		return true
@@ -301,7 +303,7 @@ func (e *Engine) unfinished() bool {
 
 var _ algorithm.Unaware = (*Engine)(nil)
 
-// report looks whether a kernel gave up a wait.
+// report checks whether a kernel gave up a wait.
 func (e *Engine) report() error {
 	e.gate.RLock()
 	defer e.gate.RUnlock()
@@ -311,8 +313,8 @@ func (e *Engine) report() error {
 	return e.abort.report(e.name, e.rank)
 }
 
-// watchReports looks for waits that gave up by themselves, so that AsyncError and the peers' kernels learn of it without a call, and for work that does
-// not end.
+// watchReports polls for waits that have timed out, so that AsyncError and the peers' kernels get the error without a
+// call, and for work that does not end.
 func (e *Engine) watchReports(w *stall) {
 	defer e.watch.Done()
 	t := time.NewTicker(100 * time.Millisecond)
@@ -340,7 +342,7 @@ func (e *Engine) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err = e.order.Wait(ctx); ctx.Err() != nil {
-			// Its memory is lost for good, but unmapping what a kernel looks at would end the process's work on the GPU.
+			// The memory is leaked: unmapping memory that a kernel polls would end the process's work on the GPU.
 			e.registry.halt()
 			e.symmetric.halt()
 			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)

@@ -1,7 +1,7 @@
 package nvlink
 
-// Force makes what spec says, in GOCCL_ALGO's form, the choice for all later requests, so that one Engine can measure every algorithm. It is called
-// where Enqueue may be, and with the same spec on every rank.
+// Force makes the algorithms of spec, in the format of GOCCL_ALGO, the choice for all later requests, so that one
+// Engine can measure every algorithm. It follows the threading rule of Enqueue and gets the same spec on every rank.
 func (e *Engine) Force(spec string) error {
 	if err := e.table.force(spec, true); err != nil {
 		return err

@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// GPU is what a table is chosen for.
+// GPU is the key by which a table is chosen.
 type GPU struct {
-	Name         string // like "NVIDIA H200"; empty where ranks have different ones
-	Major, Minor int    // compute capability, the least of all ranks'
-	PCIe         bool   // not every pair of ranks has NVLink
+	Name         string // like "NVIDIA H200"; empty if the ranks have different models
+	Major, Minor int    // compute capability, the minimum over all ranks
+	PCIe         bool   // some pair of ranks has no NVLink
 }
 
-// anyOverPCIe is the GPU of the table for those.
+// anyOverPCIe is the GPU name of the table for ranks without NVLink.
 const anyOverPCIe = "PCIe"
 
-// Meet makes g what it has in common with another.
+// Meet reduces g to what it has in common with o.
 func (g *GPU) Meet(o GPU) {
 	if g.Name != o.Name {
 		g.Name = ""
@@ -27,7 +27,8 @@ func (g *GPU) Meet(o GPU) {
 	}
 }
 
-// bandwidth is what NVLink carries out of a GPU of this kind, in GB/s, at least roughly: NVIDIA's figures for the best-known model of each capability.
+// bandwidth is the approximate NVLink bandwidth out of a GPU of this kind, in GB/s: NVIDIA's figures for the best-known
+// model of each capability.
 func (g GPU) bandwidth() int64 {
 	switch {
 	case g.Major == 8 && g.Minor == 0: // A100
@@ -40,11 +41,12 @@ func (g GPU) bandwidth() int64 {
 	return 900 // B200
 }
 
-// measuredBandwidth is that of the GPU that the embedded tables were measured on.
+// measuredBandwidth is the bandwidth of the GPU on which the embedded tables were measured.
 const measuredBandwidth = 450
 
-// derive makes a table that was measured on another GPU fit g. The sizes where one algorithm gives way to the next are where the time of the bytes on the link
-// outweighs that of a flag on its way; flags take about as long everywhere, so these sizes grow with the bandwidth.
+// derive adapts a table that was measured on another GPU to g. One algorithm replaces another at the size where the
+// transfer time of the bytes exceeds the latency of a flag. Flag latency is about the same everywhere, so these sizes
+// scale with the bandwidth.
 func (t *Table) derive(g GPU) {
 	scale := func(rows []Row) []Row {
 		out := rows[:0]
@@ -64,7 +66,8 @@ func (t *Table) derive(g GPU) {
 	t.GPU, t.standIn = g.Name, true
 }
 
-// Tuned says how the embedded tables know a GPU: measured, or what stands in.
+// Tuned reports whether the embedded tables have measurements of a GPU; if not, note describes the table that is used
+// instead.
 func Tuned(g GPU, ranks int) (measured bool, note string, err error) {
 	t, err := embedded(g, ranks)
 	if err != nil {
@@ -75,7 +78,7 @@ func Tuned(g GPU, ranks int) (measured bool, note string, err error) {
 
 var warned sync.Map
 
-// warnOnce warns once in a process.
+// warnOnce logs a warning once per process.
 func warnOnce(text string, args ...any) {
 	if _, before := warned.LoadOrStore(text+fmt.Sprint(args...), true); !before {
 		slog.Warn(text, args...)

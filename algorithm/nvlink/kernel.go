@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// reduction is a family of kernels that combine data: what their names begin with.
+// reduction is a family of kernels that reduce data. It determines the prefix of their names.
 type reduction uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 
 var reductionNames = [numReductions]string{"all_reduce_one_shot", "all_reduce_two_shot", "reduce_scatter", "reduce"}
 
-// movement is a family of kernels that move data and know no types.
+// movement is a family of kernels that move data, independent of its type.
 type movement uint8
 
 const (
@@ -34,13 +34,13 @@ const (
 
 var movementNames = [numMovements]string{"exchange", "broadcast"}
 
-// kernelTable is every kernel that an engine may launch; those that do not exist are nil. The last index is 1 for the kernels made for this number
-// of ranks, which want addresses and sizes that are multiples of 8.
+// kernelTable holds every kernel that an engine may launch; kernels that do not exist are nil. The last index is 1 for
+// the kernels specialized for this number of ranks, which need addresses and sizes that are multiples of 8.
 type kernelTable struct {
 	reduce [numReductions][numProtocols][datatype.NumTypes][2]*cuda.Function
 	move   [numMovements][numProtocols][2]*cuda.Function
 
-	// Point to point. The index of words and bytes is 1 for few messages.
+	// Point-to-point kernels. The index of words and bytes is 1 for few messages.
 	words, bytes [2]*cuda.Function
 	stream       *cuda.Function
 
@@ -63,8 +63,9 @@ func movementName(what movement, p protocol, fast, ranks int) string {
 	return name
 }
 
-// load finds the kernels for a number of ranks in the modules that have them. Each is brought onto the device now: the driver loads a kernel when it is first asked
-// for, and may then wait for the device to be idle, which it never is while another rank's kernel waits for ours.
+// load finds the kernels for a number of ranks in the modules that have them. It loads each kernel onto the device now.
+// Otherwise the driver would load it at its first use, and might then wait until the device is idle, which never
+// happens while another rank's kernel waits for ours.
 func (k *kernelTable) load(where map[string]*cuda.Module, ranks int) error {
 	var err error
 	find := func(name string) (f *cuda.Function) {
@@ -97,7 +98,7 @@ func (k *kernelTable) load(where map[string]*cuda.Module, ranks int) error {
 	return err
 }
 
-// missing is the error of a launch whose kernel is not there.
+// missing is the error of a launch whose kernel does not exist.
 func missing(parts ...any) error {
 	return fmt.Errorf("%w: no kernel for %s", algorithm.ErrUnsupported, strings.TrimSpace(fmt.Sprintln(parts...)))
 }

@@ -2,7 +2,7 @@ package nvlink
 
 import "unsafe"
 
-// These mirror kernels/collective/args.cuh and p2p.cuh; a test compares the sizes with what the compiler made of them.
+// These constants mirror kernels/collective/args.cuh and p2p.cuh; a test compares the sizes with the compiler's.
 const (
 	maxRanks    = 16
 	maxBlocks   = 192
@@ -38,7 +38,7 @@ const (
 )
 
 type collectiveArgs struct {
-	ticket                        uint64 // the launch's: cuda.Stream.LaunchInOrder
+	ticket                        uint64 // the launch's ticket: cuda.Stream.LaunchInOrder
 	window                        [maxRanks]uint64
 	abort, epochs                 uint64
 	send, recv                    uint64
@@ -72,21 +72,21 @@ type p2pArgs struct {
 	message [p2pMaxMessages]message
 }
 
-// streamArgs says too where messages to receive may be stored: registry.go.
+// streamArgs also lists where messages to receive may be stored directly: registry.go.
 type streamArgs struct {
 	p2pArgs
 	maps   uint64
 	direct [p2pMaxMessages]uint64
 }
 
-// p2pFewArgs is for launches of few messages: the driver copies all parameters of a launch, used or not.
+// p2pFewArgs is for launches with few messages: the driver copies all parameters of a launch, used or not.
 type p2pFewArgs struct {
 	p2pHead
 	lane    [p2pFewMessages]lane
 	message [p2pFewMessages]message
 }
 
-// allToAllVArgs has no lists: the kernel reads counts and displacements, of what is received and of what is sent.
+// allToAllVArgs has no lists: the kernel reads the counts and displacements of receives and sends.
 type allToAllVArgs struct {
 	p2pHead
 	send, recv             uint64
@@ -98,10 +98,12 @@ type allToAllVArgs struct {
 // params views a parameter struct as the bytes of the kernel's parameter buffer.
 func params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 
-// slotBytes is the size of one slot of a block's area: as large as 24 MiB of areas allow, at most what 512 threads fill.
+// slotBytes is the size of one slot of a block's area: as large as 24 MiB of areas allow, at most what 512 threads
+// fill.
 func slotBytes(n int) int64 { return min(8<<10, (24<<20)/(maxBlocks*4*int64(n))) &^ 511 }
 
-// A window is the areas of LL128, those of LL, and the regions of messages, and of streams and the ring. LL and LL128 share no line: protocol.cuh.
+// A window consists of the areas of LL128, the areas of LL, the region of messages, and the region of streams and the
+// ring. LL and LL128 share no line: protocol.cuh.
 func lineBytes(n int) int64    { return maxBlocks * 4 * int64(n) * slotBytes(n) }
 func packetBytes(n int) int64  { return llBlocks * 4 * int64(n) * slotBytes(n) }
 func p2pOffset(n int) int64    { return lineBytes(n) + packetBytes(n) }
@@ -112,7 +114,7 @@ func p2pBytes(n int) int64 {
 	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128
 }
 
-// channelsOf halves a number of channels for many ranks, as the kernels do.
+// channelsOf halves the number of channels for more than 8 ranks, as the kernels do.
 func channelsOf(most, n int) int {
 	if n > 8 {
 		return most / 2
@@ -120,18 +122,20 @@ func channelsOf(most, n int) int {
 	return most
 }
 
-// streamBytes does not grow with the ranks but for the words: a ring is lent to one sender at a time.
+// streamBytes grows with the ranks only by the words: a ring is lent to one sender at a time.
 func streamBytes(n int) int64 {
 	return streamChannels*streamRingBytes + int64(n)*streamChannels*2*128
 }
 
-// ring.cuh has its FIFOs in the rings of the streams, and its flags and limits behind their words; behind those are the ones of ring_fold.cuh, for each peer.
+// ring.cuh places its FIFOs in the rings of the streams, and its flags and credits after their words. The flags and
+// credits of ring_fold.cuh follow, per peer.
 const _ = uint64(streamChannels*streamRingBytes - ringRegion)
 
 func ringFlagBytes(n int) int64 { return ringChannels * ringLine * int64(1+n) }
 
-// The state of an engine in device memory: epochs by block, then the counters of point_to_point and of point_to_point_stream, then a word to
-// receive into, then the counters of ring.cuh by channel, then the tickets' word.
+// The state of an engine in device memory: epochs by block, the counters of point_to_point and of
+// point_to_point_stream, a scratch word to receive into, the counters of ring.cuh by channel, and the word of the
+// tickets.
 const (
 	stateCounters = maxBlocks * epochStride
 	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4

@@ -15,26 +15,26 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// terms are what all ranks must be of one mind about.
+// terms are the facts that all ranks must agree on.
 type terms struct {
 	sharing int       // the largest number of ranks on one GPU: their kernels wait for each other, so all must fit on it at once
-	copies  copyMode  // the least that any rank wants
-	blocks  int64     // the most thread blocks of a kernel of packets or of the ring that any rank allows; 0: as many as it likes
-	gpu     GPU       // what the table is for
-	worst   cuda.Link // of any two ranks
+	copies  copyMode  // the minimum over all ranks
+	blocks  int64     // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
+	gpu     GPU       // selects the table
+	worst   cuda.Link // of any pair of ranks
 }
 
-// hello is what a rank says of itself at set-up.
+// hello describes a rank to the others at set-up.
 type hello struct {
 	Copies       copyMode
 	Blocks       uint16 // maxCTAs
 	GPU, BusID   string
 	Major, Minor int    // compute capability
-	Tuning       uint64 // hash of what this rank's environment says of algorithms
-	Error        string // why it cannot go on
+	Tuning       uint64 // hash of this rank's tuning environment
+	Error        string // why this rank cannot go on
 }
 
-// maxCTAs is GOCCL_MAX_CTAS or, where that is not set, NCCL_MAX_CTAS; 0 is neither.
+// maxCTAs is GOCCL_MAX_CTAS or, if that is not set, NCCL_MAX_CTAS; 0 if neither is set.
 func maxCTAs() (uint16, error) {
 	for _, name := range []string{"GOCCL_MAX_CTAS", "NCCL_MAX_CTAS"} {
 		v := os.Getenv(name)
@@ -50,7 +50,7 @@ func maxCTAs() (uint16, error) {
 	return 0, nil
 }
 
-// tuningHash is of the file that GOCCL_TUNING names and of GOCCL_ALGO; 0 where neither is set.
+// tuningHash hashes the file that GOCCL_TUNING names and GOCCL_ALGO; it is 0 if neither is set.
 func tuningHash() (uint64, error) {
 	path, spec := os.Getenv("GOCCL_TUNING"), os.Getenv("GOCCL_ALGO")
 	if path == "" && spec == "" {
@@ -68,7 +68,7 @@ func tuningHash() (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// introduce is this rank's hello; the error is in it, too.
+// introduce returns this rank's hello, which includes the error.
 func introduce(dev *cuda.Device) (hello, error) {
 	p := dev.Properties()
 	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor}
@@ -87,8 +87,8 @@ func introduce(dev *cuda.Device) (hello, error) {
 	return h, err
 }
 
-// meetRanks tells the ranks of each other, in two rounds: what each is, and how each reaches the others. All conclude the same from the same facts, and
-// where one cannot go on, none does.
+// meetRanks exchanges the ranks' facts in two rounds: the hello of each rank, and its links to the others. All ranks
+// draw the same conclusion from the same facts. If one rank fails, all ranks fail.
 func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (t terms, err error) {
 	own, failed := introduce(dev)
 	all, err := helloAll(ctx, b, own)
@@ -124,7 +124,7 @@ func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, e
 	return all, nil
 }
 
-// conclude is what follows from the hellos.
+// conclude derives the terms from the hellos.
 func conclude(rank int, all []hello) (terms, error) {
 	t := terms{sharing: 1, copies: copyAlways, gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
 	own, count := &all[rank], map[string]int{}
@@ -154,7 +154,7 @@ func conclude(rank int, all []hello) (terms, error) {
 	return t, nil
 }
 
-// meetLinks is the worst link between any two ranks. Every rank tells how it reaches each of the others.
+// meetLinks finds the worst link between any two ranks. Every rank sends its link to each of the others.
 func meetLinks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all []hello) (cuda.Link, error) {
 	row, rank := make([]byte, len(all)), b.Rank()
 	var failed error
@@ -190,7 +190,7 @@ func meetLinks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all
 	return worst, nil
 }
 
-// share is one rank's part of so many blocks of a GPU.
+// share is one rank's part of the blocks of a GPU.
 func (t terms) share(blocks int) int64 {
 	n := int64(max(1, blocks/t.sharing))
 	if t.blocks > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// transfer is one message of a batch. Only messages with bytes travel.
+// transfer is one message of a batch. Empty messages are not sent.
 type transfer struct {
 	send  bool
 	peer  int
@@ -16,15 +16,16 @@ type transfer struct {
 	bytes int64
 }
 
-// batch is the messages of one call, and, while it is launched, lists of them by peer and direction. Its memory is kept.
+// batch holds the messages of one call and, during its launch, lists of them by peer and direction. Its memory is
+// reused.
 type batch struct {
 	all  []transfer
 	next []int32 // by message: the next one of its list, or -1
 	head [2 * maxRanks]int32
 	tail [2 * maxRanks]int32
-	more bool       // sort has left messages of the other class
-	from int64      // bytes of a message that goes as a stream, at least
-	own  [2][]int32 // messages of the rank to itself, small and large, in pairs: the send, the receive
+	more bool       // sort found messages of the other class
+	from int64      // the minimum size of a message that goes as a stream
+	own  [2][]int32 // messages of the rank to itself, small and large, in pairs: send, receive
 }
 
 func (b *batch) reset() { b.all = b.all[:0] }
@@ -37,8 +38,8 @@ func (b *batch) recv(peer int, ptr device.Ptr, bytes int64) {
 	b.all = append(b.all, transfer{false, peer, ptr, bytes})
 }
 
-// sort lists the messages to and from peers that travel and are of the class, in order, and says whether there are any. more says whether there are
-// any of the other class.
+// sort lists the non-empty messages of the class to and from peers, in order, and reports whether there are any. It
+// sets more if there are messages of the other class.
 func (b *batch) sort(rank int, large bool) bool {
 	b.next = b.next[:0]
 	for i := range b.head {
@@ -74,7 +75,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// pair matches a rank's messages to itself, the k-th send with the k-th receive.
+// pair matches a rank's messages to itself: the k-th send with the k-th receive.
 func (b *batch) pair(rank int) error {
 	b.own[0], b.own[1] = b.own[0][:0], b.own[1][:0]
 	next := 0
@@ -107,20 +108,20 @@ func (b *batch) pair(rank int) error {
 	return nil
 }
 
-// roundMessages is how many messages of one peer and direction go into one launch. Both sides of a message count it the same way, so a
-// message and its match are in the launches of the same number.
+// roundMessages is how many messages of one peer and direction go into one launch. Both sides of a message count the
+// same way, so a message and its match are in launches of the same number.
 func roundMessages(n int) int { return max(1, p2pMaxMessages/(2*n)) }
 
-// streamFrom is the size from which a message goes by point_to_point_stream, piece by piece and peer after peer, rather than as packets to
-// all peers at once. Both sides decide by the size alone.
+// streamFrom is the size from which a message goes through point_to_point_stream, piece by piece and peer after peer,
+// rather than as packets to all peers at once. Both sides decide by the size alone.
 const streamFrom = 8 << 20
 
-// streamSliceFrom is the same for the slices of an all-gather or all-to-all: the packets of their kernels, which all peers get at once, are as fast as
-// streams up to there, and need no step for each peer.
+// streamSliceFrom is the same bound for the slices of an all-gather or all-to-all. Below it, the packets of their
+// kernels, which go to all peers at once, are as fast as streams and need no step per peer.
 const streamSliceFrom = 16 << 20
 
-// Without NVLink packets of messages, which are lines of LL128, are not allowed: all messages go as streams. Slices go as LL packets as long as their double bytes
-// cost less than the steps of a stream.
+// Without NVLink, packets of messages are not allowed, because they are LL128 lines: all messages go as streams. Slices
+// go as LL packets as long as the doubled bytes cost less than the steps of a stream.
 const pcieSliceFrom = 64 << 10
 
 func (e *Engine) sliceFrom() int64 {
@@ -130,11 +131,11 @@ func (e *Engine) sliceFrom() int64 {
 	return streamSliceFrom
 }
 
-// transfers launches e.batch: all messages progress together; those between two ranks in one direction match in order.
+// transfers launches e.batch. All messages progress together; those between two ranks in one direction match in order.
 //
-//  1. What the rank sends itself is paired; blocks of its own copy it, beside the messages of its class.
-//  2. Small messages, as packets, in as many launches as their lists need.
-//  3. Large messages as streams, likewise. So they follow the small ones on every rank.
+//  1. Pair the rank's messages to itself. Separate blocks copy them, together with the messages of their class.
+//  2. Send small messages as packets, in as many launches as their lists need.
+//  3. Send large messages as streams, likewise. They follow the small ones on every rank.
 func (e *Engine) transfers(s *cuda.Stream) error {
 	b := &e.batch
 	if err := b.pair(e.rank); err != nil {
@@ -157,7 +158,7 @@ func (e *Engine) transfers(s *cuda.Stream) error {
 	return nil
 }
 
-// lists is where messages go in the parameters of a launch.
+// lists points to the message lists in the parameters of a launch.
 type lists struct {
 	*p2pHead
 	lane    []lane
@@ -165,8 +166,8 @@ type lists struct {
 	used    int // of message
 }
 
-// list moves the first messages of each list into the lanes of a: every rank sends to the next rank first and receives from the one before it
-// first. more says whether any are left.
+// list moves the first messages of each list into the lanes of a. Every rank sends to the next rank first and receives
+// from the previous rank first. more reports whether messages are left.
 func (e *Engine) list(a *lists) (aligned, more bool) {
 	b, lanes, per := &e.batch, 0, roundMessages(e.size)
 	aligned = true
@@ -204,10 +205,10 @@ func (e *Engine) list(a *lists) (aligned, more bool) {
 	return aligned, more
 }
 
-// pieces is how many pieces of a ring a message of packets is.
+// pieces is the number of ring pieces of a packet message.
 func pieces(bytes int64) int64 { return (bytes + p2pPieceBytes - 1) / p2pPieceBytes }
 
-// listOwn adds a lane with as many of the pairs in own as there is room for, and gives their bytes and the other pairs.
+// listOwn adds a lane with as many pairs of own as fit. It returns their bytes and the remaining pairs.
 func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
 	b, l := &e.batch, lane{peer: uint16(e.rank), first: uint16(a.used)}
 	for len(own) > 0 && a.used+2 <= len(a.message) {
@@ -226,7 +227,7 @@ func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
 	return bytes, own
 }
 
-// p2pThreads leaves room for all blocks of the largest batch on the device at once.
+// p2pThreads is small enough that all blocks of the largest batch are resident at once.
 const p2pThreads = 256
 
 func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
@@ -247,7 +248,7 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	return more, rest, e.submit(s, f, cuda.Launch1D(blocks, p2pThreads, 0), raw)
 }
 
-// streamCopiers is the blocks that copy a rank's messages to itself beside the streams.
+// streamCopiers is the number of blocks that copy a rank's messages to itself beside the streams.
 const streamCopiers = 16
 
 func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
@@ -262,7 +263,8 @@ func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []in
 	return more, rest, e.submit(s, e.kernels.stream, cuda.Launch1D(blocks, streamThreads, 0), params(e.stream))
 }
 
-// offerMessages lets senders store straight into the buffers of the messages that e.stream lists, where they can. Only whole vectors travel that way.
+// offerMessages lets senders store directly into the buffers of the messages that e.stream lists, where possible. Only
+// whole vectors can be sent that way.
 func (e *Engine) offerMessages() {
 	a := e.stream
 	a.maps = e.registry.tablePtr()
@@ -303,7 +305,8 @@ func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {
 	return meet(reqs, s, func(o *cuda.Stream) error { return after(o, s) })
 }
 
-// sameCapture refuses streams that are not all captured into one graph, or none at all: an event between them would spoil the capture.
+// sameCapture refuses a group unless all its streams are captured into one graph, or none is captured: an event between
+// them would invalidate the capture.
 func sameCapture(reqs []algorithm.Request, s *cuda.Stream) error {
 	status, id, err := s.CaptureStatus()
 	if err != nil {
@@ -318,7 +321,7 @@ func sameCapture(reqs []algorithm.Request, s *cuda.Stream) error {
 	})
 }
 
-// meet calls do with every stream of the requests but s.
+// meet calls do with every stream of the requests except s.
 func meet(reqs []algorithm.Request, s *cuda.Stream, do func(*cuda.Stream) error) error {
 	for i := range reqs {
 		if o, ok := reqs[i].Stream.(*cuda.Stream); ok && o.Raw() != s.Raw() {
@@ -362,10 +365,12 @@ func (e *Engine) scatter(r *algorithm.Request, s *cuda.Stream) error {
 	return e.transfers(s)
 }
 
-// broadcastSplit is the size from which, where no table says otherwise, the root sends each byte once and the ranks share the slices among them.
+// broadcastSplit is the size from which, without a table, the root sends each byte once and the ranks forward the
+// slices to each other.
 const broadcastSplit = 32 << 10
 
-// broadcast: one shot, the root sends all to all, (n−1)·N out of one port and one hop. Two shots, N out of any port and two hops.
+// broadcast runs in one or two shots. One shot: the root sends everything to all, (n−1)·N bytes out of one port in one
+// hop. Two shots: N bytes out of each port in two hops.
 func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 	total := r.Bytes()
 	v, err := e.pick(r, total, s)
@@ -379,7 +384,7 @@ func (e *Engine) broadcast(r *algorithm.Request, s *cuda.Stream) error {
 		a := e.args
 		a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 		if e.rank != r.Root {
-			a.send = a.recv // ignored, and must not spoil the alignment
+			a.send = a.recv // ignored; must not break the alignment
 		}
 		slice := sliceOf(total, int64(e.size-1))
 		a.bytes, a.root, a.sendStride, a.recvStride = uint64(total), uint32(r.Root), uint64(slice), 0

@@ -16,70 +16,73 @@ import (
 	"github.com/goccl/goccl/transport/ipc"
 )
 
-// registry is the user's buffers that peers have mapped, so that large messages go straight into them (kernels/collective/stream.cuh).
+// registry holds the user buffers that peers have mapped, so that large messages go straight into them
+// (kernels/collective/stream.cuh).
 //
-//  1. The first large operation on a buffer finds its allocation unknown. It goes through the rings, and the allocation is offered to the peers
-//     meanwhile: no call ever waits for that.
-//  2. Each peer maps it, notes where in its table, which kernels read, and says whether it could.
-//  3. Once all have, collectives name it: its slot, and the offset. Messages need only their sender to have it.
-//  4. When the allocation is gone, the peers unmap it and say so; then its slot is free. An operation that names it is over by then, because nobody
-//     frees memory that an operation still uses.
+//  1. The first large operation on a buffer does not find its allocation. The operation goes through the rings, and the
+//     allocation is offered to the peers in the background. No call waits for that.
+//  2. Each peer maps it, stores the address in its table, which kernels read, and answers whether it could.
+//  3. When all peers have mapped it, collectives use it: by slot and offset. Messages need only their sender to have
+//     it.
+//  4. When the allocation is freed, the peers unmap it and answer; then its slot is free. All operations that use it
+//     are over by then, because memory must not be freed while an operation uses it.
 //
-// An allocation that cannot be shared, or for which there is no slot, stays with the rings. One goroutine offers and looks for what is gone, one for
-// each peer listens; they start with the first large operation, which every rank has sooner or later: offers wait for it.
+// An allocation that cannot be shared, or that finds no free slot, keeps using the rings. One goroutine sends offers
+// and polls for freed allocations; one per peer receives. They start with the first large operation. Every rank has one
+// sooner or later; offers wait for it.
 type registry struct {
 	dev        *cuda.Device
 	boot       bootstrap.Bootstrap
 	rank, size int
 
 	once  sync.Once
-	table *cuda.HostMemory // [maxRanks][registrySlots] addresses of the peers' buffers here, 0: none; nil: it could not be had
+	table *cuda.HostMemory // [maxRanks][registrySlots] addresses of mapped buffers, 0: none; nil: allocation failed
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	slots  [registrySlots]*registration
 	byBase map[device.Ptr]*registration
 	mapped map[[2]int]*ipc.Mapping // by peer and slot
-	queue  []task                  // to be done, in this order
+	queue  []task                  // pending, in order
 
-	wake  chan struct{} // there is something in the queue
+	wake  chan struct{} // signals that queue is not empty
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 }
 
-// task is to offer an allocation, or to say that it is gone.
+// task offers an allocation or announces that it is gone.
 type task struct {
 	r    *registration
 	drop bool
 }
 
-// registration is an allocation of this process on its way.
+// registration is an allocation of this process and its state.
 type registration struct {
 	region cuda.Region
 	slot   int // -1: none yet
 	state  registrationState
-	answer int    // of how many peers the answer is still due
-	mapped uint32 // the peers that have it, a bit each
+	answer int    // number of peer answers still due
+	mapped uint32 // bit mask of the peers that have mapped it
 	revoke func()
 }
 
 type registrationState uint8
 
 const (
-	offered  registrationState = iota // or not yet
+	offered  registrationState = iota // or to be offered
 	refused                           // it cannot be shared
 	dropping                          // gone; its slot is not free yet
 )
 
 const (
-	registryTag   = 3                      // of the bootstrap: 0 to 2 are the communicator's
-	registryKind  = 0x4d                   // 'M': a buffer to be mapped
-	registryWait  = 5 * time.Second        // for telling a peer
-	registrySweep = 250 * time.Millisecond // between two looks for what is gone
-	registerFrom  = 1 << 20                // bytes of an operation from which its buffer is worth it
+	registryTag   = 3                      // tag of bootstrap messages; the communicator uses 0 to 2
+	registryKind  = 0x4d                   // 'M': a buffer to map
+	registryWait  = 5 * time.Second        // limit for a send to a peer
+	registrySweep = 250 * time.Millisecond // interval between checks for freed allocations
+	registerFrom  = 1 << 20                // operation size in bytes from which a buffer is registered
 )
 
-// newRegistry is nil unless GOCCL_REGISTER switches it on and there are peers.
+// newRegistry returns nil unless GOCCL_REGISTER=1 and there are peers.
 func newRegistry(dev *cuda.Device, boot bootstrap.Bootstrap) *registry {
 	if boot.WorldSize() == 1 || os.Getenv("GOCCL_REGISTER") != "1" {
 		return nil
@@ -90,7 +93,7 @@ func newRegistry(dev *cuda.Device, boot bootstrap.Bootstrap) *registry {
 	return g
 }
 
-// start is for the goroutine of the engine's operations, as tablePtr and word are.
+// start, tablePtr and word belong to the goroutine of the engine's operations.
 func (g *registry) start() {
 	g.once.Do(func() {
 		table, err := g.dev.HostAlloc(maxRanks * registrySlots * 8)
@@ -108,7 +111,7 @@ func (g *registry) start() {
 	})
 }
 
-// tablePtr is the table for kernels. It is nil-safe, as word and close are.
+// tablePtr is the address of the table for kernels. tablePtr, word and close accept a nil registry.
 func (g *registry) tablePtr() uint64 {
 	if g == nil {
 		return 0
@@ -119,11 +122,11 @@ func (g *registry) tablePtr() uint64 {
 	return uint64(g.table.Ptr())
 }
 
-// everybody is all ranks, a bit each.
+// everybody is the bit mask of all ranks.
 const everybody = 1<<maxRanks - 1
 
-// word names a buffer to those of its peers in the set who will store into it: the word of placeOf in kernels/collective/args.cuh, or 0. What is not
-// known yet is registered in the background.
+// word returns the name of a buffer for the peers of set that store into it: the word of placeOf in
+// kernels/collective/args.cuh, or 0. An unknown buffer is registered in the background.
 func (g *registry) word(p device.Ptr, bytes int64, set uint32) uint64 {
 	if g == nil || bytes < registerFrom || g.tablePtr() == 0 {
 		return 0
@@ -152,7 +155,7 @@ func (g *registry) word(p device.Ptr, bytes int64, set uint32) uint64 {
 	return uint64(r.slot+1)<<48 | uint64(p-region.Base)
 }
 
-// forget takes r, whose allocation is gone, out of use. Its slot is free once all peers have unmapped it. For holders of mu.
+// forget retires r, whose allocation is gone. Its slot is free once all peers have unmapped it. The caller holds mu.
 func (g *registry) forget(r *registration) {
 	if g.byBase[r.region.Base] == r {
 		delete(g.byBase, r.region.Base)
@@ -160,13 +163,13 @@ func (g *registry) forget(r *registration) {
 	if r.slot < 0 || r.state == dropping {
 		return
 	}
-	// Answers to the offer may still be due; they come before those to this.
+	// Answers to the offer may still be due. They arrive before the answers to the drop.
 	r.state = dropping
 	r.answer += g.size - 1
 	g.do(task{r, true})
 }
 
-// do is for holders of mu.
+// do queues a task. The caller holds mu.
 func (g *registry) do(t task) {
 	g.queue = append(g.queue, t)
 	select {
@@ -175,7 +178,7 @@ func (g *registry) do(t task) {
 	}
 }
 
-// work offers what word has found, and forgets what is gone.
+// work offers the allocations that word has queued, and retires freed ones.
 func (g *registry) work() {
 	tick := time.NewTicker(registrySweep)
 	defer tick.Stop()
@@ -236,7 +239,7 @@ func (g *registry) offer(r *registration) {
 	g.tellAll(sayOffer, slot, &share)
 }
 
-// sweep forgets what was freed without a successor at its address. What has no slot is only looked up again when it is used.
+// sweep retires allocations that were freed and not replaced at the same address.
 func (g *registry) sweep() {
 	g.mu.Lock()
 	known := make([]*registration, 0, len(g.byBase))
@@ -255,17 +258,18 @@ func (g *registry) sweep() {
 	}
 }
 
-// entry writes the table. A kernel reads an entry after the owner has named it, which it does after it has heard that the entry is there.
+// entry writes the table. The owner names an entry only after the answer that the entry is written, so a kernel reads
+// it later.
 func (g *registry) entry(peer, slot int, at uint64) { g.word64(peer, slot).Store(at) }
 
-// at reads it.
+// at reads an entry of the table.
 func (g *registry) at(peer, slot int) uint64 { return g.word64(peer, slot).Load() }
 
 func (g *registry) word64(peer, slot int) *atomic.Uint64 {
 	return &unsafe.Slice((*atomic.Uint64)(g.table.Pointer()), maxRanks*registrySlots)[peer*registrySlots+slot]
 }
 
-// end ends the offer: nobody has to fetch its descriptor any more.
+// end revokes the offer: no peer needs its descriptor any more.
 func (r *registration) end() {
 	if r.revoke != nil {
 		r.revoke()
@@ -273,7 +277,7 @@ func (r *registration) end() {
 	}
 }
 
-// halt ends what runs in the background; what is mapped stays.
+// halt stops the background goroutines; the mappings stay.
 func (g *registry) halt() {
 	if g != nil {
 		g.stop()
@@ -281,7 +285,7 @@ func (g *registry) halt() {
 	}
 }
 
-// close ends the registry once no kernel runs any more.
+// close frees the registry. No kernel may run any more.
 func (g *registry) close() error {
 	if g == nil {
 		return nil

@@ -12,16 +12,17 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-// What ranks tell each other of a slot of the owner's.
+// Messages between ranks about a slot of the owner.
 const (
-	sayOffer   uint8 = iota + 1 // owner: here is its handle
-	sayMapped                   // peer: done
-	sayFailed                   // peer: it cannot be mapped
-	sayDrop                     // owner: it is gone
-	sayDropped                  // peer: so is the mapping
+	sayOffer   uint8 = iota + 1 // owner: the handle
+	sayMapped                   // peer: mapped
+	sayFailed                   // peer: cannot be mapped
+	sayDrop                     // owner: the allocation is gone
+	sayDropped                  // peer: unmapped
 )
 
-// tellAll says something of an own slot to all peers. Who cannot hear it has left, or will end by its own deadline.
+// tellAll sends a message about one of this rank's slots to all peers. A peer that cannot receive it has left, or will
+// end by its own deadline.
 func (g *registry) tellAll(what uint8, slot int, share *ipc.Share) {
 	for p := range g.size {
 		if p != g.rank {
@@ -44,7 +45,7 @@ func (g *registry) tell(peer int, what uint8, slot int, share *ipc.Share) {
 	}
 }
 
-// listen hears what a peer says until the bootstrap is closed, the peer is gone or the registry is closed.
+// listen receives a peer's messages until the bootstrap is closed, the peer is gone or the registry is closed.
 func (g *registry) listen(peer int) {
 	for {
 		b, err := g.boot.Recv(g.ctx, peer, registryTag)
@@ -88,7 +89,7 @@ func (g *registry) hear(peer int, b []byte) error {
 	return fmt.Errorf("message %d", what)
 }
 
-// mapPeer maps a buffer of a peer. Only the peer's listener writes its part of the table.
+// mapPeer maps a buffer of a peer. Only the peer's listener writes the peer's part of the table.
 func (g *registry) mapPeer(peer, slot int, share *ipc.Share) {
 	m, err := exchange.Importer.Map(g.ctx, g.dev, share)
 	if err != nil {
@@ -118,7 +119,7 @@ func (g *registry) unmapPeer(peer, slot int) {
 	g.tell(peer, sayDropped, slot, nil)
 }
 
-// answered notes a peer's answer about an own slot.
+// answered records a peer's answer about one of this rank's slots.
 func (g *registry) answered(peer, slot int, what uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

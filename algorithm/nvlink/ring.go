@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// Jobs of kernels/collective/ring.cuh and ring_fold.cuh, as its kernels' names begin.
+// These are the kernel name prefixes of the jobs of kernels/collective/ring.cuh and ring_fold.cuh.
 var (
 	ringReductions = []string{"all_reduce_ring", "reduce_scatter_ring", "reduce_ring"}
 	ringMovements  = []string{"all_gather_ring", "broadcast_ring"}
@@ -26,8 +26,9 @@ const (
 	ringBroadcastJob
 )
 
-// ringTable is the kernels of both. The last index is 1 for those that want addresses and sizes that are multiples of 16, and of reductions sum or
-// avg. They are a module of their own, loaded when a table or GOCCL_ALGO names them.
+// ringTable holds the kernels of both files. The last index is 1 for kernels that need addresses and sizes that are
+// multiples of 16, and, for reductions, the operator sum or avg. They form a separate module, which is loaded when a
+// table or GOCCL_ALGO names the ring.
 type ringTable struct {
 	module *cuda.Module
 	reduce [3][datatype.NumTypes][2]*cuda.Function
@@ -49,7 +50,7 @@ func ringReductionName(job int, t datatype.Type, fast int) string {
 
 func ringMovementName(job, fast int) string { return ringMovements[job] + []string{"", "_words"}[fast] }
 
-// loadChosen loads what the table may choose and is not loaded yet.
+// loadChosen loads the ring kernels if the table may choose them and they are not loaded.
 func (e *Engine) loadChosen() error {
 	if e.ringKernels.module != nil || e.size == 1 || !e.table.chooses(ring) {
 		return nil
@@ -84,7 +85,7 @@ func (e *Engine) loadChosen() error {
 	return err
 }
 
-// chooses reports whether some row names a protocol.
+// chooses reports whether some row names protocol p.
 func (s *selection) chooses(p protocol) bool {
 	for c := range s.rows {
 		for m := range s.rows[c] {
@@ -98,8 +99,9 @@ func (s *selection) chooses(p protocol) bool {
 	return false
 }
 
-// goesRound reports whether the ring can run a request. Results of narrow types are rounded once, at the end, so partial ones do not travel: sums of 16-bit types
-// stay with their owners, where there are some, and 8-bit types go by packets.
+// goesRound reports whether the ring can run a request. Results of narrow types are rounded once, at the end, so
+// partial results must not travel. 16-bit types are therefore reduced by the owners of slices, if the collective has
+// owners, and 8-bit types go as packets.
 func (e *Engine) goesRound(r *algorithm.Request) bool {
 	switch r.Collective {
 	case algorithm.AllGather, algorithm.Broadcast:
@@ -110,7 +112,7 @@ func (e *Engine) goesRound(r *algorithm.Request) bool {
 	return e.size > 1 && r.Type.Size() >= 4
 }
 
-// packets is what goes by packets where the ring was chosen and cannot run.
+// packets is the packet variant that replaces the ring if the ring cannot run a request.
 func (s *selection) packets(c algorithm.Collective) variant {
 	if s.pcie {
 		return variant{twoShot: c == algorithm.AllReduce, protocol: ll, threads: 512}
@@ -125,7 +127,7 @@ func (e *Engine) ringReduce(r *algorithm.Request, s *cuda.Stream, root uint32, v
 	a.bytes, a.root = uint64(r.Bytes()), root
 	if root != everyone {
 		if e.rank != r.Root {
-			a.recv = 0 // ignored, and must not spoil the alignment
+			a.recv = 0 // ignored; must not break the alignment
 		}
 		a.sendStride, a.recvStride = 0, 0
 		return e.launchRingReduction(r, s, ringReduceJob, v, ringWork{slice: r.Bytes(), chain: true})
@@ -155,15 +157,15 @@ func (e *Engine) ringBroadcast(r *algorithm.Request, s *cuda.Stream, v variant) 
 	a := e.ring
 	a.operands(r)
 	if e.rank != r.Root {
-		a.send = a.recv // ignored, and must not spoil the alignment
+		a.send = a.recv // ignored; must not break the alignment
 	}
 	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
 	a.sendStride, a.recvStride = 0, 0
 	return e.launchRingMovement(s, ringBroadcastJob, v, ringWork{slice: r.Bytes(), chain: true})
 }
 
-// aligned reports whether all that the next launch touches lies at multiples of 16 bytes. What crosses the links does not depend on it, so ranks
-// may differ.
+// aligned reports whether all addresses and sizes of the next launch are multiples of 16 bytes. The data on the links
+// does not depend on it, so ranks may differ.
 func (a *collectiveArgs) aligned() bool {
 	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&15 == 0
 }
@@ -186,7 +188,8 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWo
 	return e.launchRing(s, f, v, w)
 }
 
-// launchRing launches the same grid with the same FIFOs on all ranks: all blocks of all ranks of a GPU are on it at once.
+// launchRing launches the same grid with the same FIFOs on all ranks. All blocks of all ranks of a GPU are resident at
+// once.
 func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, w ringWork) error {
 	w.ranks = e.size
 	shape := w.shape(min(int64(v.channels()), e.ringBlocks))

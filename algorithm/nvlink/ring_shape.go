@@ -1,39 +1,40 @@
 package nvlink
 
-// What a block of the ring does best with, as measured on four H200. With many channels 256 workers are as fast as 512, and the blocks of two communicators fit
-// on a GPU. A FIFO has no more than four slots, but in chains, whose slots are small: a part that is passed on needs no more than three, and what is in few
-// slots stays in the cache.
+// These are the best shapes of a ring block, measured on four H200. With many channels 256 workers are as fast as 512,
+// and the blocks of two communicators fit on a GPU. A FIFO has at most four slots: a forwarded part needs no more than
+// three, and few slots stay in the cache. Chains have small slots, and more of them.
 const (
-	ringMany        = 48       // channels from which on there are many
-	ringManySlot    = 32 << 10 // bytes of a slot of many channels
+	ringMany        = 48       // channels from which a launch counts as one of many
+	ringManySlot    = 32 << 10 // slot size in bytes with many channels
 	ringManyThreads = 256 + ringTellers
 	ringFewThreads  = ringWorkers + ringTellers
-	ringLeast       = 16 << 10 // bytes of a slice that are worth a channel
-	ringSlots       = 4        // of a FIFO, at most
+	ringLeast       = 16 << 10 // slice bytes that justify a channel
+	ringSlots       = 4        // slots of a FIFO, at most
 
-	// A chain is filled part by part, and so small parts are better where that is much of the time.
+	// A chain is filled part by part, so small parts are better if filling takes much of the time.
 	chainSlot     = 16 << 10
-	chainSlots    = 6  // of a FIFO of such slots, at most
-	chainChannels = 96 // fewer are better off with larger slots
-	chainRanks    = 3  // one hop has nothing to fill
+	chainSlots    = 6  // small slots of a FIFO, at most
+	chainChannels = 96 // with fewer channels larger slots are better
+	chainRanks    = 3  // with one hop there is no chain to fill
 )
 
-// ringWork is what the shape of a launch depends on. It is the same on all ranks.
+// ringWork holds the inputs that determine the shape of a launch. It is the same on all ranks.
 type ringWork struct {
-	slice int64 // bytes that are divided among the channels
+	slice int64 // bytes that the channels share
 	ranks int
 	chain bool // broadcast, reduce
 }
 
-// ringShape is a launch's: blocks, threads of each, and what the FIFO of each is.
+// ringShape is the shape of a launch: blocks, threads per block, and the slot size and slot count of each FIFO.
 type ringShape struct {
 	channels, threads, slot, slots int64
 }
 
-// packed is the shape's FIFO as the kernels want it: slots are multiples of 128 bytes.
+// packed encodes the FIFO for the kernels: slot sizes are multiples of 128 bytes, so the low bits hold the number of
+// slots.
 func (s ringShape) packed() uint32 { return uint32(s.slot | s.slots) }
 
-// shape lays out a launch of at most that many channels. There is room for a chunk and one slot more, at least.
+// shape lays out a launch with at most the given number of channels. A FIFO holds at least a chunk and one more slot.
 func (w ringWork) shape(channels int64) ringShape {
 	s := ringShape{min(channels, (w.slice+ringLeast-1)/ringLeast), ringFewThreads, 4 * ringManySlot, ringSlots}
 	switch {

@@ -7,20 +7,22 @@ import (
 	"github.com/goccl/goccl/algorithm"
 )
 
-// stall notices work that does not end. A kernel's wait that has no deadline may be a mistake of the program, such as a collective on one rank and a
-// receive on another, and nobody would ever hear of it. Whom the kernel waits for only its own report says, when GOCCL_OP_TIMEOUT ends it.
+// stall detects work that does not end. A kernel that waits without a deadline may indicate a program error, such as a
+// collective on one rank and a receive on another, that nothing else would report. Only the kernel's own report names
+// the peer, when GOCCL_OP_TIMEOUT ends the wait.
 //
-// Work has not ended if the rank was never seen idle since the latest submission. It is looked for rarely: that asks the driver.
+// Work counts as not ended if the rank was never seen idle since the latest submission. The check is rare because it
+// calls the driver.
 type stall struct {
 	after  time.Duration
 	name   string
-	looked time.Time // last
-	seq    uint64    // of the latest submission then
-	since  time.Time // when that was seen first, and not idle
-	said   bool      // of that one
+	looked time.Time // time of the last check
+	seq    uint64    // latest submission at that check
+	since  time.Time // when seq was first seen; moves on while idle
+	said   bool      // whether seq was reported
 }
 
-// lookEvery is the time between looks, where the warning comes late enough for it.
+// lookEvery is the time between checks, unless the warning is due sooner.
 const lookEvery = 5 * time.Second
 
 func (w *stall) look(e *Engine) {

@@ -17,68 +17,70 @@ import (
 	"github.com/goccl/goccl/transport/ipc"
 )
 
-// symmetric is the users' windows: memory that every rank registers, each its own part, and that all ranks map, so that a rank's copy engines write straight
-// into its peers' parts (copy_engine.go).
+// symmetric holds the user's windows: memory that every rank registers, each its own part, and that all ranks map. A
+// rank's copy engines write straight into its peers' parts (copy_engine.go).
 //
-//  1. A window has a number, counted by each rank: all register the same windows in the same order.
-//  2. RegisterWindow waits for nobody, because one thread may call it for several ranks. In the background the part is offered to the peers, who map it.
-//  3. A rank that has an offer of every peer tells all of them one word: that it has mapped all, or that it has not.
-//  4. A window is usable when every rank's word is good. All ranks hear the same words, so all are of one mind, and go the same way.
-//  5. The first operation in a window waits for the words, boundedly.
+//  1. Each rank numbers its windows: all ranks register the same windows in the same order.
+//  2. RegisterWindow does not wait for peers, because one thread may call it for several ranks. In the background the
+//     part is offered to the peers, which map it.
+//  3. A rank that has an offer from every peer sends one word to all of them: whether it has mapped all parts.
+//  4. A window is usable if every rank's word is positive. All ranks receive the same words, so they agree on the path.
+//  5. The first operation in a window waits for the words, with a bound.
 //
-// A goroutine for each offer and one for each peer, who listens and maps, start with the first window, and the side stream is made; who registers none pays
-// for nothing. What peers say meanwhile waits in the bootstrap. What is mapped is unmapped by the window's Close, or by close; never before, because work of
-// this rank may still write to it when a peer has closed its part.
+// The first window creates the side stream and one goroutine per peer, which receives and maps; each offer gets a
+// goroutine too. There is no cost unless a window is registered. Messages that arrive earlier wait in the bootstrap.
+// Mappings are unmapped by the window's Close or by close, never earlier, because this rank's work may still write to a
+// part that a peer has closed.
 type symmetric struct {
 	dev        *cuda.Device
 	boot       bootstrap.Bootstrap
 	copies     copyMode // not copyNever
 	rank, size int
-	limit      time.Duration // of the wait in 5.
+	limit      time.Duration // limit of the wait in step 5
 	mapShare   func(context.Context, *ipc.Share) (*ipc.Mapping, error)
 
-	mu       sync.Mutex // guards what follows, and windows
+	mu       sync.Mutex // guards the fields below, and windows
 	started  bool
-	side     *cuda.Side // for own slices; fixed once a window is open, and whoever has found one may read it
-	halted   bool       // no goroutine starts any more
-	next     int        // the number of this rank's next window
+	side     *cuda.Side // for own slices; fixed once a window is open, so readers that found one need no lock
+	halted   bool       // no more goroutines start
+	next     int        // number of this rank's next window
 	byNumber map[int]*window
-	open     []*window // this rank's that are of use to it, by address; they do not overlap
+	open     []*window // this rank's usable windows, by address; they do not overlap
 
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 }
 
-// window is one window. Peers may know of it before this rank does.
+// window is one window. Peers may announce it before this rank registers it.
 type window struct {
 	number  int
 	base    device.Ptr // of this rank's part
 	bytes   int64
 	closed  bool          // by this rank
-	useless bool          // to all: it overlaps another of this rank's
-	offered chan struct{} // closed when all peers were told of this rank's part
-	told    bool          // the same
+	useless bool          // unusable on all ranks: it overlaps another window of this rank
+	offered chan struct{} // closed when this rank's part has been sent to all peers
+	told    bool          // whether offered is closed
 	revoke  func()        // ends the offer
 	parts   [maxRanks]windowPart
 
-	decided chan struct{} // closed once usable and err are known; they, and the mappings, stay as they are until Close
+	decided chan struct{} // closed once usable and err are known; these and the mappings are then constant until Close
 	usable  bool
 	err     error
 }
 
-// windowPart is a rank's part.
+// windowPart is one rank's part.
 type windowPart struct {
-	heard   bool // its offer
+	heard   bool // its offer has arrived
 	bytes   int64
-	mapping *ipc.Mapping // nil: it cannot be mapped; of the own part always
-	word    uint8        // sayAll, sayNotAll, or 0: not yet
+	mapping *ipc.Mapping // nil: it cannot be mapped; always nil for this rank's own part
+	word    uint8        // sayAll, sayNotAll, or 0: not received
 	closed  bool
 }
 
 const defaultWindowWait = 10 * time.Second
 
-// newSymmetric is for ranks of which none does without copy engines.
+// newSymmetric is used if no rank has disabled copy engines.
 func newSymmetric(dev *cuda.Device, boot bootstrap.Bootstrap, copies copyMode, limit time.Duration) *symmetric {
 	g := &symmetric{dev: dev, boot: boot, copies: copies, rank: boot.Rank(), size: boot.WorldSize(), limit: limit, byNumber: map[int]*window{},
 		mapShare: func(ctx context.Context, s *ipc.Share) (*ipc.Mapping, error) {
@@ -88,7 +90,8 @@ func newSymmetric(dev *cuda.Device, boot bootstrap.Bootstrap, copies copyMode, l
 	return g
 }
 
-// waitLimit is how long an operation waits for its peers' windows: as long as calls wait for other ranks, and no longer than operations do.
+// waitLimit is how long an operation waits for its peers' windows: the limit of calls that wait for other ranks, but
+// not longer than the limit of operations.
 func waitLimit(cfg *Config) time.Duration {
 	limit := cfg.Timeout
 	if limit <= 0 {
@@ -100,7 +103,7 @@ func waitLimit(cfg *Config) time.Duration {
 	return limit
 }
 
-// nothing is the window of an engine that makes no use of it.
+// nothing is the window of an engine that does not use windows.
 type nothing struct{}
 
 func (nothing) Close() error { return nil }
@@ -115,7 +118,7 @@ func (e *Engine) RegisterWindow(p device.Ptr, size int64) (io.Closer, error) {
 	return e.symmetric.register(p, size)
 }
 
-// ownWindow is a window as the engine's user holds it.
+// ownWindow is the user's handle of a window.
 type ownWindow struct {
 	e *symmetric
 	w *window
@@ -124,8 +127,8 @@ type ownWindow struct {
 // Close ends the window on this rank.
 func (o ownWindow) Close() error { return o.e.closeWindow(o.w) }
 
-// register gives a part its number. One that overlaps another of this rank's is useless, since which window a buffer lies in would be open; peers hear that
-// the window is not to be used. It is no error, because a program for NCCL may do so.
+// register assigns a number to a part. A part that overlaps another of this rank's is unusable, since a buffer could
+// then be in either window; the peers are notified. It is not an error, because a program for NCCL may do so.
 func (g *symmetric) register(p device.Ptr, size int64) (io.Closer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,7 +169,7 @@ func byBase(w *window, p device.Ptr) int {
 
 func (w *window) end() device.Ptr { return w.base.Add(w.bytes) }
 
-// known is the window of a number; nil when it is over. For holders of mu.
+// known returns the window with a number, or nil if it is over. The caller holds mu.
 func (g *symmetric) known(number int) *window {
 	w := g.byNumber[number]
 	if w == nil && number >= g.next {
@@ -190,7 +193,7 @@ func (g *symmetric) find(p device.Ptr, n int64) *window {
 	return g.open[i]
 }
 
-// await says whether a window may be used, once all ranks' words are there.
+// await reports whether a window may be used. It waits for the words of all ranks.
 func (g *symmetric) await(w *window) (bool, error) {
 	select {
 	case <-w.decided:
@@ -220,7 +223,7 @@ func (g *symmetric) blame(peer int, err error) error {
 	return &algorithm.Error{Op: "window", Rank: g.rank, Peer: peer, Err: err}
 }
 
-// late says who is missing.
+// late returns an error that lists the ranks that are missing.
 func (g *symmetric) late(w *window) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -240,7 +243,7 @@ func (g *symmetric) late(w *window) error {
 	return g.blame(-1, fmt.Errorf("%w: after %v window %d is still not offered", algorithm.ErrTimeout, g.limit, w.number))
 }
 
-// settle looks what follows from what has come in, for holders of mu. word is to be told to all peers, unless it is 0.
+// settle updates w after a message. If word is not 0, the caller sends it to all peers. The caller holds mu.
 func (g *symmetric) settle(w *window) (word uint8) {
 	all, own := true, &w.parts[g.rank]
 	same, mapped := true, true
@@ -283,7 +286,7 @@ func (g *symmetric) settle(w *window) (word uint8) {
 	return word
 }
 
-// endOffer is for holders of mu: nobody has to fetch the part's descriptor any more.
+// endOffer revokes the offer of this rank's part: no peer needs the descriptor any more. The caller holds mu.
 func (w *window) endOffer() {
 	if w.revoke != nil {
 		w.revoke()
@@ -291,7 +294,8 @@ func (w *window) endOffer() {
 	}
 }
 
-// closeWindow ends a window on this rank. After an abort work may still be under way that writes to the peers' parts: then close unmaps them.
+// closeWindow ends a window on this rank. After an abort, running work may still write to the peers' parts; then close
+// unmaps them.
 func (g *symmetric) closeWindow(w *window) error {
 	g.mu.Lock()
 	if w.closed || g.halted {
@@ -314,7 +318,7 @@ func (g *symmetric) closeWindow(w *window) error {
 	return closeAll(drop)
 }
 
-// forget is for holders of mu.
+// forget removes w when all ranks have closed it. The caller holds mu.
 func (g *symmetric) forget(w *window) {
 	for p := range g.size {
 		if !w.closed || p != g.rank && !w.parts[p].closed || w.parts[p].mapping != nil {
@@ -324,7 +328,7 @@ func (g *symmetric) forget(w *window) {
 	delete(g.byNumber, w.number)
 }
 
-// takeMappings is for holders of mu.
+// takeMappings removes and returns the mappings of all parts. The caller holds mu.
 func (w *window) takeMappings() (all []*ipc.Mapping) {
 	for p := range w.parts {
 		if m := w.parts[p].mapping; m != nil {
@@ -343,14 +347,14 @@ func closeAll(all []*ipc.Mapping) error {
 	return errors.Join(errs...)
 }
 
-// abandon ends waits and what runs in the background, and waits for neither. It is nil-safe, as halt and close are.
+// abandon ends waits and background work, without waiting for either. abandon, halt and close accept a nil receiver.
 func (g *symmetric) abandon() {
 	if g != nil {
 		g.stop()
 	}
 }
 
-// halt ends what runs in the background; what is mapped stays.
+// halt stops the background goroutines; the mappings stay.
 func (g *symmetric) halt() {
 	if g == nil {
 		return
@@ -362,7 +366,7 @@ func (g *symmetric) halt() {
 	g.tasks.Wait()
 }
 
-// close ends all windows once no work is under way.
+// close ends all windows. No work may run any more.
 func (g *symmetric) close() error {
 	if g == nil {
 		return nil

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	windowTag  = 4               // of the bootstrap: 0 to 2 are the communicator's, 3 the registry's
-	windowKind = 0x4e            // 'N': of a window
-	windowTell = 5 * time.Second // for telling a peer
+	windowTag  = 4               // tag of bootstrap messages; the communicator uses 0 to 2, the registry 3
+	windowKind = 0x4e            // 'N': a window
+	windowTell = 5 * time.Second // limit for a send to a peer
 )
 
-// What ranks tell each other of a window. To each peer, a rank says first that its part is there, then a word, and that it is closed at any time after the
-// first.
+// Messages between ranks about a window. A rank sends each peer first its part, then a word. It may send sayClosed at
+// any time after the part.
 const (
-	sayPart   uint8 = iota + 1 // here it is: its size, and how to map it
-	sayNoPart                  // it is there, but cannot be mapped: its size
+	sayPart   uint8 = iota + 1 // the part's size and handle
+	sayNoPart                  // the size of a part that cannot be mapped
 	sayAll                     // all parts are mapped here
-	sayNotAll                  // they are not
-	sayClosed                  // the part may be gone from now on
+	sayNotAll                  // some part is not mapped here
+	sayClosed                  // the part may be freed from now on
 )
 
-// start is for holders of mu.
+// start creates the side stream and the goroutines. The caller holds mu.
 func (g *symmetric) start() (err error) {
 	if g.started {
 		return nil
@@ -45,7 +45,7 @@ func (g *symmetric) start() (err error) {
 	return nil
 }
 
-// offer tells the peers of this rank's part.
+// offer sends this rank's part to the peers.
 func (g *symmetric) offer(w *window, useless error) {
 	var share ipc.Share
 	var revoke func()
@@ -79,7 +79,7 @@ func (g *symmetric) offer(w *window, useless error) {
 	g.say(w)
 }
 
-// say settles a window, releases mu, which its caller holds, and tells the peers what follows.
+// say settles a window, releases mu, which the caller holds, and sends the resulting word to the peers.
 func (g *symmetric) say(w *window) {
 	word := g.settle(w)
 	g.mu.Unlock()
@@ -88,7 +88,8 @@ func (g *symmetric) say(w *window) {
 	}
 }
 
-// tellAll says something of a window to all peers. Who cannot hear it has left, or will end by its own deadline.
+// tellAll sends a message about a window to all peers. A peer that cannot receive it has left, or will end by its own
+// deadline.
 func (g *symmetric) tellAll(what uint8, w *window, share *ipc.Share) {
 	var b wire.Writer
 	b.U8(what)
@@ -110,7 +111,7 @@ func (g *symmetric) tellAll(what uint8, w *window, share *ipc.Share) {
 	}
 }
 
-// listen hears what a peer says until the bootstrap is closed, the peer is gone or the windows are.
+// listen receives a peer's messages until the bootstrap is closed, the peer is gone or the windows are closed.
 func (g *symmetric) listen(peer int) {
 	for {
 		b, err := g.boot.Recv(g.ctx, peer, windowTag)
@@ -145,7 +146,7 @@ func (g *symmetric) hear(peer int, b []byte) error {
 	}
 	g.mu.Lock()
 	w := g.known(number)
-	if w == nil { // over
+	if w == nil { // the window is over
 		g.mu.Unlock()
 		return nil
 	}
@@ -153,7 +154,7 @@ func (g *symmetric) hear(peer int, b []byte) error {
 	switch what {
 	case sayPart:
 		m := g.mapPart(peer, w, &share, bytes)
-		if w.closed && m != nil { // meanwhile
+		if w.closed && m != nil { // closed while mu was released
 			g.mu.Unlock()
 			return m.Close()
 		}
@@ -163,7 +164,7 @@ func (g *symmetric) hear(peer int, b []byte) error {
 		part.heard, part.bytes = true, bytes
 	case sayAll, sayNotAll:
 		part.word = what
-	case sayClosed: // before its word, perhaps
+	case sayClosed: // possibly before its word
 		part.closed, part.heard, part.bytes = true, true, bytes
 		if part.word == 0 {
 			part.word = sayNotAll
@@ -174,7 +175,7 @@ func (g *symmetric) hear(peer int, b []byte) error {
 	return nil
 }
 
-// mapPart maps a peer's part; nil where that cannot be. Its caller holds mu, which it releases meanwhile.
+// mapPart maps a peer's part; it returns nil if that fails. The caller holds mu; mapPart releases it during the call.
 func (g *symmetric) mapPart(peer int, w *window, share *ipc.Share, bytes int64) *ipc.Mapping {
 	if w.closed || w.useless {
 		return nil

@@ -13,7 +13,8 @@ import (
 	"github.com/goccl/goccl/internal/regular"
 )
 
-// Table says which variant runs a collective of a given size: one for each GPU model and number of ranks, measured by a sweep.
+// Table selects the variant that runs a collective of a given size. There is one per GPU model and number of ranks,
+// measured by a sweep.
 //
 //	{
 //	 "version": 2,
@@ -31,14 +32,15 @@ import (
 //	 ]
 //	}
 //
-// Of several that apply the one that says most counts, the mode before the width; where a width was not measured but others were, the nearest
-// one does. When the modes of a collective differ, all ranks must call it alike: all captured, or none.
+// If several rows apply, the most specific counts; the mode takes precedence over the width. A width that was not
+// measured uses the rows of the nearest measured width. If the modes of a collective differ, all ranks must capture a
+// call, or none.
 //
-// Version 1, which files without a version are, has no special rows, its broadcast rows are for 32 KiB and more, and a name that a collective does
-// not have means what it has.
+// Files without a version have version 1. Version 1 has no special rows, and its broadcast rows apply from 32 KiB on. A
+// name that a collective does not have is replaced by the variant that ran under that name.
 type Table struct {
 	Version int `json:"version,omitempty"`
-	// Note says where the numbers come from.
+	// Note describes the origin of the numbers.
 	Note  string `json:"note,omitempty"`
 	GPU   string `json:"gpu"`
 	Ranks int    `json:"ranks"`
@@ -49,17 +51,18 @@ type Table struct {
 	standIn bool // not measured on the GPU that it is used for
 }
 
-// TableVersion is what this package writes; it reads all before.
+// TableVersion is the version that this package writes. It reads all earlier versions.
 const TableVersion = 2
 
-// Row says: buffers of up to Bytes bytes (the whole buffer, as nccl-tests counts it; 0: of any size) go by Algorithm, a name with threads
-// per block, like two_shot_ll128/256.
+// Row assigns Algorithm, a name with threads per block like two_shot_ll128/256, to buffers of up to Bytes bytes. Bytes
+// is the whole buffer, as in nccl-tests; 0 is any size.
 type Row struct {
 	Bytes     int64  `json:"bytes"`
 	Algorithm string `json:"algorithm"`
 }
 
-// Special is rows for one collective in one mode (ModeEager, ModeGraph; empty: both) with elements of Width bytes (1, 2, 4 or 8; 0: any).
+// Special holds the rows of one collective in one mode (ModeEager, ModeGraph; empty: both) with elements of Width bytes
+// (1, 2, 4 or 8; 0: any).
 type Special struct {
 	Collective string `json:"collective"`
 	Mode       string `json:"mode,omitempty"`
@@ -76,10 +79,10 @@ const (
 //go:embed tables/*.json
 var tables embed.FS
 
-// maxTableBytes bounds a file of GOCCL_TUNING.
+// maxTableBytes bounds the size of a GOCCL_TUNING file.
 const maxTableBytes = 64 << 20
 
-// LoadTable picks the table for a GPU and a number of ranks: GOCCL_TUNING names a file; otherwise the embedded one.
+// LoadTable loads the table for a GPU and a number of ranks: the file that GOCCL_TUNING names, else an embedded table.
 func LoadTable(gpu GPU, ranks int) (*Table, error) {
 	if path := os.Getenv("GOCCL_TUNING"); path != "" {
 		data, err := regular.Read(path, maxTableBytes)
@@ -91,8 +94,8 @@ func LoadTable(gpu GPU, ranks int) (*Table, error) {
 	return embedded(gpu, ranks)
 }
 
-// embedded is the table of the same GPU with the nearest number of ranks. Of a GPU without one it is derived from those of another; that for PCIe serves all
-// that have no NVLink.
+// embedded returns the table of the same GPU with the nearest number of ranks. For an unknown GPU it derives one from
+// another GPU's table. All GPUs without NVLink share the PCIe table.
 func embedded(gpu GPU, ranks int) (best *Table, err error) {
 	entries, err := tables.ReadDir("tables")
 	if err != nil {
@@ -125,7 +128,7 @@ func embedded(gpu GPU, ranks int) (best *Table, err error) {
 	return best, nil
 }
 
-// decodeTable reads a table of any version and brings it up to this one.
+// decodeTable reads a table of any version and upgrades it to the current version.
 func decodeTable(name string, data []byte) (*Table, error) {
 	var t Table
 	d := json.NewDecoder(strings.NewReader(string(data)))
@@ -156,7 +159,8 @@ func decodeTable(name string, data []byte) (*Table, error) {
 	return &t, nil
 }
 
-// upgrade is the name of what version 1 ran for a collective under a name that the collective does not have.
+// upgrade returns the name of the variant that version 1 ran for a collective under a name that the collective does not
+// have.
 func upgrade(collective, name string) string {
 	c, err := algorithm.ParseCollective(collective)
 	if err != nil || slices.Contains(Variants(c), algorithm.BaseName(name)) {
@@ -178,7 +182,7 @@ func upgrade(collective, name string) string {
 type selection struct {
 	rows  [algorithm.NumCollectives][2][numWidths][]choice // by captured (0, 1) and width
 	modes [algorithm.NumCollectives]bool                   // eager and captured differ
-	// forced: somebody has asked for a variant by name.
+	// forced is set if GOCCL_ALGO names a variant of the collective.
 	forced [algorithm.NumCollectives]bool
 	pcie   bool // LL128 must not be used
 }
@@ -188,7 +192,7 @@ type choice struct {
 	variant
 }
 
-// Widths are 1, 2, 4 and 8 bytes; widthOf is the index.
+// The widths are 1, 2, 4 and 8 bytes; widthOf returns the index.
 const numWidths = 4
 
 func widthOf(size int64) int {
@@ -200,7 +204,7 @@ func widthOf(size int64) int {
 	return w
 }
 
-// compile checks every row and lays them out for every mode and width.
+// compile checks every row and lays the rows out for every mode and width.
 func (t *Table) compile() (*selection, error) {
 	s := new(selection)
 	for name, rows := range t.Collectives {
@@ -256,7 +260,7 @@ func (t *Table) compile() (*selection, error) {
 	return s, nil
 }
 
-// nearest is the list of the width nearest to w, the narrower of two; nil when there is none.
+// nearest returns the list of the width nearest to w, preferring the narrower; nil if there is none.
 func nearest(by *[numWidths][]choice, w int) []choice {
 	for d := 1; d < numWidths; d++ {
 		if w-d >= 0 && by[w-d] != nil {
@@ -290,7 +294,8 @@ func choices(name string, rows []Row) (algorithm.Collective, []choice, error) {
 	return c, list, nil
 }
 
-// avoidLines makes s one for ranks without NVLink between every pair. Rows of LL128 are refused: a line of 128 bytes need not arrive as a whole there.
+// avoidLines restricts s to variants for ranks without NVLink between every pair. It refuses LL128 rows: there a line
+// of 128 bytes need not arrive as a whole.
 func (s *selection) avoidLines() error {
 	s.pcie = true
 	for c := range s.rows {
@@ -307,7 +312,7 @@ func (s *selection) avoidLines() error {
 	return nil
 }
 
-// allows is nil for what is right on the links of these ranks.
+// allows returns nil if the links of these ranks support v.
 func (s *selection) allows(c algorithm.Collective, v variant) error {
 	if s.pcie && v.protocol == ll128 {
 		return fmt.Errorf("%w: %v by %v needs NVLink between every pair of ranks, which they do not have: choose a name with ll, or ring (GOCCL_ALGO, GOCCL_TUNING)", algorithm.ErrUnsupported, c, v)
@@ -326,7 +331,7 @@ func (s *selection) set(c algorithm.Collective, v variant) {
 	s.modes[c] = false
 }
 
-// force makes GOCCL_ALGO's choices the only ones. Names of algorithms that are not of this package are left to others, unless strict.
+// force makes GOCCL_ALGO's choices the only ones. It ignores names of algorithms outside this package, unless strict.
 func (s *selection) force(spec string, strict bool) error {
 	list, err := algorithm.ParseForced(spec)
 	if err != nil {
@@ -349,7 +354,7 @@ func (s *selection) force(spec string, strict bool) error {
 	return nil
 }
 
-// pick is the variant for a buffer of bytes with elements of t.
+// pick returns the variant for a buffer of the given bytes with elements of t.
 func (s *selection) pick(c algorithm.Collective, t datatype.Type, bytes int64, captured int) variant {
 	rows := s.rows[c][captured][widthOf(t.Size())]
 	for i := range rows {

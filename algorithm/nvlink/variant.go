@@ -10,19 +10,19 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// protocol is how data crosses: see kernels/collective/protocol.cuh.
+// protocol is the way data crosses the links: see kernels/collective/protocol.cuh.
 type protocol uint8
 
 const (
 	ll protocol = iota
 	ll128
-	numProtocols                // by packets
-	ring         = numProtocols // as whole lines, to the next rank: ring.go
+	numProtocols                // packet protocols
+	ring         = numProtocols // whole lines, to the next rank: ring.go
 )
 
 func (p protocol) String() string { return [...]string{"ll", "ll128", "ring"}[p] }
 
-// units is how many threads carry bytes of one slice as packets: P::units in the kernels.
+// units is the number of threads that carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
 	if p == ll {
 		return (bytes + 7) / 8
@@ -34,10 +34,10 @@ func (p protocol) units(bytes int64) int64 {
 type variant struct {
 	twoShot  bool
 	protocol protocol
-	threads  int // of a block, at most; of the ring: channels
+	threads  int // per block, at most; for the ring: channels
 }
 
-// channels is how many channels the ring has, at most.
+// channels is the maximum number of ring channels.
 func (v variant) channels() int { return v.threads }
 
 func (v variant) String() string {
@@ -51,18 +51,21 @@ func (v variant) String() string {
 	return fmt.Sprintf("%s_%s/%d", shots, v.protocol, v.threads)
 }
 
-// variantNames are the names without numbers; index = numProtocols·twoShot + protocol for packets, then the ring.
+// variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets; the ring
+// follows.
 var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring"}
 
-// Variants lists the algorithms of a collective that can be chosen. Collectives without any have one way for each size.
+// Variants lists the selectable algorithms of a collective. A collective without any has one fixed algorithm for each
+// size.
 //
-//	all_reduce       one_shot: everybody sends everybody everything; two_shot: slices to their owners, results back
-//	reduce           the same, results to the root; two_shot: the ranks but the root own slices
-//	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which share them
-//	all_gather, reduce_scatter, all_to_all   one exchange; from 16 MiB a rank all_gather and all_to_all go as streams where packets were chosen
+//	all_reduce       one_shot: each rank sends all its data to all others; two_shot: slices to their owners, results back
+//	reduce           the same, results to the root; two_shot: all ranks except the root own slices
+//	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which forward them
+//	all_gather, reduce_scatter, all_to_all   one exchange; from 16 MiB per rank all_gather and all_to_all use streams
+//	                 instead of packets
 //
-// The ring is for large messages: whole lines carry data, to the next rank only. The number behind its slash is that of the channels, of a block each.
-// Reductions of 8-bit types go by packets there, too, and reduce of 16-bit types.
+// The ring is for large messages: whole lines of data, to the next rank only. The number after its slash is the number
+// of channels; each channel is one block. Reductions of 8-bit types, and reduce of 16-bit types, use packets instead.
 func Variants(c algorithm.Collective) []string {
 	switch c {
 	case algorithm.AllReduce:
@@ -79,7 +82,7 @@ func Variants(c algorithm.Collective) []string {
 	return nil
 }
 
-// Variants lists those of the package that these ranks' links allow.
+// Variants lists the algorithms of the package's Variants that the links of these ranks allow.
 func (e *Engine) Variants(c algorithm.Collective) []string {
 	return slices.DeleteFunc(Variants(c), func(name string) bool {
 		v, err := parseVariant(c, name)
@@ -87,10 +90,10 @@ func (e *Engine) Variants(c algorithm.Collective) []string {
 	})
 }
 
-// Table is what chooses here, for goccl tune to put measurements in.
+// Table returns the tuning table in use, so that goccl tune can add measurements to it.
 func (e *Engine) Table() (*Table, error) { return LoadTable(e.gpu, e.size) }
 
-// Numbers are the numbers behind the slash of an algorithm's name that are worth a try: threads of a block, or channels.
+// Numbers lists the numbers worth measuring after the slash of an algorithm's name: threads per block, or channels.
 func Numbers(name string) []int {
 	if name == "ring" {
 		return []int{16, 32, 64, ringChannels}
@@ -98,7 +101,7 @@ func Numbers(name string) []int {
 	return []int{64, 128, 256, 512}
 }
 
-// parseVariant reads a name of one of c's Variants, with an optional thread count behind a slash: two_shot_ll128/256.
+// parseVariant parses a name of one of c's Variants, with an optional number after a slash: two_shot_ll128/256.
 func parseVariant(c algorithm.Collective, s string) (variant, error) {
 	name, count, ok := strings.Cut(s, "/")
 	names := Variants(c)
@@ -124,10 +127,11 @@ func parseVariant(c algorithm.Collective, s string) (variant, error) {
 	return v, nil
 }
 
-// typeNames are the kernels' names of the types.
+// typeNames are the type names in kernel names.
 var typeNames = [datatype.NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"}
 
-// special reports whether a kernel made for n ranks exists: for the usual types, sums and averages, and 2, 4 or 8 ranks.
+// special reports whether a kernel specialized for n ranks exists: for the usual types, sum and avg, and 2, 4 or 8
+// ranks.
 func special(t datatype.Type, op datatype.Op, n int) bool {
 	return (t == datatype.Float32 || t == datatype.Float16 || t == datatype.Bfloat16) &&
 		(op == datatype.Sum || op == datatype.Avg) && (n == 2 || n == 4 || n == 8)

@@ -6,12 +6,12 @@ import (
 	"github.com/goccl/goccl/algorithm"
 )
 
-// The names that GOCCL_ALGO takes:
+// These are the names that GOCCL_ALGO accepts:
 //
-//	one_shot   all_reduce, reduce: everybody reads everything from the slots; one phase
-//	two_shot   all_reduce, reduce: each rank folds its share of the slots, and all read the shares; two phases
+//	one_shot   all_reduce, reduce: each rank reads all slots; one phase
+//	two_shot   all_reduce, reduce: each rank reduces its share of the slots, and all read the shares; two phases
 //	staged     the other collectives: through the slots, piece by piece
-//	direct     in place of the buffers, as far as the processes can map them; staged or two_shot where they cannot
+//	direct     straight between the buffers, if the processes can map them; else staged or two_shot
 const (
 	nameOneShot = "one_shot"
 	nameTwoShot = "two_shot"
@@ -21,7 +21,7 @@ const (
 
 var _ algorithm.Lister = (*Engine)(nil)
 
-// names are those of a collective; nil where there is one way only.
+// names lists the algorithms of a collective; it is nil if there is only one.
 func names(c algorithm.Collective) []string {
 	switch c {
 	case algorithm.AllReduce, algorithm.Reduce:
@@ -32,7 +32,7 @@ func names(c algorithm.Collective) []string {
 	return nil
 }
 
-// force keeps what spec, in GOCCL_ALGO's form, names of this engine's.
+// force stores the choices of spec, in the format of GOCCL_ALGO, that name algorithms of this engine.
 func (e *Engine) force(spec string) error {
 	list, err := algorithm.ParseForced(spec)
 	for _, f := range list {
@@ -43,7 +43,7 @@ func (e *Engine) force(spec string) error {
 	return err
 }
 
-// goesDirect says whether requests of a size are done in place of the buffers, where possible.
+// goesDirect reports whether requests of this size run straight between the buffers, where possible.
 func (e *Engine) goesDirect(c algorithm.Collective, total int64) bool {
 	switch e.forced[c] {
 	case "":
@@ -54,7 +54,7 @@ func (e *Engine) goesDirect(c algorithm.Collective, total int64) bool {
 	return false
 }
 
-// goesOneShot says the same of pieces that every rank folds for itself.
+// goesOneShot reports whether each rank reduces pieces of this size for itself.
 func (e *Engine) goesOneShot(c algorithm.Collective, piece int64) bool {
 	switch e.forced[c] {
 	case nameOneShot:
@@ -65,7 +65,8 @@ func (e *Engine) goesOneShot(c algorithm.Collective, piece int64) bool {
 	return piece <= oneShotBytes
 }
 
-// Algorithms implements algorithm.Lister. Tags: phases is how often all ranks meet, for a message of one piece.
+// Algorithms implements algorithm.Lister. The tag phases is how often all ranks synchronize, for a message of one
+// piece.
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c <= algorithm.Barrier; c++ {

@@ -8,12 +8,12 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// bounds refuses buffers that end beyond their allocation, before anything runs: behind it may lie another allocation, and then nothing faults. Only memory that
-// a host device has allocated is known.
+// bounds refuses buffers that extend beyond their allocation, before anything runs. The memory behind an allocation may
+// be another allocation, and then no access faults. bounds checks only memory that a host device has allocated.
 type bounds struct {
 	dev   *host.Device
-	last  [2]host.Region // where the latest send and recv lay, so that a loop looks nothing up
-	freed uint64         // host.Freed then
+	last  [2]host.Region // regions of the latest send and recv, so that a loop needs no lookup
+	freed uint64         // host.Freed at that time
 }
 
 func (b *bounds) check(rank, size int, seq uint64, reqs []algorithm.Request) error {
@@ -40,7 +40,7 @@ func (b *bounds) fits(which int, name string, p device.Ptr, n int64) error {
 	}
 	region, err := b.dev.Lookup(p)
 	if err != nil || !region.Shareable {
-		return nil //nolint:nilerr // not a device's memory: nobody knows where it ends
+		return nil // not device memory: its end is unknown
 	}
 	if room := region.Size - int64(p-region.Base); n > room {
 		return fmt.Errorf("%w: the %s buffer at %#x takes %d bytes, but its allocation of %d bytes at %#x ends %d bytes after that address",

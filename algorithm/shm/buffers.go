@@ -16,28 +16,32 @@ import (
 
 const (
 	registrationBytes = 512
-	maxRegistrations  = 32 // live ones of a rank; one more retires the oldest
+	maxRegistrations  = 32 // live ones per rank; another one retires the oldest
 
 	registrationKind    = 0x52 // 'R'
 	registrationVersion = 1
 
-	// mapFor bounds the mapping of one peer's buffers. A peer that does not answer is not asked again.
+	// mapFor bounds the mapping of one peer's buffers. After a timeout no more buffers of that peer are mapped.
 	mapFor = 2 * time.Second
 )
 
-// registration is how peers map an allocation of the window's owner. Numbers are never used again: a slot that holds another number, or none,
-// means that the owner has retired the registration. The owner stores 0, the body, and then the number.
+// registration is the record by which peers map an allocation of the window's owner. Numbers are never reused: a slot
+// with another number, or none, means that the owner has retired the registration. The owner stores 0, then the body,
+// then the number.
 type registration struct {
 	number atomic.Uint32
 	size   uint32
 	body   [registrationBytes - 8]byte
 }
 
-// buffers makes user memory reachable across processes: allocations of host devices, which are memfds. Other memory is staged.
+// buffers makes user memory reachable across processes: allocations of host devices, which are memfds. Other memory is
+// staged.
 //
-// The first large request on an allocation registers it and is staged; while it runs, each rank maps what is new of its peers and says so in the next
-// descriptor. A request is run in place once all ranks have said that of all its buffers, so they never disagree. Allocations that were
-// freed or taken back are retired at the owner's next large request, and unmapped at the peers' next one after that; until then their memory stays.
+// The first large request on an allocation registers it and is staged. While it runs, each rank maps the new
+// registrations of its peers and publishes that in its next descriptor. A request runs straight between the buffers
+// once all ranks have published that for all its buffers, so all ranks decide alike. The owner retires allocations that
+// were freed or taken back at its next large request, and the peers unmap them at their next one after that. Until then
+// the memory stays allocated.
 type buffers struct {
 	e     *Engine
 	own   []registered // live, by number
@@ -53,7 +57,7 @@ type registered struct {
 
 type peerBuffers struct {
 	known  uint32 // registrations up to this number are mapped or retired
-	failed bool   // known grows no more
+	failed bool   // known no longer grows
 	maps   []mapped
 }
 
@@ -64,15 +68,15 @@ type mapped struct {
 	mapping *ipc.Mapping
 }
 
-// importer is shared by all engines of the process, so that an allocation which several use is mapped once.
+// importer is shared by all engines of the process, so that an allocation that several of them use is mapped once.
 var importer ipc.Importer
 
 func newBuffers(e *Engine) *buffers {
 	return &buffers{e: e, peers: make([]peerBuffers, e.size)}
 }
 
-// place finds, and where needed makes, the registration of n bytes at p. other is the request's other buffer, whose registration must stay. What peers
-// write to must be such that it can be taken back.
+// place finds, or makes, the registration of n bytes at p. other is the request's other buffer; its registration must
+// stay. A buffer that peers write to must be one that can be taken back.
 func (b *buffers) place(p device.Ptr, n int64, other place, written bool) place {
 	out := place{address: uint64(p)}
 	if p == 0 || n == 0 {
@@ -129,7 +133,7 @@ func (b *buffers) retire(i int) {
 	b.own = slices.Delete(b.own, i, i+1)
 }
 
-// tidy retires own registrations whose memory was freed, and unmaps what peers have retired.
+// tidy retires this rank's registrations whose memory was freed, and unmaps the registrations that peers have retired.
 func (b *buffers) tidy() {
 	for i := len(b.own) - 1; i >= 0; i-- {
 		want := b.own[i].region
@@ -149,7 +153,7 @@ func (b *buffers) tidy() {
 	}
 }
 
-// say writes what this rank has mapped for the phase that is published next.
+// say stores what this rank has mapped, for the phase that is published next.
 func (b *buffers) say() {
 	e := b.e
 	known := e.windows[e.rank].known(e.phase + 1)
@@ -158,7 +162,7 @@ func (b *buffers) say() {
 	}
 }
 
-// learn maps what peers have registered since the last time.
+// learn maps the registrations that peers have added since the last call.
 func (b *buffers) learn(limit wait.Limit) {
 	e := b.e
 	end := time.Now().Add(mapFor)
@@ -176,7 +180,7 @@ func (b *buffers) learn(limit wait.Limit) {
 	}
 }
 
-// mapOne maps one registration of rank r. It is false when that failed although the registration is still there.
+// mapOne maps one registration of rank r. It returns false if that failed although the registration still exists.
 func (b *buffers) mapOne(r int, number uint32, end time.Time) bool {
 	slot := b.e.windows[r].registration(number)
 	if slot.number.Load() != number {
@@ -204,7 +208,7 @@ func (b *buffers) mapOne(r int, number uint32, end time.Time) bool {
 	return err == nil || slot.number.Load() != number
 }
 
-// at is where this process sees n bytes of a buffer that rank r described, or 0 when it does not.
+// at is the address in this process of n bytes of a buffer that rank r described, or 0 if it is not mapped.
 func (b *buffers) at(r int, p place, n int64) device.Ptr {
 	for _, m := range b.peers[r].maps {
 		if m.number == p.number && p.offset <= uint64(m.size) && n <= m.size-int64(p.offset) {

@@ -10,44 +10,50 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// Requests in place of the buffers:
+// Direct requests access the users' buffers without staging:
 //
-//  1. enter   a phase in which all say where their buffers are; whoever has seen it may touch them
-//  2. move    each rank does its share of the reading and writing; all-reduces and reduces are shared out piece by piece
-//  3. leave   a phase: all have moved, and nobody touches a buffer of a peer any more
+//  1. enter   a phase in which all ranks publish their buffers; a rank that has seen it may access them
+//  2. move    each rank does its share of the reads and writes; all-reduces and reduces are shared out piece by piece
+//  3. leave   a phase: all ranks have moved, and no rank accesses a peer's buffer any more
 //
-// A rank that leaves because of an error may be ahead of a peer that still moves, so a peer looks at the fates between tiles, and whoever leaves
-// does not end its request while a peer can write to its receive buffer: its caller may use or free the memory then (quit). A mover raises its
-// flag and then looks at the fates, a leaver writes its fate and then looks at the flags, all sequentially consistent: one of the two sees the
-// other. A process may be stopped between any two instructions, with its flag raised, and go on much later. Nobody can wait for that, so the leaver takes
-// the pages of its receive buffer back. Hence peers of other processes write only to receive buffers that have their pages to themselves and that
-// nobody else has mapped; to others each rank writes itself (combineApart).
+// A rank that leaves because of an error may be ahead of a peer that still moves. A peer therefore checks the fates
+// between tiles, and a leaver does not end its request while a peer can write to its receive buffer, because the caller
+// may then use or free the memory (quit). A mover raises its flag and then reads the fates. A leaver writes its fate
+// and then reads the flags. All four are sequentially consistent, so one of the two sees the other. A process may be
+// stopped between any two instructions with its flag raised and continue much later. A leaver cannot wait for that, so
+// it takes the pages of its receive buffer back. Peers in other processes therefore write only to receive buffers that
+// share no page with other memory and that no other process has mapped. For other buffers each rank writes only its own
+// memory (combineApart).
 //
 // A late read is harmless, because the reader's request fails at its next phase.
 const (
-	// directFrom is the size of a message from which this pays: it has one phase more than the smallest requests and two copies fewer.
+	// directFrom is the message size from which direct requests pay: they have one phase more than the smallest
+	// requests and two copies fewer.
 	directFrom = 8 << 10
 
-	// tile is what a reduction works on at a time: with the parts of the sends that it comes from it stays in the cache until all have their copy.
+	// tile is the number of bytes that a reduction processes at a time. It stays in the cache, with its parts of the
+	// send buffers, until all ranks have their copy.
 	tile = 2 << 10
 
-	// Parts below spreadFrom are written to one rank after the other, in larger tiles: what they touch is in a cache, and asking for lines ahead
-	// would take some from the rank of the next part.
+	// Parts below spreadFrom are written to one rank after the other, in larger tiles. Their lines are in a cache, and
+	// prefetching them would take lines from the rank that writes the next part.
 	spreadFrom = 32 << 10
 	smallTile  = 16 << 10
 
-	// togetherFrom is how much all ranks read from which they share out a reduction of one process while it runs. Less stays in the caches of the
-	// processors from one request to the next, if each rank always does the same part.
+	// togetherFrom is the number of bytes read by all ranks from which they share out a reduction within one process
+	// dynamically. Smaller requests stay in the processors' caches from one request to the next if each rank always
+	// takes the same part.
 	togetherFrom = 2 << 20
 
-	// apartBytes is a rank's part of a piece that processes combine: it goes through the cache of the processor, and pays for its phase.
+	// apartBytes is a rank's part of a piece that several processes combine: small enough for the processor's cache,
+	// large enough to pay for its phase.
 	apartBytes = 256 << 10
 
-	// checkEvery is the number of bytes between looks at the fates. Copies of 1 MiB and more would be non-temporal.
+	// checkEvery is the number of bytes between checks of the fates. Copies of 1 MiB and more would be non-temporal.
 	checkEvery = 256 << 10
 )
 
-// who is the ranks whose buffer a request needs: one rank, or one of these.
+// who is the set of ranks whose buffer a request needs: one rank, or one of the constants below.
 type who int
 
 const (
@@ -57,8 +63,9 @@ const (
 
 func (w who) has(r int) bool { return w == everyone || int(w) == r }
 
-// enter is step 1. direct is false when some rank cannot read all the send buffers that are wanted, push is false when some rank cannot write to all the
-// receive buffers; both are the same on all ranks. e.sendAt and e.recvAt are where this process sees them.
+// enter is step 1. direct is false if some rank cannot read all the required send buffers. push is false if some rank
+// cannot write to all the receive buffers. Both are the same on all ranks. enter sets e.sendAt and e.recvAt to the
+// addresses in this process.
 func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push bool, err error) {
 	e := o.e
 	o.send, o.recv = place{address: uint64(o.req.Send)}, place{address: uint64(o.req.Recv)}
@@ -114,8 +121,8 @@ func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push b
 
 var errUnmapped = errors.New("the rank's registration is gone: its window was written over")
 
-// agreed reports whether all ranks have mapped those buffers of the ranks of whose registrations number picks from what they published. So all ranks
-// find the same.
+// agreed reports whether all ranks have mapped the buffers of the ranks in of; number picks the registration from the
+// published descriptor. All ranks read the same data, so they get the same result.
 func (o *op) agreed(of who, number func(*descriptor) uint32) bool {
 	e := o.e
 	for r, w := range e.windows {
@@ -135,7 +142,7 @@ func (o *op) agreed(of who, number func(*descriptor) uint32) bool {
 	return true
 }
 
-// anyInPlace reports whether a rank sends and receives in one memory, as all say in this phase.
+// anyInPlace reports whether some rank sends and receives in the same memory, by the descriptors of this phase.
 func (o *op) anyInPlace() bool {
 	for _, w := range o.e.windows {
 		if d := w.desc(o.e.phase); d.send.address == d.recv.address {
@@ -145,7 +152,7 @@ func (o *op) anyInPlace() bool {
 	return false
 }
 
-// check ends a move early when this rank is told to, or when somebody has left: its buffers may not be its own any more.
+// check ends a move early if this rank is aborted, or if a peer has left: the peer may no longer own its buffers.
 func (o *op) check() error {
 	e := o.e
 	if err := o.limit.Check(); err != nil && !errors.Is(err, wait.ErrTimeout) {
@@ -171,7 +178,7 @@ func (o *op) move(dst, src device.Ptr, n int64) error {
 	return nil
 }
 
-// receivers is where this process sees the receive buffers of to.
+// receivers returns the addresses in this process of the receive buffers of to.
 func (o *op) receivers(to who) []device.Ptr {
 	if to == everyone {
 		return o.e.recvAt
@@ -179,8 +186,8 @@ func (o *op) receivers(to who) []device.Ptr {
 	return o.e.recvAt[to : to+1]
 }
 
-// combine reduces bytes [lo, hi) of everybody's send buffer and writes the result, from off on, to each of dsts. What is read here nobody else
-// reads, so buffers may be in place.
+// combine reduces bytes [lo, hi) of all send buffers and writes the result, from off on, to each of dsts. No other rank
+// reads the same bytes, so buffers may be in place.
 func (o *op) combine(lo, hi, off int64, dsts []device.Ptr) error {
 	e := o.e
 	step := int64(tile)
@@ -205,16 +212,16 @@ func (o *op) combine(lo, hi, off int64, dsts []device.Ptr) error {
 			spread(dsts, a-lo+off, result)
 			continue
 		}
-		for k := range dsts { // start at home, so that ranks do not all write to one
+		for k := range dsts { // start with this rank, to spread the writes over the ranks
 			copy(device.Bytes(dsts[(e.rank+k)%len(dsts)].Add(a-lo+off), b-a), result)
 		}
 	}
 	return nil
 }
 
-// combineApart is the reduction of n bytes by ranks that write nothing but their own memory. Piece by piece each rank combines its
-// share into its slot; when all have done so, in one phase, those of to take all shares from the slots. A slot is written again two phases later.
-// After the last phase nobody reads a send buffer any more.
+// combineApart reduces n bytes if ranks may write only their own memory. For each piece, each rank reduces its share
+// into its slot. After one phase, the ranks of to copy all shares from the slots. A slot is reused two phases later.
+// After the last phase no rank reads a send buffer any more.
 func (o *op) combineApart(n int64, to who) error {
 	e, elem := o.e, o.req.Type.Size()
 	piece := apartBytes * int64(e.size)
@@ -229,7 +236,7 @@ func (o *op) combineApart(n int64, to who) error {
 			return err
 		}
 		for k := 0; k < e.size && to.has(e.rank); k++ {
-			p := (e.rank + k) % e.size // start at home, so that ranks do not all read one window
+			p := (e.rank + k) % e.size // start with this rank, to spread the reads over the windows
 			lo, hi := share(m, p, e.size, elem)
 			copy(device.Bytes(o.req.Recv.Add(at+lo), hi-lo), o.peerSlot(p))
 		}
@@ -237,15 +244,16 @@ func (o *op) combineApart(n int64, to who) error {
 	return nil
 }
 
-// bytesAt is the address of memory that does not move.
+// bytesAt is the address of b, which must be memory that does not move.
 func bytesAt(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// combineTogether is combine of all n bytes by all ranks. In one process whoever is free takes the next piece: ranks may be many more than
-// processors, and with a share for each of them one processor would be idle while another works on the last. Processes have their shares, each
-// of which only one of them has in its page tables.
+// combineTogether combines all n bytes by all ranks. In one process, the next free rank takes the next piece: there may
+// be many more ranks than processors, and with a fixed share per rank one processor would be idle while another works
+// on the last share. Separate processes have fixed shares, so that only one of them has each share in its page tables.
 //
-// Taken pieces are counted over the engine's life. A request counts each of its pieces and, for each rank, one that there is not, with which
-// that rank ends; so all know where the next request begins to count. One that fails counts less, and no other follows it.
+// Taken pieces are counted over the engine's life. A request counts each of its pieces and, for each rank, one
+// nonexistent piece, at which that rank ends. All ranks thus know where the count of the next request begins. A request
+// that fails counts less, but no other request follows it.
 func (o *op) combineTogether(n int64, to who) error {
 	e := o.e
 	if !e.local || n*int64(e.size) < togetherFrom {
@@ -268,14 +276,14 @@ func (o *op) combineTogether(n int64, to who) error {
 	}
 }
 
-// pieceOf is the size of the pieces in which that many ranks combine n bytes: whole cache lines, a few for each rank but not too small ones, and
-// at least one for each.
+// pieceOf is the size of the pieces in which the given number of ranks combine n bytes: whole cache lines, a few pieces
+// per rank but not too small, and at least one per rank.
 func pieceOf(n int64, ranks int) int64 {
 	each := (n + int64(ranks) - 1) / int64(ranks)
 	return (min(each, max(8<<10, min(each/4, checkEvery))) + 63) &^ 63
 }
 
-// inPlace runs the request in place of the buffers when all ranks can. done is false when it has to be staged.
+// inPlace runs the request straight between the buffers if all ranks can. done is false if the request must be staged.
 func (o *op) inPlace() (done bool, err error) {
 	e, r := o.e, o.req
 	each, n := r.Bytes(), int64(e.size)
@@ -310,7 +318,7 @@ func (o *op) inPlace() (done bool, err error) {
 		return false, err
 	}
 	if r.Collective == algorithm.AllToAll && o.anyInPlace() {
-		return false, nil // everybody would overwrite what a peer has yet to read
+		return false, nil // every rank would overwrite data that a peer has yet to read
 	}
 	left, err := o.direct(each, push)
 	if err != nil {
@@ -326,12 +334,12 @@ func reduces(c algorithm.Collective) bool {
 	return c == algorithm.AllReduce || c == algorithm.Reduce || c == algorithm.ReduceScatter
 }
 
-// direct is step 2. left is true when it includes step 3.
+// direct is step 2. left is true if it includes step 3.
 func (o *op) direct(each int64, push bool) (left bool, err error) {
 	e, r := o.e, o.req
 	moving := e.windows[e.rank].moving()
 	moving.Store(1)
-	defer moving.Store(0) // also when a buffer cannot be touched
+	defer moving.Store(0) // also after a fault on a buffer
 	mine := int64(e.rank) * each
 	switch r.Collective {
 	case algorithm.AllReduce, algorithm.Reduce:
@@ -351,7 +359,7 @@ func (o *op) direct(each int64, push bool) (left bool, err error) {
 		return false, o.move(r.Recv, e.sendAt[r.Root].Add(mine), each)
 	case algorithm.Gather:
 		switch {
-		case e.local: // all at the same time; between processes the root reads
+		case e.local: // all at the same time; between processes the root reads instead
 			return false, o.move(e.recvAt[r.Root].Add(mine), r.Send, each)
 		case e.rank != r.Root:
 			return false, nil

@@ -47,8 +47,8 @@ func (e *Engine) dispatch(o *op, batch []algorithm.Request) error {
 	return o.error(-1, fmt.Errorf("%w: %v on the host device", algorithm.ErrUnsupported, o.req.Collective))
 }
 
-// contribute puts this rank's input where the others read it, multiplied by this rank's factor in a pre-multiplied sum: the factors may
-// differ from rank to rank.
+// contribute copies this rank's input to where the peers read it. In a pre-multiplied sum it multiplies the input by
+// this rank's factor: factors may differ between ranks.
 func (o *op) contribute(dst, src []byte) error {
 	if o.req.Op != datatype.PreMulSum {
 		copy(dst, src)
@@ -64,7 +64,7 @@ func (o *op) contribute(dst, src []byte) error {
 	return nil
 }
 
-// reduce combines what the ranks contributed, in rank order, into dst.
+// reduce combines the ranks' inputs, in rank order, into dst.
 func (o *op) reduce(dst []byte, srcs [][]byte) error {
 	op := o.req.Op
 	if op == datatype.PreMulSum {
@@ -76,7 +76,8 @@ func (o *op) reduce(dst []byte, srcs [][]byte) error {
 	return nil
 }
 
-// share is the part [lo, hi) of n bytes that belongs to rank r of size, in whole elements and, but for the last part, whole cache lines.
+// share is the part [lo, hi) of n bytes that belongs to rank r of size. It has whole elements and, except for the last
+// part, whole cache lines.
 func share(n int64, r, size int, elem int64) (lo, hi int64) {
 	per := (n/elem + int64(size) - 1) / int64(size) * elem
 	per = (per + 63) &^ 63

@@ -8,13 +8,13 @@ import (
 	"github.com/goccl/goccl/algorithm"
 )
 
-// drainPoll is how often Drain looks. It is called at the end of a communicator, and what it waits for is seldom still there.
+// drainPoll is the poll interval of Drain. Drain is called at the end of a communicator, when work is rarely left.
 const drainPoll = time.Millisecond
 
 // Drain implements algorithm.Engine. Like Enqueue it is called by one goroutine at a time.
 //
-// Requests are counted until they are over. Those that a stream skips because of its own error stay in the count: they are over when the latest stream,
-// which waits for all earlier ones, has nothing left.
+// A counter holds the requests that have not ended. Requests that a stream skips because of its own error stay in the
+// count. They are over when the latest stream, which waits for all earlier ones, is idle.
 func (e *Engine) Drain(ctx context.Context) error {
 	idle := make(chan struct{})
 	if last := e.last; last != nil && e.jobs.pending.Load() != 0 {

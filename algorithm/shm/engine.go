@@ -18,13 +18,14 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// Config is what an Engine is made from.
+// Config configures an Engine.
 type Config struct {
 	Bootstrap bootstrap.Bootstrap
 	Device    device.Device
 	// OpTimeout bounds each request; 0 is no bound.
 	OpTimeout time.Duration
-	// StallWarning is how long a request waits for a peer before that is logged; 0 is for ever. Name is the communicator's, for the log and errors.
+	// StallWarning is how long a request waits for a peer before a warning is logged; 0 disables the warning. Name is
+	// the communicator's, for the log and for errors.
 	StallWarning time.Duration
 	Name         string
 }
@@ -36,17 +37,17 @@ type Engine struct {
 	timeout    time.Duration
 	windows    []*window // by rank
 	meeting    *meeting
-	local      bool // all ranks are in this process, so buffers can be read in place
+	local      bool // all ranks are in this process, so buffers need no mapping
 	policy     *wait.Policy
-	forced     [algorithm.NumCollectives]string // GOCCL_ALGO's choices
+	forced     [algorithm.NumCollectives]string // choices of GOCCL_ALGO
 
-	run     sync.Mutex // held while a request runs; guards what follows
+	run     sync.Mutex // held while a request runs; guards the fields below
 	phase   uint64
-	sums    [2]uint64 // what the meeting's must be
+	sums    [2]uint64 // expected sums of the meeting
 	moved   []p2pState
 	buffers *buffers
 	bounds  bounds
-	taken   uint64 // what the meeting's is when no request runs
+	taken   uint64 // the meeting's taken when no request runs
 
 	// Scratch.
 	srcs           [][]byte
@@ -54,19 +55,19 @@ type Engine struct {
 	sendAt, recvAt []device.Ptr // by rank
 	slotAt         [1]device.Ptr
 	lent           lent
-	stall          *wait.Stall // nil: nobody wants to know
+	stall          *wait.Stall // nil: no warning is wanted
 	running        *op
-	counts         []int64 // of an all-to-all-v that were read on the stream
+	counts         []int64 // counts of an all-to-all-v, read on the stream
 
 	jobs jobs
 
-	// The stream of the latest launch, as a handle of its own because the caller may close its; nil when that work is done. Launches are
-	// made by one goroutine at a time.
+	// last is the stream of the latest launch, as a separate handle because the caller may close its own; nil if that
+	// work is done. Launches are made by one goroutine at a time.
 	last *host.Stream
 
 	aborted atomic.Pointer[error]
 	failed  atomic.Pointer[error]
-	end     sync.Mutex // guards the window against an Abort while it is unmapped
+	end     sync.Mutex // guards the window against an Abort during the unmap
 	mapped  *exchange.Windows
 	dev     *host.Device
 	closed  bool
@@ -84,11 +85,12 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.name = cfg.Name; cfg.StallWarning > 0 {
 		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
 	}
-	// Before all ranks meet: from then on one of them may be setting the environment of the next communicator.
+	// Read the environment before the ranks synchronize: afterwards another rank may already set it for the next
+	// communicator.
 	if err := e.force(os.Getenv("GOCCL_ALGO")); err != nil {
 		return nil, err
 	}
-	// A device of its own, so that the window outlives the caller's device should that be closed first.
+	// Open a separate device, so that the window outlives the caller's device if that is closed first.
 	var err error
 	if e.dev, err = host.Open(cfg.Device.ID().Index); err != nil {
 		return nil, err
@@ -112,7 +114,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Enqueue implements algorithm.Engine. Sends and receives of one group are collected and run together, after the collectives before them.
+// Enqueue implements algorithm.Engine. The sends and receives of one group are collected and run together, after the
+// collectives before them.
 func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
 	if err := e.bounds.check(e.rank, e.size, seq, reqs); err != nil {
 		return err
@@ -136,7 +139,8 @@ func isP2P(r *algorithm.Request) bool {
 	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
 }
 
-// launch puts requests that run together on the stream of the first; the other streams of the batch wait for it, and it for them.
+// launch puts requests that run together on the stream of the first one. The other streams of the batch wait for it,
+// and it waits for them.
 func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 	s, ok := reqs[0].Stream.(*host.Stream)
 	if !ok {
@@ -154,7 +158,7 @@ func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 	j := e.jobs.take(e, seq, reqs)
 	e.jobs.pending.Add(1)
 	if err := s.Launch(reqs[0].Collective.String(), 1, j.run); err != nil {
-		if !j.ran { // a synchronous stream returns what the requests met
+		if !j.ran { // a synchronous stream returns the requests' error
 			e.jobs.pending.Add(-1)
 		}
 		return err
@@ -185,7 +189,8 @@ next:
 	return out
 }
 
-// follow makes later work on s wait for the launches so far, which may be on another stream: all ranks run their requests in one order.
+// follow makes later work on s wait for the launches so far, which may be on another stream: all ranks run their
+// requests in the same order.
 func (e *Engine) follow(s *host.Stream) error {
 	if e.last != nil && e.last.Raw() == s.Raw() {
 		return nil
@@ -197,7 +202,7 @@ func (e *Engine) follow(s *host.Stream) error {
 		e.last = nil
 	}
 	if s.Raw() == 0 {
-		return nil // work on it is done when Launch returns
+		return nil // its work is done when Launch returns
 	}
 	e.last = s
 	if own, err := s.Device().WrapStream(s.Raw()); err == nil {
@@ -218,7 +223,7 @@ func join(s, other device.Stream) error {
 	return ev.Close()
 }
 
-// execute runs a batch on the calling goroutine and keeps its first error.
+// execute runs a batch on the calling goroutine and records its first error.
 func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 	e.run.Lock()
 	defer e.run.Unlock()
@@ -231,7 +236,7 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 	e.running = o
 	returned := false
 	defer func() {
-		if !returned { // a buffer that is not mapped, for one: the stream reports the panic, and peers must not wait for this rank
+		if !returned { // for example on an unmapped buffer: the stream reports the panic, and peers must not wait for this rank
 			_ = e.quit(o.error(-1, fmt.Errorf("%w: the operation panicked", algorithm.ErrAborted)))
 		}
 	}()
@@ -259,7 +264,7 @@ func (e *Engine) Abort(cause error) {
 
 // Err implements algorithm.Engine.
 func (e *Engine) Err() error {
-	if p := e.failed.Load(); p != nil { // says more: which request met the cause
+	if p := e.failed.Load(); p != nil { // more specific: names the request that met the cause
 		return *p
 	}
 	if p := e.aborted.Load(); p != nil {
@@ -271,7 +276,7 @@ func (e *Engine) Err() error {
 // Close implements algorithm.Engine.
 func (e *Engine) Close() error {
 	e.Abort(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
-	e.run.Lock() // no request runs, and those that come find the cause before they touch a window
+	e.run.Lock() // no request runs now, and later ones find the cause before they access a window
 	defer e.run.Unlock()
 	e.end.Lock()
 	defer e.end.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// fate says, in a rank's window, why it takes part no more, so that peers which wait for it learn that at once and blame the right rank. The
-// owner writes it once: first the other fields, then code.
+// fate is the record in a rank's window of why it left. Peers that wait for the rank read it, fail at once and blame
+// the right rank. The owner writes it once: first the other fields, then code.
 type fate struct {
 	code       atomic.Uint32
-	peer       int32 // whom the owner blames, -1: nobody
+	peer       int32 // the rank that the owner blames, -1: none
 	seq        uint64
 	collective uint32
 	_          uint32
@@ -41,7 +41,7 @@ func fateOf(err error) uint32 {
 	return fateAborted
 }
 
-// leave writes this rank's fate and wakes everybody who may wait for it. end is held.
+// leave writes this rank's fate and wakes all waiting ranks. The caller holds end.
 func (e *Engine) leave(cause error) {
 	f := e.windows[e.rank].fate()
 	if f.code.Load() != 0 {
@@ -63,8 +63,8 @@ func (e *Engine) leave(cause error) {
 	}
 }
 
-// first is cause, or when that is the death of a rank which had left because of another, the cause behind it: whoever exits after a failure is
-// not to blame for it.
+// first returns cause or, if cause is the exit of a rank that had left because of another rank, the error behind it: a
+// rank that exits after a failure is not to blame for it.
 func (e *Engine) first(cause error) error {
 	var ae *algorithm.Error
 	for range e.size {
@@ -85,10 +85,11 @@ func (e *Engine) first(cause error) error {
 	return cause
 }
 
-// gone reports whether peer takes part no more.
+// gone reports whether peer has left.
 func (e *Engine) gone(peer int) bool { return e.windows[peer].fate().code.Load() != 0 }
 
-// anyGone is a rank because of which the current phase may never be complete, or -1. Who arrives and then closes has arrived.
+// anyGone returns a rank that may prevent the current phase from completing, or -1. A rank that published the phase and
+// then closed does not.
 func (e *Engine) anyGone() int {
 	for r, w := range e.windows {
 		if code := w.fate().code.Load(); code != 0 && r != e.rank && (code != fateClosed || w.phase().Load() < e.phase) {
@@ -98,17 +99,17 @@ func (e *Engine) anyGone() int {
 	return -1
 }
 
-// abandoned reports whether peer, which has published the phase, gave this very request up: whoever comes late hears of it, even if what was
-// published would be enough.
+// abandoned reports whether peer, which has published the phase, gave up this request because of a timeout. A late rank
+// then fails even if the published data would suffice.
 func (o *op) abandoned(peer int) bool {
 	f := o.e.windows[peer].fate()
 	return f.code.Load() == fateTimeout && f.seq == o.seq && algorithm.Collective(f.collective) == o.req.Collective
 }
 
-// left is the error of a request that can never be completed because peer takes part no more. The rank that peer blames is blamed here too,
+// left returns the error of a request that cannot complete because peer has left. It blames the rank that peer blames,
 // unless that is this rank or peer itself.
 func (o *op) left(peer int) error {
-	if o.e.aborted.Load() != nil { // peers leave because of that, and may be seen first
+	if o.e.aborted.Load() != nil { // peers leave because of this rank's abort, and may be seen first
 		return o.fail(peer, wait.ErrAborted)
 	}
 	f := o.e.windows[peer].fate()

@@ -8,22 +8,23 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// job is a batch of requests on its way through a stream, with copies of all that the caller may change after Enqueue. Jobs are used again: an
-// operation allocates nothing once there are as many jobs as are under way at a time. A job that its stream skips is not seen again.
+// job is a batch of requests in a stream, with copies of all that the caller may change after Enqueue. Jobs are reused:
+// an operation allocates nothing once there are as many jobs as are in flight at a time. A job that its stream skips is
+// not reused.
 type job struct {
 	e      *Engine
 	seq    uint64
 	batch  []algorithm.Request
-	counts []int64 // of all all-to-all-v of the batch
+	counts []int64 // of all all-to-all-v requests of the batch
 	run    func(*host.Block) error
 	ran    bool
 }
 
-// jobs is the free ones.
+// jobs holds the free jobs.
 type jobs struct {
 	mu      sync.Mutex
 	free    []*job
-	pending atomic.Int64 // enqueued and not over; those that their streams skipped stay in it
+	pending atomic.Int64 // enqueued and not over; includes jobs that their streams skipped
 }
 
 func (s *jobs) take(e *Engine, seq uint64, reqs []algorithm.Request) *job {
@@ -45,7 +46,7 @@ func (s *jobs) take(e *Engine, seq uint64, reqs []algorithm.Request) *job {
 		for _, v := range []*[]int64{&r.SendCounts, &r.SendDispls, &r.RecvCounts, &r.RecvDispls} {
 			if *v != nil {
 				from := len(j.counts)
-				j.counts = append(j.counts, *v...) // when it moves, older slices keep the old copy
+				j.counts = append(j.counts, *v...) // if append moves the array, older slices keep the old copy
 				*v = j.counts[from:len(j.counts):len(j.counts)]
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// A window is laid out as
+// This is the layout of a window:
 //
 //	0                door cell         its owner sleeps here for messages; peers wake it
 //	64               phase             the owner's phase counter
@@ -41,19 +41,19 @@ const (
 	ringPieces = 4
 )
 
-// meeting is where the ranks of a communicator meet at the end of a phase.
+// meeting is the barrier of a communicator's ranks at the end of a phase.
 type meeting struct {
-	arrived wait.Cell        // grows by one for each rank and phase; waits for it sleep here, and the last to come wakes all
-	sums    [2]atomic.Uint64 // by parity: of the signatures, so that a phase in which all mean the same costs one look
-	left    atomic.Uint32    // ranks that take part no more; their windows say why
+	arrived wait.Cell        // grows by one per rank and phase; waits for it sleep here, and the last rank wakes all
+	sums    [2]atomic.Uint64 // by parity: sums of the signatures, so that one load checks a phase in which all signatures match
+	left    atomic.Uint32    // number of ranks that have left; their windows give the reasons
 	_       uint32
-	taken   atomic.Uint64 // pieces of reductions in place of the buffers; see op.combineTogether
+	taken   atomic.Uint64 // taken pieces of direct reductions; see op.combineTogether
 	_       [32]byte
 }
 
 var _ [offMail - offMeeting]struct{} = [unsafe.Sizeof(meeting{})]struct{}{}
 
-// descriptor is what a rank says of the phase that it publishes. Peers read it only after they saw the phase counter.
+// descriptor is what a rank publishes with a phase. Peers read it only after they have seen the phase counter.
 type descriptor struct {
 	signature uint64 // of the request; all ranks must agree
 	seq       uint64
@@ -61,11 +61,12 @@ type descriptor struct {
 	recv      place
 }
 
-// place is where a buffer lies: for ranks of the same process its address, for others the registration that holds it and the offset there.
+// place locates a buffer: by its address for ranks of the same process, and by its registration and offset for other
+// ranks.
 type place struct {
 	address uint64
 	offset  uint64
-	number  uint32 // of the registration; 0: other processes cannot reach the buffer
+	number  uint32 // of the registration; 0: other processes cannot map the buffer
 	_       uint32
 }
 
@@ -118,7 +119,7 @@ func (w *window) registration(number uint32) *registration {
 	return (*registration)(unsafe.Add(w.base, registrationsOffset(w.n)+registrationBytes*int64(number%maxRegistrations)))
 }
 
-// known is ordered like the descriptor of the phase.
+// known is ordered by the phase counter, like the descriptor.
 func (w *window) known(phase uint64) []uint32 {
 	at := unsafe.Add(w.base, knownOffset(w.n)+4*int64(w.n)*int64(phase&1))
 	return unsafe.Slice((*uint32)(at), w.n)
@@ -130,7 +131,7 @@ func (w *window) slot(phase uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(w.slots, slotBytes*(phase&1))), slotBytes)
 }
 
-// sent counts the pieces that the owner has put in its ring for rank p; taken counts those that p has read.
+// sent counts the pieces that the owner has put into its ring for rank p; taken counts the pieces that p has read.
 func (w *window) sent(p int) *wait.Cell {
 	return wait.At(unsafe.Add(w.base, offMail+mailBytes*p))
 }
@@ -139,7 +140,7 @@ func (w *window) taken(p int) *wait.Cell {
 	return wait.At(unsafe.Add(w.base, offMail+mailBytes*p+64))
 }
 
-// piece is where piece k of the owner's traffic to p lies; its first 16 bytes are the header.
+// piece returns piece k of the owner's traffic to p; its first 16 bytes are the header.
 func (w *window) piece(p int, k uint64) []byte {
 	size := w.ring / ringPieces
 	return unsafe.Slice((*byte)(unsafe.Add(w.rings, int64(p)*w.ring+int64(k%ringPieces)*size)), size)
@@ -147,7 +148,8 @@ func (w *window) piece(p int, k uint64) []byte {
 
 const pieceHeader = 64
 
-// putHeader writes the size of the whole message and of this piece; getHeader reads them. They are ordered by the sent counter.
+// putHeader writes the sizes of the whole message and of this piece; getHeader reads them. The sent counter orders
+// them.
 func putHeader(b []byte, message, piece int64) {
 	binary.LittleEndian.PutUint64(b, uint64(message))
 	binary.LittleEndian.PutUint64(b[8:], uint64(piece))

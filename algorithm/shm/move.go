@@ -2,7 +2,7 @@ package shm
 
 import "github.com/goccl/goccl/device"
 
-// allGather: 1 phase per piece; every rank reads every slot (a gather: only the root does).
+// allGather has 1 phase per piece. Every rank reads every slot; for a gather only the root does.
 func (o *op) allGather(wanted bool) error {
 	e, r := o.e, o.req
 	each := r.Bytes()
@@ -29,7 +29,7 @@ func (o *op) allGather(wanted bool) error {
 	return nil
 }
 
-// broadcast: 1 phase per piece; all read the root's slot.
+// broadcast has 1 phase per piece. All ranks read the root's slot.
 func (o *op) broadcast() error {
 	e, r := o.e, o.req
 	total := r.Bytes()
@@ -53,9 +53,9 @@ func (o *op) broadcast() error {
 	return nil
 }
 
-// allToAll: 1 phase per piece; slice p of a piece lies in part p of the slot. Send is in the slot before Recv is written, so in place works
-// when all fits one piece; larger in-place exchanges are refused by NCCL too and are made safe here by reading ahead of the writes: piece k
-// of every slice is published before piece k of any slice is overwritten.
+// allToAll has 1 phase per piece; slice p of a piece is part p of the slot. Send is copied to the slot before Recv is
+// written, so in place works if everything fits in one piece. NCCL refuses larger in-place exchanges. They are safe
+// here by reading ahead of the writes: piece k of every slice is published before piece k of any slice is overwritten.
 func (o *op) allToAll() error {
 	e, r := o.e, o.req
 	each := r.Bytes()
@@ -82,7 +82,7 @@ func (o *op) allToAll() error {
 	return nil
 }
 
-// scatter: 1 phase per piece; the root's slot holds a part for every rank.
+// scatter has 1 phase per piece. The root's slot holds a part for every rank.
 func (o *op) scatter() error {
 	e, r := o.e, o.req
 	each := r.Bytes()

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// transfer is one message to or from a peer, and how far it is.
+// transfer is one message to or from a peer, and its progress.
 type transfer struct {
 	send bool
 	peer int
@@ -18,7 +18,8 @@ type transfer struct {
 	over bool
 }
 
-// p2pState counts, for one peer, the pieces put in our ring for it and taken from its ring for us. They go on from message to message.
+// p2pState counts, for one peer, the pieces put into this rank's ring for it and the pieces taken from its ring. The
+// counts continue from message to message.
 type p2pState struct{ sent, taken uint64 }
 
 func transfers(batch []algorithm.Request) []*transfer {
@@ -47,12 +48,14 @@ func transfersV(r *algorithm.Request, n int) []*transfer {
 	return out
 }
 
-// pointToPoint runs all transfers together. Messages between two ranks in one direction match in order; a message is one or more pieces
-// (an empty one: one piece), each with the size of the whole message, so that a wrong count is noticed before a byte lands.
+// pointToPoint runs all transfers together. Messages between two ranks in one direction match in order. A message has
+// one or more pieces (an empty message has one). Each piece carries the size of the whole message, so that a wrong
+// count is detected before any byte is written.
 //
-//  0. All-to-all-v only: a phase in which everybody says how much it sends and expects, so that both sides of a pair that disagrees notice.
-//  1. For each transfer that is the first of its peer and direction: move as many pieces as the ring allows.
-//  2. When nothing moved, sleep at the door until a peer's counter does.
+//  0. All-to-all-v only: a phase in which all ranks publish how much they send and expect, so that both sides of a
+//     mismatched pair detect it.
+//  1. For the first transfer of each peer and direction: move as many pieces as the ring allows.
+//  2. If nothing moved, sleep at the door until a peer's counter changes.
 func (o *op) pointToPoint(all []*transfer) error {
 	e := o.e
 	queues := make([][]*transfer, 2*e.size) // 2·peer + 1 for sends
@@ -95,7 +98,7 @@ func (o *op) pointToPoint(all []*transfer) error {
 			continue
 		}
 		o.waitsFor = waitsFor
-		left := -1 // a peer that will never be ready
+		left := -1 // a peer that can no longer become ready
 		ready := func() bool {
 			for q := range queues {
 				if len(queues[q]) == 0 {
@@ -105,7 +108,7 @@ func (o *op) pointToPoint(all []*transfer) error {
 				if o.canAdvance(t) {
 					return true
 				}
-				// What a peer did before it left counts.
+				// Data that a peer moved before it left counts.
 				if e.gone(t.peer) && !o.canAdvance(t) {
 					left = t.peer
 					return true
@@ -122,8 +125,9 @@ func (o *op) pointToPoint(all []*transfer) error {
 	}
 }
 
-// readCounts makes the arrays of an all-to-all-v what they hold now: this runs on the request's stream. Negative counts are 0, as on GPUs; what lies outside
-// of the buffers is refused, and where their lengths are not known, what would not fit any memory.
+// readCounts fills the arrays of an all-to-all-v with the current counts; it runs on the request's stream. Negative
+// counts become 0, as on GPUs. It refuses parts outside the buffers; for a buffer of unknown length, parts larger than
+// any memory.
 func (o *op) readCounts() error {
 	e, r := o.e, o.req
 	n, size := e.size, r.Type.Size()
@@ -158,7 +162,7 @@ func (o *op) readCounts() error {
 			} else if count := e.counts[(i-2)*n+p]; count > 0 {
 				room -= count
 			} else {
-				x = 0 // it is not used
+				x = 0 // not used
 			}
 			if x < 0 || x > room {
 				return o.error(-1, fmt.Errorf("%w: DeviceCounts.%s[%d] is %d when the operation runs: want 0 to %d, the buffer has %d elements",
@@ -170,10 +174,11 @@ func (o *op) readCounts() error {
 	return nil
 }
 
-// mostBytes is more than any buffer has.
+// mostBytes is larger than any buffer.
 const mostBytes = 1 << 46
 
-// compareCounts is the phase of an all-to-all-v: a rank's slot holds what it sends to each rank, and then what it expects from each.
+// compareCounts is the count phase of an all-to-all-v. A rank's slot holds the bytes it sends to each rank, then the
+// bytes it expects from each.
 func (o *op) compareCounts() error {
 	e, r := o.e, o.req
 	at := func(slot []byte, i int) []byte { return slot[8*i : 8*i+8] }
@@ -220,7 +225,7 @@ func (o *op) canAdvance(t *transfer) bool {
 	return e.windows[t.peer].sent(e.rank).Load() != e.moved[t.peer].taken
 }
 
-// advance moves pieces until the message is over or the ring does not allow more.
+// advance moves pieces until the message ends or the ring is full or empty.
 func (o *op) advance(t *transfer) (moved bool, err error) {
 	e := o.e
 	st := &e.moved[t.peer]

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// op is one request while it runs.
+// op is a running request.
 type op struct {
 	e     *Engine
 	seq   uint64
@@ -16,12 +16,12 @@ type op struct {
 	limit wait.Limit
 	sig   uint64
 
-	waitsFor int // of a send or receive: the peer that has to go on
+	waitsFor int // for a send or receive: the peer that it waits for
 
-	send, recv place // of the buffers, for peers; only in requests that may be done in place
+	send, recv place // descriptions of the buffers, for peers; only in requests that may be direct
 }
 
-// publish ends the writing of a phase: the slot and the descriptor are seen by whoever sees the meeting's counter.
+// publish ends the writes of a phase. A rank that sees the meeting's counter sees the slot and the descriptor.
 func (o *op) publish() {
 	e := o.e
 	mine, m := e.windows[e.rank], e.meeting
@@ -36,13 +36,14 @@ func (o *op) publish() {
 	}
 }
 
-// everybody is the meeting's counter when all have published the current phase. Nobody publishes another before.
+// everybody is the value of the meeting's counter when all ranks have published the current phase. No rank publishes
+// the next phase before.
 func (e *Engine) everybody() uint64 { return uint64(e.size) * e.phase }
 
-// arrive waits until every rank has published the current phase and checks that all mean the same operation.
+// arrive waits until every rank has published the current phase, and checks that all run the same operation.
 func (o *op) arrive() error {
 	e, m := o.e, o.e.meeting
-	left := -1 // a rank that takes part no more
+	left := -1 // a rank that has left
 	here := func() bool {
 		if m.arrived.Reached(e.everybody()) {
 			return true
@@ -75,7 +76,7 @@ func (o *op) arrive() error {
 	return nil
 }
 
-// behind is a rank that has not published the current phase, or -1.
+// behind returns a rank that has not published the current phase, or -1.
 func (e *Engine) behind() int {
 	for r, w := range e.windows {
 		if w.phase().Load() < e.phase {
@@ -85,7 +86,7 @@ func (e *Engine) behind() int {
 	return -1
 }
 
-// mismatch finds out who means another operation.
+// mismatch finds a rank that runs another operation.
 func (o *op) mismatch() error {
 	for r, w := range o.e.windows {
 		if d := w.desc(o.e.phase); d.signature != o.sig {
@@ -102,13 +103,13 @@ func (o *op) step() error {
 	return o.arrive()
 }
 
-// slot is this rank's slot for the phase that the next publish announces; its last readers were done two phases ago.
+// slot is this rank's slot for the phase of the next publish; its last readers finished two phases ago.
 func (o *op) slot() []byte { return o.e.windows[o.e.rank].slot(o.e.phase + 1) }
 
-// peerSlot is what rank r published in the current phase.
+// peerSlot is the slot that rank r published in the current phase.
 func (o *op) peerSlot(r int) []byte { return o.e.windows[r].slot(o.e.phase) }
 
-// fail turns the end of a wait for peer into an error of the request.
+// fail turns the failure of a wait for peer into an error of the request.
 func (o *op) fail(peer int, err error) error {
 	if errors.Is(err, wait.ErrTimeout) && peer >= 0 {
 		return o.error(peer, fmt.Errorf("%w: rank %d has not come within %v (it reached phase %d, this rank %d)", algorithm.ErrTimeout, peer, o.e.timeout,
@@ -128,7 +129,8 @@ func (o *op) error(peer int, err error) error {
 	return &algorithm.Error{Comm: o.e.name, Op: o.req.Collective.String(), Rank: o.e.rank, Peer: peer, Seq: o.seq, Err: err}
 }
 
-// signature is a number that differs when two ranks do not mean the same collective. It is made of the fields alone, so that processes agree.
+// signature is a hash that differs if two ranks run different collectives. It depends on the fields alone, so that
+// processes agree.
 func signature(r *algorithm.Request) uint64 {
 	h := uint64(r.Count)
 	h = (h ^ h>>32 ^ uint64(r.Root)<<40) * 0x9e3779b97f4a7c15

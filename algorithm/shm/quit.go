@@ -9,21 +9,21 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// lent is what peers of other processes may write to in the latest request.
+// lent is the memory that peers in other processes may write to in the latest request.
 type lent struct {
 	at    device.Ptr
 	bytes int64
 }
 
-// settleFor is how long a request that has failed waits for peers of other processes to stop moving. One that runs does within microseconds. The one that
-// is to blame most likely is gone or stands still.
+// settleFor is how long a failed request waits for peers in other processes to stop moving. A running peer stops within
+// microseconds. A blamed peer is probably dead or stopped, so its wait is shorter.
 const (
 	settleFor       = 50 * time.Millisecond
 	settleForBlamed = 2 * time.Millisecond
 )
 
-// quit ends this rank's part because a request has failed with err, and returns what to report. When it returns, no peer can write to the request's
-// buffers any more (direct.go). run is held.
+// quit ends this rank's part after a request has failed with err, and returns the error to report. When it returns, no
+// peer can write to the request's buffers any more (direct.go). The caller holds run.
 func (e *Engine) quit(err error) error {
 	e.failed.CompareAndSwap(nil, &err)
 	e.end.Lock()
@@ -48,7 +48,8 @@ func (e *Engine) quit(err error) error {
 	return err
 }
 
-// settle waits until no peer of another process moves, boundedly. It returns a peer that still does, as far as can be seen here, or -1.
+// settle waits, with a bound, until no peer in another process moves. It returns a peer that apparently still does, or
+// -1.
 func (e *Engine) settle(err error) int {
 	blamed := -1
 	var ae *algorithm.Error

@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// The race detector follows atomics only in memory that it knows, and meetings are in shared memory; ranks of one process read and write each
-// other's buffers on their strength. So it is told of them, at addresses that it knows, one of these for each meeting.
+// The race detector tracks atomics only in memory that it knows. Meetings are in shared memory, and ranks of one
+// process access each other's buffers under their protection. The engine therefore reports the meetings' atomics at
+// these addresses, one per meeting.
 var shadows [256]uint64
 
 func shadow(m *meeting) unsafe.Pointer {
@@ -19,5 +20,5 @@ func (m *meeting) released() { runtime.RaceReleaseMerge(shadow(m)) }
 
 func (m *meeting) acquired() { runtime.RaceAcquire(shadow(m)) }
 
-// writes tells of a write by assembly, which the detector does not see.
+// writes reports a write by assembly, which the detector does not see.
 func writes(b []byte) { runtime.RaceWriteRange(unsafe.Pointer(unsafe.SliceData(b)), len(b)) }

@@ -2,15 +2,15 @@ package shm
 
 import "github.com/goccl/goccl/device"
 
-// Below this many bytes every rank reduces everything itself: one phase instead of two.
+// Below oneShotBytes every rank reduces everything itself: one phase instead of two.
 const oneShotBytes = 4 << 10
 
-// allReduce reduces and, where wanted, leaves the result in Recv (a reduce wants it on one rank only).
+// allReduce reduces and, if wanted, stores the result in Recv (a reduce wants it on one rank only).
 //
-//	one-shot   1 phase,  reads n·N bytes a rank
-//	two-shot   2 phases, reads N + N bytes a rank: its share of everybody's data, then everybody's shares of the result
+//	one-shot   1 phase,  reads n·N bytes per rank
+//	two-shot   2 phases, reads N + N bytes per rank: its share of all ranks' data, then all shares of the result
 //
-// Large messages come here only when they cannot be done in place of the buffers (direct.go).
+// Large messages are reduced here only if they cannot be direct (direct.go).
 func (o *op) allReduce(wanted bool) error {
 	r := o.req
 	total := r.Bytes()
@@ -60,14 +60,14 @@ func (o *op) allReducePiece(send, recv []byte, elem int64) error {
 		return nil
 	}
 	for k := range e.size {
-		p := (e.rank + k) % e.size // start at home, so that ranks do not all read one window
+		p := (e.rank + k) % e.size // start with this rank, to spread the reads over the windows
 		lo, hi := share(n, p, e.size, elem)
 		copy(recv[lo:hi], o.peerSlot(p)[lo:hi])
 	}
 	return nil
 }
 
-// reduceFromSlots combines bytes [lo, hi) of all slots of the current phase.
+// reduceFromSlots reduces bytes [lo, hi) of all slots of the current phase.
 func (o *op) reduceFromSlots(dst []byte, lo, hi int64) error {
 	if lo == hi {
 		return nil
@@ -78,7 +78,7 @@ func (o *op) reduceFromSlots(dst []byte, lo, hi int64) error {
 	return o.reduce(dst, o.e.srcs)
 }
 
-// reduceScatter: 1 phase per piece; slice p of a piece lies in part p of the slot.
+// reduceScatter has 1 phase per piece; slice p of a piece is part p of the slot.
 func (o *op) reduceScatter() error {
 	e, r := o.e, o.req
 	each := r.Bytes()

@@ -2,9 +2,10 @@ package shm
 
 import "github.com/goccl/goccl/device"
 
-// spread copies src, which is in a cache, to off bytes into each of dsts. All destinations get a block before any gets the next,
-// by plain stores into lines that were asked for some blocks before: their reads are under way together, where a copy after the other (a string
-// instruction, for pieces of this size) has the latency of memory before it in each. Nothing that src overlaps may be among dsts.
+// spread copies src, which is in a cache, to off bytes into each of dsts. All destinations get a block before any gets
+// the next, by plain stores into lines that were prefetched some blocks before. The reads of these lines overlap. One
+// copy after the other (a string instruction, for pieces of this size) would pay the memory latency for each. src must
+// not overlap any of dsts.
 func spread(dsts []device.Ptr, off int64, src []byte) {
 	for _, d := range dsts {
 		writes(device.Bytes(d.Add(off), int64(len(src))))

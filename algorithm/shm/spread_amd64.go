@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// blockBytes is what spreadBlocks copies at a time.
+// blockBytes is the number of bytes that spreadBlocks copies at a time.
 const blockBytes = 256
 
 var hasBlocks = cpu.X86.HasAVX2
@@ -18,7 +18,7 @@ var hasBlocks = cpu.X86.HasAVX2
 //go:noescape
 func spreadBlocks(dsts *device.Ptr, ndst int, off int64, src *byte, n int)
 
-// spreadVector copies as many whole blocks as there are and returns their bytes.
+// spreadVector copies all whole blocks and returns their bytes.
 func spreadVector(dsts []device.Ptr, off int64, src []byte) int {
 	n := len(src) &^ (blockBytes - 1)
 	if !hasBlocks || n == 0 || len(dsts) == 0 {

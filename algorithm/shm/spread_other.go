@@ -4,5 +4,5 @@ package shm
 
 import "github.com/goccl/goccl/device"
 
-// spreadVector does nothing where there are no vector instructions for it.
+// spreadVector does nothing: there is no vector code for this architecture.
 func spreadVector([]device.Ptr, int64, []byte) int { return 0 }

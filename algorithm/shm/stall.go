@@ -2,8 +2,8 @@ package shm
 
 import "log/slog"
 
-// warn logs that the request that runs has waited long. A wait that has no deadline may be a mistake of the program, such as a collective on one rank and
-// a receive on another, and nobody would ever hear of it.
+// warn logs that the running request has waited long. A wait without a deadline may indicate a program error, such as a
+// collective on one rank and a receive on another, that nothing else would report.
 func (e *Engine) warn() {
 	o := e.running
 	peer := o.waitsFor
