@@ -1,10 +1,12 @@
-// Package device is the seam between goccl and what runs it: memory, streams, events and the handles by which another process maps
-// an allocation. There are two devices: device/host (shared memory and goroutines; always present) and device/cuda (a GPU).
+// Package device is the interface between goccl and the hardware: memory, streams, events, and the handles by which
+// another process maps an allocation. There are two devices: device/host (shared memory and goroutines; always present)
+// and device/cuda (a GPU).
 //
 // # Lifetime and threads
 //
-// A Device, Stream or Allocation may be used by several goroutines. Whoever allocates, imports or makes a stream closes it; closing twice
-// is harmless. Closing a Device ends what was made from it. No call waits for ever: those that can block take a context.
+// Several goroutines may use a Device, Stream or Allocation. The caller that allocates, imports or makes a stream
+// closes it; closing twice is harmless. Closing a Device closes everything made from it. No call blocks forever: calls
+// that can block take a context.
 package device
 
 import (
@@ -14,16 +16,16 @@ import (
 	"unsafe"
 )
 
-// Kind tells the two devices apart.
+// Kind is the type of a device.
 type Kind uint8
 
-// The kinds. The zero Kind is invalid, so that a forgotten field is noticed.
+// The zero Kind is invalid, so that a forgotten field is detected.
 const (
 	Host Kind = iota + 1
 	CUDA
 )
 
-// String is "host" or "cuda".
+// String returns "host" or "cuda".
 func (k Kind) String() string {
 	switch k {
 	case Host:
@@ -40,18 +42,18 @@ type ID struct {
 	Index int
 }
 
-// String is like "cuda:3".
+// String returns a name like "cuda:3".
 func (id ID) String() string { return fmt.Sprintf("%s:%d", id.Kind, id.Index) }
 
-// Ptr is an address in the memory of some device. On the host device it can be dereferenced (see Bytes); on CUDA it is a CUdeviceptr,
-// which peers of the same process share and other processes must import.
+// Ptr is an address in device memory. On the host device it can be dereferenced (see Bytes). On CUDA it is a
+// CUdeviceptr, which is valid in the whole process; other processes must import the memory.
 type Ptr uintptr
 
-// Add is the address n bytes further.
+// Add returns the address n bytes further.
 func (p Ptr) Add(n int64) Ptr { return Ptr(uintptr(p) + uintptr(n)) }
 
-// Bytes views n bytes at a host address. The memory must be mapped (not from the Go heap, or kept alive and pinned by the caller) for as
-// long as the slice is used.
+// Bytes returns n bytes at a host address as a slice. The memory must stay mapped while the slice is used. It must not
+// be on the Go heap, unless the caller keeps it alive and pinned.
 func Bytes(p Ptr, n int64) []byte {
 	if n == 0 {
 		return nil
@@ -59,7 +61,7 @@ func Bytes(p Ptr, n int64) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)
 }
 
-// Errors that every device returns, wrapped with what, where and how to mend it.
+// Errors that every device returns. They are wrapped with the operation, the place and the remedy.
 var (
 	ErrClosed       = errors.New("device: closed")
 	ErrNotShareable = errors.New("device: memory cannot be shared with another process")
@@ -75,21 +77,22 @@ type Device interface {
 	Name() string
 	// Alloc returns size bytes (rounded up to the granularity), zeroed, aligned to at least 4096, that can be exported to other processes.
 	Alloc(size int64) (Allocation, error)
-	// Export describes the allocation that holds p, so that another process on this machine (or another device of this process) can
-	// Import it. The FD in the handle, if any, belongs to the caller, who closes it. ErrNotShareable when p cannot be shared.
+	// Export describes the allocation that holds p, so that another process on this machine, or another device of this
+	// process, can Import it. The caller owns the handle's FD, if any, and closes it. Export fails with ErrNotShareable
+	// if p cannot be shared.
 	Export(p Ptr) (Handle, error)
-	// Import maps an exported allocation so that this device can load from and store to it. It takes no ownership of the handle's FD.
-	// Importing what this process itself exported yields the original address.
+	// Import maps an exported allocation so that this device can load from and store to it. It takes no ownership of
+	// the handle's FD. Importing memory that this process exported returns the original address.
 	Import(h Handle) (Allocation, error)
 	// NewStream makes an ordered queue of work.
 	NewStream() (Stream, error)
-	// WrapStream adopts a foreign stream (a CUstream; 0 is the default stream) without owning it. The host device maps 0 to a synchronous
-	// stream: work runs in the caller.
+	// WrapStream adopts a foreign stream (a CUstream; 0 is the default stream) without owning it. The host device maps
+	// 0 to a synchronous stream, which runs its work in the caller.
 	WrapStream(raw uintptr) (Stream, error)
 	// CopyIn and CopyOut move bytes between Go memory and device memory and return when done.
 	CopyIn(dst Ptr, src []byte) error
 	CopyOut(dst []byte, src Ptr) error
-	// Close frees all that was made from the device and is still open.
+	// Close frees everything that was made from the device and is still open.
 	Close() error
 }
 
@@ -98,11 +101,11 @@ type Allocation interface {
 	Ptr() Ptr
 	// Size is the usable size in bytes.
 	Size() int64
-	// Close unmaps, and frees when owned.
+	// Close unmaps the memory, and frees it if this device owns it.
 	Close() error
 }
 
-// HandleType says how a Handle crosses to another process.
+// HandleType is the way in which a Handle is sent to another process.
 type HandleType uint8
 
 // The handle types.
@@ -115,7 +118,8 @@ const (
 	HandleLocal
 )
 
-// Handle describes an allocation for Import. Offset is where the exported pointer lies inside the allocation of Size bytes.
+// Handle describes an allocation for Import. Offset is the offset of the exported pointer in the allocation of Size
+// bytes.
 type Handle struct {
 	Type   HandleType
 	Owner  ID
@@ -124,7 +128,7 @@ type Handle struct {
 	Base   Ptr // address of the allocation in the exporter
 	Size   int64
 	Offset int64
-	// Unique tells allocations of one process apart, also when an address is used again.
+	// Unique distinguishes the allocations of one process, even if an address is reused.
 	Unique uint64
 }
 
@@ -139,11 +143,11 @@ type Stream interface {
 	Memset(dst Ptr, value byte, n int64) error
 	// Record enqueues an event.
 	Record() (Event, error)
-	// WaitEvent makes later work wait for e (of any stream of the same kind of device).
+	// WaitEvent makes later work wait for e, which may be of any stream of the same kind of device.
 	WaitEvent(e Event) error
 	// Synchronize waits until all enqueued work is done, ctx ends, or the work fails.
 	Synchronize(ctx context.Context) error
-	// Close waits for nothing; enqueued work still runs. A wrapped stream is only let go.
+	// Close does not wait; enqueued work still runs. A wrapped stream is only released.
 	Close() error
 }
 
@@ -151,7 +155,7 @@ type Stream interface {
 type Event interface {
 	// Wait blocks until the point is reached or ctx ends.
 	Wait(ctx context.Context) error
-	// Since is the time in seconds from start to this event, both reached.
+	// Since returns the time in seconds from start to this event; both must be reached.
 	Since(start Event) (float64, error)
 	Close() error
 }

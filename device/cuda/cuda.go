@@ -14,7 +14,8 @@ import (
 // closeWait bounds how long Close of a Device waits for the streams it made. Tests shorten it.
 var closeWait = 10 * time.Second
 
-// Available is nil when this process can use at least one GPU; otherwise it says what is missing and wraps device.ErrNoDevice.
+// Available returns nil if this process can use at least one GPU. Otherwise the error says what is missing and wraps
+// device.ErrNoDevice.
 func Available() error {
 	if err := driver.Load(); err != nil {
 		return fmt.Errorf("%w: %w", device.ErrNoDevice, err)
@@ -29,7 +30,7 @@ func Available() error {
 	return nil
 }
 
-// Count is the number of GPUs that this process sees.
+// Count is the number of GPUs visible to this process.
 func Count() (int, error) {
 	if err := Available(); err != nil {
 		return 0, err
@@ -37,8 +38,8 @@ func Count() (int, error) {
 	return driver.DeviceCount()
 }
 
-// Current is the ordinal of the GPU whose context is current on the calling thread, which must be locked to its goroutine (a call that came
-// from C is). ok is false when the thread has no context.
+// Current is the ordinal of the GPU whose context is current on the calling thread. The goroutine must be locked to the
+// thread, as it is in a call from C. ok is false if the thread has no context.
 func Current() (ordinal int, ok bool, err error) {
 	if err := Available(); err != nil {
 		return 0, false, err
@@ -47,7 +48,7 @@ func Current() (ordinal int, ok bool, err error) {
 	return ordinal, ok, fail(ordinal, "current device", err)
 }
 
-// CanAccessPeer reports whether kernels on GPU from can reach memory of GPU to.
+// CanAccessPeer reports whether kernels on GPU from can access memory of GPU to.
 func CanAccessPeer(from, to int) (bool, error) {
 	if err := Available(); err != nil {
 		return false, err
@@ -61,7 +62,7 @@ type Device struct {
 	gpu *gpu
 
 	mu     sync.Mutex
-	live   map[closer]struct{} // what was made from this Device and is still open
+	live   map[closer]struct{} // open objects made from this Device
 	closed bool
 }
 
@@ -69,7 +70,8 @@ type closer interface{ Close() error }
 
 var _ device.Device = (*Device)(nil)
 
-// Open opens the GPU of an ordinal (as CUDA_VISIBLE_DEVICES numbers them). GPUs that are open in one process can reach each other's memory.
+// Open opens the GPU with an ordinal (in the numbering of CUDA_VISIBLE_DEVICES). The GPUs that one process has open can
+// access each other's memory.
 func Open(ordinal int) (*Device, error) {
 	g, err := acquire(ordinal)
 	if err != nil {
@@ -84,7 +86,7 @@ func (d *Device) ID() device.ID { return device.ID{Kind: device.CUDA, Index: d.g
 // Name is the product name.
 func (d *Device) Name() string { return d.gpu.props.Name }
 
-// Properties are the facts of the GPU, read when it was opened.
+// Properties are the GPU's properties, read when it was opened.
 func (d *Device) Properties() Properties { return d.gpu.props }
 
 // Context is the primary context, for other C code (see internal/driver).
@@ -96,7 +98,7 @@ func (d *Device) MemoryInfo() (free, total int64, err error) {
 	return free, total, fail(d.gpu.ordinal, "memory info", err)
 }
 
-// add makes c end with the Device; it fails when the Device is closed.
+// add registers c, so that Close of the Device closes it. It fails if the Device is closed.
 func (d *Device) add(c closer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +109,7 @@ func (d *Device) add(c closer) error {
 	return nil
 }
 
-// drop forgets c and reports whether it was still open: exactly one caller gets true.
+// drop unregisters c and reports whether it was still open: exactly one caller gets true.
 func (d *Device) drop(c closer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +118,7 @@ func (d *Device) drop(c closer) bool {
 	return ok
 }
 
-// open is nil until Close.
+// open returns nil until Close.
 func (d *Device) open() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +128,7 @@ func (d *Device) open() error {
 	return nil
 }
 
-// CopyIn copies Go memory to the device. It is ordered with no stream.
+// CopyIn copies Go memory to the device. It is not ordered with any stream.
 func (d *Device) CopyIn(dst device.Ptr, src []byte) error {
 	if err := d.open(); err != nil {
 		return err
@@ -134,7 +136,8 @@ func (d *Device) CopyIn(dst device.Ptr, src []byte) error {
 	return fail(d.gpu.ordinal, "copy in", d.gpu.ctx.CopyIn(driver.Ptr(dst), src, d.gpu.setup))
 }
 
-// CopyOut copies device memory to Go memory. It is ordered with no stream: synchronise the one that writes src first.
+// CopyOut copies device memory to Go memory. It is not ordered with any stream: synchronize the stream that writes src
+// first.
 func (d *Device) CopyOut(dst []byte, src device.Ptr) error {
 	if err := d.open(); err != nil {
 		return err
@@ -142,10 +145,11 @@ func (d *Device) CopyOut(dst []byte, src device.Ptr) error {
 	return fail(d.gpu.ordinal, "copy out", d.gpu.ctx.CopyOut(dst, driver.Ptr(src), d.gpu.setup))
 }
 
-// Close waits up to 10 s for the streams made from d, then frees everything made from it. When a stream is still busy then, nothing is
-// freed and the error says so; Close may be called again.
+// Close waits up to 10 s for the streams made from d, then frees everything made from it. If a stream is still busy, it
+// frees nothing and returns an error; Close may then be called again.
 func (d *Device) Close() error {
-	// 1. Nothing new. 2. Streams run dry, so that no kernel uses what goes next. 3. Free all but streams, then streams. 4. The context.
+	// 1. Accept nothing new. 2. Drain the streams, so that no kernel uses the memory freed next. 3. Free everything but
+	// streams, then the streams. 4. Release the context.
 	d.mu.Lock()
 	if d.closed && d.live == nil {
 		d.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 var errSize = errors.New("cuda: invalid size")
 
-// Error is an operation on a device that failed. It wraps the driver's error and, where one fits, an error of package device.
+// Error is a failed device operation. It wraps the driver's error and, if one fits, an error of package device.
 type Error struct {
 	Op     string
 	Device device.ID
@@ -27,7 +27,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives the cause and its kind.
+// Unwrap returns the cause and its kind.
 func (e *Error) Unwrap() []error {
 	if e.kind == nil {
 		return []error{e.Err}
@@ -58,7 +58,7 @@ func fail(ordinal int, op string, err error) error {
 	return e
 }
 
-// failKind is fail with a given kind and a reason of our own.
+// failKind is fail with a given kind and a reason of this package.
 func failKind(ordinal int, op string, kind error, format string, v ...any) error {
 	return &Error{Op: op, Device: device.ID{Kind: device.CUDA, Index: ordinal}, Err: fmt.Errorf("%w: "+format, append([]any{kind}, v...)...)}
 }

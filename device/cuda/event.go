@@ -15,7 +15,7 @@ type Event struct {
 
 var _ device.Event = (*Event)(nil)
 
-// NewEvent makes an event that can be recorded many times; until then it counts as reached.
+// NewEvent makes an event that can be recorded many times. Until it is recorded it counts as reached.
 func (d *Device) NewEvent() (*Event, error) {
 	if err := d.open(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (s *Stream) Record() (device.Event, error) {
 	return e, nil
 }
 
-// RecordEvent enqueues e, which forgets where it was recorded before. It allocates nothing.
+// RecordEvent enqueues e and replaces its earlier record. It allocates nothing.
 func (s *Stream) RecordEvent(e *Event) error {
 	if err := s.check(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (e *Event) Wait(ctx context.Context) error {
 // Query reports whether the event is reached.
 func (e *Event) Query() (bool, error) { return e.d.gpu.ctx.EventDone(e.raw) }
 
-// Since is the time in seconds from start to e; both must be reached.
+// Since returns the time in seconds from start to e; both must be reached.
 func (e *Event) Since(start device.Event) (float64, error) {
 	s, ok := start.(*Event)
 	if !ok {
@@ -86,7 +86,7 @@ func (e *Event) Since(start device.Event) (float64, error) {
 	return t, fail(e.d.gpu.ordinal, "elapsed time", err)
 }
 
-// Close gives the event back; work that waits for it still does.
+// Close frees the event; work that waits for it still does.
 func (e *Event) Close() error {
 	if e.d.drop(e) {
 		e.d.gpu.recycle(e.raw)

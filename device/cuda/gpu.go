@@ -9,19 +9,21 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// gpu is what all Devices of one ordinal in this process share. It lives while one of them, or an import of its memory, is open.
+// gpu is the state that all Devices of one ordinal in this process share. It lives while one of them, or an import of
+// its memory, is open.
 type gpu struct {
 	ordinal int
 	ctx     driver.Context
 	props   Properties
 	refs    int // guarded by process.mu
 
-	// setup carries zeroing and copies between Go and device memory. It never waits for user streams and user streams never for it.
+	// setup carries zeroing and copies between Go and device memory. It never waits for user streams, and user streams
+	// never wait for it.
 	setup driver.Stream
 
 	mu      sync.Mutex
 	events  []driver.Event         // free events, with timing
-	imports map[[64]byte]*ipcShare // open legacy handles: a process may open each once per context
+	imports map[[64]byte]*ipcShare // open legacy handles: a process may open each handle once per context
 }
 
 type ipcShare struct {
@@ -33,7 +35,7 @@ type ipcShare struct {
 var process struct {
 	mu   sync.Mutex
 	gpus map[int]*gpu
-	// mappings are the VMM allocations that this process owns, by address, so that a GPU that is opened later gets access.
+	// mappings are the VMM allocations of this process, by address, so that a GPU that is opened later gets access.
 	mappings map[driver.Ptr]*mapping
 	serial   atomic.Uint64
 }
@@ -45,7 +47,7 @@ type mapping struct {
 	serial uint64
 }
 
-// acquire gives the gpu of an ordinal, with one more reference.
+// acquire returns the gpu of an ordinal and takes a reference.
 func acquire(ordinal int) (*gpu, error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -87,7 +89,7 @@ func acquire(ordinal int) (*gpu, error) {
 	return g, nil
 }
 
-// meetPeers lets g and the GPUs that are already open use each other's memory. process.mu is held.
+// meetPeers enables access between g and the GPUs that are already open. The caller holds process.mu.
 func (g *gpu) meetPeers() error {
 	for _, p := range process.gpus {
 		for _, pair := range [2][2]*gpu{{g, p}, {p, g}} {
@@ -109,7 +111,7 @@ func (g *gpu) meetPeers() error {
 	return nil
 }
 
-// reach gives g access to a mapping of this process, when the hardware can. process.mu is held.
+// reach gives g access to a mapping of this process, if the hardware supports it. The caller holds process.mu.
 func (g *gpu) reach(m *mapping) error {
 	bit := uint64(1) << g.ordinal
 	if m.mask&bit != 0 {
@@ -126,7 +128,7 @@ func (g *gpu) reach(m *mapping) error {
 	return nil
 }
 
-// release gives a reference back and, with the last, the context.
+// release drops a reference and, with the last, the context.
 func (g *gpu) release() error {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -158,7 +160,7 @@ func (g *gpu) event() (driver.Event, error) {
 	return g.ctx.NewEvent(true)
 }
 
-// recycle takes an event back. Waits that were enqueued on it keep the record they saw.
+// recycle returns an event to the free list. Waits that were enqueued on it keep the record they found.
 func (g *gpu) recycle(e driver.Event) {
 	g.mu.Lock()
 	g.events = append(g.events, e)

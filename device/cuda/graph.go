@@ -2,18 +2,18 @@ package cuda
 
 import "github.com/goccl/goccl/internal/driver"
 
-// CaptureMode says what else the process may do while a stream is captured.
+// CaptureMode restricts what the process may do while a stream is captured.
 type CaptureMode = driver.CaptureMode
 
-// The capture modes. With CaptureRelaxed a goroutine may begin and end a capture on different threads; the others require
-// runtime.LockOSThread in between.
+// The capture modes. With CaptureRelaxed a goroutine may begin and end a capture on different threads; the others
+// require runtime.LockOSThread from BeginCapture to EndCapture.
 const (
 	CaptureGlobal      = driver.CaptureGlobal
 	CaptureThreadLocal = driver.CaptureThreadLocal
 	CaptureRelaxed     = driver.CaptureRelaxed
 )
 
-// CaptureStatus is the state of a stream.
+// CaptureStatus is the capture state of a stream.
 type CaptureStatus = driver.CaptureStatus
 
 // The capture states.
@@ -31,7 +31,7 @@ func (s *Stream) BeginCapture(m CaptureMode) error {
 	return s.done("begin capture", s.d.gpu.ctx.BeginCapture(s.raw, m))
 }
 
-// EndCapture gives what was recorded.
+// EndCapture returns the recorded graph.
 func (s *Stream) EndCapture() (*Graph, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (s *Stream) EndCapture() (*Graph, error) {
 	return g, nil
 }
 
-// CaptureStatus is the state of the stream and, while capturing, a number that no other capture has.
+// CaptureStatus returns the capture state of the stream and, while capturing, a number that is unique to the capture.
 func (s *Stream) CaptureStatus() (CaptureStatus, uint64, error) {
 	st, id, err := s.d.gpu.ctx.CaptureInfo(s.raw)
 	return st, id, s.done("capture status", err)
@@ -60,13 +60,13 @@ type Graph struct {
 	raw driver.Graph
 }
 
-// Nodes is the number of operations.
+// Nodes returns the number of nodes.
 func (g *Graph) Nodes() (int, error) {
 	n, err := g.d.gpu.ctx.GraphNodes(g.raw)
 	return n, fail(g.d.gpu.ordinal, "graph nodes", err)
 }
 
-// Instantiate makes the graph ready to run; the Graph may be closed then.
+// Instantiate makes the graph ready to launch. The Graph may then be closed.
 func (g *Graph) Instantiate() (*Exec, error) {
 	raw, err := g.d.gpu.ctx.Instantiate(g.raw)
 	if err != nil {
@@ -88,13 +88,13 @@ func (g *Graph) Close() error {
 	return fail(g.d.gpu.ordinal, "close graph", g.d.gpu.ctx.DestroyGraph(g.raw))
 }
 
-// Exec is a graph that is ready to run, any number of times.
+// Exec is an instantiated graph, which can be launched any number of times.
 type Exec struct {
 	d   *Device
 	raw driver.GraphExec
 }
 
-// Launch enqueues one run on s.
+// Launch enqueues one launch of the graph on s.
 func (x *Exec) Launch(s *Stream) error {
 	if err := s.check(); err != nil {
 		return err
@@ -102,12 +102,12 @@ func (x *Exec) Launch(s *Stream) error {
 	return s.done("launch graph", x.d.gpu.ctx.LaunchGraph(x.raw, s.raw))
 }
 
-// Upload prepares the first run.
+// Upload prepares the first launch.
 func (x *Exec) Upload(s *Stream) error {
 	return s.done("upload graph", x.d.gpu.ctx.UploadGraph(x.raw, s.raw))
 }
 
-// Close frees it; runs under way end.
+// Close frees the Exec; launches that were enqueued still run.
 func (x *Exec) Close() error {
 	if !x.d.drop(x) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// LaunchFlag asks for a launch attribute.
+// LaunchFlag requests a launch attribute.
 type LaunchFlag = driver.LaunchFlag
 
 // The launch flags.
@@ -17,7 +17,8 @@ const (
 	LaunchOverlapPrevious = driver.LaunchOverlapPrevious
 )
 
-// Config is the shape of a launch: blocks, threads of a block, blocks of a cluster (zero: none), bytes of dynamic shared memory.
+// Config is the shape of a launch: blocks, threads per block, blocks per cluster (zero: none), bytes of dynamic shared
+// memory.
 type Config = driver.LaunchConfig
 
 // Launch1D is a one-dimensional shape.
@@ -25,13 +26,13 @@ func Launch1D(blocks, threads int, shared uint32) Config {
 	return Config{Grid: [3]uint32{uint32(blocks), 1, 1}, Block: [3]uint32{uint32(threads), 1, 1}, Shared: shared}
 }
 
-// Args packs kernel parameters in the order the kernel declares them, each at its natural alignment. Reset and use it again: a packed
-// Args costs no allocation. The zero Args is ready.
+// Args packs kernel parameters in the order in which the kernel declares them, each at its natural alignment. Reset it
+// to use it again without an allocation. The zero Args is ready.
 type Args struct {
 	buf []byte
 }
 
-// Reset forgets the parameters and keeps the memory.
+// Reset removes the parameters and keeps the memory.
 func (a *Args) Reset() *Args {
 	a.buf = a.buf[:0]
 	return a
@@ -71,14 +72,14 @@ func (a *Args) Int32(v int32) *Args { return a.Uint32(uint32(v)) }
 // Float32 adds 4 bytes.
 func (a *Args) Float32(v float32) *Args { return a.Uint32(math.Float32bits(v)) }
 
-// Struct adds a struct that is passed by value, with its alignment.
+// Struct adds a struct passed by value, with its alignment.
 func (a *Args) Struct(b []byte, align int) *Args {
 	a.Align(align)
 	a.buf = append(a.buf, b...)
 	return a
 }
 
-// Bytes is the parameter buffer, valid until the next change.
+// Bytes returns the parameter buffer, valid until the next change.
 func (a *Args) Bytes() []byte { return a.buf }
 
 // Launch enqueues f. It allocates nothing; args may be changed when it returns.
@@ -90,7 +91,7 @@ func (s *Stream) Launch(f *Function, cfg Config, args *Args) error {
 	return s.LaunchRaw(f, &cfg, raw)
 }
 
-// LaunchRaw is Launch with a parameter buffer that is already packed.
+// LaunchRaw is Launch with a packed parameter buffer.
 func (s *Stream) LaunchRaw(f *Function, cfg *Config, params []byte) error {
 	if err := s.check(); err != nil {
 		return err

@@ -8,27 +8,29 @@ import (
 	"github.com/goccl/goccl/internal/driver/nvml"
 )
 
-// Link is how kernels of one GPU reach memory of another. Greater is better.
+// Link is the connection by which kernels of one GPU access memory of another. Greater is better.
 type Link uint8
 
 // The links.
 const (
-	NoLink  Link = iota // they cannot
-	PCIe                // or what nobody knows to be better: stores of up to 8 bytes arrive as a whole
-	NVLink              // stores of whole lines of 128 bytes do, too
-	SameGPU             // there is nothing between
+	NoLink  Link = iota // no access
+	PCIe                // or unknown: stores of up to 8 bytes arrive as a whole
+	NVLink              // stores of whole lines of 128 bytes arrive as a whole too
+	SameGPU             // no link is needed
 )
 
 func (l Link) String() string {
 	return [...]string{"no peer access", "PCIe", "NVLink", "the same GPU"}[min(l, SameGPU)]
 }
 
-// readNVML is read once: a machine is not wired anew while a process runs.
+// readNVML reads NVML once: links do not change while a process runs.
 var readNVML = sync.OnceValues(nvml.Read)
 
-// LinkTo is how d reaches the GPU at a PCI address (Properties.BusID), which this process need not see.
+// LinkTo returns the link from d to the GPU at a PCI address (Properties.BusID), which need not be visible to this
+// process.
 //
-// The CUDA driver knows of GPUs that the process sees, and costs nothing: only NVLink has all native atomics. Of others, and where CUDA knows of no NVLink, NVML does.
+// If the GPU is visible, LinkTo asks the CUDA driver first, which is cheap: only NVLink makes all atomics native. If
+// the GPU is not visible, or CUDA reports no NVLink, it asks NVML.
 func (d *Device) LinkTo(busID string) (Link, error) {
 	own := d.gpu.props.BusID
 	if busID == own {
@@ -49,7 +51,7 @@ func (d *Device) LinkTo(busID string) (Link, error) {
 	return linkOf(own, busID), nil
 }
 
-// ordinalOf is the ordinal of a GPU that this process sees, or -1.
+// ordinalOf returns the ordinal of a GPU that is visible to this process, or -1.
 func ordinalOf(busID string) (int, error) {
 	n, err := driver.DeviceCount()
 	if err != nil {
@@ -67,7 +69,8 @@ func ordinalOf(busID string) (int, error) {
 	return -1, nil
 }
 
-// allAtomics reports whether every atomic of a GPU is native on memory of a peer. Some are over PCIe, which newer drivers say; older ones say none is.
+// allAtomics reports whether every atomic of a GPU is native on memory of a peer. Over PCIe some are native; newer
+// drivers report that, older ones report none.
 func allAtomics(from, to int) bool {
 	native, err := driver.DevicePeerAttribute(from, to, driver.PeerAtomics)
 	if err != nil || native == 0 {
@@ -77,7 +80,8 @@ func allAtomics(from, to int) bool {
 	return err != nil || partial == 0
 }
 
-// linkOf is what NVML says; PCIe where it says nothing: then mapping the memory shows whether there is access.
+// linkOf returns the link that NVML reports, or PCIe if it reports nothing: mapping the memory then shows whether there
+// is access.
 func linkOf(own, other string) Link {
 	info, err := readNVML()
 	if err != nil {

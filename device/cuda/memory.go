@@ -12,7 +12,7 @@ type Allocation struct {
 	d    *Device
 	ptr  device.Ptr
 	size int64
-	free func() error // once, when closed
+	free func() error // called once, by Close
 }
 
 // Ptr is the device address.
@@ -21,7 +21,7 @@ func (a *Allocation) Ptr() device.Ptr { return a.ptr }
 // Size is the usable size in bytes.
 func (a *Allocation) Size() int64 { return a.size }
 
-// Close unmaps, and frees what the device owns. Work that uses the memory must be done.
+// Close unmaps the memory, and frees it if the device owns it. Work that uses the memory must be done.
 func (a *Allocation) Close() error {
 	if !a.d.drop(a) {
 		return nil
@@ -29,7 +29,7 @@ func (a *Allocation) Close() error {
 	return a.free()
 }
 
-// keep registers a with the device, or undoes it when the device is closed.
+// keep registers a with the device, or frees it if the device is closed.
 func (a *Allocation) keep() (device.Allocation, error) {
 	if err := a.d.add(a); err != nil {
 		_ = a.free()
@@ -38,7 +38,8 @@ func (a *Allocation) keep() (device.Allocation, error) {
 	return a, nil
 }
 
-// Alloc makes zeroed VMM memory, rounded up to whole pages (2 MiB): allocate once and divide. Devices without VMM get cudaMalloc memory.
+// Alloc makes zeroed VMM memory, rounded up to whole pages (2 MiB), so callers should allocate once and divide. Devices
+// without VMM get cudaMalloc memory.
 func (d *Device) Alloc(size int64) (device.Allocation, error) {
 	if size <= 0 {
 		return nil, failKind(d.gpu.ordinal, "alloc", errSize, "%d bytes", size)
@@ -60,7 +61,7 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 	}
 	v, err := g.ctx.VMMAlloc(g.ordinal, size, mask, g.setup, g.props.RDMA)
 	if err != nil && g.props.RDMA && !driver.IsCode(err, driver.OutOfMemory) {
-		// The capability may be refused where the peer-memory kernel module is missing.
+		// The driver may refuse the RDMA capability if the peer-memory kernel module is missing.
 		v, err = g.ctx.VMMAlloc(g.ordinal, size, mask, g.setup, false)
 	}
 	if err != nil {
@@ -118,10 +119,10 @@ type HostMemory struct {
 	host device.Ptr
 }
 
-// Host is the address for the CPU; Ptr is the one for the GPU (the same number wherever addresses are unified).
+// Host is the address for the CPU; Ptr is the address for the GPU (the same number with unified addressing).
 func (h *HostMemory) Host() device.Ptr { return h.host }
 
-// Pointer is Host as a pointer. The memory is not of the Go heap.
+// Pointer returns Host as a pointer. The memory is not on the Go heap.
 func (h *HostMemory) Pointer() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&h.host)) }
 
 // Bytes views the memory. It must not be used after Close.

@@ -5,7 +5,7 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// JITError is an image that the driver refused; %+v prints its compiler's whole log.
+// JITError is an image that the driver refused; %+v prints the whole compiler log.
 type JITError = driver.JITError
 
 // Module is loaded device code.
@@ -31,7 +31,7 @@ func (d *Device) LoadModule(image []byte) (*Module, error) {
 	return m, nil
 }
 
-// Close unloads the module; none of its kernels may run.
+// Close unloads the module. None of its kernels may be running.
 func (m *Module) Close() error {
 	if !m.d.drop(m) {
 		return nil
@@ -39,7 +39,8 @@ func (m *Module) Close() error {
 	return fail(m.d.gpu.ordinal, "unload module", m.d.gpu.ctx.UnloadModule(m.raw))
 }
 
-// Function finds a kernel (by its extern "C" name) and loads it now, so that no launch loads lazily while others spin.
+// Function finds a kernel by its extern "C" name and loads it now, so that no launch loads lazily while other kernels
+// spin.
 func (m *Module) Function(name string) (*Function, error) {
 	raw, err := m.d.gpu.ctx.ModuleFunction(m.raw, name)
 	if err != nil {
@@ -48,13 +49,13 @@ func (m *Module) Function(name string) (*Function, error) {
 	return &Function{d: m.d, raw: raw, name: name}, nil
 }
 
-// Global finds a variable: its address and size in bytes.
+// Global returns the address and size in bytes of a variable.
 func (m *Module) Global(name string) (device.Ptr, int64, error) {
 	p, n, err := m.d.gpu.ctx.ModuleGlobal(m.raw, name)
 	return device.Ptr(p), n, fail(m.d.gpu.ordinal, "find variable "+name, err)
 }
 
-// Function is a kernel. It ends with its module.
+// Function is a kernel. It is valid until its module is closed.
 type Function struct {
 	d    *Device
 	raw  driver.Function
@@ -64,14 +65,14 @@ type Function struct {
 // Name is the kernel's name.
 func (f *Function) Name() string { return f.name }
 
-// FunctionAttributes are what the compiler made of a kernel. Sizes are in bytes.
+// FunctionAttributes are the compiler's results for a kernel. Sizes are in bytes.
 type FunctionAttributes struct {
 	MaxThreads, Registers                        int
 	StaticShared, MaxDynamicShared, Local, Const int
 	PTXVersion, BinaryVersion                    int // 90 is 9.0
 }
 
-// Attributes reads them.
+// Attributes reads the attributes of f.
 func (f *Function) Attributes() (FunctionAttributes, error) {
 	var a FunctionAttributes
 	for _, x := range []struct {
@@ -88,12 +89,12 @@ func (f *Function) Attributes() (FunctionAttributes, error) {
 	return a, nil
 }
 
-// SetMaxDynamicShared allows launches with up to n bytes of dynamic shared memory (above 48 KiB it must be asked for).
+// SetMaxDynamicShared allows launches with up to n bytes of dynamic shared memory; it is required above 48 KiB.
 func (f *Function) SetMaxDynamicShared(n int) error {
 	return fail(f.d.gpu.ordinal, "dynamic shared memory of "+f.name, f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncMaxDynamicShared, n))
 }
 
-// Occupancy is how many blocks of that shape fit on one multiprocessor.
+// Occupancy returns how many blocks of the given shape fit on one multiprocessor.
 func (f *Function) Occupancy(threads int, shared uint32) (int, error) {
 	n, err := f.d.gpu.ctx.Occupancy(f.raw, threads, shared)
 	return n, fail(f.d.gpu.ordinal, "occupancy of "+f.name, err)

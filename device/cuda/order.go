@@ -9,26 +9,28 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// Order puts the work of one owner in sequence, whatever streams it goes to: work on another stream than the latest waits for that, and for nothing
-// else. The latest work is known by its mark, not by its stream, which may be destroyed before the next work comes, and on which others
-// may have put theirs in between. A kernel that LaunchInOrder launches counts its blocks in device memory as they end; behind any other work
-// an event is recorded, at once.
+// Order runs the work of one owner in sequence across streams. Work waits for the owner's latest work if that is on
+// another stream, and for nothing else. The latest work is identified by its mark, not by its stream: the stream may be
+// destroyed before the next work, and others may enqueue work on it in between. A kernel launched by LaunchInOrder
+// counts its ended blocks in device memory. After any other work an event is recorded at once.
 //
-// Captured work follows the owner's earlier work in the same capture, by edges of the graph. A launch of the graph counts as work at its time: it follows
-// the owner's work until then, eager or of other graphs, and later work follows it. That takes two nodes in the graph, a wait for the event and a record
-// of it, and from the first capture on a wait and a record around each eager operation. Calls that overlap in time have no order: who launches a graph
-// while another thread enqueues work of the same owner has to say by a lock which comes first.
+// Captured work follows the owner's earlier work in the same capture, by edges of the graph. A launch of the graph
+// counts as work at the time of the launch: it follows the owner's work so far, eager or of other graphs, and later
+// work follows it. This takes two nodes in the graph, a wait for the event and a record of it, and, from the first
+// capture on, a wait and a record around each eager operation. Concurrent calls have no order: if one thread launches a
+// graph while another enqueues work of the same owner, the caller must order them with a lock.
 //
-// An Order is for one goroutine at a time, but for Wait and Idle.
+// An Order is for one goroutine at a time, except for Wait and Idle.
 type Order struct {
 	d    *Device
-	raw  *driver.Order // an object of its own: C writes to it
-	seen atomic.Uint64 // what the word was last found to be
+	raw  *driver.Order // a separate object, because C writes to it
+	seen atomic.Uint64 // the last value read from the word
 }
 
-// NewOrder makes an Order without work. word is 8 bytes of this device's memory that are zero and nobody else's until Close, where kernels
-// count the blocks that have ended; 0 makes do with events. So does a driver without waits for 64-bit words. separate leaves launches of graphs
-// unordered among each other and with eager work, for owners that know what they do.
+// NewOrder makes an Order without work. word is the address of 8 zero bytes of this device's memory, owned by the Order
+// until Close, in which kernels count the blocks that have ended. With word 0, or with a driver without waits for
+// 64-bit words, the Order uses events only. separate disables the order of graph launches among each other and with
+// eager work, for owners that order them themselves.
 func (d *Device) NewOrder(word device.Ptr, separate bool) (*Order, error) {
 	if err := d.open(); err != nil {
 		return nil, err
@@ -36,7 +38,7 @@ func (d *Device) NewOrder(word device.Ptr, separate bool) (*Order, error) {
 	if !d.gpu.props.StreamMemOps {
 		word = 0
 	}
-	ev, err := d.gpu.ctx.NewEvent(false) // no timing: it costs the GPU a time stamp
+	ev, err := d.gpu.ctx.NewEvent(false) // without timing, which would cost the GPU a time stamp
 	if err != nil {
 		return nil, fail(d.gpu.ordinal, "new order", err)
 	}
@@ -67,15 +69,15 @@ func (o *Order) Leave(s *Stream) error {
 	return s.done("leave", s.d.gpu.ctx.Leave(s.raw, o.raw))
 }
 
-// Idle reports whether all work so far is done, launched graphs included unless they are separate; an Order without any is idle. It may be called from
-// any goroutine, until Close.
+// Idle reports whether all work so far is done. That includes launched graphs, unless they are separate. An Order
+// without work is idle. Any goroutine may call Idle until Close.
 func (o *Order) Idle() (bool, error) {
 	ok, err := o.idle()
 	return ok, fail(o.d.gpu.ordinal, "query order", err)
 }
 
-// idle asks for both marks: the earlier one is reached when the later one is. An event that was never recorded counts as reached. The word is
-// copied on a stream that waits for nobody's work.
+// idle queries both marks: the earlier one is reached when the later one is. An event that was never recorded counts as
+// reached. The word is copied on a stream that does not wait for other work.
 func (o *Order) idle() (bool, error) {
 	want := o.raw.Blocks()
 	if ok, err := o.d.gpu.ctx.EventDone(o.raw.Event); !ok || err != nil {
@@ -98,8 +100,8 @@ func (o *Order) Wait(ctx context.Context) error {
 	return fail(o.d.gpu.ordinal, "wait for order", poll(ctx, o.idle))
 }
 
-// Close frees the event; work that waits for it still does. Graphs that hold work of o must not be launched any more. The word may be freed once Idle
-// is true.
+// Close frees the event; work that waits for it still does. Graphs that contain work of o must not be launched any
+// more. The word may be freed once Idle is true.
 func (o *Order) Close() error {
 	if !o.d.drop(o) {
 		return nil
@@ -114,8 +116,9 @@ func (o *Order) fits(s *Stream) error {
 	return s.check()
 }
 
-// LaunchInOrder is Enter, LaunchRaw and Leave in one call of the driver's door, for kernels whose first parameter is a ticket
-// (kernels/collective/ticket.cuh): the first 8 bytes of params, which this call writes. It allocates nothing.
+// LaunchInOrder is Enter, LaunchRaw and Leave in one call into the driver, for kernels whose first parameter is a
+// ticket (kernels/collective/ticket.cuh). This call writes the ticket to the first 8 bytes of params. It allocates
+// nothing.
 func (s *Stream) LaunchInOrder(f *Function, cfg *Config, params []byte, o *Order) error {
 	if err := o.fits(s); err != nil {
 		return err

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// spins is how many queries poll makes before it sleeps: about 50 µs, more than any small collective takes.
+// spins is the number of queries that poll makes before it sleeps: about 50 µs, more than any small collective takes.
 const spins = 128
 
-// poll queries until done, an error, or the end of ctx. A sleep is at most an eighth of the time already waited and at most 500 µs, so that
-// waiting costs little and overshoots little.
+// poll queries until done, an error, or the end of ctx. A sleep lasts at most an eighth of the time already waited and
+// at most 500 µs, so that waiting costs little and overshoots little.
 func poll(ctx context.Context, query func() (bool, error)) error {
 	var start time.Time
 	for i := 0; ; i++ {

@@ -5,7 +5,7 @@ import (
 	"github.com/goccl/goccl/internal/driver/nvml"
 )
 
-// Properties are the facts of a GPU that choose kernels and their shapes. Sizes are in bytes.
+// Properties are the facts of a GPU that determine kernels and their shapes. Sizes are in bytes.
 type Properties struct {
 	Name           string
 	BusID          string // like "0000:3b:00.0", as in topo.GPU
@@ -35,7 +35,7 @@ func readProperties(ordinal int) (Properties, error) {
 		}
 		return v
 	}
-	// May be unknown to an old driver: then the answer is no.
+	// An old driver may not know the attribute; then the result is false.
 	has := func(a driver.Attribute) bool {
 		v, e := driver.DeviceAttribute(ordinal, a)
 		return e == nil && v != 0

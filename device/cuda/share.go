@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// nonce makes Handle.Unique differ between processes, so that a process knows its own handles.
+// nonce makes Handle.Unique differ between processes, so that a process recognizes its own handles.
 var nonce = func() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
@@ -25,7 +25,7 @@ func unique(id uint64) uint64 {
 	return x ^ x>>31
 }
 
-// identity is what this process knows about the allocation that holds p: what Export tells and what Import compares.
+// identity holds the facts about the allocation that holds p. Export sends them and Import compares them.
 type identity struct {
 	info   driver.PointerInfo
 	base   driver.Ptr
@@ -33,7 +33,7 @@ type identity struct {
 	unique uint64
 }
 
-// identify fails with ErrNotShareable when p is not GPU memory of this process.
+// identify fails with ErrNotShareable if p is not GPU memory of this process.
 func (d *Device) identify(op string, p device.Ptr) (identity, error) {
 	var id identity
 	var err error
@@ -64,19 +64,19 @@ func (d *Device) identify(op string, p device.Ptr) (identity, error) {
 	return id, nil
 }
 
-// Region is an allocation of this process, by whomever it was made.
+// Region is an allocation of this process, made by any library.
 type Region struct {
 	Base device.Ptr
 	Size int64
-	// Unique is the Handle.Unique that Export would give: a cache of registrations that keys on Base must compare it, since an address may
-	// have been freed and allocated again.
+	// Unique is the Handle.Unique of Export. A cache of registrations with key Base must compare it, since an address
+	// may have been freed and allocated again.
 	Unique uint64
 	// Device is the ordinal of the GPU that holds the memory.
 	Device int
 }
 
-// Lookup finds the allocation that holds p, without exporting it (about a microsecond, and legal while a stream is captured). The error wraps
-// device.ErrNotShareable when p is not GPU memory.
+// Lookup finds the allocation that holds p, without exporting it. It takes about a microsecond and is legal while a
+// stream is captured. The error wraps device.ErrNotShareable if p is not GPU memory.
 func (d *Device) Lookup(p device.Ptr) (Region, error) {
 	if err := d.open(); err != nil {
 		return Region{}, err
@@ -88,7 +88,7 @@ func (d *Device) Lookup(p device.Ptr) (Region, error) {
 	return Region{Base: device.Ptr(id.base), Size: id.size, Unique: id.unique, Device: id.info.Ordinal}, nil
 }
 
-// Export describes the allocation that holds p, which may be anybody's in this process: the device's, cudaMalloc's or cuMemCreate's.
+// Export describes the allocation that holds p. The device, cudaMalloc or cuMemCreate may have made it.
 func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 	const op = "export"
 	if err := d.open(); err != nil {
@@ -120,8 +120,8 @@ func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 	return h, nil
 }
 
-// Import maps an exported allocation for this GPU. Ptr of the result is the allocation's base: add Handle.Offset for the exported pointer.
-// A handle of the host device is mapped and page-locked.
+// Import maps an exported allocation for this GPU. Ptr of the result is the allocation's base; add Handle.Offset for
+// the exported pointer. A handle of the host device is mapped and page-locked.
 func (d *Device) Import(h device.Handle) (device.Allocation, error) {
 	const op = "import"
 	if err := d.open(); err != nil {
@@ -145,7 +145,7 @@ func (d *Device) Import(h device.Handle) (device.Allocation, error) {
 	return nil, failKind(d.gpu.ordinal, op, device.ErrUnsupported, "handle type %d of %s", h.Type, h.Owner)
 }
 
-// alias is an import of what this process itself has. The owner's GPU is kept open, so that peers keep access.
+// alias imports memory of this process itself. It keeps the owner's GPU open, so that peers keep access.
 func (d *Device) alias(h device.Handle, id identity) (device.Allocation, error) {
 	if id.info.Ordinal != d.gpu.ordinal {
 		ok, err := driver.CanAccessPeer(d.gpu.ordinal, id.info.Ordinal)
@@ -184,7 +184,7 @@ func (d *Device) importVMM(h device.Handle) (device.Allocation, error) {
 	return a.keep()
 }
 
-// importLegacy opens a handle once per process and context and counts who uses it.
+// importLegacy opens a handle once per process and context and counts its users.
 func (d *Device) importLegacy(h device.Handle) (device.Allocation, error) {
 	g := d.gpu
 	g.mu.Lock()
@@ -213,7 +213,7 @@ func (d *Device) importLegacy(h device.Handle) (device.Allocation, error) {
 	return a.keep()
 }
 
-// importHost maps a memfd of the host device and lets the GPU use it.
+// importHost maps a memfd of the host device and registers it with the GPU.
 func (d *Device) importHost(h device.Handle) (device.Allocation, error) {
 	if h.Type != device.HandleFD {
 		return nil, failKind(d.gpu.ordinal, "import", device.ErrUnsupported, "host memory without a file descriptor")

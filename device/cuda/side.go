@@ -7,14 +7,15 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// Side is a stream for work that runs beside that of other streams, eager or captured, with the events that part and join them:
+// Side is a stream for work that runs beside the work of other streams, eager or captured, with the events that fork
+// and join it:
 //
-//  1. Fork marks where on a stream the work beside it may begin;
-//  2. Begin makes the side's stream wait for that mark and gives it out;
-//  3. Join makes the stream of the Fork wait for what is on the side's.
+//  1. Fork records the point on a stream where the side work may begin.
+//  2. Begin makes the side stream wait for that point and returns it.
+//  3. Join makes the stream of the Fork wait for the work on the side stream.
 //
-// A wait holds for the record that it found, so one pair of events does for any number of forks, also while earlier waits are pending. Nothing is
-// allocated, and the host waits for nothing. A Side is for one goroutine at a time.
+// A wait refers to the record that it found, so one pair of events serves any number of forks, even while earlier waits
+// are pending. Nothing is allocated, and the host does not wait. A Side is for one goroutine at a time.
 type Side struct {
 	d              *Device
 	stream         *Stream
@@ -29,7 +30,7 @@ func (d *Device) NewSide() (*Side, error) {
 	}
 	x := &Side{d: d, stream: s}
 	for _, e := range []*driver.Event{&x.forked, &x.joined} {
-		if *e, err = d.gpu.ctx.NewEvent(false); err != nil { // no timing: it costs the GPU a time stamp
+		if *e, err = d.gpu.ctx.NewEvent(false); err != nil { // without timing, which would cost the GPU a time stamp
 			return nil, fail(d.gpu.ordinal, "new side", errors.Join(err, x.destroy()))
 		}
 	}
@@ -39,9 +40,9 @@ func (d *Device) NewSide() (*Side, error) {
 	return x, nil
 }
 
-// Fork marks the end of the work so far on s, unless the side's stream belongs to a capture that s is not in: then it reports false, and there is nothing
-// to join. From the first Begin in a capture the side's stream belongs to it until that ends, and whatever else it were given would become part of the
-// graph, or spoil it.
+// Fork marks the end of the work so far on s. If the side stream belongs to a capture that does not include s, Fork
+// returns false and there is nothing to join. From the first Begin in a capture until that capture ends, the side
+// stream belongs to it; other work on it would become part of the graph, or invalidate it.
 func (x *Side) Fork(s *Stream) (bool, error) {
 	if s.d.gpu != x.d.gpu {
 		return false, failKind(x.d.gpu.ordinal, "fork", device.ErrUnsupported, "the stream is of %s", s.d.ID())
@@ -61,12 +62,12 @@ func (x *Side) Fork(s *Stream) (bool, error) {
 	return true, s.done("fork", x.d.gpu.ctx.RecordEvent(x.forked, s.raw))
 }
 
-// Begin is the side's stream, whose later work follows the mark of the latest Fork.
+// Begin returns the side stream; its later work follows the mark of the latest Fork.
 func (x *Side) Begin() (*Stream, error) {
 	return x.stream, x.stream.done("begin", x.d.gpu.ctx.WaitEvent(x.stream.raw, x.forked))
 }
 
-// Join makes later work on s, the stream of the latest Fork, wait for the side's work so far.
+// Join makes later work on s, the stream of the latest Fork, wait for the side work so far.
 func (x *Side) Join(s *Stream) error {
 	if err := x.d.gpu.ctx.RecordEvent(x.joined, x.stream.raw); err != nil {
 		return s.done("join", err)
@@ -74,7 +75,7 @@ func (x *Side) Join(s *Stream) error {
 	return s.done("join", x.d.gpu.ctx.WaitEvent(s.raw, x.joined))
 }
 
-// Close frees stream and events once their work is done; it does not wait. Closing twice is harmless.
+// Close frees the stream and the events once their work is done; it does not wait. Closing twice is harmless.
 func (x *Side) Close() error {
 	if !x.d.drop(x) {
 		return nil

@@ -18,10 +18,11 @@ type Stream struct {
 
 var _ device.Stream = (*Stream)(nil)
 
-// NewStream makes a stream of normal priority that does not synchronise with the default stream.
+// NewStream makes a stream of normal priority that does not synchronize with the default stream.
 func (d *Device) NewStream() (device.Stream, error) { return d.NewStreamPriority(0) }
 
-// NewStreamPriority makes a stream; smaller numbers are more urgent and are clamped to what the GPU has (usually 0 … -5).
+// NewStreamPriority makes a stream. Smaller numbers are more urgent; they are clamped to the GPU's range (usually 0 …
+// -5).
 func (d *Device) NewStreamPriority(priority int) (*Stream, error) {
 	if err := d.open(); err != nil {
 		return nil, err
@@ -38,14 +39,15 @@ func (d *Device) NewStreamPriority(priority int) (*Stream, error) {
 	return s, nil
 }
 
-// PriorityRange is the least and the greatest priority of streams.
+// PriorityRange returns the least and the greatest priority of streams.
 func (d *Device) PriorityRange() (least, greatest int, err error) {
 	least, greatest, err = d.gpu.ctx.PriorityRange()
 	return least, greatest, fail(d.gpu.ordinal, "priority range", err)
 }
 
-// WrapStream adopts a CUstream of this GPU's primary context: 0 is the default stream, 1 the legacy and 2 the per-thread default stream by
-// name (2 means the calling thread, so only where the goroutine is locked to it).
+// WrapStream adopts a CUstream of this GPU's primary context. 0 is the default stream, 1 and 2 are the explicit handles
+// of the legacy and the per-thread default stream. 2 refers to the calling thread, so the goroutine must be locked to
+// it.
 func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
 	if err := d.open(); err != nil {
 		return nil, err
@@ -62,13 +64,13 @@ func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
 	return &Stream{d: d, raw: driver.Stream(raw)}, nil
 }
 
-// Device is the device that made or wrapped the stream.
+// Device returns the device that made or wrapped the stream.
 func (s *Stream) Device() device.Device { return s.d }
 
 // Raw is the CUstream.
 func (s *Stream) Raw() uintptr { return uintptr(s.raw) }
 
-// check is nil while the stream may be used.
+// check returns nil while the stream may be used.
 func (s *Stream) check() error {
 	if s.closed.Load() {
 		return &Error{Op: "use stream", Device: s.d.ID(), Err: device.ErrClosed}
@@ -118,8 +120,8 @@ func (s *Stream) WriteValue32(p device.Ptr, v uint32) error {
 	return s.done("write value", s.d.gpu.ctx.WriteValue32(s.raw, driver.Ptr(p), v))
 }
 
-// WaitValue64 makes later work wait until *p >= v by signed difference. Nothing but the store ends that wait: whoever uses it must be able
-// to store.
+// WaitValue64 makes later work wait until *p >= v by signed difference. Only the store ends that wait, so the caller
+// must ensure that the store can happen.
 func (s *Stream) WaitValue64(p device.Ptr, v uint64) error {
 	if err := s.check(); err != nil {
 		return err
@@ -141,8 +143,8 @@ func (s *Stream) Query() (bool, error) {
 	return ok, s.done("query stream", err)
 }
 
-// Synchronize polls until all enqueued work is done, the work fails or ctx ends. A stream that is being captured is refused, and the
-// capture goes on: asking the driver would spoil it.
+// Synchronize polls until all enqueued work is done, the work fails or ctx ends. It refuses a stream that is being
+// captured, and the capture continues: a driver query would invalidate it.
 func (s *Stream) Synchronize(ctx context.Context) error {
 	if err := s.check(); err != nil {
 		return err
@@ -153,7 +155,7 @@ func (s *Stream) Synchronize(ctx context.Context) error {
 	return s.done("synchronize", poll(ctx, func() (bool, error) { return s.d.gpu.ctx.StreamDone(s.raw) }))
 }
 
-// Close frees the stream once its work is done; it does not wait. A wrapped stream is only let go.
+// Close frees the stream once its work is done; it does not wait. A wrapped stream is only released.
 func (s *Stream) Close() error {
 	if s.closed.Swap(true) || !s.owned {
 		return nil

@@ -25,10 +25,10 @@ var _ device.Allocation = (*Allocation)(nil)
 // Ptr is the address of the first byte.
 func (a *Allocation) Ptr() device.Ptr { return device.Ptr(a.m.base) }
 
-// Size is the size that was asked for, in bytes.
+// Size is the requested size in bytes.
 func (a *Allocation) Size() int64 { return a.size }
 
-// Pointer is the address off bytes into the allocation as a pointer, for words that processes share.
+// Pointer returns the address off bytes into the allocation as a pointer, for words that processes share.
 func (a *Allocation) Pointer(off int64) unsafe.Pointer {
 	if off < 0 || off >= a.size {
 		panic(fmt.Sprintf("host: offset %d in an allocation of %d bytes", off, a.size))
@@ -36,10 +36,11 @@ func (a *Allocation) Pointer(off int64) unsafe.Pointer {
 	return pointer(a.m.base + uintptr(off))
 }
 
-// Bytes views the whole allocation; not to be used after Close.
+// Bytes returns the whole allocation as a slice. It must not be used after Close.
 func (a *Allocation) Bytes() []byte { return device.Bytes(a.Ptr(), a.Size()) }
 
-// Close gives the reference back. The memory goes with the last reference of this process, and for good when no other process maps it.
+// Close drops the reference. The last reference of this process unmaps the memory, and the memory is freed when no
+// other process maps it.
 func (a *Allocation) Close() error {
 	a.once.Do(func() {
 		a.dev.forget(a)
@@ -60,8 +61,8 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 	return d.adopt(m, size)
 }
 
-// Register makes memory of the caller known to Export, under a handle that is valid in this process only. A Go slice
-// is kept alive until Close.
+// Register makes the caller's memory known to Export, under a handle that is valid in this process only. A Go slice is
+// kept alive until Close.
 func (d *Device) Register(b []byte) (device.Allocation, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("host: register on %s: the slice is empty", d.ID())
@@ -76,8 +77,8 @@ func (d *Device) Register(b []byte) (device.Allocation, error) {
 	return d.adopt(m, m.size)
 }
 
-// Export describes the mapping that holds p. Registered memory has a HandleLocal, which no other process can import. Memory of another process
-// cannot be exported again: nothing but the mapping is kept of it.
+// Export describes the mapping that holds p. Registered memory has a HandleLocal, which no other process can import.
+// Memory of another process cannot be exported again: this process keeps only its mapping.
 func (d *Device) Export(p device.Ptr) (device.Handle, error) { return d.export(p, true) }
 
 func (d *Device) export(p device.Ptr, forGood bool) (device.Handle, error) {
@@ -110,8 +111,9 @@ func (d *Device) export(p device.Ptr, forGood bool) (device.Handle, error) {
 	return h, nil
 }
 
-// Import maps what a host device of this or of another process exported. The memory behind the descriptor must be a memfd whose size is
-// sealed, whose pages are reserved, and that is no smaller than the handle says: anything else could be cut short later, and reading past its end would kill the process.
+// Import maps an export of a host device of this or another process. The descriptor must be a memfd with a sealed size
+// and reserved pages, no smaller than the handle's size. Anything else could be truncated later, and reading past its
+// end would kill the process.
 func (d *Device) Import(h device.Handle) (device.Allocation, error) {
 	if err := d.check("import"); err != nil {
 		return nil, err
@@ -156,7 +158,7 @@ func lookupFD(h device.Handle) (*mapping, error) {
 	if seals&sizeSeals != sizeSeals {
 		return nil, fmt.Errorf("the memory's size is not sealed (seals %#x)", seals)
 	}
-	// The lock is held over mmap, so that two importers of one memfd cannot both map it.
+	// Hold the lock during mmap, so that two importers of one memfd cannot both map it.
 	registry.Lock()
 	defer registry.Unlock()
 	if m := registry.byInode[inode{uint64(st.Dev), st.Ino}]; m != nil {
@@ -171,7 +173,7 @@ func lookupFD(h device.Handle) (*mapping, error) {
 	if err != nil {
 		return nil, outOfMemory(err)
 	}
-	m.fd = -1 // the mapping keeps the memory; a descriptor for each would be one for each peer of each communicator
+	m.fd = -1 // the mapping keeps the memory; open descriptors would add up to one per peer of each communicator
 	m.size, m.owner, m.unique, m.refs = h.Size, h.Owner, h.Unique, 1
 	if m.mapped >= hugePageSize {
 		_ = unix.Madvise(unsafe.Slice((*byte)(pointer(m.base)), m.mapped), unix.MADV_HUGEPAGE)

@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// checkAvailableFrom is the size from which a request is compared with the machine's free memory before any page is taken: without it, a
-// request that can never be met would first push everything else out of memory.
+// checkAvailableFrom is the size from which a request is compared with the machine's free memory before any page is
+// taken. Without that check, a request that cannot succeed would first push everything else out of memory.
 const checkAvailableFrom = 64 << 20
 
 func checkAvailable(size int64) error {
@@ -29,7 +29,7 @@ func checkAvailable(size int64) error {
 	return nil
 }
 
-// memAvailable is the kernel's estimate in bytes, further limited by the process's control group, or -1.
+// memAvailable is the kernel's estimate in bytes, limited by the process's control group, or -1.
 func memAvailable() int64 {
 	free := int64(-1)
 	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -50,7 +50,7 @@ func memAvailable() int64 {
 	return free
 }
 
-// readNumber is the number in a file, or -1 (also for "max").
+// readNumber returns the number in a file, or -1 (also for "max").
 func readNumber(path string) int64 {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func readNumber(path string) int64 {
 	return n
 }
 
-// sharedHugePages reports whether shared memory that asks for huge pages may get them.
+// sharedHugePages reports whether shared memory that requests huge pages may get them.
 var sharedHugePages = sync.OnceValue(func() bool {
 	b, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 	return err == nil && !strings.Contains(string(b), "[never]") && !strings.Contains(string(b), "[deny]")

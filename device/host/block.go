@@ -9,11 +9,11 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// Block is a kernel's view of itself: which of the launch's "thread blocks" it is. It must not be used after the kernel has returned.
+// Block identifies one "thread block" of a launch to its kernel. It must not be used after the kernel has returned.
 type Block struct {
 	// Index is 0 … Count-1.
 	Index, Count int
-	// Abort is the device's abort word: 0 while the kernel should run. Kernels hand it to their waits, or poll it.
+	// Abort is the device's abort word: 0 while the kernel should run. Kernels pass it to their waits, or poll it.
 	Abort *atomic.Uint32
 
 	run        *run
@@ -27,11 +27,11 @@ type run struct {
 	failed  atomic.Uint32 // 1 once a block has failed
 }
 
-// ErrBarrier says that a barrier cannot complete, because another block failed or returned without reaching it.
+// ErrBarrier means that a barrier cannot complete, because another block failed or returned without reaching it.
 var ErrBarrier = errors.New("host: barrier broken")
 
-// Barrier waits until all blocks of the launch have called it as often as this one. It fails with ErrBarrier when that can no longer happen,
-// and with wait.ErrAborted when the device closes.
+// Barrier waits until all blocks of the launch have called it as often as this one. It fails with ErrBarrier if that
+// can no longer happen, and with wait.ErrAborted if the device closes.
 func (b *Block) Barrier() error {
 	b.generation++
 	target := b.generation * uint64(b.Count)
@@ -50,7 +50,7 @@ func (b *Block) Barrier() error {
 	return fmt.Errorf("%w: barrier %d, block %d of %d", ErrBarrier, b.generation, b.Index, b.Count)
 }
 
-// single is the block of kernels that have only one; a stream keeps it, because it runs one kernel at a time.
+// single is the block of single-block kernels. A stream reuses it, because it runs one kernel at a time.
 type single struct {
 	block Block
 	run   run
@@ -62,7 +62,7 @@ func (s *single) launch(d *Device, name string, k func(*Block) error) error {
 	return named(name, guardKernel(k, &s.block))
 }
 
-// launch runs all blocks and returns the error that came first, other than a broken barrier when there is a cause for it.
+// launch runs all blocks and returns the first error. An ErrBarrier counts only if there is no other error.
 func launch(d *Device, name string, blocks int, k func(*Block) error) error {
 	r := &run{}
 	var (
@@ -110,7 +110,7 @@ type KernelError struct {
 // Error names the kernel.
 func (e *KernelError) Error() string { return fmt.Sprintf("host: kernel %s: %v", e.Kernel, e.Err) }
 
-// Unwrap is what the kernel returned, or a *PanicError.
+// Unwrap returns the kernel's error, or a *PanicError.
 func (e *KernelError) Unwrap() error { return e.Err }
 
 func named(name string, err error) error {

@@ -9,17 +9,17 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Device is one host device. Devices of different index share the machine's memory and cores; the index only tells them apart, so that a test
-// can have as many "GPUs" as it likes.
+// Device is one host device. Devices with different indices share the machine's memory and cores. The index only
+// distinguishes them, so that a test can have any number of "GPUs".
 type Device struct {
 	index int
 	abort atomic.Uint32 // AbortClosed once Close has begun
 
-	// state counts the operations that are executing and may touch memory; closedBit joins when Close begins. Both in one word, so that begin and end
-	// cost an atomic addition each.
+	// state counts the running operations that may access memory; Close adds closedBit when it begins. Both are in one
+	// word, so that begin and end cost one atomic addition each.
 	state   atomic.Int64
 	closing chan struct{} // closed when Close begins
-	quiet   chan struct{} // closed when the device is closed and nothing executes any more
+	quiet   chan struct{} // closed when the device is closed and nothing runs any more
 	once    sync.Once     // closes quiet
 
 	mu          sync.Mutex
@@ -33,7 +33,7 @@ var _ device.Device = (*Device)(nil)
 // AbortClosed is the abort word's value after Device.Close.
 const AbortClosed = 1
 
-// Open makes host device number index, which is at least 0. Each call makes a device of its own.
+// Open makes the host device with an index of at least 0. Each call makes a separate Device.
 func Open(index int) (*Device, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("host: open device %d: %w: numbers begin at 0", index, device.ErrNoDevice)
@@ -41,13 +41,13 @@ func Open(index int) (*Device, error) {
 	return &Device{index: index, allocations: map[*Allocation]struct{}{}, quiet: make(chan struct{}), closing: make(chan struct{})}, nil
 }
 
-// ID is host:index.
+// ID returns host:index.
 func (d *Device) ID() device.ID { return device.ID{Kind: device.Host, Index: d.index} }
 
-// Name is "host".
+// Name returns "host".
 func (d *Device) Name() string { return "host" }
 
-// Abort is the word that becomes AbortClosed when the device closes; kernels see it as Block.Abort.
+// Abort returns the word that becomes AbortClosed when the device closes; kernels see it as Block.Abort.
 func (d *Device) Abort() *atomic.Uint32 { return &d.abort }
 
 func (d *Device) check(what string) error {
@@ -59,8 +59,8 @@ func (d *Device) check(what string) error {
 
 func (d *Device) isClosed() bool { return d.state.Load()&closedBit != 0 }
 
-// adopt makes m, whose reference the caller hands over, an allocation of d. Checking and inserting under one lock is what lets free, which
-// comes after closedBit, miss nothing.
+// adopt makes m an allocation of d and takes over the caller's reference. It checks and inserts under one lock, so that
+// free, which runs after closedBit is set, misses nothing.
 func (d *Device) adopt(m *mapping, size int64) (device.Allocation, error) {
 	a := &Allocation{dev: d, m: m, size: size}
 	d.mu.Lock()
@@ -81,7 +81,8 @@ func (d *Device) forget(a *Allocation) {
 	d.mu.Unlock()
 }
 
-// begin says that an operation is about to touch memory; false when the device is closed. end must follow a true begin.
+// begin announces that an operation is about to access memory. It returns false if the device is closed. A call of end
+// must follow if it returns true.
 func (d *Device) begin() bool {
 	if d.state.Add(1)&closedBit != 0 {
 		d.end()
@@ -112,7 +113,7 @@ func (d *Device) CopyOut(dst []byte, src device.Ptr) error {
 	return d.access("copy out", func() { copy(dst, device.Bytes(src, int64(len(dst)))) })
 }
 
-// access runs f while the device cannot close, and makes a fault an error.
+// access runs f while the device cannot close, and turns a fault into an error.
 func (d *Device) access(what string, f func()) error {
 	if !d.begin() {
 		return fmt.Errorf("host: %s on %s: %w", what, d.ID(), device.ErrClosed)
@@ -121,8 +122,8 @@ func (d *Device) access(what string, f func()) error {
 	return guard(what, func() error { f(); return nil })
 }
 
-// Close aborts kernels that watch the abort word and frees every allocation of the device. While a kernel still runs, Close returns at once
-// and the memory is freed when the last has returned.
+// Close aborts kernels that watch the abort word and frees every allocation of the device. If a kernel still runs,
+// Close returns at once, and the memory is freed when the last kernel has returned.
 func (d *Device) Close() error {
 	if d.state.Or(closedBit)&closedBit != 0 {
 		return nil

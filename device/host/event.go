@@ -13,12 +13,12 @@ import (
 type Event struct {
 	reached chan struct{} // closed once; at and err are written before
 	at      time.Time
-	err     error // why the stream never truly got there
+	err     error // why the stream did not get there
 }
 
 var _ device.Event = (*Event)(nil)
 
-// ErrNotReached is returned by Since for an event that is still ahead.
+// ErrNotReached is returned by Since for an event that is not reached.
 var ErrNotReached = errors.New("host: event not reached yet")
 
 func (e *Event) reach(at time.Time, err error) {
@@ -26,7 +26,7 @@ func (e *Event) reach(at time.Time, err error) {
 	close(e.reached)
 }
 
-// Wait blocks until the point is reached or ctx ends. When the stream failed before the point, it returns the stream's error.
+// Wait blocks until the event is reached or ctx ends. If the stream failed before it, Wait returns the stream's error.
 func (e *Event) Wait(ctx context.Context) error {
 	select {
 	case <-e.reached:
@@ -41,7 +41,7 @@ func (e *Event) Wait(ctx context.Context) error {
 	}
 }
 
-// block is Wait inside a stream of d; the end is the event or the device's close.
+// block is Wait inside a stream of d; it ends with the event or with the device's Close.
 func (e *Event) block(d *Device) error {
 	select {
 	case <-e.reached:
@@ -54,7 +54,7 @@ func (e *Event) block(d *Device) error {
 	return nil
 }
 
-// Since is the time from start to e in seconds, or ErrNotReached.
+// Since returns the time from start to e in seconds, or ErrNotReached.
 func (e *Event) Since(start device.Event) (float64, error) {
 	s, ok := start.(*Event)
 	if !ok {

@@ -5,13 +5,13 @@ import (
 	"runtime/debug"
 )
 
-// PanicError is the error of a kernel that panicked, or that touched memory which is not mapped.
+// PanicError is the error of a kernel that panicked, or that accessed unmapped memory.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-// Error has the panic's value, and of a fault the address; the stack is in the field.
+// Error includes the panic's value and, for a fault, the address; the stack is in the field.
 func (e *PanicError) Error() string {
 	if a, ok := e.Addr(); ok {
 		return fmt.Sprintf("panic: %v: at %#x no memory is mapped, or it is read-only: is a buffer shorter than its count says, or freed?", e.Value, a)
@@ -19,7 +19,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("panic: %v", e.Value)
 }
 
-// Addr is the address of a memory fault. ok is false for other panics.
+// Addr returns the address of a memory fault. ok is false for other panics.
 func (e *PanicError) Addr() (addr uintptr, ok bool) {
 	f, ok := e.Value.(interface{ Addr() uintptr })
 	if !ok {
@@ -28,13 +28,13 @@ func (e *PanicError) Addr() (addr uintptr, ok bool) {
 	return f.Addr(), true
 }
 
-// Unwrap is the value when it is an error.
+// Unwrap returns the value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// guard runs f on this goroutine and turns panics and memory faults into errors that begin with what.
+// guard runs f on this goroutine and turns panics and memory faults into errors with the prefix what.
 func guard(what string, f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
@@ -46,7 +46,7 @@ func guard(what string, f func() error) (err error) {
 	return f()
 }
 
-// guardKernel is guard for a kernel, whose name the caller adds.
+// guardKernel is guard for a kernel; the caller adds its name.
 func guardKernel(k func(*Block) error, b *Block) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {

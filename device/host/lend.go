@@ -9,24 +9,24 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Lender exports memory that this process may take back (TakeBack). Whoever lends finds out before each use of an allocation, by Lookup's Unique,
-// whether it has been taken back, and then exports it again.
+// Lender exports memory that this process may take back (TakeBack). Before each use of an allocation, the lender must
+// check Lookup's Unique for a take-back, and then export the allocation again.
 type Lender struct{ *Device }
 
-// Export is Device.Export, but leaves Region.Exported alone.
+// Export is Device.Export, but does not set Region.Exported.
 func (l Lender) Export(p device.Ptr) (device.Handle, error) { return l.export(p, false) }
 
-// OwnPages reports whether [p, p+n) is in the region and nothing else is on the pages that hold it.
+// OwnPages reports whether [p, p+n) is in the region and shares no page with other memory.
 func (r Region) OwnPages(p device.Ptr, n int64) bool {
 	at, page := int64(p-r.Base), int64(os.Getpagesize())
 	return p >= r.Base && n > 0 && at+n <= r.Size && at%page == 0 && ((at+n)%page == 0 || at+n == r.Size)
 }
 
-// TakeBack puts new memory with the same contents in the place of [p, p+n). Other processes that have mapped the allocation keep the old memory: one
-// that was stopped while it wrote does no harm when it goes on. The range must have its pages to itself (Region.OwnPages), and nobody in this
-// process may write to it meanwhile.
+// TakeBack replaces the memory at [p, p+n) by new memory with the same contents. Other processes that have mapped the
+// allocation keep the old memory, so a process that was stopped during a write does no harm when it continues. The
+// range must share no page with other memory (Region.OwnPages), and this process must not write to it meanwhile.
 //
-// The Unique of the allocation changes. If the range is all of it, it can be exported again, otherwise no more.
+// The Unique of the allocation changes. If the range is the whole allocation, it can be exported again, otherwise not.
 func (d *Device) TakeBack(p device.Ptr, n int64) error {
 	if err := d.check("take back"); err != nil {
 		return err

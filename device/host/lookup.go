@@ -6,24 +6,26 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Region is an allocation that host devices of this process know.
+// Region is an allocation or registration of this process's host devices.
 type Region struct {
 	Base device.Ptr
 	Size int64
-	// Unique is the Handle.Unique that Export would give: a cache of registrations that keys on Base must compare it, since an address may
-	// have been freed and allocated again.
+	// Unique is the Handle.Unique of Export. A cache of registrations with key Base must compare it, since an address
+	// may have been freed and allocated again.
 	Unique uint64
-	// Shareable says that other processes can import it: it was allocated, not registered, and no part of it was taken back.
+	// Shareable means that other processes can import it: it was allocated, not registered, and no part of it was taken
+	// back.
 	Shareable bool
-	// Exported says that Device.Export was asked for it: somebody may rely on this memory for good.
+	// Exported means that Device.Export was called for it: the importer may rely on this memory permanently.
 	Exported bool
 }
 
-// Freed counts the allocations and registrations of this process that have ended: what Lookup said holds as long as it is the same.
+// Freed counts the allocations and registrations of this process that have ended. Results of Lookup are valid while it
+// does not change.
 func Freed() uint64 { return freed.Load() }
 
-// Lookup finds the allocation that holds p, without exporting it. The error wraps device.ErrNotShareable when no allocation or registration
-// does.
+// Lookup finds the allocation that holds p, without exporting it. The error wraps device.ErrNotShareable if no
+// allocation or registration holds p.
 func (d *Device) Lookup(p device.Ptr) (Region, error) {
 	if err := d.check("look up"); err != nil {
 		return Region{}, err
@@ -37,7 +39,7 @@ func (d *Device) Lookup(p device.Ptr) (Region, error) {
 	return m.region(), nil
 }
 
-// region describes m; the registry is locked.
+// region describes m. The caller holds the registry lock.
 func (m *mapping) region() Region {
 	return Region{Base: device.Ptr(m.base), Size: m.size, Unique: m.unique, Shareable: m.fd >= 0 && !m.torn, Exported: m.exported}
 }

@@ -15,24 +15,24 @@ import (
 	"github.com/goccl/goccl/internal/openfiles"
 )
 
-// mapping is one range of this process's address space that host devices know: shared memory made here or elsewhere, or registered memory.
-// Its refs are the Allocations that refer to it.
+// mapping is one address range of this process that host devices know: shared memory made here or elsewhere, or
+// registered memory. refs counts the Allocations that refer to it.
 type mapping struct {
 	base   uintptr
-	size   int64 // usable bytes, as asked for
+	size   int64 // usable bytes, as requested
 	mapped int64 // bytes to unmap, 0 for registered memory
-	fd     int   // of what was allocated here, else -1
-	inode  inode // of shared memory, wherever it came from
+	fd     int   // of memory allocated here, else -1
+	inode  inode // of shared memory of any origin
 	unique uint64
 	owner  device.ID
 	refs   int
 	keep   []byte // registered Go memory, kept alive
 
-	exported bool // for good: see Region
-	torn     bool // a part of it is other memory than fd's, see TakeBack
+	exported bool // permanently: see Region
+	torn     bool // part of it is not fd's memory: see TakeBack
 }
 
-// inode is the kernel's name for a memfd: equal for every descriptor of it in every process.
+// inode identifies a memfd: it is equal for all its descriptors in all processes.
 type inode struct{ dev, ino uint64 }
 
 // registry holds all mappings of the process, ordered by address.
@@ -40,7 +40,7 @@ var registry struct {
 	sync.Mutex
 	byBase   []*mapping
 	byInode  map[inode]*mapping
-	byUnique map[uint64]*mapping // registered memory only: the number of an imported handle is its sender's word
+	byUnique map[uint64]*mapping // registered memory only: the number in an imported handle is not verified
 }
 
 // freed counts the mappings that have left the registry.
@@ -51,7 +51,7 @@ func init() {
 	registry.byUnique = map[uint64]*mapping{}
 }
 
-// newUnique is never 0 and, being 64 random bits, tells allocations of all processes of a machine apart.
+// newUnique is never 0. As 64 random bits it distinguishes the allocations of all processes of a machine.
 func newUnique() uint64 {
 	for {
 		if u := rand.Uint64(); u != 0 {
@@ -60,7 +60,7 @@ func newUnique() uint64 {
 	}
 }
 
-// insert adds m; the registry is locked.
+// insert adds m. The caller holds the registry lock.
 func insert(m *mapping) {
 	i, _ := slices.BinarySearchFunc(registry.byBase, m.base, func(m *mapping, b uintptr) int { return compare(m.base, b) })
 	registry.byBase = slices.Insert(registry.byBase, i, m)
@@ -81,7 +81,8 @@ func compare(a, b uintptr) int {
 	return 0
 }
 
-// find is the mapping that holds p, or nil; the registry is locked. Registered ranges may lie inside one another; the one that begins last wins.
+// find returns the mapping that holds p, or nil. The caller holds the registry lock. Registered ranges may be nested;
+// the range that begins last wins.
 func find(p uintptr) *mapping {
 	i, _ := slices.BinarySearchFunc(registry.byBase, p, func(m *mapping, b uintptr) int {
 		if m.base <= b {
@@ -94,7 +95,7 @@ func find(p uintptr) *mapping {
 			return m
 		}
 		if registry.byBase[i].mapped != 0 {
-			break // memory of our own never overlaps, so nothing before can reach p
+			break // allocated ranges never overlap, so no earlier one holds p
 		}
 	}
 	return nil
@@ -118,7 +119,7 @@ func (m *mapping) release() error {
 	}
 	freed.Add(1)
 	registry.Unlock()
-	// Nobody can find the mapping any more, so the slow part needs no lock.
+	// The mapping can no longer be found, so the slow part needs no lock.
 	m.keep = nil
 	return m.unmap()
 }
@@ -139,7 +140,7 @@ func (m *mapping) unmap() error {
 	return nil
 }
 
-// pointer makes an address outside the Go heap a pointer.
+// pointer turns an address outside the Go heap into a pointer.
 func pointer(a uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }
 
 const (
@@ -165,7 +166,7 @@ func allocate(owner device.ID, size int64) (*mapping, error) {
 	return m, nil
 }
 
-// reserved is whole pages of a memfd of their own, mapped.
+// reserved makes and maps a memfd of whole pages.
 func reserved(owner device.ID, mapped int64) (*mapping, error) {
 	if err := checkAvailable(mapped); err != nil {
 		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", mapped, owner, err)
@@ -185,7 +186,7 @@ func reserved(owner device.ID, mapped int64) (*mapping, error) {
 	return m, nil
 }
 
-// reserve gives the memfd its size and its pages, for good, and maps it.
+// reserve sets the memfd's size permanently, reserves its pages and maps it.
 func reserve(fd int, mapped int64) (*mapping, error) {
 	if err := unix.Ftruncate(fd, mapped); err != nil {
 		return nil, fmt.Errorf("ftruncate: %w", err)
@@ -195,8 +196,8 @@ func reserve(fd int, mapped int64) (*mapping, error) {
 		return nil, err
 	}
 	if mapped >= hugePageSize {
-		// Where shared memory may have huge pages they are made at the first touch, so touch before fallocate makes small ones. Both calls
-		// are only hints: fallocate decides.
+		// If shared memory may have huge pages, the first access makes them. So touch the pages before fallocate makes
+		// small ones. Both calls are only hints; fallocate decides.
 		if unix.Madvise(unsafe.Slice((*byte)(pointer(m.base)), mapped), unix.MADV_HUGEPAGE) == nil && sharedHugePages() {
 			_ = unix.Madvise(unsafe.Slice((*byte)(pointer(m.base)), mapped), unix.MADV_POPULATE_WRITE)
 		}
@@ -220,7 +221,7 @@ func fallocate(fd int, size int64) error {
 	}
 }
 
-// mapFD maps the whole of fd. The mapping owns fd, unless its caller takes it back.
+// mapFD maps the whole of fd. The mapping owns fd, unless the caller resets m.fd.
 func mapFD(fd int, mapped int64) (*mapping, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -233,7 +234,7 @@ func mapFD(fd int, mapped int64) (*mapping, error) {
 	return &mapping{base: uintptr(p), mapped: mapped, fd: fd, inode: inode{uint64(st.Dev), st.Ino}}, nil
 }
 
-// outOfMemory adds device.ErrOutOfMemory to what the kernel says when it has no more.
+// outOfMemory adds device.ErrOutOfMemory to the kernel's errors for lack of memory.
 func outOfMemory(err error) error {
 	for _, e := range []unix.Errno{unix.ENOMEM, unix.ENOSPC, unix.EFBIG} {
 		if asErrno(err) == e {

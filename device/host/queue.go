@@ -9,15 +9,15 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The way of an operation through a stream:
+// An operation passes through a stream as follows:
 //
 //	1. submit    append under mu; hand the queue to a worker when none has it
 //	2. run       take the next under mu, execute without it
 //	3. finish    under mu: count it done, keep the first error, wake who waits for this count
 //	4. run ends  under mu, when the queue is empty, so that the next submit sees it
 //
-// Skipped operations (the stream has failed, the device is closed) take the same way without being executed, so counts and events
-// always come to an end. A synchronous stream executes in submit; turn keeps its operations apart.
+// Skipped operations (the stream has failed, the device is closed) pass the same way without being executed, so counts
+// and events always complete. A synchronous stream executes in submit; turn serializes its operations.
 
 type opKind uint8
 
@@ -29,7 +29,7 @@ const (
 	opWaitEvent
 )
 
-// op is one operation, by value, so that a queue that has grown once allocates no more.
+// op is one operation. It is stored by value, so that a queue that has grown once allocates no more.
 type op struct {
 	kind     opKind
 	value    byte
@@ -45,20 +45,20 @@ type queue struct {
 	dev         *Device
 	raw         uintptr
 	synchronous bool
-	one         single     // belongs to whoever executes
+	one         single     // belongs to the executing goroutine
 	turn        sync.Mutex // synchronous streams: held while an operation executes
 
 	mu       sync.Mutex
-	ops      []op // ops[head:] wait to be executed
+	ops      []op // ops[head:] are pending
 	head     int
 	running  bool // a worker is in run, or about to be
 	enqueued uint64
 	done     uint64
-	err      error // the first, sticks
+	err      error // the first error, sticky
 	waiters  []waiter
 }
 
-// waiter is a Synchronize: ready is closed when done reaches target.
+// waiter is a Synchronize; ready is closed when done reaches target.
 type waiter struct {
 	target uint64
 	ready  chan struct{}
@@ -114,7 +114,8 @@ func (q *queue) run() {
 		if finished {
 			return
 		}
-		// A kernel has called runtime.Goexit, as FailNow of package testing does: the goroutine is lost, the stream is not.
+		// A kernel has called runtime.Goexit, as FailNow of package testing does. The goroutine is lost, but the stream
+		// is not.
 		err := fmt.Errorf("host: %s: the kernel ended its goroutine (runtime.Goexit)", o.name)
 		q.mu.Lock()
 		q.finish(err)
@@ -124,7 +125,7 @@ func (q *queue) run() {
 	q.mu.Lock()
 	for q.head < len(q.ops) {
 		o = q.ops[q.head]
-		q.ops[q.head] = op{} // its function and event must not outlive it
+		q.ops[q.head] = op{} // release its function and event
 		q.head++
 		err := q.err
 		q.mu.Unlock()
@@ -141,7 +142,7 @@ func (q *queue) run() {
 	finished = true
 }
 
-// finish counts one operation done; mu is held.
+// finish counts one operation as done. The caller holds mu.
 func (q *queue) finish(err error) {
 	q.done++
 	if q.err == nil {
@@ -186,7 +187,7 @@ func (q *queue) exec(o *op) error {
 	return nil
 }
 
-// skip ends an operation that is not executed.
+// skip ends an operation without executing it.
 func (o *op) skip(err error) {
 	if o.kind == opRecord {
 		o.event.reach(time.Time{}, err)
@@ -207,7 +208,7 @@ func (o *op) set() error {
 	if len(b) > 0 {
 		b[0] = o.value
 	}
-	for n := 1; n < len(b); { // what is set already is copied behind itself, at most a cache's worth at a time
+	for n := 1; n < len(b); { // copy the bytes already set behind themselves, at most a cache's worth at a time
 		n += copy(b[n:], b[:min(n, 256<<10)])
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Stream is an ordered queue of work, or (WrapStream(0)) no queue at all: then each call returns when its work is done.
+// Stream is an ordered queue of work. WrapStream(0) has no queue: each call returns when its work is done.
 type Stream struct {
 	q      *queue
 	owned  bool
@@ -19,7 +19,7 @@ type Stream struct {
 
 var _ device.Stream = (*Stream)(nil)
 
-// streams finds a stream by its number, for WrapStream.
+// streams maps numbers to streams, for WrapStream.
 var streams struct {
 	sync.Mutex
 	last uintptr
@@ -42,7 +42,7 @@ func (d *Device) NewStream() (device.Stream, error) {
 	return &Stream{q: q, owned: true}, nil
 }
 
-// WrapStream is the stream of this process whose Raw is raw, or for 0 a new synchronous stream.
+// WrapStream returns the stream of this process whose Raw is raw, or for 0 a new synchronous stream.
 func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
 	if err := d.check("wrap stream"); err != nil {
 		return nil, err
@@ -59,22 +59,23 @@ func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
 	return &Stream{q: q}, nil
 }
 
-// dropStreams forgets the numbers of d's streams.
+// dropStreams removes the numbers of d's streams.
 func dropStreams(d *Device) {
 	streams.Lock()
 	defer streams.Unlock()
 	maps.DeleteFunc(streams.open, func(_ uintptr, q *queue) bool { return q.dev == d })
 }
 
-// Device is the device that made the stream.
+// Device returns the device that made the stream.
 func (s *Stream) Device() device.Device { return s.q.dev }
 
-// Raw is the stream's number, 0 for a synchronous stream.
+// Raw returns the stream's number, 0 for a synchronous stream.
 func (s *Stream) Raw() uintptr { return s.q.raw }
 
-// Launch enqueues a kernel: k runs once for each of the blocks, all at the same time, each on a goroutine of its own (a single block on the
-// stream's). The first error of a block ends the others' barriers and becomes the stream's error, with the kernel's name. Panics and faults of a block's
-// own goroutine are errors too; a goroutine that the kernel starts itself is the kernel's own affair.
+// Launch enqueues a kernel. k runs once for each block, all blocks at the same time, each on its own goroutine (a
+// single block on the stream's). The first error of a block ends the other blocks' barriers and becomes the stream's
+// error, with the kernel's name. Panics and faults on a block's own goroutine are errors too; goroutines that the
+// kernel starts are not covered.
 func (s *Stream) Launch(name string, blocks int, k func(b *Block) error) error {
 	if blocks < 1 || k == nil {
 		return fmt.Errorf("host: launch %s: %d blocks of %p", name, blocks, k)
@@ -107,7 +108,7 @@ func (s *Stream) Record() (device.Event, error) {
 	return e, nil
 }
 
-// WaitEvent makes later work wait for e, an event of a host stream. When e's stream has failed, so has this one.
+// WaitEvent makes later work wait for e, an event of a host stream. If e's stream has failed, this stream fails too.
 func (s *Stream) WaitEvent(e device.Event) error {
 	he, ok := e.(*Event)
 	if !ok {
@@ -126,14 +127,15 @@ func (s *Stream) submit(o op) error {
 // Synchronize waits until all work enqueued so far is done and returns the stream's error, if any.
 func (s *Stream) Synchronize(ctx context.Context) error { return s.q.synchronize(ctx) }
 
-// Err is the error that sticks to the stream; it does not wait.
+// Err returns the stream's sticky error; it does not wait.
 func (s *Stream) Err() error {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	return s.q.err
 }
 
-// ClearError makes the stream usable again after an error and returns that error. Work that was enqueued behind the failure stays undone.
+// ClearError makes the stream usable again after an error and returns that error. Work that was enqueued after the
+// failure stays skipped.
 func (s *Stream) ClearError() error {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
@@ -142,7 +144,7 @@ func (s *Stream) ClearError() error {
 	return err
 }
 
-// Close refuses further work; what is enqueued still runs.
+// Close refuses further work; enqueued work still runs.
 func (s *Stream) Close() error {
 	if s.closed.Swap(true) || !s.owned {
 		return nil

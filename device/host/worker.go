@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// workers run queues. A goroutine that has run a queue waits a moment for another before it ends: its stack has grown to what kernels need, and
-// growing one costs several times a launch. After linger at most twice over, an idle process has none left.
+// workers run queues. A goroutine that has run a queue waits briefly for another before it ends: its stack has grown to
+// the size that kernels need, and growing a new stack costs several times a launch. An idle process has no workers left
+// after at most two linger intervals.
 var workers struct {
 	sync.Mutex
-	idle     []*worker // the last one is the one that ran last
-	sweeping bool      // a sweep is due
+	idle     []*worker // the most recently used one is last
+	sweeping bool      // a sweep is pending
 }
 
-// linger is the time between sweeps; a worker is ended by the second sweep that finds it idle.
+// linger is the time between sweeps; the second sweep that finds a worker idle ends it.
 const linger = 10 * time.Millisecond
 
 type worker struct {
 	next  chan *queue // nil ends the worker
-	swept bool        // a sweep has seen it idle
+	swept bool        // a sweep has found it idle
 }
 
 // start runs q on an idle worker or a new one.
@@ -46,7 +47,7 @@ func (w *worker) loop(q *queue) {
 	}
 }
 
-// rest puts w among the idle.
+// rest adds w to the idle workers.
 func (w *worker) rest() {
 	w.swept = false
 	workers.Lock()
@@ -59,14 +60,14 @@ func (w *worker) rest() {
 	}
 }
 
-// sweep ends who was idle at the last sweep already and, while anybody is idle, comes again.
+// sweep ends the workers that were already idle at the last sweep. While some are idle it runs again.
 func sweep() {
 	workers.Lock()
 	defer workers.Unlock()
 	rest := workers.idle[:0]
 	for _, w := range workers.idle {
 		if w.swept {
-			w.next <- nil // buffered, and nobody else can send: w has left the list
+			w.next <- nil // buffered, and w has left the list, so there is no other sender
 			continue
 		}
 		w.swept = true
