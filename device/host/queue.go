@@ -11,10 +11,10 @@ import (
 
 // An operation passes through a stream as follows:
 //
-//	1. submit    append under mu; hand the queue to a worker when none has it
+//	1. submit    append under mu; hand the queue to a worker if no worker runs it
 //	2. run       take the next under mu, execute without it
-//	3. finish    under mu: count it done, keep the first error, wake who waits for this count
-//	4. run ends  under mu, when the queue is empty, so that the next submit sees it
+//	3. finish    under mu: count it as done, keep the first error, wake the waiters for this count
+//	4. run ends  under mu when the queue is empty, so that the next submit sees it
 //
 // Skipped operations (the stream has failed, the device is closed) pass the same way without being executed, so counts
 // and events always complete. A synchronous stream executes in submit; turn serializes its operations.

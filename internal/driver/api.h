@@ -1,5 +1,6 @@
-// The part of the CUDA driver ABI that goccl uses, declared by ourselves: no toolkit is needed to build.
-// Names carry the version suffix of the symbol that libcuda exports (cuMemAlloc_v2), since they are looked up with dlsym.
+// This is the part of the CUDA driver ABI that goccl uses. The declarations are goccl's own, so the build needs no
+// toolkit. Names carry the version suffix of the symbol that libcuda exports (cuMemAlloc_v2), since they are looked up
+// with dlsym.
 #ifndef GOCCL_DRIVER_API_H
 #define GOCCL_DRIVER_API_H
 #include <stddef.h>
@@ -49,8 +50,9 @@ enum {
 	GOCCL_WAIT_GEQ = 0, GOCCL_STREAM_NON_BLOCKING = 1, GOCCL_ADD_DEPENDENCIES = 0,
 };
 
-// R(symbol, parameters): must be there. O: may be missing; a call of it then fails with CUDA_ERROR_NOT_SUPPORTED.
-// Multicast functions are not in the table, on purpose: a multicast object can take a host's GPUs out of service.
+// R(symbol, parameters) is a required function. O is optional: if it is missing, a call of it fails with
+// CUDA_ERROR_NOT_SUPPORTED. Multicast functions are left out on purpose: a multicast object can take a host's GPUs out
+// of service.
 #define GOCCL_API(R, O) \
 	R(cuInit, (unsigned)) \
 	R(cuDriverGetVersion, (int *)) \
@@ -147,7 +149,7 @@ enum {
 	R(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)) \
 	O(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))
 
-// The function table, and an index for each function so that an error can name the call that failed.
+// The function table, and an index per function so that an error can name the failed call.
 #define GOCCL_FIELD(name, params) CUresult(*name) params;
 #define GOCCL_INDEX(name, params) API_##name,
 typedef struct { GOCCL_API(GOCCL_FIELD, GOCCL_FIELD) } goccl_table;
@@ -155,19 +157,22 @@ enum { GOCCL_API(GOCCL_INDEX, GOCCL_INDEX) API_count };
 
 extern goccl_table goccl_cu;
 
-// goccl_driver_load opens the library and fills the table. On failure it returns non-zero and writes why to text.
+// goccl_driver_load opens the library and fills the table. On failure it returns non-zero and writes the reason to
+// text.
 int goccl_driver_load(const char *path, char *text, int textSize);
-// goccl_driver_call performs operation op (op.h) with context ctx current (0: whatever is). The result is 0, or API index << 32 | CUresult.
-// p and q are bytes rather than void, because cgo looks through memory whose type could hold Go pointers at every call: a fifth of a launch.
+// goccl_driver_call performs operation op (op.h) with context ctx current (0: the thread's current context). The result
+// is 0, or API index << 32 | CUresult. p and q are bytes rather than void: cgo scans memory whose type could hold Go
+// pointers at every call, which takes a fifth of a launch.
 uint64_t goccl_driver_call(uint32_t op, uint64_t ctx, uint64_t *a, uint8_t *p, uint8_t *q);
 // goccl_driver_api names a function of the table; goccl_driver_op names an operation.
 const char *goccl_driver_api(uint32_t index);
 const char *goccl_driver_op(uint32_t op);
-// goccl_driver_error gives the driver's name and text of a code (static strings, or NULL).
+// goccl_driver_error returns the driver's name and text of a code (static strings, or NULL).
 void goccl_driver_error(int code, const char **name, const char **text);
-// goccl_driver_context gives the addresses of cuCtxGetCurrent and cuCtxSetCurrent, for other C code that must switch contexts.
+// goccl_driver_context returns the addresses of cuCtxGetCurrent and cuCtxSetCurrent, for other C code that must switch
+// contexts.
 void goccl_driver_context(uint64_t *get, uint64_t *set);
-// The calling thread's context.
+// goccl_driver_current returns the calling thread's context.
 uint64_t goccl_driver_current(void);
 void goccl_driver_set_current(uint64_t ctx);
 #endif

@@ -1,17 +1,17 @@
-// What operations are written with: calls of the driver's functions, and their failures.
+// Macros with which operations call the driver's functions and report failures.
 #ifndef GOCCL_DRIVER_CALL_H
 #define GOCCL_DRIVER_CALL_H
 #include "api.h"
 
 #define FAIL(name, r) (((uint64_t)API_##name << 32) | (uint32_t)(r))
-// TRY calls and returns from the operation on failure.
+// TRY calls a function. On failure it returns from the operation.
 #define TRY(name, ...) \
 	do { \
 		if (!goccl_cu.name) return FAIL(name, GOCCL_NOT_SUPPORTED); \
 		CUresult r_ = goccl_cu.name(__VA_ARGS__); \
 		if (r_) return FAIL(name, r_); \
 	} while (0)
-// ELSE calls and on failure remembers it in `bad` and goes to label (for operations with a rollback).
+// ELSE calls a function. On failure it stores the failure in `bad` and jumps to label (for operations with a rollback).
 #define ELSE(label, name, ...) \
 	do { \
 		CUresult r_ = goccl_cu.name(__VA_ARGS__); \

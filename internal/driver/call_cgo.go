@@ -40,19 +40,20 @@ func open() error {
 	return nil
 }
 
-// call performs one operation with ctx current. p and q may point to Go memory that holds no pointers; nothing is kept.
+// call performs one operation with ctx current. p and q may point to Go memory without pointers; call keeps no
+// reference.
 func call(o op, ctx Context, a *args, p, q *byte) error {
 	r := C.goccl_driver_call(C.uint32_t(o), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), (*C.uint8_t)(p), (*C.uint8_t)(q))
 	if r == 0 {
 		return nil
 	}
-	if Code(uint32(r)) == NotReady { // the answer of every poll: not worth an allocation
+	if Code(uint32(r)) == NotReady { // the result of every unfinished poll: avoid the allocation
 		return errNotReady
 	}
 	return newError(uint64(r))
 }
 
-// newError is kept out of call so that the path of success stays small.
+// newError is separate from call so that the success path stays small.
 //
 //go:noinline
 func newError(r uint64) error {
@@ -75,7 +76,8 @@ func opName(o op) string {
 	return ""
 }
 
-// ContextFunctions gives the addresses of cuCtxGetCurrent and cuCtxSetCurrent, for C code of another package that must switch contexts.
+// ContextFunctions returns the addresses of cuCtxGetCurrent and cuCtxSetCurrent, for C code of another package that
+// must switch contexts.
 func ContextFunctions() (get, set uintptr, err error) {
 	if err := Load(); err != nil {
 		return 0, 0, err
@@ -88,6 +90,7 @@ func ContextFunctions() (get, set uintptr, err error) {
 	return uintptr(g), uintptr(s), nil
 }
 
-// currentContext and setCurrentContext touch the calling thread, which must be locked. They are for tests of what a foreign thread sees.
+// currentContext and setCurrentContext access the calling thread's context; the goroutine must be locked to the thread.
+// Tests use them to act as a foreign thread.
 func currentContext() Context       { return Context(C.goccl_driver_current()) }
 func setCurrentContext(ctx Context) { C.goccl_driver_set_current(C.uint64_t(ctx)) }

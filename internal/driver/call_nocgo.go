@@ -10,5 +10,5 @@ func open() error { return errNoCgo }
 
 func call(op, Context, *args, *byte, *byte) error { return errNoCgo }
 
-// ContextFunctions gives the addresses of cuCtxGetCurrent and cuCtxSetCurrent; without cgo there are none.
+// ContextFunctions returns the addresses of cuCtxGetCurrent and cuCtxSetCurrent; without cgo it fails.
 func ContextFunctions() (get, set uintptr, err error) { return 0, 0, errNoCgo }

@@ -38,20 +38,20 @@ const (
 	PeerPerformanceRank PeerAttribute = 1
 	PeerAccess          PeerAttribute = 2
 	PeerAtomics         PeerAttribute = 3
-	PeerPartialAtomics  PeerAttribute = 5 // atomics are native, but not all
+	PeerPartialAtomics  PeerAttribute = 5 // some atomics are native, but not all
 )
 
-// DeviceCount is the number of GPUs that CUDA_VISIBLE_DEVICES leaves.
+// DeviceCount returns the number of GPUs that CUDA_VISIBLE_DEVICES leaves.
 func DeviceCount() (int, error) {
 	var a args
 	err := call(opDeviceCount, 0, &a, nil, nil)
 	return int(a[0]), err
 }
 
-// DeviceName is like "NVIDIA H200".
+// DeviceName returns a name like "NVIDIA H200".
 func DeviceName(ordinal int) (string, error) { return deviceString(opDeviceName, ordinal) }
 
-// DeviceBusID is like "0000:3B:00.0".
+// DeviceBusID returns a PCI address like "0000:3B:00.0".
 func DeviceBusID(ordinal int) (string, error) { return deviceString(opDeviceBusID, ordinal) }
 
 func deviceString(o op, ordinal int) (string, error) {

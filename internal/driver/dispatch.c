@@ -1,12 +1,12 @@
 //go:build cgo && linux
 
-// One door for every operation. Outline of goccl_driver_call:
-//  1. save the thread's current context and set ours, if it differs;
+// All operations enter through goccl_driver_call:
+//  1. save the thread's current context and set ctx, if it differs;
 //  2. exchange the thread's capture mode for relaxed, if the operation is not stream-ordered;
 //  3. run the operation (results go back into a[]);
-//  4. put the capture mode back;
-//  5. put the context back.
-// The whole runs on one thread, so nothing can come between 1 and 5. No lock is taken.
+//  4. restore the capture mode;
+//  5. restore the context.
+// It all runs on one thread, so nothing interferes between 1 and 5. No lock is taken.
 #include "call.h"
 #include "op.h"
 #include "order.h"
@@ -88,7 +88,7 @@ release:
 	return bad;
 }
 
-// a: fd, size, access mask, device -> address, handle. The descriptor stays the caller's.
+// a: fd, size, access mask, device -> address, handle. The caller keeps the descriptor.
 static uint64_t vmm_import(uint64_t *a) {
 	CUmemAllocationProp prop;
 	prop_for(&prop, (int)a[3], 0);
@@ -116,7 +116,7 @@ release:
 	return bad;
 }
 
-// a: address -> descriptor. Works for any VMM mapping of this process that was created exportable, ours or not.
+// a: address -> descriptor. Works for any VMM mapping of this process that was created exportable, by goccl or not.
 static uint64_t vmm_export(uint64_t *a) {
 	CUmemHandle h = 0;
 	int fd = -1;
@@ -129,7 +129,7 @@ done:
 	return bad;
 }
 
-// a: address, size, handle. Every step is done whatever the one before said; the first failure is reported.
+// a: address, size, handle. All steps run even if one fails; the first failure is reported.
 static uint64_t vmm_free(uint64_t *a) {
 	CUresult u = goccl_cu.cuMemUnmap(a[0], a[1]);
 	CUresult f = goccl_cu.cuMemAddressFree(a[0], a[1]);
@@ -139,8 +139,8 @@ static uint64_t vmm_free(uint64_t *a) {
 	return r ? FAIL(cuMemRelease, r) : 0;
 }
 
-// a: pointer -> memory type, device ordinal, legacy IPC capable, buffer id, pool, allowed handle types, managed, mapped.
-// A pointer that the driver does not know yields memory type 0.
+// a: pointer -> memory type, device ordinal, legacy IPC capable, buffer id, pool, allowed handle types, managed,
+// mapped. A pointer unknown to the driver has memory type 0.
 static uint64_t pointer_info(uint64_t *a) {
 	enum { N = 8 };
 	int attr[N] = {2, 9, 10, 7, 17, 14, 8, 13};
@@ -165,7 +165,8 @@ static uint64_t module_load(uint64_t *a, void *p, void *q) {
 	return 0;
 }
 
-// p: name; a: module -> function. The function is loaded now: lazy loading at the first launch may wait for kernels that spin.
+// p: name; a: module -> function. The function is loaded now: lazy loading at the first launch may wait for spinning
+// kernels.
 static uint64_t module_function(uint64_t *a, void *p) {
 	CUfunction f = NULL;
 	TRY(cuModuleGetFunction, &f, PTR(CUmodule, a[0]), p);

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// ErrNoDriver is why Load fails when the library is missing, too old, or not for this build.
+// ErrNoDriver is the error of Load if the library is missing, too old, or not supported by this build.
 var ErrNoDriver = errors.New("driver: no NVIDIA driver library")
 
 var load = sync.OnceValue(func() error {
@@ -20,28 +20,28 @@ var load = sync.OnceValue(func() error {
 	return nil
 })
 
-// Load opens and initialises the driver, once per process; later calls return the same result. Every other function of this package
-// requires a Load that succeeded.
+// Load opens and initializes the driver, once per process; later calls return the same result. Every other function of
+// this package requires a successful Load.
 func Load() error { return load() }
 
-// Version is the CUDA version of the driver: 12080 is 12.8.
+// Version returns the CUDA version of the driver: 12080 is 12.8.
 func Version() (int, error) {
 	var a args
 	err := call(opDriverVersion, 0, &a, nil, nil)
 	return int(a[0]), err
 }
 
-// Context is a CUcontext; 0 means whatever the thread has.
+// Context is a CUcontext; 0 is the thread's current context.
 type Context uintptr
 
-// RetainPrimary takes a reference on the primary context of device ordinal (the one that cudart and PyTorch use).
+// RetainPrimary takes a reference to the primary context of device ordinal, which cudart and PyTorch use too.
 func RetainPrimary(ordinal int) (Context, error) {
 	a := args{uint64(ordinal)}
 	err := call(opContextRetain, 0, &a, nil, nil)
 	return Context(a[0]), err
 }
 
-// ReleasePrimary gives the reference back.
+// ReleasePrimary drops the reference.
 func ReleasePrimary(ordinal int) error {
 	a := args{uint64(ordinal)}
 	return gone(call(opContextRelease, 0, &a, nil, nil))
@@ -53,7 +53,8 @@ func (c Context) Synchronize() error {
 	return call(opContextSynchronize, c, &a, nil, nil)
 }
 
-// CurrentDevice is the ordinal of the device whose context is current on the calling thread; ok is false when the thread has none.
+// CurrentDevice returns the ordinal of the device whose context is current on the calling thread; ok is false if the
+// thread has none.
 func CurrentDevice() (ordinal int, ok bool, err error) {
 	var a args
 	err = call(opCurrentDevice, 0, &a, nil, nil)
@@ -63,13 +64,13 @@ func CurrentDevice() (ordinal int, ok bool, err error) {
 	return int(a[0]), err == nil, err
 }
 
-// EnablePeer lets kernels of c use memory that peer's cuMemAlloc made; twice is harmless.
+// EnablePeer lets kernels of c access memory that peer's cuMemAlloc made. Calling it twice is harmless.
 func (c Context) EnablePeer(peer Context) error {
 	a := args{uint64(peer)}
 	return call(opEnablePeer, c, &a, nil, nil)
 }
 
-// PriorityRange is the least and the greatest stream priority (the greatest is the smaller number).
+// PriorityRange returns the least and the greatest stream priority (the greatest is the smaller number).
 func (c Context) PriorityRange() (least, greatest int, err error) {
 	var a args
 	err = call(opPriorityRange, c, &a, nil, nil)

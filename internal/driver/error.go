@@ -5,7 +5,7 @@ import "fmt"
 // Code is a CUresult.
 type Code int32
 
-// The codes that callers tell apart.
+// The codes that callers distinguish.
 const (
 	InvalidValue             Code = 1
 	OutOfMemory              Code = 2
@@ -36,14 +36,14 @@ const (
 
 // Error is a driver call that failed.
 type Error struct {
-	// Call is the function of libcuda or NVML, like "cuMemCreate".
+	// Call is the failed function of libcuda or NVML, like "cuMemCreate".
 	Call string
 	Code Code
-	// Name and Text are the driver's: "CUDA_ERROR_OUT_OF_MEMORY", "out of memory".
+	// Name and Text are the driver's name and description, like "CUDA_ERROR_OUT_OF_MEMORY" and "out of memory".
 	Name, Text string
 }
 
-// Error is like "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
+// Error returns a text like "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
 func (e *Error) Error() string {
 	s := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
 	if e.Text != "" {
@@ -52,7 +52,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Is makes errors.Is(err, &Error{Code: c}) compare by code alone.
+// Is makes errors.Is(err, &Error{Code: c}) compare the code alone.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code && (t.Call == "" || t.Call == e.Call)
@@ -81,10 +81,10 @@ func IsCode(err error, code Code) bool {
 	return false
 }
 
-// JITError is an image that the driver refused, with what its compiler said.
+// JITError is an image that the driver refused, with the log of its compiler.
 type JITError struct {
 	Err *Error
-	// Log is the compiler's error log, then its information log; Error shows the first line only, %+v all of it.
+	// Log is the compiler's error log, then its information log. Error prints the first line only, %+v the whole log.
 	Log string
 }
 
@@ -100,7 +100,7 @@ func (e *JITError) Error() string {
 	return e.Err.Error() + ": " + e.Log
 }
 
-// Unwrap is the driver's error.
+// Unwrap returns the driver's error.
 func (e *JITError) Unwrap() error { return e.Err }
 
 // Format prints the whole log for %+v.
@@ -114,7 +114,7 @@ func (e *JITError) Format(f fmt.State, verb rune) {
 
 var errNotReady = &Error{Call: "query", Code: NotReady, Name: "CUDA_ERROR_NOT_READY", Text: "device not ready"}
 
-// gone is success while the driver shuts down: a process that exits takes its objects with it.
+// gone turns errors during the driver's shutdown into success: objects are freed when the process exits.
 func gone(err error) error {
 	if IsCode(err, Deinitialized) || IsCode(err, ContextIsDestroyed) {
 		return nil

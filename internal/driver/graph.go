@@ -1,16 +1,16 @@
 package driver
 
-// CaptureMode says which calls of other threads would spoil a capture.
+// CaptureMode selects which calls of other threads would invalidate a capture.
 type CaptureMode int
 
-// The capture modes. In the global and the thread-local mode a capture must end on the thread that began it.
+// The capture modes. In the global and the thread-local mode, a capture must end on the thread that began it.
 const (
 	CaptureGlobal      CaptureMode = 0
 	CaptureThreadLocal CaptureMode = 1
 	CaptureRelaxed     CaptureMode = 2
 )
 
-// CaptureStatus is the state of a stream.
+// CaptureStatus is the capture state of a stream.
 type CaptureStatus int
 
 // The capture states.
@@ -20,13 +20,13 @@ const (
 	CaptureInvalidated
 )
 
-// BeginCapture turns later work on s into a graph instead of running it.
+// BeginCapture records later work on s into a graph instead of running it.
 func (c Context) BeginCapture(s Stream, m CaptureMode) error {
 	a := args{uint64(s), uint64(m)}
 	return call(opBeginCapture, c, &a, nil, nil)
 }
 
-// EndCapture gives the graph.
+// EndCapture returns the graph.
 func (c Context) EndCapture(s Stream) (Graph, error) {
 	a := args{uint64(s)}
 	err := call(opEndCapture, c, &a, nil, nil)
@@ -36,14 +36,14 @@ func (c Context) EndCapture(s Stream) (Graph, error) {
 	return Graph(a[0]), nil
 }
 
-// CaptureInfo is the state of s and, while capturing, a number that is unique to the capture.
+// CaptureInfo returns the capture state of s and, while capturing, a number that is unique to the capture.
 func (c Context) CaptureInfo(s Stream) (CaptureStatus, uint64, error) {
 	a := args{uint64(s)}
 	err := call(opCaptureInfo, c, &a, nil, nil)
 	return CaptureStatus(a[0]), a[1], err
 }
 
-// Instantiate makes g ready to launch.
+// Instantiate makes an executable graph of g.
 func (c Context) Instantiate(g Graph) (GraphExec, error) {
 	a := args{uint64(g)}
 	err := call(opGraphInstantiate, c, &a, nil, nil)
@@ -56,26 +56,26 @@ func (c Context) UploadGraph(e GraphExec, s Stream) error {
 	return call(opGraphUpload, c, &a, nil, nil)
 }
 
-// LaunchGraph enqueues a replay.
+// LaunchGraph enqueues a launch of the graph.
 func (c Context) LaunchGraph(e GraphExec, s Stream) error {
 	a := args{uint64(e), uint64(s)}
 	return call(opGraphLaunch, c, &a, nil, nil)
 }
 
-// GraphNodes is the number of nodes.
+// GraphNodes returns the number of nodes.
 func (c Context) GraphNodes(g Graph) (int, error) {
 	a := args{uint64(g)}
 	err := call(opGraphNodes, c, &a, nil, nil)
 	return int(a[0]), err
 }
 
-// DestroyGraph and DestroyGraphExec free.
+// DestroyGraph frees a graph.
 func (c Context) DestroyGraph(g Graph) error {
 	a := args{uint64(g)}
 	return gone(call(opGraphDestroy, c, &a, nil, nil))
 }
 
-// DestroyGraphExec frees an instantiated graph; launches under way still run.
+// DestroyGraphExec frees an instantiated graph; enqueued launches still run.
 func (c Context) DestroyGraphExec(e GraphExec) error {
 	a := args{uint64(e)}
 	return gone(call(opGraphExecDestroy, c, &a, nil, nil))

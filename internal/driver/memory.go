@@ -3,27 +3,27 @@ package driver
 // Ptr is a CUdeviceptr.
 type Ptr = uintptr
 
-// MemInfo is the free and the total memory of the context's device, in bytes.
+// MemInfo returns the free and the total memory of the context's device, in bytes.
 func (c Context) MemInfo() (free, total int64, err error) {
 	var a args
 	err = call(opMemInfo, c, &a, nil, nil)
 	return int64(a[0]), int64(a[1]), err
 }
 
-// MemAlloc is cuMemAlloc: what cudaMalloc does. The contents are undefined.
+// MemAlloc is cuMemAlloc, which cudaMalloc uses. The contents are undefined.
 func (c Context) MemAlloc(size int64) (Ptr, error) {
 	a := args{uint64(size)}
 	err := call(opMemAlloc, c, &a, nil, nil)
 	return Ptr(a[0]), err
 }
 
-// MemFree frees what MemAlloc made; it waits for work that uses it.
+// MemFree frees memory of MemAlloc; it waits for work that uses it.
 func (c Context) MemFree(p Ptr) error {
 	a := args{uint64(p)}
 	return gone(call(opMemFree, c, &a, nil, nil))
 }
 
-// MemoryType tells where a pointer points.
+// MemoryType is the kind of memory that a pointer points to.
 type MemoryType uint8
 
 // The memory types; 0 is memory that the driver does not know.
@@ -32,22 +32,22 @@ const (
 	GPUMemory  MemoryType = 2
 )
 
-// PointerInfo is what the driver knows of a pointer.
+// PointerInfo holds the driver's attributes of a pointer.
 type PointerInfo struct {
 	Type    MemoryType
 	Ordinal int
-	// LegacyIPC: cuIpcGetMemHandle works.
+	// LegacyIPC means that cuIpcGetMemHandle works.
 	LegacyIPC bool
-	// BufferID tells allocations of this process apart, also when an address is used again.
+	// BufferID distinguishes the allocations of this process, even if an address is reused.
 	BufferID uint64
-	// Pool is set for memory of a stream-ordered pool (cudaMallocAsync).
+	// Pool is nonzero for memory of a stream-ordered pool (cudaMallocAsync).
 	Pool uint64
-	// HandleTypes is the mask of handle types that the allocation can be exported as; bit 0 is a file descriptor.
+	// HandleTypes is the mask of handle types by which the allocation can be exported; bit 0 is a file descriptor.
 	HandleTypes     uint32
 	Managed, Mapped bool
 }
 
-// PointerInfo asks the driver about p. An unknown pointer is no error: its Type is 0.
+// PointerInfo queries the driver about p. An unknown pointer is not an error: its Type is 0.
 func (c Context) PointerInfo(p Ptr) (PointerInfo, error) {
 	a := args{uint64(p)}
 	if err := call(opPointerInfo, c, &a, nil, nil); err != nil {
@@ -60,7 +60,7 @@ func (c Context) PointerInfo(p Ptr) (PointerInfo, error) {
 		HandleTypes: uint32(a[5]), Managed: a[6] != 0, Mapped: a[7] != 0}, nil
 }
 
-// AddressRange is the base and the size of the allocation (or VMM mapping) that holds p.
+// AddressRange returns the base and the size of the allocation (or VMM mapping) that holds p.
 func (c Context) AddressRange(p Ptr) (base Ptr, size int64, err error) {
 	a := args{uint64(p)}
 	err = call(opAddressRange, c, &a, nil, nil)
@@ -74,27 +74,27 @@ const (
 	HostWriteCombined = 4
 )
 
-// HostAlloc is page-locked host memory and its address for the device.
+// HostAlloc returns page-locked host memory and its device address.
 func (c Context) HostAlloc(size int64, flags uint32) (host, dev Ptr, err error) {
 	a := args{uint64(size), uint64(flags)}
 	err = call(opHostAlloc, c, &a, nil, nil)
 	return Ptr(a[0]), Ptr(a[1]), err
 }
 
-// HostFree frees what HostAlloc made.
+// HostFree frees memory of HostAlloc.
 func (c Context) HostFree(host Ptr) error {
 	a := args{uint64(host)}
 	return gone(call(opHostFree, c, &a, nil, nil))
 }
 
-// HostRegister page-locks size bytes at host (not Go heap) and maps them for the device.
+// HostRegister page-locks size bytes at host (not on the Go heap) and maps them for the device.
 func (c Context) HostRegister(host Ptr, size int64, flags uint32) (dev Ptr, err error) {
 	a := args{uint64(host), uint64(size), uint64(flags)}
 	err = call(opHostRegister, c, &a, nil, nil)
 	return Ptr(a[0]), err
 }
 
-// HostUnregister undoes HostRegister.
+// HostUnregister reverses HostRegister.
 func (c Context) HostUnregister(host Ptr) error {
 	a := args{uint64(host)}
 	return gone(call(opHostUnregister, c, &a, nil, nil))

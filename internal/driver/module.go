@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Module is a CUmodule, Function a CUfunction.
+// Module is a CUmodule.
 type (
 	Module   uintptr
 	Function uintptr
@@ -14,7 +14,8 @@ type (
 // jitLog is the size of each of the driver's two compiler logs.
 const jitLog = 8 << 10
 
-// LoadModule loads a cubin, a fatbin or PTX. A refusal is a *JITError with the compiler's log.
+// LoadModule loads a cubin, a fatbin or PTX. If the driver refuses the image, the error is a *JITError with the
+// compiler's log.
 func (c Context) LoadModule(image []byte) (Module, error) {
 	// PTX is text and must end in NUL; binary images carry their size.
 	img := image
@@ -45,14 +46,14 @@ func (c Context) UnloadModule(m Module) error {
 	return gone(call(opModuleUnload, c, &a, nil, nil))
 }
 
-// ModuleFunction finds a kernel and loads it on the device.
+// ModuleFunction finds a kernel and loads it onto the device.
 func (c Context) ModuleFunction(m Module, name string) (Function, error) {
 	a := args{uint64(m)}
 	err := call(opModuleFunction, c, &a, cstring(name), nil)
 	return Function(a[0]), err
 }
 
-// ModuleGlobal finds a variable.
+// ModuleGlobal returns the address and size of a variable.
 func (c Context) ModuleGlobal(m Module, name string) (Ptr, int64, error) {
 	a := args{uint64(m)}
 	err := call(opModuleGlobal, c, &a, cstring(name), nil)
@@ -80,32 +81,32 @@ const (
 	FuncSharedCarveout   FuncAttribute = 9
 )
 
-// FuncAttribute reads an attribute.
+// FuncAttribute reads an attribute of f.
 func (c Context) FuncAttribute(f Function, attr FuncAttribute) (int, error) {
 	a := args{uint64(f), uint64(attr)}
 	err := call(opFuncGetAttribute, c, &a, nil, nil)
 	return int(int64(a[0])), err
 }
 
-// SetFuncAttribute writes one.
+// SetFuncAttribute sets an attribute of f.
 func (c Context) SetFuncAttribute(f Function, attr FuncAttribute, value int) error {
 	a := args{uint64(f), uint64(attr), uint64(value)}
 	return call(opFuncSetAttribute, c, &a, nil, nil)
 }
 
-// Occupancy is how many blocks of that many threads and bytes of dynamic shared memory fit on a multiprocessor.
+// Occupancy returns how many blocks with the given threads and bytes of dynamic shared memory fit on a multiprocessor.
 func (c Context) Occupancy(f Function, threads int, shared uint32) (int, error) {
 	a := args{uint64(f), uint64(threads), uint64(shared)}
 	err := call(opOccupancy, c, &a, nil, nil)
 	return int(a[0]), err
 }
 
-// LaunchFlag asks for a launch attribute.
+// LaunchFlag requests a launch attribute.
 type LaunchFlag uint32
 
 // The launch flags.
 const (
-	// LaunchCooperative refuses to start unless all blocks fit at once.
+	// LaunchCooperative makes the launch fail unless all blocks fit at once.
 	LaunchCooperative LaunchFlag = 1
 	// LaunchOverlapPrevious lets the kernel start before the previous one of the stream ends (programmatic dependent launch).
 	LaunchOverlapPrevious LaunchFlag = 2
@@ -118,15 +119,16 @@ type LaunchConfig struct {
 	Flags                LaunchFlag
 }
 
-// Launch enqueues f on s. params is the parameter buffer, laid out as the kernel declares: each parameter at its own alignment.
-// Nothing is allocated; params may be used again when Launch returns.
+// Launch enqueues f on s. params is the parameter buffer in the layout that the kernel declares: each parameter at its
+// own alignment. Nothing is allocated; params may be reused when Launch returns.
 func (c Context) Launch(f Function, cfg *LaunchConfig, s Stream, params []byte) error {
 	a := cfg.pack(f, s, params)
 	return call(opLaunch, c, &a, first(params), nil)
 }
 
-// LaunchInOrder is Enter, Launch and Leave in one call. params begins with the kernel's ticket, 8 bytes which are written here: o.Word, or 0 where
-// there is none or s is being captured. Each block adds 1 to the ticket, unless it is 0, as the last that it does.
+// LaunchInOrder is Enter, Launch and Leave in one call. params begins with the kernel's ticket, 8 bytes which this call
+// sets: o.Word, or 0 if there is no word or s is being captured. If the ticket is not 0, each block adds 1 to *ticket
+// as its last action.
 func (c Context) LaunchInOrder(f Function, cfg *LaunchConfig, s Stream, params []byte, o *Order) error {
 	a := cfg.pack(f, s, params)
 	return call(opLaunchInOrder, c, &a, first(params), o.bytes())

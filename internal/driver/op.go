@@ -1,9 +1,9 @@
 package driver
 
-// op is an operation of goccl_driver_call; the order is that of op.h.
+// op is an operation of goccl_driver_call, in the order of op.h.
 type op uint32
 
-// Stream-ordered operations: legal while the stream is being captured.
+// Stream-ordered operations; they are legal while the stream is being captured.
 const (
 	opLaunch op = iota
 	opLaunchInOrder
@@ -23,7 +23,7 @@ const (
 	opEndCapture
 	opCaptureInfo
 
-	// Immediate operations: they run with the thread's capture mode relaxed.
+	// Immediate operations; they run with the thread's capture mode relaxed.
 	opDriverInit
 	opDriverVersion
 	opDeviceCount
@@ -82,5 +82,5 @@ const (
 	opCount
 )
 
-// args carries an operation's integers in and its results out.
+// args holds an operation's integer arguments, then its results.
 type args [9]uint64

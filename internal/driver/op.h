@@ -1,5 +1,5 @@
-// The operations of goccl_driver_call. The Go constants in op.go stand in the same order; a test compares the names.
-// From OP(DriverInit) on, operations are not stream-ordered: they run with the thread's capture mode relaxed.
+// The operations of goccl_driver_call. The Go constants in op.go have the same order; a test compares the names.
+// Operations from OP(DriverInit) on are not stream-ordered: they run with the thread's capture mode relaxed.
 #define GOCCL_OPS(OP) \
 	OP(Launch) OP(LaunchInOrder) OP(Enter) OP(Leave) OP(Copy) OP(Memset8) OP(Memset32) OP(EventRecord) OP(StreamWaitEvent) \
 	OP(WriteValue32) OP(WriteValue64) OP(WaitValue32) OP(WaitValue64) OP(GraphLaunch) \

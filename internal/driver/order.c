@@ -1,25 +1,28 @@
 //go:build cgo && linux
 
-// Work of one owner runs in the order in which the host enqueues it, and graphs that hold some in the order in which the host launches them, on
-// whatever streams. An operation is enter, its work on one stream, leave:
+// Work of one owner runs in the order in which the host enqueues it, and its graphs run in the order in which the host
+// launches them, across streams. An operation is enter, its work on one stream, leave:
 //
-//  enter, not captured  1. Wait for what stands for the latest work, unless that was on this stream.
+//  enter, not captured  1. Wait for the mark of the latest work, unless that was on this stream.
 //  leave, not captured  2. Mark the end of this work.
-//  enter, captured      3. In a capture's first: a node that waits for the event.
-//                       4. In a later one on another stream than the one before: an edge from that one's last node.
+//  enter, captured      3. In the first operation of a capture: add a node that waits for the event.
+//                       4. In a later one, if on another stream than the previous: add an edge from the previous tail.
 //  leave, captured      5. Move the capture's record of the event behind this work.
 //
-// The mark of kernels that know of tickets is a word in device memory, if there is one: each of their blocks adds 1 to it when it ends, and blocks is
-// how many blocks have been launched. It costs nothing unless another stream comes along; an event behind every launch costs about a microsecond.
-// The mark of other work is the event. The latest mark stands for all before it, because all work follows the work before it.
+// The mark of kernels with tickets is a word in device memory, if there is one: each of their blocks adds 1 to it when
+// it ends, and blocks is the number of blocks launched so far. This is free unless another stream is used; an event
+// after every launch would cost about a microsecond. The mark of other work is the event. The latest mark covers all
+// earlier work, because all work follows the work before it.
 //
-// Nobody tells us of a graph's launch. So from the first capture on the event stands for all work (shared): each launch of a graph waits for the latest
-// record and makes a record, both at the time of the launch, and so does other work. One stream in one capture gets the same chain of nodes as without
-// an order: the wait is ahead of it, the record a leaf at its end.
+// The host is not notified of a graph launch. So from the first capture on, the event marks all work (shared): each
+// graph launch waits for the latest record and makes a record, both at the time of the launch, and so does other work.
+// A capture with one stream gets the same chain of nodes as without an order: the wait is ahead of it, the record a
+// leaf at its end.
 //
-// Streams are compared by their ids, which unlike handles are never used again: a stream may be destroyed with work on it and another get its handle,
-// and the per-thread default streams share one. 0 is unknown, and no stream's. While a stream is being captured its id must not be asked for:
-// cuStreamGetId makes the capture invalid (driver 580, H200). Within one capture the handle serves: see captured.
+// Streams are compared by their ids, which unlike handles are never reused: a stream may be destroyed while it has
+// work, and another may get its handle; the per-thread default streams share one handle. Id 0 is unknown and belongs to
+// no stream. While a stream is being captured its id must not be queried: cuStreamGetId invalidates the capture (driver
+// 580, H200). Within one capture the handle is used instead: see captured.
 #include "order.h"
 #include "call.h"
 
@@ -29,18 +32,18 @@ enum { MARK_NONE, MARK_EVENT, MARK_BLOCKS };
 
 #define EVENT(o) PTR(CUevent, (o)->event)
 
-// What a stream that is being captured would make its next node depend on.
+// The dependencies of the next node of a stream that is being captured.
 struct frontier {
 	unsigned long long id;
 	CUgraph graph;
-	const CUgraphNode *nodes; // the driver's, until the next call for the stream
+	const CUgraphNode *nodes; // owned by the driver, valid until the next call for the stream
 	size_t n;
 };
 
 static uint64_t frontier(CUstream s, struct frontier *f) {
 	int status = 0;
 	CUresult r = goccl_cu.cuStreamGetCaptureInfo_v2(s, &status, &f->id, &f->graph, &f->nodes, &f->n);
-	if (r == GOCCL_LOSSY_QUERY) { // edges that are not plain: nobody here looks at their kind
+	if (r == GOCCL_LOSSY_QUERY) { // some edges are not plain; their kind does not matter here
 		const CUgraphEdgeData *edges = NULL;
 		TRY(cuStreamGetCaptureInfo_v3, s, &status, &f->id, &f->graph, &f->nodes, &edges, &f->n);
 	} else if (r) {
@@ -49,7 +52,7 @@ static uint64_t frontier(CUstream s, struct frontier *f) {
 	return status == 1 ? 0 : FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED);
 }
 
-// captured identifies a stream within one capture. The default streams have no handle of their own: they are unknown.
+// captured identifies a stream within one capture. The default streams have no unique handle: they are unknown.
 static uint64_t captured(CUstream s) { return (uintptr_t)s <= 2 ? 0 : (uintptr_t)s; }
 
 static int holds(const struct frontier *f, CUgraphNode node) {
@@ -58,7 +61,8 @@ static int holds(const struct frontier *f, CUgraphNode node) {
 	return 0;
 }
 
-// find gives the entry of a capture, or a free one for it: the one that was not looked for the longest, since nobody says when a capture ends.
+// find returns the entry of a capture, or a free one for it. If all are used it takes the one with the oldest lookup,
+// since nothing reports the end of a capture.
 static struct capture *find(struct order *o, uint64_t id) {
 	struct capture *oldest = o->captures;
 	for (struct capture *c = o->captures; c < o->captures + ORDER_CAPTURES; c++) {
@@ -73,12 +77,13 @@ static struct capture *find(struct order *o, uint64_t id) {
 	return oldest;
 }
 
-// share makes the event stand for all work so far, and from now on. It is recorded behind blocks, or for the first time, on a stream that nobody else has,
-// and that the driver frees when it is done with it. The stream of those blocks will not do: it may be gone, being captured, or have other work behind them.
+// share makes the event cover all work so far, and from now on. For blocks, or if nothing was recorded yet, it records
+// the event on a new stream that has no other work, and that the driver frees afterwards. The stream of those blocks
+// cannot be used: it may be destroyed, be captured, or have other work after them.
 static uint64_t share(struct order *o) {
 	if (o->shared) return 0;
 	if (o->mark != MARK_EVENT) {
-		int mode = GOCCL_CAPTURE_RELAXED; // this stream has no part in any capture
+		int mode = GOCCL_CAPTURE_RELAXED; // this stream takes no part in any capture
 		CUstream s = NULL;
 		uint64_t bad = 0;
 		TRY(cuThreadExchangeStreamCaptureMode, &mode);
@@ -118,13 +123,13 @@ static uint64_t enter_capture(CUstream s, struct order *o) {
 	return 0;
 }
 
-// A failure to take an edge away leaves one too many, which changes no order.
+// If removing an edge fails, one superfluous edge stays, which changes no order.
 static uint64_t leave_capture(CUstream s, struct order *o) {
 	struct frontier f;
 	uint64_t r = frontier(s, &f);
 	if (r) return r;
 	struct capture *c = &o->captures[o->current - 1];
-	if (f.id != c->id) return FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED); // it ended, and another began, in between
+	if (f.id != c->id) return FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED); // it ended, and another capture began, in between
 	CUgraphNode before = PTR(CUgraphNode, c->tail), record = PTR(CUgraphNode, c->record), tail = NULL;
 	if (f.n == 1) tail = f.nodes[0];
 	else TRY(cuGraphAddEmptyNode, &tail, f.graph, f.nodes, f.n);
@@ -153,14 +158,15 @@ uint64_t goccl_order_enter(CUstream s, struct order *o) {
 	}
 	if (!goccl_cu.cuStreamGetId || goccl_cu.cuStreamGetId(s, &id)) id = 0;
 	o->now = id;
-	// A graph may have been launched since the latest work, also where that was on this stream.
+	// A graph may have been launched since the latest work, even if that was on this stream.
 	if (!o->shared && (!o->mark || (id && o->last == id))) return 0;
 	if (o->mark == MARK_BLOCKS) TRY(cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
 	else TRY(cuStreamWaitEvent, s, EVENT(o), 0);
 	return 0;
 }
 
-// The event is recorded at once, not when another stream comes along: the stream may be destroyed by then, or hold work that waits for ours.
+// Record the event now, not when another stream is used: by then the stream may be destroyed, or hold work that waits
+// for this work.
 uint64_t goccl_order_leave(CUstream s, struct order *o) {
 	if (o->current) return leave_capture(s, o);
 	TRY(cuEventRecord, EVENT(o), s);
@@ -168,9 +174,9 @@ uint64_t goccl_order_leave(CUstream s, struct order *o) {
 	return 0;
 }
 
-// The kernel's parameters begin with its ticket: the word that its blocks add to, or 0. A graph's launches get 0, because nobody counts them. Blocks
-// count once they are launched: whoever waited for others would wait for ever. A kernel in a graph may overlap the one before only where that is the one
-// thing it follows.
+// The kernel's parameters begin with its ticket: the word to which its blocks add, or 0. Graph launches get 0, because
+// they are not counted. Blocks are counted only after the launch succeeded: otherwise a waiter would wait forever. A
+// kernel in a graph may overlap the previous one only if that is its sole dependency.
 uint64_t goccl_order_launch(uint64_t *a, void *p, struct order *o) {
 	CUstream s = PTR(CUstream, a[1]);
 	if (a[8] < sizeof o->word) return FAIL(cuLaunchKernel, GOCCL_INVALID_VALUE);

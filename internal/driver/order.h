@@ -1,26 +1,29 @@
-// The order of an owner's work over streams, captures and replays: driver.Order.
+// The order of an owner's work across streams, captures and graph launches: driver.Order.
 #ifndef GOCCL_DRIVER_ORDER_H
 #define GOCCL_DRIVER_ORDER_H
 #include "api.h"
 
-// A capture that holds work of an order. Its id is never used again, unlike the handles of its graph and nodes: what ended is found by nobody.
+// A capture that holds work of an order. Its id is never reused, unlike the handles of its graph and nodes, so a lookup
+// never finds an ended capture.
 struct capture {
-	uint64_t id;     // 0: an entry that is free
-	uint64_t stream; // the stream of the latest work, by its handle; 0: unknown
-	uint64_t tail;   // the node that all work in the capture so far precedes; at first the one that waits for the event, or 0
-	uint64_t record; // the node that records the event; it hangs on the tail. 0: none yet
-	uint64_t used;   // when it was last looked for
+	uint64_t id;     // 0: a free entry
+	uint64_t stream; // the stream of the latest work, by handle; 0: unknown
+	uint64_t tail;   // the node that follows all work in the capture so far; at first the node that waits for the event, or 0
+	uint64_t record; // the node that records the event; it depends on the tail. 0: none yet
+	uint64_t used;   // time of the last lookup
 };
 
-enum { ORDER_CAPTURES = 64 }; // as many may be under way at once
+enum { ORDER_CAPTURES = 64 }; // maximum number of concurrent captures
 
-// blocks is also read by other threads, hence atomic. The Go side lists the fields that it knows; C alone uses the others.
+// Other threads also read blocks, so it is atomic. The Go side declares the fields that it uses; only C uses the
+// others.
 struct order {
 	uint64_t event, word, blocks;
-	uint64_t separate; // graphs and other work are not ordered among each other
-	uint64_t last, mark; // the latest work that was not captured: its stream, and what stands for it
+	uint64_t separate; // graphs and other work are not ordered with each other
+	uint64_t last, mark; // the latest work that was not captured: its stream and its mark
 	uint64_t shared;     // graphs record the event too
-	// What the latest enter found: the stream, the entry of its capture + 1, and whether work on the stream follows one node there and nothing else.
+	// State of the latest enter: the stream, the entry of its capture + 1, and whether work on the stream follows
+	// exactly one node there.
 	uint64_t now, current, chained;
 	uint64_t time;
 	struct capture captures[ORDER_CAPTURES];

@@ -1,14 +1,15 @@
 package driver
 
-// VMM is one mapped physical allocation made by the virtual memory functions.
+// VMM is a physical allocation made by the virtual memory functions, and its mapping.
 type VMM struct {
 	Ptr    Ptr
 	Size   int64
 	handle uint64
 }
 
-// VMMAlloc makes exportable, zeroed memory on device ordinal, of at least size bytes (a multiple of the granularity, 2 MiB on today's GPUs),
-// readable and writable by the devices in mask. It waits on s for the zeroes. rdma asks that a NIC may reach the memory.
+// VMMAlloc makes exportable, zeroed memory on device ordinal, which the devices in mask can read and write. It has at
+// least size bytes, in multiples of the granularity (2 MiB on today's GPUs). VMMAlloc waits on s for the zeroing. rdma
+// requests NIC access to the memory.
 func (c Context) VMMAlloc(ordinal int, size int64, mask uint64, s Stream, rdma bool) (VMM, error) {
 	a := args{uint64(ordinal), uint64(size), uint64(s), mask, b2u(rdma)}
 	if err := call(opVMMAlloc, c, &a, nil, nil); err != nil {
@@ -17,7 +18,7 @@ func (c Context) VMMAlloc(ordinal int, size int64, mask uint64, s Stream, rdma b
 	return VMM{Ptr: Ptr(a[0]), Size: int64(a[1]), handle: a[2]}, nil
 }
 
-// VMMExport gives a new file descriptor for the VMM allocation that holds p; it is the caller's to close.
+// VMMExport returns a new file descriptor for the VMM allocation that holds p; the caller closes it.
 func (c Context) VMMExport(p Ptr) (fd int, err error) {
 	a := args{uint64(p)}
 	if err := call(opVMMExport, c, &a, nil, nil); err != nil {
@@ -26,7 +27,7 @@ func (c Context) VMMExport(p Ptr) (fd int, err error) {
 	return int(int32(a[0])), nil
 }
 
-// VMMImport maps the allocation behind fd for the devices in mask. fd stays the caller's.
+// VMMImport maps the allocation behind fd for the devices in mask. The caller keeps fd.
 func (c Context) VMMImport(fd int, size int64, mask uint64, ordinal int) (VMM, error) {
 	a := args{uint64(fd), uint64(size), mask, uint64(ordinal)}
 	if err := call(opVMMImport, c, &a, nil, nil); err != nil {
@@ -35,33 +36,33 @@ func (c Context) VMMImport(fd int, size int64, mask uint64, ordinal int) (VMM, e
 	return VMM{Ptr: Ptr(a[0]), Size: size, handle: a[1]}, nil
 }
 
-// VMMAccess lets the devices in mask use the mapping as well.
+// VMMAccess gives the devices in mask access to the mapping.
 func (c Context) VMMAccess(m VMM, mask uint64) error {
 	a := args{uint64(m.Ptr), uint64(m.Size), mask}
 	return call(opVMMAccess, c, &a, nil, nil)
 }
 
-// VMMFree unmaps and releases. It waits for nothing: work that uses the memory must be done.
+// VMMFree unmaps and releases the memory. It does not wait: work that uses the memory must be done.
 func (c Context) VMMFree(m VMM) error {
 	a := args{uint64(m.Ptr), uint64(m.Size), m.handle}
 	return gone(call(opVMMFree, c, &a, nil, nil))
 }
 
-// IPCGet is the legacy IPC handle of the allocation whose base is p.
+// IPCGet returns the legacy IPC handle of the allocation with base p.
 func (c Context) IPCGet(base Ptr) (h [64]byte, err error) {
 	a := args{uint64(base)}
 	err = call(opIPCGet, c, &a, &h[0], nil)
 	return h, err
 }
 
-// IPCOpen maps another process's allocation. A process may open a handle once per context.
+// IPCOpen maps an allocation of another process. A process may open a handle once per context.
 func (c Context) IPCOpen(h [64]byte) (Ptr, error) {
 	var a args
 	err := call(opIPCOpen, c, &a, &h[0], nil)
 	return Ptr(a[0]), err
 }
 
-// IPCClose undoes IPCOpen.
+// IPCClose reverses IPCOpen.
 func (c Context) IPCClose(p Ptr) error {
 	a := args{uint64(p)}
 	return gone(call(opIPCClose, c, &a, nil, nil))

@@ -4,32 +4,33 @@ import (
 	"math"
 )
 
-// Stream is a CUstream. 0 is the context's default stream, 1 the legacy one by name, 2 the calling thread's.
+// Stream is a CUstream. 0 is the context's default stream; 1 and 2 are the explicit handles of the legacy default
+// stream and of the calling thread's.
 type Stream uintptr
 
 // Event is a CUevent.
 type Event uintptr
 
-// Graph is a CUgraph, GraphExec one that is ready to launch.
+// Graph is a CUgraph, GraphExec an instantiated graph.
 type (
 	Graph     uintptr
 	GraphExec uintptr
 )
 
-// NewStream makes a stream that does not synchronise with the default stream. Smaller numbers are more urgent.
+// NewStream makes a stream that does not synchronize with the default stream. Smaller priorities are more urgent.
 func (c Context) NewStream(priority int) (Stream, error) {
 	a := args{1, uint64(int64(priority))}
 	err := call(opStreamCreate, c, &a, nil, nil)
 	return Stream(a[0]), err
 }
 
-// DestroyStream lets enqueued work finish and frees the stream then.
+// DestroyStream frees the stream when its enqueued work has finished.
 func (c Context) DestroyStream(s Stream) error {
 	a := args{uint64(s)}
 	return gone(call(opStreamDestroy, c, &a, nil, nil))
 }
 
-// StreamContext is the context that s belongs to.
+// StreamContext returns the context of s.
 func (c Context) StreamContext(s Stream) (Context, error) {
 	a := args{uint64(s)}
 	err := call(opStreamContext, c, &a, nil, nil)
@@ -52,13 +53,13 @@ func done(err error) (bool, error) {
 	return false, err
 }
 
-// SynchronizeStream waits in the driver, without bound.
+// SynchronizeStream waits in the driver, without a bound.
 func (c Context) SynchronizeStream(s Stream) error {
 	a := args{uint64(s)}
 	return call(opStreamSynchronize, c, &a, nil, nil)
 }
 
-// Copy enqueues a copy between any two addresses; the driver finds out where they are.
+// Copy enqueues a copy between any two addresses; the driver determines their location.
 func (c Context) Copy(dst, src Ptr, n int64, s Stream) error {
 	a := args{uint64(dst), uint64(src), uint64(n), uint64(s)}
 	return call(opCopy, c, &a, nil, nil)
@@ -76,17 +77,17 @@ func (c Context) Memset32(p Ptr, value uint32, n int64, s Stream) error {
 	return call(opMemset32, c, &a, nil, nil)
 }
 
-// WaitFlag says how a waited-for word is compared.
+// WaitFlag is the comparison of WaitValue32 and WaitValue64.
 type WaitFlag uint32
 
-// The comparisons. WaitGEQ is by signed difference, so counters may wrap.
+// The comparisons. WaitGEQ compares by signed difference, so counters may wrap.
 const (
 	WaitGEQ WaitFlag = 0
 	WaitEQ  WaitFlag = 1
 	WaitAND WaitFlag = 2
 )
 
-// WriteValue32 enqueues a store of a word, after all earlier work is visible to the system.
+// WriteValue32 enqueues a store of a word after all earlier work is visible to the system.
 func (c Context) WriteValue32(s Stream, p Ptr, v uint32) error {
 	a := args{uint64(s), uint64(p), uint64(v)}
 	return call(opWriteValue32, c, &a, nil, nil)
@@ -98,7 +99,7 @@ func (c Context) WriteValue64(s Stream, p Ptr, v uint64) error {
 	return call(opWriteValue64, c, &a, nil, nil)
 }
 
-// WaitValue32 makes later work wait until the word compares true.
+// WaitValue32 makes later work wait until the comparison is true.
 func (c Context) WaitValue32(s Stream, p Ptr, v uint32, f WaitFlag) error {
 	a := args{uint64(s), uint64(p), uint64(v), uint64(f)}
 	return call(opWaitValue32, c, &a, nil, nil)
@@ -110,7 +111,7 @@ func (c Context) WaitValue64(s Stream, p Ptr, v uint64, f WaitFlag) error {
 	return call(opWaitValue64, c, &a, nil, nil)
 }
 
-// NewEvent makes an event; timing lets Elapsed use it.
+// NewEvent makes an event; Elapsed requires timing.
 func (c Context) NewEvent(timing bool) (Event, error) {
 	a := args{2}
 	if timing {
@@ -144,7 +145,7 @@ func (c Context) EventDone(e Event) (bool, error) {
 	return done(call(opEventQuery, c, &a, nil, nil))
 }
 
-// Elapsed is the time in seconds between two events that were reached.
+// Elapsed returns the time in seconds between two events that were reached.
 func (c Context) Elapsed(start, end Event) (float64, error) {
 	a := args{uint64(start), uint64(end)}
 	if err := call(opEventElapsed, c, &a, nil, nil); err != nil {
