@@ -5,7 +5,8 @@ import "fmt"
 // Op is a reduction operator. The zero value is Sum, as in NCCL.
 type Op uint8
 
-// Reduction operators, numbered as ncclRedOp_t; PreMulSum stands for every operator made by RedOpCreatePreMulSum.
+// Reduction operators, numbered as ncclRedOp_t. PreMulSum is the operator of every ncclRedOp_t made by
+// RedOpCreatePreMulSum.
 const (
 	Sum Op = iota
 	Prod
@@ -21,7 +22,7 @@ var opNames = [NumOps]string{"sum", "prod", "max", "min", "avg", "mulsum"}
 // Valid reports whether o is one of the named operators.
 func (o Op) Valid() bool { return o < NumOps }
 
-// String is the name that nccl-tests prints.
+// String returns the name that nccl-tests prints.
 func (o Op) String() string {
 	if !o.Valid() {
 		return fmt.Sprintf("Op(%d)", uint8(o))
@@ -29,7 +30,7 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// ParseOp reads an operator by name.
+// ParseOp parses the name of an operator.
 func ParseOp(s string) (Op, error) {
 	for i, n := range opNames {
 		if n == s {

@@ -1,6 +1,7 @@
 // Package datatype names the element types and the reduction operators that collectives, plans and kernels share.
 //
-// The numbers are those of NCCL's ABI, so that a value crosses the C door unchanged. The package is pure and imports nothing of goccl.
+// The numbers are those of NCCL's ABI, so that a value crosses the C API unchanged. The package is pure and imports no
+// other package of goccl.
 package datatype
 
 import "fmt"
@@ -31,7 +32,7 @@ var typeSizes = [NumTypes]int64{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
 // Valid reports whether t is one of the named types.
 func (t Type) Valid() bool { return t < NumTypes }
 
-// Size is the size of one element in bytes, or 0 when t is not valid.
+// Size returns the size of one element in bytes, or 0 if t is not valid.
 func (t Type) Size() int64 {
 	if !t.Valid() {
 		return 0
@@ -39,7 +40,7 @@ func (t Type) Size() int64 {
 	return typeSizes[t]
 }
 
-// String is the name that nccl-tests prints.
+// String returns the name that nccl-tests prints.
 func (t Type) String() string {
 	if !t.Valid() {
 		return fmt.Sprintf("Type(%d)", uint8(t))
@@ -47,7 +48,7 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
-// ParseType reads a type by nccl-tests' name or by a common alias (float32, fp16, bf16, fp8_e4m3, …).
+// ParseType parses nccl-tests' name of a type or a common alias (float32, fp16, bf16, fp8_e4m3, …).
 func ParseType(s string) (Type, error) {
 	for i, n := range typeNames {
 		if n == s {

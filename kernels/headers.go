@@ -23,12 +23,12 @@ var headers = sync.OnceValue(func() map[string]string {
 		return err
 	})
 	if err != nil {
-		panic("kernels: embedded headers: " + err.Error()) // an embed.FS in memory has no way to fail
+		panic("kernels: embedded headers: " + err.Error()) // unreachable: an embed.FS cannot fail
 	}
 	return out
 })
 
-// Headers returns the public device headers by the name that #include uses ("goccl/memory_channel.cuh", "mscclpp/packet_device.hpp", …), for NVRTC:
-// stand-ins for <cstdint>, <stdint.h>, <cstddef> and <stddef.h> are among them.
-// The map is the caller's own.
+// Headers returns the public device headers for NVRTC, by the name that #include uses ("goccl/memory_channel.cuh",
+// "mscclpp/packet_device.hpp", …). They include stand-ins for <cstdint>, <stdint.h>, <cstddef> and <stddef.h>. The
+// caller owns the map.
 func Headers() map[string]string { return maps.Clone(headers()) }

@@ -9,10 +9,10 @@ import (
 	"github.com/goccl/goccl/kernels/internal/artifact"
 )
 
-// ErrNoImage says that a group has nothing that a device can run.
+// ErrNoImage means that a group has no image that the device can run.
 var ErrNoImage = errors.New("kernels: no image for this device")
 
-// ErrUnknownGroup says that there is no group of that name.
+// ErrUnknownGroup means that there is no group of that name.
 var ErrUnknownGroup = errors.New("kernels: unknown group")
 
 // Groups lists the names of all groups, sorted.
@@ -26,8 +26,8 @@ func lookup(group string) (*artifact.Group, error) {
 	return g, nil
 }
 
-// Image returns the module to load on a device of compute capability major.minor: a cubin where one fits, else PTX, which the driver compiles
-// when it loads it. Errors wrap ErrUnknownGroup or ErrNoImage.
+// Image returns the module to load on a device of compute capability major.minor: a cubin if one fits, else PTX, which
+// the driver compiles at load time. Errors wrap ErrUnknownGroup or ErrNoImage.
 func Image(group string, major, minor int) ([]byte, error) {
 	g, err := lookup(group)
 	if err != nil {
@@ -40,11 +40,11 @@ func Image(group string, major, minor int) ([]byte, error) {
 	return i.Data(), nil
 }
 
-// Entry is the name of an entry point of the groups collective, pcie, ring and executor (GOCCL_ENTRY in kernels/collective/entry.cuh). Profilers and trace
-// tools recognise communication by how it begins.
+// Entry returns the symbol of an entry point of the groups collective, pcie, ring and executor (GOCCL_ENTRY in
+// kernels/collective/entry.cuh). Profilers and trace tools recognize communication kernels by its prefix.
 func Entry(name string) string { return "ncclDevKernel_goccl_" + name }
 
-// Names lists the entry points of a group, sorted, or nil when there is no such group.
+// Names lists the entry points of a group, sorted, or nil if there is no such group.
 func Names(group string) []string {
 	g := groups[group]
 	if g == nil {
@@ -53,7 +53,7 @@ func Names(group string) []string {
 	return slices.Clone(g.Kernels)
 }
 
-// Compiler names the exact compiler that built a group, or is empty when there is no such group.
+// Compiler returns the exact version of the compiler that built a group, or "" if there is no such group.
 func Compiler(group string) string {
 	if g := groups[group]; g != nil {
 		return g.Compiler

@@ -9,14 +9,15 @@ import (
 	"syscall"
 )
 
-// diskCache is a folder of entries: the SHA-256 of the content, then the content. A nil cache holds nothing. Failures to read or write cost a
-// compilation and are not errors.
+// diskCache is a folder of entries: the SHA-256 of the content, then the content. A nil cache is empty. Read and write
+// failures are not errors; they cost a compilation.
 type diskCache struct{ dir string }
 
-// maxEntry bounds what is read into memory for one entry.
+// maxEntry bounds the size of an entry that is read into memory.
 const maxEntry = 256 << 20
 
-// openDiskCache makes the folder, or returns nil when it is switched off, cannot be made, or is not safe to take code from.
+// openDiskCache creates the folder. It returns nil if the cache is switched off, or if the folder cannot be made or is
+// not safe to load code from.
 func openDiskCache() *diskCache {
 	dir := os.Getenv("GOCCL_CACHE_DIR")
 	if dir == "off" {
@@ -35,7 +36,7 @@ func openDiskCache() *diskCache {
 	return &diskCache{dir: dir}
 }
 
-// private reports whether dir is a folder of this user that nobody else can write to: an image from it will run on the GPU.
+// private reports whether dir is a folder of this user that no other user can write to: its images run on the GPU.
 func private(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
@@ -70,7 +71,7 @@ func (d *diskCache) load(key string) []byte {
 	return nil
 }
 
-// store writes an entry beside its place and renames it there, so that a reader sees all of it or nothing.
+// store writes an entry to a temporary file and renames it, so that a reader sees all of it or nothing.
 func (d *diskCache) store(key string, data []byte) {
 	if d == nil || len(data) == 0 {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// ErrUnavailable says that there is no libnvrtc. It is internal/driver/nvrtc's error of that name.
+// ErrUnavailable means that there is no libnvrtc. It is internal/driver/nvrtc's error of that name.
 var ErrUnavailable = nvrtc.ErrUnavailable
 
 // Request is one source to compile for one device.
@@ -22,18 +22,18 @@ type Request struct {
 	Source       string
 	Name         string            // file name in diagnostics; "kernel.cu" when empty
 	Major, Minor int               // compute capability of the device
-	Headers      map[string]string // further headers by include name; they may not replace goccl's
-	Options      []string          // further compiler options, for example "-I/home/me/include" or "-DN=8"; -arch, -std and CUDA's headers are seen to here
+	Headers      map[string]string // more headers, by include name; they may not replace goccl's
+	Options      []string          // more compiler options, like "-I/home/me/include" or "-DN=8"; -arch, -std and CUDA's headers are set already
 }
 
 // Image is a compiled module, ready to load. Data must not be written to.
 type Image struct {
 	Data []byte
-	PTX  bool   // the compiler does not know the device: the driver will compile Data for it
-	Log  string // warnings; empty when the image came from the disk
+	PTX  bool   // for a device unknown to the compiler: the driver compiles Data
+	Log  string // warnings; empty if the image came from the disk
 }
 
-// Compiler compiles and caches.
+// Compiler compiles sources and caches the images.
 type Compiler struct {
 	lib  *nvrtc.Library
 	cuda []string   // folders of CUDA's headers
@@ -43,15 +43,16 @@ type Compiler struct {
 	cache map[string]*entry
 }
 
-// entry is one compilation, made once however many goroutines ask for it.
+// entry is one compilation, which runs once even if several goroutines request it.
 type entry struct {
 	once  sync.Once
 	image Image
 	err   error
 }
 
-// New opens the first libnvrtc of $GOCCL_NVRTC, the given files and folders (a site-packages folder will do), $CUDA_HOME and the system. CUDA's headers are
-// looked for beside it, then in the same places. The error wraps ErrUnavailable.
+// New opens the first libnvrtc that it finds in $GOCCL_NVRTC, the given files and folders (such as site-packages),
+// $CUDA_HOME and the system. It looks for CUDA's headers beside the library, then in the same places. The error wraps
+// ErrUnavailable.
 func New(dirs ...string) (*Compiler, error) {
 	lib, err := nvrtc.Open(dirs...)
 	if err != nil {
@@ -60,11 +61,11 @@ func New(dirs ...string) (*Compiler, error) {
 	return &Compiler{lib: lib, cuda: nvrtc.IncludeDirs(lib.Path(), lib.Version().Major, dirs...), disk: openDiskCache(), cache: make(map[string]*entry)}, nil
 }
 
-// Version names the compiler's exact build.
+// Version returns the exact version of the compiler.
 func (c *Compiler) Version() string { return c.lib.Version().String() }
 
-// Compile returns the image of r, from the cache when it is there. A source that the compiler refuses is a *nvrtc.CompileError, whose %+v is the
-// compiler's whole log. It blocks for the compilation, typically 0.1 to 5 s.
+// Compile returns the image of r, from the cache if possible. If the compiler refuses the source, the error is a
+// *nvrtc.CompileError; its %+v is the whole log. Compile blocks for the compilation, typically 0.1 to 5 s.
 func (c *Compiler) Compile(r Request) (Image, error) {
 	p, ptx, err := c.program(r)
 	if err != nil {
@@ -105,7 +106,8 @@ func (c *Compiler) make(p nvrtc.Program, ptx bool, key string) (Image, error) {
 	return img, nil
 }
 
-// program turns a request into what the compiler gets, and says whether PTX is wanted: for a device newer than the compiler.
+// program turns a request into the compiler's input, and reports whether to make PTX, which a device newer than the
+// compiler needs.
 func (c *Compiler) program(r Request) (p nvrtc.Program, ptx bool, err error) {
 	if r.Source == "" {
 		return p, false, errors.New("jit: the source is empty")
@@ -142,7 +144,8 @@ func (c *Compiler) program(r Request) (p nvrtc.Program, ptx bool, err error) {
 	return nvrtc.Program{Source: r.Source, Name: name, Headers: headers, Options: options}, ptx, nil
 }
 
-// chooseArch picks the device's own architecture, else the closest older one of the same major as a cubin, else PTX of the closest older one.
+// chooseArch picks the device's architecture, else the closest older one with the same major version, as a cubin; else
+// PTX of the closest older one.
 func chooseArch(known []int, cc int) (arch string, ptx bool, err error) {
 	best := 0
 	for _, a := range known {
@@ -159,8 +162,8 @@ func chooseArch(known []int, cc int) (arch string, ptx bool, err error) {
 	return fmt.Sprintf("compute_%d", best), true, nil
 }
 
-// key is the hash of everything that the output depends on. Files that -I options let the source reach are not part of it: who changes those must
-// change the source or the options too.
+// key is the hash of all inputs of the output. Files included through -I options are not covered: a user who changes
+// them must also change the source or the options.
 func (c *Compiler) key(p nvrtc.Program) string {
 	h := sha256.New()
 	part := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }

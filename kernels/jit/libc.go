@@ -8,13 +8,14 @@ import (
 //go:embed libc
 var libcFS embed.FS
 
-// libc returns stand-ins, by include name, for headers of the C library that sources written for nvcc include: NVRTC has no such library, but the functions
-// that run on a GPU are built into it. Those of the fixed-width types are package kernels' own.
+// libc returns stand-ins, by include name, for the C library headers that sources for nvcc include. NVRTC has no C
+// library headers, but the functions that run on a GPU are built in. Package kernels provides the headers of the
+// fixed-width types.
 var libc = sync.OnceValue(func() map[string]string {
 	out := make(map[string]string)
 	entries, err := libcFS.ReadDir("libc")
 	if err != nil {
-		panic("jit: embedded headers: " + err.Error()) // an embed.FS in memory has no way to fail
+		panic("jit: embedded headers: " + err.Error()) // unreachable: an embed.FS cannot fail
 	}
 	for _, e := range entries {
 		text, err := libcFS.ReadFile("libc/" + e.Name())
