@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// ErrInvalid is a Machine that contradicts itself.
+// ErrInvalid is the error of an inconsistent Machine.
 var ErrInvalid = errors.New("topo: invalid machine")
 
-// maxSize bounds what Decode reads.
+// maxSize bounds the input of Decode.
 const maxSize = 4 << 20
 
-// Encode writes m as indented JSON that Decode reads back to an equal Machine.
+// Encode returns m as indented JSON. Decode turns it back into an equal Machine.
 func Encode(m *Machine) ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func Encode(m *Machine) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Decode reads a Machine and validates it. Unknown fields are errors: a typing mistake in a fixture must not pass.
+// Decode parses a Machine and validates it. Unknown fields are errors, so that a typo in a fixture is detected.
 func Decode(b []byte) (*Machine, error) {
 	if len(b) > maxSize {
 		return nil, fmt.Errorf("%w: %d bytes of JSON, at most %d are read", ErrInvalid, len(b), maxSize)
@@ -42,7 +42,7 @@ func Decode(b []byte) (*Machine, error) {
 	return m, m.Validate()
 }
 
-// Validate checks that indices are in order, that every pair of GPUs is there once, and that counts agree.
+// Validate checks that indices are in order, that every pair of GPUs occurs once, and that counts agree.
 func (m *Machine) Validate() error {
 	bad := func(format string, v ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, v...)...)

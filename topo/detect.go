@@ -9,22 +9,23 @@ import (
 	"github.com/goccl/goccl/internal/driver/nvml"
 )
 
-// Source is where facts come from. Tests give their own.
+// Source is the origin of the facts. Tests provide their own.
 type Source struct {
-	// Root is where the file system with /sys and /proc begins.
+	// Root is the root of the file system with /sys and /proc.
 	Root string
-	// NVML reads the GPUs; nil means that there is none.
+	// NVML reads the GPUs; nil means that NVML is missing.
 	NVML func() (*nvml.Info, error)
-	// CUDA counts the GPUs of the CUDA driver when NVML is missing (containers without the utility capability); nil means that there is none.
+	// CUDA lists the GPUs of the CUDA driver if NVML is missing (containers without the utility capability); nil means
+	// that CUDA is missing.
 	CUDA func() (*nvml.Info, error)
 }
 
-// Detect describes this host. Missing parts are Notes, not errors; the error is the context's.
+// Detect describes this host. Missing parts are Notes, not errors; the only error is the context's.
 func Detect(ctx context.Context) (*Machine, error) {
 	return Source{Root: "/", NVML: nvml.Read, CUDA: readCUDA}.Detect(ctx)
 }
 
-// Detect describes the host behind s.
+// Detect describes the host of s.
 func (s Source) Detect(ctx context.Context) (*Machine, error) {
 	m := &Machine{Source: "detected", GPUs: []GPU{}, NICs: []NIC{}}
 	info, err := s.gpus(ctx)
@@ -63,7 +64,8 @@ func (s Source) Detect(ctx context.Context) (*Machine, error) {
 	return m, nil
 }
 
-// gpus asks NVML, then CUDA. The driver may hang on a sick GPU: the question is asked on a goroutine that the context can leave behind.
+// gpus asks NVML, then CUDA. The driver may hang on a broken GPU, so the query runs on a goroutine that is abandoned
+// when the context ends.
 func (s Source) gpus(ctx context.Context) (*nvml.Info, error) {
 	type answer struct {
 		info *nvml.Info
@@ -90,7 +92,8 @@ func (s Source) gpus(ctx context.Context) (*nvml.Info, error) {
 	}
 }
 
-// link joins what NVML says of a pair: NVLinks that end at the other GPU, and links into switches, which reach every GPU on the fabric.
+// link combines NVML's facts about a pair: NVLinks that end at the other GPU, and links into switches, which reach
+// every GPU of the fabric.
 func link(info *nvml.Info, sys sysfs, a, b int) Link {
 	l := Link{A: a, B: b, P2P: info.P2P[a][b] && info.P2P[b][a]}
 	if l.NVLinks = info.NVLinks(a, b); l.NVLinks > 0 {
@@ -114,7 +117,7 @@ func link(info *nvml.Info, sys sysfs, a, b int) Link {
 	return l
 }
 
-// readCUDA lists what the CUDA driver sees.
+// readCUDA lists the GPUs that are visible to the CUDA driver.
 func readCUDA() (*nvml.Info, error) {
 	if err := driver.Load(); err != nil {
 		return nil, err

@@ -7,75 +7,76 @@ import (
 
 // Machine is one host.
 type Machine struct {
-	// Source is "detected", "recorded" or "synthesised" (written from published facts, not seen).
+	// Source is "detected", "recorded" or "synthesised" (written from published facts, not detected).
 	Source string `json:"source"`
 	Name   string `json:"name,omitempty"`
-	// Driver is the NVIDIA driver, like "580.159.04"; CUDA the newest CUDA version that it supports (13000 is 13.0). Empty and 0 without one.
+	// Driver is the version of the NVIDIA driver, like "580.159.04". CUDA is the newest CUDA version that it supports
+	// (13000 is 13.0). They are empty and 0 without a driver.
 	Driver string `json:"driver,omitempty"`
 	CUDA   int    `json:"cuda,omitempty"`
 	CPU    CPU    `json:"cpu"`
 	NUMA   []NUMA `json:"numa,omitempty"`
 	GPUs   []GPU  `json:"gpus"`
 	NICs   []NIC  `json:"nics"`
-	// Links holds every pair of GPUs once, A < B.
+	// Links holds every pair of GPUs once, with A < B.
 	Links []Link `json:"links,omitempty"`
-	// Notes say what could not be found out, and why.
+	// Notes list the facts that could not be determined, with the reasons.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// CPU is the kind and the number of processors.
+// CPU is the model and the number of processors.
 type CPU struct {
 	Model   string `json:"model,omitempty"`
 	Threads int    `json:"threads"`
 }
 
-// NUMA is one node; CPUs is a list like "0-47,96-143".
+// NUMA is one NUMA node; CPUs is a list like "0-47,96-143".
 type NUMA struct {
 	Node      int    `json:"node"`
 	CPUs      string `json:"cpus"`
 	MemoryMiB int64  `json:"memory_mib"`
 }
 
-// GPU is one device. Index is NVML's order (bus order), which CUDA shares with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+// GPU is one device. Index follows NVML's order (bus order); CUDA uses it with CUDA_DEVICE_ORDER=PCI_BUS_ID.
 type GPU struct {
 	Index     int    `json:"index"`
 	Name      string `json:"name"`
 	UUID      string `json:"uuid,omitempty"`
 	BusID     string `json:"bus_id,omitempty"`
-	NUMA      int    `json:"numa"` // -1: not known
+	NUMA      int    `json:"numa"` // -1: unknown
 	MemoryMiB int64  `json:"memory_mib"`
-	// Compute is the capability, like "9.0".
+	// Compute is the compute capability, like "9.0".
 	Compute string `json:"compute,omitempty"`
-	// NVLinks is the number of active links, to whatever.
+	// NVLinks is the number of active links, to any peer.
 	NVLinks int  `json:"nvlinks"`
 	MIG     bool `json:"mig,omitempty"`
 }
 
-// NIC is a network interface with hardware behind it.
+// NIC is a network interface with a hardware device.
 type NIC struct {
 	Name      string `json:"name"`
 	Kind      string `json:"kind"` // "ethernet" or "infiniband"
 	BusID     string `json:"bus_id,omitempty"`
-	NUMA      int    `json:"numa"` // -1: not known
+	NUMA      int    `json:"numa"` // -1: unknown
 	SpeedMbps int    `json:"speed_mbps,omitempty"`
 	Up        bool   `json:"up"`
 	RDMA      string `json:"rdma,omitempty"` // verbs device, like "mlx5_0"
-	// Paths says how far the NIC is from each GPU, by GPU index.
+	// Paths is the distance between the NIC and each GPU, by GPU index.
 	Paths []Path `json:"paths,omitempty"`
 }
 
-// Link is how two GPUs reach each other.
+// Link is the connection between two GPUs.
 type Link struct {
 	A    int  `json:"a"`
 	B    int  `json:"b"`
 	Path Path `json:"path"`
-	// NVLinks counts NVLinks that traffic of the pair can take, directly or through switches.
+	// NVLinks counts the NVLinks that traffic between the two can use, directly or through switches.
 	NVLinks int `json:"nvlinks,omitempty"`
-	// P2P: kernels of each can reach memory of the other.
+	// P2P means that kernels of each GPU can access memory of the other.
 	P2P bool `json:"p2p"`
 }
 
-// Path is a kind of connection, in the words of nvidia-smi topo. Smaller is closer.
+// Path is a kind of connection, in the terms of nvidia-smi topo. Smaller is closer.
 type Path int
 
 // The paths.
@@ -91,7 +92,7 @@ const (
 
 var pathNames = [...]string{"?", "NV", "PIX", "PXB", "PHB", "NODE", "SYS"}
 
-// String is like "PIX".
+// String returns a name like "PIX".
 func (p Path) String() string {
 	if p < 0 || int(p) >= len(pathNames) {
 		return "Path(" + strconv.Itoa(int(p)) + ")"
@@ -99,7 +100,7 @@ func (p Path) String() string {
 	return pathNames[p]
 }
 
-// MarshalText writes the name.
+// MarshalText returns the name.
 func (p Path) MarshalText() ([]byte, error) {
 	if p < 0 || int(p) >= len(pathNames) {
 		return nil, fmt.Errorf("topo: no such path: %d", int(p))
@@ -107,7 +108,7 @@ func (p Path) MarshalText() ([]byte, error) {
 	return []byte(pathNames[p]), nil
 }
 
-// UnmarshalText reads it.
+// UnmarshalText parses the name.
 func (p *Path) UnmarshalText(b []byte) error {
 	for i, n := range pathNames {
 		if n == string(b) {
@@ -118,7 +119,7 @@ func (p *Path) UnmarshalText(b []byte) error {
 	return fmt.Errorf("topo: unknown path %q: use one of %v", b, pathNames)
 }
 
-// String is the cell of a matrix: "NV18", "PIX".
+// String returns the cell of a matrix, like "NV18" or "PIX".
 func (l Link) String() string {
 	if l.Path == PathNVLink {
 		return "NV" + strconv.Itoa(l.NVLinks)
@@ -126,7 +127,7 @@ func (l Link) String() string {
 	return l.Path.String()
 }
 
-// Link is the connection of two different GPUs, by index.
+// Link returns the connection between two different GPUs, by index.
 func (m *Machine) Link(a, b int) (Link, bool) {
 	if a > b {
 		a, b = b, a
@@ -139,7 +140,7 @@ func (m *Machine) Link(a, b int) (Link, bool) {
 	return Link{}, false
 }
 
-// GPU finds a device by its bus id. CUDA may number GPUs in another order than Index; the bus id is what they share.
+// GPU finds a device by its bus id. CUDA may number GPUs in another order than Index, but the bus id is the same.
 func (m *Machine) GPU(busID string) (GPU, bool) {
 	for _, g := range m.GPUs {
 		if busID != "" && g.BusID == busID {
@@ -149,7 +150,8 @@ func (m *Machine) GPU(busID string) (GPU, bool) {
 	return GPU{}, false
 }
 
-// FullMesh reports whether all pairs of GPUs have peer access over the same number of NVLinks: the case the kernels are made for.
+// FullMesh reports whether all pairs of GPUs have peer access over the same number of NVLinks. The kernels are designed
+// for that case.
 func (m *Machine) FullMesh() bool {
 	if len(m.GPUs) < 2 || len(m.Links) != len(m.GPUs)*(len(m.GPUs)-1)/2 {
 		return false
@@ -162,7 +164,8 @@ func (m *Machine) FullMesh() bool {
 	return true
 }
 
-// NearestNIC is the NIC that is closest to a GPU: up before down, then by path, InfiniBand before Ethernet, the faster first.
+// NearestNIC returns the NIC that is closest to a GPU: NICs that are up first, then by path, then InfiniBand before
+// Ethernet, then by speed.
 func (m *Machine) NearestNIC(gpu int) (NIC, bool) {
 	best := -1
 	for i := range m.NICs {
@@ -189,7 +192,7 @@ func nearer(a, b *NIC, gpu int) bool {
 	return a.SpeedMbps > b.SpeedMbps
 }
 
-// path ranks an unknown path last.
+// path returns the path to a GPU; an unknown path ranks last.
 func (n *NIC) path(gpu int) Path {
 	if gpu < 0 || gpu >= len(n.Paths) || n.Paths[gpu] == PathUnknown {
 		return PathSys + 1

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// WriteSVG draws the GPUs on a circle, coloured by NUMA node, with a line for each pair: thick and solid for NVLink, thin for PCIe, dashed
-// where there is no peer access. Hovering over a line tells what it is.
+// WriteSVG draws the GPUs on a circle, colored by NUMA node, with a line for each pair: thick and solid for NVLink,
+// thin for PCIe, dashed without peer access. Hovering over a line shows its kind.
 func (m *Machine) WriteSVG(w io.Writer) error {
 	const size, radius, box = 640.0, 230.0, 84.0
 	var b strings.Builder

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// sysfs reads /sys and /proc under a root. What is missing is simply not known.
+// sysfs reads /sys and /proc under a root. Missing files mean unknown facts.
 type sysfs struct{ root string }
 
 func trim(b []byte) []byte { return bytes.TrimSpace(b) }
@@ -36,7 +36,7 @@ func (s sysfs) list(elem ...string) []string {
 	return names
 }
 
-// number is def when the file is missing or no number.
+// number returns def if the file is missing or has no number.
 func (s sysfs) number(def int, elem ...string) int {
 	n, err := strconv.Atoi(s.read(elem...))
 	if err != nil {
@@ -92,7 +92,7 @@ func (s sysfs) pciNUMA(bus string) int {
 
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// chain is the PCI addresses from the root port down to the device, after the host bridge.
+// chain returns the host bridge and the PCI addresses from the root port down to the device.
 func (s sysfs) chain(bus string) (host string, bridges []string) {
 	if bus == "" {
 		return "", nil
@@ -112,7 +112,7 @@ func (s sysfs) chain(bus string) (host string, bridges []string) {
 	return host, bridges
 }
 
-// path is how far two PCI devices are from each other.
+// path is the distance between two PCI devices.
 func (s sysfs) path(a, b string) Path {
 	ha, ca := s.chain(a)
 	hb, cb := s.chain(b)
@@ -127,7 +127,7 @@ func (s sysfs) path(a, b string) Path {
 		switch {
 		case common == 0:
 			return PathPHB
-		// One bridge port (or one switch: a port up, two ports down) between them.
+		// One bridge port (or one switch: one upstream and two downstream ports) between them.
 		case len(ca)-common <= 2 && len(cb)-common <= 2:
 			return PathPIX
 		default:
@@ -141,7 +141,7 @@ func (s sysfs) path(a, b string) Path {
 	return PathSys
 }
 
-// nics lists network interfaces and verbs devices that have a PCI or virtio device behind them.
+// nics lists the network interfaces and verbs devices that belong to a PCI or virtio device.
 func (s sysfs) nics() []NIC {
 	nics := []NIC{}
 	rdma := map[string]string{} // bus id → verbs device
@@ -186,7 +186,7 @@ func (s sysfs) nics() []NIC {
 	return nics
 }
 
-// busOf is the PCI address behind a class device; virtio and the like are found through their parents.
+// busOf returns the PCI address of a class device; virtio and similar devices are found through their parents.
 func (s sysfs) busOf(class, name string) string {
 	dir, err := filepath.EvalSymlinks(filepath.Join(s.root, class, name, "device"))
 	if err != nil {

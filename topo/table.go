@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// WriteTable writes m for people: a line about the host, the GPUs with their matrix of connections, the NICs, and what is not known.
+// WriteTable writes m as text: a line about the host, the GPUs with their matrix of connections, the NICs, and the
+// notes.
 func (m *Machine) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d threads, %d NUMA %s", orUnknown(m.CPU.Model, "unknown CPU"), m.CPU.Threads, len(m.NUMA), plural(len(m.NUMA), "node"))
@@ -37,7 +38,7 @@ func (m *Machine) WriteTable(w io.Writer) error {
 	return err
 }
 
-// columns writes rows below each other, the head first, with a line under it.
+// columns formats rows as aligned columns, with a line under the head.
 func columns(rows [][]string) string {
 	var width []int
 	for _, row := range rows {
@@ -66,7 +67,7 @@ func columns(rows [][]string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// cell of the matrix: a pair without peer access is marked, whatever its path.
+// cell returns a cell of the matrix. A pair without peer access is marked, whatever its path.
 func (m *Machine) cell(a, b int) string {
 	if a == b {
 		return "X"
@@ -121,7 +122,7 @@ func (m *Machine) nicTable() string {
 	return columns(rows)
 }
 
-// verdict says in a sentence what the matrix means for goccl.
+// verdict explains in a sentence what the matrix means for goccl.
 func (m *Machine) verdict() string {
 	switch {
 	case len(m.GPUs) == 1:
