@@ -1,7 +1,7 @@
 package algorithm
 
 // Extents gives the bytes that this rank's part of a request accesses from Send and from Recv on, in a communicator of
-// the given number of ranks. It is 0 for a buffer that is not accessed, or whose extent only the device knows.
+// the given number of ranks. It is 0 for a buffer that is not accessed, or whose counts are in device memory.
 func (r *Request) Extents(rank, ranks int) (send, recv int64) {
 	one, all := r.Bytes(), r.Bytes()*int64(ranks)
 	atRoot := func(n int64) int64 {

@@ -120,7 +120,7 @@ var (
 	reString  = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"`)
 )
 
-// forbidden is what device code may not contain, and where it may after all.
+// forbidden lists what device code must not contain, and the exceptions.
 var forbidden = []struct {
 	pattern *regexp.Regexp
 	except  []string
@@ -138,7 +138,8 @@ var forbidden = []struct {
 	{regexp.MustCompile(`\bstatic\s+__device__\b|\bmalloc\b|\bnew\b`), nil, "no allocation and no hidden state on the device"},
 }
 
-// TestLint reads every device source. Comments may say what they like; strings, which hold PTX, may not name multicast or non-coherent loads.
+// TestLint reads every device source. Comments are exempt; strings, which hold PTX, must not name multicast or
+// non-coherent loads.
 func TestLint(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"include/*/*", "*/*.cu", "*/*.cuh"} {

@@ -173,7 +173,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A made-up /sys: two NUMA nodes, a switch with a GPU and a NIC, a second switch level, a GPU of its own root port, one on the other node.
+// A synthetic /sys: two NUMA nodes, a switch with a GPU and a NIC, a second switch level, a GPU on its own root port,
+// one on the other node.
 func fakeSys(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

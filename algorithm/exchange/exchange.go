@@ -26,7 +26,7 @@ var Importer ipc.Importer
 type Windows struct {
 	// Ptr is the window of each rank; this rank's own entry is the allocation itself.
 	Ptr []device.Ptr
-	// SameProcess tells for each rank whether it is in this process.
+	// SameProcess[r] is true if rank r is in this process.
 	SameProcess []bool
 
 	own      device.Allocation

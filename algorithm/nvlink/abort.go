@@ -30,7 +30,7 @@ type abortWords struct {
 const (
 	statusAborted = 1
 	statusTimeout = 0xffff0001
-	statusInvalid = 0xffff0002 // an all-to-all-v message exceeds its buffer: detail is its count, op is nonzero for a send
+	statusInvalid = 0xffff0002 // a message exceeds its buffer: detail is its count, op is nonzero for a send
 
 	// See kernels/collective/all_to_all_v.cuh: the counts of a peer and of this rank differ. detail is the peer's
 	// number of bytes; op is peerSends if the peer sends them, else the peer expects them.

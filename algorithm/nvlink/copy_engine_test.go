@@ -25,7 +25,7 @@ func copyEngines(t *testing.T, n int) []*Engine {
 	t.Setenv("GOCCL_COPY_ENGINE", "1")
 	engines := mockEngines(t, n)
 	for r, e := range engines {
-		setOrder(t, e, e.state.Ptr().Add(stateTicket), true) // without what orders graphs: order_graph_test.go has that
+		setOrder(t, e, e.state.Ptr().Add(stateTicket), true) // without graph orders, which order_graph_test.go tests
 		if e.symmetric == nil {
 			t.Fatalf("rank %d has no windows", r)
 		}
@@ -33,7 +33,7 @@ func copyEngines(t *testing.T, n int) []*Engine {
 	return engines
 }
 
-// windowed are engines with copy engines, and a window of that many bytes on each.
+// windowed returns engines with copy engines, each with a window of the given number of bytes.
 func windowed(t *testing.T, n int, bytes int64) (engines []*Engine, mem []device.Ptr) {
 	t.Helper()
 	for _, e := range copyEngines(t, n) {
@@ -44,7 +44,7 @@ func windowed(t *testing.T, n int, bytes int64) (engines []*Engine, mem []device
 	return engines, mem
 }
 
-// kindsBeside are the kinds of calls, of which all that are not on s are on the side stream.
+// kindsBeside returns the kinds of calls; all calls that are not on s must be on the side stream.
 func kindsBeside(calls []mockcuda.Call, s *cuda.Stream) []string {
 	var all []string
 	for _, c := range calls {
@@ -57,7 +57,7 @@ func kindsBeside(calls []mockcuda.Call, s *cuda.Stream) []string {
 	return all
 }
 
-// events are those that are recorded on s, or waited for there; of other streams where s is nil.
+// events returns the events that are recorded on s or waited for there; if s is nil, those of the other streams.
 func events(calls []mockcuda.Call, s *cuda.Stream) (all []uint64) {
 	for _, c := range calls {
 		if (c.Kind == mockcuda.RecordEvent || c.Kind == mockcuda.WaitEvent) && (s != nil && c.Stream == s.Raw() || s == nil && c.Stream != calls[0].Stream) {
@@ -71,8 +71,9 @@ func moves(r *Engine, c algorithm.Collective, send, recv device.Ptr, count int64
 	return algorithm.Request{Collective: c, Send: send, Recv: recv, Count: count, Type: datatype.Int8, Stream: s}
 }
 
-// A barrier, a copy to each peer's part at the same offset, the next rank first, a barrier: eager and captured, in place and not. The own slice is copied on
-// the side stream, which waits for the first barrier and is waited for by the second. What the streams do then is the collective.
+// A collective is a barrier, a copy to each peer's part at the same offset with the next rank first, and a barrier:
+// eager and captured, in place and not. This rank's own slice is copied on the side stream, between the first and the
+// second barrier. The streams' copies then amount to the collective.
 func TestCopyEngines(t *testing.T) {
 	const slice, offset = copyFrom + 48, 4096
 	for _, n := range []int{2, 3, 4} {
@@ -198,7 +199,7 @@ func TestCopyEngines(t *testing.T) {
 	}
 }
 
-// What is small, elsewhere, in part in a window, in place or forced goes by kernels.
+// Small, unregistered, partly registered, in-place or forced operations use kernels.
 func TestCopyEnginesWhereNot(t *testing.T) {
 	engines := copyEngines(t, 2)
 	const size = 4 * copyFrom
@@ -239,7 +240,8 @@ func TestCopyEnginesWhereNot(t *testing.T) {
 	}
 }
 
-// On other streams the barriers wait for earlier work, and are waited for; the copies between them need no mark.
+// On other streams the barriers wait for earlier work, and later work waits for them; the copies between them need no
+// mark.
 func TestCopyEnginesInOrder(t *testing.T) {
 	engines, mem := windowed(t, 2, 4*copyFrom)
 	e := engines[0]
@@ -258,7 +260,7 @@ func TestCopyEnginesInOrder(t *testing.T) {
 			t.Errorf("step %d: %s; want %s", i, c.got, c.want)
 		}
 	}
-	// A barrier behind copies does not overlap them; whether the first may overlap what is before it is the engine's as ever.
+	// A barrier after copies does not overlap them. The first barrier may overlap earlier work as usual.
 	if before := engines[0].overlaps; before != engines[1].overlaps {
 		t.Error("a barrier has left the engine changed")
 	}
@@ -272,7 +274,7 @@ func TestCopyEnginesInOrder(t *testing.T) {
 	var err error
 	calls := noted(t, func() { err = e.Enqueue(1, []algorithm.Request{r}) })
 	w.parts[1].mapping = part
-	// The side was forked, and is joined all the same.
+	// The side was forked, so it is joined even after the error.
 	if got := kinds(calls); err == nil || got != "capture-query launch capture-query record wait-event copy record wait-event record" {
 		t.Errorf("a copy to nowhere: %v, %s", err, got)
 	}
@@ -285,7 +287,7 @@ func TestCopyEnginesInOrder(t *testing.T) {
 	must(t, e.Drain(ctx))
 }
 
-// One side serves eager work and captures by turns; what finds it in a capture of others copies its own slice in order.
+// One side serves eager work and captures in turn. If it belongs to another capture, the own slice is copied in order.
 func TestCopyEnginesBesideCaptures(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -13,7 +13,8 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// Without GOCCL_COPY_ENGINE, copy engines begin at the slices from which they are no slower, in place or not. A rank with 0 turns them off for all.
+// Without GOCCL_COPY_ENGINE, copy engines run slices from the sizes where they are no slower, in place or not. A rank
+// with 0 disables them for all.
 func TestCopyEnginesByDefault(t *testing.T) {
 	for _, c := range []struct {
 		value               string
@@ -50,7 +51,7 @@ func TestCopyEnginesByDefault(t *testing.T) {
 	}
 }
 
-// Copy engines are for all ranks alike: the one that wants the least decides.
+// All ranks use the minimum of their copy engine modes.
 func TestCopyEnginesDisagree(t *testing.T) {
 	e := mockEngines(t, 1)[0]
 	for i, c := range []struct {
@@ -76,7 +77,8 @@ func TestCopyEnginesDisagree(t *testing.T) {
 	}
 }
 
-// Being on costs nothing where no window is registered: no streams, events or goroutines. The first window brings a side, and Close takes it away.
+// There is no cost unless a window is registered: no streams, events or goroutines. The first window makes a side
+// stream, and Close frees it.
 func TestCopyEnginesCostNothing(t *testing.T) {
 	type objects struct{ streams, events int }
 	live := func() objects {
@@ -92,7 +94,7 @@ func TestCopyEnginesCostNothing(t *testing.T) {
 		now := live()
 		return objects{now.streams - was.streams, now.events - was.events}
 	}
-	mockEngines(t, 2) // keeps what the GPUs have while they are open out of the count
+	mockEngines(t, 2) // excludes the resources of open GPUs from the count
 	t.Setenv("GOCCL_COPY_ENGINE", "0")
 	was := live()
 	mockEngines(t, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The launch is the same whatever the counts are, and gives the kernel the rings and counters of the messages.
+// The launch does not depend on the counts, and passes the rings and counters of the messages to the kernel.
 func TestDeviceCountsLaunch(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4} { // rank r on GPU r: the mock has four
 		engines := mockEngines(t, n)
@@ -36,7 +36,7 @@ func TestDeviceCountsLaunch(t *testing.T) {
 	}
 }
 
-// Ranks that share a GPU have fewer blocks, all of which fit on it, and as many on every rank.
+// Ranks that share a GPU have fewer blocks; all of them fit on it, and the number is the same on every rank.
 func TestDeviceCountsOnSharedGPUs(t *testing.T) {
 	for _, n := range []int{5, 8, 12} {
 		sharing := (n + 3) / 4
@@ -50,7 +50,7 @@ func TestDeviceCountsOnSharedGPUs(t *testing.T) {
 	}
 }
 
-// What the kernel reports of counts that differ becomes an error with the peer and its number.
+// A kernel's report of mismatched counts becomes an error with the peer and its number.
 func TestDeviceCountsMismatch(t *testing.T) {
 	for op, want := range []string{"rank 1 sends 4000 bytes here, and this rank's receive count", "rank 1 expects 4000 bytes here, and this rank's send count"} {
 		e := mockEngines(t, 2)[0]
@@ -70,7 +70,7 @@ func TestDeviceCountsMismatch(t *testing.T) {
 	}
 }
 
-// What the kernel reports of a message outside of its buffer is an invalid argument of this rank's.
+// A kernel's report of a message outside its buffer becomes an invalid-argument error of this rank.
 func TestDeviceCountsOutside(t *testing.T) {
 	for op, want := range []string{"DeviceCounts.RecvCounts and RecvDispls[1] lie outside of recv", "DeviceCounts.SendCounts and SendDispls[1] lie outside of send"} {
 		e := mockEngines(t, 2)[0]

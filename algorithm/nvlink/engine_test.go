@@ -118,7 +118,7 @@ func hotPaths(t testing.TB, e *Engine) map[string][]algorithm.Request {
 	}
 }
 
-// Small operations are one launch, asked for by one call of the driver's door: the capture query in front of it is the door's own.
+// A small operation is one launch in one call into the driver, after a query of the capture status.
 func TestSmallOperationsAreOneLaunch(t *testing.T) {
 	for r, e := range mockEngines(t, 4) {
 		for name, reqs := range hotPaths(t, e) {
@@ -141,13 +141,13 @@ func TestSmallOperationsAreOneLaunch(t *testing.T) {
 	}
 }
 
-// BenchmarkEnqueue is the CPU time of an eager operation over a driver that does next to nothing.
+// BenchmarkEnqueue measures the CPU time of an eager operation with a mock driver that does next to nothing.
 func BenchmarkEnqueue(b *testing.B) {
 	e := mockEngines(b, 4)[1]
 	for name, reqs := range hotPaths(b, e) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			for b.Loop() { // must would cost as much again: Helper looks at the stack
+			for b.Loop() { // must would double the cost: Helper inspects the stack
 				if err := e.Enqueue(1, reqs); err != nil {
 					b.Fatal(err)
 				}
@@ -165,7 +165,8 @@ func BenchmarkEnqueue(b *testing.B) {
 	})
 }
 
-// What a kernel reports becomes an error that names the rank waited for and the latest operation; it also counts as work cut short.
+// A kernel's report becomes an error with the peer it waited for and the latest operation; it also counts as unfinished
+// work.
 func TestReport(t *testing.T) {
 	engines := mockEngines(t, 3)
 	e := engines[0]

@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// gpuEngines are the engines of ranks of this process, one on each GPU.
+// gpuEngines returns the engines of ranks of this process, one per GPU.
 func gpuEngines(t *testing.T) []*Engine {
 	t.Helper()
 	if notes != nil {
@@ -67,8 +67,8 @@ func eachRank(n int, f func(r int) error) error {
 	return errors.Join(errs...)
 }
 
-// age makes an idle engine look as if every counter had come to first, and every packet long gone: fresh memory holds flags of 0. All ranks must be
-// idle, and age before any goes on.
+// age sets all counters of an idle engine to first, as if all packets were long over: fresh memory holds flags of 0.
+// All ranks must be idle, and all must be aged before any continues.
 func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	n, window := e.size, e.windows.Ptr[e.rank]
 	if err := s.Memset(window, 0, windowBytes(n)); err != nil {
@@ -79,7 +79,7 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	}
 	streams := streamOffset(n)
 	flags := streams + streamBytes(n)
-	// The ring's numbers are of 64 bits: what was sent, received and folded, flags, and what may be sent.
+	// The ring's counters have 64 bits: sent, received, reduced, flags, and credits.
 	for _, words := range []struct {
 		at    device.Ptr
 		bytes int64
@@ -101,7 +101,7 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	}{
 		{e.state.Ptr(), stateScratch}, // epochs, counters of messages and of streams
 		{window.Add(streams - int64(n)*p2pChannels*128), int64(n) * p2pChannels * 128},           // credits
-		{window.Add(flags - int64(n)*streamChannels*2*128), int64(n) * streamChannels * 2 * 128}, // pieces that have come, and that may
+		{window.Add(flags - int64(n)*streamChannels*2*128), int64(n) * streamChannels * 2 * 128}, // arrived pieces, and credits
 	} {
 		b := make([]byte, words.bytes)
 		for at := 0; at < len(b); at += 128 {
@@ -114,7 +114,8 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	return nil
 }
 
-// number is element k of what rank r sends in step i: small and whole, so that sums are exact, also of half precision.
+// number is element k of the data that rank r sends in step i: a small integer, so that sums are exact, even in half
+// precision.
 func number(r, i int, k int64) int64 { return (k + int64(3*r+7*i)) % 101 }
 
 // appendFloat appends a whole number below 2048 as an element of t, float32 or float16.
@@ -129,7 +130,7 @@ func appendFloat(b []byte, t datatype.Type, v int64) []byte {
 	return binary.LittleEndian.AppendUint16(b, uint16(bits>>13-(127-15)<<10))
 }
 
-// floats are n elements of what rank r sends in step i.
+// floats returns n elements of the data that rank r sends in step i.
 func floats(t datatype.Type, r, i int, n int64) []byte {
 	b := make([]byte, 0, n*t.Size())
 	for k := range n {
@@ -158,7 +159,7 @@ func TestFloats(t *testing.T) {
 	}
 }
 
-// Counters go over 2³² in the middle of work, of every protocol, and nobody notices.
+// Counters wrap past 2³² during work, for every protocol, without effect.
 func TestGPUEpochsWrap(t *testing.T) {
 	const before = 40 // steps until the wrap, where a step counts one
 	engines := gpuEngines(t)
@@ -204,7 +205,7 @@ func TestGPUEpochsWrap(t *testing.T) {
 			must(t, eachRank(n, func(r int) error { return engines[r].age(streams[r], math.MaxUint32-before+1) }))
 			must(t, eachRank(n, func(r int) error { return c.run(engines[r], streams[r], buffers[r]) }))
 		}); !ok {
-			return // what comes next would find the engines in disorder
+			return // the engines are inconsistent now
 		}
 	}
 }

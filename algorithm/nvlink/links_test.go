@@ -17,7 +17,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// Without NVLink no kernel runs that needs a line of 128 bytes to arrive as a whole: whatever is called.
+// Without NVLink no operation runs a kernel that needs lines of 128 bytes to arrive as a whole.
 func TestNoLinesOverPCIe(t *testing.T) {
 	t.Setenv("MOCKCUDA_NO_NVLINK", "1")
 	const room = 32 << 20
@@ -88,13 +88,13 @@ func TestNoLinesOverPCIe(t *testing.T) {
 	}
 }
 
-// needsLines reports whether a kernel stores lines of LL128. A kernel of another family is a kernel to think about.
+// needsLines reports whether a kernel stores lines of LL128. A kernel of an unknown family fails the test.
 func needsLines(kernel string) bool {
 	right := strings.Contains(kernel, "_ll_") || strings.HasSuffix(kernel, "_ll") || strings.Contains(kernel, "_ring") || kernel == "point_to_point_stream"
 	return !right || strings.Contains(kernel, "ll128")
 }
 
-// newOnAll is what New says on each of n ranks, each on a GPU of its own.
+// newOnAll returns the errors of New on n ranks, each on its own GPU.
 func newOnAll(t *testing.T, n int) []error {
 	t.Helper()
 	if notes == nil {
@@ -114,7 +114,7 @@ func newOnAll(t *testing.T, n int) []error {
 			if e != nil {
 				_ = e.Close()
 			}
-			_ = boots[r].Close() // as a communicator does whose engine fails
+			_ = boots[r].Close() // as a communicator does if its engine fails
 			done <- r
 		}()
 	}
@@ -124,7 +124,7 @@ func newOnAll(t *testing.T, n int) []error {
 	return errs
 }
 
-// What one rank cannot do all ranks refuse, with the reason.
+// If one rank cannot proceed, all ranks fail with the reason.
 func TestAllRanksRefuse(t *testing.T) {
 	for _, c := range []struct {
 		variable, value string
@@ -159,7 +159,7 @@ func TestConclude(t *testing.T) {
 	if got, err := conclude(0, mixed); err != nil || got.gpu != (GPU{Major: 8, Minor: 6}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for rank := range 3 { // all say it, also the one whose peers differ
+	for rank := range 3 { // all ranks report it, including the one whose peers differ
 		other := good()
 		other[2].Tuning = 5
 		if _, err := conclude(rank, other); !errors.Is(err, algorithm.ErrMismatch) || !strings.Contains(err.Error(), "GOCCL_TUNING") {
@@ -174,7 +174,7 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// A GPU that was not measured gets sizes by its bandwidth, and a note that says so.
+// A GPU without measurements gets sizes scaled by its bandwidth, and a note.
 func TestDerivedTables(t *testing.T) {
 	base, err := LoadTable(GPU{Name: "NVIDIA H200", Major: 9}, 4)
 	must(t, err)
@@ -215,7 +215,7 @@ func TestDerivedTables(t *testing.T) {
 	}
 }
 
-// logged is what the engines of n ranks log while they are set up.
+// logged returns the log of the engines of n ranks during their set-up.
 func logged(t *testing.T, n int) string {
 	t.Helper()
 	warned.Clear()
@@ -229,7 +229,7 @@ func logged(t *testing.T, n int) string {
 	return b.String()
 }
 
-// What is not as a user might think is said, once.
+// Unexpected choices are logged once.
 func TestWarnings(t *testing.T) {
 	for _, c := range []struct{ variable, want string }{
 		{"MOCKCUDA_NO_NVLINK", "not all GPUs are connected by NVLink"},

@@ -18,7 +18,8 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// notes is the mock driver's trace; nil where there is no mock. Kernels do nothing there: these tests look at what the engine asks the driver for.
+// notes is the mock driver's trace; nil without a mock. Mock kernels do nothing: these tests check the engine's driver
+// calls.
 var notes *mockcuda.Trace
 
 func TestMain(m *testing.M) {
@@ -108,7 +109,7 @@ func memory(t testing.TB, e *Engine, n int64) device.Ptr {
 	return m.Ptr()
 }
 
-// noted is what the driver was asked for while do ran.
+// noted returns the driver calls made during do.
 func noted(t testing.TB, do func()) []mockcuda.Call {
 	t.Helper()
 	notes.Start()
@@ -120,7 +121,7 @@ func noted(t testing.TB, do func()) []mockcuda.Call {
 	return calls
 }
 
-// launches are the kernels among calls.
+// launches filters the kernel launches out of calls.
 func launches(calls []mockcuda.Call) []mockcuda.Call {
 	var out []mockcuda.Call
 	for _, c := range calls {
@@ -173,7 +174,7 @@ func names(calls []mockcuda.Call) []string {
 	return s
 }
 
-// setOrder gives e, which has no work, another order.
+// setOrder replaces the order of e, which has no work.
 func setOrder(t testing.TB, e *Engine, word device.Ptr, separate bool) *cuda.Order {
 	t.Helper()
 	o, err := e.dev.NewOrder(word, separate)

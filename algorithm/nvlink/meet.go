@@ -17,7 +17,7 @@ import (
 
 // terms are the facts that all ranks must agree on.
 type terms struct {
-	sharing int       // the largest number of ranks on one GPU: their kernels wait for each other, so all must fit on it at once
+	sharing int       // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
 	copies  copyMode  // the minimum over all ranks
 	blocks  int64     // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
 	gpu     GPU       // selects the table

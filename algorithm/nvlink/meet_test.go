@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// greet is the set-up of a rank of the mock's GPU 1 that says h.
+// greet runs the set-up of a rank on the mock's GPU 1 with hello h.
 func greet(b bootstrap.Bootstrap, h hello) {
 	h.BusID = "0000:02:00.0"
 	if _, err := helloAll(context.Background(), b, h); err == nil {
@@ -19,7 +19,7 @@ func greet(b bootstrap.Bootstrap, h hello) {
 	}
 }
 
-// The smallest limit of any rank holds for all: they run the same blocks.
+// All ranks use the smallest limit of any rank, so they run the same blocks.
 func TestMaxCTAs(t *testing.T) {
 	t.Setenv("NCCL_MAX_CTAS", "12")
 	dev := mockEngines(t, 1)[0].dev

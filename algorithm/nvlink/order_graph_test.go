@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// captureOn makes a graph of what do enqueues on streams, of which the others are forked from the first and joined to it.
+// captureOn captures the work of do on streams into a graph; the other streams are forked from the first and joined to
+// it.
 func captureOn(t testing.TB, streams []*cuda.Stream, do func()) (x *cuda.Exec, nodes int) {
 	t.Helper()
 	must(t, streams[0].BeginCapture(cuda.CaptureRelaxed))
@@ -33,7 +34,8 @@ func captureOn(t testing.TB, streams []*cuda.Stream, do func()) (x *cuda.Exec, n
 	return x, nodes
 }
 
-// inAnyOrder does the same on a driver that runs things in many orders, and looks whether kernels follow the host's calls in all of them.
+// inAnyOrder does the same on a mock driver that runs work in many orders, and checks that kernels follow the host's
+// calls in all of them.
 func inAnyOrder(t *testing.T, do func()) {
 	t.Helper()
 	for seed := uint64(1); seed <= 5; seed++ {
@@ -55,7 +57,7 @@ func drained(t *testing.T, e *Engine) {
 	must(t, e.Drain(ctx))
 }
 
-// Two streams of one capture, without an edge between them, by turns.
+// Alternate between two streams of one capture, without an edge between them.
 func TestOrderInOneCapture(t *testing.T) {
 	for _, separate := range []bool{false, true} {
 		t.Run(fmt.Sprintf("separate %v", separate), func(t *testing.T) {
@@ -71,7 +73,7 @@ func TestOrderInOneCapture(t *testing.T) {
 				for range 100 {
 					must(t, x.Launch(s[0]))
 				}
-				for done := false; !done; { // each question lets the driver do a little
+				for done := false; !done; { // each query lets the driver do a little
 					var err error
 					done, err = s[0].Query()
 					must(t, err)
@@ -81,7 +83,7 @@ func TestOrderInOneCapture(t *testing.T) {
 	}
 }
 
-// A graph on one stream, eager work on another, and nothing between them.
+// A graph on one stream, eager work on another, and no dependency between them.
 func TestOrderOfReplaysAndEagerWork(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -95,8 +97,9 @@ func TestOrderOfReplaysAndEagerWork(t *testing.T) {
 	})
 }
 
-// One stream in one capture gets a chain of launches that may overlap, as if there were no order: besides, there is a wait ahead of all and a record at the
-// end. Where launches have more than that to wait for, they do not overlap. Separate graphs have none of it, and eager work beside them no event.
+// One stream in one capture gets a chain of launches that may overlap, as without an order, plus a wait at the head and
+// a record at the end. Launches with more dependencies do not overlap. Separate graphs have neither, and eager work
+// beside them needs no event.
 func TestOrderOfOneStreamCostsTwoNodes(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -136,7 +139,7 @@ func TestOrderOfOneStreamCostsTwoNodes(t *testing.T) {
 	}
 }
 
-// A replay counts as work until it has ended; who waits for it in vain gets an error in time.
+// A graph launch counts as work until it has ended; a bounded wait for it returns an error in time.
 func TestOrderWaitsForReplays(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -156,7 +159,7 @@ func TestOrderWaitsForReplays(t *testing.T) {
 	drained(t, e)
 }
 
-// A capture that was spoilt or thrown away leaves nothing behind: others, also on its streams, are not touched by it.
+// An invalidated or discarded capture has no effect on other captures, even on its streams.
 func TestOrderAfterCapturesThatFail(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -168,13 +171,13 @@ func TestOrderAfterCapturesThatFail(t *testing.T) {
 		if _, err := a.EndCapture(); err == nil {
 			t.Fatal("a capture that is not joined")
 		}
-		must(t, a.BeginCapture(cuda.CaptureRelaxed)) // spoilt
+		must(t, a.BeginCapture(cuda.CaptureRelaxed)) // invalidated
 		must(t, put(a))
 		if _, err := a.Query(); err != nil {
 			must(t, errors.Join(put(b)))
 		}
 		if g, err := a.EndCapture(); err == nil {
-			must(t, g.Close()) // thrown away
+			must(t, g.Close()) // discarded
 		}
 		must(t, errors.Join(put(a), put(b)))
 		x, _ := captureOn(t, []*cuda.Stream{a, b}, func() { must(t, errors.Join(put(a), put(b), put(a))) })

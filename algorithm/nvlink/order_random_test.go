@@ -16,9 +16,9 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// Random work of several communicators on many streams from several threads, eager and captured, with graphs that are launched over and over, also while
-// others are being captured: the kernels of each communicator run one after the other, in the order in which the host enqueued them or launched what they
-// are in. What is random comes from the seed alone.
+// Run random work of several communicators on many streams from several threads, eager and captured, with graphs that
+// are launched repeatedly, also during other captures. The kernels of each communicator must run one after the other,
+// in the order in which the host enqueued them or launched their graphs. All randomness comes from the seed.
 func TestOrderRandom(t *testing.T) {
 	seeds := 200
 	if os.Getenv("GOCCL_FULL") != "" {
@@ -41,7 +41,7 @@ func randomWork(t *testing.T, engines []*Engine, windows map[*Engine]device.Ptr,
 	defer w.close()
 	calls := noted(t, func() {
 		notes.Seed(seed)
-		defer notes.Seed(0) // what is left runs to its end
+		defer notes.Seed(0) // pending work runs to its end
 		for range steps {
 			w.step()
 		}
@@ -60,7 +60,7 @@ func randomWork(t *testing.T, engines []*Engine, windows map[*Engine]device.Ptr,
 	}
 }
 
-// script is a random program in the making.
+// script is a random program under construction.
 type script struct {
 	t        *testing.T
 	engines  []*Engine
@@ -75,7 +75,7 @@ type script struct {
 	graphs   []*replay
 }
 
-// recording is a capture under way; its first stream is where it began.
+// recording is an active capture; its first stream is where it began.
 type recording struct{ streams []*cuda.Stream }
 
 // replay is a graph and the GPU whose streams it is launched on.
@@ -100,7 +100,7 @@ func (w *script) open() {
 		must(w.t, err)
 		w.own, w.mem[g] = append(w.own, m), m.Ptr()
 	}
-	for i, e := range w.engines { // an order that knows of no capture yet, now and then without a word
+	for i, e := range w.engines { // an order that has seen no capture yet, sometimes without a word
 		word := w.mem[w.gpu(e)].Add(7<<20 + 8*int64(i))
 		must(w.t, e.dev.CopyIn(word, make([]byte, 8)))
 		if w.r.IntN(4) == 0 {
@@ -149,7 +149,7 @@ func (w *script) close() {
 	}
 }
 
-// on runs do on a thread of its own choice.
+// on runs do on a random thread.
 func (w *script) on(do func() error) {
 	done := make(chan error)
 	w.threads[w.r.IntN(len(w.threads))] <- func() { done <- do() }
@@ -175,7 +175,7 @@ func (w *script) step() {
 	case k < 13:
 		s := w.idleStream(w.gpu(w.engines[w.r.IntN(len(w.engines))]))
 		w.on(func() error { _, err := s.Query(); return err })
-	case k < 14: // a stream goes with work on it, and another comes
+	case k < 14: // a stream is destroyed with work on it, and another is made
 		l := w.streams[w.gpu(w.engines[w.r.IntN(len(w.engines))])]
 		i := w.r.IntN(len(l))
 		if !w.captured(l[i]) {
@@ -216,7 +216,8 @@ func (w *script) engineOn(gpu int) *Engine {
 	}
 }
 
-// enqueue puts one operation of random kind and size on s, or a group of some with messages, of which one is received on the stream beside it.
+// enqueue adds one operation of random kind and size on s, or a group with messages, one of which is received on the
+// stream beside it.
 func (w *script) enqueue(e *Engine, s, beside device.Stream) {
 	mem := w.mem[w.gpu(e)]
 	var reqs []algorithm.Request
@@ -224,7 +225,7 @@ func (w *script) enqueue(e *Engine, s, beside device.Stream) {
 		c := []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.Broadcast, algorithm.Barrier, algorithm.Reduce}[w.r.IntN(6)]
 		reqs = append(reqs, algorithm.Request{Collective: c, Send: mem, Recv: mem.Add(4 << 20), Count: int64(1) << w.r.IntN(18), Type: datatype.Float32, Stream: s})
 	}
-	if p, ok := w.windows[e]; ok && w.r.IntN(4) == 0 { // by the copy engines
+	if p, ok := w.windows[e]; ok && w.r.IntN(4) == 0 { // with the copy engines
 		reqs = append(reqs, algorithm.Request{Collective: algorithm.AllGather, Send: mem, Recv: p, Count: copyFrom, Type: datatype.Int8, Stream: s})
 	}
 	if w.r.IntN(4) == 0 {
@@ -265,7 +266,7 @@ func (w *script) begin() {
 	})
 }
 
-// end joins the streams of a capture and keeps its graph, or now and then throws it away.
+// end joins the streams of a capture and keeps its graph, or sometimes discards it.
 func (w *script) end(i int) {
 	c := w.captures[i]
 	w.captures = slices.Delete(w.captures, i, i+1)
@@ -288,7 +289,7 @@ func (w *script) end(i int) {
 	})
 }
 
-// finish lets all that was enqueued run, step by step.
+// finish runs all enqueued work, step by step.
 func (w *script) finish() {
 	for _, l := range w.streams {
 		for _, s := range l {

@@ -14,8 +14,9 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// An operation on the stream of the one before is a launch and nothing else; on another stream it first waits until as many blocks have ended as were
-// launched. Captured ones are launches without a ticket. From the first of them on, an event stands for all work, since graphs are launched unseen.
+// An operation on the same stream as the previous one is a single launch. On another stream it first waits until as
+// many blocks have ended as were launched. Captured operations are launches without a ticket. From the first capture
+// on, an event covers all work, since graph launches are not seen.
 func TestOrder(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -33,7 +34,7 @@ func TestOrder(t *testing.T) {
 				ticket = 0
 			}
 			switch {
-			case c.Kind == mockcuda.WaitValue && c.Stream != a.Raw() && c.Stream != b.Raw(): // the stream on which the event takes over
+			case c.Kind == mockcuda.WaitValue && c.Stream != a.Raw() && c.Stream != b.Raw(): // the event's stream
 				if c.A != word || c.B != blocks {
 					t.Errorf("%s: the event takes over at %d of %#x; want %d of %#x", name, c.B, c.A, blocks, word)
 				}
@@ -83,7 +84,7 @@ func TestOrder(t *testing.T) {
 // ticketOf is the first parameter of a launch.
 func ticketOf(c mockcuda.Call) uint64 { return binary.NativeEndian.Uint64(c.Params) }
 
-// A launch that the driver refuses does not count: nobody may wait for it.
+// A launch that the driver refuses does not count: a waiter would wait forever.
 func TestOrderForgetsFailedLaunches(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -107,7 +108,7 @@ func TestOrderForgetsFailedLaunches(t *testing.T) {
 	must(t, e.Drain(ctx))
 }
 
-// Work that is no kernel of ours is known by an event; the latest mark is what others wait for.
+// The mark of work without a ticket is an event; other streams wait for the latest mark.
 func TestOrderOfOtherWork(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -139,7 +140,7 @@ func TestOrderOfOtherWork(t *testing.T) {
 			t.Errorf("step %d: %s; want %s", i, got, c.want)
 		}
 	}
-	// Neither mark alone is enough to be idle.
+	// Idle requires both marks.
 	gate := mem.Add(1 << 19)
 	for value, do := range []func(*cuda.Stream) string{work, kernel} {
 		must(t, a.WaitValue64(gate, uint64(value+1)))
@@ -154,7 +155,7 @@ func TestOrderOfOtherWork(t *testing.T) {
 	}
 }
 
-// Without waits for words there is an event behind every launch.
+// Without waits for words there is an event after every launch.
 func TestOrderWithoutWords(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
@@ -173,7 +174,7 @@ func TestOrderWithoutWords(t *testing.T) {
 	}
 }
 
-// The stream of the latest operation may be gone when the next comes.
+// The stream of the latest operation may be destroyed before the next one.
 func TestOrderOutlivesStreams(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	mem := memory(t, e, 1<<20)
@@ -188,8 +189,8 @@ func TestOrderOutlivesStreams(t *testing.T) {
 	must(t, e.Drain(ctx))
 }
 
-// A stream that was destroyed with work on it may leave its handle to another, and the default streams of threads share one: those are other streams
-// all the same.
+// A stream that was destroyed with work on it may pass its handle to another stream, and the per-thread default streams
+// share one handle. They still count as different streams.
 func TestOrderKnowsStreamsByIdentity(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	mem := memory(t, e, 1<<20)
@@ -213,7 +214,7 @@ func TestOrderKnowsStreamsByIdentity(t *testing.T) {
 	for i := range 2 {
 		done := make(chan string)
 		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 			put(own)
 			done <- put(own) // the same thread again
 		}()
@@ -226,7 +227,7 @@ func TestOrderKnowsStreamsByIdentity(t *testing.T) {
 	}
 }
 
-// The default stream is one by either name, and waits like any other.
+// The default stream is the same by either handle, and waits like any other.
 func TestOrderOnTheDefaultStream(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	s, mem := newStream(t, e), memory(t, e, 1<<20)
@@ -252,7 +253,8 @@ func TestOrderOnTheDefaultStream(t *testing.T) {
 	must(t, e.Drain(ctx))
 }
 
-// What another stream has after the operation is not waited for: that work may itself wait for what comes next.
+// An operation does not wait for work that another stream got after the latest operation: that work may itself wait for
+// a later operation.
 func TestOrderWaitsForNothingElse(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)

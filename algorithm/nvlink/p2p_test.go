@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// sides collects what every rank's launches say of the messages between two ranks, in order: the k-th that s sends d must be the k-th that d
-// receives from s, and be in launches of the same number.
+// sides collects the messages between two ranks from every rank's launches, in order: the k-th that s sends to d must
+// be the k-th that d receives from s, in a launch of the same number.
 func sides(t *testing.T, engines []*Engine, calls [][]mockcuda.Call) (sent, received map[[2]int][]string) {
 	sent, received = map[[2]int][]string{}, map[[2]int][]string{}
 	for r := range engines {
@@ -61,7 +61,7 @@ func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
 	return a.lane[:a.lanes], a.message[:]
 }
 
-// Any matching pattern of sends and receives is launched alike on both sides of every message.
+// For any matching pattern of sends and receives, both sides of every message launch alike.
 func TestMessagesMatch(t *testing.T) {
 	const n = 4
 	engines := mockEngines(t, n)
@@ -157,7 +157,7 @@ func TestMessagesOnSeveralStreams(t *testing.T) {
 			t.Errorf("call %d, %v, is on the wrong stream", i, calls[i].Kind)
 		}
 	}
-	// One of them captured: refused, and the capture goes on.
+	// If one of them is captured, the group is refused, and the capture continues.
 	must(t, b.BeginCapture(cuda.CaptureRelaxed))
 	var err error
 	calls = noted(t, func() { err = e.Enqueue(1, reqs) })
@@ -169,13 +169,13 @@ func TestMessagesOnSeveralStreams(t *testing.T) {
 	must(t, err)
 	n, err := g.Nodes()
 	must(t, err)
-	if n != 1+2 { // and two for the order of its launches
+	if n != 1+2 { // plus two for the order of the launches
 		t.Errorf("%d nodes", n)
 	}
 	must(t, g.Close())
 }
 
-// Streams would overwrite what is still to be sent.
+// Streams would overwrite data that is still to be sent.
 func TestAllToAllInPlace(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	s, mem := newStream(t, e), memory(t, e, 2*streamSliceFrom)

@@ -11,7 +11,7 @@ import (
 
 const large = streamFrom + 1<<20
 
-// eventually waits, boundedly, for what happens in the background.
+// eventually waits, with a bound, for a result of the background goroutines.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
@@ -21,7 +21,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A buffer that all peers have mapped is named by slot and offset, and the table of each peer says where it is.
+// A buffer that all peers have mapped is used by slot and offset; each peer's table holds its address.
 func TestRegistry(t *testing.T) {
 	t.Setenv("GOCCL_REGISTER", "1")
 	engines := mockEngines(t, 3)
@@ -63,12 +63,12 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// A buffer that was freed is forgotten, also by the peers, and its slot is used again.
+// A freed buffer is retired on all ranks, and its slot is reused.
 func TestRegistryForgets(t *testing.T) {
 	t.Setenv("GOCCL_REGISTER", "1")
 	engines := mockEngines(t, 2)
 	e, peer := engines[0], engines[1]
-	if peer.registry.tablePtr() == 0 { // from its first large operation on
+	if peer.registry.tablePtr() == 0 { // starts with its first large operation
 		t.Fatal("the peer has no table")
 	}
 	first, err := e.dev.AllocLegacy(large)
@@ -89,7 +89,7 @@ func TestRegistryForgets(t *testing.T) {
 	}
 }
 
-// A message goes straight to its place once its sender has the buffer, whoever else has not.
+// A message goes straight to its destination once its sender has mapped the buffer, even if other peers have not.
 func TestRegistryMessages(t *testing.T) {
 	t.Setenv("GOCCL_REGISTER", "1")
 	engines := mockEngines(t, 3)
@@ -140,7 +140,7 @@ func TestRegistryMessages(t *testing.T) {
 	}
 }
 
-// Unless it is asked for everything goes through the rings.
+// Unless it is enabled, everything goes through the rings.
 func TestRegistryOff(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	if e.registry != nil || e.registry.tablePtr() != 0 || e.registry.word(memory(t, e, large), large, everybody) != 0 {

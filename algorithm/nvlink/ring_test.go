@@ -8,7 +8,8 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// The ring: the kernel for the case, the slices, and the same grid and FIFOs on all ranks whatever their addresses are.
+// The ring chooses the kernel for the case, the slices, and the same grid and FIFOs on all ranks, whatever their
+// addresses.
 func TestRing(t *testing.T) {
 	for _, n := range []int{3, 4} {
 		engines := mockEngines(t, n)
@@ -63,7 +64,7 @@ func TestRing(t *testing.T) {
 					t.Errorf("%d ranks, %v: %d blocks of %d and FIFOs of %#x, want %d of %d and %#x", n, c.what, calls[0].Grid, calls[0].Block, a.slotBytes, c.channels, c.threads, c.slot)
 				}
 			}
-			// Partial sums of narrow types are not rounded on their way: packets, where sums do not stay with their owners.
+			// Partial sums of narrow types must not be rounded on the way: use packets, unless owners hold the sums.
 			for _, c := range []struct {
 				what   algorithm.Collective
 				typ    datatype.Type
@@ -85,7 +86,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// What a launch looks like, where many channels have enough to do.
+// Check the shape of launches with enough work for many channels.
 func TestRingShapes(t *testing.T) {
 	for _, c := range []struct {
 		work ringWork
@@ -105,7 +106,8 @@ func TestRingShapes(t *testing.T) {
 			t.Errorf("%+v in %d channels: %+v, want %+v", c.work, c.most, got, c.want)
 		}
 	}
-	// All FIFOs fit; a chunk and one slot more do; what workers hold the sums of is one slot at most, and there are more of those than a rank's delay.
+	// All FIFOs fit, with a chunk and one more slot. Workers hold sums of one slot at most, and there are more slots
+	// than a rank's delay.
 	for most := int64(1); most <= ringChannels; most++ {
 		for _, w := range []ringWork{{}, {chain: true}} {
 			for _, w.slice = range []int64{1, 100 << 10, 1 << 20, 16 << 20, 1 << 30} {
@@ -122,8 +124,8 @@ func TestRingShapes(t *testing.T) {
 	}
 }
 
-// What crosses the links depends on sizes alone: a rank whose buffers lie elsewhere has another kernel of the same protocol. The two protocols have no
-// memory in common.
+// The protocol depends on sizes alone: a rank with buffers at other addresses has another kernel of the same protocol.
+// The two protocols share no memory.
 func TestProtocolsAndAddresses(t *testing.T) {
 	const n = 4
 	e := mockEngines(t, n)[1]

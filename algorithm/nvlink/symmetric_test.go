@@ -21,7 +21,7 @@ func registerWindow(t testing.TB, e *Engine, p device.Ptr, n int64) io.Closer {
 	return w
 }
 
-// windowAt is a window's number on a rank, decided.
+// windowAt returns the window with a number on a rank, decided.
 func windowAt(t testing.TB, e *Engine, p device.Ptr, n int64) (*window, bool) {
 	t.Helper()
 	w := e.symmetric.find(p, n)
@@ -33,15 +33,15 @@ func windowAt(t testing.TB, e *Engine, p device.Ptr, n int64) (*window, bool) {
 	return w, usable
 }
 
-// When one rank cannot share or cannot map, nobody uses the window, and the next one is whole again.
+// If one rank cannot share or map a part, no rank uses the window; the next window works again.
 func TestWindowsAgree(t *testing.T) {
 	const size = 4 * copyFrom
 	engines := copyEngines(t, 4)
 	refuse := func(context.Context, *ipc.Share) (*ipc.Mapping, error) { return nil, errors.New("refused by the test") }
 	usual := engines[2].symmetric.mapShare
 	for name, c := range map[string]struct {
-		maps func(context.Context, *ipc.Share) (*ipc.Mapping, error) // of rank 2
-		less int64                                                   // how much less than the window rank 1 has
+		maps func(context.Context, *ipc.Share) (*ipc.Mapping, error) // for rank 2
+		less int64                                                   // bytes by which rank 1's part is smaller
 		want bool
 	}{
 		"all":              {usual, 0, true},
@@ -49,7 +49,7 @@ func TestWindowsAgree(t *testing.T) {
 		"rank 1 has less":  {usual, 16 << 20, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engines[2].symmetric.mapShare = c.maps // nothing is under way
+			engines[2].symmetric.mapShare = c.maps // no work is in flight
 			mem, open := make([]device.Ptr, len(engines)), make([]io.Closer, len(engines))
 			for r, e := range engines {
 				mem[r] = memory(t, e, size+c.less*int64(btoi(r != 1)))
@@ -78,7 +78,7 @@ func TestWindowsAgree(t *testing.T) {
 	}
 }
 
-// Sizes that differ are an error that names window and rank, on all ranks.
+// Sizes that differ cause an error that names the window and the rank, on all ranks.
 func TestWindowsOfDifferentSizes(t *testing.T) {
 	engines := copyEngines(t, 3)
 	mem := make([]device.Ptr, len(engines))
@@ -99,7 +99,7 @@ func TestWindowsOfDifferentSizes(t *testing.T) {
 	}
 }
 
-// The wait for windows ends: with a rank's name when it has registered none, and by an abort.
+// The wait for windows ends: with an error that names the rank that registered none, or with an abort.
 func TestWindowsMissing(t *testing.T) {
 	engines := copyEngines(t, 3)
 	var mem device.Ptr
@@ -148,7 +148,7 @@ func TestWindowWaitLimit(t *testing.T) {
 	}
 }
 
-// Many windows, in one order here and another there as far as addresses go; those that overlap on a rank are used by nobody.
+// Register many windows in varying address order; no rank uses those that overlap on a rank.
 func TestManyWindows(t *testing.T) {
 	const many, size = 40, 3 * copyFrom
 	engines := copyEngines(t, 3)
@@ -217,7 +217,8 @@ func TestManyWindows(t *testing.T) {
 	})
 }
 
-// A window ends with Close: its mappings too. Who still uses it when a peer has closed it gets an error that names the peer.
+// Close of a window also closes its mappings. An operation in a window that a peer has closed gets an error that names
+// the peer.
 func TestWindowClose(t *testing.T) {
 	const size = 4 * copyFrom
 	engines := copyEngines(t, 2)
@@ -258,7 +259,8 @@ func TestWindowClose(t *testing.T) {
 	}
 }
 
-// Windows that nobody closes end with the engines, and closing them later is harmless; so does what was registered a moment before.
+// Windows that were not closed end with the engines, and closing them later is harmless; so do windows registered just
+// before.
 func TestWindowsEndWithTheEngine(t *testing.T) {
 	before := exchange.Importer.Len()
 	var open []io.Closer
@@ -271,13 +273,13 @@ func TestWindowsEndWithTheEngine(t *testing.T) {
 			first[i] = append(first[i], mem)
 		}
 	}
-	for r, e := range engines { // the others may still be under way
+	for r, e := range engines { // the others may still have work
 		if _, usable := windowAt(t, e, first[0][r], 1); !usable {
 			t.Fatal("not usable")
 		}
 	}
 	engines[1].Abort(errors.New("a failure"))
-	must(t, open[1].Close()) // of the aborted rank: what is mapped stays until its engine closes
+	must(t, open[1].Close()) // of the aborted rank: the mappings stay until its engine closes
 	for _, e := range engines {
 		must(t, e.Close())
 	}

@@ -58,7 +58,7 @@ func TestTableRefuses(t *testing.T) {
 	}
 }
 
-// A table of version 1 chooses as it did: its rows are for every width and mode, and small broadcasts are one shot.
+// A table of version 1 chooses as before: its rows are for every width and mode, and small broadcasts are one-shot.
 func TestTableVersion1(t *testing.T) {
 	table, err := decodeTable("old", []byte(`{"gpu":"x","ranks":4,"collectives":{"all_reduce":[{"bytes":1024,"algorithm":"one_shot_ll/64"},{"bytes":0,"algorithm":"two_shot_ll128/512"}],
 		"broadcast":[{"bytes":0,"algorithm":"one_shot_ll/128"}],"reduce":[{"bytes":0,"algorithm":"two_shot_ll/64"}],
@@ -132,7 +132,7 @@ func TestTableSpecial(t *testing.T) {
 	}
 }
 
-// Where the modes differ the engine asks the driver which it is.
+// If the modes differ, the engine asks the driver for the mode.
 func TestModes(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	table := Table{Version: 2, Collectives: map[string][]Row{"all_reduce": {{0, "one_shot_ll128/64"}}}, Special: []Special{{"all_reduce", ModeGraph, 0, []Row{{0, "two_shot_ll128/64"}}}}}
@@ -179,7 +179,7 @@ func TestForce(t *testing.T) {
 			t.Errorf("force(%q): %v", bad, err)
 		}
 	}
-	// A registered algorithm's name is its owner's to know.
+	// The name of a registered algorithm is not checked here.
 	if err := s.force("all_reduce:mine", false); err != nil {
 		t.Error(err)
 	}
@@ -207,7 +207,7 @@ func TestAlgorithms(t *testing.T) {
 			t.Errorf("%v has no algorithm", c)
 		}
 	}
-	// The table's rows and the spans say the same.
+	// The table's rows and the spans agree.
 	for _, a := range e.Algorithms() {
 		for _, size := range []uint64{1, 1 << 10, 1 << 15, 1<<15 + 1, 1 << 17, 1 << 20, 1 << 24} {
 			if !a.Forceable || size > a.Most {
@@ -222,7 +222,7 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// The page of docs knows every name.
+// The documentation page lists every name.
 func TestDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/collectives.md")
 	if err != nil {
@@ -266,7 +266,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// What the compiler made of the structs: a kernel's parameters are the end of its constant bank.
+// Compare with the compiler's layout of the structs: a kernel's parameters are the end of its constant bank.
 func TestParameterSizes(t *testing.T) {
 	const before = 0x160 // of the bank, on sm_80
 	for _, group := range []string{"collective", "ring"} {
@@ -303,8 +303,8 @@ func TestParameterSizes(t *testing.T) {
 	}
 }
 
-// Every kernel that an engine launches has one way out, past its ticket; GOCCL_KERNEL sees to it. Where one had another, the next operation on another
-// stream would wait for ever.
+// Every kernel that an engine launches has one exit, after its ticket update; GOCCL_KERNEL ensures that. With another
+// exit, the next operation on another stream would wait forever.
 func TestEveryKernelFinishes(t *testing.T) {
 	for _, group := range kernels.Groups() {
 		if slices.Contains([]string{"executor", "primitive", "tutorial"}, group) { // launched by others
@@ -333,7 +333,7 @@ func TestEveryKernelFinishes(t *testing.T) {
 	}
 }
 
-// What goccl tune tries are names that tables may hold.
+// Tables accept the names that goccl tune tries.
 func TestNumbers(t *testing.T) {
 	for c := range algorithm.NumCollectives {
 		for _, name := range Variants(c) {

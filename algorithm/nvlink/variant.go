@@ -58,9 +58,9 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 // Variants lists the selectable algorithms of a collective. A collective without any has one fixed algorithm for each
 // size.
 //
-//	all_reduce       one_shot: each rank sends all its data to all others; two_shot: slices to their owners, results back
+//	all_reduce       one_shot: each rank sends all data to all others; two_shot: slices to owners, results back
 //	reduce           the same, results to the root; two_shot: all ranks except the root own slices
-//	broadcast        one_shot: messages from the root to all; two_shot: slices from the root to the others, which forward them
+//	broadcast        one_shot: messages from the root to all; two_shot: the others forward slices from the root
 //	all_gather, reduce_scatter, all_to_all   one exchange; from 16 MiB per rank all_gather and all_to_all use streams
 //	                 instead of packets
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// BenchmarkAllReduce is the cost of an operation in a row of them on one stream a rank, as a training step enqueues them.
+// BenchmarkAllReduce measures one operation in a sequence on one stream per rank, as a training step enqueues them.
 func BenchmarkAllReduce(b *testing.B) {
 	for _, ranks := range []int{2, 8} {
 		for _, bytes := range []int64{8, 1 << 10, 32 << 10, 1 << 20, 64 << 20} {

@@ -34,7 +34,7 @@ func (e *end) memory(size int64, shareable bool) (m memory, err error) {
 	return m, err
 }
 
-// layout is the sizes in bytes of the buffers of a collective whose count is each bytes, and where one lies in the other in place.
+// layout holds the sizes in bytes of the buffers of a collective with each bytes per count, and the in-place offset.
 func layout(c algorithm.Collective, each int64, n, rank, root int) (send, recv, sendAt, recvAt int64) {
 	switch c {
 	case algorithm.AllGather:
@@ -51,7 +51,7 @@ func layout(c algorithm.Collective, each int64, n, rank, root int) (send, recv, 
 	return each, each, 0, 0
 }
 
-// expected is what rank must receive, or nil for nothing, computed as the definitions say.
+// expected returns the data that rank must receive, or nil for none, computed from the definitions.
 func expected(c algorithm.Collective, inputs [][]byte, each int64, rank, root int) []byte {
 	var out []byte
 	n := len(inputs)
@@ -124,7 +124,7 @@ func newRound(rng *rand.Rand, n int) round {
 	return r
 }
 
-// pool keeps a few buffers of a rank, so that requests meet both known and new ones.
+// pool keeps a few buffers of a rank, so that requests use both known and new ones.
 type pool struct {
 	e    *end
 	kept []memory
@@ -145,7 +145,7 @@ func (p *pool) take(rng *rand.Rand, size int64, shareable bool) (memory, error) 
 	return m, err
 }
 
-// trim frees buffers so that few stay.
+// trim frees buffers until few are left.
 func (p *pool) trim(rng *rand.Rand, most int) error {
 	for len(p.kept) > most {
 		i := rng.IntN(len(p.kept))
@@ -199,7 +199,8 @@ func (p *pool) run(rng *rand.Rand, r round) error {
 	return nil
 }
 
-// TestBuffers runs random requests on buffers that come and go, some of which only their own process can reach, beside the definitions.
+// TestBuffers runs random requests on changing buffers, some of which only their own process can map, and compares with
+// the definitions.
 func TestBuffers(t *testing.T) {
 	rounds := 400
 	if testing.Short() {
@@ -257,7 +258,7 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// TestForced runs every algorithm by name, whatever the size, and looks at what the engine says of itself.
+// TestForced runs every algorithm by name, for all sizes, and checks the engine's list of algorithms.
 func TestForced(t *testing.T) {
 	for _, name := range []string{"one_shot", "two_shot", "direct"} {
 		t.Run(name, func(t *testing.T) {

@@ -236,7 +236,7 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 	e.running = o
 	returned := false
 	defer func() {
-		if !returned { // for example on an unmapped buffer: the stream reports the panic, and peers must not wait for this rank
+		if !returned { // a panic, as on an unmapped buffer: the stream reports it; peers must not wait
 			_ = e.quit(o.error(-1, fmt.Errorf("%w: the operation panicked", algorithm.ErrAborted)))
 		}
 	}()

@@ -44,7 +44,7 @@ const (
 // meeting is the barrier of a communicator's ranks at the end of a phase.
 type meeting struct {
 	arrived wait.Cell        // grows by one per rank and phase; waits for it sleep here, and the last rank wakes all
-	sums    [2]atomic.Uint64 // by parity: sums of the signatures, so that one load checks a phase in which all signatures match
+	sums    [2]atomic.Uint64 // by parity: sums of the signatures, so that one load checks that all match
 	left    atomic.Uint32    // number of ranks that have left; their windows give the reasons
 	_       uint32
 	taken   atomic.Uint64 // taken pieces of direct reductions; see op.combineTogether

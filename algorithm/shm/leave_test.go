@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// TestBuffersMayGoWithTheirRank aborts one rank in the middle of large requests and frees its buffers as soon as its own work has ended. Its peers, in
-// the same process, must have let go of them, and end with an error that names it.
+// TestBuffersMayGoWithTheirRank aborts one rank during large requests and frees its buffers as soon as its own work has
+// ended. Its peers in the same process must not access them any more, and must end with an error that names the rank.
 func TestBuffersMayGoWithTheirRank(t *testing.T) {
 	const n, bytes = 4, 32 << 20
 	rounds := 12

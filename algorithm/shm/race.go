@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// The race detector tracks atomics only in memory that it knows. Meetings are in shared memory, and ranks of one
+// The race detector tracks atomics only in Go memory. Meetings are in shared memory, and ranks of one
 // process access each other's buffers under their protection. The engine therefore reports the meetings' atomics at
 // these addresses, one per meeting.
 var shadows [256]uint64

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Every destination gets the source, whatever the sizes and alignments, and not a byte around it changes.
+// Every destination gets the source, for all sizes and alignments, and no byte around it changes.
 func TestSpread(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -38,7 +38,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// There is a piece for each rank as long as each can have a cache line, and no element is cut.
+// There is a piece for each rank as long as each can have a cache line; no element is split.
 func TestPieceOf(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 10000 {

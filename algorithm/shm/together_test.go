@@ -9,8 +9,9 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 )
 
-// TestTogether runs reductions that are large enough to be shared out piece by piece, one after the other and with small ones in between, beside the
-// definitions: a request that left the count of taken pieces wrong would spoil the next.
+// TestTogether runs reductions that are large enough to be shared out piece by piece, in sequence and with small ones
+// in between, and compares with the definitions. A request that left a wrong count of taken pieces would break the next
+// one.
 func TestTogether(t *testing.T) {
 	const n = 4
 	rounds := 24

@@ -112,7 +112,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// A Device with a busy stream keeps its memory: a kernel may still use it. Once the stream runs dry, Close succeeds.
+// A Device with a busy stream keeps its memory, because a kernel may still use it. Once the stream is idle, Close
+// succeeds.
 func TestCloseWhileBusy(t *testing.T) {
 	keeper := open(t, 0)
 	gate, err := keeper.HostAlloc(64)

@@ -284,7 +284,7 @@ func TestGraph(t *testing.T) {
 	if err != nil || st != CaptureActive || id == 0 {
 		t.Errorf("status %d, id %d, %v", st, id, err)
 	}
-	// Neither adopting the stream nor an attempt to wait for it may spoil the capture.
+	// Neither adopting the stream nor an attempt to wait for it may invalidate the capture.
 	if _, err := d.WrapStream(s.Raw()); err != nil {
 		t.Errorf("WrapStream while capturing: %v", err)
 	}
@@ -327,7 +327,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// Allocating, querying and loading on other threads must not spoil a global capture.
+// Allocating, querying and loading on other threads must not invalidate a global capture.
 func TestCaptureSurvivesAllocation(t *testing.T) {
 	d := open(t, 0)
 	out, a, b := vectors(t, d, 64)

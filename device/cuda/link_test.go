@@ -7,7 +7,8 @@ import (
 	"github.com/goccl/goccl/internal/driver/nvml"
 )
 
-// The CUDA driver knows the links of GPUs that the process sees, NVML those of the others and those that have no native atomics.
+// The CUDA driver reports the links of visible GPUs; NVML reports the links of other GPUs and of pairs without native
+// atomics.
 func TestLinkTo(t *testing.T) {
 	if !mocked {
 		t.Skip("this test needs the mock driver")

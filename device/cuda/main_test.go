@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// mocked: the tests run over the mock driver. On a GPU host the same tests use the real one.
+// mocked is set if the tests run with the mock driver. On a GPU host the same tests use the real driver.
 var mocked bool
 
 // childEnv makes the test binary a second process of a sharing test.
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// job is what a child does: map the handle on a device, see that the memory holds Want, fill it with Fill.
+// job describes the work of a child: map the handle on a device, check that the memory holds Want, fill it with Fill.
 type job struct {
 	Device     int
 	Handle     device.Handle
@@ -116,13 +116,14 @@ func child(text string) error {
 	return d.Close()
 }
 
-// opened counts the devices of the running test; baseline is what was live before the first.
+// opened counts the devices of the running test; baseline is the number of live objects before the first.
 var (
 	opened   int
 	baseline [mockcuda.NumCounts]int
 )
 
-// open gives a device that is closed when the test ends; on the mock, leaks are counted when the test's last device is.
+// open returns a device that is closed when the test ends. On the mock, leaks are counted when the test's last device
+// closes.
 func open(t testing.TB, ordinal int) *Device {
 	t.Helper()
 	if err := Available(); err != nil {
@@ -167,7 +168,7 @@ func counts(t testing.TB) (c [mockcuda.NumCounts]int) {
 	return c
 }
 
-// bounded bounds a wait of a test; making a context on a busy GPU host takes seconds.
+// bounded returns a context for a wait of a test; making a context on a busy GPU host takes seconds.
 func bounded(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)

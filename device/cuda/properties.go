@@ -35,7 +35,7 @@ func readProperties(ordinal int) (Properties, error) {
 		}
 		return v
 	}
-	// An old driver may not know the attribute; then the result is false.
+	// An old driver may lack the attribute; then the result is false.
 	has := func(a driver.Attribute) bool {
 		v, e := driver.DeviceAttribute(ordinal, a)
 		return e == nil && v != 0

@@ -19,7 +19,8 @@ func closeFD(h device.Handle) {
 	}
 }
 
-// Both kinds of memory, seen and written by another process, on the same and on another GPU, also from inside an allocation.
+// Another process reads and writes both kinds of memory, on the same and on another GPU, also from inside an
+// allocation.
 func TestShareWithAnotherProcess(t *testing.T) {
 	d := open(t, 0)
 	n, _ := Count()
@@ -100,7 +101,7 @@ func TestImportOfOwnMemoryIsTheOriginal(t *testing.T) {
 	}
 }
 
-// Memory of one GPU of the process is usable by another at its address, whichever was first.
+// Another GPU of the process can use the memory at its address, in either order of opening.
 func TestPeersInOneProcess(t *testing.T) {
 	d := open(t, 0)
 	a, err := d.Alloc(1 << 20)

@@ -25,7 +25,7 @@ func streams(t testing.TB, d *Device, n int) (all []*Stream) {
 	return all
 }
 
-// memory is a page of words, and what reads one.
+// memory is a page of words and a stream to read them.
 func memory(t testing.TB, d *Device) (device.Ptr, func(i int64) byte) {
 	t.Helper()
 	m, err := d.Alloc(4096)
@@ -52,7 +52,8 @@ func begun(t testing.TB, x *Side) *Stream {
 	return s
 }
 
-// The side's work comes after the fork, beside what follows it, and before what follows the join.
+// The side work runs after the fork, concurrent with the work that follows the fork, and before the work that follows
+// the join.
 func TestSideOrder(t *testing.T) {
 	const gate, before, main, aside, joined = 0, 1, 2, 3, 4
 	d := open(t, 0)
@@ -68,7 +69,7 @@ func TestSideOrder(t *testing.T) {
 		if !forked(t, x, s[0]) {
 			t.Fatal("no fork of an idle side")
 		}
-		must(t, s[0].WriteValue64(at(main), v), s[0].WaitValue64(at(gate), g+2), s[0].WriteValue64(at(main), v+10)) // before Begin, and not waited for by the side
+		must(t, s[0].WriteValue64(at(main), v), s[0].WaitValue64(at(gate), g+2), s[0].WriteValue64(at(main), v+10)) // before Begin
 		side := begun(t, x)
 		must(t, side.WriteValue64(at(aside), v), side.WaitValue64(at(gate), g+3), side.WriteValue64(at(aside), v+10), x.Join(s[0]), s[0].WriteValue64(at(joined), v))
 		if word(before) == byte(v) || word(aside) == byte(v) {
@@ -94,7 +95,8 @@ func TestSideOrder(t *testing.T) {
 	must(t, x.Close(), x.Close())
 }
 
-// In a capture of any mode the side's work becomes part of the graph, which holds no more operations for it. While the side's stream is in one, work that is not goes without.
+// In a capture of any mode the side work becomes part of the graph, without additional nodes. While the side stream is
+// in a capture, work outside of it does not use the side.
 func TestSideInCaptures(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

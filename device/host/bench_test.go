@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// An empty kernel through an idle stream and back: what a stream adds to the smallest collective.
+// Measure an empty kernel on an idle stream: the overhead of a stream for the smallest collective.
 func BenchmarkLaunchSynchronize(b *testing.B) {
 	d := open(b, 0)
 	s := stream(b, d)

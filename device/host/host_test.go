@@ -194,7 +194,7 @@ func TestDeviceCloseFreesAllAfterTheLastKernel(t *testing.T) {
 	}
 }
 
-// Opening and closing everything again and again must leave nothing.
+// Repeated opening and closing must leak nothing.
 func TestNothingLeaks(t *testing.T) {
 	cycle := func() {
 		d0, d1 := open(t, 0), open(t, 1)

@@ -22,7 +22,7 @@ func alloc(t testing.TB, d *host.Device, size int64) device.Allocation {
 	return a
 }
 
-// openFDs and mappings are what a leak would raise.
+// openFDs and mappings count the resources that a leak would increase.
 func openFDs(t testing.TB) int {
 	e, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -147,7 +147,7 @@ func TestForeignMemoryIsMappedOnce(t *testing.T) {
 	}
 }
 
-// foreign is a memfd as another process might send it.
+// foreign returns a memfd as another process might send it.
 func foreign(t *testing.T, size int64, seals int, reserve bool) int {
 	t.Helper()
 	fd, err := unix.MemfdCreate("goccl", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)

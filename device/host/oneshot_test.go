@@ -14,8 +14,9 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// oneShot is the smallest all-reduce there is: every rank puts its 8 bytes into a slot of every rank and signals, then waits for all signals and
-// reduces its slots. Slots alternate between two sets: a rank that is in round i+1 may write while another still reads round i.
+// oneShot is a minimal all-reduce: every rank writes its 8 bytes into a slot of every rank and signals, then waits for
+// all signals and reduces its slots. Slots alternate between two sets: a rank in round i+1 may write while another
+// still reads round i.
 type oneShot struct {
 	n     int
 	cells []*wait.Cell // of rank r from rank q: r·n + q
@@ -58,7 +59,7 @@ func (o *oneShot) run(r int, round uint64, buf []byte, srcs [][]byte, l wait.Lim
 	return hostreduce.Reduce(buf, srcs, datatype.Float32, datatype.Sum, [8]byte{}, o.n)
 }
 
-// oneShotRounds returns the best time of a round over batches of 200: what it takes when nothing else runs on the machine.
+// oneShotRounds returns the best time of a round over batches of 200: the time without other load.
 func oneShotRounds(b testing.TB, rounds, batch int, synchronous bool) (best time.Duration) {
 	best = time.Hour
 	const n = 8
@@ -122,7 +123,8 @@ func TestOneShotAllReduce(t *testing.T) {
 	oneShotRounds(t, 500, 50, false)
 }
 
-// What streams, waits and the reduction leave of the 12 µs that an 8-byte all-reduce of 8 ranks may take in one process.
+// Measure the part of the 12 µs budget of an 8-byte all-reduce of 8 ranks in one process that streams, waits and the
+// reduction take.
 func BenchmarkOneShotAllReduce(b *testing.B) {
 	for name, c := range map[string]struct {
 		batch       int

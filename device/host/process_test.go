@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child maps the parent's memory (descriptor 3), doubles what it finds behind the two cells and tells the parent.
+// child maps the parent's memory (descriptor 3), doubles the data after the two cells and signals the parent.
 func child(handle string) error {
 	b, err := hex.DecodeString(handle)
 	if err != nil {
@@ -121,7 +121,7 @@ func TestMemoryAndSignalsBetweenProcesses(t *testing.T) {
 	}
 }
 
-// An importer that is killed leaves nothing behind, and takes nothing from the owner.
+// An importer that is killed leaks nothing and does not affect the owner.
 func TestKilledImporter(t *testing.T) {
 	d := open(t, 0)
 	fds, maps := openFDs(t), sharedMappings(t)

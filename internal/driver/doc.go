@@ -1,5 +1,5 @@
-// Package driver calls NVIDIA's driver library, libcuda. No other package calls it. The subpackages nvml and nvrtc open the other
-// libraries.
+// Package driver calls NVIDIA's driver library, libcuda. No other package opens it. The subpackages nvml and nvrtc open
+// those libraries.
 //
 // The library is opened at run time (dlopen), never linked, so a program that imports this package builds and starts on
 // a machine without a GPU, a driver or a toolkit. Load then returns the reason. api.h declares the names, numbers and

@@ -46,7 +46,7 @@ func needDriver(t testing.TB) Context {
 	return c
 }
 
-// The Go constants and the C ones are two lists; this holds them together.
+// The Go constants and the C constants are two lists; this test compares them.
 func TestOperationsMatch(t *testing.T) {
 	want := map[op]string{opLaunch: "Launch", opLaunchInOrder: "LaunchInOrder", opLeave: "Leave", opCopy: "Copy", opEventRecord: "EventRecord", opCaptureInfo: "CaptureInfo", opDriverInit: "DriverInit",
 		opEnablePeer: "EnablePeer", opPointerInfo: "PointerInfo", opVMMAlloc: "VMMAlloc", opVMMFree: "VMMFree", opCopyIn: "CopyIn", opStreamContext: "StreamContext",
@@ -98,7 +98,7 @@ func TestMissingLibrary(t *testing.T) {
 	}
 }
 
-// A call must leave the thread's context as it found it, also when it fails.
+// A call must restore the thread's context, even if it fails.
 func TestContextIsRestored(t *testing.T) {
 	c := needDriver(t)
 	if n, _ := DeviceCount(); n < 2 {
@@ -156,7 +156,8 @@ func BenchmarkStreamQuery(b *testing.B) {
 	}
 }
 
-// BenchmarkContextCall is the cost of the door itself: cgo, save, set and restore of the context around a call that does nothing.
+// BenchmarkContextCall measures the overhead of a call: cgo, and save, set and restore of the context, without any
+// work.
 func BenchmarkContextCall(b *testing.B) {
 	c := needDriver(b)
 	for b.Loop() {

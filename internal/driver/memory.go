@@ -26,7 +26,7 @@ func (c Context) MemFree(p Ptr) error {
 // MemoryType is the kind of memory that a pointer points to.
 type MemoryType uint8
 
-// The memory types; 0 is memory that the driver does not know.
+// The memory types; 0 is memory unknown to the driver.
 const (
 	HostMemory MemoryType = 1
 	GPUMemory  MemoryType = 2

@@ -129,7 +129,7 @@ static uint64_t leave_capture(CUstream s, struct order *o) {
 	uint64_t r = frontier(s, &f);
 	if (r) return r;
 	struct capture *c = &o->captures[o->current - 1];
-	if (f.id != c->id) return FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED); // it ended, and another capture began, in between
+	if (f.id != c->id) return FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED); // another capture began in between
 	CUgraphNode before = PTR(CUgraphNode, c->tail), record = PTR(CUgraphNode, c->record), tail = NULL;
 	if (f.n == 1) tail = f.nodes[0];
 	else TRY(cuGraphAddEmptyNode, &tail, f.graph, f.nodes, f.n);

@@ -8,7 +8,7 @@
 struct capture {
 	uint64_t id;     // 0: a free entry
 	uint64_t stream; // the stream of the latest work, by handle; 0: unknown
-	uint64_t tail;   // the node that follows all work in the capture so far; at first the node that waits for the event, or 0
+	uint64_t tail;   // follows all work in the capture so far; at first the node that waits for the event, or 0
 	uint64_t record; // the node that records the event; it depends on the tail. 0: none yet
 	uint64_t used;   // time of the last lookup
 };

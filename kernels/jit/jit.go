@@ -23,7 +23,7 @@ type Request struct {
 	Name         string            // file name in diagnostics; "kernel.cu" when empty
 	Major, Minor int               // compute capability of the device
 	Headers      map[string]string // more headers, by include name; they may not replace goccl's
-	Options      []string          // more compiler options, like "-I/home/me/include" or "-DN=8"; -arch, -std and CUDA's headers are set already
+	Options      []string          // more compiler options, like "-DN=8"; -arch, -std and CUDA's headers are set
 }
 
 // Image is a compiled module, ready to load. Data must not be written to.

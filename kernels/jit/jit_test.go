@@ -32,7 +32,7 @@ func compiler(t *testing.T) *Compiler {
 	return c
 }
 
-// meshKernel is a kernel in MSCCL++'s names: each thread exchanges a slice with one rank.
+// meshKernel is a kernel with MSCCL++'s names: each thread exchanges a slice with one rank.
 const meshKernel = `
 #include <cstdint>
 #include <mscclpp/packet_device.hpp>
@@ -128,7 +128,7 @@ func TestCache(t *testing.T) {
 		t.Error("the second Compile built again")
 	}
 
-	// From disk, in another Compiler: its content, not a new build, is what comes back.
+	// Another Compiler loads it from disk: the content is returned, not a new build.
 	if err := os.WriteFile(path, kept, 0o600); err != nil {
 		t.Fatal(err)
 	}
