@@ -5,8 +5,8 @@ import "context"
 // Engine runs the requests of one rank of one communicator. There are two engines: algorithm/shm for the host device,
 // and algorithm/nvlink for GPUs of one NVLink domain.
 //
-// Every rank must submit the same collectives in the same order; sends and receives only have to match pairwise. Enqueue is called by one
-// goroutine at a time; Abort may be called from any.
+// Every rank must submit the same collectives in the same order; sends and receives only have to match pairwise.
+// Enqueue is called by one goroutine at a time; Abort may be called from any.
 type Engine interface {
 	// Enqueue puts the requests of one group on their streams and returns without waiting for them. Sends and receives
 	// of one call progress together, in any order. seq is the number of the first request; request i has number seq+i.

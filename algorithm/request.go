@@ -77,13 +77,13 @@ func squash(s string) string {
 //	all_gather, gather                send Count, recv Count·R (gather: recv only at Root)
 //	reduce_scatter, scatter           send Count·R, recv Count (scatter: send only at Root)
 //	all_to_all                        send Count·R, recv Count·R
-//	all_to_all_v                      SendCounts, SendDispls, RecvCounts, RecvDispls, R long each, in elements; copied at the call
+//	all_to_all_v                      SendCounts, SendDispls, RecvCounts, RecvDispls: R entries each, copied at the call
 //	all_to_all_v_device               DeviceCounts, read when the operation runs
 //	send, recv                        Count elements to or from Peer
 //	barrier                           nothing
 //
-// In place is as in NCCL: Send == Recv; all_gather: Send == Recv + rank·Count; reduce_scatter: Recv == Send + rank·Count;
-// gather: Send == Recv + Root·Count at Root; scatter: Recv == Send + Root·Count at Root.
+// In place is as in NCCL: Send == Recv; all_gather: Send == Recv + rank·Count; reduce_scatter: Recv == Send +
+// rank·Count; gather: Send == Recv + Root·Count at Root; scatter: Recv == Send + Root·Count at Root.
 type Request struct {
 	Collective Collective
 	Send, Recv device.Ptr
@@ -93,8 +93,8 @@ type Request struct {
 	Root       int // broadcast, reduce, gather, scatter
 	Peer       int // send, recv
 
-	// Scalar is the factor of datatype.PreMulSum: an element of Type in memory order (little endian) when ScalarPtr is 0, otherwise
-	// ScalarPtr is read on the device when the collective runs.
+	// Scalar is the factor of datatype.PreMulSum: an element of Type in memory order (little endian) when ScalarPtr is
+	// 0, otherwise ScalarPtr is read on the device when the collective runs.
 	Scalar    [8]byte
 	ScalarPtr device.Ptr
 

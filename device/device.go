@@ -75,7 +75,8 @@ type Device interface {
 	ID() ID
 	// Name is a product name, like "NVIDIA H200", or "host".
 	Name() string
-	// Alloc returns size bytes (rounded up to the granularity), zeroed, aligned to at least 4096, that can be exported to other processes.
+	// Alloc returns size bytes (rounded up to the granularity), zeroed, aligned to at least 4096, that can be exported
+	// to other processes.
 	Alloc(size int64) (Allocation, error)
 	// Export describes the allocation that holds p, so that another process on this machine, or another device of this
 	// process, can Import it. The caller owns the handle's FD, if any, and closes it. Export fails with ErrNotShareable

@@ -179,7 +179,7 @@ func (g *symmetric) known(number int) *window {
 	return w
 }
 
-// find is this rank's window that holds n bytes at p, or nil.
+// find returns this rank's window that holds n bytes at p, or nil.
 func (g *symmetric) find(p device.Ptr, n int64) *window {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -223,7 +223,7 @@ func (g *symmetric) blame(peer int, err error) error {
 	return &algorithm.Error{Op: "window", Rank: g.rank, Peer: peer, Err: err}
 }
 
-// late returns an error that lists the ranks that are missing.
+// late returns the timeout error of await; it names a rank that is missing.
 func (g *symmetric) late(w *window) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -318,7 +318,7 @@ func (g *symmetric) closeWindow(w *window) error {
 	return closeAll(drop)
 }
 
-// forget removes w when all ranks have closed it. The caller holds mu.
+// forget removes w when all ranks have closed it and nothing of it is mapped. The caller holds mu.
 func (g *symmetric) forget(w *window) {
 	for p := range g.size {
 		if !w.closed || p != g.rank && !w.parts[p].closed || w.parts[p].mapping != nil {

@@ -22,7 +22,7 @@ import (
 // and then reads the flags. All four are sequentially consistent, so one of the two sees the other. A process may be
 // stopped between any two instructions with its flag raised and continue much later. A leaver cannot wait for that, so
 // it takes the pages of its receive buffer back. Peers in other processes therefore write only to receive buffers that
-// share no page with other memory and that no other process has mapped. For other buffers each rank writes only its own
+// share no page with other memory and that only this engine exports. For other buffers each rank writes only its own
 // memory (combineApart).
 //
 // A late read is harmless, because the reader's request fails at its next phase.

@@ -1,4 +1,5 @@
-// Package shm runs collectives on the host device: ranks of one machine, in one process or in several, over shared memory.
+// Package shm runs collectives on the host device: ranks of one machine, in one process or in several, over shared
+// memory.
 //
 // # Flow of a collective
 //

@@ -15,13 +15,13 @@ import (
 //	64               phase             the owner's phase counter
 //	128 + 64·parity  descriptor        what the owner published in the phase of this parity
 //	256              abort word        for the owner's own waits
-//	320              fate              why the owner takes part no more
-//	384              moving            1 while the owner may touch buffers of peers where they are
+//	320              fate              why the owner left
+//	384              moving            1 while the owner may access peers' buffers directly
 //	448              newest            the number of the owner's latest registration
-//	512              meeting           rank 0's only: where all ranks meet
+//	512              meeting           rank 0's only: the barrier of all ranks
 //	640 + 128·p      mailbox cells     sent, taken: the owner's traffic to rank p
 //	registrations    32 × 512          how peers map the owner's buffers, by number modulo 32
-//	known            2 × 4·n           by parity: up to which registration of each rank the owner has them mapped
+//	known            2 × 4·n           by parity: for each rank, the last registration that the owner has mapped or seen retired
 //	slots            2 × slotBytes     the data of a phase, by parity
 //	rings            n × ringBytes     the owner's traffic to rank p
 //

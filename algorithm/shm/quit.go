@@ -23,7 +23,8 @@ const (
 )
 
 // quit ends this rank's part after a request has failed with err, and returns the error to report. When it returns, no
-// peer can write to the request's buffers any more (direct.go). The caller holds run.
+// peer can write to the request's buffers any more (direct.go), unless the error reports a failed TakeBack. The caller
+// holds run.
 func (e *Engine) quit(err error) error {
 	e.failed.CompareAndSwap(nil, &err)
 	e.end.Lock()

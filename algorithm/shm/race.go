@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// The race detector tracks atomics only in Go memory. Meetings are in shared memory, and ranks of one
-// process access each other's buffers under their protection. The engine therefore reports the meetings' atomics at
-// these addresses, one per meeting.
+// The race detector tracks atomics only in Go memory. Meetings are in shared memory, and ranks of one process access
+// each other's buffers under their protection. The engine therefore reports the meetings' atomics at these addresses,
+// one per meeting.
 var shadows [256]uint64
 
 func shadow(m *meeting) unsafe.Pointer {

@@ -13,7 +13,8 @@ const blockBytes = 256
 
 var hasBlocks = cpu.X86.HasAVX2
 
-// spreadBlocks copies n bytes, a multiple of blockBytes and more than 0, from src to off bytes into each of ndst destinations.
+// spreadBlocks copies n bytes, a multiple of blockBytes and more than 0, from src to off bytes into each of ndst
+// destinations.
 //
 //go:noescape
 func spreadBlocks(dsts *device.Ptr, ndst int, off int64, src *byte, n int)

@@ -92,7 +92,7 @@ func (d *Device) Properties() Properties { return d.gpu.props }
 // Context is the primary context, for other C code (see internal/driver).
 func (d *Device) Context() uintptr { return uintptr(d.gpu.ctx) }
 
-// MemoryInfo is the free and the total memory in bytes.
+// MemoryInfo returns the free and the total memory in bytes.
 func (d *Device) MemoryInfo() (free, total int64, err error) {
 	free, total, err = d.gpu.ctx.MemInfo()
 	return free, total, fail(d.gpu.ordinal, "memory info", err)

@@ -128,7 +128,7 @@ func (h *HostMemory) Pointer() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe
 // Bytes views the memory. It must not be used after Close.
 func (h *HostMemory) Bytes() []byte { return device.Bytes(h.host, h.size) }
 
-// Close frees or unregisters.
+// Close frees or unregisters the memory.
 func (h *HostMemory) Close() error {
 	if !h.d.drop(h) {
 		return nil
@@ -155,7 +155,8 @@ func (d *Device) HostAlloc(size int64) (*HostMemory, error) {
 	return h.keep()
 }
 
-// HostRegister page-locks size bytes of mapped host memory (not of the Go heap) and makes them visible to the GPU until Close.
+// HostRegister page-locks size bytes of mapped host memory (not of the Go heap) and makes them visible to the GPU until
+// Close.
 func (d *Device) HostRegister(host device.Ptr, size int64) (*HostMemory, error) {
 	if size <= 0 || host == 0 {
 		return nil, failKind(d.gpu.ordinal, "host register", errSize, "%d bytes at %#x", size, host)

@@ -96,7 +96,7 @@ func TestSideOrder(t *testing.T) {
 }
 
 // In a capture of any mode the side work becomes part of the graph, without additional nodes. While the side stream is
-// in a capture, work outside of it does not use the side.
+// in a capture, Fork refuses work outside of it.
 func TestSideInCaptures(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -108,7 +108,8 @@ type LaunchFlag uint32
 const (
 	// LaunchCooperative makes the launch fail unless all blocks fit at once.
 	LaunchCooperative LaunchFlag = 1
-	// LaunchOverlapPrevious lets the kernel start before the previous one of the stream ends (programmatic dependent launch).
+	// LaunchOverlapPrevious lets the kernel start before the previous one of the stream ends (programmatic dependent
+	// launch).
 	LaunchOverlapPrevious LaunchFlag = 2
 )
 
