@@ -3,7 +3,7 @@
 //
 //	Request      one collective call of one rank, as a value; Validate checks it
 //	Engine       runs requests: algorithm/nvlink on GPUs, algorithm/shm on the host device
-//	Algorithm    a user's own algorithm (or an executor plan), made by a Builder; a Collection tries it before the engine
+//	Algorithm    a user's own algorithm, made by a Builder; a Collection tries it before the engine
 //	Info         the description of an algorithm, for Comm.Catalog
 //	ParseForced  parses GOCCL_ALGO
 //

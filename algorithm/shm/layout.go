@@ -21,7 +21,7 @@ import (
 //	512              meeting           rank 0's only: the barrier of all ranks
 //	640 + 128·p      mailbox cells     sent, taken: the owner's traffic to rank p
 //	registrations    32 × 512          how peers map the owner's buffers, by number modulo 32
-//	known            2 × 4·n           by parity: for each rank, the last registration that the owner has mapped or seen retired
+//	known            2 × 4·n           by parity: for each rank, its last registration that is mapped here or retired
 //	slots            2 × slotBytes     the data of a phase, by parity
 //	rings            n × ringBytes     the owner's traffic to rank p
 //
