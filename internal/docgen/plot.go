@@ -12,7 +12,7 @@ import (
 
 // shown lists the directories for the picture of ratios, the newest first; each file is read from the first directory
 // that has it. The picture names all commits.
-var shown = []string{"bench/results/2026-11-21-4xH200-7f77dc9", "bench/results/2026-11-21-4xH200-32e1f1e", "bench/results/2026-11-21-4xH200-2df1a5b"}
+var shown = []string{"bench/results/2026-11-21-4xH200-7f77dc9"}
 
 // newest returns the path of a file of shown.
 func newest(root, name string) string {
