@@ -18,14 +18,16 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// registered is what a communicator has besides its engine. It is nil, and costs nothing, until something is registered.
+// registered holds the registered algorithms of a communicator. It is nil until the first registration, so that a
+// communicator without one pays nothing.
 type registered struct {
 	collection *algorithm.Collection
-	executor   *executor.Executor // of all plans
+	executor   *executor.Executor // shared by all plans
 }
 
-// RegisterAlgorithm lets an algorithm join the selection of c. It is collective: all ranks register the same ones in the same order. From then on
-// requests that it matches and accepts run by it (see algorithm.Collection.Select); GOCCL_ALGO or a selector chooses among several.
+// RegisterAlgorithm adds an algorithm to those that c selects from. It is collective: all ranks register the same
+// algorithms in the same order. Later requests that the algorithm matches and accepts run on it (see
+// algorithm.Collection.Select). GOCCL_ALGO or a selector chooses when several match.
 func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,12 +78,14 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	return nil
 }
 
-// RegisterPlan is RegisterAlgorithm for an execution plan. It is verified first, and refused with a counterexample when it is wrong.
+// RegisterPlan is RegisterAlgorithm for an execution plan. It verifies the plan first and rejects an incorrect one with
+// a counterexample.
 func (c *Comm) RegisterPlan(ctx context.Context, p *plan.Plan, opts ...executor.Option) error {
 	return c.RegisterAlgorithm(ctx, &executor.Builder{Plan: p, Options: opts})
 }
 
-// SetSelector replaces the choice among registered algorithms; nil is the first that matches. All ranks set the same.
+// SetSelector replaces the selector among the registered algorithms. With nil, the first algorithm that matches runs.
+// All ranks must set the same selector.
 func (c *Comm) SetSelector(s algorithm.Selector) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +95,7 @@ func (c *Comm) SetSelector(s algorithm.Selector) {
 	c.registered.collection.SetSelector(s)
 }
 
-// Algorithms lists the algorithms that were registered; Catalog describes the built-in ones too.
+// Algorithms returns the registered algorithms. Catalog describes the built-in ones too.
 func (c *Comm) Algorithms() []algorithm.Algorithm {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +105,8 @@ func (c *Comm) Algorithms() []algorithm.Algorithm {
 	return c.registered.collection.All()
 }
 
-// Catalog describes every algorithm that c can run: those of its engine, where it has a list, and the registered ones. GOCCL_ALGO takes the names
-// of those that are Forceable.
+// Catalog describes every algorithm that c can run: those of its engine, if the engine lists them, and the registered
+// ones. GOCCL_ALGO accepts the names of those that are Forceable.
 func (c *Comm) Catalog() []algorithm.Info {
 	list := c.builtIn()
 	c.mu.Lock()
@@ -120,8 +124,8 @@ func (c *Comm) builtIn() []algorithm.Info {
 	return nil
 }
 
-// readForced notes the names in GOCCL_ALGO that the engine does not have: algorithms of those names must have joined by the time when the collective
-// is called.
+// readForced records the names in GOCCL_ALGO that the engine does not have. Algorithms of those names must be
+// registered before the collective is called.
 func (c *Comm) readForced(spec string) error {
 	list, err := algorithm.ParseForced(spec)
 	if err != nil {
@@ -147,7 +151,8 @@ func (c *Comm) readForced(spec string) error {
 	return nil
 }
 
-// checkForced is the error of a collective for which GOCCL_ALGO names an algorithm that nobody has. c.mu is held.
+// checkForced returns an error for a collective for which GOCCL_ALGO names an algorithm that does not exist. The caller
+// holds c.mu.
 func (c *Comm) checkForced(reqs []algorithm.Request) error {
 	for i := range reqs {
 		coll := reqs[i].Collective
@@ -175,7 +180,8 @@ func (c *Comm) checkForced(reqs []algorithm.Request) error {
 	return nil
 }
 
-// enqueueCollectives is Engine.Enqueue with the registered algorithms in front of the engine. c.mu is held.
+// enqueueCollectives tries the registered algorithms first and passes the other requests to Engine.Enqueue. The caller
+// holds c.mu.
 func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
 	if c.wanted != nil {
 		if err := c.checkForced(reqs); err != nil {
@@ -185,7 +191,7 @@ func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
 	if c.registered == nil {
 		return c.engine.Enqueue(seq, reqs)
 	}
-	from := 0 // of those that are the engine's
+	from := 0 // first request not yet passed to the engine
 	for i := range reqs {
 		a := c.registered.collection.Select(&reqs[i])
 		if a == nil {
@@ -221,7 +227,8 @@ func (r *registered) close() error {
 	return err
 }
 
-// planFolder is the plans of GOCCL_PLAN_DIR, by file name, and a number that differs when two ranks do not have the same.
+// planFolder returns the plan files of GOCCL_PLAN_DIR, sorted by file name, and a digest that differs between ranks
+// whose files differ.
 func planFolder() (files [][]byte, digest uint64, err error) {
 	dir := os.Getenv("GOCCL_PLAN_DIR")
 	if dir == "" {
@@ -232,7 +239,7 @@ func planFolder() (files [][]byte, digest uint64, err error) {
 		return nil, 0, fmt.Errorf("%w: GOCCL_PLAN_DIR: %w: name a folder of plans, or unset it", ErrInvalidArgument, err)
 	}
 	h := sha256.New()
-	for _, e := range entries { // by name
+	for _, e := range entries { // sorted by name
 		if !strings.HasSuffix(e.Name(), ".json") {
 			continue
 		}
@@ -247,7 +254,7 @@ func planFolder() (files [][]byte, digest uint64, err error) {
 	return files, binary.LittleEndian.Uint64(h.Sum(nil)) | 1, nil
 }
 
-// loadPlanFolder registers the plans of the folder that are for as many ranks as c has and for a collective that requests can ask for.
+// loadPlanFolder registers those plans of the folder whose rank count is c's and whose collective a request can select.
 func (c *Comm) loadPlanFolder(ctx context.Context, files [][]byte) error {
 	for _, data := range files {
 		p, err := plan.Decode(data)

@@ -13,13 +13,14 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// checker compares what the ranks are about to do, before any of them does it.
+// checker compares the calls of all ranks before any of them is enqueued.
 //
-//	collective   all ranks gather their signatures; whose differs from the own one is blamed
-//	send, recv   the two ranks swap signatures, all pairs of a group at once; so a call waits until its counterpart is made
+//	collective   all ranks gather their signatures; a rank whose signature differs from the local one is blamed
+//	send, recv   the two ranks exchange signatures, all pairs of a group at once; so a call waits until its counterpart is made
 //
-// A mismatch refuses the call on every rank that sees it and leaves the communicator usable: nothing was enqueued. A deadline, a death or
-// an abort ends it for good, because the ranks no longer count alike.
+// On a mismatch the call fails on every rank that detects it, nothing is enqueued, and the communicator stays usable. A
+// timeout, a peer's death or an abort ends the communicator for good, because the ranks' sequence numbers may then
+// differ.
 type checker struct {
 	c       *Comm
 	timeout time.Duration
@@ -33,8 +34,9 @@ func newChecker(c *Comm) *checker {
 	return &checker{c: c, timeout: t}
 }
 
-// A signature is 24 bytes: collective, type, operator, 0, root or peer (i32), count (i64), sequence number (u64); for all-to-all-v the counts
-// follow, sent and received (R × i64 each). What does not matter to the collective is 0.
+// A signature is 24 bytes: collective, type, operator, 0, root or peer (i32), count (i64), sequence number (u64). For
+// AllToAllV the send counts and the receive counts follow (R × i64 each). Fields that the collective does not use are
+// 0.
 const signatureBytes = 24
 
 func signature(r *algorithm.Request, seq uint64) []byte {
@@ -59,7 +61,7 @@ func signature(r *algorithm.Request, seq uint64) []byte {
 				b = binary.LittleEndian.AppendUint64(b, uint64(x))
 			}
 		}
-	case algorithm.AllToAllVDevice: // its counts are not known yet
+	case algorithm.AllToAllVDevice: // the host does not know the counts
 		binary.LittleEndian.PutUint64(b[8:], 0)
 	}
 	binary.LittleEndian.PutUint32(b[4:], uint32(int32(who)))
@@ -67,7 +69,7 @@ func signature(r *algorithm.Request, seq uint64) []byte {
 	return b
 }
 
-// describe is like "all_reduce(sum) of 12 × float32".
+// describe formats a signature, for example "all_reduce(sum) of 12 × float32".
 func describe(b []byte) string {
 	if len(b) < signatureBytes {
 		return fmt.Sprintf("%d bytes of nonsense", len(b))
@@ -99,7 +101,7 @@ func sequence(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(b[16:])
 }
 
-// requests checks a group: n collectives, numbered from seq, and then sends and receives, numbered from message.
+// requests checks a group: n collectives, numbered from seq, then sends and receives, numbered from message.
 func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int) error {
 	ctx, stop := context.WithTimeout(context.Background(), k.timeout)
 	defer stop()
@@ -115,7 +117,7 @@ func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int)
 		}
 		switch {
 		case errors.Is(err, ErrMismatch):
-			// The rest is compared all the same, because the peers do so too.
+			// Compare the rest anyway, because the peers do.
 			if mismatch == nil {
 				mismatch = err
 			}
@@ -125,7 +127,7 @@ func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int)
 		}
 	}
 	if mismatch != nil {
-		k.c.seq += uint64(n) // peers number what was refused, too
+		k.c.seq += uint64(n) // peers number refused collectives, too
 	}
 	return mismatch
 }
@@ -146,7 +148,8 @@ func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Reque
 		return nil
 	}
 	at := func(b []byte, i int) int64 { return int64(binary.LittleEndian.Uint64(b[signatureBytes+8*i:])) }
-	// Everybody looks at the whole matrix, so that everybody refuses; the own row and column first, to name the own partner.
+	// All ranks check the whole matrix, so that all of them refuse. This rank's row and column come first, so that the
+	// error names this rank's own partner.
 	for d := range c.size {
 		for s := range c.size {
 			from, to := (c.rank+s)%c.size, (c.rank+d)%c.size
@@ -165,7 +168,8 @@ func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Reque
 
 func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []algorithm.Request) error {
 	c := k.c
-	// Messages from s to d use tag 0 for what the sender says and tag 1 for what the receiver says: in order, as the messages match.
+	// For messages from s to d, the sender's signatures use tag 0 and the receiver's use tag 1, in the order in which
+	// messages match.
 	for i := range reqs {
 		tag := 0
 		if reqs[i].Collective == algorithm.Recv {
@@ -177,7 +181,7 @@ func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []algorithm
 	}
 	errs := make([]error, len(reqs))
 	var wg sync.WaitGroup
-	for _, tag := range []int{0, 1} { // what senders say to us, what receivers say to us
+	for _, tag := range []int{0, 1} { // signatures of senders, signatures of receivers
 		wg.Go(func() {
 			for i := range reqs {
 				if (reqs[i].Collective == algorithm.Recv) != (tag == 0) {
@@ -216,7 +220,7 @@ func (k *checker) mismatch(r *algorithm.Request, seq uint64, peer int, mine, the
 		ErrMismatch, peer, describe(theirs), sequence(theirs), describe(mine))}
 }
 
-// failed is the error of an operation whose counterpart did not come.
+// failed returns the error of an operation whose counterpart did not arrive.
 func (k *checker) failed(r *algorithm.Request, seq uint64, err error) error {
 	op := r.Collective.String()
 	if k.c.fate.err() != nil {

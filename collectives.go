@@ -8,47 +8,53 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The collectives. Counts are in elements; buffer sizes and in-place rules are those of algorithm.Request. Each call enqueues on s and
-// returns; s nil means the device's default stream, which on the host device is synchronous.
+// The collectives. Counts are in elements; buffer sizes and in-place rules are those of algorithm.Request. Each call
+// enqueues on s and returns. A nil s means the device's default stream, which is synchronous on the host device.
 
-// AllReduce combines count elements of every rank's send with op and leaves the result in every rank's recv, the same bits everywhere.
+// AllReduce reduces count elements of every rank's send with op and writes the result to every rank's recv. All ranks
+// get bitwise identical results.
 func (c *Comm) AllReduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.AllReduce, Send: send, Recv: recv, Count: count, Type: t, Op: op, Stream: s})
 }
 
-// AllGather puts count elements of rank r's send at recv + r·count, on every rank.
+// AllGather copies count elements of every rank r's send to recv + r·count, on every rank.
 func (c *Comm) AllGather(send, recv device.Ptr, count int64, t datatype.Type, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.AllGather, Send: send, Recv: recv, Count: count, Type: t, Stream: s})
 }
 
-// ReduceScatter combines the ranks' sends (count·R elements each) and leaves slice r, count elements, in rank r's recv.
+// ReduceScatter reduces the ranks' sends (count·R elements each) with op and writes slice r (count elements) to rank
+// r's recv.
 func (c *Comm) ReduceScatter(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.ReduceScatter, Send: send, Recv: recv, Count: count, Type: t, Op: op, Stream: s})
 }
 
-// AllToAll sends slice p (count elements) of send to rank p, which puts it at slice r of its recv, r being this rank.
+// AllToAll sends slice p (count elements) of send to rank p. Rank p receives it in slice r of its recv, where r is this
+// rank.
 func (c *Comm) AllToAll(send, recv device.Ptr, count int64, t datatype.Type, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.AllToAll, Send: send, Recv: recv, Count: count, Type: t, Stream: s})
 }
 
-// AllToAllV is AllToAll with counts and displacements of its own for every peer, in elements; each slice has R entries and is copied
-// before the call returns. What this rank sends to p must be what p receives from it.
+// AllToAllV is AllToAll with separate counts and displacements for every peer, in elements. Each slice has R entries
+// and is copied before the call returns. The count that this rank sends to p must equal the count that p receives from
+// this rank.
 func (c *Comm) AllToAllV(send device.Ptr, sendCounts, sendDispls []int64, recv device.Ptr, recvCounts, recvDispls []int64, t datatype.Type, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.AllToAllV, Send: send, Recv: recv, Type: t, Stream: s,
 		SendCounts: sendCounts, SendDispls: sendDispls, RecvCounts: recvCounts, RecvDispls: recvDispls})
 }
 
-// DeviceCounts are the counts and displacements of an AllToAllVDevice: arrays of R int64 each, one element for each rank, in elements, at multiples of 8
-// bytes, in memory that the device can read: the GPU's own on CUDA, any of this process on the host device.
+// DeviceCounts holds the counts and displacements of an AllToAllVDevice: arrays of R int64 each, one entry per rank, in
+// elements. The arrays are aligned to 8 bytes and in memory that the device can read: the GPU's own memory on CUDA, any
+// memory of this process on the host device.
 type DeviceCounts = algorithm.DeviceCounts
 
-// AllToAllVDevice is AllToAllV with counts and displacements in the device's memory. They are read when the operation runs on s, not at the call: so a
-// kernel before it on s may compute them, without the host's knowing, and a captured graph reads them anew each time it is replayed. They must stay as
-// they are until the operation has ended.
+// AllToAllVDevice is AllToAllV with counts and displacements in device memory. They are read when the operation runs on
+// s, not at the call. So an earlier kernel on s may compute them without the host's involvement, and a captured graph
+// reads them again at each launch. They must not change until the operation has ended.
 //
-// All ranks call it together: AllToAllV does not meet it. What this rank sends to p must be what p receives from it, zero included; otherwise both get
-// ErrMismatch, which names the other, once the operation has run. Negative counts are taken for 0. Where the lengths of send and recv are given, a message that
-// lies outside of them is not moved, and ErrInvalidArgument; where they are not, it reads and writes what is there.
+// All ranks must call it together; it does not match a peer's AllToAllV. The count that this rank sends to p must equal
+// the count that p receives from this rank, zero included. Otherwise both ranks get ErrMismatch, which names the other
+// rank, after the operation has run. Negative counts are treated as 0. If the lengths of send and recv are given, a
+// message outside of them is not moved and yields ErrInvalidArgument. If they are not given, bounds are not checked.
 func (c *Comm) AllToAllVDevice(send, recv device.Ptr, counts DeviceCounts, t datatype.Type, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: send, Recv: recv, Type: t, DeviceCounts: counts, Stream: s})
 }
@@ -58,22 +64,23 @@ func (c *Comm) Broadcast(send, recv device.Ptr, count int64, t datatype.Type, ro
 	return c.one(algorithm.Request{Collective: algorithm.Broadcast, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
 }
 
-// Reduce combines the ranks' sends and leaves the result in root's recv.
+// Reduce reduces the ranks' sends with op and writes the result to root's recv.
 func (c *Comm) Reduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, root int, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.Reduce, Send: send, Recv: recv, Count: count, Type: t, Op: op, Root: root, Stream: s})
 }
 
-// Gather puts count elements of rank r's send at recv + r·count on root.
+// Gather copies count elements of every rank r's send to recv + r·count on root.
 func (c *Comm) Gather(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.Gather, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
 }
 
-// Scatter puts slice r (count elements) of root's send in rank r's recv.
+// Scatter copies slice r (count elements) of root's send to rank r's recv.
 func (c *Comm) Scatter(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.Scatter, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
 }
 
-// Send sends count elements to peer, which must Recv as many. To exchange in both directions at once, Submit both in one call.
+// Send sends count elements to peer, which must call Recv with the same count. To exchange in both directions at once,
+// Submit both requests in one call.
 func (c *Comm) Send(buf device.Ptr, count int64, t datatype.Type, peer int, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.Send, Send: buf, Count: count, Type: t, Peer: peer, Stream: s})
 }
@@ -83,12 +90,12 @@ func (c *Comm) Recv(buf device.Ptr, count int64, t datatype.Type, peer int, s de
 	return c.one(algorithm.Request{Collective: algorithm.Recv, Recv: buf, Count: count, Type: t, Peer: peer, Stream: s})
 }
 
-// Barrier makes later work on s wait until every rank's stream got here.
+// Barrier makes later work on s wait until the stream of every rank has reached the barrier.
 func (c *Comm) Barrier(s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.Barrier, Stream: s})
 }
 
-// Synchronize waits for all work on s and returns its error, or the communicator's.
+// Synchronize waits for all work on s. It returns the stream's error, or else the communicator's.
 func (c *Comm) Synchronize(ctx context.Context, s device.Stream) error {
 	if err := s.Synchronize(ctx); err != nil {
 		return err

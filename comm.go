@@ -21,42 +21,43 @@ import (
 
 // Comm is one rank's membership in a communicator.
 type Comm struct {
-	boot    bootstrap.Bootstrap // a group for this communicator alone
+	boot    bootstrap.Bootstrap // a group used by this communicator only
 	dev     device.Device
 	cfg     Config
 	rank    int
 	size    int
 	engine  algorithm.Engine
-	checker *checker      // nil: requests are not compared
+	checker *checker      // nil if requests are not checked
 	stream0 device.Stream // the default stream of a GPU; nil on the host device
-	plans   [][]byte      // files of GOCCL_PLAN_DIR
+	plans   [][]byte      // contents of the files in GOCCL_PLAN_DIR
 
 	id      uint64 // the same on all ranks, different for every communicator
 	closed  atomic.Bool
 	revoked atomic.Bool
-	done    atomic.Bool // it was finalized
+	done    atomic.Bool // set by Finalize
 	fate    fate
 	watch   sync.WaitGroup
-	notices *notices // nil where work sees for itself that a peer has given up
+	notices *notices // nil if running work detects aborted peers by itself
 	council *agreement.Member
 
-	mu       sync.Mutex           // guards what follows and the order in which requests reach the engine
-	seq      uint64               // of the latest collective
+	mu       sync.Mutex           // guards the fields below and the order in which requests reach the engine
+	seq      uint64               // sequence number of the latest collective
 	messages uint64               // sends and receives so far
-	single   [1]algorithm.Request // the request of a call of one collective
+	single   [1]algorithm.Request // the request of a call with a single collective
 
-	extra map[uintptr]device.Stream // see remember
+	extra map[uintptr]device.Stream // streams of registered algorithms, see remember
 
-	registered *registered // algorithms besides the engine's; nil without any
-	extended   atomic.Bool // there is one: the engine does not know all work
+	registered *registered // registered algorithms; nil if there are none
+	extended   atomic.Bool // an algorithm is registered, so the engine does not see all work
 
-	wanted map[algorithm.Collective]string // of GOCCL_ALGO, what the engine does not have
+	wanted map[algorithm.Collective]string // names in GOCCL_ALGO that the engine does not have
 }
 
-// councilTag is the tag of what ranks say of a Shrink: 0 to 2 are the checker's and the notices', 3 and 4 the GPU engine's.
+// councilTag is the bootstrap tag of Shrink's agreement. The checker and the notices use 0 to 2, the GPU engine 3 and
+// 4.
 const councilTag = 5
 
-// commSpace tells the groups of communicators from those that a caller makes of the same Bootstrap.
+// commSpace separates the groups of communicators from the groups that a caller makes of the same Bootstrap.
 const commSpace = -0x676f63636c
 
 // NewComm joins this rank to a communicator of all ranks of the bootstrap. It is collective: every rank calls it.
@@ -71,10 +72,11 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	return join(ctx, "init", cfg, cfg.Bootstrap, everyone, commSpace)
 }
 
-// join makes the communicator of some ranks of parent, in the space of their call. Its errors call the ranks as parent does.
+// join creates a communicator of the given ranks of parent, in the given space. Its errors name ranks by their numbers
+// in parent.
 //
-//  1. Make a group of the bootstrap for this communicator, so that nobody else's messages meet its own.
-//  2. Watch it: from here on a death ends what this rank waits for.
+//  1. Make a bootstrap group for this communicator, so that its messages cannot mix with those of others.
+//  2. Watch the group: from here on a death ends what this rank waits for.
 //  3. Agree on the kind of device, before anything is built on it, and on checking.
 //  4. Set up the engine.
 func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (*Comm, error) {
@@ -103,8 +105,8 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 	return c, nil
 }
 
-// agree checks that all ranks bring the same kind of device, turns checking on when one rank asks for it, and takes rank 0's number for the
-// communicator.
+// agree checks that all ranks use the same kind of device and the same plans, turns checking on if any rank requests
+// it, and takes the communicator's id from rank 0.
 func (c *Comm) agree(ctx context.Context) error {
 	plans, digest, err := planFolder()
 	if err != nil {
@@ -137,7 +139,7 @@ func (c *Comm) agree(ctx context.Context) error {
 }
 
 func (c *Comm) setUp(ctx context.Context) (err error) {
-	forced := os.Getenv("GOCCL_ALGO") // before all ranks meet: then one of them may be setting it for the next communicator
+	forced := os.Getenv("GOCCL_ALGO") // read before the ranks meet: after that, another rank of this process may set it for the next communicator
 	switch c.dev.ID().Kind {
 	case device.Host:
 		c.engine, err = engineOf(shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name}))
@@ -159,7 +161,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	return err
 }
 
-// engineOf keeps a nil engine a nil interface.
+// engineOf returns a nil interface, not an interface that holds a nil pointer, on error.
 func engineOf[E algorithm.Engine](e E, err error) (algorithm.Engine, error) {
 	if err != nil {
 		return nil, err
@@ -167,11 +169,11 @@ func engineOf[E algorithm.Engine](e E, err error) (algorithm.Engine, error) {
 	return e, nil
 }
 
-// blameDelay is how long an error of set-up that may come of a death waits for the news of it.
+// blameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
 const blameDelay = 200 * time.Millisecond
 
-// blame is the error of a set-up that failed with err, in which rank r is called ranks[r]. When a rank has died, that is the reason, and what this rank
-// met first only a consequence.
+// blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died,
+// the death is the cause and is returned instead of err, which is only its consequence.
 func (c *Comm) blame(op string, err error, ranks []int) error {
 	renamed := func(e *Error, kind error) error {
 		peer := e.Peer
@@ -203,26 +205,27 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 	return own()
 }
 
-// watchPeers turns the death of a rank into an abort that names it.
+// watchPeers turns the death of a rank into an abort that names the rank.
 func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
 		c.fate.suffer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
 	}
 }
 
-// Rank is this rank's number, from 0 to WorldSize-1.
+// Rank returns this rank's number, from 0 to WorldSize-1.
 func (c *Comm) Rank() int { return c.rank }
 
-// WorldSize is the number of ranks.
+// WorldSize returns the number of ranks.
 func (c *Comm) WorldSize() int { return c.size }
 
-// Device is the device given to NewComm.
+// Device returns the device given to NewComm.
 func (c *Comm) Device() device.Device { return c.dev }
 
-// Name is the name given to NewComm.
+// Name returns the name given to NewComm.
 func (c *Comm) Name() string { return c.cfg.Name }
 
-// Table says which measured table chooses the algorithms of c's built-in collectives; "none" where nothing is chosen by one.
+// Table returns the name of the measured table that chooses the algorithms of c's built-in collectives, or "none" if no
+// table is in use.
 func (c *Comm) Table() string {
 	if t, ok := c.engine.(interface{ TableName() string }); ok {
 		return t.TableName()
@@ -230,12 +233,13 @@ func (c *Comm) Table() string {
 	return "none"
 }
 
-// AsyncError is what has gone wrong since the communicator was made: nil while all is well. After an error only Abort, Shrink and Close
-// are of use.
+// AsyncError returns the first error of the communicator, or nil. After an error only Abort, Shrink and Close are
+// useful.
 func (c *Comm) AsyncError() error { return c.engine.Err() }
 
-// Abort ends all running and later work of this rank with cause (nil: a plain abort). It does not wait for the work and may be called from
-// any goroutine, also while another is inside a call. Peers that wait for this rank, or come to, get an error that names it.
+// Abort ends all running and later work of this rank with cause (nil: a plain abort). It does not wait for the work. It
+// may be called from any goroutine, also while another goroutine is inside a call. Peers that wait for this rank, now
+// or later, get an error that names it.
 func (c *Comm) Abort(cause error) {
 	if cause == nil {
 		cause = &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
@@ -248,7 +252,7 @@ func (c *Comm) Abort(cause error) {
 	}
 }
 
-// usable is nil while the communicator can be used.
+// usable returns nil if the communicator can be used, and the error to report otherwise.
 func (c *Comm) usable(op string) error {
 	if c.closed.Load() {
 		return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: ErrClosed}
@@ -259,10 +263,11 @@ func (c *Comm) usable(op string) error {
 	return c.engine.Err()
 }
 
-// ended is the error of a call that waited with fate.bound: the communicator's end, or what the call itself met.
+// ended returns the error of a call that waited with fate.bound: the cause of the communicator's end, or else the
+// call's own error.
 func (c *Comm) ended(op string, err error) error {
 	if cause := c.fate.err(); cause != nil {
-		cause = c.engine.Err() // knows more
+		cause = c.engine.Err() // has more detail
 		var ae *Error
 		if errors.As(cause, &ae) {
 			return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: ae.Peer, Err: ae.Err}
@@ -272,8 +277,8 @@ func (c *Comm) ended(op string, err error) error {
 	return c.wrap(op, err)
 }
 
-// Close frees the communicator. Work that still runs is aborted, unless Finalize came before: then Close first waits, at most Config.Timeout, until no
-// peer reaches for memory of this rank any more. Closing twice is harmless.
+// Close frees the communicator. It aborts work that still runs. After Finalize it first waits, at most Config.Timeout,
+// until no peer accesses memory of this rank any more. Closing twice is harmless.
 func (c *Comm) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -283,7 +288,7 @@ func (c *Comm) Close() error {
 	if c.engine != nil {
 		tell, cut = c.notices.leaving()
 	}
-	// The abort lets go of mu whoever waits inside the engine or for a peer's call.
+	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
 	c.fate.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
 	if tell {
 		c.notices.say(leftClosed, cut)
@@ -298,7 +303,7 @@ func (c *Comm) Close() error {
 		err = errors.Join(err, c.engine.Close())
 	}
 	c.notices.close()
-	err = errors.Join(err, c.boot.Close()) // ends watchPeers and the council
+	err = errors.Join(err, c.boot.Close()) // stops watchPeers and the council
 	c.watch.Wait()
 	c.council.Close()
 	return err

@@ -11,9 +11,9 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 )
 
-// Config says who this rank is and what it runs on.
+// Config is the configuration of one rank of a communicator.
 type Config struct {
-	// Bootstrap joins the ranks; it must be initialised. The Comm talks on a group of its own made from it and does not close it.
+	// Bootstrap connects the ranks; it must be initialised. The Comm makes its own group from it and does not close it.
 	Bootstrap bootstrap.Bootstrap
 	// Device is where this rank's buffers and streams live. All ranks must use the same kind of device.
 	Device device.Device
@@ -22,18 +22,20 @@ type Config struct {
 	// OpTimeout, when positive, is how long a collective may wait for its peers before it fails with ErrTimeout. 0 means GOCCL_OP_TIMEOUT
 	// (a Go duration, or seconds); without that, or when negative, only the death of a peer or Abort ends a wait.
 	OpTimeout time.Duration
-	// Check makes the ranks compare what they are about to do before every operation, so that a mismatch is ErrMismatch on every rank
-	// before data is touched. Calls then wait for their peers' and cost a round through the Bootstrap: it is for finding mistakes. It is on
-	// for all ranks when it is for one. GOCCL_CHECK=1 sets it.
+	// Check makes the ranks compare their calls before every operation, so that every rank gets ErrMismatch before data
+	// is touched. Calls then wait for their peers' calls and cost a round trip through the Bootstrap: use it for
+	// debugging. If one rank sets it, it is on for all ranks. GOCCL_CHECK=1 sets it.
 	Check bool
-	// SeparateGraphs gives up the order of launches of CUDA graphs that hold operations of this communicator: graphs among each other, and with
-	// operations outside of graphs. Work in one graph keeps its order. Two nodes of each graph, and a wait and a record around each eager operation once
-	// something was captured, are saved; whoever sets it makes sure by streams and events that no two run at once. NCCL_GRAPH_MIXING_SUPPORT=0 sets it.
+	// SeparateGraphs disables the ordering of CUDA graph launches that contain operations of this communicator,
+	// relative to each other and to operations outside of graphs. Work within one graph keeps its order. This saves two
+	// nodes in each graph, and a wait and a record around each eager operation after the first capture. The caller must
+	// then use streams and events to keep such launches from running at the same time. NCCL_GRAPH_MIXING_SUPPORT=0 sets
+	// it.
 	SeparateGraphs bool
 	// Name appears in logs and errors.
 	Name string
 
-	stallWarning time.Duration // how long an operation waits before that is logged; 0: for ever
+	stallWarning time.Duration // how long an operation waits before a warning is logged; 0: never warn
 }
 
 const (
@@ -41,7 +43,7 @@ const (
 	defaultStallWarning = 30 * time.Second
 )
 
-// fill puts defaults for what is not set.
+// fill sets defaults for unset fields.
 func (cfg *Config) fill() error {
 	if cfg.Bootstrap == nil || cfg.Device == nil {
 		return fmt.Errorf("goccl: NewComm: %w: Config needs a Bootstrap and a Device", ErrInvalidArgument)

@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Drain waits until the work that this rank has enqueued so far is over, whatever streams it is on, or ctx ends, and returns the error that this work
-// met. What went wrong since is AsyncError's.
+// Drain waits until the work that this rank has enqueued so far has ended, on any stream, or until ctx ends. It returns
+// the error of this work. AsyncError reports later errors.
 func (c *Comm) Drain(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -17,7 +17,8 @@ func (c *Comm) Drain(ctx context.Context) error {
 	return c.drain(ctx)
 }
 
-// drain is called under mu. Registered algorithms on the host device are waited for by their streams.
+// drain waits for the enqueued work. For registered algorithms on the host device it synchronizes their streams. The
+// caller holds mu.
 func (c *Comm) drain(ctx context.Context) error {
 	err := c.engine.Drain(ctx)
 	for raw, s := range c.extra {
@@ -31,7 +32,8 @@ func (c *Comm) drain(ctx context.Context) error {
 	return err
 }
 
-// remember notes the stream of a registered algorithm on the host device, whose engine does not know of it. It is called under mu.
+// remember records the stream of a registered algorithm on the host device, because the engine does not know it. The
+// caller holds mu.
 func (c *Comm) remember(s device.Stream) {
 	if c.dev.ID().Kind != device.Host || s.Raw() == 0 || c.extra[s.Raw()] != nil {
 		return
@@ -39,7 +41,7 @@ func (c *Comm) remember(s device.Stream) {
 	if c.extra == nil {
 		c.extra = map[uintptr]device.Stream{}
 	}
-	if own, err := s.Device().WrapStream(s.Raw()); err == nil { // the caller may close its handle
+	if own, err := s.Device().WrapStream(s.Raw()); err == nil { // a separate handle: the caller may close its own
 		c.extra[s.Raw()] = own
 	}
 }

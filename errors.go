@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 )
 
-// Errors to test for with errors.Is. Each arrives inside an *Error that says which rank, operation and sequence number.
+// Errors to test for with errors.Is. Each is wrapped in an *Error with the rank, the operation and the sequence number.
 var (
 	ErrPeerDead        = algorithm.ErrPeerDead
 	ErrTimeout         = algorithm.ErrTimeout
@@ -21,15 +21,15 @@ var (
 	ErrClosed          = algorithm.ErrClosed
 )
 
-// Error says where a failure was seen: on which rank, in which operation, and, when they are known, because of which peer and in the
-// operation with which sequence number. Peer is -1 when no peer is to blame.
+// Error describes a failure: the rank that detected it, the operation and, when they are known, the peer that caused it
+// and the sequence number of the operation. Peer is -1 if no peer is to blame.
 type Error = algorithm.Error
 
-// wrap makes an *Error of what went wrong in op, in the words of this package.
+// wrap converts an error of op to an *Error with an error kind of this package.
 func wrap(name, op string, rank int, err error) error {
 	var ae *Error
 	if errors.As(err, &ae) {
-		if ae.Comm == "" { // of a step of set-up, which nobody else has seen
+		if ae.Comm == "" { // from a step of set-up; not yet shared, so it may be changed
 			ae.Comm = name
 		}
 		return err
@@ -48,7 +48,7 @@ func wrap(name, op string, rank int, err error) error {
 
 func (c *Comm) wrap(op string, err error) error { return wrap(c.cfg.Name, op, c.rank, err) }
 
-// peerOf is the peer that an error of the bootstrap blames, or -1.
+// peerOf returns the peer that a bootstrap error blames, or -1.
 func peerOf(err error) int {
 	var be *bootstrap.Error
 	if errors.As(err, &be) {

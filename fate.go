@@ -7,11 +7,11 @@ import (
 	"github.com/goccl/goccl/algorithm"
 )
 
-// fate is the first cause of a communicator's end. It is there before the engine, so that a death ends set-up too.
+// fate records the first cause of a communicator's end. It exists before the engine, so that a death also ends set-up.
 type fate struct {
 	ctx    context.Context // done when the communicator has failed, was aborted or is closed
 	cancel context.CancelFunc
-	work   context.Context // done then, and when it was revoked
+	work   context.Context // done when ctx is done or the communicator was revoked
 	revoke context.CancelCauseFunc
 
 	mu     sync.Mutex
@@ -20,13 +20,13 @@ type fate struct {
 	engine algorithm.Engine
 }
 
-// begin comes first.
+// begin initializes f. It must be called first.
 func (f *fate) begin() {
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.work, f.revoke = context.WithCancelCause(f.ctx)
 }
 
-// ends hands abort the cause when the work of the communicator ends.
+// ends arranges that abort is called with the cause when the work of the communicator ends.
 func (f *fate) ends(abort func(error)) {
 	context.AfterFunc(f.work, func() {
 		if cause := f.err(); cause != nil {
@@ -37,7 +37,7 @@ func (f *fate) ends(abort func(error)) {
 	})
 }
 
-// end notes the cause and tells the engine. Only the first cause counts.
+// end records the cause and aborts the engine. Only the first cause counts.
 func (f *fate) end(cause error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *fate) end(cause error) {
 	}
 }
 
-// suffer is end for what a peer has done: it is nothing to a communicator that was finalized.
+// suffer is end for a cause at a peer. It has no effect after Finalize.
 func (f *fate) suffer(cause error) {
 	f.mu.Lock()
 	immune := f.immune
@@ -61,7 +61,7 @@ func (f *fate) suffer(cause error) {
 	}
 }
 
-// immunize comes with the end of this rank's work.
+// immunize makes suffer ineffective. Finalize calls it after this rank's work has ended.
 func (f *fate) immunize() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *fate) err() error {
 	return f.cause
 }
 
-// adopt hands the engine what happened before it was there, and from then on what happens.
+// adopt registers the engine: f aborts it on a cause, at once if there is one already.
 func (f *fate) adopt(e algorithm.Engine) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +84,7 @@ func (f *fate) adopt(e algorithm.Engine) {
 	}
 }
 
-// bound is ctx until the communicator's end.
+// bound derives a context from ctx that also ends with the communicator.
 func (f *fate) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(f.ctx, cancel)

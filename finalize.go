@@ -8,16 +8,18 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Finalize ends the use of the communicator: it waits until the work that this rank has enqueued is over, and tells the peers that nothing more will
-// come. It waits for no peer beyond that work. No collective may follow; Close should.
+// Finalize ends the use of the communicator. It waits until the work that this rank has enqueued has ended, and tells
+// the peers that this rank enqueues no more. It does not wait for peers beyond that work. After Finalize no collective
+// may be called; the caller should call Close.
 //
-//  1. No more work is taken.
-//  2. What was enqueued ends, whatever streams it is on. A death, a deadline or a mismatch that cut it short is returned; an abort is not, since
-//     the work is over, and whoever waited for it knows.
-//  3. The goodbye: to the peers' work, then to their bootstraps. From then on what a peer does, or how it ends, is nothing to this rank, and the end of
-//     this process is no death to them.
+//  1. Reject new work.
+//  2. Wait until all enqueued work has ended, on any stream. Return the death, timeout or mismatch that interrupted
+//     it. Do not return an abort: the work has ended, and its waiters have got the error.
+//  3. Send the goodbye, first through the engine to the peers' running work, then through the bootstrap. From then on
+//     this rank ignores a peer's failure or exit, and peers do not treat the exit of this process as a death.
 //
-// When ctx ends in 2, Finalize may be called again; after an error of the work, too, and it answers the same. A second call does nothing otherwise.
+// If ctx ends in step 2, or the work failed, Finalize may be called again; after an error of the work it returns the
+// same error. After success a second call does nothing.
 func (c *Comm) Finalize(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,14 +38,14 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	c.engine.Leave()
 	if tell {
 		c.notices.say(leftClosed, cut)
-		c.notices.flush() // behind the goodbye nothing is heard
+		c.notices.flush() // peers receive nothing after the goodbye
 	}
 	bootstrap.Leave(c.boot)
 	return nil
 }
 
-// awaitPeers waits, after Finalize, until the peers have left too: a kernel of theirs may still read what this rank is about to free. Memory of the host
-// device stays mapped where it is used.
+// awaitPeers waits, after Finalize, until the peers have left too: until then a kernel of a peer may still read memory
+// that this rank is about to free. On the host device no wait is needed, because memory stays mapped where it is used.
 func (c *Comm) awaitPeers() {
 	if !c.done.Load() || c.dev.ID().Kind != device.CUDA {
 		return

@@ -17,9 +17,9 @@ type Call struct {
 	Request algorithm.Request
 }
 
-// Submit enqueues requests of this communicator as one group. Within a group the collectives run first, in the order given, and then all
-// sends and receives together, so their places among the collectives need not be the same on all ranks. When a request is invalid, none is
-// enqueued.
+// Submit enqueues requests of this communicator as one group. Within a group the collectives run first, in the given
+// order, and then all sends and receives together. So the position of sends and receives among the collectives may
+// differ between ranks. If a request is invalid, nothing is enqueued.
 func (c *Comm) Submit(reqs ...algorithm.Request) error {
 	p := part{c: c, reqs: reqs}
 	if err := p.prepare(); err != nil {
@@ -28,7 +28,8 @@ func (c *Comm) Submit(reqs ...algorithm.Request) error {
 	return p.submit()
 }
 
-// one is Submit of one request. It is copied into the communicator, so that a call of a collective allocates nothing; engines keep nothing of it.
+// one is Submit of one request. It copies the request into the communicator, so that the call allocates nothing.
+// Engines do not retain the request.
 func (c *Comm) one(r algorithm.Request) error {
 	p := part{c: c}
 	if err := p.ready(); err != nil {
@@ -47,15 +48,17 @@ func (c *Comm) one(r algorithm.Request) error {
 	return p.enqueue()
 }
 
-// Submit enqueues a group: any mix of collectives, sends and receives, on any communicators, several ranks of this process included, in any
-// order as far as different communicators go. When a request is invalid, none is enqueued.
+// Submit enqueues a group: any mix of collectives, sends and receives, on any communicators, including several ranks of
+// this process. Calls of different communicators may come in any order. If a request is invalid, nothing is enqueued.
 //
-//  1. Sort by communicator. All ranks sort alike, so that on a stream that several communicators share their work comes in one order
-//     everywhere, and ranks cannot wait for each other in a circle.
-//  2. Lock all communicators, in that order, so that groups submitted at the same time come in one order too.
-//  3. Compare with the peers, when asked to; all communicators at the same time, because each may wait for another of this group.
-//  4. Enqueue, in that order, on the calling thread, whose own default stream may be meant. When that may wait (synchronous streams of the host
-//     device), the host device's part goes in chains that run side by side (see chains).
+//  1. Sort by communicator. All ranks use the same sort order, so work of several communicators on a shared stream has
+//     the same order on all ranks, and ranks cannot deadlock.
+//  2. Lock all communicators, in that order, so that concurrent groups are also ordered.
+//  3. Compare with the peers if checking is on, for all communicators concurrently, because each may wait for another
+//     of this group.
+//  4. Enqueue, in that order, on the calling thread, because a request may mean this thread's default stream. If
+//     enqueueing may block (synchronous streams of the host device), the parts on host devices run in concurrent
+//     chains (see chains).
 //
 // A call that does not block allocates nothing: its scratch comes from a pool.
 func Submit(calls []Call) error {
@@ -93,12 +96,12 @@ func Submit(calls []Call) error {
 // grouping is the scratch of one Submit.
 type grouping struct {
 	parts []part
-	reqs  []algorithm.Request // of the parts, one after the other
+	reqs  []algorithm.Request // the requests of all parts, concatenated
 }
 
 var groupings = sync.Pool{New: func() any { return new(grouping) }}
 
-// release keeps the memory, and nothing of what was in it.
+// release clears g and returns it to the pool. The pool keeps the memory but no references to requests.
 func (g *grouping) release() {
 	clear(g.parts)
 	clear(g.reqs)
@@ -106,7 +109,7 @@ func (g *grouping) release() {
 	groupings.Put(g)
 }
 
-// gather makes a part for each communicator, with its requests in the order of the calls.
+// gather makes one part for each communicator, with its requests in the order of the calls.
 func (g *grouping) gather(calls []Call) error {
 	for i := range calls {
 		c := calls[i].Comm
@@ -131,7 +134,8 @@ func (g *grouping) gather(calls []Call) error {
 	return nil
 }
 
-// find is the place of a communicator's part, or -1: groups are of few, and calls of one follow each other.
+// find returns the index of a communicator's part, or -1. It searches linearly from the end: groups have few parts, and
+// calls of one communicator usually follow each other.
 func (g *grouping) find(c *Comm) int {
 	for i := len(g.parts) - 1; i >= 0; i-- {
 		if g.parts[i].c == c {
@@ -177,8 +181,9 @@ func (g *grouping) enqueue() error {
 	return errors.Join(errs...)
 }
 
-// chains divides sorted parts on host devices. Those of one device, which may share streams, follow each other; but two ranks of one communicator wait for
-// each other and are in different chains. Nobody waits in a circle, because all chains and streams, here and on other ranks, are sorted.
+// chains divides the sorted parts on host devices into chains that run concurrently. Parts of one device may share
+// streams, so they are in one chain, one after the other. But two ranks of one communicator wait for each other, so
+// they are in different chains. There is no deadlock, because all chains and streams are sorted, on all ranks.
 func chains(parts []*part) [][]*part {
 	var out [][]*part
 next:
@@ -194,14 +199,14 @@ next:
 	return out
 }
 
-// part is what a group asks of one communicator.
+// part is the requests of one communicator in a group.
 type part struct {
 	c           *Comm
 	reqs        []algorithm.Request // collectives first
 	collectives int
 }
 
-// together runs f for all parts, the chains at the same time. A chain ends at its first error.
+// together runs f for all parts, the chains concurrently. A chain stops at its first error.
 func together(chains [][]*part, f func(*part) error) error {
 	errs := make([]error, len(chains))
 	run := func(i int) {
@@ -220,7 +225,7 @@ func together(chains [][]*part, f func(*part) error) error {
 	return errors.Join(errs...)
 }
 
-// submit checks and enqueues the part of a group of one communicator.
+// submit checks and enqueues one communicator's part of a group.
 func (p *part) submit() error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -230,7 +235,7 @@ func (p *part) submit() error {
 	return p.enqueue()
 }
 
-// prepare checks the requests, gives each a stream and puts the collectives first.
+// prepare validates the requests, gives each a stream and moves the collectives to the front.
 func (p *part) prepare() error {
 	if err := p.ready(); err != nil {
 		return err
@@ -241,7 +246,7 @@ func (p *part) prepare() error {
 		}
 	}
 	if p.collectives != 0 && p.collectives != len(p.reqs) {
-		p.reqs = slices.Clone(p.reqs) // the caller's order is the caller's
+		p.reqs = slices.Clone(p.reqs) // do not reorder the caller's slice
 		slices.SortStableFunc(p.reqs, func(a, b algorithm.Request) int { return btoi(isPointToPoint(&a)) - btoi(isPointToPoint(&b)) })
 	}
 	return nil
@@ -272,7 +277,8 @@ func (p *part) prepareOne(r *algorithm.Request) error {
 	return nil
 }
 
-// defaultStream is stream 0: on a GPU one wrapper for good, on the host device a synchronous stream for every call.
+// defaultStream returns stream 0: on a GPU one permanent wrapper, on the host device a new synchronous stream for every
+// call.
 func (c *Comm) defaultStream() (device.Stream, error) {
 	if c.stream0 != nil {
 		return c.stream0, nil
@@ -291,7 +297,7 @@ func isPointToPoint(r *algorithm.Request) bool {
 	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
 }
 
-// blocks reports whether enqueuing may wait for peers.
+// blocks reports whether enqueueing may wait for peers.
 func (p *part) blocks() bool {
 	if p.c.dev.ID().Kind != device.Host {
 		return false
@@ -299,7 +305,7 @@ func (p *part) blocks() bool {
 	return slices.ContainsFunc(p.reqs, func(r algorithm.Request) bool { return r.Stream.Raw() == 0 })
 }
 
-// check compares the requests with the peers', in checked mode. c.mu is held until the requests are enqueued.
+// check compares the requests with the peers' if checking is on. The caller holds c.mu until the requests are enqueued.
 func (p *part) check() error {
 	c := p.c
 	if err := c.usable("submit"); err != nil {
@@ -311,8 +317,8 @@ func (p *part) check() error {
 	return c.checker.requests(c.seq+1, c.messages+1, p.reqs, p.collectives)
 }
 
-// enqueue numbers the requests and hands them to the engine; c.mu keeps the numbers and the engine's order the same. Collectives are numbered
-// alike on all ranks; sends and receives, of which each rank has its own, have numbers of their own.
+// enqueue numbers the requests and passes them to the engine. c.mu keeps the numbers in the engine's order. Collectives
+// have the same numbers on all ranks. Sends and receives differ between ranks and have a separate, local numbering.
 func (p *part) enqueue() error {
 	c, n := p.c, p.collectives
 	if c.notices != nil {

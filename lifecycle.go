@@ -14,8 +14,8 @@ import (
 // NoColor excludes a rank from every communicator that Split makes.
 const NoColor = -1
 
-// Split makes new communicators, one for each color; ranks are ordered by key, then by their rank here. It is collective over c. A rank with
-// NoColor takes part and gets nil.
+// Split makes one new communicator for each color. Its ranks are ordered by key, then by their rank in c. Split is
+// collective over c. A rank with NoColor takes part and gets nil.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if color < NoColor {
 		return nil, c.errorf("split", ErrInvalidArgument, "color %d is negative and not NoColor", color)
@@ -61,11 +61,12 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	return sub, nil
 }
 
-// splitMark begins what ranks tell each other in a Split, so that nothing else is taken for it. A random number of each rank follows: together they are
-// of this one call.
+// splitMark is the prefix of the messages of a Split, which tells them from other messages. A random number of each
+// rank follows, so that the messages together identify this one call.
 const splitMark = "split"
 
-// together is ctx until the communicator's end, or until a peer is in Shrink: that one will not come to where this rank waits for it.
+// together derives a context from ctx that also ends with the communicator, or when a peer calls Shrink, because that
+// peer will not join this Split.
 func (c *Comm) together(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	bounded, stop := c.fate.bound(ctx)
@@ -93,7 +94,8 @@ func (c *Comm) together(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// splitError is the error of a Split that met err: the communicator's end, a peer that is in Shrink, or err itself.
+// splitError returns the error of a Split that failed with err: the communicator's end, a peer that is in Shrink, or
+// err itself.
 func (c *Comm) splitError(ctx context.Context, err error) error {
 	var elsewhere *Error
 	if c.fate.err() == nil && errors.As(context.Cause(ctx), &elsewhere) {

@@ -12,33 +12,35 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 )
 
-// notices tell the peers that this rank has given up, where running work cannot see it by itself (algorithm.Unaware): a kernel that waits for a
-// rank that was aborted would otherwise wait for its deadline.
+// notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
+// itself (algorithm.Unaware). Otherwise a kernel that waits for an aborted rank would wait until its deadline.
 //
-//  1. Whoever aborts or closes says how far it has come: collectives, and messages sent to and received from each peer; and whether work of it was
-//     cut short.
-//  2. A peer that hears of work cut short ends at once. Otherwise everything that the rank has called is done on its side and will be done on
-//     the peer's: the peer ends when it has called more than that, now or later.
-//  3. Work that was replayed from a graph is in nobody's count. When it turns out to have been cut short, a second notice says so.
+//  1. A rank that aborts or closes sends its counts (collectives, and messages sent to and received from each peer)
+//     and whether its work was cut short.
+//  2. If work was cut short, a peer that receives the notice ends at once. Otherwise the work that the rank has called
+//     completes, on its side and on the peer's: the peer ends once it has called more than that, now or later.
+//  3. The counts do not include work replayed from a graph. If such work turns out to have been cut short, the rank
+//     sends a second notice.
 //
-// A rank that ends because of a death or a deadline says nothing: its peers see the same, and know better whom to blame.
+// A rank that ends because of a death or a deadline sends no notice: its peers detect the same failure and blame the
+// right rank.
 type notices struct {
 	c      *Comm
 	engine algorithm.Unaware
 
 	mu          sync.Mutex
-	collectives uint64   // called so far
-	sent        []uint64 // messages, by peer
+	collectives uint64   // number of calls so far
+	sent        []uint64 // number of messages, by peer
 	received    []uint64
-	left        []*departure // by peer; nil: still there
+	left        []*departure // by peer; nil if the peer has not left
 	anyLeft     bool
-	said        byte // what the peers were told
-	cut         bool // and that work was cut short
+	said        byte // how this rank left, as sent to the peers; 0: nothing sent
+	cut         bool // a notice that work was cut short was sent
 	closed      bool
 	sending     sync.WaitGroup
 }
 
-// departure is how far a peer had come when it left.
+// departure holds the counts of a peer when it left.
 type departure struct {
 	how                         byte
 	collectives, sent, received uint64 // messages: to and from this rank
@@ -54,12 +56,12 @@ const (
 	noticeTag     = 2 // 0 and 1 are the checker's
 	noticeVersion = 1
 	noticeBytes   = 27 // version, how, cut; collectives, sent, received: u64
-	// noticeWait bounds what telling a peer may take, noticeFollow how long a second notice may be due.
+	// noticeWait bounds the sending of one notice; noticeFollow is how long a second notice may become necessary.
 	noticeWait   = 500 * time.Millisecond
 	noticeFollow = 100 * time.Millisecond
 )
 
-// listen starts the notices of a communicator whose engine needs them.
+// listen starts the notices of a communicator if its engine needs them.
 func (c *Comm) listen() {
 	u, ok := c.engine.(algorithm.Unaware)
 	if !ok || c.size == 1 {
@@ -73,7 +75,7 @@ func (c *Comm) listen() {
 	}
 }
 
-// hear waits for what a peer says until the bootstrap is closed or the peer is gone.
+// hear receives the notices of a peer until the bootstrap is closed or the peer is gone.
 func (n *notices) hear(peer int) {
 	for {
 		b, err := n.c.boot.Recv(context.Background(), peer, noticeTag)
@@ -94,7 +96,7 @@ func (n *notices) hear(peer int) {
 	}
 }
 
-// notice is the message that a departure is; cut says that work was cut short.
+// notice encodes a departure as a message. The argument cut means that work was cut short.
 func (d *departure) notice(cut bool) []byte {
 	b := append(make([]byte, 0, noticeBytes), noticeVersion, d.how, 0)
 	if cut {
@@ -114,7 +116,7 @@ func parseNotice(b []byte) (d *departure, cut, ok bool) {
 	return &departure{how: b[1], collectives: u64(3), sent: u64(11), received: u64(19)}, b[2] != 0, true
 }
 
-// depart notes that a peer has left, and is the end of this rank when it has called what the peer will not do.
+// depart records that a peer has left. It returns an error if this rank has called work that the peer will not do.
 func (n *notices) depart(peer int, d *departure, cut bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -125,7 +127,7 @@ func (n *notices) depart(peer int, d *departure, cut bool) error {
 	return n.waitsFor(peer)
 }
 
-// waitsFor is the error of having called more than a peer that has left.
+// waitsFor returns an error if this rank has called more than the peer, which has left.
 func (n *notices) waitsFor(peer int) error {
 	d := n.left[peer]
 	if n.collectives > d.collectives || n.sent[peer] > d.received || n.received[peer] > d.sent {
@@ -145,7 +147,8 @@ func (n *notices) blame(peer int, what string) error {
 	return &Error{Comm: n.c.cfg.Name, Op: "communicator", Rank: n.c.rank, Peer: peer, Err: fmt.Errorf("%w: %s", ErrAborted, what)}
 }
 
-// count notes what is about to be enqueued, or says who will never do its part.
+// count adds the requests about to be enqueued to the counts. It returns an error if a peer that has left will not do
+// its part.
 func (n *notices) count(reqs []algorithm.Request, collectives int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -175,8 +178,8 @@ func (n *notices) count(reqs []algorithm.Request, collectives int) error {
 	return nil
 }
 
-// leaving is asked before this rank ends by its own will: whether there is anything to say, and whether work will be cut short. It is nil-safe, as
-// say, follow and close are.
+// leaving is called before this rank aborts or closes. It reports whether to send a notice, and whether work will be
+// cut short. Like say, flush and close it accepts a nil n.
 func (n *notices) leaving() (tell, cut bool) {
 	if n == nil || n.c.fate.err() != nil || n.c.engine.Err() != nil {
 		return false, false
@@ -184,7 +187,7 @@ func (n *notices) leaving() (tell, cut bool) {
 	return true, n.engine.Unfinished()
 }
 
-// say tells all peers, without waiting for them.
+// say sends a notice to all peers, in the background.
 func (n *notices) say(how byte, cut bool) {
 	if n == nil {
 		return
@@ -203,19 +206,19 @@ func (n *notices) say(how byte, cut bool) {
 		n.sending.Go(func() {
 			ctx, stop := context.WithTimeout(context.Background(), noticeWait)
 			defer stop()
-			_ = n.c.boot.Send(ctx, p, noticeTag, b) // who cannot hear it finds out by its deadline
+			_ = n.c.boot.Send(ctx, p, noticeTag, b) // a peer that does not receive it fails at its deadline
 		})
 	}
 }
 
-// flush waits until what was said is handed over, boundedly. It is nil-safe.
+// flush waits until all notices are sent, at most noticeWait. It accepts a nil n.
 func (n *notices) flush() {
 	if n != nil {
 		n.sending.Wait()
 	}
 }
 
-// follow waits, in the background, whether work was cut short after all.
+// follow watches, in the background, whether work is cut short after all, and then sends a second notice.
 func (n *notices) follow() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -239,7 +242,8 @@ func (n *notices) follow() {
 	})
 }
 
-// close says the last word, after the engine was closed, and waits until it is handed over, boundedly.
+// close sends a last notice if necessary and waits until it is sent, at most noticeWait. It is called after the engine
+// was closed.
 func (n *notices) close() {
 	if n == nil {
 		return

@@ -2,16 +2,16 @@ package goccl
 
 import "fmt"
 
-// Revoke ends all running and later work of this rank, as Abort does, and leaves the communicator good for Split, Shrink and Close. Every rank
-// calls it; none waits for another.
+// Revoke ends all running and later work of this rank, as Abort does, but the communicator can still Split, Shrink and
+// Close. Every rank must call it; the call does not wait for other ranks.
 func (c *Comm) Revoke() {
 	c.revoked.Store(true)
 	cause := &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: it was revoked", ErrAborted)}
 	c.engine.Abort(cause)
-	c.fate.revoke(cause) // registered algorithms
+	c.fate.revoke(cause) // aborts the registered algorithms
 }
 
-// whole is nil while ranks can be asked to make another communicator of this one.
+// whole returns nil if another communicator can be made from this one.
 func (c *Comm) whole(op string) error {
 	if c.revoked.Load() && !c.closed.Load() {
 		return c.fate.err()

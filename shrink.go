@@ -12,11 +12,12 @@ import (
 	"github.com/goccl/goccl/internal/agreement"
 )
 
-// Shrink makes a communicator of the ranks that are left. The ranks that stay call it, also after others have died; they need not have the same
-// exclude. They agree on the failed set: all ranks that one of them excludes, and those that have died before they came. A rank that dies meanwhile is
-// left out, too. Either all get the same communicator, or an error that names a rank. With abort, running work is ended first.
+// Shrink makes a communicator of the remaining ranks. All ranks that stay must call it, also after others have died.
+// Their exclude lists may differ. The ranks agree on the failed set: all ranks that one of them excludes, and those
+// that died before they called Shrink. Ranks that die during Shrink are left out, too. Either all ranks get the same
+// communicator, or all get an error that names a rank. With abort, running work is aborted first.
 //
-// A rank that somebody excludes but that lives, because it was only stopped, gets an error when it comes.
+// An excluded rank that is alive, because it was only stopped, gets an error when it calls Shrink.
 func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, error) {
 	if c.closed.Load() {
 		return nil, &Error{Op: "shrink", Rank: c.rank, Peer: -1, Err: ErrClosed}
@@ -55,7 +56,8 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, er
 	}
 }
 
-// damaged reports whether something has gone wrong with the communicator, or a peer thinks so. News of it may be on their way.
+// damaged reports whether the communicator has failed or a peer is in Shrink. It waits up to blameDelay for such a
+// report.
 func (c *Comm) damaged() bool {
 	c.council.Listen()
 	late := time.After(blameDelay)
@@ -75,12 +77,13 @@ func (c *Comm) damaged() bool {
 	return true
 }
 
-// shrink is one call that all survivors make:
+// shrink is one attempt, which all survivors make together:
 //
-//  1. Agree on who is left.
-//  2. They join.
-//  3. Agree on whether that came out well everywhere. If somebody has died meanwhile it may have come out well on some ranks only, or been of ranks of
-//     which one is gone: then again from 2, without the dead. What all agree came out well is the result, whoever dies after that.
+//  1. Agree on the remaining ranks.
+//  2. Join them to a communicator.
+//  3. Agree on whether that succeeded on all ranks. A rank that dies meanwhile may make it succeed on some ranks only,
+//     or may be a member of the result: then repeat from 2 without the dead. If all ranks agree on success, that
+//     communicator is the result, even if a rank dies later.
 func (c *Comm) shrink(ctx context.Context, exclude []int) (*Comm, error) {
 	mine := agreement.Contribution{Excludes: agreement.NewSet(c.size, exclude...), Fine: true, Blames: -1, Nonce: rand.Uint64()}
 	out, err := c.council.Agree(ctx, 0, mine)
@@ -110,7 +113,7 @@ func (c *Comm) shrink(ctx context.Context, exclude []int) (*Comm, error) {
 		case err != nil:
 			return nil, err
 		case len(next.Members()) < len(members):
-			out = next // one more has died
+			out = next // another rank has died
 		case failed != nil:
 			return nil, failed
 		default:
@@ -126,7 +129,7 @@ func because(rank int) string {
 	return fmt.Sprintf(", because of rank %d", rank)
 }
 
-// blamed is the rank that an error blames, or -1.
+// blamed returns the rank that an error blames, or -1.
 func blamed(err error) int {
 	var ae *Error
 	if errors.As(err, &ae) {
@@ -135,7 +138,7 @@ func blamed(err error) int {
 	return -1
 }
 
-// shrinkError puts an agreement's error in the words of this package.
+// shrinkError converts an error of the agreement to an *Error of this package.
 func (c *Comm) shrinkError(err error) error {
 	var ae *agreement.Error
 	if !errors.As(err, &ae) {

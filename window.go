@@ -8,28 +8,32 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Window is this rank's part of memory that all ranks of a communicator have registered together.
+// Window is this rank's part of a window: memory that all ranks of a communicator have registered together.
 type Window struct {
 	c     *Comm
 	ptr   device.Ptr
 	size  int64
-	inner io.Closer // nil: the engine makes no use of it
+	inner io.Closer // nil if the engine does not use windows
 	once  sync.Once
 	err   error
 }
 
-// RegisterWindow names the size bytes at ptr as this rank's part of a window. It is collective: all ranks register the same windows, of the same sizes, in
-// the same order, at the same place among their collectives. But it waits for nobody, so one goroutine may call it for several ranks, one after the other.
+// RegisterWindow registers the size bytes at ptr as this rank's part of a window. It is collective: all ranks register
+// the same windows, of the same sizes, in the same order, at the same place among their collectives. But it does not
+// wait for peers, so one goroutine may call it for several ranks in turn.
 //
-// By registering, all ranks promise that a buffer in a window lies at the same offset from the window's begin on every rank, in every later collective. Then a
-// rank knows where its peers' buffers are, and on GPUs the copy engines can write straight into them: large all-gathers and all-to-alls whose recv lies in a
-// window do so, unless GOCCL_COPY_ENGINE=0 is set on a rank. Everywhere else, and on the host device, a window changes nothing. Memory that cannot be shared
-// on one rank is used by none so. The first collective in a window waits until all ranks have registered and mapped it, for Config.Timeout at the most: then
-// its error names the rank that is missing (ErrTimeout), or whose part has another size (ErrMismatch).
+// By registering, all ranks promise that a buffer in a window has the same offset in the window on every rank, in every
+// later collective. So a rank can compute the addresses of its peers' buffers, and on GPUs the copy engines can write
+// into them directly. Large all-gathers and all-to-alls whose recv lies in a window use them, unless a rank sets
+// GOCCL_COPY_ENGINE=0. A window has no other effect, and none on the host device. If one rank cannot share its memory,
+// no rank uses the window. The first collective in a window waits, at most Config.Timeout, until all ranks have
+// registered and mapped it. Otherwise its error names the rank that is missing (ErrTimeout), or whose part has another
+// size (ErrMismatch).
 //
-// The memory, of Device.Alloc or the caller's own, stays until Close, on every rank. When an operation has failed or was aborted, copies that were enqueued may
-// still arrive: windows then hold anything, and must not be freed before all ranks have closed them or their communicators. A window that overlaps an earlier
-// one of the same rank is accepted, and of no use.
+// The memory, from Device.Alloc or the caller's own, must remain valid until Close, on every rank. After an operation
+// has failed or was aborted, copies that were already enqueued may still arrive: the contents of windows are then
+// undefined, and the memory must not be freed before all ranks have closed their windows or their communicators. A
+// window that overlaps an earlier one of the same rank is accepted but not used.
 func (c *Comm) RegisterWindow(ptr device.Ptr, size int64) (*Window, error) {
 	const op = "register window"
 	if ptr == 0 || size <= 0 {
@@ -51,14 +55,15 @@ func (c *Comm) RegisterWindow(ptr device.Ptr, size int64) (*Window, error) {
 	return w, nil
 }
 
-// Ptr is where this rank's part begins.
+// Ptr returns the start of this rank's part.
 func (w *Window) Ptr() device.Ptr { return w.ptr }
 
-// Size is its size in bytes.
+// Size returns the size of this rank's part in bytes.
 func (w *Window) Size() int64 { return w.size }
 
-// Close ends the window on this rank. All ranks close it at the same place among their collectives, when nothing that uses it is under way any more: operations
-// have ended, and graphs that hold some are not launched again. Closing the communicator closes its windows; closing twice is harmless.
+// Close closes the window on this rank. All ranks close it at the same place among their collectives, after all uses
+// have ended: operations are complete, and graphs that contain such operations are not launched again. Closing the
+// communicator closes its windows. Closing twice is harmless.
 func (w *Window) Close() error {
 	w.once.Do(func() {
 		if w.inner == nil {
