@@ -21,7 +21,8 @@ import (
 // unixPrefix starts the address of a rendezvous on one host: "unix:@name", an abstract unix socket.
 const unixPrefix = "unix:"
 
-// rootAddress is where ranks meet: a socket name, or a host (name or IP) and port, optionally with the interface to use on this side.
+// rootAddress is the address where ranks meet: a socket name, or a host (name or IP) and port, optionally with the
+// local interface to use.
 type rootAddress struct {
 	unix  string // "@name"
 	host  string
@@ -29,7 +30,8 @@ type rootAddress struct {
 	iface string
 }
 
-// parseAddress reads "ip:port", "host:port", "[ip6]:port", "interface:ip:port", "interface:[ip6]:port" and "unix:@name".
+// parseAddress parses "ip:port", "host:port", "[ip6]:port", "interface:ip:port", "interface:[ip6]:port" and
+// "unix:@name".
 func parseAddress(s string) (a rootAddress, err error) {
 	bad := func(why string) (rootAddress, error) {
 		return rootAddress{}, fmt.Errorf("%w: address %q: %s; want ip:port, host:port, interface:ip:port or unix:@name", ErrInvalid, s, why)
@@ -72,7 +74,8 @@ func (a rootAddress) String() string {
 	return net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
 }
 
-// secretFor is the secret of the address form. Without GOCCL_SECRET it is weak: whoever knows the address and the user's id can derive it.
+// secretFor returns the secret of the address form. Without GOCCL_SECRET it is weak: it can be derived from the address
+// and the user's id.
 func secretFor(a rootAddress, secret []byte) []byte {
 	if len(secret) > 0 {
 		return seal(secret, "job secret")
@@ -84,7 +87,7 @@ func secretFor(a rootAddress, secret []byte) []byte {
 
 type target struct{ network, address string }
 
-// targets lists what a rank dials to reach the root.
+// targets lists the addresses that a rank dials to reach the root.
 func (a rootAddress) targets() []target {
 	if a.unix != "" {
 		return []target{{"unix", a.unix}}
@@ -92,8 +95,8 @@ func (a rootAddress) targets() []target {
 	return []target{{"tcp", a.String()}}
 }
 
-// lookup resolves the root's own name. It may not be published yet, as in a Kubernetes job that is starting; after a few attempts no address
-// is the answer, and the interface's will do.
+// lookup resolves the root's own name. The name may not be published yet, for example while a Kubernetes job starts.
+// After a few attempts it returns no address, and the caller uses the interface's address.
 func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	for attempt := 0; ; attempt++ {
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
@@ -115,12 +118,15 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 
 // listen opens the root's listeners for the address form.
 //
-//  1. The addresses that the host's name has here and that are ours. One of another machine cannot be bound. If it is what rank 0 was told, that is
-//     a mistake, unless an interface is named with it: then there is a translation of addresses in front of us.
-//  2. If that leaves nothing (a name of a service in front of us), or only loopback for a real host name (Debian maps the own name to 127.0.1.1), also
-//     the interface's address, because that is what other hosts resolve the name to.
+//  1. Listen on the local addresses that the host's name resolves to. An address of another machine cannot be bound.
+//     If rank 0 was given only such an address, that is an error, unless an interface is named with it: then an
+//     address translation (NAT) is assumed.
+//  2. If no address is left (a service name in front of this host), or only loopback for a real host name (Debian maps
+//     the own name to 127.0.1.1), listen on the interface's address also, because other hosts resolve the name to
+//     that.
 //
-// elsewhere says so if rank 0 does not listen where it was told to: that works only if something leads from there to here.
+// elsewhere is a note for errors if rank 0 does not listen at the given address. That works only if traffic to that
+// address is forwarded to this host.
 func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Listener, elsewhere string, err error) {
 	if a.unix != "" {
 		l, err := sockets.Listen("unix", a.unix)
@@ -188,7 +194,7 @@ func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Lis
 	return ls, elsewhere, nil
 }
 
-// notOurs is the error of a rank 0 that was told another host's address.
+// notOurs returns the error of a rank 0 that was given another host's address.
 func (a rootAddress) notOurs() error {
 	return fmt.Errorf("%w: %s is not an address of host %q, where rank 0 runs; it has %s. Set MASTER_ADDR to one of them, or start rank 0 on that host; "+
 		"behind a translation of addresses name the interface as well, like eth0:%s", ErrInvalid, a, hostname(), netif.List(), a)
@@ -206,7 +212,7 @@ func listenError(a rootAddress, err error) error {
 	return fmt.Errorf("rank 0 cannot listen on %s: %w", a, err)
 }
 
-// localAddr is the address of this host's interface that spec, else the environment, chooses.
+// localAddr returns the address of the local interface that spec chooses, or else the environment.
 func localAddr(spec string) (netip.Addr, error) {
 	a, err := netif.Addr(spec)
 	if err != nil {

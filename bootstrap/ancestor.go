@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// findAncestor walks up from the parent process. A launcher may start a program through shells and wrappers, so the parent alone will not do.
+// findAncestor searches the ancestors from the parent process upwards. The parent alone is not enough, because a
+// launcher may start a program through shells and wrappers.
 func findAncestor(names ...string) int {
 	for pid, depth := os.Getppid(), 0; pid > 1 && depth < 32; depth++ {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -20,7 +21,7 @@ func findAncestor(names ...string) int {
 		if !ok {
 			return 0
 		}
-		// The kernel cuts names at 15 bytes.
+		// The kernel truncates names to 15 bytes.
 		if slices.ContainsFunc(names, func(n string) bool { return n[:min(len(n), 15)] == comm }) {
 			return pid
 		}
@@ -29,7 +30,7 @@ func findAncestor(names ...string) int {
 	return 0
 }
 
-// parseStat reads "pid (comm) state ppid …". The name may contain anything, so its end is the last parenthesis.
+// parseStat parses "pid (comm) state ppid …". The name may contain anything, so it ends at the last parenthesis.
 func parseStat(stat []byte) (comm string, parent int, ok bool) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || end < open {

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// broadcast sends to every member, those in the root's own process last, because what they do next may end it. A table larger than the
-// socket buffer may have to wait for its reader, so big frames get a goroutine each.
+// broadcast sends to every member. Members in the root's own process come last, because after it they may end the
+// process. A large table may block until the member reads it, because it exceeds the socket buffer; so each large frame
+// is sent by its own goroutine.
 func (r *root) broadcast(kind frameKind, data []byte) {
 	var own []*rootMember
 	var others sync.WaitGroup
@@ -42,7 +43,7 @@ func (r *root) broadcast(kind frameKind, data []byte) {
 func (r *root) tell(m *rootMember, kind frameKind, data []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.c.timeout)
 	defer cancel()
-	_ = m.fc.write(ctx, kind, 0, 0, data) // a broken connection is found by its reader
+	_ = m.fc.write(ctx, kind, 0, 0, data) // the connection's reader detects a broken connection
 }
 
 func (r *root) sendStatus() {

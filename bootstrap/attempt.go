@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// attempt tells the attempts of a job apart that meet at one address: the hash of the launcher's run (12 bytes) and the number of the attempt
-// (u32). A process that outlives its attempt must not join the next one.
+// attempt identifies one attempt of a job, because several may meet at one address: the hash of the launcher's run (12
+// bytes) and the number of the attempt (u32). A process that outlives its attempt must not join the next one.
 type attempt [16]byte
 
-// currentAttempt reads the launcher's variables. torchrun counts restarts on each host by itself, so the number means something only where all
-// ranks are on one host.
+// currentAttempt reads the launcher's variables. torchrun counts restarts on each host separately, so the number is
+// used only if all ranks are on one host.
 func currentAttempt(v environment) (a attempt, err error) {
 	run := firstOf(v, "TORCHELASTIC_RUN_ID", "GOCCL_RUN_ID")
 	if run == "" {
@@ -33,7 +33,8 @@ func currentAttempt(v environment) (a attempt, err error) {
 
 func (a attempt) number() uint32 { return binary.LittleEndian.Uint32(a[12:]) }
 
-// meets is the error of a rank of this attempt that finds another one's root. An older root is about to go.
+// meets returns the error of a rank of this attempt that meets the root of another one. It retries while an older root
+// is there, because that root is about to end.
 func (a attempt) meets(root attempt) error {
 	switch {
 	case !bytes.Equal(a[:12], root[:12]):

@@ -15,19 +15,22 @@ import (
 	"github.com/goccl/goccl/internal/fdshare"
 )
 
-// A beacon is a page that shows the ranks of this host, without our help, that this process is dead.
+// A beacon is a shared page that shows the ranks of this host that this process is dead, without any action of the
+// process.
 //
-// A killed process hangs up its sockets only after its memory is torn down and in turn with its other descriptors. With a GPU's memory mapped that
-// can take seconds. A robust futex comes earlier: the kernel marks it before it touches the memory.
+// The kernel closes the sockets of a killed process only after it has torn down its memory, and one descriptor after
+// the other. With GPU memory mapped that can take seconds. A robust futex is faster: the kernel marks it before it
+// tears down the memory.
 //
-//  1. One thread, which does nothing else, registers a robust list with one futex: a word in a shared page that holds the thread's id.
-//  2. Peers map the page read-only. When the thread dies, with its process, the kernel sets futexOwnerDied in the word.
-//  3. The last release clears the word and takes the list back, so that an orderly end shows nothing.
+//  1. One dedicated thread registers a robust list with one futex: a word in a shared page that holds the thread's id.
+//  2. Peers map the page read-only. When the thread dies with its process, the kernel sets futexOwnerDied in the word.
+//  3. The last release clears the word and unregisters the list, so that an orderly end does not look like a death.
 //
-// The list itself is in private memory: a peer cannot make the kernel write elsewhere. One beacon serves the process; it is counted.
+// The list itself is in private memory, so a peer cannot make the kernel write elsewhere. There is one beacon per
+// process, with a reference count.
 type beacon struct {
 	fd     int
-	page   []byte // shared with peers; the word is at 0
+	page   []byte // shared with peers; the futex word is at offset 0
 	list   []byte // private
 	ticket fdshare.Ticket
 	revoke func()
@@ -42,7 +45,7 @@ const (
 
 // robustHead is the kernel's struct robust_list_head, followed by our only entry.
 type robustHead struct {
-	next    uintptr // of the circular list: the entry, which points back here
+	next    uintptr // head of the circular list: the entry, which points back here
 	offset  int     // from an entry to its futex
 	pending uintptr
 	entry   uintptr // the entry: only a next pointer
@@ -56,7 +59,7 @@ var beacons struct {
 	b     *beacon
 }
 
-// acquireBeacon lights the process's beacon, or finds it lit. Each success needs one releaseBeacon.
+// acquireBeacon sets up the process's beacon, or takes another reference to it. Each success needs one releaseBeacon.
 func acquireBeacon() (*beacon, error) {
 	beacons.Lock()
 	defer beacons.Unlock()
@@ -89,7 +92,7 @@ func newBeacon() (*beacon, error) {
 	return b, nil
 }
 
-// light sets everything up; what an error leaves behind is free's.
+// light sets up the beacon. After an error, free releases what was set up.
 func (b *beacon) light() (err error) {
 	if b.fd, err = unix.MemfdCreate("goccl-beacon", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
 		return os.NewSyscallError("memfd_create", err)
@@ -115,7 +118,7 @@ func (b *beacon) light() (err error) {
 		return err
 	}
 	b.ticket, b.revoke = ticket, revoke
-	// The offer and the mapping keep the page.
+	// The server and the mapping keep the page alive.
 	fd := b.fd
 	b.fd = -1
 	if err := unix.Close(fd); err != nil {
@@ -130,8 +133,8 @@ func (b *beacon) light() (err error) {
 	return nil
 }
 
-// sealPage keeps everybody from cutting the page, so that reading it never faults, and from writing it. Kernels before 5.1 know no seal for the
-// latter; then a rank of this job could feign our death, which it can bring about in other ways too.
+// sealPage prevents shrinking, so that reading the page never faults, and writing by others. Kernels before 5.1 lack
+// the seal against writing; then a rank of this job could fake our death, which it can also cause in other ways.
 func (b *beacon) sealPage() error {
 	const size = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	_, err := unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, size|unix.F_SEAL_FUTURE_WRITE)
@@ -141,12 +144,12 @@ func (b *beacon) sealPage() error {
 	return os.NewSyscallError("fcntl F_ADD_SEALS", err)
 }
 
-// shine holds its thread for the life of the beacon.
+// shine runs on its own thread until the beacon ends.
 func (b *beacon) shine(ready chan<- error) {
 	defer close(b.done)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// The C library may have registered a list for this thread; it gets it back.
+	// The C library may have registered a list for this thread; restore it at the end.
 	var old, oldSize uintptr
 	if _, _, e := unix.RawSyscall(unix.SYS_GET_ROBUST_LIST, 0, uintptr(unsafe.Pointer(&old)), uintptr(unsafe.Pointer(&oldSize))); e != 0 {
 		ready <- os.NewSyscallError("get_robust_list", e)
@@ -194,7 +197,7 @@ func watchBeacon(ctx context.Context, t fdshare.Ticket) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// A page that could still be cut would let its owner kill us with SIGBUS.
+	// If the page could still be shrunk, its owner could kill this process with SIGBUS.
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	var st unix.Stat_t
 	if err == nil {

@@ -8,36 +8,38 @@ const MaxMessage = 16 << 20
 // MaxWorldSize is the largest number of ranks in a job.
 const MaxWorldSize = 1 << 16
 
-// A Bootstrap is one rank's view of a job. All errors are *Error.
+// A Bootstrap is one rank's handle of a job. All errors are *Error.
 type Bootstrap interface {
-	// Rank is this rank, 0 ≤ Rank < WorldSize.
+	// Rank returns this rank, 0 ≤ Rank < WorldSize.
 	Rank() int
-	// WorldSize is the number of ranks.
+	// WorldSize returns the number of ranks.
 	WorldSize() int
-	// Send hands data to peer under tag. It returns when data may be reused, not when peer has received it. A rank may send to itself.
+	// Send sends data to peer under tag. It returns when data may be reused, not when peer has received it. A rank may
+	// send to itself.
 	Send(ctx context.Context, peer, tag int, data []byte) error
-	// Recv returns the oldest message of peer under tag, waiting for it. The caller owns the result. What a peer sent before it died or closed
-	// can still be received.
+	// Recv waits for and returns the oldest message of peer under tag. The caller owns the result. Messages that a peer
+	// sent before it died or closed can still be received.
 	Recv(ctx context.Context, peer, tag int) ([]byte, error)
 	// AllGather returns every rank's data, indexed by rank. The parts may differ in length. The caller owns the result.
 	AllGather(ctx context.Context, data []byte) ([][]byte, error)
 	// Barrier returns when every rank has called it.
 	Barrier(ctx context.Context) error
-	// Hosts is each rank's host, numbered by first appearance in rank order. Ranks of one host can exchange file descriptors.
-	// The caller must not change it.
+	// Hosts returns each rank's host, numbered by first appearance in rank order. Ranks of one host can exchange file
+	// descriptors. The caller must not change the result.
 	Hosts() []int
-	// Sub is a Bootstrap over some ranks of this one, renumbered in the given order, on the same connections. Exactly the ranks listed call it,
-	// with the same list and tagSpace; ranks left out may be dead. It returns when all of them have called it.
+	// Sub returns a Bootstrap over some ranks of this one, renumbered in the given order, on the same connections.
+	// Exactly the listed ranks call it, with the same list and tagSpace; other ranks may be dead. It returns when all
+	// of them have called it.
 	Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, error)
-	// Failures subscribes to the deaths of peers. Every call returns a channel of its own, which delivers each dead peer once, in the order in
-	// which the deaths were noticed here, those before the call included, and is closed by Close or by StopFailures. It never needs to be
-	// drained.
+	// Failures subscribes to the deaths of peers. Every call returns a new channel. The channel delivers each dead peer
+	// once, in the order in which this rank detected the deaths, including those before the call. Close or StopFailures
+	// closes it. It need not be drained.
 	Failures() <-chan PeerFailure
 	// Close leaves the job. Pending operations end with ErrClosed, here and at peers that wait for this rank. Closing twice is harmless.
 	Close() error
 }
 
-// A PeerFailure says that a rank is dead and how that was noticed.
+// A PeerFailure is the death of a rank and how it was detected.
 type PeerFailure struct {
 	Rank int
 	Err  error
@@ -55,7 +57,7 @@ func LocalRanks(b Bootstrap) []int {
 	return ranks
 }
 
-// LocalRank is b's position among the ranks of its host.
+// LocalRank returns b's position among the ranks of its host.
 func LocalRank(b Bootstrap) int {
 	for i, r := range LocalRanks(b) {
 		if r == b.Rank() {
@@ -65,13 +67,13 @@ func LocalRank(b Bootstrap) int {
 	return -1
 }
 
-// LocalSize is the number of ranks on b's host.
+// LocalSize returns the number of ranks on b's host.
 func LocalSize(b Bootstrap) int { return len(LocalRanks(b)) }
 
-// SplitByHost is a Bootstrap over the ranks of b's host. Every rank of b calls it.
+// SplitByHost returns a Bootstrap over the ranks of b's host. Every rank of b calls it.
 func SplitByHost(ctx context.Context, b Bootstrap) (Bootstrap, error) {
 	return b.Sub(ctx, LocalRanks(b), hostTagSpace)
 }
 
-// hostTagSpace keeps SplitByHost apart from callers' own small tag spaces.
+// hostTagSpace separates SplitByHost from callers' own small tag spaces.
 const hostTagSpace = -1

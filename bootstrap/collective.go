@@ -7,17 +7,19 @@ import (
 	"time"
 )
 
-// leaveTimeout bounds what Close spends on telling peers.
+// leaveTimeout bounds the time that Close spends on notices to peers.
 const leaveTimeout = 500 * time.Millisecond
 
-// A collective is a direct exchange: everyone sends to everyone, then waits for all at once.
+// exchange implements the collectives as a direct exchange: every rank sends to every other, then waits for all at
+// once.
 //
-//  1. Take the next sequence number; all ranks count alike because they make the same calls.
-//  2. Send op, data to every other rank, the next higher first, so that no rank is everybody's first target.
-//  3. Collect one message of that number from every rank. A death among those still missing ends the wait at once; a deadline names
-//     exactly the ranks that did not come. This is why it is not a tree or a ring.
+//  1. Take the next sequence number. The numbers agree because all ranks make the same calls.
+//  2. Send op and data to every other rank, starting with the next higher one, so that the ranks do not all send to
+//     the same rank first.
+//  3. Receive one message of that number from every rank. The death of a missing rank ends the wait at once; a timeout
+//     names exactly the ranks that are missing. A tree or a ring could not do this.
 //
-// n-1 messages per rank are sent; ranks are few and the parts small.
+// Each rank sends n-1 messages; there are few ranks and the parts are small.
 func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][]byte, error) {
 	if len(data) > MaxMessage {
 		return nil, g.fail(op.String(), -1, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
@@ -71,11 +73,11 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	return out, nil
 }
 
-// causeDelay is how long a collective that a peer has left looks for a death behind that.
+// causeDelay is how long a collective that failed because a peer left waits for a death that explains it.
 const causeDelay = 100 * time.Millisecond
 
-// culprit makes the error of a collective that failed because of rank. A peer that leaves in the middle has often seen somebody else die, a moment
-// before we do; then the dead rank is to blame and not the messenger.
+// culprit makes the error of a collective that failed because of rank. A peer that leaves in the middle has often
+// detected another rank's death just before this rank does. Then the dead rank is to blame, not the peer that left.
 func (g *group) culprit(op collectiveOp, rank int, err error) error {
 	for end := time.Now().Add(causeDelay); err == errPeerClosed; time.Sleep(causeDelay / 50) {
 		if r, cause := g.firstDeath(); cause != nil {
@@ -93,7 +95,7 @@ func (g *group) culprit(op collectiveOp, rank int, err error) error {
 	return g.fail(op.String(), rank, err)
 }
 
-// firstDeath is the member that was the first to die, as far as is known here.
+// firstDeath returns the member whose death was detected first by this rank.
 func (g *group) firstDeath() (rank int, cause error) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
@@ -132,7 +134,7 @@ func (g *group) Barrier(ctx context.Context) error {
 	return err
 }
 
-// names is what errors call ranks.
+// names converts ranks to the numbers that errors use.
 func (g *group) names(ranks []int) []int {
 	out := make([]int, len(ranks))
 	for i, r := range ranks {
@@ -151,7 +153,7 @@ func missingRanks(n int, have func(r int) bool) []int {
 	return missing
 }
 
-// rankList prints ranks, cut after a few.
+// rankList formats ranks; it truncates a long list.
 func rankList(ranks []int) string {
 	const most = 16
 	if len(ranks) <= most {

@@ -11,10 +11,10 @@ import (
 	"github.com/goccl/goccl/internal/sockets"
 )
 
-// maxDials bounds the handshakes that a rank has under way at once.
+// maxDials bounds a rank's concurrent handshakes.
 const maxDials = 32
 
-// meshListeners are where higher ranks of this host and of others reach us.
+// meshListeners accept the connections of higher ranks, on this host and on others.
 type meshListeners struct {
 	unix net.Listener
 	tcp  net.Listener // nil if the job is on one host by construction
@@ -28,7 +28,7 @@ func (m *meshListeners) close() {
 	}
 }
 
-// listenMesh opens them. ip is the address this host is known by; invalid means that nobody comes from elsewhere.
+// listenMesh opens the listeners. ip is this host's address; if it is invalid, no rank is on another host.
 func listenMesh(c *config, ip netip.Addr) (*meshListeners, error) {
 	m := &meshListeners{self: member{host: hostID(c.hostID), process: [16]byte(processID())}}
 	var err error
@@ -45,7 +45,7 @@ func listenMesh(c *config, ip netip.Addr) (*meshListeners, error) {
 	return m, nil
 }
 
-// connectMesh opens one connection to every peer: we dial the lower ranks and are dialed by the higher ones.
+// connectMesh opens one connection to every peer. It dials lower ranks and accepts connections from higher ranks.
 func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, ls *meshListeners) ([]*frameConn, error) {
 	world := len(t.members)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -145,7 +145,8 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 	return conns, nil
 }
 
-// dialPeer finds out whether the peer is on this host, unless both sides have been told.
+// dialPeer connects to a lower rank. It tests whether the peer is on this host, unless a configured host id of either
+// side decides that.
 func dialPeer(ctx context.Context, c *config, d *dialer, rank, peer int, t *table, ls *meshListeners) (*frameConn, error) {
 	p := &t.members[peer]
 	told := p.host != [32]byte{} || ls.self.host != [32]byte{}

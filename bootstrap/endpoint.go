@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// endpoint is one rank's end of all its connections, shared by the family of groups made from it.
+// endpoint is one rank's end of all its connections, shared by the groups made from it.
 //
 // Locking: mu is taken before the inbox's lock, never after it; links are never called under mu.
 type endpoint struct {
@@ -20,16 +20,16 @@ type endpoint struct {
 	box        *inbox
 	links      []link // nil at rank
 
-	verdicts []sync.Once // by peer: the first loss is judged, later ones wait for the verdict
+	verdicts []sync.Once // by peer: the first loss is handled, later ones wait for its result
 
 	mu      sync.Mutex
 	groups  map[uint64]*group
-	deaths  []death       // in the order of the verdicts
-	accused map[int][]int // by accuser: whom it has given up
+	deaths  []death       // in the order of detection
+	accused map[int][]int // by accuser: the peers that it has given up
 	ended   error
-	// accuse, set by the transport, tells all other peers that this one is about to be given up.
+	// accuse, set by the transport, tells all other peers that this rank is about to give up peer.
 	accuse func(peer int)
-	// stop, set by the transport, says goodbye to everyone and returns when no goroutine and no descriptor is left.
+	// stop, set by the transport, says goodbye to all peers and returns when no goroutine and no descriptor is left.
 	stop func()
 }
 
@@ -38,7 +38,8 @@ type death struct {
 	cause error
 }
 
-// link carries frames to one peer. send returns when data may be reused; an error of the peer is found by the endpoint, not returned.
+// link carries frames to one peer. send returns when data may be reused. It does not return an error of the peer; the
+// endpoint detects that.
 type link interface {
 	send(ctx context.Context, kind frameKind, space, tag uint64, data []byte) error
 }
@@ -50,7 +51,7 @@ func newEndpoint(rank, size int, c *config) *endpoint {
 	}
 }
 
-// send routes to the peer's link, or to our own inbox.
+// send passes data to the peer's link, or to our own inbox.
 func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, tag uint64, data []byte) error {
 	e.box.mu.Lock()
 	err := e.box.unreachable(key{peer: peer, space: space})
@@ -66,20 +67,23 @@ func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, ta
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	// The link broke under us: the verdict is the endpoint's, which knows a goodbye from a death.
+	// The link broke. The endpoint decides whether that is a goodbye or a death.
 	e.lost(peer, err)
 	e.box.mu.Lock()
 	defer e.box.mu.Unlock()
 	return e.box.peers[peer].gone
 }
 
-// lost records that peer died, once, and tells every group it is in. It returns when that is done, by whichever call.
+// lost records the death of peer, once, and reports it to every group of the peer. All callers return after that is
+// done.
 //
-// Who sees a death often exits, and then it is lost in its turn. So that everybody blames the first:
+// A rank that detects a death often exits, and then its own death is detected. So that all ranks blame the first death:
 //
-//  0. Whoever has left all that it shares with this rank is no loss.
-//  1. Before anybody here can act on the loss, the other peers are told of it (accuse): on each connection that comes before our own end.
-//  2. A peer that had accused somebody is buried after the one it accused, if that one is dead indeed, which shows within accusationDelay.
+//  0. A peer that has left every group that it shares with this rank is not reported as dead.
+//  1. Before any caller here can act on the loss, tell the other peers about it (accuse). On each connection that
+//     message precedes our own end.
+//  2. If the peer had accused another rank, record the death of the accused rank first, if that rank is dead. That
+//     shows within accusationDelay.
 func (e *endpoint) lost(peer int, cause error) {
 	e.verdicts[peer].Do(func() {
 		if e.saidGoodbye(peer) {
@@ -94,10 +98,11 @@ func (e *endpoint) lost(peer int, cause error) {
 	})
 }
 
-// accusationDelay is how long the death of a peer is held back for the death of those that it has accused: a few looks at the beacons.
+// accusationDelay is how long the report of a peer's death waits for the deaths of the ranks that it has accused: a few
+// polls of the beacons.
 const accusationDelay = 4 * beaconInterval
 
-// wasHere reports whether peer has neither died nor left, while we have not left either.
+// wasHere reports whether neither peer nor this rank has died or left.
 func (e *endpoint) wasHere(peer int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,7 +111,7 @@ func (e *endpoint) wasHere(peer int) bool {
 	return e.ended == nil && e.box.peers[peer].gone == nil
 }
 
-// accusedBy notes that accuser has given up peer.
+// accusedBy records that accuser has given up peer.
 func (e *endpoint) accusedBy(accuser, peer int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +120,7 @@ func (e *endpoint) accusedBy(accuser, peer int) {
 	}
 }
 
-// hearAccused waits for the deaths of those whom peer has accused.
+// hearAccused waits for the deaths of the ranks that peer has accused.
 func (e *endpoint) hearAccused(peer int) {
 	for end := time.Now().Add(accusationDelay); time.Now().Before(end); time.Sleep(accusationDelay / 50) {
 		e.mu.Lock()
@@ -131,7 +136,7 @@ func (e *endpoint) hearAccused(peer int) {
 	}
 }
 
-// isDead is called under mu.
+// isDead reports whether peer's death is recorded. The caller holds mu.
 func (e *endpoint) isDead(peer int) bool {
 	return slices.ContainsFunc(e.deaths, func(d death) bool { return d.peer == peer })
 }
@@ -168,7 +173,7 @@ type closedError string
 func (e closedError) Error() string        { return string(e) }
 func (e closedError) Is(target error) bool { return target == ErrClosed }
 
-// add makes a group of the family.
+// add registers a group.
 func (e *endpoint) add(g *group) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -185,7 +190,7 @@ func (e *endpoint) add(g *group) error {
 	return nil
 }
 
-// drop ends a group; the last one ends the endpoint.
+// drop ends a group. Dropping the last group ends the endpoint.
 func (e *endpoint) drop(g *group) {
 	e.mu.Lock()
 	delete(e.groups, g.space)
@@ -215,7 +220,7 @@ func (e *endpoint) abandon(err error) {
 	}
 }
 
-// deliver takes a frame of peer; data is ours from now on. See inbox.put for the channel.
+// deliver takes a frame of peer and the ownership of data. See inbox.put for the channel.
 func (e *endpoint) deliver(peer int, kind frameKind, space, tag uint64, data []byte) <-chan struct{} {
 	if kind == frameLeave {
 		e.box.leave(space, peer, errPeerClosed)

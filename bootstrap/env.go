@@ -13,21 +13,21 @@ import (
 	"strings"
 )
 
-// Env is what a launcher told this process.
+// Env is the description of the job that a launcher passes to this process.
 type Env struct {
 	Rank, WorldSize int
-	// LocalRank and LocalSize are the position among the ranks of this host and their number; -1 and 0 if the launcher does not say.
+	// LocalRank and LocalSize are the position among the ranks of this host and their number; -1 and 0 if unknown.
 	LocalRank, LocalSize int
-	// MasterAddr and MasterPort are where rank 0 listens; "" and 0 if the ranks meet on Socket.
+	// MasterAddr and MasterPort are the address where rank 0 listens; "" and 0 if the ranks meet on Socket.
 	MasterAddr string
 	MasterPort int
 	// Socket is an abstract unix socket, "@name", where the ranks of a job on one host meet.
 	Socket string
-	// Launcher names where the ranks came from: "torchrun", "openmpi", "mvapich", "pmi", "pmix", "slurm" or "kubernetes".
+	// Launcher is the source of the ranks: "torchrun", "openmpi", "mvapich", "pmi", "pmix", "slurm" or "kubernetes".
 	Launcher string
 }
 
-// Address is the rendezvous in the form that InitAddress takes.
+// Address returns the rendezvous in the form that InitAddress takes.
 func (e Env) Address() string {
 	if e.Socket != "" {
 		return unixPrefix + e.Socket
@@ -35,10 +35,10 @@ func (e Env) Address() string {
 	return net.JoinHostPort(e.MasterAddr, strconv.Itoa(e.MasterPort))
 }
 
-// ErrNoLauncher means that the environment names no rank at all.
+// ErrNoLauncher means that the environment contains no rank.
 var ErrNoLauncher = errors.New("no launcher's variables are set; start the program with torchrun, mpirun, srun or `goccl run`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
 
-// FromEnv reads the launcher's variables. Ranks come from the first of
+// FromEnv reads the launcher's variables. It takes the ranks from the first of
 //
 //	torchrun, goccl run  RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 //	Open MPI             OMPI_COMM_WORLD_RANK _SIZE _LOCAL_RANK _LOCAL_SIZE
@@ -58,19 +58,20 @@ var ErrNoLauncher = errors.New("no launcher's variables are set; start the progr
 //	Slurm                the first host of SLURM_STEP_NODELIST, a port derived from the job and step
 //	one host             an abstract unix socket whose name is derived from the job (see below)
 //
-// On one host (the launcher says that all ranks are local, or it is the only one) nothing needs a port. torchrun's agent already listens on
-// MASTER_PORT, so a torchrun job on one host meets on a unix socket named by MASTER_ADDR, MASTER_PORT, the run and its restart count;
-// on several hosts it uses a port derived from the first three, in 20000–29999. Jobs of mpirun without an address meet on a socket named by the job
-// id that Open MPI, PMIx, Hydra or Slurm give, else by the process id of the launcher itself. Every derived name includes the user's id; set
-// MASTER_ADDR and MASTER_PORT to choose for yourself.
+// On one host (the launcher reports that all ranks are local, or there is one rank) no port is needed. torchrun's agent
+// already listens on MASTER_PORT, so the ranks of a torchrun job on one host meet on a unix socket named by
+// MASTER_ADDR, MASTER_PORT, the run and its restart count; on several hosts they use a port derived from the first
+// three, in 20000–29999. Ranks of an mpirun job without an address meet on a socket named by the job id of Open MPI,
+// PMIx, Hydra or Slurm, else by the process id of the launcher. Every derived name includes the user's id. MASTER_ADDR
+// and MASTER_PORT override the derived address.
 func FromEnv() (Env, error) { return fromEnv(processEnvironment) }
 
 var processEnvironment = environment{get: os.Getenv, ancestor: findAncestor}
 
-// environment is what FromEnv looks at, so that tests can be without one.
+// environment is the input of FromEnv, which tests replace.
 type environment struct {
 	get func(string) string
-	// ancestor finds the closest ancestor process whose name is one of those given, or 0.
+	// ancestor returns the process id of the closest ancestor whose name is in names, or 0.
 	ancestor func(names ...string) int
 }
 
@@ -97,14 +98,14 @@ func fromEnv(v environment) (Env, error) {
 	return Env{}, fail("FromEnv", -1, -1, ErrNoLauncher)
 }
 
-// launcher says where one launcher puts what. Each list is tried in order.
+// launcher lists the variables of one launcher. Each list is tried in order.
 type launcher struct {
 	name      string
 	rank      string
 	size      []string
 	local     []string
 	localSize []string
-	// optional launchers are passed over when they name a rank but no size.
+	// optional launchers are skipped if they provide a rank but no size.
 	optional bool
 }
 
@@ -147,7 +148,7 @@ func (l launcher) read(v environment) (e Env, err error) {
 	return e, err
 }
 
-// readSlurm finds the local size in "4(x2),3": nodes 0 and 1 have 4 tasks, node 2 has 3.
+// readSlurm computes the local size from "4(x2),3": nodes 0 and 1 have 4 tasks, node 2 has 3.
 func (e *Env) readSlurm(v environment) error {
 	tasks := firstOf(v, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
 	if tasks == "" || v.get("SLURM_NODEID") == "" {
@@ -190,7 +191,7 @@ func (e *Env) check() error {
 	return nil
 }
 
-// rendezvous finds where the ranks meet.
+// rendezvous determines where the ranks meet.
 func rendezvous(v environment, e *Env) error {
 	oneHost := e.LocalSize == e.WorldSize || e.WorldSize == 1
 	if s := v.get("NCCL_COMM_ID"); s != "" {
@@ -210,13 +211,13 @@ func rendezvous(v environment, e *Env) error {
 		if err != nil || port < 1 || port > 65535 {
 			return fmt.Errorf("%w: %sMASTER_ADDR=%s needs %sMASTER_PORT, 1 to 65535", ErrInvalid, prefix, addr, prefix)
 		}
-		// An elastic agent, or torchrun of this job, has its own store on that port.
+		// The store of an elastic agent, or of this job's torchrun, already listens on that port.
 		if run := firstOf(v, "TORCHELASTIC_RUN_ID", "GOCCL_RUN_ID"); prefix == "" && run != "" {
 			if oneHost {
 				e.Socket = jobName("torchrun", addr, strconv.Itoa(port), run, v.get("TORCHELASTIC_RESTART_COUNT"))
 				return nil
 			}
-			port = derivedPort(jobName("torchrun", addr, strconv.Itoa(port), run)) // each host's agent counts restarts by itself
+			port = derivedPort(jobName("torchrun", addr, strconv.Itoa(port), run)) // without the restart count, because each host's agent counts separately
 		}
 		e.MasterAddr, e.MasterPort = addr, port
 		return nil
@@ -224,7 +225,7 @@ func rendezvous(v environment, e *Env) error {
 	return derivedRendezvous(v, e, oneHost)
 }
 
-// derivedRendezvous is for launchers that give no address.
+// derivedRendezvous derives a rendezvous for launchers that give no address.
 func derivedRendezvous(v environment, e *Env, oneHost bool) error {
 	job := jobID(v)
 	if nodes := firstOf(v, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"); nodes != "" && !oneHost {
@@ -259,7 +260,7 @@ func derivedRendezvous(v environment, e *Env, oneHost bool) error {
 	return nil
 }
 
-// jobID is equal on all ranks of a job and different between jobs.
+// jobID returns an id that is equal on all ranks of a job and different between jobs.
 func jobID(v environment) string {
 	if id := firstOf(v, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid", "PMI_JOBID", "MV2_COMM_WORLD_JOBID", "MPIRUN_ID"); id != "" {
 		return id
@@ -270,7 +271,7 @@ func jobID(v environment) string {
 	return ""
 }
 
-// jobName is a socket name that only this user's processes of this job arrive at.
+// jobName derives a socket name that is specific to this user and this job.
 func jobName(parts ...string) string {
 	h := sha256.New()
 	for _, p := range append(parts, strconv.Itoa(os.Geteuid())) {
@@ -279,7 +280,7 @@ func jobName(parts ...string) string {
 	return "@goccl-job-" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// derivedPort is below the ephemeral range of Linux, so that no outgoing connection sits on it.
+// derivedPort returns a port below the ephemeral range of Linux, so that no outgoing connection occupies it.
 func derivedPort(name string) int {
 	sum := sha256.Sum256([]byte(name))
 	return 20000 + int(binary.LittleEndian.Uint32(sum[:])%10000)
@@ -311,7 +312,7 @@ func firstNumber(v environment, missing int, names []string) (int, error) {
 	return missing, nil
 }
 
-// Join joins the job that env describes. With a world of one nothing is opened.
+// Join joins the job that env describes. With a world size of one it opens no connection.
 func Join(ctx context.Context, env Env, opts ...Option) (Bootstrap, error) {
 	if err := env.check(); err != nil {
 		return nil, fail("Join", env.Rank, -1, err)

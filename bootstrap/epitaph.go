@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// epitaph is what a root that failed before all ranks came says to those who come late. Without it they would learn only that nobody listens.
+// epitaph is the error that a root that failed before all ranks joined sends to ranks that come later. Without it they
+// would only find that the address refuses connections.
 //
-// It stays until every rank of the job has been told, at most epitaphLife, and ends with UniqueID.Close. A root at an address that was agreed
-// upon leaves none: the next attempt may want that address, and its ranks must not hear of this one.
+// The root serves it until every rank of the job has got it, at most for epitaphLife; UniqueID.Close ends it, too. A
+// root at an agreed address serves no epitaph: the next attempt may need that address, and its ranks must not get this
+// failure.
 type epitaph struct {
-	text []byte        // the failure, encoded; nil: none. Guarded by the root's lock, as is told
-	told map[int]bool  // late ranks
-	all  chan struct{} // closed when nobody is left to tell
+	text []byte        // the failure, encoded; nil: none. The root's lock guards text and told
+	told map[int]bool  // late ranks that have got the text
+	all  chan struct{} // closed when every rank has got it
 	once *sync.Once
 	quit chan struct{} // closed by close
 }
@@ -25,7 +27,7 @@ func newEpitaph() epitaph {
 
 func (e *epitaph) close() { e.once.Do(func() { close(e.quit) }) }
 
-// mourn returns when nothing is left to tell.
+// mourn serves the epitaph. It returns when it is no longer needed.
 func (r *root) mourn() {
 	r.mu.Lock()
 	open := r.epitaph.text != nil && r.world > 0 && r.untold() > 0
@@ -42,7 +44,8 @@ func (r *root) mourn() {
 	}
 }
 
-// untold counts the ranks that neither were there when the job failed nor came since. It is called under mu.
+// untold counts the ranks that had not joined when the job failed and have not got the epitaph since. The caller holds
+// mu.
 func (r *root) untold() int {
 	n := 0
 	for rank := range r.world {
@@ -53,7 +56,7 @@ func (r *root) untold() int {
 	return n
 }
 
-// read lets a late rank read the epitaph and waits until it hangs up: hanging up first could destroy what it has not read.
+// read sends the epitaph to a late rank and waits until the rank hangs up. Hanging up first could destroy unread data.
 func (r *root) read(fc *frameConn, rank int) {
 	defer fc.close()
 	r.tell(&rootMember{rank: rank, fc: fc}, frameFail, r.epitaph.text)

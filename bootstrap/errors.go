@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/internal/openfiles"
 )
 
-// What can go wrong, for errors.Is.
+// The kinds of errors, for errors.Is.
 var (
 	ErrTimeout       = errors.New("timed out")
 	ErrAuth          = errors.New("authentication failed")
@@ -25,14 +25,14 @@ var (
 	ErrAttempt       = errors.New("of different attempts of the job")
 )
 
-// Error is the error of every operation of this package. Peer is -1 where no single peer is to blame.
+// Error is the error of every operation of this package. Peer is -1 if no single peer is to blame.
 type Error struct {
 	Op         string
 	Rank, Peer int
 	Err        error
 }
 
-// Error names the rank, the operation, the peer and the cause.
+// Error formats the rank, the operation, the peer and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("bootstrap: ")
@@ -48,14 +48,14 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func fail(op string, rank, peer int, err error) error {
 	return &Error{Op: op, Rank: rank, Peer: peer, Err: openfiles.Explain(err)}
 }
 
-// peerDead keeps both the verdict and the evidence visible to errors.Is.
+// peerDead wraps cause so that errors.Is finds both ErrPeerDead and cause.
 func peerDead(cause error) error {
 	if errors.Is(cause, ErrPeerDead) {
 		return cause
@@ -63,12 +63,13 @@ func peerDead(cause error) error {
 	return fmt.Errorf("%w: %w", ErrPeerDead, cause)
 }
 
-// stepContext bounds one step. The cause tells our own deadline from the caller's.
+// stepContext bounds one step. Its cause distinguishes our own deadline from the caller's.
 func stepContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w after %v (raise it with WithTimeout or GOCCL_TIMEOUT)", ErrTimeout, timeout))
 }
 
-// operationContext bounds one operation: by the deadline of ctx, which may come later than that of a step, or without one by timeout.
+// operationContext bounds one operation by the deadline of ctx, which may be later than that of a step. If ctx has
+// none, timeout applies.
 func operationContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -76,7 +77,7 @@ func operationContext(ctx context.Context, timeout time.Duration) (context.Conte
 	return stepContext(ctx, timeout)
 }
 
-// contextError turns an ended context into ErrTimeout or into the caller's cancellation.
+// contextError converts an ended context to ErrTimeout or to the caller's cancellation.
 func contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrTimeout) {

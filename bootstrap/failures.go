@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// obituaries is what a group knows of its dead, and who listens.
+// obituaries holds the known deaths of a group and the subscribers.
 type obituaries struct {
 	mu    sync.Mutex
 	size  int           // of the group
-	known []PeerFailure // in the order in which the deaths were noticed
+	known []PeerFailure // in the order of detection
 	subs  []chan PeerFailure
 	ended bool
 }
 
-// subscribe makes a channel with room for every member once, so that nobody ever waits for its reader, and replays what is known.
+// subscribe makes a channel with room for every member once, so that sending never blocks, and sends the known deaths.
 func (o *obituaries) subscribe() chan PeerFailure {
 	ch := make(chan PeerFailure, o.size)
 	o.adopt(ch)
 	return ch
 }
 
-// adopt makes ch, which is empty and has room for every member, a subscription.
+// adopt adds ch as a subscription. ch must be empty and have room for every member.
 func (o *obituaries) adopt(ch chan PeerFailure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,7 +35,7 @@ func (o *obituaries) adopt(ch chan PeerFailure) {
 	o.subs = append(o.subs, ch)
 }
 
-// report tells every subscriber of a death. Each member is reported at most once.
+// report sends a death to every subscriber. Each member is reported at most once.
 func (o *obituaries) report(f PeerFailure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,7 +48,7 @@ func (o *obituaries) report(f PeerFailure) {
 	}
 }
 
-// cancel closes and forgets one subscription. A channel that is not one is left alone.
+// cancel closes and removes one subscription. It ignores a channel that is not a subscription.
 func (o *obituaries) cancel(ch <-chan PeerFailure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +58,7 @@ func (o *obituaries) cancel(ch <-chan PeerFailure) {
 	}
 }
 
-// close ends all subscriptions; false when that has been done.
+// close ends all subscriptions. It returns false if that was done before.
 func (o *obituaries) close() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,8 +79,9 @@ func (o *obituaries) closed() bool {
 	return o.ended
 }
 
-// StopFailures ends a subscription that b.Failures returned: ch is closed and b forgets it. Whoever subscribes more often than once in b's
-// life calls it, or the subscriptions add up until b is closed. A Bootstrap of another package that has no such thing is left alone.
+// StopFailures ends a subscription that b.Failures returned: it closes ch and b forgets it. A caller that subscribes
+// repeatedly must call it, or the subscriptions accumulate until b is closed. It ignores a Bootstrap of another package
+// without this feature.
 func StopFailures(b Bootstrap, ch <-chan PeerFailure) {
 	if s, ok := b.(interface{ stopFailures(<-chan PeerFailure) }); ok {
 		s.stopFailures(ch)

@@ -23,8 +23,8 @@ import (
 //	24  counter u64: 0, 1, 2, … per direction of a connection
 //	32  payload, encrypted, and a tag over it and the header (see package aead)
 //
-// The keys are the connection's and differ by direction, so a frame cannot be reflected, replayed, reordered or moved to another connection. Who
-// listens sees how much is said, and under which tag.
+// Each connection has its own keys, one per direction, so a frame cannot be reflected, replayed, reordered or moved to
+// another connection. An eavesdropper sees the lengths and tags of messages.
 const (
 	headerSize = 32
 	// maxPayload has room for a collective's op byte and for the table of the largest job.
@@ -66,7 +66,7 @@ func (h header) encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[24:], h.counter)
 }
 
-// decodeHeader checks everything that can be checked before the payload is read.
+// decodeHeader makes all checks that are possible before the payload is read.
 func decodeHeader(b *[headerSize]byte, counter uint64) (header, error) {
 	h := header{
 		kind: frameKind(b[0]), length: binary.LittleEndian.Uint32(b[4:]), space: binary.LittleEndian.Uint64(b[8:]),
@@ -83,7 +83,7 @@ func decodeHeader(b *[headerSize]byte, counter uint64) (header, error) {
 	return h, nil
 }
 
-// readFrame reads and opens one frame.
+// readFrame reads and decrypts one frame.
 func readFrame(r io.Reader, in *aead.Cipher, counter uint64) (header, []byte, error) {
 	var raw [headerSize]byte
 	if _, err := io.ReadFull(r, raw[:]); err != nil {
@@ -103,7 +103,7 @@ func readFrame(r io.Reader, in *aead.Cipher, counter uint64) (header, []byte, er
 	return h, data, nil
 }
 
-// readPayload lets memory grow with what has really arrived: the length is not authenticated yet.
+// readPayload allocates memory only as data arrives, because the length is not authenticated yet.
 func readPayload(r io.Reader, n int) ([]byte, error) {
 	const step = 256 << 10
 	data := make([]byte, min(n, step))
@@ -128,7 +128,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// appendFrame adds one sealed frame to buf.
+// appendFrame appends one encrypted frame to buf.
 func appendFrame(buf []byte, out *aead.Cipher, h header, data []byte) []byte {
 	h.length = uint32(len(data))
 	var head [headerSize]byte
@@ -137,17 +137,17 @@ func appendFrame(buf []byte, out *aead.Cipher, h header, data []byte) []byte {
 	return out.Seal(buf, h.counter, data, head[:])
 }
 
-// frameConn is an authenticated connection. One goroutine reads; any number write.
+// frameConn is an authenticated connection. One goroutine reads; any number may write.
 type frameConn struct {
 	c    net.Conn
 	r    *bufio.Reader
 	in   *aead.Cipher
 	nIn  uint64
-	turn chan struct{} // holds one token while somebody writes; guards what follows
+	turn chan struct{} // holds one token during a write; guards the fields below
 	out  *aead.Cipher
 	nOut uint64
 	buf  []byte
-	err  error // after a failed write nothing more is written
+	err  error // after a failed write no write follows
 }
 
 func newFrameConn(c net.Conn, in, out *aead.Cipher) *frameConn {
@@ -160,14 +160,15 @@ func (f *frameConn) read() (header, []byte, error) {
 	return h, data, err
 }
 
-// longAgo as a deadline ends what waits.
+// longAgo, set as a deadline, ends pending reads and writes.
 var longAgo = time.Unix(1, 0)
 
 // maxKeptBuffer is the largest write buffer kept between frames.
 const maxKeptBuffer = 64 << 10
 
-// write sends one frame. If ctx ends in the middle of it the rest is sent in the background, because half a frame would end the
-// connection: an error of ctx means that the frame may or may not arrive, any other error that the connection is broken.
+// write sends one frame. If ctx ends in the middle of the frame, the rest is sent in the background, because a partial
+// frame would break the connection. An error of ctx means that the frame may or may not arrive; any other error means
+// that the connection is broken.
 func (f *frameConn) write(ctx context.Context, kind frameKind, space, tag uint64, data []byte) error {
 	select {
 	case f.turn <- struct{}{}:
@@ -200,13 +201,13 @@ func (f *frameConn) write(ctx context.Context, kind frameKind, space, tag uint64
 		go f.finish(rest)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		<-ctx.Done() // the same instant by another clock
+		<-ctx.Done() // the write deadline is that of ctx, so ctx ends now, too
 		return contextError(ctx)
 	}
 	return err
 }
 
-// beat sends a heartbeat if that is possible without waiting.
+// beat sends a heartbeat if that does not block.
 func (f *frameConn) beat() error {
 	select {
 	case f.turn <- struct{}{}:
@@ -230,8 +231,9 @@ func (f *frameConn) beat() error {
 	return err
 }
 
-// start seals a frame and writes what it can before the write deadline. A deadline in the middle of the frame leaves a rest; one before its
-// first byte leaves no trace: the next frame has the same number, under which nothing has left the process.
+// start encrypts a frame and writes as much as possible before the write deadline. If the deadline expires in the
+// middle of the frame, start returns the rest. If it expires before the first byte, the frame has no effect: the next
+// frame gets the same counter, under which no data has left the process.
 func (f *frameConn) start(kind frameKind, space, tag uint64, data []byte) (rest []byte, err error) {
 	f.buf = appendFrame(f.buf[:0], f.out, header{kind: kind, space: space, tag: tag, counter: f.nOut}, data)
 	n, err := f.c.Write(f.buf)
@@ -252,7 +254,7 @@ func (f *frameConn) start(kind frameKind, space, tag uint64, data []byte) (rest 
 	return rest, err
 }
 
-// finish owns the turn until the rest is out or the connection is closed.
+// finish holds the turn until the rest is written or the connection is closed.
 func (f *frameConn) finish(rest []byte) {
 	_ = f.c.SetWriteDeadline(time.Time{})
 	if _, err := f.c.Write(rest); err != nil {
@@ -263,7 +265,7 @@ func (f *frameConn) finish(rest []byte) {
 
 func (f *frameConn) close() { _ = f.c.Close() }
 
-// closeWrite tells the peer that nothing more comes.
+// closeWrite tells the peer that no data follows.
 func (f *frameConn) closeWrite() {
 	if c, ok := f.c.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite()

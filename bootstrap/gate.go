@@ -13,18 +13,18 @@ import (
 	"github.com/goccl/goccl/internal/sockets"
 )
 
-// gate admits authenticated ranks through listeners that anybody may reach.
+// gate admits authenticated ranks through listeners that any process may reach.
 //
-// What a stranger can cost is bounded: maxPending connections (see sockets.Lobby), each with a fixed-size read and handshakeTimeout to live. Who has
-// proved the secret is dropped by nobody.
+// The resources of unauthenticated connections are bounded: maxPending connections (see sockets.Lobby), each with a
+// fixed-size read and a lifetime of handshakeTimeout. A connection that has proved the secret is never dropped.
 type gate struct {
 	listeners []net.Listener
 	secret    []byte
 	greet     func() greeting
-	admit     func(greeting) verdict // judges, and reserves the rank's place
+	admit     func(greeting) verdict // checks the greeting and reserves the rank's place
 	enter     func(*frameConn, greeting)
-	abandon   func(greeting) // undoes admit for a rank that did not get through
-	starved   func(error)    // this process has had no room to accept anybody for some time
+	abandon   func(greeting) // undoes admit for a rank whose handshake failed
+	starved   func(error)    // this process has been out of descriptors for some time
 	log       *slog.Logger
 
 	lobby   *sockets.Lobby
@@ -49,7 +49,7 @@ func (g *gate) accept(l net.Listener) {
 			if g.closed.Load() || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of descriptors or an aborted connection: make room and go on.
+			// Out of descriptors, or the connection was aborted: drop the oldest visitor and continue.
 			g.refuse("accept", "", err)
 			g.lobby.Evict()
 			if lasts {
@@ -76,7 +76,7 @@ func (g *gate) visit(c net.Conn, v *sockets.Guest) {
 		sockets.Tune(c, 0)
 		fc, them, err = shakeAcceptor(c, g.secret, g.greet(), time.Now().Add(handshakeTimeout), v.Heard, func(gr greeting) verdict {
 			if !v.Leave() {
-				return verdictTimeout // it was dropped meanwhile, and cannot be told
+				return verdictTimeout // it was dropped in the meantime and gets no answer
 			}
 			verdict := g.admit(gr)
 			admitted = verdict == verdictOK
@@ -85,12 +85,12 @@ func (g *gate) visit(c net.Conn, v *sockets.Guest) {
 	}
 	v.Leave()
 	if err != nil {
-		// A rank that comes again at once must find its place free.
+		// Free the place first: the rank may retry at once.
 		if admitted {
 			g.abandon(them)
 		}
 		_ = c.Close()
-		// Visitors that shut() dropped are no news; one that was told no is, however late.
+		// Do not log visitors that shut() dropped, but log rejected ranks, even late ones.
 		if !g.closed.Load() || them.version != 0 {
 			g.refuseRank(remote, them, err)
 		}
@@ -130,7 +130,8 @@ func (g *gate) refuse(reason, remote string, err error) {
 	}
 }
 
-// shut closes the listeners and drops who is not through yet. Callers that must not return before every visitor is gone wait as well.
+// shut closes the listeners and drops unauthenticated visitors. Callers that must not return before all visitors have
+// ended also call wait.
 func (g *gate) shut() {
 	if g.closed.Swap(true) {
 		return

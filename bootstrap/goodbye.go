@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Leave tells the other members of b that this rank neither sends anything more on b nor waits for them. To them it is as after Close, and the end of
-// this process is no death in b any more; here b stays open until Close. It does not wait for the members. A Bootstrap of another package that has no
-// such thing is left alone.
+// Leave tells the other members of b that this rank sends nothing more on b and does not wait for them. For them b is
+// as after Close, and the end of this process is no longer a death in b. Here b stays open until Close. Leave does not
+// wait for the members. It ignores a Bootstrap of another package without this feature.
 func Leave(b Bootstrap) {
 	if g, ok := b.(interface{ leave() }); ok {
 		g.leave()
@@ -21,14 +21,16 @@ func AwaitLeave(ctx context.Context, b Bootstrap) {
 	}
 }
 
-// leave sends the notice once. A member that cannot take it in time finds out from the goodbye of the endpoint or from its own deadline.
+// leave sends the notice once. A member that cannot receive it in time detects the end by the goodbye of the endpoint
+// or by its own deadline.
 func (g *group) leave() {
 	g.farewell.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 		defer cancel()
-		var wg sync.WaitGroup // so that one who does not read costs the others nothing
+		var wg sync.WaitGroup // in parallel, so that a member that does not read delays no other
 		for _, m := range g.members {
-			// Those that have left wait for it too (AwaitLeave), so endpoint.send, which refuses them, is not used.
+			// A member that has itself left still waits for this notice (AwaitLeave), so this bypasses endpoint.send,
+			// which rejects such members.
 			if m != g.e.rank && g.e.wasHere(m) {
 				wg.Go(func() { _ = g.e.links[m].send(ctx, frameLeave, g.space, 0, nil) })
 			}
@@ -37,7 +39,7 @@ func (g *group) leave() {
 	})
 }
 
-// awaitLeave waits for messages that nobody sends: only the end of a member ends such a wait.
+// awaitLeave waits for messages that are never sent: only the end of a member ends such a wait.
 func (g *group) awaitLeave(ctx context.Context) {
 	for _, m := range g.members {
 		if m == g.e.rank {
@@ -61,7 +63,7 @@ func (t *TCP) awaitLeave(ctx context.Context) {
 	}
 }
 
-// saidGoodbye reports whether peer has left every group that it shares with this rank: then it may end without a further word.
+// saidGoodbye reports whether peer has left every group that it shares with this rank: then its exit is not a death.
 func (e *endpoint) saidGoodbye(peer int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

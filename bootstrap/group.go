@@ -8,25 +8,26 @@ import (
 	"sync/atomic"
 )
 
-// group is the Bootstrap of some ranks of an endpoint. Its messages carry its space, so groups of one endpoint do not meet.
+// group is the Bootstrap of some ranks of an endpoint. Its messages carry its space, so groups of one endpoint do not
+// mix.
 type group struct {
 	e       *endpoint
 	space   uint64
 	rank    int
-	members []int       // our rank → the endpoint's
-	index   map[int]int // the endpoint's rank → ours
+	members []int       // group rank → endpoint rank
+	index   map[int]int // endpoint rank → group rank
 	hosts   []int
 
 	obituaries obituaries
-	farewell   sync.Once // said to the members
+	farewell   sync.Once // the notice of leave was sent
 
 	collectiveMu sync.Mutex
 	sequence     uint64
 
-	callers atomic.Pointer[[]int] // our rank → the number that errors give it; nil: our own
+	callers atomic.Pointer[[]int] // group rank → the number that errors use; nil: the group rank
 
 	subMu sync.Mutex
-	subs  map[string]uint64 // how often each Sub was made, so that a second one has its own space
+	subs  map[string]uint64 // number of calls of each Sub, so that a repeated Sub gets a new space
 }
 
 // newGroup registers a group of the endpoint. members lists endpoint ranks and includes the endpoint's own.
@@ -57,7 +58,7 @@ func (g *group) Failures() <-chan PeerFailure { return g.obituaries.subscribe() 
 
 func (g *group) stopFailures(ch <-chan PeerFailure) { g.obituaries.cancel(ch) }
 
-// report is called under the endpoint's lock.
+// report records the death of peer. The caller holds the endpoint's lock.
 func (g *group) report(peer int, cause error) {
 	r, ok := g.index[peer]
 	if ok {
@@ -72,8 +73,9 @@ func (g *group) peer(op string, peer int) (int, error) {
 	return g.members[peer], nil
 }
 
-// NameAs makes the errors of b call rank r of b ranks[r], until NameAs(b, nil): what is set up on a Sub is the business of whoever made it, and its
-// errors must speak of the ranks that it knows. Numbers in PeerFailure stay b's. A Bootstrap of another package is left alone.
+// NameAs makes the errors of b use the number ranks[r] for rank r of b, until NameAs(b, nil). A set-up on a Sub uses it
+// to report ranks in the numbering of its caller. The ranks in PeerFailure keep b's numbering. NameAs ignores a
+// Bootstrap of another package.
 func NameAs(b Bootstrap, ranks []int) {
 	g, ok := b.(*group)
 	switch {
@@ -86,7 +88,7 @@ func NameAs(b Bootstrap, ranks []int) {
 	}
 }
 
-// name is what errors call rank r.
+// name returns the number that errors use for rank r.
 func (g *group) name(r int) int {
 	if c := g.callers.Load(); c != nil && r >= 0 && r < len(*c) {
 		return (*c)[r]
@@ -133,7 +135,7 @@ func (g *group) Close() error {
 	if !g.obituaries.close() {
 		return nil
 	}
-	g.leave() // first: closing the space here makes it unreachable
+	g.leave() // first, because closing the space makes it unreachable
 	g.e.drop(g)
 	return nil
 }

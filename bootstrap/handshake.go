@@ -18,14 +18,16 @@ import (
 
 // The handshake, dialer D and acceptor A, who share a secret:
 //
-//  1. D → A  greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session, origin, X25519 public key
-//  2. A → D  greeting: the same of A
-//  3. D → A  proof = HMAC(secret, "dialer", both greetings)
-//  4. A → D  verdict, proof = HMAC(secret, "acceptor", both greetings, verdict)
+//  1. D → A greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session, origin,
+//     X25519 public key
+//  2. A → D greeting: the same of A
+//  3. D → A proof = HMAC(secret, "dialer", both greetings)
+//  4. A → D verdict, proof = HMAC(secret, "acceptor", both greetings, verdict)
 //
-// Everything either side said is under both proofs. A proves second, so nobody can collect material for guessing a weak secret by merely
-// connecting. Frame keys are derived from the secret, the X25519 exchange and both greetings: who listens reads nothing, even if it knows or later
-// learns the secret; who also forges must know it. Sizes are fixed; nothing is allocated by a peer's word.
+// Both proofs cover all data of both sides. A proves second, so an attacker who merely connects collects no material
+// for guessing a weak secret. Frame keys are derived from the secret, the X25519 exchange and both greetings: an
+// eavesdropper reads nothing, even if it knows or later learns the secret; an active attacker must know the secret.
+// Sizes are fixed; no allocation depends on a peer's data.
 const (
 	protocolMagic   = "gccl"
 	protocolVersion = 3
@@ -50,8 +52,8 @@ type greeting struct {
 	rank, target  int32 // target -1: the root; rank -1: a root that knows no rank of its process
 	nonce         [32]byte
 	local, remote wireAddr
-	session       [16]byte // between ranks that of the table, between a rank and the root the attempt
-	from          origin   // of a rank that comes to the root
+	session       [16]byte // between ranks the session of the table, between a rank and the root the attempt
+	from          origin   // of a rank that dials the root
 	public        [32]byte // X25519, made for this connection
 }
 
@@ -71,7 +73,7 @@ func (g *greeting) encode() (b [greetingSize]byte) {
 	return b
 }
 
-// errNotGoccl means that whoever is on the other side speaks something else.
+// errNotGoccl means that the other side does not use the goccl protocol.
 var errNotGoccl = fmt.Errorf("%w: not a goccl greeting", ErrProtocol)
 
 func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
@@ -147,8 +149,8 @@ const (
 	verdictDuplicate
 	verdictRange
 	verdictProtocol
-	verdictTimeout // somebody's deadline
-	verdictGaveUp  // somebody stopped joining
+	verdictTimeout // a deadline on either side
+	verdictGaveUp  // a rank stopped joining
 	verdictAttempt
 	verdicts
 )
@@ -184,7 +186,7 @@ func seal(secret []byte, label string, parts ...[]byte) []byte {
 	return m.Sum(nil)
 }
 
-// begin gives the greeting what is this connection's alone, and returns the private half of its key.
+// begin fills in the fields that are specific to this connection. It returns the private half of its key.
 func (g *greeting) begin(c net.Conn) (*ecdh.PrivateKey, error) {
 	g.version = protocolVersion
 	g.local, g.remote = wireOf(c.LocalAddr()), wireOf(c.RemoteAddr())
@@ -197,27 +199,28 @@ func (g *greeting) begin(c net.Conn) (*ecdh.PrivateKey, error) {
 	return private, nil
 }
 
-// frameCiphers are those of the frames from the dialer and from the acceptor.
+// frameCiphers returns the ciphers for the frames from the dialer and from the acceptor.
 func frameCiphers(secret []byte, private *ecdh.PrivateKey, them *greeting, dialer, acceptor []byte) (fromDialer, fromAcceptor *aead.Cipher, err error) {
 	public, err := ecdh.X25519().NewPublicKey(them.public[:])
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	shared, err := private.ECDH(public)
-	if err != nil { // a key that makes every exchange come out the same
+	if err != nil { // a key that makes every exchange yield the same result
 		return nil, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	key, transcript := slices.Concat(shared, secret), slices.Concat(dialer, acceptor)
 	return aead.New(key, transcript, "bootstrap dialer"), aead.New(key, transcript, "bootstrap acceptor"), nil
 }
 
-// errRetry marks a handshake that ended before any verdict: the other side may have been busy, closing, or not ready.
+// errRetry marks a handshake that ended before any verdict: the other side may be busy, closing, or not ready.
 type errRetry struct{ error }
 
 func (e errRetry) Unwrap() error { return e.error }
 
-// shakeDialer runs the dialer's side on c. It does not close c. deadline is for the other side's greeting. From the proof on, the other side may have
-// let us in: whoever came again then would find its own place taken, so only the caller ends that wait.
+// shakeDialer runs the dialer's side on c. It does not close c. deadline applies to the other side's greeting. After
+// our proof the other side may have admitted us. A retry would then find its own place taken, so after that only end,
+// the caller's limit, ends the wait.
 func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time) (*frameConn, greeting, error) {
 	_ = c.SetDeadline(deadline)
 	private, err := me.begin(c)
@@ -275,12 +278,12 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time
 	return newFrameConn(c, in, out), them, nil
 }
 
-// shakeAcceptor runs the acceptor's side on c. admit judges an authenticated dialer; heard is called once its greeting has arrived.
-// It does not close c.
+// shakeAcceptor runs the acceptor's side on c. admit judges an authenticated dialer; heard is called once the dialer's
+// greeting has arrived. It does not close c.
 func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, heard func(), admit func(greeting) verdict) (*frameConn, greeting, error) {
 	_ = c.SetDeadline(deadline)
 	var theirs [greetingSize]byte
-	// The magic comes first, so that a stranger is dropped at once and not at the deadline.
+	// Check the magic first, so that a connection of another protocol is dropped at once and not at the deadline.
 	if _, err := io.ReadFull(c, theirs[:4]); err != nil {
 		return nil, greeting{}, err
 	}
@@ -302,7 +305,7 @@ func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, h
 	}
 	mine := me.encode()
 	if err != nil {
-		// A goccl of another version finds ours in the greeting and can say so.
+		// A goccl of another version finds our version in the greeting and can report it.
 		_, _ = c.Write(mine[:])
 		return nil, them, err
 	}
@@ -325,7 +328,7 @@ func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, h
 	}
 	v := admit(them)
 	answer[0] = byte(v)
-	_ = c.SetDeadline(time.Now().Add(handshakeTimeout)) // this process may have been stopped for longer than the first one
+	_ = c.SetDeadline(time.Now().Add(handshakeTimeout)) // this process may have been stopped past the first deadline
 	copy(answer[8:], seal(secret, "acceptor", theirs[:], mine[:], answer[:8]))
 	_, err = c.Write(answer[:])
 	if v != verdictOK {

@@ -14,11 +14,12 @@ import (
 	"github.com/goccl/goccl/internal/openfiles"
 )
 
-// Two ranks are on one host if they have met on an abstract unix socket: then they can hand each other descriptors, and so map each other's memory.
-// That takes one kernel, one network namespace and one user; names of hosts, and mount, IPC and PID namespaces, do not matter. So containers of
-// one pod are one host. It is tried out, not concluded, unless somebody has said which ranks are on one host:
+// Two ranks are on one host if they have met on an abstract unix socket: then they can exchange descriptors and so map
+// each other's memory. This requires one kernel, one network namespace and one user. Host names, and mount, IPC and PID
+// namespaces, do not matter, so containers of one pod are one host. The ranks test this by connecting, unless a host id
+// is configured:
 
-// hostID is the identity that WithHostID, GOCCL_HOSTID or NCCL_HOSTID gives, or zero for none.
+// hostID returns the identity that WithHostID, GOCCL_HOSTID or NCCL_HOSTID gives, or zero for none.
 func hostID(override string) (id [32]byte) {
 	if override != "" {
 		id = sha256.Sum256([]byte("goccl host " + override))
@@ -26,32 +27,34 @@ func hostID(override string) (id [32]byte) {
 	return id
 }
 
-// processID tells processes apart.
+// processID is a random identifier of this process.
 var processID = sync.OnceValue(func() []byte {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	return id
 })
 
-// wayOut is what to do when ranks of one machine are not on one host.
+// wayOut is the advice for ranks of one machine that are not on one host.
 const wayOut = "no unix socket leads from one to the other, so they cannot share memory; containers of one machine can if they have the network namespace in common " +
 	"(docker run --network=host or --network=container:NAME, or one pod) and the same user, and GOCCL_HOSTID and NCCL_HOSTID are unset or equal"
 
-// OtherHost is the first rank on another host than b's, and an error that says why that is so and what to do about it; -1 and nil if there is none.
+// OtherHost returns the first rank that is on another host than b's, and an error with the reason and the remedy. It
+// returns -1 and nil if there is none.
 func OtherHost(b Bootstrap) (rank int, err error) {
 	hosts := b.Hosts()
 	for r, h := range hosts {
 		if h != hosts[b.Rank()] {
-			return r, errors.New("the peer is on another host: " + wayOut) // without its number here: callers have their own
+			return r, errors.New("the peer is on another host: " + wayOut) // without the rank, because callers have their own numbering
 		}
 	}
 	return -1, nil
 }
 
-// errNotHere means that no unix socket leads to a peer.
+// errNotHere means that a peer cannot be reached by a unix socket.
 var errNotHere = errors.New("no unix socket leads there")
 
-// dialHere opens a connection to a peer of this host. That nobody listens at the name says errNotHere: a name is listened at before others hear of it.
+// dialHere opens a connection to a peer of this host. If the name has no listener, the result is errNotHere: a rank
+// listens before it publishes its name.
 func (d *dialer) dialHere(ctx context.Context, name socketName, me greeting) (*frameConn, greeting, error) {
 	t := target{"unix", name.address()}
 	var shortage openfiles.Shortage
@@ -80,7 +83,8 @@ func isHere(fc *frameConn) bool {
 	return ok
 }
 
-// hereDigest is what this rank tells the root about whom it has met on its host. conns is by rank, nil at our own.
+// hereDigest returns a digest of the ranks that this rank has met on its host, for the root. conns is by rank, nil at
+// our own.
 func hereDigest(conns []*frameConn) [32]byte {
 	here := make([]byte, len(conns))
 	for r, fc := range conns {

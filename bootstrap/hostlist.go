@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxHosts bounds what a hostlist may expand to.
+// maxHosts bounds the expansion of a hostlist.
 const maxHosts = 1 << 16
 
 // expandHostlist expands Slurm's compact form: "node[01-04,7],x3" is node01 node02 node03 node04 node7 x3. A name may have several brackets;
@@ -66,7 +66,7 @@ func expandItem(s string) ([]string, error) {
 		}
 		choices := []string{s[:open]}
 		if s = s[open:]; s != "" {
-			end := strings.IndexByte(s, ']') // cutItem has balanced them
+			end := strings.IndexByte(s, ']') // cutItem has checked the balance
 			numbers, err := expandRanges(s[1:end])
 			if err != nil {
 				return nil, err

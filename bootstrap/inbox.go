@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// maxQueued is how many bytes of one peer wait here for a receiver before its connection is no longer read.
+// maxQueued is the number of bytes of one peer that may be queued here before its connection is no longer read.
 const maxQueued = 64 << 20
 
-// key is what a message is matched by. Peers are numbered in the endpoint, not in the group.
+// key is what messages are matched by. Peers have the endpoint's numbering, not the group's.
 type key struct {
 	peer  int
 	kind  frameKind
@@ -16,11 +16,11 @@ type key struct {
 	tag   uint64
 }
 
-// inbox holds what has arrived and who waits for it. One per endpoint.
+// inbox holds the messages that have arrived and their waiters. There is one per endpoint.
 //
 // Invariant under mu: a queue has messages or waiters, never both, and is in the map only if it has either.
 type inbox struct {
-	limit  int // of bytes queued from one peer before its reader is held back
+	limit  int // bytes queued from one peer before its reader is blocked
 	mu     sync.Mutex
 	queues map[key]*queue
 	peers  []peerState
@@ -30,10 +30,10 @@ type inbox struct {
 }
 
 type peerState struct {
-	gone    error // why nothing more will come; nil while it may
+	gone    error // why no more messages arrive; nil while they may
 	queued  int   // bytes in queues
 	waiters int
-	room    chan struct{} // non-nil while a reader is held back; closed when there is room
+	room    chan struct{} // non-nil while a reader is blocked; closed when there is room
 }
 
 type spacePeer struct {
@@ -46,7 +46,8 @@ type queue struct {
 	waiters  []*waiter
 }
 
-// waiter gets exactly one delivery, or none if it was removed first. Its channel has room for it, so delivering under mu never blocks.
+// waiter gets exactly one delivery, or none if it was removed first. Its channel has room for it, so delivering under
+// mu never blocks.
 type waiter struct {
 	ch    chan delivery
 	index int
@@ -64,8 +65,8 @@ func newInbox(size int) *inbox {
 	}
 }
 
-// put delivers data, which the inbox now owns. A non-nil channel asks the reader of that peer to wait until it is closed: too much is queued
-// and nobody waits for anything of this peer.
+// put delivers data and takes its ownership. If the returned channel is not nil, the reader of that peer must wait
+// until it is closed: too much is queued, and no receiver waits for a message of this peer.
 func (b *inbox) put(k key, data []byte) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,8 +98,9 @@ func (b *inbox) put(k key, data []byte) <-chan struct{} {
 	return p.room
 }
 
-// collect waits for one message under each key and hands each to got with the key's index, in order of arrival. It fails as soon as one of
-// the keys cannot be satisfied any more, and says which; -1 means the context ended.
+// collect waits for one message under each key and passes each to got with the key's index, in order of arrival. It
+// fails as soon as one of the keys cannot be satisfied any more, and returns its index; -1 means that the context
+// ended.
 func (b *inbox) collect(ctx context.Context, keys []key, got func(i int, data []byte)) (int, error) {
 	ch := make(chan delivery, len(keys))
 	waiters := make([]waiter, len(keys))
@@ -136,7 +138,7 @@ func (b *inbox) collect(ctx context.Context, keys []key, got func(i int, data []
 			b.mu.Lock()
 			b.remove(keys, waiters)
 			b.mu.Unlock()
-			// What was delivered before the removal is not lost.
+			// A message that was delivered before the removal is not lost.
 			select {
 			case d = <-ch:
 			default:
@@ -183,7 +185,7 @@ func (b *inbox) unreachable(k key) error {
 	return b.peers[k.peer].gone
 }
 
-// remove takes our waiters out of their queues; those that were delivered to are no longer there.
+// remove takes the waiters out of their queues. Waiters that have got a delivery are no longer there.
 func (b *inbox) remove(keys []key, waiters []waiter) {
 	for i, k := range keys {
 		q := b.queues[k]
@@ -232,10 +234,11 @@ func (b *inbox) leave(space uint64, peer int, err error) {
 	b.end(func(k key) bool { return k.space == space && k.peer == peer }, err)
 }
 
-// maxClosedSpaces bounds the memory of closed spaces. Forgetting an old one is harmless unless a message for it is still under way.
+// maxClosedSpaces bounds the memory for closed spaces. Forgetting an old one is harmless unless a message for it is
+// still under way.
 const maxClosedSpaces = 4096
 
-// close ends every wait of a space and drops what is queued in it.
+// close ends every wait in a space and drops its queued messages.
 func (b *inbox) close(space uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/internal/sockets"
 )
 
-// blame is a cause that names a rank.
+// blame is an error cause with the rank to blame.
 type blame struct {
 	peer int
 	err  error
@@ -31,24 +31,24 @@ type dialer struct {
 	from      netip.Addr // zero: the system's choice
 }
 
-// dial tries the targets in turn until one lets us in, a verdict says no, or ctx ends. A refused connection, or one that ends before a
-// verdict, is not a verdict: the other side may not be up yet.
+// dial tries the targets in turn until it is admitted, a verdict rejects it, or ctx ends. A refused connection, or one
+// that ends before a verdict, is retried: the other side may not be up yet.
 func (d *dialer) dial(ctx context.Context, targets []target, me greeting) (*frameConn, greeting, error) {
 	return d.dialKnown(ctx, targets, me, false)
 }
 
-// goneAfter is how long the address of a root that was up must refuse connections, and goneRefusals how often, until the root is given up.
-// A busy listener does not refuse: the kernel does, where there is none.
+// A root that was up is given up when its address has refused connections for goneAfter and at least goneRefusals
+// times. A busy listener does not refuse; the kernel refuses where there is no listener.
 const (
 	goneAfter    = 3 * time.Second
 	goneRefusals = 10
 )
 
-// dialKnown is dial. If the other side is known to have been up, also because it greets us and then lets us down, then connections that are
-// refused for goneAfter say that it is gone.
+// dialKnown is dial, but gives up if the other side is known to have been up and then refuses connections for
+// goneAfter. A greeting without a verdict also makes it known.
 func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, known bool) (*frameConn, greeting, error) {
 	var last error
-	var since time.Time // of the first of the latest refusals
+	var since time.Time // time of the first refusal of the current run of refusals
 	refusals := 0
 	var shortage openfiles.Shortage
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
@@ -60,7 +60,7 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 			}
 			var again errRetry
 			cut := over(ctx)
-			// What the end of ctx does to an attempt says nothing about the other side.
+			// An attempt that the end of ctx cut short gives no information about the other side.
 			if !cut || last == nil {
 				last = fmt.Errorf("%s: %w", t.address, err)
 			}
@@ -82,7 +82,7 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 			return nil, greeting{}, fmt.Errorf("%w: nobody listens there any more: its process has ended, or it has finished with the job without this rank; %d attempts in %v, the last: %w",
 				ErrPeerDead, refusals, time.Since(since).Round(time.Second), last)
 		}
-		// The jitter keeps ranks that were turned away together from coming back together.
+		// The jitter spreads the retries of ranks that were rejected together.
 		timer := time.NewTimer(wait/2 + rand.N(wait))
 		select {
 		case <-ctx.Done():
@@ -93,7 +93,8 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 	}
 }
 
-// over reports whether ctx has ended, or should have: a deadline reaches a socket before it reaches ctx when the machine is busy.
+// over reports whether ctx has ended or its deadline has passed: on a busy machine a socket's deadline may fire before
+// that of ctx.
 func over(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(end)
@@ -110,10 +111,10 @@ func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, gr
 	switch {
 	case errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM):
 		return nil, greeting{}, err
-	case err != nil: // also a name that does not exist yet, as of a pod that is starting
+	case err != nil: // also a name that does not exist yet, for example of a pod that is starting
 		return nil, greeting{}, errRetry{err}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // a deadline would be set anew by the handshake
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // not a deadline, because the handshake would overwrite it
 	defer stop()
 	sockets.Tune(c, d.partition)
 	fc, them, err := (*frameConn)(nil), greeting{}, checkPeer(c)
@@ -132,14 +133,14 @@ func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, gr
 	return fc, them, nil
 }
 
-// rootClient is a rank's side of the conversation with the root.
+// rootClient is a rank's connection to the root.
 type rootClient struct {
 	fc    *frameConn
 	table chan []byte
 	start chan []byte
 	fail  context.CancelCauseFunc // ends the joining with a cause
-	rank  int                     // what the root greeted us with
-	// timeout bounds what is sent, also after the joining has ended; note is added to the error of a timeout.
+	rank  int                     // the root's rank, from its greeting
+	// timeout bounds each send, also after the joining has ended; note is added to the error of a timeout.
 	timeout time.Duration
 	note    string
 	wg      sync.WaitGroup
@@ -154,7 +155,7 @@ func newRootClient(fc *frameConn, rank int, timeout time.Duration, note string, 
 	return rc
 }
 
-// listen ends at go, at a failure, or when the connection is closed.
+// listen reads frames of the root. It ends at go, at a failure, or when the connection is closed.
 func (rc *rootClient) listen() {
 	for tables := 0; ; {
 		h, data, err := rc.fc.read()
@@ -205,7 +206,8 @@ func failureError(f rootFailure) error {
 	return fmt.Errorf("%w: %s", err, f.text)
 }
 
-// rootRank is a rank in the root's process, or -1. A rank that came before the root's own learns it from the status.
+// rootRank returns a rank in the root's process, or -1. A rank that joined before the root's own learns it from the
+// status.
 func (rc *rootClient) rootRank() int {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
@@ -215,7 +217,7 @@ func (rc *rootClient) rootRank() int {
 	return int(rc.status.rootRank)
 }
 
-// giveUp tells the root that this rank stops joining, and adds to a timeout who is missing.
+// giveUp tells the root that this rank stops joining, and adds the missing ranks to a timeout error.
 func (rc *rootClient) giveUp(err error) error {
 	tag := uint64(0)
 	if errors.Is(err, ErrTimeout) {
@@ -224,7 +226,7 @@ func (rc *rootClient) giveUp(err error) error {
 			err = fmt.Errorf("%w; %s", err, rc.note)
 		}
 		rc.mu.Lock()
-		var told *blame // by the root, who has said who is missing
+		var told *blame // an error from the root, which already contains the missing ranks
 		if s := rc.status; s != nil && s.total > 0 && !errors.As(err, &told) {
 			err = fmt.Errorf("%w; ranks %s have not come", err, s)
 			if s.total == 1 {

@@ -50,14 +50,14 @@ func NewLocalHosts(hosts []int, opts ...Option) *Local {
 		}
 		g, err := newGroup(e, 0, everyone)
 		if err != nil {
-			panic("bootstrap: " + err.Error()) // a fresh endpoint has no groups
+			panic("bootstrap: " + err.Error()) // cannot fail: a fresh endpoint has no groups
 		}
 		l.Ranks = append(l.Ranks, g)
 	}
 	return l
 }
 
-// Kill makes rank die without a goodbye: its own operations end with ErrClosed, the others' with ErrPeerDead.
+// Kill makes rank die without a goodbye: its own operations end with ErrClosed, those of its peers with ErrPeerDead.
 func (l *Local) Kill(rank int) {
 	l.endpoints[rank].abandon(fmt.Errorf("%w: killed", ErrClosed))
 	for p, e := range l.endpoints {

@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// meeting is how a rank finds the root and proves itself.
+// meeting is what a rank needs to find the root and to authenticate.
 type meeting struct {
 	secret  []byte
 	targets []target
-	iface   string       // filter of the interface to use here, "" = environment or the route's
+	iface   string       // filter for the local interface; "" = from the environment or the route
 	address *rootAddress // rank 0 serves the root there
-	known   bool         // the root listened before anybody could know of it
-	maker   origin       // of the id; the root is there
-	attempt attempt      // at an address
-	weak    bool         // the secret can be derived by others
+	known   bool         // the root was listening before its address was handed out
+	maker   origin       // the process that made the id and serves the root
+	attempt attempt      // for the address form
+	weak    bool         // others can derive the secret
 }
 
-// noRoot is the error of a rank that has not been let in, with who is to blame for that.
+// noRoot returns the error of a rank that was not admitted, with the rank to blame.
 func (m *meeting) noRoot(rank int, err error) error {
 	missing := errors.Is(err, ErrTimeout) || errors.Is(err, ErrPeerDead)
 	switch {

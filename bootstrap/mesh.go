@@ -16,9 +16,9 @@ import (
 
 // mesh is a rank's connections to all peers and the goroutines that serve them: one reader per peer and one heartbeat.
 //
-//  1. A reader hands frames to the endpoint. A hang-up without a goodbye is a death.
-//  2. The heartbeat writes to every peer. It keeps unacknowledged data on the wire, so that the kernel (TCP_USER_TIMEOUT) gives up on a peer
-//     behind a partition; and it lets a peer see that this process still runs.
+//  1. A reader passes frames to the endpoint. A hang-up without a goodbye is a death.
+//  2. The heartbeat writes to every peer. It keeps unacknowledged data on the wire, so that the kernel
+//     (TCP_USER_TIMEOUT) gives up a partitioned peer, and it shows peers that this process still runs.
 //  3. A peer that has been silent for the stall timeout is given up.
 //  4. A peer of this host whose beacon shows its death is given up, even if its sockets are still open.
 type mesh struct {
@@ -27,7 +27,7 @@ type mesh struct {
 	links    []*meshLink // nil at our own rank
 	stopping chan struct{}
 	wg       sync.WaitGroup
-	lit      bool // we hold our own beacon
+	lit      bool // the mesh holds a reference to this process's beacon
 }
 
 // meshLink is one connection of the mesh.
@@ -35,17 +35,18 @@ type meshLink struct {
 	m     *mesh
 	peer  int
 	fc    *frameConn
-	seen  atomic.Int64 // when the peer was last heard of, in nanoseconds of the process's monotonic clock
-	held  atomic.Bool  // the reader waits for room, so silence means nothing
+	seen  atomic.Int64 // time of the latest data from the peer, in nanoseconds of the process's monotonic clock
+	held  atomic.Bool  // the reader waits for room, so silence is not evaluated
 	cause atomic.Pointer[error]
 	gone  chan struct{} // closed when the reader has ended
 
-	// Of the beat goroutine; beacon is nil for a peer on another host or in this process.
+	// Used by the beat goroutine only; beacon is nil for a peer on another host or in this process.
 	beacon []byte
 	died   bool
 }
 
-// beaconInterval is how often beacons are looked at. A dead peer's socket gets one interval more, to deliver what it still holds.
+// beaconInterval is the polling interval of beacons. A dead peer's socket gets one more interval to deliver its
+// remaining data.
 const beaconInterval = 50 * time.Millisecond
 
 var clockStart = time.Now()
@@ -57,7 +58,7 @@ func (l *meshLink) send(ctx context.Context, kind frameKind, space, tag uint64, 
 	if err != nil && ctx.Err() == nil {
 		l.broken(err)
 		select {
-		case <-l.gone: // what the reader has found counts
+		case <-l.gone: // the reader's result takes precedence
 		case <-ctx.Done():
 		case <-time.After(2 * lastWords):
 		}
@@ -65,10 +66,11 @@ func (l *meshLink) send(ctx context.Context, kind frameKind, space, tag uint64, 
 	return err
 }
 
-// lastWords is how long the reader may still take what the peer sent before writing to it failed: a goodbye, perhaps.
+// lastWords is how long the reader may still receive data that the peer sent before a write to it failed, for example a
+// goodbye.
 const lastWords = 100 * time.Millisecond
 
-// broken ends a connection on which nothing can be written any more.
+// broken ends a connection that can no longer be written to.
 func (l *meshLink) broken(cause error) {
 	if l.cause.CompareAndSwap(nil, &cause) {
 		_ = l.fc.c.SetReadDeadline(time.Now().Add(lastWords))
@@ -81,7 +83,7 @@ func (l *meshLink) kill(cause error) {
 	l.fc.close()
 }
 
-// seenConn marks the peer as heard of with every byte that arrives, also in the middle of a large frame.
+// seenConn updates the time of the peer's latest data on every read, also in the middle of a large frame.
 type seenConn struct {
 	net.Conn
 	l *meshLink
@@ -111,10 +113,10 @@ func newMesh(e *endpoint, c *config, conns []*frameConn) *mesh {
 	return m
 }
 
-// accusationTimeout bounds what telling the others of a death may hold up.
+// accusationTimeout bounds the delay that accusations add to the handling of a death.
 const accusationTimeout = 50 * time.Millisecond
 
-// accuse tells every other peer that one is about to be given up. A peer that cannot be told in time is none that would hear it.
+// accuse tells every other peer that this rank is about to give up peer. Peers that cannot be told in time are skipped.
 func (m *mesh) accuse(peer int) {
 	ctx, cancel := context.WithTimeout(context.Background(), accusationTimeout)
 	defer cancel()
@@ -136,7 +138,8 @@ func (m *mesh) start() {
 	m.wg.Go(m.beat)
 }
 
-// watch maps the beacons of peers in other processes of this host. Without one, a peer's death is noticed by its sockets alone.
+// watch maps the beacons of peers in other processes of this host. Without a beacon, a peer's death is detected by its
+// sockets alone.
 func (m *mesh) watch(ctx context.Context, t *table) {
 	self := &t.members[m.e.rank]
 	for peer, l := range m.links {
@@ -153,7 +156,7 @@ func (m *mesh) watch(ctx context.Context, t *table) {
 	}
 }
 
-// lookAround gives up peers whose beacon says that they are dead.
+// lookAround gives up peers whose beacon shows their death.
 func (m *mesh) lookAround() {
 	for _, l := range m.links {
 		switch {
@@ -168,7 +171,7 @@ func (m *mesh) lookAround() {
 
 var errDied = errors.New("the process died")
 
-// release undoes what newMesh and watch hold besides connections and goroutines.
+// release frees what newMesh and watch hold besides connections and goroutines.
 func (m *mesh) release() {
 	for _, l := range m.links {
 		if l != nil && l.beacon != nil {
@@ -223,7 +226,7 @@ func (l *meshLink) read() {
 }
 
 func (m *mesh) beat() {
-	// Big jobs beat slower: a thousand peers are a thousand frames a beat.
+	// Large jobs use a longer interval: a thousand peers need a thousand frames per beat.
 	interval := max(m.c.heartbeat, time.Duration(len(m.links))*time.Millisecond)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -246,7 +249,7 @@ func (m *mesh) beat() {
 			if l == nil {
 				continue
 			}
-			// If this process itself was stopped, nobody was heard in that time and nobody is to blame.
+			// If this process itself was stopped, it received nothing in that time, and no peer is to blame.
 			if paused > int64(interval) {
 				l.seen.Add(paused)
 			}
@@ -266,11 +269,11 @@ func (m *mesh) beat() {
 	}
 }
 
-// goodbyeLinger bounds how long Close waits for a peer to take what was sent before.
+// goodbyeLinger bounds how long Close waits for a peer to receive earlier data.
 const goodbyeLinger = time.Second
 
-// stop says goodbye to every peer and waits until it has hung up, which it does on reading the goodbye. Closing earlier could destroy data on
-// its way: TCP resets a connection that is closed with unread data.
+// stop says goodbye to every peer and waits until the peer has hung up, which it does when it reads the goodbye.
+// Closing earlier could destroy data in flight: TCP resets a connection that is closed with unread data.
 func (m *mesh) stop() {
 	close(m.stopping)
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeLinger)

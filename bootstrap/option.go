@@ -17,7 +17,7 @@ const (
 	DefaultPartition = 3 * time.Second
 	DefaultHeartbeat = 250 * time.Millisecond
 	defaultRootLife  = 10 * time.Minute
-	handshakeTimeout = 5 * time.Second // of a visitor, and for an attempt to be greeted
+	handshakeTimeout = 5 * time.Second // of an incoming connection, and of an attempt until the greeting arrives
 	maxPending       = 256
 )
 
@@ -30,7 +30,7 @@ type config struct {
 	iface     string        // interface specification, "" = environment
 	secret    []byte        // address form only
 	log       *slog.Logger
-	world     int    // root: the world size, 0 = what the first rank says
+	world     int    // root: the world size; 0 = taken from the first rank
 	hostID    string // "" = detected
 }
 
@@ -62,8 +62,9 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 // WithWorldSize tells a root the world size in advance, so that a first rank with a wrong one is refused.
 func WithWorldSize(n int) Option { return func(c *config) { c.world = n } }
 
-// WithHostID says which host this is, as GOCCL_HOSTID and NCCL_HOSTID do, instead of finding it out: ranks with equal identities are on one host, and
-// must share a network namespace; others are not.
+// WithHostID sets the identity of this host, as GOCCL_HOSTID and NCCL_HOSTID do, instead of detecting it: ranks with
+// equal identities are on one host and must share a network namespace; ranks with different identities are not on one
+// host.
 func WithHostID(id string) Option { return func(c *config) { c.hostID = id } }
 
 func newConfig(opts []Option) (*config, error) {
@@ -75,7 +76,7 @@ func newConfig(opts []Option) (*config, error) {
 	if c.timeout, err = setting.Positive("GOCCL_TIMEOUT", DefaultTimeout); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if _, err := netif.Family(); err != nil { // it is asked for only where an interface must be chosen
+	if _, err := netif.Family(); err != nil { // the interface is needed only if one must be chosen
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	for _, o := range opts {

@@ -8,10 +8,11 @@ import (
 	"sync"
 )
 
-// origin says in errors which process something came from: its id and the name of its host, u32 and up to 28 bytes. Nothing else relies on it.
+// origin identifies a process in errors: its id and the name of its host, u32 and up to 28 bytes. It is not used for
+// anything else.
 type origin [32]byte
 
-// ownOrigin is this process.
+// ownOrigin returns the origin of this process.
 var ownOrigin = sync.OnceValue(func() (o origin) {
 	binary.LittleEndian.PutUint32(o[:], uint32(os.Getpid()))
 	name, _ := os.Hostname()
@@ -19,7 +20,7 @@ var ownOrigin = sync.OnceValue(func() (o origin) {
 	return o
 })
 
-// String is like "process 71 on node3".
+// String formats o, for example "process 71 on node3".
 func (o origin) String() string {
 	if o == (origin{}) {
 		return "an unnamed process"

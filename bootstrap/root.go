@@ -14,28 +14,30 @@ import (
 
 // root brings the ranks of one job together and then ends. It runs in the process that made the id, or in rank 0's.
 //
-//  1. The gate lets authenticated ranks in; each takes its place in members.
-//  2. A rank tells where it listens. When the last has: close the listeners, send everyone the table.
-//  3. A rank whose mesh is up says ready, and whom it met on this host. When the last has: send everyone go with the hosts, the root's own process
-//     last, and end.
+//  1. The gate admits authenticated ranks; each is recorded in members.
+//  2. Each rank sends its listening addresses. When all have arrived: close the listeners, send the table to all
+//     ranks.
+//  3. A rank whose mesh is up reports ready and the ranks that it met on this host. When all are ready: send go with
+//     the hosts to all ranks, to the root's own process last, and end.
 //
-// A rank that hangs up or gives up before go fails the job: all others are told who and why, at once. So does a rank that claims another world size
-// than the others, or the place of another: some rank is then missing for good. While ranks are missing, everyone is told
-// which, four times a second; that is also how a vanished host is noticed. A root that failed before all ranks came stays for a while and
-// tells those who come late; see epitaph.go.
+// A rank that hangs up or gives up before go fails the job: all others at once get the rank and the reason. The job
+// also fails if a rank claims a different world size than the others, or an occupied rank: some rank is then missing
+// for good. While ranks are missing, every rank gets their list four times a second; that also detects a host that has
+// vanished. A root that failed before all ranks joined stays for a while and sends the reason to late ranks; see
+// epitaph.go.
 type root struct {
 	c       *config
 	gate    *gate
 	address string
 	made    time.Time
 	process [16]byte
-	done    chan struct{} // closed when nothing of the root is left
+	done    chan struct{} // closed when all resources of the root are freed
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
-	rank    int // of a rank in this process; -1: not known, or none
+	rank    int // a rank in this process; -1: unknown, or none
 	world   int
-	pinned  bool // world is not just the first rank's word
+	pinned  bool // world does not come from the first rank's claim only
 	attempt attempt
 	members map[int]*rootMember
 	ready   int
@@ -56,9 +58,9 @@ type rootMember struct {
 	rank  int
 	from  origin
 	fc    *frameConn
-	info  *member // nil until told
+	info  *member // nil until received
 	ready bool
-	here  [32]byte // with ready: a digest of the ranks met on its host
+	here  [32]byte // set with ready: a digest of the ranks met on its host
 }
 
 const (
@@ -86,7 +88,7 @@ func (r *root) serve(ended func()) {
 	}()
 }
 
-// supervise sends the status, holds the deadline of an unused root, and cleans up.
+// supervise sends the status, enforces the lifetime of an unused root, and cleans up.
 func (r *root) supervise() {
 	unused := time.NewTimer(r.c.rootLife)
 	defer unused.Stop()
@@ -104,7 +106,7 @@ func (r *root) supervise() {
 			}
 		}
 	}
-	// Everyone hangs up after go or a failure; who does not is hung up on.
+	// Every rank hangs up after go or a failure; close the connections of those that do not.
 	linger := time.AfterFunc(rootLinger, func() {
 		for _, m := range r.snapshot() {
 			m.fc.close()
@@ -141,7 +143,7 @@ func (r *root) admit(g greeting) verdict {
 		return verdictRange
 	}
 	if r.phase == phaseOver && r.epitaph.text != nil {
-		return verdictOK // to be told
+		return verdictOK // admitted, to get the epitaph
 	}
 	if m := r.members[int(g.rank)]; m != nil {
 		r.failLocked(m.rank, verdictDuplicate, fmt.Sprintf("rank %d is claimed by %v and by %v; give every process a rank of its own", m.rank, m.from, g.from))
@@ -155,7 +157,7 @@ func (r *root) admit(g greeting) verdict {
 	return verdictOK
 }
 
-// mismatch ends the job because a rank claims another world size than those before it, or than the root was told.
+// mismatch fails the job because a rank claims a different world size than earlier ranks, or than configured.
 func (r *root) mismatch(rank int, from origin, world int) {
 	others := "the root was told"
 	if len(r.members) > 0 {
@@ -174,14 +176,14 @@ func (r *root) abandon(g greeting) {
 	}
 }
 
-// forgetWorld lets the next rank say the world size if nobody is left who said it.
+// forgetWorld lets the next rank set the world size if no rank that claimed it is left.
 func (r *root) forgetWorld() {
 	if len(r.members) == 0 && !r.pinned {
 		r.world = 0
 	}
 }
 
-// pin sets the world size by the word of a rank in this very process.
+// pin sets the world size given by a rank in this process.
 func (r *root) pin(rank, world int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +199,7 @@ func (r *root) pin(rank, world int) {
 	r.pinned, r.world = true, world
 }
 
-// starved ends the job: who comes cannot be let in.
+// starved fails the job: this process cannot accept more ranks.
 func (r *root) starved(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +228,7 @@ func (r *root) enter(fc *frameConn, g greeting) {
 	})
 }
 
-// hear follows one rank until it hangs up.
+// hear serves one rank's connection until the rank hangs up.
 func (r *root) hear(m *rootMember) {
 	_ = m.fc.c.SetReadDeadline(time.Now().Add(r.c.timeout))
 	for {
@@ -285,7 +287,7 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 			r.failLocked(m.rank, verdictGaveUp, text)
 			break
 		}
-		// Not the messenger is to blame but who did not come.
+		// The missing ranks are to blame, not the rank that reports the timeout.
 		missing := r.missing()
 		if len(missing) == 1 {
 			r.failLocked(missing[0], verdictTimeout, text)
@@ -298,7 +300,8 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 	return nil
 }
 
-// hosts numbers the ranks' hosts by first appearance. Ranks are on one host if each has met all others of it there, so their digests are equal.
+// hosts numbers the ranks' hosts by first appearance. Ranks are on one host if each has met all others of it there, so
+// their digests are equal.
 func (r *root) hosts() []int {
 	number := map[[32]byte]int{}
 	hosts := make([]int, r.world)
@@ -320,7 +323,7 @@ func (r *root) missing() []int {
 	})
 }
 
-// fail ends the job before it began.
+// fail ends the job before it has started.
 func (r *root) fail(rank int, v verdict, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -345,14 +348,14 @@ func (r *root) over() {
 	close(r.ended)
 }
 
-// joined reports whether a rank has come.
+// joined reports whether a rank has joined.
 func (r *root) joined() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.members) > 0
 }
 
-// expected reports whether one is about to: a rank of the process that serves.
+// expected reports whether a rank of the root's own process is about to join.
 func (r *root) expected() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

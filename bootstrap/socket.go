@@ -15,8 +15,8 @@ import (
 	"github.com/goccl/goccl/internal/sockets"
 )
 
-// bindFrom makes a dialer leave through the interface of from. A loopback destination, or one of the other family, is left alone: the name of
-// the root may mean this very host.
+// bindFrom makes a dialer leave through the interface of from. It does not apply to loopback destinations, because the
+// root's name may refer to this host, nor to destinations of the other family.
 func bindFrom(from netip.Addr) func(network, address string, c syscall.RawConn) error {
 	return func(_, address string, c syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -29,7 +29,7 @@ func bindFrom(from netip.Addr) func(network, address string, c syscall.RawConn) 
 		}
 		var bindErr error
 		err = c.Control(func(fd uintptr) {
-			// The port is chosen on connecting, so that many connections can share one.
+			// The kernel chooses the port on connecting, so that many connections can share one.
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 			bindErr = unix.Bind(int(fd), sa)
 		})
@@ -40,7 +40,7 @@ func bindFrom(from netip.Addr) func(network, address string, c syscall.RawConn) 
 	}
 }
 
-// checkPeer refuses another user's process on a unix socket. Other connections pass.
+// checkPeer rejects the process of another user on a unix socket. Other connections pass.
 func checkPeer(c net.Conn) error {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

@@ -39,17 +39,18 @@ func (g *group) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, 
 	return sub, nil
 }
 
-// OnceSpace is the tagSpace of one call of Sub, made of bytes that the ranks listed have agreed upon and that are in no other call, as random ones of
-// all of them are. So calls that differ in anything never meet, however often each rank has called Sub before.
+// OnceSpace returns the tagSpace for one call of Sub. agreed is data that the listed ranks have agreed on and that no
+// other call uses, for example random bytes of all of them. So different calls never mix, however often each rank has
+// called Sub before.
 func OnceSpace(agreed []byte) int {
 	sum := sha256.Sum256(agreed)
 	return int(binary.LittleEndian.Uint64(sum[:])>>2 | onceBit)
 }
 
-const onceBit = 1 << 62 // of a tagSpace that OnceSpace made
+const onceBit = 1 << 62 // set in a tagSpace that OnceSpace made
 
-// subSpace derives the space without talking: members agree on the parent, the list, the tagSpace and how often they did this before.
-// A failed attempt counts too, on every member, because each counts its own calls.
+// subSpace derives the space without communication: the members agree on the parent, the list, the tagSpace and the
+// number of earlier calls with these. A failed attempt counts too, on every member, because each counts its own calls.
 func (g *group) subSpace(members []int, tagSpace int) uint64 {
 	buf := binary.LittleEndian.AppendUint64(nil, g.space)
 	buf = binary.LittleEndian.AppendUint64(buf, uint64(tagSpace))
@@ -64,7 +65,7 @@ func (g *group) subSpace(members []int, tagSpace int) uint64 {
 		buf = binary.LittleEndian.AppendUint64(buf, nth)
 	}
 	sum := sha256.Sum256(buf)
-	// Space 0 is the whole job's.
+	// Space 0 belongs to the whole job.
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 }
 

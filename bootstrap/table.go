@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/internal/fdshare"
 )
 
-// member is what a rank tells about itself, memberSize bytes: TCP address, unix socket name, host (zero: where its unix socket can be reached),
-// process, twelve zero bytes, beacon (zero: none).
+// member is a rank's description of itself, memberSize bytes: TCP address, unix socket name, host (zero: where its unix
+// socket can be reached), process, twelve zero bytes, beacon (zero: none).
 type member struct {
 	tcp     wireAddr
 	unix    socketName
@@ -40,7 +40,8 @@ func decodeMember(b []byte) (m member, err error) {
 	return m, nil
 }
 
-// table is what the root tells everyone: a random session, which ties the mesh to this job, and all members in rank order.
+// table is sent by the root to all ranks: a random session, which ties the mesh to this job, and all members in rank
+// order.
 type table struct {
 	session [16]byte
 	members []member
@@ -67,7 +68,7 @@ func decodeTable(b []byte, world int) (t table, err error) {
 	return t, nil
 }
 
-// encodeHosts is each rank's host, u32.
+// encodeHosts encodes each rank's host as u32.
 func encodeHosts(hosts []int) []byte {
 	b := make([]byte, 0, 4*len(hosts))
 	for _, h := range hosts {
@@ -76,7 +77,7 @@ func encodeHosts(hosts []int) []byte {
 	return b
 }
 
-// decodeHosts checks that hosts are numbered by first appearance.
+// decodeHosts also checks that hosts are numbered by first appearance.
 func decodeHosts(b []byte, world int) ([]int, error) {
 	if len(b) != 4*world {
 		return nil, fmt.Errorf("%w: hosts of %d bytes for %d ranks", ErrProtocol, len(b), world)
@@ -95,10 +96,11 @@ func decodeHosts(b []byte, world int) ([]int, error) {
 	return hosts, nil
 }
 
-// rootStatus tells waiting ranks who is missing, and which rank lives in the root's process (-1: unknown or none).
+// rootStatus tells waiting ranks which ranks are missing, and which rank is in the root's process (-1: unknown or
+// none).
 type rootStatus struct {
 	rootRank int32
-	missing  []int // the first few
+	missing  []int // the first of them
 	total    int
 }
 
@@ -135,7 +137,7 @@ func (s rootStatus) String() string {
 	return fmt.Sprint(s.missing)
 }
 
-// rootFailure is why the job did not come up: the rank to blame (-1: none), a verdict and words.
+// rootFailure is the reason why the job did not start: the rank to blame (-1: none), a verdict and a text.
 type rootFailure struct {
 	peer    int32
 	verdict verdict

@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/internal/netif"
 )
 
-// TCP is the Bootstrap of a rank that meets the others over sockets. Init or InitAddress must succeed before anything else is used; it may be
-// called once.
+// TCP is the Bootstrap of a rank that connects to the others by sockets. Init or InitAddress must succeed before other
+// methods are used; only one of them may be called, once.
 type TCP struct {
 	rank, world int
 	opts        []Option
@@ -22,7 +22,7 @@ type TCP struct {
 	mu    sync.Mutex
 	state tcpState
 	group *group
-	early []chan PeerFailure // Failures before Init
+	early []chan PeerFailure // channels of Failures before Init
 	root  *root              // in rank 0 of the address form
 	// cancel ends a running Init.
 	cancel context.CancelCauseFunc
@@ -39,12 +39,12 @@ const (
 
 var _ Bootstrap = (*TCP)(nil)
 
-// NewTCP makes rank's end of a job of worldSize ranks. Nothing is opened yet.
+// NewTCP makes rank's end of a job of worldSize ranks. It opens no connection.
 func NewTCP(rank, worldSize int, opts ...Option) *TCP {
 	return &TCP{rank: rank, world: worldSize, opts: opts}
 }
 
-// Init joins the job of id. It returns when every rank has joined and can talk to every other.
+// Init joins the job of id. It returns when every rank has joined and can reach every other.
 func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 	err := t.init(ctx, func(c *config) (meeting, error) {
 		f, err := id.decode()
@@ -68,8 +68,8 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 	return err
 }
 
-// InitAddress joins the job that meets at address: "ip:port", "host:port", "interface:ip:port", or "unix:@name" on one host. Rank 0 listens
-// there. All ranks give the same address (the interface may differ) and the same GOCCL_SECRET.
+// InitAddress joins the job that meets at address: "ip:port", "host:port", "interface:ip:port", or "unix:@name" on one
+// host. Rank 0 listens there. All ranks give the same address (the interface may differ) and the same GOCCL_SECRET.
 func (t *TCP) InitAddress(ctx context.Context, address string) error {
 	return t.init(ctx, func(c *config) (meeting, error) {
 		a, err := parseAddress(address)
@@ -133,7 +133,7 @@ func (t *TCP) init(ctx context.Context, where func(*config) (meeting, error)) er
 	return nil
 }
 
-// join runs the steps of the package documentation. On an error nothing is left open.
+// join runs the steps of the package documentation. After an error no resource stays open.
 func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting, error)) (g *group, r *root, err error) {
 	m, err := where(c)
 	if err != nil {
@@ -147,10 +147,10 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	note := "" // what may be why the others do not come
+	note := "" // a possible reason why the other ranks do not join
 	if t.rank == 0 && m.address != nil {
 		var ls []net.Listener
-		if ls, note, err = m.address.listen(ctx, m.iface); err != nil { // not a new err: the root's end below goes by the result
+		if ls, note, err = m.address.listen(ctx, m.iface); err != nil { // not a new err: the root's clean-up below checks the result err
 			return nil, nil, err
 		}
 		if note != "" {
@@ -159,14 +159,14 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		c.world = t.world
 		own := newRoot(c, ls, m.secret, m.address.String(), m.attempt)
 		own.rank = t.rank
-		own.epitaph.close() // the address is wanted for the next attempt
+		own.epitaph.close() // free the address for the next attempt
 		own.serve(func() {})
 		r = own
 		defer func() { // the results are nil on an error
 			if err == nil {
 				return
 			}
-			// Usually the root has heard the reason from our own connection, and it is a better one.
+			// Usually the root has received the reason from our own connection, and its error is better.
 			select {
 			case <-own.ended:
 			case <-time.After(100 * time.Millisecond):
@@ -193,7 +193,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	rc := newRootClient(fc, int(them.rank), c.timeout, note, cancel)
 	defer rc.close()
 
-	// 2. Say where we are.
+	// 2. Send our addresses.
 	ls, err := listenMesh(c, d.meshIP(fc.c))
 	if err != nil {
 		return nil, nil, rc.giveUp(err)
@@ -214,7 +214,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		return nil, nil, hungUp(ctx)
 	}
 
-	// 3. Hear where everyone is.
+	// 3. Receive the table.
 	var raw []byte
 	select {
 	case raw = <-rc.table:
@@ -244,7 +244,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		return nil, nil, err
 	}
 
-	// 5. Wait for everyone else.
+	// 5. Wait for all other ranks.
 	here := hereDigest(conns)
 	if err := rc.send(frameReady, 0, here[:]); err != nil {
 		return abandon(hungUp(ctx))
@@ -265,14 +265,15 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	return g, r, nil
 }
 
-// hungUp is the reason for a broken connection to the root. Its reader knows what the root said last, and ends the joining with it.
+// hungUp returns the reason for a broken connection to the root. The reader has the root's last message, and ends the
+// joining with it.
 func hungUp(ctx context.Context) error {
 	<-ctx.Done()
 	return contextError(ctx)
 }
 
-// meshIP is the address peers on other hosts reach us at: the chosen interface's, else the one that the route to the root uses. It is invalid if
-// the root was met on a unix socket.
+// meshIP returns the address where peers on other hosts reach us: the chosen interface's, else that of the route to the
+// root. It is invalid if the root was met on a unix socket.
 func (d *dialer) meshIP(c net.Conn) netip.Addr {
 	a, ok := c.LocalAddr().(*net.TCPAddr)
 	if !ok {
@@ -293,10 +294,10 @@ func (t *TCP) joined(op string) (*group, error) {
 	return t.group, nil
 }
 
-// Rank is the rank given to NewTCP.
+// Rank returns the rank given to NewTCP.
 func (t *TCP) Rank() int { return t.rank }
 
-// WorldSize is the size given to NewTCP.
+// WorldSize returns the size given to NewTCP.
 func (t *TCP) WorldSize() int { return t.world }
 
 // Send implements Bootstrap.
@@ -353,7 +354,7 @@ func (t *TCP) Hosts() []int {
 	return g.Hosts()
 }
 
-// Failures implements Bootstrap. A channel from before Init delivers deaths after it.
+// Failures implements Bootstrap. A channel requested before Init delivers deaths after it.
 func (t *TCP) Failures() <-chan PeerFailure {
 	t.mu.Lock()
 	defer t.mu.Unlock()

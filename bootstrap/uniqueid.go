@@ -16,7 +16,8 @@ import (
 	"github.com/goccl/goccl/internal/sockets"
 )
 
-// A UniqueID names one job: where its root listens and the secret that its ranks prove to know. It is a credential: hand it only to the ranks.
+// A UniqueID identifies one job: the address of its root and the secret that its ranks prove to know. It is a
+// credential: give it only to the ranks.
 //
 //	  0  magic "GCID"
 //	  4  version 1
@@ -27,7 +28,7 @@ import (
 //	 32  secret
 //	 64  the process that made it, for errors
 //	 96  zero
-//	112  the first 16 bytes of SHA-256 over everything before, against corruption on the way
+//	112  the first 16 bytes of SHA-256 over all bytes before, against corruption in transit
 type UniqueID [UniqueIDSize]byte
 
 // UniqueIDSize is the size in bytes, the same as ncclUniqueId's.
@@ -44,7 +45,7 @@ type idFields struct {
 	flags  byte
 	addr   netip.AddrPort
 	secret [32]byte
-	maker  origin // zero where every process makes the id
+	maker  origin // zero if every process makes the id itself
 }
 
 func (f idFields) encode() (id UniqueID) {
@@ -96,7 +97,7 @@ func ParseUniqueID(b []byte) (id UniqueID, err error) {
 	return id, err
 }
 
-// String shows the root's address and never the secret.
+// String returns the root's address, never the secret.
 func (id UniqueID) String() string {
 	f, err := id.decode()
 	if err != nil {
@@ -108,11 +109,13 @@ func (id UniqueID) String() string {
 // GoString is String, so that %#v does not print the secret either.
 func (id UniqueID) GoString() string { return id.String() }
 
-// NewUniqueID makes an id and starts its root in this process, on one address of one interface. The root ends when every rank has joined,
-// when nobody joins within its lifetime, when a rank gives up, or with [UniqueID.Close]. If it failed before all ranks came it tells the late
-// ones why, for up to 30 s. A rank that finds nobody at the id's address any more gives up after 3 s.
+// NewUniqueID makes an id and starts its root in this process, on one address of one interface. The root ends when
+// every rank has joined, when no rank joins within its lifetime, when a rank gives up, or with [UniqueID.Close]. If it
+// failed before all ranks joined, it sends the reason to late ranks, for up to 30 s. A rank whose connections to the
+// id's address are refused gives up after 3 s.
 //
-// With NCCL_COMM_ID=host:port the id names that address instead, every process may make it for itself, and rank 0 serves it.
+// With NCCL_COMM_ID=host:port the id contains that address instead, every process may make it for itself, and rank 0
+// serves it.
 func NewUniqueID(opts ...Option) (UniqueID, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -163,7 +166,7 @@ func commID(c *config, s string) (id UniqueID, err error) {
 	return f.encode(), nil
 }
 
-// Close ends the root if it is served by this process and is still waiting for ranks, or for those who come too late.
+// Close ends the root if this process serves it and it still waits for ranks, or serves late ones.
 func (id UniqueID) Close() error {
 	if r := liveRoot(id); r != nil {
 		r.epitaph.close()
@@ -173,17 +176,18 @@ func (id UniqueID) Close() error {
 	return nil
 }
 
-// liveRoots are the roots that this process serves for ids.
+// liveRoots holds the roots that this process serves for ids.
 var liveRoots sync.Map // UniqueID → *root
 
-// An id that nobody joins costs its maker a listening socket until its life is over. A process that makes such ids again and again keeps the newest, and
-// those of the last while: their ranks may be on their way.
+// An id that no rank joins costs its process a listening socket until its lifetime ends. A process that makes many such
+// ids keeps the newest and the recent ones, because their ranks may be about to join.
 const (
 	keptUnused = 64
 	unusedAge  = time.Minute
 )
 
-// closeUnused ends roots that nobody has joined, the oldest first, until few are left or all are young.
+// closeUnused ends roots that no rank has joined, the oldest first, until the given number is left or the others are
+// younger than age.
 func closeUnused(most int, age time.Duration) {
 	var unused []*root
 	liveRoots.Range(func(_, v any) bool {

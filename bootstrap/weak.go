@@ -7,7 +7,7 @@ import (
 
 var weakOnce sync.Once
 
-// warnWeak says once in a process that the ranks' secret is none.
+// warnWeak warns once per process that the ranks' secret can be derived by others.
 func warnWeak(log *slog.Logger) {
 	weakOnce.Do(func() {
 		log.Warn("bootstrap: ranks join by address without GOCCL_SECRET: whoever can reach the address can join the job, or pose as one of its ranks; " +
