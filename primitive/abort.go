@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// pointer turns an address of mapped memory into a pointer. The memory is never the Go heap's.
+// pointer converts an address of mapped memory to a pointer. The memory never belongs to the Go heap.
 func pointer(p device.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 func word64(p device.Ptr) *atomic.Uint64 { return (*atomic.Uint64)(pointer(p)) }
@@ -28,11 +28,12 @@ const (
 	abortDetail   = 16
 	abortPeer     = 24
 	abortOp       = 28
-	// abortActive counts the host kernels that are in a wait right now. It lies in the padding; GPUs leave it alone.
+	// abortActive counts the host kernels that are in a wait. It lies in the padding, which GPUs do not touch.
 	abortActive = 32
 )
 
-// abortBlock is the Context's AbortBlock: one page of host memory, page-locked for all GPUs when a GPU first needs it.
+// abortBlock is the Context's AbortBlock: one page of host memory, which is page-locked for all GPUs when a GPU first
+// needs it.
 type abortBlock struct {
 	mem []byte
 	ptr device.Ptr
@@ -57,10 +58,10 @@ func (b *abortBlock) setSpinLimit(d time.Duration) {
 
 func (b *abortBlock) word() *atomic.Uint32 { return word32(b.ptr) }
 
-// raise sets the reason unless one is set.
+// raise sets the reason unless a reason is set already.
 func (b *abortBlock) raise(s Status) { b.word().CompareAndSwap(0, uint32(s)) }
 
-// drain waits until no host kernel is in a wait, at most d; after raise that takes one recheck of package wait.
+// drain waits until no host kernel is in a wait, at most d. After raise, that takes one recheck of package wait.
 func (b *abortBlock) drain(d time.Duration) bool {
 	active := word32(b.ptr.Add(abortActive))
 	for end := time.Now().Add(d); active.Load() != 0; time.Sleep(time.Millisecond) {
@@ -71,13 +72,13 @@ func (b *abortBlock) drain(d time.Duration) bool {
 	return true
 }
 
-// clear lets waits run again and forgets what was reported.
+// clear enables waits again and clears the report.
 func (b *abortBlock) clear() {
 	word32(b.ptr.Add(abortReported)).Store(0)
 	b.word().Store(0)
 }
 
-// report is what a kernel that gave up left behind; ok is false when none did.
+// report returns the report of a kernel whose wait failed; ok is false if there is none.
 func (b *abortBlock) report() (s Status, detail device.Ptr, op, peer uint32, ok bool) {
 	s = Status(word32(b.ptr.Add(abortReported)).Load())
 	if s == StatusOK {
@@ -86,7 +87,7 @@ func (b *abortBlock) report() (s Status, detail device.Ptr, op, peer uint32, ok 
 	return s, device.Ptr(word64(b.ptr.Add(abortDetail)).Load()), word32(b.ptr.Add(abortOp)).Load(), word32(b.ptr.Add(abortPeer)).Load(), true
 }
 
-// on is the block's address for kernels of dev.
+// on returns the block's address for kernels of dev.
 func (b *abortBlock) on(dev device.Device) (device.Ptr, error) {
 	if dev.ID().Kind == device.Host {
 		return b.ptr, nil

@@ -11,12 +11,14 @@ import (
 
 // Communicator makes connections, exchanges memories and builds semaphores between the ranks of a bootstrap.
 //
-// Calls return futures at once; the exchange goes on in the background. The k-th Connect of one rank to (peer, tag) meets the k-th Connect of that
-// peer, the k-th SendMemory its k-th RecvMemory, the k-th BuildSemaphore its k-th BuildSemaphore; the kinds do not mix, so only calls of one kind
-// to one (peer, tag) must come in the same order on both sides. After a future that failed, further ones of the same kind, peer and tag
-// may meet the wrong partner: use another tag.
+// Calls return futures at once; the exchange continues in the background. The k-th Connect of one rank to (peer, tag)
+// matches the k-th Connect of that peer, the k-th SendMemory its k-th RecvMemory, and the k-th BuildSemaphore its k-th
+// BuildSemaphore. The kinds do not mix, so only calls of one kind to one (peer, tag) must have the same order on both
+// sides. After a future has failed, later futures of the same kind, peer and tag may match the wrong call: use another
+// tag.
 //
-// When a peer dies, the Communicator aborts its Context with an error that names the rank: waits on host and device end.
+// When a peer dies, the Communicator aborts its Context with an error that names the rank: waits on host and device
+// end.
 type Communicator struct {
 	bs      bootstrap.Bootstrap
 	ctx     *Context
@@ -25,24 +27,24 @@ type Communicator struct {
 	life    context.Context
 	wg      sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	lanes   map[laneKey]*lane
-	pending []interface{ wait(context.Context) error } // what Setup waits for
+	pending []interface{ wait(context.Context) error } // the exchanges that Setup waits for
 	closed  bool
 }
 
-// laneKey names an ordered stream of exchanges; a lane keeps the order in each direction.
+// laneKey identifies an ordered sequence of exchanges; a lane keeps the order in each direction.
 type laneKey struct {
 	kind      uint8
 	peer, tag int
 }
 
-type lane struct{ sent, received chan struct{} } // closed when the last call before has sent, received
+type lane struct{ sent, received chan struct{} } // closed when the latest call has sent, received
 
 const maxTag = 1<<20 - 1
 
-// NewCommunicator makes a Communicator over bs, which stays the caller's. ctx may be nil: then the Communicator has a Context of its own, which Close
-// ends.
+// NewCommunicator makes a Communicator over bs, which the caller keeps and closes. ctx may be nil: then the
+// Communicator makes its own Context, which Close ends.
 func NewCommunicator(bs bootstrap.Bootstrap, ctx *Context) *Communicator {
 	c := &Communicator{bs: bs, ctx: ctx, lanes: map[laneKey]*lane{}}
 	if ctx == nil {
@@ -54,13 +56,13 @@ func NewCommunicator(bs bootstrap.Bootstrap, ctx *Context) *Communicator {
 	return c
 }
 
-// Bootstrap and Context are what the Communicator works with.
+// Bootstrap returns the bootstrap given to NewCommunicator.
 func (c *Communicator) Bootstrap() bootstrap.Bootstrap { return c.bs }
 
-// Context is the Communicator's.
+// Context returns the Communicator's Context.
 func (c *Communicator) Context() *Context { return c.ctx }
 
-// Rank and WorldSize are the bootstrap's.
+// Rank and WorldSize return those of the bootstrap.
 func (c *Communicator) Rank() int      { return c.bs.Rank() }
 func (c *Communicator) WorldSize() int { return c.bs.WorldSize() }
 
@@ -81,10 +83,11 @@ func (c *Communicator) watch() {
 	}
 }
 
-// bootstrapTag keeps the kinds and this package's traffic apart from the user's own tags.
+// bootstrapTag separates the kinds from each other, and this package's messages from the user's own tags.
 func bootstrapTag(kind uint8, tag int) int { return 1<<30 | int(kind)<<24 | tag }
 
-// exchange runs one call in the background: it sends what send returns (if send is not nil) and gives finish what was received (if receive).
+// exchange runs one call in the background. It sends the result of send (if send is not nil) and passes the received
+// message to finish (if receive).
 func exchange[T any](c *Communicator, kind uint8, op string, peer, tag int, send func() ([]byte, error), receive bool,
 	finish func(context.Context, []byte) (T, error)) *Future[T] {
 	f := newFuture[T]()
@@ -169,7 +172,7 @@ func (c *Communicator) recv(ctx context.Context, kind uint8, peer, tag int, befo
 	return c.bs.Recv(ctx, peer, bootstrapTag(kind, tag))
 }
 
-// after waits for the call before, if there was one.
+// after waits for the previous call, if there is one.
 func after(ctx context.Context, before chan struct{}) error {
 	if before == nil {
 		return nil
@@ -182,7 +185,7 @@ func after(ctx context.Context, before chan struct{}) error {
 	}
 }
 
-// Connect makes an endpoint as cfg says and connects it with the one of the peer.
+// Connect makes an endpoint from cfg and connects it with that of the peer.
 func (c *Communicator) Connect(cfg EndpointConfig, rank, tag int) *Future[*Connection] {
 	ep, err := c.ctx.CreateEndpoint(cfg)
 	if err != nil {
@@ -193,7 +196,7 @@ func (c *Communicator) Connect(cfg EndpointConfig, rank, tag int) *Future[*Conne
 	return c.ConnectEndpoint(ep, rank, tag)
 }
 
-// ConnectEndpoint connects a local endpoint with the one of the peer.
+// ConnectEndpoint connects a local endpoint with that of the peer.
 func (c *Communicator) ConnectEndpoint(ep *Endpoint, rank, tag int) *Future[*Connection] {
 	return exchange(c, kindEndpoint, "connect", rank, tag,
 		func() ([]byte, error) { return ep.Serialize(), nil }, true,
@@ -206,19 +209,19 @@ func (c *Communicator) ConnectEndpoint(ep *Endpoint, rank, tag int) *Future[*Con
 		})
 }
 
-// SendMemory lets the peer use local memory. The future says that the bytes are on their way.
+// SendMemory lets the peer use local memory. The future completes when the description of the memory has been sent.
 func (c *Communicator) SendMemory(m *RegisteredMemory, rank, tag int) *Future[struct{}] {
 	return exchange(c, kindMemory, "send memory", rank, tag, m.Serialize, false, func(context.Context, []byte) (struct{}, error) { return struct{}{}, nil })
 }
 
-// RecvMemory is the memory that the peer sends.
+// RecvMemory receives the memory that the peer sends.
 func (c *Communicator) RecvMemory(rank, tag int) *Future[*RegisteredMemory] {
 	return exchange(c, kindMemory, "receive memory", rank, tag, nil, true, func(_ context.Context, data []byte) (*RegisteredMemory, error) {
 		return c.ctx.DeserializeMemory(data)
 	})
 }
 
-// BuildSemaphore makes a semaphore over a connection to the peer, which does the same.
+// BuildSemaphore makes a semaphore over a connection to the peer, which makes the same call.
 func (c *Communicator) BuildSemaphore(conn *Connection, rank, tag int) *Future[*Semaphore] {
 	var stub *SemaphoreStub
 	return exchange(c, kindStub, "build semaphore", rank, tag,
@@ -237,28 +240,28 @@ func (c *Communicator) BuildSemaphore(conn *Connection, rank, tag int) *Future[*
 		})
 }
 
-// RemoteRankOf and TagOf are the peer and the tag of a connection.
+// RemoteRankOf returns the peer of a connection.
 func (c *Communicator) RemoteRankOf(conn *Connection) int { return conn.PeerRank() }
 
-// TagOf is the tag of a connection.
+// TagOf returns the tag of a connection.
 func (c *Communicator) TagOf(conn *Connection) int { return conn.Tag() }
 
-// ConnectOnSetup is Connect in the deferred style: Setup waits for it.
+// ConnectOnSetup is Connect, but Setup waits for it.
 func (c *Communicator) ConnectOnSetup(rank, tag int, cfg EndpointConfig) *Future[*Connection] {
 	return deferred(c, c.Connect(cfg, rank, tag))
 }
 
-// SendMemoryOnSetup is SendMemory in the deferred style.
+// SendMemoryOnSetup is SendMemory, but Setup waits for it.
 func (c *Communicator) SendMemoryOnSetup(m *RegisteredMemory, rank, tag int) {
 	deferred(c, c.SendMemory(m, rank, tag))
 }
 
-// RecvMemoryOnSetup is RecvMemory in the deferred style.
+// RecvMemoryOnSetup is RecvMemory, but Setup waits for it.
 func (c *Communicator) RecvMemoryOnSetup(rank, tag int) *Future[*RegisteredMemory] {
 	return deferred(c, c.RecvMemory(rank, tag))
 }
 
-// BuildSemaphoreOnSetup is BuildSemaphore in the deferred style.
+// BuildSemaphoreOnSetup is BuildSemaphore, but Setup waits for it.
 func (c *Communicator) BuildSemaphoreOnSetup(conn *Connection, rank, tag int) *Future[*Semaphore] {
 	return deferred(c, c.BuildSemaphore(conn, rank, tag))
 }
@@ -270,8 +273,8 @@ func deferred[T any](c *Communicator, f *Future[T]) *Future[T] {
 	return f
 }
 
-// Setup waits for everything deferred since the last Setup and returns all that failed, deaths first: when a rank dies, others leave, and the
-// cause should not hide behind them.
+// Setup waits for all ...OnSetup calls since the last Setup and returns all their errors, deaths first. When a rank
+// dies, other ranks leave, and the first error should be the cause.
 func (c *Communicator) Setup(ctx context.Context) error {
 	c.mu.Lock()
 	pending := c.pending
@@ -288,7 +291,7 @@ func (c *Communicator) Setup(ctx context.Context) error {
 	return errors.Join(append(deaths, rest...)...)
 }
 
-// Close ends what is still under way, and the Context if the Communicator made it. The bootstrap stays open.
+// Close ends pending exchanges, and the Context if the Communicator made it. The bootstrap stays open.
 func (c *Communicator) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// Connection is one direction between two endpoints, seen from the local one: the host writes into the peer's memory, asynchronously and in the
-// order of the calls. Each side makes its own.
+// Connection is one direction between two endpoints, seen from the local one: the host writes to the peer's memory,
+// asynchronously and in the order of the calls. Each side makes its own Connection.
 type Connection struct {
 	ctx           *Context
 	local, remote *Endpoint
@@ -24,7 +24,8 @@ type Connection struct {
 	closed        atomic.Bool
 }
 
-// Connect makes a connection from a local endpoint to a remote one, which may be of this process. Both have the same transport.
+// Connect makes a connection from a local endpoint to a remote one, which may be of this process. Both must have the
+// same transport.
 func (c *Context) Connect(local, remote *Endpoint) (*Connection, error) {
 	return c.connect(context.Background(), local, remote, NoRank, 0)
 }
@@ -102,22 +103,23 @@ func (c *Context) connectEthernet(ctx context.Context, conn *Connection) (transp
 	return n.Dial(ctx, conn.remote.addr, conn.remote.cred, conn.local.id, opt)
 }
 
-// Context, Transport, Local and Remote are what the connection was made of.
+// Context, Transport, Local and Remote return what the connection was made of.
 func (c *Connection) Context() *Context    { return c.ctx }
 func (c *Connection) Transport() Transport { return c.local.transport }
 func (c *Connection) Local() *Endpoint     { return c.local }
 func (c *Connection) Remote() *Endpoint    { return c.remote }
 
-// Device is where the local endpoint's memory lives.
+// Device returns the device that holds the local endpoint's memory.
 func (c *Connection) Device() device.Device { return c.local.dev }
 
-// PeerRank is the rank at the other end, or NoRank when the connection was made without a Communicator and SetPeer.
+// PeerRank returns the rank at the other end. It returns NoRank if the connection was made without a Communicator and
+// SetPeer was not called.
 func (c *Connection) PeerRank() int { return int(c.peer.Load()) }
 
-// Tag is the tag that the Communicator gave the connection.
+// Tag returns the tag that the Communicator gave the connection.
 func (c *Connection) Tag() int { return int(c.tag.Load()) }
 
-// SetPeer makes errors name the peer's rank.
+// SetPeer sets the peer's rank for errors.
 func (c *Connection) SetPeer(rank int) { c.peer.Store(int64(rank)) }
 
 func (c *Connection) wrap(err error, op string) error {
@@ -135,7 +137,7 @@ func (c *Connection) wrap(err error, op string) error {
 	return c.ctx.wrap(err, op, c.PeerRank())
 }
 
-// place is off in dst as the link sees it, checked for n bytes.
+// place returns the location of dst+off as the link addresses it, after a bounds check for n bytes.
 func (c *Connection) place(op string, dst *RegisteredMemory, off, n uint64) (transport.Remote, error) {
 	if dst == nil {
 		return transport.Remote{}, invalid(op, "the destination is nil")
@@ -149,7 +151,7 @@ func (c *Connection) place(op string, dst *RegisteredMemory, off, n uint64) (tra
 	return r.Add(off), err
 }
 
-// Write copies size bytes from src, local memory, to dst, memory of the peer. src must not change until a Flush.
+// Write copies size bytes from src, local memory, to dst, memory of the peer. src must not change before a Flush.
 func (c *Connection) Write(dst *RegisteredMemory, dstOff uint64, src *RegisteredMemory, srcOff, size uint64) error {
 	const op = "write"
 	if src == nil || !src.inBounds(srcOff, size) {
@@ -166,7 +168,8 @@ func (c *Connection) Write(dst *RegisteredMemory, dstOff uint64, src *Registered
 	return c.wrap(c.link.Write(to, from.Add(int64(srcOff)), int64(size)), op)
 }
 
-// AtomicAdd adds delta to the uint64 at off of dst, which is a multiple of 8 (as an address too), after all earlier writes.
+// AtomicAdd adds delta to the uint64 at off of dst, after all earlier writes. off and the address must be multiples of
+// 8.
 func (c *Connection) AtomicAdd(dst *RegisteredMemory, off, delta uint64) error {
 	const op = "atomic add"
 	to, err := c.word(op, dst, off)
@@ -176,8 +179,8 @@ func (c *Connection) AtomicAdd(dst *RegisteredMemory, off, delta uint64) error {
 	return c.wrap(c.link.Add(to, delta), op)
 }
 
-// UpdateAndSync sets *src and stores the same value in the uint64 at off of dst, after all earlier writes. *src is this side's copy of the word;
-// it may be nil.
+// UpdateAndSync sets *src and stores the same value in the uint64 at off of dst, after all earlier writes. *src is this
+// side's copy of the word; src may be nil.
 func (c *Connection) UpdateAndSync(dst *RegisteredMemory, off uint64, src *uint64, value uint64) error {
 	const op = "update and sync"
 	to, err := c.word(op, dst, off)
@@ -198,8 +201,8 @@ func (c *Connection) word(op string, dst *RegisteredMemory, off uint64) (transpo
 	return to, err
 }
 
-// Flush waits until everything before it is complete at the peer and sources may change. timeout 0 is the Context's. It also ends when
-// the Context is aborted.
+// Flush waits until all earlier operations are complete at the peer and sources may change. A timeout of 0 means the
+// Context's. It also ends when the Context is aborted.
 func (c *Connection) Flush(timeout time.Duration) error {
 	if timeout <= 0 {
 		timeout = c.ctx.opt.timeout
@@ -209,9 +212,9 @@ func (c *Connection) Flush(timeout time.Duration) error {
 	return c.FlushContext(ctx)
 }
 
-// FlushContext is Flush until ctx ends.
+// FlushContext is Flush with ctx instead of a timeout.
 func (c *Connection) FlushContext(ctx context.Context) error {
-	if l, ok := c.link.(*ipc.HostLink); ok { // nothing is ever outstanding
+	if l, ok := c.link.(*ipc.HostLink); ok { // always complete when the call returns
 		return c.wrap(l.Err(), "flush")
 	}
 	ctx, cancel := c.ctx.untilAbort(ctx)
@@ -223,7 +226,7 @@ func (c *Connection) FlushContext(ctx context.Context) error {
 	return c.wrap(err, "flush")
 }
 
-// Err is why the connection is broken, or nil.
+// Err returns the error that broke the connection, or nil.
 func (c *Connection) Err() error { return c.wrap(c.link.Err(), "connection") }
 
 // Close ends the connection.
@@ -235,7 +238,7 @@ func (c *Connection) Close() error {
 	return c.link.Close()
 }
 
-// untilAbort ends with ctx, or with the Context's abort, whose cause it then has.
+// untilAbort derives a context that also ends with the Context's abort, and then has the abort's cause.
 func (c *Context) untilAbort(parent context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	done := c.Aborted()
@@ -249,7 +252,7 @@ func (c *Context) untilAbort(parent context.Context) (context.Context, context.C
 	return ctx, cancel
 }
 
-// hostLimit is the limit of a wait by the host.
+// hostLimit returns the limit of a wait by the host.
 func (c *Context) hostLimit(ctx context.Context) wait.Limit {
 	l := wait.Limit{Abort: c.abort.word()}
 	end := time.Now().Add(c.opt.timeout)

@@ -17,27 +17,27 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// Context owns a process's communication resources: endpoints, connections, mappings, counters, and the abort block that ends all waits. A
-// process may have several; they share nothing.
+// Context owns communication resources: endpoints, connections, mappings, counters, and the abort block that ends all
+// waits. A process may have several Contexts; they share nothing.
 type Context struct {
 	opt   contextOptions
 	rank  atomic.Int64
-	abort *abortBlock // nil when it could not be made: see failed
+	abort *abortBlock // nil if it could not be made: see failed
 	fail  error
 
 	importer ipc.Importer
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	closed  bool
-	cause   error         // why Abort was called
+	cause   error         // the cause of an Abort
 	done    chan struct{} // closed by Abort, replaced by Recover
 	hooks   []func(error)
 	node    *tcp.Node
 	tokens  map[tokenPoolKey]*tokenPool
 	streams map[device.Device]*streamPool
-	owned   map[closer]uint64 // what Close ends, by age, newest first
+	owned   map[closer]uint64 // resources that Close ends, with their ages, newest first
 	age     uint64
-	waiters map[device.Ptr]*Connection // whose counter is at an address, for reports
+	waiters map[device.Ptr]*Connection // the connection whose counter is at an address, for reports
 }
 
 // closer is a resource of a Context.
@@ -55,18 +55,20 @@ type ContextOption func(*contextOptions)
 // WithTimeout sets how long host calls of this Context wait: 30 s unless set here or by GOCCL_TIMEOUT.
 func WithTimeout(d time.Duration) ContextOption { return func(o *contextOptions) { o.timeout = d } }
 
-// WithSpinLimit sets how long one wait in a kernel may take: 10 minutes unless set here or by GOCCL_SPIN_LIMIT; 0 is for ever, until an abort.
+// WithSpinLimit sets how long one wait in a kernel may take: 10 minutes unless set here or by GOCCL_SPIN_LIMIT; 0 means
+// no limit, so that only an abort ends a wait.
 func WithSpinLimit(d time.Duration) ContextOption { return func(o *contextOptions) { o.spinLimit = d } }
 
-// WithListenAddress chooses the address at which Ethernet endpoints listen. By default it is an address of the interface that GOCCL_SOCKET_IFNAME
-// names, or the one from which this host reaches MASTER_ADDR, or the first of a real interface.
+// WithListenAddress sets the address at which Ethernet endpoints listen. By default it is an address of the interface
+// that GOCCL_SOCKET_IFNAME names, or the address from which this host reaches MASTER_ADDR, or the first address of a
+// real interface.
 func WithListenAddress(a netip.Addr) ContextOption { return func(o *contextOptions) { o.listen = a } }
 
 // WithLogger sets where refused connections and lost peers are logged: slog.Default unless set.
 func WithLogger(l *slog.Logger) ContextOption { return func(o *contextOptions) { o.log = l } }
 
-// NewContext makes a Context. It fails for want of a page of memory, and when a variable of the environment is not understood; that failure is returned
-// by the first use.
+// NewContext makes a Context. It fails if it cannot allocate a page of memory or if an environment variable is invalid;
+// the first use returns that failure.
 func NewContext(opts ...ContextOption) *Context {
 	timeout, err1 := setting.Positive("GOCCL_TIMEOUT", 30*time.Second)
 	spinLimit, err2 := setting.Duration("GOCCL_SPIN_LIMIT", 10*time.Minute)
@@ -87,16 +89,16 @@ func NewContext(opts ...ContextOption) *Context {
 	return c
 }
 
-// Timeout is how long host calls wait when they are given no deadline.
+// Timeout returns how long host calls without a deadline wait.
 func (c *Context) Timeout() time.Duration { return c.opt.timeout }
 
-// SetRank makes errors name this rank. A Communicator does it.
+// SetRank sets this rank for errors. A Communicator calls it.
 func (c *Context) SetRank(rank int) { c.rank.Store(int64(rank)) }
 
-// Rank is what SetRank set, or NoRank.
+// Rank returns the rank given to SetRank, or NoRank.
 func (c *Context) Rank() int { return int(c.rank.Load()) }
 
-// AbortBlock is the address of the AbortBlock for kernels of dev.
+// AbortBlock returns the address of the AbortBlock for kernels of dev.
 func (c *Context) AbortBlock(dev device.Device) (device.Ptr, error) {
 	if err := c.usable("abort block"); err != nil {
 		return 0, err
@@ -105,7 +107,7 @@ func (c *Context) AbortBlock(dev device.Device) (device.Ptr, error) {
 	return p, c.wrap(err, "abort block", NoRank)
 }
 
-// usable is nil, ErrClosed, or why the Context never worked.
+// usable returns nil if the Context is usable, else ErrClosed or the failure of NewContext.
 func (c *Context) usable(op string) error {
 	if c.fail != nil {
 		return c.wrap(c.fail, op, NoRank)
@@ -118,7 +120,7 @@ func (c *Context) usable(op string) error {
 	return nil
 }
 
-// enterWait counts a wait of the host in, as enter does one of a kernel: from then on and until leave, Close unmaps nothing.
+// enterWait counts a wait of the host, as enter counts one of a kernel: until leave, Close unmaps nothing.
 func (c *Context) enterWait(op string) (leave func(), err error) {
 	if c.fail != nil {
 		return nil, c.wrap(c.fail, op, NoRank)
@@ -133,7 +135,7 @@ func (c *Context) enterWait(op string) (leave func(), err error) {
 
 func (c *Context) wrap(err error, op string, peer int) error { return wrap(err, op, c.Rank(), peer) }
 
-// own makes Close end r. It fails when the Context is closed already; the caller then closes r itself.
+// own makes Close end r. It fails if the Context is closed already; the caller then closes r itself.
 func (c *Context) own(r closer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,21 +190,22 @@ func statusOf(err error) Status {
 	return StatusAborted
 }
 
-// OnAbort calls f in the goroutine of the first Abort.
+// OnAbort registers f. The first Abort calls it, on its goroutine.
 func (c *Context) OnAbort(f func(error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hooks = append(c.hooks, f)
 }
 
-// Aborted is closed by Abort.
+// Aborted returns a channel that Abort closes.
 func (c *Context) Aborted() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.done
 }
 
-// Err is why the Context was aborted, or what a kernel that gave up reported, or nil. It costs two loads when nothing happened.
+// Err returns the cause of an abort, or the report of a kernel whose wait failed, or nil. It costs two loads if there
+// is none.
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,8 +230,8 @@ func (c *Context) Err() error {
 	return &Error{Op: waitOpName(op), Rank: c.Rank(), Peer: p, Err: s.Err()}
 }
 
-// Recover forgets an abort or a reported timeout, so that waits work again. No kernel of this Context may run. Counters keep their values: ranks
-// that were out of step make new semaphores.
+// Recover clears an abort or a reported timeout, so that waits work again. No kernel of this Context may run. Counters
+// keep their values: ranks whose counters disagree must make new semaphores.
 func (c *Context) Recover() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +245,7 @@ func (c *Context) Recover() {
 	c.abort.clear()
 }
 
-// stopped is the error of a wait that the abort word ended.
+// stopped returns the error of a wait that the abort word ended.
 func (c *Context) stopped() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +255,7 @@ func (c *Context) stopped() error {
 	return ErrClosed
 }
 
-// rankOfClosing is smaller for what is closed earlier.
+// rankOfClosing returns the order of closing: a smaller number is closed earlier.
 func rankOfClosing(r closer) int {
 	if _, ok := r.(*Proxy); ok {
 		return 0
@@ -260,11 +263,11 @@ func rankOfClosing(r closer) int {
 	return 1
 }
 
-// drainTimeout is how long Close waits for a kernel that waits: it leaves at its next look at the abort word, on a busy machine once it has a
-// processor again.
+// drainTimeout is how long Close waits for waiting kernels. A kernel leaves at its next poll of the abort word; on a
+// busy machine it must first get a processor.
 const drainTimeout = 10 * time.Second
 
-// Close ends every wait with ErrClosed, then everything that was made from the Context. The devices stay open.
+// Close ends every wait with ErrClosed, then closes every resource of the Context. The devices stay open.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -287,17 +290,18 @@ func (c *Context) Close() error {
 
 	var errs []error
 	if c.abort != nil && !c.abort.drain(drainTimeout) {
-		// Unmapping what a kernel polls would end the process, so all of it stays.
+		// Unmapping memory that a kernel polls would crash the process, so all memory stays mapped.
 		return c.wrap(fmt.Errorf("%w: a kernel of the host device still waits; its memory is kept", ErrTimeout), "close context", NoRank)
 	}
-	// A proxy carries out its triggers with semaphores and memories that are younger than it is, so all proxies end before anything is unmapped.
+	// A proxy executes its triggers with semaphores and memories that are newer than the proxy, so all proxies end
+	// before any memory is unmapped.
 	slices.SortFunc(owned, func(a, b closer) int {
 		return cmp.Or(cmp.Compare(rankOfClosing(a), rankOfClosing(b)), cmp.Compare(ages[b], ages[a]))
 	})
 	for _, r := range owned {
 		if conn, ok := r.(*Connection); ok {
 			if l, ok := conn.link.(interface{ Hurry() }); ok {
-				l.Hurry() // a proxy that is closed below may be stuck in it
+				l.Hurry() // a proxy, which is closed below, may be blocked in the link
 			}
 		}
 	}

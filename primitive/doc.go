@@ -1,6 +1,6 @@
-// Package primitive is the vocabulary that kernels and hosts use to move bytes one-sidedly: Endpoint, Connection, RegisteredMemory,
-// Semaphore, the channels (BaseMemoryChannel, MemoryChannel, PortChannel, SwitchChannel), the ProxyService that carries out what a kernel
-// asks for, and the Communicator that sets all of it up between ranks.
+// Package primitive provides one-sided communication for kernels and hosts: Endpoint, Connection, RegisteredMemory,
+// Semaphore, the channels (BaseMemoryChannel, MemoryChannel, PortChannel, SwitchChannel), the ProxyService that
+// executes the requests of kernels, and the Communicator that sets up all of these between ranks.
 //
 // # How the pieces fit
 //
@@ -14,24 +14,27 @@
 //	                                        │
 //	       BaseMemoryChannel · MemoryChannel · PortChannel · SwitchChannel ── DeviceHandle ──► kernels (Go twins or CUDA)
 //
-// Endpoint, RegisteredMemory and SemaphoreStub are exchanged as bytes. The formats are versioned, length-checked and carry a checksum; a
-// decoder never trusts a length, and a region named by a peer is checked against what was registered.
+// Endpoint, RegisteredMemory and SemaphoreStub are exchanged as bytes. The formats have a version, a length check and a
+// checksum. A decoder never trusts a length, and a region named by a peer is checked against the registered ones.
 //
 // # Lifetime and threads
 //
-// A Context owns what is made from it. Close ends it all: links are closed, imported mappings unmapped, descriptors revoked, goroutines
-// joined. Close the Context before the devices it uses: its counters and FIFOs lie in their memory. Whoever registers memory closes it no sooner than the channels over it. All types are safe for several goroutines. A device
-// handle is plain data; it stays valid until its Context is closed, and no kernel that holds it may run then.
+// A Context owns the objects made from it. Close ends them all: it closes links, unmaps imported mappings, revokes
+// descriptors and joins goroutines. Close the Context before the devices it uses, because its counters and FIFOs lie in
+// their memory. The caller closes a registration of memory only after the channels over it. All types are safe for
+// several goroutines. A device handle is plain data. It stays valid until its Context is closed, and no kernel that
+// holds it may run after that.
 //
 // # Waiting
 //
-// No wait is for ever. Host calls take a context.Context or the timeout of their Context (30 s, WithTimeout, GOCCL_TIMEOUT). Waits in kernels
-// poll the Context's AbortBlock and give up after its spin limit; they return a Status, they never trap. Context.Abort ends every wait on
-// host and device with a typed error; Context.Recover makes the Context usable again once no kernel runs.
+// No wait is for ever. Host calls take a context.Context or the timeout of their Context (30 s, WithTimeout,
+// GOCCL_TIMEOUT). Waits in kernels poll the Context's AbortBlock and give up after its spin limit; they return a Status
+// and never trap. Context.Abort ends every wait on host and device with a typed error. Context.Recover makes the
+// Context usable again once no kernel runs.
 //
 // # Memory order
 //
-// Signal is a release at system scope and Wait an acquire: what the signaller wrote before is visible after the wait. The Relaxed forms
-// order nothing but themselves. A Connection performs its operations in the order of the calls; a signal is never seen before the writes that
-// precede it on the same Connection.
+// Signal is a release at system scope and Wait an acquire: the signaller's earlier writes are visible after the wait.
+// The Relaxed forms do not order other accesses. A Connection performs its operations in the order of the calls; a
+// signal never becomes visible before the earlier writes on the same Connection.
 package primitive

@@ -14,15 +14,15 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-// EndpointConfig says what an endpoint is.
+// EndpointConfig is the configuration of an endpoint.
 type EndpointConfig struct {
 	Transport Transport
-	// Device is where the endpoint's memory lives: a GPU, or a host device, which stands for the CPU.
+	// Device holds the endpoint's memory: a GPU, or a host device, which stands for the CPU.
 	Device device.Device
 }
 
-// Endpoint is half of a connection: an entity that can communicate, and how. A local one is made by Context.CreateEndpoint and may be used for several
-// connections; a remote one is read from bytes.
+// Endpoint is one end of a connection: a device and a transport. Context.CreateEndpoint makes a local endpoint, which
+// may be used for several connections; DeserializeEndpoint makes a remote one.
 type Endpoint struct {
 	transport     Transport
 	owner         device.ID
@@ -74,22 +74,22 @@ func randomID() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// Transport is how the endpoint communicates.
+// Transport returns the endpoint's transport.
 func (e *Endpoint) Transport() Transport { return e.transport }
 
-// Device is where the endpoint's memory lives.
+// Device returns the device that holds the endpoint's memory.
 func (e *Endpoint) Device() device.ID { return e.owner }
 
-// Local reports whether the endpoint was made by a Context of this process, not read from bytes.
+// Local reports whether a Context of this process made the endpoint.
 func (e *Endpoint) Local() bool { return e.ctx != nil }
 
-// SameHost and SameProcess compare where two endpoints are.
+// SameHost reports whether both endpoints are on one host.
 func (e *Endpoint) SameHost(o *Endpoint) bool { return e.host == o.host }
 
 // SameProcess reports whether both endpoints were made in one process.
 func (e *Endpoint) SameProcess(o *Endpoint) bool { return e.process == o.process }
 
-// String is like "ipc cuda:3" or "ethernet host:0 at 10.0.0.4:40001".
+// String formats e, for example "ipc cuda:3" or "ethernet host:0 at 10.0.0.4:40001".
 func (e *Endpoint) String() string {
 	if e.transport == Ethernet {
 		return fmt.Sprintf("%v %v at %v", e.transport, e.owner, e.addr)
@@ -97,7 +97,7 @@ func (e *Endpoint) String() string {
 	return fmt.Sprintf("%v %v", e.transport, e.owner)
 }
 
-// Close lets no new connection in. A remote endpoint needs none.
+// Close stops accepting new connections. A remote endpoint need not be closed.
 func (e *Endpoint) Close() error {
 	if e.ctx == nil {
 		return nil
@@ -122,8 +122,8 @@ const (
 
 const endpointVersion = 1
 
-// Serialize is the endpoint as bytes. For Ethernet they hold the secret that lets a peer connect: send them over a channel that is authenticated and
-// encrypted, as the Communicator does.
+// Serialize encodes the endpoint. For Ethernet the bytes contain the secret that lets a peer connect: send them over an
+// authenticated and encrypted channel, as the Communicator does.
 func (e *Endpoint) Serialize() []byte {
 	var w wire.Writer
 	w.U8(uint8(e.transport))
@@ -140,7 +140,7 @@ func (e *Endpoint) Serialize() []byte {
 	return w.Seal(kindEndpoint, endpointVersion)
 }
 
-// DeserializeEndpoint reads what Serialize wrote, in this process or another.
+// DeserializeEndpoint decodes the result of Serialize, in this process or another.
 func DeserializeEndpoint(data []byte) (*Endpoint, error) {
 	const op = "deserialize endpoint"
 	r, err := wire.Open(data, kindEndpoint, endpointVersion)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What can go wrong, for errors.Is. They arrive wrapped in an *Error that names rank, peer and operation.
+// The kinds of errors, for errors.Is. They are wrapped in an *Error with rank, peer and operation.
 var (
 	ErrTimeout     = errors.New("timed out")
 	ErrAborted     = errors.New("aborted")
@@ -17,19 +17,19 @@ var (
 	ErrUnsupported = errors.New("not supported")
 )
 
-// NoRank stands for a rank or peer that is not known.
+// NoRank is the number of an unknown rank or peer.
 const NoRank = -1
 
-// Error says which operation failed, at which rank and towards which peer.
+// Error describes the failed operation, its rank and its peer.
 type Error struct {
 	Op   string
 	Rank int    // this rank, or NoRank
 	Peer int    // the other rank, or NoRank
-	Info string // what it was about: an address, a size, a name
+	Info string // details: an address, a size, a name
 	Err  error
 }
 
-// Error is like "primitive: flush (rank 0, peer 3): timed out: 12 writes outstanding".
+// Error formats e, for example "primitive: flush (rank 0, peer 3): timed out: 12 writes outstanding".
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("primitive: ")
@@ -50,15 +50,15 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// invalid is an *Error about an argument that cannot be right.
+// invalid returns an *Error about an invalid argument.
 func invalid(op, format string, args ...any) error {
 	return &Error{Op: op, Rank: NoRank, Peer: NoRank, Info: fmt.Sprintf(format, args...), Err: ErrInvalid}
 }
 
-// asCause maps the end of a context.Context to this package's errors and leaves the rest alone.
+// asCause converts the end of a context.Context to this package's errors. It returns other errors unchanged.
 func asCause(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -69,7 +69,7 @@ func asCause(err error) error {
 	return err
 }
 
-// wrap names the operation and the ranks. An *Error that already names a peer passes through.
+// wrap adds the operation and the ranks. An *Error that already has a peer is returned unchanged.
 func wrap(err error, op string, rank, peer int) error {
 	if err == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// ethernet is the Context's Node, started when first asked for.
+// ethernet returns the Context's Node. The first call starts it.
 func (c *Context) ethernet() (*tcp.Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,14 +36,14 @@ func (c *Context) ethernet() (*tcp.Node, error) {
 	return n, nil
 }
 
-// startedEthernet is the Node, or nil when there is none.
+// startedEthernet returns the Node, or nil if it was not started.
 func (c *Context) startedEthernet() *tcp.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.node
 }
 
-// dead is the rank whose death the Context was aborted for, or NoRank.
+// dead returns the rank whose death aborted the Context, or NoRank.
 func (c *Context) dead() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *Context) dead() int {
 	return NoRank
 }
 
-// sessionLost aborts the Context when a peer that wrote into this process vanished.
+// sessionLost aborts the Context when a peer that wrote to this process's memory has vanished.
 func (c *Context) sessionLost(endpoint, from uint64, err error) {
 	c.mu.Lock()
 	peer, what := NoRank, ""
@@ -68,6 +68,6 @@ func (c *Context) sessionLost(endpoint, from uint64, err error) {
 	if closed {
 		return
 	}
-	// Another goroutine, because the Node forbids callbacks into it and hooks may do anything.
+	// On another goroutine, because the Node forbids calls from its callbacks and hooks may make such calls.
 	go c.Abort(&Error{Op: "ethernet session", Rank: c.Rank(), Peer: peer, Info: what, Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// Fifo is a ring of triggers in memory that kernels write and the host polls. Any number of kernel threads push; one host goroutine polls and pops.
+// Fifo is a ring of triggers in memory that kernels write and the host polls. Any number of kernel threads push; one
+// host goroutine polls and pops.
 //
 // Host memory holds, for the host and the kernels of every device:
 //
@@ -17,7 +18,8 @@ import (
 //	64    the doorbell, a cell on which an idle host sleeps; kernels of the host device ring it
 //	4096  the ring
 //
-// The head and a cached tail lie in a token of device memory, so that a push reads nothing over PCIe as long as there is room.
+// The head and a cached tail lie in a token of device memory, so that a push reads nothing over PCIe as long as there
+// is room.
 type Fifo struct {
 	mem   device.Allocation
 	state *token
@@ -29,7 +31,7 @@ type Fifo struct {
 const (
 	fifoDoorbell = 64
 	fifoRing     = 4096
-	// DefaultFifoSize is the number of triggers that a kernel can be ahead of the host.
+	// DefaultFifoSize is the default number of slots, by which kernels can be ahead of the host.
 	DefaultFifoSize = 512
 	maxFifoSize     = 1 << 20
 )
@@ -63,10 +65,10 @@ func NewFifo(c *Context, dev device.Device, size int) (*Fifo, error) {
 	return &Fifo{mem: mem, state: state, size: n, abort: abort}, nil
 }
 
-// Size is the number of triggers.
+// Size returns the number of slots.
 func (f *Fifo) Size() int { return int(f.size) }
 
-// DeviceHandle is the kernels' end.
+// DeviceHandle returns the handle for kernels.
 func (f *Fifo) DeviceHandle() FifoHandle {
 	return FifoHandle{Ring: f.mem.Ptr().Add(fifoRing), Head: f.state.inbound(), Tail: f.mem.Ptr(), TailCache: f.state.expected(), Size: f.size, Abort: f.abort}
 }
@@ -79,9 +81,9 @@ func (f *Fifo) ready() bool {
 	return uint32(word64(slot.Add(24)).Load()>>32) == fifoLap(f.next, f.size)
 }
 
-// Poll is the next trigger and its position, if it is there. It stays until Pop.
+// Poll returns the next trigger and its position, if it is complete. The trigger stays in its slot until Pop.
 func (f *Fifo) Poll() (t Trigger, position uint64, ok bool) {
-	// The lap is read with acquire, so the words that were written before it are there.
+	// The lap is read with acquire, so the words written before it are visible.
 	slot := f.mem.Ptr().Add(fifoRing + int64(f.next&uint64(f.size-1))*TriggerSize)
 	w3 := word64(slot.Add(24)).Load()
 	if uint32(w3>>32) != fifoLap(f.next, f.size) {
@@ -97,10 +99,10 @@ func (f *Fifo) Pop() {
 	cellAt(f.mem.Ptr()).Store(f.next)
 }
 
-// Tail is the number of triggers that were consumed.
+// Tail returns the number of consumed triggers.
 func (f *Fifo) Tail() uint64 { return cellAt(f.mem.Ptr()).Load() }
 
-// Close frees the memory; no kernel may push any more.
+// Close frees the memory; no kernel may push after that.
 func (f *Fifo) Close() error {
 	f.state.pool.put(f.state)
 	return f.mem.Close()
@@ -108,13 +110,14 @@ func (f *Fifo) Close() error {
 
 // The Go twin of goccl::FifoHandle, for host kernels.
 
-// Push appends t and returns its position, which Sync and flushes use. It waits while the ring is full. After a status other than StatusOK the
-// position is lost and the Fifo is dead: its service must be made anew.
+// Push appends t and returns its position, for Sync and flushes. It waits while the ring is full. StatusInvalid means
+// that t does not fit the encoding; nothing was pushed. After any other status except StatusOK the position is lost and
+// the Fifo is unusable: its service must be made anew.
 //
-//  1. take a position
-//  2. wait until its slot is consumed; the cached tail answers when there is room
-//  3. write three words, then the fourth, with the lap, as a release
-//  4. ring the doorbell: one load unless the host sleeps
+//  1. Take a position.
+//  2. Wait until its slot is consumed. If the cached tail shows room, no wait is needed.
+//  3. Write three words, then the fourth, with the lap, as a release.
+//  4. Ring the doorbell: one load unless the host sleeps.
 func (h *FifoHandle) Push(t Trigger) (position uint64, s Status) {
 	if !t.valid() {
 		return 0, StatusInvalid
@@ -147,5 +150,5 @@ func (h *FifoHandle) Sync(position uint64) Status {
 	return waitCell(tail, func() bool { return tail.Reached(position + 1) }, h.Abort, h.Tail, waitFifoSlot)
 }
 
-// String is for logs.
+// String formats f for logs.
 func (f *Fifo) String() string { return fmt.Sprintf("fifo of %d triggers at %d", f.size, f.next) }

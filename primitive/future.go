@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Future is a value that another goroutine is working for. Futures complete in any order. Every future completes: with its value, or with an error
-// when its deadline passes, its peer dies or its Context is aborted.
+// Future is the result of a call that runs in the background. Futures complete in any order. Every future completes:
+// with its value, or with an error when its deadline passes, its peer dies or its Context is aborted.
 type Future[T any] struct {
 	done chan struct{}
 	once sync.Once
@@ -23,10 +23,10 @@ func (f *Future[T]) complete(v T, err error) {
 	})
 }
 
-// Done is closed when the future is complete.
+// Done returns a channel that is closed when the future is complete.
 func (f *Future[T]) Done() <-chan struct{} { return f.done }
 
-// Get waits for the value. It may be called any number of times, from several goroutines.
+// Get waits for the value. It may be called repeatedly and from several goroutines.
 func (f *Future[T]) Get(ctx context.Context) (T, error) {
 	select {
 	case <-f.done:

@@ -2,8 +2,9 @@ package primitive
 
 import "github.com/goccl/goccl/device"
 
-// The device handles: what a kernel gets. Each struct is the byte layout of its namesake in kernels/include/goccl/handle.cuh, little endian and
-// 8-aligned; handle_test.go and a CUDA static_assert hold both to the same table. Pointers are addresses on the device that runs the kernel.
+// The device handles are passed to kernels. Each struct has the byte layout of its namesake in
+// kernels/include/goccl/handle.cuh, little endian and 8-aligned; handle_test.go and a CUDA static_assert check both
+// against the same table. Pointers are addresses on the device that runs the kernel.
 
 // Sizes of the handles in bytes.
 const (
@@ -17,14 +18,14 @@ const (
 	SwitchChannelHandleSize     = 32
 )
 
-// AbortBlock is how the host ends waits in kernels. It is host memory mapped for every device of its Context.
+// AbortBlock lets the host end waits in kernels. It is host memory mapped for every device of its Context.
 //
-// The host writes Abort and SpinLimitNs; a kernel that gives up writes Detail, Peer and Op and then Reported.
+// The host writes Abort and SpinLimitNs. A kernel that gives up writes Detail, Peer and Op and then Reported.
 type AbortBlock struct {
 	Abort       uint32 // 0: run; otherwise the Status that every wait returns
-	Reported    uint32 // the Status with which a wait gave up on its own
+	Reported    uint32 // the Status with which a wait failed without Abort
 	SpinLimitNs uint64 // 0: no device deadline
-	Detail      uint64 // the address that was waited for
+	Detail      uint64 // the address that the wait polled
 	Peer        uint32
 	Op          uint32
 	_           [32]byte
@@ -33,12 +34,12 @@ type AbortBlock struct {
 // SemaphoreHandle is one side of a Semaphore.
 type SemaphoreHandle struct {
 	Inbound       device.Ptr // u64: the peer adds to it
-	RemoteInbound device.Ptr // u64: the peer's Inbound as mapped here; 0 when only a proxy can reach it
-	Expected      device.Ptr // u64: how many signals were consumed; private to this side
+	RemoteInbound device.Ptr // u64: the peer's Inbound as mapped here; 0 if only a proxy can reach it
+	Expected      device.Ptr // u64: number of consumed signals; private to this side
 	Abort         device.Ptr // AbortBlock
 }
 
-// BaseMemoryChannelHandle signals and waits, and moves nothing.
+// BaseMemoryChannelHandle signals and waits; it moves no data.
 type BaseMemoryChannelHandle struct {
 	Semaphore SemaphoreHandle
 }
@@ -48,7 +49,7 @@ type MemoryChannelHandle struct {
 	Semaphore    SemaphoreHandle
 	Dst          device.Ptr // the peer's memory, mapped here
 	Src          device.Ptr // local memory
-	PacketBuffer device.Ptr // local memory into which the peer puts packets
+	PacketBuffer device.Ptr // local memory to which the peer writes packets
 }
 
 // FifoHandle is the kernel's end of a Fifo.
@@ -56,13 +57,13 @@ type FifoHandle struct {
 	Ring      device.Ptr // triggers, host memory
 	Head      device.Ptr // u64, device memory: the next position
 	Tail      device.Ptr // u64, host memory: positions that the host consumed
-	TailCache device.Ptr // u64, device memory: a Tail seen earlier
+	TailCache device.Ptr // u64, device memory: an earlier value of Tail
 	Size      uint32     // slots, a power of two
 	_         uint32
 	Abort     device.Ptr
 }
 
-// BasePortChannelHandle asks a proxy to move bytes between memories named by id.
+// BasePortChannelHandle requests transfers from a proxy, between memories given by id.
 type BasePortChannelHandle struct {
 	Semaphore   SemaphoreHandle
 	Fifo        FifoHandle
@@ -72,7 +73,7 @@ type BasePortChannelHandle struct {
 	_           uint64
 }
 
-// PortChannelHandle is a BasePortChannelHandle with both memories chosen.
+// PortChannelHandle is a BasePortChannelHandle with a fixed destination and source.
 type PortChannelHandle struct {
 	BasePortChannelHandle
 	Dst uint32
@@ -81,7 +82,7 @@ type PortChannelHandle struct {
 
 // SwitchChannelHandle reduces from and broadcasts to the same range of every rank's memory.
 type SwitchChannelHandle struct {
-	Peers  device.Ptr // NRanks addresses in device memory, in rank order, own included
+	Peers  device.Ptr // NRanks addresses in device memory, in rank order, own address included
 	NRanks uint32
 	Rank   uint32
 	Size   uint64 // bytes

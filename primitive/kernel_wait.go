@@ -8,13 +8,14 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// Waits in host kernels, by the rules of kernels/include/goccl/abort.cuh: they end when the condition holds, when the host raises the abort
-// word, when the spin limit passes, or when some other wait of the same Context has given up before.
+// Waits in host kernels follow the rules of kernels/include/goccl/abort.cuh: they end when the condition holds, when
+// the host raises the abort word, when the spin limit passes, or when another wait of the same Context has failed
+// before.
 
-// defaultSpinLimit bounds waits that were given no abort block.
+// defaultSpinLimit bounds waits without an abort block.
 const defaultSpinLimit = 60 * time.Second
 
-// waitCell waits in a kernel until cond holds. Whoever makes it true wakes c.
+// waitCell waits in a kernel until cond holds. The code that makes cond true must wake c.
 func waitCell(c *wait.Cell, cond func() bool, abort device.Ptr, detail device.Ptr, op uint32) Status {
 	if cond() {
 		return StatusOK
@@ -27,7 +28,7 @@ func waitCell(c *wait.Cell, cond func() bool, abort device.Ptr, detail device.Pt
 	return giveUp(wait.Until(c, cond, l, nil), abort, detail, op)
 }
 
-// enter counts a host kernel in as long as it waits, so that Context.Close does not unmap what it polls.
+// enter counts a waiting host kernel, so that Context.Close does not unmap the memory that it polls.
 func enter(abort device.Ptr) (leave func()) {
 	if abort == 0 {
 		return func() {}
@@ -37,7 +38,7 @@ func enter(abort device.Ptr) (leave func()) {
 	return func() { active.Add(^uint32(0)) }
 }
 
-// limitOf reads the abort block once: its word is polled by the wait, its spin limit becomes a deadline.
+// limitOf reads the abort block once: the wait polls its abort word, and its spin limit becomes a deadline.
 func limitOf(abort device.Ptr) (wait.Limit, Status) {
 	if abort == 0 {
 		return wait.Limit{Deadline: wait.After(defaultSpinLimit)}, StatusOK
@@ -48,7 +49,7 @@ func limitOf(abort device.Ptr) (wait.Limit, Status) {
 	return wait.Limit{Deadline: wait.After(time.Duration(word64(abort.Add(abortSpin)).Load())), Abort: word32(abort)}, StatusOK
 }
 
-// giveUp turns the end of a wait into a Status and reports a failed one.
+// giveUp converts the result of a wait to a Status and reports a failure in the abort block.
 func giveUp(err error, abort, detail device.Ptr, op uint32) Status {
 	if err == nil {
 		return StatusOK

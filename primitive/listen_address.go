@@ -11,14 +11,15 @@ import (
 	"github.com/goccl/goccl/internal/netif"
 )
 
-// listenAddress is where Ethernet endpoints listen when WithListenAddress does not say:
+// listenAddress returns the address where Ethernet endpoints listen without WithListenAddress:
 //
-//  1. an address of an interface that GOCCL_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME, with the same meaning: prefixes, "=" for exact names, "^" to
-//     exclude) allows, if either is set
-//  2. the address from which this host reaches MASTER_ADDR, if that is set: peers reach us on that way too
+//  1. an address of an interface that GOCCL_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME, with the same meaning: prefixes, "="
+//     for exact names, "^" to exclude) allows, if either is set
+//  2. the address from which this host reaches MASTER_ADDR, if that is set: peers can reach it, too
 //  3. the first address of a real interface, then of a virtual one, then loopback
 //
-// of the family that GOCCL_SOCKET_FAMILY (or NCCL_SOCKET_FAMILY) asks for, else IPv4 before IPv6; link-local addresses are passed over.
+// It returns an address of the family in GOCCL_SOCKET_FAMILY (or NCCL_SOCKET_FAMILY) if set, else prefers IPv4 to IPv6.
+// It skips link-local addresses.
 func listenAddress() (netip.Addr, error) {
 	if netif.Spec() == "" {
 		family, err := netif.Family()
@@ -36,7 +37,7 @@ func listenAddress() (netip.Addr, error) {
 	return a, nil
 }
 
-// routeTo is the address from which this host reaches another. Nothing is sent.
+// routeTo returns the local address from which this host reaches another. It sends no packet.
 func routeTo(host string) (netip.Addr, bool) {
 	if host == "" {
 		return netip.Addr{}, false

@@ -8,10 +8,10 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// Memory that the processor and a device both reach at one address: shared memory of the host device, or pinned host memory of a GPU, where
-// unified addressing makes the two addresses one.
+// Mapped memory has one address for the processor and a device: shared memory of the host device, or pinned host memory
+// of a GPU, where unified addressing makes the two addresses equal.
 
-// allocMapped is size zeroed bytes that the processor and dev's kernels reach at the same address.
+// allocMapped allocates size zeroed bytes that the processor and dev's kernels access at the same address.
 func allocMapped(dev device.Device, size int64) (device.Allocation, error) {
 	d, ok := dev.(*cuda.Device)
 	if !ok {
@@ -24,7 +24,7 @@ func allocMapped(dev device.Device, size int64) (device.Allocation, error) {
 	return unified(h)
 }
 
-// pinHostMemory makes host memory usable by the kernels of every GPU under its own address. undo ends that.
+// pinHostMemory makes host memory usable by the kernels of every GPU at its own address. undo reverts that.
 func pinHostMemory(dev device.Device, p device.Ptr, size int64) (undo func() error, err error) {
 	d, ok := dev.(*cuda.Device)
 	if !ok {
@@ -40,7 +40,7 @@ func pinHostMemory(dev device.Device, p device.Ptr, size int64) (undo func() err
 	return h.Close, nil
 }
 
-// unified refuses memory that has two addresses.
+// unified rejects memory that has two different addresses.
 func unified(h *cuda.HostMemory) (device.Allocation, error) {
 	if h.Ptr() != h.Host() {
 		return nil, errors.Join(fmt.Errorf("primitive: host memory %#x is %#x for the GPU: %w: goccl needs unified addressing", uintptr(h.Host()),
@@ -49,5 +49,5 @@ func unified(h *cuda.HostMemory) (device.Allocation, error) {
 	return h, nil
 }
 
-// reachable reports whether the processor can use memory of dev directly.
+// reachable reports whether the processor can access memory of dev directly.
 func reachable(dev device.Device) bool { return dev != nil && dev.ID().Kind == device.Host }

@@ -25,22 +25,22 @@ func NewBaseMemoryChannel(s *Semaphore) (*BaseMemoryChannel, error) {
 	return &BaseMemoryChannel{sema: s, handle: BaseMemoryChannelHandle{Semaphore: h}}, nil
 }
 
-// Semaphore is what the channel was made of.
+// Semaphore returns the semaphore of the channel.
 func (b *BaseMemoryChannel) Semaphore() *Semaphore { return b.sema }
 
-// DeviceHandle is the channel for kernels.
+// DeviceHandle returns the handle for kernels.
 func (b *BaseMemoryChannel) DeviceHandle() BaseMemoryChannelHandle { return b.handle }
 
-// MemoryChannel moves data in kernels by load and store: put from local memory to the peer's, get the other way, and packets, which carry their
-// own readiness.
+// MemoryChannel moves data in kernels by load and store: put from local memory to the peer's, get in the other
+// direction, and packets, which contain their own flags.
 type MemoryChannel struct {
 	sema     *Semaphore
 	dst, src *RegisteredMemory
 	handle   MemoryChannelHandle
 }
 
-// NewMemoryChannel makes a channel over a semaphore whose connection is IPC. dst is the peer's memory, src local memory. packetBuffer is local memory
-// into which the peer puts packets, or nil: the peer's channel has it as its dst.
+// NewMemoryChannel makes a channel over a semaphore whose connection is IPC. dst is the peer's memory, src local
+// memory. packetBuffer is local memory to which the peer writes packets, or nil; the peer's channel has it as its dst.
 func NewMemoryChannel(s *Semaphore, dst, src, packetBuffer *RegisteredMemory) (*MemoryChannel, error) {
 	const op = "memory channel"
 	if s == nil || dst == nil || src == nil {
@@ -71,8 +71,8 @@ func NewMemoryChannel(s *Semaphore, dst, src, packetBuffer *RegisteredMemory) (*
 	return m, nil
 }
 
-// Semaphore is what the channel was made of.
+// Semaphore returns the semaphore of the channel.
 func (m *MemoryChannel) Semaphore() *Semaphore { return m.sema }
 
-// DeviceHandle is the channel for kernels. Kernels are not checked against the sizes of the memories.
+// DeviceHandle returns the handle for kernels. Kernels do no bounds checks against the memories.
 func (m *MemoryChannel) DeviceHandle() MemoryChannelHandle { return m.handle }

@@ -7,8 +7,9 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The Go twins of goccl::BaseMemoryChannelHandle and goccl::MemoryChannelHandle, for host kernels. Offsets and sizes are in bytes. Calls with
-// (tid, nthreads) are cooperative: each thread of 0…nthreads-1 makes the same call and does its part; none of them synchronises the threads.
+// The Go twins of goccl::BaseMemoryChannelHandle and goccl::MemoryChannelHandle, for host kernels. Offsets and sizes
+// are in bytes. Calls with (tid, nthreads) are cooperative: each thread 0…nthreads-1 makes the same call and does its
+// part; the calls do not synchronise the threads.
 
 // Signal, RelaxedSignal, Poll, Wait and RelaxedWait are the semaphore's.
 func (h *BaseMemoryChannelHandle) Signal()             { h.Semaphore.Signal() }
@@ -24,7 +25,7 @@ func (h *MemoryChannelHandle) Poll() bool          { return h.Semaphore.Poll() }
 func (h *MemoryChannelHandle) Wait() Status        { return h.Semaphore.Wait() }
 func (h *MemoryChannelHandle) RelaxedWait() Status { return h.Semaphore.RelaxedWait() }
 
-// split is thread tid's part [lo, hi) of n bytes, in whole cache lines.
+// split returns thread tid's part [lo, hi) of n bytes, in whole cache lines.
 func split(n int64, tid, nthreads int) (lo, hi int64) {
 	const line = 64
 	lines := (n + line - 1) / line
@@ -40,7 +41,8 @@ func copyPart(dst, src device.Ptr, n int64, tid, nthreads int) {
 	}
 }
 
-// Put copies bytes from Src+originOffset to the peer's Dst+targetOffset. It orders nothing; Signal publishes it.
+// Put copies bytes from Src+originOffset to the peer's Dst+targetOffset. It does not order its writes; Signal publishes
+// them.
 func (h *MemoryChannelHandle) Put(targetOffset, originOffset, bytes int64, tid, nthreads int) {
 	copyPart(h.Dst.Add(targetOffset), h.Src.Add(originOffset), bytes, tid, nthreads)
 }
@@ -50,18 +52,19 @@ func (h *MemoryChannelHandle) Get(targetOffset, originOffset, bytes int64, tid, 
 	copyPart(h.Src.Add(originOffset), h.Dst.Add(targetOffset), bytes, tid, nthreads)
 }
 
-// PutWithSignal is a Put by one thread and a Signal that publishes it. Several threads put, meet at a barrier, and one signals.
+// PutWithSignal is a Put by one thread and a Signal that publishes it. Several threads instead put, synchronise at a
+// barrier, and one of them signals.
 func (h *MemoryChannelHandle) PutWithSignal(targetOffset, originOffset, bytes int64) {
 	h.Put(targetOffset, originOffset, bytes, 0, 1)
 	h.Signal()
 }
 
-// Element is what Read and Write move: plain values without pointers.
+// Element is the element type of Read and Write: plain values without pointers.
 type Element interface {
 	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// Read is element index of the peer's memory.
+// Read returns element index of the peer's memory.
 func Read[T Element](h *MemoryChannelHandle, index int64) T {
 	var v T
 	return *(*T)(pointer(h.Dst.Add(index * int64(unsafe.Sizeof(v)))))
@@ -72,8 +75,8 @@ func Write[T Element](h *MemoryChannelHandle, index int64, v T) {
 	*(*T)(pointer(h.Dst.Add(index * int64(unsafe.Sizeof(v))))) = v
 }
 
-// PutPackets writes bytes of Src+originOffset as packets of epoch flag to the peer's packet memory, its Dst+targetOffset. flag is never 0 and is
-// raised by one for each use of the memory.
+// PutPackets writes bytes of Src+originOffset as packets of epoch flag to the peer's packet memory, its
+// Dst+targetOffset. flag is never 0 and increases by one for each use of the memory.
 func (h *MemoryChannelHandle) PutPackets(p Packet, targetOffset, originOffset, bytes int64, tid, nthreads int, flag uint32) {
 	CopyToPackets(p, h.Dst.Add(targetOffset), h.Src.Add(originOffset), bytes, tid, nthreads, flag)
 }

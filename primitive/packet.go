@@ -8,20 +8,21 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// Packet is a format in which data carries its own readiness, so that neither a fence nor a signal is needed.
+// Packet is a packet format: data and a flag are stored together, so that neither a fence nor a signal is needed.
 type Packet uint8
 
-// The formats. The flag is an epoch that is never 0 and grows by one for each use of the memory.
+// The formats. The flag is an epoch that is never 0 and increases by one for each use of the memory.
 const (
 	// LL16 is {u32 data, u32 flag, u32 data, u32 flag}: 8 bytes of payload in 16.
 	LL16 Packet = iota
 	// LL8 is {u32 data, u32 flag}: 4 bytes of payload in 8.
 	LL8
-	// LL128 is a line of 120 bytes of payload and a flag of 8 bytes. It needs lines that arrive whole: shared memory, NVLink.
+	// LL128 is a line of 120 bytes of payload and a flag of 8 bytes. It requires lines that arrive as a whole: shared
+	// memory, NVLink.
 	LL128
 )
 
-// Size is the packet's size in bytes.
+// Size returns the packet's size in bytes.
 func (p Packet) Size() int {
 	switch p {
 	case LL8:
@@ -32,7 +33,7 @@ func (p Packet) Size() int {
 	return 16
 }
 
-// Payload is how many bytes of data a packet carries.
+// Payload returns the number of payload bytes in a packet.
 func (p Packet) Payload() int {
 	switch p {
 	case LL8:
@@ -43,7 +44,7 @@ func (p Packet) Payload() int {
 	return 8
 }
 
-// String is like "LL128".
+// String returns the name, for example "LL128".
 func (p Packet) String() string {
 	switch p {
 	case LL8:
@@ -54,20 +55,20 @@ func (p Packet) String() string {
 	return "LL16"
 }
 
-// Count is the number of packets for bytes of payload; the last may be part empty.
+// Count returns the number of packets for a payload of the given bytes; the last packet may be partly empty.
 func (p Packet) Count(bytes int64) int64 {
 	return (bytes + int64(p.Payload()) - 1) / int64(p.Payload())
 }
 
-// BufferSize is the packet memory for bytes of payload.
+// BufferSize returns the packet memory in bytes for a payload of the given bytes.
 func (p Packet) BufferSize(bytes int64) int64 { return p.Count(bytes) * int64(p.Size()) }
 
-// part is thread tid's packets [lo, hi).
+// part returns thread tid's packets [lo, hi).
 func part(n int64, tid, nthreads int) (lo, hi int64) {
 	return n * int64(tid) / int64(nthreads), n * int64(tid+1) / int64(nthreads)
 }
 
-// load64 gathers up to 8 bytes of any alignment.
+// load64 loads up to 8 bytes of any alignment.
 func load64(b []byte) uint64 {
 	if len(b) >= 8 {
 		return binary.LittleEndian.Uint64(b)
@@ -89,10 +90,11 @@ func store64(b []byte, v uint64) {
 	}
 }
 
-// CopyToPackets writes bytes of src, of any alignment, as packets of epoch flag; packets is aligned to the packet's size. It is cooperative.
+// CopyToPackets writes bytes of src, of any alignment, as packets of epoch flag; packets must be aligned to the
+// packet's size. It is cooperative.
 //
-// Words of LL8 and LL16 are stored without a barrier: an aligned word arrives in one piece, and each carries its own flag, so the order among them
-// does not matter. The flag of an LL128 line is stored atomically, after its payload.
+// Words of LL8 and LL16 are stored without a barrier: an aligned word arrives as a whole and has its own flag, so the
+// order of the words does not matter. The flag of an LL128 line is stored atomically, after its payload.
 func CopyToPackets(p Packet, packets, src device.Ptr, bytes int64, tid, nthreads int, flag uint32) {
 	lo, hi := part(p.Count(bytes), tid, nthreads)
 	in := device.Bytes(src, bytes)
@@ -115,7 +117,8 @@ func CopyToPackets(p Packet, packets, src device.Ptr, bytes int64, tid, nthreads
 	}
 }
 
-// CopyFromPackets waits for the packets of epoch flag and writes their payload to dst: exactly bytes, of any alignment. It is cooperative.
+// CopyFromPackets waits for the packets of epoch flag and writes their payload to dst: exactly bytes, of any alignment.
+// It is cooperative.
 func CopyFromPackets(p Packet, dst, packets device.Ptr, bytes int64, tid, nthreads int, flag uint32, abort device.Ptr) Status {
 	lo, hi := part(p.Count(bytes), tid, nthreads)
 	out := device.Bytes(dst, bytes)
@@ -133,12 +136,12 @@ func CopyFromPackets(p Packet, dst, packets device.Ptr, bytes int64, tid, nthrea
 	return StatusOK
 }
 
-// waitOnePacket is the slow path, kept apart so that the loop above allocates no closure.
+// waitOnePacket is the slow path. It is a separate function so that the loop above allocates no closure.
 func waitOnePacket(p Packet, data []byte, at device.Ptr, flag uint32, abort device.Ptr) Status {
 	return waitPacketUntil(func() bool { return readPacket(p, data, at, flag) }, abort, at)
 }
 
-// readPacket fetches the payload and says whether it carries flag.
+// readPacket copies the payload and returns true if the packet has the flag; otherwise it returns false.
 func readPacket(p Packet, data []byte, at device.Ptr, flag uint32) bool {
 	switch p {
 	case LL8:
@@ -164,7 +167,7 @@ func readPacket(p Packet, data []byte, at device.Ptr, flag uint32) bool {
 	return true
 }
 
-// waitPacketUntil waits in a kernel for data that carries its own flag.
+// waitPacketUntil waits in a kernel for data with its own flag.
 func waitPacketUntil(cond func() bool, abort, detail device.Ptr) Status {
 	if cond() {
 		return StatusOK
@@ -174,7 +177,7 @@ func waitPacketUntil(cond func() bool, abort, detail device.Ptr) Status {
 		return s
 	}
 	p := *wait.Default()
-	p.Recheck = 100 * time.Microsecond // nobody wakes a sleeper here
+	p.Recheck = 100 * time.Microsecond // writers of packets do not wake sleepers
 	defer enter(abort)()
 	return giveUp(wait.Until(new(wait.Cell), cond, l, &p), abort, detail, waitPacket)
 }

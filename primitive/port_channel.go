@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// BasePortChannel lets kernels ask the proxy for transfers between memories that they name by id.
+// BasePortChannel lets kernels request transfers from the proxy, between memories given by id.
 type BasePortChannel struct {
 	service *ProxyService
 	sema    *Semaphore
 	handle  BasePortChannelHandle
 }
 
-// PortChannel is a BasePortChannel with its destination and its source chosen.
+// PortChannel is a BasePortChannel with a fixed destination and source.
 type PortChannel struct {
 	BasePortChannel
 	dst, src uint32
@@ -34,7 +34,8 @@ func (s *ProxyService) BasePortChannel(id SemaphoreID) (*BasePortChannel, error)
 		Semaphore: h, Fifo: s.proxy.fifo.DeviceHandle(), FlushDone: e.flush.inbound(), SemaphoreID: uint32(id)}}, nil
 }
 
-// PortChannel makes a channel from src, local memory, to dst, the peer's. It maps the memory, so that the first put need not.
+// PortChannel makes a channel from src, local memory, to dst, the peer's. It maps the memory in advance of the first
+// put.
 func (s *ProxyService) PortChannel(id SemaphoreID, dst, src MemoryID) (*PortChannel, error) {
 	const op = "port channel"
 	b, err := s.BasePortChannel(id)
@@ -57,19 +58,19 @@ func (s *ProxyService) PortChannel(id SemaphoreID, dst, src MemoryID) (*PortChan
 	return &PortChannel{BasePortChannel: *b, dst: uint32(dst), src: uint32(src)}, nil
 }
 
-// Semaphore is what the channel was made of.
+// Semaphore returns the semaphore of the channel.
 func (b *BasePortChannel) Semaphore() *Semaphore { return b.sema }
 
-// DeviceHandle is the channel for kernels.
+// DeviceHandle returns the handle for kernels.
 func (b *BasePortChannel) DeviceHandle() BasePortChannelHandle { return b.handle }
 
-// DeviceHandle is the channel for kernels.
+// DeviceHandle returns the handle for kernels.
 func (p *PortChannel) DeviceHandle() PortChannelHandle {
 	return PortChannelHandle{BasePortChannelHandle: p.handle, Dst: p.dst, Src: p.src}
 }
 
-// The Go twins of goccl::BasePortChannelHandle and goccl::PortChannelHandle, for host kernels. Calls are asynchronous unless they flush; what one
-// thread asks for happens in order.
+// The Go twins of goccl::BasePortChannelHandle and goccl::PortChannelHandle, for host kernels. Calls are asynchronous
+// unless they flush. The requests of one thread are executed in order.
 
 // PutTo copies size bytes of memory src to the peer's memory dst.
 func (h *BasePortChannelHandle) PutTo(dst MemoryID, dstOffset uint64, src MemoryID, srcOffset, size uint64) Status {

@@ -14,19 +14,20 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// ProxyHandler carries out one trigger. It runs on the proxy's goroutine, in the order of the FIFO; the slot is freed when it returns. An error ends
-// the proxy's Context with Abort, so that kernels which wait for the trigger end; the proxy goes on, and Stop returns the first error.
-// ErrStopProxy ends the proxy without an abort.
+// ProxyHandler executes one trigger. It runs on the proxy's goroutine, in the order of the FIFO; the slot is freed when
+// it returns. After an error the proxy aborts its Context, so that kernels that wait for the trigger end; the proxy
+// continues, and Stop returns the first error. ErrStopProxy ends the proxy without an abort.
 type ProxyHandler func(t Trigger, position uint64) error
 
-// ErrStopProxy is what a handler returns to end its proxy.
+// ErrStopProxy ends the proxy of the handler that returns it.
 var ErrStopProxy = errors.New("stop the proxy")
 
-// Proxy is a goroutine that takes triggers from a Fifo and has a handler carry them out.
+// Proxy is a goroutine that takes triggers from a Fifo and passes them to a handler.
 //
-// An idle proxy burns no core. For kernels of the host device it sleeps on the FIFO's doorbell and is woken. A GPU cannot wake a thread, so
-// there it polls without pause for spinFor after the last trigger and then sleeps between polls, 5 µs at first and at most 100 µs: busy phases
-// pay nothing, the first trigger after a pause waits 0.1–0.2 ms at most.
+// An idle proxy uses no core. For kernels of the host device it sleeps on the FIFO's doorbell. A GPU cannot wake a
+// thread, so for a GPU it polls without pause for SpinFor after the last trigger and then sleeps between polls, 5 µs at
+// first and at most 100 µs: there is no cost in busy phases, and the first trigger after a pause waits 0.1–0.2 ms at
+// most.
 type Proxy struct {
 	ctx     *Context
 	dev     device.Device
@@ -36,16 +37,16 @@ type Proxy struct {
 
 	stopping atomic.Bool
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running chan struct{}
 	err     error
 	closed  bool
 	ended   chan struct{} // closed when Close is done
 }
 
-// ProxyOptions of a Proxy. The zero value is usable.
+// ProxyOptions configures a Proxy. The zero value is usable.
 type ProxyOptions struct {
-	// FifoSize is the number of triggers; 0 is DefaultFifoSize.
+	// FifoSize is the number of slots; 0 is DefaultFifoSize.
 	FifoSize int
 	// Init runs on the proxy's goroutine before the first trigger, for instance to bind its thread to a NUMA node.
 	Init func() error
@@ -59,7 +60,7 @@ const (
 	longestNap     = 100 * time.Microsecond
 )
 
-// NewProxy makes a proxy for kernels of dev. Close it.
+// NewProxy makes a proxy for kernels of dev. The caller must Close it.
 func NewProxy(c *Context, dev device.Device, handler ProxyHandler, opt ProxyOptions) (*Proxy, error) {
 	if handler == nil {
 		return nil, invalid("proxy", "no handler")
@@ -78,10 +79,10 @@ func NewProxy(c *Context, dev device.Device, handler ProxyHandler, opt ProxyOpti
 	return p, nil
 }
 
-// Fifo is the proxy's.
+// Fifo returns the proxy's FIFO.
 func (p *Proxy) Fifo() *Fifo { return p.fifo }
 
-// Start starts the goroutine. Starting a proxy that runs does nothing.
+// Start starts the goroutine. It does nothing if the proxy is running.
 func (p *Proxy) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,8 +102,8 @@ func (p *Proxy) Start() error {
 	return nil
 }
 
-// Stop lets the proxy carry out what was pushed before and ends it. It returns the first error of a handler since the last Stop. Start may
-// follow.
+// Stop executes the triggers pushed before and ends the proxy. It returns the first error of a handler since the last
+// Stop. Start may follow.
 func (p *Proxy) Stop() error {
 	p.mu.Lock()
 	done := p.running
@@ -122,14 +123,15 @@ func (p *Proxy) Stop() error {
 	return err
 }
 
-// Err is the first error of a handler since the last Stop.
+// Err returns the first error of a handler since the last Stop.
 func (p *Proxy) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Close stops the proxy and frees the FIFO. No kernel may push any more. It returns when the proxy has ended, whoever closed it first.
+// Close stops the proxy and frees the FIFO. No kernel may push after that. Every call returns only after the proxy has
+// ended.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -142,20 +144,20 @@ func (p *Proxy) Close() error {
 	defer close(p.ended)
 	_ = p.Stop()
 	err := p.fifo.Close()
-	p.ctx.disown(p) // no sooner: Context.Close unmaps what a proxy that it does not know may still use
+	p.ctx.disown(p) // not earlier: Context.Close unmaps memory that a disowned proxy might still use
 	return err
 }
 
-// run is the proxy:
+// run is the proxy's loop:
 //
-//  1. init
-//  2. carry out triggers as long as there are any
-//  3. end when told to and nothing is left
-//  4. wait for the next trigger, for the doorbell, or for the end
+//  1. Run Init.
+//  2. Execute triggers as long as there are any.
+//  3. Return if Stop was called and no trigger is left.
+//  4. Wait for the next trigger, the doorbell, or Stop.
 func (p *Proxy) run() {
 	gpu := !reachable(p.dev)
 	if gpu {
-		// The poller keeps its thread: no hand-over between goroutines stands in a trigger's way.
+		// The poller keeps its thread, so that no goroutine switch delays a trigger.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}

@@ -10,34 +10,34 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// ProxyService moves data for kernels that ask by PortChannels: one FIFO, one goroutine, any number of connections, semaphores and memories. A
-// process may have several.
+// ProxyService moves data for the PortChannels of kernels: one FIFO, one goroutine, any number of connections,
+// semaphores and memories. A process may have several.
 //
-// Memories and semaphores have ids, which are used again after Remove. The tables are copied when they change, so the hot path reads them without
-// a lock.
+// Memories and semaphores have ids, which are reused after Remove. The tables are copied on each change, so the hot
+// path reads them without a lock.
 type ProxyService struct {
 	ctx   *Context
 	dev   device.Device
 	proxy *Proxy
 
-	mu         sync.Mutex // guards changes of what follows
+	mu         sync.Mutex // guards changes of the tables below
 	semaphores atomic.Pointer[[]*proxySemaphore]
 	memories   atomic.Pointer[[]*proxyMemory]
 }
 
 type proxySemaphore struct {
-	future *Future[*Semaphore] // of BuildAndAddSemaphore; nil when it was added
+	future *Future[*Semaphore] // of BuildAndAddSemaphore; nil after AddSemaphore
 	sema   atomic.Pointer[Semaphore]
 	flush  *token // its counter is the flushDone word
 }
 
 type proxyMemory struct {
 	mem *RegisteredMemory
-	// at is where connections see the memory. Only the proxy's goroutine uses it.
+	// at holds the memory's location as each connection addresses it. Only the proxy's goroutine uses it.
 	at map[*Connection]transport.Remote
 }
 
-// NewProxyService makes a service for kernels of dev. It must be started.
+// NewProxyService makes a service for kernels of dev. The caller must Start it.
 func NewProxyService(c *Context, dev device.Device, opt ProxyOptions) (*ProxyService, error) {
 	s := &ProxyService{ctx: c, dev: dev}
 	s.semaphores.Store(new([]*proxySemaphore))
@@ -53,13 +53,13 @@ func NewProxyService(c *Context, dev device.Device, opt ProxyOptions) (*ProxySer
 // Start starts the proxy.
 func (s *ProxyService) Start() error { return s.proxy.Start() }
 
-// Stop carries out what kernels asked for before and stops the proxy. It returns the first error since the last Stop.
+// Stop executes the earlier requests of kernels and stops the proxy. It returns the first error since the last Stop.
 func (s *ProxyService) Stop() error { return s.proxy.Stop() }
 
-// Err is the first error since the last Stop.
+// Err returns the first error since the last Stop.
 func (s *ProxyService) Err() error { return s.proxy.Err() }
 
-// Close stops the proxy and frees it. Memories and semaphores stay their owners'.
+// Close stops the proxy and frees it. It does not close memories and semaphores.
 func (s *ProxyService) Close() error {
 	err := s.proxy.Close()
 	s.mu.Lock()
@@ -74,7 +74,7 @@ func (s *ProxyService) Close() error {
 	return err
 }
 
-// insert puts v into the first free place of a copied table, at most limit places.
+// insert puts v into the first free entry of a copied table, which has at most limit entries.
 func insert[T any](table *atomic.Pointer[[]*T], v *T, limit int) (int, bool) {
 	next := append([]*T{}, *table.Load()...)
 	i := 0
@@ -93,7 +93,7 @@ func insert[T any](table *atomic.Pointer[[]*T], v *T, limit int) (int, bool) {
 	return i, true
 }
 
-// remove empties a place of a copied table.
+// remove clears an entry of a copied table.
 func remove[T any](table *atomic.Pointer[[]*T], i int) *T {
 	next := append([]*T{}, *table.Load()...)
 	if i < 0 || i >= len(next) {
@@ -124,7 +124,8 @@ func (s *ProxyService) AddSemaphore(sema *Semaphore) (SemaphoreID, error) {
 	return s.addSemaphore(e)
 }
 
-// BuildAndAddSemaphore builds a semaphore over conn with the peer, which does the same, and adds it. It does not wait for the peer; PortChannel does.
+// BuildAndAddSemaphore builds a semaphore over conn with the peer, which makes the same call, and adds it. It does not
+// wait for the peer; PortChannel does.
 func (s *ProxyService) BuildAndAddSemaphore(comm *Communicator, conn *Connection) (SemaphoreID, error) {
 	if comm == nil || conn == nil {
 		return 0, invalid("build and add semaphore", "communicator and connection must be there")
@@ -152,7 +153,7 @@ func (s *ProxyService) addSemaphore(e *proxySemaphore) (SemaphoreID, error) {
 	return SemaphoreID(i), nil
 }
 
-// RemoveSemaphore frees the id. No kernel may use it any more.
+// RemoveSemaphore frees the id. No kernel may use it after that.
 func (s *ProxyService) RemoveSemaphore(id SemaphoreID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +162,7 @@ func (s *ProxyService) RemoveSemaphore(id SemaphoreID) {
 	}
 }
 
-// AddMemory makes a memory usable by triggers, local memory as a source and a peer's as a destination.
+// AddMemory makes a memory usable by triggers: local memory as a source, a peer's as a destination.
 func (s *ProxyService) AddMemory(m *RegisteredMemory) (MemoryID, error) {
 	const op = "add memory"
 	if m == nil {
@@ -176,14 +177,14 @@ func (s *ProxyService) AddMemory(m *RegisteredMemory) (MemoryID, error) {
 	return MemoryID(i), nil
 }
 
-// RemoveMemory frees the id. No kernel may use it any more.
+// RemoveMemory frees the id. No kernel may use it after that.
 func (s *ProxyService) RemoveMemory(id MemoryID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	remove(&s.memories, int(id))
 }
 
-// Semaphore is the semaphore of an id, waiting for the peer if it is still being built.
+// Semaphore returns the semaphore of an id. It waits for the peer if the semaphore is still being built.
 func (s *ProxyService) Semaphore(ctx context.Context, id SemaphoreID) (*Semaphore, error) {
 	e := entry(&s.semaphores, uint32(id))
 	if e == nil {
@@ -204,7 +205,8 @@ func (e *proxySemaphore) get(ctx context.Context) (*Semaphore, error) {
 	return sema, nil
 }
 
-// handle carries out one trigger: data, then flag, then sync, each by the semaphore's connection, whose order is the order of the calls.
+// handle executes one trigger: data, then flag, then sync, each on the semaphore's connection, which keeps the order of
+// the calls.
 func (s *ProxyService) handle(t Trigger, position uint64) error {
 	e := entry(&s.semaphores, uint32(t.Semaphore))
 	var sema *Semaphore

@@ -13,49 +13,49 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// RegisteredMemory is memory that channels and connections may use: local memory that was registered, or a peer's that was received. A peer's
-// memory is mapped when it is first used through a connection whose transport needs that.
+// RegisteredMemory is memory that channels and connections may use: registered local memory, or memory received from a
+// peer. A peer's memory is mapped on first use by a connection whose transport requires it.
 type RegisteredMemory struct {
 	ctx   *Context
 	owner device.ID
 	ptr   device.Ptr // address at the owner
 	size  int64
 	flags TransportFlags
-	id    uint64 // tells memories of one process apart
+	id    uint64 // distinguishes the memories of one process
 
 	dev    device.Device // local memory: its device
-	token  bool          // holds semaphore tokens
-	mapped bool          // pinned host memory, though the device is a GPU
-	origin *origin       // remote memory: where it comes from
+	token  bool          // contains semaphore tokens
+	mapped bool          // pinned host memory, although the device is a GPU
+	origin *origin       // remote memory: its origin
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	closed   bool
 	share    *ipc.Share // local: set by the first Serialize
 	revoke   func()
 	region   uint64                              // local: the Ethernet region, 0 until needed
 	mappings map[device.Device]*ipc.Mapping      // remote
 	imports  map[device.Device]device.Allocation // local, for other devices of this process
-	held     device.Allocation                   // remote, but of this process: see hold
+	held     device.Allocation                   // remote, but in this process: see hold
 }
 
-// origin is what is known of a remote memory.
+// origin is the description of a remote memory.
 type origin struct {
 	host, process ipc.ID
 	share         *ipc.Share // nil unless shared by IPC
 	region        uint64     // 0 unless registered for Ethernet
-	offset        int64      // in the share and in the region
+	offset        int64      // offset in the share and in the region
 	local         *RegisteredMemory
 }
 
-// live holds the local memories of this process, so that what was serialised here is used directly when it comes back.
+// live holds the local memories of this process, so that a memory deserialised in its own process is used directly.
 var live struct {
 	sync.Mutex
 	next atomic.Uint64
 	mem  map[uint64]*RegisteredMemory
 }
 
-// RegisterMemory makes size bytes at p of dev usable by the transports in flags. The memory stays the caller's, who closes the
-// registration before freeing it.
+// RegisterMemory makes size bytes at p of dev usable by the transports in flags. The caller keeps the memory and must
+// close the registration before freeing it.
 func (c *Context) RegisterMemory(dev device.Device, p device.Ptr, size int64, flags TransportFlags) (*RegisteredMemory, error) {
 	const op = "register memory"
 	if err := c.usable(op); err != nil {
@@ -88,22 +88,23 @@ func (c *Context) newLocal(dev device.Device, p device.Ptr, size int64, flags Tr
 	return m
 }
 
-// Size is in bytes.
+// Size returns the size in bytes.
 func (m *RegisteredMemory) Size() int64 { return m.size }
 
-// Transports is what the memory was registered for.
+// Transports returns the transports that the memory is registered for.
 func (m *RegisteredMemory) Transports() TransportFlags { return m.flags }
 
-// Owner is the device that the memory belongs to, at its owner.
+// Owner returns the id of the memory's device, in the owner's numbering.
 func (m *RegisteredMemory) Owner() device.ID { return m.owner }
 
-// Local reports whether the memory was registered by this process's Context, not received.
+// Local reports whether a Context of this process registered the memory.
 func (m *RegisteredMemory) Local() bool { return m.dev != nil }
 
-// OriginalData is the address at the owner.
+// OriginalData returns the address at the owner.
 func (m *RegisteredMemory) OriginalData() device.Ptr { return m.ptr }
 
-// Data is the address here: of local memory its own, of a peer's memory where it is mapped, or 0 while it is not (see Map).
+// Data returns the address in this process: that of local memory, or the mapped address of a peer's memory, or 0 if it
+// is not mapped (see Map).
 func (m *RegisteredMemory) Data() device.Ptr {
 	if m.dev != nil {
 		return m.ptr
@@ -171,8 +172,9 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 	return p.Ptr.Add(o.offset), nil
 }
 
-// hold is the address of a peer's memory that is in this very process, which from now on stays mapped until m is closed, as it would in another
-// process: a proxy here may be about to wake a sleeper there who has seen the signal and closed everything.
+// hold returns the address of a peer's memory that is in this process, and keeps the memory mapped until m is closed,
+// as a mapping in another process would. It is needed because a proxy here may be about to wake a waiter that has
+// already seen the signal and closed its memory.
 func (m *RegisteredMemory) hold(dev device.Device) (device.Ptr, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +185,7 @@ func (m *RegisteredMemory) hold(dev device.Device) (device.Ptr, error) {
 		l := m.origin.local
 		a, err := importHere(dev, l.dev, l.ptr)
 		if errors.Is(err, device.ErrNotShareable) {
-			return m.ptr, nil // memory that no device knows is for its owner to keep
+			return m.ptr, nil // no device knows this memory, so its owner must keep it
 		}
 		if err != nil {
 			return 0, err
@@ -193,7 +195,7 @@ func (m *RegisteredMemory) hold(dev device.Device) (device.Ptr, error) {
 	return m.ptr, nil
 }
 
-// mapLocal is the address of local memory on another device of this process.
+// mapLocal returns the address of local memory on another device of this process.
 func (m *RegisteredMemory) mapLocal(dev device.Device) (device.Ptr, error) {
 	if dev == m.dev || m.mapped || reachable(m.dev) && reachable(dev) {
 		return m.ptr, nil
@@ -220,7 +222,7 @@ func (m *RegisteredMemory) mapLocal(dev device.Device) (device.Ptr, error) {
 	return m.ptr, nil
 }
 
-// remote is where the memory is as the connection's link sees it.
+// remote returns the location of the memory as the connection's link addresses it.
 func (m *RegisteredMemory) remote(ctx context.Context, conn *Connection) (transport.Remote, error) {
 	if !m.flags.Has(conn.Transport()) {
 		return transport.Remote{}, fmt.Errorf("%w: the memory is registered for %v, the connection is %v", ErrInvalid, m.flags, conn.Transport())
@@ -262,12 +264,12 @@ func (m *RegisteredMemory) ethernetRegion() (uint64, error) {
 	return m.region, nil
 }
 
-// inBounds checks a range.
+// inBounds reports whether the range lies in the memory.
 func (m *RegisteredMemory) inBounds(off, n uint64) bool {
 	return n <= uint64(m.size) && off <= uint64(m.size)-n
 }
 
-// Close ends the registration, or unmaps a peer's memory. Nobody may use it meanwhile.
+// Close ends the registration, or unmaps a peer's memory. The memory must not be in use.
 func (m *RegisteredMemory) Close() error {
 	m.mu.Lock()
 	if m.closed {

@@ -14,8 +14,8 @@ import (
 
 const memoryVersion = 1
 
-// Serialize is the memory as bytes, by which a peer can use it. The first call exports it. The bytes let whoever holds them map or write the
-// memory: send them over a channel that is authenticated and encrypted.
+// Serialize encodes the memory for a peer. The first call exports it. The bytes allow their holder to map or write the
+// memory: send them over an authenticated and encrypted channel.
 func (m *RegisteredMemory) Serialize() ([]byte, error) {
 	var w wire.Writer
 	if err := m.put(&w, 0, m.size); err != nil {
@@ -24,7 +24,7 @@ func (m *RegisteredMemory) Serialize() ([]byte, error) {
 	return w.Seal(kindMemory, memoryVersion), nil
 }
 
-// put appends size bytes of the memory at off.
+// put appends the encoding of size bytes of the memory at off.
 func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
 	if m.dev == nil {
 		return fmt.Errorf("%w: only the owner of a memory can serialise it", ErrInvalid)
@@ -63,7 +63,7 @@ func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
 	return nil
 }
 
-// exported offers the memory to other processes, once.
+// exported exports the memory to other processes, once.
 func (m *RegisteredMemory) exported() (*ipc.Share, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *RegisteredMemory) exported() (*ipc.Share, error) {
 	return m.share, nil
 }
 
-// DeserializeMemory reads what Serialize wrote, in this process or another. It maps nothing yet.
+// DeserializeMemory decodes the result of Serialize, in this process or another. It does not map the memory.
 func (c *Context) DeserializeMemory(data []byte) (*RegisteredMemory, error) {
 	const op = "deserialize memory"
 	if err := c.usable(op); err != nil {
@@ -107,7 +107,7 @@ func (c *Context) DeserializeMemory(data []byte) (*RegisteredMemory, error) {
 	return m, nil
 }
 
-// getMemory takes a memory out of a record and checks it.
+// getMemory decodes and checks a memory.
 func (c *Context) getMemory(r *wire.Reader) *RegisteredMemory {
 	o := &origin{}
 	m := &RegisteredMemory{ctx: c, origin: o}
@@ -140,7 +140,7 @@ func (c *Context) getMemory(r *wire.Reader) *RegisteredMemory {
 	return m
 }
 
-// adopt finds the original of a memory that was serialised by this very process.
+// adopt finds the original of a memory that this process serialised itself.
 func (m *RegisteredMemory) adopt() error {
 	if m.origin.process != ipc.ProcessID {
 		return nil
@@ -174,7 +174,7 @@ func importHere(dev, owner device.Device, p device.Ptr) (device.Allocation, erro
 	return a, nil
 }
 
-// bounded bounds a wait: by the parent's deadline, else by the Context's timeout.
+// bounded derives a context with the parent's deadline or, without one, the Context's timeout.
 func (c *Context) bounded(parent context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := parent.Deadline(); ok {
 		return context.WithCancel(parent)

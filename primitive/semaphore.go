@@ -11,23 +11,25 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Semaphore lets two sides signal each other: each has an inbound counter, to which the other adds one per signal, and a private count of the
-// signals that it has waited for. Both sides make one, from their own stub and the other's.
+// Semaphore lets two sides signal each other. Each side has an inbound counter, which the other side increments once
+// per signal, and a private count of consumed signals. Each side makes its Semaphore from its own stub and the other's.
 type Semaphore struct {
 	conn   *Connection
 	local  *SemaphoreStub
 	remote *SemaphoreStub
-	to     transport.Remote // the peer's inbound counter as the link sees it
+	to     transport.Remote // the peer's inbound counter as the link addresses it
 	handle SemaphoreHandle
 
-	// signalMu keeps total and the order of the link's signals together.
+	// signalMu keeps total consistent with the order of the link's signals.
 	signalMu sync.Mutex
 	total    uint64
-	// byKernel is set once kernels add to the peer's counter too; from then on the host cannot store totals.
+	// byKernel is set when kernels may also add to the peer's counter; from then on the host must add instead of
+	// storing totals.
 	byKernel atomic.Bool
 }
 
-// NewSemaphore makes this side's semaphore. remote is the peer's stub: deserialised, or the very stub when the peer is in this process.
+// NewSemaphore makes this side's semaphore. remote is the peer's stub: deserialised, or the stub itself if the peer is
+// in this process.
 func NewSemaphore(local, remote *SemaphoreStub) (*Semaphore, error) {
 	const op = "semaphore"
 	switch {
@@ -63,16 +65,17 @@ func NewSemaphore(local, remote *SemaphoreStub) (*Semaphore, error) {
 	return s, nil
 }
 
-// Connection is the one the semaphore signals by.
+// Connection returns the connection that carries the signals.
 func (s *Semaphore) Connection() *Connection { return s.conn }
 
-// DeviceHandle is this side for kernels that wait and signal. Over Ethernet a kernel can wait but not signal; signals go through a PortChannel.
+// DeviceHandle returns the handle for kernels that wait and signal. Over Ethernet a kernel can wait but not signal;
+// signals go through a PortChannel.
 func (s *Semaphore) DeviceHandle() SemaphoreHandle {
 	s.byKernel.Store(true)
 	return s.handle
 }
 
-// kernelHandle is the handle for channels whose kernels signal by themselves.
+// kernelHandle returns the handle for channels whose kernels signal directly.
 func (s *Semaphore) kernelHandle(op string) (SemaphoreHandle, error) {
 	if s.handle.RemoteInbound == 0 {
 		return SemaphoreHandle{}, invalid(op, "kernels cannot signal over %v: use a PortChannel", s.conn.Transport())
@@ -89,7 +92,7 @@ func (s *Semaphore) signal() error {
 	return s.conn.link.Signal(s.to, s.total, !s.byKernel.Load())
 }
 
-// Close unmaps the peer's counter and gives the own one back.
+// Close unmaps the peer's counter and frees our own.
 func (s *Semaphore) Close() error {
 	s.conn.ctx.disown(s)
 	var err error
@@ -105,7 +108,7 @@ type Host2DeviceSemaphore struct{ sema *Semaphore }
 // NewHost2DeviceSemaphore wraps a semaphore.
 func NewHost2DeviceSemaphore(s *Semaphore) *Host2DeviceSemaphore { return &Host2DeviceSemaphore{s} }
 
-// Connection is the semaphore's.
+// Connection returns the semaphore's connection.
 func (h *Host2DeviceSemaphore) Connection() *Connection { return h.sema.conn }
 
 // Signal signals the peer after all earlier writes of the connection.
@@ -113,18 +116,18 @@ func (h *Host2DeviceSemaphore) Signal() error {
 	return h.sema.conn.wrap(h.sema.signal(), "signal")
 }
 
-// DeviceHandle is for waiting in a kernel; it cannot signal.
+// DeviceHandle returns the handle for waiting in a kernel; it cannot signal.
 func (h *Host2DeviceSemaphore) DeviceHandle() SemaphoreHandle {
 	d := h.sema.handle
 	d.RemoteInbound = 0
 	return d
 }
 
-// Host2HostSemaphore is signalled and waited for by the host. Its counter lies where the processor reaches it: the connection's local endpoint is
-// on a host device, or the transport is Ethernet.
+// Host2HostSemaphore is signalled and waited for by the host. The processor must be able to access its counter: the
+// connection's local endpoint is on a host device, or the transport is Ethernet.
 type Host2HostSemaphore struct {
 	sema *Semaphore
-	mu   sync.Mutex // one waiter at a time counts up the expectation
+	mu   sync.Mutex // one waiter at a time increments the expected count
 }
 
 // NewHost2HostSemaphore wraps a semaphore.
@@ -135,7 +138,7 @@ func NewHost2HostSemaphore(s *Semaphore) (*Host2HostSemaphore, error) {
 	return &Host2HostSemaphore{sema: s}, nil
 }
 
-// Connection is the semaphore's.
+// Connection returns the semaphore's connection.
 func (h *Host2HostSemaphore) Connection() *Connection { return h.sema.conn }
 
 // Signal signals the peer after all earlier writes of the connection.
@@ -150,8 +153,8 @@ func (h *Host2HostSemaphore) Poll() bool {
 	return h.sema.handle.Poll()
 }
 
-// Wait consumes one signal. It ends with an error after ctx or the Context's timeout, when the Context is aborted, or when the peer is dead; the
-// signal then is not consumed.
+// Wait consumes one signal. It returns an error after ctx or the Context's timeout, when the Context is aborted, or
+// when the peer is dead; then it consumes no signal.
 func (h *Host2HostSemaphore) Wait(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,10 +163,11 @@ func (h *Host2HostSemaphore) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer leave() // after the last look at the counter, which Close unmaps then
+	defer leave() // only after the last read of the counter, because Close may then unmap it
 	in, exp := cellAt(h.sema.handle.Inbound), word64(h.sema.handle.Expected)
 	target := exp.Load() + 1
-	// package wait knows no context; a canceller wakes the sleeper. It too looks at the counter, so it has ended before this wait does.
+	// Package wait has no contexts, so a canceller wakes the sleeper. The canceller also reads the counter, so it must
+	// end before this wait does.
 	if ctx.Done() != nil {
 		woken := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
@@ -202,8 +206,8 @@ func NewMemoryDevice2DeviceSemaphore(s *Semaphore) (*MemoryDevice2DeviceSemaphor
 	return &MemoryDevice2DeviceSemaphore{s}, nil
 }
 
-// Connection is the semaphore's.
+// Connection returns the semaphore's connection.
 func (m *MemoryDevice2DeviceSemaphore) Connection() *Connection { return m.sema.conn }
 
-// DeviceHandle is for kernels.
+// DeviceHandle returns the handle for kernels.
 func (m *MemoryDevice2DeviceSemaphore) DeviceHandle() SemaphoreHandle { return m.sema.handle }

@@ -1,11 +1,12 @@
 package primitive
 
-// The Go twin of goccl::SemaphoreHandle, for host kernels. One thread at a time uses a side; Wait and Poll count up Expected without a lock.
+// The Go twin of goccl::SemaphoreHandle, for host kernels. Only one thread at a time may use a side, because Wait and
+// Poll increment Expected without a lock.
 
 // Signal adds one to the peer's counter and publishes this thread's earlier writes.
 func (h *SemaphoreHandle) Signal() { cellAt(h.RemoteInbound).Add(1) }
 
-// RelaxedSignal is Signal without publication. On the host both cost the same and are the same.
+// RelaxedSignal is Signal without publication. On the host both are the same and cost the same.
 func (h *SemaphoreHandle) RelaxedSignal() { h.Signal() }
 
 // Poll consumes one signal if there is one.
@@ -19,7 +20,7 @@ func (h *SemaphoreHandle) Poll() bool {
 	return true
 }
 
-// Wait consumes one signal, and what the peer wrote before it is visible then. A wait that gives up consumes nothing.
+// Wait consumes one signal and makes the peer's earlier writes visible. A wait that fails consumes nothing.
 func (h *SemaphoreHandle) Wait() Status {
 	exp, in := word64(h.Expected), cellAt(h.Inbound)
 	target := exp.Load() + 1

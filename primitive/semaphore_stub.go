@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-// SemaphoreStub is one side's half of a semaphore: the counter to which the peer will add, and the connection by which this side reaches the peer.
-// It is exchanged with the peer's stub; the two make a Semaphore.
+// SemaphoreStub is one side's half of a semaphore: the counter that the peer increments, and the connection by which
+// this side reaches the peer. It is exchanged for the peer's stub; the two make a Semaphore.
 type SemaphoreStub struct {
 	conn  *Connection       // local stubs
 	token *token            // local stubs
@@ -28,7 +28,7 @@ func NewSemaphoreStub(conn *Connection) (*SemaphoreStub, error) {
 	if err := c.usable(op); err != nil {
 		return nil, err
 	}
-	// Over Ethernet this process's receiver adds to the counter, so it lies where the processor can.
+	// Over Ethernet this process's receiver adds to the counter, so the processor must be able to access it.
 	pool, err := c.tokenPool(conn.local.dev, conn.Transport() == Ethernet)
 	if err != nil {
 		return nil, conn.wrap(err, op)
@@ -47,12 +47,12 @@ func NewSemaphoreStub(conn *Connection) (*SemaphoreStub, error) {
 	return s, nil
 }
 
-// Connection is that of a local stub, nil of a remote one.
+// Connection returns the connection of a local stub, and nil for a remote one.
 func (s *SemaphoreStub) Connection() *Connection { return s.conn }
 
 const stubVersion = 1
 
-// Serialize is the stub as bytes, for the peer.
+// Serialize encodes the stub for the peer.
 func (s *SemaphoreStub) Serialize() ([]byte, error) {
 	const op = "serialize semaphore stub"
 	if s.token == nil {
@@ -71,7 +71,7 @@ func (s *SemaphoreStub) Serialize() ([]byte, error) {
 	return w.Seal(kindStub, stubVersion), nil
 }
 
-// DeserializeSemaphoreStub reads what the peer's Serialize wrote.
+// DeserializeSemaphoreStub decodes the result of the peer's Serialize.
 func (c *Context) DeserializeSemaphoreStub(data []byte) (*SemaphoreStub, error) {
 	const op = "deserialize semaphore stub"
 	if err := c.usable(op); err != nil {
@@ -102,7 +102,7 @@ func (c *Context) DeserializeSemaphoreStub(data []byte) (*SemaphoreStub, error) 
 	return s, nil
 }
 
-// Close gives the counter back. The semaphores made of the stub must not be used any more.
+// Close frees the counter. The semaphores made from the stub must not be used after that.
 func (s *SemaphoreStub) Close() error {
 	var err error
 	s.once.Do(func() {

@@ -2,26 +2,27 @@ package primitive
 
 import "fmt"
 
-// Status is what a wait in a kernel returns: 0, or why it gave up. Below 0xffff0000 it is the reason that the host put into AbortBlock.Abort;
-// the rest are the kernel's own.
+// Status is the result of a wait in a kernel: 0, or the reason of its failure. Values below 0xffff0000 are the reason
+// that the host stored in AbortBlock.Abort; the others are set by the kernel.
 type Status uint32
 
-// The statuses; kernels/include/goccl/abort.cuh has the same.
+// The statuses are the same as in kernels/include/goccl/abort.cuh.
 const (
 	StatusOK Status = 0
 	// StatusAborted: Context.Abort was called.
 	StatusAborted Status = 1
 	// StatusPeerDead: a rank of the job died.
 	StatusPeerDead Status = 2
-	// StatusClosed: the Context was closed under the kernel.
+	// StatusClosed: the Context was closed while the kernel ran.
 	StatusClosed Status = 3
-	// StatusTimeout: the wait outlived the spin limit of the Context.
+	// StatusTimeout: the wait exceeded the spin limit of the Context.
 	StatusTimeout Status = 0xffff0001
-	// StatusInvalid: the kernel refused an argument; nothing was done.
+	// StatusInvalid: the kernel rejected an argument and did nothing.
 	StatusInvalid Status = 0xffff0002
 )
 
-// Err is nil for StatusOK and otherwise one of ErrAborted, ErrPeerDead, ErrClosed, ErrTimeout, ErrInvalid. Context.Err says which peer.
+// Err returns nil for StatusOK and otherwise one of ErrAborted, ErrPeerDead, ErrClosed, ErrTimeout, ErrInvalid.
+// Context.Err names the peer.
 func (s Status) Err() error {
 	switch s {
 	case StatusOK:
@@ -38,7 +39,7 @@ func (s Status) Err() error {
 	return ErrAborted
 }
 
-// String is like "timed out".
+// String describes s, for example "timed out".
 func (s Status) String() string {
 	switch s {
 	case StatusOK:
@@ -49,7 +50,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status(%#x)", uint32(s))
 }
 
-// What a wait that gave up was waiting for, as in AbortBlock.Op.
+// The kinds of waits, as in AbortBlock.Op.
 const (
 	waitNone uint32 = iota
 	waitSemaphore
@@ -60,7 +61,7 @@ const (
 	waitBulk
 )
 
-// unknownPeer is AbortBlock.Peer when the kernel cannot tell.
+// unknownPeer is AbortBlock.Peer if the kernel does not know the peer.
 const unknownPeer = 1<<32 - 1
 
 func waitOpName(op uint32) string {

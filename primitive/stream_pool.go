@@ -11,11 +11,11 @@ import (
 	"github.com/goccl/goccl/transport/ipc"
 )
 
-// maxStreams is how many copy streams a Context has on one GPU. Connections beyond that share: their copies then run one after the other, and
-// nothing on these streams waits for a peer, so sharing cannot block for ever.
+// maxStreams is the number of copy streams of a Context on one GPU. Further connections share streams, and their copies
+// run one after the other. No operation on these streams waits for a peer, so sharing cannot cause a deadlock.
 const maxStreams = 32
 
-// streamPool is the copy streams of one GPU.
+// streamPool holds the copy streams of one GPU.
 type streamPool struct {
 	dev     *cuda.Device
 	streams []ipc.WordStream
@@ -23,7 +23,7 @@ type streamPool struct {
 	adder   *signalKernel
 }
 
-// stream is a copy stream of dev for one more connection.
+// stream returns a copy stream of dev for one more connection.
 func (c *Context) stream(dev device.Device) (ipc.WordStream, ipc.Adder, error) {
 	d, ok := dev.(*cuda.Device)
 	if !ok {
@@ -63,7 +63,7 @@ func (p *streamPool) close() error {
 	return errors.Join(append(errs, p.adder.close())...)
 }
 
-// signalKernel adds to words by the kernel goccl_signal_add, loaded when first needed.
+// signalKernel adds to words by the kernel goccl_signal_add, which is loaded on first use.
 type signalKernel struct {
 	dev *cuda.Device
 
@@ -118,8 +118,8 @@ func (k *signalKernel) close() error {
 	return err
 }
 
-// checkPeerAccess refuses GPUs that cannot reach each other. Another process's ordinals are taken as this process's: both see the same GPUs
-// unless CUDA_VISIBLE_DEVICES differs, and then the import fails with the driver's reason.
+// checkPeerAccess rejects GPUs without peer access. It takes another process's device ordinals for this process's: both
+// see the same GPUs unless CUDA_VISIBLE_DEVICES differs, and then the import fails with the driver's error.
 func checkPeerAccess(local, remote device.ID) error {
 	n, err := cuda.Count()
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 	"github.com/goccl/goccl/internal/hostreduce"
 )
 
-// SwitchChannel reduces from, and broadcasts to, the same range of every rank's memory. This is the unicast form: a reduction loads from every
-// peer, a broadcast stores to every peer; no multicast object takes part. Ranks synchronise by other channels around it.
+// SwitchChannel reduces from, and broadcasts to, the same range of every rank's memory. It uses unicast: a reduction
+// loads from every peer, a broadcast stores to every peer; it does not use a multicast object. Ranks must synchronise
+// before and after by other channels.
 type SwitchChannel struct {
 	ctx    *Context
-	peers  []*RegisteredMemory // by rank; the own one is the caller's
+	peers  []*RegisteredMemory // by rank; the caller owns the entry of this rank
 	rank   int
 	table  device.Allocation
 	handle SwitchChannelHandle
@@ -24,8 +25,8 @@ type SwitchChannel struct {
 	err    error
 }
 
-// NewSwitchChannel makes a channel over mem, local memory of dev, with the memories that the other ranks give. Every rank of comm calls it with memory
-// of the same size; tag keeps several channels apart.
+// NewSwitchChannel makes a channel over mem, local memory of dev, and the memories of the other ranks. Every rank of
+// comm calls it with memory of the same size; tag separates several channels.
 func NewSwitchChannel(ctx context.Context, comm *Communicator, dev device.Device, mem *RegisteredMemory, tag int) (*SwitchChannel, error) {
 	const op = "switch channel"
 	if comm == nil || dev == nil || mem == nil || !mem.Local() {
@@ -93,7 +94,7 @@ func (s *SwitchChannel) build(ctx context.Context, dev device.Device, size int64
 	return s.ctx.own(s)
 }
 
-// DeviceHandle is the channel for kernels.
+// DeviceHandle returns the handle for kernels.
 func (s *SwitchChannel) DeviceHandle() SwitchChannelHandle { return s.handle }
 
 // Close unmaps the peers' memories.
@@ -116,13 +117,13 @@ func (s *SwitchChannel) Close() error {
 
 // The Go twin of goccl::SwitchChannelHandle, for host kernels.
 
-// Peer is the address of rank r's memory.
+// Peer returns the address of rank r's memory.
 func (h *SwitchChannelHandle) Peer(r int) device.Ptr {
 	return device.Ptr(word64(h.Peers.Add(int64(r) * 8)).Load())
 }
 
-// Reduce writes the reduction of elements [first, first+count) of every rank's memory to out, in rank order, so that every rank gets the same
-// bits. It is cooperative: thread tid of nthreads does its part.
+// Reduce writes the reduction of elements [first, first+count) of every rank's memory to out. It reduces in rank order,
+// so that every rank gets the same bits. It is cooperative: thread tid of nthreads does its part.
 func (h *SwitchChannelHandle) Reduce(out device.Ptr, first, count int64, t datatype.Type, op datatype.Op, tid, nthreads int) error {
 	size := t.Size()
 	lo, hi := part(count, tid, nthreads)
@@ -139,7 +140,8 @@ func (h *SwitchChannelHandle) Reduce(out device.Ptr, first, count int64, t datat
 	return hostreduce.Reduce(device.Bytes(out.Add(lo*size), (hi-lo)*size), srcs, t, op, [8]byte{}, len(srcs))
 }
 
-// Broadcast copies bytes of src to offset of every rank's memory, beginning after the own rank. It is cooperative.
+// Broadcast copies bytes of src to offset of every rank's memory, starting with the rank after this one. It is
+// cooperative.
 func (h *SwitchChannelHandle) Broadcast(offset int64, src device.Ptr, bytes int64, tid, nthreads int) error {
 	if offset < 0 || bytes < 0 || offset > int64(h.Size)-bytes {
 		return invalid("switch channel broadcast", "%d bytes at offset %d of %d", bytes, offset, h.Size)
@@ -150,7 +152,7 @@ func (h *SwitchChannelHandle) Broadcast(offset int64, src device.Ptr, bytes int6
 	return nil
 }
 
-// ReduceElement is the sum of element index over all ranks, in rank order.
+// ReduceElement returns the sum of element index over all ranks, in rank order.
 func ReduceElement[T Element](h *SwitchChannelHandle, index int64) (sum T) {
 	for r := range int(h.NRanks) {
 		c := MemoryChannelHandle{Dst: h.Peer(r)}

@@ -8,17 +8,19 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// slabTokens is how many tokens one allocation holds: 64 KiB on the host; a GPU's granularity makes it 2 MiB there all the same.
+// slabTokens is the number of tokens in one allocation: 64 KiB on the host; on a GPU the allocation granularity makes
+// it 2 MiB.
 const slabTokens = 512
 
-// tokenPoolKey: tokens of one device; mapped ones lie where the processor reaches them.
+// tokenPoolKey identifies the tokens of one device. The processor can access mapped tokens.
 type tokenPoolKey struct {
 	dev    device.Device
 	mapped bool
 }
 
-// tokenPool hands out semaphore tokens (see transport.TokenSize) from few, large allocations, so that hundreds of semaphores cost a peer one
-// mapping. A freed token goes to the end of the queue: a late signal of its former peer rarely meets a new owner.
+// tokenPool allocates semaphore tokens (see transport.TokenSize) from few, large allocations, so that hundreds of
+// semaphores cost a peer one mapping. A freed token goes to the end of the queue, so that a late signal of its former
+// peer rarely reaches a new owner.
 type tokenPool struct {
 	key tokenPoolKey
 
@@ -27,7 +29,7 @@ type tokenPool struct {
 	free  []*token
 }
 
-// slab is one allocation of tokens and the memory by which it is shared.
+// slab is one allocation of tokens and its registration for peers.
 type slab struct {
 	alloc device.Allocation
 	mem   *RegisteredMemory
@@ -44,7 +46,7 @@ type token struct {
 func (t *token) inbound() device.Ptr  { return t.ptr }
 func (t *token) expected() device.Ptr { return t.ptr.Add(transport.TokenExpectedOffset) }
 
-// tokenPool is the pool of dev, made when first asked for.
+// tokenPool returns the pool of dev. The first call makes it.
 func (c *Context) tokenPool(dev device.Device, mapped bool) (*tokenPool, error) {
 	key := tokenPoolKey{dev, mapped && !reachable(dev)}
 	c.mu.Lock()
@@ -60,7 +62,7 @@ func (c *Context) tokenPool(dev device.Device, mapped bool) (*tokenPool, error) 
 	return p, nil
 }
 
-// get takes a zeroed token.
+// get returns a zeroed token.
 func (p *tokenPool) get(c *Context) (*token, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

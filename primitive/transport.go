@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Transport is how bytes travel between two endpoints.
+// Transport is the way in which bytes travel between two endpoints.
 type Transport uint8
 
-// The transports. CudaIpc is MSCCL++'s name of IPC.
+// The transports. MSCCL++ calls IPC CudaIpc.
 const (
 	UnknownTransport Transport = iota
 	// IPC is load, store and copy on memory that both sides map: the same process, host shared memory, or a peer GPU on this machine.
@@ -37,7 +37,7 @@ func (t Transport) Valid() bool { return t > UnknownTransport && t < numTranspor
 // IsIB reports whether t is one of the InfiniBand adapters.
 func (t Transport) IsIB() bool { return t >= IB0 && t <= IB7 }
 
-// String is like "ipc".
+// String returns the name, for example "ipc".
 func (t Transport) String() string {
 	if t >= numTransports {
 		return fmt.Sprintf("Transport(%d)", uint8(t))
@@ -45,7 +45,7 @@ func (t Transport) String() string {
 	return transportNames[t]
 }
 
-// ParseTransport reads a name as String writes it; "cudaipc" and "tcp" are accepted too.
+// ParseTransport parses a name as String returns it; it also accepts "cudaipc" and "tcp".
 func ParseTransport(s string) (Transport, error) {
 	switch l := strings.ToLower(s); l {
 	case "cudaipc", "cuda_ipc", "nvlink":
@@ -72,7 +72,7 @@ const (
 	AllTransports   TransportFlags = (1<<numTransports - 1) &^ 1
 )
 
-// Flags is the set of the given transports. An invalid transport adds nothing.
+// Flags returns the set of the given transports. It ignores an invalid transport.
 func Flags(ts ...Transport) TransportFlags {
 	var f TransportFlags
 	for _, t := range ts {
@@ -81,7 +81,7 @@ func Flags(ts ...Transport) TransportFlags {
 	return f
 }
 
-// With is f and t.
+// With returns f with t added.
 func (f TransportFlags) With(t Transport) TransportFlags {
 	if !t.Valid() {
 		return f
@@ -89,13 +89,13 @@ func (f TransportFlags) With(t Transport) TransportFlags {
 	return f | 1<<t
 }
 
-// Without is f less t.
+// Without returns f with t removed.
 func (f TransportFlags) Without(t Transport) TransportFlags { return f &^ (1 << t) }
 
 // Has reports whether t is in f.
 func (f TransportFlags) Has(t Transport) bool { return t.Valid() && f&(1<<t) != 0 }
 
-// None, Any and All ask about the set; All is about every valid transport.
+// None reports whether the set is empty.
 func (f TransportFlags) None() bool { return f&AllTransports == 0 }
 
 // Any reports whether the set has a member.
@@ -104,10 +104,10 @@ func (f TransportFlags) Any() bool { return !f.None() }
 // All reports whether every transport is in the set.
 func (f TransportFlags) All() bool { return f&AllTransports == AllTransports }
 
-// Count is the number of transports in the set.
+// Count returns the number of transports in the set.
 func (f TransportFlags) Count() int { return bits.OnesCount16(uint16(f & AllTransports)) }
 
-// String is like "ipc|ethernet", or "none".
+// String formats f, for example "ipc|ethernet", or "none".
 func (f TransportFlags) String() string {
 	var names []string
 	for t := IPC; t < numTransports; t++ {

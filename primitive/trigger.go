@@ -1,15 +1,16 @@
 package primitive
 
-// A trigger is 32 bytes that a kernel writes into a FIFO to ask the proxy for something:
+// A trigger is 32 bytes that a kernel writes to a FIFO as a request to the proxy:
 //
 //	word 0   size (bits 0–47) · type (48–55) · reserved (56–63)
 //	word 1   source offset (0–47) · source memory id (48–63)
 //	word 2   destination offset (0–47) · destination memory id (48–63)
 //	word 3   semaphore id (0–31) · lap (32–63)
 //
-// The lap is position/size+1 and is written last, with release at system scope: a slot whose lap is the expected one is complete.
+// The lap is position/size+1 and is written last, with release at system scope: a slot whose lap is the expected one is
+// complete.
 
-// TriggerType is a mask; what it asks for happens in the order data, flag, sync.
+// TriggerType is a bit mask of requests, executed in the order data, flag, sync.
 type TriggerType uint8
 
 // The trigger types of a ProxyService. Custom handlers may use the other bits.
@@ -29,10 +30,10 @@ const (
 	MaxMemoryID      = 1<<16 - 1
 )
 
-// MemoryID names a memory that was added to a ProxyService.
+// MemoryID identifies a memory that was added to a ProxyService.
 type MemoryID uint32
 
-// SemaphoreID names a semaphore that was added to a ProxyService.
+// SemaphoreID identifies a semaphore that was added to a ProxyService.
 type SemaphoreID uint32
 
 // Trigger is one request, decoded.
@@ -67,5 +68,5 @@ func decodeTrigger(w0, w1, w2, w3 uint64) Trigger {
 	}
 }
 
-// fifoLap is the lap word of a position in a ring of size slots (a power of two).
+// fifoLap returns the lap word of a position in a ring of size slots (a power of two).
 func fifoLap(position uint64, size uint32) uint32 { return uint32(position/uint64(size)) + 1 }
