@@ -7,28 +7,28 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Errors of links, wrapped with what happened.
+// Errors of links, wrapped with details.
 var (
-	// ErrPeerGone: the other end vanished without saying goodbye.
+	// ErrPeerGone: the other end vanished without a goodbye.
 	ErrPeerGone = errors.New("transport: peer is gone")
-	// ErrPeerClosed: the other end said goodbye.
+	// ErrPeerClosed: the other end closed with a goodbye.
 	ErrPeerClosed = errors.New("transport: peer has closed")
 	// ErrClosed: this end was closed.
 	ErrClosed = errors.New("transport: link is closed")
-	// ErrBounds: the peer refused an operation outside the registered memory.
+	// ErrBounds: the peer rejected an operation outside the registered memory.
 	ErrBounds = errors.New("transport: outside the registered memory")
 	// ErrNotReachable: this link cannot reach that memory.
 	ErrNotReachable = errors.New("transport: memory cannot be reached by this link")
 )
 
-// Remote is a place in the peer's memory, as the link sees it.
+// Remote is a location in the peer's memory, as the link addresses it.
 type Remote struct {
 	Ptr    device.Ptr // ipc: the address here; 0 when not mapped
-	Region uint64     // tcp: the id under which the peer registered the memory; 0 when it did not
+	Region uint64     // tcp: the id under which the peer registered the memory; 0 if not registered
 	Offset uint64     // tcp: offset in the region
 }
 
-// Add is the place n bytes further.
+// Add returns the location n bytes further.
 func (r Remote) Add(n uint64) Remote {
 	if r.Ptr != 0 {
 		r.Ptr = r.Ptr.Add(int64(n))
@@ -39,28 +39,29 @@ func (r Remote) Add(n uint64) Remote {
 
 // Link is one direction of a connection. Operations are asynchronous and happen at the peer in the order of the calls.
 type Link interface {
-	// Write copies n bytes. src must stay unchanged until a later Flush returns or a later Mark is seen.
+	// Write copies n bytes. src must not change until a later Flush returns or the value of a later Mark is visible.
 	Write(dst Remote, src device.Ptr, n int64) error
-	// Add adds delta to a uint64 at an 8-byte aligned place, atomically for everyone at the peer.
+	// Add adds delta to a uint64 at an 8-byte aligned location, atomically for all threads at the peer.
 	Add(dst Remote, delta uint64) error
-	// Store writes a uint64 at an 8-byte aligned place in one piece.
+	// Store writes a uint64 at an 8-byte aligned location in one piece.
 	Store(dst Remote, value uint64) error
-	// Signal moves a semaphore's counter on by one and wakes whoever sleeps on it. total is the value that the counter has afterwards when
-	// nobody else signals; a link may store it instead of adding when exclusive is set.
+	// Signal increments a semaphore's counter by one and wakes its sleepers. total is the resulting value if there is
+	// no other signaller; a link may store it instead of adding if exclusive is set.
 	Signal(dst Remote, total uint64, exclusive bool) error
-	// Mark stores value at word (host memory that the caller and its device map) once every earlier operation is complete: sources may be
-	// reused and the data is at the peer.
+	// Mark stores value at word (host memory that the caller and its device map) once every earlier operation is
+	// complete: sources may be reused and the data is at the peer.
 	Mark(word device.Ptr, value uint64) error
 	// Flush waits until every earlier operation is complete.
 	Flush(ctx context.Context) error
-	// Err is why the link is broken, or nil.
+	// Err returns the error that broke the link, or nil.
 	Err() error
 	// Close ends the link. Operations that are not flushed may be lost.
 	Close() error
 }
 
-// A token is one side of a semaphore in memory: two cells of package internal/wait, first the counter to which the peer adds, then the
-// private count of what was consumed. Each has a cache line, so that the peer's adds do not steal the other.
+// A token is one side of a semaphore in memory: two cells of package internal/wait, first the counter that the peer
+// increments, then the private count of consumed signals. Each has its own cache line, so that the peer's adds do not
+// evict the private count.
 const (
 	TokenSize           = 128
 	TokenExpectedOffset = 64

@@ -10,40 +10,41 @@ import (
 	"fmt"
 )
 
-// Overhead is how much longer a sealed record is.
+// Overhead is the number of bytes that sealing adds to a record.
 const Overhead = 16
 
 const keySize = 16
 
-// keyRecords is how many records one key seals, as a power of two. With records of up to 2²⁰ bytes that is 2³⁶ blocks of AES at most, which keeps
-// the advantage of whoever tells GCM from a perfect cipher below 2⁻⁵⁶ per key.
+// keyRecords is the number of records per key, as a power of two. With records of up to 2²⁰ bytes that is at most 2³⁶
+// AES blocks, which keeps an attacker's advantage in distinguishing GCM from an ideal cipher below 2⁻⁵⁶ per key.
 const keyRecords = 20
 
-// ErrForged says that a record is not the one that the peer sealed under this number.
+// ErrForged means that a record is not the one that the peer sealed with this number.
 var ErrForged = errors.New("aead: the record was changed, repeated or reordered on its way, or is a stranger's")
 
 // Cipher seals or opens the records of one direction.
 type Cipher struct {
 	aead  cipher.AEAD
-	chain []byte // the next key comes from it, and it forgets the one before
+	chain []byte // the next key is derived from it; the derivation replaces it, so earlier keys cannot be recovered
 	epoch uint64
 	nonce [12]byte
 }
 
-// New derives the cipher of one direction. secret has at least 128 bits that nobody else knows. transcript is all that both sides said in the
-// handshake, a fresh nonce or key of each included: then no two connections share a key. The two directions differ.
+// New derives the cipher of one direction. secret must have at least 128 bits of entropy. transcript is all data of
+// both sides in the handshake, including a fresh nonce or key of each, so that no two connections share a key.
+// direction must differ between the two directions.
 func New(secret, transcript []byte, direction string) *Cipher {
 	sum := sha256.Sum256(transcript)
 	chain, err := hkdf.Key(sha256.New, secret, sum[:], "goccl "+direction, sha256.Size)
 	if err != nil {
-		panic(err) // only for a key longer than HKDF can make
+		panic(err) // cannot happen: only for a key longer than HKDF's limit
 	}
 	c := &Cipher{chain: chain}
 	c.install()
 	return c
 }
 
-// install makes the key of the chain's present state.
+// install derives the key from the chain's current state.
 func (c *Cipher) install() {
 	key, err := hkdf.Expand(sha256.New, c.chain, "key", keySize)
 	if err != nil {
@@ -58,7 +59,7 @@ func (c *Cipher) install() {
 	}
 }
 
-// at prepares for record n. Records go forward: n is never of an epoch that has passed.
+// at prepares for record n. It only moves forward: n must not belong to an earlier epoch.
 func (c *Cipher) at(n uint64) {
 	for ; c.epoch < n>>keyRecords; c.epoch++ {
 		next, err := hkdf.Expand(sha256.New, c.chain, "next", sha256.Size)
@@ -71,14 +72,14 @@ func (c *Cipher) at(n uint64) {
 	binary.BigEndian.PutUint64(c.nonce[4:], n)
 }
 
-// Seal appends record n, plain sealed and extra authenticated with it, to dst. No two records that leave the process have one number. plain and the
-// room behind dst are the same memory, or do not overlap.
+// Seal appends record n to dst: plain encrypted, and extra authenticated with it. No two records that leave the process
+// may have the same number. plain must either not overlap dst or start exactly at the end of dst.
 func (c *Cipher) Seal(dst []byte, n uint64, plain, extra []byte) []byte {
 	c.at(n)
 	return c.aead.Seal(dst, c.nonce[:], plain, extra)
 }
 
-// Open opens record n in place. When it fails the contents of sealed are lost.
+// Open decrypts record n in place. If it fails, the contents of sealed are lost.
 func (c *Cipher) Open(n uint64, sealed, extra []byte) ([]byte, error) {
 	c.at(n)
 	plain, err := c.aead.Open(sealed[:0], c.nonce[:], sealed, extra)

@@ -1,20 +1,25 @@
-// Package agreement lets the ranks that are left of a job agree on who is left, although ranks may die while they do.
+// Package agreement lets the remaining ranks of a job agree on which ranks remain, even if ranks die during the
+// agreement.
 //
-// A call of the operation that needs it (Comm.Shrink) has a number and goes in steps. In each step every rank contributes: whom it does without, and
-// whether its part of the work since the step before came out well. The outcome of a step is the contributions of all who gave one, and it is the same
-// on every rank that gets one. A rank that does not get one has an error that says because of whom.
+// A call of the operation that needs it (Comm.Shrink) has a number and consists of steps. In each step every rank
+// contributes the ranks that it excludes, and whether its part of the work since the last step succeeded. The outcome
+// of a step is the set of contributions. It is the same on every rank that gets an outcome. A rank that gets none gets
+// an error that names the rank to blame.
 //
-//  1. A rank's state is the contributions that it knows and the ranks that it has done with: excluded by somebody, or dead. From those it takes nothing
-//     more. Both only grow. It sends its state to all others when it begins and whenever it has changed, which is also how contributions are passed on.
-//  2. The step is decided when all with whom the rank has not done have contributed and have reported the very same state. Then nobody alive can
-//     learn of another contribution: those that are missing are of ranks with which everybody has done.
-//  3. Who has decided says so before it goes on. Others take its outcome, also when deaths have changed their states since.
+//  1. A rank's state is the contributions that it has received and the set of ranks that it ignores: excluded by some
+//     rank, or dead. It accepts nothing more from those. Both only grow. It sends its state to all other ranks at the
+//     start and after each change; this also forwards contributions.
+//  2. The step is decided when every rank that is not ignored has contributed and has reported exactly the same state.
+//     Then no live rank can receive another contribution: the missing ones belong to ranks that all ranks ignore.
+//  3. A rank that has decided sends the outcome before it continues. The others adopt it, even if deaths have changed
+//     their states since.
 //
-// A rank begins a call with the number behind its last one. One that meets a higher number begins anew with that: a rank whose call failed may be
-// ahead of others. A rank that gives up says so (Withdraw), and ends the others' calls of that number.
+// A rank starts a call with the number after its last one. If it receives a higher number, it restarts with that
+// number: a rank whose call failed may be ahead of others. A rank that gives up sends that (Withdraw) and ends the
+// other ranks' calls of that number.
 //
-// Deaths are the Bootstrap's verdicts. A rank that was given up by mistake, because it was stopped for instance, finds itself excluded when it goes
-// on.
+// The Bootstrap detects deaths. A rank that was given up by mistake, for example because it was stopped, finds itself
+// excluded when it continues.
 //
-// A Member belongs to one communicator. Its methods are called by one goroutine at a time, but for Calling and Close.
+// A Member belongs to one communicator. Only one goroutine at a time may call its methods, except Calling and Close.
 package agreement

@@ -10,30 +10,30 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 )
 
-// What ends an agreement without an outcome, for errors.Is.
+// The reasons for an agreement without an outcome, for errors.Is.
 var (
 	ErrExcluded  = errors.New("this rank was excluded")
 	ErrWithdrawn = errors.New("a rank has given up")
 	ErrLeft      = errors.New("a rank has closed the communicator")
 )
 
-// Error says because of whom there is no outcome.
+// Error is the error of an agreement without an outcome, with the rank to blame.
 type Error struct {
-	Peer int // -1: nobody in particular
+	Peer int // -1: no particular rank
 	Err  error
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Overtaken says that a peer is in a later call: begin anew, with a number that is not below.
+// Overtaken means that a peer is in a later call: restart with at least this number.
 type Overtaken struct{ Number uint64 }
 
 func (o *Overtaken) Error() string { return fmt.Sprintf("a peer is in call %d", o.Number) }
 
-// Member is one rank's part in the agreements of a communicator.
+// Member is one rank's participant in the agreements of a communicator.
 type Member struct {
 	boot       bootstrap.Bootstrap
 	tag        int
@@ -41,23 +41,23 @@ type Member struct {
 
 	mu      sync.Mutex
 	queues  [][]*message  // by peer, oldest first
-	gone    []error       // by peer: why nothing more will come
-	changed chan struct{} // closed and replaced when something was heard
+	gone    []error       // by peer: why no more messages arrive
+	changed chan struct{} // closed and replaced when a message has arrived or a peer is gone
 	hearing bool
 	closed  bool
-	without int // a peer that has decided without this rank, -1: none
+	without int // a peer that has decided without this rank; -1: none
 
 	number uint64 // of this rank's latest call
 	tasks  sync.WaitGroup
 }
 
-// New makes rank b.Rank()'s member. All messages go under the tag.
+// New makes the member of rank b.Rank(). All its messages use the tag.
 func New(b bootstrap.Bootstrap, tag int) *Member {
 	n := b.WorldSize()
 	return &Member{boot: b, tag: tag, rank: b.Rank(), size: n, queues: make([][]*message, n), gone: make([]error, n), changed: make(chan struct{}), without: -1}
 }
 
-// Listen makes sure that what peers say is heard. It goes on until Close.
+// Listen starts receiving the messages of peers, until Close.
 func (m *Member) Listen() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *Member) hear(peer int) {
 	}
 }
 
-// Close waits until nothing of the member runs any more. The Bootstrap must have been closed.
+// Close waits until no goroutine of the member runs. The Bootstrap must have been closed before.
 func (m *Member) Close() {
 	m.mu.Lock()
 	m.closed = true
@@ -105,7 +105,8 @@ func (m *Member) Close() {
 	m.tasks.Wait()
 }
 
-// Calling is a peer that is in a later call than this rank's latest, or -1, and a channel that is closed when that may have changed.
+// Calling returns a peer that is in a later call than this rank's latest, or -1, and a channel that is closed when that
+// may have changed.
 func (m *Member) Calling() (peer int, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +120,7 @@ func (m *Member) Calling() (peer int, changed <-chan struct{}) {
 	return -1, m.changed
 }
 
-// Begin begins a call and returns its number, which is at least least.
+// Begin begins a call and returns its number, which is not below least.
 func (m *Member) Begin(least uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,7 +128,7 @@ func (m *Member) Begin(least uint64) uint64 {
 	return m.number
 }
 
-// Agree takes part in a step of the call that was begun. Errors are *Error and *Overtaken.
+// Agree takes part in a step of the current call. Its errors are *Error and *Overtaken.
 func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Outcome, error) {
 	m.Listen()
 	s := newState(m.rank, m.size, place{m.number, step}, mine)
@@ -155,7 +156,7 @@ func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Ou
 	}
 }
 
-// digest takes what was heard. The channel is closed when there is more.
+// digest processes the received messages. The channel is closed when there are more.
 func (m *Member) digest(s *state) (changed bool, heard <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,7 +188,7 @@ func (m *Member) digest(s *state) (changed bool, heard <-chan struct{}, err erro
 	return changed, heard, err
 }
 
-// consider takes one message.
+// consider processes one message.
 func (m *Member) consider(s *state, p int, msg *message) (changed bool, err error) {
 	switch {
 	case msg.kind == kindDecided && msg.done.Has(m.rank):
@@ -210,10 +211,10 @@ func withdrawn(peer, blames int) error {
 	return &Error{blames, fmt.Errorf("%w: rank %d, because of rank %d", ErrWithdrawn, peer, blames)}
 }
 
-// sendWait bounds what telling a peer may take that perhaps does not listen.
+// sendWait bounds a send to a peer that may not be listening.
 const sendWait = 500 * time.Millisecond
 
-// tell sends msg to all but those with whom this rank has done. Who cannot be told is found to be dead by hear.
+// tell sends msg to all ranks except those in done. If a send fails because the peer is dead, hear detects that.
 func (m *Member) tell(ctx context.Context, msg *message, done Set) {
 	b := msg.encode()
 	for i := 1; i < m.size; i++ {
@@ -223,7 +224,7 @@ func (m *Member) tell(ctx context.Context, msg *message, done Set) {
 	}
 }
 
-// tellExcluded lets those know who were excluded though they may live, without waiting for them.
+// tellExcluded sends the outcome to excluded ranks, because they may be alive. It does not wait for them.
 func (m *Member) tellExcluded(s *state) {
 	b := s.message().encode()
 	m.mu.Lock()
@@ -240,7 +241,7 @@ func (m *Member) tellExcluded(s *state) {
 	}
 }
 
-// Withdraw ends the call that was begun: this rank has given up because of a peer, or of nobody (-1).
+// Withdraw ends the current call: this rank has given up, because of rank blames (-1: none).
 func (m *Member) Withdraw(blames int) {
 	ctx, stop := context.WithTimeout(context.Background(), sendWait)
 	defer stop()

@@ -7,18 +7,18 @@ import (
 	"math/bits"
 )
 
-// place is where a rank is: the step of the call of that number.
+// place is a rank's position: a step of the call of that number.
 type place struct {
 	number uint64
 	step   uint32
 }
 
-// Contribution is what a rank brings to a step.
+// Contribution is one rank's input to a step.
 type Contribution struct {
-	Excludes Set    // whom it does without
-	Fine     bool   // its work since the step before came out well
-	Blames   int    // if not: because of whom, -1 for nobody
-	Nonce    uint64 // random, so that no two outcomes are alike
+	Excludes Set    // ranks that it excludes
+	Fine     bool   // its work since the last step succeeded
+	Blames   int    // otherwise: the rank to blame, -1 for none
+	Nonce    uint64 // random, so that no two outcomes are equal
 }
 
 type kind byte
@@ -29,11 +29,11 @@ const (
 	kindWithdrawn
 )
 
-// message is what ranks send each other: a state, the last one being the outcome, or that the sender has given up.
+// message is a message between ranks: a state (the last one is the outcome), or a withdrawal.
 type message struct {
 	kind   kind
 	place  place
-	blames int // of one that has given up
+	blames int // of a withdrawal
 	done   Set
 	known  []*Contribution // by rank; nil: unknown
 }
@@ -41,7 +41,7 @@ type message struct {
 const (
 	version      = 1
 	headBytes    = 18 // version, kind, number u64, step u32, blames i32
-	contribution = 13 // and the set: fine, blames i32, nonce u64
+	contribution = 13 // and the excluded set: fine, blames i32, nonce u64
 )
 
 func (m *message) encode() []byte {
@@ -81,7 +81,7 @@ func knownSet(known []*Contribution) Set {
 	return s
 }
 
-// decode reads a message of a job of size ranks. b is the message's from then on.
+// decode decodes a message of a job of size ranks. The message keeps references to b.
 func decode(b []byte, size int) (*message, error) {
 	n := (size + 7) / 8
 	bad := fmt.Errorf("agreement: %d bytes are no message of this version for %d ranks", len(b), size)
@@ -111,7 +111,7 @@ func decode(b []byte, size int) (*message, error) {
 	return m, nil
 }
 
-// rankIn is a rank of size, or -1.
+// rankIn returns v if it is a rank below size, or -1.
 func rankIn(v uint32, size int) int {
 	if r := int(int32(v)); r >= 0 && r < size {
 		return r
@@ -124,13 +124,13 @@ func fits(s Set, size int) bool {
 	return size%8 == 0 || bits.Len8(s[len(s)-1]) <= size%8
 }
 
-// Outcome is what a step has decided.
+// Outcome is the result of a step.
 type Outcome struct {
-	Known []*Contribution // by rank; nil: it is dead, or somebody does without it
+	Known []*Contribution // by rank; nil: the rank is dead, or excluded by some rank
 	place place
 }
 
-// Members are the ranks that contributed and that nobody does without, in order.
+// Members returns the ranks that contributed and that no rank excludes, in order.
 func (o *Outcome) Members() (ranks []int) {
 	out := NewSet(len(o.Known))
 	for _, c := range o.Known {
@@ -146,7 +146,7 @@ func (o *Outcome) Members() (ranks []int) {
 	return ranks
 }
 
-// NotFine is the first of these ranks whose work did not come out well, or that did not contribute; -1 if all is well.
+// NotFine returns the first of these ranks whose work failed or that did not contribute, or -1.
 func (o *Outcome) NotFine(ranks []int) int {
 	for _, r := range ranks {
 		if c := o.Known[r]; c == nil || !c.Fine {
@@ -156,7 +156,7 @@ func (o *Outcome) NotFine(ranks []int) int {
 	return -1
 }
 
-// ID is the same on all ranks that have this outcome, and no other outcome has it.
+// ID returns a value that is the same on all ranks that have this outcome, and different for every other outcome.
 func (o *Outcome) ID() []byte {
 	b := binary.LittleEndian.AppendUint64([]byte("agreement"), o.place.number)
 	b = binary.LittleEndian.AppendUint32(b, o.place.step)

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Set is a set of ranks, as bits.
+// Set is a set of ranks, as a bit mask.
 type Set []byte
 
-// NewSet is the set of these ranks of size.
+// NewSet returns the set of these ranks, for a job of size ranks.
 func NewSet(size int, ranks ...int) Set {
 	s := make(Set, (size+7)/8)
 	for _, r := range ranks {
@@ -17,13 +17,13 @@ func NewSet(size int, ranks ...int) Set {
 	return s
 }
 
-// Add puts rank r in.
+// Add adds rank r.
 func (s Set) Add(r int) { s[r/8] |= 1 << (r % 8) }
 
-// Has reports whether rank r is in.
+// Has reports whether rank r is in s.
 func (s Set) Has(r int) bool { return s[r/8]&(1<<(r%8)) != 0 }
 
-// Len is the number of ranks in s.
+// Len returns the number of ranks in s.
 func (s Set) Len() (n int) {
 	for _, b := range s {
 		n += bits.OnesCount8(b)
@@ -34,7 +34,7 @@ func (s Set) Len() (n int) {
 // Equal reports whether s and t have the same ranks.
 func (s Set) Equal(t Set) bool { return slices.Equal(s, t) }
 
-// join adds all of t and reports whether something was new.
+// join adds all ranks of t and reports whether s has grown.
 func (s Set) join(t Set) (grown bool) {
 	for i, b := range t {
 		grown = grown || b&^s[i] != 0

@@ -1,11 +1,11 @@
 package agreement
 
-// state is a rank's in one step. It does no I/O.
+// state is a rank's state in one step. It does no I/O.
 type state struct {
 	rank    int
 	place   place
 	known   []*Contribution // by rank
-	done    Set             // with whom this rank has done
+	done    Set             // the ranks that this rank ignores
 	said    []*message      // by rank: its latest state
 	outcome bool            // the step is decided
 }
@@ -16,7 +16,7 @@ func newState(rank, size int, at place, mine Contribution) *state {
 	return s
 }
 
-// learn takes a contribution.
+// learn records a contribution.
 func (s *state) learn(r int, c *Contribution) (changed bool) {
 	if c == nil || s.known[r] != nil {
 		return false
@@ -26,7 +26,7 @@ func (s *state) learn(r int, c *Contribution) (changed bool) {
 	return true
 }
 
-// take takes a state or an outcome of a peer, and reports whether this rank's state has changed.
+// take processes a state or an outcome of a peer, and reports whether this rank's state has changed.
 func (s *state) take(from int, m *message) (changed bool) {
 	if s.done.Has(from) || s.outcome {
 		return false
@@ -40,7 +40,7 @@ func (s *state) take(from int, m *message) (changed bool) {
 	return changed
 }
 
-// lose notes that a peer is dead. All that it sent has been taken.
+// lose records that a peer is dead. All its messages have been processed before.
 func (s *state) lose(peer int) (changed bool) {
 	if s.done.Has(peer) {
 		return false
@@ -55,8 +55,8 @@ func (s *state) decided() bool {
 	return s.outcome
 }
 
-// waitsFor is the ranks because of which the step is not decided: those that have not contributed, if there are such, else those that have not
-// reported this rank's state.
+// waitsFor returns the ranks that keep the step from being decided: those that have not contributed or, if there are
+// none, those that have not reported this rank's state.
 func (s *state) waitsFor() (ranks []int) {
 	for r, c := range s.known {
 		if c == nil && !s.done.Has(r) {
@@ -78,7 +78,7 @@ func (s *state) waitsFor() (ranks []int) {
 	return ranks
 }
 
-// message is the state for the others.
+// message encodes the state for the other ranks.
 func (s *state) message() *message {
 	m := &message{kind: kindState, place: s.place, blames: -1, done: s.done, known: s.known}
 	if s.outcome {

@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/internal/openfiles"
 )
 
-// Fetch gets a new descriptor for what t names; the caller closes it. It is close-on-exec. The wait ends with ctx, which should have a deadline: a
-// server that was stopped (SIGSTOP) answers when it goes on.
+// Fetch returns a new descriptor for the offer of t; the caller closes it. It is close-on-exec. The wait ends with ctx,
+// which should have a deadline: a server that was stopped (SIGSTOP) answers only after it continues.
 func Fetch(ctx context.Context, t Ticket) (fd int, err error) {
 	if err := t.check(); err != nil {
 		return -1, err
@@ -32,7 +32,8 @@ func Fetch(ctx context.Context, t Ticket) (fd int, err error) {
 	}
 	for {
 		fd, err = ask(ctx, t)
-		// A server hangs up on a visitor that has been silent for long, as a process is that was stopped. Asking again changes nothing there.
+		// A server hangs up on a visitor that has been silent for long, for example because it was stopped. A retry is
+		// harmless.
 		if !errors.Is(err, errHungUp) {
 			return fd, err
 		}
@@ -44,7 +45,7 @@ func Fetch(ctx context.Context, t Ticket) (fd int, err error) {
 	}
 }
 
-// ask is one attempt.
+// ask makes one attempt.
 func ask(ctx context.Context, t Ticket) (fd int, err error) {
 	c, err := dial(ctx, t.name().address())
 	if err != nil {
@@ -64,7 +65,7 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("fdshare: fetch: the other process does not answer: is it stopped? %w", ctx.Err())
 }
 
-// explain names this process's limit where that is the cause.
+// explain adds this process's limit to an error that it has caused.
 func explain(err error) error {
 	if openfiles.Exhausted(err) {
 		return fmt.Errorf("fdshare: fetch: %w", openfiles.Explain(err))
@@ -72,10 +73,10 @@ func explain(err error) error {
 	return err
 }
 
-// errHungUp is the end of a connection without an answer.
+// errHungUp is the error of a connection that was closed without an answer.
 var errHungUp = fmt.Errorf("%w: no answer", ErrGone)
 
-// dial waits while the server's backlog is full, which the kernel reports with EAGAIN.
+// dial waits while the server's backlog is full, which the kernel reports as EAGAIN.
 func dial(ctx context.Context, address string) (*net.UnixConn, error) {
 	for {
 		c, err := (&net.Dialer{}).DialContext(ctx, "unix", address)
@@ -100,16 +101,16 @@ func dial(ctx context.Context, address string) (*net.UnixConn, error) {
 	}
 }
 
-// request sends the ticket and receives the answer. Whatever arrives is either the one descriptor returned or closed.
+// request sends the ticket and receives the answer. It returns one descriptor or closes all that arrive.
 func request(c *net.UnixConn, t Ticket) (int, error) {
-	// A server without room for a visitor answers before it is asked, and hangs up.
+	// A server without a free descriptor answers before it reads the request, and hangs up.
 	if _, err := c.Write(t[:]); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
 		return -1, fmt.Errorf("fdshare: fetch: %w", err)
 	}
-	// Room for more than one descriptor, so that an excess is seen and closed rather than silently cut.
+	// Room for more than one descriptor, so that surplus ones are detected and closed, not silently truncated.
 	var answer [3]byte
 	control := make([]byte, unix.CmsgSpace(4*4))
-	n, cn, flags, _, err := c.ReadMsgUnix(answer[:], control) // sets MSG_CMSG_CLOEXEC
+	n, cn, flags, _, err := c.ReadMsgUnix(answer[:], control) // ReadMsgUnix sets MSG_CMSG_CLOEXEC
 	if err != nil {
 		return -1, lost(err)
 	}
@@ -117,7 +118,7 @@ func request(c *net.UnixConn, t Ticket) (int, error) {
 	switch {
 	case err != nil:
 	case flags&unix.MSG_CTRUNC != 0 && len(fds) == 0:
-		// The kernel cuts descriptors off where the receiver has no room for them.
+		// The kernel drops descriptors if the receiver is at its limit of open files.
 		err = fmt.Errorf("fdshare: fetch: %w", openfiles.Explain(unix.EMFILE))
 	case flags&unix.MSG_CTRUNC != 0:
 		err = fmt.Errorf("%w: more descriptors than one", ErrProtocol)
@@ -138,7 +139,7 @@ func request(c *net.UnixConn, t Ticket) (int, error) {
 	return -1, err
 }
 
-// lost is the error of a connection that broke before the answer.
+// lost returns the error of a connection that broke before the answer.
 func lost(err error) error {
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: %w", errHungUp, err)
@@ -146,7 +147,7 @@ func lost(err error) error {
 	return fmt.Errorf("fdshare: fetch: %w", err)
 }
 
-// rights collects every descriptor of the control message, also when a part of it is malformed.
+// rights collects every descriptor of the control message, even if a part of it is malformed.
 func rights(control []byte) (fds []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

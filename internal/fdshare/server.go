@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// visitTimeout is how long a visitor may take to ask. One that was stopped for longer comes again.
+	// visitTimeout is the time limit for a visitor's request. A visitor that was stopped for longer retries.
 	visitTimeout = 5 * time.Second
-	// maxVisitors bounds connections at once; more wait in the socket's backlog.
+	// maxVisitors bounds concurrent connections; more wait in the socket's backlog.
 	maxVisitors = 64
 )
 
-// The answer is one byte; with statusOK comes one descriptor, and statusFailed is followed by the number of the server's error.
+// The answer is one status byte. With statusOK comes one descriptor; after statusFailed comes the errno of the server's
+// error.
 const (
 	statusOK      = 1
 	statusRefused = 2
@@ -42,10 +43,11 @@ type Server struct {
 	offers map[uint64]*offer
 	next   uint64
 	closed bool
-	visits map[*net.UnixConn]struct{} // closed by Close, so that it need not wait for their deadlines
+	visits map[*net.UnixConn]struct{} // open connections; Close closes them, so that it need not wait for their deadlines
 }
 
-// offer owns fd. It is only used under the server's lock, so that revoke cannot close it, and its number be reused, in between.
+// offer owns fd. fd is used only under the server's lock, so that revoke cannot close it during use, and its number
+// cannot be reused.
 type offer struct {
 	fd    int
 	token [32]byte
@@ -57,7 +59,7 @@ var shared struct {
 	pid int
 }
 
-// Shared is the process's server, started by the first call. A forked child gets its own.
+// Shared returns the process's server, started by the first call. A forked child gets its own.
 func Shared() (*Server, error) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -72,7 +74,7 @@ func Shared() (*Server, error) {
 	return s, nil
 }
 
-// New starts a server of its own, for callers that must be able to close it.
+// New starts a separate server, for callers that must be able to close it.
 func New() (*Server, error) {
 	s := &Server{offers: map[uint64]*offer{}, visits: map[*net.UnixConn]struct{}{}}
 	_, _ = rand.Read(s.name[:]) // never fails
@@ -88,7 +90,7 @@ func New() (*Server, error) {
 	return s, nil
 }
 
-// servers are those of this process, so that a fetch from itself needs no socket.
+// servers holds the servers of this process, so that a fetch from the same process needs no socket.
 var servers sync.Map // socketName → *Server
 
 // Close revokes all offers and ends the server.
@@ -113,7 +115,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Offer makes fd available to holders of the ticket until revoke, which may be called more than once. It duplicates fd.
+// Offer makes fd available to holders of the ticket until revoke, which may be called repeatedly. It duplicates fd.
 func (s *Server) Offer(fd int) (t Ticket, revoke func(), err error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -142,7 +144,7 @@ func (s *Server) revoke(n uint64) {
 	}
 }
 
-// use calls f with the offered descriptor if the ticket is genuine. f must not block.
+// use calls f with the offered descriptor if the ticket is valid. f must not block.
 func (s *Server) use(t Ticket, f func(fd int) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,8 +221,8 @@ func (s *Server) visit(c *net.UnixConn) {
 	}
 }
 
-// send sends the descriptor itself, without a duplicate, so that a server without room for another open file can still serve. It does not block:
-// nothing else is on its way on this connection.
+// send sends the descriptor itself, not a duplicate, so that a server at its limit of open files can still serve. It
+// does not block, because the connection carries no other data.
 func send(c *net.UnixConn, fd int) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/goccl/goccl/internal/openfiles"
 )
 
-// spare is a descriptor that the server gives up for a moment when it has no room to accept a visitor, to tell it so. Without it the visitor would
-// wait in the socket's backlog and learn nothing.
+// spare is a reserved descriptor. At the limit of open files the server closes it for a moment, to accept a visitor and
+// report the error. Without it the visitor would wait in the socket's backlog and get no error.
 type spare struct {
-	fd       int // -1: none could be had
+	fd       int // -1: none could be opened
 	shortage openfiles.Shortage
 }
 
 func newSpare() *spare { return &spare{fd: placeholder()} }
 
-// placeholder opens something that needs no file system.
+// placeholder opens a descriptor that needs no file system.
 func placeholder() int {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -34,13 +34,14 @@ func (s *spare) close() {
 	}
 }
 
-// turnAway notes how accepting a visitor ended. If it has failed for long for want of room, one visitor is told so.
+// turnAway records the result of accepting a visitor. If accepting has failed for long because of the limit, it reports
+// the error to one visitor.
 func (s *spare) turnAway(l *net.UnixListener, cause error) {
 	if !s.shortage.Lasts(cause) || s.fd < 0 {
 		return
 	}
 	_ = unix.Close(s.fd)
-	_ = l.SetDeadline(time.Now().Add(time.Millisecond)) // another goroutine may have taken the place
+	_ = l.SetDeadline(time.Now().Add(time.Millisecond)) // another goroutine may have taken the freed descriptor
 	if c, err := l.AcceptUnix(); err == nil {
 		var number unix.Errno
 		if checkUser(c) == nil && errors.As(cause, &number) {

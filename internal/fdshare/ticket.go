@@ -10,7 +10,7 @@ import (
 // TicketSize is the size in bytes of a serialised Ticket.
 const TicketSize = 64
 
-// Ticket names one offered descriptor and proves the right to it, little endian:
+// Ticket identifies one offered descriptor and authorises its holder to fetch it, little endian:
 //
 //	 0  magic "GCFD"
 //	 4  version 1, three zero bytes
@@ -51,7 +51,7 @@ func (t Ticket) number() uint64   { return binary.LittleEndian.Uint64(t[8:]) }
 func (t Ticket) name() socketName { return socketName(t[16:32]) }
 func (t Ticket) token() []byte    { return t[32:] }
 
-// String shows the offer's number, never the token.
+// String returns the offer's number, never the token.
 func (t Ticket) String() string { return fmt.Sprintf("fdshare.Ticket(%d)", t.number()) }
 
 // GoString is String, so that %#v does not print the token either.

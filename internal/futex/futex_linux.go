@@ -11,20 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Operations of futex(2). FUTEX_PRIVATE_FLAG is left out on purpose: the word is shared between processes.
+// Operations of futex(2). FUTEX_PRIVATE_FLAG is omitted on purpose: the word is shared between processes.
 const (
 	opWait = 0
 	opWake = 1
 )
 
-// All wakes every sleeper (see Wake).
+// All, as n of Wake, wakes every sleeper.
 const All = math.MaxInt32
 
-// ErrTimeout says that nobody woke the caller in time.
+// ErrTimeout means that no wake-up came in time.
 var ErrTimeout = errors.New("futex: timed out")
 
-// Wait sleeps while *addr == val, until a Wake on the same word or until timeout has passed (ErrTimeout); timeout <= 0 is for ever. It
-// returns nil when woken, when *addr differed already, and on a signal: the caller looks at its own condition again in every case.
+// Wait sleeps while *addr == val, until a Wake on the same word or until timeout has passed (ErrTimeout); timeout <= 0
+// means no timeout. It returns nil when woken, when *addr differed already, and on a signal: in every case the caller
+// must check its own condition again.
 func Wait(addr *atomic.Uint32, val uint32, timeout time.Duration) error {
 	var ts *unix.Timespec
 	if timeout > 0 {
@@ -41,7 +42,7 @@ func Wait(addr *atomic.Uint32, val uint32, timeout time.Duration) error {
 	return fmt.Errorf("futex: wait at %p: %w", addr, e)
 }
 
-// Wake wakes up to n sleepers and returns how many there were. It never blocks, so it keeps the Go scheduler out of the way.
+// Wake wakes up to n sleepers and returns how many it woke. It never blocks, so it bypasses the Go scheduler.
 func Wake(addr *atomic.Uint32, n int) (int, error) {
 	r, _, e := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWake, uintptr(n), 0, 0, 0)
 	if e != 0 {

@@ -2,7 +2,8 @@
 //
 // # Lifetime and threads
 //
-// Nothing is kept: the environment and the interfaces are read at each call. Functions may be called from any goroutine.
+// The package keeps no state: it reads the environment and the interfaces at each call. Functions may be called from
+// any goroutine.
 package netif
 
 import (
@@ -52,11 +53,11 @@ func (f filter) match(name string) bool {
 	return hit != f.avoid
 }
 
-// virtual interfaces lead to containers and guests of this host, not to other hosts.
+// virtual lists name prefixes of interfaces that lead to containers and guests of this host, not to other hosts.
 var virtual = []string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "lxc"}
 
-// pickAddr chooses: interfaces of the filter in the system's order, real ones before virtual ones before loopback. family is 4, 6 or 0 for
-// either, 4 preferred. Naming the loopback in the filter is allowed.
+// pickAddr chooses an address: interfaces that the filter allows, in the system's order, real ones before virtual ones
+// before loopback. family is 4, 6, or 0 for either (4 preferred). The filter may name the loopback.
 func pickAddr(nics []nic, f filter, family int) (netip.Addr, bool) {
 	best, found := -1, netip.Addr{}
 	for _, n := range nics {
@@ -86,7 +87,8 @@ func pickAddr(nics []nic, f filter, family int) (netip.Addr, bool) {
 	return found, best >= 0
 }
 
-// systemNICs lists the interfaces that are up. Link-local IPv6 addresses are left out: they mean nothing without the receiver's own zone.
+// systemNICs lists the interfaces that are up. It omits link-local IPv6 addresses, which are invalid without the
+// receiver's own zone.
 func systemNICs() ([]nic, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
@@ -100,7 +102,7 @@ func systemNICs() ([]nic, error) {
 		n := nic{name: i.Name, loopback: i.Flags&net.FlagLoopback != 0}
 		addrs, err := i.Addrs()
 		if err != nil {
-			continue // it went away
+			continue // the interface has vanished
 		}
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
@@ -112,8 +114,8 @@ func systemNICs() ([]nic, error) {
 	return nics, nil
 }
 
-// Addr is the address that this host should be reached at. spec, in the form of GOCCL_SOCKET_IFNAME, chooses the interface; "" is what the environment
-// says. Errors are about what was asked for.
+// Addr returns the address by which other hosts reach this one. spec, in the form of GOCCL_SOCKET_IFNAME, selects the
+// interface; "" means the environment's. Errors describe the requested interface.
 func Addr(spec string) (netip.Addr, error) {
 	if spec == "" {
 		spec = Spec()
@@ -133,7 +135,7 @@ func Addr(spec string) (netip.Addr, error) {
 	return a, nil
 }
 
-// Family is the family of addresses that GOCCL_SOCKET_FAMILY or NCCL_SOCKET_FAMILY asks for: 4, 6, or 0 for either.
+// Family returns the address family in GOCCL_SOCKET_FAMILY or NCCL_SOCKET_FAMILY: 4, 6, or 0 for either.
 func Family() (int, error) {
 	for _, name := range []string{"GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"} {
 		switch s := os.Getenv(name); s {
@@ -149,10 +151,10 @@ func Family() (int, error) {
 	return 0, nil
 }
 
-// Spec is what GOCCL_SOCKET_IFNAME or NCCL_SOCKET_IFNAME says, or "".
+// Spec returns the value of GOCCL_SOCKET_IFNAME or NCCL_SOCKET_IFNAME, or "".
 func Spec() string { return cmp.Or(os.Getenv("GOCCL_SOCKET_IFNAME"), os.Getenv("NCCL_SOCKET_IFNAME")) }
 
-// List is for errors: the interfaces that are up, with their addresses.
+// List formats the interfaces that are up, with their addresses, for errors.
 func List() string {
 	nics, err := systemNICs()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package openfiles explains errors that say that no more files can be opened.
+// Package openfiles explains errors that mean that no more files can be opened.
 //
 // # Lifetime and threads
 //
-// Nothing is kept. Functions may be called from any goroutine.
+// The package keeps no state. Functions may be called from any goroutine.
 package openfiles
 
 import (
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exhausted reports whether err says that this process, or the whole host, has no room for another open file.
+// Exhausted reports whether err means that this process, or the whole host, is at its limit of open files.
 func Exhausted(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 
-// Explain adds to such an error which limit was met and how to raise it, once. Other errors stay as they are.
+// Explain adds to such an error which limit was reached and how to raise it, once. It returns other errors unchanged.
 func Explain(err error) error {
 	var done *explained
 	if !Exhausted(err) || errors.As(err, &done) {
@@ -40,14 +40,15 @@ type explained struct {
 func (e *explained) Error() string { return e.err.Error() + ": " + e.more }
 func (e *explained) Unwrap() error { return e.err }
 
-// Shortage tells a lasting lack of room for open files from one of a moment, when others are about to close theirs. The zero value is ready; it is
-// for one goroutine.
+// Shortage distinguishes a lasting shortage of open files from a momentary one. The zero value is ready; only one
+// goroutine may use it.
 type Shortage struct{ since time.Time }
 
-// patience is how long a shortage must last.
+// patience is the time after which a shortage counts as lasting.
 const patience = time.Second
 
-// Lasts notes the outcome of an attempt to open something, and reports whether all attempts for a second have failed for want of room.
+// Lasts records the result of an attempt to open a file, and reports whether all attempts for one second have failed
+// because of the limit.
 func (s *Shortage) Lasts(err error) bool {
 	switch {
 	case !Exhausted(err):

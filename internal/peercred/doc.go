@@ -1,6 +1,7 @@
-// Package peercred says who is at the other end of a unix socket: the kernel's word, which a process cannot forge.
+// Package peercred identifies the user at the other end of a unix socket, as reported by the kernel, which a process
+// cannot forge.
 //
 // # Lifetime and threads
 //
-// Nothing is kept. UID may be called from any goroutine while the connection is open.
+// The package keeps no state. UID may be called from any goroutine while the connection is open.
 package peercred

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UID is the effective user id that the process at the other end of c had when it connected, or listened (SO_PEERCRED).
+// UID returns the effective user id that the process at the other end of c had when it connected, or listened
+// (SO_PEERCRED).
 func UID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package setting reads what environment variables say, in one form wherever they are read: a value that is not understood is an error, never ignored.
+// Package setting parses environment variables uniformly: an invalid value is an error, never ignored.
 //
 // # Lifetime and threads
 //
-// Nothing is kept. Functions may be called from any goroutine.
+// The package keeps no state. Functions may be called from any goroutine.
 package setting
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Duration reads a Go duration such as 30s, or seconds. Without the variable it is otherwise.
+// Duration parses a Go duration such as 30s, or seconds. It returns otherwise if the variable is not set.
 func Duration(name string, otherwise time.Duration) (time.Duration, error) {
 	s := os.Getenv(name)
 	if s == "" {
@@ -27,7 +27,7 @@ func Duration(name string, otherwise time.Duration) (time.Duration, error) {
 	return 0, fmt.Errorf("%s=%q: want a duration such as 30s, or seconds", name, s)
 }
 
-// Positive is Duration for what must be more than nothing.
+// Positive is Duration for values that must be positive.
 func Positive(name string, otherwise time.Duration) (time.Duration, error) {
 	d, err := Duration(name, otherwise)
 	if err == nil && d <= 0 {

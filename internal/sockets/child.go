@@ -10,14 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sockets are close-on-exec. A child that is forked and goes on without exec, as Python's workers do, has them all the same, and while it has them no peer
-// sees that the parent has died. So the child closes them, in a handler of pthread_atfork, which cannot use the Go runtime: it reads a table.
+// Sockets are close-on-exec. But a child that is forked and continues without exec, as Python's workers do, inherits
+// them, and while it holds them no peer detects the parent's death. So the child closes them in a pthread_atfork
+// handler. The handler cannot use the Go runtime: it reads a table.
 //
-// The table has a word per descriptor: the inode of the socket that was opened under this number. Nothing is erased on closing. The child closes a
-// descriptor whose inode is still the one noted, so what else was opened under the number since is safe.
+// The table has a word per descriptor: the inode of the socket that was opened under this number. Closing a socket
+// erases nothing. The child closes a descriptor only if its inode is still the recorded one, so other files that reuse
+// the number are safe.
 const childTableSize = 1 << 16 // descriptors beyond it stay open in children
 
-// childTable begins with one more than the highest descriptor noted.
+// childTable makes the table. Its word 0 is one more than the highest recorded descriptor.
 var childTable = sync.OnceValue(func() []uint64 {
 	b, err := unix.Mmap(-1, 0, childTableSize*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -26,10 +28,11 @@ var childTable = sync.OnceValue(func() []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), childTableSize)
 })
 
-// ChildTable is the table, for the handler of a process's forks: never moved, never freed; nil for want of memory.
+// ChildTable returns the table, for the process's fork handler. The table is never moved or freed; it is nil if there
+// was no memory.
 func ChildTable() []uint64 { return childTable() }
 
-// CloseInChild notes the socket of a connection or listener for the handler. Whatever has no descriptor is left alone.
+// CloseInChild records the socket of a connection or listener for the handler. It ignores values without a descriptor.
 func CloseInChild(c any) {
 	s, ok := c.(syscall.Conn)
 	if !ok {
@@ -54,7 +57,7 @@ func CloseInChild(c any) {
 	})
 }
 
-// Listen is net.Listen of a socket that a forked child closes.
+// Listen is net.Listen for a socket that a forked child closes.
 func Listen(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
 	if err == nil {

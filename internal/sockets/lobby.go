@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Lobby bounds the connections that have not yet proved anything. When it is full, the oldest that has said nothing makes room for the next, else the
-// oldest of all: whoever proves itself at once gets through whatever a crowd of silent ones does.
+// Lobby bounds the connections that are not authenticated yet. When it is full, a new connection evicts the oldest one
+// that has sent nothing, or else the oldest of all. So a connection that authenticates at once succeeds even if many
+// silent connections arrive.
 type Lobby struct {
 	limit int
 
@@ -23,10 +24,10 @@ type Guest struct {
 	heard bool // guarded by the Lobby's mu
 }
 
-// NewLobby has room for limit guests.
+// NewLobby makes a Lobby for at most limit guests.
 func NewLobby(limit int) *Lobby { return &Lobby{limit: limit} }
 
-// Enter takes c in. It closes c and returns nil when the Lobby is closed.
+// Enter adds c. If the Lobby is closed, it closes c and returns nil.
 func (l *Lobby) Enter(c io.Closer) *Guest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,14 +43,14 @@ func (l *Lobby) Enter(c io.Closer) *Guest {
 	return g
 }
 
-// Len is how many guests there are.
+// Len returns the number of guests.
 func (l *Lobby) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.guests)
 }
 
-// Evict makes room, for lack of descriptors perhaps.
+// Evict closes one connection, for example to free a descriptor.
 func (l *Lobby) Evict() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,14 +66,14 @@ func (l *Lobby) evict() {
 	l.guests = slices.Delete(l.guests, i, i+1)
 }
 
-// Heard says that the guest has said something.
+// Heard records that the guest has sent data.
 func (g *Guest) Heard() {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
 	g.heard = true
 }
 
-// Leave takes the guest out. It returns false when the Lobby has closed the connection before.
+// Leave removes the guest. It returns false if the Lobby has closed the connection before.
 func (g *Guest) Leave() bool {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
@@ -83,7 +84,7 @@ func (g *Guest) Leave() bool {
 	return i >= 0
 }
 
-// Close drops all guests and lets nobody in.
+// Close closes all guests' connections and rejects new ones.
 func (l *Lobby) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// Tally counts events by kind and says which are worth a line in a log: the first eight of a kind and then each power of two, so that a flood cannot
-// fill a disk.
+// Tally counts events by kind and decides which are logged: the first eight of a kind and then each power of two, so
+// that a flood cannot fill a disk.
 type Tally struct {
 	mu    sync.Mutex
 	count map[string]int
 }
 
-// Count is how often this kind has happened now, and whether to log it.
+// Count counts one event. It returns the number of events of this kind so far, and whether to log this one.
 func (t *Tally) Count(kind string) (times int, report bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

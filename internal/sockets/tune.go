@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tune prepares a new connection. A forked child closes it. One over TCP sends at once and notices within seconds that the peer's host is gone;
-// partition > 0 makes the kernel give up on a peer that acknowledges nothing for so long.
+// Tune prepares a new connection. It makes a forked child close it. On TCP it disables delays and enables the detection
+// of a dead peer host within seconds; with partition > 0 the kernel gives up a peer that acknowledges nothing for that
+// time.
 func Tune(c net.Conn, partition time.Duration) {
 	CloseInChild(c)
 	t, ok := c.(*net.TCPConn)

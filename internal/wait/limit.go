@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// ErrTimeout says that a wait's deadline has passed.
+// ErrTimeout means that a wait's deadline has passed.
 var ErrTimeout = errors.New("wait: deadline exceeded")
 
-// ErrAborted is what every *AbortError is.
+// ErrAborted matches every *AbortError.
 var ErrAborted = errors.New("wait: aborted")
 
-// AbortError says that a wait ended because its abort word was set.
+// AbortError means that a wait ended because its abort word was set.
 type AbortError struct{ Reason uint32 }
 
-// Error names the reason, as the word held it.
+// Error formats the value of the abort word.
 func (e *AbortError) Error() string { return fmt.Sprintf("wait: aborted with reason %d", e.Reason) }
 
 // Unwrap makes errors.Is(e, ErrAborted) true.
 func (e *AbortError) Unwrap() error { return ErrAborted }
 
-// Deadline is a moment on this process's monotonic clock, in nanoseconds; 0 is never. It is a plain number so that a Limit costs nothing to
-// make and to check.
+// Deadline is a time on this process's monotonic clock, in nanoseconds; 0 means no deadline. It is a plain number so
+// that a Limit is cheap to make and to check.
 type Deadline int64
 
 var base = time.Now()
 
-// Now is the present moment.
+// Now returns the current time.
 func Now() Deadline { return Deadline(time.Since(base)) + 1 }
 
-// After is the moment d from now; d <= 0 is never.
+// After returns the time d from now; d <= 0 means no deadline.
 func After(d time.Duration) Deadline {
 	if d <= 0 {
 		return 0
@@ -39,7 +39,7 @@ func After(d time.Duration) Deadline {
 	return Now() + Deadline(d)
 }
 
-// AtTime is the moment t; the zero time is never.
+// AtTime returns the Deadline at t; the zero time means no deadline.
 func AtTime(t time.Time) Deadline {
 	if t.IsZero() {
 		return 0
@@ -47,22 +47,22 @@ func AtTime(t time.Time) Deadline {
 	return max(1, Deadline(t.Sub(base))+1)
 }
 
-// Limit ends a wait early. The zero Limit never does.
+// Limit ends a wait early. The zero Limit does not.
 type Limit struct {
 	Deadline Deadline
 	// Abort, when not nil, ends the wait as soon as it is not 0.
 	Abort *atomic.Uint32
-	// Stall, when not nil, hears of a wait that lasts.
+	// Stall, when not nil, is notified of a long wait.
 	Stall *Stall
 }
 
-// Stall is told, once a wait, that the wait has lasted for After. Waits that do not sleep never look at it.
+// Stall calls Report, once per wait, when the wait has lasted for After. Waits that do not sleep ignore it.
 type Stall struct {
 	After  time.Duration
-	Report func() // called by the waiter, which then goes on waiting
+	Report func() // called by the waiter, which then continues to wait
 }
 
-// Check is nil, ErrTimeout or an *AbortError.
+// Check returns nil, ErrTimeout or an *AbortError.
 func (l Limit) Check() error {
 	if l.Abort != nil {
 		if r := l.Abort.Load(); r != 0 {

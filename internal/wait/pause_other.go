@@ -2,5 +2,5 @@
 
 package wait
 
-// pause does nothing where no spin-wait hint is known.
+// pause does nothing: no spin-wait hint is known for this architecture.
 func pause(int) {}

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Policy says how long a wait polls and yields before it sleeps.
+// Policy configures how long a wait polls and yields before it sleeps.
 type Policy struct {
 	// Spin is the number of polls before the first yield, each followed by SpinPause pause instructions.
 	Spin, SpinPause int
-	// YieldFor is how long to poll and yield before sleeping; 0 is not at all.
+	// YieldFor is how long to poll and yield before sleeping; 0 disables this step.
 	YieldFor time.Duration
-	// GoschedEvery makes every n-th yield one to other goroutines; 0 is every one. It wakes a thread of this process to look for work, which
-	// costs more than a switch to another process when there is none.
+	// GoschedEvery makes every n-th yield run other goroutines (runtime.Gosched); 0 means every yield. Gosched wakes a
+	// thread of this process to look for work; without work that costs more than a switch to another process.
 	GoschedEvery int
-	// SchedYieldEvery makes every n-th yield one to other processes (sched_yield) besides; 0 is never.
+	// SchedYieldEvery makes every n-th yield also run other processes (sched_yield); 0 means never.
 	SchedYieldEvery int
-	// Recheck is the longest sleep before the abort word and the deadline are looked at again.
+	// Recheck is the longest sleep before the abort word and the deadline are polled again.
 	Recheck time.Duration
 }
 
-// For is the policy for a process that is home to ranksHere of the ranksOnHost busy ranks of this host. Numbers that are not known are 0.
+// For returns the policy for a process with ranksHere of the ranksOnHost busy ranks of this host. 0 means unknown.
 //
-// Polling without yielding pays only when no waiting rank keeps a working one from a core; otherwise each poll that fails delays the very
-// signal that it waits for.
+// Polling without yielding pays off only if waiting ranks do not occupy the cores of working ranks. Otherwise each
+// failed poll delays the signal that it waits for.
 func For(ranksHere, ranksOnHost int) *Policy {
 	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 	p := &Policy{Spin: 4, SpinPause: 1, YieldFor: 100 * time.Microsecond, SchedYieldEvery: 8, Recheck: 50 * time.Millisecond}
@@ -31,15 +31,15 @@ func For(ranksHere, ranksOnHost int) *Policy {
 		p.Spin, p.SpinPause = 500, 1 // 10 to 30 µs: a pause takes 40 to 140 cycles
 	}
 	if 0 < ranksHere && ranksHere < ranksOnHost {
-		p.SchedYieldEvery = min(ranksHere, p.SchedYieldEvery) // once all goroutines of this process have had their turn
+		p.SchedYieldEvery = min(ranksHere, p.SchedYieldEvery) // after all goroutines of this process have run
 	}
 	if ranksHere == 1 && ranksOnHost > 1 {
-		p.GoschedEvery = 16 // whom this rank waits for is elsewhere
+		p.GoschedEvery = 16 // the peers of this rank are in other processes
 	}
 	return p
 }
 
 var own = For(0, 0)
 
-// Default is the policy for waits that bring none.
+// Default returns the policy for waits without an explicit one.
 func Default() *Policy { return own }

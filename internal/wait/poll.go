@@ -8,9 +8,9 @@ const (
 	pollLast  = time.Millisecond
 )
 
-// Poll waits until cond is true, ErrTimeout or *AbortError, for conditions that nobody announces, such as a word that a GPU writes. It polls and
-// yields like Until, but then pauses for longer and longer, up to a millisecond, instead of sleeping until woken: a waiter that is long idle
-// costs little, and learns of the change late.
+// Poll waits until cond is true, or fails with ErrTimeout or an *AbortError. It is for conditions without a wake-up,
+// such as a word that a GPU writes. It polls and yields like Until, but then pauses for increasing times, up to a
+// millisecond, instead of sleeping until woken: a long wait costs little, but detects the change late.
 func Poll(cond func() bool, l Limit, p *Policy) error {
 	if cond() {
 		return nil

@@ -2,5 +2,6 @@ package wait
 
 import "golang.org/x/sys/unix"
 
-// schedYield lets other threads run on this core. It is a raw system call: it does not block, so the Go scheduler need not know.
+// schedYield lets other threads run on this core. It is a raw system call, invisible to the Go scheduler, because it
+// does not block.
 func schedYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

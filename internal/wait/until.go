@@ -9,11 +9,12 @@ import (
 	"github.com/goccl/goccl/internal/futex"
 )
 
-// checkEvery is the number of yields between looks at the clock, the deadline and the abort word.
+// checkEvery is the number of yields between checks of the clock, the deadline and the abort word.
 const checkEvery = 8
 
-// Until waits until cond is true, ErrTimeout or *AbortError. Whoever makes cond true calls c.Wake, or changes c, afterwards. cond runs often
-// and must be cheap; it may run once more after having been true. A nil policy is Default.
+// Until waits until cond is true, or fails with ErrTimeout or an *AbortError. The code that makes cond true must call
+// c.Wake, or change c, afterwards. cond runs often and must be cheap; it may run once more after it was true. A nil
+// policy means Default.
 func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
 	// 1. Poll. 2. Yield.
 	if cond() {
@@ -50,7 +51,8 @@ func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
 	}
 }
 
-// awake is what a wait does before it sleeps: it polls, then yields. It returns true when cond became true, false when its time is over.
+// awake is the part of a wait before sleeping: it polls, then yields. It returns true when cond is true, false when its
+// time is over.
 func awake(cond func() bool, l Limit, p *Policy) (bool, error) {
 	for range p.Spin {
 		pause(p.SpinPause)
@@ -64,7 +66,7 @@ func awake(cond func() bool, l Limit, p *Policy) (bool, error) {
 	return yield(cond, l, p)
 }
 
-// yield is the second half of awake.
+// yield is the second part of awake.
 func yield(cond func() bool, l Limit, p *Policy) (bool, error) {
 	end := Now() + Deadline(p.YieldFor)
 	toSched := p.SchedYieldEvery
@@ -93,7 +95,7 @@ func yield(cond func() bool, l Limit, p *Policy) (bool, error) {
 	}
 }
 
-// sleepFor is how long to sleep: until the deadline, but not longer than Recheck.
+// sleepFor returns how long to sleep: until the deadline, but not longer than Recheck.
 func sleepFor(l Limit, p *Policy) time.Duration {
 	d := p.Recheck
 	if d <= 0 {
