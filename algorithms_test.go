@@ -41,7 +41,8 @@ func buildPlan(t *testing.T, name string, n int) *plan.Plan {
 	return p
 }
 
-// TestPlansAreSelected: with plans registered for most collectives, every collective still gives the right result, for every operator.
+// TestPlansAreSelected registers plans for most collectives; every collective must still give the right result, for
+// every operator.
 func TestPlansAreSelected(t *testing.T) {
 	const n = 3
 	comms := newComms(t, n, openHost)
@@ -121,7 +122,7 @@ func TestPlanFolder(t *testing.T) {
 	}
 }
 
-// TestPlanFolderMustBeOne: a folder that is misspelt is no folder without plans.
+// TestPlanFolderMustBeOne: a misspelt folder is an error, not an empty folder.
 func TestPlanFolderMustBeOne(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipes", "plan.json")
@@ -167,7 +168,7 @@ func TestRegisterRefuses(t *testing.T) {
 	}
 }
 
-// TestAbortWithPlans: an abort ends what plans do, too.
+// TestAbortWithPlans: an abort also ends running plans.
 func TestAbortWithPlans(t *testing.T) {
 	comms := newComms(t, 2, openHost)
 	p := buildPlan(t, "allreduce_direct", 2)
@@ -184,7 +185,7 @@ func TestAbortWithPlans(t *testing.T) {
 	}
 }
 
-// Revoke ends what plans do, too, also what waits for a peer.
+// Revoke also ends running plans, even if they wait for a peer.
 func TestRevokeWithPlans(t *testing.T) {
 	comms := newComms(t, 2, openHost)
 	p := buildPlan(t, "allreduce_direct", 2)
@@ -217,7 +218,8 @@ func TestRevokeWithPlans(t *testing.T) {
 	}
 }
 
-// A name in GOCCL_ALGO that nobody has is refused when the collective is called; a registered algorithm's name is not, nor what is not named.
+// An unknown name in GOCCL_ALGO is an error when its collective is called. The name of a registered algorithm is
+// accepted, and other collectives are not affected.
 func TestForcedNames(t *testing.T) {
 	t.Setenv("GOCCL_ALGO", "all_reduce:allreduce_twoshot_ll,broadcast:nobody")
 	comms := newComms(t, 2, openHost)

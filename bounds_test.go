@@ -20,7 +20,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// extentsOf is what a request of count bytes touches, by the table of algorithm.Request.
+// extentsOf returns the bytes that a request of count bytes accesses, by the table of algorithm.Request.
 func extentsOf(c algorithm.Collective, count int64, rank, n int) (send, recv int64) {
 	all := count * int64(n)
 	root := rank == n-1
@@ -43,8 +43,8 @@ func extentsOf(c algorithm.Collective, count int64, rank, n int) (send, recv int
 	return send, recv
 }
 
-// A buffer of the device that is shorter than the count says is refused at the call, with its address and lengths; one that is as long is not, and the
-// communicator goes on.
+// A buffer of the device that is shorter than count is refused at the call, with its address and lengths. A buffer of
+// the exact length is accepted, and the communicator stays usable.
 func TestShortBuffers(t *testing.T) {
 	const n, count = 3, 64 << 10
 	open := func(r int) (device.Device, error) { return host.Open(r) }
@@ -67,7 +67,7 @@ func TestShortBuffers(t *testing.T) {
 	}
 }
 
-// So is one whose displacements lead out of it, and a message.
+// The same for displacements beyond the buffer, and for messages.
 func TestShortParts(t *testing.T) {
 	comm := commsWith(t, 1, func(r int) (device.Device, error) { return host.Open(r) }, nil)[0]
 	mem, err := comm.Device().Alloc(8192)
@@ -94,15 +94,15 @@ func TestShortParts(t *testing.T) {
 	}
 }
 
-// shortBuffer makes one call whose buffer lacks a page, where there is one, on every rank.
+// shortBuffer makes one call on every rank with a buffer that is one page too short, if this rank has such a buffer.
 func shortBuffer(comm *goccl.Comm, c algorithm.Collective, short string, count int64, rank, n int) error {
 	send, recv := extentsOf(c, count, rank, n)
 	bad := short == "send" && send > 0 || short == "recv" && recv > 0
 	if short != "" && !bad {
-		return nil // not this rank's: it would wait for those that refuse
+		return nil // this rank has none; a call would wait for the ranks that refuse
 	}
 	if short != "" {
-		// Other ranks may have nothing to refuse: only those that have are asked.
+		// Only ranks with the short buffer make the call; the others would have nothing to refuse.
 		*map[string]*int64{"send": &send, "recv": &recv}[short] -= 4096
 	}
 	dev := comm.Device()
@@ -136,7 +136,8 @@ func shortBuffer(comm *goccl.Comm, c algorithm.Collective, short string, count i
 	return errors.Join(err, comm.Synchronize(ctx, s))
 }
 
-// Memory that no device knows and that is not mapped ends in an error on every rank, with the address on the first that touches it.
+// Memory that is unknown to every device and not mapped ends in an error on every rank. The first rank that accesses it
+// reports the address.
 func TestUnmappedBuffer(t *testing.T) {
 	hole, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -177,7 +178,7 @@ func TestUnmappedBuffer(t *testing.T) {
 				if inHole {
 					found.Store(true)
 				}
-				if ctx.Err() != nil || err == nil && (r == 1 || size > 64) { // what is small is over elsewhere before that rank stores its result
+				if ctx.Err() != nil || err == nil && (r == 1 || size > 64) { // a small operation completes elsewhere before that rank stores its result
 					t.Errorf("%d bytes, rank %d: %v; want an error", size, r, err)
 				}
 			})

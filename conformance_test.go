@@ -53,7 +53,8 @@ func newComms(t testing.TB, n int, open func(r int) (device.Device, error)) []*g
 
 func openHost(r int) (device.Device, error) { return host.Open(r) }
 
-// cudaRanks says how many ranks to run and where: rank r on GPU r, or, with fewer GPUs than two, several on one.
+// cudaRanks returns how many ranks to run and their devices: rank r on GPU r or, with fewer than two GPUs, several
+// ranks on one.
 func cudaRanks(t testing.TB) (n int, open func(r int) (device.Device, error)) {
 	t.Helper()
 	if err := cuda.Available(); err != nil {

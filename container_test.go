@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestContainersOfOneHost runs the matrix among ranks in namespaces of their own, but for the network: they share memory with the others.
+// TestContainersOfOneHost runs the matrix among ranks in separate namespaces, except for the network namespace: they
+// share memory with each other.
 func TestContainersOfOneHost(t *testing.T) {
 	by := []string{"unshare", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"}
 	if out, err := exec.Command(by[0], append(by[1:], "true")...).CombinedOutput(); err != nil {

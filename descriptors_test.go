@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// descriptors counts what communicators hold open besides the bootstrap.
+// descriptors counts the descriptors that communicators hold besides the bootstrap's.
 func (k *rank) descriptors() error {
 	const comms = 4
 	before := testutil.Held()
@@ -23,7 +23,7 @@ func (k *rank) descriptors() error {
 	if err := k.boot.Barrier(context.Background()); err != nil {
 		return err
 	}
-	// Each has its window; the process has its server of descriptors.
+	// Each communicator has its arena; the process has its fd server.
 	held := testutil.Held()
 	each := float64(held.Descriptors-before.Descriptors) / comms
 	if each > 1.5 {
@@ -32,7 +32,7 @@ func (k *rank) descriptors() error {
 	return k.boot.Barrier(context.Background())
 }
 
-// TestDescriptorsOfCommunicators: they do not grow with the number of ranks.
+// TestDescriptorsOfCommunicators: their number does not grow with the number of ranks.
 func TestDescriptorsOfCommunicators(t *testing.T) {
 	startJob(t, task{Do: "descriptors", Size: 8, Victim: -1}).await("done", everyone(8), time.Minute)
 }

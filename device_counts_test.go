@@ -20,7 +20,8 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// Counts that the stream makes, among all-to-all-v with the host's counts and groups of other work, none of it waited for.
+// The stream computes counts, mixed with all-to-all-v with host counts and groups of other work, without any wait in
+// between.
 func TestHostDeviceCounts(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		comms := newComms(t, n, openHost)
@@ -54,7 +55,7 @@ func TestGPUDeviceCountsInGraph(t *testing.T) {
 	}
 }
 
-// uneven makes rank 0 send rank 1 one element more than that expects.
+// uneven makes rank 0 send rank 1 one element more than rank 1 expects.
 func uneven(comms []*goccl.Comm, op string, t *testing.T) error {
 	var memory []device.Ptr
 	for _, c := range comms {
@@ -92,16 +93,16 @@ func uneven(comms []*goccl.Comm, op string, t *testing.T) error {
 		defer stop()
 		err = c.Synchronize(ctx, s)
 		for end := time.Now().Add(soon); err == nil && r < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-			err = c.AsyncError() // a GPU's kernel ends before the host has seen what it reports
+			err = c.AsyncError() // a GPU's kernel ends before the host has read its report
 		}
 		if r > 1 {
-			return nil // may or may not have been done by then
+			return nil // may or may not be complete by then
 		}
 		return blames(err, goccl.ErrMismatch, op, 1-r)
 	})
 }
 
-// Both ranks of a pair whose counts differ learn of it and of each other, also with nothing lost in the rings.
+// Both ranks of a pair whose counts differ get an error that names the other, and the FIFOs stay consistent.
 func TestDeviceCountsThatDiffer(t *testing.T) {
 	onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		if n < 2 {
@@ -143,7 +144,7 @@ func TestDeviceCountsChecked(t *testing.T) {
 	}
 }
 
-// What is wrong with the arrays' addresses is said at the call, with what they hold when the operation runs.
+// Invalid addresses of the arrays are reported at the call; invalid contents when the operation runs.
 func TestDeviceCountsArguments(t *testing.T) {
 	c := newComms(t, 1, openHost)[0]
 	m := scratch(t, c)
@@ -170,7 +171,8 @@ func TestDeviceCountsArguments(t *testing.T) {
 	}
 }
 
-// Counts beyond the buffers' lengths touch nothing outside of them: the rank itself is told, and its peers do not wait for it.
+// Counts beyond the buffers' lengths access nothing outside of them: the rank itself gets an error, and its peers do
+// not wait for it.
 func TestDeviceCountsBeyondTheBuffers(t *testing.T) {
 	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		if n < 2 {
@@ -191,7 +193,8 @@ func TestDeviceCountsBeyondTheBuffers(t *testing.T) {
 	})
 }
 
-// beyond is a rank's part of a call in which each sends each 500 elements of 1000, but for one number of rank 0.
+// beyond is a rank's part of a call in which each rank sends each 500 of 1000 elements, except for one number of rank
+// 0.
 func beyond(t *testing.T, c *goccl.Comm, array, entry, value int64, name string) error {
 	list := [][]int64{{500, 500}, {0, 500}, {500, 500}, {0, 500}}
 	if c.Rank() == 0 {
@@ -230,7 +233,7 @@ func beyond(t *testing.T, c *goccl.Comm, array, entry, value int64, name string)
 	defer stop()
 	err = c.Synchronize(ctx, s)
 	for end := time.Now().Add(soon); err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		err = c.AsyncError() // a GPU's kernel ends before the host has seen what it reports
+		err = c.AsyncError() // a GPU's kernel ends before the host has read its report
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("rank %d waits for ever", c.Rank())
@@ -255,7 +258,7 @@ func beyond(t *testing.T, c *goccl.Comm, array, entry, value int64, name string)
 	return nil
 }
 
-// A rank that does not call is named at the deadline; the others' counts do not matter.
+// A rank that does not call is named at the deadline, whatever the others' counts are.
 func TestDeviceCountsWithoutAPeer(t *testing.T) {
 	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		if n < 2 {

@@ -18,7 +18,8 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// ranks runs f for the n ranks of a job, which are goroutines here; usually each is a process, and bootstrap.Join finds the others.
+// ranks runs f for the n ranks of a job, which are goroutines here. Usually each is a process, and bootstrap.Join
+// connects them.
 func ranks(n int, f func(c *goccl.Comm)) {
 	var wg sync.WaitGroup
 	for r, boot := range bootstrap.NewLocalGroup(n) {
@@ -126,11 +127,11 @@ func ExampleComm_Submit() {
 	// Output: [20]
 }
 
-// After a rank is lost the others go on without it.
+// After the loss of a rank the others continue without it.
 func ExampleComm_Shrink() {
 	ranks(3, func(comm *goccl.Comm) {
 		if comm.Rank() == 2 {
-			return // leaves while the others still count on it
+			return // leaves while the others still wait for it
 		}
 		x := put(comm.Device(), 1)
 		err := comm.AllReduce(x, x, 1, datatype.Float32, datatype.Sum, nil)
@@ -148,13 +149,13 @@ func ExampleComm_Shrink() {
 		if rest.Rank() == 0 {
 			fmt.Printf("without rank %d the sum is %v\n", failure.Peer, get(rest.Device(), x, 1))
 		}
-		_ = rest.Finalize(context.Background()) // nobody leaves before all are done
+		_ = rest.Finalize(context.Background()) // waits until all work is complete
 		_ = rest.Close()
 	})
 	// Output: without rank 2 the sum is [2]
 }
 
-// With Check (or GOCCL_CHECK=1) ranks that do not mean the same operation are told before data is touched.
+// With Check (or GOCCL_CHECK=1) ranks that call different operations get an error before data is touched.
 func ExampleConfig_check() {
 	var once sync.Mutex
 	boots := bootstrap.NewLocalGroup(2)

@@ -17,8 +17,8 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// exchanges are rounds of all-to-all-v between n ranks, drawn from a seed, so every rank knows what all do: pairs that exchange nothing, negative counts,
-// gaps of any size between the parts.
+// exchanges are rounds of all-to-all-v between n ranks, generated from a seed, so every rank knows the counts of all:
+// pairs without data, negative counts, gaps of any size between the parts.
 type exchanges struct {
 	n      int
 	types  []datatype.Type // by round
@@ -71,7 +71,7 @@ func (x *exchanges) count(round, side, r, p int) int64 {
 
 func exchangeByte(r int, i int64) byte { return byte(int64(r)*37 + i*11 + i>>8) }
 
-// want is rank r's receive buffer after a round; what is nobody's is 0xa5.
+// want returns rank r's expected receive buffer after a round; bytes outside of all parts are 0xa5.
 func (x *exchanges) want(round, r int) []byte {
 	out, size := bytes.Repeat([]byte{0xa5}, int(x.length[0])), x.types[round].Size()
 	for p := range x.n {
@@ -123,7 +123,7 @@ func newExchangeRank(x *exchanges, c *goccl.Comm) (e *exchangeRank, err error) {
 		c.Device().CopyIn(e.out.Ptr(), bytes.Repeat([]byte{0xa5}, int((rounds+1)*x.length[0]))))
 }
 
-// arrays are the counts and displacements of a round, in the order of DeviceCounts.
+// arrays returns the counts and displacements of a round, in the order of DeviceCounts.
 func (e *exchangeRank) arrays(round int) [4][]int64 {
 	r, x := e.c.Rank(), e.x
 	var sends, receives []int64
@@ -140,13 +140,14 @@ func (e *exchangeRank) deviceCounts() goccl.DeviceCounts {
 
 func (e *exchangeRank) recv(i int) device.Ptr { return e.out.Ptr().Add(int64(i) * e.x.length[0]) }
 
-// produce has the stream make the counts of a round; the host does not wait.
+// produce lets the stream write the counts of a round; the host does not wait.
 func (e *exchangeRank) produce(round int) error {
 	n := int64(4 * 8 * e.x.n)
 	return e.s.Copy(e.counts.Ptr(), e.tables.Ptr().Add(int64(round)*n), n)
 }
 
-// eager enqueues all rounds at once: the counts, the exchange, and now and then the same kind of exchange with the host's counts, or other work.
+// eager enqueues all rounds at once: the counts, the exchange, and now and then an exchange with host counts, or other
+// work.
 func (e *exchangeRank) eager() error {
 	x := e.x
 	for i, t := range x.types {
@@ -183,7 +184,7 @@ func (e *exchangeRank) eager() error {
 	return nil
 }
 
-// replayed captures one exchange and replays it for every round, the counts changing on the stream in between.
+// replayed captures one exchange and replays it for every round; the stream changes the counts in between.
 func (e *exchangeRank) replayed() (err error) {
 	last, s := e.recv(len(e.x.types)), e.s.(*cuda.Stream)
 	x, err := capture(s, cuda.CaptureThreadLocal, func() error {
@@ -238,7 +239,8 @@ func (e *exchangeRank) close() error {
 	return errors.Join(errs...)
 }
 
-// exchangeAll runs f on all ranks at once; memory is made before, as nobody may allocate while a kernel waits for its rank.
+// exchangeAll runs f on all ranks at once. It allocates memory before, because no allocation is allowed while a kernel
+// waits for its rank.
 func exchangeAll(t *testing.T, comms []*goccl.Comm, x *exchanges, seed uint64, f func(e *exchangeRank) error) {
 	t.Helper()
 	ranks := make([]*exchangeRank, len(comms))

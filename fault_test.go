@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// settle counts what the process holds, once the parts that live as long as the process are there.
+// settle counts the resources of the process, after process-wide parts have been created.
 func (k *rank) settle(base testutil.Resources) testutil.Resources {
 	if base.Descriptors == 0 {
 		_, _ = fdshare.Shared()
@@ -57,7 +57,7 @@ func newSums(c *goccl.Comm) (*sums, error) {
 	return u, c.Device().CopyIn(mem.Ptr(), ones)
 }
 
-// once adds one of every rank, n times in a row, and looks at the sum.
+// once runs n all-reduces in a row, with input 1 on every rank, and checks the sum.
 func (u *sums) once(n int) error {
 	out := u.mem.Ptr().Add(4 * faultCount)
 	for range n {
@@ -84,7 +84,7 @@ func (u *sums) once(n int) error {
 
 func (u *sums) close() error { return errors.Join(u.s.Close(), u.mem.Close()) }
 
-// traffic is all-reduces until somebody dies, and then the survivors' shrunk communicator.
+// traffic runs all-reduces until a rank dies, and then uses the survivors' shrunk communicator.
 func (k *rank) traffic() error {
 	c, err := k.comm(k.boot)
 	if err != nil {
@@ -125,7 +125,7 @@ func (k *rank) wait() error {
 	return k.mourn(c, u, u.once(1))
 }
 
-// mourn reports the error, goes on with the survivors and leaves nothing behind.
+// mourn reports the error, continues with the survivors and checks that nothing is left over.
 func (k *rank) mourn(c *goccl.Comm, u *sums, err error) error {
 	k.say("error", err)
 	if k.Exit {
@@ -134,7 +134,7 @@ func (k *rank) mourn(c *goccl.Comm, u *sums, err error) error {
 	if err == nil {
 		return errors.New("no error")
 	}
-	if k.Rank == k.Victim { // stopped and continued: it has been given up
+	if k.Rank == k.Victim { // stopped and continued: the others have given it up
 		return errors.Join(u.close(), c.Close())
 	}
 	if c.AsyncError() == nil {
@@ -161,7 +161,7 @@ func (k *rank) mourn(c *goccl.Comm, u *sums, err error) error {
 	return errors.Join(small.Finalize(context.Background()), v.close(), u.close(), small.Close(), c.Close())
 }
 
-// mortal is a Bootstrap whose process dies at the at-th thing that set-up does with it.
+// mortal is a Bootstrap whose process dies at the at-th call that set-up makes on it.
 type mortal struct {
 	bootstrap.Bootstrap
 	rank *rank
@@ -193,14 +193,14 @@ func (m mortal) Sub(ctx context.Context, ranks []int, space int) (bootstrap.Boot
 	return mortal{b, m.rank, m.at, m.done}, err
 }
 
-// setup is NewComm with a death in it, and then a communicator of the survivors.
+// setup runs NewComm with a death in it, and then makes a communicator of the survivors.
 func (k *rank) setup() error {
 	var b bootstrap.Bootstrap = k.boot
 	if k.Rank == k.Victim {
 		b = mortal{k.boot, k, k.At, new(atomic.Int32)}
 	}
 	c, err := k.comm(b)
-	if err == nil { // the last step is a barrier, from which some may come back
+	if err == nil { // the last step is a barrier, from which some ranks may return
 		var u *sums
 		if u, err = newSums(c); err == nil {
 			err = u.once(1)
@@ -231,11 +231,11 @@ func (k *rank) setup() error {
 	return errors.Join(small.Finalize(context.Background()), u.close(), small.Close(), left.Close())
 }
 
-// detection is how long the news of a death may take.
+// detection bounds the time until a death is reported.
 const detection = slowness * time.Second
 
-// inTime runs a job whose survivors' errors come after what f returns. All must come within limit; a machine that is busy with something else
-// gets a second and a third chance, for the time alone.
+// inTime runs a job whose survivors' errors come after the time that f returns. All must come within limit. On a busy
+// machine it tries a second and a third time, for the time limit only.
 func inTime(t *testing.T, tk task, limit time.Duration, f func(j *job) (worst time.Duration)) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -253,7 +253,7 @@ func inTime(t *testing.T, tk task, limit time.Duration, f func(j *job) (worst ti
 	}
 }
 
-// checkErrors waits for every survivor's error, looks at whom it blames, and returns how long the last took.
+// checkErrors waits for every survivor's error, checks the rank that it blames, and returns how long the last one took.
 func (j *job) checkErrors(kind error, since time.Time) (worst time.Duration) {
 	j.t.Helper()
 	tk := j.task
@@ -269,7 +269,7 @@ func (j *job) checkErrors(kind error, since time.Time) (worst time.Duration) {
 	return worst
 }
 
-// clean checks that the processes have ended and nothing of them is left on the machine.
+// clean checks that the processes have ended and have left nothing on the machine.
 func (j *job) clean() {
 	j.t.Helper()
 	j.wg.Wait()
@@ -299,7 +299,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// Survivors that exit at once must not be blamed by those who were slower to see the first death.
+// Survivors that exit at once must not be blamed by ranks that detect the first death later.
 func TestKillCascade(t *testing.T) {
 	onDevices(t, func(t *testing.T, tk task) {
 		tk.Do, tk.Victim, tk.Exit = "traffic", 0, true
@@ -336,7 +336,8 @@ func TestKillInSetUp(t *testing.T) {
 	})
 }
 
-// A stopped rank is named when the deadline passes, not before; when it goes on, it learns that it has been given up.
+// A stopped rank is named when the deadline passes, not before. When it continues, it gets the error that it was given
+// up.
 func TestStop(t *testing.T) {
 	onDevices(t, func(t *testing.T, tk task) {
 		tk.Do, tk.Victim, tk.OpTimeout = "traffic", 1, 3*time.Second

@@ -14,10 +14,11 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// late is how much later than the first the other ranks leave.
+// late is how much later than the first rank the other ranks leave.
 const late = 1500 * time.Millisecond
 
-// leave is a job that ends well: all-reduces, and then every rank leaves in its own time. What rank 0 does is how the task says.
+// leave is a job that ends well: all-reduces, and then every rank leaves at its own time. The task defines what rank 0
+// does.
 func (k *rank) leave() error {
 	c, err := k.comm(k.boot)
 	if err != nil {
@@ -62,8 +63,9 @@ func (k *rank) leave() error {
 	return errors.Join(u.close(), c.Close())
 }
 
-// A rank that has finalized may close, exit or be gone long before the others, and one whose peers' work is done may abort or die: to the others, whose
-// work is done too, Finalize succeeds. See TestKill for those whose work is not.
+// A rank that has finalized may close, exit or die long before the others, and a rank may abort or die after its peers'
+// work is done. On the other ranks, whose work is done too, Finalize succeeds. TestKill tests ranks whose work is not
+// done.
 func TestLateFinalize(t *testing.T) {
 	for _, how := range []string{"close", "exit", "abort", "die"} {
 		t.Run(how, func(t *testing.T) {
@@ -80,7 +82,7 @@ func TestLateFinalize(t *testing.T) {
 	}
 }
 
-// Finalize waits for what was enqueued, and no collective follows it.
+// Finalize waits for enqueued work, and rejects later collectives.
 func TestFinalizeWaitsForItsOwnWork(t *testing.T) {
 	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		comms := commsWith(t, n, open, nil)
@@ -104,7 +106,7 @@ func TestFinalizeWaitsForItsOwnWork(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(context.Background())
 			stop()
-			if err := s.Synchronize(ctx); err != nil { // nothing is left to wait for
+			if err := s.Synchronize(ctx); err != nil { // no work is left
 				return err
 			}
 			if err := comms[r].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, s); !errors.Is(err, goccl.ErrInvalidUsage) {
@@ -117,8 +119,8 @@ func TestFinalizeWaitsForItsOwnWork(t *testing.T) {
 	})
 }
 
-// A rank whose work waits for a peer that finalizes, aborts or closes instead: the work ends, blames the peer, and Finalize is silent. Its own deadline
-// ends Finalize too.
+// The work of a rank waits for a peer that finalizes, aborts or closes instead: the work ends with an error that blames
+// the peer, and Finalize returns none of its own. The rank's own deadline ends Finalize, too.
 func TestFinalizeOfWorkThatAPeerLeft(t *testing.T) {
 	noLeak(t)
 	for name, leave := range map[string]func(*goccl.Comm) error{
@@ -182,7 +184,8 @@ func TestNameIsInErrors(t *testing.T) {
 	})
 }
 
-// A request of a synchronous stream that failed in its call is over: Finalize returns what it met and waits for nothing.
+// A request on a synchronous stream that failed in its call has ended: Finalize returns its error and waits for
+// nothing.
 func TestFinalizeAfterAFailedCall(t *testing.T) {
 	comms := commsWith(t, 2, openHost, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 30 * time.Millisecond })
 	p := scratch(t, comms[0])

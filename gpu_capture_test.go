@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// twoGPUs makes a rank of this process on every GPU, where there are two.
+// twoGPUs makes a rank of this process on every GPU, if there are at least two.
 func twoGPUs(t *testing.T) []*goccl.Comm {
 	t.Helper()
 	n, open := cudaRanks(t)
@@ -34,16 +34,17 @@ func gpuStream(c *goccl.Comm) (*cuda.Stream, error) {
 	return s.(*cuda.Stream), nil
 }
 
-// capture makes a graph of what enqueue does on s.
+// capture makes a graph of the work that enqueue puts on s.
 func capture(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (*cuda.Exec, error) {
 	x, _, err := captureNodes(s, mode, enqueue)
 	return x, err
 }
 
-// orderNodes is how many nodes of a graph are for the order of its launches, for each communicator: a wait for an event and a record of it.
+// orderNodes is the number of nodes per communicator that order a graph's launches: a wait for an event and a record of
+// it.
 const orderNodes = 2
 
-// captureNodes also says how many operations the graph has.
+// captureNodes also returns the number of operations in the graph.
 func captureNodes(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (x *cuda.Exec, nodes int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -60,7 +61,7 @@ func captureNodes(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (
 	return x, nodes, errors.Join(err, e, g.Close())
 }
 
-// mixture is every collective, a ring of messages and a pair, of small and larger sizes.
+// mixture returns every collective, a ring of messages and a pair, of small and larger sizes.
 func mixture(n int) (items []item) {
 	for i, c := range groupCollectives {
 		items = append(items, item{coll: c, count: []int64{1, 1013, 40_000}[i%3], root: i % n})
@@ -80,7 +81,7 @@ type captured struct {
 	parts []work
 }
 
-// captureMixture captures the mixture that many times; each is a group.
+// captureMixture captures the mixture rounds times; each time is a group.
 func captureMixture(c *goccl.Comm, mode cuda.CaptureMode, rounds int) (k *captured, err error) {
 	k = &captured{c: c}
 	defer func() {
@@ -126,7 +127,7 @@ func (k *captured) eager() error {
 	return goccl.Submit(calls)
 }
 
-// spoil overwrites what the mixture is to write.
+// spoil overwrites the outputs of the mixture.
 func (k *captured) spoil() error {
 	for _, w := range k.parts {
 		if len(w.want) > 0 {
@@ -144,7 +145,7 @@ func (k *captured) wait(within time.Duration) error {
 	return k.c.Synchronize(ctx, k.s)
 }
 
-// check waits and looks at the results.
+// check waits and compares the results.
 func (k *captured) check() error {
 	if err := k.wait(conformance.Timeout); err != nil {
 		return err
@@ -161,7 +162,7 @@ func (k *captured) check() error {
 	return nil
 }
 
-// difference says where results are wrong, and what is there.
+// difference describes where results are wrong, and their values.
 func difference(got, want []byte) string {
 	var at []string
 	wrong := 0

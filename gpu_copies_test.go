@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// copyCase is a collective in a window, and whether the copy engines have to run it.
+// copyCase is a collective in a window, and whether the copy engines must run it.
 type copyCase struct {
 	coll   algorithm.Collective
 	slice  int64
@@ -26,14 +26,15 @@ type copyCase struct {
 }
 
 const (
-	copyOffset = 1 << 16 // of the output in the window
-	copyGuard  = 4096    // behind it
+	copyOffset = 1 << 16 // offset of the output in the window
+	copyGuard  = 4096    // bytes after the output
 	copyPoison = 0xa5
 	copyRounds = 3 // in a row, without a wait
 )
 
-// All-gathers and all-to-alls into windows on all GPUs of the process, around the sizes from which the copy engines run them: eager, many in a row without a
-// wait, and out of graphs, in place and not. Every byte of the window is looked at, those around the output too.
+// All-gathers and all-to-alls into windows on all GPUs of the process, around the sizes from which the copy engines run
+// them: eager, many in a row without a wait, and in graphs, in place and not. The test compares every byte of the
+// window, also those around the output.
 func TestGPUWindows(t *testing.T) {
 	const gather, toAll = algorithm.AllGather, algorithm.AllToAll
 	for _, c := range []struct {
@@ -79,7 +80,7 @@ func TestGPUWindows(t *testing.T) {
 	}
 }
 
-// Two communicators of the same GPUs by turns, on a stream each and on one, eager and in one graph.
+// Two communicators of the same GPUs in alternation, on a stream each and on one, eager and in one graph.
 func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
 	cases := []copyCase{{algorithm.AllGather, 64<<20 + 16, true}, {algorithm.AllToAll, 32<<20 + 16, true}}
 	t.Setenv("GOCCL_COPY_ENGINE", "")
@@ -138,7 +139,8 @@ func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
 				if err := w[i].waitFor(streams[i]); err != nil {
 					return fmt.Errorf("rank %d, %s: %w", r, how, err)
 				}
-				// What the collective before it, the larger all-gather perhaps, has left behind the last one's output is not looked at.
+				// Bytes after the last output are not compared: an earlier collective, perhaps the larger all-gather,
+				// has written them.
 				if err := w[i].check(last, copyRounds-1, false); err != nil {
 					return fmt.Errorf("rank %d, %s, communicator %d: %w", r, how, i, err)
 				}
@@ -150,7 +152,7 @@ func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
 	}
 }
 
-// room is how many bytes of input, and of window, cases need on a rank of n.
+// room returns how many bytes of input, and of window, the cases need on each of n ranks.
 func room(cases []copyCase, n int) (send, recv int64) {
 	for _, c := range cases {
 		in := c.slice
@@ -162,7 +164,7 @@ func room(cases []copyCase, n int) (send, recv int64) {
 	return send, recv
 }
 
-// copyInputs are noise, another for each rank.
+// copyInputs returns noise, different for each rank.
 func copyInputs(n int, size int64) [][]byte {
 	inputs := make([][]byte, n)
 	for r := range inputs {
@@ -211,7 +213,8 @@ func newWindowed(c *goccl.Comm, rank int, send, recv int64, inputs [][]byte) (w 
 	return w, err
 }
 
-// poison fills the window. Ranks meet before each poisons its own: peers' copies of the case before have all arrived. They meet again in the next collective.
+// poison fills the window. Ranks synchronise before each poisons its own window, so that all copies of peers from the
+// case before have arrived. The next collective synchronises them again.
 func (w *windowed) poison() error {
 	if err := w.settle(); err != nil {
 		return err
@@ -219,7 +222,7 @@ func (w *windowed) poison() error {
 	return w.s.Memset(w.recv.Ptr(), copyPoison, int64(len(w.whole)))
 }
 
-// call enqueues a collective; each round has another input, so what an earlier one left is wrong.
+// call enqueues a collective. Each round has another input, so the result of an earlier round is wrong.
 func (w *windowed) call(k copyCase, round int64, inPlace bool, s *cuda.Stream) error {
 	from, recv := w.send.Ptr().Add(round), w.recv.Ptr().Add(copyOffset)
 	if inPlace {
@@ -235,8 +238,8 @@ func (w *windowed) call(k copyCase, round int64, inPlace bool, s *cuda.Stream) e
 	return w.c.AllGather(from, recv, k.slice, datatype.Uint8, s)
 }
 
-// try runs a case and looks at the result. In a graph, copy engines are known by their operations: two barriers and a copy of each slice, the own one in
-// place before the collective. Kernels are fewer.
+// try runs a case and checks the result. In a graph, copy engines are recognised by their operations: two barriers and
+// a copy of each slice, plus this rank's own slice before the collective if in place. Kernels need fewer.
 func (w *windowed) try(k copyCase, inPlace, captured bool) error {
 	if err := w.poison(); err != nil {
 		return err
@@ -276,7 +279,7 @@ func (w *windowed) try(k copyCase, inPlace, captured bool) error {
 	return w.check(k, copyRounds-1, true)
 }
 
-// check looks at what the window holds: the output of a round and, all around it, poison.
+// check compares the window: the output of a round and, around it, poison.
 func (w *windowed) check(k copyCase, round int64, around bool) error {
 	if err := w.c.Device().CopyOut(w.whole, w.recv.Ptr()); err != nil {
 		return err
@@ -311,7 +314,7 @@ func (w *windowed) waitFor(s *cuda.Stream) error {
 	return w.c.Synchronize(ctx, s)
 }
 
-// settle returns when all ranks have called it and their streams are done.
+// settle returns when all ranks have called it and their streams are idle.
 func (w *windowed) settle() error {
 	if err := w.c.Barrier(w.s); err != nil {
 		return err

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// A stopped process's kernels run on, and its host side goes on where it stood: what the survivors have back must stay theirs on GPUs, too.
+// A stopped process's kernels continue, and its host side continues where it stopped: memory that the survivors have
+// got back must stay theirs, on GPUs too.
 func TestGPUFaultsStop(t *testing.T) {
 	cudaRanks(t)
 	stopAndGoOn(t, task{Do: "reuse", Size: 2, Victim: 1, OpTimeout: 2 * time.Second, Rounds: 2, CUDA: true})
 }
 
-// Ranks are killed in a split and in a shrink; the others agree on who is left, and sum.
+// Ranks are killed in a split and in a shrink; the others agree on the remaining ranks and run all-reduces.
 func TestGPUFaultsKill(t *testing.T) {
 	cudaRanks(t)
 	for _, event := range []int{eventKillSplit, eventKillShrink} {

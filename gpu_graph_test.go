@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// Work is captured in every mode, also as the first that a communicator does, and replayed. The ranks of the process capture one after the other:
-// while one does in global mode, no other thread may allocate, copy or poll.
+// Work is captured in every mode, also as the first work of a communicator, and replayed. The ranks of the process
+// capture one after the other: during a capture in global mode, no other thread may allocate, copy or poll.
 func TestGPUCaptureModes(t *testing.T) {
 	for name, mode := range map[string]cuda.CaptureMode{"global": cuda.CaptureGlobal, "thread-local": cuda.CaptureThreadLocal, "relaxed": cuda.CaptureRelaxed} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,8 @@ func TestGPUCaptureModes(t *testing.T) {
 	}
 }
 
-// A graph of every collective is replayed over and over, with eager work before, between and behind, on its stream and on another.
+// A graph of every collective is replayed repeatedly, with eager work before, between and after, on its stream and on
+// another.
 func TestGPUReplaysAmongEagerCalls(t *testing.T) {
 	const rounds, replays, times = 50, 20, 10
 	comms := twoGPUs(t)
@@ -89,7 +90,8 @@ func TestGPUReplaysAmongEagerCalls(t *testing.T) {
 	}
 }
 
-// A million all-reduces out of one graph. Rank 0 adds what the others bring to what it has, so all must have run, each once.
+// A million all-reduces from one graph. Rank 0 adds the others' inputs to its own sum, so each must have run exactly
+// once.
 func TestGPUMillionReplays(t *testing.T) {
 	const ops, replays, pause, count, limit = 1000, 1000, 20, 64, 20 * time.Second
 	comms := twoGPUs(t)
@@ -157,7 +159,7 @@ func TestGPUMillionReplays(t *testing.T) {
 	}
 }
 
-// replay is a graph of all-reduces, over and over until somebody dies.
+// replay replays a graph of all-reduces until a rank dies.
 func (k *rank) replay() error {
 	const ops, ahead = 200, 5
 	c, err := k.comm(k.boot)
@@ -201,7 +203,7 @@ func (k *rank) replay() error {
 			cancel()
 		}
 	}
-	// What was in the queue has ended, the graph can be given back, and an abort, here of what has failed already, takes no time.
+	// Queued work has ended, the graph can be destroyed, and an abort (here after a failure) takes no time.
 	k.say("error", err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -219,7 +221,8 @@ func (k *rank) replay() error {
 	return k.mourn(c, u, err)
 }
 
-// A rank is killed in the middle of replays: the others' kernels end, their errors name it, their GPUs' contexts work, and they go on without it.
+// A rank is killed in the middle of replays: the others' kernels end, their errors name it, their GPUs' contexts still
+// work, and they continue without it.
 func TestGPUKillInReplay(t *testing.T) {
 	n, _ := cudaRanks(t)
 	tk := task{Do: "replay", Size: n, Victim: n / 2, CUDA: true}

@@ -21,7 +21,7 @@ var (
 	orderSeed       = flag.Uint64("order.seed", 1, "seed of TestGPUOrderRandom")
 )
 
-// orderLimit bounds every wait: what takes longer hangs.
+// orderLimit bounds every wait: a longer wait is a hang.
 const orderLimit = 10 * time.Second
 
 func bounded(_ int, cfg *goccl.Config) { cfg.OpTimeout = orderLimit / 2 }
@@ -42,7 +42,8 @@ func orderComms(t *testing.T, comms int) [][]*goccl.Comm {
 	return byRank
 }
 
-// Random calls of all ranks, each on streams of its own choice, against the same calls one after the other: see orderScript.
+// Random calls of all ranks, each on streams of its own choice, are compared with the same calls one after the other:
+// see orderScript.
 func TestGPUOrderRandom(t *testing.T) {
 	const comms, perRound = 2, 200
 	byRank := orderComms(t, comms)
@@ -71,7 +72,7 @@ func TestGPUOrderRandom(t *testing.T) {
 		for k := range n {
 			go func() { results <- exchangeRound(ranks[k], want, got, touched, k, steps, &ready) }()
 		}
-		ready.Wait() // inputs are there: the model may write to its own
+		ready.Wait() // all inputs are written: the model may write to its own memory
 		for i := range steps {
 			if s := &steps[i]; s.kind == orderEager || s.kind == orderLaunch {
 				for j := range s.ops {
@@ -108,8 +109,8 @@ func TestGPUOrderRandom(t *testing.T) {
 	}
 }
 
-// refresh gives new values to all words of the model that the steps touch, also to those that they write: no result of before is right any more. It gives
-// what they touch, by communicator and part.
+// refresh gives new values to all words of the model that the steps access, also to those that they write, so that no
+// earlier result is right any more. It returns the accessed spans, by communicator and part.
 func refresh(r *rand.Rand, mem [][][]uint32, steps []orderStep) [][4]span {
 	touched := make([][4]span, len(mem))
 	touch := func(comm, from, to int) {
@@ -143,7 +144,7 @@ func refresh(r *rand.Rand, mem [][][]uint32, steps []orderStep) [][4]span {
 	return touched
 }
 
-// exchangeRound is a rank's part of a round: inputs in, steps, results out.
+// exchangeRound runs a rank's part of a round: inputs, steps, results.
 func exchangeRound(k *orderRank, in, out [][][]uint32, touched [][4]span, rank int, steps []orderStep, ready *sync.WaitGroup) error {
 	var errs []error
 	move := func(copy func(c int, p device.Ptr, t span) error) {
@@ -158,7 +159,7 @@ func exchangeRound(k *orderRank, in, out [][][]uint32, touched [][4]span, rank i
 	dev := k.comms[0].Device()
 	move(func(c int, p device.Ptr, t span) error { return dev.CopyIn(p, bytesOf(in[c][rank][t.from:t.to])) })
 	ready.Done()
-	ready.Wait() // a peer's stores must not come before this rank's memory is poisoned
+	ready.Wait() // a peer's stores must not arrive before this rank's memory is poisoned
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func exchangeRound(k *orderRank, in, out [][][]uint32, touched [][4]span, rank i
 	return errors.Join(errs...)
 }
 
-// differs is the first word of what was touched that does, or -1.
+// differs returns the first accessed word that differs, or -1.
 func differs(got, want []uint32, touched [4]span) int {
 	for _, t := range touched {
 		for i := t.from; i < t.to; i++ {
@@ -195,7 +196,7 @@ func lastWriter(steps []orderStep, comm, at, n int) string {
 	return last
 }
 
-// floats is a rank's memory of count floats for each of some operations: what goes in, then what comes out.
+// floats is a rank's memory for some operations, count floats each: the inputs, then the outputs.
 type floats struct {
 	c     *goccl.Comm
 	mem   device.Allocation
@@ -217,7 +218,7 @@ func newFloats(c *goccl.Comm, ops int64) (f *floats, err error) {
 	return f, err
 }
 
-// fill gives operation i of rank r the values i+j+r, and poisons what comes out.
+// fill gives operation i of rank r the values i+j+r, and poisons the outputs.
 func (f *floats) fill(round int) error {
 	var words []uint32
 	for i := range int(f.count) {
@@ -264,7 +265,7 @@ func (f *floats) close() error {
 	return errors.Join(f.x.Close(), f.s[0].Close(), f.s[1].Close(), f.mem.Close())
 }
 
-// Two streams of one capture without an edge between them, by turns, 4 operations on each, replayed 100 times.
+// Two streams of one capture without an edge between them, in alternation, 4 operations on each, replayed 100 times.
 func TestGPUOrderInOneCapture(t *testing.T) {
 	if err := orderInOneCapture(orderComms(t, 1), (*floats).check); err != nil {
 		t.Fatal(err)
@@ -301,7 +302,7 @@ func orderInOneCapture(byRank [][]*goccl.Comm, check func(*floats, int) error) e
 	})
 }
 
-// A graph on one stream, eager work on another, 200 rounds, and no event between them.
+// A graph on one stream and eager work on another, 200 rounds, without events between them.
 func TestGPUOrderOfReplaysAndEagerWork(t *testing.T) {
 	if err := orderOfReplaysAndEagerWork(orderComms(t, 1), (*floats).check); err != nil {
 		t.Fatal(err)

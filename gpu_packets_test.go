@@ -14,8 +14,9 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// Small all-gathers whose lines come to where other packets were, many of them launched at once, and every result looked at: what an older packet has left
-// must never be taken for what a newer one brings. Lines of 128 bytes alone, and in turns with packets of 16 (a barrier).
+// Small all-gathers whose lines arrive where other packets were, many of them launched at once, with every result
+// checked: data of an older packet must never be taken for that of a newer one. Lines of 128 bytes alone, and in
+// alternation with packets of 16 bytes (a barrier).
 func TestGPUPacketsAfterPackets(t *testing.T) {
 	for name, barriers := range map[string]bool{"lines": false, "lines and packets": true} {
 		t.Run(name, func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestGPUPacketsAfterPackets(t *testing.T) {
 			comms := twoGPUs(t)
 			n := len(comms)
 			rng := rand.New(rand.NewPCG(1, 2))
-			inputs := make([][]byte, rounds) // of all ranks, one behind the other
+			inputs := make([][]byte, rounds) // of all ranks, concatenated
 			for i := range inputs {
 				inputs[i] = make([]byte, n*count)
 				for j := range inputs[i] {

@@ -17,7 +17,7 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// item is one thing that a group does on one of its communicators: a collective of all, or a message from one rank to another.
+// item is one operation of a group on one of its communicators: a collective, or a message from one rank to another.
 type item struct {
 	comm     int
 	message  bool
@@ -45,17 +45,17 @@ func drawItems(t *rapid.T, sizes []int, seed int) []item {
 	}), 1, 10).Draw(t, fmt.Sprint("group ", seed))
 }
 
-// value is element i of what rank r of the job contributes to item k.
+// value returns element i of the input of rank r of the job to item k.
 func value(r, k int, i int64) byte { return byte(r*31 + k*7 + int(i)*3 + 1) }
 
-// work is one rank's part of an item: its request, and what must be in recv afterwards.
+// work is one rank's part of an item: its request, and the expected contents of recv.
 type work struct {
 	call goccl.Call
 	recv device.Ptr
 	want []byte
 }
 
-// arrange makes the calls of one rank. world says which rank of the job is which of each communicator.
+// arrange makes the calls of one rank. world maps the ranks of each communicator to ranks of the job.
 func arrange(comms []*goccl.Comm, world [][]int, items []item, arena func(n int64) device.Ptr, stream func() device.Stream) (out []work, err error) {
 	for k, it := range items {
 		if it.comm < 0 { // this rank is not in it
@@ -143,7 +143,8 @@ func arrange(comms []*goccl.Comm, world [][]int, items []item, arena func(n int6
 	return out, nil
 }
 
-// shuffle puts calls in an order of the rank's own: only the collectives of one communicator stay in order, and the messages of one pair.
+// shuffle reorders calls differently on each rank: it only keeps the order of the collectives of one communicator, and
+// of the messages of one pair.
 func shuffle(rng *rand.Rand, all []work) []work {
 	lanes := map[string][]work{}
 	var names []string
@@ -173,7 +174,8 @@ func shuffle(rng *rand.Rand, all []work) []work {
 
 const arenaBytes = 8 << 20
 
-// TestGroups submits random groups over three communicators, in another order on every rank, on streams that communicators share or not.
+// TestGroups submits random groups over three communicators, in a different order on every rank, on streams that
+// communicators may share.
 func TestGroups(t *testing.T) {
 	onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		for _, check := range []bool{false, true} {
@@ -225,7 +227,7 @@ func groups(t *testing.T, n int, open func(r int) (device.Device, error), check 
 		}
 		seed := rapid.Uint64().Draw(rt, "order")
 		modes := []string{"one stream", "any stream"}
-		if all[0].Device().ID().Kind == device.Host { // a GPU that several ranks share has one default stream for all of them
+		if all[0].Device().ID().Kind == device.Host { // several ranks on one GPU share its default stream
 			modes = append(modes, "in the caller")
 		}
 		mode := rapid.SampledFrom(modes).Draw(rt, "streams")
@@ -332,7 +334,7 @@ func TestOneGoroutineManyRanks(t *testing.T) {
 	}
 }
 
-// A group with an invalid request does nothing, on no communicator.
+// A group with an invalid request has no effect on any communicator.
 func TestInvalidGroup(t *testing.T) {
 	comms := commsWith(t, 2, openHost, nil)
 	p := scratch(t, comms[0])

@@ -61,7 +61,7 @@ func TestSplit(t *testing.T) {
 			}
 			groups[r%2] = append(groups[r%2], c)
 		}
-		// All at the same time: what they share does not mix.
+		// Concurrently: shared resources must not mix.
 		if err := each(3, func(i int) error {
 			cs := append(groups[:2:2], comms)[i]
 			for k := range 20 {
@@ -130,7 +130,7 @@ func TestShrink(t *testing.T) {
 	})
 }
 
-// Abort frees a rank that is blocked, in a stream or in the call, at once, and its peers learn of it.
+// Abort unblocks a blocked rank, in a stream or in the call, at once, and its peers get the error.
 func TestAbortWhileBlocked(t *testing.T) {
 	onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		for _, synchronous := range []bool{false, true} {
@@ -145,7 +145,7 @@ func TestAbortWhileBlocked(t *testing.T) {
 	})
 }
 
-// abortWhileBlocked returns the time that the abort took effect in: the call of Abort counts twice, a peer's end a tenth.
+// abortWhileBlocked returns how long the abort took: the call of Abort counts twice, a peer's end a tenth.
 func abortWhileBlocked(t *testing.T, comms []*goccl.Comm, synchronous bool) time.Duration {
 	reason := errors.New("somebody pulled the plug")
 	type end struct {
@@ -237,7 +237,7 @@ func TestAbortEndsEverything(t *testing.T) {
 	}
 }
 
-// Close with work enqueued ends it; peers learn of it; and everything after Close is refused.
+// Close ends enqueued work, peers get the error, and calls after Close are refused.
 func TestClose(t *testing.T) {
 	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		comms := commsWith(t, n, open, nil)
@@ -287,7 +287,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// The wrong order of closing is an error at worst.
+// Closing in the wrong order causes an error at worst.
 func TestCloseInAnyOrder(t *testing.T) {
 	noLeak(t)
 	for order := range 6 {

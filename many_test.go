@@ -45,7 +45,7 @@ func TestManyCommunicators(t *testing.T) {
 		t.Error(err)
 	}
 	for r := range n {
-		_ = boots[r].Close() // communicators go on without it
+		_ = boots[r].Close() // communicators work without it
 	}
 	if err := conformance.Run(all[3], someCase); err != nil {
 		t.Error(err)
@@ -62,7 +62,7 @@ func TestManyCommunicators(t *testing.T) {
 	}
 }
 
-// A thousand communicators, one after the other, leave nothing behind: no descriptor, goroutine, mapping or heap.
+// A thousand communicators, one after the other, leak no descriptor, goroutine, mapping or heap memory.
 func TestCreateAndClose(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
@@ -131,7 +131,7 @@ func TestCreateAndClose(t *testing.T) {
 	}
 }
 
-// Two communicators on one Bootstrap, and their owner: all hear of a death.
+// Two communicators on one Bootstrap, and the Bootstrap's owner: all get the report of a death.
 func TestDeathInEveryCommunicator(t *testing.T) {
 	noLeak(t)
 	const n = 3

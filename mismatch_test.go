@@ -17,7 +17,7 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// commsWith makes n ranks in this process with more of the Config set.
+// commsWith makes n ranks in this process with additional Config fields.
 func commsWith(t testing.TB, n int, open func(r int) (device.Device, error), set func(r int, cfg *goccl.Config)) []*goccl.Comm {
 	t.Helper()
 	boots := bootstrap.NewLocalGroup(n)
@@ -63,7 +63,7 @@ func each(n int, f func(r int) error) error {
 	return errors.Join(errs...)
 }
 
-// onKinds runs f with ranks of one process, on the host and where there are GPUs on them.
+// onKinds runs f with ranks of one process, on the host and, if there are GPUs, on them.
 func onKinds(t *testing.T, n int, f func(t *testing.T, n int, open func(r int) (device.Device, error))) {
 	t.Run("host", func(t *testing.T) {
 		noLeak(t)
@@ -75,7 +75,7 @@ func onKinds(t *testing.T, n int, f func(t *testing.T, n int, open func(r int) (
 	})
 }
 
-// blames returns what is wrong with err as an error of kind that names the operation and one of the peers.
+// blames returns an error unless err is of the given kind and names the operation and one of the peers.
 func blames(err, kind error, op string, peers ...int) error {
 	var ge *goccl.Error
 	if !errors.As(err, &ge) || !errors.Is(err, kind) {
@@ -89,7 +89,7 @@ func blames(err, kind error, op string, peers ...int) error {
 	return fmt.Errorf("got %v (op %s, peer %d, #%d), want one of %v named in %s", err, ge.Op, ge.Peer, ge.Seq, peers, op)
 }
 
-// scratch is a rank's memory for requests that are not to be run, or whose result does not matter.
+// scratch returns a rank's memory for requests that do not run, or whose result does not matter.
 func scratch(t testing.TB, c *goccl.Comm) device.Ptr {
 	t.Helper()
 	mem, err := c.Device().Alloc(1 << 20)
@@ -102,11 +102,11 @@ func scratch(t testing.TB, c *goccl.Comm) device.Ptr {
 
 var base = algorithm.Request{Collective: algorithm.AllReduce, Count: 100, Type: datatype.Float32, Op: datatype.Sum}
 
-// odd is what one rank calls while the others call base, or right.
+// One rank calls odd while the others call base, or right.
 var mismatches = []struct {
 	name       string
 	right, odd func(r *algorithm.Request)
-	onlyCheck  bool // not noticed on the host without Check
+	onlyCheck  bool // not detected on the host without Check
 }{
 	{name: "count", odd: func(r *algorithm.Request) { r.Count = 101 }},
 	{name: "zero count", odd: func(r *algorithm.Request) { r.Count = 0 }},
@@ -158,9 +158,9 @@ func TestMismatch(t *testing.T) {
 			t.Run("host", func(t *testing.T) { run(t, commsWith(t, 3, openHost, nil)) })
 			t.Run("checked", func(t *testing.T) {
 				onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-					comms := commsWith(t, n, open, func(r int, cfg *goccl.Config) { cfg.Check = r == n-1 }) // one asks for it: all check
+					comms := commsWith(t, n, open, func(r int, cfg *goccl.Config) { cfg.Check = r == n-1 }) // Check on one rank turns it on for all
 					run(t, comms)
-					run(t, comms) // refused, not broken
+					run(t, comms) // the call was refused, the communicator still works
 					if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 1000}); err != nil {
 						t.Errorf("after refusals: %v", err)
 					}
@@ -208,7 +208,7 @@ func TestMismatchedMessages(t *testing.T) {
 	})
 }
 
-// On the host wrong counts are noticed without Check, too.
+// On the host wrong counts are detected without Check, too.
 func TestMismatchedCountsOnHost(t *testing.T) {
 	comms := commsWith(t, 3, openHost, nil)
 	if err := each(3, func(r int) error {
@@ -225,7 +225,7 @@ func TestMismatchedCountsOnHost(t *testing.T) {
 	comms = commsWith(t, 2, openHost, nil)
 	if err := each(2, func(r int) error {
 		p := scratch(t, comms[r])
-		if r == 0 { // the message is under way before the receiver looks; its sender learns of it next time
+		if r == 0 { // the message is under way before the receiver checks it; the sender gets the error at its next call
 			if err := comms[0].Send(p, 10, datatype.Int8, 1, nil); err != nil {
 				return err
 			}
@@ -237,7 +237,7 @@ func TestMismatchedCountsOnHost(t *testing.T) {
 	}
 }
 
-// A rank that never calls is named, with the operation and its number, and when it calls at last it is told.
+// A rank that never calls is named, with the operation and its number, and gets an error when it calls at last.
 func TestDesync(t *testing.T) {
 	for _, check := range []bool{false, true} {
 		t.Run(fmt.Sprintf("check=%v", check), func(t *testing.T) {
@@ -278,7 +278,8 @@ func TestDesync(t *testing.T) {
 				}); err != nil {
 					t.Error(err)
 				}
-				// On a GPU all that it needs for the operation may have come before the others gave up; then it is the next that fails.
+				// On a GPU the operation may already have all its data before the others give up; then the next
+				// operation fails.
 				var err error
 				for i := 0; err == nil && i < 3; i++ {
 					err = reduce(late)

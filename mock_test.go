@@ -26,8 +26,8 @@ import (
 
 const mockVariable = "GOCCL_TEST_MOCK"
 
-// TestMock runs the tests TestOnMock… in a child over the mock driver, whose kernels do nothing: what the host does around them is tested where
-// there is no GPU.
+// TestMock runs the tests TestOnMock… in a child with the mock driver, whose kernels do nothing: it tests the host code
+// around kernels without a GPU.
 func TestMock(t *testing.T) {
 	lib := filepath.Join(t.TempDir(), "libmockcuda.so")
 	if err := mockcuda.Build(lib); err != nil {
@@ -102,7 +102,7 @@ func TestOnMockGroupAllocations(t *testing.T) {
 		if err := goccl.Submit(calls); err != nil {
 			t.Fatal(err)
 		}
-	}); n != 0 && slowness == 1 { // the race detector makes a sync.Pool drop what it holds
+	}); n != 0 && slowness == 1 { // with the race detector, sync.Pool drops items at random
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -110,7 +110,7 @@ func TestOnMockGroupAllocations(t *testing.T) {
 // notes is the mock driver's trace, made before the driver is loaded.
 var notes = sync.OnceValues(func() (*mockcuda.Trace, error) { return mockcuda.NewTrace(os.TempDir()) })
 
-// A group of several communicators is enqueued by the calling thread: stream 2 is that thread's own.
+// The calling thread enqueues a group of several communicators: stream 2 is that thread's own.
 func TestOnMockGroupStaysOnItsThread(t *testing.T) {
 	comms := onMock(t, 4, nil)
 	trace, err := notes()
@@ -148,7 +148,7 @@ func TestOnMockGroupStaysOnItsThread(t *testing.T) {
 	}
 }
 
-// learns waits until a rank knows that peer has left.
+// learns waits until c has detected that peer has left.
 func learns(c *goccl.Comm, peer int, within time.Duration) error {
 	end := time.Now().Add(within)
 	for c.AsyncError() == nil {
@@ -164,13 +164,13 @@ func learns(c *goccl.Comm, peer int, within time.Duration) error {
 	return nil
 }
 
-const soon = 30 * time.Second // bounds what should take milliseconds
+const soon = 30 * time.Second // bounds operations that should take milliseconds
 
 // An abort with work under way ends the peers' work.
 func TestOnMockAbortReachesPeers(t *testing.T) {
 	comms := onMock(t, 3, nil)
 	s, p := mockStream(t, comms[1]), scratch(t, comms[1])
-	if err := s.WaitValue64(p.Add(4096), 1); err != nil { // keeps what follows from ending
+	if err := s.WaitValue64(p.Add(4096), 1); err != nil { // keeps later work from ending
 		t.Fatal(err)
 	}
 	if err := comms[1].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, s); err != nil {
@@ -185,7 +185,7 @@ func TestOnMockAbortReachesPeers(t *testing.T) {
 	if err := comms[0].Barrier(nil); !errors.Is(err, goccl.ErrAborted) {
 		t.Errorf("a later call: %v", err)
 	}
-	if err := s.WriteValue64(p.Add(4096), 1); err != nil { // of no effect behind the wait
+	if err := s.WriteValue64(p.Add(4096), 1); err != nil { // has no effect after the wait
 		t.Fatal(err)
 	}
 	if err := comms[1].Device().CopyIn(p.Add(4096), []byte{1}); err != nil {
@@ -193,7 +193,7 @@ func TestOnMockAbortReachesPeers(t *testing.T) {
 	}
 }
 
-// The same over sockets, long after a wait for news has run out once.
+// The same over sockets, long after one Recv of a notice has timed out.
 func TestOnMockAbortOverSockets(t *testing.T) {
 	if os.Getenv(mockVariable) == "" {
 		t.Skip("TestMock runs this")
@@ -234,7 +234,7 @@ func TestOnMockAbortOverSockets(t *testing.T) {
 	}
 }
 
-// An abort of a rank that owes nothing leaves its peers alone until they ask for more.
+// An abort of a rank without pending work has no effect on its peers until they call more.
 func TestOnMockAbortOfIdleRank(t *testing.T) {
 	for _, end := range []string{"abort", "close"} {
 		comms := onMock(t, 3, nil)
@@ -258,13 +258,13 @@ func TestOnMockAbortOfIdleRank(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(50 * time.Millisecond)
-		if err := call(0); err != nil { // the third: rank 1 has done it
+		if err := call(0); err != nil { // the third call: rank 1 has done its part
 			t.Errorf("after %s: %v", end, err)
 		}
 		if err := comms[0].AsyncError(); err != nil {
 			t.Errorf("after %s: %v", end, err)
 		}
-		// The fourth it never will. The call fails once the news is there.
+		// Rank 1 never does its part of the fourth. The call fails after the notice has arrived.
 		var err error
 		for deadline := time.Now().Add(soon); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			err = call(0)
@@ -278,7 +278,8 @@ func TestOnMockAbortOfIdleRank(t *testing.T) {
 	}
 }
 
-// A rank that is already ahead of one that leaves learns of it at once; so does one that waits for a message that was never sent.
+// A rank that is already ahead of a leaving rank gets the error at once; so does a rank that waits for a message that
+// was never sent.
 func TestOnMockAheadOfLeaver(t *testing.T) {
 	comms := onMock(t, 3, nil)
 	p := scratch(t, comms[0])
@@ -298,7 +299,7 @@ func TestOnMockAheadOfLeaver(t *testing.T) {
 	}
 }
 
-// Shrink with abort and Revoke leave working communicators behind.
+// Working communicators can be made after Shrink with abort and after Revoke.
 func TestOnMockShrinkAfterAbort(t *testing.T) {
 	comms := onMock(t, 4, nil)
 	p := scratch(t, comms[3])
@@ -341,7 +342,8 @@ func TestOnMockShrinkAfterAbort(t *testing.T) {
 	}
 }
 
-// GOCCL_ALGO's names are the engine's or those of algorithms that join; others are refused with a list when the collective is called.
+// GOCCL_ALGO accepts the engine's names and those of registered algorithms. Other names are refused, with a list, when
+// the collective is called.
 func TestOnMockForced(t *testing.T) {
 	t.Setenv("GOCCL_ALGO", "all_reduce:two_shot_ll128/64,all_gather:nobody,reduce_scatter:allreduce")
 	c := onMock(t, 2, nil)[0]
@@ -371,7 +373,7 @@ func TestOnMockForced(t *testing.T) {
 	}
 }
 
-// BenchmarkOnMock is the CPU time of a call over a driver that does next to nothing.
+// BenchmarkOnMock measures the CPU time of a call with a driver that does almost nothing.
 func BenchmarkOnMock(b *testing.B) {
 	c := onMock(b, 4, nil)[1]
 	s, p := mockStream(b, c), scratch(b, c)
@@ -383,7 +385,8 @@ func BenchmarkOnMock(b *testing.B) {
 	}
 }
 
-// Ranks finalize at different times, one aborts instead, and one closes only when the others have: nobody fails, and Close frees nothing under a peer.
+// Ranks finalize at different times, one aborts instead, and one closes only after the others: no rank fails, and Close
+// frees no memory that a peer uses.
 func TestOnMockFinalize(t *testing.T) {
 	comms := onMock(t, 4, nil)
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

@@ -19,9 +19,9 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The random model: processes split, shrink, abort, are killed, stopped and go on, all as a seed says that everybody has. Each knows therefore what may
-// happen to it: a call comes out well, and then a sum has a bit of each member and of nobody else, or it fails and names the rank that came to harm.
-// A job is rounds until one in which a rank is killed.
+// The random model: processes split, shrink, abort, are killed, stopped and continue, all determined by a shared seed.
+// So each process knows its possible outcomes: a call succeeds, and then a sum has a bit of each member and no other
+// bit, or it fails and names the victim. A job is rounds until one in which a rank is killed.
 
 // What happens in a round.
 const (
@@ -36,23 +36,23 @@ const (
 
 const (
 	modelRanks = 4
-	modelCount = 1 << 20 // elements of a large sum, which processes do in place of the buffers
+	modelCount = 1 << 20 // elements of a large sum, for which processes use separate memory
 	modelLimit = 20 * time.Second
-	modelPause = 1500 * time.Millisecond // OpTimeout of rounds in which a rank is stopped; a busy machine must not look like one
+	modelPause = 1500 * time.Millisecond // OpTimeout of rounds in which a rank is stopped; a busy machine must not look like a stopped rank
 )
 
-// modelRound is what a seed says of a round.
+// modelRound is the part of the seed's script for one round.
 type modelRound struct {
 	event, victim int
-	delay         time.Duration // until the victim comes to harm
+	delay         time.Duration // until the victim is killed or stopped
 	colors        []int
-	lists         []bool // by rank: whether it excludes the victim; the others learn it from them
+	lists         []bool // by rank: whether it excludes the victim; the other ranks learn that from the agreement
 	counts        []int64
 }
 
 func drawRound(rng *rand.Rand) modelRound {
 	r := modelRound{event: rng.IntN(numEvents), victim: rng.IntN(modelRanks), delay: time.Duration(rng.IntN(12000)) * time.Microsecond}
-	if r.event >= eventKill && rng.IntN(3) == 0 { // killed jobs are dear
+	if r.event >= eventKill && rng.IntN(3) == 0 { // jobs with a kill are expensive
 		r.event = rng.IntN(eventKill)
 	}
 	for range modelRanks {
@@ -128,7 +128,7 @@ func (m *modelRank) run() (err error) {
 	return m.killed(c)
 }
 
-// timed is f, which must end in time.
+// timed runs f, which must end in time.
 func timed(what string, f func() error) error {
 	begun := time.Now()
 	err := f()
@@ -140,7 +140,7 @@ func timed(what string, f func() error) error {
 
 var errWrongSum = errors.New("a wrong sum")
 
-// sums makes the round's sums on c and looks at them.
+// sums runs the round's all-reduces on c and checks them.
 func (m *modelRank) sums(c *goccl.Comm, members []int) error {
 	want := uint32(0)
 	for _, r := range members {
@@ -168,7 +168,7 @@ func (m *modelRank) sums(c *goccl.Comm, members []int) error {
 	return nil
 }
 
-// split makes communicators by color and sums in them.
+// split makes communicators by color and runs all-reduces on them.
 func (m *modelRank) split(c *goccl.Comm) error {
 	var members []int
 	for r, color := range m.round.colors {
@@ -199,7 +199,7 @@ func (m *modelRank) restart() error {
 	return err
 }
 
-// untilFailed makes sums until one fails, which must be because of the victim.
+// untilFailed runs all-reduces until one fails, which the victim must have caused.
 func (m *modelRank) untilFailed(c *goccl.Comm) error {
 	for {
 		if err := m.sums(c, everyone(modelRanks)); err != nil {
@@ -208,7 +208,7 @@ func (m *modelRank) untilFailed(c *goccl.Comm) error {
 	}
 }
 
-// because is nil if err names the victim.
+// because returns nil if err names the victim.
 func (m *modelRank) because(err error) error {
 	var ge *goccl.Error
 	switch {
@@ -241,7 +241,7 @@ func (m *modelRank) stopped(c *goccl.Comm) error {
 		return err
 	}
 	mine := bytes.Repeat([]byte{0xa5}, 4*modelCount)
-	if m.Rank == m.round.victim { // it may live, but the others go on without it
+	if m.Rank == m.round.victim { // it may be alive, but the others continue without it
 		err := timed("a late shrink", func() error {
 			s, err := c.Shrink(context.Background(), nil, true)
 			if err == nil {
@@ -276,7 +276,7 @@ func (m *modelRank) stopped(c *goccl.Comm) error {
 	return nil
 }
 
-// shrunk is the survivors' communicator, and sums in it that are right.
+// shrunk makes the survivors' communicator and checks all-reduces on it.
 func (m *modelRank) shrunk(c *goccl.Comm) (*goccl.Comm, error) {
 	var list []int
 	if m.round.lists[m.Rank] {
@@ -291,7 +291,7 @@ func (m *modelRank) shrunk(c *goccl.Comm) (*goccl.Comm, error) {
 		if err == nil {
 			break
 		}
-		if m.round.event < eventKill || m.because(err) != nil { // a rank that dies in Shrink may end it, but no other
+		if m.round.event < eventKill || m.because(err) != nil { // only a rank that dies during Shrink may make it fail
 			return nil, err
 		}
 	}
@@ -325,7 +325,7 @@ func (m *modelRank) killed(c *goccl.Comm) error {
 	if err := m.because(failed); err != nil && m.round.event != eventKillSplit {
 		return err
 	} else if err != nil && errors.Is(failed, errWrongSum) {
-		return err // an error of a split's communicator names its own ranks
+		return err // an error of a split's communicator uses that communicator's ranks
 	}
 	small, err := m.shrunk(c)
 	if small != nil {
@@ -342,7 +342,7 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		rounds = 20
 	}
-	const workers = 4 // most of a job is waiting for a rank that is stopped
+	const workers = 4 // a job mostly waits for a stopped rank
 	var total [workers][numEvents]int
 	begun := time.Now()
 	t.Run("jobs", func(t *testing.T) {
@@ -365,7 +365,7 @@ func TestModel(t *testing.T) {
 	t.Logf("%d rounds of %d processes, %v; splits, aborts, stops, kills among sums, in splits, in shrinks: %v", rounds, modelRanks, time.Since(begun).Round(time.Second), events)
 }
 
-// modelJob is one job; it returns its rounds.
+// modelJob runs one job and returns the number of its rounds.
 func modelJob(t *testing.T, tk task, events []int) (rounds int) {
 	tk.Victim = -1
 	rng := rand.New(rand.NewPCG(tk.Seed, 3))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzNotice: what a peer says of its departure is refused, or means just these bytes; and it ends this rank if this has called more than the peer.
+// FuzzNotice: a notice is either rejected or decodes to exactly its bytes. It ends this rank if this rank has called
+// more than the peer.
 func FuzzNotice(f *testing.F) {
 	f.Add((&departure{leftClosed, 3, 2, 1}).notice(false), uint64(3), uint64(1), uint64(2))
 	f.Add((&departure{leftAborted, 1 << 63, 0, 1}).notice(true), uint64(1), uint64(0), uint64(0))

@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// inAnyOrder does the same on a driver that runs what it is given in any order that is allowed, and looks whether it was that of the host's calls.
+// inAnyOrder runs do on a driver that executes operations in any permitted order, and checks that the order was that of
+// the host's calls.
 func inAnyOrder(t *testing.T, owner func(mockcuda.Call) uint64, do func(seed uint64) error) {
 	t.Helper()
 	trace, err := notes()
@@ -34,7 +35,7 @@ func inAnyOrder(t *testing.T, owner func(mockcuda.Call) uint64, do func(seed uin
 	}
 }
 
-// The calls of the tests TestGPUOrder…, whose data are for GPUs.
+// The calls of the tests TestGPUOrder…, without their data, which need GPUs.
 func TestOnMockOrder(t *testing.T) {
 	const n, comms = 2, 2
 	byRank := make([][]*goccl.Comm, n)
@@ -52,7 +53,7 @@ func TestOnMockOrder(t *testing.T) {
 	}
 }
 
-// settle waits without sleeping: each question lets the mock do a little.
+// settle waits without sleeping: each query lets the mock driver make progress.
 func (f *floats) settle(int) error {
 	for _, s := range f.s {
 		for {
@@ -81,7 +82,8 @@ func orderOnce(byRank [][]*goccl.Comm, seed uint64) error {
 	})
 }
 
-// A communicator's plans are its operations, too: one after the other with those of its engine, in a capture of two streams, and in and out of graphs.
+// A communicator's plans are ordered like its operations: one after the other with those of its engine, in a capture of
+// two streams, and inside and outside of graphs.
 func TestOnMockOrderWithPlans(t *testing.T) {
 	const n, count = 2, 256
 	comms := onMock(t, n, nil)
@@ -100,7 +102,7 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 			first[r], err = newFloats(comms[r], 8)
 		}
 		if err == nil {
-			err = both(r, first[r], 0) // with what the ranks do together once
+			err = both(r, first[r], 0) // after the one-time set-up, which all ranks do together
 		}
 		return err
 	}); err != nil {
@@ -109,7 +111,7 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 	f, executed := first[0], false
 	inAnyOrder(t, func(c mockcuda.Call) uint64 {
 		executed = executed || mockcuda.Communicator(c) == 0 || len(c.Kernel) > 5 && (c.Kernel[:5] == "quick" || c.Kernel[:5] == "execu")
-		return 1 // all that runs is rank 0's
+		return 1 // only rank 0's operations run
 	}, func(uint64) (err error) {
 		f.x, err = capture(f.s[0], cuda.CaptureRelaxed, func() error {
 			errs := []error{streamAfter(f.s[1], f.s[0])}
@@ -133,7 +135,7 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 	}
 }
 
-// A communicator whose graphs are separate leaves no node of its own in them.
+// With SeparateGraphs a communicator adds no nodes of its own to graphs.
 func TestOnMockSeparateGraphs(t *testing.T) {
 	nodes := func(env string, set func(int, *goccl.Config)) int {
 		t.Setenv("NCCL_GRAPH_MIXING_SUPPORT", env)

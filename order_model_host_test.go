@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// What the tests of order compare GPUs with is what collectives do: the same calls, one after the other, on the host device.
+// The model that the order tests compare GPUs with must match the collectives: the same calls, one after the other, on
+// the host device.
 func TestOrderModel(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		comms := commsWith(t, n, openHost, nil)

@@ -10,14 +10,14 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The memory of a rank of a communicator, in words: where small and large operations read what the host has put there, and where they write. Small ones may
-// also read what others have written.
+// The memory of one rank of a communicator, in words: where small and large operations read the host's data, and where
+// they write. Small operations may also read what others have written.
 const (
 	orderSmall = 64 << 10
 	orderLarge = 1<<20 + 1024
 )
 
-// orderParts are the parts: what small operations read and write, then what large ones do.
+// orderParts are the parts: where small operations read and write, then where large ones do.
 var orderParts = [4]span{{0, orderSmall}, {orderSmall, 2 * orderSmall}, {2 * orderSmall, 2*orderSmall + orderLarge}, {2*orderSmall + orderLarge, orderWords}}
 
 const orderWords = 2*orderSmall + 2*orderLarge
@@ -25,11 +25,11 @@ const orderWords = 2*orderSmall + 2*orderLarge
 // span is words of a memory.
 type span struct{ from, to int }
 
-// orderOp is an operation on a communicator's memory: it reads words at src, on every rank, and writes words at dst. count is the count of the request, in
-// words of 32 bits.
+// orderOp is an operation on a communicator's memory: it reads words at src, on every rank, and writes words at dst.
+// count is the count of the request, in 32-bit words.
 type orderOp struct {
 	comm     int
-	coll     algorithm.Collective // Send stands for a message to the next rank and one from the rank before
+	coll     algorithm.Collective // Send means a message to the next rank and a message from the previous rank
 	src, dst int
 	count    int
 	root     int
@@ -39,7 +39,7 @@ func (o orderOp) String() string {
 	return fmt.Sprintf("communicator %d: %v of %d words from %d to %d, root %d", o.comm, o.coll, o.count, o.src, o.dst, o.root)
 }
 
-// reads and writes are how many words.
+// reads and writes return the number of words.
 func (o *orderOp) reads(n int) int {
 	if o.coll == algorithm.ReduceScatter {
 		return n * o.count
@@ -54,7 +54,7 @@ func (o *orderOp) writes(n int) int {
 	return o.count
 }
 
-// randomOp takes sizes of all protocols, mostly small ones. Those of large are at most that many words.
+// randomOp chooses sizes for all protocols, mostly small ones. Large operations have at most large words.
 func randomOp(r *rand.Rand, n, comm, large int) orderOp {
 	colls := []algorithm.Collective{algorithm.AllReduce, algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.Broadcast, algorithm.Send}
 	o := orderOp{comm: comm, coll: colls[r.IntN(len(colls))], root: r.IntN(n)}
@@ -81,7 +81,7 @@ func randomOp(r *rand.Rand, n, comm, large int) orderOp {
 		from, to, slack = orderParts[2], orderParts[3], min(1024, orderLarge-size)
 	}
 	o.src, o.dst = from.from+r.IntN(slack+1)&^1, to.from+r.IntN(slack+1)&^3
-	if size <= 16<<10 && r.IntN(4) == 0 { // what another operation has left there
+	if size <= 16<<10 && r.IntN(4) == 0 { // the output of another operation
 		if at := to.from + r.IntN(slack+1)&^1; at+o.reads(n) <= o.dst || o.dst+o.writes(n) <= at {
 			o.src = at
 		}
@@ -89,7 +89,7 @@ func randomOp(r *rand.Rand, n, comm, large int) orderOp {
 	return o
 }
 
-// run does it on the memories of all ranks.
+// run executes the operation on the memories of all ranks.
 func (o *orderOp) run(mem [][]uint32) {
 	n := len(mem)
 	switch o.coll {
@@ -124,7 +124,7 @@ func (o *orderOp) run(mem [][]uint32) {
 	}
 }
 
-// calls are the operation's, by a rank with its memory at p.
+// calls returns the operation's calls, for a rank with its memory at p.
 func (o *orderOp) calls(c *goccl.Comm, p device.Ptr, s device.Stream) []goccl.Call {
 	src, dst, n := p.Add(4*int64(o.src)), p.Add(4*int64(o.dst)), c.WorldSize()
 	r := algorithm.Request{Collective: o.coll, Send: src, Recv: dst, Count: int64(o.count), Type: datatype.Uint32, Root: o.root, Stream: s}

@@ -32,12 +32,13 @@ const (
 	orderLaunch
 )
 
-// orderScript makes steps from a seed. The first communicator has operations of all sizes; those of others are small, so that one of each fits on a GPU
-// at a time, and graphs hold operations of one communicator: between communicators nothing is promised.
+// orderScript generates steps from a seed. The first communicator has operations of all sizes. Those of others are
+// small, so that one of each fits on a GPU at a time, and graphs hold operations of one communicator: order between
+// communicators is not guaranteed.
 type orderScript struct {
 	r        *rand.Rand
 	n, comms int
-	graphs   [][]orderOp // nil: there is none of that number
+	graphs   [][]orderOp // nil: no graph of that number
 	open     int         // the graph that is being captured, or -1
 	comm     int         // its communicator
 }
@@ -62,7 +63,7 @@ func (p *orderScript) ops(comm int) []orderOp {
 	return ops
 }
 
-// round is steps of at least that many operations, and the number they are. Captures end within it, graphs stay.
+// round returns steps of at least want operations, and their number. Captures end within the round; graphs persist.
 func (p *orderScript) round(want int) (steps []orderStep, ops int) {
 	for ops < want || p.open >= 0 {
 		switch k := p.r.IntN(16); {
@@ -97,7 +98,7 @@ type orderRank struct {
 	mem     []device.Allocation // of each communicator
 	streams []*cuda.Stream
 	graphs  []*cuda.Exec
-	capture []*cuda.Stream // those of the capture that is open
+	capture []*cuda.Stream // streams of the open capture
 	r       *rand.Rand
 }
 
@@ -145,7 +146,7 @@ func (k *orderRank) submit(ops []orderOp, s device.Stream) error {
 	return goccl.Submit(calls)
 }
 
-// free is a stream that is in no capture.
+// free returns a stream that is not capturing.
 func (k *orderRank) free() *cuda.Stream {
 	for {
 		if s := k.streams[k.r.IntN(len(k.streams))]; !slices.Contains(k.capture, s) {
@@ -154,7 +155,7 @@ func (k *orderRank) free() *cuda.Stream {
 	}
 }
 
-// streamAfter makes later work on s follow what is on other.
+// streamAfter makes later work on s wait for the work on other.
 func streamAfter(s, other *cuda.Stream) error {
 	ev, err := other.Record()
 	if err != nil {
@@ -178,7 +179,7 @@ func (k *orderRank) step(s *orderStep) error {
 			return err
 		}
 		k.capture = []*cuda.Stream{first}
-		for _, i := range perm[1 : 1+k.r.IntN(3)] { // forked, without edges to each other
+		for _, i := range perm[1 : 1+k.r.IntN(3)] { // forked streams without edges to each other
 			if err := streamAfter(k.streams[i], first); err != nil {
 				return err
 			}
@@ -200,7 +201,7 @@ func (k *orderRank) step(s *orderStep) error {
 	x, err := g.Instantiate()
 	old := k.graphs[s.graph]
 	k.graphs[s.graph] = x
-	if old != nil { // runs of it that are under way end
+	if old != nil { // its pending launches must end
 		err = errors.Join(err, old.Close())
 	}
 	return errors.Join(err, g.Close())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// paused stops the victim's process while it makes a communicator, At steps of 100 µs after it began.
+// paused stops the victim's process during NewComm, At steps of 100 µs after its start.
 func (k *rank) paused() error {
 	if err := k.boot.Barrier(context.Background()); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (k *rank) paused() error {
 	return k.boot.Barrier(context.Background())
 }
 
-// TestPausedInSetUp: only the timeout of the whole set-up counts, 20 s here, no limit of one of its steps.
+// TestPausedInSetUp: only the timeout of the whole set-up applies, 20 s here, and no limit of a single step.
 func TestPausedInSetUp(t *testing.T) {
 	t.Parallel()
 	for at := range 6 {

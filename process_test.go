@@ -28,7 +28,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestMain lets the test binary be one rank of a job: the variable of taskVariable holds what it does.
+// TestMain lets the test binary be one rank of a job: the variable taskVariable contains its task.
 func TestMain(m *testing.M) {
 	if s := os.Getenv(taskVariable); s != "" {
 		os.Exit(rankMain(s))
@@ -38,20 +38,20 @@ func TestMain(m *testing.M) {
 
 const taskVariable = "GOCCL_TEST_TASK"
 
-// task is what a rank's process is told.
+// task is the input of a rank's process.
 type task struct {
 	Do         string
 	Rank, Size int
-	Victim     int // who will come to harm
-	At         int // where, for harm during set-up
+	Victim     int // the rank to be killed or stopped
+	At         int // the step of the failure, for failures during set-up
 	CUDA       bool
 	Address    string
 	Seed       uint64
 	OpTimeout  time.Duration
 	Leave      string // how rank 0 leaves, of "leave"
-	Exit       bool   // leave at the first error, as programs do
+	Exit       bool   // exit at the first error, as programs do
 	Rounds     int
-	// By, for a rank, is the program that starts it, with its arguments; none: the rank is started by itself.
+	// By, for a rank, is the program that starts it, with its arguments; without an entry the rank is started directly.
 	By map[int][]string `json:"-"`
 }
 
@@ -67,7 +67,7 @@ type report struct {
 	Text  string
 }
 
-// rank is a process of a job, from within.
+// rank is a process of a job, seen from inside.
 type rank struct {
 	task
 	boot *bootstrap.TCP
@@ -147,7 +147,7 @@ func (k *rank) comm(b bootstrap.Bootstrap) (*goccl.Comm, error) {
 	return goccl.NewComm(context.Background(), goccl.Config{Bootstrap: b, Device: k.dev, OpTimeout: k.OpTimeout})
 }
 
-// matrix runs the trimmed conformance matrix; all ranks' results of an all-reduce have the same bits.
+// matrix runs the trimmed conformance matrix; all ranks' results of an all-reduce must be bitwise identical.
 func (k *rank) matrix() error {
 	c, err := k.comm(k.boot)
 	if err != nil {
@@ -182,7 +182,7 @@ func (k *rank) matrix() error {
 	return c.Close()
 }
 
-// job is a set of rank processes, from without.
+// job is a set of rank processes, seen from outside.
 type job struct {
 	t       *testing.T
 	task    task
@@ -194,7 +194,7 @@ type job struct {
 	wg      sync.WaitGroup
 }
 
-// startJob starts task in Size processes. The test ends all that are left.
+// startJob starts the task in Size processes. The end of the test kills the remaining ones.
 func startJob(t *testing.T, tk task) *job {
 	t.Helper()
 	self, err := os.Executable()
@@ -295,7 +295,7 @@ func (j *job) await(event string, ranks []int, within time.Duration) map[int]rep
 	}
 }
 
-// signal sends s to one rank and returns when.
+// signal sends s to one rank and returns the time.
 func (j *job) signal(rank int, s syscall.Signal) time.Time {
 	if err := j.procs[rank].Process.Signal(s); err != nil {
 		j.t.Fatal(err)

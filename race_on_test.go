@@ -2,5 +2,5 @@
 
 package goccl_test
 
-// slowness is what time limits are multiplied by.
+// slowness multiplies time limits.
 const slowness = 3

@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// noLeak fails t when, at its end, the process holds more than now.
+// noLeak fails t if the process holds more resources at the end of t than now.
 func noLeak(t *testing.T) {
 	t.Helper()
 	if _, err := fdshare.Shared(); err != nil { // it lives as long as the process

@@ -16,8 +16,9 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestSoak runs tutorials 01 to 04 two hundred times each, or as often as GOCCL_SOAK says when that is more than 1, and looks after each run
-// for what it left on the machine: processes, sockets, shared memory. GOCCL_SOAK_DEVICE is host unless it says otherwise.
+// TestSoak runs tutorials 01 to 04 two hundred times each, or GOCCL_SOAK times if that is more than 1. After each run
+// it checks that nothing is left on the machine: processes, sockets, shared memory. GOCCL_SOAK_DEVICE selects the
+// device; the default is host.
 //
 //	GOCCL_SOAK=1 go test -run TestSoak -timeout 30m -v .
 func TestSoak(t *testing.T) {
@@ -74,7 +75,7 @@ func soakOnce(exe, kind string) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// leftOver looks for what processes of exe have left behind.
+// leftOver checks for leftovers of processes of exe.
 func leftOver(exe string) error {
 	err := testutil.Leftovers()
 	procs, globErr := filepath.Glob("/proc/[0-9]*/exe")

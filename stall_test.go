@@ -43,7 +43,8 @@ next:
 	return n
 }
 
-// A collective on one rank and a receive on the other wait for each other. By default nothing ends that; each rank says once for whom it waits, in what.
+// A collective on one rank and a receive on the other wait for each other. By default no timeout ends that; each rank
+// logs once which peer it waits for, and in which operation.
 func TestALongWaitIsLogged(t *testing.T) {
 	t.Setenv("GOCCL_STALL_WARNING", "200ms")
 	log := &lines{}

@@ -16,11 +16,11 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// reuseBytes is the size of the all-reduces in which a rank is stopped: most of the time they move data.
+// reuseBytes is the size of the all-reduces in which a rank is stopped: most of their time they move data.
 const reuseBytes = 32 << 20
 
-// reuse is Rounds times: large all-reduces until the victim is stopped; the survivors shrink and use their receive buffers for something else; the
-// victim goes on. What the survivors wrote must stay.
+// reuse repeats Rounds times: large all-reduces until the victim is stopped; the survivors shrink and reuse their
+// receive buffers; the victim continues. The survivors' data must not change.
 func (k *rank) reuse() error {
 	for round := range k.Rounds {
 		if err := k.reuseOnce(round); err != nil {
@@ -71,7 +71,7 @@ func (k *rank) reuseOnce(round int) (err error) {
 		}
 		k.say(fmt.Sprint("reused ", round), nil)
 	}
-	if err := k.boot.Barrier(context.Background()); err != nil { // the victim goes on, and its request has ended
+	if err := k.boot.Barrier(context.Background()); err != nil { // the victim continues, and its request has ended
 		return err
 	}
 	if k.Rank == k.Victim {
@@ -87,7 +87,8 @@ func (k *rank) reuseOnce(round int) (err error) {
 	return nil
 }
 
-// A rank that was stopped in the middle of an all-reduce and goes on after the others have given it up never writes to memory that they have back.
+// A rank that was stopped in the middle of an all-reduce and continues after the others have given it up never writes
+// to memory that they have reused.
 func TestAStoppedRankWritesNothingLater(t *testing.T) {
 	tk := task{Do: "reuse", Size: 3, Victim: 1, OpTimeout: 1500 * time.Millisecond * slowness, Rounds: 4}
 	if os.Getenv("GOCCL_FULL") != "" {

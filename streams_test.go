@@ -14,8 +14,9 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Operations of one communicator that go round several streams, which nobody orders but the communicator itself: each has buffers of its own, so only
-// what the communicator keeps for itself could be spoilt. With destroy, a stream is closed right behind its work.
+// Operations of one communicator on several streams in rotation, which only the communicator orders: each operation has
+// its own buffers, so only the communicator's internal memory could be corrupted. With destroy, a stream is closed
+// directly after its work is enqueued.
 func TestGPUStreams(t *testing.T) {
 	n, open := cudaRanks(t)
 	for _, destroy := range []bool{false, true} {
@@ -25,16 +26,16 @@ func TestGPUStreams(t *testing.T) {
 	}
 }
 
-// The same where every newcomer's first program runs; it also shows that the checks are right.
+// The same on the host device; it also validates the checks.
 func TestHostStreams(t *testing.T) {
 	alternate(t, newComms(t, 3, openHost), 4, false)
 }
 
-// alternate is by every rank at once; which of three streams an operation goes to differs from rank to rank.
+// alternate runs on every rank at once; the order in which operations use the three streams differs between ranks.
 func alternate(t *testing.T, comms []*goccl.Comm, rounds int, destroy bool) {
 	t.Helper()
 	var all []*alternator
-	for _, c := range comms { // nobody allocates while a kernel waits for its rank
+	for _, c := range comms { // no allocation is allowed while a kernel waits for its rank
 		a, err := newAlternator(c, rounds)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func alternate(t *testing.T, comms []*goccl.Comm, rounds int, destroy bool) {
 	}
 }
 
-// alternateCounts are in float32 a rank: one block, many blocks, and more than a pass.
+// alternateCounts are counts in float32: one block, many blocks, and more than one pass.
 var alternateCounts = []int64{4, 1013, 40_000, 300_000}
 
 type alternator struct {
@@ -106,10 +107,10 @@ func newAlternator(c *goccl.Comm, rounds int) (*alternator, error) {
 	return a, nil
 }
 
-// value is what rank r puts in at i: small whole numbers, whose sums are exact.
+// value returns rank r's input at i: small integers, whose sums are exact.
 func (a *alternator) value(r int, i int64) float32 { return float32((int64(r)*31 + i*7 + i>>6) % 97) }
 
-// run enqueues everything before it looks at anything.
+// run enqueues all work before it checks any.
 func (a *alternator) run(destroy bool) error {
 	for i, j := range a.jobs {
 		k := (i + a.c.Rank()) % len(a.stream)

@@ -17,7 +17,8 @@ import (
 	"github.com/goccl/goccl/internal/conformance"
 )
 
-// hooked is a Bootstrap whose AllGather calls after, with what it would return, and whose Sub calls before; its Subs are hooked, too.
+// hooked is a Bootstrap whose AllGather calls after with its result, and whose Sub calls before; its Subs are hooked,
+// too.
 type hooked struct {
 	bootstrap.Bootstrap
 	before func(ctx context.Context, ranks []int) error
@@ -37,7 +38,7 @@ func (h hooked) Sub(ctx context.Context, ranks []int, space int) (bootstrap.Boot
 	return hooked{b, h.before, h.after}, err
 }
 
-// family is a communicator of ranks of one process, of which some may be killed.
+// family is a communicator whose ranks are in one process; some of them may be killed.
 type family struct {
 	local *bootstrap.Local
 	comms []*goccl.Comm
@@ -68,7 +69,7 @@ func newFamily(t *testing.T, n int, timeout time.Duration, hook func(r int, b bo
 	return f
 }
 
-// blamesRank is nil if err blames peer in the numbers of a communicator in which this rank is rank.
+// blamesRank returns nil if err blames peer, in the numbers of a communicator in which this rank is rank.
 func blamesRank(err error, rank, peer int) error {
 	var ge *goccl.Error
 	if !errors.As(err, &ge) || ge.Rank != rank || ge.Peer != peer {
@@ -77,14 +78,15 @@ func blamesRank(err error, rank, peer int) error {
 	return nil
 }
 
-// Rank 0 dies in a Split. Rank 1 has heard from it and goes on to join the others of its color; those have not, and shrink. What they join must not be
-// one communicator, rank 1 learns at once that nobody comes, and in numbers of the parent because of whom.
+// Rank 0 dies in a Split. Rank 1 has received its data and joins the others of its color; the others have not, and call
+// Shrink. The two must not form one communicator. Rank 1 must get an error at once that names the dead rank in the
+// parent's numbers.
 func TestSplitAndShrinkNeverMeet(t *testing.T) {
 	noLeak(t)
 	const n = 4
 	var splitting atomic.Bool
 	var family *family
-	die := func() { // whichever comes first
+	die := func() { // called twice; the first call counts
 		if splitting.Swap(false) {
 			family.local.Kill(0)
 		}
@@ -92,7 +94,7 @@ func TestSplitAndShrinkNeverMeet(t *testing.T) {
 	shrinking := make(chan struct{}, n)
 	family = newFamily(t, n, time.Minute, func(r int, b bootstrap.Bootstrap) bootstrap.Bootstrap {
 		return hooked{b, func(ctx context.Context, ranks []int) error {
-			if r == 1 && splitting.Load() { // everybody else is in Shrink before this rank joins, as far as the death lets it
+			if r == 1 && splitting.Load() { // all other ranks are in Shrink before this rank joins, unless the death prevents it
 				for range 2 {
 					<-shrinking
 				}
@@ -139,7 +141,7 @@ func TestSplitAndShrinkNeverMeet(t *testing.T) {
 		}
 		die()
 		<-failed(c)
-		small[1], err = c.Shrink(context.Background(), nil, true) // it knows
+		small[1], err = c.Shrink(context.Background(), nil, true) // it has got the error
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -152,7 +154,8 @@ func TestSplitAndShrinkNeverMeet(t *testing.T) {
 	}
 }
 
-// A death that the parent knows of ends a Split whose other ranks will not come, at once, and is named by the parent's numbers.
+// If the parent knows of a death, a Split that other ranks therefore do not join ends at once, with an error that names
+// the dead rank by the parent's number.
 func TestSplitEndsWithADeath(t *testing.T) {
 	noLeak(t)
 	for _, victim := range []int{0, 2} { // outside and inside of the new communicator, in which rank 1 is rank 0
@@ -160,7 +163,7 @@ func TestSplitEndsWithADeath(t *testing.T) {
 		var armed atomic.Bool
 		f := newFamily(t, 4, time.Minute, func(r int, b bootstrap.Bootstrap) bootstrap.Bootstrap {
 			return hooked{b, func(ctx context.Context, _ []int) error {
-				if armed.Load() && r > 1 { // it does not come, as one whose Split has failed
+				if armed.Load() && r > 1 { // it does not join, like a rank whose Split has failed
 					<-joining
 					return errors.New("not I")
 				}
@@ -192,7 +195,8 @@ func TestSplitEndsWithADeath(t *testing.T) {
 	}
 }
 
-// A peer that is in Shrink does not come to a Split: that is an error that names both, at once, and then they meet in Shrink.
+// A peer in Shrink does not join a Split: Split fails at once with an error that names both operations, and then the
+// ranks can Shrink together.
 func TestSplitLearnsOfAShrink(t *testing.T) {
 	noLeak(t)
 	f := newFamily(t, 3, time.Minute, nil)
@@ -219,15 +223,15 @@ func TestSplitLearnsOfAShrink(t *testing.T) {
 	for _, c := range small {
 		_ = c.Close()
 	}
-	// The third was left out, though it lives.
+	// The third rank was excluded, although it is alive.
 	_, err := f.comms[2].Shrink(context.Background(), []int{0}, false)
 	if !errors.Is(err, goccl.ErrAborted) {
 		t.Errorf("the rank that was left out: %v", err)
 	}
 }
 
-// Ranks die while the others shrink, who have different lists. All who are left get the same communicator, or none does and each has an error that
-// names a rank; then they go on, until they have one.
+// Ranks die while the others shrink with different lists. Either all remaining ranks get the same communicator, or each
+// gets an error that names a rank; then they repeat, until they have one.
 func TestShrinkAgrees(t *testing.T) {
 	noLeak(t)
 	rounds := 40
@@ -256,7 +260,7 @@ func shrinkOnce(t *testing.T, rng *rand.Rand) {
 		}
 	}
 	f.local.Kill(first)
-	for _, r := range order[1:] { // who has no list must know that something is wrong
+	for _, r := range order[1:] { // a rank without a list must already know of a failure
 		<-failed(f.comms[r])
 	}
 	for _, v := range more {
@@ -272,7 +276,7 @@ func shrinkOnce(t *testing.T, rng *rand.Rand) {
 				small[r] = c
 				return nil
 			}
-			if !slices.Contains(survivors, r) { // its errors may say anything
+			if !slices.Contains(survivors, r) { // its errors do not matter
 				return nil
 			}
 			var ge *goccl.Error
@@ -302,7 +306,7 @@ func shrinkOnce(t *testing.T, rng *rand.Rand) {
 			t.Errorf("rank %d has a communicator of %d ranks, rank %d one of %d", r, c.WorldSize(), survivors[0], small[survivors[0]].WorldSize())
 		}
 	}
-	if !t.Failed() && got[0].WorldSize() == len(got) { // else one has died since
+	if !t.Failed() && got[0].WorldSize() == len(got) { // otherwise another rank has died since
 		if err := conformance.Run(got, someCase); err != nil {
 			t.Error(err)
 		}

@@ -51,7 +51,8 @@ func TestWindowOnHost(t *testing.T) {
 	}
 }
 
-// One thread registers for all ranks and calls for all ranks; the calls are copies. What is missing on a rank is named.
+// One thread registers for all ranks and calls for all ranks; the calls are copies. The error names a rank without the
+// window.
 func TestOnMockWindows(t *testing.T) {
 	if os.Getenv(mockVariable) != "" {
 		t.Setenv("GOCCL_COPY_ENGINE", "1")
@@ -111,7 +112,8 @@ func TestOnMockWindows(t *testing.T) {
 	}
 }
 
-// A collective in a window that a rank has not registered ends with that rank's name, and the ranks' memory lives on for the next communicator.
+// A collective in a window that a rank has not registered fails with that rank's name. The ranks' memory stays valid
+// for the next communicator.
 func TestOnMockWindowMissing(t *testing.T) {
 	if os.Getenv(mockVariable) != "" {
 		t.Setenv("GOCCL_COPY_ENGINE", "1")
