@@ -18,13 +18,13 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// attackVariable makes a child of this test binary an attacker: its kind, and what it is about.
+// attackVariable makes a child of this test binary an attacker: its kind and its target.
 const attackVariable = "GOCCL_TEST_ATTACK"
 
-// nobody is the user that attackers are.
+// nobody is the user id of attackers.
 const nobody = 65534
 
-// attackMain is an attacker. It speaks one line when it is at work, or has been.
+// attackMain runs an attacker. It prints one line when it is active, or has finished.
 func attackMain(what string) error {
 	kind, about, _ := strings.Cut(what, " ")
 	if kind == "listen" {
@@ -34,7 +34,7 @@ func attackMain(what string) error {
 	if err != nil {
 		return err
 	}
-	known := secretFor(address, nil) // what anybody can derive who knows the address and the user
+	known := secretFor(address, nil) // derivable from the address and the user
 	if err := syscall.Setuid(nobody); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func attackMain(what string) error {
 		return flood(address)
 	case "guess", "forge":
 		if kind == "guess" {
-			known = secretFor(address, nil) // as the user it is
+			known = secretFor(address, nil) // with its own user id
 		}
 		d := &dialer{secret: known}
 		fc, _, err := d.try(context.Background(), address.targets()[0], me)
@@ -79,7 +79,7 @@ func attackMain(what string) error {
 	return fmt.Errorf("unknown attack %q", kind)
 }
 
-// flood holds more connections than the root has places, some silent and some not, and goes on making new ones.
+// flood holds more connections than the root accepts, some silent and some not, and keeps opening new ones.
 func flood(address rootAddress) error {
 	var held []net.Conn
 	for n := 0; ; n++ {
@@ -104,7 +104,7 @@ func flood(address rootAddress) error {
 	}
 }
 
-// listen writes what crosses the cable to a file: the length of each packet, u32, and the packet.
+// listen writes the network traffic to a file: the length of each packet, u32, and the packet.
 func listen(file string) error {
 	nic, err := net.InterfaceByName(testutil.Cable)
 	if err != nil {
@@ -136,7 +136,7 @@ func listen(file string) error {
 	}
 }
 
-// heard is what a listener heard of the connections to a port: what was sent to it, by the sender's port, in order.
+// heard returns the captured data of connections to a port: what was sent to it, by the sender's port, in order.
 func heard(t *testing.T, file string, port uint16) (all []byte, flows map[uint16][]byte) {
 	t.Helper()
 	all, err := os.ReadFile(file)
@@ -171,7 +171,7 @@ func heard(t *testing.T, file string, port uint16) (all []byte, flows map[uint16
 	return all, flows
 }
 
-// attacker starts one in a namespace, or in this one.
+// attacker starts an attacker in a network namespace, or in this one.
 func attacker(t *testing.T, namespace, what string, stdin io.Reader) *child {
 	t.Helper()
 	var by []string
@@ -181,8 +181,9 @@ func attacker(t *testing.T, namespace, what string, stdin io.Reader) *child {
 	return startChild(t, by, -1, stdin, attackVariable+"="+what)
 }
 
-// TestAttacks: somebody listens to a job that joins over a network, and then another user floods the next one's root, guesses, and replays what was
-// heard. Nothing of it may keep that job from coming up, or let the attacker in.
+// TestAttacks: an eavesdropper captures the joining of a job over a network. Then another user floods the root of the
+// next job, guesses secrets, and replays the captured data. None of this may keep that job from starting, or admit the
+// attacker.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	a, b := testutil.Hosts(t)
@@ -218,7 +219,7 @@ func TestAttacks(t *testing.T) {
 			if line := attacker(t, b, "replay "+at, strings.NewReader(hex.EncodeToString(replay))).expect(t, "", 30*time.Second); line != fmt.Sprintf("verdict %d", verdictAuth) {
 				t.Errorf("who replays %d bytes: %s", len(replay), line)
 			}
-			if secret != "" { // without one, whoever knows the user is let in, which is why goccl warns
+			if secret != "" { // without a secret, an attacker who knows the user is admitted, which is why goccl warns
 				if line := attacker(t, b, "forge "+at, nil).expect(t, "", 30*time.Second); !strings.Contains(line, ErrAuth.Error()) {
 					t.Errorf("who knows the address and the user: %s", line)
 				}
@@ -231,7 +232,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestAnotherUserOnThisHost knows everything, but is another user: a unix socket does not let it in.
+// TestAnotherUserOnThisHost: an attacker with all secrets but another user id is not admitted on a unix socket.
 func TestAnotherUserOnThisHost(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -243,7 +244,7 @@ func TestAnotherUserOnThisHost(t *testing.T) {
 	go func() { done <- bs[0].(*TCP).InitAddress(context.Background(), address) }()
 	time.Sleep(50 * time.Millisecond)
 	line := attacker(t, "", "forge "+address, nil).expect(t, "refused", 30*time.Second)
-	for again := 0; strings.Contains(line, "connection refused") && again < 100; again++ { // rank 0 does not listen yet
+	for again := 0; strings.Contains(line, "connection refused") && again < 100; again++ { // rank 0 is not listening yet
 		line = attacker(t, "", "forge "+address, nil).expect(t, "refused", 30*time.Second)
 	}
 	if !strings.Contains(line, "another user") && !strings.Contains(line, "EOF") && !strings.Contains(line, "reset") && !strings.Contains(line, "broken pipe") {

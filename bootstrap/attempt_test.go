@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestStragglerOfAnotherAttempt: a process that outlives its attempt finds the next one's root at the same address. It is told; the job comes up.
+// TestStragglerOfAnotherAttempt: a process that outlives its attempt finds the next attempt's root at the same address.
+// It gets an error; the job starts.
 func TestStragglerOfAnotherAttempt(t *testing.T) {
 	t.Parallel()
 	vars := []string{"NCCL_COMM_ID=127.0.0.1:" + portString(t), "LOCAL_WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=job"}
@@ -26,7 +27,8 @@ func TestStragglerOfAnotherAttempt(t *testing.T) {
 	root.expect(t, "done", 30*time.Second)
 }
 
-// TestRootOfAnotherAttempt: ranks of the next attempt come before the root of the last one is gone. They wait for their own.
+// TestRootOfAnotherAttempt: ranks of the next attempt arrive before the root of the last one is gone. They wait for
+// their own root.
 func TestRootOfAnotherAttempt(t *testing.T) {
 	t.Parallel()
 	vars := []string{"NCCL_COMM_ID=127.0.0.1:" + portString(t), "LOCAL_WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=job"}
@@ -35,7 +37,7 @@ func TestRootOfAnotherAttempt(t *testing.T) {
 	}
 	old := rank(0, "0")
 	old.expect(t, "started", 30*time.Second)
-	time.Sleep(200 * time.Millisecond) // it listens; if not, this test shows less
+	time.Sleep(200 * time.Millisecond) // the root is listening by now; otherwise this test covers less
 	next := rank(1, "1")
 	next.expect(t, "started", 30*time.Second)
 	time.Sleep(200 * time.Millisecond)
@@ -63,7 +65,7 @@ func TestCurrentAttempt(t *testing.T) {
 	if a := read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=3", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2"); a.number() != 3 {
 		t.Error("on one host:", a)
 	}
-	// Agents of several hosts count by themselves.
+	// Agents of several hosts count restarts separately.
 	if a := read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=3", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2"); a != read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=2", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2") {
 		t.Error("on two hosts:", a)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestBeacon watches this process's own beacon: lit, counted, and out after the last release without a sign of death.
+// TestBeacon watches this process's own beacon: set up, reference-counted, and gone after the last release without a
+// sign of death.
 func TestBeacon(t *testing.T) {
 	a, err := acquireBeacon()
 	if err != nil {
@@ -41,7 +42,7 @@ func TestBeacon(t *testing.T) {
 	}
 }
 
-// TestBeaconOfTheDead keeps a killed rank's sockets open in a child of its own: only the beacon tells.
+// TestBeaconOfTheDead keeps a killed rank's sockets open in a child: only the beacon shows the death.
 func TestBeaconOfTheDead(t *testing.T) {
 	t.Parallel()
 	testutil.Prompt(t, time.Second, func() time.Duration {

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// child is one rank in a process of its own.
+// child is one rank in its own process.
 type child struct {
 	rank  int
 	cmd   *exec.Cmd
@@ -32,14 +32,14 @@ func startRank(t *testing.T, what string, rank, world int, namespace string, var
 	return startRankBy(t, by, what, rank, world, vars...)
 }
 
-// startRankBy starts a rank by a program that is given the rank's as its last argument.
+// startRankBy starts a rank through a program whose last argument is the rank's program.
 func startRankBy(t *testing.T, by []string, what string, rank, world int, vars ...string) *child {
 	t.Helper()
 	own := []string{"GOCCL_TEST_RANK=" + what, "RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world), "GOCCL_SECRET=test"}
 	return startChild(t, by, rank, nil, append(own, vars...)...)
 }
 
-// startChild starts this test binary with variables that say what it is.
+// startChild starts this test binary; variables select its role.
 func startChild(t *testing.T, by []string, rank int, stdin io.Reader, vars ...string) *child {
 	t.Helper()
 	self, err := os.Executable()
@@ -74,7 +74,7 @@ func startChild(t *testing.T, by []string, rank int, stdin io.Reader, vars ...st
 	return c
 }
 
-// end kills the process, if it has not ended, and waits for it. Its number is its own until then.
+// end kills the process if it has not ended, and waits for it. Its process id is not reused before that.
 func (c *child) end() {
 	if c.cmd.ProcessState == nil {
 		c.kill()
@@ -82,7 +82,7 @@ func (c *child) end() {
 	}
 }
 
-// ended waits for the process to end by itself.
+// ended waits until the process ends by itself.
 func (c *child) ended(t *testing.T, within time.Duration) {
 	t.Helper()
 	timeout := time.After(within)
@@ -127,7 +127,7 @@ func (c *child) expect(t *testing.T, prefix string, within time.Duration) string
 	}
 }
 
-// last is the final line, or what the process said instead of one.
+// last returns the final line, or the error output if there is none.
 func (c *child) last(t *testing.T) (line string, ended bool) {
 	t.Helper()
 	timeout := time.After(time.Minute)

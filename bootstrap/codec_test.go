@@ -27,7 +27,7 @@ func genHeader(t *rapid.T) header {
 	}
 }
 
-// TestFrameProperties: what is sealed is read back, and a frame with any byte changed or missing is not.
+// TestFrameProperties: a sealed frame is read back, and a frame with any byte changed or missing is rejected.
 func TestFrameProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := genHeader(t)
@@ -66,14 +66,14 @@ func FuzzFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Only a frame that we would make ourselves is accepted.
+		// Only a frame that this implementation would produce is accepted.
 		if again := appendFrame(nil, testCipher(), h, data); !bytes.Equal(again, b[:len(b)-r.Len()]) {
 			t.Fatalf("%x was read as %+v %x", b, h, data)
 		}
 	})
 }
 
-// TestHugeLength: a length costs no memory before the bytes have come.
+// TestHugeLength: a large length allocates no memory before the bytes arrive.
 func TestHugeLength(t *testing.T) {
 	var b [headerSize]byte
 	header{kind: frameData, length: maxPayload}.encode(b[:])
@@ -132,7 +132,7 @@ func FuzzUniqueID(f *testing.F) {
 	id = idFields{addr: netip.MustParseAddrPort("[fd00::1]:77"), flags: flagRankZero}.encode()
 	f.Add(id[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// The checksum would stop nearly everything, so it is made right.
+		// The checksum would reject nearly every input, so the fuzzer corrects it.
 		if len(b) == UniqueIDSize {
 			sum := sha256.Sum256(b[:uniqueIDSum])
 			copy(b[uniqueIDSum:], sum[:])
@@ -178,7 +178,8 @@ func FuzzGreeting(f *testing.F) {
 	})
 }
 
-// FuzzHandshake throws bytes at an acceptor. It must end, never admit, and never answer a stranger with a proof.
+// FuzzHandshake sends random bytes to an acceptor. The acceptor must end, never admit, and never send a proof to an
+// unauthenticated peer.
 func FuzzHandshake(f *testing.F) {
 	g := greeting{version: protocolVersion, role: roleJoiner, world: 8, rank: 3, target: -1}
 	b := g.encode()
@@ -230,7 +231,7 @@ func TestHandshakeVerdicts(t *testing.T) {
 			if h, data, err := other.read(); err != nil || h.tag != 2 || string(data) != "hi" {
 				t.Fatal(h, data, err)
 			}
-			// A reflected frame is not taken for the other side's.
+			// A reflected frame is rejected.
 			go func() { _, _ = a.Write(appendFrame(nil, fc.out, header{kind: frameData}, nil)) }()
 			if _, _, err := fc.read(); !errors.Is(err, ErrProtocol) {
 				t.Fatal(err)

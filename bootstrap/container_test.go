@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// container is how to start a program with namespaces of its own, and another name of the host if UTS is among them.
+// container returns a command prefix that starts a program in new namespaces, with a different host name if UTS is
+// among them.
 func container(t *testing.T, kinds ...string) []string {
 	t.Helper()
 	by := []string{"unshare"}
@@ -26,7 +27,7 @@ func container(t *testing.T, kinds ...string) []string {
 	return append(by, "sh", "-c", name+`; exec "$0"`)
 }
 
-// TestContainersOfOneHost: ranks share memory wherever a unix socket leads from one to the other, whatever their hosts are called.
+// TestContainersOfOneHost: ranks share memory if they can connect by a unix socket, whatever their hosts' names are.
 func TestContainersOfOneHost(t *testing.T) {
 	t.Parallel()
 	vars := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t)}
@@ -44,7 +45,8 @@ func TestContainersOfOneHost(t *testing.T) {
 	}
 }
 
-// TestContainersApart: with network namespaces of their own ranks of one machine are on several hosts, and who says otherwise is told.
+// TestContainersApart: ranks of one machine in separate network namespaces are on several hosts; a contradicting host
+// id is an error.
 func TestContainersApart(t *testing.T) {
 	t.Parallel()
 	a, b := testutil.Hosts(t)
@@ -76,7 +78,7 @@ func TestContainersApart(t *testing.T) {
 	}
 }
 
-// TestToldHosts: ranks that say that they are on several hosts are taken at their word.
+// TestToldHosts: ranks with different host ids count as on several hosts.
 func TestToldHosts(t *testing.T) {
 	t.Parallel()
 	vars := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t)}
@@ -90,7 +92,7 @@ func TestToldHosts(t *testing.T) {
 	}
 }
 
-// TestOtherHost names the first rank elsewhere, and what to do.
+// TestOtherHost names the first rank on another host, and the remedy.
 func TestOtherHost(t *testing.T) {
 	l := NewLocalHosts([]int{0, 0, 1})
 	defer closeAll(l.Ranks)

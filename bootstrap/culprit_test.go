@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestForeignAddress gives rank 0 an address that is not its host's: that is said at once.
+// TestForeignAddress gives rank 0 an address that is not its host's: it fails at once.
 func TestForeignAddress(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
@@ -22,7 +22,7 @@ func TestForeignAddress(t *testing.T) {
 	if d := time.Since(start); d > 30*time.Second {
 		t.Errorf("it took %v", d)
 	}
-	// With an interface it means a translation of addresses: it is tried, and said.
+	// With an interface an address translation is assumed: rank 0 tries, and notes it in the error.
 	lines := &logBuffer{}
 	err = NewTCP(0, 2, logged(lines), WithTimeout(200*time.Millisecond)).InitAddress(context.Background(), fmt.Sprintf("lo:192.0.2.7:%d", testutil.Port(t)))
 	for _, said := range []string{fmt.Sprint(err), lines.String()} {
@@ -32,7 +32,7 @@ func TestForeignAddress(t *testing.T) {
 	}
 }
 
-// TestRankZeroIsMissing: the others name rank 0, whether it never came or died first.
+// TestRankZeroIsMissing: the others name rank 0, whether it never starts or dies first.
 func TestRankZeroIsMissing(t *testing.T) {
 	t.Parallel()
 	var e *Error
@@ -68,7 +68,7 @@ func TestKilledBeforeItComes(t *testing.T) {
 	}
 }
 
-// TestTheMakerOfAnIDIsNamed when nobody serves the id any more.
+// TestTheMakerOfAnIDIsNamed checks the error when the root of an id is gone.
 func TestTheMakerOfAnIDIsNamed(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
@@ -84,7 +84,7 @@ func TestTheMakerOfAnIDIsNamed(t *testing.T) {
 	}
 }
 
-// TestWeakSecretIsSaidOnce, and only where it matters.
+// TestWeakSecretIsSaidOnce: the warning is logged once, and only where it applies.
 func TestWeakSecretIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -159,7 +159,7 @@ func TestJoin(t *testing.T) {
 		{MasterAddr: "localhost", MasterPort: testutil.Port(t), WorldSize: 3},
 		{WorldSize: 1},
 	} {
-		// Twice: a second communicator meets at the same address as soon as the first is up.
+		// Twice: a second communicator meets at the same address as soon as the first has been set up.
 		for range 2 {
 			var wg sync.WaitGroup
 			bs := make([]Bootstrap, e.WorldSize)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestLateRanksAreTold fails a job of five before ranks 3 and 4 come. They hear of it at once, and with the last of them the root ends.
+// TestLateRanksAreTold fails a job of five before ranks 3 and 4 join. These get the error at once, and after the last
+// of them the root ends.
 func TestLateRanksAreTold(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
@@ -32,7 +33,7 @@ func TestLateRanksAreTold(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, late := range []int{3, 0, 3, 4} { // some come again
+	for _, late := range []int{3, 0, 3, 4} { // some join repeatedly
 		err := NewTCP(late, 5, quiet(), WithTimeout(time.Minute)).Init(context.Background(), id)
 		if wantDead(err, 2) != nil || !strings.Contains(err.Error(), "rank 2 was lost while joining") {
 			t.Errorf("rank %d: %v", late, err)
@@ -48,7 +49,7 @@ func TestLateRanksAreTold(t *testing.T) {
 	}
 }
 
-// TestEpitaphEnds closes a root that still has somebody to tell.
+// TestEpitaphEnds closes a root that still waits for late ranks.
 func TestEpitaphEnds(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
@@ -70,7 +71,8 @@ func TestEpitaphEnds(t *testing.T) {
 	}
 }
 
-// TestRootIsGone lets a rank come after the process that made the id has been killed. It must not wait for its own deadline.
+// TestRootIsGone: a rank joins after the process that made the id has been killed. It must fail before its own
+// deadline.
 func TestRootIsGone(t *testing.T) {
 	t.Parallel()
 	creator := startRank(t, "create", 0, 1, "")
@@ -93,7 +95,7 @@ func TestRootIsGone(t *testing.T) {
 	}
 }
 
-// TestEarlyRanksWait lets a rank come to an agreed address long before rank 0 does: refusals say nothing there.
+// TestEarlyRanksWait: a rank dials an agreed address long before rank 0 listens; refusals are not an error there.
 func TestEarlyRanksWait(t *testing.T) {
 	t.Parallel()
 	address := fmt.Sprintf("unix:@goccl-test-%x", processID())

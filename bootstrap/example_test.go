@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 )
 
-// Three ranks of one process tell each other their names.
+// Three ranks of one process exchange their names.
 func ExampleNewLocalGroup() {
 	ranks := bootstrap.NewLocalGroup(3)
 	var wg sync.WaitGroup
@@ -30,7 +30,7 @@ func ExampleNewLocalGroup() {
 	// Output: [rank-0 rank-1 rank-2] <nil>
 }
 
-// One process makes the id and hands it to the others, here to goroutines.
+// One process makes the id and passes it to the others, here to goroutines.
 func ExampleTCP_Init() {
 	id, err := bootstrap.NewUniqueID()
 	if err != nil {
@@ -58,11 +58,12 @@ func ExampleTCP_Init() {
 	// Output: hello <nil>
 }
 
-// A process that torchrun, mpirun, srun, a Kubernetes indexed job or `goccl run` started joins its job by the environment.
+// A process started by torchrun, mpirun, srun, a Kubernetes indexed job or `goccl run` joins its job by the
+// environment.
 func ExampleJoin() {
 	env, err := bootstrap.FromEnv()
 	if errors.Is(err, bootstrap.ErrNoLauncher) {
-		// Started by hand: a job of one.
+		// Started by hand: a job with one rank.
 		env, err = bootstrap.Env{WorldSize: 1}, nil
 	}
 	if err != nil {
@@ -80,7 +81,7 @@ func ExampleJoin() {
 	}
 }
 
-// The survivors of a death hear of it and go on without the dead rank.
+// The survivors get the report of a death and continue without the dead rank.
 func ExampleBootstrap_failures() {
 	job := bootstrap.NewLocal(3, bootstrap.WithLogger(slog.New(slog.DiscardHandler)))
 	survivor := func(b bootstrap.Bootstrap) {
@@ -100,12 +101,12 @@ func ExampleBootstrap_failures() {
 	for _, r := range []int{0, 2} {
 		ranks.Go(func() { survivor(job.Ranks[r]) })
 	}
-	job.Kill(1) // in life: kill -9, a panic, a cable
+	job.Kill(1) // in practice: kill -9, a panic, a broken cable
 	ranks.Wait()
 	// Output: 1 died: [rank 0 is now 0 rank 2 is now 1] <nil>
 }
 
-// SplitByHost gives the ranks of one host a Bootstrap of their own.
+// SplitByHost gives the ranks of each host their own Bootstrap.
 func ExampleSplitByHost() {
 	var ranks sync.WaitGroup
 	for _, b := range bootstrap.NewLocalGroup(4) {

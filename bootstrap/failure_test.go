@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// mortal runs f over both kinds of group with a way to make one rank vanish without a goodbye.
+// mortal runs f over both kinds of group, with a function that makes one rank vanish without a goodbye.
 func mortal(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap, kill func(rank int))) {
 	t.Run("local", func(t *testing.T) {
 		l := NewLocal(n, quiet(), WithTimeout(30*time.Second))
@@ -22,7 +22,7 @@ func mortal(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap, kill func(
 	})
 }
 
-// abort cuts a rank's connections, as the kernel does for a killed process.
+// abort closes a rank's connections, as the kernel does for a killed process.
 func abort(b Bootstrap) {
 	e := b.(*TCP).group.e
 	e.abandon(ErrClosed)
@@ -31,7 +31,7 @@ func abort(b Bootstrap) {
 			l.(*meshLink).fc.close()
 		}
 	}
-	e.stop() // what the kernel does with the rest of a process
+	e.stop() // frees the rest, as the kernel does for a process
 }
 
 func wantDead(err error, rank int) error {
@@ -68,7 +68,7 @@ func TestDeathEndsWaits(t *testing.T) {
 		start := time.Now()
 		each(t, survivors(bs, 2), func(b Bootstrap) error {
 			switch b.Rank() {
-			case 0: // waits for somebody else in a collective that can no longer complete
+			case 0: // waits for a third rank in a collective that can no longer complete
 				_, err := b.AllGather(ctx, nil)
 				return wantDead(err, 2)
 			case 1:
@@ -77,7 +77,7 @@ func TestDeathEndsWaits(t *testing.T) {
 			}
 			return nil
 		})
-		if d := time.Since(start); d > 20*time.Second { // the deadline is thirty; TestKill9 asks for more
+		if d := time.Since(start); d > 20*time.Second { // the deadline is thirty; TestKill9 has a stricter limit
 			t.Errorf("noticed after %v", d)
 		}
 		each(t, survivors(bs, 2), func(b Bootstrap) error {
@@ -102,7 +102,7 @@ func TestDeathEndsWaits(t *testing.T) {
 				return fmt.Errorf("a second report: %+v", f)
 			case <-time.After(20 * time.Millisecond):
 			}
-			// The others still talk to each other.
+			// The others can still communicate.
 			for p := range 4 {
 				if p != 2 {
 					if err := b.Send(ctx, p, 9, []byte{byte(b.Rank())}); err != nil {
@@ -210,7 +210,7 @@ func TestDeadlineAndCancel(t *testing.T) {
 		if _, err := bs[0].Recv(ctx, 1, 0); !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the caller's deadline: %v", err)
 		}
-		// A message for a wait that was given up goes to the next one.
+		// A message for a wait that was given up goes to the next wait.
 		if err := bs[1].Send(context.Background(), 0, 0, []byte("x")); err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// next is what a subscription delivers in time; rank -1: nothing, -2: it was closed.
+// next returns the next rank that a subscription delivers; rank -1: nothing in time, -2: the channel was closed.
 func next(ch <-chan PeerFailure, within time.Duration) int {
 	select {
 	case f, ok := <-ch:
@@ -48,8 +48,8 @@ func TestEverySubscriberHears(t *testing.T) {
 		if got := next(gone, 30*time.Second); got != -2 {
 			t.Errorf("a stopped subscription delivers %d", got)
 		}
-		StopFailures(bs[0], gone)  // again
-		StopFailures(bs[0], first) // not read any more, and closed
+		StopFailures(bs[0], gone)  // a second time
+		StopFailures(bs[0], first) // closed, though not read to its end
 		if got := next(first, 30*time.Second); got != -2 {
 			t.Errorf("a stopped subscription delivers %d", got)
 		}
@@ -64,7 +64,7 @@ func TestEverySubscriberHears(t *testing.T) {
 				t.Errorf("subscription %d hears once more: %d", i, got)
 			}
 		}
-		// In the group {3, 0, 2} the dead rank is 2, too; replayed to whoever comes late, in order.
+		// In the group {3, 0, 2} the dead rank is 2, too; late subscribers get the known deaths, in order.
 		kill(1)
 		time.Sleep(300 * time.Millisecond)
 		for i, ch := range []<-chan PeerFailure{inSub, s0.Failures(), s3.Failures()} {
@@ -120,8 +120,8 @@ func TestSubscribeBeforeInit(t *testing.T) {
 	_ = ls[1].Close()
 }
 
-// A rank that saw a death and exited because of it must not be blamed first, whatever comes first on the sockets. The death of the other has to show
-// within accusationDelay, which a busy machine may miss once or twice.
+// A rank that saw a death and exited because of it must not be blamed first, whatever arrives first on the sockets. The
+// first death must show within accusationDelay, which may fail once or twice on a busy machine.
 func TestFirstDeathIsBlamed(t *testing.T) {
 	var err error
 	for range 5 {
@@ -143,7 +143,7 @@ func firstDeath(t *testing.T) error {
 		waiting <- err
 	}()
 	time.Sleep(20 * time.Millisecond)
-	// Rank 2 is dead, rank 1 sees it and exits; here the end of rank 1 is seen first.
+	// Rank 2 is dead, rank 1 detects it and exits; here the end of rank 1 is detected first.
 	bs[2].(*TCP).group.e.abandon(ErrClosed)
 	bs[1].(*TCP).group.e.accuse(2)
 	abort(bs[1])
@@ -156,7 +156,7 @@ func firstDeath(t *testing.T) error {
 	return err
 }
 
-// An accusation alone kills nobody, and it holds a death back only for a moment.
+// An accusation alone does not make a rank dead, and it delays the report of a death only briefly.
 func TestFalseAccusation(t *testing.T) {
 	bs := tcpGroup(t, 3, WithTimeout(30*time.Second))
 	defer closeAll(bs)

@@ -53,7 +53,8 @@ func TestIdleFlood(t *testing.T) {
 	bs, took := joinAll(t, id, 4)
 	close(stop)
 	wg.Wait()
-	// On an idle machine it is some milliseconds; what counts is that the flood does not use up the ranks' patience of thirty seconds.
+	// On an idle machine it takes some milliseconds; what matters is that the flood does not use up the ranks' timeout
+	// of thirty seconds.
 	if took > 20*time.Second {
 		t.Errorf("joining took %v", took)
 	}
@@ -65,7 +66,7 @@ func TestIdleFlood(t *testing.T) {
 	}
 }
 
-// TestSilentVisitor: a connection that says nothing has a deadline of its own, however long the ranks may wait.
+// TestSilentVisitor: a silent connection has its own deadline, however long the ranks may wait.
 func TestSilentVisitor(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet(), WithTimeout(10*time.Minute))

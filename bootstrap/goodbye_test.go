@@ -25,7 +25,8 @@ func pair(t *testing.T, bs []Bootstrap) [2]Bootstrap {
 	return out
 }
 
-// Who has said goodbye in all groups may end without a further word; where it has not, its end is a death, there and nowhere else.
+// The exit of a rank that has left all shared groups is not a death; where it has not left a group, its end is a death,
+// in that group only.
 func TestLeaveIsNoDeath(t *testing.T) {
 	mortal(t, 3, func(t *testing.T, bs []Bootstrap, kill func(int)) {
 		sub := pair(t, bs)
@@ -65,7 +66,7 @@ func TestLeaveIsNoDeath(t *testing.T) {
 		gone := []<-chan PeerFailure{sub[0].Failures(), bs[0].Failures(), bs[2].Failures()}
 		Leave(sub[1])
 		Leave(bs[1])
-		Leave(bs[1]) // again
+		Leave(bs[1]) // a second time
 		ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 		defer stop()
 		AwaitLeave(ctx, sub[0])
@@ -86,7 +87,7 @@ func TestLeaveIsNoDeath(t *testing.T) {
 	})
 }
 
-// All leave, one after the other, and each sees it of all.
+// All ranks leave, one after the other, and each sees the others leave.
 func TestAllLeave(t *testing.T) {
 	mortal(t, 3, func(t *testing.T, bs []Bootstrap, _ func(int)) {
 		ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
@@ -115,8 +116,8 @@ func TestAwaitLeaveIsBounded(t *testing.T) {
 	}
 }
 
-// Ids that nobody joins cost a process a bounded number of sockets: those that a rank of the process was called off from none, others at most a few
-// beside the young ones.
+// Ids that no rank joins cost a process a bounded number of sockets: none for ids whose join by a rank of this process
+// was cancelled, and a few, besides the recent ones, for the others.
 func TestUnusedIDs(t *testing.T) {
 	before := openFDs()
 	var ids []UniqueID
@@ -134,7 +135,7 @@ func TestUnusedIDs(t *testing.T) {
 			b := NewTCP(r, 2, quiet())
 			done <- errors.Join(b.Init(context.Background(), wanted), b.Close())
 		}()
-		for r == 0 && !liveRoot(wanted).joined() { // rank 1 comes after what follows
+		for r == 0 && !liveRoot(wanted).joined() { // rank 1 joins only after rank 0 has
 			time.Sleep(time.Millisecond)
 		}
 		if r == 0 {
@@ -175,7 +176,7 @@ func TestUnusedIDs(t *testing.T) {
 		}
 		if r := liveRoot(id); r != nil {
 			select {
-			case <-r.ended: // what is left is its epitaph, for half a minute
+			case <-r.ended: // its epitaph remains, for half a minute
 			default:
 				t.Error("the root of a rank that was called off waits for others")
 			}
@@ -185,7 +186,7 @@ func TestUnusedIDs(t *testing.T) {
 	for _, id := range ids {
 		_ = id.Close()
 	}
-	if _, fds := settled(0x7fffffff, before+3); fds > before+3 { // one id is nobody's here
+	if _, fds := settled(0x7fffffff, before+3); fds > before+3 { // one id above is never closed
 		t.Errorf("%d descriptors, %d before", fds, before)
 	}
 }

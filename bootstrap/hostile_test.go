@@ -60,7 +60,7 @@ func joinAll(t *testing.T, id UniqueID, n int, opts ...Option) ([]Bootstrap, tim
 type intruder struct {
 	name string
 	act  func(t *testing.T, id UniqueID, addr string)
-	log  string // what the root must say
+	log  string // the expected log of the root
 }
 
 func raw(send func(c net.Conn)) func(t *testing.T, id UniqueID, addr string) {
@@ -100,7 +100,7 @@ func insider(rank, world int, f func(fc *frameConn)) func(t *testing.T, id Uniqu
 	}
 }
 
-// TestIntruders lets three of four ranks join, then the intruder act, then the fourth rank join: the job must come up.
+// TestIntruders lets three of four ranks join, then the intruder act, then the fourth rank join: the job must start.
 func TestIntruders(t *testing.T) {
 	good := greeting{version: protocolVersion, role: roleJoiner, world: 4, rank: 3, target: -1}
 	for _, in := range []intruder{
@@ -191,7 +191,7 @@ func TestIntruders(t *testing.T) {
 				each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
 			}
 			closeAll(bs)
-			// The intruder may know before the log does.
+			// The intruder may end before the log is written.
 			for end := time.Now().Add(30 * time.Second); !strings.Contains(lines.String(), in.log) && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
@@ -225,7 +225,8 @@ func waitJoined(t *testing.T, id UniqueID, n int) {
 	t.Fatalf("%d ranks did not join", n)
 }
 
-// TestInsiders are ranks with the secret that break the protocol: the job cannot come up without them, so everyone must hear of it at once.
+// TestInsiders are ranks with the secret that violate the protocol: the job cannot start without them, so every rank
+// must get an error at once.
 func TestInsiders(t *testing.T) {
 	huge := func(fc *frameConn) {
 		var b [headerSize]byte
@@ -280,7 +281,7 @@ func TestInsiders(t *testing.T) {
 	}
 }
 
-// TestMeshIntruders disturb a rank's own listener; they may only cost their own connection.
+// TestMeshIntruders attack a rank's own listener; only their own connection may fail.
 func TestMeshIntruders(t *testing.T) {
 	var tab table
 	_, _ = rand.Read(tab.session[:])

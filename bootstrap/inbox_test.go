@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestInboxAgainstModel drives an inbox beside a map of slices.
+// TestInboxAgainstModel compares an inbox with a map of slices.
 func TestInboxAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const peers, spaces, tags = 3, 2, 2
@@ -94,7 +94,7 @@ func TestInboxAgainstModel(t *testing.T) {
 	})
 }
 
-// TestBackPressure: a peer that sends without end is held back, and neither a waiting receiver nor a death is.
+// TestBackPressure: a peer that sends without end is blocked, but a waiting receiver and the report of a death are not.
 func TestBackPressure(t *testing.T) {
 	t.Parallel()
 	bs := tcpGroup(t, 2, WithTimeout(3*time.Second), WithStallTimeout(time.Minute))
@@ -109,7 +109,7 @@ func TestBackPressure(t *testing.T) {
 	if !errors.Is(err, ErrTimeout) || sent < 5 || sent > 50 {
 		t.Fatalf("%d chunks were sent: %v", sent, err)
 	}
-	// Somebody who waits for another tag gets through to it; the frame that was half out when Send gave up arrives whole.
+	// A receiver of another tag gets its message; the frame that was partly sent when Send gave up arrives complete.
 	late := make(chan error, 1)
 	go func() { late <- bs[1].Send(ctx, 0, 2, []byte("urgent")) }()
 	if got, err := bs[0].Recv(ctx, 1, 2); err != nil || string(got) != "urgent" {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestLaunchers joins ranks that real launchers start, by what they put in the environment. Each is skipped where it is not installed.
+// TestLaunchers joins ranks that real launchers start, by the launchers' environment. A launcher that is not installed
+// is skipped.
 func TestLaunchers(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -18,8 +19,8 @@ func TestLaunchers(t *testing.T) {
 	}
 	for _, l := range []struct {
 		name     string
-		programs []string // the first that is there
-		version  string   // what it says of itself
+		programs []string // the first installed one is used
+		version  string   // its version output
 		args     []string
 	}{
 		{"openmpi", []string{"mpirun.openmpi", "mpirun"}, "Open MPI", []string{"--allow-run-as-root", "--oversubscribe", "-np", "4"}},

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// settled waits until no more than the given goroutines and descriptors are left, or for three seconds, and counts them.
+// settled waits until no more than the given goroutines and descriptors are left, or for 30 s, and returns their
+// numbers.
 func settled(goroutines, fds int) (int, int) {
-	for range 1500 { // 30 s: roots linger for ranks that may still come
+	for range 1500 { // 30 s: roots wait for ranks that may still join
 		if g, f := runtime.NumGoroutine(), openFDs(); g <= goroutines && f <= fds {
 			return g, f
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestMismatch lets three of four ranks join and then one come with another world size, or as a rank that is there already: a rank is missing for good, so
-// all must hear of it at once, and who claims what.
+// TestMismatch lets three of four ranks join, and then one with another world size, or with an occupied rank: a rank is
+// missing for good, so all ranks must get an error with both claims at once.
 func TestMismatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -77,7 +77,8 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// TestWorldSizeOfTheRoot lets a rank with another world size come before the rank in the root's process says its own.
+// TestWorldSizeOfTheRoot lets a rank with a wrong world size join before the rank in the root's process sets the right
+// one.
 func TestWorldSizeOfTheRoot(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
@@ -90,7 +91,7 @@ func TestWorldSizeOfTheRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	stray := make(chan error, 1)
-	go func() { // as in another process: without the short cut to the root
+	go func() { // as in another process: without the direct path to the root
 		b := NewTCP(0, 7, quiet(), WithTimeout(time.Minute))
 		stray <- b.init(context.Background(), func(*config) (meeting, error) {
 			return meeting{secret: f.secret[:], targets: []target{{"tcp", f.addr.String()}}}, nil

@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestMissingRanks names who did not come, in every rank. The root says it four times a second to those who are there.
+// TestMissingRanks: every rank's error names the missing ranks. The root sends the list four times a second to the
+// ranks that have joined.
 func TestMissingRanks(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
@@ -73,7 +74,7 @@ func TestNobodyAtTheRoot(t *testing.T) {
 	}
 }
 
-// TestRootSaysItsRank: whoever is let in knows at once which rank dies with the root, before any status.
+// TestRootSaysItsRank: an admitted rank knows at once which rank is in the root's process, before any status.
 func TestRootSaysItsRank(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
@@ -131,7 +132,7 @@ func TestNothingLeaksOnFailure(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		_ = id.Close() // it would wait for rank 3, to tell it
+		_ = id.Close() // otherwise it waits for rank 3, to send the failure
 		<-r.done
 		if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).InitAddress(context.Background(), address); err == nil {
 			t.Error("joined alone")

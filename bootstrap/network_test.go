@@ -108,7 +108,7 @@ func TestSecrets(t *testing.T) {
 
 func TestCommID(t *testing.T) {
 	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", testutil.Port(t)))
-	// Every process makes it for itself.
+	// Every process makes the id itself.
 	a, err1 := NewUniqueID(quiet())
 	b, err2 := NewUniqueID(quiet())
 	if err := errors.Join(err1, err2); err != nil || a != b {
@@ -143,7 +143,7 @@ func TestListensOnOneAddress(t *testing.T) {
 	}
 }
 
-// TestTwoHosts runs four ranks on two hosts, then pulls the cable.
+// TestTwoHosts runs four ranks on two hosts, then cuts the network.
 func TestTwoHosts(t *testing.T) {
 	t.Parallel()
 	a, b := testutil.Hosts(t)
@@ -178,7 +178,7 @@ func TestTwoHosts(t *testing.T) {
 			t.Errorf("rank %d: %s", r.rank, line)
 		}
 	}
-	// The network is given three seconds; the deadline of the ranks is thirty.
+	// The partition timeout is three seconds; the ranks' deadline is thirty.
 	if d := time.Since(cut); d > 20*time.Second {
 		t.Errorf("noticed after %v", d)
 	} else {
@@ -186,7 +186,7 @@ func TestTwoHosts(t *testing.T) {
 	}
 }
 
-// TestPartitionWhileJoining pulls the cable while the job waits for its last rank.
+// TestPartitionWhileJoining cuts the network while the job waits for its last rank.
 func TestPartitionWhileJoining(t *testing.T) {
 	t.Parallel()
 	a, b := testutil.Hosts(t)
@@ -195,7 +195,7 @@ func TestPartitionWhileJoining(t *testing.T) {
 	for _, r := range ranks {
 		r.expect(t, "started", 30*time.Second)
 	}
-	// The root must know rank 1, and rank 1 must have heard where the root is; that takes little more than being connected.
+	// The root must know rank 1, and rank 1 must have learnt the root's rank; that takes little longer than connecting.
 	connected := func() bool {
 		table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", ranks[1].cmd.Process.Pid))
 		for line := range strings.Lines(string(table)) {

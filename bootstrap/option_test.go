@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestJunkInTheEnvironment: what is not understood is refused wherever a rank joins or an id is made, also where it would not be needed.
+// TestJunkInTheEnvironment: an invalid variable is an error on every join and every new id, even if the variable is not
+// needed.
 func TestJunkInTheEnvironment(t *testing.T) {
 	for _, name := range []string{"GOCCL_TIMEOUT", "GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"} {
 		t.Run(name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPausedWhileJoining stops a rank for longer than any limit of a single step, at several moments of the joining. Only the deadline of the whole
-// counts, so all ranks join.
+// TestPausedWhileJoining stops a rank for longer than any limit of a single step, at several times during the joining.
+// Only the deadline of the whole joining applies, so all ranks join.
 func TestPausedWhileJoining(t *testing.T) {
 	t.Parallel()
 	for i := range pauses {
@@ -33,11 +33,11 @@ func TestPausedWhileJoining(t *testing.T) {
 	}
 }
 
-// pauses is how many moments are tried: the wait is the same for all.
+// pauses is the number of times tried; they run in parallel, so the wait is the same for all.
 const pauses = 6
 
-// TestVerdictIsWaitedFor: once a rank has proved the secret its place may be taken, so the limit of a handshake does not send it away. An acceptor that
-// was stopped before its verdict still gives it.
+// TestVerdictIsWaitedFor: once a rank has proved the secret its place may be occupied, so the time limit of a handshake
+// does not end the wait. An acceptor that was stopped before its verdict still sends it.
 func TestVerdictIsWaitedFor(t *testing.T) {
 	d, a := net.Pipe()
 	defer func() { _, _ = d.Close(), a.Close() }()

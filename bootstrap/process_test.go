@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// TestMain lets the test binary be a rank of its own: GOCCL_TEST_RANK holds what it does once it has joined.
+// TestMain lets the test binary be a rank: GOCCL_TEST_RANK contains the action after joining.
 func TestMain(m *testing.M) {
 	if what := os.Getenv(attackVariable); what != "" {
 		fmt.Println("failed:", attackMain(what))
@@ -31,14 +31,14 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(rankMain(what))
 	}
-	// Tests that are parallel wait for deadlines, most of the time.
+	// Parallel tests mostly wait for deadlines.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// rankMain joins, says "joined", and does what it is told. Its last line is "done", or "failed" with what it knows.
+// rankMain joins, prints "joined", and executes its action. Its last line is "done", or "failed" with details.
 func rankMain(what string) int {
 	report := func(err error) int {
 		if err == nil {
@@ -54,7 +54,7 @@ func rankMain(what string) int {
 		return 1
 	}
 	ctx := context.Background()
-	if what == "create" { // an id, and nothing else
+	if what == "create" { // only make an id
 		id, err := NewUniqueID(WithInterface("lo"))
 		if err != nil {
 			return report(err)
@@ -71,7 +71,7 @@ func rankMain(what string) int {
 	switch what {
 	case "barrier":
 		return report(b.Barrier(ctx))
-	case "wait": // for a message that nobody sends
+	case "wait": // for a message that is never sent
 		_, err = b.Recv(ctx, (b.Rank()+1)%b.WorldSize(), 0)
 		if errors.Is(err, ErrClosed) {
 			err = nil
@@ -87,7 +87,7 @@ func rankMain(what string) int {
 	case "watch":
 		f := <-b.Failures()
 		return report(f.Err)
-	case "clinging": // to its sockets, by a child that inherits them
+	case "clinging": // a child inherits its sockets and keeps them open
 		fds, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			return report(err)
@@ -123,7 +123,7 @@ func rankMain(what string) int {
 	return report(fmt.Errorf("unknown order %q", what))
 }
 
-// join goes by GOCCL_TEST_ID if it is set, else by the launcher's variables.
+// join uses GOCCL_TEST_ID if it is set, else the launcher's variables.
 func join(ctx context.Context) (Bootstrap, error) {
 	if s := os.Getenv("GOCCL_TEST_ID"); s != "" {
 		raw, _ := hex.DecodeString(s)
@@ -144,7 +144,7 @@ func join(ctx context.Context) (Bootstrap, error) {
 	return Join(ctx, env)
 }
 
-// accepted counts the connections that have come in at a port of 127.0.0.1.
+// accepted counts the connections accepted at a port of 127.0.0.1.
 func accepted(t *testing.T, port int) int {
 	t.Helper()
 	connections, err := os.ReadFile("/proc/net/tcp")
@@ -161,7 +161,8 @@ func accepted(t *testing.T, port int) int {
 	return n
 }
 
-// TestKill9 kills one of eight processes in each phase. Every survivor must name it within a second, and nothing may be left of any.
+// TestKill9 kills one of eight processes in each phase. Every survivor must name it within a second, and no process may
+// leave anything behind.
 func TestKill9(t *testing.T) {
 	const world = 8
 	for _, c := range []struct {
@@ -210,7 +211,7 @@ func TestKill9(t *testing.T) {
 						r.expect(t, fmt.Sprintf("failed peer=%d dead=true", c.victim), 30*time.Second)
 					}
 				}
-				// What counts is when the last one noticed; reading the lines costs little.
+				// The time of the last survivor's report counts; reading the lines takes little time.
 				took := time.Since(killed)
 				for _, r := range ranks {
 					r.ended(t, 30*time.Second)
@@ -222,7 +223,7 @@ func TestKill9(t *testing.T) {
 	}
 }
 
-// TestLaunched joins ranks by what the launcher of this project puts in the environment.
+// TestLaunched joins ranks by the environment of this project's launcher.
 func TestLaunched(t *testing.T) {
 	t.Parallel()
 	out := &logBuffer{}
@@ -234,7 +235,7 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
-// TestForeignRoot serves the id from a process that is no rank.
+// TestForeignRoot serves the id from a process that is not a rank.
 func TestForeignRoot(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
@@ -257,7 +258,7 @@ func TestForeignRoot(t *testing.T) {
 	}
 }
 
-// TestStopIsNoDeath stops one process for longer than a heartbeat: nobody may think it dead.
+// TestStopIsNoDeath stops one process for longer than a heartbeat: no rank may report it as dead.
 func TestStopIsNoDeath(t *testing.T) {
 	t.Parallel()
 	port := fmt.Sprintf("MASTER_PORT=%d", testutil.Port(t))
@@ -277,7 +278,7 @@ func TestStopIsNoDeath(t *testing.T) {
 	}
 }
 
-// TestStalled stops one process for good, with a short stall timeout.
+// TestStalled stops one process permanently, with a short stall timeout.
 func TestStalled(t *testing.T) {
 	t.Parallel()
 	port := fmt.Sprintf("MASTER_PORT=%d", testutil.Port(t))

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBeaconCannotBeLit joins where the kernel refuses what a beacon needs: peers then notice a death by the sockets.
+// TestBeaconCannotBeLit joins where the kernel denies system calls that a beacon needs: peers then detect a death by
+// the sockets.
 func TestBeaconCannotBeLit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -35,7 +36,8 @@ func TestBeaconCannotBeLit(t *testing.T) {
 	}
 }
 
-// TestFewOpenFiles joins with every limit of open files from what Go itself needs. A rank joins, or fails and says why; it never panics or waits.
+// TestFewOpenFiles joins with every limit of open files, starting with the number that Go itself needs. A rank joins,
+// or fails with the reason; it never panics or hangs.
 func TestFewOpenFiles(t *testing.T) {
 	t.Parallel()
 	named, joined := 0, 0

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Orders of a child of this test binary about what its kernel allows, obeyed before anything else.
+// Variables that restrict a child of this test binary; it applies them before anything else.
 const (
-	forbidVariable = "GOCCL_TEST_FORBID" // "memfd_create=38 seals=22": system calls that fail, with the number of the error
+	forbidVariable = "GOCCL_TEST_FORBID" // "memfd_create=38 seals=22": system calls that fail, with their errno
 	limitVariable  = "GOCCL_TEST_NOFILE" // the limit of open files
 )
 
@@ -23,7 +23,7 @@ var forbidden = map[string]uint32{
 	"set_robust_list": unix.SYS_SET_ROBUST_LIST, "seals": unix.SYS_FCNTL,
 }
 
-// restrict obeys the orders.
+// restrict applies the variables.
 func restrict() error {
 	if s := os.Getenv(limitVariable); s != "" {
 		n, err := strconv.ParseUint(s, 10, 32)

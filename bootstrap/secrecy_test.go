@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// heardConn keeps what is written to it.
+// heardConn records the data written to it.
 type heardConn struct {
 	net.Conn
 	mu    sync.Mutex
@@ -23,7 +23,7 @@ func (c *heardConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Who listens to a connection and knows the job's secret still finds nothing of what is sent, and two connections of equal greetings have
+// An eavesdropper who knows the job's secret finds none of the sent data, and two connections with equal greetings have
 // different keys.
 func TestAListenerReadsNothing(t *testing.T) {
 	secret, message := []byte("known to the listener"), []byte("a ticket, a credential")

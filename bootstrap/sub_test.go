@@ -30,7 +30,7 @@ func TestSub(t *testing.T) {
 					return fmt.Errorf("part %d is of rank %d", i, got[0])
 				}
 			}
-			// Same peer and tag in parent and child do not meet.
+			// Messages with the same peer and tag in parent and child do not mix.
 			next := (s.Rank() + 1) % s.WorldSize()
 			prev := (s.Rank() + s.WorldSize() - 1) % s.WorldSize()
 			parentNext, parentPrev := colors[b.Rank()%2][next], colors[b.Rank()%2][prev]
@@ -43,7 +43,7 @@ func TestSub(t *testing.T) {
 			return errors.Join(err, err1, err2, b.Barrier(ctx))
 		})
 
-		// A death is seen in the groups it is in, by the group's numbers.
+		// A death is reported in each group of the dead rank, in the group's numbering.
 		kill(1)
 		select {
 		case f := <-subs[3].Failures():
@@ -67,7 +67,7 @@ func TestSub(t *testing.T) {
 			t.Error(err)
 		}
 
-		// A child that leaves does not disturb the parent, and a parent that leaves does not disturb the child.
+		// Closing a child does not affect the parent, and closing the parent does not affect the child.
 		_ = subs[0].Close()
 		if _, err := subs[2].Recv(ctx, 0, 0); !errors.Is(err, ErrClosed) {
 			t.Error(err)
@@ -85,7 +85,8 @@ func TestSub(t *testing.T) {
 	})
 }
 
-// TestSubAgain makes the same child many times; a message left in one is not seen by the next, and nothing accumulates.
+// TestSubAgain makes the same child many times; a message left in one is not received in the next, and nothing
+// accumulates.
 func TestSubAgain(t *testing.T) {
 	implementations(t, 2, func(t *testing.T, bs []Bootstrap) {
 		ctx := context.Background()

@@ -28,8 +28,9 @@ import (
 
 const attackVariable = "GOCCL_TEST_ATTACK" // set in the processes of TestAttacks: "victim", "listener" or "flood ADDRESS…"
 
-// attacked is one of the two victims. It connects, puts once each way, reports "ready", connects again at each line that it is told, and at the end of
-// its input checks that its memory holds what its peer put there and that its Context has seen no failure.
+// attacked is one of the two victims. It connects, puts once in each direction, reports "ready", and connects again for
+// each input line. At the end of its input it checks that its memory holds the peer's data and that its Context has no
+// failure.
 func attacked() error {
 	bg, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -101,13 +102,13 @@ func attacked() error {
 // flow is one direction of a TCP connection.
 type flow struct{ from, to netip.AddrPort }
 
-// listen keeps what crosses the cable by flow, in order, until its input ends. It needs root.
+// listen captures the network traffic by flow, in order, until its input ends. It needs root.
 func listen() (map[flow][]byte, error) {
 	nic, err := net.InterfaceByName(testutil.Cable)
 	if err != nil {
 		return nil, err
 	}
-	const all = uint16(syscall.ETH_P_ALL << 8) // big endian; what leaves is not heard otherwise
+	const all = uint16(syscall.ETH_P_ALL << 8) // big endian; other protocols do not capture outgoing packets
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, int(all))
 	if err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func listen() (map[flow][]byte, error) {
 	}
 }
 
-// records finds the sealed records of this package in what was heard.
+// records finds the sealed records of this package in captured data.
 func records(heard []byte) (endpoints []*Endpoint, memories []*RegisteredMemory) {
 	for {
 		i := bytes.Index(heard, []byte("gccl"))
@@ -170,7 +171,7 @@ func records(heard []byte) (endpoints []*Endpoint, memories []*RegisteredMemory)
 	}
 }
 
-// attack listens until its input ends and then uses what it has heard in each way that it can.
+// attack captures until its input ends and then uses the captured data in every possible way.
 func attack() error {
 	flows, err := listen()
 	if err != nil {
@@ -183,7 +184,8 @@ func attack() error {
 		heard += len(b)
 		e, m := records(b)
 		endpoints, memories = append(endpoints, e...), append(memories, m...)
-		// A connection carries a greeting to the listener first; which side that is the size of the port's flow does not tell, so both are tried.
+		// A connection carries a greeting to the listener first. The port numbers do not show which side listens, so
+		// both are tried.
 		listeners[f.to] = true
 	}
 	if heard < 1<<20 {
@@ -191,7 +193,7 @@ func attack() error {
 	}
 	fmt.Printf("heard %d endpoints and %d memories\n", len(endpoints), len(memories))
 
-	// 1. What was heard is used to write.
+	// 1. Use the captured secrets to write.
 	node, err := tcp.Listen(netip.MustParseAddrPort("10.207.0.1:0"), tcp.Options{Timeout: 5 * time.Second})
 	if err != nil {
 		return err
@@ -215,12 +217,12 @@ func attack() error {
 			}
 		}
 	}
-	// 2. What was heard is said again, 3. and with frames of the intruder's behind it.
+	// 2. Replay the captured data, 3. and replay it with the attacker's frames appended.
 	for f, b := range flows {
 		for _, more := range [][]byte{nil, junk} {
 			c, err := net.DialTimeout("tcp", f.to.String(), time.Second)
 			if err != nil {
-				break // nobody listens there
+				break // not a listener
 			}
 			_ = c.SetDeadline(time.Now().Add(200 * time.Millisecond))
 			_, _ = c.Write(append(bytes.Clone(b), more...))
@@ -232,7 +234,7 @@ func attack() error {
 	return nil
 }
 
-// flood holds connections that say nothing to each address until its input ends.
+// flood holds silent connections to each address until its input ends.
 func flood(addrs []string) error {
 	for range 400 {
 		for _, a := range addrs {
@@ -310,9 +312,9 @@ func (a *actor) expect(t *testing.T, line string) string {
 	return a.lines.Text()
 }
 
-// TestAttacks lets two ranks in two network namespaces put into each other's memory while a listener on their cable hears every byte. Afterwards the
-// listener writes with what it has learned, says everything that it has heard once more, and adds frames of its own; and another user holds
-// 400 silent connections to each listener while the ranks connect again.
+// TestAttacks lets two ranks in two network namespaces put into each other's memory while an eavesdropper captures
+// every byte. Afterwards the eavesdropper writes with the captured secrets, replays all captured data, and appends its
+// own frames; and another user holds 400 silent connections to each listener while the ranks connect again.
 func TestAttacks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to listen to a network interface")

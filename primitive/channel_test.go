@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// held is what a test has open; contexts end before the devices they use.
+// held lists the open resources of a test; contexts are closed before the devices they use.
 type held struct {
 	contexts []*Context
 	devices  []*host.Device
@@ -40,7 +40,7 @@ func hold(t testing.TB) *held {
 	return r
 }
 
-// open is a host device that ends with the test.
+// open opens a host device that is closed at the end of the test.
 func open(t testing.TB, index int) *host.Device {
 	t.Helper()
 	d, err := host.Open(index)
@@ -81,7 +81,7 @@ type side struct {
 	sema *Semaphore
 }
 
-// pair connects two sides; everything that a peer would receive goes through its serialised form.
+// pair connects two sides; everything that a peer would receive passes through its serialised form.
 func pair(t testing.TB, transport Transport, a, b *Context) (x, y *side) {
 	t.Helper()
 	x, y = &side{ctx: a, dev: open(t, 0)}, &side{ctx: b, dev: open(t, 1)}
@@ -105,14 +105,14 @@ func pair(t testing.TB, transport Transport, a, b *Context) (x, y *side) {
 	return x, y
 }
 
-// memory is zeroed, registered memory of a side.
+// memory returns zeroed, registered memory of a side.
 func (s *side) memory(t testing.TB, size int64, flags TransportFlags) (*RegisteredMemory, []byte) {
 	t.Helper()
 	a := must[device.Allocation](t)(s.dev.Alloc(size))
 	return must[*RegisteredMemory](t)(s.ctx.RegisterMemory(s.dev, a.Ptr(), size, flags)), device.Bytes(a.Ptr(), size)
 }
 
-// send is what the other side makes of m.
+// receive returns m as the other side deserialises it.
 func (s *side) receive(t testing.TB, m *RegisteredMemory) *RegisteredMemory {
 	t.Helper()
 	return must[*RegisteredMemory](t)(s.ctx.DeserializeMemory(must[[]byte](t)(m.Serialize())))
@@ -229,7 +229,8 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// waiting returns when n kernels and callers of the host wait in c. A kernel that began after Close would read unmapped memory.
+// waiting returns when n kernels and host callers wait in c. A kernel that started after Close would read unmapped
+// memory.
 func waiting(t testing.TB, c *Context, n uint32) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); word32(c.abort.ptr.Add(abortActive)).Load() != n; time.Sleep(time.Millisecond) {

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// TestCloseWhileTheHostWaits closes a Context under a wait that begins, is woken, or is given up at that moment.
+// TestCloseWhileTheHostWaits closes a Context during a wait that starts, is woken, or is given up at that moment.
 func TestCloseWhileTheHostWaits(t *testing.T) {
 	dev, far := open(t, 0), open(t, 1)
 	for i := range 100 {
@@ -35,7 +35,7 @@ func TestCloseWhileTheHostWaits(t *testing.T) {
 	}
 }
 
-// TestContextWaitsForAProxyThatIsClosing closes a proxy, and its Context while the handler still runs.
+// TestContextWaitsForAProxyThatIsClosing closes a proxy and its Context while the handler still runs.
 func TestContextWaitsForAProxyThatIsClosing(t *testing.T) {
 	c, dev := NewContext(), open(t, 0)
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -71,8 +71,8 @@ func TestContextWaitsForAProxyThatIsClosing(t *testing.T) {
 	}
 }
 
-// TestAPeerOfThisProcessMayCloseFirst uses memory and a semaphore of a Context that is closed, whose device is closed too. Between processes, mappings of
-// one's own last; here they must as well.
+// TestAPeerOfThisProcessMayCloseFirst uses memory and a semaphore of a Context that is closed, and whose device is
+// closed, too. Between processes a mapping outlives the owner's close; within a process it must, too.
 func TestAPeerOfThisProcessMayCloseFirst(t *testing.T) {
 	a, b := newContext(t), newContext(t)
 	x, y := pair(t, IPC, a, b)

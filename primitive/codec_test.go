@@ -71,7 +71,7 @@ func TestConnectRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// Records with a right checksum and lying fields.
+// Records with a correct checksum and invalid fields.
 func FuzzDeserialize(f *testing.F) {
 	c := newContext(f)
 	endpoints, memories, stubs := samples(f, c)

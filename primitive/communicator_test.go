@@ -17,7 +17,7 @@ func TestAKilledRankEndsWaitsWithItsName(t *testing.T) {
 	comm := NewCommunicator(group.Ranks[0], ctx)
 	defer func() { _ = comm.Close() }()
 	dev := open(t, 0)
-	// Waits of three sorts: a future whose peer never comes, a kernel, a host semaphore.
+	// Three kinds of waits: a future whose peer never answers, a kernel, a host semaphore.
 	f := comm.Connect(EndpointConfig{Transport: IPC, Device: dev}, 2, 0)
 	x, _ := pair(t, IPC, ctx, ctx)
 	h := x.sema.DeviceHandle()
@@ -41,7 +41,7 @@ func TestAKilledRankEndsWaitsWithItsName(t *testing.T) {
 	if err := <-wait; !errors.Is(err, ErrPeerDead) || !errors.As(err, &e) || e.Peer != 2 {
 		t.Error("host:", err)
 	}
-	if d := time.Since(start); d > 4*time.Second { // the Context's timeout is five; TestKilledProcessIsNamedWithinASecond asks for more
+	if d := time.Since(start); d > 4*time.Second { // the Context's timeout is five; TestKilledProcessIsNamedWithinASecond has a stricter limit
 		t.Errorf("it took %v", d)
 	}
 }
@@ -114,7 +114,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 			return handles[other].Wait().Err()
 		})
 	}
-	run() // the first run starts what lives as long as the process
+	run() // the first run starts the process-wide parts
 	time.Sleep(20 * time.Millisecond)
 	goroutines, fds := runtime.NumGoroutine(), openFiles(t)
 	for range 5 {
@@ -133,7 +133,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 	if len(live.mem) != 0 {
 		t.Errorf("%d memories are still registered", len(live.mem))
 	}
-	// The devices of the runs hold their memfds until the test ends; nothing else may stay.
+	// The devices of the runs hold their memfds until the test ends; nothing else may remain.
 	if n := openFiles(t); n > fds+5*2 {
 		t.Errorf("%d descriptors, %d before", n, fds)
 	}

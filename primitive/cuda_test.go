@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// gpus are n GPUs, or the test is skipped. One GPU stands for several when there is only one.
+// gpus returns n GPUs, or skips the test. If there is only one GPU, it stands for several.
 func gpus(t *testing.T, n int) []*cuda.Device {
 	t.Helper()
 	if err := cuda.Available(); err != nil {
@@ -31,7 +31,7 @@ func gpus(t *testing.T, n int) []*cuda.Device {
 	return devices
 }
 
-// gpuPair connects two GPUs of this process; what a peer would receive goes through its serialised form.
+// gpuPair connects two GPUs of this process; everything that a peer would receive passes through its serialised form.
 func gpuPair(t *testing.T, transport Transport) (x, y *side) {
 	t.Helper()
 	d := gpus(t, 2)
@@ -56,7 +56,7 @@ func gpuPair(t *testing.T, transport Transport) (x, y *side) {
 	return x, y
 }
 
-// gpuMemory is registered memory of a GPU with the given contents.
+// gpuMemory returns registered memory of a GPU with the given contents.
 func (s *side) gpuMemory(t *testing.T, contents []byte, legacy bool) *RegisteredMemory {
 	t.Helper()
 	d := s.dev.(*cuda.Device)
@@ -187,7 +187,7 @@ func TestCUDAPortChannel(t *testing.T) {
 	}
 }
 
-// A kernel that waits for a signal that never comes ends by the abort, and the GPU stays usable.
+// A kernel that waits for a signal that is never sent ends by the abort, and the GPU stays usable.
 func TestCUDAAbort(t *testing.T) {
 	x, _ := gpuPair(t, IPC)
 	d := x.dev.(*cuda.Device)

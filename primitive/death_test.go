@@ -18,7 +18,7 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// Ranks that die by SIGKILL, in processes of their own.
+// Ranks in separate processes that die by SIGKILL.
 
 const deathVariable = "GOCCL_TEST_DEATH" // "phase transport" in a process that is a rank
 
@@ -52,7 +52,8 @@ func dieNow() {
 	select {}
 }
 
-// survive is one rank. The victim kills itself at the given phase; the others return one line: when they noticed, and whom the error names.
+// survive runs one rank. The victim kills itself at the given phase; the others return one line: when they detected it,
+// and the rank that the error names.
 func survive(what string) string {
 	phase, tr, _ := strings.Cut(what, " ")
 	var now int64
@@ -66,7 +67,8 @@ func survive(what string) string {
 		if err != nil {
 			return err
 		}
-		// A survivor says goodbye, or it would look like one more death to those who have not noticed the first yet.
+		// A survivor closes properly; otherwise its exit would look like a second death to ranks that have not detected
+		// the first yet.
 		defer func() { _ = bs.Close() }()
 		ctx := NewContext(WithSpinLimit(20 * time.Second))
 		defer func() { _ = ctx.Close() }()
@@ -128,7 +130,8 @@ func survive(what string) string {
 	return fmt.Sprintf("noticed %d %d %v", now, peer, err)
 }
 
-// TestKilledProcessIsNamedWithinASecond kills one of eight ranks in each phase. All others must name it, and nothing may be left of any.
+// TestKilledProcessIsNamedWithinASecond kills one of eight ranks in each phase. All others must name it, and no process
+// may leave anything behind.
 func TestKilledProcessIsNamedWithinASecond(t *testing.T) {
 	const n = 8
 	phases := []string{"setup ipc", "wait ipc", "traffic ipc", "wait ethernet", "traffic ethernet"}

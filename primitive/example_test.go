@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// Two devices of one process: one puts and signals, the other waits. On a GPU the same calls stand in CUDA kernels.
+// Two devices of one process: one puts and signals, the other waits. On a GPU, CUDA kernels make the same calls.
 func Example() {
 	ctx := primitive.NewContext()
 	var dev [2]*host.Device
@@ -46,7 +46,7 @@ func Example() {
 	// Output: ok hello
 }
 
-// A context ends waits that will never be answered.
+// An abort of the Context ends waits that would never complete.
 func ExampleContext_Abort() {
 	ctx := primitive.NewContext()
 	dev, _ := host.Open(0)
@@ -67,8 +67,8 @@ func ExampleContext_Abort() {
 	// primitive: all_reduce (rank 0, peer 3): peer is dead
 }
 
-// Two ranks meet through a bootstrap, connect, exchange memories, and one puts into the other's by a proxy. Over Ethernet, between hosts, the
-// same program has primitive.Ethernet in place of primitive.IPC.
+// Two ranks meet through a bootstrap, connect, exchange memories, and one puts into the other's memory through a proxy.
+// Over Ethernet, between hosts, the same program uses primitive.Ethernet instead of primitive.IPC.
 func ExampleCommunicator() {
 	bg := context.Background()
 	rank := func(bs bootstrap.Bootstrap) error {
@@ -89,7 +89,7 @@ func ExampleCommunicator() {
 			return err
 		}
 
-		// 1. Everything with the peer is under way at once; the futures complete in any order.
+		// 1. Start all exchanges with the peer; the futures complete in any order.
 		peer := 1 - bs.Rank()
 		connecting := comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: dev}, peer, 0)
 		comm.SendMemory(mem, peer, 0)
@@ -128,7 +128,7 @@ func ExampleCommunicator() {
 			return err
 		}
 
-		// 3. What a kernel does with the handle.
+		// 3. The code that a kernel runs with the handle.
 		h := channel.DeviceHandle()
 		if bs.Rank() == 0 {
 			copy(device.Bytes(mem.Data(), 64), "over the proxy")
@@ -144,7 +144,7 @@ func ExampleCommunicator() {
 		if err := service.Stop(); err != nil {
 			return err
 		}
-		return bs.Barrier(bg) // nobody leaves while a peer may still use its memory
+		return bs.Barrier(bg) // keeps the memory valid until no peer uses it
 	}
 	var ranks sync.WaitGroup
 	for _, bs := range bootstrap.NewLocalGroup(2) {
@@ -158,7 +158,7 @@ func ExampleCommunicator() {
 	// Output: over the proxy
 }
 
-// A proxy with a handler of one's own: kernels push triggers, and the handler is called with each in order.
+// A proxy with a custom handler: kernels push triggers, and the handler gets each in order.
 func ExampleNewProxy() {
 	ctx := primitive.NewContext()
 	dev, _ := host.Open(0)
@@ -175,7 +175,7 @@ func ExampleNewProxy() {
 	for i := range uint64(3) {
 		fifo.Push(primitive.Trigger{Type: primitive.TriggerData, Size: 100 * i})
 	}
-	fmt.Println(proxy.Stop()) // carries out what was pushed before
+	fmt.Println(proxy.Stop()) // executes the triggers pushed before
 	_ = ctx.Close()
 	_ = dev.Close()
 	// Output:

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// The table is the contract with kernels/include/goccl/handle.cuh; a change here is an ABI change there.
+// The table defines the ABI with kernels/include/goccl/handle.cuh; a change here is an ABI change there.
 func TestHandleLayout(t *testing.T) {
 	var a AbortBlock
 	var s SemaphoreHandle

@@ -17,9 +17,10 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-const hostsVariable = "GOCCL_TEST_HOSTS" // set in a process that is one of two ranks, each on a host of its own
+const hostsVariable = "GOCCL_TEST_HOSTS" // set in a process that is one of two ranks, each on a separate host
 
-// acrossHosts is one rank: every operation of a connection over Ethernet, host semaphores, and what must be refused.
+// acrossHosts runs one rank: every operation of a connection over Ethernet, host semaphores, and operations that must
+// fail.
 func acrossHosts() error {
 	bg, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -60,7 +61,7 @@ func acrossHosts() error {
 	}
 	me, peer := bs.Rank(), 1-bs.Rank()
 
-	// Shared memory does not reach another host.
+	// Shared memory cannot be mapped on another host.
 	if _, err := comm.Connect(EndpointConfig{Transport: IPC, Device: dev}, peer, 1).Get(bg); !errors.Is(err, ErrInvalid) {
 		return fmt.Errorf("ipc between hosts: %v", err)
 	}

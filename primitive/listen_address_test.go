@@ -24,7 +24,7 @@ func TestListenAddressFollowsTheRouteToTheMaster(t *testing.T) {
 	}
 }
 
-// TestEnvironmentOfAContext: a variable that is not understood is an error of the first use, not ignored.
+// TestEnvironmentOfAContext: an invalid variable is an error of the first use, not ignored.
 func TestEnvironmentOfAContext(t *testing.T) {
 	for _, name := range []string{"GOCCL_TIMEOUT", "GOCCL_SPIN_LIMIT"} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// TestPortChannelMethods asks for everything that a port channel can do, one call at a time.
+// TestPortChannelMethods tests every method of a port channel, one call at a time.
 func TestPortChannelMethods(t *testing.T) {
 	for _, tr := range []Transport{IPC, Ethernet} {
 		t.Run(tr.String(), func(t *testing.T) {
@@ -52,11 +52,11 @@ func TestPortChannelMethods(t *testing.T) {
 			if s = h.Put(300, 300, 100); s == StatusOK {
 				s = h.Flush()
 			}
-			arrived("Put and Flush", s, StatusOK, 300, 300) // a flush frees the source; the signal publishes
+			arrived("Put and Flush", s, StatusOK, 300, 300) // a flush means that the source may be reused; the signal publishes
 			arrived("PutWithSignal", h.PutWithSignal(400, 400, 100), there.Wait(), 0, 500)
 			arrived("PutWithSignalAndFlush", h.PutWithSignalAndFlush(500, 500, 100), there.Wait(), 0, 600)
 
-			// The other way: the host signals, a kernel polls and waits.
+			// The other direction: the host signals, a kernel polls and waits.
 			if h.Poll() {
 				t.Error("a signal that nobody sent")
 			}
@@ -74,7 +74,7 @@ func TestPortChannelMethods(t *testing.T) {
 				}
 			}
 
-			// Ids are free after their removal, and a trigger that still names one is refused.
+			// Ids are free after their removal, and a trigger that still uses one fails.
 			service.RemoveMemory(to)
 			if s := h.PutWithSignalAndFlush(0, 0, 8); s != StatusAborted || !errors.Is(ca.Err(), ErrInvalid) {
 				t.Errorf("a removed memory: %v, %v", s, ca.Err())
@@ -130,7 +130,7 @@ func TestSemaphoreKinds(t *testing.T) {
 			if err := a.Wait(soon); !errors.Is(err, ErrTimeout) {
 				t.Error(err)
 			}
-			if err := b.Signal(); err != nil { // the wait that ended consumed nothing
+			if err := b.Signal(); err != nil { // the wait that failed consumed nothing
 				t.Fatal(err)
 			}
 			if err := a.Wait(context.Background()); err != nil {
@@ -230,7 +230,7 @@ func TestSwitchChannelElementsAndBounds(t *testing.T) {
 	})
 }
 
-// TestDeferredStyle sets everything up with one Setup, and shows that a Setup returns what failed.
+// TestDeferredStyle sets up everything with one Setup, and checks that a Setup returns all errors.
 func TestDeferredStyle(t *testing.T) {
 	job(t, 2, func(r *rank) error {
 		bg := context.Background()
@@ -285,7 +285,7 @@ func TestDeferredStyle(t *testing.T) {
 		if err := r.comm.Setup(bg); !errors.Is(err, ErrInvalid) {
 			return fmt.Errorf("rank 9: %v", err)
 		}
-		return r.comm.Setup(bg) // nothing is left of it
+		return r.comm.Setup(bg) // nothing is pending
 	})
 }
 
@@ -300,7 +300,7 @@ func TestOnAbort(t *testing.T) {
 	}
 }
 
-// TestCommunicatorsLeaveTheBootstrapAsItWas makes and closes many on one bootstrap, which lives on.
+// TestCommunicatorsLeaveTheBootstrapAsItWas makes and closes many Communicators on one bootstrap, which stays open.
 func TestCommunicatorsLeaveTheBootstrapAsItWas(t *testing.T) {
 	b := bootstrap.NewLocalGroup(2)[0]
 	defer func() { _ = b.Close() }()

@@ -20,7 +20,7 @@ type rank struct {
 	service *ProxyService
 }
 
-// job runs f for each of n ranks at the same time.
+// job runs f for each of n ranks concurrently.
 func job(t *testing.T, n int, f func(r *rank) error, opts ...ContextOption) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -138,7 +138,8 @@ func TestPortChannelMesh(t *testing.T) {
 	}
 }
 
-// Many channels of several services, a FIFO that is often full, many pushing threads: nothing is lost and each channel keeps its order.
+// Many channels of several services, a FIFO that is often full, many pushing threads: no trigger is lost and each
+// channel keeps its order.
 func TestHundredsOfChannelsAndSeveralServices(t *testing.T) {
 	const channels, services, puts = 300, 3, 20
 	ctx := newContext(t)

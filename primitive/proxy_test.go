@@ -63,7 +63,7 @@ func TestCustomProxyHandler(t *testing.T) {
 		t.Fatal(p.Fifo().Size())
 	}
 	h := p.Fifo().DeviceHandle()
-	// Pushed before Start and carried out by it; Stop drains.
+	// Pushed before Start and executed after it; Stop drains the FIFO.
 	for i := range 4 {
 		if pos, s := h.Push(Trigger{Type: 1 << 7, Size: uint64(i)}); s != StatusOK || h.Poll(pos) {
 			t.Fatal(pos, s)
@@ -105,7 +105,7 @@ func TestAnIdleProxyBurnsNoCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(20 * time.Millisecond)
-	// A collector at work, left by another test, is not the proxy's doing.
+	// A garbage collection, caused by another test, must not count as the proxy's CPU time.
 	testutil.Prompt(t, 60*time.Millisecond, func() time.Duration {
 		before := cpuTime(t)
 		time.Sleep(300 * time.Millisecond)

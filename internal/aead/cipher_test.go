@@ -54,7 +54,7 @@ func TestOnlyTheNextRecordOpens(t *testing.T) {
 	}
 }
 
-// Both sides take the next key at the same record, and what one key sealed does not open under another.
+// Both sides switch to the next key at the same record, and a record sealed under one key does not open under another.
 func TestKeysFollowEachOther(t *testing.T) {
 	s, o := pair("a")
 	const last = 1<<keyRecords - 1

@@ -5,19 +5,19 @@ import (
 	"testing"
 )
 
-// network is ranks that agree, with their messages on the way. Everything happens in an order that a seed gives.
+// network is a set of ranks that agree, with their messages in flight. A seed determines the order of all events.
 type network struct {
 	t      *testing.T
 	rng    *rand.Rand
 	states []*state
-	ways   [][][]*message // from, to: not yet received
+	ways   [][][]*message // from, to: messages in flight
 	dead   []bool
 	began  []bool
 	result []*Outcome
 	lists  []Set
 }
 
-// say is a broadcast, in which the rank may die.
+// say broadcasts; the rank may die during the broadcast.
 func (w *network) say(r int, mortal bool) {
 	m := w.states[r].message()
 	b := m.encode()
@@ -66,14 +66,14 @@ func (w *network) step(mortal bool) {
 	}
 }
 
-// settle lets all happen that is left to happen.
+// settle executes all remaining events.
 func (w *network) settle() {
 	for range 200 * len(w.states) {
 		w.step(false)
 	}
 }
 
-// Whoever decides decides the same, whoever dies when, and all decide that live.
+// All ranks that decide have the same outcome, whichever ranks die at any time, and all live ranks decide.
 func TestEveryOutcomeIsTheSame(t *testing.T) {
 	rounds := 4000
 	if testing.Short() {
@@ -84,7 +84,7 @@ func TestEveryOutcomeIsTheSame(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		n := 2 + rng.IntN(6)
 		w := &network{t: t, rng: rng, states: make([]*state, n), ways: make([][][]*message, n), dead: make([]bool, n), began: make([]bool, n), result: make([]*Outcome, n)}
-		gone := n - 1 // of which some know that it does not take part
+		gone := n - 1 // excluded by some of the ranks
 		for r := range n {
 			w.ways[r] = make([][]*message, n)
 			w.lists = append(w.lists, NewSet(n))
@@ -93,10 +93,10 @@ func TestEveryOutcomeIsTheSame(t *testing.T) {
 			}
 		}
 		w.lists[rng.IntN(n-1)].Add(gone)
-		w.dead[gone] = rng.IntN(2) == 0 // dead, or stopped: then nobody hears of its end, and the lists must do
+		w.dead[gone] = rng.IntN(2) == 0 // dead, or stopped: then no death is reported, and the exclude lists must suffice
 		w.began[gone] = true
 		stopped := !w.dead[gone]
-		if stopped { // it says nothing and takes nothing
+		if stopped { // it sends nothing and receives nothing
 			w.result[gone] = &Outcome{}
 		}
 		for i := range 3000 {
@@ -114,7 +114,7 @@ func TestEveryOutcomeIsTheSame(t *testing.T) {
 			switch {
 			case r == gone || w.dead[r] && o == nil:
 			case o == nil:
-				// A list that only a dead rank had may be lost with it: then the others wait for the one that is stopped.
+				// The exclude list of a dead rank may be lost with it: then the others wait for the stopped rank.
 				if !stopped || excludesAny(w, gone) {
 					t.Fatalf("seed %d: rank %d of %d does not decide; it waits for %v", seed, r, n, w.states[r].waitsFor())
 				}
@@ -133,7 +133,7 @@ func TestEveryOutcomeIsTheSame(t *testing.T) {
 	}
 }
 
-// excludesAny reports whether a rank that lives has gone in its list.
+// excludesAny reports whether a live rank has gone in its exclude list.
 func excludesAny(w *network, gone int) bool {
 	for r, l := range w.lists {
 		if r != gone && !w.dead[r] && l.Has(gone) {

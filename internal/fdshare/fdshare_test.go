@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets the test binary be its own child: GOCCL_FETCH holds a ticket to fetch and print, GOCCL_OFFER makes it a server.
+// TestMain lets the test binary be its own child: GOCCL_FETCH contains a ticket to fetch and print; GOCCL_OFFER makes
+// it a server.
 func TestMain(m *testing.M) {
 	if s := os.Getenv("GOCCL_OFFER"); s != "" {
 		fmt.Println("error:", serveOffer(s))
@@ -44,7 +45,7 @@ func fetchAndPrint(s string) error {
 		return err
 	}
 	if os.Getenv("GOCCL_NO_FDS") != "" {
-		// Room for the socket and the poller, none for what is sent.
+		// Leave room for the socket and the poller, but not for the received descriptor.
 		c, err := dial(context.Background(), t.name().address())
 		if err != nil {
 			return err
@@ -102,7 +103,7 @@ func server(t testing.TB) *Server {
 	return s
 }
 
-// remote hides the server from this process's short cut, so that Fetch goes through the socket.
+// remote hides the server from this process's direct path, so that Fetch uses the socket.
 func remote(t testing.TB, s *Server) {
 	t.Helper()
 	servers.Delete(s.name)
@@ -206,7 +207,7 @@ func TestAnotherProcess(t *testing.T) {
 	})
 }
 
-// TestHostileServer answers in every wrong way; no descriptor may be left behind.
+// TestHostileServer answers in every wrong way; no descriptor may be leaked.
 func TestHostileServer(t *testing.T) {
 	fd := memfd(t, "x")
 	for name, answer := range map[string]func(c *net.UnixConn){
@@ -258,7 +259,7 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// TestHostileClients hold connections, send garbage and half requests; a genuine fetch still works.
+// TestHostileClients hold connections, send garbage and incomplete requests; a valid fetch still works.
 func TestHostileClients(t *testing.T) {
 	s := server(t)
 	remote(t, s)
@@ -283,7 +284,7 @@ func TestHostileClients(t *testing.T) {
 	_ = unix.Close(fd)
 	start := time.Now()
 	_ = s.Close()
-	if d := time.Since(start); d > 4*time.Second { // a visitor may be silent for five
+	if d := time.Since(start); d > 4*time.Second { // the server's time limit for visitors is five
 		t.Fatalf("Close took %v", d)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serveOffer serves a descriptor until it is killed; "full" leaves the process no room for another open file.
+// serveOffer serves a descriptor until it is killed; "full" brings the process to its limit of open files.
 func serveOffer(how string) error {
 	fd, err := unix.MemfdCreate("goccl-test", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -45,7 +45,7 @@ func serveOffer(how string) error {
 	select {}
 }
 
-// remoteServer is serveOffer in a process of its own.
+// remoteServer runs serveOffer in another process.
 func remoteServer(t *testing.T, how string) (*exec.Cmd, Ticket) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -73,7 +73,8 @@ func remoteServer(t *testing.T, how string) (*exec.Cmd, Ticket) {
 	return cmd, ticket
 }
 
-// TestStoppedServer fetches from a process that is stopped for longer than any limit of this package: only the caller's deadline counts.
+// TestStoppedServer fetches from a process that is stopped for longer than any limit of this package: only the caller's
+// deadline applies.
 func TestStoppedServer(t *testing.T) {
 	t.Parallel()
 	cmd, ticket := remoteServer(t, "plain")
@@ -99,7 +100,7 @@ func TestStoppedServer(t *testing.T) {
 	_ = unix.Close(fd)
 }
 
-// TestServerWithoutRoom: a server at its limit of open files says so.
+// TestServerWithoutRoom: a server at its limit of open files reports that.
 func TestServerWithoutRoom(t *testing.T) {
 	t.Parallel()
 	_, ticket := remoteServer(t, "full")
@@ -111,7 +112,8 @@ func TestServerWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestVisitorComesAgain: a visitor that was silent for too long, because it was stopped, is hung up on, and asks again.
+// TestVisitorComesAgain: the server hangs up on a visitor that was silent for too long, because it was stopped; the
+// visitor retries.
 func TestVisitorComesAgain(t *testing.T) {
 	ticket := newTicket(1, socketName{4, 5, 6}, [32]byte{})
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: ticket.name().address(), Net: "unix"})

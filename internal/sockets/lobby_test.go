@@ -29,7 +29,7 @@ func TestAFullLobbyDropsTheOldestSilentGuest(t *testing.T) {
 	enter(1)
 	enter(2)
 	guests[0].Heard()
-	enter(3) // 1 has said nothing
+	enter(3) // guest 1 has sent nothing
 	open(true, false, true, true)
 	if guests[1].Leave() || !guests[2].Leave() {
 		t.Fatal("who was dropped is in the lobby, or who was not is not")
@@ -37,9 +37,9 @@ func TestAFullLobbyDropsTheOldestSilentGuest(t *testing.T) {
 	enter(4)
 	guests[3].Heard()
 	guests[4].Heard()
-	enter(5) // all have said something: the oldest goes
+	enter(5) // all have sent something: the oldest is evicted
 	open(false, false, true, true, true, true)
-	l.Evict() // 5 has said nothing
+	l.Evict() // guest 5 has sent nothing
 	open(false, false, true, true, true, false)
 	l.Close()
 	open(false, false, true, false, false, false)

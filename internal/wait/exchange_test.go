@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// mesh is n×n cells: cell (to, from) counts the signals that rank from sent to rank to.
+// mesh is n×n cells: cell (to, from) counts the signals of rank from to rank to.
 type mesh struct {
 	n     int
 	cells []wait.Cell
@@ -26,7 +26,7 @@ func newMesh(mem []byte, n int) *mesh {
 
 func meshBytes(n int) int { return (n*n + 1) * wait.CellSize }
 
-// exchange is one round of rank r: signal all others, wait for all others.
+// exchange runs one round of rank r: signal all others, wait for all others.
 func (m *mesh) exchange(r int, round uint64, l wait.Limit, p *wait.Policy) error {
 	for i := 1; i < m.n; i++ {
 		to := (r + i) % m.n
@@ -62,7 +62,8 @@ func sharedMemory(tb testing.TB, size int) (*os.File, []byte) {
 	return f, mem
 }
 
-// batch is the number of rounds that are timed together. The best batch is what a round takes when nothing else runs on the machine.
+// batch is the number of rounds that are timed together. The best batch shows the time of a round on an otherwise idle
+// machine.
 const batch = 200
 
 func goroutineExchange(tb testing.TB, n, rounds int, p *wait.Policy) (best time.Duration) {
@@ -95,7 +96,7 @@ func goroutineExchange(tb testing.TB, n, rounds int, p *wait.Policy) (best time.
 	return best
 }
 
-// The child's side of processExchange: rank, ranks and rounds come by environment, the mesh by fd 3.
+// The child's side of processExchange: the environment holds rank, ranks and rounds; fd 3 is the mesh.
 func TestMain(m *testing.M) {
 	if s := os.Getenv("WAIT_TEST_RANK"); s != "" {
 		if err := childExchange(s); err != nil {
@@ -164,7 +165,7 @@ func TestExchangeBetweenGoroutines(t *testing.T) {
 
 func TestExchangeBetweenProcesses(t *testing.T) { processExchange(t, 8, 500) }
 
-// The two benchmarks are what an 8-byte all-reduce costs at least.
+// The two benchmarks give a lower bound for an 8-byte all-reduce.
 func BenchmarkExchangeGoroutines(b *testing.B) {
 	for _, n := range []int{2, 8} {
 		for name, p := range map[string]*wait.Policy{"configured": wait.For(n, n), "default": nil} {

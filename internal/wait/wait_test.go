@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 )
 
-// sleepy goes to sleep at once, so that the tests meet the path that is otherwise rare.
+// sleepy sleeps at once, so that the tests cover the path that is otherwise rare.
 var sleepy = &wait.Policy{Recheck: 50 * time.Millisecond}
 
 func TestCellLayout(t *testing.T) {
@@ -41,7 +41,7 @@ func TestCellLayout(t *testing.T) {
 func TestNoWakeUpIsLost(t *testing.T) {
 	var ping, pong wait.Cell
 	l := wait.Limit{Deadline: wait.After(30 * time.Second)}
-	// With an hour between looks, a lost wake-up would end the test by its deadline.
+	// With an hour between rechecks, a lost wake-up would end the test by its deadline.
 	p := &wait.Policy{Recheck: time.Hour}
 	const rounds = 3000
 	done := make(chan error, 1)
@@ -172,7 +172,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Eight ranks that wait for a ninth which does not come must leave the machine to others.
+// Eight ranks that wait for a missing ninth must leave the cores to other processes.
 func TestIdleRanksBurnNoCore(t *testing.T) {
 	used := func() time.Duration {
 		var u unix.Rusage
@@ -190,7 +190,7 @@ func TestIdleRanksBurnNoCore(t *testing.T) {
 		})
 	}
 	time.Sleep(50 * time.Millisecond)
-	// A collector at work, left by another test, is not the ranks' doing.
+	// A garbage collection, caused by another test, must not count as the ranks' CPU time.
 	testutil.Prompt(t, 50*time.Millisecond, func() time.Duration {
 		before := used()
 		time.Sleep(500 * time.Millisecond)
@@ -200,7 +200,7 @@ func TestIdleRanksBurnNoCore(t *testing.T) {
 	wg.Wait()
 }
 
-// A rank that comes late finds the others asleep; waking them must not cost much more than the system calls.
+// When a late rank arrives, the others sleep; waking them must not cost much more than the system calls.
 func BenchmarkLateRank(b *testing.B) {
 	const n = 8
 	_, mem := sharedMemory(b, meshBytes(n))
