@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// ErrNotBuiltIn says that this build has no InfiniBand transport.
+// ErrNotBuiltIn means that this build has no InfiniBand transport.
 var ErrNotBuiltIn = errors.New("InfiniBand is not built in")
 
 // Open makes a link through adapter n (0…7). It always fails with ErrNotBuiltIn.

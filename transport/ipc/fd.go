@@ -18,7 +18,8 @@ func offerFD(fd int) (ticket []byte, revoke func(), err error) {
 	return t[:], revoke, err
 }
 
-// fetchFD gets the descriptor that a ticket names; the caller closes it. Who brings no deadline gets that of set-up: a stopped process never answers.
+// fetchFD fetches the descriptor of a ticket; the caller closes it. Without a deadline in ctx, the set-up timeout
+// applies, because a stopped process never answers.
 func fetchFD(ctx context.Context, ticket []byte) (int, error) {
 	t, err := fdshare.ParseTicket(ticket)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// HostLink moves bytes between memories that the processor reaches. Every operation is complete when it returns, in the caller, so there is
-// nothing to flush.
+// HostLink moves bytes between memories that the processor can access. The caller performs every operation, which is
+// complete when it returns, so nothing needs to be flushed.
 type HostLink struct{ closed atomic.Bool }
 
-// NewHostLink is a link between host devices.
+// NewHostLink makes a link between host devices.
 func NewHostLink() *HostLink { return &HostLink{} }
 
 func pointer(p device.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
@@ -39,7 +39,7 @@ func (l *HostLink) Write(dst transport.Remote, src device.Ptr, n int64) error {
 	return nil
 }
 
-// Add is an atomic addition.
+// Add adds atomically.
 func (l *HostLink) Add(dst transport.Remote, delta uint64) error {
 	if err := l.reach(dst); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (l *HostLink) Add(dst transport.Remote, delta uint64) error {
 	return nil
 }
 
-// Store is an atomic store.
+// Store stores atomically.
 func (l *HostLink) Store(dst transport.Remote, value uint64) error {
 	if err := l.reach(dst); err != nil {
 		return err
@@ -66,16 +66,16 @@ func (l *HostLink) Signal(dst transport.Remote, _ uint64, _ bool) error {
 	return nil
 }
 
-// Mark stores at once.
+// Mark stores immediately.
 func (l *HostLink) Mark(word device.Ptr, value uint64) error {
 	wait.At(pointer(word)).Store(value)
 	return nil
 }
 
-// Flush has nothing to wait for.
+// Flush does not wait, because all operations are complete.
 func (l *HostLink) Flush(context.Context) error { return l.Err() }
 
-// Err is transport.ErrClosed after Close.
+// Err returns transport.ErrClosed after Close.
 func (l *HostLink) Err() error {
 	if l.closed.Load() {
 		return transport.ErrClosed
@@ -83,7 +83,7 @@ func (l *HostLink) Err() error {
 	return nil
 }
 
-// Close refuses further operations.
+// Close rejects further operations.
 func (l *HostLink) Close() error {
 	l.closed.Store(true)
 	return nil

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// ID tells processes or hosts apart.
+// ID identifies a process or a host.
 type ID [16]byte
 
 // ProcessID is this process, drawn at random when it starts: it survives no exec and repeats in no other process.
@@ -17,8 +17,9 @@ var ProcessID = func() (id ID) {
 	return id
 }()
 
-// HostID is this host as far as descriptors can be handed over: one boot of one kernel, and one network namespace, since that is where
-// fdshare's sockets live. GOCCL_HOSTID or NCCL_HOSTID replaces it, to make one machine look like several.
+// HostID identifies this host as the scope in which descriptors can be passed: one boot of one kernel, and one network
+// namespace, because fdshare's sockets live there. GOCCL_HOSTID or NCCL_HOSTID replaces it, to make one machine look
+// like several.
 var HostID = sync.OnceValue(func() (id ID) {
 	h := sha256.New()
 	if v := cmp.Or(os.Getenv("GOCCL_HOSTID"), os.Getenv("NCCL_HOSTID")); v != "" {

@@ -17,7 +17,7 @@ type Importer struct {
 	entries map[importKey]*entry
 }
 
-// importKey names an allocation and the device that maps it.
+// importKey identifies an allocation and the device that maps it.
 type importKey struct {
 	process ID
 	owner   device.ID
@@ -33,7 +33,7 @@ type entry struct {
 	refs  int
 }
 
-// Mapping is a share as the device sees it. Ptr is where the exported pointer is.
+// Mapping is a share mapped on a device. Ptr is the address of the exported pointer there.
 type Mapping struct {
 	Ptr  device.Ptr
 	im   *Importer
@@ -43,7 +43,7 @@ type Mapping struct {
 	err  error
 }
 
-// Map makes s usable on dev, fetching its descriptor from the exporter if this allocation is not mapped yet.
+// Map maps s on dev. It fetches the descriptor from the exporter if this allocation is not mapped yet.
 func (im *Importer) Map(ctx context.Context, dev device.Device, s *Share) (*Mapping, error) {
 	h := s.Handle
 	if h.Type == device.HandleLocal && s.Process != ProcessID {
@@ -101,7 +101,7 @@ func load(ctx context.Context, dev device.Device, s *Share) (device.Allocation, 
 	return a, err
 }
 
-// Close gives the mapping back.
+// Close releases the mapping.
 func (m *Mapping) Close() error {
 	m.once.Do(func() {
 		m.err = m.im.release(m.key, m.e)
@@ -127,7 +127,7 @@ func (im *Importer) release(key importKey, e *entry) error {
 	return e.alloc.Close()
 }
 
-// Len is the number of allocations that are mapped.
+// Len returns the number of mapped allocations.
 func (im *Importer) Len() int {
 	im.mu.Lock()
 	defer im.mu.Unlock()

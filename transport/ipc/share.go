@@ -13,7 +13,7 @@ import (
 // maxTicket bounds the ticket in a serialised Share.
 const maxTicket = 256
 
-// Share is an exported allocation in a form that travels between processes of one host.
+// Share describes an exported allocation for other processes of the host.
 type Share struct {
 	Handle  device.Handle // FD is -1
 	Process ID            // the exporter
@@ -56,7 +56,7 @@ func (s *Share) Put(w *wire.Writer) {
 	w.Bytes(s.Ticket)
 }
 
-// GetShare takes a share out of a record and checks it.
+// GetShare decodes and checks a share.
 func GetShare(r *wire.Reader) (s Share) {
 	h := &s.Handle
 	h.FD = -1
@@ -81,5 +81,5 @@ func GetShare(r *wire.Reader) (s Share) {
 	return s
 }
 
-// errElsewhere explains memory that never leaves its process.
+// errElsewhere is the reason why memory cannot be shared with other processes.
 var errElsewhere = errors.New("it is memory that goccl did not allocate; allocate it with Device.Alloc")

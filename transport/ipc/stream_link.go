@@ -10,32 +10,35 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// WordStream is a stream that stores a uint64 in order with its copies and without a kernel (cuStreamWriteValue64 on CUDA). addr may be device
-// memory, a peer's memory that is mapped, or pinned host memory. The store follows the effects of all earlier work of the stream.
+// WordStream is a stream that stores a uint64 in order with its copies and without a kernel (cuStreamWriteValue64 on
+// CUDA). addr may be device memory, a peer's mapped memory, or pinned host memory. The store follows the effects of all
+// earlier work of the stream.
 type WordStream interface {
 	device.Stream
 	WriteValue64(addr device.Ptr, value uint64) error
 }
 
-// Adder adds to a word in order with the stream's work; it takes a kernel.
+// Adder adds to a word in order with the stream's work; it requires a kernel.
 type Adder interface {
 	Add(s device.Stream, addr device.Ptr, delta uint64) error
 }
 
 // StreamLink moves bytes by copies on a stream.
 //
-// A counter with one writer is signalled by storing its next value, which needs no kernel: a kernel could never start while others that wait for
-// this very signal fill the GPU. Only a counter that kernels add to as well (exclusive is false) is signalled by the Adder.
+// A counter with one writer is signalled by storing its next value. That needs no kernel; a kernel could not start
+// while others that wait for this very signal occupy the whole GPU. The Adder signals only counters that kernels also
+// increment (exclusive is false).
 type StreamLink struct {
 	stream WordStream
 	adder  Adder
 
-	mu     sync.Mutex // makes operations of several goroutines one order
+	mu     sync.Mutex // orders the operations of several goroutines
 	closed bool
 	err    error // the first failure; the stream's state is unknown after it
 }
 
-// NewStreamLink is a link over a stream, which the caller owns. adder may be nil: then Add and shared counters are refused.
+// NewStreamLink makes a link over a stream, which the caller owns. adder may be nil: then Add and signals of shared
+// counters fail.
 func NewStreamLink(s WordStream, adder Adder) *StreamLink {
 	return &StreamLink{stream: s, adder: adder}
 }
@@ -90,7 +93,7 @@ func (l *StreamLink) Store(dst transport.Remote, value uint64) error {
 	return l.do("store", func() error { return l.stream.WriteValue64(dst.Ptr, value) })
 }
 
-// Signal stores total when nobody else adds to the counter, and adds one otherwise.
+// Signal stores total if there is no other writer of the counter (exclusive), and adds one otherwise.
 func (l *StreamLink) Signal(dst transport.Remote, total uint64, exclusive bool) error {
 	if exclusive {
 		return l.Store(dst, total)
@@ -103,7 +106,7 @@ func (l *StreamLink) Mark(word device.Ptr, value uint64) error {
 	return l.do("mark", func() error { return l.stream.WriteValue64(word, value) })
 }
 
-// Flush waits for an event behind all earlier work.
+// Flush waits for an event after all earlier work.
 func (l *StreamLink) Flush(ctx context.Context) error {
 	var e device.Event
 	err := l.do("record", func() (err error) {
@@ -116,7 +119,7 @@ func (l *StreamLink) Flush(ctx context.Context) error {
 	return errors.Join(e.Wait(ctx), e.Close())
 }
 
-// Err is the first failure.
+// Err returns the first failure.
 func (l *StreamLink) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +129,7 @@ func (l *StreamLink) Err() error {
 	return l.err
 }
 
-// Close refuses further operations; what is enqueued still runs.
+// Close rejects further operations; enqueued ones still run.
 func (l *StreamLink) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -61,7 +61,7 @@ func (h *header) put(b *[headerSize]byte) {
 
 var errFrame = errors.New("tcp: malformed frame")
 
-// parseHeader checks all that can be checked without the region.
+// parseHeader makes all checks that are possible without the region.
 func parseHeader(b *[headerSize]byte) (header, error) {
 	h := header{
 		op: op(b[0]), status: b[1], length: binary.LittleEndian.Uint32(b[4:]), region: binary.LittleEndian.Uint64(b[8:]),
@@ -87,7 +87,7 @@ func inBounds(off, n uint64, size int64) bool {
 	return size >= 0 && n <= uint64(size) && off <= uint64(size)-n
 }
 
-// refusal is the error of an acknowledgement's status.
+// refusal returns the error for an acknowledgement's status.
 func refusal(status uint8) error {
 	switch status {
 	case statusOK:

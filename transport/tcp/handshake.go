@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/internal/aead"
 )
 
-// ErrAuth says that the other end does not know the endpoint's secret.
+// ErrAuth means that the other end does not know the endpoint's secret.
 var ErrAuth = errors.New("tcp: authentication failed")
 
 // Credential lets its holder connect to an endpoint of a Node.
@@ -26,12 +26,12 @@ type Credential struct {
 
 // The handshake, dialler D and listener L:
 //
-//  1. D → L  hello: magic, endpoint, D's endpoint, nonce
-//  2. L → D  a byte that says whether there is such an endpoint, nonce, proof = HMAC(secret, "listener", hello, nonce)
-//  3. D → L  proof = HMAC(secret, "dialler", hello, nonce)
-//  4. L → D  an acknowledgement, as the first sealed frame
+//  1. D → L hello: magic, endpoint, D's endpoint, nonce
+//  2. L → D a byte: whether the endpoint exists, nonce, proof = HMAC(secret, "listener", hello, nonce)
+//  3. D → L proof = HMAC(secret, "dialler", hello, nonce)
+//  4. L → D an acknowledgement, as the first sealed frame
 //
-// The keys of both directions are derived from the secret and everything that was said, both nonces included.
+// The keys of both directions are derived from the secret and all data of the handshake, including both nonces.
 const (
 	helloMagic = 0x32706363_6c676f63
 	nonceSize  = 32
@@ -41,11 +41,12 @@ const (
 	noEndpoint = 0
 	anEndpoint = 1
 
-	// handshakeTimeout bounds a handshake: a round trip or two, on a machine that may be busy.
+	// handshakeTimeout bounds a handshake: one or two round trips, on a machine that may be busy.
 	handshakeTimeout = 5 * time.Second
 )
 
-// proof is the MAC over everything both sides said; the role keeps one from being reflected as the other.
+// proof returns the MAC over all data of both sides; the role prevents that one side's proof is reflected as the
+// other's.
 func proof(secret *[32]byte, role string, hello, nonce []byte) []byte {
 	m := hmac.New(sha256.New, secret[:])
 	m.Write([]byte(role))
@@ -54,18 +55,18 @@ func proof(secret *[32]byte, role string, hello, nonce []byte) []byte {
 	return m.Sum(nil)
 }
 
-// ciphers are those of the frames from the dialler and from the listener.
+// ciphers returns the ciphers for the frames from the dialler and from the listener.
 func ciphers(secret *[32]byte, hello, nonce []byte) (fromDialler, fromListener *aead.Cipher) {
 	transcript := slices.Concat(hello, nonce)
 	return aead.New(secret[:], transcript, "ethernet dialler"), aead.New(secret[:], transcript, "ethernet listener")
 }
 
-// errRetry marks a handshake that ended without a verdict: the listener had no room, or its host was busy.
+// errRetry marks a handshake that ended without a verdict: the listener was full, or its host was busy.
 type errRetry struct{ error }
 
 func (e errRetry) Unwrap() error { return e.error }
 
-// greet is the dialler's half. timeout is the stream's.
+// greet is the dialler's side. timeout is the stream's.
 func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeout time.Duration) (*stream, error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeou
 	}
 	out, in := ciphers(&cred.Secret, hello, nonce)
 	s := newStream(c, timeout, in, out)
-	b := make([]byte, sealedHeader) // not by the stream's own reading, which has deadlines of its own
+	b := make([]byte, sealedHeader) // read directly, because the stream's own reads set other deadlines
 	if _, err := io.ReadFull(c, b); err != nil {
 		return nil, errRetry{err}
 	}
@@ -108,14 +109,14 @@ func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeou
 	return s, c.SetDeadline(time.Time{})
 }
 
-// admit is the listener's half. heard is called when the dialler has said something; secret looks an endpoint up.
+// admit is the listener's side. It calls heard when the dialler has sent data; secret looks up an endpoint.
 func admit(c net.Conn, deadline time.Time, timeout time.Duration, heard func(), secret func(endpoint uint64) (*[32]byte, bool)) (
 	s *stream, endpoint, from uint64, err error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, 0, 0, err
 	}
 	hello := make([]byte, helloSize)
-	// The magic comes first, so that a stranger is dropped at once and not at the deadline.
+	// Check the magic first, so that a connection of another protocol is dropped at once and not at the deadline.
 	if _, err := io.ReadFull(c, hello[:8]); err != nil {
 		return nil, 0, 0, err
 	}

@@ -15,33 +15,34 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// LinkOptions of a Link.
+// LinkOptions configures a Link.
 type LinkOptions struct {
 	// Source is the device whose memory Write reads.
 	Source device.Device
-	// Staging makes a buffer for sources that the processor cannot read (pinned memory); nil uses the Go heap.
+	// Staging allocates a buffer for sources that the processor cannot read (pinned memory); nil uses the Go heap.
 	Staging func(size int) (buf []byte, free func(), err error)
-	// Broken is called once when the peer vanishes or refuses. It must not call back into the Link.
+	// Broken is called once when the peer vanishes or rejects a frame. It must not call back into the Link.
 	Broken func(error)
 }
 
 // Link sends operations to one endpoint of a peer's Node. It implements transport.Link.
 //
-// Operations are written to the socket by the caller, under mu; a peer that does not read for the Node's timeout breaks the link.
+// The caller writes operations to the socket, under mu. The link breaks if the peer does not read for the Node's
+// timeout.
 type Link struct {
 	node *Node
 	conn net.Conn
-	s    *stream // its reading half is readAcks's, its writing half mu's
+	s    *stream // readAcks uses the reading half, mu guards the writing half
 	opt  LinkOptions
 
 	hurry atomic.Bool // see Hurry
 
-	mu    sync.Mutex // serialises the socket's sending side; guards what follows
+	mu    sync.Mutex // serialises the socket's sending side; guards the fields below
 	stage []byte
 	free  func()
 	sent  uint64 // sequence number of the last flush
 
-	state  sync.Mutex // guards what follows; taken inside mu, never around it
+	state  sync.Mutex // guards the fields below; taken inside mu, never around it
 	acked  uint64
 	marks  []mark // in order of seq
 	err    error
@@ -70,7 +71,7 @@ func (l *Link) send(h header, payload []byte) error {
 		limit = hurryTime
 	}
 	_ = l.conn.SetWriteDeadline(time.Now().Add(limit))
-	if l.hurry.Load() && limit != hurryTime { // Hurry came in between; its deadline was overwritten
+	if l.hurry.Load() && limit != hurryTime { // Hurry was called in between, and its deadline overwritten
 		_ = l.conn.SetWriteDeadline(time.Now().Add(hurryTime))
 	}
 	if err := l.s.write(h, payload); err != nil {
@@ -86,17 +87,17 @@ func (l *Link) send(h header, payload []byte) error {
 	return nil
 }
 
-// hurryTime is how long a frame may take once the end is near.
+// hurryTime bounds the time of a frame after Hurry.
 const hurryTime = time.Second
 
-// Hurry gives the frame that is being sent, and each later one, a second at most: the Context is closing, and somebody may be stuck in the socket
-// of a peer that does not read.
+// Hurry limits the frame being sent, and each later one, to a second: the Context is closing, and a sender may be
+// blocked by a peer that does not read.
 func (l *Link) Hurry() {
 	l.hurry.Store(true)
 	_ = l.conn.SetWriteDeadline(time.Now().Add(hurryTime))
 }
 
-// place checks that dst can be reached from here.
+// place checks that the link can reach dst.
 func place(dst transport.Remote) error {
 	if dst.Region == 0 {
 		return fmt.Errorf("tcp: %w: the peer did not register it for ethernet", transport.ErrNotReachable)
@@ -125,7 +126,7 @@ func (l *Link) Write(dst transport.Remote, src device.Ptr, n int64) error {
 	return nil
 }
 
-// read is the source's bytes: the memory itself on the host device, a copy of a GPU's.
+// read returns the source's bytes: the memory itself on the host device, a copy of a GPU's memory.
 func (l *Link) read(src device.Ptr, n int64) ([]byte, error) {
 	if l.opt.Source == nil || l.opt.Source.ID().Kind == device.Host {
 		return device.Bytes(src, n), nil
@@ -153,7 +154,7 @@ func (l *Link) word(o op, dst transport.Remote, value uint64) error {
 	return l.send(header{op: o, region: dst.Region, offset: dst.Offset, value: value}, nil)
 }
 
-// Add, Store and Signal are one frame each.
+// Add and Store send one frame each, like Signal.
 func (l *Link) Add(dst transport.Remote, delta uint64) error   { return l.word(opAdd, dst, delta) }
 func (l *Link) Store(dst transport.Remote, value uint64) error { return l.word(opStore, dst, value) }
 
@@ -175,13 +176,13 @@ func (l *Link) flush(m *mark) (uint64, error) {
 	return seq, l.send(header{op: opFlush, value: seq}, nil)
 }
 
-// Mark asks for an acknowledgement; whoever reads it sets the word.
+// Mark requests an acknowledgement; readAcks then sets the word.
 func (l *Link) Mark(word device.Ptr, value uint64) error {
 	_, err := l.flush(&mark{word: word, value: value})
 	return err
 }
 
-// Flush waits for the acknowledgement of everything before it.
+// Flush waits for the acknowledgement of all earlier operations.
 func (l *Link) Flush(ctx context.Context) error {
 	seq, err := l.flush(nil)
 	if err != nil {
@@ -205,7 +206,7 @@ func (l *Link) Flush(ctx context.Context) error {
 	}
 }
 
-// readAcks runs until the connection ends.
+// readAcks processes acknowledgements until the connection ends.
 func (l *Link) readAcks() {
 	for {
 		h, err := l.s.read()
@@ -231,7 +232,7 @@ func (l *Link) readAcks() {
 	}
 }
 
-// acknowledge moves acked on and sets the words that waited for it, in order.
+// acknowledge advances acked and sets the words that waited for it, in order.
 func (l *Link) acknowledge(seq uint64) {
 	l.state.Lock()
 	defer l.state.Unlock()
@@ -249,13 +250,13 @@ func (l *Link) acknowledge(seq uint64) {
 	l.wake = make(chan struct{})
 }
 
-// fail breaks the link for the first reason given; report says whether it is a failure or an orderly end.
+// fail breaks the link with the first error. report is true for a failure, false for an orderly end.
 func (l *Link) fail(err error, report bool) {
 	l.state.Lock()
 	first := l.err == nil
 	if first {
 		if l.closed {
-			err = transport.ErrClosed // what the end of the connection looks like from inside Close
+			err = transport.ErrClosed // Close has ended the connection itself
 		}
 		l.err = err
 		close(l.wake)
@@ -268,14 +269,14 @@ func (l *Link) fail(err error, report bool) {
 	}
 }
 
-// Err is why the link is broken.
+// Err returns the error that broke the link.
 func (l *Link) Err() error {
 	l.state.Lock()
 	defer l.state.Unlock()
 	return l.err
 }
 
-// Close says bye, so that the peer knows that this was meant, and ends the connection.
+// Close sends a bye, so that the peer does not report a failure, and ends the connection.
 func (l *Link) Close() error {
 	l.state.Lock()
 	if l.closed {
@@ -285,7 +286,7 @@ func (l *Link) Close() error {
 	l.closed = true
 	l.state.Unlock()
 
-	// A sender that is stuck in the socket gives up at this deadline, so the lock below is free soon.
+	// A sender that is blocked in the socket gives up at this deadline, so the lock below becomes free soon.
 	_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	l.mu.Lock()
 	if l.Err() == nil {

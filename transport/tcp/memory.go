@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Memory is what peers may write. Offsets were checked against Size, and for words against the alignment of 8, before a method is called.
+// Memory is memory that peers may write. Callers check offsets against Size, and for words the alignment of 8, before
+// they call a method.
 type Memory interface {
 	Size() int64
 	// Write copies p to off.
@@ -23,19 +24,20 @@ type Memory interface {
 	Signal(off int64) error
 }
 
-// HostMemory is memory that the processor can write: of the host device, or pinned for a GPU.
+// HostMemory is memory that the processor can write: that of the host device, or memory pinned for a GPU.
 type HostMemory struct {
 	ptr   device.Ptr
 	size  int64
 	token bool
 }
 
-// NewHostMemory is the memory of size bytes at ptr. token says that it holds semaphore tokens, whose sleepers a signal wakes.
+// NewHostMemory returns the memory of size bytes at ptr. With token, it contains semaphore tokens, whose sleepers a
+// signal wakes.
 func NewHostMemory(ptr device.Ptr, size int64, token bool) *HostMemory {
 	return &HostMemory{ptr, size, token}
 }
 
-// Size is in bytes.
+// Size returns the size in bytes.
 func (m *HostMemory) Size() int64 { return m.size }
 
 func (m *HostMemory) view(off, n int64) []byte { return device.Bytes(m.ptr.Add(off), n) }
@@ -50,19 +52,19 @@ func (m *HostMemory) word(off int64) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(m.view(off, 8))))
 }
 
-// Add is an atomic addition.
+// Add adds atomically.
 func (m *HostMemory) Add(off int64, delta uint64) error {
 	m.word(off).Add(delta)
 	return nil
 }
 
-// Store is an atomic store.
+// Store stores atomically.
 func (m *HostMemory) Store(off int64, value uint64) error {
 	m.word(off).Store(value)
 	return nil
 }
 
-// Signal needs a token: off aligned to a cell that lies wholly in the memory.
+// Signal requires a token: off must be aligned to a cell that lies completely in the memory.
 func (m *HostMemory) Signal(off int64) error {
 	if !m.token || off%wait.CellSize != 0 || off > m.size-wait.CellSize {
 		return fmt.Errorf("%w: no semaphore at offset %d", transport.ErrBounds, off)
@@ -71,8 +73,8 @@ func (m *HostMemory) Signal(off int64) error {
 	return nil
 }
 
-// DeviceMemory is memory that only its device can write. Words are changed by reading and writing back under a lock: atomic among peers
-// that come through this Node, not against kernels. Semaphores of this transport lie in HostMemory instead.
+// DeviceMemory is memory that only its device can write. A word is changed by a read and a write under a lock: atomic
+// among peers of this Node, not with respect to kernels. Semaphores of this transport lie in HostMemory instead.
 type DeviceMemory struct {
 	dev  device.Device
 	ptr  device.Ptr
@@ -80,15 +82,15 @@ type DeviceMemory struct {
 	mu   sync.Mutex
 }
 
-// NewDeviceMemory is the memory of size bytes at ptr on dev.
+// NewDeviceMemory returns the memory of size bytes at ptr on dev.
 func NewDeviceMemory(dev device.Device, ptr device.Ptr, size int64) *DeviceMemory {
 	return &DeviceMemory{dev: dev, ptr: ptr, size: size}
 }
 
-// Size is in bytes.
+// Size returns the size in bytes.
 func (m *DeviceMemory) Size() int64 { return m.size }
 
-// Write copies p to off and returns when it is there.
+// Write copies p to off and returns when the copy is complete.
 func (m *DeviceMemory) Write(p []byte, off int64) error { return m.dev.CopyIn(m.ptr.Add(off), p) }
 
 // Add reads, adds and writes back under the memory's lock.
@@ -112,5 +114,5 @@ func (m *DeviceMemory) Store(off int64, value uint64) error {
 	return m.dev.CopyIn(m.ptr.Add(off), b[:])
 }
 
-// Signal is Add of one; a kernel polls the word, nobody sleeps on it.
+// Signal adds one. Kernels poll the word, so there is no sleeper to wake.
 func (m *DeviceMemory) Signal(off int64) error { return m.Add(off, 1) }

@@ -17,29 +17,32 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// maxPending is how many connections may be in the handshake at a time. For one more the oldest is dropped (see sockets.Lobby), and its dialler tries
-// again.
+// maxPending is the maximum number of concurrent handshakes. For one more the oldest is dropped (see sockets.Lobby),
+// and its dialler retries.
 const maxPending = 256
 
 // partition is how long a peer's host may acknowledge nothing before the kernel gives it up.
 const partition = 10 * time.Second
 
-// Options of a Node. The zero value is usable.
+// Options configures a Node. The zero value is usable.
 type Options struct {
-	// Timeout bounds a Dial, the rest of a frame that has begun to arrive, and a write to a peer that does not read; 0 is 30 s.
+	// Timeout bounds a Dial, the rest of a frame whose first bytes have arrived, and a write to a peer that does not
+	// read; 0 is 30 s.
 	Timeout time.Duration
-	// Log gets refused connections; nil is slog.Default.
+	// Log receives warnings about refused connections; nil is slog.Default.
 	Log *slog.Logger
-	// Lost is called once for each session whose dialler (its endpoint, and the one it dialled) vanished without a bye. It must not call back
-	// into the Node.
+	// Lost is called once for each session whose dialler vanished without a bye. endpoint is the dialled endpoint, from
+	// the dialler's. It must not call back into the Node.
 	Lost func(endpoint, from uint64, err error)
-	// Blame is asked when a bye is sent: the rank whose death made this side leave, or a negative number. Blamed gets such a rank from a peer's bye,
-	// so that those who have not noticed the death themselves do not take the leaver for the dead. Neither may call back into the Node.
+	// Blame is called when a bye is sent. It returns the rank whose death made this side leave, or a negative number.
+	// Blamed gets that rank from a peer's bye, so that a side that has not detected the death itself does not take the
+	// leaving peer for the dead one. Neither may call back into the Node.
 	Blame  func() int
 	Blamed func(rank int)
 }
 
-// Node is this process's end of the transport: a listener, the credentials it gave out and the regions peers may write.
+// Node is this process's end of the transport: a listener, the credentials it has issued and the regions that peers may
+// write.
 type Node struct {
 	opt      Options
 	listener net.Listener
@@ -49,22 +52,23 @@ type Node struct {
 	refused  sockets.Tally
 	closed   atomic.Bool // set under mu
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	endpoints map[uint64]*[32]byte
 	conns     map[net.Conn]struct{}
 	links     map[*Link]struct{}
 
-	regionMu sync.RWMutex // guards regions, not what is in them
+	regionMu sync.RWMutex // guards the map, not the regions
 	regions  map[uint64]*region
 }
 
-// region is a registered memory. mu is held for reading while a frame is applied, so that Unregister is a barrier; it waits for no peer.
+// region is a registered memory. mu is read-locked while a frame is applied, so that Unregister is a barrier that waits
+// for no peer.
 type region struct {
 	mu  sync.RWMutex
 	mem Memory // nil once unregistered
 }
 
-// Listen starts a Node on one address; port 0 picks one. A wildcard address is refused.
+// Listen starts a Node on one address; port 0 chooses a port. It rejects a wildcard address.
 func Listen(at netip.AddrPort, opt Options) (*Node, error) {
 	if !at.Addr().IsValid() || at.Addr().IsUnspecified() {
 		return nil, fmt.Errorf("tcp: listen on %v: choose one address of this host, not a wildcard", at)
@@ -87,10 +91,10 @@ func Listen(at netip.AddrPort, opt Options) (*Node, error) {
 	return n, nil
 }
 
-// Addr is where the Node listens.
+// Addr returns the address where the Node listens.
 func (n *Node) Addr() netip.AddrPort { return n.addr }
 
-// NewEndpoint makes a credential with which peers may connect.
+// NewEndpoint makes a credential with which peers can connect.
 func (n *Node) NewEndpoint() Credential {
 	c := Credential{Endpoint: randomID()}
 	_, _ = rand.Read(c.Secret[:])
@@ -100,14 +104,14 @@ func (n *Node) NewEndpoint() Credential {
 	return c
 }
 
-// RemoveEndpoint refuses further connections with its credential; sessions that stand remain.
+// RemoveEndpoint rejects further connections with the endpoint's credential; existing sessions remain.
 func (n *Node) RemoveEndpoint(endpoint uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.endpoints, endpoint)
 }
 
-// Register lets every authenticated peer write m and returns the region's id, which is hard to guess.
+// Register lets every authenticated peer write m. It returns the region's id, which is hard to guess.
 func (n *Node) Register(m Memory) uint64 {
 	n.regionMu.Lock()
 	defer n.regionMu.Unlock()
@@ -116,7 +120,7 @@ func (n *Node) Register(m Memory) uint64 {
 	return id
 }
 
-// Unregister ends that. No frame is applied to the memory after it returned.
+// Unregister revokes that. No frame is applied to the memory after it has returned.
 func (n *Node) Unregister(id uint64) {
 	n.regionMu.Lock()
 	r := n.regions[id]
@@ -145,7 +149,7 @@ func randomID() uint64 {
 	}
 }
 
-// accept runs until the listener is closed.
+// accept accepts connections until the listener is closed.
 func (n *Node) accept() {
 	for {
 		c, err := n.listener.Accept()
@@ -153,7 +157,7 @@ func (n *Node) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of descriptors: some connection must end first.
+			// Out of descriptors: a connection must end first.
 			if times, report := n.refused.Count("accept"); report {
 				n.opt.Log.Warn("goccl: ethernet: cannot accept a connection; raise the limit of open files (ulimit -n)", "err", err, "times", times)
 			}
@@ -172,7 +176,7 @@ func (n *Node) accept() {
 	}
 }
 
-// track keeps c for Close; it closes c at once and returns false when the Node is closed.
+// track records c for Close. If the Node is closed, it closes c and returns false.
 func (n *Node) track(c net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -198,8 +202,9 @@ func (n *Node) secret(endpoint uint64) (*[32]byte, bool) {
 	return s, ok
 }
 
-// Dial connects to the endpoint of cred at to. from is the endpoint of this side, by which the peer tells its diallers apart. A connection
-// that ends without a verdict, for lack of room at the listener or of time on a busy host, is tried again until ctx or the Node's timeout ends.
+// Dial connects to the endpoint of cred at to. from is the endpoint of this side, by which the peer distinguishes its
+// diallers. If a connection ends without a verdict, because the listener is full or a host is busy, Dial retries until
+// ctx or the Node's timeout ends.
 func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.opt.Timeout)
 	defer cancel()
@@ -248,7 +253,7 @@ func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 		return nil, err
 	}
 	l := newLink(n, s, opt)
-	n.mu.Lock() // for all of it, so that Close either finds the link and waits for its reader or has closed the Node before
+	n.mu.Lock() // held until the return, so that Close either finds the link and waits for its reader, or has closed the Node before
 	defer n.mu.Unlock()
 	if n.closed.Load() {
 		_ = c.Close()
@@ -268,7 +273,7 @@ func (n *Node) dropLink(l *Link) {
 	delete(n.links, l)
 }
 
-// Close says bye on every connection, ends them and waits for the goroutines.
+// Close sends a bye on every connection, ends the connections and waits for the goroutines.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closed.Swap(true) {
@@ -288,7 +293,7 @@ func (n *Node) Close() error {
 	}
 	n.mu.Lock()
 	for c := range n.conns {
-		// A session that waits for a frame reads the end of the stream, sees that the Node is closed, says bye and ends.
+		// A session that waits for a frame reads the end of the stream, finds the Node closed, sends a bye and ends.
 		if t, ok := c.(*net.TCPConn); ok {
 			_ = t.CloseRead()
 		}
@@ -298,7 +303,7 @@ func (n *Node) Close() error {
 	return err
 }
 
-// bye is the frame that ends a connection in order.
+// bye returns the frame of an orderly end.
 func (n *Node) bye() header {
 	h := header{op: opBye}
 	if n.opt.Blame != nil {
@@ -309,7 +314,7 @@ func (n *Node) bye() header {
 	return h
 }
 
-// left takes a peer's bye.
+// left processes a peer's bye.
 func (n *Node) left(h header) {
 	if h.value != 0 && h.value <= 1<<31 && n.opt.Blamed != nil {
 		n.opt.Blamed(int(h.value - 1))

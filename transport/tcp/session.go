@@ -13,14 +13,14 @@ import (
 
 // session admits one dialler and applies its frames:
 //
-//  1. handshake, bounded by its own timeout and by the room in the lobby
-//  2. header: opened, parsed
-//  3. payload: received and opened in a buffer
-//  4. the region found, bounds and alignment checked, the frame applied
-//  5. a flush is acknowledged when everything before it is applied, because this goroutine applied it
-//  6. the end: a bye, the Node's Close, or a lost peer
+//  1. Do the handshake, bounded by its own timeout and by the lobby.
+//  2. Decrypt and parse the header.
+//  3. Receive and decrypt the payload in a buffer.
+//  4. Find the region, check bounds and alignment, apply the frame.
+//  5. Acknowledge a flush. All earlier frames are applied, because this goroutine applied them.
+//  6. End at a bye, the Node's Close, or the loss of the peer.
 //
-// The region's lock is held for reading while a frame is applied, never while something is waited for.
+// The region's lock is held for reading while a frame is applied, never during a wait.
 func (n *Node) session(c net.Conn, guest *sockets.Guest) {
 	opened, endpoint, from, err := admit(c, time.Now().Add(min(handshakeTimeout, n.opt.Timeout)), n.opt.Timeout, guest.Heard, n.secret)
 	if !guest.Leave() && err == nil {
@@ -52,7 +52,8 @@ func (n *Node) session(c net.Conn, guest *sockets.Guest) {
 	}
 }
 
-// linger lets what was just said arrive: a connection that is closed with something unread is reset, and then the peer does not learn why.
+// linger lets the last frame arrive: closing a connection with unread data resets it, and then the peer does not get
+// the reason.
 func linger(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.CloseWrite()
@@ -61,7 +62,7 @@ func linger(c net.Conn) {
 	}
 }
 
-// reason is the kind of a refusal, for counting.
+// reason returns the kind of a refusal, for counting.
 func reason(err error) string {
 	if errors.Is(err, ErrAuth) {
 		return "authentication"
@@ -74,7 +75,7 @@ type receiver struct {
 	stream *stream
 }
 
-// frameError is a frame that is refused with a status.
+// frameError is the error of a frame that is rejected with a status.
 type frameError struct {
 	status uint8
 	err    error

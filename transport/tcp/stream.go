@@ -9,21 +9,22 @@ import (
 	"github.com/goccl/goccl/internal/aead"
 )
 
-// stream is a connection after the handshake. A frame on it is its header, sealed, and its payload, if any, sealed as a record of its own: what a frame
-// says is known to be the peer's before anything is done about it, and no byte of a payload reaches registered memory before it is.
+// stream is a connection after the handshake. A frame on it is its encrypted header and, if there is a payload, the
+// payload encrypted as a separate record. So each part is authenticated before it is acted on, and no byte of a payload
+// reaches registered memory before that.
 //
-// One goroutine reads, one at a time writes. After an error the stream is of no further use.
+// One goroutine reads, and one at a time writes. After an error the stream is unusable.
 type stream struct {
 	conn    net.Conn
-	timeout time.Duration // for the rest of what has begun to arrive
+	timeout time.Duration // for the rest of a record whose first bytes have arrived
 
 	r    *bufio.Reader
 	in   *aead.Cipher
-	nIn  uint64 // records opened
+	nIn  uint64 // number of records opened
 	rbuf []byte
 
 	out  *aead.Cipher
-	nOut uint64 // records sealed
+	nOut uint64 // number of records sealed
 	wbuf []byte
 	head [headerSize]byte
 }
@@ -66,10 +67,10 @@ func (s *stream) read() (header, error) {
 	return parseHeader((*[headerSize]byte)(b))
 }
 
-// payload is what follows a header with a length. It stays as it is until the next read.
+// payload returns the payload of a header with a length. It is valid until the next read.
 func (s *stream) payload(n int) ([]byte, error) { return s.record(n + aead.Overhead) }
 
-// record opens the next n bytes, which arrive within the timeout.
+// record receives and opens the next n bytes, which must arrive within the timeout.
 func (s *stream) record(n int) ([]byte, error) {
 	if cap(s.rbuf) < n {
 		s.rbuf = make([]byte, n)

@@ -1,5 +1,6 @@
-// Package wire seals small records for the trip between processes: a kind, a version, a length and a checksum around a body of fixed-width
-// little-endian fields. Nothing is allocated for a length before it is checked against what is there.
+// Package wire encodes small records for transfer between processes: a kind, a version, a length and a checksum around
+// a body of fixed-width little-endian fields. A length is checked against the available bytes before memory is
+// allocated for it.
 //
-// Writers and Readers are used by one goroutine; they hold no resources.
+// Only one goroutine at a time may use a Writer or Reader; they hold no resources.
 package wire

@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// Errors of Open and of Reader.Done, wrapped with the detail.
+// Errors of Open and of Reader.Done, wrapped with details.
 var (
 	ErrFormat  = errors.New("wire: malformed record")
 	ErrVersion = errors.New("wire: unknown version")
@@ -31,16 +31,16 @@ func (w *Writer) U16(v uint16) { w.b = binary.LittleEndian.AppendUint16(w.b, v) 
 func (w *Writer) U32(v uint32) { w.b = binary.LittleEndian.AppendUint32(w.b, v) }
 func (w *Writer) U64(v uint64) { w.b = binary.LittleEndian.AppendUint64(w.b, v) }
 
-// Raw appends bytes whose number both sides know.
+// Raw appends bytes; both sides know their number.
 func (w *Writer) Raw(p []byte) { w.b = append(w.b, p...) }
 
-// Bytes appends a length of 16 bits and the bytes.
+// Bytes appends a 16-bit length and the bytes.
 func (w *Writer) Bytes(p []byte) {
 	w.U16(uint16(len(p)))
 	w.Raw(p)
 }
 
-// Seal is the record around the body.
+// Seal returns the record with the body.
 func (w *Writer) Seal(kind, version uint8) []byte {
 	out := make([]byte, 0, headerSize+len(w.b)+tailSize)
 	out = binary.LittleEndian.AppendUint32(out, magic)
@@ -50,7 +50,7 @@ func (w *Writer) Seal(kind, version uint8) []byte {
 	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out))
 }
 
-// Reader takes a body apart. After a field that is not there every further field is zero and Done reports it.
+// Reader decodes a body. After a missing field every further field is zero and Done returns an error.
 type Reader struct {
 	b   []byte
 	err error
@@ -81,7 +81,8 @@ func Open(record []byte, kind, version uint8) (*Reader, error) {
 	return &Reader{b: record[headerSize:end]}, nil
 }
 
-// Raw is the next n bytes, or n zero bytes when they are not there. n is a constant of the format, never a length that was read.
+// Raw returns the next n bytes, or n zero bytes if they are missing. n must be a constant of the format, never a
+// decoded length.
 func (r *Reader) Raw(n int) []byte {
 	if r.err != nil || len(r.b) < n {
 		if r.err == nil {
@@ -94,13 +95,13 @@ func (r *Reader) Raw(n int) []byte {
 	return p
 }
 
-// U8 is the next byte; the others read little endian.
+// U8 returns the next byte; the others decode little endian.
 func (r *Reader) U8() uint8   { return r.Raw(1)[0] }
 func (r *Reader) U16() uint16 { return binary.LittleEndian.Uint16(r.Raw(2)) }
 func (r *Reader) U32() uint32 { return binary.LittleEndian.Uint32(r.Raw(4)) }
 func (r *Reader) U64() uint64 { return binary.LittleEndian.Uint64(r.Raw(8)) }
 
-// Bytes is a counted field of at most limit bytes, or nil when it is longer or not there.
+// Bytes returns a counted field of at most limit bytes, or nil if it is longer or missing.
 func (r *Reader) Bytes(limit int) []byte {
 	n := int(r.U16())
 	if r.err == nil && (n > limit || n > len(r.b)) {
@@ -112,14 +113,14 @@ func (r *Reader) Bytes(limit int) []byte {
 	return r.Raw(n)
 }
 
-// Fail records that a value read makes no sense.
+// Fail records that a decoded value is invalid.
 func (r *Reader) Fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
 	}
 }
 
-// Done is nil when every field was there and nothing is left over.
+// Done returns nil if every field was present and no bytes are left.
 func (r *Reader) Done() error {
 	if r.err == nil && len(r.b) != 0 {
 		r.err = fmt.Errorf("%w: %d bytes left over", ErrFormat, len(r.b))
