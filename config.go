@@ -19,8 +19,9 @@ type Config struct {
 	Device device.Device
 	// Timeout bounds set-up, Split and Shrink. 0 means 30 s.
 	Timeout time.Duration
-	// OpTimeout, when positive, is how long a collective may wait for its peers before it fails with ErrTimeout. 0 means GOCCL_OP_TIMEOUT
-	// (a Go duration, or seconds); without that, or when negative, only the death of a peer or Abort ends a wait.
+	// OpTimeout, when positive, is how long a collective may wait for its peers before it fails with ErrTimeout. 0
+	// means GOCCL_OP_TIMEOUT (a Go duration, or seconds); without that, or when negative, only the death of a peer or
+	// Abort ends a wait.
 	OpTimeout time.Duration
 	// Check makes the ranks compare their calls before every operation, so that every rank gets ErrMismatch before data
 	// is touched. Calls then wait for their peers' calls and cost a round trip through the Bootstrap: use it for

@@ -67,7 +67,8 @@ func cudaRanks(t testing.TB) (n int, open func(r int) (device.Device, error)) {
 	return max(2, gpus), func(r int) (device.Device, error) { return cuda.Open(r % gpus) }
 }
 
-// matrix runs every collective, type and operator at one odd size, and every collective over sizes and shifts in one type.
+// matrix runs every collective, type and operator at one odd size, and every collective over sizes and shifts in one
+// type.
 func matrix(t *testing.T, comms []*goccl.Comm, sizes []int64) {
 	n := len(comms)
 	run := func(c conformance.Case) {

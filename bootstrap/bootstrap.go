@@ -35,7 +35,8 @@ type Bootstrap interface {
 	// once, in the order in which this rank detected the deaths, including those before the call. Close or StopFailures
 	// closes it. It need not be drained.
 	Failures() <-chan PeerFailure
-	// Close leaves the job. Pending operations end with ErrClosed, here and at peers that wait for this rank. Closing twice is harmless.
+	// Close leaves the job. Pending operations end with ErrClosed, here and at peers that wait for this rank. Closing
+	// twice is harmless.
 	Close() error
 }
 

@@ -18,11 +18,11 @@ import (
 
 // The handshake, dialer D and acceptor A, who share a secret:
 //
-//  1. D → A greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session, origin,
+//  1. D → A: greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session, origin,
 //     X25519 public key
-//  2. A → D greeting: the same of A
-//  3. D → A proof = HMAC(secret, "dialer", both greetings)
-//  4. A → D verdict, proof = HMAC(secret, "acceptor", both greetings, verdict)
+//  2. A → D: greeting: the same of A
+//  3. D → A: proof = HMAC(secret, "dialer", both greetings)
+//  4. A → D: verdict, proof = HMAC(secret, "acceptor", both greetings, verdict)
 //
 // Both proofs cover all data of both sides. A proves second, so an attacker who merely connects collects no material
 // for guessing a weak secret. Frame keys are derived from the secret, the X25519 exchange and both greetings: an

@@ -9,8 +9,8 @@ import (
 // maxHosts bounds the expansion of a hostlist.
 const maxHosts = 1 << 16
 
-// expandHostlist expands Slurm's compact form: "node[01-04,7],x3" is node01 node02 node03 node04 node7 x3. A name may have several brackets;
-// the rightmost varies fastest.
+// expandHostlist expands Slurm's compact form: "node[01-04,7],x3" is node01 node02 node03 node04 node7 x3. A name may
+// have several brackets; the rightmost varies fastest.
 func expandHostlist(s string) ([]string, error) {
 	bad := func(why string) ([]string, error) {
 		return nil, fmt.Errorf("%w: hostlist %q: %s", ErrInvalid, s, why)

@@ -18,7 +18,8 @@ type Local struct {
 // NewLocal is NewLocalGroup with a handle for failure injection. Of the options, WithTimeout and WithLogger apply.
 func NewLocal(n int, opts ...Option) *Local { return NewLocalHosts(make([]int, n), opts...) }
 
-// NewLocalHosts makes one rank per element of hosts, each claiming to be on the host of that number, for tests of jobs on several hosts.
+// NewLocalHosts makes one rank per element of hosts, each claiming to be on the host of that number, for tests of jobs
+// on several hosts.
 func NewLocalHosts(hosts []int, opts ...Option) *Local {
 	n := len(hosts)
 	if n == 0 || n > MaxWorldSize {

@@ -37,18 +37,19 @@ type config struct {
 // An Option changes a default of NewTCP, NewUniqueID or Join.
 type Option func(*config)
 
-// WithTimeout bounds every step: joining as a whole, and each Send, Recv, AllGather, Barrier and Sub whose context has no deadline of its own. The default is
-// GOCCL_TIMEOUT (a Go duration, or seconds), else 30 s.
+// WithTimeout bounds every step: joining as a whole, and each Send, Recv, AllGather, Barrier and Sub whose context has
+// no deadline of its own. The default is GOCCL_TIMEOUT (a Go duration, or seconds), else 30 s.
 func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
 
-// WithStallTimeout sets how long a connected peer may be silent before it counts as dead. The default is the step timeout.
+// WithStallTimeout sets how long a connected peer may be silent before it counts as dead. The default is the step
+// timeout.
 func WithStallTimeout(d time.Duration) Option { return func(c *config) { c.stall = d } }
 
-// WithRootLifetime sets how long a root that nobody joins keeps listening. The default is 10 min.
+// WithRootLifetime sets how long a root that no rank joins keeps listening. The default is 10 min.
 func WithRootLifetime(d time.Duration) Option { return func(c *config) { c.rootLife = d } }
 
-// WithInterface chooses the network interface, in the form of GOCCL_SOCKET_IFNAME: a comma-separated list of name prefixes, "=" before the
-// list for exact names, "^" for names to avoid.
+// WithInterface chooses the network interface, in the form of GOCCL_SOCKET_IFNAME: a comma-separated list of name
+// prefixes, "=" before the list for exact names, "^" for names to avoid.
 func WithInterface(spec string) Option { return func(c *config) { c.iface = spec } }
 
 // WithSecret sets the secret of the address form, as GOCCL_SECRET does.
@@ -56,10 +57,10 @@ func WithSecret(secret []byte) Option {
 	return func(c *config) { c.secret = append([]byte(nil), secret...) }
 }
 
-// WithLogger sets where refused connections and dead peers are logged. The default is slog.Default().
+// WithLogger sets the logger for refused connections and dead peers. The default is slog.Default().
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 
-// WithWorldSize tells a root the world size in advance, so that a first rank with a wrong one is refused.
+// WithWorldSize sets a root's world size in advance, so that a first rank with a different one is refused.
 func WithWorldSize(n int) Option { return func(c *config) { c.world = n } }
 
 // WithHostID sets the identity of this host, as GOCCL_HOSTID and NCCL_HOSTID do, instead of detecting it: ranks with

@@ -17,7 +17,8 @@ const (
 	limitVariable  = "GOCCL_TEST_NOFILE" // the limit of open files
 )
 
-// forbidden are the system calls that forbid knows. "seals" is fcntl(F_ADD_SEALS) with F_SEAL_FUTURE_WRITE, as on a kernel before 5.1.
+// forbidden are the system calls that forbid supports. "seals" is fcntl(F_ADD_SEALS) with F_SEAL_FUTURE_WRITE, as on a
+// kernel before 5.1.
 var forbidden = map[string]uint32{
 	"memfd_create": unix.SYS_MEMFD_CREATE, "ftruncate": unix.SYS_FTRUNCATE, "get_robust_list": unix.SYS_GET_ROBUST_LIST,
 	"set_robust_list": unix.SYS_SET_ROBUST_LIST, "seals": unix.SYS_FCNTL,

@@ -153,8 +153,8 @@ func (c *Context) disown(r closer) {
 	delete(c.owned, r)
 }
 
-// Abort ends every wait on host and device with err, which should wrap one of this package's errors: ErrPeerDead when a peer died, ErrAborted
-// (also for nil) otherwise. The first cause stays until Recover.
+// Abort ends every wait on host and device with err, which should wrap one of this package's errors: ErrPeerDead when a
+// peer died, ErrAborted (also for nil) otherwise. The first cause stays until Recover.
 func (c *Context) Abort(err error) {
 	if err == nil {
 		err = ErrAborted

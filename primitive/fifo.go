@@ -36,7 +36,8 @@ const (
 	maxFifoSize     = 1 << 20
 )
 
-// NewFifo makes a Fifo of at least size triggers (0: DefaultFifoSize) for kernels of dev; the number is rounded up to a power of two.
+// NewFifo makes a Fifo of at least size triggers (0: DefaultFifoSize) for kernels of dev; the number is rounded up to a
+// power of two.
 func NewFifo(c *Context, dev device.Device, size int) (*Fifo, error) {
 	const op = "fifo"
 	if size == 0 {

@@ -81,7 +81,8 @@ func (h *MemoryChannelHandle) PutPackets(p Packet, targetOffset, originOffset, b
 	CopyToPackets(p, h.Dst.Add(targetOffset), h.Src.Add(originOffset), bytes, tid, nthreads, flag)
 }
 
-// UnpackPackets waits for the packets of epoch flag at PacketBuffer+targetOffset and writes their payload to Src+originOffset.
+// UnpackPackets waits for the packets of epoch flag at PacketBuffer+targetOffset and writes their payload to
+// Src+originOffset.
 func (h *MemoryChannelHandle) UnpackPackets(p Packet, targetOffset, originOffset, bytes int64, tid, nthreads int, flag uint32) Status {
 	return CopyFromPackets(p, h.Src.Add(originOffset), h.PacketBuffer.Add(targetOffset), bytes, tid, nthreads, flag, h.Semaphore.Abort)
 }

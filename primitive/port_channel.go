@@ -18,7 +18,8 @@ type PortChannel struct {
 	dst, src uint32
 }
 
-// BasePortChannel makes a channel over a semaphore of the service. It waits until the semaphore is built, at most the Context's timeout.
+// BasePortChannel makes a channel over a semaphore of the service. It waits until the semaphore is built, at most the
+// Context's timeout.
 func (s *ProxyService) BasePortChannel(id SemaphoreID) (*BasePortChannel, error) {
 	const op = "base port channel"
 	ctx, cancel := s.ctx.bounded(context.Background())

@@ -120,7 +120,8 @@ func (m *RegisteredMemory) Data() device.Ptr {
 	return 0
 }
 
-// Map makes the memory usable by kernels and copies of dev and returns its address there. It maps once; the mapping ends with Close.
+// Map makes the memory usable by kernels and copies of dev and returns its address there. It maps once; the mapping
+// ends with Close.
 func (m *RegisteredMemory) Map(ctx context.Context, dev device.Device) (device.Ptr, error) {
 	const op = "map memory"
 	if dev == nil {

@@ -12,7 +12,8 @@ type Transport uint8
 // The transports. MSCCL++ calls IPC CudaIpc.
 const (
 	UnknownTransport Transport = iota
-	// IPC is load, store and copy on memory that both sides map: the same process, host shared memory, or a peer GPU on this machine.
+	// IPC is load, store and copy on memory that both sides map: the same process, host shared memory, or a peer GPU on
+	// this machine.
 	IPC
 	IB0
 	IB1

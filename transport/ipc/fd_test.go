@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// A process that never answers, as a stopped one, ends the mapping by the timeout of set-up where the caller has no deadline.
+// If a process never answers, for example because it is stopped, the mapping fails at the set-up timeout if the caller
+// has no deadline.
 func TestMappingWithoutADeadlineEnds(t *testing.T) {
 	t.Setenv("GOCCL_TIMEOUT", "100ms")
 	ticket := make([]byte, 64) // see package fdshare

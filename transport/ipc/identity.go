@@ -11,7 +11,8 @@ import (
 // ID identifies a process or a host.
 type ID [16]byte
 
-// ProcessID is this process, drawn at random when it starts: it survives no exec and repeats in no other process.
+// ProcessID identifies this process. It is drawn at random when the program starts: it does not survive exec, and a
+// forked child without exec inherits it.
 var ProcessID = func() (id ID) {
 	_, _ = rand.Read(id[:])
 	return id

@@ -70,7 +70,7 @@ func TestStreamLinkKeepsTheOrder(t *testing.T) {
 	for i := range device.Bytes(src, size) {
 		device.Bytes(src, size)[i] = byte(i * 3)
 	}
-	// The stream is held back, so nothing may have happened before it goes on.
+	// The stream is blocked, so nothing may have happened before the gate opens.
 	gate := make(chan struct{})
 	if err := s.(*host.Stream).Launch("gate", 1, func(*host.Block) error { <-gate; return nil }); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestStreamLinkKeepsTheOrder(t *testing.T) {
 	if add.launched != 0 {
 		t.Fatal("a counter with one writer needs no kernel")
 	}
-	// Kernels signal too: from now on additions.
+	// Kernels signal too: from now on the link must add.
 	(*atomic.Uint64)(pointer(sem)).Add(5)
 	if err := errors.Join(l.Signal(token, 2, false), l.Add(token, 10), l.Store(token.Add(8), 3), l.Flush(t.Context())); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestStreamLinkKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// A share that went through its bytes maps to the very memory, once, and is unmapped with its last user.
+// A serialised share maps to the same memory, once, and is unmapped with its last user.
 func TestShareAndImporter(t *testing.T) {
 	d, other := open(t), open(t)
 	p := alloc(t, d, 1<<16)

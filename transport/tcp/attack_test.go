@@ -13,19 +13,20 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// What the dialler of TestWhatARelayDoesIsNoticed sends, as it looks on the wire: its part of the handshake, then five frames.
+// The bytes that the dialler of TestWhatARelayDoesIsNoticed sends: its part of the handshake, then five frames.
 const (
 	greetingOut, greetingIn = helloSize + 32, replySize + sealedHeader
 	wordFrame               = sealedHeader
 	writeFrame              = sealedHeader + 64 + 16
 )
 
-// relay stands between a dialler and the listener at to. It passes on both halves of the handshake; out gets what the dialler sends after it, frame by
-// frame, and returns what the listener gets; in does the same, once, for the first that the listener sends.
+// relay is a man in the middle between a dialler and the listener at to. It passes on both halves of the handshake. out
+// gets the dialler's later data, frame by frame, and returns the data for the listener; in does the same, once, for the
+// listener's first frame.
 type relay struct {
 	to      netip.AddrPort
 	out, in func(frames [][]byte) [][]byte
-	heard   []byte // all that the dialler has sent
+	heard   []byte // all data of the dialler
 }
 
 func (r *relay) run(t *testing.T) netip.AddrPort {
@@ -80,7 +81,7 @@ func (r *relay) run(t *testing.T) netip.AddrPort {
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// victim is a Node with a region, and what the memory may be: as after the first k of the operations of send.
+// victim is a Node with a region, and a check of the memory: it must be as after the first k of the operations of send.
 func victim(t *testing.T) (n *Node, dst transport.Remote, mem []byte, legal func(upTo int) bool) {
 	n = node(t, Options{})
 	p, mem := memory(t, 4096)
@@ -105,7 +106,7 @@ func victim(t *testing.T) (n *Node, dst transport.Remote, mem []byte, legal func
 	}
 }
 
-// send is four operations, each of which shows in the memory, and a flush.
+// send makes four operations, each of which changes the memory, and a flush.
 func send(t *testing.T, l *Link, dst transport.Remote) error {
 	src, b := memory(t, 128)
 	copy(b, append(bytes.Repeat([]byte{0x11}, 64), bytes.Repeat([]byte{0x22}, 64)...))
@@ -120,12 +121,12 @@ func flip(f []byte, at int) []byte {
 	return f
 }
 
-// Whatever somebody on the way does to a connection: the memory is as after some of the operations, from the first on and in order, and the flush does
-// not succeed.
+// Whatever a man in the middle does to a connection: the memory is as after a prefix of the operations, in order, and
+// the flush fails.
 func TestWhatARelayDoesIsNoticed(t *testing.T) {
 	for name, c := range map[string]struct {
 		out, in func(f [][]byte) [][]byte
-		applied int // operations that may be seen
+		applied int // operations that may be visible
 	}{
 		"changes a payload":      {out: func(f [][]byte) [][]byte { return [][]byte{flip(f[0], sealedHeader), f[1], f[2], f[3], f[4]} }, applied: 0},
 		"changes an offset":      {out: func(f [][]byte) [][]byte { return [][]byte{f[0], flip(f[1], 17), f[2], f[3], f[4]} }, applied: 1},
@@ -153,7 +154,7 @@ func TestWhatARelayDoesIsNoticed(t *testing.T) {
 			err = send(t, l, dst)
 			for who, ch := range map[string]chan error{"the listener": lost, "the dialler": broken} {
 				if c.in != nil && who == "the listener" {
-					continue // it has done all that it was asked to
+					continue // all operations are applied
 				}
 				select {
 				case err := <-ch:
@@ -174,7 +175,7 @@ func TestWhatARelayDoesIsNoticed(t *testing.T) {
 	}
 }
 
-// A whole connection that somebody has heard does nothing when it is said again.
+// A replayed connection has no effect.
 func TestAReplayedConnectionIsRefused(t *testing.T) {
 	b, dst, mem, _ := victim(t)
 	r := &relay{to: b.Addr()}
@@ -200,12 +201,12 @@ func TestAReplayedConnectionIsRefused(t *testing.T) {
 	if !bytes.Equal(mem, before) || mem[128] != 2 {
 		t.Errorf("the memory has become %x", mem[:136])
 	}
-	if err := l.Flush(t.Context()); err != nil { // and the connection that was heard does not suffer
+	if err := l.Flush(t.Context()); err != nil { // and the recorded connection still works
 		t.Error(err)
 	}
 }
 
-// More silent connections than the Node has room for, made again as they are dropped, do not keep a peer out.
+// More silent connections than the Node accepts, renewed as they are dropped, do not keep a peer from connecting.
 func TestAFloodKeepsNobodyOut(t *testing.T) {
 	a, b := node(t, Options{}), node(t, Options{Timeout: 30 * time.Second})
 	stop := make(chan struct{})

@@ -14,12 +14,12 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// inside calls f in a network namespace of "ip netns". Sockets that f makes stay there.
+// inside calls f in a network namespace of "ip netns". Sockets that f makes belong to it.
 func inside(t testing.TB, ns string, f func()) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		fd, err := unix.Open("/var/run/netns/"+ns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Setns(fd, unix.CLONE_NEWNET)
@@ -35,7 +35,7 @@ func inside(t testing.TB, ns string, f func()) {
 	}
 }
 
-// ways are the networks that benchmarks go over: a link, and memory of size bytes at its far end.
+// ways are the networks for benchmarks: a link, and memory of size bytes at its far end.
 func ways(b *testing.B, size int, run func(b *testing.B, l *Link, dst transport.Remote)) {
 	over := func(b *testing.B, near, far *Node, dial func(func())) {
 		p, _ := memory(b, size)

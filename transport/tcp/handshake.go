@@ -26,10 +26,10 @@ type Credential struct {
 
 // The handshake, dialler D and listener L:
 //
-//  1. D → L hello: magic, endpoint, D's endpoint, nonce
-//  2. L → D a byte: whether the endpoint exists, nonce, proof = HMAC(secret, "listener", hello, nonce)
-//  3. D → L proof = HMAC(secret, "dialler", hello, nonce)
-//  4. L → D an acknowledgement, as the first sealed frame
+//  1. D → L: hello: magic, endpoint, D's endpoint, nonce
+//  2. L → D: a byte: whether the endpoint exists, nonce, proof = HMAC(secret, "listener", hello, nonce)
+//  3. D → L: proof = HMAC(secret, "dialler", hello, nonce)
+//  4. L → D: an acknowledgement, as the first sealed frame
 //
 // The keys of both directions are derived from the secret and all data of the handshake, including both nonces.
 const (

@@ -26,7 +26,7 @@ var loopback = netip.MustParseAddrPort("127.0.0.1:0")
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// memory is size bytes outside the Go heap.
+// memory returns size bytes outside the Go heap.
 func memory(t testing.TB, size int) (device.Ptr, []byte) {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -145,7 +145,7 @@ func TestAPeerCannotWriteOutsideItsRegion(t *testing.T) {
 	}
 }
 
-// A stranger who never proves anything must not get a frame through, nor keep the Node from serving others.
+// A peer that does not authenticate must not get a frame accepted, nor keep the Node from serving others.
 func TestStrangersAreRefused(t *testing.T) {
 	a, b := node(t, Options{}), node(t, Options{Timeout: time.Second})
 	cred := b.NewEndpoint()
@@ -270,7 +270,7 @@ func TestFlushEndsWithTheContextAndWithTheNode(t *testing.T) {
 	}
 }
 
-// A peer that admits and then reads nothing must not hold up whoever closes.
+// A peer that admits and then reads nothing must not delay Close.
 func TestHurryFreesASender(t *testing.T) {
 	a := node(t, Options{Timeout: 30 * time.Second})
 	l := dialSilent(t, a)
@@ -333,8 +333,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// Whatever frames an authenticated peer sends, the guard bytes around the region stay as they are. The input is headers, each with the payload of the
-// length that it claims as far as there is one.
+// Whatever frames an authenticated peer sends, the guard bytes around the region do not change. The input is headers,
+// each followed by as much of its claimed payload as the input has.
 func FuzzSession(f *testing.F) {
 	var b [headerSize]byte
 	(&header{op: opStore, region: 1, offset: 8, value: 3}).put(&b)
@@ -374,7 +374,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// TestCloseMeetsDials closes a Node while others of its goroutines dial: whoever gets a link gets one that Close has ended.
+// TestCloseMeetsDials closes a Node while other goroutines dial: every link that a dial returns has been ended by
+// Close.
 func TestCloseMeetsDials(t *testing.T) {
 	b := node(t, Options{})
 	for range 50 {

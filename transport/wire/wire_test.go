@@ -56,7 +56,7 @@ func TestEveryFlippedBitAndEveryCutIsRefused(t *testing.T) {
 	}
 }
 
-// A body whose checksum is right but whose fields lie must fail in Done, without a large allocation.
+// A body with a correct checksum and invalid fields must fail in Done, without a large allocation.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte{1, 2, 0, 3, 0, 0, 0})
 	f.Add(record()[headerSize:])
