@@ -56,7 +56,7 @@ const (
 	noticeTag     = 2 // 0 and 1 are the checker's
 	noticeVersion = 1
 	noticeBytes   = 27 // version, how, cut; collectives, sent, received: u64
-	// noticeWait bounds the sending of one notice; noticeFollow is how long a second notice may become necessary.
+	// noticeWait bounds the sending of one notice; noticeFollow is how long follow watches.
 	noticeWait   = 500 * time.Millisecond
 	noticeFollow = 100 * time.Millisecond
 )

@@ -73,7 +73,7 @@ func (c *Cipher) at(n uint64) {
 }
 
 // Seal appends record n to dst: plain encrypted, and extra authenticated with it. No two records that leave the process
-// may have the same number. plain must either not overlap dst or start exactly at the end of dst.
+// may have the same number. plain must either start exactly at the end of dst, or not overlap dst's spare capacity.
 func (c *Cipher) Seal(dst []byte, n uint64, plain, extra []byte) []byte {
 	c.at(n)
 	return c.aead.Seal(dst, c.nonce[:], plain, extra)
