@@ -11,14 +11,14 @@ import (
 // are in bytes. Calls with (tid, nthreads) are cooperative: each thread 0…nthreads-1 makes the same call and does its
 // part; the calls do not synchronise the threads.
 
-// Signal, RelaxedSignal, Poll, Wait and RelaxedWait are the semaphore's.
+// Signal, RelaxedSignal, Poll, Wait and RelaxedWait call the semaphore's methods.
 func (h *BaseMemoryChannelHandle) Signal()             { h.Semaphore.Signal() }
 func (h *BaseMemoryChannelHandle) RelaxedSignal()      { h.Semaphore.RelaxedSignal() }
 func (h *BaseMemoryChannelHandle) Poll() bool          { return h.Semaphore.Poll() }
 func (h *BaseMemoryChannelHandle) Wait() Status        { return h.Semaphore.Wait() }
 func (h *BaseMemoryChannelHandle) RelaxedWait() Status { return h.Semaphore.RelaxedWait() }
 
-// Signal, RelaxedSignal, Poll, Wait and RelaxedWait are the semaphore's.
+// Signal, RelaxedSignal, Poll, Wait and RelaxedWait call the semaphore's methods.
 func (h *MemoryChannelHandle) Signal()             { h.Semaphore.Signal() }
 func (h *MemoryChannelHandle) RelaxedSignal()      { h.Semaphore.RelaxedSignal() }
 func (h *MemoryChannelHandle) Poll() bool          { return h.Semaphore.Poll() }
