@@ -115,10 +115,11 @@ NCCL_C  = $(wildcard capi/nccl/*.c)
 libgoccl: build/libgoccl.so headers ## build/libgoccl.so, the C ABI (capi/goccl.h)
 libnccl: build/libnccl.so.2 libgoccl ## build/libnccl.so.2, NCCL's ABI on goccl
 
+INCLUDE = build/include
 headers: ## build/include, the headers for programs and kernels
-	@mkdir -p build/include
-	@cp -R kernels/include/goccl kernels/include/mscclpp capi/goccl.h capi/goccl_primitive.h build/include
-	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >build/include/nccl.h
+	@mkdir -p $(INCLUDE)
+	@cp -R kernels/include/goccl kernels/include/mscclpp capi/goccl.h capi/goccl_primitive.h $(INCLUDE)
+	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 
 build/libgoccl.so: $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
 	@mkdir -p $(@D)

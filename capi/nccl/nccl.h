@@ -11,6 +11,31 @@
 #include <stdbool.h>
 #endif
 
+/* As NVIDIA's header does, bring the CUDA runtime and the small floats: to nvcc, and to other compilers that find CUDA's headers. The runtime's headers
+ * need crt/, which pip has in a package of its own. */
+#ifdef __CUDACC__
+#define NCCL_WITH_CUDA_
+#elif defined(__has_include)
+#if __has_include(<cuda_runtime.h>) && __has_include(<crt/host_config.h>)
+#define NCCL_WITH_CUDA_
+#endif
+#endif
+#ifdef NCCL_WITH_CUDA_
+#undef NCCL_WITH_CUDA_
+#include <cuda_runtime.h>
+#ifdef __has_include
+#if __has_include(<cuda_fp16.h>)
+#include <cuda_fp16.h>
+#endif
+#if __has_include(<cuda_bf16.h>)
+#include <cuda_bf16.h>
+#endif
+#if defined(__cplusplus) && __has_include(<cuda_fp8.h>)
+#include <cuda_fp8.h>
+#endif
+#endif
+#endif
+
 /* The stream type of the CUDA runtime, without its header. */
 #ifndef __CUDA_RUNTIME_H__
 typedef struct CUstream_st *cudaStream_t;
