@@ -27,6 +27,13 @@ type Engine interface {
 	Close() error
 }
 
+// Vetter is what engines also implement that find a caller's mistake, such as a buffer that is too short, before anything is numbered or enqueued. Only
+// this rank sees it: it may call again, and its peers, which wait for that, then find the number that they have.
+type Vetter interface {
+	// Vet is called before Enqueue and in its order.
+	Vet(seq uint64, reqs []Request) error
+}
+
 // Unaware is implemented by engines whose running work cannot see that a peer has aborted. The communicator then
 // notifies the peers.
 type Unaware interface {

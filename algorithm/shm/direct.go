@@ -113,13 +113,19 @@ func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push b
 			e.recvAt[r] = e.buffers.at(r, d.recv, recvBytes)
 		}
 		if sends.has(r) && e.sendAt[r] == 0 || push && recvs.has(r) && e.recvAt[r] == 0 {
-			return false, false, o.error(r, errUnmapped)
+			return false, false, o.unmapped(r)
 		}
 	}
 	return true, push, nil
 }
 
-var errUnmapped = errors.New("the rank's registration is gone: its window was written over")
+// unmapped is the error of a request that needs a registration of rank r which is gone: r has left and took it along.
+func (o *op) unmapped(r int) error {
+	if o.e.gone(r) {
+		return o.left(r)
+	}
+	return o.error(r, errors.New("the rank's registration is gone: its window was written over"))
+}
 
 // agreed reports whether all ranks have mapped the buffers of the ranks in of; number picks the registration from the
 // published descriptor. All ranks read the same data, so they get the same result.

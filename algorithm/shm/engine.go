@@ -114,12 +114,14 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
+// Vet implements algorithm.Vetter.
+func (e *Engine) Vet(seq uint64, reqs []algorithm.Request) error {
+	return e.bounds.check(e.rank, e.size, seq, reqs)
+}
+
 // Enqueue implements algorithm.Engine. The sends and receives of one group are collected and run together, after the
 // collectives before them.
 func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
-	if err := e.bounds.check(e.rank, e.size, seq, reqs); err != nil {
-		return err
-	}
 	for i := 0; i < len(reqs); {
 		k := i + 1
 		if isP2P(&reqs[i]) {
