@@ -13,7 +13,7 @@ func TestBadBuffers(t *testing.T) {
 	exe := program(t, "buffers")
 	for _, how := range []string{
 		"again 1048576", "destroy 1048576", "abort 1048576", "exit 1048576", "stay 1048576",
-		"hole 64", "hole 1048576", "readonly 64", "readonly 1048576", "freed 64", "freed 1048576",
+		"hole 64", "hole 1048576", "readonly 64", "readonly 1048576", "low 64", "low 1048576", "wild 64", "wild 1048576",
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -226,7 +227,7 @@ func join(s, other device.Stream) error {
 }
 
 // execute runs a batch on the calling goroutine and records its first error.
-func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
+func (e *Engine) execute(seq uint64, batch []algorithm.Request) (err error) {
 	e.run.Lock()
 	defer e.run.Unlock()
 	if err := e.Err(); err != nil {
@@ -238,11 +239,20 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) error {
 	e.running = o
 	returned := false
 	defer func() {
-		if !returned { // a panic, as on an unmapped buffer: the stream reports it; peers must not wait
-			_ = e.quit(o.error(-1, fmt.Errorf("%w: the operation panicked", algorithm.ErrAborted)))
+		if returned {
+			return
+		}
+		// A buffer that is not mapped, for one: peers must not wait for this rank.
+		at := fmt.Sprintf("with the send buffer at %#x and the recv buffer at %#x", uintptr(o.req.Send), uintptr(o.req.Recv))
+		if o.req.ScalarPtr != 0 {
+			at += fmt.Sprintf(" and the operator's factor at %#x", uintptr(o.req.ScalarPtr))
+		}
+		_ = e.quit(o.error(-1, fmt.Errorf("%w: the operation panicked, %s", algorithm.ErrAborted, at)))
+		if v := recover(); v != nil { // nil: the goroutine was ended
+			err = o.error(-1, fmt.Errorf("%s: %w", at, &host.PanicError{Value: v, Stack: debug.Stack()}))
 		}
 	}()
-	err := e.dispatch(o, batch)
+	err = e.dispatch(o, batch)
 	returned = true
 	runtime.KeepAlive(batch)
 	if err != nil {

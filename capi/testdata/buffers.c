@@ -6,15 +6,14 @@ enum { RANKS = 3 };
 
 static size_t bytes;
 
-// bad is a buffer that cannot take all bytes: a short allocation, or memory that is not mapped, cannot be written or was freed.
+// bad is a buffer that cannot take all bytes: a short allocation, or an address where nothing is mapped or can be written.
 static void *bad(const char *how) {
 	void *p = NULL;
 	if (!strcmp(how, "hole")) p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	else if (!strcmp(how, "readonly")) p = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	else {
-		OK(ncclMemAlloc(&p, !strcmp(how, "freed") ? bytes : 4096));
-		if (!strcmp(how, "freed")) OK(ncclMemFree(p));
-	}
+	else if (!strcmp(how, "low")) p = (void *)0x10;
+	else if (!strcmp(how, "wild")) p = (void *)0x1234000000000000;
+	else OK(ncclMemAlloc(&p, 4096));
 	CHECK(p && p != MAP_FAILED);
 	return p;
 }
@@ -31,7 +30,7 @@ int main(int argc, char **argv) {
 	const char *how = argv[1];
 	bytes = atol(argv[2]);
 	if (!strcmp(how, "stay")) setenv("GOCCL_OP_TIMEOUT", "500ms", 1); // without it the peers wait for a corrected call, and a warning names this rank
-	int rank = atoi(argv[3]), faults = !strcmp(how, "hole") || !strcmp(how, "readonly") || !strcmp(how, "freed");
+	int rank = atoi(argv[3]), faults = strstr("hole readonly low wild", how) != NULL;
 	ncclUniqueId id = share_id(argv[4], rank);
 	ncclComm_t c;
 	void *send, *recv, *wrong = NULL;
@@ -49,7 +48,7 @@ int main(int argc, char **argv) {
 	if (faults) { // found in the middle of the work, which a peer may have ended: then the next call fails
 		if (rank != 1 && !r) r = ncclAllReduce(send, recv, bytes, ncclInt8, ncclSum, c, NULL);
 		CHECK(r != ncclSuccess);
-		if (rank == 1) SAYS("0x"); // the first address inside the buffer that was touched
+		if (rank == 1) SAYS(address);
 		OK(ncclCommAbort(c));
 		return 0;
 	}

@@ -133,7 +133,7 @@ func (d *Device) CopyIn(dst device.Ptr, src []byte) error {
 	if err := d.open(); err != nil {
 		return err
 	}
-	return fail(d.gpu.ordinal, "copy in", d.gpu.ctx.CopyIn(driver.Ptr(dst), src, d.gpu.setup))
+	return failAt(d.gpu.ordinal, "copy in", dst, d.gpu.ctx.CopyIn(driver.Ptr(dst), src, d.gpu.setup))
 }
 
 // CopyOut copies device memory to Go memory. It is not ordered with any stream: synchronize the stream that writes src
@@ -142,7 +142,7 @@ func (d *Device) CopyOut(dst []byte, src device.Ptr) error {
 	if err := d.open(); err != nil {
 		return err
 	}
-	return fail(d.gpu.ordinal, "copy out", d.gpu.ctx.CopyOut(dst, driver.Ptr(src), d.gpu.setup))
+	return failAt(d.gpu.ordinal, "copy out", src, d.gpu.ctx.CopyOut(dst, driver.Ptr(src), d.gpu.setup))
 }
 
 // Close waits up to 10 s for the streams made from d, then frees everything made from it. If a stream is still busy, it

@@ -58,6 +58,14 @@ func fail(ordinal int, op string, err error) error {
 	return e
 }
 
+// failAt is fail of what concerns an address.
+func failAt[P ~uint64 | ~uintptr](ordinal int, op string, p P, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fail(ordinal, fmt.Sprintf("%s at %#x", op, uintptr(p)), err)
+}
+
 // failKind is fail with a given kind and a reason of this package.
 func failKind(ordinal int, op string, kind error, format string, v ...any) error {
 	return &Error{Op: op, Device: device.ID{Kind: device.CUDA, Index: ordinal}, Err: fmt.Errorf("%w: "+format, append([]any{kind}, v...)...)}

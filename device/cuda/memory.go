@@ -77,7 +77,7 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 		process.mu.Lock()
 		delete(process.mappings, v.Ptr)
 		process.mu.Unlock()
-		return fail(g.ordinal, "free", g.ctx.VMMFree(v))
+		return failAt(g.ordinal, "free", v.Ptr, g.ctx.VMMFree(v))
 	}
 	if err := d.add(a); err != nil {
 		delete(process.mappings, v.Ptr)
@@ -109,7 +109,7 @@ func (d *Device) AllocLegacy(size int64) (device.Allocation, error) {
 		return nil, fail(g.ordinal, "alloc", err)
 	}
 	a := &Allocation{d: d, ptr: device.Ptr(p), size: size}
-	a.free = func() error { return fail(g.ordinal, "free", g.ctx.MemFree(p)) }
+	a.free = func() error { return failAt(g.ordinal, "free", p, g.ctx.MemFree(p)) }
 	return a.keep()
 }
 
@@ -150,7 +150,7 @@ func (d *Device) HostAlloc(size int64) (*HostMemory, error) {
 		return nil, fail(g.ordinal, "host alloc", err)
 	}
 	h := &HostMemory{Allocation: Allocation{d: d, ptr: device.Ptr(dev), size: size}, host: device.Ptr(host)}
-	h.free = func() error { return fail(g.ordinal, "host free", g.ctx.HostFree(host)) }
+	h.free = func() error { return failAt(g.ordinal, "host free", host, g.ctx.HostFree(host)) }
 	clear(h.Bytes())
 	return h.keep()
 }
@@ -167,10 +167,12 @@ func (d *Device) HostRegister(host device.Ptr, size int64) (*HostMemory, error) 
 	g := d.gpu
 	dev, err := g.ctx.HostRegister(driver.Ptr(host), size, driver.HostPortable|driver.HostDeviceMap)
 	if err != nil {
-		return nil, fail(g.ordinal, "host register", err)
+		return nil, failAt(g.ordinal, "host register", host, err)
 	}
 	h := &HostMemory{Allocation: Allocation{d: d, ptr: device.Ptr(dev), size: size}, host: host}
-	h.free = func() error { return fail(g.ordinal, "host unregister", g.ctx.HostUnregister(driver.Ptr(host))) }
+	h.free = func() error {
+		return failAt(g.ordinal, "host unregister", host, g.ctx.HostUnregister(driver.Ptr(host)))
+	}
 	return h.keep()
 }
 

@@ -39,7 +39,7 @@ func (d *Device) identify(op string, p device.Ptr) (identity, error) {
 	var err error
 	o, ctx := d.gpu.ordinal, d.gpu.ctx
 	if id.info, err = ctx.PointerInfo(driver.Ptr(p)); err != nil {
-		return id, fail(o, op, err)
+		return id, failAt(o, op, p, err)
 	}
 	switch {
 	case id.info.Type != driver.GPUMemory:
@@ -48,7 +48,7 @@ func (d *Device) identify(op string, p device.Ptr) (identity, error) {
 		return id, failKind(o, op, device.ErrNotShareable, "%#x is managed memory: use cudaMalloc", p)
 	}
 	if id.base, id.size, err = ctx.AddressRange(driver.Ptr(p)); err != nil {
-		return id, fail(o, op, err)
+		return id, failAt(o, op, p, err)
 	}
 	process.mu.Lock()
 	m := process.mappings[id.base]
@@ -107,12 +107,12 @@ func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 	case id.info.LegacyIPC:
 		h.Type = device.HandleLegacyIPC
 		if h.IPC, err = d.gpu.ctx.IPCGet(id.base); err != nil {
-			return device.Handle{}, fail(o, op, err)
+			return device.Handle{}, failAt(o, op, p, err)
 		}
 	case id.info.HandleTypes&1 != 0:
 		h.Type = device.HandleFD
 		if h.FD, err = d.gpu.ctx.VMMExport(id.base); err != nil {
-			return device.Handle{}, fail(o, op, err)
+			return device.Handle{}, failAt(o, op, p, err)
 		}
 	default:
 		return device.Handle{}, failKind(o, op, device.ErrNotShareable, "%#x was made by cuMemCreate without a file-descriptor handle type", p)
@@ -180,7 +180,7 @@ func (d *Device) importVMM(h device.Handle) (device.Allocation, error) {
 		return nil, fail(g.ordinal, "import", err)
 	}
 	a := &Allocation{d: d, ptr: device.Ptr(v.Ptr), size: v.Size}
-	a.free = func() error { return fail(g.ordinal, "unmap", g.ctx.VMMFree(v)) }
+	a.free = func() error { return failAt(g.ordinal, "unmap", v.Ptr, g.ctx.VMMFree(v)) }
 	return a.keep()
 }
 
@@ -208,7 +208,7 @@ func (d *Device) importLegacy(h device.Handle) (device.Allocation, error) {
 			return nil
 		}
 		delete(g.imports, h.IPC)
-		return fail(g.ordinal, "unmap", g.ctx.IPCClose(s.ptr))
+		return failAt(g.ordinal, "unmap", s.ptr, g.ctx.IPCClose(s.ptr))
 	}
 	return a.keep()
 }
@@ -231,7 +231,7 @@ func (d *Device) importHost(h device.Handle) (device.Allocation, error) {
 	r.free = func() error {
 		err := unregister()
 		if e := syscall.Munmap(mem); err == nil {
-			err = fail(d.gpu.ordinal, "unmap", e)
+			err = failAt(d.gpu.ordinal, "unmap", uintptr(unsafe.Pointer(&mem[0])), e)
 		}
 		return err
 	}

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/goccl/goccl/device"
@@ -85,6 +86,14 @@ func (s *Stream) done(op string, err error) error {
 	return fail(s.d.gpu.ordinal, op, err)
 }
 
+// doneAt is done of what concerns an address.
+func (s *Stream) doneAt(op string, p device.Ptr, err error) error {
+	if err == nil {
+		return nil
+	}
+	return s.done(fmt.Sprintf("%s at %#x", op, uintptr(p)), err)
+}
+
 // Copy enqueues a copy of n bytes. Between GPUs it runs on a copy engine.
 func (s *Stream) Copy(dst, src device.Ptr, n int64) error {
 	if n == 0 {
@@ -93,7 +102,11 @@ func (s *Stream) Copy(dst, src device.Ptr, n int64) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	return s.done("copy", s.d.gpu.ctx.Copy(driver.Ptr(dst), driver.Ptr(src), n, s.raw))
+	err := s.d.gpu.ctx.Copy(driver.Ptr(dst), driver.Ptr(src), n, s.raw)
+	if err != nil {
+		return s.doneAt(fmt.Sprintf("copy from %#x", uintptr(src)), dst, err)
+	}
+	return nil
 }
 
 // Memset enqueues n bytes of value.
@@ -101,7 +114,7 @@ func (s *Stream) Memset(dst device.Ptr, value byte, n int64) error {
 	if err := s.check(); err != nil || n == 0 {
 		return err
 	}
-	return s.done("memset", s.d.gpu.ctx.Memset8(driver.Ptr(dst), value, n, s.raw))
+	return s.doneAt("memset", dst, s.d.gpu.ctx.Memset8(driver.Ptr(dst), value, n, s.raw))
 }
 
 // WriteValue64 enqueues a store of v at p (8-aligned), visible to the system after all earlier work of the stream.
@@ -109,7 +122,7 @@ func (s *Stream) WriteValue64(p device.Ptr, v uint64) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	return s.done("write value", s.d.gpu.ctx.WriteValue64(s.raw, driver.Ptr(p), v))
+	return s.doneAt("write value", p, s.d.gpu.ctx.WriteValue64(s.raw, driver.Ptr(p), v))
 }
 
 // WriteValue32 is WriteValue64 for 4 bytes.
@@ -117,7 +130,7 @@ func (s *Stream) WriteValue32(p device.Ptr, v uint32) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	return s.done("write value", s.d.gpu.ctx.WriteValue32(s.raw, driver.Ptr(p), v))
+	return s.doneAt("write value", p, s.d.gpu.ctx.WriteValue32(s.raw, driver.Ptr(p), v))
 }
 
 // WaitValue64 makes later work wait until *p >= v by signed difference. Only the store ends that wait, so the caller

@@ -102,7 +102,7 @@ func (d *Device) CopyIn(dst device.Ptr, src []byte) error {
 	if len(src) == 0 {
 		return nil
 	}
-	return d.access("copy in", func() { copy(device.Bytes(dst, int64(len(src))), src) })
+	return d.access("copy in", dst, func() { copy(device.Bytes(dst, int64(len(src))), src) })
 }
 
 // CopyOut copies from src to dst and returns when done.
@@ -110,16 +110,19 @@ func (d *Device) CopyOut(dst []byte, src device.Ptr) error {
 	if len(dst) == 0 {
 		return nil
 	}
-	return d.access("copy out", func() { copy(dst, device.Bytes(src, int64(len(dst)))) })
+	return d.access("copy out", src, func() { copy(dst, device.Bytes(src, int64(len(dst)))) })
 }
 
 // access runs f while the device cannot close, and turns a fault into an error.
-func (d *Device) access(what string, f func()) error {
+func (d *Device) access(what string, p device.Ptr, f func()) error {
 	if !d.begin() {
 		return fmt.Errorf("host: %s on %s: %w", what, d.ID(), device.ErrClosed)
 	}
 	defer d.end()
-	return guard(what, func() error { f(); return nil })
+	if err := guard(what, func() error { f(); return nil }); err != nil {
+		return fmt.Errorf("%w (the device's buffer is at %#x)", err, uintptr(p))
+	}
+	return nil
 }
 
 // Close aborts kernels that watch the abort word and frees every allocation of the device. If a kernel still runs,

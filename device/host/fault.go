@@ -2,7 +2,9 @@ package host
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // PanicError is the error of a kernel that panicked, or that accessed unmapped memory.
@@ -11,9 +13,16 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error includes the panic's value and, for a fault, the address; the stack is in the field.
+// Error includes the panic's value and, for a fault, the address if the runtime knows it; the stack is in the field.
 func (e *PanicError) Error() string {
-	if a, ok := e.Addr(); ok {
+	a, ok := e.Addr()
+	err, isRuntime := e.Value.(runtime.Error)
+	switch {
+	case ok && a == 0:
+		return fmt.Sprintf("panic: %v: at an address that no memory can have", e.Value)
+	case !ok && isRuntime && strings.Contains(err.Error(), "invalid memory address"):
+		return fmt.Sprintf("panic: %v: at an address below 0x1000", e.Value)
+	case ok:
 		return fmt.Sprintf("panic: %v: at %#x no memory is mapped, or it is read-only: is a buffer shorter than its count says, or freed?", e.Value, a)
 	}
 	return fmt.Sprintf("panic: %v", e.Value)

@@ -168,6 +168,9 @@ func CopyIn(h Handle, dst uintptr, src unsafe.Pointer, n uint64) error {
 	if err != nil || n == 0 {
 		return err
 	}
+	if src == nil || dst == 0 {
+		return fmt.Errorf("%w: copy of %d bytes from %#x to %#x: NULL is no buffer", ErrInvalidArgument, n, uintptr(src), dst)
+	}
 	return d.device.CopyIn(device.Ptr(dst), unsafe.Slice((*byte)(src), n))
 }
 
@@ -176,6 +179,9 @@ func CopyOut(h Handle, dst unsafe.Pointer, src uintptr, n uint64) error {
 	d, err := devices.get(h)
 	if err != nil || n == 0 {
 		return err
+	}
+	if dst == nil || src == 0 {
+		return fmt.Errorf("%w: copy of %d bytes from %#x to %#x: NULL is no buffer", ErrInvalidArgument, n, src, uintptr(dst))
 	}
 	return d.device.CopyOut(unsafe.Slice((*byte)(dst), n), device.Ptr(src))
 }

@@ -29,7 +29,7 @@ func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
 		return 0, err
 	}
 	if size > math.MaxInt64 {
-		return 0, fmt.Errorf("%w: a window of %d bytes", ErrInvalidArgument, size)
+		return 0, fmt.Errorf("%w: a window of %d bytes at %#x", ErrInvalidArgument, size, uintptr(ptr))
 	}
 	c.windowMu.Lock()
 	defer c.windowMu.Unlock()
