@@ -37,6 +37,7 @@ type comm struct {
 	inner atomic.Pointer[goccl.Comm] // nil until set up
 	setup *task                      // the set-up of this communicator
 	last  atomic.Pointer[task]       // the latest background work on it: set-up, split or shrink
+	apart atomic.Pointer[task]       // the latest split that gave it no communicator
 	state atomic.Int32
 
 	finished atomic.Bool // its work has ended and the peers are notified: later failures of peers do not affect it
@@ -189,9 +190,16 @@ func Wait(h Handle) error {
 		return err
 	}
 	<-c.setup.done
-	if t := c.last.Load(); c.setup.err == nil && !t.child {
+	if c.setup.err != nil {
+		return c.setup.err
+	}
+	if t := c.last.Load(); !t.child {
 		<-t.done
 		return t.err
 	}
-	return c.setup.err
+	if t := c.apart.Load(); t != nil {
+		<-t.done
+		return t.err
+	}
+	return nil
 }

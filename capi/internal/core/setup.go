@@ -163,13 +163,24 @@ func Split(h Handle, color, key int, cfg *Config) (Handle, error) {
 	if color < goccl.NoColor {
 		return 0, fmt.Errorf("%w: color %d is negative and not -1", ErrInvalidArgument, color)
 	}
-	split := func(ctx context.Context) (*goccl.Comm, error) { return parent.Split(ctx, color, key) }
+	// Splits of one communicator follow each other, on all ranks in the order of the calls.
+	before := c.last.Load()
+	split := func(ctx context.Context) (*goccl.Comm, error) {
+		select {
+		case <-before.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		return parent.Split(ctx, color, key)
+	}
 	if color == goccl.NoColor {
 		c.children.Add(1)
-		c.last.Store(start(func(ctx context.Context) error {
+		t := start(func(ctx context.Context) error {
 			_, err := split(ctx)
 			return err
-		}))
+		})
+		c.apart.Store(t)
+		c.last.Store(t)
 		return 0, nil
 	}
 	return c.descend(cfg, split)

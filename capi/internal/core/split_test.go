@@ -1,0 +1,89 @@
+package core
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+)
+
+// Splits that are begun one after the other, before the first has ended, meet the peers' in the same order.
+func TestSplitsFollowEachOther(t *testing.T) {
+	const n = 3
+	c := world(t, n, Config{Timeout: 10 * time.Second})
+	for range 10 {
+		var ranks sync.WaitGroup
+		for r, h := range c {
+			ranks.Go(func() {
+				colors := []int{r % 2, goccl.NoColor, 0, 1}
+				if r != 1 {
+					colors[1] = 5
+				}
+				children := make([]Handle, len(colors))
+				for i, color := range colors {
+					var err error
+					if children[i], err = Split(h, color, r, nil); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				if err := Wait(h); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+				for i, k := range children {
+					if k == 0 {
+						continue
+					}
+					err := Wait(k)
+					info, _ := CommInfo(k)
+					if want := [][]int{{2, 1, 2}, {2, 0, 2}, {n, n, n}, {n, n, n}}[i][r]; err != nil || info.Size != want {
+						t.Errorf("rank %d, split %d: %d ranks, %v; want %d", r, i, info.Size, err, want)
+					}
+				}
+				for _, k := range children {
+					if k != 0 {
+						_ = Destroy(k)
+					}
+				}
+			})
+		}
+		ranks.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A rank without a color waits for its part of a split, also when it has begun another since.
+func TestWaitsForASplitWithoutColor(t *testing.T) {
+	c := world(t, 2, Config{Timeout: 10 * time.Second})
+	var children [2]Handle
+	begin := func(r int, color int) Handle {
+		k, err := Split(c[r], color, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	begin(0, goccl.NoColor)
+	children[0] = begin(0, 0)
+	waited := make(chan error, 1)
+	go func() { waited <- Wait(c[0]) }()
+	select {
+	case err := <-waited:
+		t.Fatalf("the wait ended before the peer came: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	alone := begin(1, 0)
+	children[1] = begin(1, 0)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	for _, k := range append(children[:], alone) {
+		if err := Wait(k); err != nil {
+			t.Error(err)
+		}
+		_ = Destroy(k)
+	}
+}
