@@ -136,8 +136,17 @@ func shortBuffer(comm *goccl.Comm, c algorithm.Collective, short string, count i
 	return errors.Join(err, comm.Synchronize(ctx, s))
 }
 
+// blamed returns the rank that err blames, -1 for none, and -2 if err is not an error of a communicator.
+func blamed(err error) int {
+	var ge *goccl.Error
+	if !errors.As(err, &ge) {
+		return -2
+	}
+	return ge.Peer
+}
+
 // Memory that is unknown to every device and not mapped ends in an error on every rank. The first rank that accesses it
-// reports the address.
+// reports the address. All ranks but the owner blame the owner.
 func TestUnmappedBuffer(t *testing.T) {
 	hole, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -177,6 +186,9 @@ func TestUnmappedBuffer(t *testing.T) {
 				}
 				if inHole {
 					found.Store(true)
+				}
+				if whom := blamed(comm.AsyncError()); err != nil && (r == 1 && whom != -1 || r != 1 && whom != 1) {
+					t.Errorf("%d bytes, rank %d blames rank %d: %v", size, r, whom, comm.AsyncError())
 				}
 				if ctx.Err() != nil || err == nil && (r == 1 || size > 64) { // a small operation completes elsewhere before that rank stores its result
 					t.Errorf("%d bytes, rank %d: %v; want an error", size, r, err)

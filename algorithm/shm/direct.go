@@ -116,6 +116,7 @@ func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push b
 			return false, false, o.unmapped(r)
 		}
 	}
+	o.entered = true
 	return true, push, nil
 }
 

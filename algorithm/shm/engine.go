@@ -242,14 +242,19 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) (err error) {
 		if returned {
 			return
 		}
-		// A buffer that is not mapped, for one: peers must not wait for this rank.
+		// For example a buffer is not mapped. Peers must not wait for this rank.
+		panicked := recover() // nil: the goroutine ends
 		at := fmt.Sprintf("with the send buffer at %#x and the recv buffer at %#x", uintptr(o.req.Send), uintptr(o.req.Recv))
 		if o.req.ScalarPtr != 0 {
 			at += fmt.Sprintf(" and the operator's factor at %#x", uintptr(o.req.ScalarPtr))
 		}
-		_ = e.quit(o.error(-1, fmt.Errorf("%w: the operation panicked, %s", algorithm.ErrAborted, at)))
-		if v := recover(); v != nil { // nil: the goroutine was ended
-			err = o.error(-1, fmt.Errorf("%s: %w", at, &host.PanicError{Value: v, Stack: debug.Stack()}))
+		owner, cause := o.ownerOf(panicked), fmt.Errorf("%w: the operation panicked, %s", algorithm.ErrAborted, at)
+		if owner >= 0 {
+			cause = fmt.Errorf("%w: a buffer of rank %d is not mapped: it is shorter than its count says, or freed", errFault, owner)
+		}
+		_ = e.quit(o.error(owner, cause))
+		if panicked != nil {
+			err = o.error(owner, fmt.Errorf("%s: %w", at, &host.PanicError{Value: panicked, Stack: debug.Stack()}))
 		}
 	}()
 	err = e.dispatch(o, batch)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/wait"
 )
 
@@ -25,7 +26,35 @@ const (
 	fatePeerDead
 	fateTimeout
 	fateMismatch
+	fateFault // in a buffer of the rank whom the owner blames
 )
+
+// errFault is the error of a request that met memory of a peer which is not mapped.
+var errFault = fmt.Errorf("%w: a memory fault", algorithm.ErrAborted)
+
+// ownerOf is the peer in whose buffer a request that is done in place met a memory fault, or -1.
+func (o *op) ownerOf(panicked any) int {
+	fault, ok := panicked.(interface{ Addr() uintptr })
+	if !ok || !o.entered {
+		return -1
+	}
+	e := o.e
+	for k := range e.size { // this rank first: it may use the same memory
+		r := (e.rank + k) % e.size
+		send, recv := o.req.Extents(r, e.size)
+		if within(fault.Addr(), e.sendAt[r], send) || within(fault.Addr(), e.recvAt[r], recv) {
+			if r == e.rank {
+				return -1
+			}
+			return r
+		}
+	}
+	return -1
+}
+
+func within(a uintptr, p device.Ptr, n int64) bool {
+	return p != 0 && a >= uintptr(p) && int64(a-uintptr(p)) < n
+}
 
 func fateOf(err error) uint32 {
 	switch {
@@ -37,6 +66,8 @@ func fateOf(err error) uint32 {
 		return fateTimeout
 	case errors.Is(err, algorithm.ErrMismatch):
 		return fateMismatch
+	case errors.Is(err, errFault):
+		return fateFault
 	}
 	return fateAborted
 }
@@ -134,6 +165,10 @@ func (o *op) left(peer int) error {
 		return o.error(blamed, fmt.Errorf("%w: rank %d waited for rank %d%s and has given up", algorithm.ErrTimeout, peer, blamed, what))
 	case code == fateMismatch:
 		return o.error(blamed, fmt.Errorf("%w: rank %d has found that%s", algorithm.ErrMismatch, peer, what))
+	case code == fateFault && accused:
+		return o.error(-1, fmt.Errorf("%w: rank %d cannot reach this rank's buffers%s: one is not mapped: it is shorter than its count says, or freed", algorithm.ErrAborted, peer, what))
+	case code == fateFault:
+		return o.error(blamed, fmt.Errorf("%w in a buffer of rank %d: rank %d met it%s", errFault, blamed, peer, what))
 	}
 	if blamed != peer {
 		return o.error(blamed, fmt.Errorf("%w: rank %d has given up%s because of rank %d", algorithm.ErrAborted, peer, what, blamed))

@@ -19,6 +19,7 @@ type op struct {
 	waitsFor int // for a send or receive: the peer that it waits for
 
 	send, recv place // descriptions of the buffers, for peers; only in requests that may be direct
+	entered    bool  // e.sendAt and e.recvAt belong to this request
 }
 
 // publish ends the writes of a phase. A rank that sees the meeting's counter sees the slot and the descriptor.
