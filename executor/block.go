@@ -134,8 +134,8 @@ func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
 		}
 		b.begun = true
 	}
-	over, err = b.data(in, w)
-	if err != nil {
+	over, moved, err = b.reach(in, w)
+	if err != nil || !moved {
 		return false, false, err
 	}
 	h := b.r.h
@@ -149,6 +149,31 @@ func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
 		b.signal(in)
 	}
 	return over, true, nil
+}
+
+// reach is data, but that nothing moves once a rank whose buffers the op touches has left. A mover raises its flag and then looks who has left, a leaver says
+// so and then looks at the flags (hostEngine.quit): one of the two sees the other.
+func (b *block) reach(in *instr, w *worker) (over, moved bool, err error) {
+	if len(in.io) > 0 {
+		moving := b.r.h.windows[b.r.h.x.e.rank].moving()
+		moving.Add(1)
+		defer moving.Add(^uint32(0)) // also when a buffer cannot be touched
+		if b.lost(in) >= 0 {
+			return false, false, nil // the launch waits for its abort, which knows the cause
+		}
+	}
+	over, err = b.data(in, w)
+	return over, true, err
+}
+
+// lost is a rank whose buffers the op touches and that has left, or -1.
+func (b *block) lost(in *instr) int {
+	for _, p := range in.io {
+		if b.r.h.windows[p].left().Load() != 0 {
+			return p
+		}
+	}
+	return -1
 }
 
 func (b *block) signal(in *instr) {
@@ -196,6 +221,9 @@ func (b *block) ready() bool {
 	case opBarrier:
 		return b.entry == 0 || b.assembled(in)
 	case opData:
+		if b.lost(in) >= 0 {
+			return false
+		}
 		if b.begun {
 			return true
 		}
@@ -224,6 +252,9 @@ func (b *block) waiting() (peer int, where string) {
 		return -1, fmt.Sprintf("waiting for semaphore %d at %s", in.op.SemaphoreIDs[b.entry], at)
 	case opBarrier:
 		return -1, fmt.Sprintf("waiting at barrier %d at %s", in.op.BarrierID, at)
+	}
+	if p := b.lost(in); p >= 0 {
+		return p, fmt.Sprintf("rank %d has left, at %s", p, at)
 	}
 	for _, p := range in.io {
 		if !b.r.published(p) {

@@ -230,6 +230,16 @@ func (h *hostEngine) leave() {
 	}
 }
 
+// quit runs after a failure. When quit returns, no peer of this process touches this rank's buffers, now or later.
+func (h *hostEngine) quit() {
+	h.windows[h.x.e.rank].left().Store(1)
+	for r, w := range h.windows {
+		for r != h.x.e.rank && h.control.SameProcess[r] && w.moving().Load() != 0 {
+			time.Sleep(10 * time.Microsecond) // a mover lowers its flag after quantum bytes
+		}
+	}
+}
+
 // closeTimeout is how long close waits for a running launch. A launch that waits leaves within microseconds of the
 // abort; a launch that copies leaves when the copy is done.
 const closeTimeout = 10 * time.Second

@@ -95,6 +95,7 @@ func (t *ticket) execute(b *host.Block) error {
 	defer func() {
 		if !returned { // such as for an unmapped buffer: the stream reports the panic; no rank may wait for this launch
 			t.h.x.e.Abort(t.h.x.fail(seq, -1, fmt.Errorf("%w: the launch panicked", algorithm.ErrAborted)))
+			t.h.quit()
 		}
 	}()
 	err := t.perform(b)
@@ -194,7 +195,9 @@ func (t *ticket) end(err error) error {
 		err = r.finish()
 	}
 	if err != nil {
-		err = errors.Join(r.failed(err), r.takeBack())
+		err = r.failed(err)
+		h.quit()
+		err = errors.Join(err, r.takeBack())
 	}
 	runtime.KeepAlive(r.Stream)
 	r.launch = launch{}

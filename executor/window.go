@@ -12,14 +12,18 @@ import (
 //
 //	0               door      the owner sleeps here; a writer that changes what the owner may wait for wakes it
 //	64              turn      the owner's launches sleep here until the previous launch has ended
-//	128 + 1024·k    launch    the record of the owner's launch of parity k
-//	2176 + 64·l     inbound   signals that arrived on the owner's link l
+//	128             left      1 when a launch of the owner has failed: peers must not touch its buffers any more
+//	192             moving    the number of the owner's workers that touch buffers of peers
+//	256 + 1024·k    launch    the record of the owner's launch of parity k
+//	2304 + 64·l     inbound   signals that arrived on the owner's link l
 //
-// The owner writes door, turn and launch; peers add to inbound.
+// The owner writes door, turn, left, moving and launch; peers add to inbound.
 const (
 	offDoor     = 0
 	offTurn     = 64
-	offLaunch   = 128
+	offLeft     = 128
+	offMoving   = 192
+	offLaunch   = 256
 	launchBytes = 1024
 	offInbound  = offLaunch + 2*launchBytes
 )
@@ -32,6 +36,9 @@ func windowBytes(links int) int64 { return offInbound + int64(links)*wait.CellSi
 
 func (w window) door() *wait.Cell { return wait.At(unsafe.Add(w.base, offDoor)) }
 func (w window) turn() *wait.Cell { return wait.At(unsafe.Add(w.base, offTurn)) }
+
+func (w window) left() *atomic.Uint32   { return (*atomic.Uint32)(unsafe.Add(w.base, offLeft)) }
+func (w window) moving() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offMoving)) }
 
 func (w window) inbound(link int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Add(w.base, offInbound+wait.CellSize*link))
