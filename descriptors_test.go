@@ -2,11 +2,18 @@ package goccl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/primitive"
 )
 
 // descriptors counts the descriptors that communicators hold besides the bootstrap's.
@@ -32,7 +39,85 @@ func (k *rank) descriptors() error {
 	return k.boot.Barrier(context.Background())
 }
 
-// TestDescriptorsOfCommunicators: their number does not grow with the number of ranks.
+// children opens all that opens descriptors, and looks at what a child gets of them.
+func (k *rank) children() (err error) {
+	id, err := bootstrap.NewUniqueID(bootstrap.WithInterface("lo"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, id.Close()) }()
+	c, err := k.comm(k.boot)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	sub, err := c.Split(context.Background(), 0, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sub.Close()) }()
+	u, err := newSums(c) // maps buffers of the peer
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, u.close()) }()
+	if err := u.once(3); err != nil {
+		return err
+	}
+	ctx := primitive.NewContext()
+	channels := primitive.NewCommunicator(k.boot, ctx)
+	defer func() { err = errors.Join(err, channels.Close(), ctx.Close()) }()
+	for tag, t := range []primitive.Transport{primitive.IPC, primitive.Ethernet} {
+		if _, err := channels.Connect(primitive.EndpointConfig{Transport: t, Device: k.dev}, 1-k.Rank, tag).Get(context.Background()); err != nil {
+			return err
+		}
+	}
+	child := exec.Command("/bin/cat")
+	in, err := child.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := child.Start(); err != nil { // it has been replaced by then
+		return err
+	}
+	got := opened(child.Process.Pid)
+	if err := errors.Join(in.Close(), child.Wait()); err != nil {
+		return err
+	}
+	mine, given := opened(os.Getpid()), opened(os.Getppid())
+	if got[0] == "" || len(mine) < 12 {
+		return fmt.Errorf("descriptors of the child: %v, of this process: %v", got, mine)
+	}
+	for fd, what := range got {
+		if fd > 2 && given[fd] != what { // this process may have been given some
+			err = errors.Join(err, fmt.Errorf("a child has descriptor %d, %s", fd, what))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return k.boot.Barrier(context.Background())
+}
+
+// opened is what the descriptors of a process are.
+func opened(pid int) map[int]string {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, _ := os.ReadDir(dir)
+	out := map[int]string{}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil {
+			out[fd], _ = os.Readlink(filepath.Join(dir, e.Name()))
+		}
+	}
+	return out
+}
+
+// TestChildrenInheritNothing: a program that a rank starts gets no descriptor of goccl. It would hide the rank's death, and could read its memory.
+func TestChildrenInheritNothing(t *testing.T) {
+	startJob(t, task{Do: "children", Size: 2, Victim: -1}).await("done", everyone(2), time.Minute)
+}
+
+// TestDescriptorsOfCommunicators: they do not grow with the number of ranks.
 func TestDescriptorsOfCommunicators(t *testing.T) {
 	startJob(t, task{Do: "descriptors", Size: 8, Victim: -1}).await("done", everyone(8), time.Minute)
 }

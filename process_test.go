@@ -102,7 +102,7 @@ func rankMain(s string) int {
 	time.AfterFunc(2*time.Minute, func() { panic("the rank hangs") })
 	do := map[string]func() error{
 		"matrix": k.matrix, "traffic": k.traffic, "wait": k.wait, "setup": k.setup, "replay": k.replay, "descriptors": k.descriptors, "leave": k.leave,
-		"reuse": k.reuse, "paused": k.paused, "model": k.model,
+		"reuse": k.reuse, "paused": k.paused, "model": k.model, "children": k.children,
 	}[k.Do]
 	before := k.settle(testutil.Resources{})
 	err := k.run(do)
