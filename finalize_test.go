@@ -31,6 +31,11 @@ func (k *rank) leave() error {
 	if err := u.once(3); err != nil {
 		return err
 	}
+	if k.Leave == "abort" || k.Leave == "die" { // when the work of all is done
+		if err := k.boot.Barrier(context.Background()); err != nil {
+			return err
+		}
+	}
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	if k.Rank == 0 {
@@ -41,7 +46,7 @@ func (k *rank) leave() error {
 			return errors.Join(u.close(), c.Close())
 		case "die":
 			k.say("running", nil)
-			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			time.Sleep(time.Minute) // the test kills it
 		case "exit":
 			if err := c.Finalize(ctx); err != nil {
 				return err
@@ -76,6 +81,10 @@ func TestLateFinalize(t *testing.T) {
 					tk.Victim = 0
 				}
 				j := startJob(t, tk)
+				if how == "die" {
+					j.await("running", everyone(tk.Size), time.Minute) // nobody is in the barrier any more
+					j.signal(tk.Victim, syscall.SIGKILL)
+				}
 				j.await("done", others(tk.Size, tk.Victim), time.Minute)
 			})
 		})

@@ -38,7 +38,7 @@ const (
 	modelRanks = 4
 	modelCount = 1 << 20 // elements of a large sum, for which processes use separate memory
 	modelLimit = 20 * time.Second
-	modelPause = 1500 * time.Millisecond // OpTimeout of rounds in which a rank is stopped; a busy machine must not look like a stopped rank
+	modelPause = 4 * time.Second // OpTimeout of rounds in which a rank is stopped; a busy machine must not look like a stopped rank
 )
 
 // modelRound is the part of the seed's script for one round.

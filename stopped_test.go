@@ -90,16 +90,18 @@ func (k *rank) reuseOnce(round int) (err error) {
 // A rank that was stopped in the middle of an all-reduce and continues after the others have given it up never writes
 // to memory that they have reused.
 func TestAStoppedRankWritesNothingLater(t *testing.T) {
-	tk := task{Do: "reuse", Size: 3, Victim: 1, OpTimeout: 1500 * time.Millisecond * slowness, Rounds: 4}
+	t.Parallel()
+	tk := task{Do: "reuse", Size: 3, Victim: 1, OpTimeout: 4 * time.Second * slowness, Rounds: 3}
 	if os.Getenv("GOCCL_FULL") != "" {
 		tk.Rounds = 200
 	}
 	if testing.Short() {
-		tk.Rounds = 3
+		tk.Rounds = 2
 	}
-	for first := 0; first < tk.Rounds; first += 20 { // a process ends after two minutes
+	const each = 15 / slowness
+	for first := 0; first < tk.Rounds; first += each { // a process ends after two minutes
 		tk := tk
-		tk.Rounds = min(20, tk.Rounds-first)
+		tk.Rounds = min(each, tk.Rounds-first)
 		stopAndGoOn(t, tk)
 	}
 }
