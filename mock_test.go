@@ -90,11 +90,8 @@ func TestOnMockAllocations(t *testing.T) {
 	}
 }
 
-// Nor does a group of several communicators, but under the race detector, where a sync.Pool forgets some of what it is given.
+// Nor does a group of several communicators.
 func TestOnMockGroupAllocations(t *testing.T) {
-	if slowness > 1 {
-		t.Skip("the race detector makes allocations of its own")
-	}
 	a, b := onMock(t, 4, nil)[1], onMock(t, 4, nil)[1]
 	s, p := mockStream(t, a), scratch(t, a)
 	call := func(c *goccl.Comm, n int64) goccl.Call {
