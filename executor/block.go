@@ -151,8 +151,9 @@ func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
 	return over, true, nil
 }
 
-// reach is data, but that nothing moves once a rank whose buffers the op touches has left. A mover raises its flag and then looks who has left, a leaver says
-// so and then looks at the flags (hostEngine.quit): one of the two sees the other.
+// reach is data, except that nothing moves after a rank whose buffers the op touches has left. A mover raises its flag
+// and then looks at the left words; a leaver sets its left word and then looks at the flags (hostEngine.quit). All are
+// sequentially consistent, so one of the two sees the other.
 func (b *block) reach(in *instr, w *worker) (over, moved bool, err error) {
 	if len(in.io) > 0 {
 		moving := b.r.h.windows[b.r.h.x.e.rank].moving()
