@@ -301,6 +301,14 @@ func TestLeaks(t *testing.T)     { run(t, environment(t), program(t, "leak"), "1
 func TestDeath(t *testing.T)     { processes(t, program(t, "death"), 4, 1, "4") }
 func TestOrphan(t *testing.T)    { processes(t, program(t, "orphan"), 2, 1, "3") }
 
+// A rank that dies in ncclCommSplit is named by every other.
+func TestDeathInSplit(t *testing.T) {
+	exe := program(t, "splitdeath")
+	for range 20 {
+		processes(t, exe, 4, 1)
+	}
+}
+
 // Finalize, Destroy, Abort and Revoke from any thread, in groups, twice and after errors.
 func TestRandomLifecycle(t *testing.T) {
 	rounds := "40"
