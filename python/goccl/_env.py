@@ -20,7 +20,6 @@ class Env:
     comm_id: str
     hostid: str
     cache_dir: str
-    multicast: bool
 
     def __init__(self) -> None:
         get = os.environ.get
@@ -34,7 +33,6 @@ class Env:
         self.comm_id = get("NCCL_COMM_ID", "")
         self.hostid = get("GOCCL_HOSTID", "")
         self.cache_dir = get("GOCCL_CACHE_DIR", "")
-        self.multicast = get("GOCCL_MULTICAST", "0") == "1"
 
     def __repr__(self) -> str:
         return "Env(" + ", ".join(f"{k}={v!r}" for k, v in vars(self).items()) + ")"
