@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/kernels"
 )
 
@@ -91,6 +92,8 @@ var kinds = []struct {
 	{bootstrap.ErrDuplicateRank, InvalidUsage},
 	{goccl.ErrInvalidUsage, InvalidUsage},
 	{goccl.ErrAborted, Aborted},
+	{fdshare.ErrRefused, Aborted}, // a peer that left took its memory back
+	{fdshare.ErrGone, Aborted},
 	{context.Canceled, Aborted},
 	{goccl.ErrClosed, Closed},
 	{device.ErrNoDevice, CUDAError},
