@@ -1,6 +1,7 @@
 """The torch.distributed backend on CPU tensors."""
 
 import os
+import signal
 from datetime import timedelta
 
 import pytest
@@ -181,3 +182,24 @@ def _late(rank, n, uid):
 
 def test_wait_ends_by_its_timeout_and_the_work_goes_on():
     jobs.run(2, _late)
+
+
+def _death(rank, n, uid, victim):
+    _init(rank, n, uid)
+    t = torch.ones(1000)
+    dist.all_reduce(t)
+    if rank == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(goccl.PeerDead, match=rf"\bpeer {victim}\b"):
+        for _ in range(100):
+            dist.all_reduce(t)
+    alive = [r for r in range(n) if r != victim]
+    left = dist.new_group(alive, use_local_synchronization=True)
+    for i in range(20):
+        x = torch.full((1000,), rank + 1.0 + i)
+        dist.all_reduce(x, group=left)
+        assert (x == sum(r + 1.0 + i for r in alive)).all()
+
+
+def test_survivors_go_on_in_a_group_of_their_own():
+    jobs.run(3, _death, 1, victim=1)
