@@ -35,7 +35,7 @@ test: ## everything that needs no GPU; the plain tests come last. GOCCL_FULL=1: 
 	@$(MAKE) --no-print-directory -j2 -Otarget kernels-check python-test
 	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory unit
-	@if [ -n "$$GOCCL_FULL" ]; then $(MAKE) --no-print-directory fuzz; fi
+	@if [ -n "$${GOCCL_FULL-}" ]; then $(MAKE) --no-print-directory fuzz; fi
 
 tools: $(LINT) ## install what the other targets call
 	@tools/install.sh
