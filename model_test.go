@@ -117,6 +117,10 @@ func (m *modelRank) run() (err error) {
 	if err := m.sums(c, everyone(modelRanks)); err != nil {
 		return err
 	}
+	// No rank dies while another is still in these sums: they would end with its death.
+	if err := m.boot.Barrier(context.Background()); err != nil {
+		return err
+	}
 	switch m.round.event {
 	case eventSplit:
 		return m.split(c)
