@@ -86,7 +86,7 @@ CUresult cuStreamGetId(CUstream s, unsigned long long *id) {
 		return cur ? OK : NOCTX;
 	}
 	if ((r = owned(&s))) return r;
-	if (s->capture) { // as driver 580 does on an H200
+	if (s->capture) { // as driver 580 seems to do on an H200
 		s->capture->invalid = 1;
 		return CAPUNSUP;
 	}
