@@ -19,7 +19,7 @@ GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector. Here and in unit, those that
 # take longest come first: the others run beside them.
-RACE = . executor algorithm bootstrap capi/internal/core device internal/doctor internal/driver internal/fdshare internal/futex internal/launch internal/perf \
+RACE = . executor algorithm bootstrap capi/internal/core device cmd/goccl/launch cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex \
        internal/wait primitive topo transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/launch"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
@@ -220,18 +219,6 @@ func TestKill9(t *testing.T) {
 				return took
 			})
 		})
-	}
-}
-
-// TestLaunched joins ranks by the environment of this project's launcher.
-func TestLaunched(t *testing.T) {
-	t.Parallel()
-	out := &logBuffer{}
-	err := launch.Run(context.Background(), launch.Options{
-		N: 4, Program: []string{"/proc/self/exe"}, Env: append(os.Environ(), "GOCCL_TEST_RANK=barrier"), Stdout: out, Stderr: out,
-	})
-	if err != nil || strings.Count(out.String(), "joined [0 0 0 0]") != 4 || strings.Count(out.String(), "done") != 4 {
-		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/internal/doctor"
+	"github.com/goccl/goccl/cmd/goccl/internal/doctor"
 )
 
 type doctorCommand struct {

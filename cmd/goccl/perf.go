@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/internal/perf"
 	"github.com/goccl/goccl/topo"
 )
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -16,7 +17,6 @@ import (
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/executor/planrun"
-	"github.com/goccl/goccl/internal/launch"
 	"github.com/goccl/goccl/plan"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goccl/goccl/internal/perf"
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 )
 
 type tuneCommand struct {

@@ -16,11 +16,11 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/examples/internal/tutorial"
-	"github.com/goccl/goccl/internal/launch"
 	"github.com/goccl/goccl/primitive"
 )
 

@@ -18,7 +18,7 @@ type layer struct {
 var house = []layer{
 	{"ground", []string{
 		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...", "internal/fdshare", "internal/futex",
-		"internal/hostreduce", "internal/launch/...", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred", "internal/regular", "internal/setting",
+		"internal/hostreduce", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred", "internal/regular", "internal/setting",
 		"internal/sockets", "internal/testutil/...", "internal/wait", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
@@ -26,7 +26,7 @@ var house = []layer{
 	{"primitives", []string{"primitive/..."}},
 	{"collectives", []string{"algorithm/...", "executor/..."}},
 	{"goccl", []string{"."}},
-	{"doors", []string{"capi/...", "cmd/...", "internal/doctor/...", "internal/perf/...", "internal/conformance", "internal/docgen", "internal/doctest", "python/..."}},
+	{"doors", []string{"capi/...", "cmd/...", "internal/conformance", "internal/doctest", "python/..."}},
 	{"lessons", []string{"examples/...", "bench/..."}},
 }
 

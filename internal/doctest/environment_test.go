@@ -22,7 +22,7 @@ var variables = map[string]*regexp.Regexp{
 
 // elsewhere lists directories that name variables without reading them, and directories that do not contain goccl's
 // sources.
-var elsewhere = []string{"build", "internal/doctor", "internal/perf", "python/build", "python/tests", "python/examples"}
+var elsewhere = []string{"build", "cmd/goccl/internal/doctor", "cmd/goccl/internal/perf", "python/build", "python/tests", "python/examples"}
 
 // ignoredList names NCCL's variables that goccl warns of and does not read.
 var ignoredList = filepath.Join("capi", "internal", "core", "ignored.go")
@@ -132,14 +132,14 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 		}
 	}
 	// doctor reports variables that it does not know as misspelt.
-	doctor, err := os.ReadFile(filepath.Join(root, "internal", "doctor", "environment.go"))
+	doctor, err := os.ReadFile(filepath.Join(root, "cmd", "goccl", "internal", "doctor", "environment.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	forTests := rows(t, page, "## For tests and measurements")
 	for name := range documented {
 		if strings.HasPrefix(name, "GOCCL_") && !forTests[name] && !strings.Contains(string(doctor), `"`+name+`":`) {
-			t.Errorf("internal/doctor/environment.go does not know %s", name)
+			t.Errorf("cmd/goccl/internal/doctor/environment.go does not know %s", name)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/internal/launch"
+	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/primitive"
 )
 

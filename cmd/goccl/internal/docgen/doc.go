@@ -1,8 +1,8 @@
 // Command docgen generates the parts of the documentation that are derived from other files, so that figures in the
 // text always match the measurements: tables between markers in README.md and docs/, and the pictures in docs/images.
 //
-//	go run ./internal/docgen          writes them (go generate does that)
-//	go run ./internal/docgen -check   fails when one is not up to date, as the package's test does
+//	go run ./cmd/goccl/internal/docgen          writes them (go generate does that)
+//	go run ./cmd/goccl/internal/docgen -check   fails when one is not up to date, as the package's test does
 //
 // A marker is a comment on a line of its own; the text between it and the next end marker is replaced:
 //

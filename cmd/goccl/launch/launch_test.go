@@ -131,6 +131,16 @@ func TestEnvironmentAndOutput(t *testing.T) {
 	}
 }
 
+// Ranks join with the environment that they get.
+func TestRanksJoin(t *testing.T) {
+	t.Setenv("RANK", "")
+	if err := Run(context.Background(), Options{
+		N: 4, Program: []string{"/proc/self/exe"}, Env: append(os.Environ(), "GOCCL_LAUNCH_JOIN=1"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestFirstFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string

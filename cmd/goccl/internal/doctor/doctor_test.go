@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func machine(t testing.TB, name string) *topo.Machine {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../topo/testdata", name+".json"))
+	b, err := os.ReadFile(filepath.Join("../../../../topo/testdata", name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}

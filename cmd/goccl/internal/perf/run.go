@@ -16,10 +16,10 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/algorithm/nvlink"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/buildinfo"
-	"github.com/goccl/goccl/internal/launch"
 )
 
 // The layouts of ranks that Run starts itself.
