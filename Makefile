@@ -19,7 +19,7 @@ GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector. Here and in unit, those that
 # take longest come first: the others run beside them.
-RACE = . executor algorithm bootstrap capi/internal/core device cmd/goccl/launch cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex \
+RACE = . internal/test executor algorithm bootstrap capi/internal/core device cmd/goccl/launch cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex \
        internal/wait primitive topo transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 
@@ -77,7 +77,7 @@ race: ## the tests of the concurrent packages under the race detector
 	$(GO) test -vet=off -race -short -timeout 20m $(RACE_PACKAGES)
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest . ./executor ./...
+	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./internal/test/faults . ./executor ./...
 
 FUZZTIME ?= 10s
 FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build --exclude-dir=.venv . | xargs -n1 dirname | sort -u)
@@ -91,10 +91,8 @@ fuzz: ## every fuzz target, for FUZZTIME (10s) each
 		done; \
 	done
 
-TUTORIALS := ./examples/01-basic-concepts ./examples/02-bootstrap ./examples/03-memory-channel ./examples/04-port-channel
-
 soak: ## tutorials 01 to 04, 200 times: none may hang or leave anything behind
-	$(GO) test -p 1 -count 200 -failfast -timeout 60m $(TUTORIALS)
+	GOCCL_SOAK=1 $(GO) test -run TestSoak -timeout 60m -v ./internal/test/soak
 
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...

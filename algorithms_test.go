@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -45,7 +46,7 @@ func buildPlan(t *testing.T, name string, n int) *plan.Plan {
 // every operator.
 func TestPlansAreSelected(t *testing.T) {
 	const n = 3
-	comms := newComms(t, n, openHost)
+	comms := commtest.New(t, n, commtest.Host, nil)
 	names := []string{"allreduce_twoshot_ll", "allgather_direct", "reducescatter_push", "alltoall_ll", "broadcast_scatter", "reduce_direct"}
 	for _, name := range names {
 		p := buildPlan(t, name, n)
@@ -102,7 +103,7 @@ func TestPlanFolder(t *testing.T) {
 	}
 	t.Setenv("GOCCL_PLAN_DIR", dir)
 	t.Setenv("GOCCL_ALGO", "all_reduce:allreduce_ring")
-	comms := newComms(t, n, openHost)
+	comms := commtest.New(t, n, commtest.Host, nil)
 	list := comms[0].Algorithms()
 	if len(list) != 2 || list[0].Name() != "allreduce_direct" || list[1].Name() != "allreduce_ring" {
 		t.Fatalf("%d plans: %v", len(list), list)
@@ -132,7 +133,7 @@ func TestPlanFolderMustBeOne(t *testing.T) {
 	for _, at := range []string{"/nosuch", filepath.Join(dir, "file"), filepath.Dir(pipe)} {
 		t.Setenv("GOCCL_PLAN_DIR", at)
 		boot := bootstrap.NewLocalGroup(1)[0]
-		dev, err := openHost(0)
+		dev, err := commtest.Host(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +151,7 @@ func TestPlanFolderMustBeOne(t *testing.T) {
 }
 
 func TestRegisterRefuses(t *testing.T) {
-	comms := newComms(t, 2, openHost)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	three := buildPlan(t, "allreduce_ring", 3)
 	err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), three) })
 	if !errors.Is(err, goccl.ErrInvalidArgument) {
@@ -170,7 +171,7 @@ func TestRegisterRefuses(t *testing.T) {
 
 // TestAbortWithPlans: an abort also ends running plans.
 func TestAbortWithPlans(t *testing.T) {
-	comms := newComms(t, 2, openHost)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := buildPlan(t, "allreduce_direct", 2)
 	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
 		t.Fatal(err)
@@ -187,7 +188,7 @@ func TestAbortWithPlans(t *testing.T) {
 
 // Revoke also ends running plans, even if they wait for a peer.
 func TestRevokeWithPlans(t *testing.T) {
-	comms := newComms(t, 2, openHost)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := buildPlan(t, "allreduce_direct", 2)
 	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
 		t.Fatal(err)
@@ -222,7 +223,7 @@ func TestRevokeWithPlans(t *testing.T) {
 // accepted, and other collectives are not affected.
 func TestForcedNames(t *testing.T) {
 	t.Setenv("GOCCL_ALGO", "all_reduce:allreduce_twoshot_ll,broadcast:nobody")
-	comms := newComms(t, 2, openHost)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := buildPlan(t, "allreduce_twoshot_ll", 2)
 	refused := func(name string, coll algorithm.Collective) {
 		t.Helper()
@@ -248,7 +249,7 @@ func TestForcedNames(t *testing.T) {
 	for _, bad := range []string{"all_reduce", "nothing:x", "send:x"} {
 		t.Setenv("GOCCL_ALGO", bad)
 		boot := bootstrap.NewLocalGroup(1)[0]
-		dev, err := openHost(0)
+		dev, err := commtest.Host(0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // extentsOf returns the bytes that a request of count bytes accesses, by the table of algorithm.Request.
@@ -48,7 +49,7 @@ func extentsOf(c algorithm.Collective, count int64, rank, n int) (send, recv int
 func TestShortBuffers(t *testing.T) {
 	const n, count = 3, 64 << 10
 	open := func(r int) (device.Device, error) { return host.Open(r) }
-	comms := commsWith(t, n, open, nil)
+	comms := commtest.New(t, n, open, nil)
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
 		if c == algorithm.AllToAllV || c == algorithm.AllToAllVDevice || c == algorithm.Send || c == algorithm.Recv {
 			continue
@@ -69,7 +70,7 @@ func TestShortBuffers(t *testing.T) {
 
 // The same for displacements beyond the buffer, and for messages.
 func TestShortParts(t *testing.T) {
-	comm := commsWith(t, 1, func(r int) (device.Device, error) { return host.Open(r) }, nil)[0]
+	comm := commtest.New(t, 1, func(r int) (device.Device, error) { return host.Open(r) }, nil)[0]
 	mem, err := comm.Device().Alloc(8192)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +157,7 @@ func TestUnmappedBuffer(t *testing.T) {
 	at := device.Ptr(uintptr(unsafe.Pointer(&hole[0])))
 	for _, size := range []int64{64, 1 << 20} { // bytes
 		var found atomic.Bool
-		comms := commsWith(t, 3, func(r int) (device.Device, error) { return host.Open(r) }, nil)
+		comms := commtest.New(t, 3, func(r int) (device.Device, error) { return host.Open(r) }, nil)
 		var ranks sync.WaitGroup
 		for r, comm := range comms {
 			ranks.Go(func() {

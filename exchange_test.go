@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // exchanges are rounds of all-to-all-v between n ranks, generated from a seed, so every rank knows the counts of all:
@@ -187,7 +188,7 @@ func (e *exchangeRank) eager() error {
 // replayed captures one exchange and replays it for every round; the stream changes the counts in between.
 func (e *exchangeRank) replayed() (err error) {
 	last, s := e.recv(len(e.x.types)), e.s.(*cuda.Stream)
-	x, err := capture(s, cuda.CaptureThreadLocal, func() error {
+	x, err := commtest.Capture(s, cuda.CaptureThreadLocal, func() error {
 		return e.c.AllToAllVDevice(e.in.Ptr(), last, e.deviceCounts(), e.x.types[0], s)
 	})
 	if err != nil {
@@ -256,7 +257,7 @@ func exchangeAll(t *testing.T, comms []*goccl.Comm, x *exchanges, seed uint64, f
 			t.Fatal(err)
 		}
 	}
-	if err := each(len(comms), func(r int) error { return errors.Join(f(ranks[r]), ranks[r].check()) }); err != nil {
+	if err := commtest.Each(len(comms), func(r int) error { return errors.Join(f(ranks[r]), ranks[r].check()) }); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 }

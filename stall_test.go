@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // lines is a log that a test reads while it is written.
@@ -50,7 +51,7 @@ func TestALongWaitIsLogged(t *testing.T) {
 	log := &lines{}
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
-	comms := commsWith(t, 2, openHost, func(r int, cfg *goccl.Config) { cfg.OpTimeout, cfg.Name = -1, "pair" })
+	comms := commtest.New(t, 2, commtest.Host, func(r int, cfg *goccl.Config) { cfg.OpTimeout, cfg.Name = -1, "pair" })
 	ends := make(chan error, 2)
 	for r, c := range comms {
 		mem, err := c.Device().Alloc(4096)

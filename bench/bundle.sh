@@ -15,7 +15,8 @@ dest=build/gpu
 limit=$((48 << 20))
 
 # Packages whose tests have something to say about a GPU.
-packages=(. device/cuda internal/driver internal/driver/ncclabi kernels/jit primitive transport/ipc algorithm/nvlink executor)
+packages=(. internal/test/gpu internal/test/faults device/cuda internal/driver internal/driver/ncclabi kernels/jit primitive transport/ipc algorithm/nvlink
+          executor)
 
 rm -rf "$dest" build/gpu.tree
 mkdir -p "$dest" build/gpu.tree/{bin,build}

@@ -179,19 +179,19 @@ step host.doctor 60 goccl doctor
 step host.topo 60 bash -c 'goccl topo --json >"$1" && goccl topo' - "$out/topo.json"
 step host.version 10 goccl version --json
 
-# 4. Tests, each in its package's folder. Those of failures are steps of their own.
-faults='^Test(Kill|KillCascade|KillInSetUp|Stop|AbortWhileBlocked|AbortEndsEverything|AbortWithPlans|DeathInEveryCommunicator|Mismatch|MismatchedMessages|Desync|Shrink|GPUKillInReplay|GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
+# 4. Tests, each in its package's folder. Kernels that were compiled for the host are tested where there is no GPU.
 for p in $(cat "$work/packages"); do
   name=${p//\//.}
-  if [ "$p" = . ]; then
-    at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s -test.skip "$faults"
-  else
-    # Kernels that were compiled for the host are tested where there is no GPU.
-    at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel'
-  fi
+  case $p in
+    .) at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s ;;
+    internal/test/faults) ;; # steps of their own, below
+    internal/test/gpu) at test.gpu 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
+    *) at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel' ;;
+  esac
 done
 order() { # NAME OVERLAP SEED
-  at "$1" 120 "$work" env GOCCL_OVERLAP="$2" ./pkg.test -test.v -test.timeout 115s -test.run '^TestGPUOrder' -order.operations "${GOCCL_ORDER_OPERATIONS:-100000}" -order.seed "$3"
+  at "$1" 120 "$work/internal/test/gpu" env GOCCL_OVERLAP="$2" ./pkg.test -test.v -test.timeout 115s -test.run '^TestGPUOrder' \
+    -order.operations "${GOCCL_ORDER_OPERATIONS:-100000}" -order.seed "$3"
   [ $list = 1 ] || [ ! -e "$out/$1.log" ] || ! wanted "$1" || grep '^order: ' "$out/$1.log"
 }
 if [ "$gpus" -lt 2 ]; then
@@ -200,8 +200,9 @@ else
   order order.overlap 1 1
   order order.apart 0 2
 fi
-at fault.goccl 200 "$work" ./pkg.test -test.v -test.timeout 190s -test.run "$faults" -test.skip '^Test(GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
-at fault.survivors 60 "$work" ./pkg.test -test.v -test.timeout 55s -test.run '^TestGPUFaults'
+faults=$work/internal/test/faults
+at fault.goccl 200 "$faults" ./pkg.test -test.v -test.timeout 190s -test.skip '^Test(GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
+at fault.survivors 60 "$faults" ./pkg.test -test.v -test.timeout 55s -test.run '^TestGPUFaults'
 at fault.primitive 60 "$work/primitive" ./pkg.test -test.v -test.timeout 55s -test.run 'Kill|Abort'
 at fault.executor 60 "$work/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'
 

@@ -26,7 +26,7 @@ var house = []layer{
 	{"primitives", []string{"primitive/..."}},
 	{"collectives", []string{"algorithm/...", "executor/..."}},
 	{"goccl", []string{"."}},
-	{"doors", []string{"capi/...", "cmd/...", "internal/conformance", "internal/doctest", "python/..."}},
+	{"doors", []string{"capi/...", "cmd/...", "internal/conformance", "internal/test/...", "internal/doctest", "python/..."}},
 	{"lessons", []string{"examples/...", "bench/..."}},
 }
 

@@ -1,8 +1,7 @@
-package goccl_test
+package soak_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -12,11 +11,12 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
 func TestManyCommunicators(t *testing.T) {
-	noLeak(t)
+	commtest.NoLeak(t)
 	const n, many = 2, 24
 	boots := bootstrap.NewLocalGroup(n)
 	all := make([][]*goccl.Comm, many)
@@ -24,8 +24,8 @@ func TestManyCommunicators(t *testing.T) {
 		all[i] = make([]*goccl.Comm, n)
 	}
 	var devs [n]device.Device
-	if err := each(n, func(r int) (err error) {
-		if devs[r], err = openHost(r); err != nil {
+	if err := commtest.Each(n, func(r int) (err error) {
+		if devs[r], err = commtest.Host(r); err != nil {
 			return err
 		}
 		for i := range all {
@@ -37,8 +37,8 @@ func TestManyCommunicators(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := each(many, func(i int) error {
-		c := someCase
+	if err := commtest.Each(many, func(i int) error {
+		c := commtest.SomeCase
 		c.Seed = uint64(i)
 		return conformance.Run(all[i], c)
 	}); err != nil {
@@ -47,7 +47,7 @@ func TestManyCommunicators(t *testing.T) {
 	for r := range n {
 		_ = boots[r].Close() // communicators work without it
 	}
-	if err := conformance.Run(all[3], someCase); err != nil {
+	if err := conformance.Run(all[3], commtest.SomeCase); err != nil {
 		t.Error(err)
 	}
 	for i := range all {
@@ -69,17 +69,17 @@ func TestCreateAndClose(t *testing.T) {
 		rounds = 150
 	}
 	const n = 2
-	noLeak(t)
+	commtest.NoLeak(t)
 	boots := bootstrap.NewLocalGroup(n)
 	var devs [n]device.Device
 	for r := range n {
 		var err error
-		if devs[r], err = openHost(r); err != nil {
+		if devs[r], err = commtest.Host(r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	some := func(rounds int) {
-		if err := each(n, func(r int) error {
+		if err := commtest.Each(n, func(r int) error {
 			for i := range rounds {
 				c, err := goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boots[r], Device: devs[r], OpTimeout: 20 * time.Second})
 				if err != nil {
@@ -128,49 +128,5 @@ func TestCreateAndClose(t *testing.T) {
 	t.Logf("%d communicators of %d ranks made, used and closed: %v each", rounds, n, took/time.Duration(rounds))
 	for r := range n {
 		_, _ = boots[r].Close(), devs[r].Close()
-	}
-}
-
-// Two communicators on one Bootstrap, and the Bootstrap's owner: all get the report of a death.
-func TestDeathInEveryCommunicator(t *testing.T) {
-	noLeak(t)
-	const n = 3
-	job := bootstrap.NewLocal(n)
-	var comms [n][2]*goccl.Comm
-	var devs [n]device.Device
-	if err := each(n, func(r int) (err error) {
-		if devs[r], err = openHost(r); err != nil {
-			return err
-		}
-		for i := range comms[r] {
-			if comms[r][i], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: job.Ranks[r], Device: devs[r]}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	own := job.Ranks[0].Failures()
-	job.Kill(2)
-	for i := range comms[0] {
-		if err := blames(comms[0][i].Barrier(nil), goccl.ErrPeerDead, "barrier", 2); err != nil {
-			var ge *goccl.Error // or before it was enqueued
-			if err2 := comms[0][i].AsyncError(); !errors.As(err2, &ge) || ge.Peer != 2 {
-				t.Error(i, err, err2)
-			}
-		}
-	}
-	select {
-	case f := <-own:
-		if f.Rank != 2 {
-			t.Errorf("%+v", f)
-		}
-	case <-time.After(30 * time.Second):
-		t.Error("the Bootstrap's own subscriber hears nothing")
-	}
-	for r := range n {
-		_, _ = comms[r][0].Close(), comms[r][1].Close()
-		_, _ = job.Ranks[r].Close(), devs[r].Close()
 	}
 }

@@ -1,4 +1,4 @@
-package goccl_test
+package gpu_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package goccl_test
+package gpu_test
 
 import (
 	"context"
@@ -7,20 +7,21 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // The model that the order tests compare GPUs with must match the collectives: the same calls, one after the other, on
 // the host device.
 func TestOrderModel(t *testing.T) {
 	for _, n := range []int{2, 3} {
-		comms := commsWith(t, n, openHost, nil)
+		comms := commtest.New(t, n, commtest.Host, nil)
 		want, mem := make([][]uint32, n), make([]device.Allocation, n)
 		steps, _ := newOrderScript(uint64(n), n, 1).round(250)
 		for r := range n {
 			want[r] = make([]uint32, orderWords)
 		}
 		touched := refresh(rand.New(rand.NewPCG(1, 1)), [][][]uint32{want}, steps)
-		if err := each(n, func(r int) error {
+		if err := commtest.Each(n, func(r int) error {
 			c := comms[r]
 			var err error
 			if mem[r], err = c.Device().Alloc(4 * orderWords); err != nil {
@@ -30,7 +31,7 @@ func TestOrderModel(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := each(n, func(r int) error {
+		if err := commtest.Each(n, func(r int) error {
 			c := comms[r]
 			s, err := c.Device().NewStream()
 			if err != nil {
@@ -46,7 +47,7 @@ func TestOrderModel(t *testing.T) {
 					}
 				}
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), soon)
+			ctx, cancel := context.WithTimeout(context.Background(), commtest.Soon)
 			defer cancel()
 			return c.Synchronize(ctx, s)
 		}); err != nil {

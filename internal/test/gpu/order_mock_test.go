@@ -1,4 +1,4 @@
-package goccl_test
+package gpu_test
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // inAnyOrder runs do on a driver that executes operations in any permitted order, and checks that the order was that of
 // the host's calls.
 func inAnyOrder(t *testing.T, owner func(mockcuda.Call) uint64, do func(seed uint64) error) {
 	t.Helper()
-	trace, err := notes()
+	trace, err := commtest.MockTrace()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestOnMockOrder(t *testing.T) {
 	const n, comms = 2, 2
 	byRank := make([][]*goccl.Comm, n)
 	for range comms {
-		for r, c := range onMock(t, n, nil) {
+		for r, c := range commtest.OnMock(t, n, nil) {
 			byRank[r] = append(byRank[r], c)
 		}
 	}
@@ -69,7 +70,7 @@ func (f *floats) settle(int) error {
 
 // orderOnce is some rounds of a script.
 func orderOnce(byRank [][]*goccl.Comm, seed uint64) error {
-	return each(len(byRank), func(r int) error {
+	return commtest.Each(len(byRank), func(r int) error {
 		k, err := newOrderRank(byRank[r], seed)
 		script := newOrderScript(seed, len(byRank), len(byRank[0]))
 		for range 4 {
@@ -86,7 +87,7 @@ func orderOnce(byRank [][]*goccl.Comm, seed uint64) error {
 // two streams, and inside and outside of graphs.
 func TestOnMockOrderWithPlans(t *testing.T) {
 	const n, count = 2, 256
-	comms := onMock(t, n, nil)
+	comms := commtest.OnMock(t, n, nil)
 	p, err := programs.Build("allreduce_twoshot_ll", programs.Options{Ranks: n})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 		return errors.Join(f.allReduce(0, f.s[i%2]), comms[r].AllGather(at, at.Add(8192), count, datatype.Float32, f.s[(i+1)%2]))
 	}
 	first := make([]*floats, n)
-	if err := each(n, func(r int) error {
+	if err := commtest.Each(n, func(r int) error {
 		err := comms[r].RegisterPlan(context.Background(), p)
 		if err == nil {
 			first[r], err = newFloats(comms[r], 8)
@@ -113,7 +114,7 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 		executed = executed || mockcuda.Communicator(c) == 0 || len(c.Kernel) > 5 && (c.Kernel[:5] == "quick" || c.Kernel[:5] == "execu")
 		return 1 // only rank 0's operations run
 	}, func(uint64) (err error) {
-		f.x, err = capture(f.s[0], cuda.CaptureRelaxed, func() error {
+		f.x, err = commtest.Capture(f.s[0], cuda.CaptureRelaxed, func() error {
 			errs := []error{streamAfter(f.s[1], f.s[0])}
 			for i := range int64(3) {
 				errs = append(errs, both(0, f, i))
@@ -139,9 +140,9 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 func TestOnMockSeparateGraphs(t *testing.T) {
 	nodes := func(env string, set func(int, *goccl.Config)) int {
 		t.Setenv("NCCL_GRAPH_MIXING_SUPPORT", env)
-		c := onMock(t, 2, set)[0]
-		s, p := mockStream(t, c), scratch(t, c)
-		x, n, err := captureNodes(s, cuda.CaptureRelaxed, func() error { return c.AllReduce(p, p, 8, datatype.Int32, datatype.Sum, s) })
+		c := commtest.OnMock(t, 2, set)[0]
+		s, p := commtest.MockStream(t, c), commtest.Scratch(t, c)
+		x, n, err := commtest.CaptureNodes(s, cuda.CaptureRelaxed, func() error { return c.AllReduce(p, p, 8, datatype.Int32, datatype.Sum, s) })
 		if err = errors.Join(err, x.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -154,3 +155,5 @@ func TestOnMockSeparateGraphs(t *testing.T) {
 		}
 	}
 }
+
+func TestMock(t *testing.T) { commtest.RunOnMock(t) }

@@ -1,4 +1,4 @@
-package goccl_test
+package gpu_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // Small all-gathers whose lines arrive where other packets were, many of them launched at once, with every result
@@ -21,7 +22,7 @@ func TestGPUPacketsAfterPackets(t *testing.T) {
 	for name, barriers := range map[string]bool{"lines": false, "lines and packets": true} {
 		t.Run(name, func(t *testing.T) {
 			const count, rounds, batches = 1013, 16, 2000
-			comms := twoGPUs(t)
+			comms := commtest.TwoGPUs(t)
 			n := len(comms)
 			rng := rand.New(rand.NewPCG(1, 2))
 			inputs := make([][]byte, rounds) // of all ranks, concatenated
@@ -31,9 +32,9 @@ func TestGPUPacketsAfterPackets(t *testing.T) {
 					inputs[i][j] = byte(rng.Uint32())
 				}
 			}
-			if err := each(n, func(r int) error {
+			if err := commtest.Each(n, func(r int) error {
 				c := comms[r]
-				s, err := gpuStream(c)
+				s, err := commtest.GPUStream(c)
 				if err != nil {
 					return err
 				}

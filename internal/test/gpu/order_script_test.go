@@ -1,4 +1,4 @@
-package goccl_test
+package gpu_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // orderStep is a call of the host that every rank makes, each on streams of its own choice.
@@ -112,7 +113,7 @@ func newOrderRank(comms []*goccl.Comm, seed uint64) (k *orderRank, err error) {
 		k.mem = append(k.mem, m)
 	}
 	for range 5 {
-		s, e := gpuStream(comms[0])
+		s, e := commtest.GPUStream(comms[0])
 		if e != nil {
 			return k, e
 		}

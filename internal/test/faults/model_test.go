@@ -1,4 +1,4 @@
-package goccl_test
+package faults_test
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // The random model: processes split, shrink, abort, are killed, stopped and continue, all determined by a shared seed.
@@ -64,20 +65,20 @@ func drawRound(rng *rand.Rand) modelRound {
 	return r
 }
 
-func (k *rank) model() error {
+func model(k *commtest.Process) error {
 	rng := rand.New(rand.NewPCG(k.Seed, 3))
 	for i := range k.Rounds {
 		r := drawRound(rng)
 		k.OpTimeout = modelLimit
 		if r.event == eventStop {
-			k.OpTimeout = modelPause * slowness
+			k.OpTimeout = modelPause * commtest.Slowness
 		}
-		m := &modelRank{rank: k, round: r, n: i}
+		m := &modelRank{Process: k, round: r, n: i}
 		err := m.run()
 		if err != nil {
 			return fmt.Errorf("round %d, event %d, victim %d: %w", i, r.event, r.victim, err)
 		}
-		k.say("round", nil)
+		k.Say("round", nil)
 		if r.event >= eventKill {
 			return nil
 		}
@@ -87,7 +88,7 @@ func (k *rank) model() error {
 
 // modelRank is a rank in one round.
 type modelRank struct {
-	*rank
+	*commtest.Process
 	round  modelRound
 	n      int
 	mem    [2]device.Allocation
@@ -95,30 +96,30 @@ type modelRank struct {
 }
 
 func (m *modelRank) run() (err error) {
-	c, err := m.comm(m.boot)
+	c, err := m.Comm(m.Boot)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for i := range m.mem {
-		if m.mem[i], err = m.dev.Alloc(4 * modelCount); err != nil {
+		if m.mem[i], err = m.Device.Alloc(4 * modelCount); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, m.mem[i].Close()) }()
 	}
-	if m.stream, err = m.dev.NewStream(); err != nil {
+	if m.stream, err = m.Device.NewStream(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.stream.Close()) }() // the latest
 	bit := binary.LittleEndian.AppendUint32(nil, 1<<m.Rank)
-	if err := m.dev.CopyIn(m.mem[0].Ptr(), bytes.Repeat(bit, modelCount)); err != nil {
+	if err := m.Device.CopyIn(m.mem[0].Ptr(), bytes.Repeat(bit, modelCount)); err != nil {
 		return err
 	}
-	if err := m.sums(c, everyone(modelRanks)); err != nil {
+	if err := m.sums(c, commtest.Everyone(modelRanks)); err != nil {
 		return err
 	}
 	// No rank dies while another is still in these sums: they would end with its death.
-	if err := m.boot.Barrier(context.Background()); err != nil {
+	if err := m.Boot.Barrier(context.Background()); err != nil {
 		return err
 	}
 	switch m.round.event {
@@ -160,7 +161,7 @@ func (m *modelRank) sums(c *goccl.Comm, members []int) error {
 			return err
 		}
 		got := make([]byte, 4*n)
-		if err := m.dev.CopyOut(got, m.mem[1].Ptr()); err != nil {
+		if err := m.Device.CopyOut(got, m.mem[1].Ptr()); err != nil {
 			return err
 		}
 		for i := 0; i < len(got); i += 4 {
@@ -194,7 +195,7 @@ func (m *modelRank) split(c *goccl.Comm) error {
 
 // restart replaces the stream, which keeps its failure.
 func (m *modelRank) restart() error {
-	s, err := m.dev.NewStream()
+	s, err := m.Device.NewStream()
 	if err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (m *modelRank) restart() error {
 // untilFailed runs all-reduces until one fails, which the victim must have caused.
 func (m *modelRank) untilFailed(c *goccl.Comm) error {
 	for {
-		if err := m.sums(c, everyone(modelRanks)); err != nil {
+		if err := m.sums(c, commtest.Everyone(modelRanks)); err != nil {
 			return m.because(err)
 		}
 	}
@@ -231,13 +232,13 @@ func (m *modelRank) aborted(c *goccl.Comm) error {
 	if err := m.untilFailed(c); err != nil {
 		return err
 	}
-	return m.boot.Barrier(context.Background())
+	return m.Boot.Barrier(context.Background())
 }
 
 func (m *modelRank) stopped(c *goccl.Comm) error {
 	if m.Rank == m.round.victim {
 		time.AfterFunc(m.round.delay, func() {
-			m.say("stopping", nil)
+			m.Say("stopping", nil)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		})
 	}
@@ -256,22 +257,22 @@ func (m *modelRank) stopped(c *goccl.Comm) error {
 		if err == nil {
 			return errors.New("the rank that was given up has shrunk")
 		}
-		return m.boot.Barrier(context.Background())
+		return m.Boot.Barrier(context.Background())
 	}
 	small, err := m.shrunk(c)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = small.Close() }()
-	if err := m.dev.CopyIn(m.mem[1].Ptr(), mine); err != nil {
+	if err := m.Device.CopyIn(m.mem[1].Ptr(), mine); err != nil {
 		return err
 	}
-	m.say(fmt.Sprint("reused ", m.n), nil)
-	if err := m.boot.Barrier(context.Background()); err != nil {
+	m.Say(fmt.Sprint("reused ", m.n), nil)
+	if err := m.Boot.Barrier(context.Background()); err != nil {
 		return err
 	}
 	got := make([]byte, len(mine))
-	if err := m.dev.CopyOut(got, m.mem[1].Ptr()); err != nil {
+	if err := m.Device.CopyOut(got, m.mem[1].Ptr()); err != nil {
 		return err
 	}
 	if !bytes.Equal(got, mine) {
@@ -302,7 +303,7 @@ func (m *modelRank) shrunk(c *goccl.Comm) (*goccl.Comm, error) {
 	if err := m.restart(); err != nil {
 		return small, err
 	}
-	left := others(modelRanks, m.round.victim)
+	left := commtest.Others(modelRanks, m.round.victim)
 	if small.WorldSize() != len(left) || small.Rank() != slices.Index(left, m.Rank) {
 		return small, fmt.Errorf("rank %d is %d of %d after a shrink to %v", m.Rank, small.Rank(), small.WorldSize(), left)
 	}
@@ -312,13 +313,13 @@ func (m *modelRank) shrunk(c *goccl.Comm) (*goccl.Comm, error) {
 func (m *modelRank) killed(c *goccl.Comm) error {
 	if m.Rank == m.round.victim {
 		time.AfterFunc(m.round.delay/2, func() {
-			m.say("dying", nil)
+			m.Say("dying", nil)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		})
 	}
 	var failed error
 	for failed == nil {
-		failed = m.sums(c, everyone(modelRanks))
+		failed = m.sums(c, commtest.Everyone(modelRanks))
 		if failed == nil && m.round.event == eventKillSplit {
 			failed = m.split(c)
 		}
@@ -354,7 +355,7 @@ func TestModel(t *testing.T) {
 			t.Run(fmt.Sprint(w), func(t *testing.T) {
 				t.Parallel()
 				for done := 0; done < rounds/workers && !t.Failed(); {
-					tk := task{Do: "model", Size: modelRanks, Rounds: min(12, rounds/workers-done), Seed: rand.Uint64()}
+					tk := commtest.Task{Do: "model", Size: modelRanks, Rounds: min(12, rounds/workers-done), Seed: rand.Uint64()}
 					done += modelJob(t, tk, total[w][:])
 				}
 			})
@@ -370,7 +371,7 @@ func TestModel(t *testing.T) {
 }
 
 // modelJob runs one job and returns the number of its rounds.
-func modelJob(t *testing.T, tk task, events []int) (rounds int) {
+func modelJob(t *testing.T, tk commtest.Task, events []int) (rounds int) {
 	tk.Victim = -1
 	rng := rand.New(rand.NewPCG(tk.Seed, 3))
 	var script []modelRound
@@ -381,16 +382,16 @@ func modelJob(t *testing.T, tk task, events []int) (rounds int) {
 	if last := script[len(script)-1]; last.event >= eventKill {
 		tk.Victim = last.victim
 	}
-	j := startJob(t, tk)
+	j := commtest.Start(t, tk)
 	for i, r := range script {
 		if r.event == eventStop {
-			j.await(fmt.Sprint("reused ", i), others(modelRanks, r.victim), time.Minute)
-			j.signal(r.victim, syscall.SIGCONT)
+			j.Await(fmt.Sprint("reused ", i), commtest.Others(modelRanks, r.victim), time.Minute)
+			j.Signal(r.victim, syscall.SIGCONT)
 		}
 	}
-	j.await("done", others(modelRanks, tk.Victim), 2*time.Minute)
-	j.clean()
-	for _, rep := range j.reports {
+	j.Await("done", commtest.Others(modelRanks, tk.Victim), 2*time.Minute)
+	j.Clean()
+	for _, rep := range j.Said() {
 		if rep.Event == "noise" && !strings.Contains(rep.Text, "level=") {
 			t.Errorf("rank %d: %s", rep.Rank, rep.Text)
 		}

@@ -1,4 +1,4 @@
-package goccl_test
+package faults_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // hooked is a Bootstrap whose AllGather calls after with its result, and whose Sub calls before; its Subs are hooked,
@@ -49,12 +50,12 @@ func newFamily(t *testing.T, n int, timeout time.Duration, hook func(r int, b bo
 	t.Helper()
 	f := &family{local: bootstrap.NewLocal(n), comms: make([]*goccl.Comm, n)}
 	devs := make([]device.Device, n)
-	if err := each(n, func(r int) (err error) {
+	if err := commtest.Each(n, func(r int) (err error) {
 		b := f.local.Ranks[r]
 		if hook != nil {
 			b = hook(r, b)
 		}
-		if devs[r], err = openHost(r); err == nil {
+		if devs[r], err = commtest.Host(r); err == nil {
 			f.comms[r], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: b, Device: devs[r], Timeout: timeout, OpTimeout: 20 * time.Second})
 		}
 		return err
@@ -82,7 +83,7 @@ func blamesRank(err error, rank, peer int) error {
 // Shrink. The two must not form one communicator. Rank 1 must get an error at once that names the dead rank in the
 // parent's numbers.
 func TestSplitAndShrinkNeverMeet(t *testing.T) {
-	noLeak(t)
+	commtest.NoLeak(t)
 	const n = 4
 	var splitting atomic.Bool
 	var family *family
@@ -109,7 +110,7 @@ func TestSplitAndShrinkNeverMeet(t *testing.T) {
 	})
 	splitting.Store(true)
 	small := make([]*goccl.Comm, n)
-	if err := each(n, func(r int) error {
+	if err := commtest.Each(n, func(r int) error {
 		c := family.comms[r]
 		begun := time.Now()
 		sub, err := c.Split(context.Background(), min(r, 1), 0)
@@ -140,7 +141,7 @@ func TestSplitAndShrinkNeverMeet(t *testing.T) {
 			return fmt.Errorf("rank 1: %w", err)
 		}
 		die()
-		<-failed(c)
+		<-commtest.Failed(c)
 		small[1], err = c.Shrink(context.Background(), nil, true) // it has got the error
 		return err
 	}); err != nil {
@@ -149,7 +150,7 @@ func TestSplitAndShrinkNeverMeet(t *testing.T) {
 	for _, c := range small[1:] {
 		defer func() { _ = c.Close() }()
 	}
-	if err := conformance.Run(small[1:], someCase); err != nil {
+	if err := conformance.Run(small[1:], commtest.SomeCase); err != nil {
 		t.Error(err)
 	}
 }
@@ -157,7 +158,7 @@ func TestSplitAndShrinkNeverMeet(t *testing.T) {
 // If the parent knows of a death, a Split that other ranks therefore do not join ends at once, with an error that names
 // the dead rank by the parent's number.
 func TestSplitEndsWithADeath(t *testing.T) {
-	noLeak(t)
+	commtest.NoLeak(t)
 	for _, victim := range []int{0, 2} { // outside and inside of the new communicator, in which rank 1 is rank 0
 		joining := make(chan struct{})
 		var armed atomic.Bool
@@ -173,7 +174,7 @@ func TestSplitEndsWithADeath(t *testing.T) {
 		armed.Store(true)
 		begun := time.Now()
 		time.AfterFunc(100*time.Millisecond, func() { f.local.Kill(victim) })
-		if err := each(4, func(r int) error {
+		if err := commtest.Each(4, func(r int) error {
 			sub, err := f.comms[r].Split(context.Background(), min(r, 1), 0)
 			if sub != nil {
 				_ = sub.Close()
@@ -198,10 +199,10 @@ func TestSplitEndsWithADeath(t *testing.T) {
 // A peer in Shrink does not join a Split: Split fails at once with an error that names both operations, and then the
 // ranks can Shrink together.
 func TestSplitLearnsOfAShrink(t *testing.T) {
-	noLeak(t)
+	commtest.NoLeak(t)
 	f := newFamily(t, 3, time.Minute, nil)
 	small := make([]*goccl.Comm, 2)
-	if err := each(2, func(r int) (err error) {
+	if err := commtest.Each(2, func(r int) (err error) {
 		if r == 0 {
 			begun := time.Now()
 			_, err := f.comms[0].Split(context.Background(), 0, 0)
@@ -217,7 +218,7 @@ func TestSplitLearnsOfAShrink(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := conformance.Run(small, someCase); err != nil {
+	if err := conformance.Run(small, commtest.SomeCase); err != nil {
 		t.Error(err)
 	}
 	for _, c := range small {
@@ -233,7 +234,7 @@ func TestSplitLearnsOfAShrink(t *testing.T) {
 // Ranks die while the others shrink with different lists. Either all remaining ranks get the same communicator, or each
 // gets an error that names a rank; then they repeat, until they have one.
 func TestShrinkAgrees(t *testing.T) {
-	noLeak(t)
+	commtest.NoLeak(t)
 	rounds := 40
 	if os.Getenv("GOCCL_FULL") != "" {
 		rounds = 400
@@ -261,14 +262,14 @@ func shrinkOnce(t *testing.T, rng *rand.Rand) {
 	}
 	f.local.Kill(first)
 	for _, r := range order[1:] { // a rank without a list must already know of a failure
-		<-failed(f.comms[r])
+		<-commtest.Failed(f.comms[r])
 	}
 	for _, v := range more {
 		after := time.Duration(rng.IntN(4000)) * time.Microsecond
 		time.AfterFunc(after, func() { f.local.Kill(v) })
 	}
 	small := make([]*goccl.Comm, n)
-	if err := each(len(order)-1, func(i int) error {
+	if err := commtest.Each(len(order)-1, func(i int) error {
 		r := order[i+1]
 		for begun := time.Now(); ; {
 			c, err := f.comms[r].Shrink(context.Background(), lists[r], true)
@@ -307,20 +308,52 @@ func shrinkOnce(t *testing.T, rng *rand.Rand) {
 		}
 	}
 	if !t.Failed() && got[0].WorldSize() == len(got) { // otherwise another rank has died since
-		if err := conformance.Run(got, someCase); err != nil {
+		if err := conformance.Run(got, commtest.SomeCase); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// failed is closed when the communicator has an error.
-func failed(c *goccl.Comm) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		for c.AsyncError() == nil {
-			time.Sleep(50 * time.Microsecond)
+// Two communicators on one Bootstrap, and the Bootstrap's owner: all get the report of a death.
+func TestDeathInEveryCommunicator(t *testing.T) {
+	commtest.NoLeak(t)
+	const n = 3
+	job := bootstrap.NewLocal(n)
+	var comms [n][2]*goccl.Comm
+	var devs [n]device.Device
+	if err := commtest.Each(n, func(r int) (err error) {
+		if devs[r], err = commtest.Host(r); err != nil {
+			return err
 		}
-		close(done)
-	}()
-	return done
+		for i := range comms[r] {
+			if comms[r][i], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: job.Ranks[r], Device: devs[r]}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	own := job.Ranks[0].Failures()
+	job.Kill(2)
+	for i := range comms[0] {
+		if err := commtest.Blames(comms[0][i].Barrier(nil), goccl.ErrPeerDead, "barrier", 2); err != nil {
+			var ge *goccl.Error // or before it was enqueued
+			if err2 := comms[0][i].AsyncError(); !errors.As(err2, &ge) || ge.Peer != 2 {
+				t.Error(i, err, err2)
+			}
+		}
+	}
+	select {
+	case f := <-own:
+		if f.Rank != 2 {
+			t.Errorf("%+v", f)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the Bootstrap's own subscriber hears nothing")
+	}
+	for r := range n {
+		_, _ = comms[r][0].Close(), comms[r][1].Close()
+		_, _ = job.Ranks[r].Close(), devs[r].Close()
+	}
 }

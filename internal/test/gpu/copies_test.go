@@ -1,4 +1,4 @@
-package goccl_test
+package gpu_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // copyCase is a collective in a window, and whether the copy engines must run it.
@@ -53,10 +54,10 @@ func TestGPUWindows(t *testing.T) {
 	} {
 		t.Run("GOCCL_COPY_ENGINE="+c.setting, func(t *testing.T) {
 			t.Setenv("GOCCL_COPY_ENGINE", c.setting)
-			comms := twoGPUs(t)
+			comms := commtest.TwoGPUs(t)
 			send, recv := room(c.cases, len(comms))
 			inputs := copyInputs(len(comms), send)
-			if err := each(len(comms), func(r int) error {
+			if err := commtest.Each(len(comms), func(r int) error {
 				w, err := newWindowed(comms[r], r, send, recv, inputs)
 				if err != nil {
 					return err
@@ -84,11 +85,11 @@ func TestGPUWindows(t *testing.T) {
 func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
 	cases := []copyCase{{algorithm.AllGather, 64<<20 + 16, true}, {algorithm.AllToAll, 32<<20 + 16, true}}
 	t.Setenv("GOCCL_COPY_ENGINE", "")
-	comms := [][]*goccl.Comm{twoGPUs(t), twoGPUs(t)}
+	comms := [][]*goccl.Comm{commtest.TwoGPUs(t), commtest.TwoGPUs(t)}
 	n := len(comms[0])
 	send, recv := room(cases, n)
 	inputs := copyInputs(n, send)
-	if err := each(n, func(r int) error {
+	if err := commtest.Each(n, func(r int) error {
 		var w [2]*windowed
 		for i := range w {
 			var err error
@@ -121,7 +122,7 @@ func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
 				return nil
 			}
 			if how == "one graph" {
-				x, nodes, err := captureNodes(streams[0], cuda.CaptureRelaxed, turns)
+				x, nodes, err := commtest.CaptureNodes(streams[0], cuda.CaptureRelaxed, turns)
 				if err != nil {
 					return fmt.Errorf("rank %d, %s: %w", r, how, err)
 				}
@@ -197,7 +198,7 @@ func newWindowed(c *goccl.Comm, rank int, send, recv int64, inputs [][]byte) (w 
 			w.close()
 		}
 	}()
-	if w.s, err = gpuStream(c); err != nil {
+	if w.s, err = commtest.GPUStream(c); err != nil {
 		return w, err
 	}
 	if w.send, err = c.Device().Alloc(send); err != nil {
@@ -253,7 +254,7 @@ func (w *windowed) try(k copyCase, inPlace, captured bool) error {
 		return nil
 	}
 	if captured {
-		x, nodes, err := captureNodes(w.s, cuda.CaptureRelaxed, all)
+		x, nodes, err := commtest.CaptureNodes(w.s, cuda.CaptureRelaxed, all)
 		if err != nil {
 			return err
 		}

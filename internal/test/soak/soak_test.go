@@ -1,4 +1,4 @@
-package goccl_test
+package soak_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
@@ -20,7 +21,7 @@ import (
 // it checks that nothing is left on the machine: processes, sockets, shared memory. GOCCL_SOAK_DEVICE selects the
 // device; the default is host.
 //
-//	GOCCL_SOAK=1 go test -run TestSoak -timeout 30m -v .
+//	GOCCL_SOAK=1 go test -run TestSoak -timeout 30m -v ./internal/test/soak
 func TestSoak(t *testing.T) {
 	runs, err := strconv.Atoi(os.Getenv("GOCCL_SOAK"))
 	if err != nil || runs < 1 {
@@ -34,10 +35,10 @@ func TestSoak(t *testing.T) {
 		kind = "host"
 	}
 	dir := t.TempDir()
-	noLeak(t)
+	commtest.NoLeak(t)
 	for _, name := range []string{"01-basic-concepts", "02-bootstrap", "03-memory-channel", "04-port-channel"} {
 		exe := filepath.Join(dir, name)
-		if out, err := exec.Command("go", "build", "-o", exe, "./examples/"+name).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-o", exe, "../../../examples/"+name).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		var times []time.Duration

@@ -1,75 +1,33 @@
-package goccl_test
+package gpu_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
-
-// twoGPUs makes a rank of this process on every GPU, if there are at least two.
-func twoGPUs(t *testing.T) []*goccl.Comm {
-	t.Helper()
-	n, open := cudaRanks(t)
-	if gpus, err := cuda.Count(); err != nil || gpus < 2 {
-		t.Skip("fewer than two GPUs: ", err)
-	}
-	return commsWith(t, n, open, nil)
-}
-
-func gpuStream(c *goccl.Comm) (*cuda.Stream, error) {
-	s, err := c.Device().NewStream()
-	if err != nil {
-		return nil, err
-	}
-	return s.(*cuda.Stream), nil
-}
-
-// capture makes a graph of the work that enqueue puts on s.
-func capture(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (*cuda.Exec, error) {
-	x, _, err := captureNodes(s, mode, enqueue)
-	return x, err
-}
 
 // orderNodes is the number of nodes per communicator that order a graph's launches: a wait for an event and a record of
 // it.
 const orderNodes = 2
 
-// captureNodes also returns the number of operations in the graph.
-func captureNodes(s *cuda.Stream, mode cuda.CaptureMode, enqueue func() error) (x *cuda.Exec, nodes int, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := s.BeginCapture(mode); err != nil {
-		return nil, 0, err
-	}
-	err = enqueue()
-	g, e := s.EndCapture() // also after a failure, or the stream stays in capture mode
-	if err = errors.Join(err, e); err != nil {
-		return nil, 0, err
-	}
-	nodes, err = g.Nodes()
-	x, e = g.Instantiate()
-	return x, nodes, errors.Join(err, e, g.Close())
-}
-
 // mixture returns every collective, a ring of messages and a pair, of small and larger sizes.
-func mixture(n int) (items []item) {
-	for i, c := range groupCollectives {
-		items = append(items, item{coll: c, count: []int64{1, 1013, 40_000}[i%3], root: i % n})
+func mixture(n int) (items []commtest.Item) {
+	for i, c := range commtest.Collectives {
+		items = append(items, commtest.Item{Coll: c, Count: []int64{1, 1013, 40_000}[i%3], Root: i % n})
 	}
 	for r := range n {
-		items = append(items, item{message: true, src: r, dst: (r + 1) % n, count: 3000})
+		items = append(items, commtest.Item{Message: true, Src: r, Dst: (r + 1) % n, Count: 3000})
 	}
-	return append(items, item{message: true, src: n - 1, dst: 0, count: 50_000}, item{message: true, src: 0, dst: n - 1, count: 8})
+	return append(items, commtest.Item{Message: true, Src: n - 1, Dst: 0, Count: 50_000}, commtest.Item{Message: true, Src: 0, Dst: n - 1, Count: 8})
 }
 
 // captured is a rank's stream with a graph of some rounds of work on it.
@@ -78,7 +36,7 @@ type captured struct {
 	s     *cuda.Stream
 	x     *cuda.Exec
 	mem   device.Allocation
-	parts []work
+	parts []commtest.Work
 }
 
 // captureMixture captures the mixture rounds times; each time is a group.
@@ -89,25 +47,25 @@ func captureMixture(c *goccl.Comm, mode cuda.CaptureMode, rounds int) (k *captur
 			err = errors.Join(err, k.close())
 		}
 	}()
-	if k.s, err = gpuStream(c); err != nil {
+	if k.s, err = commtest.GPUStream(c); err != nil {
 		return k, err
 	}
-	if k.mem, err = c.Device().Alloc(arenaBytes); err != nil {
+	if k.mem, err = c.Device().Alloc(commtest.ArenaBytes); err != nil {
 		return k, err
 	}
 	at, n := int64(0), c.WorldSize()
 	arena := func(n int64) device.Ptr {
 		p := k.mem.Ptr().Add(at)
 		at += (n + 15) &^ 15
-		if at > arenaBytes {
+		if at > commtest.ArenaBytes {
 			panic("the arena is too small")
 		}
 		return p
 	}
-	if k.parts, err = arrange([]*goccl.Comm{c}, [][]int{everyone(n)}, mixture(n), arena, func() device.Stream { return k.s }); err != nil {
+	if k.parts, err = commtest.Arrange([]*goccl.Comm{c}, [][]int{commtest.Everyone(n)}, mixture(n), arena, func() device.Stream { return k.s }); err != nil {
 		return k, err
 	}
-	k.x, err = capture(k.s, mode, func() error {
+	k.x, err = commtest.Capture(k.s, mode, func() error {
 		for range rounds {
 			if err := k.eager(); err != nil {
 				return err
@@ -122,7 +80,7 @@ func captureMixture(c *goccl.Comm, mode cuda.CaptureMode, rounds int) (k *captur
 func (k *captured) eager() error {
 	calls := make([]goccl.Call, len(k.parts))
 	for i := range k.parts {
-		calls[i] = k.parts[i].call
+		calls[i] = k.parts[i].Call
 	}
 	return goccl.Submit(calls)
 }
@@ -130,8 +88,8 @@ func (k *captured) eager() error {
 // spoil overwrites the outputs of the mixture.
 func (k *captured) spoil() error {
 	for _, w := range k.parts {
-		if len(w.want) > 0 {
-			if err := k.c.Device().CopyIn(w.recv, bytes.Repeat([]byte{0xa5}, len(w.want))); err != nil {
+		if len(w.Want) > 0 {
+			if err := k.c.Device().CopyIn(w.Recv, bytes.Repeat([]byte{0xa5}, len(w.Want))); err != nil {
 				return err
 			}
 		}
@@ -151,12 +109,12 @@ func (k *captured) check() error {
 		return err
 	}
 	for i, w := range k.parts {
-		got := make([]byte, len(w.want))
-		if err := k.c.Device().CopyOut(got, w.recv); err != nil {
+		got := make([]byte, len(w.Want))
+		if err := k.c.Device().CopyOut(got, w.Recv); err != nil {
 			return err
 		}
-		if !bytes.Equal(got, w.want) {
-			return fmt.Errorf("rank %d: call %d, %v of %d: %s", k.c.Rank(), i, w.call.Request.Collective, w.call.Request.Count, difference(got, w.want))
+		if !bytes.Equal(got, w.Want) {
+			return fmt.Errorf("rank %d: call %d, %v of %d: %s", k.c.Rank(), i, w.Call.Request.Collective, w.Call.Request.Count, difference(got, w.Want))
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package goccl_test
+package gpu_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 var (
@@ -29,13 +30,13 @@ func bounded(_ int, cfg *goccl.Config) { cfg.OpTimeout = orderLimit / 2 }
 // orderComms makes communicators of all GPUs, by rank.
 func orderComms(t *testing.T, comms int) [][]*goccl.Comm {
 	t.Helper()
-	n, open := cudaRanks(t)
+	n, open := commtest.GPUs(t)
 	if gpus, err := cuda.Count(); err != nil || gpus < 2 {
 		t.Skip("fewer than two GPUs: ", err)
 	}
 	byRank := make([][]*goccl.Comm, n)
 	for range comms {
-		for r, c := range commsWith(t, n, open, bounded) {
+		for r, c := range commtest.New(t, n, open, bounded) {
 			byRank[r] = append(byRank[r], c)
 		}
 	}
@@ -49,7 +50,7 @@ func TestGPUOrderRandom(t *testing.T) {
 	byRank := orderComms(t, comms)
 	n := len(byRank)
 	ranks := make([]*orderRank, n)
-	if err := each(n, func(r int) (err error) {
+	if err := commtest.Each(n, func(r int) (err error) {
 		ranks[r], err = newOrderRank(byRank[r], *orderSeed)
 		return err
 	}); err != nil {
@@ -210,7 +211,7 @@ const orderFloats = 512 // 2 KB
 func newFloats(c *goccl.Comm, ops int64) (f *floats, err error) {
 	f = &floats{c: c, count: ops}
 	for i := range f.s {
-		if f.s[i], err = gpuStream(c); err != nil {
+		if f.s[i], err = commtest.GPUStream(c); err != nil {
 			return f, err
 		}
 	}
@@ -274,12 +275,12 @@ func TestGPUOrderInOneCapture(t *testing.T) {
 
 func orderInOneCapture(byRank [][]*goccl.Comm, check func(*floats, int) error) error {
 	const ops = 8
-	return each(len(byRank), func(r int) error {
+	return commtest.Each(len(byRank), func(r int) error {
 		f, err := newFloats(byRank[r][0], ops)
 		if err != nil {
 			return err
 		}
-		f.x, err = capture(f.s[0], cuda.CaptureRelaxed, func() error {
+		f.x, err = commtest.Capture(f.s[0], cuda.CaptureRelaxed, func() error {
 			errs := []error{streamAfter(f.s[1], f.s[0])}
 			for i := range int64(ops) {
 				errs = append(errs, f.allReduce(i, f.s[i%2]))
@@ -310,12 +311,12 @@ func TestGPUOrderOfReplaysAndEagerWork(t *testing.T) {
 }
 
 func orderOfReplaysAndEagerWork(byRank [][]*goccl.Comm, check func(*floats, int) error) error {
-	return each(len(byRank), func(r int) error {
+	return commtest.Each(len(byRank), func(r int) error {
 		f, err := newFloats(byRank[r][0], 2)
 		if err != nil {
 			return err
 		}
-		f.x, err = capture(f.s[0], cuda.CaptureRelaxed, func() error { return f.allReduce(0, f.s[0]) })
+		f.x, err = commtest.Capture(f.s[0], cuda.CaptureRelaxed, func() error { return f.allReduce(0, f.s[0]) })
 		for round := 0; round < 4 && err == nil; round++ {
 			err = f.fill(round)
 			for i := 0; i < 50 && err == nil; i++ {

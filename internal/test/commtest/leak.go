@@ -1,4 +1,4 @@
-package goccl_test
+package commtest
 
 import (
 	"testing"
@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// noLeak fails t if the process holds more resources at the end of t than now.
-func noLeak(t *testing.T) {
+// NoLeak fails t if the process holds more resources at the end of t than now.
+func NoLeak(t *testing.T) {
 	t.Helper()
 	if _, err := fdshare.Shared(); err != nil { // it lives as long as the process
 		t.Fatal(err)
