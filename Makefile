@@ -23,7 +23,7 @@ RACE = . internal/test executor algorithm bootstrap capi/internal/core device cm
        internal/wait primitive topo transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
 
-.PHONY: help test check fmt lint golangci-lint vet build race unit fuzz soak kernels-check generate tools gpu-bundle clean
+.PHONY: help test check fmt lint vet build race unit fuzz soak kernels-check generate tools gpu-bundle clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,11 +58,6 @@ vet: ## go vet, which lint does as well
 lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint
 	cd tools && $(GO) test -vet=off ./lint
 	$(LINT) ./...
-
-golangci-lint: ## the same by golangci-lint, which takes two minutes to build
-	@mkdir -p $(TOOLS)/bin
-	cd tools && $(GO) build -o ../$(TOOLS)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	$(TOOLS)/bin/golangci-lint run ./...
 
 # go build would link every program as well, each time.
 build: ## compile every package, with and without cgo, and link goccl without
