@@ -47,7 +47,8 @@ func buildPlan(t *testing.T, name string, n int) *plan.Plan {
 func TestPlansAreSelected(t *testing.T) {
 	const n = 3
 	comms := commtest.New(t, n, commtest.Host, nil)
-	names := []string{"allreduce_twoshot_ll", "allgather_direct", "reducescatter_push", "alltoall_ll", "broadcast_scatter", "reduce_direct"}
+	names := []string{"allreduce_twoshot_ll", "allgather_direct", "reducescatter_push", "alltoall_ll", "broadcast_scatter",
+		"reduce_direct"}
 	for _, name := range names {
 		p := buildPlan(t, name, n)
 		if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
@@ -68,11 +69,13 @@ func TestPlansAreSelected(t *testing.T) {
 			return list[0]
 		})
 	}
-	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Send} {
+	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
+		algorithm.AllToAll, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Send} {
 		for _, op := range []datatype.Op{datatype.Sum, datatype.Max, datatype.Avg, datatype.PreMulSum} {
 			for _, inPlace := range []bool{false, true} {
 				for _, count := range []int64{0, 1, 1013, 70_000} {
-					c := conformance.Case{Collective: coll, Type: datatype.Float16, Op: op, Count: count, Root: 0, InPlace: inPlace, Seed: rand.Uint64()}
+					c := conformance.Case{Collective: coll, Type: datatype.Float16, Op: op, Count: count, Root: 0, InPlace: inPlace,
+						Seed: rand.Uint64()}
 					if err := conformance.Run(comms, c); err != nil {
 						t.Fatalf("%v seed %d: %v", c, c.Seed, err)
 					}
@@ -98,7 +101,8 @@ func TestPlanFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "three.json"), buildPlan(t, "allreduce_ring", 3).Encode(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "three.json"), buildPlan(t, "allreduce_ring", 3).Encode(),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("GOCCL_PLAN_DIR", dir)
@@ -118,7 +122,8 @@ func TestPlanFolder(t *testing.T) {
 	if a := coll.Select(&r); a == nil || a.Name() != "allreduce_ring" {
 		t.Errorf("GOCCL_ALGO has no effect: %v", a)
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 1000}); err != nil {
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32,
+		Count: 1000}); err != nil {
 		t.Error(err)
 	}
 }
@@ -127,7 +132,8 @@ func TestPlanFolder(t *testing.T) {
 func TestPlanFolderMustBeOne(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipes", "plan.json")
-	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o700), syscall.Mkfifo(pipe, 0o600), os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o700), syscall.Mkfifo(pipe, 0o600),
+		os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []string{"/nosuch", filepath.Join(dir, "file"), filepath.Dir(pipe)} {
@@ -138,7 +144,8 @@ func TestPlanFolderMustBeOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev})
-		if !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_PLAN_DIR") || !strings.Contains(err.Error(), at) {
+		if !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_PLAN_DIR") ||
+			!strings.Contains(err.Error(), at) {
 			t.Errorf("%s: %v", at, err)
 		}
 		if c != nil {
@@ -164,7 +171,8 @@ func TestRegisterRefuses(t *testing.T) {
 			t.Errorf("time %d: %v", want+1, err)
 		}
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Int32, Count: 100}); err != nil {
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Int32,
+		Count: 100}); err != nil {
 		t.Error(err)
 	}
 }
@@ -181,7 +189,8 @@ func TestAbortWithPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := comms[0].AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) {
+	if err := comms[0].AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, nil); !errors.Is(err,
+		goccl.ErrAborted) {
 		t.Error(err)
 	}
 }
@@ -238,12 +247,14 @@ func TestForcedNames(t *testing.T) {
 	}
 	refused("nobody", algorithm.Broadcast)
 	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather} {
-		if err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Float32, Count: 1000}); err != nil {
+		if err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Float32,
+			Count: 1000}); err != nil {
 			t.Errorf("%v: %v", coll, err)
 		}
 	}
 	list := comms[0].Catalog()
-	if last := list[len(list)-1]; !last.Registered || !last.Forceable || last.Name != p.Name || last.Collective != algorithm.AllReduce {
+	if last := list[len(list)-1]; !last.Registered || !last.Forceable || last.Name != p.Name ||
+		last.Collective != algorithm.AllReduce {
 		t.Errorf("%+v", last)
 	}
 	for _, bad := range []string{"all_reduce", "nothing:x", "send:x"} {
@@ -253,7 +264,8 @@ func TestForcedNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev}); !errors.Is(err, goccl.ErrInvalidArgument) {
+		if _, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev}); !errors.Is(err,
+			goccl.ErrInvalidArgument) {
 			t.Errorf("GOCCL_ALGO=%s: %v", bad, err)
 		}
 		_, _ = boot.Close(), dev.Close()

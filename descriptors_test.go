@@ -69,7 +69,8 @@ func children(k *commtest.Process) (err error) {
 	channels := primitive.NewCommunicator(k.Boot, ctx)
 	defer func() { err = errors.Join(err, channels.Close(), ctx.Close()) }()
 	for tag, t := range []primitive.Transport{primitive.IPC, primitive.Ethernet} {
-		if _, err := channels.Connect(primitive.EndpointConfig{Transport: t, Device: k.Device}, 1-k.Rank, tag).Get(context.Background()); err != nil {
+		if _, err := channels.Connect(primitive.EndpointConfig{Transport: t, Device: k.Device}, 1-k.Rank,
+			tag).Get(context.Background()); err != nil {
 			return err
 		}
 	}
@@ -113,12 +114,14 @@ func opened(pid int) map[int]string {
 	return out
 }
 
-// TestChildrenInheritNothing: a program that a rank starts gets no descriptor of goccl. It would hide the rank's death, and could read its memory.
+// TestChildrenInheritNothing: a program that a rank starts gets no descriptor of goccl. It would hide the rank's death,
+// and could read its memory.
 func TestChildrenInheritNothing(t *testing.T) {
 	commtest.Start(t, commtest.Task{Do: "children", Size: 2, Victim: -1}).Await("done", commtest.Everyone(2), time.Minute)
 }
 
 // TestDescriptorsOfCommunicators: they do not grow with the number of ranks.
 func TestDescriptorsOfCommunicators(t *testing.T) {
-	commtest.Start(t, commtest.Task{Do: "descriptors", Size: 8, Victim: -1}).Await("done", commtest.Everyone(8), time.Minute)
+	commtest.Start(t, commtest.Task{Do: "descriptors", Size: 8, Victim: -1}).Await("done", commtest.Everyone(8),
+		time.Minute)
 }

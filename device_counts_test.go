@@ -93,7 +93,8 @@ func uneven(comms []*goccl.Comm, op string, t *testing.T) error {
 		ctx, stop := context.WithTimeout(context.Background(), commtest.Soon)
 		defer stop()
 		err = c.Synchronize(ctx, s)
-		for end := time.Now().Add(commtest.Soon); err == nil && r < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(commtest.Soon); err == nil && r < 2 &&
+			time.Now().Before(end); time.Sleep(time.Millisecond) {
 			err = c.AsyncError() // a GPU's kernel ends before the host has read its report
 		}
 		if r > 1 {
@@ -140,7 +141,8 @@ func TestDeviceCountsChecked(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllToAllVDevice, Type: datatype.Int8, Count: 1000}); err != nil {
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllToAllVDevice, Type: datatype.Int8,
+		Count: 1000}); err != nil {
 		t.Errorf("after a refusal: %v", err)
 	}
 }
@@ -156,7 +158,8 @@ func TestDeviceCountsArguments(t *testing.T) {
 	} {
 		d := good
 		spoil(&d)
-		if err := c.AllToAllVDevice(m, m, d, datatype.Int8, nil); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
+		if err := c.AllToAllVDevice(m, m, d, datatype.Int8, nil); !errors.Is(err, goccl.ErrInvalidArgument) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -167,7 +170,8 @@ func TestDeviceCountsArguments(t *testing.T) {
 	if err := errors.Join(c.Device().CopyIn(m, absurd), c.Device().CopyIn(m.Add(16), absurd)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AllToAllVDevice(m.Add(64), m.Add(128), good, datatype.Int8, nil); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "SendCounts[0]") {
+	if err := c.AllToAllVDevice(m.Add(64), m.Add(128), good, datatype.Int8, nil); !errors.Is(err,
+		goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "SendCounts[0]") {
 		t.Errorf("an absurd count: %v", err)
 	}
 }
@@ -182,11 +186,13 @@ func TestDeviceCountsBeyondTheBuffers(t *testing.T) {
 		for _, c := range []struct {
 			name                string
 			array, entry, value int64 // of rank 0: what is wrong
-		}{{"SendCounts", 0, 1, 501}, {"SendCounts", 0, 0, 1 << 40}, {"SendDispls", 1, 1, 501}, {"SendDispls", 1, 1, -1}, {"RecvCounts", 2, 1, 501},
+		}{{"SendCounts", 0, 1, 501}, {"SendCounts", 0, 0, 1 << 40}, {"SendDispls", 1, 1, 501}, {"SendDispls", 1, 1, -1},
+			{"RecvCounts", 2, 1, 501},
 			{"RecvDispls", 3, 0, 1 << 62}, {"RecvDispls", 3, 1, math.MinInt64}} {
 			t.Run(fmt.Sprintf("%s[%d]=%d", c.name, c.entry, c.value), func(t *testing.T) {
 				comms := commtest.New(t, n, open, nil)
-				if err := commtest.Each(n, func(r int) error { return beyond(t, comms[r], c.array, c.entry, c.value, c.name) }); err != nil {
+				if err := commtest.Each(n,
+					func(r int) error { return beyond(t, comms[r], c.array, c.entry, c.value, c.name) }); err != nil {
 					t.Error(err)
 				}
 			})
@@ -223,7 +229,8 @@ func beyond(t *testing.T, c *goccl.Comm, array, entry, value int64, name string)
 		return err
 	}
 	defer func() { _ = s.Close() }()
-	d := goccl.DeviceCounts{SendCounts: m, SendDispls: m.Add(16), RecvCounts: m.Add(32), RecvDispls: m.Add(48), SendElements: 1000, RecvElements: 1000}
+	d := goccl.DeviceCounts{SendCounts: m, SendDispls: m.Add(16), RecvCounts: m.Add(32), RecvDispls: m.Add(48),
+		SendElements: 1000, RecvElements: 1000}
 	if c.Rank() == 1 { // only rank 0 knows how long its buffers are
 		d.SendElements, d.RecvElements = 0, 0
 	}
@@ -276,7 +283,8 @@ func TestDeviceCountsWithoutAPeer(t *testing.T) {
 					return
 				}
 				defer func() { _ = s.Close() }()
-				if err := comms[r].AllToAllVDevice(m, m, goccl.DeviceCounts{SendCounts: m, SendDispls: m, RecvCounts: m, RecvDispls: m}, datatype.Int8, s); err != nil {
+				if err := comms[r].AllToAllVDevice(m, m, goccl.DeviceCounts{SendCounts: m, SendDispls: m, RecvCounts: m,
+					RecvDispls: m}, datatype.Int8, s); err != nil {
 					t.Error(err)
 					return
 				}

@@ -173,11 +173,15 @@ func TestFinalizeOfWorkThatAPeerLeft(t *testing.T) {
 // The name of a communicator is in the errors of its calls, of its work and of its peers' deaths.
 func TestNameIsInErrors(t *testing.T) {
 	commtest.OnKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.Name, cfg.OpTimeout = "tensor", 100*time.Millisecond })
+		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) {
+			cfg.Name, cfg.OpTimeout = "tensor",
+				100*time.Millisecond
+		})
 		c, p := comms[0], commtest.Scratch(t, comms[0])
 		_, split := c.Split(context.Background(), -7, 0)
 		_, shrink := c.Shrink(context.Background(), []int{99}, false)
-		failures := map[string]error{"split": split, "shrink": shrink, "argument": c.Broadcast(p, p, -1, datatype.Int8, 0, nil)}
+		failures := map[string]error{"split": split, "shrink": shrink,
+			"argument": c.Broadcast(p, p, -1, datatype.Int8, 0, nil)}
 		if n > 1 {
 			failures["alone"] = c.AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil)
 			if failures["alone"] == nil {

@@ -21,7 +21,8 @@ import (
 func drawItems(t *rapid.T, sizes []int, seed int) []commtest.Item {
 	count := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 50), rapid.Int64Range(1, 60_000))
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) commtest.Item {
-		it := commtest.Item{Comm: rapid.IntRange(0, len(sizes)-1).Draw(t, "comm"), Message: rapid.Bool().Draw(t, "message"), Count: count.Draw(t, "count")}
+		it := commtest.Item{Comm: rapid.IntRange(0, len(sizes)-1).Draw(t, "comm"), Message: rapid.Bool().Draw(t, "message"),
+			Count: count.Draw(t, "count")}
 		n := sizes[it.Comm]
 		if it.Message {
 			it.Src, it.Dst = rapid.IntRange(0, n-1).Draw(t, "src"), rapid.IntRange(0, n-1).Draw(t, "dst")
@@ -200,8 +201,10 @@ func TestOneGoroutineManyRanks(t *testing.T) {
 			if err := c.Device().CopyIn(ptr[r], []byte{byte(r + 1)}); err != nil {
 				t.Fatal(err)
 			}
-			calls = append(calls, goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: ptr[r], Recv: ptr[r].Add(64), Count: 1,
-				Type: datatype.Int8, Op: datatype.Sum}})
+			calls = append(calls,
+				goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: ptr[r], Recv: ptr[r].Add(64),
+					Count: 1,
+					Type:  datatype.Int8, Op: datatype.Sum}})
 		}
 		done := make(chan error, 1)
 		go func() { done <- goccl.Submit(calls) }()
@@ -226,9 +229,11 @@ func TestOneGoroutineManyRanks(t *testing.T) {
 func TestInvalidGroup(t *testing.T) {
 	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := commtest.Scratch(t, comms[0])
-	good := goccl.Call{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1, Type: datatype.Int8, Peer: 1}}
+	good := goccl.Call{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1,
+		Type: datatype.Int8, Peer: 1}}
 	for _, bad := range []goccl.Call{
-		{}, {Comm: comms[1], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1, Type: datatype.Int8, Peer: 2}},
+		{}, {Comm: comms[1], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1, Type: datatype.Int8,
+			Peer: 2}},
 		{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.AllReduce, Count: -1, Type: datatype.Int8}},
 		{Comm: comms[1], Request: algorithm.Request{Collective: 99}},
 	} {

@@ -238,12 +238,14 @@ func TestClose(t *testing.T) {
 		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("Close took %v", d)
 		}
-		if err := s.Synchronize(context.Background()); comms[0].Device().ID().Kind == device.Host && !errors.Is(err, goccl.ErrAborted) {
+		if err := s.Synchronize(context.Background()); comms[0].Device().ID().Kind == device.Host &&
+			!errors.Is(err, goccl.ErrAborted) {
 			t.Errorf("the work that was enqueued: %v", err)
 		}
 		if comms[0].Device().ID().Kind == device.Host {
 			q := commtest.Scratch(t, comms[1])
-			if err := comms[1].AllReduce(q, q, 100, datatype.Int8, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) && !errors.Is(err, goccl.ErrMismatch) {
+			if err := comms[1].AllReduce(q, q, 100, datatype.Int8, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) &&
+				!errors.Is(err, goccl.ErrMismatch) {
 				t.Errorf("the peer: %v", err)
 			}
 		}
@@ -251,8 +253,10 @@ func TestClose(t *testing.T) {
 		_, split := comms[0].Split(ctx, 0, 0)
 		_, shrink := comms[0].Shrink(ctx, []int{1}, true)
 		for name, err := range map[string]error{
-			"AllReduce": comms[0].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, nil), "Barrier": comms[0].Barrier(nil), "Finalize": comms[0].Finalize(ctx),
-			"Submit": goccl.Submit([]goccl.Call{{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Barrier}}}), "Split": split, "Shrink": shrink,
+			"AllReduce": comms[0].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, nil), "Barrier": comms[0].Barrier(nil),
+			"Finalize": comms[0].Finalize(ctx),
+			"Submit":   goccl.Submit([]goccl.Call{{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Barrier}}}),
+			"Split":    split, "Shrink": shrink,
 		} {
 			var ge *goccl.Error
 			if !errors.Is(err, goccl.ErrClosed) || !errors.As(err, &ge) {

@@ -75,10 +75,12 @@ func TestMismatch(t *testing.T) {
 			t.Run("host", func(t *testing.T) { run(t, commtest.New(t, 3, commtest.Host, nil)) })
 			t.Run("checked", func(t *testing.T) {
 				commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-					comms := commtest.New(t, n, open, func(r int, cfg *goccl.Config) { cfg.Check = r == n-1 }) // Check on one rank turns it on for all
+					// Check on one rank turns it on for all
+					comms := commtest.New(t, n, open, func(r int, cfg *goccl.Config) { cfg.Check = r == n-1 })
 					run(t, comms)
 					run(t, comms) // the call was refused, the communicator still works
-					if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 1000}); err != nil {
+					if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32,
+						Count: 1000}); err != nil {
 						t.Errorf("after refusals: %v", err)
 					}
 				})
@@ -93,7 +95,8 @@ func TestMismatchedMessages(t *testing.T) {
 		ptr := []device.Ptr{commtest.Scratch(t, comms[0]), commtest.Scratch(t, comms[1])}
 		for _, wrong := range []algorithm.Request{{Count: 11, Type: datatype.Int8}, {Count: 10, Type: datatype.Uint8}} {
 			if err := commtest.Each(2, func(r int) error {
-				req := algorithm.Request{Collective: algorithm.Send, Send: ptr[r], Recv: ptr[r], Count: 10, Type: datatype.Int8, Peer: 1 - r}
+				req := algorithm.Request{Collective: algorithm.Send, Send: ptr[r], Recv: ptr[r], Count: 10, Type: datatype.Int8,
+					Peer: 1 - r}
 				if r == 1 {
 					req.Collective, req.Count, req.Type = algorithm.Recv, wrong.Count, wrong.Type
 				}
@@ -134,7 +137,8 @@ func TestMismatchedCountsOnHost(t *testing.T) {
 			counts = []int64{3, 4, 4}
 		}
 		p := commtest.Scratch(t, comms[r])
-		err := comms[r].AllToAllV(p, []int64{4, 4, 4}, []int64{0, 4, 8}, p.Add(100), counts, []int64{0, 4, 8}, datatype.Int8, nil)
+		err := comms[r].AllToAllV(p, []int64{4, 4, 4}, []int64{0, 4, 8}, p.Add(100), counts, []int64{0, 4, 8}, datatype.Int8,
+			nil)
 		return commtest.Blames(err, goccl.ErrMismatch, "all_to_all_v", 0, 2)
 	}); err != nil {
 		t.Error(err)
@@ -160,7 +164,10 @@ func TestDesync(t *testing.T) {
 		t.Run(fmt.Sprintf("check=%v", check), func(t *testing.T) {
 			commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 				late := n - 1
-				comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout, cfg.Check = 2*time.Second, check })
+				comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) {
+					cfg.OpTimeout, cfg.Check = 2*time.Second,
+						check
+				})
 				ptr := make([]device.Ptr, n)
 				for r, c := range comms {
 					ptr[r] = commtest.Scratch(t, c)
@@ -234,7 +241,8 @@ func TestEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := goccl.NewComm(context.Background(), goccl.Config{Bootstrap: bootstrap.NewLocalGroup(1)[0], Device: dev}); !errors.Is(err, goccl.ErrInvalidArgument) ||
+		if _, err := goccl.NewComm(context.Background(),
+			goccl.Config{Bootstrap: bootstrap.NewLocalGroup(1)[0], Device: dev}); !errors.Is(err, goccl.ErrInvalidArgument) ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: %v", name, value, err)
 		}

@@ -28,13 +28,17 @@ func TestOnMockAllocations(t *testing.T) {
 	c := commtest.OnMock(t, 4, nil)[1]
 	s, p := commtest.MockStream(t, c), commtest.Scratch(t, c)
 	counts, displs := []int64{8, 8, 8, 8}, []int64{0, 8, 16, 24}
-	ring := []algorithm.Request{{Collective: algorithm.Send, Send: p, Count: 64, Peer: 2, Stream: s}, {Collective: algorithm.Recv, Recv: p, Count: 64, Peer: 0, Stream: s}}
+	ring := []algorithm.Request{{Collective: algorithm.Send, Send: p, Count: 64, Peer: 2, Stream: s},
+		{Collective: algorithm.Recv, Recv: p, Count: 64, Peer: 0, Stream: s}}
 	for name, call := range map[string]func() error{
 		"all_reduce":     func() error { return c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s) },
 		"default stream": func() error { return c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, nil) },
 		"broadcast":      func() error { return c.Broadcast(p, p, 256, datatype.Float32, 2, s) },
-		"all_to_all_v":   func() error { return c.AllToAllV(p, counts, displs, p.Add(4096), counts, displs, datatype.Float32, s) },
-		"send_recv":      func() error { return c.Submit(ring...) },
+		"all_to_all_v": func() error {
+			return c.AllToAllV(p, counts, displs, p.Add(4096), counts, displs, datatype.Float32,
+				s)
+		},
+		"send_recv": func() error { return c.Submit(ring...) },
 	} {
 		if err := call(); err != nil {
 			t.Fatal(name, err)
@@ -54,7 +58,8 @@ func TestOnMockGroupAllocations(t *testing.T) {
 	a, b := commtest.OnMock(t, 4, nil)[1], commtest.OnMock(t, 4, nil)[1]
 	s, p := commtest.MockStream(t, a), commtest.Scratch(t, a)
 	call := func(c *goccl.Comm, n int64) goccl.Call {
-		return goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: n, Type: datatype.Int8, Stream: s}}
+		return goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: n,
+			Type: datatype.Int8, Stream: s}}
 	}
 	calls := []goccl.Call{call(a, 16), call(b, 32), call(a, 48), call(b, 64)}
 	if n := testing.AllocsPerRun(100, func() {
@@ -82,7 +87,9 @@ func TestOnMockGroupStaysOnItsThread(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := commtest.Scratch(t, c)
-		calls = append(calls, goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: 8, Type: datatype.Int8, Stream: s}})
+		calls = append(calls,
+			goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: 8,
+				Type: datatype.Int8, Stream: s}})
 	}
 	trace.Start()
 	err = goccl.Submit(calls)
@@ -218,7 +225,8 @@ func TestOnMockAbortOfIdleRank(t *testing.T) {
 		}
 		// Rank 1 never does its part of the fourth. The call fails after the notice has arrived.
 		var err error
-		for deadline := time.Now().Add(commtest.Soon); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(commtest.Soon); err == nil &&
+			time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			err = call(0)
 		}
 		if err := learns(comms[0], 1, 0); err != nil {
@@ -307,7 +315,8 @@ func TestOnMockForced(t *testing.T) {
 		"nobody":    func() error { return c.AllGather(p, p.Add(4096), 8, datatype.Float32, nil) },
 		"allreduce": func() error { return c.ReduceScatter(p, p.Add(4096), 8, datatype.Float32, datatype.Sum, nil) },
 	} {
-		if err := call(); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), `"`+name+`"`) || !strings.Contains(err.Error(), "one_shot_ll, one_shot_ll128") {
+		if err := call(); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), `"`+name+`"`) ||
+			!strings.Contains(err.Error(), "one_shot_ll, one_shot_ll128") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

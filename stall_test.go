@@ -73,9 +73,11 @@ func TestALongWaitIsLogged(t *testing.T) {
 		go func() { ends <- errors.Join(c.Synchronize(context.Background(), s), s.Close(), mem.Close()) }()
 	}
 	want := func(r int, op string) int {
-		return log.count("level=WARN", "op="+op, "seq=1", fmt.Sprint("rank=", r), fmt.Sprint("waits_for=", 1-r), "communicator=pair")
+		return log.count("level=WARN", "op="+op, "seq=1", fmt.Sprint("rank=", r), fmt.Sprint("waits_for=", 1-r),
+			"communicator=pair")
 	}
-	for end := time.Now().Add(30 * time.Second); want(0, "all_reduce") == 0 || want(1, "recv") == 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); want(0, "all_reduce") == 0 ||
+		want(1, "recv") == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the log: %s", log.buf.String())
 		}

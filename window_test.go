@@ -42,7 +42,8 @@ func TestWindowOnHost(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllGather, Type: datatype.Float32, Count: 1000}); err != nil {
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllGather, Type: datatype.Float32,
+		Count: 1000}); err != nil {
 		t.Error(err)
 	}
 	p := commtest.Scratch(t, comms[0])
@@ -73,7 +74,9 @@ func TestOnMockWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 		windows = append(windows, w)
-		calls = append(calls, goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllToAll, Send: mem.Ptr().Add(ranks * count), Recv: mem.Ptr(), Count: count, Stream: commtest.MockStream(t, c)}})
+		calls = append(calls,
+			goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllToAll, Send: mem.Ptr().Add(ranks * count),
+				Recv: mem.Ptr(), Count: count, Stream: commtest.MockStream(t, c)}})
 	}
 	copied := func() int {
 		t.Helper()
@@ -132,7 +135,8 @@ func TestOnMockWindowMissing(t *testing.T) {
 	}
 	err = c.AllGather(mem.Ptr(), mem.Ptr(), 1<<20, datatype.Int8, commtest.MockStream(t, c))
 	var ge *goccl.Error
-	if !errors.Is(err, goccl.ErrTimeout) || !errors.As(err, &ge) || ge.Peer != 1 || ge.Op != "all_gather" || !strings.Contains(err.Error(), "window 0") {
+	if !errors.Is(err, goccl.ErrTimeout) || !errors.As(err, &ge) || ge.Peer != 1 || ge.Op != "all_gather" ||
+		!strings.Contains(err.Error(), "window 0") {
 		t.Errorf("%v", err)
 	}
 	c.Abort(nil)

@@ -49,7 +49,8 @@ func rankMain(what string) int {
 		if errors.As(err, &e) {
 			peer = e.Peer
 		}
-		fmt.Printf("failed peer=%d dead=%v timeout=%v %v\n", peer, errors.Is(err, ErrPeerDead), errors.Is(err, ErrTimeout), err)
+		fmt.Printf("failed peer=%d dead=%v timeout=%v %v\n", peer, errors.Is(err, ErrPeerDead), errors.Is(err, ErrTimeout),
+			err)
 		return 1
 	}
 	ctx := context.Background()
@@ -180,7 +181,8 @@ func TestKill9(t *testing.T) {
 				port := testutil.Port(t)
 				var ranks []*child
 				for r := range c.start {
-					ranks = append(ranks, startRank(t, c.what, r, world, "", "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)))
+					ranks = append(ranks, startRank(t, c.what, r, world, "", "MASTER_ADDR=127.0.0.1",
+						fmt.Sprintf("MASTER_PORT=%d", port)))
 				}
 				for _, r := range ranks {
 					if c.start == world {
@@ -189,7 +191,8 @@ func TestKill9(t *testing.T) {
 						r.expect(t, "started", 30*time.Second)
 					}
 				}
-				for end := time.Now().Add(30 * time.Second); c.start < world && accepted(t, port) < c.start; time.Sleep(10 * time.Millisecond) {
+				for end := time.Now().Add(30 * time.Second); c.start < world &&
+					accepted(t, port) < c.start; time.Sleep(10 * time.Millisecond) {
 					if time.Now().After(end) {
 						t.Fatalf("%d of %d ranks have found the root", accepted(t, port), c.start)
 					}

@@ -51,11 +51,13 @@ func TestHostDevice(t *testing.T) {
 		seen := map[string]bool{}
 		for _, f := range figures {
 			seen[f.Name] = true
-			if f.Value <= 0 && f.Name != "device_open" || f.Unit == "" || f.Machine == "" || f.Commit == "" || len(f.Command) == 0 || f.Target != nil || f.Met != nil {
+			if f.Value <= 0 && f.Name != "device_open" || f.Unit == "" || f.Machine == "" || f.Commit == "" ||
+				len(f.Command) == 0 || f.Target != nil || f.Met != nil {
 				t.Errorf("%s ranks: %+v", ranks, f)
 			}
 		}
-		for _, name := range []string{"mesh_setup", "memory_channel_signal", "memory_channel_packet", "port_channel_put_signal", "memory_channel_put", "memory_channel_all_to_all", "port_channel_put"} {
+		for _, name := range []string{"mesh_setup", "memory_channel_signal", "memory_channel_packet",
+			"port_channel_put_signal", "memory_channel_put", "memory_channel_all_to_all", "port_channel_put"} {
 			if !seen[name] {
 				t.Errorf("%s ranks: no figure %s", ranks, name)
 			}

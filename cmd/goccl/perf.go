@@ -80,8 +80,10 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 		kind.Collective = algorithm.AllToAllVDevice
 	}
 	o := perf.Options{
-		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor, Iters: c.Iters,
-			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace, Isolated: c.Isolated, GraphOps: int(c.Graph),
+		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes),
+			Factor: c.Factor, Iters: c.Iters,
+			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace,
+			Isolated: c.Isolated, GraphOps: int(c.Graph),
 			Offset: c.Offset, Windows: c.Windows, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
 		Ranks: c.Ranks, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
 		Machine: func() any { return machine(ctx) }, Command: commandLine(), Stdout: s.out, Stderr: s.stderr,

@@ -70,7 +70,8 @@ func (d *Device) Register(b []byte) (device.Allocation, error) {
 	if err := d.check("register"); err != nil {
 		return nil, err
 	}
-	m := &mapping{base: uintptr(unsafe.Pointer(unsafe.SliceData(b))), size: int64(len(b)), fd: -1, unique: newUnique(), owner: d.ID(), refs: 1, keep: b}
+	m := &mapping{base: uintptr(unsafe.Pointer(unsafe.SliceData(b))), size: int64(len(b)), fd: -1, unique: newUnique(),
+		owner: d.ID(), refs: 1, keep: b}
 	registry.Lock()
 	insert(m)
 	registry.Unlock()
@@ -89,19 +90,22 @@ func (d *Device) export(p device.Ptr, forGood bool) (device.Handle, error) {
 	defer registry.Unlock()
 	m := find(uintptr(p))
 	if m == nil {
-		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: it was neither allocated by Alloc nor registered", uintptr(p), d.ID(), device.ErrNotShareable)
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: it was neither allocated by Alloc nor registered",
+			uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	h := device.Handle{Type: device.HandleLocal, Owner: m.owner, FD: -1, Base: device.Ptr(m.base), Size: m.size,
 		Offset: int64(uintptr(p) - m.base), Unique: m.unique}
 	if m.torn {
-		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: a part of the allocation was taken back after a failure; allocate another", uintptr(p), d.ID(), device.ErrNotShareable)
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: a part of the allocation was taken back after a "+
+			"failure; allocate another", uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	m.exported = m.exported || forGood
 	switch {
 	case m.mapped == 0:
 		return h, nil
 	case m.fd < 0:
-		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: another process allocated it, and only that one can hand it out", uintptr(p), d.ID(), device.ErrNotShareable)
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: another process allocated it, and only that one "+
+			"can hand it out", uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	fd, err := unix.FcntlInt(uintptr(m.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

@@ -38,7 +38,8 @@ func Open(index int) (*Device, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("host: open device %d: %w: numbers begin at 0", index, device.ErrNoDevice)
 	}
-	return &Device{index: index, allocations: map[*Allocation]struct{}{}, quiet: make(chan struct{}), closing: make(chan struct{})}, nil
+	return &Device{index: index, allocations: map[*Allocation]struct{}{}, quiet: make(chan struct{}),
+		closing: make(chan struct{})}, nil
 }
 
 // ID returns host:index.

@@ -34,12 +34,14 @@ func (d *Device) Lookup(p device.Ptr) (Region, error) {
 	defer registry.Unlock()
 	m := find(uintptr(p))
 	if m == nil {
-		return Region{}, fmt.Errorf("host: look up %#x on %s: %w: it was neither allocated by Alloc nor registered", uintptr(p), d.ID(), device.ErrNotShareable)
+		return Region{}, fmt.Errorf("host: look up %#x on %s: %w: it was neither allocated by Alloc nor registered",
+			uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	return m.region(), nil
 }
 
 // region describes m. The caller holds the registry lock.
 func (m *mapping) region() Region {
-	return Region{Base: device.Ptr(m.base), Size: m.size, Unique: m.unique, Shareable: m.fd >= 0 && !m.torn, Exported: m.exported}
+	return Region{Base: device.Ptr(m.base), Size: m.size, Unique: m.unique, Shareable: m.fd >= 0 &&
+		!m.torn, Exported: m.exported}
 }

@@ -57,7 +57,8 @@ func run(o tutorial.Options, iterations int) (err error) {
 	fmt.Println("Creating endpoints ...")
 	var ep [2]*primitive.Endpoint
 	for i := range ep {
-		if ep[i], err = ctx.CreateEndpoint(primitive.EndpointConfig{Transport: primitive.IPC, Device: dev[i].Device}); err != nil {
+		if ep[i], err = ctx.CreateEndpoint(primitive.EndpointConfig{Transport: primitive.IPC,
+			Device: dev[i].Device}); err != nil {
 			return err
 		}
 	}

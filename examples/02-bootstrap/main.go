@@ -29,7 +29,8 @@ func run(r *tutorial.Rank, iterations int) error {
 
 	// 1. Connect: both ranks call it, the Communicator exchanges the endpoints.
 	r.Print("Connecting ...")
-	conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device}, peer, 0))
+	conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device},
+		peer, 0))
 	if err != nil {
 		return err
 	}

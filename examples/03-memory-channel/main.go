@@ -44,7 +44,8 @@ func run(r *tutorial.Rank, bytes int64, iterations int) error {
 		}
 	}
 	peer := 1 - r.Rank()
-	conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device}, peer, 0))
+	conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device},
+		peer, 0))
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,8 @@ func run(r *tutorial.Rank, bytes int64, iterations int) error {
 		name   string
 		handle primitive.MemoryChannelHandle
 		kernel func(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, round int) tutorial.Kernel
-	}{{"put", put.DeviceHandle(), putKernel}, {"get", get.DeviceHandle(), getKernel}, {"packets", packets.DeviceHandle(), packetKernel}} {
+	}{{"put", put.DeviceHandle(), putKernel}, {"get", get.DeviceHandle(), getKernel},
+		{"packets", packets.DeviceHandle(), packetKernel}} {
 		at, err := tutorial.Upload(r.Device, way.handle)
 		if err != nil {
 			return err
@@ -114,7 +116,8 @@ func run(r *tutorial.Rank, bytes int64, iterations int) error {
 				return fmt.Errorf("%s: %w", way.name, err)
 			}
 		}
-		r.Print("%-8s %d bytes each way: %8.2f GB/s per direction", way.name, bytes, float64(bytes)*float64(iterations)/total.Seconds()/1e9)
+		r.Print("%-8s %d bytes each way: %8.2f GB/s per direction", way.name, bytes,
+			float64(bytes)*float64(iterations)/total.Seconds()/1e9)
 	}
 	r.Print("Succeed!")
 	return nil
@@ -178,7 +181,8 @@ func packetKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, rou
 		},
 		Host: func(b *host.Block) primitive.Status {
 			h.PutPackets(primitive.LL16, half, 0, l.bytes, b.Index, b.Count, flag)
-			return primitive.CopyFromPackets(primitive.LL16, l.recv.Data(), h.PacketBuffer.Add(half), l.bytes, b.Index, b.Count, flag, h.Semaphore.Abort)
+			return primitive.CopyFromPackets(primitive.LL16, l.recv.Data(), h.PacketBuffer.Add(half), l.bytes, b.Index, b.Count,
+				flag, h.Semaphore.Abort)
 		},
 	}
 }

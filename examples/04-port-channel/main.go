@@ -126,7 +126,8 @@ func run(r *tutorial.Rank, transport string, bytes int64, iterations int) error 
 	}
 	if iterations > 0 {
 		us := total.Seconds() * 1e6 / float64(iterations)
-		r.Print("%d ranks, %d bytes to each peer: %.1f us, %.3f GB/s sent per rank", n, bytes, us, float64(bytes)*float64(n-1)/us/1e3)
+		r.Print("%d ranks, %d bytes to each peer: %.1f us, %.3f GB/s sent per rank", n, bytes, us,
+			float64(bytes)*float64(n-1)/us/1e3)
 	}
 	if err := service.Stop(); err != nil {
 		return err

@@ -45,7 +45,8 @@ func run(r *tutorial.Rank, count int64) error {
 		if p == rank {
 			continue
 		}
-		conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device}, p, 0))
+		conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device},
+			p, 0))
 		if err != nil {
 			return err
 		}
@@ -102,7 +103,8 @@ func run(r *tutorial.Rank, count int64) error {
 }
 
 // switchKernel runs a barrier, reduces and broadcasts this rank's slice, and runs a barrier again.
-func switchKernel(r *tutorial.Rank, h primitive.SwitchChannelHandle, peers []primitive.BaseMemoryChannelHandle, count int64) (tutorial.Kernel, error) {
+func switchKernel(r *tutorial.Rank, h primitive.SwitchChannelHandle, peers []primitive.BaseMemoryChannelHandle,
+	count int64) (tutorial.Kernel, error) {
 	k := tutorial.Kernel{Name: "tutorial_switch", Blocks: 32, Threads: 512, HostBlocks: 2}
 	at, err := tutorial.Upload(r.Device, h)
 	if err != nil {

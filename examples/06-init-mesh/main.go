@@ -111,7 +111,8 @@ func setupMesh(rank, worldSize, local int, address, kind string, bytes int64) (e
 	if err != nil {
 		return err
 	}
-	memory, err := comm.Context().RegisterMemory(dev.Device, buffer.Ptr(), bytes*int64(worldSize), primitive.Flags(primitive.IPC))
+	memory, err := comm.Context().RegisterMemory(dev.Device, buffer.Ptr(), bytes*int64(worldSize),
+		primitive.Flags(primitive.IPC))
 	if err != nil {
 		return err
 	}

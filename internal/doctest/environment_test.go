@@ -22,12 +22,14 @@ var variables = map[string]*regexp.Regexp{
 
 // elsewhere lists directories that name variables without reading them, and directories that do not contain goccl's
 // sources.
-var elsewhere = []string{"build", "cmd/goccl/internal/doctor", "cmd/goccl/internal/perf", "python/build", "python/tests", "python/examples"}
+var elsewhere = []string{"build", "cmd/goccl/internal/doctor", "cmd/goccl/internal/perf", "python/build",
+	"python/tests", "python/examples"}
 
 // ignoredList names NCCL's variables that goccl warns of and does not read.
 var ignoredList = filepath.Join("capi", "internal", "core", "ignored.go")
 
-// readVariables is every variable that a source reads, with one file that does. Tests' own variables are left out, but for the one that users set.
+// readVariables is every variable that a source reads, with one file that does. Tests' own variables are left out, but
+// for the one that users set.
 func readVariables(t *testing.T, root string) map[string]string {
 	read := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
@@ -44,7 +46,8 @@ func readVariables(t *testing.T, root string) map[string]string {
 					return filepath.SkipDir
 				}
 			}
-			if rel != "." && strings.HasPrefix(d.Name(), ".") || strings.HasSuffix(d.Name(), "test") || d.Name() == "testdata" && !strings.HasPrefix(rel, "capi") {
+			if rel != "." && strings.HasPrefix(d.Name(), ".") || strings.HasSuffix(d.Name(), "test") || d.Name() == "testdata" &&
+				!strings.HasPrefix(rel, "capi") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -54,7 +57,8 @@ func readVariables(t *testing.T, root string) map[string]string {
 			kind = d.Name()
 		}
 		pattern := variables[kind]
-		if pattern == nil || rel == ignoredList || strings.HasPrefix(rel, filepath.Join("capi", "testdata")) && kind != ".sh" {
+		if pattern == nil || rel == ignoredList || strings.HasPrefix(rel, filepath.Join("capi", "testdata")) &&
+			kind != ".sh" {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -114,7 +118,8 @@ func TestEnvironmentIsDocumented(t *testing.T) {
 	root, page := environmentPage(t)
 	read := readVariables(t, root)
 	documented := map[string]bool{}
-	for _, heading := range []string{"## goccl's own", "## Of the C ABI (`libnccl.so.2`, `libgoccl.so`) and Python", "## For tests and measurements"} {
+	for _, heading := range []string{"## goccl's own", "## Of the C ABI (`libnccl.so.2`, `libgoccl.so`) and Python",
+		"## For tests and measurements"} {
 		for name := range rows(t, page, heading) {
 			documented[name] = true
 		}
@@ -168,7 +173,8 @@ func TestNCCLVariablesAreAsDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile(`"(NCCL_[A-Z0-9_]+)"`).FindAllSubmatch(list, -1) {
 		if name := string(m[1]); !slices.ContainsFunc(slices.Collect(maps.Keys(ignored)), func(row string) bool {
 			prefix, wild := strings.CutSuffix(row, "*")
-			return row == name || strings.HasSuffix(name, "_") && strings.HasPrefix(row, name) || wild && strings.HasPrefix(name, prefix)
+			return row == name || strings.HasSuffix(name, "_") && strings.HasPrefix(row, name) || wild &&
+				strings.HasPrefix(name, prefix)
 		}) {
 			t.Errorf("%s warns of %s, which docs/environment.md does not call ignored", ignoredList, name)
 		}
@@ -200,10 +206,12 @@ func TestLaunchersAreDocumented(t *testing.T) {
 		families = append(families, m[1])
 	}
 	found := 0
-	for _, m := range regexp.MustCompile(`"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|RANK)"`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|RANK)"`).FindAllStringSubmatch(string(text),
+		-1) {
 		name := m[1]
 		found++
-		if strings.HasPrefix(name, "GOCCL_") || strings.Contains(section, "`"+name+"`") || slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) }) {
+		if strings.HasPrefix(name, "GOCCL_") || strings.Contains(section, "`"+name+"`") ||
+			slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) }) {
 			continue
 		}
 		t.Errorf("bootstrap/env.go looks at %s, which docs/environment.md does not name", name)

@@ -130,7 +130,8 @@ func Addr(spec string) (netip.Addr, error) {
 	}
 	a, ok := pickAddr(nics, parseFilter(spec), family)
 	if !ok {
-		return a, fmt.Errorf("no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", spec, family, list(nics))
+		return a, fmt.Errorf("no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", spec,
+			family, list(nics))
 	}
 	return a, nil
 }

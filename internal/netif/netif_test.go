@@ -43,7 +43,8 @@ func TestFamilyIsNotGuessed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, s := range []string{"ipv4", "AF_INET ", "inet6", "10"} {
 				t.Setenv(name, s)
-				if a, err := Addr("lo"); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "AF_INET6") {
+				if a, err := Addr("lo"); err == nil || !strings.Contains(err.Error(), name) ||
+					!strings.Contains(err.Error(), "AF_INET6") {
 					t.Errorf("%q: %v, %v", s, a, err)
 				}
 			}

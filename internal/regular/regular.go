@@ -11,7 +11,8 @@ import (
 // Read is os.ReadFile for a regular file of at most limit bytes. It refuses a pipe, a socket or a device, which may
 // block or never end.
 func Read(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // otherwise the open of a pipe without a writer would block
+	// otherwise the open of a pipe without a writer would block
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,8 @@ import (
 
 func TestDuration(t *testing.T) {
 	const name, otherwise = "GOCCL_TEST_SETTING", 7 * time.Second
-	for s, want := range map[string]time.Duration{"": otherwise, "5": 5 * time.Second, "0.5": 500 * time.Millisecond, "2m": 2 * time.Minute, "0": 0, "0s": 0} {
+	for s, want := range map[string]time.Duration{"": otherwise, "5": 5 * time.Second, "0.5": 500 * time.Millisecond,
+		"2m": 2 * time.Minute, "0": 0, "0s": 0} {
 		t.Setenv(name, s)
 		if d, err := Duration(name, otherwise); err != nil || d != want {
 			t.Errorf("%q: %v, %v", s, d, err)

@@ -73,7 +73,8 @@ func resolving(a *analysis.Analyzer) *analysis.Analyzer {
 		files := make([]*ast.File, len(pass.Files))
 		for i, f := range pass.Files {
 			var err error
-			if files[i], err = parser.ParseFile(pass.Fset, pass.Fset.File(f.FileStart).Name(), nil, parser.ParseComments); err != nil {
+			if files[i], err = parser.ParseFile(pass.Fset, pass.Fset.File(f.FileStart).Name(), nil,
+				parser.ParseComments); err != nil {
 				return nil, err
 			}
 		}

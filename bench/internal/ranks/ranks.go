@@ -44,7 +44,8 @@ func (o *Options) Run(rank func(ctx context.Context, env bootstrap.Env) error) e
 	if flag.NArg() > 0 || o.Device != "cuda" && o.Device != "host" || o.Timeout <= 0 {
 		return errors.New("-device is cuda or host, -timeout positive, and nothing but flags is taken")
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), o.Timeout, fmt.Errorf("not done after %v (-timeout)", o.Timeout))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), o.Timeout,
+		fmt.Errorf("not done after %v (-timeout)", o.Timeout))
 	defer cancel()
 	env, err := bootstrap.FromEnv()
 	if err == nil {
@@ -66,7 +67,8 @@ func (o *Options) Run(rank func(ctx context.Context, env bootstrap.Env) error) e
 			n = min(gpus, Most)
 		}
 		if gpus < n || n < 2 {
-			return fmt.Errorf("%d ranks need as many GPUs, and at least two; there are %d; -device host measures without any", n, gpus)
+			return fmt.Errorf("%d ranks need as many GPUs, and at least two; there are %d; -device host measures without any", n,
+				gpus)
 		}
 	} else if n == 0 {
 		n = 2

@@ -34,7 +34,8 @@ type Options struct {
 const (
 	defaultGrace = time.Second
 	killDelay    = 2 * time.Second // from SIGTERM to SIGKILL
-	drainDelay   = 5 * time.Second // for output after the end of a rank, if a descendant that left its group holds the pipe
+	// for output after the end of a rank, if a descendant that left its group holds the pipe
+	drainDelay = 5 * time.Second
 )
 
 // mostRanks is far more than a host has processors. A larger number is a mistake that would exhaust the host's
@@ -237,7 +238,8 @@ func jobEnv(o Options) ([]string, error) {
 	if err != nil { // a machine without IPv4
 		var six error
 		if l, six = net.Listen("tcp", "[::1]:0"); six != nil {
-			return nil, fmt.Errorf("launch: find a free port; is the loopback interface up (ip link set lo up)?: %w", errors.Join(err, six))
+			return nil, fmt.Errorf("launch: find a free port; is the loopback interface up (ip link set lo up)?: %w",
+				errors.Join(err, six))
 		}
 	}
 	at := l.Addr().(*net.TCPAddr)
@@ -247,11 +249,13 @@ func jobEnv(o Options) ([]string, error) {
 		_, _ = rand.Read(b) // never fails
 		return hex.EncodeToString(b)
 	}
-	env := drop(o.Env, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "GOCCL_SECRET", "GOCCL_RUN_ID",
+	env := drop(o.Env, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+		"GOCCL_SECRET", "GOCCL_RUN_ID",
 		// The variables of an outer launcher or an outer job do not apply to this job.
 		"NCCL_COMM_ID", "MSCCLPP_MASTER_ADDR", "MSCCLPP_MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 	n := strconv.Itoa(o.N)
-	return append(env, "WORLD_SIZE="+n, "LOCAL_WORLD_SIZE="+n, "GROUP_RANK=0", "MASTER_ADDR="+at.IP.String(), "MASTER_PORT="+strconv.Itoa(at.Port),
+	return append(env, "WORLD_SIZE="+n, "LOCAL_WORLD_SIZE="+n, "GROUP_RANK=0", "MASTER_ADDR="+at.IP.String(),
+		"MASTER_PORT="+strconv.Itoa(at.Port),
 		"GOCCL_SECRET="+random(), "GOCCL_RUN_ID="+random()), nil
 }
 

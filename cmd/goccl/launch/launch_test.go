@@ -60,7 +60,8 @@ func meet() error {
 func TestOnlyIPv6(t *testing.T) {
 	ns, _ := testutil.Hosts(t)
 	for _, cmd := range []string{"link del " + testutil.Cable, "addr del 127.0.0.1/8 dev lo"} {
-		if out, err := exec.Command("ip", append([]string{"-n", ns}, strings.Fields(cmd)...)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command("ip", append([]string{"-n", ns},
+			strings.Fields(cmd)...)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v: %s", cmd, err, out)
 		}
 	}
@@ -98,13 +99,17 @@ func (b *buffer) String() string {
 
 func sh(n int, script string) (Options, *buffer, *buffer) {
 	out, errs := &buffer{}, &buffer{}
-	return Options{N: n, Program: []string{"sh", "-c", script}, Stdout: out, Stderr: errs, Grace: 100 * time.Millisecond}, out, errs
+	return Options{N: n, Program: []string{"sh", "-c", script}, Stdout: out, Stderr: errs, Grace: 100 * time.Millisecond},
+		out, errs
 }
 
 func TestEnvironmentAndOutput(t *testing.T) {
 	t.Setenv("RANK", "77")
 	t.Setenv("NCCL_COMM_ID", "stale:1")
-	o, out, errs := sh(3, `echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR ${#GOCCL_SECRET} ${NCCL_COMM_ID-none}"; echo "$MASTER_PORT $GOCCL_SECRET"; echo "err $RANK" >&2; printf "no end"`)
+	o, out,
+		errs := sh(3,
+		`echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR ${#GOCCL_SECRET} ${NCCL_COMM_ID-none}"
+		echo "$MASTER_PORT $GOCCL_SECRET"; echo "err $RANK" >&2; printf "no end"`)
 	if err := Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -147,11 +152,15 @@ func TestFirstFailure(t *testing.T) {
 		want   ExitError
 		status int
 	}{
-		"exit":            {`[ $RANK = 2 ] && exit 7; sleep 60`, ExitError{Rank: 2, Code: 7}, 7},
-		"kill -9":         {`[ $RANK = 1 ] && kill -9 $$; sleep 60`, ExitError{Rank: 1, Code: -1, Signal: syscall.SIGKILL}, 137},
-		"ignores SIGTERM": {`[ $RANK = 0 ] && exit 1; trap "" TERM; while :; do sleep 1; done`, ExitError{Rank: 0, Code: 1}, 1},
-		"grandchildren":   {`[ $RANK = 0 ] && { sleep 0.3; exit 4; }; sleep 61 & sleep 61 & wait`, ExitError{Rank: 0, Code: 4}, 4},
-		"early success":   {`[ $RANK = 0 ] && exit 0; [ $RANK = 1 ] && { sleep 0.2; exit 9; }; sleep 60`, ExitError{Rank: 1, Code: 9}, 9},
+		"exit": {`[ $RANK = 2 ] && exit 7; sleep 60`, ExitError{Rank: 2, Code: 7}, 7},
+		"kill -9": {`[ $RANK = 1 ] && kill -9 $$; sleep 60`, ExitError{Rank: 1, Code: -1, Signal: syscall.SIGKILL},
+			137},
+		"ignores SIGTERM": {`[ $RANK = 0 ] && exit 1; trap "" TERM; while :; do sleep 1; done`, ExitError{Rank: 0, Code: 1},
+			1},
+		"grandchildren": {`[ $RANK = 0 ] && { sleep 0.3; exit 4; }; sleep 61 & sleep 61 & wait`, ExitError{Rank: 0, Code: 4},
+			4},
+		"early success": {`[ $RANK = 0 ] && exit 0; [ $RANK = 1 ] && { sleep 0.2; exit 9; }; sleep 60`,
+			ExitError{Rank: 1, Code: 9}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,8 @@ import (
 )
 
 // New makes n ranks in this process, rank r on open(r); set, if it is not nil, changes the Config of a rank.
-func New(t testing.TB, n int, open func(r int) (device.Device, error), set func(r int, cfg *goccl.Config)) []*goccl.Comm {
+func New(t testing.TB, n int, open func(r int) (device.Device, error),
+	set func(r int, cfg *goccl.Config)) []*goccl.Comm {
 	t.Helper()
 	boots := bootstrap.NewLocalGroup(n)
 	comms := make([]*goccl.Comm, n)

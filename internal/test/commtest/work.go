@@ -18,7 +18,8 @@ type Item struct {
 }
 
 // Collectives are those of an Item.
-var Collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.Broadcast,
+var Collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
+	algorithm.AllToAll, algorithm.Broadcast,
 	algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Barrier}
 
 // value returns element i of the input of rank r of the job to item k.
@@ -32,7 +33,8 @@ type Work struct {
 }
 
 // Arrange makes the calls of one rank. world maps the ranks of each communicator to ranks of the job.
-func Arrange(comms []*goccl.Comm, world [][]int, items []Item, arena func(n int64) device.Ptr, stream func() device.Stream) (out []Work, err error) {
+func Arrange(comms []*goccl.Comm, world [][]int, items []Item, arena func(n int64) device.Ptr,
+	stream func() device.Stream) (out []Work, err error) {
 	for k, it := range items {
 		if it.Comm < 0 { // this rank is not in it
 			continue
@@ -50,7 +52,8 @@ func Arrange(comms []*goccl.Comm, world [][]int, items []Item, arena func(n int6
 			return b
 		}
 		add := func(coll algorithm.Collective, send int64, want []byte, peer int) error {
-			req := algorithm.Request{Collective: coll, Count: it.Count, Type: datatype.Uint8, Op: datatype.Sum, Root: it.Root, Peer: peer, Stream: stream(),
+			req := algorithm.Request{Collective: coll, Count: it.Count, Type: datatype.Uint8, Op: datatype.Sum, Root: it.Root,
+				Peer: peer, Stream: stream(),
 				Send: arena(send), Recv: arena(int64(len(want)))}
 			if send > 0 {
 				if err := c.Device().CopyIn(req.Send, input(me, send)); err != nil {
@@ -102,7 +105,8 @@ func Arrange(comms []*goccl.Comm, world [][]int, items []Item, arena func(n int6
 			case algorithm.Gather:
 				want = atRoot(gathered(func(r int) []byte { return input(r, it.Count) }))
 			case algorithm.AllToAll:
-				send, want = it.Count*n, gathered(func(r int) []byte { return input(r, it.Count*n)[int64(me)*it.Count:][:it.Count] })
+				send, want = it.Count*n,
+					gathered(func(r int) []byte { return input(r, it.Count*n)[int64(me)*it.Count:][:it.Count] })
 			case algorithm.Scatter:
 				send, want = it.Count*n, input(it.Root, it.Count*n)[int64(me)*it.Count:][:it.Count]
 			case algorithm.Broadcast:

@@ -39,7 +39,8 @@ const (
 	modelRanks = 4
 	modelCount = 1 << 20 // elements of a large sum, for which processes use separate memory
 	modelLimit = 20 * time.Second
-	modelPause = 4 * time.Second // OpTimeout of rounds in which a rank is stopped; a busy machine must not look like a stopped rank
+	// OpTimeout of rounds in which a rank is stopped; a busy machine must not look like a stopped rank
+	modelPause = 4 * time.Second
 )
 
 // modelRound is the part of the seed's script for one round.
@@ -52,7 +53,8 @@ type modelRound struct {
 }
 
 func drawRound(rng *rand.Rand) modelRound {
-	r := modelRound{event: rng.IntN(numEvents), victim: rng.IntN(modelRanks), delay: time.Duration(rng.IntN(12000)) * time.Microsecond}
+	r := modelRound{event: rng.IntN(numEvents), victim: rng.IntN(modelRanks),
+		delay: time.Duration(rng.IntN(12000)) * time.Microsecond}
 	if r.event >= eventKill && rng.IntN(3) == 0 { // jobs with a kill are expensive
 		r.event = rng.IntN(eventKill)
 	}
@@ -367,7 +369,8 @@ func TestModel(t *testing.T) {
 			events[e] += n
 		}
 	}
-	t.Logf("%d rounds of %d processes, %v; splits, aborts, stops, kills among sums, in splits, in shrinks: %v", rounds, modelRanks, time.Since(begun).Round(time.Second), events)
+	t.Logf("%d rounds of %d processes, %v; splits, aborts, stops, kills among sums, in splits, in shrinks: %v", rounds,
+		modelRanks, time.Since(begun).Round(time.Second), events)
 }
 
 // modelJob runs one job and returns the number of its rounds.

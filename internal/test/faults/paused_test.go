@@ -17,7 +17,8 @@ func paused(k *commtest.Process) error {
 	}
 	if k.Rank == k.Victim {
 		k.Say("running", nil)
-		time.AfterFunc(time.Duration(k.At)*100*time.Microsecond, func() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) })
+		time.AfterFunc(time.Duration(k.At)*100*time.Microsecond,
+			func() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) })
 	}
 	c, err := k.Comm(k.Boot)
 	if err != nil {

@@ -33,7 +33,8 @@ func replay(k *commtest.Process) error {
 	}
 	x, err := commtest.Capture(s, cuda.CaptureThreadLocal, func() error {
 		for range ops {
-			if err := c.AllReduce(u.Mem.Ptr(), u.Mem.Ptr().Add(4*commtest.SumCount), commtest.SumCount, datatype.Int32, datatype.Sum, s); err != nil {
+			if err := c.AllReduce(u.Mem.Ptr(), u.Mem.Ptr().Add(4*commtest.SumCount), commtest.SumCount, datatype.Int32,
+				datatype.Sum, s); err != nil {
 				return err
 			}
 		}

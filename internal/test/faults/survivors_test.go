@@ -46,7 +46,8 @@ type family struct {
 }
 
 // newFamily makes one; hook, if there is one, is called for each rank's Bootstrap.
-func newFamily(t *testing.T, n int, timeout time.Duration, hook func(r int, b bootstrap.Bootstrap) bootstrap.Bootstrap) *family {
+func newFamily(t *testing.T, n int, timeout time.Duration,
+	hook func(r int, b bootstrap.Bootstrap) bootstrap.Bootstrap) *family {
 	t.Helper()
 	f := &family{local: bootstrap.NewLocal(n), comms: make([]*goccl.Comm, n)}
 	devs := make([]device.Device, n)
@@ -56,7 +57,8 @@ func newFamily(t *testing.T, n int, timeout time.Duration, hook func(r int, b bo
 			b = hook(r, b)
 		}
 		if devs[r], err = commtest.Host(r); err == nil {
-			f.comms[r], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: b, Device: devs[r], Timeout: timeout, OpTimeout: 20 * time.Second})
+			f.comms[r], err = goccl.NewComm(context.Background(),
+				goccl.Config{Bootstrap: b, Device: devs[r], Timeout: timeout, OpTimeout: 20 * time.Second})
 		}
 		return err
 	}); err != nil {
@@ -304,7 +306,8 @@ func shrinkOnce(t *testing.T, rng *rand.Rand) {
 		}
 		got = append(got, c)
 		if c.WorldSize() != small[survivors[0]].WorldSize() {
-			t.Errorf("rank %d has a communicator of %d ranks, rank %d one of %d", r, c.WorldSize(), survivors[0], small[survivors[0]].WorldSize())
+			t.Errorf("rank %d has a communicator of %d ranks, rank %d one of %d", r, c.WorldSize(), survivors[0],
+				small[survivors[0]].WorldSize())
 		}
 	}
 	if !t.Failed() && got[0].WorldSize() == len(got) { // otherwise another rank has died since
@@ -326,7 +329,8 @@ func TestDeathInEveryCommunicator(t *testing.T) {
 			return err
 		}
 		for i := range comms[r] {
-			if comms[r][i], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: job.Ranks[r], Device: devs[r]}); err != nil {
+			if comms[r][i], err = goccl.NewComm(context.Background(),
+				goccl.Config{Bootstrap: job.Ranks[r], Device: devs[r]}); err != nil {
 				return err
 			}
 		}

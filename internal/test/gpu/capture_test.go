@@ -27,7 +27,8 @@ func mixture(n int) (items []commtest.Item) {
 	for r := range n {
 		items = append(items, commtest.Item{Message: true, Src: r, Dst: (r + 1) % n, Count: 3000})
 	}
-	return append(items, commtest.Item{Message: true, Src: n - 1, Dst: 0, Count: 50_000}, commtest.Item{Message: true, Src: 0, Dst: n - 1, Count: 8})
+	return append(items, commtest.Item{Message: true, Src: n - 1, Dst: 0, Count: 50_000},
+		commtest.Item{Message: true, Src: 0, Dst: n - 1, Count: 8})
 }
 
 // captured is a rank's stream with a graph of some rounds of work on it.
@@ -62,7 +63,8 @@ func captureMixture(c *goccl.Comm, mode cuda.CaptureMode, rounds int) (k *captur
 		}
 		return p
 	}
-	if k.parts, err = commtest.Arrange([]*goccl.Comm{c}, [][]int{commtest.Everyone(n)}, mixture(n), arena, func() device.Stream { return k.s }); err != nil {
+	if k.parts, err = commtest.Arrange([]*goccl.Comm{c}, [][]int{commtest.Everyone(n)}, mixture(n), arena,
+		func() device.Stream { return k.s }); err != nil {
 		return k, err
 	}
 	k.x, err = commtest.Capture(k.s, mode, func() error {
@@ -114,7 +116,8 @@ func (k *captured) check() error {
 			return err
 		}
 		if !bytes.Equal(got, w.Want) {
-			return fmt.Errorf("rank %d: call %d, %v of %d: %s", k.c.Rank(), i, w.Call.Request.Collective, w.Call.Request.Count, difference(got, w.Want))
+			return fmt.Errorf("rank %d: call %d, %v of %d: %s", k.c.Rank(), i, w.Call.Request.Collective, w.Call.Request.Count,
+				difference(got, w.Want))
 		}
 	}
 	return nil

@@ -47,8 +47,10 @@ func TestGPUWindows(t *testing.T) {
 			{toAll, 1 << 20, false}, {toAll, 32<<20 - 16, false}, {toAll, 32 << 20, true}, {toAll, 32<<20 + 49, true},
 		}},
 		{"1", []copyCase{
-			{gather, 1<<20 - 1, false}, {gather, 1 << 20, true}, {gather, 1<<20 + 1, true}, {gather, 5<<20 - 16, true}, {gather, 9<<20 + 48, true},
-			{toAll, 1<<20 - 1, false}, {toAll, 1 << 20, true}, {toAll, 1<<20 + 1, true}, {toAll, 5<<20 - 16, true}, {toAll, 9<<20 + 48, true},
+			{gather, 1<<20 - 1, false}, {gather, 1 << 20, true}, {gather, 1<<20 + 1, true}, {gather, 5<<20 - 16, true},
+			{gather, 9<<20 + 48, true},
+			{toAll, 1<<20 - 1, false}, {toAll, 1 << 20, true}, {toAll, 1<<20 + 1, true}, {toAll, 5<<20 - 16, true},
+			{toAll, 9<<20 + 48, true},
 		}},
 		{"0", []copyCase{{gather, 64 << 20, false}, {toAll, 32 << 20, false}}},
 	} {
@@ -260,7 +262,8 @@ func (w *windowed) try(k copyCase, inPlace, captured bool) error {
 		}
 		w.graphs = append(w.graphs, x)
 		if copies := copyRounds*(len(w.inputs)+2) + orderNodes; (nodes == copies) != k.copied {
-			return fmt.Errorf("the graph has %d operations; copy engines have %d, and running them is %v", nodes, copies, k.copied)
+			return fmt.Errorf("the graph has %d operations; copy engines have %d, and running them is %v", nodes, copies,
+				k.copied)
 		}
 		all = func() error {
 			for range copyRounds {

@@ -15,7 +15,8 @@ import (
 // Work is captured in every mode, also as the first work of a communicator, and replayed. The ranks of the process
 // capture one after the other: during a capture in global mode, no other thread may allocate, copy or poll.
 func TestGPUCaptureModes(t *testing.T) {
-	for name, mode := range map[string]cuda.CaptureMode{"global": cuda.CaptureGlobal, "thread-local": cuda.CaptureThreadLocal, "relaxed": cuda.CaptureRelaxed} {
+	for name, mode := range map[string]cuda.CaptureMode{"global": cuda.CaptureGlobal,
+		"thread-local": cuda.CaptureThreadLocal, "relaxed": cuda.CaptureRelaxed} {
 		t.Run(name, func(t *testing.T) {
 			comms := commtest.TwoGPUs(t)
 			parts := make([]*captured, len(comms))

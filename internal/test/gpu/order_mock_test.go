@@ -94,7 +94,8 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 	}
 	both := func(r int, f *floats, i int64) error { // a plan, then the engine
 		at := f.mem.Ptr()
-		return errors.Join(f.allReduce(0, f.s[i%2]), comms[r].AllGather(at, at.Add(8192), count, datatype.Float32, f.s[(i+1)%2]))
+		return errors.Join(f.allReduce(0, f.s[i%2]),
+			comms[r].AllGather(at, at.Add(8192), count, datatype.Float32, f.s[(i+1)%2]))
 	}
 	first := make([]*floats, n)
 	if err := commtest.Each(n, func(r int) error {
@@ -111,7 +112,8 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 	}
 	f, executed := first[0], false
 	inAnyOrder(t, func(c mockcuda.Call) uint64 {
-		executed = executed || mockcuda.Communicator(c) == 0 || len(c.Kernel) > 5 && (c.Kernel[:5] == "quick" || c.Kernel[:5] == "execu")
+		executed = executed || mockcuda.Communicator(c) == 0 || len(c.Kernel) > 5 &&
+			(c.Kernel[:5] == "quick" || c.Kernel[:5] == "execu")
 		return 1 // only rank 0's operations run
 	}, func(uint64) (err error) {
 		f.x, err = commtest.Capture(f.s[0], cuda.CaptureRelaxed, func() error {
@@ -142,14 +144,16 @@ func TestOnMockSeparateGraphs(t *testing.T) {
 		t.Setenv("NCCL_GRAPH_MIXING_SUPPORT", env)
 		c := commtest.OnMock(t, 2, set)[0]
 		s, p := commtest.MockStream(t, c), commtest.Scratch(t, c)
-		x, n, err := commtest.CaptureNodes(s, cuda.CaptureRelaxed, func() error { return c.AllReduce(p, p, 8, datatype.Int32, datatype.Sum, s) })
+		x, n, err := commtest.CaptureNodes(s, cuda.CaptureRelaxed,
+			func() error { return c.AllReduce(p, p, 8, datatype.Int32, datatype.Sum, s) })
 		if err = errors.Join(err, x.Close()); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
 	separate := func(_ int, cfg *goccl.Config) { cfg.SeparateGraphs = true }
-	for i, n := range []int{nodes("", nil) - orderNodes, nodes("1", nil) - orderNodes, nodes("0", nil), nodes("", separate)} {
+	for i, n := range []int{nodes("", nil) - orderNodes, nodes("1", nil) - orderNodes, nodes("0", nil),
+		nodes("", separate)} {
 		if n != 1 {
 			t.Errorf("setting %d: a graph of one operation has %d nodes besides those of the order", i, n)
 		}

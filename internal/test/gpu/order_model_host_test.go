@@ -66,7 +66,8 @@ func TestOrderModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			if at := differs(got, want[r], touched[0]); at >= 0 {
-				t.Errorf("%d ranks, rank %d: word %d is %#x, want %#x; last written by %v", n, r, at, got[at], want[r][at], lastWriter(steps, 0, at, n))
+				t.Errorf("%d ranks, rank %d: word %d is %#x, want %#x; last written by %v", n, r, at, got[at], want[r][at],
+					lastWriter(steps, 0, at, n))
 			}
 			if err := mem[r].Close(); err != nil {
 				t.Error(err)

@@ -18,7 +18,8 @@ const (
 )
 
 // orderParts are the parts: where small operations read and write, then where large ones do.
-var orderParts = [4]span{{0, orderSmall}, {orderSmall, 2 * orderSmall}, {2 * orderSmall, 2*orderSmall + orderLarge}, {2*orderSmall + orderLarge, orderWords}}
+var orderParts = [4]span{{0, orderSmall}, {orderSmall, 2 * orderSmall}, {2 * orderSmall, 2*orderSmall + orderLarge},
+	{2*orderSmall + orderLarge, orderWords}}
 
 const orderWords = 2*orderSmall + 2*orderLarge
 
@@ -36,7 +37,8 @@ type orderOp struct {
 }
 
 func (o orderOp) String() string {
-	return fmt.Sprintf("communicator %d: %v of %d words from %d to %d, root %d", o.comm, o.coll, o.count, o.src, o.dst, o.root)
+	return fmt.Sprintf("communicator %d: %v of %d words from %d to %d, root %d", o.comm, o.coll, o.count, o.src, o.dst,
+		o.root)
 }
 
 // reads and writes return the number of words.
@@ -56,7 +58,8 @@ func (o *orderOp) writes(n int) int {
 
 // randomOp chooses sizes for all protocols, mostly small ones. Large operations have at most large words.
 func randomOp(r *rand.Rand, n, comm, large int) orderOp {
-	colls := []algorithm.Collective{algorithm.AllReduce, algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.Broadcast, algorithm.Send}
+	colls := []algorithm.Collective{algorithm.AllReduce, algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
+		algorithm.Broadcast, algorithm.Send}
 	o := orderOp{comm: comm, coll: colls[r.IntN(len(colls))], root: r.IntN(n)}
 	most := 512
 	switch k := r.IntN(1000); {
@@ -127,7 +130,8 @@ func (o *orderOp) run(mem [][]uint32) {
 // calls returns the operation's calls, for a rank with its memory at p.
 func (o *orderOp) calls(c *goccl.Comm, p device.Ptr, s device.Stream) []goccl.Call {
 	src, dst, n := p.Add(4*int64(o.src)), p.Add(4*int64(o.dst)), c.WorldSize()
-	r := algorithm.Request{Collective: o.coll, Send: src, Recv: dst, Count: int64(o.count), Type: datatype.Uint32, Root: o.root, Stream: s}
+	r := algorithm.Request{Collective: o.coll, Send: src, Recv: dst, Count: int64(o.count), Type: datatype.Uint32,
+		Root: o.root, Stream: s}
 	if o.coll != algorithm.Send {
 		return []goccl.Call{{Comm: c, Request: r}}
 	}

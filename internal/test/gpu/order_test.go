@@ -92,7 +92,8 @@ func TestGPUOrderRandom(t *testing.T) {
 			for k := range n {
 				if at := differs(got[c][k], want[c][k], touched[c]); at >= 0 {
 					wrong++
-					t.Errorf("seed %d, round %d: communicator %d, rank %d: word %d is %#x, want %#x; last written by %v", *orderSeed, round, c, k, at, got[c][k][at], want[c][k][at], lastWriter(steps, c, at, n))
+					t.Errorf("seed %d, round %d: communicator %d, rank %d: word %d is %#x, want %#x; last written by %v", *orderSeed,
+						round, c, k, at, got[c][k][at], want[c][k][at], lastWriter(steps, c, at, n))
 				}
 			}
 		}
@@ -100,7 +101,8 @@ func TestGPUOrderRandom(t *testing.T) {
 			break
 		}
 	}
-	fmt.Printf("order: %d operations, %d wrong, %d hung (%d GPUs, seed %d, %v)\n", done, wrong, hung, n, *orderSeed, time.Since(begin).Round(time.Millisecond))
+	fmt.Printf("order: %d operations, %d wrong, %d hung (%d GPUs, seed %d, %v)\n", done, wrong, hung, n, *orderSeed,
+		time.Since(begin).Round(time.Millisecond))
 	if hung == 0 {
 		for _, k := range ranks {
 			if err := k.close(); err != nil {
@@ -146,7 +148,8 @@ func refresh(r *rand.Rand, mem [][][]uint32, steps []orderStep) [][4]span {
 }
 
 // exchangeRound runs a rank's part of a round: inputs, steps, results.
-func exchangeRound(k *orderRank, in, out [][][]uint32, touched [][4]span, rank int, steps []orderStep, ready *sync.WaitGroup) error {
+func exchangeRound(k *orderRank, in, out [][][]uint32, touched [][4]span, rank int, steps []orderStep,
+	ready *sync.WaitGroup) error {
 	var errs []error
 	move := func(copy func(c int, p device.Ptr, t span) error) {
 		for c := range touched {

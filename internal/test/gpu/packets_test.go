@@ -61,11 +61,14 @@ func TestGPUPacketsAfterPackets(t *testing.T) {
 				for b := range batches {
 					for i := range rounds {
 						calls := []goccl.Call{
-							{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Count: 1, Type: datatype.Uint8, Op: datatype.Sum, Send: one, Recv: one, Stream: s}},
-							{Comm: c, Request: algorithm.Request{Collective: algorithm.AllGather, Count: count, Type: datatype.Uint8, Send: send[i], Recv: recv[i], Stream: s}},
+							{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Count: 1, Type: datatype.Uint8,
+								Op: datatype.Sum, Send: one, Recv: one, Stream: s}},
+							{Comm: c, Request: algorithm.Request{Collective: algorithm.AllGather, Count: count, Type: datatype.Uint8,
+								Send: send[i], Recv: recv[i], Stream: s}},
 						}
 						if barriers {
-							calls = append([]goccl.Call{{Comm: c, Request: algorithm.Request{Collective: algorithm.Barrier, Stream: s}}}, calls...)
+							calls = append([]goccl.Call{{Comm: c, Request: algorithm.Request{Collective: algorithm.Barrier, Stream: s}}},
+								calls...)
 						}
 						if !barriers || i%2 == 0 { // also at the other parity
 							calls = append(calls, calls[len(calls)-2])

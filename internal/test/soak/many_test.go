@@ -29,7 +29,8 @@ func TestManyCommunicators(t *testing.T) {
 			return err
 		}
 		for i := range all {
-			if all[i][r], err = goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boots[r], Device: devs[r]}); err != nil {
+			if all[i][r], err = goccl.NewComm(context.Background(),
+				goccl.Config{Bootstrap: boots[r], Device: devs[r]}); err != nil {
 				return err
 			}
 		}
@@ -81,7 +82,8 @@ func TestCreateAndClose(t *testing.T) {
 	some := func(rounds int) {
 		if err := commtest.Each(n, func(r int) error {
 			for i := range rounds {
-				c, err := goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boots[r], Device: devs[r], OpTimeout: 20 * time.Second})
+				c, err := goccl.NewComm(context.Background(),
+					goccl.Config{Bootstrap: boots[r], Device: devs[r], OpTimeout: 20 * time.Second})
 				if err != nil {
 					return fmt.Errorf("round %d: %w", i, err)
 				}

@@ -53,7 +53,8 @@ func TestSoak(t *testing.T) {
 			times = append(times, took)
 		}
 		slices.Sort(times)
-		t.Logf("%-18s %d runs on %s: all succeeded, nothing left; median %v, slowest %v", name, runs, kind, times[runs/2].Round(time.Millisecond),
+		t.Logf("%-18s %d runs on %s: all succeeded, nothing left; median %v, slowest %v", name, runs, kind,
+			times[runs/2].Round(time.Millisecond),
 			times[runs-1].Round(time.Millisecond))
 	}
 }

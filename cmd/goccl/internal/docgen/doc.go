@@ -6,7 +6,8 @@
 //
 // A marker is a comment on a line of its own; the text between it and the next end marker is replaced:
 //
-//	<!-- docgen: measured FOLDER COLLECTIVE TYPE -->   times beside another library, from FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
+//	<!-- docgen: measured FOLDER COLLECTIVE TYPE -->   times beside another library, from
+//	                                                   FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
 //	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from algorithm/nvlink/tables
 //	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
 //	<!-- docgen: end -->

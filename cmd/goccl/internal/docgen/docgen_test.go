@@ -23,9 +23,13 @@ func TestUpToDate(t *testing.T) {
 func TestNoticesAChange(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"README.md":                           "# x\n",
-		"docs/a.md":                           "before\n<!-- docgen: chosen all_reduce -->\n| all_reduce | by hand |\n<!-- docgen: end -->\nbehind\n",
-		"algorithm/nvlink/tables/h200_4.json": `{"note": "measured", "gpu": "G", "ranks": 4, "collectives": {"all_reduce": [{"bytes": 1024, "algorithm": "a/64"}, {"bytes": 2048, "algorithm": "a/128"}, {"bytes": 0, "algorithm": "b/64"}]}, "special": [{"collective": "all_reduce", "mode": "eager", "width": 2, "rows": [{"bytes": 0, "algorithm": "c"}]}]}`,
+		"README.md": "# x\n",
+		"docs/a.md": "before\n<!-- docgen: chosen all_reduce -->\n| all_reduce | by hand " +
+			"|\n<!-- docgen: end -->\nbehind\n",
+		"algorithm/nvlink/tables/h200_4.json": `{"note": "measured", "gpu": "G", "ranks": 4,
+			"collectives": {"all_reduce": [{"bytes": 1024, "algorithm": "a/64"},
+				{"bytes": 2048, "algorithm": "a/128"}, {"bytes": 0, "algorithm": "b/64"}]},
+			"special": [{"collective": "all_reduce", "mode": "eager", "width": 2, "rows": [{"bytes": 0, "algorithm": "c"}]}]}`,
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -39,8 +43,10 @@ func TestNoticesAChange(t *testing.T) {
 	if err != nil || !found {
 		t.Fatal(found, err)
 	}
-	want := "before\n<!-- docgen: chosen all_reduce -->\n\n| table | | algorithm, up to the size of the whole buffer |\n|---|---|---|\n" +
-		"| G, 4 ranks: measured |  | `a` to 2 KiB, `b` above |\n| G, 4 ranks: measured | eager 2-byte elements | `c` |\n\n<!-- docgen: end -->\nbehind\n"
+	want := "before\n<!-- docgen: chosen all_reduce -->\n\n| table | | algorithm, up to the size of the whole buffer " +
+		"|\n|---|---|---|\n" +
+		"| G, 4 ranks: measured |  | `a` to 2 KiB, `b` above |\n| G, 4 ranks: measured | eager 2-byte elements | `c` " +
+		"|\n\n<!-- docgen: end -->\nbehind\n"
 	if made != want {
 		t.Errorf("got\n%s\nwant\n%s", made, want)
 	}
@@ -63,7 +69,8 @@ func TestNoticesAChange(t *testing.T) {
 // A measurement with wrong results has no time.
 func TestRefusesWrongResults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.json")
-	text := `{"libraries": [{"name": "goccl"}, {"name": "N"}], "rows": [{"library": "goccl", "size_bytes": 8, "time_us": 1, "wrong": 1}]}`
+	text := `{"libraries": [{"name": "goccl"}, {"name": "N"}],
+		"rows": [{"library": "goccl", "size_bytes": 8, "time_us": 1, "wrong": 1}]}`
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +88,12 @@ func TestNamesEveryCommit(t *testing.T) {
 	}
 	write := func(collective, commit string, ranks int) {
 		for _, mode := range []string{"eager", "graph"} {
-			text := fmt.Sprintf(`{"build": {"commit": %q}, "libraries": [{"name": "goccl"}, {"name": "N"}], "setup": {"ranks": %d},
-				"rows": [{"library": "goccl", "size_bytes": 1024, "time_us": 1}, {"library": "N", "size_bytes": 1024, "time_us": 2}]}`, commit, ranks)
-			if err := os.WriteFile(filepath.Join(root, shown[0], "perf."+collective+".float."+mode+".json"), []byte(text), 0o644); err != nil {
+			text := fmt.Sprintf(
+				`{"build": {"commit": %q}, "libraries": [{"name": "goccl"}, {"name": "N"}], "setup": {"ranks": %d},
+				"rows": [{"library": "goccl", "size_bytes": 1024, "time_us": 1},
+					{"library": "N", "size_bytes": 1024, "time_us": 2}]}`, commit, ranks)
+			if err := os.WriteFile(filepath.Join(root, shown[0], "perf."+collective+".float."+mode+".json"), []byte(text),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -66,7 +66,8 @@ func run(root string, check bool) error {
 		}
 	}
 	if len(stale) > 0 {
-		return fmt.Errorf("%s: not what bench/results and algorithm/nvlink/tables say; run go generate ./cmd/goccl/internal/docgen and commit the result", strings.Join(stale, ", "))
+		return fmt.Errorf("%s: not what bench/results and algorithm/nvlink/tables say; run go generate "+
+			"./cmd/goccl/internal/docgen and commit the result", strings.Join(stale, ", "))
 	}
 	return nil
 }

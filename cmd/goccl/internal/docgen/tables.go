@@ -59,7 +59,8 @@ func readTimes(path string) (*times, error) {
 	if len(r.Libraries) != 2 {
 		return nil, fmt.Errorf("%s: %d libraries, not two", path, len(r.Libraries))
 	}
-	t := &times{commit: r.Build.Commit, table: r.Setup.Env["GOCCL_TUNING"], product: r.Setup.Product, other: r.Libraries[1].Name, ranks: r.Setup.Ranks, us: map[int64][2]float64{}, busbw: map[int64][2]float64{}}
+	t := &times{commit: r.Build.Commit, table: r.Setup.Env["GOCCL_TUNING"], product: r.Setup.Product,
+		other: r.Libraries[1].Name, ranks: r.Setup.Ranks, us: map[int64][2]float64{}, busbw: map[int64][2]float64{}}
 	for _, row := range r.Rows {
 		if row.Wrong != 0 || row.Stray != 0 {
 			return nil, fmt.Errorf("%s: %s at %d bytes is wrong: it has no time", path, row.Library, row.SizeBytes)
@@ -115,9 +116,11 @@ func measured(root, dir, folder, collective, typ string) (string, error) {
 		at += fmt.Sprintf(" (`GOCCL_TUNING=%s`)", eager.table)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d × %s, a process per GPU, `%s`, out of place, goccl at commit %s and %s in turns in one run (%s, %s). Times in µs; × is the other library's time divided by goccl's.\n\n",
+	fmt.Fprintf(&b, "%d × %s, a process per GPU, `%s`, out of place, goccl at commit %s and %s in turns in one run "+
+		"(%s, %s). Times in µs; × is the other library's time divided by goccl's.\n\n",
 		eager.ranks, eager.product, typ, at, eager.other, links[0], links[1])
-	fmt.Fprintf(&b, "| size | eager: goccl | %[1]s | × | graph: goccl | %[1]s | × | busbw, graph, GB/s |\n|---:|---:|---:|---:|---:|---:|---:|---:|\n", eager.other)
+	fmt.Fprintf(&b, "| size | eager: goccl | %[1]s | × | graph: goccl | %[1]s | × | busbw, graph, GB/s "+
+		"|\n|---:|---:|---:|---:|---:|---:|---:|---:|\n", eager.other)
 	union := map[int64]bool{}
 	for _, t := range modes {
 		for _, s := range sizes(t) {
@@ -282,7 +285,8 @@ func primitives(root, dir, file string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| figure, %d GPUs, commit %s ([%s](%s)) | reached | target for 8 |\n|---|---:|---|\n", figures[0].Ranks, figures[0].Commit, filepath.Base(file), link)
+	fmt.Fprintf(&b, "| figure, %d GPUs, commit %s ([%s](%s)) | reached | target for 8 |\n|---|---:|---|\n",
+		figures[0].Ranks, figures[0].Commit, filepath.Base(file), link)
 	for _, f := range figures {
 		if f.Commit != figures[0].Commit || f.Ranks != figures[0].Ranks {
 			return "", fmt.Errorf("%s: %s is of another commit or number of ranks than %s", file, f.Name, figures[0].Name)
@@ -301,7 +305,8 @@ func primitives(root, dir, file string) (string, error) {
 		}
 		detail, _, _ := strings.Cut(f.Detail, ";")
 		detail, _, _ = strings.Cut(detail, ",")
-		fmt.Fprintf(&b, "| %s: %s | %.3g %s | %s %s: %s |\n", strings.ReplaceAll(f.Name, "_", " "), detail, f.Value, strings.Replace(f.Unit, "us", "µs", 1), target,
+		fmt.Fprintf(&b, "| %s: %s | %.3g %s | %s %s: %s |\n", strings.ReplaceAll(f.Name, "_", " "), detail, f.Value,
+			strings.Replace(f.Unit, "us", "µs", 1), target,
 			strings.Replace(f.Unit, "us", "µs", 1), verdict)
 	}
 	return b.String(), nil

@@ -60,8 +60,10 @@ func source(t testing.TB, name string, env ...string) Source {
 
 // The whole report of several hosts, as text. Read a change before you accept it with -update.
 func TestReports(t *testing.T) {
-	small := source(t, "4xpcie", "CUDA_VISIBLE_DEVICES=0,1,1", "CUDA_LAUNCH_BLOCKING=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", "GOCCL_TIMEOUT=fast", "GOCCL_TIMEOUTS=3s",
-		"GOCCL_SECRET=hunter2", "GOCCL_MULTICAST=1", "NCCL_P2P_DISABLE=1", "NCCL_DEBUG=INFO", "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", "GOCCL_CUDA_LIB=/tmp/x.so", "LD_PRELOAD=/x/libnccl.so.2")
+	small := source(t, "4xpcie", "CUDA_VISIBLE_DEVICES=0,1,1", "CUDA_LAUNCH_BLOCKING=1", "CUDA_DEVICE_MAX_CONNECTIONS=1",
+		"GOCCL_TIMEOUT=fast", "GOCCL_TIMEOUTS=3s",
+		"GOCCL_SECRET=hunter2", "GOCCL_MULTICAST=1", "NCCL_P2P_DISABLE=1", "NCCL_DEBUG=INFO",
+		"PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", "GOCCL_CUDA_LIB=/tmp/x.so", "LD_PRELOAD=/x/libnccl.so.2")
 	small.Limit = func(name string) (uint64, error) {
 		return map[string]uint64{"nofile": 1024, "memlock": 64 << 10}[name], nil
 	}
@@ -81,14 +83,16 @@ func TestReports(t *testing.T) {
 
 	fabric := source(t, "8xh200")
 	fabric.Driver = func() (int, error) {
-		return 0, &driver.Error{Call: "cuInit", Code: 802, Name: "CUDA_ERROR_SYSTEM_NOT_READY", Text: "system not yet initialized"}
+		return 0, &driver.Error{Call: "cuInit", Code: 802, Name: "CUDA_ERROR_SYSTEM_NOT_READY",
+			Text: "system not yet initialized"}
 	}
 
 	for name, c := range map[string]struct {
 		s     Source
 		worst Status
 	}{
-		"healthy":   {source(t, "8xh200", "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7", "NCCL_NVLS_ENABLE=0", "GOCCL_TIMEOUT=1m"), OK},
+		"healthy": {source(t, "8xh200", "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7", "NCCL_NVLS_ENABLE=0", "GOCCL_TIMEOUT=1m"),
+			OK},
 		"laptop":    {source(t, "laptop"), Warn},
 		"hostile":   {small, Fail},
 		"olddriver": {old, Fail},
@@ -137,7 +141,8 @@ func find(fs []Finding, name string) Finding {
 }
 
 func TestVisibleDevices(t *testing.T) {
-	for value, want := range map[string]Status{"0,1": OK, "": Warn, "-1": Warn, "0,0": Fail, "0,9": Warn, "GPU-00000000-0000-4000-8000-000000000003": OK} {
+	for value, want := range map[string]Status{"0,1": OK, "": Warn, "-1": Warn, "0,0": Fail, "0,9": Warn,
+		"GPU-00000000-0000-4000-8000-000000000003": OK} {
 		f := find(source(t, "8xh200", "CUDA_VISIBLE_DEVICES="+value).Check(t.Context()), "CUDA_VISIBLE_DEVICES")
 		if f.Status != want {
 			t.Errorf("CUDA_VISIBLE_DEVICES=%q: %+v, want %s", value, f, want)
@@ -146,7 +151,8 @@ func TestVisibleDevices(t *testing.T) {
 }
 
 func TestTimeoutAndMulticast(t *testing.T) {
-	for env, want := range map[string]Status{"GOCCL_TIMEOUT=30": OK, "GOCCL_TIMEOUT=2m": OK, "GOCCL_TIMEOUT=10ms": Warn, "GOCCL_TIMEOUT=-1s": Fail, "GOCCL_TIMEOUT=": Fail,
+	for env, want := range map[string]Status{"GOCCL_TIMEOUT=30": OK, "GOCCL_TIMEOUT=2m": OK, "GOCCL_TIMEOUT=10ms": Warn,
+		"GOCCL_TIMEOUT=-1s": Fail, "GOCCL_TIMEOUT=": Fail,
 		"GOCCL_MULTICAST=0": OK, "GOCCL_MULTICAST=1": Warn, "GOCCL_MULTICAST=1 NCCL_NVLS_ENABLE=0": Warn} {
 		name, _, _ := strings.Cut(env, "=")
 		if f := find(source(t, "8xh200", strings.Fields(env)...).Check(t.Context()), name); f.Status != want {
@@ -233,7 +239,8 @@ func TestHardware(t *testing.T) {
 		t.Error("hardware of nothing")
 	}
 	d := filepath.Join(root, "sys/bus/pci/devices/0000:01:00.0")
-	if err := errors.Join(os.MkdirAll(d, 0o755), os.WriteFile(filepath.Join(d, "vendor"), []byte("0x10de\n"), 0o644), os.WriteFile(filepath.Join(d, "class"), []byte("0x030200\n"), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(d, 0o755), os.WriteFile(filepath.Join(d, "vendor"), []byte("0x10de\n"), 0o644),
+		os.WriteFile(filepath.Join(d, "class"), []byte("0x030200\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	if !hardware(root) {
@@ -242,7 +249,8 @@ func TestHardware(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	for in, want := range map[string]string{"GOCCL_TIMEOUTS": "GOCCL_TIMEOUT", "GOCCL_TIMOUT": "GOCCL_TIMEOUT", "GOCCL_SOMETHING_ELSE": ""} {
+	for in, want := range map[string]string{"GOCCL_TIMEOUTS": "GOCCL_TIMEOUT", "GOCCL_TIMOUT": "GOCCL_TIMEOUT",
+		"GOCCL_SOMETHING_ELSE": ""} {
 		if got := nearest(in); got != want {
 			t.Errorf("nearest(%s) = %q, want %q", in, got, want)
 		}

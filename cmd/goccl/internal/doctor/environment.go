@@ -70,24 +70,29 @@ var rules = []rule{
 		case v == "" || v == "-1" || v == "NoDevFiles":
 			r.warn("CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES, or list the GPUs to use", "is %q: it hides every GPU", v)
 		case len(slices.Compact(slices.Clone(list))) != len(list):
-			r.fail("CUDA_VISIBLE_DEVICES", "name each GPU once: CUDA shows none when one is repeated", "is %s: a GPU is named twice", v)
+			r.fail("CUDA_VISIBLE_DEVICES", "name each GPU once: CUDA shows none when one is repeated",
+				"is %s: a GPU is named twice", v)
 		case m != nil && len(m.GPUs) > 0 && outOfRange(list, len(m.GPUs)):
-			r.warn("CUDA_VISIBLE_DEVICES", "use numbers below "+strconv.Itoa(len(m.GPUs)), "is %s: it names a GPU that is not there, and hides all after it", v)
+			r.warn("CUDA_VISIBLE_DEVICES", "use numbers below "+strconv.Itoa(len(m.GPUs)),
+				"is %s: it names a GPU that is not there, and hides all after it", v)
 		default:
 			r.ok("CUDA_VISIBLE_DEVICES", "is %s", v)
 		}
 	}},
 	{"CUDA_DEVICE_ORDER", func(r *report, v string, _ map[string]string, m *topo.Machine) {
 		if v != "PCI_BUS_ID" && mixed(m) {
-			r.warn("CUDA_DEVICE_ORDER", "set CUDA_DEVICE_ORDER=PCI_BUS_ID", "is %s: on a machine with different GPUs CUDA's numbers are not those of goccl topo and nvidia-smi", v)
+			r.warn("CUDA_DEVICE_ORDER", "set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+				"is %s: on a machine with different GPUs CUDA's numbers are not those of goccl topo and nvidia-smi", v)
 		} else {
 			r.ok("CUDA_DEVICE_ORDER", "is %s", v)
 		}
 	}},
-	discourage("CUDA_LAUNCH_BLOCKING", "a process that drives several GPUs hangs, because a launch waits for a kernel that waits for the next launch"),
+	discourage("CUDA_LAUNCH_BLOCKING", "a process that drives several GPUs hangs, because a launch waits for a kernel "+
+		"that waits for the next launch"),
 	{"CUDA_DEVICE_MAX_CONNECTIONS", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if v == "1" {
-			r.warn("CUDA_DEVICE_MAX_CONNECTIONS", "set it to 8 or more, or unset it, unless a training framework asks for 1", "is 1: streams of a GPU queue behind each other, so a kernel that waits for a peer holds up the others")
+			r.warn("CUDA_DEVICE_MAX_CONNECTIONS", "set it to 8 or more, or unset it, unless a training framework asks for 1",
+				"is 1: streams of a GPU queue behind each other, so a kernel that waits for a peer holds up the others")
 		} else {
 			r.ok("CUDA_DEVICE_MAX_CONNECTIONS", "is %s", v)
 		}
@@ -96,7 +101,8 @@ var rules = []rule{
 	discourage("CUDA_FORCE_PTX_JIT", "every start compiles all kernels"),
 	{"GOCCL_MULTICAST", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if on(v) {
-			r.warn("GOCCL_MULTICAST", "unset GOCCL_MULTICAST", "is %s: it is reserved and changes nothing, because this version has no multicast", v)
+			r.warn("GOCCL_MULTICAST", "unset GOCCL_MULTICAST", "is %s: it is reserved and changes nothing, because this "+
+				"version has no multicast", v)
 		} else {
 			r.ok("GOCCL_MULTICAST", "is %s: multicast stays off", v)
 		}
@@ -117,7 +123,8 @@ var rules = []rule{
 	}},
 	{"GOCCL_SECRET", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if len(v) < 16 {
-			r.warn("GOCCL_SECRET", "use 16 random characters or more, the same for every rank", "is set, but can be guessed (%d characters)", len(v))
+			r.warn("GOCCL_SECRET", "use 16 random characters or more, the same for every rank",
+				"is set, but can be guessed (%d characters)", len(v))
 		} else {
 			r.ok("GOCCL_SECRET", "is set")
 		}
@@ -136,13 +143,15 @@ var rules = []rule{
 			r.ok("NCCL_NVLS_ENABLE", "is %s: NCCL may use multicast; goccl has none", v)
 		}
 	}},
-	discourage("NCCL_P2P_DISABLE", "a library with NCCL's ABI that is measured beside goccl will not use NVLink: the comparison is not fair"),
+	discourage("NCCL_P2P_DISABLE", "a library with NCCL's ABI that is measured beside goccl will not use NVLink: the "+
+		"comparison is not fair"),
 	discourage("NCCL_SHM_DISABLE", "a library with NCCL's ABI that is measured beside goccl may fall back to the network"),
 	{"PYTORCH_CUDA_ALLOC_CONF", allocator("PYTORCH_CUDA_ALLOC_CONF")},
 	{"PYTORCH_ALLOC_CONF", allocator("PYTORCH_ALLOC_CONF")},
 	{"LD_PRELOAD", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if strings.Contains(v, "nccl") {
-			r.warn("LD_PRELOAD", "unset LD_PRELOAD, or be sure that this is the library you mean", "is %s: it stands before the libnccl that programs load", v)
+			r.warn("LD_PRELOAD", "unset LD_PRELOAD, or be sure that this is the library you mean",
+				"is %s: it stands before the libnccl that programs load", v)
 		} else {
 			r.ok("LD_PRELOAD", "is %s", v)
 		}
@@ -153,9 +162,12 @@ var rules = []rule{
 // secret: its ranks connect by a unix socket.
 func unprotected(name string) func(*report, string, map[string]string, *topo.Machine) {
 	return func(r *report, v string, env map[string]string, _ *topo.Machine) {
-		socket := name == "MASTER_ADDR" && env["TORCHELASTIC_RUN_ID"] != "" && env["LOCAL_WORLD_SIZE"] != "" && env["LOCAL_WORLD_SIZE"] == env["WORLD_SIZE"]
+		socket := name == "MASTER_ADDR" && env["TORCHELASTIC_RUN_ID"] != "" && env["LOCAL_WORLD_SIZE"] != "" &&
+			env["LOCAL_WORLD_SIZE"] == env["WORLD_SIZE"]
 		if env["GOCCL_SECRET"] == "" && !socket && v != "" {
-			r.warn(name, "set GOCCL_SECRET to the same random text on all ranks", "is %s, and GOCCL_SECRET is not set: whoever can reach the address can join the job, or pose as one of its ranks", v)
+			r.warn(name, "set GOCCL_SECRET to the same random text on all ranks",
+				"is %s, and GOCCL_SECRET is not set: whoever can reach the address can join the job, or pose as one of its ranks",
+				v)
 		} else {
 			r.ok(name, "is %s", v)
 		}
@@ -176,7 +188,8 @@ func family(name string) func(*report, string, map[string]string, *topo.Machine)
 func allocator(name string) func(*report, string, map[string]string, *topo.Machine) {
 	return func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if strings.Contains(v, "cudaMallocAsync") {
-			r.warn(name, "remove backend:cudaMallocAsync", "is %s: memory of that pool cannot be shared, so every collective copies through staging buffers", v)
+			r.warn(name, "remove backend:cudaMallocAsync", "is %s: memory of that pool cannot be shared, so every collective "+
+				"copies through staging buffers", v)
 		} else {
 			r.ok(name, "is %s", v)
 		}

@@ -72,9 +72,11 @@ func (r *report) ok(name, format string, v ...any) {
 }
 
 func (r *report) warn(name, fix, format string, v ...any) {
-	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: Warn, Detail: fmt.Sprintf(format, v...), Fix: fix})
+	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: Warn, Detail: fmt.Sprintf(format, v...),
+		Fix: fix})
 }
 
 func (r *report) fail(name, fix, format string, v ...any) {
-	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: Fail, Detail: fmt.Sprintf(format, v...), Fix: fix})
+	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: Fail, Detail: fmt.Sprintf(format, v...),
+		Fix: fix})
 }

@@ -30,7 +30,8 @@ func (s Source) limits(all *[]Finding, m *topo.Machine) {
 		if n, err := s.Limit("nofile"); err == nil {
 			switch {
 			case n < 256:
-				r.fail("open files", "ulimit -n 65536", "%d: ranks of one host need a few descriptors for each other and for each shared buffer", n)
+				r.fail("open files", "ulimit -n 65536", "%d: ranks of one host need a few descriptors for each other and for "+
+					"each shared buffer", n)
 			case n < 4096:
 				r.warn("open files", "ulimit -n 65536", "%d: enough for small jobs; each peer and each shared buffer takes one", n)
 			default:
@@ -39,7 +40,8 @@ func (s Source) limits(all *[]Finding, m *topo.Machine) {
 		}
 		if n, err := s.Limit("memlock"); err == nil {
 			if rdma(m) && n < 1*gib {
-				r.warn("locked memory", "ulimit -l unlimited, or LimitMEMLOCK=infinity; in a container --ulimit memlock=-1", "%s: too little to register buffers with the RDMA NICs", size(n))
+				r.warn("locked memory", "ulimit -l unlimited, or LimitMEMLOCK=infinity; in a container --ulimit memlock=-1",
+					"%s: too little to register buffers with the RDMA NICs", size(n))
 			} else {
 				r.ok("locked memory", "%s", size(n))
 			}
@@ -49,9 +51,11 @@ func (s Source) limits(all *[]Finding, m *topo.Machine) {
 		n, err := s.Shm()
 		switch {
 		case err != nil:
-			r.warn("/dev/shm", "mount a tmpfs there; in a container --shm-size=1g or --ipc=host", "%v: goccl does not use it, NCCL and PyTorch's data loaders do", err)
+			r.warn("/dev/shm", "mount a tmpfs there; in a container --shm-size=1g or --ipc=host",
+				"%v: goccl does not use it, NCCL and PyTorch's data loaders do", err)
 		case n <= 64*mib:
-			r.warn("/dev/shm", "in a container --shm-size=1g or --ipc=host", "%s: goccl does not use it, NCCL and PyTorch's data loaders do", size(n))
+			r.warn("/dev/shm", "in a container --shm-size=1g or --ipc=host",
+				"%s: goccl does not use it, NCCL and PyTorch's data loaders do", size(n))
 		default:
 			r.ok("/dev/shm", "%s (goccl does not use it, NCCL and PyTorch do)", size(n))
 		}
@@ -59,7 +63,8 @@ func (s Source) limits(all *[]Finding, m *topo.Machine) {
 	if s.MemoryLimit != nil {
 		if n, err := s.MemoryLimit(); err == nil {
 			if n < 1*gib {
-				r.warn("memory cgroup", "raise the container's memory limit: shared buffers of the host device count in it", "%s", size(n))
+				r.warn("memory cgroup", "raise the container's memory limit: shared buffers of the host device count in it", "%s",
+					size(n))
 			} else {
 				r.ok("memory cgroup", "%s", size(n))
 			}
@@ -71,7 +76,8 @@ func (s Source) limits(all *[]Finding, m *topo.Machine) {
 			gpus = len(m.GPUs)
 		}
 		if n < gpus {
-			r.warn("processors", "give the job at least one processor per GPU (cpuset, --cpus)", "%d for %d GPUs: proxies and launches of the ranks will wait for each other", n, gpus)
+			r.warn("processors", "give the job at least one processor per GPU (cpuset, --cpus)",
+				"%d for %d GPUs: proxies and launches of the ranks will wait for each other", n, gpus)
 		} else {
 			r.ok("processors", "%d", n)
 		}
@@ -122,7 +128,8 @@ func (s Source) network(all *[]Finding, m *topo.Machine) {
 		r.ok(n.Name, "%s", detail)
 	}
 	if up == 0 {
-		r.warn("interfaces", "nothing for one host; for several, bring an interface up or start the container with --network=host", "no network interface with hardware behind it is up")
+		r.warn("interfaces", "nothing for one host; for several, bring an interface up or start the container with "+
+			"--network=host", "no network interface with hardware behind it is up")
 	}
 	*all = append(*all, r.findings...)
 }

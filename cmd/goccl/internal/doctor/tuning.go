@@ -23,7 +23,8 @@ func tuning(r *report, m *topo.Machine, env map[string]string) {
 		}
 		all.Meet(nvlink.GPU{Name: g.Name, Major: major, Minor: minor})
 		if major > 0 && major < 8 {
-			r.fail(fmt.Sprintf("GPU %d", g.Index), "leave it out with CUDA_VISIBLE_DEVICES", "%s has compute capability %s; goccl's kernels need 8.0 or later", g.Name, g.Compute)
+			r.fail(fmt.Sprintf("GPU %d", g.Index), "leave it out with CUDA_VISIBLE_DEVICES",
+				"%s has compute capability %s; goccl's kernels need 8.0 or later", g.Name, g.Compute)
 		}
 	}
 	for _, l := range m.Links {
@@ -41,7 +42,8 @@ func tuning(r *report, m *topo.Machine, env map[string]string) {
 	case measured:
 		r.ok(name, "a table for these GPUs chooses algorithms: %s", note)
 	default:
-		r.warn(name, "goccl tune --out FILE, and GOCCL_TUNING=FILE for every rank", "algorithms are chosen by a table that is %s", note)
+		r.warn(name, "goccl tune --out FILE, and GOCCL_TUNING=FILE for every rank",
+			"algorithms are chosen by a table that is %s", note)
 	}
 }
 

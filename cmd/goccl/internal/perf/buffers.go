@@ -60,7 +60,8 @@ func (b *buffers) deviceCounts(r *algorithm.Request) error {
 		}
 	}
 	p := b.counts.Ptr()
-	r.DeviceCounts = algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n), RecvDispls: p.Add(24 * n)}
+	r.DeviceCounts = algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n),
+		RecvDispls: p.Add(24 * n)}
 	return b.dev.CopyIn(p, list)
 }
 

@@ -26,12 +26,13 @@ type Config struct {
 	Cycles int // timed batches; default 5
 
 	Check               bool
-	OutOfPlace, InPlace bool  // default both
-	Isolated            bool  // wait for each operation before the next, and time each
-	GraphOps            int   // capture this many operations in a graph and replay it; 0: eager; GraphAuto: 200, fewer for long operations
-	Offset              int64 // elements by which buffers are shifted from their natural alignment
-	Seed                uint64
-	Windows             bool // register the buffers as windows of goccl's communicators
+	OutOfPlace, InPlace bool // default both
+	Isolated            bool // wait for each operation before the next, and time each
+	// capture this many operations in a graph and replay it; 0: eager; GraphAuto: 200, fewer for long operations
+	GraphOps int
+	Offset   int64 // elements by which buffers are shifted from their natural alignment
+	Seed     uint64
+	Windows  bool // register the buffers as windows of goccl's communicators
 
 	// Prune, when positive, skips a library at larger sizes after it took more than Prune times as long as the best at
 	// two consecutive sizes.
@@ -69,7 +70,8 @@ func (c *Config) normalize(n int) error {
 	case n < 1:
 		return invalid("%d ranks: at least one is needed", n)
 	case c.MinBytes < 0 || c.MaxBytes < c.MinBytes:
-		return invalid("sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0", c.MinBytes, c.MaxBytes)
+		return invalid("sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0",
+			c.MinBytes, c.MaxBytes)
 	case slices.ContainsFunc(c.SizeList, func(s int64) bool { return s < 0 }):
 		return invalid("sizes %d: none may be below 0", c.SizeList)
 	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < GraphAuto || c.Offset < 0 || c.Timeout < 0:
@@ -133,7 +135,8 @@ type Row struct {
 	BusBW    float64 `json:"busbw_GBps"`
 	Wrong    int64   `json:"wrong"` // elements, over all ranks; -1 when not checked
 	Stray    int64   `json:"stray"` // bytes changed outside of the outputs, over all ranks
-	// Ratio is this library's time divided by the first library's in the same run: above 1, the first is faster. 0 for the first library.
+	// Ratio is this library's time divided by the first library's in the same run: above 1, the first is faster. 0 for the
+	// first library.
 	Ratio float64 `json:"time_ratio,omitempty"`
 	// Refused names the limit that the figures violate. The figures of a refused row are not results.
 	Refused string `json:"refused,omitempty"`

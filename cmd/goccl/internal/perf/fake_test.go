@@ -261,9 +261,11 @@ func vMean(n int, r *algorithm.Request) int64 {
 }
 
 // measureFake runs Measure on n goroutines, timed by the clock.
-func measureFake(t *testing.T, n int, cfg Config, limits Limits, reporter Reporter, libs ...*fakeLibrary) ([]Row, error) {
+func measureFake(t *testing.T, n int, cfg Config, limits Limits, reporter Reporter, libs ...*fakeLibrary) ([]Row,
+	error) {
 	t.Helper()
-	return measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.Host}, Limits: limits, Reporter: reporter}, n, cfg, libs...)
+	return measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.Host}, Limits: limits, Reporter: reporter}, n, cfg,
+		libs...)
 }
 
 // measureFakeOn runs Measure on n goroutines that have base's device and capturer; the reporter is rank 0's.

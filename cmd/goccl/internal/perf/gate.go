@@ -23,7 +23,8 @@ var linkGBps = []struct {
 	name string
 	rate float64
 }{
-	{"H100 PCIe", 300}, {"A100", 300}, {"A800", 200}, {"H800", 200}, {"H100", 450}, {"H200", 450}, {"H20", 450}, {"GH200", 450}, {"B100", 900},
+	{"H100 PCIe", 300}, {"A100", 300}, {"A800", 200}, {"H800", 200}, {"H100", 450}, {"H200", 450}, {"H20", 450},
+	{"GH200", 450}, {"B100", 900},
 	{"B200", 900}, {"B300", 900}, {"L40", 32}, {"L4", 32}, {"V100", 150},
 }
 
@@ -54,7 +55,8 @@ func (l Limits) check(g *geometry, seconds float64) string {
 		return ""
 	}
 	if seconds < l.MinTime {
-		return fmt.Sprintf("%.3f µs is less than any operation between ranks can take (%.3f µs): the work did not run or was not waited for",
+		return fmt.Sprintf("%.3f µs is less than any operation between ranks can take (%.3f µs): the work did not run or "+
+			"was not waited for",
 			seconds*1e6, l.MinTime*1e6)
 	}
 	bus := float64(g.size) / seconds / 1e9 * g.kind.BusFactor(g.n)
@@ -67,7 +69,9 @@ func (l Limits) check(g *geometry, seconds float64) string {
 	}
 	touch := float64(written*g.typ.Size()) / seconds / 1e9
 	if l.TouchGBps > 0 && touch > l.TouchGBps {
-		return fmt.Sprintf("outputs written at %.1f GB/s, above the %.0f GB/s that the cores can store: data did not all move", touch, l.TouchGBps)
+		return fmt.Sprintf(
+			"outputs written at %.1f GB/s, above the %.0f GB/s that the cores can store: data did not all move", touch,
+			l.TouchGBps)
 	}
 	return ""
 }

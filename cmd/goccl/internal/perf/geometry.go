@@ -29,7 +29,8 @@ func ParseKind(s string) (Kind, error) {
 
 // Kinds lists the names that ParseKind reads.
 func Kinds() []string {
-	return []string{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "all_to_all_v_device", "broadcast", "reduce", "gather", "scatter", "send_recv"}
+	return []string{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "all_to_all_v_device",
+		"broadcast", "reduce", "gather", "scatter", "send_recv"}
 }
 
 func (k Kind) String() string {
@@ -70,7 +71,8 @@ func (k Kind) HasInPlace() bool {
 // total reports whether nccl-tests' size column counts the data of all ranks together.
 func (k Kind) total() bool {
 	switch k.Collective {
-	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice, algorithm.Gather, algorithm.Scatter:
+	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice,
+		algorithm.Gather, algorithm.Scatter:
 		return true
 	}
 	return false

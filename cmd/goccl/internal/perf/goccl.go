@@ -95,7 +95,8 @@ func (l *ours) Open(ctx context.Context, peers Peers, dev device.Device) (Commun
 			return nil, err
 		}
 	}
-	c, err := goccl.NewComm(ctx, goccl.Config{Bootstrap: boot, Device: dev, Timeout: l.timeout, OpTimeout: l.timeout, Name: "perf"})
+	c, err := goccl.NewComm(ctx, goccl.Config{Bootstrap: boot, Device: dev, Timeout: l.timeout, OpTimeout: l.timeout,
+		Name: "perf"})
 	if err != nil {
 		return nil, err
 	}

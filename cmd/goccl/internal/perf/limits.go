@@ -36,10 +36,13 @@ func (c *Config) limits(n int) error {
 		return invalid("an offset of %d elements: this takes up to %d", c.Offset, mostOffset)
 	case len(c.SizeList) > mostSizes:
 		return invalid("%d sizes: this takes up to %d", len(c.SizeList), mostSizes)
-	case math.IsNaN(c.Factor) || math.IsInf(c.Factor, 0) || len(c.SizeList) == 0 && c.MinBytes < c.MaxBytes && !(c.Factor > 1):
+	case math.IsNaN(c.Factor) || math.IsInf(c.Factor, 0) || len(c.SizeList) == 0 && c.MinBytes < c.MaxBytes &&
+		!(c.Factor > 1):
 		return invalid("factor %g: sizes grow by it, so it must be a number above 1", c.Factor)
-	case len(c.SizeList) == 0 && c.MinBytes < c.MaxBytes && math.Log(float64(c.MaxBytes)/float64(max(1, c.MinBytes)))/math.Log(c.Factor) > mostSizes:
-		return invalid("factor %g makes more than %d sizes of %d to %d bytes: take a larger one", c.Factor, mostSizes, c.MinBytes, c.MaxBytes)
+	case len(c.SizeList) == 0 && c.MinBytes < c.MaxBytes &&
+		math.Log(float64(c.MaxBytes)/float64(max(1, c.MinBytes)))/math.Log(c.Factor) > mostSizes:
+		return invalid("factor %g makes more than %d sizes of %d to %d bytes: take a larger one", c.Factor, mostSizes,
+			c.MinBytes, c.MaxBytes)
 	}
 	return nil
 }
@@ -53,7 +56,8 @@ func (c *Config) fits(kind device.Kind, n, local int) error {
 	}
 	_, largest := c.points(n)
 	if need := 2 * float64(largest) * float64(local); need > float64(room) {
-		return invalid("%d ranks with buffers of twice %s need %.3g GB of memory; %.3g GB are free: take a smaller --max-bytes, or fewer ranks",
+		return invalid("%d ranks with buffers of twice %s need %.3g GB of memory; %.3g GB are free: take a smaller "+
+			"--max-bytes, or fewer ranks",
 			local, bytesText(largest), need/1e9, float64(room)/1e9)
 	}
 	return nil

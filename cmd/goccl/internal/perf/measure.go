@@ -137,7 +137,8 @@ func (m *measurement) meet(ctx context.Context) error {
 	}
 	for r, b := range all {
 		if len(b) != len(mine) {
-			return fmt.Errorf("perf: rank %d sent a seed of %d bytes, not %d: give every rank the same program", r, len(b), len(mine))
+			return fmt.Errorf("perf: rank %d sent a seed of %d bytes, not %d: give every rank the same program", r, len(b),
+				len(mine))
 		}
 		m.crowded = m.crowded || b[8] != 0
 	}

@@ -75,7 +75,8 @@ func TestEveryTypeAndOp(t *testing.T) {
 	for typ := datatype.Type(0); typ < datatype.NumTypes; typ++ {
 		for op := datatype.Op(0); op < datatype.NumOps; op++ {
 			for _, n := range []int{3, 20} {
-				cfg := Config{Kind: mustKind(t, "all_reduce"), Types: []datatype.Type{typ}, Ops: []datatype.Op{op}, MinBytes: 96, MaxBytes: 96, Iters: 1, Cycles: 1, Check: true}
+				cfg := Config{Kind: mustKind(t, "all_reduce"), Types: []datatype.Type{typ}, Ops: []datatype.Op{op}, MinBytes: 96,
+					MaxBytes: 96, Iters: 1, Cycles: 1, Check: true}
 				rows, err := measureFake(t, n, cfg, Limits{}, nil, &fakeLibrary{name: "right"})
 				if err != nil {
 					t.Fatal(err)
@@ -118,7 +119,8 @@ func TestWrongLibraryIsFound(t *testing.T) {
 			}
 		}, 1, false},
 	} {
-		cfg := Config{Kind: mustKind(t, "all_reduce"), MinBytes: 4096, MaxBytes: 4096, Iters: 1, Cycles: 1, Check: true, OutOfPlace: true}
+		cfg := Config{Kind: mustKind(t, "all_reduce"), MinBytes: 4096, MaxBytes: 4096, Iters: 1, Cycles: 1, Check: true,
+			OutOfPlace: true}
 		rows, err := measureFake(t, 3, cfg, Limits{}, nil, &fakeLibrary{name: "wrong", spoil: c.spoil})
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +155,8 @@ func TestOutputNeverWritten(t *testing.T) {
 }
 
 func TestImpossibleFiguresAreRefused(t *testing.T) {
-	cfg := Config{Kind: mustKind(t, "all_reduce"), MinBytes: 4096, MaxBytes: 4096, Iters: 1, Cycles: 1, Check: true, OutOfPlace: true}
+	cfg := Config{Kind: mustKind(t, "all_reduce"), MinBytes: 4096, MaxBytes: 4096, Iters: 1, Cycles: 1, Check: true,
+		OutOfPlace: true}
 	var b bytes.Buffer
 	table := NewTable(&b, nil, []string{"fake"}, cfg)
 	rows, err := measureFake(t, 2, cfg, Limits{MinTime: 3600}, table, &fakeLibrary{name: "fake"})
@@ -200,7 +203,8 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 		t.Errorf("summary: %+v", s)
 	}
 	text := b.String()
-	for _, want := range []string{"out-of-place: ours", "in-place: theirs", "ratio", "Mean time ratio", "# Wrong elements       : 0 OK"} {
+	for _, want := range []string{"out-of-place: ours", "in-place: theirs", "ratio", "Mean time ratio",
+		"# Wrong elements       : 0 OK"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
@@ -226,7 +230,8 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	if err := Plot(svg, "all_gather", rows); err != nil {
 		t.Fatal(err)
 	}
-	if raw, err := os.ReadFile(svg); err != nil || !bytes.Contains(raw, []byte("</svg>")) || !bytes.Contains(raw, []byte("theirs")) {
+	if raw, err := os.ReadFile(svg); err != nil || !bytes.Contains(raw, []byte("</svg>")) ||
+		!bytes.Contains(raw, []byte("theirs")) {
 		t.Errorf("no picture, or one without names: %v", err)
 	}
 	if err := Plot(svg, "empty", nil); err == nil {
@@ -246,8 +251,10 @@ func TestEventsAndGraphs(t *testing.T) {
 			}
 		}}
 		cfg := quick(t, "all_reduce")
-		cfg.MinBytes, cfg.MaxBytes, cfg.Warmup, cfg.Cycles, cfg.OutOfPlace, cfg.GraphOps, cfg.Iters = 4096, 4096, 1, 3, true, graph, 2
-		rows, err := measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.CUDA}, Capturer: fakeCapturer{&replays}}, 2, cfg, lib)
+		cfg.MinBytes, cfg.MaxBytes, cfg.Warmup, cfg.Cycles, cfg.OutOfPlace, cfg.GraphOps, cfg.Iters = 4096, 4096, 1, 3, true,
+			graph, 2
+		rows, err := measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.CUDA}, Capturer: fakeCapturer{&replays}}, 2, cfg,
+			lib)
 		if err != nil {
 			t.Fatal(err)
 		}

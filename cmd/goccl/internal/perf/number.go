@@ -33,7 +33,8 @@ func isSigned(t datatype.Type) bool {
 	return t != datatype.Uint8 && t != datatype.Uint32 && t != datatype.Uint64
 }
 
-// encode writes v, rounded to nearest even for floating types, truncated for integers, as one element of t at the start of b.
+// encode writes v, rounded to nearest even for floating types, truncated for integers, as one element of t at the start
+// of b.
 func encode(b []byte, t datatype.Type, v float64) {
 	switch t {
 	case datatype.Int8:

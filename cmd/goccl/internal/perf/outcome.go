@@ -15,7 +15,8 @@ type outcome struct {
 }
 
 // gather combines the outcomes of all ranks.
-func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops, runs int, mine []outcome) ([]Row, error) {
+func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops, runs int, mine []outcome) ([]Row,
+	error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
@@ -30,12 +31,14 @@ func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops
 			return nil, fmt.Errorf("rank %d's results: %w", r, err)
 		}
 		if len(ranks[r]) != len(mine) {
-			return nil, fmt.Errorf("rank %d measured %d libraries, rank %d %d: give every rank the same arguments", r, len(ranks[r]), m.me, len(mine))
+			return nil, fmt.Errorf("rank %d measured %d libraries, rank %d %d: give every rank the same arguments", r,
+				len(ranks[r]), m.me, len(mine))
 		}
 	}
 	rows := make([]Row, len(mine))
 	for i := range mine {
-		row := Row{Library: m.Libraries[i].Name(), Size: g.size, Count: g.count, Type: g.typ.String(), Op: "none", Root: g.root, InPlace: inPlace,
+		row := Row{Library: m.Libraries[i].Name(), Size: g.size, Count: g.count, Type: g.typ.String(), Op: "none",
+			Root: g.root, InPlace: inPlace,
 			Iters: ops * runs}
 		if m.cfg.GraphOps != 0 {
 			row.GraphOps = ops
@@ -47,7 +50,8 @@ func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops
 		for r := range ranks {
 			o := ranks[r][i]
 			if len(o.Samples) != len(slowest) {
-				return nil, fmt.Errorf("rank %d took %d samples, rank %d %d: give every rank the same arguments", r, len(o.Samples), m.me, len(slowest))
+				return nil, fmt.Errorf("rank %d took %d samples, rank %d %d: give every rank the same arguments", r, len(o.Samples),
+					m.me, len(slowest))
 			}
 			row.Wrong += o.Wrong
 			row.Stray += o.Stray

@@ -35,8 +35,8 @@ func (c curve) name() string {
 	return c.library
 }
 
-// Plot writes an SVG with two pictures over the message size: bus bandwidth, and time. Each library has a curve, solid out of place and
-// dashed in place. Points of size 0, and refused ones, are left out.
+// Plot writes an SVG with two pictures over the message size: bus bandwidth, and time. Each library has a curve, solid
+// out of place and dashed in place. Points of size 0, and refused ones, are left out.
 func Plot(path, title string, rows []Row) error {
 	var order []curve
 	busbw, times := map[curve][]point{}, map[curve][]point{}
@@ -55,9 +55,11 @@ func Plot(path, title string, rows []Row) error {
 		return errors.New("perf: nothing to plot: no row has a size, a time and a place in the picture")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" font-family="Helvetica, Arial, sans-serif" font-size="13">`+"\n", plotWidth, plotHeight)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d"
+  font-family="Helvetica, Arial, sans-serif" font-size="13">`+"\n", plotWidth, plotHeight)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", plotWidth, plotHeight)
-	fmt.Fprintf(&b, `<text x="%d" y="22" text-anchor="middle" font-size="15">%s</text>`+"\n", plotWidth/2, html.EscapeString(title))
+	fmt.Fprintf(&b, `<text x="%d" y="22" text-anchor="middle" font-size="15">%s</text>`+"\n", plotWidth/2,
+		html.EscapeString(title))
 	sizes := sizeAxis(order, times)
 	drawPicture(&b, plotTop, "bus bandwidth (GB/s)", order, busbw, sizes, linearAxis(order, busbw))
 	drawPicture(&b, plotTop+plotNext, "time (µs)", order, times, sizes, logAxis(order, times))
@@ -86,14 +88,16 @@ func drawPicture(b *strings.Builder, y float64, label string, order []curve, dat
 		line(plotLeft, h, plotLeft+plotWide, h, `stroke="#dddddd"`)
 		text(plotLeft-8, h+4, "end", up.label(t))
 	}
-	fmt.Fprintf(b, `<text x="18" y="%.1f" text-anchor="middle" transform="rotate(-90 18 %[1]f)">%s</text>`+"\n", y+plotHigh/2, html.EscapeString(label))
+	fmt.Fprintf(b, `<text x="18" y="%.1f" text-anchor="middle" transform="rotate(-90 18 %[1]f)">%s</text>`+"\n",
+		y+plotHigh/2, html.EscapeString(label))
 	text(plotLeft+plotWide/2, y+plotHigh+38, "middle", "size")
 	var libraries []string
 	for i, c := range order {
 		if !slices.Contains(libraries, c.library) {
 			libraries = append(libraries, c.library)
 		}
-		style := fmt.Sprintf(`fill="none" stroke="%s" stroke-width="2"`, colours[slices.Index(libraries, c.library)%len(colours)])
+		style := fmt.Sprintf(`fill="none" stroke="%s" stroke-width="2"`,
+			colours[slices.Index(libraries, c.library)%len(colours)])
 		if c.inPlace {
 			style += ` stroke-dasharray="6 4"`
 		}
@@ -101,7 +105,8 @@ func drawPicture(b *strings.Builder, y float64, label string, order []curve, dat
 		for _, p := range data[c] {
 			px, py := at(p)
 			points = append(points, fmt.Sprintf("%.1f,%.1f", px, py))
-			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="2.5" fill="%s"/>`+"\n", px, py, colours[slices.Index(libraries, c.library)%len(colours)])
+			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="2.5" fill="%s"/>`+"\n", px, py,
+				colours[slices.Index(libraries, c.library)%len(colours)])
 		}
 		fmt.Fprintf(b, `<polyline points="%s" %s/>`+"\n", strings.Join(points, " "), style)
 		h := y + 16 + float64(i)*18

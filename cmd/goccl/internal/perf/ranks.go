@@ -58,7 +58,8 @@ func openDevice(kind device.Kind, local int) (device.Device, error) {
 
 // rankOf opens the resources of one rank. Work on the host device runs in the rank's own goroutine, on a synchronous
 // stream.
-func rankOf(boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, libraries []Library) (r Rank, closer func() error, err error) {
+func rankOf(boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, libraries []Library) (r Rank,
+	closer func() error, err error) {
 	dev, err := openDevice(kind, local)
 	if err != nil {
 		return Rank{}, nil, fmt.Errorf("perf: rank %d: %w", boot.Rank(), err)
@@ -76,7 +77,8 @@ func rankOf(boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, li
 	if err != nil {
 		return Rank{}, nil, errors.Join(err, dev.Close())
 	}
-	r = Rank{Peers: boot, Device: dev, Stream: s, Libraries: libraries, Limits: LimitsOf(dev, runtime.NumCPU(), localSize <= count)}
+	r = Rank{Peers: boot, Device: dev, Stream: s, Libraries: libraries,
+		Limits: LimitsOf(dev, runtime.NumCPU(), localSize <= count)}
 	if kind == device.CUDA {
 		r.Capturer = cudaCapturer{}
 	}
@@ -85,7 +87,8 @@ func rankOf(boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, li
 
 // ranksAsThreads runs n ranks as goroutines of this process. When one fails, the context of the others is cancelled; it
 // returns the first error.
-func ranksAsThreads(ctx context.Context, n int, rank func(ctx context.Context, boot bootstrap.Bootstrap, i int) error) error {
+func ranksAsThreads(ctx context.Context, n int,
+	rank func(ctx context.Context, boot bootstrap.Bootstrap, i int) error) error {
 	boots := bootstrap.NewLocalGroup(n)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -105,7 +108,8 @@ func ranksAsThreads(ctx context.Context, n int, rank func(ctx context.Context, b
 }
 
 // measureThreads runs n ranks as goroutines of this process and returns the rows of rank 0.
-func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
+func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, libraries []Library, reporter Reporter,
+	about func(Rank)) (rows []Row, err error) {
 	err = ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
 		mine, err := measureOne(ctx, cfg, boot, kind, i, n, false, libraries, reporter, about)
 		if i == 0 {
@@ -117,7 +121,8 @@ func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, li
 }
 
 // measureOne runs one rank from its device to its rows. It closes boot.
-func measureOne(ctx context.Context, cfg Config, boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, processes bool, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
+func measureOne(ctx context.Context, cfg Config, boot bootstrap.Bootstrap, kind device.Kind, local, localSize int,
+	processes bool, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
 	defer func() { err = errors.Join(err, boot.Close()) }()
 	r, closer, err := rankOf(boot, kind, local, localSize, libraries)
 	if err != nil {

@@ -38,10 +38,11 @@ var ErrFailed = errors.New("perf: wrong or impossible results")
 // Options is a whole run of `goccl perf`.
 type Options struct {
 	Config
-	Ranks     int    // ranks to start here; 0: one per GPU, or 8 on the host. A launcher overrides it
-	Device    string // auto, host, cuda
-	Layout    string
-	Algos     []string // forced algorithms, side by side; none: goccl's own choice; "all": its own choice and each available algorithm
+	Ranks  int    // ranks to start here; 0: one per GPU, or 8 on the host. A launcher overrides it
+	Device string // auto, host, cuda
+	Layout string
+	// forced algorithms, side by side; none: goccl's own choice; "all": its own choice and each available algorithm
+	Algos     []string
 	Against   []string // paths of libraries with NCCL's ABI, measured side by side
 	JSON      string   // file for the Record
 	Plot      string   // file for the picture
@@ -120,7 +121,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	rep := o.reporter()
 	var lead Rank
-	rows, err := measureThreads(ctx, o.Config, n, kind, o.libraries, rep.table, func(r Rank) { lead = r; rep.begin(&o, n, LayoutThreads, "", r) })
+	rows, err := measureThreads(ctx, o.Config, n, kind, o.libraries, rep.table,
+		func(r Rank) { lead = r; rep.begin(&o, n, LayoutThreads, "", r) })
 	return rep.end(&o, rows, err, n, LayoutThreads, "", lead)
 }
 
@@ -185,7 +187,8 @@ func (o *Options) start(ctx context.Context, n int) error {
 	if o.Stderr != nil {
 		stderr = o.Stderr
 	}
-	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, o.Command[1:]...), Env: env, Stdout: &leadWriter{w: o.Stdout}, Stderr: stderr})
+	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, o.Command[1:]...), Env: env,
+		Stdout: &leadWriter{w: o.Stdout}, Stderr: stderr})
 	var exit *launch.ExitError
 	if errors.As(err, &exit) && exit.Code == ExitFailed {
 		return ErrFailed
@@ -201,7 +204,8 @@ type leadWriter struct{ w io.Writer }
 
 func (l *leadWriter) Write(line []byte) (int, error) {
 	rest := string(line)
-	if head, tail, ok := strings.Cut(rest, "] "); ok && strings.HasPrefix(head, "[") && strings.Trim(head[1:], " 0") == "" {
+	if head, tail, ok := strings.Cut(rest, "] "); ok && strings.HasPrefix(head, "[") &&
+		strings.Trim(head[1:], " 0") == "" {
 		rest = tail
 	}
 	if _, err := io.WriteString(l.w, rest); err != nil {
@@ -297,7 +301,8 @@ func (r *reporter) begin(o *Options, n int, layout, launcher string, lead Rank) 
 	if launcher != "" {
 		from = ", started by " + launcher
 	}
-	r.table.printf("# goccl %s: %v, %d ranks, %s%s, device %v (%s)\n", buildinfo.Read().Version, o.Kind, n, layout, from, lead.Device.ID().Kind, lead.Device.Name())
+	r.table.printf("# goccl %s: %v, %d ranks, %s%s, device %v (%s)\n", buildinfo.Read().Version, o.Kind, n, layout, from,
+		lead.Device.ID().Kind, lead.Device.Name())
 	for _, l := range o.libraries[1:] {
 		r.table.printf("# beside it: %s, version %s\n", l.Name(), l.Version())
 	}
@@ -315,9 +320,12 @@ func (r *reporter) end(o *Options, rows []Row, err error, n int, layout, launche
 		err = errors.Join(err, r.terminal.Close())
 	}
 	if o.JSON != "" && lead.Device != nil {
-		rec := Record{Schema: Schema, Time: r.started.UTC().Truncate(time.Second), Command: o.Command, Build: buildinfo.Read(), Rows: rows, Summary: s,
-			Setup: RecordSetup{Kind: o.Kind.String(), Ranks: n, Layout: layout, Launcher: launcher, Device: lead.Device.ID().Kind.String(), Product: lead.Device.Name(),
-				Graph: o.GraphOps, Isolated: o.Isolated, Cycles: o.Cycles, Warmup: o.Warmup, Offset: o.Offset, Env: variables(os.Environ())}}
+		rec := Record{Schema: Schema, Time: r.started.UTC().Truncate(time.Second), Command: o.Command,
+			Build: buildinfo.Read(), Rows: rows, Summary: s,
+			Setup: RecordSetup{Kind: o.Kind.String(), Ranks: n, Layout: layout, Launcher: launcher,
+				Device: lead.Device.ID().Kind.String(), Product: lead.Device.Name(),
+				Graph: o.GraphOps, Isolated: o.Isolated, Cycles: o.Cycles, Warmup: o.Warmup, Offset: o.Offset,
+				Env: variables(os.Environ())}}
 		for _, l := range o.libraries {
 			rec.Libraries = append(rec.Libraries, RecordLibrary{Name: l.Name(), Version: l.Version()})
 		}

@@ -198,7 +198,8 @@ func (o *TuneOptions) kinds() ([]Kind, error) {
 }
 
 func (o *TuneOptions) config(w sweep) Config {
-	c := Config{Kind: w.kind, Types: []datatype.Type{w.elements()}, MinBytes: o.MinBytes, MaxBytes: o.MaxBytes, Factor: o.Factor, Cycles: o.Cycles, Warmup: 1,
+	c := Config{Kind: w.kind, Types: []datatype.Type{w.elements()}, MinBytes: o.MinBytes, MaxBytes: o.MaxBytes,
+		Factor: o.Factor, Cycles: o.Cycles, Warmup: 1,
 		Check: o.Check, OutOfPlace: true, Prune: pruneFactor, PruneFrom: pruneFrom, Timeout: o.Timeout}
 	if w.mode == nvlink.ModeGraph {
 		c.GraphOps = GraphAuto
@@ -207,7 +208,8 @@ func (o *TuneOptions) config(w sweep) Config {
 }
 
 // rank runs one rank from its device to the table, which rank 0 writes. It closes boot.
-func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.Bootstrap, local, localSize int, layout string) (err error) {
+func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.Bootstrap, local, localSize int,
+	layout string) (err error) {
 	defer func() { err = errors.Join(err, boot.Close()) }()
 	r, closer, err := rankOf(boot, device.CUDA, local, localSize, nil)
 	if err != nil {
@@ -228,7 +230,8 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 	table.Note = fmt.Sprintf("measured by goccl tune %s: %d ranks as %s", buildinfo.Read().Version, n, layout)
 	if boot.Rank() == 0 {
 		r.Reporter = &tuneReporter{w: o.Stdout, progress: NewProgress(o.Stderr)}
-		if _, err := fmt.Fprintf(o.Stdout, "# %s\n# %s, %d ranks\n# %12s %11s  fastest\n", table.Note, r.Device.Name(), n, "size (B)", "time (us)"); err != nil {
+		if _, err := fmt.Fprintf(o.Stdout, "# %s\n# %s, %d ranks\n# %12s %11s  fastest\n", table.Note, r.Device.Name(), n,
+			"size (B)", "time (us)"); err != nil {
 			return err
 		}
 	}
@@ -251,7 +254,8 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 			return err
 		}
 		if s := Summarize(rows); !s.OK() {
-			return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no table is written", w, s.Wrong, s.Stray, s.Refused)
+			return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no table is written",
+				w, s.Wrong, s.Stray, s.Refused)
 		}
 		measured[w.String()], best[i] = rows, fastest(rows)
 	}

@@ -27,13 +27,15 @@ func TestFastest(t *testing.T) {
 		row(1<<18, "two_shot_ll128/256", 8.0), row(1<<18, "two_shot_ll128/512", 6.0),
 	}
 	got := fastest(rows)
-	want := []nvlink.Row{{Bytes: 1 << 13, Algorithm: "one_shot_ll/64"}, {Bytes: 1 << 17, Algorithm: "two_shot_ll128/256"}, {Algorithm: "two_shot_ll128/512"}}
+	want := []nvlink.Row{{Bytes: 1 << 13, Algorithm: "one_shot_ll/64"}, {Bytes: 1 << 17, Algorithm: "two_shot_ll128/256"},
+		{Algorithm: "two_shot_ll128/512"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
 	// GOCCL_TUNING reads the written file.
 	path := filepath.Join(t.TempDir(), "table.json")
-	if err := writeJSON(path, nvlink.Table{GPU: "some GPU", Ranks: 3, Collectives: map[string][]nvlink.Row{"all_reduce": got}}); err != nil {
+	if err := writeJSON(path, nvlink.Table{GPU: "some GPU", Ranks: 3,
+		Collectives: map[string][]nvlink.Row{"all_reduce": got}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("GOCCL_TUNING", path)
@@ -51,8 +53,10 @@ func TestFastest(t *testing.T) {
 func TestTuneTable(t *testing.T) {
 	rows := func(name string) []nvlink.Row { return []nvlink.Row{{Algorithm: name}} }
 	old := func() *nvlink.Table {
-		return &nvlink.Table{GPU: "some GPU", Ranks: 4, Collectives: map[string][]nvlink.Row{"all_reduce": rows("one_shot_ll/32"), "broadcast": rows("one_shot_ll128/32")},
-			Special: []nvlink.Special{{Collective: "allreduce", Mode: "eager", Rows: rows("one_shot_ll/96")}, {Collective: "broadcast", Mode: "eager", Rows: rows("one_shot_ll128/64")}}}
+		return &nvlink.Table{GPU: "some GPU", Ranks: 4,
+			Collectives: map[string][]nvlink.Row{"all_reduce": rows("one_shot_ll/32"), "broadcast": rows("one_shot_ll128/32")},
+			Special: []nvlink.Special{{Collective: "allreduce", Mode: "eager", Rows: rows("one_shot_ll/96")},
+				{Collective: "broadcast", Mode: "eager", Rows: rows("one_shot_ll128/64")}}}
 	}
 	kind := func(c algorithm.Collective) Kind { return Kind{Collective: c} }
 	for name, c := range map[string]struct {
@@ -60,11 +64,13 @@ func TestTuneTable(t *testing.T) {
 		kinds []Kind
 		want  []string // mode, width and algorithm of special rows
 	}{
-		"all agree":  {TuneOptions{}, []Kind{kind(algorithm.AllReduce)}, nil},
-		"one sweep":  {TuneOptions{Modes: []string{"eager"}, Widths: []int{2}}, []Kind{kind(algorithm.AllReduce)}, nil},
-		"modes":      {TuneOptions{Widths: []int{4}}, []Kind{kind(algorithm.AllReduce)}, []string{"graph 0", "eager 0"}},
-		"widths":     {TuneOptions{Modes: []string{"graph"}, Widths: []int{4, 1}}, []Kind{kind(algorithm.AllReduce)}, []string{" 4", " 1"}},
-		"both":       {TuneOptions{Widths: []int{4, 1}}, []Kind{kind(algorithm.AllReduce)}, []string{"graph 4", "graph 1", "eager 4", "eager 1"}},
+		"all agree": {TuneOptions{}, []Kind{kind(algorithm.AllReduce)}, nil},
+		"one sweep": {TuneOptions{Modes: []string{"eager"}, Widths: []int{2}}, []Kind{kind(algorithm.AllReduce)}, nil},
+		"modes":     {TuneOptions{Widths: []int{4}}, []Kind{kind(algorithm.AllReduce)}, []string{"graph 0", "eager 0"}},
+		"widths": {TuneOptions{Modes: []string{"graph"}, Widths: []int{4, 1}}, []Kind{kind(algorithm.AllReduce)},
+			[]string{" 4", " 1"}},
+		"both": {TuneOptions{Widths: []int{4, 1}}, []Kind{kind(algorithm.AllReduce)},
+			[]string{"graph 4", "graph 1", "eager 4", "eager 1"}},
 		"no numbers": {TuneOptions{}, []Kind{kind(algorithm.AllGather)}, []string{"graph 0", "eager 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +93,8 @@ func TestTuneTable(t *testing.T) {
 					got = append(got, fmt.Sprintf("%s %d", s.Mode, s.Width))
 				}
 			}
-			if name := c.kinds[0].String(); !slices.Equal(got, c.want) || !slices.Equal(table.Collectives[name], best[0]) || len(table.Collectives["broadcast"]) != 1 ||
+			if name := c.kinds[0].String(); !slices.Equal(got, c.want) || !slices.Equal(table.Collectives[name], best[0]) ||
+				len(table.Collectives["broadcast"]) != 1 ||
 				len(table.Special) != len(c.want)+1+btoi(c.kinds[0].Collective != algorithm.AllReduce) {
 				t.Errorf("%+v", table)
 			}
@@ -101,7 +108,8 @@ func TestTuneTable(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []TuneOptions{{Modes: []string{"lazy"}}, {Modes: []string{"eager", "eager"}}, {Widths: []int{3}}, {Widths: []int{2, 2}}} {
+	for _, bad := range []TuneOptions{{Modes: []string{"lazy"}}, {Modes: []string{"eager", "eager"}}, {Widths: []int{3}},
+		{Widths: []int{2, 2}}} {
 		if _, err := bad.sweeps(nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
@@ -122,7 +130,9 @@ func TestPrune(t *testing.T) {
 }
 
 func testPrune(t *testing.T, from int64, want int) {
-	slow := &fakeLibrary{name: "slow", spoil: func(_ int, _ *algorithm.Request, _ []byte) { time.Sleep(50 * time.Millisecond) }}
+	slow := &fakeLibrary{name: "slow", spoil: func(_ int, _ *algorithm.Request, _ []byte) {
+		time.Sleep(50 * time.Millisecond)
+	}}
 	cfg := quick(t, "all_reduce")
 	cfg.MinBytes, cfg.MaxBytes, cfg.Factor, cfg.OutOfPlace, cfg.Prune, cfg.PruneFrom = 64, 1024, 2, true, 2, from
 	for attempt := 1; ; attempt++ { // on a busy machine, the fast one may be slow once or twice
