@@ -1,6 +1,9 @@
 // Tutorial 03: moving data by MemoryChannels, where the kernel itself loads from and stores to the peer's memory. Two
 // ranks use both directions at once, in three ways: put (store to the peer, then signal), get (load from the peer), and
 // packets, which contain flags and need no signal. Every byte is checked; bandwidth is printed per direction.
+//
+// On GPUs the kernels are those of kernels/tutorial/memory_channel.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -11,7 +14,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 

@@ -1,6 +1,9 @@
 // Tutorial 04: a full mesh of PortChannels. A kernel posts requests, and the proxy of its process copies: every rank
 // puts its slice to all others with putWithSignalAndFlush and waits for their slices. Between ranks of one host the
 // proxy copies through shared memory or peer access; between hosts it sends by TCP. The kernel is the same.
+//
+// On GPUs the kernels are those of kernels/tutorial/port_channel.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -12,7 +15,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 

@@ -3,6 +3,9 @@
 // precedes and follows this.
 //
 // This is the unicast form: it loads from and stores to each peer and uses no multicast.
+//
+// On GPUs the kernels are those of kernels/tutorial/switch_channel.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -15,7 +18,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 

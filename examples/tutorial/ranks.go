@@ -18,14 +18,16 @@ const Timeout = 60 * time.Second
 
 // Options are the flags that all tutorials have.
 type Options struct {
-	Device string
-	Ranks  int
+	Device  string
+	Ranks   int
+	Kernels string // a CUDA file, or empty for the kernels of kernels/tutorial
 }
 
 // Parse parses the flags; ranks is the default number of ranks. A tutorial defines its own flags before the call.
 func Parse(ranks int) Options {
 	var o Options
 	flag.StringVar(&o.Device, "device", "auto", "auto, host or cuda")
+	flag.StringVar(&o.Kernels, "kernels", "", "CUDA `file` to compile in place of goccl's kernels/tutorial")
 	flag.IntVar(&o.Ranks, "ranks", ranks, "number of ranks")
 	flag.Parse()
 	return o
@@ -92,7 +94,7 @@ func runRank(o Options, env bootstrap.Env, f func(r *Rank) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Bootstrap.Close()) }()
-	if r.Device, err = Open(kind, local); err != nil {
+	if r.Device, err = Open(kind, local, o.Kernels); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Device.Close()) }()

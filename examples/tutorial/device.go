@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 	"unsafe"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/kernels/jit"
 	"github.com/goccl/goccl/primitive"
 )
 
@@ -32,8 +34,9 @@ const scratchSize = 1 << 16
 // IsHost reports whether the device is a host device, where kernels are Go functions.
 func (d *Device) IsHost() bool { return d.gpu == nil }
 
-// Open opens a device: kind is "host" or "cuda".
-func Open(kind string, index int) (*Device, error) {
+// Open opens a device: kind is "host" or "cuda". source is a CUDA file with the kernels; if it is empty, the device has
+// the kernels of goccl's folder kernels/tutorial, which were compiled ahead of time.
+func Open(kind string, index int, source string) (*Device, error) {
 	d := &Device{}
 	var err error
 	if kind == "cuda" {
@@ -42,13 +45,16 @@ func Open(kind string, index int) (*Device, error) {
 		}
 		d.Device = d.gpu
 		p := d.gpu.Properties()
-		image, err := kernels.Image("tutorial", p.Major, p.Minor)
+		image, err := Compile(source, p.Major, p.Minor)
 		if err != nil {
 			return nil, errors.Join(err, d.gpu.Close())
 		}
 		if d.module, err = d.gpu.LoadModule(image); err != nil {
 			return nil, errors.Join(err, d.gpu.Close())
 		}
+	} else if source != "" {
+		return nil, Message("-kernels %s: the host device runs the kernels that main.go has as Go functions; "+
+			"-device cuda runs CUDA", source)
 	} else if d.Device, err = host.Open(index); err != nil {
 		return nil, err
 	}
@@ -59,6 +65,27 @@ func Open(kind string, index int) (*Device, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// Compile returns the image of a CUDA file for a compute capability: one's own kernels are compiled at run time by
+// NVRTC, against goccl's device headers, which are embedded. Without a file it is the image of kernels/tutorial.
+func Compile(source string, major, minor int) ([]byte, error) {
+	if source == "" {
+		return kernels.Image("tutorial", major, minor)
+	}
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return nil, err
+	}
+	compiler, err := jit.New()
+	if err != nil {
+		return nil, err
+	}
+	image, err := compiler.Compile(jit.Request{Source: string(text), Name: source, Major: major, Minor: minor})
+	if err != nil {
+		return nil, fmt.Errorf("%+v", err) // with the compiler's log
+	}
+	return image.Data, nil
 }
 
 // Close ends the device.
