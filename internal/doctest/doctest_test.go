@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,13 +177,26 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Links between documents have a target.
+// elsewherePages lists the documents outside of docs, whose code does not run.
+func elsewherePages(t *testing.T, root string) (files []string) {
+	t.Helper()
+	for _, pattern := range []string{"examples/*.md", "bench/results/*.md", "bench/results/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	return files
+}
+
+// Links between documents, and from them to files, have a target.
 func TestLinks(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range documents(t, root) {
+	for _, file := range slices.Concat(documents(t, root), elsewherePages(t, root)) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
