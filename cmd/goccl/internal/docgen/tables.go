@@ -116,8 +116,8 @@ func measured(root, dir, folder, collective, typ string) (string, error) {
 		at += fmt.Sprintf(" (`GOCCL_TUNING=%s`)", eager.table)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d × %s, a process per GPU, `%s`, out of place, goccl at commit %s and %s in turns in one run "+
-		"(%s, %s). Times in µs; × is the other library's time divided by goccl's.\n\n",
+	fmt.Fprintf(&b, "%d × %s, a process per GPU, `%s`, out of place. goccl at commit %s and %s in turns in one run\n"+
+		"(%s,\n%s).\nTimes in µs; × is the other library's time divided by goccl's.\n\n",
 		eager.ranks, eager.product, typ, at, eager.other, links[0], links[1])
 	fmt.Fprintf(&b, "| size | eager: goccl | %[1]s | × | graph: goccl | %[1]s | × | busbw, graph, GB/s "+
 		"|\n|---:|---:|---:|---:|---:|---:|---:|---:|\n", eager.other)
