@@ -70,11 +70,11 @@ func TestRefusals(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-device", "tpu"}, "-device is cuda or host"},
-		{[]string{"-device", "host", "-ranks", "1"}, "from 2 to 8"},
-		{[]string{"-device", "host", "-ranks", "9"}, "from 2 to 8"},
+		{[]string{"-device", "tpu"}, "-device must be cuda or host"},
+		{[]string{"-device", "host", "-ranks", "1"}, "choose 2 to 8"},
+		{[]string{"-device", "host", "-ranks", "9"}, "choose 2 to 8"},
 		{[]string{"-device", "host", "-bytes", "100"}, "multiple of 128"},
-		{[]string{"-ranks", "64"}, "-device host measures without"},
+		{[]string{"-ranks", "64"}, "-device host needs none"},
 	} {
 		out, err := program(t, c.args...)
 		if err == nil || !strings.Contains(out, c.want) {

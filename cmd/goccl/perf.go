@@ -61,7 +61,7 @@ func (g *graphOps) UnmarshalText(b []byte) error {
 	}
 	n, err := strconv.Atoi(string(b))
 	if err != nil || n < 0 {
-		return fmt.Errorf("%q is not a number of operations: write one, or auto", b)
+		return fmt.Errorf("%q is not a number of operations: use a number, or auto", b)
 	}
 	*g = graphOps(n)
 	return nil

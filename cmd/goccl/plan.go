@@ -62,7 +62,7 @@ func (s *planSource) build() (*plan.Plan, error) {
 		return nil, &exitError{2, err}
 	}
 	if s.Ranks < 2 {
-		return nil, &exitError{2, fmt.Errorf("%s is a built-in program: say for how many ranks (--ranks N, at least 2)",
+		return nil, &exitError{2, fmt.Errorf("%s is a built-in program: give the number of ranks (--ranks N, at least 2)",
 			s.Plan)}
 	}
 	o := programs.Options{Ranks: s.Ranks, Hosts: s.Hosts, Instances: s.Instances, InPlace: s.InPlace, Root: s.Root,

@@ -120,7 +120,7 @@ func appendTimes(file string, rows []planTime) error {
 		return err
 	default:
 		if err := json.Unmarshal(data, &all); err != nil {
-			return fmt.Errorf("%s: %w; it holds something else than times, and is left alone", file, err)
+			return fmt.Errorf("%s: %w; it exists and is not a file of times: choose another", file, err)
 		}
 	}
 	data, err = json.MarshalIndent(append(all, rows...), "", " ")

@@ -12,7 +12,7 @@ import (
 
 type planShow struct {
 	planSource
-	Rank    int    `default:"0" help:"Whose program to print (default ${default}); -1: everybody's."`
+	Rank    int    `default:"0" help:"The rank whose program is printed (default ${default}); -1: all ranks."`
 	JSON    bool   `name:"json" help:"As goccl writes it."`
 	SVG     string `name:"svg" placeholder:"FILE" help:"Draw a simulated run: ranks and thread blocks over time. A name that ends in .html gets a page."`
 	Size    size   `short:"b" default:"1M" placeholder:"SIZE" help:"Message size of the drawing (default 1M)."`

@@ -43,7 +43,7 @@ func fail(ordinal int, op string, err error) error {
 	e := &Error{Op: op, Device: device.ID{Kind: device.CUDA, Index: ordinal}, Err: err}
 	switch {
 	case driver.IsCode(err, driver.OutOfMemory):
-		e.kind, e.hint = device.ErrOutOfMemory, "free memory on the GPU, or see who holds it with nvidia-smi"
+		e.kind, e.hint = device.ErrOutOfMemory, "free memory on the GPU; nvidia-smi lists the processes that hold it"
 	case driver.IsCode(err, driver.NoDevice), driver.IsCode(err, driver.InvalidDevice):
 		e.kind, e.hint = device.ErrNoDevice, "see CUDA_VISIBLE_DEVICES and goccl doctor"
 	case driver.IsCode(err, driver.NotSupported):

@@ -40,8 +40,8 @@ func sized(path string) bool {
 	return filepath.Base(path) == "Makefile"
 }
 
-// measure returns what a file exceeds.
-func measure(path, text string) (e excess) {
+// measure returns what a file exceeds, and the number of its first line that is too long.
+func measure(path, text string) (e excess, first int) {
 	document := filepath.Ext(path) == ".md"
 	limit := codeColumns
 	if document {
@@ -52,7 +52,7 @@ func measure(path, text string) (e excess) {
 		line = strings.TrimSuffix(line, "\n")
 		e.lines++
 		if !document && strings.HasPrefix(line, "// Code generated ") {
-			return excess{}
+			return excess{}, 0
 		}
 		if strings.HasPrefix(line, "```") {
 			fence = !fence
@@ -65,13 +65,15 @@ func measure(path, text string) (e excess) {
 			wide = fence || generated || strings.HasPrefix(line, "|") || !strings.Contains(strings.TrimSpace(line), " ")
 		}
 		if !wide && utf8.RuneCountInString(line) > limit {
-			e.long++
+			if e.long++; first == 0 {
+				first = e.lines
+			}
 		}
 	}
 	if document || e.lines <= fileLines {
 		e.lines = 0
 	}
-	return e
+	return e, first
 }
 
 // allowed reads the list.
@@ -117,9 +119,11 @@ func TestSizes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, may := measure(path, string(text)), list[path]
+		e, first := measure(path, string(text))
+		may := list[path]
 		if e.long > may.long {
-			t.Errorf("%s: %d lines are longer than %d columns (%d in documents)", path, e.long, codeColumns, documentColumns)
+			t.Errorf("%s:%d: %d lines are longer than %d columns (%d in documents), and %d may be", path, first, e.long,
+				codeColumns, documentColumns, may.long)
 		}
 		if e.lines > may.lines {
 			t.Errorf("%s: %d lines, at most %d: split it", path, e.lines, fileLines)
@@ -154,7 +158,7 @@ func TestMeasure(t *testing.T) {
 		{"a.md", "| " + wide + "```\n" + wide + "```\n<!-- docgen: x -->\n" + wide + "<!-- docgen: end -->\n" + wide[:101] +
 			"\n", excess{}},
 	} {
-		if got := measure(c.path, c.text); got != c.want {
+		if got, _ := measure(c.path, c.text); got != c.want {
 			t.Errorf("%s: %v, want %v", c.path, got, c.want)
 		}
 	}

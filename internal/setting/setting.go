@@ -31,7 +31,7 @@ func Duration(name string, otherwise time.Duration) (time.Duration, error) {
 func Positive(name string, otherwise time.Duration) (time.Duration, error) {
 	d, err := Duration(name, otherwise)
 	if err == nil && d <= 0 {
-		err = fmt.Errorf("%s=%q: want more than nothing, such as 30s", name, os.Getenv(name))
+		err = fmt.Errorf("%s=%q: want a positive duration, such as 30s", name, os.Getenv(name))
 	}
 	return d, err
 }

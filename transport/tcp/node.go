@@ -222,7 +222,7 @@ func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 			case <-time.After(pause):
 				continue
 			case <-ctx.Done():
-				err = fmt.Errorf("%w: the listener has no room for us, or is too busy (%w)", ctx.Err(), err)
+				err = fmt.Errorf("%w: the listener refuses more connections, or is too busy (%w)", ctx.Err(), err)
 			}
 		}
 		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)

@@ -45,7 +45,7 @@ func startKeeper() (*keeper, error) {
 	cmd.Args, cmd.Stdin, cmd.SysProcAttr = []string{keeperName}, r, &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		_ = w.Close()
-		return nil, fmt.Errorf("launch: start the process that ends what ranks leave behind: %w", err)
+		return nil, fmt.Errorf("launch: start the process that ends the ranks' descendants: %w", err)
 	}
 	return &keeper{cmd, w}, nil
 }

@@ -89,7 +89,7 @@ func (e *ExitError) ExitCode() int {
 //  3. The first failure, or the end of ctx, starts the sequence: grace, SIGTERM, SIGKILL.
 func Run(ctx context.Context, o Options) error {
 	if o.N < 1 || o.N > mostRanks || len(o.Program) == 0 {
-		return fmt.Errorf("%w: %d ranks of %q: it takes 1 to %d, and a program", ErrInvalid, o.N, o.Program, mostRanks)
+		return fmt.Errorf("%w: %d ranks of %q: choose 1 to %d ranks, and a program", ErrInvalid, o.N, o.Program, mostRanks)
 	}
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout

@@ -166,7 +166,7 @@ func unprotected(name string) func(*report, string, map[string]string, *topo.Mac
 			env["LOCAL_WORLD_SIZE"] == env["WORLD_SIZE"]
 		if env["GOCCL_SECRET"] == "" && !socket && v != "" {
 			r.warn(name, "set GOCCL_SECRET to the same random text on all ranks",
-				"is %s, and GOCCL_SECRET is not set: whoever can reach the address can join the job, or pose as one of its ranks",
+				"is %s, and GOCCL_SECRET is not set: any process that can reach the address can join the job or impersonate a rank",
 				v)
 		} else {
 			r.ok(name, "is %s", v)
