@@ -22,7 +22,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file but %v: write its contents to a file first", path,
+		return nil, fmt.Errorf("%s is not a regular file (mode %v): write its contents to a file first", path,
 			info.Mode().Type())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))

@@ -20,8 +20,8 @@ func TestRead(t *testing.T) {
 	if b, err := Read(file, 5); err != nil || string(b) != "12345" {
 		t.Errorf("%q, %v", b, err)
 	}
-	for path, want := range map[string]string{pipe: "no regular file", link: "no regular file",
-		"/dev/zero": "no regular file", dir: "no regular file"} {
+	for path, want := range map[string]string{pipe: "not a regular file", link: "not a regular file",
+		"/dev/zero": "not a regular file", dir: "not a regular file"} {
 		if _, err := Read(path, 5); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}

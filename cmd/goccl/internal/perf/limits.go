@@ -27,15 +27,15 @@ func (c *Config) limits(n int) error {
 	}
 	switch {
 	case n > mostRanks:
-		return invalid("%d ranks: this takes up to %d; start fewer with -n", n, mostRanks)
+		return invalid("%d ranks: at most %d: use a smaller -n", n, mostRanks)
 	case largest > mostBytes:
-		return invalid("messages of %d bytes: this takes up to %d", largest, int64(mostBytes))
+		return invalid("messages of %d bytes: at most %d", largest, int64(mostBytes))
 	case max(c.Iters, c.Warmup, c.Cycles, c.GraphOps) > mostTimes:
 		return invalid("iterations, warm-up, cycles and graph operations are %d at most", mostTimes)
 	case c.Offset > mostOffset:
-		return invalid("an offset of %d elements: this takes up to %d", c.Offset, mostOffset)
+		return invalid("an offset of %d elements: at most %d", c.Offset, mostOffset)
 	case len(c.SizeList) > mostSizes:
-		return invalid("%d sizes: this takes up to %d", len(c.SizeList), mostSizes)
+		return invalid("%d sizes: at most %d", len(c.SizeList), mostSizes)
 	case math.IsNaN(c.Factor) || math.IsInf(c.Factor, 0) || len(c.SizeList) == 0 && c.MinBytes < c.MaxBytes &&
 		!(c.Factor > 1):
 		return invalid("factor %g: sizes grow by it, so it must be a number above 1", c.Factor)
