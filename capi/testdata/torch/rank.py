@@ -8,8 +8,8 @@ import threading
 import time
 
 from common import check_library, now
-from library import (DeviceMemory, FLOAT, Failure, HostMemory, IN_PROGRESS, Library, REMOTE_ERROR, SHRINK_ABORT, SUCCESS,
-                     SUM, TIMEOUT, UniqueId, require)
+from library import (DeviceMemory, FLOAT, Failure, HostMemory, IN_PROGRESS, Library, REMOTE_ERROR, SHRINK_ABORT,
+                     SUCCESS, SUM, TIMEOUT, UniqueId, require)
 
 # What the documentation promises, in seconds.
 DETECTED, ABORTED, KERNELS_END = 1.0, 0.100, 1.0

@@ -208,9 +208,8 @@ def compare(ours, stock, tolerance):
     worst = max(abs(x - y) / max(abs(y), 1e-9) for x, y in zip(a["losses"], b["losses"], strict=True))
     same = a["losses"] == b["losses"] and a["digests"] == b["digests"]
     equal = "losses and parameters equal bit for bit" if same else f"losses differ by {worst:.1e} at most"
-    print(f"{a['mode']} {a['dtype']}, {a['world']} ranks: {equal}; a step takes {a['step_ms']:.2f} ms on {a['library']}, "
-          f"{b['step_ms']:.2f} ms on {b['library']} "
-          f"({b['step_ms'] / a['step_ms']:.3f} ×)")
+    print(f"{a['mode']} {a['dtype']}, {a['world']} ranks: {equal}; a step takes {a['step_ms']:.2f} ms on "
+          f"{a['library']}, {b['step_ms']:.2f} ms on {b['library']} ({b['step_ms'] / a['step_ms']:.3f} ×)")
     sys.exit(not (worst <= tolerance and a["ok"] and b["ok"]))
 
 
