@@ -14,7 +14,7 @@
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
 #   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets
 #   correct      every collective, type and operator at sizes 0, 1 element and large, odd and unaligned; correct.1G: all-reduce of 1 GiB;
-#                correct.large: the ring and streams, the latter through their rings (0) and straight into registered buffers (1)
+#                correct.large: the ring and streams
 #   sanitizer    small collectives under compute-sanitizer (needs it)
 #   perf         time beside NCCL's library in the same run, eager and in graphs
 #   plan         every built-in plan run and checked; plan.time: beside native kernels
@@ -240,15 +240,12 @@ types=all
 if [ "${GOCCL_BENCH-}" = quick ]; then types=float,bfloat16; fi
 perf correct.1G 590 all_reduce -d $types -o all --sizes $huge -i 1 -c 1 --out-of-place
 
-# Large messages once more, around the ring, and by streams: through their rings and straight into the buffers, which
-# the first operations of a run register.
+# Large messages once more, around the ring and by streams.
 if [ $device = cuda ]; then
   lines=all_reduce:ring,reduce:ring,broadcast:ring,all_gather:ring,reduce_scatter:ring
   for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter send_recv; do
-    for register in 0 1; do
-      step "correct.large.$c.$register" 120 env GOCCL_REGISTER=$register GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 --device cuda -n "$n" \
-        --json "$out/correct.large.$c.$register.json"
-    done
+    step "correct.large.$c" 120 env GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 --device cuda -n "$n" \
+      --json "$out/correct.large.$c.json"
   done
 fi
 

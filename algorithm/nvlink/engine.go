@@ -52,7 +52,6 @@ type Engine struct {
 	table       *selection
 	tableName   string
 	gpu         GPU        // of all ranks
-	registry    *registry  // nil: registration is disabled
 	symmetric   *symmetric // nil: windows are not used
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
@@ -99,7 +98,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
+	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
 		e.symmetric = newSymmetric(dev, cfg.Bootstrap, terms.copies, waitLimit(&cfg))
 	}
@@ -343,7 +342,6 @@ func (e *Engine) Close() error {
 		defer cancel()
 		if err = e.order.Wait(ctx); ctx.Err() != nil {
 			// The memory is leaked: unmapping memory that a kernel polls would end the process's work on the GPU.
-			e.registry.halt()
 			e.symmetric.halt()
 			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)
 			return
@@ -357,7 +355,7 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) free() error {
-	errs := []error{e.registry.close(), e.symmetric.close()}
+	errs := []error{e.symmetric.close()}
 	if e.windows != nil {
 		errs = append(errs, e.windows.Close())
 	}

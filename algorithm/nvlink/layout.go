@@ -32,8 +32,6 @@ const (
 
 	foldLag = 2
 
-	registrySlots = 64
-
 	everyone = 0xffffffff
 )
 
@@ -72,11 +70,10 @@ type p2pArgs struct {
 	message [p2pMaxMessages]message
 }
 
-// streamArgs also lists where messages to receive may be stored directly: registry.go.
+// streamArgs ends with parameters of the kernel that are always 0: no message bypasses the rings.
 type streamArgs struct {
 	p2pArgs
-	maps   uint64
-	direct [p2pMaxMessages]uint64
+	_ [1 + p2pMaxMessages]uint64
 }
 
 // p2pFewArgs is for launches with few messages: the driver copies all parameters of a launch, used or not.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	windowTag  = 4               // tag of bootstrap messages; the communicator uses 0 to 2, the registry 3
+	windowTag  = 4               // tag of bootstrap messages; the communicator uses 0 to 2
 	windowKind = 0x4e            // 'N': a window
 	windowTell = 5 * time.Second // limit for a send to a peer
 )

@@ -29,7 +29,6 @@ var known = map[string]string{
 	"GOCCL_OP_TIMEOUT":    "deadline of one collective",
 	"GOCCL_STALL_WARNING": "wait after which a warning names the peer",
 	"GOCCL_OVERLAP":       "launches that overlap on GPUs",
-	"GOCCL_REGISTER":      "buffers that the peers map on GPUs",
 	"GOCCL_PLAN_DIR":      "folder of plans to register",
 	"GOCCL_RUN_ID":        "set by goccl run",
 	"GOCCL_SECRET":        "secret of the job",
