@@ -9,7 +9,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/share"
 	"github.com/goccl/goccl/transport/wire"
 )
 
@@ -20,9 +20,6 @@ const (
 	maxOffers   = 16 // allocations of this rank that are exported
 	maxMappings = 16 // allocations of each peer that are mapped
 )
-
-// importer is shared by all executors of the process, so that an allocation used by several is mapped once.
-var importer ipc.Importer
 
 // shares keeps user buffers accessible across processes: the allocations that this rank exports, and the peers'
 // allocations that it has mapped. Both lists are bounded. The oldest entry is dropped, and is added again on its next
@@ -44,7 +41,7 @@ type offer struct {
 // mapped is an allocation of a peer. It is not unmapped while a launch uses it.
 type mapped struct {
 	unique  uint64
-	mapping *ipc.Mapping // starts at the first byte of the allocation
+	mapping *share.Mapping // starts at the first byte of the allocation
 	size    int64
 	uses    int
 }
@@ -83,12 +80,12 @@ func (s *shares) describe(p device.Ptr) (o offer, offset int64, ok bool) {
 			return o, int64(p - region.Base), true
 		}
 	}
-	share, revoke, err := ipc.Offer(host.Lender{Device: dev}, region.Base)
-	if err != nil || share.Handle.Unique != region.Unique {
+	desc, revoke, err := share.Export(host.Lender{Device: dev}, region.Base)
+	if err != nil || desc.Handle.Unique != region.Unique {
 		return offer{}, 0, false
 	}
 	var w wire.Writer
-	share.Put(&w)
+	desc.Put(&w)
 	rec := w.Seal(shareKind, shareVersion)
 	if len(rec) > maxShare {
 		revoke()
@@ -118,18 +115,18 @@ func (s *shares) reach(ctx context.Context, peer int, unique uint64, record []by
 	if err != nil {
 		return nil, err
 	}
-	share := ipc.GetShare(body)
+	desc := share.Get(body)
 	if err := body.Done(); err != nil {
 		return nil, err
 	}
-	if share.Handle.Unique != unique || share.Handle.Offset != 0 {
+	if desc.Handle.Unique != unique || desc.Handle.Offset != 0 {
 		return nil, fmt.Errorf("%w: the description is of another allocation", wire.ErrFormat)
 	}
-	mapping, err := importer.Map(ctx, s.e.dev, &share)
+	mapping, err := share.Map(ctx, s.e.dev, &desc)
 	if err != nil {
 		return nil, err
 	}
-	m := &mapped{unique: unique, mapping: mapping, size: share.Handle.Size, uses: 1}
+	m := &mapped{unique: unique, mapping: mapping, size: desc.Handle.Size, uses: 1}
 	if len(list) >= maxMappings {
 		if i := slices.IndexFunc(list, func(m *mapped) bool { return m.uses == 0 }); i >= 0 {
 			err = list[i].mapping.Close()

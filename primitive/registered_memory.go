@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/share"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/tcp"
@@ -30,10 +31,10 @@ type RegisteredMemory struct {
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
-	share    *ipc.Share // local: set by the first Serialize
+	share    *share.Descriptor // local: set by the first Serialize
 	revoke   func()
 	region   uint64                              // local: the Ethernet region, 0 until needed
-	mappings map[device.Device]*ipc.Mapping      // remote
+	mappings map[device.Device]*share.Mapping    // remote
 	imports  map[device.Device]device.Allocation // local, for other devices of this process
 	held     device.Allocation                   // remote, but in this process: see hold
 }
@@ -41,9 +42,9 @@ type RegisteredMemory struct {
 // origin is the description of a remote memory.
 type origin struct {
 	host, process ipc.ID
-	share         *ipc.Share // nil unless shared by IPC
-	region        uint64     // 0 unless registered for Ethernet
-	offset        int64      // offset in the share and in the region
+	share         *share.Descriptor // nil unless shared by IPC
+	region        uint64            // 0 unless registered for Ethernet
+	offset        int64             // offset in the share and in the region
 	local         *RegisteredMemory
 }
 
@@ -162,12 +163,12 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 	}
 	ctx, cancel := m.ctx.bounded(ctx)
 	defer cancel()
-	p, err := m.ctx.importer.Map(ctx, dev, o.share)
+	p, err := share.Map(ctx, dev, o.share)
 	if err != nil {
 		return 0, err
 	}
 	if m.mappings == nil {
-		m.mappings = map[device.Device]*ipc.Mapping{}
+		m.mappings = map[device.Device]*share.Mapping{}
 	}
 	m.mappings[dev] = p
 	return p.Ptr.Add(o.offset), nil
@@ -184,7 +185,7 @@ func (m *RegisteredMemory) hold(dev device.Device) (device.Ptr, error) {
 	}
 	if m.held == nil {
 		l := m.origin.local
-		a, err := importHere(dev, l.dev, l.ptr)
+		a, err := share.Here(dev, l.dev, l.ptr)
 		if errors.Is(err, device.ErrNotShareable) {
 			return m.ptr, nil // no device knows this memory, so its owner must keep it
 		}
@@ -212,7 +213,7 @@ func (m *RegisteredMemory) mapLocal(dev device.Device) (device.Ptr, error) {
 	if a := m.imports[dev]; a != nil {
 		return m.ptr, nil
 	}
-	a, err := importHere(dev, m.dev, m.ptr)
+	a, err := share.Here(dev, m.dev, m.ptr)
 	if err != nil {
 		return 0, err
 	}

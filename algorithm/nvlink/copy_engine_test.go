@@ -17,7 +17,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
-	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/share"
 )
 
 func copyEngines(t *testing.T, n int) []*Engine {
@@ -270,7 +270,7 @@ func TestCopyEnginesInOrder(t *testing.T) {
 	must(t, a.WaitValue64(gate, 1))
 	r := moves(e, algorithm.AllGather, other, mem[0], copyFrom, a)
 	part := w.parts[1].mapping
-	w.parts[1].mapping = &ipc.Mapping{Ptr: 8 - device.Ptr(mem[0]-w.base)} // the driver refuses it
+	w.parts[1].mapping = &share.Mapping{Ptr: 8 - device.Ptr(mem[0]-w.base)} // the driver refuses it
 	var err error
 	calls := noted(t, func() { err = e.Enqueue(1, []algorithm.Request{r}) })
 	w.parts[1].mapping = part

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/share"
 )
 
 // Config configures an Engine.
@@ -43,7 +43,7 @@ type Engine struct {
 	maxBlocks   int64
 	overlaps    bool  // whether a launch may start before the previous kernel has ended
 	slotUnits   int64 // 16-byte units of a slot: the most threads of a block
-	windows     *exchange.Windows
+	arena       *share.Arena
 	state       device.Allocation
 	abort       *abortBlock
 	modules     []*cuda.Module
@@ -78,7 +78,7 @@ type Engine struct {
 	watch sync.WaitGroup
 }
 
-// New sets up the shared windows. It is collective.
+// New sets up the arenas. It is collective.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	dev, ok := cfg.Device.(*cuda.Device)
 	if !ok {
@@ -109,7 +109,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.load(cfg.SeparateGraphs); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
-	if e.windows, err = exchange.Map(ctx, cfg.Bootstrap, dev, windowBytes(n)); err != nil {
+	if e.arena, err = share.NewArena(ctx, cfg.Bootstrap, dev, arenaBytes(n)); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
 	e.fillConstants()
@@ -185,10 +185,10 @@ func (e *Engine) load(separate bool) error {
 func (e *Engine) fillConstants() {
 	n := e.size
 	for r := range n {
-		e.areas[ll128][r] = uint64(e.windows.Ptr[r])
-		e.areas[ll][r] = uint64(e.windows.Ptr[r].Add(lineBytes(n)))
-		e.p2p.window[r] = uint64(e.windows.Ptr[r].Add(p2pOffset(n)))
-		e.stream.window[r] = uint64(e.windows.Ptr[r].Add(streamOffset(n)))
+		e.areas[ll128][r] = uint64(e.arena.Ptr[r])
+		e.areas[ll][r] = uint64(e.arena.Ptr[r].Add(lineBytes(n)))
+		e.p2p.window[r] = uint64(e.arena.Ptr[r].Add(p2pOffset(n)))
+		e.stream.window[r] = uint64(e.arena.Ptr[r].Add(streamOffset(n)))
 	}
 	state := uint64(e.state.Ptr())
 	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = e.abort.ptr(), state, uint32(e.rank), uint32(n)
@@ -356,8 +356,8 @@ func (e *Engine) Close() error {
 
 func (e *Engine) free() error {
 	errs := []error{e.symmetric.close()}
-	if e.windows != nil {
-		errs = append(errs, e.windows.Close())
+	if e.arena != nil {
+		errs = append(errs, e.arena.Close())
 	}
 	for _, m := range e.modules {
 		errs = append(errs, m.Close())

@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/share"
 )
 
 // symmetric holds the user's windows: memory that every rank registers, each its own part, and that all ranks map. A
@@ -37,7 +36,7 @@ type symmetric struct {
 	copies     copyMode // not copyNever
 	rank, size int
 	limit      time.Duration // limit of the wait in step 5
-	mapShare   func(context.Context, *ipc.Share) (*ipc.Mapping, error)
+	mapShare   func(context.Context, *share.Descriptor) (*share.Mapping, error)
 
 	mu       sync.Mutex // guards the fields below, and windows
 	started  bool
@@ -73,8 +72,8 @@ type window struct {
 type windowPart struct {
 	heard   bool // its offer has arrived
 	bytes   int64
-	mapping *ipc.Mapping // nil: it cannot be mapped; always nil for this rank's own part
-	word    uint8        // sayAll, sayNotAll, or 0: not received
+	mapping *share.Mapping // nil: it cannot be mapped; always nil for this rank's own part
+	word    uint8          // sayAll, sayNotAll, or 0: not received
 	closed  bool
 }
 
@@ -83,8 +82,8 @@ const defaultWindowWait = 10 * time.Second
 // newSymmetric is used if no rank has disabled copy engines.
 func newSymmetric(dev *cuda.Device, boot bootstrap.Bootstrap, copies copyMode, limit time.Duration) *symmetric {
 	g := &symmetric{dev: dev, boot: boot, copies: copies, rank: boot.Rank(), size: boot.WorldSize(), limit: limit, byNumber: map[int]*window{},
-		mapShare: func(ctx context.Context, s *ipc.Share) (*ipc.Mapping, error) {
-			return exchange.Importer.Map(ctx, dev, s)
+		mapShare: func(ctx context.Context, s *share.Descriptor) (*share.Mapping, error) {
+			return share.Map(ctx, dev, s)
 		}}
 	g.ctx, g.stop = context.WithCancel(context.Background())
 	return g
@@ -308,7 +307,7 @@ func (g *symmetric) closeWindow(w *window) error {
 		<-w.offered
 		g.tellAll(sayClosed, w, nil)
 	})
-	var drop []*ipc.Mapping
+	var drop []*share.Mapping
 	if g.ctx.Err() == nil {
 		drop = w.takeMappings()
 	}
@@ -329,7 +328,7 @@ func (g *symmetric) forget(w *window) {
 }
 
 // takeMappings removes and returns the mappings of all parts. The caller holds mu.
-func (w *window) takeMappings() (all []*ipc.Mapping) {
+func (w *window) takeMappings() (all []*share.Mapping) {
 	for p := range w.parts {
 		if m := w.parts[p].mapping; m != nil {
 			all = append(all, m)
@@ -339,7 +338,7 @@ func (w *window) takeMappings() (all []*ipc.Mapping) {
 	return all
 }
 
-func closeAll(all []*ipc.Mapping) error {
+func closeAll(all []*share.Mapping) error {
 	var errs []error
 	for _, m := range all {
 		errs = append(errs, m.Close())
@@ -372,7 +371,7 @@ func (g *symmetric) close() error {
 		return nil
 	}
 	g.halt()
-	var drop []*ipc.Mapping
+	var drop []*share.Mapping
 	for _, w := range g.byNumber {
 		w.endOffer()
 		drop = append(drop, w.takeMappings()...)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/share"
 	"github.com/goccl/goccl/transport/wire"
 )
 
@@ -47,14 +47,14 @@ func (g *symmetric) start() (err error) {
 
 // offer sends this rank's part to the peers.
 func (g *symmetric) offer(w *window, useless error) {
-	var share ipc.Share
+	var desc share.Descriptor
 	var revoke func()
 	err := useless
 	if err == nil {
-		share, revoke, err = ipc.Offer(g.dev, w.base)
+		desc, revoke, err = share.Export(g.dev, w.base)
 	}
-	if err == nil && share.Handle.Size-share.Handle.Offset < w.bytes {
-		err = fmt.Errorf("the allocation ends after %d bytes", share.Handle.Size-share.Handle.Offset)
+	if err == nil && desc.Handle.Size-desc.Handle.Offset < w.bytes {
+		err = fmt.Errorf("the allocation ends after %d bytes", desc.Handle.Size-desc.Handle.Offset)
 	}
 	g.mu.Lock()
 	w.revoke = revoke
@@ -67,7 +67,7 @@ func (g *symmetric) offer(w *window, useless error) {
 	}
 	g.mu.Unlock()
 	if err == nil {
-		g.tellAll(sayPart, w, &share)
+		g.tellAll(sayPart, w, &desc)
 	} else {
 		slog.Debug("window is not shared", "rank", g.rank, "window", w.number, "cause", err)
 		g.tellAll(sayNoPart, w, nil)
@@ -90,13 +90,13 @@ func (g *symmetric) say(w *window) {
 
 // tellAll sends a message about a window to all peers. A peer that cannot receive it has left, or will end by its own
 // deadline.
-func (g *symmetric) tellAll(what uint8, w *window, share *ipc.Share) {
+func (g *symmetric) tellAll(what uint8, w *window, desc *share.Descriptor) {
 	var b wire.Writer
 	b.U8(what)
 	b.U32(uint32(w.number))
 	b.U64(uint64(w.bytes))
-	if share != nil {
-		share.Put(&b)
+	if desc != nil {
+		desc.Put(&b)
 	}
 	record := b.Seal(windowKind, 1)
 	for p := range g.size {
@@ -134,9 +134,9 @@ func (g *symmetric) hear(peer int, b []byte) error {
 		return err
 	}
 	what, number, bytes := body.U8(), int(body.U32()), int64(body.U64())
-	var share ipc.Share
+	var desc share.Descriptor
 	if what == sayPart {
-		share = ipc.GetShare(body)
+		desc = share.Get(body)
 	}
 	if err := body.Done(); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (g *symmetric) hear(peer int, b []byte) error {
 	part := &w.parts[peer]
 	switch what {
 	case sayPart:
-		m := g.mapPart(peer, w, &share, bytes)
+		m := g.mapPart(peer, w, &desc, bytes)
 		if w.closed && m != nil { // closed while mu was released
 			g.mu.Unlock()
 			return m.Close()
@@ -176,18 +176,18 @@ func (g *symmetric) hear(peer int, b []byte) error {
 }
 
 // mapPart maps a peer's part; it returns nil if that fails. The caller holds mu; mapPart releases it during the call.
-func (g *symmetric) mapPart(peer int, w *window, share *ipc.Share, bytes int64) *ipc.Mapping {
+func (g *symmetric) mapPart(peer int, w *window, desc *share.Descriptor, bytes int64) *share.Mapping {
 	if w.closed || w.useless {
 		return nil
 	}
 	g.mu.Unlock()
 	defer g.mu.Lock()
-	var m *ipc.Mapping
+	var m *share.Mapping
 	var err error
-	if room := share.Handle.Size - share.Handle.Offset; room < bytes {
+	if room := desc.Handle.Size - desc.Handle.Offset; room < bytes {
 		err = fmt.Errorf("%d bytes of %d are offered", room, bytes)
 	} else {
-		m, err = g.mapShare(g.ctx, share)
+		m, err = g.mapShare(g.ctx, desc)
 	}
 	if err != nil {
 		slog.Debug("a peer's part of a window cannot be mapped", "rank", g.rank, "peer", peer, "window", w.number, "cause", err)

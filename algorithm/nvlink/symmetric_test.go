@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/share"
 )
 
 func registerWindow(t testing.TB, e *Engine, p device.Ptr, n int64) io.Closer {
@@ -37,11 +36,13 @@ func windowAt(t testing.TB, e *Engine, p device.Ptr, n int64) (*window, bool) {
 func TestWindowsAgree(t *testing.T) {
 	const size = 4 * copyFrom
 	engines := copyEngines(t, 4)
-	refuse := func(context.Context, *ipc.Share) (*ipc.Mapping, error) { return nil, errors.New("refused by the test") }
+	refuse := func(context.Context, *share.Descriptor) (*share.Mapping, error) {
+		return nil, errors.New("refused by the test")
+	}
 	usual := engines[2].symmetric.mapShare
 	for name, c := range map[string]struct {
-		maps func(context.Context, *ipc.Share) (*ipc.Mapping, error) // for rank 2
-		less int64                                                   // bytes by which rank 1's part is smaller
+		maps func(context.Context, *share.Descriptor) (*share.Mapping, error) // for rank 2
+		less int64                                                            // bytes by which rank 1's part is smaller
 		want bool
 	}{
 		"all":              {usual, 0, true},
@@ -222,7 +223,7 @@ func TestManyWindows(t *testing.T) {
 func TestWindowClose(t *testing.T) {
 	const size = 4 * copyFrom
 	engines := copyEngines(t, 2)
-	before := exchange.Importer.Len()
+	before := share.Mapped()
 	var open []io.Closer
 	mem := make([]device.Ptr, 2)
 	for r, e := range engines {
@@ -234,11 +235,11 @@ func TestWindowClose(t *testing.T) {
 			t.Fatal("not usable")
 		}
 	}
-	if got := exchange.Importer.Len(); got != before+2 {
+	if got := share.Mapped(); got != before+2 {
 		t.Errorf("%d mappings, there were %d", got, before)
 	}
 	must(t, open[0].Close())
-	if got := exchange.Importer.Len(); got != before+1 {
+	if got := share.Mapped(); got != before+1 {
 		t.Errorf("%d mappings after the first rank has closed the window, there were %d", got, before)
 	}
 	s := newStream(t, engines[0])
@@ -254,7 +255,7 @@ func TestWindowClose(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	must(t, open[1].Close())
-	if got := exchange.Importer.Len(); got != before {
+	if got := share.Mapped(); got != before {
 		t.Errorf("%d mappings after both have, there were %d", got, before)
 	}
 }
@@ -262,7 +263,7 @@ func TestWindowClose(t *testing.T) {
 // Windows that were not closed end with the engines, and closing them later is harmless; so do windows registered just
 // before.
 func TestWindowsEndWithTheEngine(t *testing.T) {
-	before := exchange.Importer.Len()
+	before := share.Mapped()
 	var open []io.Closer
 	var first [3][]device.Ptr
 	engines := copyEngines(t, 3)
@@ -286,7 +287,7 @@ func TestWindowsEndWithTheEngine(t *testing.T) {
 	for _, w := range open {
 		must(t, w.Close())
 	}
-	if got := exchange.Importer.Len(); got != before {
+	if got := share.Mapped(); got != before {
 		t.Errorf("%d mappings, there were %d", got, before)
 	}
 	if _, err := engines[0].RegisterWindow(1<<20, 8); !errors.Is(err, algorithm.ErrAborted) {

@@ -373,7 +373,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 			}
 		}
 	}
-	if b := windowBytes(8); b > 60<<20 {
+	if b := arenaBytes(8); b > 60<<20 {
 		t.Errorf("the window of 8 ranks has %d bytes", b)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/wait"
-	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/share"
 	"github.com/goccl/goccl/transport/wire"
 )
 
@@ -65,11 +65,8 @@ type mapped struct {
 	number  uint32
 	base    device.Ptr
 	size    int64
-	mapping *ipc.Mapping
+	mapping *share.Mapping
 }
-
-// importer is shared by all engines of the process, so that an allocation that several of them use is mapped once.
-var importer ipc.Importer
 
 func newBuffers(e *Engine) *buffers {
 	return &buffers{e: e, peers: make([]peerBuffers, e.size)}
@@ -102,16 +99,16 @@ func (b *buffers) register(region host.Region, keep uint32) bool {
 	if full && b.own[0].number == keep {
 		return false
 	}
-	share, revoke, err := ipc.Offer(host.Lender{Device: b.e.dev}, region.Base)
+	desc, revoke, err := share.Export(host.Lender{Device: b.e.dev}, region.Base)
 	if err != nil {
 		return false
 	}
 	var w wire.Writer
-	share.Put(&w)
+	desc.Put(&w)
 	rec := w.Seal(registrationKind, registrationVersion)
 	mine := b.e.windows[b.e.rank]
 	slot := mine.registration(b.last + 1)
-	if share.Handle.Unique != region.Unique || len(rec) > len(slot.body) {
+	if desc.Handle.Unique != region.Unique || len(rec) > len(slot.body) {
 		revoke()
 		return false
 	}
@@ -192,17 +189,17 @@ func (b *buffers) mapOne(r int, number uint32, end time.Time) bool {
 		if err != nil {
 			return err
 		}
-		share := ipc.GetShare(rd)
+		desc := share.Get(rd)
 		if err := rd.Done(); err != nil {
 			return err
 		}
 		ctx, stop := context.WithDeadline(context.Background(), end)
 		defer stop()
-		m, err := importer.Map(ctx, b.e.dev, &share)
+		m, err := share.Map(ctx, b.e.dev, &desc)
 		if err != nil {
 			return err
 		}
-		b.peers[r].maps = append(b.peers[r].maps, mapped{number, m.Ptr, share.Handle.Size, m})
+		b.peers[r].maps = append(b.peers[r].maps, mapped{number, m.Ptr, desc.Handle.Size, m})
 		return nil
 	}()
 	return err == nil || slot.number.Load() != number

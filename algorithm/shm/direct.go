@@ -234,7 +234,7 @@ func (o *op) combineApart(n int64, to who) error {
 	piece := apartBytes * int64(e.size)
 	for at := int64(0); at < n; at += piece {
 		m := min(piece, n-at)
-		lo, hi := share(m, e.rank, e.size, elem)
+		lo, hi := portion(m, e.rank, e.size, elem)
 		e.slotAt[0] = bytesAt(o.slot())
 		if err := o.combine(at+lo, at+hi, 0, e.slotAt[:]); err != nil {
 			return err
@@ -244,7 +244,7 @@ func (o *op) combineApart(n int64, to who) error {
 		}
 		for k := 0; k < e.size && to.has(e.rank); k++ {
 			p := (e.rank + k) % e.size // start with this rank, to spread the reads over the windows
-			lo, hi := share(m, p, e.size, elem)
+			lo, hi := portion(m, p, e.size, elem)
 			copy(device.Bytes(o.req.Recv.Add(at+lo), hi-lo), o.peerSlot(p))
 		}
 	}
@@ -264,7 +264,7 @@ func bytesAt(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(uns
 func (o *op) combineTogether(n int64, to who) error {
 	e := o.e
 	if !e.local || n*int64(e.size) < togetherFrom {
-		lo, hi := share(n, e.rank, e.size, o.req.Type.Size())
+		lo, hi := portion(n, e.rank, e.size, o.req.Type.Size())
 		return o.combine(lo, hi, lo, o.receivers(to))
 	}
 	size := pieceOf(n, e.size)

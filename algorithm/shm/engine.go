@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/share"
 )
 
 // Config configures an Engine.
@@ -69,7 +69,7 @@ type Engine struct {
 	aborted atomic.Pointer[error]
 	failed  atomic.Pointer[error]
 	end     sync.Mutex // guards the window against an Abort during the unmap
-	mapped  *exchange.Windows
+	mapped  *share.Arena
 	dev     *host.Device
 	closed  bool
 }
@@ -97,7 +97,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.bounds.dev = e.dev
-	mapped, err := exchange.Map(ctx, cfg.Bootstrap, e.dev, windowBytes(n))
+	mapped, err := share.NewArena(ctx, cfg.Bootstrap, e.dev, windowBytes(n))
 	if err != nil {
 		return nil, errors.Join(err, e.dev.Close())
 	}
