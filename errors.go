@@ -1,12 +1,10 @@
 package goccl
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/share"
 )
 
@@ -35,16 +33,7 @@ func wrap(name, op string, rank int, err error) error {
 		}
 		return err
 	}
-	for _, k := range []struct{ theirs, ours error }{
-		{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout}, {bootstrap.ErrClosed, ErrClosed},
-		{bootstrap.ErrProtocol, ErrMismatch}, {share.ErrMismatch, ErrMismatch},
-	} {
-		if errors.Is(err, k.theirs) {
-			err = fmt.Errorf("%w: %w", k.ours, err)
-			break
-		}
-	}
-	return &Error{Comm: name, Op: op, Rank: rank, Peer: share.PeerOf(err), Err: err}
+	return &Error{Comm: name, Op: op, Rank: rank, Peer: share.PeerOf(err), Err: algorithm.Kind(err)}
 }
 
 func (c *Comm) wrap(op string, err error) error { return wrap(c.cfg.Name, op, c.rank, err) }

@@ -9,8 +9,8 @@ import (
 
 // Kinds of errors, for errors.Is. Waits that pass their limit wrap bootstrap.ErrTimeout.
 var (
-	// ErrMismatch: the ranks share different memory.
-	ErrMismatch = errors.New("the ranks share different memory")
+	// ErrMismatch: the ranks do not share the same memory in the same order.
+	ErrMismatch = errors.New("the ranks disagree")
 	// ErrEnded: the communicator was aborted or closed meanwhile.
 	ErrEnded = errors.New("the communicator ended")
 )

@@ -35,15 +35,37 @@ type exchange struct {
 
 // part is what a rank offers. reason, if there is one, says why it has no part.
 type part struct {
+	ptr    device.Ptr // at the owner
 	size   int64
 	desc   Descriptor
 	reason string
+	err    error  // of this rank's own part: the cause of reason
+	revoke func() // of this rank's own part, nil if it was not exported
+}
+
+// offer exports the size bytes at p, or the whole allocation if size is 0. useless, if not nil, is why the memory cannot
+// be shared.
+func offer(dev device.Device, p device.Ptr, size int64, useless error) *part {
+	o := &part{ptr: p, size: size, err: useless}
+	if o.err == nil {
+		o.desc, o.revoke, o.err = Export(dev, p)
+	}
+	h := &o.desc.Handle
+	switch {
+	case o.err != nil:
+	case size == 0:
+		o.ptr, o.size, h.Offset = p.Add(-h.Offset), h.Size, 0
+	case h.Size-h.Offset < size:
+		o.err = fmt.Errorf("the allocation ends after %d of the %d bytes", h.Size-h.Offset, size)
+	}
+	o.reason = reason(o.err)
+	return o
 }
 
 // Exchange maps the size bytes at p of every rank into all ranks; size 0 stands for the whole allocation that holds p. It
 // is collective; sizes may differ. The memory must not be freed before every rank has closed its Parts.
 func Exchange(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, p device.Ptr, size int64) (*Parts, error) {
-	return blocking(b, dev).run(ctx, p, size, nil)
+	return blocking(b, dev).run(ctx, offer(dev, p, size, nil))
 }
 
 // blocking makes an exchange whose rounds are collective calls of the bootstrap.
@@ -52,41 +74,24 @@ func blocking(b bootstrap.Bootstrap, dev device.Device) *exchange {
 		gather: func(ctx context.Context, _ int, record []byte) ([][]byte, error) { return b.AllGather(ctx, record) }}
 }
 
-// run shares this rank's part, the size bytes at p. useless, if not nil, is why the part cannot be used.
-func (x *exchange) run(ctx context.Context, p device.Ptr, size int64, useless error) (*Parts, error) {
-	own := part{size: size}
-	revoke := func() {}
-	err := useless
-	if err == nil {
-		own.desc, revoke, err = Export(x.dev, p)
+// run shares this rank's part.
+func (x *exchange) run(ctx context.Context, own *part) (*Parts, error) {
+	if own.revoke != nil {
+		defer own.revoke()
 	}
-	if err == nil {
-		defer revoke()
-		if size == 0 {
-			h := &own.desc.Handle
-			p, size, h.Offset = p.Add(-h.Offset), h.Size, 0
-			own.size = size
-		}
-		if room := own.desc.Handle.Size - own.desc.Handle.Offset; room < size {
-			err = fmt.Errorf("the allocation ends after %d of the %d bytes", room, size)
-		}
+	records, err := x.gather(ctx, roundOffer, own.encode())
+	if err != nil {
+		return nil, errors.Join(own.err, err)
 	}
-	own.reason = reason(err)
-	records, gatherErr := x.gather(ctx, roundOffer, own.encode())
-	if gatherErr != nil {
-		return nil, errors.Join(err, gatherErr)
-	}
-	parts, err := x.decode(records, err)
 	var all *Parts
+	parts, err := x.decode(records, own)
 	if err == nil {
-		all, err = x.mapAll(ctx, parts, p)
+		all, err = x.mapAll(ctx, parts)
 	}
 	var w wire.Writer
 	w.Bytes([]byte(reason(err)))
-	records, gatherErr = x.gather(ctx, roundVerdict, w.Seal(recordKind, recordVersion))
-	if gatherErr != nil {
-		err = errors.Join(err, gatherErr)
-	}
+	records, gatherErr := x.gather(ctx, roundVerdict, w.Seal(recordKind, recordVersion))
+	err = errors.Join(err, gatherErr)
 	for r, rec := range records {
 		if err == nil && r != x.rank {
 			err = verdict(r, rec)
@@ -117,36 +122,42 @@ func (o *part) encode() []byte {
 	return w.Seal(recordKind, recordVersion)
 }
 
-// decode returns the parts of all ranks, or the first reason in the order of the ranks for which there are none; own is
-// this rank's.
-func (x *exchange) decode(records [][]byte, own error) ([]part, error) {
+// decode returns the parts of all ranks, or the first reason in the order of the ranks for which there are none.
+func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 	parts := make([]part, x.size)
 	var first error
 	for r, rec := range records {
+		o := &parts[r]
+		if r == x.rank {
+			*o = *own
+			if first == nil {
+				first = own.err
+			}
+			continue
+		}
 		body, err := wire.Open(rec, recordKind, recordVersion)
 		if err == nil {
-			o := &parts[r]
 			o.size, o.reason = int64(body.U64()), string(body.Bytes(maxReason))
 			if o.reason == "" {
 				o.desc = Get(body)
 			}
 			err = body.Done()
 		}
-		switch {
-		case first != nil:
-		case r == x.rank && own != nil:
-			first = own
+		switch h := &o.desc.Handle; {
 		case err != nil:
-			first = blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
-		case parts[r].reason != "":
-			first = blame(r, "rank %d could not share its memory: %s", r, parts[r].reason)
-		case r != x.rank && (parts[r].size <= 0 || parts[r].desc.Handle.Size-parts[r].desc.Handle.Offset < parts[r].size):
-			first = blame(r, "%w: rank %d offers %d bytes of an allocation that ends before", ErrMismatch, r, parts[r].size)
+			return nil, blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
+		case o.reason != "":
+			err = blame(r, "rank %d could not share its memory: %s", r, o.reason)
+		case o.size <= 0 || h.Size-h.Offset < o.size:
+			err = blame(r, "%w: rank %d offers %d bytes of an allocation that ends before", ErrMismatch, r, o.size)
+		}
+		if first == nil {
+			first = err
 		}
 	}
 	for r := range parts {
-		if mine := parts[x.rank].size; x.uniform && parts[r].size != mine { // more specific, and the caller's mistake
-			return nil, blame(r, "%w: %d bytes here and %d on rank %d", ErrMismatch, mine, parts[r].size, r)
+		if x.uniform && parts[r].size != own.size { // the caller's mistake, so it goes first
+			return nil, blame(r, "%w: %d bytes here and %d on rank %d", ErrMismatch, own.size, parts[r].size, r)
 		}
 	}
 	return parts, first

@@ -83,7 +83,7 @@ func TestExchangeOfAllocations(t *testing.T) {
 // failing is a device on which one step fails.
 type failing struct {
 	device.Device
-	alloc, imports bool
+	alloc, exports, imports bool
 }
 
 var errRefused = errors.New("refused by the test")
@@ -93,6 +93,13 @@ func (f failing) Alloc(n int64) (device.Allocation, error) {
 		return nil, errRefused
 	}
 	return f.Device.Alloc(n)
+}
+
+func (f failing) Export(p device.Ptr) (device.Handle, error) {
+	if f.exports {
+		return device.Handle{}, errRefused
+	}
+	return f.Device.Export(p)
 }
 
 func (f failing) Import(h device.Handle) (device.Allocation, error) {
@@ -162,7 +169,7 @@ func TestExchangeRefusesRecords(t *testing.T) {
 		"offset":         {record(1, func(d *Descriptor) { d.Handle.Offset = 4096 }), "offset"},
 	} {
 		x := &exchange{dev: d, rank: 0, size: 2, gather: func(_ context.Context, _ int, own []byte) ([][]byte, error) { return [][]byte{own, c.record}, nil }}
-		if _, err := x.run(t.Context(), alloc(t, d, 4096), 4096, nil); !errors.Is(err, ErrMismatch) || PeerOf(err) != 1 || !strings.Contains(err.Error(), c.want) {
+		if _, err := x.run(t.Context(), offer(d, alloc(t, d, 4096), 4096, nil)); !errors.Is(err, ErrMismatch) || PeerOf(err) != 1 || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -23,11 +23,11 @@ type Parts struct {
 }
 
 // mapAll maps the parts of the other ranks.
-func (x *exchange) mapAll(ctx context.Context, parts []part, p device.Ptr) (*Parts, error) {
+func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
 	all := &Parts{Ptr: make([]device.Ptr, x.size), SameProcess: make([]bool, x.size), Size: parts[x.rank].size}
 	for r := range parts {
 		d := &parts[r].desc
-		all.Ptr[r], all.SameProcess[r] = p, d.Process == ipc.ProcessID
+		all.Ptr[r], all.SameProcess[r] = parts[r].ptr, d.Process == ipc.ProcessID
 		if r == x.rank {
 			continue
 		}
@@ -70,7 +70,7 @@ func NewArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, siz
 	if own != nil {
 		p = own.Ptr()
 	}
-	parts, err := blocking(b, dev).run(ctx, p, size, err)
+	parts, err := blocking(b, dev).run(ctx, offer(dev, p, size, err))
 	if err != nil {
 		if own != nil {
 			err = errors.Join(err, own.Close())
