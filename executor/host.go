@@ -76,6 +76,11 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 		}
 	}
 	h.local, h.alone = here == n, here == 1 && n > 1
+	if !h.local && x.e.buffers == nil {
+		if x.e.buffers, err = openBuffers(ctx, x.e, dev); err != nil {
+			return nil, errors.Join(err, h.control.Close())
+		}
+	}
 	h.policy = wait.For(here, n)
 	h.cores = max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0)*((n+here-1)/here))/n)
 	prog := x.program

@@ -7,6 +7,7 @@
 //	parts      Exchange maps one part of memory of each rank into all ranks
 //	arena      NewArena does the same with new memory of each rank, for the set-up of engines
 //	window     Windows does the same in the background, for memory that users register (NCCL's symmetric windows)
+//	directory  Directory shares users' buffers of the host device at their first use, without a meeting of the ranks
 //
 // # The exchange
 //

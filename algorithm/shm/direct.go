@@ -70,7 +70,7 @@ func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push b
 	e := o.e
 	o.send, o.recv = place{address: uint64(o.req.Send)}, place{address: uint64(o.req.Recv)}
 	if !e.local {
-		e.buffers.tidy()
+		e.buffers.Sweep()
 		if sends.has(e.rank) {
 			o.send = e.buffers.place(o.req.Send, sendBytes, place{}, false)
 		}
@@ -120,15 +120,15 @@ func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push b
 	return true, push, nil
 }
 
-// unmapped is the error of a request that needs a registration of rank r which is gone: r has left and took it along.
+// unmapped is the error of a request that needs an entry of rank r's directory that is gone: r has left and took it along.
 func (o *op) unmapped(r int) error {
 	if o.e.gone(r) {
 		return o.left(r)
 	}
-	return o.error(r, errors.New("the rank's registration is gone: its window was written over"))
+	return o.error(r, errors.New("the rank's directory entry is gone: its window was written over"))
 }
 
-// agreed reports whether all ranks have mapped the buffers of the ranks in of; number picks the registration from the
+// agreed reports whether all ranks have mapped the buffers of the ranks in of; number picks the entry from the
 // published descriptor. All ranks read the same data, so they get the same result.
 func (o *op) agreed(of who, number func(*descriptor) uint32) bool {
 	e := o.e

@@ -82,7 +82,6 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{name: cfg.Name, rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
 		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
-	e.buffers = newBuffers(e)
 	if e.name = cfg.Name; cfg.StallWarning > 0 {
 		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
 	}
@@ -110,6 +109,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		}
 	}
 	e.meeting = e.windows[0].meeting()
+	e.buffers = newBuffers(e)
 	e.local = here == n
 	e.policy = wait.For(here, n)
 	return e, nil
@@ -301,5 +301,5 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	return errors.Join(e.buffers.close(), e.mapped.Close(), e.dev.Close())
+	return errors.Join(e.buffers.Close(), e.mapped.Close(), e.dev.Close())
 }
