@@ -100,5 +100,17 @@ func Get(r *wire.Reader) (d Descriptor) {
 	return d
 }
 
+// mappable fails if no mapping of d on dev can work.
+func (d *Descriptor) mappable(dev device.Device) error {
+	owner := d.Handle.Owner
+	if d.Handle.Type == device.HandleLocal && d.Process != ipc.ProcessID {
+		return fmt.Errorf("share: map memory of another process's %s: %w: %w", owner, device.ErrNotShareable, errElsewhere)
+	}
+	if owner.Kind != dev.ID().Kind {
+		return fmt.Errorf("share: map memory of %s on %s: %w: use ethernet between kinds of device", owner, dev.ID(), device.ErrUnsupported)
+	}
+	return nil
+}
+
 // errElsewhere is the reason why memory cannot be shared with other processes.
 var errElsewhere = errors.New("it is memory that goccl did not allocate; allocate it with Device.Alloc")

@@ -6,6 +6,7 @@
 //	map        Map maps what a Descriptor describes: an allocation once per process and device, however many users it has
 //	parts      Exchange maps one part of memory of each rank into all ranks
 //	arena      NewArena does the same with new memory of each rank, for the set-up of engines
+//	flat       Flat maps parts at equal distances: part r at base + r·stride, for kernels that compute addresses
 //	window     Windows does the same in the background, for memory that users register (NCCL's symmetric windows)
 //	directory  Directory shares users' buffers of the host device at their first use, without a meeting of the ranks
 //

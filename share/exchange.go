@@ -31,6 +31,8 @@ type exchange struct {
 	gather func(ctx context.Context, round int, record []byte) ([][]byte, error)
 	// uniform requires parts of one size.
 	uniform bool
+	// flat, if not 0, is the unit of the distance between the parts.
+	flat int64
 }
 
 // part is what a rank offers. reason, if there is one, says why it has no part.
@@ -64,14 +66,18 @@ func offer(dev device.Device, p device.Ptr, size int64, useless error) *part {
 
 // Exchange maps the size bytes at p of every rank into all ranks; size 0 stands for the whole allocation that holds p. It
 // is collective; sizes may differ. The memory must not be freed before every rank has closed its Parts.
-func Exchange(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, p device.Ptr, size int64) (*Parts, error) {
-	return blocking(b, dev).run(ctx, offer(dev, p, size, nil))
+func Exchange(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, p device.Ptr, size int64, options ...Option) (*Parts, error) {
+	return blocking(b, dev, options).run(ctx, offer(dev, p, size, nil))
 }
 
 // blocking makes an exchange whose rounds are collective calls of the bootstrap.
-func blocking(b bootstrap.Bootstrap, dev device.Device) *exchange {
-	return &exchange{dev: dev, rank: b.Rank(), size: b.WorldSize(),
-		gather: func(ctx context.Context, _ int, record []byte) ([][]byte, error) { return b.AllGather(ctx, record) }}
+func blocking(b bootstrap.Bootstrap, dev device.Device, options []Option) *exchange {
+	x := &exchange{dev: dev, rank: b.Rank(), size: b.WorldSize()}
+	x.gather = func(ctx context.Context, _ int, record []byte) ([][]byte, error) { return b.AllGather(ctx, record) }
+	for _, o := range options {
+		o(x)
+	}
+	return x
 }
 
 // run shares this rank's part.

@@ -48,13 +48,10 @@ type Mapping struct {
 
 // Map maps what d describes on dev. If the allocation is mapped already, the mapping gets one more user.
 func Map(ctx context.Context, dev device.Device, d *Descriptor) (*Mapping, error) {
-	h := d.Handle
-	if h.Type == device.HandleLocal && d.Process != ipc.ProcessID {
-		return nil, fmt.Errorf("share: map memory of another process's %s: %w: %w", h.Owner, device.ErrNotShareable, errElsewhere)
+	if err := d.mappable(dev); err != nil {
+		return nil, err
 	}
-	if h.Owner.Kind != dev.ID().Kind {
-		return nil, fmt.Errorf("share: map memory of %s on %s: %w: use ethernet between kinds of device", h.Owner, dev.ID(), device.ErrUnsupported)
-	}
+	h := &d.Handle
 	k := key{d.Process, h.Owner, h.Unique, h.Base, dev}
 	for {
 		e, first := enter(k)

@@ -19,19 +19,35 @@ type Parts struct {
 	// SameProcess[r] is true if rank r is in this process.
 	SameProcess []bool
 
+	// Base and Stride are those of flat parts, else 0.
+	Base   device.Ptr
+	Stride int64
+
 	mappings []*Mapping
+	flat     device.Reservation // nil unless the parts are flat
+}
+
+// newParts returns parts that are not mapped yet.
+func newParts(parts []part, own int) *Parts {
+	all := &Parts{Ptr: make([]device.Ptr, len(parts)), SameProcess: make([]bool, len(parts)), Size: parts[own].size}
+	for r := range parts {
+		all.SameProcess[r] = parts[r].desc.Process == ipc.ProcessID
+	}
+	all.Ptr[own] = parts[own].ptr
+	return all
 }
 
 // mapAll maps the parts of the other ranks.
 func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
-	all := &Parts{Ptr: make([]device.Ptr, x.size), SameProcess: make([]bool, x.size), Size: parts[x.rank].size}
+	if x.flat != 0 {
+		return x.mapFlat(ctx, parts)
+	}
+	all := newParts(parts, x.rank)
 	for r := range parts {
-		d := &parts[r].desc
-		all.Ptr[r], all.SameProcess[r] = parts[r].ptr, d.Process == ipc.ProcessID
 		if r == x.rank {
 			continue
 		}
-		m, err := Map(ctx, x.dev, d)
+		m, err := Map(ctx, x.dev, &parts[r].desc)
 		if err != nil {
 			return nil, errors.Join(blame(r, "map the memory of rank %d: %w", r, err), all.Close())
 		}
@@ -40,7 +56,7 @@ func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
 	return all, nil
 }
 
-// Close unmaps the parts of the other ranks. Closing nil or twice is harmless.
+// Close unmaps the parts. Closing nil or twice is harmless.
 func (p *Parts) Close() error {
 	if p == nil {
 		return nil
@@ -50,6 +66,9 @@ func (p *Parts) Close() error {
 		errs = append(errs, m.Close())
 	}
 	p.mappings = nil
+	if p.flat != nil {
+		errs = append(errs, p.flat.Close())
+	}
 	return errors.Join(errs...)
 }
 
@@ -70,7 +89,7 @@ func NewArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, siz
 	if own != nil {
 		p = own.Ptr()
 	}
-	parts, err := blocking(b, dev).run(ctx, offer(dev, p, size, err))
+	parts, err := blocking(b, dev, nil).run(ctx, offer(dev, p, size, err))
 	if err != nil {
 		if own != nil {
 			err = errors.Join(err, own.Close())

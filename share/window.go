@@ -50,6 +50,9 @@ func (w *Window) Parts() *Parts { return w.parts }
 func (w *Window) exchange(own *part) {
 	g := w.g
 	x := &exchange{dev: g.dev, rank: g.rank, size: g.size, gather: w.gather, uniform: true}
+	for _, o := range g.options {
+		o(x)
+	}
 	parts, err := x.run(g.ctx, own)
 	if err != nil {
 		slog.Debug("window is not used", "rank", g.rank, "window", w.number, "cause", err)

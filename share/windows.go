@@ -29,6 +29,7 @@ type Windows struct {
 	tag        int
 	rank, size int
 	limit      time.Duration // of Await
+	options    []Option
 
 	mu        sync.Mutex // guards the fields below, and windows
 	listening bool
@@ -43,8 +44,9 @@ type Windows struct {
 }
 
 // NewWindows returns no windows yet. It uses messages of the bootstrap with a tag of its own. limit bounds Await.
-func NewWindows(b bootstrap.Bootstrap, tag int, dev device.Device, limit time.Duration) *Windows {
-	g := &Windows{boot: b, dev: dev, tag: tag, rank: b.Rank(), size: b.WorldSize(), limit: limit, byNumber: map[int]*Window{}}
+func NewWindows(b bootstrap.Bootstrap, tag int, dev device.Device, limit time.Duration, options ...Option) *Windows {
+	g := &Windows{boot: b, dev: dev, tag: tag, rank: b.Rank(), size: b.WorldSize(), limit: limit, options: options}
+	g.byNumber = map[int]*Window{}
 	g.ctx, g.stop = context.WithCancel(context.Background())
 	return g
 }

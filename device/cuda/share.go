@@ -151,7 +151,7 @@ func (d *Device) alias(h device.Handle, id identity) (device.Allocation, error) 
 
 func (d *Device) importVMM(h device.Handle) (device.Allocation, error) {
 	g := d.gpu
-	v, err := g.ctx.VMMImport(h.FD, h.Size, 1<<g.ordinal, g.ordinal)
+	v, err := g.ctx.VMMImport(h.FD, h.Size, 1<<g.ordinal, g.ordinal, 0)
 	if err != nil {
 		return nil, fail(g.ordinal, "import", err)
 	}

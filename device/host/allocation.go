@@ -147,20 +147,31 @@ func lookup(h device.Handle) (*mapping, error) {
 	return nil, fmt.Errorf("%w: handle type %d", device.ErrUnsupported, h.Type)
 }
 
-func lookupFD(h device.Handle) (*mapping, error) {
-	var st unix.Stat_t
+// checkFD refuses memory that is too short or could be truncated.
+func checkFD(h device.Handle) (st unix.Stat_t, err error) {
 	if err := unix.Fstat(h.FD, &st); err != nil {
-		return nil, fmt.Errorf("descriptor %d: %w", h.FD, err)
+		return st, fmt.Errorf("descriptor %d: %w", h.FD, err)
 	}
 	if h.Size < 0 || h.Size > st.Size {
-		return nil, fmt.Errorf("the memory has %d bytes, the handle says %d", st.Size, h.Size)
+		return st, fmt.Errorf("the memory has %d bytes, the handle says %d", st.Size, h.Size)
 	}
 	seals, err := unix.FcntlInt(uintptr(h.FD), unix.F_GET_SEALS, 0)
 	if err != nil {
-		return nil, fmt.Errorf("descriptor %d is no memfd: %w", h.FD, err)
+		return st, fmt.Errorf("descriptor %d is no memfd: %w", h.FD, err)
 	}
 	if seals&sizeSeals != sizeSeals {
-		return nil, fmt.Errorf("the memory's size is not sealed (seals %#x)", seals)
+		return st, fmt.Errorf("the memory's size is not sealed (seals %#x)", seals)
+	}
+	if st.Blocks*512 < h.Size {
+		return st, fmt.Errorf("only %d of the memory's %d bytes are reserved", st.Blocks*512, h.Size)
+	}
+	return st, nil
+}
+
+func lookupFD(h device.Handle) (*mapping, error) {
+	st, err := checkFD(h)
+	if err != nil {
+		return nil, err
 	}
 	// Hold the lock during mmap, so that two importers of one memfd cannot both map it.
 	registry.Lock()
@@ -169,9 +180,6 @@ func lookupFD(h device.Handle) (*mapping, error) {
 		m.refs++
 		m.size = max(m.size, h.Size)
 		return m, nil
-	}
-	if st.Blocks*512 < h.Size {
-		return nil, fmt.Errorf("only %d of the memory's %d bytes are reserved", st.Blocks*512, h.Size)
 	}
 	m, err := mapFD(h.FD, st.Size)
 	if err != nil {

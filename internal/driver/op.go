@@ -56,6 +56,8 @@ const (
 	opVMMImport
 	opVMMAccess
 	opVMMFree
+	opVMMReserve
+	opVMMUnreserve
 	opCopyIn
 	opCopyOut
 	opStreamCreate
