@@ -38,6 +38,7 @@ func (d *fakeDevice) Export(device.Ptr) (device.Handle, error) {
 func (d *fakeDevice) Import(device.Handle) (device.Allocation, error) {
 	return nil, device.ErrUnsupported
 }
+func (d *fakeDevice) Reserve(int64) (device.Reservation, error) { return nil, device.ErrUnsupported }
 func (d *fakeDevice) NewStream() (device.Stream, error)         { return &fakeStream{d: d}, nil }
 func (d *fakeDevice) WrapStream(uintptr) (device.Stream, error) { return &fakeStream{d: d}, nil }
 func (d *fakeDevice) CopyIn(dst device.Ptr, src []byte) error {
