@@ -107,7 +107,8 @@ func (r *run) resolve(peer int) error {
 			}
 			at := b.held[k].At(d.offset, int64(d.size))
 			if at == 0 {
-				return r.h.x.fail(r.Seq, peer, mismatch("rank %d describes %d bytes at %d, beyond the end of its allocation", peer, d.size, d.offset))
+				err := mismatch("rank %d describes %d bytes at %d, beyond its allocation's end", peer, d.size, d.offset)
+				return r.h.x.fail(r.Seq, peer, err)
 			}
 			b.buffer[k] = span{pointerBytes(at), int64(d.size)}
 		}

@@ -24,7 +24,8 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 		err = e.gpu.add(r)
 	}
 	if err != nil {
-		return &algorithm.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: share.PeerOf(err), Err: errors.Join(err, r.Close())}
+		return &algorithm.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: share.PeerOf(err),
+			Err: errors.Join(err, r.Close())}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -104,10 +104,12 @@ func Get(r *wire.Reader) (d Descriptor) {
 func (d *Descriptor) mappable(dev device.Device) error {
 	owner := d.Handle.Owner
 	if d.Handle.Type == device.HandleLocal && d.Process != ipc.ProcessID {
-		return fmt.Errorf("share: map memory of another process's %s: %w: %w", owner, device.ErrNotShareable, errElsewhere)
+		return fmt.Errorf("share: map memory of another process's %s: %w: %w", owner, device.ErrNotShareable,
+			errElsewhere)
 	}
 	if owner.Kind != dev.ID().Kind {
-		return fmt.Errorf("share: map memory of %s on %s: %w: use ethernet between kinds of device", owner, dev.ID(), device.ErrUnsupported)
+		return fmt.Errorf("share: map memory of %s on %s: %w: use ethernet between kinds of device", owner, dev.ID(),
+			device.ErrUnsupported)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ type slot struct {
 func (t *table) of(number uint32) *slot { return &t.slot[number%directorySlots] }
 
 // Directory shares the users' buffers of the host device with the ranks of other processes, at their first use. Each
-// rank has a table in memory that all ranks have mapped. The owner enters an allocation there (Place) and tells the peers
-// its number and an offset, by any means. A peer maps the entry when it meets its number (Learn, Hold). When the
+// rank has a table in memory that all ranks have mapped. The owner enters an allocation there (Place) and tells the
+// peers its number and an offset, by any means. A peer maps the entry when it meets its number (Learn, Hold). When the
 // allocation was freed or taken back, the owner's next Sweep retires the entry, and the peers' next Sweep unmaps it.
 //
 // Memory that cannot be entered, such as Go memory, has no place.
@@ -77,7 +77,8 @@ func NewDirectory(dev *host.Device, rank int, tables []device.Ptr) *Directory {
 // stay, or 0. A buffer that peers write to must be one that can be taken back (host.Device.TakeBack).
 func (d *Directory) Place(p device.Ptr, n int64, keep uint32, written bool) Place {
 	region, err := d.dev.Lookup(p)
-	if err != nil || !region.Shareable || int64(p-region.Base)+n > region.Size || written && (region.Exported || !region.OwnPages(p, n)) {
+	if err != nil || !region.Shareable || int64(p-region.Base)+n > region.Size ||
+		written && (region.Exported || !region.OwnPages(p, n)) {
 		return Place{}
 	}
 	d.mu.Lock()
@@ -129,8 +130,8 @@ func (d *Directory) retire(i int) {
 	d.own = slices.Delete(d.own, i, i+1)
 }
 
-// Sweep retires this rank's entries whose memory was freed or taken back, and unmaps the entries that peers have retired
-// and that nothing here holds.
+// Sweep retires this rank's entries whose memory was freed or taken back, and unmaps the entries that peers have
+// retired and that nothing here holds.
 func (d *Directory) Sweep() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -33,7 +33,8 @@ func directories(t *testing.T, n int) (all []*Directory, devs []*host.Device) {
 	return all, devs
 }
 
-// A peer maps what a place names. Memory that peers cannot map, or from which they could not be kept away, has no place.
+// A peer maps what a place names. Memory that peers cannot map, or from which they could not be kept away, has no
+// place.
 func TestDirectoryPlaces(t *testing.T) {
 	all, devs := directories(t, 2)
 	owner, peer := all[0], all[1]
@@ -72,7 +73,8 @@ func TestDirectoryPlaces(t *testing.T) {
 		if !c.want {
 			continue
 		}
-		if peer.Learn(t.Context(), 0) < at.Number || peer.At(0, at, c.n) != c.p { // host memory has one address in a process
+		// Host memory has one address in a process.
+		if peer.Learn(t.Context(), 0) < at.Number || peer.At(0, at, c.n) != c.p {
 			t.Errorf("%s: mapped at %#x, want %#x", name, peer.At(0, at, c.n), c.p)
 		}
 		if peer.At(0, at, 1<<20) != 0 || peer.At(0, Place{at.Number, 1 << 63}, 1) != 0 || peer.At(0, at, -1) != 0 {
@@ -81,8 +83,8 @@ func TestDirectoryPlaces(t *testing.T) {
 	}
 }
 
-// Memory that was freed or taken back is unmapped by the peers, but not while they hold it. (Within a process, a mapping
-// of a peer is a reference to the memory, so what is freed here was never mapped.)
+// Memory that was freed or taken back is unmapped by the peers, but not while they hold it. (Within a process, a
+// mapping of a peer is a reference to the memory, so what is freed here was never mapped.)
 func TestDirectorySweep(t *testing.T) {
 	all, devs := directories(t, 2)
 	owner, peer := all[0], all[1]
@@ -153,7 +155,8 @@ func TestDirectoryFull(t *testing.T) {
 		for r, peer := range all[1:] {
 			h, err := peer.Hold(0, n, time.Minute)
 			gone := owner.last-n >= directorySlots
-			if gone && peer.At(0, Place{Number: n}, 8) == 0 && !errors.Is(err, errRetired) || !gone && (err != nil || h.At(0, 8) != p) {
+			if gone && peer.At(0, Place{Number: n}, 8) == 0 && !errors.Is(err, errRetired) ||
+				!gone && (err != nil || h.At(0, 8) != p) {
 				t.Errorf("rank %d, entry %d of %d: %v", r+1, n, owner.last, err)
 			}
 		}

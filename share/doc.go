@@ -3,7 +3,7 @@
 //
 //	export     Export describes an allocation: the ticket of its file descriptor (a memfd, or a VMM allocation of CUDA;
 //	           internal/fdshare passes it), the legacy IPC handle of cudaMalloc memory, or an address (same process)
-//	map        Map maps what a Descriptor describes: an allocation once per process and device, however many users it has
+//	map        Map maps what a Descriptor describes: an allocation once per process and device, for all users
 //	parts      Exchange maps one part of memory of each rank into all ranks
 //	arena      NewArena does the same with new memory of each rank, for the set-up of engines
 //	flat       Flat maps parts at equal distances: part r at base + r·stride, for kernels that compute addresses

@@ -45,8 +45,8 @@ type part struct {
 	revoke func() // of this rank's own part, nil if it was not exported
 }
 
-// offer exports the size bytes at p, or the whole allocation if size is 0. useless, if not nil, is why the memory cannot
-// be shared.
+// offer exports the size bytes at p, or the whole allocation if size is 0. useless, if not nil, is why the memory
+// cannot be shared.
 func offer(dev device.Device, p device.Ptr, size int64, useless error) *part {
 	o := &part{ptr: p, size: size, err: useless}
 	if o.err == nil {
@@ -64,9 +64,10 @@ func offer(dev device.Device, p device.Ptr, size int64, useless error) *part {
 	return o
 }
 
-// Exchange maps the size bytes at p of every rank into all ranks; size 0 stands for the whole allocation that holds p. It
-// is collective; sizes may differ. The memory must not be freed before every rank has closed its Parts.
-func Exchange(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, p device.Ptr, size int64, options ...Option) (*Parts, error) {
+// Exchange maps the size bytes at p of every rank into all ranks; size 0 stands for the whole allocation that holds p.
+// It is collective; sizes may differ. The memory must not be freed before every rank has closed its Parts.
+func Exchange(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, p device.Ptr, size int64,
+	options ...Option) (*Parts, error) {
 	return blocking(b, dev, options).run(ctx, offer(dev, p, size, nil))
 }
 

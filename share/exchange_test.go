@@ -130,7 +130,8 @@ func TestExchangeFailsEverywhere(t *testing.T) {
 				if r == bad {
 					want = c.blame
 				}
-				if err == nil || PeerOf(err) != want || !strings.Contains(err.Error(), errRefused.Error()) || errors.Is(err, errRefused) != (r == bad) {
+				if err == nil || PeerOf(err) != want || !strings.Contains(err.Error(), errRefused.Error()) ||
+					errors.Is(err, errRefused) != (r == bad) {
 					t.Errorf("rank %d blames %d: %v", r, PeerOf(err), err)
 				}
 			}
@@ -168,8 +169,10 @@ func TestExchangeRefusesRecords(t *testing.T) {
 		"handle type":    {record(1, func(d *Descriptor) { d.Handle.Type = 9 }), "handle type"},
 		"offset":         {record(1, func(d *Descriptor) { d.Handle.Offset = 4096 }), "offset"},
 	} {
-		x := &exchange{dev: d, rank: 0, size: 2, gather: func(_ context.Context, _ int, own []byte) ([][]byte, error) { return [][]byte{own, c.record}, nil }}
-		if _, err := x.run(t.Context(), offer(d, alloc(t, d, 4096), 4096, nil)); !errors.Is(err, ErrMismatch) || PeerOf(err) != 1 || !strings.Contains(err.Error(), c.want) {
+		x := &exchange{dev: d, rank: 0, size: 2}
+		x.gather = func(_ context.Context, _ int, own []byte) ([][]byte, error) { return [][]byte{own, c.record}, nil }
+		if _, err := x.run(t.Context(), offer(d, alloc(t, d, 4096), 4096, nil)); !errors.Is(err, ErrMismatch) ||
+			PeerOf(err) != 1 || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

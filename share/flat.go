@@ -10,10 +10,10 @@ import (
 // Option changes an exchange. All ranks give the same options.
 type Option func(*exchange)
 
-// Flat maps all parts, this rank's own too, side by side: part r begins at Parts.Base + r·Parts.Stride, where Stride is a
-// multiple of unit. NCCL's device API needs that, with units of 4 GiB. The memory must have a file descriptor
-// (Device.Alloc, ncclMemAlloc), and the parts must begin at the same offset in their allocations, or whole pages of 2 MiB
-// apart, because only pages can be moved. A flat mapping is one more mapping of the memory; it is not cached.
+// Flat maps all parts, this rank's own too, side by side: part r begins at Parts.Base + r·Parts.Stride. Stride is
+// a multiple of unit. NCCL's device API needs that, with units of 4 GiB. The memory must have a file descriptor
+// (Device.Alloc, ncclMemAlloc), and the parts must begin at the same offset in their allocations, or whole pages of 2
+// MiB apart, because only pages can be moved. A flat mapping is one more mapping of the memory; it is not cached.
 func Flat(unit int64) Option { return func(x *exchange) { x.flat = unit } }
 
 const (
@@ -38,7 +38,8 @@ func (x *exchange) mapFlat(ctx context.Context, parts []part) (all *Parts, err e
 		case h.Size > flatMost:
 			return nil, blame(r, "%w: an allocation of %d bytes on rank %d", device.ErrUnsupported, h.Size, r)
 		case shift(r)%flatPage != 0:
-			return nil, blame(r, "%w: the memory of rank %d begins %d bytes into its allocation, another rank's %d: flat windows need the same offset on all ranks, as at the start of an allocation",
+			return nil, blame(r, "%w: the memory of rank %d begins %d bytes into its allocation, another rank's %d: "+
+				"share memory at the same offset on all ranks, as at the start of an allocation",
 				device.ErrUnsupported, r, h.Offset, before)
 		}
 		extent = max(extent, shift(r)+h.Size)

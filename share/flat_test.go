@@ -66,7 +66,8 @@ func onDevices(t *testing.T, f func(t *testing.T, open opener)) {
 }
 
 // flatRank shares memory of a rank, writes into the memory of all ranks by base and stride alone, and checks its own.
-func flatRank(ctx context.Context, b bootstrap.Bootstrap, open opener, size, offset int64, shared func(device.Device, device.Ptr) (*Parts, error)) error {
+func flatRank(ctx context.Context, b bootstrap.Bootstrap, open opener, size, offset int64,
+	shared func(device.Device, device.Ptr) (*Parts, error)) error {
 	rank, n := b.Rank(), b.WorldSize()
 	dev, err := open(rank)
 	if err != nil {
@@ -120,9 +121,10 @@ func TestFlat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onDevices(t, func(t *testing.T, open opener) {
 				if err := errors.Join(each(flatRanks, func(r int, b bootstrap.Bootstrap) error {
-					return flatRank(t.Context(), b, open, int64(r+1)*flatPage+flatPage, offset(r), func(d device.Device, p device.Ptr) (*Parts, error) {
+					shared := func(d device.Device, p device.Ptr) (*Parts, error) {
 						return Exchange(t.Context(), b, d, p, 1<<20, Flat(flatUnit))
-					})
+					}
+					return flatRank(t.Context(), b, open, int64(r+2)*flatPage, offset(r), shared)
 				})...); err != nil {
 					t.Fatal(err)
 				}
@@ -158,11 +160,13 @@ func TestFlatWindows(t *testing.T) {
 func TestFlatRefusals(t *testing.T) {
 	onDevices(t, func(t *testing.T, open opener) {
 		for r, err := range each(flatRanks, func(r int, b bootstrap.Bootstrap) error {
-			return flatRank(t.Context(), b, open, flatPage, int64(r&1)*64, func(d device.Device, p device.Ptr) (*Parts, error) {
+			shared := func(d device.Device, p device.Ptr) (*Parts, error) {
 				return Exchange(t.Context(), b, d, p, 4096, Flat(flatUnit))
-			})
+			}
+			return flatRank(t.Context(), b, open, flatPage, int64(r&1)*64, shared)
 		}) {
-			if !errors.Is(err, device.ErrUnsupported) || PeerOf(err) != 0 || !strings.Contains(err.Error(), "same offset") {
+			if !errors.Is(err, device.ErrUnsupported) || PeerOf(err) != 0 ||
+				!strings.Contains(err.Error(), "same offset") {
 				t.Errorf("rank %d: %v", r, err)
 			}
 		}
@@ -188,7 +192,8 @@ func TestFlatRefusals(t *testing.T) {
 			_, err = Exchange(t.Context(), b, d, a.Ptr(), 4096, Flat(flatUnit))
 			return err
 		}) {
-			if !errors.Is(err, device.ErrUnsupported) || PeerOf(err) != 1 || !strings.Contains(err.Error(), "ncclMemAlloc") {
+			if !errors.Is(err, device.ErrUnsupported) || PeerOf(err) != 1 ||
+				!strings.Contains(err.Error(), "ncclMemAlloc") {
 				t.Errorf("rank %d: %v", r, err)
 			}
 		}
@@ -224,7 +229,8 @@ func TestFlatProcesses(t *testing.T) {
 		var ranks []*exec.Cmd
 		for r := range flatRanks {
 			c := exec.Command(os.Args[0])
-			c.Env = append(os.Environ(), "GOCCL_SHARE_RANK="+strconv.Itoa(r), "GOCCL_SHARE_ADDRESS="+address, "GOCCL_SHARE_DEVICE="+kind, "GOCCL_SECRET=test")
+			c.Env = append(os.Environ(), "GOCCL_SHARE_RANK="+strconv.Itoa(r), "GOCCL_SHARE_ADDRESS="+address,
+				"GOCCL_SHARE_DEVICE="+kind, "GOCCL_SECRET=test")
 			c.Stderr = os.Stderr
 			if err := c.Start(); err != nil {
 				t.Fatal(err)

@@ -181,7 +181,8 @@ func Here(dev, owner device.Device, p device.Ptr) (device.Allocation, error) {
 		return nil, err
 	}
 	if got := a.Ptr().Add(h.Offset); got != p {
-		return nil, errors.Join(fmt.Errorf("share: %w: %s maps %#x of %s at %#x", device.ErrUnsupported, dev.ID(), uintptr(p), owner.ID(), uintptr(got)), a.Close())
+		return nil, errors.Join(fmt.Errorf("share: %w: %s maps %#x of %s at %#x", device.ErrUnsupported, dev.ID(),
+			uintptr(p), owner.ID(), uintptr(got)), a.Close())
 	}
 	return a, nil
 }

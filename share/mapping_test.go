@@ -62,7 +62,8 @@ func TestDescriptorAndMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Ptr != p.Add(4096) || b.Ptr != a.Ptr || Mapped() != before+1 {
-		t.Fatalf("mapped at %#x and %#x, want %#x; %d allocations", uintptr(a.Ptr), uintptr(b.Ptr), uintptr(p.Add(4096)), Mapped()-before)
+		t.Fatalf("mapped at %#x and %#x, want %#x; %d allocations", uintptr(a.Ptr), uintptr(b.Ptr),
+			uintptr(p.Add(4096)), Mapped()-before)
 	}
 	if err := errors.Join(a.Close(), a.Close()); err != nil || Mapped() != before+1 {
 		t.Fatalf("%v, %d left", err, Mapped()-before)
@@ -120,7 +121,8 @@ func silent(t *testing.T, d device.Device) (Descriptor, <-chan net.Conn) {
 			asked <- c
 		}
 	}()
-	return Descriptor{Handle: device.Handle{Type: device.HandleFD, Owner: d.ID(), FD: -1, Size: 1}, Process: ipc.ID{1}, Ticket: ticket}, asked
+	return Descriptor{Handle: device.Handle{Type: device.HandleFD, Owner: d.ID(), FD: -1, Size: 1}, Process: ipc.ID{1},
+		Ticket: ticket}, asked
 }
 
 // Without a deadline of the caller, the mapping fails at the set-up timeout.

@@ -62,7 +62,8 @@ func (g *Windows) receive(peer int) {
 			return
 		}
 		if err := g.handle(peer, b); err != nil {
-			slog.Warn("a peer's message about windows is malformed; later ones are ignored", "rank", g.rank, "peer", peer, "cause", err)
+			slog.Warn("a peer's message about windows is malformed; later ones are ignored", "rank", g.rank, "peer",
+				peer, "cause", err)
 			return
 		}
 	}

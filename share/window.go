@@ -117,7 +117,8 @@ func (w *Window) Await() (bool, error) {
 	defer g.mu.Unlock()
 	for p := range g.size {
 		if p != g.rank && w.gone[p] {
-			return false, blame(p, "%w: window %d is in use here and closed on rank %d: close windows at the same place among the operations on every rank", ErrMismatch, w.number, p)
+			return false, blame(p, "%w: window %d is in use here and closed on rank %d: "+
+				"close windows at the same place among the operations on every rank", ErrMismatch, w.number, p)
 		}
 	}
 	return w.parts != nil, w.err
@@ -128,9 +129,11 @@ func (w *Window) late() error {
 	g := w.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for round, missing := range [rounds]string{"registered it: all ranks register the same windows in the same order", "said whether it could map the other ranks' parts"} {
+	for round, missing := range [rounds]string{"registered it: all ranks register the same windows in the same order",
+		"said whether it could map the other ranks' parts"} {
 		if p := slices.IndexFunc(w.records[round], func(b []byte) bool { return b == nil }); p >= 0 && p != g.rank {
-			return blame(p, "%w: after %v rank %d has not, for window %d (%d bytes at %#x here), %s", bootstrap.ErrTimeout, g.limit, p, w.number, w.bytes, w.base, missing)
+			return blame(p, "%w: after %v rank %d has not, for window %d (%d bytes at %#x here), %s",
+				bootstrap.ErrTimeout, g.limit, p, w.number, w.bytes, w.base, missing)
 		}
 	}
 	return fmt.Errorf("%w: after %v this rank still maps window %d", bootstrap.ErrTimeout, g.limit, w.number)

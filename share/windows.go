@@ -21,8 +21,8 @@ import (
 //  3. The first use of a window waits for the exchange, with a bound (Window.Await).
 //
 // The first window starts one goroutine per peer, which receives. There is no cost unless a window is registered.
-// Messages that arrive earlier wait in the bootstrap. Parts are unmapped by the window's Close or by Windows.Close, never
-// earlier, because this rank's work may still write to a part that a peer has closed.
+// Messages that arrive earlier wait in the bootstrap. Parts are unmapped by the window's Close or by Windows.Close,
+// never earlier, because this rank's work may still write to a part that a peer has closed.
 type Windows struct {
 	boot       bootstrap.Bootstrap
 	dev        device.Device
@@ -52,7 +52,8 @@ func NewWindows(b bootstrap.Bootstrap, tag int, dev device.Device, limit time.Du
 }
 
 // Register makes the size bytes at p this rank's part of the next window. A part that overlaps another of this rank's
-// makes its window unusable, since a buffer could then be in either. It is no error, because a program for NCCL may do so.
+// makes its window unusable, since a buffer could then be in either. It is no error, because a program for NCCL may do
+// so.
 func (g *Windows) Register(p device.Ptr, size int64) (*Window, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,7 +69,8 @@ func (g *Windows) Register(p device.Ptr, size int64) (*Window, error) {
 	for _, i := range []int{at - 1, at} {
 		if i >= 0 && i < len(g.open) && p < g.open[i].end() && g.open[i].base < p.Add(size) {
 			o := g.open[i]
-			overlap = fmt.Errorf("%d bytes at %#x overlap window %d, %d bytes at %#x: register one window for both", size, p, o.number, o.bytes, o.base)
+			overlap = fmt.Errorf("%d bytes at %#x overlap window %d, %d bytes at %#x: register one window for both",
+				size, p, o.number, o.bytes, o.base)
 		}
 	}
 	if overlap == nil {

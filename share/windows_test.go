@@ -81,7 +81,8 @@ func TestWindowsAgree(t *testing.T) {
 			if usable != c.usable || errors.Is(err, ErrMismatch) != c.mistake || err != nil && !c.mistake {
 				t.Errorf("%s: rank %d: usable %v, %v", c.name, r, usable, err)
 			}
-			if c.mistake && (PeerOf(err) != 1 && r != 1 || PeerOf(err) == r || !strings.Contains(err.Error(), "window 4")) {
+			if c.mistake && (PeerOf(err) != 1 && r != 1 || PeerOf(err) == r ||
+				!strings.Contains(err.Error(), "window 4")) {
 				t.Errorf("%s: rank %d blames %d: %v", c.name, r, PeerOf(err), err)
 			}
 		}
@@ -109,7 +110,8 @@ func TestWindowsMissing(t *testing.T) {
 		return w.records[roundOffer][1] != nil
 	})
 	_, err := w.Await()
-	if !errors.Is(err, bootstrap.ErrTimeout) || PeerOf(err) != 2 || !strings.Contains(err.Error(), "window 0") || !strings.Contains(err.Error(), "rank 2") {
+	if !errors.Is(err, bootstrap.ErrTimeout) || PeerOf(err) != 2 || !strings.Contains(err.Error(), "window 0") ||
+		!strings.Contains(err.Error(), "rank 2") {
 		t.Errorf("%v", err)
 	}
 	all[0].limit = time.Hour

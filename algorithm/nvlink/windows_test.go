@@ -75,13 +75,15 @@ func TestWindowsOfDifferentSizes(t *testing.T) {
 		registerWindow(t, e, mem[r], 4*copyFrom+int64(btoi(r == 1)))
 	}
 	for r, e := range engines {
-		err := e.Enqueue(7, []algorithm.Request{moves(e, algorithm.AllGather, mem[r], mem[r], copyFrom, newStream(t, e))})
+		s := newStream(t, e)
+		err := e.Enqueue(7, []algorithm.Request{moves(e, algorithm.AllGather, mem[r], mem[r], copyFrom, s)})
 		peer := 1
 		if r == 1 {
 			peer = 0
 		}
 		var ae *algorithm.Error
-		if !errors.Is(err, algorithm.ErrMismatch) || !errors.As(err, &ae) || ae.Peer != peer || ae.Rank != r || ae.Seq != 7 || !strings.Contains(err.Error(), "window 0") {
+		if !errors.Is(err, algorithm.ErrMismatch) || !errors.As(err, &ae) || ae.Peer != peer || ae.Rank != r ||
+			ae.Seq != 7 || !strings.Contains(err.Error(), "window 0") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
@@ -102,7 +104,8 @@ func TestWindowsMissing(t *testing.T) {
 	e := engines[0]
 	err := e.Enqueue(3, requests[0])
 	var ae *algorithm.Error
-	if !errors.Is(err, algorithm.ErrTimeout) || !errors.As(err, &ae) || ae.Peer < 1 || !strings.Contains(err.Error(), "window 0") {
+	if !errors.Is(err, algorithm.ErrTimeout) || !errors.As(err, &ae) || ae.Peer < 1 ||
+		!strings.Contains(err.Error(), "window 0") {
 		t.Errorf("%v", err)
 	}
 	e.Abort(errors.New("enough"))
@@ -116,7 +119,8 @@ func TestWindowsMissing(t *testing.T) {
 
 func TestWindowWaitLimit(t *testing.T) {
 	for _, c := range []struct{ timeout, op, want time.Duration }{
-		{0, 0, defaultWindowWait}, {time.Minute, 0, time.Minute}, {time.Minute, time.Second, time.Second}, {0, time.Hour, defaultWindowWait},
+		{0, 0, defaultWindowWait}, {time.Minute, 0, time.Minute},
+		{time.Minute, time.Second, time.Second}, {0, time.Hour, defaultWindowWait},
 	} {
 		if got := waitLimit(&Config{Timeout: c.timeout, OpTimeout: c.op}); got != c.want {
 			t.Errorf("%v, %v: %v, want %v", c.timeout, c.op, got, c.want)
@@ -143,7 +147,8 @@ func TestWindowClose(t *testing.T) {
 	must(t, open[0].Close())
 	put := func(r int) error {
 		e := engines[r]
-		return e.Enqueue(1, []algorithm.Request{moves(e, algorithm.AllGather, mem[r], mem[r], copyFrom, newStream(t, e))})
+		s := newStream(t, e)
+		return e.Enqueue(1, []algorithm.Request{moves(e, algorithm.AllGather, mem[r], mem[r], copyFrom, s)})
 	}
 	if calls := noted(t, func() { must(t, put(0)) }); strings.Contains(kinds(calls), "copy") {
 		t.Error("copied into a closed window")

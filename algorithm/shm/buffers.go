@@ -15,8 +15,8 @@ const mapFor = 2 * time.Second
 
 // buffers makes user memory reachable across processes by a directory. Other memory is staged.
 //
-// The first large request on an allocation enters it and is staged. While it runs, each rank maps the new entries of its
-// peers and publishes that in its next descriptor. A request runs straight between the buffers once all ranks have
+// The first large request on an allocation enters it and is staged. While it runs, each rank maps the new entries of
+// its peers and publishes that in its next descriptor. A request runs straight between the buffers once all ranks have
 // published that for all its buffers, so all ranks decide alike.
 type buffers struct {
 	e *Engine

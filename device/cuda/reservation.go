@@ -26,7 +26,8 @@ func (d *Device) Reserve(size int64) (device.Reservation, error) {
 		return nil, err
 	}
 	if !g.props.VMM {
-		return nil, failKind(g.ordinal, "reserve", device.ErrUnsupported, "the GPU or its driver has no virtual memory management")
+		return nil, failKind(g.ordinal, "reserve", device.ErrUnsupported,
+			"the GPU or its driver has no virtual memory management")
 	}
 	size = (size + page - 1) / page * page
 	p, err := g.ctx.VMMReserve(size, page)
@@ -53,7 +54,7 @@ func (r *reservation) Map(offset int64, h device.Handle) error {
 	switch {
 	case h.Type != device.HandleFD || h.Owner.Kind != device.CUDA:
 		return failKind(g.ordinal, "map", device.ErrUnsupported,
-			"memory of %s without a file descriptor has no place of choice: allocate it with Device.Alloc, ncclMemAlloc or cuMemCreate", h.Owner)
+			"memory of %s without a file descriptor cannot be mapped at an address: use Device.Alloc or ncclMemAlloc", h.Owner)
 	case offset < 0 || h.Size <= 0 || h.Size > r.size || offset > r.size-h.Size:
 		return failKind(g.ordinal, "map", errSize, "%d bytes at offset %d of %d reserved ones", h.Size, offset, r.size)
 	}

@@ -45,22 +45,28 @@ func TestReservation(t *testing.T) {
 		if err := r.Map(at, h); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(s.Memset(r.Ptr().Add(at+int64(i)*100), byte(1+i), 100), s.Synchronize(bounded(t))); err != nil {
+		if err := errors.Join(s.Memset(r.Ptr().Add(at+int64(i)*100), byte(1+i), 100),
+			s.Synchronize(bounded(t))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := make([]byte, 300)
-	want := append(append(bytes.Repeat([]byte{1}, 100), bytes.Repeat([]byte{2}, 100)...), bytes.Repeat([]byte{3}, 100)...)
+	var want []byte
+	for i := range byte(3) {
+		want = append(want, bytes.Repeat([]byte{1 + i}, 100)...)
+	}
 	if err := d.CopyOut(got, a.Ptr()); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the stores are not seen (%v)", err)
 	}
+	host := device.Handle{Type: device.HandleFD, FD: h.FD, Size: page, Owner: device.ID{Kind: device.Host}}
 	for name, c := range map[string]struct {
 		at          int64
 		h           device.Handle
 		unsupported bool
 	}{
-		"before": {-page, h, false}, "beyond": {62 << 20, h, false}, "between pages": {20<<20 + 4096, h, false}, "where something is": {page, h, false},
-		"legacy": {8 << 20, lh, true}, "of the host": {8 << 20, device.Handle{Type: device.HandleFD, FD: h.FD, Size: page, Owner: device.ID{Kind: device.Host}}, true},
+		"before": {-page, h, false}, "beyond": {62 << 20, h, false}, "between pages": {20<<20 + 4096, h, false},
+		"where something is": {page, h, false},
+		"legacy":             {8 << 20, lh, true}, "of the host": {8 << 20, host, true},
 	} {
 		if err := r.Map(c.at, c.h); err == nil || errors.Is(err, device.ErrUnsupported) != c.unsupported {
 			t.Errorf("%s: %v", name, err)

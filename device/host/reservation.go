@@ -30,7 +30,8 @@ func (d *Device) Reserve(size int64) (device.Reservation, error) {
 	}
 	size = (size + hugePageSize - 1) &^ (hugePageSize - 1)
 	// Reserve a page more and give back what lies outside the aligned range.
-	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+hugePageSize), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+hugePageSize), unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("host: reserve %d bytes of addresses on %s: %w", size, d.ID(), outOfMemory(err))
 	}
@@ -62,7 +63,8 @@ func (r *reservation) Map(offset int64, h device.Handle) error {
 		return fmt.Errorf("host: map %d bytes of %s on %s: %w", h.Size, h.Owner, r.d.ID(), err)
 	}
 	if h.Type != device.HandleFD || h.Owner.Kind != device.Host {
-		return fail(fmt.Errorf("%w: memory without a file descriptor has no place of choice: allocate it with Device.Alloc", device.ErrUnsupported))
+		return fail(fmt.Errorf("%w: memory without a file descriptor cannot be mapped at an address: use Device.Alloc",
+			device.ErrUnsupported))
 	}
 	st, err := checkFD(h)
 	if err != nil {
@@ -72,7 +74,8 @@ func (r *reservation) Map(offset int64, h device.Handle) error {
 		return fail(fmt.Errorf("%d bytes at offset %d of %d reserved ones", st.Size, offset, r.size))
 	}
 	at := pointer(uintptr(r.ptr.Add(offset)))
-	if _, err := unix.MmapPtr(h.FD, 0, at, uintptr(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
+	if _, err := unix.MmapPtr(h.FD, 0, at, uintptr(st.Size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
 		return fail(outOfMemory(err))
 	}
 	return nil

@@ -55,8 +55,9 @@ func TestReservation(t *testing.T) {
 		h           device.Handle
 		unsupported bool
 	}{
-		"before": {-page, h, false}, "beyond": {size, h, false}, "between pages": {4096, h, false}, "longer than it is": {0, longer, false},
-		"heap": {0, lh, true}, "of a GPU": {0, other, true},
+		"before": {-page, h, false}, "beyond": {size, h, false}, "between pages": {4096, h, false},
+		"longer than it is": {0, longer, false},
+		"heap":              {0, lh, true}, "of a GPU": {0, other, true},
 	} {
 		if err := r.Map(c.at, c.h); err == nil || errors.Is(err, device.ErrUnsupported) != c.unsupported {
 			t.Errorf("%s: %v", name, err)

@@ -28,8 +28,8 @@ func (c Context) VMMExport(p Ptr) (fd int, err error) {
 	return int(int32(a[0])), nil
 }
 
-// VMMImport maps the allocation behind fd for the devices in mask, at an address inside a reservation, or anywhere if at
-// is 0. The caller keeps fd.
+// VMMImport maps the allocation behind fd for the devices in mask, at an address inside a reservation, or anywhere if
+// at is 0. The caller keeps fd.
 func (c Context) VMMImport(fd int, size int64, mask uint64, ordinal int, at Ptr) (VMM, error) {
 	a := args{uint64(fd), uint64(size), mask, uint64(ordinal), uint64(at)}
 	if err := call(opVMMImport, c, &a, nil, nil); err != nil {
