@@ -33,10 +33,8 @@ type RegisteredMemory struct {
 	closed   bool
 	share    *share.Descriptor // local: set by the first Serialize
 	revoke   func()
-	region   uint64                              // local: the Ethernet region, 0 until needed
-	mappings map[device.Device]*share.Mapping    // remote
-	imports  map[device.Device]device.Allocation // local, for other devices of this process
-	held     device.Allocation                   // remote, but in this process: see hold
+	region   uint64 // local: the Ethernet region, 0 until needed
+	mappings map[device.Device]*share.Mapping
 }
 
 // origin is the description of a remote memory.
@@ -134,24 +132,26 @@ func (m *RegisteredMemory) Map(ctx context.Context, dev device.Device) (device.P
 	return p, m.ctx.wrap(err, op, NoRank)
 }
 
+// mapOn returns the address of the memory on a device. A peer's memory that is in this process is mapped too, so that it
+// stays mapped until m is closed, as a mapping in another process would: a proxy here may be about to wake a waiter that
+// has already seen the signal and closed its memory.
 func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device.Ptr, error) {
-	if m.dev != nil {
-		return m.mapLocal(dev)
+	l, offset := m, int64(0) // the memory as its owner knows it, if it is in this process
+	if o := m.origin; o != nil {
+		l, offset = o.local, o.offset
 	}
-	o := m.origin
-	if o.local != nil {
-		if reachable(o.local.dev) && reachable(dev) {
-			return m.hold(dev)
-		}
-		p, err := o.local.mapLocal(dev)
-		return p.Add(o.offset), err
-	}
+	host := l != nil && reachable(l.dev) && reachable(dev)
 	switch {
-	case o.share == nil:
+	case l == m && (dev == m.dev || m.mapped || host), l != nil && !host && (dev == l.dev || l.mapped):
+		return m.ptr, nil
+	case l != nil && dev.ID().Kind != l.owner.Kind:
+		return 0, fmt.Errorf("%w: %s cannot map memory of %s: use ethernet between kinds of device", ErrUnsupported,
+			dev.ID(), l.owner)
+	case l == nil && m.origin.share == nil:
 		return 0, fmt.Errorf("%w: the peer registered it for %v, not for ipc", ErrInvalid, m.flags)
-	case o.host != ipc.HostID():
-		return 0, fmt.Errorf("%w: it is on another host, or in another network namespace: use an ethernet connection, or give containers of one machine "+
-			"one network namespace", ErrInvalid)
+	case l == nil && m.origin.host != ipc.HostID():
+		return 0, fmt.Errorf("%w: it is on another host, or in another network namespace: use an ethernet connection, "+
+			"or give containers of one machine one network namespace", ErrInvalid)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,11 +159,19 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 		return 0, ErrClosed
 	}
 	if p := m.mappings[dev]; p != nil {
-		return p.Ptr.Add(o.offset), nil
+		return p.Ptr.Add(offset), nil
 	}
-	ctx, cancel := m.ctx.bounded(ctx)
-	defer cancel()
-	p, err := share.Map(ctx, dev, o.share)
+	var p *share.Mapping
+	var err error
+	if l != nil {
+		if p, err = share.Here(dev, l.dev, l.ptr); host && errors.Is(err, device.ErrNotShareable) {
+			return m.ptr, nil // no device knows this memory, so its owner must keep it
+		}
+	} else {
+		ctx, cancel := m.ctx.bounded(ctx)
+		defer cancel()
+		p, err = share.Map(ctx, dev, m.origin.share)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -171,57 +179,7 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 		m.mappings = map[device.Device]*share.Mapping{}
 	}
 	m.mappings[dev] = p
-	return p.Ptr.Add(o.offset), nil
-}
-
-// hold returns the address of a peer's memory that is in this process, and keeps the memory mapped until m is closed,
-// as a mapping in another process would. It is needed because a proxy here may be about to wake a waiter that has
-// already seen the signal and closed its memory.
-func (m *RegisteredMemory) hold(dev device.Device) (device.Ptr, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return 0, ErrClosed
-	}
-	if m.held == nil {
-		l := m.origin.local
-		a, err := share.Here(dev, l.dev, l.ptr)
-		if errors.Is(err, device.ErrNotShareable) {
-			return m.ptr, nil // no device knows this memory, so its owner must keep it
-		}
-		if err != nil {
-			return 0, err
-		}
-		m.held = a
-	}
-	return m.ptr, nil
-}
-
-// mapLocal returns the address of local memory on another device of this process.
-func (m *RegisteredMemory) mapLocal(dev device.Device) (device.Ptr, error) {
-	if dev == m.dev || m.mapped || reachable(m.dev) && reachable(dev) {
-		return m.ptr, nil
-	}
-	if dev.ID().Kind != m.owner.Kind {
-		return 0, fmt.Errorf("%w: %s cannot map memory of %s: use ethernet between kinds of device", ErrUnsupported, dev.ID(), m.owner)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return 0, ErrClosed
-	}
-	if a := m.imports[dev]; a != nil {
-		return m.ptr, nil
-	}
-	a, err := share.Here(dev, m.dev, m.ptr)
-	if err != nil {
-		return 0, err
-	}
-	if m.imports == nil {
-		m.imports = map[device.Device]device.Allocation{}
-	}
-	m.imports[dev] = a
-	return m.ptr, nil
+	return p.Ptr.Add(offset), nil
 }
 
 // remote returns the location of the memory as the connection's link addresses it.
@@ -279,8 +237,8 @@ func (m *RegisteredMemory) Close() error {
 		return nil
 	}
 	m.closed = true
-	revoke, region, mappings, imports, held := m.revoke, m.region, m.mappings, m.imports, m.held
-	m.revoke, m.mappings, m.imports, m.held = nil, nil, nil, nil
+	revoke, region, mappings := m.revoke, m.region, m.mappings
+	m.revoke, m.mappings = nil, nil
 	m.mu.Unlock()
 	m.ctx.disown(m)
 	if m.dev != nil {
@@ -299,12 +257,6 @@ func (m *RegisteredMemory) Close() error {
 	var errs []error
 	for _, p := range mappings {
 		errs = append(errs, p.Close())
-	}
-	for _, a := range imports {
-		errs = append(errs, a.Close())
-	}
-	if held != nil {
-		errs = append(errs, held.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -53,23 +53,53 @@ func Map(ctx context.Context, dev device.Device, d *Descriptor) (*Mapping, error
 	}
 	h := &d.Handle
 	k := key{d.Process, h.Owner, h.Unique, h.Base, dev}
+	m, err := acquire(ctx, k, h.Offset, func() (device.Allocation, error) { return load(ctx, dev, d) })
+	if err != nil {
+		return nil, fmt.Errorf("share: map memory of %s on %s: %w", h.Owner, dev.ID(), err)
+	}
+	return m, nil
+}
+
+// Here makes memory of one device of this process usable by another, at the same address, and keeps it mapped.
+func Here(dev, owner device.Device, p device.Ptr) (*Mapping, error) {
+	h, err := owner.Export(p)
+	if err != nil {
+		return nil, err
+	}
+	if h.Type == device.HandleFD {
+		defer func() { _ = unix.Close(h.FD) }()
+	}
+	k := key{ipc.ProcessID, h.Owner, h.Unique, h.Base, dev}
+	m, err := acquire(context.Background(), k, h.Offset, func() (device.Allocation, error) { return dev.Import(h) })
+	if err == nil && m.Ptr != p {
+		err = errors.Join(fmt.Errorf("share: %w: %s maps %#x of %s at %#x", device.ErrUnsupported, dev.ID(), uintptr(p),
+			owner.ID(), uintptr(m.Ptr)), m.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// acquire returns a mapping of the allocation k, which it loads unless it is in the cache.
+func acquire(ctx context.Context, k key, offset int64, load func() (device.Allocation, error)) (*Mapping, error) {
 	for {
 		e, first := enter(k)
 		if first {
-			e.alloc, e.err = load(ctx, dev, d)
+			e.alloc, e.err = load()
 			close(e.ready)
 		}
 		select {
 		case <-e.ready:
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("share: map memory of %s: %w", h.Owner, ctx.Err()), leave(k, e))
+			return nil, errors.Join(ctx.Err(), leave(k, e))
 		}
 		if e.err == nil {
-			return &Mapping{Ptr: e.alloc.Ptr().Add(h.Offset), key: k, e: e}, nil
+			return &Mapping{Ptr: e.alloc.Ptr().Add(offset), key: k, e: e}, nil
 		}
 		_ = leave(k, e)
 		if first { // else another caller failed, perhaps only because its own context ended
-			return nil, fmt.Errorf("share: map memory of %s on %s: %w", h.Owner, dev.ID(), e.err)
+			return nil, e.err
 		}
 	}
 }
@@ -165,24 +195,4 @@ func Mapped() int {
 	cache.mu.Lock()
 	defer cache.mu.Unlock()
 	return len(cache.entries)
-}
-
-// Here makes memory of one device of this process usable by another, at the same address, until Close of the result.
-func Here(dev, owner device.Device, p device.Ptr) (device.Allocation, error) {
-	h, err := owner.Export(p)
-	if err != nil {
-		return nil, err
-	}
-	a, err := dev.Import(h)
-	if h.Type == device.HandleFD {
-		err = errors.Join(err, unix.Close(h.FD))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if got := a.Ptr().Add(h.Offset); got != p {
-		return nil, errors.Join(fmt.Errorf("share: %w: %s maps %#x of %s at %#x", device.ErrUnsupported, dev.ID(),
-			uintptr(p), owner.ID(), uintptr(got)), a.Close())
-	}
-	return a, nil
 }
