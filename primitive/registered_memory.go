@@ -55,7 +55,8 @@ var live struct {
 
 // RegisterMemory makes size bytes at p of dev usable by the transports in flags. The caller keeps the memory and must
 // close the registration before freeing it.
-func (c *Context) RegisterMemory(dev device.Device, p device.Ptr, size int64, flags TransportFlags) (*RegisteredMemory, error) {
+func (c *Context) RegisterMemory(dev device.Device, p device.Ptr, size int64, flags TransportFlags) (*RegisteredMemory,
+	error) {
 	const op = "register memory"
 	if err := c.usable(op); err != nil {
 		return nil, err
@@ -76,8 +77,10 @@ func (c *Context) RegisterMemory(dev device.Device, p device.Ptr, size int64, fl
 }
 
 // newLocal makes a local memory that the Context does not own.
-func (c *Context) newLocal(dev device.Device, p device.Ptr, size int64, flags TransportFlags, token, mapped bool) *RegisteredMemory {
-	m := &RegisteredMemory{ctx: c, owner: dev.ID(), ptr: p, size: size, flags: flags, dev: dev, token: token, mapped: mapped, id: live.next.Add(1)}
+func (c *Context) newLocal(dev device.Device, p device.Ptr, size int64, flags TransportFlags, token,
+	mapped bool) *RegisteredMemory {
+	m := &RegisteredMemory{ctx: c, owner: dev.ID(), ptr: p, size: size, flags: flags, dev: dev, token: token,
+		mapped: mapped, id: live.next.Add(1)}
 	live.Lock()
 	defer live.Unlock()
 	if live.mem == nil {
@@ -132,9 +135,9 @@ func (m *RegisteredMemory) Map(ctx context.Context, dev device.Device) (device.P
 	return p, m.ctx.wrap(err, op, NoRank)
 }
 
-// mapOn returns the address of the memory on a device. A peer's memory that is in this process is mapped too, so that it
-// stays mapped until m is closed, as a mapping in another process would: a proxy here may be about to wake a waiter that
-// has already seen the signal and closed its memory.
+// mapOn returns the address of the memory on a device. A peer's memory that is in this process is mapped too, so that
+// it stays mapped until m is closed, as a mapping in another process would: a proxy here may be about to wake a waiter
+// that has already seen the signal and closed its memory.
 func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device.Ptr, error) {
 	l, offset := m, int64(0) // the memory as its owner knows it, if it is in this process
 	if o := m.origin; o != nil {
@@ -185,7 +188,8 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 // remote returns the location of the memory as the connection's link addresses it.
 func (m *RegisteredMemory) remote(ctx context.Context, conn *Connection) (transport.Remote, error) {
 	if !m.flags.Has(conn.Transport()) {
-		return transport.Remote{}, fmt.Errorf("%w: the memory is registered for %v, the connection is %v", ErrInvalid, m.flags, conn.Transport())
+		return transport.Remote{}, fmt.Errorf("%w: the memory is registered for %v, the connection is %v", ErrInvalid,
+			m.flags, conn.Transport())
 	}
 	if conn.Transport() == IPC {
 		p, err := m.mapOn(ctx, conn.local.dev)

@@ -13,7 +13,6 @@ import (
 const (
 	recordKind    = 0x57 // 'W'
 	recordVersion = 2
-	maxReason     = 1 << 10
 )
 
 // The rounds of the protocol; see the package comment.
@@ -35,13 +34,12 @@ type exchange struct {
 	flat int64
 }
 
-// part is what a rank offers. reason, if there is one, says why it has no part.
+// part is what a rank offers. err, if not nil, is why it has no part.
 type part struct {
 	ptr    device.Ptr // at the owner
 	size   int64
 	desc   Descriptor
-	reason string
-	err    error  // of this rank's own part: the cause of reason
+	err    error
 	revoke func() // of this rank's own part, nil if it was not exported
 }
 
@@ -60,7 +58,6 @@ func offer(dev device.Device, p device.Ptr, size int64, useless error) *part {
 	case h.Size-h.Offset < size:
 		o.err = fmt.Errorf("the allocation ends after %d of the %d bytes", h.Size-h.Offset, size)
 	}
-	o.reason = reason(o.err)
 	return o
 }
 
@@ -96,7 +93,7 @@ func (x *exchange) run(ctx context.Context, own *part) (*Parts, error) {
 		all, err = x.mapAll(ctx, parts)
 	}
 	var w wire.Writer
-	w.Bytes([]byte(reason(err)))
+	putReason(&w, err)
 	records, gatherErr := x.gather(ctx, roundVerdict, w.Seal(recordKind, recordVersion))
 	err = errors.Join(err, gatherErr)
 	for r, rec := range records {
@@ -110,20 +107,11 @@ func (x *exchange) run(ctx context.Context, own *part) (*Parts, error) {
 	return all, nil
 }
 
-// reason is the text of an error for other ranks.
-func reason(err error) string {
-	if err == nil {
-		return ""
-	}
-	text := err.Error()
-	return text[:min(len(text), maxReason)]
-}
-
 func (o *part) encode() []byte {
 	var w wire.Writer
 	w.U64(uint64(o.size))
-	w.Bytes([]byte(o.reason))
-	if o.reason == "" {
+	putReason(&w, o.err)
+	if o.err == nil {
 		o.desc.Put(&w)
 	}
 	return w.Seal(recordKind, recordVersion)
@@ -144,8 +132,8 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 		}
 		body, err := wire.Open(rec, recordKind, recordVersion)
 		if err == nil {
-			o.size, o.reason = int64(body.U64()), string(body.Bytes(maxReason))
-			if o.reason == "" {
+			o.size, o.err = int64(body.U64()), getReason(body)
+			if o.err == nil {
 				o.desc = Get(body)
 			}
 			err = body.Done()
@@ -153,8 +141,8 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 		switch h := &o.desc.Handle; {
 		case err != nil:
 			return nil, blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
-		case o.reason != "":
-			err = blame(r, "rank %d could not share its memory: %s", r, o.reason)
+		case o.err != nil:
+			err = blame(r, "rank %d could not share its memory: %w", r, o.err)
 		case o.size <= 0 || h.Size-h.Offset < o.size:
 			err = blame(r, "%w: rank %d offers %d bytes of an allocation that ends before", ErrMismatch, r, o.size)
 		}
@@ -176,12 +164,12 @@ func verdict(r int, rec []byte) error {
 	if err != nil {
 		return blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
 	}
-	text := string(body.Bytes(maxReason))
+	reason := getReason(body)
 	if err := body.Done(); err != nil {
 		return blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
 	}
-	if text != "" {
-		return blame(r, "rank %d could not map the memory of all ranks: %s", r, text)
+	if reason != nil {
+		return blame(r, "rank %d could not map the memory of all ranks: %w", r, reason)
 	}
 	return nil
 }

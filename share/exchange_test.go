@@ -86,7 +86,7 @@ type failing struct {
 	alloc, exports, imports bool
 }
 
-var errRefused = errors.New("refused by the test")
+var errRefused = fmt.Errorf("refused by the test: %w", device.ErrOutOfMemory)
 
 func (f failing) Alloc(n int64) (device.Allocation, error) {
 	if f.alloc {
@@ -131,7 +131,7 @@ func TestExchangeFailsEverywhere(t *testing.T) {
 					want = c.blame
 				}
 				if err == nil || PeerOf(err) != want || !strings.Contains(err.Error(), errRefused.Error()) ||
-					errors.Is(err, errRefused) != (r == bad) {
+					!errors.Is(err, device.ErrOutOfMemory) || errors.Is(err, errRefused) != (r == bad) {
 					t.Errorf("rank %d blames %d: %v", r, PeerOf(err), err)
 				}
 			}
