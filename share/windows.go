@@ -122,11 +122,18 @@ func (g *Windows) forget(w *Window) {
 	}
 }
 
-// Abandon ends waits and background work, without waiting for either.
-func (g *Windows) Abandon() { g.stop() }
+// Abandon ends waits and background work, without waiting for either. Abandon, Halt and Close accept a nil receiver.
+func (g *Windows) Abandon() {
+	if g != nil {
+		g.stop()
+	}
+}
 
 // Halt stops the background goroutines; the mappings stay.
 func (g *Windows) Halt() {
+	if g == nil {
+		return
+	}
 	g.mu.Lock()
 	g.halted = true
 	g.mu.Unlock()
@@ -136,6 +143,9 @@ func (g *Windows) Halt() {
 
 // Close ends all windows. No work may run any more.
 func (g *Windows) Close() error {
+	if g == nil {
+		return nil
+	}
 	g.Halt()
 	var errs []error
 	for _, w := range g.byNumber {

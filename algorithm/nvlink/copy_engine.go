@@ -60,7 +60,7 @@ func (m copyMode) from(c algorithm.Collective) int64 {
 // decide alike: by the size, by the offset of recv in its window, which is the same on all ranks by contract, and by
 // the agreed mode.
 func (e *Engine) copyWindow(r *algorithm.Request) (*share.Window, error) {
-	if e.windows == nil || r.Bytes() < e.windows.copies.from(r.Collective) || e.table.forced[r.Collective] || r.Collective == algorithm.AllToAll && r.Send == r.Recv {
+	if e.windows == nil || r.Bytes() < e.copyMode.from(r.Collective) || e.table.forced[r.Collective] || r.Collective == algorithm.AllToAll && r.Send == r.Recv {
 		return nil, nil
 	}
 	w := e.windows.Find(r.Recv, r.Bytes()*int64(e.size))
@@ -101,7 +101,7 @@ func (e *Engine) copies(r *algorithm.Request, s *cuda.Stream, stride int64, w *s
 }
 
 func (e *Engine) copySlices(r *algorithm.Request, s *cuda.Stream, stride int64, w *share.Window) error {
-	side, slot := e.windows.side, int64(e.rank)*r.Bytes()
+	side, slot := e.side, int64(e.rank)*r.Bytes()
 	own, dst := r.Send.Add(int64(e.rank)*stride), r.Recv.Add(slot)
 	beside := false
 	if own != dst {

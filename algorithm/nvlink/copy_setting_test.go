@@ -106,7 +106,7 @@ func TestCopyEnginesCostNothing(t *testing.T) {
 		t.Errorf("two engines have %+v more with copy engines, %+v without", on, off)
 	}
 	for _, e := range engines {
-		if e.windows.side != nil {
+		if e.side != nil {
 			t.Error("windows are set up before there is one")
 		}
 	}

@@ -51,8 +51,10 @@ type Engine struct {
 	ringKernels ringTable
 	table       *selection
 	tableName   string
-	gpu         GPU      // of all ranks
-	windows     *windows // nil: windows are not used
+	gpu         GPU            // of all ranks
+	windows     *share.Windows // the user's; nil: they are not used
+	copyMode    copyMode       // of windows
+	side        *cuda.Side     // for own slices of windows; made with the first one
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
 	// pointers, because C reads them.
@@ -100,7 +102,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
-		e.windows = newWindows(dev, cfg.Bootstrap, terms.copies, waitLimit(&cfg))
+		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, windowTag, dev, waitLimit(&cfg)), terms.copies
 	}
 	e.stream.streams = uint32(max(1, terms.share(2*streamChannels)/2))
 	if err := e.choose(&terms); err != nil {
@@ -260,7 +262,7 @@ func (e *Engine) Order() *cuda.Order { return e.order }
 // Abort implements algorithm.Engine.
 func (e *Engine) Abort(cause error) {
 	if e.cause.CompareAndSwap(nil, &cause) {
-		e.windows.abandon()
+		e.windows.Abandon()
 		e.gate.RLock()
 		defer e.gate.RUnlock()
 		if !e.freed {
@@ -342,7 +344,7 @@ func (e *Engine) Close() error {
 		defer cancel()
 		if err = e.order.Wait(ctx); ctx.Err() != nil {
 			// The memory is leaked: unmapping memory that a kernel polls would end the process's work on the GPU.
-			e.windows.halt()
+			e.windows.Halt()
 			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)
 			return
 		}
@@ -355,7 +357,10 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) free() error {
-	errs := []error{e.windows.close()}
+	errs := []error{e.windows.Close()}
+	if e.side != nil {
+		errs = append(errs, e.side.Close())
+	}
 	if e.arena != nil {
 		errs = append(errs, e.arena.Close())
 	}

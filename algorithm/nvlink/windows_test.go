@@ -94,7 +94,7 @@ func TestWindowsMissing(t *testing.T) {
 	engines := copyEngines(t, 3)
 	boots, requests := bootstrap.NewLocalGroup(len(engines)), make([][]algorithm.Request, len(engines))
 	for r, e := range engines {
-		e.windows.Windows = share.NewWindows(boots[r], windowTag, e.dev, 50*time.Millisecond)
+		e.windows = share.NewWindows(boots[r], windowTag, e.dev, 50*time.Millisecond)
 		p := memory(t, e, 4*copyFrom)
 		requests[r] = []algorithm.Request{moves(e, algorithm.AllGather, p, p, copyFrom, newStream(t, e))}
 		if r != 2 {
