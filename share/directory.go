@@ -49,6 +49,7 @@ type Directory struct {
 	mu    sync.Mutex // guards the fields below, and writing the own table
 	own   []entered  // live, by number
 	last  uint32
+	freed uint64 // host.Freed at the last Sweep
 	peers []peerTable
 }
 
@@ -135,12 +136,14 @@ func (d *Directory) retire(i int) {
 func (d *Directory) Sweep() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := len(d.own) - 1; i >= 0; i-- {
+	freed := host.Freed() // before Lookup
+	for i := len(d.own) - 1; i >= 0 && freed != d.freed; i-- {
 		want := d.own[i].region
 		if now, err := d.dev.Lookup(want.Base); err != nil || now.Unique != want.Unique {
 			d.retire(i)
 		}
 	}
+	d.freed = freed
 	for r := range d.peers {
 		p := &d.peers[r]
 		p.maps = slices.DeleteFunc(p.maps, func(h *Held) bool {

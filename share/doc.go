@@ -4,6 +4,7 @@
 //	export     Export describes an allocation: the ticket of its file descriptor (a memfd, or a VMM allocation of CUDA;
 //	           internal/fdshare passes it), the legacy IPC handle of cudaMalloc memory, or an address (same process)
 //	map        Map maps what a Descriptor describes: an allocation once per process and device, for all users
+//	here       Here makes memory of one device usable by another device of the same process
 //	parts      Exchange maps one part of memory of each rank into all ranks
 //	arena      NewArena does the same with new memory of each rank, for the set-up of engines
 //	flat       Flat maps parts at equal distances: part r at base + r·stride, for kernels that compute addresses
@@ -29,6 +30,6 @@
 //
 // # Threads
 //
-// All functions and methods may be used by several goroutines, except that the methods of one Parts or Arena follow
-// their owner. No call waits for ever: calls that wait take a context, or have a limit in their configuration.
+// Several goroutines may use everything here, except that one Parts, Arena or Window has one user at a time. No call
+// waits for ever: calls that wait take a context, or have a limit in their configuration.
 package share
