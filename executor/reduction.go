@@ -89,31 +89,13 @@ func operator(op plan.ReduceOp) datatype.Op {
 // operators returns the operator of the plan's reductions, and whether they specify different ones.
 func operators(p *plan.Plan) (op plan.ReduceOp, mixed bool) {
 	seen := false
-	var visit func(ops []plan.Op)
-	visit = func(ops []plan.Op) {
-		for i := range ops {
-			o := &ops[i]
-			visit(o.Ops)
-			if !reduces(o) {
-				continue
-			}
-			mixed = mixed || seen && o.ReduceOp != op
-			op, seen = o.ReduceOp, true
-		}
-	}
 	for r := range p.GPUs {
-		for b := range p.GPUs[r].ThreadBlocks {
-			visit(p.GPUs[r].ThreadBlocks[b].Ops)
+		for _, o := range p.GPUs[r].Ops() {
+			if o.Name.Kind().Reduces {
+				mixed = mixed || seen && o.ReduceOp != op
+				op, seen = o.ReduceOp, true
+			}
 		}
 	}
 	return op, mixed
-}
-
-func reduces(o *plan.Op) bool {
-	switch o.Name {
-	case plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend, plan.ReducePackets, plan.ReduceCopyPackets,
-		plan.ReduceSendPackets, plan.ReduceCopySendPackets, plan.SwitchReduce, plan.SwitchReduceStore:
-		return true
-	}
-	return false
 }

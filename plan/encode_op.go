@@ -3,11 +3,11 @@ package plan
 func (w *writer) op(n int, op *Op) {
 	w.obj(-1, func() {
 		w.item().key("name").str(string(op.Name))
-		switch op.Name {
-		case Barrier:
+		if k := op.Name.Kind(); k != nil && k.Does.Has(Joins) {
 			w.item().key("barrier_id").int(op.BarrierID)
 			w.item().key("num_threadblocks").int(op.NumThreadBlocks)
-		case Pipeline:
+		}
+		if op.loops() {
 			w.item().key("iter_context").obj(-1, func() {
 				w.item().key("unit_size").int(int(op.UnitSize))
 				w.item().key("num_chunks").int(op.NumChunks)

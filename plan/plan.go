@@ -1,5 +1,7 @@
 package plan
 
+import "iter"
+
 // SchemaVersion is the version that Encode writes. Files without the key are version 1, the form that MSCCL++ reads and
 // writes. Version 2 only adds optional keys (schema_version, root, postcondition), so a version-1 reader loads it.
 const SchemaVersion = 2
@@ -100,4 +102,33 @@ type ThreadBlock struct {
 // with the value InitValue.
 type Semaphore struct {
 	InitValue int
+}
+
+// Ops visits every op of the rank with its thread block: a pipeline, then its body.
+func (g *GPU) Ops() iter.Seq2[*ThreadBlock, *Op] {
+	return func(yield func(*ThreadBlock, *Op) bool) {
+		for b := range g.ThreadBlocks {
+			tb := &g.ThreadBlocks[b]
+			for i := range tb.Ops {
+				if !yield(tb, &tb.Ops[i]) {
+					return
+				}
+				for j := range tb.Ops[i].Ops {
+					if !yield(tb, &tb.Ops[i].Ops[j]) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Barriers returns the number of the rank's barriers: one more than the largest id.
+func (g *GPU) Barriers() (n int) {
+	for _, op := range g.Ops() {
+		if op.Name.Kind().Does.Has(Joins) {
+			n = max(n, op.BarrierID+1)
+		}
+	}
+	return n
 }

@@ -26,7 +26,7 @@ func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
 		switch {
 		case c.flag != int32(w.b.launch):
 			return 0, nil, w.noPacket(c, pl, part)
-		case w.raw && w.b.program[w.b.pc].step.Op.Name == PutPackets && !w.known(c.write.stamp, true):
+		case w.port && w.b.program[w.b.pc].step.Raw && !w.known(c.write.stamp, true):
 			return 0, nil, w.race(&c.write, true, "reads", pl, part)
 		}
 		c.read = true
@@ -104,7 +104,7 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 		}
 		c.flag, c.read = int32(w.b.launch), false
 		c.carries = v.share(w.b)
-		if w.raw {
+		if w.port {
 			c.carries = w.know
 		}
 		if carried != nil {

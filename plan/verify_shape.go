@@ -48,7 +48,7 @@ func (p *Plan) shapes(r *resolved) ([]messageShape, error) {
 			for _, m := range s.Moves {
 				parts[partKey{size: m.Src[0].Size, slice: Slice{Count: s.Op.Slice.Count}}] = true
 			}
-			if s.Op.Name != Pipeline {
+			if !s.Does.Has(Loops) {
 				continue
 			}
 			pipelines = append(pipelines, s.Op)

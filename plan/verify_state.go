@@ -163,7 +163,7 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 // unroll appends step to the program, pipelines iteration by iteration, and numbers the port channels that it pushes
 // to.
 func (v *verifier) unroll(b *blockState, step *Step) error {
-	if step.Op.Name != Pipeline {
+	if !step.Does.Has(Loops) {
 		b.program = append(b.program, v.unit(b, step, 0, 0))
 		return nil
 	}

@@ -74,25 +74,15 @@ func (v *verifier) balance() error {
 
 // usesCounter describes what an op does to a counter, if anything.
 func (v *verifier) usesCounter(b *blockState, u *unit, c *counter) string {
-	s := u.step
-	switch s.Op.Name {
-	case SemAcquire, SemRelease:
-		for _, id := range s.Op.SemaphoreIDs {
-			if &v.counters[v.semaphore(b.rank, id)] == c {
-				return "uses it"
-			}
-		}
-	case Wait, RlxWait:
-		for _, id := range s.Channels {
-			if &v.counters[v.link(b.rank, s.Op.ChannelType, id)] == c {
-				return "waits on it"
-			}
-		}
-	case Signal, RlxSignal, PutWithSignal, PutWithSignalAndFlush:
-		for _, id := range s.Channels {
-			if pair := v.links[v.link(b.rank, s.Op.ChannelType, id)].Pair; pair >= 0 && &v.counters[pair] == c {
-				return "signals it"
-			}
+	for at, does := range v.uses(b.rank, u.step) {
+		switch {
+		case &v.counters[at] != c:
+		case u.step.Kind.Semaphores:
+			return "uses it"
+		case does == Takes:
+			return "waits on it"
+		default:
+			return "signals it"
 		}
 	}
 	return ""
@@ -155,26 +145,24 @@ type blockage struct {
 func (v *verifier) blockage(b *blockState) blockage {
 	u := &b.program[b.pc]
 	s := u.step
-	onCounter := func(c *counter, what string) blockage {
-		return blockage{what, c.perBlock.blocks()}
-	}
-	switch s.Op.Name {
-	case Wait, RlxWait:
-		for _, id := range s.Channels {
-			i := v.link(b.rank, s.Op.ChannelType, id)
-			if c := &v.counters[i]; !c.open() {
-				l := &v.links[i]
-				what := fmt.Sprintf("signal %d on %s channel %d from rank %d, which sent %d", c.waits+1, l.Type, l.ID, l.Peer, c.total)
-				return onCounter(c, what)
+	switch {
+	case s.Does.Has(Takes):
+		for i := range s.Entries() {
+			at := v.counterOf(b.rank, s, i, Takes)
+			c := &v.counters[at]
+			if c.open() {
+				continue
 			}
-		}
-	case SemAcquire:
-		for _, id := range s.Op.SemaphoreIDs {
-			if c := &v.counters[v.semaphore(b.rank, id)]; !c.open() {
-				return onCounter(c, fmt.Sprintf("a release of semaphore %d, which is 0", id))
+			what := ""
+			if s.Kind.Semaphores {
+				what = fmt.Sprintf("a release of semaphore %d, which is 0", s.Op.SemaphoreIDs[i])
+			} else {
+				l := &v.links[at]
+				what = fmt.Sprintf("signal %d on %s channel %d from rank %d, which sent %d", c.waits+1, l.Type, l.ID, l.Peer, c.total)
 			}
+			return blockage{what, c.perBlock.blocks()}
 		}
-	case Barrier:
+	case s.Does.Has(Joins):
 		bar := v.barriers[[2]int{b.rank, s.Op.BarrierID}]
 		var by []int
 		for id := range bar.users {

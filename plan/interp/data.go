@@ -28,13 +28,9 @@ func (b *block) pieces(in *instruction, m *plan.Move) []piece {
 	return out
 }
 
-// data moves one of this lane's remaining units that is ready. For a port channel it pushes the transfers of its
-// entries.
+// data moves one of this lane's remaining units that is ready.
 func (l *lane) data(in *instruction) (done, on bool) {
 	b, s := l.b, in.step
-	if s.Op.ChannelType == plan.PortChannel {
-		return l.port(in)
-	}
 	if !l.active {
 		l.active, l.work = true, l.work[:0]
 		n := 0

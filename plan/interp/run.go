@@ -110,19 +110,12 @@ type machine struct {
 	ranks   []*rankState
 	blocks  []*block
 	ports   []*portQueue
-	links   []plan.Link
-	index   map[linkKey]int
+	links   *plan.Links
 	counts  []int // signals that have arrived, by link
 	waited  []int
 	queues  map[int]*portQueue // by link
 	trace   *trace             // nil unless Explore runs
 	granule int64              // resolution of the trace for the callers' buffers
-}
-
-type linkKey struct {
-	rank int
-	t    plan.ChannelType
-	id   int
 }
 
 // rankState holds the memory of a rank and the state of its caller.
@@ -143,7 +136,7 @@ type rankState struct {
 }
 
 func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
-	m := &machine{p: p, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x676f63636c)), links: p.Links(), index: map[linkKey]int{}, queues: map[int]*portQueue{}}
+	m := &machine{p: p, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x676f63636c)), links: p.Links(), queues: map[int]*portQueue{}}
 	if m.cfg.Lanes == 0 {
 		m.cfg.Lanes = 2 + m.rng.IntN(4)
 	}
@@ -169,14 +162,13 @@ func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 		chunk = max(chunk, l.Chunk)
 	}
 	m.granule = granule(m.layouts)
-	for i, l := range m.links {
-		m.index[linkKey{l.Rank, l.Type, l.ID}] = i
+	for i, l := range m.links.All {
 		if l.Type == plan.PortChannel {
 			m.queues[i] = &portQueue{m: m, link: i}
 			m.ports = append(m.ports, m.queues[i])
 		}
 	}
-	m.counts, m.waited = make([]int, len(m.links)), make([]int, len(m.links))
+	m.counts, m.waited = make([]int, len(m.links.All)), make([]int, len(m.links.All))
 	for r := range p.GPUs {
 		rs := &rankState{m: m, rank: r, places: p.Scratch(r, chunk), barriers: map[int]int{}, launch: -1, idle: true}
 		rs.scratch = make([]byte, rs.places.Size)
@@ -224,7 +216,7 @@ func (r *rankState) over() bool {
 		}
 	}
 	for _, q := range r.m.ports {
-		if r.m.links[q.link].Rank == r.rank && len(q.items) > 0 {
+		if r.m.links.All[q.link].Rank == r.rank && len(q.items) > 0 {
 			return false
 		}
 	}

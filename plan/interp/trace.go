@@ -250,7 +250,7 @@ func (m *machine) ofRank(r *rankState) []int {
 		}
 	}
 	for _, q := range m.ports {
-		if m.links[q.link].Rank == r.rank {
+		if m.links.All[q.link].Rank == r.rank {
 			out = append(out, q.actor)
 		}
 	}

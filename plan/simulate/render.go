@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 
 	"github.com/goccl/goccl/plan"
 )
@@ -64,36 +65,48 @@ const (
 	rightMargin = 24
 )
 
-// opClass groups ops by function. Each class has a colour and an entry in the legend.
-type opClass struct {
-	name, colour string
-	ops          []plan.OpName
-}
+// opClass groups ops by what they do. Each class has a colour and an entry in the legend.
+type opClass struct{ name, colour string }
 
-var opClasses = []opClass{
-	{"move data", "#2f7ed8", []plan.OpName{plan.Copy, plan.Put, plan.PutWithSignal, plan.PutWithSignalAndFlush, plan.Get}},
-	{"reduce", "#2a9d6f", []plan.OpName{plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend}},
-	{"send packets", "#8f63d2", []plan.OpName{plan.PutPackets, plan.ReadPutPackets, plan.CopyPackets}},
-	{"reduce packets", "#00989a", []plan.OpName{plan.ReducePackets, plan.ReduceCopyPackets, plan.ReduceSendPackets, plan.ReduceCopySendPackets}},
-	{"unpack packets", "#c2569b", []plan.OpName{plan.UnpackPackets}},
-	{"switch", "#d1495b", []plan.OpName{plan.SwitchReduce, plan.SwitchReduceStore, plan.SwitchStore, plan.SwitchStorePackets}},
-	{"signal", "#ee8a2d", []plan.OpName{plan.Signal, plan.RlxSignal, plan.SemRelease}},
-	{"wait", "#e0b64a", []plan.OpName{plan.Wait, plan.RlxWait, plan.SemAcquire, plan.Flush}},
-	{"meet", "#8b93a3", []plan.OpName{plan.Nop, plan.Barrier}},
+var (
+	moveData      = &opClass{"move data", "#2f7ed8"}
+	reduce        = &opClass{"reduce", "#2a9d6f"}
+	sendPackets   = &opClass{"send packets", "#8f63d2"}
+	reducePackets = &opClass{"reduce packets", "#00989a"}
+	unpackPackets = &opClass{"unpack packets", "#c2569b"}
+	switched      = &opClass{"switch", "#d1495b"}
+	signal        = &opClass{"signal", "#ee8a2d"}
+	wait          = &opClass{"wait", "#e0b64a"}
+	meet          = &opClass{"meet", "#8b93a3"}
+
+	opClasses = []*opClass{moveData, reduce, sendPackets, reducePackets, unpackPackets, switched, signal, wait, meet}
+)
+
+func classOf(n plan.OpName) *opClass {
+	k := n.Kind()
+	packets := func(s plan.Operands) bool { return slices.ContainsFunc(s.Kinds(), plan.OperandKind.Packets) }
+	switch {
+	case k.On(plan.SwitchChannel):
+		return switched
+	case k.Reduces && packets(k.Src):
+		return reducePackets
+	case k.Reduces:
+		return reduce
+	case packets(k.Dst):
+		return sendPackets
+	case packets(k.Src):
+		return unpackPackets
+	case k.Does.Has(plan.Moves):
+		return moveData
+	case k.Does.Has(plan.Adds):
+		return signal
+	case k.Synchronizes():
+		return wait
+	}
+	return meet
 }
 
 const ink, pale = "#1f2430", "#6b7280"
-
-func classOf(n plan.OpName) *opClass {
-	for i := range opClasses {
-		for _, o := range opClasses[i].ops {
-			if o == n {
-				return &opClasses[i]
-			}
-		}
-	}
-	return &opClasses[len(opClasses)-1]
-}
 
 type painter struct {
 	r        *Result
@@ -178,8 +191,7 @@ func (p *painter) legend() {
 		used[classOf(p.r.spans[i].in.name)] = true
 	}
 	x := 24
-	for i := range opClasses {
-		c := &opClasses[i]
+	for _, c := range opClasses {
 		if !used[c] {
 			continue
 		}
