@@ -88,7 +88,7 @@ func FromDocument(doc *Document) (*CollectiveProgram, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	r := &replay{p: p}
+	r := &replay{p: p, channels: map[ChannelType][]*channel{}}
 	for i := range doc.Commands {
 		r.command(&doc.Commands[i])
 	}

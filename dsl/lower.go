@@ -163,7 +163,7 @@ func (l *blockLowering) run(ops []*operation) {
 }
 
 func (l *blockLowering) op(o *operation) plan.Op {
-	out := plan.Op{Name: o.name, ChannelType: o.channelType, Slice: l.inst.slice(o), ReduceOp: o.reduce}
+	out := plan.Op{Name: o.kind.Name, ChannelType: o.channelType, Slice: l.inst.slice(o), ReduceOp: o.reduce}
 	for _, x := range o.src {
 		out.Src = append(out.Src, l.chunk(o, x))
 	}
@@ -171,10 +171,10 @@ func (l *blockLowering) op(o *operation) plan.Op {
 		out.Dst = append(out.Dst, l.chunk(o, x))
 	}
 	if most := l.p.limits().BuffersPerOp; max(len(out.Src), len(out.Dst)) > most {
-		l.p.fail(o.pos, ErrLimit, "reduce in two steps", "%s with %d sources and %d destinations, at most %d", o.name, len(out.Src), len(out.Dst), most)
+		l.p.fail(o.pos, ErrLimit, "reduce in two steps", "%s with %d sources and %d destinations, at most %d", o.kind, len(out.Src), len(out.Dst), most)
 	}
 	// The buffer alone determines a store to a peer's memory; every other operation names its channels.
-	if o.synchronises() || o.channelType == plan.PortChannel || o.name == plan.Get {
+	if o.kind.Does != plan.Moves || o.channelType == plan.PortChannel || o.kind.Src.At(0).Chunk() == plan.RemoteChunk {
 		for _, c := range o.channels {
 			out.ChannelIDs = append(out.ChannelIDs, l.channelID(o, c.kind, c.id))
 		}
@@ -239,11 +239,7 @@ func (l *blockLowering) remoteID(o *operation, kind ChannelType, id int) int {
 // postcondition returns the postcondition of a user-defined collective; named collectives need none.
 func (p *CollectiveProgram) postcondition() []plan.Postcond {
 	c := &p.spec.Collective
-	switch plan.Collective(c.Name) {
-	case plan.AllReduce, plan.AllGather, plan.ReduceScatter, plan.AllToAll, plan.Broadcast, plan.Reduce, plan.SendRecv:
-		return nil
-	}
-	if c.Post == nil {
+	if plan.Collective(c.Name).Known() || c.Post == nil {
 		return nil
 	}
 	whole := instance{n: p.spec.Instances, policy: p.spec.ReplicationPolicy}

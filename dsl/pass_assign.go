@@ -1,7 +1,5 @@
 package dsl
 
-import "github.com/goccl/goccl/plan"
-
 // assignBlocks chooses thread blocks for operations without one.
 //
 // Operations of a rank that must keep their order share a block; the others are distributed over blocks. These must
@@ -99,7 +97,7 @@ func (p *CollectiveProgram) assignRank(id int, r *rankState, shared map[int][]re
 	waits := map[int][]int{}   // peer → waits so far
 	var allWaits []int
 	for i, o := range r.ops {
-		if o.name == plan.Barrier || o.name == plan.Nop {
+		if o.meets() {
 			continue
 		}
 		for _, c := range o.channels {

@@ -35,10 +35,10 @@ func (p *CollectiveProgram) checkPairing() {
 				if o.loop != nil {
 					e.unit, e.chunks = o.loop.unit, o.loop.numChunks
 				}
-				switch o.name {
-				case plan.Signal, plan.RlxSignal, plan.PutWithSignal, plan.PutWithSignalAndFlush:
+				if o.kind.Does.Has(plan.Adds) {
 					at(e, o.pos).signals++
-				case plan.Wait, plan.RlxWait:
+				}
+				if o.kind.Does.Has(plan.Takes) {
 					e.from, e.to = e.to, e.from
 					at(e, o.pos).waits++
 				}

@@ -36,7 +36,15 @@ func (p *CollectiveProgram) cut(o *operation, at []int) []*operation {
 	}
 	if o.loop != nil {
 		p.fail(o.pos, ErrUsage, "use chunks of one size in the pipeline, or one instance",
-			"%s in a pipeline: other operations use parts of its chunks, so %d instances cannot share it", o.name, p.spec.Instances)
+			"%s in a pipeline: other operations use parts of its chunks, so %d instances cannot share it", o.kind, p.spec.Instances)
+		return []*operation{o}
+	}
+	only := plan.FindOp(func(k *plan.OpKind) bool {
+		return k.Does == plan.Moves && k.MovesLike(o.kind) && (len(k.Channels) == 0 || k.On(o.channelType))
+	})
+	if only == nil || o.kind.Does.Has(plan.Takes) {
+		p.fail(o.pos, ErrUsage, "use chunks of one size, or one instance",
+			"%s: other operations use parts of its chunks, and no op moves them without what else it does", o.kind)
 		return []*operation{o}
 	}
 	size := o.dst[0].chunk.Size
@@ -50,8 +58,8 @@ func (p *CollectiveProgram) cut(o *operation, at []int) []*operation {
 				list[i].chunk.Size = to - from
 			}
 		}
-		if to != size && (c.name == plan.PutWithSignal || c.name == plan.PutWithSignalAndFlush) {
-			c.name = plan.Put
+		if to != size {
+			c.kind = only
 		}
 		out = append(out, c)
 		from = to

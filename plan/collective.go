@@ -30,8 +30,8 @@ func (p *Plan) sameShape() bool {
 	return p.Collective != AllGather && p.Collective != ReduceScatter
 }
 
-// known reports whether the collective's name determines its postcondition.
-func (c Collective) known() bool {
+// Known reports whether the collective's name determines its postcondition.
+func (c Collective) Known() bool {
 	switch c {
 	case AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv:
 		return true
@@ -45,7 +45,7 @@ func (v *validator) chunkCounts() {
 	if v.err != nil {
 		return
 	}
-	if !p.Collective.known() {
+	if !p.Collective.Known() {
 		return
 	}
 	first := -1
@@ -85,7 +85,7 @@ func (v *validator) postcondition() {
 		return
 	}
 	p := v.p
-	v.need(len(p.Postcondition) == 0 || !p.Collective.known(), "postcondition", "%s has its own; only a user-defined collective states one", p.Collective)
+	v.need(len(p.Postcondition) == 0 || !p.Collective.Known(), "postcondition", "%s has its own; only a user-defined collective states one", p.Collective)
 	terms := 0
 	for i := range p.Postcondition {
 		c := &p.Postcondition[i]

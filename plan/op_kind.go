@@ -86,7 +86,8 @@ func (s Operands) Kinds() []OperandKind {
 	return append(slices.Clone(s.Front), s.Rest)
 }
 
-func (s Operands) equal(o Operands) bool {
+// Equal reports whether both lists admit the same operands.
+func (s Operands) Equal(o Operands) bool {
 	return slices.Equal(s.Front, o.Front) && s.Rest == o.Rest && s.Min == o.Min
 }
 
@@ -112,6 +113,9 @@ func FindOp(f func(k *OpKind) bool) *OpKind {
 	return nil
 }
 
+// String returns the name.
+func (k *OpKind) String() string { return string(k.Name) }
+
 // Relaxed reports whether the op is the relaxed form of another.
 func (k *OpKind) Relaxed() bool { return k.Relaxes != "" }
 
@@ -126,7 +130,7 @@ func (k *OpKind) On(t ChannelType) bool { return slices.Contains(k.Channels, t) 
 
 // MovesLike reports whether both ops move the same operands in the same way, whatever else they do.
 func (k *OpKind) MovesLike(o *OpKind) bool {
-	return k.Src.equal(o.Src) && k.Dst.equal(o.Dst) && k.Pairs == o.Pairs && k.Fan == o.Fan && k.Reduces == o.Reduces && k.Raw == o.Raw
+	return k.Src.Equal(o.Src) && k.Dst.Equal(o.Dst) && k.Pairs == o.Pairs && k.Fan == o.Fan && k.Reduces == o.Reduces && k.Raw == o.Raw
 }
 
 // loops reports whether the op, which need not be one of the table, is a pipeline.
@@ -135,8 +139,8 @@ func (op *Op) loops() bool {
 	return k != nil && k.Does.Has(Loops)
 }
 
-// srcPackets reports whether source i holds packets.
-func (k *OpKind) srcPackets(t ChannelType, i int) bool {
+// SourcePackets reports whether source i holds packets, over channels of type t.
+func (k *OpKind) SourcePackets(t ChannelType, i int) bool {
 	return k.Src.At(i).Packets() || k.Raw && t == PortChannel
 }
 

@@ -135,7 +135,7 @@ func (r *resolver) step(op *Op, k *OpKind, does Effects, pos Pos) Step {
 				entry = i
 			}
 			s.Moves = append(s.Moves, Move{
-				Src:   r.places(nil, op, &op.Src[j], k.srcPackets(op.ChannelType, j)),
+				Src:   r.places(nil, op, &op.Src[j], k.SourcePackets(op.ChannelType, j)),
 				Dst:   r.places(nil, op, &op.Dst[i], k.Dst.At(i).Packets()),
 				Entry: entry,
 			})
@@ -144,7 +144,7 @@ func (r *resolver) step(op *Op, k *OpKind, does Effects, pos Pos) Step {
 	}
 	m := Move{Entry: -1}
 	for i := range op.Src {
-		m.Src = r.places(m.Src, op, &op.Src[i], k.srcPackets(op.ChannelType, i))
+		m.Src = r.places(m.Src, op, &op.Src[i], k.SourcePackets(op.ChannelType, i))
 	}
 	for i := range op.Dst {
 		m.Dst = r.places(m.Dst, op, &op.Dst[i], k.Dst.At(i).Packets())

@@ -33,7 +33,7 @@ func (p *Plan) usesScratch(packets bool) bool {
 				continue
 			}
 			for i := range op.Src {
-				if k.srcPackets(op.ChannelType, i) == packets && p.isScratch(g, tb, groups, op, &op.Src[i]) {
+				if k.SourcePackets(op.ChannelType, i) == packets && p.isScratch(g, tb, groups, op, &op.Src[i]) {
 					return true
 				}
 			}

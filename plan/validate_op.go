@@ -124,7 +124,7 @@ func (v *validator) operands(op *Op, k *OpKind) {
 			v.enter("src_buff", i)
 			v.bad(ErrInvalid, "size", "%d chunks combine with %d", op.Src[i].Size, op.Src[0].Size)
 		}
-		if k.srcPackets(op.ChannelType, i) && op.Src[i].Kind == LocalChunk && op.Src[i].Type != Scratch {
+		if k.SourcePackets(op.ChannelType, i) && op.Src[i].Kind == LocalChunk && op.Src[i].Type != Scratch {
 			v.enter("src_buff", i)
 			v.bad(ErrInvalid, "type", "packets live in scratch only")
 		}

@@ -60,7 +60,7 @@ func Check(p *Plan, opts VerifyOptions) (*Report, error) {
 	if err := p.Validate(&Capacity); err != nil {
 		return nil, err
 	}
-	if !p.Collective.known() && len(p.Postcondition) == 0 {
+	if !p.Collective.Known() && len(p.Postcondition) == 0 {
 		return nil, &Violation{Kind: Unspecified, Plan: p.Name, Detail: fmt.Sprintf("collective %q is not one of the known ones, and the plan states no postcondition", p.Collective)}
 	}
 	report := &Report{Launches: 2}
