@@ -46,7 +46,7 @@ func (p *CollectiveProgram) merge(a, b *operation) *operation {
 	case k == b.kind && a.channelType == b.channelType:
 		switch {
 		case k.Src.Rest == 0:
-		case k.Reduces && k.Dst.Equal(plan.ReduceLocal.Kind().Dst):
+		case k.Reduces && len(k.Dst.Front) == 1 && k.Dst.Rest == 0:
 			return mergeReductions(a, b)
 		case !k.Pairs || len(k.Channels) == 0:
 		case k.Src.Rest.Packets():

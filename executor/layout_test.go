@@ -2,6 +2,9 @@ package executor
 
 import (
 	"math/rand/v2"
+	"os"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/goccl/goccl/dsl/programs"
@@ -56,6 +59,36 @@ func TestShortMovesAreThoseOfChunks(t *testing.T) {
 					t.Fatalf("%s, %d bytes, %+v: moves %v, chunk by chunk %v", name, l.Message, m.Move, got[i], want[i])
 				}
 			}
+		}
+	}
+}
+
+// TestKernelKnowsTheCodes compares the codes of the table of ops with those of the kernel's source.
+func TestKernelKnowsTheCodes(t *testing.T) {
+	source, err := os.ReadFile("../kernels/executor/program.cuh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel := map[string]plan.Code{}
+	defined := map[plan.Code]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^  code(\w+) = (\d+),`).FindAllStringSubmatch(string(source), -1) {
+		n, err := strconv.Atoi(m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		kernel[m[1]], defined[plan.Code(n)] = plan.Code(n), true
+	}
+	for name, want := range map[string]plan.Code{
+		"Nop": plan.CodeNop, "Barrier": plan.CodeBarrier, "Signal": plan.CodeSignal, "Wait": plan.CodeWait, "Flush": plan.CodeFlush,
+		"Acquire": plan.CodeAcquire, "Release": plan.CodeRelease, "Data": plan.CodeData, "Loop": plan.CodeLoop, "EndLoop": plan.CodeEndLoop,
+	} {
+		if got, ok := kernel[name]; !ok || got != want {
+			t.Errorf("code%s is %d in the kernel (%v) and %d in the table", name, got, ok, want)
+		}
+	}
+	for _, k := range plan.OpKinds() {
+		if !defined[k.Code] {
+			t.Errorf("the kernel has no code %d, which %s needs", k.Code, k.Name)
 		}
 	}
 }

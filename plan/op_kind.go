@@ -91,13 +91,15 @@ func (s Operands) Equal(o Operands) bool {
 	return slices.Equal(s.Front, o.Front) && s.Rest == o.Rest && s.Min == o.Min
 }
 
-var kindOf = func() map[OpName]*OpKind {
+var kindOf = indexKinds()
+
+func indexKinds() map[OpName]*OpKind {
 	m := make(map[OpName]*OpKind, len(opKinds))
 	for i := range opKinds {
 		m[opKinds[i].Name] = &opKinds[i]
 	}
 	return m
-}()
+}
 
 // OpKinds returns the table of ops. It must not be changed.
 func OpKinds() []OpKind { return opKinds }

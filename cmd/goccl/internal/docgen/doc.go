@@ -10,7 +10,10 @@
 //	                                                   FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
 //	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from algorithm/nvlink/tables
 //	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
+//	<!-- docgen: ops WHICH -->                         the ops of plans, from plan/op_table.go: synchronization or data
 //	<!-- docgen: end -->
+//
+// It also writes into plan/schema.json the names of the ops and what each of them requires.
 package main
 
 //go:generate go run .
