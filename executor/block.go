@@ -23,7 +23,7 @@ type block struct {
 	seenMove int
 	seenSrc  int
 
-	// Pipeline state.
+	// Pipeline state; unit is 0 outside.
 	iter, iters int
 	unit        int64
 }
@@ -66,12 +66,10 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 	case plan.CodeNop, plan.CodeFlush: // a transfer completes with its op
 		return true, true, nil
 	case plan.CodeLoop:
-		b.iter, b.unit = 0, in.op.UnitSize
-		n := b.r.layout.Iterations(in.op)
-		b.iters = int(n)
-		if n == 0 {
+		if b.iter, b.iters = 0, int(b.r.layout.Iterations(in.op)); b.iters == 0 {
 			b.next(in.to)
 		} else {
+			b.unit = in.op.UnitSize
 			b.next(b.pc + 1)
 		}
 		return true, true, nil
@@ -79,6 +77,7 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 		if b.iter++; b.iter < b.iters {
 			b.next(in.to)
 		} else {
+			b.unit = 0
 			b.next(b.pc + 1)
 		}
 		return true, true, nil

@@ -168,7 +168,7 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 	}
 	rewrite := l.Op == datatype.PreMulSum && l.owns[0]
 	p := x.place(l, reachable, rewrite)
-	inAt, outAt := x.inside(l.layout)
+	inAt, outAt := l.layout.Together(x.e.rank)
 	if p.stageIn || p.stageOut {
 		base, half, err := h.stagingOf(l)
 		if err != nil {

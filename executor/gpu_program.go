@@ -201,7 +201,7 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 	o := gpuOp{code: uint8(in.kernel), flags: flags, sources: uint16(len(src)), destinations: uint16(len(dst)), first: uint32(len(e.items)),
 		count: uint32(src[0].Size), reduction: gpuCallersOp}
 	if in.fixed {
-		o.reduction = uint8(operator(in.op.ReduceOp))
+		o.reduction = uint8(in.op.ReduceOp.Or(datatype.Sum))
 	}
 	if in.raw {
 		o.flags |= gpuRaw

@@ -87,19 +87,6 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	return nil
 }
 
-// inside returns the offset of input in output (first) or of output in input (second) when a plan or a caller has both
-// in one memory; the other offset is 0.
-func (x *ExecutionPlan) inside(l *layout) (input, output int64) {
-	at := l.Offset(x.e.rank * l.Period)
-	switch x.plan.Collective {
-	case plan.AllGather:
-		return at, 0
-	case plan.ReduceScatter:
-		return 0, at
-	}
-	return 0, 0
-}
-
 // placement is where a launch's input and output are, and which copies to and from the caller's buffers this needs.
 type placement struct {
 	input, output     device.Ptr
@@ -116,7 +103,7 @@ type placement struct {
 //	                 caller works in place); the caller's input is copied into it first, unless it is there already
 //	plan not         input and output must not overlap: if the caller's do, input is copied to other memory first
 func (x *ExecutionPlan) place(l *launch, reachable [2]bool, rewrite bool) placement {
-	inAt, outAt := x.inside(l.layout)
+	inAt, outAt := l.layout.Together(x.e.rank)
 	p := placement{inSize: l.sizes[0], outSize: l.sizes[1]}
 	if !l.owns[0] {
 		p.inSize = 0

@@ -39,8 +39,8 @@ func kernelFiles(t *testing.T, program string) {
 		n := uint64(len(p.GPUs))
 		for i, m := range []uint64{48, 160, 1920} {
 			op := []datatype.Op{datatype.Sum, datatype.Max, datatype.Prod}[i]
-			if fixed, mixed := operators(p); mixed || fixed != plan.CallerOp {
-				op = operator(fixed)
+			if fixed, mixed := p.Operator(); mixed || fixed != plan.CallerOp {
+				op = fixed.Or(datatype.Sum)
 			}
 			c := emulation{plan: p, message: m * n, t: datatype.Float32, op: op, threads: 3, launches: 3}
 			if _, err := p.NewLayout(c.message); err != nil {

@@ -31,7 +31,7 @@ func reductionOf(p *plan.Plan) (d reduction) {
 			}
 		}
 	}
-	d.operator, d.mixed = operators(p)
+	d.operator, d.mixed = p.Operator()
 	return d
 }
 
@@ -68,34 +68,8 @@ func (d *reduction) takes(op datatype.Op) error {
 		}
 		op = datatype.Sum // input is scaled before, or output after
 	}
-	if d.mixed && op != datatype.Sum || !d.mixed && d.operator != plan.CallerOp && operator(d.operator) != op {
+	if d.mixed && op != datatype.Sum || !d.mixed && d.operator.Or(op) != op {
 		return invalid("the plan reduces by an operator of its own, not by %v", op)
 	}
 	return nil
-}
-
-func operator(op plan.ReduceOp) datatype.Op {
-	switch op {
-	case plan.Min:
-		return datatype.Min
-	case plan.Max:
-		return datatype.Max
-	case plan.Prod:
-		return datatype.Prod
-	}
-	return datatype.Sum
-}
-
-// operators returns the operator of the plan's reductions, and whether they specify different ones.
-func operators(p *plan.Plan) (op plan.ReduceOp, mixed bool) {
-	seen := false
-	for r := range p.GPUs {
-		for _, o := range p.GPUs[r].Ops() {
-			if o.Name.Kind().Reduces {
-				mixed = mixed || seen && o.ReduceOp != op
-				op, seen = o.ReduceOp, true
-			}
-		}
-	}
-	return op, mixed
 }

@@ -306,7 +306,7 @@ func (r *run) arrange() error {
 	}
 	rewrite := r.Op == datatype.PreMulSum && r.owns[0]
 	r.placement = x.place(&r.launch, reachable, rewrite)
-	inAt, outAt := x.inside(r.layout)
+	inAt, outAt := r.layout.Together(x.e.rank)
 	switch {
 	case x.plan.InPlace && r.stageIn:
 		p, err := h.staging(0, max(r.sizes[0], r.sizes[1]))

@@ -90,7 +90,7 @@ func (v *validator) postcondition() {
 	for i := range p.Postcondition {
 		c := &p.Postcondition[i]
 		at := fmt.Sprintf("postcondition[%d]", i)
-		v.need(c.Op.valid(), at+".reduce_op", "%q is not sum, min, max or prod", c.Op)
+		v.need(c.Op.Valid(), at+".reduce_op", "%q is not sum, min, max or prod", c.Op)
 		if !v.need(c.Rank >= 0 && c.Rank < len(p.GPUs), at+".rank", "rank %d of %d", c.Rank, len(p.GPUs)) {
 			return
 		}

@@ -46,31 +46,27 @@ type decoder struct {
 	limits   *Limits
 	pos      Pos
 	seen     []string // keys of the open objects, newest last
-	marks    []int
 	warnings []Warning
 	names    map[string]string
 	ops      int
 	operands int
 }
 
-// begin opens an object. member then returns the next key, or "" at the end. A repeated key is an error, because
-// readers differ in which of the values they keep.
-func (d *decoder) begin() bool {
-	if !d.open('{') {
-		return false
+// object reads an object and calls read for every key; read reads the value. A repeated key is an error, because readers
+// differ in which of the values they keep.
+func (d *decoder) object(read func(key string)) {
+	mark := len(d.seen)
+	d.open('{')
+	for first := true; d.more('}', &first); {
+		if k := d.member(mark); k != "" {
+			read(k)
+		}
 	}
-	d.marks = append(d.marks, len(d.seen))
-	return true
+	d.seen = d.seen[:mark]
 }
 
-func (d *decoder) member(first *bool) string {
-	if !d.more('}', first) {
-		if n := len(d.marks); n > 0 {
-			d.seen = d.seen[:d.marks[n-1]]
-			d.marks = d.marks[:n-1]
-		}
-		return ""
-	}
+// member reads a key of the object whose keys begin at mark. It returns "" after an error.
+func (d *decoder) member(mark int) string {
 	d.space()
 	at := d.off
 	k := d.intern(d.key())
@@ -81,7 +77,7 @@ func (d *decoder) member(first *bool) string {
 		d.fail(at, "an empty key")
 		return ""
 	}
-	for _, s := range d.seen[d.marks[len(d.marks)-1]:] {
+	for _, s := range d.seen[mark:] {
 		if s == k {
 			d.fail(at, "key %q comes twice", k)
 			return ""
@@ -158,20 +154,11 @@ func (d *decoder) ints(field string, limit int) []int {
 
 func (d *decoder) plan() *Plan {
 	p := &Plan{SchemaVersion: 1, ThreadsPerBlock: 1024, Alignment: 16, MaxSize: 1<<64 - 1}
-	if !d.begin() {
-		return p
-	}
+	d.space()
 	start := d.off
 	var have uint
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			for i, k := range []string{"name", "collective", "protocol", "inplace", "gpus"} {
-				if d.err == nil && have&(1<<i) == 0 {
-					d.fail(start-1, "the plan has no %q", k)
-				}
-			}
-			return p
+	d.object(func(k string) {
+		switch k {
 		case "schema_version":
 			p.SchemaVersion = d.int()
 		case "name":
@@ -212,18 +199,19 @@ func (d *decoder) plan() *Plan {
 		default:
 			d.unknown(k)
 		}
+	})
+	for i, k := range []string{"name", "collective", "protocol", "inplace", "gpus"} {
+		if d.err == nil && have&(1<<i) == 0 {
+			d.fail(start, "the plan has no %q", k)
+		}
 	}
+	return p
 }
 
 func (d *decoder) postcond() (c Postcond) {
 	c.Size = 1
-	if !d.begin() {
-		return c
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return c
+	d.object(func(k string) {
+		switch k {
 		case "rank":
 			c.Rank = d.int()
 		case "index":
@@ -237,17 +225,13 @@ func (d *decoder) postcond() (c Postcond) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return c
 }
 
 func (d *decoder) contribution() (c Contribution) {
-	if !d.begin() {
-		return c
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return c
+	d.object(func(k string) {
+		switch k {
 		case "rank":
 			c.Rank = d.int()
 		case "index":
@@ -255,19 +239,15 @@ func (d *decoder) contribution() (c Contribution) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return c
 }
 
 func (d *decoder) gpu() (g GPU) {
 	g.ID = -1
-	if !d.begin() {
-		return g
-	}
 	l := d.limits
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return g
+	d.object(func(k string) {
+		switch k {
 		case "id":
 			g.ID = d.int()
 		case "input_chunks":
@@ -292,17 +272,13 @@ func (d *decoder) gpu() (g GPU) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return g
 }
 
 func (d *decoder) channel() (c Channel) {
-	if !d.begin() {
-		return c
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return c
+	d.object(func(k string) {
+		switch k {
 		case "channel_type":
 			c.Type = ChannelType(d.word(k))
 		case "connected_to":
@@ -314,21 +290,15 @@ func (d *decoder) channel() (c Channel) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return c
 }
 
 func (d *decoder) rankGroup() (g RankGroup) {
-	if !d.begin() {
-		return g
-	}
+	d.space()
 	at, size := d.off, -1
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			if size >= 0 && size != len(g.Ranks) {
-				d.fail(at, "a group of size %d lists %d ranks", size, len(g.Ranks))
-			}
-			return g
+	d.object(func(k string) {
+		switch k {
 		case "size":
 			size = d.int()
 		case "ranks":
@@ -336,17 +306,16 @@ func (d *decoder) rankGroup() (g RankGroup) {
 		default:
 			d.unknown(k)
 		}
+	})
+	if size >= 0 && size != len(g.Ranks) {
+		d.fail(at, "a group of size %d lists %d ranks", size, len(g.Ranks))
 	}
+	return g
 }
 
 func (d *decoder) remoteBuffer() (b RemoteBuffer) {
-	if !d.begin() {
-		return b
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return b
+	d.object(func(k string) {
+		switch k {
 		case "rank":
 			b.Rank = d.int()
 		case "type":
@@ -356,21 +325,18 @@ func (d *decoder) remoteBuffer() (b RemoteBuffer) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return b
 }
 
 func (d *decoder) semaphore() (v Semaphore) {
-	if !d.begin() {
-		return v
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return v
+	d.object(func(k string) {
+		switch k {
 		case "init_value":
 			v.InitValue = d.int()
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return v
 }

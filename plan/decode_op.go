@@ -2,14 +2,9 @@ package plan
 
 func (d *decoder) threadBlock() (tb ThreadBlock) {
 	tb.ID = -1
-	if !d.begin() {
-		return tb
-	}
 	l := d.limits
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return tb
+	d.object(func(k string) {
+		switch k {
 		case "id":
 			tb.ID = d.int()
 		case "channels":
@@ -26,17 +21,13 @@ func (d *decoder) threadBlock() (tb ThreadBlock) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return tb
 }
 
 func (d *decoder) channelRefs() (r ChannelRefs) {
-	if !d.begin() {
-		return r
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return r
+	d.object(func(k string) {
+		switch k {
 		case "channel_type":
 			r.Type = ChannelType(d.word(k))
 		case "channel_ids":
@@ -46,17 +37,13 @@ func (d *decoder) channelRefs() (r ChannelRefs) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return r
 }
 
 func (d *decoder) bufferRefs() (r BufferRefs) {
-	if !d.begin() {
-		return r
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return r
+	d.object(func(k string) {
+		switch k {
 		case "access_channel_type":
 			r.Access = ChannelType(d.word(k))
 		case "remote_buffer_ids":
@@ -64,13 +51,11 @@ func (d *decoder) bufferRefs() (r BufferRefs) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return r
 }
 
 func (d *decoder) op() (op Op) {
-	if !d.begin() {
-		return op
-	}
 	l := d.limits
 	if d.ops++; d.ops > l.TotalOps {
 		d.over(d.off, "ops", "ops in the plan", l.TotalOps)
@@ -80,15 +65,8 @@ func (d *decoder) op() (op Op) {
 		index, size int
 		used        bool
 	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			if loose.used && len(op.Src) == 0 {
-				for _, id := range op.ChannelIDs {
-					op.Src = append(op.Src, Switch(id, loose.index, loose.size))
-				}
-			}
-			return op
+	d.object(func(k string) {
+		switch k {
 		case "name":
 			op.Name = OpName(d.word(k))
 		case "src_buff":
@@ -114,7 +92,7 @@ func (d *decoder) op() (op Op) {
 		case "ops":
 			if d.pos.Inner >= 0 {
 				d.fail(d.off, "a pipeline within a pipeline")
-				return op
+				return
 			}
 			pos := d.pos
 			d.each(k, "ops", l.Ops, func(i int) {
@@ -135,17 +113,18 @@ func (d *decoder) op() (op Op) {
 		default:
 			d.unknown(k)
 		}
+	})
+	if loose.used && len(op.Src) == 0 {
+		for _, id := range op.ChannelIDs {
+			op.Src = append(op.Src, Switch(id, loose.index, loose.size))
+		}
 	}
+	return op
 }
 
 func (d *decoder) slice() (s Slice) {
-	if !d.begin() {
-		return s
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return s
+	d.object(func(k string) {
+		switch k {
 		case "tb_id":
 			s.Index = d.int()
 		case "tbg_size":
@@ -153,17 +132,13 @@ func (d *decoder) slice() (s Slice) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
+	return s
 }
 
 func (d *decoder) iterContext(op *Op) {
-	if !d.begin() {
-		return
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return
+	d.object(func(k string) {
+		switch k {
 		case "unit_size":
 			op.UnitSize = d.int64()
 		case "num_chunks":
@@ -171,7 +146,7 @@ func (d *decoder) iterContext(op *Op) {
 		default:
 			d.unknown(k)
 		}
-	}
+	})
 }
 
 func (d *decoder) chunks(field string) []Chunk {
@@ -187,17 +162,9 @@ func (d *decoder) chunk() (c Chunk) {
 	}
 	c.Size = 1
 	at := d.off
-	if !d.begin() {
-		return c
-	}
 	kinds := 0
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			if d.err == nil && kinds != 1 {
-				d.fail(at, "a chunk needs one of type, buffer_id and switch_channel_id")
-			}
-			return c
+	d.object(func(k string) {
+		switch k {
 		case "type", "buff":
 			c.Kind, c.Type = LocalChunk, BufferType(d.word(k))
 			kinds++
@@ -216,5 +183,9 @@ func (d *decoder) chunk() (c Chunk) {
 		default:
 			d.unknown(k)
 		}
+	})
+	if d.err == nil && kinds != 1 {
+		d.fail(at, "a chunk needs one of type, buffer_id and switch_channel_id")
 	}
+	return c
 }

@@ -132,6 +132,18 @@ func ceilDiv(a, b int64) int64 {
 	return q
 }
 
+// Together returns where a rank's input and output lie when they are one memory, as offsets of which one is 0.
+func (l *Layout) Together(rank int) (input, output int64) {
+	at := l.Offset(rank * l.Period)
+	switch l.plan.Collective {
+	case AllGather:
+		return at, 0
+	case ReduceScatter:
+		return 0, at
+	}
+	return 0, 0
+}
+
 // Even reports whether no chunk is short.
 func (l *Layout) Even() bool { return l.Chunk*int64(l.Period) == l.Block }
 
@@ -175,9 +187,13 @@ func (l *Layout) Part(size int, s Slice) (lo, hi int64) {
 	return cut(int64(s.Index)), cut(int64(s.Index) + 1)
 }
 
-// Window returns the part of [lo, hi) that iteration iter of a pipeline with UnitSize unit works on. It is empty past
-// the end.
-func Window(lo, hi, unit int64, iter int) (int64, int64) {
+// Range is Part, or what iteration iter of a pipeline with UnitSize unit works on of it: nothing past the end. unit is 0
+// outside of pipelines.
+func (l *Layout) Range(size int, s Slice, unit int64, iter int) (int64, int64) {
+	lo, hi := l.Part(size, s)
+	if unit == 0 {
+		return lo, hi
+	}
 	if int64(iter) > (hi-lo)/unit {
 		return hi, hi
 	}

@@ -30,19 +30,6 @@ const (
 	SendRecv      Collective = "sendrecv"
 )
 
-// ReduceOp is the operator of a reducing op. The empty operator stands for the operator that the caller of the
-// collective chooses.
-type ReduceOp string
-
-// The operators of the format. Prod is an extension; MSCCL++ sums whatever operator the file names.
-const (
-	CallerOp ReduceOp = ""
-	Sum      ReduceOp = "sum"
-	Min      ReduceOp = "min"
-	Max      ReduceOp = "max"
-	Prod     ReduceOp = "prod"
-)
-
 // Plan is one collective for a fixed number of ranks.
 type Plan struct {
 	SchemaVersion   int

@@ -7,7 +7,7 @@ func (v *validator) op(op *Op) {
 	if !v.need(k != nil, "name", "there is no op %q", op.Name) {
 		return
 	}
-	v.need(op.ReduceOp.valid(), "reduce_op", "%q is not sum, min, max or prod", op.ReduceOp)
+	v.need(op.ReduceOp.Valid(), "reduce_op", "%q is not sum, min, max or prod", op.ReduceOp)
 	v.need(k.Does.Has(Loops) || len(op.Ops) == 0, "ops", "only a pipeline has a body")
 	switch {
 	case k.Does.Has(Joins):
@@ -45,10 +45,6 @@ func (v *validator) barrier(op *Op) {
 		return
 	}
 	v.need(op.NumThreadBlocks == first.blocks, "num_threadblocks", "barrier %d is for %d thread blocks here and for %d at %v", op.BarrierID, op.NumThreadBlocks, first.blocks, first.at)
-}
-
-func (o ReduceOp) valid() bool {
-	return o == CallerOp || o == Sum || o == Min || o == Max || o == Prod
 }
 
 // entries checks the length of a list whose entry i is served by thread i.

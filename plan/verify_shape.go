@@ -162,10 +162,7 @@ func (sh *messageShape) part(k partKey) []sub {
 	for j := range k.size {
 		for i, a := range sh.atoms {
 			l := Layout{Chunk: a.chunk, Alignment: sh.alignment}
-			lo, hi := l.Part(k.size, k.slice)
-			if k.unit > 0 {
-				lo, hi = Window(lo, hi, k.unit, k.iter)
-			}
+			lo, hi := l.Range(k.size, k.slice, k.unit, k.iter)
 			if at := int64(j)*a.chunk + a.lo; at >= lo && at < hi {
 				subs = append(subs, sub{int32(j), int32(i)})
 			}

@@ -67,18 +67,8 @@ func factor(t datatype.Type) [8]byte {
 
 // Operator returns the operator that the plan's reductions use when the caller asks for op.
 func Operator(p *plan.Plan, op datatype.Op) datatype.Op {
-	for r := range p.GPUs {
-		for b := range p.GPUs[r].ThreadBlocks {
-			for _, s := range p.Program(r, b) {
-				for _, s := range append(s.Body, s) {
-					if len(s.Moves) > 0 && len(s.Moves[0].Src) > 1 && s.Op.ReduceOp != plan.CallerOp {
-						return map[plan.ReduceOp]datatype.Op{plan.Sum: datatype.Sum, plan.Min: datatype.Min, plan.Max: datatype.Max, plan.Prod: datatype.Prod}[s.Op.ReduceOp]
-					}
-				}
-			}
-		}
-	}
-	return op
+	fixed, _ := p.Operator()
+	return fixed.Or(op)
 }
 
 // Rank runs the case on one rank. It returns the time of one execution and the first error. With several executions,
@@ -231,14 +221,8 @@ func newBuffers(p *plan.Plan, l *plan.Layout, rank int, dev device.Device, c Cas
 	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	b.send, b.recv = all, all
-	at := l.Offset(rank * l.Period)
-	switch p.Collective {
-	case plan.AllGather:
-		b.send = all.Add(at)
-	case plan.ReduceScatter:
-		b.recv = all.Add(at)
-	}
+	in, out := l.Together(rank)
+	b.send, b.recv = all.Add(in), all.Add(out)
 	return b, nil
 }
 

@@ -233,19 +233,11 @@ func (r *rankState) allocate(l *plan.Layout) {
 	case !r.m.p.InPlace:
 		r.input, r.output = make([]byte, in), make([]byte, out)
 		r.outputAt = 1 << 40
-	case r.m.p.Collective == plan.AllGather:
-		r.output = make([]byte, out)
-		at := l.Offset(r.rank * l.Period)
-		r.input = r.output[at : at+in : at+in]
-		r.inputAt = at
-	case r.m.p.Collective == plan.ReduceScatter:
-		r.input = make([]byte, in)
-		at := l.Offset(r.rank * l.Period)
-		r.output = r.input[at : at+out : at+out]
-		r.outputAt = at
 	default:
 		both := make([]byte, max(in, out))
-		r.input, r.output = both[:in], both[:out]
+		r.inputAt, r.outputAt = l.Together(r.rank)
+		r.input = both[r.inputAt : r.inputAt+in : r.inputAt+in]
+		r.output = both[r.outputAt : r.outputAt+out : r.outputAt+out]
 	}
 	for i := range r.output {
 		r.output[i] = 0xa5
