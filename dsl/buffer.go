@@ -122,7 +122,7 @@ func (p *CollectiveProgram) checkChunk(pos Position, what string, c Chunk) bool 
 		p.fail(pos, ErrRange, "", "%s %v: there are %d ranks", what, c, len(p.ranks))
 		return false
 	}
-	if c.Buffer != Input && c.Buffer != Output && c.Buffer != Scratch {
+	if !c.Buffer.Valid() {
 		p.fail(pos, ErrRange, `use "i", "o" or "s"`, "%s %v: unknown buffer", what, c)
 		return false
 	}

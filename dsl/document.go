@@ -113,22 +113,10 @@ func (doc *Document) collective() (Collective, error) {
 	if n < 1 || n > maxDocumentRanks || cf < 1 || cf > maxDocumentChunks/n || doc.Root < 0 || doc.Root >= n {
 		return bad("%d ranks, chunk factor %d, root %d", n, cf, doc.Root)
 	}
-	switch plan.Collective(doc.Collective) {
-	case plan.AllReduce:
-		return AllReduce(n, cf, doc.InPlace), nil
-	case plan.AllGather:
-		return AllGather(n, cf, doc.InPlace), nil
-	case plan.ReduceScatter:
-		return ReduceScatter(n, cf, doc.InPlace), nil
-	case plan.AllToAll:
-		return AllToAll(n, cf, doc.InPlace), nil
-	case plan.Broadcast:
-		return Broadcast(n, cf, doc.Root, doc.InPlace), nil
-	case plan.Reduce:
-		return Reduce(n, cf, doc.Root, doc.InPlace), nil
-	case plan.SendRecv:
-		return SendRecv(n, cf, doc.InPlace), nil
-	case "":
+	if name := plan.Collective(doc.Collective); name.Known() {
+		return named(name, n, cf, doc.Root, doc.InPlace), nil
+	}
+	if doc.Collective == "" {
 		return bad("the document names no collective")
 	}
 	if doc.InputChunks < 0 || doc.InputChunks > maxDocumentChunks || doc.OutputChunks < 0 || doc.OutputChunks > maxDocumentChunks {

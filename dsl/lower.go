@@ -93,18 +93,16 @@ func (p *CollectiveProgram) remoteBuffers(g *plan.GPU, blocks [][]*operation) ma
 	var keys []remoteKey
 	for _, ops := range blocks {
 		for _, o := range ops {
-			for _, list := range [2][]operand{o.src, o.dst} {
-				for _, x := range list {
-					if x.channel == nil {
-						continue
-					}
-					k := remoteKey{x.chunk.Rank, x.chunk.Buffer}
-					if access[k] == nil {
-						access[k] = map[ChannelType]bool{}
-						keys = append(keys, k)
-					}
-					access[k][x.channel.kind] = true
+			for x := range o.operands() {
+				if x.channel == nil {
+					continue
 				}
+				k := remoteKey{x.chunk.Rank, x.chunk.Buffer}
+				if access[k] == nil {
+					access[k] = map[ChannelType]bool{}
+					keys = append(keys, k)
+				}
+				access[k][x.channel.kind] = true
 			}
 		}
 	}

@@ -1,6 +1,10 @@
 package dsl
 
-import "github.com/goccl/goccl/plan"
+import (
+	"iter"
+
+	"github.com/goccl/goccl/plan"
+)
 
 // operand is a chunk and how to access it: locally when channel and sw are nil, through a channel, or through a switch
 // group. In a switch group, chunk.Rank is the accessing rank and the chunk stands for the same place on every member.
@@ -54,6 +58,22 @@ func (o *operation) isNop() bool { return o.kind.Does == plan.Meets }
 // nopBefore returns an operation that synchronizes the threads of o's block.
 func nopBefore(o *operation) *operation {
 	return &operation{kind: plan.Nop.Kind(), pos: o.pos, rank: o.rank, tb: o.tb, loop: o.loop}
+}
+
+// operands visits the sources, then the destinations.
+func (o *operation) operands() iter.Seq[*operand] {
+	return func(yield func(*operand) bool) {
+		for i := range o.src {
+			if !yield(&o.src[i]) {
+				return
+			}
+		}
+		for i := range o.dst {
+			if !yield(&o.dst[i]) {
+				return
+			}
+		}
+	}
 }
 
 // movesData reports whether the operation reads or writes buffers.

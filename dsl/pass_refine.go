@@ -52,11 +52,9 @@ func (p *CollectiveProgram) cut(o *operation, at []int) []*operation {
 	var out []*operation
 	for _, to := range append(at, size) {
 		c := o.clone()
-		for _, list := range [2][]operand{c.src, c.dst} {
-			for i := range list {
-				list[i].chunk.Index += from
-				list[i].chunk.Size = to - from
-			}
+		for x := range c.operands() {
+			x.chunk.Index += from
+			x.chunk.Size = to - from
 		}
 		if to != size {
 			c.kind = only
@@ -103,10 +101,8 @@ func (x operand) places() []Chunk {
 
 func (o *operation) places() []Chunk {
 	var out []Chunk
-	for _, list := range [2][]operand{o.src, o.dst} {
-		for _, x := range list {
-			out = append(out, x.places()...)
-		}
+	for x := range o.operands() {
+		out = append(out, x.places()...)
 	}
 	return out
 }

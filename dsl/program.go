@@ -2,7 +2,7 @@ package dsl
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 )
 
 // CollectiveProgram is a recorded collective: the operations of all ranks, in the order in which the author wrote them.
@@ -178,9 +178,7 @@ func (p *CollectiveProgram) emitReduce(o *operation, s settings) {
 			return
 		}
 	}
-	switch s.op {
-	case Sum, Min, Max, Prod, "":
-	default:
+	if !s.op.Valid() {
 		p.fail(o.pos, ErrUsage, "use sum, min, max or prod", "reduction operator %q", string(s.op))
 		return
 	}
@@ -189,16 +187,8 @@ func (p *CollectiveProgram) emitReduce(o *operation, s settings) {
 
 // barrier returns the id of a set of blocks, and assigns a new id per rank to a new set.
 func (r *rankState) barrier(blocks []int) *barrier {
-	sorted := append([]int(nil), blocks...)
-	for i := 1; i < len(sorted); i++ {
-		for j := i; j > 0 && sorted[j] < sorted[j-1]; j-- {
-			sorted[j], sorted[j-1] = sorted[j-1], sorted[j]
-		}
-	}
-	key := ""
-	for _, b := range sorted {
-		key += strconv.Itoa(b) + ","
-	}
+	sorted := slices.Sorted(slices.Values(blocks))
+	key := fmt.Sprint(sorted)
 	if b, ok := r.barrierIDs[key]; ok {
 		return b
 	}

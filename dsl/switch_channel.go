@@ -33,7 +33,7 @@ func (p *CollectiveProgram) SwitchChannel(ranks []int, buffer BufferType) *Switc
 		s.p = nil
 		return s
 	}
-	if buffer != Input && buffer != Output && buffer != Scratch {
+	if !buffer.Valid() {
 		p.fail(s.pos, ErrRange, `use "i", "o" or "s"`, "switch channel over an unknown buffer %q", string(buffer))
 		s.p = nil
 		return s

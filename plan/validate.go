@@ -139,7 +139,7 @@ func (v *validator) rank(r int) {
 		v.enter("remote_buffers", i)
 		b := &g.RemoteBuffers[i]
 		v.need(b.Rank >= 0 && b.Rank < len(p.GPUs) && b.Rank != r, "rank", "rank %d is not another rank of %d", b.Rank, len(p.GPUs))
-		v.need(b.Type.valid(), "type", "%q is not i, o or s", b.Type)
+		v.need(b.Type.Valid(), "type", "%q is not i, o or s", b.Type)
 		for _, a := range b.Access {
 			v.need(a == MemoryChannel || a == PortChannel, "access_channel_types", "%q is not memory or port", a)
 		}
@@ -167,7 +167,7 @@ func (v *validator) channel(r int, c *Channel, counts map[ChannelType]int) {
 		}
 		v.need(len(c.RankGroups) == 0, "rank_groups", "only switch channels have groups")
 	case SwitchChannel:
-		v.need(c.BufferType.valid(), "buffer_type", "%q is not i, o or s", c.BufferType)
+		v.need(c.BufferType.Valid(), "buffer_type", "%q is not i, o or s", c.BufferType)
 		counts[c.Type] += len(c.RankGroups)
 		for j := range c.RankGroups {
 			v.enter("rank_groups", j)
@@ -196,7 +196,8 @@ func (v *validator) group(r int, ranks []int) {
 	v.need(member, "ranks", "the group does not hold rank %d itself", r)
 }
 
-func (t BufferType) valid() bool { return t == Input || t == Output || t == Scratch }
+// Valid reports whether t is one of the buffers.
+func (t BufferType) Valid() bool { return t == Input || t == Output || t == Scratch }
 
 func (v *validator) threadBlock(b int) {
 	tb, l := v.tb, v.l

@@ -169,7 +169,7 @@ func (v *validator) operand(op *Op, k OperandKind, c *Chunk) {
 	t := c.Type
 	switch c.Kind {
 	case LocalChunk:
-		if !c.Type.valid() {
+		if !c.Type.Valid() {
 			v.bad(ErrInvalid, "type", "%q is not i, o or s", c.Type)
 			return
 		}
