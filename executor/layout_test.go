@@ -1,8 +1,10 @@
 package executor
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
@@ -65,18 +67,26 @@ func TestShortMovesAreThoseOfChunks(t *testing.T) {
 
 // TestKernelKnowsTheCodes compares the codes of the table of ops with those of the kernel's source.
 func TestKernelKnowsTheCodes(t *testing.T) {
-	source, err := os.ReadFile("../kernels/executor/program.cuh")
+	var source []byte
+	files, err := filepath.Glob("../kernels/executor/*.cuh")
+	for _, f := range files {
+		text, e := os.ReadFile(f)
+		source, err = append(source, text...), errors.Join(err, e)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	kernel := map[string]plan.Code{}
 	defined := map[plan.Code]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^  code(\w+) = (\d+),`).FindAllStringSubmatch(string(source), -1) {
-		n, err := strconv.Atoi(m[2])
+	for _, m := range regexp.MustCompile(`\bcode(\w+) = (\d+)[,;]`).FindAllSubmatch(source, -1) {
+		n, err := strconv.Atoi(string(m[2]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kernel[m[1]], defined[plan.Code(n)] = plan.Code(n), true
+		if defined[plan.Code(n)] {
+			t.Errorf("code %d has two meanings in the kernel", n)
+		}
+		kernel[string(m[1])], defined[plan.Code(n)] = plan.Code(n), true
 	}
 	for name, want := range map[string]plan.Code{
 		"Nop": plan.CodeNop, "Barrier": plan.CodeBarrier, "Signal": plan.CodeSignal, "Wait": plan.CodeWait, "Flush": plan.CodeFlush,
