@@ -135,10 +135,10 @@ func (k *OpKind) MovesLike(o *OpKind) bool {
 	return k.Src.Equal(o.Src) && k.Dst.Equal(o.Dst) && k.Pairs == o.Pairs && k.Fan == o.Fan && k.Reduces == o.Reduces && k.Raw == o.Raw
 }
 
-// loops reports whether the op, which need not be one of the table, is a pipeline.
-func (op *Op) loops() bool {
+// does reports whether the op, which need not be one of the table, has effect e.
+func (op *Op) does(e Effects) bool {
 	k := op.Name.Kind()
-	return k != nil && k.Does.Has(Loops)
+	return k != nil && k.Does.Has(e)
 }
 
 // SourcePackets reports whether source i holds packets, over channels of type t.

@@ -50,18 +50,18 @@ var (
 	switchOnly = []ChannelType{SwitchChannel}
 )
 
-func list(front ...OperandKind) Operands       { return Operands{Front: front} }
+func front(front ...OperandKind) Operands      { return Operands{Front: front} }
 func (s Operands) any(k OperandKind) Operands  { s.Rest = k; return s }
 func (s Operands) some(k OperandKind) Operands { s.Rest, s.Min = k, 1; return s }
 
 // The operand lists that several ops share.
 var (
-	locals       = list().some(AnyLocal)
-	remotes      = list().some(AnyRemote)
-	packets      = list().some(LocalPackets)
-	peersPackets = list().some(RemotePackets)
-	local        = list(AnyLocal)
-	switched     = list(SwitchPlain)
+	locals       = front().some(AnyLocal)
+	remotes      = front().some(AnyRemote)
+	packets      = front().some(LocalPackets)
+	peersPackets = front().some(RemotePackets)
+	local        = front(AnyLocal)
+	switched     = front(SwitchPlain)
 	andPackets   = local.any(LocalPackets) // a local operand first
 	andRemotes   = local.some(AnyRemote)
 )
@@ -126,12 +126,12 @@ var opKinds = []OpKind{
 		Doc: "as `res`, reading peers"},
 	{Name: ReducePackets, Does: Moves, Src: andPackets, Dst: local, Reduces: true,
 		Doc: "as `re`, waiting for packets"},
-	{Name: ReduceCopyPackets, Does: Moves, Src: andPackets, Dst: list(AnyLocal, LocalPackets), Reduces: true,
+	{Name: ReduceCopyPackets, Does: Moves, Src: andPackets, Dst: front(AnyLocal, LocalPackets), Reduces: true,
 		Doc: "as `repkt`, and as packets into local scratch"},
 	{Name: ReduceSendPackets, Does: Moves, Src: andPackets, Dst: local.some(RemotePackets), Reduces: true,
 		Channels: memoryOnly,
 		Doc:      "as `repkt`, and as packets to peers"},
-	{Name: ReduceCopySendPackets, Does: Moves, Src: andPackets, Dst: list(AnyLocal,
+	{Name: ReduceCopySendPackets, Does: Moves, Src: andPackets, Dst: front(AnyLocal,
 		LocalPackets).some(RemotePackets), Reduces: true, Channels: memoryOnly,
 		Doc: "as `repkt`, and as packets into local scratch and to peers"},
 
@@ -143,8 +143,8 @@ var opKinds = []OpKind{
 	{Name: SwitchStore, Word: "switch_broadcast", Does: Moves, Src: local, Dst: switched, Pairs: true,
 		Channels: switchOnly,
 		Doc:      "stored to all ranks"},
-	{Name: SwitchStorePackets, Word: "switch_broadcast_packets", Does: Moves, Src: list(LocalPackets),
-		Dst: list(SwitchPackets), Pairs: true, Channels: switchOnly,
+	{Name: SwitchStorePackets, Word: "switch_broadcast_packets", Does: Moves, Src: front(LocalPackets),
+		Dst: front(SwitchPackets), Pairs: true, Channels: switchOnly,
 		Doc: "waits for the packets and stores them to all ranks"},
 
 	{Name: Pipeline, Does: Loops,

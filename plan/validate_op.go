@@ -61,7 +61,7 @@ func (v *validator) pipeline(op *Op) {
 	pos := v.pos
 	for i := range op.Ops {
 		v.pos.Inner = i
-		if v.need(!op.Ops[i].loops(), "name", "a pipeline within a pipeline") {
+		if v.need(!op.Ops[i].does(Loops), "name", "a pipeline within a pipeline") {
 			v.op(&op.Ops[i])
 		}
 		if v.err != nil {
