@@ -161,7 +161,8 @@ func (v *verifier) meet(b *blockState, bar *barrier) bool {
 // data executes an op that moves bytes.
 func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 	s := u.step
-	if !v.packetsReady(b, u) {
+	if _, _, at := v.missing(b, u); at >= 0 {
+		v.waiting[at] = append(v.waiting[at], b.id)
 		return false, nil
 	}
 	for i := range s.Moves {
@@ -192,27 +193,23 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 	return true, nil
 }
 
-// packetsReady reports whether all packets that u reads have arrived. Otherwise b waits for the first that has not. A
-// port put of packets does not check flags: it copies what is there.
-func (v *verifier) packetsReady(b *blockState, u *unit) bool {
-	if u.step.Raw {
-		return true
-	}
+// missing returns the first packet that u reads and that has not arrived in b's launch: a place, an atom of one of its
+// chunks, and the cell, or -1. Raw packets are not awaited: what is there is copied.
+func (v *verifier) missing(b *blockState, u *unit) (src *Place, part sub, cell int) {
 	for i := range u.step.Moves {
-		for _, src := range u.step.Moves[i].Src {
-			if src.Plane != PacketPlane {
+		for k := range u.step.Moves[i].Src {
+			src := &u.step.Moves[i].Src[k]
+			if src.Plane != PacketPlane || u.step.Raw {
 				continue
 			}
 			for _, part := range u.parts[i] {
-				at := v.cellAt(src.Rank, PacketPlane, src.Index+int(part.chunk), b.launch) + int(part.atom)
-				if v.cells[at].flag < int32(b.launch) {
-					v.waiting[at] = append(v.waiting[at], b.id)
-					return false
+				if at := v.cellOf(src, part, b.launch); v.cells[at].flag < int32(b.launch) {
+					return src, part, at
 				}
 			}
 		}
 	}
-	return true
+	return nil, sub{}, -1
 }
 
 // walker executes a move at one offset. All accesses at one offset are made by one thread.

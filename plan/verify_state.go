@@ -262,6 +262,11 @@ func (v *verifier) cellAt(rank int, pl Plane, chunk, launch int) int {
 	return v.planes[rank][pl] + chunk*len(v.shape.atoms)
 }
 
+// cellOf returns the index of an atom of a chunk of a place in the given launch.
+func (v *verifier) cellOf(pl *Place, part sub, launch int) int {
+	return v.cellAt(pl.Rank, pl.Plane, pl.Index+int(part.chunk), launch) + int(part.atom)
+}
+
 func (v *verifier) planeState(rank int, pl Plane, launch int) *planeState {
 	i := 4 * rank
 	if v.p.DoubleScratch {

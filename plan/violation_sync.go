@@ -173,25 +173,8 @@ func (v *verifier) blockage(b *blockState) blockage {
 		slices.Sort(by)
 		return blockage{fmt.Sprintf("%d more of %d thread blocks at barrier %d", bar.size-len(bar.arrived), bar.size, s.Op.BarrierID), by}
 	default:
-		return v.packetBlockage(b, u)
-	}
-	return blockage{what: "nothing"}
-}
-
-// packetBlockage finds the missing packet and the ops that write it.
-func (v *verifier) packetBlockage(b *blockState, u *unit) blockage {
-	for i := range u.step.Moves {
-		for _, src := range u.step.Moves[i].Src {
-			for _, part := range u.parts[i] {
-				if src.Plane != PacketPlane {
-					continue
-				}
-				at := v.cellAt(src.Rank, PacketPlane, src.Index+int(part.chunk), b.launch) + int(part.atom)
-				if v.cells[at].flag >= int32(b.launch) {
-					continue
-				}
-				return blockage{"the packet at " + v.where(&src, part).String(), v.writers(at, b.launch)}
-			}
+		if src, part, at := v.missing(b, u); at >= 0 {
+			return blockage{"the packet at " + v.where(src, part).String(), v.writers(at, b.launch)}
 		}
 	}
 	return blockage{what: "nothing"}
@@ -212,9 +195,9 @@ func (v *verifier) writers(cell, launch int) (by []int) {
 
 func (v *verifier) writesCell(u *unit, cell, launch int) bool {
 	for j := range u.step.Moves {
-		for _, dst := range u.step.Moves[j].Dst {
+		for k := range u.step.Moves[j].Dst {
 			for _, part := range u.parts[j] {
-				if v.cellAt(dst.Rank, dst.Plane, dst.Index+int(part.chunk), launch)+int(part.atom) == cell {
+				if v.cellOf(&u.step.Moves[j].Dst[k], part, launch) == cell {
 					return true
 				}
 			}

@@ -258,7 +258,7 @@ func (r *runner) signal(b int32, s *blockState, in *instr, now float64) {
 		link := in.links[i]
 		if r.linkPort[link] {
 			at = max(r.net.port(rank, Proxy).reserve(now, m.Rail.Proxy)+m.Rail.Proxy, r.linkEnd[link])
-			if r.net.sameHost(rank, r.linkPeer[link]) {
+			if r.machine.sameHost(rank, r.linkPeer[link]) {
 				at += m.Flag
 			} else {
 				at = max(at, now+m.Rail.Proxy+m.Rail.Latency)
