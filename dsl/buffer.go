@@ -68,7 +68,8 @@ func (b *Buffer) Size() int { return b.size }
 func (b *Buffer) Slice(from, to int) Chunk {
 	c := Chunk{Rank: b.rank, Buffer: b.buffer, Index: b.offset + from, Size: to - from}
 	if from < 0 || to > b.size || from >= to {
-		b.p.fail(b.p.position(), ErrRange, "", "slice [%d:%d] of the %s buffer of rank %d, which has %d chunks", from, to, bufferName(b.buffer), b.rank, b.size)
+		b.p.fail(b.p.position(), ErrRange, "", "slice [%d:%d] of the %s buffer of rank %d, which has %d chunks", from, to,
+			bufferName(b.buffer), b.rank, b.size)
 		return Chunk{Rank: b.rank, Buffer: b.buffer, Index: b.offset}
 	}
 	return c

@@ -36,7 +36,8 @@ func (c *channel) String() string {
 func (p *CollectiveProgram) newChannel(kind ChannelType, dst, src int) *channel {
 	c := &channel{p: p, kind: kind, dst: dst, src: src, pos: p.position()}
 	if dst < 0 || dst >= len(p.ranks) || src < 0 || src >= len(p.ranks) || dst == src {
-		p.fail(c.pos, ErrRange, "use two different ranks of the program", "%s channel from rank %d to rank %d, %d ranks", kind, src, dst, len(p.ranks))
+		p.fail(c.pos, ErrRange, "use two different ranks of the program", "%s channel from rank %d to rank %d, %d ranks",
+			kind, src, dst, len(p.ranks))
 		c.p = nil
 		return c
 	}
@@ -72,7 +73,8 @@ func (c *channel) point(name plan.OpName, s settings) {
 		}
 		kind = plan.FindOp(func(k *plan.OpKind) bool { return k.Relaxes == name })
 	}
-	c.p.emit(&operation{kind: kind, pos: c.p.position(), rank: c.src, tb: s.tb, channelType: c.kind, channels: []*channel{c}, sync: s.sync})
+	c.p.emit(&operation{kind: kind, pos: c.p.position(), rank: c.src, tb: s.tb, channelType: c.kind,
+		channels: []*channel{c}, sync: s.sync})
 }
 
 // move emits a data operation from or to the peer.

@@ -57,13 +57,16 @@ func SendRecv(ranks, cf int, inPlace bool) Collective {
 }
 
 // Custom describes a user-defined collective by its postcondition.
-func Custom(name string, ranks, inputChunks, outputChunks int, inPlace bool, post func(rank, chunk int) []Contribution) Collective {
-	return Collective{Name: name, Ranks: ranks, ChunkFactor: 1, InputChunks: inputChunks, OutputChunks: outputChunks, InPlace: inPlace, Post: post}
+func Custom(name string, ranks, inputChunks, outputChunks int, inPlace bool,
+	post func(rank, chunk int) []Contribution) Collective {
+	return Collective{Name: name, Ranks: ranks, ChunkFactor: 1, InputChunks: inputChunks, OutputChunks: outputChunks,
+		InPlace: inPlace, Post: post}
 }
 
 // named describes a collective of the format: a buffer has cf chunks, or cf for every rank.
 func named(name plan.Collective, ranks, cf, root int, inPlace bool) Collective {
-	c := Collective{Name: string(name), Ranks: ranks, ChunkFactor: cf, InputChunks: cf, OutputChunks: cf, InPlace: inPlace, Root: root}
+	c := Collective{Name: string(name), Ranks: ranks, ChunkFactor: cf, InputChunks: cf, OutputChunks: cf, InPlace: inPlace,
+		Root: root}
 	switch name {
 	case plan.AllReduce, plan.AllToAll:
 		c.InputChunks, c.OutputChunks = ranks*cf, ranks*cf

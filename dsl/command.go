@@ -15,12 +15,12 @@ import (
 //	memory_channel port_channel              dst, src (ranks)
 //	switch_channel                           ranks, buffer
 //	semaphore                                rank, initial
-//	scratch                                  rank, size                     makes a buffer; chunks count from its start by `view`
+//	scratch                                  rank, size; makes a buffer, whose chunks count from its start by `view`
 //	signal wait flush                        channel_type, channel
 //	get put put_packets read_put_packets
 //	put_with_signal
 //	put_with_signal_and_flush                channel_type, channel, to, from
-//	reduce                                   acc, others; into; channel_type, channel for a peer's chunks, else local; packet
+//	reduce                                   acc, others; into; channel_type, channel for a peer's chunks; packet
 //	copy copy_packets unpack_packets         to, from
 //	barrier                                  rank, blocks
 //	acquire release                          semaphore

@@ -80,10 +80,11 @@ func FromDocument(doc *Document) (*CollectiveProgram, error) {
 	}
 	no := func(b *bool) bool { return b != nil && !*b }
 	p := NewCollectiveProgram(AlgoSpec{
-		Name: doc.Name, Collective: c, WorldSize: doc.Ranks, RanksPerNode: doc.RanksPerNode, InPlace: doc.InPlace, Instances: doc.Instances,
-		Protocol: doc.Protocol, NoFusion: no(doc.Fusion), NoAutoSync: no(doc.AutoSync), ReplicationPolicy: ReplicationPolicy(doc.ReplicationPolicy),
-		ReuseResources: doc.ReuseResources, ThreadsPerBlock: doc.ThreadsPerBlock, UseDoubleScratchBuffer: doc.DoubleScratch,
-		BufferAlignment: doc.Alignment, MinMessageSize: doc.MinMessageSize, MaxMessageSize: doc.MaxMessageSize, Portable: doc.Portable, Tags: doc.Tags,
+		Name: doc.Name, Collective: c, WorldSize: doc.Ranks, RanksPerNode: doc.RanksPerNode, InPlace: doc.InPlace,
+		Instances: doc.Instances, Protocol: doc.Protocol, NoFusion: no(doc.Fusion), NoAutoSync: no(doc.AutoSync),
+		ReplicationPolicy: ReplicationPolicy(doc.ReplicationPolicy), ReuseResources: doc.ReuseResources,
+		ThreadsPerBlock: doc.ThreadsPerBlock, UseDoubleScratchBuffer: doc.DoubleScratch, BufferAlignment: doc.Alignment,
+		MinMessageSize: doc.MinMessageSize, MaxMessageSize: doc.MaxMessageSize, Portable: doc.Portable, Tags: doc.Tags,
 	})
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -119,7 +120,8 @@ func (doc *Document) collective() (Collective, error) {
 	if doc.Collective == "" {
 		return bad("the document names no collective")
 	}
-	if doc.InputChunks < 0 || doc.InputChunks > maxDocumentChunks || doc.OutputChunks < 0 || doc.OutputChunks > maxDocumentChunks {
+	if doc.InputChunks < 0 || doc.InputChunks > maxDocumentChunks || doc.OutputChunks < 0 ||
+		doc.OutputChunks > maxDocumentChunks {
 		return bad("collective %s with %d input and %d output chunks", doc.Collective, doc.InputChunks, doc.OutputChunks)
 	}
 	post := map[[2]int][]Contribution{}

@@ -55,5 +55,6 @@ func (c *MemoryChannel) Reduce(local Chunk, remote []Chunk, opts ...Option) {
 		p.fail(pos, ErrMismatch, "", "reduce on the %v: the local chunk is of %v", c, local)
 		return
 	}
-	p.emitReduce(&operation{kind: plan.ReadReduce.Kind(), pos: pos, rank: c.src, channelType: plan.MemoryChannel, src: src}, s)
+	p.emitReduce(&operation{kind: plan.ReadReduce.Kind(), pos: pos, rank: c.src, channelType: plan.MemoryChannel,
+		src: src}, s)
 }

@@ -63,7 +63,8 @@ func (p *CollectiveProgram) merge(a, b *operation) *operation {
 
 // mergePoints merges two synchronizing operations on different channels or semaphores.
 func mergePoints(a, b *operation) *operation {
-	if a.channelType != b.channelType || len(a.channels)+len(b.channels) > maxChannelsPerOp || len(a.semaphores)+len(b.semaphores) > maxChannelsPerOp {
+	if a.channelType != b.channelType || len(a.channels)+len(b.channels) > maxChannelsPerOp ||
+		len(a.semaphores)+len(b.semaphores) > maxChannelsPerOp {
 		return nil
 	}
 	for _, x := range a.channels {
@@ -181,8 +182,8 @@ func mergeStores(a, b *operation) *operation {
 	return a
 }
 
-// stored returns the op that reduces as a does and also stores the result as b does, or nil. from is the destination of a
-// that b reads.
+// stored returns the op that reduces as a does and also stores the result as b does, or nil. from is the destination of
+// a that b reads.
 func stored(a, b *plan.OpKind) (k *plan.OpKind, from int) {
 	from = slices.Index(a.Dst.Front, b.Src.At(0))
 	if !a.Reduces || !b.Pairs || a.Does != plan.Moves || b.Does != plan.Moves || from < 0 {

@@ -52,7 +52,8 @@ func (p *CollectiveProgram) checkPairing() {
 				where = " in pipelines"
 			}
 			p.fail(t.pos, ErrPairing, "give every signal one wait on the peer's channel of the same number",
-				"%s channel %d: rank %d signals rank %d %d times%s, which waits %d times", e.kind, e.nth, e.from, e.to, t.signals, where, t.waits)
+				"%s channel %d: rank %d signals rank %d %d times%s, which waits %d times", e.kind, e.nth, e.from, e.to, t.signals,
+				where, t.waits)
 		}
 	}
 }

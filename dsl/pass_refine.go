@@ -36,7 +36,8 @@ func (p *CollectiveProgram) cut(o *operation, at []int) []*operation {
 	}
 	if o.loop != nil {
 		p.fail(o.pos, ErrUsage, "use chunks of one size in the pipeline, or one instance",
-			"%s in a pipeline: other operations use parts of its chunks, so %d instances cannot share it", o.kind, p.spec.Instances)
+			"%s in a pipeline: other operations use parts of its chunks, so %d instances cannot share it", o.kind,
+			p.spec.Instances)
 		return []*operation{o}
 	}
 	only := plan.FindOp(func(k *plan.OpKind) bool {

@@ -105,13 +105,15 @@ func (p *CollectiveProgram) transfer(o *operation, s settings) {
 func (p *CollectiveProgram) packetsInScratch(o *operation) bool {
 	for i, x := range o.src {
 		if o.kind.SourcePackets(o.channelType, i) && x.chunk.Buffer != Scratch {
-			p.fail(o.pos, ErrUsage, "copy with Rank.CopyPackets first", "%s reads packets from %v: packets live in scratch", o.kind, x.chunk)
+			p.fail(o.pos, ErrUsage, "copy with Rank.CopyPackets first", "%s reads packets from %v: packets live in scratch",
+				o.kind, x.chunk)
 			return false
 		}
 	}
 	for i, x := range o.dst {
 		if o.kind.Dst.At(i).Packets() && x.chunk.Buffer != Scratch {
-			p.fail(o.pos, ErrUsage, "put them into a scratch buffer", "%s writes packets to %v: packets live in scratch", o.kind, x.chunk)
+			p.fail(o.pos, ErrUsage, "put them into a scratch buffer", "%s writes packets to %v: packets live in scratch", o.kind,
+				x.chunk)
 			return false
 		}
 	}

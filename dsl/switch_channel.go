@@ -22,7 +22,8 @@ func (p *CollectiveProgram) SwitchChannel(ranks []int, buffer BufferType) *Switc
 	seen := map[int]bool{}
 	for _, r := range ranks {
 		if r < 0 || r >= len(p.ranks) || seen[r] {
-			p.fail(s.pos, ErrRange, "list different ranks of the program", "switch channel over ranks %v of %d", ranks, len(p.ranks))
+			p.fail(s.pos, ErrRange, "list different ranks of the program", "switch channel over ranks %v of %d", ranks,
+				len(p.ranks))
 			s.p = nil
 			return s
 		}

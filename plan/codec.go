@@ -2,10 +2,10 @@ package plan
 
 import "strconv"
 
-// codec reads or writes the JSON of a plan: one of r and w is set. The functions that describe an object (codec_plan.go)
-// serve both directions, so that each key is stated once. To read, such a function is called for every key of the
-// object, and the value goes to the field that asks for the key. To write, it is called once, and the members come in
-// its order.
+// codec reads or writes the JSON of a plan: one of r and w is set. The functions that describe an object
+// (codec_plan.go) serve both directions, so that each key is stated once. To read, such a function is called for every
+// key of the object, and the value goes to the field that asks for the key. To write, it is called once, and the
+// members come in its order.
 type codec struct {
 	r   *decoder
 	w   *writer

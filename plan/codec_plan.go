@@ -20,7 +20,8 @@ func (c *codec) plan(p *Plan) {
 			c.int("root", &p.Root)
 		}
 		if c.has(len(p.Postcondition) > 0) {
-			list(c, "postcondition", "entries", c.limits().PostcondTerms, true, &p.Postcondition, func(_ int, e *Postcond) { c.postcond(e) })
+			list(c, "postcondition", "entries", c.limits().PostcondTerms, true, &p.Postcondition,
+				func(_ int, e *Postcond) { c.postcond(e) })
 		}
 		list(c, "gpus", "ranks", c.limits().Ranks, true, &p.GPUs, func(i int, g *GPU) {
 			defer c.within(Pos{i, -1, -1, -1})()
@@ -92,7 +93,8 @@ func (c *codec) gpu(g *GPU) {
 		c.int("output_chunks", &g.OutputChunks)
 		c.int("scratch_chunks", &g.ScratchChunks)
 		list(c, "channels", "entries", l.ChannelsPerRank, true, &g.Channels, func(_ int, e *Channel) { c.channel(e) })
-		list(c, "remote_buffers", "remote buffers", l.RemoteBuffers, true, &g.RemoteBuffers, func(_ int, b *RemoteBuffer) { c.remoteBuffer(b) })
+		list(c, "remote_buffers", "remote buffers", l.RemoteBuffers, true, &g.RemoteBuffers,
+			func(_ int, b *RemoteBuffer) { c.remoteBuffer(b) })
 		list(c, "semaphores", "semaphores", l.Semaphores, false, &g.Semaphores, func(_ int, s *Semaphore) {
 			c.object(false, func() { c.int("init_value", &s.InitValue) })
 		})
@@ -146,7 +148,8 @@ func (c *codec) remoteBuffer(b *RemoteBuffer) {
 	c.object(false, func() {
 		c.int("rank", &b.Rank)
 		word(c, "type", &b.Type)
-		list(c, "access_channel_types", "access types", 2, false, &b.Access, func(_ int, t *ChannelType) { bareWord(c, "access_channel_types", t) })
+		list(c, "access_channel_types", "access types", 2, false, &b.Access,
+			func(_ int, t *ChannelType) { bareWord(c, "access_channel_types", t) })
 	})
 }
 

@@ -1,19 +1,20 @@
 package plan
 
 // Effects are what an op does. Each effect has one meaning, in the memory model of docs/plan-format.md; an op with
-// several does them in the order of these constants. Single threads take, add and flush, and all threads move: where one
-// follows the other, the threads of the block meet in between. Over a port channel thread i pushes transfer i, so there
-// they need not meet.
+// several does them in the order of these constants. Single threads take, add and flush, and all threads move: where
+// one follows the other, the threads of the block meet in between. Over a port channel thread i pushes transfer i, so
+// there they need not meet.
 type Effects uint8
 
 const (
-	Takes   Effects = 1 << iota // thread i waits until counter i is positive and takes one: acquire
-	Moves                       // data moves from sources to destinations
-	Adds                        // thread i adds one to counter i: release. On a channel, it is the counter at the peer's end
-	Flushes                     // thread i waits until the transfers pushed into port channel i have left their source
-	Meets                       // all threads of the block meet
-	Joins                       // all threads of the thread blocks of a barrier meet
-	Loops                       // runs its body, once for each window of the operands
+	Takes Effects = 1 << iota // thread i waits until counter i is positive and takes one: acquire
+	Moves                     // data moves from sources to destinations
+	// thread i adds one to counter i: release. On a channel, it is the counter at the peer's end
+	Adds
+	Flushes // thread i waits until the transfers pushed into port channel i have left their source
+	Meets   // all threads of the block meet
+	Joins   // all threads of the thread blocks of a barrier meet
+	Loops   // runs its body, once for each window of the operands
 )
 
 // Has reports whether all of o are among e.

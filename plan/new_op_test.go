@@ -140,7 +140,8 @@ func runRank(ctx context.Context, boot bootstrap.Bootstrap, p *plan.Plan) (err e
 		return err
 	}
 	for i, message := range []uint64{48, 3000, 3 << 16} {
-		if _, err := planrun.Rank(ctx, x, boot.Rank(), dev, planrun.Case{Message: message, Type: datatype.Int32, Op: datatype.Sum, Seed: uint64(i), Fresh: 3}); err != nil {
+		if _, err := planrun.Rank(ctx, x, boot.Rank(), dev, planrun.Case{Message: message, Type: datatype.Int32,
+			Op: datatype.Sum, Seed: uint64(i), Fresh: 3}); err != nil {
 			return err
 		}
 	}

@@ -132,7 +132,8 @@ func (k *OpKind) On(t ChannelType) bool { return slices.Contains(k.Channels, t) 
 
 // MovesLike reports whether both ops move the same operands in the same way, whatever else they do.
 func (k *OpKind) MovesLike(o *OpKind) bool {
-	return k.Src.Equal(o.Src) && k.Dst.Equal(o.Dst) && k.Pairs == o.Pairs && k.Fan == o.Fan && k.Reduces == o.Reduces && k.Raw == o.Raw
+	return k.Src.Equal(o.Src) && k.Dst.Equal(o.Dst) && k.Pairs == o.Pairs && k.Fan == o.Fan && k.Reduces == o.Reduces &&
+		k.Raw == o.Raw
 }
 
 // does reports whether the op, which need not be one of the table, has effect e.

@@ -21,14 +21,17 @@ func TestRowsAreSound(t *testing.T) {
 		for what, ok := range map[string]bool{
 			"does something": does != 0,
 			"has a meaning":  k.Doc != "",
-			"has operands if and only if it moves data":   moves == (len(k.Src.Kinds()) > 0) && moves == (len(k.Dst.Kinds()) > 0),
-			"pairs its operands or combines them":         moves == (k.Pairs != k.Reduces),
-			"counts on channels or on semaphores":         !counts || k.Semaphores != (len(k.Channels) > 0),
-			"flushes port channels":                       !does.Has(plan.Flushes) || slices.Equal(k.Channels, []plan.ChannelType{plan.PortChannel}),
+			"has operands if and only if it moves data": moves == (len(k.Src.Kinds()) > 0) &&
+				moves == (len(k.Dst.Kinds()) > 0),
+			"pairs its operands or combines them": moves == (k.Pairs != k.Reduces),
+			"counts on channels or on semaphores": !counts || k.Semaphores != (len(k.Channels) > 0),
+			"flushes port channels": !does.Has(plan.Flushes) ||
+				slices.Equal(k.Channels, []plan.ChannelType{plan.PortChannel}),
 			"meets, joins or loops and does nothing else": does&(plan.Meets|plan.Joins|plan.Loops) == 0 || does&(does-1) == 0,
-			"relaxes an op that does the same":            k.Relaxes == "" || k.Relaxes.Kind() != nil && k.Relaxes.Kind().Does == does,
-			"has a word of its own in the language":       k.Word == "" || !words[k.Word],
-			"reaches peers over a channel":                reachesPeers(&k) == (moves && len(k.Channels) > 0),
+			"relaxes an op that does the same": k.Relaxes == "" || k.Relaxes.Kind() != nil &&
+				k.Relaxes.Kind().Does == does,
+			"has a word of its own in the language": k.Word == "" || !words[k.Word],
+			"reaches peers over a channel":          reachesPeers(&k) == (moves && len(k.Channels) > 0),
 		} {
 			if !ok {
 				t.Errorf("%s: not true that it %s", k.Name, what)
@@ -39,7 +42,8 @@ func TestRowsAreSound(t *testing.T) {
 }
 
 func reachesPeers(k *plan.OpKind) bool {
-	return slices.ContainsFunc(append(slices.Clone(k.Src.Kinds()), k.Dst.Kinds()...), func(o plan.OperandKind) bool { return o.Chunk() != plan.LocalChunk })
+	return slices.ContainsFunc(append(slices.Clone(k.Src.Kinds()), k.Dst.Kinds()...),
+		func(o plan.OperandKind) bool { return o.Chunk() != plan.LocalChunk })
 }
 
 // TestNobodyAsksForAnOp holds that only the table knows what is particular to an op: no code switches on the name of
@@ -62,7 +66,8 @@ func TestNobodyAsksForAnOp(t *testing.T) {
 		t.Fatalf("%d names and %d rows", len(ops), len(plan.OpKinds()))
 	}
 	seen := 0
-	for _, dir := range []string{".", "interp", "simulate", "../dsl", "../dsl/programs", "../executor", "../executor/planrun", "../cmd/goccl", "../capi"} {
+	for _, dir := range []string{".", "interp", "simulate", "../dsl", "../dsl/programs", "../executor",
+		"../executor/planrun", "../cmd/goccl", "../capi"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", dir, len(files), err)
@@ -96,7 +101,8 @@ func TestNobodyAsksForAnOp(t *testing.T) {
 					asked = []ast.Expr{n.Key}
 				}
 				if slices.ContainsFunc(asked, named) {
-					t.Errorf("%v: asks for an op by its name; let its row in plan/op_table.go say what is particular to it", set.Position(n.Pos()))
+					t.Errorf("%v: asks for an op by its name; let its row in plan/op_table.go say what is particular to it",
+						set.Position(n.Pos()))
 				}
 				return true
 			})

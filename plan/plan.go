@@ -36,16 +36,17 @@ type Plan struct {
 	Name            string
 	Collective      Collective
 	Protocol        Protocol
-	InPlace         bool   // input and output are one buffer; see Layout for how they overlap
-	ReuseResources  bool   // scratch is shared by the communicator's plans instead of owned by the plan
-	ThreadsPerBlock int    // 1..1024
-	DoubleScratch   bool   // even and odd launches use different halves of scratch
-	Alignment       int64  // bytes of the unit in which messages are divided; a power of two
-	MinSize         uint64 // accepted message sizes in bytes, both ends included: input bytes, or output bytes for an all-gather
-	MaxSize         uint64
-	Root            int        // of a broadcast or reduce
-	Postcondition   []Postcond // what a user-defined collective computes; empty for the named ones
-	GPUs            []GPU      // index is the rank
+	InPlace         bool  // input and output are one buffer; see Layout for how they overlap
+	ReuseResources  bool  // scratch is shared by the communicator's plans instead of owned by the plan
+	ThreadsPerBlock int   // 1..1024
+	DoubleScratch   bool  // even and odd launches use different halves of scratch
+	Alignment       int64 // bytes of the unit in which messages are divided; a power of two
+	// accepted message sizes in bytes, both ends included: input bytes, or output bytes for an all-gather
+	MinSize       uint64
+	MaxSize       uint64
+	Root          int        // of a broadcast or reduce
+	Postcondition []Postcond // what a user-defined collective computes; empty for the named ones
+	GPUs          []GPU      // index is the rank
 }
 
 // Postcond states the contents of Size consecutive output chunks of one rank after a launch: chunk Index+i is the

@@ -30,9 +30,11 @@ func (v *validator) op(op *Op) {
 		v.operands(op, k)
 	}
 	if op.Slice != (Slice{}) {
-		v.need(k.Does.Has(Moves) && op.ChannelType != PortChannel, "tbg_info", "%s over %s channels does not work in slices", op.Name, op.ChannelType)
+		v.need(k.Does.Has(Moves) && op.ChannelType != PortChannel, "tbg_info", "%s over %s channels does not work in slices",
+			op.Name, op.ChannelType)
 		v.within(op.Slice.Count, 1, v.l.Slices, "tbg_info.tbg_size", "the number of slices")
-		v.need(op.Slice.Index >= 0 && op.Slice.Index < op.Slice.Count, "tbg_info.tb_id", "slice %d of %d", op.Slice.Index, op.Slice.Count)
+		v.need(op.Slice.Index >= 0 && op.Slice.Index < op.Slice.Count, "tbg_info.tb_id", "slice %d of %d", op.Slice.Index,
+			op.Slice.Count)
 	}
 }
 
@@ -44,7 +46,8 @@ func (v *validator) barrier(op *Op) {
 		v.barriers[op.BarrierID] = barrierUse{v.pos, op.NumThreadBlocks}
 		return
 	}
-	v.need(op.NumThreadBlocks == first.blocks, "num_threadblocks", "barrier %d is for %d thread blocks here and for %d at %v", op.BarrierID, op.NumThreadBlocks, first.blocks, first.at)
+	v.need(op.NumThreadBlocks == first.blocks, "num_threadblocks",
+		"barrier %d is for %d thread blocks here and for %d at %v", op.BarrierID, op.NumThreadBlocks, first.blocks, first.at)
 }
 
 // entries checks the length of a list whose entry i is served by thread i.
@@ -56,7 +59,8 @@ func (v *validator) entries(n, limit int, field string) {
 }
 
 func (v *validator) pipeline(op *Op) {
-	v.need(op.UnitSize > 0 && op.UnitSize%v.p.Alignment == 0, "iter_context.unit_size", "%d is not a positive multiple of buffer_alignment %d", op.UnitSize, v.p.Alignment)
+	v.need(op.UnitSize > 0 && op.UnitSize%v.p.Alignment == 0, "iter_context.unit_size",
+		"%d is not a positive multiple of buffer_alignment %d", op.UnitSize, v.p.Alignment)
 	v.within(op.NumChunks, 1, v.l.Chunks, "iter_context.num_chunks", "the number of chunks")
 	pos := v.pos
 	for i := range op.Ops {
@@ -77,7 +81,8 @@ func (v *validator) channels(op *Op, k *OpKind) {
 		return // MSCCL++ writes a type on some local ops; it has no meaning there
 	}
 	if !k.On(op.ChannelType) {
-		v.bad(ErrInvalid, "channel_type", "%s does not work over %q channels, only over %v", op.Name, op.ChannelType, k.Channels)
+		v.bad(ErrInvalid, "channel_type", "%s does not work over %q channels, only over %v", op.Name, op.ChannelType,
+			k.Channels)
 		return
 	}
 	ids := v.tb.ChannelIDs(op.ChannelType)
@@ -91,7 +96,8 @@ func (v *validator) channels(op *Op, k *OpKind) {
 		v.entries(len(op.ChannelIDs), v.l.ChannelsPerOp, "channel_ids")
 	}
 	if k.Does.Has(Moves) && op.ChannelType == PortChannel {
-		v.need(len(op.ChannelIDs) == len(op.Dst), "channel_ids", "%d channels for %d destinations", len(op.ChannelIDs), len(op.Dst))
+		v.need(len(op.ChannelIDs) == len(op.Dst), "channel_ids", "%d channels for %d destinations", len(op.ChannelIDs),
+			len(op.Dst))
 	}
 }
 
@@ -158,7 +164,8 @@ func (v *validator) side(op *Op, s Operands, chunks []Chunk, field string) {
 	}
 }
 
-var kindNames = [...]string{"a local buffer (type)", "a remote buffer (buffer_id)", "a switch channel (switch_channel_id)"}
+var kindNames = [...]string{"a local buffer (type)", "a remote buffer (buffer_id)",
+	"a switch channel (switch_channel_id)"}
 
 func (v *validator) operand(op *Op, k OperandKind, c *Chunk) {
 	if c.Kind != k.Chunk() {
@@ -177,7 +184,8 @@ func (v *validator) operand(op *Op, k OperandKind, c *Chunk) {
 	case RemoteChunk:
 		ids := v.tb.RemoteBufferIDs(op.ChannelType)
 		if c.ID < 0 || c.ID >= len(ids) {
-			v.bad(ErrInvalid, "buffer_id", "buffer %d of the %d that the thread block reaches over %s channels", c.ID, len(ids), op.ChannelType)
+			v.bad(ErrInvalid, "buffer_id", "buffer %d of the %d that the thread block reaches over %s channels", c.ID, len(ids),
+				op.ChannelType)
 			return
 		}
 		b := &v.gpu.RemoteBuffers[ids[c.ID]]

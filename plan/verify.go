@@ -61,7 +61,9 @@ func Check(p *Plan, opts VerifyOptions) (*Report, error) {
 		return nil, err
 	}
 	if !p.Collective.Known() && len(p.Postcondition) == 0 {
-		return nil, &Violation{Kind: Unspecified, Plan: p.Name, Detail: fmt.Sprintf("collective %q is not one of the known ones, and the plan states no postcondition", p.Collective)}
+		return nil, &Violation{Kind: Unspecified, Plan: p.Name,
+			Detail: fmt.Sprintf("collective %q is not one of the known ones, and the plan states no postcondition",
+				p.Collective)}
 	}
 	report := &Report{Launches: 2}
 	if p.DoubleScratch {

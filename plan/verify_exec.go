@@ -55,8 +55,8 @@ func (v *verifier) resume(b *blockState) error {
 	return nil
 }
 
-// step executes one op. It returns false when the op must wait; then it has only listed b as a waiter, or arrived at the
-// barrier.
+// step executes one op. It returns false when the op must wait; then it has only listed b as a waiter, or arrived at
+// the barrier.
 func (v *verifier) step(b *blockState, u *unit) (bool, error) {
 	s := u.step
 	switch {
@@ -84,7 +84,8 @@ func (v *verifier) publish(b *blockState, s *Step, lane int) error {
 		at := v.counterOf(b.rank, s, lane, Adds)
 		if at < 0 {
 			l := &v.links[v.link(b.rank, s.Op.ChannelType, s.Channels[lane])]
-			return v.violation(Unbalanced, fmt.Sprintf("the signal goes nowhere: rank %d has no %s channel number %d to rank %d", l.Peer, l.Type, l.Nth, l.Rank), v.here(b, "signals"))
+			return v.violation(Unbalanced, fmt.Sprintf("the signal goes nowhere: rank %d has no %s channel number %d to rank %d",
+				l.Peer, l.Type, l.Nth, l.Rank), v.here(b, "signals"))
 		}
 		v.arrive(b, &v.counters[at], v.passes(b, s, lane))
 	}
@@ -167,7 +168,8 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 	}
 	for i := range s.Moves {
 		m := &s.Moves[i]
-		w := walker{v: v, b: b, at: event{int32(b.id), int32(b.pc), int32(b.launch)}, know: b.base, stamp: stamp{int32(b.id), b.phase}, port: s.Op.ChannelType == PortChannel}
+		w := walker{v: v, b: b, at: event{int32(b.id), int32(b.pc), int32(b.launch)}, know: b.base,
+			stamp: stamp{int32(b.id), b.phase}, port: s.Op.ChannelType == PortChannel}
 		if m.Entry >= 0 {
 			link := v.link(b.rank, PortChannel, s.Channels[m.Entry])
 			comp := v.portComp[[2]int{b.id, link}]

@@ -97,7 +97,8 @@ func (p *Plan) unitRange() (lo, hi int64, err error) {
 		hi = int64(min(p.MaxSize, 1<<61)) / (int64(period) * p.Alignment)
 	}
 	if lo > hi {
-		return 0, 0, &Violation{Kind: Unspecified, Plan: p.Name, Detail: fmt.Sprintf("no message of %d to %d bytes divides into %d chunks", p.MinSize, p.MaxSize, period)}
+		return 0, 0, &Violation{Kind: Unspecified, Plan: p.Name,
+			Detail: fmt.Sprintf("no message of %d to %d bytes divides into %d chunks", p.MinSize, p.MaxSize, period)}
 	}
 	return lo, hi, nil
 }

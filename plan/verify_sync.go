@@ -150,7 +150,8 @@ func (v *verifier) semaphore(rank, id int) int { return len(v.links) + v.semStar
 
 // arrive adds an arrival and wakes the consumer.
 func (v *verifier) arrive(b *blockState, c *counter, knows *clock) {
-	c.arrivals = append(c.arrivals, arrival{b.id, c.sent.add(b.id), event{int32(b.id), int32(b.pc), int32(b.launch)}, knows})
+	c.arrivals = append(c.arrivals, arrival{b.id, c.sent.add(b.id), event{int32(b.id), int32(b.pc), int32(b.launch)},
+		knows})
 	c.total++
 	for _, w := range c.wake {
 		v.ready(w)
@@ -272,7 +273,8 @@ func (v *verifier) portClock(b *blockState, lane, link int) *clock {
 		n := k.d[comp]
 		for int(n) < len(pt.pushes) {
 			q := pt.pushes[n]
-			if pt.block == b.id && (q.phase < b.phase || q.phase == b.phase && q.lane == lane) || pt.block != b.id && k.c[pt.block] > q.phase {
+			if pt.block == b.id && (q.phase < b.phase || q.phase == b.phase && q.lane == lane) || pt.block != b.id &&
+				k.c[pt.block] > q.phase {
 				n++
 				continue
 			}

@@ -7,10 +7,12 @@ import (
 
 // ambiguous reports two threads that wait on one counter with no order between them.
 func (v *verifier) ambiguous(b *blockState, c *counter) error {
-	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or semaphore each", v.here(b, "waits on "+v.nameOf(c)))
+	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or "+
+		"semaphore each", v.here(b, "waits on "+v.nameOf(c)))
 	if c.consumer >= 0 && c.consumer != b.id {
 		o := v.blocks[c.consumer]
-		e.Detail = fmt.Sprintf("rank %d, thread block %d waits on it too, with no order between the two\n", o.rank, o.id-v.first[o.rank]) + e.Detail
+		e.Detail = fmt.Sprintf("rank %d, thread block %d waits on it too, with no order between the two\n", o.rank,
+			o.id-v.first[o.rank]) + e.Detail
 	}
 	return e
 }
@@ -41,7 +43,8 @@ func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
 		users = append(users, u-v.first[id[0]])
 	}
 	slices.Sort(users)
-	return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v use it", id[1], id[0], b.size, users))
+	return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v use it",
+		id[1], id[0], b.size, users))
 }
 
 // balance checks that every launch leaves counters as it found them. It counts statically.
@@ -52,7 +55,8 @@ func (v *verifier) balance() error {
 		if in == out {
 			continue
 		}
-		e := v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch", v.name(i), in, out))
+		e := v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch", v.name(i),
+			in, out))
 		if in < out {
 			e.Kind = Deadlock
 			e.Detail += ": sooner or later one of the waits is never answered"
@@ -125,7 +129,8 @@ func (v *verifier) deadlock() error {
 		}
 		if v.blocks[next].ended {
 			o := v.blocks[next]
-			e.Detail = fmt.Sprintf("rank %d, thread block %d, which could, has reached the end of launch %d without doing it", o.rank, o.id-v.first[o.rank], o.launch+1)
+			e.Detail = fmt.Sprintf("rank %d, thread block %d, which could, has reached the end of launch %d without doing it",
+				o.rank, o.id-v.first[o.rank], o.launch+1)
 			break
 		}
 		at = next
@@ -158,7 +163,8 @@ func (v *verifier) blockage(b *blockState) blockage {
 				what = fmt.Sprintf("a release of semaphore %d, which is 0", s.Op.SemaphoreIDs[i])
 			} else {
 				l := &v.links[at]
-				what = fmt.Sprintf("signal %d on %s channel %d from rank %d, which sent %d", c.waits+1, l.Type, l.ID, l.Peer, c.total)
+				what = fmt.Sprintf("signal %d on %s channel %d from rank %d, which sent %d", c.waits+1, l.Type, l.ID, l.Peer,
+					c.total)
 			}
 			return blockage{what, c.perBlock.blocks()}
 		}
@@ -171,7 +177,8 @@ func (v *verifier) blockage(b *blockState) blockage {
 			}
 		}
 		slices.Sort(by)
-		return blockage{fmt.Sprintf("%d more of %d thread blocks at barrier %d", bar.size-len(bar.arrived), bar.size, s.Op.BarrierID), by}
+		return blockage{fmt.Sprintf("%d more of %d thread blocks at barrier %d", bar.size-len(bar.arrived), bar.size,
+			s.Op.BarrierID), by}
 	default:
 		if src, part, at := v.missing(b, u); at >= 0 {
 			return blockage{"the packet at " + v.where(src, part).String(), v.writers(at, b.launch)}

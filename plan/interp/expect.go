@@ -66,7 +66,8 @@ func elementType(alignment int64) datatype.Type {
 }
 
 // compare checks one rank's output, chunk by chunk.
-func compare(p *plan.Plan, l *plan.Layout, inputs [][]byte, rank, launch int, out []byte, t datatype.Type, op datatype.Op) error {
+func compare(p *plan.Plan, l *plan.Layout, inputs [][]byte, rank, launch int, out []byte, t datatype.Type,
+	op datatype.Op) error {
 	for k, terms := range p.Expected(rank) {
 		if len(terms) == 0 {
 			continue
@@ -82,7 +83,8 @@ func compare(p *plan.Plan, l *plan.Layout, inputs [][]byte, rank, launch int, ou
 			return err
 		}
 		if wrong, first := hostreduce.Check(out[at:at+n], want, t, op, len(terms)); wrong != 0 {
-			return fmt.Errorf("interp: plan %s: launch %d: chunk %d of the output of rank %d (%d bytes at %d) is wrong: %d elements of %v, the first is %d",
+			return fmt.Errorf("interp: plan %s: launch %d: chunk %d of the output of rank %d (%d bytes at %d) is wrong: %d "+
+				"elements of %v, the first is %d",
 				p.Name, launch+1, k, rank, n, at, wrong, t, first)
 		}
 	}

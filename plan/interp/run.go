@@ -136,7 +136,8 @@ type rankState struct {
 }
 
 func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
-	m := &machine{p: p, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x676f63636c)), links: p.Links(), queues: map[int]*portQueue{}}
+	m := &machine{p: p, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x676f63636c)), links: p.Links(),
+		queues: map[int]*portQueue{}}
 	if m.cfg.Lanes == 0 {
 		m.cfg.Lanes = 2 + m.rng.IntN(4)
 	}
@@ -155,7 +156,8 @@ func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 			return nil, err
 		}
 		if p.Alignment%cfg.Type.Size() != 0 || l.Block%cfg.Type.Size() != 0 {
-			return nil, fmt.Errorf("interp: plan %s: %d bytes divide into blocks of %d and units of %d, which do not hold whole elements of %s",
+			return nil, fmt.Errorf("interp: plan %s: %d bytes divide into blocks of %d and units of %d, which do not hold "+
+				"whole elements of %s",
 				p.Name, size, l.Block, p.Alignment, cfg.Type)
 		}
 		m.layouts = append(m.layouts, l)

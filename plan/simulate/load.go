@@ -191,7 +191,8 @@ func (l *loader) onHost(in *instr, s *plan.Step) error {
 		if l.machine.sameHost(l.rank, peer) {
 			return nil
 		}
-		return fmt.Errorf("simulate: %v (%s): %w: rank %d is on another host of machine %q, which has %d ranks each; use port channels there, or a machine with more ranks_per_host",
+		return fmt.Errorf("simulate: %v (%s): %w: rank %d is on another host of machine %q, which has %d ranks each; use "+
+			"port channels there, or a machine with more ranks_per_host",
 			s.Pos, in.name, ErrUnreachable, peer, l.machine.Name, l.machine.RanksPerHost)
 	}
 	for i := range in.flows {

@@ -43,14 +43,16 @@ func Render(r *Result, o RenderOptions) []byte {
 // page returns an HTML page around a picture, with the summary and the critical path below.
 func page(r *Result, svg []byte) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n<style>\n", html.EscapeString(r.Plan.Name))
+	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n<style>\n",
+		html.EscapeString(r.Plan.Name))
 	b.WriteString("body{margin:24px;background:#f4f5f8;color:#1f2430;font-family:system-ui,sans-serif}svg{border-radius:10px;box-shadow:0 1px 6px #0002;max-width:100%;height:auto}\n" +
 		"rect.op:hover{filter:brightness(1.15)}path.go:hover{stroke-width:3;stroke-opacity:1}table{border-collapse:collapse;margin:18px 0}td,th{padding:3px 14px 3px 0;text-align:left}\n" +
 		"td.n{text-align:right;font-variant-numeric:tabular-nums}pre{line-height:1.45}\n</style></head><body>\n")
 	b.Write(svg)
 	b.WriteString("<h3>Ports</h3>\n<table><tr><th>rank</th><th>port</th><th>busy, us</th><th>share</th></tr>\n")
 	for _, u := range r.Busiest(16) {
-		fmt.Fprintf(&b, "<tr><td>%d</td><td>%s</td><td class=\"n\">%.2f</td><td class=\"n\">%.0f %%</td></tr>\n", u.Rank, u.Port, u.Micros, 100*u.Share)
+		fmt.Fprintf(&b, "<tr><td>%d</td><td>%s</td><td class=\"n\">%.2f</td><td class=\"n\">%.0f %%</td></tr>\n", u.Rank,
+			u.Port, u.Micros, 100*u.Share)
 	}
 	fmt.Fprintf(&b, "</table>\n<h3>Critical path</h3>\n<pre>%s</pre>\n</body></html>\n", html.EscapeString(r.Critical()))
 	return b.Bytes()
@@ -158,7 +160,8 @@ func (p *painter) paint() {
 	p.bars()
 	p.curves()
 	if p.rows < len(r.blocks) {
-		p.printf(`<text x="24" y="%d" fill="%s">the first %d of %d thread blocks</text>`, height-10, pale, p.rows, len(r.blocks))
+		p.printf(`<text x="24" y="%d" fill="%s">the first %d of %d thread blocks</text>`, height-10, pale, p.rows,
+			len(r.blocks))
 	}
 	p.printf("</svg>")
 }
@@ -166,10 +169,13 @@ func (p *painter) paint() {
 func (p *painter) title() {
 	r := p.r
 	p.printf(`<text x="24" y="30" font-size="18" font-weight="600">%s</text>`, html.EscapeString(r.Plan.Name))
-	p.printf(`<text x="24" y="50" fill="%s">%s over %d ranks, %s on %s</text>`, pale, html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), bytesText(r.Size),
+	p.printf(`<text x="24" y="50" fill="%s">%s over %d ranks, %s on %s</text>`, pale,
+		html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), bytesText(r.Size),
 		html.EscapeString(r.Machine.Name))
-	p.printf(`<text x="%d" y="30" font-size="18" font-weight="600" text-anchor="end">%.2f us</text>`, p.o.Width-rightMargin, r.Micros)
-	p.printf(`<text x="%d" y="50" fill="%s" text-anchor="end">busbw %.1f GB/s</text>`, p.o.Width-rightMargin, pale, r.BusBW)
+	p.printf(`<text x="%d" y="30" font-size="18" font-weight="600" text-anchor="end">%.2f us</text>`,
+		p.o.Width-rightMargin, r.Micros)
+	p.printf(`<text x="%d" y="50" fill="%s" text-anchor="end">busbw %.1f GB/s</text>`, p.o.Width-rightMargin, pale,
+		r.BusBW)
 }
 
 func bytesText(n int64) string {
@@ -211,15 +217,18 @@ func (p *painter) bands() {
 		rank := p.r.blocks[i].rank
 		j := i
 		for j < p.rows && p.r.blocks[j].rank == rank {
-			p.printf(`<text x="%d" y="%d" fill="%s" text-anchor="end">%d</text>`, leftMargin-10, p.top[j]+barHeight-3, pale, p.r.blocks[j].id)
+			p.printf(`<text x="%d" y="%d" fill="%s" text-anchor="end">%d</text>`, leftMargin-10, p.top[j]+barHeight-3, pale,
+				p.r.blocks[j].id)
 			j++
 		}
 		top, bottom := p.top[i]-4, p.top[j-1]+rowHeight-2
-		p.printf(`<path d="M%d,%d H%d V%d H%d z" fill="%s" fill-opacity="0.07"/>`, 12, top, p.o.Width-rightMargin+12, bottom, 12, ink)
+		p.printf(`<path d="M%d,%d H%d V%d H%d z" fill="%s" fill-opacity="0.07"/>`, 12, top, p.o.Width-rightMargin+12, bottom,
+			12, ink)
 		p.printf(`<text x="24" y="%d" font-weight="600">rank %d</text>`, p.top[i]+barHeight-3, rank)
 		out, in := use[[2]int{int(rank), int(NVLinkOut)}], use[[2]int{int(rank), int(NVLinkIn)}]
 		if j-i > 1 && out+in > 0 {
-			p.printf(`<text x="24" y="%d" font-size="9" fill="%s">nvlink out %.0f %%, in %.0f %%</text>`, p.top[i+1]+barHeight-4, pale, 100*out, 100*in)
+			p.printf(`<text x="24" y="%d" font-size="9" fill="%s">nvlink out %.0f %%, in %.0f %%</text>`, p.top[i+1]+barHeight-4,
+				pale, 100*out, 100*in)
 		}
 		i = j
 	}
@@ -267,7 +276,8 @@ func (p *painter) bars() {
 			p.x(s.Start), y, width, barHeight, colour, edge, where, s.Op, s.Start, s.End)
 		work := (s.End - s.Woke) * p.scale
 		if work > 0 {
-			p.printf(`<path d="M%.2f,%d h%.2f v%d h-%.2f z" fill="%s" pointer-events="none"/>`, p.x(s.Woke), y, max(work, 0.8), barHeight, max(work, 0.8), colour)
+			p.printf(`<path d="M%.2f,%d h%.2f v%d h-%.2f z" fill="%s" pointer-events="none"/>`, p.x(s.Woke), y, max(work, 0.8),
+				barHeight, max(work, 0.8), colour)
 		}
 		if text := 6.4*float64(len(s.Op)) + 6; width > text {
 			at, fill := p.x(s.Start), ink
@@ -275,7 +285,8 @@ func (p *painter) bars() {
 				at, fill = p.x(s.Woke), "#ffffff"
 			}
 			if work > text || width-work > text {
-				p.printf(`<text x="%.1f" y="%d" font-size="10" fill="%s" pointer-events="none">%s</text>`, at+4, y+barHeight-4, fill, s.Op)
+				p.printf(`<text x="%.1f" y="%d" font-size="10" fill="%s" pointer-events="none">%s</text>`, at+4, y+barHeight-4,
+					fill, s.Op)
 			}
 		}
 	}
@@ -287,7 +298,8 @@ func (p *painter) curves() {
 	for _, dark := range []bool{false, true} {
 		for i := range p.r.spans {
 			s := &p.r.spans[i]
-			if s.cause == none || !p.shown(i) || !p.shown(int(s.cause)) || dark != (p.critical[int32(i)] && p.critical[s.cause]) {
+			if s.cause == none || !p.shown(i) || !p.shown(int(s.cause)) ||
+				dark != (p.critical[int32(i)] && p.critical[s.cause]) {
 				continue
 			}
 			c := &p.r.spans[s.cause]
@@ -299,7 +311,8 @@ func (p *painter) curves() {
 			x1 := min(p.x(c.end), x2)
 			y1, y2 := p.top[c.block]+barHeight/2, p.top[s.block]+barHeight/2
 			bend := max(18, (x2-x1)/2)
-			p.printf(`<path class="go" d="M%.2f,%d C%.2f,%d %.2f,%d %.2f,%d" fill="none" %s marker-end="url(#tip)"/>`, x1, y1, x1+bend, y1, x2-bend, y2, x2, y2, look)
+			p.printf(`<path class="go" d="M%.2f,%d C%.2f,%d %.2f,%d %.2f,%d" fill="none" %s marker-end="url(#tip)"/>`, x1, y1,
+				x1+bend, y1, x2-bend, y2, x2, y2, look)
 		}
 	}
 }

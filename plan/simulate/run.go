@@ -93,8 +93,9 @@ func filled(n int) []int32 {
 func newRunner(m *model) *runner {
 	r := &runner{
 		model: m, net: newNetwork(m.machine, len(m.plan.GPUs)), states: make([]blockState, len(m.blocks)),
-		counterWait: filled(m.counters), packetsWait: filled(m.nPackets), semWait: filled(len(m.semInit)), barrierWait: filled(m.nBarrier),
-		value: make([]int32, m.counters), arrived: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
+		counterWait: filled(m.counters), packetsWait: filled(m.nPackets), semWait: filled(len(m.semInit)),
+		barrierWait: filled(m.nBarrier),
+		value:       make([]int32, m.counters), arrived: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
 		met: make([]int32, m.nBarrier), linkEnd: make([]float64, m.links), linkLeft: make([]float64, m.links),
 	}
 	for b := range r.states {
@@ -354,5 +355,6 @@ func (r *runner) hang() error {
 	if count == 0 {
 		return nil
 	}
-	return fmt.Errorf("simulate: plan %s: %d thread blocks wait for ever, among them %s: %w", r.plan.Name, count, strings.Join(stuck, "; "), ErrHang)
+	return fmt.Errorf("simulate: plan %s: %d thread blocks wait for ever, among them %s: %w", r.plan.Name, count,
+		strings.Join(stuck, "; "), ErrHang)
 }

@@ -1,7 +1,7 @@
 package simulate
 
-// maxSegments is the maximum number of segments in which a transfer competes for ports. segmentBytes is the minimum size
-// of a segment.
+// maxSegments is the maximum number of segments in which a transfer competes for ports. segmentBytes is the minimum
+// size of a segment.
 const (
 	maxSegments  = 8
 	segmentBytes = 32 << 10
