@@ -45,8 +45,10 @@ func page(r *Result, svg []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n<style>\n",
 		html.EscapeString(r.Plan.Name))
-	b.WriteString("body{margin:24px;background:#f4f5f8;color:#1f2430;font-family:system-ui,sans-serif}svg{border-radius:10px;box-shadow:0 1px 6px #0002;max-width:100%;height:auto}\n" +
-		"rect.op:hover{filter:brightness(1.15)}path.go:hover{stroke-width:3;stroke-opacity:1}table{border-collapse:collapse;margin:18px 0}td,th{padding:3px 14px 3px 0;text-align:left}\n" +
+	b.WriteString("body{margin:24px;background:#f4f5f8;color:#1f2430;font-family:system-ui,sans-serif}" +
+		"svg{border-radius:10px;box-shadow:0 1px 6px #0002;max-width:100%;height:auto}\n" +
+		"rect.op:hover{filter:brightness(1.15)}path.go:hover{stroke-width:3;stroke-opacity:1}" +
+		"table{border-collapse:collapse;margin:18px 0}td,th{padding:3px 14px 3px 0;text-align:left}\n" +
 		"td.n{text-align:right;font-variant-numeric:tabular-nums}pre{line-height:1.45}\n</style></head><body>\n")
 	b.Write(svg)
 	b.WriteString("<h3>Ports</h3>\n<table><tr><th>rank</th><th>port</th><th>busy, us</th><th>share</th></tr>\n")
@@ -149,9 +151,11 @@ func (p *painter) paint() {
 		}
 	}
 	height := p.bottom + 34
-	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="system-ui, 'Helvetica Neue', Arial, sans-serif" font-size="11" fill="%s">`,
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `+
+		`font-family="system-ui, 'Helvetica Neue', Arial, sans-serif" font-size="11" fill="%s">`,
 		p.o.Width, height, p.o.Width, height, ink)
-	p.printf(`<defs><marker id="tip" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="6" markerHeight="6" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.6 L6,3 L0,5.4 z" fill="context-stroke"/></marker></defs>`)
+	p.printf(`<defs><marker id="tip" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="6" markerHeight="6" ` +
+		`markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.6 L6,3 L0,5.4 z" fill="context-stroke"/></marker></defs>`)
 	p.printf(`<rect class="frame" width="100%%" height="100%%" fill="#ffffff"/>`)
 	p.title()
 	p.legend()
@@ -245,7 +249,8 @@ func (p *painter) axis() {
 	}
 	for i := 0; float64(i)*step <= p.r.Micros; i++ {
 		t := float64(i) * step
-		p.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" stroke-opacity="0.12"/><text x="%.1f" y="%d" text-anchor="middle" fill="%s">%.4g us</text>`,
+		p.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" stroke-opacity="0.12"/><text x="%.1f" y="%d" `+
+			`text-anchor="middle" fill="%s">%.4g us</text>`,
 			p.x(t), topMargin-6, p.x(t), p.bottom+4, ink, p.x(t), p.bottom+18, pale, t)
 	}
 }
@@ -272,7 +277,8 @@ func (p *painter) bars() {
 			where += fmt.Sprintf(".%d, iteration %d", s.Pos.Inner, s.Iteration)
 		}
 		width := max((s.End-s.Start)*p.scale, 0.8)
-		p.printf(`<rect class="op" x="%.2f" y="%d" width="%.2f" height="%d" rx="2.5" fill="%s" fill-opacity="0.28"%s><title>%s: %s, %.3f to %.3f us</title></rect>`,
+		p.printf(`<rect class="op" x="%.2f" y="%d" width="%.2f" height="%d" rx="2.5" fill="%s" fill-opacity="0.28"%s>`+
+			`<title>%s: %s, %.3f to %.3f us</title></rect>`,
 			p.x(s.Start), y, width, barHeight, colour, edge, where, s.Op, s.Start, s.End)
 		work := (s.End - s.Woke) * p.scale
 		if work > 0 {
