@@ -2,12 +2,12 @@ package plan
 
 import "strconv"
 
-// codec reads or writes the JSON of a plan: one of r and w is set. The functions that describe an object
-// (codec_plan.go) serve both directions, so that each key is stated once. To read, such a function is called for every
-// key of the object, and the value goes to the field that asks for the key. To write, it is called once, and the
-// members come in its order.
+// codec reads the JSON of a plan or, if w is set, writes it. The functions that describe an object (codec_plan.go)
+// serve both directions, so that each key is stated once. To read, such a function is called for every key of the
+// object, and the value goes to the field that asks for the key. To write, it is called once, and the members come in
+// its order.
 type codec struct {
-	r   *decoder
+	r   *decoder // to write, it has no text and no limits
 	w   *writer
 	key string // to read: the key whose value comes next, until a field takes it; else ""
 }

@@ -1,8 +1,8 @@
 package plan
 
 func (c *codec) ops(ops *[]Op) {
-	at := c.pos()
-	list(c, "ops", "ops", c.limits().Ops, true, ops, func(i int, op *Op) {
+	at := c.r.pos
+	list(c, "ops", "ops", c.r.limits.Ops, true, ops, func(i int, op *Op) {
 		inside := at
 		if at.Op < 0 {
 			inside.Op = i
@@ -15,12 +15,10 @@ func (c *codec) ops(ops *[]Op) {
 }
 
 func (c *codec) op(op *Op) {
-	l := c.limits()
-	if c.w == nil {
-		if c.r.ops++; c.r.ops > l.TotalOps {
-			c.r.over(c.at(), "ops", "ops in the plan", l.TotalOps)
-			return
-		}
+	l := c.r.limits
+	if c.r.ops++; c.r.ops > l.TotalOps {
+		c.r.over(c.at(), "ops", "ops in the plan", l.TotalOps)
+		return
 	}
 	var loose Chunk // the older form of a switch operand
 	isLoose := false
@@ -88,7 +86,7 @@ func (c *codec) pipeline(op *Op) {
 			c.int("num_chunks", &op.NumChunks)
 		})
 	}
-	if c.key == "ops" && c.pos().Inner >= 0 {
+	if c.key == "ops" && c.r.pos.Inner >= 0 {
 		c.r.fail(c.r.off, "a pipeline within a pipeline")
 		c.key = ""
 		return
@@ -97,17 +95,17 @@ func (c *codec) pipeline(op *Op) {
 }
 
 func (c *codec) chunks(key string, v *[]Chunk) {
-	list(c, key, "buffers", c.limits().BuffersPerOp, false, v, func(_ int, e *Chunk) { c.chunk(e) })
+	list(c, key, "buffers", c.r.limits.BuffersPerOp, false, v, func(_ int, e *Chunk) { c.chunk(e) })
 }
 
 func (c *codec) chunk(k *Chunk) {
-	at, kinds := 0, 0
+	if c.r.operands++; c.r.operands > c.r.limits.TotalOperands {
+		c.r.over(c.r.off, "", "operands in the plan", c.r.limits.TotalOperands)
+		return
+	}
+	at, kinds := c.r.off, 0
 	if c.w == nil {
-		if c.r.operands++; c.r.operands > c.limits().TotalOperands {
-			c.r.over(c.r.off, "", "operands in the plan", c.limits().TotalOperands)
-			return
-		}
-		k.Size, at = 1, c.r.off
+		k.Size = 1
 	}
 	c.object(false, func() {
 		kind := func(key string, t ChunkKind) bool {

@@ -20,10 +20,10 @@ func (c *codec) plan(p *Plan) {
 			c.int("root", &p.Root)
 		}
 		if c.has(len(p.Postcondition) > 0) {
-			list(c, "postcondition", "entries", c.limits().PostcondTerms, true, &p.Postcondition,
+			list(c, "postcondition", "entries", c.r.limits.PostcondTerms, true, &p.Postcondition,
 				func(_ int, e *Postcond) { c.postcond(e) })
 		}
-		list(c, "gpus", "ranks", c.limits().Ranks, true, &p.GPUs, func(i int, g *GPU) {
+		list(c, "gpus", "ranks", c.r.limits.Ranks, true, &p.GPUs, func(i int, g *GPU) {
 			defer c.within(Pos{i, -1, -1, -1})()
 			c.gpu(g)
 		})
@@ -37,26 +37,12 @@ func (c *codec) plan(p *Plan) {
 
 // at returns the position of the next token, to read.
 func (c *codec) at() int {
-	if c.w != nil {
-		return 0
-	}
 	c.r.space()
 	return c.r.off
 }
 
-// limits are those to read.
-func (c *codec) limits() *Limits {
-	if c.w != nil {
-		return &Capacity
-	}
-	return c.r.limits
-}
-
 // within sets the position that errors name, until the function that it returns is called.
 func (c *codec) within(pos Pos) (leave func()) {
-	if c.w != nil {
-		return func() {}
-	}
 	old := c.r.pos
 	c.r.pos = pos
 	return func() { c.r.pos = old }
@@ -73,7 +59,7 @@ func (c *codec) postcond(p *Postcond) {
 		if c.has(p.Op != CallerOp) {
 			word(c, "reduce_op", &p.Op)
 		}
-		list(c, "of", "contributions", c.limits().PostcondTerms, false, &p.Of, func(_ int, t *Contribution) {
+		list(c, "of", "contributions", c.r.limits.PostcondTerms, false, &p.Of, func(_ int, t *Contribution) {
 			c.object(false, func() {
 				c.int("rank", &t.Rank)
 				c.int("index", &t.Index)
@@ -86,7 +72,7 @@ func (c *codec) gpu(g *GPU) {
 	if c.w == nil {
 		g.ID = -1
 	}
-	l := c.limits()
+	l := c.r.limits
 	c.object(true, func() {
 		c.int("id", &g.ID)
 		c.int("input_chunks", &g.InputChunks)
@@ -99,22 +85,14 @@ func (c *codec) gpu(g *GPU) {
 			c.object(false, func() { c.int("init_value", &s.InitValue) })
 		})
 		list(c, "threadblocks", "thread blocks", l.ThreadBlocks, true, &g.ThreadBlocks, func(i int, tb *ThreadBlock) {
-			defer c.within(Pos{c.pos().Rank, i, -1, -1})()
+			defer c.within(Pos{c.r.pos.Rank, i, -1, -1})()
 			c.threadBlock(tb)
 		})
 	})
 }
 
-// pos is the position that errors name.
-func (c *codec) pos() Pos {
-	if c.w != nil {
-		return nowhere
-	}
-	return c.r.pos
-}
-
 func (c *codec) channel(h *Channel) {
-	limit := c.limits().ChannelsPerRank
+	limit := c.r.limits.ChannelsPerRank
 	c.object(false, func() {
 		word(c, "channel_type", &h.Type)
 		if c.has(h.Type != SwitchChannel) {
@@ -137,7 +115,7 @@ func (c *codec) rankGroup(g *RankGroup) {
 	}
 	c.object(false, func() {
 		c.int("size", &size)
-		c.ints("ranks", &g.Ranks, c.limits().Ranks)
+		c.ints("ranks", &g.Ranks, c.r.limits.Ranks)
 	})
 	if size >= 0 && size != len(g.Ranks) {
 		c.r.fail(at, "a group of size %d lists %d ranks", size, len(g.Ranks))
@@ -157,7 +135,7 @@ func (c *codec) threadBlock(tb *ThreadBlock) {
 	if c.w == nil {
 		tb.ID = -1
 	}
-	l := c.limits()
+	l := c.r.limits
 	c.object(true, func() {
 		c.int("id", &tb.ID)
 		list(c, "channels", "entries", 64, false, &tb.Channels, func(_ int, r *ChannelRefs) {

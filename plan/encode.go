@@ -1,6 +1,9 @@
 package plan
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
 // Encode writes the plan as JSON, one op per line. The bytes depend only on the plan, and Decode(Encode(p)) encodes to
 // the same bytes. It always writes SchemaVersion, and omits fields that are empty or have no meaning for an op.
@@ -8,7 +11,8 @@ func (p *Plan) Encode() []byte {
 	w := &writer{}
 	q := *p
 	q.SchemaVersion = SchemaVersion
-	(&codec{w: w}).plan(&q)
+	unlimited := &Limits{TotalOps: math.MaxInt, TotalOperands: math.MaxInt}
+	(&codec{r: &decoder{limits: unlimited, pos: nowhere}, w: w}).plan(&q)
 	return append(w.b, '\n')
 }
 
