@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/interp"
 )
 
 // Case is one execution, or several on the same data. All ranks use the same Case.
@@ -259,13 +261,16 @@ func (b *buffers) read(p device.Ptr, n int64) ([]byte, error) {
 
 // check compares the output, and out of place also the input and the guards, with their expected values.
 func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, c Case) error {
-	op := Operator(p, c.Op)
 	if b.hasOutput {
 		got, err := b.read(b.recv, b.out)
 		if err != nil {
 			return err
 		}
-		if err := checkOutput(p, l, rank, inputs, c, op, got); err != nil {
+		if p.Collective == plan.Reduce && rank != p.Root && !c.InPlace && !bytes.Equal(got, bytes.Repeat([]byte{poison}, len(got))) {
+			return fmt.Errorf("rank %d: output was written, on a rank that is not the root", rank)
+		}
+		d := interp.Definition{Type: c.Type, Op: Operator(p, c.Op), Scalar: factor(c.Type), Piece: inputs.piece(math.MaxInt64), Input: inputs.at}
+		if err := d.Check(p, l, rank, got); err != nil {
 			return err
 		}
 	}
@@ -302,45 +307,6 @@ func (b *buffers) guards(p device.Ptr, n int64, rank int) error {
 		for _, v := range edge {
 			if v != poison {
 				return fmt.Errorf("rank %d: memory next to a buffer was written (at %#x)", rank, at)
-			}
-		}
-	}
-	return nil
-}
-
-func checkOutput(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, c Case, op datatype.Op, got []byte) error {
-	leaf := p.Collective == plan.Reduce && rank != p.Root
-	for k, terms := range p.Expected(rank) {
-		at := l.Offset(k)
-		_, n := l.Locate(k, 0)
-		if leaf && !c.InPlace {
-			if !bytes.Equal(got[at:at+n], bytes.Repeat([]byte{poison}, int(n))) {
-				return fmt.Errorf("rank %d: output chunk %d was written, on a rank that is not the root", rank, k)
-			}
-			continue
-		}
-		if len(terms) == 0 || n == 0 || leaf {
-			continue
-		}
-		use := op
-		if len(terms) == 1 {
-			use = datatype.Sum
-		}
-		srcs := make([][]byte, len(terms))
-		want := make([]byte, inputs.piece(n))
-		for off := int64(0); off < n; off += int64(len(want)) {
-			want = want[:inputs.piece(n-off)]
-			for i, t := range terms {
-				srcs[i] = inputs.at(t.Rank, l.Offset(t.Index)+off, int64(len(want)))
-			}
-			if err := hostreduce.Reduce(want, srcs, c.Type, use, factor(c.Type), len(p.GPUs)); err != nil {
-				return err
-			}
-			have := got[at+off : at+off+int64(len(want))]
-			if wrong, first := hostreduce.Check(have, want, c.Type, use, len(p.GPUs)); wrong != 0 {
-				size := c.Type.Size()
-				return fmt.Errorf("rank %d: output chunk %d (%d bytes at %d): %d elements of those from %d on are wrong, the first is %d: % x, not % x",
-					rank, k, n, at, wrong, off/size, off/size+first, have[first*size:(first+1)*size], want[first*size:(first+1)*size])
 			}
 		}
 	}
