@@ -23,7 +23,6 @@ type hostEngine struct {
 	control *share.Arena
 	windows []window // by rank
 	local   bool     // all ranks are in this process
-	alone   bool     // no other rank is in this process
 	policy  *wait.Policy
 	stall   *wait.Stall
 	cores   int // that this rank may use
@@ -75,7 +74,7 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 			here++
 		}
 	}
-	h.local, h.alone = here == n, here == 1 && n > 1
+	h.local = here == n
 	if !h.local && x.e.buffers == nil {
 		if x.e.buffers, err = openBuffers(ctx, x.e, dev); err != nil {
 			return nil, errors.Join(err, h.control.Close())

@@ -167,7 +167,7 @@ func (t *ticket) awaitTurn() error {
 	e := h.x.e
 	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: &e.aborted}
 	if h.ended.Load() != t.number {
-		if err := h.until(h.windows[e.rank].turn(), func() bool { return h.ended.Load() == t.number }, limit); err != nil {
+		if err := wait.Until(h.windows[e.rank].turn(), func() bool { return h.ended.Load() == t.number }, limit, h.policy); err != nil {
 			return e.ended(err, "the launch before it runs")
 		}
 	}
@@ -373,7 +373,7 @@ func (r *run) work(b *host.Block) error {
 			}
 			continue
 		}
-		if err := h.until(own.door(), w.cond, r.limit); err != nil {
+		if err := wait.Until(own.door(), w.cond, r.limit, h.policy); err != nil {
 			return r.stuck(b, err)
 		}
 		if b.Abort.Load() != 0 {
