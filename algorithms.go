@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/algorithm/nvlink"
+	"github.com/goccl/goccl/algorithm/shm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/internal/regular"
@@ -203,8 +204,12 @@ func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
 			}
 		}
 		from = i + 1
+		if h, ok := c.engine.(*shm.Engine); ok { // on GPUs the executor shares the engine's order
+			if err := h.Follow(reqs[i].Stream); err != nil {
+				return c.wrap(reqs[i].Collective.String(), err)
+			}
+		}
 		ctx, stop := context.WithTimeout(c.fate.ctx, c.cfg.Timeout)
-		c.remember(reqs[i].Stream)
 		err := a.Run(ctx, seq+uint64(i), &reqs[i])
 		stop()
 		if err != nil {

@@ -27,8 +27,8 @@ type hostEngine struct {
 	stall   *wait.Stall
 	cores   int // that this rank may use
 
-	enqueued uint64        // launches that were enqueued
-	ended    atomic.Uint64 // launches that have ended; a launch that waits for its turn sleeps at the window's turn
+	order    host.Order // of the launches
+	enqueued uint64     // number of launches so far
 
 	mu      sync.Mutex // guards the fields below
 	pool    []*ticket  // unused tickets
@@ -36,7 +36,7 @@ type hostEngine struct {
 	closing bool
 	idle    chan struct{} // closed when the engine is closing and nothing runs
 
-	// State that persists between launches. The launch whose turn it is owns it.
+	// State that persists between launches. The launch that runs owns it.
 	run        *run
 	scratch    *scratch
 	waited     []uint64       // signals consumed, by link
@@ -150,6 +150,10 @@ func (h *hostEngine) launch(l *launch) error {
 	if !ok {
 		return invalid("the stream is no stream of a host device")
 	}
+	if err := h.order.Enter(s); err != nil {
+		h.x.e.Abort(err)
+		return err
+	}
 	t := h.take()
 	t.launch = *l
 	t.number = h.enqueued
@@ -190,9 +194,7 @@ func (h *hostEngine) give(t *ticket) {
 }
 
 func (h *hostEngine) wake() {
-	own := h.windows[h.x.e.rank]
-	own.door().Wake()
-	own.turn().Wake()
+	h.windows[h.x.e.rank].door().Wake()
 }
 
 // staging returns n bytes of the executor's memory for input (k 0) or output (k 1), reachable by peers.

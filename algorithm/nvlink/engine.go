@@ -246,15 +246,6 @@ func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
 	return &algorithm.Error{Comm: e.name, Op: r.Collective.String(), Rank: e.rank, Peer: peer, Seq: seq, Err: err}
 }
 
-// after makes later work on s wait for the work so far on other. Both are streams of one call.
-func after(s, other *cuda.Stream) error {
-	ev, err := other.Record()
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.WaitEvent(ev), ev.Close())
-}
-
 // Order is the order of the communicator's work on this GPU, for other packages that enqueue work. It is valid as long
 // as the engine.
 func (e *Engine) Order() *cuda.Order { return e.order }

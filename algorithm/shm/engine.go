@@ -62,9 +62,9 @@ type Engine struct {
 
 	jobs jobs
 
-	// last is the stream of the latest launch, as a separate handle because the caller may close its own; nil if that
-	// work is done. Launches are made by one goroutine at a time.
-	last *host.Stream
+	// Guarded by the caller, who launches on one goroutine at a time.
+	order   host.Order
+	foreign bool // Follow was called since the latest Drain
 
 	aborted atomic.Pointer[error]
 	failed  atomic.Pointer[error]
@@ -149,12 +149,12 @@ func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 	if !ok {
 		return &algorithm.Error{Comm: e.name, Op: reqs[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
 	}
-	if err := e.follow(s); err != nil {
+	if err := e.order.Enter(s); err != nil {
 		return err
 	}
 	others := otherStreams(reqs)
 	for _, o := range others {
-		if err := join(s, o); err != nil {
+		if err := device.Join(s, o); err != nil {
 			return err
 		}
 	}
@@ -167,7 +167,7 @@ func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 		return err
 	}
 	for _, o := range others {
-		if err := join(o, s); err != nil {
+		if err := device.Join(o, s); err != nil {
 			return err
 		}
 	}
@@ -192,38 +192,15 @@ next:
 	return out
 }
 
-// follow makes later work on s wait for the launches so far, which may be on another stream: all ranks run their
-// requests in the same order.
-func (e *Engine) follow(s *host.Stream) error {
-	if e.last != nil && e.last.Raw() == s.Raw() {
+// Follow makes the next work on s follow the engine's work so far, and later work of the engine follow that. It is for
+// work of the communicator that the engine does not run, and is called like Enqueue.
+func (e *Engine) Follow(s device.Stream) error {
+	hs, ok := s.(*host.Stream)
+	if !ok {
 		return nil
 	}
-	if e.last != nil {
-		if err := join(s, e.last); err != nil {
-			return err
-		}
-		e.last = nil
-	}
-	if s.Raw() == 0 {
-		return nil // its work is done when Launch returns
-	}
-	e.last = s
-	if own, err := s.Device().WrapStream(s.Raw()); err == nil {
-		e.last = own.(*host.Stream)
-	}
-	return nil
-}
-
-// join makes later work on s wait for all work so far on other.
-func join(s, other device.Stream) error {
-	ev, err := other.Record()
-	if err != nil {
-		return err
-	}
-	if err := s.WaitEvent(ev); err != nil {
-		return errors.Join(err, ev.Close())
-	}
-	return ev.Close()
+	e.foreign = true
+	return e.order.Enter(hs)
 }
 
 // execute runs a batch on the calling goroutine and records its first error.
