@@ -48,14 +48,11 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	if a.Stream == nil || a.Stream.Device() == nil || a.Stream.Device().ID().Kind != x.e.dev.ID().Kind {
 		return x.fail(a.Seq, -1, invalid("a stream of the %v device is needed", x.e.dev.ID().Kind))
 	}
-	if err := x.Takes(a.Message, a.Type, a.Op); err != nil {
-		return x.fail(a.Seq, -1, err)
-	}
-	a.Op = x.reduction.effective(a.Op)
-	layout, err := x.layout(a.Message)
+	layout, err := x.takes(a.Message, a.Type, a.Op)
 	if err != nil {
 		return x.fail(a.Seq, -1, err)
 	}
+	a.Op = x.reduction.effective(a.Op)
 	if a.Message == 0 {
 		return nil
 	}
