@@ -23,13 +23,14 @@ var _ algorithm.Lister = (*Engine)(nil)
 
 // names lists the algorithms of a collective; it is nil if there is only one.
 func names(c algorithm.Collective) []string {
-	switch c {
-	case algorithm.AllReduce, algorithm.Reduce:
+	s, ok := shapeOf(&algorithm.Request{Collective: c}, 2)
+	switch {
+	case !ok:
+		return nil
+	case s.shared():
 		return []string{nameOneShot, nameTwoShot, nameDirect}
-	case algorithm.ReduceScatter, algorithm.AllGather, algorithm.Gather, algorithm.AllToAll, algorithm.Scatter, algorithm.Broadcast:
-		return []string{nameStaged, nameDirect}
 	}
-	return nil
+	return []string{nameStaged, nameDirect}
 }
 
 // force stores the choices of spec, in the format of GOCCL_ALGO, that name algorithms of this engine.
