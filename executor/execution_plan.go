@@ -320,14 +320,16 @@ func (x *ExecutionPlan) takes(message uint64, t datatype.Type, op datatype.Op) (
 		return nil, invalid("type %v, operator %v", t, op)
 	}
 	if x.plan.Alignment%t.Size() != 0 {
-		return nil, invalid("the plan divides into units of %d bytes, which do not hold whole elements of %v", x.plan.Alignment, t)
+		return nil, invalid("the plan divides into units of %d bytes, which do not hold whole elements of %v",
+			x.plan.Alignment, t)
 	}
 	if err := x.reduction.takes(op); err != nil {
 		return nil, err
 	}
 	l, err := x.layout(message)
 	if err == nil && l.Block%t.Size() != 0 {
-		return nil, invalid("a message of %d bytes has blocks of %d bytes, which do not hold whole elements of %v", message, l.Block, t)
+		return nil, invalid("a message of %d bytes has blocks of %d bytes, which do not hold whole elements of %v",
+			message, l.Block, t)
 	}
 	return l, err
 }

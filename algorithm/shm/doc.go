@@ -11,9 +11,9 @@
 // Large messages do not go through windows. Once every process has mapped the buffers that a request needs
 // (buffers.go), ranks read and write them directly (direct.go).
 //
-// shape.go says what each collective moves; the staged path (staged.go) and the direct path (direct.go, combine.go) read
-// it. Messages between pairs and all-to-all-v go through rings (p2p.go). All of them have the same phases (phase.go),
-// windows (layout.go), fates (fate.go) and ends (quit.go).
+// shape.go says what each collective moves; the staged path (staged.go) and the direct path (direct.go, combine.go)
+// read it. Messages between pairs and all-to-all-v go through rings (p2p.go). All of them have the same phases
+// (phase.go), windows (layout.go), fates (fate.go) and ends (quit.go).
 //
 // # Why this is native code
 //

@@ -14,8 +14,8 @@ func (w who) has(r int) bool { return w == everyone || int(w) == r }
 
 // shape is what a collective does with buffers that are divided into blocks of Request.Count elements. If a send buffer
 // has a block for each rank, receiver r reads block r of every sender, else it reads the only block. It reduces these
-// blocks into its only block, or copies them: the block of sender p to its block p, or to its only block if there is one
-// sender.
+// blocks into its only block, or copies them: the block of sender p to its block p, or to its only block if there is
+// one sender.
 type shape struct {
 	from, to   who // ranks whose send buffers are read, and ranks that receive
 	send, recv int // blocks in a send buffer and in a receive buffer: one, or one per rank

@@ -134,8 +134,10 @@ func init() {
 	set(datatype.Uint32, 32, ops{s: sumInt32, a: sumInt32, p: prodInt32, x: maxUint32, n: minUint32})
 	set(datatype.Int64, 32, ops{s: sumInt64, a: sumInt64})
 	set(datatype.Uint64, 32, ops{s: sumInt64, a: sumInt64})
-	set(datatype.Float32, 32, ops{s: sumFloat32, a: sumFloat32, p: prodFloat32, x: maxFloat32, n: minFloat32, m: preMulSumFloat32})
-	set(datatype.Float64, 32, ops{s: sumFloat64, a: sumFloat64, p: prodFloat64, x: maxFloat64, n: minFloat64, m: preMulSumFloat64})
+	set(datatype.Float32, 32, ops{s: sumFloat32, a: sumFloat32, p: prodFloat32, m: preMulSumFloat32})
+	set(datatype.Float32, 32, ops{x: maxFloat32, n: minFloat32})
+	set(datatype.Float64, 32, ops{s: sumFloat64, a: sumFloat64, p: prodFloat64, m: preMulSumFloat64})
+	set(datatype.Float64, 32, ops{x: maxFloat64, n: minFloat64})
 	set(datatype.Bfloat16, 16, ops{s: sumBfloat16, a: sumBfloat16, p: prodBfloat16, x: maxBfloat16, n: minBfloat16, m: preMulSumBfloat16})
 	if !cpu.X86.HasF16C {
 		return
