@@ -72,7 +72,8 @@ func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c <= algorithm.Barrier; c++ {
 		for _, name := range names(c) {
-			info := algorithm.Info{Name: name, Collective: c, Most: algorithm.AnySize, Forceable: true, Tags: map[string]uint64{"phases": 2}}
+			info := algorithm.Info{Name: name, Collective: c, Most: algorithm.AnySize,
+				Forceable: true, Tags: map[string]uint64{"phases": 2}}
 			from, to := uint64(0), uint64(directFrom-1)
 			switch name {
 			case nameOneShot:
@@ -94,9 +95,12 @@ func (e *Engine) Algorithms() []algorithm.Info {
 		}
 		switch c {
 		case algorithm.AllToAllV, algorithm.Send, algorithm.Recv:
-			list = append(list, algorithm.Info{Name: "rings", Collective: c, Most: algorithm.AnySize, Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
+			list = append(list, algorithm.Info{Name: "rings", Collective: c, Most: algorithm.AnySize,
+				Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
 		}
 	}
-	list = append(list, algorithm.Info{Name: "rings", Collective: algorithm.AllToAllVDevice, Most: algorithm.AnySize, Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
-	return append(list, algorithm.Info{Name: "meeting", Collective: algorithm.Barrier, Tags: map[string]uint64{"phases": 1}, Chosen: []algorithm.Span{{}}})
+	list = append(list, algorithm.Info{Name: "rings", Collective: algorithm.AllToAllVDevice, Most: algorithm.AnySize,
+		Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
+	return append(list, algorithm.Info{Name: "meeting", Collective: algorithm.Barrier, Tags: map[string]uint64{"phases": 1},
+		Chosen: []algorithm.Span{{}}})
 }

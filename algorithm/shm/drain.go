@@ -56,6 +56,7 @@ func (e *Engine) Leave() {
 	e.end.Lock()
 	defer e.end.Unlock()
 	if !e.closed {
-		e.leave(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
+		e.leave(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1,
+			Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
 	}
 }

@@ -78,9 +78,11 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
-		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", algorithm.ErrUnsupported, err)}
+		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r,
+			Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", algorithm.ErrUnsupported, err)}
 	}
-	e := &Engine{name: cfg.Name, rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
+	e := &Engine{name: cfg.Name, rank: rank, size: n, timeout: cfg.OpTimeout,
+		windows: make([]*window, n), moved: make([]p2pState, n),
 		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
 	if e.name = cfg.Name; cfg.StallWarning > 0 {
 		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
@@ -147,7 +149,9 @@ func isP2P(r *algorithm.Request) bool {
 func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 	s, ok := reqs[0].Stream.(*host.Stream)
 	if !ok {
-		return &algorithm.Error{Comm: e.name, Op: reqs[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
+		return &algorithm.Error{Comm: e.name, Op: reqs[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq,
+			Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device",
+				algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
 	}
 	if err := e.order.Enter(s); err != nil {
 		return err
@@ -227,7 +231,8 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) (err error) {
 		}
 		owner, cause := o.ownerOf(panicked), fmt.Errorf("%w: the operation panicked, %s", algorithm.ErrAborted, at)
 		if owner >= 0 {
-			cause = fmt.Errorf("%w: a buffer of rank %d is not mapped: it is shorter than its count says, or freed", errFault, owner)
+			cause = fmt.Errorf("%w: a buffer of rank %d is not mapped: it is shorter than its count says, or freed",
+				errFault, owner)
 		}
 		_ = e.quit(o.error(owner, cause))
 		if panicked != nil {
@@ -269,7 +274,8 @@ func (e *Engine) Err() error {
 
 // Close implements algorithm.Engine.
 func (e *Engine) Close() error {
-	e.Abort(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
+	e.Abort(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1,
+		Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
 	e.run.Lock() // no request runs now, and later ones find the cause before they access a window
 	defer e.run.Unlock()
 	e.end.Lock()

@@ -16,7 +16,8 @@ int main(int argc, char **argv) {
 	ncclComm_t c;
 	OK(ncclCommInitRank(&c, 4, id, rank));
 	float v = 1, w;
-	ncclResult_t first = ncclAllReduce(&v, &w, 1, ncclFloat, ncclSum, c, NULL); // when rank 1 has it, every rank has joined
+	// When rank 1 has the sum, every rank has joined.
+	ncclResult_t first = ncclAllReduce(&v, &w, 1, ncclFloat, ncclSum, c, NULL);
 	if (rank == 1) {
 		OK(first);
 		pthread_t t;
