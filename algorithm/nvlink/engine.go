@@ -63,7 +63,7 @@ type Engine struct {
 	ring   *collectiveArgs
 	p2p    *p2pArgs
 	few    *p2pFewArgs
-	stream *streamArgs
+	stream *p2pArgs
 
 	counted *allToAllVArgs
 
@@ -100,7 +100,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
+	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(p2pArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
 		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, windowTag, dev, waitLimit(&cfg)), terms.copies
 	}
