@@ -76,7 +76,8 @@ func (e *gpuEncoder) add(in *instr, o gpuOp) {
 	if in.inner {
 		o.flags |= gpuInner
 	}
-	e.g.quick = e.g.quick && (o.code == uint8(plan.CodeNop) || o.flags&gpuStatic != 0 && (o.reduction == gpuCallersOp || o.reduction == uint8(datatype.Sum)))
+	e.g.quick = e.g.quick && (o.code == uint8(plan.CodeNop) || o.flags&gpuStatic != 0 &&
+		(o.reduction == gpuCallersOp || o.reduction == uint8(datatype.Sum)))
 	e.ops = append(e.ops, o)
 	e.where = append(e.where, in)
 }
@@ -180,7 +181,8 @@ func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error 
 	}
 	for len(dst) > gpuOperands && len(src) > 1 {
 		if dst[0].Plane == plan.PacketPlane {
-			return fmt.Errorf("%w: %v (%s): a reduction to %d destinations; GPUs take %d", algorithm.ErrUnsupported, in.pos, in.op.Name, len(dst), gpuOperands)
+			return fmt.Errorf("%w: %v (%s): a reduction to %d destinations; GPUs take %d", algorithm.ErrUnsupported, in.pos,
+				in.op.Name, len(dst), gpuOperands)
 		}
 		if err := e.move(in, src, dst[:1], flags); err != nil {
 			return err
@@ -198,7 +200,8 @@ func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error 
 }
 
 func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
-	o := gpuOp{code: uint8(in.kernel), flags: flags, sources: uint16(len(src)), destinations: uint16(len(dst)), first: uint32(len(e.items)),
+	o := gpuOp{code: uint8(in.kernel), flags: flags, sources: uint16(len(src)), destinations: uint16(len(dst)),
+		first: uint32(len(e.items)),
 		count: uint32(src[0].Size), reduction: gpuCallersOp}
 	if in.fixed {
 		o.reduction = uint8(in.op.ReduceOp.Or(datatype.Sum))
@@ -225,7 +228,8 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 			}
 			own = own && (pl.Plane == plan.PacketPlane || pl.Rank == e.prog.rank)
 			at := uint32(pl.Index)
-			e.items = append(e.items, gpuItem{a: [2]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: at, block: at / e.period, within: at % e.period})
+			e.items = append(e.items, gpuItem{a: [2]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: at, block: at / e.period,
+				within: at % e.period})
 		}
 	}
 	if in.kernel == plan.CodeData && o.flags&gpuRaw == 0 && !in.inner && own && o.count <= math.MaxUint16 {

@@ -33,7 +33,8 @@ func TestShortMovesAreThoseOfChunks(t *testing.T) {
 				return plan.Place{Plane: plane, Index: rnd.IntN(3*l.Period - size + 1), Size: size}
 			}
 			size := 1 + rnd.IntN(3)
-			m := &move{Move: plan.Move{Src: []plan.Place{place(plan.InputPlane, size), place(plan.ScratchPlane, size)}, Dst: []plan.Place{place(plan.OutputPlane, size)}}}
+			m := &move{Move: plan.Move{Src: []plan.Place{place(plan.InputPlane, size), place(plan.ScratchPlane, size)},
+				Dst: []plan.Place{place(plan.OutputPlane, size)}}}
 			type byteMove struct{ at, from, to int64 }
 			run := func(l *layout) (moves []byteMove) {
 				for at, hi := int64(0), int64(size)*l.Chunk; at < hi; {
@@ -89,8 +90,10 @@ func TestKernelKnowsTheCodes(t *testing.T) {
 		kernel[string(m[1])], defined[plan.Code(n)] = plan.Code(n), true
 	}
 	for name, want := range map[string]plan.Code{
-		"Nop": plan.CodeNop, "Barrier": plan.CodeBarrier, "Signal": plan.CodeSignal, "Wait": plan.CodeWait, "Flush": plan.CodeFlush,
-		"Acquire": plan.CodeAcquire, "Release": plan.CodeRelease, "Data": plan.CodeData, "Loop": plan.CodeLoop, "EndLoop": plan.CodeEndLoop,
+		"Nop": plan.CodeNop, "Barrier": plan.CodeBarrier, "Signal": plan.CodeSignal, "Wait": plan.CodeWait,
+		"Flush":   plan.CodeFlush,
+		"Acquire": plan.CodeAcquire, "Release": plan.CodeRelease, "Data": plan.CodeData, "Loop": plan.CodeLoop,
+		"EndLoop": plan.CodeEndLoop,
 	} {
 		if got, ok := kernel[name]; !ok || got != want {
 			t.Errorf("code%s is %d in the kernel (%v) and %d in the table", name, got, ok, want)

@@ -86,7 +86,8 @@ func compile(p *plan.Plan, rank int) (*program, error) {
 			in := &list[i]
 			for _, l := range in.links {
 				if in.does.Has(plan.Adds) && prog.pair[l] < 0 {
-					return nil, invalid("%v (%s): rank %d has no channel for the signal to arrive on", in.pos, in.op.Name, prog.peer[l])
+					return nil, invalid("%v (%s): rank %d has no channel for the signal to arrive on", in.pos, in.op.Name,
+						prog.peer[l])
 				}
 			}
 		}
@@ -116,7 +117,8 @@ func (prog *program) link(p *plan.Plan) {
 }
 
 func (prog *program) instr(s *plan.Step, nmem int) instr {
-	in := instr{does: s.Does, code: s.Code, kernel: s.Kernel, op: s.Op, pos: s.Pos, fixed: s.Op.ReduceOp != plan.CallerOp, raw: s.Raw,
+	in := instr{does: s.Does, code: s.Code, kernel: s.Kernel, op: s.Op, pos: s.Pos, fixed: s.Op.ReduceOp != plan.CallerOp,
+		raw:   s.Raw,
 		opens: s.Kind.Opens(), signal: s.Does.Has(plan.Moves | plan.Adds)}
 	for _, id := range s.Channels {
 		if s.Op.ChannelType == plan.PortChannel {

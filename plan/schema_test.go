@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestSchemaKnowsTheLimits compares the schema with Capacity. That it knows the ops is held by internal/docgen.
+// TestSchemaKnowsTheLimits compares the schema with Capacity. That it knows the ops is held by
+// cmd/goccl/internal/docgen.
 func TestSchemaKnowsTheLimits(t *testing.T) {
 	var s struct {
 		Defs struct {

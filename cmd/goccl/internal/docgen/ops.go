@@ -24,7 +24,8 @@ func ops(which string) (string, error) {
 		b.WriteString("| `name` | `src_buff` | `dst_buff` | Channel | Meaning |\n|---|---|---|---|---|\n")
 		for _, k := range plan.OpKinds() {
 			if k.Does&(plan.Moves|plan.Loops) != 0 {
-				fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, operands(k.Src), operands(k.Dst), channels(&k, ", "), k.Doc)
+				fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, operands(k.Src), operands(k.Dst), channels(&k, ", "),
+					k.Doc)
 			}
 		}
 	default:
@@ -125,7 +126,8 @@ func requirements() (rules []*rule) {
 			then.Properties = map[string]enum{"channel_type": {strings.Split(channels(&k, " "), " ")}}
 		}
 		at := slices.IndexFunc(rules, func(r *rule) bool {
-			return slices.Equal(r.Then.Required, then.Required) && slices.Equal(r.Then.Properties["channel_type"].Enum, then.Properties["channel_type"].Enum)
+			return slices.Equal(r.Then.Required, then.Required) && slices.Equal(r.Then.Properties["channel_type"].Enum,
+				then.Properties["channel_type"].Enum)
 		})
 		if at < 0 {
 			at = len(rules)
