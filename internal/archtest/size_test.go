@@ -21,7 +21,7 @@ const (
 )
 
 // sizeList names the files that exceed the limits: path, long lines, and lines if they are too many. Files leave it and
-// none joins. GOCCL_UPDATE_GOLDEN=1 removes what was mended.
+// none joins. GOCCL_UPDATE_GOLDEN=1 removes the files that are within the limits.
 const sizeList = "testdata/sizes.txt"
 
 // excess is what a file exceeds: how many lines are too long, and its length if that is too much.
