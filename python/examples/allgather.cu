@@ -1,6 +1,4 @@
-// The torch guide's all-gather: a kernel of the user's and, in the same file, the algorithm around it. goccl.compile_native compiles both without nvcc;
-// native_allgather.py runs it.
-#include <goccl/algorithm.cuh>
+// The torch guide's all-gather: a kernel of the user's. native_allgather.py compiles it without nvcc and describes the algorithm around it.
 #include <goccl/memory_channel.cuh>
 
 // Blocks 0…n-2 serve one peer each: they store this rank's part into the peer's output, then both meet. The last block copies it into the own output.
@@ -24,25 +22,3 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     channel.wait();
   }
 }
-
-struct Allgather : goccl::Algorithm {
-  goccl::Channels channels;
-
-  // Once for each communicator: connections to all other ranks.
-  constexpr void initialize(goccl::Initialize& job) { job.connect(goccl::peer != goccl::rank); }
-
-  // Once for each key: both buffers are registered, outputs exchanged, and a channel made to each peer's output.
-  constexpr void context(goccl::Context& c) { channels = c.memoryChannels(/*to*/ goccl::output, /*from*/ goccl::input); }
-
-  // Calls with the same buffers and size share a context.
-  constexpr void key(goccl::Key& k) { k.input().output().inputSize(); }
-
-  // At each call. Expressions are evaluated on the host.
-  constexpr void launch(goccl::Launch& l) {
-    l.kernel(GOCCL_KERNEL(allgather))
-        .blocks(goccl::worldSize)
-        .threads(goccl::select(goccl::threads, goccl::threads, 1024))
-        .arguments(channels, goccl::input, goccl::output, goccl::rank, goccl::inputSize);
-  }
-};
-GOCCL_ALGORITHM(allgather, Allgather, "allgather")

@@ -7,6 +7,7 @@ Importing opens nothing and starts no thread; the library is loaded by the first
 from __future__ import annotations
 
 import importlib
+import os
 
 TYPE_CHECKING = False  # typing's, without the 15 ms that importing it takes
 if TYPE_CHECKING:
@@ -15,30 +16,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 version = {"version": __version__}
 
-# Names and the modules that have them; loaded when they are first asked for.
-_HOME = {
-    name: module
-    for module, names in {
-        "errors": ("GocclError CudaError SysError InternalError InvalidArgument InvalidUsage PeerDead InProgress Timeout Aborted Mismatch Unsupported "
-                   "Closed Forked OutOfMemory"),
-        "_types": "DataType ReduceOp Transport TransportFlags DeviceType PacketType",
-        "device": "Device Stream RawGpuBuffer GpuBuffer GpuBufferGranularity device_count current_device",
-        "bootstrap": "UniqueId Bootstrap TcpBootstrap mpi_world",
-        "primitives": ("Context Endpoint EndpointConfig Connection RegisteredMemory SemaphoreStub Semaphore Host2DeviceSemaphore Host2HostSemaphore "
-                       "MemoryDevice2DeviceSemaphore Communicator Future"),
-        "channel": "BaseMemoryChannel MemoryChannel SwitchChannel",
-        "fifo": "Fifo ProxyTrigger",
-        "proxy": "ProxyService BasePortChannel PortChannel SimpleProxyChannel ProxyChannel",
-        "comm": "CommGroup",
-        "algorithm": "Algorithm AlgorithmCollection AlgorithmCollectionBuilder Executor ExecutionPlan compile",
-        "native": "compile_native NativeAlgorithm",
-        "_env": "env Env",
-        "_alias": "install_alias",
-        "language.spec": "AlgoSpec ReplicationPolicy",
-    }.items()
-    for name in names.split()
-}
-_SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "primitives", "channel", "fifo", "proxy", "algorithm", "native")
+_here = os.path.dirname(os.path.abspath(__file__))
+
+
+def _exports() -> dict[str, str]:
+    """The package's names and their modules, as __init__.pyi lists them in lines of the form ``from .module import name as name``."""
+    with open(os.path.join(_here, "__init__.pyi"), encoding="utf-8") as f:
+        lines = (line.split() for line in f)
+        return {words[-1]: words[1] for words in lines if words[:1] == ["from"] and words[1].startswith(".")}
+
+
+_HOME = _exports()  # a module is loaded when one of its names is first asked for
+_SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "channel", "fifo", "proxy", "algorithm", "native")
 
 __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 
@@ -46,7 +35,7 @@ __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is not None:
-        value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+        value = getattr(importlib.import_module(home, __name__), name)
         globals()[name] = value
         return value
     if name in _SUBMODULES:
@@ -67,11 +56,8 @@ def get_lib() -> str:
 
 def get_include() -> str:
     """The folder of nccl.h, goccl.h and the device headers, for compilers other than the built-in one; in a checkout what `make libgoccl` gathers."""
-    import os
-
-    here = os.path.dirname(os.path.abspath(__file__))
-    packaged = os.path.join(here, "include")
-    return packaged if os.path.isdir(packaged) else os.path.normpath(os.path.join(here, "..", "..", "build", "include"))
+    packaged = os.path.join(_here, "include")
+    return packaged if os.path.isdir(packaged) else os.path.normpath(os.path.join(_here, "..", "..", "build", "include"))
 
 
 def is_nvls_supported() -> bool:

@@ -12,8 +12,6 @@ from . import errors
 if TYPE_CHECKING:
     from typing import Any
 
-    from .device import Device
-
 _NAME = b"dltensor"
 _USED = b"used_dltensor"
 
@@ -68,8 +66,8 @@ def _destroy(capsule: int) -> None:
         _delete(ctypes.cast(_pointer_raw(capsule, _NAME), ctypes.POINTER(_Managed)))
 
 
-def capsule(owner: object, ptr: int, device: Device, dtype: str, shape: tuple[Any, ...], strides: tuple[Any, ...], nbytes: int) -> Any:
-    """A capsule over ptr that keeps owner alive. strides are in elements."""
+def capsule(owner: object, ptr: int, device: tuple[int, int], dtype: str, shape: tuple[Any, ...], strides: tuple[Any, ...], nbytes: int) -> Any:
+    """A capsule over ptr that keeps owner alive. device is DLPack's type and number, strides are in elements."""
     if dtype not in _TYPES:
         raise errors.InvalidArgument(f"DLPack has no type {dtype}")
     code, bits = _TYPES[dtype]
@@ -83,7 +81,7 @@ def capsule(owner: object, ptr: int, device: Device, dtype: str, shape: tuple[An
     m = _Managed()
     dims = (ctypes.c_int64 * len(shape))(*shape)
     steps = (ctypes.c_int64 * len(strides))(*strides) if strides else None
-    m.tensor = _Tensor(ptr, _Device(1, 0) if device.is_host else _Device(2, device.id), len(shape), code, bits, 1,
+    m.tensor = _Tensor(ptr, _Device(*device), len(shape), code, bits, 1,
                        ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)), ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64)) if steps else None, 0)
     number = next(_numbers)
     m.context = number

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from . import errors
 from ._lib import create, interruptible, lib
 from .device import Device, current_device
-from .primitives import Communicator, Connection, DeviceHandle, RegisteredMemory, Semaphore, _Object
+from ._object import DeviceHandle, Object
+from .communicator import Communicator
+from .connection import Connection, RegisteredMemory
+from .semaphore import Semaphore
 
 if TYPE_CHECKING:
     from typing import Any
@@ -18,7 +21,7 @@ __all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel"]
 _SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL = range(1, 11)
 
 
-class _Channel(_Object):
+class _Channel(Object):
     """What channels share. The methods beside device_handle are those of the device handle, for programs on the host device, where the calling thread is the
     kernel; on a GPU they are refused."""
 

@@ -10,8 +10,11 @@ from ._buffer import ANY, CUDA, resolve, shared
 from ._types import DeviceType, Transport
 from .bootstrap import Bootstrap, TcpBootstrap, UniqueId
 from .channel import MemoryChannel, SwitchChannel
-from .device import Device, current_device
-from .primitives import Communicator, Connection, Context, EndpointConfig, RegisteredMemory, Semaphore
+from .device import Device, RawGpuBuffer, current_device
+from .communicator import Communicator
+from .connection import Connection, EndpointConfig, RegisteredMemory
+from .context import Context
+from .semaphore import Semaphore
 from .proxy import BasePortChannel, PortChannel, ProxyService
 
 if TYPE_CHECKING:
@@ -67,7 +70,7 @@ class CommGroup:
         self.nranks_per_node = self.bootstrap.get_n_ranks_per_node()
         self.nranks_per_ipc_domain = self.ipc_domain_n_ranks = self.nranks_per_node
         self.device = device or current_device(self.bootstrap.get_local_rank())
-        self.communicator = Communicator(self.bootstrap, Context())
+        self.communicator = Communicator(self.bootstrap, Context(), device=self.device)
         self.communicator.group = self
 
     def barrier(self) -> None:
@@ -119,8 +122,10 @@ class CommGroup:
             flags = flags | c.transport()
         return flags
 
-    def register_local_memory(self, tensor: BufferSpec, connections: "dict[int, Connection]") -> RegisteredMemory:
-        """tensor, registered for the transports of connections."""
+    def register_local_memory(self, tensor: BufferSpec | RegisteredMemory, connections: "dict[int, Connection]") -> RegisteredMemory:
+        """tensor, registered for the transports of connections. A RegisteredMemory stays what it is."""
+        if isinstance(tensor, RegisteredMemory):
+            return tensor
         b = resolve(tensor)
         shared(b)
         device = self.device if b.kind != CUDA or b.device in (ANY, self.device.id) else Device(DeviceType.GPU, b.device)
@@ -130,7 +135,7 @@ class CommGroup:
         m._keep += (b,)
         return m
 
-    def register_tensor_with_connections(self, tensor: BufferSpec, connections: "dict[int, Connection]", *, tag: int = 0) -> "dict[int, RegisteredMemory]":
+    def register_tensor_with_connections(self, tensor: BufferSpec | RegisteredMemory, connections: "dict[int, Connection]", *, tag: int = 0) -> "dict[int, RegisteredMemory]":
         """Exchanges memories with the peers of connections: their tensors by rank, and the own one under the own rank."""
         local = self.register_local_memory(tensor, connections)
         sent = [self.communicator.send_memory(local, r, tag) for r in connections]
@@ -155,10 +160,11 @@ class CommGroup:
         memories = self.register_tensor_with_connections(tensor, connections)
         return {r: MemoryChannel(semaphores[r], memories[r], memories[self.my_rank]) for r in connections}
 
-    def make_memory_channels_with_scratch(self, tensor: BufferSpec, registeredScratchBuffer: BufferSpec | dict[int, RegisteredMemory],
+    def make_memory_channels_with_scratch(self, tensor: BufferSpec | RegisteredMemory,
+                                          registeredScratchBuffer: BufferSpec | RegisteredMemory | dict[int, RegisteredMemory],
                                           connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
-        """Channels by rank from tensor here to the peer's scratch buffer, with the own scratch as packet buffer. The scratch is a tensor, or what
-        register_tensor_with_connections gave for one."""
+        """Channels by rank from tensor here to the peer's scratch buffer, with the own scratch as packet buffer. The scratch is a tensor, the
+        RegisteredMemory of one, or the memories that register_tensor_with_connections exchanged."""
         scratch = registeredScratchBuffer
         if not isinstance(scratch, dict):
             scratch = self.register_tensor_with_connections(scratch, connections)
@@ -185,8 +191,8 @@ class CommGroup:
         memories = self.register_memory_with_proxy(proxy_service, tensor, connections)
         return {r: proxy_service.port_channel(ids[r], memories[r], memories[self.my_rank]) for r in connections}
 
-    def make_port_channels_with_scratch(self, proxy_service: ProxyService, tensor: BufferSpec,
-                                        registeredScratchBuffer: BufferSpec | dict[int, RegisteredMemory],
+    def make_port_channels_with_scratch(self, proxy_service: ProxyService, tensor: BufferSpec | RegisteredMemory,
+                                        registeredScratchBuffer: BufferSpec | RegisteredMemory | dict[int, RegisteredMemory],
                                         connections: dict[int, Connection]) -> dict[int, PortChannel]:
         """Port channels by rank from tensor here to the peer's scratch buffer."""
         scratch = registeredScratchBuffer
@@ -202,6 +208,18 @@ class CommGroup:
     def make_switch_channel(self, tensor: BufferSpec, connections: "dict[int, Connection]", *, tag: int = 0) -> SwitchChannel:
         """The unicast switch channel over every rank's tensor."""
         return SwitchChannel(self.communicator, self.register_local_memory(tensor, connections), self.device, tag)
+
+    def device_handles(self, channels: dict[int, Any]) -> RawGpuBuffer:
+        """The device handles of channels or semaphores in the memory of the device, as an array in rank order for kernels. The entry of a rank
+        without a channel is zeros."""
+        handles = {r: c.device_handle().raw for r, c in channels.items()}
+        if not handles:
+            raise errors.InvalidArgument("device_handles: no channel: a kernel needs the handle of one peer at least")
+        none = bytes(len(next(iter(handles.values()))))
+        raw = b"".join(handles.get(r, none) for r in range(self.nranks))
+        array = RawGpuBuffer(len(raw), device=self.device)
+        array.copy_from(raw)
+        return array
 
     def close(self) -> None:
         """Ends everything made here, then leaves the job."""

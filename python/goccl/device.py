@@ -235,7 +235,7 @@ class RawGpuBuffer:
         from ._dlpack import capsule
 
         name = str(data_type).rpartition(".")[2]
-        return capsule(self, self._ptr, self.device, name, tuple(shape), tuple(strides), self._nbytes)
+        return capsule(self, self._ptr, self.__dlpack_device__(), name, tuple(shape), tuple(strides), self._nbytes)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         return self.to_dlpack()

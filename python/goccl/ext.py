@@ -1,5 +1,5 @@
 """Names under their place in MSCCL++."""
 
-from .algorithm import AlgorithmCollection, AlgorithmCollectionBuilder
+from .collection import AlgorithmCollection, AlgorithmCollectionBuilder
 
 __all__ = ["AlgorithmCollection", "AlgorithmCollectionBuilder"]

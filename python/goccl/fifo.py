@@ -6,7 +6,8 @@ import ctypes
 
 from ._lib import create, lib
 from .device import Device, current_device
-from .primitives import Context, DeviceHandle, _Object
+from ._object import DeviceHandle, Object
+from .context import Context
 
 __all__ = ["Fifo", "ProxyTrigger"]
 
@@ -42,7 +43,7 @@ class ProxyTrigger:
         return "ProxyTrigger(" + ", ".join(f"{n}={getattr(self, n)}" for n in self.__slots__) + ")"
 
 
-class Fifo(_Object):
+class Fifo(Object):
     """A ring of triggers that kernels write and the host polls, for proxies of one's own."""
 
     def __init__(self, size: int = 512, *, context: Context | None = None, device: Device | None = None) -> None:

@@ -9,7 +9,11 @@ from . import errors
 from ._lib import create, interruptible, lib
 from .channel import _FLUSH, _PUT, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _Channel
 from .device import Device, current_device
-from .primitives import Communicator, Connection, Context, RegisteredMemory, Semaphore, _Object
+from ._object import Object
+from .communicator import Communicator
+from .connection import Connection, RegisteredMemory
+from .context import Context
+from .semaphore import Semaphore
 
 if TYPE_CHECKING:
     from typing import Any
@@ -25,7 +29,7 @@ class ProxyService:
 
     def __init__(self, fifo_size: int = 512, *, context: Context | None = None, device: Device | None = None) -> None:
         self._size, self._context, self._device = fifo_size, context, device
-        self._object: _Object | None = None
+        self._object: Object | None = None
         self._started = False
         self._keep: list[Any] = []
 
@@ -33,7 +37,7 @@ class ProxyService:
         if self._object is None:
             self._context = self._context or context or Context()
             self._device = self._device or current_device()
-            self._object = _Object(create(lib.proxy_service_create, self._context.handle, self._device.handle, self._size), self._context)
+            self._object = Object(create(lib.proxy_service_create, self._context.handle, self._device.handle, self._size), self._context)
             if self._started:
                 lib.proxy_service_start(self._object.handle)
         return self._object.handle
@@ -74,8 +78,7 @@ class ProxyService:
 
     def add_memory(self, memory: RegisteredMemory) -> int:
         """Makes a memory usable by triggers."""
-        self._service(next((k for k in memory._keep if isinstance(k, Context)), None) or
-                      next((k.context() for k in memory._keep if isinstance(k, Communicator)), None))
+        self._service(memory.context)
         self._keep.append(memory)
         return self._id(lib.proxy_service_add_memory, memory.handle)
 

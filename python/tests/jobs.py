@@ -11,7 +11,7 @@ import time
 import traceback
 
 _context = mp.get_context("forkserver")
-_preloaded = ["numpy", "goccl.nccl", "goccl.comm", "goccl.algorithm", "goccl.language"]
+_preloaded = ["numpy", "goccl.nccl", "goccl.comm", "goccl.collection", "goccl.language"]
 
 
 def preload(*modules):

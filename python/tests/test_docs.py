@@ -62,5 +62,18 @@ def test_torch(text):
 def test_native(text, mock, tmp_path):  # noqa: F811
     (source,) = [t for _, _, language, _, t in BLOCKS if language == "cuda"]
     (tmp_path / "allgather.cu").write_text(source)
-    p = jobs.python(f"import os\nos.chdir({str(tmp_path)!r})\n" + text + "\nassert native.algorithms == ['allgather']\n", **mock)
+    p = jobs.python(f"import os\nos.chdir({str(tmp_path)!r})\n" + text + """
+from goccl.device import Device, DeviceType, RawGpuBuffer
+import threading
+def run(b):
+    group = goccl.CommGroup(bootstrap=b, device=Device(DeviceType.GPU, b.get_rank()))
+    send, recv = RawGpuBuffer(64, device=group.device), RawGpuBuffer(128, device=group.device)
+    done.append(algorithm.execute(group.communicator, send.data(), recv.data(), 64, 128, goccl.DataType.uint8))
+    group.barrier()
+done = []
+threads = [threading.Thread(target=run, args=(b,)) for b in goccl.Bootstrap.local(2)]
+[t.start() for t in threads]
+[t.join(60) for t in threads]
+assert done == [0, 0]
+""", **mock)
     assert p.returncode == 0, p.stderr

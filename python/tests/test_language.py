@@ -167,7 +167,7 @@ def _execute(rank, n, uid):
     builder.add_algorithm_builder(algorithm)
     builder.set_algorithm_selector(lambda by, request: by["allreduce"]["allreduce_nvls"] if request.message_size > 1 << 20 else None)
     c = builder.build_default_algorithms()
-    ask = lambda size: c.select(goccl.algorithm.CollectiveRequest("allreduce", size, f32, n, n, rank)).name  # noqa: E731
+    ask = lambda size: c.select(goccl.CollectiveRequest("allreduce", size, f32, n, n, rank)).name  # noqa: E731
     assert ask(2 << 20) == "allreduce_nvls" and ask(100) == "default_allreduce_nvls_packet"
     g.barrier()
     executor.close()

@@ -1,15 +1,13 @@
-"""Algorithms of users' kernels: compiled by NVRTC, described in CUDA C++ or Python, and run.
+"""Algorithms of users' kernels: compiled by NVRTC, described by Python functions, and run.
 
 There is no GPU here. A mock of the driver takes the launches and notes their parameters; the kernel itself, the same source compiled for the host, then runs
 on those parameters, all ranks at once.
 """
 
-import ctypes
 import glob
 import os
 import shutil
 import subprocess
-import textwrap
 
 import pytest
 
@@ -95,8 +93,7 @@ run = ctypes.CDLL(sys.argv[2]).run_allgather
 sys.path.insert(0, os.path.dirname(sys.argv[3]))
 import native_allgather
 module = goccl.compile_native(name="native", file=sys.argv[3], device=goccl.Device(goccl.DeviceType.GPU, 0))
-assert module.algorithms == ["allgather"], module.algorithms
-made = [native_allgather.algorithm(in_python=sys.argv[4] == "python") for _ in range(N)]
+made = [native_allgather.algorithm(module) for _ in range(N)]
 a = made[0]
 assert (a.name, a.collective, a.is_native_algorithm(), a.message_range) == ("allgather", "allgather", True, (0, 2**64 - 1))
 for nbytes in (1, 1000, 4096, 1000):
@@ -146,16 +143,12 @@ extern "C" void run_allgather(int n, const Params* all) {
   std::vector<Launch> ranks;
   for (int r = 0; r < n; ++r) ranks.emplace_back(n, 32, allgather, all[r].channels, all[r].input, all[r].output, all[r].rank, all[r].bytes);
 }
-extern "C" const void* table(unsigned* size) {
-  *size = sizeof goccl_algorithm_allgather;
-  return &goccl_algorithm_allgather;
-}
 """
 
 
 @pytest.fixture(scope="module")
 def on_the_host(tmp_path_factory):
-    """The example, kernel and description, compiled by the C++ compiler of this machine."""
+    """The example's kernel, compiled by the C++ compiler of this machine."""
     if not shutil.which("g++"):
         pytest.skip("no C++ compiler")
     folder = tmp_path_factory.mktemp("host")
@@ -166,166 +159,9 @@ def on_the_host(tmp_path_factory):
     return str(folder / "host.so")
 
 
-@pytest.mark.parametrize("described", ["cuda", "python"])
-def test_the_guides_allgather_runs(described, mock, on_the_host, tmp_path):
-    p = jobs.python(ALLGATHER, str(tmp_path / "trace"), on_the_host, EXAMPLE, described, timeout=120, **mock)
+def test_the_guides_allgather_runs(mock, on_the_host, tmp_path):
+    p = jobs.python(ALLGATHER, str(tmp_path / "trace"), on_the_host, EXAMPLE, timeout=120, **mock)
     assert p.returncode == 0 and p.stdout.strip() == "OK", p.stdout + p.stderr
-
-
-def _compile(source, monkeypatch):
-    from goccl._description import descriptions
-    from goccl.utils import compile_source
-
-    monkeypatch.setenv("GOCCL_NVRTC", _nvrtc())
-    return descriptions(compile_source(textwrap.dedent(source), "test.cu", arch=(9, 0)))
-
-
-def test_two_compilers_make_one_table(monkeypatch, on_the_host):
-    with open(EXAMPLE, encoding="utf-8") as f:
-        (d,), kernels = _compile(f.read(), monkeypatch)
-    from goccl._description import Description
-
-    host = ctypes.CDLL(on_the_host)
-    host.table.restype = ctypes.POINTER(ctypes.c_char)
-    size = ctypes.c_uint()
-    at = host.table(ctypes.byref(size))
-    assert vars(Description("goccl_algorithm_allgather", at[:size.value])) == vars(d)
-    assert kernels == {"allgather"}
-
-
-EVERYTHING = """
-#include <goccl/algorithm.cuh>
-#include <goccl/handle.cuh>
-
-extern "C" __global__ void small(goccl::MemoryChannelHandle* a, goccl::PortChannelHandle* b, goccl::SwitchChannelHandle* s, uint8_t* scratch, uint8_t narrow,
-                                 uint16_t half, int n) {}
-extern "C" __global__ void large(goccl::BaseMemoryChannelHandle* a, uint8_t* end) {}
-
-struct Everything : goccl::Algorithm {
-  static constexpr uint64_t minMessageSize = 16, maxMessageSize = 1 << 20;
-  goccl::Connections ring, all;
-  goccl::Channels memory, port, semaphores, multi;
-  goccl::Memory scratch;
-
-  constexpr void initialize(goccl::Initialize& job) {
-    using namespace goccl;
-    ring = job.connect((peer - rank + worldSize) % worldSize == 1 || (rank - peer + worldSize) % worldSize == 1);
-    all = job.connect();
-  }
-  constexpr void context(goccl::Context& c) {
-    using namespace goccl;
-    scratch = c.scratch(worldSize * maximum(inputSize, 4096));
-    memory = c.memoryChannels(scratch, input, scratch, all);
-    port = c.portChannels(output, input, ring);
-    semaphores = c.semaphores(ring);
-    multi = c.switchChannel(scratch);
-  }
-  constexpr void key(goccl::Key& k) { k.inputSize().type(); }
-  constexpr void launch(goccl::Launch& l) {
-    using namespace goccl;
-    l.kernel(GOCCL_KERNEL(small))
-        .when(inputSize < 1024)
-        .blocks(minimum(ceilDivide(inputSize, 256), 4), 2)
-        .threads(select(threads != 0, threads, 64))
-        .shared(inputSize * 2)
-        .arguments(memory, port, multi, scratch, rank, inputSize / elementSize, extra("depth") - 7);
-    l.kernel(GOCCL_KERNEL(large)).when(!(inputSize < 1024)).blocks(worldSize - 1).threads(32).arguments(semaphores, output + outputSize);
-  }
-};
-GOCCL_ALGORITHM(everything, Everything, "allreduce")
-"""
-
-
-def test_expressions(monkeypatch):
-    (d,), kernels = _compile(EVERYTHING, monkeypatch)
-    assert (d.name, d.collective, d.range, kernels) == ("everything", "allreduce", (16, 1 << 20), {"small", "large"})
-    from goccl._description import INPUT_SIZE, PEER, RANK, SCRATCH, WORLD_SIZE
-
-    values = [None] * SCRATCH
-    values[WORLD_SIZE], values[INPUT_SIZE] = 5, 700
-    for rank in range(5):
-        for peer in range(5):
-            values[RANK], values[PEER] = rank, peer
-            assert d.evaluate(d.connections[0][1], values, {}) == int((peer - rank) % 5 in (1, 4))
-    assert d.evaluate(d.scratch[0], values, {}) == 5 * 4096
-    small = d.launches[0]
-    assert d.evaluate(small[2][0], values, {}) == 3
-    assert d.evaluate(small[4][6][2], values, {"depth": 3}) == -4
-    import goccl
-
-    with pytest.raises(goccl.InvalidArgument, match="peer"):
-        values[PEER] = None
-        d.evaluate(d.connections[0][1], values, {})
-
-
-ALL_KINDS = COMMON + """
-trace = Trace(sys.argv[1])
-module = goccl.compile_native(name="native", file=sys.argv[2], device=goccl.Device(goccl.DeviceType.GPU, 0))
-made = [module.create_everything_algorithm() for _ in range(N)]
-sends, recvs = [buffer(r, bytes(4096)) for r in range(N)], [buffer(r, bytes(4096)) for r in range(N)]
-
-def words(address, n):
-    return struct.unpack(f"<{n}Q", ctypes.string_at(address, 8 * n))  # the mock's GPU memory is the host's
-
-def first(group):
-    r, c, a = group.my_rank, group.communicator, made[group.my_rank]
-    group.barrier()
-    if r == 0:
-        trace.start()
-    group.barrier()
-    a.execute(c, sends[r].data(), recvs[r].data(), 512, 512, goccl.DataType.float32, extras={"depth": 9})
-    a.execute(c, sends[r].data(), recvs[r].data(), 512, 512, goccl.DataType.float32, nthreads_per_block=128)
-    a.execute(c, sends[r].data(), recvs[r].data(), 2048, 2048, goccl.DataType.float32)
-    a.execute(c, sends[r].data() + 512, recvs[r].data(), 2048, 2048, goccl.DataType.float32)  # addresses are not part of the key
-    assert len(a._contexts) == 2, a._contexts
-    group.barrier()
-ranks(first)
-launches = trace.launches()
-small, large = [x for x in launches if x[0] == "small"], [x for x in launches if x[0] == "large"]
-assert len(small) == 2 * N and len(large) == 2 * N
-for name, grid, block, shared, params in small:
-    assert grid == 4 and block in (64, 128) and shared == 1024, (grid, block, shared)
-    memory, port, switch, scratch, rank, half, depth = struct.unpack("<4QBxHi", params)
-    assert half == 128 and depth == (2 if block == 64 else -7) and rank < N
-    for p in range(N):
-        handle = words(memory + 56 * p, 7)  # inbound, remote inbound, expected, abort, dst, src, packets
-        if p == rank:
-            assert handle == (0,) * 7
-        else:
-            assert all(handle) and handle[5] == sends[rank].data() and handle[6] == scratch, handle
-        assert any(words(port + 112 * p, 14)) == (p != rank)  # three ranks are a ring of all
-    peers, numbers = words(switch, 2)
-    assert numbers == N | rank << 32 and scratch in words(peers, N)
-for name, grid, block, shared, params in large:
-    semaphores, end = struct.unpack("<2Q", params)
-    assert (grid, block) == (N - 1, 32) and end in [b.data() + 2048 for b in recvs] and any(words(semaphores, 12))
-print("OK")
-"""
-
-
-def test_every_kind_of_channel(mock, tmp_path):
-    (tmp_path / "everything.cu").write_text(EVERYTHING)
-    p = jobs.python(ALL_KINDS, str(tmp_path / "trace"), str(tmp_path / "everything.cu"), timeout=120, **mock)
-    assert p.returncode == 0 and p.stdout.strip() == "OK", p.stdout + p.stderr
-
-
-@pytest.mark.parametrize("body, text", [
-    ("l.kernel(GOCCL_KERNEL(k)).arguments(goccl::rank);", "another number of parameters"),
-    ("l.kernel(GOCCL_KERNEL(k)).blocks(2);", "2 parameters and got 0 arguments"),
-    ("", "launch describes no kernel"),
-    ("goccl::Channels never; l.kernel(GOCCL_KERNEL(k)).arguments(never, never);", "channels that context does not make"),
-])
-def test_wrong_descriptions(body, text, monkeypatch):
-    import goccl
-
-    source = """
-    #include <goccl/algorithm.cuh>
-    extern "C" __global__ void k(void* a, int b) {}
-    struct Wrong : goccl::Algorithm { constexpr void launch(goccl::Launch& l) { %s } };
-    GOCCL_ALGORITHM(wrong, Wrong, "allgather")
-    """
-    with pytest.raises(goccl.InvalidArgument, match=text):
-        _compile(source % (body or "(void)l;"), monkeypatch)
 
 
 PYTHON = COMMON + """
@@ -369,11 +205,71 @@ def test_four_python_functions(mock, tmp_path):
     assert p.returncode == 0 and p.stdout.strip() == "OK", p.stdout + p.stderr
 
 
+ALL_KINDS = COMMON + """
+trace = Trace(sys.argv[1])
+module = goccl.compile_native(name="native", file=sys.argv[2], device=goccl.Device(goccl.DeviceType.GPU, 0))
+memory = [[buffer(r, bytes(4096)) for r in range(N)] for _ in range(2)]
+
+def words(address, n):
+    return struct.unpack(f"<{n}Q", ctypes.string_at(address, 8 * n))  # the mock's GPU memory is the host's
+
+def run(group):
+    r = group.my_rank
+    send, scratch = (b[r] for b in memory)
+    connections = group.make_connection(range(N), goccl.Transport.CudaIpc)
+    registered = group.register_local_memory(scratch, connections)
+    service = goccl.ProxyService(context=group.communicator.context(), device=group.device)
+    kinds = [group.make_memory_channels_with_scratch(send, registered, connections), group.make_port_channels(service, send, connections),
+             {p: goccl.BaseMemoryChannel(s) for p, s in group.make_semaphores(connections).items()}]
+    switch = group.make_switch_channel(scratch, connections)
+    arrays = [group.device_handles(k) for k in kinds]
+    (switches,) = [group.device_handles({p: switch for p in range(N)})]
+    for p in range(N):
+        handle = words(arrays[0].data() + 56 * p, 7)  # inbound, remote inbound, expected, abort, dst, src, packets
+        if p == r:
+            assert handle == (0,) * 7
+        else:
+            assert all(handle) and handle[5] == send.data() and handle[6] == scratch.data(), handle
+        assert any(words(arrays[1].data() + 112 * p, 14)) == (p != r) and any(words(arrays[2].data() + 32 * p, 4)) == (p != r)
+    peers, numbers = words(switches.data(), 2)
+    assert numbers == N | r << 32 and scratch.data() in words(peers, N)
+    group.barrier()
+    if r == 0:
+        trace.start()
+    group.barrier()
+    params = goccl.utils.pack(*(ctypes.c_uint64(a.data()) for a in (*arrays, switches)))
+    module.kernel("k", group.device).launch_kernel(params, 1, 32)
+    group.barrier()
+    if r == 0:
+        assert len(trace.launches()) == N and params in [x[4] for x in trace.launches()]
+    try:
+        group.device_handles({})
+        raise AssertionError
+    except goccl.InvalidArgument:
+        pass
+    service.close()
+import goccl.utils
+ranks(run)
+print("OK")
+"""
+
+KERNEL = """
+#include <goccl/handle.cuh>
+extern "C" __global__ void k(goccl::MemoryChannelHandle* a, goccl::PortChannelHandle* b, goccl::BaseMemoryChannelHandle* c, goccl::SwitchChannelHandle* d) {}
+"""
+
+
+def test_kernels_take_every_kind_of_channel(mock, tmp_path):
+    (tmp_path / "k.cu").write_text(KERNEL)
+    p = jobs.python(ALL_KINDS, str(tmp_path / "trace"), str(tmp_path / "k.cu"), timeout=120, **mock)
+    assert p.returncode == 0 and p.stdout.strip() == "OK", p.stdout + p.stderr
+
+
 def test_a_pybind_module_is_refused(tmp_path):
     import goccl
 
     (tmp_path / "m.cu").write_text("#include <pybind11/pybind11.h>\n")
-    with pytest.raises(goccl.Unsupported, match="goccl/algorithm.cuh"):
+    with pytest.raises(goccl.Unsupported, match="NativeAlgorithm"):
         goccl.compile_native(name="m", file=str(tmp_path / "m.cu"))
     with pytest.raises(goccl.InvalidArgument, match="no algorithm"):
         goccl.Algorithm.create_from_native_capsule(object())

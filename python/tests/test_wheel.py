@@ -40,7 +40,7 @@ from goccl import nccl
 c = nccl.Communicator.init_all(1)[0]
 a = np.ones(3, np.float32)
 c.allreduce(a, a)
-assert os.path.exists(os.path.join(goccl.get_include(), "goccl", "algorithm.cuh")) and os.path.exists(os.path.join(goccl.get_lib(), "libnccl.so.2"))
+assert os.path.exists(os.path.join(goccl.get_include(), "goccl", "memory_channel.cuh")) and os.path.exists(os.path.join(goccl.get_lib(), "libnccl.so.2"))
 assert "site-packages" in goccl.__file__, goccl.__file__
 """
 

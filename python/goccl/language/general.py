@@ -1,7 +1,10 @@
-"""Names under their place in MSCCL++."""
+"""The program in the making as text."""
 
-from .loop import LoopIterationContext
-from .spec import AlgoSpec, ReplicationPolicy
-from .thread_block_group import ThreadBlockGroup
+from .program import current
 
-__all__ = ["AlgoSpec", "ReplicationPolicy", "ThreadBlockGroup", "LoopIterationContext"]
+__all__ = ["JSON"]
+
+
+def JSON() -> str:
+    """The execution plan of the program of the innermost ``with CollectiveProgram(…)``, as JSON text."""
+    return current().to_json()

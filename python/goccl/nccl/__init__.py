@@ -7,36 +7,20 @@ default stream) and return. On the host device a call without a stream returns w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .. import errors as _errors
 from ..bootstrap import UniqueId
 from ..device import Device, RawGpuBuffer as _RawGpuBuffer
 from ._communicator import Communicator
+from ._config import NCCLConfig
 from ._constants import *  # noqa: F401,F403
 from ._constants import __all__ as _constants
 from ._group import group, group_end, group_start
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["Communicator", "UniqueId", "get_unique_id", "get_version", "get_lib_version", "get_lib_path", "show_versions", "get_error_string", "group",
            "group_start", "group_end", "mem_alloc", "mem_free", "NcclError", "NCCLError", "NcclInvalid", "NCCLConfig", *_constants]
 
 NcclError = NCCLError = _errors.GocclError
 NcclInvalid = _errors.InvalidArgument
-
-
-class NCCLConfig:
-    """What Communicator.init can be told: timeouts in seconds, a name for logs. NCCL's own fields are accepted; goccl needs no tuning by them."""
-
-    timeout: float | None
-    op_timeout: float | None
-    comm_name: str | None
-
-    def __init__(self, *, timeout: float | None = None, op_timeout: float | None = None, comm_name: str | None = None, **others: Any) -> None:
-        self.timeout, self.op_timeout, self.comm_name = timeout, op_timeout, comm_name
-        self.others: dict[str, Any] = others
 
 
 def get_unique_id(empty: bool = False) -> UniqueId:

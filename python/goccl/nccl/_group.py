@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from ._communicator import Communicator
-
 
 class Group(threading.local):
     """The thread's open group: its depth, requests, and what the requests refer to."""
@@ -24,7 +22,7 @@ class Group(threading.local):
     def __init__(self) -> None:
         self.requests: list[bytes] = []
         self.keep: list[Any] = []
-        self.waits: dict[int, Communicator] = {}
+        self.waits: dict[int, Any] = {}  # communicators by handle
 
 
 current = Group()

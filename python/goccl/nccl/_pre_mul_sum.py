@@ -12,15 +12,13 @@ from .._types import DataType
 if TYPE_CHECKING:
     from typing import Any
 
-    from ._communicator import Communicator
-
 
 class PreMulSum:
     """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed with it, or by close."""
 
     number: int
 
-    def __init__(self, comm: Communicator, number: int, keep: object) -> None:
+    def __init__(self, comm: int, number: int, keep: object) -> None:
         self._comm, self.number, self._keep = comm, number, keep
 
     def __index__(self) -> int:
@@ -29,7 +27,7 @@ class PreMulSum:
     def close(self) -> None:
         """Frees the operator."""
         if self.number:
-            lib.op_destroy(self._comm._handle, self.number)
+            lib.op_destroy(self._comm, self.number)
             self.number = 0
 
 

@@ -13,23 +13,16 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from .._types import ReduceOp
+from ._tensors import WIDER, elements, one, option, reduction, staged, starts
 from .lane import Lane
 from .work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from ..nccl import Communicator
 
 __all__ = ["ProcessGroupGoccl", "register"]
-
-_OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX, dist.ReduceOp.MIN: ReduceOp.MIN,
-        dist.ReduceOp.AVG: ReduceOp.AVG}
-_BITWISE = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or, dist.ReduceOp.BXOR: torch.bitwise_xor}
-_WIDER = {torch.int16: torch.int32, torch.bool: torch.uint8}
-if hasattr(torch, "uint16"):
-    _WIDER |= {torch.uint16: torch.int32, torch.uint32: torch.int64}
 
 _groups: "weakref.WeakSet[ProcessGroupGoccl]" = weakref.WeakSet()
 
@@ -48,15 +41,6 @@ def register() -> None:
 
 def _create(store: Any, rank: int, size: int, timeout: timedelta) -> "ProcessGroupGoccl":
     return ProcessGroupGoccl(store, rank, size, timeout)
-
-
-def _rank_op(op: Any) -> Any:
-    """A torch ReduceOp's kind; ReduceOp objects compare equal to their kinds but hash on their own."""
-    for table in (_OPS, _BITWISE):
-        for k, v in table.items():
-            if op == k:
-                return v
-    raise errors.InvalidArgument(f"goccl has no reduction {op}: it has SUM, PRODUCT, MAX, MIN, AVG, and BAND, BOR, BXOR of integers")
 
 
 class ProcessGroupGoccl(dist.ProcessGroup):
@@ -126,8 +110,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces tensors[0] in place on all ranks."""
-        t = _one(tensors)
-        return self._reduction(t, _opt(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
+        t = one(tensors)
+        return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces several tensors in place."""
@@ -135,30 +119,30 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces tensors[0] in place at the root."""
-        t = _one(tensors)
-        root = _opt(opts, "rootRank", 0)
+        t = one(tensors)
+        root = option(opts, "rootRank", 0)
         at = self._rank_ == root
-        return self._reduction(t, _opt(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.reduce(x, x if at else None, op, root, stream=s), tensors,
+        return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.reduce(x, x if at else None, op, root, stream=s), tensors,
                                opts, write=at)
 
     def _reduction(self, t: torch.Tensor, op: Any, call: Any, result: Any, opts: Any, write: bool = True) -> Work:
-        op = _rank_op(op)
+        op = reduction(op)
         lane = self._lane(t)
         if not isinstance(op, ReduceOp):
             return self._bitwise(t, op, result, opts, write)
-        x, finish = _staged(t, write)
+        x, finish = staged(t, write)
         if t.is_complex():
             if op not in (ReduceOp.SUM, ReduceOp.AVG):
                 raise errors.InvalidArgument("complex tensors can be summed and averaged")
             x = torch.view_as_real(x)
-        wider = _WIDER.get(t.dtype)
+        wider = WIDER.get(t.dtype)
         if wider is not None:
             x = x.to(wider)
             if t.dtype == torch.bool and op == ReduceOp.SUM:
                 op = ReduceOp.MAX
             y = x
             finish = (lambda: t.copy_(y)) if write else None
-        return lane.submit(lambda c, s: call(c, x, op, s), (x, t), list(result), _opt(opts, "asyncOp", True), finish)
+        return lane.submit(lambda c, s: call(c, x, op, s), (x, t), list(result), option(opts, "asyncOp", True), finish)
 
     def _bitwise(self, t: torch.Tensor, op: Any, result: Any, opts: Any, write: bool) -> Work:
         x = t.contiguous()
@@ -171,34 +155,34 @@ class ProcessGroupGoccl(dist.ProcessGroup):
                     total = op(total, every[r])
                 t.copy_(total)
 
-        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result), _opt(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result), option(opts, "asyncOp", True), finish)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Rank i's output is the reduction of slice i of all inputs."""
-        op = _rank_op(_opt(opts, "reduceOp", dist.ReduceOp.SUM))
+        op = reduction(option(opts, "reduceOp", dist.ReduceOp.SUM))
         if not isinstance(op, ReduceOp):
             raise errors.InvalidArgument("reduce-scatter has SUM, PRODUCT, MAX, MIN and AVG")
         x = input.contiguous()
-        y, finish = _staged(output, True)
+        y, finish = staged(output, True)
         return self._lane(output).submit(lambda c, s: c.reduce_scatter(x, y, op, stream=s), (x, y, output, input), [output],
-                                         _opt(opts, "asyncOp", True), finish)
+                                         option(opts, "asyncOp", True), finish)
 
     reduce_scatter_tensor = reduce_scatter_single = _reduce_scatter_base  # torch has had several names for the forms on one tensor
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """outputs[0] is the reduction of all ranks' inputs[0][rank]."""
-        output, parts = _one(outputs), inputs[0]
+        output, parts = one(outputs), inputs[0]
         if all(p.shape == output.shape for p in parts):
             return self._reduce_scatter_base(output, torch.stack([p.contiguous() for p in parts]), opts)
-        op = _rank_op(_opt(opts, "reduceOp", dist.ReduceOp.SUM))
-        staged = [p.clone(memory_format=torch.contiguous_format) for p in parts]
+        op = reduction(option(opts, "reduceOp", dist.ReduceOp.SUM))
+        copies = [p.clone(memory_format=torch.contiguous_format) for p in parts]
 
         def call(c: Communicator, s: Any) -> None:
-            for r, p in enumerate(staged):
+            for r, p in enumerate(copies):
                 c.reduce(p, p if r == self._rank_ else None, op, r, stream=s)
 
-        mine = staged[self._rank_]
-        return self._lane(output).submit(call, (*staged, output), [output], _opt(opts, "asyncOp", True), lambda: output.copy_(mine))
+        mine = copies[self._rank_]
+        return self._lane(output).submit(call, (*copies, output), [output], option(opts, "asyncOp", True), lambda: output.copy_(mine))
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """Several reduce-scatters."""
@@ -210,22 +194,22 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """tensors[0] of the root to all ranks."""
-        t = _one(tensors)
-        root = _opt(opts, "rootRank", 0)
-        x, finish = _staged(t, self._rank_ != root)
-        return self._lane(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors), _opt(opts, "asyncOp", True), finish)
+        t = one(tensors)
+        root = option(opts, "rootRank", 0)
+        x, finish = staged(t, self._rank_ != root)
+        return self._lane(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors), option(opts, "asyncOp", True), finish)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Everybody's input, in rank order."""
         x = input.contiguous()
-        y, finish = _staged(output, True)
-        return self._lane(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
+        y, finish = staged(output, True)
+        return self._lane(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output], option(opts, "asyncOp", True), finish)
 
     all_gather_into_tensor = all_gather_single = _allgather_base
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """outputs[0][r] is rank r's inputs[0]."""
-        t, parts = _one(inputs), outputs[0]
+        t, parts = one(inputs), outputs[0]
         if any(p.numel() != t.numel() for p in parts):
             return self._uneven_gather(parts, t, opts)
         x = t.contiguous()
@@ -235,21 +219,21 @@ class ProcessGroupGoccl(dist.ProcessGroup):
             for r, p in enumerate(parts):
                 p.copy_(every[r].view(p.shape))
 
-        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)], _opt(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)], option(opts, "asyncOp", True), finish)
 
     def _uneven_gather(self, parts: list[torch.Tensor], t: torch.Tensor, opts: Any) -> Work:
         x = t.contiguous()
-        staged = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device) for r, p in enumerate(parts)]
+        copies = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device) for r, p in enumerate(parts)]
 
         def call(c: Communicator, s: Any) -> None:
-            for r, p in enumerate(staged):
+            for r, p in enumerate(copies):
                 c.broadcast(p, None, r, stream=s)
 
         def finish() -> None:
-            for p, q in zip(parts, staged):
+            for p, q in zip(parts, copies):
                 p.copy_(q)
 
-        return self._lane(t).submit(call, (*staged, *parts), [list(parts)], _opt(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(call, (*copies, *parts), [list(parts)], option(opts, "asyncOp", True), finish)
 
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """Several gathers: outputs[r][k] is rank r's inputs[k]."""
@@ -263,8 +247,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """At the root outputs[0][r] is rank r's inputs[0]."""
-        t = _one(inputs)
-        root = _opt(opts, "rootRank", 0)
+        t = one(inputs)
+        root = option(opts, "rootRank", 0)
         x = t.contiguous()
         parts = outputs[0] if self._rank_ == root else []
         every: Any = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device) if self._rank_ == root else None
@@ -274,41 +258,41 @@ class ProcessGroupGoccl(dist.ProcessGroup):
                 p.copy_(every[r].view(p.shape))
 
         keep = (x, t, *parts) + ((every,) if every is not None else ())
-        return self._lane(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)], _opt(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)], option(opts, "asyncOp", True), finish)
 
     def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """At the root output is everybody's input, in rank order."""
-        root = _opt(opts, "rootRank", 0)
+        root = option(opts, "rootRank", 0)
         x = input.contiguous()
-        y, finish = _staged(output, True) if self._rank_ == root else (None, None)
+        y, finish = staged(output, True) if self._rank_ == root else (None, None)
         keep = (x, input) + ((y, output) if y is not None else ())
         return self._lane(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep, [output] if y is not None else [],
-                                        _opt(opts, "asyncOp", True), finish)
+                                        option(opts, "asyncOp", True), finish)
 
     gather_into_tensor = gather_single
 
     def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """outputs[0] is the root's inputs[0][rank]."""
-        t = _one(outputs)
-        root = _opt(opts, "rootRank", 0)
+        t = one(outputs)
+        root = option(opts, "rootRank", 0)
         x = torch.stack([p.contiguous() for p in inputs[0]]) if self._rank_ == root else None
-        y, finish = _staged(t, True)
+        y, finish = staged(t, True)
         keep = (y, t) + ((x,) if x is not None else ())
-        return self._lane(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs), _opt(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs), option(opts, "asyncOp", True), finish)
 
     def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int] | None = None, input_splits: list[int] | None = None,
                       opts: Any = None) -> Work:
         """Slices of input along dimension 0 to their ranks; splits are rows, even when empty."""
         x = input.contiguous()
-        y, finish = _staged(output, True)
+        y, finish = staged(output, True)
         if not output_splits and not input_splits:
             call = lambda c, s: c.alltoall(x, y, stream=s)  # noqa: E731
         else:
             n = self._size_
-            send = _elements(x, input_splits, n)
-            recv = _elements(y, output_splits, n)
-            call = lambda c, s: c.alltoallv(x, y, send, _starts(send), recv, _starts(recv), stream=s)  # noqa: E731
-        return self._lane(input).submit(call, (x, y, output, input), [output], _opt(opts, "asyncOp", True), finish)
+            send = elements(x, input_splits, n)
+            recv = elements(y, output_splits, n)
+            call = lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s)  # noqa: E731
+        return self._lane(input).submit(call, (x, y, output, input), [output], option(opts, "asyncOp", True), finish)
 
     all_to_all_single = alltoall_base
 
@@ -323,18 +307,18 @@ class ProcessGroupGoccl(dist.ProcessGroup):
             for part, o in zip(y.split(recv), outputs):
                 o.copy_(part.view(o.shape))
 
-        return self._lane(x).submit(lambda c, s: c.alltoallv(x, y, send, _starts(send), recv, _starts(recv), stream=s), (x, y, *outputs), list(outputs),
-                                    _opt(opts, "asyncOp", True), finish)
+        return self._lane(x).submit(lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s), (x, y, *outputs), list(outputs),
+                                    option(opts, "asyncOp", True), finish)
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Work:
         """tensors[0] to dst."""
-        t = _one(tensors)
+        t = one(tensors)
         x = t.contiguous()
         return self._lane(t).later(lambda c, s: c.send(x, dst, stream=s), (x, t), list(tensors))
 
     def recv(self, tensors: list[torch.Tensor], src: int, tag: int = 0) -> Work:
         """tensors[0] from src."""
-        t = _one(tensors)
+        t = one(tensors)
         if not t.is_contiguous():
             raise errors.InvalidArgument("receive into a contiguous tensor")
         return self._lane(t).later(lambda c, s: c.recv(t, src, stream=s), (t,), list(tensors))
@@ -345,8 +329,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> Work:
         """Returns Work that ends when every rank has come."""
-        ids = _opt(opts, "device_ids", None)
-        device = _opt(opts, "device", None)
+        ids = option(opts, "device_ids", None)
+        device = option(opts, "device", None)
         if ids:
             device = torch.device("cuda", ids[0])
         if device is None or device.type not in ("cpu", "cuda"):
@@ -382,40 +366,3 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         for lane in self._lanes.values():
             lane.close()
         self._lanes.clear()
-
-
-def _one(tensors: list[torch.Tensor]) -> torch.Tensor:
-    if len(tensors) != 1:
-        raise errors.InvalidArgument(f"{len(tensors)} tensors: goccl has one device per rank, so pass one")
-    return tensors[0]
-
-
-def _opt(opts: Any, name: str, default: Any) -> Any:
-    value = getattr(opts, name, default) if opts is not None else default
-    return default if value is None else value
-
-
-def _staged(t: torch.Tensor, write: bool) -> tuple[torch.Tensor, Callable[[], Any] | None]:
-    """t as a contiguous tensor, and, when it is written, what brings the result back."""
-    if t.is_contiguous():
-        return t, None
-    x = t.contiguous()
-    return x, ((lambda: t.copy_(x)) if write else None)
-
-
-def _elements(t: torch.Tensor, splits: list[int] | None, n: int) -> list[int]:
-    rows = t.shape[0] if t.dim() else 0
-    per = t.numel() // rows if rows else 0
-    if not splits:
-        if rows % n:
-            raise errors.InvalidArgument(f"{rows} rows do not divide among {n} ranks: give split sizes")
-        splits = [rows // n] * n
-    return [k * per for k in splits]
-
-
-def _starts(counts: list[int]) -> list[int]:
-    out, at = [], 0
-    for c in counts:
-        out.append(at)
-        at += c
-    return out

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ..algorithm import Algorithm, AlgorithmCollectionBuilder, Executor
+from ..algorithm import Algorithm
+from ..collection import AlgorithmCollectionBuilder
+from ..executor import Executor
 from ..comm import CommGroup
 from .._types import ReduceOp
 from ..utils import torch_dtype_to_mscclpp_dtype

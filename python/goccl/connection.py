@@ -1,0 +1,154 @@
+"""Endpoints, the connections between them, and the memory that they reach.
+
+An object keeps alive what it was made from and is closed with its last reference, in any order. Waits take seconds and can be interrupted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from ._lib import create, interruptible, lib, nanoseconds, take
+from ._object import Object
+from ._types import DeviceType, Transport, TransportFlags
+from .device import Device, current_device
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Endpoint", "EndpointConfig", "Connection", "RegisteredMemory"]
+
+
+class EndpointConfig:
+    """What an endpoint is: its transport, and the device where its memory lives."""
+
+    transport: Transport
+    device: Device
+    max_write_queue_size: int
+
+    def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None, max_write_queue_size: int = -1, ib: Any = None) -> None:
+        self.transport = Transport(transport)
+        self.device = device or current_device()
+        self.max_write_queue_size = max_write_queue_size
+
+    @classmethod
+    def of(cls, config: EndpointConfig | Endpoint | Transport) -> "EndpointConfig":
+        """The configuration that a Transport, an Endpoint or a configuration stands for."""
+        if isinstance(config, EndpointConfig):
+            return config
+        if isinstance(config, Endpoint):
+            return cls(config.transport, config.device)
+        return cls(Transport(config))
+
+
+class Endpoint(Object):
+    """Half of a connection: an entity that can communicate, and how."""
+
+    transport: Transport
+    device: Device
+    local: bool
+
+    def __init__(self, handle: int, config: EndpointConfig | None = None, *keep: object) -> None:
+        super().__init__(handle, *keep)
+        values = [ctypes.c_int32() for _ in range(4)]
+        lib.endpoint_info(handle, *map(ctypes.byref, values))
+        self.transport = Transport(values[0].value)
+        self.device = config.device if config else Device(DeviceType(values[1].value), values[2].value)
+        self.local = bool(values[3].value)
+
+    def serialize(self) -> bytes:
+        """The endpoint as bytes, for the peer. They may hold a secret: send them by a bootstrap."""
+        return take(lib.object_serialize, self.handle)
+
+    @staticmethod
+    def deserialize(data: bytes) -> "Endpoint":
+        """What the peer's serialize gave."""
+        data = bytes(data)
+        return Endpoint(create(lib.endpoint_deserialize, data, len(data)))
+
+
+class RegisteredMemory(Object):
+    """Memory that channels and connections may use: local memory that was registered, or a peer's."""
+
+    @property
+    def context(self) -> Any:
+        """The Context that it belongs to."""
+        return self._keep[0]
+
+    def _info(self) -> tuple[int, int, int, int, bool]:
+        data, original, size, flags, local = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint32(), ctypes.c_int32()
+        lib.memory_info(self.handle, *map(ctypes.byref, (data, original, size, flags, local)))
+        return data.value, original.value, size.value, flags.value, bool(local.value)
+
+    def data(self) -> int:
+        """The address here; 0 while a peer's memory is not mapped (see map)."""
+        return self._info()[0]
+
+    def size(self) -> int:
+        """The size in bytes."""
+        return self._info()[2]
+
+    def transports(self) -> TransportFlags:
+        """What it was registered for."""
+        return TransportFlags._of(self._info()[3])
+
+    @property
+    def local(self) -> bool:
+        """Whether it was registered here."""
+        return self._info()[4]
+
+    def map(self, device: Device | None = None, timeout: float | None = None) -> int:
+        """Makes a peer's memory usable on device and returns its address there."""
+        p = ctypes.c_size_t()
+        interruptible(lib.memory_map, self.handle, (device or current_device()).handle, nanoseconds(timeout), ctypes.byref(p))
+        return p.value
+
+    def serialize(self) -> bytes:
+        """The memory as bytes, by which a peer can use it: send them by a bootstrap."""
+        return take(lib.object_serialize, self.handle)
+
+
+class Connection(Object):
+    """One direction between two endpoints, seen from the local one."""
+
+    def _info(self) -> list[int]:
+        values = [ctypes.c_int32() for _ in range(3)]
+        lib.connection_info(self.handle, *map(ctypes.byref, values))
+        return [v.value for v in values]
+
+    @property
+    def context(self) -> Any:
+        """The Context that it was made by."""
+        return self._keep[0]
+
+    def transport(self) -> Transport:
+        """How bytes travel."""
+        return Transport(self._info()[0])
+
+    remote_transport = transport
+
+    @property
+    def remote_rank(self) -> int:
+        """The peer's rank, or -1 when it is not known."""
+        return self._info()[1]
+
+    @property
+    def tag(self) -> int:
+        """The tag of the connection."""
+        return self._info()[2]
+
+    def write(self, dst: RegisteredMemory, dst_offset: int, src: RegisteredMemory, src_offset: int, size: int) -> None:
+        """Copies size bytes to the peer, asynchronously, in the order of the calls; src must not change until a flush."""
+        lib.connection_write(self.handle, dst.handle, dst_offset, src.handle, src_offset, size)
+
+    def atomic_add(self, dst: RegisteredMemory, dst_offset: int, delta: int) -> None:
+        """Adds to a uint64 of the peer's memory after all earlier writes."""
+        lib.connection_atomic_add(self.handle, dst.handle, dst_offset, delta)
+
+    def update_and_sync(self, dst: RegisteredMemory, dst_offset: int, src_ptr: int, new_value: int) -> None:
+        """Stores a uint64 at src_ptr, a host address or 0, and at the peer, after all earlier writes."""
+        lib.connection_update_and_sync(self.handle, dst.handle, dst_offset, src_ptr, new_value)
+
+    def flush(self, timeout_usec: int = -1) -> None:
+        """Waits until everything before it is complete at the peer. A timeout_usec that is not positive is the context's timeout."""
+        interruptible(lib.connection_flush, self.handle, int(timeout_usec) * 1000 if timeout_usec > 0 else 0)

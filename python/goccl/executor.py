@@ -1,0 +1,129 @@
+"""Execution plans, and the executor that runs them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from . import errors
+from ._buffer import stream_handle
+from ._lib import create, error, interruptible, lib, nanoseconds, synchronize, take
+from ._object import Object
+from ._types import DataType, ReduceOp
+from .algorithm import check_sizes
+from .communicator import Communicator
+from .device import Stream
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Executor", "ExecutionPlan"]
+
+
+class ExecutionPlan:
+    """A plan file: a path, JSON text or its bytes."""
+
+    rank: int
+
+    def __init__(self, plan: str | bytes, rank: int = 0) -> None:
+        if isinstance(plan, str) and not plan.lstrip().startswith("{"):
+            with open(plan, "rb") as f:
+                plan = f.read()
+        self.data: bytes = plan.encode() if isinstance(plan, str) else bytes(plan)
+        self.rank = rank
+        self._report: dict[str, Any] | None = None
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What the plan is, after verification."""
+        if self._report is None:
+            self._report = json.loads(take(lib.plan_check, self.data, len(self.data)))
+        return self._report
+
+    @property
+    def name(self) -> str:
+        """The plan's name."""
+        return str(self.report["name"])
+
+    @property
+    def collective(self) -> str:
+        """The plan's collective."""
+        return str(self.report["collective"])
+
+    @property
+    def min_message_size(self) -> int:
+        """The smallest message in bytes."""
+        return int(self.report["min_message_size"])
+
+    @property
+    def max_message_size(self) -> int:
+        """The largest message in bytes."""
+        return int(self.report["max_message_size"])
+
+
+class Executor:
+    """Runs plans among the ranks of a communicator. Making it, and the first run of each plan, are collective. timeout, in seconds, bounds a launch's wait
+    for its peers."""
+
+    def __init__(self, comm: Communicator, *, timeout: float | None = None) -> None:
+        self._comm, self._device, self._timeout = comm, comm.device(), timeout
+        self._loaded: dict[bytes, Object] = {}
+        self._launch = lib.raw("executor_launch")
+        self._stream: Stream | None = None
+        self._make()
+
+    def _make(self) -> None:
+        self._object = Object(interruptible(create, lib.executor_create, self._comm.bootstrap().handle, self._device.handle, nanoseconds(self._timeout)),
+                               self._comm)
+
+    def load(self, plan: ExecutionPlan, reserve: int = 0) -> int:
+        """Verifies plan and makes it ready, for messages of up to reserve bytes at once; collective. Later calls remember it."""
+        o = self._loaded.get(plan.data)
+        if o is None:
+            o = Object(interruptible(create, lib.executor_load, self._object.handle, plan.data, len(plan.data), reserve), self._object)
+            self._loaded[plan.data] = o
+        return o.handle
+
+    def run(self, plan: ExecutionPlan, send: int, recv: int, message: int, dtype: DataType, op: int, stream: int) -> None:
+        """Enqueues one run; message is in bytes of the input, or of the output for an all-gather."""
+        o = self._loaded.get(plan.data)
+        handle = o.handle if o is not None else self.load(plan)
+        own = not stream and self._device.is_host
+        if own:
+            if self._stream is None:
+                self._stream = Stream(self._device)
+            stream = self._stream.handle
+        r = self._launch(handle, send, recv, message, stream, dtype, op, 0)
+        if r:
+            raise error(r)
+        if own:
+            try:
+                synchronize(self._device.handle, stream, self._raise)
+            except KeyboardInterrupt:
+                lib.executor_abort(self._object.handle)
+                raise
+            self._raise()
+
+    def _raise(self) -> None:
+        lib.executor_error(self._object.handle)
+
+    def execute(self, rank: int, send_buff: int, recv_buff: int, send_buff_size: int, recv_buff_size: int, data_type: DataType, plan: ExecutionPlan,
+                stream: int = 0, packet_type: Any = None, op: ReduceOp = ReduceOp.SUM) -> None:
+        """MSCCL++'s form of run."""
+        boot = self._comm.bootstrap()
+        if rank != boot.get_rank():
+            raise errors.InvalidArgument(f"rank {rank}: this is the executor of rank {boot.get_rank()}")
+        check_sizes(plan.collective, boot.get_n_ranks(), send_buff_size, recv_buff_size, data_type.itemsize)
+        message = recv_buff_size if plan.collective == "allgather" else send_buff_size
+        self.run(plan, send_buff, recv_buff, message, data_type, op, stream_handle(stream))
+
+    def reset(self) -> None:
+        """Forgets all plans and starts anew; collective."""
+        self._loaded.clear()
+        self._object.close()
+        self._make()
+
+    def close(self) -> None:
+        """Ends the executor."""
+        self._loaded.clear()
+        self._object.close()

@@ -1,0 +1,196 @@
+"""Membership: a rank in a communicator, from its making to its end."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .. import errors
+from .._lib import create, error, interruptible, lib
+from .._types import DeviceType
+from ..bootstrap import Bootstrap, UniqueId
+from ..device import Device, current_device, device_count
+from ._config import pointer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ._config import NCCLConfig
+
+IN_PROGRESS = errors.InProgress.code  # a split goes on in the background
+_open: "weakref.WeakSet[Membership]" = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    # A program that ends by an exception may have left work that its peers will never join: nobody waits for that.
+    failed = getattr(sys, "last_value", None) is not None
+    for comm in list(_open):
+        if comm._finalizer.alive:
+            comm.abort() if failed else comm.destroy()
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("device_kind", ctypes.c_int32), ("device_index", ctypes.c_int32),
+                ("device", ctypes.c_uint64), ("non_blocking", ctypes.c_int32), ("reserved", ctypes.c_int32)]
+
+
+class Membership:
+    """What a communicator is besides its calls: it is made, asked and ended."""
+
+    def __init__(self, handle: int, keep: object = None) -> None:
+        self._handle = handle
+        self._keep = keep
+        self._submit = lib.raw("submit")
+        self._stream = 0  # host device: the own stream, on which waits can be interrupted
+        info = _Info()
+        lib.comm_info_get(handle, ctypes.byref(info))
+        self._rank: int = info.rank
+        self._size: int = info.size
+        self._device = Device._of_handle(info.device)
+        self._host = self._device.is_host
+        self._stream_lock = threading.Lock()
+        self._finalizer = weakref.finalize(self, lib.raw("comm_destroy"), handle)
+        self._finalizer.atexit = False  # _leave does it
+        _open.add(self)
+
+    # Making.
+
+    @classmethod
+    def init(cls, nranks: int, rank: int, unique_id: "UniqueId | Sequence[UniqueId]", config: NCCLConfig | None = None, *,
+             device: Device | None = None) -> Self:
+        """Joins rank of nranks by unique_id, which one of the processes made. It is collective and returns when every rank has come.
+
+        device: the default is the GPU that is current on this thread, or, where there is none, host device rank.
+        """
+        if isinstance(unique_id, Sequence) and not isinstance(unique_id, (bytes, bytearray)):
+            unique_id = unique_id[0]
+        raw = bytes(unique_id)
+        device = device or current_device(rank)
+        handle = create(lib.comm_start, raw, rank, nranks, device.handle, pointer(config))
+        try:
+            interruptible(lib.comm_wait, handle, on_interrupt=lambda: lib.raw("comm_abort")(handle))
+        except errors.GocclError:
+            lib.raw("comm_abort")(handle)
+            raise
+        return cls(handle)
+
+    @classmethod
+    def from_bootstrap(cls, bootstrap: Bootstrap, config: NCCLConfig | None = None, *, device: Device | None = None) -> Self:
+        """A communicator of the bootstrap's ranks; it keeps the bootstrap open. Nobody else may use the bootstrap meanwhile."""
+        device = device or current_device(bootstrap.get_local_rank())
+        handle = interruptible(create, lib.comm_create, bootstrap.handle, device.handle, pointer(config))
+        return cls(handle, bootstrap)
+
+    @classmethod
+    def from_env(cls, config: NCCLConfig | None = None, *, device: Device | None = None) -> Self:
+        """The communicator of the job that torchrun, mpirun, srun or `goccl run` started."""
+        return cls.from_bootstrap(Bootstrap.from_env(), config, device=device)
+
+    @classmethod
+    def init_all(cls, devices: "int | Sequence[Device | int]", config: NCCLConfig | None = None) -> list[Self]:
+        """All ranks in this process, rank i on devices[i]: Devices, or GPU numbers, or how many host devices."""
+        if isinstance(devices, int):
+            kind = DeviceType.GPU if device_count() >= devices else DeviceType.CPU
+            devices = [Device(kind, i) for i in range(devices)]
+        on = [d if isinstance(d, Device) else Device(DeviceType.GPU, d) for d in devices]
+        n = len(on)
+        out = (ctypes.c_uint64 * n)()
+        interruptible(lib.comm_init_all, n, (ctypes.c_uint64 * n)(*[d.handle for d in on]), pointer(config), out)
+        return [cls(h) for h in out]
+
+    def split(self, color: int | None, key: int = 0, config: NCCLConfig | None = None) -> Self | None:
+        """New communicators, one for each color, ranks ordered by key. A rank with color None takes part and gets None."""
+        child = create(lib.comm_split_start, self._handle, -1 if color is None else color, key, pointer(config))
+        return self._child(child) if child else None
+
+    def shrink(self, exclude_ranks: Sequence[int] = (), config: NCCLConfig | None = None, *, abort: bool = False) -> Self:
+        """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. abort ends running work first."""
+        exclude = list(exclude_ranks)
+        child = create(lib.comm_shrink_start, self._handle, (ctypes.c_int32 * max(len(exclude), 1))(*exclude), len(exclude), int(abort), pointer(config))
+        return self._child(child)
+
+    def _child(self, handle: int) -> Self:
+        try:
+            interruptible(lib.comm_wait, handle, on_interrupt=lambda: lib.raw("comm_abort")(handle))
+        except errors.GocclError:
+            lib.raw("comm_abort")(handle)
+            raise
+        return type(self)(handle, self)
+
+    # Ending.
+
+    def finalize(self) -> None:
+        """Waits for this rank's enqueued work; no call may follow but destroy."""
+        interruptible(lib.comm_finalize, self._handle)
+
+    def destroy(self) -> None:
+        """Waits for this rank's enqueued work and frees the communicator. Twice is harmless."""
+        self._finalizer()
+
+    close = destroy
+
+    def abort(self) -> None:
+        """Ends running and later work and frees the communicator, without waiting for peers. Any thread may call it at any time."""
+        if self._finalizer.detach():
+            lib.comm_abort(self._handle)
+
+    def revoke(self) -> None:
+        """Ends running work; split, shrink and destroy are still possible."""
+        lib.comm_revoke(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.destroy() if kind is None else self.abort()
+
+    # What it is.
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self._rank
+
+    @property
+    def nranks(self) -> int:
+        """The number of ranks."""
+        return self._size
+
+    @property
+    def device(self) -> Device:
+        """The device."""
+        return self._device
+
+    @property
+    def cuda_dev(self) -> int:
+        """The device's number."""
+        return self._device.id
+
+    @property
+    def ptr(self) -> int:
+        """The goccl_comm."""
+        return self._handle
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the communicator has not been ended here."""
+        return self._finalizer.alive
+
+    def get_async_error(self) -> errors.GocclError | None:
+        """What has gone wrong since it was made, or None."""
+        r = lib.raw("comm_error")(self._handle)
+        return error(r) if r and r != IN_PROGRESS else None
+
+    def get_last_error(self) -> str:
+        """The text of the thread's latest failure."""
+        text: bytes = lib.dll().goccl_last_error()
+        return text.decode(errors="replace")
+
+    def __repr__(self) -> str:
+        return f"Communicator(rank={self._rank}, nranks={self._size}, device={self._device})"

@@ -1,0 +1,64 @@
+"""Semaphores between two sides of a connection, and the stubs that they are made of."""
+
+from __future__ import annotations
+
+import ctypes
+from . import errors
+from ._lib import create, interruptible, lib, nanoseconds, take
+from ._object import DeviceHandle, Object
+from .connection import Connection
+
+__all__ = ["SemaphoreStub", "Semaphore"]
+
+
+class SemaphoreStub(Object):
+    """One side's half of a semaphore. It is exchanged with the peer's; the two make a Semaphore."""
+
+    def __init__(self, connection: Connection | None, *, _handle: int = 0, _keep: tuple[object, ...] = ()) -> None:
+        if not _handle:
+            if connection is None:
+                raise errors.InvalidArgument("a SemaphoreStub is made of a connection")
+            _handle = create(lib.semaphore_stub_create, connection.handle)
+        super().__init__(_handle, connection, *_keep)
+
+    def serialize(self) -> bytes:
+        """The stub as bytes, for the peer."""
+        return take(lib.object_serialize, self.handle)
+
+
+class Semaphore(Object):
+    """A pair of counters by which two sides signal each other: each side makes one from both stubs."""
+
+    def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | None = None, *, _handle: int = 0,
+                 _keep: tuple[object, ...] = ()) -> None:
+        if not _handle:
+            if local_stub is None or remote_stub is None:
+                raise errors.InvalidArgument("a Semaphore is made of two stubs: this side's and the peer's")
+            _handle = create(lib.semaphore_create, local_stub.handle, remote_stub.handle)
+        super().__init__(_handle, local_stub, remote_stub, *_keep)
+
+    def connection(self) -> Connection:
+        """The connection it signals by."""
+        for k in self._keep:
+            c = k._keep[0] if isinstance(k, SemaphoreStub) else k
+            if isinstance(c, Connection):
+                return c
+        raise errors.InvalidUsage("the semaphore was made without a connection")
+
+    def signal(self) -> None:
+        """Signals the peer from the host, after all earlier writes of the connection."""
+        lib.semaphore_signal(self.handle)
+
+    def poll(self) -> bool:
+        """Consumes one signal on the host if there is one."""
+        v = ctypes.c_int32()
+        lib.semaphore_poll(self.handle, ctypes.byref(v))
+        return bool(v.value)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Consumes one signal on the host. timeout None is the context's."""
+        interruptible(lib.semaphore_wait, self.handle, nanoseconds(timeout))
+
+    def device_handle(self) -> DeviceHandle:
+        """This side for kernels."""
+        return DeviceHandle(self)

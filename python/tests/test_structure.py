@@ -1,0 +1,58 @@
+"""The package's own rules: modules import each other in one direction, and files are short."""
+
+import ast
+import glob
+import os
+
+import jobs
+
+ROOT = os.path.join(jobs.ROOT, "python")
+PATHS = {os.path.relpath(p, ROOT)[:-3].replace(os.sep, ".").removesuffix(".__init__"): p
+         for p in glob.glob(os.path.join(ROOT, "goccl", "**", "*.py"), recursive=True)}
+
+
+def _imports(module, path):
+    """The modules of the package that a module imports anywhere: at its top, in functions, and for type checkers alone."""
+    package = module.split(".") if path.endswith("__init__.py") else module.split(".")[:-1]
+    with open(path, encoding="utf-8") as f:
+        tree = ast.parse(f.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join([*package[:len(package) - node.level + 1], node.module or ""]).rstrip(".") if node.level else node.module
+            yield from (f"{base}.{a.name}" if f"{base}.{a.name}" in PATHS else base for a in node.names)
+
+
+def _circle(graph):
+    """Some modules that import each other in a circle, or None."""
+    state = {}
+
+    def visit(module, trail):
+        if state.get(module) == "done":
+            return None
+        if module in trail:
+            return [*trail[trail.index(module):], module]
+        for target in sorted(graph[module]):
+            found = visit(target, [*trail, module])
+            if found:
+                return found
+        state[module] = "done"
+        return None
+
+    return next(filter(None, (visit(m, []) for m in sorted(graph))), None)
+
+
+def test_imports_have_no_circles():
+    graph = {m: {t for t in _imports(m, p) if t in PATHS and t != m} for m, p in PATHS.items()}
+    assert len(graph) > 30 and sum(map(len, graph.values())) > 100
+    assert _circle(graph) is None
+    assert _circle(graph | {"goccl.errors": {"goccl.comm"}}) is not None
+
+
+def test_files_are_short():
+    for path in glob.glob(os.path.join(ROOT, "**", "*.py*"), recursive=True):
+        if path.endswith((".py", ".pyi")):
+            with open(path, encoding="utf-8") as f:
+                lines = f.read().split("\n")
+            assert len(lines) <= 401, f"{path} has {len(lines)} lines"
