@@ -113,7 +113,7 @@ libnccl: build/libnccl.so.2 libgoccl ## build/libnccl.so.2, NCCL's ABI on goccl
 INCLUDE = build/include
 headers: ## build/include, the headers for programs and kernels
 	@mkdir -p $(INCLUDE)
-	@cp -R kernels/include/goccl kernels/include/mscclpp capi/goccl.h capi/goccl_primitive.h $(INCLUDE)
+	@cp -R kernels/include/goccl kernels/include/mscclpp capi/include/goccl capi/include/mscclpp capi/goccl.h capi/goccl_primitive.h $(INCLUDE)
 	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 
 CORE_LINK = -Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so

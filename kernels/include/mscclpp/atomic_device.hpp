@@ -3,6 +3,8 @@
 
 #include <mscclpp/device.hpp>
 
+#if GOCCL_HANDLES
+
 namespace mscclpp {
 
 enum memory_order { memoryOrderRelaxed, memoryOrderAcquire, memoryOrderRelease, memoryOrderAcqRel, memoryOrderSeqCst };
@@ -56,3 +58,5 @@ GOCCL_DEVICE T atomicFetchAdd(T* p, const T& v, memory_order order) {
 }
 
 }  // namespace mscclpp
+
+#endif

@@ -3,6 +3,8 @@
 
 #include <mscclpp/packet_device.hpp>
 
+#if GOCCL_HANDLES
+
 namespace mscclpp {
 
 // copy handles every alignment itself; the template parameters of MSCCL++ are accepted and change nothing.
@@ -21,3 +23,5 @@ GOCCL_DEVICE void write(void* ptr, const T& v) {
 }
 
 }  // namespace mscclpp
+
+#endif

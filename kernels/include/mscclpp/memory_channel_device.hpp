@@ -11,6 +11,7 @@ using BaseMemoryChannelDeviceHandle = goccl::BaseMemoryChannelHandle;
 
 // MemoryChannelDeviceHandle adds the template forms and the older names.
 struct MemoryChannelDeviceHandle : goccl::MemoryChannelHandle {
+#if GOCCL_HANDLES
   template <int Alignment = 16, bool CopyRemainder = true>
   GOCCL_DEVICE void put(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId, uint32_t numThreads) {
     goccl::MemoryChannelHandle::put(targetOffset, originOffset, bytes, threadId, numThreads);
@@ -54,11 +55,18 @@ struct MemoryChannelDeviceHandle : goccl::MemoryChannelHandle {
                                         int64_t maxSpinCount = -1) {
     return unpackPackets<PacketType>(targetOffset, originOffset, bytes, threadId, numThreads, flag, maxSpinCount);
   }
+  // The forms of one offset.
+  template <class PacketType = LL16Packet>
+  GOCCL_DEVICE void putPackets(uint64_t offset, uint64_t bytes, uint32_t threadId, uint32_t numThreads, uint32_t flag) {
+    putPackets<PacketType>(offset, offset, bytes, threadId, numThreads, flag);
+  }
+#endif
 };
 static_assert(sizeof(MemoryChannelDeviceHandle) == sizeof(goccl::MemoryChannelHandle), "an alias has its original's layout");
 
 using SmChannelDeviceHandle = MemoryChannelDeviceHandle;
 
+#if defined(__CUDACC_RTC__)
 struct BaseMemoryChannel {
   using DeviceHandle = BaseMemoryChannelDeviceHandle;
 };
@@ -68,5 +76,6 @@ struct MemoryChannel {
 struct SmChannel {
   using DeviceHandle = MemoryChannelDeviceHandle;
 };
+#endif
 
 }  // namespace mscclpp

@@ -3,6 +3,8 @@
 
 #include <mscclpp/device.hpp>
 
+#if GOCCL_HANDLES
+
 namespace mscclpp {
 
 // LL16Packet and LL8Packet add MSCCL++'s reading calls, which return the data and know no abort block: they end with the flag, after maxSpinCount polls
@@ -48,3 +50,5 @@ GOCCL_DEVICE goccl::Status copyFromPackets(void* originPtr, const void* targetPt
 }
 
 }  // namespace mscclpp
+
+#endif

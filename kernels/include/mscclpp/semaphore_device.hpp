@@ -9,6 +9,7 @@ using MemoryDevice2DeviceSemaphoreDeviceHandle = goccl::SemaphoreHandle;
 using SmDevice2DeviceSemaphoreDeviceHandle = goccl::SemaphoreHandle;
 using Host2DeviceSemaphoreDeviceHandle = goccl::SemaphoreHandle;
 
+#if defined(__CUDACC_RTC__)
 // Host-side class names, for DeviceHandle<T>.
 struct MemoryDevice2DeviceSemaphore {
   using DeviceHandle = goccl::SemaphoreHandle;
@@ -16,9 +17,6 @@ struct MemoryDevice2DeviceSemaphore {
 struct Host2DeviceSemaphore {
   using DeviceHandle = goccl::SemaphoreHandle;
 };
-
-// DeviceHandle<T> is the handle of host class T.
-template <class T>
-using DeviceHandle = typename T::DeviceHandle;
+#endif
 
 }  // namespace mscclpp

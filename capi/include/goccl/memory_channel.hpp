@@ -1,0 +1,72 @@
+// Memory channels: kernels load from and store to the peer's memory themselves. Handle is a struct of the device headers.
+#pragma once
+
+#include <goccl/semaphore.hpp>
+
+namespace goccl {
+
+// BaseMemoryChannelOf signals and moves no data.
+template <class Handle>
+class BaseMemoryChannelOf {
+ public:
+  using DeviceHandle = Handle;
+  BaseMemoryChannelOf() = default;
+  BaseMemoryChannelOf(const Semaphore& semaphore) {
+    goccl_object h = 0;
+    detail::check(goccl_base_memory_channel_create(semaphore.handle(), &h), "create a base memory channel");
+    object_ = detail::own(h, {semaphore.object()});
+  }
+  BaseMemoryChannelOf(const std::shared_ptr<MemoryDevice2DeviceSemaphore>& semaphore) : BaseMemoryChannelOf(semaphore->semaphore()) {}
+
+  DeviceHandle deviceHandle() const {
+    DeviceHandle h;
+    detail::readHandle(object_, "base memory channel", h);
+    return h;
+  }
+
+ private:
+  detail::ObjectPtr object_;
+};
+
+// MemoryChannelOf goes from src, local memory, to dst, the peer's. packetBuffer is local memory that the peer puts packets into; it must be registered,
+// and its owner keeps it.
+template <class Handle>
+class MemoryChannelOf {
+ public:
+  using DeviceHandle = Handle;
+  MemoryChannelOf() = default;
+  MemoryChannelOf(const Semaphore& semaphore, const RegisteredMemory& dst, const RegisteredMemory& src, void* packetBuffer = nullptr)
+      : packetBuffer_(packetBuffer) {
+    const auto& c = detail::contextOf(semaphore.connection());
+    const auto to = dst.in(c), from = src.in(c);
+    goccl_object h = 0;
+    detail::check(goccl_memory_channel_create(semaphore.handle(), to->handle, from->handle, 0, &h), "create a memory channel");
+    object_ = detail::own(h, {semaphore.object(), to, from});
+  }
+  // src is local memory as long as dst.
+  MemoryChannelOf(const Semaphore& semaphore, const RegisteredMemory& dst, void* src, void* packetBuffer = nullptr)
+      : MemoryChannelOf(semaphore, dst, semaphore.connection().context()->registerMemory(src, dst.size(), Transport::CudaIpc), packetBuffer) {}
+  template <class... Rest>
+  MemoryChannelOf(const std::shared_ptr<MemoryDevice2DeviceSemaphore>& semaphore, Rest&&... rest)
+      : MemoryChannelOf(semaphore->semaphore(), std::forward<Rest>(rest)...) {}
+
+  DeviceHandle deviceHandle() const {
+    DeviceHandle h;
+    detail::readHandle(object_, "memory channel", h);
+    std::memcpy(reinterpret_cast<char*>(&h) + packetBufferOffset, &packetBuffer_, sizeof packetBuffer_);
+    return h;
+  }
+
+ private:
+  static constexpr size_t packetBufferOffset = 48;
+#if GOCCL_HANDLES
+  static_assert(__builtin_offsetof(MemoryChannelHandle, packetBuffer) == packetBufferOffset, "layout of MemoryChannelHandle");
+#endif
+  detail::ObjectPtr object_;
+  void* packetBuffer_ = nullptr;
+};
+
+using BaseMemoryChannel = BaseMemoryChannelOf<BaseMemoryChannelHandle>;
+using MemoryChannel = MemoryChannelOf<MemoryChannelHandle>;
+
+}  // namespace goccl

@@ -1,0 +1,9 @@
+#pragma once
+
+#include <mscclpp/algorithm.hpp>
+
+namespace mscclpp {
+namespace collective {
+using goccl::AlgorithmCollectionBuilder;
+}
+}  // namespace mscclpp
