@@ -106,9 +106,21 @@ CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOO
           $(shell find kernels algorithm topo plan -name '*.cuh' -o -name '*.hpp' -o -name '*.cubin' -o -name '*.ptx' -o -name '*.json' | grep -v testdata)
 NCCL_C  = $(wildcard capi/nccl/*.c)
 
-.PHONY: libgoccl libnccl headers
+.PHONY: libgoccl libnccl libmscclpp headers install
 libgoccl: build/libgoccl.so headers ## build/libgoccl.so, the C ABI (capi/goccl.h)
 libnccl: build/libnccl.so.2 libgoccl ## build/libnccl.so.2, NCCL's ABI on goccl
+
+libmscclpp: build/libmscclpp.so libgoccl ## build/libmscclpp.so, which C++ programs link: -lmscclpp
+
+PREFIX ?= /usr/local
+install: libnccl libmscclpp ## headers, libraries and the goccl program into $(DESTDIR)$(PREFIX), by default /usr/local
+	$(GO) build -ldflags '$(LDFLAGS)' -o build/goccl ./cmd/goccl
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/bin
+	cp -R build/include/. $(DESTDIR)$(PREFIX)/include
+	install -m 644 build/libgoccl.so build/libnccl.so.2 build/libmscclpp.so $(DESTDIR)$(PREFIX)/lib
+	ln -sf libnccl.so.2 $(DESTDIR)$(PREFIX)/lib/libnccl.so
+	ln -sf libmscclpp.so $(DESTDIR)$(PREFIX)/lib/libmscclpp_collectives.so
+	install -m 755 build/goccl $(DESTDIR)$(PREFIX)/bin
 
 INCLUDE = build/include
 headers: ## build/include, the headers for programs and kernels
@@ -122,10 +134,14 @@ build/libgoccl.so: $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
 	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -o $@ -ldflags '$(LDFLAGS) -extldflags "$(CORE_LINK)"' ./capi
 	@rm -f build/libgoccl.h
 
-build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/nccl/libnccl.map
+build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/loader.h capi/nccl/libnccl.map
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 \
 		-Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
+
+build/libmscclpp.so: capi/mscclpp/libmscclpp.c capi/functions.h capi/loader.h capi/goccl.h capi/goccl_primitive.h capi/mscclpp/libmscclpp.map
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $< -Wl,-soname,libmscclpp.so -Wl,--version-script=capi/mscclpp/libmscclpp.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
 
 # Python. What the tests need goes to .venv; torch is used when it is there.
 PYTHON ?= python3

@@ -6,10 +6,6 @@
 // goccl_door_fail stores text (n bytes) as the calling thread's last error.
 void goccl_door_fail(const char *text, size_t n);
 
-// goccl_door_check returns GOCCL_SUCCESS if calls may enter Go, and otherwise GOCCL_FORKED, with its text stored as the
-// last error.
-__attribute__((visibility("hidden"))) goccl_result goccl_door_check(void);
-
 // goccl_door_children passes the table by which a forked child closes the sockets of its parent: n words, of package
 // internal/sockets. The table stays valid.
 void goccl_door_children(const uint64_t *table, size_t n);

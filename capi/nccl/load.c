@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
-#include <dlfcn.h>
-#include <limits.h>
+#include "../loader.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,39 +38,10 @@ __attribute__((destructor)) static void leave(void) {
 	if (shim_ready == 1) shim_ready = -2;
 }
 
-// beside finds the core in the directory of this library: first under the path by which it was opened, then with
-// symbolic links resolved.
-static int beside(char path[PATH_MAX]) {
-	static const char name[] = "/libgoccl.so";
-	Dl_info self;
-	char real[PATH_MAX];
-	if (!dladdr((void *)&core, &self) || !self.dli_fname) return 0;
-	const char *names[] = {self.dli_fname, realpath(self.dli_fname, real)};
-	for (int i = 0; i < 2; i++) {
-		const char *slash = names[i] ? strrchr(names[i], '/') : NULL;
-		size_t n = slash ? (size_t)(slash - names[i]) : PATH_MAX;
-		if (n + sizeof name > PATH_MAX) continue;
-		memcpy(path, names[i], n);
-		memcpy(path + n, name, sizeof name);
-		if (access(path, R_OK) == 0) return 1;
-	}
-	return 0;
-}
-
 // load fills the table, or the text of the failure.
 static int load(void) {
-	char path[PATH_MAX];
-	const char *named = getenv("GOCCL_LIBRARY");
-	if (named && *named)
-		snprintf(path, sizeof path, "%s", named);
-	else if (!beside(path))
-		strcpy(path, "libgoccl.so"); // the search path of the loader
-	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	if (!lib) {
-		const char *why = dlerror();
-		snprintf(failure, sizeof failure, "libgoccl.so cannot be loaded: %s: keep it beside libnccl.so.2, or name it with GOCCL_LIBRARY", why ? why : "no such file");
-		return -1;
-	}
+	void *lib = loader_open(&core, "libnccl.so.2", failure, sizeof failure);
+	if (!lib) return -1;
 	void **slot = (void **)&core;
 	static const char *const names[] = {
 #define CORE_NAME(name) "goccl_" #name,
@@ -78,11 +49,11 @@ static int load(void) {
 	};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!(slot[i] = dlsym(lib, names[i]))) {
-			snprintf(failure, sizeof failure, "%s has no %s: it is of another release than this libnccl.so.2", path, names[i]);
+			loader_lacks(names[i], "libnccl.so.2", failure, sizeof failure);
 			return -1;
 		}
 	if (core.abi_version() != GOCCL_ABI_VERSION) {
-		snprintf(failure, sizeof failure, "%s has ABI %u, this libnccl.so.2 needs %u: install both from one release", path, core.abi_version(), GOCCL_ABI_VERSION);
+		snprintf(failure, sizeof failure, "libgoccl.so has ABI %u, this libnccl.so.2 needs %u: install both from one release", core.abi_version(), GOCCL_ABI_VERSION);
 		return -1;
 	}
 	return 0;

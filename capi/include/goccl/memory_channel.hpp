@@ -53,15 +53,15 @@ class MemoryChannelOf {
   DeviceHandle deviceHandle() const {
     DeviceHandle h;
     detail::readHandle(object_, "memory channel", h);
-    std::memcpy(reinterpret_cast<char*>(&h) + packetBufferOffset, &packetBuffer_, sizeof packetBuffer_);
+#if GOCCL_HANDLES
+    h.packetBuffer = static_cast<uint8_t*>(packetBuffer_);
+#else
+    std::memcpy(h.raw + sizeof h - sizeof packetBuffer_, &packetBuffer_, sizeof packetBuffer_);  // the last field
+#endif
     return h;
   }
 
  private:
-  static constexpr size_t packetBufferOffset = 48;
-#if GOCCL_HANDLES
-  static_assert(__builtin_offsetof(MemoryChannelHandle, packetBuffer) == packetBufferOffset, "layout of MemoryChannelHandle");
-#endif
   detail::ObjectPtr object_;
   void* packetBuffer_ = nullptr;
 };

@@ -20,9 +20,10 @@ struct MemoryChannelDeviceHandle : goccl::MemoryChannelHandle {
   GOCCL_DEVICE void put(uint64_t offset, uint64_t bytes, uint32_t threadId, uint32_t numThreads) {
     goccl::MemoryChannelHandle::put(offset, bytes, threadId, numThreads);
   }
+  // Here the target of a get is this rank's memory; in goccl's own get it is the peer's, as in put.
   template <int Alignment = 16, bool CopyRemainder = true>
   GOCCL_DEVICE void get(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId, uint32_t numThreads) {
-    goccl::MemoryChannelHandle::get(targetOffset, originOffset, bytes, threadId, numThreads);
+    goccl::MemoryChannelHandle::get(originOffset, targetOffset, bytes, threadId, numThreads);
   }
   template <int Alignment = 16, bool CopyRemainder = true>
   GOCCL_DEVICE void get(uint64_t offset, uint64_t bytes, uint32_t threadId, uint32_t numThreads) {

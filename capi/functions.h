@@ -1,16 +1,50 @@
-//go:build cgo && linux
+// Every function of goccl.h and goccl_primitive.h that calls Go: DOOR(name, parameters, arguments). The includer defines
+// DOOR. Arguments lose their const, which the Go functions' declarations do not have.
 
-// The functions of goccl_primitive.h. Each checks one flag and calls Go, as in door.c.
-#include "door.h"
-#include "goccl_primitive.h"
-#include "_cgo_export.h"
+// goccl.h
+DOOR(device_open, (int32_t kind, int32_t index, goccl_device *device), (kind, index, device))
+DOOR(device_current, (int32_t hint, goccl_device *device), (hint, device))
+DOOR(device_count, (int32_t kind, int32_t *count), (kind, count))
+DOOR(device_id, (goccl_device device, int32_t *kind, int32_t *index), (device, kind, index))
+DOOR(alloc, (goccl_device device, uint64_t size, void **ptr), (device, size, ptr))
+DOOR(free, (void *ptr), (ptr))
+DOOR(copy_in, (goccl_device device, void *dst, const void *src, uint64_t size), (device, dst, (void *)src, size))
+DOOR(copy_out, (goccl_device device, void *dst, const void *src, uint64_t size), (device, dst, (void *)src, size))
+DOOR(stream_create, (goccl_device device, uintptr_t *stream), (device, stream))
+DOOR(stream_synchronize, (goccl_device device, uintptr_t stream, int64_t timeout_ns), (device, stream, timeout_ns))
+DOOR(stream_destroy, (goccl_device device, uintptr_t stream), (device, stream))
+DOOR(unique_id_create, (int64_t timeout_ns, goccl_unique_id *id), (timeout_ns, id))
+DOOR(unique_id_close, (const goccl_unique_id *id), ((goccl_unique_id *)id))
+DOOR(bootstrap_join_id, (const goccl_unique_id *id, int32_t rank, int32_t size, int64_t timeout_ns, goccl_bootstrap *bootstrap), ((goccl_unique_id *)id, rank, size, timeout_ns, bootstrap))
+DOOR(bootstrap_join_address, (const char *address, int32_t rank, int32_t size, int64_t timeout_ns, goccl_bootstrap *bootstrap), ((char *)address, rank, size, timeout_ns, bootstrap))
+DOOR(bootstrap_join_env, (int64_t timeout_ns, goccl_bootstrap *bootstrap), (timeout_ns, bootstrap))
+DOOR(bootstrap_local, (int32_t size, goccl_bootstrap *bootstraps), (size, bootstraps))
+DOOR(bootstrap_info, (goccl_bootstrap bootstrap, int32_t *rank, int32_t *size, int32_t *local_rank, int32_t *local_size), (bootstrap, rank, size, local_rank, local_size))
+DOOR(bootstrap_send, (goccl_bootstrap bootstrap, int32_t peer, int32_t tag, const void *data, uint64_t size, int64_t timeout_ns), (bootstrap, peer, tag, (void *)data, size, timeout_ns))
+DOOR(bootstrap_recv, (goccl_bootstrap bootstrap, int32_t peer, int32_t tag, int64_t timeout_ns, void **data, uint64_t *size), (bootstrap, peer, tag, timeout_ns, data, size))
+DOOR(bootstrap_all_gather, (goccl_bootstrap bootstrap, const void *mine, uint64_t size, void *all, int64_t timeout_ns), (bootstrap, (void *)mine, size, all, timeout_ns))
+DOOR(bootstrap_barrier, (goccl_bootstrap bootstrap, int64_t timeout_ns), (bootstrap, timeout_ns))
+DOOR(bootstrap_close, (goccl_bootstrap bootstrap), (bootstrap))
+DOOR(comm_start, (const goccl_unique_id *id, int32_t rank, int32_t size, goccl_device device, const goccl_comm_config *config, goccl_comm *comm), ((goccl_unique_id *)id, rank, size, device, (goccl_comm_config *)config, comm))
+DOOR(comm_create, (goccl_bootstrap bootstrap, goccl_device device, const goccl_comm_config *config, goccl_comm *comm), (bootstrap, device, (goccl_comm_config *)config, comm))
+DOOR(comm_init_all, (int32_t n, const goccl_device *devices, const goccl_comm_config *config, goccl_comm *comms), (n, (goccl_device *)devices, (goccl_comm_config *)config, comms))
+DOOR(comm_split_start, (goccl_comm comm, int32_t color, int32_t key, const goccl_comm_config *config, goccl_comm *child), (comm, color, key, (goccl_comm_config *)config, child))
+DOOR(comm_shrink_start, (goccl_comm comm, const int32_t *exclude, int32_t n, int32_t abort, const goccl_comm_config *config, goccl_comm *child), (comm, (int32_t *)exclude, n, abort, (goccl_comm_config *)config, child))
+DOOR(comm_wait, (goccl_comm comm), (comm))
+DOOR(comm_info_get, (goccl_comm comm, goccl_comm_info *info), (comm, info))
+DOOR(comm_error, (goccl_comm comm), (comm))
+DOOR(comm_finalize, (goccl_comm comm), (comm))
+DOOR(comm_destroy, (goccl_comm comm), (comm))
+DOOR(comm_abort, (goccl_comm comm), (comm))
+DOOR(comm_revoke, (goccl_comm comm), (comm))
+DOOR(op_create, (goccl_comm comm, uint32_t type, const void *scalar, int32_t on_host, uint32_t *op), (comm, type, (void *)scalar, on_host, op))
+DOOR(op_destroy, (goccl_comm comm, uint32_t op), (comm, op))
+DOOR(window_register, (goccl_comm comm, void *ptr, uint64_t size, goccl_window *window), (comm, ptr, size, window))
+DOOR(window_deregister, (goccl_window window), (window))
+DOOR(check, (goccl_request *request), (request))
+DOOR(submit, (const goccl_request *requests, uint64_t n), ((goccl_request *)requests, n))
 
-#define DOOR(name, params, args) \
-	goccl_result goccl_##name params { \
-		goccl_result r = goccl_door_check(); \
-		return __builtin_expect(r != GOCCL_SUCCESS, 0) ? r : gocclgo_##name args; \
-	}
-
+// goccl_primitive.h
 DOOR(object_close, (goccl_object object), (object))
 DOOR(object_serialize, (goccl_object object, void **data, uint64_t *size), (object, data, size))
 DOOR(object_device_handle, (goccl_object object, void **data, uint64_t *size), (object, data, size))

@@ -1,0 +1,54 @@
+// Loading libgoccl.so at the first call, for the libraries that are C alone: libnccl.so.2 and libmscclpp.so. A process
+// that forks before that can use goccl in the child, because no thread of it exists yet.
+#ifndef GOCCL_LOADER_H
+#define GOCCL_LOADER_H
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// loader_beside finds the core in the directory of the library that self belongs to: first under the path by which that
+// was opened, then with symbolic links resolved.
+static int loader_beside(const void *self, char path[PATH_MAX]) {
+	static const char name[] = "/libgoccl.so";
+	Dl_info info;
+	char real[PATH_MAX];
+	if (!dladdr((void *)self, &info) || !info.dli_fname) return 0;
+	const char *names[] = {info.dli_fname, realpath(info.dli_fname, real)};
+	for (int i = 0; i < 2; i++) {
+		const char *slash = names[i] ? strrchr(names[i], '/') : NULL;
+		size_t n = slash ? (size_t)(slash - names[i]) : PATH_MAX;
+		if (n + sizeof name > PATH_MAX) continue;
+		memcpy(path, names[i], n);
+		memcpy(path + n, name, sizeof name);
+		if (access(path, R_OK) == 0) return 1;
+	}
+	return 0;
+}
+
+// loader_open opens the core that GOCCL_LIBRARY names, the one beside, or the one on the loader's search path. self is
+// any address of the calling library; NULL leaves the reason in failure.
+static void *loader_open(const void *self, const char *library, char *failure, size_t size) {
+	char path[PATH_MAX];
+	const char *named = getenv("GOCCL_LIBRARY");
+	if (named && *named)
+		snprintf(path, sizeof path, "%s", named);
+	else if (!loader_beside(self, path))
+		strcpy(path, "libgoccl.so");
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (!lib) {
+		const char *why = dlerror();
+		snprintf(failure, size, "libgoccl.so cannot be loaded: %s: keep it beside %s, or name it with GOCCL_LIBRARY",
+			 why ? why : "no such file", library);
+	}
+	return lib;
+}
+
+static void loader_lacks(const char *function, const char *library, char *failure, size_t size) {
+	snprintf(failure, size, "libgoccl.so has no %s: it is of another release than this %s", function, library);
+}
+
+#endif
