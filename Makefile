@@ -110,6 +110,10 @@ NCCL_C  = $(wildcard capi/nccl/*.c)
 libgoccl: build/libgoccl.so headers ## build/libgoccl.so, the C ABI (capi/goccl.h)
 libnccl: build/libnccl.so.2 libgoccl ## build/libnccl.so.2, NCCL's ABI on goccl
 
+.PHONY: nvcc
+nvcc: $(VENV)/ready ## install nvcc of PyPI's wheels in .tools, for the tests of C++ programs with kernels
+	PYTHON=$(VENV)/bin/python tools/install-nvcc.sh
+
 libmscclpp: build/libmscclpp.so libgoccl ## build/libmscclpp.so, which C++ programs link: -lmscclpp
 
 PREFIX ?= /usr/local

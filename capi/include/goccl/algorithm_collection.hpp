@@ -20,7 +20,9 @@ struct CollectiveRequest {
     const char* in = static_cast<const char*>(inputBuffer);
     const char* out = static_cast<char*>(outputBuffer);
     const size_t at = static_cast<size_t>(rank) * messageSize;
-    const bool same = collective == "allgather" ? in == out + at : collective == "reducescatter" ? out == in + at : in == out;
+    const bool same = collective == "allgather"       ? in == out + at
+                      : collective == "reducescatter" ? out == in + at
+                                                      : in == out;
     return same ? CollectiveBufferMode::InPlace : CollectiveBufferMode::OutOfPlace;
   }
 };
@@ -40,7 +42,8 @@ class AlgorithmCollection {
   void registerAlgorithm(const std::string collective, const std::string name, std::shared_ptr<Algorithm> algorithm) {
     algorithms_[collective][name] = std::move(algorithm);
   }
-  std::unordered_map<std::string, std::shared_ptr<Algorithm>> getAlgorithmsByCollective(const std::string& collective) const {
+  std::unordered_map<std::string, std::shared_ptr<Algorithm>> getAlgorithmsByCollective(
+      const std::string& collective) const {
     const auto found = algorithms_.find(collective);
     return found == algorithms_.end() ? std::unordered_map<std::string, std::shared_ptr<Algorithm>>() : found->second;
   }

@@ -1,10 +1,10 @@
-// Algorithm, and how it is called from another language: through a table of C functions whose address follows the object's virtual table.
+// Algorithm, and how it is called from another language: through a table of C functions whose address follows the
+// object's virtual table.
 #pragma once
-
-#include <goccl/executor.hpp>
 
 #include <cstdio>
 #include <functional>
+#include <goccl/executor.hpp>
 #include <string>
 #include <unordered_map>
 
@@ -73,14 +73,17 @@ class Algorithm {
   virtual Constraint constraint() const = 0;
   virtual void setMessageSizeRange(size_t minMessageSize, size_t maxMessageSize) = 0;
   // Sizes are in bytes. nBlocks and nThreadsPerBlock are for kernels of one's own; 0 is the algorithm's choice.
-  virtual CommResult execute(std::shared_ptr<Communicator> comm, const void* input, void* output, size_t inputSize, size_t outputSize, DataType type,
-                             ReduceOp op, cudaStream_t stream, std::shared_ptr<Executor> executor, int nBlocks = 0, int nThreadsPerBlock = 0,
-                             bool symmetricMemory = false, const std::unordered_map<std::string, uintptr_t>& extras = {},
+  virtual CommResult execute(std::shared_ptr<Communicator> comm, const void* input, void* output, size_t inputSize,
+                             size_t outputSize, DataType type, ReduceOp op, cudaStream_t stream,
+                             std::shared_ptr<Executor> executor, int nBlocks = 0, int nThreadsPerBlock = 0,
+                             bool symmetricMemory = false,
+                             const std::unordered_map<std::string, uintptr_t>& extras = {},
                              DataType accumulate = DataType::AUTO) = 0;
   virtual void reset() = 0;
 
  private:
-  [[maybe_unused]] const detail::AlgorithmTable* const table_ = detail::algorithmTable();  // the first member: at offset 8
+  [[maybe_unused]] const detail::AlgorithmTable* const table_ =
+      detail::algorithmTable();  // the first member: at offset 8
 };
 
 class AlgorithmBuilder {
@@ -94,7 +97,8 @@ namespace detail {
 inline DataType dataTypeOf(int32_t type) {
   for (int t = 0; t <= static_cast<int>(DataType::UINT8); ++t) {
     const auto d = static_cast<DataType>(t);
-    if (d != DataType::FLOAT8_E4M3FNUZ && d != DataType::FLOAT8_E5M2FNUZ && typeOf(d) == static_cast<uint32_t>(type)) return d;
+    if (d != DataType::FLOAT8_E4M3FNUZ && d != DataType::FLOAT8_E5M2FNUZ && typeOf(d) == static_cast<uint32_t>(type))
+      return d;
   }
   misuse("element type " + std::to_string(type) + " has no mscclpp::DataType");
 }
@@ -105,7 +109,9 @@ inline std::shared_ptr<Communicator> borrowedCommunicator(const AlgorithmCall& c
   static std::map<goccl_object, std::shared_ptr<Communicator>> known;
   std::lock_guard<std::mutex> hold(mutex);
   auto& c = known[call.communicator];
-  if (!c) c = std::make_shared<Communicator>(TcpBootstrap::borrow(call.bootstrap), Context::borrow(call.context), call.communicator);
+  if (!c)
+    c = std::make_shared<Communicator>(TcpBootstrap::borrow(call.bootstrap), Context::borrow(call.context),
+                                       call.communicator);
   return c;
 }
 
@@ -122,28 +128,30 @@ int32_t withoutThrowing(char* text, uint64_t size, F f) {
 }
 
 inline const AlgorithmTable* algorithmTable() {
-  static const AlgorithmTable table = {
-      algorithmMagic,
-      [](const Algorithm* a) { return a->name().c_str(); },
-      [](const Algorithm* a) { return a->collective().c_str(); },
-      [](const Algorithm* a, uint64_t* range) {
-        range[0] = a->messageRange().first;
-        range[1] = a->messageRange().second;
-      },
-      [](Algorithm* a, const AlgorithmCall* c, char* text, uint64_t size) {
-        return withoutThrowing(text, size, [&] {
-          std::unordered_map<std::string, uintptr_t> extras;
-          for (int32_t i = 0; i < c->extras; ++i) extras[c->names[i]] = c->values[i];
-          return a->execute(borrowedCommunicator(*c), c->input, c->output, c->inputSize, c->outputSize, dataTypeOf(c->type), static_cast<ReduceOp>(c->op),
-                            reinterpret_cast<cudaStream_t>(c->stream), nullptr, c->blocks, c->threads, c->symmetric != 0, extras);
-        });
-      },
-      [](Algorithm* a, char* text, uint64_t size) {
-        return withoutThrowing(text, size, [&] {
-          a->reset();
-          return CommResult::CommSuccess;
-        });
-      }};
+  static const AlgorithmTable table = {algorithmMagic,
+                                       [](const Algorithm* a) { return a->name().c_str(); },
+                                       [](const Algorithm* a) { return a->collective().c_str(); },
+                                       [](const Algorithm* a, uint64_t* range) {
+                                         range[0] = a->messageRange().first;
+                                         range[1] = a->messageRange().second;
+                                       },
+                                       [](Algorithm* a, const AlgorithmCall* c, char* text, uint64_t size) {
+                                         return withoutThrowing(text, size, [&] {
+                                           std::unordered_map<std::string, uintptr_t> extras;
+                                           for (int32_t i = 0; i < c->extras; ++i) extras[c->names[i]] = c->values[i];
+                                           return a->execute(borrowedCommunicator(*c), c->input, c->output,
+                                                             c->inputSize, c->outputSize, dataTypeOf(c->type),
+                                                             static_cast<ReduceOp>(c->op),
+                                                             reinterpret_cast<cudaStream_t>(c->stream), nullptr,
+                                                             c->blocks, c->threads, c->symmetric != 0, extras);
+                                         });
+                                       },
+                                       [](Algorithm* a, char* text, uint64_t size) {
+                                         return withoutThrowing(text, size, [&] {
+                                           a->reset();
+                                           return CommResult::CommSuccess;
+                                         });
+                                       }};
   return &table;
 }
 

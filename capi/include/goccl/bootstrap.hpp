@@ -1,9 +1,8 @@
 // Bootstraps: the ranks of a job find each other and exchange small messages.
 #pragma once
 
-#include <goccl/object.hpp>
-
 #include <array>
+#include <goccl/object.hpp>
 #include <string>
 
 namespace goccl {
@@ -23,7 +22,8 @@ class Bootstrap {
   virtual int getNranksPerIpcDomain() const { return getNranksPerNode(); }
   virtual void send(void* data, int size, int peer, int tag) = 0;
   virtual void recv(void* data, int size, int peer, int tag) = 0;
-  // allGather fills allData, size bytes for each rank, with every rank's part. This rank's part is in its place at the call.
+  // allGather fills allData, size bytes for each rank, with every rank's part. This rank's part is in its place
+  // at the call.
   virtual void allGather(void* allData, int size) = 0;
   virtual void barrier() = 0;
 
@@ -111,7 +111,9 @@ inline void Bootstrap::send(const std::vector<char>& data, int peer, int tag) {
 inline void Bootstrap::recv(std::vector<char>& data, int peer, int tag) {
   uint64_t size = 0;
   recv(&size, sizeof size, peer, tag);
-  if (size > INT32_MAX) throw Error("rank " + std::to_string(peer) + " announced a message of " + std::to_string(size) + " bytes", ErrorCode::RemoteError);
+  if (size > INT32_MAX)
+    throw Error("rank " + std::to_string(peer) + " announced a message of " + std::to_string(size) + " bytes",
+                ErrorCode::RemoteError);
   data.resize(size);
   if (size) recv(data.data(), static_cast<int>(size), peer, tag);
 }
@@ -142,14 +144,16 @@ inline void TcpBootstrap::initialize(UniqueId id, int64_t timeoutSec) {
   begin();
   goccl_unique_id raw;
   std::memcpy(raw.bytes, id.data(), id.size());
-  detail::check(goccl_bootstrap_join_id(&raw, rank_, size_, timeoutSec * detail::second, &handle_), "join by unique id");
+  detail::check(goccl_bootstrap_join_id(&raw, rank_, size_, timeoutSec * detail::second, &handle_),
+                "join by unique id");
   id_ = id;
   identified_ = true;
 }
 
 inline void TcpBootstrap::initialize(const std::string& where, int64_t timeoutSec) {
   begin();
-  detail::check(goccl_bootstrap_join_address(where.c_str(), rank_, size_, timeoutSec * detail::second, &handle_), "join by address");
+  detail::check(goccl_bootstrap_join_address(where.c_str(), rank_, size_, timeoutSec * detail::second, &handle_),
+                "join by address");
 }
 
 inline int TcpBootstrap::getNranksPerNode() const {
@@ -170,8 +174,8 @@ inline void TcpBootstrap::recv(void* data, int size, int peer, int tag) {
   if (fits) std::memcpy(data, got, n);
   goccl_release(got);
   if (!fits)
-    detail::misuse("recv of " + std::to_string(size) + " bytes from rank " + std::to_string(peer) + ", tag " + std::to_string(tag) + ": it sent " +
-                   std::to_string(n));
+    detail::misuse("recv of " + std::to_string(size) + " bytes from rank " + std::to_string(peer) + ", tag " +
+                   std::to_string(tag) + ": it sent " + std::to_string(n));
 }
 
 inline void TcpBootstrap::allGather(void* allData, int size) {
@@ -188,7 +192,8 @@ inline void TcpBootstrap::broadcast(void* data, int size, int root) {
 
 namespace detail {
 
-// tcpOf is the bootstrap itself, or for a program's own class a TcpBootstrap of the same ranks, who meet by an id that rank 0 makes.
+// tcpOf is the bootstrap itself, or for a program's own class a TcpBootstrap of the same ranks, who meet by an id that
+// rank 0 makes.
 inline std::shared_ptr<TcpBootstrap> tcpOf(const std::shared_ptr<Bootstrap>& b) {
   if (!b) misuse("the bootstrap is null");
   if (auto tcp = std::dynamic_pointer_cast<TcpBootstrap>(b)) return tcp;

@@ -41,7 +41,8 @@ class Semaphore {
     detail::check(goccl_semaphore_create(local->handle, remote->handle, &h), "create a semaphore");
     object_ = detail::own(h, {local, remote, c});
   }
-  Semaphore(detail::ObjectPtr object, Connection connection) : object_(std::move(object)), connection_(std::move(connection)) {}
+  Semaphore(detail::ObjectPtr object, Connection connection)
+      : object_(std::move(object)), connection_(std::move(connection)) {}
 
   Connection& connection() { return connection_; }
   const Connection& connection() const { return connection_; }
@@ -59,30 +60,39 @@ class ConnectionFuture : public std::shared_future<Connection> {
   ConnectionFuture() = default;
   ConnectionFuture(std::shared_future<Connection> f) : std::shared_future<Connection>(std::move(f)) {}
   operator std::shared_future<std::shared_ptr<Connection>>() const {
-    return std::async(std::launch::deferred, [f = std::shared_future<Connection>(*this)] { return std::make_shared<Connection>(f.get()); }).share();
+    return std::async(std::launch::deferred,
+                      [f = std::shared_future<Connection>(*this)] { return std::make_shared<Connection>(f.get()); })
+        .share();
   }
 };
 
 template <class T>
 using NonblockingFuture = std::shared_future<T>;
 
-// Communicator gives futures; the get of one waits. The k-th call of one kind to (rank, tag) meets the k-th of the peer.
+// Communicator gives futures; the get of one waits. The k-th call of one kind to (rank, tag) meets the k-th of the
+// peer.
 class Communicator {
  public:
   explicit Communicator(std::shared_ptr<Bootstrap> bootstrap, std::shared_ptr<Context> context = nullptr)
-      : bootstrap_(std::move(bootstrap)), tcp_(detail::tcpOf(bootstrap_)), context_(context ? std::move(context) : Context::create()) {
+      : bootstrap_(std::move(bootstrap)),
+        tcp_(detail::tcpOf(bootstrap_)),
+        context_(context ? std::move(context) : Context::create()) {
     goccl_object h = 0;
     detail::check(goccl_communicator_create(tcp_->handle(), context_->object()->handle, &h), "create a communicator");
     object_ = detail::own(h, {tcp_, context_->object()});
   }
   // What the C ABI made; it stays the caller's.
   Communicator(std::shared_ptr<TcpBootstrap> bootstrap, std::shared_ptr<Context> context, goccl_object borrowed)
-      : bootstrap_(bootstrap), tcp_(std::move(bootstrap)), context_(std::move(context)),
+      : bootstrap_(bootstrap),
+        tcp_(std::move(bootstrap)),
+        context_(std::move(context)),
         object_(std::make_shared<detail::Object>(borrowed, detail::Object::Keep{}, false)) {}
 
   std::shared_ptr<Bootstrap> bootstrap() { return bootstrap_; }
   std::shared_ptr<Context> context() { return context_; }
-  RegisteredMemory registerMemory(void* ptr, size_t size, TransportFlags transports) { return context_->registerMemory(ptr, size, transports); }
+  RegisteredMemory registerMemory(void* ptr, size_t size, TransportFlags transports) {
+    return context_->registerMemory(ptr, size, transports);
+  }
 
   // sendMemory lets the peer use local memory, which stays registered while the communicator lives.
   void sendMemory(RegisteredMemory memory, int remoteRank, int tag = 0) {
@@ -95,34 +105,44 @@ class Communicator {
   std::shared_future<RegisteredMemory> recvMemory(int remoteRank, int tag = 0) {
     goccl_object h = 0;
     detail::check(goccl_communicator_recv_memory(object_->handle, remoteRank, tag, &h), "recvMemory");
-    return detail::later<RegisteredMemory>(detail::own(h, {object_}), "recvMemory",
-                                           [o = object_, c = context_->object()](goccl_object m) { return RegisteredMemory(detail::own(m, {o, c}), c); });
+    return detail::later<RegisteredMemory>(
+        detail::own(h, {object_}), "recvMemory",
+        [o = object_, c = context_->object()](goccl_object m) { return RegisteredMemory(detail::own(m, {o, c}), c); });
   }
   ConnectionFuture connect(const Endpoint& local, int remoteRank, int tag = 0) {
     goccl_object h = 0;
-    detail::check(goccl_communicator_connect_endpoint(object_->handle, detail::handleOf(local.object(), "endpoint"), remoteRank, tag, &h), "connect");
+    detail::check(goccl_communicator_connect_endpoint(object_->handle, detail::handleOf(local.object(), "endpoint"),
+                                                      remoteRank, tag, &h),
+                  "connect");
     return connected(h, local.config(), local.object());
   }
   ConnectionFuture connect(const EndpointConfig& local, int remoteRank, int tag = 0) {
     goccl_object h = 0;
-    detail::check(goccl_communicator_connect(object_->handle, static_cast<int32_t>(local.transport), detail::openDevice(local.device), remoteRank, tag, &h),
+    detail::check(goccl_communicator_connect(object_->handle, static_cast<int32_t>(local.transport),
+                                             detail::openDevice(local.device), remoteRank, tag, &h),
                   "connect");
     return connected(h, local, nullptr);
   }
   std::shared_future<Semaphore> buildSemaphore(const Connection& connection, int remoteRank, int tag = 0) {
     goccl_object h = 0;
-    detail::check(goccl_communicator_build_semaphore(object_->handle, connection.handle(), remoteRank, tag, &h), "buildSemaphore");
-    return detail::later<Semaphore>(detail::own(h, {object_, connection.object()}), "buildSemaphore", [connection](goccl_object s) {
-      return Semaphore(detail::own(s, {connection.object(), detail::contextOf(connection)}), connection);
-    });
+    detail::check(goccl_communicator_build_semaphore(object_->handle, connection.handle(), remoteRank, tag, &h),
+                  "buildSemaphore");
+    return detail::later<Semaphore>(
+        detail::own(h, {object_, connection.object()}), "buildSemaphore", [connection](goccl_object s) {
+          return Semaphore(detail::own(s, {connection.object(), detail::contextOf(connection)}), connection);
+        });
   }
   int remoteRankOf(const Connection& connection) { return peerOf(connection).first; }
   int tagOf(const Connection& connection) { return peerOf(connection).second; }
 
   // The older, deferred style. Everything has been started when these return, and setup has nothing left to do.
-  void sendMemoryOnSetup(RegisteredMemory memory, int remoteRank, int tag) { sendMemory(std::move(memory), remoteRank, tag); }
+  void sendMemoryOnSetup(RegisteredMemory memory, int remoteRank, int tag) {
+    sendMemory(std::move(memory), remoteRank, tag);
+  }
   NonblockingFuture<RegisteredMemory> recvMemoryOnSetup(int remoteRank, int tag) { return recvMemory(remoteRank, tag); }
-  ConnectionFuture connectOnSetup(int remoteRank, int tag, EndpointConfig local) { return connect(local, remoteRank, tag); }
+  ConnectionFuture connectOnSetup(int remoteRank, int tag, EndpointConfig local) {
+    return connect(local, remoteRank, tag);
+  }
   void setup() {}
 
   goccl_bootstrap bootstrapHandle() const { return tcp_->handle(); }
@@ -132,7 +152,8 @@ class Communicator {
   ConnectionFuture connected(goccl_object future, const EndpointConfig& config, const detail::ObjectPtr& endpoint) {
     return ConnectionFuture(detail::later<Connection>(detail::own(future, {object_, endpoint}), "connect",
                                                       [o = object_, c = context_, config, endpoint](goccl_object h) {
-                                                        return Connection(detail::own(h, {o, endpoint, c->object()}), c, config);
+                                                        return Connection(detail::own(h, {o, endpoint, c->object()}), c,
+                                                                          config);
                                                       }));
   }
   static std::pair<int, int> peerOf(const Connection& connection) {

@@ -33,7 +33,8 @@ class RegisteredMemory {
   RegisteredMemory(detail::ObjectPtr object, detail::ObjectPtr context)
       : state_(std::make_shared<detail::Exchanged>(std::move(object), std::move(context))) {}
 
-  // data is the address in this process. A peer's memory is mapped for the calling thread's device by the first call.
+  // data is the address in this process. A peer's memory is mapped for the calling thread's device by the first
+  // call.
   void* data() const;
   void* originalDataPtr() const { return reinterpret_cast<void*>(info().original); }
   size_t size() const { return info().size; }
@@ -61,14 +62,16 @@ class RegisteredMemory {
   };
   Info info() const {
     Info i;
-    detail::check(goccl_memory_info(object()->handle, &i.data, &i.original, &i.size, &i.flags, &i.local), "registered memory");
+    detail::check(goccl_memory_info(object()->handle, &i.data, &i.original, &i.size, &i.flags, &i.local),
+                  "registered memory");
     return i;
   }
 
   std::shared_ptr<detail::Exchanged> state_;
 };
 
-// Connection is one direction between two endpoints, seen from the local one. Its operations run in the order of the calls.
+// Connection is one direction between two endpoints, seen from the local one. Its operations run in the order of the
+// calls.
 class Connection {
  public:
   Connection() = default;
@@ -115,12 +118,15 @@ class Context : public std::enable_shared_from_this<Context> {
   // The memory belongs to the calling thread's current device.
   RegisteredMemory registerMemory(void* ptr, size_t size, TransportFlags transports) {
     goccl_object h = 0;
-    detail::check(goccl_memory_register(object_->handle, detail::currentDevice(), ptr, size, detail::maskOf(transports), &h), "register memory");
+    detail::check(
+        goccl_memory_register(object_->handle, detail::currentDevice(), ptr, size, detail::maskOf(transports), &h),
+        "register memory");
     return RegisteredMemory(detail::own(h, {object_}), object_);
   }
   Endpoint createEndpoint(EndpointConfig config) {
     goccl_object h = 0;
-    detail::check(goccl_endpoint_create(object_->handle, static_cast<int32_t>(config.transport), detail::openDevice(config.device), &h),
+    detail::check(goccl_endpoint_create(object_->handle, static_cast<int32_t>(config.transport),
+                                        detail::openDevice(config.device), &h),
                   "create an endpoint");
     return Endpoint(detail::own(h, {object_}), config);
   }
@@ -155,7 +161,8 @@ inline Endpoint Endpoint::deserialize(const std::vector<char>& data) {
   auto object = detail::own(h);
   int32_t transport = 0, kind = 0, index = 0, local = 0;
   detail::check(goccl_endpoint_info(h, &transport, &kind, &index, &local), "endpoint");
-  return Endpoint(object, EndpointConfig(static_cast<goccl::Transport>(transport), Device(kind == GOCCL_DEVICE_HOST ? DeviceType::CPU : DeviceType::GPU, index)));
+  return Endpoint(object, EndpointConfig(static_cast<goccl::Transport>(transport),
+                                         Device(kind == GOCCL_DEVICE_HOST ? DeviceType::CPU : DeviceType::GPU, index)));
 }
 
 inline detail::ObjectPtr RegisteredMemory::context() const {
@@ -170,13 +177,17 @@ inline void* RegisteredMemory::data() const {
   return reinterpret_cast<void*>(i.data);
 }
 
-inline void Connection::write(RegisteredMemory dst, uint64_t dstOffset, RegisteredMemory src, uint64_t srcOffset, uint64_t size) {
+inline void Connection::write(RegisteredMemory dst, uint64_t dstOffset, RegisteredMemory src, uint64_t srcOffset,
+                              uint64_t size) {
   const auto& c = detail::contextOf(*this);
-  detail::check(goccl_connection_write(handle(), dst.in(c)->handle, dstOffset, src.in(c)->handle, srcOffset, size), "write");
+  detail::check(goccl_connection_write(handle(), dst.in(c)->handle, dstOffset, src.in(c)->handle, srcOffset, size),
+                "write");
 }
 
 inline void Connection::updateAndSync(RegisteredMemory dst, uint64_t dstOffset, uint64_t* src, uint64_t newValue) {
-  detail::check(goccl_connection_update_and_sync(handle(), dst.in(detail::contextOf(*this))->handle, dstOffset, src, newValue), "updateAndSync");
+  detail::check(
+      goccl_connection_update_and_sync(handle(), dst.in(detail::contextOf(*this))->handle, dstOffset, src, newValue),
+      "updateAndSync");
 }
 
 }  // namespace goccl

@@ -21,10 +21,12 @@ class Env {
   const std::string socketIfname = first("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME");
   const std::string commId = first("NCCL_COMM_ID"), cacheDir = first("GOCCL_CACHE_DIR"), npkitDumpDir;
   const std::string ncclSharedLibPath, forceNcclFallbackOperation;
-  const bool cudaIpcUseDefaultStream = false, ncclSymmetricMemory = false, forceDisableNvls = true, forceDisableGdr = false;
+  const bool cudaIpcUseDefaultStream = false, ncclSymmetricMemory = false, forceDisableNvls = true,
+             forceDisableGdr = false;
   const int ibGidIndex = 0;
   // goccl's own.
-  const std::string device = first("GOCCL_DEVICE"), timeout = first("GOCCL_TIMEOUT"), opTimeout = first("GOCCL_OP_TIMEOUT");
+  const std::string device = first("GOCCL_DEVICE"), timeout = first("GOCCL_TIMEOUT"),
+                    opTimeout = first("GOCCL_OP_TIMEOUT");
 
  private:
   Env() = default;

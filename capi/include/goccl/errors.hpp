@@ -12,14 +12,16 @@ namespace goccl {
 enum class ErrorCode { SystemError, InternalError, RemoteError, InvalidUsage, Timeout, Aborted, ExecutorError };
 
 inline std::string errorToString(ErrorCode code) {
-  static const char* const names[] = {"SystemError", "InternalError", "RemoteError", "InvalidUsage", "Timeout", "Aborted", "ExecutorError"};
+  static const char* const names[] = {"SystemError", "InternalError", "RemoteError",  "InvalidUsage",
+                                      "Timeout",     "Aborted",       "ExecutorError"};
   const auto i = static_cast<size_t>(code);
   return i < sizeof names / sizeof *names ? names[i] : "UnknownError";
 }
 
 class BaseError : public std::runtime_error {
  public:
-  BaseError(const std::string& message, int errorCode) : std::runtime_error(message), message_(message), errorCode_(errorCode) {}
+  BaseError(const std::string& message, int errorCode)
+      : std::runtime_error(message), message_(message), errorCode_(errorCode) {}
   explicit BaseError(int errorCode) : BaseError("error " + std::to_string(errorCode), errorCode) {}
   int getErrorCode() const { return errorCode_; }
   const char* what() const noexcept override { return message_.c_str(); }
@@ -44,15 +46,18 @@ class Error : public BaseError {
 // SysError has an errno, CudaError a cudaError_t, CuError a CUresult.
 class SysError : public BaseError {
  public:
-  SysError(const std::string& message, int error) : BaseError(error ? message + " (" + std::strerror(error) + ")" : message, error) {}
+  SysError(const std::string& message, int error)
+      : BaseError(error ? message + " (" + std::strerror(error) + ")" : message, error) {}
 };
 class CudaError : public BaseError {
  public:
-  CudaError(const std::string& message, int error) : BaseError(message + " (CUDA runtime error " + std::to_string(error) + ")", error) {}
+  CudaError(const std::string& message, int error)
+      : BaseError(message + " (CUDA runtime error " + std::to_string(error) + ")", error) {}
 };
 class CuError : public BaseError {
  public:
-  CuError(const std::string& message, int error) : BaseError(message + " (CUDA driver error " + std::to_string(error) + ")", error) {}
+  CuError(const std::string& message, int error)
+      : BaseError(message + " (CUDA driver error " + std::to_string(error) + ")", error) {}
 };
 class IbError : public BaseError {
  public:
@@ -61,19 +66,28 @@ class IbError : public BaseError {
 
 namespace detail {
 
-constexpr int cudaErrorUnknown = 999;  // CUDA_ERROR_UNKNOWN: the C ABI gives the text of a driver's error, not its number
+constexpr int cudaErrorUnknown =
+    999;  // CUDA_ERROR_UNKNOWN: the C ABI gives the text of a driver's error, not its number
 
 [[noreturn]] inline void raise(goccl_result r, const std::string& message) {
   switch (r) {
-    case GOCCL_CUDA_ERROR: throw CuError(message, cudaErrorUnknown);
-    case GOCCL_SYSTEM_ERROR: throw SysError(message, 0);
-    case GOCCL_PEER_DEAD: throw Error(message, ErrorCode::RemoteError, r);
-    case GOCCL_TIMEOUT: throw Error(message, ErrorCode::Timeout, r);
-    case GOCCL_ABORTED: throw Error(message, ErrorCode::Aborted, r);
+    case GOCCL_CUDA_ERROR:
+      throw CuError(message, cudaErrorUnknown);
+    case GOCCL_SYSTEM_ERROR:
+      throw SysError(message, 0);
+    case GOCCL_PEER_DEAD:
+      throw Error(message, ErrorCode::RemoteError, r);
+    case GOCCL_TIMEOUT:
+      throw Error(message, ErrorCode::Timeout, r);
+    case GOCCL_ABORTED:
+      throw Error(message, ErrorCode::Aborted, r);
     case GOCCL_OUT_OF_MEMORY:
-    case GOCCL_FORKED: throw Error(message, ErrorCode::SystemError, r);
-    case GOCCL_INTERNAL_ERROR: throw Error(message, ErrorCode::InternalError, r);
-    default: throw Error(message, ErrorCode::InvalidUsage, r);
+    case GOCCL_FORKED:
+      throw Error(message, ErrorCode::SystemError, r);
+    case GOCCL_INTERNAL_ERROR:
+      throw Error(message, ErrorCode::InternalError, r);
+    default:
+      throw Error(message, ErrorCode::InvalidUsage, r);
   }
 }
 
@@ -82,7 +96,9 @@ inline void check(goccl_result r, const char* what) {
   if (r != GOCCL_SUCCESS) raise(r, std::string(what) + ": " + goccl_last_error());
 }
 
-[[noreturn]] inline void misuse(const std::string& message) { throw Error(message, ErrorCode::InvalidUsage, GOCCL_INVALID_USAGE); }
+[[noreturn]] inline void misuse(const std::string& message) {
+  throw Error(message, ErrorCode::InvalidUsage, GOCCL_INVALID_USAGE);
+}
 
 }  // namespace detail
 }  // namespace goccl

@@ -1,11 +1,11 @@
-// Executor: runs plans, which list what each thread block of each rank does. Programs of MSCCL++'s language are plans too.
+// Executor: runs plans, which list what each thread block of each rank does. Programs of MSCCL++'s language are plans
+// too.
 #pragma once
 
+#include <fstream>
 #include <goccl/core.hpp>
 #include <goccl/data_type.hpp>
 #include <goccl/stream.hpp>
-
-#include <fstream>
 #include <iterator>
 #include <map>
 
@@ -15,15 +15,25 @@ namespace detail {
 
 inline uint32_t typeOf(DataType t) {
   switch (t) {
-    case DataType::INT32: return GOCCL_INT32;
-    case DataType::UINT32: return GOCCL_UINT32;
-    case DataType::FLOAT16: return GOCCL_FLOAT16;
-    case DataType::FLOAT32: return GOCCL_FLOAT32;
-    case DataType::BFLOAT16: return GOCCL_BFLOAT16;
-    case DataType::FLOAT8_E4M3FN: return GOCCL_FLOAT8E4M3;
-    case DataType::FLOAT8_E5M2: return GOCCL_FLOAT8E5M2;
-    case DataType::UINT8: return GOCCL_UINT8;
-    default: misuse("data type " + std::to_string(static_cast<int>(t)) + ": goccl has the OCP forms of 8-bit floats, E4M3FN and E5M2, and no AUTO here");
+    case DataType::INT32:
+      return GOCCL_INT32;
+    case DataType::UINT32:
+      return GOCCL_UINT32;
+    case DataType::FLOAT16:
+      return GOCCL_FLOAT16;
+    case DataType::FLOAT32:
+      return GOCCL_FLOAT32;
+    case DataType::BFLOAT16:
+      return GOCCL_BFLOAT16;
+    case DataType::FLOAT8_E4M3FN:
+      return GOCCL_FLOAT8E4M3;
+    case DataType::FLOAT8_E5M2:
+      return GOCCL_FLOAT8E5M2;
+    case DataType::UINT8:
+      return GOCCL_UINT8;
+    default:
+      misuse("data type " + std::to_string(static_cast<int>(t)) +
+             ": goccl has the OCP forms of 8-bit floats, E4M3FN and E5M2, and no AUTO here");
   }
 }
 
@@ -31,10 +41,13 @@ inline size_t sizeOf(DataType t) {
   switch (typeOf(t)) {
     case GOCCL_UINT8:
     case GOCCL_FLOAT8E4M3:
-    case GOCCL_FLOAT8E5M2: return 1;
+    case GOCCL_FLOAT8E5M2:
+      return 1;
     case GOCCL_FLOAT16:
-    case GOCCL_BFLOAT16: return 2;
-    default: return 4;
+    case GOCCL_BFLOAT16:
+      return 2;
+    default:
+      return 4;
   }
 }
 
@@ -93,11 +106,13 @@ class ExecutionPlan {
   bool inPlace_ = false;
 };
 
-// Executor is made by all ranks of a communicator together, for the current device; so is the first execution of each plan.
+// Executor is made by all ranks of a communicator together, for the current device; so is the first execution of each
+// plan.
 class Executor {
  public:
   // Scratch memory is the executor's own.
-  explicit Executor(std::shared_ptr<Communicator> communicator, [[maybe_unused]] std::shared_ptr<char> defaultScratchBuffer = nullptr)
+  explicit Executor(std::shared_ptr<Communicator> communicator,
+                    [[maybe_unused]] std::shared_ptr<char> defaultScratchBuffer = nullptr)
       : communicator_(std::move(communicator)), device_(detail::currentDevice()) {
     reset();
   }
@@ -105,14 +120,16 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // A stream of 0 is the default stream. On the host device the call then waits.
-  void execute(int rank, void* send, void* recv, size_t sendSize, size_t recvSize, DataType type, const ExecutionPlan& plan, cudaStream_t stream,
-               [[maybe_unused]] PacketType packets = PacketType::LL16) {
+  void execute(int rank, void* send, void* recv, size_t sendSize, size_t recvSize, DataType type,
+               const ExecutionPlan& plan, cudaStream_t stream, [[maybe_unused]] PacketType packets = PacketType::LL16) {
     if (rank != communicator_->bootstrap()->getRank())
-      detail::misuse("rank " + std::to_string(rank) + ": this is the executor of rank " + std::to_string(communicator_->bootstrap()->getRank()));
+      detail::misuse("rank " + std::to_string(rank) + ": this is the executor of rank " +
+                     std::to_string(communicator_->bootstrap()->getRank()));
     auto& loaded = plans_[*plan.text()];
     if (!loaded) {
       goccl_object h = 0;
-      detail::check(goccl_executor_load(object_->handle, plan.text()->data(), plan.text()->size(), 0, &h), "load a plan");
+      detail::check(goccl_executor_load(object_->handle, plan.text()->data(), plan.text()->size(), 0, &h),
+                    "load a plan");
       loaded = detail::own(h, {object_});
     }
     const size_t message = plan.collective() == "allgather" ? recvSize : sendSize;
@@ -122,9 +139,10 @@ class Executor {
     const bool own = !on && kind == GOCCL_DEVICE_HOST;
     if (own && !stream_) detail::check(goccl_stream_create(device_, &stream_), "create a stream");
     if (own) on = stream_;
-    detail::check(goccl_executor_launch(loaded->handle, reinterpret_cast<uintptr_t>(send), reinterpret_cast<uintptr_t>(recv), message, on,
-                                        detail::typeOf(type), GOCCL_SUM, 0),
-                  "execute a plan");
+    detail::check(
+        goccl_executor_launch(loaded->handle, reinterpret_cast<uintptr_t>(send), reinterpret_cast<uintptr_t>(recv),
+                              message, on, detail::typeOf(type), GOCCL_SUM, 0),
+        "execute a plan");
     if (!own) return;
     detail::check(goccl_stream_synchronize(device_, on, 0), "execute a plan");
     detail::check(goccl_executor_error(object_->handle), "execute a plan");

@@ -1,11 +1,11 @@
-// Fifo: a ring of triggers that kernels push and the host polls. Proxy: a thread that gives each trigger to a handler of the program.
+// Fifo: a ring of triggers that kernels push and the host polls. Proxy: a thread that gives each trigger to a handler
+// of the program.
 #pragma once
-
-#include <goccl/core.hpp>
-#include <goccl/handle.hpp>
 
 #include <atomic>
 #include <functional>
+#include <goccl/core.hpp>
+#include <goccl/handle.hpp>
 #include <thread>
 
 namespace goccl {
@@ -51,7 +51,8 @@ class Fifo {
 
 enum class ProxyHandlerResult { Continue, Stop };
 
-// ProxyOf calls handler(trigger) for each trigger, in the order of the ring, from one thread. Ring is Fifo, or a class derived from it.
+// ProxyOf calls handler(trigger) for each trigger, in the order of the ring, from one thread. Ring is Fifo, or a class
+// derived from it.
 template <class Ring, class Trigger>
 class ProxyOf {
  public:

@@ -37,7 +37,9 @@ enum class GpuBufferGranularity { MultiCastMinimum, MultiCastRecommended };
 template <class T = char>
 class GpuBuffer {
  public:
-  explicit GpuBuffer(size_t nelems, [[maybe_unused]] GpuBufferGranularity granularity = GpuBufferGranularity::MultiCastMinimum) : nelems_(nelems) {
+  explicit GpuBuffer(size_t nelems,
+                     [[maybe_unused]] GpuBufferGranularity granularity = GpuBufferGranularity::MultiCastMinimum)
+      : nelems_(nelems) {
     if (nelems == 0) return;
     int32_t kind = 0, index = 0;
     detail::check(goccl_device_id(detail::currentDevice(), &kind, &index), "current device");

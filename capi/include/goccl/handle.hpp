@@ -1,5 +1,5 @@
-// The kernels' handles in a host program: goccl/handle.cuh where the compiler takes it, which is a CUDA compiler or C++20; else plain bytes of the same
-// sizes, to be copied to a device.
+// The kernels' handles in a host program: goccl/handle.cuh where the compiler takes it, which is a CUDA compiler or
+// C++20; else plain bytes of the same sizes, to be copied to a device.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__CUDA__) || __cplusplus >= 202002L

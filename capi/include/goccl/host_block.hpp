@@ -1,5 +1,6 @@
-// CUDA's built-ins for code that runs on the host: each thread of the program is a block of one thread. With them the functions of the device headers are
-// plain C++, and a std::thread can put, signal and wait on the host device as a kernel does on a GPU.
+// CUDA's built-ins for code that runs on the host: each thread of the program is a block of one thread. With them the
+// functions of the device headers are plain C++, and a std::thread can put, signal and wait on the host device as a
+// kernel does on a GPU.
 #pragma once
 
 #include <cstdint>

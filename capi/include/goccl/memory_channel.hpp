@@ -1,4 +1,5 @@
-// Memory channels: kernels load from and store to the peer's memory themselves. Handle is a struct of the device headers.
+// Memory channels: kernels load from and store to the peer's memory themselves. Handle is a struct of the device
+// headers.
 #pragma once
 
 #include <goccl/semaphore.hpp>
@@ -16,7 +17,8 @@ class BaseMemoryChannelOf {
     detail::check(goccl_base_memory_channel_create(semaphore.handle(), &h), "create a base memory channel");
     object_ = detail::own(h, {semaphore.object()});
   }
-  BaseMemoryChannelOf(const std::shared_ptr<MemoryDevice2DeviceSemaphore>& semaphore) : BaseMemoryChannelOf(semaphore->semaphore()) {}
+  BaseMemoryChannelOf(const std::shared_ptr<MemoryDevice2DeviceSemaphore>& semaphore)
+      : BaseMemoryChannelOf(semaphore->semaphore()) {}
 
   DeviceHandle deviceHandle() const {
     DeviceHandle h;
@@ -28,24 +30,28 @@ class BaseMemoryChannelOf {
   detail::ObjectPtr object_;
 };
 
-// MemoryChannelOf goes from src, local memory, to dst, the peer's. packetBuffer is local memory that the peer puts packets into; it must be registered,
-// and its owner keeps it.
+// MemoryChannelOf goes from src, local memory, to dst, the peer's. packetBuffer is local memory that the peer puts
+// packets into; it must be registered, and its owner keeps it.
 template <class Handle>
 class MemoryChannelOf {
  public:
   using DeviceHandle = Handle;
   MemoryChannelOf() = default;
-  MemoryChannelOf(const Semaphore& semaphore, const RegisteredMemory& dst, const RegisteredMemory& src, void* packetBuffer = nullptr)
+  MemoryChannelOf(const Semaphore& semaphore, const RegisteredMemory& dst, const RegisteredMemory& src,
+                  void* packetBuffer = nullptr)
       : packetBuffer_(packetBuffer) {
     const auto& c = detail::contextOf(semaphore.connection());
     const auto to = dst.in(c), from = src.in(c);
     goccl_object h = 0;
-    detail::check(goccl_memory_channel_create(semaphore.handle(), to->handle, from->handle, 0, &h), "create a memory channel");
+    detail::check(goccl_memory_channel_create(semaphore.handle(), to->handle, from->handle, 0, &h),
+                  "create a memory channel");
     object_ = detail::own(h, {semaphore.object(), to, from});
   }
   // src is local memory as long as dst.
   MemoryChannelOf(const Semaphore& semaphore, const RegisteredMemory& dst, void* src, void* packetBuffer = nullptr)
-      : MemoryChannelOf(semaphore, dst, semaphore.connection().context()->registerMemory(src, dst.size(), Transport::CudaIpc), packetBuffer) {}
+      : MemoryChannelOf(semaphore, dst,
+                        semaphore.connection().context()->registerMemory(src, dst.size(), Transport::CudaIpc),
+                        packetBuffer) {}
   template <class... Rest>
   MemoryChannelOf(const std::shared_ptr<MemoryDevice2DeviceSemaphore>& semaphore, Rest&&... rest)
       : MemoryChannelOf(semaphore->semaphore(), std::forward<Rest>(rest)...) {}
@@ -56,7 +62,8 @@ class MemoryChannelOf {
 #if GOCCL_HANDLES
     h.packetBuffer = static_cast<uint8_t*>(packetBuffer_);
 #else
-    std::memcpy(h.raw + sizeof h - sizeof packetBuffer_, &packetBuffer_, sizeof packetBuffer_);  // the last field
+    std::memcpy(h.raw + sizeof h - sizeof packetBuffer_, &packetBuffer_,
+                sizeof packetBuffer_);  // the last field
 #endif
     return h;
   }

@@ -1,13 +1,13 @@
 // What every class of the C++ library is made of: a shared handle of the C ABI.
 //
-// Classes are values that share their object; the object is closed with its last owner, before what it was made from. Any number of threads may use an
-// object.
+// Classes are values that share their object; the object is closed with its last owner, before what it was made from.
+// Any number of threads may use an object.
 #pragma once
 
-#include <goccl/errors.hpp>
 #include <goccl_primitive.h>
 
 #include <future>
+#include <goccl/errors.hpp>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -36,7 +36,9 @@ class Object {
 
 using ObjectPtr = std::shared_ptr<Object>;
 
-inline ObjectPtr own(goccl_object handle, Object::Keep keep = {}) { return std::make_shared<Object>(handle, std::move(keep)); }
+inline ObjectPtr own(goccl_object handle, Object::Keep keep = {}) {
+  return std::make_shared<Object>(handle, std::move(keep));
+}
 
 // handleOf is 0 for an object that was never made.
 inline goccl_object handleOf(const ObjectPtr& object, const char* what) {
@@ -63,11 +65,12 @@ void readHandle(const ObjectPtr& object, const char* what, Handle& out) {
   if (fits) std::memcpy(static_cast<void*>(&out), data, size);
   goccl_release(data);
   if (!fits)
-    misuse(std::string(what) + ": the library's handle has " + std::to_string(size) + " bytes, the header's " + std::to_string(sizeof(Handle)) +
-           ": use headers and library of one release");
+    misuse(std::string(what) + ": the library's handle has " + std::to_string(size) + " bytes, the header's " +
+           std::to_string(sizeof(Handle)) + ": use headers and library of one release");
 }
 
-// Exchanged is an object, or still the bytes that a peer sent: then it becomes an object of the first context that uses it.
+// Exchanged is an object, or still the bytes that a peer sent: then it becomes an object of the first context that uses
+// it.
 class Exchanged {
  public:
   using Read = goccl_result (*)(goccl_object context, const void* data, uint64_t size, goccl_object* object);

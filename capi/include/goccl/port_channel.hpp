@@ -1,9 +1,9 @@
-// Port channels: kernels ask, and a ProxyService moves the bytes by copy engine or network. Handles are structs of the device headers.
+// Port channels: kernels ask, and a ProxyService moves the bytes by copy engine or network. Handles are structs of the
+// device headers.
 #pragma once
 
 #include <goccl/fifo.hpp>
 #include <goccl/semaphore.hpp>
-
 #include <map>
 
 namespace goccl {
@@ -13,7 +13,8 @@ using MemoryId = uint32_t;
 
 namespace detail {
 
-// ProxyState belongs to the context of the first semaphore or memory that it is given. It keeps alive all that it was given.
+// ProxyState belongs to the context of the first semaphore or memory that it is given. It keeps alive all that it was
+// given.
 class ProxyState {
  public:
   ProxyState(int fifoSize, goccl_device device) : fifoSize_(fifoSize), device_(device) {}
@@ -89,7 +90,8 @@ class BasePortChannelOf {
  public:
   using DeviceHandle = Handle;
   BasePortChannelOf() = default;
-  BasePortChannelOf(std::shared_ptr<detail::ProxyState> proxy, SemaphoreId semaphore) : proxy_(std::move(proxy)), semaphore_(semaphore) {
+  BasePortChannelOf(std::shared_ptr<detail::ProxyState> proxy, SemaphoreId semaphore)
+      : proxy_(std::move(proxy)), semaphore_(semaphore) {
     goccl_object h = 0;
     const auto service = proxy_->service();
     detail::check(goccl_base_port_channel_create(service->handle, semaphore, &h), "create a base port channel");
@@ -123,7 +125,8 @@ class PortChannelOf {
   }
   // The older form: a channel that names no memory, and the memories.
   template <class Base>
-  PortChannelOf(const BasePortChannelOf<Base>& channel, MemoryId dst, MemoryId src) : PortChannelOf(channel.proxy(), channel.semaphoreId(), dst, src) {}
+  PortChannelOf(const BasePortChannelOf<Base>& channel, MemoryId dst, MemoryId src)
+      : PortChannelOf(channel.proxy(), channel.semaphoreId(), dst, src) {}
 
   DeviceHandle deviceHandle() const {
     DeviceHandle h;
@@ -142,11 +145,13 @@ class BaseProxyService {
   virtual void stopProxy() = 0;
 };
 
-// ProxyServiceOf is for kernels of the device that was current when it was made. Channels keep its thread and its fifo alive.
+// ProxyServiceOf is for kernels of the device that was current when it was made. Channels keep its thread and its fifo
+// alive.
 template <class Base, class Port>
 class ProxyServiceOf : public BaseProxyService {
  public:
-  explicit ProxyServiceOf(int fifoSize = DefaultFifoSize) : state_(std::make_shared<detail::ProxyState>(fifoSize, detail::currentDevice())) {}
+  explicit ProxyServiceOf(int fifoSize = DefaultFifoSize)
+      : state_(std::make_shared<detail::ProxyState>(fifoSize, detail::currentDevice())) {}
 
   // Waits for the connection's peer, which builds the other half.
   SemaphoreId buildAndAddSemaphore(Communicator& communicator, const Connection& connection) {
@@ -156,11 +161,15 @@ class ProxyServiceOf : public BaseProxyService {
     return buildAndAddSemaphore(communicator, *connection);
   }
   SemaphoreId addSemaphore(const Semaphore& semaphore) { return state_->add(semaphore); }
-  SemaphoreId addSemaphore(const std::shared_ptr<Host2DeviceSemaphore>& semaphore) { return state_->add(semaphore->semaphore()); }
+  SemaphoreId addSemaphore(const std::shared_ptr<Host2DeviceSemaphore>& semaphore) {
+    return state_->add(semaphore->semaphore());
+  }
   MemoryId addMemory(RegisteredMemory memory) { return state_->add(memory); }
   // nextMemoryId is the id that the next addMemory returns, for the first of count.
   MemoryId nextMemoryId([[maybe_unused]] uint32_t count = 1) const { return state_->memories(); }
-  std::shared_ptr<Host2DeviceSemaphore> semaphore(SemaphoreId id) const { return std::make_shared<Host2DeviceSemaphore>(state_->semaphore(id)); }
+  std::shared_ptr<Host2DeviceSemaphore> semaphore(SemaphoreId id) const {
+    return std::make_shared<Host2DeviceSemaphore>(state_->semaphore(id));
+  }
 
   Base basePortChannel(SemaphoreId id) { return Base(state_, id); }
   Base proxyChannel(SemaphoreId id) { return Base(state_, id); }

@@ -12,7 +12,10 @@ class DirectedSemaphore {
   explicit DirectedSemaphore(const Semaphore& semaphore) : semaphore_(semaphore) {}
   // Builds it together with the connection's peer, and waits for the peer.
   DirectedSemaphore(Communicator& communicator, const Connection& connection)
-      : semaphore_(communicator.buildSemaphore(connection, communicator.remoteRankOf(connection), communicator.tagOf(connection)).get()) {}
+      : semaphore_(
+            communicator
+                .buildSemaphore(connection, communicator.remoteRankOf(connection), communicator.tagOf(connection))
+                .get()) {}
 
   Connection& connection() { return semaphore_.connection(); }
   const Semaphore& semaphore() const { return semaphore_; }

@@ -1,9 +1,8 @@
 // Transports, devices, and what an endpoint is made with.
 #pragma once
 
-#include <goccl/object.hpp>
-
 #include <bitset>
+#include <goccl/object.hpp>
 #include <ostream>
 
 namespace goccl {
@@ -52,7 +51,8 @@ inline const TransportFlags AllTransports{TransportFlags::Bits(0x7fe)};
 
 enum class DeviceType { Unknown, CPU, GPU };
 
-// Device is a GPU, or the CPU. A GPU without an id is the calling thread's current one. With GOCCL_DEVICE=host a GPU is the host device of that number.
+// Device is a GPU, or the CPU. A GPU without an id is the calling thread's current one. With GOCCL_DEVICE=host a GPU is
+// the host device of that number.
 struct Device {
   Device() = default;
   Device(DeviceType type, int id = -1) : type(type), id(id) {}
@@ -64,18 +64,26 @@ struct EndpointConfig {
   // Ib is for InfiniBand transports.
   struct Ib {
     enum class Mode { Default, Host, HostNoAtomic };
-    static constexpr int DefaultPort = -1, DefaultGidIndex = -1, DefaultMaxCqSize = 1024, DefaultMaxCqPollNum = 256, DefaultMaxSendWr = 8192,
-                         DefaultMaxRecvWr = 16, DefaultMaxWrPerSend = 64;
+    static constexpr int DefaultPort = -1, DefaultGidIndex = -1, DefaultMaxCqSize = 1024, DefaultMaxCqPollNum = 256,
+                         DefaultMaxSendWr = 8192, DefaultMaxRecvWr = 16, DefaultMaxWrPerSend = 64;
     Ib(int deviceIndex = -1, int port = DefaultPort, int gidIndex = DefaultGidIndex, int maxCqSize = DefaultMaxCqSize,
        int maxCqPollNum = DefaultMaxCqPollNum, int maxSendWr = DefaultMaxSendWr, int maxRecvWr = DefaultMaxRecvWr,
        int maxWrPerSend = DefaultMaxWrPerSend, Mode mode = Mode::Default)
-        : deviceIndex(deviceIndex), port(port), gidIndex(gidIndex), maxCqSize(maxCqSize), maxCqPollNum(maxCqPollNum), maxSendWr(maxSendWr),
-          maxRecvWr(maxRecvWr), maxWrPerSend(maxWrPerSend), mode(mode) {}
+        : deviceIndex(deviceIndex),
+          port(port),
+          gidIndex(gidIndex),
+          maxCqSize(maxCqSize),
+          maxCqPollNum(maxCqPollNum),
+          maxSendWr(maxSendWr),
+          maxRecvWr(maxRecvWr),
+          maxWrPerSend(maxWrPerSend),
+          mode(mode) {}
     int deviceIndex, port, gidIndex, maxCqSize, maxCqPollNum, maxSendWr, maxRecvWr, maxWrPerSend;
     Mode mode;
   };
 
-  EndpointConfig(Transport transport = Transport::Unknown, Device device = DeviceType::GPU, int maxWriteQueueSize = -1, Ib ib = {})
+  EndpointConfig(Transport transport = Transport::Unknown, Device device = DeviceType::GPU, int maxWriteQueueSize = -1,
+                 Ib ib = {})
       : transport(transport), device(device), maxWriteQueueSize(maxWriteQueueSize), ib(ib) {}
   Transport transport;
   Device device;
@@ -85,14 +93,20 @@ struct EndpointConfig {
 
 inline std::ostream& operator<<(std::ostream& out, Transport t) {
   switch (t) {
-    case Transport::CudaIpc: return out << "IPC";
-    case Transport::Ethernet: return out << "ETH";
+    case Transport::CudaIpc:
+      return out << "IPC";
+    case Transport::Ethernet:
+      return out << "ETH";
     case Transport::Unknown:
-    case Transport::NumTransports: return out << "UNK";
-    default: return out << "IB" << static_cast<int>(t) - static_cast<int>(Transport::IB0);
+    case Transport::NumTransports:
+      return out << "UNK";
+    default:
+      return out << "IB" << static_cast<int>(t) - static_cast<int>(Transport::IB0);
   }
 }
-inline std::ostream& operator<<(std::ostream& out, DeviceType t) { return out << (t == DeviceType::CPU ? "CPU" : t == DeviceType::GPU ? "GPU" : "UNK"); }
+inline std::ostream& operator<<(std::ostream& out, DeviceType t) {
+  return out << (t == DeviceType::CPU ? "CPU" : t == DeviceType::GPU ? "GPU" : "UNK");
+}
 inline std::ostream& operator<<(std::ostream& out, const Device& d) {
   out << d.type;
   return d.id < 0 ? out : out << d.id;

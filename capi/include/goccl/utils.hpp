@@ -1,13 +1,12 @@
 // The host's name and its InfiniBand devices.
 #pragma once
 
-#include <goccl/transport.hpp>
-
 #include <dirent.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <functional>
+#include <goccl/transport.hpp>
 
 namespace goccl {
 
@@ -45,14 +44,17 @@ inline std::string getIBDeviceName(Transport t) {
   const auto names = detail::ibDevices();
   const int i = static_cast<int>(t) - static_cast<int>(Transport::IB0);
   if (t < Transport::IB0 || t > Transport::IB7) detail::misuse("getIBDeviceName: the transport is not IB0 to IB7");
-  if (i >= static_cast<int>(names.size())) detail::misuse("IB" + std::to_string(i) + ": this host has " + std::to_string(names.size()) + " InfiniBand devices");
+  if (i >= static_cast<int>(names.size()))
+    detail::misuse("IB" + std::to_string(i) + ": this host has " + std::to_string(names.size()) +
+                   " InfiniBand devices");
   return names[static_cast<size_t>(i)];
 }
 
 inline Transport getIBTransportByDeviceName(const std::string& name) {
   const auto names = detail::ibDevices();
   const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end() || found - names.begin() > 7) detail::misuse(name + " is none of this host's first eight InfiniBand devices");
+  if (found == names.end() || found - names.begin() > 7)
+    detail::misuse(name + " is none of this host's first eight InfiniBand devices");
   return static_cast<Transport>(static_cast<int>(Transport::IB0) + static_cast<int>(found - names.begin()));
 }
 

@@ -20,9 +20,9 @@ using goccl::CollectiveBufferMode;
 using goccl::CollectiveRequest;
 using goccl::CommResult;
 using goccl::DslAlgorithm;
-using goccl::NativeAlgorithm;
-using goccl::ReduceOp;
 using goccl::MIN;
+using goccl::NativeAlgorithm;
 using goccl::NOP;
+using goccl::ReduceOp;
 using goccl::SUM;
 }  // namespace mscclpp

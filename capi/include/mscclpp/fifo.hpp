@@ -15,8 +15,8 @@ class Fifo : public goccl::Fifo {
   bool poll(ProxyTrigger& trigger) {
     goccl_trigger t;
     if (!goccl::Fifo::poll(t)) return false;
-    trigger = ProxyTrigger(t.type, static_cast<uint32_t>(t.dst), t.dst_offset, static_cast<uint32_t>(t.src), t.src_offset,
-                           t.size, static_cast<uint32_t>(t.semaphore));
+    trigger = ProxyTrigger(t.type, static_cast<uint32_t>(t.dst), t.dst_offset, static_cast<uint32_t>(t.src),
+                           t.src_offset, t.size, static_cast<uint32_t>(t.semaphore));
     return true;
   }
   DeviceHandle deviceHandle() const {

@@ -7,21 +7,21 @@
 #include <mscclpp/gpu.hpp>
 #include <mscclpp/utils.hpp>
 
-#define MSCCLPP_CUDATHROW(call)                                                                                  \
-  do {                                                                                                           \
-    const cudaError_t mscclppError = call;                                                                       \
-    if (mscclppError != cudaSuccess)                                                                             \
-      throw ::mscclpp::CudaError(std::string(#call " in " __FILE__ ":") + std::to_string(__LINE__) + " failed: " + \
-                                     cudaGetErrorString(mscclppError),                                           \
-                                 mscclppError);                                                                  \
+#define MSCCLPP_CUDATHROW(call)                                                                      \
+  do {                                                                                               \
+    const cudaError_t mscclppError = call;                                                           \
+    if (mscclppError != cudaSuccess)                                                                 \
+      throw ::mscclpp::CudaError(std::string(#call " in " __FILE__ ":") + std::to_string(__LINE__) + \
+                                     " failed: " + cudaGetErrorString(mscclppError),                 \
+                                 mscclppError);                                                      \
   } while (false)
 
-#define MSCCLPP_CUTHROW(call)                                                                                    \
-  do {                                                                                                           \
-    const CUresult mscclppError = call;                                                                          \
-    if (mscclppError != CUDA_SUCCESS)                                                                            \
-      throw ::mscclpp::CuError(std::string(#call " in " __FILE__ ":") + std::to_string(__LINE__) + " failed",    \
-                               mscclppError);                                                                    \
+#define MSCCLPP_CUTHROW(call)                                                                                 \
+  do {                                                                                                        \
+    const CUresult mscclppError = call;                                                                       \
+    if (mscclppError != CUDA_SUCCESS)                                                                         \
+      throw ::mscclpp::CuError(std::string(#call " in " __FILE__ ":") + std::to_string(__LINE__) + " failed", \
+                               mscclppError);                                                                 \
   } while (false)
 
 namespace mscclpp {
@@ -102,7 +102,8 @@ inline void* gpuCallocHost(size_t bytes, unsigned int flags) {
 }
 template <class T>
 std::shared_ptr<T> gpuCallocHostShared(size_t nelems = 1, unsigned int flags = cudaHostAllocMapped) {
-  return std::shared_ptr<T>(static_cast<T*>(gpuCallocHost(nelems * sizeof(T), flags)), [](T* p) { (void)cudaFreeHost(p); });
+  return std::shared_ptr<T>(static_cast<T*>(gpuCallocHost(nelems * sizeof(T), flags)),
+                            [](T* p) { (void)cudaFreeHost(p); });
 }
 }  // namespace detail
 

@@ -35,8 +35,9 @@ inline std::shared_ptr<NvlsConnection> connectNvlsCollective(std::shared_ptr<Com
                                                              std::vector<int> allRanks, size_t bufferSize) {
   const auto n = static_cast<size_t>(communicator->bootstrap()->getNranks());
   if (allRanks.size() != n)
-    goccl::detail::misuse("connectNvlsCollective of " + std::to_string(allRanks.size()) + " ranks: the communicator has " +
-                          std::to_string(n) + ", and all take part: make a communicator of those ranks");
+    goccl::detail::misuse("connectNvlsCollective of " + std::to_string(allRanks.size()) +
+                          " ranks: the communicator has " + std::to_string(n) +
+                          ", and all take part: make a communicator of those ranks");
   return std::make_shared<NvlsConnection>(std::move(communicator), bufferSize);
 }
 

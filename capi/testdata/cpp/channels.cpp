@@ -1,12 +1,11 @@
 // Two processes move data by memory, port and switch channels. The kernels are the processes' main threads, which use
 // the device headers' handles on the host device.
+#include <cstring>
 #include <mscclpp/core.hpp>
 #include <mscclpp/gpu_utils.hpp>
 #include <mscclpp/memory_channel.hpp>
 #include <mscclpp/port_channel.hpp>
 #include <mscclpp/switch_channel.hpp>
-
-#include <cstring>
 #include <vector>
 
 #include "test.hpp"
@@ -14,7 +13,9 @@
 constexpr size_t bytes = 1 << 16;
 constexpr int rounds = 20;
 
-static char pattern(int rank, int round, size_t i) { return static_cast<char>(rank * 31 + round * 7 + static_cast<int>(i)); }
+static char pattern(int rank, int round, size_t i) {
+  return static_cast<char>(rank * 31 + round * 7 + static_cast<int>(i));
+}
 
 static void fill(char* p, int rank, int round) {
   for (size_t i = 0; i < bytes; ++i) p[i] = pattern(rank, round, i);
@@ -111,12 +112,14 @@ static void worker(int rank, const std::string& where) {
     if (i % 2) {
       sw.broadcast(static_cast<uint64_t>(i), sw.reduce<mscclpp::f32x4>(static_cast<uint64_t>(i)));
     } else {
-      for (uint64_t k = 0; k < 4; ++k) sw.broadcast(4 * static_cast<uint64_t>(i) + k, sw.reduce<mscclpp::f32x1>(4 * static_cast<uint64_t>(i) + k));
+      for (uint64_t k = 0; k < 4; ++k)
+        sw.broadcast(4 * static_cast<uint64_t>(i) + k, sw.reduce<mscclpp::f32x1>(4 * static_cast<uint64_t>(i) + k));
     }
   }
   bootstrap->barrier();
   for (int i = 0; i < 4 * vectors; ++i) CHECK(numbers.data()[i] == static_cast<float>(2 * i + 1000));
-  CHECK(throws<mscclpp::Error>([&] { nvls->bindAllocatedMemory(1, 1); }).find("connectNvlsCollective") != std::string::npos);
+  CHECK(throws<mscclpp::Error>([&] { nvls->bindAllocatedMemory(1, 1); }).find("connectNvlsCollective") !=
+        std::string::npos);
   bootstrap->barrier();
 }
 

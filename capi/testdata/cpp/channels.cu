@@ -1,12 +1,11 @@
 // Memory, port and switch channels between two GPUs, a process each: every byte is checked, and bandwidth printed.
+#include <functional>
 #include <mscclpp/concurrency_device.hpp>
 #include <mscclpp/core.hpp>
 #include <mscclpp/gpu_utils.hpp>
 #include <mscclpp/memory_channel.hpp>
 #include <mscclpp/port_channel.hpp>
 #include <mscclpp/switch_channel.hpp>
-
-#include <functional>
 #include <vector>
 
 #include "cuda.hpp"
@@ -65,7 +64,8 @@ __global__ void port(mscclpp::PortChannelDeviceHandle* channel, size_t bytes, in
 // Each rank reduces its half of the floats, in vectors of four, and writes the sums to both.
 __global__ void reduce(int rank, size_t vectors) {
   const size_t stride = blockDim.x * gridDim.x;
-  for (size_t i = threadIdx.x + blockIdx.x * blockDim.x + rank * (vectors / 2); i < (rank + 1) * (vectors / 2); i += stride)
+  for (size_t i = threadIdx.x + blockIdx.x * blockDim.x + rank * (vectors / 2); i < (rank + 1) * (vectors / 2);
+       i += stride)
     gConstSwitchChan.broadcast(i, gConstSwitchChan.reduce<mscclpp::f32x4>(i));
 }
 
@@ -78,7 +78,8 @@ struct Run {
 
   void time(const char* name, size_t bytes, int iterations, const std::function<void()>& kernel) {
     std::vector<char> mine(bytes), theirs(bytes);
-    for (size_t i = 0; i < bytes; ++i) mine[i] = static_cast<char>(i % 251 + rank * 3), theirs[i] = static_cast<char>(i % 251 + (rank ^ 1) * 3);
+    for (size_t i = 0; i < bytes; ++i)
+      mine[i] = static_cast<char>(i % 251 + rank * 3), theirs[i] = static_cast<char>(i % 251 + (rank ^ 1) * 3);
     mscclpp::gpuMemset(buffer.data(), 0, 2 * bytes);
     mscclpp::gpuMemcpy(buffer.data() + rank * bytes, mine.data(), bytes);
     bootstrap.barrier();
@@ -135,7 +136,8 @@ static void worker(int rank, const std::string& where, size_t largest, int itera
   auto remote = remoteFuture.get(), remotePackets = remotePacketsFuture.get();
 
   mscclpp::MemoryChannel memChan(sema, /*dst*/ remote, /*src*/ local);
-  mscclpp::MemoryChannel memPktChan(sema, /*dst*/ remotePackets, /*src*/ local, /*packetBuffer*/ localPackets.data());
+  mscclpp::MemoryChannel memPktChan(sema, /*dst*/ remotePackets, /*src*/ local,
+                                    /*packetBuffer*/ localPackets.data());
   auto* memory = upload(memChan.deviceHandle());
   auto* packet = upload(memPktChan.deviceHandle());
 

@@ -2,10 +2,9 @@
 // they run on the mock driver, which launches kernels and does not run them.
 #pragma once
 
+#include <cstring>
 #include <mscclpp/core.hpp>
 #include <mscclpp/gpu_utils.hpp>
-
-#include <cstring>
 
 #include "test.hpp"
 

@@ -1,4 +1,6 @@
-// What needs no kernel: bootstraps, exchange by bytes, writes and semaphores of the host, custom proxies, plans, errors.
+// What needs no kernel: bootstraps, exchange by bytes, writes and semaphores of the host, custom proxies, plans,
+// errors.
+#include <cstring>
 #include <mscclpp/core.hpp>
 #include <mscclpp/env.hpp>
 #include <mscclpp/executor.hpp>
@@ -6,8 +8,6 @@
 #include <mscclpp/port_channel.hpp>
 #include <mscclpp/semaphore.hpp>
 #include <mscclpp/utils.hpp>
-
-#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -72,19 +72,24 @@ static void exchange(mscclpp::TcpBootstrap& b, int rank) {
   conn.flush();
   semaphore.signal();
   semaphore.wait();
-  CHECK(seen == 5 && buffer.data()[1] == 100 + static_cast<uint64_t>(peer) && buffer.data()[2] == 5 && !semaphore.poll());
-  CHECK(remote.size() == 512 && remote.originalDataPtr() != nullptr && static_cast<uint64_t*>(remote.data())[0] == 100 + static_cast<uint64_t>(peer));
+  CHECK(seen == 5 && buffer.data()[1] == 100 + static_cast<uint64_t>(peer) && buffer.data()[2] == 5 &&
+        !semaphore.poll());
+  CHECK(remote.size() == 512 && remote.originalDataPtr() != nullptr &&
+        static_cast<uint64_t*>(remote.data())[0] == 100 + static_cast<uint64_t>(peer));
   CHECK(throws<mscclpp::Error>([&] { semaphore.wait(10); }).find("10 polls") != std::string::npos);
-  CHECK(throws<mscclpp::Error>([&] { conn.write(remote, 508, local, 0, 8); }).find("InvalidUsage") != std::string::npos);
+  CHECK(throws<mscclpp::Error>([&] { conn.write(remote, 508, local, 0, 8); }).find("InvalidUsage") !=
+        std::string::npos);
 }
 
 static void proxies() {
   std::vector<uint64_t> handled;
-  mscclpp::Proxy proxy([&](mscclpp::ProxyTrigger t) {
-    handled.push_back(t.fst);
-    CHECK(t.snd == t.fst + 1);
-    return mscclpp::ProxyHandlerResult::Continue;
-  }, 16);
+  mscclpp::Proxy proxy(
+      [&](mscclpp::ProxyTrigger t) {
+        handled.push_back(t.fst);
+        CHECK(t.snd == t.fst + 1);
+        return mscclpp::ProxyHandlerResult::Continue;
+      },
+      16);
   proxy.start(true);
 #if defined(MSCCLPP_DEVICE_COMPILE)
   auto fifo = proxy.fifo()->deviceHandle();

@@ -1,10 +1,9 @@
 // A mesh of proxy channels between all GPUs: the function of the tutorial on initialisation, with what it takes for
 // granted before it, and then an exchange through the channels.
+#include <memory>
 #include <mscclpp/core.hpp>
 #include <mscclpp/gpu_utils.hpp>
 #include <mscclpp/proxy_channel.hpp>
-
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,7 +66,7 @@ Mesh setupMeshTopology(int rank, const std::string& ip_port, void* data, size_t 
     throw std::runtime_error("unexpected error");
   }
   CUDACHECK(cudaMemcpyToSymbol(constProxyChans, proxyChannels.data(),
-                              sizeof(DeviceHandle<mscclpp::SimpleProxyChannel>) * proxyChannels.size()));
+                               sizeof(DeviceHandle<mscclpp::SimpleProxyChannel>) * proxyChannels.size()));
   return {bootstrap, owned, proxyService};
 }
 

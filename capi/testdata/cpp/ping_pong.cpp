@@ -1,7 +1,6 @@
 // Two endpoints in one process signal each other, as in the basic concepts' tutorial. The kernels are threads.
 #include <mscclpp/core.hpp>
 #include <mscclpp/memory_channel.hpp>
-
 #include <thread>
 
 #include "test.hpp"

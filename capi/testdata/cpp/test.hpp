@@ -10,12 +10,12 @@
 #include <functional>
 #include <string>
 
-#define CHECK(condition)                                                                \
-  do {                                                                                  \
-    if (!(condition)) {                                                                 \
+#define CHECK(condition)                                                                 \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
       std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-      std::_Exit(1);                                                                    \
-    }                                                                                   \
+      std::_Exit(1);                                                                     \
+    }                                                                                    \
   } while (0)
 
 // throws returns the text of the exception of class E that f throws.
