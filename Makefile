@@ -162,7 +162,7 @@ $(TOOLS)/mpich/ready: $(VENV)/ready
 	$(PIP) --no-deps --only-binary=:all: --upgrade --target $(@D) mpich
 	@touch $@
 
-python-test: $(VENV)/ready libgoccl libnccl ## the tests of the Python package, on the host device
+python-test: $(VENV)/ready libgoccl libnccl libmscclpp ## the tests of the Python package, on the host device
 	$(GO) build -o build/goccl ./cmd/goccl
 	$(VENV)/bin/python -m pytest python/tests
 

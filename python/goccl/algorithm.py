@@ -114,11 +114,15 @@ class Algorithm:
     @staticmethod
     def create_from_native_capsule(capsule: object) -> "Algorithm":
         """The algorithm that a module of compile_native gave."""
+        from ._capsule import CapsuleAlgorithm, is_capsule
+
         if isinstance(capsule, Algorithm):
             return capsule
+        if is_capsule(capsule):
+            return CapsuleAlgorithm(capsule)
         raise errors.InvalidArgument(
-            f"{type(capsule).__name__} is no algorithm of goccl.compile_native; capsules of pybind11 modules hold MSCCL++'s C++ objects, "
-            "which goccl does not run: describe the algorithm with goccl.NativeAlgorithm (docs/python.md)")
+            f"{type(capsule).__name__} is no algorithm of goccl.compile_native, and no capsule of a mscclpp::Algorithm"
+        )
 
     create_from_native_handle = create_from_native_capsule
 

@@ -263,13 +263,3 @@ def test_kernels_take_every_kind_of_channel(mock, tmp_path):
     (tmp_path / "k.cu").write_text(KERNEL)
     p = jobs.python(ALL_KINDS, str(tmp_path / "trace"), str(tmp_path / "k.cu"), timeout=120, **mock)
     assert p.returncode == 0 and p.stdout.strip() == "OK", p.stdout + p.stderr
-
-
-def test_a_pybind_module_is_refused(tmp_path):
-    import goccl
-
-    (tmp_path / "m.cu").write_text("#include <pybind11/pybind11.h>\n")
-    with pytest.raises(goccl.Unsupported, match="NativeAlgorithm"):
-        goccl.compile_native(name="m", file=str(tmp_path / "m.cu"))
-    with pytest.raises(goccl.InvalidArgument, match="no algorithm"):
-        goccl.Algorithm.create_from_native_capsule(object())
