@@ -94,7 +94,7 @@ soak: ## tutorials 01 to 04, 200 times: none may hang or leave anything behind
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...
 
-gpu-bundle: libgoccl libnccl ## gather in build/gpu/ what a GPU host without Go needs
+gpu-bundle: libgoccl libnccl libmscclpp ## gather in build/gpu/ what a GPU host without Go needs
 	bench/bundle.sh "$(LDFLAGS)"
 
 clean: ## remove what make built

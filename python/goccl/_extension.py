@@ -114,10 +114,9 @@ def _cuda_libraries(nvcc: str) -> list[str]:
 
 def _architecture(arch: "Arch | None") -> str:
     from .device import current_device
-    from .utils import get_device_arch
 
     if arch is None:
-        return "sm_90" if current_device().is_host else get_device_arch()
+        return "sm_90" if current_device().is_host else "native"  # of the GPUs of this machine
     return arch if isinstance(arch, str) else f"sm_{arch[0]}{arch[1]}"
 
 
