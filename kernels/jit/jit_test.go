@@ -34,7 +34,9 @@ func compiler(t *testing.T) *Compiler {
 
 // meshKernel is a kernel with MSCCL++'s names: each thread exchanges a slice with one rank.
 const meshKernel = `
+#include <assert.h>
 #include <cstdint>
+#include <mscclpp/assert_device.hpp>
 #include <mscclpp/packet_device.hpp>
 #include <mscclpp/proxy_channel_device.hpp>
 #include <mscclpp/memory_channel_device.hpp>
@@ -68,6 +70,21 @@ extern "C" __global__ void packets(mscclpp::MemoryChannelDeviceHandle* channel,
   out[threadIdx.x] = nvls->reduce<float>(threadIdx.x) + data.x + p.read(flag).y;
   channel->relaxedSignal();
   channel->wait(1000);
+}
+
+extern "C" __global__ void vectors(mscclpp::SwitchChannelDeviceHandle* nvls, mscclpp::FifoDeviceHandle* fifo,
+                                   mscclpp::DeviceHandle<mscclpp::BasePortChannel>* port) {
+  assert(blockDim.x <= 1024);
+  MSCCLPP_ASSERT_DEVICE(nvls != nullptr, "no channel");
+  mscclpp::f32x4 sum = nvls->reduce<mscclpp::f32x4>(threadIdx.x);
+  sum.data[0] += static_cast<float*>(nvls->devicePtr)[threadIdx.x];
+  nvls->broadcast(threadIdx.x, sum);
+  nvls->broadcast(threadIdx.x, nvls->reduce<mscclpp::f16x8>(threadIdx.x));
+  nvls->broadcast(threadIdx.x, nvls->reduce<mscclpp::bf16x2>(threadIdx.x));
+  mscclpp::ProxyTrigger trigger;
+  trigger.fst = 7, trigger.snd = threadIdx.x;
+  fifo->push(trigger);
+  port->put(0, 1, 16, 32);
 }
 `
 

@@ -5,6 +5,7 @@
 #include <mscclpp/env.hpp>
 #include <mscclpp/executor.hpp>
 #include <mscclpp/gpu_utils.hpp>
+#include <mscclpp/numa.hpp>
 #include <mscclpp/port_channel.hpp>
 #include <mscclpp/semaphore.hpp>
 #include <mscclpp/utils.hpp>
@@ -140,6 +141,7 @@ static void misuse() {
   } catch (const mscclpp::Error& e) {
     CHECK(e.getErrorCode() == mscclpp::ErrorCode::InvalidUsage && e.result() == GOCCL_INVALID_ARGUMENT);
   }
+  throws<mscclpp::SysError>([&] { mscclpp::numaBind(4095); });
   const auto flags = mscclpp::Transport::CudaIpc | mscclpp::Transport::Ethernet;
   CHECK(flags.count() == 2 && flags.has(mscclpp::Transport::Ethernet) && (flags & mscclpp::AllIBTransports).none());
   CHECK(!mscclpp::isNvlsSupported() && mscclpp::getHostName(64, '.').size() > 0 && mscclpp::env()->device == "host");
