@@ -16,6 +16,7 @@ inline void __syncthreads() {}
 inline void __syncwarp() {}
 inline int __syncthreads_or(int v) { return v; }
 inline int __any_sync(unsigned, int v) { return v; }
+inline int __all_sync(unsigned, int v) { return v; }
 inline unsigned __reduce_max_sync(unsigned, unsigned v) { return v; }
 
 #endif
