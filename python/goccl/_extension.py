@@ -1,10 +1,12 @@
-"""C++ modules for Python: sources that contain a module of pybind11 or nanobind, built by nvcc or a C++ compiler against goccl's C++ headers."""
+"""C++ modules for Python: sources that contain a module of pybind11 or nanobind, built by nvcc or a C++ compiler
+against goccl's C++ headers."""
 
 from __future__ import annotations
 
 import atexit
 import glob
 import hashlib
+import importlib
 import importlib.util
 import json
 import os
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["binding", "compile_extension"]
 
-_INSTEAD = "; with NVRTC, which needs none of this, keep the kernels (extern \"C\" __global__) and describe the algorithm with goccl.NativeAlgorithm (docs/python.md)"
+_INSTEAD = ("; with NVRTC, which needs none of this, keep the kernels (extern \"C\" __global__) and describe the "
+            "algorithm with goccl.NativeAlgorithm (docs/python.md)")
 
 
 def binding(source: str) -> str | None:
@@ -39,11 +42,13 @@ def binding(source: str) -> str | None:
     return None
 
 
-def compile_extension(name: str, file: str, library: str, options: Sequence[str] = (), include_dirs: Sequence[str | os.PathLike[str]] = (),
-                      arch: "Arch | None" = None) -> ModuleType:
-    """Builds and imports the module name of a source file. Builds are kept with the hashes of everything that they read, unless GOCCL_CACHE_DIR is off."""
+def compile_extension(name: str, file: str, library: str, options: Sequence[str] = (),
+                      include_dirs: Sequence[str | os.PathLike[str]] = (), arch: "Arch | None" = None) -> ModuleType:
+    """Builds and imports the module name of a source file. Builds are kept with the hashes of everything that they
+    read, unless GOCCL_CACHE_DIR is off."""
     command, sources = _command(file, library, options, include_dirs, arch)
-    folder = os.path.join(_cache(), hashlib.sha256("\0".join([name, *command, *sources, sys.version]).encode()).hexdigest()[:32])
+    identity = "\0".join([name, *command, *sources, sys.version])
+    folder = os.path.join(_cache(), hashlib.sha256(identity.encode()).hexdigest()[:32])
     target = os.path.join(folder, name + ".so")
     if not _current(folder, target):
         _build(file, command, sources, folder, target)
@@ -54,7 +59,7 @@ def compile_extension(name: str, file: str, library: str, options: Sequence[str]
     try:
         spec.loader.exec_module(module)
     except ImportError as e:
-        raise errors.InvalidArgument(f"{file}: {e}: the name given to compile_native is that of the file's module") from e
+        raise errors.InvalidArgument(f"{file}: {e}: compile_native's name is that of the file's module") from e
     sys.modules.setdefault(name, module)
     return module
 
@@ -62,29 +67,32 @@ def compile_extension(name: str, file: str, library: str, options: Sequence[str]
 def _command(file: str, library: str, options: Sequence[str], include_dirs: Sequence[str | os.PathLike[str]],
              arch: "Arch | None") -> tuple[list[str], list[str]]:
     """The compiler's command line, less files and link options, and the sources."""
-    from . import get_include
-
     python = sysconfig.get_paths()["include"]
     if not os.path.exists(os.path.join(python, "Python.h")):
-        raise errors.Unsupported(f"{file} is a {library} module, and {python} has no Python.h: install Python's headers (python3-dev){_INSTEAD}")
-    include = get_include()
+        raise errors.Unsupported(f"{file} is a {library} module, and {python} has no Python.h: install Python's "
+                                 f"headers (python3-dev){_INSTEAD}")
+    include = str(importlib.import_module(__package__).get_include())
     if not os.path.exists(os.path.join(include, "mscclpp", "algorithm.hpp")):
-        raise errors.Unsupported(f"{file} is a {library} module, and {include} has no mscclpp/algorithm.hpp: run make headers{_INSTEAD}")
+        raise errors.Unsupported(f"{file} is a {library} module, and {include} has no mscclpp/algorithm.hpp: run make "
+                                 f"headers{_INSTEAD}")
     folders, sources = _binding_files(file, library)
     if file.endswith(".cu"):
         nvcc = _nvcc()
         if nvcc is None:
-            raise errors.Unsupported(f"{file} is a {library} module with kernels, and there is no nvcc in CUDA_HOME, on PATH or from PyPI: install a CUDA toolkit, "
-                                     f"or pip install nvidia-cuda-nvcc{_INSTEAD}")
+            raise errors.Unsupported(f"{file} is a {library} module with kernels, and there is no nvcc in CUDA_HOME, on "
+                                     f"PATH or from PyPI: install a CUDA toolkit, or pip install nvidia-cuda-nvcc{_INSTEAD}")
         command = [nvcc, "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-arch=" + _architecture(arch)]
         command += ["-L" + lib for lib in _cuda_libraries(nvcc)]
     else:
-        compiler = next(filter(None, map(shutil.which, filter(None, [os.environ.get("CXX"), "c++", "g++", "clang++"]))), None)
+        named = [os.environ.get("CXX"), "c++", "g++", "clang++"]
+        compiler = next(filter(None, map(shutil.which, filter(None, named))), None)
         if compiler is None:
-            raise errors.Unsupported(f"{file} is a {library} module, and there is no C++ compiler: install g++, or set CXX{_INSTEAD}")
+            raise errors.Unsupported(f"{file} is a {library} module, and there is no C++ compiler: install g++, or set "
+                                     f"CXX{_INSTEAD}")
         command = [compiler, "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden"]
     here = os.path.dirname(os.path.abspath(file))
-    return [*command, *("-I" + os.fspath(d) for d in (here, *include_dirs, include, python, *folders)), *options], [os.path.abspath(file), *sources]
+    includes = ["-I" + os.fspath(d) for d in (here, *include_dirs, include, python, *folders)]
+    return [*command, *includes, *options], [os.path.abspath(file), *sources]
 
 
 def _binding_files(file: str, library: str) -> tuple[list[str], list[str]]:
@@ -95,16 +103,17 @@ def _binding_files(file: str, library: str) -> tuple[list[str], list[str]]:
         raise errors.Unsupported(f"{file} is a {library} module: pip install {library}{_INSTEAD}") from e
     if library == "pybind11":
         return [found.get_include()], []
-    return [found.include_dir(), os.path.join(os.path.dirname(found.source_dir()), "ext", "robin_map", "include")], \
-        [os.path.join(found.source_dir(), "nb_combined.cpp")]
+    robin = os.path.join(os.path.dirname(found.source_dir()), "ext", "robin_map", "include")
+    return [found.include_dir(), robin], [os.path.join(found.source_dir(), "nb_combined.cpp")]
 
 
 def _nvcc() -> str | None:
-    places = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda", *(os.path.join(p, "nvidia", v) for p in sys.path for v in ("cu13", "cuda_nvcc"))]
-    for p in places[:1]:
-        if p and os.access(os.path.join(p, "bin", "nvcc"), os.X_OK):
-            return os.path.join(p, "bin", "nvcc")
-    return shutil.which("nvcc") or next((n for p in places[1:] if os.access(n := os.path.join(p, "bin", "nvcc"), os.X_OK)), None)
+    home = os.environ.get("CUDA_HOME")
+    wheels = [os.path.join(p, "nvidia", v) for p in sys.path for v in ("cu13", "cuda_nvcc")]
+    found = [os.path.join(p, "bin", "nvcc") for p in ([home] if home else [])]
+    found += [p for p in [shutil.which("nvcc")] if p]
+    found += [os.path.join(p, "bin", "nvcc") for p in ("/usr/local/cuda", *wheels)]
+    return next((p for p in found if os.access(p, os.X_OK)), None)
 
 
 def _cuda_libraries(nvcc: str) -> list[str]:
@@ -148,7 +157,7 @@ def _current(folder: str, target: str) -> bool:
 
 
 def _build(file: str, command: list[str], sources: list[str], folder: str, target: str) -> None:
-    """Compiles in a folder of its own, which then takes its place at once: other processes see a whole build or none."""
+    """Compiles in a folder of its own, which then takes its place at once: others see a whole build or none."""
     lib = directory() or "."
     work = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(folder))
     try:
@@ -163,7 +172,8 @@ def _build(file: str, command: list[str], sources: list[str], folder: str, targe
                         files[p] = _hash(p)
         nvcc = os.path.basename(command[0]) == "nvcc"
         rpath = ["-Xlinker", "-rpath=" + lib] if nvcc else ["-Wl,-rpath," + lib]
-        _run(file, [*command, "-shared", "-o", os.path.join(work, os.path.basename(target)), *objects, "-L" + lib, "-lmscclpp", *rpath])
+        linked = os.path.join(work, os.path.basename(target))
+        _run(file, [*command, "-shared", "-o", linked, *objects, "-L" + lib, "-lmscclpp", *rpath])
         with open(os.path.join(work, "files.json"), "w", encoding="utf-8") as f:
             json.dump(files, f)
         shutil.rmtree(folder, ignore_errors=True)
