@@ -79,8 +79,9 @@ def _command(file: str, library: str, options: Sequence[str], include_dirs: Sequ
     if file.endswith(".cu"):
         nvcc = _nvcc()
         if nvcc is None:
-            raise errors.Unsupported(f"{file} is a {library} module with kernels, and there is no nvcc in CUDA_HOME, on "
-                                     f"PATH or from PyPI: install a CUDA toolkit, or pip install nvidia-cuda-nvcc{_INSTEAD}")
+            raise errors.Unsupported(f"{file} is a {library} module with kernels, and there is no nvcc in CUDA_HOME, "
+                                     "on PATH or from PyPI: install a CUDA toolkit, or pip install nvidia-cuda-nvcc"
+                                     f"{_INSTEAD}")
         command = [nvcc, "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-arch=" + _architecture(arch)]
         command += ["-L" + lib for lib in _cuda_libraries(nvcc)]
     else:
