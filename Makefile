@@ -129,7 +129,8 @@ install: libnccl libmscclpp ## headers, libraries and the goccl program into $(D
 INCLUDE = build/include
 headers: ## build/include, the headers for programs and kernels
 	@mkdir -p $(INCLUDE)
-	@cp -R kernels/include/goccl kernels/include/mscclpp capi/include/goccl capi/include/mscclpp capi/goccl.h capi/goccl_primitive.h $(INCLUDE)
+	@cp -R kernels/include/goccl kernels/include/mscclpp capi/include/goccl capi/include/mscclpp $(INCLUDE)
+	@cp capi/goccl.h capi/goccl_primitive.h $(INCLUDE)
 	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 
 CORE_LINK = -Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so
@@ -143,9 +144,10 @@ build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/loader
 	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 \
 		-Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
 
-build/libmscclpp.so: capi/mscclpp/libmscclpp.c capi/functions.h capi/loader.h capi/goccl.h capi/goccl_primitive.h capi/mscclpp/libmscclpp.map
+build/libmscclpp.so: capi/mscclpp/libmscclpp.c $(wildcard capi/*.h) capi/mscclpp/libmscclpp.map
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $< -Wl,-soname,libmscclpp.so -Wl,--version-script=capi/mscclpp/libmscclpp.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
+	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $< -Wl,-soname,libmscclpp.so \
+		-Wl,--version-script=capi/mscclpp/libmscclpp.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
 
 # Python. What the tests need goes to .venv; torch is used when it is there.
 PYTHON ?= python3

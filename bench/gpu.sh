@@ -11,7 +11,6 @@
 #   fault        killed, absent, disagreeing and aborting ranks (Go); torch.faults is the same through NCCL's ABI;
 #                fault.survivors: a rank that was stopped goes on, and ranks are killed in splits and shrinks
 #   tutorial     the tutorials, as programs of one command and as a process per rank
-#   cpp          programs in C++ with kernels, built there (needs nvcc); MSCCLPP_TUTORIALS names folders of further ones
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
 #   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets
 #   correct      every collective, type and operator at sizes 0, 1 element and large, odd and unaligned; correct.1G: all-reduce of 1 GiB;
@@ -222,18 +221,7 @@ for b in "$work"/bin/0[2-6]-*; do
   case $b in */02-* | */03-*) ranks=2 ;; esac # a pair
   step "tutorial.processes.$(basename "$b")" 120 goccl run -n "$ranks" -- "$b"
 done
-
-# 5b. Programs in C++ with kernels.
-cuda_compiler=$(command -v nvcc || true)
-[ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] && cuda_compiler=${CUDA_HOME:-/usr/local/cuda}/bin/nvcc
-if [ "$gpus" -lt 2 ]; then
-  skip cpp "fewer than two GPUs"
-elif [ -z "$cuda_compiler" ]; then
-  skip cpp "there is no nvcc"
-else
-  at cpp 590 "$work/capi/testdata/cpp" ./run_all.sh "$work/build"
-fi
-
+[ "$gpus" -lt 2 ] || at cpp 590 "$work/capi/testdata/cpp" ./run_all.sh "$work/build" # programs in C++ with kernels
 # 6. Primitives.
 step primitives 200 primitives -device $device -json "$out/primitives.json"
 step communicator 120 communicator -device $device -json "$out/communicator.json"

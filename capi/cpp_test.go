@@ -33,7 +33,8 @@ func libmscclpp(t *testing.T) string {
 	if _, err := os.Stat(lib); err == nil {
 		return dir
 	}
-	compile(t, "gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", lib, "mscclpp/libmscclpp.c", "-Wl,-soname,libmscclpp.so",
+	compile(t, "gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", lib,
+		"mscclpp/libmscclpp.c", "-Wl,-soname,libmscclpp.so",
 		"-Wl,--version-script=mscclpp/libmscclpp.map", "-Wl,-z,nodelete", "-Wl,-z,defs", "-ldl", "-lpthread")
 	return dir
 }
@@ -66,7 +67,8 @@ func TestMscclppSymbols(t *testing.T) {
 	if !slices.Equal(core, lazy) {
 		t.Errorf("libmscclpp.so exports\n%v\nlibgoccl.so\n%v", lazy, core)
 	}
-	if out := run(t, os.Environ(), "readelf", "-dW", filepath.Join(dir, "libmscclpp.so")); strings.Contains(out, "libgoccl") {
+	out := run(t, os.Environ(), "readelf", "-dW", filepath.Join(dir, "libmscclpp.so"))
+	if strings.Contains(out, "libgoccl") {
 		t.Errorf("libmscclpp.so must load the core at its first use, so that programs may fork before:\n%s", out)
 	}
 }
@@ -109,7 +111,8 @@ func TestCppHeaders(t *testing.T) {
 				for _, n := range unit {
 					fmt.Fprintf(&source, "#include <%s>\n", n)
 				}
-				cc := exec.Command(compiler, "-x", "c++", "-std="+standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"+include, "-")
+				cc := exec.Command(compiler, "-x", "c++", "-std="+standard, "-Wall", "-Wextra", "-Werror",
+					"-fsyntax-only", "-I"+include, "-")
 				cc.Stdin = strings.NewReader(source.String())
 				if out, err := cc.CombinedOutput(); err != nil {
 					t.Errorf("%s -std=%s of %v: %v\n%s", compiler, standard, unit, err, out)
@@ -119,22 +122,28 @@ func TestCppHeaders(t *testing.T) {
 	}
 }
 
+func cppProgram(t *testing.T, include, dir, exe, source, standard string) {
+	t.Helper()
+	compile(t, "g++", "-std="+standard, "-Wall", "-Wextra", "-Werror", "-I"+include, "-o", exe, source,
+		"-L"+dir, "-lmscclpp", "-lpthread")
+}
+
 // Programs in C++ on the host device. Those that fork use the library in the children alone.
 func TestCppPrograms(t *testing.T) {
 	include, dir := headers(t), libmscclpp(t)
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip(err)
 	}
-	programs := []struct{ name, standard string }{{"channels", "c++20"}, {"host", "c++17"}, {"algorithm", "c++17"}}
+	programs := [][2]string{{"channels", "c++20"}, {"host", "c++17"}, {"algorithm", "c++17"}}
 	if os.Getenv("GOCCL_FULL") != "" {
-		programs = append(programs, []struct{ name, standard string }{{"ping_pong", "c++17"}, {"ping_pong", "c++20"}, {"host", "c++20"}}...)
+		programs = append(programs, [][2]string{{"ping_pong", "c++17"}, {"ping_pong", "c++20"}, {"host", "c++20"}}...)
 	}
 	for _, p := range programs {
-		t.Run(p.name+" "+p.standard, func(t *testing.T) {
+		name, standard := p[0], p[1]
+		t.Run(name+" "+standard, func(t *testing.T) {
 			t.Parallel()
-			exe := filepath.Join(t.TempDir(), p.name)
-			compile(t, "g++", "-std="+p.standard, "-Wall", "-Wextra", "-Werror", "-I"+include, "-o", exe, filepath.Join("testdata", "cpp", p.name+".cpp"),
-				"-L"+dir, "-lmscclpp", "-lpthread")
+			exe := filepath.Join(t.TempDir(), name)
+			cppProgram(t, include, dir, exe, filepath.Join("testdata", "cpp", name+".cpp"), standard)
 			out := run(t, environment(t), exe, "lo:127.0.0.1:"+freePort(t), "../dsl/testdata/allreduce_ll.json")
 			if !strings.Contains(out, "Succeed!") {
 				t.Error(out)
@@ -162,7 +171,7 @@ func TestCppDocument(t *testing.T) {
 	if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	compile(t, "g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-I"+include, "-o", exe, source, "-L"+dir, "-lmscclpp", "-lpthread")
+	cppProgram(t, include, dir, exe, source, "c++20")
 	out := run(t, environment(t), exe)
 	for _, line := range []string{"rank 0 has 43\n", "rank 1 has 42\n"} {
 		if !strings.Contains(out, line) {
@@ -175,7 +184,8 @@ func TestCppDocument(t *testing.T) {
 func nvcc(t *testing.T) (program, lib string) {
 	t.Helper()
 	found, _ := exec.LookPath("nvcc")
-	for _, p := range []string{filepath.Join(os.Getenv("CUDA_HOME"), "bin", "nvcc"), found, "../.tools/nvcc/nvidia/cu13/bin/nvcc"} {
+	home := filepath.Join(os.Getenv("CUDA_HOME"), "bin", "nvcc")
+	for _, p := range []string{home, found, "../.tools/nvcc/nvidia/cu13/bin/nvcc"} {
 		if _, err := os.Stat(p); err != nil || p == "" {
 			continue
 		}
@@ -203,8 +213,9 @@ func TestCppCUDA(t *testing.T) {
 	if err := mockcuda.Build(filepath.Join(mocks, "libmockcuda.so")); err != nil {
 		t.Skip(err)
 	}
-	compile(t, "gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-strict-prototypes", "-shared", "-fPIC", "-Wl,-soname,libcudart.so.13",
-		"-Wl,--version-script=testdata/cpp/mockcudart.map", "-o", filepath.Join(mocks, "libcudart.so.13"), "testdata/cpp/mockcudart.c", "-ldl", "-lpthread")
+	compile(t, "gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+		"-Wl,-soname,libcudart.so.13", "-Wl,--version-script=testdata/cpp/mockcudart.map",
+		"-o", filepath.Join(mocks, "libcudart.so.13"), "testdata/cpp/mockcudart.c", "-ldl", "-lpthread")
 	programs := map[string][]string{"gpu_ping_pong": {"gpuKernel0", "gpuKernel1"}}
 	if os.Getenv("GOCCL_FULL") != "" {
 		programs["mesh"] = []string{"exchange", "exchange"}
@@ -213,13 +224,14 @@ func TestCppCUDA(t *testing.T) {
 	for name, kernels := range programs {
 		t.Run(name, func(t *testing.T) {
 			exe, launches := filepath.Join(t.TempDir(), name), filepath.Join(t.TempDir(), "launches")
-			cc := exec.Command(compiler, "-arch=sm_90", "-cudart", "shared", "-o", exe, filepath.Join("testdata", "cpp", name+".cu"), "-lmscclpp")
+			source := filepath.Join("testdata", "cpp", name+".cu")
+			cc := exec.Command(compiler, "-arch=sm_90", "-cudart", "shared", "-o", exe, source, "-lmscclpp")
 			cc.Env = append(os.Environ(), "CPATH="+include, "LIBRARY_PATH="+dir+":"+lib)
 			if out, err := cc.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %v\n%s", cc.Args, err, out)
 			}
-			env := append(environment(t), "GOCCL_DEVICE=cuda", mockcuda.Env+"="+filepath.Join(mocks, "libmockcuda.so"), "MOCKCUDART_LAUNCHES="+launches,
-				"LD_LIBRARY_PATH="+mocks+":"+dir)
+			env := append(environment(t), "GOCCL_DEVICE=cuda", "MOCKCUDART_LAUNCHES="+launches,
+				mockcuda.Env+"="+filepath.Join(mocks, "libmockcuda.so"), "LD_LIBRARY_PATH="+mocks+":"+dir)
 			if out := run(t, env, exe, "launch", freePort(t)); !strings.Contains(out, "Succeed!") {
 				t.Error(out)
 			}

@@ -3,7 +3,8 @@
 # C++ programs with kernels. No GPU is needed. $PYTHON needs pip.
 set -eu
 python=${PYTHON:-python3}
-packages="nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85"
+packages="nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88"
+packages="$packages nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85"
 dir=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)/.tools/nvcc
 if [ -e "$dir/nvidia/cu13/bin/nvcc" ] && [ "$(cat "$dir/VERSION" 2>/dev/null)" = "$packages" ]; then
 	exit 0

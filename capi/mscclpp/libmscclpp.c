@@ -65,9 +65,13 @@ static int core_loaded(void) {
 #include "../functions.h"
 #undef DOOR
 
-uint32_t goccl_abi_version(void) { return core_loaded() ? ((uint32_t(*)(void))slots[SLOT_abi_version])() : GOCCL_ABI_VERSION; }
+uint32_t goccl_abi_version(void) {
+	return core_loaded() ? ((uint32_t(*)(void))slots[SLOT_abi_version])() : GOCCL_ABI_VERSION;
+}
 const char *goccl_version(void) { return core_loaded() ? ((const char *(*)(void))slots[SLOT_version])() : ""; }
-const char *goccl_last_error(void) { return core_loaded() ? ((const char *(*)(void))slots[SLOT_last_error])() : failure; }
+const char *goccl_last_error(void) {
+	return core_loaded() ? ((const char *(*)(void))slots[SLOT_last_error])() : failure;
+}
 void goccl_release(void *p) {
 	if (core_loaded()) ((void (*)(void *))slots[SLOT_release])(p);
 }

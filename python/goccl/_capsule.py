@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import stream_handle
+from ._types import ReduceOp
+from .algorithm import Algorithm
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._types import DataType
     from ._typing import StreamSpec
 
-__all__ = ["Capsule", "is_capsule"]
+__all__ = ["CapsuleAlgorithm"]
 
 _NAME = b"mscclpp::AlgorithmPtr"
 _MAGIC = 0x31474C41434F47
@@ -45,11 +48,6 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
 
 
-def is_capsule(thing: object) -> bool:
-    """Whether thing is a capsule of an algorithm."""
-    return type(thing).__name__ == "PyCapsule" and bool(_valid(thing, _NAME))
-
-
 class Capsule:
     """The algorithm of a capsule. Sizes are in bytes."""
 
@@ -58,6 +56,8 @@ class Capsule:
     message_size_range: tuple[int, int]
 
     def __init__(self, capsule: object) -> None:
+        if not _valid(capsule, _NAME):
+            raise errors.InvalidArgument("the capsule is none of a mscclpp::Algorithm")
         self._capsule = capsule  # owns the object
         self._object = ctypes.c_void_p.from_address(_pointer(capsule, _NAME)).value
         if not self._object:
@@ -97,3 +97,33 @@ class Capsule:
             raise errors.GocclError(f"{self.name}: {text.value.decode(errors='replace')}")
         if result:  # a CommResult, numbered as a goccl_result
             raise errors.from_result(result, f"{self.name} returned {result}: its own code says why")
+
+
+class CapsuleAlgorithm(Algorithm):
+    """An algorithm of a C++ module that compile_native built."""
+
+    def __init__(self, capsule: object) -> None:
+        self._native = Capsule(capsule)
+        super().__init__(self._native.name, self._native.collective, self._native.message_size_range,
+                         doc="an algorithm of a C++ module")
+
+    def execute(self, comm: Any, input_buffer: int, output_buffer: int, input_size: int, output_size: int,
+                dtype: DataType, op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Any = None,
+                nblocks: int = 0, nthreads_per_block: int = 0, extras: dict[str, int] | None = None, *,
+                symmetric_memory: bool = False, accum_dtype: DataType | None = None) -> int:
+        if nblocks < 0 or nthreads_per_block < 0:
+            raise errors.InvalidArgument(f"{self.name}: nblocks={nblocks}, nthreads_per_block={nthreads_per_block}: "
+                                         "they are positive, or 0 for its own")
+        if accum_dtype is not None:
+            raise errors.Unsupported(f"{self.name}: accum_dtype={accum_dtype!r}: leave it out, it cannot be chosen")
+        self._native.execute(comm, input_buffer, output_buffer, input_size, output_size, int(dtype), int(op), stream,
+                             nblocks, nthreads_per_block, extras or {}, symmetric_memory)
+        return 0
+
+    def reset(self) -> None:
+        """Forgets the algorithm's contexts; all ranks do it together."""
+        self._native.reset()
+
+    def build(self) -> "CapsuleAlgorithm":
+        """Itself."""
+        return self

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import importlib, json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import stream_handle
-from ._capsule import Capsule, is_capsule
 from ._lib import create, error, interruptible, lib, nanoseconds, synchronize, take
 from ._types import DataType, ReduceOp
 from .device import Stream, current_device
@@ -110,45 +109,14 @@ class Algorithm:
         """The algorithm that a module of compile_native gave."""
         if isinstance(capsule, Algorithm):
             return capsule
-        if is_capsule(capsule):
-            return CapsuleAlgorithm(capsule)
-        raise errors.InvalidArgument(f"{type(capsule).__name__} is no algorithm of goccl.compile_native, and no capsule "
-                                     "of a mscclpp::Algorithm")
+        if type(capsule).__name__ == "PyCapsule":  # its module imports this one
+            return importlib.import_module("._capsule", __package__).CapsuleAlgorithm(capsule)  # type: ignore
+        raise errors.InvalidArgument(f"{type(capsule).__name__} is neither an algorithm nor a capsule of a mscclpp::Algorithm")
 
     create_from_native_handle = create_from_native_capsule
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}: {self.collective}, {self.message_size_range[0]}…{self.message_size_range[1]} bytes>"
-
-
-class CapsuleAlgorithm(Algorithm):
-    """An algorithm of a C++ module that compile_native built."""
-
-    def __init__(self, capsule: object) -> None:
-        self._native = Capsule(capsule)
-        super().__init__(self._native.name, self._native.collective, self._native.message_size_range,
-                         doc="an algorithm of a C++ module")
-
-    def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int,
-                dtype: DataType, op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Any = None,
-                nblocks: int = 0, nthreads_per_block: int = 0, extras: dict[str, int] | None = None, *,
-                symmetric_memory: bool = False, accum_dtype: DataType | None = None) -> int:
-        if nblocks < 0 or nthreads_per_block < 0:
-            raise errors.InvalidArgument(f"{self.name}: nblocks={nblocks}, nthreads_per_block={nthreads_per_block}: they "
-                                         "are positive, or 0 for its own")
-        if accum_dtype is not None:
-            raise errors.Unsupported(f"{self.name}: accum_dtype={accum_dtype!r}: leave it out, it cannot be chosen")
-        self._native.execute(comm, input_buffer, output_buffer, input_size, output_size, int(dtype), int(op), stream,
-                             nblocks, nthreads_per_block, extras or {}, symmetric_memory)
-        return 0
-
-    def reset(self) -> None:
-        """Forgets the algorithm's contexts; all ranks do it together."""
-        self._native.reset()
-
-    def build(self) -> "CapsuleAlgorithm":
-        """Itself."""
-        return self
 
 
 _CODES = {"allreduce": ALL_REDUCE, "allgather": ALL_GATHER, "reducescatter": REDUCE_SCATTER, "alltoall": ALL_TO_ALL, "broadcast": BROADCAST, "reduce": REDUCE}

@@ -5,7 +5,8 @@
 #if defined(NDEBUG)
 #define assert(condition) ((void)0)
 #else
-extern "C" __device__ void __assertfail(const char*, const char*, unsigned int, const char*, decltype(sizeof 0)) __attribute__((noreturn));
+extern "C" __device__ void __assertfail(const char*, const char*, unsigned int, const char*, decltype(sizeof 0))
+    __attribute__((noreturn));
 #define assert(condition) \
   ((condition) ? (void)0 : __assertfail(#condition, __FILE__, __LINE__, __func__, sizeof(char)))
 #endif
