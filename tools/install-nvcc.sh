@@ -17,6 +17,9 @@ for wheel in "$dir"/*.whl; do
 	"$python" -m zipfile -e "$wheel" "$dir"
 	rm "$wheel"
 done
+# The names by which the linker looks.
+ln -s lib "$dir/nvidia/cu13/lib64"
+ln -s libcudart.so.13 "$dir/nvidia/cu13/lib/libcudart.so"
 chmod +x "$dir"/nvidia/cu13/bin/* "$dir"/nvidia/cu13/nvvm/bin/*
 printf %s "$packages" >"$dir/VERSION"
 echo "$packages in $dir"
