@@ -24,7 +24,14 @@ func gocclgo_executor_create(boot C.goccl_bootstrap, dev C.goccl_device, opTimeo
 //export gocclgo_executor_load
 func gocclgo_executor_load(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	p, err := core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve))
+	p, err := core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve), false)
+	return give(out, p, err)
+}
+
+//export gocclgo_executor_load_trusted
+func gocclgo_executor_load_trusted(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
+	defer catch(&r)
+	p, err := core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve), true)
 	return give(out, p, err)
 }
 

@@ -78,3 +78,10 @@ func gocclgo_plan_check(plan unsafe.Pointer, n C.uint64_t, out *unsafe.Pointer, 
 	b, err := core.CheckPlan(bytesOf(plan, n))
 	return giveBytes(out, size, b, err)
 }
+
+//export gocclgo_plan_describe
+func gocclgo_plan_describe(plan unsafe.Pointer, n C.uint64_t, out *unsafe.Pointer, size *C.uint64_t) (r C.goccl_result) {
+	defer catch(&r)
+	b, err := core.DescribePlan(bytesOf(plan, n))
+	return giveBytes(out, size, b, err)
+}

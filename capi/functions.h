@@ -6,6 +6,8 @@ DOOR(device_open, (int32_t kind, int32_t index, goccl_device *device), (kind, in
 DOOR(device_current, (int32_t hint, goccl_device *device), (hint, device))
 DOOR(device_count, (int32_t kind, int32_t *count), (kind, count))
 DOOR(device_id, (goccl_device device, int32_t *kind, int32_t *index), (device, kind, index))
+DOOR(device_capability, (goccl_device device, int32_t *major, int32_t *minor, int32_t *numa_node),
+     (device, major, minor, numa_node))
 DOOR(alloc, (goccl_device device, uint64_t size, void **ptr), (device, size, ptr))
 DOOR(free, (void *ptr), (ptr))
 DOOR(copy_in, (goccl_device device, void *dst, const void *src, uint64_t size), (device, dst, (void *)src, size))
@@ -178,9 +180,14 @@ DOOR(plan_build, (const char *name, const void *options, uint64_t size, void **p
      ((char *)name, (void *)options, size, plan, plan_size))
 DOOR(plan_check, (const void *plan, uint64_t size, void **report, uint64_t *report_size),
      ((void *)plan, size, report, report_size))
+DOOR(plan_describe, (const void *plan, uint64_t size, void **report, uint64_t *report_size),
+     ((void *)plan, size, report, report_size))
 DOOR(executor_create, (goccl_bootstrap bootstrap, goccl_device device, int64_t op_timeout,
      goccl_object *executor),
      (bootstrap, device, op_timeout, executor))
+DOOR(executor_load_trusted,
+     (goccl_object executor, const void *plan, uint64_t size, uint64_t reserve, goccl_object *loaded),
+     (executor, (void *)plan, size, reserve, loaded))
 DOOR(executor_load, (goccl_object executor, const void *plan, uint64_t size, uint64_t reserve,
      goccl_object *loaded),
      (executor, (void *)plan, size, reserve, loaded))

@@ -82,9 +82,10 @@ goccl_result goccl_switch_channel_create(goccl_object communicator, goccl_device
 enum {
 	GOCCL_CHANNEL_SIGNAL = 1, GOCCL_CHANNEL_WAIT = 2, GOCCL_CHANNEL_PUT = 3, GOCCL_CHANNEL_GET = 4, GOCCL_CHANNEL_PUT_WITH_SIGNAL = 5,
 	GOCCL_CHANNEL_PUT_WITH_SIGNAL_AND_FLUSH = 6, GOCCL_CHANNEL_FLUSH = 7, GOCCL_CHANNEL_PUT_PACKETS = 8, GOCCL_CHANNEL_UNPACK_PACKETS = 9,
-	GOCCL_CHANNEL_POLL = 10
+	GOCCL_CHANNEL_POLL = 10, GOCCL_CHANNEL_RELAXED_SIGNAL = 11, GOCCL_CHANNEL_RELAXED_WAIT = 12
 };
-/* *signalled, which may be NULL, is the result of a poll. */
+/* *signalled, which may be NULL, is the result of a poll. The relaxed forms order no other accesses; port channels have
+ * none. */
 goccl_result goccl_channel_run(goccl_object channel, uint32_t op, uint64_t a, uint64_t b, uint64_t size, uint32_t flag, int32_t *signalled);
 
 /* Rings of triggers, for proxies that the caller implements. */
@@ -135,16 +136,21 @@ goccl_result goccl_kernel_launch(goccl_object function, uintptr_t stream, const 
 
 /* Programs and plans: JSON in, JSON out; results must be freed with goccl_release. goccl_plan_compile takes a document
  * of package dsl. goccl_plan_build takes the name of a program that ships with goccl. goccl_plan_check verifies a plan
- * and describes it. */
+ * and describes it. goccl_plan_describe describes a plan without verifying it: only its structure is checked, and the
+ * report says "verified": false. */
 goccl_result goccl_plan_compile(const void *document, uint64_t size, void **plan, uint64_t *plan_size);
 goccl_result goccl_plan_build(const char *name, const void *options, uint64_t size, void **plan, uint64_t *plan_size);
 goccl_result goccl_plan_check(const void *plan, uint64_t size, void **report, uint64_t *report_size);
+goccl_result goccl_plan_describe(const void *plan, uint64_t size, void **report, uint64_t *report_size);
 
 /* Executors run plans across the ranks of a bootstrap. Creating one and loading a plan are collective; a plan ends with
  * its executor. op_timeout bounds the time a launch waits for its peers; 0 is GOCCL_OP_TIMEOUT, else none. reserve is
  * the message size, in bytes, for which memory is allocated at loading. */
 goccl_result goccl_executor_create(goccl_bootstrap bootstrap, goccl_device device, int64_t op_timeout, goccl_object *executor);
 goccl_result goccl_executor_load(goccl_object executor, const void *plan, uint64_t size, uint64_t reserve, goccl_object *loaded);
+/* As goccl_executor_load, for a plan that the caller trusts: it is not verified. Accesses outside of buffers are still
+ * prevented, but the plan may hang until the deadline or give a wrong result. */
+goccl_result goccl_executor_load_trusted(goccl_object executor, const void *plan, uint64_t size, uint64_t reserve, goccl_object *loaded);
 /* message is the size in bytes of the input, or, for an all-gather, of the output. Every rank launches the same plans
  * in the same order. */
 goccl_result goccl_executor_launch(goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message, uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar);

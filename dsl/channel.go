@@ -89,7 +89,7 @@ func (c *channel) move(name plan.OpName, dst, src Chunk, s settings) {
 		remote = o.src
 	}
 	remote[0].channel = c
-	if c.kind == plan.PortChannel && s.group != nil {
+	if s.group != nil && !o.kind.Sliced(c.kind) {
 		c.p.fail(o.pos, ErrUsage, "name one block with TB", "%s on a port channel by a thread-block group", name)
 		return
 	}

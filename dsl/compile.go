@@ -24,7 +24,9 @@ func (p *CollectiveProgram) Compile() (*plan.Plan, error) {
 		return nil, err
 	}
 	w := p.copyOps()
-	w.checkPairing()
+	if !w.spec.AllowUnpaired {
+		w.checkPairing()
+	}
 	w.assignBlocks()
 	if w.spec.Instances > 1 && w.Err() == nil {
 		w.refine()

@@ -41,6 +41,7 @@ type Document struct {
 	Alignment         int            `json:"buffer_alignment,omitempty"`
 	MinMessageSize    uint64         `json:"min_message_size,omitempty"`
 	MaxMessageSize    uint64         `json:"max_message_size,omitempty"`
+	AllowUnpaired     bool           `json:"allow_unpaired,omitempty"`
 	Portable          bool           `json:"portable,omitempty"`
 	Tags              map[string]int `json:"tags,omitempty"`
 	Commands          []Command      `json:"commands"`
@@ -84,7 +85,8 @@ func FromDocument(doc *Document) (*CollectiveProgram, error) {
 		Instances: doc.Instances, Protocol: doc.Protocol, NoFusion: no(doc.Fusion), NoAutoSync: no(doc.AutoSync),
 		ReplicationPolicy: ReplicationPolicy(doc.ReplicationPolicy), ReuseResources: doc.ReuseResources,
 		ThreadsPerBlock: doc.ThreadsPerBlock, UseDoubleScratchBuffer: doc.DoubleScratch, BufferAlignment: doc.Alignment,
-		MinMessageSize: doc.MinMessageSize, MaxMessageSize: doc.MaxMessageSize, Portable: doc.Portable, Tags: doc.Tags,
+		MinMessageSize: doc.MinMessageSize, MaxMessageSize: doc.MaxMessageSize, Portable: doc.Portable,
+		AllowUnpaired: doc.AllowUnpaired, Tags: doc.Tags,
 	})
 	if err := p.Err(); err != nil {
 		return nil, err

@@ -3,7 +3,7 @@ package dsl
 import "github.com/goccl/goccl/plan"
 
 // PortChannel lets the source rank's proxy move data to the destination rank, by a NIC between hosts or by a copy
-// engine. An operation uses one thread block; a group cannot share it.
+// engine. An operation uses one thread block; a group can share only ReadPutPackets, each block a slice of it.
 type PortChannel struct{ *channel }
 
 // PortChannel creates a channel from rank src to rank dst.
@@ -40,7 +40,7 @@ func (c *PortChannel) PutPackets(dst, src Chunk, opts ...Option) {
 	c.move(plan.PutPackets, dst, src, apply(opts))
 }
 
-// ReadPutPackets waits for packets in src and pushes them. Options: TB.
+// ReadPutPackets waits for packets in src and pushes them. Options: TB, Group.
 func (c *PortChannel) ReadPutPackets(dst, src Chunk, opts ...Option) {
 	c.move(plan.ReadPutPackets, dst, src, apply(opts))
 }

@@ -162,6 +162,11 @@ func TestErrorsPointAtTheLine(t *testing.T) {
 			return line() - 1
 		}},
 		{"signal without wait", ErrPairing, func(p *CollectiveProgram) int { p.MemoryChannel(1, 0).Signal(TB(0)); return line() }},
+		{"put by a group over a port", ErrUsage, func(p *CollectiveProgram) int {
+			c := p.PortChannel(1, 0)
+			c.Put(p.Rank(1).Output().Chunk(0), p.Rank(0).Input().Chunk(0), Group([]int{0, 1}))
+			return line() - 1
+		}},
 		{"open loop", ErrUsage, func(p *CollectiveProgram) int { p.BeginLoop(1024, 1); return line() }},
 		{"semaphore without block", ErrUsage, func(p *CollectiveProgram) int { p.Semaphore(0, 0).Release(); return line() }},
 		{"relaxed port", ErrUsage, func(p *CollectiveProgram) int { p.PortChannel(1, 0).Signal(TB(0), Relaxed()); return line() }},
@@ -179,6 +184,17 @@ func TestErrorsPointAtTheLine(t *testing.T) {
 				t.Errorf("at %v, want line %d of this file: %v", e.Position, want, err)
 			}
 		})
+	}
+}
+
+// TestUnpaired compiles signals that nobody waits for, when that is allowed; the verifier refuses the plan.
+func TestUnpaired(t *testing.T) {
+	p := NewCollectiveProgram(AlgoSpec{Name: "u", Collective: AllReduce(2, 1, true), AllowUnpaired: true})
+	p.MemoryChannel(1, 0).Signal(TB(0))
+	p.MemoryChannel(0, 1)
+	var v *plan.Violation
+	if err := plan.Verify(compile(t, p), plan.VerifyOptions{}); !errors.As(err, &v) || v.Kind != plan.Unbalanced {
+		t.Errorf("the verifier says %v, want %s", err, plan.Unbalanced)
 	}
 }
 

@@ -52,6 +52,9 @@ type AlgoSpec struct {
 
 	MaxThreadBlocks int // maximum number of blocks for automatic assignment, per rank and instance; 0: 32
 
+	// compile signals and waits that do not pair: the plan is not right, the verifier says where
+	AllowUnpaired bool
+
 	// check the plan against plan.Portable, so that MSCCL++'s executor accepts it too, instead of plan.Capacity
 	Portable bool
 

@@ -39,6 +39,9 @@ func (c Collective) Known() bool {
 	return false
 }
 
+// unstated reports whether nothing says what the plan must compute.
+func (p *Plan) unstated() bool { return !p.Collective.Known() && len(p.Postcondition) == 0 }
+
 // chunkCounts checks that the chunk counts of all ranks divide the message as the collective requires.
 func (v *validator) chunkCounts() {
 	p, n := v.p, len(v.p.GPUs)

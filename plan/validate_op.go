@@ -30,7 +30,7 @@ func (v *validator) op(op *Op) {
 		v.operands(op, k)
 	}
 	if op.Slice != (Slice{}) {
-		v.need(k.Does.Has(Moves) && op.ChannelType != PortChannel, "tbg_info", "%s over %s channels does not work in slices",
+		v.need(k.Sliced(op.ChannelType), "tbg_info", "%s over %s channels does not work in slices",
 			op.Name, op.ChannelType)
 		v.within(op.Slice.Count, 1, v.l.Slices, "tbg_info.tbg_size", "the number of slices")
 		v.need(op.Slice.Index >= 0 && op.Slice.Index < op.Slice.Count, "tbg_info.tb_id", "slice %d of %d", op.Slice.Index,

@@ -98,17 +98,21 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 		}
 	}
 	if pl.Plane == PacketPlane {
-		if c.flag >= int32(w.b.launch) {
-			return w.rewritten(c, pl, part)
-		}
-		c.flag, c.read = int32(w.b.launch), false
-		c.carries = v.share(w.b)
+		carries := v.share(w.b)
 		if w.port {
-			c.carries = w.know
+			carries = w.know
 		}
 		if carried != nil {
-			c.carries = v.forward(c.carries, carried)
+			carries = v.forward(carries, carried)
 		}
+		if c.flag >= int32(w.b.launch) {
+			if !w.repeats(c, value, carries) {
+				return w.rewritten(c, pl, part)
+			}
+			v.repeated[at] = append(v.repeated[at], c.write, access{w.stamp, w.at, w.inst})
+			return nil
+		}
+		c.flag, c.read, c.carries = int32(w.b.launch), false, carries
 		if w.made == nil {
 			w.made = &origin{w.inst, append([]*origin(nil), w.from...)}
 		}
@@ -191,22 +195,6 @@ func (w *walker) unknown(uses map[int32]access, visible bool) (first access, fou
 		}
 	}
 	return first, found
-}
-
-// unread returns the packets of a launch that were never read: for those, no read proves that they have arrived, so
-// only the writer's order counts.
-func (v *verifier) unread(rank, launch int) map[int32]access {
-	out := map[int32]access{}
-	if launch < 0 {
-		return out
-	}
-	from := v.cellAt(rank, PacketPlane, 0, launch)
-	for i := range v.p.GPUs[rank].ScratchChunks * len(v.shape.atoms) {
-		if c := &v.cells[from+i]; c.flag == int32(launch) && !c.read {
-			out[c.write.comp] = c.write
-		}
-	}
-	return out
 }
 
 // callerUse is the turn of a rank's caller, with clock k: it reads the buffers and writes new input.

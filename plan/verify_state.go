@@ -106,7 +106,8 @@ type verifier struct {
 	chunks   [][numPlanes]int // chunks of a plane
 	scratch  []planeState     // by (rank, half, plane is packets)
 	values   *values
-	waiting  map[int][]int // packet cell: thread blocks that wait for it
+	waiting  map[int][]int    // packet cell: thread blocks that wait for it
+	repeated map[int][]access // packet cell: all writes, where there were several in the launch
 	joined   map[[2]*clock]*clock
 	began    []*clock // clock at the start of the running launch, by rank
 	launched []int    // launches begun, by rank
@@ -135,7 +136,8 @@ type push struct {
 func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *VerifyOptions) (*verifier, error) {
 	v := &verifier{resolved: r, p: p, shape: sh, report: report, opts: opts, portComp: map[[2]int]int{},
 		linkPorts: map[int][]int{},
-		barriers:  map[[2]int]*barrier{}, values: newValues(), waiting: map[int][]int{}, joined: map[[2]*clock]*clock{},
+		barriers:  map[[2]int]*barrier{}, values: newValues(), waiting: map[int][]int{},
+		repeated: map[int][]access{}, joined: map[[2]*clock]*clock{},
 		began: make([]*clock, len(p.GPUs)), wanted: make([][]demand, len(p.GPUs))}
 	v.caller = len(r.programs)
 	v.comps = v.caller + len(p.GPUs)

@@ -16,6 +16,7 @@ const (
 	Unbalanced  Kind = "unbalanced"
 	Ambiguous   Kind = "ambiguous"
 	Unspecified Kind = "unspecified"
+	Unverified  Kind = "unverified"
 )
 
 // Violation is the counterexample that Verify returns: a few accesses or waits, and why they conflict.

@@ -90,6 +90,9 @@ func (s sysfs) pciNUMA(bus string) int {
 	return s.number(-1, "sys/bus/pci/devices", bus, "numa_node")
 }
 
+// NUMANode returns the NUMA node of the device at a PCI address like "0000:3b:00.0", or -1 when it is not known.
+func NUMANode(busID string) int { return sysfs{"/"}.pciNUMA(busID) }
+
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 // chain returns the host bridge and the PCI addresses from the root port down to the device.

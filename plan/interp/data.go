@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/goccl/goccl/datatype"
@@ -181,13 +182,17 @@ func (m *machine) store(pl *plan.Place, src []byte, p piece, launch int, n int64
 	}
 	r := m.ranks[pl.Rank]
 	at := r.places.PacketAt(m.layouts[launch], uint64(launch), pl.Index+p.j, p.x)
+	packets := make([]byte, 0, 2*len(src))
+	for x := 0; x < len(src); x += payload {
+		packets = append(packets, src[x:x+payload]...)
+		packets = binary.LittleEndian.AppendUint32(packets, flag(launch))
+	}
+	// Storing the bytes that are there already changes nothing for a reader, so it conflicts only with what writes them.
+	write := !bytes.Equal(r.scratch[at:at+int64(len(packets))], packets)
 	if m.trace != nil {
-		for x := int64(0); x < 2*int64(len(src)); x += payload {
-			m.trace.write(object{kind: scratchOf, a: r.rank, at: at + x})
+		for x := int64(0); x < int64(len(packets)); x += payload {
+			m.trace.access(object{kind: scratchOf, a: r.rank, at: at + x}, write, false)
 		}
 	}
-	for x := int64(0); x < int64(len(src)); x += payload {
-		copy(r.scratch[at+2*x:], src[x:x+payload])
-		binary.LittleEndian.PutUint32(r.scratch[at+2*x+payload:], flag(launch))
-	}
+	copy(r.scratch[at:], packets)
 }

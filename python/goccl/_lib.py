@@ -51,8 +51,8 @@ _SIGNATURES = {
     "communicator_create": "QQp", "communicator_connect": "QiQiip", "communicator_connect_endpoint": "QQiip",
     "communicator_send_memory": "QQiip", "communicator_recv_memory": "Qiip", "communicator_build_semaphore": "QQiip", "future_wait": "Qlp",
     "kernel_compile": "QiipQspipipp", "module_load": "QpQp", "module_function": "Qsp", "kernel_launch": "QQpupQ",
-    "plan_compile": "pQpp", "plan_build": "spQpp", "plan_check": "pQpp",
-    "executor_create": "QQlp", "executor_load": "QpQQp", "executor_launch": "QQQQQuuQ", "executor_error": "Q", "executor_abort": "Q",
+    "plan_compile": "pQpp", "plan_build": "spQpp", "plan_check": "pQpp", "plan_describe": "pQpp",
+    "executor_create": "QQlp", "executor_load": "QpQQp", "executor_load_trusted": "QpQQp", "executor_launch": "QQQQQuuQ", "executor_error": "Q", "executor_abort": "Q",
 }
 _TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "l": ctypes.c_int64, "Q": ctypes.c_uint64, "p": ctypes.c_void_p, "s": ctypes.c_char_p}
 

@@ -48,13 +48,13 @@ class DslAlgorithm(Algorithm):
 
 class DslCompiler:
     """``compile(algo=function, algo_spec=spec, rank=rank)``: runs function(spec, **kwargs), which returns a CollectiveProgram, and compiles, verifies and
-    wraps it. Every rank gets the same plan."""
+    wraps it. Every rank gets the same plan. trust: the plan is not verified, see ExecutionPlan."""
 
-    def __call__(self, algo: Callable[..., Any], algo_spec: AlgoSpec, rank: int = 0, **kwargs: Any) -> DslAlgorithm:
+    def __call__(self, algo: Callable[..., Any], algo_spec: AlgoSpec, rank: int = 0, *, trust: bool = False, **kwargs: Any) -> DslAlgorithm:
         program = algo(algo_spec, **kwargs)
         if not hasattr(program, "compile"):
             raise errors.InvalidArgument(f"{algo.__name__} returned {type(program).__name__}: it must return its CollectiveProgram")
-        return DslAlgorithm(ExecutionPlan(program.compile(), rank), algo_spec.collective.name, algo_spec.tags,
+        return DslAlgorithm(ExecutionPlan(program.compile(allow_unpaired=trust), rank, trust=trust), algo_spec.collective.name, algo_spec.tags,
                             Algorithm.Constraint(program.num_ranks, algo_spec.nranks_per_node))
 
 

@@ -78,9 +78,9 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 
 var executorCount atomic.Uint32
 
-// LoadPlan verifies a plan file and allocates memory for messages of up to reserve bytes (0: at the first launch). It
-// is collective.
-func LoadPlan(h Handle, file []byte, reserve uint64) (Handle, error) {
+// LoadPlan verifies a plan file, unless it is trusted, and allocates memory for messages of up to reserve bytes (0: at
+// the first launch). It is collective.
+func LoadPlan(h Handle, file []byte, reserve uint64, trusted bool) (Handle, error) {
 	e, err := objectOf[*exec](h)
 	if err != nil {
 		return 0, err
@@ -88,6 +88,9 @@ func LoadPlan(h Handle, file []byte, reserve uint64) (Handle, error) {
 	var opts []executor.Option
 	if reserve > 0 {
 		opts = append(opts, executor.Reserve(reserve))
+	}
+	if trusted {
+		opts = append(opts, executor.Trusted())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*defaultStep)
 	defer cancel()

@@ -22,6 +22,8 @@ const (
 	OpPutPackets
 	OpUnpackPackets
 	OpPoll
+	OpRelaxedSignal
+	OpRelaxedWait
 )
 
 // RunChannel performs an operation of a host-device kernel on the channel h, on the calling thread, as a kernel of one
@@ -42,8 +44,12 @@ func RunChannel(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled 
 		switch op {
 		case OpSignal:
 			k.Signal()
+		case OpRelaxedSignal:
+			k.RelaxedSignal()
 		case OpWait:
 			s = k.Wait()
+		case OpRelaxedWait:
+			s = k.RelaxedWait()
 		case OpPoll:
 			return k.Poll(), nil
 		default:
@@ -57,8 +63,12 @@ func RunChannel(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled 
 		switch op {
 		case OpSignal:
 			k.Signal()
+		case OpRelaxedSignal:
+			k.RelaxedSignal()
 		case OpWait:
 			s = k.Wait()
+		case OpRelaxedWait:
+			s = k.RelaxedWait()
 		case OpPoll:
 			return k.Poll(), nil
 		case OpPut:

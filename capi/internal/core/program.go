@@ -34,18 +34,25 @@ func BuildProgram(name string, options []byte) ([]byte, error) {
 	return p.Encode(), nil
 }
 
-// planReport describes a correct plan, with the names of the plan format.
+// planReport describes a plan, with the names of the plan format. The fields from EvenOnly on are the verifier's.
 type planReport struct {
 	Name       string `json:"name"`
 	Collective string `json:"collective"`
 	Protocol   string `json:"protocol"`
 	InPlace    bool   `json:"inplace"`
 	Ranks      int    `json:"num_ranks"`
+	Root       int    `json:"root"`
 	MinSize    uint64 `json:"min_message_size"`
 	MaxSize    uint64 `json:"max_message_size"`
+	Verified   bool   `json:"verified"`
 	EvenOnly   bool   `json:"even_only"`
 	Operator   string `json:"reduce_op"`
 	Steps      int64  `json:"verified_steps"`
+}
+
+func describe(p *plan.Plan) *planReport {
+	return &planReport{Name: p.Name, Collective: string(p.Collective), Protocol: string(p.Protocol), InPlace: p.InPlace, Ranks: len(p.GPUs), Root: p.Root,
+		MinSize: p.MinSize, MaxSize: p.MaxSize}
 }
 
 // CheckPlan decodes and verifies a plan file and describes it as JSON. The error is the fault, or the counterexample.
@@ -58,6 +65,16 @@ func CheckPlan(file []byte) ([]byte, error) {
 	if err != nil {
 		return nil, wrong(err)
 	}
-	return json.Marshal(planReport{Name: p.Name, Collective: string(p.Collective), Protocol: string(p.Protocol), InPlace: p.InPlace, Ranks: len(p.GPUs),
-		MinSize: p.MinSize, MaxSize: p.MaxSize, EvenOnly: r.EvenOnly, Operator: string(r.Operator), Steps: r.Steps})
+	d := describe(p)
+	d.Verified, d.EvenOnly, d.Operator, d.Steps = true, r.EvenOnly, string(r.Operator), r.Steps
+	return json.Marshal(d)
+}
+
+// DescribePlan is CheckPlan without the verifier: only the structure of the plan is checked.
+func DescribePlan(file []byte) ([]byte, error) {
+	p, err := plan.Decode(file)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	return json.Marshal(describe(p))
 }

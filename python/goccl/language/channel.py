@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from .program import current
 from .rank import Chunk
-from .thread_block_group import blocks
+from .thread_block_group import ThreadBlockGroup, blocks
 from .types import BufferType, ChannelType, ReduceOperationType, SyncType
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..language.thread_block_group import ThreadBlockGroup
-
-__all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "BufferType", "ChannelType", "SyncType", "ReduceOperationType"]
+__all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "BufferType", "ChannelType", "SyncType", "ReduceOperationType", "ThreadBlockGroup"]
 
 
 class _Channel:
@@ -61,6 +59,8 @@ class MemoryChannel(_Channel):
         """Waits for packets in the own scratch and forwards them to the peer's."""
         self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
 
+    put_packet, read_put_packet = put_packets, read_put_packets  # older names
+
     def reduce(self, local_src_chunk: Chunk, remote_src_chunks: "list[Chunk]", tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
                local_dst_chunk: Chunk | None = None,
                reduce_op: ReduceOperationType | None = None) -> None:
@@ -86,9 +86,9 @@ class PortChannel(_Channel):
         """Pushes packets that src_chunk, which is scratch, already holds."""
         self._move("put_packets", dst_chunk, src_chunk, tb)
 
-    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None) -> None:
+    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for packets in src_chunk and pushes them."""
-        self._move("read_put_packets", dst_chunk, src_chunk, tb)
+        self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
 
     def put_with_signal(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None) -> None:
         """Pushes a transfer and a signal behind it."""

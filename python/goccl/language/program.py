@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+import warnings
 from typing import TYPE_CHECKING
 
 from .. import errors
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-__all__ = ["CollectiveProgram", "current"]
+__all__ = ["CollectiveProgram", "MSCCLPPProgram", "current"]
 
 _here = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _state = threading.local()
+_UNPAIRED = "signals and waits do not pair"  # of the compiler's error
 
 
 def current() -> "CollectiveProgram":
@@ -98,14 +100,22 @@ class CollectiveProgram:
         """The program as a document of the Go package dsl."""
         return self._document | {"commands": self._commands}
 
-    def compile(self) -> bytes:
-        """The execution plan, as a plan file. The program stays as it is."""
-        d = json.dumps(self.document()).encode()
+    def compile(self, *, allow_unpaired: bool = False) -> bytes:
+        """The execution plan, as a plan file. The program stays as it is. Signals without a wait, and waits without a signal, are an error, unless
+        allow_unpaired."""
+        d = json.dumps(self.document() | {"allow_unpaired": allow_unpaired}).encode()
         return take(lib.plan_compile, d, len(d))
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The execution plan as JSON text; indent None is as the compiler writes it."""
-        plan = self.compile().decode()
+        """The execution plan as JSON text; indent None is as the compiler writes it. Signals and waits that do not pair are a RuntimeWarning: such a
+        plan can be written, but no executor accepts it unless it is trusted."""
+        try:
+            plan = self.compile().decode()
+        except errors.InvalidArgument as e:
+            if _UNPAIRED not in str(e):
+                raise
+            plan = self.compile(allow_unpaired=True).decode()
+            warnings.warn(str(e), RuntimeWarning, stacklevel=2)
         return plan if indent is None else json.dumps(json.loads(plan), indent=indent)
 
     def check(self) -> dict[str, Any]:
@@ -113,3 +123,6 @@ class CollectiveProgram:
         plan = self.compile()
         report: dict[str, Any] = json.loads(take(lib.plan_check, plan, len(plan)))
         return report
+
+
+MSCCLPPProgram = CollectiveProgram  # an older name

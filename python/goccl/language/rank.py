@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from .program import current
-from .thread_block_group import blocks
+from .thread_block_group import ThreadBlockGroup, blocks
 from .types import BufferType, ReduceOperationType, SyncType
 
 if TYPE_CHECKING:
     from typing import Any
-    from ..language.thread_block_group import ThreadBlockGroup
 
 __all__ = ["Rank", "BaseBuffer", "Buffer", "Chunk", "Semaphore"]
 
@@ -102,6 +101,8 @@ class Rank:
     def unpack_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for the packets of src_chunk, which is scratch, and decodes them into dst_chunk."""
         self._local("unpack_packets", dst_chunk, src_chunk, tb, tb_group)
+
+    copy_packet, unpack_packet = copy_packets, unpack_packets  # older names
 
     def reduce(self, src_chunk: Chunk, other_chunks: "list[Chunk]", tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
                dst_chunk: Chunk | None = None,
