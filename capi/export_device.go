@@ -50,6 +50,17 @@ func gocclgo_device_id(h C.goccl_device, kind, index *C.int32_t) (r C.goccl_resu
 	return C.GOCCL_SUCCESS
 }
 
+//export gocclgo_device_capability
+func gocclgo_device_capability(h C.goccl_device, major, minor, numa *C.int32_t) (r C.goccl_result) {
+	defer catch(&r)
+	a, b, node, err := core.DeviceCapability(core.Handle(h))
+	if err != nil {
+		return result(err)
+	}
+	*major, *minor, *numa = C.int32_t(a), C.int32_t(b), C.int32_t(node)
+	return C.GOCCL_SUCCESS
+}
+
 //export gocclgo_alloc
 func gocclgo_alloc(h C.goccl_device, size C.uint64_t, ptr *unsafe.Pointer) (r C.goccl_result) {
 	defer catch(&r)

@@ -139,6 +139,9 @@ goccl_result goccl_device_open(int32_t kind, int32_t index, goccl_device *device
 goccl_result goccl_device_current(int32_t hint, goccl_device *device);
 goccl_result goccl_device_count(int32_t kind, int32_t *count);
 goccl_result goccl_device_id(goccl_device device, int32_t *kind, int32_t *index);
+/* The compute capability of a GPU, and the NUMA node that it is on: 0, 0 and -1 where there is none, as for a host
+ * device. */
+goccl_result goccl_device_capability(goccl_device device, int32_t *major, int32_t *minor, int32_t *numa_node);
 
 /* Zeroed memory that other processes of the machine can map. */
 goccl_result goccl_alloc(goccl_device device, uint64_t size, void **ptr);

@@ -27,7 +27,8 @@ def _exports() -> dict[str, str]:
 
 
 _HOME = _exports()  # a module is loaded when one of its names is first asked for
-_SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "channel", "fifo", "proxy", "algorithm", "native")
+_SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "channel", "fifo", "proxy", "algorithm", "native", "npkit",
+               "numa", "default_algos")
 
 __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 

@@ -3,6 +3,7 @@
 from .errors import Aborted as Aborted
 from .errors import Closed as Closed
 from .errors import CudaError as CudaError
+from .errors import ErrorCode as ErrorCode
 from .errors import Forked as Forked
 from .errors import GocclError as GocclError
 from .errors import InProgress as InProgress
@@ -28,6 +29,7 @@ from .device import RawGpuBuffer as RawGpuBuffer
 from .device import Stream as Stream
 from .device import current_device as current_device
 from .device import device_count as device_count
+from .device import is_bulk_supported as is_bulk_supported
 from .bootstrap import Bootstrap as Bootstrap
 from .bootstrap import TcpBootstrap as TcpBootstrap
 from .bootstrap import UniqueId as UniqueId
@@ -37,6 +39,8 @@ from .connection import Connection as Connection
 from .context import Context as Context
 from .connection import Endpoint as Endpoint
 from .connection import EndpointConfig as EndpointConfig
+from .connection import EndpointConfigIb as EndpointConfigIb
+from .connection import IbMode as IbMode
 from .communicator import Future as Future
 from .communicator import Host2DeviceSemaphore as Host2DeviceSemaphore
 from .communicator import Host2HostSemaphore as Host2HostSemaphore
@@ -46,7 +50,9 @@ from .semaphore import Semaphore as Semaphore
 from .semaphore import SemaphoreStub as SemaphoreStub
 from .channel import BaseMemoryChannel as BaseMemoryChannel
 from .channel import MemoryChannel as MemoryChannel
+from .channel import NvlsConnection as NvlsConnection
 from .channel import SwitchChannel as SwitchChannel
+from .channel import connect_nvls_collective as connect_nvls_collective
 from .fifo import Fifo as Fifo
 from .fifo import ProxyTrigger as ProxyTrigger
 from .proxy import BasePortChannel as BasePortChannel
@@ -56,6 +62,7 @@ from .proxy import ProxyService as ProxyService
 from .proxy import SimpleProxyChannel as SimpleProxyChannel
 from .comm import CommGroup as CommGroup
 from .algorithm import Algorithm as Algorithm
+from .algorithm import AlgorithmBuilder as AlgorithmBuilder
 from .collection import AlgorithmCollection as AlgorithmCollection
 from .collection import AlgorithmCollectionBuilder as AlgorithmCollectionBuilder
 from .collection import CollectiveRequest as CollectiveRequest

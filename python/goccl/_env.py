@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 __all__ = ["Env", "env"]
 
 
+def _first(*names: str, default: str = "") -> str:
+    return next(filter(None, map(os.environ.get, names)), default)
+
+
+@dataclasses.dataclass(frozen=True)
 class Env:
-    """A snapshot of goccl's environment; docs/environment.md says what each variable does."""
+    """A snapshot of goccl's environment, which cannot be changed; docs/environment.md says what each variable does. Fields of MSCCL++'s that
+    goccl has no variable for hold what is true here."""
 
     debug: str
     debug_file: str
@@ -20,24 +27,19 @@ class Env:
     comm_id: str
     hostid: str
     cache_dir: str
-
-    def __init__(self) -> None:
-        get = os.environ.get
-        self.debug = get("GOCCL_DEBUG") or get("NCCL_DEBUG") or ""
-        self.debug_file = get("NCCL_DEBUG_FILE", "")
-        self.device = get("GOCCL_DEVICE", "")
-        self.timeout = get("GOCCL_TIMEOUT", "30")
-        self.op_timeout = get("GOCCL_OP_TIMEOUT", "")
-        self.socket_ifname = get("GOCCL_SOCKET_IFNAME") or get("NCCL_SOCKET_IFNAME") or ""
-        self.socket_family = get("GOCCL_SOCKET_FAMILY") or get("NCCL_SOCKET_FAMILY") or ""
-        self.comm_id = get("NCCL_COMM_ID", "")
-        self.hostid = get("GOCCL_HOSTID", "")
-        self.cache_dir = get("GOCCL_CACHE_DIR", "")
-
-    def __repr__(self) -> str:
-        return "Env(" + ", ".join(f"{k}={v!r}" for k, v in vars(self).items()) + ")"
+    debug_subsys: str = ""
+    hca_devices: str = ""
+    ibv_mode: str = "host"
+    ib_gid_index: int = -1
+    npkit_dump_dir: str = ""
+    cuda_ipc_use_default_stream: bool = False
 
 
 def env() -> Env:
     """The environment as it is now."""
-    return Env()
+    return Env(
+        debug=_first("GOCCL_DEBUG", "NCCL_DEBUG"), debug_file=_first("NCCL_DEBUG_FILE"), device=_first("GOCCL_DEVICE"),
+        timeout=_first("GOCCL_TIMEOUT", default="30"), op_timeout=_first("GOCCL_OP_TIMEOUT"),
+        socket_ifname=_first("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), socket_family=_first("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"),
+        comm_id=_first("NCCL_COMM_ID"), hostid=_first("GOCCL_HOSTID"), cache_dir=_first("GOCCL_CACHE_DIR"),
+    )

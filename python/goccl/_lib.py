@@ -25,7 +25,7 @@ ABI_VERSION = 1
 
 # One letter per argument: i int32, u uint32, l int64, Q uint64 or a handle, p pointer, s string. All functions return a goccl_result.
 _SIGNATURES = {
-    "device_open": "iip", "device_current": "ip", "device_count": "ip", "device_id": "Qpp",
+    "device_open": "iip", "device_current": "ip", "device_count": "ip", "device_id": "Qpp", "device_capability": "Qppp",
     "alloc": "QQp", "free": "p", "copy_in": "QppQ", "copy_out": "QppQ",
     "stream_create": "Qp", "stream_synchronize": "QQl", "stream_destroy": "QQ",
     "unique_id_create": "lp", "unique_id_close": "p",

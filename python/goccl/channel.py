@@ -14,11 +14,13 @@ from .connection import Connection, RegisteredMemory
 from .semaphore import Semaphore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel"]
+__all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "NvlsConnection", "connect_nvls_collective"]
 
-_SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL = range(1, 11)
+(_SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL, _RELAXED_SIGNAL,
+ _RELAXED_WAIT) = range(1, 13)
 
 
 class _Channel(Object):
@@ -66,7 +68,19 @@ def _semaphore(semaphore: Any, connection: Any) -> Semaphore:
     return found
 
 
-class BaseMemoryChannel(_Channel):
+class _Relaxed(_Channel):
+    """A channel of load and store."""
+
+    def relaxed_signal(self) -> None:
+        """Signals the peer without publishing what was put before."""
+        self._blocking(_RELAXED_SIGNAL)
+
+    def relaxed_wait(self) -> None:
+        """Consumes one signal of the peer; what the peer has put need not be visible."""
+        self._blocking(_RELAXED_WAIT)
+
+
+class BaseMemoryChannel(_Relaxed):
     """Signals and waits in kernels, and moves no data."""
 
     def __init__(self, semaphore: Semaphore | Communicator | Any, connection: Connection | None = None) -> None:
@@ -74,7 +88,7 @@ class BaseMemoryChannel(_Channel):
         super().__init__(create(lib.base_memory_channel_create, semaphore.handle), semaphore)
 
 
-class MemoryChannel(_Channel):
+class MemoryChannel(_Relaxed):
     """Moves data in kernels by load and store: from local memory src to the peer's memory dst, and packets into the peer's packet buffer.
 
     packet_buffer is local memory into which the peer puts packets.
@@ -120,3 +134,31 @@ class SwitchChannel(_Channel):
         h = interruptible(create, lib.switch_channel_create, communicator.handle, device.handle, memory.handle, tag, 0)
         super().__init__(h, communicator, memory)
         self.buffer_size = memory.size()
+
+    def get_device_ptr(self) -> int:
+        """The address of the own memory, which kernels use with the channel."""
+        memory: RegisteredMemory = self._keep[1]
+        return memory.data()
+
+
+class NvlsConnection:
+    """What connect_nvls_collective gives: switch channels over memory that all ranks bind together."""
+
+    def __init__(self, communicator: Communicator, buffer_size: int) -> None:
+        self._communicator, self._left = communicator, buffer_size
+
+    def bind_allocated_memory(self, device_ptr: int, size: int) -> SwitchChannel:
+        """A switch channel over size bytes of every rank's memory; all ranks call it with one size, in one order."""
+        if not 0 < size <= self._left:
+            raise errors.InvalidArgument(f"bind_allocated_memory: {size} bytes; {self._left} of the connection's buffer_size are left")
+        self._left -= size
+        device = self._communicator.device()
+        return SwitchChannel(self._communicator, self._communicator.register_memory(device_ptr, size, device=device), device)
+
+
+def connect_nvls_collective(communicator: Communicator, all_ranks: Iterable[int], buffer_size: int) -> NvlsConnection:
+    """A connection among all ranks of communicator for up to buffer_size bytes of switch channels. They are unicast: multicast is off."""
+    n = communicator.bootstrap().get_n_ranks()
+    if sorted(all_ranks) != list(range(n)):
+        raise errors.Unsupported(f"connect_nvls_collective: all_ranks must be the communicator's ranks 0 to {n - 1}: make a communicator of fewer ranks")
+    return NvlsConnection(communicator, buffer_size)

@@ -80,20 +80,28 @@ class AlgorithmCollection:
         return self._all[i]
 
 
+class _Reset:
+    """builder.reset() forgets what the builder has gathered. AlgorithmCollectionBuilder.reset() does nothing: builders share nothing."""
+
+    def __get__(self, builder: AlgorithmCollectionBuilder | None, cls: type) -> Callable[[], None]:
+        return builder._start if builder is not None else lambda: None
+
+
 class AlgorithmCollectionBuilder:
     """Gathers algorithms into a collection."""
 
-    def __init__(self) -> None:
-        self.reset()
+    reset = _Reset()
 
-    def reset(self) -> None:
-        """Starts anew."""
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         self._builders: list[Any] = []
         self._user: Callable[..., Any] | None = None
         self._fallback: Callable[..., Any] | None = None
 
     def add_algorithm_builder(self, builder: Any) -> None:
-        """An Algorithm, or something whose build() gives one."""
+        """An Algorithm, an AlgorithmBuilder, or something else whose build() gives an Algorithm."""
         self._builders.append(builder)
 
     def set_algorithm_selector(self, selector: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ from . import errors
 from ._buffer import ANY, CUDA, resolve, shared
 from ._types import DeviceType, Transport
 from .bootstrap import Bootstrap, TcpBootstrap, UniqueId
-from .channel import MemoryChannel, SwitchChannel
+from .channel import MemoryChannel, SwitchChannel, connect_nvls_collective
 from .device import Device, RawGpuBuffer, current_device
 from .communicator import Communicator
 from .connection import Connection, EndpointConfig, RegisteredMemory
@@ -104,9 +104,11 @@ class CommGroup:
         return Transport(Transport.IB0 + local_rank)
 
     def make_connection(self, all_ranks: int | Iterable[int], endpoints: Transport | EndpointConfig | dict[int, Transport | EndpointConfig],
-                        use_switch: bool = False, *, tag: int = 0) -> "dict[int, Connection]":
+                        use_switch: bool = False, *, tag: int = 0) -> Any:
         """Connections with the ranks in all_ranks (the own one is left out), by rank. endpoints is a Transport, an EndpointConfig, or a dict of either by
-        rank. Both sides call it."""
+        rank. Both sides call it. With use_switch and IPC a connection among all ranks for switch channels, see connect_nvls_collective."""
+        if use_switch and not isinstance(endpoints, dict) and EndpointConfig.of(endpoints).transport == Transport.CudaIpc:
+            return connect_nvls_collective(self.communicator, {self.my_rank, *([all_ranks] if isinstance(all_ranks, int) else all_ranks)}, 1 << 30)
         ranks = [all_ranks] if isinstance(all_ranks, int) else [r for r in all_ranks if r != self.my_rank]
         futures = {}
         for r in ranks:

@@ -6,6 +6,8 @@ An object keeps alive what it was made from and is closed with its last referenc
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import enum
 from typing import TYPE_CHECKING
 
 from ._lib import create, interruptible, lib, nanoseconds, take
@@ -16,7 +18,34 @@ from .device import Device, current_device
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Endpoint", "EndpointConfig", "Connection", "RegisteredMemory"]
+__all__ = ["Endpoint", "EndpointConfig", "EndpointConfigIb", "IbMode", "Connection", "RegisteredMemory"]
+
+
+class IbMode(enum.IntEnum):
+    """How an InfiniBand connection signals."""
+
+    Default = 0
+    Host = 1
+    HostNoAtomic = 2
+
+
+@dataclasses.dataclass
+class EndpointConfigIb:
+    """An endpoint's InfiniBand options under MSCCL++'s names. goccl chooses the adapter by the transport, and its queues and signalling by itself."""
+
+    device_index: int = -1
+    port: int = -1
+    gid_index: int = -1
+    max_cq_size: int = 1024
+    max_cq_poll_num: int = 256
+    max_send_wr: int = 8192
+    max_recv_wr: int = 16
+    max_wr_per_send: int = 64
+    mode: IbMode = IbMode.Default
+
+
+def _ib_option(name: str) -> Any:
+    return property(lambda self: getattr(self.ib, name), lambda self, value: setattr(self.ib, name, value), doc=f"ib.{name}.")
 
 
 class EndpointConfig:
@@ -25,11 +54,17 @@ class EndpointConfig:
     transport: Transport
     device: Device
     max_write_queue_size: int
+    ib: EndpointConfigIb
 
-    def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None, max_write_queue_size: int = -1, ib: Any = None) -> None:
+    def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None, max_write_queue_size: int = -1,
+                 ib: EndpointConfigIb | None = None) -> None:
         self.transport = Transport(transport)
         self.device = device or current_device()
         self.max_write_queue_size = max_write_queue_size
+        self.ib = ib or EndpointConfigIb()
+
+    ib_device_index, ib_port, ib_gid_index, ib_max_cq_size, ib_max_cq_poll_num, ib_max_send_wr, ib_max_recv_wr, ib_max_wr_per_send, ib_mode = (
+        _ib_option(f.name) for f in dataclasses.fields(EndpointConfigIb))
 
     @classmethod
     def of(cls, config: EndpointConfig | Endpoint | Transport) -> "EndpointConfig":

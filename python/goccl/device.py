@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ._typing import BytesLike
 
-__all__ = ["Device", "Stream", "RawGpuBuffer", "GpuBuffer", "GpuBufferGranularity", "device_count", "current_device"]
+__all__ = ["Device", "Stream", "RawGpuBuffer", "GpuBuffer", "GpuBufferGranularity", "device_count", "current_device", "is_bulk_supported"]
 
 
 class Device:
@@ -55,6 +55,22 @@ class Device:
         d = cls(kind.value, index.value)
         d._handle = handle
         return d
+
+    def _facts(self) -> list[int]:
+        values = [ctypes.c_int32() for _ in range(3)]
+        lib.device_capability(self.handle, *map(ctypes.byref, values))
+        return [v.value for v in values]
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """A GPU's compute capability, such as (9, 0); (0, 0) for the host device."""
+        major, minor, _ = self._facts()
+        return major, minor
+
+    @property
+    def numa_node(self) -> int:
+        """The NUMA node that a GPU is on; -1 when it is not known, and for the host device."""
+        return self._facts()[2]
 
     @property
     def is_host(self) -> bool:
@@ -93,6 +109,11 @@ def current_device(hint: int | None = None) -> Device:
     if device_count() > 0:
         return Device._of_handle(create(lib.device_current, hint))
     return Device(DeviceType.CPU, hint)
+
+
+def is_bulk_supported() -> bool:
+    """Whether kernels of the current GPU can use bulk copies (TMA): compute capability 9.0 and later."""
+    return current_device().capability >= (9, 0)
 
 
 class Stream:

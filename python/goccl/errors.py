@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import enum
+
 __all__ = [
+    "ErrorCode",
     "GocclError", "CudaError", "SysError", "InternalError", "InvalidArgument", "InvalidUsage", "PeerDead", "InProgress", "Timeout", "Aborted",
     "Mismatch", "Unsupported", "Closed", "Forked", "OutOfMemory",
 ]
+
+
+class ErrorCode(enum.IntEnum):
+    """MSCCL++'s kinds of errors. Every exception has one, its error_code; its class says more."""
+
+    SystemError = 0
+    InternalError = 1
+    RemoteError = 2
+    InvalidUsage = 3
+    Timeout = 4
+    Aborted = 5
+    ExecutorError = 6
 
 
 class GocclError(RuntimeError):
     """What goccl failed at, where, and how to mend it."""
 
     code = 3
+
+    @property
+    def error_code(self) -> ErrorCode:
+        """MSCCL++'s kind of the error."""
+        return _KINDS.get(type(self), ErrorCode.InvalidUsage)
 
 
 class CudaError(GocclError):
@@ -100,6 +120,10 @@ class OutOfMemory(GocclError, MemoryError):
 
 _BY_CODE = {c.code: c for c in (CudaError, SysError, InternalError, InvalidArgument, InvalidUsage, PeerDead, InProgress, Timeout, Aborted,
                                 Mismatch, Unsupported, Closed, Forked, OutOfMemory)}
+
+
+_KINDS = {CudaError: ErrorCode.SystemError, SysError: ErrorCode.SystemError, OutOfMemory: ErrorCode.SystemError, GocclError: ErrorCode.InternalError,
+          InternalError: ErrorCode.InternalError, PeerDead: ErrorCode.RemoteError, Timeout: ErrorCode.Timeout, Aborted: ErrorCode.Aborted}
 
 
 def from_result(code: int, text: str) -> GocclError:

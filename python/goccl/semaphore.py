@@ -25,15 +25,38 @@ class SemaphoreStub(Object):
         """The stub as bytes, for the peer."""
         return take(lib.object_serialize, self.handle)
 
+    @staticmethod
+    def deserialize(data: bytes) -> "RemoteStub":
+        """What the peer's serialize gave, for Semaphore(local_stub, remote_stub)."""
+        return RemoteStub(data)
+
+
+class RemoteStub:
+    """A peer's stub as bytes. It becomes one in the context of the local stub that it is joined with."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = bytes(data)
+
+    def serialize(self) -> bytes:
+        """The bytes that it was made of."""
+        return self._data
+
+    def within(self, local: SemaphoreStub) -> SemaphoreStub:
+        """The stub in the context of a local one."""
+        connection: Connection = local._keep[0]
+        return SemaphoreStub(None, _handle=create(lib.semaphore_stub_deserialize, connection.context.handle, self._data, len(self._data)))
+
 
 class Semaphore(Object):
     """A pair of counters by which two sides signal each other: each side makes one from both stubs."""
 
-    def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | None = None, *, _handle: int = 0,
+    def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | RemoteStub | None = None, *, _handle: int = 0,
                  _keep: tuple[object, ...] = ()) -> None:
         if not _handle:
             if local_stub is None or remote_stub is None:
                 raise errors.InvalidArgument("a Semaphore is made of two stubs: this side's and the peer's")
+            if isinstance(remote_stub, RemoteStub):
+                remote_stub = remote_stub.within(local_stub)
             _handle = create(lib.semaphore_create, local_stub.handle, remote_stub.handle)
         super().__init__(_handle, local_stub, remote_stub, *_keep)
 

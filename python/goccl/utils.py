@@ -165,10 +165,8 @@ _DTYPES: dict[Any, Any] = {}
 
 
 def get_device_arch() -> str:
-    """"sm_90" and the like, of the current GPU, as torch or cupy tell it."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        return "sm_{}{}".format(*torch.cuda.get_device_capability())
-    import cupy as cp
-
-    return f"sm_{cp.cuda.Device().compute_capability}"
+    """"sm_90" and the like, of the current GPU."""
+    device = current_device()
+    if device.is_host:
+        raise errors.CudaError("get_device_arch: there is no GPU")
+    return "sm_{}{}".format(*device.capability)
