@@ -12,7 +12,7 @@ __all__ = ["DataType", "ReduceOp", "Transport", "TransportFlags", "DeviceType", 
 
 
 class DataType(enum.IntEnum):
-    """Element types, numbered as in NCCL."""
+    """Element types, numbered as in NCCL; those from 64 on are goccl's own and exist in Python only."""
 
     int8 = 0
     uint8 = 1
@@ -26,7 +26,8 @@ class DataType(enum.IntEnum):
     bfloat16 = 9
     float8_e4m3 = 10
     float8_e5m2 = 11
-    float8_e4m3fn = 10  # its full name: finite, with NaN. The formats fnuz and b15 are others, which goccl does not reduce
+    float8_e4m3fn = 10  # its full name: finite, with NaN. The formats fnuz are others, which goccl does not reduce
+    float8_e4m3b15 = 64  # bias 15, every byte a finite number; algorithms and plans reduce it through float32
 
     @property
     def itemsize(self) -> int:
@@ -42,7 +43,7 @@ class DataType(enum.IntEnum):
         return t
 
 
-_ITEMSIZE = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1]
+_ITEMSIZE = dict(zip(DataType, [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 1]))
 _NAMES = {t.name: t for t in DataType} | {
     "half": DataType.float16, "float": DataType.float32, "double": DataType.float64, "bool": DataType.uint8, "char": DataType.int8,
     "int": DataType.int32, "long": DataType.int64, "byte": DataType.uint8,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import errors
+from . import _e4m3b15, errors
 from ._buffer import stream_handle
 from ._lib import error
 from ._types import DataType, ReduceOp
 from .algorithm import MAX_SIZE, Algorithm, check_sizes
 from .nccl._communicator import Communicator as Comm
-from .nccl._request import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, request
+from .nccl._request import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, REDUCING, request
 
 if TYPE_CHECKING:
     from typing import Any
@@ -32,6 +32,13 @@ class _BuiltIn(Algorithm):
         c = comm.__dict__.get("_goccl_comm") or _communicator(comm)
         code = _CODES[self.collective]
         root = self._root(extras, c._size) if extras else 0
+        if dtype is DataType.float8_e4m3b15:
+            if code in REDUCING:
+                _e4m3b15.reduce(c.device, stream, input_buffer, output_buffer, input_size, output_size, code == REDUCE and root != c.rank,
+                                lambda send, recv, wide, scale: self._execute(comm, send, recv, scale * input_size, scale * output_size, wide, op,
+                                                                              stream, executor, nblocks, nthreads_per_block, extras))
+                return
+            dtype = DataType.uint8
         itemsize = dtype.itemsize
         check_sizes(self.collective, c._size, input_size, output_size, itemsize, code != REDUCE or root == c._rank)
         if code == REDUCE_SCATTER:
@@ -51,7 +58,7 @@ class _BuiltIn(Algorithm):
             raise error(result)
 
     def _accumulates_in(self, dtype: DataType) -> DataType:
-        narrow = (DataType.float16, DataType.bfloat16, DataType.float8_e4m3, DataType.float8_e5m2)
+        narrow = (DataType.float8_e4m3b15, DataType.float16, DataType.bfloat16, DataType.float8_e4m3, DataType.float8_e5m2)
         return DataType.float32 if dtype in narrow else dtype
 
     def _root(self, extras: dict[str, int], size: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from . import errors
+from . import _e4m3b15, errors
 from ._buffer import stream_handle
 from ._lib import create, error, interruptible, lib, nanoseconds, synchronize, take
 from ._object import Object
@@ -91,6 +91,13 @@ class Executor:
 
     def run(self, plan: ExecutionPlan, send: int, recv: int, message: int, dtype: DataType, op: int, stream: int) -> None:
         """Enqueues one run; message is in bytes of the input, or of the output for an all-gather."""
+        if dtype is DataType.float8_e4m3b15:
+            if plan.collective in _e4m3b15.REDUCING:
+                self._through_float32(plan, send, recv, message, op, stream)
+                return
+            if plan.collective not in _e4m3b15.MOVING:
+                raise errors.Unsupported(f"{plan.name}: a custom collective does not run on float8_e4m3b15; use float32")
+            dtype = DataType.uint8
         o = self._loaded.get(plan.key)
         handle = o.handle if o is not None else self.load(plan)
         own = not stream and self._device.is_host
@@ -108,6 +115,13 @@ class Executor:
                 lib.executor_abort(self._object.handle)
                 raise
             self._raise()
+
+    def _through_float32(self, plan: ExecutionPlan, send: int, recv: int, message: int, op: int, stream: int) -> None:
+        boot = self._comm.bootstrap()
+        output = message // boot.get_n_ranks() if plan.collective == "reducescatter" else message
+        others = plan.collective == "reduce" and plan.report["root"] != boot.get_rank()
+        _e4m3b15.reduce(self._device, stream, send, recv, message, output, others,
+                        lambda send, recv, wide, scale: self.run(plan, send, recv, scale * message, wide, op, stream))
 
     def _raise(self) -> None:
         lib.executor_error(self._object.handle)
