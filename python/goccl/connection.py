@@ -45,7 +45,11 @@ class EndpointConfigIb:
 
 
 def _ib_option(name: str) -> Any:
-    return property(lambda self: getattr(self.ib, name), lambda self, value: setattr(self.ib, name, value), doc=f"ib.{name}.")
+    def get(self: EndpointConfig) -> Any:
+        """The option of ib."""
+        return getattr(self.ib, name)
+
+    return property(get, lambda self, value: setattr(self.ib, name, value))
 
 
 class EndpointConfig:

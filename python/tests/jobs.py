@@ -1,5 +1,6 @@
 """Jobs of several processes for tests."""
 
+import atexit
 import multiprocessing as mp
 import os
 import queue
@@ -73,6 +74,12 @@ def run(n, function, *args, timeout=120, victim=None):
 
 
 _held = []
+
+
+@atexit.register
+def _release():
+    for s in _held:
+        s.close()
 
 
 def address():
