@@ -95,3 +95,12 @@ def test_reductions():
         executor.close()
 
     in_threads(n, rank)
+
+
+def test_the_kernels_compile(monkeypatch):
+    from goccl.utils import compile_source
+    from test_native import _nvrtc
+
+    monkeypatch.setenv("GOCCL_NVRTC", _nvrtc())
+    image = compile_source(_e4m3b15._SOURCE, "e4m3b15.cu", arch=(9, 0))
+    assert b"widen" in image and b"narrow" in image
