@@ -10,7 +10,7 @@ job() {
 	echo "== $*"
 	timeout 300 torchrun --nproc_per_node="$n" "$@" || { status=1; echo "FAILED: $*"; }
 }
-for t in collectives backend overhead; do job python/tests/gpu/$t.py; done
+for t in collectives algorithms backend overhead; do job python/tests/gpu/$t.py; done
 for e in mesh 03_alltoallv default_allreduce dsl_allreduce native_allgather; do job python/examples/$e.py; done
 job python/tests/gpu/ddp_transformer.py goccl
 job python/tests/gpu/ddp_transformer.py nccl
