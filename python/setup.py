@@ -1,6 +1,8 @@
-"""The wheel: pure Python with libgoccl.so, libnccl.so.2, libmscclpp.so, the goccl program and the headers inside, built by the repository's Makefile.
+"""The wheel: pure Python with libgoccl.so, libnccl.so.2, the goccl program and the headers inside, built by the
+repository's Makefile.
 
-Needs Go and a C compiler when building, nothing when running. The tag is py3-none-<platform>: one wheel for every Python.
+Needs Go and a C compiler when building, nothing when running. The tag is py3-none-<platform>: one wheel for every
+Python.
 """
 
 import os
@@ -28,16 +30,17 @@ class BuildWithLibrary(build_py):
 
     def run(self) -> None:
         super().run()
-        make("make", "libgoccl", "libnccl", "libmscclpp")
+        make("make", "libgoccl", "libnccl")
         if self.editable_mode:
             return  # the package finds them in the checkout's build folder
         package = os.path.join(self.build_lib, "goccl")
         lib = os.path.join(package, "lib")
         include = os.path.join(package, "include")
         os.makedirs(lib, exist_ok=True)
-        for name in ("libgoccl.so", "libnccl.so.2", "libmscclpp.so"):
+        for name in ("libgoccl.so", "libnccl.so.2"):
             shutil.copy2(os.path.join(ROOT, "build", name), lib)
-        make("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", os.path.abspath(os.path.join(lib, "goccl")), "./cmd/goccl")
+        make("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", os.path.abspath(os.path.join(lib, "goccl")),
+             "./cmd/goccl")
         shutil.rmtree(include, ignore_errors=True)
         shutil.copytree(os.path.join(ROOT, "build", "include"), include)
 
@@ -61,13 +64,16 @@ class WithLibraries(Distribution):
 
 
 def extras() -> dict[str, list[str]]:
-    """What pip installs beside goccl on request. The name mscclpp is a distribution of its own, because that package takes the place of MSCCL++'s: in a
-    checkout the folder beside this file, in a release (RELEASE=1) the one of that name in the index."""
+    """What pip installs beside goccl on request. The name mscclpp is a distribution of its own, because that package
+    takes the place of MSCCL++'s: in a checkout the folder beside this file, in a release (RELEASE=1) the one of that
+    name in the index."""
     alias = "goccl-mscclpp"
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mscclpp")
     if os.path.isdir(folder) and os.environ.get("RELEASE") != "1":
         alias += " @ " + pathlib.Path(folder).as_uri()
-    return {"mscclpp": [alias], "jit": ["nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12"], "test": ["pytest", "mpi4py"]}
+    return {"mscclpp": [alias], "jit": ["nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12"],
+            "test": ["pytest", "mpi4py"]}
 
 
-setup(distclass=WithLibraries, extras_require=extras(), cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+setup(distclass=WithLibraries, extras_require=extras(),
+      cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})

@@ -3,8 +3,9 @@
     mpirun -np 4 python python/examples/03_alltoallv.py
     python -m goccl run -n 4 -- python python/examples/03_alltoallv.py
 
-Rank r sends (r + p) % 3 + 1 floats to rank p. Every rank knows all counts: the arrays are nranks x nranks matrices, row r being rank r's view. The exit status
-is not 0 when any rank received anything wrong. Runs on GPUs with torch or cupy, else on the host with numpy.
+Rank r sends (r + p) % 3 + 1 floats to rank p. Every rank knows all counts: the arrays are nranks x nranks matrices, row
+r being rank r's view. The exit status is not 0 when any rank received anything wrong. Runs on GPUs with torch or cupy,
+else on the host with numpy.
 """
 
 import sys
@@ -50,7 +51,8 @@ def main() -> int:
 
     send = np.arange(sendcounts[rank].sum(), dtype=np.float32) + 10 * rank
     recv = np.full(recvcounts[rank].sum(), -1, dtype=np.float32)
-    expected = np.concatenate([sdispls[p, rank] + np.arange(counts[p, rank]) + 10 * p for p in range(n)]).astype(np.float32)
+    expected = np.concatenate([sdispls[p, rank] + np.arange(counts[p, rank]) + 10 * p
+                               for p in range(n)]).astype(np.float32)
 
     sendbuf, _ = to_device(send, comm.device)
     recvbuf, back = to_device(recv, comm.device)
@@ -64,7 +66,8 @@ def main() -> int:
     if rank == 0:
         print(f"{n} ranks; rank r sends to rank p:\n{sendcounts}")
     good = np.array_equal(got, expected)
-    print(f"rank {rank} on {comm.device}: alltoallv {'OK' if good else 'FAIL'} ({len(send)} sent, {len(got)} received)", flush=True)
+    print(f"rank {rank} on {comm.device}: alltoallv {'OK' if good else 'FAIL'} ({len(send)} sent, {len(got)} received)",
+          flush=True)
     if not good:
         print(f"rank {rank}: received {got}, expected {expected}", file=sys.stderr)
     comm.destroy()

@@ -16,15 +16,16 @@ class CustomizedComm:
     def __init__(self, comm: goccl.CommGroup) -> None:
         self.comm = comm
         self.scratch = goccl.RawGpuBuffer(1 << 20)
-        algorithms = goccl.AlgorithmCollectionBuilder().build_default_algorithms(scratch_buffer=self.scratch.data(),
-                                                                                 scratch_buffer_size=self.scratch.bytes(), rank=comm.my_rank)
+        algorithms = goccl.AlgorithmCollectionBuilder().build_default_algorithms(
+            scratch_buffer=self.scratch.data(), scratch_buffer_size=self.scratch.bytes(), rank=comm.my_rank)
         by = {a.name: a for a in algorithms if a.collective == "allreduce"}
         self._small, self._large = by["default_allreduce_nvls_packet"], by["default_allreduce_nvls_with_copy"]
 
     def all_reduce(self, address: int, size: int, dtype, stream: int = 0) -> None:
         algorithm = self._small if size < 1 << 20 else self._large
-        algorithm.execute(comm=self.comm.communicator, input_buffer=address, output_buffer=address, input_size=size, output_size=size,
-                          dtype=goccl.utils.torch_dtype_to_mscclpp_dtype(dtype), op=goccl.ReduceOp.SUM, stream=stream)
+        algorithm.execute(comm=self.comm.communicator, input_buffer=address, output_buffer=address, input_size=size,
+                          output_size=size, dtype=goccl.utils.torch_dtype_to_mscclpp_dtype(dtype),
+                          op=goccl.ReduceOp.SUM, stream=stream)
 
 
 def main() -> int:

@@ -1,4 +1,5 @@
-"""The torch guide's second way: an all-reduce written in the language, over a switch channel, compiled, verified and executed.
+"""The torch guide's second way: an all-reduce written in the language, over a switch channel, compiled, verified and
+executed.
 
     python -m goccl run -n 4 -- python python/examples/dsl_allreduce.py          (numpy, host device)
     torchrun --nproc_per_node=8 python/examples/dsl_allreduce.py                 (torch, GPUs)
@@ -50,8 +51,9 @@ def main() -> int:
 
         torch.cuda.set_device(bootstrap.get_local_rank())
     group = goccl.CommGroup(bootstrap=bootstrap)
-    spec = AlgoSpec(name="allreduce_nvls", collective=AllReduce(n, 1, True), nranks_per_node=n, world_size=n, in_place=True, instances=2,
-                    num_threads_per_block=1024, min_message_size=1 << 10, max_message_size=48 << 30, tags={"nvls": 1})
+    spec = AlgoSpec(name="allreduce_nvls", collective=AllReduce(n, 1, True), nranks_per_node=n, world_size=n,
+                    in_place=True, instances=2, num_threads_per_block=1024, min_message_size=1 << 10,
+                    max_message_size=48 << 30, tags={"nvls": 1})
     algorithm = goccl.compile(algo=allreduce_nvls, algo_spec=spec, rank=rank)
     executor = goccl.Executor(group.communicator)
     ok = True
@@ -63,9 +65,11 @@ def main() -> int:
             import torch
 
             data = torch.full((elements,), rank + 1, dtype=torch.float32, device="cuda")
-            address, size, dtype, stream = data.data_ptr(), data.nbytes, data.dtype, torch.cuda.current_stream().cuda_stream
-        algorithm.execute(comm=group.communicator, executor=executor, input_buffer=address, output_buffer=address, input_size=size, output_size=size,
-                          dtype=goccl.utils.torch_dtype_to_mscclpp_dtype(dtype), stream=stream)
+            address, size, dtype = data.data_ptr(), data.nbytes, data.dtype
+            stream = torch.cuda.current_stream().cuda_stream
+        algorithm.execute(comm=group.communicator, executor=executor, input_buffer=address, output_buffer=address,
+                          input_size=size, output_size=size, dtype=goccl.utils.torch_dtype_to_mscclpp_dtype(dtype),
+                          stream=stream)
         if not group.device.is_host:
             torch.cuda.synchronize()
         ok = ok and bool((data == n * (n + 1) / 2).all())

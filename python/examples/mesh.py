@@ -1,4 +1,5 @@
-"""A mesh of N ranks: each puts its part of a buffer into every other rank's by proxy channels, from a kernel of the user's.
+"""A mesh of N ranks: each puts its part of a buffer into every other rank's by proxy channels, from a kernel of the
+user's.
 
     mpirun -np 8 python python/examples/mesh.py        (with mpi4py)
     torchrun --nproc_per_node=8 python/examples/mesh.py
@@ -12,7 +13,8 @@ import sys
 
 import numpy as np
 
-from goccl import CommGroup, Device, DeviceType, GpuBuffer, ProxyService, SimpleProxyChannel, Transport, device_count, mpi_world
+from goccl import (CommGroup, Device, DeviceType, GpuBuffer, ProxyService, SimpleProxyChannel, Transport, device_count,
+                   mpi_world)
 from goccl.utils import KernelBuilder, pack
 
 
@@ -51,7 +53,8 @@ def launch_kernel(my_rank: int, nranks: int, simple_channels: "dict[int, SimpleP
     file_dir = os.path.dirname(os.path.abspath(__file__))
     kernel = KernelBuilder(file="mesh.cu", kernel_name="simple_proxy_channel", file_dir=file_dir).get_compiled_kernel()
     size_of_channels = len(next(iter(simple_channels.values())).device_handle().raw)
-    handles = [bytes(size_of_channels) if r == my_rank else simple_channels[r].device_handle().raw for r in range(nranks)]
+    handles = [bytes(size_of_channels) if r == my_rank
+               else simple_channels[r].device_handle().raw for r in range(nranks)]
     d_channels = GpuBuffer(size_of_channels * nranks, dtype=np.uint8)  # kept until the kernel has ended
     host = np.frombuffer(b"".join(handles), dtype=np.uint8)
     if hasattr(d_channels, "set"):
@@ -78,7 +81,8 @@ def synchronize(memory) -> None:
         torch.cuda.synchronize()
 
 
-def on_the_host(my_rank: int, nranks: int, simple_channels: "dict[int, SimpleProxyChannel]", memory: np.ndarray) -> None:
+def on_the_host(my_rank: int, nranks: int, simple_channels: "dict[int, SimpleProxyChannel]",
+                memory: np.ndarray) -> None:
     """The kernel, by the calling thread."""
     size_per_rank = memory.nbytes // nranks
     for channel in simple_channels.values():

@@ -1,8 +1,10 @@
-"""The torch guide's third way: an all-gather by a kernel of one's own, compiled at run time without nvcc or a C++ compiler.
+"""The torch guide's third way: an all-gather by a kernel of one's own, compiled at run time without nvcc or a C++
+compiler.
 
     torchrun --nproc_per_node=8 python/examples/native_allgather.py
 
-allgather.cu holds the kernel, Allgather below what is around it. Needs GPUs and torch. Without a GPU it says so and ends with status 77.
+allgather.cu holds the kernel, Allgather below what is around it. Needs GPUs and torch. Without a GPU it says so and
+ends with status 77.
 """
 
 import ctypes
@@ -34,7 +36,8 @@ class Allgather:
     def context_key(self, input, output, input_size, output_size, dtype):
         return input, output, input_size
 
-    def launch(self, context, input, output, input_size, output_size, dtype, op, stream, nblocks, nthreads, extras) -> None:
+    def launch(self, context, input, output, input_size, output_size, dtype, op, stream, nblocks, nthreads,
+               extras) -> None:
         group, _, handles = context
         u64 = ctypes.c_uint64
         params = goccl.utils.pack(u64(handles.data()), u64(input), u64(output), group.my_rank, u64(input_size))
@@ -44,7 +47,8 @@ class Allgather:
 def algorithm(module) -> goccl.Algorithm:
     """The all-gather around the module's kernel."""
     d = Allgather(module)
-    module.algorithm("allgather", "allgather", initialize=d.initialize, init_context=d.init_context, context_key=d.context_key, launch=d.launch)
+    module.algorithm("allgather", "allgather", initialize=d.initialize, init_context=d.init_context,
+                     context_key=d.context_key, launch=d.launch)
     return goccl.Algorithm.create_from_native_capsule(module.create_allgather_algorithm())
 
 
@@ -66,7 +70,8 @@ def main() -> int:
         torch.cuda.synchronize()
         for _ in range(3):
             allgather.execute(group.communicator, tensor.data_ptr(), out.data_ptr(), tensor.nbytes, out.nbytes,
-                              goccl.utils.torch_dtype_to_mscclpp_dtype(tensor.dtype), stream=torch.cuda.current_stream().cuda_stream)
+                              goccl.utils.torch_dtype_to_mscclpp_dtype(tensor.dtype),
+                              stream=torch.cuda.current_stream().cuda_stream)
         torch.cuda.synchronize()
         ok = ok and torch.equal(out, torch.arange(n, device="cuda").repeat_interleave(elements).float())
     print(f"rank {rank}: {'OK' if ok else 'FAIL'}", flush=True)

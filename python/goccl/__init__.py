@@ -1,7 +1,8 @@
 """goccl: GPU communication primitives and collectives, on GPUs or on the host.
 
-Importing opens nothing and starts no thread; the library is loaded by the first call. Submodules: ``goccl.nccl`` (nccl4py's API), ``goccl.torch``
-(torch.distributed backend), ``goccl.language`` (collectives written in Python), ``goccl.utils`` (users' kernels), ``goccl.ext`` (algorithms).
+Importing opens nothing and starts no thread; the library is loaded by the first call. Submodules: ``goccl.nccl``
+(nccl4py's API), ``goccl.torch`` (torch.distributed backend), ``goccl.language`` (collectives written in Python),
+``goccl.utils`` (users' kernels), ``goccl.ext`` (algorithms).
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ _here = os.path.dirname(os.path.abspath(__file__))
 
 
 def _exports() -> dict[str, str]:
-    """The package's names and their modules, as __init__.pyi lists them in lines of the form ``from .module import name as name``."""
+    """The package's names and their modules, as __init__.pyi lists them in lines of the form ``from .module import name
+    as name``."""
     with open(os.path.join(_here, "__init__.pyi"), encoding="utf-8") as f:
         lines = (line.split() for line in f)
         return {words[-1]: words[1] for words in lines if words[:1] == ["from"] and words[1].startswith(".")}
 
 
 _HOME = _exports()  # a module is loaded when one of its names is first asked for
-_SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "channel", "fifo", "proxy", "algorithm", "native", "npkit",
-               "numa", "default_algos")
+_SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "channel", "fifo",
+               "proxy", "algorithm", "native", "npkit", "numa", "default_algos")
 
 __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 
@@ -56,11 +58,14 @@ def get_lib() -> str:
 
 
 def get_include() -> str:
-    """The folder of nccl.h, goccl.h and the device headers, for compilers other than the built-in one; in a checkout what `make libgoccl` gathers."""
+    """The folder of nccl.h, goccl.h and the device headers, for compilers other than the built-in one; in a checkout
+    what `make libgoccl` gathers."""
     packaged = os.path.join(_here, "include")
-    return packaged if os.path.isdir(packaged) else os.path.normpath(os.path.join(_here, "..", "..", "build", "include"))
+    checkout = os.path.normpath(os.path.join(_here, "..", "..", "build", "include"))
+    return packaged if os.path.isdir(packaged) else checkout
 
 
 def is_nvls_supported() -> bool:
-    """False: multicast is off. Switch channels are unicast: they load from and store to every peer, with the same API."""
+    """False: multicast is off. Switch channels are unicast: they load from and store to every peer, with the same
+    API."""
     return False

@@ -31,7 +31,8 @@ def _program() -> str | None:
 
 
 def _install_alias() -> int:
-    """Writes a package mscclpp beside goccl, for programs that import nothing else. An MSCCL++ that is there already stays."""
+    """Writes a package mscclpp beside goccl, for programs that import nothing else. An MSCCL++ that is there already
+    stays."""
     target = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mscclpp")
     if os.path.exists(target):
         print(f"{target} exists: remove it, or call goccl.install_alias() in the program", file=sys.stderr)
@@ -48,7 +49,8 @@ def main() -> int:
         return _install_alias()
     program = _program()
     if program is None:
-        print("the goccl program is not installed: `pip install ./python` builds it, or `go build -o build/goccl ./cmd/goccl` in the checkout", file=sys.stderr)
+        print("the goccl program is not installed: `pip install ./python` builds it, or `go build -o build/goccl "
+              "./cmd/goccl` in the checkout", file=sys.stderr)
         return 127
     folder = directory()
     if folder:

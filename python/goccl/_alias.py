@@ -25,8 +25,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: Any) -> ModuleType:
         module = importlib.import_module("goccl" + spec.name[len("mscclpp"):])
-        self._specs[spec.name] = (getattr(module, "__spec__", None), getattr(module, "__loader__", None), module.__name__, module.__package__,
-                                  getattr(module, "__path__", None))
+        self._specs[spec.name] = (getattr(module, "__spec__", None), getattr(module, "__loader__", None),
+                                  module.__name__, module.__package__, getattr(module, "__path__", None))
         return module
 
     _specs: dict[str, Any] = {}
@@ -41,12 +41,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install_alias() -> None:
-    """Makes ``import mscclpp``, ``mscclpp.comm``, ``mscclpp.utils``, ``mscclpp.language.…`` and ``mscclpp.ext`` mean goccl's modules in this process. Raises
-    InvalidUsage when MSCCL++ itself is imported already."""
+    """Makes ``import mscclpp``, ``mscclpp.comm``, ``mscclpp.utils``, ``mscclpp.language.…`` and ``mscclpp.ext`` mean
+    goccl's modules in this process. Raises InvalidUsage when MSCCL++ itself is imported already."""
     from .errors import InvalidUsage
 
     known = sys.modules.get("mscclpp")
     if known is not None and known.__name__ != "goccl":
-        raise InvalidUsage(f"mscclpp is imported already, from {getattr(known, '__file__', '?')}: call install_alias first")
+        raise InvalidUsage(f"mscclpp is imported already, from {getattr(known, '__file__', '?')}: call install_alias "
+                           "first")
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -16,8 +16,9 @@ ANY = -1  # the device of memory that does not say where it is
 
 
 class Buffer:
-    """Contiguous memory of somebody's: ptr, size in bytes, count of elements, their DataType (None: a type that is only moved), itemsize,
-    where it is (HOST or CUDA) and on which GPU, the object that keeps it alive, and whether it may only be read."""
+    """Contiguous memory of somebody's: ptr, size in bytes, count of elements, their DataType (None: a type that is only
+    moved), itemsize, where it is (HOST or CUDA) and on which GPU, the object that keeps it alive, and whether it may
+    only be read."""
 
     __slots__ = ("ptr", "nbytes", "count", "dtype", "itemsize", "kind", "device", "keep", "readonly")
     ptr: int
@@ -29,18 +30,21 @@ class Buffer:
     keep: object
     readonly: bool
 
-    def __init__(self, ptr: int, nbytes: int, dtype: DataType | None, itemsize: int, kind: int, device: int, keep: object, readonly: bool = False) -> None:
-        self.ptr, self.nbytes, self.dtype, self.itemsize, self.kind, self.device, self.keep = ptr, nbytes, dtype, itemsize, kind, device, keep
+    def __init__(self, ptr: int, nbytes: int, dtype: DataType | None, itemsize: int, kind: int, device: int,
+                 keep: object, readonly: bool = False) -> None:
+        self.ptr, self.nbytes, self.dtype, self.itemsize = ptr, nbytes, dtype, itemsize
+        self.kind, self.device, self.keep = kind, device, keep
         self.count, self.readonly = nbytes // itemsize, readonly
 
     def slice(self, offset: int, count: int) -> "Buffer":
         """count elements from offset on."""
-        return Buffer(self.ptr + offset * self.itemsize, count * self.itemsize, self.dtype, self.itemsize, self.kind, self.device, self.keep, self.readonly)
+        return Buffer(self.ptr + offset * self.itemsize, count * self.itemsize, self.dtype, self.itemsize, self.kind,
+                      self.device, self.keep, self.readonly)
 
 
 def resolve(obj: Any) -> Buffer:
-    """The memory of a torch tensor, a numpy or cupy array, or whatever speaks __cuda_array_interface__, __array_interface__, DLPack or the buffer
-    protocol."""
+    """The memory of a torch tensor, a numpy or cupy array, or whatever speaks __cuda_array_interface__,
+    __array_interface__, DLPack or the buffer protocol."""
     if isinstance(obj, Buffer):
         return obj
     torch = sys.modules.get("torch")
@@ -61,14 +65,15 @@ def resolve(obj: Any) -> Buffer:
         m = memoryview(obj)
     except TypeError:
         raise errors.InvalidArgument(
-            f"{type(obj).__name__} is no buffer: pass a torch tensor, a numpy or cupy array, or an object with DLPack, __cuda_array_interface__, "
-            "__array_interface__ or the buffer protocol") from None
+            f"{type(obj).__name__} is no buffer: pass a torch tensor, a numpy or cupy array, or an object with DLPack, "
+            "__cuda_array_interface__, __array_interface__ or the buffer protocol") from None
     if not m.c_contiguous:
         raise errors.InvalidArgument("the buffer is not contiguous")
     held = np.frombuffer(m, np.uint8) if m.nbytes else np.empty(0, np.uint8)  # keeps the memory in its place
-    fmt = {"b": "int8", "B": "uint8", "i": "int32", "I": "uint32", "q": "int64", "l": "int64", "Q": "uint64", "L": "uint64", "f": "float32",
-           "d": "float64", "e": "float16"}.get(m.format.lstrip("@="))
-    return Buffer(held.__array_interface__["data"][0], m.nbytes, DataType[fmt] if fmt else None, m.itemsize, HOST, 0, (held, obj), m.readonly)
+    fmt = {"b": "int8", "B": "uint8", "i": "int32", "I": "uint32", "q": "int64", "l": "int64", "Q": "uint64",
+           "L": "uint64", "f": "float32", "d": "float64", "e": "float16"}.get(m.format.lstrip("@="))
+    return Buffer(held.__array_interface__["data"][0], m.nbytes, DataType[fmt] if fmt else None, m.itemsize, HOST, 0,
+                  (held, obj), m.readonly)
 
 
 _TORCH: dict[Any, Any] = {}
@@ -78,18 +83,21 @@ def _torch(t: Any) -> Buffer:
     if not _TORCH:
         import torch
 
-        for name in ("int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "bool"):
+        for name in ("int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn",
+                     "float8_e5m2", "bool"):
             d = getattr(torch, name, None)
             if d is not None:
                 _TORCH[d] = DataType.of(name)
     if not t.is_contiguous():
         raise errors.InvalidArgument("the tensor is not contiguous: pass tensor.contiguous()")
     if t.is_conj() or t.is_neg():
-        raise errors.InvalidArgument("the tensor's memory is not what it says, but conjugated or negated: pass tensor.resolve_conj().resolve_neg()")
+        raise errors.InvalidArgument("the tensor's memory is not what it says, but conjugated or negated: pass "
+                                     "tensor.resolve_conj().resolve_neg()")
     cuda = t.is_cuda
     if not cuda and t.device.type != "cpu":
         raise errors.InvalidArgument(f"a tensor on {t.device}: goccl works on cpu and cuda")
-    return Buffer(t.data_ptr(), t.numel() * t.element_size(), _TORCH.get(t.dtype), t.element_size(), CUDA if cuda else HOST, t.device.index or 0, t)
+    return Buffer(t.data_ptr(), t.numel() * t.element_size(), _TORCH.get(t.dtype), t.element_size(),
+                  CUDA if cuda else HOST, t.device.index or 0, t)
 
 
 def _interface(obj: Any, face: dict[str, Any], kind: int) -> Buffer:
@@ -122,9 +130,11 @@ def _interface(obj: Any, face: dict[str, Any], kind: int) -> Buffer:
 
 
 def _itemsize(obj: Any, typestr: str) -> int:
-    """The bytes of an element of an array interface's type. Those that are no plain bytes, such as Python's objects, cannot go to another process."""
+    """The bytes of an element of an array interface's type. Those that are no plain bytes, such as Python's objects,
+    cannot go to another process."""
     size = typestr[2:].partition("[")[0]  # "<M8[ns]"
-    if typestr[1] in "Ot" or getattr(getattr(obj, "dtype", None), "hasobject", False) or not size.isdigit() or int(size) == 0:
+    if typestr[1] in "Ot" or getattr(getattr(obj, "dtype", None), "hasobject",
+                                     False) or not size.isdigit() or int(size) == 0:
         raise errors.InvalidArgument(f"elements of type {typestr} are no plain bytes")
     return int(size) * (4 if typestr[1] == "U" else 1)
 
@@ -136,7 +146,8 @@ def _dlpack(obj: Any) -> Buffer:
     if not v.contiguous:
         raise errors.InvalidArgument("the tensor is not contiguous")
     if v.device_type not in (1, 2, 3, 13):
-        raise errors.InvalidArgument(f"a tensor on DLPack device type {v.device_type}: goccl works on the host and on CUDA")
+        raise errors.InvalidArgument(f"a tensor on DLPack device type {v.device_type}: goccl works on the host and on "
+                                     "CUDA")
     count = 1
     for n in v.shape:
         count *= n
@@ -145,7 +156,8 @@ def _dlpack(obj: Any) -> Buffer:
         itemsize = dtype.itemsize
     except errors.InvalidArgument:
         dtype, itemsize = None, int("".join(c for c in v.dtype if c.isdigit())) // 8
-    return Buffer(v.ptr, count * itemsize, dtype, itemsize, CUDA if v.device_type in (2, 13) else HOST, v.device_id, (v, obj))
+    return Buffer(v.ptr, count * itemsize, dtype, itemsize, CUDA if v.device_type in (2, 13) else HOST, v.device_id,
+                  (v, obj))
 
 
 def shared(b: Buffer) -> None:
@@ -167,4 +179,5 @@ def stream_handle(stream: Any) -> int:
     face = getattr(stream, "__cuda_stream__", None)
     if face is not None:
         return int((face() if callable(face) else face)[1])
-    raise errors.InvalidArgument(f"{type(stream).__name__} is no stream: pass an int, or a goccl, torch, cupy or cuda.core stream")
+    raise errors.InvalidArgument(f"{type(stream).__name__} is no stream: pass an int, or a goccl, torch, cupy or "
+                                 "cuda.core stream")

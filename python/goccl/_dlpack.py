@@ -17,9 +17,10 @@ _USED = b"used_dltensor"
 
 # type codes and bits of DLDataType
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
-_TYPES = {"int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32),
-          "uint64": (1, 64), "float16": (2, 16), "half": (2, 16), "float32": (2, 32), "float": (2, 32), "float64": (2, 64), "double": (2, 64),
-          "bfloat16": (4, 16), "bool": (6, 8), "float8_e4m3fn": (10, 8), "float8_e4m3": (10, 8), "float8_e5m2": (12, 8)}
+_TYPES = {"int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "uint16": (1, 16),
+          "uint32": (1, 32), "uint64": (1, 64), "float16": (2, 16), "half": (2, 16), "float32": (2, 32),
+          "float": (2, 32), "float64": (2, 64), "double": (2, 64), "bfloat16": (4, 16), "bool": (6, 8),
+          "float8_e4m3fn": (10, 8), "float8_e4m3": (10, 8), "float8_e5m2": (12, 8)}
 _NAMES = {v: k for k, v in reversed(list(_TYPES.items()))}
 
 
@@ -28,9 +29,9 @@ class _Device(ctypes.Structure):
 
 
 class _Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", _Device), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [("data", ctypes.c_void_p), ("device", _Device), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
 
 
 class _Managed(ctypes.Structure):
@@ -47,7 +48,8 @@ _is_valid_raw = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
 _pointer_raw = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 
-# What exported tensors keep alive, by the number in their context field. A consumer may call the deleter from any thread.
+# What exported tensors keep alive, by the number in their context field. A consumer may call the deleter from any
+# thread.
 _exported: dict[int, tuple[Any, ...]] = {}
 _numbers = itertools.count(1)
 _lock = threading.Lock()
@@ -66,7 +68,8 @@ def _destroy(capsule: int) -> None:
         _delete(ctypes.cast(_pointer_raw(capsule, _NAME), ctypes.POINTER(_Managed)))
 
 
-def capsule(owner: object, ptr: int, device: tuple[int, int], dtype: str, shape: tuple[Any, ...], strides: tuple[Any, ...], nbytes: int) -> Any:
+def capsule(owner: object, ptr: int, device: tuple[int, int], dtype: str, shape: tuple[Any, ...],
+            strides: tuple[Any, ...], nbytes: int) -> Any:
     """A capsule over ptr that keeps owner alive. device is DLPack's type and number, strides are in elements."""
     if dtype not in _TYPES:
         raise errors.InvalidArgument(f"DLPack has no type {dtype}")
@@ -77,12 +80,14 @@ def capsule(owner: object, ptr: int, device: tuple[int, int], dtype: str, shape:
     for n in shape:
         count *= n
     if count * bits // 8 > nbytes:
-        raise errors.InvalidArgument(f"shape {shape} of {dtype} needs {count * bits // 8} bytes, the memory has {nbytes}")
+        raise errors.InvalidArgument(f"shape {shape} of {dtype} needs {count * bits // 8} bytes, the memory has "
+                                     f"{nbytes}")
     m = _Managed()
     dims = (ctypes.c_int64 * len(shape))(*shape)
     steps = (ctypes.c_int64 * len(strides))(*strides) if strides else None
     m.tensor = _Tensor(ptr, _Device(*device), len(shape), code, bits, 1,
-                       ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)), ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64)) if steps else None, 0)
+                       ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)),
+                       ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64)) if steps else None, 0)
     number = next(_numbers)
     m.context = number
     m.deleter = _delete

@@ -1,7 +1,8 @@
-"""Reductions of float8_e4m3b15, which no kernel of goccl's has: the elements are widened to float32, reduced, and narrowed again.
+"""Reductions of float8_e4m3b15, which no kernel of goccl's has: the elements are widened to float32, reduced, and
+narrowed again.
 
-The format has a sign, 4 bits of exponent with bias 15 and 3 of mantissa, and neither infinity nor NaN: the largest number is 1.875, at which
-narrowing saturates. Halves are rounded away from zero, after a rounding to float16.
+The format has a sign, 4 bits of exponent with bias 15 and 3 of mantissa, and neither infinity nor NaN: the largest
+number is 1.875, at which narrowing saturates. Halves are rounded away from zero, after a rounding to float16.
 """
 
 from __future__ import annotations
@@ -60,11 +61,13 @@ def narrow(values: Any) -> Any:
 
 
 class _Gpu:
-    """The kernels of one GPU, and its staging memory by stream. Memory that was outgrown stays, because work may still use it."""
+    """The kernels of one GPU, and its staging memory by stream. Memory that was outgrown stays, because work may still
+    use it."""
 
     def __init__(self, device: Device) -> None:
         image = compile_source(_SOURCE, "e4m3b15.cu", device=device)
-        self._device, self._widen, self._narrow = device, Kernel(image, "widen", device), Kernel(image, "narrow", device)
+        self._device = device
+        self._widen, self._narrow = Kernel(image, "widen", device), Kernel(image, "narrow", device)
         self._staging: dict[tuple[int, int], list[RawGpuBuffer]] = {}
 
     def staging(self, stream: int, number: int, size: int) -> int:
@@ -91,9 +94,11 @@ def _gpu(device: Device) -> _Gpu:
         return _gpus[device]
 
 
-def reduce(device: Device, stream: Any, send: int, recv: int, send_size: int, recv_size: int, keep_output: bool, run: Callable[..., Any]) -> None:
-    """Calls run(send, recv, dtype, scale) with float32 copies of the buffers, which are scale times as large, and narrows the output. An output
-    inside of the input stays inside. keep_output: the output is not this rank's to write."""
+def reduce(device: Device, stream: Any, send: int, recv: int, send_size: int, recv_size: int, keep_output: bool,
+           run: Callable[..., Any]) -> None:
+    """Calls run(send, recv, dtype, scale) with float32 copies of the buffers, which are scale times as large, and
+    narrows the output. An output inside of the input stays inside. keep_output: the output is not this rank's to
+    write."""
     stream, inside = stream_handle(stream), send <= recv < send + max(send_size, 1)
     if not device.is_host:
         gpu = _gpu(device)

@@ -14,8 +14,8 @@ def _first(*names: str, default: str = "") -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Env:
-    """A snapshot of goccl's environment, which cannot be changed; docs/environment.md says what each variable does. Fields of MSCCL++'s that
-    goccl has no variable for hold what is true here."""
+    """A snapshot of goccl's environment, which cannot be changed; docs/environment.md says what each variable does.
+    Fields of MSCCL++'s that goccl has no variable for hold what is true here."""
 
     debug: str
     debug_file: str
@@ -40,6 +40,7 @@ def env() -> Env:
     return Env(
         debug=_first("GOCCL_DEBUG", "NCCL_DEBUG"), debug_file=_first("NCCL_DEBUG_FILE"), device=_first("GOCCL_DEVICE"),
         timeout=_first("GOCCL_TIMEOUT", default="30"), op_timeout=_first("GOCCL_OP_TIMEOUT"),
-        socket_ifname=_first("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), socket_family=_first("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"),
-        comm_id=_first("NCCL_COMM_ID"), hostid=_first("GOCCL_HOSTID"), cache_dir=_first("GOCCL_CACHE_DIR"),
+        socket_ifname=_first("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
+        socket_family=_first("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"), comm_id=_first("NCCL_COMM_ID"),
+        hostid=_first("GOCCL_HOSTID"), cache_dir=_first("GOCCL_CACHE_DIR"),
     )

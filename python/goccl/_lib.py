@@ -1,7 +1,7 @@
 """The C ABI (goccl.h, goccl_primitive.h) by ctypes.
 
-The library is opened by the first call, not by the import, so that importing starts no thread and a process may fork after it. Calls let go of the
-GIL. A call that fails raises the exception of its result with the thread's error text.
+The library is opened by the first call, not by the import, so that importing starts no thread and a process may fork
+after it. Calls let go of the GIL. A call that fails raises the exception of its result with the thread's error text.
 """
 
 from __future__ import annotations
@@ -23,38 +23,42 @@ T = TypeVar("T")
 
 ABI_VERSION = 1
 
-# One letter per argument: i int32, u uint32, l int64, Q uint64 or a handle, p pointer, s string. All functions return a goccl_result.
+# One letter per argument: i int32, u uint32, l int64, Q uint64 or a handle, p pointer, s string. All functions return a
+# goccl_result.
 _SIGNATURES = {
     "device_open": "iip", "device_current": "ip", "device_count": "ip", "device_id": "Qpp", "device_capability": "Qppp",
     "alloc": "QQp", "free": "p", "copy_in": "QppQ", "copy_out": "QppQ",
     "stream_create": "Qp", "stream_synchronize": "QQl", "stream_destroy": "QQ",
     "unique_id_create": "lp", "unique_id_close": "p",
-    "bootstrap_join_id": "piilp", "bootstrap_join_address": "siilp", "bootstrap_join_env": "lp", "bootstrap_local": "ip",
-    "bootstrap_info": "Qpppp", "bootstrap_send": "QiipQl", "bootstrap_recv": "Qiilpp", "bootstrap_all_gather": "QpQpl",
-    "bootstrap_barrier": "Ql", "bootstrap_close": "Q",
-    "comm_start": "piiQpp", "comm_create": "QQpp", "comm_init_all": "ippp", "comm_split_start": "Qiipp", "comm_shrink_start": "Qpiipp",
-    "comm_wait": "Q", "comm_info_get": "Qp", "comm_error": "Q", "comm_finalize": "Q", "comm_destroy": "Q", "comm_abort": "Q", "comm_revoke": "Q",
-    "op_create": "Qupip", "op_destroy": "Qu", "window_register": "QpQp", "window_deregister": "Q", "check": "p", "submit": "pQ",
-    "object_close": "Q", "object_serialize": "Qpp", "object_device_handle": "Qpp",
-    "context_create": "llp", "context_abort": "Qs", "context_error": "Q", "context_recover": "Q",
-    "endpoint_create": "QiQp", "endpoint_deserialize": "pQp", "endpoint_info": "Qpppp",
-    "connection_create": "QQQp", "connection_info": "Qppp", "connection_write": "QQQQQQ", "connection_atomic_add": "QQQQ",
-    "connection_update_and_sync": "QQQpQ", "connection_flush": "Ql",
+    "bootstrap_join_id": "piilp", "bootstrap_join_address": "siilp", "bootstrap_join_env": "lp",
+    "bootstrap_local": "ip", "bootstrap_info": "Qpppp", "bootstrap_send": "QiipQl", "bootstrap_recv": "Qiilpp",
+    "bootstrap_all_gather": "QpQpl", "bootstrap_barrier": "Ql", "bootstrap_close": "Q",
+    "comm_start": "piiQpp", "comm_create": "QQpp", "comm_init_all": "ippp", "comm_split_start": "Qiipp",
+    "comm_shrink_start": "Qpiipp", "comm_wait": "Q", "comm_info_get": "Qp", "comm_error": "Q", "comm_finalize": "Q",
+    "comm_destroy": "Q", "comm_abort": "Q", "comm_revoke": "Q", "op_create": "Qupip", "op_destroy": "Qu",
+    "window_register": "QpQp", "window_deregister": "Q", "check": "p", "submit": "pQ", "object_close": "Q",
+    "object_serialize": "Qpp", "object_device_handle": "Qpp", "context_create": "llp", "context_abort": "Qs",
+    "context_error": "Q", "context_recover": "Q", "endpoint_create": "QiQp", "endpoint_deserialize": "pQp",
+    "endpoint_info": "Qpppp", "connection_create": "QQQp", "connection_info": "Qppp", "connection_write": "QQQQQQ",
+    "connection_atomic_add": "QQQQ", "connection_update_and_sync": "QQQpQ", "connection_flush": "Ql",
     "memory_register": "QQpQup", "memory_deserialize": "QpQp", "memory_info": "Qppppp", "memory_map": "QQlp",
-    "semaphore_stub_create": "Qp", "semaphore_stub_deserialize": "QpQp", "semaphore_create": "QQp", "semaphore_signal": "Q",
-    "semaphore_poll": "Qp", "semaphore_wait": "Ql",
-    "base_memory_channel_create": "Qp", "memory_channel_create": "QQQQp", "switch_channel_create": "QQQilp", "channel_run": "QuQQQup",
-    "fifo_create": "QQip", "fifo_poll": "Qpp", "fifo_pop": "Q", "fifo_size": "Qp",
-    "proxy_service_create": "QQip", "proxy_service_start": "Q", "proxy_service_stop": "Q", "proxy_service_add_semaphore": "QQp",
-    "proxy_service_build_semaphore": "QQQp", "proxy_service_add_memory": "QQp", "proxy_service_remove_semaphore": "Qu",
-    "proxy_service_remove_memory": "Qu", "base_port_channel_create": "Qup", "port_channel_create": "Quuup",
-    "communicator_create": "QQp", "communicator_connect": "QiQiip", "communicator_connect_endpoint": "QQiip",
-    "communicator_send_memory": "QQiip", "communicator_recv_memory": "Qiip", "communicator_build_semaphore": "QQiip", "future_wait": "Qlp",
-    "kernel_compile": "QiipQspipipp", "module_load": "QpQp", "module_function": "Qsp", "kernel_launch": "QQpupQ",
-    "plan_compile": "pQpp", "plan_build": "spQpp", "plan_check": "pQpp", "plan_describe": "pQpp",
-    "executor_create": "QQlp", "executor_load": "QpQQp", "executor_load_trusted": "QpQQp", "executor_launch": "QQQQQuuQ", "executor_error": "Q", "executor_abort": "Q",
+    "semaphore_stub_create": "Qp", "semaphore_stub_deserialize": "QpQp", "semaphore_create": "QQp",
+    "semaphore_signal": "Q", "semaphore_poll": "Qp", "semaphore_wait": "Ql",
+    "base_memory_channel_create": "Qp", "memory_channel_create": "QQQQp", "switch_channel_create": "QQQilp",
+    "channel_run": "QuQQQup", "fifo_create": "QQip", "fifo_poll": "Qpp", "fifo_pop": "Q", "fifo_size": "Qp",
+    "proxy_service_create": "QQip", "proxy_service_start": "Q", "proxy_service_stop": "Q",
+    "proxy_service_add_semaphore": "QQp", "proxy_service_build_semaphore": "QQQp", "proxy_service_add_memory": "QQp",
+    "proxy_service_remove_semaphore": "Qu", "proxy_service_remove_memory": "Qu", "base_port_channel_create": "Qup",
+    "port_channel_create": "Quuup", "communicator_create": "QQp", "communicator_connect": "QiQiip",
+    "communicator_connect_endpoint": "QQiip", "communicator_send_memory": "QQiip", "communicator_recv_memory": "Qiip",
+    "communicator_build_semaphore": "QQiip", "future_wait": "Qlp", "kernel_compile": "QiipQspipipp",
+    "module_load": "QpQp", "module_function": "Qsp", "kernel_launch": "QQpupQ", "plan_compile": "pQpp",
+    "plan_build": "spQpp", "plan_check": "pQpp", "plan_describe": "pQpp", "executor_create": "QQlp",
+    "executor_load": "QpQQp", "executor_load_trusted": "QpQQp", "executor_launch": "QQQQQuuQ", "executor_error": "Q",
+    "executor_abort": "Q",
 }
-_TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "l": ctypes.c_int64, "Q": ctypes.c_uint64, "p": ctypes.c_void_p, "s": ctypes.c_char_p}
+_TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "l": ctypes.c_int64, "Q": ctypes.c_uint64, "p": ctypes.c_void_p,
+          "s": ctypes.c_char_p}
 
 TIMEOUT = errors.Timeout.code
 
@@ -95,11 +99,13 @@ class _Library:
         try:
             dll = ctypes.CDLL(path)
         except OSError as e:
-            raise ImportError(f"{e}: build it with `make libgoccl` or install the wheel (`pip install ./python`); GOCCL_LIBRARY names a file or folder") from e
+            raise ImportError(f"{e}: build it with `make libgoccl` or install the wheel (`pip install ./python`); "
+                              "GOCCL_LIBRARY names a file or folder") from e
         dll.goccl_abi_version.restype = ctypes.c_uint32
         found = dll.goccl_abi_version()
         if found != ABI_VERSION:
-            raise ImportError(f"{path} has ABI version {found}, this package needs {ABI_VERSION}: install both from one version")
+            raise ImportError(f"{path} has ABI version {found}, this package needs {ABI_VERSION}: install both from "
+                              "one version")
         dll.goccl_last_error.restype = ctypes.c_char_p
         dll.goccl_version.restype = ctypes.c_char_p
         dll.goccl_release.argtypes = [ctypes.c_void_p]
@@ -170,8 +176,9 @@ def nanoseconds(seconds: float | None) -> int:
 def interruptible(function: Callable[..., T], *args: Any, on_interrupt: Callable[[], Any] | None = None) -> T:
     """function(*args), which may block, so that Ctrl-C ends the wait.
 
-    Signals reach the main thread only, and only between its bytecodes; there the call runs on a thread of its own while the main thread waits for it.
-    After an interrupt on_interrupt is called, which should make the call end; the call is left alone to do so.
+    Signals reach the main thread only, and only between its bytecodes; there the call runs on a thread of its own while
+    the main thread waits for it. After an interrupt on_interrupt is called, which should make the call end; the call is
+    left alone to do so.
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*args)

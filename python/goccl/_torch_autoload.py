@@ -1,4 +1,5 @@
-"""What torch calls when it is imported (entry point torch.backends): the name "goccl" becomes a backend, and nothing else is loaded."""
+"""What torch calls when it is imported (entry point torch.backends): the name "goccl" becomes a backend, and nothing
+else is loaded."""
 
 from typing import Any
 

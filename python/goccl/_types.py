@@ -1,4 +1,5 @@
-"""Element types, reduction operators, transports and devices: the numbers of goccl.h under the names of MSCCL++ and NCCL."""
+"""Element types, reduction operators, transports and devices: the numbers of goccl.h under the names of MSCCL++ and
+NCCL."""
 
 from __future__ import annotations
 
@@ -45,11 +46,12 @@ class DataType(enum.IntEnum):
 
 _ITEMSIZE = dict(zip(DataType, [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 1]))
 _NAMES = {t.name: t for t in DataType} | {
-    "half": DataType.float16, "float": DataType.float32, "double": DataType.float64, "bool": DataType.uint8, "char": DataType.int8,
-    "int": DataType.int32, "long": DataType.int64, "byte": DataType.uint8,
+    "half": DataType.float16, "float": DataType.float32, "double": DataType.float64, "bool": DataType.uint8,
+    "char": DataType.int8, "int": DataType.int32, "long": DataType.int64, "byte": DataType.uint8,
     "float8_e4m3fn": DataType.float8_e4m3, "fp8_e4m3": DataType.float8_e4m3, "fp8_e5m2": DataType.float8_e5m2,
-    "|i1": DataType.int8, "|u1": DataType.uint8, "|b1": DataType.uint8, "<i4": DataType.int32, "<u4": DataType.uint32, "<i8": DataType.int64,
-    "<u8": DataType.uint64, "<f2": DataType.float16, "<f4": DataType.float32, "<f8": DataType.float64,
+    "|i1": DataType.int8, "|u1": DataType.uint8, "|b1": DataType.uint8, "<i4": DataType.int32, "<u4": DataType.uint32,
+    "<i8": DataType.int64, "<u8": DataType.uint64, "<f2": DataType.float16, "<f4": DataType.float32,
+    "<f8": DataType.float64,
 }
 
 
@@ -146,7 +148,8 @@ class TransportFlags:
         return hash(self.bits)
 
     def __repr__(self) -> str:
-        return "TransportFlags(" + " | ".join(t.name for t in Transport if t < Transport.NumTransports and self.has(t)) + ")"
+        return "TransportFlags(" + " | ".join(t.name
+                                              for t in Transport if t < Transport.NumTransports and self.has(t)) + ")"
 
 
 class DeviceType(enum.IntEnum):

@@ -38,8 +38,9 @@ class Algorithm:
     buffer_mode: str
     doc: str
 
-    def __init__(self, name: str, collective: str, message_size_range: tuple[int, int] = (0, MAX_SIZE), tags: dict[str, int] | None = None,
-                 constraint: "Algorithm.Constraint | None" = None, doc: str = "") -> None:
+    def __init__(self, name: str, collective: str, message_size_range: tuple[int, int] = (0, MAX_SIZE),
+                 tags: dict[str, int] | None = None, constraint: "Algorithm.Constraint | None" = None,
+                 doc: str = "") -> None:
         self.name = name
         self.collective = collective
         self.message_size_range = message_size_range
@@ -65,23 +66,28 @@ class Algorithm:
         """Whether it needs none."""
         return not self.is_dsl_algorithm()
 
-    def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType,
-                op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Any = None, nblocks: int = 0, nthreads_per_block: int = 0,
-                extras: dict[str, int] | None = None, *, symmetric_memory: bool = False, accum_dtype: DataType | None = None) -> int:
-        """Enqueues the collective on stream (0: the default stream; on the host device the call then waits) and returns 0.
+    def execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int,
+                dtype: DataType, op: ReduceOp = ReduceOp.NOP, stream: StreamSpec = 0, executor: Any = None,
+                nblocks: int = 0, nthreads_per_block: int = 0, extras: dict[str, int] | None = None, *,
+                symmetric_memory: bool = False, accum_dtype: DataType | None = None) -> int:
+        """Enqueues the collective on stream (0: the default stream; on the host device the call then waits) and returns
+        0.
 
-        Buffers are addresses, sizes in bytes. A reducing collective with NOP sums. An algorithm refuses what it cannot do: nblocks and
-        nthreads_per_block are for kernels of one's own (0: goccl or the algorithm chooses), a plan has its own blocks; extras of a default
-        algorithm is the root of a broadcast or reduce; any memory will do, so symmetric_memory is False; accum_dtype is the type that the
-        algorithm accumulates in, or None. executor is the Executor that a plan needs.
+        Buffers are addresses, sizes in bytes. A reducing collective with NOP sums. An algorithm refuses what it cannot
+        do: nblocks and nthreads_per_block are for kernels of one's own (0: goccl or the algorithm chooses), a plan has
+        its own blocks; extras of a default algorithm is the root of a broadcast or reduce; any memory will do, so
+        symmetric_memory is False; accum_dtype is the type that the algorithm accumulates in, or None. executor is the
+        Executor that a plan needs.
         """
         if nblocks or nthreads_per_block or symmetric_memory or accum_dtype is not None:
             self._check_options(dtype, nblocks, nthreads_per_block, symmetric_memory, accum_dtype)
-        self._execute(comm, input_buffer, output_buffer, input_size, output_size, dtype, op, stream, executor, nblocks, nthreads_per_block, extras)
+        self._execute(comm, input_buffer, output_buffer, input_size, output_size, dtype, op, stream, executor, nblocks,
+                      nthreads_per_block, extras)
         return 0
 
-    def _execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType, op: ReduceOp,
-                 stream: StreamSpec, executor: Any, nblocks: int, nthreads_per_block: int, extras: dict[str, int] | None) -> None:
+    def _execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int,
+                 dtype: DataType, op: ReduceOp, stream: StreamSpec, executor: Any, nblocks: int,
+                 nthreads_per_block: int, extras: dict[str, int] | None) -> None:
         raise NotImplementedError
 
     _blocks_are_the_callers = False  # whether nblocks and nthreads_per_block may be given
@@ -90,19 +96,22 @@ class Algorithm:
         """The type that sums of dtype are accumulated in, if it is known."""
         return None
 
-    def _check_options(self, dtype: DataType, nblocks: int, nthreads_per_block: int, symmetric_memory: bool, accum_dtype: DataType | None) -> None:
+    def _check_options(self, dtype: DataType, nblocks: int, nthreads_per_block: int, symmetric_memory: bool,
+                       accum_dtype: DataType | None) -> None:
         """Refuses options that would be ignored."""
         if nblocks < 0 or nthreads_per_block < 0:
-            raise errors.InvalidArgument(f"{self.name}: nblocks={nblocks}, nthreads_per_block={nthreads_per_block}: they are positive, "
-                                         "or 0 for the algorithm's own")
+            raise errors.InvalidArgument(f"{self.name}: nblocks={nblocks}, nthreads_per_block={nthreads_per_block}: "
+                                         "they are positive, or 0 for the algorithm's own")
         if symmetric_memory:
-            raise errors.Unsupported(f"{self.name}: symmetric_memory: it works on any memory and takes no advantage of this; leave it out "
-                                     "(collectives take advantage of goccl.nccl.Communicator.register_window)")
+            raise errors.Unsupported(f"{self.name}: symmetric_memory: it works on any memory and takes no advantage of "
+                                     "this; leave it out (collectives take advantage of "
+                                     "goccl.nccl.Communicator.register_window)")
         if accum_dtype is not None and accum_dtype != self._accumulates_in(dtype):
             raise errors.Unsupported(f"{self.name}: accum_dtype={accum_dtype!r}: leave it out, it cannot be chosen")
         if (nblocks or nthreads_per_block) and not self._blocks_are_the_callers:
-            raise errors.Unsupported(f"{self.name}: nblocks={nblocks}, nthreads_per_block={nthreads_per_block}: the caller cannot choose its "
-                                     "blocks and threads, leave both 0 (GOCCL_MAX_CTAS bounds the blocks of goccl's kernels)")
+            raise errors.Unsupported(f"{self.name}: nblocks={nblocks}, nthreads_per_block={nthreads_per_block}: the "
+                                     "caller cannot choose its blocks and threads, leave both 0 (GOCCL_MAX_CTAS bounds "
+                                     "the blocks of goccl's kernels)")
 
     def reset(self) -> None:
         """Forgets what executions have prepared."""
@@ -117,17 +126,20 @@ class Algorithm:
         if isinstance(capsule, Algorithm):
             return capsule
         raise errors.InvalidArgument(
-            f"{type(capsule).__name__} is no algorithm of goccl.compile_native; capsules of pybind11 modules hold MSCCL++'s C++ objects, "
-            "which goccl does not run: describe the algorithm with goccl.NativeAlgorithm (docs/python.md)")
+            f"{type(capsule).__name__} is no algorithm of goccl.compile_native; capsules of pybind11 modules hold "
+            "MSCCL++'s C++ objects, which goccl does not run: describe the algorithm with goccl.NativeAlgorithm "
+            "(docs/python.md)")
 
     create_from_native_handle = create_from_native_capsule
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}: {self.collective}, {self.message_size_range[0]}…{self.message_size_range[1]} bytes>"
+        low, high = self.message_size_range
+        return f"<{type(self).__name__} {self.name}: {self.collective}, {low}…{high} bytes>"
 
 
 class AlgorithmBuilder:
-    """What makes an algorithm when a collection is built: a function without arguments, another builder, or a subclass's build."""
+    """What makes an algorithm when a collection is built: a function without arguments, another builder, or a
+    subclass's build."""
 
     def __init__(self, builder: Any = None) -> None:
         self._builder = builder
@@ -135,22 +147,27 @@ class AlgorithmBuilder:
     def build(self) -> Algorithm:
         """The algorithm."""
         if self._builder is None:
-            raise errors.InvalidUsage(f"{type(self).__name__} has no build: give AlgorithmBuilder a function, or override build")
+            raise errors.InvalidUsage(f"{type(self).__name__} has no build: give AlgorithmBuilder a function, or "
+                                      "override build")
         made = self._builder.build() if hasattr(self._builder, "build") else self._builder()
         return Algorithm.create_from_native_handle(made)
 
 
-def check_sizes(collective: str, n: int, input_size: int, output_size: int, itemsize: int, output_used: bool = True) -> None:
+def check_sizes(collective: str, n: int, input_size: int, output_size: int, itemsize: int,
+                output_used: bool = True) -> None:
     """Refuses sizes that are not whole elements, or an output that is too small for a known collective of n ranks."""
     if input_size < 0 or output_size < 0 or input_size % itemsize or output_size % itemsize:
-        raise errors.InvalidArgument(f"{collective}: input_size {input_size} and output_size {output_size} are not whole elements of "
-                                     f"{itemsize} bytes")
+        raise errors.InvalidArgument(f"{collective}: input_size {input_size} and output_size {output_size} are not "
+                                     f"whole elements of {itemsize} bytes")
     if collective == "reducescatter":
         if input_size < output_size * n:
-            raise errors.InvalidArgument(f"reducescatter: input_size {input_size} is less than {n} ranks times output_size {output_size}")
+            raise errors.InvalidArgument(f"reducescatter: input_size {input_size} is less than {n} ranks times "
+                                         f"output_size {output_size}")
         return
     if collective == "alltoall" and input_size % (n * itemsize):
-        raise errors.InvalidArgument(f"alltoall: input_size {input_size} does not divide into whole elements for {n} ranks")
+        raise errors.InvalidArgument(f"alltoall: input_size {input_size} does not divide into whole elements for {n} "
+                                     "ranks")
     needed = input_size * n if collective == "allgather" else input_size
-    if output_used and output_size < needed and collective in ("allreduce", "allgather", "alltoall", "broadcast", "reduce"):
+    if output_used and output_size < needed and collective in ("allreduce", "allgather", "alltoall", "broadcast",
+                                                               "reduce"):
         raise errors.InvalidArgument(f"{collective}: output_size is {output_size}, {needed} bytes are needed")

@@ -75,8 +75,8 @@ class UniqueId:
 
 
 class Bootstrap:
-    """One rank's view of a job: small messages, gathers and barriers among its ranks. timeout is in seconds; None is that of joining, which is
-    GOCCL_TIMEOUT, else 30 s, unless it was told another.
+    """One rank's view of a job: small messages, gathers and barriers among its ranks. timeout is in seconds; None is
+    that of joining, which is GOCCL_TIMEOUT, else 30 s, unless it was told another.
 
     It is closed with its last reference, which tells the peers that this rank has left.
     """
@@ -86,7 +86,8 @@ class Bootstrap:
 
     def _adopt(self, handle: int) -> None:
         self._handle = handle
-        self._finalizer: weakref.finalize[[int], Bootstrap] | None = weakref.finalize(self, lib.raw("bootstrap_close"), handle)
+        close = lib.raw("bootstrap_close")
+        self._finalizer: weakref.finalize[[int], Bootstrap] | None = weakref.finalize(self, close, handle)
         self._finalizer.atexit = False
         _open.add(self)
         values = [ctypes.c_int32() for _ in range(4)]
@@ -200,8 +201,8 @@ class TcpBootstrap(Bootstrap):
         return self._id
 
     def initialize(self, where: "UniqueId | str", timeout_sec: float | None = None) -> None:
-        """Meets the other ranks: by a unique id, or at "ip:port", "host:port" or "interface:ip:port", where rank 0 listens. timeout_sec None is GOCCL_TIMEOUT, else
-        30 s."""
+        """Meets the other ranks: by a unique id, or at "ip:port", "host:port" or "interface:ip:port", where rank 0
+        listens. timeout_sec None is GOCCL_TIMEOUT, else 30 s."""
         if self._handle:
             raise errors.InvalidUsage("the bootstrap is initialized already")
         if isinstance(where, str):
@@ -213,8 +214,9 @@ class TcpBootstrap(Bootstrap):
 
 
 def mpi_world() -> Any:
-    """mpi4py's MPI.COMM_WORLD where MPI runs this program on more than one rank, else None. An MPI that cannot be loaded is like one that is absent: mpi4py's
-    wheel holds no MPI library, and importing its MPI raises RuntimeError where none is found."""
+    """mpi4py's MPI.COMM_WORLD where MPI runs this program on more than one rank, else None. An MPI that cannot be
+    loaded is like one that is absent: mpi4py's wheel holds no MPI library, and importing its MPI raises RuntimeError
+    where none is found."""
     try:
         from mpi4py import MPI
     except (ImportError, OSError, RuntimeError):

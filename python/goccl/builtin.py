@@ -20,23 +20,27 @@ if TYPE_CHECKING:
 
 __all__ = ["default_algorithms"]
 
-_CODES = {"allreduce": ALL_REDUCE, "allgather": ALL_GATHER, "reducescatter": REDUCE_SCATTER, "alltoall": ALL_TO_ALL, "broadcast": BROADCAST,
-          "reduce": REDUCE}
+_CODES = {"allreduce": ALL_REDUCE, "allgather": ALL_GATHER, "reducescatter": REDUCE_SCATTER, "alltoall": ALL_TO_ALL,
+          "broadcast": BROADCAST, "reduce": REDUCE}
 
 
 class _BuiltIn(Algorithm):
     """A collective of goccl's engine, which chooses the kernel by a measured table."""
 
-    def _execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int, dtype: DataType, op: ReduceOp,
-                 stream: StreamSpec, executor: Any, nblocks: int, nthreads_per_block: int, extras: dict[str, int] | None) -> None:
+    def _execute(self, comm: Communicator, input_buffer: int, output_buffer: int, input_size: int, output_size: int,
+                 dtype: DataType, op: ReduceOp, stream: StreamSpec, executor: Any, nblocks: int,
+                 nthreads_per_block: int, extras: dict[str, int] | None) -> None:
         c = comm.__dict__.get("_goccl_comm") or _communicator(comm)
         code = _CODES[self.collective]
         root = self._root(extras, c._size) if extras else 0
         if dtype is DataType.float8_e4m3b15:
             if code in REDUCING:
-                _e4m3b15.reduce(c.device, stream, input_buffer, output_buffer, input_size, output_size, code == REDUCE and root != c.rank,
-                                lambda send, recv, wide, scale: self._execute(comm, send, recv, scale * input_size, scale * output_size, wide, op,
-                                                                              stream, executor, nblocks, nthreads_per_block, extras))
+                def run(send: int, recv: int, wide: DataType, scale: int) -> None:
+                    self._execute(comm, send, recv, scale * input_size, scale * output_size, wide, op, stream, executor,
+                                  nblocks, nthreads_per_block, extras)
+
+                others = code == REDUCE and root != c.rank
+                _e4m3b15.reduce(c.device, stream, input_buffer, output_buffer, input_size, output_size, others, run)
                 return
             dtype = DataType.uint8
         itemsize = dtype.itemsize
@@ -49,7 +53,8 @@ class _BuiltIn(Algorithm):
             count = input_size // itemsize
         waits = c._host and not stream
         queue = c._queue(None) if waits else stream if stream.__class__ is int else stream_handle(stream)
-        r = request(c._handle, code, dtype, 0 if op == 255 else op, root, input_buffer, output_buffer, count, queue, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        r = request(c._handle, code, dtype, 0 if op == 255 else op, root, input_buffer, output_buffer, count, queue, 0,
+                    0, 0, 0, 0, 0, 0, 0, 0)
         if waits:
             c._enqueue(r, None, None)
             return
@@ -58,12 +63,14 @@ class _BuiltIn(Algorithm):
             raise error(result)
 
     def _accumulates_in(self, dtype: DataType) -> DataType:
-        narrow = (DataType.float8_e4m3b15, DataType.float16, DataType.bfloat16, DataType.float8_e4m3, DataType.float8_e5m2)
+        narrow = (DataType.float8_e4m3b15, DataType.float16, DataType.bfloat16, DataType.float8_e4m3,
+                  DataType.float8_e5m2)
         return DataType.float32 if dtype in narrow else dtype
 
     def _root(self, extras: dict[str, int], size: int) -> int:
         if set(extras) != {"root"} or self.collective not in ("broadcast", "reduce") or not 0 <= extras["root"] < size:
-            raise errors.InvalidArgument(f"{self.name}: extras {extras!r}: a default broadcast or reduce takes its root, of {size} ranks, "
+            raise errors.InvalidArgument(f"{self.name}: extras {extras!r}: a default broadcast or reduce takes its "
+                                         f"root, of {size} ranks, "
                                          "and the others take nothing")
         return extras["root"]
 

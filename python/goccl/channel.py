@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "NvlsConnection", "connect_nvls_collective"]
 
-(_SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL, _RELAXED_SIGNAL,
- _RELAXED_WAIT) = range(1, 13)
+(_SIGNAL, _WAIT, _PUT, _GET, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _FLUSH, _PUT_PACKETS, _UNPACK_PACKETS, _POLL,
+ _RELAXED_SIGNAL, _RELAXED_WAIT) = range(1, 13)
 
 
 class _Channel(Object):
-    """What channels share. The methods beside device_handle are those of the device handle, for programs on the host device, where the calling thread is the
-    kernel; on a GPU they are refused."""
+    """What channels share. The methods beside device_handle are those of the device handle, for programs on the host
+    device, where the calling thread is the kernel; on a GPU they are refused."""
 
     def device_handle(self) -> DeviceHandle:
         """The channel for kernels."""
@@ -51,7 +51,8 @@ class _Channel(Object):
         self._blocking(_SIGNAL)
 
     def wait(self) -> None:
-        """Consumes one signal of the peer. It ends with an error after the context's spin limit or when the peer dies."""
+        """Consumes one signal of the peer. It ends with an error after the context's spin limit or when the peer
+        dies."""
         self._blocking(_WAIT)
 
     def poll(self) -> bool:
@@ -89,18 +90,22 @@ class BaseMemoryChannel(_Relaxed):
 
 
 class MemoryChannel(_Relaxed):
-    """Moves data in kernels by load and store: from local memory src to the peer's memory dst, and packets into the peer's packet buffer.
+    """Moves data in kernels by load and store: from local memory src to the peer's memory dst, and packets into the
+    peer's packet buffer.
 
     packet_buffer is local memory into which the peer puts packets.
     """
 
-    def __init__(self, semaphore: Semaphore | Any, dst: RegisteredMemory, src: RegisteredMemory, packet_buffer: RegisteredMemory | int | None = None) -> None:
+    def __init__(self, semaphore: Semaphore | Any, dst: RegisteredMemory, src: RegisteredMemory,
+                 packet_buffer: RegisteredMemory | int | None = None) -> None:
         semaphore = _semaphore(semaphore, None)
         if isinstance(packet_buffer, int):
             if packet_buffer:
-                raise errors.InvalidArgument(f"packet_buffer {packet_buffer:#x}: want a RegisteredMemory, or 0 or None for no packets")
+                raise errors.InvalidArgument(f"packet_buffer {packet_buffer:#x}: want a RegisteredMemory, or 0 or None "
+                                             "for no packets")
             packet_buffer = None
-        h = create(lib.memory_channel_create, semaphore.handle, dst.handle, src.handle, packet_buffer.handle if packet_buffer is not None else 0)
+        h = create(lib.memory_channel_create, semaphore.handle, dst.handle, src.handle,
+                   packet_buffer.handle if packet_buffer is not None else 0)
         super().__init__(h, semaphore, dst, src, packet_buffer)
 
     def put(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
@@ -125,11 +130,13 @@ class MemoryChannel(_Relaxed):
 
 
 class SwitchChannel(_Channel):
-    """Reduces from, and broadcasts to, the same range of every rank's memory; unicast. All ranks make it together, with memory of one size."""
+    """Reduces from, and broadcasts to, the same range of every rank's memory; unicast. All ranks make it together, with
+    memory of one size."""
 
     buffer_size: int  # bytes
 
-    def __init__(self, communicator: "Communicator", memory: RegisteredMemory, device: Device | None = None, tag: int = 0) -> None:
+    def __init__(self, communicator: "Communicator", memory: RegisteredMemory, device: Device | None = None,
+                 tag: int = 0) -> None:
         device = device or current_device()
         h = interruptible(create, lib.switch_channel_create, communicator.handle, device.handle, memory.handle, tag, 0)
         super().__init__(h, communicator, memory)
@@ -150,15 +157,19 @@ class NvlsConnection:
     def bind_allocated_memory(self, device_ptr: int, size: int) -> SwitchChannel:
         """A switch channel over size bytes of every rank's memory; all ranks call it with one size, in one order."""
         if not 0 < size <= self._left:
-            raise errors.InvalidArgument(f"bind_allocated_memory: {size} bytes; {self._left} of the connection's buffer_size are left")
+            raise errors.InvalidArgument(f"bind_allocated_memory: {size} bytes; {self._left} of the connection's "
+                                         "buffer_size are left")
         self._left -= size
         device = self._communicator.device()
-        return SwitchChannel(self._communicator, self._communicator.register_memory(device_ptr, size, device=device), device)
+        return SwitchChannel(self._communicator, self._communicator.register_memory(device_ptr, size, device=device),
+                             device)
 
 
 def connect_nvls_collective(communicator: Communicator, all_ranks: Iterable[int], buffer_size: int) -> NvlsConnection:
-    """A connection among all ranks of communicator for up to buffer_size bytes of switch channels. They are unicast: multicast is off."""
+    """A connection among all ranks of communicator for up to buffer_size bytes of switch channels. They are unicast:
+    multicast is off."""
     n = communicator.bootstrap().get_n_ranks()
     if sorted(all_ranks) != list(range(n)):
-        raise errors.Unsupported(f"connect_nvls_collective: all_ranks must be the communicator's ranks 0 to {n - 1}: make a communicator of fewer ranks")
+        raise errors.Unsupported(f"connect_nvls_collective: all_ranks must be the communicator's ranks 0 to {n - 1}: "
+                                 "make a communicator of fewer ranks")
     return NvlsConnection(communicator, buffer_size)

@@ -30,11 +30,13 @@ class CollectiveRequest:
     stream: int
     hints: dict[str, Any]
 
-    def __init__(self, collective: str, message_size: int, dtype: DataType, world_size: int, n_ranks_per_node: int, rank: int, input_buffer: int = 0,
-                 output_buffer: int = 0, stream: int = 0, hints: dict[str, Any] | None = None) -> None:
+    def __init__(self, collective: str, message_size: int, dtype: DataType, world_size: int, n_ranks_per_node: int,
+                 rank: int, input_buffer: int = 0, output_buffer: int = 0, stream: int = 0,
+                 hints: dict[str, Any] | None = None) -> None:
         self.collective, self.message_size, self.dtype = collective, message_size, dtype
         self.world_size, self.n_ranks_per_node, self.rank = world_size, n_ranks_per_node, rank
-        self.input_buffer, self.output_buffer, self.stream, self.hints = input_buffer, output_buffer, stream, dict(hints or {})
+        self.input_buffer, self.output_buffer, self.stream = input_buffer, output_buffer, stream
+        self.hints = dict(hints or {})
 
 
 class AlgorithmCollection:
@@ -54,7 +56,8 @@ class AlgorithmCollection:
         return [a for a in self._all if a.collective == collective]
 
     def select(self, request: "CollectiveRequest") -> Algorithm | None:
-        """What the user's selector, then the fallback selector choose; without either the first whose range holds the message, programs first."""
+        """What the user's selector, then the fallback selector choose; without either the first whose range holds the
+        message, programs first."""
         by: dict[str, dict[str, Algorithm]] = {}
         for a in self._all:
             by.setdefault(a.collective, {})[a.name] = a
@@ -63,7 +66,8 @@ class AlgorithmCollection:
             if chosen is not None:
                 return chosen
         fits = [a for a in self.get_by_collective(request.collective)
-                if a.message_size_range[0] <= request.message_size <= a.message_size_range[1] and a.constraint.world_size in (0, request.world_size)]
+                if a.message_size_range[0] <= request.message_size <= a.message_size_range[1]
+                and a.constraint.world_size in (0, request.world_size)]
         return next((a for a in fits if a.is_dsl_algorithm()), fits[0] if fits else None)
 
     def to_list(self) -> "list[Algorithm]":
@@ -81,7 +85,8 @@ class AlgorithmCollection:
 
 
 class _Reset:
-    """builder.reset() forgets what the builder has gathered. AlgorithmCollectionBuilder.reset() does nothing: builders share nothing."""
+    """builder.reset() forgets what the builder has gathered. AlgorithmCollectionBuilder.reset() does nothing: builders
+    share nothing."""
 
     def __get__(self, builder: AlgorithmCollectionBuilder | None, cls: type) -> Callable[[], None]:
         return builder._start if builder is not None else lambda: None
@@ -118,11 +123,13 @@ class AlgorithmCollectionBuilder:
         c._selectors = [s for s in (self._user, self._fallback) if s]
         return c
 
-    def build_default_algorithms(self, scratch_buffer: int = 0, scratch_buffer_size: int = 0, rank: int = 0) -> AlgorithmCollection:
+    def build_default_algorithms(self, scratch_buffer: int = 0, scratch_buffer_size: int = 0,
+                                 rank: int = 0) -> AlgorithmCollection:
         """goccl's collectives under the names of MSCCL++'s default algorithms.
 
-        A name selects a collective and a message range; which kernel runs is goccl's choice by a measured table, for each size. Where a name says nvls, the
-        tag nvls is 0 and doc says so: multicast is off, the unicast form runs. The scratch buffer is not needed: scratch is goccl's own.
+        A name selects a collective and a message range; which kernel runs is goccl's choice by a measured table, for
+        each size. Where a name says nvls, the tag nvls is 0 and doc says so: multicast is off, the unicast form runs.
+        The scratch buffer is not needed: scratch is goccl's own.
         """
         c = self.build()
         c._all += default_algorithms()

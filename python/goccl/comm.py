@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     from ._types import TransportFlags
     from ._typing import BufferSpec
 
+    _Scratch = BufferSpec | RegisteredMemory | dict[int, RegisteredMemory]
+
 __all__ = ["CommGroup"]
 
 
 class CommGroup:
     """The ranks of a job and a communicator of primitives among them.
 
-    Made from an mpi4py communicator, from a torch process group, from an address with rank and size, or, with no arguments, from the environment of
-    torchrun, mpirun, srun or `goccl run`. Tensors are numpy, cupy or torch arrays, or whatever goccl takes as a buffer.
+    Made from an mpi4py communicator, from a torch process group, from an address with rank and size, or, with no
+    arguments, from the environment of torchrun, mpirun, srun or `goccl run`. Tensors are numpy, cupy or torch arrays,
+    or whatever goccl takes as a buffer.
     """
 
     bootstrap: Bootstrap
@@ -43,8 +46,9 @@ class CommGroup:
     device: Device
     communicator: Communicator
 
-    def __init__(self, mpi_comm: Any = None, torch_group: Any = None, interfaceIpPortTrio: str = "", rank: int | None = None, size: int | None = None, *,
-                 bootstrap: Bootstrap | None = None, device: Device | None = None) -> None:
+    def __init__(self, mpi_comm: Any = None, torch_group: Any = None, interfaceIpPortTrio: str = "",
+                 rank: int | None = None, size: int | None = None, *, bootstrap: Bootstrap | None = None,
+                 device: Device | None = None) -> None:
         if bootstrap is not None:
             self.bootstrap = bootstrap
         elif interfaceIpPortTrio:
@@ -60,7 +64,9 @@ class CommGroup:
             import torch.distributed as dist
 
             box: list[Any] = [UniqueId.create().as_bytes if dist.get_rank(torch_group) == 0 else None]
-            dist.broadcast_object_list(box, src=dist.get_global_rank(torch_group, 0) if torch_group is not dist.group.WORLD else 0, group=torch_group)
+            dist.broadcast_object_list(box,
+                                       src=dist.get_global_rank(torch_group, 0)
+                                       if torch_group is not dist.group.WORLD else 0, group=torch_group)
             self.bootstrap = TcpBootstrap.create(dist.get_rank(torch_group), dist.get_world_size(torch_group))
             self.bootstrap.initialize(UniqueId(box[0]))
         else:
@@ -79,13 +85,15 @@ class CommGroup:
 
     def send(self, tensor: Any, peer: int, tag: int = 0) -> None:
         """Sends a numpy array's bytes to peer by the bootstrap: for small things."""
-        self.bootstrap.send(memoryview(tensor).cast("B") if not isinstance(tensor, (bytes, bytearray)) else tensor, peer, tag)
+        self.bootstrap.send(memoryview(tensor).cast("B") if not isinstance(tensor, (bytes, bytearray)) else tensor,
+                            peer, tag)
 
     def recv(self, tensor: Any, peer: int, tag: int = 0) -> None:
         """Receives into a numpy array of as many bytes."""
         view = memoryview(tensor)
         if view.readonly or not view.c_contiguous:
-            raise errors.InvalidArgument("the array is read-only or not contiguous: receive into one that can be written")
+            raise errors.InvalidArgument("the array is read-only or not contiguous: receive into one that can be "
+                                         "written")
         view = view.cast("B")
         data = self.bootstrap.recv(peer, tag)
         if len(data) != len(view):
@@ -97,18 +105,24 @@ class CommGroup:
         root = "/sys/class/infiniband"
         found = sorted(os.listdir(root)) if os.path.isdir(root) else []
         if not found:
-            raise errors.Unsupported("this host has no InfiniBand adapter (/sys/class/infiniband is empty): use Transport.CudaIpc on one host, "
-                                     "Transport.Ethernet between hosts")
+            raise errors.Unsupported("this host has no InfiniBand adapter (/sys/class/infiniband is empty): use "
+                                     "Transport.CudaIpc on one host, Transport.Ethernet between hosts")
         if not 0 <= local_rank < min(len(found), 8):
-            raise errors.InvalidArgument(f"local rank {local_rank}: this host has the InfiniBand adapters {', '.join(found)}")
+            raise errors.InvalidArgument(f"local rank {local_rank}: this host has the InfiniBand adapters "
+                                         f"{', '.join(found)}")
         return Transport(Transport.IB0 + local_rank)
 
-    def make_connection(self, all_ranks: int | Iterable[int], endpoints: Transport | EndpointConfig | dict[int, Transport | EndpointConfig],
+    def make_connection(self, all_ranks: int | Iterable[int],
+                        endpoints: Transport | EndpointConfig | dict[int, Transport | EndpointConfig],
                         use_switch: bool = False, *, tag: int = 0) -> Any:
-        """Connections with the ranks in all_ranks (the own one is left out), by rank. endpoints is a Transport, an EndpointConfig, or a dict of either by
-        rank. Both sides call it. With use_switch and IPC a connection among all ranks for switch channels, see connect_nvls_collective."""
-        if use_switch and not isinstance(endpoints, dict) and EndpointConfig.of(endpoints).transport == Transport.CudaIpc:
-            return connect_nvls_collective(self.communicator, {self.my_rank, *([all_ranks] if isinstance(all_ranks, int) else all_ranks)}, 1 << 30)
+        """Connections with the ranks in all_ranks (the own one is left out), by rank. endpoints is a Transport, an
+        EndpointConfig, or a dict of either by rank. Both sides call it. With use_switch and IPC a connection among all
+        ranks for switch channels, see connect_nvls_collective."""
+        if use_switch and not isinstance(endpoints,
+                                         dict) and EndpointConfig.of(endpoints).transport == Transport.CudaIpc:
+            return connect_nvls_collective(self.communicator,
+                                           {self.my_rank, *([all_ranks] if isinstance(all_ranks, int) else all_ranks)},
+                                           1 << 30)
         ranks = [all_ranks] if isinstance(all_ranks, int) else [r for r in all_ranks if r != self.my_rank]
         futures = {}
         for r in ranks:
@@ -124,21 +138,27 @@ class CommGroup:
             flags = flags | c.transport()
         return flags
 
-    def register_local_memory(self, tensor: BufferSpec | RegisteredMemory, connections: "dict[int, Connection]") -> RegisteredMemory:
+    def register_local_memory(self, tensor: BufferSpec | RegisteredMemory,
+                              connections: "dict[int, Connection]") -> RegisteredMemory:
         """tensor, registered for the transports of connections. A RegisteredMemory stays what it is."""
         if isinstance(tensor, RegisteredMemory):
             return tensor
         b = resolve(tensor)
         shared(b)
-        device = self.device if b.kind != CUDA or b.device in (ANY, self.device.id) else Device(DeviceType.GPU, b.device)
+        here = b.kind != CUDA or b.device in (ANY, self.device.id)
+        device = self.device if here else Device(DeviceType.GPU, b.device)
         if (b.kind == CUDA) == self.device.is_host:
-            raise errors.InvalidArgument(f"the tensor is in {'GPU' if b.kind == CUDA else 'host'} memory, this group works on {self.device}")
+            raise errors.InvalidArgument(f"the tensor is in {'GPU' if b.kind == CUDA else 'host'} memory, this group "
+                                         f"works on {self.device}")
         m = self.communicator.register_memory(b.ptr, b.nbytes, self._transports(connections), device=device)
         m._keep += (b,)
         return m
 
-    def register_tensor_with_connections(self, tensor: BufferSpec | RegisteredMemory, connections: "dict[int, Connection]", *, tag: int = 0) -> "dict[int, RegisteredMemory]":
-        """Exchanges memories with the peers of connections: their tensors by rank, and the own one under the own rank."""
+    def register_tensor_with_connections(self, tensor: BufferSpec | RegisteredMemory,
+                                         connections: "dict[int, Connection]", *,
+                                         tag: int = 0) -> "dict[int, RegisteredMemory]":
+        """Exchanges memories with the peers of connections: their tensors by rank, and the own one under the own
+        rank."""
         local = self.register_local_memory(tensor, connections)
         sent = [self.communicator.send_memory(local, r, tag) for r in connections]
         got = {r: self.communicator.recv_memory(r, tag) for r in connections}
@@ -156,17 +176,19 @@ class CommGroup:
         futures = {r: self.communicator.build_semaphore(c, r, tag) for r, c in connections.items()}
         return {r: f.get() for r, f in futures.items()}
 
-    def make_memory_channels(self, tensor: BufferSpec, connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
+    def make_memory_channels(self, tensor: BufferSpec,
+                             connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
         """Channels by rank, each from tensor here to the peer's tensor."""
         semaphores = self.make_semaphores(connections)
         memories = self.register_tensor_with_connections(tensor, connections)
         return {r: MemoryChannel(semaphores[r], memories[r], memories[self.my_rank]) for r in connections}
 
     def make_memory_channels_with_scratch(self, tensor: BufferSpec | RegisteredMemory,
-                                          registeredScratchBuffer: BufferSpec | RegisteredMemory | dict[int, RegisteredMemory],
+                                          registeredScratchBuffer: _Scratch,
                                           connections: "dict[int, Connection]") -> "dict[int, MemoryChannel]":
-        """Channels by rank from tensor here to the peer's scratch buffer, with the own scratch as packet buffer. The scratch is a tensor, the
-        RegisteredMemory of one, or the memories that register_tensor_with_connections exchanged."""
+        """Channels by rank from tensor here to the peer's scratch buffer, with the own scratch as packet buffer. The
+        scratch is a tensor, the RegisteredMemory of one, or the memories that register_tensor_with_connections
+        exchanged."""
         scratch = registeredScratchBuffer
         if not isinstance(scratch, dict):
             scratch = self.register_tensor_with_connections(scratch, connections)
@@ -177,24 +199,27 @@ class CommGroup:
     make_sm_channels = make_memory_channels
     make_sm_channels_with_scratch = make_memory_channels_with_scratch
 
-    def register_semaphore_with_proxy(self, proxy_service: ProxyService, connections: "dict[int, Connection]") -> dict[int, BasePortChannel]:
+    def register_semaphore_with_proxy(self, proxy_service: ProxyService,
+                                      connections: "dict[int, Connection]") -> dict[int, BasePortChannel]:
         """Base port channels by rank."""
         ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
         return {r: proxy_service.base_port_channel(i) for r, i in ids.items()}
 
-    def register_memory_with_proxy(self, proxy_service: ProxyService, tensor: BufferSpec, connections: "dict[int, Connection]") -> dict[int, int]:
+    def register_memory_with_proxy(self, proxy_service: ProxyService, tensor: BufferSpec,
+                                   connections: "dict[int, Connection]") -> dict[int, int]:
         """Memory ids by rank, the own one included."""
         memories = self.register_tensor_with_connections(tensor, connections)
         return {r: proxy_service.add_memory(m) for r, m in memories.items()}
 
-    def make_port_channels(self, proxy_service: ProxyService, tensor: BufferSpec, connections: "dict[int, Connection]") -> "dict[int, PortChannel]":
+    def make_port_channels(self, proxy_service: ProxyService, tensor: BufferSpec,
+                           connections: "dict[int, Connection]") -> "dict[int, PortChannel]":
         """Port channels by rank, each from tensor here to the peer's tensor."""
         ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
         memories = self.register_memory_with_proxy(proxy_service, tensor, connections)
         return {r: proxy_service.port_channel(ids[r], memories[r], memories[self.my_rank]) for r in connections}
 
     def make_port_channels_with_scratch(self, proxy_service: ProxyService, tensor: BufferSpec | RegisteredMemory,
-                                        registeredScratchBuffer: BufferSpec | RegisteredMemory | dict[int, RegisteredMemory],
+                                        registeredScratchBuffer: _Scratch,
                                         connections: dict[int, Connection]) -> dict[int, PortChannel]:
         """Port channels by rank from tensor here to the peer's scratch buffer."""
         scratch = registeredScratchBuffer
@@ -207,13 +232,14 @@ class CommGroup:
     make_proxy_channels = make_port_channels
     make_proxy_channels_with_scratch = make_port_channels_with_scratch
 
-    def make_switch_channel(self, tensor: BufferSpec, connections: "dict[int, Connection]", *, tag: int = 0) -> SwitchChannel:
+    def make_switch_channel(self, tensor: BufferSpec, connections: "dict[int, Connection]", *,
+                            tag: int = 0) -> SwitchChannel:
         """The unicast switch channel over every rank's tensor."""
         return SwitchChannel(self.communicator, self.register_local_memory(tensor, connections), self.device, tag)
 
     def device_handles(self, channels: dict[int, Any]) -> RawGpuBuffer:
-        """The device handles of channels or semaphores in the memory of the device, as an array in rank order for kernels. The entry of a rank
-        without a channel is zeros."""
+        """The device handles of channels or semaphores in the memory of the device, as an array in rank order for
+        kernels. The entry of a rank without a channel is zeros."""
         handles = {r: c.device_handle().raw for r, c in channels.items()}
         if not handles:
             raise errors.InvalidArgument("device_handles: no channel: a kernel needs the handle of one peer at least")

@@ -69,7 +69,8 @@ class Communicator(Object):
         self._bootstrap = bootstrap
         self._pending: list[Future] = []
         self._sent: list[RegisteredMemory] = []  # peers use them for as long as this lives
-        super().__init__(create(lib.communicator_create, bootstrap.handle, self._context.handle), bootstrap, self._context)
+        super().__init__(create(lib.communicator_create, bootstrap.handle, self._context.handle), bootstrap,
+                         self._context)
 
     def bootstrap(self) -> Bootstrap:
         """The bootstrap."""
@@ -85,25 +86,31 @@ class Communicator(Object):
             self._device = current_device(self._bootstrap.get_local_rank())
         return self._device
 
-    def register_memory(self, ptr: int | BufferSpec, size: int | None = None, transports: Transport | TransportFlags = Transport.CudaIpc, *,
+    def register_memory(self, ptr: int | BufferSpec, size: int | None = None,
+                        transports: Transport | TransportFlags = Transport.CudaIpc, *,
                         device: Device | None = None) -> RegisteredMemory:
         """As Context.register_memory."""
         return self._context.register_memory(ptr, size, transports, device=device)
 
     def send_memory(self, memory: RegisteredMemory, remote_rank: int, tag: int = 0) -> Future:
-        """Lets the peer use local memory, which stays registered while the communicator lives, or until memory.close()."""
+        """Lets the peer use local memory, which stays registered while the communicator lives, or until
+        memory.close()."""
         self._sent.append(memory)
-        return Future(create(lib.communicator_send_memory, self.handle, memory.handle, remote_rank, tag), None, self, memory)
+        return Future(create(lib.communicator_send_memory, self.handle, memory.handle, remote_rank, tag), None, self,
+                      memory)
 
     def recv_memory(self, remote_rank: int, tag: int = 0) -> Future:
         """The memory that the peer sends."""
-        return Future(create(lib.communicator_recv_memory, self.handle, remote_rank, tag), lambda h: RegisteredMemory(h, self._context, self), self)
+        return Future(create(lib.communicator_recv_memory, self.handle, remote_rank, tag),
+                      lambda h: RegisteredMemory(h, self._context, self), self)
 
     def connect(self, local_config: Any, remote_rank: int, tag: int = 0) -> Future:
         """A connection with the peer: an EndpointConfig, a Transport or an Endpoint, and the peer's rank."""
-        if isinstance(local_config, int) and not isinstance(local_config, Transport) or isinstance(remote_rank, (Transport, EndpointConfig, Endpoint)):
-            local_config, remote_rank, tag = (remote_rank, local_config, tag) if isinstance(remote_rank, (Transport, EndpointConfig, Endpoint)) else \
-                (tag, local_config, remote_rank)  # the older orders: (rank, config, tag) and (rank, tag, config)
+        # The older orders are (rank, config, tag) and (rank, tag, config).
+        if isinstance(remote_rank, (Transport, EndpointConfig, Endpoint)):
+            local_config, remote_rank = remote_rank, local_config
+        elif isinstance(local_config, int) and not isinstance(local_config, Transport):
+            local_config, remote_rank, tag = tag, local_config, remote_rank
         if isinstance(local_config, Endpoint):
             h = create(lib.communicator_connect_endpoint, self.handle, local_config.handle, remote_rank, tag)
         else:
@@ -130,9 +137,11 @@ class Communicator(Object):
         self._pending.append(future)
         return future
 
-    def connect_on_setup(self, remote_rank: int, tag: int, local_config: EndpointConfig | Endpoint | Transport) -> Future:
+    def connect_on_setup(self, remote_rank: int, tag: int,
+                         local_config: EndpointConfig | Endpoint | Transport) -> Future:
         """connect; setup waits for it."""
-        return self._later(self.connect(EndpointConfig.of(local_config) if not isinstance(local_config, Endpoint) else local_config, remote_rank, tag))
+        return self._later(self.connect(EndpointConfig.of(local_config)
+                                        if not isinstance(local_config, Endpoint) else local_config, remote_rank, tag))
 
     def send_memory_on_setup(self, memory: RegisteredMemory, remote_rank: int, tag: int) -> None:
         """send_memory; setup waits for it."""

@@ -1,6 +1,7 @@
 """Endpoints, the connections between them, and the memory that they reach.
 
-An object keeps alive what it was made from and is closed with its last reference, in any order. Waits take seconds and can be interrupted.
+An object keeps alive what it was made from and is closed with its last reference, in any order. Waits take seconds and
+can be interrupted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class IbMode(enum.IntEnum):
 
 @dataclasses.dataclass
 class EndpointConfigIb:
-    """An endpoint's InfiniBand options under MSCCL++'s names. goccl chooses the adapter by the transport, and its queues and signalling by itself."""
+    """An endpoint's InfiniBand options under MSCCL++'s names. goccl chooses the adapter by the transport, and its
+    queues and signalling by itself."""
 
     device_index: int = -1
     port: int = -1
@@ -60,15 +62,15 @@ class EndpointConfig:
     max_write_queue_size: int
     ib: EndpointConfigIb
 
-    def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None, max_write_queue_size: int = -1,
-                 ib: EndpointConfigIb | None = None) -> None:
+    def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None,
+                 max_write_queue_size: int = -1, ib: EndpointConfigIb | None = None) -> None:
         self.transport = Transport(transport)
         self.device = device or current_device()
         self.max_write_queue_size = max_write_queue_size
         self.ib = ib or EndpointConfigIb()
 
-    ib_device_index, ib_port, ib_gid_index, ib_max_cq_size, ib_max_cq_poll_num, ib_max_send_wr, ib_max_recv_wr, ib_max_wr_per_send, ib_mode = (
-        _ib_option(f.name) for f in dataclasses.fields(EndpointConfigIb))
+    (ib_device_index, ib_port, ib_gid_index, ib_max_cq_size, ib_max_cq_poll_num, ib_max_send_wr, ib_max_recv_wr,
+     ib_max_wr_per_send, ib_mode) = (_ib_option(f.name) for f in dataclasses.fields(EndpointConfigIb))
 
     @classmethod
     def of(cls, config: EndpointConfig | Endpoint | Transport) -> "EndpointConfig":
@@ -115,7 +117,8 @@ class RegisteredMemory(Object):
         return self._keep[0]
 
     def _info(self) -> tuple[int, int, int, int, bool]:
-        data, original, size, flags, local = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint32(), ctypes.c_int32()
+        data, original, size = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
+        flags, local = ctypes.c_uint32(), ctypes.c_int32()
         lib.memory_info(self.handle, *map(ctypes.byref, (data, original, size, flags, local)))
         return data.value, original.value, size.value, flags.value, bool(local.value)
 
@@ -139,7 +142,8 @@ class RegisteredMemory(Object):
     def map(self, device: Device | None = None, timeout: float | None = None) -> int:
         """Makes a peer's memory usable on device and returns its address there."""
         p = ctypes.c_size_t()
-        interruptible(lib.memory_map, self.handle, (device or current_device()).handle, nanoseconds(timeout), ctypes.byref(p))
+        interruptible(lib.memory_map, self.handle, (device or current_device()).handle, nanoseconds(timeout),
+                      ctypes.byref(p))
         return p.value
 
     def serialize(self) -> bytes:
@@ -177,7 +181,8 @@ class Connection(Object):
         return self._info()[2]
 
     def write(self, dst: RegisteredMemory, dst_offset: int, src: RegisteredMemory, src_offset: int, size: int) -> None:
-        """Copies size bytes to the peer, asynchronously, in the order of the calls; src must not change until a flush."""
+        """Copies size bytes to the peer, asynchronously, in the order of the calls; src must not change until a
+        flush."""
         lib.connection_write(self.handle, dst.handle, dst_offset, src.handle, src_offset, size)
 
     def atomic_add(self, dst: RegisteredMemory, dst_offset: int, delta: int) -> None:
@@ -189,5 +194,6 @@ class Connection(Object):
         lib.connection_update_and_sync(self.handle, dst.handle, dst_offset, src_ptr, new_value)
 
     def flush(self, timeout_usec: int = -1) -> None:
-        """Waits until everything before it is complete at the peer. A timeout_usec that is not positive is the context's timeout."""
+        """Waits until everything before it is complete at the peer. A timeout_usec that is not positive is the
+        context's timeout."""
         interruptible(lib.connection_flush, self.handle, int(timeout_usec) * 1000 if timeout_usec > 0 else 0)

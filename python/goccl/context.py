@@ -20,8 +20,9 @@ __all__ = ["Context"]
 
 
 class Context(Object):
-    """Owns a process's communication resources; closing it ends everything made from it. timeout bounds host waits (default: GOCCL_TIMEOUT, else 30 s), spin_limit each
-    wait in a kernel (default 10 minutes; negative: no bound), both in seconds."""
+    """Owns a process's communication resources; closing it ends everything made from it. timeout bounds host waits
+    (default: GOCCL_TIMEOUT, else 30 s), spin_limit each wait in a kernel (default 10 minutes; negative: no bound), both
+    in seconds."""
 
     def __init__(self, timeout: float | None = None, spin_limit: float | None = None) -> None:
         spin = 0 if spin_limit is None else -1 if spin_limit < 0 else nanoseconds(spin_limit)
@@ -32,9 +33,11 @@ class Context(Object):
         """A new context."""
         return Context()
 
-    def register_memory(self, ptr: int | BufferSpec, size: int | None = None, transports: Transport | TransportFlags = Transport.CudaIpc, *,
+    def register_memory(self, ptr: int | BufferSpec, size: int | None = None,
+                        transports: Transport | TransportFlags = Transport.CudaIpc, *,
                         device: Device | None = None) -> "RegisteredMemory":
-        """Makes memory usable by transports: an address and a size in bytes, or a buffer. The memory must outlive the registration."""
+        """Makes memory usable by transports: an address and a size in bytes, or a buffer. The memory must outlive the
+        registration."""
         keep = None
         if not isinstance(ptr, int):
             keep = resolve(ptr)
@@ -51,11 +54,13 @@ class Context(Object):
     def create_endpoint(self, config: EndpointConfig | Transport) -> "Endpoint":
         """An endpoint as an EndpointConfig, or a Transport on the current device, says."""
         config = EndpointConfig.of(config)
-        return Endpoint(create(lib.endpoint_create, self.handle, int(config.transport), config.device.handle), config, self)
+        return Endpoint(create(lib.endpoint_create, self.handle, int(config.transport), config.device.handle), config,
+                        self)
 
     def connect(self, local: "Endpoint", remote: "Endpoint") -> "Connection":
         """A connection from a local endpoint to a remote one."""
-        return Connection(interruptible(create, lib.connection_create, self.handle, local.handle, remote.handle), self, local, remote)
+        return Connection(interruptible(create, lib.connection_create, self.handle, local.handle, remote.handle), self,
+                          local, remote)
 
     def deserialize_memory(self, data: bytes) -> "RegisteredMemory":
         """What the peer's RegisteredMemory.serialize gave."""
@@ -65,7 +70,8 @@ class Context(Object):
     def deserialize_semaphore_stub(self, data: bytes) -> "SemaphoreStub":
         """What the peer's SemaphoreStub.serialize gave."""
         data = bytes(data)
-        return SemaphoreStub(None, _handle=create(lib.semaphore_stub_deserialize, self.handle, data, len(data)), _keep=(self,))
+        return SemaphoreStub(None, _handle=create(lib.semaphore_stub_deserialize, self.handle, data, len(data)),
+                             _keep=(self,))
 
     def abort(self, reason: str | None = None) -> None:
         """Ends every wait on host and device."""

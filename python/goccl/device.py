@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from ._typing import BytesLike
 
-__all__ = ["Device", "Stream", "RawGpuBuffer", "GpuBuffer", "GpuBufferGranularity", "device_count", "current_device", "is_bulk_supported"]
+__all__ = ["Device", "Stream", "RawGpuBuffer", "GpuBuffer", "GpuBufferGranularity", "device_count", "current_device",
+           "is_bulk_supported"]
 
 
 class Device:
@@ -102,8 +103,8 @@ def device_count() -> int:
 
 
 def current_device(hint: int | None = None) -> Device:
-    """The GPU that the calling thread's CUDA context is on (GPU 0 if it has none); where there is no GPU, or with GOCCL_DEVICE=host, the host device
-    of that number (default: $LOCAL_RANK)."""
+    """The GPU that the calling thread's CUDA context is on (GPU 0 if it has none); where there is no GPU, or with
+    GOCCL_DEVICE=host, the host device of that number (default: $LOCAL_RANK)."""
     if hint is None:
         hint = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0)))
     if device_count() > 0:
@@ -170,7 +171,8 @@ class GpuBufferGranularity:
 
 
 class RawGpuBuffer:
-    """nbytes of zeroed device memory that other processes of the machine can map: GPU memory, or shared memory on the host device.
+    """nbytes of zeroed device memory that other processes of the machine can map: GPU memory, or shared memory on the
+    host device.
 
     It is freed with the last reference to it or to what was made from it (arrays, DLPack capsules).
     """
@@ -221,7 +223,8 @@ class RawGpuBuffer:
         lib.copy_in(self.device.handle, self._ptr + offset, raw, len(raw))
 
     def to_bytes(self, offset: int = 0, nbytes: int | None = None) -> builtins.bytes:
-        """nbytes from offset on (default: all the rest), copied to the host. Work on streams that writes them is to be synchronized with before."""
+        """nbytes from offset on (default: all the rest), copied to the host. Work on streams that writes them is to be
+        synchronized with before."""
         n = self._nbytes - offset if nbytes is None else nbytes
         self._within(offset, n)
         out = ctypes.create_string_buffer(max(n, 1))
@@ -252,7 +255,8 @@ class RawGpuBuffer:
         return self._interface
 
     def to_dlpack(self, data_type: str = "uint8", shape: Sequence[int] = (), strides: Sequence[int] = ()) -> Any:
-        """A DLPack capsule over the memory. data_type is a name such as "torch.float16"; shape () is all of it in one dimension."""
+        """A DLPack capsule over the memory. data_type is a name such as "torch.float16"; shape () is all of it in one
+        dimension."""
         from ._dlpack import capsule
 
         name = str(data_type).rpartition(".")[2]
@@ -269,10 +273,10 @@ class RawGpuBuffer:
         self._finalizer()
 
 
-def GpuBuffer(shape: int | Sequence[int], dtype: Any = float, strides: None = None, order: str = "C", granularity: int = 0, *,
-              device: Device | None = None) -> Any:
-    """A zeroed array of device memory that other processes can map: a numpy array on the host device; on a GPU a cupy array, or without cupy a torch
-    tensor.
+def GpuBuffer(shape: int | Sequence[int], dtype: Any = float, strides: None = None, order: str = "C",
+              granularity: int = 0, *, device: Device | None = None) -> Any:
+    """A zeroed array of device memory that other processes can map: a numpy array on the host device; on a GPU a cupy
+    array, or without cupy a torch tensor.
 
     shape is an int or a tuple; order must be "C" and strides None.
     """

@@ -1,4 +1,5 @@
-"""Exceptions. Each carries the Go error's text; its class is the error's kind, and ``code`` the goccl_result of goccl.h."""
+"""Exceptions. Each carries the Go error's text; its class is the error's kind, and ``code`` the goccl_result of
+goccl.h."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import enum
 
 __all__ = [
     "ErrorCode",
-    "GocclError", "CudaError", "SysError", "InternalError", "InvalidArgument", "InvalidUsage", "PeerDead", "InProgress", "Timeout", "Aborted",
-    "Mismatch", "Unsupported", "Closed", "Forked", "OutOfMemory",
+    "GocclError", "CudaError", "SysError", "InternalError", "InvalidArgument", "InvalidUsage", "PeerDead", "InProgress",
+    "Timeout", "Aborted", "Mismatch", "Unsupported", "Closed", "Forked", "OutOfMemory",
 ]
 
 
@@ -118,12 +119,13 @@ class OutOfMemory(GocclError, MemoryError):
     code = 14
 
 
-_BY_CODE = {c.code: c for c in (CudaError, SysError, InternalError, InvalidArgument, InvalidUsage, PeerDead, InProgress, Timeout, Aborted,
-                                Mismatch, Unsupported, Closed, Forked, OutOfMemory)}
+_BY_CODE = {c.code: c for c in (CudaError, SysError, InternalError, InvalidArgument, InvalidUsage, PeerDead, InProgress,
+                                Timeout, Aborted, Mismatch, Unsupported, Closed, Forked, OutOfMemory)}
 
 
-_KINDS = {CudaError: ErrorCode.SystemError, SysError: ErrorCode.SystemError, OutOfMemory: ErrorCode.SystemError, GocclError: ErrorCode.InternalError,
-          InternalError: ErrorCode.InternalError, PeerDead: ErrorCode.RemoteError, Timeout: ErrorCode.Timeout, Aborted: ErrorCode.Aborted}
+_KINDS = {CudaError: ErrorCode.SystemError, SysError: ErrorCode.SystemError, OutOfMemory: ErrorCode.SystemError,
+          GocclError: ErrorCode.InternalError, InternalError: ErrorCode.InternalError, PeerDead: ErrorCode.RemoteError,
+          Timeout: ErrorCode.Timeout, Aborted: ErrorCode.Aborted}
 
 
 def from_result(code: int, text: str) -> GocclError:

@@ -21,8 +21,8 @@ __all__ = ["Executor", "ExecutionPlan"]
 
 
 class ExecutionPlan:
-    """A plan file: a path, JSON text or its bytes. trust: it is not verified, neither here nor by an executor; a wrong one may hang until the
-    deadline or give a wrong result."""
+    """A plan file: a path, JSON text or its bytes. trust: it is not verified, neither here nor by an executor; a wrong
+    one may hang until the deadline or give a wrong result."""
 
     rank: int
     trust: bool
@@ -40,7 +40,8 @@ class ExecutionPlan:
     def report(self) -> dict[str, Any]:
         """What the plan is, after verification. With trust only its structure is checked, and "verified" is False."""
         if self._report is None:
-            self._report = json.loads(take(lib.plan_describe if self.trust else lib.plan_check, self.data, len(self.data)))
+            self._report = json.loads(take(lib.plan_describe if self.trust else lib.plan_check, self.data,
+                                           len(self.data)))
         return self._report
 
     @property
@@ -65,8 +66,8 @@ class ExecutionPlan:
 
 
 class Executor:
-    """Runs plans among the ranks of a communicator. Making it, and the first run of each plan, are collective. timeout, in seconds, bounds a launch's wait
-    for its peers."""
+    """Runs plans among the ranks of a communicator. Making it, and the first run of each plan, are collective. timeout,
+    in seconds, bounds a launch's wait for its peers."""
 
     def __init__(self, comm: Communicator, *, timeout: float | None = None) -> None:
         self._comm, self._device, self._timeout = comm, comm.device(), timeout
@@ -76,27 +77,31 @@ class Executor:
         self._make()
 
     def _make(self) -> None:
-        self._object = Object(interruptible(create, lib.executor_create, self._comm.bootstrap().handle, self._device.handle, nanoseconds(self._timeout)),
+        self._object = Object(interruptible(create, lib.executor_create, self._comm.bootstrap().handle,
+                                            self._device.handle, nanoseconds(self._timeout)),
                                self._comm)
 
     def load(self, plan: ExecutionPlan, reserve: int = 0) -> int:
-        """Verifies plan, unless it is trusted, and makes it ready, for messages of up to reserve bytes at once; collective. Later calls
-        remember it."""
+        """Verifies plan, unless it is trusted, and makes it ready, for messages of up to reserve bytes at once;
+        collective. Later calls remember it."""
         o = self._loaded.get(plan.key)
         if o is None:
             load = lib.executor_load_trusted if plan.trust else lib.executor_load
-            o = Object(interruptible(create, load, self._object.handle, plan.data, len(plan.data), reserve), self._object)
+            o = Object(interruptible(create, load, self._object.handle, plan.data, len(plan.data), reserve),
+                       self._object)
             self._loaded[plan.key] = o
         return o.handle
 
-    def run(self, plan: ExecutionPlan, send: int, recv: int, message: int, dtype: DataType, op: int, stream: int) -> None:
+    def run(self, plan: ExecutionPlan, send: int, recv: int, message: int, dtype: DataType, op: int,
+            stream: int) -> None:
         """Enqueues one run; message is in bytes of the input, or of the output for an all-gather."""
         if dtype is DataType.float8_e4m3b15:
             if plan.collective in _e4m3b15.REDUCING:
                 self._through_float32(plan, send, recv, message, op, stream)
                 return
             if plan.collective not in _e4m3b15.MOVING:
-                raise errors.Unsupported(f"{plan.name}: a custom collective does not run on float8_e4m3b15; use float32")
+                raise errors.Unsupported(f"{plan.name}: a custom collective does not run on float8_e4m3b15; use "
+                                         "float32")
             dtype = DataType.uint8
         o = self._loaded.get(plan.key)
         handle = o.handle if o is not None else self.load(plan)
@@ -126,8 +131,9 @@ class Executor:
     def _raise(self) -> None:
         lib.executor_error(self._object.handle)
 
-    def execute(self, rank: int, send_buff: int, recv_buff: int, send_buff_size: int, recv_buff_size: int, data_type: DataType, plan: ExecutionPlan,
-                stream: int = 0, packet_type: Any = None, op: ReduceOp = ReduceOp.SUM) -> None:
+    def execute(self, rank: int, send_buff: int, recv_buff: int, send_buff_size: int, recv_buff_size: int,
+                data_type: DataType, plan: ExecutionPlan, stream: int = 0, packet_type: Any = None,
+                op: ReduceOp = ReduceOp.SUM) -> None:
         """MSCCL++'s form of run."""
         boot = self._comm.bootstrap()
         if rank != boot.get_rank():

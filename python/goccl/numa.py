@@ -17,8 +17,8 @@ def get_device_numa_node(cuda_dev: int) -> int:
 
 
 def numa_bind(node: int) -> None:
-    """Keeps the calling thread, and threads that it starts later, on the processors of a NUMA node. Memory that they touch first is the node's
-    then, while it has any. A node that is not known, -1, changes nothing."""
+    """Keeps the calling thread, and threads that it starts later, on the processors of a NUMA node. Memory that they
+    touch first is the node's then, while it has any. A node that is not known, -1, changes nothing."""
     if node < 0:
         return
     try:

@@ -37,7 +37,8 @@ class ProxyService:
         if self._object is None:
             self._context = self._context or context or Context()
             self._device = self._device or current_device()
-            self._object = Object(create(lib.proxy_service_create, self._context.handle, self._device.handle, self._size), self._context)
+            self._object = Object(create(lib.proxy_service_create, self._context.handle, self._device.handle,
+                                         self._size), self._context)
             if self._started:
                 lib.proxy_service_start(self._object.handle)
         return self._object.handle
@@ -114,7 +115,8 @@ class PortChannel(_Channel):
     def __init__(self, service: ProxyService, semaphore_id: int = 0, dst: int = 0, src: int = 0) -> None:
         if isinstance(service, BasePortChannel):
             raise TypeError("make it with ProxyService.port_channel(semaphore_id, dst, src)")
-        super().__init__(interruptible(create, lib.port_channel_create, service._service(), semaphore_id, dst, src), service)
+        super().__init__(interruptible(create, lib.port_channel_create, service._service(), semaphore_id, dst, src),
+                         service)
 
     def _interrupt(self) -> None:
         self._keep[0]._context.abort("interrupted")

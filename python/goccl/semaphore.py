@@ -44,14 +44,15 @@ class RemoteStub:
     def within(self, local: SemaphoreStub) -> SemaphoreStub:
         """The stub in the context of a local one."""
         connection: Connection = local._keep[0]
-        return SemaphoreStub(None, _handle=create(lib.semaphore_stub_deserialize, connection.context.handle, self._data, len(self._data)))
+        return SemaphoreStub(None, _handle=create(lib.semaphore_stub_deserialize, connection.context.handle, self._data,
+                                                  len(self._data)))
 
 
 class Semaphore(Object):
     """A pair of counters by which two sides signal each other: each side makes one from both stubs."""
 
-    def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | RemoteStub | None = None, *, _handle: int = 0,
-                 _keep: tuple[object, ...] = ()) -> None:
+    def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | RemoteStub | None = None,
+                 *, _handle: int = 0, _keep: tuple[object, ...] = ()) -> None:
         if not _handle:
             if local_stub is None or remote_stub is None:
                 raise errors.InvalidArgument("a Semaphore is made of two stubs: this side's and the peer's")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from ._typing import Arch, StreamSpec
 
-__all__ = ["Kernel", "KernelBuilder", "pack", "compile_source", "torch_dtype_to_mscclpp_dtype", "is_torch_tensor", "get_device_arch", "GpuBuffer",
-           "RawGpuBuffer"]
+__all__ = ["Kernel", "KernelBuilder", "pack", "compile_source", "torch_dtype_to_mscclpp_dtype", "is_torch_tensor",
+           "get_device_arch", "GpuBuffer", "RawGpuBuffer"]
 
 
 class _Owner:
@@ -47,8 +47,10 @@ class Kernel:
         self._launch = lib.raw("kernel_launch")
         self.name = name
 
-    def launch_kernel(self, params: bytes, nblocks: int | Sequence[int], nthreads: int | Sequence[int], shared: int = 0, stream: StreamSpec = None) -> None:
-        """Enqueues a launch: params from pack, blocks and threads as ints or up to three of each, shared in bytes, stream None the default stream."""
+    def launch_kernel(self, params: bytes, nblocks: int | Sequence[int], nthreads: int | Sequence[int], shared: int = 0,
+                      stream: StreamSpec = None) -> None:
+        """Enqueues a launch: params from pack, blocks and threads as ints or up to three of each, shared in bytes,
+        stream None the default stream."""
         grid = (nblocks,) if isinstance(nblocks, int) else tuple(nblocks)
         block = (nthreads,) if isinstance(nthreads, int) else tuple(nthreads)
         shape = (ctypes.c_uint32 * 9)(*(grid + (1, 1))[:3], *(block + (1, 1))[:3], 0, 0, 0)
@@ -59,29 +61,34 @@ class Kernel:
             raise error(r)
 
 
-def compile_source(source: str, name: str = "kernel.cu", *, device: Device | None = None, arch: Arch | None = None, options: Sequence[str] = (),
-                   include_dirs: Sequence[str | os.PathLike[str]] = ()) -> bytes:
-    """The image of CUDA C++ source for device, or, with no GPU at hand, for an architecture such as (9, 0) or "sm_90". Cached by content.
+def compile_source(source: str, name: str = "kernel.cu", *, device: Device | None = None, arch: Arch | None = None,
+                   options: Sequence[str] = (), include_dirs: Sequence[str | os.PathLike[str]] = ()) -> bytes:
+    """The image of CUDA C++ source for device, or, with no GPU at hand, for an architecture such as (9, 0) or "sm_90".
+    Cached by content.
 
-    goccl's headers (goccl/*.cuh), their aliases (mscclpp/*.hpp), what lies in include_dirs and CUDA's own headers can be included. Needs libnvrtc: a CUDA
-    toolkit's, or ``pip install nvidia-cuda-nvrtc-cu12``; CUDA's headers are the toolkit's, or ``pip install nvidia-cuda-runtime-cu12``.
+    goccl's headers (goccl/*.cuh), their aliases (mscclpp/*.hpp), what lies in include_dirs and CUDA's own headers can
+    be included. Needs libnvrtc: a CUDA toolkit's, or ``pip install nvidia-cuda-nvrtc-cu12``; CUDA's headers are the
+    toolkit's, or ``pip install nvidia-cuda-runtime-cu12``.
     """
     major, minor = (0, 0) if arch is None else _capability(arch)
     handle = (device or current_device()).handle if arch is None else 0
     # Unannotated functions, such as constexpr ones, are for the device.
-    opts = [b"-default-device", *(o.encode() for o in options if o != "-default-device"), *(b"-I" + os.fsencode(d) for d in include_dirs)]
+    opts = [b"-default-device", *(o.encode() for o in options if o != "-default-device"),
+            *(b"-I" + os.fsencode(d) for d in include_dirs)]
     dirs = [p.encode() for p in _nvrtc_folders()]
     raw = source.encode()
-    return interruptible(take, lib.kernel_compile, handle, major, minor, raw, len(raw), name.encode(), (ctypes.c_char_p * max(len(opts), 1))(*opts), len(opts),
+    return interruptible(take, lib.kernel_compile, handle, major, minor, raw, len(raw), name.encode(),
+                         (ctypes.c_char_p * max(len(opts), 1))(*opts), len(opts),
                          (ctypes.c_char_p * max(len(dirs), 1))(*dirs), len(dirs))
 
 
 def _capability(arch: Arch) -> tuple[int, int]:
     """The compute capability that (9, 0), "sm_90" or "compute_90" names."""
     if isinstance(arch, str):
-        digits = arch.rpartition("_")[2]
-        if arch.rpartition("_")[0] not in ("sm", "compute") or not digits.isascii() or not digits.isdigit() or len(digits) < 2:
-            raise errors.InvalidArgument(f'arch {arch!r}: say (9, 0) or "sm_90"; architectures with a letter ("sm_90a") are not compiled for')
+        kind, _, digits = arch.rpartition("_")
+        if kind not in ("sm", "compute") or not digits.isascii() or not digits.isdigit() or len(digits) < 2:
+            raise errors.InvalidArgument(f'arch {arch!r}: say (9, 0) or "sm_90"; architectures with a letter '
+                                         '("sm_90a") are not compiled for')
         return int(digits[:-1]), int(digits[-1])
     major, minor = arch
     if major < 1 or not 0 <= minor <= 9:
@@ -92,15 +99,18 @@ def _capability(arch: Arch) -> tuple[int, int]:
 def _nvrtc_folders() -> list[str]:
     # The library has its own copy of the environment, as it was when it was loaded.
     given = os.environ.get("GOCCL_NVRTC")
-    return ([given] if given else []) + [p for p in dict.fromkeys(sys.path) if p.endswith("-packages") and os.path.isdir(p)]
+    packages = (p for p in dict.fromkeys(sys.path) if p.endswith("-packages") and os.path.isdir(p))
+    return [*([given] if given else []), *packages]
 
 
 class KernelBuilder:
-    """Compiles a .cu file: get_compiled_kernel gives the kernel of a name in it. Headers beside the file, in include_dirs and CUDA's own are found. Compiling
-    the same content again costs nothing. With arch, such as (9, 0) or "sm_90", compile() needs no GPU."""
+    """Compiles a .cu file: get_compiled_kernel gives the kernel of a name in it. Headers beside the file, in
+    include_dirs and CUDA's own are found. Compiling the same content again costs nothing. With arch, such as (9, 0) or
+    "sm_90", compile() needs no GPU."""
 
-    def __init__(self, file: str, kernel_name: str, file_dir: str | None = None, macro_dict: dict[str, Any] | None = None, *,
-                 device: Device | None = None, include_dirs: Sequence[str | os.PathLike[str]] = (), options: Sequence[str] = (),
+    def __init__(self, file: str, kernel_name: str, file_dir: str | None = None,
+                 macro_dict: dict[str, Any] | None = None, *, device: Device | None = None,
+                 include_dirs: Sequence[str | os.PathLike[str]] = (), options: Sequence[str] = (),
                  arch: Arch | None = None) -> None:
         self._path = os.path.join(file_dir or os.getcwd(), file)
         self._name, self._arch = kernel_name, arch
@@ -112,8 +122,8 @@ class KernelBuilder:
         """The image: a cubin, or PTX for a GPU that the compiler does not know."""
         with open(self._path, encoding="utf-8") as f:
             source = f.read()
-        return compile_source(source, os.path.basename(self._path), device=self._device, arch=self._arch, options=self._options,
-                              include_dirs=self._include_dirs)
+        return compile_source(source, os.path.basename(self._path), device=self._device, arch=self._arch,
+                              options=self._options, include_dirs=self._include_dirs)
 
     def get_compiled_kernel(self) -> Kernel:
         """The kernel, loaded on the device."""
@@ -121,8 +131,9 @@ class KernelBuilder:
 
 
 def pack(*args: Any) -> bytes:
-    """Kernel parameters, each at its natural alignment as the kernel declares them: an int or bool is 4 bytes, a ctypes value its own size, a float 4
-    bytes, an array or buffer its address, bytes themselves (aligned to 8 when they are 8 or more)."""
+    """Kernel parameters, each at its natural alignment as the kernel declares them: an int or bool is 4 bytes, a ctypes
+    value its own size, a float 4 bytes, an array or buffer its address, bytes themselves (aligned to 8 when they are 8
+    or more)."""
     out = bytearray()
 
     def add(raw: bytes, align: int) -> None:
@@ -132,7 +143,8 @@ def pack(*args: Any) -> bytes:
     for a in args:
         if isinstance(a, (bool, int)):
             if not -(1 << 31) <= a < 1 << 32:
-                raise errors.InvalidArgument(f"{a} does not fit into 4 bytes: pass ctypes.c_int64, ctypes.c_uint64 or ctypes.c_size_t")
+                raise errors.InvalidArgument(f"{a} does not fit into 4 bytes: pass ctypes.c_int64, ctypes.c_uint64 or "
+                                             "ctypes.c_size_t")
             add(struct.pack("<i" if a < 0 else "<I", a), 4)
         elif isinstance(a, float):
             add(struct.pack("<f", a), 4)
@@ -157,7 +169,8 @@ def torch_dtype_to_mscclpp_dtype(dtype: Any) -> DataType:
     """goccl's element type of a torch, numpy or cupy one."""
     known = _DTYPES.get(dtype)
     if known is None:
-        known = _DTYPES[dtype] = DataType.of(str(dtype) if str(dtype).startswith("torch.") else getattr(dtype, "name", getattr(dtype, "__name__", dtype)))
+        name = getattr(dtype, "name", getattr(dtype, "__name__", dtype))
+        known = _DTYPES[dtype] = DataType.of(str(dtype) if str(dtype).startswith("torch.") else name)
     return known
 
 

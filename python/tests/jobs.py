@@ -36,8 +36,8 @@ def _rank(function, rank, n, uid, args, results):
 
 
 def run(n, function, *args, timeout=120, victim=None):
-    """function(rank, n, uid, *args) in n processes; uid is an address at which they can meet. Raises what a rank raised. The rank victim is to end itself
-    by SIGKILL, and all others are waited for all the same."""
+    """function(rank, n, uid, *args) in n processes; uid is an address at which they can meet. Raises what a rank
+    raised. The rank victim is to end itself by SIGKILL, and all others are waited for all the same."""
     results = _context.Queue()
     uid = address()
     ranks = [_context.Process(target=_rank, args=(function, r, n, uid, args, results)) for r in range(n)]
@@ -83,8 +83,8 @@ def _release():
 
 
 def address():
-    """An address of this machine for ranks to meet at. The port stays bound here, so that nobody else is given it; those who know it can still listen
-    there, because both sides set SO_REUSEADDR and this one does not listen."""
+    """An address of this machine for ranks to meet at. The port stays bound here, so that nobody else is given it;
+    those who know it can still listen there, because both sides set SO_REUSEADDR and this one does not listen."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(("127.0.0.1", 0))
@@ -111,4 +111,5 @@ def without_mpi(folder):
 
 def python(code, *arguments, timeout=120, **environment):
     """Runs code in a fresh interpreter; returns the finished process."""
-    return subprocess.run([PYTHON, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout, env=os.environ | environment)
+    return subprocess.run([PYTHON, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout,
+                          env=os.environ | environment)

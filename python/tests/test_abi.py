@@ -9,8 +9,8 @@ from goccl.nccl._config import _Config
 from goccl.nccl._membership import _Info
 from goccl.nccl._request import request
 
-KINDS = {"int32_t": "i", "uint32_t": "u", "int64_t": "l", "uint64_t": "Q", "goccl_device": "Q", "goccl_bootstrap": "Q", "goccl_comm": "Q", "goccl_object": "Q", "goccl_window": "Q",
-         "uintptr_t": "Q"}
+KINDS = {"int32_t": "i", "uint32_t": "u", "int64_t": "l", "uint64_t": "Q", "goccl_device": "Q", "goccl_bootstrap": "Q",
+         "goccl_comm": "Q", "goccl_object": "Q", "goccl_window": "Q", "uintptr_t": "Q"}
 
 
 def _declared():

@@ -26,12 +26,15 @@ def _program():
 
     with CollectiveProgram("copy", AllReduce(1, 1, False), 1) as program:
         Rank(0).copy(Rank(0).get_output_buffer()[0], Rank(0).get_input_buffer()[0], tb=0)
-    return goccl.compile(lambda spec: program, goccl.AlgoSpec(name="copy", collective=AllReduce(1, 1, False), nranks_per_node=1, world_size=1, in_place=False,
+    return goccl.compile(lambda spec: program,
+                         goccl.AlgoSpec(name="copy", collective=AllReduce(1, 1, False), nranks_per_node=1, world_size=1,
+                                        in_place=False,
                                                              instances=1, protocol="Simple"))
 
 
-WRONG = [dict(nblocks=-5), dict(nblocks=4), dict(nthreads_per_block=-1), dict(nthreads_per_block=256), dict(symmetric_memory=True),
-         dict(accum_dtype=goccl.DataType.float16), dict(extras={"depth": 1}), dict(extras={"root": 0})]
+WRONG = [dict(nblocks=-5), dict(nblocks=4), dict(nthreads_per_block=-1), dict(nthreads_per_block=256),
+         dict(symmetric_memory=True), dict(accum_dtype=goccl.DataType.float16), dict(extras={"depth": 1}),
+         dict(extras={"root": 0})]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
@@ -49,17 +52,24 @@ def test_execute_refuses_what_it_would_ignore(group, kind, wrong):
 def test_execute_takes_its_arguments_in_the_guides_order(group):
     x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
     b = _algorithm("default_broadcast")
-    assert b.execute(group.communicator, x.ctypes.data, y.ctypes.data, 32, 32, F32, goccl.ReduceOp.NOP, 0, None, 0, 0, {"root": 0}) == 0 and y.all()
+    assert b.execute(group.communicator, x.ctypes.data, y.ctypes.data, 32, 32, F32, goccl.ReduceOp.NOP, 0, None, 0, 0,
+                     {"root": 0}) == 0 and y.all()
     with pytest.raises(goccl.InvalidArgument, match="root"):
-        b.execute(group.communicator, x.ctypes.data, y.ctypes.data, 32, 32, F32, goccl.ReduceOp.NOP, 0, None, 0, 0, {"root": 1})
+        b.execute(group.communicator, x.ctypes.data, y.ctypes.data, 32, 32, F32, goccl.ReduceOp.NOP, 0, None, 0, 0,
+                  {"root": 1})
     h = np.ones(8, np.float16)
     r = _algorithm("default_allreduce_packet")
-    assert r.execute(group.communicator, h.ctypes.data, h.ctypes.data, 16, 16, goccl.DataType.float16, accum_dtype=F32) == 0  # what it does anyway
+    # what it does anyway
+    assert r.execute(group.communicator, h.ctypes.data, h.ctypes.data, 16, 16, goccl.DataType.float16,
+                     accum_dtype=F32) == 0
 
 
-@pytest.mark.parametrize("name, sizes", [("default_allreduce_packet", (32, 16)), ("default_allgather_fullmesh", (32, 28)), ("default_reducescatter", (16, 32)),
-                                         ("default_alltoall", (32, 16)), ("default_broadcast", (32, 0)), ("default_reduce", (32, 16)),
-                                         ("default_allreduce_packet", (30, 32)), ("default_allreduce_packet", (-32, 32))])
+@pytest.mark.parametrize("name, sizes", [("default_allreduce_packet", (32, 16)), ("default_allgather_fullmesh",
+                                                                                  (32, 28)),
+                                                                                  ("default_reducescatter", (16, 32)),
+                                         ("default_alltoall", (32, 16)), ("default_broadcast", (32, 0)),
+                                         ("default_reduce", (32, 16)), ("default_allreduce_packet", (30, 32)),
+                                         ("default_allreduce_packet", (-32, 32))])
 def test_execute_does_not_go_beyond_its_buffers(group, name, sizes):
     x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
     with pytest.raises(goccl.InvalidArgument, match="size"):
@@ -167,7 +177,8 @@ def test_what_is_no_plain_bytes_is_refused(comm):
         assert (a == out).all()
 
 
-COUNTS = [("SendCounts", 0, 17), ("SendDispls", 1, 9), ("SendDispls", 1, -1), ("RecvCounts", 2, 9), ("RecvDispls", 3, 1 << 61), ("RecvDispls", 3, -(1 << 63))]
+COUNTS = [("SendCounts", 0, 17), ("SendDispls", 1, 9), ("SendDispls", 1, -1), ("RecvCounts", 2, 9),
+          ("RecvDispls", 3, 1 << 61), ("RecvDispls", 3, -(1 << 63))]
 
 
 @pytest.mark.parametrize("name, array, value", COUNTS)

@@ -13,13 +13,15 @@ F32 = goccl.DataType.float32
 
 
 def _spec(collective, per_host, **more):
-    return AlgoSpec("program", collective, per_host, collective.num_ranks, collective.inplace, max_message_size=1 << 30, **more)
+    return AlgoSpec("program", collective, per_host, collective.num_ranks, collective.inplace, max_message_size=1 << 30,
+                    **more)
 
 
 def compiled(name, n, per_host, inplace, group):
     collective = {"allgather": AllGather, "allreduce": AllReduce, "reducescatter": ReduceScatter}[name](n, 1, inplace)
     more = {} if name == "allgather" else {"thread_block_group_size": group}
-    return goccl.compile(algo=getattr(default_algos, name + "_multi_nodes"), algo_spec=_spec(collective, per_host), **more)
+    return goccl.compile(algo=getattr(default_algos, name + "_multi_nodes"), algo_spec=_spec(collective, per_host),
+                         **more)
 
 
 def in_threads(n, function):
@@ -40,7 +42,8 @@ def in_threads(n, function):
         raise failures[0]
 
 
-SHAPES = [("allgather", False), ("allgather", True), ("reducescatter", False), ("reducescatter", True), ("allreduce", True)]
+SHAPES = [("allgather", False), ("allgather", True), ("reducescatter", False), ("reducescatter", True),
+          ("allreduce", True)]
 
 
 @pytest.mark.parametrize("name, inplace", SHAPES)
@@ -72,7 +75,8 @@ def test_programs_run():
                     if name == "reducescatter":
                         want = want[r * count:(r + 1) * count]
                         out = send[r * count:(r + 1) * count] if inplace else out
-                a.execute(group.communicator, send.ctypes.data, out.ctypes.data, send.nbytes, out.nbytes, F32, executor=executor)
+                a.execute(group.communicator, send.ctypes.data, out.ctypes.data, send.nbytes, out.nbytes, F32,
+                          executor=executor)
                 np.testing.assert_array_equal(out, want, err_msg=f"{name} {inplace}")
         group.barrier()
         executor.close()

@@ -14,7 +14,8 @@ from test_native import mock  # noqa: F401
 BLOCKS = []
 for _name in ("docs/python.md", "python/README.md"):
     with open(os.path.join(jobs.ROOT, _name), encoding="utf-8") as _f:
-        BLOCKS += [(_name, i, *m) for i, m in enumerate(re.findall(r"^```(\w+) ?([^\n]*)\n(.*?)^```", _f.read(), re.S | re.M))]
+        BLOCKS += [(_name, i, *m) for i, m in enumerate(re.findall(r"^```(\w+) ?([^\n]*)\n(.*?)^```", _f.read(),
+                                                                   re.S | re.M))]
 BY_HAND = {"skip: python/tests/test_wheel.py runs it"}
 RUNS = "skip: python/tests/test_docs.py runs it"
 TORCH = RUNS + " where torch is"
@@ -29,7 +30,8 @@ def test_every_block_is_run_somewhere():
 
 
 def _of(*marks, language="python"):
-    found = [pytest.param(text, id=f"{name}-{i}") for name, i, lang, mark, text in BLOCKS if mark in marks and lang == language]
+    found = [pytest.param(text, id=f"{name}-{i}") for name, i, lang, mark,
+             text in BLOCKS if mark in marks and lang == language]
     assert found
     return found
 
@@ -53,7 +55,8 @@ def test_shell(text, tmp_path):
 def test_torch(text):
     if importlib.util.find_spec("torch") is None:
         pytest.skip("no torch")
-    p = jobs.python(text + "\nimport torch, torch.distributed as dist\nt = torch.ones(3)\ndist.all_reduce(t)\nassert dist.get_backend() == 'goccl'\n",
+    p = jobs.python(text + "\nimport torch, torch.distributed as dist\nt = torch.ones(3)\ndist.all_reduce(t)\nassert "
+                           "dist.get_backend() == 'goccl'\n",
                     RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=jobs.address().rpartition(":")[2])
     assert p.returncode == 0, p.stderr
 

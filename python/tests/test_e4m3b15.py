@@ -32,7 +32,8 @@ def test_values_and_rounding():
 
 def _plan(collective):
     """A plan in which the owner of each chunk gets its peer's by packets."""
-    with CollectiveProgram("p", collective, 2, protocol="LL", use_double_scratch_buffer=True, max_message_size=1 << 20) as p:
+    with CollectiveProgram("p", collective, 2, protocol="LL", use_double_scratch_buffer=True,
+                           max_message_size=1 << 20) as p:
         chunks, (_, outputs) = collective.chunks()[0], collective.chunks()
         scratch = [Buffer(r, 2 * chunks) for r in range(2)]
         channels = [MemoryChannel(1 - r, r) for r in range(2)]
@@ -46,7 +47,8 @@ def _plan(collective):
             if collective.name == "reduce" and r:
                 continue
             source = Rank(r).get_input_buffer()[first:first + outputs]
-            Rank(r).reduce(source, [scratch[r][first:first + outputs]], tb=0, packet=True, dst_chunk=Rank(r).get_output_buffer()[:])
+            Rank(r).reduce(source, [scratch[r][first:first + outputs]], tb=0, packet=True,
+                           dst_chunk=Rank(r).get_output_buffer()[:])
     return goccl.ExecutionPlan(p.compile())
 
 
@@ -65,7 +67,8 @@ def test_reductions():
 
         def check(collective, want, op=goccl.ReduceOp.SUM, stream=0):
             out = np.full(len(want), 3, np.uint8)
-            defaults[collective].execute(group.communicator, own.ctypes.data, out.ctypes.data, own.nbytes, out.nbytes, B15, op, stream)
+            defaults[collective].execute(group.communicator, own.ctypes.data, out.ctypes.data, own.nbytes, out.nbytes,
+                                         B15, op, stream)
             np.testing.assert_array_equal(out, want, err_msg=collective)
             np.testing.assert_array_equal(own, inputs[r])
 
@@ -81,7 +84,8 @@ def test_reductions():
         np.testing.assert_array_equal(inplace, total)
 
         executor = goccl.Executor(group.communicator)
-        for collective, want in ((AllReduce(2, 1), total), (ReduceScatter(2, 1), total[half]), (Reduce(2, 1), total if r == 0 else np.full(count, 3))):
+        for collective, want in ((AllReduce(2, 1), total), (ReduceScatter(2, 1), total[half]),
+                                 (Reduce(2, 1), total if r == 0 else np.full(count, 3))):
             out = np.full(len(want), 3, np.uint8)
             executor.execute(r, own.ctypes.data, out.ctypes.data, own.nbytes, out.nbytes, B15, _plan(collective))
             np.testing.assert_array_equal(out, want, err_msg=collective.name)

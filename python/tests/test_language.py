@@ -10,8 +10,9 @@ import pytest
 import goccl
 import goccl.utils
 import jobs
-from goccl.language import (AlgoSpec, AllGather, AllReduce, AllToAll, Buffer, CollectiveProgram, Custom, LoopIterationContext, MemoryChannel, Rank,
-                            ReduceOperationType, ReplicationPolicy, SyncType, ThreadBlockGroup)
+from goccl.language import (AlgoSpec, AllGather, AllReduce, AllToAll, Buffer, CollectiveProgram, Custom,
+                            LoopIterationContext, MemoryChannel, Rank, ReduceOperationType, ReplicationPolicy, SyncType,
+                            ThreadBlockGroup)
 
 
 def _example(name):
@@ -22,14 +23,15 @@ def _example(name):
 
 
 def _spec(n, **k):
-    return AlgoSpec(**{"name": "allreduce_nvls", "collective": AllReduce(n, 1, True), "nranks_per_node": n, "world_size": n, "in_place": True, "instances": 2,
-                       "min_message_size": 1 << 10} | k)
+    return AlgoSpec(**{"name": "allreduce_nvls", "collective": AllReduce(n, 1, True), "nranks_per_node": n,
+                       "world_size": n, "in_place": True, "instances": 2, "min_message_size": 1 << 10} | k)
 
 
 def test_the_guides_program_is_right():
     program = _example("dsl_allreduce").allreduce_nvls(_spec(4))
     report = program.check()
-    assert (report["name"], report["collective"], report["num_ranks"], report["inplace"]) == ("allreduce_nvls", "allreduce", 4, True)
+    assert (report["name"], report["collective"], report["num_ranks"], report["inplace"]) == ("allreduce_nvls",
+                                                                                              "allreduce", 4, True)
     assert report["verified_steps"] > 0
     plan = json.loads(program.to_json())
     assert len(plan["gpus"]) == 4 and program.to_json(None).encode() == program.compile()
@@ -95,7 +97,8 @@ def packets(spec):
 
 
 def test_other_operations_compile():
-    spec = _spec(2, name="ll", protocol="LL", instances=1, use_double_scratch_buffer=True, min_message_size=0, max_message_size=1 << 20)
+    spec = _spec(2, name="ll", protocol="LL", instances=1, use_double_scratch_buffer=True, min_message_size=0,
+                 max_message_size=1 << 20)
     assert packets(spec).check()["protocol"] == "LL"
     with CollectiveProgram("pipe", AllReduce(2, 1, True), 2, replication_policy=ReplicationPolicy.interleaved) as p:
         chans = {(d, s): MemoryChannel(d, s) for s in range(2) for d in range(2) if d != s}
@@ -128,13 +131,16 @@ def _execute(rank, n, uid):
     f32 = goccl.utils.torch_dtype_to_mscclpp_dtype(np.dtype(np.float32))
     algorithm = goccl.compile(algo=_example("dsl_allreduce").allreduce_nvls, algo_spec=_spec(n), rank=rank)
     assert algorithm.is_dsl_algorithm() and algorithm.collective == "allreduce"
-    low = goccl.compile(algo=packets, algo_spec=_spec(n, name="ll", protocol="LL", instances=1, use_double_scratch_buffer=True, min_message_size=0,
+    low = goccl.compile(algo=packets,
+                        algo_spec=_spec(n, name="ll", protocol="LL", instances=1, use_double_scratch_buffer=True,
+                                        min_message_size=0,
                                                       max_message_size=1 << 20), rank=rank)
     for a, elements in ((algorithm, 1 << 10), (algorithm, 3 << 10), (low, 256), (low, 1 << 10), (algorithm, 1 << 18)):
         for _ in range(3):
             data = np.arange(elements, dtype=np.float32) + rank
             p, size = data.ctypes.data, data.nbytes
-            a.execute(comm=g.communicator, executor=executor, input_buffer=p, output_buffer=p, input_size=size, output_size=size, dtype=f32)
+            a.execute(comm=g.communicator, executor=executor, input_buffer=p, output_buffer=p, input_size=size,
+                      output_size=size, dtype=f32)
             np.testing.assert_array_equal(data, n * np.arange(elements, dtype=np.float32) + n * (n - 1) / 2)
     plan = goccl.ExecutionPlan(allgather(n).to_json(), rank)
     send, recv = np.full(64, rank, np.float32), np.zeros(64 * n, np.float32)
@@ -145,7 +151,8 @@ def _execute(rank, n, uid):
     with pytest.raises(goccl.InvalidArgument):
         algorithm.execute(g.communicator, p, p, 4, 4, f32, executor=executor)  # below its range
 
-    collection = goccl.AlgorithmCollectionBuilder().build_default_algorithms(scratch_buffer=0, scratch_buffer_size=0, rank=rank)
+    collection = goccl.AlgorithmCollectionBuilder().build_default_algorithms(scratch_buffer=0, scratch_buffer_size=0,
+                                                                             rank=rank)
     names = [a.name for a in collection]
     assert len(collection) == len(set(names)) and collection[0].name == "default_allreduce_nvls_packet"
     for a in collection:
@@ -154,18 +161,21 @@ def _execute(rank, n, uid):
         count = 24 * n
         src = np.arange(count, dtype=np.float32) + rank
         dst = np.zeros(count * n, np.float32)
-        sizes = {"allgather": (count, count * n), "reducescatter": (count, count // n)}.get(a.collective, (count, count))
-        a.execute(comm=g.communicator, input_buffer=src.ctypes.data, output_buffer=dst.ctypes.data, input_size=4 * sizes[0], output_size=4 * sizes[1], dtype=f32,
-                  op=goccl.ReduceOp.SUM, stream=0)
+        sizes = {"allgather": (count, count * n), "reducescatter": (count, count // n)}.get(a.collective,
+                                                                                            (count, count))
+        a.execute(comm=g.communicator, input_buffer=src.ctypes.data, output_buffer=dst.ctypes.data,
+                  input_size=4 * sizes[0], output_size=4 * sizes[1], dtype=f32, op=goccl.ReduceOp.SUM, stream=0)
         total = n * np.arange(count, dtype=np.float32) + n * (n - 1) / 2
-        want = {"allreduce": total, "allgather": np.concatenate([np.arange(count) + r for r in range(n)]), "broadcast": np.arange(count),
-                "reducescatter": total[rank * count // n:(rank + 1) * count // n],
-                "alltoall": np.concatenate([(np.arange(count) + r)[rank * count // n:(rank + 1) * count // n] for r in range(n)]),
+        want = {"allreduce": total, "allgather": np.concatenate([np.arange(count) + r for r in range(n)]),
+                "broadcast": np.arange(count), "reducescatter": total[rank * count // n:(rank + 1) * count // n],
+                "alltoall": np.concatenate([(np.arange(count) + r)[rank * count // n:(rank + 1) * count // n]
+                                            for r in range(n)]),
                 "reduce": total if rank == 0 else np.zeros(count)}[a.collective]
         np.testing.assert_array_equal(dst[:len(want)], want, err_msg=a.name)
     builder = goccl.AlgorithmCollectionBuilder()
     builder.add_algorithm_builder(algorithm)
-    builder.set_algorithm_selector(lambda by, request: by["allreduce"]["allreduce_nvls"] if request.message_size > 1 << 20 else None)
+    builder.set_algorithm_selector(lambda by, request: by["allreduce"]["allreduce_nvls"]
+                                   if request.message_size > 1 << 20 else None)
     c = builder.build_default_algorithms()
     ask = lambda size: c.select(goccl.CollectiveRequest("allreduce", size, f32, n, n, rank)).name  # noqa: E731
     assert ask(2 << 20) == "allreduce_nvls" and ask(100) == "default_allreduce_nvls_packet"
@@ -182,8 +192,8 @@ def test_native_capsules_of_others_are_refused():
     with pytest.raises(goccl.InvalidArgument, match="NativeAlgorithm"):
         goccl.Algorithm.create_from_native_capsule(object())
     calls = []
-    a = goccl.NativeAlgorithm("mine", "allgather", launch=lambda *x: calls.append(x), initialize=lambda c: calls.append("init"),
-                              init_context=lambda *x: "context")
+    a = goccl.NativeAlgorithm("mine", "allgather", launch=lambda *x: calls.append(x),
+                              initialize=lambda c: calls.append("init"), init_context=lambda *x: "context")
 
     class Comm:
         handle = 1

@@ -83,7 +83,8 @@ def test_groups_with_proxies_come_and_go():
         connections = group.make_connection([0, 1], goccl.Transport.CudaIpc)
         memory = goccl.GpuBuffer(64, dtype=np.uint8)
         service = goccl.ProxyService()
-        things = [group.make_port_channels(service, memory, connections), group.make_memory_channels(memory, connections), memory, connections, group]
+        things = [group.make_port_channels(service, memory, connections),
+                  group.make_memory_channels(memory, connections), memory, connections, group]
         service.start_proxy()
         group.barrier()
         service.stop_proxy()

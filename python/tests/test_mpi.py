@@ -23,8 +23,10 @@ def _mpirun(n, *command, environment=os.environ):
         pytest.skip("no mpirun")
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, timeout=60).stdout
     flags = ["--oversubscribe"] if "Open MPI" in version else []
-    env = environment | {"PATH": PATH, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self,vader,tcp"}
-    return subprocess.run([MPIRUN, *flags, "-np", str(n), jobs.PYTHON, *command], capture_output=True, text=True, timeout=120, env=env)
+    env = environment | {"PATH": PATH, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                         "OMPI_MCA_btl": "self,vader,tcp"}
+    return subprocess.run([MPIRUN, *flags, "-np", str(n), jobs.PYTHON, *command], capture_output=True, text=True,
+                          timeout=120, env=env)
 
 
 @functools.cache

@@ -87,7 +87,8 @@ def test_a_custom_collective_is_verified_or_called_unverified():
             goccl.compile(algo=lambda spec: _swap()[0], algo_spec=spec)
         algorithm = goccl.compile(algo=lambda spec: _swap()[0], algo_spec=spec, trust=True)
         recv[:] = -1
-        algorithm.execute(group.communicator, send.ctypes.data, recv.ctypes.data, send.nbytes, recv.nbytes, F32, executor=executor)
+        algorithm.execute(group.communicator, send.ctypes.data, recv.ctypes.data, send.nbytes, recv.nbytes, F32,
+                          executor=executor)
         np.testing.assert_array_equal(recv, np.full(8, 1 - r))
         group.barrier()
         executor.close()
@@ -97,7 +98,8 @@ def test_a_custom_collective_is_verified_or_called_unverified():
 
 def test_a_group_reads_and_puts_packets_by_a_port_channel():
     n = 2
-    with CollectiveProgram("gather", AllGather(n, 1), n, protocol="LL", use_double_scratch_buffer=True, max_message_size=1 << 20) as p:
+    with CollectiveProgram("gather", AllGather(n, 1), n, protocol="LL", use_double_scratch_buffer=True,
+                           max_message_size=1 << 20) as p:
         scratch, blocks = [Buffer(r, n) for r in range(n)], ThreadBlockGroup([0, 1, 2])
         for r in range(n):
             rank, o = Rank(r), 1 - r
@@ -106,7 +108,8 @@ def test_a_group_reads_and_puts_packets_by_a_port_channel():
             for c in range(n):
                 rank.unpack_packets(rank.get_output_buffer()[c:c + 1], scratch[r][c:c + 1], tb=3 + c)
     plan = goccl.ExecutionPlan(p.compile())
-    pushes = [op for g in json.loads(plan.data)["gpus"] for t in g["threadblocks"] for op in t["ops"] if op.get("channel_type") == "port"]
+    pushes = [op for g in json.loads(plan.data)["gpus"]
+              for t in g["threadblocks"] for op in t["ops"] if op.get("channel_type") == "port"]
     assert plan.report["verified"] and len(pushes) == 6 and {op["tbg_info"]["tbg_size"] for op in pushes} == {3}
 
     def rank(r, boot):
@@ -128,7 +131,9 @@ def test_a_group_reads_and_puts_packets_by_a_port_channel():
 def _primitives(rank, n, uid):
     g = goccl.CommGroup(interfaceIpPortTrio=uid, rank=rank, size=n)
     (peer,) = (r for r in range(n) if r != rank)
-    connections = g.make_connection([peer], goccl.EndpointConfig(goccl.Transport.CudaIpc, g.device, ib=goccl.EndpointConfigIb(port=1)))
+    connections = g.make_connection([peer],
+                                    goccl.EndpointConfig(goccl.Transport.CudaIpc, g.device,
+                                                         ib=goccl.EndpointConfigIb(port=1)))
     memory, scratch = goccl.GpuBuffer(64, dtype=np.int32), goccl.GpuBuffer(64 * 16, dtype=np.uint8)
     registered = g.register_local_memory(scratch, connections)
     channel = g.make_memory_channels_with_scratch(memory, registered, connections)[peer]
@@ -158,8 +163,10 @@ def _primitives(rank, n, uid):
         assert not c.poll()
 
     values = goccl.GpuBuffer(16, dtype=np.float32)
-    switch = g.make_connection([peer], goccl.Transport.CudaIpc, use_switch=True).bind_allocated_memory(values.ctypes.data, values.nbytes)
-    assert switch.buffer_size == 64 and switch.get_device_ptr() == values.ctypes.data and len(switch.device_handle().raw) == 32
+    switch = g.make_connection([peer], goccl.Transport.CudaIpc,
+                               use_switch=True).bind_allocated_memory(values.ctypes.data, values.nbytes)
+    assert switch.buffer_size == 64 and switch.get_device_ptr() == values.ctypes.data
+    assert len(switch.device_handle().raw) == 32
     nvls = goccl.connect_nvls_collective(g.communicator, range(n), 64)
     assert nvls.bind_allocated_memory(values.ctypes.data, 64).buffer_size == 64
     with pytest.raises(goccl.InvalidArgument, match="0 of the connection's buffer_size are left"):
@@ -180,7 +187,8 @@ def test_error_codes():
 
     assert goccl.Timeout("").error_code == goccl.ErrorCode.Timeout == 4
     codes = {name: getattr(errors, name)("").error_code.name for name in errors.__all__ if name not in ("ErrorCode",)}
-    assert codes["PeerDead"] == "RemoteError" and codes["SysError"] == "SystemError" and codes["InvalidArgument"] == "InvalidUsage"
+    assert codes["PeerDead"] == "RemoteError" and codes["SysError"] == "SystemError"
+    assert codes["InvalidArgument"] == "InvalidUsage"
     with pytest.raises(goccl.GocclError) as e:
         goccl.Bootstrap.from_env(timeout=-1)
     assert e.value.error_code == goccl.ErrorCode.InvalidUsage

@@ -1,7 +1,7 @@
 """Algorithms of users' kernels: compiled by NVRTC, described by Python functions, and run.
 
-There is no GPU here. A mock of the driver takes the launches and notes their parameters; the kernel itself, the same source compiled for the host, then runs
-on those parameters, all ranks at once.
+There is no GPU here. A mock of the driver takes the launches and notes their parameters; the kernel itself, the same
+source compiled for the host, then runs on those parameters, all ranks at once.
 """
 
 import glob
@@ -154,8 +154,9 @@ def on_the_host(tmp_path_factory):
     folder = tmp_path_factory.mktemp("host")
     (folder / "host.cpp").write_text(HOST.replace("EXAMPLE", EXAMPLE))
     emulate = os.path.join(jobs.ROOT, "kernels", "internal", "hosttest", "testdata", "emulate.hpp")
-    subprocess.run(["g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas", "-include", emulate, f"-I{INCLUDE}",
-                    "-shared", "-fPIC", "-o", str(folder / "host.so"), str(folder / "host.cpp"), "-lpthread"], check=True)
+    subprocess.run(["g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas",
+                    "-include", emulate, f"-I{INCLUDE}", "-shared", "-fPIC", "-o", str(folder / "host.so"),
+                    str(folder / "host.cpp"), "-lpthread"], check=True)
     return str(folder / "host.so")
 
 

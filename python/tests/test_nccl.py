@@ -156,7 +156,8 @@ def test_alltoallv(n):
 def _alltoallv_device(rank, n, uid):
     c = jobs.communicator(rank, n, uid)
     s = goccl.Stream(c.device)
-    counts = np.array([[(3 * r + 5 * p) % 7 * (1 if (r + p) % 4 else 5000) for p in range(n)] for r in range(n)], np.int64)
+    counts = np.array([[(3 * r + 5 * p) % 7 * (1 if (r + p) % 4 else 5000) for p in range(n)] for r in range(n)],
+                      np.int64)
     sd, rd = np.cumsum(counts, 1) - counts, np.cumsum(counts.T, 1) - counts.T
     for dtype in (np.float32, np.int16, np.complex64):  # the latter two can only be moved
         send = [(np.arange(counts[r].sum()) % 1000 + 1000 * r).astype(dtype) for r in range(n)]
@@ -164,7 +165,8 @@ def _alltoallv_device(rank, n, uid):
         for stream in (None, s):
             out = np.full(counts[:, rank].sum(), -1, dtype)
             # Views of the matrices are not contiguous in every case; negative counts are 0.
-            mine = [np.ascontiguousarray(a) for a in (np.where(counts[rank] == 0, -7, counts[rank]), sd[rank], counts[:, rank], rd[rank])]
+            sends = np.where(counts[rank] == 0, -7, counts[rank])
+            mine = [np.ascontiguousarray(a) for a in (sends, sd[rank], counts[:, rank], rd[rank])]
             c.alltoallv_device(send[rank], out, *mine, stream=stream)
             if stream is not None:
                 s.synchronize()
@@ -274,7 +276,8 @@ def test_unique_id():
     import pickle
 
     uid = nccl.get_unique_id()
-    assert len(bytes(uid)) == 128 and pickle.loads(pickle.dumps(uid)) == uid and uid.as_bytes.hex()[:40] not in repr(uid)
+    assert len(bytes(uid)) == 128 and pickle.loads(pickle.dumps(uid)) == uid
+    assert uid.as_bytes.hex()[:40] not in repr(uid)
     c = nccl.Communicator.init(1, 0, uid)
     assert c.nranks == 1 and "nranks=1" in repr(c)
 

@@ -1,7 +1,8 @@
 """NVIDIA's nccl4py, from PyPI, on goccl's libnccl.so.2.
 
-It asks cuda.core which GPU a communicator is on before every call, and cuda.core needs a driver. There is none here, so that one attribute is put in its
-place; all else is NVIDIA's: the dlopen, the bindings, the checks of buffers, the structs.
+It asks cuda.core which GPU a communicator is on before every call, and cuda.core needs a driver. There is none here, so
+that one attribute is put in its place; all else is NVIDIA's: the dlopen, the bindings, the checks of buffers, the
+structs.
 """
 
 import importlib.util
@@ -130,8 +131,9 @@ print("OK")
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_collectives(n, tmp_path):
-    ranks = [subprocess.Popen([jobs.PYTHON, "-c", COMMON + RANK, str(r), str(n), str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=os.environ | {"LD_LIBRARY_PATH": LIBRARIES}) for r in range(n)]
+    ranks = [subprocess.Popen([jobs.PYTHON, "-c", COMMON + RANK, str(r), str(n), str(tmp_path)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, env=os.environ | {"LD_LIBRARY_PATH": LIBRARIES})
+                              for r in range(n)]
     try:
         out = [p.communicate(timeout=120)[0] for p in ranks]
     finally:
@@ -141,7 +143,8 @@ def test_collectives(n, tmp_path):
 
 
 def test_every_function_that_calls_need_is_there():
-    """The bindings look up what they know of with dlsym. What NVIDIA's NCCL 2.28 has of that must be there; functions of later versions need not be."""
+    """The bindings look up what they know of with dlsym. What NVIDIA's NCCL 2.28 has of that must be there; functions
+    of later versions need not be."""
     import ctypes
     import glob
     import re

@@ -155,7 +155,8 @@ def _deferred(rank, n, uid):
     comm.setup()
     ids = {r: service.build_and_add_semaphore(comm, c.get()) for r, c in connections.items()}
     comm.setup()
-    channels = {r: service.port_channel(i, service.add_memory(remote[r].get()), service.add_memory(local)) for r, i in ids.items()}
+    channels = {r: service.port_channel(i, service.add_memory(remote[r].get()), service.add_memory(local)) for r,
+                i in ids.items()}
     service.start_proxy()
     for c in channels.values():
         c.put_with_signal(8 * rank, 8 * rank, 8)

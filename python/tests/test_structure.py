@@ -12,7 +12,8 @@ PATHS = {os.path.relpath(p, ROOT)[:-3].replace(os.sep, ".").removesuffix(".__ini
 
 
 def _imports(module, path):
-    """The modules of the package that a module imports anywhere: at its top, in functions, and for type checkers alone."""
+    """The modules of the package that a module imports anywhere: at its top, in functions, and for type checkers
+    alone."""
     package = module.split(".") if path.endswith("__init__.py") else module.split(".")[:-1]
     with open(path, encoding="utf-8") as f:
         tree = ast.parse(f.read())
@@ -20,7 +21,8 @@ def _imports(module, path):
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = ".".join([*package[:len(package) - node.level + 1], node.module or ""]).rstrip(".") if node.level else node.module
+            base = ".".join([*package[:len(package) - node.level + 1],
+                             node.module or ""]).rstrip(".") if node.level else node.module
             yield from (f"{base}.{a.name}" if f"{base}.{a.name}" in PATHS else base for a in node.names)
 
 
@@ -56,3 +58,5 @@ def test_files_are_short():
             with open(path, encoding="utf-8") as f:
                 lines = f.read().split("\n")
             assert len(lines) <= 401, f"{path} has {len(lines)} lines"
+            long = [i + 1 for i, line in enumerate(lines) if len(line) > 120]
+            assert "tests" in path or not long, f"{path}: lines {long} have more than 120 columns"

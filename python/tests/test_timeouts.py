@@ -61,7 +61,8 @@ def test_a_longer_timeout_than_the_default():
 
 def test_a_shorter_timeout_than_the_default():
     a, _ = goccl.Bootstrap.local(2)
-    for call in (lambda: a.recv(1, timeout=0.05), lambda: a.barrier(timeout=0.05), lambda: a.all_gather(b"", timeout=0.05), lambda: a.broadcast(None, 1, timeout=0.05)):
+    for call in (lambda: a.recv(1, timeout=0.05), lambda: a.barrier(timeout=0.05),
+                 lambda: a.all_gather(b"", timeout=0.05), lambda: a.broadcast(None, 1, timeout=0.05)):
         with pytest.raises(goccl.Timeout):
             call()
 

@@ -79,7 +79,8 @@ def _collectives(rank, n, uid):
     ins = [torch.full((5 + k,), 10.0 * rank + k) for k in range(3)]
     outs = [[torch.empty(5 + k) for k in range(3)] for _ in range(n)]
     _several().allgather_coalesced(outs, ins).wait()
-    assert all(torch.equal(o, torch.full((5 + k,), 10.0 * r + k)) for r, of in enumerate(outs) for k, o in enumerate(of))
+    assert all(torch.equal(o, torch.full((5 + k,), 10.0 * r + k)) for r, of in enumerate(outs) for k,
+               o in enumerate(of))
     ts = [torch.full((4, 6), float(rank + k)).t() for k in range(3)]
     w = _several().allreduce_coalesced(ts)
     assert w.get_future().wait() is not None and w.is_completed()
@@ -132,7 +133,8 @@ def _training(rank, n, uid):
     from torch.nn.parallel import DistributedDataParallel
 
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.ReLU(), torch.nn.Linear(20, 1)))
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.ReLU(),
+                                                        torch.nn.Linear(20, 1)))
     alone = torch.nn.Sequential(torch.nn.Linear(10, 20), torch.nn.ReLU(), torch.nn.Linear(20, 1))
     alone.load_state_dict(model.module.state_dict())
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, alone)]

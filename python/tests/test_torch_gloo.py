@@ -24,7 +24,8 @@ def _init(rank, n, uid):
     return dist.new_group(backend="gloo")
 
 
-# Each takes (group, rank, n, asynchronous) and returns what the ranks are to agree on: Work objects are waited for inside.
+# Each takes (group, rank, n, asynchronous) and returns what the ranks are to agree on: Work objects are waited for
+# inside.
 
 def _wait(work):
     if work is not None:
@@ -124,7 +125,8 @@ def _point_to_point(group, rank, n, a):
 
 def _batched(group, rank, n, a):
     out = torch.empty(7)
-    ops = [dist.P2POp(dist.irecv, out, (rank - 1) % n, group), dist.P2POp(dist.isend, _tensor(rank, (7,)), (rank + 1) % n, group)]
+    ops = [dist.P2POp(dist.irecv, out, (rank - 1) % n, group),
+           dist.P2POp(dist.isend, _tensor(rank, (7,)), (rank + 1) % n, group)]
     for w in dist.batch_isend_irecv(ops):
         w.wait()
     return out
@@ -154,17 +156,20 @@ def _functional(group, rank, n, a):
     import torch.distributed._functional_collectives as functional
 
     t = _tensor(rank, (2 * n, 3))
-    return torch.cat([functional.all_reduce(t, "sum", group), functional.all_gather_tensor(t, 0, group), functional.reduce_scatter_tensor(t, "sum", 0, group),
+    return torch.cat([functional.all_reduce(t, "sum", group), functional.all_gather_tensor(t, 0, group),
+                      functional.reduce_scatter_tensor(t, "sum", 0, group),
                       functional.all_to_all_single(t, None, None, group)])
 
 
 _CASES = {
     **{f"all_reduce-{str(op).rpartition('.')[2]}-{dtype}": _all_reduce(op, dtype)
-       for op, dtype in [(ReduceOp.SUM, torch.float32), (ReduceOp.SUM, torch.bfloat16), (ReduceOp.SUM, torch.int64), (ReduceOp.PRODUCT, torch.float64),
-                         (ReduceOp.MAX, torch.float16), (ReduceOp.MIN, torch.int32), (ReduceOp.BAND, torch.int32), (ReduceOp.BOR, torch.uint8),
-                         (ReduceOp.BXOR, torch.int64)]},
-    **{f.__name__[1:]: f for f in (_reduce, _broadcast, _all_gather, _all_gather_into_tensor, _reduce_scatter, _reduce_scatter_tensor, _gather, _scatter,
-                                   _all_to_all_single, _all_to_all_single_uneven, _point_to_point, _batched, _objects, _many_at_once, _functional)},
+       for op, dtype in [(ReduceOp.SUM, torch.float32), (ReduceOp.SUM, torch.bfloat16), (ReduceOp.SUM, torch.int64),
+                         (ReduceOp.PRODUCT, torch.float64), (ReduceOp.MAX, torch.float16), (ReduceOp.MIN, torch.int32),
+                         (ReduceOp.BAND, torch.int32), (ReduceOp.BOR, torch.uint8), (ReduceOp.BXOR, torch.int64)]},
+    **{f.__name__[1:]: f for f in (_reduce, _broadcast, _all_gather, _all_gather_into_tensor, _reduce_scatter,
+                                   _reduce_scatter_tensor, _gather, _scatter, _all_to_all_single,
+                                   _all_to_all_single_uneven, _point_to_point, _batched, _objects, _many_at_once,
+                                   _functional)},
 }
 
 
@@ -175,7 +180,8 @@ def _compare(rank, n, uid):
         for a in (False, True):
             ours, theirs = case(dist.group.WORLD, rank, n, a), case(gloo, rank, n, a)
             tolerance = {torch.bfloat16: 2e-2, torch.float16: 2e-3}.get(ours.dtype, 1e-6)
-            if ours.shape != theirs.shape or not torch.allclose(ours.double(), theirs.double(), rtol=tolerance, atol=tolerance):
+            if ours.shape != theirs.shape or not torch.allclose(ours.double(), theirs.double(), rtol=tolerance,
+                                                                atol=tolerance):
                 wrong.append((name, a, ours, theirs))
     assert not wrong, wrong
     dist.destroy_process_group()
@@ -341,15 +347,19 @@ dist.destroy_process_group()
 def test_torchrun(n, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT % "init")
-    p = subprocess.run([jobs.PYTHON, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}", str(script)], capture_output=True, text=True,
+    p = subprocess.run([jobs.PYTHON, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}",
+                        str(script)], capture_output=True, text=True,
                        timeout=120, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert p.returncode == 0 and p.stdout.count("OK") == n, p.stdout + p.stderr
 
 
 def test_run_puts_libnccl_in_front(tmp_path):
-    """python -m goccl.torch run: the program finds goccl's libnccl.so.2 loaded, under the name that torch's own would have."""
+    """python -m goccl.torch run: the program finds goccl's libnccl.so.2 loaded, under the name that torch's own would
+    have."""
     script = tmp_path / "script.py"
-    script.write_text("import sys, ctypes\nn = ctypes.CDLL('libnccl.so.2')\nv = ctypes.c_int()\nn.ncclGetVersion(ctypes.byref(v))\n"
-                      "print(v.value, sum('libnccl' in l and '/build/' in l for l in open('/proc/self/maps')) > 0, sys.argv[1:])\n")
-    p = subprocess.run([jobs.PYTHON, "-m", "goccl.torch", "run", str(script), "a", "-b"], capture_output=True, text=True, timeout=120)
+    script.write_text("import sys, ctypes\nn = ctypes.CDLL('libnccl.so.2')\nv = "
+                      "ctypes.c_int()\nn.ncclGetVersion(ctypes.byref(v))\nprint(v.value, sum('libnccl' in l and "
+                      "'/build/' in l for l in open('/proc/self/maps')) > 0, sys.argv[1:])\n")
+    p = subprocess.run([jobs.PYTHON, "-m", "goccl.torch", "run", str(script), "a", "-b"], capture_output=True,
+                       text=True, timeout=120)
     assert p.returncode == 0 and p.stdout.split(None, 2)[1:] == ["True", "['a', '-b']\n"], p.stdout + p.stderr

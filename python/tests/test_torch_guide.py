@@ -138,9 +138,10 @@ print("OK", flush=True)
 @pytest.mark.parametrize("n", [2, 4])
 def test_guide(n):
     port = jobs.address().rpartition(":")[2]
-    env = os.environ | {"WORLD_SIZE": str(n), "MSCCLPP_MASTER_ADDR": "127.0.0.1", "MSCCLPP_MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    ranks = [subprocess.Popen([jobs.PYTHON, "-c", GUIDE], env=env | {"RANK": str(r), "LOCAL_RANK": str(r)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True) for r in range(n)]
+    env = os.environ | {"WORLD_SIZE": str(n), "MSCCLPP_MASTER_ADDR": "127.0.0.1", "MSCCLPP_MASTER_PORT": port,
+                        "OMP_NUM_THREADS": "1"}
+    ranks = [subprocess.Popen([jobs.PYTHON, "-c", GUIDE], env=env | {"RANK": str(r), "LOCAL_RANK": str(r)},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for r in range(n)]
     try:
         out = [p.communicate(timeout=120)[0] for p in ranks]
     finally:

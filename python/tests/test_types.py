@@ -22,7 +22,9 @@ def _untyped(path):
             if isinstance(c, ast.FunctionDef):
                 a = c.args
                 every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x)]
-                missing = [p.arg for p in every if p.annotation is None and p.arg not in ("self", "cls")] + (["->"] if c.returns is None else [])
+                missing = [p.arg for p in every
+                           if p.annotation is None
+                           and p.arg not in ("self", "cls")] + (["->"] if c.returns is None else [])
                 if missing:
                     yield f"{os.path.relpath(path, PACKAGE)}: {'.'.join([*where, c.name])}: {' '.join(missing)}"
             if isinstance(c, (ast.FunctionDef, ast.ClassDef)):
@@ -50,7 +52,8 @@ def test_every_public_name_has_a_docstring():
         assert value.__doc__, name
         if isinstance(value, type):
             for key, member in vars(value).items():
-                if not key.startswith("_") and (callable(member) or isinstance(member, (property, staticmethod, classmethod))):
+                if not key.startswith("_") and (callable(member)
+                                                or isinstance(member, (property, staticmethod, classmethod))):
                     function = getattr(member, "fget", None) or getattr(member, "__func__", member)
                     assert function.__doc__ or any(key in vars(b) for b in value.__mro__[1:]), f"{name}.{key}"
 
@@ -59,8 +62,8 @@ def _check(*command):
     if importlib.util.find_spec(command[0]) is None:
         pytest.skip(f"no {command[0]}")
     env = os.environ | {"MYPYPATH": os.path.join(jobs.ROOT, "python")}
-    p = subprocess.run([jobs.PYTHON, "-m", *command, os.path.join(jobs.ROOT, "python", "tests", "typed_sample.py")], capture_output=True, text=True,
-                       timeout=240, env=env)
+    p = subprocess.run([jobs.PYTHON, "-m", *command, os.path.join(jobs.ROOT, "python", "tests", "typed_sample.py")],
+                       capture_output=True, text=True, timeout=240, env=env)
     assert p.returncode == 0, p.stdout + p.stderr
 
 

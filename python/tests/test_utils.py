@@ -62,10 +62,12 @@ def test_kernel_builder_without_a_gpu(nvrtc, tmp_path, arch):
     (tmp_path / "beside.cuh").write_text("#define BESIDE 1")
     (tmp_path / "include").mkdir()
     (tmp_path / "include" / "elsewhere.cuh").write_text("#define ELSEWHERE 2")
-    b = goccl.utils.KernelBuilder("k.cu", "k", str(tmp_path), {"MACRO": 3}, include_dirs=[tmp_path / "include"], options=["-DOPTION=4"], arch=arch)
+    b = goccl.utils.KernelBuilder("k.cu", "k", str(tmp_path), {"MACRO": 3}, include_dirs=[tmp_path / "include"],
+                                  options=["-DOPTION=4"], arch=arch)
     image = b.compile()
     assert image[:4] == b"\x7fELF" and b"k" in image
-    m = goccl.compile_native("k", str(tmp_path / "k.cu"), ("-DMACRO=3", "-DOPTION=4"), include_dirs=[str(tmp_path / "include")], arch=arch)
+    m = goccl.compile_native("k", str(tmp_path / "k.cu"), ("-DMACRO=3", "-DOPTION=4"),
+                             include_dirs=[str(tmp_path / "include")], arch=arch)
     assert m.name == "k" and m.file.endswith("k.cu")
     for load in b.get_compiled_kernel, lambda: m.kernel("k"):
         with pytest.raises(goccl.InvalidArgument, match="open a GPU"):
@@ -131,7 +133,8 @@ def test_headers():
         pytest.skip("no C compiler")
     for names in (["nccl.h"], ["goccl.h", "goccl_primitive.h"]):
         source = "".join(f"#include <{n}>\n" for n in names) + "int x;\n"
-        p = subprocess.run(["gcc", "-fsyntax-only", "-Wall", "-Werror", f"-I{goccl.get_include()}", "-x", "c", "-"], input=source, capture_output=True, text=True)
+        p = subprocess.run(["gcc", "-fsyntax-only", "-Wall", "-Werror", f"-I{goccl.get_include()}", "-x", "c", "-"],
+                           input=source, capture_output=True, text=True)
         assert p.returncode == 0, p.stderr
 
 

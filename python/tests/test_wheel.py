@@ -1,4 +1,5 @@
-"""The wheel: one for every Python. It is built and installed with GOCCL_FULL=1 only, because that takes minutes and the network."""
+"""The wheel: one for every Python. It is built and installed with GOCCL_FULL=1 only, because that takes minutes and the
+network."""
 
 import glob
 import os
@@ -10,7 +11,8 @@ import pytest
 
 import jobs
 
-pytestmark = pytest.mark.skipif(os.environ.get("GOCCL_FULL") != "1", reason="builds a wheel and virtual environments: GOCCL_FULL=1")
+pytestmark = pytest.mark.skipif(os.environ.get("GOCCL_FULL") != "1", reason="builds a wheel and virtual environments: "
+                                                                            "GOCCL_FULL=1")
 
 
 def _run(*command, **more):
@@ -47,12 +49,14 @@ assert "site-packages" in goccl.__file__, goccl.__file__
 
 def test_one_wheel_for_every_python(tmp_path):
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), os.path.join(jobs.ROOT, "python"), env=env)
+    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path),
+         os.path.join(jobs.ROOT, "python"), env=env)
     (wheel,) = glob.glob(str(tmp_path / "goccl-*.whl"))
     assert "-py3-none-linux_" in wheel
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"goccl/lib/libgoccl.so", "goccl/lib/libnccl.so.2", "goccl/lib/goccl", "goccl/py.typed", "goccl/__init__.pyi",
-            "goccl/include/nccl.h", "goccl/include/goccl.h", "goccl/include/goccl_primitive.h"} <= set(names)
+    assert {"goccl/lib/libgoccl.so", "goccl/lib/libnccl.so.2", "goccl/lib/goccl", "goccl/py.typed",
+            "goccl/__init__.pyi", "goccl/include/nccl.h", "goccl/include/goccl.h",
+            "goccl/include/goccl_primitive.h"} <= set(names)
     assert not [n for n in names if "cpython" in n or n.startswith("mscclpp")]
     for version, python in sorted(_interpreters().items()):
         venv = tmp_path / "python{}.{}".format(*version)

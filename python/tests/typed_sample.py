@@ -51,7 +51,8 @@ def program() -> None:
         channel.wait(tb=0, data_sync=SyncType.after)
         Rank(0).copy(Rank(0).get_output_buffer()[0], Rank(0).get_input_buffer()[0], tb=0)
     print(p.check()["collective"])
-    spec = goccl.AlgoSpec(name="a", collective=AllGather(2, 1, False), nranks_per_node=2, world_size=2, in_place=True, instances=1, protocol="Simple")
+    spec = goccl.AlgoSpec(name="a", collective=AllGather(2, 1, False), nranks_per_node=2, world_size=2, in_place=True,
+                          instances=1, protocol="Simple")
     print(spec.name)
 
 try:

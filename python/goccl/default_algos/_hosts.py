@@ -15,7 +15,8 @@ def program(spec: AlgoSpec, collective: str) -> CollectiveProgram:
     """An empty program in packets, for a spec of the collective."""
     if spec.collective.name != collective or spec.collective.chunk_factor != 1 or spec.instances != 1:
         raise errors.InvalidArgument(f"{spec.name}: want {collective} with chunk_factor 1 and instances 1")
-    return CollectiveProgram.from_spec(dataclasses.replace(spec, protocol="LL", auto_sync=True, use_double_scratch_buffer=True))
+    return CollectiveProgram.from_spec(dataclasses.replace(spec, protocol="LL", auto_sync=True,
+                                                           use_double_scratch_buffer=True))
 
 
 class Hosts:
@@ -25,7 +26,8 @@ class Hosts:
         self.n = spec.world_size or spec.collective.num_ranks
         self.per_host = spec.nranks_per_node or self.n
         if self.n % self.per_host or group_size < 1:
-            raise errors.InvalidArgument(f"{spec.name}: {self.n} ranks, {self.per_host} to a host, thread-block groups of {group_size}: "
+            raise errors.InvalidArgument(f"{spec.name}: {self.n} ranks, {self.per_host} to a host, thread-block groups "
+                                         f"of {group_size}: "
                                          "hosts have equally many ranks, and groups a block at least")
         self.hosts = self.n // self.per_host
         self._size = group_size

@@ -9,7 +9,8 @@ from ._hosts import Hosts, program
 
 
 def allgather_multi_nodes(spec: AlgoSpec) -> CollectiveProgram:
-    """An all-gather: every rank sends its chunk to its host and to its counterparts on the other hosts, which pass it on within theirs.
+    """An all-gather: every rank sends its chunk to its host and to its counterparts on the other hosts, which pass it
+    on within theirs.
 
     Each chunk crosses the network once for each other host. Scratch has a slot for the packets of every rank's chunk.
     """

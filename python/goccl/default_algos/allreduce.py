@@ -11,7 +11,8 @@ from .reducescatter import scatter
 
 
 def allreduce_multi_nodes(spec: AlgoSpec, thread_block_group_size: int = 1) -> CollectiveProgram:
-    """An all-reduce in place: a reduce-scatter, then every rank sends its chunk to its host and to its counterparts, which pass it on."""
+    """An all-reduce in place: a reduce-scatter, then every rank sends its chunk to its host and to its counterparts,
+    which pass it on."""
     if not spec.collective.inplace:
         raise errors.InvalidArgument(f"{spec.name}: allreduce_multi_nodes works in place: AllReduce(n, 1, True)")
     with program(spec, "allreduce") as p:

@@ -52,7 +52,8 @@ def scatter(h: Hosts, outputs: list[BaseBuffer] | None) -> None:
     for r in range(h.n):
         if remote:
             chunk = Rank(r).get_input_buffer()[r:r + 1] if outputs is None else outputs[r][0:1]
-            Rank(r).reduce(chunk, [parts[r][k:k + 1] for k in range(remote, 2 * remote)], tb_group=h.group(r // h.per_host), packet=True)
+            Rank(r).reduce(chunk, [parts[r][k:k + 1] for k in range(remote, 2 * remote)],
+                           tb_group=h.group(r // h.per_host), packet=True)
 
 
 def reducescatter_multi_nodes(spec: AlgoSpec, thread_block_group_size: int = 1) -> CollectiveProgram:

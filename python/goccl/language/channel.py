@@ -1,4 +1,5 @@
-"""Channels between ranks. data_sync says where the block's threads meet around a signal or wait; None leaves it to the compiler."""
+"""Channels between ranks. data_sync says where the block's threads meet around a signal or wait; None leaves it to the
+compiler."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from .types import BufferType, ChannelType, ReduceOperationType, SyncType
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "BufferType", "ChannelType", "SyncType", "ReduceOperationType", "ThreadBlockGroup"]
+__all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "BufferType", "ChannelType", "SyncType",
+           "ReduceOperationType", "ThreadBlockGroup"]
 
 
 class _Channel:
@@ -43,30 +45,36 @@ class _Channel:
 class MemoryChannel(_Channel):
     """src_rank's way to load and store dst_rank's memory, and to signal it."""
 
-    def get(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def get(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+            tb_group: ThreadBlockGroup | None = None) -> None:
         """Copies src_chunk of the peer to dst_chunk of the own rank."""
         self._move("get", dst_chunk, src_chunk, tb, tb_group)
 
-    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+            tb_group: ThreadBlockGroup | None = None) -> None:
         """Copies src_chunk of the own rank to dst_chunk of the peer."""
         self._move("put", dst_chunk, src_chunk, tb, tb_group)
 
-    def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+                    tb_group: ThreadBlockGroup | None = None) -> None:
         """Encodes src_chunk as packets into the peer's scratch."""
         self._move("put_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+                         tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for packets in the own scratch and forwards them to the peer's."""
         self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
 
     put_packet, read_put_packet = put_packets, read_put_packets  # older names
 
-    def reduce(self, local_src_chunk: Chunk, remote_src_chunks: "list[Chunk]", tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
-               local_dst_chunk: Chunk | None = None,
+    def reduce(self, local_src_chunk: Chunk, remote_src_chunks: "list[Chunk]", tb: int | None = None,
+               tb_group: ThreadBlockGroup | None = None, local_dst_chunk: Chunk | None = None,
                reduce_op: ReduceOperationType | None = None) -> None:
-        """Adds chunks of the peer to local_src_chunk, in this order; the result goes to local_dst_chunk (default: local_src_chunk)."""
+        """Adds chunks of the peer to local_src_chunk, in this order; the result goes to local_dst_chunk (default:
+        local_src_chunk)."""
         self._record("reduce", acc=local_src_chunk.ref(), others=[c.ref() for c in remote_src_chunks],
-                     into=local_dst_chunk.ref() if local_dst_chunk else None, reduce_op=reduce_op.value if reduce_op else None, **blocks(tb, tb_group))
+                     into=local_dst_chunk.ref() if local_dst_chunk else None,
+                     reduce_op=reduce_op.value if reduce_op else None, **blocks(tb, tb_group))
 
 
 class PortChannel(_Channel):
@@ -86,7 +94,8 @@ class PortChannel(_Channel):
         """Pushes packets that src_chunk, which is scratch, already holds."""
         self._move("put_packets", dst_chunk, src_chunk, tb)
 
-    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+                         tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for packets in src_chunk and pushes them."""
         self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
 
@@ -100,7 +109,8 @@ class PortChannel(_Channel):
 
 
 class SwitchChannel:
-    """One buffer of a group of ranks, seen as one. Without multicast the executor loads from and stores to every member."""
+    """One buffer of a group of ranks, seen as one. Without multicast the executor loads from and stores to every
+    member."""
 
     def __init__(self, rank_list: "list[int]", buffer_type: BufferType) -> None:
         self._program = current()
@@ -125,16 +135,21 @@ class SwitchChannelRankView:
     def _record(self, op: str, **fields: Any) -> None:
         self._channel._program.record(op, channel=self._channel.channel_id, rank=self.rank, **fields)
 
-    def reduce(self, buffer_offset: int, size: int, dst_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
-               reduce_op: ReduceOperationType | None = None) -> None:
-        """Loads size chunks at buffer_offset from every member, reduces them in rank order and stores the result in dst_chunk."""
-        self._record("switch_reduce", offset=buffer_offset, size=size, to=dst_chunk.ref(), reduce_op=reduce_op.value if reduce_op else None,
+    def reduce(self, buffer_offset: int, size: int, dst_chunk: Chunk, tb: int | None = None,
+               tb_group: ThreadBlockGroup | None = None, reduce_op: ReduceOperationType | None = None) -> None:
+        """Loads size chunks at buffer_offset from every member, reduces them in rank order and stores the result in
+        dst_chunk."""
+        self._record("switch_reduce", offset=buffer_offset, size=size, to=dst_chunk.ref(),
+                     reduce_op=reduce_op.value if reduce_op else None, **blocks(tb, tb_group))
+
+    def broadcast(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int | None = None,
+                  tb_group: ThreadBlockGroup | None = None) -> None:
+        """Stores src_chunk at buffer_offset of every member."""
+        self._record("switch_broadcast", **{"from": src_chunk.ref()}, offset=buffer_offset, size=size,
                      **blocks(tb, tb_group))
 
-    def broadcast(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
-        """Stores src_chunk at buffer_offset of every member."""
-        self._record("switch_broadcast", **{"from": src_chunk.ref()}, offset=buffer_offset, size=size, **blocks(tb, tb_group))
-
-    def broadcast_packets(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def broadcast_packets(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int | None = None,
+                          tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for the packets of src_chunk and stores them at buffer_offset of every member's scratch."""
-        self._record("switch_broadcast_packets", **{"from": src_chunk.ref()}, offset=buffer_offset, size=size, **blocks(tb, tb_group))
+        self._record("switch_broadcast_packets", **{"from": src_chunk.ref()}, offset=buffer_offset, size=size,
+                     **blocks(tb, tb_group))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Collective", "AllGather", "AllReduce", "ReduceScatter", "AllToAll", "Broadcast", "Reduce", "SendRecv", "Custom", "TestCollective"]
+__all__ = ["Collective", "AllGather", "AllReduce", "ReduceScatter", "AllToAll", "Broadcast", "Reduce", "SendRecv",
+           "Custom", "TestCollective"]
 
 
 class Collective:
-    """A collective of num_ranks ranks. chunk_factor chunks are the smallest part that the collective tells apart; in_place aliases input and output."""
+    """A collective of num_ranks ranks. chunk_factor chunks are the smallest part that the collective tells apart;
+    in_place aliases input and output."""
 
     num_ranks: int
     chunk_factor: int
@@ -96,8 +98,8 @@ class Reduce(_Rooted):
 
 
 class Custom(Collective):
-    """A collective of one's own: post(rank, chunk) lists the (rank, chunk) pairs of input whose reduction output chunk of rank holds; an empty list leaves it
-    unspecified."""
+    """A collective of one's own: post(rank, chunk) lists the (rank, chunk) pairs of input whose reduction output chunk
+    of rank holds; an empty list leaves it unspecified."""
 
     name: str
     input_chunks: int
@@ -120,8 +122,8 @@ class Custom(Collective):
                 of = [list(x) for x in post(r, c)]
                 if of:
                     entries.append({"rank": r, "chunk": c, "of": of})
-        return {"collective": self.name, "ranks": self.num_ranks, "input_chunks": self.input_chunks, "output_chunks": self.output_chunks,
-                "postcondition": entries}
+        return {"collective": self.name, "ranks": self.num_ranks, "input_chunks": self.input_chunks,
+                "output_chunks": self.output_chunks, "postcondition": entries}
 
 
 class TestCollective(Custom):

@@ -8,7 +8,8 @@ __all__ = ["LoopIterationContext"]
 
 
 class LoopIterationContext:
-    """``with LoopIterationContext(unit, num_chunks): …`` runs the operations inside over slices of unit bytes of their chunks."""
+    """``with LoopIterationContext(unit, num_chunks): …`` runs the operations inside over slices of unit bytes of their
+    chunks."""
 
     unit: int
     num_chunks: int

@@ -43,19 +43,23 @@ class CollectiveProgram:
     collective: Collective
     num_ranks: int
 
-    def __init__(self, name: str, collective: Collective, num_ranks: int, instances: int = 1, protocol: str = "Simple", instr_fusion: bool = True,
-                 auto_sync: bool = True, replication_policy: ReplicationPolicy = ReplicationPolicy.interleaved, reuse_resources: bool = False,
-                 num_threads_per_block: int = 1024, use_double_scratch_buffer: bool = False, buffer_alignment: int = 16, min_message_size: int = 0,
-                 max_message_size: int = 2**64 - 1, *, nranks_per_node: int = 0, portable: bool = False, tags: dict[str, int] | None = None) -> None:
+    def __init__(self, name: str, collective: Collective, num_ranks: int, instances: int = 1, protocol: str = "Simple",
+                 instr_fusion: bool = True, auto_sync: bool = True,
+                 replication_policy: ReplicationPolicy = ReplicationPolicy.interleaved, reuse_resources: bool = False,
+                 num_threads_per_block: int = 1024, use_double_scratch_buffer: bool = False, buffer_alignment: int = 16,
+                 min_message_size: int = 0, max_message_size: int = 2**64 - 1, *, nranks_per_node: int = 0,
+                 portable: bool = False, tags: dict[str, int] | None = None) -> None:
         if collective.num_ranks != num_ranks:
             raise errors.InvalidArgument(f"program {name} has {num_ranks} ranks, its collective {collective.num_ranks}")
         self.name, self.collective, self.num_ranks = name, collective, num_ranks
         self.in_place: bool = collective.inplace
         self._document = {
-            "name": name, **collective.document(), "in_place": collective.inplace, "instances": instances, "protocol": protocol,
-            "instr_fusion": instr_fusion, "auto_sync": auto_sync, "replication_policy": ReplicationPolicy(replication_policy).value,
-            "reuse_resources": reuse_resources, "num_threads_per_block": num_threads_per_block, "use_double_scratch_buffer": use_double_scratch_buffer,
-            "buffer_alignment": buffer_alignment, "min_message_size": min_message_size, "max_message_size": max_message_size, "portable": portable,
+            "name": name, **collective.document(), "in_place": collective.inplace, "instances": instances,
+            "protocol": protocol, "instr_fusion": instr_fusion, "auto_sync": auto_sync,
+            "replication_policy": ReplicationPolicy(replication_policy).value, "reuse_resources": reuse_resources,
+            "num_threads_per_block": num_threads_per_block, "use_double_scratch_buffer": use_double_scratch_buffer,
+            "buffer_alignment": buffer_alignment, "min_message_size": min_message_size,
+            "max_message_size": max_message_size, "portable": portable,
         }
         if nranks_per_node:
             self._document["ranks_per_node"] = nranks_per_node
@@ -67,8 +71,9 @@ class CollectiveProgram:
     @classmethod
     def from_spec(cls, spec: AlgoSpec) -> "CollectiveProgram":
         """An empty program as spec describes it."""
-        return cls(spec.name, spec.collective, spec.world_size or spec.collective.num_ranks, spec.instances, spec.protocol, spec.instr_fusion, spec.auto_sync,
-                   spec.replication_policy, spec.reuse_resources, spec.num_threads_per_block, spec.use_double_scratch_buffer, spec.buffer_alignment,
+        return cls(spec.name, spec.collective, spec.world_size or spec.collective.num_ranks, spec.instances,
+                   spec.protocol, spec.instr_fusion, spec.auto_sync, spec.replication_policy, spec.reuse_resources,
+                   spec.num_threads_per_block, spec.use_double_scratch_buffer, spec.buffer_alignment,
                    spec.min_message_size, spec.max_message_size, nranks_per_node=spec.nranks_per_node, tags=spec.tags)
 
     def __enter__(self) -> "CollectiveProgram":
@@ -101,14 +106,14 @@ class CollectiveProgram:
         return self._document | {"commands": self._commands}
 
     def compile(self, *, allow_unpaired: bool = False) -> bytes:
-        """The execution plan, as a plan file. The program stays as it is. Signals without a wait, and waits without a signal, are an error, unless
-        allow_unpaired."""
+        """The execution plan, as a plan file. The program stays as it is. Signals without a wait, and waits without a
+        signal, are an error, unless allow_unpaired."""
         d = json.dumps(self.document() | {"allow_unpaired": allow_unpaired}).encode()
         return take(lib.plan_compile, d, len(d))
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The execution plan as JSON text; indent None is as the compiler writes it. Signals and waits that do not pair are a RuntimeWarning: such a
-        plan can be written, but no executor accepts it unless it is trusted."""
+        """The execution plan as JSON text; indent None is as the compiler writes it. Signals and waits that do not pair
+        are a RuntimeWarning: such a plan can be written, but no executor accepts it unless it is trusted."""
         try:
             plan = self.compile().decode()
         except errors.InvalidArgument as e:
@@ -119,7 +124,8 @@ class CollectiveProgram:
         return plan if indent is None else json.dumps(json.loads(plan), indent=indent)
 
     def check(self) -> dict[str, Any]:
-        """Compiles and verifies; says what the plan is. Raises InvalidArgument with a counterexample when it is wrong."""
+        """Compiles and verifies; says what the plan is. Raises InvalidArgument with a counterexample when it is
+        wrong."""
         plan = self.compile()
         report: dict[str, Any] = json.loads(take(lib.plan_check, plan, len(plan)))
         return report

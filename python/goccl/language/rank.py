@@ -54,7 +54,8 @@ class BaseBuffer:
         else:
             start, stop = key, key + 1
         if not 0 <= start < stop <= self.size:
-            raise errors.InvalidArgument(f"chunks [{start}:{stop}] of a {self.buffer_type.name} buffer of {self.size} chunks of rank {self.rank}")
+            raise errors.InvalidArgument(f"chunks [{start}:{stop}] of a {self.buffer_type.name} buffer of {self.size} "
+                                         f"chunks of rank {self.rank}")
         return Chunk(self.rank, self.buffer_type, start, stop - start, self._view)
 
 
@@ -68,8 +69,8 @@ class Buffer(BaseBuffer):
 
 
 class Rank:
-    """A participant: its buffers and its local operations. tb is a thread block, tb_group several that share the operation; with neither the compiler
-    chooses."""
+    """A participant: its buffers and its local operations. tb is a thread block, tb_group several that share the
+    operation; with neither the compiler chooses."""
 
     rank: int
 
@@ -90,26 +91,31 @@ class Rank:
     def _local(self, op: str, dst: Chunk, src: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None) -> None:
         self._program.record(op, to=dst.ref(), **{"from": src.ref()}, **blocks(tb, tb_group))
 
-    def copy(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def copy(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+             tb_group: ThreadBlockGroup | None = None) -> None:
         """Copies src_chunk to dst_chunk."""
         self._local("copy", dst_chunk, src_chunk, tb, tb_group)
 
-    def copy_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def copy_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+                     tb_group: ThreadBlockGroup | None = None) -> None:
         """Encodes src_chunk as packets into dst_chunk, which is scratch."""
         self._local("copy_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def unpack_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None) -> None:
+    def unpack_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+                       tb_group: ThreadBlockGroup | None = None) -> None:
         """Waits for the packets of src_chunk, which is scratch, and decodes them into dst_chunk."""
         self._local("unpack_packets", dst_chunk, src_chunk, tb, tb_group)
 
     copy_packet, unpack_packet = copy_packets, unpack_packets  # older names
 
-    def reduce(self, src_chunk: Chunk, other_chunks: "list[Chunk]", tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
-               dst_chunk: Chunk | None = None,
+    def reduce(self, src_chunk: Chunk, other_chunks: "list[Chunk]", tb: int | None = None,
+               tb_group: ThreadBlockGroup | None = None, dst_chunk: Chunk | None = None,
                reduce_op: ReduceOperationType | None = None, packet: bool = False) -> None:
-        """Reduces src_chunk and other_chunks, in this order, into dst_chunk (default: src_chunk). With packet the others are packets in scratch."""
-        self._program.record("reduce", acc=src_chunk.ref(), others=[c.ref() for c in other_chunks], into=dst_chunk.ref() if dst_chunk else None,
-                             packet=packet or None, reduce_op=reduce_op.value if reduce_op else None, **blocks(tb, tb_group))
+        """Reduces src_chunk and other_chunks, in this order, into dst_chunk (default: src_chunk). With packet the
+        others are packets in scratch."""
+        self._program.record("reduce", acc=src_chunk.ref(), others=[c.ref() for c in other_chunks],
+                             into=dst_chunk.ref() if dst_chunk else None, packet=packet or None,
+                             reduce_op=reduce_op.value if reduce_op else None, **blocks(tb, tb_group))
 
     def barrier(self, tb_list: "list[int]") -> None:
         """The listed blocks of the rank wait for each other."""

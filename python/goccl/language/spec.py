@@ -11,7 +11,8 @@ __all__ = ["AlgoSpec", "ReplicationPolicy"]
 
 
 class ReplicationPolicy(str, enum.Enum):
-    """What an instance works on: interleaved cuts every chunk among the instances, none shares each operation among them."""
+    """What an instance works on: interleaved cuts every chunk among the instances, none shares each operation among
+    them."""
 
     interleaved = "interleaved"
     none = "none"

@@ -1,8 +1,9 @@
 """nccl4py's API on goccl: ``from goccl import nccl``, or ``import goccl.nccl as nccl``.
 
-Buffers are torch tensors, numpy or cupy arrays, or anything with DLPack, ``__cuda_array_interface__``, ``__array_interface__`` or the buffer protocol. A
-communicator works on one device: GPU memory on a GPU, ordinary memory on the host device. On a GPU calls enqueue on ``stream`` (None: the
-default stream) and return. On the host device a call without a stream returns when it is done; with a goccl.Stream it enqueues.
+Buffers are torch tensors, numpy or cupy arrays, or anything with DLPack, ``__cuda_array_interface__``,
+``__array_interface__`` or the buffer protocol. A communicator works on one device: GPU memory on a GPU, ordinary memory
+on the host device. On a GPU calls enqueue on ``stream`` (None: the default stream) and return. On the host device a
+call without a stream returns when it is done; with a goccl.Stream it enqueues.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from ._constants import *  # noqa: F401,F403
 from ._constants import __all__ as _constants
 from ._group import group, group_end, group_start
 
-__all__ = ["Communicator", "UniqueId", "get_unique_id", "get_version", "get_lib_version", "get_lib_path", "show_versions", "get_error_string", "group",
-           "group_start", "group_end", "mem_alloc", "mem_free", "NcclError", "NCCLError", "NcclInvalid", "NCCLConfig", *_constants]
+__all__ = ["Communicator", "UniqueId", "get_unique_id", "get_version", "get_lib_version", "get_lib_path",
+           "show_versions", "get_error_string", "group", "group_start", "group_end", "mem_alloc", "mem_free",
+           "NcclError", "NCCLError", "NcclInvalid", "NCCLConfig", *_constants]
 
 NcclError = NCCLError = _errors.GocclError
 NcclInvalid = _errors.InvalidArgument
@@ -65,7 +67,8 @@ def get_error_string(result: int) -> str:
 
 
 def mem_alloc(size: int, device: "Device | int | None" = None) -> _RawGpuBuffer:
-    """size bytes of zeroed device memory that the peers can map; it is freed with its last reference, or by mem_free."""
+    """size bytes of zeroed device memory that the peers can map; it is freed with its last reference, or by
+    mem_free."""
     if isinstance(device, int):
         from .._types import DeviceType
 

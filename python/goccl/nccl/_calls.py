@@ -46,17 +46,21 @@ class Calls(Membership):
             if b is None or not b.nbytes:
                 continue
             if (b.kind == CUDA) == self._host:
-                raise errors.InvalidArgument(f"the buffer is in {'GPU' if b.kind == CUDA else 'host'} memory, the communicator works on {self._device}")
+                raise errors.InvalidArgument(f"the buffer is in {'GPU' if b.kind == CUDA else 'host'} memory, the "
+                                             f"communicator works on {self._device}")
             if b.kind == CUDA and b.device not in (ANY, self._device.id):
-                raise errors.InvalidArgument(f"the buffer is on GPU {b.device}, the communicator works on {self._device}")
+                raise errors.InvalidArgument(f"the buffer is on GPU {b.device}, the communicator works on "
+                                             f"{self._device}")
 
     def _writable(self, what: int, r: Buffer | None) -> None:
         if r is not None and r.readonly and r.nbytes:
             raise self._wrong(what, "recvbuf is read-only")
 
-    def _run(self, what: int, s: Buffer | None, r: Buffer | None, count: int, op: int | PreMulSum, root: int, stream: StreamSpec) -> None:
+    def _run(self, what: int, s: Buffer | None, r: Buffer | None, count: int, op: int | PreMulSum, root: int,
+             stream: StreamSpec) -> None:
         self._check(s, r)
-        if not (what == BROADCAST and self._rank == root and s is not None and r is not None and s.ptr == r.ptr):  # the root's own buffer is only read
+        # the root's own buffer is only read
+        if not (what == BROADCAST and self._rank == root and s is not None and r is not None and s.ptr == r.ptr):
             self._writable(what, r)
         b = s or r
         if b is None:
@@ -66,11 +70,13 @@ class Calls(Membership):
                 raise self._wrong(what, "elements of this type can be moved, not reduced")
             count *= b.itemsize
         number = op.number if isinstance(op, PreMulSum) else int(op)
-        self._enqueue(request(self._handle, what, type_of(b), number, root, s.ptr if s else 0, r.ptr if r else 0, count, self._queue(stream), 0, 0,
+        self._enqueue(request(self._handle, what, type_of(b), number, root, s.ptr if s else 0, r.ptr if r else 0, count,
+                              self._queue(stream), 0, 0,
                                0, 0, 0, 0, 0, 0, 0), (s, r), stream)
 
     def _queue(self, stream: StreamSpec) -> int:
-        """The raw stream of a call. Without a stream on the host device it is the communicator's own, and the call waits for it."""
+        """The raw stream of a call. Without a stream on the host device it is the communicator's own, and the call
+        waits for it."""
         if stream is None and self._host:
             if not self._stream:
                 self._own()
@@ -102,7 +108,8 @@ class Calls(Membership):
                 stream._keep.append(keep)
 
     def _wait(self) -> None:
-        """Waits for the own stream. Ctrl-C aborts the communicator: the call's buffers must not be used by work that nobody waits for."""
+        """Waits for the own stream. Ctrl-C aborts the communicator: the call's buffers must not be used by work that
+        nobody waits for."""
         try:
             synchronize(self._device.handle, self._stream, self._raise_async)
         except KeyboardInterrupt:

@@ -12,8 +12,8 @@ from .._lib import lib
 from .._types import DataType, ReduceOp
 from ._calls import Calls, name_of, type_of
 from ._pre_mul_sum import PreMulSum, element
-from ._request import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST, GATHER, RECV, REDUCE,
-                       REDUCE_SCATTER, SCATTER, SEND, request)
+from ._request import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST,
+                       GATHER, RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, request)
 from ._window import Window
 
 if TYPE_CHECKING:
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 class Communicator(Calls):
     """One rank's membership in a communicator, on one device. Make one with init, from_bootstrap, from_env or init_all.
 
-    Calls of one communicator come in the same order on every rank. A communicator that is forgotten is destroyed; at a clean exit too.
+    Calls of one communicator come in the same order on every rank. A communicator that is forgotten is destroyed; at a
+    clean exit too.
     """
 
-    def allreduce(self, sendbuf: BufferSpec, recvbuf: BufferSpec, op: ReduceOp | PreMulSum = ReduceOp.SUM, *, stream: StreamSpec = None) -> None:
+    def allreduce(self, sendbuf: BufferSpec, recvbuf: BufferSpec, op: ReduceOp | PreMulSum = ReduceOp.SUM, *,
+                  stream: StreamSpec = None) -> None:
         """Every rank's recvbuf gets the reduction of all sendbufs, the same bits everywhere. Both may be one buffer."""
         s, r = resolve(sendbuf), resolve(recvbuf)
         self._same(ALL_REDUCE, s, r, s.count, s.count)
@@ -37,9 +39,10 @@ class Communicator(Calls):
 
     all_reduce = allreduce
 
-    def reduce(self, sendbuf: BufferSpec, recvbuf: BufferSpec | None, op: ReduceOp | PreMulSum = ReduceOp.SUM, root: int | None = None, *,
-               stream: StreamSpec = None) -> None:
-        """root's recvbuf gets the reduction of all sendbufs; other ranks may pass None for recvbuf. root None: every rank gets it."""
+    def reduce(self, sendbuf: BufferSpec, recvbuf: BufferSpec | None, op: ReduceOp | PreMulSum = ReduceOp.SUM,
+               root: int | None = None, *, stream: StreamSpec = None) -> None:
+        """root's recvbuf gets the reduction of all sendbufs; other ranks may pass None for recvbuf. root None: every
+        rank gets it."""
         if root is None:
             if recvbuf is None:
                 raise self._wrong(REDUCE, "without a root every rank passes recvbuf")
@@ -49,8 +52,10 @@ class Communicator(Calls):
         self._same(REDUCE, s, r, s.count, s.count)
         self._run(REDUCE, s, r, s.count, op, root, stream)
 
-    def broadcast(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None = None, root: int = 0, *, stream: StreamSpec = None) -> None:
-        """Every rank's recvbuf gets root's sendbuf; other ranks may pass None for sendbuf. recvbuf None: in place in sendbuf."""
+    def broadcast(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None = None, root: int = 0, *,
+                  stream: StreamSpec = None) -> None:
+        """Every rank's recvbuf gets root's sendbuf; other ranks may pass None for sendbuf. recvbuf None: in place in
+        sendbuf."""
         r = resolve(sendbuf if recvbuf is None else recvbuf)
         s = resolve(sendbuf) if sendbuf is not None and (self._rank == root or recvbuf is None) else None
         if self._rank == root and s is None:
@@ -66,7 +71,8 @@ class Communicator(Calls):
 
     all_gather = allgather
 
-    def gather(self, sendbuf: BufferSpec, recvbuf: BufferSpec | None, root: int | None = None, *, stream: StreamSpec = None) -> None:
+    def gather(self, sendbuf: BufferSpec, recvbuf: BufferSpec | None, root: int | None = None, *,
+               stream: StreamSpec = None) -> None:
         """root's recvbuf, nranks times as long as sendbuf, gets everybody's sendbuf. root None: every rank's does."""
         if root is None:
             if recvbuf is None:
@@ -76,13 +82,16 @@ class Communicator(Calls):
         self._same(GATHER, s, r, s.count, s.count * self._size)
         self._run(GATHER, s, r, s.count, 0, root, stream)
 
-    def scatter(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec, root: int = 0, *, stream: StreamSpec = None) -> None:
-        """Rank i's recvbuf gets slice i of root's sendbuf, which is nranks times as long; other ranks may pass None for sendbuf."""
+    def scatter(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec, root: int = 0, *,
+                stream: StreamSpec = None) -> None:
+        """Rank i's recvbuf gets slice i of root's sendbuf, which is nranks times as long; other ranks may pass None for
+        sendbuf."""
         r, s = resolve(recvbuf), self._at(root, sendbuf)
         self._same(SCATTER, s, r, r.count * self._size, r.count)
         self._run(SCATTER, s, r, r.count, 0, root, stream)
 
-    def reduce_scatter(self, sendbuf: BufferSpec, recvbuf: BufferSpec, op: ReduceOp | PreMulSum = ReduceOp.SUM, *, stream: StreamSpec = None) -> None:
+    def reduce_scatter(self, sendbuf: BufferSpec, recvbuf: BufferSpec, op: ReduceOp | PreMulSum = ReduceOp.SUM, *,
+                       stream: StreamSpec = None) -> None:
         """Rank i's recvbuf gets the reduction of slice i of all sendbufs, which are nranks times as long."""
         s, r = resolve(sendbuf), resolve(recvbuf)
         self._same(REDUCE_SCATTER, s, r, r.count * self._size, r.count)
@@ -98,21 +107,24 @@ class Communicator(Calls):
 
     all_to_all = alltoall
 
-    def alltoallv(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: Sequence[int], sdispls: Sequence[int], recvcounts: Sequence[int],
-                  rdispls: Sequence[int],
+    def alltoallv(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: Sequence[int],
+                  sdispls: Sequence[int], recvcounts: Sequence[int], rdispls: Sequence[int],
                   relaybuf: BufferSpec | None = None, *, stream: StreamSpec = None) -> None:
         """All-to-all with a length and a place of its own for every pair of ranks.
 
-        The four arrays have nranks² entries, row-major, and row i is rank i's view, all in elements: it sends sendcounts[i·n+j] from sdispls[i·n+j] of its
-        sendbuf to j, and receives recvcounts[i·n+j] from j at rdispls[i·n+j] of its recvbuf. Rank i's own row alone, nranks entries, will do. The arrays
-        are copied. Buffers of ranks that send or receive nothing may be None. relaybuf is accepted and not needed: staging is goccl's own.
+        The four arrays have nranks² entries, row-major, and row i is rank i's view, all in elements: it sends
+        sendcounts[i·n+j] from sdispls[i·n+j] of its sendbuf to j, and receives recvcounts[i·n+j] from j at
+        rdispls[i·n+j] of its recvbuf. Rank i's own row alone, nranks entries, will do. The arrays are copied. Buffers
+        of ranks that send or receive nothing may be None. relaybuf is accepted and not needed: staging is goccl's own.
         """
         n = self._size
         rows, full = [], []
-        for name, a in (("sendcounts", sendcounts), ("sdispls", sdispls), ("recvcounts", recvcounts), ("rdispls", rdispls)):
+        for name, a in (("sendcounts", sendcounts), ("sdispls", sdispls), ("recvcounts", recvcounts),
+                        ("rdispls", rdispls)):
             a = a.tolist() if hasattr(a, "tolist") else list(a)
             if len(a) not in (n, n * n):
-                raise self._wrong(ALL_TO_ALL_V, f"{name} has {len(a)} entries, neither nranks² = {n * n} nor, for this rank's row, {n}")
+                raise self._wrong(ALL_TO_ALL_V, f"{name} has {len(a)} entries, neither nranks² = {n * n} nor, for this "
+                                                f"rank's row, {n}")
             if a and min(a) < 0:
                 raise self._wrong(ALL_TO_ALL_V, f"{name} has the negative entry {min(a)}")
             full.append(a if len(a) == n * n else None)
@@ -120,13 +132,15 @@ class Communicator(Calls):
         if n > 1 and full[0] is not None and full[2] is not None:
             for i, j in itertools.product(range(n), repeat=2):
                 if full[0][i * n + j] != full[2][j * n + i]:
-                    raise self._wrong(ALL_TO_ALL_V, f"rank {i} sends {full[0][i * n + j]} elements to {j}, which receives {full[2][j * n + i]} from {i}")
+                    raise self._wrong(ALL_TO_ALL_V, f"rank {i} sends {full[0][i * n + j]} elements to {j}, which "
+                                                    f"receives {full[2][j * n + i]} from {i}")
         s = resolve(sendbuf) if sendbuf is not None else None
         r = resolve(recvbuf) if recvbuf is not None else None
         for what, b, counts, displs in (("sendbuf", s, rows[0], rows[1]), ("recvbuf", r, rows[2], rows[3])):
             for p in range(n):
                 if counts[p] and (b is None or displs[p] + counts[p] > b.count):
-                    raise self._wrong(ALL_TO_ALL_V, f"rank {p}'s part of {what}, elements {displs[p]} to {displs[p] + counts[p]}, is beyond its "
+                    raise self._wrong(ALL_TO_ALL_V, f"rank {p}'s part of {what}, elements {displs[p]} to "
+                                                    f"{displs[p] + counts[p]}, is beyond its "
                                                     f"{0 if b is None else b.count} elements")
         one = s or r
         if one is None:
@@ -138,21 +152,25 @@ class Communicator(Calls):
         scale = 1 if one.dtype is not None else one.itemsize
         arrays = [(ctypes.c_int64 * n)(*[x * scale for x in row]) for row in rows]
         self._check(s, r)
-        self._enqueue(request(self._handle, ALL_TO_ALL_V, type_of(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, self._queue(stream), 0, 0,
+        self._enqueue(request(self._handle, ALL_TO_ALL_V, type_of(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0,
+                              self._queue(stream), 0, 0,
                                *[ctypes.addressof(a) for a in arrays], 0, 0, 0), (s, r, arrays), stream)
 
-    def alltoallv_device(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: BufferSpec, sdispls: BufferSpec, recvcounts: BufferSpec,
-                         rdispls: BufferSpec, *, stream: StreamSpec = None) -> None:
-        """alltoallv with counts that are read on the device when the call runs on its stream: an earlier kernel of the stream may compute them, and a
-        captured CUDA graph reads them anew at each replay. goccl's own: nccl4py has no such call.
+    def alltoallv_device(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: BufferSpec,
+                         sdispls: BufferSpec, recvcounts: BufferSpec, rdispls: BufferSpec, *,
+                         stream: StreamSpec = None) -> None:
+        """alltoallv with counts that are read on the device when the call runs on its stream: an earlier kernel of the
+        stream may compute them, and a captured CUDA graph reads them anew at each replay. goccl's own: nccl4py has no
+        such call.
 
-        The four arrays are this rank's view, int64, nranks entries each, in elements, in memory of the device; they must stay as they are until the call
-        has run. Negative counts are taken for 0. When the call runs, what lies outside of the buffers is an error, and is not touched. Every rank makes this
-        call, not alltoallv.
+        The four arrays are this rank's view, int64, nranks entries each, in elements, in memory of the device; they
+        must stay as they are until the call has run. Negative counts are taken for 0. When the call runs, what lies
+        outside of the buffers is an error, and is not touched. Every rank makes this call, not alltoallv.
         """
         what, n = ALL_TO_ALL_V_DEVICE, self._size
         arrays = []
-        for name, a in (("sendcounts", sendcounts), ("sdispls", sdispls), ("recvcounts", recvcounts), ("rdispls", rdispls)):
+        for name, a in (("sendcounts", sendcounts), ("sdispls", sdispls), ("recvcounts", recvcounts),
+                        ("rdispls", rdispls)):
             b = resolve(a)
             if b.dtype != DataType.int64 or b.count != n:
                 raise self._wrong(what, f"{name} holds {b.count} {name_of(b)}: want {n} int64")
@@ -167,11 +185,14 @@ class Communicator(Calls):
         self._check(s, r)
         self._writable(what, r)
         # The counts cannot be scaled here, so a type that is only moved goes as one of its size.
-        number = one.dtype if one.dtype is not None else {1: DataType.uint8, 2: DataType.float16, 4: DataType.uint32, 8: DataType.uint64}.get(one.itemsize)
+        number = one.dtype if one.dtype is not None else {1: DataType.uint8, 2: DataType.float16, 4: DataType.uint32,
+                                                          8: DataType.uint64}.get(one.itemsize)
         if number is None:
             raise self._wrong(what, f"{name_of(one)}: sizes are 1, 2, 4 and 8")
-        self._enqueue(request(self._handle, what, int(number), 0, 0, s.ptr if s and s.count else 0, r.ptr if r and r.count else 0, 0, self._queue(stream), 0, 0,
-                               *[a.ptr for a in arrays], s.count if s else 0, r.count if r else 0, 0), (s, r, arrays), stream)
+        self._enqueue(request(self._handle, what, int(number), 0, 0, s.ptr if s and s.count else 0,
+                              r.ptr if r and r.count else 0, 0, self._queue(stream), 0, 0,
+                               *[a.ptr for a in arrays], s.count if s else 0, r.count if r else 0, 0), (s, r, arrays),
+                               stream)
 
     def send(self, sendbuf: BufferSpec, peer: int, *, stream: StreamSpec = None) -> None:
         """Sends to peer, which must recv as much. To exchange both ways at once, put both calls into one group."""
@@ -185,11 +206,12 @@ class Communicator(Calls):
 
     def barrier(self, *, stream: StreamSpec = None) -> None:
         """Later work on stream waits until every rank's stream got here."""
-        self._enqueue(request(self._handle, BARRIER, 0, 0, 0, 0, 0, 0, self._queue(stream), 0, 0, 0, 0, 0, 0, 0, 0, 0), None, stream)
+        self._enqueue(request(self._handle, BARRIER, 0, 0, 0, 0, 0, 0, self._queue(stream), 0, 0, 0, 0, 0, 0, 0, 0, 0),
+                      None, stream)
 
     def create_pre_mul_sum(self, scalar: Any, datatype: DataType | None = None) -> PreMulSum:
-        """An operator that multiplies each input by scalar, then sums: a number with its datatype, or a one-element array, which is read now on the host and
-        at each call on a GPU."""
+        """An operator that multiplies each input by scalar, then sums: a number with its datatype, or a one-element
+        array, which is read now on the host and at each call on a GPU."""
         number = ctypes.c_uint32()
         if datatype is not None:
             raw, on_host, keep = element(scalar, DataType(datatype)), 1, None
@@ -209,8 +231,9 @@ class Communicator(Calls):
         return None
 
     def register_window(self, buffer: BufferSpec, flags: int = 0) -> Window | None:
-        """With flags 1 (NCCL_WIN_COLL_SYMMETRIC) a window, by which copy engines reach the peers unless GOCCL_COPY_ENGINE=0 is set; otherwise None:
-        collectives work on any memory. All ranks register the same windows in the same order."""
+        """With flags 1 (NCCL_WIN_COLL_SYMMETRIC) a window, by which copy engines reach the peers unless
+        GOCCL_COPY_ENGINE=0 is set; otherwise None: collectives work on any memory. All ranks register the same windows
+        in the same order."""
         if not flags & 1:
             return None
         return Window(self._handle, buffer)

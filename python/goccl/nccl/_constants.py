@@ -4,8 +4,9 @@ from typing import Final
 
 from .._types import DataType, ReduceOp
 
-__all__ = ["INT8", "CHAR", "UINT8", "INT32", "INT", "UINT32", "INT64", "UINT64", "FLOAT16", "HALF", "FLOAT32", "FLOAT", "FLOAT64", "DOUBLE", "BFLOAT16",
-           "FLOAT8E4M3", "FLOAT8E5M2", "SUM", "PROD", "MAX", "MIN", "AVG", "DataType", "ReduceOp", "NcclDataType", "NcclRedOp"]
+__all__ = ["INT8", "CHAR", "UINT8", "INT32", "INT", "UINT32", "INT64", "UINT64", "FLOAT16", "HALF", "FLOAT32", "FLOAT",
+           "FLOAT64", "DOUBLE", "BFLOAT16", "FLOAT8E4M3", "FLOAT8E5M2", "SUM", "PROD", "MAX", "MIN", "AVG", "DataType",
+           "ReduceOp", "NcclDataType", "NcclRedOp"]
 
 NcclDataType = DataType
 NcclRedOp = ReduceOp

@@ -34,7 +34,8 @@ def group_start() -> None:
 
 
 def group_end() -> None:
-    """Submits the group. Sends and receives among it progress together; of several communicators' collectives none waits for another."""
+    """Submits the group. Sends and receives among it progress together; of several communicators' collectives none
+    waits for another."""
     if current.depth == 0:
         raise errors.InvalidUsage("group_end without group_start")
     current.depth -= 1
@@ -55,7 +56,8 @@ def group_end() -> None:
 
 @contextlib.contextmanager
 def group() -> Iterator[None]:
-    """``with group(): …`` collects the calls inside and submits them together. After an exception inside nothing is submitted."""
+    """``with group(): …`` collects the calls inside and submits them together. After an exception inside nothing is
+    submitted."""
     group_start()
     try:
         yield

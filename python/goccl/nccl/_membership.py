@@ -36,8 +36,9 @@ def _leave() -> None:
 
 
 class _Info(ctypes.Structure):
-    _fields_ = [("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("device_kind", ctypes.c_int32), ("device_index", ctypes.c_int32),
-                ("device", ctypes.c_uint64), ("non_blocking", ctypes.c_int32), ("reserved", ctypes.c_int32)]
+    _fields_ = [("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("device_kind", ctypes.c_int32),
+                ("device_index", ctypes.c_int32), ("device", ctypes.c_uint64), ("non_blocking", ctypes.c_int32),
+                ("reserved", ctypes.c_int32)]
 
 
 class Membership:
@@ -62,9 +63,10 @@ class Membership:
     # Making.
 
     @classmethod
-    def init(cls, nranks: int, rank: int, unique_id: "UniqueId | Sequence[UniqueId]", config: NCCLConfig | None = None, *,
-             device: Device | None = None) -> Self:
-        """Joins rank of nranks by unique_id, which one of the processes made. It is collective and returns when every rank has come.
+    def init(cls, nranks: int, rank: int, unique_id: "UniqueId | Sequence[UniqueId]", config: NCCLConfig | None = None,
+             *, device: Device | None = None) -> Self:
+        """Joins rank of nranks by unique_id, which one of the processes made. It is collective and returns when every
+        rank has come.
 
         device: the default is the GPU that is current on this thread, or, where there is none, host device rank.
         """
@@ -81,8 +83,10 @@ class Membership:
         return cls(handle)
 
     @classmethod
-    def from_bootstrap(cls, bootstrap: Bootstrap, config: NCCLConfig | None = None, *, device: Device | None = None) -> Self:
-        """A communicator of the bootstrap's ranks; it keeps the bootstrap open. Nobody else may use the bootstrap meanwhile."""
+    def from_bootstrap(cls, bootstrap: Bootstrap, config: NCCLConfig | None = None, *,
+                       device: Device | None = None) -> Self:
+        """A communicator of the bootstrap's ranks; it keeps the bootstrap open. Nobody else may use the bootstrap
+        meanwhile."""
         device = device or current_device(bootstrap.get_local_rank())
         handle = interruptible(create, lib.comm_create, bootstrap.handle, device.handle, pointer(config))
         return cls(handle, bootstrap)
@@ -105,14 +109,18 @@ class Membership:
         return [cls(h) for h in out]
 
     def split(self, color: int | None, key: int = 0, config: NCCLConfig | None = None) -> Self | None:
-        """New communicators, one for each color, ranks ordered by key. A rank with color None takes part and gets None."""
+        """New communicators, one for each color, ranks ordered by key. A rank with color None takes part and gets
+        None."""
         child = create(lib.comm_split_start, self._handle, -1 if color is None else color, key, pointer(config))
         return self._child(child) if child else None
 
-    def shrink(self, exclude_ranks: Sequence[int] = (), config: NCCLConfig | None = None, *, abort: bool = False) -> Self:
-        """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. abort ends running work first."""
+    def shrink(self, exclude_ranks: Sequence[int] = (), config: NCCLConfig | None = None, *,
+               abort: bool = False) -> Self:
+        """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. abort ends running
+        work first."""
         exclude = list(exclude_ranks)
-        child = create(lib.comm_shrink_start, self._handle, (ctypes.c_int32 * max(len(exclude), 1))(*exclude), len(exclude), int(abort), pointer(config))
+        child = create(lib.comm_shrink_start, self._handle, (ctypes.c_int32 * max(len(exclude), 1))(*exclude),
+                       len(exclude), int(abort), pointer(config))
         return self._child(child)
 
     def _child(self, handle: int) -> Self:
@@ -136,7 +144,8 @@ class Membership:
     close = destroy
 
     def abort(self) -> None:
-        """Ends running and later work and frees the communicator, without waiting for peers. Any thread may call it at any time."""
+        """Ends running and later work and frees the communicator, without waiting for peers. Any thread may call it at
+        any time."""
         if self._finalizer.detach():
             lib.comm_abort(self._handle)
 

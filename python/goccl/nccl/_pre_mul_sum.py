@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class PreMulSum:
-    """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed with it, or by close."""
+    """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed
+    with it, or by close."""
 
     number: int
 
@@ -33,8 +34,8 @@ class PreMulSum:
 
 def element(value: Any, t: DataType) -> bytes:
     """A number as an element of a type."""
-    codes = {DataType.int8: "b", DataType.uint8: "B", DataType.int32: "i", DataType.uint32: "I", DataType.int64: "q", DataType.uint64: "Q",
-             DataType.float16: "e", DataType.float32: "f", DataType.float64: "d"}
+    codes = {DataType.int8: "b", DataType.uint8: "B", DataType.int32: "i", DataType.uint32: "I", DataType.int64: "q",
+             DataType.uint64: "Q", DataType.float16: "e", DataType.float32: "f", DataType.float64: "d"}
     if t in codes:
         return struct.pack("<" + codes[t], value).ljust(8, b"\0")
     if t == DataType.bfloat16:

@@ -2,10 +2,12 @@
 
 import struct
 
-# request packs a goccl_request of goccl.h: communicator, operation, type, operator, root, 6 words, 4 arrays, 2 lengths, 1 that is 0.
+# request packs a goccl_request of goccl.h: communicator, operation, type, operator, root, 6 words, 4 arrays, 2 lengths,
+# 1 that is 0.
 request = struct.Struct("<QIIIi6Q4Q3Q").pack
 
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_TO_ALL_V, BROADCAST, REDUCE, GATHER, SCATTER, SEND, RECV, BARRIER, ALL_TO_ALL_V_DEVICE = range(1, 14)
+(ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_TO_ALL_V, BROADCAST, REDUCE, GATHER, SCATTER, SEND, RECV,
+ BARRIER, ALL_TO_ALL_V_DEVICE) = range(1, 14)
 REDUCING = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
-NAMES = ("", "allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "broadcast", "reduce", "gather", "scatter", "send", "recv", "barrier",
-         "alltoallv_device")
+NAMES = ("", "allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "broadcast", "reduce", "gather",
+         "scatter", "send", "recv", "barrier", "alltoallv_device")

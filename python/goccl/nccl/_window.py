@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """Memory that all ranks have registered together. It ends with its communicator, or by close, which all ranks call when nothing uses it any more."""
+    """Memory that all ranks have registered together. It ends with its communicator, or by close, which all ranks call
+    when nothing uses it any more."""
 
     def __init__(self, communicator: int, buffer: BufferSpec) -> None:
         b, handle = resolve(buffer), ctypes.c_uint64()

@@ -5,8 +5,9 @@ Importing this module registers the ``torch.distributed`` backend "goccl"::
     import goccl.torch, torch.distributed as dist
     dist.init_process_group("goccl")      # under torchrun; or goccl.torch.init()
 
-CPU tensors travel on the host device, CUDA tensors on the GPUs. Programs that say backend="nccl" run unchanged on libnccl.so.2:
-``python -m goccl.torch run script.py``, or ``torchrun … --no-python python -m goccl.torch run script.py``.
+CPU tensors travel on the host device, CUDA tensors on the GPUs. Programs that say backend="nccl" run unchanged on
+libnccl.so.2: ``python -m goccl.torch run script.py``, or ``torchrun … --no-python python -m goccl.torch run
+script.py``.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ register()
 
 
 def init(**kwargs: Any) -> int:
-    """init_process_group("goccl") as torchrun's (or mpirun's, srun's) environment says, with this rank's GPU made current; returns the rank."""
-    local = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("SLURM_LOCALID", 0))))
+    """init_process_group("goccl") as torchrun's (or mpirun's, srun's) environment says, with this rank's GPU made
+    current; returns the rank."""
+    local = int(os.environ.get("LOCAL_RANK",
+                               os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("SLURM_LOCALID", 0))))
     if torch.cuda.is_available() and os.environ.get("GOCCL_DEVICE") != "host":
         torch.cuda.set_device(local % torch.cuda.device_count())
     if "RANK" not in os.environ:
-        for rank, size in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
+        for rank, size in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
+                           ("SLURM_PROCID", "SLURM_NTASKS")):
             if rank in os.environ:
                 os.environ.update(RANK=os.environ[rank], WORLD_SIZE=os.environ[size])
                 break
@@ -50,6 +54,7 @@ def preload_environment(environ: "dict[str, str] | None" = None) -> "dict[str, s
     folder = directory()
     library = os.path.join(folder, "libnccl.so.2") if folder else ""
     if not os.path.exists(library):
-        raise FileNotFoundError("libnccl.so.2 is not beside libgoccl.so: build it with `make libnccl`, or install the wheel")
+        raise FileNotFoundError("libnccl.so.2 is not beside libgoccl.so: build it with `make libnccl`, or install the "
+                                "wheel")
     env["LD_PRELOAD"] = library + (":" + env["LD_PRELOAD"] if env.get("LD_PRELOAD") else "")
     return env

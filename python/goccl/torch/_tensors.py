@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX, dist.ReduceOp.MIN: ReduceOp.MIN,
-        dist.ReduceOp.AVG: ReduceOp.AVG}
-_BITWISE = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or, dist.ReduceOp.BXOR: torch.bitwise_xor}
+_OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX,
+        dist.ReduceOp.MIN: ReduceOp.MIN, dist.ReduceOp.AVG: ReduceOp.AVG}
+_BITWISE = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or,
+            dist.ReduceOp.BXOR: torch.bitwise_xor}
 WIDER = {torch.int16: torch.int32, torch.bool: torch.uint8}
 if hasattr(torch, "uint16"):
     WIDER |= {torch.uint16: torch.int32, torch.uint32: torch.int64}
@@ -28,7 +29,8 @@ def reduction(op: Any) -> Any:
         for k, v in table.items():
             if op == k:
                 return v
-    raise errors.InvalidArgument(f"goccl has no reduction {op}: it has SUM, PRODUCT, MAX, MIN, AVG, and BAND, BOR, BXOR of integers")
+    raise errors.InvalidArgument(f"goccl has no reduction {op}: it has SUM, PRODUCT, MAX, MIN, AVG, and BAND, BOR, "
+                                 "BXOR of integers")
 
 
 def one(tensors: list[torch.Tensor]) -> torch.Tensor:

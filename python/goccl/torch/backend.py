@@ -44,10 +44,11 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> "ProcessGro
 
 
 class ProcessGroupGoccl(dist.ProcessGroup):
-    """A process group whose collectives are goccl's: one communicator for CPU tensors and one for each GPU, made when they are first used.
+    """A process group whose collectives are goccl's: one communicator for CPU tensors and one for each GPU, made when
+    they are first used.
 
-    Tensors may be of any shape; those that are not contiguous are staged. Tags of sends and receives are ignored, as by NCCL: messages of one rank to another
-    match in order.
+    Tensors may be of any shape; those that are not contiguous are staged. Tags of sends and receives are ignored, as by
+    NCCL: messages of one rank to another match in order.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta | None = None) -> None:
@@ -95,7 +96,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         device = tensor_or_device if isinstance(tensor_or_device, torch.device) else tensor_or_device.device
         if device.type not in ("cpu", "cuda"):
             raise errors.InvalidArgument(f"a tensor on {device}: goccl works on cpu and cuda")
-        index = device.index if device.index is not None else (torch.cuda.current_device() if device.type == "cuda" else 0)
+        index = device.index if device.index is not None else (torch.cuda.current_device()
+                                                               if device.type == "cuda" else 0)
         key = (device.type, index)
         lane = self._lanes.get(key)
         if lane is None:
@@ -103,7 +105,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
                 lane = self._lanes.get(key)
                 if lane is None:
                     number = sum(1 for t, _ in self._lanes if t == device.type)
-                    lane = self._lanes[key] = Lane(self._store, self._rank_, self._size_, torch.device(device.type, index), self._seconds, number)
+                    lane = self._lanes[key] = Lane(self._store, self._rank_, self._size_,
+                                                   torch.device(device.type, index), self._seconds, number)
         return lane
 
     # Reductions.
@@ -111,7 +114,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces tensors[0] in place on all ranks."""
         t = one(tensors)
-        return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
+        return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM),
+                               lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces several tensors in place."""
@@ -122,8 +126,9 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         t = one(tensors)
         root = option(opts, "rootRank", 0)
         at = self._rank_ == root
-        return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM), lambda c, x, op, s: c.reduce(x, x if at else None, op, root, stream=s), tensors,
-                               opts, write=at)
+        return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM),
+                               lambda c, x, op, s: c.reduce(x, x if at else None, op, root, stream=s), tensors, opts,
+                               write=at)
 
     def _reduction(self, t: torch.Tensor, op: Any, call: Any, result: Any, opts: Any, write: bool = True) -> Work:
         op = reduction(op)
@@ -155,7 +160,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
                     total = op(total, every[r])
                 t.copy_(total)
 
-        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result), option(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result),
+                                    option(opts, "asyncOp", True), finish)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Rank i's output is the reduction of slice i of all inputs."""
@@ -164,10 +170,11 @@ class ProcessGroupGoccl(dist.ProcessGroup):
             raise errors.InvalidArgument("reduce-scatter has SUM, PRODUCT, MAX, MIN and AVG")
         x = input.contiguous()
         y, finish = staged(output, True)
-        return self._lane(output).submit(lambda c, s: c.reduce_scatter(x, y, op, stream=s), (x, y, output, input), [output],
-                                         option(opts, "asyncOp", True), finish)
+        return self._lane(output).submit(lambda c, s: c.reduce_scatter(x, y, op, stream=s), (x, y, output, input),
+                                         [output], option(opts, "asyncOp", True), finish)
 
-    reduce_scatter_tensor = reduce_scatter_single = _reduce_scatter_base  # torch has had several names for the forms on one tensor
+    # torch has had several names for the forms on one tensor
+    reduce_scatter_tensor = reduce_scatter_single = _reduce_scatter_base
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """outputs[0] is the reduction of all ranks' inputs[0][rank]."""
@@ -182,9 +189,11 @@ class ProcessGroupGoccl(dist.ProcessGroup):
                 c.reduce(p, p if r == self._rank_ else None, op, r, stream=s)
 
         mine = copies[self._rank_]
-        return self._lane(output).submit(call, (*copies, output), [output], option(opts, "asyncOp", True), lambda: output.copy_(mine))
+        return self._lane(output).submit(call, (*copies, output), [output], option(opts, "asyncOp", True),
+                                         lambda: output.copy_(mine))
 
-    def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
+    def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
+                                        opts: Any = None) -> Work:
         """Several reduce-scatters."""
         return Work.last([self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
 
@@ -197,13 +206,15 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         t = one(tensors)
         root = option(opts, "rootRank", 0)
         x, finish = staged(t, self._rank_ != root)
-        return self._lane(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors), option(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors),
+                                    option(opts, "asyncOp", True), finish)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Everybody's input, in rank order."""
         x = input.contiguous()
         y, finish = staged(output, True)
-        return self._lane(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output], option(opts, "asyncOp", True), finish)
+        return self._lane(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output],
+                                        option(opts, "asyncOp", True), finish)
 
     all_gather_into_tensor = all_gather_single = _allgather_base
 
@@ -219,11 +230,13 @@ class ProcessGroupGoccl(dist.ProcessGroup):
             for r, p in enumerate(parts):
                 p.copy_(every[r].view(p.shape))
 
-        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)], option(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)],
+                                    option(opts, "asyncOp", True), finish)
 
     def _uneven_gather(self, parts: list[torch.Tensor], t: torch.Tensor, opts: Any) -> Work:
         x = t.contiguous()
-        copies = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device) for r, p in enumerate(parts)]
+        copies = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device) for r,
+                  p in enumerate(parts)]
 
         def call(c: Communicator, s: Any) -> None:
             for r, p in enumerate(copies):
@@ -235,11 +248,14 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
         return self._lane(t).submit(call, (*copies, *parts), [list(parts)], option(opts, "asyncOp", True), finish)
 
-    def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
+    def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor],
+                            opts: Any = None) -> Work:
         """Several gathers: outputs[r][k] is rank r's inputs[k]."""
-        return Work.last([self.allgather([[o[k] for o in outputs]], [t], opts) for k, t in enumerate(inputs)], [list(o) for o in outputs])
+        return Work.last([self.allgather([[o[k] for o in outputs]], [t], opts) for k, t in enumerate(inputs)],
+                         [list(o) for o in outputs])
 
-    def allgather_into_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
+    def allgather_into_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
+                                        opts: Any = None) -> Work:
         """Several gathers into tensors."""
         return Work.last([self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
 
@@ -251,14 +267,16 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         root = option(opts, "rootRank", 0)
         x = t.contiguous()
         parts = outputs[0] if self._rank_ == root else []
-        every: Any = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device) if self._rank_ == root else None
+        every: Any = torch.empty((self._size_, *x.shape), dtype=x.dtype,
+                                 device=x.device) if self._rank_ == root else None
 
         def finish() -> None:
             for r, p in enumerate(parts):
                 p.copy_(every[r].view(p.shape))
 
         keep = (x, t, *parts) + ((every,) if every is not None else ())
-        return self._lane(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)], option(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)],
+                                    option(opts, "asyncOp", True), finish)
 
     def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """At the root output is everybody's input, in rank order."""
@@ -266,8 +284,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         x = input.contiguous()
         y, finish = staged(output, True) if self._rank_ == root else (None, None)
         keep = (x, input) + ((y, output) if y is not None else ())
-        return self._lane(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep, [output] if y is not None else [],
-                                        option(opts, "asyncOp", True), finish)
+        return self._lane(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep,
+                                        [output] if y is not None else [], option(opts, "asyncOp", True), finish)
 
     gather_into_tensor = gather_single
 
@@ -278,10 +296,11 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         x = torch.stack([p.contiguous() for p in inputs[0]]) if self._rank_ == root else None
         y, finish = staged(t, True)
         keep = (y, t) + ((x,) if x is not None else ())
-        return self._lane(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs), option(opts, "asyncOp", True), finish)
+        return self._lane(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs),
+                                    option(opts, "asyncOp", True), finish)
 
-    def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int] | None = None, input_splits: list[int] | None = None,
-                      opts: Any = None) -> Work:
+    def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int] | None = None,
+                      input_splits: list[int] | None = None, opts: Any = None) -> Work:
         """Slices of input along dimension 0 to their ranks; splits are rows, even when empty."""
         x = input.contiguous()
         y, finish = staged(output, True)
@@ -307,8 +326,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
             for part, o in zip(y.split(recv), outputs):
                 o.copy_(part.view(o.shape))
 
-        return self._lane(x).submit(lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s), (x, y, *outputs), list(outputs),
-                                    option(opts, "asyncOp", True), finish)
+        return self._lane(x).submit(lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s),
+                                    (x, y, *outputs), list(outputs), option(opts, "asyncOp", True), finish)
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Work:
         """tensors[0] to dst."""

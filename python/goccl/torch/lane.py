@@ -26,13 +26,16 @@ __all__ = ["Lane"]
 class Lane:
     """The work of a process group on one device, in order.
 
-    Sends and receives are collected and go out together when somebody waits for one of them, or with the next collective: so an isend and an irecv that cross
-    those of the peer cannot block each other.
+    Sends and receives are collected and go out together when somebody waits for one of them, or with the next
+    collective: so an isend and an irecv that cross those of the peer cannot block each other.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, device: torch.device, timeout: float | None, number: int) -> None:
+    def __init__(self, store: Any, rank: int, size: int, device: torch.device, timeout: float | None,
+                 number: int) -> None:
         self.cuda = device.type == "cuda"
-        self.index = device.index if self.cuda and device.index is not None else (torch.cuda.current_device() if self.cuda else rank)
+        self.index = rank
+        if self.cuda:
+            self.index = torch.cuda.current_device() if device.index is None else device.index
         key = f"goccl/{device.type}/{number}"
         if rank == 0:
             uid = UniqueId.create()
@@ -40,7 +43,9 @@ class Lane:
         else:
             uid = UniqueId(bytes.fromhex(store.get(key).decode()))
         own = Device(DeviceType.GPU if self.cuda else DeviceType.CPU, self.index)
-        self.comm = Communicator.init(size, rank, uid, NCCLConfig(timeout=timeout, op_timeout=None if self.cuda else timeout), device=own)
+        self.comm = Communicator.init(size, rank, uid,
+                                      NCCLConfig(timeout=timeout, op_timeout=None if self.cuda else timeout),
+                                      device=own)
         self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(own)
         self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
         self._lock = threading.RLock()
@@ -50,8 +55,8 @@ class Lane:
 
     def submit(self, call: Callable[[Communicator, Any], Any], tensors: Any, result: Any, asynchronous: bool = True,
                finish: Callable[[], Any] | None = None) -> Work:
-        """Enqueues call(comm, stream) behind what the caller has enqueued, and returns its Work. finish copies staged results: on GPUs it is enqueued, on the
-        host device it runs in Work.wait."""
+        """Enqueues call(comm, stream) behind what the caller has enqueued, and returns its Work. finish copies staged
+        results: on GPUs it is enqueued, on the host device it runs in Work.wait."""
         with self._lock:
             self.flush()
             work = Work(self, tensors, result, finish)

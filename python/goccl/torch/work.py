@@ -26,8 +26,8 @@ class _Late(errors.Timeout):
 class Work(dist._Work):
     """A collective that was, or will be, enqueued.
 
-    On GPUs wait makes the current stream wait; on the host device it waits itself, and then finishes: results that had to be staged are copied to where the
-    caller wants them. Tensors are kept alive until then.
+    On GPUs wait makes the current stream wait; on the host device it waits itself, and then finishes: results that had
+    to be staged are copied to where the caller wants them. Tensors are kept alive until then.
     """
 
     def __init__(self, lane: Any, tensors: Any, result: Any, finish: Callable[[], Any] | None = None) -> None:
@@ -52,9 +52,10 @@ class Work(dist._Work):
         return work
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Waits as far as the device demands; raises what the collective failed with. With a timeout that is positive it waits on the host, also on GPUs, and
-        raises Timeout when that has passed; the work goes on."""
-        end = time.monotonic() + timeout.total_seconds() if timeout is not None and timeout.total_seconds() > 0 else None
+        """Waits as far as the device demands; raises what the collective failed with. With a timeout that is positive
+        it waits on the host, also on GPUs, and raises Timeout when that has passed; the work goes on."""
+        seconds = timeout.total_seconds() if timeout is not None else 0
+        end = time.monotonic() + seconds if seconds > 0 else None
         return self._wait(end)
 
     def _wait(self, end: float | None) -> bool:

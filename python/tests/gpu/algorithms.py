@@ -38,7 +38,8 @@ def main() -> int:
         algorithm.execute(group.communicator, x.data_ptr(), y.data_ptr(), x.nbytes, y.nbytes, dtype, goccl.ReduceOp.SUM,
                           torch.cuda.current_stream().cuda_stream, **more)
 
-    default = next(a for a in goccl.AlgorithmCollectionBuilder().build_default_algorithms() if a.collective == "allreduce")
+    default = next(a for a in goccl.AlgorithmCollectionBuilder().build_default_algorithms()
+                   if a.collective == "allreduce")
     spec = AlgoSpec("hosts", AllReduce(n, 1, True), max(n // 2, 1), n, True, max_message_size=1 << 24)
     program = goccl.compile(algo=default_algos.allreduce_multi_nodes, algo_spec=spec, thread_block_group_size=2)
     executor = goccl.Executor(group.communicator)

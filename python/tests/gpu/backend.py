@@ -1,4 +1,5 @@
-"""torch.distributed on backend "goccl" with CUDA tensors: the collectives of the CPU test, batched point to point, async work, DDP, FSDP2, torch.compile.
+"""torch.distributed on backend "goccl" with CUDA tensors: the collectives of the CPU test, batched point to point,
+async work, DDP, FSDP2, torch.compile.
 
     torchrun --nproc_per_node=8 python/tests/gpu/backend.py
 """
@@ -27,7 +28,8 @@ def main() -> int:
             print(f"rank {rank}: {f.__name__}\n{traceback.format_exc()}", file=sys.stderr, flush=True)
 
     def reductions():
-        for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int16, torch.complex64, torch.uint8):
+        for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int16, torch.complex64,
+                      torch.uint8):
             for asynchronous in (False, True):
                 x = torch.ones(4099, dtype=dtype)
                 w = dist.all_reduce(x, async_op=asynchronous)
@@ -64,7 +66,8 @@ def main() -> int:
             return
         for elements in (16, 1 << 22):
             a, c = torch.full((elements,), float(rank)), torch.empty(elements)
-            for w in dist.batch_isend_irecv([dist.P2POp(dist.isend, a, (rank + 1) % n), dist.P2POp(dist.irecv, c, (rank - 1) % n)]):
+            for w in dist.batch_isend_irecv([dist.P2POp(dist.isend, a, (rank + 1) % n),
+                                             dist.P2POp(dist.irecv, c, (rank - 1) % n)]):
                 w.wait()
             assert (c == (rank - 1) % n).all()
 
@@ -72,7 +75,8 @@ def main() -> int:
         from torch.nn.parallel import DistributedDataParallel
 
         torch.manual_seed(0)
-        model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(100, 2000), torch.nn.ReLU(), torch.nn.Linear(2000, 1)))
+        model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(100, 2000), torch.nn.ReLU(),
+                                                            torch.nn.Linear(2000, 1)))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         torch.manual_seed(rank)
         for _ in range(10):

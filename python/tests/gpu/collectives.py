@@ -11,14 +11,16 @@ import torch
 import goccl
 from goccl import nccl
 
-DTYPES = [torch.int8, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+DTYPES = [torch.int8, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+          torch.float64]
 
 
 def main() -> int:
     bootstrap = goccl.Bootstrap.from_env()
     rank, n = bootstrap.get_rank(), bootstrap.get_n_ranks()
     torch.cuda.set_device(bootstrap.get_local_rank())
-    c = nccl.Communicator.from_bootstrap(bootstrap, device=goccl.Device(goccl.DeviceType.GPU, bootstrap.get_local_rank()))
+    c = nccl.Communicator.from_bootstrap(bootstrap,
+                                         device=goccl.Device(goccl.DeviceType.GPU, bootstrap.get_local_rank()))
     wrong = []
 
     def expect(name, got, want):

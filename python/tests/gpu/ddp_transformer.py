@@ -2,7 +2,8 @@
 
     torchrun --nproc_per_node=8 python/tests/gpu/ddp_transformer.py goccl
     torchrun --nproc_per_node=8 python/tests/gpu/ddp_transformer.py nccl
-    LD_PRELOAD=$(python -c 'import goccl; print(goccl.get_lib())')/libnccl.so.2 torchrun --nproc_per_node=8 python/tests/gpu/ddp_transformer.py nccl
+    LD_PRELOAD=$(python -c 'import goccl; print(goccl.get_lib())')/libnccl.so.2 torchrun --nproc_per_node=8
+    python/tests/gpu/ddp_transformer.py nccl
 """
 
 import os
@@ -26,7 +27,8 @@ def main() -> None:
     rank = dist.get_rank()
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
-    model = torch.nn.Sequential(torch.nn.Embedding(1000, 512), torch.nn.TransformerEncoder(layer, 6), torch.nn.Linear(512, 1000)).cuda()
+    model = torch.nn.Sequential(torch.nn.Embedding(1000, 512), torch.nn.TransformerEncoder(layer, 6),
+                                torch.nn.Linear(512, 1000)).cuda()
     model = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     data = torch.Generator().manual_seed(rank)
@@ -47,7 +49,8 @@ def main() -> None:
         losses.append(mean.item() / dist.get_world_size())
     if rank == 0:
         preload = " (preloaded libnccl.so.2)" if "libnccl" in os.environ.get("LD_PRELOAD", "") else ""
-        print(f"{backend}{preload}: losses {', '.join(f'{v:.4f}' for v in losses[::6] + losses[-1:])}; step {1e3 * sorted(times[5:])[len(times[5:]) // 2]:.2f} ms")
+        print(f"{backend}{preload}: losses {', '.join(f'{v:.4f}' for v in losses[::6] + losses[-1:])}; step "
+              f"{1e3 * sorted(times[5:])[len(times[5:]) // 2]:.2f} ms")
     dist.barrier()
     dist.destroy_process_group()
 

@@ -1,4 +1,5 @@
-"""What Python costs: time of a call on the host, for execute() on a CUDA tensor, nccl.Communicator.allreduce and torch.distributed.
+"""What Python costs: time of a call on the host, for execute() on a CUDA tensor, nccl.Communicator.allreduce and
+torch.distributed.
 
     torchrun --nproc_per_node=2 python/tests/gpu/overhead.py
 """
@@ -45,7 +46,8 @@ def main() -> None:
     tensor = best(lambda: c.allreduce(x, x, stream=stream))
     torch_call = best(lambda: dist.all_reduce(x))
     if rank == 0:
-        print(f"C call {below:.2f} us; execute() {above:.2f} us ({above - below:.2f} above); nccl.allreduce(tensor) {tensor:.2f} us; dist.all_reduce {torch_call:.2f} us")
+        print(f"C call {below:.2f} us; execute() {above:.2f} us ({above - below:.2f} above); nccl.allreduce(tensor) "
+              f"{tensor:.2f} us; dist.all_reduce {torch_call:.2f} us")
     comm.comm.barrier()
     dist.destroy_process_group()
 
