@@ -16,7 +16,7 @@ ANY = -1  # the device of memory that does not say where it is
 
 
 class Buffer:
-    """Contiguous memory of somebody's: ptr, size in bytes, count of elements, their DataType (None: a type that is only
+    """Contiguous memory of the user's: ptr, size in bytes, count of elements, their DataType (None: a type that is only
     moved), itemsize, where it is (HOST or CUDA) and on which GPU, the object that keeps it alive, and whether it may
     only be read."""
 
@@ -43,7 +43,7 @@ class Buffer:
 
 
 def resolve(obj: Any) -> Buffer:
-    """The memory of a torch tensor, a numpy or cupy array, or whatever speaks __cuda_array_interface__,
+    """The memory of a torch tensor, a numpy or cupy array, or an object with __cuda_array_interface__,
     __array_interface__, DLPack or the buffer protocol."""
     if isinstance(obj, Buffer):
         return obj

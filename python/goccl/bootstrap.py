@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._lib import create, interruptible, lib, nanoseconds
+from ._lib import create, interruptible, lib, nanoseconds, take
 
 if TYPE_CHECKING:
     from typing import Any
@@ -76,7 +76,7 @@ class UniqueId:
 
 class Bootstrap:
     """One rank's view of a job: small messages, gathers and barriers among its ranks. timeout is in seconds; None is
-    that of joining, which is GOCCL_TIMEOUT, else 30 s, unless it was told another.
+    the timeout of joining: the one that was given then, else GOCCL_TIMEOUT, else 30 s.
 
     It is closed with its last reference, which tells the peers that this rank has left.
     """
@@ -138,8 +138,6 @@ class Bootstrap:
 
     def recv(self, peer: int, tag: int = 0, timeout: float | None = None) -> bytes:
         """The oldest message of peer under tag."""
-        from ._lib import take
-
         return interruptible(take, lib.bootstrap_recv, self.handle, peer, tag, nanoseconds(timeout))
 
     def all_gather(self, data: BytesLike, timeout: float | None = None) -> list[bytes]:

@@ -34,7 +34,7 @@ class CommGroup:
 
     Made from an mpi4py communicator, from a torch process group, from an address with rank and size, or, with no
     arguments, from the environment of torchrun, mpirun, srun or `goccl run`. Tensors are numpy, cupy or torch arrays,
-    or whatever goccl takes as a buffer.
+    or other buffers that goccl takes.
     """
 
     bootstrap: Bootstrap

@@ -132,7 +132,7 @@ class Stream:
         lib.stream_create(self.device.handle, ctypes.byref(h))
         self.handle = h.value
         self._keep: list[Any] = []
-        self._finalizer = weakref.finalize(self, _quietly, lib.raw("stream_destroy"), self.device.handle, self.handle)
+        self._finalizer = weakref.finalize(self, lib.raw("stream_destroy"), self.device.handle, self.handle)
         self._finalizer.atexit = False
 
     def synchronize(self, timeout: float | None = None) -> None:
@@ -158,11 +158,6 @@ class Stream:
         self._finalizer()
 
 
-def _quietly(function: Any, *args: int) -> None:
-    """A call whose failure nobody can mend: an object is being forgotten."""
-    function(*args)
-
-
 class GpuBufferGranularity:
     """Accepted where MSCCL++ has it: goccl's allocations are always shareable in whole pages."""
 
@@ -185,7 +180,7 @@ class RawGpuBuffer:
         p = ctypes.c_void_p()
         lib.alloc(self.device.handle, self._nbytes, ctypes.byref(p))
         self._ptr = p.value or 0
-        self._finalizer = weakref.finalize(self, _quietly, lib.raw("free"), self._ptr)
+        self._finalizer = weakref.finalize(self, lib.raw("free"), self._ptr)
         self._finalizer.atexit = False
 
     def data(self) -> int:

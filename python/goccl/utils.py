@@ -6,12 +6,12 @@ import ctypes
 import os
 import struct
 import sys
-import weakref
 from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import resolve, stream_handle
-from ._lib import create, interruptible, lib, take
+from ._lib import create, error, interruptible, lib, take
+from ._object import Object
 from ._types import DataType
 from .device import Device, GpuBuffer, RawGpuBuffer, current_device
 
@@ -25,15 +25,6 @@ __all__ = ["Kernel", "KernelBuilder", "pack", "compile_source", "torch_dtype_to_
            "get_device_arch", "GpuBuffer", "RawGpuBuffer"]
 
 
-class _Owner:
-    """A module, freed with its last kernel."""
-
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-        self._finalizer = weakref.finalize(self, lib.raw("object_close"), handle)
-        self._finalizer.atexit = False
-
-
 class Kernel:
     """A kernel of a compiled image (cubin, fatbin or PTX) on a GPU."""
 
@@ -42,8 +33,8 @@ class Kernel:
 
     def __init__(self, image: bytes, name: str, device: Device | None = None) -> None:
         self.device = device or current_device()
-        self._module = _Owner(create(lib.module_load, self.device.handle, image, len(image)))
-        self._function = _Owner(create(lib.module_function, self._module.handle, name.encode()))
+        self._module = Object(create(lib.module_load, self.device.handle, image, len(image)))
+        self._function = Object(create(lib.module_function, self._module.handle, name.encode()))
         self._launch = lib.raw("kernel_launch")
         self.name = name
 
@@ -56,8 +47,6 @@ class Kernel:
         shape = (ctypes.c_uint32 * 9)(*(grid + (1, 1))[:3], *(block + (1, 1))[:3], 0, 0, 0)
         r = self._launch(self._function.handle, stream_handle(stream), shape, shared, params, len(params))
         if r:
-            from ._lib import error
-
             raise error(r)
 
 

@@ -1,4 +1,4 @@
-"""What the programs for several hosts share: who is where, channels, and thread-block groups."""
+"""What the programs for several hosts share: hosts, channels and thread-block groups."""
 
 from __future__ import annotations
 

@@ -108,8 +108,8 @@ class Calls(Membership):
                 stream._keep.append(keep)
 
     def _wait(self) -> None:
-        """Waits for the own stream. Ctrl-C aborts the communicator: the call's buffers must not be used by work that
-        nobody waits for."""
+        """Waits for the own stream. Ctrl-C aborts the communicator, because the caller may free the call's buffers
+        afterwards."""
         try:
             synchronize(self._device.handle, self._stream, self._raise_async)
         except KeyboardInterrupt:

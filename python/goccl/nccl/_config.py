@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class NCCLConfig:
-    """What Communicator.init can be told: timeouts in seconds, a name for logs. NCCL's own fields are accepted; goccl
+    """The options of Communicator.init: timeouts in seconds, a name for logs. NCCL's own fields are accepted; goccl
     needs no tuning by them."""
 
     timeout: float | None

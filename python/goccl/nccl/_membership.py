@@ -28,7 +28,7 @@ _open: "weakref.WeakSet[Membership]" = weakref.WeakSet()
 
 @atexit.register
 def _leave() -> None:
-    # A program that ends by an exception may have left work that its peers will never join: nobody waits for that.
+    # A program that ends by an exception may have enqueued work that its peers never join, so it does not wait.
     failed = getattr(sys, "last_value", None) is not None
     for comm in list(_open):
         if comm._finalizer.alive:
@@ -85,7 +85,7 @@ class Membership:
     @classmethod
     def from_bootstrap(cls, bootstrap: Bootstrap, config: NCCLConfig | None = None, *,
                        device: Device | None = None) -> Self:
-        """A communicator of the bootstrap's ranks; it keeps the bootstrap open. Nobody else may use the bootstrap
+        """A communicator of the bootstrap's ranks; it keeps the bootstrap open, and is the bootstrap's only user
         meanwhile."""
         device = device or current_device(bootstrap.get_local_rank())
         handle = interruptible(create, lib.comm_create, bootstrap.handle, device.handle, pointer(config))

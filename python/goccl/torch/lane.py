@@ -26,8 +26,8 @@ __all__ = ["Lane"]
 class Lane:
     """The work of a process group on one device, in order.
 
-    Sends and receives are collected and go out together when somebody waits for one of them, or with the next
-    collective: so an isend and an irecv that cross those of the peer cannot block each other.
+    Sends and receives are collected and go out together when one of them is waited for, or with the next
+    collective, so an isend and an irecv that cross those of the peer cannot block each other.
     """
 
     def __init__(self, store: Any, rank: int, size: int, device: torch.device, timeout: float | None,
