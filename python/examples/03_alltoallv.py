@@ -51,8 +51,8 @@ def main() -> int:
 
     send = np.arange(sendcounts[rank].sum(), dtype=np.float32) + 10 * rank
     recv = np.full(recvcounts[rank].sum(), -1, dtype=np.float32)
-    expected = np.concatenate([sdispls[p, rank] + np.arange(counts[p, rank]) + 10 * p
-                               for p in range(n)]).astype(np.float32)
+    parts = [sdispls[p, rank] + np.arange(counts[p, rank]) + 10 * p for p in range(n)]
+    expected = np.concatenate(parts).astype(np.float32)
 
     sendbuf, _ = to_device(send, comm.device)
     recvbuf, back = to_device(recv, comm.device)
