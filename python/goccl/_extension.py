@@ -6,7 +6,6 @@ from __future__ import annotations
 import atexit
 import glob
 import hashlib
-import importlib
 import importlib.util
 import json
 import os
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._lib import directory
+from .device import current_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +47,8 @@ def compile_extension(name: str, file: str, library: str, options: Sequence[str]
     """Builds and imports the module name of a source file. Builds are kept with the hashes of everything that they
     read, unless GOCCL_CACHE_DIR is off."""
     command, sources = _command(file, library, options, include_dirs, arch)
-    identity = "\0".join([name, *command, *sources, sys.version])
-    folder = os.path.join(_cache(), hashlib.sha256(identity.encode()).hexdigest()[:32])
+    folder = os.path.join(_cache(),
+                          hashlib.sha256("\0".join([name, *command, *sources, sys.version]).encode()).hexdigest()[:32])
     target = os.path.join(folder, name + ".so")
     if not _current(folder, target):
         _build(file, command, sources, folder, target)
@@ -59,7 +59,8 @@ def compile_extension(name: str, file: str, library: str, options: Sequence[str]
     try:
         spec.loader.exec_module(module)
     except ImportError as e:
-        raise errors.InvalidArgument(f"{file}: {e}: compile_native's name is that of the file's module") from e
+        text = f"{file}: {e}: the name given to compile_native is that of the file's module"
+        raise errors.InvalidArgument(text) from e
     sys.modules.setdefault(name, module)
     return module
 
@@ -67,11 +68,13 @@ def compile_extension(name: str, file: str, library: str, options: Sequence[str]
 def _command(file: str, library: str, options: Sequence[str], include_dirs: Sequence[str | os.PathLike[str]],
              arch: "Arch | None") -> tuple[list[str], list[str]]:
     """The compiler's command line, less files and link options, and the sources."""
+    from . import get_include
+
     python = sysconfig.get_paths()["include"]
     if not os.path.exists(os.path.join(python, "Python.h")):
         raise errors.Unsupported(f"{file} is a {library} module, and {python} has no Python.h: install Python's "
                                  f"headers (python3-dev){_INSTEAD}")
-    include = str(importlib.import_module(__package__).get_include())
+    include = get_include()
     if not os.path.exists(os.path.join(include, "mscclpp", "algorithm.hpp")):
         raise errors.Unsupported(f"{file} is a {library} module, and {include} has no mscclpp/algorithm.hpp: run make "
                                  f"headers{_INSTEAD}")
@@ -80,20 +83,20 @@ def _command(file: str, library: str, options: Sequence[str], include_dirs: Sequ
         nvcc = _nvcc()
         if nvcc is None:
             raise errors.Unsupported(f"{file} is a {library} module with kernels, and there is no nvcc in CUDA_HOME, "
-                                     "on PATH or from PyPI: install a CUDA toolkit, or pip install nvidia-cuda-nvcc"
-                                     f"{_INSTEAD}")
+                                     "on PATH or from PyPI: install a CUDA toolkit, or pip install "
+                                     f"nvidia-cuda-nvcc{_INSTEAD}")
         command = [nvcc, "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-arch=" + _architecture(arch)]
         command += ["-L" + lib for lib in _cuda_libraries(nvcc)]
     else:
-        named = [os.environ.get("CXX"), "c++", "g++", "clang++"]
-        compiler = next(filter(None, map(shutil.which, filter(None, named))), None)
+        compiler = next(filter(None, map(shutil.which, filter(None, [os.environ.get("CXX"), "c++", "g++", "clang++"]))),
+                        None)
         if compiler is None:
             raise errors.Unsupported(f"{file} is a {library} module, and there is no C++ compiler: install g++, or set "
                                      f"CXX{_INSTEAD}")
         command = [compiler, "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden"]
     here = os.path.dirname(os.path.abspath(file))
-    includes = ["-I" + os.fspath(d) for d in (here, *include_dirs, include, python, *folders)]
-    return [*command, *includes, *options], [os.path.abspath(file), *sources]
+    return [*command, *("-I" + os.fspath(d) for d in (here, *include_dirs, include, python, *folders)),
+            *options], [os.path.abspath(file), *sources]
 
 
 def _binding_files(file: str, library: str) -> tuple[list[str], list[str]]:
@@ -104,17 +107,18 @@ def _binding_files(file: str, library: str) -> tuple[list[str], list[str]]:
         raise errors.Unsupported(f"{file} is a {library} module: pip install {library}{_INSTEAD}") from e
     if library == "pybind11":
         return [found.get_include()], []
-    robin = os.path.join(os.path.dirname(found.source_dir()), "ext", "robin_map", "include")
-    return [found.include_dir(), robin], [os.path.join(found.source_dir(), "nb_combined.cpp")]
+    return [found.include_dir(), os.path.join(os.path.dirname(found.source_dir()), "ext", "robin_map", "include")], \
+        [os.path.join(found.source_dir(), "nb_combined.cpp")]
 
 
 def _nvcc() -> str | None:
-    home = os.environ.get("CUDA_HOME")
-    wheels = [os.path.join(p, "nvidia", v) for p in sys.path for v in ("cu13", "cuda_nvcc")]
-    found = [os.path.join(p, "bin", "nvcc") for p in ([home] if home else [])]
-    found += [p for p in [shutil.which("nvcc")] if p]
-    found += [os.path.join(p, "bin", "nvcc") for p in ("/usr/local/cuda", *wheels)]
-    return next((p for p in found if os.access(p, os.X_OK)), None)
+    places = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda",
+              *(os.path.join(p, "nvidia", v) for p in sys.path for v in ("cu13", "cuda_nvcc"))]
+    for p in places[:1]:
+        if p and os.access(os.path.join(p, "bin", "nvcc"), os.X_OK):
+            return os.path.join(p, "bin", "nvcc")
+    found = (os.path.join(p, "bin", "nvcc") for p in places[1:])
+    return shutil.which("nvcc") or next((n for n in found if os.access(n, os.X_OK)), None)
 
 
 def _cuda_libraries(nvcc: str) -> list[str]:
@@ -123,8 +127,6 @@ def _cuda_libraries(nvcc: str) -> list[str]:
 
 
 def _architecture(arch: "Arch | None") -> str:
-    from .device import current_device
-
     if arch is None:
         return "sm_90" if current_device().is_host else "native"  # of the GPUs of this machine
     return arch if isinstance(arch, str) else f"sm_{arch[0]}{arch[1]}"
@@ -158,7 +160,8 @@ def _current(folder: str, target: str) -> bool:
 
 
 def _build(file: str, command: list[str], sources: list[str], folder: str, target: str) -> None:
-    """Compiles in a folder of its own, which then takes its place at once: others see a whole build or none."""
+    """Compiles in a folder of its own, which then takes its place at once: other processes see a whole build or
+    none."""
     lib = directory() or "."
     work = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(folder))
     try:
@@ -173,8 +176,8 @@ def _build(file: str, command: list[str], sources: list[str], folder: str, targe
                         files[p] = _hash(p)
         nvcc = os.path.basename(command[0]) == "nvcc"
         rpath = ["-Xlinker", "-rpath=" + lib] if nvcc else ["-Wl,-rpath," + lib]
-        linked = os.path.join(work, os.path.basename(target))
-        _run(file, [*command, "-shared", "-o", linked, *objects, "-L" + lib, "-lmscclpp", *rpath])
+        _run(file, [*command, "-shared", "-o", os.path.join(work, os.path.basename(target)), *objects, "-L" + lib,
+                    "-lmscclpp", *rpath])
         with open(os.path.join(work, "files.json"), "w", encoding="utf-8") as f:
             json.dump(files, f)
         shutil.rmtree(folder, ignore_errors=True)

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from . import errors
+from ._extension import binding, compile_extension
 from .algorithm import MAX_SIZE, Algorithm
 from .device import Device, current_device
 from .utils import Kernel, compile_source
 
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Any
 
     from ._types import DataType, ReduceOp
@@ -93,11 +94,6 @@ class NativeModule:
     ) -> None:
         with open(file, encoding="utf-8") as f:
             source = f.read()
-        if "pybind11" in source:
-            raise errors.Unsupported(
-                f"{file} is a pybind11 module, which needs nvcc and MSCCL++'s C++ classes: keep its kernels (extern "
-                "\"C\" __global__) and describe the algorithm with goccl.NativeAlgorithm (docs/python.md)"
-            )
         self.name, self.file, self.device = name, file, device or current_device()
         folders = (os.path.dirname(os.path.abspath(file)), *include_dirs)
         self._image = compile_source(
@@ -135,12 +131,20 @@ def compile_native(
     device: "Device | None" = None,
     include_dirs: Sequence[str | os.PathLike[str]] = (),
     arch: Arch | None = None,
-) -> NativeModule:
+) -> NativeModule | ModuleType:
     """Compiles a .cu file for device (default: the current GPU) with NVRTC, without nvcc or a C++ compiler, and caches
     the image by content.
 
     The file may include goccl's headers and their mscclpp aliases, headers beside it and in include_dirs, and CUDA's.
     With arch, such as (9, 0) or "sm_90", no GPU is needed until a kernel is loaded. Raises InvalidArgument with the
     compiler's log.
+
+    A source that contains a module of pybind11 or nanobind is built by nvcc (.cu) or a C++ compiler instead, and
+    imported: it needs that, Python's headers and the binding library, and says so where one is missing.
+    Algorithm.create_from_native_capsule takes the algorithms that it gives.
     """
+    with open(file, encoding="utf-8") as f:
+        library = binding(f.read())
+    if library is not None:
+        return compile_extension(name, file, library, options, include_dirs, arch)
     return NativeModule(name, file, options, device=device, include_dirs=include_dirs, arch=arch)
