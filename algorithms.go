@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/nvlink"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/internal/regular"
@@ -49,11 +48,8 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
-			cfg := executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, OnFailure: c.fate.end}
-			if gpu, ok := c.engine.(*nvlink.Engine); ok {
-				cfg.Order = gpu.Order()
-			}
-			e, err := executor.New(cfg)
+			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
+				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, OnFailure: c.fate.end})
 			if err != nil {
 				return c.wrap("register", err)
 			}
@@ -105,23 +101,15 @@ func (c *Comm) Algorithms() []algorithm.Algorithm {
 	return c.registered.collection.All()
 }
 
-// Catalog describes every algorithm that c can run: those of its engine, if the engine lists them, and the registered
-// ones. GOCCL_ALGO accepts the names of those that are Forceable.
+// Catalog describes every algorithm that c can run: those of its engine and the registered ones. GOCCL_ALGO accepts the names of those that are Forceable.
 func (c *Comm) Catalog() []algorithm.Info {
-	list := c.builtIn()
+	list := c.engine.Algorithms()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.registered != nil {
 		list = append(list, c.registered.collection.Infos()...)
 	}
 	return list
-}
-
-func (c *Comm) builtIn() []algorithm.Info {
-	if l, ok := c.engine.(algorithm.Lister); ok {
-		return l.Algorithms()
-	}
-	return nil
 }
 
 // readForced records the names in GOCCL_ALGO that the engine does not have. Algorithms of those names must be
@@ -131,7 +119,7 @@ func (c *Comm) readForced(spec string) error {
 	if err != nil {
 		return err
 	}
-	built := c.builtIn()
+	built := c.engine.Algorithms()
 	for _, f := range list {
 		known := slices.ContainsFunc(built, func(a algorithm.Info) bool {
 			return a.Collective == f.Collective && a.Forceable && a.Name == algorithm.BaseName(f.Name)
@@ -161,7 +149,7 @@ func (c *Comm) checkForced(reqs []algorithm.Request) error {
 			continue
 		}
 		var names []string
-		for _, a := range c.builtIn() {
+		for _, a := range c.engine.Algorithms() {
 			if a.Collective == coll && a.Forceable {
 				names = append(names, a.Name)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/algorithm/shm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/agreement"
 )
 
@@ -29,6 +30,7 @@ type Comm struct {
 	engine  algorithm.Engine
 	checker *checker      // nil if requests are not checked
 	stream0 device.Stream // the default stream of a GPU; nil on the host device
+	order   *cuda.Order   // the order of the engine's work on a GPU; nil on the host device
 	plans   [][]byte      // contents of the files in GOCCL_PLAN_DIR
 
 	id      uint64 // the same on all ranks, different for every communicator
@@ -142,12 +144,22 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	forced := os.Getenv("GOCCL_ALGO") // read before the ranks meet: after that, another rank of this process may set it for the next communicator
 	switch c.dev.ID().Kind {
 	case device.Host:
-		c.engine, err = engineOf(shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name}))
+		var e *shm.Engine
+		e, err = shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
+			StallWarning: c.cfg.stallWarning, Name: c.cfg.Name})
+		if err == nil { // else e is nil, and c.engine must stay a nil interface
+			c.engine = e
+		}
 	case device.CUDA:
 		if c.stream0, err = c.dev.WrapStream(0); err != nil {
 			return err
 		}
-		c.engine, err = engineOf(nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, SeparateGraphs: c.cfg.SeparateGraphs, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name}))
+		var e *nvlink.Engine
+		e, err = nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout,
+			SeparateGraphs: c.cfg.SeparateGraphs, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name})
+		if err == nil {
+			c.engine, c.order = e, e.Order()
+		}
 	default:
 		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
 	}
@@ -159,14 +171,6 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		}
 	}
 	return err
-}
-
-// engineOf returns a nil interface, not an interface that holds a nil pointer, on error.
-func engineOf[E algorithm.Engine](e E, err error) (algorithm.Engine, error) {
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
 }
 
 // blameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
@@ -226,12 +230,7 @@ func (c *Comm) Name() string { return c.cfg.Name }
 
 // Table returns the name of the measured table that chooses the algorithms of c's built-in collectives, or "none" if no
 // table is in use.
-func (c *Comm) Table() string {
-	if t, ok := c.engine.(interface{ TableName() string }); ok {
-		return t.TableName()
-	}
-	return "none"
-}
+func (c *Comm) Table() string { return c.engine.TableName() }
 
 // AsyncError returns the first error of the communicator, or nil. After an error only Abort, Shrink and Close are
 // useful.

@@ -311,10 +311,8 @@ func (p *part) check() error {
 	if err := c.usable("submit"); err != nil {
 		return err
 	}
-	if v, ok := c.engine.(algorithm.Vetter); ok {
-		if err := errors.Join(v.Vet(c.seq+1, p.reqs[:p.collectives]), v.Vet(c.messages+1, p.reqs[p.collectives:])); err != nil {
-			return err
-		}
+	if err := errors.Join(c.engine.Check(c.seq+1, p.reqs[:p.collectives]), c.engine.Check(c.messages+1, p.reqs[p.collectives:])); err != nil {
+		return err
 	}
 	if c.checker == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
-// itself (algorithm.Unaware). Otherwise a kernel that waits for an aborted rank would wait until its deadline.
+// itself (algorithm.Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its deadline.
 //
 //  1. A rank that aborts or closes sends its counts (collectives, and messages sent to and received from each peer)
 //     and whether its work was cut short.
@@ -26,7 +26,7 @@ import (
 // right rank.
 type notices struct {
 	c      *Comm
-	engine algorithm.Unaware
+	engine algorithm.Engine
 
 	mu          sync.Mutex
 	collectives uint64   // number of calls so far
@@ -63,11 +63,10 @@ const (
 
 // listen starts the notices of a communicator if its engine needs them.
 func (c *Comm) listen() {
-	u, ok := c.engine.(algorithm.Unaware)
-	if !ok || c.size == 1 {
+	if c.engine.SeesAborts() || c.size == 1 {
 		return
 	}
-	c.notices = &notices{c: c, engine: u, sent: make([]uint64, c.size), received: make([]uint64, c.size), left: make([]*departure, c.size)}
+	c.notices = &notices{c: c, engine: c.engine, sent: make([]uint64, c.size), received: make([]uint64, c.size), left: make([]*departure, c.size)}
 	for p := range c.size {
 		if p != c.rank {
 			c.watch.Go(func() { c.notices.hear(p) })

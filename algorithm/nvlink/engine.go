@@ -36,6 +36,8 @@ type Config struct {
 
 // Engine runs the collectives of one rank.
 type Engine struct {
+	algorithm.Plain
+
 	dev         *cuda.Device
 	name        string
 	rank, size  int
@@ -142,7 +144,7 @@ func (e *Engine) choose(t *terms) error {
 	return e.table.force(os.Getenv("GOCCL_ALGO"), false)
 }
 
-// TableName is the name of the tuning table in use.
+// TableName implements algorithm.Engine.
 func (e *Engine) TableName() string { return e.tableName }
 
 // load initializes this rank's device resources.
@@ -282,7 +284,10 @@ func (e *Engine) Err() error {
 	return nil
 }
 
-// Unfinished implements algorithm.Unaware. A kernel whose wait was ended reports that, also if a graph replayed it.
+// SeesAborts implements algorithm.Engine: kernels poll their own rank's abort word only.
+func (e *Engine) SeesAborts() bool { return false }
+
+// Unfinished implements algorithm.Engine. A kernel whose wait was ended reports that, also if a graph replayed it.
 func (e *Engine) Unfinished() bool {
 	e.gate.RLock()
 	defer e.gate.RUnlock()
@@ -300,8 +305,6 @@ func (e *Engine) unfinished() bool {
 	idle, err := e.order.Idle()
 	return err != nil || !idle
 }
-
-var _ algorithm.Unaware = (*Engine)(nil)
 
 // report checks whether a kernel gave up a wait.
 func (e *Engine) report() error {

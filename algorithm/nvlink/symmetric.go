@@ -103,17 +103,10 @@ func waitLimit(cfg *Config) time.Duration {
 	return limit
 }
 
-// nothing is the window of an engine that does not use windows.
-type nothing struct{}
-
-func (nothing) Close() error { return nil }
-
-var _ algorithm.Windower = (*Engine)(nil)
-
-// RegisterWindow implements algorithm.Windower.
+// RegisterWindow implements algorithm.Engine.
 func (e *Engine) RegisterWindow(p device.Ptr, size int64) (io.Closer, error) {
 	if e.symmetric == nil {
-		return nothing{}, nil
+		return e.Plain.RegisterWindow(p, size)
 	}
 	return e.symmetric.register(p, size)
 }

@@ -33,6 +33,8 @@ type Config struct {
 
 // Engine runs the collectives of one rank.
 type Engine struct {
+	algorithm.Plain
+
 	name       string
 	rank, size int
 	timeout    time.Duration
@@ -115,8 +117,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Vet implements algorithm.Vetter.
-func (e *Engine) Vet(seq uint64, reqs []algorithm.Request) error {
+// Check implements algorithm.Engine.
+func (e *Engine) Check(seq uint64, reqs []algorithm.Request) error {
 	return e.bounds.check(e.rank, e.size, seq, reqs)
 }
 
