@@ -168,9 +168,9 @@ func (c *Comm) checkForced(reqs []algorithm.Request) error {
 	return nil
 }
 
-// enqueueCollectives tries the registered algorithms first and passes the other requests to Engine.Enqueue. The caller
+// enqueueSelected tries the registered algorithms first and passes the other requests to Engine.Enqueue. The caller
 // holds c.mu.
-func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
+func (c *Comm) enqueueSelected(seq uint64, reqs []algorithm.Request) error {
 	if c.wanted != nil {
 		if err := c.checkForced(reqs); err != nil {
 			return err

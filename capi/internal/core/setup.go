@@ -240,3 +240,12 @@ func open(h Handle) (*comm, *goccl.Comm, error) {
 	}
 	return c, inner, nil
 }
+
+// active is open for a communicator that was not revoked.
+func active(h Handle) (*comm, *goccl.Comm, error) {
+	c, inner, err := open(h)
+	if err == nil && c.state.Load() == stateRevoked {
+		return nil, nil, fmt.Errorf("%w: the communicator was revoked; split, shrink or destroy it", ErrInvalidUsage)
+	}
+	return c, inner, err
+}
