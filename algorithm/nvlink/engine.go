@@ -204,18 +204,25 @@ func (e *Engine) fillConstants() {
 	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))
 }
 
-// Enqueue implements algorithm.Engine.
+// Enqueue implements algorithm.Engine. It calls what runs a collective directly: few functions lie between a call and
+// its launch.
 func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
 	e.abort.submitted(seq, &reqs[0])
 	for i := 0; i < len(reqs); {
 		r := &reqs[i]
 		k := i + 1
-		if isP2P(r) {
+		var err error
+		if s, ok := r.Stream.(*cuda.Stream); !ok {
+			err = fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, r.Stream.Device().ID(), e.dev.ID())
+		} else if isP2P(r) {
 			for k < len(reqs) && isP2P(&reqs[k]) {
 				k++
 			}
+			err = e.sendRecv(reqs[i:k], s)
+		} else if r.Count != 0 || countless(r.Collective) {
+			err = collectives[r.Collective](e, r, s)
 		}
-		if err := e.run(reqs[i:k]); err != nil {
+		if err != nil {
 			return e.fail(r, seq+uint64(i), err)
 		}
 		i = k
@@ -225,18 +232,6 @@ func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
 
 func isP2P(r *algorithm.Request) bool {
 	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
-}
-
-// run enqueues one collective, or a group of sends and receives.
-func (e *Engine) run(reqs []algorithm.Request) error {
-	s, ok := reqs[0].Stream.(*cuda.Stream)
-	if !ok {
-		return fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID(), e.dev.ID())
-	}
-	if isP2P(&reqs[0]) {
-		return e.sendRecv(reqs, s)
-	}
-	return e.collective(&reqs[0], s)
 }
 
 func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {

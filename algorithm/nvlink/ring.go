@@ -194,5 +194,5 @@ func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, w ringW
 	w.ranks = e.size
 	shape := w.shape(min(int64(v.channels()), e.ringBlocks))
 	e.ring.slotBytes = shape.packed()
-	return e.submit(s, f, cuda.Launch1D(int(shape.channels), int(shape.threads), 0), params(e.ring))
+	return e.submit(s, f, int(shape.channels), int(shape.threads), params(e.ring))
 }

@@ -54,7 +54,11 @@ int shim_grouped(void);
 // shim_remember makes the group of the thread, if any, fail with r, and returns r.
 ncclResult_t shim_remember(ncclResult_t r);
 // shim_submit enqueues a request, now or at the end of the group.
-ncclResult_t shim_submit(const goccl_request *req, const char *what);
+ncclResult_t shim_submit_later(const goccl_request *req, const char *what);
+static inline __attribute__((always_inline)) ncclResult_t shim_submit(const goccl_request *req, const char *what) {
+	NEED_CORE;
+	return shim_grouped() ? shim_submit_later(req, what) : shim_result(core.submit(req, 1), what);
+}
 // shim_started waits for a communicator that is being set up, now or at the end of the group; a failure makes *out
 // NULL. comm is the communicator to wait for when *out gets none (a split without color).
 ncclResult_t shim_started(ncclComm_t *out, goccl_comm comm, int nonBlocking, const char *what);
