@@ -41,15 +41,15 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error
 func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	bounded, stop := c.fate.bound(ctx)
 	defer stop()
-	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, Fail: c.fate.end}
+	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, Fail: c.fate.end}
 	r := c.registered
 	if r == nil {
-		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot))}
+		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
 			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
-				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, OnFailure: c.fate.end})
+				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.fate.end})
 			if err != nil {
 				return c.wrap("register", err)
 			}
@@ -86,7 +86,7 @@ func (c *Comm) SetSelector(s algorithm.Selector) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.registered == nil {
-		c.registered = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot))}
+		c.registered = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
 	}
 	c.registered.collection.SetSelector(s)
 }
@@ -114,11 +114,7 @@ func (c *Comm) Catalog() []algorithm.Info {
 
 // readForced records the names in GOCCL_ALGO that the engine does not have. Algorithms of those names must be
 // registered before the collective is called.
-func (c *Comm) readForced(spec string) error {
-	list, err := algorithm.ParseForced(spec)
-	if err != nil {
-		return err
-	}
+func (c *Comm) readForced(list []algorithm.Forced) error {
 	built := c.engine.Algorithms()
 	for _, f := range list {
 		known := slices.ContainsFunc(built, func(a algorithm.Info) bool {
@@ -217,8 +213,7 @@ func (r *registered) close() error {
 
 // planFolder returns the plan files of GOCCL_PLAN_DIR, sorted by file name, and a digest that differs between ranks
 // whose files differ.
-func planFolder() (files [][]byte, digest uint64, err error) {
-	dir := os.Getenv("GOCCL_PLAN_DIR")
+func planFolder(dir string) (files [][]byte, digest uint64, err error) {
 	if dir == "" {
 		return nil, 0, nil
 	}

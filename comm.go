@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,24 +107,32 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 }
 
 // agree checks that all ranks use the same kind of device and the same plans, turns checking on if any rank requests
-// it, and takes the communicator's id from rank 0.
+// it, and takes the communicator's id from rank 0. A rank whose settings are wrong tells its peers: all of them fail.
 func (c *Comm) agree(ctx context.Context) error {
-	plans, digest, err := planFolder()
-	if err != nil {
-		return err
-	}
+	plans, digest, err := planFolder(c.cfg.settings.PlanDir)
 	c.plans = plans
 	mine := binary.LittleEndian.AppendUint64([]byte{byte(c.dev.ID().Kind), 0}, rand.Uint64())
 	mine = binary.LittleEndian.AppendUint64(mine, digest)
 	if c.cfg.Check {
 		mine[1] = 1
 	}
+	length := len(mine)
+	failed := errors.Join(c.cfg.bad, err)
+	if failed != nil {
+		mine = append(mine, failed.Error()...)
+	}
 	all, err := c.boot.AllGather(ctx, mine)
+	if failed != nil {
+		return failed
+	}
 	if err != nil {
 		return err
 	}
 	for r, b := range all {
-		if len(b) != len(mine) || b[0] != mine[0] {
+		if len(b) > length {
+			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: rank %d cannot go on: %s", ErrUnsupported, r, b[length:])}
+		}
+		if len(b) != length || b[0] != mine[0] {
 			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind)}
 		}
 		if binary.LittleEndian.Uint64(b[10:]) != digest {
@@ -141,12 +148,11 @@ func (c *Comm) agree(ctx context.Context) error {
 }
 
 func (c *Comm) setUp(ctx context.Context) (err error) {
-	forced := os.Getenv("GOCCL_ALGO") // read before the ranks meet: after that, another rank of this process may set it for the next communicator
 	switch c.dev.ID().Kind {
 	case device.Host:
 		var e *shm.Engine
 		e, err = shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
-			StallWarning: c.cfg.stallWarning, Name: c.cfg.Name})
+			StallWarning: c.cfg.settings.StallWarning, Name: c.cfg.Name, Algorithms: c.cfg.settings.Algorithms})
 		if err == nil { // else e is nil, and c.engine must stay a nil interface
 			c.engine = e
 		}
@@ -156,7 +162,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		}
 		var e *nvlink.Engine
 		e, err = nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout,
-			SeparateGraphs: c.cfg.SeparateGraphs, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name})
+			SeparateGraphs: c.cfg.SeparateGraphs, StallWarning: c.cfg.settings.StallWarning, Name: c.cfg.Name, Settings: c.cfg.settings})
 		if err == nil {
 			c.engine, c.order = e, e.Order()
 		}
@@ -166,7 +172,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	if err == nil {
 		c.fate.adopt(c.engine)
 		c.listen()
-		if err = c.readForced(forced); err == nil {
+		if err = c.readForced(c.cfg.forced); err == nil {
 			err = c.loadPlanFolder(ctx, c.plans)
 		}
 	}

@@ -127,7 +127,7 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 //
 // elsewhere is a note for errors if rank 0 does not listen at the given address. That works only if traffic to that
 // address is forwarded to this host.
-func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Listener, elsewhere string, err error) {
+func (a rootAddress) listen(ctx context.Context, ifaceSpec string, family int) (ls []net.Listener, elsewhere string, err error) {
 	if a.unix != "" {
 		l, err := sockets.Listen("unix", a.unix)
 		if err != nil {
@@ -174,7 +174,7 @@ func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Lis
 		if a.iface != "" {
 			ifaceSpec = "=" + a.iface
 		}
-		if ip, err := localAddr(ifaceSpec); err == nil {
+		if ip, err := localAddr(ifaceSpec, family); err == nil {
 			try(ip)
 		}
 	}
@@ -212,9 +212,9 @@ func listenError(a rootAddress, err error) error {
 	return fmt.Errorf("rank 0 cannot listen on %s: %w", a, err)
 }
 
-// localAddr returns the address of the local interface that spec chooses, or else the environment.
-func localAddr(spec string) (netip.Addr, error) {
-	a, err := netif.Addr(spec)
+// localAddr returns the address of the local interface that spec chooses.
+func localAddr(spec string, family int) (netip.Addr, error) {
+	a, err := netif.Addr(spec, family)
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/goccl/goccl/internal/netif"
 )
 
 // TCP is the Bootstrap of a rank that connects to the others by sockets. Init or InitAddress must succeed before other
@@ -150,7 +148,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	note := "" // a possible reason why the other ranks do not join
 	if t.rank == 0 && m.address != nil {
 		var ls []net.Listener
-		if ls, note, err = m.address.listen(ctx, m.iface); err != nil { // not a new err: the root's clean-up below checks the result err
+		if ls, note, err = m.address.listen(ctx, m.iface, c.family); err != nil { // not a new err: the root's clean-up below checks the result err
 			return nil, nil, err
 		}
 		if note != "" {
@@ -178,8 +176,8 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	}
 
 	d := &dialer{secret: m.secret, partition: c.partition}
-	if spec := m.iface; spec != "" || netif.Spec() != "" {
-		if d.from, err = localAddr(spec); err != nil {
+	if m.iface != "" {
+		if d.from, err = localAddr(m.iface, c.family); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -129,10 +128,10 @@ func NewUniqueID(opts ...Option) (UniqueID, error) {
 }
 
 func newUniqueID(c *config) (id UniqueID, err error) {
-	if s := os.Getenv("NCCL_COMM_ID"); s != "" {
-		return commID(c, s)
+	if c.commID != "" {
+		return commID(c, c.commID)
 	}
-	ip, err := localAddr(c.iface)
+	ip, err := localAddr(c.iface, c.family)
 	if err != nil {
 		return id, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/kernels"
 )
 
@@ -30,6 +30,8 @@ type Config struct {
 	// communicator's, for the log and for errors.
 	StallWarning time.Duration
 	Name         string
+	// Settings are those of the environment; nil: as it is now.
+	Settings *setting.Config
 	// SeparateGraphs disables the order of graph launches among each other and with eager work.
 	SeparateGraphs bool
 }
@@ -52,6 +54,7 @@ type Engine struct {
 	kernels     kernelTable // fixed once loaded
 	ringKernels ringTable
 	table       *selection
+	tuning      string // the file with the table; "": an embedded one
 	tableName   string
 	gpu         GPU        // of all ranks
 	registry    *registry  // nil: registration is disabled
@@ -94,19 +97,23 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
 		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: %w", algorithm.ErrUnsupported, err)}
 	}
-	if os.Getenv("GOCCL_MULTICAST") == "1" {
-		warnOnce("GOCCL_MULTICAST=1 changes nothing: this version has no multicast")
+	env := cfg.Settings
+	if env == nil {
+		var err error
+		if env, err = setting.Read(); err != nil {
+			return nil, fmt.Errorf("%w: %w", algorithm.ErrInvalidArgument, err)
+		}
 	}
-	terms, err := meetRanks(ctx, cfg.Bootstrap, dev)
+	terms, err := meetRanks(ctx, cfg.Bootstrap, dev, env)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
+	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap, dev: dev, tuning: env.Tuning, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
 		e.symmetric = newSymmetric(dev, cfg.Bootstrap, terms.copies, waitLimit(&cfg))
 	}
 	e.stream.streams = uint32(max(1, terms.share(2*streamChannels)/2))
-	if err := e.choose(&terms); err != nil {
+	if err := e.choose(&terms, env.Algorithms); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
 	if err := e.load(cfg.SeparateGraphs); err != nil {
@@ -122,8 +129,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 // choose builds the selection for these ranks.
-func (e *Engine) choose(t *terms) error {
-	table, err := LoadTable(t.gpu, e.size)
+func (e *Engine) choose(t *terms, forced string) error {
+	table, err := LoadTable(e.tuning, t.gpu, e.size)
 	if err != nil {
 		return err
 	}
@@ -141,7 +148,7 @@ func (e *Engine) choose(t *terms) error {
 	if table.standIn && !t.gpu.PCIe && e.rank == 0 && e.size > 1 {
 		warnOnce("no tuning table is for these GPUs; goccl tune measures one for GOCCL_TUNING", "gpu", t.gpu.Name, "ranks", e.size, "instead", table.Note)
 	}
-	return e.table.force(os.Getenv("GOCCL_ALGO"), false)
+	return e.table.force(forced, false)
 }
 
 // TableName implements algorithm.Engine.

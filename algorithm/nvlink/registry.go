@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/transport/ipc"
 )
 
@@ -84,7 +84,7 @@ const (
 
 // newRegistry returns nil unless GOCCL_REGISTER=1 and there are peers.
 func newRegistry(dev *cuda.Device, boot bootstrap.Bootstrap) *registry {
-	if boot.WorldSize() == 1 || os.Getenv("GOCCL_REGISTER") != "1" {
+	if boot.WorldSize() == 1 || !setting.Lenient().Register {
 		return nil
 	}
 	g := &registry{dev: dev, boot: boot, rank: boot.Rank(), size: boot.WorldSize(), byBase: map[device.Ptr]*registration{},

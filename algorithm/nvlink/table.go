@@ -4,7 +4,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -82,9 +81,10 @@ var tables embed.FS
 // maxTableBytes bounds the size of a GOCCL_TUNING file.
 const maxTableBytes = 64 << 20
 
-// LoadTable loads the table for a GPU and a number of ranks: the file that GOCCL_TUNING names, else an embedded table.
-func LoadTable(gpu GPU, ranks int) (*Table, error) {
-	if path := os.Getenv("GOCCL_TUNING"); path != "" {
+// LoadTable loads the table for a GPU and a number of ranks: the file at path (GOCCL_TUNING), or with no path an embedded
+// table.
+func LoadTable(path string, gpu GPU, ranks int) (*Table, error) {
+	if path != "" {
 		data, err := regular.Read(path, maxTableBytes)
 		if err != nil {
 			return nil, fmt.Errorf("GOCCL_TUNING: %w", err)

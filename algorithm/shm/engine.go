@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -29,6 +28,8 @@ type Config struct {
 	// the communicator's, for the log and for errors.
 	StallWarning time.Duration
 	Name         string
+	// Algorithms forces algorithms, in the format of GOCCL_ALGO.
+	Algorithms string
 }
 
 // Engine runs the collectives of one rank.
@@ -88,9 +89,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.name = cfg.Name; cfg.StallWarning > 0 {
 		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
 	}
-	// Read the environment before the ranks synchronize: afterwards another rank may already set it for the next
-	// communicator.
-	if err := e.force(os.Getenv("GOCCL_ALGO")); err != nil {
+	if err := e.force(cfg.Algorithms); err != nil {
 		return nil, err
 	}
 	// Open a separate device, so that the window outlives the caller's device if that is closed first.

@@ -38,6 +38,11 @@ __attribute__((destructor)) static void leave(void) {
 	if (shim_ready == 1) shim_ready = -2;
 }
 
+const char *shim_setting(const char *name) {
+	const char *s = getenv(name);
+	return s && *s ? s : NULL;
+}
+
 // beside finds the core in the directory of this library: first under the path by which it was opened, then with
 // symbolic links resolved.
 static int beside(char path[PATH_MAX]) {
@@ -60,8 +65,8 @@ static int beside(char path[PATH_MAX]) {
 // load fills the table, or the text of the failure.
 static int load(void) {
 	char path[PATH_MAX];
-	const char *named = getenv("GOCCL_LIBRARY");
-	if (named && *named)
+	const char *named = shim_setting("GOCCL_LIBRARY");
+	if (named)
 		snprintf(path, sizeof path, "%s", named);
 	else if (!beside(path))
 		strcpy(path, "libgoccl.so"); // the search path of the loader
@@ -171,8 +176,8 @@ ncclResult_t shim_result_slow(goccl_result r, const char *what) {
 }
 
 int shim_version(void) {
-	const char *s = getenv("GOCCL_NCCL_VERSION");
-	if (!s || !*s) return REPORTED;
+	const char *s = shim_setting("GOCCL_NCCL_VERSION");
+	if (!s) return REPORTED;
 	int major, minor, patch = 0;
 	if (strchr(s, '.')) { // 2.28.9
 		if (sscanf(s, "%d.%d.%d", &major, &minor, &patch) < 2) return REPORTED;

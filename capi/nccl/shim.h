@@ -71,7 +71,13 @@ void shim_forget(ncclComm_t comm);
 
 // shim_config reads an ncclConfig_t (or NULL) into a goccl_comm_config. The name is valid as long as the caller's.
 ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const char *what);
-int64_t shim_timeout(void);
+// SHIM_TIMEOUT: NCCL waits without a limit. Here ranks may start ten minutes apart, unless GOCCL_TIMEOUT says otherwise,
+// which is what a negative timeout means to the core.
+#define SHIM_TIMEOUT (-600ll * 1000 * 1000 * 1000)
+
+// shim_setting is a variable of the environment, or NULL if it is not set or empty. This library reads only what it
+// needs without the core, and what only NCCL has; the core reads everything else.
+const char *shim_setting(const char *name);
 
 static inline goccl_comm handle(ncclComm_t c) { return (goccl_comm)(uintptr_t)c; }
 

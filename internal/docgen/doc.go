@@ -9,6 +9,7 @@
 //	<!-- docgen: measured FOLDER COLLECTIVE TYPE -->   times beside another library, from FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
 //	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from algorithm/nvlink/tables
 //	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
+//	<!-- docgen: environment SECTION -->               environment variables, from internal/setting
 //	<!-- docgen: end -->
 package main
 

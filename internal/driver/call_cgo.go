@@ -16,10 +16,12 @@ package driver
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"unsafe"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-C.sizeof_struct_order]
@@ -28,11 +30,7 @@ var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-C.sizeof_struct_order]
 const defaultLibrary = "libcuda.so.1"
 
 func open() error {
-	path := os.Getenv("GOCCL_CUDA_LIB")
-	if path == "" {
-		path = defaultLibrary
-	}
-	cpath := C.CString(path)
+	cpath := C.CString(cmp.Or(setting.Lenient().CUDALib, defaultLibrary))
 	defer C.free(unsafe.Pointer(cpath))
 	text := (*C.char)(C.calloc(1, 512))
 	defer C.free(unsafe.Pointer(text))

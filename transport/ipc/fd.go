@@ -26,12 +26,12 @@ func fetchFD(ctx context.Context, ticket []byte) (int, error) {
 		return -1, err
 	}
 	if _, bounded := ctx.Deadline(); !bounded {
-		limit, err := setting.Positive("GOCCL_TIMEOUT", 30*time.Second)
+		env, err := setting.Read("GOCCL_TIMEOUT")
 		if err != nil {
 			return -1, err
 		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
+		ctx, cancel = context.WithTimeout(ctx, env.TimeoutOr(30*time.Second))
 		defer cancel()
 	}
 	return fdshare.Fetch(ctx, t)

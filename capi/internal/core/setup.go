@@ -31,7 +31,7 @@ func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.
 		c = &comm{handle: h, rank: rank, size: size, dev: d, cfg: cfg, job: job, child: rank < 0}
 		local.enter(job)
 		c.setup = start(func(ctx context.Context) error {
-			warnOfIgnored()
+			warnOfUnread()
 			began := time.Now()
 			inner, err := connect(ctx, c)
 			if err == nil && ctx.Err() != nil {
