@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/agreement"
+	"github.com/goccl/goccl/internal/tags"
 )
 
 // Comm is one rank's membership in a communicator.
@@ -54,13 +55,6 @@ type Comm struct {
 	wanted map[algorithm.Collective]string // names in GOCCL_ALGO that the engine does not have
 }
 
-// councilTag is the bootstrap tag of Shrink's agreement. The checker and the notices use 0 to 2, the GPU engine 3 and
-// 4.
-const councilTag = 5
-
-// commSpace separates the groups of communicators from the groups that a caller makes of the same Bootstrap.
-const commSpace = -0x676f63636c
-
 // NewComm joins this rank to a communicator of all ranks of the bootstrap. It is collective: every rank calls it.
 func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	if err := cfg.fill(); err != nil {
@@ -70,7 +64,7 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	for r := range everyone {
 		everyone[r] = r
 	}
-	return join(ctx, "init", cfg, cfg.Bootstrap, everyone, commSpace)
+	return join(ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
 }
 
 // join creates a communicator of the given ranks of parent, in the given space. Its errors name ranks by their numbers
@@ -88,7 +82,7 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 		return nil, wrap(cfg.Name, op, parent.Rank(), err)
 	}
 	bootstrap.NameAs(boot, ranks)
-	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), council: agreement.New(boot, councilTag)}
+	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), council: agreement.New(boot, tags.Agreement)}
 	c.fate.begin()
 	failures := boot.Failures()
 	c.watch.Go(func() { c.watchPeers(failures) })

@@ -302,7 +302,7 @@ func TestWrongSettingsOfAPeer(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer dev.Close()
+		defer func() { _ = dev.Close() }()
 		cfg := goccl.Config{Bootstrap: boots[r], Device: dev, Timeout: 10 * time.Minute}
 		if r == wrong {
 			cfg.Algorithms = "nothing:direct"

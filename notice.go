@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/tags"
 )
 
 // notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
@@ -53,7 +54,6 @@ const (
 )
 
 const (
-	noticeTag     = 2 // 0 and 1 are the checker's
 	noticeVersion = 1
 	noticeBytes   = 27 // version, how, cut; collectives, sent, received: u64
 	// noticeWait bounds the sending of one notice; noticeFollow is how long follow watches.
@@ -77,7 +77,7 @@ func (c *Comm) listen() {
 // hear receives the notices of a peer until the bootstrap is closed or the peer is gone.
 func (n *notices) hear(peer int) {
 	for {
-		b, err := n.c.boot.Recv(context.Background(), peer, noticeTag)
+		b, err := n.c.boot.Recv(context.Background(), peer, tags.Notice)
 		if errors.Is(err, bootstrap.ErrTimeout) {
 			continue
 		}
@@ -205,7 +205,7 @@ func (n *notices) say(how byte, cut bool) {
 		n.sending.Go(func() {
 			ctx, stop := context.WithTimeout(context.Background(), noticeWait)
 			defer stop()
-			_ = n.c.boot.Send(ctx, p, noticeTag, b) // a peer that does not receive it fails at its deadline
+			_ = n.c.boot.Send(ctx, p, tags.Notice, b) // a peer that does not receive it fails at its deadline
 		})
 	}
 }

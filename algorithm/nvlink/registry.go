@@ -75,7 +75,6 @@ const (
 )
 
 const (
-	registryTag   = 3                      // tag of bootstrap messages; the communicator uses 0 to 2
 	registryKind  = 0x4d                   // 'M': a buffer to map
 	registryWait  = 5 * time.Second        // limit for a send to a peer
 	registrySweep = 250 * time.Millisecond // interval between checks for freed allocations

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/wire"
 )
@@ -40,7 +41,7 @@ func (g *registry) tell(peer int, what uint8, slot int, share *ipc.Share) {
 	}
 	ctx, cancel := context.WithTimeout(g.ctx, registryWait)
 	defer cancel()
-	if err := g.boot.Send(ctx, peer, registryTag, w.Seal(registryKind, 1)); err != nil {
+	if err := g.boot.Send(ctx, peer, tags.Registry, w.Seal(registryKind, 1)); err != nil {
 		slog.Debug("buffer registration: a peer cannot be told", "rank", g.rank, "peer", peer, "cause", err)
 	}
 }
@@ -48,7 +49,7 @@ func (g *registry) tell(peer int, what uint8, slot int, share *ipc.Share) {
 // listen receives a peer's messages until the bootstrap is closed, the peer is gone or the registry is closed.
 func (g *registry) listen(peer int) {
 	for {
-		b, err := g.boot.Recv(g.ctx, peer, registryTag)
+		b, err := g.boot.Recv(g.ctx, peer, tags.Registry)
 		if errors.Is(err, bootstrap.ErrTimeout) && g.ctx.Err() == nil {
 			continue
 		}

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/wire"
 )
 
 const (
-	windowTag  = 4               // tag of bootstrap messages; the communicator uses 0 to 2, the registry 3
 	windowKind = 0x4e            // 'N': a window
 	windowTell = 5 * time.Second // limit for a send to a peer
 )
@@ -104,7 +104,7 @@ func (g *symmetric) tellAll(what uint8, w *window, share *ipc.Share) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(g.ctx, windowTell)
-		if err := g.boot.Send(ctx, p, windowTag, record); err != nil {
+		if err := g.boot.Send(ctx, p, tags.Window, record); err != nil {
 			slog.Debug("a peer cannot be told of a window", "rank", g.rank, "peer", p, "window", w.number, "cause", err)
 		}
 		cancel()
@@ -114,7 +114,7 @@ func (g *symmetric) tellAll(what uint8, w *window, share *ipc.Share) {
 // listen receives a peer's messages until the bootstrap is closed, the peer is gone or the windows are closed.
 func (g *symmetric) listen(peer int) {
 	for {
-		b, err := g.boot.Recv(g.ctx, peer, windowTag)
+		b, err := g.boot.Recv(g.ctx, peer, tags.Window)
 		if errors.Is(err, bootstrap.ErrTimeout) && g.ctx.Err() == nil {
 			continue
 		}

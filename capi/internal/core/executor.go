@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/internal/tags"
 )
 
 // exec is an executor and the bootstrap that it owns.
@@ -34,10 +35,6 @@ type loaded struct {
 	x *executor.ExecutionPlan
 }
 
-// executorSpace bounds the numbers of executorCount. Rank 0's number distinguishes the executors that share a
-// bootstrap.
-const executorSpace = 1 << 20
-
 // NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks create a sub-bootstrap for
 // the executor, so that others can use the bootstrap too.
 func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
@@ -55,7 +52,7 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Timeout)
 	defer cancel()
-	mine := binary.LittleEndian.AppendUint32(nil, executorCount.Add(1)%executorSpace)
+	mine := binary.LittleEndian.AppendUint32(nil, executorCount.Add(1)%tags.SpaceOfExecutors)
 	all, err := b.AllGather(ctx, mine)
 	if err != nil {
 		return 0, err
@@ -64,7 +61,7 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	sub, err := b.Sub(ctx, ranks, executorSpace+int(binary.LittleEndian.Uint32(all[0])))
+	sub, err := b.Sub(ctx, ranks, tags.SpaceOfExecutors+int(binary.LittleEndian.Uint32(all[0])))
 	if err != nil {
 		return 0, err
 	}
@@ -76,6 +73,7 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	return addObject(&exec{e, sub, d}, nil)
 }
 
+// executorCount numbers executors. Rank 0's number distinguishes those that share a bootstrap.
 var executorCount atomic.Uint32
 
 // LoadPlan verifies a plan file and allocates memory for messages of up to reserve bytes (0: at the first launch). It
