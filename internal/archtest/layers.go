@@ -19,7 +19,7 @@ var house = []layer{
 	{"ground", []string{
 		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...", "internal/fdshare", "internal/futex",
 		"internal/hostreduce", "internal/launch/...", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred", "internal/regular", "internal/setting",
-		"internal/sockets", "internal/testutil/...", "internal/wait", "plan/...",
+		"internal/sockets", "internal/tags", "internal/testutil/...", "internal/wait", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
 	{"job", []string{"bootstrap/...", "internal/agreement", "transport/...", "topo/..."}},
