@@ -223,19 +223,26 @@ func CloseStream(h Handle, raw uintptr) error {
 	return s.Close()
 }
 
+// stream returns a stream that was made here, or a wrapper of any other stream.
+func (d *dev) stream(raw uintptr) (device.Stream, error) {
+	d.mu.Lock()
+	s := d.streams[raw]
+	d.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	return d.device.WrapStream(raw)
+}
+
 // SynchronizeStream waits for a stream, which goccl need not have created; timeout 0 means no limit.
 func SynchronizeStream(h Handle, raw uintptr, timeout time.Duration) error {
 	d, err := devices.get(h)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	s := d.streams[raw]
-	d.mu.Unlock()
-	if s == nil {
-		if s, err = d.device.WrapStream(raw); err != nil {
-			return err
-		}
+	s, err := d.stream(raw)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := stepContext(timeout)
 	defer cancel()

@@ -38,13 +38,10 @@ type loaded struct {
 // NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks create a sub-bootstrap for
 // the executor, so that others can use the bootstrap too.
 func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
-	b, err := bootstraps.get(boot)
-	if err != nil {
-		return 0, err
-	}
-	d, err := devices.get(devh)
-	if err != nil {
-		return 0, err
+	var args args
+	b, d := args.bootstrap(boot), args.device(devh)
+	if args.err != nil {
+		return 0, args.err
 	}
 	cfg, err := Config{OpTimeout: opTimeout}.withDefaults(defaultStep)
 	if err != nil {
@@ -111,32 +108,13 @@ func ExecutePlan(h Handle, send, recv uintptr, message uint64, stream uintptr, t
 	return p.x.Execute(context.Background(), a)
 }
 
-// stream returns a stream that was made here, or a wrapper of any other stream.
-func (d *dev) stream(raw uintptr) (device.Stream, error) {
-	d.mu.Lock()
-	s := d.streams[raw]
-	d.mu.Unlock()
-	if s != nil {
-		return s, nil
-	}
-	return d.device.WrapStream(raw)
-}
-
 // ExecutorError returns the first failure of the executor's launches, or the reason of its abort.
-func ExecutorError(h Handle) error {
-	e, err := objectOf[*exec](h)
-	if err != nil {
-		return err
-	}
-	return e.Err()
-}
+func ExecutorError(h Handle) error { return with(h, func(e *exec) error { return e.Err() }) }
 
 // AbortExecutor ends running launches.
 func AbortExecutor(h Handle) error {
-	e, err := objectOf[*exec](h)
-	if err != nil {
-		return err
-	}
-	e.Abort(nil)
-	return nil
+	return with(h, func(e *exec) error {
+		e.Abort(nil)
+		return nil
+	})
 }

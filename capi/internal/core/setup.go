@@ -105,7 +105,7 @@ func Create(boot, device Handle, cfg Config) (Handle, error) {
 	if cfg, err = cfg.withDefaults(defaultStep); err != nil {
 		return 0, err
 	}
-	c, err := begin(b.Rank(), b.WorldSize(), d, cfg, jobOf(b), func(ctx context.Context, c *comm) (*goccl.Comm, error) {
+	c, err := begin(b.Rank(), b.WorldSize(), d, cfg, b.job, func(ctx context.Context, c *comm) (*goccl.Comm, error) {
 		return goccl.NewComm(ctx, c.config(b.Bootstrap))
 	})
 	if err != nil {
