@@ -157,7 +157,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		c.world = t.world
 		own := newRoot(c, ls, m.secret, m.address.String(), m.attempt)
 		own.rank = t.rank
-		own.epitaph.close() // free the address for the next attempt
+		own.lateError.close() // free the address for the next attempt
 		own.serve(func() {})
 		r = own
 		defer func() { // the results are nil on an error
@@ -197,14 +197,14 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		return nil, nil, rc.giveUp(err)
 	}
 	defer ls.close()
-	lit := false
+	live := false
 	defer func() {
-		if lit {
-			releaseBeacon()
+		if live {
+			releaseLiveness()
 		}
 	}()
-	if b, err := acquireBeacon(); err == nil {
-		lit, ls.self.beacon = true, b.ticket
+	if b, err := acquireLiveness(); err == nil {
+		live, ls.self.liveness = true, b.ticket
 	} else {
 		c.log.Debug("bootstrap: peers will notice our death by our sockets alone", "rank", t.rank, "error", err)
 	}
@@ -258,7 +258,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	if g, err = newGroup(e, 0, everyone); err != nil {
 		return abandon(err)
 	}
-	mesh.lit, lit = lit, false
+	mesh.live, live = live, false
 	mesh.start()
 	return g, r, nil
 }

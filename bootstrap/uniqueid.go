@@ -168,7 +168,7 @@ func commID(c *config, s string) (id UniqueID, err error) {
 // Close ends the root if this process serves it and it still waits for ranks, or serves late ones.
 func (id UniqueID) Close() error {
 	if r := liveRoot(id); r != nil {
-		r.epitaph.close()
+		r.lateError.close()
 		r.fail(-1, verdictOK, "the root was closed")
 		<-r.done
 	}
