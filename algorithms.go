@@ -39,9 +39,9 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error
 }
 
 func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
-	bounded, stop := c.fate.bound(ctx)
+	bounded, stop := c.status.bound(ctx)
 	defer stop()
-	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, Fail: c.fate.end}
+	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, Fail: c.status.end}
 	r := c.registered
 	if r == nil {
 		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
@@ -49,12 +49,12 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
 			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
-				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.fate.end})
+				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.status.end})
 			if err != nil {
 				return c.wrap("register", err)
 			}
 			r.executor = e
-			c.fate.ends(e.Abort)
+			c.status.onEnd(e.Abort)
 		}
 		shared := *pb
 		shared.Executor = r.executor
@@ -69,7 +69,7 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 		_ = a.Close()
 		return c.wrap("register", err)
 	}
-	c.fate.ends(a.Abort)
+	c.status.onEnd(a.Abort)
 	c.extended.Store(true)
 	return nil
 }
@@ -187,7 +187,7 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []algorithm.Request) error {
 			}
 		}
 		from = i + 1
-		ctx, stop := context.WithTimeout(c.fate.ctx, c.cfg.Timeout)
+		ctx, stop := context.WithTimeout(c.status.ctx, c.cfg.Timeout)
 		c.remember(reqs[i].Stream)
 		err := a.Run(ctx, seq+uint64(i), &reqs[i])
 		stop()

@@ -106,7 +106,7 @@ func sequence(b []byte) uint64 {
 func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int) error {
 	ctx, stop := context.WithTimeout(context.Background(), k.timeout)
 	defer stop()
-	ctx, stop2 := k.c.fate.bound(ctx)
+	ctx, stop2 := k.c.status.bound(ctx)
 	defer stop2()
 	var mismatch error
 	for i := 0; i <= n; i++ {
@@ -123,7 +123,7 @@ func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int)
 				mismatch = err
 			}
 		case err != nil:
-			k.c.fate.end(err)
+			k.c.status.end(err)
 			return err
 		}
 	}
@@ -224,7 +224,7 @@ func (k *checker) mismatch(r *algorithm.Request, seq uint64, peer int, mine, the
 // failed returns the error of an operation whose counterpart did not arrive.
 func (k *checker) failed(r *algorithm.Request, seq uint64, err error) error {
 	op := r.Collective.String()
-	if k.c.fate.err() != nil {
+	if k.c.status.err() != nil {
 		err = k.c.ended(op, err)
 	} else if errors.Is(err, bootstrap.ErrTimeout) {
 		err = fmt.Errorf("no counterpart within %v (GOCCL_CHECK): %w", k.timeout, err)

@@ -37,7 +37,7 @@ type Comm struct {
 	closed  atomic.Bool
 	revoked atomic.Bool
 	done    atomic.Bool // set by Finalize
-	fate    fate
+	status  status
 	watch   sync.WaitGroup
 	notices *notices // nil if running work detects aborted peers by itself
 	council *agreement.Member
@@ -83,11 +83,11 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 	}
 	bootstrap.NameAs(boot, ranks)
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), council: agreement.New(boot, tags.Agreement)}
-	c.fate.begin()
+	c.status.begin()
 	failures := boot.Failures()
 	c.watch.Go(func() { c.watchPeers(failures) })
 
-	bounded, stop2 := c.fate.bound(ctx)
+	bounded, stop2 := c.status.bound(ctx)
 	defer stop2()
 	if err = c.agree(bounded); err == nil {
 		err = c.setUp(bounded)
@@ -164,7 +164,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
 	}
 	if err == nil {
-		c.fate.adopt(c.engine)
+		c.status.setEngine(c.engine)
 		c.listen()
 		if err = c.readForced(c.cfg.forced); err == nil {
 			err = c.loadPlanFolder(ctx, c.plans)
@@ -199,11 +199,11 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 		}
 	}
 	select {
-	case <-c.fate.ctx.Done():
+	case <-c.status.ctx.Done():
 	case <-time.After(blameDelay):
 	}
 	var dead *Error
-	if errors.As(c.fate.err(), &dead) {
+	if errors.As(c.status.err(), &dead) {
 		return renamed(dead, dead.Err)
 	}
 	return own()
@@ -212,7 +212,7 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 // watchPeers turns the death of a rank into an abort that names the rank.
 func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
-		c.fate.suffer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
+		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
 	}
 }
 
@@ -244,9 +244,9 @@ func (c *Comm) Abort(cause error) {
 		cause = &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
 	}
 	tell, cut := c.notices.leaving()
-	c.fate.end(cause)
+	c.status.end(cause)
 	if tell {
-		c.notices.say(leftAborted, cut || c.extended.Load())
+		c.notices.send(leftAborted, cut || c.extended.Load())
 		c.notices.follow()
 	}
 }
@@ -262,10 +262,10 @@ func (c *Comm) usable(op string) error {
 	return c.engine.Err()
 }
 
-// ended returns the error of a call that waited with fate.bound: the cause of the communicator's end, or else the
+// ended returns the error of a call that waited with status.bound: the cause of the communicator's end, or else the
 // call's own error.
 func (c *Comm) ended(op string, err error) error {
-	if cause := c.fate.err(); cause != nil {
+	if cause := c.status.err(); cause != nil {
 		cause = c.engine.Err() // has more detail
 		var ae *Error
 		if errors.As(cause, &ae) {
@@ -288,9 +288,9 @@ func (c *Comm) Close() error {
 		tell, cut = c.notices.leaving()
 	}
 	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
-	c.fate.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
+	c.status.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
 	if tell {
-		c.notices.say(leftClosed, cut)
+		c.notices.send(leftClosed, cut)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -319,7 +319,7 @@ func (p *part) enqueue() error {
 	c, n := p.c, p.collectives
 	if c.notices != nil {
 		if err := c.notices.count(p.reqs, n); err != nil {
-			c.fate.end(err)
+			c.status.end(err)
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ type notices struct {
 	received    []uint64
 	left        []*departure // by peer; nil if the peer has not left
 	anyLeft     bool
-	said        byte // how this rank left, as sent to the peers; 0: nothing sent
+	told        byte // how this rank left, as sent to the peers; 0: nothing sent
 	cut         bool // a notice that work was cut short was sent
 	closed      bool
 	sending     sync.WaitGroup
@@ -69,13 +69,13 @@ func (c *Comm) listen() {
 	c.notices = &notices{c: c, engine: c.engine, sent: make([]uint64, c.size), received: make([]uint64, c.size), left: make([]*departure, c.size)}
 	for p := range c.size {
 		if p != c.rank {
-			c.watch.Go(func() { c.notices.hear(p) })
+			c.watch.Go(func() { c.notices.handle(p) })
 		}
 	}
 }
 
-// hear receives the notices of a peer until the bootstrap is closed or the peer is gone.
-func (n *notices) hear(peer int) {
+// handle receives the notices of a peer until the bootstrap is closed or the peer is gone.
+func (n *notices) handle(peer int) {
 	for {
 		b, err := n.c.boot.Recv(context.Background(), peer, tags.Notice)
 		if errors.Is(err, bootstrap.ErrTimeout) {
@@ -86,11 +86,11 @@ func (n *notices) hear(peer int) {
 		}
 		d, cut, ok := parseNotice(b)
 		if !ok {
-			n.c.fate.suffer(n.blame(peer, fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
+			n.c.status.endByPeer(n.blame(peer, fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
 			return
 		}
 		if err := n.depart(peer, d, cut); err != nil {
-			n.c.fate.suffer(err)
+			n.c.status.endByPeer(err)
 		}
 	}
 }
@@ -178,25 +178,25 @@ func (n *notices) count(reqs []algorithm.Request, collectives int) error {
 }
 
 // leaving is called before this rank aborts or closes. It reports whether to send a notice, and whether work will be
-// cut short. Like say, flush and close it accepts a nil n.
+// cut short. Like send, flush and close it accepts a nil n.
 func (n *notices) leaving() (tell, cut bool) {
-	if n == nil || n.c.fate.err() != nil || n.c.engine.Err() != nil {
+	if n == nil || n.c.status.err() != nil || n.c.engine.Err() != nil {
 		return false, false
 	}
 	return true, n.engine.Unfinished()
 }
 
-// say sends a notice to all peers, in the background.
-func (n *notices) say(how byte, cut bool) {
+// send sends a notice to all peers, in the background.
+func (n *notices) send(how byte, cut bool) {
 	if n == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.said != 0 && (n.cut || !cut) {
+	if n.closed || n.told != 0 && (n.cut || !cut) {
 		return
 	}
-	n.said, n.cut = how, cut
+	n.told, n.cut = how, cut
 	for p := range n.c.size {
 		if p == n.c.rank || n.left[p] != nil {
 			continue
@@ -234,7 +234,7 @@ func (n *notices) follow() {
 				return
 			}
 			if n.engine.Unfinished() {
-				n.say(leftAborted, true)
+				n.send(leftAborted, true)
 				return
 			}
 		}
@@ -248,10 +248,10 @@ func (n *notices) close() {
 		return
 	}
 	n.mu.Lock()
-	how := n.said
+	how := n.told
 	n.mu.Unlock()
 	if how != 0 && n.engine.Unfinished() {
-		n.say(how, true)
+		n.send(how, true)
 	}
 	n.mu.Lock()
 	n.closed = true
