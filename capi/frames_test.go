@@ -20,8 +20,9 @@ import (
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
-// mostFrames bounds the functions of goccl on the stack when an ncclAllReduce launches its kernel.
-const mostFrames = 12
+// mostFrames bounds the functions of goccl on the stack when an ncclAllReduce of a few elements launches its kernel;
+// mostRing is the same for a large one.
+const mostFrames, mostRing = 12, 13
 
 // doorFrames are goccl_submit of door.c and the Go function that it calls, gocclgo_submit, which calls core.Submit.
 const doorFrames = 2
@@ -30,16 +31,40 @@ const doorFrames = 2
 // on a real stack, inlined functions included in Go. Those of the Go runtime and of cgo are not counted.
 func TestFramesToTheLaunch(t *testing.T) {
 	shim := shimFrames(t)
-	launched, driver := launchFrames(t)
-	total := shim + doorFrames + len(launched) + driver
-	t.Logf("%d frames: %d in libnccl.so.2, %d in the door, %d in Go, %d in the driver's C:\n%s", total, shim, doorFrames, len(launched), driver,
-		strings.Join(launched, "\n"))
-	if shim < 1 || len(launched) < 5 || driver < 1 {
-		t.Error("the stack was not found")
+	trace := mockDriver(t)
+	request := allReduce(t)
+	for count, most := range map[uint64]int{64: mostFrames, largeBytes / 4: mostRing} {
+		request.Count = count
+		launched, driver := launchFrames(t, trace, request)
+		total := shim + doorFrames + len(launched) + driver
+		t.Logf("%d frames: %d in libnccl.so.2, %d in the door, %d in Go, %d in the driver's C:\n%s", total, shim, doorFrames, len(launched), driver,
+			strings.Join(launched, "\n"))
+		if shim < 1 || len(launched) < 5 || driver < 1 {
+			t.Error("the stack was not found")
+		}
+		if total > most {
+			t.Errorf("%d elements: %d frames, at most %d are allowed", count, total, most)
+		}
 	}
-	if total > mostFrames {
-		t.Errorf("%d frames, at most %d are allowed", total, mostFrames)
+}
+
+// largeBytes is the size of a message that goes around the ring.
+const largeBytes = 64 << 20
+
+// mockDriver puts a mock under this process, and traces its calls.
+func mockDriver(t *testing.T) *mockcuda.Trace {
+	t.Helper()
+	lib := filepath.Join(t.TempDir(), "libmockcuda.so")
+	if err := mockcuda.Build(lib); err != nil {
+		t.Skip(err)
 	}
+	t.Setenv(mockcuda.Env, lib)
+	t.Setenv(mockcuda.TraceEnv, "")
+	trace, err := mockcuda.NewTrace(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
 }
 
 // shimFrames counts the frames of libnccl.so.2, which calls a core that counts them.
@@ -60,21 +85,10 @@ func shimFrames(t *testing.T) int {
 
 // launchFrames holds the launch of an all-reduce in the mock driver. It returns goccl's Go functions on the stack from
 // the launch up to core.Submit, and the number of C functions below them.
-func launchFrames(t *testing.T) (launched []string, driver int) {
+func launchFrames(t *testing.T, trace *mockcuda.Trace, request core.Request) (launched []string, driver int) {
 	t.Helper()
-	lib := filepath.Join(t.TempDir(), "libmockcuda.so")
-	if err := mockcuda.Build(lib); err != nil {
-		t.Skip(err)
-	}
-	t.Setenv(mockcuda.Env, lib)
-	t.Setenv(mockcuda.TraceEnv, "")
-	trace, err := mockcuda.NewTrace(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	request := allReduce(t)
 	callers, release, err := trace.Hold(ctx, func() {
 		if err := core.Submit([]core.Request{request}); err != nil {
 			t.Error(err)
@@ -112,7 +126,7 @@ func ours(stack string) (names []string) {
 	return names
 }
 
-// allReduce is a request of rank 0 of two ranks on mock GPUs. It is small, so one kernel runs it.
+// allReduce is a request of rank 0 of two ranks on mock GPUs, without a count.
 func allReduce(t *testing.T) core.Request {
 	t.Helper()
 	var gpus [2]core.Handle
@@ -132,7 +146,7 @@ func allReduce(t *testing.T) core.Request {
 			t.Fatal(err)
 		}
 	}
-	mem, err := core.Alloc(gpus[0], 4096)
+	mem, err := core.Alloc(gpus[0], largeBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,5 +155,5 @@ func allReduce(t *testing.T) core.Request {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = core.Free(mem) })
-	return core.Request{Comm: comms[0], Collective: uint32(algorithm.AllReduce), Type: uint32(datatype.Float32), Send: mem, Recv: mem, Count: 64, Stream: stream}
+	return core.Request{Comm: comms[0], Collective: uint32(algorithm.AllReduce), Type: uint32(datatype.Float32), Send: mem, Recv: mem, Stream: stream}
 }

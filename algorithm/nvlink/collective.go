@@ -34,7 +34,7 @@ func (e *Engine) pick(r *algorithm.Request, bytes int64, s *cuda.Stream) (varian
 		captured = btoi(status != cuda.CaptureNone)
 	}
 	v := e.table.pick(r.Collective, r.Type, bytes, captured)
-	if v.protocol == ring && !e.goesRound(r) {
+	if v.protocol == ring && !e.canUseRing(r) {
 		v = e.table.packets(r.Collective)
 	}
 	return v, nil
