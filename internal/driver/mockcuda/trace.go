@@ -60,7 +60,8 @@ type Call struct {
 // These mirror struct trace and struct note of ../testdata/mockcuda/trace.c.
 const (
 	traceBytes  = 8 << 20
-	traceHeader = 256
+	traceHeader = 64
+	traceHold   = traceBytes - 256
 	noteBytes   = 64
 )
 
@@ -110,7 +111,7 @@ func (t *Trace) Weaken(w Weakness) {
 // Hold makes the next launch wait, at most a minute, until release is called. It returns once a launch waits, with the
 // return addresses of the launch and of its callers, from the innermost, as far as C functions go.
 func (t *Trace) Hold(ctx context.Context, launch func()) (callers []uintptr, release func(), err error) {
-	word := (*uint32)(unsafe.Pointer(&t.mem[32]))
+	word := (*uint32)(unsafe.Pointer(&t.mem[traceHold]))
 	atomic.StoreUint32(word, 1)
 	done := make(chan struct{})
 	go func() {
@@ -130,8 +131,8 @@ func (t *Trace) Hold(ctx context.Context, launch func()) (callers []uintptr, rel
 		case <-time.After(time.Millisecond):
 		}
 	}
-	for i := range binary.LittleEndian.Uint32(t.mem[36:]) {
-		callers = append(callers, uintptr(binary.LittleEndian.Uint64(t.mem[40+8*i:])))
+	for i := range binary.LittleEndian.Uint32(t.mem[traceHold+4:]) {
+		callers = append(callers, uintptr(binary.LittleEndian.Uint64(t.mem[traceHold+8+8*i:])))
 	}
 	return callers, release, nil
 }
