@@ -74,8 +74,8 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	return nil
 }
 
-// RegisterPlan is RegisterAlgorithm for an execution plan. It verifies the plan first and rejects an incorrect one with
-// a counterexample.
+// RegisterPlan is RegisterAlgorithm for an execution plan. It verifies the plan first and rejects an incorrect one
+// with a counterexample.
 func (c *Comm) RegisterPlan(ctx context.Context, p *plan.Plan, opts ...executor.Option) error {
 	return c.RegisterAlgorithm(ctx, &executor.Builder{Plan: p, Options: opts})
 }
@@ -101,7 +101,8 @@ func (c *Comm) Algorithms() []algorithm.Algorithm {
 	return c.registered.collection.All()
 }
 
-// Catalog describes every algorithm that c can run: those of its engine and the registered ones. GOCCL_ALGO accepts the names of those that are Forceable.
+// Catalog describes every algorithm that c can run: those of its engine and the registered ones. GOCCL_ALGO accepts
+// the names of those that are Forceable.
 func (c *Comm) Catalog() []algorithm.Info {
 	list := c.engine.Algorithms()
 	c.mu.Lock()
@@ -135,8 +136,8 @@ func (c *Comm) readForced(list []algorithm.Forced) error {
 	return nil
 }
 
-// checkForced returns an error for a collective for which GOCCL_ALGO names an algorithm that does not exist. The caller
-// holds c.mu.
+// checkForced returns an error for a collective for which GOCCL_ALGO names an algorithm that does not exist. The
+// caller holds c.mu.
 func (c *Comm) checkForced(reqs []algorithm.Request) error {
 	for i := range reqs {
 		coll := reqs[i].Collective
@@ -237,7 +238,8 @@ func planFolder(dir string) (files [][]byte, digest uint64, err error) {
 	return files, binary.LittleEndian.Uint64(h.Sum(nil)) | 1, nil
 }
 
-// loadPlanFolder registers those plans of the folder whose rank count is c's and whose collective a request can select.
+// loadPlanFolder registers those plans of the folder whose rank count is c's and whose collective a request can
+// select.
 func (c *Comm) loadPlanFolder(ctx context.Context, files [][]byte) error {
 	for _, data := range files {
 		p, err := plan.Decode(data)

@@ -14,7 +14,8 @@ import (
 )
 
 // notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
-// itself (algorithm.Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its deadline.
+// itself (algorithm.Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its
+// deadline.
 //
 //  1. A rank that aborts or closes sends its counts (collectives, and messages sent to and received from each peer)
 //     and whether its work was cut short.

@@ -7,7 +7,8 @@ import (
 	"github.com/goccl/goccl/algorithm"
 )
 
-// status records the first cause of a communicator's end. It exists before the engine, so that a death also ends set-up.
+// status records the first cause of a communicator's end. It exists before the engine, so that a death also ends
+// set-up.
 type status struct {
 	ctx    context.Context // done when the communicator has failed, was aborted or is closed
 	cancel context.CancelFunc

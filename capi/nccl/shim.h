@@ -1,5 +1,5 @@
-// Declarations that the files of libnccl.so.2 share. The library is C and contains no Go: the first call that needs the
-// core (libgoccl.so) loads it.
+// Declarations that the files of libnccl.so.2 share. The library is C and contains no Go: the first call that needs
+// the core (libgoccl.so) loads it.
 #ifndef GOCCL_NCCL_SHIM_H
 #define GOCCL_NCCL_SHIM_H
 
@@ -30,8 +30,8 @@ static inline ncclResult_t shim_core(void) {
 		if (open_) return open_; \
 	} while (0)
 
-// shim_exiting is true once main has returned. r is the core's result, because the core may detect the exit before this
-// library does. Functions that free something then succeed: the end of the process frees it, and an error in a
+// shim_exiting is true once main has returned. r is the core's result, because the core may detect the exit before
+// this library does. Functions that free something then succeed: the end of the process frees it, and an error in a
 // destructor may terminate the program.
 static inline int shim_exiting(goccl_result r) { return shim_ready == -2 || (r == GOCCL_FORKED && shim_ready == 1); }
 
@@ -71,8 +71,8 @@ void shim_forget(ncclComm_t comm);
 
 // shim_config reads an ncclConfig_t (or NULL) into a goccl_comm_config. The name is valid as long as the caller's.
 ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const char *what);
-// SHIM_TIMEOUT: NCCL waits without a limit. Here ranks may start ten minutes apart, unless GOCCL_TIMEOUT says otherwise,
-// which is what a negative timeout means to the core.
+// SHIM_TIMEOUT: NCCL waits without a limit. Here ranks may start ten minutes apart, unless GOCCL_TIMEOUT says
+// otherwise, which is what a negative timeout means to the core.
 #define SHIM_TIMEOUT (-600ll * 1000 * 1000 * 1000)
 
 // shim_setting is a variable of the environment, or NULL if it is not set or empty. This library reads only what it

@@ -97,8 +97,8 @@ func Lenient() *Config {
 	return c
 }
 
-// Wanted says what is allowed for a variable, by either of its names, if value is not; else it is "". Variables that are
-// not in the table, or that Go does not read, have no bad values.
+// Wanted says what is allowed for a variable, by either of its names, if value is not; else it is "". Variables that
+// are not in the table, or that Go does not read, have no bad values.
 func Wanted(name, value string) string {
 	for i := range table {
 		if v := &table[i]; (v.Name == name || v.Alias == name) && v.set != nil && value != "" && !v.set(new(Config), value) {
@@ -108,7 +108,8 @@ func Wanted(name, value string) string {
 	return ""
 }
 
-// TimeoutOr is the time for which set-up and host calls wait for other ranks: GOCCL_TIMEOUT, or a default of the caller.
+// TimeoutOr is the time for which set-up and host calls wait for other ranks: GOCCL_TIMEOUT, or a default of the
+// caller.
 func (c *Config) TimeoutOr(otherwise time.Duration) time.Duration {
 	return cmp.Or(c.Timeout, otherwise)
 }

@@ -20,8 +20,8 @@ static void note(struct note n, CUstream s, const char *name, const void *params
 	if (n.nparams) memcpy(at + sizeof n + n.nname, params, n.nparams);
 	__atomic_store_n(&tracing->used, tracing->used + n.size, __ATOMIC_RELEASE);
 }
-// hold stops the launch that finds HOLD_NEXT until a test clears it, at most a minute, and leaves the return addresses of
-// the launch and its callers, as far as C frames go.
+// hold stops the launch that finds HOLD_NEXT until a test clears it, at most a minute, and leaves the return addresses
+// of the launch and its callers, as far as C frames go.
 static __attribute__((noinline)) void hold(void) {
 	uint32_t next = HOLD_NEXT;
 	void *pc[26];
