@@ -41,7 +41,8 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error
 func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 	bounded, stop := c.status.bound(ctx)
 	defer stop()
-	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, Fail: c.status.end}
+	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
+		StallWarning: c.cfg.settings.StallWarning, Fail: c.status.end}
 	r := c.registered
 	if r == nil {
 		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
@@ -86,7 +87,8 @@ func (c *Comm) SetSelector(s algorithm.Selector) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.registered == nil {
-		c.registered = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
+		c.registered = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot),
+			c.cfg.forced)}
 	}
 	c.registered.collection.SetSelector(s)
 }

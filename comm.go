@@ -82,7 +82,8 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 		return nil, wrap(cfg.Name, op, parent.Rank(), err)
 	}
 	bootstrap.NameAs(boot, ranks)
-	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), council: agreement.New(boot, tags.Agreement)}
+	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(),
+		council: agreement.New(boot, tags.Agreement)}
 	c.status.begin()
 	failures := boot.Failures()
 	c.watch.Go(func() { c.watchPeers(failures) })
@@ -124,7 +125,8 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	for r, b := range all {
 		if len(b) > length {
-			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: rank %d cannot go on: %s", ErrUnsupported, r, b[length:])}
+			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: rank %d cannot go on: %s",
+				ErrUnsupported, r, b[length:])}
 		}
 		if len(b) != length || b[0] != mine[0] {
 			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind)}
@@ -155,8 +157,9 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 			return err
 		}
 		var e *nvlink.Engine
-		e, err = nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout,
-			SeparateGraphs: c.cfg.SeparateGraphs, StallWarning: c.cfg.settings.StallWarning, Name: c.cfg.Name, Settings: c.cfg.settings})
+		e, err = nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings,
+			Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
+			SeparateGraphs: c.cfg.SeparateGraphs})
 		if err == nil {
 			c.engine, c.order = e, e.Order()
 		}
@@ -212,7 +215,8 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 // watchPeers turns the death of a rank into an abort that names the rank.
 func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
-		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
+		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w",
+			ErrPeerDead, f.Err)})
 	}
 }
 
@@ -288,7 +292,8 @@ func (c *Comm) Close() error {
 		tell, cut = c.notices.leaving()
 	}
 	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
-	c.status.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
+	c.status.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w",
+		ErrAborted, ErrClosed)})
 	if tell {
 		c.notices.send(leftClosed, cut)
 	}

@@ -67,7 +67,8 @@ func (c *Comm) listen() {
 	if c.engine.SeesAborts() || c.size == 1 {
 		return
 	}
-	c.notices = &notices{c: c, engine: c.engine, sent: make([]uint64, c.size), received: make([]uint64, c.size), left: make([]*departure, c.size)}
+	c.notices = &notices{c: c, engine: c.engine, sent: make([]uint64, c.size), received: make([]uint64, c.size),
+		left: make([]*departure, c.size)}
 	for p := range c.size {
 		if p != c.rank {
 			c.watch.Go(func() { c.notices.handle(p) })
@@ -87,7 +88,8 @@ func (n *notices) handle(peer int) {
 		}
 		d, cut, ok := parseNotice(b)
 		if !ok {
-			n.c.status.endByPeer(n.blame(peer, fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
+			n.c.status.endByPeer(n.blame(peer,
+				fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
 			return
 		}
 		if err := n.depart(peer, d, cut); err != nil {

@@ -74,8 +74,9 @@ func newConfig(opts []Option) (*config, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	c := &config{
-		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat, rootLife: defaultRootLife,
-		iface: env.Interface, family: env.Family, log: slog.Default(), hostID: env.HostID, secret: []byte(env.Secret), commID: env.CommID,
+		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
+		rootLife: defaultRootLife, log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
+		iface: env.Interface, family: env.Family, hostID: env.HostID,
 	}
 	for _, o := range opts {
 		o(c)

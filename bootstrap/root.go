@@ -74,7 +74,8 @@ func newRoot(c *config, ls []net.Listener, secret []byte, address string, a atte
 		c:    c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
 		world: c.world, pinned: c.world > 0, attempt: a, members: map[int]*rootMember{}, lateError: newLateError(),
 	}
-	r.acceptor = &acceptor{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, starved: r.starved, log: c.log.With("root", address)}
+	r.acceptor = &acceptor{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter,
+		abandon: r.abandon, starved: r.starved, log: c.log.With("root", address)}
 	return r
 }
 

@@ -148,7 +148,8 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	note := "" // a possible reason why the other ranks do not join
 	if t.rank == 0 && m.address != nil {
 		var ls []net.Listener
-		if ls, note, err = m.address.listen(ctx, m.iface, c.family); err != nil { // not a new err: the root's clean-up below checks the result err
+		// Not a new err: the root's clean-up below checks the result err.
+		if ls, note, err = m.address.listen(ctx, m.iface, c.family); err != nil {
 			return nil, nil, err
 		}
 		if note != "" {

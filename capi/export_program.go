@@ -31,7 +31,8 @@ func stringsOf(p **C.char, n C.int32_t) []string {
 func gocclgo_kernel_compile(dev C.goccl_device, major, minor C.int32_t, source *C.char, sourceSize C.uint64_t, name *C.char,
 	options **C.char, noptions C.int32_t, dirs **C.char, ndirs C.int32_t, image *unsafe.Pointer, size *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	return giveBytes(image, size)(core.Compile(core.Handle(dev), int(major), int(minor), string(bytesOf(unsafe.Pointer(source), sourceSize)), C.GoString(name),
+	return giveBytes(image, size)(core.Compile(core.Handle(dev), int(major), int(minor),
+		string(bytesOf(unsafe.Pointer(source), sourceSize)), C.GoString(name),
 		stringsOf(options, noptions), stringsOf(dirs, ndirs)))
 }
 

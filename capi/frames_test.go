@@ -37,7 +37,8 @@ func TestFramesToTheLaunch(t *testing.T) {
 		request.Count = count
 		launched, driver := launchFrames(t, trace, request)
 		total := shim + doorFrames + len(launched) + driver
-		t.Logf("%d frames: %d in libnccl.so.2, %d in the door, %d in Go, %d in the driver's C:\n%s", total, shim, doorFrames, len(launched), driver,
+		t.Logf("%d frames: %d in libnccl.so.2, %d in the door, %d in Go, %d in the driver's C:\n%s", total, shim, doorFrames,
+			len(launched), driver,
 			strings.Join(launched, "\n"))
 		if shim < 1 || len(launched) < 5 || driver < 1 {
 			t.Error("the stack was not found")
@@ -71,7 +72,8 @@ func mockDriver(t *testing.T) *mockcuda.Trace {
 func shimFrames(t *testing.T) int {
 	t.Helper()
 	core := filepath.Join(t.TempDir(), "libcore.so")
-	out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", core, "testdata/frames_core.c", "-ldl").CombinedOutput()
+	out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", core,
+		"testdata/frames_core.c", "-ldl").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -155,5 +157,6 @@ func allReduce(t *testing.T) core.Request {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = core.Free(mem) })
-	return core.Request{Comm: comms[0], Collective: uint32(algorithm.AllReduce), Type: uint32(datatype.Float32), Send: mem, Recv: mem, Stream: stream}
+	return core.Request{Comm: comms[0], Collective: uint32(algorithm.AllReduce), Type: uint32(datatype.Float32),
+		Send: mem, Recv: mem, Stream: stream}
 }

@@ -89,7 +89,8 @@ func exchange[T any](c *Communicator, kind uint8, op string, peer, tag int, send
 	f := newFuture[T]()
 	var zero T
 	if peer < 0 || peer >= c.WorldSize() || tag < 0 || tag > tags.MostOfUser {
-		f.complete(zero, invalid(op, "rank %d and tag %d: ranks are 0…%d, tags 0…%d", peer, tag, c.WorldSize()-1, tags.MostOfUser))
+		f.complete(zero, invalid(op, "rank %d and tag %d: ranks are 0…%d, tags 0…%d", peer, tag, c.WorldSize()-1,
+			tags.MostOfUser))
 		return f
 	}
 	c.mu.Lock()

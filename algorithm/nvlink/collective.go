@@ -10,11 +10,17 @@ import (
 
 // collectives holds what enqueues one request that is not a send or a receive.
 var collectives = [algorithm.NumCollectives]func(*Engine, *algorithm.Request, *cuda.Stream) error{
-	algorithm.AllReduce: (*Engine).reduce, algorithm.Reduce: (*Engine).reduce, algorithm.ReduceScatter: (*Engine).reduceScatter,
-	algorithm.AllGather: (*Engine).exchange, algorithm.AllToAll: (*Engine).exchange, algorithm.Broadcast: (*Engine).broadcast,
-	algorithm.Gather: (*Engine).gather, algorithm.Scatter: (*Engine).scatter, algorithm.AllToAllV: (*Engine).allToAllV,
-	algorithm.AllToAllVDevice: (*Engine).allToAllVDevice,
+	algorithm.AllReduce:       (*Engine).reduce,
+	algorithm.AllGather:       (*Engine).exchange,
+	algorithm.ReduceScatter:   (*Engine).reduceScatter,
+	algorithm.AllToAll:        (*Engine).exchange,
+	algorithm.AllToAllV:       (*Engine).allToAllV,
+	algorithm.Broadcast:       (*Engine).broadcast,
+	algorithm.Reduce:          (*Engine).reduce,
+	algorithm.Gather:          (*Engine).gather,
+	algorithm.Scatter:         (*Engine).scatter,
 	algorithm.Barrier:         func(e *Engine, _ *algorithm.Request, s *cuda.Stream) error { return e.barrier(s) },
+	algorithm.AllToAllVDevice: (*Engine).allToAllVDevice,
 }
 
 // countless reports whether a collective has work although Count is 0.

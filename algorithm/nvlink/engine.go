@@ -108,7 +108,11 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap, dev: dev, tuning: env.Tuning, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(streamArgs), stop: make(chan struct{})}
+	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels,
+		dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap, dev: dev,
+		tuning: env.Tuning, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout,
+		args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
+		stream: new(streamArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
 		e.symmetric = newSymmetric(dev, cfg.Bootstrap, terms.copies, waitLimit(&cfg))
 	}
@@ -220,7 +224,8 @@ func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
 		k := i + 1
 		var err error
 		if s, ok := r.Stream.(*cuda.Stream); !ok {
-			err = fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, r.Stream.Device().ID(), e.dev.ID())
+			err = fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument,
+				r.Stream.Device().ID(), e.dev.ID())
 		} else if isP2P(r) {
 			for k < len(reqs) && isP2P(&reqs[k]) {
 				k++

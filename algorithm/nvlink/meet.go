@@ -55,7 +55,8 @@ func tuningHash(env *setting.Config) (uint64, error) {
 // introduce returns this rank's hello, which includes the error.
 func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	p := dev.Properties()
-	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, Blocks: env.MaxCTAs, Copies: copyMode(env.CopyEngine)}
+	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, Blocks: env.MaxCTAs,
+		Copies: copyMode(env.CopyEngine)}
 	var err error
 	h.Tuning, err = tuningHash(env)
 	if err == nil && p.Major < 8 {

@@ -62,7 +62,8 @@ func open(boot bootstrap.Bootstrap, bytes int64) (*end, error) {
 	if e.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
-	e.engine, err = shm.New(context.Background(), shm.Config{Bootstrap: boot, Device: dev, OpTimeout: time.Minute, Algorithms: os.Getenv("GOCCL_ALGO")})
+	e.engine, err = shm.New(context.Background(), shm.Config{Bootstrap: boot, Device: dev, OpTimeout: time.Minute,
+		Algorithms: os.Getenv("GOCCL_ALGO")})
 	return e, err
 }
 

@@ -25,29 +25,39 @@ static ncclResult_t check_op(ncclRedOp_t op, const char *what) {
 	} \
 	WEAK(nccl##name)
 
-REDUCTION(AllReduce, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream),
+REDUCTION(AllReduce, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+	ncclComm_t comm, cudaStream_t stream),
 	GOCCL_ALL_REDUCE, sendbuff, recvbuff, count);
-REDUCTION(Reduce, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream),
+REDUCTION(Reduce, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+	int root, ncclComm_t comm, cudaStream_t stream),
 	GOCCL_REDUCE, sendbuff, recvbuff, count, .root = root);
-REDUCTION(ReduceScatter, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream),
+REDUCTION(ReduceScatter, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+	ncclComm_t comm, cudaStream_t stream),
 	GOCCL_REDUCE_SCATTER, sendbuff, recvbuff, count);
-CALL(AllGather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream),
+CALL(AllGather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+	cudaStream_t stream),
 	GOCCL_ALL_GATHER, sendbuff, recvbuff, count);
-CALL(Broadcast, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream),
+CALL(Broadcast, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+	ncclComm_t comm, cudaStream_t stream),
 	GOCCL_BROADCAST, sendbuff, recvbuff, count, .root = root);
 CALL(Bcast, (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream),
 	GOCCL_BROADCAST, buff, buff, count, .root = root);
-CALL(Gather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream),
+CALL(Gather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+	cudaStream_t stream),
 	GOCCL_GATHER, sendbuff, recvbuff, count, .root = root);
-CALL(Scatter, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream),
+CALL(Scatter, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+	cudaStream_t stream),
 	GOCCL_SCATTER, sendbuff, recvbuff, count, .root = root);
-CALL(Send, (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
+CALL(Send, (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+	cudaStream_t stream),
 	GOCCL_SEND, sendbuff, NULL, count, .root = peer);
 CALL(Recv, (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
 	GOCCL_RECV, NULL, recvbuff, count, .root = peer);
-CALL(AlltoAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream),
+CALL(AlltoAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+	cudaStream_t stream),
 	GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count);
-CALL(AllToAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream),
+CALL(AllToAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+	cudaStream_t stream),
 	GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count);
 
 static ncclResult_t all_to_all_v(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream, const char *what) {

@@ -39,7 +39,8 @@ func TestTagsHaveNames(t *testing.T) {
 					if at == 0 || !isContext(n.Args[0]) {
 						return true
 					}
-					if _, literal := n.Args[at].(*ast.BasicLit); literal && !strings.HasPrefix(path, "examples") && !strings.HasPrefix(path, "bench") {
+					if _, literal := n.Args[at].(*ast.BasicLit); literal && !strings.HasPrefix(path, "examples") &&
+						!strings.HasPrefix(path, "bench") {
 						t.Errorf("%s: a tag without a name: give it one in internal/tags", fset.Position(n.Pos()))
 					}
 				}

@@ -10,7 +10,8 @@ import (
 // environment is a table of docs/environment.md, from the table by which the environment is read.
 func environment(section string) (string, error) {
 	var b strings.Builder
-	own := map[string]setting.Section{"own": setting.Own, "foreign": setting.Foreign, "doors": setting.Doors, "tests": setting.Tests}
+	own := map[string]setting.Section{"own": setting.Own, "foreign": setting.Foreign, "doors": setting.Doors,
+		"tests": setting.Tests}
 	honoured, ignored := setting.NCCL()
 	switch at, ok := own[section]; {
 	case ok:

@@ -23,7 +23,8 @@ var variables = map[string]*regexp.Regexp{
 
 // elsewhere lists directories that name variables without reading them, and directories that do not contain goccl's
 // sources.
-var elsewhere = []string{"build", "internal/setting", "internal/doctor", "internal/perf", "python/build", "python/tests", "python/examples"}
+var elsewhere = []string{"build", "internal/setting", "internal/doctor", "internal/perf", "python/build",
+	"python/tests", "python/examples"}
 
 // readVariables is every variable that a source reads, with one file that does. Tests' own variables are left out, but for the one that users set.
 func readVariables(t *testing.T, root string) map[string]string {
@@ -103,7 +104,8 @@ func TestVariablesAreInTheTable(t *testing.T) {
 		}
 	}
 	for name := range table {
-		if strings.HasPrefix(name, "NCCL_") && !strings.HasSuffix(name, " honoured") && name != "NCCL_TESTS" { // an argument of gpu.sh
+		if strings.HasPrefix(name, "NCCL_") && !strings.HasSuffix(name, " honoured") &&
+			name != "NCCL_TESTS" { // an argument of gpu.sh
 			t.Errorf("%s is read, and docs/environment.md does not call it honoured", name)
 		}
 	}

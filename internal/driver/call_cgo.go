@@ -43,7 +43,8 @@ func open() error {
 // call performs one operation with ctx current. p and q may point to Go memory without pointers; call keeps no
 // reference.
 func call(o op, ctx Context, a *args, p, q *byte) error {
-	return failure(C.goccl_driver_call(C.uint32_t(o), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), (*C.uint8_t)(p), (*C.uint8_t)(q)))
+	return failure(C.goccl_driver_call(C.uint32_t(o), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), (*C.uint8_t)(p),
+		(*C.uint8_t)(q)))
 }
 
 // LaunchInOrder is Enter, Launch and Leave in one call. params begins with the kernel's ticket, 8 bytes which this call
@@ -51,7 +52,8 @@ func call(o op, ctx Context, a *args, p, q *byte) error {
 // as its last action.
 func (c Context) LaunchInOrder(f Function, cfg *LaunchConfig, s Stream, params []byte, o *Order) error {
 	a := cfg.pack(f, s, params)
-	return failure(C.goccl_driver_launch(C.uint64_t(c), (*C.uint64_t)(&a[0]), (*C.uint8_t)(first(params)), (*C.uint8_t)(o.bytes())))
+	return failure(C.goccl_driver_launch(C.uint64_t(c), (*C.uint64_t)(&a[0]), (*C.uint8_t)(first(params)),
+		(*C.uint8_t)(o.bytes())))
 }
 
 // failure is the error of a call's result.

@@ -94,7 +94,8 @@ func TestTuneTable(t *testing.T) {
 			if err := writeJSON(path, table); err != nil {
 				t.Fatal(err)
 			}
-			if loaded, err := nvlink.LoadTable(path, nvlink.GPU{Name: "another"}, 8); err != nil || !reflect.DeepEqual(loaded, table) {
+			if loaded, err := nvlink.LoadTable(path, nvlink.GPU{Name: "another"}, 8); err != nil || !reflect.DeepEqual(loaded,
+				table) {
 				t.Errorf("%v: %+v", err, loaded)
 			}
 		})

@@ -20,12 +20,14 @@ func from(values ...string) func(string) string {
 }
 
 func TestDurations(t *testing.T) {
-	for s, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "2m": 2 * time.Minute, "0": 0, "0s": 0} {
+	for s, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond,
+		"2m": 2 * time.Minute, "0": 0, "0s": 0} {
 		c, err := Parse(from("GOCCL_SPIN_LIMIT", s))
 		if err != nil || c.SpinLimit != want {
 			t.Errorf("%q: %v, %v", s, c.SpinLimit, err)
 		}
-		if c, err = Parse(from("GOCCL_TIMEOUT", s)); (err == nil) != (want > 0) || c.TimeoutOr(time.Hour) != cmpOr(want, time.Hour) {
+		if c, err = Parse(from("GOCCL_TIMEOUT", s)); (err == nil) != (want > 0) || c.TimeoutOr(time.Hour) != cmpOr(want,
+			time.Hour) {
 			t.Errorf("positive %q: %v, %v", s, c.Timeout, err)
 		}
 	}
@@ -63,7 +65,8 @@ func TestBadValues(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Parse(from("GOCCL_CHECK", "perhaps", "GOCCL_TIMEOUT", "soon"), "GOCCL_TIMEOUT"); err == nil || strings.Contains(err.Error(), "CHECK") {
+	if _, err := Parse(from("GOCCL_CHECK", "perhaps", "GOCCL_TIMEOUT", "soon"), "GOCCL_TIMEOUT"); err == nil ||
+		strings.Contains(err.Error(), "CHECK") {
 		t.Errorf("%v", err)
 	}
 	_, err := Parse(from("GOCCL_CHECK", "perhaps", "GOCCL_MAX_CTAS", "0", "GOCCL_DEVICE", "toaster"))
@@ -76,12 +79,14 @@ func TestBadValues(t *testing.T) {
 
 // goccl's own variable wins over NCCL's, which is then not even checked.
 func TestAliases(t *testing.T) {
-	c, err := Parse(from("GOCCL_SOCKET_FAMILY", "4", "NCCL_SOCKET_FAMILY", "junk", "NCCL_MAX_CTAS", "12", "NCCL_HOSTID", "me"))
+	c, err := Parse(from("GOCCL_SOCKET_FAMILY", "4", "NCCL_SOCKET_FAMILY", "junk", "NCCL_MAX_CTAS", "12", "NCCL_HOSTID",
+		"me"))
 	if err != nil || c.Family != 4 || c.MaxCTAs != 12 || c.HostID != "me" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for _, s := range []string{"ipv4", "AF_INET ", "inet6", "10"} {
-		if _, err := Parse(from("NCCL_SOCKET_FAMILY", s)); err == nil || !strings.Contains(err.Error(), "NCCL_SOCKET_FAMILY") {
+		if _, err := Parse(from("NCCL_SOCKET_FAMILY", s)); err == nil || !strings.Contains(err.Error(),
+			"NCCL_SOCKET_FAMILY") {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
@@ -89,11 +94,14 @@ func TestAliases(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	c, err := Parse(from())
-	if err != nil || c.StallWarning != 30*time.Second || !c.Overlap || c.CopyEngine != CopyLarge || c.Device != CUDA || c.SeparateGraphs || c.NoProgress {
+	if err != nil || c.StallWarning != 30*time.Second || !c.Overlap || c.CopyEngine != CopyLarge || c.Device != CUDA ||
+		c.SeparateGraphs || c.NoProgress {
 		t.Errorf("%+v, %v", c, err)
 	}
-	c, err = Parse(from("GOCCL_OVERLAP", "0", "GOCCL_COPY_ENGINE", "1", "NCCL_GRAPH_MIXING_SUPPORT", "0", "CUDA_HOME", "/a", "CUDA_PATH", "/b", "TERM", "dumb"))
-	if err != nil || c.Overlap || c.CopyEngine != CopyAlways || !c.SeparateGraphs || !c.NoProgress || !slices.Equal(c.Toolkits, []string{"/a", "/b"}) {
+	c, err = Parse(from("GOCCL_OVERLAP", "0", "GOCCL_COPY_ENGINE", "1", "NCCL_GRAPH_MIXING_SUPPORT", "0", "CUDA_HOME",
+		"/a", "CUDA_PATH", "/b", "TERM", "dumb"))
+	if err != nil || c.Overlap || c.CopyEngine != CopyAlways || !c.SeparateGraphs || !c.NoProgress ||
+		!slices.Equal(c.Toolkits, []string{"/a", "/b"}) {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -113,7 +121,8 @@ func TestTable(t *testing.T) {
 }
 
 func TestUnread(t *testing.T) {
-	environ := []string{"NCCL_ALGO=Ring", "NCCL_IB_HCA=mlx5_0", "NCCL_CHECK_POINTERS=1", "NCCL_P2P_LEVEL=", "NCCL_DEBUG=INFO", "NCCL_ALGO=Tree"}
+	environ := []string{"NCCL_ALGO=Ring", "NCCL_IB_HCA=mlx5_0", "NCCL_CHECK_POINTERS=1", "NCCL_P2P_LEVEL=",
+		"NCCL_DEBUG=INFO", "NCCL_ALGO=Tree"}
 	if got := Unread(environ); !slices.Equal(got, []string{"NCCL_ALGO", "NCCL_IB_HCA"}) {
 		t.Errorf("%v", got)
 	}

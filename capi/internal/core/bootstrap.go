@@ -22,14 +22,14 @@ func addBootstrap(b bootstrap.Bootstrap, job string) (Handle, error) {
 	return bootstraps.add(func(Handle) *boot { return &boot{b, job} })
 }
 
-// join joins a job of rank and size by t; job names the communicators made of it.
-func join(rank, size int, timeout time.Duration, job string, init func(t *bootstrap.TCP, ctx context.Context) error) (Handle, error) {
+// join joins a job of rank and size by init; job names the communicators made of it.
+func join(rank, size int, timeout time.Duration, job string, init func(*bootstrap.TCP) error) (Handle, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
 		return 0, err
 	}
 	t := bootstrap.NewTCP(rank, size, bootstrap.WithTimeout(cfg.Timeout))
-	if err := init(t, context.Background()); err != nil {
+	if err := init(t); err != nil {
 		return 0, err
 	}
 	return addBootstrap(t, job)
@@ -37,12 +37,14 @@ func join(rank, size int, timeout time.Duration, job string, init func(t *bootst
 
 // JoinID joins the other ranks by a unique id.
 func JoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
-	return join(rank, size, timeout, string(id[:]), func(t *bootstrap.TCP, ctx context.Context) error { return t.Init(ctx, id) })
+	return join(rank, size, timeout, string(id[:]), func(t *bootstrap.TCP) error { return t.Init(context.Background(), id) })
 }
 
 // JoinAddress joins them at an address.
 func JoinAddress(address string, rank, size int, timeout time.Duration) (Handle, error) {
-	return join(rank, size, timeout, "address "+address, func(t *bootstrap.TCP, ctx context.Context) error { return t.InitAddress(ctx, address) })
+	return join(rank, size, timeout, "address "+address, func(t *bootstrap.TCP) error {
+		return t.InitAddress(context.Background(), address)
+	})
 }
 
 // JoinEnv joins them by the launcher's environment variables.

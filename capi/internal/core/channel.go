@@ -12,7 +12,9 @@ func NewSemaphoreStub(conn Handle) (Handle, error) { return from(conn, primitive
 
 // ReadSemaphoreStub reads the peer's half.
 func ReadSemaphoreStub(ctx Handle, data []byte) (Handle, error) {
-	return from(ctx, func(c *primitive.Context) (*primitive.SemaphoreStub, error) { return c.DeserializeSemaphoreStub(data) })
+	return from(ctx, func(c *primitive.Context) (*primitive.SemaphoreStub, error) {
+		return c.DeserializeSemaphoreStub(data)
+	})
 }
 
 // NewSemaphore makes a semaphore of both halves.
@@ -60,7 +62,8 @@ func NewBaseMemoryChannel(sema Handle) (Handle, error) {
 // NewMemoryChannel makes a channel from src to dst; packetBuffer may be 0.
 func NewMemoryChannel(sema, dst, src, packetBuffer Handle) (Handle, error) {
 	var a args
-	s, d, o := arg[*primitive.Semaphore](&a, sema), arg[*primitive.RegisteredMemory](&a, dst), arg[*primitive.RegisteredMemory](&a, src)
+	s, d, o := arg[*primitive.Semaphore](&a, sema), arg[*primitive.RegisteredMemory](&a, dst),
+		arg[*primitive.RegisteredMemory](&a, src)
 	var packets *primitive.RegisteredMemory
 	if packetBuffer != 0 {
 		packets = arg[*primitive.RegisteredMemory](&a, packetBuffer)

@@ -57,7 +57,8 @@ func ConnectionInfo(h Handle) (transport, peer, tag int, err error) {
 // Write copies within the bounds of both memories.
 func Write(conn, dst Handle, dstOff uint64, src Handle, srcOff, size uint64) error {
 	var a args
-	c, d, s := arg[*primitive.Connection](&a, conn), arg[*primitive.RegisteredMemory](&a, dst), arg[*primitive.RegisteredMemory](&a, src)
+	c, d, s := arg[*primitive.Connection](&a, conn), arg[*primitive.RegisteredMemory](&a, dst),
+		arg[*primitive.RegisteredMemory](&a, src)
 	return a.do(func() error { return c.Write(d, dstOff, s, srcOff, size) })
 }
 

@@ -39,14 +39,21 @@ func objectOf[T any](h Handle) (T, error) {
 
 // names are those of objects in errors; the name of another is its Go type.
 var names = map[reflect.Type]string{
-	reflect.TypeFor[*primitive.Context](): "context", reflect.TypeFor[*primitive.Endpoint](): "endpoint",
-	reflect.TypeFor[*primitive.Connection](): "connection", reflect.TypeFor[*primitive.RegisteredMemory](): "registered memory",
-	reflect.TypeFor[*primitive.SemaphoreStub](): "semaphore stub", reflect.TypeFor[*primitive.Semaphore](): "semaphore",
-	reflect.TypeFor[*primitive.BaseMemoryChannel](): "base memory channel", reflect.TypeFor[*primitive.MemoryChannel](): "memory channel",
-	reflect.TypeFor[*primitive.BasePortChannel](): "base port channel", reflect.TypeFor[*primitive.PortChannel](): "port channel",
-	reflect.TypeFor[*primitive.SwitchChannel](): "switch channel", reflect.TypeFor[*primitive.Fifo](): "fifo",
-	reflect.TypeFor[*primitive.ProxyService](): "proxy service", reflect.TypeFor[*primitive.Communicator](): "communicator of primitives",
-	reflect.TypeFor[*future](): "future",
+	reflect.TypeFor[*primitive.Context]():           "context",
+	reflect.TypeFor[*primitive.Endpoint]():          "endpoint",
+	reflect.TypeFor[*primitive.Connection]():        "connection",
+	reflect.TypeFor[*primitive.RegisteredMemory]():  "registered memory",
+	reflect.TypeFor[*primitive.SemaphoreStub]():     "semaphore stub",
+	reflect.TypeFor[*primitive.Semaphore]():         "semaphore",
+	reflect.TypeFor[*primitive.BaseMemoryChannel](): "base memory channel",
+	reflect.TypeFor[*primitive.MemoryChannel]():     "memory channel",
+	reflect.TypeFor[*primitive.BasePortChannel]():   "base port channel",
+	reflect.TypeFor[*primitive.PortChannel]():       "port channel",
+	reflect.TypeFor[*primitive.SwitchChannel]():     "switch channel",
+	reflect.TypeFor[*primitive.Fifo]():              "fifo",
+	reflect.TypeFor[*primitive.ProxyService]():      "proxy service",
+	reflect.TypeFor[*primitive.Communicator]():      "communicator of primitives",
+	reflect.TypeFor[*future]():                      "future",
 }
 
 func nameOf(v any) string {

@@ -35,7 +35,8 @@ func ProxyAddSemaphore(h, sema Handle) (primitive.SemaphoreID, error) {
 // ProxyBuildSemaphore builds a semaphore with the peer of conn and adds it, without waiting for the peer.
 func ProxyBuildSemaphore(h, comm, conn Handle) (primitive.SemaphoreID, error) {
 	var a args
-	s, c, n := arg[*primitive.ProxyService](&a, h), arg[*primitive.Communicator](&a, comm), arg[*primitive.Connection](&a, conn)
+	s, c, n := arg[*primitive.ProxyService](&a, h), arg[*primitive.Communicator](&a, comm),
+		arg[*primitive.Connection](&a, conn)
 	return tell(&a, func() (primitive.SemaphoreID, error) { return s.BuildAndAddSemaphore(c, n) })
 }
 

@@ -27,7 +27,8 @@ var prepare = sync.OnceFunc(func() {
 // warnOfUnread logs one line per process about NCCL's variables that have no effect.
 var warnOfUnread = sync.OnceFunc(func() {
 	if names := setting.Unread(setting.Environ()); names != nil {
-		slog.Warn("NCCL's variables that goccl does not read are set; docs/environment.md says what takes their place", "variables", strings.Join(names, " "))
+		slog.Warn("NCCL's variables that goccl does not read are set; docs/environment.md says what takes their place",
+			"variables", strings.Join(names, " "))
 	}
 })
 
