@@ -3,7 +3,8 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 MAKEFLAGS   += --no-builtin-rules
-# libgoccl.so must not tell where it was built. Everything else is built likewise: what differs in this would all be compiled twice, Go's library too.
+# libgoccl.so must not tell where it was built. Everything else is built likewise: what differs in this would all be
+# compiled twice, Go's library too.
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 GO       ?= go
@@ -17,18 +18,18 @@ VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unk
 LDFLAGS   = -s -w -X github.com/goccl/goccl/internal/buildinfo.version=$(VERSION)
 GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './build/*' -not -path './.venv/*')
 
-# Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector. Here and in unit, those that
-# take longest come first: the others run beside them.
-RACE = . executor algorithm bootstrap capi/internal/core device internal/doctor internal/driver internal/fdshare internal/futex internal/launch internal/perf \
-       internal/wait primitive topo transport
-RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && { ls *.go >/dev/null 2>&1 && echo .; continue; }; [ -d $$p ] && echo ./$$p/...; done)
+# Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
+# Here and in unit, those that take longest come first: the others run beside them.
+RACE = . internal/test executor algorithm bootstrap capi/internal/core device cmd/goccl/launch \
+       cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex internal/wait primitive topo transport
+RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && echo . || echo ./$$p/...; done)
 
-.PHONY: help test check fmt lint golangci-lint vet build race unit fuzz soak kernels-check generate tools gpu-bundle clean
+.PHONY: help test check fmt lint vet build race unit fuzz soak kernels-check generate tools gpu-bundle clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: ## everything that needs no GPU; the plain tests come last. GOCCL_FULL=1: also what takes long, and every fuzz target
+test: ## all that needs no GPU; the plain tests come last. GOCCL_FULL=1: also what takes long, and every fuzz target
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory check
@@ -59,28 +60,24 @@ lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint
 	cd tools && $(GO) test -vet=off ./lint
 	$(LINT) ./...
 
-golangci-lint: ## the same by golangci-lint, which takes two minutes to build
-	@mkdir -p $(TOOLS)/bin
-	cd tools && $(GO) build -o ../$(TOOLS)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	$(TOOLS)/bin/golangci-lint run ./...
-
 # go build would link every program as well, each time.
 build: ## compile every package, with and without cgo, and link goccl without
 	CGO_ENABLED=0 $(GO) list -export ./... >/dev/null
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/goccl
 	$(GO) list -export ./... >/dev/null
 
-kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild every architecture, not only sm_90
+kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures, not only sm_90
 	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
 
 race: ## the tests of the concurrent packages under the race detector
 	$(GO) test -vet=off -race -short -timeout 20m $(RACE_PACKAGES)
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest . ./executor ./...
+	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./internal/test/faults . ./executor ./...
 
 FUZZTIME ?= 10s
-FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build --exclude-dir=.venv . | xargs -n1 dirname | sort -u)
+FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build \
+                        --exclude-dir=.venv . | xargs -n1 dirname | sort -u)
 
 fuzz: ## every fuzz target, for FUZZTIME (10s) each
 	@for p in $(FUZZ_PACKAGES); do \
@@ -91,10 +88,8 @@ fuzz: ## every fuzz target, for FUZZTIME (10s) each
 		done; \
 	done
 
-TUTORIALS := ./examples/01-basic-concepts ./examples/02-bootstrap ./examples/03-memory-channel ./examples/04-port-channel
-
 soak: ## tutorials 01 to 04, 200 times: none may hang or leave anything behind
-	$(GO) test -p 1 -count 200 -failfast -timeout 60m $(TUTORIALS)
+	GOCCL_SOAK=1 $(GO) test -run TestSoak -timeout 60m -v ./internal/test/soak
 
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...
@@ -121,14 +116,16 @@ headers: ## build/include, the headers for programs and kernels
 	@cp -R kernels/include/goccl kernels/include/mscclpp capi/goccl.h capi/goccl_primitive.h $(INCLUDE)
 	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 
+CORE_LINK = -Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so
 build/libgoccl.so: $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
 	@mkdir -p $(@D)
-	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -o $@ -ldflags '$(LDFLAGS) -extldflags "-Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so"' ./capi
+	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -o $@ -ldflags '$(LDFLAGS) -extldflags "$(CORE_LINK)"' ./capi
 	@rm -f build/libgoccl.h
 
 build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/nccl/libnccl.map
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 -Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
+	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 \
+		-Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
 
 # Python. What the tests need goes to .venv; torch is used when it is there.
 PYTHON ?= python3

@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -45,8 +46,9 @@ func buildPlan(t *testing.T, name string, n int) *plan.Plan {
 // every operator.
 func TestPlansAreSelected(t *testing.T) {
 	const n = 3
-	comms := newComms(t, n, openHost)
-	names := []string{"allreduce_twoshot_ll", "allgather_direct", "reducescatter_push", "alltoall_ll", "broadcast_scatter", "reduce_direct"}
+	comms := commtest.New(t, n, commtest.Host, nil)
+	names := []string{"allreduce_twoshot_ll", "allgather_direct", "reducescatter_push", "alltoall_ll", "broadcast_scatter",
+		"reduce_direct"}
 	for _, name := range names {
 		p := buildPlan(t, name, n)
 		if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
@@ -67,11 +69,13 @@ func TestPlansAreSelected(t *testing.T) {
 			return list[0]
 		})
 	}
-	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Send} {
+	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
+		algorithm.AllToAll, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Send} {
 		for _, op := range []datatype.Op{datatype.Sum, datatype.Max, datatype.Avg, datatype.PreMulSum} {
 			for _, inPlace := range []bool{false, true} {
 				for _, count := range []int64{0, 1, 1013, 70_000} {
-					c := conformance.Case{Collective: coll, Type: datatype.Float16, Op: op, Count: count, Root: 0, InPlace: inPlace, Seed: rand.Uint64()}
+					c := conformance.Case{Collective: coll, Type: datatype.Float16, Op: op, Count: count, Root: 0, InPlace: inPlace,
+						Seed: rand.Uint64()}
 					if err := conformance.Run(comms, c); err != nil {
 						t.Fatalf("%v seed %d: %v", c, c.Seed, err)
 					}
@@ -97,12 +101,13 @@ func TestPlanFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "three.json"), buildPlan(t, "allreduce_ring", 3).Encode(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "three.json"), buildPlan(t, "allreduce_ring", 3).Encode(),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("GOCCL_PLAN_DIR", dir)
 	t.Setenv("GOCCL_ALGO", "all_reduce:allreduce_ring")
-	comms := newComms(t, n, openHost)
+	comms := commtest.New(t, n, commtest.Host, nil)
 	list := comms[0].Algorithms()
 	if len(list) != 2 || list[0].Name() != "allreduce_direct" || list[1].Name() != "allreduce_ring" {
 		t.Fatalf("%d plans: %v", len(list), list)
@@ -117,7 +122,8 @@ func TestPlanFolder(t *testing.T) {
 	if a := coll.Select(&r); a == nil || a.Name() != "allreduce_ring" {
 		t.Errorf("GOCCL_ALGO has no effect: %v", a)
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 1000}); err != nil {
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32,
+		Count: 1000}); err != nil {
 		t.Error(err)
 	}
 }
@@ -126,18 +132,20 @@ func TestPlanFolder(t *testing.T) {
 func TestPlanFolderMustBeOne(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipes", "plan.json")
-	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o700), syscall.Mkfifo(pipe, 0o600), os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o700), syscall.Mkfifo(pipe, 0o600),
+		os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []string{"/nosuch", filepath.Join(dir, "file"), filepath.Dir(pipe)} {
 		t.Setenv("GOCCL_PLAN_DIR", at)
 		boot := bootstrap.NewLocalGroup(1)[0]
-		dev, err := openHost(0)
+		dev, err := commtest.Host(0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev})
-		if !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_PLAN_DIR") || !strings.Contains(err.Error(), at) {
+		if !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_PLAN_DIR") ||
+			!strings.Contains(err.Error(), at) {
 			t.Errorf("%s: %v", at, err)
 		}
 		if c != nil {
@@ -150,7 +158,7 @@ func TestPlanFolderMustBeOne(t *testing.T) {
 }
 
 func TestRegisterRefuses(t *testing.T) {
-	comms := newComms(t, 2, openHost)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	three := buildPlan(t, "allreduce_ring", 3)
 	err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), three) })
 	if !errors.Is(err, goccl.ErrInvalidArgument) {
@@ -163,14 +171,15 @@ func TestRegisterRefuses(t *testing.T) {
 			t.Errorf("time %d: %v", want+1, err)
 		}
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Int32, Count: 100}); err != nil {
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Int32,
+		Count: 100}); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestAbortWithPlans: an abort also ends running plans.
 func TestAbortWithPlans(t *testing.T) {
-	comms := newComms(t, 2, openHost)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := buildPlan(t, "allreduce_direct", 2)
 	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
 		t.Fatal(err)
@@ -180,14 +189,15 @@ func TestAbortWithPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := comms[0].AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) {
+	if err := comms[0].AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, nil); !errors.Is(err,
+		goccl.ErrAborted) {
 		t.Error(err)
 	}
 }
 
 // Revoke also ends running plans, even if they wait for a peer.
 func TestRevokeWithPlans(t *testing.T) {
-	comms := newComms(t, 2, openHost)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := buildPlan(t, "allreduce_direct", 2)
 	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
 		t.Fatal(err)
@@ -222,7 +232,7 @@ func TestRevokeWithPlans(t *testing.T) {
 // accepted, and other collectives are not affected.
 func TestForcedNames(t *testing.T) {
 	t.Setenv("GOCCL_ALGO", "all_reduce:allreduce_twoshot_ll,broadcast:nobody")
-	comms := newComms(t, 2, openHost)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := buildPlan(t, "allreduce_twoshot_ll", 2)
 	refused := func(name string, coll algorithm.Collective) {
 		t.Helper()
@@ -237,22 +247,25 @@ func TestForcedNames(t *testing.T) {
 	}
 	refused("nobody", algorithm.Broadcast)
 	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather} {
-		if err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Float32, Count: 1000}); err != nil {
+		if err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Float32,
+			Count: 1000}); err != nil {
 			t.Errorf("%v: %v", coll, err)
 		}
 	}
 	list := comms[0].Catalog()
-	if last := list[len(list)-1]; !last.Registered || !last.Forceable || last.Name != p.Name || last.Collective != algorithm.AllReduce {
+	if last := list[len(list)-1]; !last.Registered || !last.Forceable || last.Name != p.Name ||
+		last.Collective != algorithm.AllReduce {
 		t.Errorf("%+v", last)
 	}
 	for _, bad := range []string{"all_reduce", "nothing:x", "send:x"} {
 		t.Setenv("GOCCL_ALGO", bad)
 		boot := bootstrap.NewLocalGroup(1)[0]
-		dev, err := openHost(0)
+		dev, err := commtest.Host(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev}); !errors.Is(err, goccl.ErrInvalidArgument) {
+		if _, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev}); !errors.Is(err,
+			goccl.ErrInvalidArgument) {
 			t.Errorf("GOCCL_ALGO=%s: %v", bad, err)
 		}
 		_, _ = boot.Close(), dev.Close()

@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // extentsOf returns the bytes that a request of count bytes accesses, by the table of algorithm.Request.
@@ -48,7 +49,7 @@ func extentsOf(c algorithm.Collective, count int64, rank, n int) (send, recv int
 func TestShortBuffers(t *testing.T) {
 	const n, count = 3, 64 << 10
 	open := func(r int) (device.Device, error) { return host.Open(r) }
-	comms := commsWith(t, n, open, nil)
+	comms := commtest.New(t, n, open, nil)
 	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
 		if c == algorithm.AllToAllV || c == algorithm.AllToAllVDevice || c == algorithm.Send || c == algorithm.Recv {
 			continue
@@ -69,7 +70,7 @@ func TestShortBuffers(t *testing.T) {
 
 // The same for displacements beyond the buffer, and for messages.
 func TestShortParts(t *testing.T) {
-	comm := commsWith(t, 1, func(r int) (device.Device, error) { return host.Open(r) }, nil)[0]
+	comm := commtest.New(t, 1, func(r int) (device.Device, error) { return host.Open(r) }, nil)[0]
 	mem, err := comm.Device().Alloc(8192)
 	if err != nil {
 		t.Fatal(err)
@@ -79,12 +80,16 @@ func TestShortParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := func(sendAt, recvAt int64) algorithm.Request {
-		return algorithm.Request{Collective: algorithm.AllToAllV, Send: mem.Ptr(), Recv: mem.Ptr().Add(4096), Type: datatype.Int8, Stream: s,
+		return algorithm.Request{Collective: algorithm.AllToAllV, Send: mem.Ptr(), Recv: mem.Ptr().Add(4096),
+			Type: datatype.Int8, Stream: s,
 			SendCounts: []int64{4}, SendDispls: []int64{sendAt}, RecvCounts: []int64{4}, RecvDispls: []int64{recvAt}}
 	}
-	send := algorithm.Request{Collective: algorithm.Send, Send: mem.Ptr().Add(4096), Count: 4097, Type: datatype.Int8, Stream: s}
-	recv := algorithm.Request{Collective: algorithm.Recv, Recv: mem.Ptr().Add(4096), Count: 4097, Type: datatype.Int8, Stream: s}
-	for want, reqs := range map[string][]algorithm.Request{"the send buffer": {v(8189, 0)}, "the recv buffer": {v(0, 4093)}, "takes 4097 bytes": {send, recv}} {
+	send := algorithm.Request{Collective: algorithm.Send, Send: mem.Ptr().Add(4096), Count: 4097, Type: datatype.Int8,
+		Stream: s}
+	recv := algorithm.Request{Collective: algorithm.Recv, Recv: mem.Ptr().Add(4096), Count: 4097, Type: datatype.Int8,
+		Stream: s}
+	for want, reqs := range map[string][]algorithm.Request{"the send buffer": {v(8189, 0)},
+		"the recv buffer": {v(0, 4093)}, "takes 4097 bytes": {send, recv}} {
 		if err := comm.Submit(reqs...); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want an invalid argument, %s", err, want)
 		}
@@ -120,13 +125,16 @@ func shortBuffer(comm *goccl.Comm, c algorithm.Collective, short string, count i
 		defer func() { _ = mem.Close() }()
 		at[i] = mem.Ptr()
 	}
-	err = comm.Submit(algorithm.Request{Collective: c, Send: at[0], Recv: at[1], Count: count, Type: datatype.Int8, Root: n - 1, Stream: s})
+	err = comm.Submit(algorithm.Request{Collective: c, Send: at[0], Recv: at[1], Count: count, Type: datatype.Int8,
+		Root: n - 1, Stream: s})
 	if bad {
 		where := at[0]
 		if short == "recv" {
 			where = at[1]
 		}
-		if !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), short+fmt.Sprintf(" buffer at %#x", uintptr(where))) || !strings.Contains(err.Error(), "bytes") {
+		if !errors.Is(err, goccl.ErrInvalidArgument) ||
+			!strings.Contains(err.Error(), short+fmt.Sprintf(" buffer at %#x", uintptr(where))) ||
+			!strings.Contains(err.Error(), "bytes") {
 			return fmt.Errorf("not refused, or not with address and length: %w", errors.Join(err))
 		}
 		return nil
@@ -156,7 +164,7 @@ func TestUnmappedBuffer(t *testing.T) {
 	at := device.Ptr(uintptr(unsafe.Pointer(&hole[0])))
 	for _, size := range []int64{64, 1 << 20} { // bytes
 		var found atomic.Bool
-		comms := commsWith(t, 3, func(r int) (device.Device, error) { return host.Open(r) }, nil)
+		comms := commtest.New(t, 3, func(r int) (device.Device, error) { return host.Open(r) }, nil)
 		var ranks sync.WaitGroup
 		for r, comm := range comms {
 			ranks.Go(func() {
@@ -190,7 +198,8 @@ func TestUnmappedBuffer(t *testing.T) {
 				if whom := blamed(comm.AsyncError()); err != nil && (r == 1 && whom != -1 || r != 1 && whom != 1) {
 					t.Errorf("%d bytes, rank %d blames rank %d: %v", size, r, whom, comm.AsyncError())
 				}
-				if ctx.Err() != nil || err == nil && (r == 1 || size > 64) { // a small operation completes elsewhere before that rank stores its result
+				// a small operation completes elsewhere before that rank stores its result
+				if ctx.Err() != nil || err == nil && (r == 1 || size > 64) {
 					t.Errorf("%d bytes, rank %d: %v; want an error", size, r, err)
 				}
 			})

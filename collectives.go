@@ -14,30 +14,36 @@ import (
 // AllReduce reduces count elements of every rank's send with op and writes the result to every rank's recv. All ranks
 // get bitwise identical results.
 func (c *Comm) AllReduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllReduce, Send: send, Recv: recv, Count: count, Type: t, Op: op, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.AllReduce, Send: send, Recv: recv, Count: count, Type: t, Op: op,
+		Stream: s})
 }
 
 // AllGather copies count elements of every rank r's send to recv + r·count, on every rank.
 func (c *Comm) AllGather(send, recv device.Ptr, count int64, t datatype.Type, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllGather, Send: send, Recv: recv, Count: count, Type: t, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.AllGather, Send: send, Recv: recv, Count: count, Type: t,
+		Stream: s})
 }
 
 // ReduceScatter reduces the ranks' sends (count·R elements each) with op and writes slice r (count elements) to rank
 // r's recv.
-func (c *Comm) ReduceScatter(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.ReduceScatter, Send: send, Recv: recv, Count: count, Type: t, Op: op, Stream: s})
+func (c *Comm) ReduceScatter(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op,
+	s device.Stream) error {
+	return c.one(algorithm.Request{Collective: algorithm.ReduceScatter, Send: send, Recv: recv, Count: count, Type: t,
+		Op: op, Stream: s})
 }
 
 // AllToAll sends slice p (count elements) of send to rank p. Rank p receives it in slice r of its recv, where r is this
 // rank.
 func (c *Comm) AllToAll(send, recv device.Ptr, count int64, t datatype.Type, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllToAll, Send: send, Recv: recv, Count: count, Type: t, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.AllToAll, Send: send, Recv: recv, Count: count, Type: t,
+		Stream: s})
 }
 
 // AllToAllV is AllToAll with separate counts and displacements for every peer, in elements. Each slice has R entries
 // and is copied before the call returns. The count that this rank sends to p must equal the count that p receives from
 // this rank.
-func (c *Comm) AllToAllV(send device.Ptr, sendCounts, sendDispls []int64, recv device.Ptr, recvCounts, recvDispls []int64, t datatype.Type, s device.Stream) error {
+func (c *Comm) AllToAllV(send device.Ptr, sendCounts, sendDispls []int64,
+	recv device.Ptr, recvCounts, recvDispls []int64, t datatype.Type, s device.Stream) error {
 	return c.one(algorithm.Request{Collective: algorithm.AllToAllV, Send: send, Recv: recv, Type: t, Stream: s,
 		SendCounts: sendCounts, SendDispls: sendDispls, RecvCounts: recvCounts, RecvDispls: recvDispls})
 }
@@ -56,27 +62,33 @@ type DeviceCounts = algorithm.DeviceCounts
 // rank, after the operation has run. Negative counts are treated as 0. If the lengths of send and recv are given, a
 // message outside of them is not moved and yields ErrInvalidArgument. If they are not given, bounds are not checked.
 func (c *Comm) AllToAllVDevice(send, recv device.Ptr, counts DeviceCounts, t datatype.Type, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: send, Recv: recv, Type: t, DeviceCounts: counts, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: send, Recv: recv, Type: t,
+		DeviceCounts: counts, Stream: s})
 }
 
 // Broadcast copies count elements of root's send to every rank's recv.
 func (c *Comm) Broadcast(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Broadcast, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Broadcast, Send: send, Recv: recv, Count: count, Type: t,
+		Root: root, Stream: s})
 }
 
 // Reduce reduces the ranks' sends with op and writes the result to root's recv.
-func (c *Comm) Reduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, root int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Reduce, Send: send, Recv: recv, Count: count, Type: t, Op: op, Root: root, Stream: s})
+func (c *Comm) Reduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, root int,
+	s device.Stream) error {
+	return c.one(algorithm.Request{Collective: algorithm.Reduce, Send: send, Recv: recv, Count: count, Type: t, Op: op,
+		Root: root, Stream: s})
 }
 
 // Gather copies count elements of every rank r's send to recv + r·count on root.
 func (c *Comm) Gather(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Gather, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Gather, Send: send, Recv: recv, Count: count, Type: t, Root: root,
+		Stream: s})
 }
 
 // Scatter copies slice r (count elements) of root's send to rank r's recv.
 func (c *Comm) Scatter(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Scatter, Send: send, Recv: recv, Count: count, Type: t, Root: root, Stream: s})
+	return c.one(algorithm.Request{Collective: algorithm.Scatter, Send: send, Recv: recv, Count: count, Type: t,
+		Root: root, Stream: s})
 }
 
 // Send sends count elements to peer, which must call Recv with the same count. To exchange in both directions at once,

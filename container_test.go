@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // TestContainersOfOneHost runs the matrix among ranks in separate namespaces, except for the network namespace: they
@@ -17,6 +19,6 @@ func TestContainersOfOneHost(t *testing.T) {
 	named := func(name string) []string {
 		return append(slices.Clone(by), "sh", "-c", "hostname "+name+`; exec "$0"`)
 	}
-	tk := task{Do: "matrix", Size: 3, Victim: -1, By: map[int][]string{1: named("one"), 2: named("two")}}
-	startJob(t, tk).await("done", everyone(3), time.Minute)
+	tk := commtest.Task{Do: "matrix", Size: 3, Victim: -1, By: map[int][]string{1: named("one"), 2: named("two")}}
+	commtest.Start(t, tk).Await("done", commtest.Everyone(3), time.Minute)
 }

@@ -12,22 +12,23 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/internal/testutil"
 	"github.com/goccl/goccl/primitive"
 )
 
 // descriptors counts the descriptors that communicators hold besides the bootstrap's.
-func (k *rank) descriptors() error {
+func descriptors(k *commtest.Process) error {
 	const comms = 4
 	before := testutil.Held()
 	for range comms {
-		c, err := k.comm(k.boot)
+		c, err := k.Comm(k.Boot)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = c.Close() }()
 	}
-	if err := k.boot.Barrier(context.Background()); err != nil {
+	if err := k.Boot.Barrier(context.Background()); err != nil {
 		return err
 	}
 	// Each communicator has its arena; the process has its fd server.
@@ -36,17 +37,17 @@ func (k *rank) descriptors() error {
 	if each > 1.5 {
 		return fmt.Errorf("%.2f descriptors for each communicator of %d ranks\n%s", each, k.Size, held.Detail)
 	}
-	return k.boot.Barrier(context.Background())
+	return k.Boot.Barrier(context.Background())
 }
 
 // children opens all that opens descriptors, and looks at what a child gets of them.
-func (k *rank) children() (err error) {
+func children(k *commtest.Process) (err error) {
 	id, err := bootstrap.NewUniqueID(bootstrap.WithInterface("lo"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, id.Close()) }()
-	c, err := k.comm(k.boot)
+	c, err := k.Comm(k.Boot)
 	if err != nil {
 		return err
 	}
@@ -56,19 +57,20 @@ func (k *rank) children() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sub.Close()) }()
-	u, err := newSums(c) // maps buffers of the peer
+	u, err := commtest.NewSums(c) // maps buffers of the peer
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, u.close()) }()
-	if err := u.once(3); err != nil {
+	defer func() { err = errors.Join(err, u.Close()) }()
+	if err := u.Once(3); err != nil {
 		return err
 	}
 	ctx := primitive.NewContext()
-	channels := primitive.NewCommunicator(k.boot, ctx)
+	channels := primitive.NewCommunicator(k.Boot, ctx)
 	defer func() { err = errors.Join(err, channels.Close(), ctx.Close()) }()
 	for tag, t := range []primitive.Transport{primitive.IPC, primitive.Ethernet} {
-		if _, err := channels.Connect(primitive.EndpointConfig{Transport: t, Device: k.dev}, 1-k.Rank, tag).Get(context.Background()); err != nil {
+		if _, err := channels.Connect(primitive.EndpointConfig{Transport: t, Device: k.Device}, 1-k.Rank,
+			tag).Get(context.Background()); err != nil {
 			return err
 		}
 	}
@@ -96,7 +98,7 @@ func (k *rank) children() (err error) {
 	if err != nil {
 		return err
 	}
-	return k.boot.Barrier(context.Background())
+	return k.Boot.Barrier(context.Background())
 }
 
 // opened is what the descriptors of a process are.
@@ -112,12 +114,14 @@ func opened(pid int) map[int]string {
 	return out
 }
 
-// TestChildrenInheritNothing: a program that a rank starts gets no descriptor of goccl. It would hide the rank's death, and could read its memory.
+// TestChildrenInheritNothing: a program that a rank starts gets no descriptor of goccl. It would hide the rank's death,
+// and could read its memory.
 func TestChildrenInheritNothing(t *testing.T) {
-	startJob(t, task{Do: "children", Size: 2, Victim: -1}).await("done", everyone(2), time.Minute)
+	commtest.Start(t, commtest.Task{Do: "children", Size: 2, Victim: -1}).Await("done", commtest.Everyone(2), time.Minute)
 }
 
 // TestDescriptorsOfCommunicators: they do not grow with the number of ranks.
 func TestDescriptorsOfCommunicators(t *testing.T) {
-	startJob(t, task{Do: "descriptors", Size: 8, Victim: -1}).await("done", everyone(8), time.Minute)
+	commtest.Start(t, commtest.Task{Do: "descriptors", Size: 8, Victim: -1}).Await("done", commtest.Everyone(8),
+		time.Minute)
 }

@@ -1,12 +1,11 @@
 package goccl
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/share"
 )
 
 // Errors to test for with errors.Is. Each is wrapped in an *Error with the rank, the operation and the sequence number.
@@ -34,28 +33,10 @@ func wrap(name, op string, rank int, err error) error {
 		}
 		return err
 	}
-	for _, k := range []struct{ theirs, ours error }{
-		{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout}, {bootstrap.ErrClosed, ErrClosed},
-		{bootstrap.ErrProtocol, ErrMismatch},
-	} {
-		if errors.Is(err, k.theirs) {
-			err = fmt.Errorf("%w: %w", k.ours, err)
-			break
-		}
-	}
-	return &Error{Comm: name, Op: op, Rank: rank, Peer: peerOf(err), Err: err}
+	return &Error{Comm: name, Op: op, Rank: rank, Peer: share.PeerOf(err), Err: algorithm.Kind(err)}
 }
 
 func (c *Comm) wrap(op string, err error) error { return wrap(c.cfg.Name, op, c.rank, err) }
-
-// peerOf returns the peer that a bootstrap error blames, or -1.
-func peerOf(err error) int {
-	var be *bootstrap.Error
-	if errors.As(err, &be) {
-		return be.Peer
-	}
-	return -1
-}
 
 func (c *Comm) errorf(op string, kind error, format string, args ...any) error {
 	return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: "+format, append([]any{kind}, args...)...)}

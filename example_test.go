@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +29,8 @@ func ranks(n int, f func(c *goccl.Comm)) {
 			if err != nil {
 				log.Fatal(err)
 			}
-			comm, err := goccl.NewComm(context.Background(), goccl.Config{Bootstrap: boot, Device: dev, OpTimeout: 10 * time.Second})
+			comm, err := goccl.NewComm(context.Background(),
+				goccl.Config{Bootstrap: boot, Device: dev, OpTimeout: 10 * time.Second})
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -114,8 +116,10 @@ func ExampleComm_Submit() {
 		dev, n := comm.Device(), comm.WorldSize()
 		out, in := put(dev, float32(10*comm.Rank())), put(dev, 0)
 		err := comm.Submit(
-			algorithm.Request{Collective: algorithm.Send, Send: out, Count: 1, Type: datatype.Float32, Peer: (comm.Rank() + 1) % n},
-			algorithm.Request{Collective: algorithm.Recv, Recv: in, Count: 1, Type: datatype.Float32, Peer: (comm.Rank() + n - 1) % n},
+			algorithm.Request{Collective: algorithm.Send, Send: out, Count: 1, Type: datatype.Float32,
+				Peer: (comm.Rank() + 1) % n},
+			algorithm.Request{Collective: algorithm.Recv, Recv: in, Count: 1, Type: datatype.Float32,
+				Peer: (comm.Rank() + n - 1) % n},
 		)
 		if err != nil {
 			log.Fatal(err)
@@ -175,7 +179,7 @@ func ExampleConfig_check() {
 			once.Lock()
 			if r == 0 {
 				fmt.Println(errors.Is(err, goccl.ErrMismatch))
-				fmt.Println(err)
+				fmt.Println(strings.ReplaceAll(err.Error(), ": ", ":\n"))
 			}
 			once.Unlock()
 			_, _, _ = comm.Close(), boot.Close(), dev.Close()
@@ -184,5 +188,8 @@ func ExampleConfig_check() {
 	wg.Wait()
 	// Output:
 	// true
-	// goccl: all_reduce #1 on rank 0, peer 1: ranks called different operations: rank 1 calls all_reduce(sum) of 2 × float (its #1), this rank all_reduce(sum) of 1 × float
+	// goccl:
+	// all_reduce #1 on rank 0, peer 1:
+	// ranks called different operations:
+	// rank 1 calls all_reduce(sum) of 2 × float (its #1), this rank all_reduce(sum) of 1 × float
 }

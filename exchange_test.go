@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // exchanges are rounds of all-to-all-v between n ranks, generated from a seed, so every rank knows the counts of all:
@@ -99,7 +100,8 @@ func newExchangeRank(x *exchanges, c *goccl.Comm) (e *exchangeRank, err error) {
 	for _, a := range []struct {
 		to    *device.Allocation
 		bytes int64
-	}{{&e.in, x.length[1]}, {&e.out, (rounds + 1) * x.length[0]}, {&e.tables, rounds * arrays}, {&e.counts, arrays}, {&e.other, 4096}} {
+	}{{&e.in, x.length[1]}, {&e.out, (rounds + 1) * x.length[0]}, {&e.tables, rounds * arrays}, {&e.counts, arrays},
+		{&e.other, 4096}} {
 		if *a.to, err = c.Device().Alloc(max(1, a.bytes)); err != nil {
 			return e, err
 		}
@@ -174,10 +176,14 @@ func (e *exchangeRank) eager() error {
 		}
 		n, r, p := e.c.WorldSize(), e.c.Rank(), e.other.Ptr()
 		if err := e.c.Submit( // a group
-			algorithm.Request{Collective: algorithm.Recv, Recv: p, Count: 77, Type: datatype.Int8, Peer: (r + n - 1) % n, Stream: e.s},
-			algorithm.Request{Collective: algorithm.AllReduce, Send: p.Add(256), Recv: p.Add(256), Count: 50, Type: datatype.Float32, Stream: e.s},
-			algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: e.in.Ptr(), Recv: e.recv(i), Type: t, DeviceCounts: e.deviceCounts(), Stream: e.s},
-			algorithm.Request{Collective: algorithm.Send, Send: p.Add(512), Count: 77, Type: datatype.Int8, Peer: (r + 1) % n, Stream: e.s}); err != nil {
+			algorithm.Request{Collective: algorithm.Recv, Recv: p, Count: 77, Type: datatype.Int8, Peer: (r + n - 1) % n,
+				Stream: e.s},
+			algorithm.Request{Collective: algorithm.AllReduce, Send: p.Add(256), Recv: p.Add(256), Count: 50,
+				Type: datatype.Float32, Stream: e.s},
+			algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: e.in.Ptr(), Recv: e.recv(i), Type: t,
+				DeviceCounts: e.deviceCounts(), Stream: e.s},
+			algorithm.Request{Collective: algorithm.Send, Send: p.Add(512), Count: 77, Type: datatype.Int8, Peer: (r + 1) % n,
+				Stream: e.s}); err != nil {
 			return err
 		}
 	}
@@ -187,7 +193,7 @@ func (e *exchangeRank) eager() error {
 // replayed captures one exchange and replays it for every round; the stream changes the counts in between.
 func (e *exchangeRank) replayed() (err error) {
 	last, s := e.recv(len(e.x.types)), e.s.(*cuda.Stream)
-	x, err := capture(s, cuda.CaptureThreadLocal, func() error {
+	x, err := commtest.Capture(s, cuda.CaptureThreadLocal, func() error {
 		return e.c.AllToAllVDevice(e.in.Ptr(), last, e.deviceCounts(), e.x.types[0], s)
 	})
 	if err != nil {
@@ -195,7 +201,8 @@ func (e *exchangeRank) replayed() (err error) {
 	}
 	defer func() { err = errors.Join(err, e.wait(), x.Close()) }()
 	for i := range e.x.types {
-		if err := errors.Join(s.Memset(last, 0xa5, e.x.length[0]), e.produce(i), x.Launch(s), s.Copy(e.recv(i), last, e.x.length[0])); err != nil {
+		if err := errors.Join(s.Memset(last, 0xa5, e.x.length[0]), e.produce(i), x.Launch(s),
+			s.Copy(e.recv(i), last, e.x.length[0])); err != nil {
 			return err
 		}
 	}
@@ -219,7 +226,8 @@ func (e *exchangeRank) check() error {
 		}
 		for k := range got {
 			if got[k] != want[k] {
-				return fmt.Errorf("rank %d of %d, round %d of %v, counts %v: byte %d is %#x, want %#x", e.c.Rank(), e.x.n, i, e.x.types[i], e.arrays(i), k, got[k], want[k])
+				return fmt.Errorf("rank %d of %d, round %d of %v, counts %v: byte %d is %#x, want %#x", e.c.Rank(), e.x.n, i,
+					e.x.types[i], e.arrays(i), k, got[k], want[k])
 			}
 		}
 	}
@@ -256,7 +264,8 @@ func exchangeAll(t *testing.T, comms []*goccl.Comm, x *exchanges, seed uint64, f
 			t.Fatal(err)
 		}
 	}
-	if err := each(len(comms), func(r int) error { return errors.Join(f(ranks[r]), ranks[r].check()) }); err != nil {
+	if err := commtest.Each(len(comms),
+		func(r int) error { return errors.Join(f(ranks[r]), ranks[r].check()) }); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // late is how much later than the first rank the other ranks leave.
@@ -19,45 +20,45 @@ const late = 1500 * time.Millisecond
 
 // leave is a job that ends well: all-reduces, and then every rank leaves at its own time. The task defines what rank 0
 // does.
-func (k *rank) leave() error {
-	c, err := k.comm(k.boot)
+func leave(k *commtest.Process) error {
+	c, err := k.Comm(k.Boot)
 	if err != nil {
 		return err
 	}
-	u, err := newSums(c)
+	u, err := commtest.NewSums(c)
 	if err != nil {
 		return err
 	}
-	if err := u.once(3); err != nil {
+	if err := u.Once(3); err != nil {
 		return err
 	}
 	if k.Leave == "abort" || k.Leave == "die" { // when the work of all is done
-		if err := k.boot.Barrier(context.Background()); err != nil {
+		if err := k.Boot.Barrier(context.Background()); err != nil {
 			return err
 		}
 	}
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	if k.Rank == 0 {
-		defer k.say("running", nil)
+		defer k.Say("running", nil)
 		switch k.Leave {
 		case "abort":
 			c.Abort(nil)
-			return errors.Join(u.close(), c.Close())
+			return errors.Join(u.Close(), c.Close())
 		case "die":
-			k.say("running", nil)
+			k.Say("running", nil)
 			time.Sleep(time.Minute) // the test kills it
 		case "exit":
 			if err := c.Finalize(ctx); err != nil {
 				return err
 			}
-			k.say("running", nil)
-			k.say("done", nil)
+			k.Say("running", nil)
+			k.Say("done", nil)
 			os.Exit(0)
 		}
-		return errors.Join(c.Finalize(ctx), u.close(), c.Close())
+		return errors.Join(c.Finalize(ctx), u.Close(), c.Close())
 	}
-	k.say("running", nil)
+	k.Say("running", nil)
 	time.Sleep(late)
 	if err := c.AsyncError(); (k.Leave == "close" || k.Leave == "exit") && err != nil {
 		return err
@@ -65,7 +66,7 @@ func (k *rank) leave() error {
 	if err := c.Finalize(ctx); err != nil {
 		return err
 	}
-	return errors.Join(u.close(), c.Close())
+	return errors.Join(u.Close(), c.Close())
 }
 
 // A rank that has finalized may close, exit or die long before the others, and a rank may abort or die after its peers'
@@ -75,17 +76,17 @@ func TestLateFinalize(t *testing.T) {
 	for _, how := range []string{"close", "exit", "abort", "die"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			onDevices(t, func(t *testing.T, tk task) {
+			commtest.OnDevices(t, func(t *testing.T, tk commtest.Task) {
 				tk.Do, tk.Leave, tk.Size = "leave", how, min(tk.Size, 3)
 				if how == "die" {
 					tk.Victim = 0
 				}
-				j := startJob(t, tk)
+				j := commtest.Start(t, tk)
 				if how == "die" {
-					j.await("running", everyone(tk.Size), time.Minute) // nobody is in the barrier any more
-					j.signal(tk.Victim, syscall.SIGKILL)
+					j.Await("running", commtest.Everyone(tk.Size), time.Minute) // nobody is in the barrier any more
+					j.Signal(tk.Victim, syscall.SIGKILL)
 				}
-				j.await("done", others(tk.Size, tk.Victim), time.Minute)
+				j.Await("done", commtest.Others(tk.Size, tk.Victim), time.Minute)
 			})
 		})
 	}
@@ -93,10 +94,10 @@ func TestLateFinalize(t *testing.T) {
 
 // Finalize waits for enqueued work, and rejects later collectives.
 func TestFinalizeWaitsForItsOwnWork(t *testing.T) {
-	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-		comms := commsWith(t, n, open, nil)
-		if err := each(n, func(r int) error {
-			p := scratch(t, comms[r])
+	commtest.OnKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commtest.New(t, n, open, nil)
+		if err := commtest.Each(n, func(r int) error {
+			p := commtest.Scratch(t, comms[r])
 			s, err := comms[r].Device().NewStream()
 			if err != nil {
 				return err
@@ -131,15 +132,15 @@ func TestFinalizeWaitsForItsOwnWork(t *testing.T) {
 // The work of a rank waits for a peer that finalizes, aborts or closes instead: the work ends with an error that blames
 // the peer, and Finalize returns none of its own. The rank's own deadline ends Finalize, too.
 func TestFinalizeOfWorkThatAPeerLeft(t *testing.T) {
-	noLeak(t)
+	commtest.NoLeak(t)
 	for name, leave := range map[string]func(*goccl.Comm) error{
 		"finalizes": func(c *goccl.Comm) error { return c.Finalize(context.Background()) },
 		"aborts":    func(c *goccl.Comm) error { c.Abort(nil); return nil },
 		"closes":    (*goccl.Comm).Close,
 	} {
 		t.Run(name, func(t *testing.T) {
-			comms := commsWith(t, 2, openHost, nil)
-			p := scratch(t, comms[0])
+			comms := commtest.New(t, 2, commtest.Host, nil)
+			p := commtest.Scratch(t, comms[0])
 			s, err := comms[0].Device().NewStream()
 			if err != nil {
 				t.Fatal(err)
@@ -171,12 +172,16 @@ func TestFinalizeOfWorkThatAPeerLeft(t *testing.T) {
 
 // The name of a communicator is in the errors of its calls, of its work and of its peers' deaths.
 func TestNameIsInErrors(t *testing.T) {
-	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-		comms := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.Name, cfg.OpTimeout = "tensor", 100*time.Millisecond })
-		c, p := comms[0], scratch(t, comms[0])
+	commtest.OnKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) {
+			cfg.Name, cfg.OpTimeout = "tensor",
+				100*time.Millisecond
+		})
+		c, p := comms[0], commtest.Scratch(t, comms[0])
 		_, split := c.Split(context.Background(), -7, 0)
 		_, shrink := c.Shrink(context.Background(), []int{99}, false)
-		failures := map[string]error{"split": split, "shrink": shrink, "argument": c.Broadcast(p, p, -1, datatype.Int8, 0, nil)}
+		failures := map[string]error{"split": split, "shrink": shrink,
+			"argument": c.Broadcast(p, p, -1, datatype.Int8, 0, nil)}
 		if n > 1 {
 			failures["alone"] = c.AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil)
 			if failures["alone"] == nil {
@@ -196,8 +201,8 @@ func TestNameIsInErrors(t *testing.T) {
 // A request on a synchronous stream that failed in its call has ended: Finalize returns its error and waits for
 // nothing.
 func TestFinalizeAfterAFailedCall(t *testing.T) {
-	comms := commsWith(t, 2, openHost, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 30 * time.Millisecond })
-	p := scratch(t, comms[0])
+	comms := commtest.New(t, 2, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 30 * time.Millisecond })
+	p := commtest.Scratch(t, comms[0])
 	if err := comms[0].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, nil); !errors.Is(err, goccl.ErrTimeout) {
 		t.Fatalf("an all-reduce without its peer: %v", err)
 	}

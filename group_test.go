@@ -15,142 +15,33 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
-// item is one operation of a group on one of its communicators: a collective, or a message from one rank to another.
-type item struct {
-	comm     int
-	message  bool
-	coll     algorithm.Collective
-	count    int64
-	root     int
-	src, dst int // ranks of the communicator
-}
-
-var groupCollectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.Broadcast,
-	algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Barrier}
-
-func drawItems(t *rapid.T, sizes []int, seed int) []item {
+func drawItems(t *rapid.T, sizes []int, seed int) []commtest.Item {
 	count := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 50), rapid.Int64Range(1, 60_000))
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) item {
-		it := item{comm: rapid.IntRange(0, len(sizes)-1).Draw(t, "comm"), message: rapid.Bool().Draw(t, "message"), count: count.Draw(t, "count")}
-		n := sizes[it.comm]
-		if it.message {
-			it.src, it.dst = rapid.IntRange(0, n-1).Draw(t, "src"), rapid.IntRange(0, n-1).Draw(t, "dst")
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) commtest.Item {
+		it := commtest.Item{Comm: rapid.IntRange(0, len(sizes)-1).Draw(t, "comm"), Message: rapid.Bool().Draw(t, "message"),
+			Count: count.Draw(t, "count")}
+		n := sizes[it.Comm]
+		if it.Message {
+			it.Src, it.Dst = rapid.IntRange(0, n-1).Draw(t, "src"), rapid.IntRange(0, n-1).Draw(t, "dst")
 		} else {
-			it.coll = rapid.SampledFrom(groupCollectives).Draw(t, "collective")
-			it.root = rapid.IntRange(0, n-1).Draw(t, "root")
+			it.Coll = rapid.SampledFrom(commtest.Collectives).Draw(t, "collective")
+			it.Root = rapid.IntRange(0, n-1).Draw(t, "root")
 		}
 		return it
 	}), 1, 10).Draw(t, fmt.Sprint("group ", seed))
 }
 
-// value returns element i of the input of rank r of the job to item k.
-func value(r, k int, i int64) byte { return byte(r*31 + k*7 + int(i)*3 + 1) }
-
-// work is one rank's part of an item: its request, and the expected contents of recv.
-type work struct {
-	call goccl.Call
-	recv device.Ptr
-	want []byte
-}
-
-// arrange makes the calls of one rank. world maps the ranks of each communicator to ranks of the job.
-func arrange(comms []*goccl.Comm, world [][]int, items []item, arena func(n int64) device.Ptr, stream func() device.Stream) (out []work, err error) {
-	for k, it := range items {
-		if it.comm < 0 { // this rank is not in it
-			continue
-		}
-		c, members := comms[it.comm], world[it.comm]
-		me, n := c.Rank(), int64(c.WorldSize())
-		if it.message && me != it.src && me != it.dst {
-			continue
-		}
-		input := func(r int, elements int64) []byte {
-			b := make([]byte, elements)
-			for i := range b {
-				b[i] = value(members[r], k, int64(i))
-			}
-			return b
-		}
-		add := func(coll algorithm.Collective, send int64, want []byte, peer int) error {
-			req := algorithm.Request{Collective: coll, Count: it.count, Type: datatype.Uint8, Op: datatype.Sum, Root: it.root, Peer: peer, Stream: stream(),
-				Send: arena(send), Recv: arena(int64(len(want)))}
-			if send > 0 {
-				if err := c.Device().CopyIn(req.Send, input(me, send)); err != nil {
-					return err
-				}
-			}
-			out = append(out, work{goccl.Call{Comm: c, Request: req}, req.Recv, want})
-			return nil
-		}
-		sum := func(from, count int64) []byte {
-			b := make([]byte, count)
-			for r := range members {
-				for i, v := range input(r, from+count)[from:] {
-					b[i] += v
-				}
-			}
-			return b
-		}
-		gathered := func(part func(r int) []byte) (b []byte) {
-			for r := range members {
-				b = append(b, part(r)...)
-			}
-			return b
-		}
-		if it.message {
-			if me == it.src {
-				err = add(algorithm.Send, it.count, nil, it.dst)
-			}
-			if me == it.dst && err == nil {
-				err = add(algorithm.Recv, 0, input(it.src, it.count), it.src)
-			}
-		} else {
-			atRoot := func(b []byte) []byte {
-				if me == it.root {
-					return b
-				}
-				return nil
-			}
-			send, want := it.count, []byte(nil)
-			switch it.coll {
-			case algorithm.AllReduce:
-				want = sum(0, it.count)
-			case algorithm.Reduce:
-				want = atRoot(sum(0, it.count))
-			case algorithm.ReduceScatter:
-				send, want = it.count*n, sum(int64(me)*it.count, it.count)
-			case algorithm.AllGather:
-				want = gathered(func(r int) []byte { return input(r, it.count) })
-			case algorithm.Gather:
-				want = atRoot(gathered(func(r int) []byte { return input(r, it.count) }))
-			case algorithm.AllToAll:
-				send, want = it.count*n, gathered(func(r int) []byte { return input(r, it.count*n)[int64(me)*it.count:][:it.count] })
-			case algorithm.Scatter:
-				send, want = it.count*n, input(it.root, it.count*n)[int64(me)*it.count:][:it.count]
-			case algorithm.Broadcast:
-				want = input(it.root, it.count)
-			case algorithm.Barrier:
-				send = 0
-			}
-			err = add(it.coll, send, want, 0)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 // shuffle reorders calls differently on each rank: it only keeps the order of the collectives of one communicator, and
 // of the messages of one pair.
-func shuffle(rng *rand.Rand, all []work) []work {
-	lanes := map[string][]work{}
+func shuffle(rng *rand.Rand, all []commtest.Work) []commtest.Work {
+	lanes := map[string][]commtest.Work{}
 	var names []string
 	for _, w := range all {
-		r := w.call.Request
-		name := fmt.Sprintf("%p", w.call.Comm)
+		r := w.Call.Request
+		name := fmt.Sprintf("%p", w.Call.Comm)
 		if r.Collective == algorithm.Send || r.Collective == algorithm.Recv {
 			name += fmt.Sprint(r.Collective, r.Peer)
 		}
@@ -159,7 +50,7 @@ func shuffle(rng *rand.Rand, all []work) []work {
 		}
 		lanes[name] = append(lanes[name], w)
 	}
-	var out []work
+	var out []commtest.Work
 	for len(names) > 0 {
 		i := rng.IntN(len(names))
 		l := lanes[names[i]]
@@ -172,12 +63,10 @@ func shuffle(rng *rand.Rand, all []work) []work {
 	return out
 }
 
-const arenaBytes = 8 << 20
-
 // TestGroups submits random groups over three communicators, in a different order on every rank, on streams that
 // communicators may share.
 func TestGroups(t *testing.T) {
-	onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+	commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		for _, check := range []bool{false, true} {
 			t.Run(fmt.Sprintf("check=%v", check), func(t *testing.T) { groups(t, n, open, check) })
 		}
@@ -185,10 +74,10 @@ func TestGroups(t *testing.T) {
 }
 
 func groups(t *testing.T, n int, open func(r int) (device.Device, error), check bool) {
-	all := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.Check = check })
+	all := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.Check = check })
 	// The job, the job backwards, and a part of it.
-	backwards := split(t, all, func(int) int { return 0 }, func(r int) int { return -r })
-	part := split(t, all, func(r int) int {
+	backwards := commtest.Split(t, all, func(int) int { return 0 }, func(r int) int { return -r })
+	part := commtest.Split(t, all, func(r int) int {
 		if r == 0 && n > 2 {
 			return goccl.NoColor
 		}
@@ -205,7 +94,7 @@ func groups(t *testing.T, n int, open func(r int) (device.Device, error), check 
 	sizes := []int{n, n, len(world[2])}
 	arenas, streams := make([]device.Ptr, n), make([][]device.Stream, n)
 	for r := range n {
-		mem, err := all[r].Device().Alloc(arenaBytes)
+		mem, err := all[r].Device().Alloc(commtest.ArenaBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +110,7 @@ func groups(t *testing.T, n int, open func(r int) (device.Device, error), check 
 		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		var rounds [][]item
+		var rounds [][]commtest.Item
 		for i := range rapid.IntRange(1, 3).Draw(rt, "groups") {
 			rounds = append(rounds, drawItems(rt, sizes, i))
 		}
@@ -231,14 +120,14 @@ func groups(t *testing.T, n int, open func(r int) (device.Device, error), check 
 			modes = append(modes, "in the caller")
 		}
 		mode := rapid.SampledFrom(modes).Draw(rt, "streams")
-		if err := each(n, func(r int) error {
+		if err := commtest.Each(n, func(r int) error {
 			rng := rand.New(rand.NewPCG(seed, uint64(r)))
 			comms := []*goccl.Comm{all[r], backwards[r], part[r]}
 			at := int64(0)
 			arena := func(n int64) device.Ptr {
 				p := arenas[r].Add(at)
 				at += (n + 15) &^ 15
-				if at > arenaBytes {
+				if at > commtest.ArenaBytes {
 					panic("the arena is too small")
 				}
 				return p
@@ -252,26 +141,26 @@ func groups(t *testing.T, n int, open func(r int) (device.Device, error), check 
 				}
 				return nil
 			}
-			var done []work
+			var done []commtest.Work
 			for _, items := range rounds {
 				mine := items
 				if part[r] == nil {
 					mine = nil
 					for _, it := range items {
-						if it.comm == 2 {
-							it = item{comm: -1}
+						if it.Comm == 2 {
+							it = commtest.Item{Comm: -1}
 						}
 						mine = append(mine, it)
 					}
 				}
-				w, err := arrange(comms, world, mine, arena, stream)
+				w, err := commtest.Arrange(comms, world, mine, arena, stream)
 				if err != nil {
 					return err
 				}
 				w = shuffle(rng, w)
 				calls := make([]goccl.Call, len(w))
 				for i := range w {
-					calls[i] = w[i].call
+					calls[i] = w[i].Call
 				}
 				if err := goccl.Submit(calls); err != nil {
 					return err
@@ -286,12 +175,12 @@ func groups(t *testing.T, n int, open func(r int) (device.Device, error), check 
 				}
 			}
 			for _, w := range done {
-				got := make([]byte, len(w.want))
-				if err := all[r].Device().CopyOut(got, w.recv); err != nil {
+				got := make([]byte, len(w.Want))
+				if err := all[r].Device().CopyOut(got, w.Recv); err != nil {
 					return err
 				}
-				if string(got) != string(w.want) {
-					return fmt.Errorf("rank %d: %v of %d: wrong result", r, w.call.Request.Collective, w.call.Request.Count)
+				if string(got) != string(w.Want) {
+					return fmt.Errorf("rank %d: %v of %d: wrong result", r, w.Call.Request.Collective, w.Call.Request.Count)
 				}
 			}
 			return nil
@@ -304,16 +193,18 @@ func groups(t *testing.T, n int, open func(r int) (device.Device, error), check 
 // One goroutine drives all ranks, in one group, on streams that block.
 func TestOneGoroutineManyRanks(t *testing.T) {
 	for _, check := range []bool{false, true} {
-		comms := commsWith(t, 4, openHost, func(_ int, cfg *goccl.Config) { cfg.Check = check })
+		comms := commtest.New(t, 4, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.Check = check })
 		var calls []goccl.Call
 		ptr := make([]device.Ptr, len(comms))
 		for r, c := range comms {
-			ptr[r] = scratch(t, c)
+			ptr[r] = commtest.Scratch(t, c)
 			if err := c.Device().CopyIn(ptr[r], []byte{byte(r + 1)}); err != nil {
 				t.Fatal(err)
 			}
-			calls = append(calls, goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: ptr[r], Recv: ptr[r].Add(64), Count: 1,
-				Type: datatype.Int8, Op: datatype.Sum}})
+			calls = append(calls,
+				goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: ptr[r], Recv: ptr[r].Add(64),
+					Count: 1,
+					Type:  datatype.Int8, Op: datatype.Sum}})
 		}
 		done := make(chan error, 1)
 		go func() { done <- goccl.Submit(calls) }()
@@ -336,11 +227,13 @@ func TestOneGoroutineManyRanks(t *testing.T) {
 
 // A group with an invalid request has no effect on any communicator.
 func TestInvalidGroup(t *testing.T) {
-	comms := commsWith(t, 2, openHost, nil)
-	p := scratch(t, comms[0])
-	good := goccl.Call{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1, Type: datatype.Int8, Peer: 1}}
+	comms := commtest.New(t, 2, commtest.Host, nil)
+	p := commtest.Scratch(t, comms[0])
+	good := goccl.Call{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1,
+		Type: datatype.Int8, Peer: 1}}
 	for _, bad := range []goccl.Call{
-		{}, {Comm: comms[1], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1, Type: datatype.Int8, Peer: 2}},
+		{}, {Comm: comms[1], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1, Type: datatype.Int8,
+			Peer: 2}},
 		{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.AllReduce, Count: -1, Type: datatype.Int8}},
 		{Comm: comms[1], Request: algorithm.Request{Collective: 99}},
 	} {
@@ -351,7 +244,7 @@ func TestInvalidGroup(t *testing.T) {
 	if err := goccl.Submit(nil); err != nil {
 		t.Error(err)
 	}
-	if err := each(2, func(r int) error { return comms[r].Barrier(nil) }); err != nil {
+	if err := commtest.Each(2, func(r int) error { return comms[r].Barrier(nil) }); err != nil {
 		t.Error(err)
 	}
 }

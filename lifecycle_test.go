@@ -12,36 +12,15 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-var someCase = conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 5000}
-
-// split splits all of comms and returns the new communicators by the old rank.
-func split(t testing.TB, comms []*goccl.Comm, color, key func(r int) int) []*goccl.Comm {
-	t.Helper()
-	out := make([]*goccl.Comm, len(comms))
-	if err := each(len(comms), func(r int) (err error) {
-		out[r], err = comms[r].Split(context.Background(), color(r), key(r))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, c := range out {
-			if c != nil {
-				_ = c.Close()
-			}
-		}
-	})
-	return out
-}
-
 func TestSplit(t *testing.T) {
-	onKinds(t, 5, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-		comms := commsWith(t, n, open, nil)
+	commtest.OnKinds(t, 5, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commtest.New(t, n, open, nil)
 		// Colors by parity, ranks in reverse; the last rank in none.
-		subs := split(t, comms, func(r int) int {
+		subs := commtest.Split(t, comms, func(r int) int {
 			if r == n-1 && n > 2 {
 				return goccl.NoColor
 			}
@@ -62,10 +41,10 @@ func TestSplit(t *testing.T) {
 			groups[r%2] = append(groups[r%2], c)
 		}
 		// Concurrently: shared resources must not mix.
-		if err := each(3, func(i int) error {
+		if err := commtest.Each(3, func(i int) error {
 			cs := append(groups[:2:2], comms)[i]
 			for k := range 20 {
-				c := someCase
+				c := commtest.SomeCase
 				c.Seed, c.Count = uint64(k*3+i), int64(1000*i+k)
 				if err := conformance.Run(cs, c); err != nil {
 					return err
@@ -76,39 +55,39 @@ func TestSplit(t *testing.T) {
 			t.Error(err)
 		}
 		// Twice the same colors, and equal keys: the old order.
-		again := split(t, comms, func(int) int { return 7 }, func(int) int { return 0 })
+		again := commtest.Split(t, comms, func(int) int { return 7 }, func(int) int { return 0 })
 		for r, c := range again {
 			if c.Rank() != r || c.WorldSize() != n {
 				t.Errorf("rank %d of the copy is %d of %d", r, c.Rank(), c.WorldSize())
 			}
 		}
-		deeper := split(t, again, func(r int) int { return 0 }, func(r int) int { return r })
+		deeper := commtest.Split(t, again, func(r int) int { return 0 }, func(r int) int { return r })
 		_ = comms[0].Close() // the parents' end does not matter
-		if err := conformance.Run(deeper, someCase); err != nil {
+		if err := conformance.Run(deeper, commtest.SomeCase); err != nil {
 			t.Error(err)
 		}
 	})
-	c := commsWith(t, 1, openHost, nil)[0]
+	c := commtest.New(t, 1, commtest.Host, nil)[0]
 	if _, err := c.Split(context.Background(), -2, 0); !errors.Is(err, goccl.ErrInvalidArgument) {
 		t.Error(err)
 	}
 }
 
 func TestShrink(t *testing.T) {
-	onKinds(t, 4, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+	commtest.OnKinds(t, 4, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		if n < 2 {
 			t.Skip("one rank cannot be shrunk")
 		}
 		for _, abort := range []bool{false, true} {
-			comms := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 3 * time.Second })
+			comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 3 * time.Second })
 			small := make([]*goccl.Comm, n-1)
-			if err := each(n-1, func(r int) (err error) {
+			if err := commtest.Each(n-1, func(r int) (err error) {
 				small[r], err = comms[r].Shrink(context.Background(), []int{n - 1, n - 1}, abort)
 				return err
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if err := conformance.Run(small, someCase); err != nil {
+			if err := conformance.Run(small, commtest.SomeCase); err != nil {
 				t.Error(err)
 			}
 			for _, c := range small {
@@ -116,12 +95,12 @@ func TestShrink(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			err := conformance.Run(comms, someCase)
+			err := conformance.Run(comms, commtest.SomeCase)
 			if abort && !errors.Is(err, goccl.ErrAborted) || !abort && err != nil {
 				t.Errorf("the parent after Shrink(abort %v): %v", abort, err)
 			}
 		}
-		c := commsWith(t, n, open, nil)[0]
+		c := commtest.New(t, n, open, nil)[0]
 		for _, exclude := range [][]int{nil, {0}, {n}, {-1}} {
 			if _, err := c.Shrink(context.Background(), exclude, false); !errors.Is(err, goccl.ErrInvalidArgument) {
 				t.Errorf("exclude %v: %v", exclude, err)
@@ -132,10 +111,10 @@ func TestShrink(t *testing.T) {
 
 // Abort unblocks a blocked rank, in a stream or in the call, at once, and its peers get the error.
 func TestAbortWhileBlocked(t *testing.T) {
-	onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+	commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		for _, synchronous := range []bool{false, true} {
-			testutil.Prompt(t, 100*time.Millisecond*slowness, func() time.Duration {
-				comms := commsWith(t, n, open, nil)
+			testutil.Prompt(t, 100*time.Millisecond*commtest.Slowness, func() time.Duration {
+				comms := commtest.New(t, n, open, nil)
 				if comms[0].Device().ID().Kind == device.CUDA && synchronous {
 					return 0
 				}
@@ -199,7 +178,7 @@ func abortWhileBlocked(t *testing.T, comms []*goccl.Comm, synchronous bool) time
 	took = max(took, e.at.Sub(start)/10)
 	var ge *goccl.Error
 	if comms[0].Device().ID().Kind == device.Host {
-		if err := blames(e.err, goccl.ErrAborted, "all_reduce", 0); err != nil {
+		if err := commtest.Blames(e.err, goccl.ErrAborted, "all_reduce", 0); err != nil {
 			t.Error(err)
 		}
 	} else if !errors.As(e.err, &ge) || !errors.Is(e.err, goccl.ErrAborted) || ge.Peer != 0 {
@@ -209,14 +188,14 @@ func abortWhileBlocked(t *testing.T, comms []*goccl.Comm, synchronous bool) time
 }
 
 func TestAbortEndsEverything(t *testing.T) {
-	noLeak(t)
+	commtest.NoLeak(t)
 	waits := map[string]func(c *goccl.Comm) error{
 		"checked": func(c *goccl.Comm) error { return c.Barrier(nil) },
 		"split":   func(c *goccl.Comm) error { _, err := c.Split(context.Background(), 0, 0); return err },
 	}
 	for name, wait := range waits {
-		testutil.Prompt(t, 100*time.Millisecond*slowness, func() time.Duration {
-			comms := commsWith(t, 2, openHost, func(_ int, cfg *goccl.Config) { cfg.Check = name == "checked" })
+		testutil.Prompt(t, 100*time.Millisecond*commtest.Slowness, func() time.Duration {
+			comms := commtest.New(t, 2, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.Check = name == "checked" })
 			done := make(chan struct{})
 			go func() {
 				if err := wait(comms[0]); !errors.Is(err, goccl.ErrAborted) {
@@ -239,9 +218,9 @@ func TestAbortEndsEverything(t *testing.T) {
 
 // Close ends enqueued work, peers get the error, and calls after Close are refused.
 func TestClose(t *testing.T) {
-	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-		comms := commsWith(t, n, open, nil)
-		p := scratch(t, comms[0])
+	commtest.OnKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commtest.New(t, n, open, nil)
+		p := commtest.Scratch(t, comms[0])
 		s, err := comms[0].Device().NewStream()
 		if err != nil {
 			t.Fatal(err)
@@ -253,18 +232,20 @@ func TestClose(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		if err := each(3, func(int) error { return comms[0].Close() }); err != nil { // also at the same time
+		if err := commtest.Each(3, func(int) error { return comms[0].Close() }); err != nil { // also at the same time
 			t.Error(err)
 		}
 		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("Close took %v", d)
 		}
-		if err := s.Synchronize(context.Background()); comms[0].Device().ID().Kind == device.Host && !errors.Is(err, goccl.ErrAborted) {
+		if err := s.Synchronize(context.Background()); comms[0].Device().ID().Kind == device.Host &&
+			!errors.Is(err, goccl.ErrAborted) {
 			t.Errorf("the work that was enqueued: %v", err)
 		}
 		if comms[0].Device().ID().Kind == device.Host {
-			q := scratch(t, comms[1])
-			if err := comms[1].AllReduce(q, q, 100, datatype.Int8, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) && !errors.Is(err, goccl.ErrMismatch) {
+			q := commtest.Scratch(t, comms[1])
+			if err := comms[1].AllReduce(q, q, 100, datatype.Int8, datatype.Sum, nil); !errors.Is(err, goccl.ErrAborted) &&
+				!errors.Is(err, goccl.ErrMismatch) {
 				t.Errorf("the peer: %v", err)
 			}
 		}
@@ -272,8 +253,10 @@ func TestClose(t *testing.T) {
 		_, split := comms[0].Split(ctx, 0, 0)
 		_, shrink := comms[0].Shrink(ctx, []int{1}, true)
 		for name, err := range map[string]error{
-			"AllReduce": comms[0].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, nil), "Barrier": comms[0].Barrier(nil), "Finalize": comms[0].Finalize(ctx),
-			"Submit": goccl.Submit([]goccl.Call{{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Barrier}}}), "Split": split, "Shrink": shrink,
+			"AllReduce": comms[0].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, nil), "Barrier": comms[0].Barrier(nil),
+			"Finalize": comms[0].Finalize(ctx),
+			"Submit":   goccl.Submit([]goccl.Call{{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Barrier}}}),
+			"Split":    split, "Shrink": shrink,
 		} {
 			var ge *goccl.Error
 			if !errors.Is(err, goccl.ErrClosed) || !errors.As(err, &ge) {
@@ -289,13 +272,13 @@ func TestClose(t *testing.T) {
 
 // Closing in the wrong order causes an error at worst.
 func TestCloseInAnyOrder(t *testing.T) {
-	noLeak(t)
+	commtest.NoLeak(t)
 	for order := range 6 {
 		boots := bootstrap.NewLocalGroup(2)
 		comms, devs := make([]*goccl.Comm, 2), make([]device.Device, 2)
 		streams := make([]device.Stream, 2)
-		if err := each(2, func(r int) (err error) {
-			if devs[r], err = openHost(r); err != nil {
+		if err := commtest.Each(2, func(r int) (err error) {
+			if devs[r], err = commtest.Host(r); err != nil {
 				return err
 			}
 			if streams[r], err = devs[r].NewStream(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,90 +14,8 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
-
-// commsWith makes n ranks in this process with additional Config fields.
-func commsWith(t testing.TB, n int, open func(r int) (device.Device, error), set func(r int, cfg *goccl.Config)) []*goccl.Comm {
-	t.Helper()
-	boots := bootstrap.NewLocalGroup(n)
-	comms := make([]*goccl.Comm, n)
-	devs := make([]device.Device, n)
-	for r := range n {
-		var err error
-		if devs[r], err = open(r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		for r := range n {
-			if comms[r] != nil {
-				if err := comms[r].Close(); err != nil {
-					t.Error(err)
-				}
-			}
-			_, _ = boots[r].Close(), devs[r].Close()
-		}
-	})
-	if err := each(n, func(r int) (err error) {
-		cfg := goccl.Config{Bootstrap: boots[r], Device: devs[r], OpTimeout: 20 * time.Second}
-		if set != nil {
-			set(r, &cfg)
-		}
-		comms[r], err = goccl.NewComm(context.Background(), cfg)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return comms
-}
-
-// each runs f for n ranks at once.
-func each(n int, f func(r int) error) error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for r := range n {
-		wg.Go(func() { errs[r] = f(r) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// onKinds runs f with ranks of one process, on the host and, if there are GPUs, on them.
-func onKinds(t *testing.T, n int, f func(t *testing.T, n int, open func(r int) (device.Device, error))) {
-	t.Run("host", func(t *testing.T) {
-		noLeak(t)
-		f(t, n, openHost)
-	})
-	t.Run("cuda", func(t *testing.T) {
-		gpus, open := cudaRanks(t)
-		f(t, min(n, gpus), open)
-	})
-}
-
-// blames returns an error unless err is of the given kind and names the operation and one of the peers.
-func blames(err, kind error, op string, peers ...int) error {
-	var ge *goccl.Error
-	if !errors.As(err, &ge) || !errors.Is(err, kind) {
-		return fmt.Errorf("got %v, want %v", err, kind)
-	}
-	for _, p := range peers {
-		if ge.Peer == p && ge.Op == op && ge.Seq != 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("got %v (op %s, peer %d, #%d), want one of %v named in %s", err, ge.Op, ge.Peer, ge.Seq, peers, op)
-}
-
-// scratch returns a rank's memory for requests that do not run, or whose result does not matter.
-func scratch(t testing.TB, c *goccl.Comm) device.Ptr {
-	t.Helper()
-	mem, err := c.Device().Alloc(1 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = mem.Close() })
-	return mem.Ptr()
-}
 
 var base = algorithm.Request{Collective: algorithm.AllReduce, Count: 100, Type: datatype.Float32, Op: datatype.Sum}
 
@@ -128,9 +45,9 @@ func TestMismatch(t *testing.T) {
 			run := func(t *testing.T, comms []*goccl.Comm) {
 				ptr := make([]device.Ptr, len(comms))
 				for r, c := range comms {
-					ptr[r] = scratch(t, c)
+					ptr[r] = commtest.Scratch(t, c)
 				}
-				if err := each(len(comms), func(r int) error {
+				if err := commtest.Each(len(comms), func(r int) error {
 					req := base
 					if m.right != nil {
 						m.right(&req)
@@ -138,7 +55,7 @@ func TestMismatch(t *testing.T) {
 					blamed := []int{wrong}
 					if r == wrong {
 						m.odd(&req)
-						blamed = others(len(comms), wrong)
+						blamed = commtest.Others(len(comms), wrong)
 					}
 					req.Send, req.Recv = ptr[r], ptr[r]
 					s, err := comms[r].Device().NewStream()
@@ -150,18 +67,20 @@ func TestMismatch(t *testing.T) {
 					if err = comms[r].Submit(req); err == nil {
 						err = comms[r].Synchronize(context.Background(), s)
 					}
-					return blames(err, goccl.ErrMismatch, req.Collective.String(), blamed...)
+					return commtest.Blames(err, goccl.ErrMismatch, req.Collective.String(), blamed...)
 				}); err != nil {
 					t.Error(err)
 				}
 			}
-			t.Run("host", func(t *testing.T) { run(t, commsWith(t, 3, openHost, nil)) })
+			t.Run("host", func(t *testing.T) { run(t, commtest.New(t, 3, commtest.Host, nil)) })
 			t.Run("checked", func(t *testing.T) {
-				onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-					comms := commsWith(t, n, open, func(r int, cfg *goccl.Config) { cfg.Check = r == n-1 }) // Check on one rank turns it on for all
+				commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+					// Check on one rank turns it on for all
+					comms := commtest.New(t, n, open, func(r int, cfg *goccl.Config) { cfg.Check = r == n-1 })
 					run(t, comms)
 					run(t, comms) // the call was refused, the communicator still works
-					if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 1000}); err != nil {
+					if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32,
+						Count: 1000}); err != nil {
 						t.Errorf("after refusals: %v", err)
 					}
 				})
@@ -171,22 +90,23 @@ func TestMismatch(t *testing.T) {
 }
 
 func TestMismatchedMessages(t *testing.T) {
-	onKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-		comms := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.Check = true })
-		ptr := []device.Ptr{scratch(t, comms[0]), scratch(t, comms[1])}
+	commtest.OnKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.Check = true })
+		ptr := []device.Ptr{commtest.Scratch(t, comms[0]), commtest.Scratch(t, comms[1])}
 		for _, wrong := range []algorithm.Request{{Count: 11, Type: datatype.Int8}, {Count: 10, Type: datatype.Uint8}} {
-			if err := each(2, func(r int) error {
-				req := algorithm.Request{Collective: algorithm.Send, Send: ptr[r], Recv: ptr[r], Count: 10, Type: datatype.Int8, Peer: 1 - r}
+			if err := commtest.Each(2, func(r int) error {
+				req := algorithm.Request{Collective: algorithm.Send, Send: ptr[r], Recv: ptr[r], Count: 10, Type: datatype.Int8,
+					Peer: 1 - r}
 				if r == 1 {
 					req.Collective, req.Count, req.Type = algorithm.Recv, wrong.Count, wrong.Type
 				}
-				return blames(comms[r].Submit(req), goccl.ErrMismatch, req.Collective.String(), 1-r)
+				return commtest.Blames(comms[r].Submit(req), goccl.ErrMismatch, req.Collective.String(), 1-r)
 			}); err != nil {
 				t.Error(err)
 			}
 		}
 		// All-to-all-v: rank 0 sends 5 and rank 1 expects 6.
-		if err := each(2, func(r int) error {
+		if err := commtest.Each(2, func(r int) error {
 			counts := []int64{1, 5}
 			if r == 1 {
 				counts = []int64{5, 1}
@@ -196,7 +116,7 @@ func TestMismatchedMessages(t *testing.T) {
 				expects[0] = 6
 			}
 			err := comms[r].AllToAllV(ptr[r], counts, []int64{0, 8}, ptr[r].Add(100), expects, []int64{0, 8}, datatype.Int8, nil)
-			return blames(err, goccl.ErrMismatch, "all_to_all_v", 1-r)
+			return commtest.Blames(err, goccl.ErrMismatch, "all_to_all_v", 1-r)
 		}); err != nil {
 			t.Error(err)
 		}
@@ -210,28 +130,29 @@ func TestMismatchedMessages(t *testing.T) {
 
 // On the host wrong counts are detected without Check, too.
 func TestMismatchedCountsOnHost(t *testing.T) {
-	comms := commsWith(t, 3, openHost, nil)
-	if err := each(3, func(r int) error {
+	comms := commtest.New(t, 3, commtest.Host, nil)
+	if err := commtest.Each(3, func(r int) error {
 		counts := []int64{4, 4, 4}
 		if r == 2 {
 			counts = []int64{3, 4, 4}
 		}
-		p := scratch(t, comms[r])
-		err := comms[r].AllToAllV(p, []int64{4, 4, 4}, []int64{0, 4, 8}, p.Add(100), counts, []int64{0, 4, 8}, datatype.Int8, nil)
-		return blames(err, goccl.ErrMismatch, "all_to_all_v", 0, 2)
+		p := commtest.Scratch(t, comms[r])
+		err := comms[r].AllToAllV(p, []int64{4, 4, 4}, []int64{0, 4, 8}, p.Add(100), counts, []int64{0, 4, 8}, datatype.Int8,
+			nil)
+		return commtest.Blames(err, goccl.ErrMismatch, "all_to_all_v", 0, 2)
 	}); err != nil {
 		t.Error(err)
 	}
-	comms = commsWith(t, 2, openHost, nil)
-	if err := each(2, func(r int) error {
-		p := scratch(t, comms[r])
+	comms = commtest.New(t, 2, commtest.Host, nil)
+	if err := commtest.Each(2, func(r int) error {
+		p := commtest.Scratch(t, comms[r])
 		if r == 0 { // the message is under way before the receiver checks it; the sender gets the error at its next call
 			if err := comms[0].Send(p, 10, datatype.Int8, 1, nil); err != nil {
 				return err
 			}
-			return blames(comms[0].Barrier(nil), goccl.ErrMismatch, "barrier", 1)
+			return commtest.Blames(comms[0].Barrier(nil), goccl.ErrMismatch, "barrier", 1)
 		}
-		return blames(comms[1].Recv(p, 11, datatype.Int8, 0, nil), goccl.ErrMismatch, "recv", 0)
+		return commtest.Blames(comms[1].Recv(p, 11, datatype.Int8, 0, nil), goccl.ErrMismatch, "recv", 0)
 	}); err != nil {
 		t.Error(err)
 	}
@@ -241,12 +162,15 @@ func TestMismatchedCountsOnHost(t *testing.T) {
 func TestDesync(t *testing.T) {
 	for _, check := range []bool{false, true} {
 		t.Run(fmt.Sprintf("check=%v", check), func(t *testing.T) {
-			onKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+			commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 				late := n - 1
-				comms := commsWith(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout, cfg.Check = 2*time.Second, check })
+				comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) {
+					cfg.OpTimeout, cfg.Check = 2*time.Second,
+						check
+				})
 				ptr := make([]device.Ptr, n)
 				for r, c := range comms {
-					ptr[r] = scratch(t, c)
+					ptr[r] = commtest.Scratch(t, c)
 				}
 				reduce := func(r int) error {
 					s, err := comms[r].Device().NewStream()
@@ -261,11 +185,11 @@ func TestDesync(t *testing.T) {
 					defer cancel()
 					return comms[r].Synchronize(ctx, s)
 				}
-				if err := each(n, reduce); err != nil {
+				if err := commtest.Each(n, reduce); err != nil {
 					t.Fatal(err)
 				}
 				start := time.Now()
-				if err := each(n-1, func(r int) error {
+				if err := commtest.Each(n-1, func(r int) error {
 					err := reduce(r)
 					if d := time.Since(start); d < 1500*time.Millisecond || d > 20*time.Second {
 						return fmt.Errorf("rank %d gave up after %v: %v", r, d, err)
@@ -274,7 +198,7 @@ func TestDesync(t *testing.T) {
 					if errors.As(err, &ge) && ge.Seq != 2 {
 						return fmt.Errorf("the second operation is named #%d: %v", ge.Seq, err)
 					}
-					return blames(err, goccl.ErrTimeout, "all_reduce", late)
+					return commtest.Blames(err, goccl.ErrTimeout, "all_reduce", late)
 				}); err != nil {
 					t.Error(err)
 				}
@@ -284,7 +208,7 @@ func TestDesync(t *testing.T) {
 				for i := 0; err == nil && i < 3; i++ {
 					err = reduce(late)
 				}
-				if err := blames(err, goccl.ErrTimeout, "all_reduce", others(n, late)...); err != nil {
+				if err := commtest.Blames(err, goccl.ErrTimeout, "all_reduce", commtest.Others(n, late)...); err != nil {
 					t.Error("the late rank: ", err)
 				}
 			})
@@ -297,8 +221,8 @@ func TestWrongSettingsOfAPeer(t *testing.T) {
 	const n, wrong = 3, 1
 	boots := bootstrap.NewLocalGroup(n)
 	errs := make([]error, n)
-	_ = each(n, func(r int) error {
-		dev, err := openHost(r)
+	_ = commtest.Each(n, func(r int) error {
+		dev, err := commtest.Host(r)
 		if err != nil {
 			return err
 		}
@@ -325,15 +249,15 @@ func TestWrongSettingsOfAPeer(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Setenv("GOCCL_OP_TIMEOUT", "250ms")
-	comms := commsWith(t, 2, openHost, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 0 })
+	comms := commtest.New(t, 2, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 0 })
 	start := time.Now()
 	if err := comms[0].Barrier(nil); !errors.Is(err, goccl.ErrTimeout) || time.Since(start) < 200*time.Millisecond {
 		t.Errorf("GOCCL_OP_TIMEOUT=250ms: after %v %v", time.Since(start), err)
 	}
 	t.Setenv("GOCCL_CHECK", "1")
-	comms = commsWith(t, 2, openHost, nil)
-	if err := each(2, func(r int) error {
-		p := scratch(t, comms[r])
+	comms = commtest.New(t, 2, commtest.Host, nil)
+	if err := commtest.Each(2, func(r int) error {
+		p := commtest.Scratch(t, comms[r])
 		err := comms[r].AllReduce(p, p, int64(1+r), datatype.Int8, datatype.Sum, nil)
 		if err == nil || !strings.Contains(err.Error(), "all_reduce(sum) of 1 × int8") {
 			return fmt.Errorf("got %v", err)
@@ -344,11 +268,12 @@ func TestEnvironment(t *testing.T) {
 	}
 	for name, value := range map[string]string{"GOCCL_OP_TIMEOUT": "soon", "GOCCL_CHECK": "perhaps"} {
 		t.Setenv(name, value)
-		dev, err := openHost(0)
+		dev, err := commtest.Host(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := goccl.NewComm(context.Background(), goccl.Config{Bootstrap: bootstrap.NewLocalGroup(1)[0], Device: dev}); !errors.Is(err, goccl.ErrInvalidArgument) ||
+		if _, err := goccl.NewComm(context.Background(),
+			goccl.Config{Bootstrap: bootstrap.NewLocalGroup(1)[0], Device: dev}); !errors.Is(err, goccl.ErrInvalidArgument) ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: %v", name, value, err)
 		}

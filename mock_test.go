@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,63 +16,29 @@ import (
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
-const mockVariable = "GOCCL_TEST_MOCK"
-
-// TestMock runs the tests TestOnMock… in a child with the mock driver, whose kernels do nothing: it tests the host code
-// around kernels without a GPU.
-func TestMock(t *testing.T) {
-	lib := filepath.Join(t.TempDir(), "libmockcuda.so")
-	if err := mockcuda.Build(lib); err != nil {
-		t.Skip(err)
-	}
-	ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
-	defer stop()
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOnMock", "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), mockVariable+"=1", mockcuda.Env+"="+lib, "MOCKCUDA_DEVICES=4", "TMPDIR="+t.TempDir())
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestOnMock") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-func onMock(t testing.TB, n int, set func(r int, cfg *goccl.Config)) []*goccl.Comm {
-	t.Helper()
-	if os.Getenv(mockVariable) == "" {
-		t.Skip("TestMock runs this")
-	}
-	if _, err := notes(); err != nil {
-		t.Fatal(err)
-	}
-	return commsWith(t, n, func(r int) (device.Device, error) { return cuda.Open(r % 4) }, set)
-}
-
-func mockStream(t testing.TB, c *goccl.Comm) *cuda.Stream {
-	t.Helper()
-	s, err := c.Device().NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s.(*cuda.Stream)
-}
+func TestMock(t *testing.T) { commtest.RunOnMock(t) }
 
 // A call allocates nothing in Go.
 func TestOnMockAllocations(t *testing.T) {
-	c := onMock(t, 4, nil)[1]
-	s, p := mockStream(t, c), scratch(t, c)
+	c := commtest.OnMock(t, 4, nil)[1]
+	s, p := commtest.MockStream(t, c), commtest.Scratch(t, c)
 	counts, displs := []int64{8, 8, 8, 8}, []int64{0, 8, 16, 24}
-	ring := []algorithm.Request{{Collective: algorithm.Send, Send: p, Count: 64, Peer: 2, Stream: s}, {Collective: algorithm.Recv, Recv: p, Count: 64, Peer: 0, Stream: s}}
+	ring := []algorithm.Request{{Collective: algorithm.Send, Send: p, Count: 64, Peer: 2, Stream: s},
+		{Collective: algorithm.Recv, Recv: p, Count: 64, Peer: 0, Stream: s}}
 	for name, call := range map[string]func() error{
 		"all_reduce":     func() error { return c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s) },
 		"default stream": func() error { return c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, nil) },
 		"broadcast":      func() error { return c.Broadcast(p, p, 256, datatype.Float32, 2, s) },
-		"all_to_all_v":   func() error { return c.AllToAllV(p, counts, displs, p.Add(4096), counts, displs, datatype.Float32, s) },
-		"send_recv":      func() error { return c.Submit(ring...) },
+		"all_to_all_v": func() error {
+			return c.AllToAllV(p, counts, displs, p.Add(4096), counts, displs, datatype.Float32,
+				s)
+		},
+		"send_recv": func() error { return c.Submit(ring...) },
 	} {
 		if err := call(); err != nil {
 			t.Fatal(name, err)
@@ -92,28 +55,26 @@ func TestOnMockAllocations(t *testing.T) {
 
 // Nor does a group of several communicators.
 func TestOnMockGroupAllocations(t *testing.T) {
-	a, b := onMock(t, 4, nil)[1], onMock(t, 4, nil)[1]
-	s, p := mockStream(t, a), scratch(t, a)
+	a, b := commtest.OnMock(t, 4, nil)[1], commtest.OnMock(t, 4, nil)[1]
+	s, p := commtest.MockStream(t, a), commtest.Scratch(t, a)
 	call := func(c *goccl.Comm, n int64) goccl.Call {
-		return goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: n, Type: datatype.Int8, Stream: s}}
+		return goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: n,
+			Type: datatype.Int8, Stream: s}}
 	}
 	calls := []goccl.Call{call(a, 16), call(b, 32), call(a, 48), call(b, 64)}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := goccl.Submit(calls); err != nil {
 			t.Fatal(err)
 		}
-	}); n != 0 && slowness == 1 { // with the race detector, sync.Pool drops items at random
+	}); n != 0 && commtest.Slowness == 1 { // with the race detector, sync.Pool drops items at random
 		t.Errorf("%v allocations", n)
 	}
 }
 
-// notes is the mock driver's trace, made before the driver is loaded.
-var notes = sync.OnceValues(func() (*mockcuda.Trace, error) { return mockcuda.NewTrace(os.TempDir()) })
-
 // The calling thread enqueues a group of several communicators: stream 2 is that thread's own.
 func TestOnMockGroupStaysOnItsThread(t *testing.T) {
-	comms := onMock(t, 4, nil)
-	trace, err := notes()
+	comms := commtest.OnMock(t, 4, nil)
+	trace, err := commtest.MockTrace()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +86,10 @@ func TestOnMockGroupStaysOnItsThread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := scratch(t, c)
-		calls = append(calls, goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: 8, Type: datatype.Int8, Stream: s}})
+		p := commtest.Scratch(t, c)
+		calls = append(calls,
+			goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: 8,
+				Type: datatype.Int8, Stream: s}})
 	}
 	trace.Start()
 	err = goccl.Submit(calls)
@@ -164,12 +127,10 @@ func learns(c *goccl.Comm, peer int, within time.Duration) error {
 	return nil
 }
 
-const soon = 30 * time.Second // bounds operations that should take milliseconds
-
 // An abort with work under way ends the peers' work.
 func TestOnMockAbortReachesPeers(t *testing.T) {
-	comms := onMock(t, 3, nil)
-	s, p := mockStream(t, comms[1]), scratch(t, comms[1])
+	comms := commtest.OnMock(t, 3, nil)
+	s, p := commtest.MockStream(t, comms[1]), commtest.Scratch(t, comms[1])
 	if err := s.WaitValue64(p.Add(4096), 1); err != nil { // keeps later work from ending
 		t.Fatal(err)
 	}
@@ -178,7 +139,7 @@ func TestOnMockAbortReachesPeers(t *testing.T) {
 	}
 	comms[1].Abort(nil)
 	for _, r := range []int{0, 2} {
-		if err := learns(comms[r], 1, soon); err != nil {
+		if err := learns(comms[r], 1, commtest.Soon); err != nil {
 			t.Error(err)
 		}
 	}
@@ -195,13 +156,11 @@ func TestOnMockAbortReachesPeers(t *testing.T) {
 
 // The same over sockets, long after one Recv of a notice has timed out.
 func TestOnMockAbortOverSockets(t *testing.T) {
-	if os.Getenv(mockVariable) == "" {
-		t.Skip("TestMock runs this")
-	}
+	commtest.NeedMock(t)
 	const n = 3
 	address := fmt.Sprintf("unix:@goccl-test-%d-%016x", os.Getpid(), rand.Uint64())
 	comms := make([]*goccl.Comm, n)
-	if err := each(n, func(r int) error {
+	if err := commtest.Each(n, func(r int) error {
 		boot := bootstrap.NewTCP(r, n, bootstrap.WithTimeout(4*time.Second))
 		t.Cleanup(func() { _ = boot.Close() })
 		if err := boot.InitAddress(context.Background(), address); err != nil {
@@ -218,18 +177,18 @@ func TestOnMockAbortOverSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(4500 * time.Millisecond)
-	p := scratch(t, comms[0])
+	p := commtest.Scratch(t, comms[0])
 	if err := comms[0].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil { // ahead of rank 2
 		t.Fatal(err)
 	}
 	comms[2].Abort(nil)
-	if err := learns(comms[0], 2, soon); err != nil {
+	if err := learns(comms[0], 2, commtest.Soon); err != nil {
 		t.Error(err)
 	}
 	if err := comms[1].AsyncError(); err != nil { // it has called nothing
 		t.Error(err)
 	}
-	if err := each(n, func(r int) error { return comms[r].Close() }); err != nil {
+	if err := commtest.Each(n, func(r int) error { return comms[r].Close() }); err != nil {
 		t.Error(err)
 	}
 }
@@ -237,9 +196,9 @@ func TestOnMockAbortOverSockets(t *testing.T) {
 // An abort of a rank without pending work has no effect on its peers until they call more.
 func TestOnMockAbortOfIdleRank(t *testing.T) {
 	for _, end := range []string{"abort", "close"} {
-		comms := onMock(t, 3, nil)
+		comms := commtest.OnMock(t, 3, nil)
 		call := func(r int) error {
-			p := scratch(t, comms[r])
+			p := commtest.Scratch(t, comms[r])
 			return comms[r].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil)
 		}
 		for range 3 {
@@ -266,7 +225,8 @@ func TestOnMockAbortOfIdleRank(t *testing.T) {
 		}
 		// Rank 1 never does its part of the fourth. The call fails after the notice has arrived.
 		var err error
-		for deadline := time.Now().Add(soon); err == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(commtest.Soon); err == nil &&
+			time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			err = call(0)
 		}
 		if err := learns(comms[0], 1, 0); err != nil {
@@ -281,8 +241,8 @@ func TestOnMockAbortOfIdleRank(t *testing.T) {
 // A rank that is already ahead of a leaving rank gets the error at once; so does a rank that waits for a message that
 // was never sent.
 func TestOnMockAheadOfLeaver(t *testing.T) {
-	comms := onMock(t, 3, nil)
-	p := scratch(t, comms[0])
+	comms := commtest.OnMock(t, 3, nil)
+	p := commtest.Scratch(t, comms[0])
 	if err := comms[0].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +253,7 @@ func TestOnMockAheadOfLeaver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []int{0, 2} {
-		if err := learns(comms[r], 1, soon); err != nil {
+		if err := learns(comms[r], 1, commtest.Soon); err != nil {
 			t.Error(err)
 		}
 	}
@@ -301,14 +261,14 @@ func TestOnMockAheadOfLeaver(t *testing.T) {
 
 // Working communicators can be made after Shrink with abort and after Revoke.
 func TestOnMockShrinkAfterAbort(t *testing.T) {
-	comms := onMock(t, 4, nil)
-	p := scratch(t, comms[3])
+	comms := commtest.OnMock(t, 4, nil)
+	p := commtest.Scratch(t, comms[3])
 	if err := comms[3].AllReduce(p, p, 8, datatype.Int8, datatype.Sum, nil); err != nil {
 		t.Fatal(err)
 	}
 	comms[3].Abort(nil)
 	small := make([]*goccl.Comm, 3)
-	if err := each(3, func(r int) (err error) {
+	if err := commtest.Each(3, func(r int) (err error) {
 		small[r], err = comms[r].Shrink(context.Background(), []int{3}, true)
 		return err
 	}); err != nil {
@@ -320,7 +280,7 @@ func TestOnMockShrinkAfterAbort(t *testing.T) {
 		}
 	}
 	split := make([]*goccl.Comm, 3)
-	if err := each(3, func(r int) (err error) {
+	if err := commtest.Each(3, func(r int) (err error) {
 		small[r].Revoke()
 		split[r], err = small[r].Split(context.Background(), 0, 0)
 		return err
@@ -337,7 +297,7 @@ func TestOnMockShrinkAfterAbort(t *testing.T) {
 			t.Errorf("rank %d after its parent was closed: %v", r, err)
 		}
 	}
-	if err := each(3, func(r int) error { return split[r].Close() }); err != nil {
+	if err := commtest.Each(3, func(r int) error { return split[r].Close() }); err != nil {
 		t.Error(err)
 	}
 }
@@ -346,8 +306,8 @@ func TestOnMockShrinkAfterAbort(t *testing.T) {
 // the collective is called.
 func TestOnMockForced(t *testing.T) {
 	t.Setenv("GOCCL_ALGO", "all_reduce:two_shot_ll128/64,all_gather:nobody,reduce_scatter:allreduce")
-	c := onMock(t, 2, nil)[0]
-	p := scratch(t, c)
+	c := commtest.OnMock(t, 2, nil)[0]
+	p := commtest.Scratch(t, c)
 	if err := c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, nil); err != nil {
 		t.Error(err)
 	}
@@ -355,7 +315,8 @@ func TestOnMockForced(t *testing.T) {
 		"nobody":    func() error { return c.AllGather(p, p.Add(4096), 8, datatype.Float32, nil) },
 		"allreduce": func() error { return c.ReduceScatter(p, p.Add(4096), 8, datatype.Float32, datatype.Sum, nil) },
 	} {
-		if err := call(); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), `"`+name+`"`) || !strings.Contains(err.Error(), "one_shot_ll, one_shot_ll128") {
+		if err := call(); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), `"`+name+`"`) ||
+			!strings.Contains(err.Error(), "one_shot_ll, one_shot_ll128") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -375,8 +336,8 @@ func TestOnMockForced(t *testing.T) {
 
 // BenchmarkOnMock measures the CPU time of a call with a driver that does almost nothing.
 func BenchmarkOnMock(b *testing.B) {
-	c := onMock(b, 4, nil)[1]
-	s, p := mockStream(b, c), scratch(b, c)
+	c := commtest.OnMock(b, 4, nil)[1]
+	s, p := commtest.MockStream(b, c), commtest.Scratch(b, c)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s); err != nil {
@@ -388,11 +349,11 @@ func BenchmarkOnMock(b *testing.B) {
 // Ranks finalize at different times, one aborts instead, and one closes only after the others: no rank fails, and Close
 // frees no memory that a peer uses.
 func TestOnMockFinalize(t *testing.T) {
-	comms := onMock(t, 4, nil)
+	comms := commtest.OnMock(t, 4, nil)
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	if err := each(4, func(r int) error {
-		p, s := scratch(t, comms[r]), mockStream(t, comms[r])
+	if err := commtest.Each(4, func(r int) error {
+		p, s := commtest.Scratch(t, comms[r]), commtest.MockStream(t, comms[r])
 		return comms[r].AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s)
 	}); err != nil {
 		t.Fatal(err)

@@ -20,9 +20,11 @@ func FuzzNotice(f *testing.F) {
 		if again := d.notice(cut); !bytes.Equal(again, b) {
 			t.Fatalf("% x means %+v, cut short %v, which is % x", b, d, cut, again)
 		}
-		n := &notices{c: &Comm{rank: 0, size: 2}, collectives: collectives, sent: []uint64{0, sent}, received: []uint64{0, received}, left: make([]*departure, 2)}
+		n := &notices{c: &Comm{rank: 0, size: 2}, collectives: collectives, sent: []uint64{0, sent},
+			received: []uint64{0, received}, left: make([]*departure, 2)}
 		err := n.depart(1, d, cut)
-		if more := cut || collectives > d.collectives || sent > d.received || received > d.sent; more != (err != nil) || err != nil && !errors.Is(err, ErrAborted) {
+		if more := cut || collectives > d.collectives || sent > d.received || received > d.sent; more != (err != nil) ||
+			err != nil && !errors.Is(err, ErrAborted) {
 			t.Fatalf("%+v, cut short %v: %v", d, cut, err)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // lines is a log that a test reads while it is written.
@@ -50,7 +51,7 @@ func TestALongWaitIsLogged(t *testing.T) {
 	log := &lines{}
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
-	comms := commsWith(t, 2, openHost, func(r int, cfg *goccl.Config) { cfg.OpTimeout, cfg.Name = -1, "pair" })
+	comms := commtest.New(t, 2, commtest.Host, func(r int, cfg *goccl.Config) { cfg.OpTimeout, cfg.Name = -1, "pair" })
 	ends := make(chan error, 2)
 	for r, c := range comms {
 		mem, err := c.Device().Alloc(4096)
@@ -72,9 +73,11 @@ func TestALongWaitIsLogged(t *testing.T) {
 		go func() { ends <- errors.Join(c.Synchronize(context.Background(), s), s.Close(), mem.Close()) }()
 	}
 	want := func(r int, op string) int {
-		return log.count("level=WARN", "op="+op, "seq=1", fmt.Sprint("rank=", r), fmt.Sprint("waits_for=", 1-r), "communicator=pair")
+		return log.count("level=WARN", "op="+op, "seq=1", fmt.Sprint("rank=", r), fmt.Sprint("waits_for=", 1-r),
+			"communicator=pair")
 	}
-	for end := time.Now().Add(30 * time.Second); want(0, "all_reduce") == 0 || want(1, "recv") == 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); want(0, "all_reduce") == 0 ||
+		want(1, "recv") == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the log: %s", log.buf.String())
 		}

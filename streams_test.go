@@ -12,23 +12,24 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // Operations of one communicator on several streams in rotation, which only the communicator orders: each operation has
 // its own buffers, so only the communicator's internal memory could be corrupted. With destroy, a stream is closed
 // directly after its work is enqueued.
 func TestGPUStreams(t *testing.T) {
-	n, open := cudaRanks(t)
+	n, open := commtest.GPUs(t)
 	for _, destroy := range []bool{false, true} {
 		t.Run(map[bool]string{false: "kept", true: "destroyed"}[destroy], func(t *testing.T) {
-			alternate(t, newComms(t, n, open), 12, destroy)
+			alternate(t, commtest.New(t, n, open, nil), 12, destroy)
 		})
 	}
 }
 
 // The same on the host device; it also validates the checks.
 func TestHostStreams(t *testing.T) {
-	alternate(t, newComms(t, 3, openHost), 4, false)
+	alternate(t, commtest.New(t, 3, commtest.Host, nil), 4, false)
 }
 
 // alternate runs on every rank at once; the order in which operations use the three streams differs between ranks.

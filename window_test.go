@@ -14,14 +14,15 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // On the host device windows are accepted, checked, and change nothing.
 func TestWindowOnHost(t *testing.T) {
-	noLeak(t)
-	comms := commsWith(t, 2, openHost, nil)
+	commtest.NoLeak(t)
+	comms := commtest.New(t, 2, commtest.Host, nil)
 	for _, c := range comms {
-		p := scratch(t, c)
+		p := commtest.Scratch(t, c)
 		w, err := c.RegisterWindow(p, 4096)
 		if err != nil {
 			t.Fatal(err)
@@ -41,10 +42,11 @@ func TestWindowOnHost(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllGather, Type: datatype.Float32, Count: 1000}); err != nil {
+	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllGather, Type: datatype.Float32,
+		Count: 1000}); err != nil {
 		t.Error(err)
 	}
-	p := scratch(t, comms[0])
+	p := commtest.Scratch(t, comms[0])
 	_ = comms[0].Close()
 	if _, err := comms[0].RegisterWindow(p, 8); !errors.Is(err, goccl.ErrClosed) {
 		t.Errorf("after Close: %v", err)
@@ -54,11 +56,11 @@ func TestWindowOnHost(t *testing.T) {
 // One thread registers for all ranks and calls for all ranks; the calls are copies. The error names a rank without the
 // window.
 func TestOnMockWindows(t *testing.T) {
-	if os.Getenv(mockVariable) != "" {
+	if os.Getenv(commtest.MockVariable) != "" {
 		t.Setenv("GOCCL_COPY_ENGINE", "1")
 	}
 	const count, ranks = 1 << 20, 4
-	comms := onMock(t, ranks, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 10 * time.Second })
+	comms := commtest.OnMock(t, ranks, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 10 * time.Second })
 	var calls []goccl.Call
 	var windows []*goccl.Window
 	for _, c := range comms {
@@ -72,11 +74,13 @@ func TestOnMockWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 		windows = append(windows, w)
-		calls = append(calls, goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllToAll, Send: mem.Ptr().Add(ranks * count), Recv: mem.Ptr(), Count: count, Stream: mockStream(t, c)}})
+		calls = append(calls,
+			goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllToAll, Send: mem.Ptr().Add(ranks * count),
+				Recv: mem.Ptr(), Count: count, Stream: commtest.MockStream(t, c)}})
 	}
 	copied := func() int {
 		t.Helper()
-		trace, err := notes()
+		trace, err := commtest.MockTrace()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,10 +119,10 @@ func TestOnMockWindows(t *testing.T) {
 // A collective in a window that a rank has not registered fails with that rank's name. The ranks' memory stays valid
 // for the next communicator.
 func TestOnMockWindowMissing(t *testing.T) {
-	if os.Getenv(mockVariable) != "" {
+	if os.Getenv(commtest.MockVariable) != "" {
 		t.Setenv("GOCCL_COPY_ENGINE", "1")
 	}
-	comms := onMock(t, 2, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 200 * time.Millisecond })
+	comms := commtest.OnMock(t, 2, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 200 * time.Millisecond })
 	c := comms[0]
 	mem, err := c.Device().Alloc(4 << 20)
 	if err != nil {
@@ -129,9 +133,10 @@ func TestOnMockWindowMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.AllGather(mem.Ptr(), mem.Ptr(), 1<<20, datatype.Int8, mockStream(t, c))
+	err = c.AllGather(mem.Ptr(), mem.Ptr(), 1<<20, datatype.Int8, commtest.MockStream(t, c))
 	var ge *goccl.Error
-	if !errors.Is(err, goccl.ErrTimeout) || !errors.As(err, &ge) || ge.Peer != 1 || ge.Op != "all_gather" || !strings.Contains(err.Error(), "window 0") {
+	if !errors.Is(err, goccl.ErrTimeout) || !errors.As(err, &ge) || ge.Peer != 1 || ge.Op != "all_gather" ||
+		!strings.Contains(err.Error(), "window 0") {
 		t.Errorf("%v", err)
 	}
 	c.Abort(nil)

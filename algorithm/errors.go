@@ -1,9 +1,13 @@
 package algorithm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/share"
 )
 
 // Errors that an engine returns inside an *Error.
@@ -17,6 +21,19 @@ var (
 	ErrInvalidUsage    = errors.New("invalid usage")
 	ErrUnsupported     = errors.New("not supported")
 )
+
+// Kind adds the kind above to an error of the packages below, if it has one.
+func Kind(err error) error {
+	for _, k := range []struct{ theirs, ours error }{
+		{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout}, {bootstrap.ErrClosed, ErrClosed},
+		{bootstrap.ErrProtocol, ErrMismatch}, {share.ErrMismatch, ErrMismatch}, {share.ErrEnded, ErrAborted},
+	} {
+		if errors.Is(err, k.theirs) {
+			return fmt.Errorf("%w: %w", k.ours, err)
+		}
+	}
+	return err
+}
 
 // Error gives the rank that saw a failure, the operation, and the peer that caused it. Peer is -1 if no peer is to
 // blame; Seq is 0 if the failure belongs to no numbered operation.

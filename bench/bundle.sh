@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Gathers in build/gpu/ what bench/gpu.sh needs on a GPU host without Go: one archive, and the script. Run by `make gpu-bundle`.
+# Gathers in build/gpu/ what bench/gpu.sh needs on a GPU host without Go: one archive, and the script. Run by `make
+# gpu-bundle`.
 #
 # The archive mirrors the repository, so that tests and scripts find their files where they are here:
 #
@@ -15,7 +16,8 @@ dest=build/gpu
 limit=$((48 << 20))
 
 # Packages whose tests have something to say about a GPU.
-packages=(. device/cuda internal/driver internal/driver/ncclabi kernels/jit primitive transport/ipc algorithm/nvlink executor)
+packages=(. internal/test/gpu internal/test/faults device/cuda internal/driver internal/driver/ncclabi kernels/jit
+          primitive transport/ipc algorithm/nvlink executor)
 
 rm -rf "$dest" build/gpu.tree
 mkdir -p "$dest" build/gpu.tree/{bin,build}
@@ -37,9 +39,11 @@ done
 echo "${packages[*]}" >"$tree/packages"
 
 # 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
-places=(docs python capi/testdata/torch plan/testdata/foreign dsl/testdata 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
+places=(docs python capi/testdata/torch plan/testdata/foreign dsl/testdata
+        'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
 for p in "${packages[@]}"; do places+=("$p/testdata"); done
-git ls-files -z --cached --others --exclude-standard -- "${places[@]}" | grep -zv '\.go$' | xargs -0 -I{} sh -c '[ ! -e "$1" ] || cp --parents "$1" "$2"' - {} "$tree"
+git ls-files -z --cached --others --exclude-standard -- "${places[@]}" | grep -zv '\.go$' |
+  xargs -0 -I{} sh -c '[ ! -e "$1" ] || cp --parents "$1" "$2"' - {} "$tree"
 
 # 4. One archive. The programs repeat each other (kernels, runtime): a dictionary as long as all of them finds that.
 tar -C "$tree" --sort=name --owner=0 --group=0 -c . | xz -T1 --lzma2=preset=6,dict=256MiB >"$dest/goccl-gpu.tar.xz"

@@ -6,14 +6,15 @@
 #
 #   host         doctor, topology, version
 #   test         the packages' tests that use GPUs
-#   order        random calls of communicators on several streams, eager, captured and replayed, against the same calls one after the other
-#   fault        killed, absent, disagreeing and aborting ranks (Go); torch.faults is the same through NCCL's ABI; fault.survivors: a rank that was
-#                stopped goes on, and ranks are killed in splits and shrinks
+#   order        random calls of communicators on several streams, eager, captured and replayed, against the same calls
+#                one after the other
+#   fault        killed, absent, disagreeing and aborting ranks (Go); torch.faults is the same through NCCL's ABI;
+#                fault.survivors: a rank that was stopped goes on, and ranks are killed in splits and shrinks
 #   tutorial     the tutorials, as programs of one command and as a process per rank
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
 #   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets
 #   correct      every collective, type and operator at sizes 0, 1 element and large, odd and unaligned; correct.1G: all-reduce of 1 GiB;
-#                correct.large: the ring and streams, the latter through their rings (0) and straight into registered buffers (1)
+#                correct.large: the ring and streams
 #   sanitizer    small collectives under compute-sanitizer (needs it)
 #   perf         time beside NCCL's library in the same run, eager and in graphs
 #   plan         every built-in plan run and checked; plan.time: beside native kernels
@@ -22,9 +23,10 @@
 #   nccl-tests   NVIDIA's nccl-tests on libnccl.so.2 (needs NCCL_TESTS)
 #   tune         the selection table that this machine would have
 #
-# Every step has its own time limit; one that fails or runs into it does not stop the others. A table ends the output, summary.json holds it with commit,
-# machine and commands (it is written after every step), and the exit status tells whether every step passed. Without GPUs the host device serves where it
-# can, with small sizes, to try this script; the other steps are skipped.
+# Every step has its own time limit; one that fails or runs into it does not stop the others. A table ends the output,
+# summary.json holds it with commit, machine and commands (it is written after every step), and the exit status tells
+# whether every step passed. Without GPUs the host device serves where it can, with small sizes, to try this script;
+# the other steps are skipped.
 #
 # GOCCL_AGAINST=PATH       a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
 # NCCL_TESTS=DIR           the folder of nccl-tests' programs
@@ -45,7 +47,8 @@ only=("$@")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 here_script=$here/$(basename "${BASH_SOURCE[0]}")
 
-# No multicast, by anyone: a program that creates multicast objects can take the host's GPUs out of service for everyone.
+# No multicast, by anyone: a program that creates multicast objects can take the host's GPUs out of service for
+# everyone.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 unset LD_PRELOAD GOCCL_ALGO GOCCL_TUNING GOCCL_PLAN_DIR GOCCL_DEVICE
 
@@ -55,7 +58,8 @@ trap 'rm -rf "$work"' EXIT
 if command -v xz >/dev/null; then
   tar -xJf "$here/goccl-gpu.tar.xz" -C "$work" || exit 1
 else
-  python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/goccl-gpu.tar.xz" "$work" || exit 1
+  python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' \
+    "$here/goccl-gpu.tar.xz" "$work" || exit 1
 fi
 export PATH=$work/bin:$PATH
 
@@ -82,7 +86,8 @@ commit=$(goccl version --json | sed -n 's/^.*"commit": "\(.*\)".*$/\1/p')
 begin=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 if [ $list = 0 ]; then
   echo "goccl $commit on $machine; beside ${against:-no other library}"
-  [ "$gpus" != 0 ] || echo "no GPU: the host device serves where it can, with small sizes; its figures say nothing about GPUs"
+  [ "$gpus" != 0 ] ||
+    echo "no GPU: the host device serves where it can, with small sizes; its figures say nothing about GPUs"
 fi
 
 names=() results=() seconds=() commands=()
@@ -99,11 +104,11 @@ quoted() {
 summary() {
   local i
   {
-    printf '{\n "schema": "goccl-gpu/1",\n "begin": "%s",\n "commit": %s,\n "machine": %s,\n "against": %s,\n "steps": [\n' \
-      "$begin" "$(quoted "$commit")" "$(quoted "$machine")" "$(quoted "$against")"
+    printf '{\n "schema": "goccl-gpu/1",\n "begin": "%s",\n "commit": %s,\n' "$begin" "$(quoted "$commit")"
+    printf ' "machine": %s,\n "against": %s,\n "steps": [\n' "$(quoted "$machine")" "$(quoted "$against")"
     for i in "${!names[@]}"; do
-      printf '  %s{"step": "%s", "result": %s, "seconds": %d, "command": %s}\n' "$([ "$i" = 0 ] || echo ', ')" "${names[$i]}" "$(quoted "${results[$i]}")" \
-        "${seconds[$i]}" "$(quoted "${commands[$i]}")"
+      printf '  %s{"step": "%s", "result": %s, "seconds": %d, "command": %s}\n' "$([ "$i" = 0 ] || echo ', ')" \
+        "${names[$i]}" "$(quoted "${results[$i]}")" "${seconds[$i]}" "$(quoted "${commands[$i]}")"
     done
     printf ' ]\n}\n'
   } >"$out/summary.json.tmp" && mv "$out/summary.json.tmp" "$out/summary.json"
@@ -129,7 +134,8 @@ skip() {
   record "$1" "skipped: $2" 0 ""
 }
 
-# step NAME LIMIT COMMAND...: runs it with a limit in seconds; its output goes to NAME.log, behind a head that says what it is.
+# step NAME LIMIT COMMAND...: runs it with a limit in seconds; its output goes to NAME.log, behind a head that says
+# what it is.
 step() {
   local name=$1 limit=$2 start=$SECONDS status verdict skipped note=
   shift 2
@@ -145,7 +151,8 @@ step() {
     fi
     [ $left -ge "$limit" ] || limit=$left
   fi
-  printf '# %s\n# commit %s, %s, %s\n' "${*//$work/.}" "$commit" "$machine" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$out/$name.log"
+  printf '# %s\n# commit %s, %s, %s\n' "${*//$work/.}" "$commit" "$machine" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
+    >"$out/$name.log"
   timeout -k 10 "$limit" "$@" >>"$out/$name.log" 2>&1 </dev/null
   status=$?
   case $status in
@@ -179,19 +186,19 @@ step host.doctor 60 goccl doctor
 step host.topo 60 bash -c 'goccl topo --json >"$1" && goccl topo' - "$out/topo.json"
 step host.version 10 goccl version --json
 
-# 4. Tests, each in its package's folder. Those of failures are steps of their own.
-faults='^Test(Kill|KillCascade|KillInSetUp|Stop|AbortWhileBlocked|AbortEndsEverything|AbortWithPlans|DeathInEveryCommunicator|Mismatch|MismatchedMessages|Desync|Shrink|GPUKillInReplay|GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
+# 4. Tests, each in its package's folder. Kernels that were compiled for the host are tested where there is no GPU.
 for p in $(cat "$work/packages"); do
   name=${p//\//.}
-  if [ "$p" = . ]; then
-    at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s -test.skip "$faults"
-  else
-    # Kernels that were compiled for the host are tested where there is no GPU.
-    at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel'
-  fi
+  case $p in
+    .) at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s ;;
+    internal/test/faults) ;; # steps of their own, below
+    internal/test/gpu) at test.gpu 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
+    *) at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel' ;;
+  esac
 done
 order() { # NAME OVERLAP SEED
-  at "$1" 120 "$work" env GOCCL_OVERLAP="$2" ./pkg.test -test.v -test.timeout 115s -test.run '^TestGPUOrder' -order.operations "${GOCCL_ORDER_OPERATIONS:-100000}" -order.seed "$3"
+  at "$1" 120 "$work/internal/test/gpu" env GOCCL_OVERLAP="$2" ./pkg.test -test.v -test.timeout 115s \
+    -test.run '^TestGPUOrder' -order.operations "${GOCCL_ORDER_OPERATIONS:-100000}" -order.seed "$3"
   [ $list = 1 ] || [ ! -e "$out/$1.log" ] || ! wanted "$1" || grep '^order: ' "$out/$1.log"
 }
 if [ "$gpus" -lt 2 ]; then
@@ -200,8 +207,10 @@ else
   order order.overlap 1 1
   order order.apart 0 2
 fi
-at fault.goccl 200 "$work" ./pkg.test -test.v -test.timeout 190s -test.run "$faults" -test.skip '^Test(GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
-at fault.survivors 60 "$work" ./pkg.test -test.v -test.timeout 55s -test.run '^TestGPUFaults'
+faults=$work/internal/test/faults
+at fault.goccl 200 "$faults" ./pkg.test -test.v -test.timeout 190s \
+  -test.skip '^Test(GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
+at fault.survivors 60 "$faults" ./pkg.test -test.v -test.timeout 55s -test.run '^TestGPUFaults'
 at fault.primitive 60 "$work/primitive" ./pkg.test -test.v -test.timeout 55s -test.run 'Kill|Abort'
 at fault.executor 60 "$work/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'
 
@@ -217,11 +226,13 @@ done
 step primitives 200 primitives -device $device -json "$out/primitives.json"
 step communicator 120 communicator -device $device -json "$out/communicator.json"
 
-# 7. Right results: sizes 0, one element, odd and unaligned, some megabytes; 1 GiB of every type and operator. Processes of GPUs take seconds to start, so one
-# set of them does as much as it can.
+# 7. Right results: sizes 0, one element, odd and unaligned, some megabytes; 1 GiB of every type and operator.
+# Processes of GPUs take seconds to start, so one set of them does as much as it can.
 large=9M huge=1G
 if [ $device = host ]; then large=100K huge=1M; fi
-for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter send_recv; do
+every="all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter
+  send_recv"
+for c in $every; do
   perf "correct.$c" 200 $c -d all -o all --sizes 0,1,2,4,8,16,32,$((8 * n)),30011,$large -i 1 -c 1
   perf "correct.$c.odd" 120 $c -d all -o all --sizes 0,$((8 * n)),30011,$large -u 1 -i 1 -c 1
 done
@@ -229,20 +240,18 @@ types=all
 if [ "${GOCCL_BENCH-}" = quick ]; then types=float,bfloat16; fi
 perf correct.1G 590 all_reduce -d $types -o all --sizes $huge -i 1 -c 1 --out-of-place
 
-# Large messages once more, around the ring, and by streams: through their rings and straight into the buffers, which the first operations of a run
-# register.
+# Large messages once more, around the ring and by streams.
 if [ $device = cuda ]; then
   lines=all_reduce:ring,reduce:ring,broadcast:ring,all_gather:ring,reduce_scatter:ring
   for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter send_recv; do
-    for register in 0 1; do
-      step "correct.large.$c.$register" 120 env GOCCL_REGISTER=$register GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 --device cuda -n "$n" \
-        --json "$out/correct.large.$c.$register.json"
-    done
+    step "correct.large.$c" 120 env GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 --device cuda -n "$n" \
+      --json "$out/correct.large.$c.json"
   done
 fi
 
-# A sanitizer for every rank, because it does not follow processes that goccl starts by itself. Two ranks and few operations: kernels are slow there.
-# The times that are printed tell that it was at work: several times those of a run without it.
+# A sanitizer for every rank, because it does not follow processes that goccl starts by itself. Two ranks and few
+# operations: kernels are slow there. The times that are printed tell that it was at work: several times those of a
+# run without it.
 sanitizer=$(command -v compute-sanitizer || true)
 for s in /usr/local/cuda/bin/compute-sanitizer /opt/nvidia/compute-sanitizer/compute-sanitizer; do
   [ -n "$sanitizer" ] || [ ! -x "$s" ] || sanitizer=$s
@@ -253,7 +262,8 @@ sanitized() { # NAME TOOL COLLECTIVE
   elif [ -z "$sanitizer" ]; then
     skip "sanitizer.$1" "there is no compute-sanitizer"
   else
-    step "sanitizer.$1" 60 goccl run -n 2 -- "$sanitizer" --tool "$2" --error-exitcode 99 "$(command -v goccl)" perf "$3" --device cuda -b 1K -e 1M -f 32 -i 2 -c 1 --out-of-place --timeout 50s
+    step "sanitizer.$1" 60 goccl run -n 2 -- "$sanitizer" --tool "$2" --error-exitcode 99 \
+      "$(command -v goccl)" perf "$3" --device cuda -b 1K -e 1M -f 32 -i 2 -c 1 --out-of-place --timeout 50s
   fi
 }
 sanitized memcheck memcheck all_reduce
@@ -287,7 +297,8 @@ plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name 
   shift 4
   wanted "$name" || return 0
   for instances in $instance_counts; do
-    if [ $instances != default ] && [ $((blocks * instances)) -gt 128 ]; then continue; fi # all thread blocks are on the GPU at once
+    # All thread blocks are on the GPU at once.
+    if [ $instances != default ] && [ $((blocks * instances)) -gt 128 ]; then continue; fi
     folder=$work/plans.$c.$instances algorithms=$native
     mkdir -p "$folder"
     for p in $programs; do
@@ -298,19 +309,21 @@ plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name 
       fi
       algorithms=${algorithms:+$algorithms,}$p
     done
-    step "$name.instances$instances" 120 env GOCCL_PLAN_DIR="$folder" goccl perf "$c" --device $device -n "$n" --algo "$algorithms" "$@" --json "$out/$name.instances$instances.json"
+    step "$name.instances$instances" 120 env GOCCL_PLAN_DIR="$folder" goccl perf "$c" --device $device -n "$n" \
+      --algo "$algorithms" "$@" --json "$out/$name.instances$instances.json"
   done
 }
 instance_counts="default 4" blocks=$n # of an instance
 if [ $device = cuda ]; then
   instance_counts="default 4 8 16 32"
-  plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" one_shot_ll,one_shot_ll128,two_shot_ll,two_shot_ll128 \
-    --out-of-place --graph auto -b 1K -e 1M -f 4
+  plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" \
+    one_shot_ll,one_shot_ll128,two_shot_ll,two_shot_ll128 --out-of-place --graph auto -b 1K -e 1M -f 4
   plan_time plan.time.all_gather all_gather "allgather_direct" one_shot_ll128 --out-of-place -b 1M -e 1G -f 16
   instance_counts="default 32 64" blocks=2
   plan_time plan.time.all_gather_ring all_gather "allgather_ring" one_shot_ll128,ring --out-of-place -b 1M -e 1G -f 16
 else
-  plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" "" --out-of-place -b 1K -e 64K -f 4
+  plan_time plan.time.all_reduce all_reduce "allreduce_oneshot_ll allreduce_twoshot_ll" "" \
+    --out-of-place -b 1K -e 64K -f 4
   skip plan.time.all_gather "no GPU"
 fi
 
@@ -340,17 +353,20 @@ for s in "${steps[@]}"; do
   elif [ -z "$torch" ]; then
     skip "torch.$s" "python3 has no torch"
   else
-    step "torch.$s" 240 env GOCCL_RANKS="$n" bash "$work/capi/testdata/torch/run_all.sh" "$out/torch.$s" "$work/build/libnccl.so.2" "$s"
+    step "torch.$s" 240 env GOCCL_RANKS="$n" bash "$work/capi/testdata/torch/run_all.sh" "$out/torch.$s" \
+      "$work/build/libnccl.so.2" "$s"
   fi
 done
 
-# 11. nccl-tests, unmodified: a process per GPU where they were built with MPI, all GPUs in one process, and a thread per GPU.
+# 11. nccl-tests, unmodified: a process per GPU where they were built with MPI, all GPUs in one process, and a thread
+# per GPU.
 nccl_test() { # NAME PROGRAM ARGUMENTS...
   local name=nccl-tests.$1 program=$NCCL_TESTS/$2
   shift 2
   if [ ! -x "$program" ]; then skip "$name" "$program is not there"; return; fi
   if [ -n "$mpirun" ] && ldd "$program" | grep -q libmpi; then
-    step "$name" 120 "$mpirun" --allow-run-as-root --oversubscribe -np "$n" env LD_PRELOAD="$work/build/libnccl.so.2" NCCL_DEBUG=VERSION "$program" -g 1 "$@"
+    step "$name" 120 "$mpirun" --allow-run-as-root --oversubscribe -np "$n" env \
+      LD_PRELOAD="$work/build/libnccl.so.2" NCCL_DEBUG=VERSION "$program" -g 1 "$@"
   else
     step "$name" 120 env LD_PRELOAD="$work/build/libnccl.so.2" NCCL_DEBUG=VERSION "$program" -g "$n" "$@"
   fi
@@ -360,7 +376,8 @@ if [ -z "${NCCL_TESTS-}" ]; then
 elif [ $device = host ]; then
   skip nccl-tests "no GPU"
 else
-  for t in all_reduce all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv hypercube; do
+  for t in all_reduce all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv \
+    hypercube; do
     nccl_test "$t" ${t}_perf -b 8 -e 32M -f 32 -d all -o all -c 1 -n 5 -w 1
   done
   nccl_test graph all_reduce_perf -b 1K -e 64M -f 16 -G 10 -c 1
@@ -368,8 +385,10 @@ else
   nccl_test blocking alltoall_perf -b 1K -e 64M -f 16 -z 1 -c 1
   nccl_test registered all_reduce_perf -b 1K -e 64M -f 16 -R 1 -c 1
   nccl_test symmetric all_reduce_perf -b 1K -e 64M -f 16 -R 2 -c 1
-  step nccl-tests.threads 120 env LD_PRELOAD="$work/build/libnccl.so.2" "$NCCL_TESTS/all_reduce_perf" -t "$n" -g 1 -b 1K -e 64M -f 16 -c 1
-  step nccl-tests.single 120 env LD_PRELOAD="$work/build/libnccl.so.2" "$NCCL_TESTS/all_reduce_perf" -g "$n" -b 1K -e 64M -f 16 -c 1
+  step nccl-tests.threads 120 env LD_PRELOAD="$work/build/libnccl.so.2" \
+    "$NCCL_TESTS/all_reduce_perf" -t "$n" -g 1 -b 1K -e 64M -f 16 -c 1
+  step nccl-tests.single 120 env LD_PRELOAD="$work/build/libnccl.so.2" \
+    "$NCCL_TESTS/all_reduce_perf" -g "$n" -b 1K -e 64M -f 16 -c 1
 fi
 
 # 12. The selection table that this machine would have.

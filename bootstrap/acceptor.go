@@ -74,14 +74,15 @@ func (g *acceptor) handshake(c net.Conn, v *sockets.Guest) {
 	var them greeting
 	if err == nil {
 		sockets.Tune(c, 0)
-		fc, them, err = shakeAcceptor(c, g.secret, g.greet(), time.Now().Add(handshakeTimeout), v.Heard, func(gr greeting) verdict {
-			if !v.Leave() {
-				return verdictTimeout // it was dropped in the meantime and gets no answer
-			}
-			verdict := g.admit(gr)
-			admitted = verdict == verdictOK
-			return verdict
-		})
+		fc, them, err = shakeAcceptor(c, g.secret, g.greet(), time.Now().Add(handshakeTimeout), v.Heard,
+			func(gr greeting) verdict {
+				if !v.Leave() {
+					return verdictTimeout // it was dropped in the meantime and gets no answer
+				}
+				verdict := g.admit(gr)
+				admitted = verdict == verdictOK
+				return verdict
+			})
 	}
 	v.Leave()
 	if err != nil {

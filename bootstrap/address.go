@@ -74,8 +74,8 @@ func (a rootAddress) String() string {
 	return net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
 }
 
-// secretFor returns the secret of the address form. Without GOCCL_SECRET it is weak: it can be derived from the address
-// and the user's id.
+// secretFor returns the secret of the address form. Without GOCCL_SECRET it is weak: it can be derived from the
+// address and the user's id.
 func secretFor(a rootAddress, secret []byte) []byte {
 	if len(secret) > 0 {
 		return seal(secret, "job secret")

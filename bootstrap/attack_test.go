@@ -199,7 +199,8 @@ func TestAttacks(t *testing.T) {
 				r.expect(t, "done", 30*time.Second)
 			}
 			var replay []byte
-			for end := time.Now().Add(20 * time.Second); len(replay) < greetingSize+proofSize && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(20 * time.Second); len(replay) < greetingSize+proofSize &&
+				time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				all, flows := heard(t, file, port)
 				if secret != "" && strings.Contains(string(all), secret) {
 					t.Fatal("the secret is on the wire")
@@ -216,11 +217,13 @@ func TestAttacks(t *testing.T) {
 			if line := attacker(t, b, "guess "+at, nil).expect(t, "", 30*time.Second); !strings.Contains(line, ErrAuth.Error()) {
 				t.Errorf("who guesses: %s", line)
 			}
-			if line := attacker(t, b, "replay "+at, strings.NewReader(hex.EncodeToString(replay))).expect(t, "", 30*time.Second); line != fmt.Sprintf("verdict %d", verdictAuth) {
+			if line := attacker(t, b, "replay "+at, strings.NewReader(hex.EncodeToString(replay))).expect(t, "",
+				30*time.Second); line != fmt.Sprintf("verdict %d", verdictAuth) {
 				t.Errorf("who replays %d bytes: %s", len(replay), line)
 			}
 			if secret != "" { // without a secret, an attacker who knows the user is admitted, which is why goccl warns
-				if line := attacker(t, b, "forge "+at, nil).expect(t, "", 30*time.Second); !strings.Contains(line, ErrAuth.Error()) {
+				if line := attacker(t, b, "forge "+at, nil).expect(t, "", 30*time.Second); !strings.Contains(line,
+					ErrAuth.Error()) {
 					t.Errorf("who knows the address and the user: %s", line)
 				}
 			}
@@ -247,7 +250,8 @@ func TestAnotherUserOnThisHost(t *testing.T) {
 	for again := 0; strings.Contains(line, "connection refused") && again < 100; again++ { // rank 0 is not listening yet
 		line = attacker(t, "", "forge "+address, nil).expect(t, "refused", 30*time.Second)
 	}
-	if !strings.Contains(line, "another user") && !strings.Contains(line, "EOF") && !strings.Contains(line, "reset") && !strings.Contains(line, "broken pipe") {
+	if !strings.Contains(line, "another user") && !strings.Contains(line, "EOF") && !strings.Contains(line, "reset") &&
+		!strings.Contains(line, "broken pipe") {
 		t.Error(line)
 	}
 	go func() { done <- bs[1].(*TCP).InitAddress(context.Background(), address) }()

@@ -20,7 +20,8 @@ func currentAttempt(v environment) (a attempt, err error) {
 	}
 	sum := sha256.Sum256([]byte("goccl run " + run))
 	copy(a[:12], sum[:])
-	if v.get("TORCHELASTIC_RESTART_COUNT") == "" || v.get("WORLD_SIZE") == "" || v.get("LOCAL_WORLD_SIZE") != v.get("WORLD_SIZE") {
+	if v.get("TORCHELASTIC_RESTART_COUNT") == "" || v.get("WORLD_SIZE") == "" ||
+		v.get("LOCAL_WORLD_SIZE") != v.get("WORLD_SIZE") {
 		return a, nil
 	}
 	n, err := number(v, "TORCHELASTIC_RESTART_COUNT")
@@ -38,9 +39,12 @@ func (a attempt) number() uint32 { return binary.LittleEndian.Uint32(a[12:]) }
 func (a attempt) meets(root attempt) error {
 	switch {
 	case !bytes.Equal(a[:12], root[:12]):
-		return fmt.Errorf("%w: the root there is of another run of the launcher; give each run its own MASTER_PORT", ErrAttempt)
+		return fmt.Errorf("%w: the root there is of another run of the launcher; give each run its own MASTER_PORT",
+			ErrAttempt)
 	case root.number() > a.number():
-		return fmt.Errorf("%w: this process is of attempt %d, and attempt %d joins there; its launcher should have ended it", ErrAttempt, a.number(), root.number())
+		return fmt.Errorf("%w: this process is of attempt %d, and attempt %d joins there; its launcher should have ended it",
+			ErrAttempt, a.number(), root.number())
 	}
-	return errRetry{fmt.Errorf("%w: the root there is still that of attempt %d, this process is of attempt %d", ErrAttempt, root.number(), a.number())}
+	return errRetry{fmt.Errorf("%w: the root there is still that of attempt %d, this process is of attempt %d", ErrAttempt,
+		root.number(), a.number())}
 }

@@ -62,11 +62,14 @@ func TestCurrentAttempt(t *testing.T) {
 	if a := read("TORCHELASTIC_RESTART_COUNT=3", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2"); a != (attempt{}) {
 		t.Error("without a run:", a)
 	}
-	if a := read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=3", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2"); a.number() != 3 {
+	if a := read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=3", "WORLD_SIZE=2",
+		"LOCAL_WORLD_SIZE=2"); a.number() != 3 {
 		t.Error("on one host:", a)
 	}
 	// Agents of several hosts count restarts separately.
-	if a := read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=3", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2"); a != read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=2", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2") {
+	if a := read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=3", "WORLD_SIZE=4",
+		"LOCAL_WORLD_SIZE=2"); a != read("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RESTART_COUNT=2", "WORLD_SIZE=4",
+		"LOCAL_WORLD_SIZE=2") {
 		t.Error("on two hosts:", a)
 	}
 	if read("TORCHELASTIC_RUN_ID=x") == read("GOCCL_RUN_ID=y") {

@@ -35,7 +35,8 @@ func startRank(t *testing.T, what string, rank, world int, namespace string, var
 // startRankBy starts a rank through a program whose last argument is the rank's program.
 func startRankBy(t *testing.T, by []string, what string, rank, world int, vars ...string) *child {
 	t.Helper()
-	own := []string{"GOCCL_TEST_RANK=" + what, "RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world), "GOCCL_SECRET=test"}
+	own := []string{"GOCCL_TEST_RANK=" + what, "RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world),
+		"GOCCL_SECRET=test"}
 	return startChild(t, by, rank, nil, append(own, vars...)...)
 }
 

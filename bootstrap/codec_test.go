@@ -23,7 +23,8 @@ func testCipher() *aead.Cipher { return aead.New([]byte("key"), nil, "test") }
 func genHeader(t *rapid.T) header {
 	return header{
 		kind:  frameKind(rapid.IntRange(1, int(frameKinds)-1).Draw(t, "kind")),
-		space: rapid.Uint64().Draw(t, "space"), tag: rapid.Uint64().Draw(t, "tag"), counter: rapid.Uint64Range(0, 1<<21).Draw(t, "counter"),
+		space: rapid.Uint64().Draw(t, "space"), tag: rapid.Uint64().Draw(t, "tag"),
+		counter: rapid.Uint64Range(0, 1<<21).Draw(t, "counter"),
 	}
 }
 
@@ -50,7 +51,8 @@ func TestFrameProperties(t *testing.T) {
 		if _, _, err := readFrame(bytes.NewReader(frame), testCipher(), h.counter+1); !errors.Is(err, ErrProtocol) {
 			t.Fatalf("wrong counter: %v", err)
 		}
-		if _, _, err := readFrame(bytes.NewReader(frame), aead.New([]byte("other"), nil, "test"), h.counter); !errors.Is(err, ErrProtocol) {
+		if _, _, err := readFrame(bytes.NewReader(frame), aead.New([]byte("other"), nil, "test"), h.counter); !errors.Is(err,
+			ErrProtocol) {
 			t.Fatalf("wrong key: %v", err)
 		}
 	})
@@ -201,10 +203,11 @@ func FuzzHandshake(f *testing.F) {
 				}
 			}
 		}()
-		_, _, err := shakeAcceptor(us, []byte("secret"), greeting{role: roleRoot, rank: -1}, time.Now().Add(5*time.Second), func() {}, func(greeting) verdict {
-			t.Error("admitted")
-			return verdictOK
-		})
+		_, _, err := shakeAcceptor(us, []byte("secret"), greeting{role: roleRoot, rank: -1}, time.Now().Add(5*time.Second),
+			func() {}, func(greeting) verdict {
+				t.Error("admitted")
+				return verdictOK
+			})
 		if err == nil {
 			t.Error("no error")
 		}
@@ -218,10 +221,12 @@ func TestHandshakeVerdicts(t *testing.T) {
 		deadline := time.Now().Add(5 * time.Second)
 		accepted := make(chan *frameConn, 1)
 		go func() {
-			fc, _, _ := shakeAcceptor(a, []byte("s"), greeting{role: roleAcceptor, rank: 0, world: 4}, deadline, func() {}, func(greeting) verdict { return v })
+			fc, _, _ := shakeAcceptor(a, []byte("s"), greeting{role: roleAcceptor, rank: 0, world: 4}, deadline, func() {},
+				func(greeting) verdict { return v })
 			accepted <- fc
 		}()
-		fc, them, err := shakeDialer(d, []byte("s"), greeting{role: roleDialer, rank: 2, target: 0, world: 3}, deadline, deadline)
+		fc, them, err := shakeDialer(d, []byte("s"), greeting{role: roleDialer, rank: 2, target: 0, world: 3}, deadline,
+			deadline)
 		other := <-accepted
 		if v == verdictOK {
 			if err != nil || other == nil || them.rank != 0 || them.target != 2 {
@@ -312,7 +317,8 @@ func TestParseAddress(t *testing.T) {
 			t.Errorf("%q: %q, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"", ":", ":77", "host", "host:", "host:0", "host:99999", "0.0.0.0:77", "[::]:77", "eth0:0.0.0.0:77", "unix:", "unix:x", "unix:@", "a:b:c"} {
+	for _, in := range []string{"", ":", ":77", "host", "host:", "host:0", "host:99999", "0.0.0.0:77", "[::]:77",
+		"eth0:0.0.0.0:77", "unix:", "unix:x", "unix:@", "a:b:c"} {
 		if got, err := parseAddress(in); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %+v, %v", in, got, err)
 		}
@@ -320,7 +326,8 @@ func TestParseAddress(t *testing.T) {
 }
 
 func TestTimeoutVariable(t *testing.T) {
-	for in, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "2m": 2 * time.Minute} {
+	for in, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond,
+		"2m": 2 * time.Minute} {
 		t.Setenv("GOCCL_TIMEOUT", in)
 		if c, err := newConfig(nil); err != nil || c.timeout != want || c.stall != want {
 			t.Errorf("%q: %v", in, err)

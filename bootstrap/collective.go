@@ -59,7 +59,9 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	})
 	switch {
 	case wrong >= 0:
-		return nil, g.fail(op.String(), wrong, fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in the same order", ErrProtocol))
+		return nil, g.fail(op.String(), wrong,
+			fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in the same order",
+				ErrProtocol))
 	case err != nil && i >= 0:
 		return nil, g.culprit(op, (g.rank+1+i)%n, err)
 	case err != nil:

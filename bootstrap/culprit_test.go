@@ -16,7 +16,8 @@ func TestForeignAddress(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	err := NewTCP(0, 2, quiet(), WithTimeout(time.Minute)).InitAddress(context.Background(), "192.0.2.7:5000")
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "192.0.2.7:5000 is not an address of host") || !strings.Contains(err.Error(), "lo[127.0.0.1") {
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "192.0.2.7:5000 is not an address of host") ||
+		!strings.Contains(err.Error(), "lo[127.0.0.1") {
 		t.Error(err)
 	}
 	if d := time.Since(start); d > 30*time.Second {
@@ -24,7 +25,8 @@ func TestForeignAddress(t *testing.T) {
 	}
 	// With an interface an address translation is assumed: rank 0 tries, and notes it in the error.
 	lines := &logBuffer{}
-	err = NewTCP(0, 2, logged(lines), WithTimeout(200*time.Millisecond)).InitAddress(context.Background(), fmt.Sprintf("lo:192.0.2.7:%d", testutil.Port(t)))
+	err = NewTCP(0, 2, logged(lines), WithTimeout(200*time.Millisecond)).InitAddress(context.Background(),
+		fmt.Sprintf("lo:192.0.2.7:%d", testutil.Port(t)))
 	for _, said := range []string{fmt.Sprint(err), lines.String()} {
 		if !errors.Is(err, ErrTimeout) || !strings.Contains(said, "it listens at 127.0.0.1:") {
 			t.Errorf("not said: %s", said)
@@ -38,7 +40,8 @@ func TestRankZeroIsMissing(t *testing.T) {
 	var e *Error
 	address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
 	err := NewTCP(1, 2, quiet(), WithTimeout(200*time.Millisecond)).InitAddress(context.Background(), address)
-	if !errors.Is(err, ErrTimeout) || !errors.As(err, &e) || e.Peer != 0 || !strings.Contains(err.Error(), "rank 0, which listens at "+address) {
+	if !errors.Is(err, ErrTimeout) || !errors.As(err, &e) || e.Peer != 0 ||
+		!strings.Contains(err.Error(), "rank 0, which listens at "+address) {
 		t.Error(err)
 	}
 	vars := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t), "GOCCL_TIMEOUT=20"}
@@ -56,7 +59,8 @@ func TestRankZeroIsMissing(t *testing.T) {
 // TestKilledBeforeItComes: a rank that is killed before it has found the root is named by all others.
 func TestKilledBeforeItComes(t *testing.T) {
 	t.Parallel()
-	vars := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t), "GOCCL_TIMEOUT=10"} // in which the others have come, however busy the machine is
+	// The others come within the timeout, however busy the machine is.
+	vars := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t), "GOCCL_TIMEOUT=10"}
 	var ranks []*child
 	for r := range 3 {
 		ranks = append(ranks, startRank(t, "barrier", r, 4, "", vars...))
@@ -94,7 +98,8 @@ func TestWeakSecretIsSaidOnce(t *testing.T) {
 	}{
 		{"address", []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t), "GOCCL_SECRET="}, 1},
 		{"secret", []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t)}, 0},
-		{"unix socket", []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t), "TORCHELASTIC_RUN_ID=weak", "LOCAL_WORLD_SIZE=2", "GOCCL_SECRET="}, 0},
+		{"unix socket", []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t), "TORCHELASTIC_RUN_ID=weak",
+			"LOCAL_WORLD_SIZE=2", "GOCCL_SECRET="}, 0},
 	} {
 		ranks := []*child{startRank(t, "barrier", 0, 2, "", c.vars...), startRank(t, "barrier", 1, 2, "", c.vars...)}
 		for _, r := range ranks {

@@ -65,7 +65,8 @@ func peerDead(cause error) error {
 
 // stepContext bounds one step. Its cause distinguishes our own deadline from the caller's.
 func stepContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w after %v (raise it with WithTimeout or GOCCL_TIMEOUT)", ErrTimeout, timeout))
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w after %v (raise it with WithTimeout or GOCCL_TIMEOUT)",
+		ErrTimeout, timeout))
 }
 
 // operationContext bounds one operation by the deadline of ctx, which may be later than that of a step. If ctx has

@@ -45,7 +45,8 @@ func (g *group) awaitLeave(ctx context.Context) {
 		if m == g.e.rank {
 			continue
 		}
-		if _, err := g.e.box.collect(ctx, []key{{m, frameLeave, g.space, 0}}, func(int, []byte) {}); ctx.Err() != nil && err != nil {
+		if _, err := g.e.box.collect(ctx, []key{{m, frameLeave, g.space, 0}}, func(int, []byte) {}); ctx.Err() != nil &&
+			err != nil {
 			return
 		}
 	}

@@ -82,7 +82,8 @@ func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
 	}
 	g.version = binary.LittleEndian.Uint16(b[4:])
 	if g.version != protocolVersion {
-		return g, fmt.Errorf("%w: the peer speaks version %d, this is version %d; use one goccl release in a job", ErrProtocol, g.version, protocolVersion)
+		return g, fmt.Errorf("%w: the peer speaks version %d, this is version %d; use one goccl release in a job",
+			ErrProtocol, g.version, protocolVersion)
 	}
 	g.role = role(b[6])
 	g.world = binary.LittleEndian.Uint32(b[8:])
@@ -160,7 +161,8 @@ func (v verdict) err() error {
 	case verdictOK:
 		return nil
 	case verdictAuth:
-		return fmt.Errorf("%w: the other side refused our secret; all ranks need the same UniqueID, or the same address and GOCCL_SECRET", ErrAuth)
+		return fmt.Errorf("%w: the other side refused our secret; all ranks need the same UniqueID, or the same address "+
+			"and GOCCL_SECRET", ErrAuth)
 	case verdictWorld:
 		return ErrWorldSize
 	case verdictDuplicate:
@@ -200,7 +202,8 @@ func (g *greeting) begin(c net.Conn) (*ecdh.PrivateKey, error) {
 }
 
 // frameCiphers returns the ciphers for the frames from the dialer and from the acceptor.
-func frameCiphers(secret []byte, private *ecdh.PrivateKey, them *greeting, dialer, acceptor []byte) (fromDialer, fromAcceptor *aead.Cipher, err error) {
+func frameCiphers(secret []byte, private *ecdh.PrivateKey, them *greeting, dialer, acceptor []byte) (fromDialer,
+	fromAcceptor *aead.Cipher, err error) {
 	public, err := ecdh.X25519().NewPublicKey(them.public[:])
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
@@ -264,7 +267,8 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time
 	case verdictWorld:
 		return nil, them, fmt.Errorf("%w: this rank says %d, the job says %d", v.err(), me.world, them.world)
 	case verdictDuplicate:
-		return nil, them, fmt.Errorf("%w: another process has come as rank %d; give every process a rank of its own", v.err(), me.rank)
+		return nil, them, fmt.Errorf("%w: another process has come as rank %d; give every process a rank of its own", v.err(),
+			me.rank)
 	case verdictAttempt:
 		return nil, them, attempt(me.session).meets(them.session)
 	default:
@@ -280,7 +284,8 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time
 
 // shakeAcceptor runs the acceptor's side on c. admit judges an authenticated dialer; heard is called once the dialer's
 // greeting has arrived. It does not close c.
-func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, heard func(), admit func(greeting) verdict) (*frameConn, greeting, error) {
+func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, heard func(),
+	admit func(greeting) verdict) (*frameConn, greeting, error) {
 	_ = c.SetDeadline(deadline)
 	var theirs [greetingSize]byte
 	// Check the magic first, so that a connection of another protocol is dropped at once and not at the deadline.

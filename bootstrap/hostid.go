@@ -35,8 +35,10 @@ var processID = sync.OnceValue(func() []byte {
 })
 
 // wayOut is the advice for ranks of one machine that are not on one host.
-const wayOut = "no unix socket leads from one to the other, so they cannot share memory; containers of one machine can if they have the network namespace in common " +
-	"(docker run --network=host or --network=container:NAME, or one pod) and the same user, and GOCCL_HOSTID and NCCL_HOSTID are unset or equal"
+const wayOut = "no unix socket leads from one to the other, so they cannot share memory; containers of one machine " +
+	"can if they have the network namespace in common " +
+	"(docker run --network=host or --network=container:NAME, or one pod) and the same user, and GOCCL_HOSTID and " +
+	"NCCL_HOSTID are unset or equal"
 
 // OtherHost returns the first rank that is on another host than b's, and an error with the reason and the remedy. It
 // returns -1 and nil if there is none.
@@ -44,7 +46,8 @@ func OtherHost(b Bootstrap) (rank int, err error) {
 	hosts := b.Hosts()
 	for r, h := range hosts {
 		if h != hosts[b.Rank()] {
-			return r, errors.New("the peer is on another host: " + wayOut) // without the rank, because callers have their own numbering
+			// without the rank, because callers have their own numbering
+			return r, errors.New("the peer is on another host: " + wayOut)
 		}
 	}
 	return -1, nil

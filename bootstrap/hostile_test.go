@@ -88,7 +88,8 @@ func insider(rank, world int, f func(fc *frameConn)) func(t *testing.T, id Uniqu
 		d := &dialer{secret: fields.secret[:]}
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		fc, _, err := d.dial(ctx, []target{{"tcp", addr}}, greeting{role: roleJoiner, world: uint32(world), rank: int32(rank), target: -1})
+		fc, _, err := d.dial(ctx, []target{{"tcp", addr}},
+			greeting{role: roleJoiner, world: uint32(world), rank: int32(rank), target: -1})
 		if err != nil {
 			t.Error(err)
 			return
@@ -119,7 +120,8 @@ func TestIntruders(t *testing.T) {
 			f, _ := id.decode()
 			d := &dialer{secret: f.secret[:]}
 			for _, r := range []int32{4, -1, 1 << 30} {
-				if _, _, err := d.try(context.Background(), target{"tcp", addr}, greeting{role: roleJoiner, world: 4, rank: r, target: -1}); !errors.Is(err, ErrRankRange) {
+				if _, _, err := d.try(context.Background(), target{"tcp", addr},
+					greeting{role: roleJoiner, world: 4, rank: r, target: -1}); !errors.Is(err, ErrRankRange) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}

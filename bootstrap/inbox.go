@@ -61,7 +61,8 @@ type delivery struct {
 
 func newInbox(size int) *inbox {
 	return &inbox{
-		limit: maxQueued, queues: map[key]*queue{}, peers: make([]peerState, size), left: map[spacePeer]error{}, closed: map[uint64]error{},
+		limit: maxQueued, queues: map[key]*queue{}, peers: make([]peerState, size), left: map[spacePeer]error{},
+		closed: map[uint64]error{},
 	}
 }
 

@@ -19,7 +19,8 @@ func TestInboxAgainstModel(t *testing.T) {
 		gone := map[int]bool{}
 		closed := map[uint64]bool{}
 		genKey := rapid.Custom(func(t *rapid.T) key {
-			return key{rapid.IntRange(0, peers-1).Draw(t, "peer"), frameData, rapid.Uint64Range(0, spaces-1).Draw(t, "space"), rapid.Uint64Range(0, tags-1).Draw(t, "tag")}
+			return key{rapid.IntRange(0, peers-1).Draw(t, "peer"), frameData, rapid.Uint64Range(0, spaces-1).Draw(t, "space"),
+				rapid.Uint64Range(0, tags-1).Draw(t, "tag")}
 		})
 		n := 0
 		t.Repeat(map[string]func(*rapid.T){

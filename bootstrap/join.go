@@ -46,7 +46,8 @@ const (
 
 // dialKnown is dial, but gives up if the other side is known to have been up and then refuses connections for
 // goneAfter. A greeting without a verdict also makes it known.
-func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, known bool) (*frameConn, greeting, error) {
+func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, known bool) (*frameConn, greeting,
+	error) {
 	var last error
 	var since time.Time // time of the first refusal of the current run of refusals
 	refusals := 0
@@ -79,7 +80,8 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 			refusals++
 		}
 		if known && refusals >= goneRefusals && time.Since(since) >= goneAfter {
-			return nil, greeting{}, fmt.Errorf("%w: nobody listens there any more: its process has ended, or it has finished with the job without this rank; %d attempts in %v, the last: %w",
+			return nil, greeting{}, fmt.Errorf("%w: nobody listens there any more: its process has ended, or it has finished "+
+				"with the job without this rank; %d attempts in %v, the last: %w",
 				ErrPeerDead, refusals, time.Since(since).Round(time.Second), last)
 		}
 		// The jitter spreads the retries of ranks that were rejected together.
@@ -149,8 +151,10 @@ type rootClient struct {
 	status *rootStatus
 }
 
-func newRootClient(fc *frameConn, rank int, timeout time.Duration, note string, cancel context.CancelCauseFunc) *rootClient {
-	rc := &rootClient{fc: fc, rank: rank, timeout: timeout, note: note, table: make(chan []byte, 1), start: make(chan []byte, 1), fail: cancel}
+func newRootClient(fc *frameConn, rank int, timeout time.Duration, note string,
+	cancel context.CancelCauseFunc) *rootClient {
+	rc := &rootClient{fc: fc, rank: rank, timeout: timeout, note: note, table: make(chan []byte, 1),
+		start: make(chan []byte, 1), fail: cancel}
 	rc.wg.Go(rc.listen)
 	return rc
 }

@@ -56,7 +56,8 @@ func TestLateErrorEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).Init(context.Background(), id); !errors.Is(err, ErrTimeout) {
+	if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).Init(context.Background(), id); !errors.Is(err,
+		ErrTimeout) {
 		t.Error(err)
 	}
 	if liveRoot(id) == nil {
@@ -87,7 +88,8 @@ func TestRootIsGone(t *testing.T) {
 	creator.end()
 	start := time.Now()
 	err = NewTCP(1, 2, quiet(), WithTimeout(10*time.Minute)).Init(context.Background(), id)
-	if !errors.Is(err, ErrPeerDead) || !strings.Contains(err.Error(), "nobody listens there any more") || !strings.Contains(err.Error(), "refused") {
+	if !errors.Is(err, ErrPeerDead) || !strings.Contains(err.Error(), "nobody listens there any more") ||
+		!strings.Contains(err.Error(), "refused") {
 		t.Error(err)
 	}
 	if d := time.Since(start); d < goneAfter || d > time.Minute {

@@ -23,8 +23,10 @@ func TestLaunchers(t *testing.T) {
 		version  string   // its version output
 		args     []string
 	}{
-		{"openmpi", []string{"mpirun.openmpi", "mpirun"}, "Open MPI", []string{"--allow-run-as-root", "--oversubscribe", "-np", "4"}},
-		{"pmi", []string{"mpiexec.hydra", "mpirun.mpich", "mpiexec.mpich"}, "HYDRA", []string{"-launcher", "fork", "-n", "4"}},
+		{"openmpi", []string{"mpirun.openmpi", "mpirun"}, "Open MPI",
+			[]string{"--allow-run-as-root", "--oversubscribe", "-np", "4"}},
+		{"pmi", []string{"mpiexec.hydra", "mpirun.mpich", "mpiexec.mpich"}, "HYDRA",
+			[]string{"-launcher", "fork", "-n", "4"}},
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()

@@ -107,7 +107,8 @@ func (b *liveness) setUp() (err error) {
 	if err = b.sealPage(); err != nil {
 		return err
 	}
-	if b.list, err = unix.Mmap(-1, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil {
+	if b.list, err = unix.Mmap(-1, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil {
 		return os.NewSyscallError("mmap", err)
 	}
 	s, err := fdshare.Shared()
@@ -152,7 +153,8 @@ func (b *liveness) hold(ready chan<- error) {
 	defer runtime.UnlockOSThread()
 	// The C library may have registered a list for this thread; restore it at the end.
 	var old, oldSize uintptr
-	if _, _, e := unix.RawSyscall(unix.SYS_GET_ROBUST_LIST, 0, uintptr(unsafe.Pointer(&old)), uintptr(unsafe.Pointer(&oldSize))); e != 0 {
+	if _, _, e := unix.RawSyscall(unix.SYS_GET_ROBUST_LIST, 0, uintptr(unsafe.Pointer(&old)),
+		uintptr(unsafe.Pointer(&oldSize))); e != 0 {
 		ready <- os.NewSyscallError("get_robust_list", e)
 		return
 	}

@@ -22,7 +22,8 @@ func (m *meeting) noRoot(rank int, err error) error {
 	missing := errors.Is(err, ErrTimeout) || errors.Is(err, ErrPeerDead)
 	switch {
 	case missing && m.address != nil && rank != 0:
-		return &blame{0, fmt.Errorf("no way to rank 0, which listens at %v: it has not come, has died, or has failed, which its own error explains: %w", m.address, err)}
+		return &blame{0, fmt.Errorf("no way to rank 0, which listens at %v: it has not come, has died, or has failed, "+
+			"which its own error explains: %w", m.address, err)}
 	case missing && m.maker != (origin{}):
 		return fmt.Errorf("no way to the root, which is in the process that made the UniqueID, %v: %w", m.maker, err)
 	}

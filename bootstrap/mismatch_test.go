@@ -21,7 +21,8 @@ func TestMismatch(t *testing.T) {
 		want        error
 		say         []string
 	}{
-		{"wrong world size", 3, 5, ErrWorldSize, []string{"rank 3 (process ", "says that the job has 5 ranks, rank 0 (process", "says 4"}},
+		{"wrong world size", 3, 5, ErrWorldSize,
+			[]string{"rank 3 (process ", "says that the job has 5 ranks, rank 0 (process", "says 4"}},
 		{"duplicate rank", 1, 4, ErrDuplicateRank, []string{"rank 1 is claimed by process ", " and by process "}},
 	} {
 		for _, way := range []string{"id", "address"} {
@@ -98,10 +99,12 @@ func TestWorldSizeOfTheRoot(t *testing.T) {
 		})
 	}()
 	waitJoined(t, id, 1)
-	if err := NewTCP(1, 2, quiet(), WithTimeout(time.Minute)).Init(context.Background(), id); !errors.Is(err, ErrWorldSize) {
+	if err := NewTCP(1, 2, quiet(), WithTimeout(time.Minute)).Init(context.Background(), id); !errors.Is(err,
+		ErrWorldSize) {
 		t.Errorf("the rank of the root's process: %v", err)
 	}
-	if err := <-stray; !errors.Is(err, ErrWorldSize) || !strings.Contains(err.Error(), "2 ranks") || !strings.Contains(err.Error(), "says 7") {
+	if err := <-stray; !errors.Is(err, ErrWorldSize) || !strings.Contains(err.Error(), "2 ranks") ||
+		!strings.Contains(err.Error(), "says 7") {
 		t.Errorf("the stray rank: %v", err)
 	}
 }

@@ -96,7 +96,8 @@ func TestRootSaysItsRank(t *testing.T) {
 		r.mu.Unlock()
 	}
 	d := &dialer{secret: f.secret[:]}
-	fc, them, err := d.dial(ctx, []target{{"tcp", f.addr.String()}}, greeting{role: roleJoiner, world: 3, rank: 2, target: -1})
+	fc, them, err := d.dial(ctx, []target{{"tcp", f.addr.String()}},
+		greeting{role: roleJoiner, world: 3, rank: 2, target: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,8 @@ func TestNothingLeaksOnFailure(t *testing.T) {
 		wg.Wait()
 		_ = id.Close() // otherwise it waits for rank 3, to send the failure
 		<-r.done
-		if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).InitAddress(context.Background(), address); err == nil {
+		if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).InitAddress(context.Background(),
+			address); err == nil {
 			t.Error("joined alone")
 		}
 	}

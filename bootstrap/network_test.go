@@ -43,7 +43,8 @@ func TestAddressForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, form := range []string{"127.0.0.1:%d", "lo:127.0.0.1:%d", "localhost:%d", "[::1]:%d", hostname + ":%d", "unix:@goccl-test-%d"} {
+	for _, form := range []string{"127.0.0.1:%d", "lo:127.0.0.1:%d", "localhost:%d", "[::1]:%d", hostname + ":%d",
+		"unix:@goccl-test-%d"} {
 		t.Run(form, func(t *testing.T) {
 			port := testutil.Port(t)
 			if strings.Contains(form, "::1") {
@@ -71,13 +72,16 @@ func TestAddressErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	if err := NewTCP(0, 2, quiet()).InitAddress(ctx, l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "MASTER_PORT") {
+	if err := NewTCP(0, 2, quiet()).InitAddress(ctx, l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) ||
+		!strings.Contains(err.Error(), "MASTER_PORT") {
 		t.Error(err)
 	}
 	if err := NewTCP(0, 2, quiet()).InitAddress(ctx, "0.0.0.0:5000"); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
-	if err := NewTCP(0, 2, quiet(), WithInterface("=nosuchnic")).InitAddress(ctx, fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nosuchnic") {
+	if err := NewTCP(0, 2, quiet(), WithInterface("=nosuchnic")).InitAddress(ctx,
+		fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))); !errors.Is(err, ErrInvalid) ||
+		!strings.Contains(err.Error(), "nosuchnic") {
 		t.Error(err)
 	}
 	if _, err := NewUniqueID(WithInterface("=nosuchnic")); !errors.Is(err, ErrInvalid) {
@@ -95,7 +99,8 @@ func TestSecrets(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- root.InitAddress(context.Background(), address) }()
 	for _, secret := range []Option{WithSecret([]byte("wrong")), WithSecret(nil)} {
-		if err := NewTCP(1, 2, quiet(), WithTimeout(30*time.Second), secret).InitAddress(context.Background(), address); !errors.Is(err, ErrAuth) {
+		if err := NewTCP(1, 2, quiet(), WithTimeout(30*time.Second), secret).InitAddress(context.Background(),
+			address); !errors.Is(err, ErrAuth) {
 			t.Error(err)
 		}
 	}
@@ -154,7 +159,8 @@ func TestTwoHosts(t *testing.T) {
 			if r >= 2 {
 				ns = b
 			}
-			ranks = append(ranks, startRank(t, what, r, 4, ns, "MASTER_ADDR="+master, fmt.Sprintf("MASTER_PORT=%d", 20000+len(what))))
+			ranks = append(ranks, startRank(t, what, r, 4, ns, "MASTER_ADDR="+master,
+				fmt.Sprintf("MASTER_PORT=%d", 20000+len(what))))
 		}
 		return ranks
 	}
@@ -174,7 +180,8 @@ func TestTwoHosts(t *testing.T) {
 	cut := time.Now()
 	for _, r := range ranks {
 		line := r.expect(t, "failed peer=", 25*time.Second)
-		if other := fmt.Sprintf("peer=%d", 2-2*(r.rank/2)); !strings.Contains(line, other) && !strings.Contains(line, fmt.Sprintf("peer=%d", 3-2*(r.rank/2))) {
+		if other := fmt.Sprintf("peer=%d", 2-2*(r.rank/2)); !strings.Contains(line, other) &&
+			!strings.Contains(line, fmt.Sprintf("peer=%d", 3-2*(r.rank/2))) {
 			t.Errorf("rank %d: %s", r.rank, line)
 		}
 	}
@@ -199,7 +206,8 @@ func TestPartitionWhileJoining(t *testing.T) {
 	connected := func() bool {
 		table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", ranks[1].cmd.Process.Pid))
 		for line := range strings.Lines(string(table)) {
-			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[2], ":4E84") && f[3] == "01" { // port 20100, established
+			// port 20100, established
+			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[2], ":4E84") && f[3] == "01" {
 				return true
 			}
 		}

@@ -26,7 +26,8 @@ func TestJunkInTheEnvironment(t *testing.T) {
 		t.Setenv(name, "2")
 	}
 	t.Setenv("TORCHELASTIC_RESTART_COUNT", "junk")
-	if err := NewTCP(0, 2).InitAddress(context.Background(), "127.0.0.1:1"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "TORCHELASTIC_RESTART_COUNT") {
+	if err := NewTCP(0, 2).InitAddress(context.Background(), "127.0.0.1:1"); !errors.Is(err, ErrInvalid) ||
+		!strings.Contains(err.Error(), "TORCHELASTIC_RESTART_COUNT") {
 		t.Error(err)
 	}
 }

@@ -45,14 +45,16 @@ func TestVerdictIsWaitedFor(t *testing.T) {
 	greeted := make(chan struct{})
 	accepted := make(chan error, 1)
 	go func() {
-		_, _, err := shakeAcceptor(a, []byte("s"), greeting{role: roleAcceptor, world: 2}, time.Now().Add(limit), func() { close(greeted) }, func(greeting) verdict {
-			time.Sleep(2 * limit)
-			return verdictOK
-		})
+		_, _, err := shakeAcceptor(a, []byte("s"), greeting{role: roleAcceptor, world: 2}, time.Now().Add(limit),
+			func() { close(greeted) }, func(greeting) verdict {
+				time.Sleep(2 * limit)
+				return verdictOK
+			})
 		accepted <- err
 	}()
 	now := time.Now()
-	if _, _, err := shakeDialer(d, []byte("s"), greeting{role: roleDialer, rank: 1, world: 2}, now.Add(limit), now.Add(time.Minute)); err != nil {
+	if _, _, err := shakeDialer(d, []byte("s"), greeting{role: roleDialer, rank: 1, world: 2}, now.Add(limit),
+		now.Add(time.Minute)); err != nil {
 		t.Error(err)
 	}
 	<-greeted

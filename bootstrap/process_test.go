@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/launch"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
@@ -50,7 +49,8 @@ func rankMain(what string) int {
 		if errors.As(err, &e) {
 			peer = e.Peer
 		}
-		fmt.Printf("failed peer=%d dead=%v timeout=%v %v\n", peer, errors.Is(err, ErrPeerDead), errors.Is(err, ErrTimeout), err)
+		fmt.Printf("failed peer=%d dead=%v timeout=%v %v\n", peer, errors.Is(err, ErrPeerDead), errors.Is(err, ErrTimeout),
+			err)
 		return 1
 	}
 	ctx := context.Background()
@@ -181,7 +181,8 @@ func TestKill9(t *testing.T) {
 				port := testutil.Port(t)
 				var ranks []*child
 				for r := range c.start {
-					ranks = append(ranks, startRank(t, c.what, r, world, "", "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)))
+					ranks = append(ranks, startRank(t, c.what, r, world, "", "MASTER_ADDR=127.0.0.1",
+						fmt.Sprintf("MASTER_PORT=%d", port)))
 				}
 				for _, r := range ranks {
 					if c.start == world {
@@ -190,7 +191,8 @@ func TestKill9(t *testing.T) {
 						r.expect(t, "started", 30*time.Second)
 					}
 				}
-				for end := time.Now().Add(30 * time.Second); c.start < world && accepted(t, port) < c.start; time.Sleep(10 * time.Millisecond) {
+				for end := time.Now().Add(30 * time.Second); c.start < world &&
+					accepted(t, port) < c.start; time.Sleep(10 * time.Millisecond) {
 					if time.Now().After(end) {
 						t.Fatalf("%d of %d ranks have found the root", accepted(t, port), c.start)
 					}
@@ -220,18 +222,6 @@ func TestKill9(t *testing.T) {
 				return took
 			})
 		})
-	}
-}
-
-// TestLaunched joins ranks by the environment of this project's launcher.
-func TestLaunched(t *testing.T) {
-	t.Parallel()
-	out := &logBuffer{}
-	err := launch.Run(context.Background(), launch.Options{
-		N: 4, Program: []string{"/proc/self/exe"}, Env: append(os.Environ(), "GOCCL_TEST_RANK=barrier"), Stdout: out, Stderr: out,
-	})
-	if err != nil || strings.Count(out.String(), "joined [0 0 0 0]") != 4 || strings.Count(out.String(), "done") != 4 {
-		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

@@ -17,7 +17,8 @@ func TestNoLivenessPage(t *testing.T) {
 		name  string
 		errno unix.Errno
 	}{
-		{"memfd_create", unix.ENOSYS}, {"memfd_create", unix.EPERM}, {"ftruncate", unix.EPERM}, {"get_robust_list", unix.ENOSYS},
+		{"memfd_create", unix.ENOSYS}, {"memfd_create", unix.EPERM}, {"ftruncate", unix.EPERM},
+		{"get_robust_list", unix.ENOSYS},
 		{"set_robust_list", unix.ENOSYS}, {"seals", unix.EINVAL}, {"seals", unix.EPERM},
 	} {
 		t.Run(fmt.Sprintf("%s %v", c.name, c.errno), func(t *testing.T) {
@@ -52,7 +53,8 @@ func TestFewOpenFiles(t *testing.T) {
 		switch {
 		case strings.HasPrefix(line, "done"):
 			joined++
-		case strings.Contains(line, "too many open files") && strings.Contains(line, fmt.Sprintf("may have %d open files", limit)):
+		case strings.Contains(line, "too many open files") &&
+			strings.Contains(line, fmt.Sprintf("may have %d open files", limit)):
 			named++
 		default:
 			t.Errorf("limit %d: %q, %v", limit, line, ok)

@@ -61,10 +61,12 @@ func forbid(name string, errno uint32) error {
 	filter := []unix.SockFilter{{Code: load, K: atNumber}, {Code: equal, K: forbidden[name], Jf: 1}}
 	if name == "seals" {
 		filter[1].Jf = 5
-		filter = append(filter, unix.SockFilter{Code: load, K: atSecond}, unix.SockFilter{Code: equal, K: unix.F_ADD_SEALS, Jf: 3},
+		filter = append(filter, unix.SockFilter{Code: load, K: atSecond},
+			unix.SockFilter{Code: equal, K: unix.F_ADD_SEALS, Jf: 3},
 			unix.SockFilter{Code: load, K: atThird}, unix.SockFilter{Code: bits, K: unix.F_SEAL_FUTURE_WRITE, Jf: 1})
 	}
-	filter = append(filter, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | errno}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
+	filter = append(filter, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | errno},
+		unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		return fmt.Errorf("the filter is written for little-endian machines")
 	}
@@ -72,7 +74,8 @@ func forbid(name string, errno uint32) error {
 		return err
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); e != 0 {
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&program))); e != 0 {
 		return e
 	}
 	return nil

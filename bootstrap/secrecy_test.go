@@ -35,7 +35,8 @@ func TestAListenerReadsNothing(t *testing.T) {
 		deadline := time.Now().Add(20 * time.Second)
 		accepted := make(chan *frameConn, 1)
 		go func() {
-			fc, _, _ := shakeAcceptor(a, secret, greeting{role: roleAcceptor, world: 2}, deadline, func() {}, func(greeting) verdict { return verdictOK })
+			fc, _, _ := shakeAcceptor(a, secret, greeting{role: roleAcceptor, world: 2}, deadline, func() {},
+				func(greeting) verdict { return verdictOK })
 			accepted <- fc
 		}()
 		fc, _, err := shakeDialer(wire, secret, greeting{role: roleDialer, rank: 1, world: 2}, deadline, deadline)

@@ -26,7 +26,8 @@ const (
 	NumTypes
 )
 
-var typeNames = [NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"}
+var typeNames = [NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double",
+	"bfloat16", "f8e4m3", "f8e5m2"}
 var typeSizes = [NumTypes]int64{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
 
 // Valid reports whether t is one of the named types.

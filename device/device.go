@@ -85,6 +85,8 @@ type Device interface {
 	// Import maps an exported allocation so that this device can load from and store to it. It takes no ownership of
 	// the handle's FD. Importing memory that this process exported returns the original address.
 	Import(h Handle) (Allocation, error)
+	// Reserve reserves size bytes of addresses, in which exported allocations can be mapped at chosen places.
+	Reserve(size int64) (Reservation, error)
 	// NewStream makes an ordered queue of work.
 	NewStream() (Stream, error)
 	// WrapStream adopts a foreign stream (a CUstream; 0 is the default stream) without owning it. The host device maps
@@ -103,6 +105,17 @@ type Allocation interface {
 	// Size is the usable size in bytes.
 	Size() int64
 	// Close unmaps the memory, and frees it if this device owns it.
+	Close() error
+}
+
+// Reservation is a range of addresses of a device. Memory that is mapped there can be used like that of Import.
+type Reservation interface {
+	// Ptr is the start of the range, a multiple of 2 MiB.
+	Ptr() Ptr
+	// Map maps an exported allocation at an offset, a multiple of 2 MiB. It takes no ownership of the handle's FD. A
+	// handle without a FD cannot be mapped at a chosen place: the error wraps ErrUnsupported.
+	Map(offset int64, h Handle) error
+	// Close unmaps everything and gives up the range. Work that uses the memory must be done.
 	Close() error
 }
 

@@ -9,12 +9,16 @@ import (
 
 const gatherDocument = `{"name":"ag2","collective":"allgather","ranks":2,"commands":[
  {"op":"memory_channel","dst":1,"src":0},{"op":"memory_channel","dst":0,"src":1},
- {"op":"signal","channel_type":"memory","channel":0,"tb":0,"relaxed":true},{"op":"wait","channel_type":"memory","channel":0,"tb":0,"relaxed":true,"sync":"after"},
- {"op":"signal","channel_type":"memory","channel":1,"tb":0,"relaxed":true},{"op":"wait","channel_type":"memory","channel":1,"tb":0,"relaxed":true,"sync":"after"},
+ {"op":"signal","channel_type":"memory","channel":0,"tb":0,"relaxed":true},
+ {"op":"wait","channel_type":"memory","channel":0,"tb":0,"relaxed":true,"sync":"after"},
+ {"op":"signal","channel_type":"memory","channel":1,"tb":0,"relaxed":true},
+ {"op":"wait","channel_type":"memory","channel":1,"tb":0,"relaxed":true,"sync":"after"},
  {"op":"copy","to":{"rank":0,"buffer":"o","index":0,"size":1},"from":{"rank":0,"buffer":"i","index":0,"size":1},"tb":0},
  {"op":"copy","to":{"rank":1,"buffer":"o","index":1,"size":1},"from":{"rank":1,"buffer":"i","index":0,"size":1},"tb":0},
- {"op":"put","channel_type":"memory","channel":0,"to":{"rank":1,"buffer":"o","index":0,"size":1},"from":{"rank":0,"buffer":"i","index":0,"size":1},"tb":0},
- {"op":"put","channel_type":"memory","channel":1,"to":{"rank":0,"buffer":"o","index":1,"size":1},"from":{"rank":1,"buffer":"i","index":0,"size":1},"tb":0},
+ {"op":"put","channel_type":"memory","channel":0,"to":{"rank":1,"buffer":"o","index":0,"size":1},
+  "from":{"rank":0,"buffer":"i","index":0,"size":1},"tb":0},
+ {"op":"put","channel_type":"memory","channel":1,"to":{"rank":0,"buffer":"o","index":1,"size":1},
+  "from":{"rank":1,"buffer":"i","index":0,"size":1},"tb":0},
  {"op":"signal","channel_type":"memory","channel":0,"tb":0},{"op":"wait","channel_type":"memory","channel":0,"tb":0},
  {"op":"signal","channel_type":"memory","channel":1,"tb":0},{"op":"wait","channel_type":"memory","channel":1,"tb":0}]}`
 
@@ -71,9 +75,12 @@ func TestDocumentsThatAreRefused(t *testing.T) {
 
 func FuzzDocument(f *testing.F) {
 	f.Add([]byte(gatherDocument))
-	f.Add([]byte(`{"name":"x","collective":"mine","ranks":2,"input_chunks":1,"output_chunks":1,"postcondition":[{"rank":0,"chunk":0,"of":[[1,0]]}],
- "commands":[{"op":"switch_channel","ranks":[0,1],"buffer":"i"},{"op":"switch_reduce","channel":0,"rank":0,"size":1,"to":{"rank":0,"buffer":"o","size":1}},
- {"op":"scratch","rank":0,"size":2},{"op":"begin_loop","unit":64,"chunks":1},{"op":"end_loop"},{"op":"barrier","rank":0,"blocks":[0,1]}]}`))
+	f.Add([]byte(`{"name":"x","collective":"mine","ranks":2,"input_chunks":1,"output_chunks":1,
+ "postcondition":[{"rank":0,"chunk":0,"of":[[1,0]]}],
+ "commands":[{"op":"switch_channel","ranks":[0,1],"buffer":"i"},
+ {"op":"switch_reduce","channel":0,"rank":0,"size":1,"to":{"rank":0,"buffer":"o","size":1}},
+ {"op":"scratch","rank":0,"size":2},{"op":"begin_loop","unit":64,"chunks":1},{"op":"end_loop"},
+ {"op":"barrier","rank":0,"blocks":[0,1]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		out, err := CompileJSON(data)
 		if err == nil && len(out) == 0 {

@@ -11,11 +11,14 @@ import (
 // TestSpecReachesThePlan checks that the plan has the value of every field of AlgoSpec that plans have.
 func TestSpecReachesThePlan(t *testing.T) {
 	p := NewCollectiveProgram(AlgoSpec{
-		Name: "all fields", Collective: SendRecv(2, 1, false), Protocol: LL, ReuseResources: true, ThreadsPerBlock: 256, UseDoubleScratchBuffer: true,
-		BufferAlignment: 32, MinMessageSize: 64, MaxMessageSize: 1 << 16, InPlace: true, Tags: map[string]int{"hosts": 1},
+		Name: "all fields", Collective: SendRecv(2, 1, false), Protocol: LL, ReuseResources: true, ThreadsPerBlock: 256,
+		UseDoubleScratchBuffer: true,
+		BufferAlignment:        32, MinMessageSize: 64, MaxMessageSize: 1 << 16, InPlace: true,
+		Tags: map[string]int{"hosts": 1},
 	})
 	out := compile(t, p)
-	if out.Name != "all fields" || out.Collective != plan.SendRecv || out.Protocol != LL || !out.ReuseResources || out.ThreadsPerBlock != 256 || !out.DoubleScratch ||
+	if out.Name != "all fields" || out.Collective != plan.SendRecv || out.Protocol != LL || !out.ReuseResources ||
+		out.ThreadsPerBlock != 256 || !out.DoubleScratch ||
 		out.Alignment != 32 || out.MinSize != 64 || out.MaxSize != 1<<16 || !out.InPlace {
 		t.Errorf("%+v", out)
 	}
@@ -24,9 +27,10 @@ func TestSpecReachesThePlan(t *testing.T) {
 // shift is a user-defined collective: chunk k of rank r becomes a copy of chunk k of rank r+by. demand is the shift
 // that its postcondition states.
 func shift(ranks, demand, by int) *CollectiveProgram {
-	p := NewCollectiveProgram(AlgoSpec{Name: "shift", Collective: Custom("shift", ranks, 2, 2, false, func(rank, chunk int) []Contribution {
-		return []Contribution{{Rank: (rank + demand) % ranks, Chunk: chunk}}
-	})})
+	p := NewCollectiveProgram(AlgoSpec{Name: "shift",
+		Collective: Custom("shift", ranks, 2, 2, false, func(rank, chunk int) []Contribution {
+			return []Contribution{{Rank: (rank + demand) % ranks, Chunk: chunk}}
+		})})
 	for r := range ranks {
 		to, from := (r+ranks-by)%ranks, (r+by)%ranks
 		send, receive := p.MemoryChannel(to, r), p.MemoryChannel(from, r)
@@ -94,7 +98,8 @@ func TestThreadBlockGroupSharesAnOperation(t *testing.T) {
 // Reusing scratch for packets in every launch is safe with two alternating halves, and unsafe with one.
 func TestDoubleScratch(t *testing.T) {
 	for _, double := range []bool{true, false} {
-		p := NewCollectiveProgram(AlgoSpec{Name: "exchange", Collective: SendRecv(3, 1, false), Protocol: LL, UseDoubleScratchBuffer: double})
+		p := NewCollectiveProgram(AlgoSpec{Name: "exchange", Collective: SendRecv(3, 1, false), Protocol: LL,
+			UseDoubleScratchBuffer: double})
 		var scratch [3]*Buffer
 		for r := range 3 {
 			scratch[r] = p.Rank(r).Scratch(3)

@@ -25,7 +25,8 @@ func allGatherPut(ranks, tb int) *CollectiveProgram {
 // twoShotPackets is a two-shot all-reduce with packets on one block.
 func twoShotPackets(ranks, instances int, policy ReplicationPolicy) *CollectiveProgram {
 	p := NewCollectiveProgram(AlgoSpec{
-		Name: "allreduce_ll", Collective: AllReduce(ranks, 1, true), Protocol: LL, Instances: instances, ReplicationPolicy: policy,
+		Name: "allreduce_ll", Collective: AllReduce(ranks, 1, true), Protocol: LL, Instances: instances,
+		ReplicationPolicy:      policy,
 		UseDoubleScratchBuffer: true, MaxMessageSize: 1 << 20,
 	})
 	parts, sums := make([]*Buffer, ranks), make([]*Buffer, ranks)

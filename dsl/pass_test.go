@@ -8,7 +8,8 @@ import (
 )
 
 // pair is a program of two ranks with a channel each way; rank 1 does the same as rank 0.
-func pair(t *testing.T, change func(*AlgoSpec), write func(p *CollectiveProgram, r, q int, c *MemoryChannel)) *plan.Plan {
+func pair(t *testing.T, change func(*AlgoSpec),
+	write func(p *CollectiveProgram, r, q int, c *MemoryChannel)) *plan.Plan {
 	t.Helper()
 	s := AlgoSpec{Name: "pair", Collective: AllReduce(2, 4, false)}
 	if change != nil {
@@ -76,7 +77,8 @@ func TestFusion(t *testing.T) {
 			c.Put(scratch(q, 1), scratch(r, 0), TB(0))
 		}},
 		{"packets: reduce, copy and send", "recspkt", func(p *CollectiveProgram, r, q int, c *MemoryChannel) {
-			p.Rank(r).Reduce(p.Rank(r).Input().Chunk(0), []Chunk{scratch(r, 0)}, Packet(), Into(p.Rank(r).Output().Chunk(0)), TB(0))
+			p.Rank(r).Reduce(p.Rank(r).Input().Chunk(0), []Chunk{scratch(r, 0)}, Packet(), Into(p.Rank(r).Output().Chunk(0)),
+				TB(0))
 			p.Rank(r).CopyPackets(scratch(r, 1), p.Rank(r).Output().Chunk(0), TB(0))
 			c.PutPackets(scratch(q, 2), p.Rank(r).Output().Chunk(0), TB(0))
 			c.ReadPutPackets(scratch(q, 3), scratch(r, 1), TB(0))
@@ -126,20 +128,22 @@ func TestSwitchReduceAlone(t *testing.T) {
 	in := p.SwitchChannel([]int{0, 1}, Input)
 	in.AtRank(0).Reduce(1, 1, p.Rank(0).Output().Chunk(0), TB(0))
 	op := compile(t, p).GPUs[0].ThreadBlocks[0].Ops[0]
-	if op.Name != plan.SwitchReduce || op.Src[0].Kind != plan.SwitchChunk || op.Src[0].Index != 1 || op.Dst[0] != plan.Local(plan.Output, 0, 1) {
+	if op.Name != plan.SwitchReduce || op.Src[0].Kind != plan.SwitchChunk || op.Src[0].Index != 1 ||
+		op.Dst[0] != plan.Local(plan.Output, 0, 1) {
 		t.Errorf("op %+v", op)
 	}
 }
 
 func TestSyncTypes(t *testing.T) {
 	ops := func(noAuto bool, opts ...Option) string {
-		return opNames(pair(t, func(s *AlgoSpec) { s.NoAutoSync, s.NoFusion = noAuto, true }, func(p *CollectiveProgram, r, _ int, c *MemoryChannel) {
-			rank := p.Rank(r)
-			rank.Copy(scratch(r, 0), rank.Input().Chunk(0), TB(0))
-			c.Signal(append(opts, TB(0))...)
-			c.Wait(append(opts, TB(0))...)
-			rank.Copy(scratch(r, 1), rank.Input().Chunk(1), TB(0))
-		}).GPUs[0].ThreadBlocks[0].Ops)
+		return opNames(pair(t, func(s *AlgoSpec) { s.NoAutoSync, s.NoFusion = noAuto, true },
+			func(p *CollectiveProgram, r, _ int, c *MemoryChannel) {
+				rank := p.Rank(r)
+				rank.Copy(scratch(r, 0), rank.Input().Chunk(0), TB(0))
+				c.Signal(append(opts, TB(0))...)
+				c.Wait(append(opts, TB(0))...)
+				rank.Copy(scratch(r, 1), rank.Input().Chunk(1), TB(0))
+			}).GPUs[0].ThreadBlocks[0].Ops)
 	}
 	for _, c := range []struct{ got, want string }{
 		{ops(false), "copy nop signal wait nop copy"},
@@ -253,7 +257,8 @@ func TestReplicationPolicies(t *testing.T) {
 
 func TestPortableLimits(t *testing.T) {
 	build := func(portable bool) error {
-		p := NewCollectiveProgram(AlgoSpec{Name: "long", Collective: AllGather(1, 80, false), Portable: portable, NoFusion: true})
+		p := NewCollectiveProgram(AlgoSpec{Name: "long", Collective: AllGather(1, 80, false), Portable: portable,
+			NoFusion: true})
 		for i := range 80 {
 			p.Rank(0).Copy(p.Rank(0).Output().Chunk(i), p.Rank(0).Input().Chunk(i), TB(0))
 		}

@@ -40,9 +40,11 @@ func newRandomProgram(t *rapid.T) *randomProgram {
 	g := &randomProgram{t: t, ranks: rapid.IntRange(2, 4).Draw(t, "ranks"), post: map[[2]int][]Contribution{}}
 	g.tb = TB(rapid.SampledFrom([]int{Auto, 0}).Draw(t, "tb"))
 	spec := AlgoSpec{
-		Name: "random", Collective: Custom("random", g.ranks, randomInputs, randomInputs, false, func(rank, chunk int) []Contribution { return g.post[[2]int{rank, chunk}] }),
+		Name: "random", Collective: Custom("random", g.ranks, randomInputs, randomInputs, false,
+			func(rank, chunk int) []Contribution { return g.post[[2]int{rank, chunk}] }),
 		Instances: rapid.IntRange(1, 3).Draw(t, "instances"), NoFusion: rapid.Bool().Draw(t, "nofusion"),
-		ReplicationPolicy: rapid.SampledFrom([]ReplicationPolicy{Interleaved, None}).Draw(t, "policy"), UseDoubleScratchBuffer: true,
+		ReplicationPolicy:      rapid.SampledFrom([]ReplicationPolicy{Interleaved, None}).Draw(t, "policy"),
+		UseDoubleScratchBuffer: true,
 	}
 	g.p = NewCollectiveProgram(spec)
 	g.write()
@@ -193,7 +195,8 @@ func TestRandomProgramsAreRightAfterAllPasses(t *testing.T) {
 			t.Fatalf("%v\n%s", err, data)
 		}
 		size := uint64(out.GPUs[0].InputChunks) * uint64(out.Alignment)
-		if err := interp.CheckCollective(out, []uint64{size, 2 * size, size}, rapid.Uint64().Draw(t, "interleaving")); err != nil {
+		if err := interp.CheckCollective(out, []uint64{size, 2 * size, size},
+			rapid.Uint64().Draw(t, "interleaving")); err != nil {
 			t.Fatalf("verified, and yet: %v\n%s", err, data)
 		}
 	})

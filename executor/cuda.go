@@ -10,11 +10,11 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/share"
 )
 
 // A launch on a GPU:
@@ -55,12 +55,12 @@ type cudaEngine struct {
 	program *gpuProgram
 	layout  gpuState
 	state   device.Allocation
-	control *exchange.Windows
-	scratch *exchange.Windows
-	staging *exchange.Windows
+	control *share.Arena
+	scratch *share.Arena
+	staging *share.Arena
 	staged  int64
 	halves  int64 // offset of output in the staging region
-	retired []*exchange.Windows
+	retired []*share.Arena
 
 	private  device.Allocation // staging when peers touch neither input nor output
 	outgrown []device.Allocation
@@ -121,7 +121,7 @@ func (h *cudaEngine) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if h.control, err = exchange.Map(ctx, x.e.boot, dev, gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
+	if h.control, err = share.NewArena(ctx, x.e.boot, dev, gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
 		return err
 	}
 	a := h.args

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/share"
 )
 
 // fail wraps err as this rank's error for one launch of the plan (seq 0: no launch).
@@ -13,6 +14,9 @@ func (x *ExecutionPlan) fail(seq uint64, peer int, err error) error {
 	var ae *algorithm.Error
 	if errors.As(err, &ae) {
 		return err
+	}
+	if peer < 0 {
+		peer = share.PeerOf(err)
 	}
 	return &algorithm.Error{Comm: x.e.name, Op: "plan " + x.plan.Name, Rank: x.e.rank, Peer: peer, Seq: seq, Err: err}
 }

@@ -50,8 +50,8 @@ type Executor struct {
 	aborted atomic.Uint32 // abort word of all waits; nonzero once cause is set
 	cause   atomic.Pointer[error]
 
-	gpu    *gpu    // shared by all plans on a GPU; set by the first Load
-	shares *shares // user buffers exported to peers, and peers' buffers mapped here
+	gpu     *gpu     // shared by all plans on a GPU; set by the first Load
+	buffers *buffers // on the host device, unless all ranks are in this process; set by the first Load
 
 	mu     sync.Mutex
 	plans  []*ExecutionPlan
@@ -67,7 +67,6 @@ func New(cfg Config) (*Executor, error) {
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
 		return nil, &algorithm.Error{Op: "executor", Rank: e.rank, Peer: r, Err: fmt.Errorf("%w: plans run among the ranks of one host: %w", algorithm.ErrUnsupported, err)}
 	}
-	e.shares = newShares(e)
 	return e, nil
 }
 
@@ -129,7 +128,7 @@ func (e *Executor) Close() error {
 	if e.gpu != nil {
 		errs = append(errs, e.gpu.close())
 	}
-	return errors.Join(append(errs, e.shares.close())...)
+	return errors.Join(append(errs, e.buffers.close())...)
 }
 
 // engine is the part of a loaded plan that depends on the device.

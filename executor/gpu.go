@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/share"
 )
 
 // gpu holds what all plans of an executor share on a GPU.
@@ -24,7 +25,7 @@ type gpu struct {
 	bulk    bool
 
 	mu      sync.Mutex
-	regions []*gpuRegion // registered memory, from region 1 on
+	regions []*share.Parts // registered allocations, from region 1 on
 	stop    chan struct{}
 	watch   sync.WaitGroup
 }
@@ -126,7 +127,7 @@ func (u *gpu) close() error {
 	u.watch.Wait()
 	var errs []error
 	for _, r := range u.regions {
-		errs = append(errs, r.close())
+		errs = append(errs, r.Close())
 	}
 	return errors.Join(append(errs, u.module.Close())...)
 }

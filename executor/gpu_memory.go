@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/share"
 )
 
 // reserve exchanges new scratch. Kernels in flight use the old scratch, which is freed when the plan is closed.
@@ -16,7 +16,7 @@ func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
 	for r := range p.GPUs {
 		size = max(size, p.Scratch(r, chunk).Size)
 	}
-	w, err := exchange.Map(ctx, h.x.e.boot, h.u.dev, max(size, 64))
+	w, err := share.NewArena(ctx, h.x.e.boot, h.u.dev, max(size, 64))
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (h *cudaEngine) stage(ctx context.Context, in, out int64) error {
 	if h.staging != nil && in <= h.halves && in+out <= h.staged {
 		return nil
 	}
-	w, err := exchange.Map(ctx, h.x.e.boot, h.u.dev, max(in+out, 4096))
+	w, err := share.NewArena(ctx, h.x.e.boot, h.u.dev, max(in+out, 4096))
 	if err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (h *cudaEngine) region(p device.Ptr, n int64) (k int, offset int64, ok bool
 	h.u.mu.Lock()
 	defer h.u.mu.Unlock()
 	for i, r := range h.u.regions {
-		if p >= r.base && int64(p-r.base) <= r.size-n {
-			return i + 1, int64(p - r.base), i < h.known
+		if base := r.Ptr[h.x.e.rank]; p >= base && int64(p-base) <= r.Size-n {
+			return i + 1, int64(p - base), i < h.known
 		}
 	}
 	return 0, 0, false

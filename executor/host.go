@@ -9,18 +9,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/share"
 )
 
 // hostEngine runs a plan on the host device.
 type hostEngine struct {
 	x       *ExecutionPlan
 	dev     *host.Device
-	control *exchange.Windows
+	control *share.Arena
 	windows []window // by rank
 	local   bool     // all ranks are in this process
 	alone   bool     // no other rank is in this process
@@ -46,12 +46,12 @@ type hostEngine struct {
 	met        [][]uint64 // by block and barrier: how often the block has arrived
 	stages     [2]device.Allocation
 
-	retired []*exchange.Windows // scratch of smaller messages; launches in flight may still use it
+	retired []*share.Arena // scratch of smaller messages; launches in flight may still use it
 }
 
 // scratch is one generation of scratch windows.
 type scratch struct {
-	windows *exchange.Windows
+	arena   *share.Arena
 	layouts []plan.ScratchLayout // by rank
 	plain   []int64              // by rank: payload bytes of a plane
 	chunk   int64
@@ -64,7 +64,7 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 	}
 	h := &hostEngine{x: x, dev: dev, scratch: &scratch{}, idle: make(chan struct{})}
 	var err error
-	if h.control, err = exchange.Map(ctx, x.e.boot, dev, windowBytes(x.program.maxLinks)); err != nil {
+	if h.control, err = share.NewArena(ctx, x.e.boot, dev, windowBytes(x.program.maxLinks)); err != nil {
 		return nil, err
 	}
 	n, here := x.e.size, 0
@@ -76,6 +76,11 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 		}
 	}
 	h.local, h.alone = here == n, here == 1 && n > 1
+	if !h.local && x.e.buffers == nil {
+		if x.e.buffers, err = openBuffers(ctx, x.e, dev); err != nil {
+			return nil, errors.Join(err, h.control.Close())
+		}
+	}
 	h.policy = wait.For(here, n)
 	h.cores = max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0)*((n+here-1)/here))/n)
 	prog := x.program
@@ -110,22 +115,22 @@ func (h *hostEngine) reserve(ctx context.Context, chunk int64) error {
 		size = max(size, l.Size)
 	}
 	var err error
-	if s.windows, err = exchange.Map(ctx, h.x.e.boot, h.dev, max(size, 64)); err != nil {
+	if s.arena, err = share.NewArena(ctx, h.x.e.boot, h.dev, max(size, 64)); err != nil {
 		return err
 	}
-	if h.scratch.windows != nil {
-		h.retired = append(h.retired, h.scratch.windows)
+	if h.scratch.arena != nil {
+		h.retired = append(h.retired, h.scratch.arena)
 	}
 	h.scratch = s
 	return nil
 }
 
 func (h *hostEngine) ownScratch() (device.Ptr, int64) {
-	if h.scratch.windows == nil {
+	if h.scratch.arena == nil {
 		return 0, 0
 	}
 	rank := h.x.e.rank
-	return h.scratch.windows.Ptr[rank], h.scratch.layouts[rank].Size
+	return h.scratch.arena.Ptr[rank], h.scratch.layouts[rank].Size
 }
 
 // stage does nothing: the host publishes staging buffers to peers like any other buffer.
@@ -264,7 +269,7 @@ func (h *hostEngine) close() error {
 			errs = append(errs, a.Close())
 		}
 	}
-	for _, w := range append(h.retired, h.scratch.windows, h.control) {
+	for _, w := range append(h.retired, h.scratch.arena, h.control) {
 		if w != nil {
 			errs = append(errs, w.Close())
 		}

@@ -166,7 +166,7 @@ func (r *run) bytes(in *instr, pl *plan.Place, at, n int64) ([]byte, error) {
 		}
 	default:
 		s.size = r.scratch.plain[pl.Rank]
-		s.base = pointerBytes(r.scratch.windows.Ptr[pl.Rank])
+		s.base = pointerBytes(r.scratch.arena.Ptr[pl.Rank])
 		sl := &r.scratch.layouts[pl.Rank]
 		if pl.Plane == plan.ScratchPlane {
 			s.base += pointerBytes(sl.Plain[r.number&1])
@@ -197,7 +197,7 @@ const (
 
 func (r *run) flags(pl *plan.Place) packetFlags {
 	sl := &r.scratch.layouts[pl.Rank]
-	return packetFlags{pointerBytes(r.scratch.windows.Ptr[pl.Rank]) + pointerBytes(sl.Packets[r.number&1]+r.scratch.plain[pl.Rank])}
+	return packetFlags{pointerBytes(r.scratch.arena.Ptr[pl.Rank]) + pointerBytes(sl.Packets[r.number&1]+r.scratch.plain[pl.Rank])}
 }
 
 func (f packetFlags) word(line int64) *atomic.Uint64 { return (*atomic.Uint64)(f.base.at(8 * line)) }

@@ -2,24 +2,65 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/share"
 )
+
+// buffers make the users' buffers of the host device accessible to ranks of other processes.
+type buffers struct {
+	*share.Directory
+	arena *share.Arena // holds the tables
+}
+
+// openBuffers is collective.
+func openBuffers(ctx context.Context, e *Executor, dev *host.Device) (*buffers, error) {
+	arena, err := share.NewArena(ctx, e.boot, dev, share.DirectoryBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &buffers{share.NewDirectory(dev, e.rank, arena.Ptr), arena}, nil
+}
+
+func (b *buffers) close() error {
+	if b == nil {
+		return nil
+	}
+	return errors.Join(b.Close(), b.arena.Close())
+}
 
 // rankBuffers holds the addresses of a rank's planes in this launch.
 type rankBuffers struct {
 	known  atomic.Bool // input and output are resolved; always set for this rank's own
 	buffer [2]span
-	// held are the mappings behind buffer, from this launch or an earlier one. The next launch usually needs the same
-	// ones. They count as in use, so they stay mapped, until a launch uses another allocation.
-	held [2]*mapped
+	held   [2]*share.Held // what keeps buffer mapped, until the next launch
 }
 
-// describe fills in the record from which peers find a buffer.
-func (r *run) describe(rec *bufferRecord, k int, p device.Ptr, size int64) {
-	rec.kind = bufferNone
+// release ends the previous launch's use of the peers' buffers, and unmaps those that were freed.
+func (r *run) release() {
+	all := r.h.x.e.buffers
+	if all == nil {
+		return
+	}
+	for i := range r.bases {
+		for k, h := range r.bases[i].held {
+			if h != nil {
+				all.Release(h)
+				r.bases[i].held[k] = nil
+			}
+		}
+	}
+	all.Sweep()
+}
+
+// describe fills in the record from which peers find a buffer. keep is the other buffer's directory entry.
+func (r *run) describe(rec *bufferRecord, k int, p device.Ptr, size int64, keep uint32) {
+	rec.kind, rec.number = bufferNone, 0
 	if p == 0 || size == 0 || !r.h.x.program.touched[k] {
 		return
 	}
@@ -27,9 +68,8 @@ func (r *run) describe(rec *bufferRecord, k int, p device.Ptr, size int64) {
 	if r.h.local {
 		return
 	}
-	if o, at, ok := r.h.x.e.shares.describe(p); ok {
-		rec.kind, rec.unique, rec.offset = bufferShared, o.unique, uint64(at)
-		rec.share = uint32(copy(rec.shared[:], o.record))
+	if at := r.h.x.e.buffers.Place(p, size, keep, false); at.Number != 0 {
+		rec.kind, rec.number, rec.offset = bufferShared, at.Number, at.Offset
 	}
 }
 
@@ -58,22 +98,19 @@ func (r *run) resolve(peer int) error {
 		case d.kind == bufferNone:
 		case same:
 			b.buffer[k] = span{pointerBytes(d.address), int64(d.size)}
-		case d.kind == bufferShared && d.share <= maxShare:
-			m := b.held[k]
-			if m == nil || m.unique != d.unique {
+		case d.kind == bufferShared:
+			if b.held[k] == nil {
 				var err error
-				if m, err = r.reach(peer, d); err != nil {
+				if b.held[k], err = r.h.x.e.buffers.Hold(peer, d.number, r.mapLimit()); err != nil {
 					return r.h.x.fail(r.Seq, peer, fmt.Errorf("map a buffer of rank %d: %w", peer, err))
 				}
-				if b.held[k] != nil {
-					r.h.x.e.shares.done(b.held[k])
-				}
-				b.held[k] = m
 			}
-			if d.offset > uint64(m.size) || d.size > uint64(m.size)-d.offset {
-				return r.h.x.fail(r.Seq, peer, mismatch("rank %d describes %d bytes at %d of an allocation of %d", peer, d.size, d.offset, m.size))
+			at := b.held[k].At(d.offset, int64(d.size))
+			if at == 0 {
+				err := mismatch("rank %d describes %d bytes at %d, beyond its allocation's end", peer, d.size, d.offset)
+				return r.h.x.fail(r.Seq, peer, err)
 			}
-			b.buffer[k] = span{pointerBytes(m.mapping.Ptr.Add(int64(d.offset))), int64(d.size)}
+			b.buffer[k] = span{pointerBytes(at), int64(d.size)}
 		}
 	}
 	if rec.number.Load() != r.number+1 {
@@ -83,12 +120,9 @@ func (r *run) resolve(peer int) error {
 	return nil
 }
 
-func (r *run) reach(peer int, d *bufferRecord) (*mapped, error) {
-	limit := mapTimeout
+func (r *run) mapLimit() time.Duration {
 	if t := r.h.x.e.timeout; t > 0 {
-		limit = min(limit, t)
+		return min(mapTimeout, t)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	return r.h.x.e.shares.reach(ctx, peer, d.unique, d.shared[:d.share])
+	return mapTimeout
 }

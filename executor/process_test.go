@@ -56,6 +56,7 @@ func child(rank string) error {
 	if err != nil {
 		return err
 	}
+	loaded := 0
 	for _, name := range strings.Split(os.Getenv("GOCCL_EXECUTOR_PROGRAMS"), ",") {
 		for _, inPlace := range []bool{false, true} {
 			o := programs.Options{Ranks: n, InPlace: inPlace}
@@ -74,9 +75,11 @@ func child(rank string) error {
 			if err != nil {
 				return err
 			}
+			loaded++
 			for i, m := range messages(x, n, 4, 4*uint64(n), 4096*uint64(n)+4*uint64(n), 600_000) {
 				for k := range 4 {
-					c := planrun.Case{Message: m, Type: datatype.Float32, InPlace: k&1 != 0, Heap: k&2 != 0, Seed: uint64(i)}
+					c := planrun.Case{Message: m, Type: datatype.Float32, InPlace: k&1 != 0, Heap: k&2 != 0,
+						Seed: uint64(i)}
 					if k&1 == 0 {
 						c.Times = 3
 					}
@@ -85,12 +88,33 @@ func child(rank string) error {
 					}
 				}
 			}
+			if err := unmapsFreed(ctx, e, x, loaded, n, dev); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			}
 		}
 	}
 	if err := boot.Barrier(ctx); err != nil {
 		return err
 	}
 	return e.Close()
+}
+
+// unmapsFreed runs a plan on buffers that are freed after each run: the peers unmap them.
+func unmapsFreed(ctx context.Context, e *executor.Executor, x *executor.ExecutionPlan, loaded, n int,
+	dev *host.Device) error {
+	sizes := messages(x, n, 4, 600_000, 4096*uint64(n)+4*uint64(n))
+	for range 4 * min(1, len(sizes)) {
+		c := planrun.Case{Message: sizes[0], Type: datatype.Float32}
+		if _, err := planrun.Rank(ctx, x, e.Rank(), dev, c); err != nil {
+			return err
+		}
+	}
+	// Each plan keeps two staging buffers. Of each rank two freed buffers may still be mapped, or more if it is late.
+	most := 2*loaded + 2*3
+	if entries, mappings := e.Live(); len(sizes) > 0 && (entries > most || mappings > most*(n-1)) {
+		return fmt.Errorf("%d buffers of this rank are shared, %d are mapped; all were freed", entries, mappings)
+	}
+	return nil
 }
 
 // TestHostProcesses runs programs of every kind of access with a process for each rank, on memory that peers can map
@@ -106,7 +130,8 @@ func TestHostProcesses(t *testing.T) {
 			var ranks []*exec.Cmd
 			for r := range n {
 				c := exec.Command(os.Args[0])
-				c.Env = append(os.Environ(), "GOCCL_EXECUTOR_RANK="+strconv.Itoa(r), "GOCCL_EXECUTOR_RANKS="+strconv.Itoa(n), "GOCCL_EXECUTOR_ADDRESS="+address,
+				c.Env = append(os.Environ(), "GOCCL_EXECUTOR_RANK="+strconv.Itoa(r),
+					"GOCCL_EXECUTOR_RANKS="+strconv.Itoa(n), "GOCCL_EXECUTOR_ADDRESS="+address,
 					"GOCCL_EXECUTOR_PROGRAMS="+strings.Join(programs.Names(), ","))
 				c.Stderr = os.Stderr
 				if err := c.Start(); err != nil {

@@ -261,12 +261,13 @@ func (r *run) begin() error {
 	if r.op == datatype.Avg || r.op == datatype.PreMulSum {
 		r.op = datatype.Sum
 	}
+	r.release()
 	if err := r.arrange(); err != nil {
 		return err
 	}
 	rec := own.launch(r.number)
-	r.describe(&rec.buffer[0], 0, r.input, r.inSize)
-	r.describe(&rec.buffer[1], 1, r.output, r.outSize)
+	r.describe(&rec.buffer[0], 0, r.input, r.inSize, 0)
+	r.describe(&rec.buffer[1], 1, r.output, r.outSize, rec.buffer[0].number)
 	rec.signature.Store(signature(&r.Args))
 	rec.number.Store(r.number + 1)
 	for _, w := range x.program.watchers {
@@ -299,7 +300,7 @@ func (r *run) arrange() error {
 	if !h.local {
 		for k, p := range [2]device.Ptr{r.Send, r.Recv} {
 			if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && r.owns[k] {
-				reachable[k] = x.e.shares.lendable(p, r.sizes[k])
+				reachable[k] = x.e.buffers.Place(p, r.sizes[k], 0, true).Number != 0
 			}
 		}
 	}

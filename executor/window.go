@@ -14,8 +14,8 @@ import (
 //	64              turn      the owner's launches sleep here until the previous launch has ended
 //	128             left      1 when a launch of the owner has failed: peers must not touch its buffers any more
 //	192             moving    the number of the owner's workers that touch buffers of peers
-//	256 + 1024·k    launch    the record of the owner's launch of parity k
-//	2304 + 64·l     inbound   signals that arrived on the owner's link l
+//	256 + 128·k     launch    the record of the owner's launch of parity k
+//	512 + 64·l      inbound   signals that arrived on the owner's link l
 //
 // The owner writes door, turn, left, moving and launch; peers add to inbound.
 const (
@@ -24,7 +24,7 @@ const (
 	offLeft     = 128
 	offMoving   = 192
 	offLaunch   = 256
-	launchBytes = 1024
+	launchBytes = 128
 	offInbound  = offLaunch + 2*launchBytes
 )
 
@@ -60,21 +60,17 @@ type record struct {
 // bufferRecord describes an input or output.
 type bufferRecord struct {
 	kind    uint32
-	share   uint32 // length of shared in bytes
+	number  uint32 // of the owner's directory entry
 	address uint64 // in the owner's process
 	offset  uint64 // in the allocation
 	size    uint64
-	unique  uint64
-	shared  [maxShare]byte
 }
 
 // The kinds of bufferRecord.
 const (
 	bufferNone   = iota // no buffer, or no peer needs it
 	bufferLocal         // accessible to ranks of the same process
-	bufferShared        // also mappable by other processes, with the handle in shared
+	bufferShared        // also mappable by other processes
 )
-
-const maxShare = 448
 
 var _ [launchBytes - unsafe.Sizeof(record{})]struct{}

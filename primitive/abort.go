@@ -84,7 +84,8 @@ func (b *abortBlock) report() (s Status, detail device.Ptr, op, peer uint32, ok 
 	if s == StatusOK {
 		return 0, 0, 0, 0, false
 	}
-	return s, device.Ptr(word64(b.ptr.Add(abortDetail)).Load()), word32(b.ptr.Add(abortOp)).Load(), word32(b.ptr.Add(abortPeer)).Load(), true
+	return s, device.Ptr(word64(b.ptr.Add(abortDetail)).Load()), word32(b.ptr.Add(abortOp)).Load(),
+		word32(b.ptr.Add(abortPeer)).Load(), true
 }
 
 // on returns the block's address for kernels of dev.

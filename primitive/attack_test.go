@@ -26,7 +26,8 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-const attackVariable = "GOCCL_TEST_ATTACK" // set in the processes of TestAttacks: "victim", "listener" or "flood ADDRESS…"
+// set in the processes of TestAttacks: "victim", "listener" or "flood ADDRESS…"
+const attackVariable = "GOCCL_TEST_ATTACK"
 
 // attacked is one of the two victims. It connects, puts once in each direction, reports "ready", and connects again for
 // each input line. At the end of its input it checks that its memory holds the peer's data and that its Context has no
@@ -69,7 +70,8 @@ func attacked() error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	if err := errors.Join(conn.Write(theirs, 0, src, 0, size/2), conn.AtomicAdd(theirs, size-8, 1), conn.Flush(10*time.Second), bs.Barrier(bg)); err != nil {
+	if err := errors.Join(conn.Write(theirs, 0, src, 0, size/2), conn.AtomicAdd(theirs, size-8, 1),
+		conn.Flush(10*time.Second), bs.Barrier(bg)); err != nil {
 		return err
 	}
 	fmt.Println("ready")
@@ -147,7 +149,8 @@ func listen() (map[flow][]byte, error) {
 		p = p[:min(len(p), int(p[2])<<8|int(p[3]))]
 		t := p[int(p[0]&15)*4:]
 		port := func(at int) uint16 { return uint16(t[at])<<8 | uint16(t[at+1]) }
-		f := flow{netip.AddrPortFrom(netip.AddrFrom4([4]byte(p[12:16])), port(0)), netip.AddrPortFrom(netip.AddrFrom4([4]byte(p[16:20])), port(2))}
+		f := flow{netip.AddrPortFrom(netip.AddrFrom4([4]byte(p[12:16])), port(0)),
+			netip.AddrPortFrom(netip.AddrFrom4([4]byte(p[16:20])), port(2))}
 		flows[f] = append(flows[f], t[int(t[12]>>4)*4:]...)
 	}
 }
@@ -213,7 +216,8 @@ func attack() error {
 		for _, m := range memories {
 			l, err := node.Dial(context.Background(), e.addr, e.cred, 99, tcp.LinkOptions{Source: dev})
 			if err == nil {
-				_ = errors.Join(l.Write(transport.Remote{Region: m.origin.region}, a.Ptr(), 4096), l.Flush(context.Background()), l.Close())
+				_ = errors.Join(l.Write(transport.Remote{Region: m.origin.region}, a.Ptr(), 4096), l.Flush(context.Background()),
+					l.Close())
 			}
 		}
 	}
@@ -319,7 +323,8 @@ func TestAttacks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to listen to a network interface")
 	}
-	for name, secret := range map[string]string{"with a secret": "GOCCL_SECRET=attacked", "without a secret": "GOCCL_SECRET="} {
+	for name, secret := range map[string]string{"with a secret": "GOCCL_SECRET=attacked",
+		"without a secret": "GOCCL_SECRET="} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, b := testutil.Hosts(t)
@@ -327,7 +332,8 @@ func TestAttacks(t *testing.T) {
 			listener.expect(t, "listening")
 			var victims []*actor
 			for i, ns := range []string{a, b} {
-				victims = append(victims, act(t, ns, fmt.Sprintf("rank %d", i), "victim", 0, fmt.Sprintf("RANK=%d", i), "WORLD_SIZE=2", "LOCAL_RANK=0",
+				victims = append(victims, act(t, ns, fmt.Sprintf("rank %d", i), "victim", 0, fmt.Sprintf("RANK=%d", i),
+					"WORLD_SIZE=2", "LOCAL_RANK=0",
 					"LOCAL_WORLD_SIZE=1", "MASTER_ADDR=10.207.0.1", "MASTER_PORT=29779", secret))
 			}
 			for _, v := range victims {

@@ -14,7 +14,8 @@ func TestCloseWhileTheHostWaits(t *testing.T) {
 	dev, far := open(t, 0), open(t, 1)
 	for i := range 100 {
 		c := NewContext()
-		here, there := must[*Endpoint](t)(c.CreateEndpoint(EndpointConfig{Transport: IPC, Device: dev})), must[*Endpoint](t)(c.CreateEndpoint(EndpointConfig{Transport: IPC, Device: far}))
+		here, there := must[*Endpoint](t)(c.CreateEndpoint(EndpointConfig{Transport: IPC, Device: dev})),
+			must[*Endpoint](t)(c.CreateEndpoint(EndpointConfig{Transport: IPC, Device: far}))
 		conn := must[*Connection](t)(c.Connect(here, there))
 		stub := must[*SemaphoreStub](t)(NewSemaphoreStub(conn))
 		h := must[*Host2HostSemaphore](t)(NewHost2HostSemaphore(must[*Semaphore](t)(NewSemaphore(stub, stub))))

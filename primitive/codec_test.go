@@ -116,7 +116,8 @@ func TestConnectionWritesAddsAndFlushes(t *testing.T) {
 			to := x.receive(t, dst)
 			var mine uint64
 			for _, err := range []error{
-				x.conn.Write(to, 16, src, 5, 3<<20-16), x.conn.AtomicAdd(to, 0, 40), x.conn.AtomicAdd(to, 0, 2), x.conn.UpdateAndSync(to, 8, &mine, 7), x.conn.Flush(0),
+				x.conn.Write(to, 16, src, 5, 3<<20-16), x.conn.AtomicAdd(to, 0, 40), x.conn.AtomicAdd(to, 0, 2),
+				x.conn.UpdateAndSync(to, 8, &mine, 7), x.conn.Flush(0),
 			} {
 				if err != nil {
 					t.Fatal(err)

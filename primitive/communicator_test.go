@@ -41,7 +41,8 @@ func TestAKilledRankEndsWaitsWithItsName(t *testing.T) {
 	if err := <-wait; !errors.Is(err, ErrPeerDead) || !errors.As(err, &e) || e.Peer != 2 {
 		t.Error("host:", err)
 	}
-	if d := time.Since(start); d > 4*time.Second { // the Context's timeout is five; TestKilledProcessIsNamedWithinASecond has a stricter limit
+	// the Context's timeout is five; TestKilledProcessIsNamedWithinASecond has a stricter limit
+	if d := time.Since(start); d > 4*time.Second {
 		t.Errorf("it took %v", d)
 	}
 }

@@ -68,7 +68,8 @@ func (c *Context) connectIPC(local, remote *Endpoint) (transport.Link, error) {
 		return nil, fmt.Errorf("%w: %v and %v are on different hosts: use ethernet", ErrInvalid, local, remote)
 	}
 	if local.owner.Kind != remote.owner.Kind {
-		return nil, fmt.Errorf("%w: ipc joins devices of one kind, not %v and %v: use ethernet", ErrInvalid, local.owner, remote.owner)
+		return nil, fmt.Errorf("%w: ipc joins devices of one kind, not %v and %v: use ethernet", ErrInvalid, local.owner,
+			remote.owner)
 	}
 	if reachable(local.dev) {
 		return ipc.NewHostLink(), nil
@@ -89,7 +90,8 @@ func (c *Context) connectEthernet(ctx context.Context, conn *Connection) (transp
 		return nil, err
 	}
 	opt := tcp.LinkOptions{Source: conn.local.dev, Broken: func(err error) {
-		c.Abort(&Error{Op: "ethernet connection", Rank: c.Rank(), Peer: conn.PeerRank(), Info: conn.remote.String(), Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
+		c.Abort(&Error{Op: "ethernet connection", Rank: c.Rank(), Peer: conn.PeerRank(), Info: conn.remote.String(),
+			Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
 	}}
 	if !reachable(conn.local.dev) {
 		opt.Staging = func(size int) ([]byte, func(), error) {

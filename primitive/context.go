@@ -13,19 +13,16 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
 // Context owns communication resources: endpoints, connections, mappings, counters, and the abort block that ends all
-// waits. A process may have several Contexts; they share nothing.
+// waits. A process may have several Contexts; they share only the mappings of peers' memory.
 type Context struct {
 	opt   contextOptions
 	rank  atomic.Int64
 	abort *abortBlock // nil if it could not be made: see failed
 	fail  error
-
-	importer ipc.Importer
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool

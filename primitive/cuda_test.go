@@ -35,7 +35,8 @@ func gpus(t *testing.T, n int) []*cuda.Device {
 func gpuPair(t *testing.T, transport Transport) (x, y *side) {
 	t.Helper()
 	d := gpus(t, 2)
-	a, b := NewContext(WithTimeout(10*time.Second), WithSpinLimit(10*time.Second)), NewContext(WithTimeout(10*time.Second), WithSpinLimit(10*time.Second))
+	a, b := NewContext(WithTimeout(10*time.Second), WithSpinLimit(10*time.Second)),
+		NewContext(WithTimeout(10*time.Second), WithSpinLimit(10*time.Second))
 	t.Cleanup(func() {
 		if err := errors.Join(a.Close(), b.Close(), d[0].Close(), d[1].Close()); err != nil {
 			t.Error(err)
@@ -46,7 +47,8 @@ func gpuPair(t *testing.T, transport Transport) (x, y *side) {
 		s.ep = must[*Endpoint](t)(s.ctx.CreateEndpoint(EndpointConfig{Transport: transport, Device: s.dev}))
 	}
 	for _, s := range [][2]*side{{x, y}, {y, x}} {
-		s[0].conn = must[*Connection](t)(s[0].ctx.Connect(s[0].ep, must[*Endpoint](t)(DeserializeEndpoint(s[1].ep.Serialize()))))
+		s[0].conn = must[*Connection](t)(s[0].ctx.Connect(s[0].ep,
+			must[*Endpoint](t)(DeserializeEndpoint(s[1].ep.Serialize()))))
 		s[0].stub = must[*SemaphoreStub](t)(NewSemaphoreStub(s[0].conn))
 	}
 	for _, s := range [][2]*side{{x, y}, {y, x}} {
@@ -93,7 +95,8 @@ func TestCUDAConnection(t *testing.T) {
 			dst := y.gpuMemory(t, make([]byte, size), legacy)
 			to := x.receive(t, dst)
 			var mine uint64
-			for _, err := range []error{x.conn.Write(to, 16, src, 5, size-16), x.conn.AtomicAdd(to, 0, 42), x.conn.UpdateAndSync(to, 8, &mine, 7), x.conn.Flush(0)} {
+			for _, err := range []error{x.conn.Write(to, 16, src, 5, size-16), x.conn.AtomicAdd(to, 0, 42),
+				x.conn.UpdateAndSync(to, 8, &mine, 7), x.conn.Flush(0)} {
 				if err != nil {
 					t.Fatal(tr, legacy, err)
 				}

@@ -149,8 +149,10 @@ func TestKilledProcessIsNamedWithinASecond(t *testing.T) {
 				var groups [n]int
 				for i := range n {
 					cmd := exec.CommandContext(ctx, os.Args[0])
-					cmd.Env = append(os.Environ(), deathVariable+"="+what, fmt.Sprintf("RANK=%d", i), fmt.Sprintf("WORLD_SIZE=%d", n), fmt.Sprintf("LOCAL_RANK=%d", i),
-						fmt.Sprintf("LOCAL_WORLD_SIZE=%d", n), "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port), "GOCCL_SECRET=death", "GOCCL_SOCKET_IFNAME=lo")
+					cmd.Env = append(os.Environ(), deathVariable+"="+what, fmt.Sprintf("RANK=%d", i), fmt.Sprintf("WORLD_SIZE=%d", n),
+						fmt.Sprintf("LOCAL_RANK=%d", i),
+						fmt.Sprintf("LOCAL_WORLD_SIZE=%d", n), "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port),
+						"GOCCL_SECRET=death", "GOCCL_SOCKET_IFNAME=lo")
 					cmd.Stdout, cmd.Stderr = &outs[i], &logs[i]
 					cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 					if err := cmd.Start(); err != nil {
@@ -171,7 +173,8 @@ func TestKilledProcessIsNamedWithinASecond(t *testing.T) {
 					var noticed int64
 					var peer int
 					if _, err := fmt.Sscanf(outs[i].String(), "noticed %d %d", &noticed, &peer); err != nil || peer != victim {
-						t.Errorf("rank %d says %q, want an error that names rank %d; its log:\n%s", i, outs[i].String(), victim, logs[i].String())
+						t.Errorf("rank %d says %q, want an error that names rank %d; its log:\n%s", i, outs[i].String(), victim,
+							logs[i].String())
 					}
 					worst = max(worst, time.Duration(noticed-died))
 				}

@@ -10,7 +10,7 @@
 //	                                        │
 //	             SemaphoreStub(conn) ── exchange ── SemaphoreStub of the peer
 //	                                        ▼
-//	                                     Semaphore                                    a pair of counters, one inbound at each side
+//	                                     Semaphore                  a pair of counters, one inbound at each side
 //	                                        │
 //	       BaseMemoryChannel · MemoryChannel · PortChannel · SwitchChannel ── DeviceHandle ──► kernels (Go twins or CUDA)
 //

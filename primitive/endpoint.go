@@ -46,7 +46,8 @@ func (c *Context) CreateEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 	if cfg.Device == nil {
 		return nil, invalid(op, "EndpointConfig.Device is nil: open a device with device/host or device/cuda")
 	}
-	e := &Endpoint{transport: cfg.Transport, owner: cfg.Device.ID(), id: randomID(), host: ipc.HostID(), process: ipc.ProcessID, ctx: c, dev: cfg.Device}
+	e := &Endpoint{transport: cfg.Transport, owner: cfg.Device.ID(), id: randomID(), host: ipc.HostID(),
+		process: ipc.ProcessID, ctx: c, dev: cfg.Device}
 	switch {
 	case cfg.Transport == IPC:
 	case cfg.Transport == Ethernet:
@@ -157,7 +158,8 @@ func DeserializeEndpoint(data []byte) (*Endpoint, error) {
 		r.Fail("transport %d", e.transport)
 	case e.transport == Ethernet:
 		// 16 bytes of IPv6, a zone of a network interface's length, 2 bytes of port.
-		if err := e.addr.UnmarshalBinary(r.Bytes(16 + 16 + 2)); err != nil || !e.addr.IsValid() || e.addr.Addr().IsUnspecified() || e.addr.Port() == 0 {
+		if err := e.addr.UnmarshalBinary(r.Bytes(16 + 16 + 2)); err != nil || !e.addr.IsValid() ||
+			e.addr.Addr().IsUnspecified() || e.addr.Port() == 0 {
 			r.Fail("address %v", e.addr)
 		}
 		copy(e.cred.Secret[:], r.Raw(len(e.cred.Secret)))

@@ -25,10 +25,11 @@ func (c *Context) ethernet() (*tcp.Node, error) {
 			return nil, err
 		}
 	}
-	n, err := tcp.Listen(netip.AddrPortFrom(at, 0), tcp.Options{Timeout: c.opt.timeout, Log: c.opt.log, Lost: c.sessionLost, Blame: c.dead,
-		Blamed: func(rank int) {
-			go c.Abort(&Error{Op: "ethernet", Rank: c.Rank(), Peer: rank, Info: "a peer says so, and leaves", Err: ErrPeerDead})
-		}})
+	n, err := tcp.Listen(netip.AddrPortFrom(at, 0),
+		tcp.Options{Timeout: c.opt.timeout, Log: c.opt.log, Lost: c.sessionLost, Blame: c.dead,
+			Blamed: func(rank int) {
+				go c.Abort(&Error{Op: "ethernet", Rank: c.Rank(), Peer: rank, Info: "a peer says so, and leaves", Err: ErrPeerDead})
+			}})
 	if err != nil {
 		return nil, err
 	}
@@ -69,5 +70,6 @@ func (c *Context) sessionLost(endpoint, from uint64, err error) {
 		return
 	}
 	// On another goroutine, because the Node forbids calls from its callbacks and hooks may make such calls.
-	go c.Abort(&Error{Op: "ethernet session", Rank: c.Rank(), Peer: peer, Info: what, Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
+	go c.Abort(&Error{Op: "ethernet session", Rank: c.Rank(), Peer: peer, Info: what,
+		Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
 }

@@ -71,7 +71,8 @@ func (f *Fifo) Size() int { return int(f.size) }
 
 // DeviceHandle returns the handle for kernels.
 func (f *Fifo) DeviceHandle() FifoHandle {
-	return FifoHandle{Ring: f.mem.Ptr().Add(fifoRing), Head: f.state.inbound(), Tail: f.mem.Ptr(), TailCache: f.state.expected(), Size: f.size, Abort: f.abort}
+	return FifoHandle{Ring: f.mem.Ptr().Add(fifoRing), Head: f.state.inbound(), Tail: f.mem.Ptr(),
+		TailCache: f.state.expected(), Size: f.size, Abort: f.abort}
 }
 
 func (f *Fifo) doorbell() *wait.Cell { return cellAt(f.mem.Ptr().Add(fifoDoorbell)) }
@@ -128,7 +129,8 @@ func (h *FifoHandle) Push(t Trigger) (position uint64, s Status) {
 	if pos-word64(h.TailCache).Load() >= size {
 		tail := cellAt(h.Tail)
 		var seen uint64
-		if s := waitCell(tail, func() bool { seen = tail.Load(); return pos-seen < size }, h.Abort, h.Tail, waitFifoSlot); s != StatusOK {
+		if s := waitCell(tail, func() bool { seen = tail.Load(); return pos-seen < size }, h.Abort, h.Tail,
+			waitFifoSlot); s != StatusOK {
 			return pos, s
 		}
 		word64(h.TailCache).Store(seen)

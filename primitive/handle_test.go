@@ -73,9 +73,12 @@ func TestHandleLayoutAgreesWithTheHeaders(t *testing.T) {
 	}
 	types := map[string]reflect.Type{
 		"AbortBlock": reflect.TypeFor[AbortBlock](), "SemaphoreHandle": reflect.TypeFor[SemaphoreHandle](),
-		"BaseMemoryChannelHandle": reflect.TypeFor[BaseMemoryChannelHandle](), "MemoryChannelHandle": reflect.TypeFor[MemoryChannelHandle](),
-		"FifoHandle": reflect.TypeFor[FifoHandle](), "BasePortChannelHandle": reflect.TypeFor[BasePortChannelHandle](),
-		"PortChannelHandle": reflect.TypeFor[PortChannelHandle](), "SwitchChannelHandle": reflect.TypeFor[SwitchChannelHandle](),
+		"BaseMemoryChannelHandle": reflect.TypeFor[BaseMemoryChannelHandle](),
+		"MemoryChannelHandle":     reflect.TypeFor[MemoryChannelHandle](),
+		"FifoHandle":              reflect.TypeFor[FifoHandle](),
+		"BasePortChannelHandle":   reflect.TypeFor[BasePortChannelHandle](),
+		"PortChannelHandle":       reflect.TypeFor[PortChannelHandle](),
+		"SwitchChannelHandle":     reflect.TypeFor[SwitchChannelHandle](),
 	}
 	checked := 0
 	for line := range strings.Lines(string(text)) {
@@ -112,7 +115,8 @@ func TestHandleLayoutAgreesWithTheHeaders(t *testing.T) {
 func TestTriggerCodec(t *testing.T) {
 	for _, in := range []Trigger{
 		{},
-		{Type: TriggerData | TriggerFlag | TriggerSync, Size: MaxTriggerSize, Src: MaxMemoryID, Dst: MaxMemoryID, SrcOffset: MaxTriggerOffset,
+		{Type: TriggerData | TriggerFlag | TriggerSync, Size: MaxTriggerSize, Src: MaxMemoryID, Dst: MaxMemoryID,
+			SrcOffset: MaxTriggerOffset,
 			DstOffset: MaxTriggerOffset, Semaphore: 1<<32 - 1},
 		{Type: TriggerFlag, Size: 5 << 32, Src: 3, Dst: 700, SrcOffset: 1 << 40, DstOffset: 17, Semaphore: 1025},
 	} {
@@ -137,7 +141,8 @@ func TestTransportFlags(t *testing.T) {
 	if !f.Has(IPC) || !f.Has(Ethernet) || f.Has(IB3) || f.Count() != 2 || f.String() != "ipc|ethernet" {
 		t.Errorf("%v", f)
 	}
-	if f.Without(IPC) != Flags(Ethernet) || !NoTransports.None() || !AllTransports.All() || AllIBTransports.Count() != 8 || AllTransports.Count() != 10 {
+	if f.Without(IPC) != Flags(Ethernet) || !NoTransports.None() || !AllTransports.All() || AllIBTransports.Count() != 8 ||
+		AllTransports.Count() != 10 {
 		t.Error("sets")
 	}
 	if Flags(UnknownTransport, Transport(200)) != 0 {

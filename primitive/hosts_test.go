@@ -90,7 +90,8 @@ func acrossHosts() error {
 
 	fill(device.Bytes(src.Data(), size), me)
 	word := uint64(1)
-	if err := errors.Join(conn.Write(theirs, 16, src, 0, size-16), conn.AtomicAdd(theirs, 0, 40), conn.AtomicAdd(theirs, 0, 2),
+	if err := errors.Join(conn.Write(theirs, 16, src, 0, size-16), conn.AtomicAdd(theirs, 0, 40),
+		conn.AtomicAdd(theirs, 0, 2),
 		conn.UpdateAndSync(theirs, 8, &word, 77), conn.Flush(10*time.Second), bell.Signal(), bell.Wait(bg)); err != nil {
 		return err
 	}
@@ -116,7 +117,8 @@ func TestConnectionAcrossHosts(t *testing.T) {
 	var ranks sync.WaitGroup
 	for i, ns := range []string{a, b} {
 		cmd := exec.CommandContext(t.Context(), "ip", "netns", "exec", ns, self)
-		cmd.Env = append(os.Environ(), hostsVariable+"=1", fmt.Sprintf("RANK=%d", i), "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+		cmd.Env = append(os.Environ(), hostsVariable+"=1", fmt.Sprintf("RANK=%d", i), "WORLD_SIZE=2", "LOCAL_RANK=0",
+			"LOCAL_WORLD_SIZE=1",
 			"MASTER_ADDR=10.207.0.1", "MASTER_PORT=29778", "GOCCL_SECRET=hosts")
 		ranks.Go(func() {
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -46,7 +46,8 @@ func limitOf(abort device.Ptr) (wait.Limit, Status) {
 	if s := Status(word32(abort.Add(abortReported)).Load()); s != StatusOK {
 		return wait.Limit{}, s
 	}
-	return wait.Limit{Deadline: wait.After(time.Duration(word64(abort.Add(abortSpin)).Load())), Abort: word32(abort)}, StatusOK
+	return wait.Limit{Deadline: wait.After(time.Duration(word64(abort.Add(abortSpin)).Load())), Abort: word32(abort)},
+		StatusOK
 }
 
 // giveUp converts the result of a wait to a Status and reports a failure in the abort block.

@@ -43,8 +43,10 @@ func pinHostMemory(dev device.Device, p device.Ptr, size int64) (undo func() err
 // unified rejects memory that has two different addresses.
 func unified(h *cuda.HostMemory) (device.Allocation, error) {
 	if h.Ptr() != h.Host() {
-		return nil, errors.Join(fmt.Errorf("primitive: host memory %#x is %#x for the GPU: %w: goccl needs unified addressing", uintptr(h.Host()),
-			uintptr(h.Ptr()), device.ErrUnsupported), h.Close())
+		return nil,
+			errors.Join(fmt.Errorf("primitive: host memory %#x is %#x for the GPU: %w: goccl needs unified addressing",
+				uintptr(h.Host()),
+				uintptr(h.Ptr()), device.ErrUnsupported), h.Close())
 	}
 	return h, nil
 }

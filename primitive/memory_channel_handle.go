@@ -77,14 +77,17 @@ func Write[T Element](h *MemoryChannelHandle, index int64, v T) {
 
 // PutPackets writes bytes of Src+originOffset as packets of epoch flag to the peer's packet memory, its
 // Dst+targetOffset. flag is never 0 and increases by one for each use of the memory.
-func (h *MemoryChannelHandle) PutPackets(p Packet, targetOffset, originOffset, bytes int64, tid, nthreads int, flag uint32) {
+func (h *MemoryChannelHandle) PutPackets(p Packet, targetOffset, originOffset, bytes int64, tid, nthreads int,
+	flag uint32) {
 	CopyToPackets(p, h.Dst.Add(targetOffset), h.Src.Add(originOffset), bytes, tid, nthreads, flag)
 }
 
 // UnpackPackets waits for the packets of epoch flag at PacketBuffer+targetOffset and writes their payload to
 // Src+originOffset.
-func (h *MemoryChannelHandle) UnpackPackets(p Packet, targetOffset, originOffset, bytes int64, tid, nthreads int, flag uint32) Status {
-	return CopyFromPackets(p, h.Src.Add(originOffset), h.PacketBuffer.Add(targetOffset), bytes, tid, nthreads, flag, h.Semaphore.Abort)
+func (h *MemoryChannelHandle) UnpackPackets(p Packet, targetOffset, originOffset, bytes int64, tid, nthreads int,
+	flag uint32) Status {
+	return CopyFromPackets(p, h.Src.Add(originOffset), h.PacketBuffer.Add(targetOffset), bytes, tid, nthreads, flag,
+		h.Semaphore.Abort)
 }
 
 // UnpackPacket waits for LL16 packet index of the packet buffer and returns its payload.

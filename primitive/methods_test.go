@@ -27,7 +27,8 @@ func TestPortChannelMethods(t *testing.T) {
 			service := must[*ProxyService](t)(NewProxyService(ca, x.dev, ProxyOptions{}))
 			to, from := must[MemoryID](t)(service.AddMemory(x.receive(t, dst))), must[MemoryID](t)(service.AddMemory(src))
 			id := must[SemaphoreID](t)(service.AddSemaphore(x.sema))
-			base, channel := must[*BasePortChannel](t)(service.BasePortChannel(id)), must[*PortChannel](t)(service.PortChannel(id, to, from))
+			base, channel := must[*BasePortChannel](t)(service.BasePortChannel(id)),
+				must[*PortChannel](t)(service.PortChannel(id, to, from))
 			if base.Semaphore() != x.sema || channel.Semaphore() != x.sema {
 				t.Error("another semaphore")
 			}
@@ -116,9 +117,11 @@ func TestSemaphoreKinds(t *testing.T) {
 			if k.RemoteInbound != 0 {
 				t.Error("a kernel could signal the host")
 			}
-			a, b := must[*Host2HostSemaphore](t)(NewHost2HostSemaphore(x.sema)), must[*Host2HostSemaphore](t)(NewHost2HostSemaphore(y.sema))
+			a, b := must[*Host2HostSemaphore](t)(NewHost2HostSemaphore(x.sema)),
+				must[*Host2HostSemaphore](t)(NewHost2HostSemaphore(y.sema))
 			for range 3 {
-				if err := errors.Join(a.Signal(), b.Wait(context.Background()), b.Signal(), a.Wait(context.Background())); err != nil {
+				if err := errors.Join(a.Signal(), b.Wait(context.Background()), b.Signal(),
+					a.Wait(context.Background())); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -143,7 +146,8 @@ func TestSemaphoreKinds(t *testing.T) {
 				}
 				return
 			}
-			p, q := d.DeviceHandle(), must[*MemoryDevice2DeviceSemaphore](t)(NewMemoryDevice2DeviceSemaphore(y.sema)).DeviceHandle()
+			p, q := d.DeviceHandle(),
+				must[*MemoryDevice2DeviceSemaphore](t)(NewMemoryDevice2DeviceSemaphore(y.sema)).DeviceHandle()
 			p.Signal()
 			q.RelaxedSignal()
 			if q.Wait() != StatusOK || p.RelaxedWait() != StatusOK || p.Poll() || q.Poll() || d.Connection() != x.conn {
@@ -215,11 +219,13 @@ func TestSwitchChannelElementsAndBounds(t *testing.T) {
 				return fmt.Errorf("element %d: %d", i, got)
 			}
 		}
-		for _, bad := range [][2]int64{{-1, 1}, {0, -1}, {0, count + 1}, {count, 1}, {1 << 62, 1}, {1, 1<<63 - 1}, {1 << 60, 1 << 60}} {
+		for _, bad := range [][2]int64{{-1, 1}, {0, -1}, {0, count + 1}, {count, 1}, {1 << 62, 1}, {1, 1<<63 - 1},
+			{1 << 60, 1 << 60}} {
 			if err := h.Reduce(a.Ptr(), bad[0], bad[1], datatype.Int64, datatype.Sum, 0, 1); !errors.Is(err, ErrInvalid) {
 				return fmt.Errorf("reduce %v: %v", bad, err)
 			}
-			if err := h.Broadcast(bad[0]*8, a.Ptr(), bad[1]*8, 0, 1); bad[0] < 1<<59 && bad[1] < 1<<59 && !errors.Is(err, ErrInvalid) {
+			if err := h.Broadcast(bad[0]*8, a.Ptr(), bad[1]*8, 0, 1); bad[0] < 1<<59 && bad[1] < 1<<59 &&
+				!errors.Is(err, ErrInvalid) {
 				return fmt.Errorf("broadcast %v: %v", bad, err)
 			}
 		}
@@ -258,7 +264,8 @@ func TestDeferredStyle(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if c.Context() != r.comm.Context() || c.Device() != device.Device(r.dev) || c.Local().Transport() != IPC || !c.Local().Local() || c.Err() != nil {
+		if c.Context() != r.comm.Context() || c.Device() != device.Device(r.dev) || c.Local().Transport() != IPC ||
+			!c.Local().Local() || c.Err() != nil {
 			return fmt.Errorf("the connection is another: %+v", c)
 		}
 		sema := r.comm.BuildSemaphoreOnSetup(c, other, 1)

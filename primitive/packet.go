@@ -119,7 +119,8 @@ func CopyToPackets(p Packet, packets, src device.Ptr, bytes int64, tid, nthreads
 
 // CopyFromPackets waits for the packets of epoch flag and writes their payload to dst: exactly bytes, of any alignment.
 // It is cooperative.
-func CopyFromPackets(p Packet, dst, packets device.Ptr, bytes int64, tid, nthreads int, flag uint32, abort device.Ptr) Status {
+func CopyFromPackets(p Packet, dst, packets device.Ptr, bytes int64, tid, nthreads int, flag uint32,
+	abort device.Ptr) Status {
 	lo, hi := part(p.Count(bytes), tid, nthreads)
 	out := device.Bytes(dst, bytes)
 	step, size := int64(p.Payload()), int64(p.Size())

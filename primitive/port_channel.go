@@ -82,12 +82,14 @@ func (h *BasePortChannelHandle) PutTo(dst MemoryID, dstOffset uint64, src Memory
 func (h *BasePortChannelHandle) Signal() Status { return h.push(TriggerFlag, 0, 0, 0, 0, 0) }
 
 // PutToWithSignal is PutTo and Signal in one trigger.
-func (h *BasePortChannelHandle) PutToWithSignal(dst MemoryID, dstOffset uint64, src MemoryID, srcOffset, size uint64) Status {
+func (h *BasePortChannelHandle) PutToWithSignal(dst MemoryID, dstOffset uint64, src MemoryID, srcOffset,
+	size uint64) Status {
 	return h.push(TriggerData|TriggerFlag, dst, dstOffset, src, srcOffset, size)
 }
 
 // PutToWithSignalAndFlush also waits until the source may be reused.
-func (h *BasePortChannelHandle) PutToWithSignalAndFlush(dst MemoryID, dstOffset uint64, src MemoryID, srcOffset, size uint64) Status {
+func (h *BasePortChannelHandle) PutToWithSignalAndFlush(dst MemoryID, dstOffset uint64, src MemoryID, srcOffset,
+	size uint64) Status {
 	return h.pushAndFlush(TriggerData|TriggerFlag|TriggerSync, dst, dstOffset, src, srcOffset, size)
 }
 
@@ -100,13 +102,17 @@ func (h *BasePortChannelHandle) Poll() bool { return h.Semaphore.Poll() }
 // Wait consumes one signal of the peer.
 func (h *BasePortChannelHandle) Wait() Status { return h.Semaphore.Wait() }
 
-func (h *BasePortChannelHandle) push(t TriggerType, dst MemoryID, dstOffset uint64, src MemoryID, srcOffset, size uint64) Status {
-	_, s := h.Fifo.Push(Trigger{Type: t, Size: size, Src: src, Dst: dst, SrcOffset: srcOffset, DstOffset: dstOffset, Semaphore: SemaphoreID(h.SemaphoreID)})
+func (h *BasePortChannelHandle) push(t TriggerType, dst MemoryID, dstOffset uint64, src MemoryID, srcOffset,
+	size uint64) Status {
+	_, s := h.Fifo.Push(Trigger{Type: t, Size: size, Src: src, Dst: dst, SrcOffset: srcOffset, DstOffset: dstOffset,
+		Semaphore: SemaphoreID(h.SemaphoreID)})
 	return s
 }
 
-func (h *BasePortChannelHandle) pushAndFlush(t TriggerType, dst MemoryID, dstOffset uint64, src MemoryID, srcOffset, size uint64) Status {
-	pos, s := h.Fifo.Push(Trigger{Type: t, Size: size, Src: src, Dst: dst, SrcOffset: srcOffset, DstOffset: dstOffset, Semaphore: SemaphoreID(h.SemaphoreID)})
+func (h *BasePortChannelHandle) pushAndFlush(t TriggerType, dst MemoryID, dstOffset uint64, src MemoryID, srcOffset,
+	size uint64) Status {
+	pos, s := h.Fifo.Push(Trigger{Type: t, Size: size, Src: src, Dst: dst, SrcOffset: srcOffset, DstOffset: dstOffset,
+		Semaphore: SemaphoreID(h.SemaphoreID)})
 	if s != StatusOK {
 		return s
 	}

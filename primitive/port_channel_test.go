@@ -29,7 +29,8 @@ func job(t *testing.T, n int, f func(r *rank) error, opts ...ContextOption) {
 		r := &rank{dev: open(t, i)}
 		wg.Go(func() {
 			defer func() { errs[i] = errors.Join(errs[i], bs.Close()) }()
-			ctx := NewContext(append([]ContextOption{WithTimeout(10 * time.Second), WithSpinLimit(10 * time.Second)}, opts...)...)
+			ctx := NewContext(append([]ContextOption{WithTimeout(10 * time.Second), WithSpinLimit(10 * time.Second)},
+				opts...)...)
 			defer func() { errs[i] = errors.Join(errs[i], ctx.Close()) }()
 			r.comm = NewCommunicator(bs, ctx)
 			defer func() { errs[i] = errors.Join(errs[i], r.comm.Close()) }()

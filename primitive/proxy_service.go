@@ -241,9 +241,11 @@ func (s *ProxyService) copy(conn *Connection, t *Trigger) error {
 	case dst == nil || src == nil:
 		return fmt.Errorf("%w: the service has no memory %d or no memory %d", ErrInvalid, t.Dst, t.Src)
 	case !dst.mem.inBounds(t.DstOffset, t.Size):
-		return fmt.Errorf("%w: %d bytes at offset %d of destination %d of %d bytes", ErrInvalid, t.Size, t.DstOffset, t.Dst, dst.mem.size)
+		return fmt.Errorf("%w: %d bytes at offset %d of destination %d of %d bytes", ErrInvalid, t.Size, t.DstOffset, t.Dst,
+			dst.mem.size)
 	case !src.mem.inBounds(t.SrcOffset, t.Size):
-		return fmt.Errorf("%w: %d bytes at offset %d of source %d of %d bytes", ErrInvalid, t.Size, t.SrcOffset, t.Src, src.mem.size)
+		return fmt.Errorf("%w: %d bytes at offset %d of source %d of %d bytes", ErrInvalid, t.Size, t.SrcOffset, t.Src,
+			src.mem.size)
 	case t.Size == 0:
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/share"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/tcp"
@@ -30,20 +31,18 @@ type RegisteredMemory struct {
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
-	share    *ipc.Share // local: set by the first Serialize
+	share    *share.Descriptor // local: set by the first Serialize
 	revoke   func()
-	region   uint64                              // local: the Ethernet region, 0 until needed
-	mappings map[device.Device]*ipc.Mapping      // remote
-	imports  map[device.Device]device.Allocation // local, for other devices of this process
-	held     device.Allocation                   // remote, but in this process: see hold
+	region   uint64 // local: the Ethernet region, 0 until needed
+	mappings map[device.Device]*share.Mapping
 }
 
 // origin is the description of a remote memory.
 type origin struct {
 	host, process ipc.ID
-	share         *ipc.Share // nil unless shared by IPC
-	region        uint64     // 0 unless registered for Ethernet
-	offset        int64      // offset in the share and in the region
+	share         *share.Descriptor // nil unless shared by IPC
+	region        uint64            // 0 unless registered for Ethernet
+	offset        int64             // offset in the share and in the region
 	local         *RegisteredMemory
 }
 
@@ -56,7 +55,8 @@ var live struct {
 
 // RegisterMemory makes size bytes at p of dev usable by the transports in flags. The caller keeps the memory and must
 // close the registration before freeing it.
-func (c *Context) RegisterMemory(dev device.Device, p device.Ptr, size int64, flags TransportFlags) (*RegisteredMemory, error) {
+func (c *Context) RegisterMemory(dev device.Device, p device.Ptr, size int64, flags TransportFlags) (*RegisteredMemory,
+	error) {
 	const op = "register memory"
 	if err := c.usable(op); err != nil {
 		return nil, err
@@ -77,8 +77,10 @@ func (c *Context) RegisterMemory(dev device.Device, p device.Ptr, size int64, fl
 }
 
 // newLocal makes a local memory that the Context does not own.
-func (c *Context) newLocal(dev device.Device, p device.Ptr, size int64, flags TransportFlags, token, mapped bool) *RegisteredMemory {
-	m := &RegisteredMemory{ctx: c, owner: dev.ID(), ptr: p, size: size, flags: flags, dev: dev, token: token, mapped: mapped, id: live.next.Add(1)}
+func (c *Context) newLocal(dev device.Device, p device.Ptr, size int64, flags TransportFlags, token,
+	mapped bool) *RegisteredMemory {
+	m := &RegisteredMemory{ctx: c, owner: dev.ID(), ptr: p, size: size, flags: flags, dev: dev, token: token,
+		mapped: mapped, id: live.next.Add(1)}
 	live.Lock()
 	defer live.Unlock()
 	if live.mem == nil {
@@ -133,24 +135,26 @@ func (m *RegisteredMemory) Map(ctx context.Context, dev device.Device) (device.P
 	return p, m.ctx.wrap(err, op, NoRank)
 }
 
+// mapOn returns the address of the memory on a device. A peer's memory that is in this process is mapped too, so that
+// it stays mapped until m is closed, as a mapping in another process would: a proxy here may be about to wake a waiter
+// that has already seen the signal and closed its memory.
 func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device.Ptr, error) {
-	if m.dev != nil {
-		return m.mapLocal(dev)
+	l, offset := m, int64(0) // the memory as its owner knows it, if it is in this process
+	if o := m.origin; o != nil {
+		l, offset = o.local, o.offset
 	}
-	o := m.origin
-	if o.local != nil {
-		if reachable(o.local.dev) && reachable(dev) {
-			return m.hold(dev)
-		}
-		p, err := o.local.mapLocal(dev)
-		return p.Add(o.offset), err
-	}
+	host := l != nil && reachable(l.dev) && reachable(dev)
 	switch {
-	case o.share == nil:
+	case l == m && (dev == m.dev || m.mapped || host), l != nil && !host && (dev == l.dev || l.mapped):
+		return m.ptr, nil
+	case l != nil && dev.ID().Kind != l.owner.Kind:
+		return 0, fmt.Errorf("%w: %s cannot map memory of %s: use ethernet between kinds of device", ErrUnsupported,
+			dev.ID(), l.owner)
+	case l == nil && m.origin.share == nil:
 		return 0, fmt.Errorf("%w: the peer registered it for %v, not for ipc", ErrInvalid, m.flags)
-	case o.host != ipc.HostID():
-		return 0, fmt.Errorf("%w: it is on another host, or in another network namespace: use an ethernet connection, or give containers of one machine "+
-			"one network namespace", ErrInvalid)
+	case l == nil && m.origin.host != ipc.HostID():
+		return 0, fmt.Errorf("%w: it is on another host, or in another network namespace: use an ethernet connection, "+
+			"or give containers of one machine one network namespace", ErrInvalid)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,75 +162,34 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 		return 0, ErrClosed
 	}
 	if p := m.mappings[dev]; p != nil {
-		return p.Ptr.Add(o.offset), nil
+		return p.Ptr.Add(offset), nil
 	}
-	ctx, cancel := m.ctx.bounded(ctx)
-	defer cancel()
-	p, err := m.ctx.importer.Map(ctx, dev, o.share)
+	var p *share.Mapping
+	var err error
+	if l != nil {
+		if p, err = share.Here(dev, l.dev, l.ptr); host && errors.Is(err, device.ErrNotShareable) {
+			return m.ptr, nil // no device knows this memory, so its owner must keep it
+		}
+	} else {
+		ctx, cancel := m.ctx.bounded(ctx)
+		defer cancel()
+		p, err = share.Map(ctx, dev, m.origin.share)
+	}
 	if err != nil {
 		return 0, err
 	}
 	if m.mappings == nil {
-		m.mappings = map[device.Device]*ipc.Mapping{}
+		m.mappings = map[device.Device]*share.Mapping{}
 	}
 	m.mappings[dev] = p
-	return p.Ptr.Add(o.offset), nil
-}
-
-// hold returns the address of a peer's memory that is in this process, and keeps the memory mapped until m is closed,
-// as a mapping in another process would. It is needed because a proxy here may be about to wake a waiter that has
-// already seen the signal and closed its memory.
-func (m *RegisteredMemory) hold(dev device.Device) (device.Ptr, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return 0, ErrClosed
-	}
-	if m.held == nil {
-		l := m.origin.local
-		a, err := importHere(dev, l.dev, l.ptr)
-		if errors.Is(err, device.ErrNotShareable) {
-			return m.ptr, nil // no device knows this memory, so its owner must keep it
-		}
-		if err != nil {
-			return 0, err
-		}
-		m.held = a
-	}
-	return m.ptr, nil
-}
-
-// mapLocal returns the address of local memory on another device of this process.
-func (m *RegisteredMemory) mapLocal(dev device.Device) (device.Ptr, error) {
-	if dev == m.dev || m.mapped || reachable(m.dev) && reachable(dev) {
-		return m.ptr, nil
-	}
-	if dev.ID().Kind != m.owner.Kind {
-		return 0, fmt.Errorf("%w: %s cannot map memory of %s: use ethernet between kinds of device", ErrUnsupported, dev.ID(), m.owner)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return 0, ErrClosed
-	}
-	if a := m.imports[dev]; a != nil {
-		return m.ptr, nil
-	}
-	a, err := importHere(dev, m.dev, m.ptr)
-	if err != nil {
-		return 0, err
-	}
-	if m.imports == nil {
-		m.imports = map[device.Device]device.Allocation{}
-	}
-	m.imports[dev] = a
-	return m.ptr, nil
+	return p.Ptr.Add(offset), nil
 }
 
 // remote returns the location of the memory as the connection's link addresses it.
 func (m *RegisteredMemory) remote(ctx context.Context, conn *Connection) (transport.Remote, error) {
 	if !m.flags.Has(conn.Transport()) {
-		return transport.Remote{}, fmt.Errorf("%w: the memory is registered for %v, the connection is %v", ErrInvalid, m.flags, conn.Transport())
+		return transport.Remote{}, fmt.Errorf("%w: the memory is registered for %v, the connection is %v", ErrInvalid,
+			m.flags, conn.Transport())
 	}
 	if conn.Transport() == IPC {
 		p, err := m.mapOn(ctx, conn.local.dev)
@@ -278,8 +241,8 @@ func (m *RegisteredMemory) Close() error {
 		return nil
 	}
 	m.closed = true
-	revoke, region, mappings, imports, held := m.revoke, m.region, m.mappings, m.imports, m.held
-	m.revoke, m.mappings, m.imports, m.held = nil, nil, nil, nil
+	revoke, region, mappings := m.revoke, m.region, m.mappings
+	m.revoke, m.mappings = nil, nil
 	m.mu.Unlock()
 	m.ctx.disown(m)
 	if m.dev != nil {
@@ -298,12 +261,6 @@ func (m *RegisteredMemory) Close() error {
 	var errs []error
 	for _, p := range mappings {
 		errs = append(errs, p.Close())
-	}
-	for _, a := range imports {
-		errs = append(errs, a.Close())
-	}
-	if held != nil {
-		errs = append(errs, held.Close())
 	}
 	return errors.Join(errs...)
 }

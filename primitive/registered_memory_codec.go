@@ -2,12 +2,10 @@ package primitive
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/share"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/wire"
 )
@@ -37,9 +35,9 @@ func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
 			return err
 		}
 	}
-	var share *ipc.Share
+	var desc *share.Descriptor
 	if flags.Has(IPC) && !m.mapped {
-		if share, err = m.exported(); err != nil {
+		if desc, err = m.exported(); err != nil {
 			return err
 		}
 	}
@@ -54,24 +52,24 @@ func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
 	w.U64(uint64(size))
 	w.U64(uint64(off))
 	w.U64(region)
-	if share == nil {
+	if desc == nil {
 		w.U8(0)
 		return nil
 	}
 	w.U8(1)
-	share.Put(w)
+	desc.Put(w)
 	return nil
 }
 
 // exported exports the memory to other processes, once.
-func (m *RegisteredMemory) exported() (*ipc.Share, error) {
+func (m *RegisteredMemory) exported() (*share.Descriptor, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return nil, ErrClosed
 	}
 	if m.share == nil {
-		s, revoke, err := ipc.Offer(m.dev, m.ptr)
+		s, revoke, err := share.Export(m.dev, m.ptr)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +121,7 @@ func (c *Context) getMemory(r *wire.Reader) *RegisteredMemory {
 	switch r.U8() {
 	case 0:
 	case 1:
-		s := ipc.GetShare(r)
+		s := share.Get(r)
 		o.share = &s
 		if m.size > s.Handle.Size-s.Handle.Offset || o.offset > s.Handle.Size-s.Handle.Offset-m.size {
 			r.Fail("%d bytes at offset %d of a share of %d", m.size, o.offset, s.Handle.Size-s.Handle.Offset)
@@ -153,25 +151,6 @@ func (m *RegisteredMemory) adopt() error {
 	}
 	m.origin.local = l
 	return nil
-}
-
-// importHere makes memory of one device of this process usable by another.
-func importHere(dev, owner device.Device, p device.Ptr) (device.Allocation, error) {
-	h, err := owner.Export(p)
-	if err != nil {
-		return nil, err
-	}
-	a, err := dev.Import(h)
-	if h.Type == device.HandleFD {
-		err = errors.Join(err, unix.Close(h.FD))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if got := a.Ptr().Add(h.Offset); got != p {
-		return nil, errors.Join(fmt.Errorf("%w: %s maps %#x of %s at %#x", ErrUnsupported, dev.ID(), uintptr(p), owner.ID(), uintptr(got)), a.Close())
-	}
-	return a, nil
 }
 
 // bounded derives a context with the parent's deadline or, without one, the Context's timeout.

@@ -56,7 +56,8 @@ func NewSemaphore(local, remote *SemaphoreStub) (*Semaphore, error) {
 	if err != nil {
 		return nil, conn.wrap(err, op)
 	}
-	s.handle = SemaphoreHandle{Inbound: local.token.inbound(), RemoteInbound: s.to.Ptr, Expected: local.token.expected(), Abort: abort}
+	s.handle = SemaphoreHandle{Inbound: local.token.inbound(), RemoteInbound: s.to.Ptr, Expected: local.token.expected(),
+		Abort: abort}
 	if remote.mem != nil {
 		if err := c.own(s); err != nil {
 			return nil, errors.Join(conn.wrap(err, op), remote.Close())
@@ -133,7 +134,8 @@ type Host2HostSemaphore struct {
 // NewHost2HostSemaphore wraps a semaphore.
 func NewHost2HostSemaphore(s *Semaphore) (*Host2HostSemaphore, error) {
 	if s == nil || !reachable(s.conn.local.dev) && !s.local.token.pool.key.mapped {
-		return nil, invalid("host semaphore", "the counter lies in GPU memory, which the host cannot poll: use an endpoint of a host device")
+		return nil, invalid("host semaphore", "the counter lies in GPU memory, which the host cannot poll: use an "+
+			"endpoint of a host device")
 	}
 	return &Host2HostSemaphore{sema: s}, nil
 }

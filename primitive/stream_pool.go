@@ -133,7 +133,8 @@ func checkPeerAccess(local, remote device.ID) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("%w: GPU %d cannot access GPU %d: there is neither NVLink nor a common PCIe switch, or ACS/IOMMU forbids it; use ethernet",
+		return fmt.Errorf("%w: GPU %d cannot access GPU %d: there is neither NVLink nor a common PCIe switch, or "+
+			"ACS/IOMMU forbids it; use ethernet",
 			ErrUnsupported, local.Index, remote.Index)
 	}
 	return nil

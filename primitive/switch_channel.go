@@ -27,7 +27,8 @@ type SwitchChannel struct {
 
 // NewSwitchChannel makes a channel over mem, local memory of dev, and the memories of the other ranks. Every rank of
 // comm calls it with memory of the same size; tag separates several channels.
-func NewSwitchChannel(ctx context.Context, comm *Communicator, dev device.Device, mem *RegisteredMemory, tag int) (*SwitchChannel, error) {
+func NewSwitchChannel(ctx context.Context, comm *Communicator, dev device.Device, mem *RegisteredMemory,
+	tag int) (*SwitchChannel, error) {
 	const op = "switch channel"
 	if comm == nil || dev == nil || mem == nil || !mem.Local() {
 		return nil, invalid(op, "communicator, device and local memory must be there")
@@ -87,7 +88,8 @@ func (s *SwitchChannel) build(ctx context.Context, dev device.Device, size int64
 	if s.table, err = dev.Alloc(int64(len(table))); err != nil {
 		return err
 	}
-	s.handle = SwitchChannelHandle{Peers: s.table.Ptr(), NRanks: uint32(len(s.peers)), Rank: uint32(s.rank), Size: uint64(size), Abort: abort}
+	s.handle = SwitchChannelHandle{Peers: s.table.Ptr(), NRanks: uint32(len(s.peers)), Rank: uint32(s.rank),
+		Size: uint64(size), Abort: abort}
 	if err := dev.CopyIn(s.table.Ptr(), table); err != nil {
 		return err
 	}
@@ -124,7 +126,8 @@ func (h *SwitchChannelHandle) Peer(r int) device.Ptr {
 
 // Reduce writes the reduction of elements [first, first+count) of every rank's memory to out. It reduces in rank order,
 // so that every rank gets the same bits. It is cooperative: thread tid of nthreads does its part.
-func (h *SwitchChannelHandle) Reduce(out device.Ptr, first, count int64, t datatype.Type, op datatype.Op, tid, nthreads int) error {
+func (h *SwitchChannelHandle) Reduce(out device.Ptr, first, count int64, t datatype.Type, op datatype.Op, tid,
+	nthreads int) error {
 	size := t.Size()
 	lo, hi := part(count, tid, nthreads)
 	if all := int64(h.Size) / size; first < 0 || count < 0 || count > all || first > all-count {

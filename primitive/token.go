@@ -95,7 +95,8 @@ func (p *tokenPool) grow(c *Context) error {
 	s := &slab{alloc: a, mem: c.newLocal(p.key.dev, a.Ptr(), size, AllTransports, true, p.key.mapped)}
 	p.slabs = append(p.slabs, s)
 	for i := range int64(slabTokens) {
-		p.free = append(p.free, &token{pool: p, slab: s, ptr: a.Ptr().Add(i * transport.TokenSize), offset: i * transport.TokenSize})
+		p.free = append(p.free, &token{pool: p, slab: s, ptr: a.Ptr().Add(i * transport.TokenSize),
+			offset: i * transport.TokenSize})
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ const (
 	CudaIpc = IPC
 )
 
-var transportNames = [numTransports]string{"unknown", "ipc", "ib0", "ib1", "ib2", "ib3", "ib4", "ib5", "ib6", "ib7", "ethernet"}
+var transportNames = [numTransports]string{"unknown", "ipc", "ib0", "ib1", "ib2", "ib3", "ib4", "ib5", "ib6", "ib7",
+	"ethernet"}
 
 // Valid reports whether t is one of the named transports other than UnknownTransport.
 func (t Transport) Valid() bool { return t > UnknownTransport && t < numTransports }

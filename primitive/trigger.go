@@ -49,7 +49,8 @@ const mask48 = 1<<48 - 1
 
 // valid reports whether every field fits the encoding.
 func (t *Trigger) valid() bool {
-	return t.Size <= MaxTriggerSize && t.SrcOffset <= MaxTriggerOffset && t.DstOffset <= MaxTriggerOffset && t.Src <= MaxMemoryID && t.Dst <= MaxMemoryID
+	return t.Size <= MaxTriggerSize && t.SrcOffset <= MaxTriggerOffset && t.DstOffset <= MaxTriggerOffset &&
+		t.Src <= MaxMemoryID && t.Dst <= MaxMemoryID
 }
 
 func (t *Trigger) encode() (w0, w1, w2, sem uint64) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that the system programs which the build and the tests call are there: a C and C++ compiler for cgo and for the thread
-# sanitizer runs, and ip for tests over network namespaces. Installs Debian or Ubuntu packages when run as root; otherwise names them.
+# Makes sure that the system programs which the build and the tests call are there: a C and C++ compiler for cgo and
+# for the thread sanitizer runs, and ip for tests over network namespaces. Installs Debian or Ubuntu packages when run
+# as root; otherwise names them.
 set -euo pipefail
 
 missing=()

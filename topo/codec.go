@@ -74,7 +74,8 @@ func (m *Machine) Validate() error {
 			return bad("link %d–%d: %v", l.A, l.B, err)
 		}
 		if (l.Path == PathNVLink) != (l.NVLinks > 0) || l.NVLinks > min(m.GPUs[l.A].NVLinks, m.GPUs[l.B].NVLinks) {
-			return bad("link %d–%d is %s with %d NVLinks; the GPUs have %d and %d", l.A, l.B, l.Path, l.NVLinks, m.GPUs[l.A].NVLinks, m.GPUs[l.B].NVLinks)
+			return bad("link %d–%d is %s with %d NVLinks; the GPUs have %d and %d", l.A, l.B, l.Path, l.NVLinks,
+				m.GPUs[l.A].NVLinks, m.GPUs[l.B].NVLinks)
 		}
 	}
 	for _, c := range m.NICs {

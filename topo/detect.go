@@ -40,7 +40,8 @@ func (s Source) Detect(ctx context.Context) (*Machine, error) {
 	if info != nil {
 		m.Driver, m.CUDA = info.Driver, info.CUDA
 		for i, g := range info.GPUs {
-			gpu := GPU{Index: i, Name: g.Name, UUID: g.UUID, BusID: g.BusID, NUMA: sys.pciNUMA(g.BusID), MemoryMiB: g.Memory >> 20, NVLinks: len(g.Links), MIG: g.MIG}
+			gpu := GPU{Index: i, Name: g.Name, UUID: g.UUID, BusID: g.BusID, NUMA: sys.pciNUMA(g.BusID),
+				MemoryMiB: g.Memory >> 20, NVLinks: len(g.Links), MIG: g.MIG}
 			if g.Major > 0 {
 				gpu.Compute = fmt.Sprintf("%d.%d", g.Major, g.Minor)
 			}

@@ -26,7 +26,8 @@ func ExampleDecode() {
 
 // The table that `goccl topo` prints, for a machine without a GPU.
 func ExampleMachine_WriteTable() {
-	m := &topo.Machine{Source: "synthesised", CPU: topo.CPU{Model: "a processor", Threads: 8}, NUMA: []topo.NUMA{{CPUs: "0-7"}}}
+	m := &topo.Machine{Source: "synthesised", CPU: topo.CPU{Model: "a processor", Threads: 8},
+		NUMA: []topo.NUMA{{CPUs: "0-7"}}}
 	if err := m.WriteTable(os.Stdout); err != nil {
 		log.Fatal(err)
 	}

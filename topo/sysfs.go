@@ -155,7 +155,8 @@ func (s sysfs) nics() []NIC {
 		if _, err := os.Stat(filepath.Join(s.root, "sys/class/net", name, "device")); err != nil {
 			continue
 		}
-		n := NIC{Name: name, Kind: "ethernet", BusID: s.busOf("sys/class/net", name), Up: s.read("sys/class/net", name, "operstate") == "up"}
+		n := NIC{Name: name, Kind: "ethernet", BusID: s.busOf("sys/class/net", name),
+			Up: s.read("sys/class/net", name, "operstate") == "up"}
 		if s.number(1, "sys/class/net", name, "type") == 32 {
 			n.Kind = "infiniband"
 		}

@@ -12,7 +12,8 @@ import (
 // notes.
 func (m *Machine) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d threads, %d NUMA %s", orUnknown(m.CPU.Model, "unknown CPU"), m.CPU.Threads, len(m.NUMA), plural(len(m.NUMA), "node"))
+	fmt.Fprintf(&b, "%s, %d threads, %d NUMA %s", orUnknown(m.CPU.Model, "unknown CPU"), m.CPU.Threads, len(m.NUMA),
+		plural(len(m.NUMA), "node"))
 	if m.Driver != "" {
 		fmt.Fprintf(&b, ", NVIDIA driver %s", m.Driver)
 	}
@@ -139,7 +140,8 @@ func (m *Machine) verdict() string {
 	if without == 0 {
 		return "Every GPU reaches every other, over different paths."
 	}
-	return fmt.Sprintf("%d of %d pairs (marked !) have no peer access: kernels cannot reach the other's memory there.", without, len(m.Links))
+	return fmt.Sprintf("%d of %d pairs (marked !) have no peer access: kernels cannot reach the other's memory there.",
+		without, len(m.Links))
 }
 
 func node(n int) string {

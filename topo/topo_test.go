@@ -230,7 +230,9 @@ func TestDetectFromFakeSys(t *testing.T) {
 	direct := nvml.Link{Kind: nvml.ToGPU, Remote: "0000:1e:00.0"}
 	back := nvml.Link{Kind: nvml.ToGPU, Remote: "0000:1a:00.0"}
 	other := nvml.Link{Kind: nvml.ToOther}
-	info := &nvml.Info{Driver: "580.1", CUDA: 13000, GPUs: []nvml.GPU{gpu("0000:1a:00.0", direct, direct, other), gpu("0000:1e:00.0", back), gpu("0000:30:00.0"), gpu("0000:a1:00.0")}}
+	info := &nvml.Info{Driver: "580.1", CUDA: 13000,
+		GPUs: []nvml.GPU{gpu("0000:1a:00.0", direct, direct, other), gpu("0000:1e:00.0", back), gpu("0000:30:00.0"),
+			gpu("0000:a1:00.0")}}
 	for range 4 {
 		info.P2P = append(info.P2P, []bool{true, true, true, false})
 		info.Known = append(info.Known, []bool{true, true, true, true})
@@ -240,7 +242,8 @@ func TestDetectFromFakeSys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.CPU != (CPU{"Test CPU", 2}) || len(m.NUMA) != 2 || m.NUMA[1] != (NUMA{1, "1", 2048}) || m.GPUs[3].NUMA != 1 || m.GPUs[0].NVLinks != 3 {
+	if m.CPU != (CPU{"Test CPU", 2}) || len(m.NUMA) != 2 || m.NUMA[1] != (NUMA{1, "1", 2048}) || m.GPUs[3].NUMA != 1 ||
+		m.GPUs[0].NVLinks != 3 {
 		t.Errorf("%+v", m)
 	}
 	for _, c := range []struct {
@@ -251,8 +254,10 @@ func TestDetectFromFakeSys(t *testing.T) {
 			t.Errorf("%d–%d: %+v, want %s", c.a, c.b, l, c.want)
 		}
 	}
-	want := []NIC{{Name: "eth0", Kind: "ethernet", BusID: "0000:41:00.0", Paths: []Path{PathNode, PathNode, PathNode, PathSys}},
-		{Name: "ib0", Kind: "infiniband", BusID: "0000:1b:00.0", SpeedMbps: 400000, Up: true, RDMA: "mlx5_0", Paths: []Path{PathPIX, PathPXB, PathPHB, PathSys}}}
+	want := []NIC{{Name: "eth0", Kind: "ethernet", BusID: "0000:41:00.0",
+		Paths: []Path{PathNode, PathNode, PathNode, PathSys}},
+		{Name: "ib0", Kind: "infiniband", BusID: "0000:1b:00.0", SpeedMbps: 400000, Up: true, RDMA: "mlx5_0",
+			Paths: []Path{PathPIX, PathPXB, PathPHB, PathSys}}}
 	if d := cmp.Diff(want, m.NICs); d != "" {
 		t.Error(d)
 	}
@@ -260,7 +265,8 @@ func TestDetectFromFakeSys(t *testing.T) {
 
 func TestSwitchedLinks(t *testing.T) {
 	sw := nvml.Link{Kind: nvml.ToSwitch, Remote: "0000:07:00.0"}
-	info := &nvml.Info{GPUs: []nvml.GPU{{BusID: "0000:01:00.0", Links: []nvml.Link{sw, sw, sw}}, {BusID: "0000:02:00.0", Links: []nvml.Link{sw, sw}}}}
+	info := &nvml.Info{GPUs: []nvml.GPU{{BusID: "0000:01:00.0", Links: []nvml.Link{sw, sw, sw}},
+		{BusID: "0000:02:00.0", Links: []nvml.Link{sw, sw}}}}
 	for range 2 {
 		info.P2P = append(info.P2P, []bool{true, true})
 		info.Ancestor = append(info.Ancestor, []nvml.Level{nvml.Node, nvml.Node})
@@ -287,7 +293,8 @@ func TestDetectEndsWithTheContext(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err := Source{Root: "/", NVML: func() (*nvml.Info, error) { <-release; return nil, nvml.ErrUnavailable }}.Detect(ctx)
+	_, err := Source{Root: "/", NVML: func() (*nvml.Info, error) { <-release; return nil, nvml.ErrUnavailable }}.Detect(
+		ctx)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}

@@ -36,8 +36,8 @@ func (e *Engine) Algorithms() []algorithm.Info {
 			if e.size == 1 {
 				continue
 			}
-			if e.symmetric != nil {
-				list = append(list, algorithm.Info{Name: "copy_engine", Collective: c, Least: uint64(e.symmetric.copies.from(c)) * uint64(e.size), Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "copy_engine": 1}})
+			if e.windows != nil {
+				list = append(list, algorithm.Info{Name: "copy_engine", Collective: c, Least: uint64(e.copyMode.from(c)) * uint64(e.size), Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "copy_engine": 1}})
 			}
 			from := uint64(e.sliceFrom()) * uint64(e.size)
 			list = append(list, algorithm.Info{Name: "stream", Collective: c, Least: from, Most: algorithm.AnySize, Tags: map[string]uint64{"shots": 1, "stream": 1},

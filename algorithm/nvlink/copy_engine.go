@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/share"
 )
 
 // copyMode selects when copy engines run all-gathers and all-to-alls into windows. The ranks use the minimum of their
@@ -43,16 +44,16 @@ func (m copyMode) from(c algorithm.Collective) int64 {
 // copyWindow returns the window through which the copy engines run an all-gather or an all-to-all, or nil. All ranks
 // decide alike: by the size, by the offset of recv in its window, which is the same on all ranks by contract, and by
 // the agreed mode.
-func (e *Engine) copyWindow(r *algorithm.Request) (*window, error) {
-	if e.symmetric == nil || r.Bytes() < e.symmetric.copies.from(r.Collective) || e.table.forced[r.Collective] || r.Collective == algorithm.AllToAll && r.Send == r.Recv {
+func (e *Engine) copyWindow(r *algorithm.Request) (*share.Window, error) {
+	if e.windows == nil || r.Bytes() < e.copyMode.from(r.Collective) || e.table.forced[r.Collective] || r.Collective == algorithm.AllToAll && r.Send == r.Recv {
 		return nil, nil
 	}
-	w := e.symmetric.find(r.Recv, r.Bytes()*int64(e.size))
+	w := e.windows.Find(r.Recv, r.Bytes()*int64(e.size))
 	if w == nil {
 		return nil, nil
 	}
-	if usable, err := e.symmetric.await(w); !usable || err != nil {
-		return nil, err
+	if usable, err := w.Await(); !usable || err != nil {
+		return nil, algorithm.Kind(err)
 	}
 	return w, nil
 }
@@ -70,7 +71,7 @@ func (e *Engine) copyWindow(r *algorithm.Request) (*window, error) {
 //
 // Copies cannot poll the abort word. After a failure the enqueued copies still run, and the contents of windows are
 // undefined.
-func (e *Engine) copies(r *algorithm.Request, s *cuda.Stream, stride int64, w *window) error {
+func (e *Engine) copies(r *algorithm.Request, s *cuda.Stream, stride int64, w *share.Window) error {
 	if err := e.barrier(s); err != nil {
 		return err
 	}
@@ -84,8 +85,8 @@ func (e *Engine) copies(r *algorithm.Request, s *cuda.Stream, stride int64, w *w
 	return nil
 }
 
-func (e *Engine) copySlices(r *algorithm.Request, s *cuda.Stream, stride int64, w *window) error {
-	side, slot := e.symmetric.side, int64(e.rank)*r.Bytes()
+func (e *Engine) copySlices(r *algorithm.Request, s *cuda.Stream, stride int64, w *share.Window) error {
+	side, slot := e.side, int64(e.rank)*r.Bytes()
 	own, dst := r.Send.Add(int64(e.rank)*stride), r.Recv.Add(slot)
 	beside := false
 	if own != dst {
@@ -113,10 +114,10 @@ func (e *Engine) copySlices(r *algorithm.Request, s *cuda.Stream, stride int64, 
 }
 
 // copyToPeer copies a slice to rank e.rank+k, modulo the number of ranks.
-func (e *Engine) copyToPeer(r *algorithm.Request, s *cuda.Stream, stride int64, w *window, k int) error {
+func (e *Engine) copyToPeer(r *algorithm.Request, s *cuda.Stream, stride int64, w *share.Window, k int) error {
 	p := (e.rank + k) % e.size
-	at := int64(r.Recv-w.base) + int64(e.rank)*r.Bytes()
-	return s.Copy(w.parts[p].mapping.Ptr.Add(at), r.Send.Add(int64(p)*stride), r.Bytes())
+	at := int64(r.Recv-w.Base()) + int64(e.rank)*r.Bytes()
+	return s.Copy(w.Parts().Ptr[p].Add(at), r.Send.Add(int64(p)*stride), r.Bytes())
 }
 
 func copyBeside(side *cuda.Side, dst, src device.Ptr, n int64) error {

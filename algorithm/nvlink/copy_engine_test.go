@@ -17,7 +17,6 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
-	"github.com/goccl/goccl/transport/ipc"
 )
 
 func copyEngines(t *testing.T, n int) []*Engine {
@@ -26,7 +25,7 @@ func copyEngines(t *testing.T, n int) []*Engine {
 	engines := mockEngines(t, n)
 	for r, e := range engines {
 		setOrder(t, e, e.state.Ptr().Add(stateTicket), true) // without graph orders, which order_graph_test.go tests
-		if e.symmetric == nil {
+		if e.windows == nil {
 			t.Fatalf("rank %d has no windows", r)
 		}
 	}
@@ -269,11 +268,12 @@ func TestCopyEnginesInOrder(t *testing.T) {
 	gate := other.Add(3 * copyFrom)
 	must(t, a.WaitValue64(gate, 1))
 	r := moves(e, algorithm.AllGather, other, mem[0], copyFrom, a)
-	part := w.parts[1].mapping
-	w.parts[1].mapping = &ipc.Mapping{Ptr: 8 - device.Ptr(mem[0]-w.base)} // the driver refuses it
+	part := &w.Parts().Ptr[1]
+	right := *part
+	*part = 8 - device.Ptr(mem[0]-w.Base()) // the driver refuses it
 	var err error
 	calls := noted(t, func() { err = e.Enqueue(1, []algorithm.Request{r}) })
-	w.parts[1].mapping = part
+	*part = right
 	// The side was forked, so it is joined even after the error.
 	if got := kinds(calls); err == nil || got != "capture-query launch capture-query record wait-event copy record wait-event record" {
 		t.Errorf("a copy to nowhere: %v, %s", err, got)

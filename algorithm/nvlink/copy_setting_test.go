@@ -109,7 +109,7 @@ func TestCopyEnginesCostNothing(t *testing.T) {
 		t.Errorf("two engines have %+v more with copy engines, %+v without", on, off)
 	}
 	for _, e := range engines {
-		if e.symmetric.started {
+		if e.side != nil {
 			t.Error("windows are set up before there is one")
 		}
 	}

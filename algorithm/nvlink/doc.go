@@ -20,7 +20,7 @@
 //	          other large transfers that the table assigns to them (stream.cuh)
 //
 // A large all-gather or all-to-all into a window that all ranks have registered runs as copies between two barriers
-// instead (copy_engine.go, symmetric.go).
+// instead (copy_engine.go, windows.go).
 //
 // # Failure
 //

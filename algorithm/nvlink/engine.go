@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/share"
 )
 
 // Config configures an Engine.
@@ -47,7 +48,7 @@ type Engine struct {
 	maxBlocks   int64
 	overlaps    bool  // whether a launch may start before the previous kernel has ended
 	slotUnits   int64 // 16-byte units of a slot: the most threads of a block
-	windows     *exchange.Windows
+	arena       *share.Arena
 	state       device.Allocation
 	abort       *abortBlock
 	modules     []*cuda.Module
@@ -56,9 +57,10 @@ type Engine struct {
 	table       *selection
 	tuning      string // the file with the table; "": an embedded one
 	tableName   string
-	gpu         GPU        // of all ranks
-	registry    *registry  // nil: registration is disabled
-	symmetric   *symmetric // nil: windows are not used
+	gpu         GPU            // of all ranks
+	windows     *share.Windows // the user's; nil: they are not used
+	copyMode    copyMode       // of windows
+	side        *cuda.Side     // for own slices of windows; made with the first one
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
 	// pointers, because C reads them.
@@ -84,7 +86,7 @@ type Engine struct {
 	watch sync.WaitGroup
 }
 
-// New sets up the shared windows. It is collective.
+// New sets up the arenas. It is collective.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	dev, ok := cfg.Device.(*cuda.Device)
 	if !ok {
@@ -110,11 +112,11 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels,
 		dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap, dev: dev,
-		tuning: env.Tuning, registry: newRegistry(dev, cfg.Bootstrap), rank: rank, size: n, timeout: cfg.OpTimeout,
+		tuning: env.Tuning, rank: rank, size: n, timeout: cfg.OpTimeout,
 		args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
 		stream: new(streamArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
-		e.symmetric = newSymmetric(dev, cfg.Bootstrap, terms.copies, waitLimit(&cfg))
+		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
 	}
 	e.stream.streams = uint32(max(1, terms.share(2*streamChannels)/2))
 	if err := e.choose(&terms, env.Algorithms); err != nil {
@@ -123,7 +125,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.load(cfg.SeparateGraphs); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
-	if e.windows, err = exchange.Map(ctx, cfg.Bootstrap, dev, windowBytes(n)); err != nil {
+	if e.arena, err = share.NewArena(ctx, cfg.Bootstrap, dev, arenaBytes(n)); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
 	e.fillConstants()
@@ -199,10 +201,10 @@ func (e *Engine) load(separate bool) error {
 func (e *Engine) fillConstants() {
 	n := e.size
 	for r := range n {
-		e.areas[ll128][r] = uint64(e.windows.Ptr[r])
-		e.areas[ll][r] = uint64(e.windows.Ptr[r].Add(lineBytes(n)))
-		e.p2p.window[r] = uint64(e.windows.Ptr[r].Add(p2pOffset(n)))
-		e.stream.window[r] = uint64(e.windows.Ptr[r].Add(streamOffset(n)))
+		e.areas[ll128][r] = uint64(e.arena.Ptr[r])
+		e.areas[ll][r] = uint64(e.arena.Ptr[r].Add(lineBytes(n)))
+		e.p2p.window[r] = uint64(e.arena.Ptr[r].Add(p2pOffset(n)))
+		e.stream.window[r] = uint64(e.arena.Ptr[r].Add(streamOffset(n)))
 	}
 	state := uint64(e.state.Ptr())
 	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = e.abort.ptr(), state, uint32(e.rank), uint32(n)
@@ -247,7 +249,7 @@ func isP2P(r *algorithm.Request) bool {
 }
 
 func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
-	peer := -1
+	peer := share.PeerOf(err)
 	if inner, ok := err.(*algorithm.Error); ok {
 		peer, err = inner.Peer, inner.Err
 	}
@@ -270,7 +272,7 @@ func (e *Engine) Order() *cuda.Order { return e.order }
 // Abort implements algorithm.Engine.
 func (e *Engine) Abort(cause error) {
 	if e.cause.CompareAndSwap(nil, &cause) {
-		e.symmetric.abandon()
+		e.windows.Abandon()
 		e.gate.RLock()
 		defer e.gate.RUnlock()
 		if !e.freed {
@@ -353,8 +355,7 @@ func (e *Engine) Close() error {
 		defer cancel()
 		if err = e.order.Wait(ctx); ctx.Err() != nil {
 			// The memory is leaked: unmapping memory that a kernel polls would end the process's work on the GPU.
-			e.registry.halt()
-			e.symmetric.halt()
+			e.windows.Halt()
 			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)
 			return
 		}
@@ -367,9 +368,12 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) free() error {
-	errs := []error{e.registry.close(), e.symmetric.close()}
-	if e.windows != nil {
-		errs = append(errs, e.windows.Close())
+	errs := []error{e.windows.Close()}
+	if e.side != nil {
+		errs = append(errs, e.side.Close())
+	}
+	if e.arena != nil {
+		errs = append(errs, e.arena.Close())
 	}
 	for _, m := range e.modules {
 		errs = append(errs, m.Close())

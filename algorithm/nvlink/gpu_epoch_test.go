@@ -70,8 +70,8 @@ func eachRank(n int, f func(r int) error) error {
 // age sets all counters of an idle engine to first, as if all packets were long over: fresh memory holds flags of 0.
 // All ranks must be idle, and all must be aged before any continues.
 func (e *Engine) age(s *cuda.Stream, first uint32) error {
-	n, window := e.size, e.windows.Ptr[e.rank]
-	if err := s.Memset(window, 0, windowBytes(n)); err != nil {
+	n, window := e.size, e.arena.Ptr[e.rank]
+	if err := s.Memset(window, 0, arenaBytes(n)); err != nil {
 		return err
 	}
 	if err := s.Synchronize(context.Background()); err != nil {

@@ -32,8 +32,6 @@ const (
 
 	foldLag = 2
 
-	registrySlots = 64
-
 	everyone = 0xffffffff
 )
 
@@ -72,11 +70,10 @@ type p2pArgs struct {
 	message [p2pMaxMessages]message
 }
 
-// streamArgs also lists where messages to receive may be stored directly: registry.go.
+// streamArgs ends with parameters of the kernel that are always 0: no message bypasses the rings.
 type streamArgs struct {
 	p2pArgs
-	maps   uint64
-	direct [p2pMaxMessages]uint64
+	_ [1 + p2pMaxMessages]uint64
 }
 
 // p2pFewArgs is for launches with few messages: the driver copies all parameters of a launch, used or not.
@@ -102,13 +99,13 @@ func params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p))
 // fill.
 func slotBytes(n int) int64 { return min(8<<10, (24<<20)/(maxBlocks*4*int64(n))) &^ 511 }
 
-// A window consists of the areas of LL128, the areas of LL, the region of messages, and the region of streams and the
+// An arena consists of the areas of LL128, the areas of LL, the region of messages, and the region of streams and the
 // ring. LL and LL128 share no line: protocol.cuh.
 func lineBytes(n int) int64    { return maxBlocks * 4 * int64(n) * slotBytes(n) }
 func packetBytes(n int) int64  { return llBlocks * 4 * int64(n) * slotBytes(n) }
 func p2pOffset(n int) int64    { return lineBytes(n) + packetBytes(n) }
 func streamOffset(n int) int64 { return p2pOffset(n) + p2pBytes(n) }
-func windowBytes(n int) int64  { return streamOffset(n) + streamBytes(n) + ringFlagBytes(n) }
+func arenaBytes(n int) int64   { return streamOffset(n) + streamBytes(n) + ringFlagBytes(n) }
 
 func p2pBytes(n int) int64 {
 	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128

@@ -182,3 +182,13 @@ func setOrder(t testing.TB, e *Engine, word device.Ptr, separate bool) *cuda.Ord
 	e.order = o
 	return o
 }
+
+// eventually waits, with a bound, for a result of the background goroutines.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}

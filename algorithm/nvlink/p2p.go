@@ -255,27 +255,11 @@ func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []in
 	a := lists{p2pHead: &e.stream.p2pHead, lane: e.stream.lane[:], message: e.stream.message[:]}
 	_, more = e.list(&a)
 	blocks := 2 * int(e.stream.streams)
-	e.offerMessages()
 	bytes, rest := e.listOwn(&a, own)
 	if bytes > 0 {
 		blocks += streamCopiers
 	}
 	return more, rest, e.submit(s, e.kernels.stream, blocks, streamThreads, params(e.stream))
-}
-
-// offerMessages lets senders store directly into the buffers of the messages that e.stream lists, where possible. Only
-// whole vectors can be sent that way.
-func (e *Engine) offerMessages() {
-	a := e.stream
-	a.maps = e.registry.tablePtr()
-	for _, l := range a.lane[:a.lanes] {
-		for i := l.first; i < l.first+l.count; i++ {
-			a.direct[i] = 0
-			if m := &a.message[i]; l.send == 0 && (m.address|m.bytes)&15 == 0 {
-				a.direct[i] = e.registry.word(device.Ptr(m.address), int64(m.bytes), 1<<l.peer)
-			}
-		}
-	}
 }
 
 func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {

@@ -155,12 +155,12 @@ func TestProtocolsAndAddresses(t *testing.T) {
 	must(t, e.Force("all_reduce:one_shot_ll128"))
 	_, lines := put(algorithm.AllReduce, 0)
 	for r := range n {
-		base := uint64(e.windows.Ptr[r])
+		base := uint64(e.arena.Ptr[r])
 		if lines.window[r] != base || small.window[r] != base+uint64(lineBytes(n)) || lines.slotBytes != small.slotBytes {
 			t.Errorf("rank %d: LL128 at %#x, LL at %#x of a window at %#x", r, lines.window[r], small.window[r], base)
 		}
 	}
-	if e.p2p.window[0] != uint64(e.windows.Ptr[0])+uint64(lineBytes(n)+packetBytes(n)) {
+	if e.p2p.window[0] != uint64(e.arena.Ptr[0])+uint64(lineBytes(n)+packetBytes(n)) {
 		t.Error("messages begin elsewhere than LL ends")
 	}
 }

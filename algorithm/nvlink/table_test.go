@@ -350,7 +350,7 @@ func TestNumbers(t *testing.T) {
 // The headers' constants are repeated in layout.go.
 func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 	for file, constants := range map[string]map[string]int64{
-		"args.cuh":      {"maxRanks": maxRanks, "epochStride": epochStride / 4, "registrySlots": registrySlots},
+		"args.cuh":      {"maxRanks": maxRanks, "epochStride": epochStride / 4},
 		"p2p.cuh":       {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth, "p2pMaxMessages": p2pMaxMessages, "p2pFewMessages": p2pFewMessages},
 		"stream.cuh":    {"streamChannels": streamChannels, "streamRingBytes": streamRingBytes, "streamWorkers": streamWorkers, "streamTellers": streamTellers},
 		"ring.cuh":      {"ringChannels": ringChannels, "ringParts": ringParts, "ringLine": ringLine, "ringWorkers": ringWorkers, "ringTellers": ringTellers},
@@ -373,7 +373,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 			}
 		}
 	}
-	if b := windowBytes(8); b > 60<<20 {
+	if b := arenaBytes(8); b > 60<<20 {
 		t.Errorf("the window of 8 ranks has %d bytes", b)
 	}
 }

@@ -70,7 +70,7 @@ func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push b
 	e := o.e
 	o.send, o.recv = place{address: uint64(o.req.Send)}, place{address: uint64(o.req.Recv)}
 	if !e.local {
-		e.buffers.tidy()
+		e.buffers.Sweep()
 		if sends.has(e.rank) {
 			o.send = e.buffers.place(o.req.Send, sendBytes, place{}, false)
 		}
@@ -120,15 +120,15 @@ func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push b
 	return true, push, nil
 }
 
-// unmapped is the error of a request that needs a registration of rank r which is gone: r has left and took it along.
+// unmapped is the error of a request that needs an entry of rank r's directory that is gone: r has left and took it along.
 func (o *op) unmapped(r int) error {
 	if o.e.gone(r) {
 		return o.left(r)
 	}
-	return o.error(r, errors.New("the rank's registration is gone: its window was written over"))
+	return o.error(r, errors.New("the rank's directory entry is gone: its window was written over"))
 }
 
-// agreed reports whether all ranks have mapped the buffers of the ranks in of; number picks the registration from the
+// agreed reports whether all ranks have mapped the buffers of the ranks in of; number picks the entry from the
 // published descriptor. All ranks read the same data, so they get the same result.
 func (o *op) agreed(of who, number func(*descriptor) uint32) bool {
 	e := o.e
@@ -234,7 +234,7 @@ func (o *op) combineApart(n int64, to who) error {
 	piece := apartBytes * int64(e.size)
 	for at := int64(0); at < n; at += piece {
 		m := min(piece, n-at)
-		lo, hi := share(m, e.rank, e.size, elem)
+		lo, hi := portion(m, e.rank, e.size, elem)
 		e.slotAt[0] = bytesAt(o.slot())
 		if err := o.combine(at+lo, at+hi, 0, e.slotAt[:]); err != nil {
 			return err
@@ -244,7 +244,7 @@ func (o *op) combineApart(n int64, to who) error {
 		}
 		for k := 0; k < e.size && to.has(e.rank); k++ {
 			p := (e.rank + k) % e.size // start with this rank, to spread the reads over the windows
-			lo, hi := share(m, p, e.size, elem)
+			lo, hi := portion(m, p, e.size, elem)
 			copy(device.Bytes(o.req.Recv.Add(at+lo), hi-lo), o.peerSlot(p))
 		}
 	}
@@ -264,7 +264,7 @@ func bytesAt(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(uns
 func (o *op) combineTogether(n int64, to who) error {
 	e := o.e
 	if !e.local || n*int64(e.size) < togetherFrom {
-		lo, hi := share(n, e.rank, e.size, o.req.Type.Size())
+		lo, hi := portion(n, e.rank, e.size, o.req.Type.Size())
 		return o.combine(lo, hi, lo, o.receivers(to))
 	}
 	size := pieceOf(n, e.size)

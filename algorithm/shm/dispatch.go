@@ -76,9 +76,9 @@ func (o *op) reduce(dst []byte, srcs [][]byte) error {
 	return nil
 }
 
-// share is the part [lo, hi) of n bytes that belongs to rank r of size. It has whole elements and, except for the last
+// portion is the part [lo, hi) of n bytes that belongs to rank r of size. It has whole elements and, except for the last
 // part, whole cache lines.
-func share(n int64, r, size int, elem int64) (lo, hi int64) {
+func portion(n int64, r, size int, elem int64) (lo, hi int64) {
 	per := (n/elem + int64(size) - 1) / int64(size) * elem
 	per = (per + 63) &^ 63
 	return min(n, int64(r)*per), min(n, int64(r+1)*per)

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/exchange"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/share"
 )
 
 // Config configures an Engine.
@@ -72,7 +72,7 @@ type Engine struct {
 	aborted atomic.Pointer[error]
 	failed  atomic.Pointer[error]
 	end     sync.Mutex // guards the window against an Abort during the unmap
-	mapped  *exchange.Windows
+	mapped  *share.Arena
 	dev     *host.Device
 	closed  bool
 }
@@ -85,7 +85,6 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{name: cfg.Name, rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
 		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
-	e.buffers = newBuffers(e)
 	if e.name = cfg.Name; cfg.StallWarning > 0 {
 		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
 	}
@@ -98,7 +97,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.bounds.dev = e.dev
-	mapped, err := exchange.Map(ctx, cfg.Bootstrap, e.dev, windowBytes(n))
+	mapped, err := share.NewArena(ctx, cfg.Bootstrap, e.dev, windowBytes(n))
 	if err != nil {
 		return nil, errors.Join(err, e.dev.Close())
 	}
@@ -111,6 +110,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		}
 	}
 	e.meeting = e.windows[0].meeting()
+	e.buffers = newBuffers(e)
 	e.local = here == n
 	e.policy = wait.For(here, n)
 	return e, nil
@@ -302,5 +302,5 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	return errors.Join(e.buffers.close(), e.mapped.Close(), e.dev.Close())
+	return errors.Join(e.buffers.Close(), e.mapped.Close(), e.dev.Close())
 }

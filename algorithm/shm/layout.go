@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/share"
 )
 
 // This is the layout of a window:
@@ -17,11 +18,10 @@ import (
 //	256              abort word        for the owner's own waits
 //	320              fate              why the owner left
 //	384              moving            1 while the owner may access peers' buffers directly
-//	448              newest            the number of the owner's latest registration
 //	512              meeting           rank 0's only: the barrier of all ranks
 //	640 + 128·p      mailbox cells     sent, taken: the owner's traffic to rank p
-//	registrations    32 × 512          how peers map the owner's buffers, by number modulo 32
-//	known            2 × 4·n           by parity: for each rank, its last registration that is mapped here or retired
+//	directory        DirectoryBytes    how peers map the owner's buffers
+//	known            2 × 4·n           by parity: for each rank, its last entry that is mapped here or retired
 //	slots            2 × slotBytes     the data of a phase, by parity
 //	rings            n × ringBytes     the owner's traffic to rank p
 //
@@ -33,7 +33,6 @@ const (
 	offAbort   = 256
 	offFate    = 320
 	offMoving  = 384
-	offNewest  = 448
 	offMeeting = 512
 	offMail    = 640
 	mailBytes  = 128
@@ -61,12 +60,12 @@ type descriptor struct {
 	recv      place
 }
 
-// place locates a buffer: by its address for ranks of the same process, and by its registration and offset for other
+// place locates a buffer: by its address for ranks of the same process, and by its directory entry and offset for other
 // ranks.
 type place struct {
 	address uint64
 	offset  uint64
-	number  uint32 // of the registration; 0: other processes cannot map the buffer
+	number  uint32 // of the directory entry; 0: other processes cannot map the buffer
 	_       uint32
 }
 
@@ -82,9 +81,9 @@ type window struct {
 
 func pieceBytes(n int) int64 { return max(4<<10, min(64<<10, (8<<20)/int64(n)/ringPieces)) &^ 63 }
 
-func registrationsOffset(n int) int64 { return offMail + int64(n)*mailBytes }
+func directoryOffset(n int) int64 { return offMail + int64(n)*mailBytes }
 
-func knownOffset(n int) int64 { return registrationsOffset(n) + maxRegistrations*registrationBytes }
+func knownOffset(n int) int64 { return directoryOffset(n) + share.DirectoryBytes }
 
 func slotsOffset(n int) int64 { return (knownOffset(n) + 8*int64(n) + 4095) &^ 4095 }
 
@@ -113,10 +112,8 @@ func (w *window) fate() *fate { return (*fate)(unsafe.Add(w.base, offFate)) }
 
 func (w *window) moving() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offMoving)) }
 
-func (w *window) newest() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offNewest)) }
-
-func (w *window) registration(number uint32) *registration {
-	return (*registration)(unsafe.Add(w.base, registrationsOffset(w.n)+registrationBytes*int64(number%maxRegistrations)))
+func (w *window) directory() device.Ptr {
+	return device.Ptr(uintptr(w.base)).Add(directoryOffset(w.n))
 }
 
 // known is ordered by the phase counter, like the descriptor.

@@ -49,7 +49,7 @@ func (o *op) allReducePiece(send, recv []byte, elem int64) error {
 		}
 		return o.reduceFromSlots(recv, 0, n)
 	}
-	lo, hi := share(n, e.rank, e.size, elem)
+	lo, hi := portion(n, e.rank, e.size, elem)
 	if err := o.reduceFromSlots(o.slot()[lo:hi], lo, hi); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (o *op) allReducePiece(send, recv []byte, elem int64) error {
 	}
 	for k := range e.size {
 		p := (e.rank + k) % e.size // start with this rank, to spread the reads over the windows
-		lo, hi := share(n, p, e.size, elem)
+		lo, hi := portion(n, p, e.size, elem)
 		copy(recv[lo:hi], o.peerSlot(p)[lo:hi])
 	}
 	return nil

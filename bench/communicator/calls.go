@@ -23,7 +23,8 @@ const batch = 200
 
 // ring is a send and a receive as one group; its requests are made once.
 func ring(c *goccl.Comm, send, recv device.Ptr, count int64, to, from int, s device.Stream) func() error {
-	group := []algorithm.Request{{Collective: algorithm.Send, Send: send, Count: count, Type: datatype.Float32, Peer: to, Stream: s},
+	group := []algorithm.Request{{Collective: algorithm.Send, Send: send, Count: count, Type: datatype.Float32, Peer: to,
+		Stream: s},
 		{Collective: algorithm.Recv, Recv: recv, Count: count, Type: datatype.Float32, Peer: from, Stream: s}}
 	return func() error { return c.Submit(group...) }
 }
@@ -45,12 +46,14 @@ func (r *rank) calls(ctx context.Context, c *goccl.Comm) error {
 			return err
 		}
 		if launch > 0 {
-			f.Name, f.Target, f.Detail = f.Name+"_above_launch", figure.UpTo(targetAbove), "the same less driver_launch of the same rank"
+			f.Name, f.Target, f.Detail = f.Name+"_above_launch", figure.UpTo(targetAbove),
+				"the same less driver_launch of the same rank"
 			if err := r.tell(ctx, f, us-launch); err != nil {
 				return err
 			}
 		}
-		f = figure.Figure{Name: f.Name[:len("eager_")+len(k.name)] + "_allocations", Unit: "", Detail: "Go allocations of a call, as testing.AllocsPerRun counts them"}
+		f = figure.Figure{Name: f.Name[:len("eager_")+len(k.name)] + "_allocations", Unit: "",
+			Detail: "Go allocations of a call, as testing.AllocsPerRun counts them"}
 		if r.dev.ID().Kind == device.CUDA { // on the host device the work itself runs in Go
 			f.Target = figure.UpTo(0)
 		}

@@ -51,11 +51,13 @@ func TestHostDevice(t *testing.T) {
 		for _, f := range figures {
 			seen[f.Name] = true
 			measured := f.Value > 0 || f.Name == "device_open" || strings.HasSuffix(f.Name, "_allocations")
-			if !measured || f.Detail == "" || f.Machine == "" || f.Commit == "" || len(f.Command) == 0 || f.Target != nil || f.Met != nil {
+			if !measured || f.Detail == "" || f.Machine == "" || f.Commit == "" || len(f.Command) == 0 || f.Target != nil ||
+				f.Met != nil {
 				t.Errorf("%s ranks: %+v", n, f)
 			}
 		}
-		for _, name := range []string{"communicator_start", "bootstrap_join", "engine_setup", "first_operation", "device_open", "eager_all_reduce", "eager_broadcast",
+		for _, name := range []string{"communicator_start", "bootstrap_join", "engine_setup", "first_operation",
+			"device_open", "eager_all_reduce", "eager_broadcast",
 			"eager_send_recv", "eager_all_to_all_v", "eager_all_reduce_allocations", "communicator_again"} {
 			if !seen[name] {
 				t.Errorf("%s ranks: no figure %s", n, name)

@@ -123,12 +123,15 @@ func (r *rank) measure(ctx context.Context, joined, opened time.Duration) (err e
 		mine time.Duration
 	}{
 		{figure.Figure{Name: "communicator_start", Target: figure.UpTo(targetStart),
-			Detail: "bootstrap_join, engine_setup and first_operation: from the start of main to the end of the first barrier, without making the GPU's context and waiting for the slowest to do so"},
+			Detail: "bootstrap_join, engine_setup and first_operation: from the start of main to the end of the first " +
+				"barrier, without making the GPU's context and waiting for the slowest to do so"},
 			joined + first.setup + first.operation},
 		{figure.Figure{Name: "bootstrap_join", Detail: "from the start of main until the ranks know each other"}, joined},
-		{figure.Figure{Name: "engine_setup", Detail: "NewComm: its group of the bootstrap, the kernels' modules, the shared windows"}, first.setup},
+		{figure.Figure{Name: "engine_setup", Detail: "NewComm: its group of the bootstrap, the kernels' modules, the " +
+			"shared windows"}, first.setup},
 		{figure.Figure{Name: "first_operation", Detail: "a barrier of the communicator, until it is over"}, first.operation},
-		{figure.Figure{Name: "device_open", Detail: "not in communicator_start: the driver's start and the GPU's context"}, opened},
+		{figure.Figure{Name: "device_open", Detail: "not in communicator_start: the driver's start and the GPU's context"},
+			opened},
 	} {
 		f.Unit = "ms"
 		if err := r.tell(ctx, f.Figure, f.mine.Seconds()*1e3); err != nil {
@@ -146,7 +149,8 @@ func (r *rank) measure(ctx context.Context, joined, opened time.Duration) (err e
 		return r.tell(ctx, figure.Figure{Name: name, Unit: "MiB", Target: figure.UpTo(targetMemory),
 			Detail: detail + "; by cuMemGetInfo, so the GPUs must be nobody else's"}, float64(now-than)/mib)
 	}
-	if err := held("communicator_memory", "GPU memory that is used since the GPU's context was made, after the first operation", before); err != nil {
+	if err := held("communicator_memory",
+		"GPU memory that is used since the GPU's context was made, after the first operation", before); err != nil {
 		return err
 	}
 	if err := r.calls(ctx, first.Comm); err != nil {
@@ -170,7 +174,8 @@ type opened struct {
 // open makes a communicator and runs its first operation.
 func (r *rank) open(ctx context.Context) (c opened, err error) {
 	begin := time.Now()
-	if c.Comm, err = goccl.NewComm(ctx, goccl.Config{Bootstrap: r.Bootstrap, Device: r.dev, OpTimeout: ranks.Wait}); err != nil {
+	if c.Comm, err = goccl.NewComm(ctx, goccl.Config{Bootstrap: r.Bootstrap, Device: r.dev,
+		OpTimeout: ranks.Wait}); err != nil {
 		return c, err
 	}
 	c.setup = time.Since(begin)
@@ -212,7 +217,8 @@ func (r *rank) repeat(ctx context.Context) error {
 	}
 	slices.Sort(times)
 	return r.tell(ctx, figure.Figure{Name: "communicator_again", Unit: "ms", Target: figure.UpTo(targetStart),
-		Detail: fmt.Sprintf("NewComm of ranks that are joined, and its first barrier: median of %d communicators, from %.1f to %.1f", repeats, times[0], times[repeats-1])}, times[repeats/2])
+		Detail: fmt.Sprintf("NewComm of ranks that are joined, and its first barrier: median of %d communicators, from "+
+			"%.1f to %.1f", repeats, times[0], times[repeats-1])}, times[repeats/2])
 }
 
 // memoryBytes is the size of the memory for calls: a send half and a receive half.
@@ -233,9 +239,11 @@ func (r *rank) kinds(c *goccl.Comm) []call {
 		counts[i], displs[i] = int64(count/n), int64(i*(count/n))
 	}
 	return []call{
-		{"all_reduce", "1 KiB", func() error { return c.AllReduce(send, recv, count, datatype.Float32, datatype.Sum, r.stream) }},
+		{"all_reduce", "1 KiB",
+			func() error { return c.AllReduce(send, recv, count, datatype.Float32, datatype.Sum, r.stream) }},
 		{"broadcast", "1 KiB", func() error { return c.Broadcast(send, recv, count, datatype.Float32, 0, r.stream) }},
-		{"send_recv", "1 KiB to the next rank and from the one before, as one group", ring(c, send, recv, count, (me+1)%n, (me+n-1)%n, r.stream)},
+		{"send_recv", "1 KiB to the next rank and from the one before, as one group",
+			ring(c, send, recv, count, (me+1)%n, (me+n-1)%n, r.stream)},
 		{"all_to_all_v", fmt.Sprintf("%d bytes to each rank", 4*(count/n)),
 			func() error {
 				return c.AllToAllV(send, counts, displs, recv, counts, displs, datatype.Float32, r.stream)

@@ -1,7 +1,8 @@
 /* Measures and checks MPI_Allreduce (sum of floats), size by size, as `goccl perf all_reduce` measures goccl's, and
  * prints a line of JSON for each size:
  *
- * {"library":"openmpi","version":"...","ranks":8,"size_bytes":1024,"iterations":1000,"batches":5,"min_us":..,"time_us":..,"wrong":0}
+ * {"library":"openmpi","version":"...","ranks":8,"size_bytes":1024,"iterations":1000,"batches":5,"min_us":..,
+ *  "time_us":..,"wrong":0}
  *
  *   all_reduce [-s SIZE,SIZE,...] [-c BATCHES] [-t BATCH_MS] [-i ITERATIONS] [-w WARMUP]
  *
@@ -66,7 +67,8 @@ static void usage(void) {
 }
 
 int main(int argc, char **argv) {
-  size_t sizes[max_sizes] = {8, 64, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+  size_t sizes[max_sizes] = {8, 64, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10,
+                             1 << 20, 4 << 20, 16 << 20, 64 << 20};
   int nsizes = 12, batches = 5, fixed = 0, warmup = 5, rank, ranks, bad = 0, length;
   double batch = 0.02;
   char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -107,7 +109,8 @@ int main(int argc, char **argv) {
     qsort(times, batches, sizeof *times, ascending);
     if (rank == 0) {
       double median = batches % 2 ? times[batches / 2] : (times[batches / 2 - 1] + times[batches / 2]) / 2;
-      printf("{\"library\":\"openmpi\",\"version\":\"%s\",\"ranks\":%d,\"size_bytes\":%zu,\"iterations\":%d,\"batches\":%d,\"min_us\":%.3f,\"time_us\":%.3f,\"wrong\":%lld}\n",
+      printf("{\"library\":\"openmpi\",\"version\":\"%s\",\"ranks\":%d,\"size_bytes\":%zu,\"iterations\":%d,"
+             "\"batches\":%d,\"min_us\":%.3f,\"time_us\":%.3f,\"wrong\":%lld}\n",
              version, ranks, count * sizeof(float), iterations, batches, times[0], median, wrong);
       fflush(stdout);
     }

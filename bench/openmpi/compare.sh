@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Measures goccl's host device beside OpenMPI: all-reduce of floats among processes of this machine, in turns, on the same sizes.
+# Measures goccl's host device beside OpenMPI: all-reduce of floats among processes of this machine, in turns, on the
+# same sizes.
 #
 #   bench/openmpi/compare.sh DIR
 #
-# DIR gets comparison.json (every measurement, and what was measured on), table.md (times and ratios) and the raw output in turns.txt. The
-# contenders are MPI_Allreduce over shared memory, `goccl perf all_reduce` (what a program gets that calls goccl) and `goccl plan run` of built-in
-# programs. Each turn is a fresh start of all ranks, and every result is checked.
+# DIR gets comparison.json (every measurement, and what was measured on), table.md (times and ratios) and the raw
+# output in turns.txt. The contenders are MPI_Allreduce over shared memory, `goccl perf all_reduce` (what a program
+# gets that calls goccl) and `goccl plan run` of built-in programs. Each turn is a fresh start of all ranks, and every
+# result is checked.
 #
-#   RANKS=8 SIZES="8 1024 ... 67108864" TURNS=3 PLANS="allreduce_oneshot_ll ..." BATCHES=5 BATCH_MS=50 GOCCL=path/to/goccl
+#   RANKS=8 SIZES="8 1024 ... 67108864" TURNS=3 PLANS="allreduce_oneshot_ll ..." BATCHES=5 BATCH_MS=50
+#   GOCCL=path/to/goccl
 set -euo pipefail
 
 if [ $# -ne 1 ] || [[ $1 == -* ]]; then
@@ -50,12 +53,13 @@ for turn in $(seq "$turns"); do
     iterations=$((size < 262144 ? 1000 : size < 8388608 ? 100 : 10)) # of a plan
     {
       "${mpi[@]}" "$work/all_reduce" -s "$size" -c "$batches" -t "$ms"
-      "$goccl" perf all_reduce --device host --processes --ranks "$ranks" --out-of-place -b "$size" -e "$size" -c "$batches" \
-        -i $((iterations / 5)) --json "$work/perf.json" >/dev/null
+      "$goccl" perf all_reduce --device host --processes --ranks "$ranks" --out-of-place -b "$size" -e "$size" \
+        -c "$batches" -i $((iterations / 5)) --json "$work/perf.json" >/dev/null
       "$work/table" row goccl <"$work/perf.json"
       for plan in "${plans[@]}"; do
-        "$goccl" plan run "$plan" --device host --processes --ranks "$ranks" -b "$size" -i "$iterations" 2>"$work/refused" |
-          "$work/table" row "$plan" || { grep -q "message size not accepted" "$work/refused" || { cat "$work/refused" >&2; exit 1; }; }
+        "$goccl" plan run "$plan" --device host --processes --ranks "$ranks" -b "$size" -i "$iterations" \
+          2>"$work/refused" | "$work/table" row "$plan" ||
+          grep -q "message size not accepted" "$work/refused" || { cat "$work/refused" >&2; exit 1; }
       done
     } >>"$out/turns.txt"
   done

@@ -201,20 +201,23 @@ func flag32(b bool) uint32 {
 
 func (k *gpuKernels) signal(peer int, first bool, iterations int, relaxed bool) (float64, error) {
 	return k.pingPong("measure_signal", 1, func(a *cuda.Args) {
-		a.Ptr(k.small[peer].memory).Uint32(flag32(first)).Uint32(uint32(iterations)).Uint32(flag32(relaxed)).Ptr(k.ns).Ptr(k.status)
+		a.Ptr(k.small[peer].memory).Uint32(flag32(first)).Uint32(uint32(iterations)).Uint32(flag32(relaxed)).Ptr(k.ns).Ptr(
+			k.status)
 	})
 }
 
 func (k *gpuKernels) packet(peer int, first bool, bytes int64, iterations int) (float64, error) {
 	threads := int(max(32, min(512, (bytes/8+31)&^31)))
 	return k.pingPong("measure_packet", threads, func(a *cuda.Args) {
-		a.Ptr(k.small[peer].memory).Uint32(flag32(first)).Uint32(uint32(bytes)).Uint32(uint32(iterations)).Ptr(k.epoch).Ptr(k.ns).Ptr(k.status)
+		a.Ptr(k.small[peer].memory).Uint32(flag32(first)).Uint32(uint32(bytes)).Uint32(uint32(iterations)).Ptr(k.epoch).Ptr(
+			k.ns).Ptr(k.status)
 	})
 }
 
 func (k *gpuKernels) port(peer int, first bool, bytes int64, iterations int) (float64, error) {
 	return k.pingPong("measure_port", 1, func(a *cuda.Args) {
-		a.Ptr(k.small[peer].port).Uint32(flag32(first)).Uint64(uint64(bytes)).Uint32(uint32(iterations)).Ptr(k.ns).Ptr(k.status)
+		a.Ptr(k.small[peer].port).Uint32(flag32(first)).Uint64(uint64(bytes)).Uint32(uint32(iterations)).Ptr(k.ns).Ptr(
+			k.status)
 	})
 }
 
@@ -287,10 +290,12 @@ func (k *gpuKernels) portPut(peer int, bytes int64, times int) (float64, error) 
 func (k *gpuKernels) pushAll(bytes int64, s shape, times int) (float64, error) {
 	me, n := uint32(k.mesh.me), uint32(len(k.mesh.peers))
 	if !s.bulk() {
-		return k.timed("measure_all_to_all", s, times, func(a *cuda.Args) { a.Ptr(k.largeTable).Uint32(me).Uint32(n).Uint64(uint64(bytes)) })
+		return k.timed("measure_all_to_all", s, times,
+			func(a *cuda.Args) { a.Ptr(k.largeTable).Uint32(me).Uint32(n).Uint64(uint64(bytes)) })
 	}
 	return k.timed("measure_all_to_all_bulk", s, times, func(a *cuda.Args) {
-		a.Ptr(k.largeTable).Ptr(k.flagTable).Uint32(me).Uint32(n).Uint64(uint64(bytes)).Uint32(uint32(s.chunk)).Uint32(uint32(s.stages)).Ptr(k.abort).Ptr(k.status)
+		a.Ptr(k.largeTable).Ptr(k.flagTable).Uint32(me).Uint32(n).Uint64(uint64(bytes)).Uint32(uint32(s.chunk)).Uint32(
+			uint32(s.stages)).Ptr(k.abort).Ptr(k.status)
 	})
 }
 

@@ -36,7 +36,7 @@ func main() {
 
 func (o *options) run() error {
 	if o.bytes < 0 || o.bytes%(16*ranks.Most) != 0 {
-		return fmt.Errorf("-bytes is a multiple of %d", 16*ranks.Most)
+		return fmt.Errorf("-bytes must be a multiple of %d", 16*ranks.Most)
 	}
 	return o.Run(o.rank)
 }

@@ -38,9 +38,12 @@ func (r *rank) setupFigures(ctx context.Context, setup, joined, opened time.Dura
 		mine time.Duration
 	}{
 		{figure.Figure{Name: "mesh_setup", Unit: "ms", Target: figure.UpTo(targetSetup),
-			Detail: "from the start of main to the first barrier over the channels, without making the GPU's context and waiting for the slowest to do so"}, setup},
-		{figure.Figure{Name: "bootstrap_join", Unit: "ms", Detail: "part of mesh_setup: from the start of main until the ranks know each other"}, joined},
-		{figure.Figure{Name: "device_open", Unit: "ms", Detail: "not in mesh_setup: the driver's start and the GPU's context"}, opened},
+			Detail: "from the start of main to the first barrier over the channels, without making the GPU's context and " +
+				"waiting for the slowest to do so"}, setup},
+		{figure.Figure{Name: "bootstrap_join", Unit: "ms", Detail: "part of mesh_setup: from the start of main until the " +
+			"ranks know each other"}, joined},
+		{figure.Figure{Name: "device_open", Unit: "ms",
+			Detail: "not in mesh_setup: the driver's start and the GPU's context"}, opened},
 	} {
 		all, err := r.All(ctx, f.mine.Seconds()*1e3)
 		if err != nil {
@@ -83,7 +86,8 @@ func (r *rank) measure(ctx context.Context, size int64) error {
 			func(p int, first bool, n int) (float64, error) { return k.signal(p, first, n, true) }},
 		{figure.Figure{Name: "memory_channel_packet", Detail: fmt.Sprintf("%d bytes as LL16 packets", packetBytes)}, long,
 			func(p int, first bool, n int) (float64, error) { return k.packet(p, first, packetBytes, n) }},
-		{figure.Figure{Name: "port_channel_put_signal", Target: figure.UpTo(targetPort), Detail: fmt.Sprintf("putWithSignal of %d bytes, through the proxy, and wait", portBytes)}, short,
+		{figure.Figure{Name: "port_channel_put_signal", Target: figure.UpTo(targetPort),
+			Detail: fmt.Sprintf("putWithSignal of %d bytes, through the proxy, and wait", portBytes)}, short,
 			func(p int, first bool, n int) (float64, error) { return k.port(p, first, portBytes, n) }},
 	} {
 		if err := r.latency(ctx, l.Figure, l.iterations, l.run); err != nil {
@@ -94,7 +98,8 @@ func (r *rank) measure(ctx context.Context, size int64) error {
 }
 
 // latency is half of a round trip between the pair: the median over repeats, after a warm-up.
-func (r *rank) latency(ctx context.Context, f figure.Figure, iterations int, run func(peer int, first bool, iterations int) (float64, error)) error {
+func (r *rank) latency(ctx context.Context, f figure.Figure, iterations int,
+	run func(peer int, first bool, iterations int) (float64, error)) error {
 	if err := r.Meet(ctx); err != nil {
 		return err
 	}
@@ -116,7 +121,8 @@ func (r *rank) latency(ctx context.Context, f figure.Figure, iterations int, run
 	}
 	if r.report != nil {
 		f.Unit, f.Value = "us", times[len(times)/2]
-		f.Detail += fmt.Sprintf("; one way: half of a round trip, ranks %d and %d, median of %d × %d", pairA, pairB, repeats, iterations)
+		f.Detail += fmt.Sprintf("; one way: half of a round trip, ranks %d and %d, median of %d × %d", pairA, pairB, repeats,
+			iterations)
 		r.tell(f)
 	}
 	return nil
@@ -145,7 +151,8 @@ func (r *rank) bandwidths(ctx context.Context, size int64) error {
 		if len(shapes) == 0 { // no bulk copies
 			continue
 		}
-		f := figure.Figure{Name: "memory_channel_put_stores", Detail: fmt.Sprintf("put of %d bytes from rank %d to rank %d", size, pairA, pairB)}
+		f := figure.Figure{Name: "memory_channel_put_stores",
+			Detail: fmt.Sprintf("put of %d bytes from rank %d to rank %d", size, pairA, pairB)}
 		if bulk {
 			f.Name = "memory_channel_put_bulk"
 		}
@@ -175,8 +182,10 @@ func (r *rank) bandwidths(ctx context.Context, size int64) error {
 	r.tell(best)
 
 	// 2. Every rank puts to the next.
-	f := figure.Figure{Name: "memory_channel_put_ring", Detail: fmt.Sprintf("put of %d bytes from every rank to the next at once, the slowest", size)}
-	if _, err := b.sweep(ctx, f, k.putShapes(), size, func(s shape) (float64, error) { return k.put((me+1)%n, size, s, transfers) }); err != nil {
+	f := figure.Figure{Name: "memory_channel_put_ring",
+		Detail: fmt.Sprintf("put of %d bytes from every rank to the next at once, the slowest", size)}
+	if _, err := b.sweep(ctx, f, k.putShapes(), size,
+		func(s shape) (float64, error) { return k.put((me+1)%n, size, s, transfers) }); err != nil {
 		return err
 	}
 
@@ -188,11 +197,13 @@ func (r *rank) bandwidths(ctx context.Context, size int64) error {
 		if len(shapes) == 0 {
 			continue
 		}
-		f := figure.Figure{Name: "memory_channel_all_to_all_stores", Detail: fmt.Sprintf("%d bytes from every rank to each other at once, the slowest", part)}
+		f := figure.Figure{Name: "memory_channel_all_to_all_stores",
+			Detail: fmt.Sprintf("%d bytes from every rank to each other at once, the slowest", part)}
 		if bulk {
 			f.Name = "memory_channel_all_to_all_bulk"
 		}
-		f, err := b.sweep(ctx, f, shapes, part*int64(n-1), func(s shape) (float64, error) { return k.pushAll(part, s, transfers) })
+		f, err := b.sweep(ctx, f, shapes, part*int64(n-1),
+			func(s shape) (float64, error) { return k.pushAll(part, s, transfers) })
 		if err != nil {
 			return err
 		}
@@ -213,7 +224,8 @@ func (r *rank) bandwidths(ctx context.Context, size int64) error {
 	r.tell(best)
 
 	// 4. The proxy puts to one peer.
-	f = figure.Figure{Name: "port_channel_put", Target: figure.AtLeast(targetPortPut), Detail: fmt.Sprintf("%d puts of %d bytes and a flush, from rank %d to rank %d", transfers, size, pairA, pairB)}
+	f = figure.Figure{Name: "port_channel_put", Target: figure.AtLeast(targetPortPut),
+		Detail: fmt.Sprintf("%d puts of %d bytes and a flush, from rank %d to rank %d", transfers, size, pairA, pairB)}
 	if _, err := b.sweep(ctx, f, []shape{{}}, size, func(shape) (float64, error) {
 		if me != pairA {
 			return 0, nil
@@ -274,7 +286,8 @@ func (b *transfer) forget() error {
 // sweep runs every shape after a barrier and reports the best; bytes is the number of bytes that a rank sends in one
 // transfer. The rate is that of the slowest participating rank; a rank that does not participate returns 0 seconds.
 // Every rank returns the figure.
-func (b *transfer) sweep(ctx context.Context, f figure.Figure, shapes []shape, bytes int64, run func(shape) (float64, error)) (figure.Figure, error) {
+func (b *transfer) sweep(ctx context.Context, f figure.Figure, shapes []shape, bytes int64,
+	run func(shape) (float64, error)) (figure.Figure, error) {
 	f.Unit = "GB/s"
 	detail := f.Detail
 	for _, s := range shapes {

@@ -52,7 +52,8 @@ const spinLimit = 20 * time.Second
 // newMesh connects this rank with all others. It starts each step with every peer before it waits.
 func newMesh(ctx context.Context, r *rank) (m *mesh, err error) {
 	n := r.WorldSize()
-	m = &mesh{ctx: primitive.NewContext(primitive.WithTimeout(ranks.Wait), primitive.WithSpinLimit(spinLimit)), dev: r.dev, me: r.Rank(), peers: make([]peer, n)}
+	m = &mesh{ctx: primitive.NewContext(primitive.WithTimeout(ranks.Wait), primitive.WithSpinLimit(spinLimit)), dev: r.dev,
+		me: r.Rank(), peers: make([]peer, n)}
 	m.comm = primitive.NewCommunicator(r.Bootstrap, m.ctx)
 	defer func() {
 		if err != nil {

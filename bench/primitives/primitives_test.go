@@ -51,11 +51,13 @@ func TestHostDevice(t *testing.T) {
 		seen := map[string]bool{}
 		for _, f := range figures {
 			seen[f.Name] = true
-			if f.Value <= 0 && f.Name != "device_open" || f.Unit == "" || f.Machine == "" || f.Commit == "" || len(f.Command) == 0 || f.Target != nil || f.Met != nil {
+			if f.Value <= 0 && f.Name != "device_open" || f.Unit == "" || f.Machine == "" || f.Commit == "" ||
+				len(f.Command) == 0 || f.Target != nil || f.Met != nil {
 				t.Errorf("%s ranks: %+v", ranks, f)
 			}
 		}
-		for _, name := range []string{"mesh_setup", "memory_channel_signal", "memory_channel_packet", "port_channel_put_signal", "memory_channel_put", "memory_channel_all_to_all", "port_channel_put"} {
+		for _, name := range []string{"mesh_setup", "memory_channel_signal", "memory_channel_packet",
+			"port_channel_put_signal", "memory_channel_put", "memory_channel_all_to_all", "port_channel_put"} {
 			if !seen[name] {
 				t.Errorf("%s ranks: no figure %s", ranks, name)
 			}
@@ -68,11 +70,11 @@ func TestRefusals(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-device", "tpu"}, "-device is cuda or host"},
-		{[]string{"-device", "host", "-ranks", "1"}, "from 2 to 8"},
-		{[]string{"-device", "host", "-ranks", "9"}, "from 2 to 8"},
+		{[]string{"-device", "tpu"}, "-device must be cuda or host"},
+		{[]string{"-device", "host", "-ranks", "1"}, "choose 2 to 8"},
+		{[]string{"-device", "host", "-ranks", "9"}, "choose 2 to 8"},
 		{[]string{"-device", "host", "-bytes", "100"}, "multiple of 128"},
-		{[]string{"-ranks", "64"}, "-device host measures without"},
+		{[]string{"-ranks", "64"}, "-device host needs none"},
 	} {
 		out, err := program(t, c.args...)
 		if err == nil || !strings.Contains(out, c.want) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/internal/doctor"
+	"github.com/goccl/goccl/cmd/goccl/internal/doctor"
 )
 
 type doctorCommand struct {
@@ -17,7 +17,7 @@ type doctorCommand struct {
 // Run prints the findings; the exit status is 1 if one of them is a failure.
 func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
 	if c.Timeout <= 0 {
-		return &exitError{2, fmt.Errorf("--timeout %v: give the driver some time, like 20s", c.Timeout)}
+		return &exitError{2, fmt.Errorf("--timeout %v: use a positive time, such as 20s", c.Timeout)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

@@ -63,7 +63,8 @@ func run(args []string) int {
 	defer stop()
 
 	var c cli
-	parser, err := kong.New(&c, kong.Name("goccl"), kong.Description("GPU communication from Go: collectives, their measurement and their diagnosis."),
+	parser, err := kong.New(&c, kong.Name("goccl"),
+		kong.Description("GPU communication from Go: collectives, their measurement and their diagnosis."),
 		kong.UsageOnError(), kong.Exit(func(status int) { panic(exited(status)) }), kong.TypeMapper(sizeType, sizeMapper()),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(&streams{os.Stdout, os.Stderr}))
 	if err != nil {

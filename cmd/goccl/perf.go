@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/internal/perf"
 	"github.com/goccl/goccl/topo"
 )
 
@@ -61,7 +61,7 @@ func (g *graphOps) UnmarshalText(b []byte) error {
 	}
 	n, err := strconv.Atoi(string(b))
 	if err != nil || n < 0 {
-		return fmt.Errorf("%q is not a number of operations: write one, or auto", b)
+		return fmt.Errorf("%q is not a number of operations: use a number, or auto", b)
 	}
 	*g = graphOps(n)
 	return nil
@@ -80,8 +80,10 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 		kind.Collective = algorithm.AllToAllVDevice
 	}
 	o := perf.Options{
-		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor, Iters: c.Iters,
-			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace, Isolated: c.Isolated, GraphOps: int(c.Graph),
+		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes),
+			Factor: c.Factor, Iters: c.Iters,
+			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace,
+			Isolated: c.Isolated, GraphOps: int(c.Graph),
 			Offset: c.Offset, Windows: c.Windows, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
 		Ranks: c.Ranks, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
 		Machine: func() any { return machine(ctx) }, Command: commandLine(), Stdout: s.out, Stderr: s.stderr,

@@ -62,9 +62,11 @@ func (s *planSource) build() (*plan.Plan, error) {
 		return nil, &exitError{2, err}
 	}
 	if s.Ranks < 2 {
-		return nil, &exitError{2, fmt.Errorf("%s is a built-in program: say for how many ranks (--ranks N, at least 2)", s.Plan)}
+		return nil, &exitError{2, fmt.Errorf("%s is a built-in program: give the number of ranks (--ranks N, at least 2)",
+			s.Plan)}
 	}
-	o := programs.Options{Ranks: s.Ranks, Hosts: s.Hosts, Instances: s.Instances, InPlace: s.InPlace, Root: s.Root, ReduceOp: dsl.ReduceOp(s.Op)}
+	o := programs.Options{Ranks: s.Ranks, Hosts: s.Hosts, Instances: s.Instances, InPlace: s.InPlace, Root: s.Root,
+		ReduceOp: dsl.ReduceOp(s.Op)}
 	if err := prog.Supports(o); err != nil {
 		return nil, &exitError{2, err}
 	}
@@ -124,7 +126,8 @@ func (c *planCheck) Run(s *streams) error {
 		return &exitError{1, err}
 	}
 	fmt.Fprintf(s.out, "%s: right, for %s over %d ranks\n", p.Name, p.Collective, len(p.GPUs))
-	fmt.Fprintf(s.out, "  %d launches in a row, %d message shapes, %d steps, %v\n", r.Launches, r.Shapes, r.Steps, time.Since(start).Round(time.Millisecond))
+	fmt.Fprintf(s.out, "  %d launches in a row, %d message shapes, %d steps, %v\n", r.Launches, r.Shapes, r.Steps,
+		time.Since(start).Round(time.Millisecond))
 	if r.EvenOnly {
 		fmt.Fprintln(s.out, "  only for messages that divide into equal chunks")
 	}
@@ -159,7 +162,8 @@ func (c *planSimulate) Run(s *streams) error {
 			fmt.Fprintln(s.out, strings.TrimRight(r.Critical(), "\n"))
 		}
 		if c.SVG != "" && i == len(c.Size)-1 {
-			if err := os.WriteFile(c.SVG, simulate.Render(r, simulate.RenderOptions{HTML: strings.HasSuffix(c.SVG, ".html")}), 0o644); err != nil {
+			if err := os.WriteFile(c.SVG, simulate.Render(r, simulate.RenderOptions{HTML: strings.HasSuffix(c.SVG, ".html")}),
+				0o644); err != nil {
 				return err
 			}
 		}

@@ -66,7 +66,8 @@ func (c *planFit) Run(s *streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "before the fit: median error %.1f %%; after %d rounds over %d parameters:\n%v", 100*f.Before.Median, f.Rounds, len(f.Parameters), f.After)
+	fmt.Fprintf(s.out, "before the fit: median error %.1f %%; after %d rounds over %d parameters:\n%v",
+		100*f.Before.Median, f.Rounds, len(f.Parameters), f.After)
 	if len(held) > 0 {
 		report, err := simulate.Compare(f.Machine, held)
 		if err != nil {
@@ -77,7 +78,8 @@ func (c *planFit) Run(s *streams) error {
 	if c.Out == "" {
 		return nil
 	}
-	f.Machine.Source = fmt.Sprintf("fitted to %d times of %v by goccl plan fit; median error %.1f %%", len(fit), c.Files, 100*f.After.Median)
+	f.Machine.Source = fmt.Sprintf("fitted to %d times of %v by goccl plan fit; median error %.1f %%", len(fit), c.Files,
+		100*f.After.Median)
 	return os.WriteFile(c.Out, f.Machine.JSON(), 0o644)
 }
 
@@ -96,7 +98,8 @@ func readTimes(file string) ([]simulate.Measurement, error) {
 		key := planTime{Program: r.Program, Ranks: r.Ranks, Hosts: r.Hosts, Instances: r.Instances, InPlace: r.InPlace}
 		p := plans[key]
 		if p == nil {
-			p, err = programs.Build(r.Program, programs.Options{Ranks: r.Ranks, Hosts: r.Hosts, Instances: r.Instances, InPlace: r.InPlace})
+			p, err = programs.Build(r.Program, programs.Options{Ranks: r.Ranks, Hosts: r.Hosts, Instances: r.Instances,
+				InPlace: r.InPlace})
 			if err != nil {
 				return nil, fmt.Errorf("%s: row %d: %w", file, i+1, err)
 			}
@@ -117,7 +120,7 @@ func appendTimes(file string, rows []planTime) error {
 		return err
 	default:
 		if err := json.Unmarshal(data, &all); err != nil {
-			return fmt.Errorf("%s: %w; it holds something else than times, and is left alone", file, err)
+			return fmt.Errorf("%s: %w; it exists and is not a file of times: choose another", file, err)
 		}
 	}
 	data, err = json.MarshalIndent(append(all, rows...), "", " ")

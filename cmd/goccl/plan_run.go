@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -16,7 +17,6 @@ import (
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/executor/planrun"
-	"github.com/goccl/goccl/internal/launch"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -68,10 +68,12 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 	o.Report = func(k planrun.Case, took time.Duration) {
 		us := float64(took) / 1e3
 		if c.JSON != "" && us > 0 && k.Times > 1 {
-			times = append(times, planTime{Program: c.Plan, Ranks: c.Ranks, Hosts: c.Hosts, Instances: c.Instances, InPlace: p.InPlace, Size: int64(k.Message),
+			times = append(times, planTime{Program: c.Plan, Ranks: c.Ranks, Hosts: c.Hosts, Instances: c.Instances,
+				InPlace: p.InPlace, Size: int64(k.Message),
 				Micros: us, Device: kind, Graph: k.Replays > 0})
 		}
-		fmt.Fprintf(s.out, "%12d bytes  %-8v %-6v %10.1f us  %8.2f GB/s  right\n", k.Message, k.Type, planrun.Operator(p, k.Op), us, float64(k.Message)/1e3/us)
+		fmt.Fprintf(s.out, "%12d bytes  %-8v %-6v %10.1f us  %8.2f GB/s  right\n", k.Message, k.Type,
+			planrun.Operator(p, k.Op), us, float64(k.Message)/1e3/us)
 	}
 	if err := c.execute(ctx, launched, env, o); err != nil || len(times) == 0 {
 		return err
@@ -107,7 +109,8 @@ func (c *planRun) start(ctx context.Context, s *streams, n int) error {
 	if err != nil {
 		return err
 	}
-	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...), Stdout: s.out, Stderr: s.stderr})
+	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...), Stdout: s.out,
+		Stderr: s.stderr})
 	var exit *launch.ExitError
 	if errors.As(err, &exit) {
 		return &exitError{exit.ExitCode(), err}

@@ -12,7 +12,7 @@ import (
 
 type planShow struct {
 	planSource
-	Rank    int    `default:"0" help:"Whose program to print (default ${default}); -1: everybody's."`
+	Rank    int    `default:"0" help:"The rank whose program is printed (default ${default}); -1: all ranks."`
 	JSON    bool   `name:"json" help:"As goccl writes it."`
 	SVG     string `name:"svg" placeholder:"FILE" help:"Draw a simulated run: ranks and thread blocks over time. A name that ends in .html gets a page."`
 	Size    size   `short:"b" default:"1M" placeholder:"SIZE" help:"Message size of the drawing (default 1M)."`
@@ -59,7 +59,8 @@ func writeHead(b *bytes.Buffer, p *plan.Plan) {
 	if p.InPlace {
 		place = "in place"
 	}
-	fmt.Fprintf(b, "%s: %s over %d ranks, %s, %s, units of %d bytes\n", p.Name, p.Collective, len(p.GPUs), p.Protocol, place, p.Alignment)
+	fmt.Fprintf(b, "%s: %s over %d ranks, %s, %s, units of %d bytes\n", p.Name, p.Collective, len(p.GPUs), p.Protocol,
+		place, p.Alignment)
 	if p.MaxSize == ^uint64(0) {
 		fmt.Fprintf(b, "messages from %d bytes on\n", p.MinSize)
 	} else {
@@ -72,7 +73,8 @@ func writeHead(b *bytes.Buffer, p *plan.Plan) {
 
 func writeRank(b *bytes.Buffer, p *plan.Plan, r int) {
 	g := &p.GPUs[r]
-	fmt.Fprintf(b, "\nrank %d: %d input, %d output, %d scratch chunks; %d thread blocks of %d threads\n", r, g.InputChunks, g.OutputChunks, g.ScratchChunks,
+	fmt.Fprintf(b, "\nrank %d: %d input, %d output, %d scratch chunks; %d thread blocks of %d threads\n", r, g.InputChunks,
+		g.OutputChunks, g.ScratchChunks,
 		len(g.ThreadBlocks), p.ThreadsPerBlock)
 	for k := range g.ThreadBlocks {
 		fmt.Fprintf(b, "  thread block %d\n", k)

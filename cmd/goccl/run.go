@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goccl/goccl/internal/launch"
+	"github.com/goccl/goccl/cmd/goccl/launch"
 )
 
 type runCommand struct {

@@ -19,7 +19,7 @@ func parseSize(s string) (size, error) {
 	digits := strings.TrimRight(s, "KMGTkmgtiBb")
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is not a size: write bytes, with K, M or G behind them if you like", s)
+		return 0, fmt.Errorf("%q is not a size: use bytes, with an optional K, M or G", s)
 	}
 	shift := 0
 	switch unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s[len(digits):]), "B"), "I"); unit {
@@ -36,7 +36,7 @@ func parseSize(s string) (size, error) {
 		return 0, fmt.Errorf("%q is not a size: unknown unit %q", s, unit)
 	}
 	if n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("%q is more than can be counted", s)
+		return 0, fmt.Errorf("%q is too large", s)
 	}
 	return size(n << shift), nil
 }

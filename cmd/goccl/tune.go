@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goccl/goccl/internal/perf"
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 )
 
 type tuneCommand struct {
@@ -30,8 +30,10 @@ type tuneCommand struct {
 
 // Run measures and writes the table.
 func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
-	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: c.Ranks, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
-		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Rows: c.JSON, Command: commandLine(), Stdout: s.out, Stderr: s.stderr}
+	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: c.Ranks,
+		MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
+		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Rows: c.JSON, Command: commandLine(), Stdout: s.out,
+		Stderr: s.stderr}
 	if c.Threads {
 		o.Layout = perf.LayoutThreads
 	}

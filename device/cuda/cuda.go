@@ -25,7 +25,8 @@ func Available() error {
 		return fmt.Errorf("%w: %w", device.ErrNoDevice, err)
 	}
 	if n == 0 {
-		return fmt.Errorf("%w: the driver is there, but this process sees no GPU: check CUDA_VISIBLE_DEVICES", device.ErrNoDevice)
+		return fmt.Errorf("%w: the driver is there, but this process sees no GPU: check CUDA_VISIBLE_DEVICES",
+			device.ErrNoDevice)
 	}
 	return nil
 }
@@ -170,7 +171,9 @@ func (d *Device) Close() error {
 	defer cancel()
 	for _, s := range streams {
 		if err := s.(*Stream).Synchronize(ctx); errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%s: close: a stream is still busy after %v, its memory stays: abort its kernels and close again: %w", d.ID(), closeWait, err)
+			return fmt.Errorf(
+				"%s: close: a stream is still busy after %v, its memory stays: abort its kernels and close again: %w", d.ID(),
+				closeWait, err)
 		}
 	}
 	var errs []error

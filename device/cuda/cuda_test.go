@@ -167,7 +167,8 @@ func TestTwoDevicesShareTheGPU(t *testing.T) {
 func TestProperties(t *testing.T) {
 	d := open(t, 0)
 	p := d.Properties()
-	if d.Name() == "" || d.Name() != p.Name || p.Major < 5 || p.SMs < 1 || p.Memory < 1<<28 || p.SharedOptin < p.SharedPerBlock || p.ThreadsPerSM < 1024 {
+	if d.Name() == "" || d.Name() != p.Name || p.Major < 5 || p.SMs < 1 || p.Memory < 1<<28 ||
+		p.SharedOptin < p.SharedPerBlock || p.ThreadsPerSM < 1024 {
 		t.Errorf("%+v", p)
 	}
 	if ok, _ := regexp.MatchString(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`, p.BusID); !ok {
@@ -306,7 +307,8 @@ func TestWriteAndWaitValue64(t *testing.T) {
 	}
 	s, _ := d.NewStreamPriority(0)
 	u, _ := d.NewStreamPriority(0)
-	if err := errors.Join(s.WaitValue64(a.Ptr(), 41), s.Memset(a.Ptr().Add(8), 9, 8), u.WriteValue64(a.Ptr(), 42), s.Synchronize(bounded(t))); err != nil {
+	if err := errors.Join(s.WaitValue64(a.Ptr(), 41), s.Memset(a.Ptr().Add(8), 9, 8), u.WriteValue64(a.Ptr(), 42),
+		s.Synchronize(bounded(t))); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, 16)

@@ -43,13 +43,14 @@ func fail(ordinal int, op string, err error) error {
 	e := &Error{Op: op, Device: device.ID{Kind: device.CUDA, Index: ordinal}, Err: err}
 	switch {
 	case driver.IsCode(err, driver.OutOfMemory):
-		e.kind, e.hint = device.ErrOutOfMemory, "free memory on the GPU, or see who holds it with nvidia-smi"
+		e.kind, e.hint = device.ErrOutOfMemory, "free memory on the GPU; nvidia-smi lists the processes that hold it"
 	case driver.IsCode(err, driver.NoDevice), driver.IsCode(err, driver.InvalidDevice):
 		e.kind, e.hint = device.ErrNoDevice, "see CUDA_VISIBLE_DEVICES and goccl doctor"
 	case driver.IsCode(err, driver.NotSupported):
 		e.kind = device.ErrUnsupported
 	case driver.IsCode(err, driver.UnsupportedPTXVersion), driver.IsCode(err, driver.NoBinaryForGPU):
-		e.kind, e.hint = device.ErrUnsupported, "the image is newer than the driver or not built for this GPU: update the driver"
+		e.kind, e.hint = device.ErrUnsupported,
+			"the image is newer than the driver or not built for this GPU: update the driver"
 	case driver.IsCode(err, driver.IllegalAddress), driver.IsCode(err, driver.LaunchFailed):
 		e.hint = "a kernel of this process faulted: the context is lost, restart the process"
 	case op == "import":
@@ -68,5 +69,6 @@ func failAt[P ~uint64 | ~uintptr](ordinal int, op string, p P, err error) error 
 
 // failKind is fail with a given kind and a reason of this package.
 func failKind(ordinal int, op string, kind error, format string, v ...any) error {
-	return &Error{Op: op, Device: device.ID{Kind: device.CUDA, Index: ordinal}, Err: fmt.Errorf("%w: "+format, append([]any{kind}, v...)...)}
+	return &Error{Op: op, Device: device.ID{Kind: device.CUDA, Index: ordinal},
+		Err: fmt.Errorf("%w: "+format, append([]any{kind}, v...)...)}
 }

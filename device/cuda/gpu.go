@@ -63,7 +63,8 @@ func acquire(ordinal int) (*gpu, error) {
 		return nil, fail(ordinal, "open", err)
 	}
 	if ordinal < 0 || ordinal >= n || ordinal >= 64 {
-		return nil, failKind(ordinal, "open", device.ErrNoDevice, "this process sees %d GPUs, numbered from 0; CUDA_VISIBLE_DEVICES chooses which", n)
+		return nil, failKind(ordinal, "open", device.ErrNoDevice,
+			"this process sees %d GPUs, numbered from 0; CUDA_VISIBLE_DEVICES chooses which", n)
 	}
 	ctx, err := driver.RetainPrimary(ordinal)
 	if err != nil {

@@ -3,7 +3,6 @@ package cuda
 import (
 	"encoding/binary"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -162,7 +161,8 @@ func TestLaunchFlags(t *testing.T) {
 		}
 		cfg := Launch1D(2, 256, 0)
 		cfg.Flags = flags
-		if err := errors.Join(s.Memset(out, 0, 4*n), s.Launch(f, cfg, new(Args).Ptr(out).Ptr(a).Ptr(b).Uint32(n)), s.Synchronize(bounded(t))); err != nil {
+		if err := errors.Join(s.Memset(out, 0, 4*n), s.Launch(f, cfg, new(Args).Ptr(out).Ptr(a).Ptr(b).Uint32(n)),
+			s.Synchronize(bounded(t))); err != nil {
 			t.Fatalf("flags %d: %v", flags, err)
 		}
 		checkSum(t, d, out, n, 1001)
@@ -227,7 +227,8 @@ func TestFunctionAttributes(t *testing.T) {
 		t.Errorf("max dynamic shared %d, set %d", at.MaxDynamicShared, optin)
 	}
 	s, _ := d.NewStreamPriority(0)
-	if err := errors.Join(s.Launch(f, Launch1D(1, 32, uint32(optin)), new(Args).Ptr(0).Ptr(0).Ptr(0).Uint32(0)), s.Synchronize(bounded(t))); err != nil {
+	if err := errors.Join(s.Launch(f, Launch1D(1, 32, uint32(optin)), new(Args).Ptr(0).Ptr(0).Ptr(0).Uint32(0)),
+		s.Synchronize(bounded(t))); err != nil {
 		t.Error(err)
 	}
 	if n, err := f.Occupancy(256, 0); err != nil || n < 1 {
@@ -267,129 +268,11 @@ func TestModuleGlobalAndErrors(t *testing.T) {
 	}
 }
 
-func TestGraph(t *testing.T) {
-	d := open(t, 0)
-	f := addKernel(t, d)
-	const n = 1000
-	out, a, b := vectors(t, d, n)
-	s, _ := d.NewStreamPriority(0)
-	u, _ := d.NewStreamPriority(0)
-	if st, _, err := s.CaptureStatus(); err != nil || st != CaptureNone {
-		t.Fatal(st, err)
-	}
-	if err := s.BeginCapture(CaptureRelaxed); err != nil {
-		t.Fatal(err)
-	}
-	st, id, err := s.CaptureStatus()
-	if err != nil || st != CaptureActive || id == 0 {
-		t.Errorf("status %d, id %d, %v", st, id, err)
-	}
-	// Neither adopting the stream nor an attempt to wait for it may invalidate the capture.
-	if _, err := d.WrapStream(s.Raw()); err != nil {
-		t.Errorf("WrapStream while capturing: %v", err)
-	}
-	if err := s.Synchronize(bounded(t)); !errors.Is(err, device.ErrUnsupported) {
-		t.Errorf("Synchronize while capturing: %v", err)
-	}
-	// Fork to u and join: out += a on u, after out = a + b on s.
-	first, _ := d.NewEvent()
-	last, _ := d.NewEvent()
-	if err := errors.Join(
-		s.Launch(f, Launch1D(4, 256, 0), new(Args).Ptr(out).Ptr(a).Ptr(b).Uint32(n)),
-		s.RecordEvent(first), u.WaitEvent(first),
-		u.Launch(f, Launch1D(4, 256, 0), new(Args).Ptr(out).Ptr(out).Ptr(a).Uint32(n)),
-		u.RecordEvent(last), s.WaitEvent(last),
-		s.Copy(a, out, 4*n)); err != nil {
-		t.Fatal(err)
-	}
-	g, err := s.EndCapture()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if k, err := g.Nodes(); err != nil || k != 3 {
-		t.Errorf("%d nodes, %v", k, err)
-	}
-	x, err := g.Instantiate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(g.Close(), x.Upload(s)); err != nil {
-		t.Fatal(err)
-	}
-	// a starts at i, b at 1000·i; each run makes out = 2a + b and a = out.
-	want := uint32(1)
-	for range 5 {
-		if err := errors.Join(x.Launch(s), s.Synchronize(bounded(t))); err != nil {
-			t.Fatal(err)
-		}
-		want = 2*want + 1000
-		checkSum(t, d, out, n, want)
-	}
-}
-
-// Allocating, querying and loading on other threads must not invalidate a global capture.
-func TestCaptureSurvivesAllocation(t *testing.T) {
-	d := open(t, 0)
-	out, a, b := vectors(t, d, 64)
-	f := addKernel(t, d)
-	s, _ := d.NewStreamPriority(0)
-	u, _ := d.NewStreamPriority(0)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := s.BeginCapture(CaptureGlobal); err != nil {
-		t.Fatal(err)
-	}
-	work := func() error {
-		m, err := d.Alloc(1 << 20)
-		if err != nil {
-			return err
-		}
-		l, err := d.AllocLegacy(100)
-		if err != nil {
-			return err
-		}
-		h, err := d.HostAlloc(100)
-		if err != nil {
-			return err
-		}
-		e, err := u.Record()
-		if err != nil {
-			return err
-		}
-		mod, err := d.LoadModule([]byte(testPTX))
-		if err != nil {
-			return err
-		}
-		hd, err := d.Export(m.Ptr())
-		closeFD(hd)
-		return errors.Join(err, e.Wait(bounded(t)), e.Close(), u.Synchronize(bounded(t)), d.CopyIn(m.Ptr(), pattern(100, 0)), mod.Close(), m.Close(), l.Close(), h.Close())
-	}
-	other := make(chan error)
-	go func() { other <- work() }()
-	if err := errors.Join(<-other, work()); err != nil {
-		t.Error(err)
-	}
-	if err := s.Launch(f, Launch1D(1, 64, 0), new(Args).Ptr(out).Ptr(a).Ptr(b).Uint32(64)); err != nil {
-		t.Fatal(err)
-	}
-	g, err := s.EndCapture()
-	if err != nil {
-		t.Fatalf("the capture was spoilt: %v", err)
-	}
-	x, err := g.Instantiate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(x.Launch(s), s.Synchronize(bounded(t))); err != nil {
-		t.Fatal(err)
-	}
-	checkSum(t, d, out, 64, 1001)
-}
-
 func TestArgsLayout(t *testing.T) {
 	a := new(Args).Uint32(1).Ptr(2).Int32(-1).Float32(1).Struct([]byte{9}, 16).Int64(3)
 	b := a.Bytes()
-	if len(b) != 48 || b[0] != 1 || b[8] != 2 || binary.LittleEndian.Uint32(b[16:]) != 0xffffffff || binary.LittleEndian.Uint32(b[20:]) != 0x3f800000 || b[32] != 9 || b[40] != 3 {
+	if len(b) != 48 || b[0] != 1 || b[8] != 2 || binary.LittleEndian.Uint32(b[16:]) != 0xffffffff ||
+		binary.LittleEndian.Uint32(b[20:]) != 0x3f800000 || b[32] != 9 || b[40] != 3 {
 		t.Errorf("% x", b)
 	}
 	if len(a.Reset().Bytes()) != 0 {

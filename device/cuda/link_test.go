@@ -16,7 +16,8 @@ func TestLinkTo(t *testing.T) {
 	d := open(t, 0)
 	const seen, hidden = "0000:02:00.0", "0000:77:00.0"
 	info := func(link nvml.Link, p2p bool) *nvml.Info {
-		i := &nvml.Info{GPUs: []nvml.GPU{{BusID: hidden}, {BusID: seen}, {BusID: d.Properties().BusID}}, P2P: make([][]bool, 3), Known: make([][]bool, 3)}
+		i := &nvml.Info{GPUs: []nvml.GPU{{BusID: hidden}, {BusID: seen}, {BusID: d.Properties().BusID}},
+			P2P: make([][]bool, 3), Known: make([][]bool, 3)}
 		for a := range i.GPUs {
 			i.GPUs[a].Links = []nvml.Link{link}
 			i.P2P[a], i.Known[a] = []bool{p2p, p2p, p2p}, []bool{true, true, true}

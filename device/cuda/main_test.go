@@ -150,7 +150,8 @@ func open(t testing.TB, ordinal int) *Device {
 		}
 		if opened--; opened == 0 && mocked && !t.Failed() {
 			if after := counts(t); after != baseline {
-				t.Errorf("leak: live objects before %v, after %v (regions, streams, events, graphs, modules, VMM handles, context references)", baseline, after)
+				t.Errorf("leak: live objects before %v, after %v (regions, streams, events, graphs, modules, VMM handles, "+
+					"context references)", baseline, after)
 			}
 		}
 	})

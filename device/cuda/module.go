@@ -78,8 +78,10 @@ func (f *Function) Attributes() (FunctionAttributes, error) {
 	for _, x := range []struct {
 		to   *int
 		attr driver.FuncAttribute
-	}{{&a.MaxThreads, driver.FuncMaxThreads}, {&a.Registers, driver.FuncRegisters}, {&a.StaticShared, driver.FuncSharedSize},
-		{&a.MaxDynamicShared, driver.FuncMaxDynamicShared}, {&a.Local, driver.FuncLocalSize}, {&a.Const, driver.FuncConstSize},
+	}{{&a.MaxThreads, driver.FuncMaxThreads}, {&a.Registers, driver.FuncRegisters},
+		{&a.StaticShared, driver.FuncSharedSize},
+		{&a.MaxDynamicShared, driver.FuncMaxDynamicShared}, {&a.Local, driver.FuncLocalSize},
+		{&a.Const, driver.FuncConstSize},
 		{&a.PTXVersion, driver.FuncPTXVersion}, {&a.BinaryVersion, driver.FuncBinaryVersion}} {
 		var err error
 		if *x.to, err = f.d.gpu.ctx.FuncAttribute(f.raw, x.attr); err != nil {
@@ -91,7 +93,8 @@ func (f *Function) Attributes() (FunctionAttributes, error) {
 
 // SetMaxDynamicShared allows launches with up to n bytes of dynamic shared memory; it is required above 48 KiB.
 func (f *Function) SetMaxDynamicShared(n int) error {
-	return fail(f.d.gpu.ordinal, "dynamic shared memory of "+f.name, f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncMaxDynamicShared, n))
+	return fail(f.d.gpu.ordinal, "dynamic shared memory of "+f.name,
+		f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncMaxDynamicShared, n))
 }
 
 // Occupancy returns how many blocks of the given shape fit on one multiprocessor.

@@ -42,7 +42,8 @@ func readProperties(ordinal int) (Properties, error) {
 	}
 	p.Major, p.Minor = get(driver.ComputeMajor), get(driver.ComputeMinor)
 	p.SMs, p.ClockKHz, p.L2 = get(driver.MultiprocessorCount), get(driver.ClockRate), get(driver.L2CacheSize)
-	p.SharedPerBlock, p.SharedOptin, p.SharedPerSM = get(driver.MaxSharedPerBlock), get(driver.MaxSharedPerBlockOptin), get(driver.MaxSharedPerMP)
+	p.SharedPerBlock, p.SharedOptin, p.SharedPerSM = get(driver.MaxSharedPerBlock), get(driver.MaxSharedPerBlockOptin),
+		get(driver.MaxSharedPerMP)
 	p.ThreadsPerSM, p.CopyEngines = get(driver.MaxThreadsPerMP), get(driver.AsyncEngineCount)
 	p.VMM = has(driver.VMMSupported) && has(driver.PosixFDSupported)
 	p.Clusters, p.StreamMemOps, p.RDMA = has(driver.ClusterLaunch), has(driver.StreamMemOps64), has(driver.RDMAWithVMM)

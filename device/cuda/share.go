@@ -64,30 +64,6 @@ func (d *Device) identify(op string, p device.Ptr) (identity, error) {
 	return id, nil
 }
 
-// Region is an allocation of this process, made by any library.
-type Region struct {
-	Base device.Ptr
-	Size int64
-	// Unique is the Handle.Unique of Export. A cache of registrations with key Base must compare it, since an address
-	// may have been freed and allocated again.
-	Unique uint64
-	// Device is the ordinal of the GPU that holds the memory.
-	Device int
-}
-
-// Lookup finds the allocation that holds p, without exporting it. It takes about a microsecond and is legal while a
-// stream is captured. The error wraps device.ErrNotShareable if p is not GPU memory.
-func (d *Device) Lookup(p device.Ptr) (Region, error) {
-	if err := d.open(); err != nil {
-		return Region{}, err
-	}
-	id, err := d.identify("look up", p)
-	if err != nil {
-		return Region{}, err
-	}
-	return Region{Base: device.Ptr(id.base), Size: id.size, Unique: id.unique, Device: id.info.Ordinal}, nil
-}
-
 // Export describes the allocation that holds p. The device, cudaMalloc or cuMemCreate may have made it.
 func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 	const op = "export"
@@ -175,7 +151,7 @@ func (d *Device) alias(h device.Handle, id identity) (device.Allocation, error) 
 
 func (d *Device) importVMM(h device.Handle) (device.Allocation, error) {
 	g := d.gpu
-	v, err := g.ctx.VMMImport(h.FD, h.Size, 1<<g.ordinal, g.ordinal)
+	v, err := g.ctx.VMMImport(h.FD, h.Size, 1<<g.ordinal, g.ordinal, 0)
 	if err != nil {
 		return nil, fail(g.ordinal, "import", err)
 	}

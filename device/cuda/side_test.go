@@ -69,9 +69,11 @@ func TestSideOrder(t *testing.T) {
 		if !forked(t, x, s[0]) {
 			t.Fatal("no fork of an idle side")
 		}
-		must(t, s[0].WriteValue64(at(main), v), s[0].WaitValue64(at(gate), g+2), s[0].WriteValue64(at(main), v+10)) // before Begin
+		// before Begin
+		must(t, s[0].WriteValue64(at(main), v), s[0].WaitValue64(at(gate), g+2), s[0].WriteValue64(at(main), v+10))
 		side := begun(t, x)
-		must(t, side.WriteValue64(at(aside), v), side.WaitValue64(at(gate), g+3), side.WriteValue64(at(aside), v+10), x.Join(s[0]), s[0].WriteValue64(at(joined), v))
+		must(t, side.WriteValue64(at(aside), v), side.WaitValue64(at(gate), g+3), side.WriteValue64(at(aside), v+10),
+			x.Join(s[0]), s[0].WriteValue64(at(joined), v))
 		if word(before) == byte(v) || word(aside) == byte(v) {
 			t.Errorf("round %d: the side has not waited for the fork", round)
 		}

@@ -59,7 +59,8 @@ func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
 			return nil, fail(d.gpu.ordinal, "wrap stream", err)
 		}
 		if ctx != d.gpu.ctx {
-			return nil, failKind(d.gpu.ordinal, "wrap stream", device.ErrUnsupported, "the stream belongs to another GPU or context")
+			return nil, failKind(d.gpu.ordinal, "wrap stream", device.ErrUnsupported,
+				"the stream belongs to another GPU or context")
 		}
 	}
 	return &Stream{d: d, raw: driver.Stream(raw)}, nil
@@ -163,7 +164,8 @@ func (s *Stream) Synchronize(ctx context.Context) error {
 		return err
 	}
 	if st, _, err := s.CaptureStatus(); err == nil && st != CaptureNone {
-		return failKind(s.d.gpu.ordinal, "synchronize", device.ErrUnsupported, "the stream is being captured: synchronise after EndCapture")
+		return failKind(s.d.gpu.ordinal, "synchronize", device.ErrUnsupported,
+			"the stream is being captured: synchronise after EndCapture")
 	}
 	return s.done("synchronize", poll(ctx, func() (bool, error) { return s.d.gpu.ctx.StreamDone(s.raw) }))
 }

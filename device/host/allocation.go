@@ -70,7 +70,8 @@ func (d *Device) Register(b []byte) (device.Allocation, error) {
 	if err := d.check("register"); err != nil {
 		return nil, err
 	}
-	m := &mapping{base: uintptr(unsafe.Pointer(unsafe.SliceData(b))), size: int64(len(b)), fd: -1, unique: newUnique(), owner: d.ID(), refs: 1, keep: b}
+	m := &mapping{base: uintptr(unsafe.Pointer(unsafe.SliceData(b))), size: int64(len(b)), fd: -1, unique: newUnique(),
+		owner: d.ID(), refs: 1, keep: b}
 	registry.Lock()
 	insert(m)
 	registry.Unlock()
@@ -89,19 +90,22 @@ func (d *Device) export(p device.Ptr, forGood bool) (device.Handle, error) {
 	defer registry.Unlock()
 	m := find(uintptr(p))
 	if m == nil {
-		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: it was neither allocated by Alloc nor registered", uintptr(p), d.ID(), device.ErrNotShareable)
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: it was neither allocated by Alloc nor registered",
+			uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	h := device.Handle{Type: device.HandleLocal, Owner: m.owner, FD: -1, Base: device.Ptr(m.base), Size: m.size,
 		Offset: int64(uintptr(p) - m.base), Unique: m.unique}
 	if m.torn {
-		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: a part of the allocation was taken back after a failure; allocate another", uintptr(p), d.ID(), device.ErrNotShareable)
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: a part of the allocation was taken back after a "+
+			"failure; allocate another", uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	m.exported = m.exported || forGood
 	switch {
 	case m.mapped == 0:
 		return h, nil
 	case m.fd < 0:
-		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: another process allocated it, and only that one can hand it out", uintptr(p), d.ID(), device.ErrNotShareable)
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: another process allocated it, and only that one "+
+			"can hand it out", uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	fd, err := unix.FcntlInt(uintptr(m.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -143,20 +147,31 @@ func lookup(h device.Handle) (*mapping, error) {
 	return nil, fmt.Errorf("%w: handle type %d", device.ErrUnsupported, h.Type)
 }
 
-func lookupFD(h device.Handle) (*mapping, error) {
-	var st unix.Stat_t
+// checkFD refuses memory that is too short or could be truncated.
+func checkFD(h device.Handle) (st unix.Stat_t, err error) {
 	if err := unix.Fstat(h.FD, &st); err != nil {
-		return nil, fmt.Errorf("descriptor %d: %w", h.FD, err)
+		return st, fmt.Errorf("descriptor %d: %w", h.FD, err)
 	}
 	if h.Size < 0 || h.Size > st.Size {
-		return nil, fmt.Errorf("the memory has %d bytes, the handle says %d", st.Size, h.Size)
+		return st, fmt.Errorf("the memory has %d bytes, the handle says %d", st.Size, h.Size)
 	}
 	seals, err := unix.FcntlInt(uintptr(h.FD), unix.F_GET_SEALS, 0)
 	if err != nil {
-		return nil, fmt.Errorf("descriptor %d is no memfd: %w", h.FD, err)
+		return st, fmt.Errorf("descriptor %d is no memfd: %w", h.FD, err)
 	}
 	if seals&sizeSeals != sizeSeals {
-		return nil, fmt.Errorf("the memory's size is not sealed (seals %#x)", seals)
+		return st, fmt.Errorf("the memory's size is not sealed (seals %#x)", seals)
+	}
+	if st.Blocks*512 < h.Size {
+		return st, fmt.Errorf("only %d of the memory's %d bytes are reserved", st.Blocks*512, h.Size)
+	}
+	return st, nil
+}
+
+func lookupFD(h device.Handle) (*mapping, error) {
+	st, err := checkFD(h)
+	if err != nil {
+		return nil, err
 	}
 	// Hold the lock during mmap, so that two importers of one memfd cannot both map it.
 	registry.Lock()
@@ -165,9 +180,6 @@ func lookupFD(h device.Handle) (*mapping, error) {
 		m.refs++
 		m.size = max(m.size, h.Size)
 		return m, nil
-	}
-	if st.Blocks*512 < h.Size {
-		return nil, fmt.Errorf("only %d of the memory's %d bytes are reserved", st.Blocks*512, h.Size)
 	}
 	m, err := mapFD(h.FD, st.Size)
 	if err != nil {

@@ -24,7 +24,8 @@ func checkAvailable(size int64) error {
 	}
 	free := memAvailable()
 	if free >= 0 && size > free {
-		return fmt.Errorf("%w: %d MiB wanted, %d MiB available; use smaller buffers or fewer ranks", device.ErrOutOfMemory, size>>20, free>>20)
+		return fmt.Errorf("%w: %d MiB wanted, %d MiB available; use smaller buffers or fewer ranks", device.ErrOutOfMemory,
+			size>>20, free>>20)
 	}
 	return nil
 }
@@ -42,7 +43,8 @@ func memAvailable() int64 {
 			}
 		}
 	}
-	if limit, used := readNumber("/sys/fs/cgroup/memory.max"), readNumber("/sys/fs/cgroup/memory.current"); limit >= 0 && used >= 0 {
+	if limit, used := readNumber("/sys/fs/cgroup/memory.max"), readNumber("/sys/fs/cgroup/memory.current"); limit >= 0 &&
+		used >= 0 {
 		if room := max(0, limit-used); free < 0 || room < free {
 			free = room
 		}

@@ -40,7 +40,8 @@ func (b *Block) Barrier() error {
 		return nil
 	}
 	broken := func() bool { return r.failed.Load() != 0 || r.left.Load() != 0 }
-	err := wait.Until(&r.arrived, func() bool { return r.arrived.Reached(target) || broken() }, wait.Limit{Abort: b.Abort}, nil)
+	err := wait.Until(&r.arrived, func() bool { return r.arrived.Reached(target) || broken() }, wait.Limit{Abort: b.Abort},
+		nil)
 	switch {
 	case r.arrived.Reached(target):
 		return nil

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -23,7 +24,7 @@ type Device struct {
 	once    sync.Once     // closes quiet
 
 	mu          sync.Mutex
-	allocations map[*Allocation]struct{}
+	allocations map[io.Closer]struct{} // and reservations
 }
 
 const closedBit = 1 << 62
@@ -38,7 +39,8 @@ func Open(index int) (*Device, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("host: open device %d: %w: numbers begin at 0", index, device.ErrNoDevice)
 	}
-	return &Device{index: index, allocations: map[*Allocation]struct{}{}, quiet: make(chan struct{}), closing: make(chan struct{})}, nil
+	return &Device{index: index, allocations: map[io.Closer]struct{}{}, quiet: make(chan struct{}),
+		closing: make(chan struct{})}, nil
 }
 
 // ID returns host:index.
@@ -63,19 +65,24 @@ func (d *Device) isClosed() bool { return d.state.Load()&closedBit != 0 }
 // free, which runs after closedBit is set, misses nothing.
 func (d *Device) adopt(m *mapping, size int64) (device.Allocation, error) {
 	a := &Allocation{dev: d, m: m, size: size}
-	d.mu.Lock()
-	closed := d.isClosed()
-	if !closed {
-		d.allocations[a] = struct{}{}
-	}
-	d.mu.Unlock()
-	if closed {
-		return nil, errors.Join(fmt.Errorf("host: %s: %w", d.ID(), device.ErrClosed), m.release())
+	if err := d.keep(a); err != nil {
+		return nil, errors.Join(err, m.release())
 	}
 	return a, nil
 }
 
-func (d *Device) forget(a *Allocation) {
+// keep makes d's Close close a.
+func (d *Device) keep(a io.Closer) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isClosed() {
+		return fmt.Errorf("host: %s: %w", d.ID(), device.ErrClosed)
+	}
+	d.allocations[a] = struct{}{}
+	return nil
+}
+
+func (d *Device) forget(a io.Closer) {
 	d.mu.Lock()
 	delete(d.allocations, a)
 	d.mu.Unlock()
@@ -146,7 +153,7 @@ func (d *Device) Close() error {
 
 func (d *Device) free() error {
 	d.mu.Lock()
-	all := make([]*Allocation, 0, len(d.allocations))
+	all := make([]io.Closer, 0, len(d.allocations))
 	for a := range d.allocations {
 		all = append(all, a)
 	}

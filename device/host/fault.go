@@ -23,7 +23,8 @@ func (e *PanicError) Error() string {
 	case !ok && isRuntime && strings.Contains(err.Error(), "invalid memory address"):
 		return fmt.Sprintf("panic: %v: at an address below 0x1000", e.Value)
 	case ok:
-		return fmt.Sprintf("panic: %v: at %#x no memory is mapped, or it is read-only: is a buffer shorter than its count says, or freed?", e.Value, a)
+		return fmt.Sprintf("panic: %v: at %#x no memory is mapped, or it is read-only: is a buffer shorter than its count "+
+			"says, or freed?", e.Value, a)
 	}
 	return fmt.Sprintf("panic: %v", e.Value)
 }

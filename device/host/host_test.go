@@ -226,11 +226,13 @@ func TestNothingLeaks(t *testing.T) {
 		cycle()
 	}
 	for range 30000 {
-		if runtime.NumGoroutine() <= goroutines && openFDs(t) <= fds && sharedMappings(t) <= maps { // less: what earlier tests left is gone
+		// less: what earlier tests left is gone
+		if runtime.NumGoroutine() <= goroutines && openFDs(t) <= fds && sharedMappings(t) <= maps {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Errorf("%d descriptors, %d mappings, %d goroutines; before it were %d, %d, %d", openFDs(t), sharedMappings(t), runtime.NumGoroutine(), fds, maps,
+	t.Errorf("%d descriptors, %d mappings, %d goroutines; before it were %d, %d, %d", openFDs(t), sharedMappings(t),
+		runtime.NumGoroutine(), fds, maps,
 		goroutines)
 }

@@ -35,7 +35,8 @@ func (d *Device) TakeBack(p device.Ptr, n int64) error {
 	defer registry.Unlock()
 	m := find(uintptr(p))
 	if m == nil || m.fd < 0 || !m.region().OwnPages(p, n) {
-		return fmt.Errorf("host: take back %d bytes at %#x on %s: the range is not whole pages of one allocation", n, uintptr(p), d.ID())
+		return fmt.Errorf("host: take back %d bytes at %#x on %s: the range is not whole pages of one allocation",
+			n, uintptr(p), d.ID())
 	}
 	whole := device.Ptr(m.base) == p && n == m.size
 	size := (n + int64(os.Getpagesize()) - 1) &^ (int64(os.Getpagesize()) - 1)
@@ -44,11 +45,13 @@ func (d *Device) TakeBack(p device.Ptr, n int64) error {
 		return err
 	}
 	copy(device.Bytes(device.Ptr(fresh.base), size), device.Bytes(p, size))
-	if _, err := unix.MremapPtr(pointer(fresh.base), uintptr(size), pointer(uintptr(p)), uintptr(size), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+	if _, err := unix.MremapPtr(pointer(fresh.base), uintptr(size), pointer(uintptr(p)), uintptr(size),
+		unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
 		_ = fresh.unmap()
 		return fmt.Errorf("host: take back %d bytes at %#x on %s: mremap: %w", n, uintptr(p), d.ID(), err)
 	}
 	m.unique = newUnique()
+	freed.Add(1)
 	if !whole {
 		m.torn = true
 		_ = unix.Close(fresh.fd) // the mapping keeps the memory

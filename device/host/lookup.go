@@ -20,7 +20,7 @@ type Region struct {
 	Exported bool
 }
 
-// Freed counts the allocations and registrations of this process that have ended. Results of Lookup are valid while it
+// Freed counts the allocations and registrations of this process that have ended or were taken back. Results of Lookup are valid while it
 // does not change.
 func Freed() uint64 { return freed.Load() }
 
@@ -34,12 +34,14 @@ func (d *Device) Lookup(p device.Ptr) (Region, error) {
 	defer registry.Unlock()
 	m := find(uintptr(p))
 	if m == nil {
-		return Region{}, fmt.Errorf("host: look up %#x on %s: %w: it was neither allocated by Alloc nor registered", uintptr(p), d.ID(), device.ErrNotShareable)
+		return Region{}, fmt.Errorf("host: look up %#x on %s: %w: it was neither allocated by Alloc nor registered",
+			uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	return m.region(), nil
 }
 
 // region describes m. The caller holds the registry lock.
 func (m *mapping) region() Region {
-	return Region{Base: device.Ptr(m.base), Size: m.size, Unique: m.unique, Shareable: m.fd >= 0 && !m.torn, Exported: m.exported}
+	return Region{Base: device.Ptr(m.base), Size: m.size, Unique: m.unique, Shareable: m.fd >= 0 &&
+		!m.torn, Exported: m.exported}
 }

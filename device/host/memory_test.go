@@ -109,7 +109,8 @@ func TestForeignMemoryIsMappedOnce(t *testing.T) {
 	d := open(t, 0)
 	fds, maps := openFDs(t), sharedMappings(t)
 	fd := foreign(t, 8192, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW, true)
-	h := device.Handle{Type: device.HandleFD, Owner: device.ID{Kind: device.Host, Index: 3}, FD: fd, Base: 0x1000, Size: 8000, Unique: 42}
+	h := device.Handle{Type: device.HandleFD, Owner: device.ID{Kind: device.Host, Index: 3}, FD: fd, Base: 0x1000,
+		Size: 8000, Unique: 42}
 	a, err := d.Import(h)
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,8 @@ func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
 	defer streams.Unlock()
 	q := streams.open[raw]
 	if q == nil {
-		return nil, fmt.Errorf("host: wrap stream %d (%#x) on %s: %w: no open host stream has this number", raw, raw, d.ID(), device.ErrUnsupported)
+		return nil, fmt.Errorf("host: wrap stream %d (%#x) on %s: %w: no open host stream has this number", raw, raw, d.ID(),
+			device.ErrUnsupported)
 	}
 	return &Stream{q: q}, nil
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-var shapes = []Options{{Ranks: 2}, {Ranks: 3}, {Ranks: 4}, {Ranks: 5}, {Ranks: 8}, {Ranks: 4, Hosts: 2}, {Ranks: 6, Hosts: 3}, {Ranks: 16, Hosts: 8}}
+var shapes = []Options{{Ranks: 2}, {Ranks: 3}, {Ranks: 4}, {Ranks: 5}, {Ranks: 8}, {Ranks: 4, Hosts: 2},
+	{Ranks: 6, Hosts: 3}, {Ranks: 16, Hosts: 8}}
 
 func eachProgram(t *testing.T, f func(t *testing.T, p *Program, o Options)) {
 	for _, p := range All() {

@@ -1,6 +1,9 @@
 // Tutorial 01: the basic concepts. Two devices of one process play ping-pong with signals. Endpoints become
 // connections, semaphore stubs are made over connections, two stubs make a semaphore, and kernels use a channel over
 // it. One side spins for a few milliseconds before it answers, so the other must measure at least that.
+//
+// On GPUs the kernels are those of kernels/tutorial/ping_pong.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -12,7 +15,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 
@@ -46,7 +49,7 @@ func run(o tutorial.Options, iterations int) (err error) {
 
 	var dev [2]*tutorial.Device
 	for i := range dev {
-		if dev[i], err = tutorial.Open(kind, i); err != nil {
+		if dev[i], err = tutorial.Open(kind, i, o.Kernels); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, dev[i].Close()) }()
@@ -57,7 +60,8 @@ func run(o tutorial.Options, iterations int) (err error) {
 	fmt.Println("Creating endpoints ...")
 	var ep [2]*primitive.Endpoint
 	for i := range ep {
-		if ep[i], err = ctx.CreateEndpoint(primitive.EndpointConfig{Transport: primitive.IPC, Device: dev[i].Device}); err != nil {
+		if ep[i], err = ctx.CreateEndpoint(primitive.EndpointConfig{Transport: primitive.IPC,
+			Device: dev[i].Device}); err != nil {
 			return err
 		}
 	}

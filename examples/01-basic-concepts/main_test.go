@@ -16,7 +16,8 @@ func TestPingPongOnTheHost(t *testing.T) {
 		t.Fatal(out)
 	}
 	for _, line := range []string{"Creating endpoints ...", "Device 0: Creating a connection and a semaphore stub ...",
-		"Device 1: Creating a semaphore and a memory channel ...", "Device 0: Launching gpuKernel0 ...", "Device 1: Launching gpuKernel1 ..."} {
+		"Device 1: Creating a semaphore and a memory channel ...", "Device 0: Launching gpuKernel0 ...",
+		"Device 1: Launching gpuKernel1 ..."} {
 		if !strings.Contains(out, line+"\n") {
 			t.Errorf("%q is not printed:\n%s", line, out)
 		}

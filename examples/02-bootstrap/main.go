@@ -2,6 +2,9 @@
 // exchanges endpoints and semaphore stubs over it; the kernels are the same.
 //
 // Without a launcher it starts its two ranks itself. It also runs under torchrun, mpirun, srun or goccl run.
+//
+// On GPUs the kernels are those of kernels/tutorial/ping_pong.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -11,7 +14,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 
@@ -29,7 +32,8 @@ func run(r *tutorial.Rank, iterations int) error {
 
 	// 1. Connect: both ranks call it, the Communicator exchanges the endpoints.
 	r.Print("Connecting ...")
-	conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device}, peer, 0))
+	conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device},
+		peer, 0))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 // Tutorial 03: moving data by MemoryChannels, where the kernel itself loads from and stores to the peer's memory. Two
 // ranks use both directions at once, in three ways: put (store to the peer, then signal), get (load from the peer), and
 // packets, which contain flags and need no signal. Every byte is checked; bandwidth is printed per direction.
+//
+// On GPUs the kernels are those of kernels/tutorial/memory_channel.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -11,7 +14,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 
@@ -44,7 +47,8 @@ func run(r *tutorial.Rank, bytes int64, iterations int) error {
 		}
 	}
 	peer := 1 - r.Rank()
-	conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device}, peer, 0))
+	conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device},
+		peer, 0))
 	if err != nil {
 		return err
 	}
@@ -88,7 +92,8 @@ func run(r *tutorial.Rank, bytes int64, iterations int) error {
 		name   string
 		handle primitive.MemoryChannelHandle
 		kernel func(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, round int) tutorial.Kernel
-	}{{"put", put.DeviceHandle(), putKernel}, {"get", get.DeviceHandle(), getKernel}, {"packets", packets.DeviceHandle(), packetKernel}} {
+	}{{"put", put.DeviceHandle(), putKernel}, {"get", get.DeviceHandle(), getKernel},
+		{"packets", packets.DeviceHandle(), packetKernel}} {
 		at, err := tutorial.Upload(r.Device, way.handle)
 		if err != nil {
 			return err
@@ -114,7 +119,8 @@ func run(r *tutorial.Rank, bytes int64, iterations int) error {
 				return fmt.Errorf("%s: %w", way.name, err)
 			}
 		}
-		r.Print("%-8s %d bytes each way: %8.2f GB/s per direction", way.name, bytes, float64(bytes)*float64(iterations)/total.Seconds()/1e9)
+		r.Print("%-8s %d bytes each way: %8.2f GB/s per direction", way.name, bytes,
+			float64(bytes)*float64(iterations)/total.Seconds()/1e9)
 	}
 	r.Print("Succeed!")
 	return nil
@@ -178,7 +184,8 @@ func packetKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, rou
 		},
 		Host: func(b *host.Block) primitive.Status {
 			h.PutPackets(primitive.LL16, half, 0, l.bytes, b.Index, b.Count, flag)
-			return primitive.CopyFromPackets(primitive.LL16, l.recv.Data(), h.PacketBuffer.Add(half), l.bytes, b.Index, b.Count, flag, h.Semaphore.Abort)
+			return primitive.CopyFromPackets(primitive.LL16, l.recv.Data(), h.PacketBuffer.Add(half), l.bytes, b.Index, b.Count,
+				flag, h.Semaphore.Abort)
 		},
 	}
 }

@@ -1,6 +1,9 @@
 // Tutorial 04: a full mesh of PortChannels. A kernel posts requests, and the proxy of its process copies: every rank
 // puts its slice to all others with putWithSignalAndFlush and waits for their slices. Between ranks of one host the
 // proxy copies through shared memory or peer access; between hosts it sends by TCP. The kernel is the same.
+//
+// On GPUs the kernels are those of kernels/tutorial/port_channel.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -12,7 +15,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 
@@ -126,7 +129,8 @@ func run(r *tutorial.Rank, transport string, bytes int64, iterations int) error 
 	}
 	if iterations > 0 {
 		us := total.Seconds() * 1e6 / float64(iterations)
-		r.Print("%d ranks, %d bytes to each peer: %.1f us, %.3f GB/s sent per rank", n, bytes, us, float64(bytes)*float64(n-1)/us/1e3)
+		r.Print("%d ranks, %d bytes to each peer: %.1f us, %.3f GB/s sent per rank", n, bytes, us,
+			float64(bytes)*float64(n-1)/us/1e3)
 	}
 	if err := service.Stop(); err != nil {
 		return err

@@ -13,7 +13,8 @@ func TestMain(m *testing.M) { tutorialtest.Main(m, main) }
 
 func TestMeshOnOneHost(t *testing.T) {
 	for _, transport := range []string{"ipc", "ethernet"} {
-		out, ok := tutorialtest.Run(t, "-device", "host", "-ranks", "3", "-iterations", "3", "-bytes", "100001", "-transport", transport)
+		out, ok := tutorialtest.Run(t, "-device", "host", "-ranks", "3", "-iterations", "3", "-bytes", "100001", "-transport",
+			transport)
 		if !ok || !strings.Contains(out, "Succeed!") {
 			t.Fatalf("%s:\n%s", transport, out)
 		}
@@ -30,7 +31,8 @@ func TestMeshAcrossHosts(t *testing.T) {
 	results := make(chan result, 2)
 	for rank, ns := range []string{a, b} {
 		go func() {
-			out, ok := tutorialtest.Command(t, []string{"ip", "netns", "exec", ns, "env", fmt.Sprintf("RANK=%d", rank), "WORLD_SIZE=2", "LOCAL_RANK=0",
+			out, ok := tutorialtest.Command(t, []string{"ip", "netns", "exec", ns, "env", fmt.Sprintf("RANK=%d", rank),
+				"WORLD_SIZE=2", "LOCAL_RANK=0",
 				"LOCAL_WORLD_SIZE=1", "MASTER_ADDR=10.207.0.1", "MASTER_PORT=29777", "GOCCL_SECRET=only-for-this-test"},
 				"-device", "host", "-iterations", "3", "-bytes", "300000")
 			results <- result{out, ok}

@@ -3,6 +3,9 @@
 // precedes and follows this.
 //
 // This is the unicast form: it loads from and stores to each peer and uses no multicast.
+//
+// On GPUs the kernels are those of kernels/tutorial/switch_channel.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -15,7 +18,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 
@@ -45,7 +48,8 @@ func run(r *tutorial.Rank, count int64) error {
 		if p == rank {
 			continue
 		}
-		conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device}, p, 0))
+		conn, err := tutorial.Get(r.Comm.Connect(primitive.EndpointConfig{Transport: primitive.IPC, Device: r.Device.Device},
+			p, 0))
 		if err != nil {
 			return err
 		}
@@ -102,7 +106,8 @@ func run(r *tutorial.Rank, count int64) error {
 }
 
 // switchKernel runs a barrier, reduces and broadcasts this rank's slice, and runs a barrier again.
-func switchKernel(r *tutorial.Rank, h primitive.SwitchChannelHandle, peers []primitive.BaseMemoryChannelHandle, count int64) (tutorial.Kernel, error) {
+func switchKernel(r *tutorial.Rank, h primitive.SwitchChannelHandle, peers []primitive.BaseMemoryChannelHandle,
+	count int64) (tutorial.Kernel, error) {
 	k := tutorial.Kernel{Name: "tutorial_switch", Blocks: 32, Threads: 512, HostBlocks: 2}
 	at, err := tutorial.Upload(r.Device, h)
 	if err != nil {

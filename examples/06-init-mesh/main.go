@@ -3,6 +3,9 @@
 //
 // Without an address it starts its ranks itself, which connect at an address of this host. Otherwise give each rank the
 // same -address as interface:ip:port, ip:port or host:port.
+//
+// On GPUs the kernels are those of kernels/tutorial/port_channel.cu. To run your own, copy that file, change it, and pass
+// -kernels FILE.
 package main
 
 import (
@@ -16,11 +19,11 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/examples/internal/tutorial"
-	"github.com/goccl/goccl/internal/launch"
+	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/primitive"
 )
 
@@ -64,7 +67,7 @@ func start(o tutorial.Options, address string, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	if err := setupMesh(env.Rank, env.WorldSize, max(0, env.LocalRank), address, kind, bytes); err != nil {
+	if err := setupMesh(env.Rank, env.WorldSize, max(0, env.LocalRank), address, kind, o.Kernels, bytes); err != nil {
 		return fmt.Errorf("rank %d: %w", env.Rank, err)
 	}
 	return nil
@@ -80,7 +83,7 @@ func freeAddress() (string, error) {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(l.Addr().(*net.TCPAddr).Port)), nil
 }
 
-func setupMesh(rank, worldSize, local int, address, kind string, bytes int64) (err error) {
+func setupMesh(rank, worldSize, local int, address, kind, kernels string, bytes int64) (err error) {
 	if worldSize < 2 || worldSize > maxRanks {
 		return tutorial.Message("this tutorial is for 2 to %d ranks, not %d", maxRanks, worldSize)
 	}
@@ -94,7 +97,7 @@ func setupMesh(rank, worldSize, local int, address, kind string, bytes int64) (e
 	}
 	defer func() { err = errors.Join(err, bs.Close()) }()
 
-	dev, err := tutorial.Open(kind, local)
+	dev, err := tutorial.Open(kind, local, kernels)
 	if err != nil {
 		return err
 	}
@@ -111,7 +114,8 @@ func setupMesh(rank, worldSize, local int, address, kind string, bytes int64) (e
 	if err != nil {
 		return err
 	}
-	memory, err := comm.Context().RegisterMemory(dev.Device, buffer.Ptr(), bytes*int64(worldSize), primitive.Flags(primitive.IPC))
+	memory, err := comm.Context().RegisterMemory(dev.Device, buffer.Ptr(), bytes*int64(worldSize),
+		primitive.Flags(primitive.IPC))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ const keySize = 16
 const keyRecords = 20
 
 // ErrForged means that a record is not the one that the peer sealed with this number.
-var ErrForged = errors.New("aead: the record was changed, repeated or reordered on its way, or is a stranger's")
+var ErrForged = errors.New("aead: the record was changed, repeated, reordered or forged")
 
 // Cipher seals or opens the records of one direction.
 type Cipher struct {

@@ -55,7 +55,8 @@ func root(t *testing.T) string {
 
 func list(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Imports,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles", "./...")
+	cmd := exec.Command("go", "list", "-e",
+		"-json=ImportPath,Dir,Imports,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles", "./...")
 	cmd.Dir = root(t)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -112,7 +113,8 @@ func TestArrowsGoDown(t *testing.T) {
 					continue
 				}
 				if at := floor(below); at > own {
-					t.Errorf("%s/%s imports %s: floor %q may not import from floor %q above it", path, file, below, house[own].name, house[at].name)
+					t.Errorf("%s/%s imports %s: floor %q may not import from floor %q above it", path, file, below, house[own].name,
+						house[at].name)
 				}
 			}
 		}
@@ -181,7 +183,8 @@ func TestRules(t *testing.T) {
 	if floor("no/such/package") != -1 {
 		t.Error("an unknown package stands somewhere")
 	}
-	if anyMatches(cgoAllowed, "primitive") || !anyMatches(cgoAllowed, "internal/driver/nvrtc") || anyMatches(cgoAllowed, "internal/drivers") {
+	if anyMatches(cgoAllowed, "primitive") || !anyMatches(cgoAllowed, "internal/driver/nvrtc") ||
+		anyMatches(cgoAllowed, "internal/drivers") {
 		t.Error("the list of cgo packages covers too much or too little")
 	}
 	if !anyMatches(impure, "os") || !anyMatches(impure, "net/http") || anyMatches(impure, "strings") {

@@ -17,16 +17,20 @@ type layer struct {
 // different layers.
 var house = []layer{
 	{"ground", []string{
-		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...", "internal/fdshare", "internal/futex",
-		"internal/hostreduce", "internal/launch/...", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred", "internal/regular", "internal/setting",
+		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...",
+		"internal/fdshare", "internal/futex",
+		"internal/hostreduce", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred",
+		"internal/regular", "internal/setting",
 		"internal/sockets", "internal/tags", "internal/testutil/...", "internal/wait", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
 	{"job", []string{"bootstrap/...", "internal/agreement", "transport/...", "topo/..."}},
+	{"memory", []string{"share/..."}},
 	{"primitives", []string{"primitive/..."}},
 	{"collectives", []string{"algorithm/...", "executor/..."}},
 	{"goccl", []string{"."}},
-	{"doors", []string{"capi/...", "cmd/...", "internal/doctor/...", "internal/perf/...", "internal/conformance", "internal/docgen", "internal/doctest", "python/..."}},
+	{"doors", []string{"capi/...", "cmd/...", "internal/conformance", "internal/test/...", "internal/doctest",
+		"python/..."}},
 	{"lessons", []string{"examples/...", "bench/..."}},
 }
 
@@ -37,7 +41,8 @@ var cgoAllowed = []string{"internal/driver/...", "capi/...", "transport/ib/..."}
 var pure = []string{"plan/...", "dsl/..."}
 
 // impure names the imports that a pure package may not have.
-var impure = []string{"C", "net/...", "os/...", "os", "net", "syscall", "golang.org/x/sys/...", Module + "/device/...", Module + "/bootstrap/...",
+var impure = []string{"C", "net/...", "os/...", "os", "net", "syscall", "golang.org/x/sys/...", Module + "/device/...",
+	Module + "/bootstrap/...",
 	Module + "/internal/driver/..."}
 
 // matches reports whether an entry of one of the tables covers path.

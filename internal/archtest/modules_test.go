@@ -58,7 +58,8 @@ func TestRequirementsAreThoseOfImports(t *testing.T) {
 				}
 				used[m] = true
 				if library && !strings.HasSuffix(file, "_test.go") && !slices.Contains(ours, m) {
-					t.Errorf("%s/%s imports %s: users of the library would get %s, and only %v is worth that", path, file, imp, m, ours)
+					t.Errorf("%s/%s imports %s: users of the library would get %s, and only %v is worth that", path, file, imp,
+						m, ours)
 				}
 			}
 		}

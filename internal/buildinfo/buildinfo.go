@@ -14,11 +14,12 @@ var version string
 // Info describes the build of the running program.
 type Info struct {
 	Version string `json:"version"` // a tag, a module version or "devel"
-	Commit  string `json:"commit"`  // hexadecimal; "-dirty" is appended when the tree had changes; "unknown" when it is not recorded
-	Go      string `json:"go"`
-	OS      string `json:"os"`
-	Arch    string `json:"arch"`
-	Cgo     bool   `json:"cgo"`
+	// hexadecimal; "-dirty" is appended when the tree had changes; "unknown" when it is not recorded
+	Commit string `json:"commit"`
+	Go     string `json:"go"`
+	OS     string `json:"os"`
+	Arch   string `json:"arch"`
+	Cgo    bool   `json:"cgo"`
 }
 
 // Read returns the description of this build.

@@ -6,7 +6,8 @@ import (
 )
 
 func TestRead(t *testing.T) {
-	stamped := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc123"}, {Key: "vcs.modified", Value: "true"}, {Key: "CGO_ENABLED", Value: "1"}}}
+	stamped := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc123"},
+		{Key: "vcs.modified", Value: "true"}, {Key: "CGO_ENABLED", Value: "1"}}}
 	tagged := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}
 	for _, c := range []struct {
 		name            string
@@ -24,7 +25,8 @@ func TestRead(t *testing.T) {
 	} {
 		i := read(c.bi, c.linked)
 		if i.Version != c.version || i.Commit != c.commit || i.Cgo != c.cgo {
-			t.Errorf("%s: version %q commit %q cgo %v, want %q %q %v", c.name, i.Version, i.Commit, i.Cgo, c.version, c.commit, c.cgo)
+			t.Errorf("%s: version %q commit %q cgo %v, want %q %q %v", c.name, i.Version, i.Commit, i.Cgo, c.version, c.commit,
+				c.cgo)
 		}
 	}
 	if i := Read(); i.Go == "" || i.OS != "linux" {

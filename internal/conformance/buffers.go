@@ -77,7 +77,8 @@ func (b *buffers) deviceCounts(r *algorithm.Request) (algorithm.DeviceCounts, er
 	}
 	b.mem = append(b.mem, m)
 	p := m.Ptr()
-	return algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n), RecvDispls: p.Add(24 * n)}, b.dev.CopyIn(p, list)
+	return algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n),
+		RecvDispls: p.Add(24 * n)}, b.dev.CopyIn(p, list)
 }
 
 // result checks the guards and returns recv.
@@ -90,7 +91,8 @@ func (b *buffers) result() ([]byte, error) {
 		return out, nil // the memory around recv is send
 	}
 	var edge [guard]byte
-	for _, at := range []device.Ptr{b.recv.Add(-guard), b.recv.Add(b.recvByte), b.send.Add(-guard), b.send.Add(b.sendBytes)} {
+	for _, at := range []device.Ptr{b.recv.Add(-guard), b.recv.Add(b.recvByte), b.send.Add(-guard),
+		b.send.Add(b.sendBytes)} {
 		if err := b.dev.CopyOut(edge[:], at); err != nil {
 			return nil, err
 		}

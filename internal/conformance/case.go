@@ -253,7 +253,8 @@ func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err erro
 	}
 	if wrong, first := hostreduce.Check(got, want, c.Type, c.Op, n); wrong != 0 {
 		lo := max(0, min(first*size, int64(len(got))-16))
-		return nil, fmt.Errorf("%v on rank %d: %d of %d elements are wrong, the first is %d: got % x, want % x", c, r, wrong, recv, first,
+		return nil, fmt.Errorf("%v on rank %d: %d of %d elements are wrong, the first is %d: got % x, want % x", c, r, wrong,
+			recv, first,
 			got[lo:min(lo+16, int64(len(got)))], want[lo:min(lo+16, int64(len(want)))])
 	}
 	return got, nil
@@ -292,7 +293,8 @@ func (c Case) inPlaceOffset(r, n int, size int64) *int64 {
 }
 
 func (c Case) requests(r, n int, send, recv device.Ptr, s device.Stream) []algorithm.Request {
-	req := algorithm.Request{Collective: c.Collective, Send: send, Recv: recv, Count: c.Count, Type: c.Type, Op: c.Op, Root: c.Root, Stream: s, Scalar: scalar(c.Type, r)}
+	req := algorithm.Request{Collective: c.Collective, Send: send, Recv: recv, Count: c.Count, Type: c.Type, Op: c.Op,
+		Root: c.Root, Stream: s, Scalar: scalar(c.Type, r)}
 	switch c.Collective {
 	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
 		var so, ro int64

@@ -8,7 +8,8 @@ import (
 )
 
 // Collectives lists the collectives of Cases; Send stands for a ring of sends and receives.
-var Collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV,
+var Collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
+	algorithm.AllToAll, algorithm.AllToAllV,
 	algorithm.AllToAllVDevice, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Send}
 
 // Reduces reports whether the collective depends on the operator.
@@ -26,7 +27,8 @@ func Trimmed(n int, seed uint64, sizes []int64) []Case {
 	for _, coll := range Collectives {
 		for _, size := range sizes {
 			for _, inPlace := range []bool{false, true} {
-				c := Case{Collective: coll, Type: datatype.Type(k % int(datatype.NumTypes)), Count: size, Root: rng.IntN(n), InPlace: inPlace, Seed: rng.Uint64()}
+				c := Case{Collective: coll, Type: datatype.Type(k % int(datatype.NumTypes)), Count: size, Root: rng.IntN(n),
+					InPlace: inPlace, Seed: rng.Uint64()}
 				if Reduces(coll) {
 					c.Op = datatype.Op(rng.IntN(int(datatype.NumOps)))
 				}

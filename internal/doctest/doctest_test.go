@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,8 @@ func TestCodeBlocks(t *testing.T) {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.WaitDelay = 5 * time.Second
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "CUDA_VISIBLE_DEVICES=", "CI=true")
+		cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "CUDA_VISIBLE_DEVICES=",
+			"CI=true")
 		return cmd
 	}
 	if out, err := command(root, "go", "build", "-o", bin, "./cmd/goccl").CombinedOutput(); err != nil {
@@ -103,7 +105,8 @@ func TestCodeBlocks(t *testing.T) {
 			case strings.HasPrefix(b.mode, "skip: ") || b.mode == "" && !runnable[b.language]:
 				continue
 			case b.mode != "test" || !runnable[b.language]:
-				t.Errorf("%s:%d: unknown fence %q %q: use sh test, go test, c test, or skip: and a reason", b.file, b.line, b.language, b.mode)
+				t.Errorf("%s:%d: unknown fence %q %q: use sh test, go test, c test, or skip: and a reason", b.file, b.line,
+					b.language, b.mode)
 				continue
 			}
 			ran++
@@ -124,7 +127,8 @@ func TestCodeBlocks(t *testing.T) {
 					}
 					cmd = command(root, "bash", "-euo", "pipefail", "-c",
 						`gcc -Wall -Wextra -Werror "$1/main.c" -Icapi/nccl build/libnccl.so.2 -o "$1/main" && "$1/main"`, "-", dir)
-					cmd.Env = append(cmd.Env, "GOCCL_DEVICE=host", "GOCCL_OP_TIMEOUT=60s", "LD_LIBRARY_PATH="+filepath.Join(root, "build"))
+					cmd.Env = append(cmd.Env, "GOCCL_DEVICE=host", "GOCCL_OP_TIMEOUT=60s",
+						"LD_LIBRARY_PATH="+filepath.Join(root, "build"))
 				default:
 					// Inside the module, so that it may import the module's packages; git and ./... ignore build/.
 					if err := os.MkdirAll(filepath.Join(root, "build"), 0o755); err != nil {
@@ -155,7 +159,8 @@ func TestCodeBlocks(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	blocks, err := parse("a.md", []byte("x\n```sh test\necho 1\n```\n```\nplain\n```\n```go skip: needs a GPU\nmain\n```\n"))
+	blocks,
+		err := parse("a.md", []byte("x\n```sh test\necho 1\n```\n```\nplain\n```\n```go skip: needs a GPU\nmain\n```\n"))
 	if err != nil || len(blocks) != 3 {
 		t.Fatalf("%v, %v", blocks, err)
 	}
@@ -172,13 +177,26 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Links between documents have a target.
+// elsewherePages lists the documents outside of docs, whose code does not run.
+func elsewherePages(t *testing.T, root string) (files []string) {
+	t.Helper()
+	for _, pattern := range []string{"examples/*.md", "bench/results/*.md", "bench/results/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	return files
+}
+
+// Links between documents, and from them to files, have a target.
 func TestLinks(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range documents(t, root) {
+	for _, file := range slices.Concat(documents(t, root), elsewherePages(t, root)) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

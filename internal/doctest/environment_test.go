@@ -23,10 +23,12 @@ var variables = map[string]*regexp.Regexp{
 
 // elsewhere lists directories that name variables without reading them, and directories that do not contain goccl's
 // sources.
-var elsewhere = []string{"build", "internal/setting", "internal/doctor", "internal/perf", "python/build",
+var elsewhere = []string{"build", "internal/setting", "cmd/goccl/internal/doctor", "cmd/goccl/internal/perf",
+	"python/build",
 	"python/tests", "python/examples"}
 
-// readVariables is every variable that a source reads, with one file that does. Tests' own variables are left out, but for the one that users set.
+// readVariables is every variable that a source reads, with one file that does. Tests' own variables are left out, but
+// for the one that users set.
 func readVariables(t *testing.T, root string) map[string]string {
 	read := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
@@ -43,7 +45,8 @@ func readVariables(t *testing.T, root string) map[string]string {
 					return filepath.SkipDir
 				}
 			}
-			if rel != "." && strings.HasPrefix(d.Name(), ".") || strings.HasSuffix(d.Name(), "test") || d.Name() == "testdata" && !strings.HasPrefix(rel, "capi") {
+			if rel != "." && strings.HasPrefix(d.Name(), ".") || strings.HasSuffix(d.Name(), "test") || d.Name() == "testdata" &&
+				!strings.HasPrefix(rel, "capi") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -141,10 +144,12 @@ func TestLaunchersAreDocumented(t *testing.T) {
 		families = append(families, m[1])
 	}
 	found := 0
-	for _, m := range regexp.MustCompile(`"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|RANK)"`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|RANK)"`).FindAllStringSubmatch(string(text),
+		-1) {
 		name := m[1]
 		found++
-		if strings.HasPrefix(name, "GOCCL_") || strings.Contains(section, "`"+name+"`") || slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) }) {
+		if strings.HasPrefix(name, "GOCCL_") || strings.Contains(section, "`"+name+"`") || slices.ContainsFunc(families,
+			func(f string) bool { return strings.HasPrefix(name, f) }) {
 			continue
 		}
 		t.Errorf("bootstrap/env.go looks at %s, which docs/environment.md does not name", name)

@@ -37,7 +37,8 @@ static inline __attribute__((always_inline)) uint64_t goccl_launch(uint64_t *a, 
 	void **ex = size ? extra : NULL;
 	uint32_t flags = HI(a[5]);
 	if (!a[6] && !flags) {
-		TRY(cuLaunchKernel, PTR(CUfunction, a[0]), LO(a[2]), HI(a[2]), LO(a[3]), HI(a[3]), LO(a[4]), HI(a[4]), LO(a[5]), PTR(CUstream, a[1]), NULL, ex);
+		TRY(cuLaunchKernel, PTR(CUfunction, a[0]), LO(a[2]), HI(a[2]), LO(a[3]), HI(a[3]), LO(a[4]), HI(a[4]), LO(a[5]),
+			PTR(CUstream, a[1]), NULL, ex);
 		return 0;
 	}
 	CUlaunchAttribute attr[3];
@@ -50,7 +51,8 @@ static inline __attribute__((always_inline)) uint64_t goccl_launch(uint64_t *a, 
 	}
 	if (flags & LAUNCH_COOPERATIVE) attr[n].id = 2, attr[n].value.i = 1, n++;
 	if (flags & LAUNCH_OVERLAP) attr[n].id = 6, attr[n].value.i = 1, n++;
-	CUlaunchConfig c = {LO(a[2]), HI(a[2]), LO(a[3]), HI(a[3]), LO(a[4]), HI(a[4]), LO(a[5]), PTR(CUstream, a[1]), attr, n};
+	CUlaunchConfig c = {LO(a[2]), HI(a[2]), LO(a[3]), HI(a[3]), LO(a[4]), HI(a[4]), LO(a[5]), PTR(CUstream, a[1]), attr,
+		n};
 	TRY(cuLaunchKernelEx, &c, PTR(CUfunction, a[0]), NULL, ex);
 	return 0;
 }

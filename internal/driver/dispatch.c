@@ -64,7 +64,7 @@ release:
 	return bad;
 }
 
-// a: fd, size, access mask, device -> address, handle. The caller keeps the descriptor.
+// a: fd, size, access mask, device, address in a reservation or 0 -> address, handle. The caller keeps the descriptor.
 static uint64_t vmm_import(uint64_t *a) {
 	CUmemAllocationProp prop;
 	prop_for(&prop, (int)a[3], 0);
@@ -72,10 +72,10 @@ static uint64_t vmm_import(uint64_t *a) {
 	uint64_t bad;
 	CUresult r;
 	CUmemHandle h = 0;
-	CUdeviceptr va = 0;
+	CUdeviceptr va = a[4];
 	TRY(cuMemGetAllocationGranularity, &gran, &prop, 0);
 	TRY(cuMemImportFromShareableHandle, &h, PTR(void *, a[0]), GOCCL_HANDLE_POSIX_FD);
-	ELSE(release, cuMemAddressReserve, &va, size, gran, 0, 0);
+	if (!a[4]) ELSE(release, cuMemAddressReserve, &va, size, gran, 0, 0);
 	ELSE(unreserve, cuMemMap, va, size, 0, h, 0);
 	if ((r = set_access(va, size, a[2]))) {
 		bad = FAIL(cuMemSetAccess, r);
@@ -86,7 +86,7 @@ static uint64_t vmm_import(uint64_t *a) {
 unmap:
 	goccl_cu.cuMemUnmap(va, size);
 unreserve:
-	goccl_cu.cuMemAddressFree(va, size);
+	if (!a[4]) goccl_cu.cuMemAddressFree(va, size);
 release:
 	goccl_cu.cuMemRelease(h);
 	return bad;
@@ -105,10 +105,11 @@ done:
 	return bad;
 }
 
-// a: address, size, handle. All steps run even if one fails; the first failure is reported.
+// a: address, size, handle, whether the address is in a reservation. All steps run even if one fails; the first failure is
+// reported.
 static uint64_t vmm_free(uint64_t *a) {
 	CUresult u = goccl_cu.cuMemUnmap(a[0], a[1]);
-	CUresult f = goccl_cu.cuMemAddressFree(a[0], a[1]);
+	CUresult f = a[3] ? 0 : goccl_cu.cuMemAddressFree(a[0], a[1]);
 	CUresult r = goccl_cu.cuMemRelease(a[2]);
 	if (u) return FAIL(cuMemUnmap, u);
 	if (f) return FAIL(cuMemAddressFree, f);
@@ -268,6 +269,11 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 		return r ? FAIL(cuMemSetAccess, r) : 0;
 	}
 	case OP_VMMFree: return vmm_free(a);
+	case OP_VMMReserve:
+		TRY(cuMemAddressReserve, &d, a[0], a[1], 0, 0);
+		a[0] = d;
+		return 0;
+	case OP_VMMUnreserve: TRY(cuMemAddressFree, a[0], a[1]); return 0;
 	case OP_CopyIn:
 		TRY(cuMemcpyHtoDAsync_v2, a[0], p, a[1], PTR(CUstream, a[2]));
 		TRY(cuStreamSynchronize, PTR(CUstream, a[2]));

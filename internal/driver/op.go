@@ -55,6 +55,8 @@ const (
 	opVMMImport
 	opVMMAccess
 	opVMMFree
+	opVMMReserve
+	opVMMUnreserve
 	opCopyIn
 	opCopyOut
 	opStreamCreate

@@ -7,7 +7,7 @@
 	OP(DriverInit) OP(DriverVersion) OP(DeviceCount) OP(DeviceName) OP(DeviceBusID) OP(DeviceMemory) OP(DeviceAttribute) \
 	OP(CanAccessPeer) OP(PeerAttribute) OP(ContextRetain) OP(ContextRelease) OP(ContextSynchronize) OP(PriorityRange) OP(CurrentDevice) OP(EnablePeer) \
 	OP(MemInfo) OP(MemAlloc) OP(MemFree) OP(PointerInfo) OP(AddressRange) OP(HostAlloc) OP(HostFree) OP(HostRegister) OP(HostUnregister) \
-	OP(IPCGet) OP(IPCOpen) OP(IPCClose) OP(VMMAlloc) OP(VMMExport) OP(VMMImport) OP(VMMAccess) OP(VMMFree) OP(CopyIn) OP(CopyOut) \
+	OP(IPCGet) OP(IPCOpen) OP(IPCClose) OP(VMMAlloc) OP(VMMExport) OP(VMMImport) OP(VMMAccess) OP(VMMFree) OP(VMMReserve) OP(VMMUnreserve) OP(CopyIn) OP(CopyOut) \
 	OP(StreamCreate) OP(StreamDestroy) OP(StreamQuery) OP(StreamSynchronize) OP(StreamContext) \
 	OP(EventCreate) OP(EventQuery) OP(EventElapsed) OP(EventDestroy) \
 	OP(GraphInstantiate) OP(GraphUpload) OP(GraphNodes) OP(GraphExecDestroy) OP(GraphDestroy) \

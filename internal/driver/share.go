@@ -5,6 +5,7 @@ type VMM struct {
 	Ptr    Ptr
 	Size   int64
 	handle uint64
+	placed bool // in a reservation
 }
 
 // VMMAlloc makes exportable, zeroed memory on device ordinal, which the devices in mask can read and write. It has at
@@ -27,13 +28,14 @@ func (c Context) VMMExport(p Ptr) (fd int, err error) {
 	return int(int32(a[0])), nil
 }
 
-// VMMImport maps the allocation behind fd for the devices in mask. The caller keeps fd.
-func (c Context) VMMImport(fd int, size int64, mask uint64, ordinal int) (VMM, error) {
-	a := args{uint64(fd), uint64(size), mask, uint64(ordinal)}
+// VMMImport maps the allocation behind fd for the devices in mask, at an address inside a reservation, or anywhere if
+// at is 0. The caller keeps fd.
+func (c Context) VMMImport(fd int, size int64, mask uint64, ordinal int, at Ptr) (VMM, error) {
+	a := args{uint64(fd), uint64(size), mask, uint64(ordinal), uint64(at)}
 	if err := call(opVMMImport, c, &a, nil, nil); err != nil {
 		return VMM{}, err
 	}
-	return VMM{Ptr: Ptr(a[0]), Size: size, handle: a[1]}, nil
+	return VMM{Ptr: Ptr(a[0]), Size: size, handle: a[1], placed: at != 0}, nil
 }
 
 // VMMAccess gives the devices in mask access to the mapping.
@@ -44,8 +46,22 @@ func (c Context) VMMAccess(m VMM, mask uint64) error {
 
 // VMMFree unmaps and releases the memory. It does not wait: work that uses the memory must be done.
 func (c Context) VMMFree(m VMM) error {
-	a := args{uint64(m.Ptr), uint64(m.Size), m.handle}
+	a := args{uint64(m.Ptr), uint64(m.Size), m.handle, b2u(m.placed)}
 	return gone(call(opVMMFree, c, &a, nil, nil))
+}
+
+// VMMReserve reserves size bytes of addresses that are aligned to align, both multiples of the granularity. Nothing is
+// mapped there yet: see VMMImport.
+func (c Context) VMMReserve(size, align int64) (Ptr, error) {
+	a := args{uint64(size), uint64(align)}
+	err := call(opVMMReserve, c, &a, nil, nil)
+	return Ptr(a[0]), err
+}
+
+// VMMUnreserve reverses VMMReserve. Nothing may be mapped there.
+func (c Context) VMMUnreserve(p Ptr, size int64) error {
+	a := args{uint64(p), uint64(size)}
+	return gone(call(opVMMUnreserve, c, &a, nil, nil))
 }
 
 // IPCGet returns the legacy IPC handle of the allocation with base p.

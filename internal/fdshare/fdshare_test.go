@@ -215,8 +215,14 @@ func TestHostileServer(t *testing.T) {
 		"five descriptors": func(c *net.UnixConn) {
 			_, _, _ = c.WriteMsgUnix([]byte{statusOK}, unix.UnixRights(fd, fd, fd, fd, fd), nil)
 		},
-		"refused but sent":   func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte{statusRefused}, unix.UnixRights(fd), nil) },
-		"two bytes":          func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte{statusOK, 0}, unix.UnixRights(fd), nil) },
+		"refused but sent": func(c *net.UnixConn) {
+			_, _,
+				_ = c.WriteMsgUnix([]byte{statusRefused}, unix.UnixRights(fd), nil)
+		},
+		"two bytes": func(c *net.UnixConn) {
+			_, _,
+				_ = c.WriteMsgUnix([]byte{statusOK, 0}, unix.UnixRights(fd), nil)
+		},
 		"no descriptor":      func(c *net.UnixConn) { _, _ = c.Write([]byte{statusOK}) },
 		"unknown status":     func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte{9}, unix.UnixRights(fd), nil) },
 		"hang up":            func(*net.UnixConn) {},

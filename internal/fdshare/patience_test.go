@@ -88,7 +88,8 @@ func TestStoppedServer(t *testing.T) {
 	time.AfterFunc(visitTimeout+time.Second, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := Fetch(short, ticket); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "is it stopped") {
+	if _, err := Fetch(short, ticket); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "is it stopped") {
 		t.Errorf("before it goes on: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

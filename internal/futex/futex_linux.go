@@ -32,7 +32,8 @@ func Wait(addr *atomic.Uint32, val uint32, timeout time.Duration) error {
 		t := unix.NsecToTimespec(int64(timeout))
 		ts = &t
 	}
-	_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWait, uintptr(val), uintptr(unsafe.Pointer(ts)), 0, 0)
+	_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWait, uintptr(val),
+		uintptr(unsafe.Pointer(ts)), 0, 0)
 	switch e {
 	case 0, unix.EAGAIN, unix.EINTR:
 		return nil

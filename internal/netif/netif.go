@@ -121,7 +121,8 @@ func Addr(spec string, family int) (netip.Addr, error) {
 	}
 	a, ok := pickAddr(nics, parseFilter(spec), family)
 	if !ok {
-		return a, fmt.Errorf("no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", spec, family, list(nics))
+		return a, fmt.Errorf("no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", spec,
+			family, list(nics))
 	}
 	return a, nil
 }

@@ -29,7 +29,8 @@ func Explain(err error) error {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil {
 		return &explained{err, "raise this process's limit of open files (ulimit -n)"}
 	}
-	return &explained{err, fmt.Sprintf("this process may have %d open files: raise the limit (ulimit -n; hard limit %d)", r.Cur, r.Max)}
+	return &explained{err, fmt.Sprintf("this process may have %d open files: raise the limit (ulimit -n; hard limit %d)",
+		r.Cur, r.Max)}
 }
 
 type explained struct {

@@ -16,7 +16,8 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := Explain(fmt.Errorf("open x: %w", os.NewSyscallError("openat", unix.EMFILE)))
-	if !Exhausted(err) || !strings.Contains(err.Error(), fmt.Sprintf("may have %d open files", r.Cur)) || !strings.Contains(err.Error(), "ulimit -n") {
+	if !Exhausted(err) || !strings.Contains(err.Error(), fmt.Sprintf("may have %d open files", r.Cur)) ||
+		!strings.Contains(err.Error(), "ulimit -n") {
 		t.Error(err)
 	}
 	if again := Explain(fmt.Errorf("outer: %w", err)); strings.Count(again.Error(), "ulimit") != 1 {

@@ -11,7 +11,8 @@ import (
 // Read is os.ReadFile for a regular file of at most limit bytes. It refuses a pipe, a socket or a device, which may
 // block or never end.
 func Read(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // otherwise the open of a pipe without a writer would block
+	// otherwise the open of a pipe without a writer would block
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -21,14 +22,15 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file but %v: write what it holds to a file first", path, info.Mode().Type())
+		return nil, fmt.Errorf("%s is not a regular file (mode %v): write its contents to a file first", path,
+			info.Mode().Type())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is longer than %d bytes, the most that is read of such a file", path, limit)
+		return nil, fmt.Errorf("%s is longer than %d bytes, the limit for such a file", path, limit)
 	}
 	return data, nil
 }

@@ -13,13 +13,15 @@ import (
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe, link := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(file, []byte("12345"), 0o600), syscall.Mkfifo(pipe, 0o600), os.Symlink("/dev/zero", link)); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte("12345"), 0o600), syscall.Mkfifo(pipe, 0o600),
+		os.Symlink("/dev/zero", link)); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := Read(file, 5); err != nil || string(b) != "12345" {
 		t.Errorf("%q, %v", b, err)
 	}
-	for path, want := range map[string]string{pipe: "no regular file", link: "no regular file", "/dev/zero": "no regular file", dir: "no regular file"} {
+	for path, want := range map[string]string{pipe: "not a regular file", link: "not a regular file",
+		"/dev/zero": "not a regular file", dir: "not a regular file"} {
 		if _, err := Read(path, 5); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -28,7 +28,6 @@ type Config struct {
 	PlanDir        string
 	MaxCTAs        uint16 // 0: no limit
 	CopyEngine     Copies
-	Register       bool
 	SeparateGraphs bool
 
 	CacheDir string

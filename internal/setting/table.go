@@ -59,10 +59,6 @@ var table = []Variable{
 			"kernels of two communicators that run at the same time, in another order on another rank, must fit on it " +
 			"together, or they wait for each other until `GOCCL_OP_TIMEOUT`",
 		set: setMaxCTAs},
-	{Name: "GOCCL_REGISTER", Default: "`0`", Want: wantSwitch, Brief: "buffers that the peers map on GPUs",
-		Doc: "`1`: on GPUs, peers map the buffers that large messages arrive in, in the background, and store straight " +
-			"into them; else all go through rings, which [was faster](collectives/send-recv.md#on-gpus) on H200",
-		set: flag(func(c *Config) *bool { return &c.Register })},
 	{Name: "GOCCL_COPY_ENGINE", Default: "large slices", Want: "0 (never), 1 (from 1 MiB a slice), or nothing (large " +
 		"slices)",
 		Brief: "from where copy engines do what kernels do, in windows on GPUs",

@@ -11,8 +11,7 @@ const (
 	CheckSend = 0 // goccl, checker: signatures of senders
 	CheckRecv = 1 // goccl, checker: signatures of receivers
 	Notice    = 2 // goccl, notices: this rank has aborted or closed
-	Registry  = 3 // algorithm/nvlink, registry: buffers to map
-	Window    = 4 // algorithm/nvlink, windows: parts to map
+	Window    = 4 // algorithm/nvlink: the user's windows (share.Windows)
 	Agreement = 5 // goccl, Shrink: internal/agreement
 )
 

@@ -27,7 +27,8 @@ func Hosts(t testing.TB) (a, b string) {
 		"netns add " + a, "netns add " + b,
 		fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s", a, Cable, Cable, b),
 		"-n " + a + " addr add 10.207.0.1/24 dev " + Cable, "-n " + b + " addr add 10.207.0.2/24 dev " + Cable,
-		"-n " + a + " link set " + Cable + " up", "-n " + b + " link set " + Cable + " up", "-n " + a + " link set lo up", "-n " + b + " link set lo up",
+		"-n " + a + " link set " + Cable + " up", "-n " + b + " link set " + Cable + " up", "-n " + a + " link set lo up",
+		"-n " + b + " link set lo up",
 	} {
 		if out, err := exec.Command("ip", strings.Fields(cmd)...).CombinedOutput(); err != nil {
 			for _, ns := range []string{a, b} {

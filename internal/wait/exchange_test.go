@@ -141,7 +141,8 @@ func processExchange(tb testing.TB, n, rounds int) time.Duration {
 	children := make([]*exec.Cmd, n)
 	for r := range n {
 		c := exec.Command(os.Args[0])
-		c.Env = append(os.Environ(), "WAIT_TEST_RANK="+strconv.Itoa(r), "WAIT_TEST_RANKS="+strconv.Itoa(n), "WAIT_TEST_ROUNDS="+strconv.Itoa(rounds))
+		c.Env = append(os.Environ(), "WAIT_TEST_RANK="+strconv.Itoa(r), "WAIT_TEST_RANKS="+strconv.Itoa(n),
+			"WAIT_TEST_ROUNDS="+strconv.Itoa(rounds))
 		c.ExtraFiles = []*os.File{f}
 		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {

@@ -26,7 +26,8 @@ type Policy struct {
 // failed poll delays the signal that it waits for.
 func For(ranksHere, ranksOnHost int) *Policy {
 	cores := min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
-	p := &Policy{Spin: 4, SpinPause: 1, YieldFor: 100 * time.Microsecond, SchedYieldEvery: 8, Recheck: 50 * time.Millisecond}
+	p := &Policy{Spin: 4, SpinPause: 1, YieldFor: 100 * time.Microsecond, SchedYieldEvery: 8,
+		Recheck: 50 * time.Millisecond}
 	if ranksOnHost > 0 && ranksOnHost <= cores {
 		p.Spin, p.SpinPause = 500, 1 // 10 to 30 µs: a pause takes 40 to 140 cycles
 	}

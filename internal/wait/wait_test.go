@@ -132,7 +132,8 @@ func TestUntilAnyCondition(t *testing.T) {
 	var a, b atomic.Bool
 	time.AfterFunc(time.Millisecond, func() { a.Store(true); c.Wake() })
 	time.AfterFunc(2*time.Millisecond, func() { b.Store(true); c.Wake() })
-	err := wait.Until(&c, func() bool { return a.Load() && b.Load() }, wait.Limit{Deadline: wait.After(60 * time.Second)}, sleepy)
+	err := wait.Until(&c, func() bool { return a.Load() && b.Load() }, wait.Limit{Deadline: wait.After(60 * time.Second)},
+		sleepy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,11 +142,13 @@ func TestUntilAnyCondition(t *testing.T) {
 func TestPoll(t *testing.T) {
 	var word, abort atomic.Uint32
 	time.AfterFunc(5*time.Millisecond, func() { word.Store(1) })
-	if err := wait.Poll(func() bool { return word.Load() == 1 }, wait.Limit{Deadline: wait.After(60 * time.Second)}, nil); err != nil {
+	if err := wait.Poll(func() bool { return word.Load() == 1 }, wait.Limit{Deadline: wait.After(60 * time.Second)},
+		nil); err != nil {
 		t.Error(err)
 	}
 	never := func() bool { return false }
-	if err := wait.Poll(never, wait.Limit{Deadline: wait.After(5 * time.Millisecond)}, sleepy); !errors.Is(err, wait.ErrTimeout) {
+	if err := wait.Poll(never, wait.Limit{Deadline: wait.After(5 * time.Millisecond)}, sleepy); !errors.Is(err,
+		wait.ErrTimeout) {
 		t.Error(err)
 	}
 	time.AfterFunc(5*time.Millisecond, func() { abort.Store(1) })
@@ -160,7 +163,8 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	n := testing.AllocsPerRun(100, func() {
 		next++
 		c.Add(1)
-		if err := wait.Until(&c, func() bool { return c.Reached(next) }, wait.Limit{Deadline: wait.After(time.Minute)}, nil); err != nil {
+		if err := wait.Until(&c, func() bool { return c.Reached(next) }, wait.Limit{Deadline: wait.After(time.Minute)},
+			nil); err != nil {
 			t.Error(err)
 		}
 		if err := c.WaitAtLeast(next+1, wait.Limit{Deadline: wait.Now()}, sleepy); !errors.Is(err, wait.ErrTimeout) {

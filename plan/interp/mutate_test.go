@@ -71,7 +71,8 @@ func TestMutants(t *testing.T) {
 				for lanes := 2; lanes <= 3; lanes++ {
 					sizes := small(q, r.EvenOnly)
 					e, err := interp.Explore(q, interp.ExploreOptions{Sizes: sizes, Lanes: lanes, Runs: 1024})
-					for errors.Is(err, interp.ErrUnexplored) && len(sizes) > 1 { // two threads that signal one channel double the orders in each launch
+					// two threads that signal one channel double the orders in each launch
+					for errors.Is(err, interp.ErrUnexplored) && len(sizes) > 1 {
 						sizes = sizes[1:]
 						fewer++
 						e, err = interp.Explore(q, interp.ExploreOptions{Sizes: sizes, Lanes: lanes, Runs: 1024})
@@ -87,7 +88,8 @@ func TestMutants(t *testing.T) {
 			tally[kind], by[program] = a, b
 		}
 	}
-	shapes := []programs.Options{{Ranks: 2, Instances: 1}, {Ranks: 3, Instances: 1}, {Ranks: 2, Instances: 2}, {Ranks: 4, Hosts: 2, Instances: 1}}
+	shapes := []programs.Options{{Ranks: 2, Instances: 1}, {Ranks: 3, Instances: 1}, {Ranks: 2, Instances: 2},
+		{Ranks: 4, Hosts: 2, Instances: 1}}
 	shipped(t, shapes, try)
 	scripts(t, try)
 	foreign(t, try)
@@ -95,7 +97,8 @@ func TestMutants(t *testing.T) {
 	for title, table := range map[string]map[string]outcome{"mutation": tally, "program": by} {
 		lines := make([]string, 0, len(table))
 		for k, n := range table {
-			lines = append(lines, fmt.Sprintf("%-28s %6d rejected %6d equivalent in %6d orders", k, n.rejected, n.equivalent, n.orders))
+			lines = append(lines, fmt.Sprintf("%-28s %6d rejected %6d equivalent in %6d orders", k, n.rejected, n.equivalent,
+				n.orders))
 			if title == "program" {
 				total.rejected += n.rejected
 				total.equivalent += n.equivalent
@@ -112,7 +115,8 @@ func TestMutants(t *testing.T) {
 			t.Errorf("%s has no mutants", p.Name)
 		}
 	}
-	t.Logf("%d mutants: %d rejected, %d equivalent; %d times fewer launches, because of too many orders", total.rejected+total.equivalent, total.rejected, total.equivalent, fewer)
+	t.Logf("%d mutants: %d rejected, %d equivalent; %d times fewer launches, because of too many orders",
+		total.rejected+total.equivalent, total.rejected, total.equivalent, fewer)
 }
 
 // scripts calls f for every correct plan of the verifier's scripts and of the language's golden files.

@@ -12,7 +12,8 @@ import (
 
 // Every type under every operator, through every op that reduces: packets, stores, loads, switch channels.
 func TestReductionsOfEveryType(t *testing.T) {
-	for _, name := range []string{"allreduce_oneshot_ll", "allreduce_twoshot_ll", "allreduce_direct", "allreduce_switch", "allreduce_ring", "reducescatter_direct", "reduce_push"} {
+	for _, name := range []string{"allreduce_oneshot_ll", "allreduce_twoshot_ll", "allreduce_direct", "allreduce_switch",
+		"allreduce_ring", "reducescatter_direct", "reduce_push"} {
 		for _, op := range []datatype.Op{datatype.Sum, datatype.Min, datatype.Max, datatype.Prod} {
 			caller, err := programs.Build(name, programs.Options{Ranks: 3, Instances: 1})
 			if err != nil {
@@ -36,8 +37,8 @@ func TestReductionsOfEveryType(t *testing.T) {
 	}
 }
 
-// A plan that reduces all operands in one op rounds once: 1 + 2⁻¹¹ + 2⁻¹¹ in half precision is 1 when each addition is rounded, and
-// 1 + 2⁻¹⁰ when only the sum is.
+// A plan that reduces all operands in one op rounds once: 1 + 2⁻¹¹ + 2⁻¹¹ in half precision is 1 when each addition is
+// rounded, and 1 + 2⁻¹⁰ when only the sum is.
 func TestSmallFloatsAccumulateInFloat32(t *testing.T) {
 	p, err := programs.Build("allreduce_oneshot_ll", programs.Options{Ranks: 3, Instances: 1})
 	if err != nil {

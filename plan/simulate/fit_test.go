@@ -24,7 +24,8 @@ func build(t testing.TB, name string, o programs.Options) *plan.Plan {
 // A fit to another machine's measurements finds a machine that predicts the held-out measurements.
 func TestFitFindsTheMachineThatMadeTheMeasurements(t *testing.T) {
 	truth := machine(t)
-	for name, f := range map[string]float64{"launch_us": 2, "flag_us": 2.5, "nvlink.port_gbps": 0.8, "block.put_gbps": 0.6, "block.packet_gbps": 1.5} {
+	for name, f := range map[string]float64{"launch_us": 2, "flag_us": 2.5, "nvlink.port_gbps": 0.8, "block.put_gbps": 0.6,
+		"block.packet_gbps": 1.5} {
 		v, err := truth.Get(name)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,8 @@ func TestFitFindsTheMachineThatMadeTheMeasurements(t *testing.T) {
 		t.Fatalf("the test measures nothing: median error %.3f before the fit", before.Median)
 	}
 	if after.Median > 0.05 || fitted.After.Median > 0.03 {
-		t.Errorf("median error %.3f of the fitted rows, %.3f of those held out (%.3f before)\n%v", fitted.After.Median, after.Median, before.Median, after)
+		t.Errorf("median error %.3f of the fitted rows, %.3f of those held out (%.3f before)\n%v", fitted.After.Median,
+			after.Median, before.Median, after)
 	}
 }
 

@@ -94,8 +94,10 @@ func TestFittedOnSomePredictsOthers(t *testing.T) {
 				if err := os.WriteFile(file, f.Machine.JSON(), 0o644); err != nil {
 					t.Fatal(err)
 				}
-			} else if want, err := os.ReadFile(file); err != nil || runtime.GOARCH == "amd64" && !bytes.Equal(want, f.Machine.JSON()) {
-				t.Errorf("a fit gives another machine than %s (%v); run with GOCCL_UPDATE_GOLDEN=1 and look at the change", file, err)
+			} else if want, err := os.ReadFile(file); err != nil || runtime.GOARCH == "amd64" &&
+				!bytes.Equal(want, f.Machine.JSON()) {
+				t.Errorf("a fit gives another machine than %s (%v); run with GOCCL_UPDATE_GOLDEN=1 and look at the change", file,
+					err)
 			}
 		}
 		data, err := os.ReadFile(file)
@@ -132,6 +134,7 @@ func golden(t *testing.T, file, text string) {
 		}
 	}
 	if want, err := os.ReadFile(file); err != nil || runtime.GOARCH == "amd64" && string(want) != text {
-		t.Errorf("%s is not what the model says now (%v); run with GOCCL_UPDATE_GOLDEN=1 and look at the change\n%s", file, err, text)
+		t.Errorf("%s is not what the model says now (%v); run with GOCCL_UPDATE_GOLDEN=1 and look at the change\n%s", file,
+			err, text)
 	}
 }

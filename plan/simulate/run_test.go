@@ -78,7 +78,8 @@ func TestMemoryChannelsStayOnAHost(t *testing.T) {
 	m := machine(t)
 	m.RanksPerHost = 2
 	for _, name := range []string{"allgather_direct", "allgather_ll", "allreduce_switch", "allreduce_ring"} {
-		if _, err := simulate.Run(build(t, name, programs.Options{Ranks: 3}), m, 3<<10); !errors.Is(err, simulate.ErrUnreachable) || !strings.Contains(err.Error(), "rank 2") {
+		if _, err := simulate.Run(build(t, name, programs.Options{Ranks: 3}), m, 3<<10); !errors.Is(err,
+			simulate.ErrUnreachable) || !strings.Contains(err.Error(), "rank 2") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -96,7 +97,8 @@ func TestSmallMessagesCostLatency(t *testing.T) {
 	}
 	slow := *m
 	slow.Flag += 1
-	if d := run(t, build(t, "allreduce_twoshot_ll", programs.Options{Ranks: 4}), &slow, 64).Micros - run(t, build(t, "allreduce_twoshot_ll", programs.Options{Ranks: 4}), m, 64).Micros; d < 1.99 || d > 2.01 {
+	if d := run(t, build(t, "allreduce_twoshot_ll", programs.Options{Ranks: 4}), &slow, 64).Micros - run(t,
+		build(t, "allreduce_twoshot_ll", programs.Options{Ranks: 4}), m, 64).Micros; d < 1.99 || d > 2.01 {
 		t.Errorf("a flag 1 us slower costs a two-shot all-reduce %.3f us, want 2", d)
 	}
 }
@@ -106,7 +108,8 @@ func TestEqualRunsAreEqual(t *testing.T) {
 	m := machine(t)
 	m.RanksPerHost, m.NICsPerHost = 6, 6
 	a, b := run(t, p, m, 1<<20), run(t, p, m, 1<<20)
-	if a.Timeline(0) != b.Timeline(0) || !bytes.Equal(simulate.Render(a, simulate.RenderOptions{}), simulate.Render(b, simulate.RenderOptions{})) {
+	if a.Timeline(0) != b.Timeline(0) ||
+		!bytes.Equal(simulate.Render(a, simulate.RenderOptions{}), simulate.Render(b, simulate.RenderOptions{})) {
 		t.Error("two runs differ")
 	}
 }
@@ -190,7 +193,8 @@ func TestThousandRanks(t *testing.T) {
 	p := build(t, "allreduce_hierarchical", programs.Options{Ranks: 1024, Hosts: 128})
 	built := time.Since(start)
 	r := run(t, p, machine(t), 256<<20)
-	t.Logf("built in %v, simulated in %v\n%s", built.Round(time.Millisecond), (time.Since(start) - built).Round(time.Millisecond), r.Summary())
+	t.Logf("built in %v, simulated in %v\n%s", built.Round(time.Millisecond),
+		(time.Since(start) - built).Round(time.Millisecond), r.Summary())
 	if d := time.Since(start); d > 30*time.Second {
 		t.Errorf("took %v, want at most 30 s", d)
 	}

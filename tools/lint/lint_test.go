@@ -47,7 +47,8 @@ func TestEveryLinter(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(module, "plan"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"go.mod": "module bad\n\ngo 1.26\n", ".golangci.yaml": string(settings), "plan/bad.go": bad} {
+	for name, text := range map[string]string{"go.mod": "module bad\n\ngo 1.26\n", ".golangci.yaml": string(settings),
+		"plan/bad.go": bad} {
 		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,8 @@ func TestEveryLinter(t *testing.T) {
 	lint := func() (string, error) {
 		cmd := exec.Command(os.Args[0], "./...")
 		cmd.Dir = module
-		cmd.Env = append(os.Environ(), "LINT_TEST_MAIN=1", "XDG_CACHE_HOME="+filepath.Join(module, "cache"), "GOCACHE="+strings.TrimSpace(string(built)))
+		cmd.Env = append(os.Environ(), "LINT_TEST_MAIN=1", "XDG_CACHE_HOME="+filepath.Join(module, "cache"),
+			"GOCACHE="+strings.TrimSpace(string(built)))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -76,7 +78,8 @@ func TestEveryLinter(t *testing.T) {
 		t.Log(out)
 	}
 	// Its results are cached, and must be discarded when the rules change.
-	if err := os.WriteFile(filepath.Join(module, ".golangci.yaml"), []byte(strings.Replace(string(settings), "pkg: os\n", "pkg: nothing\n", 1)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(module, ".golangci.yaml"),
+		[]byte(strings.Replace(string(settings), "pkg: os\n", "pkg: nothing\n", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if out, _ := lint(); strings.Contains(out, "(depguard)") || !strings.Contains(out, "(errcheck)") {

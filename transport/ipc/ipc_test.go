@@ -11,7 +11,6 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/wire"
 )
 
 func open(t testing.TB) *host.Device {
@@ -110,69 +109,6 @@ func TestStreamLinkKeepsTheOrder(t *testing.T) {
 	}
 	_ = l.Close()
 	if err := l.Write(to, src, 1); !errors.Is(err, transport.ErrClosed) {
-		t.Fatal(err)
-	}
-}
-
-// A serialised share maps to the same memory, once, and is unmapped with its last user.
-func TestShareAndImporter(t *testing.T) {
-	d, other := open(t), open(t)
-	p := alloc(t, d, 1<<16)
-	s, revoke, err := Offer(d, p.Add(4096))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer revoke()
-	var w wire.Writer
-	s.Put(&w)
-	r, err := wire.Open(w.Seal(9, 1), 9, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := GetShare(r)
-	if err := r.Done(); err != nil {
-		t.Fatal(err)
-	}
-	var im Importer
-	a, err := im.Map(t.Context(), other, &got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := im.Map(t.Context(), other, &got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.Ptr != p.Add(4096) || b.Ptr != a.Ptr || im.Len() != 1 {
-		t.Fatalf("mapped at %#x and %#x, want %#x; %d allocations", uintptr(a.Ptr), uintptr(b.Ptr), uintptr(p.Add(4096)), im.Len())
-	}
-	if err := errors.Join(a.Close(), a.Close(), b.Close()); err != nil || im.Len() != 0 {
-		t.Fatalf("%v, %d left", err, im.Len())
-	}
-	revoke()
-	if _, err := im.Map(t.Context(), other, &got); err == nil || im.Len() != 0 {
-		t.Fatalf("a revoked offer is mapped: %v", err)
-	}
-}
-
-func TestMemoryThatCannotTravel(t *testing.T) {
-	d := open(t)
-	a, err := d.Register(make([]byte, 100))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, revoke, err := Offer(d, a.Ptr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer revoke()
-	s.Process[0] ^= 1
-	var im Importer
-	if _, err := im.Map(t.Context(), d, &s); !errors.Is(err, device.ErrNotShareable) {
-		t.Fatal(err)
-	}
-	s.Process[0] ^= 1
-	s.Handle.Owner.Kind = device.CUDA
-	if _, err := im.Map(t.Context(), d, &s); !errors.Is(err, device.ErrUnsupported) {
 		t.Fatal(err)
 	}
 }

@@ -62,7 +62,8 @@ func (r *relay) run(t *testing.T) netip.AddrPort {
 		_, _ = s.Write(hello[:helloSize])
 		_, _ = io.ReadFull(d, hello[helloSize:])
 		_, _ = s.Write(hello[helloSize:])
-		frames := [][]byte{make([]byte, writeFrame), make([]byte, wordFrame), make([]byte, wordFrame), make([]byte, writeFrame), make([]byte, wordFrame)}
+		frames := [][]byte{make([]byte, writeFrame), make([]byte, wordFrame), make([]byte, wordFrame),
+			make([]byte, writeFrame), make([]byte, wordFrame)}
 		for _, f := range frames {
 			if _, err := io.ReadFull(d, f); err != nil {
 				return
@@ -112,7 +113,8 @@ func send(t *testing.T, l *Link, dst transport.Remote) error {
 	copy(b, append(bytes.Repeat([]byte{0x11}, 64), bytes.Repeat([]byte{0x22}, 64)...))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	return errors.Join(l.Write(dst, src, 64), l.Add(dst.Add(128), 1), l.Add(dst.Add(128), 1), l.Write(dst.Add(64), src.Add(64), 64), l.Flush(ctx))
+	return errors.Join(l.Write(dst, src, 64), l.Add(dst.Add(128), 1), l.Add(dst.Add(128), 1),
+		l.Write(dst.Add(64), src.Add(64), 64), l.Flush(ctx))
 }
 
 func flip(f []byte, at int) []byte {
@@ -128,18 +130,27 @@ func TestWhatARelayDoesIsNoticed(t *testing.T) {
 		out, in func(f [][]byte) [][]byte
 		applied int // operations that may be visible
 	}{
-		"changes a payload":      {out: func(f [][]byte) [][]byte { return [][]byte{flip(f[0], sealedHeader), f[1], f[2], f[3], f[4]} }, applied: 0},
-		"changes an offset":      {out: func(f [][]byte) [][]byte { return [][]byte{f[0], flip(f[1], 17), f[2], f[3], f[4]} }, applied: 1},
-		"changes a tag":          {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[2], flip(f[3], writeFrame-1), f[4]} }, applied: 3},
-		"repeats a frame":        {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[1], f[1], f[2], f[3], f[4]} }, applied: 2},
-		"swaps frames":           {out: func(f [][]byte) [][]byte { return [][]byte{f[3], f[1], f[2], f[0], f[4]} }, applied: 0},
-		"leaves out a frame":     {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[3], f[4]} }, applied: 2},
-		"leaves out the flush":   {out: func(f [][]byte) [][]byte { return f[:4] }, applied: 4},
-		"cuts a payload":         {out: func(f [][]byte) [][]byte { return [][]byte{f[0][:writeFrame-5]} }, applied: 0},
-		"cuts between frames":    {out: func(f [][]byte) [][]byte { return f[:2] }, applied: 2},
-		"forges the answer":      {in: func(f [][]byte) [][]byte { return [][]byte{flip(f[0], 24)} }, applied: 4},
-		"repeats the answer":     {in: func(f [][]byte) [][]byte { return [][]byte{f[0], f[0]} }, applied: 4},
-		"answers with the flush": {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[2], f[3], f[4], f[4]} }, applied: 4},
+		"changes a payload": {out: func(f [][]byte) [][]byte {
+			return [][]byte{flip(f[0], sealedHeader), f[1], f[2], f[3], f[4]}
+		}, applied: 0},
+		"changes an offset": {out: func(f [][]byte) [][]byte { return [][]byte{f[0], flip(f[1], 17), f[2], f[3], f[4]} },
+			applied: 1},
+		"changes a tag": {out: func(f [][]byte) [][]byte {
+			return [][]byte{f[0], f[1], f[2], flip(f[3], writeFrame-1), f[4]}
+		}, applied: 3},
+		"repeats a frame": {out: func(f [][]byte) [][]byte {
+			return [][]byte{f[0], f[1], f[1], f[1], f[2], f[3], f[4]}
+		}, applied: 2},
+		"swaps frames": {out: func(f [][]byte) [][]byte { return [][]byte{f[3], f[1], f[2], f[0], f[4]} },
+			applied: 0},
+		"leaves out a frame":   {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[3], f[4]} }, applied: 2},
+		"leaves out the flush": {out: func(f [][]byte) [][]byte { return f[:4] }, applied: 4},
+		"cuts a payload":       {out: func(f [][]byte) [][]byte { return [][]byte{f[0][:writeFrame-5]} }, applied: 0},
+		"cuts between frames":  {out: func(f [][]byte) [][]byte { return f[:2] }, applied: 2},
+		"forges the answer":    {in: func(f [][]byte) [][]byte { return [][]byte{flip(f[0], 24)} }, applied: 4},
+		"repeats the answer":   {in: func(f [][]byte) [][]byte { return [][]byte{f[0], f[0]} }, applied: 4},
+		"answers with the flush": {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[2], f[3], f[4], f[4]} },
+			applied: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost, broken := make(chan error, 1), make(chan error, 1)

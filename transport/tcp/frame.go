@@ -16,7 +16,8 @@ import (
 //	4   u32  payload length, at most maxPayload
 //	8   u64  region
 //	16  u64  offset
-//	24  u64  value: delta, new value, sequence number of a flush and its acknowledgement, or of a bye 1 + the dead rank that it is about
+//	24  u64  value: delta, new value, sequence number of a flush and its acknowledgement, or, of
+//	         a bye, 1 + the dead rank that it is about
 const (
 	headerSize = 32
 	maxPayload = 64 << 10
@@ -93,7 +94,8 @@ func refusal(status uint8) error {
 	case statusOK:
 		return nil
 	case statusRegion:
-		return fmt.Errorf("%w: the peer has no such region; it was closed, or never registered for ethernet", transport.ErrBounds)
+		return fmt.Errorf("%w: the peer has no such region; it was closed, or never registered for ethernet",
+			transport.ErrBounds)
 	case statusBounds:
 		return fmt.Errorf("%w: the peer refused the offset or its alignment", transport.ErrBounds)
 	case statusMemory:

@@ -110,7 +110,8 @@ func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeou
 }
 
 // admit is the listener's side. It calls heard when the dialler has sent data; secret looks up an endpoint.
-func admit(c net.Conn, deadline time.Time, timeout time.Duration, heard func(), secret func(endpoint uint64) (*[32]byte, bool)) (
+func admit(c net.Conn, deadline time.Time, timeout time.Duration, heard func(),
+	secret func(endpoint uint64) (*[32]byte, bool)) (
 	s *stream, endpoint, from uint64, err error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, 0, 0, err

@@ -85,7 +85,8 @@ func Listen(at netip.AddrPort, opt Options) (*Node, error) {
 	}
 	n := &Node{
 		opt: opt, listener: l, addr: l.Addr().(*net.TCPAddr).AddrPort(), lobby: sockets.NewLobby(maxPending),
-		endpoints: map[uint64]*[32]byte{}, conns: map[net.Conn]struct{}{}, links: map[*Link]struct{}{}, regions: map[uint64]*region{},
+		endpoints: map[uint64]*[32]byte{}, conns: map[net.Conn]struct{}{}, links: map[*Link]struct{}{},
+		regions: map[uint64]*region{},
 	}
 	n.wg.Go(n.accept)
 	return n, nil
@@ -159,7 +160,8 @@ func (n *Node) accept() {
 			}
 			// Out of descriptors: a connection must end first.
 			if times, report := n.refused.Count("accept"); report {
-				n.opt.Log.Warn("goccl: ethernet: cannot accept a connection; raise the limit of open files (ulimit -n)", "err", err, "times", times)
+				n.opt.Log.Warn("goccl: ethernet: cannot accept a connection; raise the limit of open files (ulimit -n)", "err", err,
+					"times", times)
 			}
 			n.lobby.Evict()
 			time.Sleep(10 * time.Millisecond)
@@ -205,7 +207,8 @@ func (n *Node) secret(endpoint uint64) (*[32]byte, bool) {
 // Dial connects to the endpoint of cred at to. from is the endpoint of this side, by which the peer distinguishes its
 // diallers. If a connection ends without a verdict, because the listener is full or a host is busy, Dial retries until
 // ctx or the Node's timeout ends.
-func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link, error) {
+func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, n.opt.Timeout)
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
@@ -219,7 +222,7 @@ func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 			case <-time.After(pause):
 				continue
 			case <-ctx.Done():
-				err = fmt.Errorf("%w: the listener has no room for us, or is too busy (%w)", ctx.Err(), err)
+				err = fmt.Errorf("%w: the listener refuses more connections, or is too busy (%w)", ctx.Err(), err)
 			}
 		}
 		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)
@@ -229,7 +232,8 @@ func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 // maxPause is the longest pause between two attempts of Dial.
 const maxPause = 50 * time.Millisecond
 
-func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link, error) {
+func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link,
+	error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: n.addr.Addr().AsSlice(), Zone: n.addr.Addr().Zone()}}
 	if !n.addr.Addr().IsLoopback() && to.Addr().IsLoopback() || n.addr.Addr().Is4() != to.Addr().Is4() {
 		d.LocalAddr = nil
@@ -253,7 +257,8 @@ func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 		return nil, err
 	}
 	l := newLink(n, s, opt)
-	n.mu.Lock() // held until the return, so that Close either finds the link and waits for its reader, or has closed the Node before
+	// held until the return, so that Close either finds the link and waits for its reader, or has closed the Node before
+	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed.Load() {
 		_ = c.Close()

@@ -22,7 +22,8 @@ import (
 //
 // The region's lock is held for reading while a frame is applied, never during a wait.
 func (n *Node) session(c net.Conn, guest *sockets.Guest) {
-	opened, endpoint, from, err := admit(c, time.Now().Add(min(handshakeTimeout, n.opt.Timeout)), n.opt.Timeout, guest.Heard, n.secret)
+	opened, endpoint, from, err := admit(c, time.Now().Add(min(handshakeTimeout, n.opt.Timeout)), n.opt.Timeout,
+		guest.Heard, n.secret)
 	if !guest.Leave() && err == nil {
 		err = errors.New("dropped for lack of room")
 	}
@@ -145,7 +146,8 @@ func (s *receiver) apply(h *header) error {
 		n = 8
 	}
 	if !inBounds(h.offset, n, m.Size()) || h.op != opWrite && h.offset%8 != 0 {
-		return &frameError{statusBounds, fmt.Errorf("%w: %d bytes at offset %d of a region of %d", transport.ErrBounds, n, h.offset, m.Size())}
+		return &frameError{statusBounds, fmt.Errorf("%w: %d bytes at offset %d of a region of %d", transport.ErrBounds, n,
+			h.offset, m.Size())}
 	}
 	off := int64(h.offset)
 	var err error

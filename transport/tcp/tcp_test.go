@@ -113,12 +113,15 @@ func TestAPeerCannotWriteOutsideItsRegion(t *testing.T) {
 	src, _ := memory(t, 4096)
 	region := b.Register(NewHostMemory(dst.Add(1024), 1024, false))
 	for name, send := range map[string]func(l *Link) error{
-		"past the end":    func(l *Link) error { return l.Write(transport.Remote{Region: region, Offset: 1020}, src, 8) },
-		"offset overflow": func(l *Link) error { return l.Write(transport.Remote{Region: region, Offset: 1<<64 - 4}, src, 8) },
-		"no such region":  func(l *Link) error { return l.Write(transport.Remote{Region: region + 1}, src, 8) },
-		"unaligned add":   func(l *Link) error { return l.Add(transport.Remote{Region: region, Offset: 4}, 1) },
-		"not a token":     func(l *Link) error { return l.Signal(transport.Remote{Region: region}, 1, true) },
-		"store at end":    func(l *Link) error { return l.Store(transport.Remote{Region: region, Offset: 1024}, 1) },
+		"past the end": func(l *Link) error { return l.Write(transport.Remote{Region: region, Offset: 1020}, src, 8) },
+		"offset overflow": func(l *Link) error {
+			return l.Write(transport.Remote{Region: region, Offset: 1<<64 - 4}, src,
+				8)
+		},
+		"no such region": func(l *Link) error { return l.Write(transport.Remote{Region: region + 1}, src, 8) },
+		"unaligned add":  func(l *Link) error { return l.Add(transport.Remote{Region: region, Offset: 4}, 1) },
+		"not a token":    func(l *Link) error { return l.Signal(transport.Remote{Region: region}, 1, true) },
+		"store at end":   func(l *Link) error { return l.Store(transport.Remote{Region: region, Offset: 1024}, 1) },
 	} {
 		broken := make(chan error, 1)
 		l := dial(t, a, b, LinkOptions{Broken: func(err error) { broken <- err }})
@@ -154,7 +157,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	if _, err := a.Dial(context.Background(), b.Addr(), wrong, 0, LinkOptions{}); !errors.Is(err, ErrAuth) {
 		t.Fatalf("wrong secret: %v", err)
 	}
-	if _, err := a.Dial(context.Background(), b.Addr(), Credential{Endpoint: 5}, 0, LinkOptions{}); !errors.Is(err, ErrAuth) {
+	if _, err := a.Dial(context.Background(), b.Addr(), Credential{Endpoint: 5}, 0, LinkOptions{}); !errors.Is(err,
+		ErrAuth) {
 		t.Fatalf("unknown endpoint: %v", err)
 	}
 	var idle []net.Conn
@@ -239,7 +243,8 @@ func dialSilent(t *testing.T, a *Node) *Link {
 		if err != nil {
 			return
 		}
-		_, _, _, _ = admit(c, time.Now().Add(5*time.Second), time.Second, func() {}, func(uint64) (*[32]byte, bool) { return &cred.Secret, true })
+		_, _, _, _ = admit(c, time.Now().Add(5*time.Second), time.Second, func() {},
+			func(uint64) (*[32]byte, bool) { return &cred.Secret, true })
 	}()
 	l, err := a.Dial(context.Background(), ln.Addr().(*net.TCPAddr).AddrPort(), cred, 0, LinkOptions{})
 	if err != nil {
@@ -296,7 +301,8 @@ func TestNoGoroutineAndNoConnectionIsLeft(t *testing.T) {
 		region := b.Register(NewHostMemory(dst, 4096, false))
 		l := dial(t, a, b, LinkOptions{})
 		m := dial(t, b, a, LinkOptions{})
-		if err := errors.Join(l.Store(transport.Remote{Region: region}, 3), l.Flush(t.Context()), m.Flush(t.Context())); err != nil {
+		if err := errors.Join(l.Store(transport.Remote{Region: region}, 3), l.Flush(t.Context()),
+			m.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		b.Unregister(region)
@@ -343,7 +349,8 @@ func FuzzSession(f *testing.F) {
 	f.Add(append(b[:], 1, 2, 3, 4, 5))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		p, all := memory(t, 4096)
-		n := &Node{opt: Options{Timeout: time.Second}, regions: map[uint64]*region{1: {mem: NewHostMemory(p.Add(1024), 64, true)}}}
+		n := &Node{opt: Options{Timeout: time.Second},
+			regions: map[uint64]*region{1: {mem: NewHostMemory(p.Add(1024), 64, true)}}}
 		x, y := net.Pipe()
 		secret := &[32]byte{1}
 		out, _ := ciphers(secret, nil, nil)

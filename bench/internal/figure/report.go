@@ -81,15 +81,17 @@ func New(ctx context.Context, ranks int, dev device.Device, targets bool) *Repor
 			machine += " (" + strings.TrimSpace(m.CPU.Model) + ")"
 		}
 	}
-	p := &Report{targets: targets, common: Figure{Ranks: ranks, Commit: buildinfo.Read().Commit, Machine: machine, Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
-		Time: time.Now().UTC().Truncate(time.Second)}}
+	p := &Report{targets: targets, common: Figure{Ranks: ranks, Commit: buildinfo.Read().Commit, Machine: machine,
+		Command: append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...),
+		Time:    time.Now().UTC().Truncate(time.Second)}}
 	fmt.Printf("# %s\n# %-36s %12s %-5s %-10s\n", machine, "figure", "value", "", "target")
 	return p
 }
 
 // Add completes and prints a figure.
 func (p *Report) Add(f Figure) {
-	f.Ranks, f.Commit, f.Machine, f.Command, f.Time = p.common.Ranks, p.common.Commit, p.common.Machine, p.common.Command, p.common.Time
+	f.Ranks, f.Commit, f.Machine, f.Command, f.Time = p.common.Ranks, p.common.Commit, p.common.Machine, p.common.Command,
+		p.common.Time
 	bound, verdict := "", ""
 	if !p.targets {
 		f.Target = nil

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/launch"
 )
 
 // Wait bounds one step: a barrier, or a kernel.
@@ -42,14 +42,15 @@ func (o *Options) Flags() {
 // Run runs one rank under a launcher; otherwise it starts the ranks, which are this program with the same arguments.
 func (o *Options) Run(rank func(ctx context.Context, env bootstrap.Env) error) error {
 	if flag.NArg() > 0 || o.Device != "cuda" && o.Device != "host" || o.Timeout <= 0 {
-		return errors.New("-device is cuda or host, -timeout positive, and nothing but flags is taken")
+		return errors.New("-device must be cuda or host, -timeout positive, and there are no arguments")
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), o.Timeout, fmt.Errorf("not done after %v (-timeout)", o.Timeout))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), o.Timeout,
+		fmt.Errorf("not done after %v (-timeout)", o.Timeout))
 	defer cancel()
 	env, err := bootstrap.FromEnv()
 	if err == nil {
 		if env.WorldSize < 2 || env.WorldSize > Most {
-			return fmt.Errorf("started as %d ranks: from 2 to %d", env.WorldSize, Most)
+			return fmt.Errorf("started as %d ranks: start 2 to %d", env.WorldSize, Most)
 		}
 		return rank(ctx, env)
 	}
@@ -60,19 +61,20 @@ func (o *Options) Run(rank func(ctx context.Context, env bootstrap.Env) error) e
 	if o.Device == "cuda" {
 		gpus, err := cuda.Count()
 		if err != nil {
-			return fmt.Errorf("%w; -device host measures without one", err)
+			return fmt.Errorf("%w: -device host needs none", err)
 		}
 		if n == 0 {
 			n = min(gpus, Most)
 		}
 		if gpus < n || n < 2 {
-			return fmt.Errorf("%d ranks need as many GPUs, and at least two; there are %d; -device host measures without any", n, gpus)
+			return fmt.Errorf("%d ranks need as many GPUs, at least two, and there are %d: -device host needs none", n,
+				gpus)
 		}
 	} else if n == 0 {
 		n = 2
 	}
 	if n < 2 || n > Most {
-		return fmt.Errorf("-ranks %d: from 2 to %d", n, Most)
+		return fmt.Errorf("-ranks %d: choose 2 to %d", n, Most)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -56,7 +56,8 @@ func mergeCommand(args []string, in io.Reader) error {
 		return err
 	}
 	c := merge(rows)
-	c.Ranks, c.Time, c.Goccl, c.Commit, c.Machine = *ranks, time.Now().UTC().Truncate(time.Second), *version, buildinfo.Read().Commit, machine()
+	c.Ranks, c.Time, c.Goccl, c.Commit, c.Machine = *ranks, time.Now().UTC().Truncate(time.Second), *version,
+		buildinfo.Read().Commit, machine()
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err

@@ -70,7 +70,8 @@ func merge(rows []row) *comparison {
 
 func (c *comparison) table() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "All-reduce of floats, %d processes of one machine: median time in µs, and how many times faster than OpenMPI.\n\n", c.Ranks)
+	fmt.Fprintf(&b, "All-reduce of floats, %d processes of one machine: median time in µs, and how many times faster "+
+		"than OpenMPI.\n\n", c.Ranks)
 	fmt.Fprintf(&b, "%s; %s; %s; %s\n\n", c.Machine, c.OpenMPI, c.Goccl, c.Time.Format(time.DateTime))
 	b.WriteString("| bytes |")
 	for _, name := range c.Contenders {

@@ -46,7 +46,8 @@ func TestMerge(t *testing.T) {
 	if s.Median[peer] != 50 || s.Best[peer] != 40 || s.Median["goccl"] != 20 || s.Ratio["goccl"] != 2.5 {
 		t.Errorf("%+v", s)
 	}
-	if got := string(c.table()); !strings.Contains(got, "| 1024 | 50.0 | 20.0 (2.50×) |") || !strings.Contains(got, "| 8 | 5.0 | |") {
+	if got := string(c.table()); !strings.Contains(got, "| 1024 | 50.0 | 20.0 (2.50×) |") ||
+		!strings.Contains(got, "| 8 | 5.0 | |") {
 		t.Error(got)
 	}
 	if _, err := readTurns(strings.NewReader(`{"library":"goccl","size_bytes":8,"time_us":1,"wrong":3}`)); err == nil {

@@ -37,7 +37,9 @@ func join(rank, size int, timeout time.Duration, job string, init func(*bootstra
 
 // JoinID joins the other ranks by a unique id.
 func JoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
-	return join(rank, size, timeout, string(id[:]), func(t *bootstrap.TCP) error { return t.Init(context.Background(), id) })
+	return join(rank, size, timeout, string(id[:]), func(t *bootstrap.TCP) error {
+		return t.Init(context.Background(), id)
+	})
 }
 
 // JoinAddress joins them at an address.

@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/kernels"
 	"github.com/goccl/goccl/primitive"
+	"github.com/goccl/goccl/share"
 )
 
 // Result is a goccl_result.
@@ -137,11 +138,12 @@ func ResultOf(err error) Result {
 	}
 	var ce *cuda.Error
 	var be *bootstrap.Error
+	var se *share.Error
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &ce):
 		return CUDAError
-	case errors.As(err, &errno), errors.As(err, &be):
+	case errors.As(err, &errno), errors.As(err, &be), errors.As(err, &se):
 		return SystemError
 	}
 	return InternalError

@@ -1,4 +1,5 @@
-"""What the programs of this folder share: an end in bounded time, which library is loaded, and a word between ranks that does not go through it."""
+"""What the programs of this folder share: an end in bounded time, which library is loaded, and a word between ranks
+that does not go through it."""
 
 import ctypes
 import faulthandler
@@ -7,12 +8,13 @@ import os
 import signal
 import time
 
-# No multicast, by anyone: a program that creates multicast objects can take the host's GPUs out of service for everyone.
+# No multicast: a program that creates multicast objects can take the host's GPUs out of service.
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 
 
 def bounded(seconds):
-    """Ends this process with its stacks on stderr after so many seconds, and with its parent. May be called again to move the end."""
+    """Ends this process with its stacks on stderr after so many seconds, and with its parent. May be called again to
+    move the end."""
     os.environ.update(NO_MULTICAST)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
     faulthandler.dump_traceback_later(seconds, exit=True)
@@ -26,7 +28,8 @@ def libraries():
 
 
 def check_library(expect):
-    """Says which library answers; raises if it is not "goccl" or "stock", as expected. Call it after the first collective: goccl's core is loaded then."""
+    """Says which library answers; raises if it is not "goccl" or "stock", as expected. Call it after the first
+    collective: goccl's core is loaded then."""
     loaded = libraries()
     ours = any(os.path.basename(p).startswith("libgoccl") for p in loaded)
     if expect and ours != (expect == "goccl"):

@@ -1,4 +1,5 @@
-"""The order of one communicator's work through PyTorch: captures, replays and eager calls on streams without events between them; then a late goodbye.
+"""The order of one communicator's work through PyTorch: captures, replays and eager calls on streams without events
+between them; then a late goodbye.
 
 NCCL orders all of it by the host's calls. torchrun starts one rank per GPU; every result is checked on the GPU.
 """
@@ -18,7 +19,8 @@ def main():
     parser.add_argument("--expect", choices=["goccl", "stock"])
     parser.add_argument("--json")
     parser.add_argument("--limit", type=int, default=50, help="seconds until this rank ends itself")
-    parser.add_argument("--late", type=float, default=3, help="seconds by which rank 0 says goodbye later than the others")
+    parser.add_argument("--late", type=float, default=3,
+                        help="seconds by which rank 0 says goodbye later than the others")
     args = parser.parse_args()
     common.bounded(args.limit)
 
@@ -27,7 +29,8 @@ def main():
 
     store, rank, world = common.join()
     torch.cuda.set_device(rank % torch.cuda.device_count())
-    dist.init_process_group("nccl", store=store, rank=rank, world_size=world, device_id=torch.device("cuda", torch.cuda.current_device()))
+    dist.init_process_group("nccl", store=store, rank=rank, world_size=world,
+                            device_id=torch.device("cuda", torch.cuda.current_device()))
     work = Work(torch, dist, rank, world)
     dist.all_reduce(work.source.clone())
     library = common.check_library(args.expect)
@@ -43,7 +46,8 @@ def main():
     left = board.exchange(common.now() - begin)
     if rank == 0:
         total = {name: sum(w[name] for w in everyone) for name in ROUNDS}
-        common.write_json(args.json, {"library": library, "ranks": world, "rounds": ROUNDS, "wrong": total, "late_s": args.late, "destroy_s": left})
+        common.write_json(args.json, {"library": library, "ranks": world, "rounds": ROUNDS, "wrong": total,
+                                      "late_s": args.late, "destroy_s": left})
         failed = sum(1 for n in total.values() if n)
         print(f"order on {library}: {total} wrong elements, goodbyes took {[round(s, 2) for s in left]} s")
         print(f"order: {len(total) + 1 - failed} passed, {failed} failed", flush=True)

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs PyTorch on goccl's libnccl.so.2, on a machine with GPUs, PyTorch and no network; leaves logs and JSON in a folder.
+# Runs PyTorch on goccl's libnccl.so.2, on a machine with GPUs, PyTorch and no network; leaves logs and JSON in a
+# folder.
 #
 #   run_all.sh DIR LIB [STEP...]     DIR: for the results; LIB: path of our libnccl.so.2, libgoccl.so beside it
 #
-# STEPs: collectives, expandable, faults, order, ddp, fsdp, graph (each of the last three on goccl, on stock NCCL, and compared), bf16 (only when named).
-# A step that fails or runs into its limit does not stop the others; a table ends the output, and the exit status tells whether every step passed.
+# STEPs: collectives, expandable, faults, order, ddp, fsdp, graph (each of the last three on goccl, on stock NCCL, and
+# compared), bf16 (only when named). A step that fails or runs into its limit does not stop the others; a table ends
+# the output, and the exit status tells whether every step passed.
 #
 # GOCCL_RANKS=N   ranks to start (default: one for each GPU)
 # GOCCL_TOTAL=S   seconds for all steps together (default 540); steps that would start later are left out
@@ -21,11 +23,13 @@ shift 2
 only=("$@")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ -e "$lib" ] || { echo "$lib does not exist"; exit 2; }
-[ -e "$(dirname "$lib")/libgoccl.so" ] || [ -n "${GOCCL_LIBRARY-}" ] || { echo "libgoccl.so is not beside $lib"; exit 2; }
+[ -e "$(dirname "$lib")/libgoccl.so" ] || [ -n "${GOCCL_LIBRARY-}" ] ||
+  { echo "libgoccl.so is not beside $lib"; exit 2; }
 n=${GOCCL_RANKS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')}
 [ "$n" -ge 2 ] || { echo "$n GPUs; this needs two"; exit 2; }
 
-# No multicast, by anyone: a program that creates multicast objects can take the host's GPUs out of service for everyone.
+# No multicast, by anyone: a program that creates multicast objects can take the host's GPUs out of service for
+# everyone.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 # One host without a network: everything meets on the loopback.
 export GLOO_SOCKET_IFNAME=lo NCCL_SOCKET_IFNAME=lo
@@ -44,7 +48,8 @@ wanted() {
   return 1
 }
 
-# step NAME LIMIT COMMAND...: runs it with a limit in seconds; its output goes to NAME.log, and its last line into the table.
+# step NAME LIMIT COMMAND...: runs it with a limit in seconds; its output goes to NAME.log, and its last line into the
+# table.
 step() {
   local name=$1 limit=$2 start=$SECONDS status note
   shift 2
@@ -69,10 +74,12 @@ step() {
   return $status
 }
 
-# torchrun SCRIPT ARGUMENT...: one rank a GPU. Workers also end by themselves, when their parent is gone or their own limit is over.
+# torchrun SCRIPT ARGUMENT...: one rank a GPU. Workers also end by themselves, when their parent is gone or their own
+# limit is over.
 torchrun() {
   port=$((port + 1))
-  launch=(python3 -m torch.distributed.run --nnodes=1 --nproc-per-node="$n" --master-addr=127.0.0.1 --master-port="$port" --max-restarts=0 "$here/$1" "${@:2}")
+  launch=(python3 -m torch.distributed.run --nnodes=1 --nproc-per-node="$n" --master-addr=127.0.0.1
+    --master-port="$port" --max-restarts=0 "$here/$1" "${@:2}")
 }
 
 echo "$n GPUs, $lib"
@@ -108,12 +115,15 @@ for mode in ddp fsdp graph bf16; do
   torchrun train.py "${arguments[@]}" --expect stock --json "$out/$mode-stock.json"
   step "$mode-stock" 60 "${launch[@]}"
   if [ -e "$out/$mode.json" ] && [ -e "$out/$mode-stock.json" ]; then
-    step "$mode-compared" 20 python3 "$here/train.py" --compare "$out/$mode.json" "$out/$mode-stock.json" --tolerance "$tolerance"
+    step "$mode-compared" 20 python3 "$here/train.py" --compare "$out/$mode.json" "$out/$mode-stock.json" \
+      --tolerance "$tolerance"
   fi
 done
 
 echo
 printf '%-16s %-14s %5s  %s\n' step result s note
-for i in "${!names[@]}"; do printf '%-16s %-14s %5s  %s\n' "${names[$i]}" "${results[$i]}" "${seconds[$i]}" "${notes[$i]}"; done
+for i in "${!names[@]}"; do
+  printf '%-16s %-14s %5s  %s\n' "${names[$i]}" "${results[$i]}" "${seconds[$i]}" "${notes[$i]}"
+done
 [ "${#names[@]}" -gt 0 ] || { echo "no such step"; exit 2; }
 exit $bad

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Trains a small transformer, the same way every time, so that runs on two libraries can be compared.
 
-    torchrun --nproc_per_node=N train.py [--fsdp | --graph] [--dtype float32|bfloat16] [--steps 30] [--expect goccl|stock] [--json FILE]
+    torchrun --nproc_per_node=N train.py [--fsdp | --graph] [--dtype float32|bfloat16] [--steps 30]
+                                         [--expect goccl|stock] [--json FILE]
     train.py --compare OURS.json STOCK.json [--tolerance 1e-3]
 
---graph captures a whole step (forward, backward with DDP's all-reduces, optimizer) after DDP's warm-up and replays it for the other steps.
-Losses are the mean over ranks, gathered through the launcher's store; arithmetic outside of the library is deterministic, so that any difference
-between two runs comes from the order in which gradients were summed.
+--graph captures a whole step (forward, backward with DDP's all-reduces, optimizer) after DDP's warm-up and replays it
+for the other steps. Losses are the mean over ranks, gathered through the launcher's store; arithmetic outside of the
+library is deterministic, so that any difference between two runs comes from the order in which gradients were summed.
 """
 
 import argparse
@@ -22,7 +23,8 @@ import time
 from common import Board, bounded, check_library, join, write_json
 
 VOCABULARY, LENGTH, BATCH = 256, 128, 8
-WARM_UP = 12  # DDP measures itself in its first 10 steps and rebuilds its buckets after the first; none of that may be captured
+# DDP measures itself in its first 10 steps and rebuilds its buckets after the first; none of that may be captured
+WARM_UP = 12
 
 
 def build(dim, layers, heads):
@@ -48,7 +50,8 @@ def build(dim, layers, heads):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.tokens, self.places = nn.Linear(VOCABULARY, dim, bias=False), nn.Parameter(torch.randn(LENGTH, dim) * 0.02)
+            self.tokens = nn.Linear(VOCABULARY, dim, bias=False)
+            self.places = nn.Parameter(torch.randn(LENGTH, dim) * 0.02)
             self.blocks = nn.ModuleList(Block() for _ in range(layers))
             self.last, self.head = nn.LayerNorm(dim), nn.Linear(dim, VOCABULARY, bias=False)
 
@@ -63,13 +66,15 @@ def build(dim, layers, heads):
 
 
 def batch_of(step, rank):
-    """Sequences in which every token follows from the one before: (token × 5 + 17) mod VOCABULARY, with one in eight replaced."""
+    """Sequences in which every token follows from the one before: (token × 5 + 17) mod VOCABULARY, with one in eight
+    replaced."""
     import torch
 
     g = torch.Generator().manual_seed(step * 1000 + rank)
     x = torch.empty(BATCH, LENGTH + 1, dtype=torch.int64)
     x[:, 0] = torch.randint(VOCABULARY, (BATCH,), generator=g)
-    noise, other = torch.rand(BATCH, LENGTH, generator=g) < 0.125, torch.randint(VOCABULARY, (BATCH, LENGTH), generator=g)
+    noise = torch.rand(BATCH, LENGTH, generator=g) < 0.125
+    other = torch.randint(VOCABULARY, (BATCH, LENGTH), generator=g)
     for t in range(LENGTH):
         x[:, t + 1] = torch.where(noise[:, t], other[:, t], (x[:, t] * 5 + 17) % VOCABULARY)
     return x[:, :-1].contiguous(), x[:, 1:].contiguous()
@@ -92,7 +97,8 @@ def train(args):
     torch.cuda.set_device(device)
     store, rank, world = join()
     board = Board(dist.PrefixStore("board", store), rank, world)
-    dist.init_process_group("nccl", store=dist.PrefixStore("train", store), rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60),
+    dist.init_process_group("nccl", store=dist.PrefixStore("train", store), rank=rank, world_size=world,
+                            timeout=datetime.timedelta(seconds=60),
                             device_id=device)
 
     # 1. The same model on every rank, then shared out.
@@ -113,7 +119,8 @@ def train(args):
     else:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side) if args.graph else contextlib.nullcontext():
-            trained = torch.nn.parallel.DistributedDataParallel(model, device_ids=[device.index], broadcast_buffers=False)
+            trained = torch.nn.parallel.DistributedDataParallel(model, device_ids=[device.index],
+                    broadcast_buffers=False)
         torch.cuda.current_stream().wait_stream(side)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, eps=1e-6, capturable=not args.fsdp)
 
@@ -166,14 +173,18 @@ def train(args):
         digest.update(p.detach().contiguous().view(torch.uint8).cpu().numpy().tobytes())
     everyone = board.exchange({"losses": losses, "digest": digest.hexdigest(), "seconds": seconds})
     means = [sum(e["losses"][i] for e in everyone) / world for i in range(args.steps)]
-    # Steps wait for each other, so the slowest rank's time is the step's; the first steps make buckets, communicators and plans.
+    # Steps wait for each other, so the slowest rank's time is the step's. The first steps make buckets, communicators
+    # and plans.
     slowest = [max(e["seconds"][i] for e in everyone) for i in range(args.steps)]
     steady = slowest[WARM_UP + 1 :] or slowest
     report = {
-        "mode": "fsdp" if args.fsdp else "ddp, graph" if args.graph else "ddp", "library": library, "world": world, "torch": torch.__version__,
-        "dtype": args.dtype, "parameters": parameters, "losses": means, "first_rank_losses": losses, "step_ms": statistics.median(steady) * 1e3,
+        "mode": "fsdp" if args.fsdp else "ddp, graph" if args.graph else "ddp", "library": library, "world": world,
+        "torch": torch.__version__,
+        "dtype": args.dtype, "parameters": parameters, "losses": means, "first_rank_losses": losses,
+        "step_ms": statistics.median(steady) * 1e3,
         "fastest_step_ms": min(steady) * 1e3, "first_step_ms": slowest[0] * 1e3,
-        "digests": [e["digest"] for e in everyone], "ranks_agree": args.fsdp or len({e["digest"] for e in everyone}) == 1,
+        "digests": [e["digest"] for e in everyone], "ranks_agree": args.fsdp
+        or len({e["digest"] for e in everyone}) == 1,
     }
     learned = all(x == x for x in means) and statistics.mean(means[-3:]) < means[0] - 0.1
     report["ok"] = learned and report["ranks_agree"]
@@ -181,7 +192,8 @@ def train(args):
         write_json(args.json, report)
         print(json.dumps({k: v for k, v in report.items() if k != "first_rank_losses"}))
         if not report["ok"]:
-            print(f"FAILED: {'the ranks hold different parameters' if learned else f'the loss went from {means[0]} to {means[-1]}'}")
+            why = "the ranks hold different parameters" if learned else f"the loss went from {means[0]} to {means[-1]}"
+            print(f"FAILED: {why}")
     if graph:
         graph.reset()  # before the communicators that it uses go
     dist.destroy_process_group()
@@ -194,9 +206,10 @@ def compare(ours, stock, tolerance):
     with open(ours) as a, open(stock) as b:
         a, b = json.load(a), json.load(b)
     worst = max(abs(x - y) / max(abs(y), 1e-9) for x, y in zip(a["losses"], b["losses"], strict=True))
-    equal = "losses and parameters equal bit for bit" if a["losses"] == b["losses"] and a["digests"] == b["digests"] else f"losses differ by {worst:.1e} at most"
-    print(f"{a['mode']} {a['dtype']}, {a['world']} ranks: {equal}; a step takes {a['step_ms']:.2f} ms on {a['library']}, {b['step_ms']:.2f} ms on {b['library']} "
-          f"({b['step_ms'] / a['step_ms']:.3f} ×)")
+    same = a["losses"] == b["losses"] and a["digests"] == b["digests"]
+    equal = "losses and parameters equal bit for bit" if same else f"losses differ by {worst:.1e} at most"
+    print(f"{a['mode']} {a['dtype']}, {a['world']} ranks: {equal}; a step takes {a['step_ms']:.2f} ms on "
+          f"{a['library']}, {b['step_ms']:.2f} ms on {b['library']} ({b['step_ms'] / a['step_ms']:.3f} ×)")
     sys.exit(not (worst <= tolerance and a["ok"] and b["ok"]))
 
 

@@ -1,4 +1,5 @@
-// Package tutorialtest runs a tutorial's main function in a process of its own, from the tutorial's test. It keeps no state.
+// Package tutorialtest runs a tutorial's main function in a process of its own, from the tutorial's test. It keeps no
+// state.
 package tutorialtest
 
 import (

@@ -165,10 +165,15 @@ CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t align, CUdeviceptr
 	*p = reserve(n, align ? align : PAGE);
 	return *p ? OK : OOM;
 }
+static int overlaps(CUdeviceptr p, size_t n) {
+	for (struct region *r = regions; r; r = r->next)
+		if (p < r->base + r->size && r->base < p + n) return 1;
+	return 0;
+}
 CUresult cuMemAddressFree(CUdeviceptr p, size_t n) {
 	LOCKED;
 	UNSAFE;
-	if (find(p)) return INVALID;
+	if (overlaps(p, n)) return INVALID;
 	munmap((void *)(uintptr_t)p, n);
 	return OK;
 }
@@ -204,7 +209,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t n, size_t off, CUmemHandle h, unsigned l
 	UNSAFE;
 	(void)f;
 	struct vmm *v = (void *)(uintptr_t)h;
-	if (off || n > v->size || mapfd(p, n, v->fd, PROT_NONE)) return INVALID;
+	if (off || n % PAGE || p % PAGE || n > v->size || overlaps(p, n) || mapfd(p, n, v->fd, PROT_NONE)) return INVALID;
 	struct region *r = add(p, n, VMM, v->dev < 0 ? 0 : v->dev);
 	r->h = v, v->refs++;
 	return OK;

@@ -1,0 +1,17 @@
+// Command docgen generates the parts of the documentation that are derived from other files, so that figures in the
+// text always match the measurements: tables between markers in README.md and docs/, and the pictures in docs/images.
+//
+//	go run ./cmd/goccl/internal/docgen          writes them (go generate does that)
+//	go run ./cmd/goccl/internal/docgen -check   fails when one is not up to date, as the package's test does
+//
+// A marker is a comment on a line of its own; the text between it and the next end marker is replaced:
+//
+//	<!-- docgen: measured FOLDER COLLECTIVE TYPE -->   times beside another library, from
+//	                                                   FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
+//	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from algorithm/nvlink/tables
+//	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
+//	<!-- docgen: environment SECTION -->               environment variables, from internal/setting
+//	<!-- docgen: end -->
+package main
+
+//go:generate go run .

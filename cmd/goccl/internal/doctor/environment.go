@@ -1,0 +1,280 @@
+package doctor
+
+import (
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/topo"
+)
+
+// known maps the variables of goccl itself to their purpose.
+var known = func() map[string]string {
+	m := map[string]string{}
+	for _, v := range setting.Variables() {
+		if v.Brief != "" {
+			m[v.Name] = v.Brief
+		}
+	}
+	return m
+}()
+
+type rule struct {
+	// check reports on a variable that is set.
+	name  string
+	check func(r *report, value string, env map[string]string, m *topo.Machine)
+}
+
+func on(v string) bool {
+	return v == "1" || strings.EqualFold(v, "true") || strings.EqualFold(v, "yes")
+}
+
+// discourage returns a rule for a switch that is harmful when it is on.
+func discourage(name, why string) rule {
+	return rule{name, func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		if on(v) {
+			r.warn(name, "unset "+name, "is %s: %s", v, why)
+		} else {
+			r.ok(name, "is %s", v)
+		}
+	}}
+}
+
+// rules is in the order of the report.
+var rules = []rule{
+	{"CUDA_VISIBLE_DEVICES", func(r *report, v string, _ map[string]string, m *topo.Machine) {
+		list := strings.Split(v, ",")
+		sort.Strings(list)
+		switch {
+		case v == "" || v == "-1" || v == "NoDevFiles":
+			r.warn("CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES, or list the GPUs to use", "is %q: it hides every GPU", v)
+		case len(slices.Compact(slices.Clone(list))) != len(list):
+			r.fail("CUDA_VISIBLE_DEVICES", "name each GPU once: CUDA shows none when one is repeated",
+				"is %s: a GPU is named twice", v)
+		case m != nil && len(m.GPUs) > 0 && outOfRange(list, len(m.GPUs)):
+			r.warn("CUDA_VISIBLE_DEVICES", "use numbers below "+strconv.Itoa(len(m.GPUs)),
+				"is %s: it names a GPU that is not there, and hides all after it", v)
+		default:
+			r.ok("CUDA_VISIBLE_DEVICES", "is %s", v)
+		}
+	}},
+	{"CUDA_DEVICE_ORDER", func(r *report, v string, _ map[string]string, m *topo.Machine) {
+		if v != "PCI_BUS_ID" && mixed(m) {
+			r.warn("CUDA_DEVICE_ORDER", "set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+				"is %s: on a machine with different GPUs CUDA's numbers are not those of goccl topo and nvidia-smi", v)
+		} else {
+			r.ok("CUDA_DEVICE_ORDER", "is %s", v)
+		}
+	}},
+	discourage("CUDA_LAUNCH_BLOCKING", "a process that drives several GPUs hangs, because a launch waits for a kernel "+
+		"that waits for the next launch"),
+	{"CUDA_DEVICE_MAX_CONNECTIONS", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		if v == "1" {
+			r.warn("CUDA_DEVICE_MAX_CONNECTIONS", "set it to 8 or more, or unset it, unless a training framework asks for 1",
+				"is 1: streams of a GPU queue behind each other, so a kernel that waits for a peer holds up the others")
+		} else {
+			r.ok("CUDA_DEVICE_MAX_CONNECTIONS", "is %s", v)
+		}
+	}},
+	discourage("CUDA_DISABLE_PTX_JIT", "GPUs for which goccl has no cubin cannot be used"),
+	discourage("CUDA_FORCE_PTX_JIT", "every start compiles all kernels"),
+	{"GOCCL_TIMEOUT", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		switch d, _ := setting.ParseDuration(v); {
+		case v == "":
+			r.ok("GOCCL_TIMEOUT", "is empty, as if it were not set")
+		case d < time.Second:
+			r.warn("GOCCL_TIMEOUT", "give starting ranks some seconds", "is %v: ranks that start a little later are given up", d)
+		default:
+			r.ok("GOCCL_TIMEOUT", "is %v", d)
+		}
+	}},
+	{"GOCCL_SECRET", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		if len(v) < 16 {
+			r.warn("GOCCL_SECRET", "use 16 random characters or more, the same for every rank",
+				"is set, but can be guessed (%d characters)", len(v))
+		} else {
+			r.ok("GOCCL_SECRET", "is set")
+		}
+	}},
+	{"MASTER_ADDR", unprotected("MASTER_ADDR")},
+	{"NCCL_COMM_ID", unprotected("NCCL_COMM_ID")},
+	{"GOCCL_CUDA_LIB", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		r.warn("GOCCL_CUDA_LIB", "unset GOCCL_CUDA_LIB, unless this is a test", "is %s: not the system's driver library", v)
+	}},
+	{"NCCL_NVLS_ENABLE", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		if v == "0" {
+			r.ok("NCCL_NVLS_ENABLE", "is 0: multicast stays off in NCCL; goccl has none")
+		} else {
+			r.ok("NCCL_NVLS_ENABLE", "is %s: NCCL may use multicast; goccl has none", v)
+		}
+	}},
+	discourage("NCCL_P2P_DISABLE", "a library with NCCL's ABI that is measured beside goccl will not use NVLink: the "+
+		"comparison is not fair"),
+	discourage("NCCL_SHM_DISABLE", "a library with NCCL's ABI that is measured beside goccl may fall back to the network"),
+	{"PYTORCH_CUDA_ALLOC_CONF", allocator("PYTORCH_CUDA_ALLOC_CONF")},
+	{"PYTORCH_ALLOC_CONF", allocator("PYTORCH_ALLOC_CONF")},
+	{"LD_PRELOAD", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		if strings.Contains(v, "nccl") {
+			r.warn("LD_PRELOAD", "unset LD_PRELOAD, or be sure that this is the library you mean",
+				"is %s: it stands before the libnccl that programs load", v)
+		} else {
+			r.ok("LD_PRELOAD", "is %s", v)
+		}
+	}},
+}
+
+// unprotected warns of an address at which ranks join without a secret. The agent of torchrun on one host needs no
+// secret: its ranks connect by a unix socket.
+func unprotected(name string) func(*report, string, map[string]string, *topo.Machine) {
+	return func(r *report, v string, env map[string]string, _ *topo.Machine) {
+		socket := name == "MASTER_ADDR" && env["TORCHELASTIC_RUN_ID"] != "" && env["LOCAL_WORLD_SIZE"] != "" &&
+			env["LOCAL_WORLD_SIZE"] == env["WORLD_SIZE"]
+		if env["GOCCL_SECRET"] == "" && !socket && v != "" {
+			r.warn(name, "set GOCCL_SECRET to the same random text on all ranks",
+				"is %s, and GOCCL_SECRET is not set: any process that can reach the address can join the job or impersonate a rank",
+				v)
+		} else {
+			r.ok(name, "is %s", v)
+		}
+	}
+}
+
+func allocator(name string) func(*report, string, map[string]string, *topo.Machine) {
+	return func(r *report, v string, _ map[string]string, _ *topo.Machine) {
+		if strings.Contains(v, "cudaMallocAsync") {
+			r.warn(name, "remove backend:cudaMallocAsync", "is %s: memory of that pool cannot be shared, so every collective "+
+				"copies through staging buffers", v)
+		} else {
+			r.ok(name, "is %s", v)
+		}
+	}
+}
+
+// mixed reports whether the GPUs are of different kinds.
+func mixed(m *topo.Machine) bool {
+	if m == nil {
+		return false
+	}
+	for _, g := range m.GPUs {
+		if g.Name != m.GPUs[0].Name {
+			return true
+		}
+	}
+	return false
+}
+
+// outOfRange reports whether a number in list is not the number of a GPU; it ignores names (GPU-…, MIG-…).
+func outOfRange(list []string, n int) bool {
+	for _, s := range list {
+		if i, err := strconv.Atoi(strings.TrimSpace(s)); err == nil && (i < 0 || i >= n) {
+			return true
+		}
+	}
+	return false
+}
+
+// variables returns the variables of the process.
+func (s Source) variables() map[string]string {
+	env := map[string]string{}
+	if s.Environment == nil {
+		return env
+	}
+	for _, kv := range s.Environment() {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	return env
+}
+
+// environment reports the variables that change the behaviour of goccl, CUDA or a measured NCCL.
+func (s Source) environment(all *[]Finding, m *topo.Machine) {
+	if s.Environment == nil {
+		return
+	}
+	env := s.variables()
+	r := report{area: "environment"}
+	done := map[string]bool{}
+	for _, rule := range rules {
+		done[rule.name] = true
+		v, ok := env[rule.name]
+		switch want := setting.Wanted(rule.name, v); {
+		case want != "":
+			refused(&r, rule.name, v, want)
+		case ok:
+			rule.check(&r, v, env, m)
+		}
+	}
+	var rest []string
+	for k := range env {
+		if !done[k] && (strings.HasPrefix(k, "GOCCL_") || strings.HasPrefix(k, "NCCL_")) {
+			rest = append(rest, k)
+		}
+	}
+	sort.Strings(rest)
+	for _, k := range rest {
+		what, ok := known[k]
+		switch want := setting.Wanted(k, env[k]); {
+		case want != "":
+			refused(&r, k, env[k], want)
+		case ok:
+			r.ok(k, "is %s (%s)", env[k], what)
+		case strings.HasPrefix(k, "NCCL_"):
+			r.ok(k, "is %s (read by NCCL)", env[k])
+		default:
+			fix := "unset " + k
+			if near := nearest(k); near != "" {
+				fix += "; did you mean " + near + "?"
+			}
+			r.warn(k, fix, "is %s: this version does not know it", env[k])
+		}
+	}
+	if len(r.findings) == 0 {
+		r.ok("variables", "none that matters is set")
+	}
+	*all = append(*all, r.findings...)
+}
+
+// refused reports a value that goccl refuses.
+func refused(r *report, name, value, want string) {
+	r.fail(name, "set it to "+want+", or unset it", "is %q: ranks cannot join", value)
+}
+
+// nearest returns the known variable with the smallest edit distance, if that is small.
+func nearest(name string) string {
+	best, distance := "", 4
+	names := make([]string, 0, len(known))
+	for k := range known {
+		names = append(names, k)
+	}
+	sort.Strings(names)
+	for _, k := range names {
+		if d := edits(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
+}
+
+// edits is the Levenshtein distance.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

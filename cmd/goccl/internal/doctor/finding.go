@@ -1,0 +1,82 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Status grades a finding.
+type Status string
+
+// The grades: Warn means slower or smaller than possible, Fail means not working.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn"
+	Fail Status = "fail"
+)
+
+// Finding is one line of the report. Fix is empty when Status is OK.
+type Finding struct {
+	Area   string `json:"area"` // "driver", "gpu", "sharing", "limits", "network", "environment"
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// Worst returns the most severe status of a report; OK for an empty one.
+func Worst(fs []Finding) Status {
+	worst := OK
+	for _, f := range fs {
+		if f.Status == Fail {
+			return Fail
+		}
+		if f.Status == Warn {
+			worst = Warn
+		}
+	}
+	return worst
+}
+
+// Write prints a report as text, grouped by area, each fix under its finding.
+func Write(w io.Writer, fs []Finding) error {
+	width := 0
+	for _, f := range fs {
+		width = max(width, len(f.Name))
+	}
+	var b strings.Builder
+	area := ""
+	for _, f := range fs {
+		if f.Area != area {
+			area = f.Area
+			b.WriteString(area + "\n")
+		}
+		fmt.Fprintf(&b, "  %-4s  %-*s  %s\n", f.Status, width, f.Name, f.Detail)
+		if f.Fix != "" {
+			fmt.Fprintf(&b, "  %-4s  %-*s  → %s\n", "", width, "", f.Fix)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// report collects findings of one area.
+type report struct {
+	area     string
+	findings []Finding
+}
+
+func (r *report) ok(name, format string, v ...any) {
+	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: OK, Detail: fmt.Sprintf(format, v...)})
+}
+
+func (r *report) warn(name, fix, format string, v ...any) {
+	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: Warn, Detail: fmt.Sprintf(format, v...),
+		Fix: fix})
+}
+
+func (r *report) fail(name, fix, format string, v ...any) {
+	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: Fail, Detail: fmt.Sprintf(format, v...),
+		Fix: fix})
+}

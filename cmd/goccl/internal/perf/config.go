@@ -1,0 +1,151 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl/datatype"
+)
+
+// Config describes a measurement. The zero values of Types, Ops, Factor, Cycles, Timeout and the pair
+// OutOfPlace/InPlace select their defaults.
+type Config struct {
+	Kind  Kind
+	Types []datatype.Type // each in turn; default float32
+	Ops   []datatype.Op   // for each type in turn; default sum
+	Root  int
+
+	MinBytes, MaxBytes int64   // of nccl-tests' size column
+	Factor             float64 // between sizes; default 2
+	SizeList           []int64 // if set, exactly these sizes, in this order
+
+	Iters  int // operations in a timed batch (with graphs: replays); 0: see batch.go
+	Warmup int // untimed operations before the first batch
+	Cycles int // timed batches; default 5
+
+	Check               bool
+	OutOfPlace, InPlace bool // default both
+	Isolated            bool // wait for each operation before the next, and time each
+	// capture this many operations in a graph and replay it; 0: eager; GraphAuto: 200, fewer for long operations
+	GraphOps int
+	Offset   int64 // elements by which buffers are shifted from their natural alignment
+	Seed     uint64
+	Windows  bool // register the buffers as windows of goccl's communicators
+
+	// Prune, when positive, skips a library at larger sizes after it took more than Prune times as long as the best at
+	// two consecutive sizes.
+	Prune float64
+	// PruneFrom is the size in bytes from which Prune applies. An algorithm with more steps is slow while latency
+	// dominates, and may still be the fastest at large sizes.
+	PruneFrom int64
+
+	// Timeout bounds every wait of the measurement. Default 60 s.
+	Timeout time.Duration
+}
+
+// GraphAuto, as the value of Config.GraphOps, chooses the number of operations in a graph by their time. It is 200 for
+// operations of up to 125 µs, so that the time between two replays is negligible. For longer ones a graph takes 25 ms.
+const GraphAuto = -1
+
+// ErrInvalid means that a Config or Options cannot be measured.
+var ErrInvalid = errors.New("invalid arguments")
+
+// normalize fills in defaults and rejects configurations that cannot be measured with n ranks.
+func (c *Config) normalize(n int) error {
+	if c.Factor == 0 {
+		c.Factor = 2
+	}
+	if c.Cycles == 0 {
+		c.Cycles = 5
+	}
+	if c.Timeout == 0 {
+		c.Timeout = time.Minute
+	}
+	if !c.OutOfPlace && !c.InPlace {
+		c.OutOfPlace, c.InPlace = true, true
+	}
+	switch {
+	case n < 1:
+		return invalid("%d ranks: at least one is needed", n)
+	case c.MinBytes < 0 || c.MaxBytes < c.MinBytes:
+		return invalid("sizes from %d to %d bytes: the largest must not be below the smallest, nor either below 0",
+			c.MinBytes, c.MaxBytes)
+	case slices.ContainsFunc(c.SizeList, func(s int64) bool { return s < 0 }):
+		return invalid("sizes %d: none may be below 0", c.SizeList)
+	case c.Iters < 0 || c.Warmup < 0 || c.Cycles < 0 || c.GraphOps < GraphAuto || c.Offset < 0 || c.Timeout < 0:
+		return invalid("iterations, warm-up, cycles, graph operations, offset and timeout may not be negative")
+	case c.Prune != 0 && c.Prune < 1:
+		return invalid("prune %g: a library can only be left out for being slower than another, so it is above 1", c.Prune)
+	case c.Kind.HasRoot() && (c.Root < 0 || c.Root >= n):
+		return invalid("root %d is not one of the %d ranks", c.Root, n)
+	case !c.OutOfPlace && !c.Kind.HasInPlace():
+		return invalid("%v has no in-place form", c.Kind)
+	}
+	if err := c.limits(n); err != nil {
+		return err
+	}
+	for _, t := range c.Types {
+		if !t.Valid() {
+			return invalid("unknown element type %v", t)
+		}
+	}
+	for _, op := range c.Ops {
+		if !op.Valid() {
+			return invalid("unknown reduction operator %v", op)
+		}
+	}
+	if !c.Kind.HasRoot() {
+		c.Root = -1
+	}
+	if len(c.Types) == 0 {
+		c.Types = []datatype.Type{datatype.Float32}
+	}
+	if len(c.Ops) == 0 || !c.Kind.HasOp() {
+		c.Ops = []datatype.Op{datatype.Sum}
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("perf: %w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// Row is one measured point: one size, one library, out of place or in place.
+type Row struct {
+	Library string `json:"library"`
+	Size    int64  `json:"size_bytes"`
+	Count   int64  `json:"count"`
+	Type    string `json:"type"`
+	Op      string `json:"redop"` // "none" without a reduction
+	Root    int    `json:"root"`  // -1 without a root
+	InPlace bool   `json:"in_place"`
+	// A sample is the time of an operation in one batch (isolated: of one operation) on the slowest rank. Time is the
+	// median of the samples.
+	Time     float64 `json:"time_us"`
+	Min      float64 `json:"min_us"`
+	Mean     float64 `json:"mean_us"`
+	P99      float64 `json:"p99_us"`
+	CPU      float64 `json:"cpu_us"` // host time to enqueue an operation on the slowest rank, median over batches
+	Samples  int     `json:"samples"`
+	Iters    int     `json:"iterations"`          // operations in a batch
+	GraphOps int     `json:"graph_ops,omitempty"` // number of operations in a graph
+	AlgBW    float64 `json:"algbw_GBps"`          // size / time, 10⁹ bytes per second
+	BusBW    float64 `json:"busbw_GBps"`
+	Wrong    int64   `json:"wrong"` // elements, over all ranks; -1 when not checked
+	Stray    int64   `json:"stray"` // bytes changed outside of the outputs, over all ranks
+	// Ratio is this library's time divided by the first library's in the same run: above 1, the first is faster. 0 for the
+	// first library.
+	Ratio float64 `json:"time_ratio,omitempty"`
+	// Refused names the limit that the figures violate. The figures of a refused row are not results.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Reporter receives the results during the measurement. Only rank 0 calls its Reporter.
+type Reporter interface {
+	// Progress describes the current step; it may be called often.
+	Progress(what string)
+	// Point delivers the rows of one size: every library out of place, then every library in place.
+	Point(rows []Row)
+}

@@ -1,0 +1,283 @@
+package perf
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/datatype"
+)
+
+// Kind is a measured operation: a collective, or the ring of sends and receives that nccl-tests calls sendrecv.
+type Kind struct {
+	Collective algorithm.Collective
+	// Ring: every rank sends to the next and receives from the previous one. Collective is then Send.
+	Ring bool
+}
+
+// ParseKind reads the name of a collective, or send_recv.
+func ParseKind(s string) (Kind, error) {
+	switch s {
+	case "send_recv", "sendrecv":
+		return Kind{Collective: algorithm.Send, Ring: true}, nil
+	}
+	c, err := algorithm.ParseCollective(s)
+	if err == nil && c != algorithm.Send && c != algorithm.Recv && c != algorithm.Barrier {
+		return Kind{Collective: c}, nil
+	}
+	return Kind{}, fmt.Errorf("perf: cannot measure %q: use one of %v", s, Kinds())
+}
+
+// Kinds lists the names that ParseKind reads.
+func Kinds() []string {
+	return []string{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "all_to_all_v_device",
+		"broadcast", "reduce", "gather", "scatter", "send_recv"}
+}
+
+func (k Kind) String() string {
+	if k.Ring {
+		return "send_recv"
+	}
+	return k.Collective.String()
+}
+
+// hasCounts reports whether every pair has a count of its own.
+func (k Kind) hasCounts() bool {
+	return k.Collective == algorithm.AllToAllV || k.Collective == algorithm.AllToAllVDevice
+}
+
+// HasOp reports whether the kind reduces.
+func (k Kind) HasOp() bool {
+	switch k.Collective {
+	case algorithm.AllReduce, algorithm.ReduceScatter, algorithm.Reduce:
+		return true
+	}
+	return false
+}
+
+// HasRoot reports whether the kind has a root.
+func (k Kind) HasRoot() bool {
+	switch k.Collective {
+	case algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter:
+		return true
+	}
+	return false
+}
+
+// HasInPlace reports whether the kind has an in-place form.
+func (k Kind) HasInPlace() bool {
+	return !k.Ring && k.Collective != algorithm.AllToAll && !k.hasCounts()
+}
+
+// total reports whether nccl-tests' size column counts the data of all ranks together.
+func (k Kind) total() bool {
+	switch k.Collective {
+	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice,
+		algorithm.Gather, algorithm.Scatter:
+		return true
+	}
+	return false
+}
+
+// BusFactor is busbw divided by algbw for n ranks.
+func (k Kind) BusFactor(n int) float64 {
+	switch {
+	case k.Collective == algorithm.AllReduce:
+		return 2 * float64(n-1) / float64(n)
+	case k.total():
+		return float64(n-1) / float64(n)
+	}
+	return 1
+}
+
+// geometry is one size of a kind for n ranks: the data that each rank sends and expects.
+type geometry struct {
+	kind  Kind
+	n     int
+	typ   datatype.Type
+	op    datatype.Op
+	root  int
+	count int64 // Request.Count; for all_to_all_v the mean number of elements per pair
+	size  int64 // nccl-tests' size column, in bytes
+}
+
+// newGeometry rounds size down so that it divides among the ranks: to whole elements, and to whole 16-byte lines if it
+// is large enough.
+func newGeometry(k Kind, n int, t datatype.Type, op datatype.Op, root int, size int64) geometry {
+	g := geometry{kind: k, n: n, typ: t, op: op, root: root}
+	ts := t.Size()
+	if k.total() {
+		g.count = size / ts / int64(n)
+		if line := 16 / ts; g.count > line {
+			g.count -= g.count % line
+		}
+		g.size = g.count * ts * int64(n)
+	} else {
+		g.count = size / ts
+		g.size = g.count * ts
+	}
+	return g
+}
+
+// weight is the number of counts that rank from sends to rank to in all_to_all_v. Rows and columns of the matrix sum to
+// n, so every rank sends and receives as much as in all_to_all, but neighbouring pairs differ: 2, 0, 1, 2, 0, 1, …, and
+// 1 for the rest.
+func weight(n, from, to int) int64 {
+	d := (to - from + n) % n
+	if d >= n-n%3 {
+		return 1
+	}
+	return [3]int64{1, 2, 0}[d%3]
+}
+
+// pair is the number of elements that from sends to to.
+func (g *geometry) pair(from, to int) int64 {
+	if g.kind.hasCounts() {
+		return g.count * weight(g.n, from, to)
+	}
+	return g.count
+}
+
+// sends is the length of rank's send buffer in elements.
+func (g *geometry) sends(rank int) int64 {
+	switch g.kind.Collective {
+	case algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice:
+		return g.count * int64(g.n)
+	case algorithm.Scatter:
+		if rank == g.root {
+			return g.count * int64(g.n)
+		}
+		return 0
+	case algorithm.Broadcast:
+		if rank != g.root {
+			return 0
+		}
+	}
+	return g.count
+}
+
+// receives is the length of rank's receive buffer in elements.
+func (g *geometry) receives(rank int) int64 {
+	switch g.kind.Collective {
+	case algorithm.AllGather, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice:
+		return g.count * int64(g.n)
+	case algorithm.Gather:
+		if rank == g.root {
+			return g.count * int64(g.n)
+		}
+		return 0
+	case algorithm.Reduce:
+		if rank != g.root {
+			return 0
+		}
+	}
+	return g.count
+}
+
+// inPlace returns the offsets, in elements, of rank's send and receive buffers in the only buffer of an in-place call,
+// and the length of that buffer.
+func (g *geometry) inPlace(rank int) (send, recv, length int64) {
+	whole := g.count * int64(g.n)
+	switch g.kind.Collective {
+	case algorithm.AllGather:
+		return int64(rank) * g.count, 0, whole
+	case algorithm.ReduceScatter:
+		return 0, int64(rank) * g.count, whole
+	case algorithm.Gather:
+		if rank == g.root {
+			return int64(rank) * g.count, 0, whole
+		}
+	case algorithm.Scatter:
+		if rank == g.root {
+			return 0, int64(rank) * g.count, whole
+		}
+	}
+	return 0, 0, g.count
+}
+
+// segment is a run of the receive buffer and the source of its elements: the send buffer of rank from, or the reduction
+// over all ranks, starting at element src.
+type segment struct {
+	at, count int64
+	from      int // -1: reduced
+	src       int64
+}
+
+// expected lists the segments of rank's receive buffer, in order and without gaps.
+func (g *geometry) expected(rank int) []segment {
+	me := int64(rank)
+	switch g.kind.Collective {
+	case algorithm.AllReduce:
+		return []segment{{0, g.count, -1, 0}}
+	case algorithm.Reduce:
+		if rank != g.root {
+			return nil
+		}
+		return []segment{{0, g.count, -1, 0}}
+	case algorithm.ReduceScatter:
+		return []segment{{0, g.count, -1, me * g.count}}
+	case algorithm.Broadcast:
+		return []segment{{0, g.count, g.root, 0}}
+	case algorithm.Scatter:
+		return []segment{{0, g.count, g.root, me * g.count}}
+	case algorithm.Send:
+		return []segment{{0, g.count, (rank + g.n - 1) % g.n, 0}}
+	case algorithm.Gather:
+		if rank != g.root {
+			return nil
+		}
+	}
+	var all []segment
+	var at int64
+	for from := 0; from < g.n; from++ {
+		s := segment{at: at, count: g.count, from: from}
+		switch g.kind.Collective {
+		case algorithm.AllToAll:
+			s.src = me * g.count
+		case algorithm.AllToAllV, algorithm.AllToAllVDevice:
+			s.count = g.pair(from, rank)
+			for to := 0; to < rank; to++ {
+				s.src += g.pair(from, to)
+			}
+		}
+		at += s.count
+		all = append(all, s)
+	}
+	return all
+}
+
+// requests lists the calls that rank makes. The caller fills in the addresses and the stream: send and recv are the
+// starts of the buffers.
+func (g *geometry) requests(rank int, r algorithm.Request) []algorithm.Request {
+	r.Collective, r.Count, r.Type, r.Root = g.kind.Collective, g.count, g.typ, g.root
+	switch {
+	case g.kind.Ring:
+		s, d := r, r
+		s.Collective, s.Peer, s.Recv, s.Root = algorithm.Send, (rank+1)%g.n, 0, 0
+		d.Collective, d.Peer, d.Send, d.Root = algorithm.Recv, (rank+g.n-1)%g.n, 0, 0
+		return []algorithm.Request{s, d}
+	case g.kind.hasCounts():
+		r.Count = 0
+		var sent, received int64
+		for p := 0; p < g.n; p++ {
+			s, d := g.pair(rank, p), g.pair(p, rank)
+			r.SendCounts, r.SendDispls = append(r.SendCounts, s), append(r.SendDispls, sent)
+			r.RecvCounts, r.RecvDispls = append(r.RecvCounts, d), append(r.RecvDispls, received)
+			sent, received = sent+s, received+d
+		}
+	}
+	return []algorithm.Request{r}
+}
+
+// Sizes lists the sizes from min to max by factor; the last is always max. A factor of at most 1 yields min and max.
+func Sizes(minBytes, maxBytes int64, factor float64) []int64 {
+	var sizes []int64
+	for s := minBytes; s < maxBytes; {
+		sizes = append(sizes, s)
+		next := int64(float64(s) * factor)
+		if next <= s {
+			break
+		}
+		s = next
+	}
+	return append(sizes, maxBytes)
+}

@@ -1,0 +1,335 @@
+package perf
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/goccl/goccl/device"
+)
+
+// Rank is the equipment of one rank. Measure opens the communicators and the buffers; the caller closes the rest.
+type Rank struct {
+	Peers     Peers
+	Device    device.Device
+	Stream    device.Stream
+	Libraries []Library
+	Capturer  Capturer // needed for graphs only
+	Limits    Limits
+	Crowded   bool     // the ranks of this host are processes, do the work themselves, and outnumber its processors
+	Reporter  Reporter // of rank 0; may be nil
+}
+
+// measurement is the state of one rank during Measure.
+type measurement struct {
+	Rank
+	cfg   Config
+	n, me int
+	comms []Communicator // one per library
+	buf   *buffers
+	slow  []int // per library, the number of consecutive sizes at which it was too slow (Config.Prune)
+
+	crowded bool // some host is crowded
+}
+
+// Measure runs the whole measurement on one rank; every rank calls it with an equal Config. The rows are the same on
+// all ranks. After an error on one rank the others fail within Config.Timeout.
+func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
+	n, me := r.Peers.WorldSize(), r.Peers.Rank()
+	if err := cfg.normalize(n); err != nil {
+		return nil, err
+	}
+	if cfg.GraphOps != 0 && r.Capturer == nil {
+		return nil, invalid("%v has no graphs: leave --graph out or measure on CUDA", r.Device.ID())
+	}
+	if len(r.Libraries) == 0 {
+		return nil, errors.New("perf: no library to measure")
+	}
+	m := &measurement{Rank: r, cfg: cfg, n: n, me: me}
+	var opened []Communicator
+	defer func() { err = errors.Join(err, m.close(opened)) }()
+	if err := m.meet(ctx); err != nil {
+		return nil, err
+	}
+	for _, lib := range r.Libraries {
+		m.progress("opening %s", lib.Name())
+		c, err := lib.Open(ctx, r.Peers, r.Device)
+		if err != nil {
+			return nil, fmt.Errorf("perf: rank %d: open %s: %w", me, lib.Name(), err)
+		}
+		opened = append(opened, c)
+	}
+	m.comms, m.Libraries, m.slow = slices.Clone(opened), slices.Clone(r.Libraries), make([]int, len(opened))
+	points, largest := cfg.points(n)
+	if m.buf, err = newBuffers(r.Device, largest, cfg.Offset*8); err != nil {
+		return nil, err
+	}
+	for i, c := range opened {
+		if err := register(ctx, c, m.buf.send.Ptr(), m.buf.recv.Ptr()); err != nil {
+			return nil, fmt.Errorf("perf: rank %d: buffers of %s: %w", me, m.Libraries[i].Name(), err)
+		}
+		if cfg.Windows {
+			if err := registerWindows(c, m.buf.send, m.buf.recv); err != nil {
+				return nil, fmt.Errorf("perf: rank %d: windows of %s: %w", me, m.Libraries[i].Name(), err)
+			}
+		}
+	}
+	for _, g := range points {
+		var point []Row
+		for _, inPlace := range []bool{false, true} {
+			if inPlace && (!cfg.InPlace || !cfg.Kind.HasInPlace()) || !inPlace && !cfg.OutOfPlace {
+				continue
+			}
+			part, err := m.point(ctx, g, inPlace)
+			if err != nil {
+				return rows, fmt.Errorf("perf: rank %d: %v of %d bytes of %v: %w", me, cfg.Kind, g.size, g.typ, err)
+			}
+			point = append(point, part...)
+		}
+		rows = append(rows, point...)
+		if m.Reporter != nil && me == 0 {
+			m.Reporter.Point(point)
+		}
+		m.prune(point)
+	}
+	return rows, nil
+}
+
+// prune skips libraries at later sizes, as Config.Prune defines. All ranks have the same rows, so all skip the same
+// libraries.
+func (m *measurement) prune(point []Row) {
+	if m.cfg.Prune == 0 || len(point) == 0 || point[0].Size < m.cfg.PruneFrom {
+		return
+	}
+	n := len(m.comms)
+	best := slices.MinFunc(point[:n], func(a, b Row) int { return cmp.Compare(a.Time, b.Time) }).Time
+	kept := 0
+	for i, r := range point[:n] {
+		if m.slow[i]++; r.Time <= m.cfg.Prune*best {
+			m.slow[i] = 0
+		}
+		if m.slow[i] < pruneAfter {
+			m.comms[kept], m.Libraries[kept], m.slow[kept] = m.comms[i], m.Libraries[i], m.slow[i]
+			kept++
+		}
+	}
+	m.comms, m.Libraries, m.slow = m.comms[:kept], m.Libraries[:kept], m.slow[:kept]
+}
+
+// pruneAfter is the number of consecutive sizes at which a library must be too slow.
+const pruneAfter = 2
+
+// meet sends rank 0's seed to all ranks, since every rank checks data of the others, and determines whether some host
+// is crowded.
+func (m *measurement) meet(ctx context.Context) error {
+	mine := binary.LittleEndian.AppendUint64(nil, m.cfg.Seed)
+	if m.Crowded {
+		mine = append(mine, 1)
+	} else {
+		mine = append(mine, 0)
+	}
+	all, err := m.all(ctx, mine)
+	if err != nil {
+		return err
+	}
+	for r, b := range all {
+		if len(b) != len(mine) {
+			return fmt.Errorf("perf: rank %d sent a seed of %d bytes, not %d: give every rank the same program", r, len(b),
+				len(mine))
+		}
+		m.crowded = m.crowded || b[8] != 0
+	}
+	m.cfg.Seed = binary.LittleEndian.Uint64(all[0])
+	return nil
+}
+
+// points lists the measured points, in order, and the size in bytes of the largest buffer.
+func (c *Config) points(n int) (points []geometry, largest int64) {
+	for _, t := range c.Types {
+		for _, op := range c.Ops {
+			last := int64(-1)
+			sizes, end := c.SizeList, int64(-1)
+			if len(sizes) == 0 {
+				sizes, end = Sizes(c.MinBytes, c.MaxBytes, c.Factor), c.MaxBytes
+			}
+			for _, size := range sizes {
+				g := newGeometry(c.Kind, n, t, op, c.Root, size)
+				// Skip sizes that round to the previous size or to 0.
+				if g.count == last || g.count == 0 && size > 0 && size != end {
+					continue
+				}
+				last = g.count
+				points = append(points, g)
+				largest = max(largest, g.size) // no rank has a longer buffer
+			}
+		}
+	}
+	return points, largest
+}
+
+func (m *measurement) close(comms []Communicator) error {
+	var err error
+	for _, c := range comms {
+		err = errors.Join(err, c.Close())
+	}
+	if m.buf != nil {
+		err = errors.Join(err, m.buf.Close())
+	}
+	return err
+}
+
+func (m *measurement) progress(format string, args ...any) {
+	if m.Reporter != nil && m.me == 0 {
+		m.Reporter.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// point measures one size, in place or out of place. Its steps are those of the package documentation.
+func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Row, error) {
+	form := "out of place"
+	if inPlace {
+		form = "in place"
+	}
+	c, err := m.buf.call(g, m.me, inPlace, m.cfg.Offset*g.typ.Size(), m.Stream)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]outcome, len(m.comms))
+
+	// 1. One operation on fresh data, checked; then the warm-up.
+	in := m.draw(g, inPlace, 1)
+	for i, comm := range m.comms {
+		m.progress("%s, %s: checking %s", bytesText(g.size), form, m.Libraries[i].Name())
+		r := runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: 1}
+		if err := m.check(ctx, &r, c, in, 1, &out[i]); err != nil {
+			return nil, err
+		}
+		if err := m.enqueue(ctx, &r, m.cfg.Warmup); err != nil {
+			return nil, err
+		}
+	}
+	// 2. The batches. Every rank must make the same number of calls, so the ranks agree on the number first.
+	ops, runs, err := m.agree(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	runners := make([]runner, len(m.comms))
+	for i, comm := range m.comms {
+		r := &runners[i]
+		*r = runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}
+		if m.cfg.GraphOps != 0 {
+			if r.graph, err = m.Capturer.Capture(m.Stream, func() error { return repeat(ctx, ops, r.submit) }); err != nil {
+				return nil, fmt.Errorf("capture %s: %w", m.Libraries[i].Name(), err)
+			}
+			defer func() { _ = r.graph.Close() }()
+		}
+	}
+	for cycle := range m.cfg.Cycles {
+		for i, lib := range m.Libraries {
+			m.progress("%s, %s: %s, batch %d of %d", bytesText(g.size), form, lib.Name(), cycle+1, m.cfg.Cycles)
+			if err := m.batch(ctx, &runners[i], runs, &out[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	// 3. The same check at full speed, on the timed operations. An in-place operation must not read its own result,
+	//    however.
+	in = m.draw(g, inPlace, 2)
+	for i, comm := range m.comms {
+		r := runner{comm: comm, submit: runners[i].submit, ops: 1}
+		times := 1
+		switch {
+		case inPlace:
+		case runners[i].graph != nil:
+			r = runners[i]
+		default:
+			times = min(runs, 8)
+		}
+		if err := m.check(ctx, &r, c, in, times, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return m.gather(ctx, &g, inPlace, ops, runs, out)
+}
+
+func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
+	if !m.cfg.Check {
+		round = 0 // the contents still affect the power consumption of a GPU
+	}
+	seed := mix(m.cfg.Seed ^ mix(uint64(g.size)<<2|round))
+	if inPlace {
+		seed = mix(seed)
+	}
+	var longest int64
+	for r := range m.n {
+		longest = max(longest, g.sends(r))
+	}
+	return newInputs(g.typ, g.op, m.n, longest, g.kind.HasOp(), seed)
+}
+
+// check runs r the given number of times on fresh data and adds the errors in the result to o.
+func (m *measurement) check(ctx context.Context, r *runner, c *call, in *inputs, times int, o *outcome) error {
+	if err := m.buf.fill(c, in); err != nil {
+		return err
+	}
+	if err := m.enqueue(ctx, r, times); err != nil || !m.cfg.Check {
+		return err
+	}
+	wrong, stray, err := m.buf.verify(ctx, c, in)
+	o.Wrong += wrong
+	o.Stray += stray
+	return err
+}
+
+func repeat(ctx context.Context, n int, f func() error) error {
+	for i := range n {
+		if i%256 == 255 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *measurement) enqueue(ctx context.Context, r *runner, times int) error {
+	if err := repeat(ctx, times, func() error { return r.run(m.Stream) }); err != nil {
+		return err
+	}
+	return m.wait(ctx, r.comm)
+}
+
+func (m *measurement) wait(ctx context.Context, comm Communicator) error {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	defer cancel()
+	return comm.Synchronize(ctx, m.Stream)
+}
+
+func (m *measurement) barrier(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	defer cancel()
+	return m.Peers.Barrier(ctx)
+}
+
+func (m *measurement) all(ctx context.Context, mine []byte) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
+	defer cancel()
+	return m.Peers.AllGather(ctx, mine)
+}
+
+// bytesText formats a size, for example "64 MiB".
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.size && n%(u.size>>3) == 0 {
+			return fmt.Sprintf("%g %s", float64(n)/float64(u.size), u.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,381 @@
+package perf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/algorithm/nvlink"
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/buildinfo"
+)
+
+// TuneOptions are the options of `goccl tune`.
+type TuneOptions struct {
+	Collectives []string // names; none: all that have algorithms to choose from
+	Modes       []string // nvlink.ModeEager, nvlink.ModeGraph; none: both
+	Widths      []int    // of elements, in bytes, for reductions; none: 1, 2, 4 and 8
+	Ranks       int      // ranks to start here; 0: one per GPU. A launcher overrides it
+	Layout      string
+
+	MinBytes, MaxBytes int64
+	Factor             float64
+	Cycles             int
+	Check              bool
+	Timeout            time.Duration
+
+	Out     string // file for the table
+	Rows    string // file for every measured time; may be empty
+	Command []string
+	Stdout  io.Writer
+	Stderr  *os.File
+}
+
+const (
+	// pruneFactor: an algorithm that is this much slower than the best is not the best at larger sizes.
+	pruneFactor = 2
+	// pruneFrom is where bandwidth begins to dominate: at 1 MiB the ring takes twice the time of packets, at 64 MiB
+	// less.
+	pruneFrom = 16 << 20
+	// keepFactor: the algorithm of the previous size stays unless the best is faster by more than the noise of a
+	// measurement.
+	keepFactor = 1.03
+)
+
+// tuneTypes are the types that represent the widths: types with kernels specialised for a number of ranks, if there are
+// any.
+var tuneTypes = map[int]datatype.Type{1: datatype.Int8, 2: datatype.Bfloat16, 4: datatype.Float32, 8: datatype.Float64}
+
+// sweep is one measurement: a collective in one mode with elements of one width. Width 0: the collective does not
+// depend on the element type.
+type sweep struct {
+	kind  Kind
+	mode  string
+	width int
+}
+
+func (s sweep) String() string {
+	if s.width == 0 {
+		return fmt.Sprintf("%v %s", s.kind, s.mode)
+	}
+	return fmt.Sprintf("%v %s, %d-byte elements", s.kind, s.mode, s.width)
+}
+
+func (s sweep) elements() datatype.Type {
+	if s.width == 0 {
+		return datatype.Float32
+	}
+	return tuneTypes[s.width]
+}
+
+func reduces(c algorithm.Collective) bool {
+	return c == algorithm.AllReduce || c == algorithm.ReduceScatter || c == algorithm.Reduce
+}
+
+// sweeps lists all measurements of kinds.
+func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
+	modes, widths := o.Modes, o.Widths
+	if len(modes) == 0 {
+		modes = []string{nvlink.ModeGraph, nvlink.ModeEager}
+	}
+	if len(widths) == 0 {
+		widths = []int{4, 2, 1, 8}
+	}
+	for i, m := range modes {
+		if m != nvlink.ModeEager && m != nvlink.ModeGraph || slices.Contains(modes[:i], m) {
+			return nil, invalid("mode %q: want %s, %s, or both once", m, nvlink.ModeEager, nvlink.ModeGraph)
+		}
+	}
+	for i, w := range widths {
+		if _, ok := tuneTypes[w]; !ok || slices.Contains(widths[:i], w) {
+			return nil, invalid("width %d: want some of 1, 2, 4 and 8, each once", w)
+		}
+	}
+	var list []sweep
+	for _, k := range kinds {
+		for _, m := range modes {
+			if !reduces(k.Collective) {
+				list = append(list, sweep{k, m, 0})
+				continue
+			}
+			for _, w := range widths {
+				list = append(list, sweep{k, m, w})
+			}
+		}
+	}
+	return list, nil
+}
+
+// Tune measures every algorithm with several numbers of threads or channels, in graphs and eagerly, for every element
+// width. It writes the table that selects the fastest by size, in the format that GOCCL_TUNING reads. Collectives that
+// are not measured keep their rows of the current table.
+func Tune(ctx context.Context, o TuneOptions) error {
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	kinds, err := o.kinds()
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{o.Out, o.Rows} {
+		if info, err := os.Stat(filepath.Dir(path)); path != "" && (err != nil || !info.IsDir()) {
+			return invalid("%s cannot be written: there is no folder %s", path, filepath.Dir(path))
+		}
+	}
+	sweeps, err := o.sweeps(kinds)
+	if err != nil {
+		return err
+	}
+	for _, w := range sweeps {
+		c := o.config(w)
+		if err := c.normalize(max(2, o.Ranks)); err != nil {
+			return err
+		}
+	}
+	if _, err := ParseDevice("cuda"); err != nil {
+		return fmt.Errorf("tune: the host device has nothing to choose from: %w", err)
+	}
+	env, err := bootstrap.FromEnv()
+	if err == nil {
+		boot, err := bootstrap.Join(ctx, env)
+		if err != nil {
+			return fmt.Errorf("tune: join: %w", err)
+		}
+		return o.rank(ctx, sweeps, boot, bootstrap.LocalRank(boot), bootstrap.LocalSize(boot), LayoutProcesses)
+	}
+	if !errors.Is(err, bootstrap.ErrNoLauncher) {
+		return err
+	}
+	n := o.Ranks
+	if n == 0 {
+		if n, err = gpus(device.CUDA); err != nil {
+			return err
+		}
+	}
+	if n < 2 {
+		return invalid("%d ranks: nothing to choose from with fewer than two", n)
+	}
+	if o.Layout != LayoutThreads {
+		start := Options{Command: o.Command, Stdout: o.Stdout, Stderr: o.Stderr}
+		return start.start(ctx, n)
+	}
+	return ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
+		return o.rank(ctx, sweeps, boot, i, n, LayoutThreads)
+	})
+}
+
+// kinds lists the measured kinds.
+func (o *TuneOptions) kinds() ([]Kind, error) {
+	names, all := o.Collectives, len(o.Collectives) == 0
+	if all {
+		names = Kinds()
+	}
+	var kinds []Kind
+	for _, name := range names {
+		k, err := ParseKind(name)
+		switch {
+		case err != nil:
+			return nil, invalid("%w", err)
+		case k.Ring || len(nvlink.Variants(k.Collective)) == 0:
+			if !all {
+				return nil, invalid("%v has no algorithms to choose from", k)
+			}
+		default:
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds, nil
+}
+
+func (o *TuneOptions) config(w sweep) Config {
+	c := Config{Kind: w.kind, Types: []datatype.Type{w.elements()}, MinBytes: o.MinBytes, MaxBytes: o.MaxBytes,
+		Factor: o.Factor, Cycles: o.Cycles, Warmup: 1,
+		Check: o.Check, OutOfPlace: true, Prune: pruneFactor, PruneFrom: pruneFrom, Timeout: o.Timeout}
+	if w.mode == nvlink.ModeGraph {
+		c.GraphOps = GraphAuto
+	}
+	return c
+}
+
+// rank runs one rank from its device to the table, which rank 0 writes. It closes boot.
+func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.Bootstrap, local, localSize int,
+	layout string) (err error) {
+	defer func() { err = errors.Join(err, boot.Close()) }()
+	r, closer, err := rankOf(boot, device.CUDA, local, localSize, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closer()) }()
+	engine, err := nvlink.New(ctx, nvlink.Config{Bootstrap: boot, Device: r.Device, OpTimeout: o.Timeout})
+	if err != nil {
+		return fmt.Errorf("tune: rank %d: %w", boot.Rank(), err)
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	n := boot.WorldSize()
+	table, err := engine.Table()
+	if err != nil {
+		return err
+	}
+	table.GPU, table.Ranks = r.Device.Name(), n
+	table.Note = fmt.Sprintf("measured by goccl tune %s: %d ranks as %s", buildinfo.Read().Version, n, layout)
+	if boot.Rank() == 0 {
+		r.Reporter = &tuneReporter{w: o.Stdout, progress: NewProgress(o.Stderr)}
+		if _, err := fmt.Fprintf(o.Stdout, "# %s\n# %s, %d ranks\n# %12s %11s  fastest\n", table.Note, r.Device.Name(), n,
+			"size (B)", "time (us)"); err != nil {
+			return err
+		}
+	}
+	measured, best := map[string][]Row{}, make([][]nvlink.Row, len(sweeps))
+	shared := &tuned{engine: engine}
+	for i, w := range sweeps {
+		r.Libraries = nil
+		for _, name := range engine.Variants(w.kind.Collective) {
+			for _, t := range nvlink.Numbers(name) {
+				r.Libraries = append(r.Libraries, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, t), kind: w.kind, shared: shared})
+			}
+		}
+		if boot.Rank() == 0 {
+			if _, err := fmt.Fprintf(o.Stdout, "# %v\n", w); err != nil {
+				return err
+			}
+		}
+		rows, err := Measure(ctx, o.config(w), r)
+		if err != nil {
+			return err
+		}
+		if s := Summarize(rows); !s.OK() {
+			return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no table is written",
+				w, s.Wrong, s.Stray, s.Refused)
+		}
+		measured[w.String()], best[i] = rows, fastest(rows)
+	}
+	if boot.Rank() != 0 {
+		return nil
+	}
+	enter(table, sweeps, best)
+	if err := writeJSON(o.Rows, measured); err != nil {
+		return err
+	}
+	return writeJSON(o.Out, table)
+}
+
+// enter replaces the rows of each measured collective in the table. Where all sweeps of a collective agree, or there
+// was only one, its rows apply to every mode and width. Otherwise each sweep has its own rows; they apply to both modes
+// if only one was measured, and to every width likewise.
+func enter(t *nvlink.Table, sweeps []sweep, best [][]nvlink.Row) {
+	t.Version = nvlink.TableVersion
+	if t.Collectives == nil {
+		t.Collectives = map[string][]nvlink.Row{}
+	}
+	for len(sweeps) > 0 {
+		kind, n := sweeps[0].kind, 1
+		modes, widths, same := false, false, true
+		for ; n < len(sweeps) && sweeps[n].kind == kind; n++ {
+			modes = modes || sweeps[n].mode != sweeps[0].mode
+			widths = widths || sweeps[n].width != sweeps[0].width
+			same = same && slices.Equal(best[n], best[0])
+		}
+		t.Special = slices.DeleteFunc(t.Special, func(s nvlink.Special) bool {
+			c, err := algorithm.ParseCollective(s.Collective)
+			return err == nil && c == kind.Collective
+		})
+		t.Collectives[kind.String()] = best[0]
+		for i := range n {
+			if same {
+				break
+			}
+			s := nvlink.Special{Collective: kind.String(), Rows: best[i]}
+			if modes {
+				s.Mode = sweeps[i].mode
+			}
+			if widths {
+				s.Width = sweeps[i].width
+			}
+			t.Special = append(t.Special, s)
+		}
+		sweeps, best = sweeps[n:], best[n:]
+	}
+}
+
+func writeJSON(path string, v any) error {
+	if path == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, append(b, '\n'))
+}
+
+// fastest converts times to rows of a table. An algorithm that is chosen at one size and not at the next applies up to
+// the geometric mean of the two.
+func fastest(rows []Row) []nvlink.Row {
+	var chosen []nvlink.Row
+	var sizes []int64
+	for len(rows) > 0 {
+		size := rows[0].Size
+		end := slices.IndexFunc(rows, func(r Row) bool { return r.Size != size })
+		if end < 0 {
+			end = len(rows)
+		}
+		point := rows[:end]
+		rows = rows[end:]
+		best := point[0]
+		for _, r := range point {
+			if r.Time < best.Time {
+				best = r
+			}
+		}
+		name := best.Library
+		if n := len(chosen); n > 0 {
+			for _, r := range point {
+				if r.Library == chosen[n-1].Algorithm && r.Time <= keepFactor*best.Time {
+					name = r.Library
+				}
+			}
+			if chosen[n-1].Algorithm == name {
+				sizes[n-1] = size
+				continue
+			}
+			chosen[n-1].Bytes = max(sizes[n-1], int64(math.Sqrt(float64(sizes[n-1])*float64(size))))
+		}
+		chosen, sizes = append(chosen, nvlink.Row{Algorithm: name}), append(sizes, size)
+	}
+	return chosen
+}
+
+// tuneReporter prints the fastest algorithm of each size.
+type tuneReporter struct {
+	w        io.Writer
+	progress *Progress
+}
+
+func (t *tuneReporter) Progress(what string) {
+	if t.progress != nil {
+		t.progress.Show(what)
+	}
+}
+
+func (t *tuneReporter) Point(rows []Row) {
+	if t.progress != nil {
+		t.progress.Clear()
+	}
+	best := rows[0]
+	for _, r := range rows {
+		if r.Time < best.Time {
+			best = r
+		}
+	}
+	_, _ = fmt.Fprintf(t.w, "  %12d %11.2f  %-22s of %d\n", best.Size, best.Time, best.Library, len(rows))
+}

@@ -1,0 +1,285 @@
+package launch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/setting"
+)
+
+// Options describes the job.
+type Options struct {
+	N       int      // ranks, at least 1
+	Program []string // the program and its arguments
+	Env     []string // the environment, this process's if nil; the job's variables are added
+	// Stdout and Stderr receive the ranks' output, a line at a time; nil is os.Stdout and os.Stderr.
+	Stdout, Stderr io.Writer
+	// Grace is the time between the first failure and SIGTERM to the other ranks; 0 is one second.
+	Grace time.Duration
+}
+
+const (
+	defaultGrace = time.Second
+	killDelay    = 2 * time.Second // from SIGTERM to SIGKILL
+	// for output after the end of a rank, if a descendant that left its group holds the pipe
+	drainDelay = 5 * time.Second
+)
+
+// mostRanks is far more than a host has processors. A larger number is a mistake that would exhaust the host's
+// processes.
+const mostRanks = 4096
+
+// ErrInvalid means that the options are invalid.
+var ErrInvalid = errors.New("launch: invalid options")
+
+// ExitError describes the first rank that failed.
+type ExitError struct {
+	Rank   int
+	Code   int            // exit status, -1 if killed or never started
+	Signal syscall.Signal // the signal that killed it, 0 if none did
+	Err    error          // the reason why it could not be started, or nil
+}
+
+// Error names the rank and how it ended.
+func (e *ExitError) Error() string {
+	switch {
+	case e.Err != nil:
+		return fmt.Sprintf("rank %d could not be started: %v", e.Rank, e.Err)
+	case e.Signal != 0:
+		return fmt.Sprintf("rank %d was killed by signal %d (%s)", e.Rank, int(e.Signal), unix.SignalName(e.Signal))
+	}
+	return fmt.Sprintf("rank %d exited with status %d", e.Rank, e.Code)
+}
+
+// Unwrap returns Err.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// ExitCode is the exit status for a launcher: the rank's status, 128 + the signal as in shells, or 127 for a program
+// that cannot be started.
+func (e *ExitError) ExitCode() int {
+	switch {
+	case e.Err != nil:
+		return 127
+	case e.Signal != 0:
+		return 128 + int(e.Signal)
+	}
+	return e.Code
+}
+
+// Run starts N ranks and waits for all of them. It returns nil if all exited with status 0, an *ExitError for the first
+// that failed, or the context's error if that ended the job.
+//
+//  1. Start the ranks from one locked thread, because PR_SET_PDEATHSIG depends on the thread that started them.
+//  2. One goroutine per rank waits for its end, kills the rest of its group, then reaps it: while it is a zombie its
+//     group's number cannot be reused. Then it drains the output. The keeper holds each group from its start until
+//     then.
+//  3. The first failure, or the end of ctx, starts the sequence: grace, SIGTERM, SIGKILL.
+func Run(ctx context.Context, o Options) error {
+	if o.N < 1 || o.N > mostRanks || len(o.Program) == 0 {
+		return fmt.Errorf("%w: %d ranks of %q: choose 1 to %d ranks, and a program", ErrInvalid, o.N, o.Program, mostRanks)
+	}
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
+	if o.Grace <= 0 {
+		o.Grace = defaultGrace
+	}
+	if o.Env == nil {
+		o.Env = setting.Environ()
+	}
+	env, err := jobEnv(o)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- run(ctx, o, env)
+	}()
+	return <-done
+}
+
+func run(ctx context.Context, o Options, env []string) error {
+	j := &job{failed: make(chan struct{})}
+	k, err := startKeeper()
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	var output sync.Mutex
+	for r := range o.N {
+		p, err := start(o, r, env, &output, k)
+		if err != nil {
+			j.fail(&ExitError{Rank: r, Code: -1, Err: err})
+			break
+		}
+		j.add(p)
+		j.wg.Go(func() {
+			if e := p.wait(); e != nil {
+				j.fail(e)
+			}
+			j.remove(p)
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		j.wg.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return j.err()
+	case <-j.failed:
+		select {
+		case <-ended:
+			return j.err()
+		case <-ctx.Done():
+		case <-time.After(o.Grace):
+		}
+	case <-ctx.Done():
+		j.cancel(context.Cause(ctx))
+	}
+	j.signal(unix.SIGTERM)
+	select {
+	case <-ended:
+		return j.err()
+	case <-time.After(killDelay):
+	}
+	// Repeated, since a group may still be growing.
+	for {
+		j.signal(unix.SIGKILL)
+		select {
+		case <-ended:
+			return j.err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// job holds the running ranks.
+type job struct {
+	wg     sync.WaitGroup
+	failed chan struct{} // closed with the first failure
+
+	mu      sync.Mutex
+	running map[*process]struct{}
+	first   error
+}
+
+func (j *job) add(p *process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.running == nil {
+		j.running = map[*process]struct{}{}
+	}
+	j.running[p] = struct{}{}
+}
+
+func (j *job) remove(p *process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.running, p)
+}
+
+// fail records the first failure; later ones are its consequences.
+func (j *job) fail(e *ExitError) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.first == nil {
+		j.first = e
+		close(j.failed)
+	}
+}
+
+func (j *job) cancel(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.first == nil {
+		j.first = fmt.Errorf("launch: the job was ended: %w", err)
+		close(j.failed)
+	}
+}
+
+func (j *job) err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.first
+}
+
+func (j *job) signal(s syscall.Signal) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for p := range j.running {
+		p.signal(s)
+	}
+}
+
+// jobEnv returns the part of the environment that is common to all ranks.
+func jobEnv(o Options) ([]string, error) {
+	// goccl does not listen on this port: it is for the program's own rendezvous. It was free a moment ago.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil { // a machine without IPv4
+		var six error
+		if l, six = net.Listen("tcp", "[::1]:0"); six != nil {
+			return nil, fmt.Errorf("launch: find a free port; is the loopback interface up (ip link set lo up)?: %w",
+				errors.Join(err, six))
+		}
+	}
+	at := l.Addr().(*net.TCPAddr)
+	_ = l.Close()
+	random := func() string {
+		b := make([]byte, 32)
+		_, _ = rand.Read(b) // never fails
+		return hex.EncodeToString(b)
+	}
+	env := drop(o.Env, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+		"GOCCL_SECRET", "GOCCL_RUN_ID",
+		// The variables of an outer launcher or an outer job do not apply to this job.
+		"NCCL_COMM_ID", "MSCCLPP_MASTER_ADDR", "MSCCLPP_MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+	n := strconv.Itoa(o.N)
+	return append(env, "WORLD_SIZE="+n, "LOCAL_WORLD_SIZE="+n, "GROUP_RANK=0", "MASTER_ADDR="+at.IP.String(),
+		"MASTER_PORT="+strconv.Itoa(at.Port),
+		"GOCCL_SECRET="+random(), "GOCCL_RUN_ID="+random()), nil
+}
+
+func drop(env []string, names ...string) []string {
+	out := make([]string, 0, len(env)+8)
+next:
+	for _, kv := range env {
+		k, _, _ := strings.Cut(kv, "=")
+		for _, n := range names {
+			if k == n {
+				continue next
+			}
+		}
+		out = append(out, kv)
+	}
+	return out
+}
+
+func command(o Options, rank int, env []string) *exec.Cmd {
+	cmd := exec.Command(o.Program[0], o.Program[1:]...)
+	r := strconv.Itoa(rank)
+	cmd.Env = append(env[:len(env):len(env)], "RANK="+r, "LOCAL_RANK="+r)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}

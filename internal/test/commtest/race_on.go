@@ -1,0 +1,6 @@
+//go:build race
+
+package commtest
+
+// Slowness multiplies time limits.
+const Slowness = 3

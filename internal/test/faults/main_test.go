@@ -1,0 +1,13 @@
+package faults_test
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/internal/test/commtest"
+)
+
+func TestMain(m *testing.M) {
+	commtest.Main(m, map[string]func(*commtest.Process) error{
+		"traffic": traffic, "wait": wait, "setup": setup, "replay": replay, "reuse": reuse, "paused": paused, "model": model,
+	})
+}

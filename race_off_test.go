@@ -1,6 +1,0 @@
-//go:build !race
-
-package goccl_test
-
-// slowness multiplies time limits.
-const slowness = 1
