@@ -127,7 +127,8 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 //
 // elsewhere is a note for errors if rank 0 does not listen at the given address. That works only if traffic to that
 // address is forwarded to this host.
-func (a rootAddress) listen(ctx context.Context, spec string, family int) (ls []net.Listener, elsewhere string, err error) {
+func (a rootAddress) listen(ctx context.Context, spec string, family int) (
+	ls []net.Listener, elsewhere string, err error) {
 	if a.unix != "" {
 		l, err := sockets.Listen("unix", a.unix)
 		if err != nil {
