@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
@@ -22,6 +23,10 @@ import (
 type registered struct {
 	collection *algorithm.Collection
 	executor   *executor.Executor // shared by all plans
+
+	ctx   context.Context // of Algorithm.Run, see context
+	stop  context.CancelFunc
+	renew time.Time
 }
 
 // RegisterAlgorithm adds an algorithm to those that c selects from. It is collective: all ranks register the same
@@ -190,11 +195,10 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []algorithm.Request) error {
 			}
 		}
 		from = i + 1
-		ctx, stop := context.WithTimeout(c.status.ctx, c.cfg.Timeout)
-		c.remember(reqs[i].Stream)
-		err := a.Run(ctx, seq+uint64(i), &reqs[i])
-		stop()
-		if err != nil {
+		if err := c.engine.Follow(reqs[i].Stream); err != nil {
+			return c.wrap(reqs[i].Collective.String(), err)
+		}
+		if err := a.Run(c.registered.context(c.status.ctx, c.cfg.Timeout), seq+uint64(i), &reqs[i]); err != nil {
 			return err
 		}
 	}
@@ -204,7 +208,23 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []algorithm.Request) error {
 	return nil
 }
 
+// context returns a context that ends with parent, or after one to two timeouts. It is made for many calls, because
+// making one costs as much as a quarter of a small plan on the host. The caller holds the communicator's mu.
+func (r *registered) context(parent context.Context, timeout time.Duration) context.Context {
+	if now := time.Now(); now.After(r.renew) {
+		if r.stop != nil {
+			r.stop()
+		}
+		r.ctx, r.stop = context.WithTimeout(parent, 2*timeout)
+		r.renew = now.Add(timeout)
+	}
+	return r.ctx
+}
+
 func (r *registered) close() error {
+	if r.stop != nil {
+		r.stop()
+	}
 	err := r.collection.Close()
 	if r.executor != nil {
 		if e := r.executor.Close(); err == nil {

@@ -47,8 +47,6 @@ type Comm struct {
 	messages uint64               // sends and receives so far
 	single   [1]algorithm.Request // the request of a call with a single collective
 
-	extra map[uintptr]device.Stream // streams of registered algorithms, see remember
-
 	registered *registered // registered algorithms; nil if there are none
 	extended   atomic.Bool // an algorithm is registered, so the engine does not see all work
 

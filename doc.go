@@ -20,7 +20,7 @@
 //
 // # Failure
 //
-// No call waits for ever. When a rank dies, every other rank's Comm fails within about a second: running work ends, and
+// Every wait ends. When a rank dies, every other rank's Comm fails within about a second: running work ends, and
 // AsyncError and later calls return an *Error that names the rank. Survivors can make a smaller communicator with
 // Shrink.
 package goccl

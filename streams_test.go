@@ -1,8 +1,10 @@
 package goccl_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/test/commtest"
 )
 
@@ -215,4 +218,57 @@ func (a *alternator) close() error {
 	}
 	keep(a.in.Close())
 	return first
+}
+
+// A plan and the engine's own collectives are in order, too: the first, on a stream that is held up, writes what the
+// second reads on another stream.
+func TestHostOrderOfPlans(t *testing.T) {
+	const n, count = 2, 4
+	for _, name := range []string{"allreduce_twoshot_ll", "allgather_direct"} {
+		t.Run(name, func(t *testing.T) {
+			comms, p := commtest.New(t, n, commtest.Host, nil), buildPlan(t, name, n)
+			if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
+				t.Fatal(err)
+			}
+			if err := everyRank(comms, func(c *goccl.Comm) error { return sumThenGather(t.Context(), c, count) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func sumThenGather(ctx context.Context, c *goccl.Comm, count int64) error {
+	n := c.WorldSize()
+	x, err1 := c.Device().Alloc(4 * count)
+	all, err2 := c.Device().Alloc(4 * count * int64(n))
+	first, err3 := c.Device().NewStream()
+	second, err4 := c.Device().NewStream()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	want := make([]byte, 4*count*int64(n))
+	for i := range int(count) * n {
+		binary.NativeEndian.PutUint32(want[4*i:], uint32(n))
+	}
+	in := device.Bytes(x.Ptr(), 4*count)
+	for i := range count {
+		binary.NativeEndian.PutUint32(in[4*i:], 1)
+	}
+	gathered := make(chan struct{})
+	err := errors.Join(
+		first.(*host.Stream).Launch("hold", 1, func(*host.Block) error {
+			select {
+			case <-gathered: // too early
+			case <-time.After(50 * time.Millisecond):
+			}
+			return nil
+		}),
+		c.AllReduce(x.Ptr(), x.Ptr(), count, datatype.Int32, datatype.Sum, first),
+		c.AllGather(x.Ptr(), all.Ptr(), count, datatype.Int32, second),
+		second.(*host.Stream).Launch("gathered", 1, func(*host.Block) error { close(gathered); return nil }),
+		c.Synchronize(ctx, first), c.Synchronize(ctx, second))
+	if got := device.Bytes(all.Ptr(), int64(len(want))); !bytes.Equal(got, want) {
+		err = errors.Join(err, fmt.Errorf("rank %d gathered %v, not the sums %v", c.Rank(), got, want))
+	}
+	return errors.Join(err, x.Close(), all.Close(), first.Close(), second.Close())
 }

@@ -11,7 +11,7 @@ import (
 // and algorithm/nvlink for GPUs of one NVLink domain. An engine that lacks one of the parts below embeds Plain.
 //
 // Every rank must submit the same collectives in the same order; sends and receives only have to match pairwise. Check,
-// Enqueue, Drain, Leave and RegisterWindow are called by one goroutine at a time; the others may be called from any.
+// Enqueue, Follow, Drain, Leave and RegisterWindow are called by one goroutine at a time; the others may be called from any.
 // Requests are valid (Request.Validate): an engine checks only what needs its device.
 type Engine interface {
 	// Check finds mistakes of this rank's caller, such as a buffer that extends beyond its allocation, before anything
@@ -22,6 +22,9 @@ type Engine interface {
 	// of one call progress together, in any order. seq is the number of the first request; request i has number seq+i.
 	// Enqueue keeps no reference to reqs or its slices after it returns.
 	Enqueue(seq uint64, reqs []Request) error
+	// Follow makes later work on s, which the engine does not enqueue, follow the engine's work, and later work of the
+	// engine follow that.
+	Follow(s device.Stream) error
 	// Abort makes every running and later request end with cause. Only the first cause counts.
 	Abort(cause error)
 	// Err returns the cause of the abort, else the first error of a request that ran, else nil.
@@ -60,6 +63,9 @@ type Plain struct{}
 
 // Check finds no mistake.
 func (Plain) Check(uint64, []Request) error { return nil }
+
+// Follow does nothing: what enqueues other work orders it.
+func (Plain) Follow(device.Stream) error { return nil }
 
 // SeesAborts returns true.
 func (Plain) SeesAborts() bool { return true }

@@ -41,6 +41,9 @@ func (t Type) Size() int64 {
 	return typeSizes[t]
 }
 
+// Unsigned reports whether t is an unsigned integer type.
+func (t Type) Unsigned() bool { return t == Uint8 || t == Uint32 || t == Uint64 }
+
 // String returns the name that nccl-tests prints.
 func (t Type) String() string {
 	if !t.Valid() {

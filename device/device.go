@@ -165,6 +165,15 @@ type Stream interface {
 	Close() error
 }
 
+// Join makes later work on s wait for all work so far on other.
+func Join(s, other Stream) error {
+	ev, err := other.Record()
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.WaitEvent(ev), ev.Close())
+}
+
 // Event marks a point in a stream.
 type Event interface {
 	// Wait blocks until the point is reached or ctx ends.

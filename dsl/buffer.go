@@ -68,7 +68,8 @@ func (b *Buffer) Size() int { return b.size }
 func (b *Buffer) Slice(from, to int) Chunk {
 	c := Chunk{Rank: b.rank, Buffer: b.buffer, Index: b.offset + from, Size: to - from}
 	if from < 0 || to > b.size || from >= to {
-		b.p.fail(b.p.position(), ErrRange, "", "slice [%d:%d] of the %s buffer of rank %d, which has %d chunks", from, to, bufferName(b.buffer), b.rank, b.size)
+		b.p.fail(b.p.position(), ErrRange, "", "slice [%d:%d] of the %s buffer of rank %d, which has %d chunks", from, to,
+			bufferName(b.buffer), b.rank, b.size)
 		return Chunk{Rank: b.rank, Buffer: b.buffer, Index: b.offset}
 	}
 	return c
@@ -122,7 +123,7 @@ func (p *CollectiveProgram) checkChunk(pos Position, what string, c Chunk) bool 
 		p.fail(pos, ErrRange, "", "%s %v: there are %d ranks", what, c, len(p.ranks))
 		return false
 	}
-	if c.Buffer != Input && c.Buffer != Output && c.Buffer != Scratch {
+	if !c.Buffer.Valid() {
 		p.fail(pos, ErrRange, `use "i", "o" or "s"`, "%s %v: unknown buffer", what, c)
 		return false
 	}

@@ -36,7 +36,8 @@ func (c *channel) String() string {
 func (p *CollectiveProgram) newChannel(kind ChannelType, dst, src int) *channel {
 	c := &channel{p: p, kind: kind, dst: dst, src: src, pos: p.position()}
 	if dst < 0 || dst >= len(p.ranks) || src < 0 || src >= len(p.ranks) || dst == src {
-		p.fail(c.pos, ErrRange, "use two different ranks of the program", "%s channel from rank %d to rank %d, %d ranks", kind, src, dst, len(p.ranks))
+		p.fail(c.pos, ErrRange, "use two different ranks of the program", "%s channel from rank %d to rank %d, %d ranks",
+			kind, src, dst, len(p.ranks))
 		c.p = nil
 		return c
 	}
@@ -56,71 +57,41 @@ type channelKey struct {
 func (c *channel) valid() bool { return c.p != nil }
 
 // point emits an operation that uses only the channel.
-func (c *channel) point(name opName, s settings) {
+func (c *channel) point(name plan.OpName, s settings) {
 	if !c.valid() {
 		return
 	}
+	kind := name.Kind()
 	if s.group != nil {
-		c.p.fail(c.p.position(), ErrUsage, "name one block with TB", "%s on a thread-block group", name)
+		c.p.fail(c.p.position(), ErrUsage, "name one block with TB", "%s on a thread-block group", kind)
 		return
 	}
 	if s.relaxed {
 		if c.kind == plan.PortChannel {
-			c.p.fail(c.p.position(), ErrUsage, "drop Relaxed: the proxy always orders", "relaxed %s on a port channel", name)
+			c.p.fail(c.p.position(), ErrUsage, "drop Relaxed: the proxy always orders", "relaxed %s on a port channel", kind)
 			return
 		}
-		name = "rlx" + name
+		kind = plan.FindOp(func(k *plan.OpKind) bool { return k.Relaxes == name })
 	}
-	c.p.emit(&operation{name: name, pos: c.p.position(), rank: c.src, tb: s.tb, channelType: c.kind, channels: []*channel{c}, sync: s.sync})
+	c.p.emit(&operation{kind: kind, pos: c.p.position(), rank: c.src, tb: s.tb, channelType: c.kind,
+		channels: []*channel{c}, sync: s.sync})
 }
 
-// move emits a data operation from or to the peer. remoteDst: the destination is remote, else the source.
-func (c *channel) move(name opName, dst, src Chunk, remoteDst bool, s settings) {
+// move emits a data operation from or to the peer.
+func (c *channel) move(name plan.OpName, dst, src Chunk, s settings) {
 	if !c.valid() {
 		return
 	}
-	p, pos := c.p, c.p.position()
-	ok := p.checkChunk(pos, "destination", dst)
-	ok = p.checkChunk(pos, "source", src) && ok
-	if !ok {
-		return
+	o := &operation{kind: name.Kind(), pos: c.p.position(), rank: c.src, channelType: c.kind, channels: []*channel{c},
+		src: []operand{{chunk: src}}, dst: []operand{{chunk: dst}}}
+	remote := o.dst
+	if o.kind.Src.At(0).Chunk() == plan.RemoteChunk {
+		remote = o.src
 	}
-	remote, local := src, dst
-	if remoteDst {
-		remote, local = dst, src
-	}
-	switch {
-	case remote.Rank != c.dst:
-		p.fail(pos, ErrMismatch, "", "%s on the %v: the remote chunk is of %v", name, c, remote)
-		return
-	case local.Rank != c.src:
-		p.fail(pos, ErrMismatch, "", "%s on the %v: the local chunk is of %v", name, c, local)
-		return
-	case dst.Size != src.Size:
-		p.fail(pos, ErrMismatch, "", "%s of %d chunks to %d: %v, %v", name, src.Size, dst.Size, src, dst)
-		return
-	}
-	switch name {
-	case plan.PutPackets, plan.ReadPutPackets:
-		if dst.Buffer != Scratch {
-			p.fail(pos, ErrUsage, "put them into a scratch buffer", "%s writes packets to %v: packets live in scratch", name, dst)
-			return
-		}
-		if src.Buffer != Scratch && (name == plan.ReadPutPackets || c.kind == plan.PortChannel) {
-			p.fail(pos, ErrUsage, "copy with Rank.CopyPackets first", "%s sends packets as they are, but %v does not hold packets", name, src)
-			return
-		}
-	}
-	o := operation{name: name, pos: pos, rank: c.src, channelType: c.kind, channels: []*channel{c}}
-	lo, ro := operand{chunk: local}, operand{chunk: remote, channel: c}
-	if remoteDst {
-		o.src, o.dst = []operand{lo}, []operand{ro}
-	} else {
-		o.src, o.dst = []operand{ro}, []operand{lo}
-	}
+	remote[0].channel = c
 	if c.kind == plan.PortChannel && s.group != nil {
-		p.fail(pos, ErrUsage, "name one block with TB", "%s on a port channel by a thread-block group", name)
+		c.p.fail(o.pos, ErrUsage, "name one block with TB", "%s on a port channel by a thread-block group", name)
 		return
 	}
-	p.emitShared(&o, s)
+	c.p.transfer(o, s)
 }

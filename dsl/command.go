@@ -15,12 +15,12 @@ import (
 //	memory_channel port_channel              dst, src (ranks)
 //	switch_channel                           ranks, buffer
 //	semaphore                                rank, initial
-//	scratch                                  rank, size                     makes a buffer; chunks count from its start by `view`
+//	scratch                                  rank, size; makes a buffer, whose chunks count from its start by `view`
 //	signal wait flush                        channel_type, channel
 //	get put put_packets read_put_packets
 //	put_with_signal
 //	put_with_signal_and_flush                channel_type, channel, to, from
-//	reduce                                   acc, others; into; channel_type, channel for a peer's chunks, else local; packet
+//	reduce                                   acc, others; into; channel_type, channel for a peer's chunks; packet
 //	copy copy_packets unpack_packets         to, from
 //	barrier                                  rank, blocks
 //	acquire release                          semaphore
@@ -66,12 +66,11 @@ type Command struct {
 
 // replay holds the objects that commands have created.
 type replay struct {
-	p      *CollectiveProgram
-	memory []*MemoryChannel
-	ports  []*PortChannel
-	groups []*SwitchChannel
-	sems   []*Semaphore
-	views  []*Buffer
+	p        *CollectiveProgram
+	channels map[ChannelType][]*channel
+	groups   []*SwitchChannel
+	sems     []*Semaphore
+	views    []*Buffer
 }
 
 // errBadRef stops one command; the error has been recorded.
@@ -126,9 +125,9 @@ func (r *replay) command(c *Command) {
 	}
 	switch c.Op {
 	case "memory_channel":
-		r.memory = append(r.memory, r.p.MemoryChannel(c.Dst, c.Src))
+		r.open(plan.MemoryChannel, c)
 	case "port_channel":
-		r.ports = append(r.ports, r.p.PortChannel(c.Dst, c.Src))
+		r.open(plan.PortChannel, c)
 	case "switch_channel":
 		r.groups = append(r.groups, r.p.SwitchChannel(c.Ranks, c.Buffer))
 	case "semaphore":
@@ -145,25 +144,44 @@ func (r *replay) command(c *Command) {
 		r.p.EndLoop()
 	case "barrier":
 		r.p.Rank(c.Rank).Barrier(c.Blocks...)
-	case "acquire", "release":
+	case "reduce":
+		r.reduce(c, opts)
+	default:
+		r.op(c, apply(opts))
+	}
+}
+
+func (r *replay) open(kind ChannelType, c *Command) {
+	r.channels[kind] = append(r.channels[kind], r.p.newChannel(kind, c.Dst, c.Src))
+}
+
+// op replays an operation that the table of ops has a word for.
+func (r *replay) op(c *Command, s settings) {
+	k := plan.FindOp(func(k *plan.OpKind) bool { return k.Word == c.Op && c.Op != "" })
+	switch {
+	case k == nil || len(k.Channels) > 0 && !k.On(plan.SwitchChannel):
+		r.onChannel(c, k, s)
+	case k.Semaphores:
 		if c.Semaphore < 0 || c.Semaphore >= len(r.sems) {
 			_ = r.bad("semaphore %d of %d", c.Semaphore, len(r.sems))
 			return
 		}
-		if c.Op == "acquire" {
-			r.sems[c.Semaphore].Acquire(opts...)
-		} else {
-			r.sems[c.Semaphore].Release(opts...)
-		}
-	case "copy", "copy_packets", "unpack_packets":
-		r.local(c, opts)
-	case "reduce":
-		r.reduce(c, opts)
-	case "switch_reduce", "switch_broadcast", "switch_broadcast_packets":
-		r.group(c, opts)
+		r.sems[c.Semaphore].point(k.Name, s)
+	case k.On(plan.SwitchChannel):
+		r.onSwitch(c, k, s)
 	default:
-		r.channel(c, opts)
+		if to, from, err := r.ends(c); err == nil {
+			r.p.Rank(to.Rank).move(k.Name, to, from, s)
+		}
 	}
+}
+
+// ends returns the destination and the source of a command.
+func (r *replay) ends(c *Command) (to, from Chunk, err error) {
+	if to, err = r.chunk(c.To, "to"); err == nil {
+		from, err = r.chunk(c.From, "from")
+	}
+	return to, from, err
 }
 
 func (r *replay) options(c *Command) ([]Option, error) {
@@ -200,26 +218,6 @@ func (r *replay) options(c *Command) ([]Option, error) {
 	return opts, nil
 }
 
-func (r *replay) local(c *Command, opts []Option) {
-	to, err := r.chunk(c.To, "to")
-	if err != nil {
-		return
-	}
-	from, err := r.chunk(c.From, "from")
-	if err != nil {
-		return
-	}
-	rank := r.p.Rank(to.Rank)
-	switch c.Op {
-	case "copy":
-		rank.Copy(to, from, opts...)
-	case "copy_packets":
-		rank.CopyPackets(to, from, opts...)
-	default:
-		rank.UnpackPackets(to, from, opts...)
-	}
-}
-
 func (r *replay) reduce(c *Command, opts []Option) {
 	acc, err := r.chunk(c.Acc, "acc")
 	if err != nil {
@@ -237,76 +235,46 @@ func (r *replay) reduce(c *Command, opts []Option) {
 	case "":
 		r.p.Rank(acc.Rank).Reduce(acc, others, opts...)
 	case plan.MemoryChannel:
-		if c.Channel < 0 || c.Channel >= len(r.memory) {
-			_ = r.bad("memory channel %d of %d", c.Channel, len(r.memory))
+		memory := r.channels[plan.MemoryChannel]
+		if c.Channel < 0 || c.Channel >= len(memory) {
+			_ = r.bad("memory channel %d of %d", c.Channel, len(memory))
 			return
 		}
-		r.memory[c.Channel].Reduce(acc, others, opts...)
+		(&MemoryChannel{memory[c.Channel]}).Reduce(acc, others, opts...)
 	default:
 		_ = r.bad("reduce on a %s channel: only memory channels load", c.ChannelType)
 	}
 }
 
-func (r *replay) group(c *Command, opts []Option) {
+func (r *replay) onSwitch(c *Command, k *plan.OpKind, s settings) {
 	if c.Channel < 0 || c.Channel >= len(r.groups) {
 		_ = r.bad("switch channel %d of %d", c.Channel, len(r.groups))
 		return
 	}
 	at := r.groups[c.Channel].AtRank(c.Rank)
-	if c.Op == "switch_reduce" {
-		if to, err := r.chunk(c.To, "to"); err == nil {
-			at.Reduce(c.Offset, c.Size, to, opts...)
-		}
-		return
+	local, what := c.From, "from"
+	if k.Dst.At(0).Chunk() == plan.LocalChunk {
+		local, what = c.To, "to"
 	}
-	from, err := r.chunk(c.From, "from")
-	if err != nil {
-		return
-	}
-	if c.Op == "switch_broadcast" {
-		at.Broadcast(from, c.Offset, c.Size, opts...)
-	} else {
-		at.BroadcastPackets(from, c.Offset, c.Size, opts...)
+	if chunk, err := r.chunk(local, what); err == nil {
+		at.move(k.Name, chunk, c.Offset, c.Size, s)
 	}
 }
 
-// channel replays the operations on memory and port channels.
-func (r *replay) channel(c *Command, opts []Option) {
-	var m *MemoryChannel
-	var q *PortChannel
+// onChannel replays an operation on a memory or port channel. k is nil if there is no such operation.
+func (r *replay) onChannel(c *Command, k *plan.OpKind, s settings) {
+	list := r.channels[c.ChannelType]
 	switch {
-	case c.ChannelType == plan.MemoryChannel && c.Channel >= 0 && c.Channel < len(r.memory):
-		m = r.memory[c.Channel]
-	case c.ChannelType == plan.PortChannel && c.Channel >= 0 && c.Channel < len(r.ports):
-		q = r.ports[c.Channel]
-	default:
-		_ = r.bad("command %q on %s channel %d, there are %d memory and %d port channels", c.Op, c.ChannelType, c.Channel, len(r.memory), len(r.ports))
-		return
-	}
-	point := map[string]func(...Option){}
-	move := map[string]func(dst, src Chunk, opts ...Option){}
-	if m != nil {
-		point["signal"], point["wait"] = m.Signal, m.Wait
-		move["get"], move["put"], move["put_packets"], move["read_put_packets"] = m.Get, m.Put, m.PutPackets, m.ReadPutPackets
-	} else {
-		point["signal"], point["wait"], point["flush"] = q.Signal, q.Wait, q.Flush
-		move["put"], move["put_packets"], move["read_put_packets"] = q.Put, q.PutPackets, q.ReadPutPackets
-		move["put_with_signal"], move["put_with_signal_and_flush"] = q.PutWithSignal, q.PutWithSignalAndFlush
-	}
-	if f := point[c.Op]; f != nil {
-		f(opts...)
-		return
-	}
-	f := move[c.Op]
-	if f == nil {
+	case c.Channel < 0 || c.Channel >= len(list):
+		_ = r.bad("command %q on %s channel %d, there are %d memory and %d port channels", c.Op, c.ChannelType, c.Channel,
+			len(r.channels[plan.MemoryChannel]), len(r.channels[plan.PortChannel]))
+	case k == nil || !k.On(c.ChannelType):
 		_ = r.bad("a %s channel has no operation %q", c.ChannelType, c.Op)
-		return
-	}
-	to, err := r.chunk(c.To, "to")
-	if err != nil {
-		return
-	}
-	if from, err := r.chunk(c.From, "from"); err == nil {
-		f(to, from, opts...)
+	case !k.Does.Has(plan.Moves):
+		list[c.Channel].point(k.Name, s)
+	default:
+		if to, from, err := r.ends(c); err == nil {
+			list[c.Channel].move(k.Name, to, from, s)
+		}
 	}
 }

@@ -80,15 +80,16 @@ func FromDocument(doc *Document) (*CollectiveProgram, error) {
 	}
 	no := func(b *bool) bool { return b != nil && !*b }
 	p := NewCollectiveProgram(AlgoSpec{
-		Name: doc.Name, Collective: c, WorldSize: doc.Ranks, RanksPerNode: doc.RanksPerNode, InPlace: doc.InPlace, Instances: doc.Instances,
-		Protocol: doc.Protocol, NoFusion: no(doc.Fusion), NoAutoSync: no(doc.AutoSync), ReplicationPolicy: ReplicationPolicy(doc.ReplicationPolicy),
-		ReuseResources: doc.ReuseResources, ThreadsPerBlock: doc.ThreadsPerBlock, UseDoubleScratchBuffer: doc.DoubleScratch,
-		BufferAlignment: doc.Alignment, MinMessageSize: doc.MinMessageSize, MaxMessageSize: doc.MaxMessageSize, Portable: doc.Portable, Tags: doc.Tags,
+		Name: doc.Name, Collective: c, WorldSize: doc.Ranks, RanksPerNode: doc.RanksPerNode, InPlace: doc.InPlace,
+		Instances: doc.Instances, Protocol: doc.Protocol, NoFusion: no(doc.Fusion), NoAutoSync: no(doc.AutoSync),
+		ReplicationPolicy: ReplicationPolicy(doc.ReplicationPolicy), ReuseResources: doc.ReuseResources,
+		ThreadsPerBlock: doc.ThreadsPerBlock, UseDoubleScratchBuffer: doc.DoubleScratch, BufferAlignment: doc.Alignment,
+		MinMessageSize: doc.MinMessageSize, MaxMessageSize: doc.MaxMessageSize, Portable: doc.Portable, Tags: doc.Tags,
 	})
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	r := &replay{p: p}
+	r := &replay{p: p, channels: map[ChannelType][]*channel{}}
 	for i := range doc.Commands {
 		r.command(&doc.Commands[i])
 	}
@@ -113,25 +114,14 @@ func (doc *Document) collective() (Collective, error) {
 	if n < 1 || n > maxDocumentRanks || cf < 1 || cf > maxDocumentChunks/n || doc.Root < 0 || doc.Root >= n {
 		return bad("%d ranks, chunk factor %d, root %d", n, cf, doc.Root)
 	}
-	switch plan.Collective(doc.Collective) {
-	case plan.AllReduce:
-		return AllReduce(n, cf, doc.InPlace), nil
-	case plan.AllGather:
-		return AllGather(n, cf, doc.InPlace), nil
-	case plan.ReduceScatter:
-		return ReduceScatter(n, cf, doc.InPlace), nil
-	case plan.AllToAll:
-		return AllToAll(n, cf, doc.InPlace), nil
-	case plan.Broadcast:
-		return Broadcast(n, cf, doc.Root, doc.InPlace), nil
-	case plan.Reduce:
-		return Reduce(n, cf, doc.Root, doc.InPlace), nil
-	case plan.SendRecv:
-		return SendRecv(n, cf, doc.InPlace), nil
-	case "":
+	if name := plan.Collective(doc.Collective); name.Known() {
+		return named(name, n, cf, doc.Root, doc.InPlace), nil
+	}
+	if doc.Collective == "" {
 		return bad("the document names no collective")
 	}
-	if doc.InputChunks < 0 || doc.InputChunks > maxDocumentChunks || doc.OutputChunks < 0 || doc.OutputChunks > maxDocumentChunks {
+	if doc.InputChunks < 0 || doc.InputChunks > maxDocumentChunks || doc.OutputChunks < 0 ||
+		doc.OutputChunks > maxDocumentChunks {
 		return bad("collective %s with %d input and %d output chunks", doc.Collective, doc.InputChunks, doc.OutputChunks)
 	}
 	post := map[[2]int][]Contribution{}

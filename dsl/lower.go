@@ -20,7 +20,8 @@ func (p *CollectiveProgram) lower() *plan.Plan {
 	p.checkReplication()
 	s := &p.spec
 	out := &plan.Plan{
-		SchemaVersion: plan.SchemaVersion, Name: s.Name, Collective: plan.Collective(s.Collective.Name), Protocol: s.Protocol, InPlace: s.InPlace,
+		SchemaVersion: plan.SchemaVersion, Name: s.Name, Collective: plan.Collective(s.Collective.Name), Protocol: s.Protocol,
+		InPlace:        s.InPlace,
 		ReuseResources: s.ReuseResources, ThreadsPerBlock: s.ThreadsPerBlock, DoubleScratch: s.UseDoubleScratchBuffer,
 		Alignment: int64(s.BufferAlignment), MinSize: s.MinMessageSize, MaxSize: s.MaxMessageSize, Root: s.Collective.Root,
 		Postcondition: p.postcondition(),
@@ -35,7 +36,8 @@ func (p *CollectiveProgram) lowerRank(id int, r *rankState) plan.GPU {
 	n := p.spec.Instances
 	whole := instance{n: n, policy: p.spec.ReplicationPolicy}
 	g := plan.GPU{
-		ID: id, InputChunks: whole.chunks(p.spec.Collective.InputChunks), OutputChunks: whole.chunks(p.spec.Collective.OutputChunks),
+		ID: id, InputChunks: whole.chunks(p.spec.Collective.InputChunks),
+		OutputChunks:  whole.chunks(p.spec.Collective.OutputChunks),
 		ScratchChunks: whole.chunks(r.scratch),
 	}
 	for _, kind := range []ChannelType{plan.MemoryChannel, plan.PortChannel} {
@@ -61,10 +63,12 @@ func (p *CollectiveProgram) lowerRank(id int, r *rankState) plan.GPU {
 		}
 	}
 	if most := p.limits().Barriers; len(r.barriers)*n > most {
-		p.fail(p.start, ErrLimit, "use fewer sets of blocks or fewer instances", "rank %d needs %d barriers, at most %d", id, len(r.barriers)*n, most)
+		p.fail(p.start, ErrLimit, "use fewer sets of blocks or fewer instances", "rank %d needs %d barriers, at most %d", id,
+			len(r.barriers)*n, most)
 	}
 	if most := p.limits().Semaphores; len(r.semaphores)*n > most {
-		p.fail(p.start, ErrLimit, "use fewer instances", "rank %d needs %d semaphores, at most %d", id, len(r.semaphores)*n, most)
+		p.fail(p.start, ErrLimit, "use fewer instances", "rank %d needs %d semaphores, at most %d", id, len(r.semaphores)*n,
+			most)
 	}
 	blocks := r.blocks()
 	for i, ops := range blocks {
@@ -93,18 +97,16 @@ func (p *CollectiveProgram) remoteBuffers(g *plan.GPU, blocks [][]*operation) ma
 	var keys []remoteKey
 	for _, ops := range blocks {
 		for _, o := range ops {
-			for _, list := range [2][]operand{o.src, o.dst} {
-				for _, x := range list {
-					if x.channel == nil {
-						continue
-					}
-					k := remoteKey{x.chunk.Rank, x.chunk.Buffer}
-					if access[k] == nil {
-						access[k] = map[ChannelType]bool{}
-						keys = append(keys, k)
-					}
-					access[k][x.channel.kind] = true
+			for x := range o.operands() {
+				if x.channel == nil {
+					continue
 				}
+				k := remoteKey{x.chunk.Rank, x.chunk.Buffer}
+				if access[k] == nil {
+					access[k] = map[ChannelType]bool{}
+					keys = append(keys, k)
+				}
+				access[k][x.channel.kind] = true
 			}
 		}
 	}
@@ -145,7 +147,8 @@ func (l *blockLowering) run(ops []*operation) {
 	for _, o := range ops {
 		count++
 		if most := l.p.limits().Ops; count == most+1 {
-			l.p.fail(o.pos, ErrLimit, "spread the work over more thread blocks", "block %d of rank %d has more than %d operations", o.tb, o.rank, most)
+			l.p.fail(o.pos, ErrLimit, "spread the work over more thread blocks",
+				"block %d of rank %d has more than %d operations", o.tb, o.rank, most)
 		}
 		if o.loop == nil {
 			l.tb.Ops = append(l.tb.Ops, l.op(o))
@@ -155,7 +158,8 @@ func (l *blockLowering) run(ops []*operation) {
 		if o.loop != current {
 			current = o.loop
 			count++
-			l.tb.Ops = append(l.tb.Ops, plan.Op{Name: plan.Pipeline, UnitSize: int64(current.unit), NumChunks: current.numChunks})
+			l.tb.Ops = append(l.tb.Ops, plan.Op{Name: plan.Pipeline, UnitSize: int64(current.unit),
+				NumChunks: current.numChunks})
 		}
 		body := &l.tb.Ops[len(l.tb.Ops)-1]
 		body.Ops = append(body.Ops, l.op(o))
@@ -163,7 +167,7 @@ func (l *blockLowering) run(ops []*operation) {
 }
 
 func (l *blockLowering) op(o *operation) plan.Op {
-	out := plan.Op{Name: o.name, ChannelType: o.channelType, Slice: l.inst.slice(o), ReduceOp: o.reduce}
+	out := plan.Op{Name: o.kind.Name, ChannelType: o.channelType, Slice: l.inst.slice(o), ReduceOp: o.reduce}
 	for _, x := range o.src {
 		out.Src = append(out.Src, l.chunk(o, x))
 	}
@@ -171,10 +175,11 @@ func (l *blockLowering) op(o *operation) plan.Op {
 		out.Dst = append(out.Dst, l.chunk(o, x))
 	}
 	if most := l.p.limits().BuffersPerOp; max(len(out.Src), len(out.Dst)) > most {
-		l.p.fail(o.pos, ErrLimit, "reduce in two steps", "%s with %d sources and %d destinations, at most %d", o.name, len(out.Src), len(out.Dst), most)
+		l.p.fail(o.pos, ErrLimit, "reduce in two steps", "%s with %d sources and %d destinations, at most %d", o.kind,
+			len(out.Src), len(out.Dst), most)
 	}
 	// The buffer alone determines a store to a peer's memory; every other operation names its channels.
-	if o.synchronises() || o.channelType == plan.PortChannel || o.name == plan.Get {
+	if o.kind.Does != plan.Moves || o.channelType == plan.PortChannel || o.kind.Src.At(0).Chunk() == plan.RemoteChunk {
 		for _, c := range o.channels {
 			out.ChannelIDs = append(out.ChannelIDs, l.channelID(o, c.kind, c.id))
 		}
@@ -192,7 +197,8 @@ func (l *blockLowering) chunk(o *operation, x operand) plan.Chunk {
 	index := l.inst.index(x.chunk.Index, x.chunk.Size)
 	switch {
 	case x.channel != nil:
-		return plan.Remote(l.remoteID(o, x.channel.kind, l.remotes[remoteKey{x.chunk.Rank, x.chunk.Buffer}]), index, x.chunk.Size)
+		return plan.Remote(l.remoteID(o, x.channel.kind, l.remotes[remoteKey{x.chunk.Rank, x.chunk.Buffer}]), index,
+			x.chunk.Size)
 	case x.sw != nil:
 		return plan.Switch(l.channelID(o, plan.SwitchChannel, x.sw.ids[x.sw.member(o.rank)]), index, x.chunk.Size)
 	}
@@ -212,7 +218,8 @@ func (l *blockLowering) channelID(o *operation, kind ChannelType, id int) int {
 		return at
 	}
 	if most := l.p.limits().ChannelsPerBlock; len(refs.IDs) == most {
-		l.p.fail(o.pos, ErrLimit, "spread the channels over more thread blocks", "block %d of rank %d uses more than %d %s channels", o.tb, o.rank, most, kind)
+		l.p.fail(o.pos, ErrLimit, "spread the channels over more thread blocks",
+			"block %d of rank %d uses more than %d %s channels", o.tb, o.rank, most, kind)
 	}
 	refs.IDs = append(refs.IDs, global)
 	return len(refs.IDs) - 1
@@ -230,7 +237,8 @@ func (l *blockLowering) remoteID(o *operation, kind ChannelType, id int) int {
 		return at
 	}
 	if most := l.p.limits().RemotePerBlock; len(refs.IDs) == most {
-		l.p.fail(o.pos, ErrLimit, "spread the peers over more thread blocks", "block %d of rank %d reaches more than %d remote buffers by %s", o.tb, o.rank, most, kind)
+		l.p.fail(o.pos, ErrLimit, "spread the peers over more thread blocks",
+			"block %d of rank %d reaches more than %d remote buffers by %s", o.tb, o.rank, most, kind)
 	}
 	refs.IDs = append(refs.IDs, id)
 	return len(refs.IDs) - 1
@@ -239,11 +247,7 @@ func (l *blockLowering) remoteID(o *operation, kind ChannelType, id int) int {
 // postcondition returns the postcondition of a user-defined collective; named collectives need none.
 func (p *CollectiveProgram) postcondition() []plan.Postcond {
 	c := &p.spec.Collective
-	switch plan.Collective(c.Name) {
-	case plan.AllReduce, plan.AllGather, plan.ReduceScatter, plan.AllToAll, plan.Broadcast, plan.Reduce, plan.SendRecv:
-		return nil
-	}
-	if c.Post == nil {
+	if plan.Collective(c.Name).Known() || c.Post == nil {
 		return nil
 	}
 	whole := instance{n: p.spec.Instances, policy: p.spec.ReplicationPolicy}

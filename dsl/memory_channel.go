@@ -18,22 +18,22 @@ func (c *MemoryChannel) Wait(opts ...Option) { c.point(plan.Wait, apply(opts)) }
 
 // Get copies src of the peer to dst of this rank. Options: TB, Group.
 func (c *MemoryChannel) Get(dst, src Chunk, opts ...Option) {
-	c.move(plan.Get, dst, src, false, apply(opts))
+	c.move(plan.Get, dst, src, apply(opts))
 }
 
 // Put copies src of this rank to dst of the peer. Options: TB, Group.
 func (c *MemoryChannel) Put(dst, src Chunk, opts ...Option) {
-	c.move(plan.Put, dst, src, true, apply(opts))
+	c.move(plan.Put, dst, src, apply(opts))
 }
 
 // PutPackets encodes src as packets into the peer's scratch. Options: TB, Group.
 func (c *MemoryChannel) PutPackets(dst, src Chunk, opts ...Option) {
-	c.move(plan.PutPackets, dst, src, true, apply(opts))
+	c.move(plan.PutPackets, dst, src, apply(opts))
 }
 
 // ReadPutPackets waits for packets in this rank's scratch and forwards them to the peer's. Options: TB, Group.
 func (c *MemoryChannel) ReadPutPackets(dst, src Chunk, opts ...Option) {
-	c.move(plan.ReadPutPackets, dst, src, true, apply(opts))
+	c.move(plan.ReadPutPackets, dst, src, apply(opts))
 }
 
 // Reduce adds the peer's remote chunks to local, in this order. The result goes to local or, with Into, elsewhere.
@@ -55,5 +55,6 @@ func (c *MemoryChannel) Reduce(local Chunk, remote []Chunk, opts ...Option) {
 		p.fail(pos, ErrMismatch, "", "reduce on the %v: the local chunk is of %v", c, local)
 		return
 	}
-	p.emitReduce(&operation{name: plan.ReadReduce, pos: pos, rank: c.src, channelType: plan.MemoryChannel, src: src}, s)
+	p.emitReduce(&operation{kind: plan.ReadReduce.Kind(), pos: pos, rank: c.src, channelType: plan.MemoryChannel,
+		src: src}, s)
 }

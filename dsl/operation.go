@@ -1,9 +1,10 @@
 package dsl
 
-import "github.com/goccl/goccl/plan"
+import (
+	"iter"
 
-// opName is the name of an operation in a plan.
-type opName = plan.OpName
+	"github.com/goccl/goccl/plan"
+)
 
 // operand is a chunk and how to access it: locally when channel and sw are nil, through a channel, or through a switch
 // group. In a switch group, chunk.Rank is the accessing rank and the chunk stands for the same place on every member.
@@ -16,7 +17,7 @@ type operand struct {
 // operation is one step of one thread block. Passes rewrite the slice of operations of a rank; an operation is never
 // shared.
 type operation struct {
-	name     opName
+	kind     *plan.OpKind
 	pos      Position
 	rank, tb int
 	loop     *loop
@@ -34,36 +35,46 @@ type operation struct {
 }
 
 // synchronises reports whether only a few threads execute the operation, so that the block must synchronize around it.
-func (o *operation) synchronises() bool {
-	switch o.name {
-	case plan.Signal, plan.Wait, plan.RlxSignal, plan.RlxWait, plan.Flush, plan.SemAcquire, plan.SemRelease:
-		return true
-	}
-	return false
-}
+func (o *operation) synchronises() bool { return o.kind.Synchronizes() }
 
-// publishes reports whether other blocks or ranks may act on data of this block after the operation.
+// publishes reports whether other blocks or ranks may act on data of this block after the operation. A port channel's
+// proxy reads the source once the trigger is pushed.
 func (o *operation) publishes() bool {
-	switch o.name {
-	case plan.Signal, plan.RlxSignal, plan.SemRelease, plan.PutWithSignal, plan.PutWithSignalAndFlush, plan.Flush:
-		return true
-	case plan.Put, plan.PutPackets, plan.ReadPutPackets:
-		return o.channelType == plan.PortChannel // the proxy reads the source once the trigger is pushed
-	}
-	return false
+	does := o.kind.Does
+	return does&(plan.Adds|plan.Flushes) != 0 || does.Has(plan.Moves) && o.channelType == plan.PortChannel
 }
 
 // admits reports whether only after the operation the block may use data of others, or reuse its own buffers.
 func (o *operation) admits() bool {
-	switch o.name {
-	case plan.Wait, plan.RlxWait, plan.SemAcquire, plan.Flush:
-		return true
-	}
-	return false
+	return o.synchronises() && o.kind.Does&(plan.Takes|plan.Flushes) != 0
 }
 
 // meets reports whether the operation synchronizes all threads of the block.
-func (o *operation) meets() bool { return o.name == plan.Nop || o.name == plan.Barrier }
+func (o *operation) meets() bool { return o.kind.Does&(plan.Meets|plan.Joins) != 0 }
+
+// isNop reports whether the operation does nothing but that.
+func (o *operation) isNop() bool { return o.kind.Does == plan.Meets }
+
+// nopBefore returns an operation that synchronizes the threads of o's block.
+func nopBefore(o *operation) *operation {
+	return &operation{kind: plan.Nop.Kind(), pos: o.pos, rank: o.rank, tb: o.tb, loop: o.loop}
+}
+
+// operands visits the sources, then the destinations.
+func (o *operation) operands() iter.Seq[*operand] {
+	return func(yield func(*operand) bool) {
+		for i := range o.src {
+			if !yield(&o.src[i]) {
+				return
+			}
+		}
+		for i := range o.dst {
+			if !yield(&o.dst[i]) {
+				return
+			}
+		}
+	}
+}
 
 // movesData reports whether the operation reads or writes buffers.
 func (o *operation) movesData() bool { return len(o.src)+len(o.dst) > 0 }

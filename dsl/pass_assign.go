@@ -1,7 +1,5 @@
 package dsl
 
-import "github.com/goccl/goccl/plan"
-
 // assignBlocks chooses thread blocks for operations without one.
 //
 // Operations of a rank that must keep their order share a block; the others are distributed over blocks. These must
@@ -47,16 +45,12 @@ func (p *CollectiveProgram) sharedMemory() map[int][]reach {
 	}
 	for _, r := range p.ranks {
 		for _, o := range r.ops {
-			for _, list := range [2][]operand{o.src, o.dst} {
-				for _, x := range list {
-					if x.channel != nil {
-						add(x.chunk, o.rank)
-					}
-					if x.sw != nil {
-						for _, m := range x.sw.ranks {
-							add(x.sw.operand(m, x.chunk.Index, x.chunk.Size).chunk, o.rank)
-						}
-					}
+			for x := range o.operands() {
+				if x.channel == nil && x.sw == nil {
+					continue
+				}
+				for _, c := range x.places() {
+					add(c, o.rank)
 				}
 			}
 		}
@@ -67,19 +61,17 @@ func (p *CollectiveProgram) sharedMemory() map[int][]reach {
 // peers returns the ranks with which the operation accesses common memory.
 func (o *operation) peers(shared map[int][]reach, ranks int) []int {
 	set := make([]bool, ranks)
-	for _, list := range [2][]operand{o.src, o.dst} {
-		for _, x := range list {
-			switch {
-			case x.channel != nil:
-				set[x.channel.dst] = true
-			case x.sw != nil:
-				for _, m := range x.sw.ranks {
-					set[m] = true
-				}
-			default:
-				for _, s := range shared[o.rank] {
-					set[s.peer] = set[s.peer] || s.chunk.Overlaps(x.chunk)
-				}
+	for x := range o.operands() {
+		switch {
+		case x.channel != nil:
+			set[x.channel.dst] = true
+		case x.sw != nil:
+			for _, m := range x.sw.ranks {
+				set[m] = true
+			}
+		default:
+			for _, s := range shared[o.rank] {
+				set[s.peer] = set[s.peer] || s.chunk.Overlaps(x.chunk)
 			}
 		}
 	}
@@ -99,7 +91,7 @@ func (p *CollectiveProgram) assignRank(id int, r *rankState, shared map[int][]re
 	waits := map[int][]int{}   // peer → waits so far
 	var allWaits []int
 	for i, o := range r.ops {
-		if o.name == plan.Barrier || o.name == plan.Nop {
+		if o.meets() {
 			continue
 		}
 		for _, c := range o.channels {

@@ -1,7 +1,5 @@
 package dsl
 
-import "github.com/goccl/goccl/plan"
-
 // autoSync inserts a nop before every operation that could overtake an earlier one of its own block. Between
 // synchronization points the threads of a block run independently, and only a few of them execute signals and waits. So
 // a synchronization point is needed
@@ -52,7 +50,7 @@ func (s *pending) run(ops []*operation) []*operation {
 	var out []*operation
 	for _, o := range ops {
 		if !o.meets() && s.due(o) {
-			out = append(out, &operation{name: plan.Nop, pos: o.pos, rank: o.rank, tb: o.tb, loop: o.loop})
+			out = append(out, nopBefore(o))
 			*s = pending{}
 		}
 		if o.meets() {
@@ -126,35 +124,13 @@ func clash(a, b []access) bool {
 func (o *operation) accesses() (reads, writes []access) {
 	for i, x := range o.src {
 		for _, c := range x.places() {
-			reads = append(reads, access{chunk: c, async: o.packetSource(i)})
+			reads = append(reads, access{chunk: c, async: o.kind.Src.At(i).Packets()})
 		}
 	}
 	for i, x := range o.dst {
 		for _, c := range x.places() {
-			writes = append(writes, access{chunk: c, async: o.packetDestination(i)})
+			writes = append(writes, access{chunk: c, async: o.kind.Dst.At(i).Packets()})
 		}
 	}
 	return reads, writes
-}
-
-// packetSource reports whether operand i is read by waiting for packets.
-func (o *operation) packetSource(i int) bool {
-	switch o.name {
-	case plan.ReadPutPackets, plan.UnpackPackets, plan.SwitchStorePackets:
-		return true
-	case plan.ReducePackets, plan.ReduceCopyPackets, plan.ReduceSendPackets, plan.ReduceCopySendPackets:
-		return i > 0
-	}
-	return false
-}
-
-// packetDestination reports whether operand i is written as packets.
-func (o *operation) packetDestination(i int) bool {
-	switch o.name {
-	case plan.PutPackets, plan.ReadPutPackets, plan.CopyPackets, plan.SwitchStorePackets:
-		return true
-	case plan.ReduceCopyPackets, plan.ReduceSendPackets, plan.ReduceCopySendPackets:
-		return i > 0
-	}
-	return false
 }

@@ -1,7 +1,5 @@
 package dsl
 
-import "github.com/goccl/goccl/plan"
-
 // placeSyncs turns the author's SyncType into nop operations, which synchronize all threads of the block. It drops nops
 // that have no effect: at the start of a block, and right after another synchronization point.
 func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
@@ -9,7 +7,7 @@ func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
 	fresh := true // no operation since the last synchronization point
 	meet := func(at *operation) {
 		if !fresh {
-			out = append(out, &operation{name: plan.Nop, pos: at.pos, rank: at.rank, tb: at.tb, loop: at.loop})
+			out = append(out, nopBefore(at))
 			fresh = true
 		}
 	}
@@ -32,7 +30,7 @@ func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
 			meet(o)
 		}
 		switch {
-		case o.name == plan.Nop:
+		case o.isNop():
 			meet(o)
 		default:
 			out = append(out, o)
@@ -47,7 +45,7 @@ func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
 
 // trimNops drops nops at the end of a block; the end of a kernel synchronizes all threads.
 func trimNops(ops []*operation) []*operation {
-	for len(ops) > 0 && ops[len(ops)-1].name == plan.Nop && ops[len(ops)-1].loop == nil {
+	for len(ops) > 0 && ops[len(ops)-1].isNop() && ops[len(ops)-1].loop == nil {
 		ops = ops[:len(ops)-1]
 	}
 	return ops

@@ -1,6 +1,10 @@
 package dsl
 
-import "github.com/goccl/goccl/plan"
+import (
+	"slices"
+
+	"github.com/goccl/goccl/plan"
+)
 
 // The maximum lengths of the lists of merged operations, equal to those of plan.Portable.
 const (
@@ -34,22 +38,24 @@ func (p *CollectiveProgram) merge(a, b *operation) *operation {
 	if a.loop != b.loop || a.slice != b.slice || a.of != b.of {
 		return nil
 	}
-	switch {
-	case a.name == plan.Nop && b.name == plan.Nop:
+	switch k := a.kind; {
+	case k == b.kind && a.isNop():
 		return a
-	case a.synchronises() && a.name == b.name:
+	case k == b.kind && k.Synchronizes():
 		return mergePoints(a, b)
-	case a.name == b.name && a.channelType == b.channelType:
-		switch a.name {
-		case plan.Get, plan.Put, plan.PutPackets, plan.PutWithSignal, plan.PutWithSignalAndFlush:
-			return mergeTransfers(a, b)
-		case plan.ReadPutPackets:
-			return mergeForwards(a, b)
-		case plan.ReduceLocal, plan.ReadReduce, plan.ReducePackets:
+	case k == b.kind && a.channelType == b.channelType:
+		switch {
+		case k.Src.Rest == 0:
+		case k.Reduces && len(k.Dst.Front) == 1 && k.Dst.Rest == 0:
 			return mergeReductions(a, b)
+		case !k.Pairs || len(k.Channels) == 0:
+		case k.Src.Rest.Packets():
+			return mergeForwards(a, b)
+		default:
+			return mergeTransfers(a, b)
 		}
 		return nil
-	case a.name == plan.SwitchReduce && b.name == plan.SwitchStore:
+	case a.channelType == plan.SwitchChannel && b.channelType == plan.SwitchChannel:
 		return p.mergeSwitch(a, b)
 	}
 	return mergeStores(a, b)
@@ -57,7 +63,8 @@ func (p *CollectiveProgram) merge(a, b *operation) *operation {
 
 // mergePoints merges two synchronizing operations on different channels or semaphores.
 func mergePoints(a, b *operation) *operation {
-	if a.channelType != b.channelType || len(a.channels)+len(b.channels) > maxChannelsPerOp || len(a.semaphores)+len(b.semaphores) > maxChannelsPerOp {
+	if a.channelType != b.channelType || len(a.channels)+len(b.channels) > maxChannelsPerOp ||
+		len(a.semaphores)+len(b.semaphores) > maxChannelsPerOp {
 		return nil
 	}
 	for _, x := range a.channels {
@@ -90,7 +97,7 @@ func mergeTransfers(a, b *operation) *operation {
 	if len(a.dst)+len(b.dst) > maxRemotePerOp || conflictAnywhere(a, b) {
 		return nil
 	}
-	if a.channelType == plan.PortChannel && a.name != plan.Put && a.name != plan.PutPackets {
+	if a.kind.Does.Has(plan.Adds) { // one signal for each channel
 		for _, x := range a.channels {
 			if x == b.channels[0] {
 				return nil
@@ -116,7 +123,7 @@ func mergeReductions(a, b *operation) *operation {
 		return nil
 	}
 	limit := maxBuffersPerOp
-	if a.name == plan.ReadReduce {
+	if a.kind.Src.Rest.Chunk() == plan.RemoteChunk {
 		limit = 1 + maxRemotePerOp
 	}
 	if len(a.src)+len(b.src)-1 > limit {
@@ -133,25 +140,20 @@ func mergeReductions(a, b *operation) *operation {
 
 // mergeStores merges b into a when b sends the result of a.
 func mergeStores(a, b *operation) *operation {
-	name, ok := storeFusion[[2]opName{a.name, b.name}]
-	if !ok || (len(b.dst) != 1 && b.name != plan.Put && b.name != plan.PutPackets) {
+	kind, from := stored(a.kind, b.kind)
+	if kind == nil || len(b.kind.Channels) > 0 && b.channelType != plan.MemoryChannel {
 		return nil
-	}
-	if b.name != plan.CopyPackets && b.channelType != plan.MemoryChannel {
-		return nil
-	}
-	from := a.dst[0]
-	if b.name == plan.ReadPutPackets {
-		from = a.dst[1] // the copy as packets
 	}
 	for _, x := range b.src {
-		if x != from {
+		if x != a.dst[from] {
 			return nil
 		}
 	}
-	remotes := len(a.dst) + len(b.dst) - 1
-	if name == plan.ReduceCopyPackets || name == plan.ReduceCopySendPackets {
-		remotes--
+	remotes := 0
+	for _, x := range append(a.dst[:len(a.dst):len(a.dst)], b.dst...) {
+		if x.channel != nil {
+			remotes++
+		}
 	}
 	if len(a.dst)+len(b.dst) > maxBuffersPerOp || remotes > maxRemotePerOp {
 		return nil
@@ -169,38 +171,45 @@ func mergeStores(a, b *operation) *operation {
 			}
 		}
 	}
-	a.name, a.channelType = name, plan.MemoryChannel
-	switch {
-	case b.name == plan.CopyPackets: // packets in the rank's own scratch come second
-		a.dst = append([]operand{a.dst[0], b.dst[0]}, a.dst[1:]...)
-		if name == plan.ReduceCopyPackets {
-			a.channelType = ""
-		}
-	default:
-		a.dst = append(a.dst, b.dst...)
+	at := len(a.dst)
+	if b.channelType == plan.NoChannel { // destinations on the rank come first
+		at = len(a.kind.Dst.Front)
+	}
+	a.kind, a.dst, a.channelType = kind, slices.Insert(a.dst, at, b.dst...), plan.NoChannel
+	if len(kind.Channels) > 0 {
+		a.channelType = plan.MemoryChannel
 	}
 	return a
 }
 
-var storeFusion = map[[2]opName]opName{
-	{plan.ReduceLocal, plan.Put}:                      plan.ReduceSend,
-	{plan.ReduceSend, plan.Put}:                       plan.ReduceSend,
-	{plan.ReadReduce, plan.Put}:                       plan.ReadReduceSend,
-	{plan.ReadReduceSend, plan.Put}:                   plan.ReadReduceSend,
-	{plan.ReducePackets, plan.PutPackets}:             plan.ReduceSendPackets,
-	{plan.ReduceSendPackets, plan.PutPackets}:         plan.ReduceSendPackets,
-	{plan.ReducePackets, plan.CopyPackets}:            plan.ReduceCopyPackets,
-	{plan.ReduceSendPackets, plan.CopyPackets}:        plan.ReduceCopySendPackets,
-	{plan.ReduceCopyPackets, plan.PutPackets}:         plan.ReduceCopySendPackets,
-	{plan.ReduceCopyPackets, plan.ReadPutPackets}:     plan.ReduceCopySendPackets,
-	{plan.ReduceCopySendPackets, plan.PutPackets}:     plan.ReduceCopySendPackets,
-	{plan.ReduceCopySendPackets, plan.ReadPutPackets}: plan.ReduceCopySendPackets,
+// stored returns the op that reduces as a does and also stores the result as b does, or nil. from is the destination of
+// a that b reads.
+func stored(a, b *plan.OpKind) (k *plan.OpKind, from int) {
+	from = slices.Index(a.Dst.Front, b.Src.At(0))
+	if !a.Reduces || !b.Pairs || a.Does != plan.Moves || b.Does != plan.Moves || from < 0 {
+		return nil, 0
+	}
+	dst, more := a.Dst, b.Dst.At(0)
+	switch {
+	case more.Chunk() == plan.RemoteChunk && (dst.Rest == 0 || dst.Rest == more):
+		dst.Rest, dst.Min = more, 1
+	case more.Chunk() == plan.LocalChunk && !slices.Contains(dst.Front, more):
+		dst.Front = append(slices.Clone(dst.Front), more)
+	default:
+		return nil, 0
+	}
+	return plan.FindOp(func(k *plan.OpKind) bool {
+		return k.Reduces && k.Does == plan.Moves && k.Src.Equal(a.Src) && k.Dst.Equal(dst)
+	}), from
 }
 
 // mergeSwitch merges a reduction over a group and a store to it. The merged operation keeps no local result, so the
 // store must also write that place, or no other operation may access it.
 func (p *CollectiveProgram) mergeSwitch(a, b *operation) *operation {
-	if len(a.dst) != 1 || b.src[0] != a.dst[0] {
+	kind := plan.FindOp(func(k *plan.OpKind) bool {
+		return k.Does == plan.Moves && k.Reduces && k.Src.Equal(a.kind.Src) && k.Dst.Equal(b.kind.Dst)
+	})
+	if kind == nil || !a.kind.Dst.Equal(b.kind.Src) || b.src[0] != a.dst[0] {
 		return nil
 	}
 	store := b.dst[0]
@@ -210,7 +219,7 @@ func (p *CollectiveProgram) mergeSwitch(a, b *operation) *operation {
 	if overlapPlaces(a.src[0], store) && (a.src[0].chunk != store.chunk || !sameMembers(a.src[0].sw, store.sw)) {
 		return nil
 	}
-	a.name, a.dst = plan.SwitchReduceStore, b.dst
+	a.kind, a.dst = kind, b.dst
 	return a
 }
 

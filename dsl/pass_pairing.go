@@ -35,10 +35,10 @@ func (p *CollectiveProgram) checkPairing() {
 				if o.loop != nil {
 					e.unit, e.chunks = o.loop.unit, o.loop.numChunks
 				}
-				switch o.name {
-				case plan.Signal, plan.RlxSignal, plan.PutWithSignal, plan.PutWithSignalAndFlush:
+				if o.kind.Does.Has(plan.Adds) {
 					at(e, o.pos).signals++
-				case plan.Wait, plan.RlxWait:
+				}
+				if o.kind.Does.Has(plan.Takes) {
 					e.from, e.to = e.to, e.from
 					at(e, o.pos).waits++
 				}
@@ -52,7 +52,8 @@ func (p *CollectiveProgram) checkPairing() {
 				where = " in pipelines"
 			}
 			p.fail(t.pos, ErrPairing, "give every signal one wait on the peer's channel of the same number",
-				"%s channel %d: rank %d signals rank %d %d times%s, which waits %d times", e.kind, e.nth, e.from, e.to, t.signals, where, t.waits)
+				"%s channel %d: rank %d signals rank %d %d times%s, which waits %d times", e.kind, e.nth, e.from, e.to, t.signals,
+				where, t.waits)
 		}
 	}
 }

@@ -36,7 +36,16 @@ func (p *CollectiveProgram) cut(o *operation, at []int) []*operation {
 	}
 	if o.loop != nil {
 		p.fail(o.pos, ErrUsage, "use chunks of one size in the pipeline, or one instance",
-			"%s in a pipeline: other operations use parts of its chunks, so %d instances cannot share it", o.name, p.spec.Instances)
+			"%s in a pipeline: other operations use parts of its chunks, so %d instances cannot share it", o.kind,
+			p.spec.Instances)
+		return []*operation{o}
+	}
+	only := plan.FindOp(func(k *plan.OpKind) bool {
+		return k.Does == plan.Moves && k.MovesLike(o.kind) && (len(k.Channels) == 0 || k.On(o.channelType))
+	})
+	if only == nil || o.kind.Does.Has(plan.Takes) {
+		p.fail(o.pos, ErrUsage, "use chunks of one size, or one instance",
+			"%s: other operations use parts of its chunks, and no op moves them without what else it does", o.kind)
 		return []*operation{o}
 	}
 	size := o.dst[0].chunk.Size
@@ -44,14 +53,12 @@ func (p *CollectiveProgram) cut(o *operation, at []int) []*operation {
 	var out []*operation
 	for _, to := range append(at, size) {
 		c := o.clone()
-		for _, list := range [2][]operand{c.src, c.dst} {
-			for i := range list {
-				list[i].chunk.Index += from
-				list[i].chunk.Size = to - from
-			}
+		for x := range c.operands() {
+			x.chunk.Index += from
+			x.chunk.Size = to - from
 		}
-		if to != size && (c.name == plan.PutWithSignal || c.name == plan.PutWithSignalAndFlush) {
-			c.name = plan.Put
+		if to != size {
+			c.kind = only
 		}
 		out = append(out, c)
 		from = to
@@ -95,10 +102,8 @@ func (x operand) places() []Chunk {
 
 func (o *operation) places() []Chunk {
 	var out []Chunk
-	for _, list := range [2][]operand{o.src, o.dst} {
-		for _, x := range list {
-			out = append(out, x.places()...)
-		}
+	for x := range o.operands() {
+		out = append(out, x.places()...)
 	}
 	return out
 }

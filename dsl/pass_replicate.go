@@ -43,7 +43,8 @@ func (p *CollectiveProgram) checkReplication() {
 	for _, r := range p.ranks {
 		for _, o := range r.ops {
 			if o.channelType == plan.PortChannel && o.movesData() {
-				p.fail(o.pos, ErrUsage, "use ReplicationPolicy Interleaved", "%s on a port channel cannot be shared by %d instances", o.name, p.spec.Instances)
+				p.fail(o.pos, ErrUsage, "use ReplicationPolicy Interleaved",
+					"%s on a port channel cannot be shared by %d instances", o.kind, p.spec.Instances)
 			}
 		}
 	}

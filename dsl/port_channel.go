@@ -22,25 +22,25 @@ func (c *PortChannel) Flush(opts ...Option) { c.point(plan.Flush, apply(opts)) }
 
 // Put pushes a transfer of src to dst of the peer. Options: TB.
 func (c *PortChannel) Put(dst, src Chunk, opts ...Option) {
-	c.move(plan.Put, dst, src, true, apply(opts))
+	c.move(plan.Put, dst, src, apply(opts))
 }
 
 // PutWithSignal pushes a transfer and a signal behind it. Options: TB.
 func (c *PortChannel) PutWithSignal(dst, src Chunk, opts ...Option) {
-	c.move(plan.PutWithSignal, dst, src, true, apply(opts))
+	c.move(plan.PutWithSignal, dst, src, apply(opts))
 }
 
 // PutWithSignalAndFlush is PutWithSignal, and then waits until the source may be overwritten. Options: TB.
 func (c *PortChannel) PutWithSignalAndFlush(dst, src Chunk, opts ...Option) {
-	c.move(plan.PutWithSignalAndFlush, dst, src, true, apply(opts))
+	c.move(plan.PutWithSignalAndFlush, dst, src, apply(opts))
 }
 
 // PutPackets pushes packets that src, a scratch chunk, already holds. Options: TB.
 func (c *PortChannel) PutPackets(dst, src Chunk, opts ...Option) {
-	c.move(plan.PutPackets, dst, src, true, apply(opts))
+	c.move(plan.PutPackets, dst, src, apply(opts))
 }
 
 // ReadPutPackets waits for packets in src and pushes them. Options: TB.
 func (c *PortChannel) ReadPutPackets(dst, src Chunk, opts ...Option) {
-	c.move(plan.ReadPutPackets, dst, src, true, apply(opts))
+	c.move(plan.ReadPutPackets, dst, src, apply(opts))
 }

@@ -1,6 +1,9 @@
 package dsl
 
-import "strconv"
+import (
+	"fmt"
+	"slices"
+)
 
 // CollectiveProgram is a recorded collective: the operations of all ranks, in the order in which the author wrote them.
 // It is an explicit value; programs share no state. It is not safe for concurrent use.
@@ -69,8 +72,59 @@ func (p *CollectiveProgram) emit(o *operation) {
 	p.ranks[o.rank].ops = append(p.ranks[o.rank].ops, o)
 }
 
+// transfer emits a data operation from one source to one destination.
+func (p *CollectiveProgram) transfer(o *operation, s settings) {
+	dst, src := o.dst[0].chunk, o.src[0].chunk
+	ok := p.checkChunk(o.pos, "destination", dst)
+	ok = p.checkChunk(o.pos, "source", src) && ok
+	if !ok {
+		return
+	}
+	where, fix := fmt.Sprintf("at rank %d", o.rank), "use a channel for other ranks' chunks"
+	if len(o.channels) > 0 {
+		where, fix = fmt.Sprintf("on the %v", o.channels[0]), ""
+	}
+	for _, x := range [2]operand{o.dst[0], o.src[0]} {
+		switch {
+		case x.channel != nil && x.chunk.Rank != x.channel.dst:
+			p.fail(o.pos, ErrMismatch, "", "%s %s: the remote chunk is of %v", o.kind, where, x.chunk)
+			return
+		case x.channel == nil && x.sw == nil && x.chunk.Rank != o.rank:
+			p.fail(o.pos, ErrMismatch, fix, "%s %s: the local chunk is of %v", o.kind, where, x.chunk)
+			return
+		}
+	}
+	if dst.Size != src.Size {
+		p.fail(o.pos, ErrMismatch, "", "%s of %d chunks to %d: %v, %v", o.kind, src.Size, dst.Size, src, dst)
+		return
+	}
+	p.emitShared(o, s)
+}
+
+// packetsInScratch checks the buffers of packets.
+func (p *CollectiveProgram) packetsInScratch(o *operation) bool {
+	for i, x := range o.src {
+		if o.kind.SourcePackets(o.channelType, i) && x.chunk.Buffer != Scratch {
+			p.fail(o.pos, ErrUsage, "copy with Rank.CopyPackets first", "%s reads packets from %v: packets live in scratch",
+				o.kind, x.chunk)
+			return false
+		}
+	}
+	for i, x := range o.dst {
+		if o.kind.Dst.At(i).Packets() && x.chunk.Buffer != Scratch {
+			p.fail(o.pos, ErrUsage, "put them into a scratch buffer", "%s writes packets to %v: packets live in scratch", o.kind,
+				x.chunk)
+			return false
+		}
+	}
+	return true
+}
+
 // emitShared emits a data operation on one block, or its slices on the blocks of a group.
 func (p *CollectiveProgram) emitShared(o *operation, s settings) {
+	if !p.packetsInScratch(o) {
+		return
+	}
 	if s.group == nil {
 		o.tb = s.tb
 		p.emit(o)
@@ -85,7 +139,7 @@ func (p *CollectiveProgram) emitShared(o *operation, s settings) {
 		seen[b] = true
 	}
 	if len(s.group) == 0 {
-		p.fail(o.pos, ErrUsage, "", "%s by an empty thread-block group", o.name)
+		p.fail(o.pos, ErrUsage, "", "%s by an empty thread-block group", o.kind)
 		return
 	}
 	for i, b := range s.group {
@@ -113,22 +167,20 @@ func (p *CollectiveProgram) emitReduce(o *operation, s settings) {
 		return
 	}
 	if len(o.src) < 2 {
-		p.fail(o.pos, ErrUsage, "use Copy", "%s of one operand", o.name)
+		p.fail(o.pos, ErrUsage, "use Copy", "%s of one operand", o.kind)
 		return
 	}
 	if dst.Rank != o.rank {
-		p.fail(o.pos, ErrMismatch, "", "%s at rank %d into %v", o.name, o.rank, dst)
+		p.fail(o.pos, ErrMismatch, "", "%s at rank %d into %v", o.kind, o.rank, dst)
 		return
 	}
 	for _, r := range o.src {
 		if r.chunk.Size != dst.Size {
-			p.fail(o.pos, ErrMismatch, "", "%s of %v into %v", o.name, r.chunk, dst)
+			p.fail(o.pos, ErrMismatch, "", "%s of %v into %v", o.kind, r.chunk, dst)
 			return
 		}
 	}
-	switch s.op {
-	case Sum, Min, Max, Prod, "":
-	default:
+	if !s.op.Valid() {
 		p.fail(o.pos, ErrUsage, "use sum, min, max or prod", "reduction operator %q", string(s.op))
 		return
 	}
@@ -137,16 +189,8 @@ func (p *CollectiveProgram) emitReduce(o *operation, s settings) {
 
 // barrier returns the id of a set of blocks, and assigns a new id per rank to a new set.
 func (r *rankState) barrier(blocks []int) *barrier {
-	sorted := append([]int(nil), blocks...)
-	for i := 1; i < len(sorted); i++ {
-		for j := i; j > 0 && sorted[j] < sorted[j-1]; j-- {
-			sorted[j], sorted[j-1] = sorted[j-1], sorted[j]
-		}
-	}
-	key := ""
-	for _, b := range sorted {
-		key += strconv.Itoa(b) + ","
-	}
+	sorted := slices.Sorted(slices.Values(blocks))
+	key := fmt.Sprint(sorted)
 	if b, ok := r.barrierIDs[key]; ok {
 		return b
 	}

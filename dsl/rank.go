@@ -68,15 +68,11 @@ func (r *Rank) Reduce(acc Chunk, others []Chunk, opts ...Option) {
 		return
 	}
 	pos, s := r.p.position(), apply(opts)
-	o := &operation{name: plan.ReduceLocal, pos: pos, rank: r.id, src: []operand{{chunk: acc}}}
+	o := &operation{kind: plan.ReduceLocal.Kind(), pos: pos, rank: r.id, src: []operand{{chunk: acc}}}
 	if s.packet {
-		o.name = plan.ReducePackets
+		o.kind = plan.ReducePackets.Kind()
 	}
 	for _, c := range others {
-		if s.packet && c.Buffer != Scratch {
-			r.p.fail(pos, ErrUsage, "", "reduce of packets in %v: packets live in scratch", c)
-			return
-		}
 		o.src = append(o.src, operand{chunk: c})
 	}
 	for _, c := range append([]Chunk{acc}, others...) {
@@ -107,33 +103,18 @@ func (r *Rank) Barrier(blocks ...int) {
 	case 0:
 		p.fail(pos, ErrUsage, "", "barrier among no blocks")
 	case 1:
-		p.emit(&operation{name: plan.Nop, pos: pos, rank: r.id, tb: blocks[0]})
+		p.emit(&operation{kind: plan.Nop.Kind(), pos: pos, rank: r.id, tb: blocks[0]})
 	default:
 		bar := p.ranks[r.id].barrier(blocks)
 		for _, b := range blocks {
-			p.emit(&operation{name: plan.Barrier, pos: pos, rank: r.id, tb: b, barrier: bar})
+			p.emit(&operation{kind: plan.Barrier.Kind(), pos: pos, rank: r.id, tb: b, barrier: bar})
 		}
 	}
 }
 
-func (r *Rank) move(name opName, dst, src Chunk, s settings) {
-	if r.id < 0 {
-		return
-	}
-	p, pos := r.p, r.p.position()
-	ok := p.checkChunk(pos, "destination", dst)
-	ok = p.checkChunk(pos, "source", src) && ok
-	if !ok {
-		return
-	}
-	switch {
-	case dst.Rank != r.id || src.Rank != r.id:
-		p.fail(pos, ErrMismatch, "use a channel for other ranks' chunks", "%s at rank %d from %v to %v", name, r.id, src, dst)
-	case dst.Size != src.Size:
-		p.fail(pos, ErrMismatch, "", "%s of %d chunks to %d: %v, %v", name, src.Size, dst.Size, src, dst)
-	case name == plan.CopyPackets && dst.Buffer != Scratch, name == plan.UnpackPackets && src.Buffer != Scratch:
-		p.fail(pos, ErrUsage, "", "%s from %v to %v: packets live in scratch", name, src, dst)
-	default:
-		p.emitShared(&operation{name: name, pos: pos, rank: r.id, src: []operand{{chunk: src}}, dst: []operand{{chunk: dst}}}, s)
+func (r *Rank) move(name plan.OpName, dst, src Chunk, s settings) {
+	if r.id >= 0 {
+		r.p.transfer(&operation{kind: name.Kind(), pos: r.p.position(), rank: r.id, src: []operand{{chunk: src}},
+			dst: []operand{{chunk: dst}}}, s)
 	}
 }

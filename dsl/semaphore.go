@@ -33,7 +33,7 @@ func (s *Semaphore) Acquire(opts ...Option) { s.point(plan.SemAcquire, apply(opt
 // Release increments the value. Options: TB (required), Sync.
 func (s *Semaphore) Release(opts ...Option) { s.point(plan.SemRelease, apply(opts)) }
 
-func (s *Semaphore) point(name opName, o settings) {
+func (s *Semaphore) point(name plan.OpName, o settings) {
 	if s.p == nil {
 		return
 	}
@@ -42,5 +42,5 @@ func (s *Semaphore) point(name opName, o settings) {
 		s.p.fail(pos, ErrUsage, "name the block with TB", "%s orders thread blocks and needs to know its own", name)
 		return
 	}
-	s.p.emit(&operation{name: name, pos: pos, rank: s.rank, tb: o.tb, semaphores: []*Semaphore{s}, sync: o.sync})
+	s.p.emit(&operation{kind: name.Kind(), pos: pos, rank: s.rank, tb: o.tb, semaphores: []*Semaphore{s}, sync: o.sync})
 }

@@ -52,7 +52,8 @@ type AlgoSpec struct {
 
 	MaxThreadBlocks int // maximum number of blocks for automatic assignment, per rank and instance; 0: 32
 
-	Portable bool // check the plan against plan.Portable, so that MSCCL++'s executor accepts it too, instead of plan.Capacity
+	// check the plan against plan.Portable, so that MSCCL++'s executor accepts it too, instead of plan.Capacity
+	Portable bool
 
 	Tags map[string]int // free-form tags for selection, such as {"hosts": 2}
 }
@@ -100,14 +101,20 @@ func (p *CollectiveProgram) validate(pos Position) {
 	}
 	check(s.Name != "", "name the program: the name is the plan's identity", "the program has no name")
 	check(s.Collective.Ranks > 0, "use AllReduce(ranks, …) or another constructor", "the collective has no ranks")
-	check(s.WorldSize == s.Collective.Ranks, "", "the program has %d ranks, its collective %d", s.WorldSize, s.Collective.Ranks)
+	check(s.WorldSize == s.Collective.Ranks, "", "the program has %d ranks, its collective %d", s.WorldSize,
+		s.Collective.Ranks)
 	check(s.WorldSize <= 1<<16, "", "%d ranks, at most 65536", s.WorldSize)
 	check(s.Instances > 0 && s.Instances <= 1024, "", "%d instances, want 1 to 1024", s.Instances)
 	check(s.Protocol == Simple || s.Protocol == LL, `use "Simple" or "LL"`, "protocol %q", s.Protocol)
-	check(s.ReplicationPolicy == Interleaved || s.ReplicationPolicy == None, `use "interleaved" or "none"`, "replication policy %q", s.ReplicationPolicy)
-	check(s.ThreadsPerBlock >= 32 && s.ThreadsPerBlock <= 1024 && s.ThreadsPerBlock%32 == 0, "use a multiple of 32 up to 1024", "%d threads per block", s.ThreadsPerBlock)
-	check(s.BufferAlignment > 0 && s.BufferAlignment&(s.BufferAlignment-1) == 0, "use a power of two", "buffer alignment %d bytes", s.BufferAlignment)
-	check(s.MinMessageSize <= s.MaxMessageSize, "", "message range %d to %d bytes is empty", s.MinMessageSize, s.MaxMessageSize)
-	check(s.RanksPerNode > 0 && s.WorldSize%max(1, s.RanksPerNode) == 0, "", "%d ranks do not fill hosts of %d", s.WorldSize, s.RanksPerNode)
+	check(s.ReplicationPolicy == Interleaved || s.ReplicationPolicy == None, `use "interleaved" or "none"`,
+		"replication policy %q", s.ReplicationPolicy)
+	check(s.ThreadsPerBlock >= 32 && s.ThreadsPerBlock <= 1024 && s.ThreadsPerBlock%32 == 0,
+		"use a multiple of 32 up to 1024", "%d threads per block", s.ThreadsPerBlock)
+	check(s.BufferAlignment > 0 && s.BufferAlignment&(s.BufferAlignment-1) == 0, "use a power of two",
+		"buffer alignment %d bytes", s.BufferAlignment)
+	check(s.MinMessageSize <= s.MaxMessageSize, "", "message range %d to %d bytes is empty", s.MinMessageSize,
+		s.MaxMessageSize)
+	check(s.RanksPerNode > 0 && s.WorldSize%max(1, s.RanksPerNode) == 0, "", "%d ranks do not fill hosts of %d",
+		s.WorldSize, s.RanksPerNode)
 	check(s.MaxThreadBlocks > 0, "", "MaxThreadBlocks is %d", s.MaxThreadBlocks)
 }

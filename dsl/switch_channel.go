@@ -22,7 +22,8 @@ func (p *CollectiveProgram) SwitchChannel(ranks []int, buffer BufferType) *Switc
 	seen := map[int]bool{}
 	for _, r := range ranks {
 		if r < 0 || r >= len(p.ranks) || seen[r] {
-			p.fail(s.pos, ErrRange, "list different ranks of the program", "switch channel over ranks %v of %d", ranks, len(p.ranks))
+			p.fail(s.pos, ErrRange, "list different ranks of the program", "switch channel over ranks %v of %d", ranks,
+				len(p.ranks))
 			s.p = nil
 			return s
 		}
@@ -33,7 +34,7 @@ func (p *CollectiveProgram) SwitchChannel(ranks []int, buffer BufferType) *Switc
 		s.p = nil
 		return s
 	}
-	if buffer != Input && buffer != Output && buffer != Scratch {
+	if !buffer.Valid() {
 		p.fail(s.pos, ErrRange, `use "i", "o" or "s"`, "switch channel over an unknown buffer %q", string(buffer))
 		s.p = nil
 		return s
@@ -87,55 +88,33 @@ func (s *SwitchChannel) operand(rank, offset, size int) operand {
 	return operand{sw: s, chunk: Chunk{Rank: rank, Buffer: b, Index: offset, Size: size}}
 }
 
-// Reduce loads size chunks at offset from every member, reduces them in rank order and stores the result in dst. Options: TB, Group, With.
+// Reduce loads size chunks at offset from every member, reduces them in rank order and stores the result in dst.
+// Options: TB, Group, With.
 func (r *SwitchRank) Reduce(offset, size int, dst Chunk, opts ...Option) {
-	p := r.s.p
-	if p == nil {
-		return
-	}
-	s := apply(opts)
-	o := &operation{name: plan.SwitchReduce, reduce: s.op}
-	r.move(o, r.s.operand(r.rank, offset, size), operand{chunk: dst}, dst, s)
+	r.move(plan.SwitchReduce, dst, offset, size, apply(opts))
 }
 
 // Broadcast stores src at offset in every member's buffer. Options: TB, Group.
 func (r *SwitchRank) Broadcast(src Chunk, offset, size int, opts ...Option) {
-	if r.s.p == nil {
-		return
-	}
-	r.move(&operation{name: plan.SwitchStore}, operand{chunk: src}, r.s.operand(r.rank, offset, size), src, apply(opts))
+	r.move(plan.SwitchStore, src, offset, size, apply(opts))
 }
 
 // BroadcastPackets waits for the packets of src, a scratch chunk, and stores them at offset in every member's scratch.
 // Options: TB, Group.
 func (r *SwitchRank) BroadcastPackets(src Chunk, offset, size int, opts ...Option) {
+	r.move(plan.SwitchStorePackets, src, offset, size, apply(opts))
+}
+
+// move emits an operation between a chunk of this rank and the group's buffers.
+func (r *SwitchRank) move(name plan.OpName, local Chunk, offset, size int, s settings) {
 	p := r.s.p
 	if p == nil {
 		return
 	}
-	if src.Buffer != Scratch || r.s.buffer != Scratch {
-		p.fail(p.position(), ErrUsage, "", "broadcast of packets from %v by the %v: packets live in scratch", src, r.s)
-		return
+	o := &operation{kind: name.Kind(), pos: p.position(), rank: r.rank, channelType: plan.SwitchChannel, reduce: s.op}
+	o.src, o.dst = []operand{{chunk: local}}, []operand{r.s.operand(r.rank, offset, size)}
+	if o.kind.Src.At(0).Chunk() == plan.SwitchChunk {
+		o.src, o.dst = o.dst, o.src
 	}
-	r.move(&operation{name: plan.SwitchStorePackets}, operand{chunk: src}, r.s.operand(r.rank, offset, size), src, apply(opts))
-}
-
-func (r *SwitchRank) move(o *operation, src, dst operand, local Chunk, s settings) {
-	p, pos := r.s.p, r.s.p.position()
-	ok := p.checkChunk(pos, "destination", dst.chunk)
-	ok = p.checkChunk(pos, "source", src.chunk) && ok
-	if !ok {
-		return
-	}
-	if local.Rank != r.rank {
-		p.fail(pos, ErrMismatch, "", "%s at rank %d with %v", o.name, r.rank, local)
-		return
-	}
-	if src.chunk.Size != dst.chunk.Size {
-		p.fail(pos, ErrMismatch, "", "%s of %d chunks to %d", o.name, src.chunk.Size, dst.chunk.Size)
-		return
-	}
-	o.pos, o.rank, o.channelType = pos, r.rank, plan.SwitchChannel
-	o.src, o.dst = []operand{src}, []operand{dst}
-	p.emitShared(o, s)
+	p.transfer(o, s)
 }

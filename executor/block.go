@@ -23,7 +23,7 @@ type block struct {
 	seenMove int
 	seenSrc  int
 
-	// Pipeline state.
+	// Pipeline state; unit is 0 outside.
 	iter, iters int
 	unit        int64
 }
@@ -51,7 +51,7 @@ func (b *block) advance(w *worker) (moved bool, err error) {
 		if !over {
 			return moved, nil
 		}
-		if in.code != opLoop && in.code != opEndLoop {
+		if in.code != plan.CodeLoop && in.code != plan.CodeEndLoop {
 			b.next(b.pc + 1)
 		}
 	}
@@ -63,42 +63,41 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 	h := b.r.h
 	own := h.windows[h.x.e.rank]
 	switch in.code {
-	case opNop, opFlush: // a transfer completes with its op
+	case plan.CodeNop, plan.CodeFlush: // a transfer completes with its op
 		return true, true, nil
-	case opLoop:
-		b.iter, b.unit = 0, in.op.UnitSize
-		n := b.r.layout.Iterations(in.op)
-		b.iters = int(n)
-		if n == 0 {
+	case plan.CodeLoop:
+		if b.iter, b.iters = 0, int(b.r.layout.Iterations(in.op)); b.iters == 0 {
 			b.next(in.to)
 		} else {
+			b.unit = in.op.UnitSize
 			b.next(b.pc + 1)
 		}
 		return true, true, nil
-	case opEndLoop:
+	case plan.CodeEndLoop:
 		if b.iter++; b.iter < b.iters {
 			b.next(in.to)
 		} else {
+			b.unit = 0
 			b.next(b.pc + 1)
 		}
 		return true, true, nil
-	case opSignal:
+	case plan.CodeSignal:
 		b.signal(in)
 		return true, true, nil
-	case opWait:
+	case plan.CodeWait:
 		for b.entry < len(in.links) && b.signalled(in) {
 			h.waited[in.links[b.entry]] += in.times[b.entry]
 			b.entry++
 			moved = true
 		}
 		return b.entry == len(in.links), moved, nil
-	case opAcquire:
+	case plan.CodeAcquire:
 		for b.entry < len(in.op.SemaphoreIDs) && b.acquire(in) {
 			b.entry++
 			moved = true
 		}
 		return b.entry == len(in.op.SemaphoreIDs), moved, nil
-	case opRelease:
+	case plan.CodeRelease:
 		for _, id := range in.op.SemaphoreIDs {
 			h.semaphores[id].Add(1)
 		}
@@ -106,7 +105,7 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 			own.door().Wake()
 		}
 		return true, true, nil
-	case opBarrier:
+	case plan.CodeBarrier:
 		if b.entry == 0 {
 			b.entry, moved = 1, true
 			h.met[b.index][in.op.BarrierID]++
@@ -215,13 +214,13 @@ func (b *block) assembled(in *instr) bool {
 func (b *block) ready() bool {
 	in := &b.prog[b.pc]
 	switch in.code {
-	case opWait:
+	case plan.CodeWait:
 		return b.signalled(in)
-	case opAcquire:
+	case plan.CodeAcquire:
 		return b.r.h.semaphores[in.op.SemaphoreIDs[b.entry]].Load() > 0
-	case opBarrier:
+	case plan.CodeBarrier:
 		return b.entry == 0 || b.assembled(in)
-	case opData:
+	case plan.CodeData:
 		if b.lost(in) >= 0 {
 			return false
 		}
@@ -246,12 +245,12 @@ func (b *block) waiting() (peer int, where string) {
 		at += fmt.Sprintf(", iteration %d", b.iter)
 	}
 	switch in.code {
-	case opWait:
+	case plan.CodeWait:
 		peer = b.r.h.x.program.peer[in.links[b.entry]]
 		return peer, fmt.Sprintf("waiting for a signal of rank %d at %s", peer, at)
-	case opAcquire:
+	case plan.CodeAcquire:
 		return -1, fmt.Sprintf("waiting for semaphore %d at %s", in.op.SemaphoreIDs[b.entry], at)
-	case opBarrier:
+	case plan.CodeBarrier:
 		return -1, fmt.Sprintf("waiting at barrier %d at %s", in.op.BarrierID, at)
 	}
 	if p := b.lost(in); p >= 0 {

@@ -34,7 +34,7 @@ func (prog *program) coalesce() {
 	groups, order := map[string][]int{}, []string(nil)
 	lists := make([][]instr, len(prog.blocks))
 	for b := range prog.blocks {
-		list := slices.DeleteFunc(slices.Clone(prog.blocks[b]), func(in instr) bool { return in.code == opNop || in.code == opFlush })
+		list := slices.DeleteFunc(slices.Clone(prog.blocks[b]), func(in instr) bool { return in.code == plan.CodeNop || in.code == plan.CodeFlush })
 		lists[b] = list
 		key := kinds(list)
 		if key == "" { // a group of its own, under a unique key
@@ -65,7 +65,7 @@ func kinds(list []instr) string {
 	for i := range list {
 		in := &list[i]
 		switch in.code {
-		case opAcquire, opRelease, opLoop, opEndLoop:
+		case plan.CodeAcquire, plan.CodeRelease, plan.CodeLoop, plan.CodeEndLoop:
 			return ""
 		}
 		key = append(key, byte(in.code), flag(in.raw)|flag(in.signal)<<1|flag(in.fixed)<<2)
@@ -73,7 +73,7 @@ func kinds(list []instr) string {
 			key = binary.LittleEndian.AppendUint64(key, uint64(len(in.op.ReduceOp)))
 			key = append(key, in.op.ReduceOp...)
 		}
-		if in.code == opBarrier {
+		if in.code == plan.CodeBarrier {
 			key = binary.LittleEndian.AppendUint64(key, uint64(in.op.BarrierID))
 		}
 	}
@@ -114,7 +114,7 @@ func coalesced(p *plan.Plan, hash [sha256.Size]byte, prog *program) error {
 func closed(lists [][]instr, members []int) bool {
 	for _, b := range members {
 		for i := range lists[b] {
-			if in := &lists[b][i]; in.code == opBarrier && in.op.NumThreadBlocks != len(members) {
+			if in := &lists[b][i]; in.code == plan.CodeBarrier && in.op.NumThreadBlocks != len(members) {
 				return false
 			}
 		}
@@ -126,7 +126,7 @@ func closed(lists [][]instr, members []int) bool {
 func merge(lists [][]instr, members []int) []instr {
 	var out []instr
 	for i, first := range lists[members[0]] {
-		if first.code == opBarrier {
+		if first.code == plan.CodeBarrier {
 			continue
 		}
 		m := first

@@ -45,9 +45,9 @@ func signals(blocks [][]instr, rank *program) (out, in []uint64) {
 		for i := range list {
 			for k, l := range list[i].links {
 				switch {
-				case list[i].code == opSignal || list[i].signal:
+				case list[i].code == plan.CodeSignal || list[i].signal:
 					out[l] += list[i].times[k]
-				case list[i].code == opWait:
+				case list[i].code == plan.CodeWait:
 					in[l] += list[i].times[k]
 				}
 			}

@@ -168,7 +168,7 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 	}
 	rewrite := l.Op == datatype.PreMulSum && l.owns[0]
 	p := x.place(l, reachable, rewrite)
-	inAt, outAt := x.inside(l.layout)
+	inAt, outAt := l.layout.Together(x.e.rank)
 	if p.stageIn || p.stageOut {
 		base, half, err := h.stagingOf(l)
 		if err != nil {
@@ -241,7 +241,11 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 		if a.shared != 0 {
 			cfg.Shared = a.stride
 		}
-		quick := h.program.quick && a.linear != 0 && a.op == uint32(datatype.Sum) && (a.buffer[0]|a.buffer[1]|a.chunk|1<<a.shift)&7 == 0 && int64(h.program.chunks)*l.layout.Chunk <= 1<<32
+		quick := h.program.quick && a.linear != 0 && a.op == uint32(datatype.Sum) &&
+			(a.buffer[0]|a.buffer[1]|a.chunk|1<<a.shift)&7 == 0 && int64(h.program.chunks)*l.layout.Chunk <= 1<<32
+		if l.Type.Unsigned() {
+			a.op |= gpuUnsigned
+		}
 		a.bulk = 0
 		if !quick && h.u.bulk && int64(h.program.copies)*l.layout.Chunk >= gpuBulkBytes {
 			a.bulk = max(128, (cfg.Shared+127)&^127)

@@ -102,13 +102,8 @@ func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
 		inAt, outAt := int64(0), (in+255)&^255
 		total := outAt + out
 		if p.InPlace {
-			total, inAt, outAt = max(in, out), 0, 0
-			switch p.Collective {
-			case plan.AllGather:
-				inAt = l.Offset(r * l.Period)
-			case plan.ReduceScatter:
-				outAt = l.Offset(r * l.Period)
-			}
+			total = max(in, out)
+			inAt, outAt = l.Together(r)
 		}
 		put(uint64(total), uint64(in), uint64(inAt), uint64(out), uint64(outAt))
 		for _, sem := range p.GPUs[r].Semaphores {

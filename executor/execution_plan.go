@@ -310,20 +310,28 @@ func (x *ExecutionPlan) layout(size uint64) (*layout, error) {
 // Takes returns nil if the plan can execute a message of that many bytes (as in plan.Plan.MinSize), type and operator,
 // and the reason otherwise.
 func (x *ExecutionPlan) Takes(message uint64, t datatype.Type, op datatype.Op) error {
+	_, err := x.takes(message, t, op)
+	return err
+}
+
+// takes is Takes, and returns the layout.
+func (x *ExecutionPlan) takes(message uint64, t datatype.Type, op datatype.Op) (*layout, error) {
 	if !t.Valid() || !op.Valid() {
-		return invalid("type %v, operator %v", t, op)
+		return nil, invalid("type %v, operator %v", t, op)
 	}
 	if x.plan.Alignment%t.Size() != 0 {
-		return invalid("the plan divides into units of %d bytes, which do not hold whole elements of %v", x.plan.Alignment, t)
+		return nil, invalid("the plan divides into units of %d bytes, which do not hold whole elements of %v",
+			x.plan.Alignment, t)
 	}
 	if err := x.reduction.takes(op); err != nil {
-		return err
+		return nil, err
 	}
 	l, err := x.layout(message)
 	if err == nil && l.Block%t.Size() != 0 {
-		return invalid("a message of %d bytes has blocks of %d bytes, which do not hold whole elements of %v", message, l.Block, t)
+		return nil, invalid("a message of %d bytes has blocks of %d bytes, which do not hold whole elements of %v",
+			message, l.Block, t)
 	}
-	return err
+	return l, err
 }
 
 func (x *ExecutionPlan) close() error { return x.engine.close() }

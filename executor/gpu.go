@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +31,14 @@ type gpu struct {
 	watch   sync.WaitGroup
 }
 
-var gpuTypes = [datatype.NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"}
+var gpuTypes = [datatype.NumTypes]string{
+	"int8", "uint8", "int32", "uint32", "int64", "uint64",
+	"float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2",
+}
+
+// gpuUnsigned is unsignedBit of kernels/include/goccl/reduce.cuh: unsigned integers use the kernels of signed ones, and
+// this bit of the operator tells them apart.
+const gpuUnsigned = 8
 
 // openGPU loads all kernels. The driver loads a kernel on its first use, and may then wait until the device is idle.
 // The device never becomes idle while another rank's kernel waits for this rank. So all kernels are loaded before any
@@ -67,11 +75,12 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 		return nil, err
 	}
 	for t, name := range gpuTypes {
-		if u.execute[t], err = u.module.Function(kernels.Entry("execute_" + name)); err == nil {
+		signed := strings.TrimPrefix(name, "u")
+		if u.execute[t], err = u.module.Function(kernels.Entry("execute_" + signed)); err == nil {
 			u.scale[t], err = u.module.Function(kernels.Entry("scale_" + name))
 		}
 		if err == nil {
-			u.quick[t], err = u.module.Function(kernels.Entry("quick_" + name))
+			u.quick[t], err = u.module.Function(kernels.Entry("quick_" + signed))
 		}
 		if err == nil {
 			err = u.quick[t].SetMaxDynamicShared(gpuShared)

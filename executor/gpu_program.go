@@ -61,16 +61,12 @@ func (e *gpuEncoder) block(list []instr) error {
 		if err := e.instr(in, entry); err != nil {
 			return err
 		}
-		switch in.op.Name {
-		case plan.Nop, plan.RlxSignal, plan.RlxWait:
-		default:
-			entry = false
-		}
+		entry = entry && in.opens
 	}
 	at[len(list)] = len(e.ops)
 	for i := range e.ops {
-		if o := &e.ops[i]; o.code == uint8(opLoop) || o.code == uint8(opEndLoop) {
-			o.to = uint32(at[o.to])
+		if c := e.where[i].code; c == plan.CodeLoop || c == plan.CodeEndLoop {
+			e.ops[i].to = uint32(at[e.ops[i].to])
 		}
 	}
 	return nil
@@ -80,7 +76,8 @@ func (e *gpuEncoder) add(in *instr, o gpuOp) {
 	if in.inner {
 		o.flags |= gpuInner
 	}
-	e.g.quick = e.g.quick && (o.code == uint8(opNop) || o.flags&gpuStatic != 0 && (o.reduction == gpuCallersOp || o.reduction == uint8(datatype.Sum)))
+	e.g.quick = e.g.quick && (o.code == uint8(plan.CodeNop) || o.flags&gpuStatic != 0 &&
+		(o.reduction == gpuCallersOp || o.reduction == uint8(datatype.Sum)))
 	e.ops = append(e.ops, o)
 	e.where = append(e.where, in)
 }
@@ -104,25 +101,25 @@ func (e *gpuEncoder) instr(in *instr, entry bool) error {
 	port := in.op.ChannelType == plan.PortChannel
 	var o gpuOp
 	switch in.code {
-	case opBarrier:
+	case plan.CodeBarrier:
 		o = e.entries(1, func(int) gpuItem { return gpuItem{index: uint32(in.op.BarrierID)} })
 		o.count = uint32(in.op.NumThreadBlocks)
-	case opSignal, opWait:
+	case plan.CodeSignal, plan.CodeWait:
 		o = e.links(in)
-		if in.code == opSignal && in.op.Name == plan.RlxSignal && entry {
+		if in.code == plan.CodeSignal && in.opens && entry {
 			o.flags |= gpuRelaxed
 		}
-	case opAcquire, opRelease:
+	case plan.CodeAcquire, plan.CodeRelease:
 		o = e.entries(len(in.op.SemaphoreIDs), func(i int) gpuItem { return gpuItem{index: uint32(in.op.SemaphoreIDs[i])} })
-	case opLoop:
+	case plan.CodeLoop:
 		o.chunks, o.unit, o.to = uint32(in.op.NumChunks), uint64(in.op.UnitSize), uint32(in.to)
-	case opEndLoop:
+	case plan.CodeEndLoop:
 		o.to = uint32(in.to)
-	case opData:
+	case plan.CodeData:
 		return e.data(in, port)
 	}
-	o.code = uint8(in.code)
-	if port && in.code != opWait { // all threads of the block do the transfers, before this op
+	o.code = uint8(in.kernel)
+	if port && in.code != plan.CodeWait { // all threads of the block do the transfers, before this op
 		o.flags |= gpuMeet
 	}
 	e.add(in, o)
@@ -153,7 +150,7 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 	}
 	if in.signal {
 		o := e.links(in)
-		o.code, o.flags = uint8(opSignal), gpuMeet
+		o.code, o.flags = uint8(plan.CodeSignal), gpuMeet
 		e.add(in, o)
 	}
 	return nil
@@ -184,7 +181,8 @@ func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error 
 	}
 	for len(dst) > gpuOperands && len(src) > 1 {
 		if dst[0].Plane == plan.PacketPlane {
-			return fmt.Errorf("%w: %v (%s): a reduction to %d destinations; GPUs take %d", algorithm.ErrUnsupported, in.pos, in.op.Name, len(dst), gpuOperands)
+			return fmt.Errorf("%w: %v (%s): a reduction to %d destinations; GPUs take %d", algorithm.ErrUnsupported, in.pos,
+				in.op.Name, len(dst), gpuOperands)
 		}
 		if err := e.move(in, src, dst[:1], flags); err != nil {
 			return err
@@ -202,10 +200,11 @@ func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error 
 }
 
 func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
-	o := gpuOp{code: uint8(opData), flags: flags, sources: uint16(len(src)), destinations: uint16(len(dst)), first: uint32(len(e.items)),
+	o := gpuOp{code: uint8(in.kernel), flags: flags, sources: uint16(len(src)), destinations: uint16(len(dst)),
+		first: uint32(len(e.items)),
 		count: uint32(src[0].Size), reduction: gpuCallersOp}
 	if in.fixed {
-		o.reduction = uint8(operator(in.op.ReduceOp))
+		o.reduction = uint8(in.op.ReduceOp.Or(datatype.Sum))
 	}
 	if in.raw {
 		o.flags |= gpuRaw
@@ -229,10 +228,11 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 			}
 			own = own && (pl.Plane == plan.PacketPlane || pl.Rank == e.prog.rank)
 			at := uint32(pl.Index)
-			e.items = append(e.items, gpuItem{a: [2]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: at, block: at / e.period, within: at % e.period})
+			e.items = append(e.items, gpuItem{a: [2]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: at, block: at / e.period,
+				within: at % e.period})
 		}
 	}
-	if o.flags&gpuRaw == 0 && !in.inner && own && o.count <= math.MaxUint16 {
+	if in.kernel == plan.CodeData && o.flags&gpuRaw == 0 && !in.inner && own && o.count <= math.MaxUint16 {
 		o.flags |= gpuStatic
 		for i := range e.items[first:] {
 			e.items[first+i].chunks = uint16(o.count)

@@ -23,13 +23,12 @@ type hostEngine struct {
 	control *share.Arena
 	windows []window // by rank
 	local   bool     // all ranks are in this process
-	alone   bool     // no other rank is in this process
 	policy  *wait.Policy
 	stall   *wait.Stall
 	cores   int // that this rank may use
 
-	enqueued uint64        // launches that were enqueued
-	ended    atomic.Uint64 // launches that have ended; a launch that waits for its turn sleeps at the window's turn
+	order    host.Order // of the launches
+	enqueued uint64     // number of launches so far
 
 	mu      sync.Mutex // guards the fields below
 	pool    []*ticket  // unused tickets
@@ -37,7 +36,7 @@ type hostEngine struct {
 	closing bool
 	idle    chan struct{} // closed when the engine is closing and nothing runs
 
-	// State that persists between launches. The launch whose turn it is owns it.
+	// State that persists between launches. The launch that runs owns it.
 	run        *run
 	scratch    *scratch
 	waited     []uint64       // signals consumed, by link
@@ -75,7 +74,7 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 			here++
 		}
 	}
-	h.local, h.alone = here == n, here == 1 && n > 1
+	h.local = here == n
 	if !h.local && x.e.buffers == nil {
 		if x.e.buffers, err = openBuffers(ctx, x.e, dev); err != nil {
 			return nil, errors.Join(err, h.control.Close())
@@ -151,6 +150,10 @@ func (h *hostEngine) launch(l *launch) error {
 	if !ok {
 		return invalid("the stream is no stream of a host device")
 	}
+	if err := h.order.Enter(s); err != nil {
+		h.x.e.Abort(err)
+		return err
+	}
 	t := h.take()
 	t.launch = *l
 	t.number = h.enqueued
@@ -191,9 +194,7 @@ func (h *hostEngine) give(t *ticket) {
 }
 
 func (h *hostEngine) wake() {
-	own := h.windows[h.x.e.rank]
-	own.door().Wake()
-	own.turn().Wake()
+	h.windows[h.x.e.rank].door().Wake()
 }
 
 // staging returns n bytes of the executor's memory for input (k 0) or output (k 1), reachable by peers.

@@ -13,7 +13,6 @@ import (
 func StartAt(x *ExecutionPlan, n uint64) {
 	h := x.engine.(*hostEngine)
 	h.enqueued = n
-	h.ended.Store(n)
 }
 
 // TestPacketFlags compares the flags with a naive implementation: a set of packets.

@@ -48,14 +48,11 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	if a.Stream == nil || a.Stream.Device() == nil || a.Stream.Device().ID().Kind != x.e.dev.ID().Kind {
 		return x.fail(a.Seq, -1, invalid("a stream of the %v device is needed", x.e.dev.ID().Kind))
 	}
-	if err := x.Takes(a.Message, a.Type, a.Op); err != nil {
-		return x.fail(a.Seq, -1, err)
-	}
-	a.Op = x.reduction.effective(a.Op)
-	layout, err := x.layout(a.Message)
+	layout, err := x.takes(a.Message, a.Type, a.Op)
 	if err != nil {
 		return x.fail(a.Seq, -1, err)
 	}
+	a.Op = x.reduction.effective(a.Op)
 	if a.Message == 0 {
 		return nil
 	}
@@ -87,19 +84,6 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	return nil
 }
 
-// inside returns the offset of input in output (first) or of output in input (second) when a plan or a caller has both
-// in one memory; the other offset is 0.
-func (x *ExecutionPlan) inside(l *layout) (input, output int64) {
-	at := l.Offset(x.e.rank * l.Period)
-	switch x.plan.Collective {
-	case plan.AllGather:
-		return at, 0
-	case plan.ReduceScatter:
-		return 0, at
-	}
-	return 0, 0
-}
-
 // placement is where a launch's input and output are, and which copies to and from the caller's buffers this needs.
 type placement struct {
 	input, output     device.Ptr
@@ -116,7 +100,7 @@ type placement struct {
 //	                 caller works in place); the caller's input is copied into it first, unless it is there already
 //	plan not         input and output must not overlap: if the caller's do, input is copied to other memory first
 func (x *ExecutionPlan) place(l *launch, reachable [2]bool, rewrite bool) placement {
-	inAt, outAt := x.inside(l.layout)
+	inAt, outAt := l.layout.Together(x.e.rank)
 	p := placement{inSize: l.sizes[0], outSize: l.sizes[1]}
 	if !l.owns[0] {
 		p.inSize = 0

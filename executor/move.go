@@ -34,7 +34,7 @@ func (b *block) data(in *instr, w *worker) (bool, error) {
 	left := int64(quantum)
 	for b.move < len(in.moves) {
 		m := &in.moves[b.move]
-		lo, hi := b.part(in, m)
+		lo, hi := b.r.layout.Range(m.Src[0].Size, m.slice, b.unit, b.iter)
 		if b.at < lo {
 			b.at = lo
 		}
@@ -57,15 +57,6 @@ func (b *block) data(in *instr, w *worker) (bool, error) {
 		b.at = 0
 	}
 	return true, nil
-}
-
-// part returns the byte range of the operands that the op works on now.
-func (b *block) part(in *instr, m *move) (lo, hi int64) {
-	lo, hi = b.r.layout.Part(m.Src[0].Size, m.slice)
-	if in.inner {
-		lo, hi = plan.Window(lo, hi, b.unit, b.iter)
-	}
-	return lo, hi
 }
 
 // piece moves up to n bytes from offset at of the operands, and returns how many bytes it has handled: up to the end of
@@ -133,11 +124,7 @@ func (r *run) fold(in *instr, m *move, w *worker, at, n int64) error {
 			return err
 		}
 		next = 1
-		op := r.op
-		if in.fixed {
-			op = operator(in.op.ReduceOp)
-		}
-		if err := hostreduce.Reduce(from, w.srcs, r.Type, op, [8]byte{}, 0); err != nil {
+		if err := hostreduce.Reduce(from, w.srcs, r.Type, in.op.ReduceOp.Or(r.op), [8]byte{}, 0); err != nil {
 			return fmt.Errorf("%v (%s): %w", in.pos, in.op.Name, err)
 		}
 	}
@@ -254,7 +241,7 @@ func (b *block) arrived(in *instr) bool {
 	r := b.r
 	for ; b.seenMove < len(in.moves); b.seenMove++ {
 		m := &in.moves[b.seenMove]
-		lo, hi := b.part(in, m)
+		lo, hi := b.r.layout.Range(m.Src[0].Size, m.slice, b.unit, b.iter)
 		for ; b.seenSrc < len(m.Src); b.seenSrc++ {
 			pl := &m.Src[b.seenSrc]
 			if pl.Plane == plan.PacketPlane && hi > lo && !r.flags(pl).here(r.packetOffset(pl, lo), hi-lo, r.epoch) {

@@ -31,28 +31,16 @@ type program struct {
 	watchers []int
 }
 
-type opcode uint8
-
-const (
-	opNop opcode = iota
-	opBarrier
-	opSignal
-	opWait
-	opFlush
-	opAcquire
-	opRelease
-	opData
-	opLoop    // begins a pipeline; to is the index after its opEndLoop
-	opEndLoop // ends a pipeline; to is the first op of the body
-)
-
-// instr is one op. A pipeline is an opLoop, its body and an opEndLoop.
+// instr is one op. A pipeline is a CodeLoop, its body and a CodeEndLoop.
 type instr struct {
-	code   opcode
-	raw    bool // packets are read without checking their flags
-	signal bool // signals its links after the data
-	fixed  bool // the op specifies the reduction's operator
-	inner  bool // in a pipeline
+	does   plan.Effects // none for the end of a pipeline
+	code   plan.Code
+	kernel plan.Code // what the kernel runs: code, unless the op has one of its own
+	raw    bool      // packets are read without checking their flags
+	signal bool      // signals its links after the data
+	opens  bool      // a program that has done nothing else is still at its beginning
+	fixed  bool      // the op specifies the reduction's operator
+	inner  bool      // in a pipeline
 	to     int
 	op     *plan.Op
 	pos    plan.Pos
@@ -79,25 +67,27 @@ func compile(p *plan.Plan, rank int) (*program, error) {
 	for b := range g.ThreadBlocks {
 		var list []instr
 		for _, s := range p.Program(rank, b) {
-			if s.Op.Name != plan.Pipeline {
-				list = append(list, prog.instr(&s, nmem))
+			in := prog.instr(&s, nmem)
+			if !s.Does.Has(plan.Loops) {
+				list = append(list, in)
 				continue
 			}
 			begin := len(list)
-			list = append(list, instr{code: opLoop, op: s.Op, pos: s.Pos})
+			list = append(list, in)
 			for i := range s.Body {
 				in := prog.instr(&s.Body[i], nmem)
 				in.inner = true
 				list = append(list, in)
 			}
-			list = append(list, instr{code: opEndLoop, op: s.Op, pos: s.Pos, to: begin + 1})
+			list = append(list, instr{code: plan.CodeEndLoop, kernel: plan.CodeEndLoop, op: s.Op, pos: s.Pos, to: begin + 1})
 			list[begin].to = len(list)
 		}
 		for i := range list {
 			in := &list[i]
 			for _, l := range in.links {
-				if (in.code == opSignal || in.signal) && prog.pair[l] < 0 {
-					return nil, invalid("%v (%s): rank %d has no channel for the signal to arrive on", in.pos, in.op.Name, prog.peer[l])
+				if in.does.Has(plan.Adds) && prog.pair[l] < 0 {
+					return nil, invalid("%v (%s): rank %d has no channel for the signal to arrive on", in.pos, in.op.Name,
+						prog.peer[l])
 				}
 			}
 		}
@@ -110,28 +100,26 @@ func compile(p *plan.Plan, rank int) (*program, error) {
 // link numbers the channel ends of each rank: memory before port, then by global id.
 func (prog *program) link(p *plan.Plan) {
 	links := p.Links()
-	first := make([]int, len(p.GPUs)+1)
-	for r, i := 0, 0; r < len(p.GPUs); r++ {
-		first[r] = i
-		for i < len(links) && links[i].Rank == r {
-			i++
-		}
-		first[r+1] = i
-		prog.maxLinks = max(prog.maxLinks, i-first[r])
+	for r := range p.GPUs {
+		first, end := links.Of(r)
+		prog.maxLinks = max(prog.maxLinks, end-first)
 	}
-	for _, l := range links[first[prog.rank]:first[prog.rank+1]] {
-		prog.peer = append(prog.peer, l.Peer)
+	first, end := links.Of(prog.rank)
+	prog.links = end - first
+	for _, l := range links.All[first:end] {
 		pair := -1
 		if l.Pair >= 0 {
-			pair = l.Pair - first[l.Peer]
+			at, _ := links.Of(l.Peer)
+			pair = l.Pair - at
 		}
-		prog.pair = append(prog.pair, pair)
+		prog.peer, prog.pair = append(prog.peer, l.Peer), append(prog.pair, pair)
 	}
-	prog.links = len(prog.peer)
 }
 
 func (prog *program) instr(s *plan.Step, nmem int) instr {
-	in := instr{code: opData, op: s.Op, pos: s.Pos, fixed: s.Op.ReduceOp != plan.CallerOp}
+	in := instr{does: s.Does, code: s.Code, kernel: s.Kernel, op: s.Op, pos: s.Pos, fixed: s.Op.ReduceOp != plan.CallerOp,
+		raw:   s.Raw,
+		opens: s.Kind.Opens(), signal: s.Does.Has(plan.Moves | plan.Adds)}
 	for _, id := range s.Channels {
 		if s.Op.ChannelType == plan.PortChannel {
 			id += nmem
@@ -140,26 +128,8 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 			in.links, in.times = append(in.links, id), append(in.times, 1)
 		}
 	}
-	switch s.Op.Name {
-	case plan.Nop:
-		in.code = opNop
-	case plan.Barrier:
-		in.code = opBarrier
+	if s.Does.Has(plan.Joins) {
 		prog.barriers = max(prog.barriers, s.Op.BarrierID+1)
-	case plan.Signal, plan.RlxSignal:
-		in.code = opSignal
-	case plan.Wait, plan.RlxWait:
-		in.code = opWait
-	case plan.Flush:
-		in.code = opFlush
-	case plan.SemAcquire:
-		in.code = opAcquire
-	case plan.SemRelease:
-		in.code = opRelease
-	case plan.PutPackets:
-		in.raw = s.Op.ChannelType == plan.PortChannel
-	case plan.PutWithSignal, plan.PutWithSignalAndFlush:
-		in.signal = true
 	}
 	for i := range s.Moves {
 		m := &s.Moves[i]

@@ -31,7 +31,7 @@ func reductionOf(p *plan.Plan) (d reduction) {
 			}
 		}
 	}
-	d.operator, d.mixed = operators(p)
+	d.operator, d.mixed = p.Operator()
 	return d
 }
 
@@ -68,52 +68,8 @@ func (d *reduction) takes(op datatype.Op) error {
 		}
 		op = datatype.Sum // input is scaled before, or output after
 	}
-	if d.mixed && op != datatype.Sum || !d.mixed && d.operator != plan.CallerOp && operator(d.operator) != op {
+	if d.mixed && op != datatype.Sum || !d.mixed && d.operator.Or(op) != op {
 		return invalid("the plan reduces by an operator of its own, not by %v", op)
 	}
 	return nil
-}
-
-func operator(op plan.ReduceOp) datatype.Op {
-	switch op {
-	case plan.Min:
-		return datatype.Min
-	case plan.Max:
-		return datatype.Max
-	case plan.Prod:
-		return datatype.Prod
-	}
-	return datatype.Sum
-}
-
-// operators returns the operator of the plan's reductions, and whether they specify different ones.
-func operators(p *plan.Plan) (op plan.ReduceOp, mixed bool) {
-	seen := false
-	var visit func(ops []plan.Op)
-	visit = func(ops []plan.Op) {
-		for i := range ops {
-			o := &ops[i]
-			visit(o.Ops)
-			if !reduces(o) {
-				continue
-			}
-			mixed = mixed || seen && o.ReduceOp != op
-			op, seen = o.ReduceOp, true
-		}
-	}
-	for r := range p.GPUs {
-		for b := range p.GPUs[r].ThreadBlocks {
-			visit(p.GPUs[r].ThreadBlocks[b].Ops)
-		}
-	}
-	return op, mixed
-}
-
-func reduces(o *plan.Op) bool {
-	switch o.Name {
-	case plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend, plan.ReducePackets, plan.ReduceCopyPackets,
-		plan.ReduceSendPackets, plan.ReduceCopySendPackets, plan.SwitchReduce, plan.SwitchReduceStore:
-		return true
-	}
-	return false
 }

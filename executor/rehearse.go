@@ -65,9 +65,9 @@ func (h *rehearsal) note(in *instr) {
 // arrived.
 func (h *rehearsal) step(rank, block int, in *instr) bool {
 	switch in.code {
-	case opLoop, opEndLoop, opAcquire, opRelease:
+	case plan.CodeLoop, plan.CodeEndLoop, plan.CodeAcquire, plan.CodeRelease:
 		return false // here, one order proves nothing about another; such plans are not merged
-	case opWait:
+	case plan.CodeWait:
 		for k, l := range in.links {
 			if h.inbound[rank][l] < in.times[k] {
 				return false
@@ -76,7 +76,7 @@ func (h *rehearsal) step(rank, block int, in *instr) bool {
 		for k, l := range in.links {
 			h.inbound[rank][l] -= in.times[k]
 		}
-	case opBarrier:
+	case plan.CodeBarrier:
 		id := in.op.BarrierID
 		if h.target[in] == 0 {
 			h.met[rank][[2]int{block, id}]++
@@ -84,7 +84,7 @@ func (h *rehearsal) step(rank, block int, in *instr) bool {
 			h.arrived[rank][id]++
 		}
 		return h.arrived[rank][id] >= h.target[in]
-	case opData:
+	case plan.CodeData:
 		for i := range in.moves {
 			for _, pl := range in.moves[i].Src {
 				for k := pl.Index; in.waits && pl.Plane == plan.PacketPlane && k < pl.Index+pl.Size; k++ {
@@ -98,7 +98,7 @@ func (h *rehearsal) step(rank, block int, in *instr) bool {
 		}
 		h.done[in] = true
 	}
-	if in.code == opSignal || in.signal {
+	if in.code == plan.CodeSignal || in.signal {
 		prog := h.programs[rank]
 		for k, l := range in.links {
 			h.inbound[prog.peer[l]][prog.pair[l]] += in.times[k]

@@ -18,19 +18,19 @@ import (
 
 // run is a launch on the host. Its workers (usually one, the stream's goroutine) execute these steps:
 //
-//  1. turn      wait until this rank's previous launch of the plan has ended, on whatever stream it was
-//  2. place     decide where input and output are; copy what must be elsewhere
-//  3. publish   write the addresses and the launch number to the control window; wake peers that may sleep until this
+//  1. place     decide where input and output are; copy what must be elsewhere
+//  2. publish   write the addresses and the launch number to the control window; wake peers that may sleep until this
 //     happens
-//  4. blocks    a worker advances its thread blocks in turn, each as far as possible (block.go); when none makes
+//  3. blocks    a worker advances its thread blocks in turn, each as far as possible (block.go); when none makes
 //     progress, the worker sleeps at the door
-//  5. finish    copy the output back, scale an average, compare with what the peers executed, start the next launch
+//  4. finish    copy the output back, scale an average, compare with what the peers executed
 //
 // Memory order: counters, packet flags and records are sequentially consistent atomics; data is written before and read
 // after them. A worker announces itself at the door (package wait) and then checks its condition; a writer changes the
 // condition and then checks the door. So no wakeup is lost.
 //
-// A plan has one run. Launches in flight are tickets; the ticket whose turn it is owns the run.
+// A plan has one run. Launches in flight are tickets. Their order (host.Order) lets one execute at a time, on whatever
+// streams; it owns the run.
 type run struct {
 	h *hostEngine
 	launch
@@ -48,7 +48,7 @@ type run struct {
 	worker []worker
 }
 
-// ticket is a launch that waits for its turn.
+// ticket is a launch in flight.
 type ticket struct {
 	h *hostEngine
 	launch
@@ -134,7 +134,7 @@ func (t *ticket) perform(b *host.Block) error {
 	return t.end(err)
 }
 
-// begin performs steps 1 to 3. On success the caller must call h.leave.
+// begin performs steps 1 and 2. On success the caller must call h.leave.
 func (t *ticket) begin() error {
 	h := t.h
 	e := h.x.e
@@ -147,32 +147,15 @@ func (t *ticket) begin() error {
 			h.leave()
 		}
 	}()
-	err := t.awaitTurn()
-	if err == nil {
-		r := h.run
-		r.launch, r.scratch, r.workers = t.launch, t.scratch, t.workers
-		err = r.begin()
-	}
-	if err != nil {
+	r := h.run
+	r.launch, r.scratch, r.workers = t.launch, t.scratch, t.workers
+	r.limit = wait.Limit{Deadline: wait.After(e.timeout), Abort: &e.aborted, Stall: h.stall}
+	if err := r.begin(); err != nil {
 		err = h.x.fail(t.Seq, -1, err)
 		e.Abort(err)
 		return err
 	}
 	begun = true
-	return nil
-}
-
-func (t *ticket) awaitTurn() error {
-	h := t.h
-	e := h.x.e
-	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: &e.aborted}
-	if h.ended.Load() != t.number {
-		if err := h.until(h.windows[e.rank].turn(), func() bool { return h.ended.Load() == t.number }, limit); err != nil {
-			return e.ended(err, "the launch before it runs")
-		}
-	}
-	limit.Stall = h.stall
-	h.run.limit = limit
 	return nil
 }
 
@@ -188,7 +171,7 @@ func (r *run) warn() {
 		"plan", r.h.x.plan.Name, "seq", r.Seq, "rank", r.h.x.e.rank, "waits_for", peer, "op", where, "for", r.h.x.e.stall)
 }
 
-// end is step 5.
+// end is step 4.
 func (t *ticket) end(err error) error {
 	h, r := t.h, t.h.run
 	if err == nil {
@@ -201,10 +184,7 @@ func (t *ticket) end(err error) error {
 	}
 	runtime.KeepAlive(r.Stream)
 	r.launch = launch{}
-	number := t.number
 	t.launch = launch{}
-	h.ended.Store(number + 1) // from here on the next launch owns the run
-	h.windows[h.x.e.rank].turn().Wake()
 	h.give(t)
 	return err
 }
@@ -249,7 +229,7 @@ type lent struct {
 	size int64
 }
 
-// begin performs steps 2 and 3.
+// begin performs steps 1 and 2.
 func (r *run) begin() error {
 	h, x := r.h, r.h.x
 	own := h.windows[x.e.rank]
@@ -306,7 +286,7 @@ func (r *run) arrange() error {
 	}
 	rewrite := r.Op == datatype.PreMulSum && r.owns[0]
 	r.placement = x.place(&r.launch, reachable, rewrite)
-	inAt, outAt := x.inside(r.layout)
+	inAt, outAt := r.layout.Together(x.e.rank)
 	switch {
 	case x.plan.InPlace && r.stageIn:
 		p, err := h.staging(0, max(r.sizes[0], r.sizes[1]))
@@ -341,7 +321,7 @@ func (r *run) arrange() error {
 	return nil
 }
 
-// work runs the thread blocks of one worker: step 4.
+// work runs the thread blocks of one worker: step 3.
 func (r *run) work(b *host.Block) error {
 	h := r.h
 	own := h.windows[h.x.e.rank]
@@ -373,7 +353,7 @@ func (r *run) work(b *host.Block) error {
 			}
 			continue
 		}
-		if err := h.until(own.door(), w.cond, r.limit); err != nil {
+		if err := wait.Until(own.door(), w.cond, r.limit, h.policy); err != nil {
 			return r.stuck(b, err)
 		}
 		if b.Abort.Load() != 0 {
@@ -407,7 +387,7 @@ func (r *run) stuck(b *host.Block, err error) error {
 	return r.h.x.e.ended(err, "it waited")
 }
 
-// finish is step 5.
+// finish is step 4.
 func (r *run) finish() error {
 	if r.owns[1] && r.moveOut {
 		copy(device.Bytes(r.Recv, r.sizes[1]), device.Bytes(r.output, r.sizes[1]))

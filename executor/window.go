@@ -11,16 +11,14 @@ import (
 // A control window of the host engine has this layout:
 //
 //	0               door      the owner sleeps here; a writer that changes what the owner may wait for wakes it
-//	64              turn      the owner's launches sleep here until the previous launch has ended
 //	128             left      1 when a launch of the owner has failed: peers must not touch its buffers any more
 //	192             moving    the number of the owner's workers that touch buffers of peers
 //	256 + 128·k     launch    the record of the owner's launch of parity k
 //	512 + 64·l      inbound   signals that arrived on the owner's link l
 //
-// The owner writes door, turn, left, moving and launch; peers add to inbound.
+// The owner writes door, left, moving and launch; peers add to inbound.
 const (
 	offDoor     = 0
-	offTurn     = 64
 	offLeft     = 128
 	offMoving   = 192
 	offLaunch   = 256
@@ -35,7 +33,6 @@ func pointer(p device.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Poi
 func windowBytes(links int) int64 { return offInbound + int64(links)*wait.CellSize }
 
 func (w window) door() *wait.Cell { return wait.At(unsafe.Add(w.base, offDoor)) }
-func (w window) turn() *wait.Cell { return wait.At(unsafe.Add(w.base, offTurn)) }
 
 func (w window) left() *atomic.Uint32   { return (*atomic.Uint32)(unsafe.Add(w.base, offLeft)) }
 func (w window) moving() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(w.base, offMoving)) }

@@ -1,4 +1,5 @@
-// Package kernels holds goccl's device code: CUDA C++ sources, the public device headers, and the images built from them.
+// Package kernels holds goccl's device code: CUDA C++ sources, the public device headers, and the images built from
+// them.
 //
 // Images are built ahead of time, committed and embedded, so that only the NVIDIA driver is needed at run time. A group
 // is a folder of .cu files that is compiled as one translation unit. Its images are cubins for compute capability 8.0,
@@ -9,6 +10,39 @@
 // Package kernels/jit compiles users' kernels at run time against the same headers, which Headers returns.
 //
 // Everything here is immutable and safe for concurrent use. Callers must not write to returned byte slices.
+//
+// # Where things are
+//
+//	include/goccl   the public headers, and the parts of every kernel: sync.cuh (memory order), abort.cuh (the one loop
+//	                that polls), packet.cuh (LL, LL128, epochs), pipe.cuh (slots between ranks), word.cuh and copy.cuh
+//	                (bytes of any alignment), reduce.cuh (types and operators), and the channels
+//	collective      collectives by packets, messages between pairs, streams; the sources of ring and pcie
+//	ring, pcie      entry points of large messages, and of ranks without NVLink
+//	executor        plans
+//	primitive       copies and measurements
+//	tutorial        the kernels of examples/
+//
+// # Images in git
+//
+// Images are committed as the compiler writes them. Git packs them itself and stores a changed image as a delta of its
+// last version, which it cannot do with compressed files: with those, a change of one kernel grew a clone by all images
+// of its group, up to 2.8 MB. Measured now (all four images of the group, git repack -adf --window=50):
+//
+//	a line of the point-to-point kernels            0.07 MB
+//	a line of the loop of the executor's 9 kernels  0.13 MB
+//	the flow control of all 27 ring kernels         0.33 MB
+//	the slow path of all packet kernels             0.63 MB
+//	every kernel of every group                     6.0 MB
+//
+// The price is the size of a checkout (30 MB, was 7) and of a program that embeds the images: goccl, stripped, has
+// 38.7 MB instead of 16.3. In return no process unpacks images when it starts, which took each about 20 ms.
+//
+// Two alternatives were measured. Compression with a long window (xz) makes all images 2.4 MB, but a change costs its
+// whole group again (collective: 1.1 MB), and Go's library has no such decoder. Deflating kernel by kernel keeps
+// deltas, but a change of a template changes all its instances in full (executor: 1.1 MB).
+//
+// Signed and unsigned integers share kernels, so there are 201 kernels of collectives and plans instead of 234. The
+// other types do not share: one kernel for all types would need the registers of the widest.
 package kernels
 
 //go:generate go run ./internal/build

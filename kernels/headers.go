@@ -28,6 +28,7 @@ var headers = sync.OnceValue(func() map[string]string {
 	return out
 })
 
-// Headers returns the public device headers by the name that #include uses ("goccl/memory_channel.cuh", "mscclpp/packet_device.hpp", …), for NVRTC:
-// they include stand-ins for <cstdint>, <stdint.h>, <cstddef> and <stddef.h>. The caller owns the map.
+// Headers returns the public device headers by the name that #include uses ("goccl/memory_channel.cuh",
+// "mscclpp/packet_device.hpp", …), for NVRTC: they include stand-ins for <cstdint>, <stdint.h>, <cstddef> and
+// <stddef.h>. The caller owns the map.
 func Headers() map[string]string { return maps.Clone(headers()) }

@@ -35,9 +35,10 @@ func Image(group string, major, minor int) ([]byte, error) {
 	}
 	i := g.Select(major, minor)
 	if i == nil {
-		return nil, fmt.Errorf("%w: group %s needs compute capability 8.0 or later, this is %d.%d", ErrNoImage, group, major, minor)
+		return nil, fmt.Errorf("%w: group %s needs compute capability 8.0 or later, this is %d.%d",
+			ErrNoImage, group, major, minor)
 	}
-	return i.Data(), nil
+	return i.Data, nil
 }
 
 // Entry returns the symbol of an entry point of the groups collective, pcie, ring and executor (GOCCL_ENTRY in

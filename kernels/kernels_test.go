@@ -47,17 +47,21 @@ func TestImage(t *testing.T) {
 }
 
 func TestImageErrors(t *testing.T) {
-	if _, err := kernels.Image("no such group", 9, 0); !errors.Is(err, kernels.ErrUnknownGroup) || !strings.Contains(err.Error(), "tutorial") {
+	_, err := kernels.Image("no such group", 9, 0)
+	if !errors.Is(err, kernels.ErrUnknownGroup) || !strings.Contains(err.Error(), "tutorial") {
 		t.Errorf("unknown group: %v: want ErrUnknownGroup and the list of groups", err)
 	}
-	if _, err := kernels.Image("tutorial", 7, 0); !errors.Is(err, kernels.ErrNoImage) || !strings.Contains(err.Error(), "7.0") {
+	_, err = kernels.Image("tutorial", 7, 0)
+	if !errors.Is(err, kernels.ErrNoImage) || !strings.Contains(err.Error(), "7.0") {
 		t.Errorf("old device: %v: want ErrNoImage that names 7.0", err)
 	}
 }
 
 func TestHeaders(t *testing.T) {
 	h := kernels.Headers()
-	for _, name := range []string{"goccl/handle.cuh", "goccl/sync.cuh", "mscclpp/packet_device.hpp", "mscclpp/proxy_channel_device.hpp", "cstdint"} {
+	for _, name := range []string{
+		"goccl/handle.cuh", "goccl/sync.cuh", "mscclpp/packet_device.hpp", "mscclpp/proxy_channel_device.hpp", "cstdint",
+	} {
 		if h[name] == "" {
 			t.Errorf("no header %s", name)
 		}
@@ -108,7 +112,8 @@ func TestLocalMemory(t *testing.T) {
 					}
 				}
 				if k.Local > allowed {
-					t.Errorf("%s on sm_%d0 uses %d bytes of local memory a thread, %d are allowed: fewer live values, or __launch_bounds__(threads, 1)", k.Name, major, k.Local, allowed)
+					t.Errorf("%s on sm_%d0 uses %d bytes of local memory a thread, %d are allowed: "+
+						"keep fewer values live, or use __launch_bounds__(threads, 1)", k.Name, major, k.Local, allowed)
 				}
 			}
 		}
@@ -127,15 +132,22 @@ var forbidden = []struct {
 	why     string
 }{
 	{regexp.MustCompile(`\b__threadfence(_system|_block)?\b`), nil, "use the releases and acquires of sync.cuh"},
-	{regexp.MustCompile(`\batomic(Add|Sub|Exch|CAS|Min|Max|Or|And|Inc|Dec)(_system|_block)?\b`), nil, "legacy atomics have no order: use sync.cuh"},
-	{regexp.MustCompile(`\basm\b`), []string{"goccl/sync.cuh", "goccl/bulk.cuh", "goccl/types.cuh", "collective/ticket.cuh"}, "inline PTX lives in sync.cuh, bulk.cuh and types.cuh, and that of launches in ticket.cuh"},
-	{regexp.MustCompile(`\bvolatile\b`), []string{"goccl/sync.cuh", "goccl/bulk.cuh", "collective/ticket.cuh"}, "volatile orders nothing: use the loads and stores of sync.cuh"},
-	{regexp.MustCompile(`\b__restrict(__)?\b`), nil, "it turns loads into ld.global.nc, which is wrong for memory that a peer writes"},
+	{regexp.MustCompile(`\batomic(Add|Sub|Exch|CAS|Min|Max|Or|And|Inc|Dec)(_system|_block)?\b`), nil,
+		"legacy atomics have no order: use sync.cuh"},
+	{regexp.MustCompile(`\basm\b`),
+		[]string{"goccl/sync.cuh", "goccl/bulk.cuh", "goccl/types.cuh", "collective/ticket.cuh"},
+		"inline PTX lives in sync.cuh, bulk.cuh and types.cuh, and that of launches in ticket.cuh"},
+	{regexp.MustCompile(`\bvolatile\b`), []string{"goccl/sync.cuh", "goccl/bulk.cuh", "collective/ticket.cuh"},
+		"volatile orders nothing: use the loads and stores of sync.cuh"},
+	{regexp.MustCompile(`\b__restrict(__)?\b`), nil,
+		"it turns loads into ld.global.nc, which is wrong for memory that a peer writes"},
 	{regexp.MustCompile(`\b(__ldg|__ldcg|__ldcs|__ldcv)\b`), nil, "cached loads are wrong for memory that a peer writes"},
-	{regexp.MustCompile(`\b(__trap|assert|__assert_fail|__brkpt)\b`), nil, "a trap destroys the CUDA context: return a status"},
+	{regexp.MustCompile(`\b(__trap|assert|__assert_fail|__brkpt)\b`), nil,
+		"a trap destroys the CUDA context: return a status"},
 	{regexp.MustCompile(`\bprintf\b`), nil, "printf needs a buffer and a heap on the device"},
 	{regexp.MustCompile(`(?i)multimem|cuMulticast`), nil, "multicast is off"},
-	{regexp.MustCompile(`\bstatic\s+__device__\b|\bmalloc\b|\bnew\b`), nil, "no allocation and no hidden state on the device"},
+	{regexp.MustCompile(`\bstatic\s+__device__\b|\bmalloc\b|\bnew\b`), nil,
+		"no allocation and no hidden state on the device"},
 }
 
 // TestLint reads every device source. Comments are exempt; strings, which hold PTX, must not name multicast or
@@ -167,7 +179,8 @@ func TestLint(t *testing.T) {
 		code = reString.ReplaceAll(code, []byte(`""`))
 		for _, f := range forbidden {
 			m := f.pattern.Find(code)
-			if m == nil || slices.ContainsFunc(f.except, func(e string) bool { return strings.HasSuffix(filepath.ToSlash(path), e) }) {
+			excepted := func(e string) bool { return strings.HasSuffix(filepath.ToSlash(path), e) }
+			if m == nil || slices.ContainsFunc(f.except, excepted) {
 				continue
 			}
 			t.Errorf("%s: %q: %s", path, m, f.why)

@@ -41,7 +41,8 @@ type RankGroup struct {
 	Ranks []int
 }
 
-// RemoteBuffer is a buffer of another rank that this rank reads or writes. Its position in GPU.RemoteBuffers is its rank-wide id.
+// RemoteBuffer is a buffer of another rank that this rank reads or writes. Its position in GPU.RemoteBuffers is its
+// rank-wide id.
 type RemoteBuffer struct {
 	Rank   int
 	Type   BufferType

@@ -30,8 +30,8 @@ func (p *Plan) sameShape() bool {
 	return p.Collective != AllGather && p.Collective != ReduceScatter
 }
 
-// known reports whether the collective's name determines its postcondition.
-func (c Collective) known() bool {
+// Known reports whether the collective's name determines its postcondition.
+func (c Collective) Known() bool {
 	switch c {
 	case AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv:
 		return true
@@ -45,7 +45,7 @@ func (v *validator) chunkCounts() {
 	if v.err != nil {
 		return
 	}
-	if !p.Collective.known() {
+	if !p.Collective.Known() {
 		return
 	}
 	first := -1
@@ -74,7 +74,8 @@ func (v *validator) chunkCounts() {
 		if first < 0 {
 			first = base
 		}
-		v.need(base > 0 && other == base*factor, "output_chunks", "%d input and %d output chunks do not fit %s over %d ranks", in, out, p.Collective, n)
+		v.need(base > 0 && other == base*factor, "output_chunks", "%d input and %d output chunks do not fit %s over %d ranks",
+			in, out, p.Collective, n)
 		v.need(base == first, "input_chunks", "rank %d divides its message into %d chunks and rank 0 into %d", r, base, first)
 	}
 	v.pos = nowhere
@@ -85,12 +86,13 @@ func (v *validator) postcondition() {
 		return
 	}
 	p := v.p
-	v.need(len(p.Postcondition) == 0 || !p.Collective.known(), "postcondition", "%s has its own; only a user-defined collective states one", p.Collective)
+	v.need(len(p.Postcondition) == 0 || !p.Collective.Known(), "postcondition",
+		"%s has its own; only a user-defined collective states one", p.Collective)
 	terms := 0
 	for i := range p.Postcondition {
 		c := &p.Postcondition[i]
 		at := fmt.Sprintf("postcondition[%d]", i)
-		v.need(c.Op.valid(), at+".reduce_op", "%q is not sum, min, max or prod", c.Op)
+		v.need(c.Op.Valid(), at+".reduce_op", "%q is not sum, min, max or prod", c.Op)
 		if !v.need(c.Rank >= 0 && c.Rank < len(p.GPUs), at+".rank", "rank %d of %d", c.Rank, len(p.GPUs)) {
 			return
 		}
@@ -126,7 +128,8 @@ func (v *validator) onePostcondition() {
 	for _, i := range order {
 		c := &list[i]
 		if last >= 0 && list[last].Rank == c.Rank && c.Index < end {
-			v.bad(ErrInvalid, fmt.Sprintf("postcondition[%d].index", max(i, last)), "chunk %d of rank %d has a postcondition already, in postcondition[%d]", c.Index, c.Rank, min(i, last))
+			v.bad(ErrInvalid, fmt.Sprintf("postcondition[%d].index", max(i, last)),
+				"chunk %d of rank %d has a postcondition already, in postcondition[%d]", c.Index, c.Rank, min(i, last))
 			return
 		}
 		last, end = i, c.Index+c.Size
@@ -134,5 +137,6 @@ func (v *validator) onePostcondition() {
 }
 
 func (v *validator) span(index, size, count int, field string) {
-	v.need(size >= 1 && index >= 0 && size <= count && index <= count-size, field+".index", "chunks %d to %d of %d", index, index+size-1, count)
+	v.need(size >= 1 && index >= 0 && size <= count && index <= count-size, field+".index", "chunks %d to %d of %d", index,
+		index+size-1, count)
 }

@@ -23,10 +23,12 @@ func Decode(data []byte) (*Plan, error) {
 // DecodeWithWarnings decodes and validates a plan against limits, and also returns at most 100 unknown keys.
 func DecodeWithWarnings(data []byte, limits *Limits) (*Plan, []Warning, error) {
 	if len(data) > limits.FileBytes {
-		return nil, nil, &Error{Class: ErrLimit, Pos: nowhere, Detail: fmt.Sprintf("the file has %d bytes and the limit is %d", len(data), limits.FileBytes)}
+		return nil, nil, &Error{Class: ErrLimit, Pos: nowhere,
+			Detail: fmt.Sprintf("the file has %d bytes and the limit is %d", len(data), limits.FileBytes)}
 	}
 	d := decoder{scanner: scanner{data: data}, limits: limits, pos: nowhere}
-	p := d.plan()
+	p := &Plan{SchemaVersion: 1, ThreadsPerBlock: 1024, Alignment: 16, MaxSize: 1<<64 - 1}
+	(&codec{r: &d}).plan(p)
 	if d.space(); d.err == nil && d.off < len(data) { // peek would take a zero byte for the end
 		d.fail(d.off, "found %s after the plan", d.describe())
 	}
@@ -46,31 +48,15 @@ type decoder struct {
 	limits   *Limits
 	pos      Pos
 	seen     []string // keys of the open objects, newest last
-	marks    []int
 	warnings []Warning
 	names    map[string]string
 	ops      int
 	operands int
 }
 
-// begin opens an object. member then returns the next key, or "" at the end. A repeated key is an error, because
-// readers differ in which of the values they keep.
-func (d *decoder) begin() bool {
-	if !d.open('{') {
-		return false
-	}
-	d.marks = append(d.marks, len(d.seen))
-	return true
-}
-
-func (d *decoder) member(first *bool) string {
-	if !d.more('}', first) {
-		if n := len(d.marks); n > 0 {
-			d.seen = d.seen[:d.marks[n-1]]
-			d.marks = d.marks[:n-1]
-		}
-		return ""
-	}
+// member reads a key of the object whose keys begin at mark. It returns "" after an error. A repeated key is an error,
+// because readers differ in which of the values they keep.
+func (d *decoder) member(mark int) string {
 	d.space()
 	at := d.off
 	k := d.intern(d.key())
@@ -81,7 +67,7 @@ func (d *decoder) member(first *bool) string {
 		d.fail(at, "an empty key")
 		return ""
 	}
-	for _, s := range d.seen[d.marks[len(d.marks)-1]:] {
+	for _, s := range d.seen[mark:] {
 		if s == k {
 			d.fail(at, "key %q comes twice", k)
 			return ""
@@ -147,230 +133,5 @@ func (d *decoder) each(field, what string, limit int, read func(i int)) {
 			return
 		}
 		read(i)
-	}
-}
-
-func (d *decoder) ints(field string, limit int) []int {
-	var v []int
-	d.each(field, "entries", limit, func(int) { v = append(v, d.int()) })
-	return v
-}
-
-func (d *decoder) plan() *Plan {
-	p := &Plan{SchemaVersion: 1, ThreadsPerBlock: 1024, Alignment: 16, MaxSize: 1<<64 - 1}
-	if !d.begin() {
-		return p
-	}
-	start := d.off
-	var have uint
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			for i, k := range []string{"name", "collective", "protocol", "inplace", "gpus"} {
-				if d.err == nil && have&(1<<i) == 0 {
-					d.fail(start-1, "the plan has no %q", k)
-				}
-			}
-			return p
-		case "schema_version":
-			p.SchemaVersion = d.int()
-		case "name":
-			p.Name = d.word(k)
-			have |= 1
-		case "collective":
-			p.Collective = Collective(d.word(k))
-			have |= 2
-		case "protocol":
-			p.Protocol = Protocol(d.word(k))
-			have |= 4
-		case "inplace":
-			p.InPlace = d.bool()
-			have |= 8
-		case "reuse_resources":
-			p.ReuseResources = d.bool()
-		case "num_threads_per_block":
-			p.ThreadsPerBlock = d.int()
-		case "use_double_scratch_buffer":
-			p.DoubleScratch = d.bool()
-		case "buffer_alignment":
-			p.Alignment = d.int64()
-		case "min_message_size":
-			p.MinSize = d.uint()
-		case "max_message_size":
-			p.MaxSize = d.uint()
-		case "root":
-			p.Root = d.int()
-		case "postcondition":
-			d.each(k, "entries", d.limits.PostcondTerms, func(int) { p.Postcondition = append(p.Postcondition, d.postcond()) })
-		case "gpus":
-			d.each(k, "ranks", d.limits.Ranks, func(i int) {
-				d.pos = Pos{i, -1, -1, -1}
-				p.GPUs = append(p.GPUs, d.gpu())
-				d.pos = nowhere
-			})
-			have |= 16
-		default:
-			d.unknown(k)
-		}
-	}
-}
-
-func (d *decoder) postcond() (c Postcond) {
-	c.Size = 1
-	if !d.begin() {
-		return c
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return c
-		case "rank":
-			c.Rank = d.int()
-		case "index":
-			c.Index = d.int()
-		case "size":
-			c.Size = d.int()
-		case "reduce_op":
-			c.Op = ReduceOp(d.word(k))
-		case "of":
-			d.each(k, "contributions", d.limits.PostcondTerms, func(int) { c.Of = append(c.Of, d.contribution()) })
-		default:
-			d.unknown(k)
-		}
-	}
-}
-
-func (d *decoder) contribution() (c Contribution) {
-	if !d.begin() {
-		return c
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return c
-		case "rank":
-			c.Rank = d.int()
-		case "index":
-			c.Index = d.int()
-		default:
-			d.unknown(k)
-		}
-	}
-}
-
-func (d *decoder) gpu() (g GPU) {
-	g.ID = -1
-	if !d.begin() {
-		return g
-	}
-	l := d.limits
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return g
-		case "id":
-			g.ID = d.int()
-		case "input_chunks":
-			g.InputChunks = d.int()
-		case "output_chunks":
-			g.OutputChunks = d.int()
-		case "scratch_chunks":
-			g.ScratchChunks = d.int()
-		case "channels":
-			d.each(k, "entries", l.ChannelsPerRank, func(int) { g.Channels = append(g.Channels, d.channel()) })
-		case "remote_buffers":
-			d.each(k, "remote buffers", l.RemoteBuffers, func(int) { g.RemoteBuffers = append(g.RemoteBuffers, d.remoteBuffer()) })
-		case "semaphores":
-			d.each(k, "semaphores", l.Semaphores, func(int) { g.Semaphores = append(g.Semaphores, d.semaphore()) })
-		case "threadblocks":
-			rank := d.pos.Rank
-			d.each(k, "thread blocks", l.ThreadBlocks, func(i int) {
-				d.pos = Pos{rank, i, -1, -1}
-				g.ThreadBlocks = append(g.ThreadBlocks, d.threadBlock())
-				d.pos = Pos{rank, -1, -1, -1}
-			})
-		default:
-			d.unknown(k)
-		}
-	}
-}
-
-func (d *decoder) channel() (c Channel) {
-	if !d.begin() {
-		return c
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return c
-		case "channel_type":
-			c.Type = ChannelType(d.word(k))
-		case "connected_to":
-			c.ConnectedTo = d.ints(k, d.limits.ChannelsPerRank)
-		case "buffer_type", "buff": // buff is the older name
-			c.BufferType = BufferType(d.word(k))
-		case "rank_groups":
-			d.each(k, "groups", d.limits.ChannelsPerRank, func(int) { c.RankGroups = append(c.RankGroups, d.rankGroup()) })
-		default:
-			d.unknown(k)
-		}
-	}
-}
-
-func (d *decoder) rankGroup() (g RankGroup) {
-	if !d.begin() {
-		return g
-	}
-	at, size := d.off, -1
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			if size >= 0 && size != len(g.Ranks) {
-				d.fail(at, "a group of size %d lists %d ranks", size, len(g.Ranks))
-			}
-			return g
-		case "size":
-			size = d.int()
-		case "ranks":
-			g.Ranks = d.ints(k, d.limits.Ranks)
-		default:
-			d.unknown(k)
-		}
-	}
-}
-
-func (d *decoder) remoteBuffer() (b RemoteBuffer) {
-	if !d.begin() {
-		return b
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return b
-		case "rank":
-			b.Rank = d.int()
-		case "type":
-			b.Type = BufferType(d.word(k))
-		case "access_channel_types":
-			d.each(k, "access types", 2, func(int) { b.Access = append(b.Access, ChannelType(d.word(k))) })
-		default:
-			d.unknown(k)
-		}
-	}
-}
-
-func (d *decoder) semaphore() (v Semaphore) {
-	if !d.begin() {
-		return v
-	}
-	for first := true; ; {
-		switch k := d.member(&first); k {
-		case "":
-			return v
-		case "init_value":
-			v.InitValue = d.int()
-		default:
-			d.unknown(k)
-		}
 	}
 }

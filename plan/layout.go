@@ -14,7 +14,7 @@ import (
 //	allgather                                 input one block, output one block per rank
 //	reducescatter                             input one block per rank, output one block
 //	alltoall                                  one block per rank on both sides
-//	user-defined                              one block when input and output have as many chunks on all ranks; else see EvenOnly
+//	user-defined                              one block when all chunk counts are equal; else see EvenOnly
 //
 // The size of a chunk is Chunk bytes: the unit Alignment times the rounded-up number of units per chunk. So chunk k of
 // a block starts at k·Chunk, and the last chunks of a block may be short or empty when the message does not divide
@@ -83,7 +83,8 @@ func (p *Plan) EvenUnit() uint64 {
 // must be valid.
 func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 	if size < p.MinSize || size > p.MaxSize {
-		return nil, fmt.Errorf("plan %s: %w: %d bytes, the plan takes %d to %d", p.Name, ErrMessage, size, p.MinSize, p.MaxSize)
+		return nil, fmt.Errorf("plan %s: %w: %d bytes, the plan takes %d to %d", p.Name, ErrMessage, size, p.MinSize,
+			p.MaxSize)
 	}
 	blocks, period, custom := p.blocks()
 	if size > uint64(Capacity.MaxOffset) {
@@ -92,17 +93,20 @@ func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 	if size%uint64(blocks) != 0 {
 		return nil, fmt.Errorf("plan %s: %w: %d bytes do not divide among %d ranks", p.Name, ErrMessage, size, blocks)
 	}
-	l := &Layout{Message: int64(size), Block: int64(size) / int64(blocks), Period: period, Alignment: p.Alignment, plan: p, ranks: len(p.GPUs), custom: custom}
+	l := &Layout{Message: int64(size), Block: int64(size) / int64(blocks), Period: period, Alignment: p.Alignment, plan: p,
+		ranks: len(p.GPUs), custom: custom}
 	units := ceilDiv(l.Block, p.Alignment)
 	l.Chunk = ceilDiv(units, int64(period)) * p.Alignment
 	if custom && l.Chunk*int64(period) != l.Block {
-		return nil, fmt.Errorf("plan %s: %w: %d bytes do not divide into %d chunks of whole units of %d bytes", p.Name, ErrMessage, size, period, p.Alignment)
+		return nil, fmt.Errorf("plan %s: %w: %d bytes do not divide into %d chunks of whole units of %d bytes", p.Name,
+			ErrMessage, size, period, p.Alignment)
 	}
 	for r := range p.GPUs {
 		most := max(p.chunkCount(r, Input), p.chunkCount(r, Output), 2*p.GPUs[r].ScratchChunks, 1)
 		hi, lo := bits.Mul64(uint64(most), uint64(l.Chunk))
 		if hi != 0 || lo > uint64(Capacity.MaxOffset)/4 {
-			return nil, fmt.Errorf("plan %s: %w: %d chunks of %d bytes on rank %d are more than can be addressed", p.Name, ErrMessage, most, l.Chunk, r)
+			return nil, fmt.Errorf("plan %s: %w: %d chunks of %d bytes on rank %d are more than can be addressed", p.Name,
+				ErrMessage, most, l.Chunk, r)
 		}
 	}
 	return l, nil
@@ -130,6 +134,18 @@ func ceilDiv(a, b int64) int64 {
 		q++
 	}
 	return q
+}
+
+// Together returns where a rank's input and output lie when they are one memory, as offsets of which one is 0.
+func (l *Layout) Together(rank int) (input, output int64) {
+	at := l.Offset(rank * l.Period)
+	switch l.plan.Collective {
+	case AllGather:
+		return at, 0
+	case ReduceScatter:
+		return 0, at
+	}
+	return 0, 0
 }
 
 // Even reports whether no chunk is short.
@@ -175,9 +191,13 @@ func (l *Layout) Part(size int, s Slice) (lo, hi int64) {
 	return cut(int64(s.Index)), cut(int64(s.Index) + 1)
 }
 
-// Window returns the part of [lo, hi) that iteration iter of a pipeline with UnitSize unit works on. It is empty past
-// the end.
-func Window(lo, hi, unit int64, iter int) (int64, int64) {
+// Range is Part, or what iteration iter of a pipeline with UnitSize unit works on of it: nothing past the end. unit is
+// 0 outside of pipelines.
+func (l *Layout) Range(size int, s Slice, unit int64, iter int) (int64, int64) {
+	lo, hi := l.Part(size, s)
+	if unit == 0 {
+		return lo, hi
+	}
 	if int64(iter) > (hi-lo)/unit {
 		return hi, hi
 	}

@@ -81,13 +81,13 @@ func TestLayoutProperties(t *testing.T) {
 			}
 			from := lo
 			for i := 0; from < hi; i++ {
-				a, b := Window(lo, hi, unit, i)
+				a, b := l.Range(chunks, s, unit, i)
 				if a != from || b <= a || b-a > unit {
 					t.Fatalf("window %d of [%d, %d) is [%d, %d)", i, lo, hi, a, b)
 				}
 				from = b
 			}
-			if a, b := Window(lo, hi, unit, 2000); a != b {
+			if a, b := l.Range(chunks, s, unit, 2000); a != b {
 				t.Fatalf("window past the end is [%d, %d)", a, b)
 			}
 		}

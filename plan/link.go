@@ -1,8 +1,6 @@
 package plan
 
-import (
-	"slices"
-)
+import "slices"
 
 // Link is one end of a memory or port channel.
 type Link struct {
@@ -14,47 +12,53 @@ type Link struct {
 	Pair int // index of the other end in the result of Links, or -1 when the peer opens no such channel
 }
 
-// Links lists the ends of all memory and port channels of the plan, by rank, then memory before port, then global id. A
+// Links are the ends of all memory and port channels of a plan, by rank, then memory before port, then global id. A
 // signal on a link arrives at a wait on its Pair.
-func (p *Plan) Links() []Link {
+type Links struct {
+	All   []Link
+	start [][2]int // of every rank's memory and port links; the total at the end
+}
+
+// Links lists the channel ends of the plan.
+func (p *Plan) Links() *Links {
 	type key struct {
 		rank, peer int
 		t          ChannelType
 		nth        int
 	}
-	var links []Link
+	l := &Links{start: make([][2]int, len(p.GPUs)+1)}
 	index := map[key]int{}
 	for r := range p.GPUs {
-		for _, t := range memOrPort {
+		for i, t := range memOrPort {
+			l.start[r][i] = len(l.All)
 			count := map[int]int{}
 			for id, peer := range p.GPUs[r].Peers(t) {
-				index[key{r, peer, t, count[peer]}] = len(links)
-				links = append(links, Link{r, t, id, peer, count[peer], -1})
+				index[key{r, peer, t, count[peer]}] = len(l.All)
+				l.All = append(l.All, Link{r, t, id, peer, count[peer], -1})
 				count[peer]++
 			}
 		}
 	}
-	for i := range links {
-		l := &links[i]
-		if j, ok := index[key{l.Peer, l.Rank, l.Type, l.Nth}]; ok {
-			l.Pair = j
+	l.start[len(p.GPUs)] = [2]int{len(l.All), len(l.All)}
+	for i := range l.All {
+		e := &l.All[i]
+		if j, ok := index[key{e.Peer, e.Rank, e.Type, e.Nth}]; ok {
+			e.Pair = j
 		}
 	}
-	return links
+	return l
 }
 
-// linkStarts returns, for every rank, the index of its first memory link and of its first port link in Links.
-func (p *Plan) linkStarts() [][2]int {
-	starts := make([][2]int, len(p.GPUs))
-	n := 0
-	for r := range p.GPUs {
-		for i, t := range memOrPort {
-			starts[r][i] = n
-			n += len(p.GPUs[r].Peers(t))
-		}
+// Index returns the index in All of channel id of type t on rank.
+func (l *Links) Index(rank int, t ChannelType, id int) int {
+	if t == PortChannel {
+		return l.start[rank][1] + id
 	}
-	return starts
+	return l.start[rank][0] + id
 }
+
+// Of returns the range in All of the links of a rank.
+func (l *Links) Of(rank int) (first, end int) { return l.start[rank][0], l.start[rank+1][0] }
 
 func sortedRanks(ranks []int) []int {
 	if slices.IsSorted(ranks) {

@@ -1,48 +1,5 @@
 package plan
 
-// OpName is the kind of an op, as written in the file.
-type OpName string
-
-// The ops. docs/plan-format.md states the operands and the meaning of each.
-const (
-	Nop        OpName = "nop"
-	Barrier    OpName = "barrier"
-	Signal     OpName = "signal"
-	Wait       OpName = "wait"
-	RlxSignal  OpName = "rlxsignal"
-	RlxWait    OpName = "rlxwait"
-	Flush      OpName = "flush"
-	SemAcquire OpName = "sem_acquire"
-	SemRelease OpName = "sem_release"
-
-	Copy                  OpName = "copy"
-	Get                   OpName = "get"
-	Put                   OpName = "put"
-	PutWithSignal         OpName = "pws"
-	PutWithSignalAndFlush OpName = "pwsf"
-
-	PutPackets            OpName = "ppkt"
-	ReadPutPackets        OpName = "rppkt"
-	CopyPackets           OpName = "cpkt"
-	UnpackPackets         OpName = "upkt"
-	ReducePackets         OpName = "repkt"
-	ReduceCopyPackets     OpName = "recpkt"
-	ReduceSendPackets     OpName = "respkt"
-	ReduceCopySendPackets OpName = "recspkt"
-
-	ReduceLocal    OpName = "re"
-	ReduceSend     OpName = "res"
-	ReadReduce     OpName = "rre"
-	ReadReduceSend OpName = "rres"
-
-	SwitchReduce       OpName = "glre"
-	SwitchReduceStore  OpName = "glres"
-	SwitchStore        OpName = "gstore"
-	SwitchStorePackets OpName = "gstorepkt"
-
-	Pipeline OpName = "pipeline"
-)
-
 // Op is one instruction of a thread block. Name determines which fields it uses; the others are zero.
 type Op struct {
 	Name        OpName

@@ -1,5 +1,7 @@
 package plan
 
+import "iter"
+
 // SchemaVersion is the version that Encode writes. Files without the key are version 1, the form that MSCCL++ reads and
 // writes. Version 2 only adds optional keys (schema_version, root, postcondition), so a version-1 reader loads it.
 const SchemaVersion = 2
@@ -28,35 +30,23 @@ const (
 	SendRecv      Collective = "sendrecv"
 )
 
-// ReduceOp is the operator of a reducing op. The empty operator stands for the operator that the caller of the
-// collective chooses.
-type ReduceOp string
-
-// The operators of the format. Prod is an extension; MSCCL++ sums whatever operator the file names.
-const (
-	CallerOp ReduceOp = ""
-	Sum      ReduceOp = "sum"
-	Min      ReduceOp = "min"
-	Max      ReduceOp = "max"
-	Prod     ReduceOp = "prod"
-)
-
 // Plan is one collective for a fixed number of ranks.
 type Plan struct {
 	SchemaVersion   int
 	Name            string
 	Collective      Collective
 	Protocol        Protocol
-	InPlace         bool   // input and output are one buffer; see Layout for how they overlap
-	ReuseResources  bool   // scratch is shared by the communicator's plans instead of owned by the plan
-	ThreadsPerBlock int    // 1..1024
-	DoubleScratch   bool   // even and odd launches use different halves of scratch
-	Alignment       int64  // bytes of the unit in which messages are divided; a power of two
-	MinSize         uint64 // accepted message sizes in bytes, both ends included: input bytes, or output bytes for an all-gather
-	MaxSize         uint64
-	Root            int        // of a broadcast or reduce
-	Postcondition   []Postcond // what a user-defined collective computes; empty for the named ones
-	GPUs            []GPU      // index is the rank
+	InPlace         bool  // input and output are one buffer; see Layout for how they overlap
+	ReuseResources  bool  // scratch is shared by the communicator's plans instead of owned by the plan
+	ThreadsPerBlock int   // 1..1024
+	DoubleScratch   bool  // even and odd launches use different halves of scratch
+	Alignment       int64 // bytes of the unit in which messages are divided; a power of two
+	// accepted message sizes in bytes, both ends included: input bytes, or output bytes for an all-gather
+	MinSize       uint64
+	MaxSize       uint64
+	Root          int        // of a broadcast or reduce
+	Postcondition []Postcond // what a user-defined collective computes; empty for the named ones
+	GPUs          []GPU      // index is the rank
 }
 
 // Postcond states the contents of Size consecutive output chunks of one rank after a launch: chunk Index+i is the
@@ -100,4 +90,33 @@ type ThreadBlock struct {
 // with the value InitValue.
 type Semaphore struct {
 	InitValue int
+}
+
+// Ops visits every op of the rank with its thread block: a pipeline, then its body.
+func (g *GPU) Ops() iter.Seq2[*ThreadBlock, *Op] {
+	return func(yield func(*ThreadBlock, *Op) bool) {
+		for b := range g.ThreadBlocks {
+			tb := &g.ThreadBlocks[b]
+			for i := range tb.Ops {
+				if !yield(tb, &tb.Ops[i]) {
+					return
+				}
+				for j := range tb.Ops[i].Ops {
+					if !yield(tb, &tb.Ops[i].Ops[j]) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Barriers returns the number of the rank's barriers: one more than the largest id.
+func (g *GPU) Barriers() (n int) {
+	for _, op := range g.Ops() {
+		if op.Name.Kind().Does.Has(Joins) {
+			n = max(n, op.BarrierID+1)
+		}
+	}
+	return n
 }

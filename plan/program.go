@@ -32,13 +32,27 @@ type Move struct {
 	Entry    int // for a port channel, the index of the op's entry that carries it; -1 otherwise
 }
 
-// Step is a resolved op: buffers as ranks, channels as global ids, switch channels as all their members in rank order.
+// Step is a resolved op, or one of its effects when its threads meet between them: buffers as ranks, channels as global
+// ids, switch channels as all their members in rank order.
 type Step struct {
 	Op       *Op
+	Kind     *OpKind
+	Does     Effects
+	Code     Code // of the first of its effects
+	Kernel   Code // what the executor's kernel runs: Code, unless the op has one of its own
+	Raw      bool // packets are copied as they are, without looking at flags
 	Pos      Pos
 	Moves    []Move
 	Channels []int  // op.ChannelIDs as global ids of op.ChannelType on the rank
 	Body     []Step // of a pipeline
+}
+
+// Entries returns the number of channels or semaphores that the step's threads serve, one each.
+func (s *Step) Entries() int {
+	if s.Kind.Semaphores {
+		return len(s.Op.SemaphoreIDs)
+	}
+	return len(s.Channels)
 }
 
 // Program resolves the ops of one thread block of a valid plan. The steps point into the plan.
@@ -57,7 +71,7 @@ type resolver struct {
 }
 
 func (r *resolver) steps(ops []Op, at Pos) []Step {
-	steps := make([]Step, len(ops))
+	steps := make([]Step, 0, len(ops))
 	for i := range ops {
 		pos := at
 		if at.Op < 0 {
@@ -65,49 +79,75 @@ func (r *resolver) steps(ops []Op, at Pos) []Step {
 		} else {
 			pos.Inner = i
 		}
-		steps[i] = r.step(&ops[i], pos)
+		op := &ops[i]
+		k := op.Name.Kind()
+		last := Effects(0)
+		for _, does := range k.phases(op.ChannelType) {
+			if last != 0 && op.ChannelType != PortChannel && (last | does).Has(Moves) {
+				steps = append(steps, Step{Op: op, Kind: k, Does: Meets, Pos: pos})
+			}
+			steps = append(steps, r.step(op, k, does, pos))
+			last = does
+		}
 	}
 	return steps
 }
 
-func (r *resolver) step(op *Op, pos Pos) Step {
-	s := Step{Op: op, Pos: pos}
-	sh := shapes[op.Name]
-	if len(sh.channels) > 0 {
+// phases divides an op over channels of type t into its effects. Over a port channel, a movement and what follows it
+// are one: a thread does them entry by entry.
+func (k *OpKind) phases(t ChannelType) (all []Effects) {
+	for _, e := range [...]Effects{Takes, Moves, Adds, Flushes, Meets, Joins, Loops} {
+		switch n := len(all); {
+		case !k.Does.Has(e):
+		case n > 0 && all[n-1].Has(Moves) && t == PortChannel:
+			all[n-1] |= e
+		default:
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func (r *resolver) step(op *Op, k *OpKind, does Effects, pos Pos) Step {
+	code := does.code(k.Semaphores)
+	s := Step{Op: op, Kind: k, Does: does, Code: code, Kernel: code, Pos: pos}
+	if k.Code != 0 && does.first() == k.Does.first() {
+		s.Kernel = k.Code
+	}
+	if len(k.Channels) > 0 {
 		ids := r.tb.ChannelIDs(op.ChannelType)
 		for _, c := range op.ChannelIDs {
 			s.Channels = append(s.Channels, ids[c])
 		}
 	}
-	if op.Name == Pipeline {
+	if does.Has(Loops) {
 		s.Body = r.steps(op.Ops, pos)
 	}
-	if !sh.data {
+	if !does.Has(Moves) {
 		return s
 	}
-	entry := func(i int) int {
-		if op.ChannelType == PortChannel {
-			return i
-		}
-		return -1
-	}
-	if sh.pairs {
+	port := op.ChannelType == PortChannel
+	s.Raw = k.Raw && port
+	if k.Pairs {
 		for i := range op.Dst {
-			j := op.srcOf(i)
+			j, entry := op.srcOf(i), -1
+			if port {
+				entry = i
+			}
 			s.Moves = append(s.Moves, Move{
-				Src:   r.places(nil, op, &op.Src[j], op.srcPackets(&sh, j)),
-				Dst:   r.places(nil, op, &op.Dst[i], sh.dst.at(i).packets()),
-				Entry: entry(i),
+				Src:   r.places(nil, op, &op.Src[j], k.SourcePackets(op.ChannelType, j)),
+				Dst:   r.places(nil, op, &op.Dst[i], k.Dst.At(i).Packets()),
+				Entry: entry,
 			})
 		}
 		return s
 	}
 	m := Move{Entry: -1}
 	for i := range op.Src {
-		m.Src = r.places(m.Src, op, &op.Src[i], op.srcPackets(&sh, i))
+		m.Src = r.places(m.Src, op, &op.Src[i], k.SourcePackets(op.ChannelType, i))
 	}
 	for i := range op.Dst {
-		m.Dst = r.places(m.Dst, op, &op.Dst[i], sh.dst.at(i).packets())
+		m.Dst = r.places(m.Dst, op, &op.Dst[i], k.Dst.At(i).Packets())
 	}
 	s.Moves = []Move{m}
 	return s

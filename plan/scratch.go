@@ -27,23 +27,20 @@ func (p *Plan) usesScratch(packets bool) bool {
 	for r := range p.GPUs {
 		g := &p.GPUs[r]
 		groups := g.SwitchGroups()
-		for b := range g.ThreadBlocks {
-			tb := &g.ThreadBlocks[b]
-			found := false
-			eachOp(tb.Ops, func(op *Op) {
-				sh := shapes[op.Name]
-				if !sh.data {
-					return
+		for tb, op := range g.Ops() {
+			k := op.Name.Kind()
+			if !k.Does.Has(Moves) {
+				continue
+			}
+			for i := range op.Src {
+				if k.SourcePackets(op.ChannelType, i) == packets && p.isScratch(g, tb, groups, op, &op.Src[i]) {
+					return true
 				}
-				for i := range op.Src {
-					found = found || op.srcPackets(&sh, i) == packets && p.isScratch(g, tb, groups, op, &op.Src[i])
+			}
+			for i := range op.Dst {
+				if k.Dst.At(i).Packets() == packets && p.isScratch(g, tb, groups, op, &op.Dst[i]) {
+					return true
 				}
-				for i := range op.Dst {
-					found = found || sh.dst.at(i).packets() == packets && p.isScratch(g, tb, groups, op, &op.Dst[i])
-				}
-			})
-			if found {
-				return true
 			}
 		}
 	}
@@ -58,13 +55,6 @@ func (p *Plan) isScratch(g *GPU, tb *ThreadBlock, groups []SwitchGroup, op *Op, 
 		return groups[tb.ChannelIDs(SwitchChannel)[c.ID]].Buffer == Scratch
 	}
 	return c.Type == Scratch
-}
-
-func eachOp(ops []Op, f func(*Op)) {
-	for i := range ops {
-		f(&ops[i])
-		eachOp(ops[i].Ops, f)
-	}
 }
 
 // Scratch returns the layout of rank's scratch for messages whose chunks are at most chunk bytes. All ranks must use

@@ -84,7 +84,8 @@ func (v *validator) within(n, lo, hi int, field, what string) bool {
 
 func (v *validator) plan() {
 	p, l := v.p, v.l
-	v.need(p.SchemaVersion >= 1 && p.SchemaVersion <= SchemaVersion, "schema_version", "version %d; this reader knows 1 to %d", p.SchemaVersion, SchemaVersion)
+	v.need(p.SchemaVersion >= 1 && p.SchemaVersion <= SchemaVersion, "schema_version",
+		"version %d; this reader knows 1 to %d", p.SchemaVersion, SchemaVersion)
 	v.need(p.Name != "", "name", "a plan needs a name")
 	v.within(len(p.Name), 0, l.NameBytes, "name", "the length")
 	v.need(p.Collective != "", "collective", "a plan names its collective")
@@ -138,8 +139,9 @@ func (v *validator) rank(r int) {
 	for i := range g.RemoteBuffers {
 		v.enter("remote_buffers", i)
 		b := &g.RemoteBuffers[i]
-		v.need(b.Rank >= 0 && b.Rank < len(p.GPUs) && b.Rank != r, "rank", "rank %d is not another rank of %d", b.Rank, len(p.GPUs))
-		v.need(b.Type.valid(), "type", "%q is not i, o or s", b.Type)
+		v.need(b.Rank >= 0 && b.Rank < len(p.GPUs) && b.Rank != r, "rank", "rank %d is not another rank of %d", b.Rank,
+			len(p.GPUs))
+		v.need(b.Type.Valid(), "type", "%q is not i, o or s", b.Type)
 		for _, a := range b.Access {
 			v.need(a == MemoryChannel || a == PortChannel, "access_channel_types", "%q is not memory or port", a)
 		}
@@ -167,7 +169,7 @@ func (v *validator) channel(r int, c *Channel, counts map[ChannelType]int) {
 		}
 		v.need(len(c.RankGroups) == 0, "rank_groups", "only switch channels have groups")
 	case SwitchChannel:
-		v.need(c.BufferType.valid(), "buffer_type", "%q is not i, o or s", c.BufferType)
+		v.need(c.BufferType.Valid(), "buffer_type", "%q is not i, o or s", c.BufferType)
 		counts[c.Type] += len(c.RankGroups)
 		for j := range c.RankGroups {
 			v.enter("rank_groups", j)
@@ -196,7 +198,8 @@ func (v *validator) group(r int, ranks []int) {
 	v.need(member, "ranks", "the group does not hold rank %d itself", r)
 }
 
-func (t BufferType) valid() bool { return t == Input || t == Output || t == Scratch }
+// Valid reports whether t is one of the buffers.
+func (t BufferType) Valid() bool { return t == Input || t == Output || t == Scratch }
 
 func (v *validator) threadBlock(b int) {
 	tb, l := v.tb, v.l
@@ -254,7 +257,8 @@ func (v *validator) bufferRefs() {
 	for i := range v.tb.RemoteBufferRefs {
 		v.enter("remote_buffer_refs", i)
 		c := &v.tb.RemoteBufferRefs[i]
-		v.need(c.Access == MemoryChannel || c.Access == PortChannel, "access_channel_type", "%q is not memory or port", c.Access)
+		v.need(c.Access == MemoryChannel || c.Access == PortChannel, "access_channel_type", "%q is not memory or port",
+			c.Access)
 		v.need(!access[c.Access], "access_channel_type", "%q comes twice", c.Access)
 		access[c.Access] = true
 		v.within(len(c.IDs), 0, v.l.RemotePerBlock, "remote_buffer_ids", "the number of remote buffers")

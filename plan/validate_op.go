@@ -1,23 +1,20 @@
 package plan
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 func (v *validator) op(op *Op) {
-	sh, ok := shapes[op.Name]
-	if !v.need(ok, "name", "there is no op %q", op.Name) {
+	k := op.Name.Kind()
+	if !v.need(k != nil, "name", "there is no op %q", op.Name) {
 		return
 	}
-	v.need(op.ReduceOp.valid(), "reduce_op", "%q is not sum, min, max or prod", op.ReduceOp)
-	v.need(op.Name == Pipeline || len(op.Ops) == 0, "ops", "only a pipeline has a body")
-	switch op.Name {
-	case Barrier:
+	v.need(op.ReduceOp.Valid(), "reduce_op", "%q is not sum, min, max or prod", op.ReduceOp)
+	v.need(k.Does.Has(Loops) || len(op.Ops) == 0, "ops", "only a pipeline has a body")
+	switch {
+	case k.Does.Has(Joins):
 		v.within(op.BarrierID, 0, v.l.Barriers-1, "barrier_id", "the id")
 		v.within(op.NumThreadBlocks, 1, max(1, len(v.gpu.ThreadBlocks)), "num_threadblocks", "the number of thread blocks")
 		v.barrier(op)
-	case SemAcquire, SemRelease:
+	case k.Semaphores:
 		v.entries(len(op.SemaphoreIDs), v.l.SemaphoresPerOp, "semaphore_ids")
 		for i, id := range op.SemaphoreIDs {
 			if id < 0 || id >= len(v.gpu.Semaphores) {
@@ -25,17 +22,19 @@ func (v *validator) op(op *Op) {
 				v.bad(ErrInvalid, "", "semaphore %d of %d", id, len(v.gpu.Semaphores))
 			}
 		}
-	case Pipeline:
+	case k.Does.Has(Loops):
 		v.pipeline(op)
 	}
-	v.channels(op, &sh)
-	if sh.data || len(op.Src)+len(op.Dst) > 0 {
-		v.operands(op, &sh)
+	v.channels(op, k)
+	if k.Does.Has(Moves) || len(op.Src)+len(op.Dst) > 0 {
+		v.operands(op, k)
 	}
 	if op.Slice != (Slice{}) {
-		v.need(sh.slices && !(op.ChannelType == PortChannel), "tbg_info", "%s over %s channels does not work in slices", op.Name, op.ChannelType)
+		v.need(k.Does.Has(Moves) && op.ChannelType != PortChannel, "tbg_info", "%s over %s channels does not work in slices",
+			op.Name, op.ChannelType)
 		v.within(op.Slice.Count, 1, v.l.Slices, "tbg_info.tbg_size", "the number of slices")
-		v.need(op.Slice.Index >= 0 && op.Slice.Index < op.Slice.Count, "tbg_info.tb_id", "slice %d of %d", op.Slice.Index, op.Slice.Count)
+		v.need(op.Slice.Index >= 0 && op.Slice.Index < op.Slice.Count, "tbg_info.tb_id", "slice %d of %d", op.Slice.Index,
+			op.Slice.Count)
 	}
 }
 
@@ -47,11 +46,8 @@ func (v *validator) barrier(op *Op) {
 		v.barriers[op.BarrierID] = barrierUse{v.pos, op.NumThreadBlocks}
 		return
 	}
-	v.need(op.NumThreadBlocks == first.blocks, "num_threadblocks", "barrier %d is for %d thread blocks here and for %d at %v", op.BarrierID, op.NumThreadBlocks, first.blocks, first.at)
-}
-
-func (o ReduceOp) valid() bool {
-	return o == CallerOp || o == Sum || o == Min || o == Max || o == Prod
+	v.need(op.NumThreadBlocks == first.blocks, "num_threadblocks",
+		"barrier %d is for %d thread blocks here and for %d at %v", op.BarrierID, op.NumThreadBlocks, first.blocks, first.at)
 }
 
 // entries checks the length of a list whose entry i is served by thread i.
@@ -63,12 +59,13 @@ func (v *validator) entries(n, limit int, field string) {
 }
 
 func (v *validator) pipeline(op *Op) {
-	v.need(op.UnitSize > 0 && op.UnitSize%v.p.Alignment == 0, "iter_context.unit_size", "%d is not a positive multiple of buffer_alignment %d", op.UnitSize, v.p.Alignment)
+	v.need(op.UnitSize > 0 && op.UnitSize%v.p.Alignment == 0, "iter_context.unit_size",
+		"%d is not a positive multiple of buffer_alignment %d", op.UnitSize, v.p.Alignment)
 	v.within(op.NumChunks, 1, v.l.Chunks, "iter_context.num_chunks", "the number of chunks")
 	pos := v.pos
 	for i := range op.Ops {
 		v.pos.Inner = i
-		if v.need(op.Ops[i].Name != Pipeline, "name", "a pipeline within a pipeline") {
+		if v.need(!op.Ops[i].does(Loops), "name", "a pipeline within a pipeline") {
 			v.op(&op.Ops[i])
 		}
 		if v.err != nil {
@@ -79,12 +76,13 @@ func (v *validator) pipeline(op *Op) {
 }
 
 // channels checks channel_type and channel_ids.
-func (v *validator) channels(op *Op, sh *shape) {
-	if len(sh.channels) == 0 {
+func (v *validator) channels(op *Op, k *OpKind) {
+	if len(k.Channels) == 0 {
 		return // MSCCL++ writes a type on some local ops; it has no meaning there
 	}
-	if !slices.Contains(sh.channels, op.ChannelType) {
-		v.bad(ErrInvalid, "channel_type", "%s does not work over %q channels, only over %v", op.Name, op.ChannelType, sh.channels)
+	if !k.On(op.ChannelType) {
+		v.bad(ErrInvalid, "channel_type", "%s does not work over %q channels, only over %v", op.Name, op.ChannelType,
+			k.Channels)
 		return
 	}
 	ids := v.tb.ChannelIDs(op.ChannelType)
@@ -94,28 +92,28 @@ func (v *validator) channels(op *Op, sh *shape) {
 			v.bad(ErrInvalid, "", "channel %d of the %d %s channels of the thread block", id, len(ids), op.ChannelType)
 		}
 	}
-	switch {
-	case sh.sync:
+	if k.Does&(Takes|Adds|Flushes) != 0 || op.ChannelType == PortChannel {
 		v.entries(len(op.ChannelIDs), v.l.ChannelsPerOp, "channel_ids")
-	case op.ChannelType == PortChannel:
-		v.entries(len(op.ChannelIDs), v.l.ChannelsPerOp, "channel_ids")
-		v.need(len(op.ChannelIDs) == len(op.Dst), "channel_ids", "%d channels for %d destinations", len(op.ChannelIDs), len(op.Dst))
+	}
+	if k.Does.Has(Moves) && op.ChannelType == PortChannel {
+		v.need(len(op.ChannelIDs) == len(op.Dst), "channel_ids", "%d channels for %d destinations", len(op.ChannelIDs),
+			len(op.Dst))
 	}
 }
 
-func (v *validator) operands(op *Op, sh *shape) {
-	v.side(op, sh.src, op.Src, "src_buff")
-	v.side(op, sh.dst, op.Dst, "dst_buff")
+func (v *validator) operands(op *Op, k *OpKind) {
+	v.side(op, k.Src, op.Src, "src_buff")
+	v.side(op, k.Dst, op.Dst, "dst_buff")
 	if v.err != nil {
 		return
 	}
-	if sh.pairs && len(op.Src) != len(op.Dst) && !(sh.fan && len(op.Src) == 1) {
+	if k.Pairs && len(op.Src) != len(op.Dst) && !(k.Fan && len(op.Src) == 1) {
 		v.bad(ErrInvalid, "dst_buff", "%d destinations for %d sources", len(op.Dst), len(op.Src))
 		return
 	}
 	for i := range op.Dst {
 		want := op.Src[0].Size
-		if sh.pairs {
+		if k.Pairs {
 			want = op.Src[op.srcOf(i)].Size
 		}
 		if op.Dst[i].Size != want {
@@ -124,11 +122,11 @@ func (v *validator) operands(op *Op, sh *shape) {
 		}
 	}
 	for i := range op.Src {
-		if !sh.pairs && op.Src[i].Size != op.Src[0].Size {
+		if !k.Pairs && op.Src[i].Size != op.Src[0].Size {
 			v.enter("src_buff", i)
 			v.bad(ErrInvalid, "size", "%d chunks combine with %d", op.Src[i].Size, op.Src[0].Size)
 		}
-		if op.srcPackets(sh, i) && op.Src[i].Kind == LocalChunk && op.Src[i].Type != Scratch {
+		if k.SourcePackets(op.ChannelType, i) && op.Src[i].Kind == LocalChunk && op.Src[i].Type != Scratch {
 			v.enter("src_buff", i)
 			v.bad(ErrInvalid, "type", "packets live in scratch only")
 		}
@@ -151,33 +149,34 @@ func (v *validator) portTargets(op *Op) {
 	}
 }
 
-func (v *validator) side(op *Op, s side, chunks []Chunk, field string) {
-	v.within(len(chunks), len(s.front)+s.min, v.l.BuffersPerOp, field, "the number of operands")
-	if s.rest == 0 {
-		v.need(len(chunks) <= len(s.front), field, "%s takes %d operands here, not %d", op.Name, len(s.front), len(chunks))
+func (v *validator) side(op *Op, s Operands, chunks []Chunk, field string) {
+	v.within(len(chunks), len(s.Front)+s.Min, v.l.BuffersPerOp, field, "the number of operands")
+	if s.Rest == 0 {
+		v.need(len(chunks) <= len(s.Front), field, "%s takes %d operands here, not %d", op.Name, len(s.Front), len(chunks))
 	}
 	for i := range chunks {
 		if v.err != nil {
 			return
 		}
 		v.enter(field, i)
-		v.operand(op, s.at(i), &chunks[i])
+		v.operand(op, s.At(i), &chunks[i])
 		v.leave()
 	}
 }
 
-var kindNames = [...]string{"a local buffer (type)", "a remote buffer (buffer_id)", "a switch channel (switch_channel_id)"}
+var kindNames = [...]string{"a local buffer (type)", "a remote buffer (buffer_id)",
+	"a switch channel (switch_channel_id)"}
 
-func (v *validator) operand(op *Op, k operandKind, c *Chunk) {
-	if c.Kind != k.chunkKind() {
-		v.bad(ErrInvalid, "", "%s needs %s here", op.Name, kindNames[k.chunkKind()])
+func (v *validator) operand(op *Op, k OperandKind, c *Chunk) {
+	if c.Kind != k.Chunk() {
+		v.bad(ErrInvalid, "", "%s needs %s here", op.Name, kindNames[k.Chunk()])
 		return
 	}
 	var count int
 	t := c.Type
 	switch c.Kind {
 	case LocalChunk:
-		if !c.Type.valid() {
+		if !c.Type.Valid() {
 			v.bad(ErrInvalid, "type", "%q is not i, o or s", c.Type)
 			return
 		}
@@ -185,7 +184,8 @@ func (v *validator) operand(op *Op, k operandKind, c *Chunk) {
 	case RemoteChunk:
 		ids := v.tb.RemoteBufferIDs(op.ChannelType)
 		if c.ID < 0 || c.ID >= len(ids) {
-			v.bad(ErrInvalid, "buffer_id", "buffer %d of the %d that the thread block reaches over %s channels", c.ID, len(ids), op.ChannelType)
+			v.bad(ErrInvalid, "buffer_id", "buffer %d of the %d that the thread block reaches over %s channels", c.ID, len(ids),
+				op.ChannelType)
 			return
 		}
 		b := &v.gpu.RemoteBuffers[ids[c.ID]]
@@ -205,9 +205,9 @@ func (v *validator) operand(op *Op, k operandKind, c *Chunk) {
 		}
 	}
 	switch {
-	case k.packets() && t != Scratch:
+	case k.Packets() && t != Scratch:
 		v.bad(ErrInvalid, "", "packets live in scratch, not in %q", t)
-	case k.packets() && v.p.Alignment < packetPayload:
+	case k.Packets() && v.p.Alignment < packetPayload:
 		v.bad(ErrInvalid, "", "packets need a buffer_alignment of at least %d, not %d", packetPayload, v.p.Alignment)
 	case c.Size < 1:
 		v.bad(ErrInvalid, "size", "%d chunks", c.Size)

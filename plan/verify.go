@@ -60,8 +60,10 @@ func Check(p *Plan, opts VerifyOptions) (*Report, error) {
 	if err := p.Validate(&Capacity); err != nil {
 		return nil, err
 	}
-	if !p.Collective.known() && len(p.Postcondition) == 0 {
-		return nil, &Violation{Kind: Unspecified, Plan: p.Name, Detail: fmt.Sprintf("collective %q is not one of the known ones, and the plan states no postcondition", p.Collective)}
+	if !p.Collective.Known() && len(p.Postcondition) == 0 {
+		return nil, &Violation{Kind: Unspecified, Plan: p.Name,
+			Detail: fmt.Sprintf("collective %q is not one of the known ones, and the plan states no postcondition",
+				p.Collective)}
 	}
 	report := &Report{Launches: 2}
 	if p.DoubleScratch {
@@ -97,15 +99,16 @@ type resolved struct {
 	rankOf   []int    // rank of a thread block
 	first    []int    // first thread block of a rank, and the total at the end
 	links    []Link
-	starts   [][2]int
-	semStart []int // index of a rank's first semaphore among all semaphores
+	link     func(rank int, t ChannelType, id int) int // index in links
+	semStart []int                                     // index of a rank's first semaphore among all semaphores
 	sems     int
 	period   int
 	custom   bool
 }
 
 func resolveAll(p *Plan) *resolved {
-	r := &resolved{plan: p, links: p.Links(), starts: p.linkStarts()}
+	links := p.Links()
+	r := &resolved{plan: p, links: links.All, link: links.Index}
 	_, r.period, r.custom = p.blocks()
 	for rank := range p.GPUs {
 		r.first = append(r.first, len(r.programs))
@@ -118,12 +121,4 @@ func resolveAll(p *Plan) *resolved {
 	}
 	r.first = append(r.first, len(r.programs))
 	return r
-}
-
-// link returns the index in links of channel id of type t on rank.
-func (r *resolved) link(rank int, t ChannelType, id int) int {
-	if t == PortChannel {
-		return r.starts[rank][1] + id
-	}
-	return r.starts[rank][0] + id
 }

@@ -49,77 +49,74 @@ func (v *verifier) resume(b *blockState) error {
 		if err != nil || !on {
 			return err
 		}
-		switch u.step.Op.Name {
-		case Nop, RlxSignal, RlxWait:
-		default:
-			b.entry = false
-		}
+		b.entry = b.entry && u.step.Kind.Opens()
 		b.pc++
 	}
 	return nil
 }
 
-// step executes one op. It returns false when the op must wait; then it has only listed b as a waiter, or arrived at the
-// barrier.
+// step executes one op. It returns false when the op must wait; then it has only listed b as a waiter, or arrived at
+// the barrier.
 func (v *verifier) step(b *blockState, u *unit) (bool, error) {
 	s := u.step
-	switch s.Op.Name {
-	case Nop:
+	switch {
+	case s.Does.Has(Meets):
 		v.syncAll(b)
-	case Barrier:
+		return true, nil
+	case s.Does.Has(Joins):
 		return v.meet(b, v.barriers[[2]int{b.rank, s.Op.BarrierID}]), nil
-	case Wait, RlxWait:
-		return v.wait(b, len(s.Channels), func(i int) *counter { return &v.counters[v.link(b.rank, s.Op.ChannelType, s.Channels[i])] })
-	case SemAcquire:
-		return v.wait(b, len(s.Op.SemaphoreIDs), func(i int) *counter { return &v.counters[v.semaphore(b.rank, s.Op.SemaphoreIDs[i])] })
-	case SemRelease:
-		for lane, id := range s.Op.SemaphoreIDs {
-			v.arrive(b, &v.counters[v.semaphore(b.rank, id)], v.laneClock(b, lane))
-		}
-	case Signal, RlxSignal:
-		for lane, id := range s.Channels {
-			link := v.link(b.rank, s.Op.ChannelType, id)
-			if s.Op.Name == RlxSignal && b.entry {
-				// The signal makes nothing of this launch visible: the peer learns only that this launch has begun.
-				if err := v.signal(b, link, v.began[b.rank]); err != nil {
-					return false, err
-				}
-				continue
-			}
-			if err := v.signal(b, link, v.portClock(b, lane, link)); err != nil {
-				return false, err
-			}
-		}
-	case Flush:
-		for lane, id := range s.Channels {
-			b.lanes[lane] = append(b.lanes[lane], v.portClock(b, lane, v.link(b.rank, PortChannel, id)))
-		}
-	default:
+	case s.Does.Has(Moves):
 		return v.data(b, u)
+	case s.Does.Has(Takes):
+		return v.wait(b, s)
+	}
+	for lane := range s.Entries() {
+		if err := v.publish(b, s, lane); err != nil {
+			return false, err
+		}
 	}
 	return true, nil
 }
 
-func (v *verifier) signal(b *blockState, link int, knows *clock) error {
-	pair := v.links[link].Pair
-	if pair < 0 {
-		l := &v.links[link]
-		return v.violation(Unbalanced, fmt.Sprintf("the signal goes nowhere: rank %d has no %s channel number %d to rank %d", l.Peer, l.Type, l.Nth, l.Rank), v.here(b, "signals"))
+// publish adds to the counter of entry lane, and flushes its channel, as far as the step does that.
+func (v *verifier) publish(b *blockState, s *Step, lane int) error {
+	if s.Does.Has(Adds) {
+		at := v.counterOf(b.rank, s, lane, Adds)
+		if at < 0 {
+			l := &v.links[v.link(b.rank, s.Op.ChannelType, s.Channels[lane])]
+			return v.violation(Unbalanced, fmt.Sprintf("the signal goes nowhere: rank %d has no %s channel number %d to rank %d",
+				l.Peer, l.Type, l.Nth, l.Rank), v.here(b, "signals"))
+		}
+		v.arrive(b, &v.counters[at], v.passes(b, s, lane))
 	}
-	v.arrive(b, &v.counters[pair], knows)
+	if s.Does.Has(Flushes) {
+		b.lanes[lane] = append(b.lanes[lane], v.portClock(b, lane, v.link(b.rank, PortChannel, s.Channels[lane])))
+	}
 	return nil
 }
 
-// wait passes n counters, all or none: a counter that is open stays open.
-func (v *verifier) wait(b *blockState, n int, at func(int) *counter) (bool, error) {
-	for i := range n {
-		if c := at(i); !c.open() {
+// passes returns the clock that entry lane of a signal or release passes on.
+func (v *verifier) passes(b *blockState, s *Step, lane int) *clock {
+	switch {
+	case s.Kind.Semaphores:
+		return v.laneClock(b, lane)
+	case s.Kind.Relaxed() && b.entry:
+		// The signal makes nothing of this launch visible: the peer learns only that this launch has begun.
+		return v.began[b.rank]
+	}
+	return v.portClock(b, lane, v.link(b.rank, s.Op.ChannelType, s.Channels[lane]))
+}
+
+// wait passes the counters of a step, all or none: a counter that is open stays open.
+func (v *verifier) wait(b *blockState, s *Step) (bool, error) {
+	for i := range s.Entries() {
+		if c := &v.counters[v.counterOf(b.rank, s, i, Takes)]; !c.open() {
 			c.wake = append(c.wake, b.id)
 			return false, nil
 		}
 	}
-	for i := range n {
-		c := at(i)
+	for i := range s.Entries() {
+		c := &v.counters[v.counterOf(b.rank, s, i, Takes)]
 		if !c.open() { // the op waits twice on one counter
 			return false, v.ambiguous(b, c)
 		}
@@ -165,15 +162,16 @@ func (v *verifier) meet(b *blockState, bar *barrier) bool {
 // data executes an op that moves bytes.
 func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 	s := u.step
-	if !v.packetsReady(b, u) {
+	if _, _, at := v.missing(b, u); at >= 0 {
+		v.waiting[at] = append(v.waiting[at], b.id)
 		return false, nil
 	}
 	for i := range s.Moves {
 		m := &s.Moves[i]
-		w := walker{v: v, b: b, at: event{int32(b.id), int32(b.pc), int32(b.launch)}, know: b.base, stamp: stamp{int32(b.id), b.phase}, raw: s.Op.ChannelType == PortChannel}
-		link := -1
+		w := walker{v: v, b: b, at: event{int32(b.id), int32(b.pc), int32(b.launch)}, know: b.base,
+			stamp: stamp{int32(b.id), b.phase}, port: s.Op.ChannelType == PortChannel}
 		if m.Entry >= 0 {
-			link = v.link(b.rank, PortChannel, s.Channels[m.Entry])
+			link := v.link(b.rank, PortChannel, s.Channels[m.Entry])
 			comp := v.portComp[[2]int{b.id, link}]
 			w.lane = int32(m.Entry)
 			w.know = v.portClock(b, m.Entry, link)
@@ -188,42 +186,32 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 				return false, err
 			}
 		}
-		if link < 0 {
-			continue
-		}
-		if s.Op.Name == PutWithSignal || s.Op.Name == PutWithSignalAndFlush {
-			if err := v.signal(b, link, v.portClock(b, m.Entry, link)); err != nil {
+		if m.Entry >= 0 {
+			if err := v.publish(b, s, m.Entry); err != nil {
 				return false, err
 			}
-		}
-		if s.Op.Name == PutWithSignalAndFlush {
-			b.lanes[m.Entry] = append(b.lanes[m.Entry], v.portClock(b, m.Entry, link))
 		}
 	}
 	return true, nil
 }
 
-// packetsReady reports whether all packets that u reads have arrived. Otherwise b waits for the first that has not. A
-// port put of packets does not check flags: it copies what is there.
-func (v *verifier) packetsReady(b *blockState, u *unit) bool {
-	if u.step.Op.Name == PutPackets {
-		return true
-	}
+// missing returns the first packet that u reads and that has not arrived in b's launch: a place, an atom of one of its
+// chunks, and the cell, or -1. Raw packets are not awaited: what is there is copied.
+func (v *verifier) missing(b *blockState, u *unit) (src *Place, part sub, cell int) {
 	for i := range u.step.Moves {
-		for _, src := range u.step.Moves[i].Src {
-			if src.Plane != PacketPlane {
+		for k := range u.step.Moves[i].Src {
+			src := &u.step.Moves[i].Src[k]
+			if src.Plane != PacketPlane || u.step.Raw {
 				continue
 			}
 			for _, part := range u.parts[i] {
-				at := v.cellAt(src.Rank, PacketPlane, src.Index+int(part.chunk), b.launch) + int(part.atom)
-				if v.cells[at].flag < int32(b.launch) {
-					v.waiting[at] = append(v.waiting[at], b.id)
-					return false
+				if at := v.cellOf(src, part, b.launch); v.cells[at].flag < int32(b.launch) {
+					return src, part, at
 				}
 			}
 		}
 	}
-	return true
+	return nil, sub{}, -1
 }
 
 // walker executes a move at one offset. All accesses at one offset are made by one thread.
@@ -235,7 +223,7 @@ type walker struct {
 	stamp stamp
 	inst  int64
 	lane  int32 // for a transfer: the thread that pushes it
-	raw   bool  // the transfer goes over a port channel
+	port  bool  // the transfer goes over a port channel
 
 	from []*origin // packets consumed at this offset
 	made *origin   // origin of the packets written at this offset

@@ -109,7 +109,8 @@ func (v *verifier) checkResult(rank int, k *clock) error {
 		at := v.cellAt(rank, InputPlane, i, launch)
 		for a := range v.shape.atoms {
 			if c := &v.cells[at+a]; c.write.comp != int32(v.caller+rank) {
-				return v.wrong(c, &Place{rank, InputPlane, i, 1}, sub{0, int32(a)}, launch, "the plan is not in place, so input is not the plan's to write")
+				return v.wrong(c, &Place{rank, InputPlane, i, 1}, sub{0, int32(a)}, launch,
+					"the plan is not in place, so input is not the plan's to write")
 			}
 		}
 	}
@@ -133,7 +134,8 @@ func (v *verifier) checkValue(c *cell, d *demand, pl *Place, part sub, launch in
 	case n.op == mixed:
 		return v.wrong(c, pl, part, launch, "the reduction mixes operators")
 	case d.op == anyOp && v.reduces && v.report.Operator != n.op:
-		return v.wrong(c, pl, part, launch, fmt.Sprintf("it is reduced with %q and other output with %q", n.op, v.report.Operator))
+		return v.wrong(c, pl, part, launch, fmt.Sprintf("it is reduced with %q and other output with %q", n.op,
+			v.report.Operator))
 	case d.op != anyOp && d.op != n.op:
 		return v.wrong(c, pl, part, launch, fmt.Sprintf("it is reduced with %q where the postcondition says %q", n.op, d.op))
 	}

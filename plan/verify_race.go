@@ -14,7 +14,7 @@ func (w *walker) known(s stamp, visible bool) bool {
 // read is the access to a source at one offset. It returns the value and, for a packet, the clock that it carries.
 func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
 	v := w.v
-	at := v.cellAt(pl.Rank, pl.Plane, pl.Index+int(part.chunk), w.b.launch) + int(part.atom)
+	at := v.cellOf(pl, part, w.b.launch)
 	c := &v.cells[at]
 	if pl.Plane >= ScratchPlane {
 		if err := w.enter(pl, part, false); err != nil {
@@ -26,7 +26,7 @@ func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
 		switch {
 		case c.flag != int32(w.b.launch):
 			return 0, nil, w.noPacket(c, pl, part)
-		case w.raw && w.b.program[w.b.pc].step.Op.Name == PutPackets && !w.known(c.write.stamp, true):
+		case w.port && w.b.program[w.b.pc].step.Raw && !w.known(c.write.stamp, true):
 			return 0, nil, w.race(&c.write, true, "reads", pl, part)
 		}
 		c.read = true
@@ -90,8 +90,7 @@ func (b *blockState) gather(k *clock) {
 // write is the access to a destination at one offset.
 func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 	v := w.v
-	chunk := pl.Index + int(part.chunk)
-	at := v.cellAt(pl.Rank, pl.Plane, chunk, w.b.launch) + int(part.atom)
+	at := v.cellOf(pl, part, w.b.launch)
 	c := &v.cells[at]
 	if pl.Plane >= ScratchPlane {
 		if err := w.enter(pl, part, true); err != nil {
@@ -104,7 +103,7 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 		}
 		c.flag, c.read = int32(w.b.launch), false
 		c.carries = v.share(w.b)
-		if w.raw {
+		if w.port {
 			c.carries = w.know
 		}
 		if carried != nil {
@@ -122,7 +121,7 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 		if c.write.inst != w.inst && !w.known(c.write.stamp, true) {
 			return w.race(&c.write, true, "writes", pl, part)
 		}
-		v.shortChunks(pl, chunk, value)
+		v.shortChunks(pl, pl.Index+int(part.chunk), value)
 	}
 	for i := range c.reads {
 		if r := &c.reads[i]; r.inst != w.inst && !w.known(r.stamp, false) && !w.usedUp(r.inst) {

@@ -48,7 +48,7 @@ func (p *Plan) shapes(r *resolved) ([]messageShape, error) {
 			for _, m := range s.Moves {
 				parts[partKey{size: m.Src[0].Size, slice: Slice{Count: s.Op.Slice.Count}}] = true
 			}
-			if s.Op.Name != Pipeline {
+			if !s.Does.Has(Loops) {
 				continue
 			}
 			pipelines = append(pipelines, s.Op)
@@ -97,7 +97,8 @@ func (p *Plan) unitRange() (lo, hi int64, err error) {
 		hi = int64(min(p.MaxSize, 1<<61)) / (int64(period) * p.Alignment)
 	}
 	if lo > hi {
-		return 0, 0, &Violation{Kind: Unspecified, Plan: p.Name, Detail: fmt.Sprintf("no message of %d to %d bytes divides into %d chunks", p.MinSize, p.MaxSize, period)}
+		return 0, 0, &Violation{Kind: Unspecified, Plan: p.Name,
+			Detail: fmt.Sprintf("no message of %d to %d bytes divides into %d chunks", p.MinSize, p.MaxSize, period)}
 	}
 	return lo, hi, nil
 }
@@ -162,10 +163,7 @@ func (sh *messageShape) part(k partKey) []sub {
 	for j := range k.size {
 		for i, a := range sh.atoms {
 			l := Layout{Chunk: a.chunk, Alignment: sh.alignment}
-			lo, hi := l.Part(k.size, k.slice)
-			if k.unit > 0 {
-				lo, hi = Window(lo, hi, k.unit, k.iter)
-			}
+			lo, hi := l.Range(k.size, k.slice, k.unit, k.iter)
 			if at := int64(j)*a.chunk + a.lo; at >= lo && at < hi {
 				subs = append(subs, sub{int32(j), int32(i)})
 			}

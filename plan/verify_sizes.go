@@ -61,7 +61,8 @@ func gcd(a, b int64) int64 {
 func (p *Plan) sliceShape(keys []partKey, lo, hi int64) ([]messageShape, error) {
 	last, ok := sliceSizes(keys, lo, hi, maxUnits)
 	if !ok {
-		return nil, p.notExamined("its thread-block groups are of so many sizes that over %d sizes of a chunk divide differently; use groups of equal sizes, or a smaller max_message_size", maxUnits)
+		return nil, p.notExamined("its thread-block groups are of so many sizes that over %d sizes of a chunk divide "+
+			"differently; use groups of equal sizes, or a smaller max_message_size", maxUnits)
 	}
 	sh := messageShape{alignment: p.Alignment, parts: map[partKey][]sub{}, iterations: func(*Op) int64 { return 1 }}
 	seen := map[string]bool{}
@@ -102,7 +103,9 @@ func (p *Plan) pipelineShapes(keys []partKey, pipelines []*Op, lo, hi int64) ([]
 		for _, other := range pipelines[:i] {
 			c, found := p.apart(op, other, lo, hi)
 			if !found {
-				return nil, p.notExamined("two of its pipelines, over %d and %d bytes at a time, run differently often only after more than %d iterations; give them the same unit_size and num_chunks, or the plan a smaller max_message_size",
+				return nil, p.notExamined("two of its pipelines, over %d and %d bytes at a time, run differently often only "+
+					"after more than %d iterations; give them the same unit_size and num_chunks, or the plan a smaller "+
+					"max_message_size",
 					op.UnitSize, other.UnitSize, maxIterations)
 			}
 			add(c)
@@ -110,7 +113,8 @@ func (p *Plan) pipelineShapes(keys []partKey, pipelines []*Op, lo, hi int64) ([]
 	}
 	last, ok := sliceSizes(keys, lo, hi, maxSliceRuns)
 	if !ok {
-		return nil, p.notExamined("it has pipelines, and thread-block groups of so many sizes that over %d sizes of a chunk divide differently; use groups of equal sizes", maxSliceRuns)
+		return nil, p.notExamined("it has pipelines, and thread-block groups of so many sizes that over %d sizes of a "+
+			"chunk divide differently; use groups of equal sizes", maxSliceRuns)
 	}
 	for c := lo; c <= last; c++ {
 		add(c)
@@ -120,11 +124,13 @@ func (p *Plan) pipelineShapes(keys []partKey, pipelines []*Op, lo, hi int64) ([]
 		l := Layout{Chunk: c * p.Alignment, Alignment: p.Alignment}
 		for _, op := range pipelines {
 			if n := l.Iterations(op); n > maxIterations {
-				return nil, p.notExamined("a pipeline over %d bytes at a time runs %d iterations when a chunk has %d bytes, a size that must be looked at, and up to %d are; use a larger unit_size, or a smaller max_message_size",
+				return nil, p.notExamined("a pipeline over %d bytes at a time runs %d iterations when a chunk has %d bytes, a "+
+					"size that must be looked at, and up to %d are; use a larger unit_size, or a smaller max_message_size",
 					op.UnitSize, n, l.Chunk, maxIterations)
 			}
 		}
-		out = append(out, messageShape{chunk: l.Chunk, atoms: cutAtoms(keys, l.Chunk, p.Alignment), alignment: p.Alignment, parts: map[partKey][]sub{}, iterations: l.Iterations})
+		out = append(out, messageShape{chunk: l.Chunk, atoms: cutAtoms(keys, l.Chunk, p.Alignment), alignment: p.Alignment,
+			parts: map[partKey][]sub{}, iterations: l.Iterations})
 	}
 	return out, nil
 }

@@ -76,7 +76,8 @@ type blockState struct {
 type planeState struct {
 	launch      int32
 	before, now planeUse
-	checked     map[[2]int32]int32 // by component and thread (of a transfer): 1 + launch that is known to be after all of before
+	// by component and thread (of a transfer): 1 + launch that is known to be after all of before
+	checked map[[2]int32]int32
 }
 
 type planeUse struct {
@@ -132,8 +133,9 @@ type push struct {
 }
 
 func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *VerifyOptions) (*verifier, error) {
-	v := &verifier{resolved: r, p: p, shape: sh, report: report, opts: opts, portComp: map[[2]int]int{}, linkPorts: map[int][]int{},
-		barriers: map[[2]int]*barrier{}, values: newValues(), waiting: map[int][]int{}, joined: map[[2]*clock]*clock{},
+	v := &verifier{resolved: r, p: p, shape: sh, report: report, opts: opts, portComp: map[[2]int]int{},
+		linkPorts: map[int][]int{},
+		barriers:  map[[2]int]*barrier{}, values: newValues(), waiting: map[int][]int{}, joined: map[[2]*clock]*clock{},
 		began: make([]*clock, len(p.GPUs)), wanted: make([][]demand, len(p.GPUs))}
 	v.caller = len(r.programs)
 	v.comps = v.caller + len(p.GPUs)
@@ -150,7 +152,8 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 	}
 	report.Steps += steps
 	if report.Steps > opts.MaxSteps {
-		return nil, fmt.Errorf("plan %s: %w: %d ops to execute, the bound is %d", p.Name, ErrTooLarge, report.Steps, opts.MaxSteps)
+		return nil, fmt.Errorf("plan %s: %w: %d ops to execute, the bound is %d", p.Name, ErrTooLarge, report.Steps,
+			opts.MaxSteps)
 	}
 	v.queued = make([]bool, len(v.blocks))
 	if err := v.layCells(); err != nil {
@@ -163,7 +166,7 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 // unroll appends step to the program, pipelines iteration by iteration, and numbers the port channels that it pushes
 // to.
 func (v *verifier) unroll(b *blockState, step *Step) error {
-	if step.Op.Name != Pipeline {
+	if !step.Does.Has(Loops) {
 		b.program = append(b.program, v.unit(b, step, 0, 0))
 		return nil
 	}
@@ -260,6 +263,11 @@ func (v *verifier) cellAt(rank int, pl Plane, chunk, launch int) int {
 		chunk += v.p.GPUs[rank].ScratchChunks
 	}
 	return v.planes[rank][pl] + chunk*len(v.shape.atoms)
+}
+
+// cellOf returns the index of an atom of a chunk of a place in the given launch.
+func (v *verifier) cellOf(pl *Place, part sub, launch int) int {
+	return v.cellAt(pl.Rank, pl.Plane, pl.Index+int(part.chunk), launch) + int(part.atom)
 }
 
 func (v *verifier) planeState(rank int, pl Plane, launch int) *planeState {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -87,30 +88,44 @@ func (v *verifier) layCounters() {
 	for _, b := range v.blocks {
 		for i := range b.program {
 			s := b.program[i].step
-			switch s.Op.Name {
-			case Barrier:
+			if s.Does.Has(Joins) {
 				k := [2]int{b.rank, s.Op.BarrierID}
 				if v.barriers[k] == nil {
 					v.barriers[k] = &barrier{size: s.Op.NumThreadBlocks, users: map[int]bool{}}
 				}
 				v.barriers[k].users[b.id] = true
-			case SemAcquire:
-				for _, id := range s.Op.SemaphoreIDs {
-					v.counters[v.semaphore(b.rank, id)].perWait.add(b.id)
+			}
+			for at, does := range v.uses(b.rank, s) {
+				if does == Takes {
+					v.counters[at].perWait.add(b.id)
+				} else {
+					v.counters[at].perBlock.add(b.id)
 				}
-			case SemRelease:
-				for _, id := range s.Op.SemaphoreIDs {
-					v.counters[v.semaphore(b.rank, id)].perBlock.add(b.id)
-				}
-			case Wait, RlxWait:
-				for _, id := range s.Channels {
-					v.counters[v.link(b.rank, s.Op.ChannelType, id)].perWait.add(b.id)
-				}
-			case Signal, RlxSignal, PutWithSignal, PutWithSignalAndFlush:
-				for _, id := range s.Channels {
-					if pair := v.links[v.link(b.rank, s.Op.ChannelType, id)].Pair; pair >= 0 {
-						v.counters[pair].perBlock.add(b.id)
-					}
+			}
+		}
+	}
+}
+
+// counterOf returns the index of the counter from which entry i of a step takes, or to which it adds: on a channel, the
+// one at the peer's end, or -1 if the peer opens no such channel.
+func (v *verifier) counterOf(rank int, s *Step, i int, does Effects) int {
+	if s.Kind.Semaphores {
+		return v.semaphore(rank, s.Op.SemaphoreIDs[i])
+	}
+	link := v.link(rank, s.Op.ChannelType, s.Channels[i])
+	if does == Adds {
+		return v.links[link].Pair
+	}
+	return link
+}
+
+// uses visits the counters from which a step takes, and to which it adds.
+func (v *verifier) uses(rank int, s *Step) iter.Seq2[int, Effects] {
+	return func(yield func(int, Effects) bool) {
+		for _, does := range [2]Effects{Takes, Adds} {
+			for i := 0; s.Does.Has(does) && i < s.Entries(); i++ {
+				if at := v.counterOf(rank, s, i, does); at >= 0 && !yield(at, does) {
+					return
 				}
 			}
 		}
@@ -135,7 +150,8 @@ func (v *verifier) semaphore(rank, id int) int { return len(v.links) + v.semStar
 
 // arrive adds an arrival and wakes the consumer.
 func (v *verifier) arrive(b *blockState, c *counter, knows *clock) {
-	c.arrivals = append(c.arrivals, arrival{b.id, c.sent.add(b.id), event{int32(b.id), int32(b.pc), int32(b.launch)}, knows})
+	c.arrivals = append(c.arrivals, arrival{b.id, c.sent.add(b.id), event{int32(b.id), int32(b.pc), int32(b.launch)},
+		knows})
 	c.total++
 	for _, w := range c.wake {
 		v.ready(w)
@@ -257,7 +273,8 @@ func (v *verifier) portClock(b *blockState, lane, link int) *clock {
 		n := k.d[comp]
 		for int(n) < len(pt.pushes) {
 			q := pt.pushes[n]
-			if pt.block == b.id && (q.phase < b.phase || q.phase == b.phase && q.lane == lane) || pt.block != b.id && k.c[pt.block] > q.phase {
+			if pt.block == b.id && (q.phase < b.phase || q.phase == b.phase && q.lane == lane) || pt.block != b.id &&
+				k.c[pt.block] > q.phase {
 				n++
 				continue
 			}

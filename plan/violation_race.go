@@ -31,7 +31,8 @@ func (w *walker) lacks(a *access) string {
 	}
 	switch {
 	case a.at.block < 0 && w.at.block >= 0 && a.at.launch >= int32(w.b.launch) && int(a.at.pc) != w.b.rank:
-		return fmt.Sprintf(": thread block %d of rank %d does not know that launch %d of rank %d has begun", w.b.id-v.first[w.b.rank], w.b.rank, w.b.launch+1, a.at.pc)
+		return fmt.Sprintf(": thread block %d of rank %d does not know that launch %d of rank %d has begun",
+			w.b.id-v.first[w.b.rank], w.b.rank, w.b.launch+1, a.at.pc)
 	case a.at.block == w.at.block && a.comp == w.stamp.comp:
 		return ": no nop lies between them, so they may be different threads"
 	case a.at.block < 0 || int(a.comp) >= len(v.blocks):
@@ -48,7 +49,8 @@ func (w *walker) lacks(a *access) string {
 	}
 	at := other.begins[n]
 	e := v.event(at, "", nil)
-	return fmt.Sprintf(": of %s, only what precedes op %d of launch %d is known there to be over", name, e.Pos.Op, e.Launch+1)
+	return fmt.Sprintf(": of %s, only what precedes op %d of launch %d is known there to be over", name, e.Pos.Op,
+		e.Launch+1)
 }
 
 // lanesKnow reports whether a thread of b has received a clock that covers the access since all threads last
@@ -74,7 +76,8 @@ func (w *walker) hint(a *access) string {
 	case w.at.block < 0:
 		return "an exit handshake: the other side signals when it is done, and this rank waits before it returns"
 	case a.at.block < 0:
-		return "an entry handshake: that rank signals (rlxsignal) when it has begun, and this thread block waits and then meets (nop)"
+		return "an entry handshake: that rank signals (rlxsignal) when it has begun, and this thread block waits and then " +
+			"meets (nop)"
 	case a.at.block == w.at.block && int(a.comp) >= len(v.blocks):
 		return "a flush and a nop before the source of a port transfer is used again"
 	case a.at.block == w.at.block:
@@ -90,16 +93,19 @@ func (w *walker) noPacket(c *cell, pl *Place, part sub) error {
 	v := w.v
 	where := v.where(pl, part)
 	if c.flag > int32(w.b.launch) {
-		return v.violation(DataRace, "the packet is overwritten before it is read", v.event(w.at, "has yet to read the packet at", where), v.event(c.write.at, "writes", where))
+		return v.violation(DataRace, "the packet is overwritten before it is read",
+			v.event(w.at, "has yet to read the packet at", where), v.event(c.write.at, "writes", where))
 	}
-	return v.violation(DataRace, "the transfer does not look at flags: it takes whatever is there, and no packet of this launch is known to be", v.event(w.at, "sends the packet at", where))
+	return v.violation(DataRace, "the transfer does not look at flags: it takes whatever is there, and no packet of "+
+		"this launch is known to be", v.event(w.at, "sends the packet at", where))
 }
 
 // rewritten reports a second packet at one place in one launch.
 func (w *walker) rewritten(c *cell, pl *Place, part sub) error {
 	v := w.v
 	where := v.where(pl, part)
-	e := v.violation(DataRace, "a packet's place is written at most once per launch: its reader cannot tell the two apart", v.event(c.write.at, "writes the packet at", where), v.event(w.at, "writes again", where))
+	e := v.violation(DataRace, "a packet's place is written at most once per launch: its reader cannot tell the two apart",
+		v.event(c.write.at, "writes the packet at", where), v.event(w.at, "writes again", where))
 	if c.flag > int32(w.b.launch) {
 		e.Detail = "the later launch came first"
 	}
@@ -125,7 +131,8 @@ func (w *walker) late(s *planeState, pl *Place, part sub, write bool) error {
 		}
 	}
 	events = append(events, v.event(w.at, does, v.where(pl, part)))
-	return v.violation(DataRace, fmt.Sprintf("launch %d reaches this scratch while launch %d is still at work on it", s.launch+1, w.b.launch+1), events...)
+	return v.violation(DataRace, fmt.Sprintf("launch %d reaches this scratch while launch %d is still at work on it",
+		s.launch+1, w.b.launch+1), events...)
 }
 
 // before orders events, so that messages do not depend on the order of a map.
@@ -148,9 +155,11 @@ func (w *walker) reused(a *access, wrote, write bool, pl *Place, part sub) error
 	if write {
 		does = "writes"
 	}
-	e := v.violation(DataRace, "", v.event(a.at, v.does(a, wrote)+" scratch of rank "+fmt.Sprint(pl.Rank), nil), v.event(w.at, does, v.where(pl, part)))
+	e := v.violation(DataRace, "", v.event(a.at, v.does(a, wrote)+" scratch of rank "+fmt.Sprint(pl.Rank), nil),
+		v.event(w.at, does, v.where(pl, part)))
 	e.Detail = "the later launch reuses the scratch, and nothing makes the first come before the second" + w.lacks(a)
-	e.Hint = "an entry handshake with that rank, or use_double_scratch_buffer when every launch hears from every rank that reads its packets"
+	e.Hint = "an entry handshake with that rank, or use_double_scratch_buffer when every launch hears from every rank " +
+		"that reads its packets"
 	return e
 }
 
@@ -169,12 +178,14 @@ func (v *verifier) wrong(c *cell, pl *Place, part sub, launch int, why string) e
 		return e
 	}
 	if late := v.stillToWrite(pl, part, launch); late != nil {
-		e := v.violation(DataRace, fmt.Sprintf("nothing keeps launch %d of rank %d from ending before that", launch+1, pl.Rank), v.event(*late, "writes", where))
+		e := v.violation(DataRace, fmt.Sprintf("nothing keeps launch %d of rank %d from ending before that", launch+1,
+			pl.Rank), v.event(*late, "writes", where))
 		e.Hint = "an exit handshake: the other side signals when it is done, and this rank waits before it returns"
 		return e
 	}
 	d := v.wanted[pl.Rank][pl.Index]
-	e.Detail = fmt.Sprintf("at the end of launch %d, %s\nmust hold %s\nand holds %s", launch+1, where, v.describeDemand(&d), v.values.describe(c.value, launch))
+	e.Detail = fmt.Sprintf("at the end of launch %d, %s\nmust hold %s\nand holds %s", launch+1, where,
+		v.describeDemand(&d), v.values.describe(c.value, launch))
 	if len(events) == 0 {
 		e.Detail += ": no op writes it"
 	}

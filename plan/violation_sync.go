@@ -7,10 +7,12 @@ import (
 
 // ambiguous reports two threads that wait on one counter with no order between them.
 func (v *verifier) ambiguous(b *blockState, c *counter) error {
-	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or semaphore each", v.here(b, "waits on "+v.nameOf(c)))
+	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or "+
+		"semaphore each", v.here(b, "waits on "+v.nameOf(c)))
 	if c.consumer >= 0 && c.consumer != b.id {
 		o := v.blocks[c.consumer]
-		e.Detail = fmt.Sprintf("rank %d, thread block %d waits on it too, with no order between the two\n", o.rank, o.id-v.first[o.rank]) + e.Detail
+		e.Detail = fmt.Sprintf("rank %d, thread block %d waits on it too, with no order between the two\n", o.rank,
+			o.id-v.first[o.rank]) + e.Detail
 	}
 	return e
 }
@@ -41,7 +43,8 @@ func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
 		users = append(users, u-v.first[id[0]])
 	}
 	slices.Sort(users)
-	return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v use it", id[1], id[0], b.size, users))
+	return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v use it",
+		id[1], id[0], b.size, users))
 }
 
 // balance checks that every launch leaves counters as it found them. It counts statically.
@@ -52,7 +55,8 @@ func (v *verifier) balance() error {
 		if in == out {
 			continue
 		}
-		e := v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch", v.name(i), in, out))
+		e := v.violation(Unbalanced, fmt.Sprintf("%s: %d signals or releases and %d waits or acquires in a launch", v.name(i),
+			in, out))
 		if in < out {
 			e.Kind = Deadlock
 			e.Detail += ": sooner or later one of the waits is never answered"
@@ -74,25 +78,15 @@ func (v *verifier) balance() error {
 
 // usesCounter describes what an op does to a counter, if anything.
 func (v *verifier) usesCounter(b *blockState, u *unit, c *counter) string {
-	s := u.step
-	switch s.Op.Name {
-	case SemAcquire, SemRelease:
-		for _, id := range s.Op.SemaphoreIDs {
-			if &v.counters[v.semaphore(b.rank, id)] == c {
-				return "uses it"
-			}
-		}
-	case Wait, RlxWait:
-		for _, id := range s.Channels {
-			if &v.counters[v.link(b.rank, s.Op.ChannelType, id)] == c {
-				return "waits on it"
-			}
-		}
-	case Signal, RlxSignal, PutWithSignal, PutWithSignalAndFlush:
-		for _, id := range s.Channels {
-			if pair := v.links[v.link(b.rank, s.Op.ChannelType, id)].Pair; pair >= 0 && &v.counters[pair] == c {
-				return "signals it"
-			}
+	for at, does := range v.uses(b.rank, u.step) {
+		switch {
+		case &v.counters[at] != c:
+		case u.step.Kind.Semaphores:
+			return "uses it"
+		case does == Takes:
+			return "waits on it"
+		default:
+			return "signals it"
 		}
 	}
 	return ""
@@ -135,7 +129,8 @@ func (v *verifier) deadlock() error {
 		}
 		if v.blocks[next].ended {
 			o := v.blocks[next]
-			e.Detail = fmt.Sprintf("rank %d, thread block %d, which could, has reached the end of launch %d without doing it", o.rank, o.id-v.first[o.rank], o.launch+1)
+			e.Detail = fmt.Sprintf("rank %d, thread block %d, which could, has reached the end of launch %d without doing it",
+				o.rank, o.id-v.first[o.rank], o.launch+1)
 			break
 		}
 		at = next
@@ -155,26 +150,25 @@ type blockage struct {
 func (v *verifier) blockage(b *blockState) blockage {
 	u := &b.program[b.pc]
 	s := u.step
-	onCounter := func(c *counter, what string) blockage {
-		return blockage{what, c.perBlock.blocks()}
-	}
-	switch s.Op.Name {
-	case Wait, RlxWait:
-		for _, id := range s.Channels {
-			i := v.link(b.rank, s.Op.ChannelType, id)
-			if c := &v.counters[i]; !c.open() {
-				l := &v.links[i]
-				what := fmt.Sprintf("signal %d on %s channel %d from rank %d, which sent %d", c.waits+1, l.Type, l.ID, l.Peer, c.total)
-				return onCounter(c, what)
+	switch {
+	case s.Does.Has(Takes):
+		for i := range s.Entries() {
+			at := v.counterOf(b.rank, s, i, Takes)
+			c := &v.counters[at]
+			if c.open() {
+				continue
 			}
-		}
-	case SemAcquire:
-		for _, id := range s.Op.SemaphoreIDs {
-			if c := &v.counters[v.semaphore(b.rank, id)]; !c.open() {
-				return onCounter(c, fmt.Sprintf("a release of semaphore %d, which is 0", id))
+			what := ""
+			if s.Kind.Semaphores {
+				what = fmt.Sprintf("a release of semaphore %d, which is 0", s.Op.SemaphoreIDs[i])
+			} else {
+				l := &v.links[at]
+				what = fmt.Sprintf("signal %d on %s channel %d from rank %d, which sent %d", c.waits+1, l.Type, l.ID, l.Peer,
+					c.total)
 			}
+			return blockage{what, c.perBlock.blocks()}
 		}
-	case Barrier:
+	case s.Does.Has(Joins):
 		bar := v.barriers[[2]int{b.rank, s.Op.BarrierID}]
 		var by []int
 		for id := range bar.users {
@@ -183,27 +177,11 @@ func (v *verifier) blockage(b *blockState) blockage {
 			}
 		}
 		slices.Sort(by)
-		return blockage{fmt.Sprintf("%d more of %d thread blocks at barrier %d", bar.size-len(bar.arrived), bar.size, s.Op.BarrierID), by}
+		return blockage{fmt.Sprintf("%d more of %d thread blocks at barrier %d", bar.size-len(bar.arrived), bar.size,
+			s.Op.BarrierID), by}
 	default:
-		return v.packetBlockage(b, u)
-	}
-	return blockage{what: "nothing"}
-}
-
-// packetBlockage finds the missing packet and the ops that write it.
-func (v *verifier) packetBlockage(b *blockState, u *unit) blockage {
-	for i := range u.step.Moves {
-		for _, src := range u.step.Moves[i].Src {
-			for _, part := range u.parts[i] {
-				if src.Plane != PacketPlane {
-					continue
-				}
-				at := v.cellAt(src.Rank, PacketPlane, src.Index+int(part.chunk), b.launch) + int(part.atom)
-				if v.cells[at].flag >= int32(b.launch) {
-					continue
-				}
-				return blockage{"the packet at " + v.where(&src, part).String(), v.writers(at, b.launch)}
-			}
+		if src, part, at := v.missing(b, u); at >= 0 {
+			return blockage{"the packet at " + v.where(src, part).String(), v.writers(at, b.launch)}
 		}
 	}
 	return blockage{what: "nothing"}
@@ -224,9 +202,9 @@ func (v *verifier) writers(cell, launch int) (by []int) {
 
 func (v *verifier) writesCell(u *unit, cell, launch int) bool {
 	for j := range u.step.Moves {
-		for _, dst := range u.step.Moves[j].Dst {
+		for k := range u.step.Moves[j].Dst {
 			for _, part := range u.parts[j] {
-				if v.cellAt(dst.Rank, dst.Plane, dst.Index+int(part.chunk), launch)+int(part.atom) == cell {
+				if v.cellOf(&u.step.Moves[j].Dst[k], part, launch) == cell {
 					return true
 				}
 			}

@@ -141,6 +141,9 @@ func (e *Engine) barrier(s *cuda.Stream) error {
 func (a *collectiveArgs) operands(r *algorithm.Request) {
 	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 	a.op = uint32(r.Op)
+	if r.Type.Unsigned() {
+		a.op |= unsignedBit
+	}
 	a.scalar, a.scalarPtr = 0, 0
 	if r.Op == datatype.PreMulSum {
 		a.scalar, a.scalarPtr = binary.LittleEndian.Uint64(r.Scalar[:]), uint64(r.ScalarPtr)

@@ -69,7 +69,7 @@ type Engine struct {
 	ring   *collectiveArgs
 	p2p    *p2pArgs
 	few    *p2pFewArgs
-	stream *streamArgs
+	stream *p2pArgs
 
 	counted *allToAllVArgs
 
@@ -114,7 +114,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap, dev: dev,
 		tuning: env.Tuning, rank: rank, size: n, timeout: cfg.OpTimeout,
 		args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
-		stream: new(streamArgs), stop: make(chan struct{})}
+		stream: new(p2pArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
 		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
 	}
@@ -254,15 +254,6 @@ func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
 		peer, err = inner.Peer, inner.Err
 	}
 	return &algorithm.Error{Comm: e.name, Op: r.Collective.String(), Rank: e.rank, Peer: peer, Seq: seq, Err: err}
-}
-
-// after makes later work on s wait for the work so far on other. Both are streams of one call.
-func after(s, other *cuda.Stream) error {
-	ev, err := other.Record()
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.WaitEvent(ev), ev.Close())
 }
 
 // Order is the order of the communicator's work on this GPU, for other packages that enqueue work. It is valid as long

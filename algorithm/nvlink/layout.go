@@ -20,19 +20,20 @@ const (
 	streamChannels  = 64
 	streamRingBytes = 192 << 10
 	streamWorkers   = 256
-	streamTellers   = 32
-	streamThreads   = streamWorkers + streamTellers
+	streamThreads   = streamWorkers + pipeSignalers
 
 	ringRegion   = 12 << 20
 	ringChannels = 128
 	ringParts    = 2
 	ringLine     = 128
 	ringWorkers  = 512
-	ringTellers  = 32
 
 	foldLag = 2
 
-	everyone = 0xffffffff
+	pipeSignalers = 32
+
+	everyone    = 0xffffffff
+	unsignedBit = 8
 )
 
 type collectiveArgs struct {
@@ -68,12 +69,6 @@ type p2pArgs struct {
 	p2pHead
 	lane    [p2pMaxLanes]lane
 	message [p2pMaxMessages]message
-}
-
-// streamArgs ends with parameters of the kernel that are always 0: no message bypasses the rings.
-type streamArgs struct {
-	p2pArgs
-	_ [1 + p2pMaxMessages]uint64
 }
 
 // p2pFewArgs is for launches with few messages: the driver copies all parameters of a launch, used or not.

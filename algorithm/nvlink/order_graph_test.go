@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
@@ -18,11 +19,11 @@ func captureOn(t testing.TB, streams []*cuda.Stream, do func()) (x *cuda.Exec, n
 	t.Helper()
 	must(t, streams[0].BeginCapture(cuda.CaptureRelaxed))
 	for _, s := range streams[1:] {
-		must(t, after(s, streams[0]))
+		must(t, device.Join(s, streams[0]))
 	}
 	do()
 	for _, s := range streams[1:] {
-		must(t, after(streams[0], s))
+		must(t, device.Join(streams[0], s))
 	}
 	g, err := streams[0].EndCapture()
 	must(t, err)
@@ -166,7 +167,7 @@ func TestOrderAfterCapturesThatFail(t *testing.T) {
 	put := func(s *cuda.Stream) error { return e.Enqueue(1, []algorithm.Request{allReduce(mem, 16, s)}) }
 	inAnyOrder(t, func() {
 		must(t, a.BeginCapture(cuda.CaptureRelaxed)) // never joined: the driver refuses it
-		must(t, after(b, a))
+		must(t, device.Join(b, a))
 		must(t, errors.Join(put(a), put(b)))
 		if _, err := a.EndCapture(); err == nil {
 			t.Fatal("a capture that is not joined")

@@ -258,7 +258,7 @@ func (w *script) begin() {
 			return err
 		}
 		for _, s := range c.streams[1:] {
-			if err := after(s, c.streams[0]); err != nil {
+			if err := device.Join(s, c.streams[0]); err != nil {
 				return err
 			}
 		}
@@ -273,7 +273,7 @@ func (w *script) end(i int) {
 	keep := w.r.IntN(5) > 0
 	w.on(func() error {
 		for _, s := range c.streams[1:] {
-			if err := after(c.streams[0], s); err != nil {
+			if err := device.Join(c.streams[0], s); err != nil {
 				return err
 			}
 		}

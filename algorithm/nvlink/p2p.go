@@ -280,13 +280,13 @@ func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {
 	if err := sameCapture(reqs, s); err != nil {
 		return err
 	}
-	if err := meet(reqs, s, func(o *cuda.Stream) error { return after(s, o) }); err != nil {
+	if err := meet(reqs, s, func(o *cuda.Stream) error { return device.Join(s, o) }); err != nil {
 		return err
 	}
 	if err := e.transfers(s); err != nil {
 		return err
 	}
-	return meet(reqs, s, func(o *cuda.Stream) error { return after(o, s) })
+	return meet(reqs, s, func(o *cuda.Stream) error { return device.Join(o, s) })
 }
 
 // sameCapture refuses a group unless all its streams are captured into one graph, or none is captured: an event between

@@ -54,7 +54,7 @@ func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
 		return a.lane[:a.lanes], a.message[:]
 	}
 	if c.Kernel == "point_to_point_stream" {
-		a := argsOf[streamArgs](t, c)
+		a := argsOf[p2pArgs](t, c)
 		return a.lane[:a.lanes], a.message[:]
 	}
 	a := argsOf[p2pArgs](t, c)

@@ -6,8 +6,8 @@ package nvlink
 const (
 	ringMany        = 48       // channels from which a launch counts as one of many
 	ringManySlot    = 32 << 10 // slot size in bytes with many channels
-	ringManyThreads = 256 + ringTellers
-	ringFewThreads  = ringWorkers + ringTellers
+	ringManyThreads = 256 + pipeSignalers
+	ringFewThreads  = ringWorkers + pipeSignalers
 	ringLeast       = 16 << 10 // slice bytes that justify a channel
 	ringSlots       = 4        // slots of a FIFO, at most
 

@@ -38,7 +38,7 @@ func TestRing(t *testing.T) {
 				{algorithm.AllReduce, datatype.Bfloat16, datatype.Avg, 0, "all_reduce_ring_bfloat16_sum", [2]uint64{half, half}, everyone, few(half), 128<<10 + 4, 544},
 				{algorithm.AllReduce, datatype.Float16, datatype.Max, 0, "all_reduce_ring_float16", [2]uint64{half, half}, everyone, few(half), 128<<10 + 4, 544},
 				{algorithm.Reduce, datatype.Float32, datatype.Avg, 0, "reduce_ring_float32_sum", [2]uint64{}, root, 64, 32<<10 + 4, 288},
-				{algorithm.Reduce, datatype.Uint32, datatype.Sum, 0, "reduce_ring_uint32", [2]uint64{}, root, 64, 32<<10 + 4, 288},
+				{algorithm.Reduce, datatype.Uint32, datatype.Sum, 0, "reduce_ring_int32", [2]uint64{}, root, 64, 32<<10 + 4, 288},
 				{algorithm.Broadcast, datatype.Float32, datatype.Sum, 0, "broadcast_ring_words", [2]uint64{}, root, 40, 64<<10 + 4, 544},
 				{algorithm.Broadcast, datatype.Float32, datatype.Sum, 4, "broadcast_ring", [2]uint64{}, root, 40, 64<<10 + 4, 544},
 				{algorithm.AllGather, datatype.Float32, datatype.Sum, 0, "all_gather_ring_words", [2]uint64{0, total}, everyone, 24, 128<<10 + 4, 544},
@@ -57,6 +57,13 @@ func TestRing(t *testing.T) {
 				if a.sendStride != c.stride[0] || a.recvStride != c.stride[1] || a.root != c.root || a.bytes != bytes || a.rank != uint32(r) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
 				}
+				want := uint32(c.op)
+				if c.typ == datatype.Uint32 {
+					want |= unsignedBit
+				}
+				if a.op != want {
+					t.Errorf("%d ranks, %v of %v: operator %#x, want %#x", n, c.what, c.typ, a.op, want)
+				}
 				if a.window != e.stream.window || a.epochs != e.args.epochs+stateRing || int64(a.flagsOffset) != streamBytes(n) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
 				}
@@ -70,7 +77,7 @@ func TestRing(t *testing.T) {
 				typ    datatype.Type
 				kernel string
 			}{
-				{algorithm.AllReduce, datatype.Uint8, "all_reduce_two_shot_ll128_uint8"},
+				{algorithm.AllReduce, datatype.Uint8, "all_reduce_two_shot_ll128_int8"},
 				{algorithm.AllReduce, datatype.Float8E4M3, "all_reduce_two_shot_ll128_float8e4m3"},
 				{algorithm.ReduceScatter, datatype.Int8, "reduce_scatter_ll128_int8"},
 				{algorithm.Reduce, datatype.Bfloat16, "reduce_ll128_bfloat16"},
@@ -113,7 +120,7 @@ func TestRingShapes(t *testing.T) {
 			for _, w.slice = range []int64{1, 100 << 10, 1 << 20, 16 << 20, 1 << 30} {
 				for w.ranks = 2; w.ranks <= 4; w.ranks++ {
 					s := w.shape(most)
-					held := min(s.slot, (s.threads-ringTellers)*64)
+					held := min(s.slot, (s.threads-pipeSignalers)*64)
 					if s.channels < 1 || s.channels > most || s.slot%128 != 0 || s.slots >= 128 || s.slots <= ringParts || s.channels*s.slot*s.slots > ringRegion ||
 						s.threads > ringFewThreads || s.threads%32 != 0 || held%128 != 0 || s.slot*s.slots/held <= foldLag {
 						t.Errorf("%+v in %d channels: %+v", w, most, s)

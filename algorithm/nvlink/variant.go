@@ -127,8 +127,11 @@ func parseVariant(c algorithm.Collective, s string) (variant, error) {
 	return v, nil
 }
 
-// typeNames are the type names in kernel names.
-var typeNames = [datatype.NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"}
+// typeNames are the type names in kernel names: unsigned integers share the kernels of signed ones.
+var typeNames = [datatype.NumTypes]string{
+	"int8", "int8", "int32", "int32", "int64", "int64",
+	"float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2",
+}
 
 // special reports whether a kernel specialized for n ranks exists: for the usual types, sum and avg, and 2, 4 or 8
 // ranks.

@@ -21,13 +21,14 @@ const (
 
 // names lists the algorithms of a collective; it is nil if there is only one.
 func names(c algorithm.Collective) []string {
-	switch c {
-	case algorithm.AllReduce, algorithm.Reduce:
+	s, ok := shapeOf(&algorithm.Request{Collective: c}, 2)
+	switch {
+	case !ok:
+		return nil
+	case s.shared():
 		return []string{nameOneShot, nameTwoShot, nameDirect}
-	case algorithm.ReduceScatter, algorithm.AllGather, algorithm.Gather, algorithm.AllToAll, algorithm.Scatter, algorithm.Broadcast:
-		return []string{nameStaged, nameDirect}
 	}
-	return nil
+	return []string{nameStaged, nameDirect}
 }
 
 // force stores the choices of spec, in the format of GOCCL_ALGO, that name algorithms of this engine.
@@ -69,7 +70,8 @@ func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info
 	for c := algorithm.AllReduce; c <= algorithm.Barrier; c++ {
 		for _, name := range names(c) {
-			info := algorithm.Info{Name: name, Collective: c, Most: algorithm.AnySize, Forceable: true, Tags: map[string]uint64{"phases": 2}}
+			info := algorithm.Info{Name: name, Collective: c, Most: algorithm.AnySize,
+				Forceable: true, Tags: map[string]uint64{"phases": 2}}
 			from, to := uint64(0), uint64(directFrom-1)
 			switch name {
 			case nameOneShot:
@@ -91,9 +93,12 @@ func (e *Engine) Algorithms() []algorithm.Info {
 		}
 		switch c {
 		case algorithm.AllToAllV, algorithm.Send, algorithm.Recv:
-			list = append(list, algorithm.Info{Name: "rings", Collective: c, Most: algorithm.AnySize, Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
+			list = append(list, algorithm.Info{Name: "rings", Collective: c, Most: algorithm.AnySize,
+				Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
 		}
 	}
-	list = append(list, algorithm.Info{Name: "rings", Collective: algorithm.AllToAllVDevice, Most: algorithm.AnySize, Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
-	return append(list, algorithm.Info{Name: "meeting", Collective: algorithm.Barrier, Tags: map[string]uint64{"phases": 1}, Chosen: []algorithm.Span{{}}})
+	list = append(list, algorithm.Info{Name: "rings", Collective: algorithm.AllToAllVDevice, Most: algorithm.AnySize,
+		Chosen: []algorithm.Span{{Most: algorithm.AnySize}}})
+	return append(list, algorithm.Info{Name: "meeting", Collective: algorithm.Barrier, Tags: map[string]uint64{"phases": 1},
+		Chosen: []algorithm.Span{{}}})
 }

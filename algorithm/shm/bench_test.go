@@ -68,7 +68,8 @@ func open(boot bootstrap.Bootstrap, bytes int64) (*end, error) {
 }
 
 func (e *end) run(n int, bytes int64) error {
-	r := []algorithm.Request{{Collective: algorithm.AllReduce, Send: e.mem[0].Ptr(), Recv: e.mem[1].Ptr(), Count: bytes / 4, Type: datatype.Float32, Stream: e.stream}}
+	r := []algorithm.Request{{Collective: algorithm.AllReduce, Send: e.mem[0].Ptr(), Recv: e.mem[1].Ptr(),
+		Count: bytes / 4, Type: datatype.Float32, Stream: e.stream}}
 	for k := range n {
 		e.seq++
 		if err := e.engine.Enqueue(e.seq, r); err != nil {

@@ -43,7 +43,8 @@ func (b *bounds) fits(which int, name string, p device.Ptr, n int64) error {
 		return nil //nolint:nilerr // not a device's memory: nobody knows where it ends
 	}
 	if room := region.Size - int64(p-region.Base); n > room {
-		return fmt.Errorf("%w: the %s buffer at %#x takes %d bytes, but its allocation of %d bytes at %#x ends %d bytes after that address",
+		return fmt.Errorf("%w: the %s buffer at %#x takes %d bytes, but its allocation of %d bytes at %#x ends "+
+			"%d bytes after that address",
 			algorithm.ErrInvalidArgument, name, uintptr(p), n, region.Size, uintptr(region.Base), room)
 	}
 	b.last[which] = region

@@ -94,7 +94,8 @@ func sum(inputs [][]byte, from, n int64) []byte {
 	return out
 }
 
-var kinds = []algorithm.Collective{algorithm.AllReduce, algorithm.Reduce, algorithm.ReduceScatter, algorithm.AllGather, algorithm.Gather, algorithm.AllToAll,
+var kinds = []algorithm.Collective{algorithm.AllReduce, algorithm.Reduce, algorithm.ReduceScatter, algorithm.AllGather, algorithm.Gather,
+	algorithm.AllToAll,
 	algorithm.Scatter, algorithm.Broadcast}
 
 // round is one request that all ranks make.
@@ -108,7 +109,8 @@ type round struct {
 }
 
 func newRound(rng *rand.Rand, n int) round {
-	r := round{kind: kinds[rng.IntN(len(kinds))], each: 4 * (1 + rng.Int64N(1<<uint(4+rng.IntN(12)))), root: rng.IntN(n), inPlace: rng.IntN(2) == 0}
+	r := round{kind: kinds[rng.IntN(len(kinds))], each: 4 * (1 + rng.Int64N(1<<uint(4+rng.IntN(12)))), root: rng.IntN(n),
+		inPlace: rng.IntN(2) == 0}
 	if r.kind == algorithm.AllToAll {
 		r.inPlace = r.inPlace && r.each < 1<<12
 	}
@@ -183,7 +185,8 @@ func (p *pool) run(rng *rand.Rand, r round) error {
 	copy(device.Bytes(sendPtr, sendSize), r.inputs[rank])
 	want := expected(r.kind, r.inputs, r.each, rank, r.root)
 	e.seq++
-	err = e.engine.Enqueue(e.seq, []algorithm.Request{{Collective: r.kind, Send: sendPtr, Recv: recvPtr, Count: r.each / 4, Type: datatype.Uint32, Root: r.root, Stream: e.stream}})
+	err = e.engine.Enqueue(e.seq, []algorithm.Request{{Collective: r.kind, Send: sendPtr, Recv: recvPtr,
+		Count: r.each / 4, Type: datatype.Uint32, Root: r.root, Stream: e.stream}})
 	if err == nil {
 		err = e.stream.Synchronize(context.Background())
 	}
@@ -281,7 +284,9 @@ func TestForced(t *testing.T) {
 						binary.LittleEndian.PutUint32(in[i:], uint32(i)*uint32(rank+1))
 					}
 					e.seq++
-					if err := e.engine.Enqueue(e.seq, []algorithm.Request{{Collective: algorithm.AllReduce, Send: e.mem[0].Ptr(), Recv: e.mem[1].Ptr(), Count: size / 4, Type: datatype.Uint32, Stream: e.stream}}); err != nil {
+					reqs := []algorithm.Request{{Collective: algorithm.AllReduce, Send: e.mem[0].Ptr(), Recv: e.mem[1].Ptr(),
+						Count: size / 4, Type: datatype.Uint32, Stream: e.stream}}
+					if err := e.engine.Enqueue(e.seq, reqs); err != nil {
 						return err
 					}
 					if err := e.stream.Synchronize(context.Background()); err != nil {

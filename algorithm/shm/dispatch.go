@@ -14,26 +14,7 @@ func (e *Engine) dispatch(o *op, batch []algorithm.Request) error {
 		return o.pointToPoint(transfers(batch))
 	}
 	o.sig = signature(o.req)
-	if done, err := o.inPlace(); done || err != nil {
-		return err
-	}
 	switch o.req.Collective {
-	case algorithm.AllReduce:
-		return o.allReduce(true)
-	case algorithm.Reduce:
-		return o.allReduce(e.rank == o.req.Root)
-	case algorithm.ReduceScatter:
-		return o.reduceScatter()
-	case algorithm.AllGather:
-		return o.allGather(true)
-	case algorithm.Gather:
-		return o.allGather(e.rank == o.req.Root)
-	case algorithm.Broadcast:
-		return o.broadcast()
-	case algorithm.AllToAll:
-		return o.allToAll()
-	case algorithm.Scatter:
-		return o.scatter()
 	case algorithm.AllToAllV:
 		return o.pointToPoint(transfersV(o.req, e.size))
 	case algorithm.AllToAllVDevice:
@@ -44,7 +25,14 @@ func (e *Engine) dispatch(o *op, batch []algorithm.Request) error {
 	case algorithm.Barrier:
 		return o.step()
 	}
-	return o.error(-1, fmt.Errorf("%w: %v on the host device", algorithm.ErrUnsupported, o.req.Collective))
+	s, ok := shapeOf(o.req, e.size)
+	if !ok {
+		return o.error(-1, fmt.Errorf("%w: %v on the host device", algorithm.ErrUnsupported, o.req.Collective))
+	}
+	if done, err := o.inPlace(s); done || err != nil {
+		return err
+	}
+	return o.staged(s)
 }
 
 // contribute copies this rank's input to where the peers read it. In a pre-multiplied sum it multiplies the input by

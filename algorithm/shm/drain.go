@@ -14,14 +14,15 @@ const drainPoll = time.Millisecond
 // Drain implements algorithm.Engine. Like Enqueue it is called by one goroutine at a time.
 //
 // A counter holds the requests that have not ended. Requests that a stream skips because of its own error stay in the
-// count. They are over when the latest stream, which waits for all earlier ones, is idle.
+// count. They, and work that the engine does not run (Follow), are over when the latest stream, which waits for all
+// earlier ones, is idle.
 func (e *Engine) Drain(ctx context.Context) error {
 	idle := make(chan struct{})
-	if last := e.last; last != nil && e.jobs.pending.Load() != 0 {
+	if last := e.order; e.jobs.pending.Load() != 0 {
 		waiting, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			_ = last.Synchronize(waiting)
+			_ = last.Wait(waiting)
 			close(idle)
 		}()
 	}
@@ -42,7 +43,12 @@ func (e *Engine) Drain(ctx context.Context) error {
 	if p := e.failed.Load(); p != nil {
 		return *p
 	}
-	return nil
+	if !e.foreign {
+		return nil
+	}
+	err := e.order.Wait(ctx)
+	e.foreign = err != nil
+	return err
 }
 
 // Leave implements algorithm.Engine.
@@ -50,6 +56,7 @@ func (e *Engine) Leave() {
 	e.end.Lock()
 	defer e.end.Unlock()
 	if !e.closed {
-		e.leave(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
+		e.leave(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1,
+			Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
 	}
 }

@@ -65,9 +65,9 @@ type Engine struct {
 
 	jobs jobs
 
-	// last is the stream of the latest launch, as a separate handle because the caller may close its own; nil if that
-	// work is done. Launches are made by one goroutine at a time.
-	last *host.Stream
+	// Guarded by the caller, who launches on one goroutine at a time.
+	order   host.Order
+	foreign bool // Follow was called since the latest Drain
 
 	aborted atomic.Pointer[error]
 	failed  atomic.Pointer[error]
@@ -81,9 +81,11 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
-		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", algorithm.ErrUnsupported, err)}
+		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r,
+			Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", algorithm.ErrUnsupported, err)}
 	}
-	e := &Engine{name: cfg.Name, rank: rank, size: n, timeout: cfg.OpTimeout, windows: make([]*window, n), moved: make([]p2pState, n),
+	e := &Engine{name: cfg.Name, rank: rank, size: n, timeout: cfg.OpTimeout,
+		windows: make([]*window, n), moved: make([]p2pState, n),
 		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
 	if e.name = cfg.Name; cfg.StallWarning > 0 {
 		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
@@ -148,14 +150,16 @@ func isP2P(r *algorithm.Request) bool {
 func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 	s, ok := reqs[0].Stream.(*host.Stream)
 	if !ok {
-		return &algorithm.Error{Comm: e.name, Op: reqs[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
+		return &algorithm.Error{Comm: e.name, Op: reqs[0].Collective.String(), Rank: e.rank, Peer: -1, Seq: seq,
+			Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device",
+				algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
 	}
-	if err := e.follow(s); err != nil {
+	if err := e.order.Enter(s); err != nil {
 		return err
 	}
 	others := otherStreams(reqs)
 	for _, o := range others {
-		if err := join(s, o); err != nil {
+		if err := device.Join(s, o); err != nil {
 			return err
 		}
 	}
@@ -168,7 +172,7 @@ func (e *Engine) launch(seq uint64, reqs []algorithm.Request) error {
 		return err
 	}
 	for _, o := range others {
-		if err := join(o, s); err != nil {
+		if err := device.Join(o, s); err != nil {
 			return err
 		}
 	}
@@ -193,38 +197,15 @@ next:
 	return out
 }
 
-// follow makes later work on s wait for the launches so far, which may be on another stream: all ranks run their
-// requests in the same order.
-func (e *Engine) follow(s *host.Stream) error {
-	if e.last != nil && e.last.Raw() == s.Raw() {
+// Follow implements algorithm.Engine. It is for
+// work of the communicator that the engine does not run, and is called like Enqueue.
+func (e *Engine) Follow(s device.Stream) error {
+	hs, ok := s.(*host.Stream)
+	if !ok {
 		return nil
 	}
-	if e.last != nil {
-		if err := join(s, e.last); err != nil {
-			return err
-		}
-		e.last = nil
-	}
-	if s.Raw() == 0 {
-		return nil // its work is done when Launch returns
-	}
-	e.last = s
-	if own, err := s.Device().WrapStream(s.Raw()); err == nil {
-		e.last = own.(*host.Stream)
-	}
-	return nil
-}
-
-// join makes later work on s wait for all work so far on other.
-func join(s, other device.Stream) error {
-	ev, err := other.Record()
-	if err != nil {
-		return err
-	}
-	if err := s.WaitEvent(ev); err != nil {
-		return errors.Join(err, ev.Close())
-	}
-	return ev.Close()
+	e.foreign = true
+	return e.order.Enter(hs)
 }
 
 // execute runs a batch on the calling goroutine and records its first error.
@@ -251,7 +232,8 @@ func (e *Engine) execute(seq uint64, batch []algorithm.Request) (err error) {
 		}
 		owner, cause := o.ownerOf(panicked), fmt.Errorf("%w: the operation panicked, %s", algorithm.ErrAborted, at)
 		if owner >= 0 {
-			cause = fmt.Errorf("%w: a buffer of rank %d is not mapped: it is shorter than its count says, or freed", errFault, owner)
+			cause = fmt.Errorf("%w: a buffer of rank %d is not mapped: it is shorter than its count says, or freed",
+				errFault, owner)
 		}
 		_ = e.quit(o.error(owner, cause))
 		if panicked != nil {
@@ -293,7 +275,8 @@ func (e *Engine) Err() error {
 
 // Close implements algorithm.Engine.
 func (e *Engine) Close() error {
-	e.Abort(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
+	e.Abort(&algorithm.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1,
+		Err: fmt.Errorf("%w: %w", algorithm.ErrAborted, algorithm.ErrClosed)})
 	e.run.Lock() // no request runs now, and later ones find the cause before they access a window
 	defer e.run.Unlock()
 	e.end.Lock()

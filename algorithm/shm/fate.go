@@ -104,14 +104,16 @@ func (e *Engine) first(cause error) error {
 		}
 		f := e.windows[ae.Peer].fate()
 		code, blamed := f.code.Load(), int(f.peer)
-		if code != fatePeerDead && code != fateTimeout || blamed < 0 || blamed >= e.size || blamed == e.rank || blamed == ae.Peer {
+		if code != fatePeerDead && code != fateTimeout || blamed < 0 || blamed >= e.size ||
+			blamed == e.rank || blamed == ae.Peer {
 			return cause
 		}
 		kind := algorithm.ErrPeerDead
 		if code == fateTimeout {
 			kind = algorithm.ErrTimeout
 		}
-		cause = &algorithm.Error{Comm: e.name, Op: ae.Op, Rank: ae.Rank, Peer: blamed, Err: fmt.Errorf("%w: rank %d said so before it ended", kind, ae.Peer)}
+		cause = &algorithm.Error{Comm: e.name, Op: ae.Op, Rank: ae.Rank, Peer: blamed,
+			Err: fmt.Errorf("%w: rank %d said so before it ended", kind, ae.Peer)}
 	}
 	return cause
 }
@@ -160,18 +162,22 @@ func (o *op) left(peer int) error {
 	case code == fatePeerDead:
 		return o.error(peer, fmt.Errorf("%w: rank %d has given this rank up as dead", algorithm.ErrAborted, peer))
 	case code == fateTimeout && accused:
-		return o.error(peer, fmt.Errorf("%w: rank %d waited for this rank%s and has given up", algorithm.ErrTimeout, peer, what))
+		return o.error(peer, fmt.Errorf("%w: rank %d waited for this rank%s and has given up",
+			algorithm.ErrTimeout, peer, what))
 	case code == fateTimeout:
-		return o.error(blamed, fmt.Errorf("%w: rank %d waited for rank %d%s and has given up", algorithm.ErrTimeout, peer, blamed, what))
+		return o.error(blamed, fmt.Errorf("%w: rank %d waited for rank %d%s and has given up",
+			algorithm.ErrTimeout, peer, blamed, what))
 	case code == fateMismatch:
 		return o.error(blamed, fmt.Errorf("%w: rank %d has found that%s", algorithm.ErrMismatch, peer, what))
 	case code == fateFault && accused:
-		return o.error(-1, fmt.Errorf("%w: rank %d cannot reach this rank's buffers%s: one is not mapped: it is shorter than its count says, or freed", algorithm.ErrAborted, peer, what))
+		return o.error(-1, fmt.Errorf("%w: rank %d cannot reach this rank's buffers%s: one is not mapped: "+
+			"it is shorter than its count says, or freed", algorithm.ErrAborted, peer, what))
 	case code == fateFault:
 		return o.error(blamed, fmt.Errorf("%w in a buffer of rank %d: rank %d met it%s", errFault, blamed, peer, what))
 	}
 	if blamed != peer {
-		return o.error(blamed, fmt.Errorf("%w: rank %d has given up%s because of rank %d", algorithm.ErrAborted, peer, what, blamed))
+		return o.error(blamed, fmt.Errorf("%w: rank %d has given up%s because of rank %d",
+			algorithm.ErrAborted, peer, what, blamed))
 	}
 	return o.error(peer, fmt.Errorf("%w: rank %d has aborted%s", algorithm.ErrAborted, peer, what))
 }

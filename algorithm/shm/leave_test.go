@@ -30,7 +30,8 @@ func TestBuffersMayGoWithTheirRank(t *testing.T) {
 		})
 		each(t, n, func(r int) error {
 			e := ends[r]
-			req := []algorithm.Request{{Collective: algorithm.AllReduce, Send: e.mem[0].Ptr(), Recv: e.mem[1].Ptr(), Count: bytes / 4, Type: datatype.Float32, Stream: e.stream}}
+			req := []algorithm.Request{{Collective: algorithm.AllReduce, Send: e.mem[0].Ptr(), Recv: e.mem[1].Ptr(),
+				Count: bytes / 4, Type: datatype.Float32, Stream: e.stream}}
 			if round%2 == 1 {
 				req[0].Collective, req[0].Count = algorithm.AllToAll, bytes/4/n
 			}
@@ -72,7 +73,9 @@ func TestAPanicEndsThePeersToo(t *testing.T) {
 			send = 1 << 12 // the first page but one is never mapped
 		}
 		e.seq++
-		if err := e.engine.Enqueue(e.seq, []algorithm.Request{{Collective: algorithm.AllReduce, Send: send, Recv: e.mem[1].Ptr(), Count: 64, Type: datatype.Float32, Stream: e.stream}}); err != nil {
+		reqs := []algorithm.Request{{Collective: algorithm.AllReduce, Send: send, Recv: e.mem[1].Ptr(), Count: 64,
+			Type: datatype.Float32, Stream: e.stream}}
+		if err := e.engine.Enqueue(e.seq, reqs); err != nil {
 			return err
 		}
 		began := time.Now()

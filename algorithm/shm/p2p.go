@@ -142,8 +142,10 @@ func (o *op) readCounts() error {
 		buffer device.Ptr
 		length int64
 	}{
-		{"SendCounts", d.SendCounts, &r.SendCounts, r.Send, d.SendElements}, {"RecvCounts", d.RecvCounts, &r.RecvCounts, r.Recv, d.RecvElements},
-		{"SendDispls", d.SendDispls, &r.SendDispls, r.Send, d.SendElements}, {"RecvDispls", d.RecvDispls, &r.RecvDispls, r.Recv, d.RecvElements},
+		{"SendCounts", d.SendCounts, &r.SendCounts, r.Send, d.SendElements},
+		{"RecvCounts", d.RecvCounts, &r.RecvCounts, r.Recv, d.RecvElements},
+		{"SendDispls", d.SendDispls, &r.SendDispls, r.Send, d.SendElements},
+		{"RecvDispls", d.RecvDispls, &r.RecvDispls, r.Recv, d.RecvElements},
 	} {
 		length := mostBytes / size
 		switch {
@@ -165,7 +167,8 @@ func (o *op) readCounts() error {
 				x = 0 // not used
 			}
 			if x < 0 || x > room {
-				return o.error(-1, fmt.Errorf("%w: DeviceCounts.%s[%d] is %d when the operation runs: want 0 to %d, the buffer has %d elements",
+				return o.error(-1, fmt.Errorf("%w: DeviceCounts.%s[%d] is %d when the operation runs: want 0 to %d, "+
+					"the buffer has %d elements",
 					algorithm.ErrInvalidArgument, from.name, p, x, room, length))
 			}
 			list[p] = x
@@ -205,11 +208,13 @@ func (o *op) selfTransfers(queues [][]*transfer) error {
 	e := o.e
 	recvs, sends := queues[2*e.rank], queues[2*e.rank+1]
 	if len(recvs) != len(sends) {
-		return o.error(e.rank, fmt.Errorf("%w: %d sends and %d receives of a rank to itself in one group", algorithm.ErrInvalidUsage, len(sends), len(recvs)))
+		return o.error(e.rank, fmt.Errorf("%w: %d sends and %d receives of a rank to itself in one group",
+			algorithm.ErrInvalidUsage, len(sends), len(recvs)))
 	}
 	for i, s := range sends {
 		if len(s.data) != len(recvs[i].data) {
-			return o.error(e.rank, fmt.Errorf("%w: a rank sends itself %d bytes and receives %d", algorithm.ErrMismatch, len(s.data), len(recvs[i].data)))
+			return o.error(e.rank, fmt.Errorf("%w: a rank sends itself %d bytes and receives %d",
+				algorithm.ErrMismatch, len(s.data), len(recvs[i].data)))
 		}
 		copy(recvs[i].data, s.data)
 	}
@@ -243,7 +248,8 @@ func (o *op) advance(t *transfer) (moved bool, err error) {
 			b := e.windows[t.peer].piece(e.rank, st.taken)
 			message, n := getHeader(b)
 			if message != int64(len(t.data)) || n > int64(len(b)-pieceHeader) || t.done+n > int64(len(t.data)) {
-				return moved, o.error(t.peer, fmt.Errorf("%w: rank %d sends %d bytes, this rank receives %d", algorithm.ErrMismatch, t.peer, message, len(t.data)))
+				return moved, o.error(t.peer, fmt.Errorf("%w: rank %d sends %d bytes, this rank receives %d",
+					algorithm.ErrMismatch, t.peer, message, len(t.data)))
 			}
 			copy(t.data[t.done:t.done+n], b[pieceHeader:])
 			st.taken++

@@ -91,11 +91,13 @@ func (e *Engine) behind() int {
 func (o *op) mismatch() error {
 	for r, w := range o.e.windows {
 		if d := w.desc(o.e.phase); d.signature != o.sig {
-			return o.error(r, fmt.Errorf("%w: rank %d is in its operation #%d, which differs in collective, count, type, operator or root from %s of %d × %v here",
+			return o.error(r, fmt.Errorf("%w: rank %d is in its operation #%d, which differs in collective, count, type, "+
+				"operator or root from %s of %d × %v here",
 				algorithm.ErrMismatch, r, d.seq, o.req.Collective, o.req.Count, o.req.Type))
 		}
 	}
-	return o.error(-1, fmt.Errorf("%w: ranks differ in an earlier operation than %s of %d × %v here", algorithm.ErrMismatch, o.req.Collective, o.req.Count, o.req.Type))
+	return o.error(-1, fmt.Errorf("%w: ranks differ in an earlier operation than %s of %d × %v here",
+		algorithm.ErrMismatch, o.req.Collective, o.req.Count, o.req.Type))
 }
 
 // step is publish and arrive.
@@ -113,7 +115,8 @@ func (o *op) peerSlot(r int) []byte { return o.e.windows[r].slot(o.e.phase) }
 // fail turns the failure of a wait for peer into an error of the request.
 func (o *op) fail(peer int, err error) error {
 	if errors.Is(err, wait.ErrTimeout) && peer >= 0 {
-		return o.error(peer, fmt.Errorf("%w: rank %d has not come within %v (it reached phase %d, this rank %d)", algorithm.ErrTimeout, peer, o.e.timeout,
+		return o.error(peer, fmt.Errorf("%w: rank %d has not come within %v (it reached phase %d, this rank %d)",
+			algorithm.ErrTimeout, peer, o.e.timeout,
 			o.e.windows[peer].phase().Load(), o.e.phase))
 	}
 	if cause := o.e.aborted.Load(); cause != nil {
@@ -127,7 +130,8 @@ func (o *op) fail(peer int, err error) error {
 }
 
 func (o *op) error(peer int, err error) error {
-	return &algorithm.Error{Comm: o.e.name, Op: o.req.Collective.String(), Rank: o.e.rank, Peer: peer, Seq: o.seq, Err: err}
+	return &algorithm.Error{Comm: o.e.name, Op: o.req.Collective.String(), Rank: o.e.rank, Peer: peer, Seq: o.seq,
+		Err: err}
 }
 
 // signature is a hash that differs if two ranks run different collectives. It depends on the fields alone, so that

@@ -44,7 +44,8 @@ func (e *Engine) quit(err error) error {
 	l := e.lent
 	e.lent = lent{}
 	if taken := e.dev.TakeBack(l.at, l.bytes); taken != nil {
-		return errors.Join(err, fmt.Errorf("rank %d may still write to the %d bytes at %#x: free them, do not use them again: %w", mover, l.bytes, uintptr(l.at), taken))
+		return errors.Join(err, fmt.Errorf("rank %d may still write to the %d bytes at %#x: "+
+			"free them, do not use them again: %w", mover, l.bytes, uintptr(l.at), taken))
 	}
 	return err
 }

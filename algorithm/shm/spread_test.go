@@ -32,7 +32,8 @@ func TestSpread(t *testing.T) {
 			want := make([]byte, len(b))
 			copy(want[at[i]+off:], src)
 			if !bytes.Equal(b, want) {
-				t.Fatalf("destination %d of %d, %d bytes to offset %d of an address that is %d modulo 64: they differ", i, len(bufs), len(src), off, dsts[i]%64)
+				t.Fatalf("destination %d of %d, %d bytes to offset %d of an address that is %d modulo 64: they differ",
+					i, len(bufs), len(src), off, dsts[i]%64)
 			}
 		}
 	}

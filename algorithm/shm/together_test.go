@@ -29,7 +29,8 @@ func TestTogether(t *testing.T) {
 		all, own := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, uint64(rank)+1))
 		p := &pool{e: e}
 		for k := range rounds {
-			r := round{kind: algorithm.AllReduce, each: 4 * (1<<17 + all.Int64N(1<<16)), root: all.IntN(n), inPlace: all.IntN(2) == 0}
+			r := round{kind: algorithm.AllReduce, each: 4 * (1<<17 + all.Int64N(1<<16)), root: all.IntN(n),
+				inPlace: all.IntN(2) == 0}
 			switch all.IntN(4) {
 			case 0:
 				r.kind = algorithm.Reduce

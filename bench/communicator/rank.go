@@ -147,7 +147,7 @@ func (r *rank) measure(ctx context.Context, joined, opened time.Duration) (err e
 			return err
 		}
 		return r.tell(ctx, figure.Figure{Name: name, Unit: "MiB", Target: figure.UpTo(targetMemory),
-			Detail: detail + "; by cuMemGetInfo, so the GPUs must be nobody else's"}, float64(now-than)/mib)
+			Detail: detail + "; by cuMemGetInfo, so no other process may use the GPUs"}, float64(now-than)/mib)
 	}
 	if err := held("communicator_memory",
 		"GPU memory that is used since the GPU's context was made, after the first operation", before); err != nil {

@@ -15,13 +15,16 @@ int main(int argc, char **argv) {
 	ncclUniqueId id = share_id(argv[2], rank);
 	ncclComm_t c;
 	OK(ncclCommInitRank(&c, 4, id, rank));
+	float v = 1, w;
+	// When rank 1 has the sum, every rank has joined.
+	ncclResult_t first = ncclAllReduce(&v, &w, 1, ncclFloat, ncclSum, c, NULL);
 	if (rank == 1) {
+		OK(first);
 		pthread_t t;
 		static useconds_t delay;
 		delay = getpid() * 7919u % 20000;
 		CHECK(pthread_create(&t, NULL, die, &delay) == 0);
 	}
-	float v = 1, w;
 	for (;;) {
 		ncclComm_t child = NULL;
 		const char *what = "ncclCommSplit";

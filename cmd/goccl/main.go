@@ -20,7 +20,7 @@ type cli struct {
 	Perf    perfCommand    `cmd:"" help:"Measure a collective, check every result and print a table as nccl-tests does."`
 	Tune    tuneCommand    `cmd:"" help:"Measure the algorithms of the collectives on this machine's GPUs and write the table that selects them."`
 	Run     runCommand     `cmd:"" help:"Start a program as the ranks of a job on this host."`
-	Doctor  doctorCommand  `cmd:"" help:"Look for what would keep goccl from working well on this host, and say how to mend it."`
+	Doctor  doctorCommand  `cmd:"" help:"Report problems of this host, and how to fix them."`
 	Plan    planCommand    `cmd:"" help:"Execution plans: show, prove, run, simulate and build them."`
 	Topo    topoCommand    `cmd:"" help:"Show the machine: GPUs, how they are linked, NICs, NUMA nodes."`
 	Version versionCommand `cmd:"" help:"Print what this program was built from."`

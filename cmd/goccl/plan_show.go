@@ -86,15 +86,18 @@ func writeSteps(b *bytes.Buffer, g *plan.GPU, steps []plan.Step, indent string) 
 	for i := range steps {
 		st := &steps[i]
 		op := st.Op
+		if i > 0 && steps[i-1].Op == op {
+			continue // another of its effects
+		}
 		n := st.Pos.Op
 		if st.Pos.Inner >= 0 {
 			n = st.Pos.Inner
 		}
 		fmt.Fprintf(b, "%s%3d %-11s", indent, n, op.Name)
 		switch {
-		case op.Name == plan.Pipeline:
+		case st.Does.Has(plan.Loops):
 			fmt.Fprintf(b, " %d chunks, %d bytes at a time", op.NumChunks, op.UnitSize)
-		case op.Name == plan.Barrier:
+		case st.Does.Has(plan.Joins):
 			fmt.Fprintf(b, " %d among %d thread blocks", op.BarrierID, op.NumThreadBlocks)
 		case len(op.SemaphoreIDs) > 0:
 			fmt.Fprintf(b, " %v", op.SemaphoreIDs)

@@ -7,7 +7,8 @@ import (
 
 var _ = register(&Program{
 	Name: "allgather_direct", Collective: plan.AllGather, MultiHost: true, Instances: 4, Wide: true,
-	Doc:  "Every rank stores its input to every other, one thread block per peer. One hop; (n-1)·S bytes out of each rank with input S.",
+	Doc: "Every rank stores its input to every other, one thread block per peer. One hop; (n-1)·S bytes out of each " +
+		"rank with input S.",
 	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		mesh := b.mesh()
@@ -31,7 +32,8 @@ func (b *builder) exchange(l link, dst, src dsl.Chunk, tb dsl.Option) {
 
 var _ = register(&Program{
 	Name: "allgather_ring", Collective: plan.AllGather, MultiHost: true, Instances: 4, Wide: true,
-	Doc: "Every rank stores to the next: first its input, then what has come from the rank before, straight into outputs. " +
+	Doc: "Every rank stores to the next: first its input, then what has come from the rank before, straight into " +
+		"outputs. " +
 		"n-1 hops; (n-1)·S bytes out of each rank with input S, to one neighbour.",
 	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
@@ -58,7 +60,8 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "allgather_ll", Collective: plan.AllGather, Instances: 2, Wide: true, MaxSize: 8 << 20,
-	Doc: "Every rank sends its input as packets to every other. One hop; (n-1)·S bytes of payload out of each rank with input S.",
+	Doc: "Every rank sends its input as packets to every other. One hop; (n-1)·S bytes of payload out of each rank " +
+		"with input S.",
 	spec: func(o Options) dsl.AlgoSpec {
 		return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
 	},

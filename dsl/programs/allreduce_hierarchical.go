@@ -7,8 +7,10 @@ import (
 
 var _ = register(&Program{
 	Name: "allreduce_hierarchical", Collective: plan.AllReduce, MultiHost: true, Instances: 4,
-	Doc: "1. within the host, local rank l adds part l of everyone; 2. ranks of equal l on all hosts all-reduce part l, two-shot on up to " +
-		"8 hosts, by recursive halving and doubling on more when their number is a power of two; 3. within the host, part l goes to everyone. " +
+	Doc: "1. within the host, local rank l adds part l of everyone; 2. ranks of equal l on all hosts all-reduce part " +
+		"l, two-shot on up to " +
+		"8 hosts, by recursive halving and doubling on more when their number is a power of two; 3. within the host, part " +
+		"l goes to everyone. " +
 		"With g ranks a host, h hosts: 2·(g-1)/g·S bytes by memory, 2·(h-1)/h·S/g by port out of each rank.",
 	// Instances are chunks here, not replicas: halving needs ranges of chunks of many lengths, which replicas cannot
 	// share.
@@ -112,10 +114,12 @@ func (h *hierarchy) rank(r, block int) {
 }
 
 // direct sends the chunk of each host to that host, which reduces it and sends the result back.
-func (h *hierarchy) direct(r int, links []link, run func(*dsl.Buffer, int, int) dsl.Chunk, slot func(q, from, to int) dsl.Chunk, tb dsl.Option) {
+func (h *hierarchy) direct(r int, links []link, run func(*dsl.Buffer, int, int) dsl.Chunk,
+	slot func(q, from, to int) dsl.Chunk, tb dsl.Option) {
 	host, peers := h.o.host(r), h.remotes[r]
 	at := func(rank, host int) dsl.Chunk { return run(h.out(rank), host, host+1) }
-	sendAll(toward(links), peers, func(q int) dsl.Chunk { return slot(q, host, host+1) }, func(q int) dsl.Chunk { return at(r, h.o.host(q)) }, tb)
+	sendAll(toward(links), peers, func(q int) dsl.Chunk { return slot(q, host, host+1) },
+		func(q int) dsl.Chunk { return at(r, h.o.host(q)) }, tb)
 	var arrived []dsl.Chunk
 	for _, q := range peers {
 		links[q].wait(tb)
@@ -131,7 +135,8 @@ func (h *hierarchy) direct(r int, links []link, run func(*dsl.Buffer, int, int) 
 // halve performs recursive halving: at each step a rank keeps the half of its range that contains its own host's chunk,
 // and exchanges the other half with a counterpart at half the distance of the previous step. Then the steps run
 // backwards to gather. Each step has separate slots.
-func (h *hierarchy) halve(r int, links []link, run func(*dsl.Buffer, int, int) dsl.Chunk, slot func(q, from, to int) dsl.Chunk, tb dsl.Option) {
+func (h *hierarchy) halve(r int, links []link, run func(*dsl.Buffer, int, int) dsl.Chunk,
+	slot func(q, from, to int) dsl.Chunk, tb dsl.Option) {
 	host := h.o.host(r)
 	for d := h.hosts / 2; d > 0; d /= 2 {
 		q := h.counterpart(r, host^d)

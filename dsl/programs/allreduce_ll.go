@@ -11,7 +11,8 @@ func allReduceLL(o Options) dsl.AlgoSpec {
 
 var _ = register(&Program{
 	Name: "allreduce_oneshot_ll", Collective: plan.AllReduce, Instances: 2, Wide: true, MaxSize: 1 << 20,
-	Doc:  "Every rank sends its input as packets to every other and adds all of them in rank order. One hop; (n-1)·S bytes of payload out of each rank.",
+	Doc: "Every rank sends its input as packets to every other and adds all of them in rank order. One hop; (n-1)·S " +
+		"bytes of payload out of each rank.",
 	spec: allReduceLL,
 	write: func(b *builder) {
 		n := b.o.Ranks
@@ -46,7 +47,8 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "allreduce_twoshot_ll", Collective: plan.AllReduce, Instances: 4, Wide: true, MaxSize: 8 << 20,
-	Doc:  "Rank r adds chunk r of everyone from packets and sends the sum as packets. Two hops; 2·(n-1)/n·S bytes of payload out of each rank.",
+	Doc: "Rank r adds chunk r of everyone from packets and sends the sum as packets. Two hops; 2·(n-1)/n·S bytes of " +
+		"payload out of each rank.",
 	spec: allReduceLL,
 	write: func(b *builder) {
 		b.packetBlocks()

@@ -7,7 +7,8 @@ import (
 
 var _ = register(&Program{
 	Name: "allreduce_ring", Collective: plan.AllReduce, MultiHost: true, Instances: 8,
-	Doc: "Chunk c starts at rank c+1, collects one contribution per hop and is complete at rank c; then it goes round once more. " +
+	Doc: "Chunk c starts at rank c+1, collects one contribution per hop and is complete at rank c; then it goes round " +
+		"once more. " +
 		"2·(n-1) hops; 2·(n-1)/n·S bytes out of each rank, to one neighbour.",
 	spec: allReduceSimple,
 	write: func(b *builder) {

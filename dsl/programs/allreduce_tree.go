@@ -114,7 +114,8 @@ func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
 		rank, in, out := b.Rank(r), b.in(r), b.out(r)
 		parent, children := t.parent[r], t.children[r]
 		pass := func(p [2]int, tb dsl.Option) {
-			sendAll(func(c int) link { return downs[c].toChild }, children, func(c int) dsl.Chunk { return b.out(c).Slice(p[0], p[1]) }, always(out.Slice(p[0], p[1])), tb)
+			sendAll(func(c int) link { return downs[c].toChild }, children,
+				func(c int) dsl.Chunk { return b.out(c).Slice(p[0], p[1]) }, always(out.Slice(p[0], p[1])), tb)
 		}
 		downTB := down
 		if parent < 0 {

@@ -7,7 +7,8 @@ import (
 
 var _ = register(&Program{
 	Name: "alltoall_direct", Collective: plan.AllToAll, MultiHost: true, Instances: 4,
-	Doc: "Every rank stores part q to rank q, one thread block per peer. One hop; (n-1)/n·S bytes out of each rank. In place the parts " +
+	Doc: "Every rank stores part q to rank q, one thread block per peer. One hop; (n-1)/n·S bytes out of each rank. In " +
+		"place the parts " +
 		"arrive in scratch, because the peer's part has to leave before ours replaces it.",
 	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllToAll(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {

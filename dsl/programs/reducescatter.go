@@ -18,7 +18,8 @@ var _ = register(&Program{
 		for r := range b.o.Ranks {
 			tb, peers := dsl.TB(0), b.peers(r)
 			enter(mesh[r], peers, tb)
-			b.pullReduce(mesh[r], b.out(r).Chunk(0), b.in(r).Chunk(r), peers, func(q int) dsl.Chunk { return b.in(q).Chunk(r) }, tb)
+			b.pullReduce(mesh[r], b.out(r).Chunk(0), b.in(r).Chunk(r), peers, func(q int) dsl.Chunk { return b.in(q).Chunk(r) },
+				tb)
 			leave(mesh[r], peers, tb)
 		}
 	},

@@ -91,7 +91,8 @@ func (p *Program) Supports(o Options) error {
 	case o.Ranks > plan.Capacity.Ranks:
 		return fmt.Errorf("programs: %s: %d ranks; plans have up to %d", p.Name, o.Ranks, plan.Capacity.Ranks)
 	case o.Instances < 0 || o.Instances > plan.Capacity.ThreadBlocks:
-		return fmt.Errorf("programs: %s: %d instances, want 0 (the default) to %d", p.Name, o.Instances, plan.Capacity.ThreadBlocks)
+		return fmt.Errorf("programs: %s: %d instances, want 0 (the default) to %d", p.Name, o.Instances,
+			plan.Capacity.ThreadBlocks)
 	case o.Ranks%o.Hosts != 0:
 		return fmt.Errorf("programs: %s: %d ranks do not divide among %d hosts", p.Name, o.Ranks, o.Hosts)
 	case o.Hosts > 1 && !p.MultiHost:
@@ -104,7 +105,8 @@ func (p *Program) Supports(o Options) error {
 		return fmt.Errorf("programs: %s: root %d of %d ranks", p.Name, o.Root, o.Ranks)
 	}
 	if n := p.pairs(o); n > maxPairs {
-		return fmt.Errorf("programs: %s: %d ranks make %d pairs that talk to each other, all instances counted, over the limit of %d: use fewer ranks or instances, or allreduce_hierarchical",
+		return fmt.Errorf("programs: %s: %d ranks make %d pairs that talk to each other, all instances counted, over the "+
+			"limit of %d: use fewer ranks or instances, or allreduce_hierarchical",
 			p.Name, o.Ranks, n, maxPairs)
 	}
 	return nil

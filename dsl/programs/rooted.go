@@ -11,7 +11,8 @@ func broadcast(o Options) dsl.AlgoSpec {
 
 var _ = register(&Program{
 	Name: "broadcast_scatter", Collective: plan.Broadcast, MultiHost: true, Instances: 4,
-	Doc: "The root scatters one chunk to each rank, which passes it to the others; block k of a rank serves its k-th peer. Two hops; " +
+	Doc: "The root scatters one chunk to each rank, which passes it to the others; block k of a rank serves its k-th " +
+		"peer. Two hops; " +
 		"S bytes out of the root, (n-2)/n·S out of the others.",
 	spec: broadcast,
 	write: func(b *builder) {
@@ -62,9 +63,11 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "broadcast_ll", Collective: plan.Broadcast, MaxSize: 1 << 20,
-	Doc: "The root sends packets to everyone who says ready. Two flights, one of them empty; (n-1)·S bytes of payload out of the root.",
+	Doc: "The root sends packets to everyone who says ready. Two flights, one of them empty; (n-1)·S bytes of payload " +
+		"out of the root.",
 	spec: func(o Options) dsl.AlgoSpec {
-		return dsl.AlgoSpec{Collective: dsl.Broadcast(o.Ranks, 1, o.Root, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
+		return dsl.AlgoSpec{Collective: dsl.Broadcast(o.Ranks, 1, o.Root, o.InPlace), Protocol: dsl.LL,
+			UseDoubleScratchBuffer: true}
 	},
 	write: func(b *builder) {
 		root := b.o.Root
@@ -83,7 +86,8 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "reduce_direct", Collective: plan.Reduce, Instances: 8,
-	Doc: "Rank r adds chunk r of everyone by loads and stores it to the root. Two hops; (n-1)/n·S bytes out of each rank, S into the root.",
+	Doc: "Rank r adds chunk r of everyone by loads and stores it to the root. Two hops; (n-1)/n·S bytes out of each " +
+		"rank, S into the root.",
 	spec: func(o Options) dsl.AlgoSpec {
 		return dsl.AlgoSpec{Collective: dsl.Reduce(o.Ranks, o.Ranks, o.Root, o.InPlace)}
 	},
@@ -108,7 +112,8 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "reduce_push", Collective: plan.Reduce, MultiHost: true, Instances: 4,
-	Doc: "Every rank stores chunk q to the scratch of rank q, which adds and stores the sum to the root. Two hops; S bytes out of each rank.",
+	Doc: "Every rank stores chunk q to the scratch of rank q, which adds and stores the sum to the root. Two hops; S " +
+		"bytes out of each rank.",
 	spec: func(o Options) dsl.AlgoSpec {
 		return dsl.AlgoSpec{Collective: dsl.Reduce(o.Ranks, o.Ranks, o.Root, o.InPlace)}
 	},
@@ -119,7 +124,8 @@ var _ = register(&Program{
 		for r := range n {
 			peers := b.peers(r)
 			enter(mesh[r], peers, tb)
-			sendAll(toward(mesh[r]), peers, func(q int) dsl.Chunk { return arrived[q].Chunk(r) }, func(q int) dsl.Chunk { return b.in(r).Chunk(q) }, tb)
+			sendAll(toward(mesh[r]), peers, func(q int) dsl.Chunk { return arrived[q].Chunk(r) },
+				func(q int) dsl.Chunk { return b.in(r).Chunk(q) }, tb)
 			var others []dsl.Chunk
 			for _, q := range peers {
 				mesh[r][q].wait(tb)

@@ -21,7 +21,8 @@ func (b *builder) shift() (next, prev []link) {
 
 var _ = register(&Program{
 	Name: "sendrecv_direct", Collective: plan.SendRecv, MultiHost: true, Instances: 16,
-	Doc:  "Every rank stores its input to the next. One hop; S bytes out of each rank. In place the data arrives in scratch first.",
+	Doc: "Every rank stores its input to the next. One hop; S bytes out of each rank. In place the data arrives in " +
+		"scratch first.",
 	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.SendRecv(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		n, tb := b.o.Ranks, dsl.TB(0)

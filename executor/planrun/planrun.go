@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/interp"
 )
 
 // Case is one execution, or several on the same data. All ranks use the same Case.
@@ -67,18 +69,8 @@ func factor(t datatype.Type) [8]byte {
 
 // Operator returns the operator that the plan's reductions use when the caller asks for op.
 func Operator(p *plan.Plan, op datatype.Op) datatype.Op {
-	for r := range p.GPUs {
-		for b := range p.GPUs[r].ThreadBlocks {
-			for _, s := range p.Program(r, b) {
-				for _, s := range append(s.Body, s) {
-					if len(s.Moves) > 0 && len(s.Moves[0].Src) > 1 && s.Op.ReduceOp != plan.CallerOp {
-						return map[plan.ReduceOp]datatype.Op{plan.Sum: datatype.Sum, plan.Min: datatype.Min, plan.Max: datatype.Max, plan.Prod: datatype.Prod}[s.Op.ReduceOp]
-					}
-				}
-			}
-		}
-	}
-	return op
+	fixed, _ := p.Operator()
+	return fixed.Or(op)
 }
 
 // Rank runs the case on one rank. It returns the time of one execution and the first error. With several executions,
@@ -231,14 +223,8 @@ func newBuffers(p *plan.Plan, l *plan.Layout, rank int, dev device.Device, c Cas
 	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	b.send, b.recv = all, all
-	at := l.Offset(rank * l.Period)
-	switch p.Collective {
-	case plan.AllGather:
-		b.send = all.Add(at)
-	case plan.ReduceScatter:
-		b.recv = all.Add(at)
-	}
+	in, out := l.Together(rank)
+	b.send, b.recv = all.Add(in), all.Add(out)
 	return b, nil
 }
 
@@ -275,13 +261,16 @@ func (b *buffers) read(p device.Ptr, n int64) ([]byte, error) {
 
 // check compares the output, and out of place also the input and the guards, with their expected values.
 func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, c Case) error {
-	op := Operator(p, c.Op)
 	if b.hasOutput {
 		got, err := b.read(b.recv, b.out)
 		if err != nil {
 			return err
 		}
-		if err := checkOutput(p, l, rank, inputs, c, op, got); err != nil {
+		if p.Collective == plan.Reduce && rank != p.Root && !c.InPlace && !bytes.Equal(got, bytes.Repeat([]byte{poison}, len(got))) {
+			return fmt.Errorf("rank %d: output was written, on a rank that is not the root", rank)
+		}
+		d := interp.Definition{Type: c.Type, Op: Operator(p, c.Op), Scalar: factor(c.Type), Piece: inputs.piece(math.MaxInt64), Input: inputs.at}
+		if err := d.Check(p, l, rank, got); err != nil {
 			return err
 		}
 	}
@@ -318,45 +307,6 @@ func (b *buffers) guards(p device.Ptr, n int64, rank int) error {
 		for _, v := range edge {
 			if v != poison {
 				return fmt.Errorf("rank %d: memory next to a buffer was written (at %#x)", rank, at)
-			}
-		}
-	}
-	return nil
-}
-
-func checkOutput(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, c Case, op datatype.Op, got []byte) error {
-	leaf := p.Collective == plan.Reduce && rank != p.Root
-	for k, terms := range p.Expected(rank) {
-		at := l.Offset(k)
-		_, n := l.Locate(k, 0)
-		if leaf && !c.InPlace {
-			if !bytes.Equal(got[at:at+n], bytes.Repeat([]byte{poison}, int(n))) {
-				return fmt.Errorf("rank %d: output chunk %d was written, on a rank that is not the root", rank, k)
-			}
-			continue
-		}
-		if len(terms) == 0 || n == 0 || leaf {
-			continue
-		}
-		use := op
-		if len(terms) == 1 {
-			use = datatype.Sum
-		}
-		srcs := make([][]byte, len(terms))
-		want := make([]byte, inputs.piece(n))
-		for off := int64(0); off < n; off += int64(len(want)) {
-			want = want[:inputs.piece(n-off)]
-			for i, t := range terms {
-				srcs[i] = inputs.at(t.Rank, l.Offset(t.Index)+off, int64(len(want)))
-			}
-			if err := hostreduce.Reduce(want, srcs, c.Type, use, factor(c.Type), len(p.GPUs)); err != nil {
-				return err
-			}
-			have := got[at+off : at+off+int64(len(want))]
-			if wrong, first := hostreduce.Check(have, want, c.Type, use, len(p.GPUs)); wrong != 0 {
-				size := c.Type.Size()
-				return fmt.Errorf("rank %d: output chunk %d (%d bytes at %d): %d elements of those from %d on are wrong, the first is %d: % x, not % x",
-					rank, k, n, at, wrong, off/size, off/size+first, have[first*size:(first+1)*size], want[first*size:(first+1)*size])
 			}
 		}
 	}

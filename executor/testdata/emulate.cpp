@@ -5,6 +5,13 @@
 #ifdef EMULATE_FLOAT32  // quicker to build
 #undef GOCCL_FOR_EACH_TYPE
 #define GOCCL_FOR_EACH_TYPE(M) M(float32)
+#undef GOCCL_FOR_EACH_KERNEL_TYPE
+#define GOCCL_FOR_EACH_KERNEL_TYPE(M) M(float32)
+#define BY_TYPE(M) M(float32)
+#else  // by the number of the type: unsigned integers use the kernels of signed ones
+#define BY_TYPE(M) \
+  M(int8) M(int8) M(int32) M(int32) M(int64) M(int64) \
+  M(float16) M(float32) M(float64) M(bfloat16) M(float8e4m3) M(float8e5m2)
 #endif
 #include <executor/executor.cu>
 
@@ -48,10 +55,10 @@ struct Rank {
 
 using Kernel = void (*)(Args);
 #define ENTRY(type) [](Args a) { GOCCL_ENTRY(execute_##type)(a); },
-static const Kernel kernels[] = {GOCCL_FOR_EACH_TYPE(ENTRY)};
+static const Kernel kernels[] = {BY_TYPE(ENTRY)};
 using QuickKernel = void (*)(executor::QuickArgs);
 #define QUICK(type) [](executor::QuickArgs a) { GOCCL_ENTRY(quick_##type)(a); },
-static const QuickKernel quickKernels[] = {GOCCL_FOR_EACH_TYPE(QUICK)};
+static const QuickKernel quickKernels[] = {BY_TYPE(QUICK)};
 
 #ifdef EMULATE_FLOAT32
 constexpr uint32_t firstType = 7;
@@ -74,6 +81,7 @@ int main(int argc, char** argv) {
     a.stride = get<uint32_t>();
     uint32_t links = get<uint32_t>(), barriers = get<uint32_t>(), semaphores = get<uint32_t>();
     a.op = get<uint32_t>(), a.linear = get<uint32_t>(), a.period = get<uint32_t>(), a.shift = get<uint32_t>(), a.publish = get<uint32_t>();
+    if (type == 1 || type == 3 || type == 5) a.op |= unsignedBit;
     k.quick = get<uint32_t>() != 0;
     a.block = get<uint64_t>(), a.chunk = get<uint64_t>();
     uint64_t scratch = get<uint64_t>();

@@ -17,6 +17,19 @@
 //     number, including infinity, become the largest finite number of the same sign. E4M3 has no infinity.
 //   - A single source is copied bit by bit, unless the operator scales it (Avg, PreMulSum).
 //
+// # Vector kernels
+//
+// On amd64, kernels in assembly do what plain Go is too slow for. An all-reduce of 64 MiB by 8 ranks on two cores must
+// read 4 GB/s of inputs on each core to reach 1 GB/s. Measured on one core of a 2.5 GHz Xeon, 8 sources of 2 KiB, in
+// GB/s of input:
+//
+//	            float sum  float max  double sum  half sum  bfloat16 sum  int32 sum  int8 sum
+//	assembly           97         26         142        40            25        127       107
+//	plain Go          6.1        1.0          21       0.5           1.3         11       1.6
+//
+// Sums of 8-bit floats and extrema of 64-bit integers are plain Go, because no target needs more: an all-reduce of
+// 16 MiB by 8 processes takes 194 ms for E4M3 (48 with vector kernels) and 26 ms for int64 max (17).
+//
 // # Lifetime and threads
 //
 // Functions keep no references and use no goroutine; callers distribute large buffers over cores themselves. The

@@ -40,7 +40,7 @@ func reduceGeneric(dst []byte, srcs [][]byte, first int, t datatype.Type, op dat
 const tinyElems = 8
 
 // sumTiny computes Sum element by element.
-func sumTiny[T integer | float](dst []byte, srcs [][]byte, first int) {
+func sumTiny[T number](dst []byte, srcs [][]byte, first int) {
 	size := int(unsafe.Sizeof(T(0)))
 	for off := first; off < len(dst); off += size {
 		acc := elems[T](srcs[0], off, 1)[0]
@@ -57,6 +57,8 @@ type integer interface {
 
 type float interface{ float32 | float64 }
 
+type number interface{ integer | float }
+
 // elems views count elements of T at byte offset off of b. They may be unaligned: amd64 and arm64 support unaligned
 // loads and stores.
 func elems[T any](b []byte, off, count int) []T {
@@ -66,14 +68,28 @@ func elems[T any](b []byte, off, count int) []T {
 func scalarOf[T any](s [8]byte) T { return *(*T)(unsafe.Pointer(&s)) }
 
 func reduceInt[T integer](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
+	reduceNumbers(dst, srcs, first, op, scalar, nranks, extremumInt[T], divideInt[T])
+}
+
+func reduceFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
+	reduceNumbers(dst, srcs, first, op, scalar, nranks, extremumFloat[T], divideFloat[T])
+}
+
+// reduceNumbers reduces integers or floats, which differ in extremum and divide, the last step of Avg.
+func reduceNumbers[T number](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int,
+	extremum func(acc, x []T, op datatype.Op), divide func(acc []T, nranks int),
+) {
 	if op == datatype.Sum && len(dst)-first <= tinyElems*int(unsafe.Sizeof(T(0))) {
 		sumTiny[T](dst, srcs, first)
 		return
 	}
-	blocksInt[T](dst, srcs, first, op, scalar, nranks)
+	reduceBlocks(dst, srcs, first, op, scalar, nranks, extremum, divide)
 }
 
-func blocksInt[T integer](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
+// reduceBlocks is separate from reduceNumbers, because it has to clear a block on its stack.
+func reduceBlocks[T number](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int,
+	extremum func(acc, x []T, op datatype.Op), divide func(acc []T, nranks int),
+) {
 	var block [blockElems]T
 	size := int(unsafe.Sizeof(block[0]))
 	factor := scalarOf[T](scalar)
@@ -81,21 +97,31 @@ func blocksInt[T integer](dst []byte, srcs [][]byte, first int, op datatype.Op, 
 		acc := block[:min(blockElems, (len(dst)-off)/size)]
 		copy(acc, elems[T](srcs[0], off, len(acc)))
 		if op == datatype.PreMulSum {
-			for i := range acc {
-				acc[i] *= factor
-			}
+			scale(acc, factor)
 		}
 		for _, s := range srcs[1:] {
-			foldInt(acc, elems[T](s, off, len(acc)), op, factor)
+			x := elems[T](s, off, len(acc))
+			if op == datatype.Max || op == datatype.Min {
+				extremum(acc, x, op)
+			} else {
+				fold(acc, x, op, factor)
+			}
 		}
 		if op == datatype.Avg {
-			divideInt(acc, nranks)
+			divide(acc, nranks)
 		}
 		copy(elems[T](dst, off, len(acc)), acc)
 	}
 }
 
-func foldInt[T integer](acc, x []T, op datatype.Op, factor T) {
+func scale[T number](acc []T, factor T) {
+	for i := range acc {
+		acc[i] *= factor
+	}
+}
+
+// fold reduces x into acc. The conversion T(…) around a product keeps the compiler from fusing it with the sum.
+func fold[T number](acc, x []T, op datatype.Op, factor T) {
 	x = x[:len(acc)]
 	switch op {
 	case datatype.Sum, datatype.Avg:
@@ -106,18 +132,36 @@ func foldInt[T integer](acc, x []T, op datatype.Op, factor T) {
 		for i := range acc {
 			acc[i] *= x[i]
 		}
-	case datatype.Max:
+	case datatype.PreMulSum:
+		for i := range acc {
+			acc[i] += T(x[i] * factor)
+		}
+	}
+}
+
+func extremumInt[T integer](acc, x []T, op datatype.Op) {
+	x = x[:len(acc)]
+	if op == datatype.Max {
 		for i := range acc {
 			acc[i] = max(acc[i], x[i])
 		}
-	case datatype.Min:
+		return
+	}
+	for i := range acc {
+		acc[i] = min(acc[i], x[i])
+	}
+}
+
+func extremumFloat[T float](acc, x []T, op datatype.Op) {
+	x = x[:len(acc)]
+	if op == datatype.Max {
 		for i := range acc {
-			acc[i] = min(acc[i], x[i])
+			acc[i] = maxNum(acc[i], x[i])
 		}
-	case datatype.PreMulSum:
-		for i := range acc {
-			acc[i] += x[i] * factor
-		}
+		return
+	}
+	for i := range acc {
+		acc[i] = minNum(acc[i], x[i])
 	}
 }
 
@@ -145,66 +189,7 @@ func divideInt[T integer](acc []T, nranks int) {
 	}
 }
 
-func reduceFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
-	if op == datatype.Sum && len(dst)-first <= tinyElems*int(unsafe.Sizeof(T(0))) {
-		sumTiny[T](dst, srcs, first)
-		return
-	}
-	blocksFloat[T](dst, srcs, first, op, scalar, nranks)
-}
-
-func blocksFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
-	var block [blockElems]T
-	size := int(unsafe.Sizeof(block[0]))
-	factor := scalarOf[T](scalar)
-	for off := first; off < len(dst); off += blockElems * size {
-		acc := block[:min(blockElems, (len(dst)-off)/size)]
-		copy(acc, elems[T](srcs[0], off, len(acc)))
-		if op == datatype.PreMulSum {
-			scaleFloat(acc, factor)
-		}
-		for _, s := range srcs[1:] {
-			foldFloat(acc, elems[T](s, off, len(acc)), op, factor)
-		}
-		if op == datatype.Avg {
-			scaleFloat(acc, 1/T(nranks))
-		}
-		copy(elems[T](dst, off, len(acc)), acc)
-	}
-}
-
-func scaleFloat[T float](acc []T, factor T) {
-	for i := range acc {
-		acc[i] *= factor
-	}
-}
-
-// foldFloat reduces x into acc. The conversion T(…) around a product keeps the compiler from fusing it with the sum.
-func foldFloat[T float](acc, x []T, op datatype.Op, factor T) {
-	x = x[:len(acc)]
-	switch op {
-	case datatype.Sum, datatype.Avg:
-		for i := range acc {
-			acc[i] += x[i]
-		}
-	case datatype.Prod:
-		for i := range acc {
-			acc[i] *= x[i]
-		}
-	case datatype.Max:
-		for i := range acc {
-			acc[i] = maxNum(acc[i], x[i])
-		}
-	case datatype.Min:
-		for i := range acc {
-			acc[i] = minNum(acc[i], x[i])
-		}
-	case datatype.PreMulSum:
-		for i := range acc {
-			acc[i] += T(x[i] * factor)
-		}
-	}
-}
+func divideFloat[T float](acc []T, nranks int) { scale(acc, 1/T(nranks)) }
 
 // maxNum returns the greater of two, a number rather than a NaN, and +0 rather than -0.
 func maxNum[T float](a, b T) T {
@@ -243,14 +228,14 @@ func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op 
 		acc, x := block[:n], decoded[:n]
 		decode(acc, srcs[0][off:], t)
 		if op == datatype.PreMulSum {
-			scaleFloat(acc, factor[0])
+			scale(acc, factor[0])
 		}
 		for _, s := range srcs[1:] {
 			decode(x, s[off:], t)
-			foldFloat(acc, x, op, factor[0])
+			fold(acc, x, op, factor[0])
 		}
 		if op == datatype.Avg {
-			scaleFloat(acc, 1/float32(nranks))
+			divideFloat(acc, nranks)
 		}
 		encode(dst[off:], acc, t)
 	}

@@ -79,18 +79,6 @@ func maxFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 func minFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 
 //go:noescape
-func maxInt64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
-func minInt64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
-func maxUint64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
-func minUint64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func sumBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 
 //go:noescape
@@ -120,24 +108,6 @@ func maxFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 //go:noescape
 func minFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 
-//go:noescape
-func sumFloat8E4M3(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
-func prodFloat8E4M3(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
-func preMulSumFloat8E4M3(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
-func sumFloat8E5M2(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
-func prodFloat8E5M2(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
-func preMulSumFloat8E5M2(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
 // vectorKernel is a kernel and its block size: the number of bytes must be a multiple of it.
 type vectorKernel struct {
 	run   kernel
@@ -164,19 +134,15 @@ func init() {
 	set(datatype.Uint32, 32, ops{s: sumInt32, a: sumInt32, p: prodInt32, x: maxUint32, n: minUint32})
 	set(datatype.Int64, 32, ops{s: sumInt64, a: sumInt64})
 	set(datatype.Uint64, 32, ops{s: sumInt64, a: sumInt64})
-	set(datatype.Int64, 32, ops{x: maxInt64, n: minInt64})
-	set(datatype.Uint64, 32, ops{x: maxUint64, n: minUint64})
 	set(datatype.Float32, 32, ops{s: sumFloat32, a: sumFloat32, p: prodFloat32, m: preMulSumFloat32})
-	set(datatype.Float64, 32, ops{s: sumFloat64, a: sumFloat64, p: prodFloat64, m: preMulSumFloat64})
 	set(datatype.Float32, 32, ops{x: maxFloat32, n: minFloat32})
+	set(datatype.Float64, 32, ops{s: sumFloat64, a: sumFloat64, p: prodFloat64, m: preMulSumFloat64})
 	set(datatype.Float64, 32, ops{x: maxFloat64, n: minFloat64})
 	set(datatype.Bfloat16, 16, ops{s: sumBfloat16, a: sumBfloat16, p: prodBfloat16, x: maxBfloat16, n: minBfloat16, m: preMulSumBfloat16})
 	if !cpu.X86.HasF16C {
 		return
 	}
 	set(datatype.Float16, 16, ops{s: sumFloat16, a: sumFloat16, p: prodFloat16, x: maxFloat16, n: minFloat16, m: preMulSumFloat16})
-	set(datatype.Float8E4M3, 8, ops{s: sumFloat8E4M3, a: sumFloat8E4M3, p: prodFloat8E4M3, m: preMulSumFloat8E4M3})
-	set(datatype.Float8E5M2, 8, ops{s: sumFloat8E5M2, a: sumFloat8E5M2, p: prodFloat8E5M2, m: preMulSumFloat8E5M2})
 }
 
 // reduceVector reduces all whole blocks and returns their size in bytes.

@@ -1,7 +1,7 @@
 #include "textflag.h"
 #include "vector_amd64.h"
 
-// Max and min of the types for which there is no single instruction. A block is 128 bytes in Y0 … Y3;
+// Max and min of floats, for which there is no single instruction. A block is 128 bytes in Y0 … Y3;
 // the rest is processed in blocks of 32 bytes in Y0.
 
 #define LOAD128 \
@@ -17,15 +17,13 @@
 	VMOVDQU Y2, 64(R8); \
 	VMOVDQU Y3, 96(R8)
 
-#define EXTREMUM(name, SETUP, TURN, STEP) \
+#define EXTREMUM(name, STEP) \
 TEXT name(SB), NOSPLIT, $0-40; \
-	SETUP; \
 	PROLOGUE(128); \
 	JLT  rest; \
 block: \
 	FIRST; \
 	LOAD128; \
-	TURN; \
 	JMP  test; \
 source: \
 	NEXT; \
@@ -36,7 +34,6 @@ source: \
 test: \
 	DECQ R10; \
 	JNZ  source; \
-	TURN; \
 	STORE128; \
 	ADVANCE(128); \
 	JGE  block; \
@@ -45,7 +42,6 @@ rest: \
 	JZ   done; \
 	FIRST; \
 	VMOVDQU (R8), Y0; \
-	TURN; \
 	JMP  testrest; \
 sourcerest: \
 	NEXT; \
@@ -53,15 +49,12 @@ sourcerest: \
 testrest: \
 	DECQ R10; \
 	JNZ  sourcerest; \
-	TURN; \
 	VMOVDQU Y0, (DI)(BX*1); \
 	ADVANCE(32); \
 	JMP  rest; \
 done: \
 	VZEROUPPER; \
 	RET
-
-#define NOTHING
 
 // Floats. VMIN and VMAX return their second source (the first here, in Go's order) when either is NaN and when they are
 // equal. The accumulator is that operand, so it wins against a NaN source. Then a NaN accumulator is replaced by the
@@ -80,43 +73,7 @@ done: \
 #define MAXPD(off, acc) FLOATSTEP(off, acc, VMOVUPD, VMAXPD, VCMPPD, VBLENDVPD, VANDPD)
 #define MINPD(off, acc) FLOATSTEP(off, acc, VMOVUPD, VMINPD, VCMPPD, VBLENDVPD, VORPD)
 
-EXTREMUM(·maxFloat32, NOTHING, NOTHING, MAXPS)
-EXTREMUM(·minFloat32, NOTHING, NOTHING, MINPS)
-EXTREMUM(·maxFloat64, NOTHING, NOTHING, MAXPD)
-EXTREMUM(·minFloat64, NOTHING, NOTHING, MINPD)
-
-// 64-bit integers, by signed comparison; the top bit of unsigned ones is inverted before and after.
-#define MAXSQ(off, acc) \
-	VMOVDQU   off(R8), Y8; \
-	VPCMPGTQ  acc, Y8, Y9; \
-	VBLENDVPD Y9, Y8, acc, acc
-
-#define MINSQ(off, acc) \
-	VMOVDQU   off(R8), Y8; \
-	VPCMPGTQ  Y8, acc, Y9; \
-	VBLENDVPD Y9, Y8, acc, acc
-
-#define MAXUQ(off, acc) \
-	VPXOR     off(R8), Y15, Y8; \
-	VPCMPGTQ  acc, Y8, Y9; \
-	VBLENDVPD Y9, Y8, acc, acc
-
-#define MINUQ(off, acc) \
-	VPXOR     off(R8), Y15, Y8; \
-	VPCMPGTQ  Y8, acc, Y9; \
-	VBLENDVPD Y9, Y8, acc, acc
-
-#define TOPBIT \
-	VPCMPEQD Y15, Y15, Y15; \
-	VPSLLQ   $63, Y15, Y15
-
-#define TURNTOP \
-	VPXOR Y15, Y0, Y0; \
-	VPXOR Y15, Y1, Y1; \
-	VPXOR Y15, Y2, Y2; \
-	VPXOR Y15, Y3, Y3
-
-EXTREMUM(·maxInt64, NOTHING, NOTHING, MAXSQ)
-EXTREMUM(·minInt64, NOTHING, NOTHING, MINSQ)
-EXTREMUM(·maxUint64, TOPBIT, TURNTOP, MAXUQ)
-EXTREMUM(·minUint64, TOPBIT, TURNTOP, MINUQ)
+EXTREMUM(·maxFloat32, MAXPS)
+EXTREMUM(·minFloat32, MINPS)
+EXTREMUM(·maxFloat64, MAXPD)
+EXTREMUM(·minFloat64, MINPD)

@@ -139,24 +139,6 @@ func TestUntilAnyCondition(t *testing.T) {
 	}
 }
 
-func TestPoll(t *testing.T) {
-	var word, abort atomic.Uint32
-	time.AfterFunc(5*time.Millisecond, func() { word.Store(1) })
-	if err := wait.Poll(func() bool { return word.Load() == 1 }, wait.Limit{Deadline: wait.After(60 * time.Second)},
-		nil); err != nil {
-		t.Error(err)
-	}
-	never := func() bool { return false }
-	if err := wait.Poll(never, wait.Limit{Deadline: wait.After(5 * time.Millisecond)}, sleepy); !errors.Is(err,
-		wait.ErrTimeout) {
-		t.Error(err)
-	}
-	time.AfterFunc(5*time.Millisecond, func() { abort.Store(1) })
-	if err := wait.Poll(never, wait.Limit{Abort: &abort}, nil); !errors.Is(err, wait.ErrAborted) {
-		t.Error(err)
-	}
-}
-
 func TestWaitAllocatesNothing(t *testing.T) {
 	var c wait.Cell
 	next := uint64(0)

@@ -1,25 +1,30 @@
-// All-to-all-v whose counts and displacements are read on the device: a kernel before it may have computed them, and a graph's replay reads them anew.
+// All-to-all-v whose counts and displacements are read on the device: a kernel before it may have computed them, and a
+// graph's replay reads them anew.
 //
-// The grid is the same whatever the counts say: lane 0 copies what the rank has for itself, lane 2k−1 receives from the k-th rank before this one, lane
-// 2k sends to the k-th after it. Each has `channels` blocks, and block c of a lane serves channels c, c + channels, … of point_to_point (p2p.cuh), with
-// its rings and its counters: the two may follow each other in any order.
+// The grid is the same whatever the counts say: lane 0 copies what the rank has for itself, lane 2k−1 receives from the
+// k-th rank before this one, lane 2k sends to the k-th after it. Each has `channels` blocks, and block c of a lane
+// serves channels c, c + channels, … of point_to_point (p2p.cuh), with its rings and its counters: the two may follow
+// each other in any order.
 //
 //   1. each block reads the count and the displacement of its lane; most have nothing to do then
-//   2. lane 0, block 0: tells every peer how many bytes it sends there and expects from there, as two packets
+//   2. lane 0, block 0: sends every peer two packets: how many bytes it sends there and expects from there
 //   3. messages go as those of point_to_point; each side chooses its accesses by the alignment of its own memory
-//   4. lane 0, block 0: compares what the peers have told with its own counts; a difference is reported, and ends the other blocks' waits
+//   4. lane 0, block 0: compares the peers' counts with its own; it reports a difference, which ends the other blocks'
+//      waits
 //
-// A message that lies outside of its buffer is reported as statusInvalid and takes part as one of no bytes: its peer, which expects more, sees a difference.
+// A message that lies outside of its buffer is reported as statusInvalid and counts as empty: its peer, which expects
+// more, sees a difference.
 //
-// # Blocks that are not there yet
+// # Blocks that are not resident yet
 //
-// Blocks come onto the GPU in their order. A block waits for those of the peer's lane with the same k only: so where not all fit, the first lanes end
-// without the last ones, and make room.
+// The GPU starts blocks in their order. A block waits only for blocks of the peer's lane with the same k. So if not all
+// blocks fit, the first lanes end without the last ones and make room for them.
 //
 // # Why two parities are enough
 //
-// The packets of step 2 lie in the second half of the line of channel 0's credit for the pair, which the same peer writes. A launch ends only after it
-// has every peer's packets, so the argument of args.cuh holds: who writes a parity again has heard from everyone since, hence everyone has read it.
+// The packets of step 2 lie in the second half of the line of channel 0's credit for the pair, which the same peer
+// writes. A launch ends only after it has every peer's packets, so the argument of args.cuh holds: a rank that writes a
+// parity again has received from every rank since, so every rank has read it.
 #pragma once
 
 #include <collective/p2p.cuh>
@@ -28,8 +33,8 @@
 namespace goccl {
 namespace collective {
 
-// statusMismatch is reported when the counts of two ranks differ. The abort block's peer is the other rank, detail its number of bytes, op
-// whether it sends or expects them.
+// statusMismatch is reported when the counts of two ranks differ. The abort block's peer is the other rank, detail its
+// number of bytes, op whether it sends or expects them.
 constexpr Status statusMismatch = 0xffff0003;
 constexpr uint32_t peerSends = 0, peerExpects = 1;
 
@@ -53,7 +58,9 @@ GOCCL_DEVICE bool outside(const AllToAllVArgs& a, uint32_t send, uint32_t peer, 
 // bytesOf reads a count. A negative one is 0, and so is that of a message outside of its buffer.
 GOCCL_DEVICE uint64_t bytesOf(const AllToAllVArgs& a, uint32_t send, uint32_t peer) {
   const int64_t count = a.counts[send][peer];
-  return count > 0 && !outside(a, send, peer, static_cast<uint64_t>(count)) ? static_cast<uint64_t>(count) * a.elementBytes : 0;
+  return count > 0 && !outside(a, send, peer, static_cast<uint64_t>(count))
+             ? static_cast<uint64_t>(count) * a.elementBytes
+             : 0;
 }
 
 GOCCL_DEVICE Message messageOf(const AllToAllVArgs& a, uint32_t send, uint32_t peer) {
@@ -69,9 +76,9 @@ GOCCL_DEVICE LL16Packet* countPackets(const AllToAllVArgs& a, uint32_t source, u
 GOCCL_DEVICE uint2 split(uint64_t v) { return make_uint2(static_cast<uint32_t>(v), static_cast<uint32_t>(v >> 32)); }
 GOCCL_DEVICE uint64_t joined(uint2 v) { return static_cast<uint64_t>(v.y) << 32 | v.x; }
 
-// tellCounts and compareCounts are steps 2 and 4, with a thread for each rank. A rank with a message outside of its buffers has told its peer, and need not
-// hear what that has.
-GOCCL_DEVICE void tellCounts(const AllToAllVArgs& a, uint32_t epoch) {
+// sendCounts and compareCounts are steps 2 and 4, with a thread for each rank. A rank with a message outside of its
+// buffers has sent its counts, and need not compare them.
+GOCCL_DEVICE void sendCounts(const AllToAllVArgs& a, uint32_t epoch) {
   const uint32_t p = threadIdx.x;
   if (p >= a.nranks || p == a.rank) return;
   LL16Packet* out = countPackets(a, a.rank, p, epoch);
@@ -92,7 +99,8 @@ GOCCL_DEVICE void compareCounts(const AllToAllVArgs& a, uint32_t epoch) {
   if (p != a.rank) {
     const LL16Packet* in = countPackets(a, p, a.rank, epoch);
     uint2 first, second;
-    Status s = waitUntil([&] { return in[0].tryRead(epoch, first) && in[1].tryRead(epoch, second); }, a.abort, in, waitPacket, -1, p);
+    Status s = waitUntil([&] { return in[0].tryRead(epoch, first) && in[1].tryRead(epoch, second); }, a.abort, in,
+                         waitPacket, -1, p);
     if (s != statusOk) return;
     sends = joined(first);
     expects = joined(second);
@@ -105,13 +113,13 @@ GOCCL_DEVICE void compareCounts(const AllToAllVArgs& a, uint32_t epoch) {
 
 // ownLane is lane 0. The counters of the rank's messages to itself, which need none, hold the epoch of the packets.
 GOCCL_DEVICE void ownLane(const AllToAllVArgs& a, uint32_t block) {
-  uint32_t* counter = a.counters + a.rank * 2 * p2pChannels * 32;
+  uint32_t* counter = counterOf(a, a.rank, 0, 0, p2pChannels);
   const uint32_t epoch = block == 0 ? nextEpoch(*counter) : 0;
-  if (block == 0) tellCounts(a, epoch);
+  if (block == 0) sendCounts(a, epoch);
   const Message from = messageOf(a, 1, a.rank), to = messageOf(a, 0, a.rank);
   if (from.bytes == to.bytes && from.address != to.address)
-    copyBytes<4>(reinterpret_cast<void*>(to.address), reinterpret_cast<const void*>(from.address), from.bytes, block * blockDim.x + threadIdx.x,
-                 a.channels * blockDim.x);
+    copyBytes<4>(reinterpret_cast<void*>(to.address), reinterpret_cast<const void*>(from.address), from.bytes,
+                 block * blockDim.x + threadIdx.x, a.channels * blockDim.x);
   if (block != 0) return;
   compareCounts(a, epoch);
   __syncthreads();
@@ -130,11 +138,11 @@ GOCCL_DEVICE void allToAllV(const AllToAllVArgs& a) {
   const bool words = ((m.address | m.bytes) & 7) == 0;
   const uint32_t used = channelsOf(a, m.bytes);
   for (uint32_t channel = block; channel < used; channel += a.channels) {
-    uint32_t* counter = a.counters + ((peer * 2 + send) * p2pChannels + channel) * 32;
+    uint32_t* counter = counterOf(a, peer, send, channel, p2pChannels);
     uint32_t k = *counter;
     Status s;
     if (send) {
-      uint32_t taken = loadRelaxed<Scope::sys>(reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, peer, channel)));
+      uint32_t taken = loadRelaxed<Scope::sys>(creditOf(a, a.rank, peer, channel));
       s = words ? sendPieces<Words>(a, m, peer, channel, k, taken) : sendPieces<Bytes>(a, m, peer, channel, k, taken);
     } else {
       s = words ? receivePieces<Words>(a, m, peer, channel, k) : receivePieces<Bytes>(a, m, peer, channel, k);

@@ -1,21 +1,22 @@
 // What every collective kernel gets, and the layout of the scratch window that the ranks share.
 //
-// Each rank has one window, with a part for each of the packet protocols. In a part block b of a kernel owns, in every window, its own area, so that
-// blocks never wait for each other:
+// Each rank has one window, with a part for each of the packet protocols. In a part block b of a kernel owns, in every
+// window, its own area, so that blocks never wait for each other:
 //
-//   area(b, parity, half) = ((b·2 + parity)·2 + half) · nranks · slotBytes     half 0: inputs, half 1: results (two-shot)
+//   area(b, parity, half) = ((b·2 + parity)·2 + half) · nranks · slotBytes     half 0: inputs, 1: results (two-shot)
 //   slot(source rank)     = area + source · slotBytes
 //
 // # Epochs
 //
-// A pass of block b has an epoch, one more than the block's last, kept in device memory: any launch can be replayed from a graph. All ranks run
-// the same passes with the same blocks, so the epochs agree without ever being sent but as packet flags. Flags in an area only grow, so whatever
-// an older pass left behind never matches.
+// A pass of block b has an epoch, one more than the block's last, kept in device memory: any launch can be replayed
+// from a graph. All ranks run the same passes with the same blocks, so the epochs agree without ever being sent but as
+// packet flags. Flags in an area only grow, so whatever an older pass left behind never matches.
 //
 // # Why two parities are enough
 //
-// In every pass each block sends at least one packet to the same block of every peer, and ends (a block barrier, or the kernel) only after it
-// has got everyone's. So when a block begins epoch e+2, every peer's block has begun e+1, hence has ended e: nobody reads parity e any more.
+// In every pass each block sends at least one packet to the same block of every peer, and ends (a block barrier, or the
+// kernel) only after it has got everyone's. So when a block begins epoch e+2, every peer's block has begun e+1, hence
+// has ended e: no rank reads parity e any more.
 #pragma once
 
 #include <collective/ticket.cuh>
@@ -29,7 +30,7 @@ constexpr uint32_t everyone = 0xffffffff;
 constexpr uint32_t epochStride = 32;  // words between two blocks' epochs: a line each
 
 struct Args {
-  uint64_t* ticket;  // first: see ticket.cuh
+  uint64_t* ticket;           // first: see ticket.cuh
   uint8_t* window[maxRanks];  // by rank, as mapped here; the own one included
   AbortBlock* abort;
   uint32_t* epochs;  // device memory, word b·epochStride
@@ -39,42 +40,30 @@ struct Args {
   uint64_t sendStride;  // from a peer's slice of send to the next; 0: all get the same
   uint64_t recvStride;
   uint32_t rank, nranks;
-  uint32_t slotBytes;  // a multiple of 128
-  uint32_t op;         // Operator
-  uint32_t root;       // who wants the result of a reduction; everyone: all ranks
+  uint32_t slotBytes;    // a multiple of 128
+  uint32_t op;           // Operator
+  uint32_t root;         // the rank that gets the result of a reduction, or everyone
   uint32_t flagsOffset;  // ring.cuh: where the flags begin in a window
-  uint64_t scalar;     // PreMulSum: the factor's bits
+  uint64_t scalar;       // PreMulSum: the factor's bits
   const void* scalarPtr;
 };
 
 static_assert(sizeof(Args) == 232, "Args is filled by the host");
 
-// A receive buffer that all peers have mapped is named by a word: its slot + 1 in the upper 16 bits, an offset in it below; 0 names none. maps is
-// [maxRanks][registrySlots] in host memory: where a buffer of a rank is mapped here (Go: registry).
-constexpr uint32_t registrySlots = 64;
-
-// placeOf is what rank `owner` has named by a word that is not 0, as mapped here. Should it not be mapped, though that was promised, the host is told
-// and it is 0.
-GOCCL_DEVICE uint64_t placeOf(const uint64_t* maps, uint32_t owner, uint64_t word, AbortBlock* abort) {
-  const uint64_t mapped = loadRelaxed<Scope::sys>(maps + owner * registrySlots + (word >> 48) - 1);
-  if (mapped != 0) return mapped + (word & 0xffffffffffff);
-  report(abort, statusInvalid, maps, waitNone, owner);
-  return 0;
-}
-
-// Operator numbers are datatype.Op's.
+// Operator numbers are datatype.Op's. For unsigned integers Args::op has unsignedBit as well (goccl/reduce.cuh).
 enum Operator : uint32_t { opSum = 0, opProd = 1, opMax = 2, opMin = 3, opAvg = 4, opPreMulSum = 5 };
-
-// nextEpoch skips 0, which fresh memory holds, and keeps the parity alternating when the count wraps.
-GOCCL_DEVICE uint32_t nextEpoch(uint32_t e) { return e == 0xffffffffu ? 2u : e + 1u; }
 
 GOCCL_DEVICE uint64_t areaOffset(const Args& a, uint32_t epoch, uint32_t half) {
   return (static_cast<uint64_t>(blockIdx.x * 2 + (epoch & 1)) * 2 + half) * a.nranks * a.slotBytes;
 }
 
 // sourceSlot is where, in the own window, rank r's packets arrive; targetSlot is where, in rank p's window, ours go.
-GOCCL_DEVICE uint8_t* sourceSlot(const Args& a, uint64_t area, uint32_t r) { return a.window[a.rank] + area + static_cast<uint64_t>(r) * a.slotBytes; }
-GOCCL_DEVICE uint8_t* targetSlot(const Args& a, uint64_t area, uint32_t p) { return a.window[p] + area + static_cast<uint64_t>(a.rank) * a.slotBytes; }
+GOCCL_DEVICE uint8_t* sourceSlot(const Args& a, uint64_t area, uint32_t r) {
+  return a.window[a.rank] + area + static_cast<uint64_t>(r) * a.slotBytes;
+}
+GOCCL_DEVICE uint8_t* targetSlot(const Args& a, uint64_t area, uint32_t p) {
+  return a.window[p] + area + static_cast<uint64_t>(a.rank) * a.slotBytes;
+}
 
 // wants says whether rank r stores the result of a reduction.
 GOCCL_DEVICE bool wants(const Args& a, uint32_t r) { return a.root == everyone || a.root == r; }

@@ -1,12 +1,14 @@
 // The collectives of one NVLink domain by packets, for any number of bytes.
 //
-//   reduceSlices   one-shot all-reduce (everyone sends everyone everything, (n−1)·N bytes out) and reduce-scatter ((n−1)·N/n… of N = n slices)
+//   reduceSlices   one-shot all-reduce: every rank sends its buffer to all others, (n−1)·N bytes out;
+//                  reduce-scatter: each slice to its owner, (n−1)/n·N bytes out, N being all n slices
 //   twoShot        all-reduce and reduce: slices to their owners, results back: 2·(n−1)/n·N bytes out
 //   exchange       all-gather and all-to-all: (n−1) slices out
 //
-// Each thread moves one unit per peer and pass; a launch of few bytes is one pass. There is no fence and no trailing barrier: a packet's flag is all
-// the synchronisation there is. Each unit is read from send before the same unit of recv is written, by the same thread, so in place works.
-// Reductions combine in rank order on every rank: the same bits everywhere and every time.
+// Each thread moves one unit per peer and pass; a launch of few bytes is one pass. There is no fence and no trailing
+// barrier: a packet's flag is all the synchronisation there is. Each unit is read from send before the same unit of
+// recv is written, by the same thread, so in place works. Reductions combine in rank order on every rank: the same bits
+// everywhere and every time.
 #pragma once
 
 #include <collective/protocol.cuh>
@@ -29,30 +31,28 @@ GOCCL_DEVICE void forEachPeer(const Args& a, Body body) {
 
 // combine receives one unit from everybody in the given area and folds it, own data in its place, in rank order.
 template <class P, class R, int N>
-GOCCL_DEVICE Status combine(const Args& a, const R& reducer, uint64_t area, uint32_t unit, uint32_t epoch, const typename P::Data& own, typename P::Data& out) {
+GOCCL_DEVICE Status combine(const Args& a, const R& reducer, uint64_t area, uint32_t unit, uint32_t epoch,
+                            const typename P::Data& own, typename P::Data& out) {
   typename R::Sum sum;
-  const uint32_t n = N > 0 ? N : a.nranks;
-#pragma unroll 1
-  for (uint32_t first = 0; first < n; first += batchOf<N>) {
-    Status s = receive<P, N>(a, area, peers(a), first, unit, epoch, [&](uint32_t r, const typename P::Data& d) {
-      const uint4 v = r == a.rank ? own.vector() : d.vector();
-      if (r == 0)
-        reducer.begin(sum, v);
-      else
-        reducer.add(sum, v);
-    });
-    if (s != statusOk) return s;
-  }
-  out.set(reducer.end(sum));
-  return statusOk;
+  const Status s = receiveAll<P, N>(a, area, peers(a), unit, epoch, [&](uint32_t r, const typename P::Data& d) {
+    const uint4 v = r == a.rank ? own.vector() : d.vector();
+    if (r == 0)
+      reducer.begin(sum, v);
+    else
+      reducer.add(sum, v);
+  });
+  if (s == statusOk) out.set(reducer.end(sum));
+  return s;
 }
 
-// passes runs body(unit, epoch) for every unit of this thread; a pass ends with a block barrier, so that an aborted wait ends the whole block.
+// passes runs body(unit, epoch) for every unit of this thread; a pass ends with a block barrier, so that an aborted
+// wait ends the whole block.
 template <class P, class Body>
 GOCCL_DEVICE void passes(const Args& a, uint64_t bytes, Body body) {
   const uint64_t units = P::units(bytes);
   uint32_t epoch = a.epochs[blockIdx.x * epochStride];
-  for (uint64_t base = static_cast<uint64_t>(blockIdx.x) * blockDim.x; base < units; base += static_cast<uint64_t>(gridDim.x) * blockDim.x) {
+  for (uint64_t base = static_cast<uint64_t>(blockIdx.x) * blockDim.x; base < units;
+       base += static_cast<uint64_t>(gridDim.x) * blockDim.x) {
     epoch = nextEpoch(epoch);
     Status s = base + threadIdx.x < units ? body(base + threadIdx.x, epoch) : statusOk;
     if (__syncthreads_or(s != statusOk)) break;
@@ -107,15 +107,9 @@ GOCCL_DEVICE void twoShot(const Args& a) {
     });
     if (!wants(a, a.rank)) return statusOk;
     P::store(a.recv + a.rank * slice, unit, length(a.rank), out);
-    const uint32_t n = N > 0 ? N : a.nranks;
-  #pragma unroll 1
-  for (uint32_t first = 0; first < n; first += batchOf<N>) {
-      s = receive<P, N>(a, results, peers(a), first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
-        if (r != a.rank) P::store(a.recv + r * slice, unit, length(r), d);
-      });
-      if (s != statusOk) return s;
-    }
-    return s;
+    return receiveAll<P, N>(a, results, peers(a), threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
+      if (r != a.rank) P::store(a.recv + r * slice, unit, length(r), d);
+    });
   });
 }
 
@@ -126,19 +120,14 @@ GOCCL_DEVICE void exchange(const Args& a) {
     const uint8_t* mine = a.send + a.rank * a.sendStride;
     typename P::Data own = P::load(mine, unit, a.bytes);
     forEachPeer<N>(a, [&](uint32_t p) {
-      P::send(targetSlot(a, area, p), threadIdx.x, a.sendStride == 0 ? own : P::load(a.send + p * a.sendStride, unit, a.bytes), epoch);
+      P::send(targetSlot(a, area, p), threadIdx.x,
+              a.sendStride == 0 ? own : P::load(a.send + p * a.sendStride, unit, a.bytes), epoch);
     });
     uint8_t* home = a.recv + a.rank * a.recvStride;
     if (home != mine) P::store(home, unit, a.bytes, own);
-    const uint32_t n = N > 0 ? N : a.nranks;
-  #pragma unroll 1
-  for (uint32_t first = 0; first < n; first += batchOf<N>) {
-      Status s = receive<P, N>(a, area, peers(a), first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
-        if (r != a.rank) P::store(a.recv + r * a.recvStride, unit, a.bytes, d);
-      });
-      if (s != statusOk) return s;
-    }
-    return statusOk;
+    return receiveAll<P, N>(a, area, peers(a), threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
+      if (r != a.rank) P::store(a.recv + r * a.recvStride, unit, a.bytes, d);
+    });
   });
 }
 

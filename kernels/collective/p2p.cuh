@@ -1,16 +1,19 @@
-// Messages between pairs of ranks: send, receive, all-to-all-v, gather, scatter, and small broadcasts and reductions of rooted kind.
+// Messages between pairs of ranks: send, receive, all-to-all-v, gather, scatter, and small broadcasts and reductions of
+// rooted kind.
 //
-// A pair has, for each direction, `channels` rings of `depth` pieces in the receiver's window. A block serves one channel of one peer and direction;
-// it takes the messages of that peer and direction in the order of the list, so the k-th send meets the k-th receive. How large the pieces of a message are and
-// how many channels it uses both sides compute from its size alone; piece i travels on channel i mod that number.
+// A pair has, for each direction, `channels` rings of `depth` pieces in the receiver's window. A block serves one
+// channel of one peer and direction; it takes the messages of that peer and direction in the order of the list, so the
+// k-th send meets the k-th receive. Both sides compute from the size of a message alone how large its pieces are and
+// how many channels it uses; piece i travels on channel i mod that number.
 //
-//   sender     1. each warp waits until the receiver has taken piece k−depth (credit: a word in the sender's window, which the receiver writes)
+//   sender     1. each warp waits until the receiver has taken piece k−depth
 //              2. stores the piece as LL128 lines, flag = k+1
 //   receiver   1. waits for the lines, thread by thread, and stores the data
-//              2. after a block barrier, one thread posts the credit: every load of the piece has returned its value by then
+//              2. after a block barrier, one thread posts the credit, a word in the sender's window: all loads of the
+//                 piece have returned their values
 //
-// k counts the pieces of a channel for ever, in device memory, so launches can be replayed. It is 32 bits wide and compares equal or not, but
-// for the credit, which compares as a signed difference: it wraps harmlessly.
+// k counts the pieces of a channel for ever, in device memory, so launches can be replayed. It has 32 bits and wraps
+// harmlessly: flags compare equal or not, credits by signed difference.
 #pragma once
 
 #include <collective/protocol.cuh>
@@ -27,15 +30,15 @@ constexpr uint32_t p2pSlotBytes = p2pUnits * 16;                 // 16384 in the
 constexpr uint32_t p2pMaxMessages = 128;
 constexpr uint32_t p2pFewMessages = 16;
 constexpr uint32_t p2pMaxLanes = 2 * maxRanks;  // both directions of every peer, and the rank to itself
-constexpr uint32_t p2pFlight = 4;  // units of a thread in flight at once
+constexpr uint32_t p2pFlight = 4;               // units of a thread in flight at once
 
 struct Message {
   uint64_t address;
   uint64_t bytes;  // > 0
 };
 
-// The messages of one peer and direction: [first, first + count) of the list. What a rank sends itself is a lane whose peer is the rank, and pairs of
-// messages: from, to.
+// The messages of one peer and direction: [first, first + count) of the list. What a rank sends itself is a lane whose
+// peer is the rank, and pairs of messages: from, to.
 struct Lane {
   uint16_t peer;
   uint8_t send;
@@ -45,7 +48,7 @@ struct Lane {
 
 // What the two sides of a pair need to know of the ranks.
 struct P2PHead {
-  uint64_t* ticket;  // first: see ticket.cuh
+  uint64_t* ticket;           // first: see ticket.cuh
   uint8_t* window[maxRanks];  // the base of the p2p region of each rank's window
   AbortBlock* abort;
   uint32_t* counters;  // device memory: [peer][direction][channel], pieces so far
@@ -62,45 +65,74 @@ using P2PArgs = P2PLists<p2pMaxLanes, p2pMaxMessages>;
 using P2PFewArgs = P2PLists<p2pFewMessages, p2pFewMessages>;
 
 static_assert(sizeof(Lane) == 8 && sizeof(P2PHead) == 168, "P2PArgs is filled by the host");
-static_assert(sizeof(P2PArgs) == 168 + 8 * p2pMaxLanes + 16 * p2pMaxMessages && sizeof(P2PFewArgs) == 168 + 24 * p2pFewMessages, "P2PArgs is filled by the host");
+static_assert(sizeof(P2PArgs) == 168 + 8 * p2pMaxLanes + 16 * p2pMaxMessages &&
+                  sizeof(P2PFewArgs) == 168 + 24 * p2pFewMessages,
+              "P2PArgs is filled by the host");
 
 // The p2p region of a window: rings by source rank, then credits by target rank.
-GOCCL_DEVICE uint64_t ringOffset(uint32_t source, uint32_t channel) { return (static_cast<uint64_t>(source) * p2pChannels + channel) * p2pDepth * p2pSlotBytes; }
+GOCCL_DEVICE uint64_t ringOffset(uint32_t source, uint32_t channel) {
+  return (static_cast<uint64_t>(source) * p2pChannels + channel) * p2pDepth * p2pSlotBytes;
+}
 GOCCL_DEVICE uint64_t creditOffset(const P2PHead& a, uint32_t target, uint32_t channel) {
   return ringOffset(a.nranks, 0) + (static_cast<uint64_t>(target) * p2pChannels + channel) * 128;
 }
 
-// channelsOf spreads a message over more channels the larger it is; both sides use it. With many ranks fewer channels keep all blocks resident.
+// channelsOf spreads a message over more channels the larger it is; both sides use it. With many ranks fewer channels
+// keep all blocks resident.
 GOCCL_DEVICE uint32_t channelsOf(const P2PHead& a, uint64_t bytes) {
   const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes;
   const uint32_t most = a.nranks <= 8 ? p2pChannels : p2pChannels / 2;
   return pieces < most ? static_cast<uint32_t>(pieces) : most;
 }
 
-// pieceSize is the size of the pieces of a message but the last: such that all its channels have the same number of them, and whole lines for a warp.
+// pieceSize is the size of the pieces of a message but the last: such that all its channels have the same number of
+// them, and whole lines for a warp.
 GOCCL_DEVICE uint32_t pieceSize(const P2PHead& a, uint64_t bytes) {
   constexpr uint32_t least = 4 * ll128Payload;
   static_assert(p2pPieceBytes % least == 0, "rounded up it is at most the largest");
-  const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes, channels = channelsOf(a, bytes), slots = (pieces + channels - 1) / channels * channels;
+  const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes, channels = channelsOf(a, bytes),
+                 slots = (pieces + channels - 1) / channels * channels;
   return (static_cast<uint32_t>((bytes + slots - 1) / slots) + least - 1) / least * least;
 }
 
-// pieceFlag is what the packets of the k-th piece carry. It is never 0, which fresh memory holds; piece 0xffffffff takes 1, which its slot never sees
-// otherwise.
+// pieceFlag is what the packets of the k-th piece carry. It is never 0, which fresh memory holds; piece 0xffffffff
+// takes 1, which its slot never sees otherwise.
 GOCCL_DEVICE uint32_t pieceFlag(uint32_t k) { return k + 1 + (k == 0xffffffffu); }
+
+// Pieces are the pieces of a message that go through one channel: first, first + stride, … of all.
+struct Pieces {
+  const Message& m;
+  uint64_t all, index;
+  uint32_t size, stride;
+
+  GOCCL_DEVICE Pieces(const P2PHead& a, const Message& message, uint32_t channel)
+      : m(message), index(channel), size(pieceSize(a, m.bytes)), stride(channelsOf(a, m.bytes)) {
+    all = (m.bytes + size - 1) / size;
+  }
+  GOCCL_DEVICE bool more() const { return index < all; }
+  GOCCL_DEVICE void next() { index += stride; }
+  GOCCL_DEVICE uint8_t* data() const { return reinterpret_cast<uint8_t*>(m.address) + index * size; }
+  GOCCL_DEVICE uint32_t bytes() const {
+    const uint64_t left = m.bytes - index * size;
+    return left < size ? static_cast<uint32_t>(left) : size;
+  }
+};
+
+// creditOf is where rank `by` says how many pieces of a channel it has taken from rank `of`.
+GOCCL_DEVICE uint32_t* creditOf(const P2PHead& a, uint32_t of, uint32_t by, uint32_t channel) {
+  return reinterpret_cast<uint32_t*>(a.window[of] + creditOffset(a, by, channel));
+}
 
 // sendPieces needs no block barrier: every warp looks at the credit for itself. taken is what it last saw there.
 template <class Line>
-GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k, uint32_t& taken) {
-  const uint8_t* src = reinterpret_cast<const uint8_t*>(m.address);
-  const uint32_t stride = channelsOf(a, m.bytes);
-  const uint32_t size = pieceSize(a, m.bytes);
-  const uint64_t pieces = (m.bytes + size - 1) / size;
+GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k,
+                               uint32_t& taken) {
   uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
-  const uint32_t* credit = reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, peer, channel));
-  for (uint64_t i = channel; i < pieces; i += stride, ++k) {
-    const uint8_t* from = src + i * size;
-    const uint32_t bytes = m.bytes - i * size < size ? static_cast<uint32_t>(m.bytes - i * size) : size;
+  const uint32_t* credit = creditOf(a, a.rank, peer, channel);
+  auto room = [&] { return Line::all(static_cast<int32_t>(k - taken) < static_cast<int32_t>(p2pDepth)); };
+  for (Pieces p(a, m, channel); p.more(); p.next(), ++k) {
+    const uint8_t* from = p.data();
+    const uint32_t bytes = p.bytes();
     uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
     const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
     for (uint32_t base = threadIdx.x; base < units; base += p2pFlight * blockDim.x) {
@@ -109,13 +141,14 @@ GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer
       for (uint32_t j = 0; j < p2pFlight; ++j)
         if (base + j * blockDim.x < units) d[j] = Line::load(from, base + j * blockDim.x, bytes);
       uint64_t start = 0;
-      for (uint32_t spins = 1; !Line::all(static_cast<int32_t>(k - taken) < static_cast<int32_t>(p2pDepth)); ++spins) {
-        taken = loadRelaxed<Scope::sys>(credit);
-        if (spins % spinsPerCheck == 0) {
-          Status s = __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, credit, waitPacket, peer));
-          if (s != statusOk) return s;
-        }
-      }
+      const Status s = spin(
+          [&] {
+            if (room()) return true;
+            taken = loadRelaxed<Scope::sys>(credit);
+            return false;
+          },
+          [&] { return Line::join(checkAbort(a.abort, start, credit, waitPacket, peer)); });
+      if (s != statusOk) return s;
 #pragma unroll
       for (uint32_t j = 0; j < p2pFlight; ++j)
         if (base + j * blockDim.x < units) Line::send(slot, base + j * blockDim.x, d[j], pieceFlag(k));
@@ -126,32 +159,26 @@ GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer
 
 template <class Line>
 GOCCL_DEVICE Status receivePieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
-  uint8_t* dst = reinterpret_cast<uint8_t*>(m.address);
-  const uint32_t stride = channelsOf(a, m.bytes);
-  const uint32_t size = pieceSize(a, m.bytes);
-  const uint64_t pieces = (m.bytes + size - 1) / size;
   const uint8_t* ring = a.window[a.rank] + ringOffset(peer, channel);
-  uint32_t* credit = reinterpret_cast<uint32_t*>(a.window[peer] + creditOffset(a, a.rank, channel));
-  for (uint64_t i = channel; i < pieces; i += stride, ++k) {
-    uint8_t* to = dst + i * size;
-    const uint32_t bytes = m.bytes - i * size < size ? static_cast<uint32_t>(m.bytes - i * size) : size;
+  uint32_t* credit = creditOf(a, peer, a.rank, channel);
+  for (Pieces p(a, m, channel); p.more(); p.next(), ++k) {
+    uint8_t* to = p.data();
+    const uint32_t bytes = p.bytes();
     const uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
     const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
     Status s = statusOk;
     for (uint32_t base = threadIdx.x; base < units && s == statusOk; base += p2pFlight * blockDim.x) {
       typename Line::Data d[p2pFlight];
       uint64_t start = 0;
-      for (uint32_t spins = 1;; ++spins) {
-        bool fresh = true;
+      s = spin(
+          [&] {
+            bool fresh = true;
 #pragma unroll
-        for (uint32_t j = 0; j < p2pFlight; ++j)
-          if (base + j * blockDim.x < units) d[j] = Line::fetch(slot, base + j * blockDim.x, pieceFlag(k), fresh);
-        if (Line::all(fresh)) break;
-        if (spins % spinsPerCheck == 0) {
-          s = __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, slot, waitPacket, peer));
-          if (s != statusOk) break;
-        }
-      }
+            for (uint32_t j = 0; j < p2pFlight; ++j)
+              if (base + j * blockDim.x < units) d[j] = Line::fetch(slot, base + j * blockDim.x, pieceFlag(k), fresh);
+            return Line::all(fresh);
+          },
+          [&] { return Line::join(checkAbort(a.abort, start, slot, waitPacket, peer)); });
       if (s != statusOk) break;
 #pragma unroll
       for (uint32_t j = 0; j < p2pFlight; ++j)
@@ -163,6 +190,11 @@ GOCCL_DEVICE Status receivePieces(const P2PHead& a, const Message& m, uint32_t p
   return statusOk;
 }
 
+// counterOf counts the pieces of a channel.
+GOCCL_DEVICE uint32_t* counterOf(const P2PHead& a, uint32_t peer, uint32_t send, uint32_t channel, uint32_t channels) {
+  return a.counters + ((peer * 2 + send) * channels + channel) * 32;
+}
+
 // pointToPoint: block b serves the lane and channel that b falls into.
 template <class Line, class Lists>
 GOCCL_DEVICE void pointToPoint(const Lists& a) {
@@ -172,18 +204,19 @@ GOCCL_DEVICE void pointToPoint(const Lists& a) {
   if (lane.peer == a.rank) {
     for (uint32_t i = 0; i < lane.count; i += 2) {
       const Message from = a.message[lane.first + i], to = a.message[lane.first + i + 1];
-      copyBytes<4>(reinterpret_cast<void*>(to.address), reinterpret_cast<const void*>(from.address), from.bytes, channel * blockDim.x + threadIdx.x,
-                   static_cast<uint32_t>(lane.channels) * blockDim.x);
+      copyBytes<4>(reinterpret_cast<void*>(to.address), reinterpret_cast<const void*>(from.address), from.bytes,
+                   channel * blockDim.x + threadIdx.x, static_cast<uint32_t>(lane.channels) * blockDim.x);
     }
     return;
   }
-  uint32_t* counter = a.counters + ((static_cast<uint32_t>(lane.peer) * 2 + lane.send) * p2pChannels + channel) * 32;
+  uint32_t* counter = counterOf(a, lane.peer, lane.send, channel, p2pChannels);
   uint32_t k = *counter;
-  uint32_t taken = loadRelaxed<Scope::sys>(reinterpret_cast<const uint32_t*>(a.window[a.rank] + creditOffset(a, lane.peer, channel)));
+  uint32_t taken = loadRelaxed<Scope::sys>(creditOf(a, a.rank, lane.peer, channel));
   for (uint32_t i = 0; i < lane.count; ++i) {
     const Message m = a.message[lane.first + i];
     if (channel >= channelsOf(a, m.bytes)) continue;
-    Status s = lane.send ? sendPieces<Line>(a, m, lane.peer, channel, k, taken) : receivePieces<Line>(a, m, lane.peer, channel, k);
+    Status s = lane.send ? sendPieces<Line>(a, m, lane.peer, channel, k, taken)
+                         : receivePieces<Line>(a, m, lane.peer, channel, k);
     if (s != statusOk) break;
   }
   __syncthreads();

@@ -1,9 +1,9 @@
 // Entry points.
 //
-//   <what>_<protocol>_<type>_sum_n<ranks>   that many ranks; operators sum and avg; addresses and sizes are multiples of 8
+//   <what>_<protocol>_<type>_sum_n<ranks>   that many ranks; operators sum and avg; multiples of 8 bytes
 //   <what>_ll128_<type>                     any number of ranks up to 16, operator, address and size
 //   <what>_ll_<type>                        any address, for a rank whose buffers lie elsewhere than those of its peers
-//   point_to_point_few_<access>             up to p2pFewMessages messages: a launch costs by the bytes of its parameters
+//   point_to_point_few_<access>             up to p2pFewMessages messages: small parameters launch faster
 //   all_to_all_v_device                     counts and displacements in device memory
 #include <collective/all_to_all_v.cuh>
 #include <collective/kernels.cuh>
@@ -19,31 +19,34 @@ using Packet1 = LL<Access::bytes>;
 using Line8 = LL128<Access::words>;
 using Line1 = LL128<Access::bytes>;
 
+// clang-format off
 #define KERNEL(name) GOCCL_KERNEL(name, 512, Args)
 
-#define ANY(type)                                                                                                        \
-  KERNEL(all_reduce_one_shot_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, true>(a); }                  \
-  KERNEL(all_reduce_two_shot_ll128_##type) { twoShot<Line1, AnyReducer<Type::type>, 0>(a); }                             \
-  KERNEL(reduce_scatter_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, false>(a); }                       \
+#define ANY(type)                                                                                       \
+  KERNEL(all_reduce_one_shot_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, true>(a); } \
+  KERNEL(all_reduce_two_shot_ll128_##type) { twoShot<Line1, AnyReducer<Type::type>, 0>(a); }            \
+  KERNEL(reduce_scatter_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, false>(a); }     \
   KERNEL(reduce_ll128_##type) { reduceToRoot<Line1, AnyReducer<Type::type>, 0>(a); }
-GOCCL_FOR_EACH_TYPE(ANY)
+GOCCL_FOR_EACH_KERNEL_TYPE(ANY)
 #undef ANY
 
-#define SHIFTED(type)                                                                                                    \
-  KERNEL(all_reduce_one_shot_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, true>(a); }                   \
-  KERNEL(all_reduce_two_shot_ll_##type) { twoShot<Packet1, AnyReducer<Type::type>, 0>(a); }                              \
+#define SHIFTED(type)                                                                                  \
+  KERNEL(all_reduce_one_shot_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, true>(a); } \
+  KERNEL(all_reduce_two_shot_ll_##type) { twoShot<Packet1, AnyReducer<Type::type>, 0>(a); }            \
   KERNEL(reduce_scatter_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, false>(a); }
 SHIFTED(float32) SHIFTED(float16) SHIFTED(bfloat16)
 #undef SHIFTED
 
-#define SUM(type, n)                                                                                                                      \
-  KERNEL(all_reduce_one_shot_ll_##type##_sum_n##n) { reduceSlices<Packet, Reducer<Type::type, Op::sum, false>, n, true>(a); }             \
-  KERNEL(all_reduce_one_shot_ll128_##type##_sum_n##n) { reduceSlices<Line8, Reducer<Type::type, Op::sum, false>, n, true>(a); }           \
-  KERNEL(all_reduce_two_shot_ll_##type##_sum_n##n) { twoShot<Packet, Reducer<Type::type, Op::sum, false>, n>(a); }                        \
-  KERNEL(all_reduce_two_shot_ll128_##type##_sum_n##n) { twoShot<Line8, Reducer<Type::type, Op::sum, false>, n>(a); }                      \
-  KERNEL(reduce_scatter_ll_##type##_sum_n##n) { reduceSlices<Packet, Reducer<Type::type, Op::sum, false>, n, false>(a); }                 \
-  KERNEL(reduce_scatter_ll128_##type##_sum_n##n) { reduceSlices<Line8, Reducer<Type::type, Op::sum, false>, n, false>(a); }               \
-  KERNEL(reduce_ll128_##type##_sum_n##n) { reduceToRoot<Line8, Reducer<Type::type, Op::sum, false>, n>(a); }
+template <Type T>
+using Sum = Reducer<T, Op::sum, false>;
+#define SUM(type, n)                                                                                                \
+  KERNEL(all_reduce_one_shot_ll_##type##_sum_n##n) { reduceSlices<Packet, Sum<Type::type>, n, true>(a); }           \
+  KERNEL(all_reduce_one_shot_ll128_##type##_sum_n##n) { reduceSlices<Line8, Sum<Type::type>, n, true>(a); }         \
+  KERNEL(all_reduce_two_shot_ll_##type##_sum_n##n) { twoShot<Packet, Sum<Type::type>, n>(a); }                      \
+  KERNEL(all_reduce_two_shot_ll128_##type##_sum_n##n) { twoShot<Line8, Sum<Type::type>, n>(a); }                    \
+  KERNEL(reduce_scatter_ll_##type##_sum_n##n) { reduceSlices<Packet, Sum<Type::type>, n, false>(a); }               \
+  KERNEL(reduce_scatter_ll128_##type##_sum_n##n) { reduceSlices<Line8, Sum<Type::type>, n, false>(a); }             \
+  KERNEL(reduce_ll128_##type##_sum_n##n) { reduceToRoot<Line8, Sum<Type::type>, n>(a); }
 #define SUM_ALL(type) SUM(type, 2) SUM(type, 4) SUM(type, 8)
 SUM_ALL(float32) SUM_ALL(float16) SUM_ALL(bfloat16)
 #undef SUM_ALL
@@ -52,9 +55,9 @@ SUM_ALL(float32) SUM_ALL(float16) SUM_ALL(bfloat16)
 KERNEL(exchange_ll) { exchange<Packet1, 0>(a); }
 KERNEL(exchange_ll128) { exchange<Line1, 0>(a); }
 KERNEL(broadcast_ll128) { broadcast<Line1, 0>(a); }
-#define EXCHANGE(n)                                       \
-  KERNEL(exchange_ll_n##n) { exchange<Packet, n>(a); }    \
-  KERNEL(exchange_ll128_n##n) { exchange<Line8, n>(a); }  \
+#define EXCHANGE(n)                                      \
+  KERNEL(exchange_ll_n##n) { exchange<Packet, n>(a); }   \
+  KERNEL(exchange_ll128_n##n) { exchange<Line8, n>(a); } \
   KERNEL(broadcast_ll128_n##n) { broadcast<Line8, n>(a); }
 EXCHANGE(2) EXCHANGE(4) EXCHANGE(8)
 #undef EXCHANGE
@@ -63,10 +66,12 @@ GOCCL_KERNEL(point_to_point_few_words, 256, P2PFewArgs) { pointToPoint<Line8>(a)
 GOCCL_KERNEL(point_to_point_few_bytes, 256, P2PFewArgs) { pointToPoint<Line1>(a); }
 GOCCL_KERNEL(point_to_point_words, 256, P2PArgs) { pointToPoint<Line8>(a); }
 GOCCL_KERNEL(point_to_point_bytes, 256, P2PArgs) { pointToPoint<Line1>(a); }
-GOCCL_KERNEL(point_to_point_stream, streamWorkers + streamTellers, StreamArgs) { stream(a); }
+GOCCL_KERNEL(point_to_point_stream, streamWorkers + pipeSignalers, P2PArgs) { stream(a); }
 
-// With its four ways of a message it would take more registers than point_to_point, and fewer blocks would fit on the GPU.
-extern "C" __global__ void __launch_bounds__(256, 3) GOCCL_ENTRY(all_to_all_v_device)(const __grid_constant__ AllToAllVArgs a) {
+// Four instances of the message loops would take more registers than point_to_point, and fewer blocks would fit on the
+// GPU: three of them must.
+extern "C" __global__ void __launch_bounds__(256, 3)
+GOCCL_ENTRY(all_to_all_v_device)(const __grid_constant__ AllToAllVArgs a) {
   begin();
   allToAllV<Line8, Line1>(a);
   finish(a.ticket);

@@ -18,7 +18,11 @@ struct Reducer {
   A factor;
   uint32_t n;
 
-  GOCCL_DEVICE explicit Reducer(const Args& a) : pre(Scaled && a.op == opPreMulSum), avg(a.op == opAvg), factor(), n(a.nranks) {
+  // operatorOf is the Operator; what unsigned integers do otherwise is AnyReducer's.
+  static GOCCL_DEVICE uint32_t operatorOf(const Args& a) { return isSigned<T> ? a.op & ~unsignedBit : a.op; }
+
+  GOCCL_DEVICE explicit Reducer(const Args& a)
+      : pre(Scaled && operatorOf(a) == opPreMulSum), avg(operatorOf(a) == opAvg), factor(), n(a.nranks) {
     if (!Scaled || !pre) return;
     uint64_t bits = a.scalar;
     if (a.scalarPtr != nullptr) {
@@ -30,13 +34,18 @@ struct Reducer {
     unpack<T>(make_uint4(static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0, 0), all);
     factor = all[0];
   }
-  // scale is what a rank does to its own data before anybody sees it: each rank of a pre-multiplied sum has its own factor.
+  // scaled is what a rank does to its own data before another rank sees it: each rank of a pre-multiplied sum has its
+  // own factor.
+  GOCCL_DEVICE uint4 scaled(const uint4& v) const {
+    if (!Scaled || !pre) return v;
+    Sum own;
+    own.loadScaled(v, factor);
+    return own.result();
+  }
+  // scale does that to a unit of packets.
   template <class Data>
   GOCCL_DEVICE void scale(Data& d) const {
-    if (!Scaled || !pre) return;
-    Sum own;
-    own.loadScaled(d.vector(), factor);
-    d.set(own.result());
+    if (Scaled && pre) d.set(scaled(d.vector()));
   }
   GOCCL_DEVICE void begin(Sum& sum, const uint4& v) const { sum.load(v); }
   GOCCL_DEVICE void add(Sum& sum, const uint4& v) const { sum.add(v); }
@@ -54,8 +63,10 @@ struct AnyReducer {
   using A = typename Element<T>::Accumulator;
   Reducer<T, Op::sum> sum;
   uint32_t op;
+  A bias;
 
-  GOCCL_DEVICE explicit AnyReducer(const Args& a) : sum(a), op(a.op) {}
+  GOCCL_DEVICE explicit AnyReducer(const Args& a) : sum(a), op(sum.operatorOf(a)), bias(Sum::biasOf(a.op)) {}
+  GOCCL_DEVICE uint4 scaled(const uint4& v) const { return sum.scaled(v); }
   template <class Data>
   GOCCL_DEVICE void scale(Data& d) const {
     sum.scale(d);
@@ -65,21 +76,17 @@ struct AnyReducer {
     A x[Sum::count];
     unpack<T>(v, x);
     if (op == opProd)
-      fold<Op::prod>(s, x);
+      s.template fold<Op::prod>(x);
     else if (op == opMax)
-      fold<Op::max>(s, x);
+      s.template foldBiased<Op::max>(x, bias);
     else if (op == opMin)
-      fold<Op::min>(s, x);
+      s.template foldBiased<Op::min>(x, bias);
     else
-      fold<Op::sum>(s, x);
+      s.template fold<Op::sum>(x);
   }
-  GOCCL_DEVICE uint4 end(Sum& s) const { return sum.end(s); }
-
- private:
-  template <Op O>
-  GOCCL_DEVICE static void fold(Sum& s, const A* x) {
-#pragma unroll
-    for (uint32_t i = 0; i < Sum::count; ++i) s.v[i] = apply<O>(s.v[i], x[i]);
+  GOCCL_DEVICE uint4 end(Sum& s) const {
+    if (sum.avg) s.divide(sum.n, bias != A(0));
+    return s.result();
   }
 };
 

@@ -1,46 +1,44 @@
-// Large messages around a ring: every rank sends to the next one only, whole lines by plain stores. Packets give up a sixteenth of every line, and where each
-// rank sends to all others a switch carries less: on four H200 plain stores to all bring 343 GB/s, to the next rank 365.
+// Large messages around a ring: every rank sends to the next one only, whole lines by plain stores. Packets use a
+// sixteenth of every line for flags, and a switch carries less when each rank sends to all others: on four H200 plain
+// stores to all bring 343 GB/s, to the next rank 365.
 //
-//   all-reduce       n−1 steps fold a slice on its way to its owner, n−1 bring the results round     2·(n−1)/n·N bytes out of a rank
-//   reduce-scatter   the first half                                                                  (n−1)/n·N
-//   all-gather       the second half                                                                 (n−1)/n·N
-//   broadcast        a chain from the root to the rank before it                                     N
-//   reduce           a chain from the rank behind the root to the root                               N
+//   all-reduce       n−1 steps fold each slice on its way to its owner, n−1 pass the results on   2·(n−1)/n·N bytes out
+//   reduce-scatter   the first half                                                               (n−1)/n·N
+//   all-gather       the second half                                                              (n−1)/n·N
+//   broadcast        a chain from the root to the rank before it                                  N
+//   reduce           a chain from the rank behind the root to the root                            N
 //
-// A slice is folded in the order of the ring from its owner's successor on, and only once: the same bits on all ranks and every time. What is between two ranks
-// has the width of the type, so partial sums of 16- and 8-bit types, which are to be rounded once, do not go round: those of 16 bits are folded by ring_fold.cuh.
+// A slice is folded in the order of the ring, from its owner's successor on, and only once: the same bits on all ranks
+// and every time. Between two ranks data has the width of its type. So partial sums of 16- and 8-bit types, which must
+// be rounded only once, cannot travel: ring_fold.cuh folds those of 16 bits.
 //
-// A channel is a block on every rank with a FIFO of a few slots in the window of the next rank. It takes its share of every slice chunk by chunk. A chunk is two
-// parts, each a slot: while the flag of one is on its way, the other is moved. Most threads move data; a last warp tells the neighbours, so that the
-// others need not wait for its fence.
+// A channel is a block on every rank, with a FIFO of a few slots in the window of the next rank. It takes its share of
+// every slice chunk by chunk. A chunk is two parts, each a slot: while the flag of one is on its way, the other is
+// moved. A block passes parts by a pipe (goccl/pipe.cuh); flags and limits are the pipe's, and count the slots of a
+// channel: what was sent to the next rank, and what was received from the one before.
 //
-// # Numbers
-//
-// The slots of a channel are counted for ever, in 64 bits: what was sent to the next rank and received from the one before, in device memory.
-//
-//   flag     in the receiver's window: slots below that number have arrived
-//   limit    in the sender's window: slots below that number may be sent. The receiver raises it to depth beyond what it has taken, but never beyond what its
-//            launch takes: between launches nothing is on its way, so the FIFOs may be laid out anew, and streams, whose rings lie in the same place, may run
-//
-// # Memory order
-//
-// A flag is stored with release at system scope behind a block barrier behind the stores of the part; one thread loads it with acquire, and a barrier of
-// those that move data passes that on. A limit is relaxed: it follows a block barrier behind the loads, which have returned their values by then. The first
-// one follows the beginning of the launch.
+// The receiver raises a limit to depth beyond what it has taken, but never beyond what its launch takes. So between
+// launches nothing is on its way: the next launch may lay the FIFOs out anew, and streams, whose rings lie in the same
+// place, may run.
 //
 // # Progress
 //
-// A rank waits for the flag of the rank before and for room at the next, part by part in one order that is the same everywhere. The room for a chunk is
-// given before it is needed: a chunk and one slot more are enough, since a part that is passed on needs room before it gives any.
+// A rank waits for the flag of the rank before and for room at the next, part by part in one order that is the same
+// everywhere. It gives the room for a chunk before that is needed: a chunk and one slot more are enough, since a part
+// that is passed on needs room before it gives any.
 //
-// Arguments as in args.cuh, with windows at the stream region, epochs for the counters, a.bytes the size of a slice (all-reduce, broadcast, reduce: of the
-// buffer), strides from one slice to the next, slotBytes the size of a slot of the FIFOs, a multiple of 128, plus the number of slots of each, which is less. The
-// grid is a block for each channel.
+// # Arguments
+//
+// As in args.cuh, with windows at the stream region and epochs for the counters. a.bytes is the size of a slice, or of
+// the buffer (all-reduce, broadcast, reduce); strides lead from one slice to the next. slotBytes is the size of a slot
+// of the FIFOs, a multiple of 128, plus the number of slots of each, which is less. The grid is a block for each
+// channel.
 #pragma once
 
 #include <collective/protocol.cuh>
 #include <collective/reducer.cuh>
 #include <goccl/copy.cuh>
+#include <goccl/pipe.cuh>
 
 namespace goccl {
 namespace collective {
@@ -49,16 +47,14 @@ constexpr uint32_t ringChannels = 128;  // at most
 constexpr uint32_t ringParts = 2;       // of a chunk
 constexpr uint32_t ringLine = 128;      // bytes of a flag (at 0) and a limit (at 64)
 constexpr uint32_t ringWorkers = 512;   // threads that move data, at most
-constexpr uint32_t ringTellers = 32;    // and those of which one tells
 constexpr uint32_t ringFlight = 4;      // vectors of a thread in flight
 
-// loadAny reads 16 bytes at p, of which n are there; inside says that those around them may be read, too.
+// loadAny reads 16 bytes at p, of which n exist; inside says that those around them may be read, too.
 GOCCL_DEVICE uint4 loadAny(const uint8_t* p, uint32_t n, bool inside) {
   const uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(p) & 15);
   if (shift == 0 && n >= 16) return loadVec(p);
   if (inside) return shiftBytes(loadVec(p - shift), loadVec(p - shift + 16), shift);
-  const uint2 low = gatherWord(p, n < 8 ? n : 8), high = n > 8 ? gatherWord(p + 8, n < 16 ? n - 8 : 8) : make_uint2(0, 0);
-  return make_uint4(low.x, low.y, high.x, high.y);
+  return gatherVector(p, n);
 }
 GOCCL_DEVICE void storeAny(uint8_t* p, uint32_t n, const uint4& v) {
   const uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(p) & 15);
@@ -68,48 +64,45 @@ GOCCL_DEVICE void storeAny(uint8_t* p, uint32_t n, const uint4& v) {
     uint32_t* w = reinterpret_cast<uint32_t*>(p);
     w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
   } else {
-    scatterWord(p, make_uint2(v.x, v.y), n < 8 ? n : 8);
-    if (n > 8) scatterWord(p + 8, make_uint2(v.z, v.w), n < 16 ? n - 8 : 8);
+    scatterVector(p, n, v);
   }
 }
 
-struct RingVector {
-  uint4 v;
-  GOCCL_DEVICE uint4 vector() const { return v; }
-  GOCCL_DEVICE void set(uint4 x) { v = x; }
-};
-
-// What a step does, as a sum: what comes from the rank before is received, or folded into the own input; what comes of that is sent, stored, or both.
+// What a step does, as a sum of: receive from the rank before, fold it into the own input, send the result to the next
+// rank, store it.
 enum : uint32_t { ringReceive = 1, ringFold = 2, ringSend = 4, ringStore = 8, ringLast = 16 };
 
 template <class R, Access A>
 struct Ring {
   const Args& a;
   const R reducer;
-  uint32_t* halted;  // shared memory, as is: whether a wait was given up, of even and odd steps
+  Pipe pipe;
   const uint32_t slotBytes, depth, channel, channels;
   const uint32_t next, before;
-  uint32_t steps = 0;
   uint64_t sent, received, end;  // end: slots that this launch receives
-  uint64_t arrived = 0, room;    // what the threads that wait have last seen
+  uint64_t arrived, room;        // the flag and the limit as the threads that wait have last seen them
   uint64_t chunk = 0, part = 0;  // bytes
   uint32_t chunks = 0;
 
-  GOCCL_DEVICE Ring(const Args& args, uint32_t* shared)
-      : a(args), reducer(args), halted(shared), slotBytes(args.slotBytes & ~127u), depth(args.slotBytes & 127), channel(blockIdx.x), channels(gridDim.x),
-        next(args.rank + 1 == args.nranks ? 0 : args.rank + 1), before(args.rank == 0 ? args.nranks - 1 : args.rank - 1), sent(counters()[0]),
-        received(counters()[1]), end(received), room(sent) {}
+  GOCCL_DEVICE explicit Ring(const Args& args)
+      : a(args), reducer(args), pipe(args.abort), slotBytes(args.slotBytes & ~127u), depth(args.slotBytes & 127),
+        channel(blockIdx.x), channels(gridDim.x), next(args.rank + 1 == args.nranks ? 0 : args.rank + 1),
+        before(args.rank == 0 ? args.nranks - 1 : args.rank - 1), sent(counters()[0]), received(counters()[1]),
+        end(received), arrived(received), room(sent) {}
 
   GOCCL_DEVICE uint64_t* counters() const { return reinterpret_cast<uint64_t*>(a.epochs + channel * epochStride); }
-  GOCCL_DEVICE uint64_t* flag(uint32_t rank) const { return reinterpret_cast<uint64_t*>(a.window[rank] + a.flagsOffset + channel * ringLine); }
+  GOCCL_DEVICE uint64_t* flag(uint32_t rank) const {
+    return reinterpret_cast<uint64_t*>(a.window[rank] + a.flagsOffset + channel * ringLine);
+  }
   GOCCL_DEVICE uint64_t* limit(uint32_t rank) const { return flag(rank) + 8; }
-  GOCCL_DEVICE uint8_t* slot(uint32_t rank, uint64_t number) const { return a.window[rank] + (channel * depth + number % depth) * static_cast<uint64_t>(slotBytes); }
-  GOCCL_DEVICE uint32_t workers() const { return blockDim.x - ringTellers; }
-  GOCCL_DEVICE bool worker() const { return threadIdx.x < workers(); }
-  GOCCL_DEVICE bool teller() const { return threadIdx.x == workers(); }
+  GOCCL_DEVICE uint8_t* slot(uint32_t rank, uint64_t number) const {
+    return a.window[rank] + (channel * depth + number % depth) * static_cast<uint64_t>(slotBytes);
+  }
 
-  // allow lets the rank before send on.
-  GOCCL_DEVICE void allow() const { storeRelaxed<Scope::sys>(limit(before), received + depth < end ? received + depth : end); }
+  // allow lets the rank before send on once `taken` slots have been received.
+  GOCCL_DEVICE void allow(uint64_t taken) const {
+    storeRelaxed<Scope::sys>(limit(before), taken + depth < end ? taken + depth : end);
+  }
 
   // divide shares slices of bytes out among channels and chunks.
   GOCCL_DEVICE void divide(uint64_t bytes) {
@@ -122,7 +115,7 @@ struct Ring {
   // open lets the rank before send: it does so in `receives` steps for each chunk.
   GOCCL_DEVICE void open(uint32_t receives) {
     end = received + static_cast<uint64_t>(chunks) * ringParts * receives;
-    if (teller() && receives > 0) allow();
+    if (pipe.signaler() && receives > 0) allow(received);
   }
   GOCCL_DEVICE void begin(uint64_t bytes, uint32_t receives) {
     divide(bytes);
@@ -138,7 +131,7 @@ struct Ring {
   template <uint32_t What>
   GOCCL_DEVICE void move(const uint8_t* from, const uint8_t* in, uint8_t* out, uint8_t* to, uint32_t bytes) const {
     constexpr bool receives = (What & ringReceive) != 0, loads = (What & ringFold) != 0 || !receives;
-    const uint32_t stride = workers() * 16;
+    const uint32_t stride = pipe.workers() * 16;
 #pragma unroll 1
     for (uint32_t base = threadIdx.x * 16; base < bytes; base += ringFlight * stride) {
       uint4 x[ringFlight], y[ringFlight];
@@ -150,65 +143,60 @@ struct Ring {
 #pragma unroll
       for (uint32_t j = 0; j < ringFlight; ++j) {
         const uint32_t i = base + j * stride;
-        if (loads && i < bytes) y[j] = A == Access::words ? loadVec(in + i) : loadAny(in + i, bytes - i, in != out && i >= 16 && i + 32 <= bytes);
+        if (loads && i < bytes)
+          y[j] = A == Access::words ? loadVec(in + i)
+                                    : loadAny(in + i, bytes - i, in != out && i >= 16 && i + 32 <= bytes);
       }
 #pragma unroll
       for (uint32_t j = 0; j < ringFlight; ++j) {
         const uint32_t i = base + j * stride;
         if (i >= bytes) break;
-        RingVector v;
+        uint4 v;
         if constexpr (loads) {
-          v.v = y[j];
-          if constexpr (R::folds) reducer.scale(v);
+          v = y[j];
+          if constexpr (R::folds) v = reducer.scaled(v);
         }
         if constexpr (R::folds && (What & ringFold) != 0) {
           typename R::Sum sum;
           reducer.begin(sum, x[j]);
-          reducer.add(sum, v.v);
-          v.v = (What & ringLast) != 0 ? reducer.end(sum) : sum.result();
+          reducer.add(sum, v);
+          v = (What & ringLast) != 0 ? reducer.end(sum) : sum.result();
         } else if constexpr (receives) {
-          v.v = x[j];
+          v = x[j];
         }
-        if ((What & ringSend) != 0) storeVec(to + i, v.v);
+        if ((What & ringSend) != 0) storeVec(to + i, v);
         if ((What & ringStore) != 0 && out != nullptr) {
           if (A == Access::words)
-            storeVec(out + i, v.v);
+            storeVec(out + i, v);
           else
-            storeAny(out + i, bytes - i, v.v);
+            storeAny(out + i, bytes - i, v);
         }
       }
     }
   }
 
-  // step does What with a chunk: number i of the channel in a slice of length bytes at in and out. It is false where a wait was given up.
+  // step does What with a chunk: number i of the channel in a slice of length bytes at in and out. It is false where a
+  // wait was given up.
   template <uint32_t What>
   GOCCL_DEVICE bool step(const uint8_t* in, uint8_t* out, uint64_t length, uint32_t i) {
+    constexpr bool receives = (What & ringReceive) != 0, sends = (What & ringSend) != 0;
     const uint64_t first = (static_cast<uint64_t>(i) * channels + channel) * chunk;
 #pragma unroll 1
-    for (uint32_t k = 0; k < ringParts; ++k, ++steps) {
+    for (uint32_t k = 0; k < ringParts; ++k) {
       const uint64_t at = first + k * part;
       const uint32_t bytes = at >= length ? 0 : static_cast<uint32_t>(length - at < part ? length - at : part);
-      uint32_t* stop = halted + (steps & 1);
-      if (worker()) {
-        if ((What & ringReceive) != 0 && threadIdx.x == 0) {
-          const uint64_t* word = flag(a.rank);
-          if (arrived <= received && waitUntil([&] { return (arrived = loadAcquire<Scope::sys>(word)) > received; }, a.abort, word, waitPacket, -1, before) != statusOk) *stop = 1;
-        }
-        if ((What & ringSend) != 0 && threadIdx.x == 32 % workers()) {
-          const uint64_t* word = limit(a.rank);
-          if (room <= sent && waitUntil([&] { return (room = loadRelaxed<Scope::sys>(word)) > sent; }, a.abort, word, waitPacket, -1, next) != statusOk) *stop = 1;
-        }
-        barrierOf(1, workers());
-        if (*stop == 0) move<What>(slot(a.rank, received), in + at, out == nullptr ? out : out + at, slot(next, sent), bytes);
-      }
-      barrierOf(2, blockDim.x);
-      if (*stop != 0) return false;
-      if ((What & ringReceive) != 0) ++received;
-      if ((What & ringSend) != 0) ++sent;
-      if (teller()) {
-        if ((What & ringReceive) != 0) allow();
-        if ((What & ringSend) != 0) storeRelease<Scope::sys>(flag(next), sent);
-      }
+      auto arrival = [&] { return receives ? pipe.awaitFlag(flag(a.rank), received, arrived, before) : statusOk; };
+      auto space = [&] { return sends ? pipe.awaitLimit(limit(a.rank), sent, room, next) : statusOk; };
+      auto pass = [&] {
+        move<What>(slot(a.rank, received), in + at, out == nullptr ? out : out + at, slot(next, sent), bytes);
+      };
+      auto signal = [&] {
+        if (receives) allow(received + 1);
+        if (sends) storeRelease<Scope::sys>(flag(next), sent + 1);
+      };
+      if (!pipe.step(arrival, space, pass, signal)) return false;
+      if (receives) ++received;
+      if (sends) ++sent;
     }
     return true;
   }
@@ -224,7 +212,7 @@ struct Ring {
   GOCCL_DEVICE uint32_t behind(uint32_t k) const { return a.rank >= k ? a.rank - k : a.rank + a.nranks - k; }
   GOCCL_DEVICE uint32_t ahead(uint32_t k) const { return a.rank + k >= a.nranks ? a.rank + k - a.nranks : a.rank + k; }
 
-  // fold brings chunk i of every slice round to its owner; the owner does Last with it.
+  // fold passes chunk i of every slice along to its owner; the owner does Last with it.
   template <uint32_t Last>
   GOCCL_DEVICE bool fold(uint32_t i, bool divided, uint8_t* out) {
     auto bytes = [&](uint32_t r) { return divided ? length(r) : a.bytes; };
@@ -244,15 +232,12 @@ struct Ring {
   }
 };
 
-#define GOCCL_RING(name)               \
-  template <class R, Access A>         \
+#define GOCCL_RING(name)                  \
+  template <class R, Access A>            \
   GOCCL_DEVICE void name(const Args& a) { \
-    __shared__ uint32_t halted[2];     \
-    if (threadIdx.x < 2) halted[threadIdx.x] = 0; \
-    __syncthreads();                   \
-    Ring<R, A> ring(a, halted);        \
-    name##Of(ring);                    \
-    ring.finish();                     \
+    Ring<R, A> ring(a);                   \
+    name##Of(ring);                       \
+    ring.finish();                        \
   }
 
 template <class Ring>
@@ -292,9 +277,9 @@ GOCCL_DEVICE void ringBroadcastOf(Ring& ring) {
   ring.begin(a.bytes, root ? 0 : 1);
 #pragma unroll 1
   for (uint32_t i = 0; i < ring.chunks; ++i)
-    if (root ? !ring.template step<ringSend | ringStore>(a.send, a.send == a.recv ? nullptr : a.recv, a.bytes, i)
-             : last ? !ring.template step<ringReceive | ringStore>(nullptr, a.recv, a.bytes, i)
-                    : !ring.template step<ringReceive | ringSend | ringStore>(nullptr, a.recv, a.bytes, i))
+    if (root   ? !ring.template step<ringSend | ringStore>(a.send, a.send == a.recv ? nullptr : a.recv, a.bytes, i)
+        : last ? !ring.template step<ringReceive | ringStore>(nullptr, a.recv, a.bytes, i)
+               : !ring.template step<ringReceive | ringSend | ringStore>(nullptr, a.recv, a.bytes, i))
       return;
 }
 GOCCL_RING(ringBroadcast)
@@ -306,18 +291,18 @@ GOCCL_DEVICE void ringReduceOf(Ring& ring) {
   ring.begin(a.bytes, first ? 0 : 1);
 #pragma unroll 1
   for (uint32_t i = 0; i < ring.chunks; ++i)
-    if (root ? !ring.template step<ringReceive | ringFold | ringLast | ringStore>(a.send, a.recv, a.bytes, i)
-             : first ? !ring.template step<ringSend>(a.send, nullptr, a.bytes, i)
-                     : !ring.template step<ringReceive | ringFold | ringSend>(a.send, nullptr, a.bytes, i))
+    if (root    ? !ring.template step<ringReceive | ringFold | ringLast | ringStore>(a.send, a.recv, a.bytes, i)
+        : first ? !ring.template step<ringSend>(a.send, nullptr, a.bytes, i)
+                : !ring.template step<ringReceive | ringFold | ringSend>(a.send, nullptr, a.bytes, i))
       return;
 }
 GOCCL_RING(ringReduce)
 #undef GOCCL_RING
 
-// Nothing is what rings that reduce nothing have for a reducer.
-struct Nothing {
+// NoReducer is the reducer of rings that reduce nothing.
+struct NoReducer {
   static constexpr bool folds = false;
-  GOCCL_DEVICE explicit Nothing(const Args&) {}
+  GOCCL_DEVICE explicit NoReducer(const Args&) {}
 };
 
 }  // namespace collective

@@ -1,46 +1,47 @@
-// All-reduce and reduce-scatter of 16-bit types, for large messages: sums stay with a slice's owner, in 32 bits, and are rounded once. Every rank sends its part of
-// a slice straight to the owner; ranks are shifted against each other, so that each port has one sender and one receiver at any time.
+// All-reduce and reduce-scatter of 16-bit types, for large messages: sums stay with the owner of a slice, in 32 bits,
+// and are rounded once. Every rank sends its part of a slice straight to the owner. Ranks are shifted against each
+// other, so that at any time each port has one sender and one receiver.
 //
-//   reduce-scatter   in step k = 1…n−1 of a round to the rank k places ahead, from the one k places behind     (n−1)/n·N bytes out of a rank
-//   all-reduce       that, and then the results round the ring, as in all-gather                               2·(n−1)/n·N
+//   reduce-scatter   in step k = 1…n−1 of a round to the rank k ahead, from the rank k behind   (n−1)/n·N bytes out
+//   all-reduce       that, and then the results around the ring, as in all-gather               2·(n−1)/n·N
 //
 // A round is a piece of the slice: as much as the workers' registers hold sums of. Its steps:
 //
 //   1. wait for what the rank k behind has sent, and for room at the rank k ahead
 //   2. load both: from the FIFO, and from the own input
 //   3. send the own part of the slice of the rank ahead
-//   4. in the first step begin the sums with the own part of the own slice; add what has come; in the last step round and store them
-//   5. tell: the slot may be filled again; what was sent is there
+//   4. add what has arrived to the sums; the first step begins them with the own part of the own slice, the last step
+//      rounds and stores them
+//   5. signal: the slot may be filled again; what was sent is there
 //
-// A rank takes a step `foldLag` turns after it has sent its own part in it: so long a part may be on its way. The order of a sum is the owner, the rank before it, the
-// one before that, and so on, for every element: the same bits on all ranks and every time. Packets fold in the order of the ranks, so their last bit may differ.
+// A rank takes a step `foldLag` turns after it has sent its own part in it: a part may be on its way that long. A sum
+// is in the order of the owner, the rank before it, the one before that, and so on, for every element: the same bits on
+// all ranks and every time. Packets fold in the order of the ranks, so their last bit may differ.
 //
-// A channel's share of a slice is the same in both halves of an all-reduce: a block shares what it has itself folded, and overwrites only what it has itself sent.
-// A block barrier between them is enough.
+// A channel's share of a slice is the same in both halves of an all-reduce: a block passes on what it has itself
+// folded, and overwrites only what it has itself sent. A block barrier between the halves is enough.
 //
-// # Numbers
+// # Counts
 //
-// A channel counts the steps of all launches, for ever: all ranks take the same, so one count serves all pairs. In step s a rank fills slot s modulo the depth in one
-// peer's FIFO, and one peer that of its own. A flag and a limit are in a line for each channel and peer, which that peer writes:
+// A block passes pieces by the ring's pipe. A channel counts the steps of all launches. All ranks take the same steps,
+// so one count serves all pairs. In step s a rank fills slot s modulo the depth in one peer's FIFO, and one peer fills
+// that slot of its own. A flag and a limit are in a line for each channel and peer, which that peer writes:
 //
-//   flag     of the steps that the peer sends in, those below that number have arrived
-//   limit    of the steps that send to the peer, those below that number may. When it has taken step s it gives room for step s + depth to that step's sender, but
-//            never beyond what its launch takes: between launches nothing is on its way
+//   flag     of the steps in which the peer sends, those below that number have arrived
+//   limit    of the steps that send to the peer, those below that number may. When the peer has taken step s, it gives
+//            room for step s + depth to the sender of that step, but never beyond what its launch takes: between
+//            launches nothing is on its way
 //
-// The FIFO of a channel is in the place of the ring's, so channels need not wait for each other between the halves of an all-reduce: the block gives the first room
-// of the second half when it has taken all of the first.
-//
-// # Memory order
-//
-// As in ring.cuh: flags are released at system scope behind a block barrier, acquired by one thread, passed on by a barrier of the workers; limits are relaxed,
-// behind a block barrier behind the loads.
+// The FIFO of a channel has the place of the ring's, so channels need not wait for each other between the halves of an
+// all-reduce: a block gives the first room of the second half when it has taken all of the first.
 //
 // # Progress
 //
-// In turn t a rank sends in step t and receives in step t − lag. It waits for turn t − lag of the rank that it receives from, and for room that the one it sends to
-// has given in turn t − depth + lag. Depth is more than lag, so both are earlier turns.
+// In turn t a rank sends in step t and receives in step t − lag. It waits for turn t − lag of the rank that it receives
+// from, and for room that the rank it sends to has given in turn t − depth + lag. Depth is more than lag, so both are
+// earlier turns.
 //
-// Arguments as in ring.cuh. The words of a peer lie behind those of the ring, channel by channel.
+// Arguments are as in ring.cuh. The words of the peers lie behind those of the ring, channel by channel.
 #pragma once
 
 #include <collective/ring.cuh>
@@ -58,7 +59,7 @@ struct Fold {
     uint32_t away = 1, piece = 0, chunk = 0;
   };
 
-  Ring<Nothing, A>& ring;
+  Ring<NoReducer, A>& ring;
   const Args& a;
   const R reducer;
   const uint32_t slotBytes, depth;  // of the channel's FIFO
@@ -67,10 +68,12 @@ struct Fold {
   uint32_t allowed = 0, allowedAway = 1;
 
   // The ring has been divided.
-  GOCCL_DEVICE explicit Fold(Ring<Nothing, A>& r)
-      : ring(r), a(r.a), reducer(r.a), slotBytes(held(r.workers()) < r.slotBytes ? held(r.workers()) : r.slotBytes),
-        depth(r.depth * r.slotBytes / slotBytes < foldDepth ? r.depth * r.slotBytes / slotBytes : foldDepth), before(r.counters()[2]),
-        pieces(static_cast<uint32_t>((r.chunk + slotBytes - 1) / slotBytes)), pieceBytes(((static_cast<uint32_t>(r.chunk) + pieces - 1) / pieces + 127) & ~127u),
+  GOCCL_DEVICE explicit Fold(Ring<NoReducer, A>& r)
+      : ring(r), a(r.a), reducer(r.a),
+        slotBytes(held(r.pipe.workers()) < r.slotBytes ? held(r.pipe.workers()) : r.slotBytes),
+        depth(r.depth * r.slotBytes / slotBytes < foldDepth ? r.depth * r.slotBytes / slotBytes : foldDepth),
+        before(r.counters()[2]), pieces(static_cast<uint32_t>((r.chunk + slotBytes - 1) / slotBytes)),
+        pieceBytes(((static_cast<uint32_t>(r.chunk) + pieces - 1) / pieces + 127) & ~127u),
         total(r.chunks * pieces * (a.nranks - 1)) {}
 
   // held is how many bytes the workers have sums of.
@@ -78,11 +81,13 @@ struct Fold {
 
   // The words that rank `by` writes at rank `at`.
   GOCCL_DEVICE uint64_t* flag(uint32_t at, uint32_t by) const {
-    return reinterpret_cast<uint64_t*>(a.window[at] + a.flagsOffset + (ringChannels + ring.channel * a.nranks + by) * ringLine);
+    return reinterpret_cast<uint64_t*>(a.window[at] + a.flagsOffset +
+                                       (ringChannels + ring.channel * a.nranks + by) * ringLine);
   }
   GOCCL_DEVICE uint64_t* limit(uint32_t at, uint32_t by) const { return flag(at, by) + 8; }
   GOCCL_DEVICE uint8_t* slot(uint32_t rank, uint32_t step) const {
-    return a.window[rank] + static_cast<uint64_t>(ring.channel) * (ring.depth * ring.slotBytes) + step % depth * slotBytes;
+    return a.window[rank] + static_cast<uint64_t>(ring.channel) * (ring.depth * ring.slotBytes) +
+           step % depth * slotBytes;
   }
 
   // allow gives room for one more step to its sender.
@@ -100,18 +105,22 @@ struct Fold {
   }
   // offset is where in a slice of length bytes the piece begins, and bytes how long it is there.
   GOCCL_DEVICE uint64_t offset(const Step& s, uint64_t length, uint32_t& bytes) const {
-    const uint64_t first = (static_cast<uint64_t>(s.chunk) * ring.channels + ring.channel) * ring.chunk, at = first + s.piece * pieceBytes;
+    const uint64_t first = (static_cast<uint64_t>(s.chunk) * ring.channels + ring.channel) * ring.chunk,
+                   at = first + s.piece * pieceBytes;
     const uint64_t end = length - first < ring.chunk ? length : first + ring.chunk;
     bytes = first >= length || at >= end ? 0 : static_cast<uint32_t>(end - at < pieceBytes ? end - at : pieceBytes);
     return at;
   }
 
-  GOCCL_DEVICE static uint4 load(const uint8_t* p, uint32_t n, bool inside) { return A == Access::words ? loadVec(p) : loadAny(p, n, inside); }
+  GOCCL_DEVICE static uint4 load(const uint8_t* p, uint32_t n, bool inside) {
+    return A == Access::words ? loadVec(p) : loadAny(p, n, inside);
+  }
 
-  // move is what a worker does in a turn: `given` bytes from in to `to`, `taken` bytes from `from` into the sums, which begin with own and end in out.
-  GOCCL_DEVICE void move(typename R::Sum* sum, const uint8_t* in, uint8_t* to, uint32_t given, const uint8_t* from, uint32_t taken, bool begins,
-                         const uint8_t* own, bool ends, uint8_t* out) const {
-    const uint32_t stride = ring.workers() * 16, base = threadIdx.x * 16;
+  // move is what a worker does in a turn: `given` bytes from in to `to`, `taken` bytes from `from` into the sums, which
+  // begin with own and end in out.
+  GOCCL_DEVICE void move(typename R::Sum* sum, const uint8_t* in, uint8_t* to, uint32_t given, const uint8_t* from,
+                         uint32_t taken, bool begins, const uint8_t* own, bool ends, uint8_t* out) const {
+    const uint32_t stride = ring.pipe.workers() * 16, base = threadIdx.x * 16;
     uint4 x[ringFlight], y[ringFlight];
 #pragma unroll
     for (uint32_t j = 0; j < ringFlight; ++j) {
@@ -123,9 +132,7 @@ struct Fold {
     for (uint32_t j = 0; j < ringFlight; ++j) {
       const uint32_t i = base + j * stride;
       if (i >= given) break;
-      RingVector v{y[j]};
-      reducer.scale(v);
-      storeVec(to + i, v.v);
+      storeVec(to + i, reducer.scaled(y[j]));
     }
     if (begins) {
 #pragma unroll
@@ -136,9 +143,7 @@ struct Fold {
 #pragma unroll
       for (uint32_t j = 0; j < ringFlight; ++j) {
         if (base + j * stride >= taken) break;
-        RingVector v{y[j]};
-        reducer.scale(v);
-        reducer.begin(sum[j], v.v);
+        reducer.begin(sum[j], reducer.scaled(y[j]));
       }
     }
 #pragma unroll
@@ -161,38 +166,31 @@ struct Fold {
     const uint8_t* own = ring.input(a.rank);
     typename R::Sum sum[ringFlight];
     Step send, receive;
-    if (ring.teller())
+    if (ring.pipe.signaler())
       for (uint32_t k = 0; k < depth; ++k) allow();
 #pragma unroll 1
-    for (uint32_t turn = 0; turn < total + foldLag; ++turn, ++ring.steps) {
+    for (uint32_t turn = 0; turn < total + foldLag; ++turn) {
       const bool sends = turn < total, receives = turn >= foldLag;
       const uint32_t taking = turn - foldLag, to = ring.ahead(send.away), from = ring.behind(receive.away);
-      uint32_t* stop = ring.halted + (ring.steps & 1);
-      if (ring.worker()) {
-        if (receives && threadIdx.x == 0) {
-          const uint64_t* word = flag(a.rank, from);
-          const uint64_t step = before + taking;
-          if (waitUntil([&] { return loadAcquire<Scope::sys>(word) > step; }, a.abort, word, waitPacket, -1, from) != statusOk) *stop = 1;
-        }
-        if (sends && threadIdx.x == 32 % ring.workers()) {
-          const uint64_t* word = limit(a.rank, to);
-          const uint64_t step = before + turn;
-          if (waitUntil([&] { return loadRelaxed<Scope::sys>(word) > step; }, a.abort, word, waitPacket, -1, to) != statusOk) *stop = 1;
-        }
-        barrierOf(1, ring.workers());
-        if (*stop == 0) {
-          uint32_t given, taken;
-          const uint64_t in = offset(send, length(to), given), at = offset(receive, length(a.rank), taken);
-          move(sum, ring.input(to) + in, slot(to, turn), sends ? given : 0, slot(a.rank, taking), receives ? taken : 0, receive.away == 1, own + at,
-               receive.away + 1 == a.nranks, out + at);
-        }
-      }
-      barrierOf(2, blockDim.x);
-      if (*stop != 0) return false;
-      if (ring.teller()) {
+      auto arrival = [&] {
+        uint64_t seen = before + taking;
+        return receives ? ring.pipe.awaitFlag(flag(a.rank, from), before + taking, seen, from) : statusOk;
+      };
+      auto space = [&] {
+        uint64_t seen = before + turn;
+        return sends ? ring.pipe.awaitLimit(limit(a.rank, to), before + turn, seen, to) : statusOk;
+      };
+      auto pass = [&] {
+        uint32_t given, taken;
+        const uint64_t in = offset(send, length(to), given), at = offset(receive, length(a.rank), taken);
+        move(sum, ring.input(to) + in, slot(to, turn), sends ? given : 0, slot(a.rank, taking), receives ? taken : 0,
+             receive.away == 1, own + at, receive.away + 1 == a.nranks, out + at);
+      };
+      auto signal = [&] {
         if (receives) allow();
         if (sends) storeRelease<Scope::sys>(flag(to, a.rank), before + turn + 1);
-      }
+      };
+      if (!ring.pipe.step(arrival, space, pass, signal)) return false;
       if (sends) advance(send);
       if (receives) advance(receive);
     }
@@ -203,20 +201,14 @@ struct Fold {
 
 template <class R, Access A>
 GOCCL_DEVICE void foldReduceScatter(const Args& a) {
-  __shared__ uint32_t halted[2];
-  if (threadIdx.x < 2) halted[threadIdx.x] = 0;
-  __syncthreads();
-  Ring<Nothing, A> ring(a, halted);
+  Ring<NoReducer, A> ring(a);
   ring.divide(a.bytes);
   Fold<R, A>(ring).run(false, a.recv);
 }
 
 template <class R, Access A>
 GOCCL_DEVICE void foldAllReduce(const Args& a) {
-  __shared__ uint32_t halted[2];
-  if (threadIdx.x < 2) halted[threadIdx.x] = 0;
-  __syncthreads();
-  Ring<Nothing, A> ring(a, halted);
+  Ring<NoReducer, A> ring(a);
   ring.divide(a.sendStride);
   uint8_t* home = ring.output(a.rank);
   if (!Fold<R, A>(ring).run(true, home)) return;

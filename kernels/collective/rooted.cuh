@@ -5,8 +5,9 @@
 //   reduce      1. every rank sends each owner its part of the owner's slice; the owner folds them in rank order
 //               2. each owner sends the result to the root         N into the root
 //
-// Both run pass by pass, so the two steps overlap. For the epochs' argument (args.cuh) every rank must hear from every other in every pass: in a
-// reduce all do; in a broadcast owners also send the root a token when they begin a pass, and the root ends the pass when it has them all.
+// Both run pass by pass, so the two steps overlap. The argument for the epochs (args.cuh) needs every rank to receive
+// from every other in every pass. In a reduce all do. In a broadcast, owners also send the root a token when they begin
+// a pass, and the root ends the pass when it has all tokens.
 #pragma once
 
 #include <collective/kernels.cuh>
@@ -34,15 +35,9 @@ GOCCL_DEVICE void storeSlice(const Args& a, uint32_t slice, uint64_t unit, const
 // receiveSlices stores what the ranks in from send of the slices that they own.
 template <class P, int N>
 GOCCL_DEVICE Status receiveSlices(const Args& a, uint64_t area, uint32_t from, uint64_t unit, uint32_t epoch) {
-  const uint32_t n = N > 0 ? N : a.nranks;
-#pragma unroll 1
-  for (uint32_t first = 0; first < n; first += batchOf<N>) {
-    Status s = receive<P, N>(a, area, from, first, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
-      if (from >> r & 1) storeSlice<P>(a, owned(a, r), unit, d);
-    });
-    if (s != statusOk) return s;
-  }
-  return statusOk;
+  return receiveAll<P, N>(a, area, from, threadIdx.x, epoch, [&](uint32_t r, const typename P::Data& d) {
+    if (from >> r & 1) storeSlice<P>(a, owned(a, r), unit, d);
+  });
 }
 
 template <class P, int N>
@@ -57,13 +52,7 @@ GOCCL_DEVICE void broadcast(const Args& a) {
         if (a.send != a.recv) storeSlice<P>(a, owned(a, p), unit, d);
       });
       if (!token) return statusOk;
-      const uint32_t n = N > 0 ? N : a.nranks;
-#pragma unroll 1
-      for (uint32_t first = 0; first < n; first += batchOf<N>) {
-        Status s = receive<P, N>(a, shared, peers(a), first, threadIdx.x, epoch, [](uint32_t, const typename P::Data&) {});
-        if (s != statusOk) return s;
-      }
-      return statusOk;
+      return receiveAll<P, N>(a, shared, peers(a), threadIdx.x, epoch, [](uint32_t, const typename P::Data&) {});
     }
     if (token) P::send(targetSlot(a, shared, a.root), threadIdx.x, typename P::Data{}, epoch);
     typename P::Data d;

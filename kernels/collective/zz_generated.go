@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	//go:embed collective_sm80.cubin.gz
+	//go:embed collective_sm80.cubin
 	image0 []byte
-	//go:embed collective_sm90.cubin.gz
+	//go:embed collective_sm90.cubin
 	image1 []byte
-	//go:embed collective_compute90.ptx.gz
+	//go:embed collective_compute90.ptx
 	image2 []byte
-	//go:embed collective_sm100.cubin.gz
+	//go:embed collective_sm100.cubin
 	image3 []byte
 )
 
@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "f07639a9f1e39aa96e310a46dcbf049602cdeee86641b6253e918e847fb5256e",
+	Source:   "50c6ed3263aa384bdeff34ccd7d149760dfdf77bacef200c0dcd1dc63669c837",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",
@@ -44,9 +44,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_int32",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_int64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_int8",
-		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_uint32",
-		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_uint64",
-		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_uint8",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_bfloat16_sum_n2",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_bfloat16_sum_n4",
@@ -77,9 +74,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll128_int32",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll128_int64",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll128_int8",
-		"ncclDevKernel_goccl_all_reduce_two_shot_ll128_uint32",
-		"ncclDevKernel_goccl_all_reduce_two_shot_ll128_uint64",
-		"ncclDevKernel_goccl_all_reduce_two_shot_ll128_uint8",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_bfloat16_sum_n2",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_bfloat16_sum_n4",
@@ -128,9 +122,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_reduce_ll128_int32",
 		"ncclDevKernel_goccl_reduce_ll128_int64",
 		"ncclDevKernel_goccl_reduce_ll128_int8",
-		"ncclDevKernel_goccl_reduce_ll128_uint32",
-		"ncclDevKernel_goccl_reduce_ll128_uint64",
-		"ncclDevKernel_goccl_reduce_ll128_uint8",
 		"ncclDevKernel_goccl_reduce_scatter_ll128_bfloat16",
 		"ncclDevKernel_goccl_reduce_scatter_ll128_bfloat16_sum_n2",
 		"ncclDevKernel_goccl_reduce_scatter_ll128_bfloat16_sum_n4",
@@ -149,9 +140,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_reduce_scatter_ll128_int32",
 		"ncclDevKernel_goccl_reduce_scatter_ll128_int64",
 		"ncclDevKernel_goccl_reduce_scatter_ll128_int8",
-		"ncclDevKernel_goccl_reduce_scatter_ll128_uint32",
-		"ncclDevKernel_goccl_reduce_scatter_ll128_uint64",
-		"ncclDevKernel_goccl_reduce_scatter_ll128_uint8",
 		"ncclDevKernel_goccl_reduce_scatter_ll_bfloat16",
 		"ncclDevKernel_goccl_reduce_scatter_ll_bfloat16_sum_n2",
 		"ncclDevKernel_goccl_reduce_scatter_ll_bfloat16_sum_n4",
@@ -166,9 +154,9 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_reduce_scatter_ll_float32_sum_n8",
 	},
 	Images: []artifact.Image{
-		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},
-		{Major: 9, Minor: 0, Data: artifact.Gzip(image1)},
-		{Major: 9, Minor: 0, PTX: true, Data: artifact.Gzip(image2)},
-		{Major: 10, Minor: 0, Data: artifact.Gzip(image3)},
+		{Major: 8, Minor: 0, Data: image0},
+		{Major: 9, Minor: 0, Data: image1},
+		{Major: 9, Minor: 0, PTX: true, Data: image2},
+		{Major: 10, Minor: 0, Data: image3},
 	},
 }

@@ -9,7 +9,8 @@
 namespace goccl {
 namespace executor {
 
-// A copy of at least bulkBytes goes by bulk copies where there are any: below, filling the pipe costs more than it gains.
+// A copy of at least bulkBytes goes by bulk copies where there are any: below, filling the pipe costs more than it
+// gains.
 constexpr uint64_t bulkBytes = 32 << 10;
 constexpr uint32_t bulkChunk = 16 << 10;
 constexpr uint32_t bulkStages = 8;
@@ -21,10 +22,11 @@ GOCCL_DEVICE uint4* stagedProgram() { return sharedWords; }
 inline uint4* stagedProgram() { return reinterpret_cast<uint4*>(currentBlock->shared); }
 #endif
 
-// bulkCopy copies bytes, a multiple of 16 as the addresses are, through a pipe at offset at of the block's shared memory, which is a multiple of 128. One
-// thread calls it; when it returns the copy is done, and the pipe is gone.
+// bulkCopy copies bytes, a multiple of 16 as the addresses are, through a pipe at offset at of the block's shared
+// memory, which is a multiple of 128. One thread calls it; when it returns the copy is done, and the pipe is gone.
 #if GOCCL_CUDA
-__device__ __noinline__ Status bulkCopy(uint32_t at, uint8_t* dst, const uint8_t* src, uint64_t bytes, AbortBlock* abort) {
+__device__ __noinline__ Status bulkCopy(uint32_t at, uint8_t* dst, const uint8_t* src, uint64_t bytes,
+                                        AbortBlock* abort) {
 #if GOCCL_BULK
   BulkPipe pipe;
   pipe.init(reinterpret_cast<uint8_t*>(sharedWords) + at, bulkChunk, bulkStages, abort);
@@ -38,7 +40,7 @@ __device__ __noinline__ Status bulkCopy(uint32_t at, uint8_t* dst, const uint8_t
 #endif
 }
 #else
-// On the host a copy is a copy: who meets whom around it is what tests look at.
+// The host copies plainly: its tests check the barriers around a bulk copy.
 inline Status bulkCopy(uint32_t, uint8_t* dst, const uint8_t* src, uint64_t bytes, AbortBlock*) {
   copyBytes(dst, src, bytes, 0, 1);
   return statusOk;

@@ -1,61 +1,32 @@
 // The executor: one kernel that runs any plan. A block of the grid is a thread block of the plan.
 //
 //   1. fetch     the block's program (fetch.cuh); block 0 publishes where this rank's buffers are
-//   2. ops       one after the other; threads run freely between the points where they meet (nop, barrier, what port ops add, bulk copies)
+//   2. ops       one after the other; threads run freely between the points where they meet: nops, barriers, bulk
+//                copies, and what the host adds around port ops
 //
-// A block just ends: it has nothing to tell the others. Plans of packets alone have a kernel of their own: quick.cuh.
+// A block ends without a signal to others. Plans of packets alone have a kernel of their own: quick.cuh.
 //
 // # Memory order
 //
-// A signal is a release at system scope by one thread, a wait an acquire by one thread; the plan's nops (__syncthreads) join them to the block.
-// Packets carry their own flag, the epoch. What peers say of their buffers is read once per block and launch, after their record shows this epoch.
+// A signal is a release at system scope by one thread, a wait an acquire by one thread; the plan's nops (__syncthreads)
+// join them to the block. Packets carry their own flag, the epoch. What peers say of their buffers is read once per
+// block and launch, after their record shows this epoch.
 //
 // # Failure
 //
-// A wait that gives up makes its thread skip all further work; at the next meeting point the block learns of it and leaves. Bounds of
-// every access are checked against the sizes of the buffers, whatever the plan says.
+// A wait that gives up makes its thread skip all further work; at the next meeting point the block learns of it and
+// leaves. Bounds of every access are checked against the sizes of the buffers, whatever the plan says.
 #pragma once
 
+#include <goccl/semaphore.cuh>
+
+#include <executor/address.cuh>
 #include <executor/bulk_copy.cuh>
 #include <executor/fetch.cuh>
 #include <executor/move.cuh>
 
 namespace goccl {
 namespace executor {
-
-// locate is where byte x of the chunk j after the operand's first lies, and how much of that chunk exists from there on.
-GOCCL_DEVICE uint64_t locate(const Args& a, const Operand& o, uint32_t j, uint64_t x, uint64_t& avail) {
-  uint32_t i = o.within + j, b = o.block;
-  if (i >= a.period) {
-    b += i / a.period;
-    i %= a.period;
-  }
-  uint64_t pos = static_cast<uint64_t>(i) * a.chunk + x;
-  if (pos >= a.block) {
-    avail = 0;
-    return static_cast<uint64_t>(b) * a.block + a.block;
-  }
-  avail = a.block - pos < a.chunk - x ? a.block - pos : a.chunk - x;
-  return static_cast<uint64_t>(b) * a.block + pos;
-}
-
-// address is where a span begins in an operand, or null when it does not lie in the buffer.
-GOCCL_DEVICE uint8_t* address(const Args& a, const Operand& o, uint64_t at, uint64_t n, uint64_t real, uint32_t j, uint64_t x, uint32_t parity) {
-  const Rank& r = a.rank[o.rank];
-  uint64_t size = r.planeBytes, off = static_cast<uint64_t>(o.index) * a.chunk + at;
-  uint8_t* p;
-  if (o.plane <= planeOutput) {
-    uint64_t avail;
-    size = r.size[o.plane];
-    if (!a.linear) off = locate(a, o, j, x, avail);
-    p = o.rank == a.self ? a.buffer[o.plane] : reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(a.peers[(blockIdx.x * maxRanks + o.rank) * 2 + o.plane]));
-  } else {
-    p = r.scratch + (o.plane == planeScratch ? r.plain[parity] : r.packets[parity]);
-  }
-  if (o.plane == planePackets) real = n;
-  if (real != 0 && (off > size || real > size - off || p == nullptr)) return nullptr;
-  return real == 0 ? r.control : p + (o.plane == planePackets ? 2 * off : off);  // of nothing, any address will do
-}
 
 template <Type T>
 class Block {
@@ -83,11 +54,16 @@ class Block {
   GOCCL_DEVICE const Item& item(uint32_t i) const { return reinterpret_cast<const Item*>(program + header().items)[i]; }
   GOCCL_DEVICE uint32_t parity() const { return epoch & 1; }
   // place is what a report says of the position in the plan.
-  GOCCL_DEVICE const void* place() const { return reinterpret_cast<const void*>(static_cast<uintptr_t>(static_cast<uint64_t>(blockIdx.x) << 32 | pc)); }
+  GOCCL_DEVICE const void* place() const {
+    return reinterpret_cast<const void*>(static_cast<uintptr_t>(static_cast<uint64_t>(blockIdx.x) << 32 | pc));
+  }
 
-  GOCCL_DEVICE Record* record(uint32_t r) const { return reinterpret_cast<Record*>(a.rank[r].control + controlRecord * parity()); }
+  GOCCL_DEVICE Record* record(uint32_t r) const {
+    return reinterpret_cast<Record*>(a.rank[r].control + controlRecord * parity());
+  }
   GOCCL_DEVICE uint64_t* inbound(uint32_t r, uint32_t link) const {
-    return reinterpret_cast<uint64_t*>(a.rank[r].control + controlInbound + static_cast<uint64_t>(inboundStride) * link);
+    return reinterpret_cast<uint64_t*>(a.rank[r].control + controlInbound +
+                                       static_cast<uint64_t>(inboundStride) * link);
   }
 
   GOCCL_DEVICE void publish() {
@@ -120,8 +96,8 @@ class Block {
         case codeSignal:
           for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x) {
             const Entry& e = item(o.first + i).entry;
-            // What a relaxed signal stands for was over before this kernel began, and that a kernel begins after what is before it in its stream is
-            // order enough; threads of a test know no streams.
+            // What a relaxed signal stands for was over before this kernel began, and that a kernel begins after what
+            // is before it in its stream is order enough; threads of a test know no streams.
             if (GOCCL_CUDA && (o.flags & flagRelaxed))
               addRelaxed<Scope::sys>(inbound(e.peer, e.theirs), uint64_t{1});
             else
@@ -133,15 +109,18 @@ class Block {
             const Entry& e = item(o.first + i).entry;
             uint64_t next = loadRelaxed<Scope::gpu>(&a.expected[e.mine]) + 1;
             const uint64_t* counter = inbound(a.self, e.mine);
-            failed = waitUntil([&] { return static_cast<int64_t>(loadAcquire<Scope::sys>(counter) - next) >= 0; }, a.abort, place(), waitSemaphore, -1, e.peer);
+            failed = waitUntil([&] { return SemaphoreHandle::reached(loadAcquire<Scope::sys>(counter), next); },
+                               a.abort, place(), waitSemaphore, -1, e.peer);
             if (failed == statusOk) storeRelaxed<Scope::gpu>(&a.expected[e.mine], next);
           }
           break;
         case codeAcquire:
-          for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x) failed = a.semaphores[item(o.first + i).entry.mine].acquire(a.abort);
+          for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x)
+            failed = a.semaphores[item(o.first + i).entry.mine].acquire(a.abort);
           break;
         case codeRelease:
-          for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x) a.semaphores[item(o.first + i).entry.mine].release();
+          for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x)
+            a.semaphores[item(o.first + i).entry.mine].release();
           break;
         case codeData:
           if (!data(o)) return;
@@ -161,7 +140,8 @@ class Block {
             continue;
           }
           break;
-        default: break;  // codeFlush: its flagMeet is all it needs, since transfers are done by this block
+        default:
+          break;  // codeFlush: its flagMeet is all it needs, since transfers are done by this block
       }
       ++pc;
     }
@@ -172,7 +152,8 @@ class Block {
     for (uint32_t r = threadIdx.x; r < a.nranks && failed == statusOk; r += blockDim.x) {
       if (!(mask >> r & 1)) continue;
       const Record* rec = record(r);
-      failed = waitUntil([&] { return loadAcquire<Scope::sys>(&rec->epoch) == epoch; }, a.abort, place(), waitSemaphore, -1, r);
+      failed = waitUntil([&] { return loadAcquire<Scope::sys>(&rec->epoch) == epoch; }, a.abort, place(), waitSemaphore,
+                         -1, r);
       if (failed != statusOk) break;
       if (loadRelaxed<Scope::sys>(&rec->signature) != a.signature) {
         failed = statusInvalid;
@@ -218,7 +199,8 @@ class Block {
         }
       }
       // Threads of a warp stay together: each computes one address.
-      if (a.bulk != 0 && o.sources == 1 && o.destinations == 1 && !(o.flags & (flagPackets | flagRaw)) && s.real >= bulkBytes) {
+      if (a.bulk != 0 && o.sources == 1 && o.destinations == 1 && !(o.flags & (flagPackets | flagRaw)) &&
+          s.real >= bulkBytes) {
         if (!moveBulk(o, s)) return false;
       } else if (!__any_sync(0xffffffffu, failed != statusOk)) {
         move(o, s);
@@ -229,7 +211,10 @@ class Block {
     return true;
   }
 
-  GOCCL_DEVICE uint32_t reduction(const Op& o) const { return o.reduction == callersOp ? a.op : o.reduction; }
+  // reduction is the operator of an op, with the unsignedBit of the caller's type.
+  GOCCL_DEVICE uint32_t reduction(const Op& o) const {
+    return o.reduction == callersOp ? a.op : o.reduction | (a.op & unsignedBit);
+  }
 
   // Pointers are where a span begins in each operand of an op.
   struct Pointers {
@@ -237,7 +222,8 @@ class Block {
     uint32_t srcPackets, dstPackets;  // which of them are packets, a bit each
   };
 
-  // point computes the addresses, a thread of a warp one, and hands them round. It returns false when one is outside of its buffer.
+  // point computes the addresses, a thread of a warp one, and hands them round. It returns false when one is outside of
+  // its buffer.
   GOCCL_DEVICE bool point(Pointers& p, const Op& o, const Span& s) const {
     const uint32_t ns = o.sources, nd = o.destinations;
 #if GOCCL_CUDA
@@ -254,8 +240,10 @@ class Block {
     p.dstPackets = all >> ns;
 #pragma unroll
     for (uint32_t i = 0; i < batch; ++i) {
-      p.src[i] = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(__shfl_sync(0xffffffffu, static_cast<unsigned long long>(mine), static_cast<int>(i))));
-      p.dst[i] = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(__shfl_sync(0xffffffffu, static_cast<unsigned long long>(mine), static_cast<int>((ns + i) % 32))));
+      p.src[i] = reinterpret_cast<uint8_t*>(
+          static_cast<uintptr_t>(__shfl_sync(0xffffffffu, static_cast<unsigned long long>(mine), static_cast<int>(i))));
+      p.dst[i] = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(
+          __shfl_sync(0xffffffffu, static_cast<unsigned long long>(mine), static_cast<int>((ns + i) % 32))));
     }
     return __all_sync(0xffffffffu, mine != 0);
 #else
@@ -272,9 +260,9 @@ class Block {
 #endif
   }
 
-  // moveBulk copies a large span by bulk copies of one thread, what does not fill 16 bytes by all, or, where an address is not aligned, everything by all.
-  // The block's threads meet before and after: what any of them has written can be the source, and any of them may go on with the copy. It returns
-  // false when the block must leave.
+  // moveBulk copies a large span by bulk copies of one thread, what does not fill 16 bytes by all, or, where an address
+  // is not aligned, everything by all. The block's threads meet before and after: what any of them has written can be
+  // the source, and any of them may go on with the copy. It returns false when the block must leave.
   GOCCL_DEVICE bool moveBulk(const Op& o, const Span& s) {
     if (meet()) return false;
     Pointers p;
@@ -333,34 +321,8 @@ class Block {
     }
   }
 
-  // load16 and store16 decide once for all operands whether vectors are aligned and whole.
-  GOCCL_DEVICE void load16(uint4 (&x)[batch], uint8_t* const (&p)[batch], uint32_t n, uint64_t off, uint64_t left) {
-    uintptr_t low = left < 16;
-#pragma unroll
-    for (uint32_t i = 0; i < batch; ++i)
-      if (i < n) low |= reinterpret_cast<uintptr_t>(p[i]) & 15;
-    if (low == 0) {
-#pragma unroll
-      for (uint32_t i = 0; i < batch; ++i)
-        if (i < n) x[i] = loadVec(p[i] + off);
-      return;
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < batch; ++i)
-      if (i < n) x[i] = slowLoad(p[i] + off, left);
-  }
-  GOCCL_DEVICE void store16(uint8_t* const (&p)[batch], uint32_t n, uint64_t off, uint64_t left, uint4 v) {
-#pragma unroll
-    for (uint32_t i = 0; i < batch; ++i) {
-      if (i >= n) continue;
-      if (left >= 16 && (reinterpret_cast<uintptr_t>(p[i]) & 15) == 0)
-        storeVec(p[i] + off, v);
-      else
-        slowStore(p[i] + off, left, v);
-    }
-  }
-
-  // movePackets moves 8 bytes a thread. Packets beyond what exists in the plain operands carry zeros, and are waited for.
+  // movePackets moves 8 bytes a thread. Packets beyond what exists in the plain operands carry zeros, and are waited
+  // for.
   GOCCL_DEVICE void movePackets(const Pointers& p, const Op& o, const Span& s) {
     const uint32_t ns = o.sources, nd = o.destinations, kind = reduction(o);
 #pragma unroll 1
@@ -382,44 +344,39 @@ class Block {
 
   GOCCL_DEVICE void put(uint8_t* p, bool packet, uint64_t u, uint64_t left, uint4 v) {
     if (packet)
-      storePacket(reinterpret_cast<uint4*>(p) + u, make_uint4(v.x, epoch, v.y, epoch));
-    else if (left >= 8 && (reinterpret_cast<uintptr_t>(p) & 7) == 0)
-      storeVec2(p + u * 8, make_uint2(v.x, v.y));
+      reinterpret_cast<LL16Packet*>(p)[u].write(v.x, v.y, epoch);
     else if (left > 0)
-      scatterWord(p + u * 8, make_uint2(v.x, v.y), left < 8 ? static_cast<uint32_t>(left) : 8);
+      storeWord(p + u * 8, left, make_uint2(v.x, v.y));
   }
 
-  // fetch reads one unit of the first batch of n sources into the lower halves of x; for packets it waits until all are of this epoch.
-  GOCCL_DEVICE bool fetch(uint4 (&x)[batch], uint8_t* const (&src)[batch], uint32_t packets, uint32_t n, uint64_t u, uint64_t left) {
+  // fetch reads one unit of the first batch of n sources into the lower halves of x; for packets it waits until all are
+  // of this epoch.
+  GOCCL_DEVICE bool fetch(uint4 (&x)[batch], uint8_t* const (&src)[batch], uint32_t packets, uint32_t n, uint64_t u,
+                          uint64_t left) {
 #pragma unroll
     for (uint32_t i = 0; i < batch; ++i) {
       if (i >= n || (packets >> i & 1)) continue;
-      uint2 w = make_uint2(0, 0);
-      if (left >= 8 && (reinterpret_cast<uintptr_t>(src[i]) & 7) == 0)
-        w = loadVec2(src[i] + u * 8);
-      else if (left > 0)
-        w = gatherWord(src[i] + u * 8, left < 8 ? static_cast<uint32_t>(left) : 8);
+      const uint2 w = left > 0 ? loadWord(src[i] + u * 8, left) : make_uint2(0, 0);
       x[i] = make_uint4(w.x, w.y, 0, 0);
     }
     uint64_t start = 0;
-#pragma unroll 1
-    for (uint32_t spins = 1;; ++spins) {
-      uint32_t late = batch;
+    uint32_t late;
+    failed = spin(
+        [&] {
+          late = batch;
 #pragma unroll
-      for (uint32_t i = 0; i < batch; ++i) {
-        if (i >= n || !(packets >> i & 1)) continue;
-        uint4 v = loadPacket(reinterpret_cast<const uint4*>(src[i]) + u);
-        x[i] = make_uint4(v.x, v.z, 0, 0);
-        if (v.y != epoch || v.w != epoch) late = i;
-      }
-      if (late == batch) return true;
-      if (spins % spinsPerCheck == 0) {
-        // Who writes the packet is not known here; the host finds it by the source's number, which travels as the peer.
-        failed = checkAbort(a.abort, start, place(), waitPacket, late);
-        if (failed != statusOk) return false;
-      }
-      pause();
-    }
+          for (uint32_t i = 0; i < batch; ++i) {
+            if (i >= n || !(packets >> i & 1)) continue;
+            uint2 w;
+            if (!reinterpret_cast<const LL16Packet*>(src[i])[u].tryRead(epoch, w)) late = i;
+            x[i] = make_uint4(w.x, w.y, 0, 0);
+          }
+          return late == batch;
+        },
+        // Which rank writes the packet is not known here: the host finds it by the number of the source, which travels
+        // as the peer.
+        [&] { return checkAbort(a.abort, start, place(), waitPacket, late); });
+    return failed == statusOk;
   }
 
   // copyPackets copies packets as they are, flags included.
@@ -433,32 +390,6 @@ class Block {
     }
   }
 };
-
-// scale multiplies by a factor, or divides by n: what pre-multiplied sums need before a plan runs and averages after it.
-template <Type T>
-GOCCL_DEVICE void scale(uint8_t* dst, const uint8_t* src, uint64_t bytes, uint64_t factorBits, const uint8_t* factorPtr, uint32_t n) {
-  using Sum = Accumulator<T, goccl::Op::sum>;
-  using A = typename Element<T>::Accumulator;
-  A factor{};
-  if (n == 0) {
-    if (factorPtr != nullptr) {
-      uint2 w = gatherWord(factorPtr, Element<T>::size);
-      factorBits = static_cast<uint64_t>(w.y) << 32 | w.x;
-    }
-    A all[Element<T>::perVector];
-    unpack<T>(make_uint4(static_cast<uint32_t>(factorBits), static_cast<uint32_t>(factorBits >> 32), 0, 0), all);
-    factor = all[0];
-  }
-  for (uint64_t v = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; v * 16 < bytes; v += static_cast<uint64_t>(gridDim.x) * blockDim.x) {
-    Sum s;
-    s.load(loadVector(src + v * 16, bytes - v * 16));
-    if (n == 0)
-      s.scale(factor);
-    else
-      s.divide(n);
-    storeVector(dst + v * 16, bytes - v * 16, s.result());
-  }
-}
 
 }  // namespace executor
 }  // namespace goccl

@@ -1,5 +1,5 @@
-// What the executor kernel gets: the program of a rank, one launch's sizes and addresses, and the memory that lives on between launches. The host's
-// side is executor/gpu_layout.go; both are written from this file.
+// What the executor kernel gets: the program of a rank, one launch's sizes and addresses, and the memory that lives on
+// between launches. The host's side is executor/gpu_layout.go; both are written from this file.
 #pragma once
 
 #include <goccl/device_syncer.cuh>
@@ -43,19 +43,21 @@ constexpr uint8_t callersOp = 255;
 struct Op {
   uint8_t code, flags, reduction, pad0;
   uint16_t sources, destinations;
-  uint32_t first;    // record of the first operand (sources, then destinations) or entry
-  uint32_t count;    // data: chunks of an operand; otherwise entries, or for a barrier blocks
-  uint32_t to;       // loop: behind its end; end of loop: its first op
-  uint32_t io;       // ranks whose input or output is touched, a bit each
+  uint32_t first;  // record of the first operand (sources, then destinations) or entry
+  uint32_t count;  // data: chunks of an operand; otherwise entries, or for a barrier blocks
+  uint32_t to;     // loop: behind its end; end of loop: its first op
+  uint32_t io;     // ranks whose input or output is touched, a bit each
   uint16_t slice, slices;
-  uint32_t chunks;   // loop: what all iterations together cover; data: which sources are packets, a bit each, and 16 bits on which destinations
-  uint64_t unit;     // loop: bytes of an iteration; static: the slice's first byte, which the quick kernel writes
-  uint64_t bytes;    // static: the slice's size, in the same way
+  // Loops: what all iterations together cover. Data: which sources are packets, a bit each, and 16 bits on which
+  // destinations are.
+  uint32_t chunks;
+  uint64_t unit;   // loop: bytes of an iteration; static: the slice's first byte, which the quick kernel writes
+  uint64_t bytes;  // static: the slice's size, in the same way
 };
 static_assert(sizeof(Op) == 48, "the host writes it");
 
-// Operand is chunks of a plane of a rank. block and within are index divided by the period. Static operands say how many chunks; others, and entries,
-// have 0 in that place.
+// Operand is chunks of a plane of a rank. block and within are index divided by the period. Static operands say how
+// many chunks; others, and entries, have 0 in that place.
 struct Operand {
   uint8_t rank, plane;
   uint16_t chunks;
@@ -78,8 +80,9 @@ union Item {
 };
 static_assert(sizeof(Item) == 16, "the host writes it");
 
-// Header begins the program of a block; ops follow, then items. The epoch is the block's own word, which lives on between launches: it comes with the
-// program's first load, and blocks need not agree on when to raise it, because every launch runs all of them.
+// Header begins the program of a block; ops follow, then items. The epoch is the block's own word, which lives on
+// between launches: it comes with the program's first load, and blocks need not agree on when to raise it, because
+// every launch runs all of them.
 struct Header {
   uint32_t ops, items;  // number of ops; offset of the items in bytes
   uint32_t epoch;       // of the last launch
@@ -120,16 +123,14 @@ struct Args {
   uint32_t period, shift;  // the unit of division is 1 << shift
   uint32_t self, nranks;
   uint32_t stride, shared;  // bytes of a block's program; whether it fits shared memory
-  uint32_t op, linear;      // the caller's operator; no chunk is short
+  uint32_t op, linear;      // the caller's operator, with unsignedBit for unsigned types; no chunk is short
   uint32_t publish, signature;
   uint32_t region[2];
   uint64_t offset[2];
   uint32_t bulk, pad2;  // where the pipe of bulk copies lies in shared memory, 0 for none
 };
-static_assert(sizeof(Rank) == 80 && sizeof(Args) == 1280 + 10 * 8 + 2 * 8 + 10 * 4 + 2 * 4 + 2 * 8 + 2 * 4, "the host writes them");
-
-// nextEpoch skips 0, which fresh memory holds, and keeps the parity alternating when the count wraps.
-GOCCL_DEVICE uint32_t nextEpoch(uint32_t e) { return e == 0xffffffffu ? 2u : e + 1u; }
+static_assert(sizeof(Rank) == 80 && sizeof(Args) == 1280 + 10 * 8 + 2 * 8 + 10 * 4 + 2 * 4 + 2 * 8 + 2 * 4,
+              "the host writes them");
 
 }  // namespace executor
 }  // namespace goccl

@@ -1,12 +1,14 @@
-// The quick kernel: runs plans of packets alone, of which small messages are made. What it does not take, the executor does (executor.cuh): uneven
-// messages, operators other than sum, sizes and addresses that are no multiples of 8, anything but static ops and nops.
+// The quick kernel: runs plans of packets alone, of which small messages are made. What it does not take, the executor
+// does (executor.cuh): uneven messages, operators other than sum, sizes and addresses that are no multiples of 8,
+// anything but static ops and nops.
 //
 //   1. fetch     the block's program, and its epoch
 //   2. prepare   the address of every operand and the slice of every op, a thread each
-//   3. ops       8 bytes a thread and unit; several units of a copy, all sources of a reduction are on their way at once
+//   3. ops       a thread moves units of 8 bytes; several units of a copy, or all sources of a reduction, are in flight
 //
-// Nothing but the packets' flags orders anything between blocks and ranks. Units go to the same threads as in the executor (unit u of an op to thread u
-// modulo the block's size), because a plan may count on a thread's finding what it has itself written.
+// Nothing but the packets' flags orders anything between blocks and ranks. Units go to the same threads as in the
+// executor (unit u of an op to thread u modulo the block's size), because a plan may count on a thread's finding what
+// it has itself written.
 #pragma once
 
 #include <executor/fetch.cuh>
@@ -61,20 +63,25 @@ class Quick {
   GOCCL_DEVICE const Header& header() const { return *reinterpret_cast<const Header*>(program); }
   GOCCL_DEVICE Op* list() const { return reinterpret_cast<Op*>(program + sizeof(Header)); }
   GOCCL_DEVICE uint8_t* at(uint32_t i) const { return items[i].place.at; }
-  GOCCL_DEVICE const void* position() const { return reinterpret_cast<const void*>(static_cast<uintptr_t>(static_cast<uint64_t>(blockIdx.x) << 32 | pc)); }
+  GOCCL_DEVICE const void* position() const {
+    return reinterpret_cast<const void*>(static_cast<uintptr_t>(static_cast<uint64_t>(blockIdx.x) << 32 | pc));
+  }
 
-  // prepare writes into the block's copy of the program: the address of an operand in its place, or null where it does not lie in its buffer; and
-  // an op's slice. Addresses are those of whole operands.
+  // prepare writes into the block's copy of the program: the address of an operand in its place, or null where it does
+  // not lie in its buffer; and an op's slice. Addresses are those of whole operands.
   GOCCL_DEVICE void prepare() {
     const uint32_t parity = epoch & 1, n = header().count, m = header().ops;
     for (uint32_t i = threadIdx.x; i < n + m; i += blockDim.x) {
       if (i < n) {
         const Operand q = items[i].operand;
         const bool packets = q.plane == planePackets;
-        uint8_t* p = packets ? a.packets[q.rank][parity] : q.plane == planeScratch ? a.plain[parity] : a.buffer[q.plane];
+        uint8_t* p = packets                   ? a.packets[q.rank][parity]
+                     : q.plane == planeScratch ? a.plain[parity]
+                                               : a.buffer[q.plane];
         const uint64_t size = q.plane <= planeOutput ? a.size[q.plane] : a.room[q.rank];
         const uint64_t off = q.index * a.chunk;
-        const bool inside = p != nullptr && (packets || q.rank == a.self) && off <= size && q.chunks * a.chunk <= size - off;
+        const bool inside =
+            p != nullptr && (packets || q.rank == a.self) && off <= size && q.chunks * a.chunk <= size - off;
         items[i].place = Place{inside ? p + (packets ? 2 * off : off) : nullptr, 0};
       } else {
         Op& o = list()[i - n];
@@ -100,12 +107,18 @@ class Quick {
     } else if (ns == 1 && srcPackets == 0) {
       spread(at(first) + lo, first + 1, nd, dstPackets, lo, units);
     } else if (ns == 1) {
-      unpack(reinterpret_cast<const uint4*>(at(first) + 2 * lo), first + 1, nd, dstPackets, lo, units);
+      unpack(reinterpret_cast<const LL16Packet*>(at(first) + 2 * lo), first + 1, nd, dstPackets, lo, units);
     } else {
       switch (ns) {
-        case 2: reduce<2>(ns, first, srcPackets, nd, dstPackets, lo, units); break;
-        case 4: reduce<4>(ns, first, srcPackets, nd, dstPackets, lo, units); break;
-        default: reduce<0>(ns, first, srcPackets, nd, dstPackets, lo, units); break;
+        case 2:
+          reduce<2>(ns, first, srcPackets, nd, dstPackets, lo, units);
+          break;
+        case 4:
+          reduce<4>(ns, first, srcPackets, nd, dstPackets, lo, units);
+          break;
+        default:
+          reduce<0>(ns, first, srcPackets, nd, dstPackets, lo, units);
+          break;
       }
     }
   }
@@ -115,15 +128,16 @@ class Quick {
 
   // put stores the units of a thread to nd operands.
   template <uint32_t Units>
-  GOCCL_DEVICE void put(const uint2 (&v)[Units], uint32_t u, uint32_t first, uint32_t nd, uint32_t dstPackets, uint64_t lo, uint32_t units) const {
+  GOCCL_DEVICE void put(const uint2 (&v)[Units], uint32_t u, uint32_t first, uint32_t nd, uint32_t dstPackets,
+                        uint64_t lo, uint32_t units) const {
 #pragma unroll 1
     for (uint32_t d = 0; d < nd; ++d) {
       uint8_t* dst = at(first + d);
       if (dstPackets >> d & 1) {
-        uint4* p = reinterpret_cast<uint4*>(dst + 2 * lo) + u;
+        LL16Packet* p = reinterpret_cast<LL16Packet*>(dst + 2 * lo) + u;
 #pragma unroll
         for (uint32_t k = 0; k < Units; ++k)
-          if (u + k * blockDim.x < units) storePacket(p + k * blockDim.x, make_uint4(v[k].x, epoch, v[k].y, epoch));
+          if (u + k * blockDim.x < units) p[k * blockDim.x].write(v[k], epoch);
       } else {
 #pragma unroll
         for (uint32_t k = 0; k < Units; ++k)
@@ -132,7 +146,8 @@ class Quick {
     }
   }
 
-  GOCCL_DEVICE void spread(const uint8_t* src, uint32_t first, uint32_t nd, uint32_t dstPackets, uint64_t lo, uint32_t units) const {
+  GOCCL_DEVICE void spread(const uint8_t* src, uint32_t first, uint32_t nd, uint32_t dstPackets, uint64_t lo,
+                           uint32_t units) const {
 #pragma unroll 1
     for (uint32_t u = threadIdx.x; u < units; u += ahead * blockDim.x) {
       uint2 v[ahead];
@@ -143,38 +158,33 @@ class Quick {
     }
   }
 
-  GOCCL_DEVICE void unpack(const uint4* src, uint32_t first, uint32_t nd, uint32_t dstPackets, uint64_t lo, uint32_t units) {
+  GOCCL_DEVICE void unpack(const LL16Packet* src, uint32_t first, uint32_t nd, uint32_t dstPackets, uint64_t lo,
+                           uint32_t units) {
 #pragma unroll 1
     for (uint32_t u = threadIdx.x; u < units; u += ahead * blockDim.x) {
       uint2 v[ahead];
       uint64_t start = 0;
-#pragma unroll 1
-      for (uint32_t spins = 1;; ++spins) {
-        bool fresh = true;
+      failed = spin(
+          [&] {
+            bool fresh = true;
 #pragma unroll
-        for (uint32_t k = 0; k < ahead; ++k) {
-          if (u + k * blockDim.x >= units) continue;
-          uint4 w = loadPacket(src + u + k * blockDim.x);
-          v[k] = make_uint2(w.x, w.z);
-          fresh = fresh && w.y == epoch && w.w == epoch;
-        }
-        if (fresh) break;
-        if (spins % spinsPerCheck == 0 && !again(start, 0)) return;
-        pause();
-      }
+            for (uint32_t k = 0; k < ahead; ++k) {
+              if (u + k * blockDim.x >= units) continue;
+              const bool here = src[u + k * blockDim.x].tryRead(epoch, v[k]);
+              fresh = fresh && here;
+            }
+            return fresh;
+          },
+          [&] { return checkAbort(a.abort, start, position(), waitPacket, 0); });
+      if (failed != statusOk) return;
       put(v, u, first, nd, dstPackets, lo, units);
     }
   }
 
-  // again is false when a wait for packets of that source must end.
-  GOCCL_DEVICE bool again(uint64_t& start, uint32_t source) {
-    failed = checkAbort(a.abort, start, position(), waitPacket, source);
-    return failed == statusOk;
-  }
-
   // reduce adds the sources in their order. N is their number, or 0 for any up to batch.
   template <uint32_t N>
-  GOCCL_DEVICE void reduce(uint32_t ns, uint32_t first, uint32_t srcPackets, uint32_t nd, uint32_t dstPackets, uint64_t lo, uint32_t units) {
+  GOCCL_DEVICE void reduce(uint32_t ns, uint32_t first, uint32_t srcPackets, uint32_t nd, uint32_t dstPackets,
+                           uint64_t lo, uint32_t units) {
     constexpr uint32_t width = N == 0 ? batch : N;
     const uint32_t n = N == 0 ? ns : N;
     // Addresses stay in shared memory: in registers, those of many sources would push others out.
@@ -186,20 +196,19 @@ class Quick {
       for (uint32_t i = 0; i < width; ++i)
         if (i < n && !(srcPackets >> i & 1)) x[i] = loadVec2(source(i) + uint64_t{8} * u);
       uint64_t start = 0;
-#pragma unroll 1
-      for (uint32_t spins = 1;; ++spins) {
-        uint32_t late = batch;
+      uint32_t late;
+      failed = spin(
+          [&] {
+            late = batch;
 #pragma unroll
-        for (uint32_t i = 0; i < width; ++i) {
-          if (i >= n || !(srcPackets >> i & 1)) continue;
-          uint4 w = loadPacket(reinterpret_cast<const uint4*>(source(i)) + u);
-          x[i] = make_uint2(w.x, w.z);
-          if (w.y != epoch || w.w != epoch) late = i;
-        }
-        if (late == batch) break;
-        if (spins % spinsPerCheck == 0 && !again(start, late)) return;
-        pause();
-      }
+            for (uint32_t i = 0; i < width; ++i) {
+              if (i >= n || !(srcPackets >> i & 1)) continue;
+              if (!reinterpret_cast<const LL16Packet*>(source(i))[u].tryRead(epoch, x[i])) late = i;
+            }
+            return late == batch;
+          },
+          [&] { return checkAbort(a.abort, start, position(), waitPacket, late); });
+      if (failed != statusOk) return;
       Accumulator<T, goccl::Op::sum> sum;
       sum.load(make_uint4(x[0].x, x[0].y, 0, 0));
 #pragma unroll

@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	//go:embed executor_sm80.cubin.gz
+	//go:embed executor_sm80.cubin
 	image0 []byte
-	//go:embed executor_sm90.cubin.gz
+	//go:embed executor_sm90.cubin
 	image1 []byte
-	//go:embed executor_compute90.ptx.gz
+	//go:embed executor_compute90.ptx
 	image2 []byte
-	//go:embed executor_sm100.cubin.gz
+	//go:embed executor_sm100.cubin
 	image3 []byte
 )
 
@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "00fa94b47e5bc501374ff0de51348f0d039ee099081711fc91f722cd0a0ffb7b",
+	Source:   "44e24b918c9948ae9e1b22b58408fb3effa59a13fa747b02dbc087caf8be92ff",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",
@@ -35,9 +35,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_execute_int32",
 		"ncclDevKernel_goccl_execute_int64",
 		"ncclDevKernel_goccl_execute_int8",
-		"ncclDevKernel_goccl_execute_uint32",
-		"ncclDevKernel_goccl_execute_uint64",
-		"ncclDevKernel_goccl_execute_uint8",
 		"ncclDevKernel_goccl_quick_bfloat16",
 		"ncclDevKernel_goccl_quick_float16",
 		"ncclDevKernel_goccl_quick_float32",
@@ -47,9 +44,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_quick_int32",
 		"ncclDevKernel_goccl_quick_int64",
 		"ncclDevKernel_goccl_quick_int8",
-		"ncclDevKernel_goccl_quick_uint32",
-		"ncclDevKernel_goccl_quick_uint64",
-		"ncclDevKernel_goccl_quick_uint8",
 		"ncclDevKernel_goccl_scale_bfloat16",
 		"ncclDevKernel_goccl_scale_float16",
 		"ncclDevKernel_goccl_scale_float32",
@@ -64,9 +58,9 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_scale_uint8",
 	},
 	Images: []artifact.Image{
-		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},
-		{Major: 9, Minor: 0, Data: artifact.Gzip(image1)},
-		{Major: 9, Minor: 0, PTX: true, Data: artifact.Gzip(image2)},
-		{Major: 10, Minor: 0, Data: artifact.Gzip(image3)},
+		{Major: 8, Minor: 0, Data: image0},
+		{Major: 9, Minor: 0, Data: image1},
+		{Major: 9, Minor: 0, PTX: true, Data: image2},
+		{Major: 10, Minor: 0, Data: image3},
 	},
 }

@@ -58,7 +58,10 @@ func New(dirs ...string) (*Compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{lib: lib, cuda: nvrtc.IncludeDirs(lib.Path(), lib.Version().Major, dirs...), disk: openDiskCache(), cache: make(map[string]*entry)}, nil
+	return &Compiler{
+		lib: lib, cuda: nvrtc.IncludeDirs(lib.Path(), lib.Version().Major, dirs...),
+		disk: openDiskCache(), cache: make(map[string]*entry),
+	}, nil
 }
 
 // Version returns the exact version of the compiler.
@@ -93,7 +96,8 @@ func (c *Compiler) make(p nvrtc.Program, ptx bool, key string) (Image, error) {
 	if err != nil {
 		var refused *nvrtc.CompileError
 		if errors.As(err, &refused) && len(c.cuda) == 0 && strings.Contains(refused.Log, "open source file") {
-			refused.Log += fmt.Sprintf("CUDA's headers are not beside %s: install the PyPI package %s of its release, or set CUDA_HOME\n",
+			refused.Log += fmt.Sprintf(
+				"CUDA's headers are not beside %s: install the PyPI package %s of its release, or set CUDA_HOME\n",
 				c.lib.Path(), nvrtc.HeadersPackage(c.lib.Version().Major))
 		}
 		return Image{}, err
@@ -155,7 +159,9 @@ func chooseArch(known []int, cc int) (arch string, ptx bool, err error) {
 	}
 	switch {
 	case best == 0:
-		return "", false, fmt.Errorf("jit: the compiler knows no architecture as old as compute capability %d.%d (it knows %v)", cc/10, cc%10, known)
+		return "", false, fmt.Errorf(
+			"jit: the compiler knows no architecture as old as compute capability %d.%d (it knows %v)",
+			cc/10, cc%10, known)
 	case best/10 == cc/10:
 		return fmt.Sprintf("sm_%d", best), false, nil
 	}

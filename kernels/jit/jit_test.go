@@ -58,7 +58,8 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
   syncer.sync(gridDim.x);
 }
 
-extern "C" __global__ void packets(mscclpp::MemoryChannelDeviceHandle* channel, mscclpp::SwitchChannelDeviceHandle* nvls, uint32_t flag, float* out) {
+extern "C" __global__ void packets(mscclpp::MemoryChannelDeviceHandle* channel,
+                                   mscclpp::SwitchChannelDeviceHandle* nvls, uint32_t flag, float* out) {
   channel->put<16, false>(0, 0, 1024, threadIdx.x, blockDim.x);
   channel->putPackets(0, 0, 1024, threadIdx.x, blockDim.x, flag);
   channel->unpackPackets<mscclpp::LL8Packet>(0, 0, 1024, threadIdx.x, blockDim.x, flag);
@@ -224,7 +225,8 @@ func TestCompileOnce(t *testing.T) {
 func TestErrors(t *testing.T) {
 	c := compiler(t)
 	var ce *nvrtc.CompileError
-	if _, err := c.Compile(Request{Source: "nonsense", Name: "mine.cu", Major: 9}); !errors.As(err, &ce) || !strings.Contains(err.Error(), "mine.cu") {
+	_, err := c.Compile(Request{Source: "nonsense", Name: "mine.cu", Major: 9})
+	if !errors.As(err, &ce) || !strings.Contains(err.Error(), "mine.cu") {
 		t.Errorf("nonsense: %v: want a CompileError that names mine.cu", err)
 	}
 	for what, r := range map[string]Request{
@@ -245,7 +247,10 @@ func TestChooseArch(t *testing.T) {
 		cc   int
 		arch string
 		ptx  bool
-	}{{80, "sm_80", false}, {89, "sm_86", false}, {90, "sm_90", false}, {103, "sm_100", false}, {110, "compute_100", true}, {130, "compute_120", true}} {
+	}{
+		{80, "sm_80", false}, {89, "sm_86", false}, {90, "sm_90", false}, {103, "sm_100", false},
+		{110, "compute_100", true}, {130, "compute_120", true},
+	} {
 		arch, ptx, err := chooseArch(known, c.cc)
 		if err != nil || arch != c.arch || ptx != c.ptx {
 			t.Errorf("chooseArch(%d) = %s, %v, %v: want %s, %v", c.cc, arch, ptx, err, c.arch, c.ptx)
@@ -290,7 +295,8 @@ func TestCUDAHeaders(t *testing.T) {
 	}
 	c.cuda = nil
 	_, err := c.Compile(Request{Source: "#include <cuda_fp16.h>", Major: 9})
-	if text := fmt.Sprintf("%+v", err); !strings.Contains(text, "nvidia-cuda-runtime-cu12") || !strings.Contains(text, "CUDA_HOME") {
+	text := fmt.Sprintf("%+v", err)
+	if !strings.Contains(text, "nvidia-cuda-runtime-cu12") || !strings.Contains(text, "CUDA_HOME") {
 		t.Errorf("%s: want the package that has the headers", text)
 	}
 }

@@ -1,5 +1,5 @@
-// Entry points of collective/kernels.cuh that only ranks without NVLink between every pair need. There LL128, which wants a line of 128 bytes to arrive as a
-// whole, is wrong, so LL serves every type, operator, number of ranks, address and size.
+// Entry points of collective/kernels.cuh for ranks that lack NVLink between some pair. LL128 needs a line of 128 bytes
+// to arrive as a whole, which PCIe does not give, so LL serves every type, operator, number of ranks, address and size.
 //
 //   <what>_ll_<type>   for the types whose kernels of that name are not in collective/packet.cu
 #include <collective/kernels.cuh>
@@ -9,10 +9,11 @@ using namespace goccl::collective;
 
 using Packet1 = LL<Access::bytes>;
 
+// clang-format off
 #define KERNEL(name) GOCCL_KERNEL(name, 512, Args)
-#define ANY(type)                                                                                       \
-  KERNEL(all_reduce_one_shot_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, true>(a); }  \
-  KERNEL(all_reduce_two_shot_ll_##type) { twoShot<Packet1, AnyReducer<Type::type>, 0>(a); }             \
+#define ANY(type)                                                                                      \
+  KERNEL(all_reduce_one_shot_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, true>(a); } \
+  KERNEL(all_reduce_two_shot_ll_##type) { twoShot<Packet1, AnyReducer<Type::type>, 0>(a); }            \
   KERNEL(reduce_scatter_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, false>(a); }
-ANY(int8) ANY(uint8) ANY(int32) ANY(uint32) ANY(int64) ANY(uint64) ANY(float64) ANY(float8e4m3) ANY(float8e5m2)
+ANY(int8) ANY(int32) ANY(int64) ANY(float64) ANY(float8e4m3) ANY(float8e5m2)
 #undef ANY

@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	//go:embed pcie_sm80.cubin.gz
+	//go:embed pcie_sm80.cubin
 	image0 []byte
-	//go:embed pcie_sm90.cubin.gz
+	//go:embed pcie_sm90.cubin
 	image1 []byte
-	//go:embed pcie_compute90.ptx.gz
+	//go:embed pcie_compute90.ptx
 	image2 []byte
-	//go:embed pcie_sm100.cubin.gz
+	//go:embed pcie_sm100.cubin
 	image3 []byte
 )
 
@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2e42868f24e9e92dbc213dba0d916e9495d43f1a1c5cdb1dabeb24d76e32fd00",
+	Source:   "dbce0ae35211857d64b6cd262ca33226ecae21fc75163e9978e7995894b32d88",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",
@@ -32,32 +32,23 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_int32",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_int64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_int8",
-		"ncclDevKernel_goccl_all_reduce_one_shot_ll_uint32",
-		"ncclDevKernel_goccl_all_reduce_one_shot_ll_uint64",
-		"ncclDevKernel_goccl_all_reduce_one_shot_ll_uint8",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_float8e4m3",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_float8e5m2",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_int32",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_int64",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_int8",
-		"ncclDevKernel_goccl_all_reduce_two_shot_ll_uint32",
-		"ncclDevKernel_goccl_all_reduce_two_shot_ll_uint64",
-		"ncclDevKernel_goccl_all_reduce_two_shot_ll_uint8",
 		"ncclDevKernel_goccl_reduce_scatter_ll_float64",
 		"ncclDevKernel_goccl_reduce_scatter_ll_float8e4m3",
 		"ncclDevKernel_goccl_reduce_scatter_ll_float8e5m2",
 		"ncclDevKernel_goccl_reduce_scatter_ll_int32",
 		"ncclDevKernel_goccl_reduce_scatter_ll_int64",
 		"ncclDevKernel_goccl_reduce_scatter_ll_int8",
-		"ncclDevKernel_goccl_reduce_scatter_ll_uint32",
-		"ncclDevKernel_goccl_reduce_scatter_ll_uint64",
-		"ncclDevKernel_goccl_reduce_scatter_ll_uint8",
 	},
 	Images: []artifact.Image{
-		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},
-		{Major: 9, Minor: 0, Data: artifact.Gzip(image1)},
-		{Major: 9, Minor: 0, PTX: true, Data: artifact.Gzip(image2)},
-		{Major: 10, Minor: 0, Data: artifact.Gzip(image3)},
+		{Major: 8, Minor: 0, Data: image0},
+		{Major: 9, Minor: 0, Data: image1},
+		{Major: 9, Minor: 0, PTX: true, Data: image2},
+		{Major: 10, Minor: 0, Data: image3},
 	},
 }

@@ -1,7 +1,8 @@
 // Bandwidth kernels, timed from outside by events.
 //
-// Bulk variants run with one issuing thread per block (32 threads are enough) and BulkPipe::sharedBytes(chunk, stages) of dynamic shared memory; on a
-// device without bulk copies they set *status to statusInvalid. Sizes of bulk variants are multiples of 16.
+// Bulk variants run with one issuing thread per block (32 threads are enough) and BulkPipe::sharedBytes(chunk, stages)
+// of dynamic shared memory; on a device without bulk copies they set *status to statusInvalid. Sizes of bulk variants
+// are multiples of 16.
 #include <goccl/bulk.cuh>
 #include <goccl/memory_channel.cuh>
 #include <goccl/port_channel.cuh>
@@ -24,7 +25,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) measure_get(MemoryChannelHa
 }
 
 // measure_put_bulk pushes bytes to one peer with bulk copies.
-extern "C" __global__ void measure_put_bulk(MemoryChannelHandle* channel, uint64_t bytes, uint32_t chunk, uint32_t stages, uint32_t* status) {
+extern "C" __global__ void measure_put_bulk(MemoryChannelHandle* channel, uint64_t bytes, uint32_t chunk,
+                                            uint32_t stages, uint32_t* status) {
 #if GOCCL_BULK
   extern __shared__ __align__(128) uint8_t shared[];
   if (threadIdx.x != 0) return;
@@ -39,7 +41,8 @@ extern "C" __global__ void measure_put_bulk(MemoryChannelHandle* channel, uint64
 #endif
 }
 
-// pushAll writes src's slice p to slice rank of every peer p: each thread strides over the peers, next rank first, so that no receiver is everybody's target.
+// pushAll writes src's slice p to slice rank of every peer p: each thread strides over the peers, next rank first, so
+// that no receiver is everybody's target.
 template <uint32_t N>
 static GOCCL_DEVICE void pushAll(MemoryChannelHandle* channels, uint32_t rank, uint32_t nranks, uint64_t bytes) {
   constexpr uint32_t peers = N - 1;
@@ -61,11 +64,15 @@ static GOCCL_DEVICE void pushAll(MemoryChannelHandle* channels, uint32_t rank, u
 }
 
 // measure_all_to_all sends bytes (a multiple of 16) to each peer with plain stores; channels[rank] is not used.
-extern "C" __global__ void __launch_bounds__(512, 1) measure_all_to_all(MemoryChannelHandle* channels, uint32_t rank, uint32_t nranks, uint64_t bytes) {
+extern "C" __global__ void __launch_bounds__(512, 1)
+    measure_all_to_all(MemoryChannelHandle* channels, uint32_t rank, uint32_t nranks, uint64_t bytes) {
   switch (nranks) {
-    case 2: return pushAll<2>(channels, rank, nranks, bytes);
-    case 4: return pushAll<4>(channels, rank, nranks, bytes);
-    case 8: return pushAll<8>(channels, rank, nranks, bytes);
+    case 2:
+      return pushAll<2>(channels, rank, nranks, bytes);
+    case 4:
+      return pushAll<4>(channels, rank, nranks, bytes);
+    case 8:
+      return pushAll<8>(channels, rank, nranks, bytes);
   }
   for (uint64_t i = gridThread(); i < bytes / 16; i += gridThreads())
     for (uint32_t k = 1; k < nranks; ++k) {
@@ -74,17 +81,20 @@ extern "C" __global__ void __launch_bounds__(512, 1) measure_all_to_all(MemoryCh
     }
 }
 
-constexpr uint32_t flagsPerBlock = 64;  // words: 32 for the ranks, then the block's own base, each block in lines of its own
+constexpr uint32_t flagsPerBlock =
+    64;  // words: 32 for the ranks, then the block's own base, each block in lines of its own
 
 // measure_all_to_all_bulk sends bytes to each peer with bulk copies, as a sequence of permutations in lock-step.
 //
 //   1. step k: every rank sends to rank + k, so each rank has one sender and one receiver;
-//   2. block b of each rank tells block b of every other when its step is over, and begins the next when all have;
+//   2. block b of each rank signals block b of every other when its step is over, and begins the next when all have;
 //   3. the count goes on from launch to launch in flags[rank][block][32].
 //
-// flags[r] is rank r's array of flagsPerBlock words per block, zeroed once, mapped here; at most 32 ranks. It is flow control only: no data is published.
-extern "C" __global__ void measure_all_to_all_bulk(MemoryChannelHandle* channels, uint32_t** flags, uint32_t rank, uint32_t nranks, uint64_t bytes, uint32_t chunk,
-                                                   uint32_t stages, AbortBlock* abort, uint32_t* status) {
+// flags[r] is rank r's array of flagsPerBlock words per block, zeroed once, mapped here; at most 32 ranks. It is flow
+// control only: no data is published.
+extern "C" __global__ void measure_all_to_all_bulk(MemoryChannelHandle* channels, uint32_t** flags, uint32_t rank,
+                                                   uint32_t nranks, uint64_t bytes, uint32_t chunk, uint32_t stages,
+                                                   AbortBlock* abort, uint32_t* status) {
 #if GOCCL_BULK
   extern __shared__ __align__(128) uint8_t shared[];
   if (threadIdx.x != 0) return;
@@ -97,10 +107,12 @@ extern "C" __global__ void measure_all_to_all_bulk(MemoryChannelHandle* channels
     uint32_t p = (rank + k) % nranks;
     s = pipe.copy(channels[p].dst + bytes * rank, channels[p].src + bytes * p, bytes, blockIdx.x, gridDim.x);
     pipe.finish();
-    for (uint32_t j = 1; j < nranks; ++j) storeRelaxed<Scope::sys>(flags[(rank + j) % nranks] + blockIdx.x * flagsPerBlock + rank, base + k);
+    for (uint32_t j = 1; j < nranks; ++j)
+      storeRelaxed<Scope::sys>(flags[(rank + j) % nranks] + blockIdx.x * flagsPerBlock + rank, base + k);
     for (uint32_t j = 1; j < nranks && s == statusOk; ++j) {
       uint32_t from = (rank + j) % nranks;
-      s = waitUntil([&] { return static_cast<int32_t>(loadRelaxed<Scope::sys>(mine + from) - (base + k)) >= 0; }, abort, mine + from, waitBulk, -1, from);
+      s = waitUntil([&] { return static_cast<int32_t>(loadRelaxed<Scope::sys>(mine + from) - (base + k)) >= 0; }, abort,
+                    mine + from, waitBulk, -1, from);
     }
   }
   mine[32] = base + nranks - 1;
@@ -111,7 +123,8 @@ extern "C" __global__ void measure_all_to_all_bulk(MemoryChannelHandle* channels
 }
 
 // measure_port_put puts bytes iterations times through the proxy and flushes once; one thread.
-extern "C" __global__ void measure_port_put(PortChannelHandle* channel, uint64_t bytes, uint32_t iterations, uint32_t* status) {
+extern "C" __global__ void measure_port_put(PortChannelHandle* channel, uint64_t bytes, uint32_t iterations,
+                                            uint32_t* status) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   PortChannelHandle ch = *channel;
   Status s = statusOk;

@@ -1,13 +1,14 @@
-// Latency between two ranks, measured inside one kernel: `iterations` round trips by one thread (or one block), the elapsed nanoseconds of the device's
-// global timer in *ns. One way is ns / (2 * iterations). first is 1 on the rank that begins and 0 on the other. *status is 0 or why it ended early.
+// Latency between two ranks, measured inside one kernel: `iterations` round trips by one thread (or one block), the
+// elapsed nanoseconds of the device's global timer in *ns. One way is ns / (2 * iterations). first is 1 on the rank
+// that begins and 0 on the other. *status is 0 or why it ended early.
 #include <goccl/memory_channel.cuh>
 #include <goccl/port_channel.cuh>
 
 using namespace goccl;
 
 // measure_signal: relaxed signals when relaxed is not 0, release and acquire otherwise; one thread.
-extern "C" __global__ void measure_signal(BaseMemoryChannelHandle* channel, uint32_t first, uint32_t iterations, uint32_t relaxed, uint64_t* ns,
-                                          uint32_t* status) {
+extern "C" __global__ void measure_signal(BaseMemoryChannelHandle* channel, uint32_t first, uint32_t iterations,
+                                          uint32_t relaxed, uint64_t* ns, uint32_t* status) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   BaseMemoryChannelHandle ch = *channel;
   Status s = statusOk;
@@ -29,10 +30,11 @@ extern "C" __global__ void measure_signal(BaseMemoryChannelHandle* channel, uint
   *status = s;
 }
 
-// measure_packet: LL16 packets of bytes (at most 8 per thread) both ways; one block. *epoch is the last flag used, in device memory; it advances.
-// *status is 0 at launch.
-extern "C" __global__ void __launch_bounds__(512, 1) measure_packet(MemoryChannelHandle* channel, uint32_t first, uint32_t bytes, uint32_t iterations,
-                                                                 uint32_t* epoch, uint64_t* ns, uint32_t* status) {
+// measure_packet: LL16 packets of bytes (at most 8 per thread) both ways; one block. *epoch is the last flag used, in
+// device memory; it advances. *status is 0 at launch.
+extern "C" __global__ void __launch_bounds__(512, 1)
+    measure_packet(MemoryChannelHandle* channel, uint32_t first, uint32_t bytes, uint32_t iterations, uint32_t* epoch,
+                   uint64_t* ns, uint32_t* status) {
   MemoryChannelHandle ch = *channel;
   uint32_t flag = *epoch;
   Status s = statusOk;
@@ -54,7 +56,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) measure_packet(MemoryChanne
 }
 
 // measure_port: putWithSignal of bytes through the proxy and back; one thread.
-extern "C" __global__ void measure_port(PortChannelHandle* channel, uint32_t first, uint64_t bytes, uint32_t iterations, uint64_t* ns, uint32_t* status) {
+extern "C" __global__ void measure_port(PortChannelHandle* channel, uint32_t first, uint64_t bytes, uint32_t iterations,
+                                        uint64_t* ns, uint32_t* status) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   PortChannelHandle ch = *channel;
   Status s = statusOk;

@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	//go:embed primitive_sm80.cubin.gz
+	//go:embed primitive_sm80.cubin
 	image0 []byte
-	//go:embed primitive_sm90.cubin.gz
+	//go:embed primitive_sm90.cubin
 	image1 []byte
-	//go:embed primitive_compute90.ptx.gz
+	//go:embed primitive_compute90.ptx
 	image2 []byte
-	//go:embed primitive_sm100.cubin.gz
+	//go:embed primitive_sm100.cubin
 	image3 []byte
 )
 
@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "70cce821aaf0a2af1f4bc14db94dfd4c5539735a4e500b23d909394b852d1f34",
+	Source:   "f540c69886cd1c975ebf06e86d8161fa42e26d2dcfd10ea7e2a6723d18fd9764",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",
@@ -40,9 +40,9 @@ var Group = artifact.Group{
 		"measure_signal",
 	},
 	Images: []artifact.Image{
-		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},
-		{Major: 9, Minor: 0, Data: artifact.Gzip(image1)},
-		{Major: 9, Minor: 0, PTX: true, Data: artifact.Gzip(image2)},
-		{Major: 10, Minor: 0, Data: artifact.Gzip(image3)},
+		{Major: 8, Minor: 0, Data: image0},
+		{Major: 9, Minor: 0, Data: image1},
+		{Major: 9, Minor: 0, PTX: true, Data: image2},
+		{Major: 10, Minor: 0, Data: image3},
 	},
 }

@@ -8,33 +8,36 @@
 using namespace goccl;
 using namespace goccl::collective;
 
-#define KERNEL(name) GOCCL_KERNEL(name, ringWorkers + ringTellers, Args)
+// clang-format off
+#define KERNEL(name) GOCCL_KERNEL(name, ringWorkers + pipeSignalers, Args)
 
-// Types whose partial sums go round, and those that are summed by their owners.
-#define REDUCE(suffix, reducer, access)                                              \
+template <Type T>
+using Sum = Reducer<T, Op::sum, false>;
+
+// Types whose partial sums travel from rank to rank.
+#define REDUCE(suffix, reducer, access)                                                   \
   KERNEL(all_reduce_ring_##suffix) { ringAllReduce<reducer, Access::access>(a); }         \
   KERNEL(reduce_scatter_ring_##suffix) { ringReduceScatter<reducer, Access::access>(a); } \
   KERNEL(reduce_ring_##suffix) { ringReduce<reducer, Access::access>(a); }
 #define ANY(type) REDUCE(type, AnyReducer<Type::type>, bytes)
-ANY(int32) ANY(uint32) ANY(int64) ANY(uint64) ANY(float32) ANY(float64)
+ANY(int32) ANY(int64) ANY(float32) ANY(float64)
 #undef ANY
-#define FOLD(suffix, reducer, access)                                                \
-  KERNEL(all_reduce_ring_##suffix) { foldAllReduce<reducer, Access::access>(a); }         \
+REDUCE(float32_sum, Sum<Type::float32>, words)
+#undef REDUCE
+
+// Types that the owner of a slice sums up.
+#define FOLD(suffix, reducer, access)                                             \
+  KERNEL(all_reduce_ring_##suffix) { foldAllReduce<reducer, Access::access>(a); } \
   KERNEL(reduce_scatter_ring_##suffix) { foldReduceScatter<reducer, Access::access>(a); }
 #define ANY(type) FOLD(type, AnyReducer<Type::type>, bytes)
 ANY(float16) ANY(bfloat16)
 #undef ANY
-using Float32Sum = Reducer<Type::float32, Op::sum, false>;
-REDUCE(float32_sum, Float32Sum, words)
-using Float16Sum = Reducer<Type::float16, Op::sum, false>;
-using Bfloat16Sum = Reducer<Type::bfloat16, Op::sum, false>;
-FOLD(float16_sum, Float16Sum, words)
-FOLD(bfloat16_sum, Bfloat16Sum, words)
-#undef REDUCE
+FOLD(float16_sum, Sum<Type::float16>, words)
+FOLD(bfloat16_sum, Sum<Type::bfloat16>, words)
 #undef FOLD
 
-#define MOVE(suffix, access)                                                      \
-  KERNEL(all_gather_ring##suffix) { ringAllGather<Nothing, Access::access>(a); }  \
-  KERNEL(broadcast_ring##suffix) { ringBroadcast<Nothing, Access::access>(a); }
+#define MOVE(suffix, access)                                                        \
+  KERNEL(all_gather_ring##suffix) { ringAllGather<NoReducer, Access::access>(a); }  \
+  KERNEL(broadcast_ring##suffix) { ringBroadcast<NoReducer, Access::access>(a); }
 MOVE(, bytes) MOVE(_words, words)
 #undef MOVE

@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	//go:embed ring_sm80.cubin.gz
+	//go:embed ring_sm80.cubin
 	image0 []byte
-	//go:embed ring_sm90.cubin.gz
+	//go:embed ring_sm90.cubin
 	image1 []byte
-	//go:embed ring_compute90.ptx.gz
+	//go:embed ring_compute90.ptx
 	image2 []byte
-	//go:embed ring_sm100.cubin.gz
+	//go:embed ring_sm100.cubin
 	image3 []byte
 )
 
@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "dbb446a9749d161eadfd9515f2809c265f083d5d42e1744bcd38874724795e5f",
+	Source:   "e43653e2ecd1eba2c6c37528aaf17bec45cbce9c9e14aba37073af9916507f56",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",
@@ -37,8 +37,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_all_reduce_ring_float64",
 		"ncclDevKernel_goccl_all_reduce_ring_int32",
 		"ncclDevKernel_goccl_all_reduce_ring_int64",
-		"ncclDevKernel_goccl_all_reduce_ring_uint32",
-		"ncclDevKernel_goccl_all_reduce_ring_uint64",
 		"ncclDevKernel_goccl_broadcast_ring",
 		"ncclDevKernel_goccl_broadcast_ring_words",
 		"ncclDevKernel_goccl_reduce_ring_float32",
@@ -46,8 +44,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_reduce_ring_float64",
 		"ncclDevKernel_goccl_reduce_ring_int32",
 		"ncclDevKernel_goccl_reduce_ring_int64",
-		"ncclDevKernel_goccl_reduce_ring_uint32",
-		"ncclDevKernel_goccl_reduce_ring_uint64",
 		"ncclDevKernel_goccl_reduce_scatter_ring_bfloat16",
 		"ncclDevKernel_goccl_reduce_scatter_ring_bfloat16_sum",
 		"ncclDevKernel_goccl_reduce_scatter_ring_float16",
@@ -57,13 +53,11 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_reduce_scatter_ring_float64",
 		"ncclDevKernel_goccl_reduce_scatter_ring_int32",
 		"ncclDevKernel_goccl_reduce_scatter_ring_int64",
-		"ncclDevKernel_goccl_reduce_scatter_ring_uint32",
-		"ncclDevKernel_goccl_reduce_scatter_ring_uint64",
 	},
 	Images: []artifact.Image{
-		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},
-		{Major: 9, Minor: 0, Data: artifact.Gzip(image1)},
-		{Major: 9, Minor: 0, PTX: true, Data: artifact.Gzip(image2)},
-		{Major: 10, Minor: 0, Data: artifact.Gzip(image3)},
+		{Major: 8, Minor: 0, Data: image0},
+		{Major: 9, Minor: 0, Data: image1},
+		{Major: 9, Minor: 0, PTX: true, Data: image2},
+		{Major: 10, Minor: 0, Data: image3},
 	},
 }

@@ -1,5 +1,5 @@
-// Tutorial 03: data through a MemoryChannel, in three ways. The grid moves bytes; block 0 talks to the peer; a DeviceSyncer joins the two.
-// *status is 0 or why a wait gave up. Both ranks run the same kernel.
+// Tutorial 03: data through a MemoryChannel, in three ways. The grid moves bytes; block 0 talks to the peer; a
+// DeviceSyncer joins the two. *status is 0 or why a wait gave up. Both ranks run the same kernel.
 #include <goccl/device_syncer.cuh>
 #include <goccl/memory_channel.cuh>
 
@@ -14,7 +14,8 @@ static GOCCL_DEVICE bool leader() { return blockIdx.x == 0 && threadIdx.x == 0; 
 //   1. every thread stores its share;
 //   2. the grid meets: the leader's signal then publishes what all threads wrote;
 //   3. the leader waits for the peer's signal: the peer's data has arrived here.
-extern "C" __global__ void __launch_bounds__(512, 1) tutorial_put(MemoryChannelHandle* channel, uint64_t bytes, DeviceSyncer* syncer, uint32_t* status) {
+extern "C" __global__ void __launch_bounds__(512, 1)
+    tutorial_put(MemoryChannelHandle* channel, uint64_t bytes, DeviceSyncer* syncer, uint32_t* status) {
   MemoryChannelHandle ch = *channel;
   ch.put(0, bytes, gridThread(), gridThreads());
   Status s = syncer->sync(gridDim.x, ch.semaphore.abort);
@@ -29,10 +30,11 @@ extern "C" __global__ void __launch_bounds__(512, 1) tutorial_put(MemoryChannelH
 
 // tutorial_get copies the peer's dst to src.
 //
-//   1. the leaders tell each other that their memory is ready;
+//   1. the leaders signal each other that their memory is ready;
 //   2. the grid meets, and every thread loads its share;
-//   3. the grid meets, and the leaders tell each other that the memory may change again.
-extern "C" __global__ void __launch_bounds__(512, 1) tutorial_get(MemoryChannelHandle* channel, uint64_t bytes, DeviceSyncer* syncer, uint32_t* status) {
+//   3. the grid meets, and the leaders signal each other that the memory may change again.
+extern "C" __global__ void __launch_bounds__(512, 1)
+    tutorial_get(MemoryChannelHandle* channel, uint64_t bytes, DeviceSyncer* syncer, uint32_t* status) {
   MemoryChannelHandle ch = *channel;
   Status s = statusOk;
   if (leader()) {
@@ -54,9 +56,10 @@ extern "C" __global__ void __launch_bounds__(512, 1) tutorial_get(MemoryChannelH
   }
 }
 
-// tutorial_packets sends src as packets of epoch flag to the peer's packet buffer and receives the peer's into dst. No signal is needed: each packet says
-// when it is there. Successive epochs alternate between two halves of the buffer.
-extern "C" __global__ void __launch_bounds__(512, 1) tutorial_packets(MemoryChannelHandle* channel, uint8_t* out, uint64_t bytes, uint32_t flag, uint32_t* status) {
+// tutorial_packets sends src as packets of epoch flag to the peer's packet buffer and receives the peer's into dst. No
+// signal is needed: each packet says when it is there. Successive epochs alternate between two halves of the buffer.
+extern "C" __global__ void __launch_bounds__(512, 1)
+    tutorial_packets(MemoryChannelHandle* channel, uint8_t* out, uint64_t bytes, uint32_t flag, uint32_t* status) {
   MemoryChannelHandle ch = *channel;
   uint64_t half = (flag & 1) * packetCount<LL16Packet>(bytes) * sizeof(LL16Packet);
   ch.putPackets(half, 0, bytes, gridThread(), gridThreads(), flag);

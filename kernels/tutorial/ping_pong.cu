@@ -3,7 +3,8 @@
 //   pong (one GPU)     wait, spin for a while, signal
 //   ping (the other)   signal, wait
 //
-// Relaxed forms are enough, because no data is published. Each kernel runs as one thread and returns early when a wait gives up.
+// Relaxed forms are enough, because no data is published. Each kernel runs as one thread and returns early when a wait
+// gives up.
 #include <goccl/memory_channel.cuh>
 
 using namespace goccl;
@@ -27,7 +28,8 @@ extern "C" __global__ void tutorial_ping(BaseMemoryChannelHandle* channel, int32
 }
 
 // tutorial_pong waits, spins for cycles SM clocks and answers.
-extern "C" __global__ void tutorial_pong(BaseMemoryChannelHandle* channel, int32_t iterations, uint64_t cycles, uint32_t* status) {
+extern "C" __global__ void tutorial_pong(BaseMemoryChannelHandle* channel, int32_t iterations, uint64_t cycles,
+                                         uint32_t* status) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   Status s = statusOk;
   for (int32_t i = 0; i < iterations; ++i) {

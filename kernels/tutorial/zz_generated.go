@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	//go:embed tutorial_sm80.cubin.gz
+	//go:embed tutorial_sm80.cubin
 	image0 []byte
-	//go:embed tutorial_sm90.cubin.gz
+	//go:embed tutorial_sm90.cubin
 	image1 []byte
-	//go:embed tutorial_compute90.ptx.gz
+	//go:embed tutorial_compute90.ptx
 	image2 []byte
-	//go:embed tutorial_sm100.cubin.gz
+	//go:embed tutorial_sm100.cubin
 	image3 []byte
 )
 
@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "1f60880ba6047a116ffe7347e12e161f19f58f0348f376628b103543c37760b6",
+	Source:   "a398e0a8a2cd41322b5f55b93b73b719b1284c4441fc696e5652c3249a83bb06",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",
@@ -36,9 +36,9 @@ var Group = artifact.Group{
 		"tutorial_switch",
 	},
 	Images: []artifact.Image{
-		{Major: 8, Minor: 0, Data: artifact.Gzip(image0)},
-		{Major: 9, Minor: 0, Data: artifact.Gzip(image1)},
-		{Major: 9, Minor: 0, PTX: true, Data: artifact.Gzip(image2)},
-		{Major: 10, Minor: 0, Data: artifact.Gzip(image3)},
+		{Major: 8, Minor: 0, Data: image0},
+		{Major: 9, Minor: 0, Data: image1},
+		{Major: 9, Minor: 0, PTX: true, Data: image2},
+		{Major: 10, Minor: 0, Data: image3},
 	},
 }

@@ -49,7 +49,7 @@ func (b *block) begin() {
 	b.program = b.program[:0]
 	for i := range b.steps {
 		s := &b.steps[i]
-		if s.Op.Name != plan.Pipeline {
+		if !s.Does.Has(plan.Loops) {
 			b.program = append(b.program, instruction{step: s})
 			continue
 		}
@@ -122,57 +122,73 @@ func (l *lane) step() (bool, error) {
 
 // op tries the op. done: the op is complete for this lane; on: there was progress.
 func (l *lane) op(in *instruction) (done, on bool) {
-	b, m, s := l.b, l.b.m, in.step
-	op := s.Op
-	switch op.Name {
-	case plan.Nop:
+	s := in.step
+	switch {
+	case s.Does.Has(plan.Meets):
 		return l.meet(), false
-	case plan.Barrier:
-		return l.barrier(op), false
-	case plan.Signal, plan.RlxSignal:
-		return l.serve(len(s.Channels), func(e int) bool {
-			m.signal(m.link(b.r.rank, op.ChannelType, s.Channels[e]))
-			return true
-		})
-	case plan.Wait, plan.RlxWait:
-		return l.serve(len(s.Channels), func(e int) bool {
-			i := m.link(b.r.rank, op.ChannelType, s.Channels[e])
-			if m.counts[i] <= m.waited[i] {
-				return false
-			}
-			m.trace.touch(object{kind: waitsOf, a: i})
-			m.trace.learn(m.trace.signals(i, m.waited[i]))
-			m.waited[i]++
-			return true
-		})
-	case plan.SemAcquire:
-		return l.serve(len(op.SemaphoreIDs), func(e int) bool {
-			v := &b.r.semaphores[op.SemaphoreIDs[e]]
-			if *v == 0 {
-				return false
-			}
-			*v--
-			m.trace.acquire(b.r.rank, op.SemaphoreIDs[e])
-			return true
-		})
-	case plan.SemRelease:
-		return l.serve(len(op.SemaphoreIDs), func(e int) bool {
-			b.r.semaphores[op.SemaphoreIDs[e]]++
-			m.trace.release(b.r.rank, op.SemaphoreIDs[e])
-			return true
-		})
-	case plan.Flush:
-		mine := l.mine(len(s.Channels))
-		if l.stage == len(mine) {
-			return true, true
-		}
-		ok, on := l.flushed(m.queues[m.link(b.r.rank, plan.PortChannel, s.Channels[mine[l.stage]])])
-		if ok {
-			l.stage++
-		}
-		return l.stage == len(mine), on
+	case s.Does.Has(plan.Joins):
+		return l.barrier(s.Op), false
+	case s.Does.Has(plan.Moves) && s.Op.ChannelType == plan.PortChannel:
+		return l.port(in)
+	case s.Does.Has(plan.Moves):
+		return l.data(in)
+	case s.Does.Has(plan.Takes):
+		return l.serve(s.Entries(), func(e int) bool { return l.take(s, e) })
+	case s.Does.Has(plan.Adds):
+		return l.serve(s.Entries(), func(e int) bool { l.add(s, e); return true })
 	}
-	return l.data(in)
+	mine := l.mine(len(s.Channels))
+	if l.stage == len(mine) {
+		return true, true
+	}
+	ok, on := l.flushed(l.queue(s, mine[l.stage]))
+	if ok {
+		l.stage++
+	}
+	return l.stage == len(mine), on
+}
+
+// take consumes one from the counter of entry e of a step, if it is positive.
+func (l *lane) take(s *plan.Step, e int) bool {
+	m, r := l.b.m, l.b.r
+	if s.Kind.Semaphores {
+		id := s.Op.SemaphoreIDs[e]
+		if r.semaphores[id] == 0 {
+			return false
+		}
+		r.semaphores[id]--
+		m.trace.acquire(r.rank, id)
+		return true
+	}
+	i := m.links.Index(r.rank, s.Op.ChannelType, s.Channels[e])
+	if m.counts[i] <= m.waited[i] {
+		return false
+	}
+	m.trace.touch(object{kind: waitsOf, a: i})
+	m.trace.learn(m.trace.signals(i, m.waited[i]))
+	m.waited[i]++
+	return true
+}
+
+// add increments the counter of entry e of a step. A signal on a port channel follows the transfers.
+func (l *lane) add(s *plan.Step, e int) {
+	m, r := l.b.m, l.b.r
+	if s.Kind.Semaphores {
+		r.semaphores[s.Op.SemaphoreIDs[e]]++
+		m.trace.release(r.rank, s.Op.SemaphoreIDs[e])
+		return
+	}
+	link := m.links.Index(r.rank, s.Op.ChannelType, s.Channels[e])
+	if q := m.queues[link]; q != nil {
+		q.push(func() bool { m.arrive(link); return true })
+		return
+	}
+	m.arrive(link)
+}
+
+// queue returns the port channel of entry e of a step.
+func (l *lane) queue(s *plan.Step, e int) *portQueue {
+	return l.b.m.queues[l.b.m.links.Index(l.b.r.rank, plan.PortChannel, s.Channels[e])]
 }
 
 // serve handles the entries of this lane in order, one in each step. stage counts the completed ones.
@@ -208,21 +224,8 @@ func (l *lane) barrier(op *plan.Op) bool {
 	return true
 }
 
-func (m *machine) link(rank int, t plan.ChannelType, id int) int {
-	return m.index[linkKey{rank, t, id}]
-}
-
-// signal sends one signal. On a port channel it follows the transfers.
-func (m *machine) signal(link int) {
-	if q := m.queues[link]; q != nil {
-		q.push(func() bool { m.arrive(link); return true })
-		return
-	}
-	m.arrive(link)
-}
-
 func (m *machine) arrive(link int) {
-	if pair := m.links[link].Pair; pair >= 0 {
+	if pair := m.links.All[link].Pair; pair >= 0 {
 		m.trace.touch(object{kind: signalsOf, a: pair})
 		m.trace.arrive(m.trace.signals(pair, m.counts[pair]))
 		m.counts[pair]++

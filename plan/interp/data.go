@@ -17,10 +17,7 @@ type piece struct {
 // pieces returns the units of a move in one iteration of an op.
 func (b *block) pieces(in *instruction, m *plan.Move) []piece {
 	l := b.m.layouts[b.r.launch]
-	lo, hi := l.Part(m.Src[0].Size, in.step.Op.Slice)
-	if in.unit > 0 {
-		lo, hi = plan.Window(lo, hi, in.unit, in.iter)
-	}
+	lo, hi := l.Range(m.Src[0].Size, in.step.Op.Slice, in.unit, in.iter)
 	var out []piece
 	for at := lo; at < hi; at += l.Alignment {
 		out = append(out, piece{m, int(at / l.Chunk), at % l.Chunk})
@@ -28,13 +25,9 @@ func (b *block) pieces(in *instruction, m *plan.Move) []piece {
 	return out
 }
 
-// data moves one of this lane's remaining units that is ready. For a port channel it pushes the transfers of its
-// entries.
+// data moves one of this lane's remaining units that is ready.
 func (l *lane) data(in *instruction) (done, on bool) {
 	b, s := l.b, in.step
-	if s.Op.ChannelType == plan.PortChannel {
-		return l.port(in)
-	}
 	if !l.active {
 		l.active, l.work = true, l.work[:0]
 		n := 0
@@ -52,7 +45,7 @@ func (l *lane) data(in *instruction) (done, on bool) {
 			break // the effect of a step must not depend on what is ready
 		}
 		if b.m.ready(p, b.r.launch) {
-			b.m.move(p, b.r.launch, b.m.operator(s.Op.ReduceOp))
+			b.m.move(p, b.r.launch, s.Op.ReduceOp.Or(b.m.cfg.Op))
 			l.work = append(l.work[:i], l.work[i+1:]...)
 			return len(l.work) == 0, true
 		}

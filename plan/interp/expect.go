@@ -43,13 +43,20 @@ func checked(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.Op) (Con
 			inputs[i] = append(inputs[i], in)
 		}
 	}
+	fixed, _ := p.Operator()
 	return Config{Sizes: sizes, Type: t, Op: op,
 		Fill: func(rank, launch int, in []byte) { copy(in, inputs[launch][rank]) },
 		Check: func(rank, launch int, in, out []byte) error {
 			if !p.InPlace && !bytes.Equal(in, inputs[launch][rank]) {
 				return fmt.Errorf("interp: plan %s: launch %d changed the input of rank %d", p.Name, launch+1, rank)
 			}
-			return compare(p, layouts[launch], inputs[launch], rank, launch, out, t, reduction(p, op))
+			d := Definition{Type: t, Op: fixed.Or(op), Input: func(rank int, off, n int64) []byte {
+				return inputs[launch][rank][off : off+n]
+			}}
+			if err := d.Check(p, layouts[launch], rank, out); err != nil {
+				return fmt.Errorf("interp: plan %s: launch %d: %w", p.Name, launch+1, err)
+			}
+			return nil
 		}}, nil
 }
 
@@ -64,43 +71,45 @@ func elementType(alignment int64) datatype.Type {
 	return datatype.Uint8
 }
 
-// compare checks one rank's output, chunk by chunk.
-func compare(p *plan.Plan, l *plan.Layout, inputs [][]byte, rank, launch int, out []byte, t datatype.Type, op datatype.Op) error {
-	for k, terms := range p.Expected(rank) {
-		if len(terms) == 0 {
-			continue
-		}
-		at := l.Offset(k)
-		_, n := l.Locate(k, 0)
-		want, srcs := make([]byte, n), make([][]byte, len(terms))
-		for i, c := range terms {
-			from := l.Offset(c.Index)
-			srcs[i] = inputs[c.Rank][from : from+n]
-		}
-		if err := hostreduce.Reduce(want, srcs, t, op, [8]byte{}, len(srcs)); err != nil {
-			return err
-		}
-		if wrong, first := hostreduce.Check(out[at:at+n], want, t, op, len(terms)); wrong != 0 {
-			return fmt.Errorf("interp: plan %s: launch %d: chunk %d of the output of rank %d (%d bytes at %d) is wrong: %d elements of %v, the first is %d",
-				p.Name, launch+1, k, rank, n, at, wrong, t, first)
-		}
-	}
-	return nil
+// Definition is what a collective computes from known inputs.
+type Definition struct {
+	Type   datatype.Type
+	Op     datatype.Op
+	Scalar [8]byte                             // of a PreMulSum
+	Piece  int64                               // the most bytes that Input returns at once; 0: any number
+	Input  func(rank int, off, n int64) []byte // n bytes of a rank's input from byte off
 }
 
-// reduction returns the operator of the plan's first reducing op, or the caller's.
-func reduction(p *plan.Plan, caller datatype.Op) datatype.Op {
-	m := machine{cfg: Config{Op: caller}}
-	for r := range p.GPUs {
-		for b := range p.GPUs[r].ThreadBlocks {
-			for _, s := range p.Program(r, b) {
-				for _, s := range append(s.Body, s) {
-					if len(s.Moves) > 0 && len(s.Moves[0].Src) > 1 {
-						return m.operator(s.Op.ReduceOp)
-					}
-				}
+// Check compares a rank's output, chunk by chunk, with the definition of p's collective.
+func (d *Definition) Check(p *plan.Plan, l *plan.Layout, rank int, out []byte) error {
+	for k, terms := range p.Expected(rank) {
+		at := l.Offset(k)
+		_, size := l.Locate(k, 0)
+		op := d.Op
+		if len(terms) == 1 {
+			op = datatype.Sum
+		}
+		piece := size
+		if d.Piece > 0 {
+			piece = min(size, d.Piece)
+		}
+		srcs, want := make([][]byte, len(terms)), make([]byte, piece)
+		for off := int64(0); off < size && len(terms) > 0; off += piece {
+			want = want[:min(piece, size-off)]
+			for i, t := range terms {
+				srcs[i] = d.Input(t.Rank, l.Offset(t.Index)+off, int64(len(want)))
+			}
+			if err := hostreduce.Reduce(want, srcs, d.Type, op, d.Scalar, len(p.GPUs)); err != nil {
+				return err
+			}
+			have := out[at+off : at+off+int64(len(want))]
+			if wrong, first := hostreduce.Check(have, want, d.Type, op, len(terms)); wrong != 0 {
+				e := d.Type.Size()
+				return fmt.Errorf("rank %d: output chunk %d (%d bytes at %d): %d elements of those from %d on are wrong, "+
+					"the first is %d: % x, not % x", rank, k, size, at, wrong, off/e, off/e+first,
+					have[first*e:(first+1)*e], want[first*e:(first+1)*e])
 			}
 		}
 	}
-	return caller
+	return nil
 }

@@ -60,12 +60,11 @@ func (l *lane) port(in *instruction) (done, on bool) {
 		return true, true
 	}
 	e := mine[l.stage/3]
-	link := m.link(b.r.rank, plan.PortChannel, s.Channels[e])
-	q := m.queues[link]
+	q := l.queue(s, e)
 	switch l.stage % 3 {
 	case 0:
 		pieces := b.pieces(in, &s.Moves[e])
-		if s.Op.Name == plan.ReadPutPackets {
+		if !s.Raw { // packets among the sources are awaited
 			for _, p := range pieces {
 				if !m.ready(p, b.r.launch) {
 					return false, false
@@ -77,11 +76,11 @@ func (l *lane) port(in *instruction) (done, on bool) {
 		}
 		m.transfer(q, pieces, b.r.launch)
 	case 1:
-		if s.Op.Name == plan.PutWithSignal || s.Op.Name == plan.PutWithSignalAndFlush {
-			m.signal(link)
+		if s.Does.Has(plan.Adds) {
+			l.add(s, e)
 		}
 	case 2:
-		if s.Op.Name == plan.PutWithSignalAndFlush {
+		if s.Does.Has(plan.Flushes) {
 			ok, on := l.flushed(q)
 			if !ok {
 				return false, on

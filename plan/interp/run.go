@@ -110,19 +110,12 @@ type machine struct {
 	ranks   []*rankState
 	blocks  []*block
 	ports   []*portQueue
-	links   []plan.Link
-	index   map[linkKey]int
+	links   *plan.Links
 	counts  []int // signals that have arrived, by link
 	waited  []int
 	queues  map[int]*portQueue // by link
 	trace   *trace             // nil unless Explore runs
 	granule int64              // resolution of the trace for the callers' buffers
-}
-
-type linkKey struct {
-	rank int
-	t    plan.ChannelType
-	id   int
 }
 
 // rankState holds the memory of a rank and the state of its caller.
@@ -143,7 +136,8 @@ type rankState struct {
 }
 
 func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
-	m := &machine{p: p, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x676f63636c)), links: p.Links(), index: map[linkKey]int{}, queues: map[int]*portQueue{}}
+	m := &machine{p: p, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x676f63636c)), links: p.Links(),
+		queues: map[int]*portQueue{}}
 	if m.cfg.Lanes == 0 {
 		m.cfg.Lanes = 2 + m.rng.IntN(4)
 	}
@@ -162,21 +156,21 @@ func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 			return nil, err
 		}
 		if p.Alignment%cfg.Type.Size() != 0 || l.Block%cfg.Type.Size() != 0 {
-			return nil, fmt.Errorf("interp: plan %s: %d bytes divide into blocks of %d and units of %d, which do not hold whole elements of %s",
+			return nil, fmt.Errorf("interp: plan %s: %d bytes divide into blocks of %d and units of %d, which do not hold "+
+				"whole elements of %s",
 				p.Name, size, l.Block, p.Alignment, cfg.Type)
 		}
 		m.layouts = append(m.layouts, l)
 		chunk = max(chunk, l.Chunk)
 	}
 	m.granule = granule(m.layouts)
-	for i, l := range m.links {
-		m.index[linkKey{l.Rank, l.Type, l.ID}] = i
+	for i, l := range m.links.All {
 		if l.Type == plan.PortChannel {
 			m.queues[i] = &portQueue{m: m, link: i}
 			m.ports = append(m.ports, m.queues[i])
 		}
 	}
-	m.counts, m.waited = make([]int, len(m.links)), make([]int, len(m.links))
+	m.counts, m.waited = make([]int, len(m.links.All)), make([]int, len(m.links.All))
 	for r := range p.GPUs {
 		rs := &rankState{m: m, rank: r, places: p.Scratch(r, chunk), barriers: map[int]int{}, launch: -1, idle: true}
 		rs.scratch = make([]byte, rs.places.Size)
@@ -224,7 +218,7 @@ func (r *rankState) over() bool {
 		}
 	}
 	for _, q := range r.m.ports {
-		if r.m.links[q.link].Rank == r.rank && len(q.items) > 0 {
+		if r.m.links.All[q.link].Rank == r.rank && len(q.items) > 0 {
 			return false
 		}
 	}
@@ -241,19 +235,11 @@ func (r *rankState) allocate(l *plan.Layout) {
 	case !r.m.p.InPlace:
 		r.input, r.output = make([]byte, in), make([]byte, out)
 		r.outputAt = 1 << 40
-	case r.m.p.Collective == plan.AllGather:
-		r.output = make([]byte, out)
-		at := l.Offset(r.rank * l.Period)
-		r.input = r.output[at : at+in : at+in]
-		r.inputAt = at
-	case r.m.p.Collective == plan.ReduceScatter:
-		r.input = make([]byte, in)
-		at := l.Offset(r.rank * l.Period)
-		r.output = r.input[at : at+out : at+out]
-		r.outputAt = at
 	default:
 		both := make([]byte, max(in, out))
-		r.input, r.output = both[:in], both[:out]
+		r.inputAt, r.outputAt = l.Together(r.rank)
+		r.input = both[r.inputAt : r.inputAt+in : r.inputAt+in]
+		r.output = both[r.outputAt : r.outputAt+out : r.outputAt+out]
 	}
 	for i := range r.output {
 		r.output[i] = 0xa5

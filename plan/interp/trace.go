@@ -73,7 +73,8 @@ const (
 )
 
 func newTrace(m *machine, actors int) *trace {
-	t := &trace{m: m, first: map[object]*history{}, points: map[point][]int32{}, semAcquired: map[[2]int]int{}, semReleased: map[[2]int]int{}}
+	t := &trace{m: m, first: map[object]*history{}, points: map[point][]int32{}, semAcquired: map[[2]int]int{},
+		semReleased: map[[2]int]int{}}
 	for range actors {
 		t.known = append(t.known, make([]int32, actors))
 	}
@@ -92,7 +93,8 @@ func (t *trace) start(actor int, at place) {
 
 func (t *trace) finish(actor int) {
 	copy(t.known[actor], t.now)
-	t.steps = append(t.steps, traced{actor: actor, index: t.now[actor], clock: append([]int32(nil), t.now...), what: t.what})
+	t.steps = append(t.steps, traced{actor: actor, index: t.now[actor], clock: append([]int32(nil), t.now...),
+		what: t.what})
 }
 
 func join(to, from []int32) {
@@ -189,7 +191,8 @@ func (t *trace) transfer(link, n int) point { return point{transferAt, link, 0, 
 
 func (t *trace) transferred(link, n int) point { return point{transferredAt, link, 0, n} }
 
-// release records a release of a semaphore. The n-th acquire beyond the initial value is ordered after the n-th release.
+// release records a release of a semaphore. The n-th acquire beyond the initial value is ordered after the n-th
+// release.
 func (t *trace) release(rank, id int) {
 	if t == nil {
 		return
@@ -225,7 +228,8 @@ func (t *trace) between(r *rankState) {
 	t.buffers(r)
 }
 
-// begin records that the caller has set up the buffers for the next launch. The blocks of the rank are ordered after it.
+// begin records that the caller has set up the buffers for the next launch. The blocks of the rank are ordered after
+// it.
 func (t *trace) begin(r *rankState) {
 	if t == nil {
 		return
@@ -250,7 +254,7 @@ func (m *machine) ofRank(r *rankState) []int {
 		}
 	}
 	for _, q := range m.ports {
-		if m.links[q.link].Rank == r.rank {
+		if m.links.All[q.link].Rank == r.rank {
 			out = append(out, q.actor)
 		}
 	}

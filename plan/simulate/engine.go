@@ -133,10 +133,6 @@ func (n *network) port(rank int32, k PortKind) *port {
 // micros returns the time of bytes at a rate in GB/s.
 func micros(bytes, gbps float64) float64 { return bytes / gbps * 1e-3 }
 
-func (n *network) sameHost(a, b int32) bool {
-	return n.m.sameHost(a, b)
-}
-
 func (m *Machine) sameHost(a, b int32) bool {
 	return a/int32(m.RanksPerHost) == b/int32(m.RanksPerHost)
 }

@@ -305,7 +305,8 @@ func Compare(m *Machine, rows []Measurement) (Report, error) {
 			label = row.Plan.Name
 		}
 		e := math.Abs(r.Micros/row.Micros - 1)
-		out.Rows = append(out.Rows, Row{Label: label, Ranks: len(row.Plan.GPUs), Size: row.Size, Measured: row.Micros, Predict: r.Micros, Error: e})
+		out.Rows = append(out.Rows, Row{Label: label, Ranks: len(row.Plan.GPUs), Size: row.Size, Measured: row.Micros,
+			Predict: r.Micros, Error: e})
 		out.MeanLogDeviance += math.Log(r.Micros/row.Micros) / float64(len(rows))
 		errs = append(errs, e)
 	}
@@ -327,7 +328,8 @@ func (r Report) String() string {
 		len(rows), 100*r.Median, 100*r.P95, 100*r.Worst, 100*math.Expm1(r.MeanLogDeviance))
 	fmt.Fprintf(&b, "%-32s %6s %12s %12s %12s %8s\n", "plan", "ranks", "bytes", "measured us", "predicted us", "error")
 	for _, x := range rows {
-		fmt.Fprintf(&b, "%-32s %6d %12d %12.2f %12.2f %7.1f%%\n", x.Label, x.Ranks, x.Size, x.Measured, x.Predict, 100*x.Error)
+		fmt.Fprintf(&b, "%-32s %6d %12d %12.2f %12.2f %7.1f%%\n", x.Label, x.Ranks, x.Size, x.Measured, x.Predict,
+			100*x.Error)
 	}
 	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 // that a plan with millions of ops needs few allocations.
 type instr struct {
 	name    plan.OpName
+	does    plan.Effects
 	pos     plan.Pos
 	bytes   float64 // payload of one iteration
 	places  int     // operands
@@ -90,25 +91,17 @@ func load(p *plan.Plan, m *Machine, size int64) (*model, error) {
 	}
 	out := &model{plan: p, layout: layout, machine: m}
 	links := p.Links()
-	out.counters, out.links = len(links), len(links)
-	for _, l := range links {
+	out.counters, out.links = len(links.All), len(links.All)
+	for _, l := range links.All {
 		out.linkPeer = append(out.linkPeer, int32(l.Peer))
 		out.linkPort = append(out.linkPort, l.Type == plan.PortChannel)
 	}
-	starts := make([][2]int, len(p.GPUs))
-	n := 0
 	for r := range p.GPUs {
 		g := &p.GPUs[r]
-		starts[r] = [2]int{n, n + len(g.Peers(plan.MemoryChannel))}
-		n = starts[r][1] + len(g.Peers(plan.PortChannel))
 		out.packets = append(out.packets, int32(out.nPackets))
 		out.nPackets += g.ScratchChunks
 		out.barriers = append(out.barriers, int32(out.nBarrier))
-		most := 0
-		for b := range g.ThreadBlocks {
-			most = max(most, maxBarrier(g.ThreadBlocks[b].Ops)+1)
-		}
-		out.nBarrier += most
+		out.nBarrier += g.Barriers()
 		out.sems = append(out.sems, int32(len(out.semInit)))
 		for _, s := range g.Semaphores {
 			out.semInit = append(out.semInit, int32(s.InitValue))
@@ -116,7 +109,7 @@ func load(p *plan.Plan, m *Machine, size int64) (*model, error) {
 	}
 	for r := range p.GPUs {
 		for b := range p.GPUs[r].ThreadBlocks {
-			l := loader{model: out, links: links, starts: starts[r], rank: int32(r)}
+			l := loader{model: out, links: links, rank: int32(r)}
 			code, err := l.steps(p.Program(r, b), 1)
 			if err != nil {
 				return nil, err
@@ -127,29 +120,14 @@ func load(p *plan.Plan, m *Machine, size int64) (*model, error) {
 	return out, nil
 }
 
-func maxBarrier(ops []plan.Op) int {
-	most := -1
-	for i := range ops {
-		if ops[i].Name == plan.Barrier {
-			most = max(most, ops[i].BarrierID)
-		}
-		most = max(most, maxBarrier(ops[i].Ops))
-	}
-	return most
-}
-
 type loader struct {
 	*model
-	links  []plan.Link
-	starts [2]int
-	rank   int32
+	links *plan.Links
+	rank  int32
 }
 
 func (l *loader) link(t plan.ChannelType, id int) int32 {
-	if t == plan.PortChannel {
-		return int32(l.starts[1] + id)
-	}
-	return int32(l.starts[0] + id)
+	return int32(l.links.Index(int(l.rank), t, id))
 }
 
 // steps prepares ops whose operands are divided among iters iterations.
@@ -165,9 +143,9 @@ func (l *loader) steps(steps []plan.Step, iters int64) ([]instr, error) {
 
 func (l *loader) step(in *instr, s *plan.Step, iters int64) (err error) {
 	op := s.Op
-	in.name, in.pos = op.Name, s.Pos
-	switch op.Name {
-	case plan.Pipeline:
+	in.name, in.does, in.pos = op.Name, s.Does, s.Pos
+	switch {
+	case s.Does.Has(plan.Loops):
 		n := max(1, l.layout.Iterations(op))
 		if n > 1<<20 {
 			return fmt.Errorf("simulate: %v: %d iterations are too many to simulate", s.Pos, n)
@@ -175,31 +153,36 @@ func (l *loader) step(in *instr, s *plan.Step, iters int64) (err error) {
 		in.iters = int32(n)
 		in.body, err = l.steps(s.Body, n)
 		return err
-	case plan.Signal, plan.RlxSignal:
-		for _, c := range s.Channels {
-			in.signals = append(in.signals, l.counterOf(op.ChannelType, c))
-			in.links = append(in.links, l.link(op.ChannelType, c))
-		}
-		in.fenced = op.Name == plan.Signal && op.ChannelType == plan.MemoryChannel
-	case plan.Wait, plan.RlxWait:
-		for _, c := range s.Channels {
-			in.waits = append(in.waits, l.link(op.ChannelType, c))
-		}
-	case plan.Flush:
-		in.flush = true
-		for _, c := range s.Channels {
-			in.links = append(in.links, l.link(op.ChannelType, c))
-		}
-	case plan.SemAcquire, plan.SemRelease:
+	case s.Does.Has(plan.Moves):
+		l.data(in, s, iters)
+	case s.Does.Has(plan.Joins):
+		in.barrier, in.blocks = l.barriers[l.rank]+int32(op.BarrierID), int32(op.NumThreadBlocks)
+	case s.Kind.Semaphores:
 		for _, id := range op.SemaphoreIDs {
 			in.sems = append(in.sems, l.sems[l.rank]+int32(id))
 		}
-		in.fenced = op.Name == plan.SemRelease
-	case plan.Barrier:
-		in.barrier, in.blocks = l.barriers[l.rank]+int32(op.BarrierID), int32(op.NumThreadBlocks)
+		in.fenced = s.Does.Has(plan.Adds)
+	default:
+		l.channels(in, s)
 	}
-	l.data(in, s, iters)
 	return l.onHost(in, s)
+}
+
+// channels prepares an op that only synchronizes.
+func (l *loader) channels(in *instr, s *plan.Step) {
+	for _, c := range s.Channels {
+		link := l.link(s.Op.ChannelType, c)
+		if s.Does.Has(plan.Takes) {
+			in.waits = append(in.waits, link)
+			continue
+		}
+		in.links = append(in.links, link)
+		if s.Does.Has(plan.Adds) {
+			in.signals = append(in.signals, l.counterOf(s.Op.ChannelType, c))
+		}
+	}
+	in.flush = s.Does.Has(plan.Flushes)
+	in.fenced = s.Does.Has(plan.Adds) && !s.Kind.Relaxed() && s.Op.ChannelType == plan.MemoryChannel
 }
 
 // onHost rejects an op that accesses ranks of other hosts without a port channel.
@@ -208,7 +191,8 @@ func (l *loader) onHost(in *instr, s *plan.Step) error {
 		if l.machine.sameHost(l.rank, peer) {
 			return nil
 		}
-		return fmt.Errorf("simulate: %v (%s): %w: rank %d is on another host of machine %q, which has %d ranks each; use port channels there, or a machine with more ranks_per_host",
+		return fmt.Errorf("simulate: %v (%s): %w: rank %d is on another host of machine %q, which has %d ranks each; use "+
+			"port channels there, or a machine with more ranks_per_host",
 			s.Pos, in.name, ErrUnreachable, peer, l.machine.Name, l.machine.RanksPerHost)
 	}
 	for i := range in.flows {
@@ -232,7 +216,7 @@ func (l *loader) onHost(in *instr, s *plan.Step) error {
 // counterOf returns the counter that a signal on a channel increments: the one on which the other end waits, or -1 if
 // there is none.
 func (l *loader) counterOf(t plan.ChannelType, id int) int32 {
-	return int32(l.links[l.link(t, id)].Pair)
+	return int32(l.links.All[l.link(t, id)].Pair)
 }
 
 func (l *loader) data(in *instr, s *plan.Step, iters int64) {
@@ -252,7 +236,7 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 			if !port {
 				in.local += bytes
 			}
-			if src.Plane == plan.PacketPlane && !(port && op.Name == plan.PutPackets) {
+			if src.Plane == plan.PacketPlane && !s.Raw {
 				in.local += bytes // flags
 				for k := range src.Size {
 					in.needs = append(in.needs, packets{l.packets[l.rank] + int32(src.Index+k), share})
@@ -280,10 +264,10 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 				}
 				id := s.Channels[min(max(mv.Entry, 0), len(s.Channels)-1)]
 				f.link = l.link(plan.PortChannel, id)
-				if op.Name == plan.PutWithSignal || op.Name == plan.PutWithSignalAndFlush {
+				if s.Does.Has(plan.Adds) {
 					f.counter = l.counterOf(plan.PortChannel, id)
 				}
-				if op.Name == plan.PutWithSignalAndFlush {
+				if s.Does.Has(plan.Flushes) {
 					in.flush = true
 					in.links = append(in.links, f.link)
 				}

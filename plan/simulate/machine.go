@@ -22,8 +22,9 @@ type Machine struct {
 	Launch float64 `json:"launch_us" fit:"launch_us"` // from the start of a launch to a block's first op
 	Finish float64 `json:"finish_us" fit:"finish_us"` // from the last op to the end of the launch
 
-	Op        float64 `json:"op_us" fit:"op_us"`               // to decode and start an op
-	Operand   float64 `json:"operand_us" fit:"operand_us"`     // added for every source and destination of an op that moves data
+	Op float64 `json:"op_us" fit:"op_us"` // to decode and start an op
+	// added for every source and destination of an op that moves data
+	Operand   float64 `json:"operand_us" fit:"operand_us"`
 	Nop       float64 `json:"nop_us" fit:"nop_us"`             // a block's threads synchronize
 	Fence     float64 `json:"fence_us" fit:"fence_us"`         // to order earlier stores before a signal
 	Flag      float64 `json:"flag_us" fit:"flag_us"`           // one way: a store or signal until a spinning peer sees it
@@ -61,7 +62,8 @@ type Rail struct {
 	PCIe      float64 `json:"pcie_gbps" fit:"rail.pcie_gbps"` // GPU to NIC
 	Latency   float64 `json:"latency_us" fit:"rail.latency_us"`
 	CrossRail float64 `json:"cross_rail_us" fit:"rail.cross_rail_us"` // added when the two NICs are on different rails
-	Proxy     float64 `json:"proxy_us" fit:"rail.proxy_us"`           // time of the proxy thread per request; it serves requests one after another
+	// time of the proxy thread per request; it serves requests one after another
+	Proxy float64 `json:"proxy_us" fit:"rail.proxy_us"`
 }
 
 //go:embed machines/*.json
@@ -88,7 +90,8 @@ func MachineNames() []string {
 func NamedMachine(name string) (*Machine, error) {
 	data, err := machineFiles.ReadFile("machines/" + name + ".json")
 	if err != nil {
-		return nil, fmt.Errorf("simulate: no machine %q, use one of %s or a file: %w", name, strings.Join(MachineNames(), ", "), ErrMachine)
+		return nil, fmt.Errorf("simulate: no machine %q, use one of %s or a file: %w", name,
+			strings.Join(MachineNames(), ", "), ErrMachine)
 	}
 	return ParseMachine(data)
 }
@@ -108,7 +111,8 @@ func ParseMachine(data []byte) (*Machine, error) {
 // Validate checks that every parameter is in range.
 func (m *Machine) Validate() error {
 	if m.RanksPerHost < 1 || m.NICsPerHost < 1 {
-		return fmt.Errorf("simulate: machine %q: ranks_per_host %d, nics_per_host %d, want 1 or more: %w", m.Name, m.RanksPerHost, m.NICsPerHost, ErrMachine)
+		return fmt.Errorf("simulate: machine %q: ranks_per_host %d, nics_per_host %d, want 1 or more: %w", m.Name,
+			m.RanksPerHost, m.NICsPerHost, ErrMachine)
 	}
 	for _, name := range m.Parameters() {
 		v, err := m.Get(name)
@@ -151,7 +155,8 @@ func (m *Machine) Get(name string) (float64, error) {
 		}
 	})
 	if !found {
-		return 0, fmt.Errorf("simulate: no parameter %q: use one of %s: %w", name, strings.Join(m.Parameters(), ", "), ErrMachine)
+		return 0, fmt.Errorf("simulate: no parameter %q: use one of %s: %w", name, strings.Join(m.Parameters(), ", "),
+			ErrMachine)
 	}
 	return v, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 
 	"github.com/goccl/goccl/plan"
 )
@@ -42,14 +43,18 @@ func Render(r *Result, o RenderOptions) []byte {
 // page returns an HTML page around a picture, with the summary and the critical path below.
 func page(r *Result, svg []byte) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n<style>\n", html.EscapeString(r.Plan.Name))
-	b.WriteString("body{margin:24px;background:#f4f5f8;color:#1f2430;font-family:system-ui,sans-serif}svg{border-radius:10px;box-shadow:0 1px 6px #0002;max-width:100%;height:auto}\n" +
-		"rect.op:hover{filter:brightness(1.15)}path.go:hover{stroke-width:3;stroke-opacity:1}table{border-collapse:collapse;margin:18px 0}td,th{padding:3px 14px 3px 0;text-align:left}\n" +
+	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n<style>\n",
+		html.EscapeString(r.Plan.Name))
+	b.WriteString("body{margin:24px;background:#f4f5f8;color:#1f2430;font-family:system-ui,sans-serif}" +
+		"svg{border-radius:10px;box-shadow:0 1px 6px #0002;max-width:100%;height:auto}\n" +
+		"rect.op:hover{filter:brightness(1.15)}path.go:hover{stroke-width:3;stroke-opacity:1}" +
+		"table{border-collapse:collapse;margin:18px 0}td,th{padding:3px 14px 3px 0;text-align:left}\n" +
 		"td.n{text-align:right;font-variant-numeric:tabular-nums}pre{line-height:1.45}\n</style></head><body>\n")
 	b.Write(svg)
 	b.WriteString("<h3>Ports</h3>\n<table><tr><th>rank</th><th>port</th><th>busy, us</th><th>share</th></tr>\n")
 	for _, u := range r.Busiest(16) {
-		fmt.Fprintf(&b, "<tr><td>%d</td><td>%s</td><td class=\"n\">%.2f</td><td class=\"n\">%.0f %%</td></tr>\n", u.Rank, u.Port, u.Micros, 100*u.Share)
+		fmt.Fprintf(&b, "<tr><td>%d</td><td>%s</td><td class=\"n\">%.2f</td><td class=\"n\">%.0f %%</td></tr>\n", u.Rank,
+			u.Port, u.Micros, 100*u.Share)
 	}
 	fmt.Fprintf(&b, "</table>\n<h3>Critical path</h3>\n<pre>%s</pre>\n</body></html>\n", html.EscapeString(r.Critical()))
 	return b.Bytes()
@@ -64,36 +69,48 @@ const (
 	rightMargin = 24
 )
 
-// opClass groups ops by function. Each class has a colour and an entry in the legend.
-type opClass struct {
-	name, colour string
-	ops          []plan.OpName
-}
+// opClass groups ops by what they do. Each class has a colour and an entry in the legend.
+type opClass struct{ name, colour string }
 
-var opClasses = []opClass{
-	{"move data", "#2f7ed8", []plan.OpName{plan.Copy, plan.Put, plan.PutWithSignal, plan.PutWithSignalAndFlush, plan.Get}},
-	{"reduce", "#2a9d6f", []plan.OpName{plan.ReduceLocal, plan.ReduceSend, plan.ReadReduce, plan.ReadReduceSend}},
-	{"send packets", "#8f63d2", []plan.OpName{plan.PutPackets, plan.ReadPutPackets, plan.CopyPackets}},
-	{"reduce packets", "#00989a", []plan.OpName{plan.ReducePackets, plan.ReduceCopyPackets, plan.ReduceSendPackets, plan.ReduceCopySendPackets}},
-	{"unpack packets", "#c2569b", []plan.OpName{plan.UnpackPackets}},
-	{"switch", "#d1495b", []plan.OpName{plan.SwitchReduce, plan.SwitchReduceStore, plan.SwitchStore, plan.SwitchStorePackets}},
-	{"signal", "#ee8a2d", []plan.OpName{plan.Signal, plan.RlxSignal, plan.SemRelease}},
-	{"wait", "#e0b64a", []plan.OpName{plan.Wait, plan.RlxWait, plan.SemAcquire, plan.Flush}},
-	{"meet", "#8b93a3", []plan.OpName{plan.Nop, plan.Barrier}},
+var (
+	moveData      = &opClass{"move data", "#2f7ed8"}
+	reduce        = &opClass{"reduce", "#2a9d6f"}
+	sendPackets   = &opClass{"send packets", "#8f63d2"}
+	reducePackets = &opClass{"reduce packets", "#00989a"}
+	unpackPackets = &opClass{"unpack packets", "#c2569b"}
+	switched      = &opClass{"switch", "#d1495b"}
+	signal        = &opClass{"signal", "#ee8a2d"}
+	wait          = &opClass{"wait", "#e0b64a"}
+	meet          = &opClass{"meet", "#8b93a3"}
+
+	opClasses = []*opClass{moveData, reduce, sendPackets, reducePackets, unpackPackets, switched, signal, wait, meet}
+)
+
+func classOf(n plan.OpName) *opClass {
+	k := n.Kind()
+	packets := func(s plan.Operands) bool { return slices.ContainsFunc(s.Kinds(), plan.OperandKind.Packets) }
+	switch {
+	case k.On(plan.SwitchChannel):
+		return switched
+	case k.Reduces && packets(k.Src):
+		return reducePackets
+	case k.Reduces:
+		return reduce
+	case packets(k.Dst):
+		return sendPackets
+	case packets(k.Src):
+		return unpackPackets
+	case k.Does.Has(plan.Moves):
+		return moveData
+	case k.Does.Has(plan.Adds):
+		return signal
+	case k.Synchronizes():
+		return wait
+	}
+	return meet
 }
 
 const ink, pale = "#1f2430", "#6b7280"
-
-func classOf(n plan.OpName) *opClass {
-	for i := range opClasses {
-		for _, o := range opClasses[i].ops {
-			if o == n {
-				return &opClasses[i]
-			}
-		}
-	}
-	return &opClasses[len(opClasses)-1]
-}
 
 type painter struct {
 	r        *Result
@@ -134,9 +151,11 @@ func (p *painter) paint() {
 		}
 	}
 	height := p.bottom + 34
-	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="system-ui, 'Helvetica Neue', Arial, sans-serif" font-size="11" fill="%s">`,
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `+
+		`font-family="system-ui, 'Helvetica Neue', Arial, sans-serif" font-size="11" fill="%s">`,
 		p.o.Width, height, p.o.Width, height, ink)
-	p.printf(`<defs><marker id="tip" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="6" markerHeight="6" markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.6 L6,3 L0,5.4 z" fill="context-stroke"/></marker></defs>`)
+	p.printf(`<defs><marker id="tip" viewBox="0 0 6 6" refX="5.5" refY="3" markerWidth="6" markerHeight="6" ` +
+		`markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.6 L6,3 L0,5.4 z" fill="context-stroke"/></marker></defs>`)
 	p.printf(`<rect class="frame" width="100%%" height="100%%" fill="#ffffff"/>`)
 	p.title()
 	p.legend()
@@ -145,7 +164,8 @@ func (p *painter) paint() {
 	p.bars()
 	p.curves()
 	if p.rows < len(r.blocks) {
-		p.printf(`<text x="24" y="%d" fill="%s">the first %d of %d thread blocks</text>`, height-10, pale, p.rows, len(r.blocks))
+		p.printf(`<text x="24" y="%d" fill="%s">the first %d of %d thread blocks</text>`, height-10, pale, p.rows,
+			len(r.blocks))
 	}
 	p.printf("</svg>")
 }
@@ -153,10 +173,13 @@ func (p *painter) paint() {
 func (p *painter) title() {
 	r := p.r
 	p.printf(`<text x="24" y="30" font-size="18" font-weight="600">%s</text>`, html.EscapeString(r.Plan.Name))
-	p.printf(`<text x="24" y="50" fill="%s">%s over %d ranks, %s on %s</text>`, pale, html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), bytesText(r.Size),
+	p.printf(`<text x="24" y="50" fill="%s">%s over %d ranks, %s on %s</text>`, pale,
+		html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), bytesText(r.Size),
 		html.EscapeString(r.Machine.Name))
-	p.printf(`<text x="%d" y="30" font-size="18" font-weight="600" text-anchor="end">%.2f us</text>`, p.o.Width-rightMargin, r.Micros)
-	p.printf(`<text x="%d" y="50" fill="%s" text-anchor="end">busbw %.1f GB/s</text>`, p.o.Width-rightMargin, pale, r.BusBW)
+	p.printf(`<text x="%d" y="30" font-size="18" font-weight="600" text-anchor="end">%.2f us</text>`,
+		p.o.Width-rightMargin, r.Micros)
+	p.printf(`<text x="%d" y="50" fill="%s" text-anchor="end">busbw %.1f GB/s</text>`, p.o.Width-rightMargin, pale,
+		r.BusBW)
 }
 
 func bytesText(n int64) string {
@@ -178,8 +201,7 @@ func (p *painter) legend() {
 		used[classOf(p.r.spans[i].in.name)] = true
 	}
 	x := 24
-	for i := range opClasses {
-		c := &opClasses[i]
+	for _, c := range opClasses {
 		if !used[c] {
 			continue
 		}
@@ -199,15 +221,18 @@ func (p *painter) bands() {
 		rank := p.r.blocks[i].rank
 		j := i
 		for j < p.rows && p.r.blocks[j].rank == rank {
-			p.printf(`<text x="%d" y="%d" fill="%s" text-anchor="end">%d</text>`, leftMargin-10, p.top[j]+barHeight-3, pale, p.r.blocks[j].id)
+			p.printf(`<text x="%d" y="%d" fill="%s" text-anchor="end">%d</text>`, leftMargin-10, p.top[j]+barHeight-3, pale,
+				p.r.blocks[j].id)
 			j++
 		}
 		top, bottom := p.top[i]-4, p.top[j-1]+rowHeight-2
-		p.printf(`<path d="M%d,%d H%d V%d H%d z" fill="%s" fill-opacity="0.07"/>`, 12, top, p.o.Width-rightMargin+12, bottom, 12, ink)
+		p.printf(`<path d="M%d,%d H%d V%d H%d z" fill="%s" fill-opacity="0.07"/>`, 12, top, p.o.Width-rightMargin+12, bottom,
+			12, ink)
 		p.printf(`<text x="24" y="%d" font-weight="600">rank %d</text>`, p.top[i]+barHeight-3, rank)
 		out, in := use[[2]int{int(rank), int(NVLinkOut)}], use[[2]int{int(rank), int(NVLinkIn)}]
 		if j-i > 1 && out+in > 0 {
-			p.printf(`<text x="24" y="%d" font-size="9" fill="%s">nvlink out %.0f %%, in %.0f %%</text>`, p.top[i+1]+barHeight-4, pale, 100*out, 100*in)
+			p.printf(`<text x="24" y="%d" font-size="9" fill="%s">nvlink out %.0f %%, in %.0f %%</text>`, p.top[i+1]+barHeight-4,
+				pale, 100*out, 100*in)
 		}
 		i = j
 	}
@@ -224,7 +249,8 @@ func (p *painter) axis() {
 	}
 	for i := 0; float64(i)*step <= p.r.Micros; i++ {
 		t := float64(i) * step
-		p.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" stroke-opacity="0.12"/><text x="%.1f" y="%d" text-anchor="middle" fill="%s">%.4g us</text>`,
+		p.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s" stroke-opacity="0.12"/><text x="%.1f" y="%d" `+
+			`text-anchor="middle" fill="%s">%.4g us</text>`,
 			p.x(t), topMargin-6, p.x(t), p.bottom+4, ink, p.x(t), p.bottom+18, pale, t)
 	}
 }
@@ -251,11 +277,13 @@ func (p *painter) bars() {
 			where += fmt.Sprintf(".%d, iteration %d", s.Pos.Inner, s.Iteration)
 		}
 		width := max((s.End-s.Start)*p.scale, 0.8)
-		p.printf(`<rect class="op" x="%.2f" y="%d" width="%.2f" height="%d" rx="2.5" fill="%s" fill-opacity="0.28"%s><title>%s: %s, %.3f to %.3f us</title></rect>`,
+		p.printf(`<rect class="op" x="%.2f" y="%d" width="%.2f" height="%d" rx="2.5" fill="%s" fill-opacity="0.28"%s>`+
+			`<title>%s: %s, %.3f to %.3f us</title></rect>`,
 			p.x(s.Start), y, width, barHeight, colour, edge, where, s.Op, s.Start, s.End)
 		work := (s.End - s.Woke) * p.scale
 		if work > 0 {
-			p.printf(`<path d="M%.2f,%d h%.2f v%d h-%.2f z" fill="%s" pointer-events="none"/>`, p.x(s.Woke), y, max(work, 0.8), barHeight, max(work, 0.8), colour)
+			p.printf(`<path d="M%.2f,%d h%.2f v%d h-%.2f z" fill="%s" pointer-events="none"/>`, p.x(s.Woke), y, max(work, 0.8),
+				barHeight, max(work, 0.8), colour)
 		}
 		if text := 6.4*float64(len(s.Op)) + 6; width > text {
 			at, fill := p.x(s.Start), ink
@@ -263,7 +291,8 @@ func (p *painter) bars() {
 				at, fill = p.x(s.Woke), "#ffffff"
 			}
 			if work > text || width-work > text {
-				p.printf(`<text x="%.1f" y="%d" font-size="10" fill="%s" pointer-events="none">%s</text>`, at+4, y+barHeight-4, fill, s.Op)
+				p.printf(`<text x="%.1f" y="%d" font-size="10" fill="%s" pointer-events="none">%s</text>`, at+4, y+barHeight-4,
+					fill, s.Op)
 			}
 		}
 	}
@@ -275,7 +304,8 @@ func (p *painter) curves() {
 	for _, dark := range []bool{false, true} {
 		for i := range p.r.spans {
 			s := &p.r.spans[i]
-			if s.cause == none || !p.shown(i) || !p.shown(int(s.cause)) || dark != (p.critical[int32(i)] && p.critical[s.cause]) {
+			if s.cause == none || !p.shown(i) || !p.shown(int(s.cause)) ||
+				dark != (p.critical[int32(i)] && p.critical[s.cause]) {
 				continue
 			}
 			c := &p.r.spans[s.cause]
@@ -287,7 +317,8 @@ func (p *painter) curves() {
 			x1 := min(p.x(c.end), x2)
 			y1, y2 := p.top[c.block]+barHeight/2, p.top[s.block]+barHeight/2
 			bend := max(18, (x2-x1)/2)
-			p.printf(`<path class="go" d="M%.2f,%d C%.2f,%d %.2f,%d %.2f,%d" fill="none" %s marker-end="url(#tip)"/>`, x1, y1, x1+bend, y1, x2-bend, y2, x2, y2, look)
+			p.printf(`<path class="go" d="M%.2f,%d C%.2f,%d %.2f,%d %.2f,%d" fill="none" %s marker-end="url(#tip)"/>`, x1, y1,
+				x1+bend, y1, x2-bend, y2, x2, y2, look)
 		}
 	}
 }

@@ -46,7 +46,8 @@ type Span struct {
 }
 
 func (r *runner) result(size int64) *Result {
-	out := &Result{Plan: r.plan, Machine: r.machine, Size: size, Events: r.events, spans: r.spans, blocks: r.blocks, last: none}
+	out := &Result{Plan: r.plan, Machine: r.machine, Size: size, Events: r.events, spans: r.spans, blocks: r.blocks,
+		last: none}
 	end := r.machine.Launch
 	for i := range r.spans {
 		if r.spans[i].end >= end {
@@ -88,7 +89,8 @@ func (r *Result) Len() int { return len(r.spans) }
 func (r *Result) Span(i int) Span {
 	s := &r.spans[i]
 	b := &r.blocks[s.block]
-	return Span{Rank: int(b.rank), Block: int(b.id), Pos: s.in.pos, Op: s.in.name, Iteration: int(s.iter), Start: s.start, End: s.end, Woke: min(s.woke, s.end), Cause: int(s.cause), Prev: int(s.prev)}
+	return Span{Rank: int(b.rank), Block: int(b.id), Pos: s.in.pos, Op: s.in.name, Iteration: int(s.iter), Start: s.start,
+		End: s.end, Woke: min(s.woke, s.end), Cause: int(s.cause), Prev: int(s.prev)}
 }
 
 // CriticalPath returns the spans that determine the end, first to last: the previous span allowed each to begin or

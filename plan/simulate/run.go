@@ -93,8 +93,9 @@ func filled(n int) []int32 {
 func newRunner(m *model) *runner {
 	r := &runner{
 		model: m, net: newNetwork(m.machine, len(m.plan.GPUs)), states: make([]blockState, len(m.blocks)),
-		counterWait: filled(m.counters), packetsWait: filled(m.nPackets), semWait: filled(len(m.semInit)), barrierWait: filled(m.nBarrier),
-		value: make([]int32, m.counters), arrived: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
+		counterWait: filled(m.counters), packetsWait: filled(m.nPackets), semWait: filled(len(m.semInit)),
+		barrierWait: filled(m.nBarrier),
+		value:       make([]int32, m.counters), arrived: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
 		met: make([]int32, m.nBarrier), linkEnd: make([]float64, m.links), linkLeft: make([]float64, m.links),
 	}
 	for b := range r.states {
@@ -163,7 +164,7 @@ func (r *runner) resume(b int32, now float64, by int32) {
 			continue
 		}
 		in := &s.code[s.pc]
-		if in.name == plan.Pipeline {
+		if in.does.Has(plan.Loops) {
 			s.outer, s.code, s.pc, s.iter, s.inside = s.pc, in.body, 0, 0, true
 			continue
 		}
@@ -207,66 +208,58 @@ func (r *runner) complete(s *blockState, end float64) {
 // perform runs the op and returns its end. It returns false when the block waits or the op continues in segments.
 func (r *runner) perform(b int32, s *blockState, in *instr, now float64) (float64, bool) {
 	m := r.machine
-	switch in.name {
-	case plan.Nop:
+	switch {
+	case in.does.Has(plan.Moves):
+		return r.move(b, s, in, now)
+	case in.does.Has(plan.Meets):
 		return now + m.Nop, true
-	case plan.Signal, plan.RlxSignal:
-		return r.signal(b, s, in, now), true
-	case plan.Wait, plan.RlxWait:
-		for _, c := range in.waits {
-			if r.value[c] == 0 {
-				r.park(b, &r.counterWait[c])
-				return 0, false
-			}
+	case in.does.Has(plan.Joins):
+		return r.meet(b, s, in, now)
+	case in.does.Has(plan.Adds):
+		if in.fenced {
+			now = r.fence(s, now)
 		}
-		for _, c := range in.waits {
-			r.value[c]--
+		for _, id := range in.sems {
+			r.q.push(event{at: now + m.Semaphore, kind: semEvent, id: id, by: s.last})
 		}
+		r.signal(b, s, in, now)
 		return now, true
-	case plan.Flush:
+	case in.does.Has(plan.Flushes):
 		for _, l := range in.links {
 			now = max(now, r.linkLeft[l])
 		}
 		return now, true
-	case plan.SemRelease:
-		now = r.fence(s, now)
-		for _, id := range in.sems {
-			r.q.push(event{at: now + m.Semaphore, kind: semEvent, id: id, by: s.last})
-		}
-		return now, true
-	case plan.SemAcquire:
-		for _, id := range in.sems {
-			if r.sem[id] == 0 {
-				r.park(b, &r.semWait[id])
-				return 0, false
-			}
-		}
-		for _, id := range in.sems {
-			r.sem[id]--
-		}
-		return now, true
-	case plan.Barrier:
-		return r.meet(b, s, in, now)
 	}
-	return r.move(b, s, in, now)
+	return now, r.take(b, r.value, in.waits, r.counterWait) && r.take(b, r.sem, in.sems, r.semWait)
+}
+
+// take subtracts one from each of the counters listed, or parks the block at the first that is zero.
+func (r *runner) take(b int32, value, counters, waiting []int32) bool {
+	for _, c := range counters {
+		if value[c] == 0 {
+			r.park(b, &waiting[c])
+			return false
+		}
+	}
+	for _, c := range counters {
+		value[c]--
+	}
+	return true
 }
 
 func (r *runner) fence(s *blockState, now float64) float64 {
 	return max(now, s.stores) + r.machine.Fence
 }
 
-func (r *runner) signal(b int32, s *blockState, in *instr, now float64) float64 {
+func (r *runner) signal(b int32, s *blockState, in *instr, now float64) {
 	m := r.machine
-	if in.fenced {
-		now = r.fence(s, now)
-	}
 	rank := r.blocks[b].rank
 	for i, c := range in.signals {
 		at := now + m.Flag
 		link := in.links[i]
 		if r.linkPort[link] {
 			at = max(r.net.port(rank, Proxy).reserve(now, m.Rail.Proxy)+m.Rail.Proxy, r.linkEnd[link])
-			if r.net.sameHost(rank, r.linkPeer[link]) {
+			if r.machine.sameHost(rank, r.linkPeer[link]) {
 				at += m.Flag
 			} else {
 				at = max(at, now+m.Rail.Proxy+m.Rail.Latency)
@@ -276,7 +269,6 @@ func (r *runner) signal(b int32, s *blockState, in *instr, now float64) float64 
 			r.q.push(event{at: at, kind: counterEvent, id: c, by: s.last})
 		}
 	}
-	return now
 }
 
 // meet is a barrier among blocks of a rank. The last block to arrive releases all.
@@ -363,5 +355,6 @@ func (r *runner) hang() error {
 	if count == 0 {
 		return nil
 	}
-	return fmt.Errorf("simulate: plan %s: %d thread blocks wait for ever, among them %s: %w", r.plan.Name, count, strings.Join(stuck, "; "), ErrHang)
+	return fmt.Errorf("simulate: plan %s: %d thread blocks wait for ever, among them %s: %w", r.plan.Name, count,
+		strings.Join(stuck, "; "), ErrHang)
 }

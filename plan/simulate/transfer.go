@@ -1,7 +1,7 @@
 package simulate
 
-// maxSegments is the maximum number of segments in which a transfer competes for ports. segmentBytes is the minimum size
-// of a segment.
+// maxSegments is the maximum number of segments in which a transfer competes for ports. segmentBytes is the minimum
+// size of a segment.
 const (
 	maxSegments  = 8
 	segmentBytes = 32 << 10
@@ -83,7 +83,7 @@ func (r *runner) push(rank int32, s *blockState, f *flow) {
 	m := r.machine
 	at := r.net.port(rank, Proxy).reserve(s.issue, m.Rail.Proxy) + m.Rail.Proxy
 	var left, end float64
-	if r.net.sameHost(rank, f.peer) {
+	if r.machine.sameHost(rank, f.peer) {
 		start, e := r.net.nvlink(rank, f.peer, f.bytes, m.NVLink.Copy, at)
 		left, end = start+micros(f.bytes, m.NVLink.Port*m.NVLink.Copy), e+m.Flag
 	} else {

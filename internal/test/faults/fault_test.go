@@ -31,7 +31,7 @@ func traffic(k *commtest.Process) error {
 		}
 		err = u.Once(3)
 	}
-	return mourn(k, c, u, err)
+	return survive(k, c, u, err)
 }
 
 // wait is an all-reduce that the victim never joins.
@@ -53,11 +53,11 @@ func wait(k *commtest.Process) error {
 		time.Sleep(time.Minute)
 	}
 	k.Say("running", nil)
-	return mourn(k, c, u, u.Once(1))
+	return survive(k, c, u, u.Once(1))
 }
 
-// mourn reports the error, continues with the survivors and checks that nothing is left over.
-func mourn(k *commtest.Process, c *goccl.Comm, u *commtest.Sums, err error) error {
+// survive reports the error, continues with the survivors and checks that nothing is left over.
+func survive(k *commtest.Process, c *goccl.Comm, u *commtest.Sums, err error) error {
 	k.Say("error", err)
 	if k.Exit {
 		os.Exit(0)

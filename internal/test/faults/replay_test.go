@@ -73,7 +73,7 @@ func replay(k *commtest.Process) error {
 	if d := time.Since(begin); d > 100*time.Millisecond {
 		return fmt.Errorf("abort took %v", d)
 	}
-	return mourn(k, c, u, err)
+	return survive(k, c, u, err)
 }
 
 // A rank is killed in the middle of replays: the others' kernels end, their errors name it, their GPUs' contexts still

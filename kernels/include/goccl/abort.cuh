@@ -1,5 +1,6 @@
-// Bounded waits. Every spin in a goccl kernel goes through waitUntil, which ends when the condition holds, when the host raises the abort word,
-// or when the device deadline passes. It returns a status and never traps, so the CUDA context stays usable.
+// Bounded waits. Every wait in a goccl kernel goes through spin, most of them through waitUntil, which ends when the
+// condition holds, when the host raises the abort word, or when the device deadline passes. It returns a status and
+// never traps, so the CUDA context stays usable.
 //
 // A thread that sees a status other than statusOk must stop communicating and let its kernel return.
 #pragma once
@@ -8,7 +9,8 @@
 
 namespace goccl {
 
-// Status is 0, a reason code below 0xffff0000 that the host stored in AbortBlock::abort, or one of the device's own codes.
+// Status is 0, a reason code below 0xffff0000 that the host stored in AbortBlock::abort, or one of the device's own
+// codes.
 using Status = uint32_t;
 constexpr Status statusOk = 0;
 constexpr Status statusAborted = 1;           // the host's general reason: the communicator was aborted
@@ -26,7 +28,8 @@ enum WaitOp : uint32_t {
   waitBulk = 6,      // a bulk copy
 };
 
-// AbortBlock lies in mapped host memory, one per context. The host writes abort and spinLimitNs; the device writes the rest, once, when a wait gives up.
+// AbortBlock lies in mapped host memory, one per context. The host writes abort and spinLimitNs; the device writes the
+// rest, once, when a wait gives up.
 struct AbortBlock {
   uint32_t abort;        // 0 = run
   uint32_t reported;     // status of a wait that gave up; stored last, with release; the host clears it
@@ -40,9 +43,10 @@ static_assert(sizeof(AbortBlock) == 64, "AbortBlock is shared with the host");
 
 constexpr uint32_t unknownPeer = 0xffffffff;
 
-// Polls between two looks at the abort block: about 10 ms on a GPU. A look is three reads over PCIe, and there may be thirty thousand threads that wait.
-// When they looked after 1 ms, ranks that were once so far apart stayed so: the looks themselves kept threads from their packets for as long as that,
-// and in every operation some rank waited until it looked.
+// Polls between two looks at the abort block: about 10 ms on a GPU. A look is three reads over PCIe, and there may be
+// thirty thousand threads that wait. When they looked after 1 ms, ranks that were once so far apart stayed so: the
+// looks themselves kept threads from their packets for as long as that, and in every operation some rank waited until
+// it looked.
 #if GOCCL_CUDA
 constexpr uint32_t spinsPerCheck = 16384;
 #else
@@ -52,7 +56,8 @@ constexpr uint32_t spinsPerCheck = 1024;
 // Longest wait in ns where no abort block was given: no wait is for ever.
 constexpr uint64_t defaultSpinLimitNs = 60ull * 1000 * 1000 * 1000;
 
-// report tells the host about a wait that ended with status s. Concurrent reports may mix their fields; each field is whole.
+// report tells the host about a wait that ended with status s. Concurrent reports may mix their fields; each field is
+// whole.
 GOCCL_DEVICE void report(AbortBlock* abort, Status s, const void* detail, uint32_t op, uint32_t peer) {
   if (abort == nullptr) return;
   storeRelaxed<Scope::sys>(&abort->detail, static_cast<uint64_t>(reinterpret_cast<uintptr_t>(detail)));
@@ -61,8 +66,8 @@ GOCCL_DEVICE void report(AbortBlock* abort, Status s, const void* detail, uint32
   storeRelease<Scope::sys>(&abort->reported, s);
 }
 
-// checkAbort is the slow part of a spin loop. start is 0 at the first call of one wait and is kept by the caller. A report by any thread makes
-// later waits end too, so that a kernel of many waits needs one deadline, not one for each.
+// checkAbort is the slow part of a spin loop. start is 0 at the first call of one wait and is kept by the caller. A
+// report by any thread makes later waits end too, so that a kernel of many waits needs one deadline, not one for each.
 GOCCL_DEVICE Status checkAbort(AbortBlock* abort, uint64_t& start, const void* detail, uint32_t op, uint32_t peer) {
   uint64_t limit = defaultSpinLimitNs;
   if (abort != nullptr) {
@@ -83,21 +88,32 @@ GOCCL_DEVICE Status checkAbort(AbortBlock* abort, uint64_t& start, const void* d
   return statusTimeout;
 }
 
-// waitUntil polls until done() is true. maxSpin < 0 leaves the wait to the abort block; otherwise at most maxSpin polls fail before
-// statusTimeout, which is then not reported to the host.
-template <class Done>
-GOCCL_DEVICE Status waitUntil(Done done, AbortBlock* abort, const void* detail, uint32_t op, int64_t maxSpin = -1, uint32_t peer = unknownPeer) {
-  uint64_t start = 0;
+// spin is the only loop that polls. It ends when ready() is true, and else calls check() after every spinsPerCheck
+// polls, whose status other than statusOk ends it: checkAbort, and what a kernel adds to it. Where threads of a warp
+// wait together, ready() and check() return the same to all of them.
+template <class Ready, class Check>
+GOCCL_DEVICE Status spin(Ready ready, Check check) {
   for (;;) {
 #pragma unroll 1
     for (uint32_t i = 0; i < spinsPerCheck; ++i) {
-      if (done()) return statusOk;
-      if (maxSpin >= 0 && maxSpin-- == 0) return statusTimeout;
+      if (ready()) return statusOk;
       pause();
     }
-    Status s = checkAbort(abort, start, detail, op, peer);
+    const Status s = check();
     if (s != statusOk) return s;
   }
+}
+
+// waitUntil polls until done() is true. maxSpin < 0 leaves the wait to the abort block; otherwise at most maxSpin polls
+// fail before statusTimeout, which is then not reported to the host.
+template <class Done>
+GOCCL_DEVICE Status waitUntil(Done done, AbortBlock* abort, const void* detail, uint32_t op, int64_t maxSpin = -1,
+                              uint32_t peer = unknownPeer) {
+  uint64_t start = 0;
+  bool expired = false;
+  const Status s = spin([&] { return done() || (expired = maxSpin >= 0 && maxSpin-- == 0); },
+                        [&] { return checkAbort(abort, start, detail, op, peer); });
+  return expired ? statusTimeout : s;
 }
 
 }  // namespace goccl

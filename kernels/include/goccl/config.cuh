@@ -1,21 +1,24 @@
 // Compilation modes and the fixed-width types of every goccl device header.
 //
-// One source, three compilers: NVRTC (our own kernels, and users' kernels at run time), nvcc or clang (users' builds), and a plain C++20
-// compiler, which makes the same protocols run on CPU threads, for tests under ThreadSanitizer.
+// One source, three compilers: NVRTC (our own kernels, and users' kernels at run time), nvcc or clang (users' builds),
+// and a plain C++20 compiler, which makes the same protocols run on CPU threads, for tests under ThreadSanitizer.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__CUDA__)
 #define GOCCL_CUDA 1
 #define GOCCL_DEVICE __device__ __forceinline__
 #define GOCCL_HOST_DEVICE __host__ __device__ __forceinline__
+#define GOCCL_COLD inline __device__ __noinline__  // rare code, kept out of line
 #else
 #define GOCCL_CUDA 0
 #define GOCCL_DEVICE inline
 #define GOCCL_HOST_DEVICE inline
+#define GOCCL_COLD inline
 #endif
 
 #if defined(__CUDACC_RTC__)
-// NVRTC has no C library; these agree with glibc's on every 64-bit Linux, so a second definition elsewhere does no harm.
+// NVRTC has no C library; these agree with glibc's on every 64-bit Linux, so a second definition elsewhere does no
+// harm.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;

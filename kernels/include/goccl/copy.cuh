@@ -16,10 +16,13 @@ GOCCL_DEVICE uint4 shiftBytes(uint4 a, uint4 b, uint32_t shift) {
   }
 #if GOCCL_CUDA
   uint32_t bits = 8 * (shift & 3);
-  return make_uint4(__funnelshift_r(w0, w1, bits), __funnelshift_r(w1, w2, bits), __funnelshift_r(w2, w3, bits), __funnelshift_r(w3, w4, bits));
+  return make_uint4(__funnelshift_r(w0, w1, bits), __funnelshift_r(w1, w2, bits), __funnelshift_r(w2, w3, bits),
+                    __funnelshift_r(w3, w4, bits));
 #else
   uint32_t bits = 8 * (shift & 3);
-  auto funnel = [bits](uint32_t lo, uint32_t hi) { return static_cast<uint32_t>((static_cast<uint64_t>(hi) << 32 | lo) >> bits); };
+  auto funnel = [bits](uint32_t lo, uint32_t hi) {
+    return static_cast<uint32_t>((static_cast<uint64_t>(hi) << 32 | lo) >> bits);
+  };
   return make_uint4(funnel(w0, w1), funnel(w1, w2), funnel(w2, w3), funnel(w3, w4));
 #endif
 }
@@ -40,8 +43,9 @@ GOCCL_DEVICE void copyVectors(void* dst, const void* src, uint64_t count, uint64
   for (; i < count; i += nthreads) storeVec(d + i * 16, loadVec(s + i * 16));
 }
 
-// copyShifted copies count vectors to an aligned address from one that is shift bytes (1..15) past alignment. It reads whole aligned vectors, so up to
-// 15 bytes around the source that lie in the same 16-byte words as its ends: never another page.
+// copyShifted copies count vectors to an aligned address from one that is shift bytes (1..15) past alignment. It reads
+// whole aligned vectors, so up to 15 bytes around the source that lie in the same 16-byte words as its ends: never
+// another page.
 GOCCL_DEVICE void copyShifted(uint8_t* dst, const uint8_t* src, uint64_t count, uint64_t tid, uint64_t nthreads) {
   uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(src) & 15);
   const uint8_t* base = src - shift;
@@ -51,8 +55,8 @@ GOCCL_DEVICE void copyShifted(uint8_t* dst, const uint8_t* src, uint64_t count, 
   }
 }
 
-// copyBytes copies bytes from src to dst, which must not overlap, by threads tid of nthreads (of one block or of many). Head and tail bytes go singly,
-// the rest in 16-byte stores aligned at dst.
+// copyBytes copies bytes from src to dst, which must not overlap, by threads tid of nthreads (of one block or of many).
+// Head and tail bytes go singly, the rest in 16-byte stores aligned at dst.
 template <int Unroll = 8>
 GOCCL_DEVICE void copyBytes(void* dst, const void* src, uint64_t bytes, uint64_t tid, uint64_t nthreads) {
   uint8_t* d = static_cast<uint8_t*>(dst);

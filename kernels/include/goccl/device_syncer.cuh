@@ -5,16 +5,17 @@
 
 namespace goccl {
 
-// DeviceSyncer is a barrier of a grid's blocks, all of which must be resident. It lies in device memory, zeroed once; it may be used by any
-// number of launches in stream order and with a different number of blocks each time. After a failed sync it must be zeroed again.
+// DeviceSyncer is a barrier of a grid's blocks, all of which must be resident. It lies in device memory, zeroed once;
+// it may be used by any number of launches in stream order and with a different number of blocks each time. After a
+// failed sync it must be zeroed again.
 struct alignas(16) DeviceSyncer {
   uint32_t arrived;
   uint32_t generation;
   uint32_t failed;  // status of a block that gave up
   uint32_t pad;
 
-  // sync returns when blocks blocks have called it. Every thread of each block calls; the status is uniform over the block. Writes before it
-  // are visible at device scope to every thread after it.
+  // sync returns when blocks blocks have called it. Every thread of each block calls; the status is uniform over the
+  // block. Writes before it are visible at device scope to every thread after it.
   //
   //   1. the block's threads meet; one of them goes on;
   //   2. it reads the generation, then arrives: the last of the grid resets the count and raises the generation;
@@ -53,7 +54,8 @@ struct alignas(8) DeviceSemaphore {
   // acquire serves callers in the order of their tickets.
   GOCCL_DEVICE Status acquire(AbortBlock* abort, int64_t maxSpin = -1) {
     uint32_t ticket = fetchAddRelaxed<Scope::gpu>(&taken, uint32_t{1});
-    return waitUntil([&] { return static_cast<int32_t>(loadAcquire<Scope::gpu>(&released) - ticket) > 0; }, abort, this, waitSyncer, maxSpin);
+    return waitUntil([&] { return static_cast<int32_t>(loadAcquire<Scope::gpu>(&released) - ticket) > 0; }, abort, this,
+                     waitSyncer, maxSpin);
   }
 };
 

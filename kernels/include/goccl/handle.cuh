@@ -1,4 +1,5 @@
-// Every device handle and the layout it shares with the host. layout.txt beside this file is the same table for tests in any language.
+// Every device handle and the layout it shares with the host. layout.txt beside this file is the same table for tests
+// in any language.
 #pragma once
 
 #include <goccl/device_syncer.cuh>

@@ -18,9 +18,10 @@ struct BaseMemoryChannelHandle {
   GOCCL_DEVICE Status relaxedWait(int64_t maxSpin = -1) { return semaphore.relaxedWait(maxSpin); }
 };
 
-// MemoryChannelHandle adds a destination (peer memory mapped here), a source (my memory) and my packet buffer, which the peer writes packets to.
-// Offsets and sizes are bytes, of any alignment. Calls that take (tid, nthreads) are cooperative: every thread of 0..nthreads-1 makes the call;
-// none of them synchronises the threads or orders memory by itself.
+// MemoryChannelHandle adds a destination (peer memory mapped here), a source (my memory) and my packet buffer, which
+// the peer writes packets to. Offsets and sizes are bytes, of any alignment. Calls that take (tid, nthreads) are
+// cooperative: every thread of 0..nthreads-1 makes the call; none of them synchronises the threads or orders memory by
+// itself.
 struct MemoryChannelHandle : BaseMemoryChannelHandle {
   uint8_t* dst;
   uint8_t* src;
@@ -40,37 +41,48 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
   GOCCL_DEVICE void put(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
     copyBytes(dst + targetOffset, src + originOffset, bytes, tid, nthreads);
   }
-  GOCCL_DEVICE void put(uint64_t offset, uint64_t bytes, uint32_t tid, uint32_t nthreads) { put(offset, offset, bytes, tid, nthreads); }
+  GOCCL_DEVICE void put(uint64_t offset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
+    put(offset, offset, bytes, tid, nthreads);
+  }
 
   // get copies the peer's dst[targetOffset, +bytes) to src[originOffset, +bytes).
   GOCCL_DEVICE void get(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
     copyBytes(src + originOffset, dst + targetOffset, bytes, tid, nthreads);
   }
-  GOCCL_DEVICE void get(uint64_t offset, uint64_t bytes, uint32_t tid, uint32_t nthreads) { get(offset, offset, bytes, tid, nthreads); }
+  GOCCL_DEVICE void get(uint64_t offset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
+    get(offset, offset, bytes, tid, nthreads);
+  }
 
-  // putWithSignal is a put by one whole thread block followed by a signal that publishes it. Every thread of the block must call it.
-  GOCCL_DEVICE void putWithSignal(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
+  // putWithSignal is a put by one whole thread block followed by a signal that publishes it. Every thread of the block
+  // must call it.
+  GOCCL_DEVICE void putWithSignal(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid,
+                                  uint32_t nthreads) {
     put(targetOffset, originOffset, bytes, tid, nthreads);
     __syncthreads();
     if (tid == 0) signal();
   }
 
-  // putPackets writes src[originOffset, +bytes) as packets of epoch flag to the peer's dst at byte targetOffset of packet memory.
+  // putPackets writes src[originOffset, +bytes) as packets of epoch flag to the peer's dst at byte targetOffset of
+  // packet memory.
   template <class Packet = LL16Packet>
-  GOCCL_DEVICE void putPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads, uint32_t flag) {
+  GOCCL_DEVICE void putPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid,
+                               uint32_t nthreads, uint32_t flag) {
     copyToPackets<Packet>(dst + targetOffset, src + originOffset, bytes, tid, nthreads, flag);
   }
 
-  // unpackPackets waits for the packets of epoch flag at byte targetOffset of packetBuffer and writes their payload to src[originOffset, +bytes).
+  // unpackPackets waits for the packets of epoch flag at byte targetOffset of packetBuffer and writes their payload to
+  // src[originOffset, +bytes).
   template <class Packet = LL16Packet>
-  GOCCL_DEVICE Status unpackPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads, uint32_t flag,
-                                    int64_t maxSpin = -1) {
-    return copyFromPackets<Packet>(src + originOffset, packetBuffer + targetOffset, bytes, tid, nthreads, flag, semaphore.abort, maxSpin);
+  GOCCL_DEVICE Status unpackPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid,
+                                    uint32_t nthreads, uint32_t flag, int64_t maxSpin = -1) {
+    return copyFromPackets<Packet>(src + originOffset, packetBuffer + targetOffset, bytes, tid, nthreads, flag,
+                                   semaphore.abort, maxSpin);
   }
 
   // unpackPacket waits for packet index of packetBuffer and returns its payload in data.
   template <class Packet = LL16Packet>
-  GOCCL_DEVICE Status unpackPacket(uint64_t index, uint32_t flag, typename Packet::Payload& data, int64_t maxSpin = -1) {
+  GOCCL_DEVICE Status unpackPacket(uint64_t index, uint32_t flag, typename Packet::Payload& data,
+                                   int64_t maxSpin = -1) {
     return reinterpret_cast<const Packet*>(packetBuffer)[index].read(flag, data, semaphore.abort, maxSpin);
   }
 };

@@ -1,4 +1,5 @@
-// Port channels: the GPU asks, a proxy thread on the host does the transfer (copy engine, network). Older name: proxy channel.
+// Port channels: the GPU asks, a proxy thread on the host does the transfer (copy engine, network). Older name: proxy
+// channel.
 #pragma once
 
 #include <goccl/fifo.cuh>
@@ -6,8 +7,9 @@
 
 namespace goccl {
 
-// BasePortChannelHandle names memories by the ids that ProxyService.AddMemory gave. Calls are made by one thread each and are asynchronous; what one
-// thread asks for is done in order. Writes of the calling thread (and of its block, after a __syncthreads) are visible to the transfer.
+// BasePortChannelHandle names memories by the ids that ProxyService.AddMemory gave. Calls are made by one thread each
+// and are asynchronous; what one thread asks for is done in order. Writes of the calling thread (and of its block,
+// after a __syncthreads) are visible to the transfer.
 struct BasePortChannelHandle {
   SemaphoreHandle semaphore;  // remoteInbound is null: signals go through the proxy
   FifoHandle fifo;
@@ -29,7 +31,8 @@ struct BasePortChannelHandle {
   }
 
   // putWithSignalAndFlush returns when the source may be reused.
-  GOCCL_DEVICE Status putWithSignalAndFlush(uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset, uint64_t size, int64_t maxSpin = -1) {
+  GOCCL_DEVICE Status putWithSignalAndFlush(uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset,
+                                            uint64_t size, int64_t maxSpin = -1) {
     return pushAndFlush(triggerData | triggerFlag | triggerSync, dst, dstOffset, src, srcOffset, size, maxSpin);
   }
 
@@ -40,23 +43,27 @@ struct BasePortChannelHandle {
   GOCCL_DEVICE bool poll() { return semaphore.poll(); }
   GOCCL_DEVICE Status wait(int64_t maxSpin = -1) { return semaphore.wait(maxSpin); }
 
-  GOCCL_DEVICE Status push(uint32_t type, uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset, uint64_t size) {
+  GOCCL_DEVICE Status push(uint32_t type, uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset,
+                           uint64_t size) {
     uint64_t position;
     return pushAt(type, dst, dstOffset, src, srcOffset, size, position);
   }
 
   // pushAt refuses what a trigger cannot hold, rather than to truncate it.
-  GOCCL_DEVICE Status pushAt(uint32_t type, uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset, uint64_t size, uint64_t& position) {
+  GOCCL_DEVICE Status pushAt(uint32_t type, uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset,
+                             uint64_t size, uint64_t& position) {
     if ((dst | src) > 0xffff || (dstOffset | srcOffset | size) > triggerMaxSize) return statusInvalid;
     return fifo.push(makeTrigger(type, dst, dstOffset, src, srcOffset, size, semaphoreId), position);
   }
 
-  GOCCL_DEVICE Status pushAndFlush(uint32_t type, uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset, uint64_t size, int64_t maxSpin) {
+  GOCCL_DEVICE Status pushAndFlush(uint32_t type, uint32_t dst, uint64_t dstOffset, uint32_t src, uint64_t srcOffset,
+                                   uint64_t size, int64_t maxSpin) {
     uint64_t position;
     Status s = pushAt(type, dst, dstOffset, src, srcOffset, size, position);
     if (s != statusOk) return s;
     uint64_t* done = flushDone;
-    return waitUntil([&] { return static_cast<int64_t>(loadAcquire<Scope::sys>(done) - position) > 0; }, fifo.abort, done, waitFlush, maxSpin);
+    return waitUntil([&] { return static_cast<int64_t>(loadAcquire<Scope::sys>(done) - position) > 0; }, fifo.abort,
+                     done, waitFlush, maxSpin);
   }
 };
 
@@ -65,7 +72,9 @@ struct PortChannelHandle : BasePortChannelHandle {
   uint32_t dst;
   uint32_t src;
 
-  GOCCL_DEVICE Status put(uint64_t dstOffset, uint64_t srcOffset, uint64_t size) { return BasePortChannelHandle::put(dst, dstOffset, src, srcOffset, size); }
+  GOCCL_DEVICE Status put(uint64_t dstOffset, uint64_t srcOffset, uint64_t size) {
+    return BasePortChannelHandle::put(dst, dstOffset, src, srcOffset, size);
+  }
   GOCCL_DEVICE Status put(uint64_t offset, uint64_t size) { return put(offset, offset, size); }
   GOCCL_DEVICE Status putWithSignal(uint64_t dstOffset, uint64_t srcOffset, uint64_t size) {
     return BasePortChannelHandle::putWithSignal(dst, dstOffset, src, srcOffset, size);
@@ -74,7 +83,9 @@ struct PortChannelHandle : BasePortChannelHandle {
   GOCCL_DEVICE Status putWithSignalAndFlush(uint64_t dstOffset, uint64_t srcOffset, uint64_t size) {
     return BasePortChannelHandle::putWithSignalAndFlush(dst, dstOffset, src, srcOffset, size);
   }
-  GOCCL_DEVICE Status putWithSignalAndFlush(uint64_t offset, uint64_t size) { return putWithSignalAndFlush(offset, offset, size); }
+  GOCCL_DEVICE Status putWithSignalAndFlush(uint64_t offset, uint64_t size) {
+    return putWithSignalAndFlush(offset, offset, size);
+  }
 };
 
 }  // namespace goccl

@@ -1,7 +1,8 @@
 // Reductions on vectors of 16 bytes, for every type and operator.
 //
-// An Accumulator holds the widened elements of one vector. Accumulate in a fixed rank order on all ranks, round once at the end: the result is then
-// the same bit for bit on every rank and in every run. 8- and 16-bit floating types accumulate in float; integers wrap.
+// An Accumulator holds the widened elements of one vector. Accumulate in a fixed rank order on all ranks, round once at
+// the end: the result is then the same bit for bit on every rank and in every run. 8- and 16-bit floating types
+// accumulate in float; integers wrap.
 #pragma once
 
 #include <goccl/sync.cuh>
@@ -36,6 +37,16 @@ GOCCL_DEVICE int64_t apply(int64_t a, int64_t b) {
   if constexpr (O == Op::min) return a < b ? a : b;
 }
 
+// Signed and unsigned integers of one size share the kernels of the signed type. Sums and products are the same bits;
+// where max, min and avg differ, a kernel that knows its operator at run time finds this bit in it.
+constexpr uint32_t unsignedBit = 8;
+
+template <Type T>
+constexpr bool isSigned = T == Type::int8 || T == Type::int32 || T == Type::int64;
+
+GOCCL_DEVICE uint32_t asUnsigned(int32_t v) { return static_cast<uint32_t>(v); }
+GOCCL_DEVICE uint64_t asUnsigned(int64_t v) { return static_cast<uint64_t>(v); }
+
 template <class A>
 constexpr GOCCL_HOST_DEVICE bool isFloat() {
   return A(1) / A(2) != A(0);
@@ -65,7 +76,8 @@ GOCCL_DEVICE typename Element<T>::Storage narrow(typename Element<T>::Accumulato
 // word returns 32-bit word i of a vector; with a constant i it costs nothing.
 GOCCL_DEVICE uint32_t word(const uint4& v, uint32_t i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
-// unpack widens the 16/size elements of a vector, pack rounds them back. Index arithmetic is on constants, so everything stays in registers.
+// unpack widens the 16/size elements of a vector, pack rounds them back. Index arithmetic is on constants, so
+// everything stays in registers.
 template <Type T>
 GOCCL_DEVICE void unpack(const uint4& v, typename Element<T>::Accumulator* out) {
   using S = typename Element<T>::Storage;
@@ -153,13 +165,15 @@ GOCCL_DEVICE uint4 pack(const typename Element<T>::Accumulator* a) {
       S e[4];
       fromFloat2(a[4 * i], a[4 * i + 1], e[0], e[1]);
       fromFloat2(a[4 * i + 2], a[4 * i + 3], e[2], e[3]);
-      w[i] = e[0].bits | static_cast<uint32_t>(e[1].bits) << 8 | static_cast<uint32_t>(e[2].bits) << 16 | static_cast<uint32_t>(e[3].bits) << 24;
+      w[i] = e[0].bits | static_cast<uint32_t>(e[1].bits) << 8 | static_cast<uint32_t>(e[2].bits) << 16 |
+             static_cast<uint32_t>(e[3].bits) << 24;
     }
   }
   return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-// Accumulator reduces vectors of one type by one operator: load the first rank's vector, add the others in rank order, take the result.
+// Accumulator reduces vectors of one type by one operator: load the first rank's vector, add the others in rank order,
+// take the result.
 template <Type T, Op O>
 struct Accumulator {
   using A = typename Element<T>::Accumulator;
@@ -173,6 +187,28 @@ struct Accumulator {
     unpack<T>(x, y);
 #pragma unroll
     for (uint32_t i = 0; i < count; ++i) v[i] = apply<O>(v[i], y[i]);
+  }
+
+  // fold adds widened elements by operator P, for callers that know it at run time.
+  template <Op P>
+  GOCCL_DEVICE void fold(const A* x) {
+#pragma unroll
+    for (uint32_t i = 0; i < count; ++i) v[i] = apply<P>(v[i], x[i]);
+  }
+  // foldBiased does so for max and min. For elements of a signed type that stand for unsigned ones, bias is the sign
+  // bit of an A: it turns the order of unsigned numbers into that of signed ones. Otherwise it is 0.
+  template <Op P>
+  GOCCL_DEVICE void foldBiased(const A* x, A bias) {
+    if constexpr (isSigned<T>) {
+#pragma unroll
+      for (uint32_t i = 0; i < count; ++i) v[i] = apply<P>(v[i] ^ bias, x[i] ^ bias) ^ bias;
+    } else {
+      fold<P>(x);
+    }
+  }
+  static GOCCL_DEVICE A biasOf(uint32_t op) {
+    if constexpr (isSigned<T>) return (op & unsignedBit) != 0 ? static_cast<A>(A(1) << (8 * sizeof(A) - 1)) : A(0);
+    return A(0);
   }
 
   // loadScaled and addScaled multiply the elements by a scalar first: PreMulSum.
@@ -192,14 +228,26 @@ struct Accumulator {
     for (uint32_t i = 0; i < count; ++i) v[i] = apply<Op::prod>(v[i], scalar);
   }
 
-  // divide turns a sum over n ranks into the average: floats by multiplication with 1/n, integers rounding toward zero. A sum of integers wraps in
-  // its own type first, also where the accumulator is wider: that is what NCCL gives, and what the host device does.
-  GOCCL_DEVICE void divide(uint32_t n) {
+  // divide turns a sum over n ranks into the average: floats by multiplication with 1/n, integers rounding toward zero.
+  // A sum of integers wraps in its own type first, also where the accumulator is wider: NCCL and the host device do so,
+  // too. asUnsignedElements: elements of a signed type stand for unsigned ones.
+  GOCCL_DEVICE void divide(uint32_t n, bool asUnsignedElements = false) {
     if constexpr (isFloat<A>()) {
       scale(A(1) / static_cast<A>(n));
     } else {
 #pragma unroll
-      for (uint32_t i = 0; i < count; ++i) v[i] = widen<T>(narrow<T>(v[i])) / static_cast<A>(n);
+      for (uint32_t i = 0; i < count; ++i) {
+        const A a = widen<T>(narrow<T>(v[i]));
+        if constexpr (isSigned<T>) {
+          const bool negative = !asUnsignedElements && a < 0;
+          auto u = asUnsigned(a);
+          if (sizeof(typename Element<T>::Storage) == 1 && asUnsignedElements) u &= 0xff;
+          u = (negative ? 0 - u : u) / n;
+          v[i] = static_cast<A>(negative ? 0 - u : u);
+        } else {
+          v[i] = a / n;
+        }
+      }
     }
   }
 

@@ -5,15 +5,17 @@
 
 namespace goccl {
 
-// SemaphoreHandle is used by one waiting thread at a time; any number of threads may signal. Counters are monotone and never reset, so a
-// handle may be used in captured graphs for ever.
+// SemaphoreHandle is used by one waiting thread at a time; any number of threads may signal. Counters are monotone and
+// never reset, so a handle may be used in captured graphs for ever.
 struct SemaphoreHandle {
-  uint64_t* inbound;        // my counter, which the peer adds to
-  uint64_t* remoteInbound;  // the peer's counter as mapped here; null on a port channel, whose signals go through the proxy
-  uint64_t* expected;       // my private count of consumed signals, in device memory
-  AbortBlock* abort;        // may be null
+  uint64_t* inbound;  // my counter, which the peer adds to
+  uint64_t*
+      remoteInbound;   // the peer's counter as mapped here; null on a port channel, whose signals go through the proxy
+  uint64_t* expected;  // my private count of consumed signals, in device memory
+  AbortBlock* abort;   // may be null
 
-  // signal publishes what this thread wrote before (and its block, after a __syncthreads) and adds one to the peer's counter.
+  // signal publishes what this thread wrote before (and its block, after a __syncthreads) and adds one to the peer's
+  // counter.
   GOCCL_DEVICE void signal() { addRelease<Scope::sys>(remoteInbound, uint64_t{1}); }
 
   // relaxedSignal adds one and publishes nothing: for control flow, or for data that carries its own flags.
@@ -27,11 +29,13 @@ struct SemaphoreHandle {
     return true;
   }
 
-  // wait consumes one signal with acquire order. On a status other than statusOk none was consumed and the handle can be used again.
+  // wait consumes one signal with acquire order. On a status other than statusOk none was consumed and the handle can
+  // be used again.
   GOCCL_DEVICE Status wait(int64_t maxSpin = -1) {
     uint64_t next = *expected + 1;
     uint64_t* counter = inbound;
-    Status s = waitUntil([&] { return reached(loadAcquire<Scope::sys>(counter), next); }, abort, counter, waitSemaphore, maxSpin);
+    Status s = waitUntil([&] { return reached(loadAcquire<Scope::sys>(counter), next); }, abort, counter, waitSemaphore,
+                         maxSpin);
     if (s == statusOk) *expected = next;
     return s;
   }
@@ -40,13 +44,16 @@ struct SemaphoreHandle {
   GOCCL_DEVICE Status relaxedWait(int64_t maxSpin = -1) {
     uint64_t next = *expected + 1;
     uint64_t* counter = inbound;
-    Status s = waitUntil([&] { return reached(loadRelaxed<Scope::sys>(counter), next); }, abort, counter, waitSemaphore, maxSpin);
+    Status s = waitUntil([&] { return reached(loadRelaxed<Scope::sys>(counter), next); }, abort, counter, waitSemaphore,
+                         maxSpin);
     if (s == statusOk) *expected = next;
     return s;
   }
 
   // reached compares by signed difference, so that counters may wrap.
-  static GOCCL_DEVICE bool reached(uint64_t counter, uint64_t target) { return static_cast<int64_t>(counter - target) >= 0; }
+  static GOCCL_DEVICE bool reached(uint64_t counter, uint64_t target) {
+    return static_cast<int64_t>(counter - target) >= 0;
+  }
 };
 
 }  // namespace goccl

@@ -1,5 +1,6 @@
-// Switch channels in their unicast form: reduce loads from every peer and combines, broadcast stores to every peer. The API is that of in-switch
-// reduction; no multicast object is used. Ranks synchronise through memory channels around these calls.
+// Switch channels in their unicast form: reduce loads from every peer and combines, broadcast stores to every peer. The
+// API is that of in-switch reduction; no multicast object is used. Ranks synchronise through memory channels around
+// these calls.
 #pragma once
 
 #include <goccl/abort.cuh>
@@ -15,7 +16,8 @@ struct SwitchChannelHandle {
   uint64_t size;  // bytes of each rank's buffer
   AbortBlock* abort;
 
-  // reduceVector returns the reduction of the 16 bytes at offset (a multiple of 16) of every rank's buffer, accumulated in rank order on every rank.
+  // reduceVector returns the reduction of the 16 bytes at offset (a multiple of 16) of every rank's buffer, accumulated
+  // in rank order on every rank.
   template <Type T, Op O = Op::sum>
   GOCCL_DEVICE uint4 reduceVector(uint64_t offset) {
     Accumulator<T, O> acc;
@@ -24,7 +26,8 @@ struct SwitchChannelHandle {
     return acc.result();
   }
 
-  // broadcastVector stores 16 bytes at offset (a multiple of 16) of every rank's buffer, beginning after my own rank so that ranks spread over the links.
+  // broadcastVector stores 16 bytes at offset (a multiple of 16) of every rank's buffer, beginning after my own rank so
+  // that ranks spread over the links.
   GOCCL_DEVICE void broadcastVector(uint64_t offset, const uint4& v) {
     for (uint32_t k = 1; k <= nranks; ++k) storeVec(peers[(rank + k) % nranks] + offset, v);
   }
@@ -43,16 +46,18 @@ struct SwitchChannelHandle {
     for (uint32_t k = 1; k <= nranks; ++k) reinterpret_cast<S*>(peers[(rank + k) % nranks])[index] = v;
   }
 
-  // reduce writes the reduction of elements [first, first+count) of all buffers to out, by threads tid of nthreads. Vectors where the addresses
-  // allow it: out and the buffers are 16-byte aligned at the same elements.
+  // reduce writes the reduction of elements [first, first+count) of all buffers to out, by threads tid of nthreads.
+  // Vectors where the addresses allow it: out and the buffers are 16-byte aligned at the same elements.
   template <Type T, Op O = Op::sum>
   GOCCL_DEVICE void reduce(void* out, uint64_t first, uint64_t count, uint64_t tid, uint64_t nthreads) {
     using S = typename Element<T>::Storage;
     S* o = static_cast<S*>(out);
     uint64_t vectors = 0;
     if (((reinterpret_cast<uintptr_t>(o) | first * sizeof(S)) & 15) == 0) vectors = count / Element<T>::perVector;
-    for (uint64_t i = tid; i < vectors; i += nthreads) storeVec(o + i * Element<T>::perVector, reduceVector<T, O>(first * sizeof(S) + i * 16));
-    for (uint64_t i = vectors * Element<T>::perVector + tid; i < count; i += nthreads) o[i] = reduceElement<T, O>(first + i);
+    for (uint64_t i = tid; i < vectors; i += nthreads)
+      storeVec(o + i * Element<T>::perVector, reduceVector<T, O>(first * sizeof(S) + i * 16));
+    for (uint64_t i = vectors * Element<T>::perVector + tid; i < count; i += nthreads)
+      o[i] = reduceElement<T, O>(first + i);
   }
 
   // broadcast writes bytes of src, of any alignment, to offset of every rank's buffer, by threads tid of nthreads.

@@ -1,11 +1,14 @@
-// Synchronisation: the only header with memory-order PTX. Everything that one thread writes and another polls goes through these functions.
+// Synchronisation: the only header with memory-order PTX. Everything that one thread writes and another polls goes
+// through these functions.
 //
-// Orders and scopes are those of the PTX memory model. Scope::sys reaches peers and the host, Scope::gpu this device. A release publishes what
-// the calling thread wrote or, through a preceding __syncthreads(), what its block wrote; an acquire makes that visible to the thread that read it.
-// 8- and 16-byte packet accesses are relaxed and are used as single-copy atomic by 8-byte halves; a full 16-byte access is one transaction
-// on NVLink, which the LL128 packet relies on and LL8/LL16 do not.
+// Orders and scopes are those of the PTX memory model. Scope::sys reaches peers and the host, Scope::gpu this device. A
+// release publishes what the calling thread wrote or, through a preceding __syncthreads(), what its block wrote; an
+// acquire makes that visible to the thread that read it. 8- and 16-byte packet accesses are relaxed and are used as
+// single-copy atomic by 8-byte halves; a full 16-byte access is one transaction on NVLink, which the LL128 packet
+// relies on and LL8/LL16 do not.
 //
-// All pointers are to global memory: device, peer or mapped host memory. On a plain C++ compiler the same calls are std::atomic_ref operations.
+// All pointers are to global memory: device, peer or mapped host memory. On a plain C++ compiler the same calls are
+// std::atomic_ref operations.
 #pragma once
 
 #include <goccl/config.cuh>
@@ -23,15 +26,15 @@ enum class Scope { gpu, sys };
 
 #if GOCCL_CUDA
 
-#define GOCCL_LOAD(name, order, type, suffix, constraint)                                                                     \
-  template <Scope S>                                                                                                          \
-  GOCCL_DEVICE type name(const type* p) {                                                                                     \
-    type v;                                                                                                                   \
-    if constexpr (S == Scope::sys)                                                                                            \
-      asm volatile("ld." order ".sys.global." suffix " %0, [%1];" : "=" constraint(v) : "l"(p) : "memory");                   \
-    else                                                                                                                      \
-      asm volatile("ld." order ".gpu.global." suffix " %0, [%1];" : "=" constraint(v) : "l"(p) : "memory");                   \
-    return v;                                                                                                                 \
+#define GOCCL_LOAD(name, order, type, suffix, constraint)                                                   \
+  template <Scope S>                                                                                        \
+  GOCCL_DEVICE type name(const type* p) {                                                                   \
+    type v;                                                                                                 \
+    if constexpr (S == Scope::sys)                                                                          \
+      asm volatile("ld." order ".sys.global." suffix " %0, [%1];" : "=" constraint(v) : "l"(p) : "memory"); \
+    else                                                                                                    \
+      asm volatile("ld." order ".gpu.global." suffix " %0, [%1];" : "=" constraint(v) : "l"(p) : "memory"); \
+    return v;                                                                                               \
   }
 GOCCL_LOAD(loadRelaxed, "relaxed", uint32_t, "u32", "r")
 GOCCL_LOAD(loadRelaxed, "relaxed", uint64_t, "u64", "l")
@@ -39,13 +42,13 @@ GOCCL_LOAD(loadAcquire, "acquire", uint32_t, "u32", "r")
 GOCCL_LOAD(loadAcquire, "acquire", uint64_t, "u64", "l")
 #undef GOCCL_LOAD
 
-#define GOCCL_STORE(name, order, type, suffix, constraint)                                                                    \
-  template <Scope S>                                                                                                          \
-  GOCCL_DEVICE void name(type* p, type v) {                                                                                   \
-    if constexpr (S == Scope::sys)                                                                                            \
-      asm volatile("st." order ".sys.global." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory");                        \
-    else                                                                                                                      \
-      asm volatile("st." order ".gpu.global." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory");                        \
+#define GOCCL_STORE(name, order, type, suffix, constraint)                                             \
+  template <Scope S>                                                                                   \
+  GOCCL_DEVICE void name(type* p, type v) {                                                            \
+    if constexpr (S == Scope::sys)                                                                     \
+      asm volatile("st." order ".sys.global." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory"); \
+    else                                                                                               \
+      asm volatile("st." order ".gpu.global." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory"); \
   }
 GOCCL_STORE(storeRelaxed, "relaxed", uint32_t, "u32", "r")
 GOCCL_STORE(storeRelaxed, "relaxed", uint64_t, "u64", "l")
@@ -53,13 +56,13 @@ GOCCL_STORE(storeRelease, "release", uint32_t, "u32", "r")
 GOCCL_STORE(storeRelease, "release", uint64_t, "u64", "l")
 #undef GOCCL_STORE
 
-#define GOCCL_ADD(name, order, type, suffix, constraint)                                                                      \
-  template <Scope S>                                                                                                          \
-  GOCCL_DEVICE void name(type* p, type v) {                                                                                   \
-    if constexpr (S == Scope::sys)                                                                                            \
-      asm volatile("red." order ".sys.global.add." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory");                   \
-    else                                                                                                                      \
-      asm volatile("red." order ".gpu.global.add." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory");                   \
+#define GOCCL_ADD(name, order, type, suffix, constraint)                                                    \
+  template <Scope S>                                                                                        \
+  GOCCL_DEVICE void name(type* p, type v) {                                                                 \
+    if constexpr (S == Scope::sys)                                                                          \
+      asm volatile("red." order ".sys.global.add." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory"); \
+    else                                                                                                    \
+      asm volatile("red." order ".gpu.global.add." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory"); \
   }
 GOCCL_ADD(addRelaxed, "relaxed", uint32_t, "u32", "r")
 GOCCL_ADD(addRelaxed, "relaxed", uint64_t, "u64", "l")
@@ -67,15 +70,21 @@ GOCCL_ADD(addRelease, "release", uint32_t, "u32", "r")
 GOCCL_ADD(addRelease, "release", uint64_t, "u64", "l")
 #undef GOCCL_ADD
 
-#define GOCCL_FETCH_ADD(name, order, type, suffix, constraint)                                                                \
-  template <Scope S>                                                                                                          \
-  GOCCL_DEVICE type name(type* p, type v) {                                                                                   \
-    type old;                                                                                                                 \
-    if constexpr (S == Scope::sys)                                                                                            \
-      asm volatile("atom." order ".sys.global.add." suffix " %0, [%1], %2;" : "=" constraint(old) : "l"(p), constraint(v) : "memory"); \
-    else                                                                                                                      \
-      asm volatile("atom." order ".gpu.global.add." suffix " %0, [%1], %2;" : "=" constraint(old) : "l"(p), constraint(v) : "memory"); \
-    return old;                                                                                                               \
+#define GOCCL_FETCH_ADD(name, order, type, suffix, constraint)              \
+  template <Scope S>                                                        \
+  GOCCL_DEVICE type name(type* p, type v) {                                 \
+    type old;                                                               \
+    if constexpr (S == Scope::sys)                                          \
+      asm volatile("atom." order ".sys.global.add." suffix " %0, [%1], %2;" \
+                   : "=" constraint(old)                                    \
+                   : "l"(p), constraint(v)                                  \
+                   : "memory");                                             \
+    else                                                                    \
+      asm volatile("atom." order ".gpu.global.add." suffix " %0, [%1], %2;" \
+                   : "=" constraint(old)                                    \
+                   : "l"(p), constraint(v)                                  \
+                   : "memory");                                             \
+    return old;                                                             \
   }
 GOCCL_FETCH_ADD(fetchAddRelaxed, "relaxed", uint32_t, "u32", "r")
 GOCCL_FETCH_ADD(fetchAddRelaxed, "relaxed", uint64_t, "u64", "l")
@@ -83,8 +92,9 @@ GOCCL_FETCH_ADD(fetchAddAcqRel, "acq_rel", uint32_t, "u32", "r")
 GOCCL_FETCH_ADD(fetchAddAcqRel, "acq_rel", uint64_t, "u64", "l")
 #undef GOCCL_FETCH_ADD
 
-// fence orders the calling thread's earlier accesses before its later ones, for observers in S. At system scope it costs about a microsecond
-// while peer stores are in flight: prefer a release store, and nothing at all where packets carry their own flags.
+// fence orders the calling thread's earlier accesses before its later ones, for observers in S. At system scope it
+// costs about a microsecond while peer stores are in flight: prefer a release store, and nothing at all where packets
+// carry their own flags.
 template <Scope S>
 GOCCL_DEVICE void fence() {
   if constexpr (S == Scope::sys)
@@ -101,19 +111,24 @@ GOCCL_DEVICE uint2 loadPacket(const uint2* p) {
 }
 GOCCL_DEVICE uint4 loadPacket(const uint4* p) {
   uint4 v;
-  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
   return v;
 }
 GOCCL_DEVICE void storePacket(uint2* p, uint2 v) {
   asm volatile("st.relaxed.sys.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
 }
 GOCCL_DEVICE void storePacket(uint4* p, uint4 v) {
-  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 
-// Plain data accesses of 16 bytes: no order of their own, published and made visible by the releases and acquires around them. Written as PTX
-// so that a load is never turned into ld.global.nc, which is wrong for memory that a peer writes while the kernel runs. The compiler does not know
-// that loadVec reads: a thread that loads what it has itself written writes it with storeVec, or synchronises in between.
+// Plain data accesses of 16 bytes: no order of their own, published and made visible by the releases and acquires
+// around them. Written as PTX so that a load is never turned into ld.global.nc, which is wrong for memory that a peer
+// writes while the kernel runs. The compiler does not know that loadVec reads: a thread that loads what it has itself
+// written writes it with storeVec, or synchronises in between.
 GOCCL_DEVICE uint4 loadVec(const void* p) {
   uint4 v;
   asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
@@ -129,10 +144,15 @@ GOCCL_DEVICE uint2 loadVec2(const void* p) {
   asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
   return v;
 }
-GOCCL_DEVICE void storeVec2(void* p, uint2 v) { asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory"); }
+GOCCL_DEVICE void storeVec2(void* p, uint2 v) {
+  asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
+}
 
-// barrierOf is a barrier of that many threads of a block, in whole warps. Barriers have numbers below 16; 0 is that of __syncthreads().
-GOCCL_DEVICE void barrierOf(uint32_t number, uint32_t threads) { asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
+// barrierOf is a barrier of that many threads of a block, in whole warps. Barriers have numbers below 16; 0 is that of
+// __syncthreads().
+GOCCL_DEVICE void barrierOf(uint32_t number, uint32_t threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 
 // pause is what a spin loop does between two polls. On the GPU a poll is slow enough by itself.
 GOCCL_DEVICE void pause() {}
@@ -156,54 +176,56 @@ GOCCL_DEVICE uint64_t clockCycles() {
 
 #else  // the host backend
 
-// Tests set these before any thread starts, to prove that a protocol needs its orders: ThreadSanitizer must then find a race.
+// Tests set these before any thread starts, to prove that a protocol needs its orders: ThreadSanitizer must then find a
+// race.
 inline bool hostWeakAcquire = false;
 inline bool hostWeakRelease = false;
 
-#define GOCCL_HOST_ATOMIC(T)                                                                                                  \
-  template <Scope S>                                                                                                          \
-  inline T loadRelaxed(const T* p) {                                                                                          \
-    return std::atomic_ref<T>(*const_cast<T*>(p)).load(std::memory_order_relaxed);                                            \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline T loadAcquire(const T* p) {                                                                                          \
-    if (hostWeakAcquire) return loadRelaxed<S>(p);                                                                            \
-    return std::atomic_ref<T>(*const_cast<T*>(p)).load(std::memory_order_acquire);                                            \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline void storeRelaxed(T* p, T v) {                                                                                       \
-    std::atomic_ref<T>(*p).store(v, std::memory_order_relaxed);                                                               \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline void storeRelease(T* p, T v) {                                                                                       \
-    if (hostWeakRelease) return storeRelaxed<S>(p, v);                                                                        \
-    std::atomic_ref<T>(*p).store(v, std::memory_order_release);                                                               \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline T fetchAddRelaxed(T* p, T v) {                                                                                       \
-    return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_relaxed);                                                    \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline T fetchAddAcqRel(T* p, T v) {                                                                                        \
-    if (hostWeakAcquire && hostWeakRelease) return fetchAddRelaxed<S>(p, v);                                                  \
-    if (hostWeakAcquire) return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_release);                               \
-    if (hostWeakRelease) return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_acquire);                               \
-    return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_acq_rel);                                                    \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline void addRelaxed(T* p, T v) {                                                                                         \
-    fetchAddRelaxed<S>(p, v);                                                                                                 \
-  }                                                                                                                           \
-  template <Scope S>                                                                                                          \
-  inline void addRelease(T* p, T v) {                                                                                         \
-    if (hostWeakRelease) return addRelaxed<S>(p, v);                                                                          \
-    std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_release);                                                           \
+#define GOCCL_HOST_ATOMIC(T)                                                                    \
+  template <Scope S>                                                                            \
+  inline T loadRelaxed(const T* p) {                                                            \
+    return std::atomic_ref<T>(*const_cast<T*>(p)).load(std::memory_order_relaxed);              \
+  }                                                                                             \
+  template <Scope S>                                                                            \
+  inline T loadAcquire(const T* p) {                                                            \
+    if (hostWeakAcquire) return loadRelaxed<S>(p);                                              \
+    return std::atomic_ref<T>(*const_cast<T*>(p)).load(std::memory_order_acquire);              \
+  }                                                                                             \
+  template <Scope S>                                                                            \
+  inline void storeRelaxed(T* p, T v) {                                                         \
+    std::atomic_ref<T>(*p).store(v, std::memory_order_relaxed);                                 \
+  }                                                                                             \
+  template <Scope S>                                                                            \
+  inline void storeRelease(T* p, T v) {                                                         \
+    if (hostWeakRelease) return storeRelaxed<S>(p, v);                                          \
+    std::atomic_ref<T>(*p).store(v, std::memory_order_release);                                 \
+  }                                                                                             \
+  template <Scope S>                                                                            \
+  inline T fetchAddRelaxed(T* p, T v) {                                                         \
+    return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_relaxed);                      \
+  }                                                                                             \
+  template <Scope S>                                                                            \
+  inline T fetchAddAcqRel(T* p, T v) {                                                          \
+    if (hostWeakAcquire && hostWeakRelease) return fetchAddRelaxed<S>(p, v);                    \
+    if (hostWeakAcquire) return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_release); \
+    if (hostWeakRelease) return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_acquire); \
+    return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_acq_rel);                      \
+  }                                                                                             \
+  template <Scope S>                                                                            \
+  inline void addRelaxed(T* p, T v) {                                                           \
+    fetchAddRelaxed<S>(p, v);                                                                   \
+  }                                                                                             \
+  template <Scope S>                                                                            \
+  inline void addRelease(T* p, T v) {                                                           \
+    if (hostWeakRelease) return addRelaxed<S>(p, v);                                            \
+    std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_release);                             \
   }
 GOCCL_HOST_ATOMIC(uint32_t)
 GOCCL_HOST_ATOMIC(uint64_t)
 #undef GOCCL_HOST_ATOMIC
 
-// ThreadSanitizer does not model fences; a protocol that needs one cannot be checked on the host, so there is none here.
+// ThreadSanitizer does not model fences; a protocol that needs one cannot be checked on the host, so there is none
+// here.
 
 inline uint2 loadPacket(const uint2* p) {
   uint64_t v = loadRelaxed<Scope::sys>(reinterpret_cast<const uint64_t*>(p));

@@ -1,7 +1,7 @@
 // Element types: the twelve of the API, with conversions to and from float that need no header of the CUDA toolkit.
 //
-// Narrow floating types are structs of raw bits. Rounding is to nearest, ties to even. The 8-bit types saturate: what overflows, and infinity, becomes the
-// largest finite value; NaN stays NaN.
+// Narrow floating types are structs of raw bits. Rounding is to nearest, ties to even. The 8-bit types saturate: what
+// overflows, and infinity, becomes the largest finite value; NaN stays NaN.
 #pragma once
 
 #include <goccl/config.cuh>
@@ -60,8 +60,9 @@ GOCCL_DEVICE float bitsFloat(uint32_t u) {
 #endif
 }
 
-// narrowFloat rounds f to a format with exponentBits and mantissaBits, in integer arithmetic: the fallback where the hardware has no conversion.
-// With saturate, overflow gives maxFinite; otherwise it gives infinity, which is maxFinite + 1. nan is the format's NaN without sign.
+// narrowFloat rounds f to a format with exponentBits and mantissaBits, in integer arithmetic: the fallback where the
+// hardware has no conversion. With saturate, overflow gives maxFinite; otherwise it gives infinity, which is maxFinite
+// + 1. nan is the format's NaN without sign.
 template <int exponentBits, int mantissaBits>
 GOCCL_DEVICE uint32_t narrowFloat(float f, uint32_t maxFinite, uint32_t nan, bool saturate) {
   constexpr int bias = (1 << (exponentBits - 1)) - 1;
@@ -152,7 +153,8 @@ GOCCL_DEVICE void fromFloat(float f, Bfloat16& out) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(f));
 #else
   uint32_t u = floatBits(f);
-  out.bits = (u & 0x7fffffffu) > 0x7f800000u ? uint16_t{0x7fff} : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
+  out.bits =
+      (u & 0x7fffffffu) > 0x7f800000u ? uint16_t{0x7fff} : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
 #endif
 }
 GOCCL_DEVICE void fromFloat2(float x, float y, Float8E4M3& a, Float8E4M3& b) {
@@ -186,16 +188,17 @@ GOCCL_DEVICE void fromFloat(float f, Float8E5M2& out) {
   fromFloat2(f, f, out, other);
 }
 
-// Element maps a Type to what lies in memory and to what arithmetic is done in: 8- and 16-bit floating types in float, the rest in themselves.
+// Element maps a Type to what lies in memory and to what arithmetic is done in: 8- and 16-bit floating types in float,
+// the rest in themselves.
 template <Type T>
 struct Element;
-#define GOCCL_ELEMENT(type, storage, accumulator)       \
-  template <>                                           \
-  struct Element<Type::type> {                          \
-    using Storage = storage;                            \
-    using Accumulator = accumulator;                    \
-    static constexpr uint32_t size = sizeof(storage);   \
-    static constexpr uint32_t perVector = 16 / size;    \
+#define GOCCL_ELEMENT(type, storage, accumulator)     \
+  template <>                                         \
+  struct Element<Type::type> {                        \
+    using Storage = storage;                          \
+    using Accumulator = accumulator;                  \
+    static constexpr uint32_t size = sizeof(storage); \
+    static constexpr uint32_t perVector = 16 / size;  \
   };
 GOCCL_ELEMENT(int8, int8_t, int32_t)
 GOCCL_ELEMENT(uint8, uint8_t, uint32_t)
@@ -211,8 +214,12 @@ GOCCL_ELEMENT(float8e4m3, Float8E4M3, float)
 GOCCL_ELEMENT(float8e5m2, Float8E5M2, float)
 #undef GOCCL_ELEMENT
 
-// Invoke M(type) for each of the twelve types: for instantiating kernels.
-#define GOCCL_FOR_EACH_TYPE(M) \
-  M(int8) M(uint8) M(int32) M(uint32) M(int64) M(uint64) M(float16) M(float32) M(float64) M(bfloat16) M(float8e4m3) M(float8e5m2)
+// For instantiating kernels: GOCCL_FOR_EACH_TYPE invokes M(type) for each of the twelve types,
+// GOCCL_FOR_EACH_KERNEL_TYPE for those that have kernels of their own; unsigned integers use the kernels of signed ones
+// (goccl/reduce.cuh). clang-format off
+#define GOCCL_FOR_EACH_TYPE(M) GOCCL_FOR_EACH_KERNEL_TYPE(M) M(uint8) M(uint32) M(uint64)
+#define GOCCL_FOR_EACH_KERNEL_TYPE(M) \
+  M(int8) M(int32) M(int64) M(float16) M(float32) M(float64) M(bfloat16) M(float8e4m3) M(float8e5m2)
+// clang-format on
 
 }  // namespace goccl

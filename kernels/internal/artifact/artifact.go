@@ -1,16 +1,10 @@
-// Package artifact is the shape of a committed kernel build: what the generated files hold and how an image is chosen for a device.
+// Package artifact describes a committed kernel build: what the generated files hold, and how an image is chosen for a
+// device.
 //
 // Values are immutable after package initialisation and are safe for concurrent use.
 package artifact
 
-import (
-	"bytes"
-	"compress/gzip"
-	"fmt"
-	"io"
-	"slices"
-	"sync"
-)
+import "slices"
 
 // Group is the build of one folder of CUDA sources: one translation unit, one image per architecture.
 type Group struct {
@@ -21,55 +15,17 @@ type Group struct {
 	Images   []Image
 }
 
-// Image is a cubin for one real architecture and its minor revisions, or PTX for one virtual architecture and everything after it.
+// Image is a cubin for one architecture and its minor revisions, or PTX for one virtual architecture and every later
+// one.
 type Image struct {
 	Major, Minor int
 	PTX          bool
-	Data         func() []byte // made by Gzip; the same slice every time, which must not be written to
+	Data         []byte // the embedded file; read-only
 }
 
-// Gzip returns a function that unpacks an embedded file on its first call: images are many, and a program loads one or two.
-func Gzip(packed []byte) func() []byte {
-	return sync.OnceValue(func() []byte {
-		data, err := Unpack(packed)
-		if err != nil {
-			panic("kernels: an embedded image is damaged: " + err.Error()) // it was unpacked once when it was built
-		}
-		return data
-	})
-}
-
-// Pack compresses an image. The bytes depend on the Go release: compare images unpacked.
-func Pack(data []byte) ([]byte, error) {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(data); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// Unpack is the inverse of Pack.
-func Unpack(packed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("artifact: %w", err)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("artifact: %w", err)
-	}
-	return data, nil
-}
-
-// Select picks the image for a device of compute capability major.minor: the cubin of the same major with the greatest minor that is not above, else the
-// PTX of the greatest architecture that is not above. It returns nil when the device is older than everything in the group.
+// Select returns the image for a device of compute capability major.minor: the cubin of the same major with the
+// greatest minor that is not above, else the PTX of the greatest architecture that is not above. It returns nil if the
+// device is older than every image of the group.
 func (g Group) Select(major, minor int) *Image {
 	var best *Image
 	better := func(i *Image) bool {

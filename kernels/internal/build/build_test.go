@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCommittedBuildsAreOfTheseSources needs no compiler: it compares hashes. `build -check` compares the images as well.
+// TestCommittedBuildsAreOfTheseSources needs no compiler: it compares hashes. `build -check` compares the images as
+// well.
 func TestCommittedBuildsAreOfTheseSources(t *testing.T) {
 	groups, err := findGroups("../..")
 	if err != nil {
@@ -19,7 +20,8 @@ func TestCommittedBuildsAreOfTheseSources(t *testing.T) {
 	for _, g := range groups {
 		old := g.committed()
 		if old.hash != g.hash || !old.complete {
-			t.Errorf("kernels/%s was not rebuilt after its sources changed: run `go generate ./kernels` and commit the result", g.name)
+			t.Errorf("kernels/%s was not rebuilt after its sources changed: "+
+				"run `go generate ./kernels` and commit the result", g.name)
 		}
 		if old.compiler == "" {
 			t.Errorf("kernels/%s does not say what compiled it", g.name)
@@ -74,7 +76,8 @@ func TestHashFollowsIncludes(t *testing.T) {
 		t.Fatalf("groups %v: want one and two", before)
 	}
 	for file, want := range map[string][2]bool{ // does the hash of one, of two, change
-		"include/goccl/b.cuh": {true, false}, "include/goccl/c.cuh": {false, true}, "two/shared.cuh": {true, false}, "one/k.cu": {true, false}, "two/k.cu": {false, true},
+		"include/goccl/b.cuh": {true, false}, "include/goccl/c.cuh": {false, true}, "two/shared.cuh": {true, false},
+		"one/k.cu": {true, false}, "two/k.cu": {false, true},
 	} {
 		changed := make(map[string]string)
 		for k, v := range base {

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/goccl/goccl/internal/driver/nvrtc"
-	"github.com/goccl/goccl/kernels/internal/artifact"
 	"github.com/goccl/goccl/kernels/internal/cubin"
 )
 
@@ -55,11 +54,7 @@ func (g *group) process(lib *nvrtc.Library, cfg config) error {
 		return err
 	}
 	for _, o := range outs {
-		packed, err := artifact.Pack(o.data)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(g.dir, o.file), packed, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(g.dir, o.file), o.data, 0o644); err != nil {
 			return err
 		}
 	}
@@ -79,10 +74,12 @@ const checked = 90
 // check rebuilds and compares.
 func (g *group) check(old committed, compiler string, all bool) error {
 	if old.hash != g.hash || !old.complete {
-		return fmt.Errorf("%s: the committed build is not of these sources: run `go generate ./kernels` and commit the result", g.name)
+		return fmt.Errorf("%s: the committed build is not of these sources: "+
+			"run `go generate ./kernels` and commit the result", g.name)
 	}
 	if old.compiler != compiler {
-		fmt.Printf("%-12s sources match; images not compared: they were made by %s, here is %s\n", g.name, old.compiler, compiler)
+		fmt.Printf("%-12s sources match; images not compared: they were made by %s, here is %s\n",
+			g.name, old.compiler, compiler)
 		return nil
 	}
 	archs := architectures
@@ -94,12 +91,13 @@ func (g *group) check(old committed, compiler string, all bool) error {
 		return err
 	}
 	for _, o := range outs {
-		have, err := g.readImage(o.file)
+		have, err := os.ReadFile(filepath.Join(g.dir, o.file))
 		if err != nil {
 			return err
 		}
 		if !bytes.Equal(have, o.data) {
-			return fmt.Errorf("%s/%s: a rebuild by the same compiler gives %d other bytes: run `go generate ./kernels` with -force and look at the difference", g.name, o.file, len(o.data))
+			return fmt.Errorf("%s/%s: a rebuild by the same compiler gives %d other bytes: "+
+				"run `go run ./kernels/internal/build -force` and look at the difference", g.name, o.file, len(o.data))
 		}
 	}
 	names := make([]string, len(outs))
@@ -124,24 +122,11 @@ func (g *group) compileFor(lib *nvrtc.Library, a architecture) ([]output, error)
 	if strings.Contains(res.Log, "warning") {
 		return nil, fmt.Errorf("%s for sm_%d compiles with warnings:\n%s", g.name, a.sm, res.Log)
 	}
-	outs := []output{{file: fmt.Sprintf("%s_sm%d.cubin.gz", g.name, a.sm), sm: a.sm, data: res.CUBIN}}
+	outs := []output{{file: fmt.Sprintf("%s_sm%d.cubin", g.name, a.sm), sm: a.sm, data: res.CUBIN}}
 	if a.ptx {
-		outs = append(outs, output{file: fmt.Sprintf("%s_compute%d.ptx.gz", g.name, a.sm), sm: a.sm, ptx: true, data: res.PTX})
+		outs = append(outs, output{file: fmt.Sprintf("%s_compute%d.ptx", g.name, a.sm), sm: a.sm, ptx: true, data: res.PTX})
 	}
 	return outs, nil
-}
-
-// readImage loads a committed image.
-func (g *group) readImage(file string) ([]byte, error) {
-	packed, err := os.ReadFile(filepath.Join(g.dir, file))
-	if err != nil {
-		return nil, err
-	}
-	data, err := artifact.Unpack(packed)
-	if err != nil {
-		return nil, fmt.Errorf("%s/%s: %w", g.name, file, err)
-	}
-	return data, nil
 }
 
 // removeStale deletes images that this build does not make any more.
@@ -167,8 +152,8 @@ func (g *group) removeStale(outs []output) error {
 func (g *group) readOutputs() ([]output, error) {
 	var outs []output
 	for _, a := range architectures {
-		file := fmt.Sprintf("%s_sm%d.cubin.gz", g.name, a.sm)
-		data, err := g.readImage(file)
+		file := fmt.Sprintf("%s_sm%d.cubin", g.name, a.sm)
+		data, err := os.ReadFile(filepath.Join(g.dir, file))
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +162,8 @@ func (g *group) readOutputs() ([]output, error) {
 	return outs, nil
 }
 
-// printReport is the resource table: one row a kernel and architecture. Without all, only kernels that use local memory have a row.
+// printReport is the resource table: one row a kernel and architecture. Without all, only kernels that use local memory
+// have a row.
 func printReport(group string, outs []output, all bool) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "%s\tarch\tregisters\tshared\tlocal\tcode\t\n", group)
@@ -201,7 +187,7 @@ func printReport(group string, outs []output, all bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d images, %d bytes unpacked\n", group, len(outs), total)
+	fmt.Printf("%s: %d images, %d bytes\n", group, len(outs), total)
 	return nil
 }
 

@@ -61,7 +61,8 @@ func (g *group) generate(outs []output, compiler string) ([]byte, error) {
 	for i, o := range outs {
 		fmt.Fprintf(&b, "//go:embed %s\nimage%d []byte\n", o.file, i)
 	}
-	fmt.Fprintf(&b, ")\n\n// Group is the build.\nvar Group = artifact.Group{\nName: %q,\nCompiler: %q,\nSource: %q,\n", g.name, compiler, g.hash)
+	b.WriteString(")\n\n// Group is the build.\nvar Group = artifact.Group{\n")
+	fmt.Fprintf(&b, "Name: %q,\nCompiler: %q,\nSource: %q,\n", g.name, compiler, g.hash)
 	b.WriteString("Kernels: []string{\n")
 	for _, n := range names {
 		fmt.Fprintf(&b, "%q,\n", n)
@@ -72,7 +73,7 @@ func (g *group) generate(outs []output, compiler string) ([]byte, error) {
 		if o.ptx {
 			ptx = "PTX: true, "
 		}
-		fmt.Fprintf(&b, "{Major: %d, Minor: %d, %sData: artifact.Gzip(image%d)},\n", o.sm/10, o.sm%10, ptx, i)
+		fmt.Fprintf(&b, "{Major: %d, Minor: %d, %sData: image%d},\n", o.sm/10, o.sm%10, ptx, i)
 	}
 	b.WriteString("},\n}\n")
 	return format.Source(b.Bytes())

@@ -1,17 +1,19 @@
-// Command build compiles kernels/<group>/*.cu into the images that the Go packages embed. It is what `go generate ./kernels` runs.
+// Command build compiles kernels/<group>/*.cu into the images that the Go packages embed. It is what `go generate
+// ./kernels` runs.
 //
 //	go run ./kernels/internal/build [-group name] [-arch 90] [-check [-all]] [-report]
 //
 // Flow:
 //  1. read every header below kernels/include and every .cu of the group, and hash them with the options;
 //  2. leave a group alone whose committed hash and compiler are the same (unless -force);
-//  3. compile one translation unit per group and architecture with NVRTC: a cubin each, and PTX of the architectures that stand in for later ones;
+//  3. compile one translation unit per group and architecture with NVRTC: a cubin each, and PTX of the architectures
+//     that stand in for later ones;
 //     each in a process of its own, because NVRTC compiles one program at a time;
 //  4. write the images, <group>/zz_generated.go and kernels/zz_groups.go; name every kernel that uses local memory.
 //
-// With -check nothing is written: the source hashes must be the committed ones, and the images of sm_90, or of every architecture with -all, are rebuilt
-// in memory and must equal the committed ones byte for byte. A different compiler build cannot be expected to give the same bytes; then only the
-// source hash is compared and the skipped half is said.
+// With -check nothing is written: the source hashes must be the committed ones, and the images of sm_90, or of every
+// architecture with -all, are rebuilt in memory and must equal the committed ones byte for byte. A different compiler
+// build cannot be expected to give the same bytes; then only the source hash is compared and the skipped half is said.
 package main
 
 import (
@@ -33,12 +35,15 @@ func main() {
 	var cfg config
 	flag.StringVar(&cfg.root, "root", "", "folder of package kernels (default: found from the working directory)")
 	flag.StringVar(&cfg.group, "group", "", "build this group only")
-	flag.IntVar(&cfg.arch, "arch", 0, "compile this architecture only, for a quick look at errors and -report; nothing is written")
+	flag.IntVar(&cfg.arch, "arch", 0, "compile this architecture only, and print -report; nothing is written")
 	flag.BoolVar(&cfg.check, "check", false, "rebuild in memory and compare with what is committed")
-	flag.BoolVar(&cfg.all, "all", setting.Lenient().Full != "", "with -check: rebuild the images of every architecture (default with GOCCL_FULL=1)")
-	flag.BoolVar(&cfg.worker, "worker", false, "compile -group for -arch and write the images to the standard output: what this program starts itself")
+	flag.BoolVar(&cfg.all, "all", setting.Lenient().Full != "",
+		"with -check: rebuild the images of every architecture (default with GOCCL_FULL=1)")
+	flag.BoolVar(&cfg.worker, "worker", false,
+		"compile -group for -arch and write the images to the standard output: this program starts such workers")
 	flag.BoolVar(&cfg.force, "force", false, "rebuild groups that are up to date")
-	flag.BoolVar(&cfg.report, "report", false, "print the resource use of every kernel, also of groups that are up to date")
+	flag.BoolVar(&cfg.report, "report", false,
+		"print the resource use of every kernel, also of groups that are up to date")
 	flag.Parse()
 	if err := run(cfg); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%+v\n", errorPrefix, err)
@@ -86,7 +91,8 @@ func run(cfg config) error {
 	if cfg.worker {
 		return work(lib, groups, cfg)
 	}
-	chosen := slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return cfg.group != "" && g.name != cfg.group })
+	other := func(g *group) bool { return cfg.group != "" && g.name != cfg.group }
+	chosen := slices.DeleteFunc(slices.Clone(groups), other)
 	if len(chosen) == 0 {
 		return fmt.Errorf("no group %q below %s: want a folder with .cu files", cfg.group, root)
 	}

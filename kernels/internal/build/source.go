@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// options are given to every compilation after -arch. Nothing that varies between machines may enter: no line information, no paths.
-// Contraction to FMA stays on, as is CUDA's default: results are equal on all ranks, because all run the same code in the same order.
+// options are given to every compilation after -arch. Nothing that varies between machines may enter: no line
+// information, no paths. Contraction to FMA stays on, as is CUDA's default: results are equal on all ranks, because all
+// run the same code in the same order.
 var options = []string{"-std=c++17", "--ptxas-options=-v"}
 
 // architecture is one image to make: a cubin for sm, and its PTX when that is what later devices run.
@@ -23,7 +24,8 @@ type architecture struct {
 	ptx bool
 }
 
-// A cubin serves every later minor revision of its major, so PTX is needed only above the last cubin (11.x, 12.x) and that of compute_90 serves there.
+// A cubin serves every later minor revision of its major, so PTX is needed only above the last cubin (11.x, 12.x) and
+// that of compute_90 serves there.
 var architectures = []architecture{{sm: 80}, {sm: 90, ptx: true}, {sm: 100}}
 
 // group is one folder of sources, in the form that the compiler gets.
@@ -153,8 +155,8 @@ func closure(unit string, all map[string]string) map[string]string {
 
 var reComment = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/`)
 
-// code is what the compiler sees of a source: without comments, indentation and empty lines, so that a better comment costs no rebuild. Images hold no
-// line numbers.
+// code is what the compiler sees of a source: without comments, indentation and empty lines, so that a better comment
+// costs no rebuild. Images hold no line numbers.
 func code(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(reComment.ReplaceAllString(text, " ")) {

@@ -25,7 +25,8 @@ type image struct {
 	Data []byte
 }
 
-// running bounds the workers: as many processes as there are processors, because NVRTC holds one lock over all compilations of a process.
+// running bounds the workers: as many processes as there are processors, because NVRTC holds one lock over all
+// compilations of a process.
 var running = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // compile makes the images of the given architectures side by side.

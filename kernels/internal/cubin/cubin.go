@@ -1,7 +1,8 @@
 // Package cubin reads what a kernel needs of the hardware from a compiled image. It is pure.
 //
-// A cubin is an ELF file. For each kernel K it has .text.K (whose sh_info holds the register count in its top byte), optionally .nv.shared.K
-// (static shared memory) and .nv.info with a list of attributes, of which the frame size (stack bytes per thread: spills and local arrays) is read here.
+// A cubin is an ELF file. For each kernel K it has .text.K (whose sh_info holds the register count in its top byte),
+// optionally .nv.shared.K (static shared memory) and .nv.info with a list of attributes, of which the frame size (stack
+// bytes per thread: spills and local arrays) is read here.
 package cubin
 
 import (
@@ -73,7 +74,8 @@ func Inspect(image []byte) ([]Kernel, error) {
 	return out, nil
 }
 
-// symbols returns the entry points and every symbol's name by index. debug/elf drops index 0 and the order matters, so the table is read here.
+// symbols returns the entry points and every symbol's name by index. debug/elf drops index 0 and the order matters, so
+// the table is read here.
 func symbols(f *elf.File) (entries map[string]bool, names []string, err error) {
 	sec := f.SectionByType(elf.SHT_SYMTAB)
 	if sec == nil || int(sec.Link) >= len(f.Sections) {

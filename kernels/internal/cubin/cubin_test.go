@@ -3,17 +3,11 @@ package cubin
 import (
 	"os"
 	"testing"
-
-	"github.com/goccl/goccl/kernels/internal/artifact"
 )
 
 func image(t testing.TB, path string) []byte {
 	t.Helper()
-	packed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := artifact.Unpack(packed)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +16,7 @@ func image(t testing.TB, path string) []byte {
 
 func TestInspect(t *testing.T) {
 	for _, arch := range []string{"sm80", "sm90", "sm100"} {
-		list, err := Inspect(image(t, "../../tutorial/tutorial_"+arch+".cubin.gz"))
+		list, err := Inspect(image(t, "../../tutorial/tutorial_"+arch+".cubin"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +35,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestInspectGarbage(t *testing.T) {
-	good := image(t, "../../tutorial/tutorial_sm90.cubin.gz")
+	good := image(t, "../../tutorial/tutorial_sm90.cubin")
 	for _, bad := range [][]byte{nil, []byte("ELF"), good[:63], good[:200], append([]byte{}, make([]byte, 4096)...)} {
 		if _, err := Inspect(bad); err == nil {
 			t.Errorf("%d bytes of garbage were accepted", len(bad))
@@ -51,7 +45,7 @@ func TestInspectGarbage(t *testing.T) {
 
 // FuzzInspect: no input makes the parser panic.
 func FuzzInspect(f *testing.F) {
-	f.Add(image(f, "../../tutorial/tutorial_sm90.cubin.gz"))
+	f.Add(image(f, "../../tutorial/tutorial_sm90.cubin"))
 	f.Add([]byte("\x7fELF"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _ = Inspect(data)

@@ -11,10 +11,14 @@ import (
 	"time"
 )
 
-// flags are common to every program. 32-byte parameters passed by value are what -Wno-psabi is about; #pragma unroll is CUDA's.
-var flags = []string{"-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas", "-include", "testdata/emulate.hpp"}
+// flags are common to every program. 32-byte parameters passed by value are what -Wno-psabi is about; #pragma unroll is
+// CUDA's.
+var flags = []string{
+	"-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas", "-include", "testdata/emulate.hpp",
+}
 
-// touch reads every source, so that go test does not take a cached result for these: it cannot see what the compiler reads.
+// touch reads every source, so that go test does not take a cached result for these: it cannot see what the compiler
+// reads.
 func touch(t *testing.T) {
 	t.Helper()
 	for _, pattern := range []string{"testdata/*", "../../include/*/*", "../../*/*.cu", "../../*/*.cuh"} {
@@ -69,7 +73,8 @@ func probe(t *testing.T, cxx string, extra []string) error {
 	return nil
 }
 
-// run executes a program and returns its output and whether it succeeded. A program that does not end is a failure of the test.
+// run executes a program and returns its output and whether it succeeded. A program that does not end is a failure of
+// the test.
 func run(t *testing.T, program string, args ...string) (string, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
@@ -128,7 +133,8 @@ func TestArithmetic(t *testing.T) {
 	}
 }
 
-// TestLayout holds the structures of the device headers to layout.txt, the table that the Go mirrors are held to as well.
+// TestLayout holds the structures of the device headers to layout.txt, the table that the Go mirrors are held to as
+// well.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	table, err := os.ReadFile("../../include/goccl/layout.txt")

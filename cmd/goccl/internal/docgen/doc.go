@@ -11,7 +11,10 @@
 //	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from algorithm/nvlink/tables
 //	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
 //	<!-- docgen: environment SECTION -->               environment variables, from internal/setting
+//	<!-- docgen: ops WHICH -->                         the ops of plans, from plan/op_table.go: synchronization or data
 //	<!-- docgen: end -->
+//
+// It also writes into plan/schema.json the names of the ops and what each of them requires.
 package main
 
 //go:generate go run .

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/goccl/goccl/plan"
 )
 
 func main() {
@@ -66,8 +68,8 @@ func run(root string, check bool) error {
 		}
 	}
 	if len(stale) > 0 {
-		return fmt.Errorf("%s: not what bench/results, algorithm/nvlink/tables and internal/setting say; run "+
-			"go generate ./cmd/goccl/internal/docgen and commit the result", strings.Join(stale, ", "))
+		return fmt.Errorf("%s: not what bench/results, algorithm/nvlink/tables, internal/setting and plan/op_table.go say; "+
+			"run go generate ./cmd/goccl/internal/docgen and commit the result", strings.Join(stale, ", "))
 	}
 	return nil
 }
@@ -107,6 +109,11 @@ func generate(root string) (map[string][]byte, error) {
 	}
 	files["docs/images/ratio.svg"] = picture
 	files["docs/images/house.svg"] = drawHouse()
+	schema, err := fillSchema(string(plan.Schema))
+	if err != nil {
+		return nil, err
+	}
+	files["plan/schema.json"] = []byte(schema)
 	return files, nil
 }
 
@@ -160,6 +167,8 @@ func content(root, dir string, spec []string) (string, error) {
 		return environment(spec[1])
 	case len(spec) == 2 && spec[0] == "primitives":
 		return primitives(root, dir, spec[1])
+	case len(spec) == 2 && spec[0] == "ops":
+		return ops(spec[1])
 	}
 	return "", fmt.Errorf("unknown marker %q", strings.Join(spec, " "))
 }

@@ -13,7 +13,8 @@ double decode(uint32_t bits) {
   int m = static_cast<int>(bits) & ((1 << mantissaBits) - 1);
   double sign = bits >> (exponentBits + mantissaBits) & 1 ? -1 : 1;
   if (ieee && e == (1 << exponentBits) - 1) return m != 0 ? NAN : sign * INFINITY;
-  if (!ieee && (bits & ((1 << (exponentBits + mantissaBits)) - 1)) == (1u << (exponentBits + mantissaBits)) - 1) return NAN;
+  if (!ieee && (bits & ((1 << (exponentBits + mantissaBits)) - 1)) == (1u << (exponentBits + mantissaBits)) - 1)
+    return NAN;
   if (e == 0) return sign * std::ldexp(m, 1 - bias - mantissaBits);
   return sign * std::ldexp((1 << mantissaBits) + m, e - bias - mantissaBits);
 }
@@ -49,7 +50,8 @@ void checkFormat(const char* name) {
     }
     // The distance to the neighbours of the result in bits decides.
     uint32_t mag = got.bits & (count / 2 - 1);
-    double below = mag > 0 ? std::fabs(values[mag - 1]) : -1, above = std::fabs(values[mag + 1]), here = std::fabs(g), distance = std::fabs(here - magnitude);
+    double below = mag > 0 ? std::fabs(values[mag - 1]) : -1, above = std::fabs(values[mag + 1]), here = std::fabs(g),
+           distance = std::fabs(here - magnitude);
     CHECK(std::isfinite(here), "%s: %g narrows to %g", name, f, g);
     if (below >= 0) {
       double d = std::fabs(below - magnitude);
@@ -137,7 +139,8 @@ void checkReduce() {
     for (uint32_t i = 0; i < n; ++i) {
       std::vector<S> column;
       for (uint32_t r = 0; r < ranksN; ++r) column.push_back(in[r][i]);
-      CHECK((equal<T>(out[i], naive<T, O>(column))), "type %u op %u element %u", static_cast<uint32_t>(T), static_cast<uint32_t>(O), i);
+      CHECK((equal<T>(out[i], naive<T, O>(column))), "type %u op %u element %u", static_cast<uint32_t>(T),
+            static_cast<uint32_t>(O), i);
     }
   }
 }
@@ -160,7 +163,50 @@ void checkType() {
   acc.addScaled(loadVec(in), A(1));
   acc.divide(2);
   storeVec(out, acc.result());
-  for (uint32_t i = 0; i < n; ++i) CHECK(equal<T>(out[i], narrow<T>(static_cast<A>(i % 8 * 2))), "average of type %u", static_cast<uint32_t>(T));
+  for (uint32_t i = 0; i < n; ++i)
+    CHECK(equal<T>(out[i], narrow<T>(static_cast<A>(i % 8 * 2))), "average of type %u", static_cast<uint32_t>(T));
+}
+
+// What the kernels of signed type T do for unsigned type U of its size, beside what U's own accumulator does.
+template <Type T, Type U>
+void checkUnsigned() {
+  using S = typename Element<U>::Storage;
+  using A = typename Element<T>::Accumulator;
+  constexpr uint32_t n = Element<U>::perVector, ranksN = 5;
+  alignas(16) S in[ranksN][n];
+  for (uint32_t trial = 0; trial < 20; ++trial) {
+    for (uint32_t op = 0; op < 5; ++op) {  // as numbered, and 4 for the average
+      Accumulator<T, Op::sum> shared;
+      Accumulator<U, Op::sum> own;
+      const A bias = decltype(shared)::biasOf(op | unsignedBit);
+      for (uint32_t r = 0; r < ranksN; ++r) {
+        for (uint32_t i = 0; i < n; ++i) {
+          uint64_t bits = (trial * 1000 + r * 50 + i * 7 + 1) * 0x9e3779b97f4a7c15u;
+          in[r][i] = static_cast<S>(bits >> (64 - 8 * sizeof(S)));
+        }
+        A x[n];
+        typename Element<U>::Accumulator y[n];
+        unpack<T>(loadVec(in[r]), x);
+        unpack<U>(loadVec(in[r]), y);
+        if (r == 0) {
+          shared.load(loadVec(in[r]));
+          own.load(loadVec(in[r]));
+        } else if (op == 1) {
+          shared.template fold<Op::prod>(x), own.template fold<Op::prod>(y);
+        } else if (op == 2) {
+          shared.template foldBiased<Op::max>(x, bias), own.template fold<Op::max>(y);
+        } else if (op == 3) {
+          shared.template foldBiased<Op::min>(x, bias), own.template fold<Op::min>(y);
+        } else {
+          shared.template fold<Op::sum>(x), own.template fold<Op::sum>(y);
+        }
+      }
+      if (op == 4) shared.divide(ranksN, bias != A(0)), own.divide(ranksN);
+      const uint4 a = shared.result(), b = own.result();
+      CHECK(std::memcmp(&a, &b, 16) == 0, "type %u as %u, operator %u", static_cast<uint32_t>(U),
+            static_cast<uint32_t>(T), op);
+    }
+  }
 }
 
 void checkCopy() {
@@ -172,8 +218,10 @@ void checkCopy() {
       for (uint64_t bytes = 0; bytes < 300; bytes = bytes < 70 ? bytes + 1 : bytes + 37)
         for (uint32_t nthreads : {1u, 3u, 20u}) {
           std::memset(b.data, 0xee, room + 64);
-          for (uint32_t t = 0; t < nthreads; ++t) copyBytes<2>(b.data + 16 + dst, a.data + 16 + src, bytes, t, nthreads);
-          CHECK(std::memcmp(b.data + 16 + dst, a.data + 16 + src, bytes) == 0, "copy +%u to +%u, %lu bytes, %u threads", src, dst, static_cast<unsigned long>(bytes), nthreads);
+          for (uint32_t t = 0; t < nthreads; ++t)
+            copyBytes<2>(b.data + 16 + dst, a.data + 16 + src, bytes, t, nthreads);
+          CHECK(std::memcmp(b.data + 16 + dst, a.data + 16 + src, bytes) == 0, "copy +%u to +%u, %lu bytes, %u threads",
+                src, dst, static_cast<unsigned long>(bytes), nthreads);
           for (uint64_t i = 0; i < 16 + dst; ++i) CHECK(b.data[i] == 0xee, "wrote before the target");
           for (uint64_t i = 16 + dst + bytes; i < room; ++i) CHECK(b.data[i] == 0xee, "wrote after the target");
         }
@@ -187,7 +235,12 @@ int main() {
   checkFormat<Float8E5M2, 5, 2, true, true>("float8e5m2");
 #define CHECK_TYPE(t) checkType<Type::t>();
   GOCCL_FOR_EACH_TYPE(CHECK_TYPE)
+  checkUnsigned<Type::int8, Type::uint8>();
+  checkUnsigned<Type::int32, Type::uint32>();
+  checkUnsigned<Type::int64, Type::uint64>();
   float nan = NAN;
-  CHECK(apply<Op::max>(nan, 1.0f) == 1 && apply<Op::max>(1.0f, nan) == 1 && apply<Op::min>(nan, 1.0f) == 1 && apply<Op::min>(1.0f, nan) == 1, "NaN against a number");
+  CHECK(apply<Op::max>(nan, 1.0f) == 1 && apply<Op::max>(1.0f, nan) == 1 && apply<Op::min>(nan, 1.0f) == 1 &&
+            apply<Op::min>(1.0f, nan) == 1,
+        "NaN against a number");
   return 0;
 }

@@ -38,27 +38,12 @@ struct HostLL : LL<A> {
   }
 };
 
-// A line arrives as a whole on a machine that promises 8 bytes: its flag is stored after the rest and looked at before it.
 template <Access A>
 struct HostLL128 : LL128<A> {
   using Data = typename LL128<A>::Data;
   static void send(uint8_t* slot, uint32_t unit, Data d, uint32_t epoch) {
-    bool last = (unit & 7) == 7;
-    uint2* half = reinterpret_cast<uint2*>(slot + unit * 16);
-    storePacket(half, d.w[0]);
-    if (!last) storePacket(half + 1, d.w[1]);
-    __syncwarp();
-    if (last) storeRelease<Scope::sys>(reinterpret_cast<uint64_t*>(half + 1), static_cast<uint64_t>(epoch) << 32 | epoch);
+    LL128<A>::send(slot, unit, d, epoch);
     jitter();
-  }
-  static Data fetch(const uint8_t* slot, uint32_t unit, uint32_t epoch, bool& fresh) {
-    const uint2* half = reinterpret_cast<const uint2*>(slot + unit * 16);
-    bool here = (unit & 7) != 7 || loadAcquire<Scope::sys>(reinterpret_cast<const uint64_t*>(half + 1)) == (static_cast<uint64_t>(epoch) << 32 | epoch);
-    if (!__all_sync(0xffffffffu, here)) {  // lanes must not load before the flag is there
-      fresh = false;
-      return {};
-    }
-    return {{loadPacket(half), loadPacket(half + 1)}};
   }
 };
 
@@ -104,10 +89,13 @@ struct World {
 inline void checkStatus(const char* what, uint32_t rank, uint32_t launch) {
   uint32_t s = loadAcquire<Scope::sys>(&abortBlock()->reported);
   const AbortBlock* b = abortBlock();
-  CHECK(s == 0, "%s: rank %u, launch %u: a wait gave up with %x: op %u for rank %u at %lx", what, rank, launch, s, b->op, b->peer, static_cast<unsigned long>(b->detail));
+  CHECK(s == 0, "%s: rank %u, launch %u: a wait gave up with %x: op %u for rank %u at %lx", what, rank, launch, s,
+        b->op, b->peer, static_cast<unsigned long>(b->detail));
 }
 
 // value is element i of what rank r puts in; sums of four ranks fit a byte.
-inline uint8_t value(uint32_t r, uint32_t launch, uint64_t i) { return static_cast<uint8_t>((r * 31 + launch * 17 + i * 7 + (i >> 5)) % 61); }
+inline uint8_t value(uint32_t r, uint32_t launch, uint64_t i) {
+  return static_cast<uint8_t>((r * 31 + launch * 17 + i * 7 + (i >> 5)) % 61);
+}
 
 }  // namespace ranks

@@ -1,4 +1,5 @@
-// DeviceSyncer: plain data written before a sync by one block is read after it by another, with different numbers of blocks from launch to launch.
+// DeviceSyncer: plain data written before a sync by one block is read after it by another, with different numbers of
+// blocks from launch to launch.
 constexpr uint32_t threads = 2, rounds = 40;
 
 void neighbours(DeviceSyncer* syncer, int* cells, Status* status) {

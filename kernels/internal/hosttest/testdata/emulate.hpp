@@ -1,4 +1,5 @@
-// CUDA's language for a plain C++20 compiler, as far as goccl's device code uses it: a thread of a kernel is a std::thread.
+// CUDA's language for a plain C++20 compiler, as far as goccl's device code uses it: a thread of a kernel is a
+// std::thread.
 #pragma once
 
 #include <linux/futex.h>
@@ -32,8 +33,9 @@ struct Dim3 {
 
 constexpr uint32_t warpSize = 32;
 
-// Barrier is where threads meet. It orders its own threads and nobody else: std::barrier would not do, because libstdc++'s waiting goes through a table that
-// all barriers share, and ThreadSanitizer would take that for order between blocks. What the kernel does it does not see.
+// Barrier is where threads meet. It orders its own threads and no others: std::barrier would not do, because libstdc++
+// waits through a table that all barriers share, which ThreadSanitizer would take for order between blocks. It does not
+// see the futex that this one waits by.
 struct Barrier {
   void meet(uint32_t size) {
     const uint32_t mine = generation.load(std::memory_order_acquire);
@@ -62,8 +64,8 @@ struct Group {
 
   void meet() { all.meet(size); }
 
-  // exchange publishes v of each thread and lets all of them look at all values. The tables alternate: who writes one again has met the others
-  // since, after they had looked at it.
+  // exchange publishes v of each thread and lets all of them look at all values. The tables alternate: a
+  // thread that writes one again has met the others since, after they had looked at it.
   template <class Look>
   uint32_t exchange(uint32_t index, uint32_t v, Look look) {
     std::vector<uint32_t>& table = slots[turns[index]++ & 1];
@@ -101,11 +103,19 @@ inline void barrierOf(uint32_t number, uint32_t threads) {
 }
 inline int __syncthreads_or(int p) { return static_cast<int>(currentBlock->exchange(threadIdx.x, p != 0, anyOf)); }
 inline void __syncwarp(uint32_t = 0xffffffff) { currentWarp->meet(); }
-inline int __any_sync(uint32_t, int p) { return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, anyOf)); }
-inline int __all_sync(uint32_t, int p) { return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, allOf)); }
-inline uint32_t __reduce_max_sync(uint32_t, uint32_t v) { return currentWarp->exchange(threadIdx.x % warpSize, v, maxOf); }
+inline int __any_sync(uint32_t, int p) {
+  return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, anyOf));
+}
+inline int __all_sync(uint32_t, int p) {
+  return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, allOf));
+}
+inline uint32_t __reduce_max_sync(uint32_t, uint32_t v) {
+  return currentWarp->exchange(threadIdx.x % warpSize, v, maxOf);
+}
 inline uint32_t __shfl_sync(uint32_t, uint32_t v, int lane) {
-  return currentWarp->exchange(threadIdx.x % warpSize, v, [lane](const std::vector<uint32_t>& s) { return s[static_cast<uint32_t>(lane) % warpSize]; });
+  return currentWarp->exchange(threadIdx.x % warpSize, v, [lane](const std::vector<uint32_t>& s) {
+    return s[static_cast<uint32_t>(lane) % warpSize];
+  });
 }
 
 // A block's __shared__ variables: hosttest_test.go turns their declarations into calls, because no macro can.
@@ -114,7 +124,8 @@ inline void* sharedMemory(size_t bytes) {
   return currentBlock->shared;
 }
 
-// polled lets others run where a poll has failed: there are more threads that wait than processors. Edits put it into kernels, see hosttest_test.go.
+// polled lets others run where a poll has failed: there are more threads that wait than processors. Edits put it into
+// kernels, see hosttest_test.go.
 inline bool polled(bool done) {
   if (!done) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return done;
@@ -124,7 +135,8 @@ inline bool polled(bool done) {
 inline const char* mutation = "";
 inline bool mutated(const char* name) { return std::strcmp(mutation, name) == 0; }
 
-// Threads come and go by the ten thousand. ThreadSanitizer clears what it knows of a thread's stack when it begins: a small one costs half as much.
+// Threads come and go by the ten thousand. ThreadSanitizer clears what it knows of a thread's stack when it begins: a
+// small one costs half as much.
 inline const int smallStacks = [] {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -141,7 +153,8 @@ class Launch {
       groups_.push_back(std::make_unique<Group>(threads));
       Group* block = groups_.back().get();
       for (uint32_t t = 0; t < threads; ++t) {
-        if (t % warpSize == 0) groups_.push_back(std::make_unique<Group>(threads - t < warpSize ? threads - t : warpSize));
+        if (t % warpSize == 0)
+          groups_.push_back(std::make_unique<Group>(threads - t < warpSize ? threads - t : warpSize));
         Group* warp = groups_.back().get();
         threads_.emplace_back([=] {
           threadIdx = {t, 0, 0};
@@ -168,12 +181,12 @@ class Launch {
 };
 
 // A failed check ends the program at once: threads of a broken protocol may never come back.
-#define CHECK(condition, ...)                                        \
-  do {                                                               \
-    if (!(condition)) {                                              \
+#define CHECK(condition, ...)                                              \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
       std::fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-      std::fprintf(stderr, __VA_ARGS__);                             \
-      std::fprintf(stderr, "\n");                                    \
-      std::_Exit(1);                                                 \
-    }                                                                \
+      std::fprintf(stderr, __VA_ARGS__);                                   \
+      std::fprintf(stderr, "\n");                                          \
+      std::_Exit(1);                                                       \
+    }                                                                      \
   } while (0)

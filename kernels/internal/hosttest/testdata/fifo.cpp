@@ -1,4 +1,5 @@
-// FIFO: several producers, one consumer, a ring much shorter than the traffic. Each trigger arrives whole and once, in each producer's order.
+// FIFO: several producers, one consumer, a ring much shorter than the traffic. Each trigger arrives whole and once, in
+// each producer's order.
 constexpr uint32_t producers = 3, pushes = 300, slots = 4;
 
 void produce(FifoHandle* fifo, uint64_t* payload, Status* status) {
@@ -31,7 +32,8 @@ void run() {
       Trigger* slot = &ring[pos % slots];
       uint64_t last = loadAcquire<Scope::sys>(&slot->semaphoreAndLap);
       if (last >> 32 != pos / slots + 1) {
-        CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "a producer gave up at %lu", static_cast<unsigned long>(pos));
+        CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "a producer gave up at %lu",
+              static_cast<unsigned long>(pos));
         std::this_thread::yield();
         continue;
       }
@@ -39,8 +41,10 @@ void run() {
       uint32_t id = static_cast<uint32_t>(last), producer = id / pushes, i = id % pushes;
       uint64_t w0 = slot->sizeAndType, w1 = slot->srcOffsetAndId, w2 = slot->dstOffsetAndId;
       if (!bug) storeRelease<Scope::sys>(fifo.tail, pos + 1);
-      CHECK(w0 == ((id + 5) | uint64_t{triggerData} << 48) && w1 == (id * 2 | static_cast<uint64_t>(i) << 48) && w2 == (id | static_cast<uint64_t>(producer) << 48),
-            "trigger %u is torn: %lx %lx %lx", id, static_cast<unsigned long>(w0), static_cast<unsigned long>(w1), static_cast<unsigned long>(w2));
+      CHECK(w0 == ((id + 5) | uint64_t{triggerData} << 48) && w1 == (id * 2 | static_cast<uint64_t>(i) << 48) &&
+                w2 == (id | static_cast<uint64_t>(producer) << 48),
+            "trigger %u is torn: %lx %lx %lx", id, static_cast<unsigned long>(w0), static_cast<unsigned long>(w1),
+            static_cast<unsigned long>(w2));
       CHECK(next[producer] == i, "producer %u: %u after %u", producer, i, next[producer]);
       CHECK(payload[id] == id * 3 + 1, "the push of %u did not publish what was written before", id);
       ++next[producer];

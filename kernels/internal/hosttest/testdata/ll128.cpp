@@ -17,7 +17,8 @@ void exchange(uint32_t rank, uint8_t* peerBuffer, uint8_t* buffer, Status* statu
       return;
     }
     uint32_t want = (1 - rank) * 1000 + e * 10 + lane;
-    CHECK(v.x == want && v.y == want + 1 && (lane % 8 == 7 || (v.z == want + 2 && v.w == want + 3)), "rank %u epoch %u lane %u: %u", rank, e, lane, v.x);
+    CHECK(v.x == want && v.y == want + 1 && (lane % 8 == 7 || (v.z == want + 2 && v.w == want + 3)),
+          "rank %u epoch %u lane %u: %u", rank, e, lane, v.x);
   }
 }
 

@@ -1,4 +1,5 @@
-// Packets: epochs over two buffers, without any other synchronisation. A rank may run one epoch ahead of its peer, never two.
+// Packets: epochs over two buffers, without any other synchronisation. A rank may run one epoch ahead of its peer,
+// never two.
 constexpr uint32_t threads = 3, epochs = 200;
 constexpr uint64_t bytes = 61;  // not a multiple of a packet
 
@@ -16,7 +17,8 @@ void exchange(uint32_t rank, uint8_t* in, uint8_t* out, uint8_t* peerBuffer, uin
     Status s = copyFromPackets<Packet>(out, buffer + offset, bytes, tid, threads, e, abortBlock());
     if (s != statusOk) *status = s;
     if (__syncthreads_or(s != statusOk)) return;
-    for (uint64_t i = tid; i < bytes; i += threads) CHECK(out[i] == pattern(1 - rank, e, i), "rank %u epoch %u byte %lu", rank, e, static_cast<unsigned long>(i));
+    for (uint64_t i = tid; i < bytes; i += threads)
+      CHECK(out[i] == pattern(1 - rank, e, i), "rank %u epoch %u byte %lu", rank, e, static_cast<unsigned long>(i));
     __syncthreads();
   }
 }

@@ -39,8 +39,9 @@ int main(int argc, char** argv) {
   const struct {
     const char* name;
     void (*run)();
-  } programs[] = {{"semaphore", semaphore::run}, {"packet", packet::run},   {"ll128", ll128::run},
-                  {"fifo", fifo::run},           {"device_syncer", device_syncer::run}, {"tutorial", tutorial::run}};
+  } programs[] = {
+      {"semaphore", semaphore::run},         {"packet", packet::run},    {"ll128", ll128::run}, {"fifo", fifo::run},
+      {"device_syncer", device_syncer::run}, {"tutorial", tutorial::run}};
   for (const auto& p : programs)
     if (std::strcmp(p.name, argv[1]) == 0) {
       p.run();

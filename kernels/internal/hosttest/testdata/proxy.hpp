@@ -40,7 +40,8 @@ struct Proxy {
       storeRelease<Scope::sys>(tail, pos + 1);
       uint32_t type = static_cast<uint32_t>(t.sizeAndType >> 48) & 0xff;
       if (type & triggerData)
-        std::memcpy(memories[t.dstOffsetAndId >> 48] + (t.dstOffsetAndId & triggerMaxSize), memories[t.srcOffsetAndId >> 48] + (t.srcOffsetAndId & triggerMaxSize),
+        std::memcpy(memories[t.dstOffsetAndId >> 48] + (t.dstOffsetAndId & triggerMaxSize),
+                    memories[t.srcOffsetAndId >> 48] + (t.srcOffsetAndId & triggerMaxSize),
                     t.sizeAndType & triggerMaxSize);
       if (type & triggerFlag) addRelease<Scope::sys>(semaphores[static_cast<uint32_t>(last)], uint64_t{1});
       ++pos;

@@ -42,13 +42,17 @@ inline void connect(SemaphoreHandle& a, SemaphoreHandle& b) {
 
 // Memory is a rank's buffer, aligned as device memory is.
 struct Memory {
-  explicit Memory(size_t n) : bytes(n), data(static_cast<uint8_t*>(std::aligned_alloc(256, (n + 255) / 256 * 256))) { std::memset(data, 0, n); }
+  explicit Memory(size_t n) : bytes(n), data(static_cast<uint8_t*>(std::aligned_alloc(256, (n + 255) / 256 * 256))) {
+    std::memset(data, 0, n);
+  }
   ~Memory() { std::free(data); }
   Memory(const Memory&) = delete;
   size_t bytes;
   uint8_t* data;
 };
 
-inline uint8_t pattern(uint32_t rank, uint32_t round, size_t i) { return static_cast<uint8_t>(rank * 31 + round * 7 + i * 13 + (i >> 8)); }
+inline uint8_t pattern(uint32_t rank, uint32_t round, size_t i) {
+  return static_cast<uint8_t>(rank * 31 + round * 7 + i * 13 + (i >> 8));
+}
 
 }  // namespace ranks

@@ -48,7 +48,9 @@ void run() {
   });
   CHECK(a.channel.wait() == 7, "not aborted");
   host.join();
-  CHECK(block.reported == 7 && block.op == waitSemaphore && block.detail == reinterpret_cast<uint64_t>(a.channel.semaphore.inbound), "report %u %u", block.reported, block.op);
+  CHECK(block.reported == 7 && block.op == waitSemaphore &&
+            block.detail == reinterpret_cast<uint64_t>(a.channel.semaphore.inbound),
+        "report %u %u", block.reported, block.op);
   block = AbortBlock{};
   block.spinLimitNs = 1000000;
   CHECK(a.channel.wait() == statusTimeout && block.reported == statusTimeout, "no timeout");

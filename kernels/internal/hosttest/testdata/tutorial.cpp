@@ -1,11 +1,12 @@
-// The kernels of the tutorials and a measurement kernel, as they run on the GPU: memory channel put, get and packets between two ranks, a mesh of three
-// over port channels with a proxy each, an all-reduce over switch channels.
+// The kernels of the tutorials and a measurement kernel, as they run on the GPU: memory channel put, get and packets
+// between two ranks, a mesh of three over port channels with a proxy each, an all-reduce over switch channels.
 
 constexpr uint32_t blocks = 2, threads = 3;
 
 void memoryChannel() {
   constexpr uint64_t bytes = 203;
-  Memory dst[2] = {Memory(bytes + 16), Memory(bytes + 16)}, src[2] = {Memory(bytes + 16), Memory(bytes + 16)}, packets[2] = {Memory(1024), Memory(1024)};
+  Memory dst[2] = {Memory(bytes + 16), Memory(bytes + 16)}, src[2] = {Memory(bytes + 16), Memory(bytes + 16)},
+         packets[2] = {Memory(1024), Memory(1024)};
   MemoryChannelHandle ch[2]{};
   connect(ch[0].semaphore, ch[1].semaphore);
   DeviceSyncer syncer[2]{};
@@ -19,7 +20,8 @@ void memoryChannel() {
   };
   auto check = [&](const uint8_t* p, uint32_t r, uint32_t round, const char* what) {
     CHECK(status[1 - r] == statusOk, "%s: status %x", what, status[1 - r]);
-    for (uint64_t i = 0; i < bytes; ++i) CHECK(p[i] == pattern(r, round, i), "%s: byte %lu", what, static_cast<unsigned long>(i));
+    for (uint64_t i = 0; i < bytes; ++i)
+      CHECK(p[i] == pattern(r, round, i), "%s: byte %lu", what, static_cast<unsigned long>(i));
   };
   for (uint32_t round = 1; round <= 5; ++round) {
     for (uint32_t r = 0; r < 2; ++r) fill(ch[r].src, r, round);
@@ -32,7 +34,8 @@ void memoryChannel() {
   }
   for (uint32_t r = 0; r < 2; ++r) fill(dst[r].data + 5, r, 9);
   {
-    Launch a(blocks, threads, tutorial_get, &ch[0], bytes, &syncer[0], &status[0]), b(blocks, threads, tutorial_get, &ch[1], bytes, &syncer[1], &status[1]);
+    Launch a(blocks, threads, tutorial_get, &ch[0], bytes, &syncer[0], &status[0]),
+        b(blocks, threads, tutorial_get, &ch[1], bytes, &syncer[1], &status[1]);
   }
   for (uint32_t r = 0; r < 2; ++r) check(ch[r].src, 1 - r, 9, "get");
 
@@ -52,9 +55,11 @@ void memoryChannel() {
   uint64_t ns = 0, ns1 = 0;
   uint32_t epochs[2] = {5, 5};
   {
-    Launch a(1, 4, measure_packet, &ch[0], 1u, 30u, 20u, &epochs[0], &ns, &status[0]), b(1, 4, measure_packet, &ch[1], 0u, 30u, 20u, &epochs[1], &ns1, &status[1]);
+    Launch a(1, 4, measure_packet, &ch[0], 1u, 30u, 20u, &epochs[0], &ns, &status[0]),
+        b(1, 4, measure_packet, &ch[1], 0u, 30u, 20u, &epochs[1], &ns1, &status[1]);
   }
-  CHECK(status[0] == statusOk && status[1] == statusOk && ns > 0 && epochs[0] == 25 && epochs[1] == 25, "packets: %x %x", status[0], status[1]);
+  CHECK(status[0] == statusOk && status[1] == statusOk && ns > 0 && epochs[0] == 25 && epochs[1] == 25,
+        "packets: %x %x", status[0], status[1]);
 }
 
 void portMesh() {
@@ -91,7 +96,8 @@ void portMesh() {
       tutorial_port_mesh(channels[r], r, n, slice, &status[r]);
       uint32_t p = threadIdx.x;
       if (p < n && p != r)
-        for (uint64_t i = 0; i < slice; ++i) CHECK(memory[r]->data[slice * p + i] == pattern(p, round, i), "rank %u from %u round %u", r, p, round);
+        for (uint64_t i = 0; i < slice; ++i)
+          CHECK(memory[r]->data[slice * p + i] == pattern(p, round, i), "rank %u from %u round %u", r, p, round);
     };
     std::vector<Launch> launches;
     for (uint32_t r = 0; r < n; ++r) launches.emplace_back(1u, n, rank, r);
@@ -129,7 +135,9 @@ void switchChannel() {
   }
   for (uint32_t r = 0; r < n; ++r) {
     CHECK(status[r] == statusOk, "rank %u: %x", r, status[r]);
-    for (uint64_t i = 0; i < count; ++i) CHECK(reinterpret_cast<float*>(peers[r])[i] == static_cast<float>(i * 6), "rank %u element %lu", r, static_cast<unsigned long>(i));
+    for (uint64_t i = 0; i < count; ++i)
+      CHECK(reinterpret_cast<float*>(peers[r])[i] == static_cast<float>(i * 6), "rank %u element %lu", r,
+            static_cast<unsigned long>(i));
   }
 }
 

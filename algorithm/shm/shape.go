@@ -1,0 +1,58 @@
+package shm
+
+import "github.com/goccl/goccl/algorithm"
+
+// who is a set of ranks: one rank, or one of the constants below.
+type who int
+
+const (
+	nobody   who = -2
+	everyone who = -1
+)
+
+func (w who) has(r int) bool { return w == everyone || int(w) == r }
+
+// shape is what a collective does with buffers that are divided into blocks of Request.Count elements. If a send buffer
+// has a block for each rank, receiver r reads block r of every sender, else it reads the only block. It reduces these
+// blocks into its only block, or copies them: the block of sender p to its block p, or to its only block if there is
+// one sender.
+type shape struct {
+	from, to   who // ranks whose send buffers are read, and ranks that receive
+	send, recv int // blocks in a send buffer and in a receive buffer: one, or one per rank
+	reduce     bool
+}
+
+// shapeOf returns the shape of a collective of n ranks. ok is false for operations that have none.
+func shapeOf(r *algorithm.Request, n int) (s shape, ok bool) {
+	root := who(r.Root)
+	switch r.Collective {
+	case algorithm.AllReduce:
+		return shape{from: everyone, to: everyone, send: 1, recv: 1, reduce: true}, true
+	case algorithm.Reduce:
+		return shape{from: everyone, to: root, send: 1, recv: 1, reduce: true}, true
+	case algorithm.ReduceScatter:
+		return shape{from: everyone, to: everyone, send: n, recv: 1, reduce: true}, true
+	case algorithm.AllGather:
+		return shape{from: everyone, to: everyone, send: 1, recv: n}, true
+	case algorithm.Gather:
+		return shape{from: everyone, to: root, send: 1, recv: n}, true
+	case algorithm.AllToAll:
+		return shape{from: everyone, to: everyone, send: n, recv: n}, true
+	case algorithm.Broadcast:
+		return shape{from: root, to: everyone, send: 1, recv: 1}, true
+	case algorithm.Scatter:
+		return shape{from: root, to: everyone, send: n, recv: 1}, true
+	}
+	return shape{}, false
+}
+
+// block is the offset of block k in a buffer of the given number of blocks, each of which has size bytes.
+func block(blocks, k int, size int64) int64 {
+	if blocks == 1 {
+		return 0
+	}
+	return int64(k) * size
+}
+
+// shared reports whether all receivers want the same sum, so that ranks can share out the reduction.
+func (s shape) shared() bool { return s.reduce && s.send == 1 }

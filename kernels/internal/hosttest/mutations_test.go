@@ -1,0 +1,176 @@
+package hosttest
+
+// edit replaces a text of a header, which must occur once in it.
+type edit struct {
+	file, old, new string
+}
+
+// size sets a constant.
+type size struct {
+	file, name, value string
+}
+
+// sizes are small here: rings wrap sooner, and the emulation has a system thread for every thread of a block.
+var sizes = []size{
+	{"collective/p2p.cuh", "p2pChannels", "2"},
+	{"collective/p2p.cuh", "p2pUnits", "64"},
+	{"collective/stream.cuh", "streamChannels", "2"},
+	{"collective/stream.cuh", "streamRingBytes", "384"},
+	{"collective/stream.cuh", "streamPieceBytes", "64"},
+	{"collective/stream.cuh", "streamLarge", "3000"},
+	{"collective/ring.cuh", "ringChannels", "4"},
+	{"goccl/pipe.cuh", "pipeSignalers", "1"},
+}
+
+// unordered are places that rely on what the GPU does and the memory model does not say.
+var unordered = []edit{
+	// A block without units stores the epoch that it has loaded, with no barrier in between: the same value.
+	{"collective/kernels.cuh", "if (threadIdx.x == 0) a.epochs[",
+		"if (threadIdx.x == 0 && a.epochs[blockIdx.x * epochStride] != epoch) a.epochs["},
+	// A limit is relaxed: the loads of the slot have returned their values, and what has been read may be overwritten.
+	{"collective/stream.cuh", "storeRelaxed<Scope::sys>(limit,", "storeRelease<Scope::sys>(limit,"},
+	{"collective/ring.cuh", "storeRelaxed<Scope::sys>(limit(", "storeRelease<Scope::sys>(limit("},
+	{"collective/ring_fold.cuh", "storeRelaxed<Scope::sys>(limit(", "storeRelease<Scope::sys>(limit("},
+	// A poll that fails lets other threads run.
+	{"goccl/pipe.cuh", "return passed(seen = loadRelaxed<Scope::sys>(word), number);",
+		"return polled(passed(seen = loadAcquire<Scope::sys>(word), number));"},
+	{"goccl/pipe.cuh", "return passed(seen = loadAcquire<Scope::sys>(word), number);",
+		"return polled(passed(seen = loadAcquire<Scope::sys>(word), number));"},
+	// Ranks that compare counts late find them all the same.
+	{"collective/all_to_all_v.cuh", "const LL16Packet* in = countPackets(",
+		"if (p != a.rank && (p + epoch) % 3 == 0) sleepNs(20000000);\n    const LL16Packet* in = countPackets("},
+}
+
+// mutation is a line that can be broken when the program starts. Each of its programs, a list of names, must notice.
+type mutation struct {
+	name, programs string
+	edit
+}
+
+var mutations = []mutation{
+	// Packets.
+	{"one parity", "reduce", edit{"collective/args.cuh", "(epoch & 1)",
+		`(epoch & (mutated("one parity") ? 0u : 1u))`}},
+	{"same epoch", "reduce", edit{"collective/kernels.cuh", "epoch = nextEpoch(epoch);",
+		`if (!mutated("same epoch")) epoch = nextEpoch(epoch);`}},
+	{"epoch not kept", "move", edit{"collective/kernels.cuh", "epochStride] = epoch;",
+		`epochStride] = epoch - (mutated("epoch not kept") ? 1 : 0);`}},
+	{"epoch zero", "reduce", edit{"goccl/packet.cuh", "return e == 0xffffffffu ?",
+		`return e == 0xffffffffu && !mutated("epoch zero") ?`}},
+	{"no token", "move", edit{"collective/rooted.cuh", "if (!token) return statusOk;",
+		`if (!token || mutated("no token")) return statusOk;`}},
+
+	// Messages between pairs.
+	{"no credit", "messages", edit{"collective/p2p.cuh", "static_cast<int32_t>(k - taken) <",
+		`mutated("no credit") || static_cast<int32_t>(k - taken) <`}},
+	{"credit before the barrier", "messages", edit{"collective/p2p.cuh",
+		"if (__syncthreads_or(s != statusOk)) return statusAborted;",
+		`if (mutated("credit before the barrier") ? s != statusOk : __syncthreads_or(s != statusOk)) return statusAborted;`}},
+	{"no copy", "messages", edit{"collective/p2p.cuh", "lane.count; i += 2) {",
+		`lane.count - (mutated("no copy") ? 2u : 0u); i += 2) {`}},
+	{"another size of pieces", "messages", edit{"collective/p2p.cuh", "slots) + least - 1)",
+		`slots) + least - 1 - 480 * (mutated("another size of pieces") && a.rank == 0))`}},
+
+	// Counts on the device.
+	{"one parity of counts", "no-counts", edit{"collective/all_to_all_v.cuh", "(epoch & 1)",
+		`(mutated("one parity of counts") ? 0u : epoch & 1)`}},
+	{"epoch of counts not kept", "device-counts", edit{"collective/all_to_all_v.cuh", "*counter = epoch;",
+		`*counter = epoch - mutated("epoch of counts not kept");`}},
+	{"one channel of two", "device-counts", edit{"collective/all_to_all_v.cuh", "channel += a.channels)",
+		`channel += a.channels + mutated("one channel of two"))`}},
+	{"counts not compared", "wrong-counts", edit{"collective/all_to_all_v.cuh", "if (sends != myReceives)",
+		`if (sends != myReceives && !mutated("counts not compared"))`}},
+	{"counts not within", "outside-counts", edit{"collective/all_to_all_v.cuh", "a.elements[send] - count;",
+		`a.elements[send] - count + (mutated("counts not within") ? 1u << 30 : 0);`}},
+
+	// The pipe of rings, folds and streams.
+	{"workers do not wait", "streams ring fold", edit{"goccl/pipe.cuh", "barrierOf(1, workers());",
+		`if (!mutated("workers do not wait")) barrierOf(1, workers());`}},
+	{"signal before the barrier", "streams", edit{"goccl/pipe.cuh", "barrierOf(2, blockDim.x);",
+		`if (mutated("signal before the barrier") && signaler()) signal();
+    barrierOf(2, blockDim.x);`}},
+	{"moves all the same", "ring-aborted fold-aborted", edit{"goccl/pipe.cuh", "if (*stop == 0) move();",
+		`if (*stop == 0 || mutated("moves all the same")) move();`}},
+	{"goes on", "ring-aborted fold-aborted", edit{"goccl/pipe.cuh", "if (*stop != 0) return false;",
+		`if (*stop != 0 && !mutated("goes on")) return false;`}},
+
+	// Streams.
+	{"flag before the data", "streams", edit{"collective/stream.cuh", "copyBytes<4>(f.slot(j), f.at(j),",
+		`if (mutated("flag before the data") && threadIdx.x == 0) storeRelease<Scope::sys>(f.flag, f.number(j + 1));
+        copyBytes<4>(f.slot(j), f.at(j),`}},
+	{"beyond the message", "streams", edit{"collective/stream.cuh", "j + depth < mine ?",
+		`j + depth < mine || mutated("beyond the message") ?`}},
+	{"more than the ring holds", "streams", edit{"collective/stream.cuh", "? j + depth : mine",
+		`? j + depth + mutated("more than the ring holds") : mine`}},
+
+	// Rings.
+	{"no room", "ring", edit{"collective/ring.cuh", "return sends ? pipe.awaitLimit(",
+		`return sends && !mutated("no room") ? pipe.awaitLimit(`}},
+	{"early flag", "ring", edit{"collective/ring.cuh", "awaitFlag(flag(a.rank), received, arrived,",
+		`awaitFlag(flag(a.rank), received - mutated("early flag"), arrived,`}},
+	{"flag before the barrier", "ring", edit{"collective/ring.cuh", "if (!pipe.step(",
+		`if (mutated("flag before the barrier") && pipe.signaler() && sends) storeRelease<Scope::sys>(flag(next), sent + 1);
+      if (!pipe.step(`}},
+	{"limit before the barrier", "ring", edit{"collective/ring.cuh", "if (!pipe.step(",
+		`if (mutated("limit before the barrier") && pipe.signaler() && receives) allow(received + 1);
+      if (!pipe.step(`}},
+	{"beyond the end", "ring", edit{"collective/ring.cuh", "taken + depth < end ?",
+		`taken + depth < end || mutated("beyond the end") ?`}},
+	{"FIFOs overlap", "ring", edit{"collective/ring.cuh", "(channel * depth + number % depth)",
+		`(channel * (depth - mutated("FIFOs overlap")) + number % depth)`}},
+	{"part lost", "ring", edit{"collective/ring.cuh", "k < ringParts;", `k < ringParts - mutated("part lost");`}},
+	{"sent is not kept", "ring", edit{"collective/ring.cuh", "counters()[0] = sent;",
+		`counters()[0] = sent - mutated("sent is not kept");`}},
+	{"received is not kept", "ring", edit{"collective/ring.cuh", "counters()[1] = received;",
+		`counters()[1] = received - mutated("received is not kept");`}},
+	{"not ended", "ring", edit{"collective/ring.cuh", "(What & ringLast) != 0 ?",
+		`(What & ringLast) != 0 && !mutated("not ended") ?`}},
+	{"ended by everyone", "ring", edit{"collective/ring.cuh", ": sum.result();",
+		`: mutated("ended by everyone") ? reducer.end(sum) : sum.result();`}},
+	{"not scaled", "ring", edit{"collective/ring.cuh", "v = reducer.scaled(v);",
+		`v = mutated("not scaled") ? v : reducer.scaled(v);`}},
+	{"bytes around are written", "ring", edit{"collective/ring.cuh", "in != out && i >= 16",
+		`(in != out || mutated("bytes around are written")) && i >= 16`}},
+	{"bytes around are not there", "ring", edit{"collective/ring.cuh", "i + 32 <= bytes)",
+		`(i + 32 <= bytes || mutated("bytes around are not there")))`}},
+
+	// Folds.
+	{"no room for sums", "fold", edit{"collective/ring_fold.cuh", "return sends ? ring.pipe.awaitLimit(",
+		`return sends && !mutated("no room for sums") ? ring.pipe.awaitLimit(`}},
+	{"early flag of sums", "fold", edit{"collective/ring_fold.cuh", "awaitFlag(flag(a.rank, from), before + taking,",
+		`awaitFlag(flag(a.rank, from), before + taking - mutated("early flag of sums"),`}},
+	{"flag of sums before the barrier", "fold", edit{"collective/ring_fold.cuh", "if (!ring.pipe.step(",
+		`if (mutated("flag of sums before the barrier") && ring.pipe.signaler() && sends)
+        storeRelease<Scope::sys>(flag(to, a.rank), before + turn + 1);
+      if (!ring.pipe.step(`}},
+	{"limit of sums before the barrier", "fold", edit{"collective/ring_fold.cuh", "if (!ring.pipe.step(",
+		`if (mutated("limit of sums before the barrier") && ring.pipe.signaler() && receives) allow();
+      if (!ring.pipe.step(`}},
+	{"sums beyond the end", "fold", edit{"collective/ring_fold.cuh", "if (allowed == total) return;",
+		`if (allowed == total && !mutated("sums beyond the end")) return;`}},
+	{"FIFOs of sums overlap", "fold", edit{"collective/ring_fold.cuh", "(ring.depth * ring.slotBytes)",
+		`(ring.depth * ring.slotBytes - 128 * mutated("FIFOs of sums overlap"))`}},
+	{"piece lost", "fold", edit{"collective/ring_fold.cuh", "if (++s.piece != pieces)",
+		`if (++s.piece != pieces - mutated("piece lost"))`}},
+	{"steps are not kept", "fold", edit{"collective/ring_fold.cuh", "counters()[2] = before + total;",
+		`counters()[2] = before + total - mutated("steps are not kept");`}},
+	{"the ring begins too early", "fold", edit{"collective/ring_fold.cuh",
+		"if (!Fold<R, A>(ring).run(true, home)) return;",
+		`if (mutated("the ring begins too early")) ring.open(a.nranks - 1);
+  if (!Fold<R, A>(ring).run(true, home)) return;`}},
+	{"sums not ended", "fold", edit{"collective/ring_fold.cuh", "v = reducer.end(sum[j]);",
+		`v = mutated("sums not ended") ? sum[j].result() : reducer.end(sum[j]);`}},
+	{"the own is not scaled", "fold", edit{"collective/ring_fold.cuh", "reducer.begin(sum[j], reducer.scaled(y[j]));",
+		`reducer.begin(sum[j], mutated("the own is not scaled") ? y[j] : reducer.scaled(y[j]));`}},
+	{"begun with the last", "fold", edit{"collective/ring_fold.cuh", "reducer.begin(sum[j], ",
+		`reducer.begin(sum[j], mutated("begun with the last") ? x[j] : `}},
+	{"what is sent is not scaled", "fold", edit{"collective/ring_fold.cuh", "storeVec(to + i, reducer.scaled(y[j]));",
+		`storeVec(to + i, mutated("what is sent is not scaled") ? y[j] : reducer.scaled(y[j]));`}},
+	{"bytes around the own are written", "fold", edit{"collective/ring_fold.cuh", "own != out && i >= 16",
+		`(own != out || mutated("bytes around the own are written")) && i >= 16`}},
+	{"bytes around what is sent are not there", "fold", edit{"collective/ring_fold.cuh", "i >= 16 && i + 32 <= given)",
+		`(i >= 16 && i + 32 <= given) || mutated("bytes around what is sent are not there"))`}},
+
+	{"ticket before the barrier", "tickets", edit{"collective/ticket.cuh", "__syncthreads();",
+		`if (!mutated("ticket before the barrier")) __syncthreads();`}},
+}

@@ -1,0 +1,146 @@
+package plan
+
+func (c *codec) ops(ops *[]Op) {
+	at := c.r.pos
+	list(c, "ops", "ops", c.r.limits.Ops, true, ops, func(i int, op *Op) {
+		inside := at
+		if at.Op < 0 {
+			inside.Op = i
+		} else {
+			inside.Inner = i
+		}
+		defer c.within(inside)()
+		c.op(op)
+	})
+}
+
+func (c *codec) op(op *Op) {
+	l := c.r.limits
+	if c.r.ops++; c.r.ops > l.TotalOps {
+		c.r.over(c.at(), "ops", "ops in the plan", l.TotalOps)
+		return
+	}
+	var loose Chunk // the older form of a switch operand
+	isLoose := false
+	c.object(false, func() {
+		word(c, "name", &op.Name)
+		if c.w == nil || op.does(Joins) {
+			c.int("barrier_id", &op.BarrierID)
+			c.int("num_threadblocks", &op.NumThreadBlocks)
+		}
+		if c.w == nil || op.does(Loops) {
+			c.pipeline(op)
+		}
+		if c.has(len(op.Src) > 0) {
+			c.chunks("src_buff", &op.Src)
+		}
+		if c.has(len(op.Dst) > 0) {
+			c.chunks("dst_buff", &op.Dst)
+		}
+		if c.has(op.ChannelType != NoChannel) {
+			word(c, "channel_type", &op.ChannelType)
+		}
+		if c.has(len(op.ChannelIDs) > 0) {
+			c.ints("channel_ids", &op.ChannelIDs, l.ChannelsPerOp)
+		}
+		if c.has(len(op.SemaphoreIDs) > 0) {
+			c.ints("semaphore_ids", &op.SemaphoreIDs, l.SemaphoresPerOp)
+		}
+		if c.has(op.Slice.Count > 0) && c.member("tbg_info") {
+			c.object(false, func() {
+				c.int("tb_id", &op.Slice.Index)
+				c.int("tbg_size", &op.Slice.Count)
+			})
+		}
+		if c.has(op.ReduceOp != CallerOp) {
+			word(c, "reduce_op", &op.ReduceOp)
+		}
+		if c.w != nil {
+			return
+		}
+		isLoose = isLoose || c.key == "buffer_offset" || c.key == "size"
+		c.int("buffer_offset", &loose.Index)
+		c.int("size", &loose.Size)
+		c.ignore("buffer_type")
+		if c.take("src_chunk") {
+			op.Src = append(op.Src, Chunk{})
+			c.chunk(&op.Src[len(op.Src)-1])
+		}
+		if c.take("dst_chunk") {
+			op.Dst = append(op.Dst, Chunk{})
+			c.chunk(&op.Dst[len(op.Dst)-1])
+		}
+	})
+	if isLoose && len(op.Src) == 0 {
+		for _, id := range op.ChannelIDs {
+			op.Src = append(op.Src, Switch(id, loose.Index, loose.Size))
+		}
+	}
+}
+
+// pipeline is what only a pipeline has.
+func (c *codec) pipeline(op *Op) {
+	if c.member("iter_context") {
+		c.object(false, func() {
+			c.int64("unit_size", &op.UnitSize)
+			c.int("num_chunks", &op.NumChunks)
+		})
+	}
+	if c.key == "ops" && c.r.pos.Inner >= 0 {
+		c.r.fail(c.r.off, "a pipeline within a pipeline")
+		c.key = ""
+		return
+	}
+	c.ops(&op.Ops)
+}
+
+func (c *codec) chunks(key string, v *[]Chunk) {
+	list(c, key, "buffers", c.r.limits.BuffersPerOp, false, v, func(_ int, e *Chunk) { c.chunk(e) })
+}
+
+func (c *codec) chunk(k *Chunk) {
+	if c.r.operands++; c.r.operands > c.r.limits.TotalOperands {
+		c.r.over(c.r.off, "", "operands in the plan", c.r.limits.TotalOperands)
+		return
+	}
+	at, kinds := c.r.off, 0
+	if c.w == nil {
+		k.Size = 1
+	}
+	c.object(false, func() {
+		kind := func(key string, t ChunkKind) bool {
+			if c.w != nil {
+				return k.Kind == t
+			}
+			if c.key != key {
+				return false
+			}
+			k.Kind = t
+			kinds++
+			return true
+		}
+		if kind("type", LocalChunk) {
+			word(c, "type", &k.Type)
+		}
+		if kind("buffer_id", RemoteChunk) {
+			c.int("buffer_id", &k.ID)
+		}
+		if kind("switch_channel_id", SwitchChunk) {
+			c.int("switch_channel_id", &k.ID)
+		}
+		c.int("index", &k.Index)
+		c.int("size", &k.Size)
+		switch {
+		case c.w != nil:
+		case c.take("buff"): // the older name of type
+			k.Kind = LocalChunk
+			kinds++
+			bareWord(c, "buff", &k.Type)
+		case c.take("rank"): // the source of a gstore names its own rank
+			c.r.int()
+		}
+	})
+	if c.w == nil && c.r.err == nil && kinds != 1 {
+		c.r.fail(at, "a chunk needs one of type, buffer_id and switch_channel_id")
+	}
+}
