@@ -11,8 +11,8 @@ import (
 // and algorithm/nvlink for GPUs of one NVLink domain. An engine that lacks one of the parts below embeds Plain.
 //
 // Every rank must submit the same collectives in the same order; sends and receives only have to match pairwise. Check,
-// Enqueue, Follow, Drain, Leave and RegisterWindow are called by one goroutine at a time; the others may be called from any.
-// Requests are valid (Request.Validate): an engine checks only what needs its device.
+// Enqueue, Follow, Drain, Leave and RegisterWindow are called by one goroutine at a time; the others may be called from
+// any. Requests are valid (Request.Validate): an engine checks only what needs its device.
 type Engine interface {
 	// Check finds mistakes of this rank's caller, such as a buffer that extends beyond its allocation, before anything
 	// is numbered or enqueued. The caller may then call again, and its peers find the number that they expect. seq and

@@ -197,8 +197,7 @@ next:
 	return out
 }
 
-// Follow implements algorithm.Engine. It is for
-// work of the communicator that the engine does not run, and is called like Enqueue.
+// Follow implements algorithm.Engine.
 func (e *Engine) Follow(s device.Stream) error {
 	hs, ok := s.(*host.Stream)
 	if !ok {
