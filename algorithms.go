@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/nvlink"
-	"github.com/goccl/goccl/algorithm/shm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/executor"
 	"github.com/goccl/goccl/internal/regular"
@@ -46,25 +44,23 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error
 }
 
 func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
-	bounded, stop := c.fate.bound(ctx)
+	bounded, stop := c.status.bound(ctx)
 	defer stop()
-	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, Fail: c.fate.end}
+	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
+		StallWarning: c.cfg.settings.StallWarning, Fail: c.status.end}
 	r := c.registered
 	if r == nil {
-		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot))}
+		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
-			cfg := executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, OnFailure: c.fate.end}
-			if gpu, ok := c.engine.(*nvlink.Engine); ok {
-				cfg.Order = gpu.Order()
-			}
-			e, err := executor.New(cfg)
+			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
+				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.status.end})
 			if err != nil {
 				return c.wrap("register", err)
 			}
 			r.executor = e
-			c.fate.ends(e.Abort)
+			c.status.onEnd(e.Abort)
 		}
 		shared := *pb
 		shared.Executor = r.executor
@@ -79,13 +75,13 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 		_ = a.Close()
 		return c.wrap("register", err)
 	}
-	c.fate.ends(a.Abort)
+	c.status.onEnd(a.Abort)
 	c.extended.Store(true)
 	return nil
 }
 
-// RegisterPlan is RegisterAlgorithm for an execution plan. It verifies the plan first and rejects an incorrect one with
-// a counterexample.
+// RegisterPlan is RegisterAlgorithm for an execution plan. It verifies the plan first and rejects an incorrect one
+// with a counterexample.
 func (c *Comm) RegisterPlan(ctx context.Context, p *plan.Plan, opts ...executor.Option) error {
 	return c.RegisterAlgorithm(ctx, &executor.Builder{Plan: p, Options: opts})
 }
@@ -96,7 +92,8 @@ func (c *Comm) SetSelector(s algorithm.Selector) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.registered == nil {
-		c.registered = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot))}
+		c.registered = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot),
+			c.cfg.forced)}
 	}
 	c.registered.collection.SetSelector(s)
 }
@@ -111,10 +108,10 @@ func (c *Comm) Algorithms() []algorithm.Algorithm {
 	return c.registered.collection.All()
 }
 
-// Catalog describes every algorithm that c can run: those of its engine, if the engine lists them, and the registered
-// ones. GOCCL_ALGO accepts the names of those that are Forceable.
+// Catalog describes every algorithm that c can run: those of its engine and the registered ones. GOCCL_ALGO accepts
+// the names of those that are Forceable.
 func (c *Comm) Catalog() []algorithm.Info {
-	list := c.builtIn()
+	list := c.engine.Algorithms()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.registered != nil {
@@ -123,21 +120,10 @@ func (c *Comm) Catalog() []algorithm.Info {
 	return list
 }
 
-func (c *Comm) builtIn() []algorithm.Info {
-	if l, ok := c.engine.(algorithm.Lister); ok {
-		return l.Algorithms()
-	}
-	return nil
-}
-
 // readForced records the names in GOCCL_ALGO that the engine does not have. Algorithms of those names must be
 // registered before the collective is called.
-func (c *Comm) readForced(spec string) error {
-	list, err := algorithm.ParseForced(spec)
-	if err != nil {
-		return err
-	}
-	built := c.builtIn()
+func (c *Comm) readForced(list []algorithm.Forced) error {
+	built := c.engine.Algorithms()
 	for _, f := range list {
 		known := slices.ContainsFunc(built, func(a algorithm.Info) bool {
 			return a.Collective == f.Collective && a.Forceable && a.Name == algorithm.BaseName(f.Name)
@@ -157,8 +143,8 @@ func (c *Comm) readForced(spec string) error {
 	return nil
 }
 
-// checkForced returns an error for a collective for which GOCCL_ALGO names an algorithm that does not exist. The caller
-// holds c.mu.
+// checkForced returns an error for a collective for which GOCCL_ALGO names an algorithm that does not exist. The
+// caller holds c.mu.
 func (c *Comm) checkForced(reqs []algorithm.Request) error {
 	for i := range reqs {
 		coll := reqs[i].Collective
@@ -167,7 +153,7 @@ func (c *Comm) checkForced(reqs []algorithm.Request) error {
 			continue
 		}
 		var names []string
-		for _, a := range c.builtIn() {
+		for _, a := range c.engine.Algorithms() {
 			if a.Collective == coll && a.Forceable {
 				names = append(names, a.Name)
 			}
@@ -186,9 +172,9 @@ func (c *Comm) checkForced(reqs []algorithm.Request) error {
 	return nil
 }
 
-// enqueueCollectives tries the registered algorithms first and passes the other requests to Engine.Enqueue. The caller
+// enqueueSelected tries the registered algorithms first and passes the other requests to Engine.Enqueue. The caller
 // holds c.mu.
-func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
+func (c *Comm) enqueueSelected(seq uint64, reqs []algorithm.Request) error {
 	if c.wanted != nil {
 		if err := c.checkForced(reqs); err != nil {
 			return err
@@ -209,12 +195,10 @@ func (c *Comm) enqueueCollectives(seq uint64, reqs []algorithm.Request) error {
 			}
 		}
 		from = i + 1
-		if h, ok := c.engine.(*shm.Engine); ok { // on GPUs the executor shares the engine's order
-			if err := h.Follow(reqs[i].Stream); err != nil {
-				return c.wrap(reqs[i].Collective.String(), err)
-			}
+		if err := c.engine.Follow(reqs[i].Stream); err != nil {
+			return c.wrap(reqs[i].Collective.String(), err)
 		}
-		if err := a.Run(c.registered.context(c.fate.ctx, c.cfg.Timeout), seq+uint64(i), &reqs[i]); err != nil {
+		if err := a.Run(c.registered.context(c.status.ctx, c.cfg.Timeout), seq+uint64(i), &reqs[i]); err != nil {
 			return err
 		}
 	}
@@ -252,8 +236,7 @@ func (r *registered) close() error {
 
 // planFolder returns the plan files of GOCCL_PLAN_DIR, sorted by file name, and a digest that differs between ranks
 // whose files differ.
-func planFolder() (files [][]byte, digest uint64, err error) {
-	dir := os.Getenv("GOCCL_PLAN_DIR")
+func planFolder(dir string) (files [][]byte, digest uint64, err error) {
 	if dir == "" {
 		return nil, 0, nil
 	}
@@ -277,7 +260,8 @@ func planFolder() (files [][]byte, digest uint64, err error) {
 	return files, binary.LittleEndian.Uint64(h.Sum(nil)) | 1, nil
 }
 
-// loadPlanFolder registers those plans of the folder whose rank count is c's and whose collective a request can select.
+// loadPlanFolder registers those plans of the folder whose rank count is c's and whose collective a request can
+// select.
 func (c *Comm) loadPlanFolder(ctx context.Context, files [][]byte) error {
 	for _, data := range files {
 		p, err := plan.Decode(data)

@@ -112,7 +112,7 @@ func TestPlanFolder(t *testing.T) {
 	if len(list) != 2 || list[0].Name() != "allreduce_direct" || list[1].Name() != "allreduce_ring" {
 		t.Fatalf("%d plans: %v", len(list), list)
 	}
-	coll := algorithm.NewCollection(0, n, n)
+	coll := algorithm.NewCollection(0, n, n, []algorithm.Forced{{Collective: algorithm.AllReduce, Name: "allreduce_ring"}})
 	for _, a := range list {
 		if err := coll.Register(a); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/tags"
 )
 
 // checker compares the calls of all ranks before any of them is enqueued.
@@ -105,7 +106,7 @@ func sequence(b []byte) uint64 {
 func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int) error {
 	ctx, stop := context.WithTimeout(context.Background(), k.timeout)
 	defer stop()
-	ctx, stop2 := k.c.fate.bound(ctx)
+	ctx, stop2 := k.c.status.bound(ctx)
 	defer stop2()
 	var mismatch error
 	for i := 0; i <= n; i++ {
@@ -122,7 +123,7 @@ func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int)
 				mismatch = err
 			}
 		case err != nil:
-			k.c.fate.end(err)
+			k.c.status.end(err)
 			return err
 		}
 	}
@@ -168,26 +169,26 @@ func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Reque
 
 func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []algorithm.Request) error {
 	c := k.c
-	// For messages from s to d, the sender's signatures use tag 0 and the receiver's use tag 1, in the order in which
+	// For messages from s to d, the sender's signatures use one tag and the receiver's another, in the order in which
 	// messages match.
 	for i := range reqs {
-		tag := 0
+		at := tags.CheckSend
 		if reqs[i].Collective == algorithm.Recv {
-			tag = 1
+			at = tags.CheckRecv
 		}
-		if err := c.boot.Send(ctx, reqs[i].Peer, tag, signature(&reqs[i], seq+uint64(i))); err != nil {
+		if err := c.boot.Send(ctx, reqs[i].Peer, at, signature(&reqs[i], seq+uint64(i))); err != nil {
 			return k.failed(&reqs[i], seq+uint64(i), err)
 		}
 	}
 	errs := make([]error, len(reqs))
 	var wg sync.WaitGroup
-	for _, tag := range []int{0, 1} { // signatures of senders, signatures of receivers
+	for _, at := range []int{tags.CheckSend, tags.CheckRecv} {
 		wg.Go(func() {
 			for i := range reqs {
-				if (reqs[i].Collective == algorithm.Recv) != (tag == 0) {
+				if (reqs[i].Collective == algorithm.Recv) != (at == tags.CheckSend) {
 					continue
 				}
-				if errs[i] = k.counterpart(ctx, seq+uint64(i), &reqs[i], tag); errs[i] != nil && !errors.Is(errs[i], ErrMismatch) {
+				if errs[i] = k.counterpart(ctx, seq+uint64(i), &reqs[i], at); errs[i] != nil && !errors.Is(errs[i], ErrMismatch) {
 					return
 				}
 			}
@@ -203,8 +204,8 @@ func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []algorithm
 	return first
 }
 
-func (k *checker) counterpart(ctx context.Context, seq uint64, r *algorithm.Request, tag int) error {
-	b, err := k.c.boot.Recv(ctx, r.Peer, tag)
+func (k *checker) counterpart(ctx context.Context, seq uint64, r *algorithm.Request, at int) error {
+	b, err := k.c.boot.Recv(ctx, r.Peer, at)
 	if err != nil {
 		return k.failed(r, seq, err)
 	}
@@ -223,7 +224,7 @@ func (k *checker) mismatch(r *algorithm.Request, seq uint64, peer int, mine, the
 // failed returns the error of an operation whose counterpart did not arrive.
 func (k *checker) failed(r *algorithm.Request, seq uint64, err error) error {
 	op := r.Collective.String()
-	if k.c.fate.err() != nil {
+	if k.c.status.err() != nil {
 		err = k.c.ended(op, err)
 	} else if errors.Is(err, bootstrap.ErrTimeout) {
 		err = fmt.Errorf("no counterpart within %v (GOCCL_CHECK): %w", k.timeout, err)

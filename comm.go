@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,9 @@ import (
 	"github.com/goccl/goccl/algorithm/shm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/agreement"
+	"github.com/goccl/goccl/internal/tags"
 )
 
 // Comm is one rank's membership in a communicator.
@@ -29,13 +30,14 @@ type Comm struct {
 	engine  algorithm.Engine
 	checker *checker      // nil if requests are not checked
 	stream0 device.Stream // the default stream of a GPU; nil on the host device
+	order   *cuda.Order   // the order of the engine's work on a GPU; nil on the host device
 	plans   [][]byte      // contents of the files in GOCCL_PLAN_DIR
 
 	id      uint64 // the same on all ranks, different for every communicator
 	closed  atomic.Bool
 	revoked atomic.Bool
 	done    atomic.Bool // set by Finalize
-	fate    fate
+	status  status
 	watch   sync.WaitGroup
 	notices *notices // nil if running work detects aborted peers by itself
 	council *agreement.Member
@@ -51,13 +53,6 @@ type Comm struct {
 	wanted map[algorithm.Collective]string // names in GOCCL_ALGO that the engine does not have
 }
 
-// councilTag is the bootstrap tag of Shrink's agreement. The checker and the notices use 0 to 2, the GPU engine 3 and
-// 4.
-const councilTag = 5
-
-// commSpace separates the groups of communicators from the groups that a caller makes of the same Bootstrap.
-const commSpace = -0x676f63636c
-
 // NewComm joins this rank to a communicator of all ranks of the bootstrap. It is collective: every rank calls it.
 func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	if err := cfg.fill(); err != nil {
@@ -67,7 +62,7 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	for r := range everyone {
 		everyone[r] = r
 	}
-	return join(ctx, "init", cfg, cfg.Bootstrap, everyone, commSpace)
+	return join(ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
 }
 
 // join creates a communicator of the given ranks of parent, in the given space. Its errors name ranks by their numbers
@@ -85,12 +80,13 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 		return nil, wrap(cfg.Name, op, parent.Rank(), err)
 	}
 	bootstrap.NameAs(boot, ranks)
-	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), council: agreement.New(boot, councilTag)}
-	c.fate.begin()
+	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(),
+		council: agreement.New(boot, tags.Agreement)}
+	c.status.begin()
 	failures := boot.Failures()
 	c.watch.Go(func() { c.watchPeers(failures) })
 
-	bounded, stop2 := c.fate.bound(ctx)
+	bounded, stop2 := c.status.bound(ctx)
 	defer stop2()
 	if err = c.agree(bounded); err == nil {
 		err = c.setUp(bounded)
@@ -104,24 +100,33 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 }
 
 // agree checks that all ranks use the same kind of device and the same plans, turns checking on if any rank requests
-// it, and takes the communicator's id from rank 0.
+// it, and takes the communicator's id from rank 0. A rank whose settings are wrong tells its peers: all of them fail.
 func (c *Comm) agree(ctx context.Context) error {
-	plans, digest, err := planFolder()
-	if err != nil {
-		return err
-	}
+	plans, digest, err := planFolder(c.cfg.settings.PlanDir)
 	c.plans = plans
 	mine := binary.LittleEndian.AppendUint64([]byte{byte(c.dev.ID().Kind), 0}, rand.Uint64())
 	mine = binary.LittleEndian.AppendUint64(mine, digest)
 	if c.cfg.Check {
 		mine[1] = 1
 	}
+	length := len(mine)
+	failed := errors.Join(c.cfg.bad, err)
+	if failed != nil {
+		mine = append(mine, failed.Error()...)
+	}
 	all, err := c.boot.AllGather(ctx, mine)
+	if failed != nil {
+		return failed
+	}
 	if err != nil {
 		return err
 	}
 	for r, b := range all {
-		if len(b) != len(mine) || b[0] != mine[0] {
+		if len(b) > length {
+			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: rank %d cannot go on: %s",
+				ErrUnsupported, r, b[length:])}
+		}
+		if len(b) != length || b[0] != mine[0] {
 			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind)}
 		}
 		if binary.LittleEndian.Uint64(b[10:]) != digest {
@@ -137,34 +142,36 @@ func (c *Comm) agree(ctx context.Context) error {
 }
 
 func (c *Comm) setUp(ctx context.Context) (err error) {
-	forced := os.Getenv("GOCCL_ALGO") // read before the ranks meet: after that, another rank of this process may set it for the next communicator
 	switch c.dev.ID().Kind {
 	case device.Host:
-		c.engine, err = engineOf(shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name}))
+		var e *shm.Engine
+		e, err = shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
+			StallWarning: c.cfg.settings.StallWarning, Name: c.cfg.Name, Algorithms: c.cfg.settings.Algorithms})
+		if err == nil { // else e is nil, and c.engine must stay a nil interface
+			c.engine = e
+		}
 	case device.CUDA:
 		if c.stream0, err = c.dev.WrapStream(0); err != nil {
 			return err
 		}
-		c.engine, err = engineOf(nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, SeparateGraphs: c.cfg.SeparateGraphs, StallWarning: c.cfg.stallWarning, Name: c.cfg.Name}))
+		var e *nvlink.Engine
+		e, err = nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings,
+			Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
+			SeparateGraphs: c.cfg.SeparateGraphs})
+		if err == nil {
+			c.engine, c.order = e, e.Order()
+		}
 	default:
 		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
 	}
 	if err == nil {
-		c.fate.adopt(c.engine)
+		c.status.setEngine(c.engine)
 		c.listen()
-		if err = c.readForced(forced); err == nil {
+		if err = c.readForced(c.cfg.forced); err == nil {
 			err = c.loadPlanFolder(ctx, c.plans)
 		}
 	}
 	return err
-}
-
-// engineOf returns a nil interface, not an interface that holds a nil pointer, on error.
-func engineOf[E algorithm.Engine](e E, err error) (algorithm.Engine, error) {
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
 }
 
 // blameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
@@ -193,11 +200,11 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 		}
 	}
 	select {
-	case <-c.fate.ctx.Done():
+	case <-c.status.ctx.Done():
 	case <-time.After(blameDelay):
 	}
 	var dead *Error
-	if errors.As(c.fate.err(), &dead) {
+	if errors.As(c.status.err(), &dead) {
 		return renamed(dead, dead.Err)
 	}
 	return own()
@@ -206,7 +213,8 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 // watchPeers turns the death of a rank into an abort that names the rank.
 func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
-		c.fate.suffer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
+		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w",
+			ErrPeerDead, f.Err)})
 	}
 }
 
@@ -224,12 +232,7 @@ func (c *Comm) Name() string { return c.cfg.Name }
 
 // Table returns the name of the measured table that chooses the algorithms of c's built-in collectives, or "none" if no
 // table is in use.
-func (c *Comm) Table() string {
-	if t, ok := c.engine.(interface{ TableName() string }); ok {
-		return t.TableName()
-	}
-	return "none"
-}
+func (c *Comm) Table() string { return c.engine.TableName() }
 
 // AsyncError returns the first error of the communicator, or nil. After an error only Abort, Shrink and Close are
 // useful.
@@ -243,9 +246,9 @@ func (c *Comm) Abort(cause error) {
 		cause = &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
 	}
 	tell, cut := c.notices.leaving()
-	c.fate.end(cause)
+	c.status.end(cause)
 	if tell {
-		c.notices.say(leftAborted, cut || c.extended.Load())
+		c.notices.send(leftAborted, cut || c.extended.Load())
 		c.notices.follow()
 	}
 }
@@ -261,10 +264,10 @@ func (c *Comm) usable(op string) error {
 	return c.engine.Err()
 }
 
-// ended returns the error of a call that waited with fate.bound: the cause of the communicator's end, or else the
+// ended returns the error of a call that waited with status.bound: the cause of the communicator's end, or else the
 // call's own error.
 func (c *Comm) ended(op string, err error) error {
-	if cause := c.fate.err(); cause != nil {
+	if cause := c.status.err(); cause != nil {
 		cause = c.engine.Err() // has more detail
 		var ae *Error
 		if errors.As(cause, &ae) {
@@ -287,9 +290,10 @@ func (c *Comm) Close() error {
 		tell, cut = c.notices.leaving()
 	}
 	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
-	c.fate.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, ErrClosed)})
+	c.status.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w",
+		ErrAborted, ErrClosed)})
 	if tell {
-		c.notices.say(leftClosed, cut)
+		c.notices.send(leftClosed, cut)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

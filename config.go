@@ -1,11 +1,12 @@
 package goccl
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"time"
 
+	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/setting"
@@ -36,42 +37,38 @@ type Config struct {
 	// Name appears in logs and errors.
 	Name string
 
-	stallWarning time.Duration // how long an operation waits before a warning is logged; 0: never warn
+	// Algorithms forces algorithms, in the format of GOCCL_ALGO, which it replaces: all_reduce:two_shot_ll128, several
+	// separated by commas.
+	Algorithms string
+
+	settings *setting.Config // of the environment
+	forced   []algorithm.Forced
+	bad      error // what is wrong in the environment or in Algorithms
 }
 
-const (
-	defaultTimeout      = 30 * time.Second
-	defaultStallWarning = 30 * time.Second
-)
+const defaultTimeout = 30 * time.Second
 
-// fill sets defaults for unset fields.
+// fill sets defaults for unset fields, from the environment. A bad value there is kept in bad: the ranks meet first, so
+// that the peers learn of it.
 func (cfg *Config) fill() error {
 	if cfg.Bootstrap == nil || cfg.Device == nil {
 		return fmt.Errorf("goccl: NewComm: %w: Config needs a Bootstrap and a Device", ErrInvalidArgument)
 	}
+	env, err := setting.Read()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrInvalidArgument, err)
+	}
+	env.Algorithms = cmp.Or(cfg.Algorithms, env.Algorithms)
+	forced, err2 := algorithm.ParseForced(env.Algorithms)
+	cfg.settings, cfg.forced, cfg.bad = env, forced, errors.Join(err, err2)
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
 	if cfg.OpTimeout == 0 {
-		var err error
-		if cfg.OpTimeout, err = setting.Duration("GOCCL_OP_TIMEOUT", 0); err != nil {
-			return fmt.Errorf("goccl: NewComm: %w: %w", ErrInvalidArgument, err)
-		}
+		cfg.OpTimeout = env.OpTimeout
 	}
 	cfg.OpTimeout = max(0, cfg.OpTimeout)
-	var err error
-	if cfg.stallWarning, err = setting.Duration("GOCCL_STALL_WARNING", defaultStallWarning); err != nil {
-		return fmt.Errorf("goccl: NewComm: %w: %w", ErrInvalidArgument, err)
-	}
-	if s := os.Getenv("GOCCL_CHECK"); s != "" && !cfg.Check {
-		on, err := strconv.ParseBool(s)
-		if err != nil {
-			return fmt.Errorf("goccl: NewComm: %w: GOCCL_CHECK=%q: want 1 or 0", ErrInvalidArgument, s)
-		}
-		cfg.Check = on
-	}
-	if os.Getenv("NCCL_GRAPH_MIXING_SUPPORT") == "0" {
-		cfg.SeparateGraphs = true
-	}
+	cfg.Check = cfg.Check || env.Check
+	cfg.SeparateGraphs = cfg.SeparateGraphs || env.SeparateGraphs
 	return nil
 }

@@ -33,11 +33,11 @@ func (c *Comm) Finalize(ctx context.Context) error {
 		return c.wrap("finalize", err)
 	}
 	c.done.Store(true)
-	c.fate.immunize()
+	c.status.ignorePeers()
 	tell, cut := c.notices.leaving()
 	c.engine.Leave()
 	if tell {
-		c.notices.say(leftClosed, cut)
+		c.notices.send(leftClosed, cut)
 		c.notices.flush() // peers receive nothing after the goodbye
 	}
 	bootstrap.Leave(c.boot)
@@ -50,7 +50,7 @@ func (c *Comm) awaitPeers() {
 	if !c.done.Load() || c.dev.ID().Kind != device.CUDA {
 		return
 	}
-	ctx, stop := context.WithTimeout(c.fate.ctx, c.cfg.Timeout)
+	ctx, stop := context.WithTimeout(c.status.ctx, c.cfg.Timeout)
 	defer stop()
 	bootstrap.AwaitLeave(ctx, c.boot)
 }

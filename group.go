@@ -25,7 +25,12 @@ func (c *Comm) Submit(reqs ...algorithm.Request) error {
 	if err := p.prepare(); err != nil {
 		return err
 	}
-	return p.submit()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := p.check(); err != nil {
+		return err
+	}
+	return p.enqueue()
 }
 
 // one is Submit of one request. It copies the request into the communicator, so that the call allocates nothing.
@@ -74,9 +79,6 @@ func Submit(calls []Call) error {
 			return err
 		}
 		compare = compare || p.c.checker != nil
-	}
-	if len(g.parts) == 1 {
-		return g.parts[0].submit()
 	}
 	slices.SortFunc(g.parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.c.id, b.c.id), cmp.Compare(a.c.rank, b.c.rank)) })
 	for i := range g.parts {
@@ -225,16 +227,6 @@ func together(chains [][]*part, f func(*part) error) error {
 	return errors.Join(errs...)
 }
 
-// submit checks and enqueues one communicator's part of a group.
-func (p *part) submit() error {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	if err := p.check(); err != nil {
-		return err
-	}
-	return p.enqueue()
-}
-
 // prepare validates the requests, gives each a stream and moves the collectives to the front.
 func (p *part) prepare() error {
 	if err := p.ready(); err != nil {
@@ -261,7 +253,7 @@ func (p *part) ready() error {
 
 func (p *part) prepareOne(r *algorithm.Request) error {
 	c := p.c
-	if err := r.Validate(c.size); err != nil {
+	if err := r.Validate(c.rank, c.size); err != nil {
 		return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
 	}
 	if r.Stream == nil {
@@ -311,10 +303,9 @@ func (p *part) check() error {
 	if err := c.usable("submit"); err != nil {
 		return err
 	}
-	if v, ok := c.engine.(algorithm.Vetter); ok {
-		if err := errors.Join(v.Vet(c.seq+1, p.reqs[:p.collectives]), v.Vet(c.messages+1, p.reqs[p.collectives:])); err != nil {
-			return err
-		}
+	first, second := c.engine.Check(c.seq+1, p.reqs[:p.collectives]), c.engine.Check(c.messages+1, p.reqs[p.collectives:])
+	if first != nil || second != nil {
+		return errors.Join(first, second)
 	}
 	if c.checker == nil {
 		return nil
@@ -328,14 +319,20 @@ func (p *part) enqueue() error {
 	c, n := p.c, p.collectives
 	if c.notices != nil {
 		if err := c.notices.count(p.reqs, n); err != nil {
-			c.fate.end(err)
+			c.status.end(err)
 			return err
 		}
 	}
 	if n > 0 {
 		seq := c.seq + 1
 		c.seq += uint64(n)
-		if err := c.enqueueCollectives(seq, p.reqs[:n]); err != nil {
+		var err error
+		if c.registered == nil && c.wanted == nil {
+			err = c.engine.Enqueue(seq, p.reqs[:n])
+		} else {
+			err = c.enqueueSelected(seq, p.reqs[:n])
+		}
+		if err != nil {
 			return err
 		}
 	}

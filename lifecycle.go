@@ -69,7 +69,7 @@ const splitMark = "split"
 // peer will not join this Split.
 func (c *Comm) together(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	bounded, stop := c.fate.bound(ctx)
+	bounded, stop := c.status.bound(ctx)
 	c.council.Listen()
 	done := make(chan struct{})
 	go func() {
@@ -98,7 +98,7 @@ func (c *Comm) together(ctx context.Context) (context.Context, context.CancelFun
 // err itself.
 func (c *Comm) splitError(ctx context.Context, err error) error {
 	var elsewhere *Error
-	if c.fate.err() == nil && errors.As(context.Cause(ctx), &elsewhere) {
+	if c.status.err() == nil && errors.As(context.Cause(ctx), &elsewhere) {
 		return elsewhere
 	}
 	return c.ended("split", err)

@@ -216,6 +216,37 @@ func TestDesync(t *testing.T) {
 	}
 }
 
+// A rank whose settings are wrong tells its peers, which name it at once and do not wait for it.
+func TestWrongSettingsOfAPeer(t *testing.T) {
+	const n, wrong = 3, 1
+	boots := bootstrap.NewLocalGroup(n)
+	errs := make([]error, n)
+	_ = commtest.Each(n, func(r int) error {
+		dev, err := commtest.Host(r)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = dev.Close() }()
+		cfg := goccl.Config{Bootstrap: boots[r], Device: dev, Timeout: 10 * time.Minute}
+		if r == wrong {
+			cfg.Algorithms = "nothing:direct"
+		}
+		_, errs[r] = goccl.NewComm(t.Context(), cfg)
+		return nil
+	})
+	for r, err := range errs {
+		var e *goccl.Error
+		switch {
+		case !strings.Contains(fmt.Sprint(err), "nothing:direct"):
+			t.Errorf("rank %d: %v", r, err)
+		case r == wrong && !errors.Is(err, goccl.ErrInvalidArgument):
+			t.Errorf("the rank itself: %v", err)
+		case r != wrong && (!errors.As(err, &e) || e.Peer != wrong):
+			t.Errorf("rank %d blames another: %v", r, err)
+		}
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Setenv("GOCCL_OP_TIMEOUT", "250ms")
 	comms := commtest.New(t, 2, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 0 })

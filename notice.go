@@ -10,10 +10,12 @@ import (
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/tags"
 )
 
 // notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
-// itself (algorithm.Unaware). Otherwise a kernel that waits for an aborted rank would wait until its deadline.
+// itself (algorithm.Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its
+// deadline.
 //
 //  1. A rank that aborts or closes sends its counts (collectives, and messages sent to and received from each peer)
 //     and whether its work was cut short.
@@ -26,7 +28,7 @@ import (
 // right rank.
 type notices struct {
 	c      *Comm
-	engine algorithm.Unaware
+	engine algorithm.Engine
 
 	mu          sync.Mutex
 	collectives uint64   // number of calls so far
@@ -34,7 +36,7 @@ type notices struct {
 	received    []uint64
 	left        []*departure // by peer; nil if the peer has not left
 	anyLeft     bool
-	said        byte // how this rank left, as sent to the peers; 0: nothing sent
+	told        byte // how this rank left, as sent to the peers; 0: nothing sent
 	cut         bool // a notice that work was cut short was sent
 	closed      bool
 	sending     sync.WaitGroup
@@ -53,7 +55,6 @@ const (
 )
 
 const (
-	noticeTag     = 2 // 0 and 1 are the checker's
 	noticeVersion = 1
 	noticeBytes   = 27 // version, how, cut; collectives, sent, received: u64
 	// noticeWait bounds the sending of one notice; noticeFollow is how long follow watches.
@@ -63,22 +64,22 @@ const (
 
 // listen starts the notices of a communicator if its engine needs them.
 func (c *Comm) listen() {
-	u, ok := c.engine.(algorithm.Unaware)
-	if !ok || c.size == 1 {
+	if c.engine.SeesAborts() || c.size == 1 {
 		return
 	}
-	c.notices = &notices{c: c, engine: u, sent: make([]uint64, c.size), received: make([]uint64, c.size), left: make([]*departure, c.size)}
+	c.notices = &notices{c: c, engine: c.engine, sent: make([]uint64, c.size), received: make([]uint64, c.size),
+		left: make([]*departure, c.size)}
 	for p := range c.size {
 		if p != c.rank {
-			c.watch.Go(func() { c.notices.hear(p) })
+			c.watch.Go(func() { c.notices.handle(p) })
 		}
 	}
 }
 
-// hear receives the notices of a peer until the bootstrap is closed or the peer is gone.
-func (n *notices) hear(peer int) {
+// handle receives the notices of a peer until the bootstrap is closed or the peer is gone.
+func (n *notices) handle(peer int) {
 	for {
-		b, err := n.c.boot.Recv(context.Background(), peer, noticeTag)
+		b, err := n.c.boot.Recv(context.Background(), peer, tags.Notice)
 		if errors.Is(err, bootstrap.ErrTimeout) {
 			continue
 		}
@@ -87,11 +88,12 @@ func (n *notices) hear(peer int) {
 		}
 		d, cut, ok := parseNotice(b)
 		if !ok {
-			n.c.fate.suffer(n.blame(peer, fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
+			n.c.status.endByPeer(n.blame(peer,
+				fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
 			return
 		}
 		if err := n.depart(peer, d, cut); err != nil {
-			n.c.fate.suffer(err)
+			n.c.status.endByPeer(err)
 		}
 	}
 }
@@ -179,25 +181,25 @@ func (n *notices) count(reqs []algorithm.Request, collectives int) error {
 }
 
 // leaving is called before this rank aborts or closes. It reports whether to send a notice, and whether work will be
-// cut short. Like say, flush and close it accepts a nil n.
+// cut short. Like send, flush and close it accepts a nil n.
 func (n *notices) leaving() (tell, cut bool) {
-	if n == nil || n.c.fate.err() != nil || n.c.engine.Err() != nil {
+	if n == nil || n.c.status.err() != nil || n.c.engine.Err() != nil {
 		return false, false
 	}
 	return true, n.engine.Unfinished()
 }
 
-// say sends a notice to all peers, in the background.
-func (n *notices) say(how byte, cut bool) {
+// send sends a notice to all peers, in the background.
+func (n *notices) send(how byte, cut bool) {
 	if n == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.said != 0 && (n.cut || !cut) {
+	if n.closed || n.told != 0 && (n.cut || !cut) {
 		return
 	}
-	n.said, n.cut = how, cut
+	n.told, n.cut = how, cut
 	for p := range n.c.size {
 		if p == n.c.rank || n.left[p] != nil {
 			continue
@@ -206,7 +208,7 @@ func (n *notices) say(how byte, cut bool) {
 		n.sending.Go(func() {
 			ctx, stop := context.WithTimeout(context.Background(), noticeWait)
 			defer stop()
-			_ = n.c.boot.Send(ctx, p, noticeTag, b) // a peer that does not receive it fails at its deadline
+			_ = n.c.boot.Send(ctx, p, tags.Notice, b) // a peer that does not receive it fails at its deadline
 		})
 	}
 }
@@ -235,7 +237,7 @@ func (n *notices) follow() {
 				return
 			}
 			if n.engine.Unfinished() {
-				n.say(leftAborted, true)
+				n.send(leftAborted, true)
 				return
 			}
 		}
@@ -249,10 +251,10 @@ func (n *notices) close() {
 		return
 	}
 	n.mu.Lock()
-	how := n.said
+	how := n.told
 	n.mu.Unlock()
 	if how != 0 && n.engine.Unfinished() {
-		n.say(how, true)
+		n.send(how, true)
 	}
 	n.mu.Lock()
 	n.closed = true

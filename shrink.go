@@ -68,7 +68,7 @@ func (c *Comm) damaged() bool {
 		}
 		select {
 		case <-changed:
-		case <-c.fate.work.Done():
+		case <-c.status.work.Done():
 			return true
 		case <-late:
 			return false

@@ -4,7 +4,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/device"
 )
 
@@ -13,7 +12,7 @@ type Window struct {
 	c     *Comm
 	ptr   device.Ptr
 	size  int64
-	inner io.Closer // nil if the engine does not use windows
+	inner io.Closer // of the engine
 	once  sync.Once
 	err   error
 }
@@ -44,15 +43,11 @@ func (c *Comm) RegisterWindow(ptr device.Ptr, size int64) (*Window, error) {
 	if err := c.usable(op); err != nil {
 		return nil, err
 	}
-	w := &Window{c: c, ptr: ptr, size: size}
-	if e, ok := c.engine.(algorithm.Windower); ok {
-		inner, err := e.RegisterWindow(ptr, size)
-		if err != nil {
-			return nil, c.wrap(op, err)
-		}
-		w.inner = inner
+	inner, err := c.engine.RegisterWindow(ptr, size)
+	if err != nil {
+		return nil, c.wrap(op, err)
 	}
-	return w, nil
+	return &Window{c: c, ptr: ptr, size: size, inner: inner}, nil
 }
 
 // Ptr returns the start of this rank's part.
@@ -66,9 +61,6 @@ func (w *Window) Size() int64 { return w.size }
 // communicator closes its windows. Closing twice is harmless.
 func (w *Window) Close() error {
 	w.once.Do(func() {
-		if w.inner == nil {
-			return
-		}
 		w.c.mu.Lock()
 		defer w.c.mu.Unlock()
 		if err := w.inner.Close(); err != nil {

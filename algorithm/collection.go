@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -108,12 +107,11 @@ type Collection struct {
 	found    []Algorithm // scratch of Select
 }
 
-// NewCollection returns an empty collection for one rank of n. Select tries the names that GOCCL_ALGO forces first. The
-// communicator checks that these names exist.
-func NewCollection(rank, n, ranksPerHost int) *Collection {
+// NewCollection returns an empty collection for one rank of n. Select tries the names in forced first. The communicator
+// checks that these names exist.
+func NewCollection(rank, n, ranksPerHost int, forced []Forced) *Collection {
 	c := &Collection{rank: rank, ranks: n, ranksPerHost: ranksPerHost}
-	list, _ := ParseForced(os.Getenv("GOCCL_ALGO"))
-	for _, f := range list {
+	for _, f := range forced {
 		c.forced[f.Collective] = f.Name
 	}
 	return c

@@ -22,14 +22,6 @@ type Info struct {
 // Span is a range of message sizes, both ends included.
 type Span struct{ Least, Most uint64 }
 
-// Lister is implemented by engines that can list their algorithms. The list is sorted by collective, and within a
-// collective in the order of the engine's documentation. Any goroutine may call it. The engine obeys GOCCL_ALGO
-// (ParseForced) if it names one of the engine's Forceable algorithms. It ignores other names: they may belong to
-// algorithms that are registered later.
-type Lister interface {
-	Algorithms() []Info
-}
-
 // BaseName strips the parameters from a forced name: two_shot_ll128/256 becomes two_shot_ll128.
 func BaseName(name string) string {
 	base, _, _ := strings.Cut(name, "/")

@@ -8,12 +8,9 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Validate checks what one rank of a communicator of n ranks can check. The error wraps ErrInvalidArgument and names
-// the field.
-func (r *Request) Validate(n int) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{ErrInvalidArgument}, args...)...)
-	}
+// Validate checks what one rank of a communicator of n ranks can check without its device. The communicator calls it
+// for every request; engines and other callers rely on it. The error wraps ErrInvalidArgument and names the field.
+func (r *Request) Validate(rank, n int) error {
 	if !r.Collective.Valid() {
 		return bad("collective %v is not known", r.Collective)
 	}
@@ -46,7 +43,10 @@ func (r *Request) Validate(n int) error {
 			return bad("peer %d is outside 0…%d", r.Peer, n-1)
 		}
 	case AllToAllV:
-		return r.validateV(n)
+		if err := r.validateV(n); err != nil {
+			return err
+		}
+		return r.validateNull(rank, n)
 	case AllToAllVDevice:
 		if err := r.DeviceCounts.validate(); err != nil {
 			return err
@@ -54,6 +54,25 @@ func (r *Request) Validate(n int) error {
 	}
 	if size := r.Type.Size(); int64(r.Send|r.Recv)&(size-1) != 0 { // sizes are powers of two
 		return bad("buffers %#x and %#x are not both aligned to the element size %d", r.Send, r.Recv, size)
+	}
+	if r.Send == 0 || r.Recv == 0 {
+		return r.validateNull(rank, n)
+	}
+	return nil
+}
+
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalidArgument}, args...)...)
+}
+
+// validateNull refuses NULL where bytes are read or written. The bytes of an all_to_all_v_device are not known yet.
+func (r *Request) validateNull(rank, n int) error {
+	send, recv := r.Extents(rank, n)
+	switch {
+	case send > 0 && r.Send == 0:
+		return bad("the send buffer is NULL")
+	case recv > 0 && r.Recv == 0:
+		return bad("the receive buffer is NULL")
 	}
 	return nil
 }

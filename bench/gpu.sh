@@ -50,7 +50,7 @@ here_script=$here/$(basename "${BASH_SOURCE[0]}")
 # No multicast, by anyone: a program that creates multicast objects can take the host's GPUs out of service for
 # everyone.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
-unset LD_PRELOAD GOCCL_ALGO GOCCL_TUNING GOCCL_PLAN_DIR GOCCL_DEVICE GOCCL_MULTICAST
+unset LD_PRELOAD GOCCL_ALGO GOCCL_TUNING GOCCL_PLAN_DIR GOCCL_DEVICE
 
 # 1. Unpack.
 work=$(mktemp -d)

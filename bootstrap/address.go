@@ -74,8 +74,8 @@ func (a rootAddress) String() string {
 	return net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
 }
 
-// secretFor returns the secret of the address form. Without GOCCL_SECRET it is weak: it can be derived from the address
-// and the user's id.
+// secretFor returns the secret of the address form. Without GOCCL_SECRET it is weak: it can be derived from the
+// address and the user's id.
 func secretFor(a rootAddress, secret []byte) []byte {
 	if len(secret) > 0 {
 		return seal(secret, "job secret")
@@ -127,7 +127,8 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 //
 // elsewhere is a note for errors if rank 0 does not listen at the given address. That works only if traffic to that
 // address is forwarded to this host.
-func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Listener, elsewhere string, err error) {
+func (a rootAddress) listen(ctx context.Context, spec string, family int) (
+	ls []net.Listener, elsewhere string, err error) {
 	if a.unix != "" {
 		l, err := sockets.Listen("unix", a.unix)
 		if err != nil {
@@ -172,9 +173,9 @@ func (a rootAddress) listen(ctx context.Context, ifaceSpec string) (ls []net.Lis
 	}
 	if busy == nil && (len(ls) == 0 || onlyLoopback && !literal && a.host != "localhost") {
 		if a.iface != "" {
-			ifaceSpec = "=" + a.iface
+			spec = "=" + a.iface
 		}
-		if ip, err := localAddr(ifaceSpec); err == nil {
+		if ip, err := localAddr(spec, family); err == nil {
 			try(ip)
 		}
 	}
@@ -212,9 +213,9 @@ func listenError(a rootAddress, err error) error {
 	return fmt.Errorf("rank 0 cannot listen on %s: %w", a, err)
 }
 
-// localAddr returns the address of the local interface that spec chooses, or else the environment.
-func localAddr(spec string) (netip.Addr, error) {
-	a, err := netif.Addr(spec)
+// localAddr returns the address of the local interface that spec chooses.
+func localAddr(spec string, family int) (netip.Addr, error) {
+	a, err := netif.Addr(spec, family)
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -1,6 +1,10 @@
 package bootstrap
 
-import "context"
+import (
+	"context"
+
+	"github.com/goccl/goccl/internal/tags"
+)
 
 // MaxMessage is the largest payload, in bytes, of one Send or of one rank's part of an AllGather.
 const MaxMessage = 16 << 20
@@ -73,8 +77,5 @@ func LocalSize(b Bootstrap) int { return len(LocalRanks(b)) }
 
 // SplitByHost returns a Bootstrap over the ranks of b's host. Every rank of b calls it.
 func SplitByHost(ctx context.Context, b Bootstrap) (Bootstrap, error) {
-	return b.Sub(ctx, LocalRanks(b), hostTagSpace)
+	return b.Sub(ctx, LocalRanks(b), tags.SpaceOfHost)
 }
-
-// hostTagSpace separates SplitByHost from callers' own small tag spaces.
-const hostTagSpace = -1

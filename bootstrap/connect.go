@@ -68,7 +68,7 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 		}
 	}
 
-	g := &gate{
+	g := &acceptor{
 		listeners: []net.Listener{ls.unix}, secret: d.secret, log: c.log.With("rank", rank),
 		greet: func() greeting {
 			return greeting{role: roleAcceptor, world: uint32(world), rank: int32(rank), session: t.session}

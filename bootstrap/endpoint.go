@@ -99,8 +99,8 @@ func (e *endpoint) lost(peer int, cause error) {
 }
 
 // accusationDelay is how long the report of a peer's death waits for the deaths of the ranks that it has accused: a few
-// polls of the beacons.
-const accusationDelay = 4 * beaconInterval
+// polls of the liveness pages.
+const accusationDelay = 4 * livenessInterval
 
 // wasHere reports whether neither peer nor this rank has died or left.
 func (e *endpoint) wasHere(peer int) bool {

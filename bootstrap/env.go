@@ -11,6 +11,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Env is the description of the job that a launcher passes to this process.
@@ -66,7 +68,7 @@ var ErrNoLauncher = errors.New("no launcher's variables are set; start the progr
 // and MASTER_PORT override the derived address.
 func FromEnv() (Env, error) { return fromEnv(processEnvironment) }
 
-var processEnvironment = environment{get: os.Getenv, ancestor: findAncestor}
+var processEnvironment = environment{get: setting.Get, ancestor: findAncestor}
 
 // environment is the input of FromEnv, which tests replace.
 type environment struct {

@@ -47,7 +47,7 @@ func TestIdleFlood(t *testing.T) {
 		}
 	})
 	r := liveRoot(id)
-	if pending := r.gate.lobby.Len(); pending > maxPending {
+	if pending := r.acceptor.lobby.Len(); pending > maxPending {
 		t.Errorf("%d connections wait at the root", pending)
 	}
 	bs, took := joinAll(t, id, 4)

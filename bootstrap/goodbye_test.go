@@ -176,7 +176,7 @@ func TestUnusedIDs(t *testing.T) {
 		}
 		if r := liveRoot(id); r != nil {
 			select {
-			case <-r.ended: // its epitaph remains, for half a minute
+			case <-r.ended: // its late error remains, for half a minute
 			default:
 				t.Error("the root of a rank that was called off waits for others")
 			}

@@ -292,7 +292,7 @@ func TestMeshIntruders(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := bytes.Repeat([]byte{7}, 32)
-	lo, _ := localAddr("lo")
+	lo, _ := localAddr("lo", 0)
 	ls := make([]*meshListeners, 2)
 	for i := range ls {
 		if ls[i], err = listenMesh(c, lo); err != nil {

@@ -20,14 +20,14 @@ import (
 //  2. The heartbeat writes to every peer. It keeps unacknowledged data on the wire, so that the kernel
 //     (TCP_USER_TIMEOUT) gives up a partitioned peer, and it shows peers that this process still runs.
 //  3. A peer that has been silent for the stall timeout is given up.
-//  4. A peer of this host whose beacon shows its death is given up, even if its sockets are still open.
+//  4. A peer of this host whose liveness page shows its death is given up, even if its sockets are still open.
 type mesh struct {
 	e        *endpoint
 	c        *config
 	links    []*meshLink // nil at our own rank
 	stopping chan struct{}
 	wg       sync.WaitGroup
-	lit      bool // the mesh holds a reference to this process's beacon
+	live     bool // the mesh holds a reference to this process's liveness page
 }
 
 // meshLink is one connection of the mesh.
@@ -40,14 +40,14 @@ type meshLink struct {
 	cause atomic.Pointer[error]
 	gone  chan struct{} // closed when the reader has ended
 
-	// Used by the beat goroutine only; beacon is nil for a peer on another host or in this process.
-	beacon []byte
-	died   bool
+	// Used by the beat goroutine only; liveness is nil for a peer on another host or in this process.
+	liveness []byte
+	died     bool
 }
 
-// beaconInterval is the polling interval of beacons. A dead peer's socket gets one more interval to deliver its
-// remaining data.
-const beaconInterval = 50 * time.Millisecond
+// livenessInterval is the polling interval of liveness pages. A dead peer's socket gets one more interval to deliver
+// its remaining data.
+const livenessInterval = 50 * time.Millisecond
 
 var clockStart = time.Now()
 
@@ -138,29 +138,29 @@ func (m *mesh) start() {
 	m.wg.Go(m.beat)
 }
 
-// watch maps the beacons of peers in other processes of this host. Without a beacon, a peer's death is detected by its
-// sockets alone.
+// watch maps the liveness pages of peers in other processes of this host. Without a liveness page, a peer's death is
+// detected by its sockets alone.
 func (m *mesh) watch(ctx context.Context, t *table) {
 	self := &t.members[m.e.rank]
 	for peer, l := range m.links {
 		p := &t.members[peer]
-		if l == nil || !isHere(l.fc) || p.process == self.process || p.beacon == (fdshare.Ticket{}) {
+		if l == nil || !isHere(l.fc) || p.process == self.process || p.liveness == (fdshare.Ticket{}) {
 			continue
 		}
-		page, err := watchBeacon(ctx, p.beacon)
+		page, err := watchLiveness(ctx, p.liveness)
 		if err != nil {
-			m.c.log.Debug("bootstrap: no beacon", "rank", m.e.rank, "peer", peer, "error", err)
+			m.c.log.Debug("bootstrap: no liveness page", "rank", m.e.rank, "peer", peer, "error", err)
 			continue
 		}
-		l.beacon = page
+		l.liveness = page
 	}
 }
 
-// lookAround gives up peers whose beacon shows their death.
+// lookAround gives up peers whose liveness page shows their death.
 func (m *mesh) lookAround() {
 	for _, l := range m.links {
 		switch {
-		case l == nil || l.beacon == nil || !beaconDied(l.beacon):
+		case l == nil || l.liveness == nil || !livenessEnded(l.liveness):
 		case !l.died:
 			l.died = true
 		default:
@@ -174,14 +174,14 @@ var errDied = errors.New("the process died")
 // release frees what newMesh and watch hold besides connections and goroutines.
 func (m *mesh) release() {
 	for _, l := range m.links {
-		if l != nil && l.beacon != nil {
-			_ = unix.Munmap(l.beacon)
-			l.beacon = nil
+		if l != nil && l.liveness != nil {
+			_ = unix.Munmap(l.liveness)
+			l.liveness = nil
 		}
 	}
-	if m.lit {
-		releaseBeacon()
-		m.lit = false
+	if m.live {
+		releaseLiveness()
+		m.live = false
 	}
 }
 
@@ -230,7 +230,7 @@ func (m *mesh) beat() {
 	interval := max(m.c.heartbeat, time.Duration(len(m.links))*time.Millisecond)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	look := time.NewTicker(beaconInterval)
+	look := time.NewTicker(livenessInterval)
 	defer look.Stop()
 	last := now()
 	for {

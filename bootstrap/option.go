@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
-	"github.com/goccl/goccl/internal/netif"
 	"github.com/goccl/goccl/internal/setting"
 )
 
@@ -27,11 +25,13 @@ type config struct {
 	partition time.Duration // unacknowledged data after which a peer is unreachable
 	heartbeat time.Duration
 	rootLife  time.Duration // how long an unused root listens
-	iface     string        // interface specification, "" = environment
+	iface     string        // interface specification, "" = any
+	family    int           // of addresses: 4, 6, or 0 for either
 	secret    []byte        // address form only
 	log       *slog.Logger
 	world     int    // root: the world size; 0 = taken from the first rank
 	hostID    string // "" = detected
+	commID    string // NCCL_COMM_ID; "" = none
 }
 
 // An Option changes a default of NewTCP, NewUniqueID or Join.
@@ -50,7 +50,7 @@ func WithRootLifetime(d time.Duration) Option { return func(c *config) { c.rootL
 
 // WithInterface chooses the network interface, in the form of GOCCL_SOCKET_IFNAME: a comma-separated list of name
 // prefixes, "=" before the list for exact names, "^" for names to avoid.
-func WithInterface(spec string) Option { return func(c *config) { c.iface = spec } }
+func WithInterface(spec string) Option { return func(c *config) { c.iface = cmp.Or(spec, c.iface) } }
 
 // WithSecret sets the secret of the address form, as GOCCL_SECRET does.
 func WithSecret(secret []byte) Option {
@@ -69,16 +69,14 @@ func WithWorldSize(n int) Option { return func(c *config) { c.world = n } }
 func WithHostID(id string) Option { return func(c *config) { c.hostID = id } }
 
 func newConfig(opts []Option) (*config, error) {
+	env, err := setting.Read("GOCCL_TIMEOUT", "GOCCL_SOCKET_FAMILY")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	c := &config{
-		partition: DefaultPartition, heartbeat: DefaultHeartbeat, rootLife: defaultRootLife,
-		log: slog.Default(), hostID: cmp.Or(os.Getenv("GOCCL_HOSTID"), os.Getenv("NCCL_HOSTID")), secret: []byte(os.Getenv("GOCCL_SECRET")),
-	}
-	var err error
-	if c.timeout, err = setting.Positive("GOCCL_TIMEOUT", DefaultTimeout); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if _, err := netif.Family(); err != nil { // the interface is needed only if one must be chosen
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
+		rootLife: defaultRootLife, log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
+		iface: env.Interface, family: env.Family, hostID: env.HostID,
 	}
 	for _, o := range opts {
 		o(c)

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBeaconCannotBeLit joins where the kernel denies system calls that a beacon needs: peers then detect a death by
-// the sockets.
-func TestBeaconCannotBeLit(t *testing.T) {
+// TestNoLivenessPage joins where the kernel denies system calls that a liveness page needs: peers then detect a death
+// by the sockets.
+func TestNoLivenessPage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string

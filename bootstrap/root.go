@@ -14,7 +14,7 @@ import (
 
 // root brings the ranks of one job together and then ends. It runs in the process that made the id, or in rank 0's.
 //
-//  1. The gate admits authenticated ranks; each is recorded in members.
+//  1. The acceptor admits authenticated ranks; each is recorded in members.
 //  2. Each rank sends its listening addresses. When all have arrived: close the listeners, send the table to all
 //     ranks.
 //  3. A rank whose mesh is up reports ready and the ranks that it met on this host. When all are ready: send go with
@@ -24,26 +24,26 @@ import (
 // also fails if a rank claims a different world size than the others, or an occupied rank: some rank is then missing
 // for good. While ranks are missing, every rank gets their list four times a second; that also detects a host that has
 // vanished. A root that failed before all ranks joined stays for a while and sends the reason to late ranks; see
-// epitaph.go.
+// late_error.go.
 type root struct {
-	c       *config
-	gate    *gate
-	address string
-	made    time.Time
-	process [16]byte
-	done    chan struct{} // closed when all resources of the root are freed
-	wg      sync.WaitGroup
+	c        *config
+	acceptor *acceptor
+	address  string
+	made     time.Time
+	process  [16]byte
+	done     chan struct{} // closed when all resources of the root are freed
+	wg       sync.WaitGroup
 
-	mu      sync.Mutex
-	rank    int // a rank in this process; -1: unknown, or none
-	world   int
-	pinned  bool // world does not come from the first rank's claim only
-	attempt attempt
-	members map[int]*rootMember
-	ready   int
-	phase   rootPhase
-	ended   chan struct{} // closed on reaching phaseOver
-	epitaph epitaph
+	mu        sync.Mutex
+	rank      int // a rank in this process; -1: unknown, or none
+	world     int
+	pinned    bool // world does not come from the first rank's claim only
+	attempt   attempt
+	members   map[int]*rootMember
+	ready     int
+	phase     rootPhase
+	ended     chan struct{} // closed on reaching phaseOver
+	lateError lateError
 }
 
 type rootPhase int
@@ -72,15 +72,16 @@ func newRoot(c *config, ls []net.Listener, secret []byte, address string, a atte
 	r := &root{
 		made: time.Now(),
 		c:    c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
-		world: c.world, pinned: c.world > 0, attempt: a, members: map[int]*rootMember{}, epitaph: newEpitaph(),
+		world: c.world, pinned: c.world > 0, attempt: a, members: map[int]*rootMember{}, lateError: newLateError(),
 	}
-	r.gate = &gate{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter, abandon: r.abandon, starved: r.starved, log: c.log.With("root", address)}
+	r.acceptor = &acceptor{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter,
+		abandon: r.abandon, starved: r.starved, log: c.log.With("root", address)}
 	return r
 }
 
 // serve starts the root; ended is called when it is over.
 func (r *root) serve(ended func()) {
-	r.gate.serve()
+	r.acceptor.serve()
 	go func() {
 		r.supervise()
 		ended()
@@ -112,9 +113,9 @@ func (r *root) supervise() {
 			m.fc.close()
 		}
 	})
-	r.mourn()
-	r.gate.shut()
-	r.gate.wait()
+	r.serveLateError()
+	r.acceptor.shut()
+	r.acceptor.wait()
 	linger.Reset(rootLinger)
 	r.wg.Wait()
 	linger.Stop()
@@ -142,8 +143,8 @@ func (r *root) admit(g greeting) verdict {
 	if g.rank < 0 || g.rank >= int32(g.world) {
 		return verdictRange
 	}
-	if r.phase == phaseOver && r.epitaph.text != nil {
-		return verdictOK // admitted, to get the epitaph
+	if r.phase == phaseOver && r.lateError.text != nil {
+		return verdictOK // admitted, to get the late error
 	}
 	if m := r.members[int(g.rank)]; m != nil {
 		r.failLocked(m.rank, verdictDuplicate, fmt.Sprintf("rank %d is claimed by %v and by %v; give every process a rank of its own", m.rank, m.from, g.from))
@@ -209,7 +210,7 @@ func (r *root) starved(err error) {
 func (r *root) enter(fc *frameConn, g greeting) {
 	sockets.Tune(fc.c, r.c.partition)
 	r.mu.Lock()
-	if r.phase == phaseOver && r.epitaph.text != nil {
+	if r.phase == phaseOver && r.lateError.text != nil {
 		r.wg.Go(func() { r.read(fc, int(g.rank)) })
 		r.mu.Unlock()
 		return
@@ -265,7 +266,7 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 			}
 		}
 		r.phase = phaseMesh
-		r.gate.shut()
+		r.acceptor.shut()
 		t := table{members: make([]member, r.world)}
 		_, _ = rand.Read(t.session[:]) // never fails
 		for i := range t.members {
@@ -338,7 +339,7 @@ func (r *root) failLocked(rank int, v verdict, text string) {
 	data := rootFailure{peer: int32(rank), verdict: v, text: text}.encode()
 	r.broadcast(frameFail, data)
 	if r.phase == phaseJoin {
-		r.epitaph.text = data
+		r.lateError.text = data
 	}
 	r.over()
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/goccl/goccl/internal/tags"
 )
 
 func (g *group) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, error) {
@@ -44,10 +46,8 @@ func (g *group) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, 
 // called Sub before.
 func OnceSpace(agreed []byte) int {
 	sum := sha256.Sum256(agreed)
-	return int(binary.LittleEndian.Uint64(sum[:])>>2 | onceBit)
+	return int(binary.LittleEndian.Uint64(sum[:])>>2 | tags.SpaceUsedOnce)
 }
-
-const onceBit = 1 << 62 // set in a tagSpace that OnceSpace made
 
 // subSpace derives the space without communication: the members agree on the parent, the list, the tagSpace and the
 // number of earlier calls with these. A failed attempt counts too, on every member, because each counts its own calls.
@@ -57,7 +57,7 @@ func (g *group) subSpace(members []int, tagSpace int) uint64 {
 	for _, m := range members {
 		buf = binary.LittleEndian.AppendUint32(buf, uint32(m))
 	}
-	if tagSpace < onceBit {
+	if tagSpace < tags.SpaceUsedOnce {
 		g.subMu.Lock()
 		nth := g.subs[string(buf)]
 		g.subs[string(buf)]++

@@ -8,13 +8,13 @@ import (
 )
 
 // member is a rank's description of itself, memberSize bytes: TCP address, unix socket name, host (zero: where its unix
-// socket can be reached), process, twelve zero bytes, beacon (zero: none).
+// socket can be reached), process, twelve zero bytes, liveness page (zero: none).
 type member struct {
-	tcp     wireAddr
-	unix    socketName
-	host    [32]byte
-	process [16]byte
-	beacon  fdshare.Ticket
+	tcp      wireAddr
+	unix     socketName
+	host     [32]byte
+	process  [16]byte
+	liveness fdshare.Ticket
 }
 
 const memberSize = 96 + fdshare.TicketSize
@@ -25,7 +25,7 @@ func (m *member) append(b []byte) []byte {
 	b = append(b, m.host[:]...)
 	b = append(b, m.process[:]...)
 	b = append(b, make([]byte, 12)...)
-	return append(b, m.beacon[:]...)
+	return append(b, m.liveness[:]...)
 }
 
 func decodeMember(b []byte) (m member, err error) {
@@ -36,7 +36,7 @@ func decodeMember(b []byte) (m member, err error) {
 	copy(m.unix[:], b[20:])
 	copy(m.host[:], b[36:])
 	copy(m.process[:], b[68:])
-	copy(m.beacon[:], b[96:])
+	copy(m.liveness[:], b[96:])
 	return m, nil
 }
 

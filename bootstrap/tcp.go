@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/goccl/goccl/internal/netif"
 )
 
 // TCP is the Bootstrap of a rank that connects to the others by sockets. Init or InitAddress must succeed before other
@@ -150,7 +148,8 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	note := "" // a possible reason why the other ranks do not join
 	if t.rank == 0 && m.address != nil {
 		var ls []net.Listener
-		if ls, note, err = m.address.listen(ctx, m.iface); err != nil { // not a new err: the root's clean-up below checks the result err
+		// Not a new err: the root's clean-up below checks the result err.
+		if ls, note, err = m.address.listen(ctx, m.iface, c.family); err != nil {
 			return nil, nil, err
 		}
 		if note != "" {
@@ -159,7 +158,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		c.world = t.world
 		own := newRoot(c, ls, m.secret, m.address.String(), m.attempt)
 		own.rank = t.rank
-		own.epitaph.close() // free the address for the next attempt
+		own.lateError.close() // free the address for the next attempt
 		own.serve(func() {})
 		r = own
 		defer func() { // the results are nil on an error
@@ -178,8 +177,8 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	}
 
 	d := &dialer{secret: m.secret, partition: c.partition}
-	if spec := m.iface; spec != "" || netif.Spec() != "" {
-		if d.from, err = localAddr(spec); err != nil {
+	if m.iface != "" {
+		if d.from, err = localAddr(m.iface, c.family); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -199,14 +198,14 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		return nil, nil, rc.giveUp(err)
 	}
 	defer ls.close()
-	lit := false
+	live := false
 	defer func() {
-		if lit {
-			releaseBeacon()
+		if live {
+			releaseLiveness()
 		}
 	}()
-	if b, err := acquireBeacon(); err == nil {
-		lit, ls.self.beacon = true, b.ticket
+	if b, err := acquireLiveness(); err == nil {
+		live, ls.self.liveness = true, b.ticket
 	} else {
 		c.log.Debug("bootstrap: peers will notice our death by our sockets alone", "rank", t.rank, "error", err)
 	}
@@ -260,7 +259,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	if g, err = newGroup(e, 0, everyone); err != nil {
 		return abandon(err)
 	}
-	mesh.lit, lit = lit, false
+	mesh.live, live = live, false
 	mesh.start()
 	return g, r, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -129,10 +128,10 @@ func NewUniqueID(opts ...Option) (UniqueID, error) {
 }
 
 func newUniqueID(c *config) (id UniqueID, err error) {
-	if s := os.Getenv("NCCL_COMM_ID"); s != "" {
-		return commID(c, s)
+	if c.commID != "" {
+		return commID(c, c.commID)
 	}
-	ip, err := localAddr(c.iface)
+	ip, err := localAddr(c.iface, c.family)
 	if err != nil {
 		return id, err
 	}
@@ -169,7 +168,7 @@ func commID(c *config, s string) (id UniqueID, err error) {
 // Close ends the root if this process serves it and it still waits for ranks, or serves late ones.
 func (id UniqueID) Close() error {
 	if r := liveRoot(id); r != nil {
-		r.epitaph.close()
+		r.lateError.close()
 		r.fail(-1, verdictOK, "the root was closed")
 		<-r.done
 	}

@@ -8,7 +8,7 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/goccl/goccl/capi/internal/core"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // loadEnvironment sets Go's environment to the process's environment at the time of loading.
@@ -22,5 +22,5 @@ func loadEnvironment() {
 	for p := first; *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
 		all = append(all, C.GoString(*p))
 	}
-	core.LoadEnvironment(all)
+	setting.Load(all)
 }

@@ -7,6 +7,7 @@ package main
 #cgo LDFLAGS: -lpthread
 #cgo noescape goccl_door_fail
 #cgo nocallback goccl_door_fail
+#include <stdlib.h>
 #include "door.h"
 */
 import "C"
@@ -56,6 +57,21 @@ func store[T any](to *T, v T, err error) C.goccl_result {
 		*to = v
 	}
 	return result(err)
+}
+
+// give stores the handle of a new object at the address that C passed. The result of a function of core follows.
+func give[T ~uint64](to *T) func(core.Handle, error) C.goccl_result {
+	return func(h core.Handle, err error) C.goccl_result { return store(to, T(h), err) }
+}
+
+// giveBytes is give for bytes: it copies them to C memory that goccl_release frees.
+func giveBytes(to *unsafe.Pointer, n *C.uint64_t) func([]byte, error) C.goccl_result {
+	return func(b []byte, err error) C.goccl_result {
+		if err == nil {
+			*to, *n = C.CBytes(b), C.uint64_t(len(b))
+		}
+		return result(err)
+	}
 }
 
 func nanoseconds(ns C.int64_t) time.Duration { return time.Duration(ns) }

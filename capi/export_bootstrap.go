@@ -3,7 +3,6 @@
 package main
 
 /*
-#include <stdlib.h>
 #include "door.h"
 */
 import "C"
@@ -44,22 +43,19 @@ func gocclgo_unique_id_close(id *C.goccl_unique_id) (r C.goccl_result) {
 //export gocclgo_bootstrap_join_id
 func gocclgo_bootstrap_join_id(id *C.goccl_unique_id, rank, size C.int32_t, timeout C.int64_t, out *C.goccl_bootstrap) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.JoinID(uniqueID(id), int(rank), int(size), nanoseconds(timeout))
-	return store(out, C.goccl_bootstrap(h), err)
+	return give(out)(core.JoinID(uniqueID(id), int(rank), int(size), nanoseconds(timeout)))
 }
 
 //export gocclgo_bootstrap_join_address
 func gocclgo_bootstrap_join_address(address *C.char, rank, size C.int32_t, timeout C.int64_t, out *C.goccl_bootstrap) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.JoinAddress(C.GoString(address), int(rank), int(size), nanoseconds(timeout))
-	return store(out, C.goccl_bootstrap(h), err)
+	return give(out)(core.JoinAddress(C.GoString(address), int(rank), int(size), nanoseconds(timeout)))
 }
 
 //export gocclgo_bootstrap_join_env
 func gocclgo_bootstrap_join_env(timeout C.int64_t, out *C.goccl_bootstrap) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.JoinEnv(nanoseconds(timeout))
-	return store(out, C.goccl_bootstrap(h), err)
+	return give(out)(core.JoinEnv(nanoseconds(timeout)))
 }
 
 //export gocclgo_bootstrap_local
@@ -99,12 +95,7 @@ func gocclgo_bootstrap_send(h C.goccl_bootstrap, peer, tag C.int32_t, data unsaf
 //export gocclgo_bootstrap_recv
 func gocclgo_bootstrap_recv(h C.goccl_bootstrap, peer, tag C.int32_t, timeout C.int64_t, data *unsafe.Pointer, n *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	b, err := core.BootstrapRecv(core.Handle(h), int(peer), int(tag), nanoseconds(timeout))
-	if err != nil {
-		return result(err)
-	}
-	*data, *n = C.CBytes(b), C.uint64_t(len(b))
-	return C.GOCCL_SUCCESS
+	return giveBytes(data, n)(core.BootstrapRecv(core.Handle(h), int(peer), int(tag), nanoseconds(timeout)))
 }
 
 //export gocclgo_bootstrap_all_gather

@@ -17,22 +17,19 @@ import (
 //export gocclgo_semaphore_stub_create
 func gocclgo_semaphore_stub_create(conn C.goccl_object, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewSemaphoreStub(object(conn))
-	return give(out, h, err)
+	return give(out)(core.NewSemaphoreStub(object(conn)))
 }
 
 //export gocclgo_semaphore_stub_deserialize
 func gocclgo_semaphore_stub_deserialize(ctx C.goccl_object, data unsafe.Pointer, n C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.ReadSemaphoreStub(object(ctx), bytesOf(data, n))
-	return give(out, h, err)
+	return give(out)(core.ReadSemaphoreStub(object(ctx), bytesOf(data, n)))
 }
 
 //export gocclgo_semaphore_create
 func gocclgo_semaphore_create(local, remote C.goccl_object, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewSemaphore(object(local), object(remote))
-	return give(out, h, err)
+	return give(out)(core.NewSemaphore(object(local), object(remote)))
 }
 
 //export gocclgo_semaphore_signal
@@ -57,22 +54,19 @@ func gocclgo_semaphore_wait(h C.goccl_object, timeout C.int64_t) (r C.goccl_resu
 //export gocclgo_base_memory_channel_create
 func gocclgo_base_memory_channel_create(sema C.goccl_object, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewBaseMemoryChannel(object(sema))
-	return give(out, h, err)
+	return give(out)(core.NewBaseMemoryChannel(object(sema)))
 }
 
 //export gocclgo_memory_channel_create
 func gocclgo_memory_channel_create(sema, dst, src, packetBuffer C.goccl_object, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewMemoryChannel(object(sema), object(dst), object(src), object(packetBuffer))
-	return give(out, h, err)
+	return give(out)(core.NewMemoryChannel(object(sema), object(dst), object(src), object(packetBuffer)))
 }
 
 //export gocclgo_switch_channel_create
 func gocclgo_switch_channel_create(comm C.goccl_object, dev C.goccl_device, mem C.goccl_object, tag C.int32_t, timeout C.int64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewSwitchChannel(object(comm), core.Handle(dev), object(mem), int(tag), nanoseconds(timeout))
-	return give(out, h, err)
+	return give(out)(core.NewSwitchChannel(object(comm), core.Handle(dev), object(mem), int(tag), nanoseconds(timeout)))
 }
 
 //export gocclgo_channel_run
@@ -88,8 +82,7 @@ func gocclgo_channel_run(h C.goccl_object, op C.uint32_t, a, b, size C.uint64_t,
 //export gocclgo_fifo_create
 func gocclgo_fifo_create(ctx C.goccl_object, dev C.goccl_device, size C.int32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewFifo(object(ctx), core.Handle(dev), int(size))
-	return give(out, h, err)
+	return give(out)(core.NewFifo(object(ctx), core.Handle(dev), int(size)))
 }
 
 //export gocclgo_fifo_poll
@@ -119,8 +112,7 @@ func gocclgo_fifo_size(h C.goccl_object, out *C.int32_t) (r C.goccl_result) {
 //export gocclgo_proxy_service_create
 func gocclgo_proxy_service_create(ctx C.goccl_object, dev C.goccl_device, fifoSize C.int32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewProxyService(object(ctx), core.Handle(dev), int(fifoSize))
-	return give(out, h, err)
+	return give(out)(core.NewProxyService(object(ctx), core.Handle(dev), int(fifoSize)))
 }
 
 //export gocclgo_proxy_service_start
@@ -171,13 +163,11 @@ func gocclgo_proxy_service_remove_memory(h C.goccl_object, id C.uint32_t) (r C.g
 //export gocclgo_base_port_channel_create
 func gocclgo_base_port_channel_create(h C.goccl_object, sema C.uint32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	o, err := core.NewBasePortChannel(object(h), uint32(sema))
-	return give(out, o, err)
+	return give(out)(core.NewBasePortChannel(object(h), uint32(sema)))
 }
 
 //export gocclgo_port_channel_create
 func gocclgo_port_channel_create(h C.goccl_object, sema, dst, src C.uint32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	o, err := core.NewPortChannel(object(h), uint32(sema), uint32(dst), uint32(src))
-	return give(out, o, err)
+	return give(out)(core.NewPortChannel(object(h), uint32(sema), uint32(dst), uint32(src)))
 }

@@ -34,8 +34,7 @@ func gocclgo_comm_start(id *C.goccl_unique_id, rank, size C.int32_t, device C.go
 	if err != nil {
 		return result(err)
 	}
-	h, err := core.Start(uniqueID(id), int(rank), int(size), core.Handle(device), cfg)
-	return store(out, C.goccl_comm(h), err)
+	return give(out)(core.Start(uniqueID(id), int(rank), int(size), core.Handle(device), cfg))
 }
 
 //export gocclgo_comm_create
@@ -101,8 +100,7 @@ func gocclgo_comm_split_start(comm C.goccl_comm, color, key C.int32_t, config *C
 	if err != nil {
 		return result(err)
 	}
-	h, err := core.Split(core.Handle(comm), int(color), int(key), cfg)
-	return store(out, C.goccl_comm(h), err)
+	return give(out)(core.Split(core.Handle(comm), int(color), int(key), cfg))
 }
 
 //export gocclgo_comm_shrink_start
@@ -119,8 +117,7 @@ func gocclgo_comm_shrink_start(comm C.goccl_comm, exclude *C.int32_t, n, abort C
 	for i, x := range unsafe.Slice(exclude, int(n)) {
 		ranks[i] = int(x)
 	}
-	h, err := core.Shrink(core.Handle(comm), ranks, abort != 0, cfg)
-	return store(out, C.goccl_comm(h), err)
+	return give(out)(core.Shrink(core.Handle(comm), ranks, abort != 0, cfg))
 }
 
 //export gocclgo_comm_wait
@@ -193,8 +190,7 @@ func gocclgo_op_destroy(comm C.goccl_comm, op C.uint32_t) (r C.goccl_result) {
 //export gocclgo_window_register
 func gocclgo_window_register(comm C.goccl_comm, ptr unsafe.Pointer, size C.uint64_t, out *C.goccl_window) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.RegisterWindow(core.Handle(comm), ptr, uint64(size))
-	return store(out, C.goccl_window(h), err)
+	return give(out)(core.RegisterWindow(core.Handle(comm), ptr, uint64(size)))
 }
 
 //export gocclgo_window_deregister

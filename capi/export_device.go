@@ -28,8 +28,7 @@ func gocclgo_device_open(kind, index C.int32_t, out *C.goccl_device) (r C.goccl_
 //export gocclgo_device_current
 func gocclgo_device_current(hint C.int32_t, out *C.goccl_device) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.CurrentDevice(int(hint))
-	return store(out, C.goccl_device(h), err)
+	return give(out)(core.CurrentDevice(int(hint)))
 }
 
 //export gocclgo_device_count

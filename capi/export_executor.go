@@ -17,22 +17,19 @@ import (
 //export gocclgo_executor_create
 func gocclgo_executor_create(boot C.goccl_bootstrap, dev C.goccl_device, opTimeout C.int64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewExecutor(core.Handle(boot), core.Handle(dev), nanoseconds(opTimeout))
-	return give(out, h, err)
+	return give(out)(core.NewExecutor(core.Handle(boot), core.Handle(dev), nanoseconds(opTimeout)))
 }
 
 //export gocclgo_executor_load
 func gocclgo_executor_load(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	p, err := core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve), false)
-	return give(out, p, err)
+	return give(out)(core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve), false))
 }
 
 //export gocclgo_executor_load_trusted
 func gocclgo_executor_load_trusted(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	p, err := core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve), true)
-	return give(out, p, err)
+	return give(out)(core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve), true))
 }
 
 //export gocclgo_executor_launch

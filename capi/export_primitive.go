@@ -17,20 +17,6 @@ import (
 
 func object(h C.goccl_object) core.Handle { return core.Handle(h) }
 
-// give stores the handle of a new object, like store.
-func give(to *C.goccl_object, h core.Handle, err error) C.goccl_result {
-	return store(to, C.goccl_object(h), err)
-}
-
-// giveBytes copies b to C memory that goccl_release frees.
-func giveBytes(to *unsafe.Pointer, n *C.uint64_t, b []byte, err error) C.goccl_result {
-	if err != nil {
-		return result(err)
-	}
-	*to, *n = C.CBytes(b), C.uint64_t(len(b))
-	return C.GOCCL_SUCCESS
-}
-
 func truth(b bool) C.int32_t {
 	if b {
 		return 1
@@ -47,22 +33,19 @@ func gocclgo_object_close(h C.goccl_object) (r C.goccl_result) {
 //export gocclgo_object_serialize
 func gocclgo_object_serialize(h C.goccl_object, data *unsafe.Pointer, n *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	b, err := core.Serialize(object(h))
-	return giveBytes(data, n, b, err)
+	return giveBytes(data, n)(core.Serialize(object(h)))
 }
 
 //export gocclgo_object_device_handle
 func gocclgo_object_device_handle(h C.goccl_object, data *unsafe.Pointer, n *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	b, err := core.DeviceHandle(object(h))
-	return giveBytes(data, n, b, err)
+	return giveBytes(data, n)(core.DeviceHandle(object(h)))
 }
 
 //export gocclgo_context_create
 func gocclgo_context_create(timeout, spinLimit C.int64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewContext(nanoseconds(timeout), nanoseconds(spinLimit))
-	return give(out, h, err)
+	return give(out)(core.NewContext(nanoseconds(timeout), nanoseconds(spinLimit)))
 }
 
 //export gocclgo_context_abort
@@ -86,15 +69,13 @@ func gocclgo_context_recover(h C.goccl_object) (r C.goccl_result) {
 //export gocclgo_endpoint_create
 func gocclgo_endpoint_create(ctx C.goccl_object, transport C.int32_t, dev C.goccl_device, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewEndpoint(object(ctx), int(transport), core.Handle(dev))
-	return give(out, h, err)
+	return give(out)(core.NewEndpoint(object(ctx), int(transport), core.Handle(dev)))
 }
 
 //export gocclgo_endpoint_deserialize
 func gocclgo_endpoint_deserialize(data unsafe.Pointer, n C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.ReadEndpoint(bytesOf(data, n))
-	return give(out, h, err)
+	return give(out)(core.ReadEndpoint(bytesOf(data, n)))
 }
 
 //export gocclgo_endpoint_info
@@ -111,8 +92,7 @@ func gocclgo_endpoint_info(h C.goccl_object, transport, kind, index, local *C.in
 //export gocclgo_connection_create
 func gocclgo_connection_create(ctx, local, remote C.goccl_object, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewConnection(object(ctx), object(local), object(remote))
-	return give(out, h, err)
+	return give(out)(core.NewConnection(object(ctx), object(local), object(remote)))
 }
 
 //export gocclgo_connection_info
@@ -153,15 +133,13 @@ func gocclgo_connection_flush(h C.goccl_object, timeout C.int64_t) (r C.goccl_re
 //export gocclgo_memory_register
 func gocclgo_memory_register(ctx C.goccl_object, dev C.goccl_device, p unsafe.Pointer, size C.uint64_t, flags C.uint32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.RegisterMemory(object(ctx), core.Handle(dev), uintptr(p), uint64(size), uint32(flags))
-	return give(out, h, err)
+	return give(out)(core.RegisterMemory(object(ctx), core.Handle(dev), uintptr(p), uint64(size), uint32(flags)))
 }
 
 //export gocclgo_memory_deserialize
 func gocclgo_memory_deserialize(ctx C.goccl_object, data unsafe.Pointer, n C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.ReadMemory(object(ctx), bytesOf(data, n))
-	return give(out, h, err)
+	return give(out)(core.ReadMemory(object(ctx), bytesOf(data, n)))
 }
 
 //export gocclgo_memory_info
@@ -185,48 +163,41 @@ func gocclgo_memory_map(h C.goccl_object, dev C.goccl_device, timeout C.int64_t,
 //export gocclgo_communicator_create
 func gocclgo_communicator_create(boot C.goccl_bootstrap, ctx C.goccl_object, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.NewCommunicator(core.Handle(boot), object(ctx))
-	return give(out, h, err)
+	return give(out)(core.NewCommunicator(core.Handle(boot), object(ctx)))
 }
 
 //export gocclgo_communicator_connect
 func gocclgo_communicator_connect(h C.goccl_object, transport C.int32_t, dev C.goccl_device, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	f, err := core.Connect(object(h), int(transport), core.Handle(dev), int(rank), int(tag))
-	return give(out, f, err)
+	return give(out)(core.Connect(object(h), int(transport), core.Handle(dev), int(rank), int(tag)))
 }
 
 //export gocclgo_communicator_connect_endpoint
 func gocclgo_communicator_connect_endpoint(h, endpoint C.goccl_object, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	f, err := core.ConnectEndpoint(object(h), object(endpoint), int(rank), int(tag))
-	return give(out, f, err)
+	return give(out)(core.ConnectEndpoint(object(h), object(endpoint), int(rank), int(tag)))
 }
 
 //export gocclgo_communicator_send_memory
 func gocclgo_communicator_send_memory(h, mem C.goccl_object, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	f, err := core.SendMemory(object(h), object(mem), int(rank), int(tag))
-	return give(out, f, err)
+	return give(out)(core.SendMemory(object(h), object(mem), int(rank), int(tag)))
 }
 
 //export gocclgo_communicator_recv_memory
 func gocclgo_communicator_recv_memory(h C.goccl_object, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	f, err := core.RecvMemory(object(h), int(rank), int(tag))
-	return give(out, f, err)
+	return give(out)(core.RecvMemory(object(h), int(rank), int(tag)))
 }
 
 //export gocclgo_communicator_build_semaphore
 func gocclgo_communicator_build_semaphore(h, conn C.goccl_object, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	f, err := core.BuildSemaphore(object(h), object(conn), int(rank), int(tag))
-	return give(out, f, err)
+	return give(out)(core.BuildSemaphore(object(h), object(conn), int(rank), int(tag)))
 }
 
 //export gocclgo_future_wait
 func gocclgo_future_wait(h C.goccl_object, timeout C.int64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	o, err := core.WaitFuture(object(h), nanoseconds(timeout))
-	return give(out, o, err)
+	return give(out)(core.WaitFuture(object(h), nanoseconds(timeout)))
 }

@@ -31,23 +31,21 @@ func stringsOf(p **C.char, n C.int32_t) []string {
 func gocclgo_kernel_compile(dev C.goccl_device, major, minor C.int32_t, source *C.char, sourceSize C.uint64_t, name *C.char,
 	options **C.char, noptions C.int32_t, dirs **C.char, ndirs C.int32_t, image *unsafe.Pointer, size *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	b, err := core.Compile(core.Handle(dev), int(major), int(minor), string(bytesOf(unsafe.Pointer(source), sourceSize)), C.GoString(name),
-		stringsOf(options, noptions), stringsOf(dirs, ndirs))
-	return giveBytes(image, size, b, err)
+	return giveBytes(image, size)(core.Compile(core.Handle(dev), int(major), int(minor),
+		string(bytesOf(unsafe.Pointer(source), sourceSize)), C.GoString(name),
+		stringsOf(options, noptions), stringsOf(dirs, ndirs)))
 }
 
 //export gocclgo_module_load
 func gocclgo_module_load(dev C.goccl_device, image unsafe.Pointer, size C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	h, err := core.LoadModule(core.Handle(dev), bytesOf(image, size))
-	return give(out, h, err)
+	return give(out)(core.LoadModule(core.Handle(dev), bytesOf(image, size)))
 }
 
 //export gocclgo_module_function
 func gocclgo_module_function(h C.goccl_object, name *C.char, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
-	f, err := core.ModuleFunction(object(h), C.GoString(name))
-	return give(out, f, err)
+	return give(out)(core.ModuleFunction(object(h), C.GoString(name)))
 }
 
 //export gocclgo_kernel_launch
@@ -61,27 +59,24 @@ func gocclgo_kernel_launch(h C.goccl_object, stream C.uintptr_t, shape *C.uint32
 //export gocclgo_plan_compile
 func gocclgo_plan_compile(document unsafe.Pointer, n C.uint64_t, out *unsafe.Pointer, size *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	b, err := core.CompileProgram(bytesOf(document, n))
-	return giveBytes(out, size, b, err)
+	return giveBytes(out, size)(core.CompileProgram(bytesOf(document, n)))
 }
 
 //export gocclgo_plan_build
 func gocclgo_plan_build(name *C.char, options unsafe.Pointer, n C.uint64_t, out *unsafe.Pointer, size *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	b, err := core.BuildProgram(C.GoString(name), bytesOf(options, n))
-	return giveBytes(out, size, b, err)
+	return giveBytes(out, size)(core.BuildProgram(C.GoString(name), bytesOf(options, n)))
 }
 
 //export gocclgo_plan_check
 func gocclgo_plan_check(plan unsafe.Pointer, n C.uint64_t, out *unsafe.Pointer, size *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	b, err := core.CheckPlan(bytesOf(plan, n))
-	return giveBytes(out, size, b, err)
+	return giveBytes(out, size)(core.CheckPlan(bytesOf(plan, n)))
 }
 
 //export gocclgo_plan_describe
 func gocclgo_plan_describe(plan unsafe.Pointer, n C.uint64_t, out *unsafe.Pointer, size *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
 	b, err := core.DescribePlan(bytesOf(plan, n))
-	return giveBytes(out, size, b, err)
+	return giveBytes(out, size)(b, err)
 }

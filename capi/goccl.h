@@ -109,7 +109,9 @@ typedef struct goccl_request {
 typedef struct goccl_comm_config {
 	uint32_t size;          /* sizeof(goccl_comm_config) */
 	int32_t non_blocking;   /* set-up runs in the background: poll goccl_comm_error, or call goccl_comm_wait */
-	int64_t timeout_ns;     /* for set-up and for each later step that communicates with peers; 0: GOCCL_TIMEOUT, else 30 s */
+	/* For set-up and for each later step that communicates with peers. 0: GOCCL_TIMEOUT, else 30 s; negative:
+	 * GOCCL_TIMEOUT, else -timeout_ns. */
+	int64_t timeout_ns;
 	int64_t op_timeout_ns;  /* for a collective's wait for its peers; 0: GOCCL_OP_TIMEOUT, else none */
 	const char *name;       /* for logs; may be NULL */
 	uint64_t separate_graphs; /* 1: launches of CUDA graphs are not ordered with each other or with calls outside of graphs; 0: they are */

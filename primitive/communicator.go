@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/tags"
 )
 
 // Communicator makes connections, exchanges memories and builds semaphores between the ranks of a bootstrap.
@@ -40,8 +41,6 @@ type laneKey struct {
 }
 
 type lane struct{ sent, received chan struct{} } // closed when the latest call has sent, received
-
-const maxTag = 1<<20 - 1
 
 // NewCommunicator makes a Communicator over bs, which the caller keeps and closes. ctx may be nil: then the
 // Communicator makes its own Context, which Close ends.
@@ -83,17 +82,15 @@ func (c *Communicator) watch() {
 	}
 }
 
-// bootstrapTag separates the kinds from each other, and this package's messages from the user's own tags.
-func bootstrapTag(kind uint8, tag int) int { return 1<<30 | int(kind)<<24 | tag }
-
 // exchange runs one call in the background. It sends the result of send (if send is not nil) and passes the received
 // message to finish (if receive).
 func exchange[T any](c *Communicator, kind uint8, op string, peer, tag int, send func() ([]byte, error), receive bool,
 	finish func(context.Context, []byte) (T, error)) *Future[T] {
 	f := newFuture[T]()
 	var zero T
-	if peer < 0 || peer >= c.WorldSize() || tag < 0 || tag > maxTag {
-		f.complete(zero, invalid(op, "rank %d and tag %d: ranks are 0…%d, tags 0…%d", peer, tag, c.WorldSize()-1, maxTag))
+	if peer < 0 || peer >= c.WorldSize() || tag < 0 || tag > tags.MostOfUser {
+		f.complete(zero, invalid(op, "rank %d and tag %d: ranks are 0…%d, tags 0…%d", peer, tag, c.WorldSize()-1,
+			tags.MostOfUser))
 		return f
 	}
 	c.mu.Lock()
@@ -162,14 +159,14 @@ func (c *Communicator) send(ctx context.Context, kind uint8, peer, tag int, befo
 	if err := after(ctx, before); err != nil {
 		return err
 	}
-	return c.bs.Send(ctx, peer, bootstrapTag(kind, tag), data)
+	return c.bs.Send(ctx, peer, tags.Primitive(kind, tag), data)
 }
 
 func (c *Communicator) recv(ctx context.Context, kind uint8, peer, tag int, before chan struct{}) ([]byte, error) {
 	if err := after(ctx, before); err != nil {
 		return nil, err
 	}
-	return c.bs.Recv(ctx, peer, bootstrapTag(kind, tag))
+	return c.bs.Recv(ctx, peer, tags.Primitive(kind, tag))
 }
 
 // after waits for the previous call, if there is one.

@@ -67,9 +67,8 @@ func WithLogger(l *slog.Logger) ContextOption { return func(o *contextOptions) {
 // NewContext makes a Context. It fails if it cannot allocate a page of memory or if an environment variable is invalid;
 // the first use returns that failure.
 func NewContext(opts ...ContextOption) *Context {
-	timeout, err1 := setting.Positive("GOCCL_TIMEOUT", 30*time.Second)
-	spinLimit, err2 := setting.Duration("GOCCL_SPIN_LIMIT", 10*time.Minute)
-	o := contextOptions{timeout: timeout, spinLimit: spinLimit, log: slog.Default()}
+	env, err := setting.Read("GOCCL_TIMEOUT", "GOCCL_SPIN_LIMIT")
+	o := contextOptions{timeout: env.TimeoutOr(30 * time.Second), spinLimit: env.SpinLimit, log: slog.Default()}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -80,7 +79,7 @@ func NewContext(opts ...ContextOption) *Context {
 		owned: map[closer]uint64{}, waiters: map[device.Ptr]*Connection{}}
 	c.rank.Store(NoRank)
 	c.abort, c.fail = newAbortBlock(o.spinLimit)
-	if err := errors.Join(err1, err2); err != nil && c.fail == nil {
+	if err != nil && c.fail == nil {
 		c.fail = fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return c

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/goccl/goccl/internal/netif"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // listenAddress returns the address where Ethernet endpoints listen without WithListenAddress:
@@ -21,16 +21,16 @@ import (
 // It returns an address of the family in GOCCL_SOCKET_FAMILY (or NCCL_SOCKET_FAMILY) if set, else prefers IPv4 to IPv6.
 // It skips link-local addresses.
 func listenAddress() (netip.Addr, error) {
-	if netif.Spec() == "" {
-		family, err := netif.Family()
-		if err != nil {
-			return netip.Addr{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-		if a, ok := routeTo(os.Getenv("MASTER_ADDR")); ok && (family == 0 || a.Is4() == (family == 4)) {
+	env, err := setting.Read("GOCCL_SOCKET_FAMILY")
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if env.Interface == "" {
+		if a, ok := routeTo(env.MasterAddr); ok && (env.Family == 0 || a.Is4() == (env.Family == 4)) {
 			return a, nil
 		}
 	}
-	a, err := netif.Addr("")
+	a, err := netif.Addr(env.Interface, env.Family)
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

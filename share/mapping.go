@@ -170,12 +170,12 @@ func fetch(ctx context.Context, d *Descriptor) (h device.Handle, done func(), er
 		return h, nil, err
 	}
 	if _, bounded := ctx.Deadline(); !bounded {
-		limit, err := setting.Positive("GOCCL_TIMEOUT", 30*time.Second)
+		env, err := setting.Read("GOCCL_TIMEOUT")
 		if err != nil {
 			return h, nil, err
 		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
+		ctx, cancel = context.WithTimeout(ctx, env.TimeoutOr(30*time.Second))
 		defer cancel()
 	}
 	if h.FD, err = fdshare.Fetch(ctx, t); err != nil {

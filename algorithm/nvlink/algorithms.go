@@ -5,9 +5,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-var _ algorithm.Lister = (*Engine)(nil)
-
-// Algorithms implements algorithm.Lister. The tags are: shots is how often data crosses the links; ll128 is 1 for the
+// Algorithms implements algorithm.Engine. The tags are: shots is how often data crosses the links; ll128 is 1 for the
 // protocol with 120 data bytes per 128; ring is 1 for whole lines sent to the next rank only; stream is 1 for pieces
 // sent to one peer after another; copy_engine is 1 for copies without a kernel. The copy_engine algorithms are listed
 // unless a rank sets GOCCL_COPY_ENGINE=0. They are chosen if the buffer is in a window, so Chosen does not list sizes

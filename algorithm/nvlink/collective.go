@@ -2,46 +2,30 @@ package nvlink
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// collective launches one request that is not a send or a receive.
-func (e *Engine) collective(r *algorithm.Request, s *cuda.Stream) error {
-	if r.Collective == algorithm.Barrier {
-		return e.barrier(s)
-	}
-	if r.Collective == algorithm.AllToAllV {
-		return e.allToAllV(r, s)
-	}
-	if r.Collective == algorithm.AllToAllVDevice {
-		return e.allToAllVDevice(r, s)
-	}
-	if r.Count == 0 {
-		return nil
-	}
-	switch r.Collective {
-	case algorithm.AllReduce:
-		return e.reduce(r, s, everyone)
-	case algorithm.Reduce:
-		return e.reduce(r, s, uint32(r.Root))
-	case algorithm.ReduceScatter:
-		return e.reduceScatter(r, s)
-	case algorithm.AllGather:
-		return e.exchange(r, s, 0)
-	case algorithm.AllToAll:
-		return e.exchange(r, s, r.Bytes())
-	case algorithm.Broadcast:
-		return e.broadcast(r, s)
-	case algorithm.Gather:
-		return e.gather(r, s)
-	case algorithm.Scatter:
-		return e.scatter(r, s)
-	}
-	return fmt.Errorf("%w: %v on GPUs", algorithm.ErrUnsupported, r.Collective)
+// collectives holds what enqueues one request that is not a send or a receive.
+var collectives = [algorithm.NumCollectives]func(*Engine, *algorithm.Request, *cuda.Stream) error{
+	algorithm.AllReduce:       (*Engine).reduce,
+	algorithm.AllGather:       (*Engine).exchange,
+	algorithm.ReduceScatter:   (*Engine).reduceScatter,
+	algorithm.AllToAll:        (*Engine).exchange,
+	algorithm.AllToAllV:       (*Engine).allToAllV,
+	algorithm.Broadcast:       (*Engine).broadcast,
+	algorithm.Reduce:          (*Engine).reduce,
+	algorithm.Gather:          (*Engine).gather,
+	algorithm.Scatter:         (*Engine).scatter,
+	algorithm.Barrier:         func(e *Engine, _ *algorithm.Request, s *cuda.Stream) error { return e.barrier(s) },
+	algorithm.AllToAllVDevice: (*Engine).allToAllVDevice,
+}
+
+// countless reports whether a collective has work although Count is 0.
+func countless(c algorithm.Collective) bool {
+	return c == algorithm.Barrier || c == algorithm.AllToAllV || c == algorithm.AllToAllVDevice
 }
 
 // pick chooses the variant, and the ring only if it can run the request. It asks the driver whether s is captured only
@@ -56,14 +40,18 @@ func (e *Engine) pick(r *algorithm.Request, bytes int64, s *cuda.Stream) (varian
 		captured = btoi(status != cuda.CaptureNone)
 	}
 	v := e.table.pick(r.Collective, r.Type, bytes, captured)
-	if v.protocol == ring && !e.goesRound(r) {
+	if v.protocol == ring && !e.canUseRing(r) {
 		v = e.table.packets(r.Collective)
 	}
 	return v, nil
 }
 
-// reduce runs all-reduce (root everyone) and reduce.
-func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream, root uint32) error {
+// reduce runs all-reduce and reduce.
+func (e *Engine) reduce(r *algorithm.Request, s *cuda.Stream) error {
+	root := uint32(everyone)
+	if r.Collective == algorithm.Reduce {
+		root = uint32(r.Root)
+	}
 	v, err := e.pick(r, r.Bytes(), s)
 	if err != nil {
 		return err
@@ -107,7 +95,11 @@ func (e *Engine) reduceScatter(r *algorithm.Request, s *cuda.Stream) error {
 
 // exchange runs all-gather (stride 0: all peers get the same data) and all-to-all. Large slices go through the copy
 // engines if a window allows it, else as messages to one peer after another, or around the ring.
-func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream, stride int64) error {
+func (e *Engine) exchange(r *algorithm.Request, s *cuda.Stream) error {
+	stride := int64(0)
+	if r.Collective == algorithm.AllToAll {
+		stride = r.Bytes()
+	}
 	if w, err := e.copyWindow(r); err != nil {
 		return err
 	} else if w != nil {
@@ -168,7 +160,8 @@ func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what redu
 	if f == nil {
 		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))
 	}
-	return e.launch(s, f, v, work)
+	cfg := e.grid(v, work)
+	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
 }
 
 // words reports whether all addresses and sizes of the next launch are multiples of 8 bytes, as the kernels specialized
@@ -196,11 +189,13 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 	if f == nil {
 		return missing(movementName(what, v.protocol, fast, e.size))
 	}
-	return e.launch(s, f, v, work)
+	cfg := e.grid(v, work)
+	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
 }
 
-// launch chooses the grid for work bytes per slice: one thread per unit, up to the limit of blocks.
-func (e *Engine) launch(s *cuda.Stream, f *cuda.Function, v variant, work int64) error {
+// grid is the shape of a launch with args, and chooses the area of the window that its protocol uses. For work bytes
+// per slice it has one thread per unit, up to the limit of blocks.
+func (e *Engine) grid(v variant, work int64) cuda.Config {
 	units := v.protocol.units(work)
 	threads := min(int64(v.threads), e.slotUnits)
 	if units < threads {
@@ -211,18 +206,25 @@ func (e *Engine) launch(s *cuda.Stream, f *cuda.Function, v variant, work int64)
 		blocks = min(blocks, llBlocks)
 	}
 	e.args.window = e.areas[v.protocol]
-	return e.submit(s, f, cuda.Launch1D(int(blocks), int(threads), 0), params(e.args))
+	return e.shape(int(blocks), int(threads))
 }
 
 // overlapBlocks is the constant of ticket.cuh: a launch up to this size may start while the previous kernel ends. A
 // larger early launch would keep other kernels off the GPU.
 const overlapBlocks = 16
 
-// submit launches a kernel of this rank after the earlier ones. A launch that overlaps another needs more room on the
-// GPU than its own blocks, so submit does not overlap launches if several ranks share the GPU.
-func (e *Engine) submit(s *cuda.Stream, f *cuda.Function, cfg cuda.Config, params []byte) error {
-	if e.overlaps && cfg.Grid[0] <= overlapBlocks {
+// shape is a grid of blocks that may overlap the previous kernel, if it is small. A launch that overlaps another needs
+// more room on the GPU than its own blocks, so none does if several ranks share the GPU.
+func (e *Engine) shape(blocks, threads int) cuda.Config {
+	cfg := cuda.Launch1D(blocks, threads, 0)
+	if e.overlaps && blocks <= overlapBlocks {
 		cfg.Flags |= cuda.LaunchOverlapPrevious
 	}
+	return cfg
+}
+
+// submit launches a kernel of this rank after the earlier ones.
+func (e *Engine) submit(s *cuda.Stream, f *cuda.Function, blocks, threads int, params []byte) error {
+	cfg := e.shape(blocks, threads)
 	return s.LaunchInOrder(f, &cfg, params, e.order)
 }

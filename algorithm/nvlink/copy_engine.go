@@ -2,23 +2,22 @@ package nvlink
 
 import (
 	"errors"
-	"fmt"
-	"os"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/share"
 )
 
 // copyMode selects when copy engines run all-gathers and all-to-alls into windows. The ranks use the minimum of their
 // modes.
-type copyMode uint8
+type copyMode setting.Copies
 
 const (
-	copyNever  copyMode = iota // GOCCL_COPY_ENGINE=0
-	copyLarge                  // from the sizes where they measured no slower than kernels
-	copyAlways                 // GOCCL_COPY_ENGINE=1: from copyFrom
+	copyNever  = copyMode(setting.CopyNever)
+	copyLarge  = copyMode(setting.CopyLarge)
+	copyAlways = copyMode(setting.CopyAlways) // from copyFrom
 )
 
 // These are the slice sizes from which copy engines run a collective. copyAlways uses copyFrom, where copies can pay
@@ -30,20 +29,6 @@ const (
 	copyAllGatherFrom = 64 << 20
 	copyAllToAllFrom  = 32 << 20
 )
-
-// wantedCopies parses GOCCL_COPY_ENGINE.
-func wantedCopies() (copyMode, error) {
-	switch v := os.Getenv("GOCCL_COPY_ENGINE"); v {
-	case "":
-		return copyLarge, nil
-	case "0":
-		return copyNever, nil
-	case "1":
-		return copyAlways, nil
-	default:
-		return 0, fmt.Errorf("%w: GOCCL_COPY_ENGINE=%q: want 0 (never), 1 (from %d bytes a slice), or nothing (large slices)", algorithm.ErrInvalidArgument, v, copyFrom)
-	}
-}
 
 // from is the smallest slice of a collective that goes through copy engines.
 func (m copyMode) from(c algorithm.Collective) int64 {

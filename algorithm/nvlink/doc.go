@@ -27,7 +27,7 @@
 // Kernels poll an abort word in mapped host memory. Abort sets it. A waiting kernel then writes the peer that it waited
 // for and returns, so the CUDA context stays usable. A watcher goroutine reads that report and turns it into an
 // *algorithm.Error. A kernel does not see that a peer has aborted: the communicator notifies the peers
-// (algorithm.Unaware).
+// (Engine.SeesAborts).
 //
 // # Lifetime and threads
 //

@@ -16,5 +16,5 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return err
 }
 
-// Leave implements algorithm.Engine. It does nothing: the communicator notifies the peers (algorithm.Unaware).
+// Leave implements algorithm.Engine. It does nothing: the communicator notifies the peers (SeesAborts).
 func (e *Engine) Leave() {}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,8 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/kernels"
 	"github.com/goccl/goccl/share"
 )
@@ -30,12 +31,16 @@ type Config struct {
 	// communicator's, for the log and for errors.
 	StallWarning time.Duration
 	Name         string
+	// Settings are those of the environment; nil: as it is now.
+	Settings *setting.Config
 	// SeparateGraphs disables the order of graph launches among each other and with eager work.
 	SeparateGraphs bool
 }
 
 // Engine runs the collectives of one rank.
 type Engine struct {
+	algorithm.Plain
+
 	dev         *cuda.Device
 	name        string
 	rank, size  int
@@ -50,6 +55,7 @@ type Engine struct {
 	kernels     kernelTable // fixed once loaded
 	ringKernels ringTable
 	table       *selection
+	tuning      string // the file with the table; "": an embedded one
 	tableName   string
 	gpu         GPU            // of all ranks
 	windows     *share.Windows // the user's; nil: they are not used
@@ -93,19 +99,27 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
 		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: %w", algorithm.ErrUnsupported, err)}
 	}
-	if os.Getenv("GOCCL_MULTICAST") == "1" {
-		warnOnce("GOCCL_MULTICAST=1 changes nothing: this version has no multicast")
+	env := cfg.Settings
+	if env == nil {
+		var err error
+		if env, err = setting.Read(); err != nil {
+			return nil, fmt.Errorf("%w: %w", algorithm.ErrInvalidArgument, err)
+		}
 	}
-	terms, err := meetRanks(ctx, cfg.Bootstrap, dev)
+	terms, err := meetRanks(ctx, cfg.Bootstrap, dev, env)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels, dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && os.Getenv("GOCCL_OVERLAP") != "0", dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs), stream: new(p2pArgs), stop: make(chan struct{})}
+	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels,
+		dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap, dev: dev,
+		tuning: env.Tuning, rank: rank, size: n, timeout: cfg.OpTimeout,
+		args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
+		stream: new(p2pArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
-		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, windowTag, dev, waitLimit(&cfg)), terms.copies
+		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
 	}
 	e.stream.streams = uint32(max(1, terms.share(2*streamChannels)/2))
-	if err := e.choose(&terms); err != nil {
+	if err := e.choose(&terms, env.Algorithms); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
 	if err := e.load(cfg.SeparateGraphs); err != nil {
@@ -121,8 +135,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 // choose builds the selection for these ranks.
-func (e *Engine) choose(t *terms) error {
-	table, err := LoadTable(t.gpu, e.size)
+func (e *Engine) choose(t *terms, forced string) error {
+	table, err := LoadTable(e.tuning, t.gpu, e.size)
 	if err != nil {
 		return err
 	}
@@ -140,10 +154,10 @@ func (e *Engine) choose(t *terms) error {
 	if table.standIn && !t.gpu.PCIe && e.rank == 0 && e.size > 1 {
 		warnOnce("no tuning table is for these GPUs; goccl tune measures one for GOCCL_TUNING", "gpu", t.gpu.Name, "ranks", e.size, "instead", table.Note)
 	}
-	return e.table.force(os.Getenv("GOCCL_ALGO"), false)
+	return e.table.force(forced, false)
 }
 
-// TableName is the name of the tuning table in use.
+// TableName implements algorithm.Engine.
 func (e *Engine) TableName() string { return e.tableName }
 
 // load initializes this rank's device resources.
@@ -203,18 +217,26 @@ func (e *Engine) fillConstants() {
 	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))
 }
 
-// Enqueue implements algorithm.Engine.
+// Enqueue implements algorithm.Engine. It calls what runs a collective directly: few functions lie between a call and
+// its launch.
 func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
 	e.abort.submitted(seq, &reqs[0])
 	for i := 0; i < len(reqs); {
 		r := &reqs[i]
 		k := i + 1
-		if isP2P(r) {
+		var err error
+		if s, ok := r.Stream.(*cuda.Stream); !ok {
+			err = fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument,
+				r.Stream.Device().ID(), e.dev.ID())
+		} else if isP2P(r) {
 			for k < len(reqs) && isP2P(&reqs[k]) {
 				k++
 			}
+			err = e.sendRecv(reqs[i:k], s)
+		} else if r.Count != 0 || countless(r.Collective) {
+			err = collectives[r.Collective](e, r, s)
 		}
-		if err := e.run(reqs[i:k]); err != nil {
+		if err != nil {
 			return e.fail(r, seq+uint64(i), err)
 		}
 		i = k
@@ -224,18 +246,6 @@ func (e *Engine) Enqueue(seq uint64, reqs []algorithm.Request) error {
 
 func isP2P(r *algorithm.Request) bool {
 	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
-}
-
-// run enqueues one collective, or a group of sends and receives.
-func (e *Engine) run(reqs []algorithm.Request) error {
-	s, ok := reqs[0].Stream.(*cuda.Stream)
-	if !ok {
-		return fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", algorithm.ErrInvalidArgument, reqs[0].Stream.Device().ID(), e.dev.ID())
-	}
-	if isP2P(&reqs[0]) {
-		return e.sendRecv(reqs, s)
-	}
-	return e.collective(&reqs[0], s)
 }
 
 func (e *Engine) fail(r *algorithm.Request, seq uint64, err error) error {
@@ -274,7 +284,10 @@ func (e *Engine) Err() error {
 	return nil
 }
 
-// Unfinished implements algorithm.Unaware. A kernel whose wait was ended reports that, also if a graph replayed it.
+// SeesAborts implements algorithm.Engine: kernels poll their own rank's abort word only.
+func (e *Engine) SeesAborts() bool { return false }
+
+// Unfinished implements algorithm.Engine. A kernel whose wait was ended reports that, also if a graph replayed it.
 func (e *Engine) Unfinished() bool {
 	e.gate.RLock()
 	defer e.gate.RUnlock()
@@ -292,8 +305,6 @@ func (e *Engine) unfinished() bool {
 	idle, err := e.order.Idle()
 	return err != nil || !idle
 }
-
-var _ algorithm.Unaware = (*Engine)(nil)
 
 // report checks whether a kernel gave up a wait.
 func (e *Engine) report() error {

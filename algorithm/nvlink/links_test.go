@@ -176,13 +176,13 @@ func TestConclude(t *testing.T) {
 
 // A GPU without measurements gets sizes scaled by its bandwidth, and a note.
 func TestDerivedTables(t *testing.T) {
-	base, err := LoadTable(GPU{Name: "NVIDIA H200", Major: 9}, 4)
+	base, err := LoadTable("", GPU{Name: "NVIDIA H200", Major: 9}, 4)
 	must(t, err)
 	for _, c := range []struct {
 		gpu      GPU
 		num, den int64
 	}{{GPU{Name: "NVIDIA A100-SXM4-80GB", Major: 8}, 2, 3}, {GPU{Name: "NVIDIA H100", Major: 9}, 1, 1}, {GPU{Name: "NVIDIA B200", Major: 10}, 2, 1}, {GPU{Major: 8, Minor: 6}, 56, 450}} {
-		got, err := LoadTable(c.gpu, 4)
+		got, err := LoadTable("", c.gpu, 4)
 		must(t, err)
 		if _, err := got.compile(); err != nil {
 			t.Errorf("%v: %v", c.gpu, err)
@@ -202,7 +202,7 @@ func TestDerivedTables(t *testing.T) {
 		t.Errorf("%v %v", measured, err)
 	}
 	for _, n := range []int{2, 8, 16} {
-		got, err := LoadTable(GPU{Name: "NVIDIA H200", Major: 9, PCIe: true}, n)
+		got, err := LoadTable("", GPU{Name: "NVIDIA H200", Major: 9, PCIe: true}, n)
 		must(t, err)
 		s, err := got.compile()
 		must(t, err)
@@ -233,7 +233,6 @@ func logged(t *testing.T, n int) string {
 func TestWarnings(t *testing.T) {
 	for _, c := range []struct{ variable, want string }{
 		{"MOCKCUDA_NO_NVLINK", "not all GPUs are connected by NVLink"},
-		{"GOCCL_MULTICAST", "this version has no multicast"},
 		{"CUDA_LAUNCH_BLOCKING", "no tuning table is for these GPUs"}, // any variable: the mock's GPUs are nobody's
 	} {
 		t.Run(c.variable, func(t *testing.T) {

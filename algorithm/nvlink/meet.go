@@ -8,11 +8,11 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"os"
-	"strconv"
 
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // terms are the facts that all ranks must agree on.
@@ -27,32 +27,16 @@ type terms struct {
 // hello describes a rank to the others at set-up.
 type hello struct {
 	Copies       copyMode
-	Blocks       uint16 // maxCTAs
+	Blocks       uint16 // GOCCL_MAX_CTAS; 0: no limit
 	GPU, BusID   string
 	Major, Minor int    // compute capability
 	Tuning       uint64 // hash of this rank's tuning environment
 	Error        string // why this rank cannot go on
 }
 
-// maxCTAs is GOCCL_MAX_CTAS or, if that is not set, NCCL_MAX_CTAS; 0 if neither is set.
-func maxCTAs() (uint16, error) {
-	for _, name := range []string{"GOCCL_MAX_CTAS", "NCCL_MAX_CTAS"} {
-		v := os.Getenv(name)
-		if v == "" {
-			continue
-		}
-		n, err := strconv.ParseUint(v, 10, 16)
-		if err != nil || n == 0 {
-			return 0, fmt.Errorf("%w: %s=%q: want a number of thread blocks, from 1 to 65535", algorithm.ErrInvalidArgument, name, v)
-		}
-		return uint16(n), nil
-	}
-	return 0, nil
-}
-
 // tuningHash hashes the file that GOCCL_TUNING names and GOCCL_ALGO; it is 0 if neither is set.
-func tuningHash() (uint64, error) {
-	path, spec := os.Getenv("GOCCL_TUNING"), os.Getenv("GOCCL_ALGO")
+func tuningHash(env *setting.Config) (uint64, error) {
+	path, spec := env.Tuning, env.Algorithms
 	if path == "" && spec == "" {
 		return 0, nil
 	}
@@ -69,14 +53,12 @@ func tuningHash() (uint64, error) {
 }
 
 // introduce returns this rank's hello, which includes the error.
-func introduce(dev *cuda.Device) (hello, error) {
+func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	p := dev.Properties()
-	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor}
-	var errs [3]error
-	h.Blocks, errs[0] = maxCTAs()
-	h.Copies, errs[1] = wantedCopies()
-	h.Tuning, errs[2] = tuningHash()
-	err := errors.Join(errs[:]...)
+	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, Blocks: env.MaxCTAs,
+		Copies: copyMode(env.CopyEngine)}
+	var err error
+	h.Tuning, err = tuningHash(env)
 	if err == nil && p.Major < 8 {
 		err = fmt.Errorf("%w: %s has compute capability %d.%d; goccl's kernels need 8.0 or later (A100 and after): leave this GPU out with CUDA_VISIBLE_DEVICES",
 			algorithm.ErrUnsupported, p.Name, p.Major, p.Minor)
@@ -89,8 +71,8 @@ func introduce(dev *cuda.Device) (hello, error) {
 
 // meetRanks exchanges the ranks' facts in two rounds: the hello of each rank, and its links to the others. All ranks
 // draw the same conclusion from the same facts. If one rank fails, all ranks fail.
-func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device) (t terms, err error) {
-	own, failed := introduce(dev)
+func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, env *setting.Config) (t terms, err error) {
+	own, failed := introduce(dev, env)
 	all, err := helloAll(ctx, b, own)
 	switch {
 	case failed != nil:

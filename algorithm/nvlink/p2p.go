@@ -245,7 +245,7 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	for i := range a.lane[:a.lanes] {
 		blocks += int(a.lane[i].channels)
 	}
-	return more, rest, e.submit(s, f, cuda.Launch1D(blocks, p2pThreads, 0), raw)
+	return more, rest, e.submit(s, f, blocks, p2pThreads, raw)
 }
 
 // streamCopiers is the number of blocks that copy a rank's messages to itself beside the streams.
@@ -259,7 +259,7 @@ func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []in
 	if bytes > 0 {
 		blocks += streamCopiers
 	}
-	return more, rest, e.submit(s, e.kernels.stream, cuda.Launch1D(blocks, streamThreads, 0), params(e.stream))
+	return more, rest, e.submit(s, e.kernels.stream, blocks, streamThreads, params(e.stream))
 }
 
 func (e *Engine) sendRecv(reqs []algorithm.Request, s *cuda.Stream) error {

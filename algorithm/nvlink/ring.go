@@ -99,10 +99,10 @@ func (s *selection) chooses(p protocol) bool {
 	return false
 }
 
-// goesRound reports whether the ring can run a request. Results of narrow types are rounded once, at the end, so
+// canUseRing reports whether the ring can run a request. Results of narrow types are rounded once, at the end, so
 // partial results must not travel. 16-bit types are therefore reduced by the owners of slices, if the collective has
 // owners, and 8-bit types go as packets.
-func (e *Engine) goesRound(r *algorithm.Request) bool {
+func (e *Engine) canUseRing(r *algorithm.Request) bool {
 	switch r.Collective {
 	case algorithm.AllGather, algorithm.Broadcast:
 		return e.size > 1
@@ -176,7 +176,8 @@ func (e *Engine) launchRingReduction(r *algorithm.Request, s *cuda.Stream, job i
 	if k[fast] == nil {
 		return missing(ringReductionName(job, r.Type, fast))
 	}
-	return e.launchRing(s, k[fast], v, w)
+	cfg := e.ringGrid(v, w)
+	return s.LaunchInOrder(k[fast], &cfg, params(e.ring), e.order)
 }
 
 func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
@@ -185,14 +186,15 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWo
 	if f == nil {
 		return missing(ringMovementName(job, fast))
 	}
-	return e.launchRing(s, f, v, w)
+	cfg := e.ringGrid(v, w)
+	return s.LaunchInOrder(f, &cfg, params(e.ring), e.order)
 }
 
-// launchRing launches the same grid with the same FIFOs on all ranks. All blocks of all ranks of a GPU are resident at
-// once.
-func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, w ringWork) error {
+// ringGrid is the shape of a launch with ring, and sets the size of its FIFOs: the same on all ranks. All blocks of all
+// ranks of a GPU are resident at once.
+func (e *Engine) ringGrid(v variant, w ringWork) cuda.Config {
 	w.ranks = e.size
 	shape := w.shape(min(int64(v.channels()), e.ringBlocks))
 	e.ring.slotBytes = shape.packed()
-	return e.submit(s, f, cuda.Launch1D(int(shape.channels), int(shape.threads), 0), params(e.ring))
+	return e.shape(int(shape.channels), int(shape.threads))
 }

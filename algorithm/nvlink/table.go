@@ -4,7 +4,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -36,8 +35,8 @@ import (
 // measured uses the rows of the nearest measured width. If the modes of a collective differ, all ranks must capture a
 // call, or none.
 //
-// Files without a version have version 1. Version 1 has no special rows, and its broadcast rows apply from 32 KiB on. A
-// name that a collective does not have is replaced by the variant that ran under that name.
+// Files without a version have version 1. Version 1 has no special rows, and its broadcast rows apply from 32 KiB on.
+// A name that a collective does not have is replaced by the variant that ran under that name.
 type Table struct {
 	Version int `json:"version,omitempty"`
 	// Note describes the origin of the numbers.
@@ -61,8 +60,8 @@ type Row struct {
 	Algorithm string `json:"algorithm"`
 }
 
-// Special holds the rows of one collective in one mode (ModeEager, ModeGraph; empty: both) with elements of Width bytes
-// (1, 2, 4 or 8; 0: any).
+// Special holds the rows of one collective in one mode (ModeEager, ModeGraph; empty: both) with elements of Width
+// bytes (1, 2, 4 or 8; 0: any).
 type Special struct {
 	Collective string `json:"collective"`
 	Mode       string `json:"mode,omitempty"`
@@ -82,9 +81,10 @@ var tables embed.FS
 // maxTableBytes bounds the size of a GOCCL_TUNING file.
 const maxTableBytes = 64 << 20
 
-// LoadTable loads the table for a GPU and a number of ranks: the file that GOCCL_TUNING names, else an embedded table.
-func LoadTable(gpu GPU, ranks int) (*Table, error) {
-	if path := os.Getenv("GOCCL_TUNING"); path != "" {
+// LoadTable loads the table for a GPU and a number of ranks: the file at path (GOCCL_TUNING), or with no path an
+// embedded table.
+func LoadTable(path string, gpu GPU, ranks int) (*Table, error) {
+	if path != "" {
 		data, err := regular.Read(path, maxTableBytes)
 		if err != nil {
 			return nil, fmt.Errorf("GOCCL_TUNING: %w", err)
@@ -159,8 +159,8 @@ func decodeTable(name string, data []byte) (*Table, error) {
 	return &t, nil
 }
 
-// upgrade returns the name of the variant that version 1 ran for a collective under a name that the collective does not
-// have.
+// upgrade returns the name of the variant that version 1 ran for a collective under a name that the collective does
+// not have.
 func upgrade(collective, name string) string {
 	c, err := algorithm.ParseCollective(collective)
 	if err != nil || slices.Contains(Variants(c), algorithm.BaseName(name)) {

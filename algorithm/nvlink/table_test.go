@@ -24,7 +24,7 @@ func TestLoadTable(t *testing.T) {
 		gpu         string
 		ranks, want int
 	}{{"NVIDIA H200", 4, 4}, {"NVIDIA H200", 3, 2}, {"NVIDIA H200", 16, 8}, {"some other GPU", 8, 8}} {
-		got, err := LoadTable(GPU{Name: c.gpu, Major: 9}, c.ranks)
+		got, err := LoadTable("", GPU{Name: c.gpu, Major: 9}, c.ranks)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -91,7 +91,7 @@ func (e *Engine) Variants(c algorithm.Collective) []string {
 }
 
 // Table returns the tuning table in use, so that goccl tune can add measurements to it.
-func (e *Engine) Table() (*Table, error) { return LoadTable(e.gpu, e.size) }
+func (e *Engine) Table() (*Table, error) { return LoadTable(e.tuning, e.gpu, e.size) }
 
 // Numbers lists the numbers worth measuring after the slash of an algorithm's name: threads per block, or channels.
 func Numbers(name string) []int {

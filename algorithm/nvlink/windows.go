@@ -8,10 +8,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-const (
-	windowTag         = 4 // tag of bootstrap messages; the communicator uses 0 to 2
-	defaultWindowWait = 10 * time.Second
-)
+const defaultWindowWait = 10 * time.Second
 
 // waitLimit is how long an operation waits for its peers' windows: the limit of calls that wait for other ranks, but
 // not longer than the limit of operations.
@@ -26,17 +23,10 @@ func waitLimit(cfg *Config) time.Duration {
 	return limit
 }
 
-// nothing is the window of an engine that does not use windows.
-type nothing struct{}
-
-func (nothing) Close() error { return nil }
-
-var _ algorithm.Windower = (*Engine)(nil)
-
-// RegisterWindow implements algorithm.Windower. Copy engines write into the windows: copy_engine.go.
+// RegisterWindow implements algorithm.Engine. Copy engines write into the windows: copy_engine.go.
 func (e *Engine) RegisterWindow(p device.Ptr, size int64) (io.Closer, error) {
 	if e.windows == nil {
-		return nothing{}, nil
+		return e.Plain.RegisterWindow(p, size)
 	}
 	if e.side == nil {
 		var err error

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/share"
 )
 
@@ -94,7 +95,7 @@ func TestWindowsMissing(t *testing.T) {
 	engines := copyEngines(t, 3)
 	boots, requests := bootstrap.NewLocalGroup(len(engines)), make([][]algorithm.Request, len(engines))
 	for r, e := range engines {
-		e.windows = share.NewWindows(boots[r], windowTag, e.dev, 50*time.Millisecond)
+		e.windows = share.NewWindows(boots[r], tags.Window, e.dev, 50*time.Millisecond)
 		p := memory(t, e, 4*copyFrom)
 		requests[r] = []algorithm.Request{moves(e, algorithm.AllGather, p, p, copyFrom, newStream(t, e))}
 		if r != 2 {

@@ -19,8 +19,6 @@ const (
 	nameDirect  = "direct"
 )
 
-var _ algorithm.Lister = (*Engine)(nil)
-
 // names lists the algorithms of a collective; it is nil if there is only one.
 func names(c algorithm.Collective) []string {
 	s, ok := shapeOf(&algorithm.Request{Collective: c}, 2)
@@ -66,7 +64,7 @@ func (e *Engine) goesOneShot(c algorithm.Collective, piece int64) bool {
 	return piece <= oneShotBytes
 }
 
-// Algorithms implements algorithm.Lister. The tag phases is how often all ranks synchronize, for a message of one
+// Algorithms implements algorithm.Engine. The tag phases is how often all ranks synchronize, for a message of one
 // piece.
 func (e *Engine) Algorithms() []algorithm.Info {
 	var list []algorithm.Info

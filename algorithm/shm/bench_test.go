@@ -3,6 +3,7 @@ package shm_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -61,7 +62,8 @@ func open(boot bootstrap.Bootstrap, bytes int64) (*end, error) {
 	if e.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
-	e.engine, err = shm.New(context.Background(), shm.Config{Bootstrap: boot, Device: dev, OpTimeout: time.Minute})
+	e.engine, err = shm.New(context.Background(), shm.Config{Bootstrap: boot, Device: dev, OpTimeout: time.Minute,
+		Algorithms: os.Getenv("GOCCL_ALGO")})
 	return e, err
 }
 

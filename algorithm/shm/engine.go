@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -29,10 +28,14 @@ type Config struct {
 	// the communicator's, for the log and for errors.
 	StallWarning time.Duration
 	Name         string
+	// Algorithms forces algorithms, in the format of GOCCL_ALGO.
+	Algorithms string
 }
 
 // Engine runs the collectives of one rank.
 type Engine struct {
+	algorithm.Plain
+
 	name       string
 	rank, size int
 	timeout    time.Duration
@@ -87,9 +90,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.name = cfg.Name; cfg.StallWarning > 0 {
 		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
 	}
-	// Read the environment before the ranks synchronize: afterwards another rank may already set it for the next
-	// communicator.
-	if err := e.force(os.Getenv("GOCCL_ALGO")); err != nil {
+	if err := e.force(cfg.Algorithms); err != nil {
 		return nil, err
 	}
 	// Open a separate device, so that the window outlives the caller's device if that is closed first.
@@ -117,8 +118,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Vet implements algorithm.Vetter.
-func (e *Engine) Vet(seq uint64, reqs []algorithm.Request) error {
+// Check implements algorithm.Engine.
+func (e *Engine) Check(seq uint64, reqs []algorithm.Request) error {
 	return e.bounds.check(e.rank, e.size, seq, reqs)
 }
 
@@ -196,8 +197,7 @@ next:
 	return out
 }
 
-// Follow makes the next work on s follow the engine's work so far, and later work of the engine follow that. It is for
-// work of the communicator that the engine does not run, and is called like Enqueue.
+// Follow implements algorithm.Engine.
 func (e *Engine) Follow(s device.Stream) error {
 	hs, ok := s.(*host.Stream)
 	if !ok {

@@ -10,79 +10,55 @@ static ncclResult_t check_op(ncclRedOp_t op, const char *what) {
 #define REQUEST(kind, sendbuf, recvbuf, n, ...) \
 	{ .comm = handle(comm), .collective = kind, .type = datatype, .send = sendbuf, .recv = recvbuf, .count = n, .stream = (uintptr_t)stream, __VA_ARGS__ }
 
-ncclResult_t pncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_ALL_REDUCE, sendbuff, recvbuff, count, .op = op);
-	ncclResult_t bad = check_op(op, "ncclAllReduce");
-	return bad ? bad : shim_submit(&r, "ncclAllReduce");
-}
-WEAK(ncclAllReduce);
+// CALL defines a function that submits one request; REDUCTION defines one that has an operator.
+#define CALL(name, params, ...) \
+	ncclResult_t pnccl##name params { \
+		goccl_request r = REQUEST(__VA_ARGS__, ); \
+		return shim_submit(&r, "nccl" #name); \
+	} \
+	WEAK(nccl##name)
+#define REDUCTION(name, params, ...) \
+	ncclResult_t pnccl##name params { \
+		goccl_request r = REQUEST(__VA_ARGS__, .op = op); \
+		ncclResult_t bad = check_op(op, "nccl" #name); \
+		return bad ? bad : shim_submit(&r, "nccl" #name); \
+	} \
+	WEAK(nccl##name)
 
-ncclResult_t pncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_REDUCE, sendbuff, recvbuff, count, .op = op, .root = root);
-	ncclResult_t bad = check_op(op, "ncclReduce");
-	return bad ? bad : shim_submit(&r, "ncclReduce");
-}
-WEAK(ncclReduce);
-
-ncclResult_t pncclReduceScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_REDUCE_SCATTER, sendbuff, recvbuff, count, .op = op);
-	ncclResult_t bad = check_op(op, "ncclReduceScatter");
-	return bad ? bad : shim_submit(&r, "ncclReduceScatter");
-}
-WEAK(ncclReduceScatter);
-
-ncclResult_t pncclAllGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_ALL_GATHER, sendbuff, recvbuff, count, );
-	return shim_submit(&r, "ncclAllGather");
-}
-WEAK(ncclAllGather);
-
-ncclResult_t pncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_BROADCAST, sendbuff, recvbuff, count, .root = root);
-	return shim_submit(&r, "ncclBroadcast");
-}
-WEAK(ncclBroadcast);
-
-ncclResult_t pncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_BROADCAST, buff, buff, count, .root = root);
-	return shim_submit(&r, "ncclBcast");
-}
-WEAK(ncclBcast);
-
-ncclResult_t pncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_GATHER, sendbuff, recvbuff, count, .root = root);
-	return shim_submit(&r, "ncclGather");
-}
-WEAK(ncclGather);
-
-ncclResult_t pncclScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_SCATTER, sendbuff, recvbuff, count, .root = root);
-	return shim_submit(&r, "ncclScatter");
-}
-WEAK(ncclScatter);
-
-ncclResult_t pncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_SEND, sendbuff, NULL, count, .root = peer);
-	return shim_submit(&r, "ncclSend");
-}
-WEAK(ncclSend);
-
-ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_RECV, NULL, recvbuff, count, .root = peer);
-	return shim_submit(&r, "ncclRecv");
-}
-WEAK(ncclRecv);
-
-ncclResult_t pncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-	goccl_request r = REQUEST(GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count, );
-	return shim_submit(&r, "ncclAlltoAll");
-}
-WEAK(ncclAlltoAll);
-
-ncclResult_t pncclAllToAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-	return pncclAlltoAll(sendbuff, recvbuff, count, datatype, comm, stream);
-}
-WEAK(ncclAllToAll);
+REDUCTION(AllReduce, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+	ncclComm_t comm, cudaStream_t stream),
+	GOCCL_ALL_REDUCE, sendbuff, recvbuff, count);
+REDUCTION(Reduce, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+	int root, ncclComm_t comm, cudaStream_t stream),
+	GOCCL_REDUCE, sendbuff, recvbuff, count, .root = root);
+REDUCTION(ReduceScatter, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+	ncclComm_t comm, cudaStream_t stream),
+	GOCCL_REDUCE_SCATTER, sendbuff, recvbuff, count);
+CALL(AllGather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+	cudaStream_t stream),
+	GOCCL_ALL_GATHER, sendbuff, recvbuff, count);
+CALL(Broadcast, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+	ncclComm_t comm, cudaStream_t stream),
+	GOCCL_BROADCAST, sendbuff, recvbuff, count, .root = root);
+CALL(Bcast, (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream),
+	GOCCL_BROADCAST, buff, buff, count, .root = root);
+CALL(Gather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+	cudaStream_t stream),
+	GOCCL_GATHER, sendbuff, recvbuff, count, .root = root);
+CALL(Scatter, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+	cudaStream_t stream),
+	GOCCL_SCATTER, sendbuff, recvbuff, count, .root = root);
+CALL(Send, (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+	cudaStream_t stream),
+	GOCCL_SEND, sendbuff, NULL, count, .root = peer);
+CALL(Recv, (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
+	GOCCL_RECV, NULL, recvbuff, count, .root = peer);
+CALL(AlltoAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+	cudaStream_t stream),
+	GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count);
+CALL(AllToAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+	cudaStream_t stream),
+	GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count);
 
 static ncclResult_t all_to_all_v(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream, const char *what) {
 	_Static_assert(sizeof(size_t) == sizeof(int64_t), "counts");

@@ -11,7 +11,7 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId *id) {
 	if (!id) BAD("ncclGetUniqueId: uniqueId is NULL");
 	NEED_CORE;
 	_Static_assert(sizeof *id == sizeof(goccl_unique_id), "ncclUniqueId");
-	return shim_result(core.unique_id_create(shim_timeout(), (goccl_unique_id *)id), "ncclGetUniqueId");
+	return shim_result(core.unique_id_create(SHIM_TIMEOUT, (goccl_unique_id *)id), "ncclGetUniqueId");
 }
 WEAK(ncclGetUniqueId);
 

@@ -6,7 +6,6 @@
 // 3. Check ranges. 4. Undefined fields get their defaults. 5. The environment overrides.
 #include "shim.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(sizeof(ncclConfig_t) == 96, "ncclConfig_t");
@@ -49,13 +48,6 @@ static ncclResult_t read_config(const ncclConfig_t *in, ncclConfig_t *c, const c
 	return ncclSuccess;
 }
 
-// shim_timeout: NCCL waits without a limit. Here ranks may start ten minutes apart, unless GOCCL_TIMEOUT, which the
-// core reads itself, is set.
-int64_t shim_timeout(void) {
-	const char *s = getenv("GOCCL_TIMEOUT");
-	return s && *s ? 0 : 600ll * 1000 * 1000 * 1000;
-}
-
 ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const char *what) {
 	ncclConfig_t c;
 	undefined(&c);
@@ -65,11 +57,11 @@ ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const c
 	}
 	memset(out, 0, sizeof *out);
 	out->size = sizeof *out;
-	out->timeout_ns = shim_timeout();
+	out->timeout_ns = SHIM_TIMEOUT;
 	out->name = c.commName;
 	out->non_blocking = c.blocking == 0;
 	out->separate_graphs = c.graphUsageMode == 0 || c.graphUsageMode == 1; // no graphs, or one at a time; 2, the default, is any mix
-	const char *s = getenv("NCCL_COMM_BLOCKING");
+	const char *s = shim_setting("NCCL_COMM_BLOCKING");
 	if (s && (!strcmp(s, "0") || !strcmp(s, "1"))) out->non_blocking = *s == '0';
 	return ncclSuccess;
 }

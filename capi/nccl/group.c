@@ -107,9 +107,7 @@ static int own(struct group *g, goccl_request *r) {
 	return 0;
 }
 
-ncclResult_t shim_submit(const goccl_request *req, const char *what) {
-	NEED_CORE;
-	if (!shim_grouped()) return shim_result(core.submit(req, 1), what);
+ncclResult_t shim_submit_later(const goccl_request *req, const char *what) {
 	struct group *g = mine;
 	goccl_request *reqs = room(g->reqs, g->n, &g->room, sizeof *reqs);
 	if (!reqs) return no_memory();

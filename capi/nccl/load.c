@@ -38,6 +38,11 @@ __attribute__((destructor)) static void leave(void) {
 	if (shim_ready == 1) shim_ready = -2;
 }
 
+const char *shim_setting(const char *name) {
+	const char *s = getenv(name);
+	return s && *s ? s : NULL;
+}
+
 // load fills the table, or the text of the failure.
 static int load(void) {
 	void *lib = loader_open(&core, "libnccl.so.2", failure, sizeof failure);
@@ -142,8 +147,8 @@ ncclResult_t shim_result_slow(goccl_result r, const char *what) {
 }
 
 int shim_version(void) {
-	const char *s = getenv("GOCCL_NCCL_VERSION");
-	if (!s || !*s) return REPORTED;
+	const char *s = shim_setting("GOCCL_NCCL_VERSION");
+	if (!s) return REPORTED;
 	int major, minor, patch = 0;
 	if (strchr(s, '.')) { // 2.28.9
 		if (sscanf(s, "%d.%d.%d", &major, &minor, &patch) < 2) return REPORTED;

@@ -4,14 +4,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 int shim_debug(void) {
-	const char *s = getenv("NCCL_DEBUG");
-	if (!s || !*s || !strcasecmp(s, "NONE")) return 0;
+	const char *s = shim_setting("NCCL_DEBUG");
+	if (!s || !strcasecmp(s, "NONE")) return 0;
 	return !strcasecmp(s, "VERSION") ? 1 : !strcasecmp(s, "WARN") ? 2 : 3;
 }
 
@@ -19,11 +18,11 @@ static int out = -1;
 
 // open_log expands %h (the host) and %p (the process) in the file name. If the file cannot be opened, stderr is used.
 static void open_log(void) {
-	const char *s = getenv("NCCL_DEBUG_FILE");
+	const char *s = shim_setting("NCCL_DEBUG_FILE");
 	char path[4096], host[256] = "localhost";
 	size_t n = 0;
 	out = STDERR_FILENO;
-	if (!s || !*s) return;
+	if (!s) return;
 	gethostname(host, sizeof host - 1);
 	for (; *s && n < sizeof path - 300; s++) {
 		if (*s != '%' || !s[1]) {

@@ -1,5 +1,5 @@
-// Declarations that the files of libnccl.so.2 share. The library is C and contains no Go: the first call that needs the
-// core (libgoccl.so) loads it.
+// Declarations that the files of libnccl.so.2 share. The library is C and contains no Go: the first call that needs
+// the core (libgoccl.so) loads it.
 #ifndef GOCCL_NCCL_SHIM_H
 #define GOCCL_NCCL_SHIM_H
 
@@ -30,8 +30,8 @@ static inline ncclResult_t shim_core(void) {
 		if (open_) return open_; \
 	} while (0)
 
-// shim_exiting is true once main has returned. r is the core's result, because the core may detect the exit before this
-// library does. Functions that free something then succeed: the end of the process frees it, and an error in a
+// shim_exiting is true once main has returned. r is the core's result, because the core may detect the exit before
+// this library does. Functions that free something then succeed: the end of the process frees it, and an error in a
 // destructor may terminate the program.
 static inline int shim_exiting(goccl_result r) { return shim_ready == -2 || (r == GOCCL_FORKED && shim_ready == 1); }
 
@@ -54,7 +54,11 @@ int shim_grouped(void);
 // shim_remember makes the group of the thread, if any, fail with r, and returns r.
 ncclResult_t shim_remember(ncclResult_t r);
 // shim_submit enqueues a request, now or at the end of the group.
-ncclResult_t shim_submit(const goccl_request *req, const char *what);
+ncclResult_t shim_submit_later(const goccl_request *req, const char *what);
+static inline __attribute__((always_inline)) ncclResult_t shim_submit(const goccl_request *req, const char *what) {
+	NEED_CORE;
+	return shim_grouped() ? shim_submit_later(req, what) : shim_result(core.submit(req, 1), what);
+}
 // shim_started waits for a communicator that is being set up, now or at the end of the group; a failure makes *out
 // NULL. comm is the communicator to wait for when *out gets none (a split without color).
 ncclResult_t shim_started(ncclComm_t *out, goccl_comm comm, int nonBlocking, const char *what);
@@ -67,7 +71,13 @@ void shim_forget(ncclComm_t comm);
 
 // shim_config reads an ncclConfig_t (or NULL) into a goccl_comm_config. The name is valid as long as the caller's.
 ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const char *what);
-int64_t shim_timeout(void);
+// SHIM_TIMEOUT: NCCL waits without a limit. Here ranks may start ten minutes apart, unless GOCCL_TIMEOUT says
+// otherwise, which is what a negative timeout means to the core.
+#define SHIM_TIMEOUT (-600ll * 1000 * 1000 * 1000)
+
+// shim_setting is a variable of the environment, or NULL if it is not set or empty. This library reads only what it
+// needs without the core, and what only NCCL has; the core reads everything else.
+const char *shim_setting(const char *name);
 
 static inline goccl_comm handle(ncclComm_t c) { return (goccl_comm)(uintptr_t)c; }
 

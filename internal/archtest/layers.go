@@ -21,7 +21,7 @@ var house = []layer{
 		"internal/fdshare", "internal/futex",
 		"internal/hostreduce", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred",
 		"internal/regular", "internal/setting",
-		"internal/sockets", "internal/testutil/...", "internal/wait", "plan/...",
+		"internal/sockets", "internal/tags", "internal/testutil/...", "internal/wait", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},
 	{"job", []string{"bootstrap/...", "internal/agreement", "transport/...", "topo/..."}},

@@ -1,20 +1,21 @@
 package doctest
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // variables matches the variables that each kind of source reads, by file name suffix. The first group of a pattern is
 // the name.
 var variables = map[string]*regexp.Regexp{
 	".go":      regexp.MustCompile(`"((?:GO|N)CCL_[A-Z_]+)"`),
-	".c":       regexp.MustCompile(`getenv\("((?:GO|N)CCL_[A-Z_]+)"`),
+	".c":       regexp.MustCompile(`(?:getenv|shim_setting)\("((?:GO|N)CCL_[A-Z_]+)"`),
 	".py":      regexp.MustCompile(`(?:environ\.get\(|environ\[|getenv\(|\bget\()"((?:GO|N)CCL_[A-Z_]+)"`),
 	".sh":      regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z_]+)`),
 	"Makefile": regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z_]+)`),
@@ -22,11 +23,9 @@ var variables = map[string]*regexp.Regexp{
 
 // elsewhere lists directories that name variables without reading them, and directories that do not contain goccl's
 // sources.
-var elsewhere = []string{"build", "cmd/goccl/internal/doctor", "cmd/goccl/internal/perf", "python/build",
+var elsewhere = []string{"build", "internal/setting", "cmd/goccl/internal/doctor", "cmd/goccl/internal/perf",
+	"python/build",
 	"python/tests", "python/examples"}
-
-// ignoredList names NCCL's variables that goccl warns of and does not read.
-var ignoredList = filepath.Join("capi", "internal", "core", "ignored.go")
 
 // readVariables is every variable that a source reads, with one file that does. Tests' own variables are left out, but
 // for the one that users set.
@@ -57,8 +56,7 @@ func readVariables(t *testing.T, root string) map[string]string {
 			kind = d.Name()
 		}
 		pattern := variables[kind]
-		if pattern == nil || rel == ignoredList || strings.HasPrefix(rel, filepath.Join("capi", "testdata")) &&
-			kind != ".sh" {
+		if pattern == nil || strings.HasPrefix(rel, filepath.Join("capi", "testdata")) && kind != ".sh" {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -78,26 +76,42 @@ func readVariables(t *testing.T, root string) map[string]string {
 	return read
 }
 
-// rows returns the variables in the first columns of the tables of a section, from its heading to the next.
-func rows(t *testing.T, page, heading string) map[string]bool {
-	t.Helper()
-	_, section, ok := strings.Cut(page, "\n"+heading+"\n")
-	if !ok {
-		t.Fatalf("docs/environment.md has no heading %q", heading)
+// Every variable of goccl or NCCL that a source reads or names is in the table of package setting, from which
+// docs/environment.md is made, and the table has no other.
+func TestVariablesAreInTheTable(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
 	}
-	section, _, _ = strings.Cut(section, "\n#")
-	names := map[string]bool{}
-	for line := range strings.SplitSeq(section, "\n") {
-		if cells := strings.Split(line, "|"); len(cells) > 2 {
-			for _, m := range regexp.MustCompile("`([A-Z][A-Z_0-9]+[*…]?)`").FindAllStringSubmatch(cells[1], -1) {
-				names[m[1]] = true
-			}
+	read := readVariables(t, root)
+	table := map[string]bool{}
+	for _, v := range setting.Variables() {
+		table[v.Name], table[v.Alias] = true, true
+		if _, found := read[v.Name]; !found && !v.ReadByGo() && strings.HasPrefix(v.Name, "GOCCL_") {
+			t.Errorf("internal/setting has %s, which nothing reads", v.Name)
 		}
 	}
-	if len(names) == 0 {
-		t.Fatalf("docs/environment.md has no table under %q", heading)
+	honoured, _ := setting.NCCL()
+	for _, h := range honoured {
+		for _, m := range regexp.MustCompile("`(NCCL_[A-Z_]+)`").FindAllStringSubmatch(h.Names, -1) {
+			if name := m[1]; !table[name] && name != "NCCL_NVLS_ENABLE" { // goccl has no multicast: nothing to read
+				t.Errorf("%s is called honoured, and is not in the table", name)
+			}
+			delete(table, m[1])
+			table[m[1]+" honoured"] = true
+		}
 	}
-	return names
+	for name, file := range read {
+		if !table[name] && !table[name+" honoured"] && name != "NCCL_NVLS_ENABLE" { // which scripts pass on
+			t.Errorf("%s names %s, which is not in internal/setting", file, name)
+		}
+	}
+	for name := range table {
+		if strings.HasPrefix(name, "NCCL_") && !strings.HasSuffix(name, " honoured") &&
+			name != "NCCL_TESTS" { // an argument of gpu.sh
+			t.Errorf("%s is read, and docs/environment.md does not call it honoured", name)
+		}
+	}
 }
 
 func environmentPage(t *testing.T) (root, page string) {
@@ -111,82 +125,6 @@ func environmentPage(t *testing.T) (root, page string) {
 		t.Fatal(err)
 	}
 	return root, string(text)
-}
-
-// Every variable of goccl that a source reads is documented, and no other.
-func TestEnvironmentIsDocumented(t *testing.T) {
-	root, page := environmentPage(t)
-	read := readVariables(t, root)
-	documented := map[string]bool{}
-	for _, heading := range []string{"## goccl's own", "## Of the C ABI (`libnccl.so.2`, `libgoccl.so`) and Python",
-		"## For tests and measurements"} {
-		for name := range rows(t, page, heading) {
-			documented[name] = true
-		}
-	}
-	// Variables between two programs of goccl itself, and of a test that make starts.
-	internal := map[string]bool{"GOCCL_PERF_TERMINAL": true, "GOCCL_TUTORIAL_MAIN": true}
-	for name, file := range read {
-		if strings.HasPrefix(name, "GOCCL_") && !documented[name] && !internal[name] {
-			t.Errorf("%s (%s) is not in docs/environment.md", name, file)
-		}
-	}
-	for name := range documented {
-		if _, ok := read[name]; strings.HasPrefix(name, "GOCCL_") && !ok {
-			t.Errorf("docs/environment.md documents %s, which nothing reads", name)
-		}
-	}
-	// doctor reports variables that it does not know as misspelt.
-	doctor, err := os.ReadFile(filepath.Join(root, "cmd", "goccl", "internal", "doctor", "environment.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	forTests := rows(t, page, "## For tests and measurements")
-	for name := range documented {
-		if strings.HasPrefix(name, "GOCCL_") && !forTests[name] && !strings.Contains(string(doctor), `"`+name+`":`) {
-			t.Errorf("cmd/goccl/internal/doctor/environment.go does not know %s", name)
-		}
-	}
-}
-
-// NCCL's variables that the page lists as honoured are read, and the others are not.
-func TestNCCLVariablesAreAsDocumented(t *testing.T) {
-	root, page := environmentPage(t)
-	read := readVariables(t, root)
-	honoured, ignored := rows(t, page, "### Honoured"), rows(t, page, "### Ignored")
-	// NCCL_TESTS is a directory argument of bench/gpu.sh. NCCL_NVLS_ENABLE is only passed on: goccl has no multicast.
-	notOurs := map[string]bool{"NCCL_TESTS": true, "NCCL_NVLS_ENABLE": true}
-	for name, file := range read {
-		if strings.HasPrefix(name, "NCCL_") && !honoured[name] && !notOurs[name] {
-			t.Errorf("%s reads %s, which docs/environment.md does not call honoured", file, name)
-		}
-	}
-	for name := range honoured {
-		if _, ok := read[name]; !ok && !notOurs[name] {
-			t.Errorf("docs/environment.md calls %s honoured; nothing reads it", name)
-		}
-	}
-	list, err := os.ReadFile(filepath.Join(root, ignoredList))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`"(NCCL_[A-Z0-9_]+)"`).FindAllSubmatch(list, -1) {
-		if name := string(m[1]); !slices.ContainsFunc(slices.Collect(maps.Keys(ignored)), func(row string) bool {
-			prefix, wild := strings.CutSuffix(row, "*")
-			return row == name || strings.HasSuffix(name, "_") && strings.HasPrefix(row, name) || wild &&
-				strings.HasPrefix(name, prefix)
-		}) {
-			t.Errorf("%s warns of %s, which docs/environment.md does not call ignored", ignoredList, name)
-		}
-	}
-	for name := range ignored {
-		if _, ok := read[name]; ok {
-			t.Errorf("docs/environment.md calls %s ignored; %s reads it", name, read[name])
-		}
-		if honoured[name] {
-			t.Errorf("docs/environment.md has %s twice", name)
-		}
-	}
 }
 
 // Every launcher variable that joining reads is on the page, by its name or by a family like SLURM_*.
@@ -210,8 +148,8 @@ func TestLaunchersAreDocumented(t *testing.T) {
 		-1) {
 		name := m[1]
 		found++
-		if strings.HasPrefix(name, "GOCCL_") || strings.Contains(section, "`"+name+"`") ||
-			slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) }) {
+		if strings.HasPrefix(name, "GOCCL_") || strings.Contains(section, "`"+name+"`") || slices.ContainsFunc(families,
+			func(f string) bool { return strings.HasPrefix(name, f) }) {
 			continue
 		}
 		t.Errorf("bootstrap/env.go looks at %s, which docs/environment.md does not name", name)

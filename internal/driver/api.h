@@ -160,10 +160,13 @@ extern goccl_table goccl_cu;
 // goccl_driver_load opens the library and fills the table. On failure it returns non-zero and writes the reason to
 // text.
 int goccl_driver_load(const char *path, char *text, int textSize);
-// goccl_driver_call performs operation op (op.h) with context ctx current (0: the thread's current context). The result
-// is 0, or API index << 32 | CUresult. p and q are bytes rather than void: cgo scans memory whose type could hold Go
-// pointers at every call, which takes a fifth of a launch.
+// goccl_driver_call performs operation op (op.h) with context ctx current (0: the thread's current context). The
+// result is 0, or API index << 32 | CUresult. p and q are bytes rather than void: cgo scans memory whose type could
+// hold Go pointers at every call, which takes a fifth of a launch.
 uint64_t goccl_driver_call(uint32_t op, uint64_t ctx, uint64_t *a, uint8_t *p, uint8_t *q);
+// goccl_driver_launch is Enter, Launch and Leave of order.c in one call, with few frames, because every collective
+// makes it. a and p are those of OP_Launch; order is a struct order.
+uint64_t goccl_driver_launch(uint64_t ctx, uint64_t *a, uint8_t *p, uint8_t *order);
 // goccl_driver_api names a function of the table; goccl_driver_op names an operation.
 const char *goccl_driver_api(uint32_t index);
 const char *goccl_driver_op(uint32_t op);

@@ -7,6 +7,8 @@ package driver
 #cgo LDFLAGS: -ldl
 #cgo noescape goccl_driver_call
 #cgo nocallback goccl_driver_call
+#cgo noescape goccl_driver_launch
+#cgo nocallback goccl_driver_launch
 #include <stdlib.h>
 #include "api.h"
 #include "order.h"
@@ -14,10 +16,12 @@ package driver
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"unsafe"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-C.sizeof_struct_order]
@@ -26,11 +30,7 @@ var _ = [1]struct{}{}[unsafe.Sizeof(Order{})-C.sizeof_struct_order]
 const defaultLibrary = "libcuda.so.1"
 
 func open() error {
-	path := os.Getenv("GOCCL_CUDA_LIB")
-	if path == "" {
-		path = defaultLibrary
-	}
-	cpath := C.CString(path)
+	cpath := C.CString(cmp.Or(setting.Lenient().CUDALib, defaultLibrary))
 	defer C.free(unsafe.Pointer(cpath))
 	text := (*C.char)(C.calloc(1, 512))
 	defer C.free(unsafe.Pointer(text))
@@ -43,7 +43,21 @@ func open() error {
 // call performs one operation with ctx current. p and q may point to Go memory without pointers; call keeps no
 // reference.
 func call(o op, ctx Context, a *args, p, q *byte) error {
-	r := C.goccl_driver_call(C.uint32_t(o), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), (*C.uint8_t)(p), (*C.uint8_t)(q))
+	return failure(C.goccl_driver_call(C.uint32_t(o), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), (*C.uint8_t)(p),
+		(*C.uint8_t)(q)))
+}
+
+// LaunchInOrder is Enter, Launch and Leave in one call. params begins with the kernel's ticket, 8 bytes which this call
+// sets: o.Word, or 0 if there is no word or s is being captured. If the ticket is not 0, each block adds 1 to *ticket
+// as its last action.
+func (c Context) LaunchInOrder(f Function, cfg *LaunchConfig, s Stream, params []byte, o *Order) error {
+	a := cfg.pack(f, s, params)
+	return failure(C.goccl_driver_launch(C.uint64_t(c), (*C.uint64_t)(&a[0]), (*C.uint8_t)(first(params)),
+		(*C.uint8_t)(o.bytes())))
+}
+
+// failure is the error of a call's result.
+func failure(r C.uint64_t) error {
 	if r == 0 {
 		return nil
 	}
@@ -53,7 +67,7 @@ func call(o op, ctx Context, a *args, p, q *byte) error {
 	return newError(uint64(r))
 }
 
-// newError is separate from call so that the success path stays small.
+// newError is separate from failure so that the success path stays small.
 //
 //go:noinline
 func newError(r uint64) error {

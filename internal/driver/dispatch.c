@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-// All operations enter through goccl_driver_call:
+// All operations but goccl_driver_launch (order.c) enter through goccl_driver_call:
 //  1. save the thread's current context and set ctx, if it differs;
 //  2. exchange the thread's capture mode for relaxed, if the operation is not stream-ordered;
 //  3. run the operation (results go back into a[]);
@@ -12,30 +12,6 @@
 #include "order.h"
 
 #include <string.h>
-
-uint64_t goccl_launch(uint64_t *a, void *p) {
-	size_t size = a[8];
-	void *extra[] = {(void *)1, p, (void *)2, &size, (void *)0};
-	void **ex = size ? extra : NULL;
-	uint32_t flags = HI(a[5]);
-	if (!a[6] && !flags) {
-		TRY(cuLaunchKernel, PTR(CUfunction, a[0]), LO(a[2]), HI(a[2]), LO(a[3]), HI(a[3]), LO(a[4]), HI(a[4]), LO(a[5]), PTR(CUstream, a[1]), NULL, ex);
-		return 0;
-	}
-	CUlaunchAttribute attr[3];
-	unsigned n = 0;
-	memset(attr, 0, sizeof attr);
-	if (a[6]) {
-		attr[n].id = 4;
-		attr[n].value.dim.x = LO(a[6]), attr[n].value.dim.y = HI(a[6]), attr[n].value.dim.z = LO(a[7]);
-		n++;
-	}
-	if (flags & LAUNCH_COOPERATIVE) attr[n].id = 2, attr[n].value.i = 1, n++;
-	if (flags & LAUNCH_OVERLAP) attr[n].id = 6, attr[n].value.i = 1, n++;
-	CUlaunchConfig c = {LO(a[2]), HI(a[2]), LO(a[3]), HI(a[3]), LO(a[4]), HI(a[4]), LO(a[5]), PTR(CUstream, a[1]), attr, n};
-	TRY(cuLaunchKernelEx, &c, PTR(CUfunction, a[0]), NULL, ex);
-	return 0;
-}
 
 static void prop_for(CUmemAllocationProp *p, int device, int rdma) {
 	memset(p, 0, sizeof *p);
@@ -207,10 +183,9 @@ fail:
 	return bad;
 }
 
-static uint64_t ordered(uint32_t op, uint64_t *a, void *p, void *q) {
+static uint64_t ordered(uint32_t op, uint64_t *a, void *p) {
 	switch (op) {
 	case OP_Launch: return goccl_launch(a, p);
-	case OP_LaunchInOrder: return goccl_order_launch(a, p, q);
 	case OP_Enter: return goccl_order_enter(PTR(CUstream, a[0]), p);
 	case OP_Leave: return goccl_order_leave(PTR(CUstream, a[0]), p);
 	case OP_Copy: TRY(cuMemcpyAsync, a[0], a[1], a[2], PTR(CUstream, a[3])); return 0;
@@ -360,18 +335,13 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 }
 
 uint64_t goccl_driver_call(uint32_t op, uint64_t context, uint64_t *a, uint8_t *p, uint8_t *q) {
-	CUcontext ctx = PTR(CUcontext, context), prev = NULL;
-	int swapped = 0, mode = GOCCL_CAPTURE_RELAXED, relaxed = 0;
-	if (ctx) {
-		TRY(cuCtxGetCurrent, &prev);
-		if (prev != ctx) {
-			TRY(cuCtxSetCurrent, ctx);
-			swapped = 1;
-		}
-	}
+	struct current cur;
+	int mode = GOCCL_CAPTURE_RELAXED, relaxed = 0;
+	uint64_t r = use_context(context, &cur);
+	if (r) return r;
 	if (op >= OP_DriverInit) relaxed = goccl_cu.cuThreadExchangeStreamCaptureMode(&mode) == 0;
-	uint64_t r = op < OP_DriverInit ? ordered(op, a, p, q) : immediate(op, a, p, q);
+	r = op < OP_DriverInit ? ordered(op, a, p) : immediate(op, a, p, q);
 	if (relaxed) goccl_cu.cuThreadExchangeStreamCaptureMode(&mode);
-	if (swapped) goccl_cu.cuCtxSetCurrent(prev);
+	restore_context(&cur);
 	return r;
 }

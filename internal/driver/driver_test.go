@@ -48,7 +48,8 @@ func needDriver(t testing.TB) Context {
 
 // The Go constants and the C constants are two lists; this test compares them.
 func TestOperationsMatch(t *testing.T) {
-	want := map[op]string{opLaunch: "Launch", opLaunchInOrder: "LaunchInOrder", opLeave: "Leave", opCopy: "Copy", opEventRecord: "EventRecord", opCaptureInfo: "CaptureInfo", opDriverInit: "DriverInit",
+	want := map[op]string{opLaunch: "Launch", opLeave: "Leave", opCopy: "Copy", opEventRecord: "EventRecord",
+		opCaptureInfo: "CaptureInfo", opDriverInit: "DriverInit",
 		opEnablePeer: "EnablePeer", opPointerInfo: "PointerInfo", opVMMAlloc: "VMMAlloc", opVMMFree: "VMMFree", opCopyIn: "CopyIn", opStreamContext: "StreamContext",
 		opEventDestroy: "EventDestroy", opGraphNodes: "GraphNodes", opModuleLoad: "ModuleLoad", opFuncSetAttribute: "FuncSetAttribute", opOccupancy: "Occupancy"}
 	for o, name := range want {

@@ -127,14 +127,6 @@ func (c Context) Launch(f Function, cfg *LaunchConfig, s Stream, params []byte) 
 	return call(opLaunch, c, &a, first(params), nil)
 }
 
-// LaunchInOrder is Enter, Launch and Leave in one call. params begins with the kernel's ticket, 8 bytes which this call
-// sets: o.Word, or 0 if there is no word or s is being captured. If the ticket is not 0, each block adds 1 to *ticket
-// as its last action.
-func (c Context) LaunchInOrder(f Function, cfg *LaunchConfig, s Stream, params []byte, o *Order) error {
-	a := cfg.pack(f, s, params)
-	return call(opLaunchInOrder, c, &a, first(params), o.bytes())
-}
-
 func (cfg *LaunchConfig) pack(f Function, s Stream, params []byte) args {
 	return args{uint64(f), uint64(s), pair(cfg.Grid[0], cfg.Grid[1]), pair(cfg.Grid[2], cfg.Block[0]), pair(cfg.Block[1], cfg.Block[2]),
 		pair(cfg.Shared, uint32(cfg.Flags)), pair(cfg.Cluster[0], cfg.Cluster[1]), uint64(cfg.Cluster[2]), uint64(len(params))}

@@ -6,7 +6,6 @@ type op uint32
 // Stream-ordered operations; they are legal while the stream is being captured.
 const (
 	opLaunch op = iota
-	opLaunchInOrder
 	opEnter
 	opLeave
 	opCopy

@@ -178,7 +178,7 @@ uint64_t goccl_order_leave(CUstream s, struct order *o) {
 // The kernel's parameters begin with its ticket: the word to which its blocks add, or 0. Graph launches get 0, because
 // they are not counted. Blocks are counted only after the launch succeeded: otherwise a waiter would wait forever. A
 // kernel in a graph may overlap the previous one only if that is its sole dependency.
-uint64_t goccl_order_launch(uint64_t *a, void *p, struct order *o) {
+static inline __attribute__((always_inline)) uint64_t launch(uint64_t *a, void *p, struct order *o) {
 	CUstream s = PTR(CUstream, a[1]);
 	if (a[8] < sizeof o->word) return FAIL(cuLaunchKernel, GOCCL_INVALID_VALUE);
 	uint64_t r = goccl_order_enter(s, o);
@@ -193,4 +193,13 @@ uint64_t goccl_order_launch(uint64_t *a, void *p, struct order *o) {
 		o->last = o->now, o->mark = MARK_BLOCKS;
 	}
 	return ticket && !o->shared ? 0 : goccl_order_leave(s, o);
+}
+
+uint64_t goccl_driver_launch(uint64_t context, uint64_t *a, uint8_t *p, uint8_t *order) {
+	struct current cur;
+	uint64_t r = use_context(context, &cur);
+	if (r) return r;
+	r = launch(a, p, (struct order *)order);
+	restore_context(&cur);
+	return r;
 }

@@ -31,5 +31,4 @@ struct order {
 
 uint64_t goccl_order_enter(CUstream s, struct order *o);
 uint64_t goccl_order_leave(CUstream s, struct order *o);
-uint64_t goccl_order_launch(uint64_t *a, void *p, struct order *o);
 #endif

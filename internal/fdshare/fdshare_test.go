@@ -226,7 +226,7 @@ func TestHostileServer(t *testing.T) {
 		"no descriptor":      func(c *net.UnixConn) { _, _ = c.Write([]byte{statusOK}) },
 		"unknown status":     func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte{9}, unix.UnixRights(fd), nil) },
 		"hang up":            func(*net.UnixConn) {},
-		"silence":            func(c *net.UnixConn) { _, _ = c.Read(make([]byte, 1)) }, // until the visitor gives up
+		"silence":            func(c *net.UnixConn) { _, _ = c.Read(make([]byte, 1)) }, // until the client gives up
 		"hang up on request": func(c *net.UnixConn) { _ = c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestHostileClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range maxVisitors - 1 {
+	for i := range maxClients - 1 {
 		c, err := dial(context.Background(), s.name.address())
 		if err != nil {
 			t.Fatal(err)
@@ -290,7 +290,7 @@ func TestHostileClients(t *testing.T) {
 	_ = unix.Close(fd)
 	start := time.Now()
 	_ = s.Close()
-	if d := time.Since(start); d > 4*time.Second { // the server's time limit for visitors is five
+	if d := time.Since(start); d > 4*time.Second { // the server's time limit for clients is five
 		t.Fatalf("Close took %v", d)
 	}
 }

@@ -32,7 +32,7 @@ func Fetch(ctx context.Context, t Ticket) (fd int, err error) {
 	}
 	for {
 		fd, err = ask(ctx, t)
-		// A server hangs up on a visitor that has been silent for long, for example because it was stopped. A retry is
+		// A server hangs up on a client that has been silent for long, for example because it was stopped. A retry is
 		// harmless.
 		if !errors.Is(err, errHungUp) {
 			return fd, err

@@ -113,9 +113,9 @@ func TestServerWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestVisitorComesAgain: the server hangs up on a visitor that was silent for too long, because it was stopped; the
-// visitor retries.
-func TestVisitorComesAgain(t *testing.T) {
+// TestClientComesAgain: the server hangs up on a client that was silent for too long, because it was stopped; the
+// client retries.
+func TestClientComesAgain(t *testing.T) {
 	ticket := newTicket(1, socketName{4, 5, 6}, [32]byte{})
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: ticket.name().address(), Net: "unix"})
 	if err != nil {

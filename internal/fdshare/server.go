@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// visitTimeout is the time limit for a visitor's request. A visitor that was stopped for longer retries.
+	// visitTimeout is the time limit for a client's request. A client that was stopped for longer retries.
 	visitTimeout = 5 * time.Second
-	// maxVisitors bounds concurrent connections; more wait in the socket's backlog.
-	maxVisitors = 64
+	// maxClients bounds concurrent connections; more wait in the socket's backlog.
+	maxClients = 64
 )
 
 // The answer is one status byte. With statusOK comes one descriptor; after statusFailed comes the errno of the server's
@@ -160,7 +160,7 @@ func (s *Server) use(t Ticket, f func(fd int) error) error {
 }
 
 func (s *Server) serve(room *spare) {
-	places := make(chan struct{}, maxVisitors)
+	places := make(chan struct{}, maxClients)
 	defer room.close()
 	for {
 		c, err := s.l.AcceptUnix()

@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/internal/openfiles"
 )
 
-// spare is a reserved descriptor. At the limit of open files the server closes it for a moment, to accept a visitor and
-// report the error. Without it the visitor would wait in the socket's backlog and get no error.
+// spare is a reserved descriptor. At the limit of open files the server closes it for a moment, to accept a client and
+// report the error. Without it the client would wait in the socket's backlog and get no error.
 type spare struct {
 	fd       int // -1: none could be opened
 	shortage openfiles.Shortage
@@ -34,8 +34,8 @@ func (s *spare) close() {
 	}
 }
 
-// turnAway records the result of accepting a visitor. If accepting has failed for long because of the limit, it reports
-// the error to one visitor.
+// turnAway records the result of accepting a client. If accepting has failed for long because of the limit, it reports
+// the error to one client.
 func (s *spare) turnAway(l *net.UnixListener, cause error) {
 	if !s.shortage.Lasts(cause) || s.fd < 0 {
 		return

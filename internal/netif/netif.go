@@ -7,11 +7,9 @@
 package netif
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 )
@@ -115,15 +113,8 @@ func systemNICs() ([]nic, error) {
 }
 
 // Addr returns the address by which other hosts reach this one. spec, in the form of GOCCL_SOCKET_IFNAME, selects the
-// interface; "" means the environment's. Errors describe the requested interface.
-func Addr(spec string) (netip.Addr, error) {
-	if spec == "" {
-		spec = Spec()
-	}
-	family, err := Family()
-	if err != nil {
-		return netip.Addr{}, err
-	}
+// interface; family is 4, 6, or 0 for either. Errors describe the requested interface.
+func Addr(spec string, family int) (netip.Addr, error) {
 	nics, err := systemNICs()
 	if err != nil {
 		return netip.Addr{}, err
@@ -135,25 +126,6 @@ func Addr(spec string) (netip.Addr, error) {
 	}
 	return a, nil
 }
-
-// Family returns the address family in GOCCL_SOCKET_FAMILY or NCCL_SOCKET_FAMILY: 4, 6, or 0 for either.
-func Family() (int, error) {
-	for _, name := range []string{"GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"} {
-		switch s := os.Getenv(name); s {
-		case "":
-		case "AF_INET", "4":
-			return 4, nil
-		case "AF_INET6", "6":
-			return 6, nil
-		default:
-			return 0, fmt.Errorf("%s=%q: want AF_INET or AF_INET6", name, s)
-		}
-	}
-	return 0, nil
-}
-
-// Spec returns the value of GOCCL_SOCKET_IFNAME or NCCL_SOCKET_IFNAME, or "".
-func Spec() string { return cmp.Or(os.Getenv("GOCCL_SOCKET_IFNAME"), os.Getenv("NCCL_SOCKET_IFNAME")) }
 
 // List formats the interfaces that are up, with their addresses, for errors.
 func List() string {

@@ -1,26 +1,129 @@
 package setting
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
 
-func TestDuration(t *testing.T) {
-	const name, otherwise = "GOCCL_TEST_SETTING", 7 * time.Second
-	for s, want := range map[string]time.Duration{"": otherwise, "5": 5 * time.Second, "0.5": 500 * time.Millisecond,
-		"2m": 2 * time.Minute, "0": 0, "0s": 0} {
-		t.Setenv(name, s)
-		if d, err := Duration(name, otherwise); err != nil || d != want {
-			t.Errorf("%q: %v, %v", s, d, err)
+// from returns a source of values.
+func from(values ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(values); i += 2 {
+			if values[i] == name {
+				return values[i+1]
+			}
 		}
-		if d, err := Positive(name, otherwise); (err == nil) != (want > 0) {
-			t.Errorf("positive %q: %v, %v", s, d, err)
+		return ""
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for s, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond,
+		"2m": 2 * time.Minute, "0": 0, "0s": 0} {
+		c, err := Parse(from("GOCCL_SPIN_LIMIT", s))
+		if err != nil || c.SpinLimit != want {
+			t.Errorf("%q: %v, %v", s, c.SpinLimit, err)
+		}
+		if c, err = Parse(from("GOCCL_TIMEOUT", s)); (err == nil) != (want > 0) || c.TimeoutOr(time.Hour) != cmpOr(want,
+			time.Hour) {
+			t.Errorf("positive %q: %v, %v", s, c.Timeout, err)
 		}
 	}
 	for _, s := range []string{"x", "-1", "-5s", "NaN", "1e99", "30 s"} {
-		t.Setenv(name, s)
-		if d, err := Duration(name, otherwise); err == nil {
-			t.Errorf("%q: %v", s, d)
+		if c, err := Parse(from("GOCCL_SPIN_LIMIT", s)); err == nil || c.SpinLimit != 10*time.Minute {
+			t.Errorf("%q: %v, %v", s, c.SpinLimit, err)
 		}
+	}
+}
+
+func cmpOr(a, b time.Duration) time.Duration {
+	if a != 0 {
+		return a
+	}
+	return b
+}
+
+// The error of a bad value names the variable, by the name that was set, the value and what is allowed. All bad values
+// are in one error.
+func TestBadValues(t *testing.T) {
+	for _, v := range table {
+		if v.Want == "" {
+			continue
+		}
+		for _, name := range []string{v.Name, v.Alias} {
+			if name == "" {
+				continue
+			}
+			_, err := Parse(from(name, "junk!"))
+			if err == nil || err.Error() != name+`="junk!": want `+v.Want {
+				t.Errorf("%s: %v", name, err)
+			}
+			if Wanted(name, "junk!") != v.Want || Wanted(name, "") != "" {
+				t.Errorf("Wanted(%s)", name)
+			}
+		}
+	}
+	if _, err := Parse(from("GOCCL_CHECK", "perhaps", "GOCCL_TIMEOUT", "soon"), "GOCCL_TIMEOUT"); err == nil ||
+		strings.Contains(err.Error(), "CHECK") {
+		t.Errorf("%v", err)
+	}
+	_, err := Parse(from("GOCCL_CHECK", "perhaps", "GOCCL_MAX_CTAS", "0", "GOCCL_DEVICE", "toaster"))
+	for _, want := range []string{`GOCCL_CHECK="perhaps"`, `GOCCL_MAX_CTAS="0"`, "from 1 to 65535", "cuda or host"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
+// goccl's own variable wins over NCCL's, which is then not even checked.
+func TestAliases(t *testing.T) {
+	c, err := Parse(from("GOCCL_SOCKET_FAMILY", "4", "NCCL_SOCKET_FAMILY", "junk", "NCCL_MAX_CTAS", "12", "NCCL_HOSTID",
+		"me"))
+	if err != nil || c.Family != 4 || c.MaxCTAs != 12 || c.HostID != "me" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, s := range []string{"ipv4", "AF_INET ", "inet6", "10"} {
+		if _, err := Parse(from("NCCL_SOCKET_FAMILY", s)); err == nil || !strings.Contains(err.Error(),
+			"NCCL_SOCKET_FAMILY") {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := Parse(from())
+	if err != nil || c.StallWarning != 30*time.Second || !c.Overlap || c.CopyEngine != CopyLarge || c.Device != CUDA ||
+		c.SeparateGraphs || c.NoProgress {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = Parse(from("GOCCL_OVERLAP", "0", "GOCCL_COPY_ENGINE", "1", "NCCL_GRAPH_MIXING_SUPPORT", "0", "CUDA_HOME",
+		"/a", "CUDA_PATH", "/b", "TERM", "dumb"))
+	if err != nil || c.Overlap || c.CopyEngine != CopyAlways || !c.SeparateGraphs || !c.NoProgress ||
+		!slices.Equal(c.Toolkits, []string{"/a", "/b"}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Every name is in the table once, and each variable that is documented says what it is for.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, v := range table {
+		if seen[v.Name] || seen[v.Alias] && v.Alias != "" {
+			t.Errorf("%s or %s is there twice", v.Name, v.Alias)
+		}
+		seen[v.Name], seen[v.Alias] = true, true
+		if v.Section != Internal && v.Doc == "" || v.Section == Own && v.Brief == "" {
+			t.Errorf("%s has no text", v.Name)
+		}
+	}
+}
+
+func TestUnread(t *testing.T) {
+	environ := []string{"NCCL_ALGO=Ring", "NCCL_IB_HCA=mlx5_0", "NCCL_CHECK_POINTERS=1", "NCCL_P2P_LEVEL=",
+		"NCCL_DEBUG=INFO", "NCCL_ALGO=Tree"}
+	if got := Unread(environ); !slices.Equal(got, []string{"NCCL_ALGO", "NCCL_IB_HCA"}) {
+		t.Errorf("%v", got)
 	}
 }

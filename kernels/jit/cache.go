@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // diskCache is a folder of entries: the SHA-256 of the content, then the content. A nil cache is empty. Read and write
@@ -19,7 +21,7 @@ const maxEntry = 256 << 20
 // openDiskCache creates the folder. It returns nil if the cache is switched off, or if the folder cannot be made or is
 // not safe to load code from.
 func openDiskCache() *diskCache {
-	dir := os.Getenv("GOCCL_CACHE_DIR")
+	dir := setting.Lenient().CacheDir
 	if dir == "off" {
 		return nil
 	}

@@ -1,11 +1,12 @@
 package ipc
 
 import (
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"os"
 	"sync"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // ID identifies a process or a host.
@@ -23,7 +24,7 @@ var ProcessID = func() (id ID) {
 // like several.
 var HostID = sync.OnceValue(func() (id ID) {
 	h := sha256.New()
-	if v := cmp.Or(os.Getenv("GOCCL_HOSTID"), os.Getenv("NCCL_HOSTID")); v != "" {
+	if v := setting.Lenient().HostID; v != "" {
 		h.Write([]byte("set:" + v))
 	} else {
 		boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

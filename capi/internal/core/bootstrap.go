@@ -9,7 +9,8 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 )
 
-// boot is a bootstrap that C holds.
+// boot is a bootstrap that C holds. job names the communicators made of it: each rank of a process has a bootstrap of
+// its own, but ranks that were created by one call share the name.
 type boot struct {
 	bootstrap.Bootstrap
 	job string
@@ -21,34 +22,31 @@ func addBootstrap(b bootstrap.Bootstrap, job string) (Handle, error) {
 	return bootstraps.add(func(Handle) *boot { return &boot{b, job} })
 }
 
-// jobOf names the communicators made of one bootstrap. Each rank of a process has a bootstrap of its own, but ranks
-// that were created by one call share the name.
-func jobOf(b *boot) string { return b.job }
-
-// JoinID joins the other ranks by a unique id.
-func JoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
+// join joins a job of rank and size by init; job names the communicators made of it.
+func join(rank, size int, timeout time.Duration, job string, init func(*bootstrap.TCP) error) (Handle, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
 		return 0, err
 	}
 	t := bootstrap.NewTCP(rank, size, bootstrap.WithTimeout(cfg.Timeout))
-	if err := t.Init(context.Background(), id); err != nil {
+	if err := init(t); err != nil {
 		return 0, err
 	}
-	return addBootstrap(t, string(id[:]))
+	return addBootstrap(t, job)
+}
+
+// JoinID joins the other ranks by a unique id.
+func JoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
+	return join(rank, size, timeout, string(id[:]), func(t *bootstrap.TCP) error {
+		return t.Init(context.Background(), id)
+	})
 }
 
 // JoinAddress joins them at an address.
 func JoinAddress(address string, rank, size int, timeout time.Duration) (Handle, error) {
-	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
-	if err != nil {
-		return 0, err
-	}
-	t := bootstrap.NewTCP(rank, size, bootstrap.WithTimeout(cfg.Timeout))
-	if err := t.InitAddress(context.Background(), address); err != nil {
-		return 0, err
-	}
-	return addBootstrap(t, "address "+address)
+	return join(rank, size, timeout, "address "+address, func(t *bootstrap.TCP) error {
+		return t.InitAddress(context.Background(), address)
+	})
 }
 
 // JoinEnv joins them by the launcher's environment variables.
@@ -94,59 +92,51 @@ func BootstrapInfo(h Handle) (rank, size, localRank, localSize int, err error) {
 	return b.Rank(), b.WorldSize(), bootstrap.LocalRank(b), bootstrap.LocalSize(b), nil
 }
 
-// BootstrapSend sends to a peer. BootstrapSend, BootstrapRecv, BootstrapAllGather and BootstrapBarrier wrap the
-// bootstrap's methods, with a timeout each.
-func BootstrapSend(h Handle, peer, tag int, data []byte, timeout time.Duration) error {
+// step calls f with a bootstrap and a context that ends after timeout.
+func step(h Handle, timeout time.Duration, f func(ctx context.Context, b bootstrap.Bootstrap) error) error {
 	b, err := bootstraps.get(h)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := stepContext(timeout)
 	defer cancel()
-	return b.Send(ctx, peer, tag, data)
+	return f(ctx, b.Bootstrap)
+}
+
+// BootstrapSend sends to a peer.
+func BootstrapSend(h Handle, peer, tag int, data []byte, timeout time.Duration) error {
+	return step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) error { return b.Send(ctx, peer, tag, data) })
 }
 
 // BootstrapRecv returns the oldest message of peer under tag.
-func BootstrapRecv(h Handle, peer, tag int, timeout time.Duration) ([]byte, error) {
-	b, err := bootstraps.get(h)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
-	return b.Recv(ctx, peer, tag)
+func BootstrapRecv(h Handle, peer, tag int, timeout time.Duration) (data []byte, err error) {
+	err = step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) (err error) {
+		data, err = b.Recv(ctx, peer, tag)
+		return err
+	})
+	return data, err
 }
 
 // BootstrapAllGather fills all with mine of every rank, in rank order; all parts have the same length.
 func BootstrapAllGather(h Handle, mine, all []byte, timeout time.Duration) error {
-	b, err := bootstraps.get(h)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
-	parts, err := b.AllGather(ctx, mine)
-	if err != nil {
-		return err
-	}
-	for r, p := range parts {
-		if len(p) != len(mine) {
-			return fmt.Errorf("%w: rank %d gave %d bytes, this rank %d", ErrInvalidArgument, r, len(p), len(mine))
+	return step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) error {
+		parts, err := b.AllGather(ctx, mine)
+		if err != nil {
+			return err
 		}
-	}
-	copy(all, bytes.Join(parts, nil))
-	return nil
+		for r, p := range parts {
+			if len(p) != len(mine) {
+				return fmt.Errorf("%w: rank %d gave %d bytes, this rank %d", ErrInvalidArgument, r, len(p), len(mine))
+			}
+		}
+		copy(all, bytes.Join(parts, nil))
+		return nil
+	})
 }
 
 // BootstrapBarrier returns when every rank has called it.
 func BootstrapBarrier(h Handle, timeout time.Duration) error {
-	b, err := bootstraps.get(h)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
-	return b.Barrier(ctx)
+	return step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) error { return b.Barrier(ctx) })
 }
 
 // CloseBootstrap leaves the job.

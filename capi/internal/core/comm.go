@@ -1,17 +1,17 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Config is goccl_comm_config.
@@ -101,31 +101,18 @@ func (t *task) running() bool {
 
 var errCalledOff = fmt.Errorf("%w while it was being set up", goccl.ErrAborted)
 
-// withDefaults applies GOCCL_TIMEOUT; step is the timeout of each step when it is unset. The root package reads the
-// variables for the timeouts of operations.
+// withDefaults fills in the timeout of each step when it is not positive: GOCCL_TIMEOUT, or its absolute value, or step
+// where it is 0. The root package reads the variables for the timeouts of operations.
 func (c Config) withDefaults(step time.Duration) (Config, error) {
-	var err error
-	if c.Timeout <= 0 {
-		if c.Timeout, err = envDuration("GOCCL_TIMEOUT", step); err != nil {
-			return c, err
-		}
+	if c.Timeout > 0 {
+		return c, nil
 	}
-	return c, err
-}
-
-func envDuration(name string, otherwise time.Duration) (time.Duration, error) {
-	s := os.Getenv(name)
-	if s == "" {
-		return otherwise, nil
+	env, err := setting.Read("GOCCL_TIMEOUT")
+	if err != nil {
+		return c, fmt.Errorf("%w: %w", ErrInvalidArgument, err)
 	}
-	d, err := time.ParseDuration(s)
-	if seconds, e := strconv.ParseFloat(s, 64); e == nil {
-		d, err = time.Duration(seconds*float64(time.Second)), nil
-	}
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%w: %s=%q: use seconds, or a duration like 90s", ErrInvalidArgument, name, s)
-	}
-	return d, nil
+	c.Timeout = env.TimeoutOr(cmp.Or(-c.Timeout, step))
+	return c, nil
 }
 
 // ready returns the communicator, if it is set up and usable.

@@ -20,10 +20,6 @@ type future struct {
 	done   bool
 }
 
-func addFuture[T any](f *primitive.Future[T]) (Handle, error) {
-	return addObject(&future{get: func(ctx context.Context) (any, error) { return f.Get(ctx) }}, nil)
-}
-
 var errNotYet = fmt.Errorf("%w: it is not there yet", context.DeadlineExceeded)
 
 // WaitFuture waits at most timeout (0: as long as the future itself) for the value and returns its handle, the same one
@@ -54,74 +50,50 @@ func WaitFuture(h Handle, timeout time.Duration) (Handle, error) {
 
 // NewCommunicator makes a communicator of primitives over a bootstrap and a context. The caller keeps both.
 func NewCommunicator(boot, ctx Handle) (Handle, error) {
-	b, err := bootstraps.get(boot)
-	if err != nil {
-		return 0, err
-	}
-	c, err := objectOf[*primitive.Context](ctx)
-	if err != nil {
-		return 0, err
-	}
-	return addObject(primitive.NewCommunicator(b.Bootstrap, c), nil)
+	var a args
+	b, c := a.bootstrap(boot), arg[*primitive.Context](&a, ctx)
+	return create(&a, func() (*primitive.Communicator, error) { return primitive.NewCommunicator(b.Bootstrap, c), nil })
+}
+
+// later is create for the value of a future.
+func later[T any](a *args, f func() *primitive.Future[T]) (Handle, error) {
+	return create(a, func() (*future, error) {
+		v := f()
+		return &future{get: func(ctx context.Context) (any, error) { return v.Get(ctx) }}, nil
+	})
 }
 
 // Connect makes an endpoint and connects it with the peer's.
 func Connect(comm Handle, transport int, dev Handle, rank, tag int) (Handle, error) {
-	c, err := objectOf[*primitive.Communicator](comm)
-	if err != nil {
-		return 0, err
-	}
-	cfg, err := endpointConfig(transport, dev)
-	if err != nil {
-		return 0, err
-	}
-	return addFuture(c.Connect(cfg, rank, tag))
+	var a args
+	c, cfg := arg[*primitive.Communicator](&a, comm), a.endpoint(transport, dev)
+	return later(&a, func() *primitive.Future[*primitive.Connection] { return c.Connect(cfg, rank, tag) })
 }
 
 // ConnectEndpoint connects a given endpoint with the peer's.
 func ConnectEndpoint(comm, endpoint Handle, rank, tag int) (Handle, error) {
-	c, err := objectOf[*primitive.Communicator](comm)
-	if err != nil {
-		return 0, err
-	}
-	e, err := objectOf[*primitive.Endpoint](endpoint)
-	if err != nil {
-		return 0, err
-	}
-	return addFuture(c.ConnectEndpoint(e, rank, tag))
+	var a args
+	c, e := arg[*primitive.Communicator](&a, comm), arg[*primitive.Endpoint](&a, endpoint)
+	return later(&a, func() *primitive.Future[*primitive.Connection] { return c.ConnectEndpoint(e, rank, tag) })
 }
 
 // SendMemory makes local memory available to the peer.
 func SendMemory(comm, mem Handle, rank, tag int) (Handle, error) {
-	c, err := objectOf[*primitive.Communicator](comm)
-	if err != nil {
-		return 0, err
-	}
-	m, err := objectOf[*primitive.RegisteredMemory](mem)
-	if err != nil {
-		return 0, err
-	}
-	return addFuture(c.SendMemory(m, rank, tag))
+	var a args
+	c, m := arg[*primitive.Communicator](&a, comm), arg[*primitive.RegisteredMemory](&a, mem)
+	return later(&a, func() *primitive.Future[struct{}] { return c.SendMemory(m, rank, tag) })
 }
 
 // RecvMemory returns the memory that the peer sends.
 func RecvMemory(comm Handle, rank, tag int) (Handle, error) {
-	c, err := objectOf[*primitive.Communicator](comm)
-	if err != nil {
-		return 0, err
-	}
-	return addFuture(c.RecvMemory(rank, tag))
+	var a args
+	c := arg[*primitive.Communicator](&a, comm)
+	return later(&a, func() *primitive.Future[*primitive.RegisteredMemory] { return c.RecvMemory(rank, tag) })
 }
 
 // BuildSemaphore makes a semaphore over a connection together with the peer.
 func BuildSemaphore(comm, conn Handle, rank, tag int) (Handle, error) {
-	c, err := objectOf[*primitive.Communicator](comm)
-	if err != nil {
-		return 0, err
-	}
-	n, err := objectOf[*primitive.Connection](conn)
-	if err != nil {
-		return 0, err
-	}
-	return addFuture(c.BuildSemaphore(n, rank, tag))
+	var a args
+	c, n := arg[*primitive.Communicator](&a, comm), arg[*primitive.Connection](&a, conn)
+	return later(&a, func() *primitive.Future[*primitive.Semaphore] { return c.BuildSemaphore(n, rank, tag) })
 }

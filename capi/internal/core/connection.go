@@ -8,29 +8,22 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-func endpointConfig(transport int, dev Handle) (primitive.EndpointConfig, error) {
-	d, err := devices.get(dev)
-	if err != nil {
-		return primitive.EndpointConfig{}, err
+func (a *args) endpoint(transport int, dev Handle) (cfg primitive.EndpointConfig) {
+	d, t := a.device(dev), primitive.Transport(transport)
+	if a.err == nil && (transport < 0 || transport > 255 || !t.Valid()) {
+		a.err = fmt.Errorf("%w: transport %d is not known", ErrInvalidArgument, transport)
 	}
-	t := primitive.Transport(transport)
-	if transport < 0 || transport > 255 || !t.Valid() {
-		return primitive.EndpointConfig{}, fmt.Errorf("%w: transport %d is not known", ErrInvalidArgument, transport)
+	if a.err != nil {
+		return cfg
 	}
-	return primitive.EndpointConfig{Transport: t, Device: d.device}, nil
+	return primitive.EndpointConfig{Transport: t, Device: d.device}
 }
 
 // NewEndpoint makes a local endpoint.
 func NewEndpoint(ctx Handle, transport int, dev Handle) (Handle, error) {
-	c, err := objectOf[*primitive.Context](ctx)
-	if err != nil {
-		return 0, err
-	}
-	cfg, err := endpointConfig(transport, dev)
-	if err != nil {
-		return 0, err
-	}
-	return addObject(c.CreateEndpoint(cfg))
+	var a args
+	c, cfg := arg[*primitive.Context](&a, ctx), a.endpoint(transport, dev)
+	return create(&a, func() (*primitive.Endpoint, error) { return c.CreateEndpoint(cfg) })
 }
 
 // ReadEndpoint reads a serialised endpoint.
@@ -47,19 +40,9 @@ func EndpointInfo(h Handle) (transport int, dev device.ID, local bool, err error
 
 // NewConnection connects a local endpoint with a remote one.
 func NewConnection(ctx, local, remote Handle) (Handle, error) {
-	c, err := objectOf[*primitive.Context](ctx)
-	if err != nil {
-		return 0, err
-	}
-	l, err := objectOf[*primitive.Endpoint](local)
-	if err != nil {
-		return 0, err
-	}
-	r, err := objectOf[*primitive.Endpoint](remote)
-	if err != nil {
-		return 0, err
-	}
-	return addObject(c.Connect(l, r))
+	var a args
+	c, l, r := arg[*primitive.Context](&a, ctx), arg[*primitive.Endpoint](&a, local), arg[*primitive.Endpoint](&a, remote)
+	return create(&a, func() (*primitive.Connection, error) { return c.Connect(l, r) })
 }
 
 // ConnectionInfo describes a connection; peer is -1 when it is not known.
@@ -73,79 +56,46 @@ func ConnectionInfo(h Handle) (transport, peer, tag int, err error) {
 
 // Write copies within the bounds of both memories.
 func Write(conn, dst Handle, dstOff uint64, src Handle, srcOff, size uint64) error {
-	c, err := objectOf[*primitive.Connection](conn)
-	if err != nil {
-		return err
-	}
-	d, err := objectOf[*primitive.RegisteredMemory](dst)
-	if err != nil {
-		return err
-	}
-	s, err := objectOf[*primitive.RegisteredMemory](src)
-	if err != nil {
-		return err
-	}
-	return c.Write(d, dstOff, s, srcOff, size)
+	var a args
+	c, d, s := arg[*primitive.Connection](&a, conn), arg[*primitive.RegisteredMemory](&a, dst),
+		arg[*primitive.RegisteredMemory](&a, src)
+	return a.do(func() error { return c.Write(d, dstOff, s, srcOff, size) })
 }
 
 // AtomicAdd adds to a word of the peer's memory.
 func AtomicAdd(conn, dst Handle, off, delta uint64) error {
-	c, err := objectOf[*primitive.Connection](conn)
-	if err != nil {
-		return err
-	}
-	d, err := objectOf[*primitive.RegisteredMemory](dst)
-	if err != nil {
-		return err
-	}
-	return c.AtomicAdd(d, off, delta)
+	var a args
+	c, d := arg[*primitive.Connection](&a, conn), arg[*primitive.RegisteredMemory](&a, dst)
+	return a.do(func() error { return c.AtomicAdd(d, off, delta) })
 }
 
 // UpdateAndSync stores a word here and at the peer.
 func UpdateAndSync(conn, dst Handle, off uint64, src *uint64, value uint64) error {
-	c, err := objectOf[*primitive.Connection](conn)
-	if err != nil {
-		return err
-	}
-	d, err := objectOf[*primitive.RegisteredMemory](dst)
-	if err != nil {
-		return err
-	}
-	return c.UpdateAndSync(d, off, src, value)
+	var a args
+	c, d := arg[*primitive.Connection](&a, conn), arg[*primitive.RegisteredMemory](&a, dst)
+	return a.do(func() error { return c.UpdateAndSync(d, off, src, value) })
 }
 
 // Flush waits until earlier writes are complete.
 func Flush(conn Handle, timeout time.Duration) error {
-	c, err := objectOf[*primitive.Connection](conn)
-	if err != nil {
-		return err
-	}
-	return c.Flush(timeout)
+	return with(conn, func(c *primitive.Connection) error { return c.Flush(timeout) })
 }
 
 // RegisterMemory makes memory usable by the transports in flags.
 func RegisterMemory(ctx, dev Handle, p uintptr, size uint64, flags uint32) (Handle, error) {
-	c, err := objectOf[*primitive.Context](ctx)
-	if err != nil {
-		return 0, err
-	}
-	d, err := devices.get(dev)
-	if err != nil {
-		return 0, err
-	}
-	if size > 1<<60 {
-		return 0, fmt.Errorf("%w: %d bytes", ErrInvalidArgument, size)
-	}
-	return addObject(c.RegisterMemory(d.device, device.Ptr(p), int64(size), primitive.TransportFlags(flags)))
+	var a args
+	c, d := arg[*primitive.Context](&a, ctx), a.device(dev)
+	return create(&a, func() (*primitive.RegisteredMemory, error) {
+		if size > 1<<60 {
+			return nil, fmt.Errorf("%w: %d bytes", ErrInvalidArgument, size)
+		}
+		return c.RegisterMemory(d.device, device.Ptr(p), int64(size), primitive.TransportFlags(flags))
+	})
 }
 
 // ReadMemory reads a serialised memory.
 func ReadMemory(ctx Handle, data []byte) (Handle, error) {
-	c, err := objectOf[*primitive.Context](ctx)
-	if err != nil {
-		return 0, err
-	}
-	return addObject(c.DeserializeMemory(data))
+	return from(ctx, func(c *primitive.Context) (*primitive.RegisteredMemory, error) { return c.DeserializeMemory(data) })
 }
 
 // MemoryInfo describes a memory; data is 0 while a peer's memory is not mapped.
@@ -159,16 +109,12 @@ func MemoryInfo(h Handle) (data, original uintptr, size uint64, flags uint32, lo
 
 // MapMemory maps a peer's memory for a device.
 func MapMemory(h, dev Handle, timeout time.Duration) (uintptr, error) {
-	m, err := objectOf[*primitive.RegisteredMemory](h)
-	if err != nil {
-		return 0, err
-	}
-	d, err := devices.get(dev)
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
-	p, err := m.Map(ctx, d.device)
-	return uintptr(p), err
+	var a args
+	m, d := arg[*primitive.RegisteredMemory](&a, h), a.device(dev)
+	return tell(&a, func() (uintptr, error) {
+		ctx, cancel := stepContext(timeout)
+		defer cancel()
+		p, err := m.Map(ctx, d.device)
+		return uintptr(p), err
+	})
 }

@@ -21,33 +21,23 @@ func NewContext(timeout, spinLimit time.Duration) (Handle, error) {
 
 // AbortContext ends every wait of the context on host and device.
 func AbortContext(h Handle, reason string) error {
-	c, err := objectOf[*primitive.Context](h)
-	if err != nil {
-		return err
-	}
-	if reason == "" {
-		c.Abort(nil)
-	} else {
-		c.Abort(fmt.Errorf("%w: %s", primitive.ErrAborted, reason))
-	}
-	return nil
+	return with(h, func(c *primitive.Context) error {
+		if reason == "" {
+			c.Abort(nil)
+		} else {
+			c.Abort(fmt.Errorf("%w: %s", primitive.ErrAborted, reason))
+		}
+		return nil
+	})
 }
 
 // ContextError returns the reason of the abort, or the error of a kernel that stopped waiting.
-func ContextError(h Handle) error {
-	c, err := objectOf[*primitive.Context](h)
-	if err != nil {
-		return err
-	}
-	return c.Err()
-}
+func ContextError(h Handle) error { return with(h, (*primitive.Context).Err) }
 
 // RecoverContext makes an aborted context usable again.
 func RecoverContext(h Handle) error {
-	c, err := objectOf[*primitive.Context](h)
-	if err != nil {
-		return err
-	}
-	c.Recover()
-	return nil
+	return with(h, func(c *primitive.Context) error {
+		c.Recover()
+		return nil
+	})
 }

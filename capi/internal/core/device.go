@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 	"unsafe"
@@ -11,6 +10,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // dev is an open device and the objects that C made from it. It is never closed, because communicators and the caller's
@@ -72,14 +72,14 @@ func OpenDevice(kind device.Kind, index int) (Handle, error) {
 
 // kindFromEnv returns the kind that GOCCL_DEVICE requests; CUDA when it is not set.
 func kindFromEnv() (device.Kind, error) {
-	switch s := os.Getenv("GOCCL_DEVICE"); s {
-	case "", "cuda":
-		return device.CUDA, nil
-	case "host":
-		return device.Host, nil
-	default:
-		return 0, fmt.Errorf("%w: GOCCL_DEVICE=%q: use cuda or host", ErrInvalidArgument, s)
+	env, err := setting.Read("GOCCL_DEVICE")
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalidArgument, err)
 	}
+	if env.Device == setting.Host {
+		return device.Host, nil
+	}
+	return device.CUDA, nil
 }
 
 // CurrentDevice returns the GPU of the calling thread's context, GPU 0 when it has none, or, with GOCCL_DEVICE=host,
@@ -223,19 +223,26 @@ func CloseStream(h Handle, raw uintptr) error {
 	return s.Close()
 }
 
+// stream returns a stream that was made here, or a wrapper of any other stream.
+func (d *dev) stream(raw uintptr) (device.Stream, error) {
+	d.mu.Lock()
+	s := d.streams[raw]
+	d.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	return d.device.WrapStream(raw)
+}
+
 // SynchronizeStream waits for a stream, which goccl need not have created; timeout 0 means no limit.
 func SynchronizeStream(h Handle, raw uintptr, timeout time.Duration) error {
 	d, err := devices.get(h)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	s := d.streams[raw]
-	d.mu.Unlock()
-	if s == nil {
-		if s, err = d.device.WrapStream(raw); err != nil {
-			return err
-		}
+	s, err := d.stream(raw)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := stepContext(timeout)
 	defer cancel()

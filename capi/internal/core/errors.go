@@ -11,8 +11,11 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/dsl"
+	"github.com/goccl/goccl/internal/driver/nvrtc"
 	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/primitive"
 	"github.com/goccl/goccl/share"
 )
 
@@ -37,17 +40,6 @@ const (
 	Forked
 	OutOfMemory
 )
-
-var resultNames = [...]string{"success", "CUDA error", "system error", "internal error", "invalid argument", "invalid usage", "peer dead",
-	"in progress", "timeout", "aborted", "mismatch", "unsupported", "closed", "forked", "out of memory"}
-
-// String returns the name of the result, for example "peer dead".
-func (r Result) String() string {
-	if r < 0 || int(r) >= len(resultNames) {
-		return fmt.Sprintf("result %d", int32(r))
-	}
-	return resultNames[r]
-}
 
 // Errors that this package creates wrap the root package's kinds.
 var (
@@ -76,6 +68,7 @@ var kinds = []struct {
 	r   Result
 }{
 	{errInProgress, InProgress},
+	{primitive.ErrPeerDead, PeerDead},
 	{goccl.ErrPeerDead, PeerDead},
 	{bootstrap.ErrPeerDead, PeerDead},
 	{goccl.ErrMismatch, Mismatch},
@@ -101,7 +94,33 @@ var kinds = []struct {
 	{bootstrap.ErrClosed, PeerDead},
 	{bootstrap.ErrAuth, SystemError},
 	{bootstrap.ErrProtocol, SystemError},
+	{primitive.ErrTimeout, Timeout},
+	{primitive.ErrUnsupported, Unsupported},
+	{nvrtc.ErrUnavailable, Unsupported},
+	{device.ErrNotShareable, InvalidArgument},
+	{primitive.ErrInvalid, InvalidArgument},
+	{dsl.ErrSpec, InvalidArgument},
+	{dsl.ErrRange, InvalidArgument},
+	{dsl.ErrMismatch, InvalidArgument},
+	{dsl.ErrPairing, InvalidArgument},
+	{dsl.ErrAssignment, InvalidArgument},
+	{dsl.ErrLimit, InvalidArgument},
+	{dsl.ErrUsage, InvalidArgument},
+	{primitive.ErrAborted, Aborted},
+	{primitive.ErrClosed, Closed},
 }
+
+// wrong marks an error as the caller's, without changing its text.
+func wrong(err error) error {
+	if err == nil {
+		return nil
+	}
+	return wrongArgument{err}
+}
+
+type wrongArgument struct{ error }
+
+func (e wrongArgument) Unwrap() []error { return []error{e.error, ErrInvalidArgument} }
 
 // ResultOf returns the code of an error.
 func ResultOf(err error) Result {

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/internal/tags"
 )
 
 // exec is an executor and the bootstrap that it owns.
@@ -34,20 +35,13 @@ type loaded struct {
 	x *executor.ExecutionPlan
 }
 
-// executorSpace bounds the numbers of executorCount. Rank 0's number distinguishes the executors that share a
-// bootstrap.
-const executorSpace = 1 << 20
-
 // NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks create a sub-bootstrap for
 // the executor, so that others can use the bootstrap too.
 func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
-	b, err := bootstraps.get(boot)
-	if err != nil {
-		return 0, err
-	}
-	d, err := devices.get(devh)
-	if err != nil {
-		return 0, err
+	var args args
+	b, d := args.bootstrap(boot), args.device(devh)
+	if args.err != nil {
+		return 0, args.err
 	}
 	cfg, err := Config{OpTimeout: opTimeout}.withDefaults(defaultStep)
 	if err != nil {
@@ -55,7 +49,7 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Timeout)
 	defer cancel()
-	mine := binary.LittleEndian.AppendUint32(nil, executorCount.Add(1)%executorSpace)
+	mine := binary.LittleEndian.AppendUint32(nil, executorCount.Add(1)%tags.SpaceOfExecutors)
 	all, err := b.AllGather(ctx, mine)
 	if err != nil {
 		return 0, err
@@ -64,7 +58,7 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	sub, err := b.Sub(ctx, ranks, executorSpace+int(binary.LittleEndian.Uint32(all[0])))
+	sub, err := b.Sub(ctx, ranks, tags.SpaceOfExecutors+int(binary.LittleEndian.Uint32(all[0])))
 	if err != nil {
 		return 0, err
 	}
@@ -76,6 +70,7 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	return addObject(&exec{e, sub, d}, nil)
 }
 
+// executorCount numbers executors. Rank 0's number distinguishes those that share a bootstrap.
 var executorCount atomic.Uint32
 
 // LoadPlan verifies a plan file, unless it is trusted, and allocates memory for messages of up to reserve bytes (0: at
@@ -116,32 +111,13 @@ func ExecutePlan(h Handle, send, recv uintptr, message uint64, stream uintptr, t
 	return p.x.Execute(context.Background(), a)
 }
 
-// stream returns a stream that was made here, or a wrapper of any other stream.
-func (d *dev) stream(raw uintptr) (device.Stream, error) {
-	d.mu.Lock()
-	s := d.streams[raw]
-	d.mu.Unlock()
-	if s != nil {
-		return s, nil
-	}
-	return d.device.WrapStream(raw)
-}
-
 // ExecutorError returns the first failure of the executor's launches, or the reason of its abort.
-func ExecutorError(h Handle) error {
-	e, err := objectOf[*exec](h)
-	if err != nil {
-		return err
-	}
-	return e.Err()
-}
+func ExecutorError(h Handle) error { return with(h, func(e *exec) error { return e.Err() }) }
 
 // AbortExecutor ends running launches.
 func AbortExecutor(h Handle) error {
-	e, err := objectOf[*exec](h)
-	if err != nil {
-		return err
-	}
-	e.Abort(nil)
-	return nil
+	return with(h, func(e *exec) error {
+		e.Abort(nil)
+		return nil
+	})
 }

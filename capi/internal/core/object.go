@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"reflect"
 	"unsafe"
 
 	"github.com/goccl/goccl/primitive"
@@ -36,38 +37,28 @@ func objectOf[T any](h Handle) (T, error) {
 	return t, nil
 }
 
+// names are those of objects in errors; the name of another is its Go type.
+var names = map[reflect.Type]string{
+	reflect.TypeFor[*primitive.Context]():           "context",
+	reflect.TypeFor[*primitive.Endpoint]():          "endpoint",
+	reflect.TypeFor[*primitive.Connection]():        "connection",
+	reflect.TypeFor[*primitive.RegisteredMemory]():  "registered memory",
+	reflect.TypeFor[*primitive.SemaphoreStub]():     "semaphore stub",
+	reflect.TypeFor[*primitive.Semaphore]():         "semaphore",
+	reflect.TypeFor[*primitive.BaseMemoryChannel](): "base memory channel",
+	reflect.TypeFor[*primitive.MemoryChannel]():     "memory channel",
+	reflect.TypeFor[*primitive.BasePortChannel]():   "base port channel",
+	reflect.TypeFor[*primitive.PortChannel]():       "port channel",
+	reflect.TypeFor[*primitive.SwitchChannel]():     "switch channel",
+	reflect.TypeFor[*primitive.Fifo]():              "fifo",
+	reflect.TypeFor[*primitive.ProxyService]():      "proxy service",
+	reflect.TypeFor[*primitive.Communicator]():      "communicator of primitives",
+	reflect.TypeFor[*future]():                      "future",
+}
+
 func nameOf(v any) string {
-	switch v.(type) {
-	case *primitive.Context:
-		return "context"
-	case *primitive.Endpoint:
-		return "endpoint"
-	case *primitive.Connection:
-		return "connection"
-	case *primitive.RegisteredMemory:
-		return "registered memory"
-	case *primitive.SemaphoreStub:
-		return "semaphore stub"
-	case *primitive.Semaphore:
-		return "semaphore"
-	case *primitive.BaseMemoryChannel:
-		return "base memory channel"
-	case *primitive.MemoryChannel:
-		return "memory channel"
-	case *primitive.BasePortChannel:
-		return "base port channel"
-	case *primitive.PortChannel:
-		return "port channel"
-	case *primitive.SwitchChannel:
-		return "switch channel"
-	case *primitive.Fifo:
-		return "fifo"
-	case *primitive.ProxyService:
-		return "proxy service"
-	case *primitive.Communicator:
-		return "communicator of primitives"
-	case *future:
-		return "future"
+	if name, ok := names[reflect.TypeOf(v)]; ok {
+		return name
 	}
 	return fmt.Sprintf("%T", v)
 }

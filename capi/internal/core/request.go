@@ -65,10 +65,7 @@ func (c *comm) translate(q *Request, out *algorithm.Request) error {
 	case algorithm.Send, algorithm.Recv:
 		out.Peer = int(q.Root)
 	}
-	if err := out.Validate(c.size); err != nil {
-		return c.wrap(q, err)
-	}
-	return c.pointers(q, out)
+	return nil
 }
 
 // operator fills in Op and the factor.
@@ -90,37 +87,6 @@ func (c *comm) operator(q *Request, out *algorithm.Request) error {
 		return c.argument(q, "the operator was made for %v, the call is for %v", o.typ, out.Type)
 	}
 	out.Op, out.Scalar, out.ScalarPtr = datatype.PreMulSum, o.scalar, o.ptr
-	return nil
-}
-
-// pointers refuses NULL where bytes are read or written.
-func (c *comm) pointers(q *Request, r *algorithm.Request) error {
-	send, recv := r.Count > 0, r.Count > 0
-	at := c.rank == r.Root
-	switch r.Collective {
-	case algorithm.Barrier, algorithm.AllToAllVDevice: // the number of bytes is not known yet
-		return nil
-	case algorithm.Broadcast, algorithm.Scatter:
-		send = send && at
-	case algorithm.Reduce, algorithm.Gather:
-		recv = recv && at
-	case algorithm.Send:
-		recv = false
-	case algorithm.Recv:
-		send = false
-	case algorithm.AllToAllV:
-		send, recv = false, false
-		for p := range c.size {
-			send = send || r.SendCounts[p] > 0
-			recv = recv || r.RecvCounts[p] > 0
-		}
-	}
-	if send && r.Send == 0 {
-		return c.argument(q, "the send buffer is NULL")
-	}
-	if recv && r.Recv == 0 {
-		return c.argument(q, "the receive buffer is NULL")
-	}
 	return nil
 }
 

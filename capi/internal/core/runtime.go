@@ -9,16 +9,27 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // prepare configures the Go runtime as a guest of a C process.
 var prepare = sync.OnceFunc(func() {
 	// With GPUs, Go threads only enqueue, and leave the cores to the program; see allCores.
 	runtime.GOMAXPROCS(min(4, runtime.GOMAXPROCS(0)))
-	if os.Getenv("GOGC") == "" {
+	env := setting.Lenient()
+	if env.GOGC == "" {
 		debug.SetGCPercent(400)
 	}
-	slog.SetDefault(slog.New(logger()))
+	slog.SetDefault(slog.New(logger(env.Debug, env.DebugFile)))
+})
+
+// warnOfUnread logs one line per process about NCCL's variables that have no effect.
+var warnOfUnread = sync.OnceFunc(func() {
+	if names := setting.Unread(setting.Environ()); names != nil {
+		slog.Warn("NCCL's variables that goccl does not read are set; docs/environment.md says what takes their place",
+			"variables", strings.Join(names, " "))
+	}
 })
 
 // allCores undoes that limit: on the host device Go threads execute the collectives.
@@ -27,13 +38,9 @@ var allCores = sync.OnceFunc(runtime.SetDefaultGOMAXPROCS)
 // Prepare runs prepare once, before all other functions of the ABI.
 func Prepare() { prepare() }
 
-// logger returns the handler that NCCL_DEBUG (or GOCCL_DEBUG) and NCCL_DEBUG_FILE configure. By default it logs
+// logger returns the handler that GOCCL_DEBUG (or NCCL_DEBUG) and NCCL_DEBUG_FILE configure. By default it logs
 // nothing, since errors carry texts.
-func logger() slog.Handler {
-	level := os.Getenv("GOCCL_DEBUG")
-	if level == "" {
-		level = os.Getenv("NCCL_DEBUG")
-	}
+func logger(level, path string) slog.Handler {
 	var at slog.Level
 	switch strings.ToUpper(level) {
 	case "WARN":
@@ -46,7 +53,7 @@ func logger() slog.Handler {
 		return slog.DiscardHandler
 	}
 	out := io.Writer(os.Stderr)
-	if path := os.Getenv("NCCL_DEBUG_FILE"); path != "" {
+	if path != "" {
 		if f, err := os.OpenFile(debugFile(path), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err == nil {
 			out = f
 		} else {

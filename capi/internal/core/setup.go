@@ -31,7 +31,7 @@ func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.
 		c = &comm{handle: h, rank: rank, size: size, dev: d, cfg: cfg, job: job, child: rank < 0}
 		local.enter(job)
 		c.setup = start(func(ctx context.Context) error {
-			warnOfIgnored()
+			warnOfUnread()
 			began := time.Now()
 			inner, err := connect(ctx, c)
 			if err == nil && ctx.Err() != nil {
@@ -105,7 +105,7 @@ func Create(boot, device Handle, cfg Config) (Handle, error) {
 	if cfg, err = cfg.withDefaults(defaultStep); err != nil {
 		return 0, err
 	}
-	c, err := begin(b.Rank(), b.WorldSize(), d, cfg, jobOf(b), func(ctx context.Context, c *comm) (*goccl.Comm, error) {
+	c, err := begin(b.Rank(), b.WorldSize(), d, cfg, b.job, func(ctx context.Context, c *comm) (*goccl.Comm, error) {
 		return goccl.NewComm(ctx, c.config(b.Bootstrap))
 	})
 	if err != nil {
@@ -239,4 +239,13 @@ func open(h Handle) (*comm, *goccl.Comm, error) {
 		return nil, nil, fmt.Errorf("%w: the communicator was finalized", ErrInvalidUsage)
 	}
 	return c, inner, nil
+}
+
+// active is open for a communicator that was not revoked.
+func active(h Handle) (*comm, *goccl.Comm, error) {
+	c, inner, err := open(h)
+	if err == nil && c.state.Load() == stateRevoked {
+		return nil, nil, fmt.Errorf("%w: the communicator was revoked; split, shrink or destroy it", ErrInvalidUsage)
+	}
+	return c, inner, err
 }

@@ -21,11 +21,8 @@ var windows = table[*window]{kind: kindWindow, name: "window"}
 
 // RegisterWindow makes memory this rank's part of the communicator's next window.
 func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
-	c, inner, err := open(h)
+	c, inner, err := active(h)
 	if err != nil {
-		return 0, err
-	}
-	if err := c.usable(); err != nil {
 		return 0, err
 	}
 	if size > math.MaxInt64 {

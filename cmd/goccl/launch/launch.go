@@ -18,13 +18,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Options describes the job.
 type Options struct {
 	N       int      // ranks, at least 1
 	Program []string // the program and its arguments
-	Env     []string // the environment, os.Environ() if nil; the job's variables are added
+	Env     []string // the environment, this process's if nil; the job's variables are added
 	// Stdout and Stderr receive the ranks' output, a line at a time; nil is os.Stdout and os.Stderr.
 	Stdout, Stderr io.Writer
 	// Grace is the time between the first failure and SIGTERM to the other ranks; 0 is one second.
@@ -101,7 +103,7 @@ func Run(ctx context.Context, o Options) error {
 		o.Grace = defaultGrace
 	}
 	if o.Env == nil {
-		o.Env = os.Environ()
+		o.Env = setting.Environ()
 	}
 	env, err := jobEnv(o)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
@@ -21,7 +22,7 @@ const marker = "GOCCL_TUTORIAL_MAIN"
 // Main is called by a tutorial's TestMain. In a process that Run started, or in a rank that such a process started, it
 // runs mainFunc, and fails when that leaves descriptors, goroutines or shared mappings.
 func Main(m *testing.M, mainFunc func()) {
-	if os.Getenv(marker) == "" {
+	if setting.Get(marker) == "" {
 		os.Exit(m.Run())
 	}
 	base, err := before()
@@ -67,7 +68,7 @@ func Command(t *testing.T, before []string, args ...string) (output string, ok b
 	defer cancel()
 	line := append(append(append([]string{}, before...), self), args...)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = append(os.Environ(), marker+"=1")
+	cmd.Env = append(setting.Environ(), marker+"=1")
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		t.Fatalf("%s: no end within a minute\n%s", strings.Join(args, " "), out)

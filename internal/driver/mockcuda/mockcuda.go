@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Env names the library that internal/driver opens.
@@ -33,7 +35,7 @@ const (
 // is none (no gcc, no sources): tests then skip with cuda.Available's reason. Call cleanup at the end.
 func Setup() (mock bool, cleanup func(), err error) {
 	cleanup = func() {}
-	if lib := os.Getenv(Env); lib != "" {
+	if lib := setting.Get(Env); lib != "" {
 		return filepath.Base(lib) == "libmockcuda.so", cleanup, nil
 	}
 	if _, err := os.Stat("/dev/nvidiactl"); err == nil {

@@ -1,12 +1,14 @@
 package mockcuda
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -59,6 +61,7 @@ type Call struct {
 const (
 	traceBytes  = 8 << 20
 	traceHeader = 64
+	traceHold   = traceBytes - 256
 	noteBytes   = 64
 )
 
@@ -103,6 +106,35 @@ const (
 // Weaken takes abilities from the driver until it is called again.
 func (t *Trace) Weaken(w Weakness) {
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&t.mem[24])), uint64(w))
+}
+
+// Hold makes the next launch wait, at most a minute, until release is called. It returns once a launch waits, with the
+// return addresses of the launch and of its callers, from the innermost, as far as C functions go.
+func (t *Trace) Hold(ctx context.Context, launch func()) (callers []uintptr, release func(), err error) {
+	word := (*uint32)(unsafe.Pointer(&t.mem[traceHold]))
+	atomic.StoreUint32(word, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		launch()
+	}()
+	release = func() {
+		atomic.StoreUint32(word, 0)
+		<-done
+	}
+	for atomic.LoadUint32(word) != 2 {
+		select {
+		case <-done:
+			return nil, release, errors.New("mockcuda: nothing was launched")
+		case <-ctx.Done():
+			return nil, release, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for i := range binary.LittleEndian.Uint32(t.mem[traceHold+4:]) {
+		callers = append(callers, uintptr(binary.LittleEndian.Uint64(t.mem[traceHold+8+8*i:])))
+	}
+	return callers, release, nil
 }
 
 // Start forgets what was noted and notes from now on. No call may be under way.

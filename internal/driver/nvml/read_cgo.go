@@ -11,18 +11,16 @@ package nvml
 import "C"
 
 import (
+	"cmp"
 	"fmt"
-	"os"
 	"unsafe"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Read asks NVML about all GPUs. The error wraps ErrUnavailable when there is no library or no driver behind it.
 func Read() (*Info, error) {
-	path := os.Getenv("GOCCL_NVML_LIB")
-	if path == "" {
-		path = "libnvidia-ml.so.1"
-	}
-	cpath := C.CString(path)
+	cpath := C.CString(cmp.Or(setting.Lenient().NVMLLib, "libnvidia-ml.so.1"))
 	defer C.free(unsafe.Pointer(cpath))
 	text := (*C.char)(C.calloc(1, 512))
 	defer C.free(unsafe.Pointer(text))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // IncludeDirs lists the folders with CUDA's own headers (cuda_runtime.h, cuda_fp16.h and their kin) for the libnvrtc of path and major release. The first
@@ -18,7 +20,7 @@ func IncludeDirs(path string, major int, dirs ...string) []string {
 		}
 	}
 	bases = append(bases, dirs...)
-	bases = append(bases, toolkits()...)
+	bases = append(bases, setting.Lenient().Toolkits...)
 	for _, base := range append(bases, localToolkit) {
 		for _, sub := range []string{"include", "targets/x86_64-linux/include", "targets/sbsa-linux/include", wheelInclude(major)} {
 			dir := filepath.Join(base, sub)
@@ -58,17 +60,6 @@ func cppInclude(dir string) []string {
 
 // localToolkit is where NVIDIA's installers put a toolkit.
 const localToolkit = "/usr/local/cuda"
-
-// toolkits are the ones that the environment names.
-func toolkits() []string {
-	var out []string
-	for _, name := range []string{"CUDA_HOME", "CUDA_PATH"} {
-		if dir := os.Getenv(name); dir != "" {
-			out = append(out, dir)
-		}
-	}
-	return out
-}
 
 // resolved is path without symbolic links: a toolkit's lib64 is one.
 func resolved(path string) string {

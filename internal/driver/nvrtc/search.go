@@ -3,6 +3,8 @@ package nvrtc
 import (
 	"os"
 	"path/filepath"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // sonames are tried through the dynamic linker's own path, newest first.
@@ -15,7 +17,8 @@ var wheelDirs = []string{"", "lib", "lib64", "nvidia/cuda_nvrtc/lib", "nvidia/cu
 // which may name a library file, a folder that holds one, a site-packages folder or an unpacked wheel; then those of $CUDA_HOME and $CUDA_PATH, the dynamic
 // linker's path and /usr/local/cuda.
 func Candidates(dirs ...string) []string {
-	if p := os.Getenv("GOCCL_NVRTC"); p != "" {
+	env := setting.Lenient()
+	if p := env.NVRTC; p != "" {
 		if info, err := os.Stat(p); err == nil && info.IsDir() {
 			return inDir(p)
 		}
@@ -29,7 +32,7 @@ func Candidates(dirs ...string) []string {
 		}
 		out = append(out, inDir(d)...)
 	}
-	for _, d := range toolkits() {
+	for _, d := range env.Toolkits {
 		out = append(out, inDir(d)...)
 	}
 	out = append(out, sonames...)

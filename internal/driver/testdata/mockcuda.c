@@ -18,6 +18,7 @@
 #include "../api.h"
 
 #include <elf.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
@@ -66,7 +67,7 @@ func Start(t *testing.T, tk Task) *Job {
 		}
 		by := append(slices.Clone(tk.By[r]), self)
 		p := exec.Command(by[0], by[1:]...)
-		p.Env = append(os.Environ(), taskVariable+"="+string(b), "GOCCL_TIMEOUT=20s")
+		p.Env = append(setting.Environ(), taskVariable+"="+string(b), "GOCCL_TIMEOUT=20s")
 		p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		log := &bytes.Buffer{}
 		p.Stderr = log

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // MockVariable is set in the children that RunOnMock starts.
@@ -30,7 +31,8 @@ func RunOnMock(t *testing.T) {
 	ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOnMock", "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), MockVariable+"=1", mockcuda.Env+"="+lib, "MOCKCUDA_DEVICES=4", "TMPDIR="+t.TempDir())
+	cmd.Env = append(setting.Environ(), MockVariable+"=1", mockcuda.Env+"="+lib, "MOCKCUDA_DEVICES=4",
+		"TMPDIR="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestOnMock") {
 		t.Fatalf("%v\n%s", err, out)
@@ -64,7 +66,7 @@ var MockTrace = sync.OnceValues(func() (*mockcuda.Trace, error) { return mockcud
 // NeedMock skips a test that RunOnMock has not started.
 func NeedMock(t testing.TB) {
 	t.Helper()
-	if os.Getenv(MockVariable) == "" {
+	if setting.Get(MockVariable) == "" {
 		t.Skip("TestMock runs this")
 	}
 }

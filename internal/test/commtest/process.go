@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
@@ -78,7 +79,7 @@ func (k *Process) Say(event string, err error) {
 
 // Main is the TestMain of a package that starts jobs: a process that Start started runs its task as one rank.
 func Main(m *testing.M, tasks map[string]func(*Process) error) {
-	if s := os.Getenv(taskVariable); s != "" {
+	if s := setting.Get(taskVariable); s != "" {
 		os.Exit(runTask(s, tasks))
 	}
 	os.Exit(m.Run())

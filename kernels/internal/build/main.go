@@ -25,6 +25,7 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/internal/driver/nvrtc"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // errorPrefix begins what this program says when it fails.
@@ -36,7 +37,7 @@ func main() {
 	flag.StringVar(&cfg.group, "group", "", "build this group only")
 	flag.IntVar(&cfg.arch, "arch", 0, "compile this architecture only, and print -report; nothing is written")
 	flag.BoolVar(&cfg.check, "check", false, "rebuild in memory and compare with what is committed")
-	flag.BoolVar(&cfg.all, "all", os.Getenv("GOCCL_FULL") != "",
+	flag.BoolVar(&cfg.all, "all", setting.Lenient().Full != "",
 		"with -check: rebuild the images of every architecture (default with GOCCL_FULL=1)")
 	flag.BoolVar(&cfg.worker, "worker", false,
 		"compile -group for -arch and write the images to the standard output: this program starts such workers")

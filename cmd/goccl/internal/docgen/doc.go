@@ -10,6 +10,7 @@
 //	                                                   FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
 //	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from algorithm/nvlink/tables
 //	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
+//	<!-- docgen: environment SECTION -->               environment variables, from internal/setting
 //	<!-- docgen: ops WHICH -->                         the ops of plans, from plan/op_table.go: synchronization or data
 //	<!-- docgen: end -->
 //

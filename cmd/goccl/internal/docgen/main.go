@@ -68,7 +68,7 @@ func run(root string, check bool) error {
 		}
 	}
 	if len(stale) > 0 {
-		return fmt.Errorf("%s: not what bench/results, algorithm/nvlink/tables and plan/op_table.go say; "+
+		return fmt.Errorf("%s: not what bench/results, algorithm/nvlink/tables, internal/setting and plan/op_table.go say; "+
 			"run go generate ./cmd/goccl/internal/docgen and commit the result", strings.Join(stale, ", "))
 	}
 	return nil
@@ -163,6 +163,8 @@ func content(root, dir string, spec []string) (string, error) {
 		return measured(root, dir, spec[1], spec[2], spec[3])
 	case len(spec) == 2 && spec[0] == "chosen":
 		return chosen(root, spec[1])
+	case len(spec) == 2 && spec[0] == "environment":
+		return environment(spec[1])
 	case len(spec) == 2 && spec[0] == "primitives":
 		return primitives(root, dir, spec[1])
 	case len(spec) == 2 && spec[0] == "ops":

@@ -8,7 +8,7 @@ import (
 
 // Source provides the facts that Check examines. Any field may be nil: its findings are then left out.
 type Source struct {
-	// Environment returns the environment of the process, like os.Environ.
+	// Environment returns the environment of the process, like setting.Environ.
 	Environment func() []string
 	// Driver loads the driver and returns the CUDA version that it supports, or the reason why it does not work.
 	Driver func() (cuda int, err error)

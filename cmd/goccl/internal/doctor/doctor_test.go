@@ -62,7 +62,7 @@ func source(t testing.TB, name string, env ...string) Source {
 func TestReports(t *testing.T) {
 	small := source(t, "4xpcie", "CUDA_VISIBLE_DEVICES=0,1,1", "CUDA_LAUNCH_BLOCKING=1", "CUDA_DEVICE_MAX_CONNECTIONS=1",
 		"GOCCL_TIMEOUT=fast", "GOCCL_TIMEOUTS=3s",
-		"GOCCL_SECRET=hunter2", "GOCCL_MULTICAST=1", "NCCL_P2P_DISABLE=1", "NCCL_DEBUG=INFO",
+		"GOCCL_SECRET=hunter2", "NCCL_P2P_DISABLE=1", "NCCL_DEBUG=INFO",
 		"PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", "GOCCL_CUDA_LIB=/tmp/x.so", "LD_PRELOAD=/x/libnccl.so.2")
 	small.Limit = func(name string) (uint64, error) {
 		return map[string]uint64{"nofile": 1024, "memlock": 64 << 10}[name], nil
@@ -150,12 +150,12 @@ func TestVisibleDevices(t *testing.T) {
 	}
 }
 
-func TestTimeoutAndMulticast(t *testing.T) {
+func TestValues(t *testing.T) {
 	for env, want := range map[string]Status{"GOCCL_TIMEOUT=30": OK, "GOCCL_TIMEOUT=2m": OK, "GOCCL_TIMEOUT=10ms": Warn,
-		"GOCCL_TIMEOUT=-1s": Fail, "GOCCL_TIMEOUT=": Fail,
-		"GOCCL_MULTICAST=0": OK, "GOCCL_MULTICAST=1": Warn, "GOCCL_MULTICAST=1 NCCL_NVLS_ENABLE=0": Warn} {
+		"GOCCL_TIMEOUT=-1s": Fail, "GOCCL_TIMEOUT=": OK, "GOCCL_MAX_CTAS=0": Fail, "NCCL_MAX_CTAS=12": OK,
+		"GOCCL_COPY_ENGINE=yes": Fail, "GOCCL_CHECK=1": OK} {
 		name, _, _ := strings.Cut(env, "=")
-		if f := find(source(t, "8xh200", strings.Fields(env)...).Check(t.Context()), name); f.Status != want {
+		if f := find(source(t, "8xh200", env).Check(t.Context()), name); f.Status != want {
 			t.Errorf("%s: %+v, want %s", env, f, want)
 		}
 	}

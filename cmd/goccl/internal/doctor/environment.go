@@ -7,37 +7,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/topo"
 )
 
 // known maps the variables of goccl itself to their purpose.
-var known = map[string]string{
-	"GOCCL_ALGO":          "forces an algorithm",
-	"GOCCL_CACHE_DIR":     "cache of compiled kernels",
-	"GOCCL_CHECK":         "ranks compare what they do",
-	"GOCCL_COPY_ENGINE":   "from where copy engines do what kernels do, in windows on GPUs",
-	"GOCCL_CUDA_LIB":      "opens another libcuda",
-	"GOCCL_DEBUG":         "log level, for C and Python",
-	"GOCCL_DEVICE":        "host device or GPU, for C and Python",
-	"GOCCL_HOSTID":        "identity of the host",
-	"GOCCL_LIBRARY":       "opens another libgoccl.so",
-	"GOCCL_MAX_CTAS":      "the most thread blocks of a collective on GPUs",
-	"GOCCL_MULTICAST":     "reserved: this version has no multicast",
-	"GOCCL_NCCL_VERSION":  "version that libnccl.so.2 claims",
-	"GOCCL_NVML_LIB":      "opens another libnvidia-ml",
-	"GOCCL_NVRTC":         "opens another libnvrtc",
-	"GOCCL_OP_TIMEOUT":    "deadline of one collective",
-	"GOCCL_STALL_WARNING": "wait after which a warning names the peer",
-	"GOCCL_OVERLAP":       "launches that overlap on GPUs",
-	"GOCCL_PLAN_DIR":      "folder of plans to register",
-	"GOCCL_RUN_ID":        "set by goccl run",
-	"GOCCL_SECRET":        "secret of the job",
-	"GOCCL_SOCKET_FAMILY": "IPv4 or IPv6",
-	"GOCCL_SOCKET_IFNAME": "network interface",
-	"GOCCL_SPIN_LIMIT":    "deadline of one wait in a kernel",
-	"GOCCL_TIMEOUT":       "deadline of waits on the host",
-	"GOCCL_TUNING":        "file of measured choices",
-}
+var known = func() map[string]string {
+	m := map[string]string{}
+	for _, v := range setting.Variables() {
+		if v.Brief != "" {
+			m[v.Name] = v.Brief
+		}
+	}
+	return m
+}()
 
 type rule struct {
 	// check reports on a variable that is set.
@@ -98,22 +81,10 @@ var rules = []rule{
 	}},
 	discourage("CUDA_DISABLE_PTX_JIT", "GPUs for which goccl has no cubin cannot be used"),
 	discourage("CUDA_FORCE_PTX_JIT", "every start compiles all kernels"),
-	{"GOCCL_MULTICAST", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
-		if on(v) {
-			r.warn("GOCCL_MULTICAST", "unset GOCCL_MULTICAST", "is %s: it is reserved and changes nothing, because this "+
-				"version has no multicast", v)
-		} else {
-			r.ok("GOCCL_MULTICAST", "is %s: multicast stays off", v)
-		}
-	}},
 	{"GOCCL_TIMEOUT", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
-		d, err := time.ParseDuration(v)
-		if s, e := strconv.ParseFloat(v, 64); err != nil && e == nil {
-			d, err = time.Duration(s*float64(time.Second)), nil
-		}
-		switch {
-		case err != nil || d <= 0:
-			r.fail("GOCCL_TIMEOUT", "write a duration, like 30s or 5m", "is %q", v)
+		switch d, _ := setting.ParseDuration(v); {
+		case v == "":
+			r.ok("GOCCL_TIMEOUT", "is empty, as if it were not set")
 		case d < time.Second:
 			r.warn("GOCCL_TIMEOUT", "give starting ranks some seconds", "is %v: ranks that start a little later are given up", d)
 		default:
@@ -130,8 +101,6 @@ var rules = []rule{
 	}},
 	{"MASTER_ADDR", unprotected("MASTER_ADDR")},
 	{"NCCL_COMM_ID", unprotected("NCCL_COMM_ID")},
-	{"GOCCL_SOCKET_FAMILY", family("GOCCL_SOCKET_FAMILY")},
-	{"NCCL_SOCKET_FAMILY", family("NCCL_SOCKET_FAMILY")},
 	{"GOCCL_CUDA_LIB", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		r.warn("GOCCL_CUDA_LIB", "unset GOCCL_CUDA_LIB, unless this is a test", "is %s: not the system's driver library", v)
 	}},
@@ -169,17 +138,6 @@ func unprotected(name string) func(*report, string, map[string]string, *topo.Mac
 				v)
 		} else {
 			r.ok(name, "is %s", v)
-		}
-	}
-}
-
-// family rejects values that joining would reject.
-func family(name string) func(*report, string, map[string]string, *topo.Machine) {
-	return func(r *report, v string, _ map[string]string, _ *topo.Machine) {
-		if slices.Contains([]string{"", "4", "6", "AF_INET", "AF_INET6"}, v) {
-			r.ok(name, "is %s", v)
-		} else {
-			r.fail(name, "set it to AF_INET or AF_INET6, or unset it", "is %q: ranks cannot join", v)
 		}
 	}
 }
@@ -241,7 +199,11 @@ func (s Source) environment(all *[]Finding, m *topo.Machine) {
 	done := map[string]bool{}
 	for _, rule := range rules {
 		done[rule.name] = true
-		if v, ok := env[rule.name]; ok {
+		v, ok := env[rule.name]
+		switch want := setting.Wanted(rule.name, v); {
+		case want != "":
+			refused(&r, rule.name, v, want)
+		case ok:
 			rule.check(&r, v, env, m)
 		}
 	}
@@ -254,7 +216,9 @@ func (s Source) environment(all *[]Finding, m *topo.Machine) {
 	sort.Strings(rest)
 	for _, k := range rest {
 		what, ok := known[k]
-		switch {
+		switch want := setting.Wanted(k, env[k]); {
+		case want != "":
+			refused(&r, k, env[k], want)
 		case ok:
 			r.ok(k, "is %s (%s)", env[k], what)
 		case strings.HasPrefix(k, "NCCL_"):
@@ -271,6 +235,11 @@ func (s Source) environment(all *[]Finding, m *topo.Machine) {
 		r.ok("variables", "none that matters is set")
 	}
 	*all = append(*all, r.findings...)
+}
+
+// refused reports a value that goccl refuses.
+func refused(r *report, name, value, want string) {
+	r.fail(name, "set it to "+want+", or unset it", "is %q: ranks cannot join", value)
 }
 
 // nearest returns the known variable with the smallest edit distance, if that is small.

@@ -15,13 +15,14 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/topo"
 )
 
 // Host returns the Source of this host.
 func Host() Source {
 	return Source{
-		Environment: os.Environ,
+		Environment: setting.Environ,
 		Driver: func() (int, error) {
 			if err := driver.Load(); err != nil {
 				return 0, err

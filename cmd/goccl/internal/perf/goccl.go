@@ -3,7 +3,6 @@ package perf
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/goccl/goccl"
@@ -67,36 +66,17 @@ func (l *ours) Name() string {
 
 func (l *ours) Version() string { return buildinfo.Read().Version }
 
-// Open joins a goccl communicator. It forces an algorithm by the environment variable, as users do. Ranks of one
-// process that call Open concurrently therefore synchronize before the variable is restored.
+// Open joins a goccl communicator.
 func (l *ours) Open(ctx context.Context, peers Peers, dev device.Device) (Communicator, error) {
 	boot, ok := peers.(bootstrap.Bootstrap)
 	if !ok {
 		return nil, fmt.Errorf("perf: goccl needs a Bootstrap to open, not a %T", peers)
 	}
+	cfg := goccl.Config{Bootstrap: boot, Device: dev, Timeout: l.timeout, OpTimeout: l.timeout, Name: "perf"}
 	if l.algo != "" {
-		before, was := os.LookupEnv("GOCCL_ALGO")
-		if err := peers.Barrier(ctx); err != nil {
-			return nil, err
-		}
-		if err := os.Setenv("GOCCL_ALGO", l.kind.String()+":"+l.algo); err != nil {
-			return nil, err
-		}
-		defer func() {
-			_ = peers.Barrier(ctx)
-			if was {
-				_ = os.Setenv("GOCCL_ALGO", before)
-			} else {
-				_ = os.Unsetenv("GOCCL_ALGO")
-			}
-			_ = peers.Barrier(ctx)
-		}()
-		if err := peers.Barrier(ctx); err != nil {
-			return nil, err
-		}
+		cfg.Algorithms = l.kind.String() + ":" + l.algo
 	}
-	c, err := goccl.NewComm(ctx, goccl.Config{Bootstrap: boot, Device: dev, Timeout: l.timeout, OpTimeout: l.timeout,
-		Name: "perf"})
+	c, err := goccl.NewComm(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

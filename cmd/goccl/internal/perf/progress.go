@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Progress is one line on a terminal that is overwritten at most ten times a second. It prints nothing if the output is
@@ -19,7 +21,7 @@ type Progress struct {
 
 // NewProgress shows progress on f; it shows nothing when f is not a terminal.
 func NewProgress(f *os.File) *Progress {
-	if f == nil || os.Getenv("CI") != "" || os.Getenv("TERM") == "dumb" {
+	if f == nil || setting.Lenient().NoProgress {
 		return nil
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)

@@ -20,6 +20,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // The layouts of ranks that Run starts itself.
@@ -179,7 +180,7 @@ func (o *Options) start(ctx context.Context, n int) error {
 			return fmt.Errorf("perf: find this program, to start ranks: %w", err)
 		}
 	}
-	env := os.Environ()
+	env := setting.Environ()
 	if NewProgress(o.Stderr) != nil {
 		env = append(env, fmt.Sprintf("%s=/proc/%d/fd/%d", terminalVariable, os.Getpid(), o.Stderr.Fd()))
 	}
@@ -286,7 +287,7 @@ func (o *Options) reporter() *reporter {
 	}
 	r := &reporter{started: time.Now()}
 	f := o.Stderr
-	if path := os.Getenv(terminalVariable); path != "" {
+	if path := setting.Lenient().Terminal; path != "" {
 		if t, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
 			f, r.terminal = t, t
 		}
@@ -325,7 +326,7 @@ func (r *reporter) end(o *Options, rows []Row, err error, n int, layout, launche
 			Setup: RecordSetup{Kind: o.Kind.String(), Ranks: n, Layout: layout, Launcher: launcher,
 				Device: lead.Device.ID().Kind.String(), Product: lead.Device.Name(),
 				Graph: o.GraphOps, Isolated: o.Isolated, Cycles: o.Cycles, Warmup: o.Warmup, Offset: o.Offset,
-				Env: variables(os.Environ())}}
+				Env: variables(setting.Environ())}}
 		for _, l := range o.libraries {
 			rec.Libraries = append(rec.Libraries, RecordLibrary{Name: l.Name(), Version: l.Version()})
 		}

@@ -118,9 +118,11 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 	return r;
 }
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **params, void **extra) {
+	hold();
 	return launch(f, gx, gy, gz, bx, by, bz, shared, s, params, extra, 0);
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
+	hold();
 	int overlap = 0; // noted only: a kernel that comes early waits for the one before by itself
 	for (unsigned i = 0; i < c->numAttrs; i++) {
 		if (c->attrs[i].id == 4 && (!c->attrs[i].value.dim.x || c->gridDimX % c->attrs[i].value.dim.x)) return 912;

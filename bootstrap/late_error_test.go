@@ -49,8 +49,8 @@ func TestLateRanksAreTold(t *testing.T) {
 	}
 }
 
-// TestEpitaphEnds closes a root that still waits for late ranks.
-func TestEpitaphEnds(t *testing.T) {
+// TestLateErrorEnds closes a root that still waits for late ranks.
+func TestLateErrorEnds(t *testing.T) {
 	t.Parallel()
 	id, err := NewUniqueID(WithInterface("lo"), quiet())
 	if err != nil {

@@ -1,13 +1,20 @@
-package core
+package setting
 
 import (
 	"os"
 	"strings"
 )
 
-// LoadEnvironment makes os.Getenv agree with entries ("name=value"). It does not set variables that already agree:
-// setting one also changes C's environment, which other threads may be reading.
-func LoadEnvironment(entries []string) {
+// Get returns the value of a variable, or "".
+func Get(name string) string { return os.Getenv(name) }
+
+// Environ returns all variables as "name=value".
+func Environ() []string { return os.Environ() }
+
+// Load makes the environment of Go agree with entries ("name=value"), the environment of a C program that loads goccl.
+// It does not set variables that already agree: setting one also changes C's environment, which other threads may be
+// reading.
+func Load(entries []string) {
 	there := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		name, value, ok := strings.Cut(e, "=")

@@ -1,4 +1,4 @@
-package core
+package setting
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestLoadEnvironment(t *testing.T) {
+func TestLoad(t *testing.T) {
 	for name, value := range map[string]string{"GOCCL_TEST_SAME": "1", "GOCCL_TEST_OTHER": "old", "GOCCL_TEST_GONE": "x"} {
 		t.Setenv(name, value)
 	}
@@ -18,7 +18,7 @@ func TestLoadEnvironment(t *testing.T) {
 	entries := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		return strings.HasPrefix(e, "GOCCL_TEST_OTHER=") || strings.HasPrefix(e, "GOCCL_TEST_GONE=")
 	})
-	LoadEnvironment(append(entries, "GOCCL_TEST_OTHER=a=b", "GOCCL_TEST_OTHER=second", "GOCCL_TEST_NEW=", "nonsense", "=nameless"))
+	Load(append(entries, "GOCCL_TEST_OTHER=a=b", "GOCCL_TEST_OTHER=second", "GOCCL_TEST_NEW=", "nonsense", "=nameless"))
 	for name, want := range map[string]string{"GOCCL_TEST_SAME": "1", "GOCCL_TEST_OTHER": "a=b", "GOCCL_TEST_NEW": ""} {
 		if got, is := os.LookupEnv(name); got != want || !is {
 			t.Errorf("%s is %q, %v; want %q", name, got, is, want)

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/internal/fdshare"
 )
 
-// A beacon is a shared page that shows the ranks of this host that this process is dead, without any action of the
+// liveness is a shared page that shows the ranks of this host when this process has died, without any action of the
 // process.
 //
 // The kernel closes the sockets of a killed process only after it has torn down its memory, and one descriptor after
@@ -26,9 +26,9 @@ import (
 //  2. Peers map the page read-only. When the thread dies with its process, the kernel sets futexOwnerDied in the word.
 //  3. The last release clears the word and unregisters the list, so that an orderly end does not look like a death.
 //
-// The list itself is in private memory, so a peer cannot make the kernel write elsewhere. There is one beacon per
-// process, with a reference count.
-type beacon struct {
+// The list itself is in private memory, so a peer cannot make the kernel write elsewhere. There is one liveness page
+// per process, with a reference count.
+type liveness struct {
 	fd     int
 	page   []byte // shared with peers; the futex word is at offset 0
 	list   []byte // private
@@ -53,48 +53,49 @@ type robustHead struct {
 
 const robustHeadSize = 3 * unsafe.Sizeof(uintptr(0))
 
-var beacons struct {
+var livenessPages struct {
 	sync.Mutex
 	users int
-	b     *beacon
+	b     *liveness
 }
 
-// acquireBeacon sets up the process's beacon, or takes another reference to it. Each success needs one releaseBeacon.
-func acquireBeacon() (*beacon, error) {
-	beacons.Lock()
-	defer beacons.Unlock()
-	if beacons.b == nil {
-		b, err := newBeacon()
+// acquireLiveness sets up the process's liveness page, or takes another reference to it. Each success needs one
+// releaseLiveness.
+func acquireLiveness() (*liveness, error) {
+	livenessPages.Lock()
+	defer livenessPages.Unlock()
+	if livenessPages.b == nil {
+		b, err := newLiveness()
 		if err != nil {
-			return nil, fmt.Errorf("beacon: %w", err)
+			return nil, fmt.Errorf("liveness page: %w", err)
 		}
-		beacons.b = b
+		livenessPages.b = b
 	}
-	beacons.users++
-	return beacons.b, nil
+	livenessPages.users++
+	return livenessPages.b, nil
 }
 
-func releaseBeacon() {
-	beacons.Lock()
-	defer beacons.Unlock()
-	if beacons.users--; beacons.users == 0 {
-		beacons.b.close()
-		beacons.b = nil
+func releaseLiveness() {
+	livenessPages.Lock()
+	defer livenessPages.Unlock()
+	if livenessPages.users--; livenessPages.users == 0 {
+		livenessPages.b.close()
+		livenessPages.b = nil
 	}
 }
 
-func newBeacon() (*beacon, error) {
-	b := &beacon{fd: -1, revoke: func() {}, stop: make(chan struct{}), done: make(chan struct{})}
-	if err := b.light(); err != nil {
+func newLiveness() (*liveness, error) {
+	b := &liveness{fd: -1, revoke: func() {}, stop: make(chan struct{}), done: make(chan struct{})}
+	if err := b.setUp(); err != nil {
 		b.free()
 		return nil, err
 	}
 	return b, nil
 }
 
-// light sets up the beacon. After an error, free releases what was set up.
-func (b *beacon) light() (err error) {
-	if b.fd, err = unix.MemfdCreate("goccl-beacon", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+// setUp sets up the liveness page. After an error, free releases what was set up.
+func (b *liveness) setUp() (err error) {
+	if b.fd, err = unix.MemfdCreate("goccl-liveness", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
 		return os.NewSyscallError("memfd_create", err)
 	}
 	if err = unix.Ftruncate(b.fd, pageSize); err != nil {
@@ -126,7 +127,7 @@ func (b *beacon) light() (err error) {
 		return os.NewSyscallError("close", err)
 	}
 	ready := make(chan error)
-	go b.shine(ready)
+	go b.hold(ready)
 	if err := <-ready; err != nil {
 		<-b.done
 		return err
@@ -136,7 +137,7 @@ func (b *beacon) light() (err error) {
 
 // sealPage prevents shrinking, so that reading the page never faults, and writing by others. Kernels before 5.1 lack
 // the seal against writing; then a rank of this job could fake our death, which it can also cause in other ways.
-func (b *beacon) sealPage() error {
+func (b *liveness) sealPage() error {
 	const size = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	_, err := unix.FcntlInt(uintptr(b.fd), unix.F_ADD_SEALS, size|unix.F_SEAL_FUTURE_WRITE)
 	if errors.Is(err, unix.EINVAL) {
@@ -145,8 +146,8 @@ func (b *beacon) sealPage() error {
 	return os.NewSyscallError("fcntl F_ADD_SEALS", err)
 }
 
-// shine runs on its own thread until the beacon ends.
-func (b *beacon) shine(ready chan<- error) {
+// hold runs on its own thread until the liveness page ends.
+func (b *liveness) hold(ready chan<- error) {
 	defer close(b.done)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -161,24 +162,24 @@ func (b *beacon) shine(ready chan<- error) {
 	self := uintptr(unsafe.Pointer(head))
 	entry := uintptr(unsafe.Pointer(&head.entry))
 	*head = robustHead{next: entry, offset: int(uintptr(unsafe.Pointer(&b.page[0])) - entry), entry: self}
-	beaconWord(b.page).Store(uint32(unix.Gettid()))
+	livenessWord(b.page).Store(uint32(unix.Gettid()))
 	if _, _, e := unix.RawSyscall(unix.SYS_SET_ROBUST_LIST, self, robustHeadSize, 0); e != 0 {
 		ready <- os.NewSyscallError("set_robust_list", e)
 		return
 	}
 	ready <- nil
 	<-b.stop
-	beaconWord(b.page).Store(0)
+	livenessWord(b.page).Store(0)
 	_, _, _ = unix.RawSyscall(unix.SYS_SET_ROBUST_LIST, old, robustHeadSize, 0)
 }
 
-func (b *beacon) close() {
+func (b *liveness) close() {
 	close(b.stop)
 	<-b.done
 	b.free()
 }
 
-func (b *beacon) free() {
+func (b *liveness) free() {
 	b.revoke()
 	for _, m := range [][]byte{b.page, b.list} {
 		if m != nil {
@@ -190,10 +191,10 @@ func (b *beacon) free() {
 	}
 }
 
-func beaconWord(page []byte) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&page[0])) }
+func livenessWord(page []byte) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&page[0])) }
 
-// watchBeacon maps a peer's beacon. The caller unmaps it.
-func watchBeacon(ctx context.Context, t fdshare.Ticket) ([]byte, error) {
+// watchLiveness maps a peer's liveness page. The caller unmaps it.
+func watchLiveness(ctx context.Context, t fdshare.Ticket) ([]byte, error) {
 	fd, err := fdshare.Fetch(ctx, t)
 	if err != nil {
 		return nil, err
@@ -206,9 +207,9 @@ func watchBeacon(ctx context.Context, t fdshare.Ticket) ([]byte, error) {
 		err = unix.Fstat(fd, &st)
 	}
 	if err != nil || seals&unix.F_SEAL_SHRINK == 0 || st.Size != pageSize {
-		return nil, fmt.Errorf("%w: not a beacon", ErrProtocol)
+		return nil, fmt.Errorf("%w: not a liveness page", ErrProtocol)
 	}
 	return unix.Mmap(fd, 0, pageSize, unix.PROT_READ, unix.MAP_SHARED)
 }
 
-func beaconDied(page []byte) bool { return beaconWord(page).Load()&futexOwnerDied != 0 }
+func livenessEnded(page []byte) bool { return livenessWord(page).Load()&futexOwnerDied != 0 }

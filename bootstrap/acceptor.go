@@ -13,11 +13,11 @@ import (
 	"github.com/goccl/goccl/internal/sockets"
 )
 
-// gate admits authenticated ranks through listeners that any process may reach.
+// acceptor admits authenticated ranks through listeners that any process may reach.
 //
 // The resources of unauthenticated connections are bounded: maxPending connections (see sockets.Lobby), each with a
 // fixed-size read and a lifetime of handshakeTimeout. A connection that has proved the secret is never dropped.
-type gate struct {
+type acceptor struct {
 	listeners []net.Listener
 	secret    []byte
 	greet     func() greeting
@@ -33,14 +33,14 @@ type gate struct {
 	wg      sync.WaitGroup
 }
 
-func (g *gate) serve() {
+func (g *acceptor) serve() {
 	g.lobby = sockets.NewLobby(maxPending)
 	for _, l := range g.listeners {
 		g.wg.Go(func() { g.accept(l) })
 	}
 }
 
-func (g *gate) accept(l net.Listener) {
+func (g *acceptor) accept(l net.Listener) {
 	var shortage openfiles.Shortage
 	for {
 		c, err := l.Accept()
@@ -62,11 +62,11 @@ func (g *gate) accept(l net.Listener) {
 		if v == nil {
 			return
 		}
-		g.wg.Go(func() { g.visit(c, v) })
+		g.wg.Go(func() { g.handshake(c, v) })
 	}
 }
 
-func (g *gate) visit(c net.Conn, v *sockets.Guest) {
+func (g *acceptor) handshake(c net.Conn, v *sockets.Guest) {
 	remote := c.RemoteAddr().String()
 	admitted := false
 	err := checkPeer(c)
@@ -91,7 +91,7 @@ func (g *gate) visit(c net.Conn, v *sockets.Guest) {
 			g.abandon(them)
 		}
 		_ = c.Close()
-		// Do not log visitors that shut() dropped, but log rejected ranks, even late ones.
+		// Do not log connections that shut() dropped, but log rejected ranks, even late ones.
 		if !g.closed.Load() || them.version != 0 {
 			g.refuseRank(remote, them, err)
 		}
@@ -100,7 +100,7 @@ func (g *gate) visit(c net.Conn, v *sockets.Guest) {
 	g.enter(fc, them)
 }
 
-func (g *gate) refuseRank(remote string, them greeting, err error) {
+func (g *acceptor) refuseRank(remote string, them greeting, err error) {
 	reason := "no greeting"
 	switch {
 	case errors.Is(err, ErrAuth):
@@ -125,15 +125,15 @@ func (g *gate) refuseRank(remote string, them greeting, err error) {
 	g.refuse(reason, remote, err)
 }
 
-func (g *gate) refuse(reason, remote string, err error) {
+func (g *acceptor) refuse(reason, remote string, err error) {
 	if n, report := g.refused.Count(reason); report {
 		g.log.Warn("bootstrap: refused a connection", "reason", reason, "remote", remote, "error", err, "times", n)
 	}
 }
 
-// shut closes the listeners and drops unauthenticated visitors. Callers that must not return before all visitors have
-// ended also call wait.
-func (g *gate) shut() {
+// shut closes the listeners and drops unauthenticated connections. Callers that must not return before all connections
+// have ended also call wait.
+func (g *acceptor) shut() {
 	if g.closed.Swap(true) {
 		return
 	}
@@ -143,4 +143,4 @@ func (g *gate) shut() {
 	g.lobby.Close()
 }
 
-func (g *gate) wait() { g.wg.Wait() }
+func (g *acceptor) wait() { g.wg.Wait() }

@@ -1,0 +1,129 @@
+package setting
+
+import "time"
+
+var table = []Variable{
+	{Name: "GOCCL_TIMEOUT", Default: "`30s`; through NCCL's ABI `10m`", Want: wantPositive,
+		Brief: "deadline of waits on the host",
+		Doc:   "how long set-up and host calls wait for other ranks",
+		set:   positive(func(c *Config) *time.Duration { return &c.Timeout })},
+	{Name: "GOCCL_OP_TIMEOUT", Default: "none", Want: wantDuration, Brief: "deadline of one collective",
+		Doc: "how long a collective may wait for its peers before it fails and names the rank that did not come",
+		set: duration(func(c *Config) *time.Duration { return &c.OpTimeout })},
+	{Name: "GOCCL_STALL_WARNING", Default: "`30s`", Want: wantDuration, Brief: "wait after which a warning names the peer",
+		Doc: "how long an operation waits for a peer before one line in the log (WARN) says which rank waits for which " +
+			"peer, in which operation; the wait goes on. `0`: never",
+		set: duration(func(c *Config) *time.Duration { return &c.StallWarning })},
+	{Name: "GOCCL_SPIN_LIMIT", Default: "`10m`", Want: wantDuration, Brief: "deadline of one wait in a kernel",
+		Doc: "how long one wait inside a kernel may take before it gives up; `0`: until an abort",
+		set: duration(func(c *Config) *time.Duration { return &c.SpinLimit })},
+	{Name: "GOCCL_SECRET", Default: "derived from address and user, which is weak", Brief: "secret of the job",
+		Doc: "what ranks prove to each other when they join by address; without it goccl warns once, because others can " +
+			"pose as ranks. `goccl run` sets a fresh one",
+		set: text(func(c *Config) *string { return &c.Secret })},
+	{Name: "GOCCL_SOCKET_IFNAME", Alias: "NCCL_SOCKET_IFNAME", Default: "chosen", Brief: "network interface",
+		Doc: "network interfaces: a comma-separated list of name prefixes, as `NCCL_SOCKET_IFNAME`, which is read when " +
+			"this one is not set",
+		set: text(func(c *Config) *string { return &c.Interface })},
+	{Name: "GOCCL_SOCKET_FAMILY", Alias: "NCCL_SOCKET_FAMILY", Default: "either", Want: "AF_INET or AF_INET6",
+		Brief: "IPv4 or IPv6",
+		Doc: "`AF_INET` or `AF_INET6`, as `NCCL_SOCKET_FAMILY`, which is read when this one is not set; anything else " +
+			"is refused",
+		set: choice(func(c *Config) *int { return &c.Family }, map[string]int{"AF_INET": 4, "4": 4, "AF_INET6": 6, "6": 6})},
+	{Name: "GOCCL_HOSTID", Alias: "NCCL_HOSTID", Default: "found out", Brief: "identity of the host",
+		Doc: "which ranks are on one host, as `NCCL_HOSTID`, which is read when this one is not set. Without either, " +
+			"ranks are on one host if a unix socket leads from one to the other: containers need one network namespace, " +
+			"names do not matter",
+		set: text(func(c *Config) *string { return &c.HostID })},
+	{Name: "GOCCL_CHECK", Default: "`0`", Want: wantSwitch, Brief: "ranks compare what they do",
+		Doc: "`1`: ranks compare what they are about to do before every operation, which is slow and finds mistakes",
+		set: flag(func(c *Config) *bool { return &c.Check })},
+	{Name: "GOCCL_ALGO", Default: "measured choice", Brief: "forces an algorithm",
+		Doc: "forces algorithms: `all_reduce:two_shot_ll128`, several separated by commas",
+		set: text(func(c *Config) *string { return &c.Algorithms })},
+	{Name: "GOCCL_OVERLAP", Default: "`1`", Want: wantSwitch, Brief: "launches that overlap on GPUs",
+		Doc: "`0`: on GPUs, no small operation starts on the GPU before the one before it on its stream has ended " +
+			"(programmatic dependent launch)",
+		set: flag(func(c *Config) *bool { return &c.Overlap })},
+	{Name: "GOCCL_TUNING", Default: "embedded tables", Brief: "file of measured choices",
+		Doc: "a file of measured choices on GPUs, in the form of `algorithm/nvlink/tables`; the same on every rank",
+		set: text(func(c *Config) *string { return &c.Tuning })},
+	{Name: "GOCCL_PLAN_DIR", Default: "none", Brief: "folder of plans to register",
+		Doc: "a folder of plans (`*.json`) that every communicator of as many ranks registers; the same on all ranks",
+		set: text(func(c *Config) *string { return &c.PlanDir })},
+	{Name: "GOCCL_MAX_CTAS", Alias: "NCCL_MAX_CTAS", Default: "as many as is fastest",
+		Want:  "a number of thread blocks, from 1 to 65535",
+		Brief: "the most thread blocks of a collective on GPUs",
+		Doc: "on GPUs, the most thread blocks of a collective's kernel (packets, the ring; a stream of messages has 64 " +
+			"with one busy thread each). The smallest number of any rank holds. Fewer leave more of the GPU to others: " +
+			"kernels of two communicators that run at the same time, in another order on another rank, must fit on it " +
+			"together, or they wait for each other until `GOCCL_OP_TIMEOUT`",
+		set: setMaxCTAs},
+	{Name: "GOCCL_COPY_ENGINE", Default: "large slices", Want: "0 (never), 1 (from 1 MiB a slice), or nothing (large " +
+		"slices)",
+		Brief: "from where copy engines do what kernels do, in windows on GPUs",
+		Doc: "on GPUs, all-gathers from 64 MiB a slice and all-to-alls from 32 MiB whose recv lies in a " +
+			"[window](windows.md) go by the copy engines. `0`: never; `1`: from 1 MiB. The least that any rank wants holds " +
+			"for all",
+		set: choice(func(c *Config) *Copies { return &c.CopyEngine }, map[string]Copies{"0": CopyNever, "1": CopyAlways})},
+	{Name: "GOCCL_CACHE_DIR", Default: "the user's cache folder", Brief: "cache of compiled kernels",
+		Doc: "where kernels compiled at run time are kept; `off`: nowhere",
+		set: text(func(c *Config) *string { return &c.CacheDir })},
+	{Name: "GOCCL_CUDA_LIB", Default: "`libcuda.so.1`", Brief: "opens another libcuda",
+		Doc: "opens another driver library",
+		set: text(func(c *Config) *string { return &c.CUDALib })},
+	{Name: "GOCCL_NVML_LIB", Default: "`libnvidia-ml.so.1`", Brief: "opens another libnvidia-ml",
+		Doc: "opens another NVML",
+		set: text(func(c *Config) *string { return &c.NVMLLib })},
+	{Name: "GOCCL_NVRTC", Default: "searched", Brief: "opens another libnvrtc", Doc: "opens another libnvrtc, for " +
+		"users' kernels",
+		set: text(func(c *Config) *string { return &c.NVRTC })},
+	{Name: "GOCCL_RUN_ID", Brief: "set by goccl run", Doc: "set by `goccl run`: tells jobs apart"},
+
+	{Name: "CUDA_HOME", Section: Foreign, set: addToolkit,
+		Doc: "a toolkit in which libnvrtc and CUDA's headers are looked for, after the packages of PyPI"},
+	{Name: "CUDA_PATH", Section: Foreign, set: addToolkit, Doc: "as `CUDA_HOME`, after it"},
+	{Name: "MASTER_ADDR", Section: Foreign, set: text(func(c *Config) *string { return &c.MasterAddr }),
+		Doc: "besides its meaning for joining: Ethernet endpoints of primitives listen at the address from which this " +
+			"host reaches it"},
+	{Name: "GOGC", Section: Foreign, Default: "`400` in `libgoccl.so`",
+		set: text(func(c *Config) *string { return &c.GOGC }),
+		Doc: "how much garbage Go's collector lets grow"},
+	{Name: "CI", Section: Foreign, set: noProgress(func(string) bool { return true }),
+		Doc: "set to anything: `goccl perf` shows no progress"},
+	{Name: "TERM", Section: Foreign, set: noProgress(func(s string) bool { return s == "dumb" }), Doc: "`dumb`: the same"},
+
+	{Name: "GOCCL_DEVICE", Section: Doors, Default: "`cuda`", Want: "cuda or host",
+		Brief: "host device or GPU, for C and Python",
+		Doc:   "`host`: everything runs on host memory, without a GPU; `cudaStream_t` is then NULL",
+		set:   choice(func(c *Config) *Device { return &c.Device }, map[string]Device{"cuda": CUDA, "host": Host})},
+	{Name: "GOCCL_LIBRARY", Section: Doors, Default: "beside `libnccl.so.2`", Brief: "opens another libgoccl.so",
+		Doc: "where `libgoccl.so` is: the file, or for Python also its folder"},
+	{Name: "GOCCL_NCCL_VERSION", Section: Doors, Default: "`2.28.9`", Brief: "version that libnccl.so.2 claims",
+		Doc: "the version that `ncclGetVersion` reports, as `2.30.7` or `23007`"},
+	{Name: "GOCCL_DEBUG", Alias: "NCCL_DEBUG", Section: Doors, Default: "`NCCL_DEBUG`",
+		Brief: "log level, for C and Python",
+		Doc:   "level of goccl's own log: `WARN`, `INFO`, `TRACE`",
+		set:   text(func(c *Config) *string { return &c.Debug })},
+
+	{Name: "GOCCL_FULL", Section: Tests, Brief: "long tests", set: text(func(c *Config) *string { return &c.Full }),
+		Doc: "`1`: `make test` and `go test` also run what takes long: kernels of every architecture, plans of 64 " +
+			"ranks, soaks"},
+	{Name: "GOCCL_AGAINST", Section: Tests, Default: "the library that pip installed",
+		Doc: "of `gpu.sh`: the `libnccl.so.2` to measure beside"},
+	{Name: "NCCL_TESTS", Section: Tests, Default: "none", Doc: "of `gpu.sh`: the folder of nccl-tests' programs"},
+	{Name: "GOCCL_BENCH", Section: Tests, Doc: "of `gpu.sh`: `quick` measures fewer sizes and types"},
+	{Name: "GOCCL_BENCH_SECONDS", Section: Tests, Doc: "of `gpu.sh`: steps that would begin later are left out"},
+	{Name: "GOCCL_ORDER_OPERATIONS", Section: Tests, Default: "`100000`", Doc: "of `gpu.sh`: random operations of " +
+		"each step `order`"},
+	{Name: "GOCCL_RANKS", Section: Tests, Default: "one a GPU", Doc: "of `capi/testdata/torch/run_all.sh`: ranks"},
+	{Name: "GOCCL_TOTAL", Section: Tests, Default: "`540`", Doc: "of `capi/testdata/torch/run_all.sh`: seconds for " +
+		"all steps together"},
+
+	// NCCL's that mean here what they mean there; `honoured` documents them.
+	{Name: "NCCL_COMM_ID", Section: Internal, set: text(func(c *Config) *string { return &c.CommID })},
+	{Name: "NCCL_DEBUG_FILE", Section: Internal, set: text(func(c *Config) *string { return &c.DebugFile })},
+	{Name: "NCCL_GRAPH_MIXING_SUPPORT", Section: Internal, set: setGraphMixing},
+	{Name: "NCCL_COMM_BLOCKING", Section: Internal},
+	{Name: "GOCCL_PERF_TERMINAL", Section: Internal, set: text(func(c *Config) *string { return &c.Terminal })},
+}

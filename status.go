@@ -1,0 +1,96 @@
+package goccl
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goccl/goccl/algorithm"
+)
+
+// status records the first cause of a communicator's end. It exists before the engine, so that a death also ends
+// set-up.
+type status struct {
+	ctx    context.Context // done when the communicator has failed, was aborted or is closed
+	cancel context.CancelFunc
+	work   context.Context // done when ctx is done or the communicator was revoked
+	revoke context.CancelCauseFunc
+
+	mu           sync.Mutex
+	cause        error
+	peersIgnored bool
+	engine       algorithm.Engine
+}
+
+// begin initializes s. It must be called first.
+func (s *status) begin() {
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.work, s.revoke = context.WithCancelCause(s.ctx)
+}
+
+// onEnd arranges that abort is called with the cause when the work of the communicator ends.
+func (s *status) onEnd(abort func(error)) {
+	context.AfterFunc(s.work, func() {
+		if cause := s.err(); cause != nil {
+			abort(cause)
+			return
+		}
+		abort(context.Cause(s.work))
+	})
+}
+
+// end records the cause and aborts the engine. Only the first cause counts.
+func (s *status) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause != nil {
+		return
+	}
+	s.cause = cause
+	s.cancel()
+	if s.engine != nil {
+		s.engine.Abort(cause)
+	}
+}
+
+// endByPeer is end for a cause at a peer. It has no effect after Finalize.
+func (s *status) endByPeer(cause error) {
+	s.mu.Lock()
+	peersIgnored := s.peersIgnored
+	s.mu.Unlock()
+	if !peersIgnored {
+		s.end(cause)
+	}
+}
+
+// ignorePeers makes endByPeer ineffective. Finalize calls it after this rank's work has ended.
+func (s *status) ignorePeers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peersIgnored = true
+}
+
+func (s *status) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cause
+}
+
+// setEngine registers the engine: s aborts it on a cause, at once if there is one already.
+func (s *status) setEngine(e algorithm.Engine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.engine = e
+	if s.cause != nil {
+		e.Abort(s.cause)
+	}
+}
+
+// bound derives a context from ctx that also ends with the communicator.
+func (s *status) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
