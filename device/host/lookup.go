@@ -20,8 +20,8 @@ type Region struct {
 	Exported bool
 }
 
-// Freed counts the allocations and registrations of this process that have ended or were taken back. Results of Lookup are valid while it
-// does not change.
+// Freed counts the allocations and registrations of this process that have ended or were taken back. Results of Lookup
+// are valid while it does not change.
 func Freed() uint64 { return freed.Load() }
 
 // Lookup finds the allocation that holds p, without exporting it. The error wraps device.ErrNotShareable if no
