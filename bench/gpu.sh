@@ -6,15 +6,12 @@
 #
 #   host         doctor, topology, version
 #   test         the packages' tests that use GPUs
-#   order        random calls of communicators on several streams, eager, captured and replayed, against the same calls
-#                one after the other
-#   fault        killed, absent, disagreeing and aborting ranks (Go); torch.faults is the same through NCCL's ABI;
-#                fault.survivors: a rank that was stopped goes on, and ranks are killed in splits and shrinks
+#   order        random calls on several streams, eager, captured and replayed, against the same calls in sequence
+#   fault        killed, absent, disagreeing and aborting ranks; fault.survivors: stops, kills in splits and shrinks
 #   tutorial     the tutorials, as programs of one command and as a process per rank
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
 #   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets
-#   correct      every collective, type and operator at sizes 0, 1 element and large, odd and unaligned; correct.1G: all-reduce of 1 GiB;
-#                correct.large: the ring and streams
+#   correct      every collective, type and operator, odd and unaligned; .1G: all-reduce; .large: ring and streams
 #   sanitizer    small collectives under compute-sanitizer (needs it)
 #   perf         time beside NCCL's library in the same run, eager and in graphs
 #   plan         every built-in plan run and checked; plan.time: beside native kernels
@@ -23,10 +20,9 @@
 #   nccl-tests   NVIDIA's nccl-tests on libnccl.so.2 (needs NCCL_TESTS)
 #   tune         the selection table that this machine would have
 #
-# Every step has its own time limit; one that fails or runs into it does not stop the others. A table ends the output,
-# summary.json holds it with commit, machine and commands (it is written after every step), and the exit status tells
-# whether every step passed. Without GPUs the host device serves where it can, with small sizes, to try this script;
-# the other steps are skipped.
+# A step that fails or exceeds its time limit does not stop the others. A table ends the output; summary.json has it
+# with commit, machine and commands; the exit status tells whether every step passed. Without GPUs the host device
+# runs what it can, with small sizes, to test this script.
 #
 # GOCCL_AGAINST=PATH       a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
 # NCCL_TESTS=DIR           the folder of nccl-tests' programs
@@ -47,8 +43,7 @@ only=("$@")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 here_script=$here/$(basename "${BASH_SOURCE[0]}")
 
-# No multicast, by anyone: a program that creates multicast objects can take the host's GPUs out of service for
-# everyone.
+# No multicast: a program that creates multicast objects can take the host's GPUs out of service.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 unset LD_PRELOAD GOCCL_ALGO GOCCL_TUNING GOCCL_PLAN_DIR GOCCL_DEVICE
 
@@ -86,8 +81,7 @@ commit=$(goccl version --json | sed -n 's/^.*"commit": "\(.*\)".*$/\1/p')
 begin=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 if [ $list = 0 ]; then
   echo "goccl $commit on $machine; beside ${against:-no other library}"
-  [ "$gpus" != 0 ] ||
-    echo "no GPU: the host device serves where it can, with small sizes; its figures say nothing about GPUs"
+  [ "$gpus" != 0 ] || echo "no GPU: small sizes on the host device; its figures say nothing about GPUs"
 fi
 
 names=() results=() seconds=() commands=()
@@ -226,12 +220,11 @@ done
 step primitives 200 primitives -device $device -json "$out/primitives.json"
 step communicator 120 communicator -device $device -json "$out/communicator.json"
 
-# 7. Right results: sizes 0, one element, odd and unaligned, some megabytes; 1 GiB of every type and operator.
-# Processes of GPUs take seconds to start, so one set of them does as much as it can.
+# 7. Right results. Processes of GPUs take seconds to start, so one set of them does as much as it can.
 large=9M huge=1G
 if [ $device = host ]; then large=100K huge=1M; fi
-every="all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter
-  send_recv"
+timed="all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce send_recv"
+every="$timed gather scatter"
 for c in $every; do
   perf "correct.$c" 200 $c -d all -o all --sizes 0,1,2,4,8,16,32,$((8 * n)),30011,$large -i 1 -c 1
   perf "correct.$c.odd" 120 $c -d all -o all --sizes 0,$((8 * n)),30011,$large -u 1 -i 1 -c 1
@@ -243,15 +236,13 @@ perf correct.1G 590 all_reduce -d $types -o all --sizes $huge -i 1 -c 1 --out-of
 # Large messages once more, around the ring and by streams.
 if [ $device = cuda ]; then
   lines=all_reduce:ring,reduce:ring,broadcast:ring,all_gather:ring,reduce_scatter:ring
-  for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce gather scatter send_recv; do
-    step "correct.large.$c" 120 env GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 --device cuda -n "$n" \
-      --json "$out/correct.large.$c.json"
+  for c in $every; do
+    step "correct.large.$c" 120 env GOCCL_ALGO=$lines goccl perf $c -d float,bfloat16 -b 1M -e 256M -f 4 -i 20 -c 5 \
+      --device cuda -n "$n" --json "$out/correct.large.$c.json"
   done
 fi
 
-# A sanitizer for every rank, because it does not follow processes that goccl starts by itself. Two ranks and few
-# operations: kernels are slow there. The times that are printed tell that it was at work: several times those of a
-# run without it.
+# A sanitizer for every rank, because it does not follow child processes; few operations, because kernels are slow.
 sanitizer=$(command -v compute-sanitizer || true)
 for s in /usr/local/cuda/bin/compute-sanitizer /opt/nvidia/compute-sanitizer/compute-sanitizer; do
   [ -n "$sanitizer" ] || [ ! -x "$s" ] || sanitizer=$s
@@ -274,7 +265,7 @@ sanitized racecheck racecheck all_reduce
 types=(float bfloat16) max=1G factor=4
 if [ "${GOCCL_BENCH-}" = quick ]; then types=(bfloat16) max=64M factor=16; fi
 if [ $device = host ]; then types=(float) max=64K beside=(); fi
-for c in all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce send_recv; do
+for c in $timed; do
   for d in "${types[@]}"; do
     for mode in eager graph; do
       arguments=($c -d "$d" -b 1K -e $max -f $factor ${beside[@]+"${beside[@]}"} --plot "$out/perf.$c.$d.$mode.svg")
@@ -293,7 +284,7 @@ while read -r name _; do
   step "plan.run.$name" 60 goccl plan run "$name" -n "$n" --device $device --processes -b 1K,100K,1M
 done <"$work/plans.txt"
 plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name or name=instances
-  local name=$1 c=$2 programs=$3 native=$4 p folder algorithms
+  local name=$1 c=$2 programs=$3 native=$4 p folder algorithms replicas
   shift 4
   wanted "$name" || return 0
   for instances in $instance_counts; do
@@ -302,11 +293,9 @@ plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name 
     folder=$work/plans.$c.$instances algorithms=$native
     mkdir -p "$folder"
     for p in $programs; do
-      if [ $instances = default ]; then
-        goccl plan build "$p" -n "$n" -o "$folder/$p.json" || return 0
-      else
-        goccl plan build "$p" -n "$n" --instances $instances -o "$folder/$p.json" || return 0
-      fi
+      replicas=(--instances "$instances")
+      [ $instances != default ] || replicas=()
+      goccl plan build "$p" -n "$n" ${replicas[@]+"${replicas[@]}"} -o "$folder/$p.json" || return 0
       algorithms=${algorithms:+$algorithms,}$p
     done
     step "$name.instances$instances" 120 env GOCCL_PLAN_DIR="$folder" goccl perf "$c" --device $device -n "$n" \
@@ -358,17 +347,16 @@ for s in "${steps[@]}"; do
   fi
 done
 
-# 11. nccl-tests, unmodified: a process per GPU where they were built with MPI, all GPUs in one process, and a thread
-# per GPU.
+# 11. nccl-tests, unmodified: a process per GPU if built with MPI, all GPUs in one process, a thread per GPU.
+preload=(env "LD_PRELOAD=$work/build/libnccl.so.2" NCCL_DEBUG=VERSION)
 nccl_test() { # NAME PROGRAM ARGUMENTS...
   local name=nccl-tests.$1 program=$NCCL_TESTS/$2
   shift 2
   if [ ! -x "$program" ]; then skip "$name" "$program is not there"; return; fi
   if [ -n "$mpirun" ] && ldd "$program" | grep -q libmpi; then
-    step "$name" 120 "$mpirun" --allow-run-as-root --oversubscribe -np "$n" env \
-      LD_PRELOAD="$work/build/libnccl.so.2" NCCL_DEBUG=VERSION "$program" -g 1 "$@"
+    step "$name" 120 "$mpirun" --allow-run-as-root --oversubscribe -np "$n" "${preload[@]}" "$program" -g 1 "$@"
   else
-    step "$name" 120 env LD_PRELOAD="$work/build/libnccl.so.2" NCCL_DEBUG=VERSION "$program" -g "$n" "$@"
+    step "$name" 120 "${preload[@]}" "$program" -g "$n" "$@"
   fi
 }
 if [ -z "${NCCL_TESTS-}" ]; then
@@ -376,8 +364,7 @@ if [ -z "${NCCL_TESTS-}" ]; then
 elif [ $device = host ]; then
   skip nccl-tests "no GPU"
 else
-  for t in all_reduce all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv \
-    hypercube; do
+  for t in all_{reduce,gather} reduce_scatter alltoall{,v} broadcast reduce gather scatter sendrecv hypercube; do
     nccl_test "$t" ${t}_perf -b 8 -e 32M -f 32 -d all -o all -c 1 -n 5 -w 1
   done
   nccl_test graph all_reduce_perf -b 1K -e 64M -f 16 -G 10 -c 1
@@ -385,10 +372,8 @@ else
   nccl_test blocking alltoall_perf -b 1K -e 64M -f 16 -z 1 -c 1
   nccl_test registered all_reduce_perf -b 1K -e 64M -f 16 -R 1 -c 1
   nccl_test symmetric all_reduce_perf -b 1K -e 64M -f 16 -R 2 -c 1
-  step nccl-tests.threads 120 env LD_PRELOAD="$work/build/libnccl.so.2" \
-    "$NCCL_TESTS/all_reduce_perf" -t "$n" -g 1 -b 1K -e 64M -f 16 -c 1
-  step nccl-tests.single 120 env LD_PRELOAD="$work/build/libnccl.so.2" \
-    "$NCCL_TESTS/all_reduce_perf" -g "$n" -b 1K -e 64M -f 16 -c 1
+  step nccl-tests.threads 120 "${preload[@]}" "$NCCL_TESTS/all_reduce_perf" -t "$n" -g 1 -b 1K -e 64M -f 16 -c 1
+  step nccl-tests.single 120 "${preload[@]}" "$NCCL_TESTS/all_reduce_perf" -g "$n" -b 1K -e 64M -f 16 -c 1
 fi
 
 # 12. The selection table that this machine would have.
