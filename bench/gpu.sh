@@ -293,8 +293,7 @@ plan_time() { # NAME COLLECTIVE PROGRAMS NATIVE ARGUMENTS...: PROGRAMS are name 
     folder=$work/plans.$c.$instances algorithms=$native
     mkdir -p "$folder"
     for p in $programs; do
-      replicas=(--instances "$instances")
-      [ $instances != default ] || replicas=()
+      replicas=() && [ $instances = default ] || replicas=(--instances "$instances")
       goccl plan build "$p" -n "$n" ${replicas[@]+"${replicas[@]}"} -o "$folder/$p.json" || return 0
       algorithms=${algorithms:+$algorithms,}$p
     done
