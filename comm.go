@@ -157,7 +157,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		var e *nvlink.Engine
 		e, err = nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings,
 			Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
-			SeparateGraphs: c.cfg.SeparateGraphs})
+			SeparateGraphs: c.cfg.SeparateGraphs, OnFailure: c.failAlone})
 		if err == nil {
 			c.engine, c.order = e, e.Order()
 		}
@@ -251,6 +251,13 @@ func (c *Comm) Abort(cause error) {
 		c.notices.send(leftAborted, cut || c.extended.Load())
 		c.notices.follow()
 	}
+}
+
+// failAlone ends the communicator for a failure that the peers cannot detect. Their own work may have ended well, but
+// they must not wait for later work of this rank.
+func (c *Comm) failAlone(cause error) {
+	c.status.end(cause)
+	c.notices.send(leftAborted, true)
 }
 
 // usable returns nil if the communicator can be used, and the error to report otherwise.

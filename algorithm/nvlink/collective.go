@@ -160,7 +160,7 @@ func (e *Engine) launchReduction(r *algorithm.Request, s *cuda.Stream, what redu
 	if f == nil {
 		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))
 	}
-	cfg := e.grid(v, work)
+	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
 	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
 }
 
@@ -189,19 +189,20 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 	if f == nil {
 		return missing(movementName(what, v.protocol, fast, e.size))
 	}
-	cfg := e.grid(v, work)
+	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
 	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
 }
 
 // grid is the shape of a launch with args, and chooses the area of the window that its protocol uses. For work bytes
-// per slice it has one thread per unit, up to the limit of blocks.
-func (e *Engine) grid(v variant, work int64) cuda.Config {
+// per slice it has one thread per unit, up to the limit of blocks. All ranks must choose the same grid, so made, which
+// selects the limit, does not depend on the alignment of this rank's buffers.
+func (e *Engine) grid(v variant, work int64, made int) cuda.Config {
 	units := v.protocol.units(work)
 	threads := min(int64(v.threads), e.slotUnits)
 	if units < threads {
 		threads = max(32, (units+31)&^31)
 	}
-	blocks := min(e.maxBlocks, (units+threads-1)/threads)
+	blocks := min(e.maxBlocks[made], (units+threads-1)/threads)
 	if v.protocol == ll {
 		blocks = min(blocks, llBlocks)
 	}

@@ -40,9 +40,9 @@ func lengthOf(buffer device.Ptr, elements int64) uint64 {
 // countedChannels is the number of blocks per lane. If ranks share a GPU, their blocks wait for each other and must all
 // be resident at once; a block then serves several channels.
 func (e *Engine) countedChannels(lanes int) int {
-	most := channelsOf(p2pChannels, e.size)
-	if e.maxBlocks == maxBlocks {
+	most := e.p2pChannels
+	if e.whole {
 		return most
 	}
-	return max(1, min(most, int(e.maxBlocks)/lanes))
+	return max(1, min(most, int(e.maxBlocks[0])/lanes))
 }

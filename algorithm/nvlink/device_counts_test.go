@@ -70,17 +70,24 @@ func TestDeviceCountsMismatch(t *testing.T) {
 	}
 }
 
-// A kernel's report of a message outside its buffer becomes an invalid-argument error of this rank.
+// A kernel's report of a message outside its buffer becomes an invalid-argument error of this rank. Its peers cannot
+// detect that, so the engine reports the failure once. A mismatch is seen on both sides.
 func TestDeviceCountsOutside(t *testing.T) {
 	for op, want := range []string{"DeviceCounts.RecvCounts and RecvDispls[1] lie outside of recv", "DeviceCounts.SendCounts and SendDispls[1] lie outside of send"} {
-		e := mockEngines(t, 2)[0]
+		e, failures := mockEngines(t, 2)[0], make(chan error, 9)
+		e.failed = func(err error) { failures <- err }
 		w := e.abort.word
 		w.detail.Store(4000)
 		w.peer.Store(1)
 		w.op.Store(uint32(op))
 		w.reported.Store(statusInvalid)
-		if err := e.Err(); !errors.Is(err, algorithm.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want %q", err, want)
+		for range 2 {
+			if err := e.Err(); !errors.Is(err, algorithm.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		}
+		if err := <-failures; !errors.Is(err, algorithm.ErrInvalidArgument) || len(failures) != 0 {
+			t.Errorf("OnFailure: %v, and %d more calls", err, len(failures))
 		}
 	}
 }

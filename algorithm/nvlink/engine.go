@@ -31,6 +31,9 @@ type Config struct {
 	// communicator's, for the log and for errors.
 	StallWarning time.Duration
 	Name         string
+	// OnFailure, when not nil, is called once, from any goroutine, if work of this rank failed on the device for a reason
+	// that no peer can detect.
+	OnFailure func(cause error)
 	// Settings are those of the environment; nil: as it is now.
 	Settings *setting.Config
 	// SeparateGraphs disables the order of graph launches among each other and with eager work.
@@ -45,9 +48,10 @@ type Engine struct {
 	name        string
 	rank, size  int
 	timeout     time.Duration
-	maxBlocks   int64
-	overlaps    bool  // whether a launch may start before the previous kernel has ended
-	slotUnits   int64 // 16-byte units of a slot: the most threads of a block
+	maxBlocks   [2]int64 // of a packet kernel for any number of ranks, and of one made for this number
+	whole       bool     // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
+	overlaps    bool     // whether a launch may start before the previous kernel has ended
+	slotUnits   int64    // 16-byte units of a slot: the most threads of a block
 	arena       *share.Arena
 	state       device.Allocation
 	abort       *abortBlock
@@ -73,7 +77,8 @@ type Engine struct {
 
 	counted *allToAllVArgs
 
-	ringBlocks int64 // the maximum number of ring channels
+	ringBlocks  int64 // the maximum number of ring channels
+	p2pChannels int   // the maximum number of channels of a lane of messages
 
 	batch batch       // messages of the current request
 	order *cuda.Order // orders this rank's work over all streams: kernels share epochs and must run one after the other
@@ -82,6 +87,10 @@ type Engine struct {
 	freed bool         // guarded by gate: the abort block and the order are freed
 	cut   bool         // guarded by gate: the result of Unfinished at that time
 	once  sync.Once
+
+	failed  func(error) // Config.OnFailure
+	failing sync.Once
+
 	stop  chan struct{}
 	watch sync.WaitGroup
 }
@@ -110,10 +119,11 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{name: cfg.Name, maxBlocks: terms.share(maxBlocks), ringBlocks: terms.share(min(ringChannels,
-		dev.Properties().SMs)), overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap, dev: dev,
-		tuning: env.Tuning, rank: rank, size: n, timeout: cfg.OpTimeout,
-		args: new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
+	e := &Engine{name: cfg.Name, dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout, failed: cfg.OnFailure, tuning: env.Tuning,
+		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
+		p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
+		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
+		args:     new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
 		stream: new(p2pArgs), stop: make(chan struct{})}
 	if terms.copies != copyNever && n > 1 {
 		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
@@ -278,7 +288,9 @@ func (e *Engine) Err() error {
 		return *p
 	}
 	if err := e.report(); err != nil {
-		e.Abort(err)
+		if e.Abort(err); e.failed != nil && errors.Is(err, algorithm.ErrInvalidArgument) {
+			e.failing.Do(func() { e.failed(err) })
+		}
 		return *e.cause.Load()
 	}
 	return nil

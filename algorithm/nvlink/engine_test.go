@@ -67,7 +67,7 @@ func TestLaunches(t *testing.T) {
 			if c.r.Collective != algorithm.Barrier && c.r.Collective != algorithm.Broadcast && (a.send != uint64(c.r.Send) || a.recv != uint64(c.r.Recv)) {
 				t.Errorf("%s: buffers %#x %#x", c.kernel, a.send, a.recv)
 			}
-			if calls[0].Block > 512 || calls[0].Block%32 != 0 || calls[0].Grid > uint32(e.maxBlocks) {
+			if calls[0].Block > 512 || calls[0].Block%32 != 0 || calls[0].Grid > uint32(e.maxBlocks[1]) {
 				t.Errorf("%s: %d × %d threads", c.kernel, calls[0].Grid, calls[0].Block)
 			}
 		}
@@ -239,5 +239,40 @@ func TestForeignStreams(t *testing.T) {
 		if !errors.As(err, &ae) || ae.Seq != 3 || len(calls) > 0 {
 			t.Errorf("%s: %v, %s", name, err, kinds(calls))
 		}
+	}
+}
+
+// All kernels that wait for peers take the same part of an SM's cache, or two of them would never run on one SM.
+func TestKernelsHaveOneCarveout(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	k, n := &e.kernels, 0
+	check := func(f *cuda.Function) {
+		if f == nil {
+			return
+		}
+		if a, err := f.Attributes(); err != nil || a.SharedCarveout != carveout {
+			t.Errorf("%s: %d %%, %v", f.Name(), a.SharedCarveout, err)
+		}
+		n++
+	}
+	for _, protocols := range k.reduce {
+		for _, types := range protocols {
+			for _, f := range types {
+				check(f[0])
+				check(f[1])
+			}
+		}
+	}
+	for _, protocols := range k.move {
+		for _, f := range protocols {
+			check(f[0])
+			check(f[1])
+		}
+	}
+	for _, f := range []*cuda.Function{k.words[0], k.words[1], k.bytes[0], k.bytes[1], k.counted} {
+		check(f)
+	}
+	if n < 50 {
+		t.Errorf("%d kernels", n)
 	}
 }

@@ -63,6 +63,19 @@ func movementName(what movement, p protocol, fast, ranks int) string {
 	return name
 }
 
+// carveout is 32 KiB of an SM as shared memory, in percent of its L1 cache. It is one for all kernels: the blocks of
+// different communicators must fit on one SM together, since a peer may wait for either.
+const carveout = 14
+
+// function finds a kernel of the collectives.
+func function(m *cuda.Module, name string) (*cuda.Function, error) {
+	f, err := m.Function(name)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.SetSharedCarveout(carveout)
+}
+
 // load finds the kernels for a number of ranks in the modules that have them. It loads each kernel onto the device now.
 // Otherwise the driver would load it at its first use, and might then wait until the device is idle, which never
 // happens while another rank's kernel waits for ours.
@@ -71,7 +84,7 @@ func (k *kernelTable) load(where map[string]*cuda.Module, ranks int) error {
 	find := func(name string) (f *cuda.Function) {
 		name = kernels.Entry(name)
 		if m := where[name]; err == nil && m != nil {
-			f, err = m.Function(name)
+			f, err = function(m, name)
 		}
 		return f
 	}
@@ -87,10 +100,14 @@ func (k *kernelTable) load(where map[string]*cuda.Module, ranks int) error {
 			}
 		}
 	}
-	for name, f := range map[string]**cuda.Function{"words": &k.words[0], "few_words": &k.words[1], "bytes": &k.bytes[0], "few_bytes": &k.bytes[1], "stream": &k.stream} {
+	for name, f := range map[string]**cuda.Function{"words": &k.words[0], "few_words": &k.words[1], "bytes": &k.bytes[0],
+		"few_bytes": &k.bytes[1], "stream": &k.stream} {
 		if *f = find("point_to_point_" + name); *f == nil && err == nil {
 			err = fmt.Errorf("%w: no kernel point_to_point_%s in the embedded module", algorithm.ErrUnsupported, name)
 		}
+	}
+	if err == nil { // 8 % faster with the driver's choice, from 32 MiB on an H200; its grid leaves SMs free
+		err = k.stream.SetSharedCarveout(-1)
 	}
 	if k.counted = find("all_to_all_v_device"); k.counted == nil && err == nil {
 		err = fmt.Errorf("%w: no kernel all_to_all_v_device in the embedded module", algorithm.ErrUnsupported)

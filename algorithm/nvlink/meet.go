@@ -20,6 +20,7 @@ type terms struct {
 	sharing int       // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
 	copies  copyMode  // the minimum over all ranks
 	blocks  int64     // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
+	sms     int       // the minimum over the ranks' GPUs
 	gpu     GPU       // selects the table
 	worst   cuda.Link // of any pair of ranks
 }
@@ -29,7 +30,8 @@ type hello struct {
 	Copies       copyMode
 	Blocks       uint16 // GOCCL_MAX_CTAS; 0: no limit
 	GPU, BusID   string
-	Major, Minor int    // compute capability
+	Major, Minor int // compute capability
+	SMs          int
 	Tuning       uint64 // hash of this rank's tuning environment
 	Error        string // why this rank cannot go on
 }
@@ -55,7 +57,7 @@ func tuningHash(env *setting.Config) (uint64, error) {
 // introduce returns this rank's hello, which includes the error.
 func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	p := dev.Properties()
-	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, Blocks: env.MaxCTAs,
+	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, SMs: p.SMs, Blocks: env.MaxCTAs,
 		Copies: copyMode(env.CopyEngine)}
 	var err error
 	h.Tuning, err = tuningHash(env)
@@ -108,7 +110,7 @@ func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, e
 
 // conclude derives the terms from the hellos.
 func conclude(rank int, all []hello) (terms, error) {
-	t := terms{sharing: 1, copies: copyAlways, gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
+	t := terms{sharing: 1, copies: copyAlways, sms: all[0].SMs, gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
 	own, count := &all[rank], map[string]int{}
 	for r := range all {
 		h := &all[r]
@@ -126,6 +128,7 @@ func conclude(rank int, all []hello) (terms, error) {
 		if n := int64(h.Blocks); n > 0 && (t.blocks == 0 || n < t.blocks) {
 			t.blocks = n
 		}
+		t.sms = min(t.sms, h.SMs)
 		count[h.BusID]++
 		t.sharing = max(t.sharing, count[h.BusID])
 		t.gpu.Meet(GPU{Name: h.GPU, Major: h.Major, Minor: h.Minor})
@@ -171,6 +174,25 @@ func meetLinks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all
 	}
 	return worst, nil
 }
+
+// spareSMs is the number of SMs that the widest launch leaves free. Blocks wait for peers. If one launch took the whole
+// GPU, a kernel of another communicator could not start, and a peer may wait for that kernel first: both would wait for
+// ever. A launch whose blocks do not all fit keeps every later kernel off the GPU, too.
+const spareSMs = 4
+
+// packetBlocks is the largest grid of a packet kernel. An SM holds `resident` of its blocks (kernels/collective/packet.cu).
+func (t terms) packetBlocks(resident int) int64 {
+	return t.share(min(maxBlocks, resident*(t.sms-spareSMs)))
+}
+
+// p2pChannels is the largest number of channels of one lane of messages: an SM holds three blocks of those kernels, and a
+// launch has up to 2n-1 lanes.
+func (t terms) p2pChannels(n int) int {
+	return max(1, min(channelsOf(p2pChannels, n), 3*(t.sms-spareSMs)/(2*n-1)))
+}
+
+// ringBlocks is the largest grid of a ring kernel, of which an SM holds one block.
+func (t terms) ringBlocks() int64 { return t.share(min(ringChannels, t.sms-spareSMs)) }
 
 // share is one rank's part of the blocks of a GPU.
 func (t terms) share(blocks int) int64 {

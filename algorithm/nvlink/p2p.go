@@ -171,7 +171,7 @@ type lists struct {
 func (e *Engine) list(a *lists) (aligned, more bool) {
 	b, lanes, per := &e.batch, 0, roundMessages(e.size)
 	aligned = true
-	most := int64(channelsOf(p2pChannels, e.size))
+	most := int64(e.p2pChannels)
 	for k := 1; k < e.size; k++ {
 		for dir := range 2 {
 			peer := e.rank + k
@@ -220,14 +220,14 @@ func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
 		own = own[2:]
 	}
 	if l.count > 0 {
-		l.channels = uint8(min(int64(channelsOf(p2pChannels, e.size)), pieces(bytes)))
+		l.channels = uint8(min(int64(e.p2pChannels), pieces(bytes)))
 		a.lane[a.lanes] = l
 		a.lanes++
 	}
 	return bytes, own
 }
 
-// p2pThreads is small enough that all blocks of the largest batch are resident at once.
+// p2pThreads is the size of a block, of which an SM holds three: see terms.p2pChannels.
 const p2pThreads = 256
 
 func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {

@@ -68,7 +68,7 @@ func (e *Engine) loadChosen() error {
 	find := func(name string) (f *cuda.Function) {
 		name = kernels.Entry(name)
 		if err == nil && slices.Contains(exists, name) {
-			f, err = k.module.Function(name)
+			f, err = function(k.module, name)
 		}
 		return f
 	}

@@ -70,6 +70,7 @@ type FunctionAttributes struct {
 	MaxThreads, Registers                        int
 	StaticShared, MaxDynamicShared, Local, Const int
 	PTXVersion, BinaryVersion                    int // 90 is 9.0
+	SharedCarveout                               int // see SetSharedCarveout; -1: the driver chooses
 }
 
 // Attributes reads the attributes of f.
@@ -82,7 +83,8 @@ func (f *Function) Attributes() (FunctionAttributes, error) {
 		{&a.StaticShared, driver.FuncSharedSize},
 		{&a.MaxDynamicShared, driver.FuncMaxDynamicShared}, {&a.Local, driver.FuncLocalSize},
 		{&a.Const, driver.FuncConstSize},
-		{&a.PTXVersion, driver.FuncPTXVersion}, {&a.BinaryVersion, driver.FuncBinaryVersion}} {
+		{&a.PTXVersion, driver.FuncPTXVersion}, {&a.BinaryVersion, driver.FuncBinaryVersion},
+		{&a.SharedCarveout, driver.FuncSharedCarveout}} {
 		var err error
 		if *x.to, err = f.d.gpu.ctx.FuncAttribute(f.raw, x.attr); err != nil {
 			return a, fail(f.d.gpu.ordinal, "attributes of "+f.name, err)
@@ -95,6 +97,13 @@ func (f *Function) Attributes() (FunctionAttributes, error) {
 func (f *Function) SetMaxDynamicShared(n int) error {
 	return fail(f.d.gpu.ordinal, "dynamic shared memory of "+f.name,
 		f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncMaxDynamicShared, n))
+}
+
+// SetSharedCarveout sets the part of an SM's L1 cache, in percent, that is shared memory while f runs. Kernels with
+// different parts are never on one SM at the same time, whatever else is free there.
+func (f *Function) SetSharedCarveout(percent int) error {
+	return fail(f.d.gpu.ordinal, "shared memory of "+f.name,
+		f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncSharedCarveout, percent))
 }
 
 // Occupancy returns how many blocks of the given shape fit on one multiprocessor.

@@ -39,13 +39,15 @@ GOCCL_DEVICE void begin() {
 }  // namespace collective
 }  // namespace goccl
 
-// GOCCL_KERNEL(name, threads, Arguments) { body } is the kernel GOCCL_ENTRY(name) with a parameter a of type Arguments,
-// whose member ticket comes first. The body may return anywhere.
-#define GOCCL_KERNEL(name, threads, Arguments)                                                                      \
-  GOCCL_DEVICE void name##_body(const Arguments& a);                                                                \
-  extern "C" __global__ void __launch_bounds__(threads, 1) GOCCL_ENTRY(name)(const __grid_constant__ Arguments a) { \
-    goccl::collective::begin();                                                                                     \
-    name##_body(a);                                                                                                 \
-    goccl::collective::finish(a.ticket);                                                                            \
-  }                                                                                                                 \
+// GOCCL_KERNEL(name, threads, resident, Arguments) { body } is the kernel GOCCL_ENTRY(name) with a parameter a of type
+// Arguments, whose member ticket comes first. The body may return anywhere. An SM must be able to hold `resident`
+// blocks of `threads` threads at once.
+#define GOCCL_KERNEL(name, threads, resident, Arguments)              \
+  GOCCL_DEVICE void name##_body(const Arguments& a);                  \
+  extern "C" __global__ void __launch_bounds__(threads, resident)     \
+  GOCCL_ENTRY(name)(const __grid_constant__ Arguments a) {            \
+    goccl::collective::begin();                                       \
+    name##_body(a);                                                   \
+    goccl::collective::finish(a.ticket);                              \
+  }                                                                   \
   GOCCL_DEVICE void name##_body(const Arguments& a)

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "50c6ed3263aa384bdeff34ccd7d149760dfdf77bacef200c0dcd1dc63669c837",
+	Source:   "1e2c9338b6d64fd17f0a34d2cae07716fd89f88da946263b664fec7b0f9654f2",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -10,7 +10,7 @@ using namespace goccl::collective;
 using Packet1 = LL<Access::bytes>;
 
 // clang-format off
-#define KERNEL(name) GOCCL_KERNEL(name, 512, Args)
+#define KERNEL(name) GOCCL_KERNEL(name, 512, 1, Args)
 #define ANY(type)                                                                                      \
   KERNEL(all_reduce_one_shot_ll_##type) { reduceSlices<Packet1, AnyReducer<Type::type>, 0, true>(a); } \
   KERNEL(all_reduce_two_shot_ll_##type) { twoShot<Packet1, AnyReducer<Type::type>, 0>(a); }            \

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "dbce0ae35211857d64b6cd262ca33226ecae21fc75163e9978e7995894b32d88",
+	Source:   "8f264d40d46cab55eb21ddc9ac82917103f429fdd71253f806a92c24b13abb35",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",

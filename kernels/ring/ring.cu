@@ -9,7 +9,7 @@ using namespace goccl;
 using namespace goccl::collective;
 
 // clang-format off
-#define KERNEL(name) GOCCL_KERNEL(name, ringWorkers + pipeSignalers, Args)
+#define KERNEL(name) GOCCL_KERNEL(name, ringWorkers + pipeSignalers, 1, Args)
 
 template <Type T>
 using Sum = Reducer<T, Op::sum, false>;

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "e43653e2ecd1eba2c6c37528aaf17bec45cbce9c9e14aba37073af9916507f56",
+	Source:   "3130952613036e8b7f66c39a6c3645d0d24c0b76f36d945eb5fc1b495da5acd3",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",

@@ -66,7 +66,7 @@ struct run { CUgraphExec x; size_t left; uint64_t number; struct { int state; st
 struct CUstream_st { CUcontext ctx; struct op *ops; size_t n, cap; CUgraph capture; struct nodes frontier; struct CUstream_st *next; unsigned long long id; };
 struct CUctx_st { int dev, refs; struct CUstream_st def; uint32_t peers; };
 struct CUevent_st { CUcontext ctx; struct mark *latest; unsigned long long capture; struct nodes frontier; int timing; };
-struct CUfunc_st { char name[64]; void (*run)(const unsigned char *, unsigned, unsigned); int maxDyn; struct CUfunc_st *next; };
+struct CUfunc_st { char name[64]; void (*run)(const unsigned char *, unsigned, unsigned); int maxDyn, carveout; struct CUfunc_st *next; };
 struct CUmod_st { char *text; struct CUfunc_st *fns; struct { char name[64]; CUdeviceptr p; size_t n; } global[8]; int globals; };
 struct vmm { int fd, dev, refs; size_t size; };
 struct region { CUdeviceptr base; size_t size; enum { LEGACY, VMM, HOST, REGISTERED, IPC, GLOBAL } type; int fd, dev; unsigned long long id; struct vmm *h; uint32_t access; char ipc[64]; struct region *next; };

@@ -89,11 +89,12 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *p, size_t *n, CUmodule m, const char 
 	return NOTFOUND;
 }
 CUresult cuFuncGetAttribute(int *v, int a, CUfunction f) {
-	*v = a == 0 ? 1024 : a == 4 ? 16 : a == 5 || a == 6 ? 90 : a == 8 ? (f->maxDyn ? f->maxDyn : 49152) : 0;
+	*v = a == 0 ? 1024 : a == 4 ? 16 : a == 5 || a == 6 ? 90 : a == 8 ? (f->maxDyn ? f->maxDyn : 49152) : a == 9 ? f->carveout - 1 : 0;
 	return OK;
 }
 CUresult cuFuncSetAttribute(CUfunction f, int a, int v) {
 	if (a == 8) { if (v > 232448) return INVALID; f->maxDyn = v; }
+	if (a == 9) { if (v < -1 || v > 100) return INVALID; f->carveout = v + 1; }
 	return OK;
 }
 CUresult cuFuncLoad(CUfunction f) { return f ? OK : BADHANDLE; }

@@ -10,7 +10,7 @@ struct TicketArgs {
   uint64_t* ticket;
   uint32_t *cell, cells, launch;
 };
-GOCCL_KERNEL(ticketed, 64, TicketArgs) {
+GOCCL_KERNEL(ticketed, 64, 1, TicketArgs) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;; i += gridDim.x * blockDim.x) {
     if (i >= a.cells) return;
     CHECK(a.cell[i] == a.launch, "launch %u finds %u in cell %u", a.launch, a.cell[i], i);
