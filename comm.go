@@ -72,7 +72,9 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 //  2. Watch the group: from here on a death ends what this rank waits for.
 //  3. Agree on the kind of device, before anything is built on it, and on checking.
 //  4. Set up the engine.
-func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (*Comm, error) {
+func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (
+	*Comm, error,
+) {
 	ctx, stop := context.WithTimeout(ctx, cfg.Timeout)
 	defer stop()
 	boot, err := parent.Sub(ctx, ranks, space)
@@ -127,10 +129,13 @@ func (c *Comm) agree(ctx context.Context) error {
 				ErrUnsupported, r, b[length:])}
 		}
 		if len(b) != length || b[0] != mine[0] {
-			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch, c.dev.ID().Kind)}
+			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r,
+				Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch,
+					c.dev.ID().Kind)}
 		}
 		if binary.LittleEndian.Uint64(b[10:]) != digest {
-			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch)}
+			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r,
+				Err: fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch)}
 		}
 		c.cfg.Check = c.cfg.Check || b[1] != 0
 	}
@@ -194,7 +199,8 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 		}
 		return wrap(c.cfg.Name, op, ranks[c.rank], err)
 	}
-	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout, bootstrap.ErrProtocol, device.ErrOutOfMemory} {
+	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout,
+		bootstrap.ErrProtocol, device.ErrOutOfMemory} {
 		if errors.Is(err, kind) {
 			return own()
 		}

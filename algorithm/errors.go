@@ -25,7 +25,8 @@ var (
 // Kind adds the kind above to an error of the packages below, if it has one.
 func Kind(err error) error {
 	for _, k := range []struct{ theirs, ours error }{
-		{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout}, {bootstrap.ErrClosed, ErrClosed},
+		{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout},
+		{bootstrap.ErrClosed, ErrClosed},
 		{bootstrap.ErrProtocol, ErrMismatch}, {share.ErrMismatch, ErrMismatch}, {share.ErrEnded, ErrAborted},
 	} {
 		if errors.Is(err, k.theirs) {

@@ -15,27 +15,32 @@ import (
 )
 
 //export gocclgo_executor_create
-func gocclgo_executor_create(boot C.goccl_bootstrap, dev C.goccl_device, opTimeout C.int64_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_executor_create(boot C.goccl_bootstrap, dev C.goccl_device, opTimeout C.int64_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.NewExecutor(core.Handle(boot), core.Handle(dev), nanoseconds(opTimeout)))
 }
 
 //export gocclgo_executor_load
-func gocclgo_executor_load(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_executor_load(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve), false))
 }
 
 //export gocclgo_executor_load_trusted
-func gocclgo_executor_load_trusted(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_executor_load_trusted(h C.goccl_object, plan unsafe.Pointer, n, reserve C.uint64_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.LoadPlan(object(h), append([]byte(nil), bytesOf(plan, n)...), uint64(reserve), true))
 }
 
 //export gocclgo_executor_launch
-func gocclgo_executor_launch(h C.goccl_object, send, recv C.uintptr_t, message C.uint64_t, stream C.uintptr_t, t, op C.uint32_t, scalar C.uint64_t) (r C.goccl_result) {
+func gocclgo_executor_launch(h C.goccl_object, send, recv C.uintptr_t, message C.uint64_t, stream C.uintptr_t, t,
+	op C.uint32_t, scalar C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	return result(core.ExecutePlan(object(h), uintptr(send), uintptr(recv), uint64(message), uintptr(stream), uint32(t), uint32(op), uint64(scalar)))
+	return result(core.ExecutePlan(object(h), uintptr(send), uintptr(recv), uint64(message), uintptr(stream), uint32(t),
+		uint32(op), uint64(scalar)))
 }
 
 //export gocclgo_executor_error

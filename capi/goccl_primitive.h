@@ -150,7 +150,8 @@ goccl_result goccl_executor_create(goccl_bootstrap bootstrap, goccl_device devic
 goccl_result goccl_executor_load(goccl_object executor, const void *plan, uint64_t size, uint64_t reserve, goccl_object *loaded);
 /* As goccl_executor_load, for a plan that the caller trusts: it is not verified. Accesses outside of buffers are still
  * prevented, but the plan may hang until the deadline or give a wrong result. */
-goccl_result goccl_executor_load_trusted(goccl_object executor, const void *plan, uint64_t size, uint64_t reserve, goccl_object *loaded);
+goccl_result goccl_executor_load_trusted(goccl_object executor, const void *plan, uint64_t size, uint64_t reserve,
+					 goccl_object *loaded);
 /* message is the size in bytes of the input, or, for an all-gather, of the output. Every rank launches the same plans
  * in the same order. */
 goccl_result goccl_executor_launch(goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message, uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar);

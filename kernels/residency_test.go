@@ -39,7 +39,8 @@ func TestPacketKernelsShareSMs(t *testing.T) {
 				threads, resident := blocksOf(k.Name)
 				warp := (k.Registers*32 + unit - 1) / unit * unit
 				if fit := registers / (warp * (threads / 32)); fit < resident {
-					t.Errorf("sm_%d%d: %s has %d registers: %d blocks of %d threads fit on an SM, want %d", arch[0], arch[1], k.Name, k.Registers, fit, threads, resident)
+					t.Errorf("sm_%d%d: %s has %d registers: %d blocks of %d threads fit on an SM, want %d", arch[0], arch[1], k.Name,
+						k.Registers, fit, threads, resident)
 				}
 			}
 		}

@@ -130,8 +130,8 @@ func (k *OpKind) Synchronizes() bool { return k.Does&(Takes|Adds|Flushes) != 0 &
 // On reports whether the op works over channels of type t.
 func (k *OpKind) On(t ChannelType) bool { return slices.Contains(k.Channels, t) }
 
-// Sliced reports whether thread blocks may share the op over channels of type t, each a slice of it. Over a port channel
-// they may when each waits for the packets of its own slice.
+// Sliced reports whether thread blocks may share the op over channels of type t, each a slice of it. Over a port
+// channel they may when each waits for the packets of its own slice.
 func (k *OpKind) Sliced(t ChannelType) bool {
 	return k.Does.Has(Moves) && (t != PortChannel || k.Src.At(0) == LocalPackets)
 }

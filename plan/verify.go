@@ -26,10 +26,10 @@ type Report struct {
 }
 
 // Verify proves that the plan is correct, or returns the reason why it is not: an *Error when the structure is invalid,
-// a *Violation with a counterexample when the plan does not compute its collective, can hang, or has a race, a *Violation
-// of kind Unverified when all else is right and the plan does not state what its collective is, and an error of class
-// ErrTooLarge when it exceeds the bounds in opts. docs/plan-format.md, "What the verifier proves",
-// states the claims and the memory model.
+// a *Violation with a counterexample when the plan does not compute its collective, can hang, or has a race, a
+// *Violation of kind Unverified when all else is right and the plan does not state what its collective is, and an error
+// of class ErrTooLarge when it exceeds the bounds in opts. docs/plan-format.md, "What the verifier proves", states the
+// claims and the memory model.
 func Verify(p *Plan, opts VerifyOptions) error {
 	_, err := Check(p, opts)
 	return err
@@ -83,8 +83,9 @@ func Check(p *Plan, opts VerifyOptions) (*Report, error) {
 	}
 	if p.unstated() {
 		return nil, &Violation{Kind: Unverified, Plan: p.Name,
-			Detail: fmt.Sprintf("it cannot hang and has no race, but nothing says what the collective %q must compute", p.Collective),
-			Hint:   "state a postcondition, or run the plan as trusted"}
+			Detail: fmt.Sprintf("it cannot hang and has no race, but nothing says what the collective %q must compute",
+				p.Collective),
+			Hint: "state a postcondition, or run the plan as trusted"}
 	}
 	return report, nil
 }

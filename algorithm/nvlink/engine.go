@@ -103,10 +103,12 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
 	if n > maxRanks {
-		return nil, fmt.Errorf("%w: %d ranks; the GPU engine takes up to %d ranks of one NVLink domain", algorithm.ErrUnsupported, n, maxRanks)
+		return nil, fmt.Errorf("%w: %d ranks; the GPU engine takes up to %d ranks of one NVLink domain",
+			algorithm.ErrUnsupported, n, maxRanks)
 	}
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
-		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf("%w: %w", algorithm.ErrUnsupported, err)}
+		return nil, &algorithm.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r,
+			Err: fmt.Errorf("%w: %w", algorithm.ErrUnsupported, err)}
 	}
 	env := cfg.Settings
 	if env == nil {
@@ -162,7 +164,8 @@ func (e *Engine) choose(t *terms, forced string) error {
 		}
 	}
 	if table.standIn && !t.gpu.PCIe && e.rank == 0 && e.size > 1 {
-		warnOnce("no tuning table is for these GPUs; goccl tune measures one for GOCCL_TUNING", "gpu", t.gpu.Name, "ranks", e.size, "instead", table.Note)
+		warnOnce("no tuning table is for these GPUs; goccl tune measures one for GOCCL_TUNING", "gpu", t.gpu.Name, "ranks",
+			e.size, "instead", table.Note)
 	}
 	return e.table.force(forced, false)
 }
@@ -221,7 +224,8 @@ func (e *Engine) fillConstants() {
 	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = e.abort.ptr(), state+stateCounters, uint32(e.rank), uint32(n)
 	e.few.p2pHead = e.p2p.p2pHead
 	e.counted = &allToAllVArgs{p2pHead: e.p2p.p2pHead}
-	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank), uint32(n)
+	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank),
+		uint32(n)
 	e.args.slotBytes, e.slotUnits = uint32(slotBytes(n)), slotBytes(n)/16
 	*e.ring = *e.args
 	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))

@@ -20,7 +20,8 @@ func TestLaunches(t *testing.T) {
 		engines := mockEngines(t, n)
 		e := engines[1]
 		s, mem := newStream(t, e), memory(t, e, 64<<20)
-		must(t, e.table.force("all_reduce:one_shot_ll/64,all_gather:one_shot_ll/64,reduce_scatter:one_shot_ll128/128,reduce:two_shot_ll128/256,all_to_all:one_shot_ll/64", true))
+		must(t, e.table.force("all_reduce:one_shot_ll/64,all_gather:one_shot_ll/64,reduce_scatter:one_shot_ll128/128,"+
+			"reduce:two_shot_ll128/256,all_to_all:one_shot_ll/64", true))
 		fast := map[int]string{2: "_n2", 4: "_n4"}[n]
 		sum := ""
 		ll := "ll128"
@@ -28,7 +29,8 @@ func TestLaunches(t *testing.T) {
 			sum, ll = "_sum"+fast, "ll"
 		}
 		req := func(c algorithm.Collective, ty datatype.Type, op datatype.Op, count int64, shift int64) algorithm.Request {
-			return algorithm.Request{Collective: c, Send: mem.Add(shift), Recv: mem.Add(32<<20 + shift), Count: count, Type: ty, Op: op, Root: n - 1, Stream: s}
+			return algorithm.Request{Collective: c, Send: mem.Add(shift), Recv: mem.Add(32<<20 + shift), Count: count, Type: ty,
+				Op: op, Root: n - 1, Stream: s}
 		}
 		for _, c := range []struct {
 			r      algorithm.Request
@@ -64,7 +66,8 @@ func TestLaunches(t *testing.T) {
 			if a.rank != 1 || a.nranks != uint32(n) || a.window != area || a.abort == 0 || a.epochs != uint64(e.state.Ptr()) {
 				t.Errorf("%s: %+v", c.kernel, a)
 			}
-			if c.r.Collective != algorithm.Barrier && c.r.Collective != algorithm.Broadcast && (a.send != uint64(c.r.Send) || a.recv != uint64(c.r.Recv)) {
+			if c.r.Collective != algorithm.Barrier && c.r.Collective != algorithm.Broadcast &&
+				(a.send != uint64(c.r.Send) || a.recv != uint64(c.r.Recv)) {
 				t.Errorf("%s: buffers %#x %#x", c.kernel, a.send, a.recv)
 			}
 			if calls[0].Block > 512 || calls[0].Block%32 != 0 || calls[0].Grid > uint32(e.maxBlocks[1]) {
@@ -92,12 +95,14 @@ func hotPaths(t testing.TB, e *Engine) map[string][]algorithm.Request {
 	out := mem.Add(32 << 20)
 	counts, displs := []int64{64, 64, 64, 64}, []int64{0, 64, 128, 192}
 	request := func(c algorithm.Collective, count int64) algorithm.Request {
-		return algorithm.Request{Collective: c, Send: mem, Recv: out, Count: count, Type: datatype.Float32, Peer: 0, Root: 2, Stream: s}
+		return algorithm.Request{Collective: c, Send: mem, Recv: out, Count: count, Type: datatype.Float32, Peer: 0, Root: 2,
+			Stream: s}
 	}
 	v := request(algorithm.AllToAllV, 0)
 	v.SendCounts, v.RecvCounts, v.SendDispls, v.RecvDispls = counts, counts, displs, displs
 	d := request(algorithm.AllToAllVDevice, 0)
-	d.DeviceCounts = algorithm.DeviceCounts{SendCounts: mem, SendDispls: mem.Add(32), RecvCounts: mem.Add(64), RecvDispls: mem.Add(96)}
+	d.DeviceCounts = algorithm.DeviceCounts{SendCounts: mem, SendDispls: mem.Add(32), RecvCounts: mem.Add(64),
+		RecvDispls: mem.Add(96)}
 	ring := []algorithm.Request{request(algorithm.Send, 256), request(algorithm.Recv, 256)}
 	ring[1].Peer = 2
 	return map[string][]algorithm.Request{
@@ -179,7 +184,8 @@ func TestReport(t *testing.T) {
 	w.peer.Store(2)
 	w.reported.Store(statusTimeout)
 	var ae *algorithm.Error
-	if err := e.Err(); !errors.As(err, &ae) || !errors.Is(err, algorithm.ErrTimeout) || ae.Peer != 2 || ae.Seq != 7 || ae.Op != "all_reduce" || ae.Rank != 0 {
+	if err := e.Err(); !errors.As(err, &ae) || !errors.Is(err, algorithm.ErrTimeout) || ae.Peer != 2 || ae.Seq != 7 ||
+		ae.Op != "all_reduce" || ae.Rank != 0 {
 		t.Errorf("%v", err)
 	}
 	if w.abort.Load() == 0 {

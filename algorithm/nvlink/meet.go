@@ -62,7 +62,8 @@ func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	var err error
 	h.Tuning, err = tuningHash(env)
 	if err == nil && p.Major < 8 {
-		err = fmt.Errorf("%w: %s has compute capability %d.%d; goccl's kernels need 8.0 or later (A100 and after): leave this GPU out with CUDA_VISIBLE_DEVICES",
+		err = fmt.Errorf("%w: %s has compute capability %d.%d; goccl's kernels need 8.0 or later (A100 and after): leave "+
+			"this GPU out with CUDA_VISIBLE_DEVICES",
 			algorithm.ErrUnsupported, p.Name, p.Major, p.Minor)
 	}
 	if err != nil {
@@ -102,7 +103,9 @@ func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, e
 	all := make([]hello, len(records))
 	for r, x := range records {
 		if err := json.Unmarshal(x, &all[r]); err != nil || all[r].BusID == "" {
-			return nil, &algorithm.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf("%w: rank %d says nothing of its GPU: do all ranks run one version of goccl?", algorithm.ErrMismatch, r)}
+			return nil, &algorithm.Error{Op: "init", Rank: b.Rank(), Peer: r,
+				Err: fmt.Errorf("%w: rank %d says nothing of its GPU: do all ranks run one version of goccl?",
+					algorithm.ErrMismatch, r)}
 		}
 	}
 	return all, nil
@@ -110,7 +113,8 @@ func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, e
 
 // conclude derives the terms from the hellos.
 func conclude(rank int, all []hello) (terms, error) {
-	t := terms{sharing: 1, copies: copyAlways, sms: all[0].SMs, gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
+	t := terms{sharing: 1, copies: copyAlways, sms: all[0].SMs,
+		gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
 	own, count := &all[rank], map[string]int{}
 	for r := range all {
 		h := &all[r]
@@ -119,7 +123,8 @@ func conclude(rank int, all []hello) (terms, error) {
 		case h.Error != "":
 			err = fmt.Errorf("%w: rank %d cannot go on: %s", algorithm.ErrUnsupported, r, h.Error)
 		case h.Tuning != own.Tuning:
-			err = fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d: set them alike, or the ranks would run different kernels", algorithm.ErrMismatch, r, rank)
+			err = fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d: set them alike, or the ranks "+
+				"would run different kernels", algorithm.ErrMismatch, r, rank)
 		}
 		if err != nil {
 			return t, &algorithm.Error{Op: "init", Rank: rank, Peer: r, Err: err}
@@ -134,7 +139,8 @@ func conclude(rank int, all []hello) (terms, error) {
 		t.gpu.Meet(GPU{Name: h.GPU, Major: h.Major, Minor: h.Minor})
 	}
 	if own.Copies == copyAlways && t.copies < own.Copies {
-		slog.Warn("copy engines do less than GOCCL_COPY_ENGINE=1 asks for: it is not set on all ranks", "rank", rank, "off", t.copies == copyNever)
+		slog.Warn("copy engines do less than GOCCL_COPY_ENGINE=1 asks for: it is not set on all ranks", "rank", rank, "off",
+			t.copies == copyNever)
 	}
 	return t, nil
 }
@@ -164,11 +170,14 @@ func meetLinks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all
 			}
 		}
 	}
-	pair := fmt.Sprintf("rank %d (%s at %s) and rank %d (%s at %s)", from, all[from].GPU, all[from].BusID, to, all[to].GPU, all[to].BusID)
+	pair := fmt.Sprintf("rank %d (%s at %s) and rank %d (%s at %s)", from, all[from].GPU, all[from].BusID, to, all[to].GPU,
+		all[to].BusID)
 	switch {
 	case worst == cuda.NoLink:
-		return worst, &algorithm.Error{Op: "init", Rank: rank, Peer: -1, Err: fmt.Errorf("%w: the GPUs of %s have no peer access: choose GPUs that have (goccl topo), or allow it (goccl doctor); "+
-			"this version moves nothing through host memory", algorithm.ErrUnsupported, pair)}
+		return worst, &algorithm.Error{Op: "init", Rank: rank, Peer: -1,
+			Err: fmt.Errorf(
+				"%w: the GPUs of %s have no peer access: choose GPUs that have (goccl topo), or allow it (goccl doctor); "+
+					"this version moves nothing through host memory", algorithm.ErrUnsupported, pair)}
 	case worst == cuda.PCIe && rank == 0:
 		warnOnce("not all GPUs are connected by NVLink: only protocols that PCIe allows are used", "worst", pair)
 	}
@@ -180,13 +189,14 @@ func meetLinks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all
 // ever. A launch whose blocks do not all fit keeps every later kernel off the GPU, too.
 const spareSMs = 4
 
-// packetBlocks is the largest grid of a packet kernel. An SM holds `resident` of its blocks (kernels/collective/packet.cu).
+// packetBlocks is the largest grid of a packet kernel. An SM holds `resident` of its blocks
+// (kernels/collective/packet.cu).
 func (t terms) packetBlocks(resident int) int64 {
 	return t.share(min(maxBlocks, resident*(t.sms-spareSMs)))
 }
 
-// p2pChannels is the largest number of channels of one lane of messages: an SM holds three blocks of those kernels, and a
-// launch has up to 2n-1 lanes.
+// p2pChannels is the largest number of channels of one lane of messages: an SM holds three blocks of those kernels, and
+// a launch has up to 2n-1 lanes.
 func (t terms) p2pChannels(n int) int {
 	return max(1, min(channelsOf(p2pChannels, n), 3*(t.sms-spareSMs)/(2*n-1)))
 }

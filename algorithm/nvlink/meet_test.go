@@ -43,21 +43,24 @@ func TestMaxCTAs(t *testing.T) {
 	}
 }
 
-// The widest launches leave SMs free, and fit on the GPU at once with two blocks of a packet kernel on each SM, three of
-// a message kernel and one of a ring kernel.
+// The widest launches leave SMs free, and fit on the GPU at once with two blocks of a packet kernel on each SM, three
+// of a message kernel and one of a ring kernel.
 func TestGridsLeaveRoom(t *testing.T) {
 	for _, sms := range []int{20, 58, 108, 132, 148} {
 		for n := 2; n <= maxRanks; n++ {
 			t1 := terms{sharing: 1, sms: sms}
 			lanes := int64(2*n - 1)
-			for what, at := range map[string][2]int64{"packets": {t1.packetBlocks(2), 2}, "packets of any number of ranks": {t1.packetBlocks(1), 1}, "ring": {t1.ringBlocks(), 1}, "messages": {lanes * int64(t1.p2pChannels(n)), 3}} {
+			for what, at := range map[string][2]int64{"packets": {t1.packetBlocks(2), 2},
+				"packets of any number of ranks": {t1.packetBlocks(1), 1}, "ring": {t1.ringBlocks(), 1},
+				"messages": {lanes * int64(t1.p2pChannels(n)), 3}} {
 				if at[0] < 1 || at[0] > at[1]*int64(sms-spareSMs) {
 					t.Errorf("%d SMs, %d ranks: %d blocks for %s", sms, n, at[0], what)
 				}
 			}
 		}
 	}
-	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2) != maxBlocks || h.ringBlocks() != ringChannels || h.p2pChannels(4) != p2pChannels {
+	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2) != maxBlocks || h.ringBlocks() != ringChannels ||
+		h.p2pChannels(4) != p2pChannels {
 		t.Errorf("an H200: %d, %d and %d blocks", h.packetBlocks(2), h.ringBlocks(), h.p2pChannels(4))
 	}
 }

@@ -91,7 +91,8 @@ func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push b
 	return true, push, nil
 }
 
-// unmapped is the error of a request that needs an entry of rank r's directory that is gone: r has left and took it along.
+// unmapped is the error of a request that needs an entry of rank r's directory that is gone: r has left and took it
+// along.
 func (o *op) unmapped(r int) error {
 	if o.e.gone(r) {
 		return o.left(r)

@@ -64,8 +64,8 @@ func (o *op) reduce(dst []byte, srcs [][]byte) error {
 	return nil
 }
 
-// portion is the part [lo, hi) of n bytes that belongs to rank r of size. It has whole elements and, except for the last
-// part, whole cache lines.
+// portion is the part [lo, hi) of n bytes that belongs to rank r of size. It has whole elements and, except for the
+// last part, whole cache lines.
 func portion(n int64, r, size int, elem int64) (lo, hi int64) {
 	per := (n/elem + int64(size) - 1) / int64(size) * elem
 	per = (per + 63) &^ 63

@@ -89,7 +89,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *p, size_t *n, CUmodule m, const char 
 	return NOTFOUND;
 }
 CUresult cuFuncGetAttribute(int *v, int a, CUfunction f) {
-	*v = a == 0 ? 1024 : a == 4 ? 16 : a == 5 || a == 6 ? 90 : a == 8 ? (f->maxDyn ? f->maxDyn : 49152) : a == 9 ? f->carveout - 1 : 0;
+	*v = a == 0 ? 1024 : a == 4 ? 16 : a == 5 || a == 6 ? 90 : a == 8 ? (f->maxDyn ? f->maxDyn : 49152) :
+	     a == 9 ? f->carveout - 1 : 0;
 	return OK;
 }
 CUresult cuFuncSetAttribute(CUfunction f, int a, int v) {
