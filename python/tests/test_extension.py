@@ -111,7 +111,7 @@ def test_capsules_of_others_are_refused():
 
     import goccl
 
-    with pytest.raises(goccl.InvalidArgument, match="nor a capsule of a mscclpp::Algorithm"):
+    with pytest.raises(goccl.InvalidArgument, match="no capsule of a mscclpp::Algorithm"):
         goccl.Algorithm.create_from_native_capsule(object())
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
