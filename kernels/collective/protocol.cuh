@@ -158,7 +158,7 @@ GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t from, uint32_
         return P::all(fresh);
       },
       [&] {
-        const uint32_t late = P::group == 1 ? lateRankApart<P, N>(a, area, from, first, width, unit, epoch)
+        const uint32_t late = P::group == 1 && N == 8 ? lateRankApart<P, N>(a, area, from, first, width, unit, epoch)
                                             : lateRank<P, N>(a, area, from, first, width, unit, epoch);
         return P::join(checkAbort(a.abort, start, sourceSlot(a, area, first), waitPacket, late));
       });

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "1e2c9338b6d64fd17f0a34d2cae07716fd89f88da946263b664fec7b0f9654f2",
+	Source:   "cd674d454f0f640e5a61d5b3e142b091c426844d68d0b9b37c5e9c041ad0adcd",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "44e24b918c9948ae9e1b22b58408fb3effa59a13fa747b02dbc087caf8be92ff",
+	Source:   "5ab7c9d2e81512eafa0108b155c310e5264c58b4967345fa885afb587321ce18",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "8f264d40d46cab55eb21ddc9ac82917103f429fdd71253f806a92c24b13abb35",
+	Source:   "c0daadc9c67a1cfce09fb0bb9c77ae93d9012e31725a5c7f0fdade3fcd27989d",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",

