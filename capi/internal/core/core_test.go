@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/test/commtest"
 )
 
 // world makes n ranks in this process, each on its own host device.
@@ -186,7 +187,7 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 	if y[3] != 4 {
 		t.Errorf("the result is %v", y[3])
 	}
-	if all > engine {
+	if all > engine && commtest.Slowness == 1 { // under the race detector, a sync.Pool drops objects at random
 		t.Errorf("%v allocations a call, of which the engine's are %v", all, engine)
 	}
 }
