@@ -99,7 +99,7 @@ var table = []Variable{
 		set:   choice(func(c *Config) *Device { return &c.Device }, map[string]Device{"cuda": CUDA, "host": Host})},
 	{Name: "GOCCL_LIBRARY", Section: Doors, Default: "beside `libnccl.so.2` or `libmscclpp.so`",
 		Brief: "opens another libgoccl.so",
-		Doc: "where `libgoccl.so` is: the file, or for Python also its folder"},
+		Doc:   "where `libgoccl.so` is: the file, or for Python also its folder"},
 	{Name: "GOCCL_NCCL_VERSION", Section: Doors, Default: "`2.28.9`", Brief: "version that libnccl.so.2 claims",
 		Doc: "the version that `ncclGetVersion` reports, as `2.30.7` or `23007`"},
 	{Name: "GOCCL_DEBUG", Alias: "NCCL_DEBUG", Section: Doors, Default: "`NCCL_DEBUG`",
