@@ -143,7 +143,7 @@ var forbidden = []struct {
 		"it turns loads into ld.global.nc, which is wrong for memory that a peer writes"},
 	{regexp.MustCompile(`\b(__ldg|__ldcg|__ldcs|__ldcv)\b`), nil, "cached loads are wrong for memory that a peer writes"},
 	{regexp.MustCompile(`\b(__trap|assert|__assert_fail|__brkpt)\b`),
-		[]string{"assert.h", "cassert", "assert_device.hpp"}, // for kernels of users, who ask for it
+		[]string{"assert.h", "cassert", "assert_device.hpp"}, // users' kernels may use assert
 		"a trap destroys the CUDA context: return a status"},
 	{regexp.MustCompile(`\bprintf\b`), nil, "printf needs a buffer and a heap on the device"},
 	{regexp.MustCompile(`(?i)multimem|cuMulticast`), nil, "multicast is off"},

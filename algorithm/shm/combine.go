@@ -27,7 +27,7 @@ const (
 )
 
 // receivers returns the addresses in this process of the receive buffers of to.
-func (o *op) receivers(to who) []device.Ptr {
+func (o *op) receivers(to rankSet) []device.Ptr {
 	if to == everyone {
 		return o.e.recvAt
 	}
@@ -70,7 +70,7 @@ func (o *op) combine(lo, hi, off int64, dsts []device.Ptr) error {
 // combineApart reduces n bytes to recv if ranks may write only their own memory. For each piece, each rank reduces its
 // share into its slot. After one phase, the ranks of to copy all shares from the slots. A slot is reused two phases
 // later. After the last phase no rank reads a send buffer any more.
-func (o *op) combineApart(recv device.Ptr, n, piece int64, to who) error {
+func (o *op) combineApart(recv device.Ptr, n, piece int64, to rankSet) error {
 	e, elem := o.e, o.req.Type.Size()
 	for at := int64(0); at < n; at += piece {
 		m := min(piece, n-at)
@@ -101,7 +101,7 @@ func bytesAt(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(uns
 // Taken pieces are counted over the engine's life. A request counts each of its pieces and, for each rank, one
 // nonexistent piece, at which that rank ends. All ranks thus know where the count of the next request begins. A request
 // that fails counts less, but no other request follows it.
-func (o *op) combineTogether(n int64, to who) error {
+func (o *op) combineTogether(n int64, to rankSet) error {
 	e := o.e
 	if !e.local || n*int64(e.size) < togetherFrom {
 		lo, hi := portion(n, e.rank, e.size, o.req.Type.Size())

@@ -37,7 +37,7 @@ const (
 // enter is step 1. direct is false if some rank cannot read all the required send buffers. push is false if some rank
 // cannot write to all the receive buffers. Both are the same on all ranks. enter sets e.sendAt and e.recvAt to the
 // addresses in this process.
-func (o *op) enter(sends, recvs who, sendBytes, recvBytes int64) (direct, push bool, err error) {
+func (o *op) enter(sends, recvs rankSet, sendBytes, recvBytes int64) (direct, push bool, err error) {
 	e := o.e
 	o.send, o.recv = place{address: uint64(o.req.Send)}, place{address: uint64(o.req.Recv)}
 	if !e.local {
@@ -102,7 +102,7 @@ func (o *op) unmapped(r int) error {
 
 // agreed reports whether all ranks have mapped the buffers of the ranks in of; number picks the entry from the
 // published descriptor. All ranks read the same data, so they get the same result.
-func (o *op) agreed(of who, number func(*descriptor) uint32) bool {
+func (o *op) agreed(of rankSet, number func(*descriptor) uint32) bool {
 	e := o.e
 	for r, w := range e.windows {
 		if !of.has(r) {
@@ -199,7 +199,7 @@ func (o *op) direct(s shape, each int64, push bool) (left bool, err error) {
 	case s.shared():
 		return true, o.combineApart(r.Recv, each, apartBytes*int64(e.size), s.to)
 	case s.reduce:
-		return false, o.combine(mine, mine+each, 0, o.receivers(who(e.rank)))
+		return false, o.combine(mine, mine+each, 0, o.receivers(rankSet(e.rank)))
 	case e.local && r.Collective == algorithm.Gather: // all at the same time; between processes the root reads instead
 		return false, o.move(e.recvAt[r.Root].Add(block(s.recv, e.rank, each)), r.Send, each)
 	}

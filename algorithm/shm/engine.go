@@ -65,7 +65,7 @@ type Engine struct {
 
 	jobs jobs
 
-	// Guarded by the caller, who launches on one goroutine at a time.
+	// Guarded by the caller, which launches on one goroutine at a time.
 	order   host.Order
 	foreign bool // Follow was called since the latest Drain
 

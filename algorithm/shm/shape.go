@@ -2,29 +2,29 @@ package shm
 
 import "github.com/goccl/goccl/algorithm"
 
-// who is a set of ranks: one rank, or one of the constants below.
-type who int
+// rankSet is a set of ranks: one rank, or one of the constants below.
+type rankSet int
 
 const (
-	nobody   who = -2
-	everyone who = -1
+	nobody   rankSet = -2
+	everyone rankSet = -1
 )
 
-func (w who) has(r int) bool { return w == everyone || int(w) == r }
+func (s rankSet) has(r int) bool { return s == everyone || int(s) == r }
 
 // shape is what a collective does with buffers that are divided into blocks of Request.Count elements. If a send buffer
 // has a block for each rank, receiver r reads block r of every sender, else it reads the only block. It reduces these
 // blocks into its only block, or copies them: the block of sender p to its block p, or to its only block if there is
 // one sender.
 type shape struct {
-	from, to   who // ranks whose send buffers are read, and ranks that receive
-	send, recv int // blocks in a send buffer and in a receive buffer: one, or one per rank
+	from, to   rankSet // ranks whose send buffers are read, and ranks that receive
+	send, recv int     // blocks in a send buffer and in a receive buffer: one, or one per rank
 	reduce     bool
 }
 
 // shapeOf returns the shape of a collective of n ranks. ok is false for operations that have none.
 func shapeOf(r *algorithm.Request, n int) (s shape, ok bool) {
-	root := who(r.Root)
+	root := rankSet(r.Root)
 	switch r.Collective {
 	case algorithm.AllReduce:
 		return shape{from: everyone, to: everyone, send: 1, recv: 1, reduce: true}, true
