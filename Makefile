@@ -20,11 +20,12 @@ GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
 # Here and in unit, those that take longest come first: the others run beside them.
-RACE = . internal/test executor algorithm bootstrap capi/internal/core device cmd/goccl/launch \
-       cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex internal/wait primitive topo transport
+RACE = . internal/test engine collective bootstrap capi/internal/core device cmd/goccl/launch \
+       cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex \
+       internal/wait primitive topo transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && echo . || echo ./$$p/...; done)
 
-.PHONY: help test check fmt lint vet build race unit fuzz soak kernels-check generate tools gpu-bundle clean
+.PHONY: help test rdma check fmt lint vet build race unit fuzz soak kernels-check generate tools gpu-bundle clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +38,10 @@ test: ## all that needs no GPU; the plain tests come last. GOCCL_FULL=1: also wh
 	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory unit
 	@if [ -n "$${GOCCL_FULL-}" ]; then $(MAKE) --no-print-directory fuzz; fi
+
+rdma: libgoccl ## the tests that need RDMA adapters, by software RDMA in virtual machines (x86-64, Debian's packages)
+	@tools/rdma/install.sh
+	@tools/rdma/run.sh
 
 tools: $(LINT) ## install what the other targets call
 	@tools/install.sh
@@ -66,14 +71,14 @@ build: ## compile every package, with and without cgo, and link goccl without
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/goccl
 	$(GO) list -export ./... >/dev/null
 
-kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures, not only sm_90
+kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures
 	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
 
 race: ## the tests of the concurrent packages under the race detector
 	$(GO) test -vet=off -race -short -timeout 20m $(RACE_PACKAGES)
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./internal/test/faults . ./executor ./...
+	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./internal/test/faults . ./engine/executor ./...
 
 FUZZTIME ?= 10s
 FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build \
@@ -94,7 +99,7 @@ soak: ## tutorials 01 to 04, 200 times: none may hang or leave anything behind
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...
 
-gpu-bundle: libgoccl libnccl libmscclpp ## gather in build/gpu/ what a GPU host without Go needs
+gpu-bundle: libgoccl libnccl libmscclpp libprofiler ## gather in build/gpu/ what a GPU host without Go needs
 	bench/bundle.sh "$(LDFLAGS)"
 
 clean: ## remove what make built
@@ -103,7 +108,8 @@ clean: ## remove what make built
 # The C ABI. libgoccl.so is the Go core; libnccl.so.2 is C alone and opens the core beside it at its first use.
 CC ?= gcc
 CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOOLS)/*' -not -path './build/*') go.mod \
-          $(shell find kernels algorithm topo plan -name '*.cuh' -o -name '*.hpp' -o -name '*.cubin' -o -name '*.ptx' -o -name '*.json' | grep -v testdata)
+          $(shell find kernels engine topo plan -name '*.cuh' -o -name '*.hpp' -o -name '*.cubin' -o -name '*.ptx' \
+          -o -name '*.json' | grep -v testdata)
 NCCL_C  = $(wildcard capi/nccl/*.c)
 
 .PHONY: libgoccl libnccl libmscclpp headers install
@@ -114,14 +120,23 @@ libnccl: build/libnccl.so.2 libgoccl ## build/libnccl.so.2, NCCL's ABI on goccl
 nvcc: $(VENV)/ready ## install nvcc of PyPI's wheels in .tools, for the tests of C++ programs with kernels
 	PYTHON=$(VENV)/bin/python tools/install-nvcc.sh
 
+.PHONY: nccl-headers
+nccl-headers: $(VENV)/ready ## compare nccl.h with NVIDIA's headers out of PyPI's wheel (300 MB)
+	PYTHON=$(CURDIR)/$(VENV)/bin/python capi/testdata/nvidia.sh layout 2.32.3
+
+.PHONY: device-headers
+device-headers: $(VENV)/ready ## NVIDIA's headers of each NCCL with a device API in .tools, to compare layouts with
+	PYTHON=$(VENV)/bin/python tools/install-nccl-headers.sh
+
 libmscclpp: build/libmscclpp.so libgoccl ## build/libmscclpp.so, which C++ programs link: -lmscclpp
 
 PREFIX ?= /usr/local
-install: libnccl libmscclpp ## headers, libraries and the goccl program into $(DESTDIR)$(PREFIX), by default /usr/local
+install: libnccl libmscclpp libprofiler ## headers, libraries, the goccl program: $(DESTDIR)$(PREFIX), or /usr/local
 	$(GO) build -ldflags '$(LDFLAGS)' -o build/goccl ./cmd/goccl
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/bin
 	cp -R build/include/. $(DESTDIR)$(PREFIX)/include
-	install -m 644 build/libgoccl.so build/libnccl.so.2 build/libmscclpp.so $(DESTDIR)$(PREFIX)/lib
+	install -m 644 build/libgoccl.so build/libnccl.so.2 build/libmscclpp.so build/libgoccl-profiler.so \
+		$(DESTDIR)$(PREFIX)/lib
 	ln -sf libnccl.so.2 $(DESTDIR)$(PREFIX)/lib/libnccl.so
 	ln -sf libmscclpp.so $(DESTDIR)$(PREFIX)/lib/libmscclpp_collectives.so
 	install -m 755 build/goccl $(DESTDIR)$(PREFIX)/bin
@@ -130,7 +145,7 @@ INCLUDE = build/include
 headers: ## build/include, the headers for programs and kernels
 	@mkdir -p $(INCLUDE)
 	@cp -R kernels/include/goccl kernels/include/mscclpp capi/include/goccl capi/include/mscclpp $(INCLUDE)
-	@cp capi/goccl.h capi/goccl_primitive.h $(INCLUDE)
+	@cp capi/goccl.h capi/goccl_moe.h capi/goccl_primitive.h $(INCLUDE)
 	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 
 CORE_LINK = -Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so
@@ -143,6 +158,14 @@ build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/loader
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 \
 		-Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread
+
+PROFILER_C = $(wildcard capi/profiler/*.c)
+.PHONY: libprofiler
+libprofiler: build/libgoccl-profiler.so ## build/libgoccl-profiler.so, NCCL's profiler plugin for goccl watch
+build/libgoccl-profiler.so: $(PROFILER_C) $(wildcard capi/profiler/*.h) capi/nccl/plugin.h capi/profiler/profiler.map
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(PROFILER_C) -Wl,-soname,libgoccl-profiler.so \
+		-Wl,--version-script=capi/profiler/profiler.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -lpthread
 
 build/libmscclpp.so: capi/mscclpp/libmscclpp.c $(wildcard capi/*.h) capi/mscclpp/libmscclpp.map
 	@mkdir -p $(@D)

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
 )
@@ -21,7 +21,7 @@ import (
 // registered holds the registered algorithms of a communicator. It is nil until the first registration, so that a
 // communicator without one pays nothing.
 type registered struct {
-	collection *algorithm.Collection
+	collection *collective.Collection
 	executor   *executor.Executor // shared by all plans
 
 	ctx   context.Context // of Algorithm.Run, see context
@@ -31,8 +31,8 @@ type registered struct {
 
 // RegisterAlgorithm adds an algorithm to those that c selects from. It is collective: all ranks register the same
 // algorithms in the same order. Later requests that the algorithm matches and accepts run on it (see
-// algorithm.Collection.Select). GOCCL_ALGO or a selector chooses when several match.
-func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error {
+// collective.Collection.Select). GOCCL_ALGO or a selector chooses when several match.
+func (c *Comm) RegisterAlgorithm(ctx context.Context, b collective.Builder) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.usable("register"); err != nil {
@@ -43,14 +43,14 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b algorithm.Builder) error
 	return c.register(ctx, b)
 }
 
-func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
+func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 	bounded, stop := c.status.bound(ctx)
 	defer stop()
-	env := algorithm.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
+	env := collective.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
 		StallWarning: c.cfg.settings.StallWarning, Fail: c.status.end}
 	r := c.registered
 	if r == nil {
-		r = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
+		r = &registered{collection: collective.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
@@ -76,6 +76,7 @@ func (c *Comm) register(ctx context.Context, b algorithm.Builder) error {
 		return c.wrap("register", err)
 	}
 	c.status.onEnd(a.Abort)
+	c.notices.start()
 	c.extended.Store(true)
 	return nil
 }
@@ -88,18 +89,18 @@ func (c *Comm) RegisterPlan(ctx context.Context, p *plan.Plan, opts ...executor.
 
 // SetSelector replaces the selector among the registered algorithms. With nil, the first algorithm that matches runs.
 // All ranks must set the same selector.
-func (c *Comm) SetSelector(s algorithm.Selector) {
+func (c *Comm) SetSelector(s collective.Selector) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.registered == nil {
-		c.registered = &registered{collection: algorithm.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot),
+		c.registered = &registered{collection: collective.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot),
 			c.cfg.forced)}
 	}
 	c.registered.collection.SetSelector(s)
 }
 
 // Algorithms returns the registered algorithms. Catalog describes the built-in ones too.
-func (c *Comm) Algorithms() []algorithm.Algorithm {
+func (c *Comm) Algorithms() []collective.Algorithm {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.registered == nil {
@@ -110,7 +111,7 @@ func (c *Comm) Algorithms() []algorithm.Algorithm {
 
 // Catalog describes every algorithm that c can run: those of its engine and the registered ones. GOCCL_ALGO accepts
 // the names of those that are Forceable.
-func (c *Comm) Catalog() []algorithm.Info {
+func (c *Comm) Catalog() []collective.Info {
 	list := c.engine.Algorithms()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,13 +123,13 @@ func (c *Comm) Catalog() []algorithm.Info {
 
 // readForced records the names in GOCCL_ALGO that the engine does not have. Algorithms of those names must be
 // registered before the collective is called.
-func (c *Comm) readForced(list []algorithm.Forced) error {
+func (c *Comm) readForced(list []collective.Forced) error {
 	built := c.engine.Algorithms()
 	for _, f := range list {
-		known := slices.ContainsFunc(built, func(a algorithm.Info) bool {
-			return a.Collective == f.Collective && a.Forceable && a.Name == algorithm.BaseName(f.Name)
+		known := slices.ContainsFunc(built, func(a collective.Info) bool {
+			return a.Collective == f.Collective && a.Forceable && a.Name == collective.BaseName(f.Name)
 		})
-		if f.Collective == algorithm.Send || f.Collective == algorithm.Recv {
+		if f.Collective == collective.Send || f.Collective == collective.Recv {
 			return fmt.Errorf("%w: GOCCL_ALGO: %v has no algorithms to choose from", ErrInvalidArgument, f.Collective)
 		}
 		if known {
@@ -136,7 +137,7 @@ func (c *Comm) readForced(list []algorithm.Forced) error {
 			continue
 		}
 		if c.wanted == nil {
-			c.wanted = map[algorithm.Collective]string{}
+			c.wanted = map[collective.Collective]string{}
 		}
 		c.wanted[f.Collective] = f.Name
 	}
@@ -145,7 +146,7 @@ func (c *Comm) readForced(list []algorithm.Forced) error {
 
 // checkForced returns an error for a collective for which GOCCL_ALGO names an algorithm that does not exist. The
 // caller holds c.mu.
-func (c *Comm) checkForced(reqs []algorithm.Request) error {
+func (c *Comm) checkForced(reqs []collective.Request) error {
 	for i := range reqs {
 		coll := reqs[i].Collective
 		name, ok := c.wanted[coll]
@@ -167,21 +168,22 @@ func (c *Comm) checkForced(reqs []algorithm.Request) error {
 		if len(names) == 0 {
 			there = "it has none to choose from"
 		}
-		return c.errorf(coll.String(), ErrInvalidArgument, "GOCCL_ALGO: %v has no algorithm %q on a %v device: %s", coll, name, c.dev.ID().Kind, there)
+		return c.errorf(coll.String(), ErrInvalidArgument, "GOCCL_ALGO: %v has no algorithm %q on a %v device: %s", coll,
+			name, c.dev.ID().Kind, there)
 	}
 	return nil
 }
 
 // enqueueSelected tries the registered algorithms first and passes the other requests to Engine.Enqueue. The caller
 // holds c.mu.
-func (c *Comm) enqueueSelected(seq uint64, reqs []algorithm.Request) error {
+func (c *Comm) enqueueSelected(seq uint64, reqs []collective.Request) error {
 	if c.wanted != nil {
 		if err := c.checkForced(reqs); err != nil {
 			return err
 		}
 	}
 	if c.registered == nil {
-		return c.engine.Enqueue(seq, reqs)
+		return c.submit(seq, reqs)
 	}
 	from := 0 // first request not yet passed to the engine
 	for i := range reqs {
@@ -190,7 +192,7 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []algorithm.Request) error {
 			continue
 		}
 		if from < i {
-			if err := c.engine.Enqueue(seq+uint64(from), reqs[from:i]); err != nil {
+			if err := c.submit(seq+uint64(from), reqs[from:i]); err != nil {
 				return err
 			}
 		}
@@ -198,12 +200,14 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []algorithm.Request) error {
 		if err := c.engine.Follow(reqs[i].Stream); err != nil {
 			return c.wrap(reqs[i].Collective.String(), err)
 		}
-		if err := a.Run(c.registered.context(c.status.ctx, c.cfg.Timeout), seq+uint64(i), &reqs[i]); err != nil {
+		if err := c.stamped(seq+uint64(i), reqs[i:i+1], func() error {
+			return a.Run(c.registered.context(c.status.ctx, c.cfg.Timeout), seq+uint64(i), &reqs[i])
+		}); err != nil {
 			return err
 		}
 	}
 	if from < len(reqs) {
-		return c.engine.Enqueue(seq+uint64(from), reqs[from:])
+		return c.submit(seq+uint64(from), reqs[from:])
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/conformance"
@@ -61,7 +61,7 @@ func TestPlansAreSelected(t *testing.T) {
 		if got := len(c.Algorithms()); got != len(names) {
 			t.Fatalf("%d algorithms", got)
 		}
-		c.SetSelector(func(_ *algorithm.Request, list []algorithm.Algorithm) algorithm.Algorithm {
+		c.SetSelector(func(_ *collective.Request, list []collective.Algorithm) collective.Algorithm {
 			if len(list) == 0 {
 				return nil
 			}
@@ -69,8 +69,8 @@ func TestPlansAreSelected(t *testing.T) {
 			return list[0]
 		})
 	}
-	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
-		algorithm.AllToAll, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Send} {
+	for _, coll := range []collective.Collective{collective.AllReduce, collective.AllGather, collective.ReduceScatter,
+		collective.AllToAll, collective.Broadcast, collective.Reduce, collective.Gather, collective.Send} {
 		for _, op := range []datatype.Op{datatype.Sum, datatype.Max, datatype.Avg, datatype.PreMulSum} {
 			for _, inPlace := range []bool{false, true} {
 				for _, count := range []int64{0, 1, 1013, 70_000} {
@@ -81,7 +81,7 @@ func TestPlansAreSelected(t *testing.T) {
 					}
 				}
 			}
-			if coll != algorithm.AllReduce && coll != algorithm.Reduce && coll != algorithm.ReduceScatter {
+			if coll != collective.AllReduce && coll != collective.Reduce && coll != collective.ReduceScatter {
 				break
 			}
 		}
@@ -112,17 +112,18 @@ func TestPlanFolder(t *testing.T) {
 	if len(list) != 2 || list[0].Name() != "allreduce_direct" || list[1].Name() != "allreduce_ring" {
 		t.Fatalf("%d plans: %v", len(list), list)
 	}
-	coll := algorithm.NewCollection(0, n, n, []algorithm.Forced{{Collective: algorithm.AllReduce, Name: "allreduce_ring"}})
+	coll := collective.NewCollection(0, n, n,
+		[]collective.Forced{{Collective: collective.AllReduce, Name: "allreduce_ring"}})
 	for _, a := range list {
 		if err := coll.Register(a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := algorithm.Request{Collective: algorithm.AllReduce, Count: 100, Type: datatype.Float32}
+	r := collective.Request{Collective: collective.AllReduce, Count: 100, Type: datatype.Float32}
 	if a := coll.Select(&r); a == nil || a.Name() != "allreduce_ring" {
 		t.Errorf("GOCCL_ALGO has no effect: %v", a)
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32,
+	if err := conformance.Run(comms, conformance.Case{Collective: collective.AllReduce, Type: datatype.Float32,
 		Count: 1000}); err != nil {
 		t.Error(err)
 	}
@@ -171,7 +172,7 @@ func TestRegisterRefuses(t *testing.T) {
 			t.Errorf("time %d: %v", want+1, err)
 		}
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Int32,
+	if err := conformance.Run(comms, conformance.Case{Collective: collective.AllReduce, Type: datatype.Int32,
 		Count: 100}); err != nil {
 		t.Error(err)
 	}
@@ -191,6 +192,35 @@ func TestAbortWithPlans(t *testing.T) {
 	}
 	if err := comms[0].AllReduce(a.Ptr(), a.Ptr(), 10, datatype.Float32, datatype.Sum, nil); !errors.Is(err,
 		goccl.ErrAborted) {
+		t.Error(err)
+	}
+}
+
+// One rank aborts while its peers run a plan, which their engine's own work does not show: they are told.
+func TestAbortOfOneWithPlans(t *testing.T) {
+	comms := commtest.New(t, 3, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 10 * time.Minute })
+	p := buildPlan(t, "allreduce_direct", 3)
+	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := commtest.Each(3, func(r int) error {
+		if r == 1 {
+			time.Sleep(10 * time.Millisecond)
+			comms[r].Abort(nil)
+			return nil
+		}
+		u, err := commtest.NewSums(comms[r])
+		if err != nil {
+			return err
+		}
+		for _, err := range []error{u.Once(1), comms[r].AsyncError()} {
+			var ge *goccl.Error
+			if !errors.As(err, &ge) || ge.Peer != 1 || !errors.Is(err, goccl.ErrAborted) {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+		return u.Close()
+	}); err != nil {
 		t.Error(err)
 	}
 }
@@ -234,19 +264,19 @@ func TestForcedNames(t *testing.T) {
 	t.Setenv("GOCCL_ALGO", "all_reduce:allreduce_twoshot_ll,broadcast:nobody")
 	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := buildPlan(t, "allreduce_twoshot_ll", 2)
-	refused := func(name string, coll algorithm.Collective) {
+	refused := func(name string, coll collective.Collective) {
 		t.Helper()
 		err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Float32, Count: 1000})
 		if !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v: %v", coll, err)
 		}
 	}
-	refused("allreduce_twoshot_ll", algorithm.AllReduce)
+	refused("allreduce_twoshot_ll", collective.AllReduce)
 	if err := everyRank(comms, func(c *goccl.Comm) error { return c.RegisterPlan(t.Context(), p) }); err != nil {
 		t.Fatal(err)
 	}
-	refused("nobody", algorithm.Broadcast)
-	for _, coll := range []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather} {
+	refused("nobody", collective.Broadcast)
+	for _, coll := range []collective.Collective{collective.AllReduce, collective.AllGather} {
 		if err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Float32,
 			Count: 1000}); err != nil {
 			t.Errorf("%v: %v", coll, err)
@@ -254,7 +284,7 @@ func TestForcedNames(t *testing.T) {
 	}
 	list := comms[0].Catalog()
 	if last := list[len(list)-1]; !last.Registered || !last.Forceable || last.Name != p.Name ||
-		last.Collective != algorithm.AllReduce {
+		last.Collective != collective.AllReduce {
 		t.Errorf("%+v", last)
 	}
 	for _, bad := range []string{"all_reduce", "nothing:x", "send:x"} {

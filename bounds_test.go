@@ -14,31 +14,31 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/test/commtest"
 )
 
-// extentsOf returns the bytes that a request of count bytes accesses, by the table of algorithm.Request.
-func extentsOf(c algorithm.Collective, count int64, rank, n int) (send, recv int64) {
+// extentsOf returns the bytes that a request of count bytes accesses, by the table of collective.Request.
+func extentsOf(c collective.Collective, count int64, rank, n int) (send, recv int64) {
 	all := count * int64(n)
 	root := rank == n-1
 	switch c {
-	case algorithm.AllGather, algorithm.Gather:
+	case collective.AllGather, collective.Gather:
 		send, recv = count, all
-	case algorithm.ReduceScatter, algorithm.Scatter:
+	case collective.ReduceScatter, collective.Scatter:
 		send, recv = all, count
-	case algorithm.AllToAll:
+	case collective.AllToAll:
 		send, recv = all, all
 	default:
 		send, recv = count, count
 	}
-	if !root && (c == algorithm.Reduce || c == algorithm.Gather) || c == algorithm.Send {
+	if !root && (c == collective.Reduce || c == collective.Gather) || c == collective.Send {
 		recv = 0
 	}
-	if !root && (c == algorithm.Broadcast || c == algorithm.Scatter) || c == algorithm.Recv {
+	if !root && (c == collective.Broadcast || c == collective.Scatter) || c == collective.Recv {
 		send = 0
 	}
 	return send, recv
@@ -50,8 +50,8 @@ func TestShortBuffers(t *testing.T) {
 	const n, count = 3, 64 << 10
 	open := func(r int) (device.Device, error) { return host.Open(r) }
 	comms := commtest.New(t, n, open, nil)
-	for c := algorithm.AllReduce; c < algorithm.Barrier; c++ {
-		if c == algorithm.AllToAllV || c == algorithm.AllToAllVDevice || c == algorithm.Send || c == algorithm.Recv {
+	for c := collective.AllReduce; c < collective.Barrier; c++ {
+		if c == collective.AllToAllV || c == collective.AllToAllVDevice || c == collective.Send || c == collective.Recv {
 			continue
 		}
 		for _, short := range []string{"send", "recv", ""} {
@@ -79,16 +79,16 @@ func TestShortParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := func(sendAt, recvAt int64) algorithm.Request {
-		return algorithm.Request{Collective: algorithm.AllToAllV, Send: mem.Ptr(), Recv: mem.Ptr().Add(4096),
+	v := func(sendAt, recvAt int64) collective.Request {
+		return collective.Request{Collective: collective.AllToAllV, Send: mem.Ptr(), Recv: mem.Ptr().Add(4096),
 			Type: datatype.Int8, Stream: s,
 			SendCounts: []int64{4}, SendDispls: []int64{sendAt}, RecvCounts: []int64{4}, RecvDispls: []int64{recvAt}}
 	}
-	send := algorithm.Request{Collective: algorithm.Send, Send: mem.Ptr().Add(4096), Count: 4097, Type: datatype.Int8,
+	send := collective.Request{Collective: collective.Send, Send: mem.Ptr().Add(4096), Count: 4097, Type: datatype.Int8,
 		Stream: s}
-	recv := algorithm.Request{Collective: algorithm.Recv, Recv: mem.Ptr().Add(4096), Count: 4097, Type: datatype.Int8,
+	recv := collective.Request{Collective: collective.Recv, Recv: mem.Ptr().Add(4096), Count: 4097, Type: datatype.Int8,
 		Stream: s}
-	for want, reqs := range map[string][]algorithm.Request{"the send buffer": {v(8189, 0)},
+	for want, reqs := range map[string][]collective.Request{"the send buffer": {v(8189, 0)},
 		"the recv buffer": {v(0, 4093)}, "takes 4097 bytes": {send, recv}} {
 		if err := comm.Submit(reqs...); !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want an invalid argument, %s", err, want)
@@ -100,7 +100,7 @@ func TestShortParts(t *testing.T) {
 }
 
 // shortBuffer makes one call on every rank with a buffer that is one page too short, if this rank has such a buffer.
-func shortBuffer(comm *goccl.Comm, c algorithm.Collective, short string, count int64, rank, n int) error {
+func shortBuffer(comm *goccl.Comm, c collective.Collective, short string, count int64, rank, n int) error {
 	send, recv := extentsOf(c, count, rank, n)
 	bad := short == "send" && send > 0 || short == "recv" && recv > 0
 	if short != "" && !bad {
@@ -125,7 +125,7 @@ func shortBuffer(comm *goccl.Comm, c algorithm.Collective, short string, count i
 		defer func() { _ = mem.Close() }()
 		at[i] = mem.Ptr()
 	}
-	err = comm.Submit(algorithm.Request{Collective: c, Send: at[0], Recv: at[1], Count: count, Type: datatype.Int8,
+	err = comm.Submit(collective.Request{Collective: c, Send: at[0], Recv: at[1], Count: count, Type: datatype.Int8,
 		Root: n - 1, Stream: s})
 	if bad {
 		where := at[0]

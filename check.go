@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/tags"
 )
@@ -17,7 +17,8 @@ import (
 // checker compares the calls of all ranks before any of them is enqueued.
 //
 //	collective   all ranks gather their signatures; a rank whose signature differs from the local one is blamed
-//	send, recv   the two ranks exchange signatures, all pairs of a group at once; so a call waits until its counterpart is made
+//	send, recv   the two ranks exchange signatures, all pairs of a group at once; so a call waits until its
+//	             counterpart is made
 //
 // On a mismatch the call fails on every rank that detects it, nothing is enqueued, and the communicator stays usable. A
 // timeout, a peer's death or an abort ends the communicator for good, because the ranks' sequence numbers may then
@@ -40,29 +41,29 @@ func newChecker(c *Comm) *checker {
 // 0.
 const signatureBytes = 24
 
-func signature(r *algorithm.Request, seq uint64) []byte {
+func signature(r *collective.Request, seq uint64) []byte {
 	b := make([]byte, signatureBytes, signatureBytes+16*len(r.SendCounts))
 	b[0] = byte(r.Collective)
-	if r.Collective != algorithm.Barrier {
+	if r.Collective != collective.Barrier {
 		b[1] = byte(r.Type)
 		binary.LittleEndian.PutUint64(b[8:], uint64(r.Count))
 	}
 	who := 0
 	switch r.Collective {
-	case algorithm.Broadcast, algorithm.Gather, algorithm.Scatter:
+	case collective.Broadcast, collective.Gather, collective.Scatter:
 		who = r.Root
-	case algorithm.Reduce:
+	case collective.Reduce:
 		who, b[2] = r.Root, byte(r.Op)
-	case algorithm.AllReduce, algorithm.ReduceScatter:
+	case collective.AllReduce, collective.ReduceScatter:
 		b[2] = byte(r.Op)
-	case algorithm.AllToAllV:
+	case collective.AllToAllV:
 		binary.LittleEndian.PutUint64(b[8:], 0)
 		for _, v := range [][]int64{r.SendCounts, r.RecvCounts} {
 			for _, x := range v {
 				b = binary.LittleEndian.AppendUint64(b, uint64(x))
 			}
 		}
-	case algorithm.AllToAllVDevice: // the host does not know the counts
+	case collective.AllToAllVDevice: // the host does not know the counts
 		binary.LittleEndian.PutUint64(b[8:], 0)
 	}
 	binary.LittleEndian.PutUint32(b[4:], uint32(int32(who)))
@@ -75,21 +76,21 @@ func describe(b []byte) string {
 	if len(b) < signatureBytes {
 		return fmt.Sprintf("%d bytes of nonsense", len(b))
 	}
-	coll := algorithm.Collective(b[0])
+	coll := collective.Collective(b[0])
 	s := coll.String()
 	switch coll {
-	case algorithm.AllReduce, algorithm.ReduceScatter, algorithm.Reduce:
+	case collective.AllReduce, collective.ReduceScatter, collective.Reduce:
 		s += "(" + datatype.Op(b[2]).String() + ")"
 	}
 	switch coll {
-	case algorithm.Barrier:
+	case collective.Barrier:
 		return s
-	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
+	case collective.AllToAllV, collective.AllToAllVDevice:
 		return fmt.Sprintf("%s of %v", s, datatype.Type(b[1]))
 	}
 	s += fmt.Sprintf(" of %d × %v", int64(binary.LittleEndian.Uint64(b[8:])), datatype.Type(b[1]))
 	switch coll {
-	case algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter:
+	case collective.Broadcast, collective.Reduce, collective.Gather, collective.Scatter:
 		s += fmt.Sprintf(" with root %d", binary.LittleEndian.Uint32(b[4:]))
 	}
 	return s
@@ -103,7 +104,7 @@ func sequence(b []byte) uint64 {
 }
 
 // requests checks a group: n collectives, numbered from seq, then sends and receives, numbered from message.
-func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int) error {
+func (k *checker) requests(seq, message uint64, reqs []collective.Request, n int) error {
 	ctx, stop := context.WithTimeout(context.Background(), k.timeout)
 	defer stop()
 	ctx, stop2 := k.c.status.bound(ctx)
@@ -133,7 +134,7 @@ func (k *checker) requests(seq, message uint64, reqs []algorithm.Request, n int)
 	return mismatch
 }
 
-func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Request) error {
+func (k *checker) collective(ctx context.Context, seq uint64, r *collective.Request) error {
 	c := k.c
 	mine := signature(r, seq)
 	all, err := c.boot.AllGather(ctx, mine)
@@ -145,7 +146,7 @@ func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Reque
 			return k.mismatch(r, seq, p, mine, b)
 		}
 	}
-	if r.Collective != algorithm.AllToAllV {
+	if r.Collective != collective.AllToAllV {
 		return nil
 	}
 	at := func(b []byte, i int) int64 { return int64(binary.LittleEndian.Uint64(b[signatureBytes+8*i:])) }
@@ -167,13 +168,13 @@ func (k *checker) collective(ctx context.Context, seq uint64, r *algorithm.Reque
 	return nil
 }
 
-func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []algorithm.Request) error {
+func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []collective.Request) error {
 	c := k.c
 	// For messages from s to d, the sender's signatures use one tag and the receiver's another, in the order in which
 	// messages match.
 	for i := range reqs {
 		at := tags.CheckSend
-		if reqs[i].Collective == algorithm.Recv {
+		if reqs[i].Collective == collective.Recv {
 			at = tags.CheckRecv
 		}
 		if err := c.boot.Send(ctx, reqs[i].Peer, at, signature(&reqs[i], seq+uint64(i))); err != nil {
@@ -185,7 +186,7 @@ func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []algorithm
 	for _, at := range []int{tags.CheckSend, tags.CheckRecv} {
 		wg.Go(func() {
 			for i := range reqs {
-				if (reqs[i].Collective == algorithm.Recv) != (at == tags.CheckSend) {
+				if (reqs[i].Collective == collective.Recv) != (at == tags.CheckSend) {
 					continue
 				}
 				if errs[i] = k.counterpart(ctx, seq+uint64(i), &reqs[i], at); errs[i] != nil && !errors.Is(errs[i], ErrMismatch) {
@@ -204,7 +205,7 @@ func (k *checker) pointToPoint(ctx context.Context, seq uint64, reqs []algorithm
 	return first
 }
 
-func (k *checker) counterpart(ctx context.Context, seq uint64, r *algorithm.Request, at int) error {
+func (k *checker) counterpart(ctx context.Context, seq uint64, r *collective.Request, at int) error {
 	b, err := k.c.boot.Recv(ctx, r.Peer, at)
 	if err != nil {
 		return k.failed(r, seq, err)
@@ -216,13 +217,14 @@ func (k *checker) counterpart(ctx context.Context, seq uint64, r *algorithm.Requ
 	return nil
 }
 
-func (k *checker) mismatch(r *algorithm.Request, seq uint64, peer int, mine, theirs []byte) error {
-	return &Error{Comm: k.c.cfg.Name, Op: r.Collective.String(), Rank: k.c.rank, Peer: peer, Seq: seq, Err: fmt.Errorf("%w: rank %d calls %s (its #%d), this rank %s",
-		ErrMismatch, peer, describe(theirs), sequence(theirs), describe(mine))}
+func (k *checker) mismatch(r *collective.Request, seq uint64, peer int, mine, theirs []byte) error {
+	return &Error{Comm: k.c.cfg.Name, Op: r.Collective.String(), Rank: k.c.rank, Peer: peer, Seq: seq,
+		Err: fmt.Errorf("%w: rank %d calls %s (its #%d), this rank %s",
+			ErrMismatch, peer, describe(theirs), sequence(theirs), describe(mine))}
 }
 
 // failed returns the error of an operation whose counterpart did not arrive.
-func (k *checker) failed(r *algorithm.Request, seq uint64, err error) error {
+func (k *checker) failed(r *collective.Request, seq uint64, err error) error {
 	op := r.Collective.String()
 	if k.c.status.err() != nil {
 		err = k.c.ended(op, err)

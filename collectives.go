@@ -3,24 +3,25 @@ package goccl
 import (
 	"context"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 )
 
-// The collectives. Counts are in elements; buffer sizes and in-place rules are those of algorithm.Request. Each call
+// The collectives. Counts are in elements; buffer sizes and in-place rules are those of collective.Request. Each call
 // enqueues on s and returns. A nil s means the device's default stream, which is synchronous on the host device.
 
 // AllReduce reduces count elements of every rank's send with op and writes the result to every rank's recv. All ranks
 // get bitwise identical results.
 func (c *Comm) AllReduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllReduce, Send: send, Recv: recv, Count: count, Type: t, Op: op,
+	return c.one(collective.Request{Collective: collective.AllReduce, Send: send, Recv: recv, Count: count, Type: t,
+		Op:     op,
 		Stream: s})
 }
 
 // AllGather copies count elements of every rank r's send to recv + r·count, on every rank.
 func (c *Comm) AllGather(send, recv device.Ptr, count int64, t datatype.Type, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllGather, Send: send, Recv: recv, Count: count, Type: t,
+	return c.one(collective.Request{Collective: collective.AllGather, Send: send, Recv: recv, Count: count, Type: t,
 		Stream: s})
 }
 
@@ -28,14 +29,14 @@ func (c *Comm) AllGather(send, recv device.Ptr, count int64, t datatype.Type, s 
 // r's recv.
 func (c *Comm) ReduceScatter(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op,
 	s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.ReduceScatter, Send: send, Recv: recv, Count: count, Type: t,
+	return c.one(collective.Request{Collective: collective.ReduceScatter, Send: send, Recv: recv, Count: count, Type: t,
 		Op: op, Stream: s})
 }
 
 // AllToAll sends slice p (count elements) of send to rank p. Rank p receives it in slice r of its recv, where r is this
 // rank.
 func (c *Comm) AllToAll(send, recv device.Ptr, count int64, t datatype.Type, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllToAll, Send: send, Recv: recv, Count: count, Type: t,
+	return c.one(collective.Request{Collective: collective.AllToAll, Send: send, Recv: recv, Count: count, Type: t,
 		Stream: s})
 }
 
@@ -44,14 +45,14 @@ func (c *Comm) AllToAll(send, recv device.Ptr, count int64, t datatype.Type, s d
 // this rank.
 func (c *Comm) AllToAllV(send device.Ptr, sendCounts, sendDispls []int64,
 	recv device.Ptr, recvCounts, recvDispls []int64, t datatype.Type, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllToAllV, Send: send, Recv: recv, Type: t, Stream: s,
+	return c.one(collective.Request{Collective: collective.AllToAllV, Send: send, Recv: recv, Type: t, Stream: s,
 		SendCounts: sendCounts, SendDispls: sendDispls, RecvCounts: recvCounts, RecvDispls: recvDispls})
 }
 
 // DeviceCounts holds the counts and displacements of an AllToAllVDevice: arrays of R int64 each, one entry per rank, in
 // elements. The arrays are aligned to 8 bytes and in memory that the device can read: the GPU's own memory on CUDA, any
 // memory of this process on the host device.
-type DeviceCounts = algorithm.DeviceCounts
+type DeviceCounts = collective.DeviceCounts
 
 // AllToAllVDevice is AllToAllV with counts and displacements in device memory. They are read when the operation runs on
 // s, not at the call. So an earlier kernel on s may compute them without the host's involvement, and a captured graph
@@ -62,53 +63,61 @@ type DeviceCounts = algorithm.DeviceCounts
 // rank, after the operation has run. Negative counts are treated as 0. If the lengths of send and recv are given, a
 // message outside of them is not moved and yields ErrInvalidArgument. If they are not given, bounds are not checked.
 func (c *Comm) AllToAllVDevice(send, recv device.Ptr, counts DeviceCounts, t datatype.Type, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: send, Recv: recv, Type: t,
+	return c.one(collective.Request{Collective: collective.AllToAllVDevice, Send: send, Recv: recv, Type: t,
 		DeviceCounts: counts, Stream: s})
 }
 
 // Broadcast copies count elements of root's send to every rank's recv.
 func (c *Comm) Broadcast(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Broadcast, Send: send, Recv: recv, Count: count, Type: t,
+	return c.one(collective.Request{Collective: collective.Broadcast, Send: send, Recv: recv, Count: count, Type: t,
 		Root: root, Stream: s})
 }
 
 // Reduce reduces the ranks' sends with op and writes the result to root's recv.
 func (c *Comm) Reduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, root int,
 	s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Reduce, Send: send, Recv: recv, Count: count, Type: t, Op: op,
+	return c.one(collective.Request{Collective: collective.Reduce, Send: send, Recv: recv, Count: count, Type: t, Op: op,
 		Root: root, Stream: s})
 }
 
 // Gather copies count elements of every rank r's send to recv + r·count on root.
 func (c *Comm) Gather(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Gather, Send: send, Recv: recv, Count: count, Type: t, Root: root,
+	return c.one(collective.Request{Collective: collective.Gather, Send: send, Recv: recv, Count: count, Type: t,
+		Root:   root,
 		Stream: s})
 }
 
 // Scatter copies slice r (count elements) of root's send to rank r's recv.
 func (c *Comm) Scatter(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Scatter, Send: send, Recv: recv, Count: count, Type: t,
+	return c.one(collective.Request{Collective: collective.Scatter, Send: send, Recv: recv, Count: count, Type: t,
 		Root: root, Stream: s})
 }
 
 // Send sends count elements to peer, which must call Recv with the same count. To exchange in both directions at once,
 // Submit both requests in one call.
 func (c *Comm) Send(buf device.Ptr, count int64, t datatype.Type, peer int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Send, Send: buf, Count: count, Type: t, Peer: peer, Stream: s})
+	return c.one(collective.Request{Collective: collective.Send, Send: buf, Count: count, Type: t, Peer: peer, Stream: s})
 }
 
 // Recv receives count elements from peer.
 func (c *Comm) Recv(buf device.Ptr, count int64, t datatype.Type, peer int, s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Recv, Recv: buf, Count: count, Type: t, Peer: peer, Stream: s})
+	return c.one(collective.Request{Collective: collective.Recv, Recv: buf, Count: count, Type: t, Peer: peer, Stream: s})
 }
 
 // Barrier makes later work on s wait until the stream of every rank has reached the barrier.
 func (c *Comm) Barrier(s device.Stream) error {
-	return c.one(algorithm.Request{Collective: algorithm.Barrier, Stream: s})
+	return c.one(collective.Request{Collective: collective.Barrier, Stream: s})
 }
 
-// Synchronize waits for all work on s. It returns the stream's error, or else the communicator's.
+// Synchronize waits for all work on s; nil is the default stream, which on the host device never has work. It returns
+// the stream's error, or else the communicator's.
 func (c *Comm) Synchronize(ctx context.Context, s device.Stream) error {
+	if s == nil {
+		if c.stream0 == nil {
+			return c.engine.Err()
+		}
+		s = c.stream0
+	}
 	if err := s.Synchronize(ctx); err != nil {
 		return err
 	}

@@ -10,47 +10,63 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/nvlink"
-	"github.com/goccl/goccl/algorithm/shm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/engine/fused"
+	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/engine/onesided"
+	"github.com/goccl/goccl/engine/shm"
 	"github.com/goccl/goccl/internal/agreement"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/share"
 )
 
 // Comm is one rank's membership in a communicator.
 type Comm struct {
 	boot    bootstrap.Bootstrap // a group used by this communicator only
+	owned   bootstrap.Bootstrap // what boot is a group of, if it is closed with this communicator; else nil
 	dev     device.Device
 	cfg     Config
 	rank    int
 	size    int
-	engine  algorithm.Engine
+	engine  collective.Engine
 	checker *checker      // nil if requests are not checked
 	stream0 device.Stream // the default stream of a GPU; nil on the host device
 	order   *cuda.Order   // the order of the engine's work on a GPU; nil on the host device
 	plans   [][]byte      // contents of the files in GOCCL_PLAN_DIR
 
-	id      uint64 // the same on all ranks, different for every communicator
-	closed  atomic.Bool
-	revoked atomic.Bool
-	done    atomic.Bool // set by Finalize
-	status  status
-	watch   sync.WaitGroup
-	notices *notices // nil if running work detects aborted peers by itself
-	council *agreement.Member
+	id        uint64 // the same on all ranks, different for every communicator
+	closed    atomic.Bool
+	suspended atomic.Bool
+	revoked   atomic.Bool
+	done      atomic.Bool // set by Finalize
+	status    status
+	watch     sync.WaitGroup
+	record    *record.Recorder       // nil: operations are not recorded
+	stamps    bool                   // the engine does not record the start and end of its work on the host device
+	roster    atomic.Pointer[roster] // nil until the ranks have agreed
+	marker    marker                 // nil: the engine stamps its work, or nobody does
+	watchdog  *watchdog              // nil: nobody asks for verdicts
+	notices   *notices               // nil without peers
+	council   *agreement.Member
+	joint     atomic.Uint64 // number of Split and Grow calls so far
 
-	mu       sync.Mutex           // guards the fields below and the order in which requests reach the engine
-	seq      uint64               // sequence number of the latest collective
-	messages uint64               // sends and receives so far
-	single   [1]algorithm.Request // the request of a call with a single collective
+	mu       sync.Mutex            // guards the fields below and the order in which requests reach the engine
+	seq      uint64                // sequence number of the latest collective
+	messages uint64                // sends and receives so far
+	single   [1]collective.Request // the request of a call with a single collective
+
+	flats      *share.Windows   // flat windows; nil: none was registered
+	signals    onesided.Signals // made with flats; nil if the ranks cannot have them
+	dependents []dependent      // closed with the communicator
 
 	registered *registered // registered algorithms; nil if there are none
 	extended   atomic.Bool // an algorithm is registered, so the engine does not see all work
 
-	wanted map[algorithm.Collective]string // names in GOCCL_ALGO that the engine does not have
+	wanted map[collective.Collective]string // names in GOCCL_ALGO that the engine does not have
 }
 
 // NewComm joins this rank to a communicator of all ranks of the bootstrap. It is collective: every rank calls it.
@@ -82,6 +98,7 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 		return nil, wrap(cfg.Name, op, parent.Rank(), err)
 	}
 	bootstrap.NameAs(boot, ranks)
+	cfg.ranks = numbered(cfg.ranks, ranks)
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(),
 		council: agreement.New(boot, tags.Agreement)}
 	c.status.begin()
@@ -108,6 +125,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	c.plans = plans
 	mine := binary.LittleEndian.AppendUint64([]byte{byte(c.dev.ID().Kind), 0}, rand.Uint64())
 	mine = binary.LittleEndian.AppendUint64(mine, digest)
+	mine = append(mine, c.origin().bytes()...)
 	if c.cfg.Check {
 		mine[1] = 1
 	}
@@ -140,6 +158,12 @@ func (c *Comm) agree(ctx context.Context) error {
 		c.cfg.Check = c.cfg.Check || b[1] != 0
 	}
 	c.id = binary.LittleEndian.Uint64(all[0][2:])
+	who := &roster{id: c.id}
+	for _, b := range all {
+		who.ranks = append(who.ranks, originOf(b[length-originBytes:length]))
+	}
+	c.roster.Store(who)
+	c.startRecords()
 	if c.cfg.Check {
 		c.checker = newChecker(c)
 	}
@@ -147,24 +171,42 @@ func (c *Comm) agree(ctx context.Context) error {
 }
 
 func (c *Comm) setUp(ctx context.Context) (err error) {
-	switch c.dev.ID().Kind {
-	case device.Host:
+	other, _ := bootstrap.OtherHost(c.boot)
+	switch {
+	case c.dev.ID().Kind == device.Host && other >= 0:
+		var e collective.Engine
+		if e, err = c.acrossHosts(ctx); err == nil {
+			c.engine = e
+		}
+	case c.dev.ID().Kind == device.Host:
 		var e *shm.Engine
 		e, err = shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
-			StallWarning: c.cfg.settings.StallWarning, Name: c.cfg.Name, Algorithms: c.cfg.settings.Algorithms})
+			StallWarning: c.cfg.settings.StallWarning, Record: c.record, Explain: c.explain, Name: c.cfg.Name,
+			Algorithms: c.cfg.settings.Algorithms})
 		if err == nil { // else e is nil, and c.engine must stay a nil interface
 			c.engine = e
 		}
-	case device.CUDA:
+	case c.dev.ID().Kind == device.CUDA && other >= 0:
+		if c.stream0, err = c.dev.WrapStream(0); err != nil {
+			return err
+		}
+		var e collective.Engine
+		if e, err = c.acrossHosts(ctx); err == nil {
+			c.engine = e
+		}
+	case c.dev.ID().Kind == device.CUDA:
 		if c.stream0, err = c.dev.WrapStream(0); err != nil {
 			return err
 		}
 		var e *nvlink.Engine
 		e, err = nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings,
 			Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
-			SeparateGraphs: c.cfg.SeparateGraphs, OnFailure: c.failAlone})
-		if err == nil {
+			SeparateGraphs: c.cfg.SeparateGraphs, UnorderedCaptures: c.cfg.UnorderedCaptures, OnFailure: c.failAlone})
+		switch {
+		case err == nil:
 			c.engine, c.order = e, e.Order()
+		case errors.Is(err, nvlink.ErrNetwork):
+			err = c.overNetwork(ctx)
 		}
 	default:
 		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
@@ -172,7 +214,11 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	if err == nil {
 		c.status.setEngine(c.engine)
 		c.listen()
-		if err = c.readForced(c.cfg.forced); err == nil {
+		c.observe()
+		if err = c.readForced(c.cfg.forced); err == nil && c.wanted[collective.AllReduce] == fused.Lamport {
+			err = c.register(ctx, lamport{c})
+		}
+		if err == nil {
 			err = c.loadPlanFolder(ctx, c.plans)
 		}
 	}
@@ -220,7 +266,7 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
 		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w",
-			ErrPeerDead, f.Err)})
+			ErrPeerDead, f.Err), Verdict: c.dead(f.Rank)})
 	}
 }
 
@@ -235,6 +281,9 @@ func (c *Comm) Device() device.Device { return c.dev }
 
 // Name returns the name given to NewComm.
 func (c *Comm) Name() string { return c.cfg.Name }
+
+// ID returns a number that is the same on all ranks and different for every communicator.
+func (c *Comm) ID() uint64 { return c.id }
 
 // Table returns the name of the measured table that chooses the algorithms of c's built-in collectives, or "none" if no
 // table is in use.
@@ -263,6 +312,7 @@ func (c *Comm) Abort(cause error) {
 // they must not wait for later work of this rank.
 func (c *Comm) failAlone(cause error) {
 	c.status.end(cause)
+	c.notices.accuse(cause)
 	c.notices.send(leftAborted, true)
 }
 
@@ -274,6 +324,9 @@ func (c *Comm) usable(op string) error {
 	if c.done.Load() {
 		return c.errorf(op, ErrInvalidUsage, "the communicator was finalized")
 	}
+	if c.suspended.Load() && op != "resume" {
+		return c.errorf(op, ErrInvalidUsage, "the communicator is suspended: resume it first")
+	}
 	return c.engine.Err()
 }
 
@@ -284,7 +337,7 @@ func (c *Comm) ended(op string, err error) error {
 		cause = c.engine.Err() // has more detail
 		var ae *Error
 		if errors.As(cause, &ae) {
-			return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: ae.Peer, Err: ae.Err}
+			return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: ae.Peer, Err: ae.Err, Verdict: ae.Verdict}
 		}
 		return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, cause)}
 	}
@@ -298,10 +351,12 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	c.awaitPeers()
+	c.watchdog.close()
 	tell, cut := false, false
 	if c.engine != nil {
 		tell, cut = c.notices.leaving()
 	}
+	aborted := c.status.err() != nil
 	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
 	c.status.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w",
 		ErrAborted, ErrClosed)})
@@ -314,12 +369,32 @@ func (c *Comm) Close() error {
 	if c.registered != nil {
 		err = c.registered.close()
 	}
+	if !c.endSignals() {
+		aborted = true
+	}
+	stopped := true
 	if c.engine != nil {
-		err = errors.Join(err, c.engine.Close())
+		e := c.engine.Close()
+		err, stopped = errors.Join(err, e), e == nil
+	}
+	if stopped { // else a kernel may still use them
+		err = errors.Join(err, c.closeDependents())
+	}
+	if aborted {
+		c.flats.Halt()
+	} else {
+		err = errors.Join(err, c.flats.Close())
+		if c.signals != nil {
+			err = errors.Join(err, c.signals.Close())
+		}
 	}
 	c.notices.close()
 	err = errors.Join(err, c.boot.Close()) // stops watchPeers and the council
+	if c.owned != nil {
+		err = errors.Join(err, c.owned.Close())
+	}
 	c.watch.Wait()
 	c.council.Close()
+	c.stopRecords(aborted)
 	return err
 }

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/transport"
 )
 
 // Config is the configuration of one rank of a communicator.
@@ -34,6 +36,13 @@ type Config struct {
 	// then use streams and events to keep such launches from running at the same time. NCCL_GRAPH_MIXING_SUPPORT=0 sets
 	// it.
 	SeparateGraphs bool
+	// UnorderedCaptures also disables the order of operations on several streams of one capture: each stays behind the
+	// work of its own stream. No two operations of the communicator may run at the same time; the caller orders them.
+	// It implies SeparateGraphs.
+	UnorderedCaptures bool
+	// MinCTAs and MaxCTAs bound the thread blocks of a collective's kernel on GPUs; 0 is no bound. The largest MinCTAs
+	// and the smallest MaxCTAs of any rank hold for all. GOCCL_MIN_CTAS and GOCCL_MAX_CTAS win.
+	MinCTAs, MaxCTAs int
 	// Name appears in logs and errors.
 	Name string
 
@@ -41,8 +50,12 @@ type Config struct {
 	// separated by commas.
 	Algorithms string
 
+	// Net is the network between hosts; nil: TCP. All ranks have networks of one kind.
+	Net transport.Net
+
+	ranks    []int           // the job's numbers of the ranks of the communicator; nil: their own
 	settings *setting.Config // of the environment
-	forced   []algorithm.Forced
+	forced   []collective.Forced
 	bad      error // what is wrong in the environment or in Algorithms
 }
 
@@ -59,7 +72,7 @@ func (cfg *Config) fill() error {
 		err = fmt.Errorf("%w: %w", ErrInvalidArgument, err)
 	}
 	env.Algorithms = cmp.Or(cfg.Algorithms, env.Algorithms)
-	forced, err2 := algorithm.ParseForced(env.Algorithms)
+	forced, err2 := collective.ParseForced(env.Algorithms)
 	cfg.settings, cfg.forced, cfg.bad = env, forced, errors.Join(err, err2)
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
@@ -69,6 +82,12 @@ func (cfg *Config) fill() error {
 	}
 	cfg.OpTimeout = max(0, cfg.OpTimeout)
 	cfg.Check = cfg.Check || env.Check
-	cfg.SeparateGraphs = cfg.SeparateGraphs || env.SeparateGraphs
+	cfg.SeparateGraphs = cfg.SeparateGraphs || env.SeparateGraphs || cfg.UnorderedCaptures
+	for _, n := range []int{cfg.MinCTAs, cfg.MaxCTAs} {
+		if n < 0 || n > math.MaxUint16 {
+			return fmt.Errorf("goccl: NewComm: %w: %d thread blocks: want 0 to %d", ErrInvalidArgument, n, math.MaxUint16)
+		}
+	}
+	env.MinCTAs, env.MaxCTAs = cmp.Or(env.MinCTAs, uint16(cfg.MinCTAs)), cmp.Or(env.MaxCTAs, uint16(cfg.MaxCTAs))
 	return nil
 }

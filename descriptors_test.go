@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/leak"
 	"github.com/goccl/goccl/internal/test/commtest"
-	"github.com/goccl/goccl/internal/testutil"
 	"github.com/goccl/goccl/primitive"
 )
 
 // descriptors counts the descriptors that communicators hold besides the bootstrap's.
 func descriptors(k *commtest.Process) error {
 	const comms = 4
-	before := testutil.Held()
+	before := leak.Held()
 	for range comms {
 		c, err := k.Comm(k.Boot)
 		if err != nil {
@@ -32,7 +32,7 @@ func descriptors(k *commtest.Process) error {
 		return err
 	}
 	// Each communicator has its arena; the process has its fd server.
-	held := testutil.Held()
+	held := leak.Held()
 	each := float64(held.Descriptors-before.Descriptors) / comms
 	if each > 1.5 {
 		return fmt.Errorf("%.2f descriptors for each communicator of %d ranks\n%s", each, k.Size, held.Detail)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
@@ -141,7 +141,7 @@ func TestDeviceCountsChecked(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllToAllVDevice, Type: datatype.Int8,
+	if err := conformance.Run(comms, conformance.Case{Collective: collective.AllToAllVDevice, Type: datatype.Int8,
 		Count: 1000}); err != nil {
 		t.Errorf("after a refusal: %v", err)
 	}

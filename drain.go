@@ -10,5 +10,5 @@ func (c *Comm) Drain(ctx context.Context) error {
 	if c.closed.Load() {
 		return nil
 	}
-	return c.engine.Drain(ctx)
+	return c.drain(ctx)
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
@@ -116,9 +116,9 @@ func ExampleComm_Submit() {
 		dev, n := comm.Device(), comm.WorldSize()
 		out, in := put(dev, float32(10*comm.Rank())), put(dev, 0)
 		err := comm.Submit(
-			algorithm.Request{Collective: algorithm.Send, Send: out, Count: 1, Type: datatype.Float32,
+			collective.Request{Collective: collective.Send, Send: out, Count: 1, Type: datatype.Float32,
 				Peer: (comm.Rank() + 1) % n},
-			algorithm.Request{Collective: algorithm.Recv, Recv: in, Count: 1, Type: datatype.Float32,
+			collective.Request{Collective: collective.Recv, Recv: in, Count: 1, Type: datatype.Float32,
 				Peer: (comm.Rank() + n - 1) % n},
 		)
 		if err != nil {

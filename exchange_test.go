@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -176,13 +176,13 @@ func (e *exchangeRank) eager() error {
 		}
 		n, r, p := e.c.WorldSize(), e.c.Rank(), e.other.Ptr()
 		if err := e.c.Submit( // a group
-			algorithm.Request{Collective: algorithm.Recv, Recv: p, Count: 77, Type: datatype.Int8, Peer: (r + n - 1) % n,
+			collective.Request{Collective: collective.Recv, Recv: p, Count: 77, Type: datatype.Int8, Peer: (r + n - 1) % n,
 				Stream: e.s},
-			algorithm.Request{Collective: algorithm.AllReduce, Send: p.Add(256), Recv: p.Add(256), Count: 50,
+			collective.Request{Collective: collective.AllReduce, Send: p.Add(256), Recv: p.Add(256), Count: 50,
 				Type: datatype.Float32, Stream: e.s},
-			algorithm.Request{Collective: algorithm.AllToAllVDevice, Send: e.in.Ptr(), Recv: e.recv(i), Type: t,
+			collective.Request{Collective: collective.AllToAllVDevice, Send: e.in.Ptr(), Recv: e.recv(i), Type: t,
 				DeviceCounts: e.deviceCounts(), Stream: e.s},
-			algorithm.Request{Collective: algorithm.Send, Send: p.Add(512), Count: 77, Type: datatype.Int8, Peer: (r + 1) % n,
+			collective.Request{Collective: collective.Send, Send: p.Add(512), Count: 77, Type: datatype.Int8, Peer: (r + 1) % n,
 				Stream: e.s}); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	if c.done.Load() {
 		return nil
 	}
-	if err := c.engine.Drain(ctx); err != nil && (ctx.Err() != nil || !errors.Is(err, ErrAborted)) {
+	if err := c.drain(ctx); err != nil && (ctx.Err() != nil || !errors.Is(err, ErrAborted)) {
 		return c.wrap("finalize", err)
 	}
 	c.done.Store(true)
@@ -41,6 +41,9 @@ func (c *Comm) Finalize(ctx context.Context) error {
 		c.notices.flush() // peers receive nothing after the goodbye
 	}
 	bootstrap.Leave(c.boot)
+	if c.owned != nil {
+		bootstrap.Leave(c.owned)
+	}
 	return nil
 }
 

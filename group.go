@@ -7,20 +7,20 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 )
 
 // Call is one request of one communicator in a group.
 type Call struct {
 	Comm    *Comm
-	Request algorithm.Request
+	Request collective.Request
 }
 
 // Submit enqueues requests of this communicator as one group. Within a group the collectives run first, in the given
 // order, and then all sends and receives together. So the position of sends and receives among the collectives may
 // differ between ranks. If a request is invalid, nothing is enqueued.
-func (c *Comm) Submit(reqs ...algorithm.Request) error {
+func (c *Comm) Submit(reqs ...collective.Request) error {
 	p := part{c: c, reqs: reqs}
 	if err := p.prepare(); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (c *Comm) Submit(reqs ...algorithm.Request) error {
 
 // one is Submit of one request. It copies the request into the communicator, so that the call allocates nothing.
 // Engines do not retain the request.
-func (c *Comm) one(r algorithm.Request) error {
+func (c *Comm) one(r collective.Request) error {
 	p := part{c: c}
 	if err := p.ready(); err != nil {
 		return err
@@ -80,7 +80,9 @@ func Submit(calls []Call) error {
 		}
 		compare = compare || p.c.checker != nil
 	}
-	slices.SortFunc(g.parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.c.id, b.c.id), cmp.Compare(a.c.rank, b.c.rank)) })
+	slices.SortFunc(g.parts, func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.c.id, b.c.id), cmp.Compare(a.c.rank, b.c.rank))
+	})
 	for i := range g.parts {
 		g.parts[i].c.mu.Lock()
 	}
@@ -98,7 +100,7 @@ func Submit(calls []Call) error {
 // grouping is the scratch of one Submit.
 type grouping struct {
 	parts []part
-	reqs  []algorithm.Request // the requests of all parts, concatenated
+	reqs  []collective.Request // the requests of all parts, concatenated
 }
 
 var groupings = sync.Pool{New: func() any { return new(grouping) }}
@@ -191,7 +193,8 @@ func chains(parts []*part) [][]*part {
 next:
 	for _, p := range parts {
 		for k, chain := range out {
-			if chain[0].c.dev.ID() == p.c.dev.ID() && !slices.ContainsFunc(chain, func(o *part) bool { return o.c.id == p.c.id }) {
+			if chain[0].c.dev.ID() == p.c.dev.ID() &&
+				!slices.ContainsFunc(chain, func(o *part) bool { return o.c.id == p.c.id }) {
 				out[k] = append(chain, p)
 				continue next
 			}
@@ -204,7 +207,7 @@ next:
 // part is the requests of one communicator in a group.
 type part struct {
 	c           *Comm
-	reqs        []algorithm.Request // collectives first
+	reqs        []collective.Request // collectives first
 	collectives int
 }
 
@@ -239,7 +242,9 @@ func (p *part) prepare() error {
 	}
 	if p.collectives != 0 && p.collectives != len(p.reqs) {
 		p.reqs = slices.Clone(p.reqs) // do not reorder the caller's slice
-		slices.SortStableFunc(p.reqs, func(a, b algorithm.Request) int { return btoi(isPointToPoint(&a)) - btoi(isPointToPoint(&b)) })
+		slices.SortStableFunc(p.reqs, func(a, b collective.Request) int {
+			return btoi(isPointToPoint(&a)) - btoi(isPointToPoint(&b))
+		})
 	}
 	return nil
 }
@@ -251,7 +256,7 @@ func (p *part) ready() error {
 	return nil
 }
 
-func (p *part) prepareOne(r *algorithm.Request) error {
+func (p *part) prepareOne(r *collective.Request) error {
 	c := p.c
 	if err := r.Validate(c.rank, c.size); err != nil {
 		return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
@@ -285,8 +290,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-func isPointToPoint(r *algorithm.Request) bool {
-	return r.Collective == algorithm.Send || r.Collective == algorithm.Recv
+func isPointToPoint(r *collective.Request) bool {
+	return r.Collective == collective.Send || r.Collective == collective.Recv
 }
 
 // blocks reports whether enqueueing may wait for peers.
@@ -294,7 +299,7 @@ func (p *part) blocks() bool {
 	if p.c.dev.ID().Kind != device.Host {
 		return false
 	}
-	return slices.ContainsFunc(p.reqs, func(r algorithm.Request) bool { return r.Stream.Raw() == 0 })
+	return slices.ContainsFunc(p.reqs, func(r collective.Request) bool { return r.Stream.Raw() == 0 })
 }
 
 // check compares the requests with the peers' if checking is on. The caller holds c.mu until the requests are enqueued.
@@ -317,7 +322,7 @@ func (p *part) check() error {
 // have the same numbers on all ranks. Sends and receives differ between ranks and have a separate, local numbering.
 func (p *part) enqueue() error {
 	c, n := p.c, p.collectives
-	if c.notices != nil {
+	if c.notices.counts() {
 		if err := c.notices.count(p.reqs, n); err != nil {
 			c.status.end(err)
 			return err
@@ -326,20 +331,28 @@ func (p *part) enqueue() error {
 	if n > 0 {
 		seq := c.seq + 1
 		c.seq += uint64(n)
+		c.recordCalls(seq, p.reqs[:n])
 		var err error
-		if c.registered == nil && c.wanted == nil {
-			err = c.engine.Enqueue(seq, p.reqs[:n])
-		} else {
+		switch {
+		case c.registered != nil || c.wanted != nil || c.stamps:
 			err = c.enqueueSelected(seq, p.reqs[:n])
+		default:
+			err = c.enqueued(seq, p.reqs[:n], c.engine.Enqueue(seq, p.reqs[:n]))
 		}
 		if err != nil {
+			c.record.Ended(&p.reqs[0], seq, n, err)
 			return err
 		}
 	}
 	if n < len(p.reqs) {
 		seq := c.messages + 1
 		c.messages += uint64(len(p.reqs) - n)
-		return c.engine.Enqueue(seq, p.reqs[n:])
+		c.recordCalls(seq, p.reqs[n:])
+		err := c.submit(seq, p.reqs[n:])
+		if err != nil {
+			c.record.Ended(&p.reqs[n], seq, len(p.reqs)-n, err)
+		}
+		return err
 	}
 	return nil
 }

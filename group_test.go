@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
@@ -42,7 +42,7 @@ func shuffle(rng *rand.Rand, all []commtest.Work) []commtest.Work {
 	for _, w := range all {
 		r := w.Call.Request
 		name := fmt.Sprintf("%p", w.Call.Comm)
-		if r.Collective == algorithm.Send || r.Collective == algorithm.Recv {
+		if r.Collective == collective.Send || r.Collective == collective.Recv {
 			name += fmt.Sprint(r.Collective, r.Peer)
 		}
 		if lanes[name] == nil {
@@ -202,7 +202,8 @@ func TestOneGoroutineManyRanks(t *testing.T) {
 				t.Fatal(err)
 			}
 			calls = append(calls,
-				goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: ptr[r], Recv: ptr[r].Add(64),
+				goccl.Call{Comm: c, Request: collective.Request{Collective: collective.AllReduce, Send: ptr[r],
+					Recv:  ptr[r].Add(64),
 					Count: 1,
 					Type:  datatype.Int8, Op: datatype.Sum}})
 		}
@@ -229,13 +230,13 @@ func TestOneGoroutineManyRanks(t *testing.T) {
 func TestInvalidGroup(t *testing.T) {
 	comms := commtest.New(t, 2, commtest.Host, nil)
 	p := commtest.Scratch(t, comms[0])
-	good := goccl.Call{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1,
+	good := goccl.Call{Comm: comms[0], Request: collective.Request{Collective: collective.Send, Send: p, Count: 1,
 		Type: datatype.Int8, Peer: 1}}
 	for _, bad := range []goccl.Call{
-		{}, {Comm: comms[1], Request: algorithm.Request{Collective: algorithm.Send, Send: p, Count: 1, Type: datatype.Int8,
+		{}, {Comm: comms[1], Request: collective.Request{Collective: collective.Send, Send: p, Count: 1, Type: datatype.Int8,
 			Peer: 2}},
-		{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.AllReduce, Count: -1, Type: datatype.Int8}},
-		{Comm: comms[1], Request: algorithm.Request{Collective: 99}},
+		{Comm: comms[0], Request: collective.Request{Collective: collective.AllReduce, Count: -1, Type: datatype.Int8}},
+		{Comm: comms[1], Request: collective.Request{Collective: 99}},
 	} {
 		if err := goccl.Submit([]goccl.Call{good, bad}); !errors.Is(err, goccl.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", bad.Request, err)

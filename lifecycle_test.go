@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
@@ -255,8 +255,9 @@ func TestClose(t *testing.T) {
 		for name, err := range map[string]error{
 			"AllReduce": comms[0].AllReduce(p, p, 1, datatype.Int8, datatype.Sum, nil), "Barrier": comms[0].Barrier(nil),
 			"Finalize": comms[0].Finalize(ctx),
-			"Submit":   goccl.Submit([]goccl.Call{{Comm: comms[0], Request: algorithm.Request{Collective: algorithm.Barrier}}}),
-			"Split":    split, "Shrink": shrink,
+			"Submit": goccl.Submit([]goccl.Call{
+				{Comm: comms[0], Request: collective.Request{Collective: collective.Barrier}}}),
+			"Split": split, "Shrink": shrink,
 		} {
 			var ge *goccl.Error
 			if !errors.Is(err, goccl.ErrClosed) || !errors.As(err, &ge) {

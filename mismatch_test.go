@@ -9,33 +9,33 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
 	"github.com/goccl/goccl/internal/test/commtest"
 )
 
-var base = algorithm.Request{Collective: algorithm.AllReduce, Count: 100, Type: datatype.Float32, Op: datatype.Sum}
+var base = collective.Request{Collective: collective.AllReduce, Count: 100, Type: datatype.Float32, Op: datatype.Sum}
 
 // One rank calls odd while the others call base, or right.
 var mismatches = []struct {
 	name       string
-	right, odd func(r *algorithm.Request)
+	right, odd func(r *collective.Request)
 	onlyCheck  bool // not detected on the host without Check
 }{
-	{name: "count", odd: func(r *algorithm.Request) { r.Count = 101 }},
-	{name: "zero count", odd: func(r *algorithm.Request) { r.Count = 0 }},
-	{name: "large count", odd: func(r *algorithm.Request) { r.Count = 200_000 }},
-	{name: "type", odd: func(r *algorithm.Request) { r.Type = datatype.Int32 }},
-	{name: "op", odd: func(r *algorithm.Request) { r.Op = datatype.Max }},
-	{name: "collective", odd: func(r *algorithm.Request) { r.Collective = algorithm.AllGather }},
-	{name: "barrier", odd: func(r *algorithm.Request) { r.Collective = algorithm.Barrier }},
-	{name: "root", right: func(r *algorithm.Request) { r.Collective = algorithm.Broadcast },
-		odd: func(r *algorithm.Request) { r.Collective, r.Root = algorithm.Broadcast, 1 }},
-	{name: "reduce", right: func(r *algorithm.Request) { r.Collective = algorithm.Reduce },
-		odd: func(r *algorithm.Request) { r.Collective = algorithm.AllReduce }},
+	{name: "count", odd: func(r *collective.Request) { r.Count = 101 }},
+	{name: "zero count", odd: func(r *collective.Request) { r.Count = 0 }},
+	{name: "large count", odd: func(r *collective.Request) { r.Count = 200_000 }},
+	{name: "type", odd: func(r *collective.Request) { r.Type = datatype.Int32 }},
+	{name: "op", odd: func(r *collective.Request) { r.Op = datatype.Max }},
+	{name: "collective", odd: func(r *collective.Request) { r.Collective = collective.AllGather }},
+	{name: "barrier", odd: func(r *collective.Request) { r.Collective = collective.Barrier }},
+	{name: "root", right: func(r *collective.Request) { r.Collective = collective.Broadcast },
+		odd: func(r *collective.Request) { r.Collective, r.Root = collective.Broadcast, 1 }},
+	{name: "reduce", right: func(r *collective.Request) { r.Collective = collective.Reduce },
+		odd: func(r *collective.Request) { r.Collective = collective.AllReduce }},
 }
 
 func TestMismatch(t *testing.T) {
@@ -79,7 +79,7 @@ func TestMismatch(t *testing.T) {
 					comms := commtest.New(t, n, open, func(r int, cfg *goccl.Config) { cfg.Check = r == n-1 })
 					run(t, comms)
 					run(t, comms) // the call was refused, the communicator still works
-					if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32,
+					if err := conformance.Run(comms, conformance.Case{Collective: collective.AllReduce, Type: datatype.Float32,
 						Count: 1000}); err != nil {
 						t.Errorf("after refusals: %v", err)
 					}
@@ -93,12 +93,12 @@ func TestMismatchedMessages(t *testing.T) {
 	commtest.OnKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.Check = true })
 		ptr := []device.Ptr{commtest.Scratch(t, comms[0]), commtest.Scratch(t, comms[1])}
-		for _, wrong := range []algorithm.Request{{Count: 11, Type: datatype.Int8}, {Count: 10, Type: datatype.Uint8}} {
+		for _, wrong := range []collective.Request{{Count: 11, Type: datatype.Int8}, {Count: 10, Type: datatype.Uint8}} {
 			if err := commtest.Each(2, func(r int) error {
-				req := algorithm.Request{Collective: algorithm.Send, Send: ptr[r], Recv: ptr[r], Count: 10, Type: datatype.Int8,
+				req := collective.Request{Collective: collective.Send, Send: ptr[r], Recv: ptr[r], Count: 10, Type: datatype.Int8,
 					Peer: 1 - r}
 				if r == 1 {
-					req.Collective, req.Count, req.Type = algorithm.Recv, wrong.Count, wrong.Type
+					req.Collective, req.Count, req.Type = collective.Recv, wrong.Count, wrong.Type
 				}
 				return commtest.Blames(comms[r].Submit(req), goccl.ErrMismatch, req.Collective.String(), 1-r)
 			}); err != nil {
@@ -120,7 +120,7 @@ func TestMismatchedMessages(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		for _, coll := range []algorithm.Collective{algorithm.Send, algorithm.AllToAllV, algorithm.AllReduce} {
+		for _, coll := range []collective.Collective{collective.Send, collective.AllToAllV, collective.AllReduce} {
 			if err := conformance.Run(comms, conformance.Case{Collective: coll, Type: datatype.Int8, Count: 1000}); err != nil {
 				t.Errorf("after refusals: %v", err)
 			}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
@@ -28,8 +28,8 @@ func TestOnMockAllocations(t *testing.T) {
 	c := commtest.OnMock(t, 4, nil)[1]
 	s, p := commtest.MockStream(t, c), commtest.Scratch(t, c)
 	counts, displs := []int64{8, 8, 8, 8}, []int64{0, 8, 16, 24}
-	ring := []algorithm.Request{{Collective: algorithm.Send, Send: p, Count: 64, Peer: 2, Stream: s},
-		{Collective: algorithm.Recv, Recv: p, Count: 64, Peer: 0, Stream: s}}
+	ring := []collective.Request{{Collective: collective.Send, Send: p, Count: 64, Peer: 2, Stream: s},
+		{Collective: collective.Recv, Recv: p, Count: 64, Peer: 0, Stream: s}}
 	for name, call := range map[string]func() error{
 		"all_reduce":     func() error { return c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s) },
 		"default stream": func() error { return c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, nil) },
@@ -58,7 +58,7 @@ func TestOnMockGroupAllocations(t *testing.T) {
 	a, b := commtest.OnMock(t, 4, nil)[1], commtest.OnMock(t, 4, nil)[1]
 	s, p := commtest.MockStream(t, a), commtest.Scratch(t, a)
 	call := func(c *goccl.Comm, n int64) goccl.Call {
-		return goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: n,
+		return goccl.Call{Comm: c, Request: collective.Request{Collective: collective.AllReduce, Send: p, Recv: p, Count: n,
 			Type: datatype.Int8, Stream: s}}
 	}
 	calls := []goccl.Call{call(a, 16), call(b, 32), call(a, 48), call(b, 64)}
@@ -88,7 +88,7 @@ func TestOnMockGroupStaysOnItsThread(t *testing.T) {
 		}
 		p := commtest.Scratch(t, c)
 		calls = append(calls,
-			goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Send: p, Recv: p, Count: 8,
+			goccl.Call{Comm: c, Request: collective.Request{Collective: collective.AllReduce, Send: p, Recv: p, Count: 8,
 				Type: datatype.Int8, Stream: s}})
 	}
 	trace.Start()

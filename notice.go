@@ -6,15 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/tags"
 )
 
 // notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
-// itself (algorithm.Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its
+// itself (collective.Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its
 // deadline.
 //
 //  1. A rank that aborts or closes sends its counts (collectives, and messages sent to and received from each peer)
@@ -24,11 +25,19 @@ import (
 //  3. The counts do not include work replayed from a graph. If such work turns out to have been cut short, the rank
 //     sends a second notice.
 //
+// Where the engine's work detects aborts by itself, the work of registered algorithms still does not. There only an
+// abort is told, as work that was cut short, once an algorithm is registered.
+//
+// Property, checked in every state of a small model (internal/test/models, abort): every rank ends, and a rank gets an
+// error only if the one that left does not do its part.
+//
 // A rank that ends because of a death or a deadline sends no notice: its peers detect the same failure and blame the
 // right rank.
 type notices struct {
 	c      *Comm
-	engine algorithm.Engine
+	engine collective.Engine
+	sees   bool        // the engine's own work detects aborts
+	active atomic.Bool // notices are received and sent
 
 	mu          sync.Mutex
 	collectives uint64   // number of calls so far
@@ -38,6 +47,8 @@ type notices struct {
 	anyLeft     bool
 	told        byte // how this rank left, as sent to the peers; 0: nothing sent
 	cut         bool // a notice that work was cut short was sent
+	why         byte // and blamed: as in departure
+	blamed      int
 	closed      bool
 	sending     sync.WaitGroup
 }
@@ -46,6 +57,8 @@ type notices struct {
 type departure struct {
 	how                         byte
 	collectives, sent, received uint64 // messages: to and from this rank
+	why                         byte
+	blamed                      int // the rank that it blames, -1: none
 }
 
 // How a rank leaves.
@@ -54,27 +67,47 @@ const (
 	leftClosed
 )
 
+// Why a rank leaves; 0 is no particular reason.
 const (
-	noticeVersion = 1
-	noticeBytes   = 27 // version, how, cut; collectives, sent, received: u64
+	becauseDead byte = iota + 1
+	becauseLate
+	becauseMismatch
+)
+
+const (
+	noticeVersion = 2
+	noticeBytes   = 32 // version, how, cut; collectives, sent, received: u64; blamed: i32; why
 	// noticeWait bounds the sending of one notice; noticeFollow is how long follow watches.
 	noticeWait   = 500 * time.Millisecond
 	noticeFollow = 100 * time.Millisecond
 )
 
-// listen starts the notices of a communicator if its engine needs them.
+// listen makes the notices of a communicator, and starts them if its engine needs them.
 func (c *Comm) listen() {
-	if c.engine.SeesAborts() || c.size == 1 {
+	if c.size == 1 {
 		return
 	}
-	c.notices = &notices{c: c, engine: c.engine, sent: make([]uint64, c.size), received: make([]uint64, c.size),
-		left: make([]*departure, c.size)}
-	for p := range c.size {
-		if p != c.rank {
-			c.watch.Go(func() { c.notices.handle(p) })
+	c.notices = &notices{c: c, engine: c.engine, sees: c.engine.SeesAborts(), sent: make([]uint64, c.size),
+		received: make([]uint64, c.size), left: make([]*departure, c.size), blamed: -1}
+	if !c.notices.sees {
+		c.notices.start()
+	}
+}
+
+// start receives the notices of the peers. Only the first call has an effect. It accepts a nil n.
+func (n *notices) start() {
+	if n == nil || n.active.Swap(true) {
+		return
+	}
+	for p := range n.c.size {
+		if p != n.c.rank {
+			n.c.watch.Go(func() { n.handle(p) })
 		}
 	}
 }
+
+// counts reports whether calls must be counted. It accepts a nil n.
+func (n *notices) counts() bool { return n != nil && !n.sees }
 
 // handle receives the notices of a peer until the bootstrap is closed or the peer is gone.
 func (n *notices) handle(peer int) {
@@ -107,15 +140,17 @@ func (d *departure) notice(cut bool) []byte {
 	for _, v := range []uint64{d.collectives, d.sent, d.received} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	return b
+	return append(binary.LittleEndian.AppendUint32(b, uint32(int32(d.blamed))), d.why)
 }
 
 func parseNotice(b []byte) (d *departure, cut, ok bool) {
-	if len(b) != noticeBytes || b[0] != noticeVersion || b[1] < leftAborted || b[1] > leftClosed || b[2] > 1 {
+	if len(b) != noticeBytes || b[0] != noticeVersion || b[1] < leftAborted || b[1] > leftClosed || b[2] > 1 ||
+		b[31] > becauseMismatch {
 		return nil, false, false
 	}
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-	return &departure{how: b[1], collectives: u64(3), sent: u64(11), received: u64(19)}, b[2] != 0, true
+	return &departure{how: b[1], collectives: u64(3), sent: u64(11), received: u64(19),
+		blamed: int(int32(binary.LittleEndian.Uint32(b[27:]))), why: b[31]}, b[2] != 0, true
 }
 
 // depart records that a peer has left. It returns an error if this rank has called work that the peer will not do.
@@ -123,8 +158,11 @@ func (n *notices) depart(peer int, d *departure, cut bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.left[peer], n.anyLeft = d, true
-	if cut {
+	switch {
+	case cut:
 		return n.gone(peer)
+	case n.sees:
+		return nil
 	}
 	return n.waitsFor(peer)
 }
@@ -139,6 +177,23 @@ func (n *notices) waitsFor(peer int) error {
 }
 
 func (n *notices) gone(peer int) error {
+	d := n.left[peer]
+	blamed := d.blamed
+	if blamed < 0 || blamed >= n.c.size || blamed == n.c.rank {
+		blamed = peer
+	}
+	because := func(kind error, what string) error {
+		return &Error{Comm: n.c.cfg.Name, Op: "communicator", Rank: n.c.rank, Peer: blamed,
+			Err: fmt.Errorf("%w: %s", kind, what)}
+	}
+	switch {
+	case d.why == becauseDead && blamed != peer:
+		return because(ErrPeerDead, fmt.Sprintf("rank %d cannot reach it", peer))
+	case d.why == becauseLate && d.blamed >= 0:
+		return because(ErrTimeout, fmt.Sprintf("rank %d waited for rank %d and has given up", peer, d.blamed))
+	case d.why == becauseMismatch:
+		return because(ErrMismatch, fmt.Sprintf("rank %d has found that", peer))
+	}
 	if n.left[peer].how == leftClosed {
 		return n.blame(peer, fmt.Sprintf("rank %d has closed its communicator", peer))
 	}
@@ -146,12 +201,13 @@ func (n *notices) gone(peer int) error {
 }
 
 func (n *notices) blame(peer int, what string) error {
-	return &Error{Comm: n.c.cfg.Name, Op: "communicator", Rank: n.c.rank, Peer: peer, Err: fmt.Errorf("%w: %s", ErrAborted, what)}
+	return &Error{Comm: n.c.cfg.Name, Op: "communicator", Rank: n.c.rank, Peer: peer,
+		Err: fmt.Errorf("%w: %s", ErrAborted, what)}
 }
 
 // count adds the requests about to be enqueued to the counts. It returns an error if a peer that has left will not do
 // its part.
-func (n *notices) count(reqs []algorithm.Request, collectives int) error {
+func (n *notices) count(reqs []collective.Request, collectives int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.collectives += uint64(collectives)
@@ -160,7 +216,7 @@ func (n *notices) count(reqs []algorithm.Request, collectives int) error {
 		if r.Peer == n.c.rank {
 			continue
 		}
-		if r.Collective == algorithm.Send {
+		if r.Collective == collective.Send {
 			n.sent[r.Peer]++
 		} else {
 			n.received[r.Peer]++
@@ -183,7 +239,7 @@ func (n *notices) count(reqs []algorithm.Request, collectives int) error {
 // leaving is called before this rank aborts or closes. It reports whether to send a notice, and whether work will be
 // cut short. Like send, flush and close it accepts a nil n.
 func (n *notices) leaving() (tell, cut bool) {
-	if n == nil || n.c.status.err() != nil || n.c.engine.Err() != nil {
+	if n == nil || !n.active.Load() || n.c.status.err() != nil || n.c.engine.Err() != nil {
 		return false, false
 	}
 	return true, n.engine.Unfinished()
@@ -191,7 +247,7 @@ func (n *notices) leaving() (tell, cut bool) {
 
 // send sends a notice to all peers, in the background.
 func (n *notices) send(how byte, cut bool) {
-	if n == nil {
+	if n == nil || !n.active.Load() || n.sees && !cut {
 		return
 	}
 	n.mu.Lock()
@@ -204,12 +260,31 @@ func (n *notices) send(how byte, cut bool) {
 		if p == n.c.rank || n.left[p] != nil {
 			continue
 		}
-		b := (&departure{how, n.collectives, n.sent[p], n.received[p]}).notice(cut)
+		b := (&departure{how, n.collectives, n.sent[p], n.received[p], n.why, n.blamed}).notice(cut)
 		n.sending.Go(func() {
 			ctx, stop := context.WithTimeout(context.Background(), noticeWait)
 			defer stop()
 			_ = n.c.boot.Send(ctx, p, tags.Notice, b) // a peer that does not receive it fails at its deadline
 		})
+	}
+}
+
+// accuse makes later notices say why this rank leaves, and which rank it blames. It accepts a nil n.
+func (n *notices) accuse(cause error) {
+	var e *Error
+	if n == nil || !errors.As(cause, &e) {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.blamed = e.Peer
+	switch {
+	case errors.Is(cause, ErrPeerDead):
+		n.why = becauseDead
+	case errors.Is(cause, ErrTimeout):
+		n.why = becauseLate
+	case errors.Is(cause, ErrMismatch):
+		n.why = becauseMismatch
 	}
 }
 

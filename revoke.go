@@ -6,7 +6,8 @@ import "fmt"
 // Close. Every rank must call it; the call does not wait for other ranks.
 func (c *Comm) Revoke() {
 	c.revoked.Store(true)
-	cause := &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: it was revoked", ErrAborted)}
+	cause := &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1,
+		Err: fmt.Errorf("%w: it was revoked", ErrAborted)}
 	c.engine.Abort(cause)
 	c.status.revoke(cause) // aborts the registered algorithms
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -17,8 +18,9 @@ import (
 // that died before they called Shrink. Ranks that die during Shrink are left out, too. Either all ranks get the same
 // communicator, or all get an error that names a rank. With abort, running work is aborted first.
 //
-// An excluded rank that is alive, because it was only stopped, gets an error when it calls Shrink.
-func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, error) {
+// An excluded rank that is alive, because it was only stopped, gets an error when it calls Shrink. change, if there is
+// one, changes the Config that the new communicator gets from c.
+func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool, change ...func(*Config)) (*Comm, error) {
 	if c.closed.Load() {
 		return nil, &Error{Op: "shrink", Rank: c.rank, Peer: -1, Err: ErrClosed}
 	}
@@ -33,13 +35,17 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool) (*Comm, er
 	if len(exclude) == 0 && !c.damaged() {
 		return nil, c.errorf("shrink", ErrInvalidArgument, "no rank to exclude, and none has failed")
 	}
+	cfg, err := c.cfg.changed(change)
+	if err != nil {
+		return nil, err
+	}
 	if abort {
 		c.Abort(nil)
 	}
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
 	for number := c.council.Begin(0); ; {
-		sub, err := c.shrink(ctx, exclude)
+		sub, err := c.shrink(ctx, cfg, exclude)
 		var later *agreement.Overtaken
 		if errors.As(err, &later) {
 			number = c.council.Begin(max(number+1, later.Number))
@@ -62,7 +68,7 @@ func (c *Comm) damaged() bool {
 	c.council.Listen()
 	late := time.After(blameDelay)
 	for c.engine.Err() == nil {
-		peer, changed := c.council.Calling()
+		peer, changed := c.council.Calling(math.MaxUint64)
 		if peer >= 0 {
 			return true
 		}
@@ -84,16 +90,18 @@ func (c *Comm) damaged() bool {
 //  3. Agree on whether that succeeded on all ranks. A rank that dies meanwhile may make it succeed on some ranks only,
 //     or may be a member of the result: then repeat from 2 without the dead. If all ranks agree on success, that
 //     communicator is the result, even if a rank dies later.
-func (c *Comm) shrink(ctx context.Context, exclude []int) (*Comm, error) {
-	mine := agreement.Contribution{Excludes: agreement.NewSet(c.size, exclude...), Fine: true, Blames: -1, Nonce: rand.Uint64()}
+func (c *Comm) shrink(ctx context.Context, cfg Config, exclude []int) (*Comm, error) {
+	mine := agreement.Contribution{Excludes: agreement.NewSet(c.size, exclude...), Fine: true, Blames: -1,
+		Nonce: rand.Uint64()}
 	out, err := c.council.Agree(ctx, 0, mine)
 	if err != nil {
 		return nil, err
 	}
 	for step := uint32(1); ; step++ {
 		members := out.Members()
-		sub, failed := join(ctx, "shrink", c.cfg, c.boot, members, bootstrap.OnceSpace(out.ID()))
-		mine := agreement.Contribution{Excludes: agreement.NewSet(c.size), Fine: failed == nil, Blames: blamed(failed), Nonce: rand.Uint64()}
+		sub, failed := join(ctx, "shrink", cfg, c.boot, members, bootstrap.OnceSpace(out.ID()))
+		mine := agreement.Contribution{Excludes: agreement.NewSet(c.size), Fine: failed == nil, Blames: blamed(failed),
+			Nonce: rand.Uint64()}
 		for r := range c.size {
 			if !slices.Contains(members, r) || errors.Is(failed, ErrPeerDead) && r == mine.Blames {
 				mine.Excludes.Add(r)
@@ -117,7 +125,8 @@ func (c *Comm) shrink(ctx context.Context, exclude []int) (*Comm, error) {
 		case failed != nil:
 			return nil, failed
 		default:
-			return nil, &agreement.Error{Peer: culprit, Err: fmt.Errorf("%w: rank %d could not do its part%s", ErrAborted, culprit, because(next.Known[culprit].Blames))}
+			return nil, &agreement.Error{Peer: culprit, Err: fmt.Errorf("%w: rank %d could not do its part%s", ErrAborted,
+				culprit, because(next.Known[culprit].Blames))}
 		}
 	}
 }

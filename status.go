@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 )
 
 // status records the first cause of a communicator's end. It exists before the engine, so that a death also ends
@@ -18,7 +18,7 @@ type status struct {
 	mu           sync.Mutex
 	cause        error
 	peersIgnored bool
-	engine       algorithm.Engine
+	engine       collective.Engine
 }
 
 // begin initializes s. It must be called first.
@@ -76,7 +76,7 @@ func (s *status) err() error {
 }
 
 // setEngine registers the engine: s aborts it on a cause, at once if there is one already.
-func (s *status) setEngine(e algorithm.Engine) {
+func (s *status) setEngine(e collective.Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.engine = e

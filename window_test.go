@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
@@ -42,7 +42,7 @@ func TestWindowOnHost(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := conformance.Run(comms, conformance.Case{Collective: algorithm.AllGather, Type: datatype.Float32,
+	if err := conformance.Run(comms, conformance.Case{Collective: collective.AllGather, Type: datatype.Float32,
 		Count: 1000}); err != nil {
 		t.Error(err)
 	}
@@ -75,7 +75,7 @@ func TestOnMockWindows(t *testing.T) {
 		}
 		windows = append(windows, w)
 		calls = append(calls,
-			goccl.Call{Comm: c, Request: algorithm.Request{Collective: algorithm.AllToAll, Send: mem.Ptr().Add(ranks * count),
+			goccl.Call{Comm: c, Request: collective.Request{Collective: collective.AllToAll, Send: mem.Ptr().Add(ranks * count),
 				Recv: mem.Ptr(), Count: count, Stream: commtest.MockStream(t, c)}})
 	}
 	copied := func() int {

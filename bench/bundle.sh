@@ -6,8 +6,8 @@
 #
 #   bin/              goccl, the tutorials, the programs of bench/
 #   <package>/        pkg.test (tests) and testdata; the root package's is at the top
-#   build/            libnccl.so.2, libgoccl.so, libmscclpp.so, goccl, include/: where the Python package looks in a
-#                     checkout
+#   build/            libnccl.so.2, libgoccl.so, libmscclpp.so, libgoccl-profiler.so, goccl, include/: where the
+#                     Python package looks in a checkout
 #   python/, capi/testdata/torch/   the Python package and its GPU suite, PyTorch on libnccl.so.2
 #   capi/testdata/cpp/   programs in C++ with kernels, which are built there
 #   docs/, kernels/, plan/, dsl/   texts and plans that tests of other packages read
@@ -19,7 +19,7 @@ limit=$((48 << 20))
 
 # Packages whose tests have something to say about a GPU.
 packages=(. internal/test/gpu internal/test/faults device/cuda internal/driver internal/driver/ncclabi kernels/jit
-          primitive transport/ipc algorithm/nvlink executor)
+          primitive transport/ipc engine/nvlink engine/executor engine/hosts/cudawire internal/test/moe)
 
 rm -rf "$dest" build/gpu.tree
 mkdir -p "$dest" build/gpu.tree/{bin,build}
@@ -30,7 +30,7 @@ export CGO_ENABLED=1
 
 # 1. Programs.
 go build "${build[@]}" -o "$tree/bin/" ./cmd/goccl ./examples/0* ./bench/primitives ./bench/communicator
-cp -R build/libnccl.so.2 build/libgoccl.so build/libmscclpp.so build/include "$tree/build/"
+cp -R build/libnccl.so.2 build/libgoccl.so build/libmscclpp.so build/libgoccl-profiler.so build/include "$tree/build/"
 ln "$tree/bin/goccl" "$tree/build/goccl" # hard links, so that the archive holds one
 
 # 2. Tests.
@@ -41,7 +41,8 @@ done
 echo "${packages[*]}" >"$tree/packages"
 
 # 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
-places=(docs python capi/testdata/torch capi/testdata/cpp plan/testdata/foreign dsl/testdata
+places=(docs python bench/links.sh capi/testdata/torch capi/testdata/cpp capi/testdata/devapi
+        plan/testdata/foreign dsl/testdata
         'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
 for p in "${packages[@]}"; do places+=("$p/testdata"); done
 git ls-files -z --cached --others --exclude-standard -- "${places[@]}" | grep -zv '\.go$' |

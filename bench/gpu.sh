@@ -7,6 +7,7 @@
 #   host         doctor, topology, version
 #   test         the packages' tests that use GPUs
 #   order        random calls on several streams, eager, captured and replayed, against the same calls in sequence
+#   link         the links below NVLink, forced: right results, order of work, time beside NCCL through host memory
 #   fault        killed, absent, disagreeing and aborting ranks; fault.survivors: stops, kills in splits and shrinks
 #   tutorial     the tutorials, as programs of one command and as a process per rank
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
@@ -42,7 +43,6 @@ shift
 only=("$@")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 here_script=$here/$(basename "${BASH_SOURCE[0]}")
-
 # No multicast: a program that creates multicast objects can take the host's GPUs out of service.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 unset LD_PRELOAD GOCCL_ALGO GOCCL_TUNING GOCCL_PLAN_DIR GOCCL_DEVICE
@@ -196,17 +196,17 @@ order() { # NAME OVERLAP SEED
   [ $list = 1 ] || [ ! -e "$out/$1.log" ] || ! wanted "$1" || grep '^order: ' "$out/$1.log"
 }
 if [ "$gpus" -lt 2 ]; then
-  skip order "fewer than two GPUs"
+  skip order "fewer than two GPUs"; skip link "fewer than two GPUs"
 else
-  order order.overlap 1 1
-  order order.apart 0 2
+  order order.overlap 1 1; order order.apart 0 2
+  . "$work/bench/links.sh"
 fi
 faults=$work/internal/test/faults
 at fault.goccl 200 "$faults" ./pkg.test -test.v -test.timeout 190s \
   -test.skip '^Test(GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
 at fault.survivors 60 "$faults" ./pkg.test -test.v -test.timeout 55s -test.run '^TestGPUFaults'
 at fault.primitive 60 "$work/primitive" ./pkg.test -test.v -test.timeout 55s -test.run 'Kill|Abort'
-at fault.executor 60 "$work/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'
+at fault.executor 60 "$work/engine/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'
 
 # 5. Tutorials: as they are, and a process per rank.
 for b in "$work"/bin/0*; do step "tutorial.$(basename "$b")" 120 "$b"; done

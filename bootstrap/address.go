@@ -34,7 +34,8 @@ type rootAddress struct {
 // "unix:@name".
 func parseAddress(s string) (a rootAddress, err error) {
 	bad := func(why string) (rootAddress, error) {
-		return rootAddress{}, fmt.Errorf("%w: address %q: %s; want ip:port, host:port, interface:ip:port or unix:@name", ErrInvalid, s, why)
+		return rootAddress{}, fmt.Errorf("%w: address %q: %s; want ip:port, host:port, interface:ip:port or unix:@name",
+			ErrInvalid, s, why)
 	}
 	if name, ok := strings.CutPrefix(s, unixPrefix); ok {
 		if len(name) < 2 || name[0] != '@' || len(name) > 100 {
@@ -189,7 +190,8 @@ func (a rootAddress) listen(ctx context.Context, spec string, family int) (
 		return nil, "", a.notOurs()
 	}
 	if foreign {
-		elsewhere = fmt.Sprintf("rank 0 was told to listen at %s, which is not an address of its host %q; it listens at %s, where others come only if %s leads there",
+		elsewhere = fmt.Sprintf("rank 0 was told to listen at %s, which is not an address of its host %q; it listens at "+
+			"%s, where others come only if %s leads there",
 			a, hostname(), ls[0].Addr(), a.host)
 	}
 	return ls, elsewhere, nil
@@ -197,8 +199,10 @@ func (a rootAddress) listen(ctx context.Context, spec string, family int) (
 
 // notOurs returns the error of a rank 0 that was given another host's address.
 func (a rootAddress) notOurs() error {
-	return fmt.Errorf("%w: %s is not an address of host %q, where rank 0 runs; it has %s. Set MASTER_ADDR to one of them, or start rank 0 on that host; "+
-		"behind a translation of addresses name the interface as well, like eth0:%s", ErrInvalid, a, hostname(), netif.List(), a)
+	return fmt.Errorf("%w: %s is not an address of host %q, where rank 0 runs; it has %s. Set MASTER_ADDR to one of "+
+		"them, or start rank 0 on that host; "+
+		"behind a translation of addresses name the interface as well, like eth0:%s", ErrInvalid, a, hostname(), netif.List(),
+		a)
 }
 
 func hostname() string {
@@ -208,7 +212,8 @@ func hostname() string {
 
 func listenError(a rootAddress, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("rank 0 cannot listen on %s: %w; another job uses it, choose another MASTER_PORT or address", a, err)
+		return fmt.Errorf("rank 0 cannot listen on %s: %w; another job uses it, choose another MASTER_PORT or address", a,
+			err)
 	}
 	return fmt.Errorf("rank 0 cannot listen on %s: %w", a, err)
 }

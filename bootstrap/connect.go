@@ -46,7 +46,8 @@ func listenMesh(c *config, ip netip.Addr) (*meshListeners, error) {
 }
 
 // connectMesh opens one connection to every peer. It dials lower ranks and accepts connections from higher ranks.
-func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, ls *meshListeners) ([]*frameConn, error) {
+func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, ls *meshListeners) ([]*frameConn,
+	error) {
 	world := len(t.members)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -147,24 +148,29 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 
 // dialPeer connects to a lower rank. It tests whether the peer is on this host, unless a configured host id of either
 // side decides that.
-func dialPeer(ctx context.Context, c *config, d *dialer, rank, peer int, t *table, ls *meshListeners) (*frameConn, error) {
+func dialPeer(ctx context.Context, c *config, d *dialer, rank, peer int, t *table, ls *meshListeners) (*frameConn,
+	error) {
 	p := &t.members[peer]
 	told := p.host != [32]byte{} || ls.self.host != [32]byte{}
-	me := greeting{role: roleDialer, world: uint32(len(t.members)), rank: int32(rank), target: int32(peer), session: t.session}
+	me := greeting{role: roleDialer, world: uint32(len(t.members)), rank: int32(rank), target: int32(peer),
+		session: t.session}
 	fc, them, err := (*frameConn)(nil), greeting{}, errNotHere
 	if p.host == ls.self.host {
 		fc, them, err = d.dialHere(ctx, p.unix, me)
 		if told && errors.Is(err, errNotHere) {
-			return nil, fmt.Errorf("%w: GOCCL_HOSTID or NCCL_HOSTID says that rank %d is on this host, but %s: %w", ErrInvalid, peer, wayOut, err)
+			return nil, fmt.Errorf("%w: GOCCL_HOSTID or NCCL_HOSTID says that rank %d is on this host, but %s: %w", ErrInvalid,
+				peer, wayOut, err)
 		}
 		if errors.Is(err, errOtherUser) {
-			c.log.Warn("bootstrap: a peer's socket on this host belongs to another user: it counts as on another host", "rank", rank, "peer", peer, "error", err)
+			c.log.Warn("bootstrap: a peer's socket on this host belongs to another user: it counts as on another host", "rank",
+				rank, "peer", peer, "error", err)
 		}
 	}
 	if errors.Is(err, errNotHere) {
 		ap, ok := p.tcp.addrPort()
 		if !ok || ls.tcp == nil {
-			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a unix socket; set MASTER_ADDR and MASTER_PORT: %w", ErrInvalid, peer, err)
+			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a unix socket; set MASTER_ADDR and "+
+				"MASTER_PORT: %w", ErrInvalid, peer, err)
 		}
 		fc, them, err = d.dial(ctx, []target{{"tcp", ap.String()}}, me)
 	}

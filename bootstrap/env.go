@@ -38,7 +38,8 @@ func (e Env) Address() string {
 }
 
 // ErrNoLauncher means that the environment contains no rank.
-var ErrNoLauncher = errors.New("no launcher's variables are set; start the program with torchrun, mpirun, srun or `goccl run`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
+var ErrNoLauncher = errors.New("no launcher's variables are set; start the program with torchrun, mpirun, srun or " +
+	"`goccl run`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
 
 // FromEnv reads the launcher's variables. It takes the ranks from the first of
 //
@@ -112,13 +113,20 @@ type launcher struct {
 }
 
 var launchers = []launcher{
-	{name: "torchrun", rank: "RANK", size: []string{"WORLD_SIZE"}, local: []string{"LOCAL_RANK"}, localSize: []string{"LOCAL_WORLD_SIZE"}, optional: true},
-	{name: "openmpi", rank: "OMPI_COMM_WORLD_RANK", size: []string{"OMPI_COMM_WORLD_SIZE"}, local: []string{"OMPI_COMM_WORLD_LOCAL_RANK"}, localSize: []string{"OMPI_COMM_WORLD_LOCAL_SIZE"}},
-	{name: "mvapich", rank: "MV2_COMM_WORLD_RANK", size: []string{"MV2_COMM_WORLD_SIZE"}, local: []string{"MV2_COMM_WORLD_LOCAL_RANK"}, localSize: []string{"MV2_COMM_WORLD_LOCAL_SIZE"}},
-	{name: "pmi", rank: "PMI_RANK", size: []string{"PMI_SIZE"}, local: []string{"MPI_LOCALRANKID", "PMI_LOCAL_RANK"}, localSize: []string{"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}},
-	{name: "slurm", rank: "SLURM_PROCID", size: []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}, local: []string{"SLURM_LOCALID"}},
-	{name: "pmix", rank: "PMIX_RANK", size: []string{"PMIX_SIZE", "WORLD_SIZE"}, local: []string{"PMIX_LOCAL_RANK", "LOCAL_RANK"}, localSize: []string{"PMIX_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}},
-	{name: "kubernetes", rank: "JOB_COMPLETION_INDEX", size: []string{"WORLD_SIZE", "PET_NNODES"}, local: []string{"LOCAL_RANK"}, localSize: []string{"LOCAL_WORLD_SIZE"}},
+	{name: "torchrun", rank: "RANK", size: []string{"WORLD_SIZE"}, local: []string{"LOCAL_RANK"},
+		localSize: []string{"LOCAL_WORLD_SIZE"}, optional: true},
+	{name: "openmpi", rank: "OMPI_COMM_WORLD_RANK", size: []string{"OMPI_COMM_WORLD_SIZE"},
+		local: []string{"OMPI_COMM_WORLD_LOCAL_RANK"}, localSize: []string{"OMPI_COMM_WORLD_LOCAL_SIZE"}},
+	{name: "mvapich", rank: "MV2_COMM_WORLD_RANK", size: []string{"MV2_COMM_WORLD_SIZE"},
+		local: []string{"MV2_COMM_WORLD_LOCAL_RANK"}, localSize: []string{"MV2_COMM_WORLD_LOCAL_SIZE"}},
+	{name: "pmi", rank: "PMI_RANK", size: []string{"PMI_SIZE"}, local: []string{"MPI_LOCALRANKID", "PMI_LOCAL_RANK"},
+		localSize: []string{"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}},
+	{name: "slurm", rank: "SLURM_PROCID", size: []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
+		local: []string{"SLURM_LOCALID"}},
+	{name: "pmix", rank: "PMIX_RANK", size: []string{"PMIX_SIZE", "WORLD_SIZE"},
+		local: []string{"PMIX_LOCAL_RANK", "LOCAL_RANK"}, localSize: []string{"PMIX_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}},
+	{name: "kubernetes", rank: "JOB_COMPLETION_INDEX", size: []string{"WORLD_SIZE", "PET_NNODES"},
+		local: []string{"LOCAL_RANK"}, localSize: []string{"LOCAL_WORLD_SIZE"}},
 	{name: "kubernetes", rank: "PET_NODE_RANK", size: []string{"PET_NNODES"}},
 }
 
@@ -137,14 +145,16 @@ func (l launcher) read(v environment) (e Env, err error) {
 		return e, err
 	}
 	if e.WorldSize == 0 && !l.optional {
-		return e, fmt.Errorf("%w: %s is set but not the number of ranks (%s)", ErrInvalid, l.rank, strings.Join(l.size, " or "))
+		return e, fmt.Errorf("%w: %s is set but not the number of ranks (%s)", ErrInvalid, l.rank,
+			strings.Join(l.size, " or "))
 	}
 	switch {
 	case l.name == "slurm":
 		err = e.readSlurm(v)
 	case l.rank == "PET_NODE_RANK" || l.rank == "JOB_COMPLETION_INDEX":
 		if n := v.get("PET_NPROC_PER_NODE"); n != "" && n != "1" && v.get("WORLD_SIZE") == "" {
-			err = fmt.Errorf("%w: PET_NPROC_PER_NODE=%s, but nothing tells the processes of a node apart; start them with torchrun or `goccl run`", ErrInvalid, n)
+			err = fmt.Errorf("%w: PET_NPROC_PER_NODE=%s, but nothing tells the processes of a node apart; start them with "+
+				"torchrun or `goccl run`", ErrInvalid, n)
 		}
 	}
 	return e, err
@@ -219,7 +229,8 @@ func rendezvous(v environment, e *Env) error {
 				e.Socket = jobName("torchrun", addr, strconv.Itoa(port), run, v.get("TORCHELASTIC_RESTART_COUNT"))
 				return nil
 			}
-			port = derivedPort(jobName("torchrun", addr, strconv.Itoa(port), run)) // without the restart count, because each host's agent counts separately
+			// without the restart count, because each host's agent counts separately
+			port = derivedPort(jobName("torchrun", addr, strconv.Itoa(port), run))
 		}
 		e.MasterAddr, e.MasterPort = addr, port
 		return nil
@@ -245,16 +256,19 @@ func derivedRendezvous(v environment, e *Env, oneHost bool) error {
 		oneHost = true
 	}
 	if !oneHost {
-		return fmt.Errorf("%w: no rendezvous for %d ranks, of which %d are on this host: set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port there (mpirun -x, srun --export)",
+		return fmt.Errorf("%w: no rendezvous for %d ranks, of which %d are on this host: set MASTER_ADDR to the host of "+
+			"rank 0 and MASTER_PORT to a free port there (mpirun -x, srun --export)",
 			ErrInvalid, e.WorldSize, e.LocalSize)
 	}
 	if job == "" && e.WorldSize == 1 {
 		job = "single " + strconv.Itoa(os.Getpid())
 	}
 	if job == "" {
-		pid := v.ancestor("hydra_pmi_proxy", "hydra_bstrap_proxy", "mpiexec.hydra", "mpiexec", "mpirun", "orterun", "prterun", "orted", "prted", "slurmstepd", "mpispawn", "mpirun_rsh")
+		pid := v.ancestor("hydra_pmi_proxy", "hydra_bstrap_proxy", "mpiexec.hydra", "mpiexec", "mpirun", "orterun", "prterun",
+			"orted", "prted", "slurmstepd", "mpispawn", "mpirun_rsh")
 		if pid == 0 {
-			return fmt.Errorf("%w: nothing in the environment tells this job from others: set MASTER_ADDR=127.0.0.1 and MASTER_PORT", ErrInvalid)
+			return fmt.Errorf("%w: nothing in the environment tells this job from others: set MASTER_ADDR=127.0.0.1 and "+
+				"MASTER_PORT", ErrInvalid)
 		}
 		job = "ancestor " + strconv.Itoa(pid)
 	}
@@ -264,7 +278,8 @@ func derivedRendezvous(v environment, e *Env, oneHost bool) error {
 
 // jobID returns an id that is equal on all ranks of a job and different between jobs.
 func jobID(v environment) string {
-	if id := firstOf(v, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid", "PMI_JOBID", "MV2_COMM_WORLD_JOBID", "MPIRUN_ID"); id != "" {
+	if id := firstOf(v, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid", "PMI_JOBID",
+		"MV2_COMM_WORLD_JOBID", "MPIRUN_ID"); id != "" {
 		return id
 	}
 	if id := firstOf(v, "SLURM_JOB_ID", "SLURM_JOBID"); id != "" && v.get("SLURM_PROCID") != "" {

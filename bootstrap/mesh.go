@@ -254,7 +254,8 @@ func (m *mesh) beat() {
 				l.seen.Add(paused)
 			}
 			if silent := time.Duration(t - l.seen.Load()); silent > m.c.stall && !l.held.Load() {
-				l.kill(fmt.Errorf("%w: nothing heard for %v: the process is stopped, or its host is unreachable", ErrTimeout, silent.Round(time.Millisecond)))
+				l.kill(fmt.Errorf("%w: nothing heard for %v: the process is stopped, or its host is unreachable", ErrTimeout,
+					silent.Round(time.Millisecond)))
 				continue
 			}
 			select {

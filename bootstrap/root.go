@@ -71,7 +71,8 @@ const (
 func newRoot(c *config, ls []net.Listener, secret []byte, address string, a attempt) *root {
 	r := &root{
 		made: time.Now(),
-		c:    c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}), ended: make(chan struct{}),
+		c:    c, rank: -1, address: address, process: [16]byte(processID()), done: make(chan struct{}),
+		ended: make(chan struct{}),
 		world: c.world, pinned: c.world > 0, attempt: a, members: map[int]*rootMember{}, lateError: newLateError(),
 	}
 	r.acceptor = &acceptor{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter,
@@ -147,7 +148,8 @@ func (r *root) admit(g greeting) verdict {
 		return verdictOK // admitted, to get the late error
 	}
 	if m := r.members[int(g.rank)]; m != nil {
-		r.failLocked(m.rank, verdictDuplicate, fmt.Sprintf("rank %d is claimed by %v and by %v; give every process a rank of its own", m.rank, m.from, g.from))
+		r.failLocked(m.rank, verdictDuplicate,
+			fmt.Sprintf("rank %d is claimed by %v and by %v; give every process a rank of its own", m.rank, m.from, g.from))
 		return verdictDuplicate
 	}
 	if r.phase != phaseJoin {
@@ -165,7 +167,8 @@ func (r *root) mismatch(rank int, from origin, world int) {
 		first := r.members[slices.Min(slices.Collect(maps.Keys(r.members)))]
 		others = fmt.Sprintf("rank %d (%v) says", first.rank, first.from)
 	}
-	r.failLocked(rank, verdictWorld, fmt.Sprintf("rank %d (%v) says that the job has %d ranks, %s %d", rank, from, world, others, r.world))
+	r.failLocked(rank, verdictWorld, fmt.Sprintf("rank %d (%v) says that the job has %d ranks, %s %d", rank, from, world,
+		others, r.world))
 }
 
 func (r *root) abandon(g greeting) {

@@ -23,7 +23,8 @@ func (g *group) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, 
 		members[i] = m
 	}
 	if !slices.Contains(ranks, g.rank) {
-		return nil, fail("Sub", g.rank, -1, fmt.Errorf("%w: rank %d is not in %v; only the ranks listed call Sub", ErrInvalid, g.rank, ranks))
+		return nil, fail("Sub", g.rank, -1, fmt.Errorf("%w: rank %d is not in %v; only the ranks listed call Sub", ErrInvalid,
+			g.rank, ranks))
 	}
 	if g.isClosed() {
 		return nil, fail("Sub", g.rank, -1, ErrClosed)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// A bad buffer of one rank fails that rank's call, which names the address. A short one is found before anything begins: the call may be made again, and
-// its peers learn of it when the rank leaves, or at their deadline. Memory that cannot be touched ends the work of all.
+// A bad buffer of one rank fails that rank's call, which names the address. A short one is found before anything
+// begins: the call may be made again, and its peers learn of it when the rank leaves, or at their deadline. Memory that
+// cannot be touched ends the work of all.
 func TestBadBuffers(t *testing.T) {
 	exe := program(t, "buffers")
 	for _, how := range []string{

@@ -1,8 +1,9 @@
 //go:build cgo && linux
 
-// The functions of goccl.h and goccl_primitive.h. Each checks one flag and calls Go. A forked child never enters the Go runtime, because the
-// threads of the runtime do not exist in the child.
+// The functions of goccl.h, goccl_moe.h and goccl_primitive.h. Each checks one flag and calls Go. A forked child never
+// enters the Go runtime, because the threads of the runtime do not exist in the child.
 #include "door.h"
+#include "goccl_moe.h"
 #include "goccl_primitive.h"
 #include "_cgo_export.h"
 
@@ -35,7 +36,8 @@ const char *goccl_last_error(void) {
 	return last ? last : "";
 }
 
-static const uint64_t *sockets; // sockets[0]: one more than the highest descriptor noted; sockets[fd]: the inode of the socket that was opened as fd
+static const uint64_t *sockets; // sockets[0]: one more than the highest descriptor noted; sockets[fd]: the inode of the
+				// socket that was opened as fd
 static size_t socket_words;
 
 void goccl_door_children(const uint64_t *table, size_t n) {
@@ -71,8 +73,9 @@ __attribute__((destructor)) static void leave(void) {
 }
 
 static goccl_result refuse(void) {
-	static const char forked[] = "this process was forked after goccl was first used, and goccl's threads stayed in the parent: start workers before the "
-				     "first communicator, or with spawn or forkserver instead of fork",
+	static const char forked[] =
+		"this process was forked after goccl was first used, and goccl's threads stayed in the parent: start "
+		"workers before the first communicator, or with spawn or forkserver instead of fork",
 			  exiting[] = "the process is exiting";
 	if (refused == 1)
 		goccl_door_fail(forked, sizeof forked - 1);
@@ -96,7 +99,8 @@ const char *goccl_version(void) { return refused ? "" : gocclgo_version(); }
 void goccl_release(void *p) { free(p); }
 
 const char *goccl_result_name(goccl_result r) {
-	static const char *const names[] = {"success", "CUDA error", "system error", "internal error", "invalid argument", "invalid usage", "peer dead", "in progress",
-					    "timeout", "aborted", "mismatch", "unsupported", "closed", "forked", "out of memory"};
+	static const char *const names[] = {"success", "CUDA error", "system error", "internal error",
+		"invalid argument", "invalid usage", "peer dead", "in progress", "timeout", "aborted", "mismatch",
+		"unsupported", "closed", "forked", "out of memory"};
 	return r >= 0 && (size_t)r < sizeof names / sizeof *names ? names[r] : "unknown result";
 }

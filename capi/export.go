@@ -88,6 +88,13 @@ func gocclgo_submit(reqs *C.goccl_request, n C.uint64_t) (r C.goccl_result) {
 	return result(core.Submit(unsafe.Slice((*core.Request)(unsafe.Pointer(reqs)), int(n))))
 }
 
+//export gocclgo_estimate
+func gocclgo_estimate(reqs *C.goccl_request, n C.uint64_t, out *C.double) (r C.goccl_result) {
+	defer catch(&r)
+	us, err := core.Estimate(unsafe.Slice((*core.Request)(unsafe.Pointer(reqs)), int(n)))
+	return store(out, C.double(us), err)
+}
+
 //export gocclgo_check
 func gocclgo_check(req *C.goccl_request) (r C.goccl_result) {
 	defer catch(&r)
@@ -98,5 +105,7 @@ func gocclgo_check(req *C.goccl_request) (r C.goccl_result) {
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(core.Request{})-unsafe.Sizeof(C.goccl_request{})]
 	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.Stream)-unsafe.Offsetof(C.goccl_request{}.stream)]
+	_ = [1]struct{}{}[unsafe.Sizeof(core.CallConfig{})-unsafe.Sizeof(C.goccl_call_config{})]
+	_ = [1]struct{}{}[unsafe.Offsetof(core.CallConfig{}.Launched)-unsafe.Offsetof(C.goccl_call_config{}.launched)]
 	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.RecvDispls)-unsafe.Offsetof(C.goccl_request{}.recv_displs)]
 )

@@ -41,13 +41,15 @@ func gocclgo_unique_id_close(id *C.goccl_unique_id) (r C.goccl_result) {
 }
 
 //export gocclgo_bootstrap_join_id
-func gocclgo_bootstrap_join_id(id *C.goccl_unique_id, rank, size C.int32_t, timeout C.int64_t, out *C.goccl_bootstrap) (r C.goccl_result) {
+func gocclgo_bootstrap_join_id(id *C.goccl_unique_id, rank, size C.int32_t, timeout C.int64_t,
+	out *C.goccl_bootstrap) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.JoinID(uniqueID(id), int(rank), int(size), nanoseconds(timeout)))
 }
 
 //export gocclgo_bootstrap_join_address
-func gocclgo_bootstrap_join_address(address *C.char, rank, size C.int32_t, timeout C.int64_t, out *C.goccl_bootstrap) (r C.goccl_result) {
+func gocclgo_bootstrap_join_address(address *C.char, rank, size C.int32_t, timeout C.int64_t,
+	out *C.goccl_bootstrap) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.JoinAddress(C.GoString(address), int(rank), int(size), nanoseconds(timeout)))
 }
@@ -87,19 +89,22 @@ func gocclgo_bootstrap_info(h C.goccl_bootstrap, rank, size, localRank, localSiz
 }
 
 //export gocclgo_bootstrap_send
-func gocclgo_bootstrap_send(h C.goccl_bootstrap, peer, tag C.int32_t, data unsafe.Pointer, n C.uint64_t, timeout C.int64_t) (r C.goccl_result) {
+func gocclgo_bootstrap_send(h C.goccl_bootstrap, peer, tag C.int32_t, data unsafe.Pointer, n C.uint64_t,
+	timeout C.int64_t) (r C.goccl_result) {
 	defer catch(&r)
 	return result(core.BootstrapSend(core.Handle(h), int(peer), int(tag), bytesOf(data, n), nanoseconds(timeout)))
 }
 
 //export gocclgo_bootstrap_recv
-func gocclgo_bootstrap_recv(h C.goccl_bootstrap, peer, tag C.int32_t, timeout C.int64_t, data *unsafe.Pointer, n *C.uint64_t) (r C.goccl_result) {
+func gocclgo_bootstrap_recv(h C.goccl_bootstrap, peer, tag C.int32_t, timeout C.int64_t, data *unsafe.Pointer,
+	n *C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
 	return giveBytes(data, n)(core.BootstrapRecv(core.Handle(h), int(peer), int(tag), nanoseconds(timeout)))
 }
 
 //export gocclgo_bootstrap_all_gather
-func gocclgo_bootstrap_all_gather(h C.goccl_bootstrap, mine unsafe.Pointer, n C.uint64_t, all unsafe.Pointer, timeout C.int64_t) (r C.goccl_result) {
+func gocclgo_bootstrap_all_gather(h C.goccl_bootstrap, mine unsafe.Pointer, n C.uint64_t, all unsafe.Pointer,
+	timeout C.int64_t) (r C.goccl_result) {
 	defer catch(&r)
 	_, size, _, _, err := core.BootstrapInfo(core.Handle(h))
 	if err == nil && n > bootstrap.MaxMessage {
@@ -108,7 +113,8 @@ func gocclgo_bootstrap_all_gather(h C.goccl_bootstrap, mine unsafe.Pointer, n C.
 	if err != nil {
 		return result(err)
 	}
-	return result(core.BootstrapAllGather(core.Handle(h), bytesOf(mine, n), bytesOf(all, n*C.uint64_t(size)), nanoseconds(timeout)))
+	return result(core.BootstrapAllGather(core.Handle(h), bytesOf(mine, n), bytesOf(all, n*C.uint64_t(size)),
+		nanoseconds(timeout)))
 }
 
 //export gocclgo_bootstrap_barrier

@@ -21,7 +21,8 @@ func gocclgo_semaphore_stub_create(conn C.goccl_object, out *C.goccl_object) (r 
 }
 
 //export gocclgo_semaphore_stub_deserialize
-func gocclgo_semaphore_stub_deserialize(ctx C.goccl_object, data unsafe.Pointer, n C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_semaphore_stub_deserialize(ctx C.goccl_object, data unsafe.Pointer, n C.uint64_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.ReadSemaphoreStub(object(ctx), bytesOf(data, n)))
 }
@@ -58,19 +59,22 @@ func gocclgo_base_memory_channel_create(sema C.goccl_object, out *C.goccl_object
 }
 
 //export gocclgo_memory_channel_create
-func gocclgo_memory_channel_create(sema, dst, src, packetBuffer C.goccl_object, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_memory_channel_create(sema, dst, src, packetBuffer C.goccl_object,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.NewMemoryChannel(object(sema), object(dst), object(src), object(packetBuffer)))
 }
 
 //export gocclgo_switch_channel_create
-func gocclgo_switch_channel_create(comm C.goccl_object, dev C.goccl_device, mem C.goccl_object, tag C.int32_t, timeout C.int64_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_switch_channel_create(comm C.goccl_object, dev C.goccl_device, mem C.goccl_object, tag C.int32_t,
+	timeout C.int64_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.NewSwitchChannel(object(comm), core.Handle(dev), object(mem), int(tag), nanoseconds(timeout)))
 }
 
 //export gocclgo_channel_run
-func gocclgo_channel_run(h C.goccl_object, op C.uint32_t, a, b, size C.uint64_t, flag C.uint32_t, signalled *C.int32_t) (r C.goccl_result) {
+func gocclgo_channel_run(h C.goccl_object, op C.uint32_t, a, b, size C.uint64_t, flag C.uint32_t,
+	signalled *C.int32_t) (r C.goccl_result) {
 	defer catch(&r)
 	ok, err := core.RunChannel(object(h), core.ChannelOp(op), uint64(a), uint64(b), uint64(size), uint32(flag))
 	if signalled != nil {
@@ -80,7 +84,8 @@ func gocclgo_channel_run(h C.goccl_object, op C.uint32_t, a, b, size C.uint64_t,
 }
 
 //export gocclgo_fifo_create
-func gocclgo_fifo_create(ctx C.goccl_object, dev C.goccl_device, size C.int32_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_fifo_create(ctx C.goccl_object, dev C.goccl_device, size C.int32_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.NewFifo(object(ctx), core.Handle(dev), int(size)))
 }
@@ -90,8 +95,10 @@ func gocclgo_fifo_poll(h C.goccl_object, out *C.goccl_trigger, found *C.int32_t)
 	defer catch(&r)
 	t, position, ok, err := core.FifoPoll(object(h))
 	if err == nil && ok {
-		*out = C.goccl_trigger{_type: C.uint64_t(t.Type), size: C.uint64_t(t.Size), src: C.uint64_t(t.Src), src_offset: C.uint64_t(t.SrcOffset),
-			dst: C.uint64_t(t.Dst), dst_offset: C.uint64_t(t.DstOffset), semaphore: C.uint64_t(t.Semaphore), position: C.uint64_t(position)}
+		*out = C.goccl_trigger{_type: C.uint64_t(t.Type), size: C.uint64_t(t.Size), src: C.uint64_t(t.Src),
+			src_offset: C.uint64_t(t.SrcOffset),
+			dst:        C.uint64_t(t.Dst), dst_offset: C.uint64_t(t.DstOffset), semaphore: C.uint64_t(t.Semaphore),
+			position: C.uint64_t(position)}
 	}
 	return store(found, truth(ok), err)
 }
@@ -110,7 +117,8 @@ func gocclgo_fifo_size(h C.goccl_object, out *C.int32_t) (r C.goccl_result) {
 }
 
 //export gocclgo_proxy_service_create
-func gocclgo_proxy_service_create(ctx C.goccl_object, dev C.goccl_device, fifoSize C.int32_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_proxy_service_create(ctx C.goccl_object, dev C.goccl_device, fifoSize C.int32_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.NewProxyService(object(ctx), core.Handle(dev), int(fifoSize)))
 }

@@ -67,9 +67,19 @@ func gocclgo_context_recover(h C.goccl_object) (r C.goccl_result) {
 }
 
 //export gocclgo_endpoint_create
-func gocclgo_endpoint_create(ctx C.goccl_object, transport C.int32_t, dev C.goccl_device, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_endpoint_create(ctx C.goccl_object, transport C.int32_t, dev C.goccl_device,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.NewEndpoint(object(ctx), int(transport), core.Handle(dev)))
+}
+
+//export gocclgo_endpoint_create_rdma
+func gocclgo_endpoint_create_rdma(ctx C.goccl_object, transport, adapter C.int32_t, dev C.goccl_device,
+	port, gid, queue, sends, receives C.int32_t, out *C.goccl_object) (r C.goccl_result) {
+	defer catch(&r)
+	return give(out)(core.NewRDMAEndpoint(object(ctx), int(transport), int(adapter), core.Handle(dev),
+		core.RDMAOptions{Port: int(port), GIDIndex: int(gid), QueueDepth: int(queue), SendDepth: int(sends),
+			ReceiveDepth: int(receives)}))
 }
 
 //export gocclgo_endpoint_deserialize
@@ -107,7 +117,8 @@ func gocclgo_connection_info(h C.goccl_object, transport, peer, tag *C.int32_t) 
 }
 
 //export gocclgo_connection_write
-func gocclgo_connection_write(h, dst C.goccl_object, dstOff C.uint64_t, src C.goccl_object, srcOff, size C.uint64_t) (r C.goccl_result) {
+func gocclgo_connection_write(h, dst C.goccl_object, dstOff C.uint64_t, src C.goccl_object, srcOff,
+	size C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
 	return result(core.Write(object(h), object(dst), uint64(dstOff), object(src), uint64(srcOff), uint64(size)))
 }
@@ -119,7 +130,8 @@ func gocclgo_connection_atomic_add(h, dst C.goccl_object, off, delta C.uint64_t)
 }
 
 //export gocclgo_connection_update_and_sync
-func gocclgo_connection_update_and_sync(h, dst C.goccl_object, off C.uint64_t, src *C.uint64_t, value C.uint64_t) (r C.goccl_result) {
+func gocclgo_connection_update_and_sync(h, dst C.goccl_object, off C.uint64_t, src *C.uint64_t,
+	value C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
 	return result(core.UpdateAndSync(object(h), object(dst), uint64(off), (*uint64)(unsafe.Pointer(src)), uint64(value)))
 }
@@ -131,19 +143,22 @@ func gocclgo_connection_flush(h C.goccl_object, timeout C.int64_t) (r C.goccl_re
 }
 
 //export gocclgo_memory_register
-func gocclgo_memory_register(ctx C.goccl_object, dev C.goccl_device, p unsafe.Pointer, size C.uint64_t, flags C.uint32_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_memory_register(ctx C.goccl_object, dev C.goccl_device, p unsafe.Pointer, size C.uint64_t,
+	flags C.uint32_t, out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.RegisterMemory(object(ctx), core.Handle(dev), uintptr(p), uint64(size), uint32(flags)))
 }
 
 //export gocclgo_memory_deserialize
-func gocclgo_memory_deserialize(ctx C.goccl_object, data unsafe.Pointer, n C.uint64_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_memory_deserialize(ctx C.goccl_object, data unsafe.Pointer, n C.uint64_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.ReadMemory(object(ctx), bytesOf(data, n)))
 }
 
 //export gocclgo_memory_info
-func gocclgo_memory_info(h C.goccl_object, data, original *C.uintptr_t, size *C.uint64_t, flags *C.uint32_t, local *C.int32_t) (r C.goccl_result) {
+func gocclgo_memory_info(h C.goccl_object, data, original *C.uintptr_t, size *C.uint64_t, flags *C.uint32_t,
+	local *C.int32_t) (r C.goccl_result) {
 	defer catch(&r)
 	d, o, s, f, l, err := core.MemoryInfo(object(h))
 	if err != nil {
@@ -167,19 +182,22 @@ func gocclgo_communicator_create(boot C.goccl_bootstrap, ctx C.goccl_object, out
 }
 
 //export gocclgo_communicator_connect
-func gocclgo_communicator_connect(h C.goccl_object, transport C.int32_t, dev C.goccl_device, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_communicator_connect(h C.goccl_object, transport C.int32_t, dev C.goccl_device, rank, tag C.int32_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.Connect(object(h), int(transport), core.Handle(dev), int(rank), int(tag)))
 }
 
 //export gocclgo_communicator_connect_endpoint
-func gocclgo_communicator_connect_endpoint(h, endpoint C.goccl_object, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_communicator_connect_endpoint(h, endpoint C.goccl_object, rank, tag C.int32_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.ConnectEndpoint(object(h), object(endpoint), int(rank), int(tag)))
 }
 
 //export gocclgo_communicator_send_memory
-func gocclgo_communicator_send_memory(h, mem C.goccl_object, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_communicator_send_memory(h, mem C.goccl_object, rank, tag C.int32_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.SendMemory(object(h), object(mem), int(rank), int(tag)))
 }
@@ -191,7 +209,8 @@ func gocclgo_communicator_recv_memory(h C.goccl_object, rank, tag C.int32_t, out
 }
 
 //export gocclgo_communicator_build_semaphore
-func gocclgo_communicator_build_semaphore(h, conn C.goccl_object, rank, tag C.int32_t, out *C.goccl_object) (r C.goccl_result) {
+func gocclgo_communicator_build_semaphore(h, conn C.goccl_object, rank, tag C.int32_t,
+	out *C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)
 	return give(out)(core.BuildSemaphore(object(h), object(conn), int(rank), int(tag)))
 }

@@ -21,7 +21,8 @@ import (
 func TestAForkedChildHidesNoDeath(t *testing.T) {
 	dir := libraries(t)
 	exe := filepath.Join(t.TempDir(), "forked")
-	if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", exe, filepath.Join("testdata", "forked.c"),
+	if out, err := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", exe,
+		filepath.Join("testdata", "forked.c"),
 		"-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("forked.c: %v\n%s", err, out)
 	}
@@ -30,7 +31,8 @@ func TestAForkedChildHidesNoDeath(t *testing.T) {
 		var ranks [2]*exec.Cmd
 		var lines [2]*bufio.Scanner
 		for r := range ranks {
-			ranks[r] = command(t, environment(t, fmt.Sprintf("GOCCL_HOSTID=host-%d", r), "GOCCL_SECRET=forked"), exe, filepath.Join(dir, "libgoccl.so"),
+			ranks[r] = command(t, environment(t, fmt.Sprintf("GOCCL_HOSTID=host-%d", r), "GOCCL_SECRET=forked"), exe,
+				filepath.Join(dir, "libgoccl.so"),
 				address, strconv.Itoa(r))
 			out, err := ranks[r].StdoutPipe()
 			if err != nil {

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/capi/internal/core"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
@@ -157,6 +157,6 @@ func allReduce(t *testing.T) core.Request {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = core.Free(mem) })
-	return core.Request{Comm: comms[0], Collective: uint32(algorithm.AllReduce), Type: uint32(datatype.Float32),
+	return core.Request{Comm: comms[0], Collective: uint32(collective.AllReduce), Type: uint32(datatype.Float32),
 		Send: mem, Recv: mem, Stream: stream}
 }

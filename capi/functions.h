@@ -1,5 +1,5 @@
-// Every function of goccl.h and goccl_primitive.h that calls Go: DOOR(name, parameters, arguments). The includer
-// defines DOOR. Arguments lose their const, which the Go functions' declarations do not have.
+// Every function of goccl.h, goccl_moe.h and goccl_primitive.h that calls Go: DOOR(name, parameters, arguments). The
+// includer defines DOOR. Arguments lose their const, which the Go functions' declarations do not have.
 
 // goccl.h
 DOOR(device_open, (int32_t kind, int32_t index, goccl_device *device), (kind, index, device))
@@ -54,8 +54,17 @@ DOOR(comm_split_start, (goccl_comm comm, int32_t color, int32_t key, const goccl
 DOOR(comm_shrink_start, (goccl_comm comm, const int32_t *exclude, int32_t n, int32_t abort,
      const goccl_comm_config *config, goccl_comm *child),
      (comm, (int32_t *)exclude, n, abort, (goccl_comm_config *)config, child))
+DOOR(comm_unique_id, (goccl_comm comm, int64_t timeout_ns, goccl_unique_id *id), (comm, timeout_ns, id))
+DOOR(comm_grow_start, (goccl_comm comm, int32_t size, const goccl_unique_id *id, const goccl_comm_config *config,
+     goccl_comm *grown),
+     (comm, size, (goccl_unique_id *)id, (goccl_comm_config *)config, grown))
+DOOR(comm_suspend_start, (goccl_comm comm), (comm))
+DOOR(comm_resume_start, (goccl_comm comm), (comm))
+DOOR(comm_memory, (goccl_comm comm, uint64_t *suspendable, uint64_t *persistent, int32_t *suspended),
+     (comm, suspendable, persistent, suspended))
 DOOR(comm_wait, (goccl_comm comm), (comm))
 DOOR(comm_info_get, (goccl_comm comm, goccl_comm_info *info), (comm, info))
+DOOR(comm_hash, (goccl_comm comm, uint64_t *hash), (comm, hash))
 DOOR(comm_error, (goccl_comm comm), (comm))
 DOOR(comm_finalize, (goccl_comm comm), (comm))
 DOOR(comm_destroy, (goccl_comm comm), (comm))
@@ -64,10 +73,42 @@ DOOR(comm_revoke, (goccl_comm comm), (comm))
 DOOR(op_create, (goccl_comm comm, uint32_t type, const void *scalar, int32_t on_host, uint32_t *op),
      (comm, type, (void *)scalar, on_host, op))
 DOOR(op_destroy, (goccl_comm comm, uint32_t op), (comm, op))
+DOOR(records, (const char *format, void **data, uint64_t *size), ((char *)format, data, size))
 DOOR(window_register, (goccl_comm comm, void *ptr, uint64_t size, goccl_window *window), (comm, ptr, size, window))
+DOOR(flat_register, (goccl_comm comm, void *ptr, uint64_t size, goccl_window *window), (comm, ptr, size, window))
+DOOR(flat_wait, (goccl_window window, goccl_flat *flat), (window, flat))
 DOOR(window_deregister, (goccl_window window), (window))
+DOOR(fusion_create, (goccl_comm comm, const goccl_fusion_config *config, goccl_fusion *fusion),
+     (comm, (goccl_fusion_config *)config, fusion))
+DOOR(fusion_all_reduce, (goccl_fusion fusion, const goccl_fused_request *request),
+     (fusion, (goccl_fused_request *)request))
+DOOR(fusion_tune, (goccl_fusion fusion, uint64_t tokens, uint64_t hidden, uint32_t type),
+     (fusion, tokens, hidden, type))
+DOOR(fusion_destroy, (goccl_fusion fusion), (fusion))
+DOOR(put_signal, (goccl_window window, uint64_t offset, const void *src, uint64_t size, int32_t peer,
+     int32_t context, int32_t index, uintptr_t stream),
+     (window, offset, (void *)src, size, peer, context, index, stream))
+DOOR(signal, (goccl_comm comm, int32_t peer, int32_t context, int32_t index, uintptr_t stream),
+     (comm, peer, context, index, stream))
+DOOR(wait_signal, (goccl_comm comm, int32_t n, const goccl_signal_wait *waits, uintptr_t stream),
+     (comm, n, (goccl_signal_wait *)waits, stream))
+DOOR(estimate, (const goccl_request *requests, uint64_t n, double *microseconds),
+     ((goccl_request *)requests, n, microseconds))
+DOOR(notify, (goccl_comm comm, uintptr_t stream, void (*f)(void *), void *arg), (comm, stream, (void *)f, arg))
 DOOR(check, (goccl_request *request), (request))
 DOOR(submit, (const goccl_request *requests, uint64_t n), ((goccl_request *)requests, n))
+
+// goccl_moe.h
+DOOR(moe_bytes, (int32_t ranks, uint64_t tokens, const goccl_moe_shape *shape, uint64_t *bytes),
+     (ranks, tokens, (goccl_moe_shape *)shape, bytes))
+DOOR(moe_create, (goccl_comm comm, const goccl_moe_size *size, goccl_moe *moe), (comm, (goccl_moe_size *)size, moe))
+DOOR(moe_destroy, (goccl_moe moe), (moe))
+DOOR(moe_layout, (goccl_moe moe, const goccl_moe_shape *shape, goccl_moe_offsets *offsets),
+     (moe, (goccl_moe_shape *)shape, offsets))
+DOOR(moe_count, (goccl_moe moe, const goccl_moe_count_args *args), (moe, (goccl_moe_count_args *)args))
+DOOR(moe_notify, (goccl_moe moe, const goccl_moe_notify_args *args), (moe, (goccl_moe_notify_args *)args))
+DOOR(moe_dispatch, (goccl_moe moe, const goccl_moe_dispatch_args *args), (moe, (goccl_moe_dispatch_args *)args))
+DOOR(moe_combine, (goccl_moe moe, const goccl_moe_combine_args *args), (moe, (goccl_moe_combine_args *)args))
 
 // goccl_primitive.h
 DOOR(object_close, (goccl_object object), (object))
@@ -79,6 +120,9 @@ DOOR(context_error, (goccl_object context), (context))
 DOOR(context_recover, (goccl_object context), (context))
 DOOR(endpoint_create, (goccl_object context, int32_t transport, goccl_device device, goccl_object *endpoint),
      (context, transport, device, endpoint))
+DOOR(endpoint_create_rdma, (goccl_object context, int32_t transport, int32_t adapter, goccl_device device, int32_t port,
+     int32_t gid_index, int32_t queue_depth, int32_t send_depth, int32_t receive_depth, goccl_object *endpoint),
+     (context, transport, adapter, device, port, gid_index, queue_depth, send_depth, receive_depth, endpoint))
 DOOR(endpoint_deserialize, (const void *data, uint64_t size, goccl_object *endpoint), ((void *)data, size, endpoint))
 DOOR(endpoint_info, (goccl_object endpoint, int32_t *transport, int32_t *kind, int32_t *index, int32_t *local),
      (endpoint, transport, kind, index, local))

@@ -47,11 +47,13 @@ enum {
 	GOCCL_OUT_OF_MEMORY = 14
 };
 
-/* Handles. 0 is never a valid handle. A destroyed handle is detected: its value comes again only after 2^32 handles were freed. */
+/* Handles. 0 is never a valid handle. A destroyed handle is detected: its value comes again only after 2^32 handles
+ * were freed. */
 typedef uint64_t goccl_device;
 typedef uint64_t goccl_bootstrap;
 typedef uint64_t goccl_comm;
 typedef uint64_t goccl_window;
+typedef uint64_t goccl_fusion;
 
 typedef struct goccl_unique_id { unsigned char bytes[128]; } goccl_unique_id;
 
@@ -59,17 +61,21 @@ enum { GOCCL_DEVICE_HOST = 1, GOCCL_DEVICE_CUDA = 2 };
 
 /* Element types, numbered as in NCCL. */
 enum {
-	GOCCL_INT8 = 0, GOCCL_UINT8 = 1, GOCCL_INT32 = 2, GOCCL_UINT32 = 3, GOCCL_INT64 = 4, GOCCL_UINT64 = 5, GOCCL_FLOAT16 = 6,
-	GOCCL_FLOAT32 = 7, GOCCL_FLOAT64 = 8, GOCCL_BFLOAT16 = 9, GOCCL_FLOAT8E4M3 = 10, GOCCL_FLOAT8E5M2 = 11
+	GOCCL_INT8 = 0, GOCCL_UINT8 = 1, GOCCL_INT32 = 2, GOCCL_UINT32 = 3, GOCCL_INT64 = 4, GOCCL_UINT64 = 5,
+	GOCCL_FLOAT16 = 6, GOCCL_FLOAT32 = 7, GOCCL_FLOAT64 = 8, GOCCL_BFLOAT16 = 9, GOCCL_FLOAT8E4M3 = 10,
+	GOCCL_FLOAT8E5M2 = 11
 };
 
 /* Reduction operators. goccl_op_create returns numbers from GOCCL_FIRST_CREATED_OP on. */
-enum { GOCCL_SUM = 0, GOCCL_PROD = 1, GOCCL_MAX = 2, GOCCL_MIN = 3, GOCCL_AVG = 4, GOCCL_PREMULSUM = 5, GOCCL_FIRST_CREATED_OP = 0x10000 };
+enum {
+	GOCCL_SUM = 0, GOCCL_PROD = 1, GOCCL_MAX = 2, GOCCL_MIN = 3, GOCCL_AVG = 4, GOCCL_PREMULSUM = 5,
+	GOCCL_FIRST_CREATED_OP = 0x10000
+};
 
 enum {
-	GOCCL_ALL_REDUCE = 1, GOCCL_ALL_GATHER = 2, GOCCL_REDUCE_SCATTER = 3, GOCCL_ALL_TO_ALL = 4, GOCCL_ALL_TO_ALL_V = 5, GOCCL_BROADCAST = 6,
-	GOCCL_REDUCE = 7, GOCCL_GATHER = 8, GOCCL_SCATTER = 9, GOCCL_SEND = 10, GOCCL_RECV = 11, GOCCL_BARRIER = 12,
-	GOCCL_ALL_TO_ALL_V_DEVICE = 13
+	GOCCL_ALL_REDUCE = 1, GOCCL_ALL_GATHER = 2, GOCCL_REDUCE_SCATTER = 3, GOCCL_ALL_TO_ALL = 4,
+	GOCCL_ALL_TO_ALL_V = 5, GOCCL_BROADCAST = 6, GOCCL_REDUCE = 7, GOCCL_GATHER = 8, GOCCL_SCATTER = 9,
+	GOCCL_SEND = 10, GOCCL_RECV = 11, GOCCL_BARRIER = 12, GOCCL_ALL_TO_ALL_V_DEVICE = 13
 };
 
 /* One collective call of one rank. R is the number of ranks; sizes are in elements.
@@ -102,9 +108,25 @@ typedef struct goccl_request {
 	uint64_t scalar;        /* GOCCL_PREMULSUM: the factor, an element of type in the low bytes */
 	const void *scalar_ptr; /* GOCCL_PREMULSUM: unless NULL, the device reads the factor here while the collective runs */
 	const int64_t *send_counts, *send_displs, *recv_counts, *recv_displs;
-	uint64_t send_elements, recv_elements; /* GOCCL_ALL_TO_ALL_V_DEVICE: lengths of send and recv, which are the bounds of all accesses; 0: not known */
-	uint64_t reserved[1];                  /* zero */
+	/* GOCCL_ALL_TO_ALL_V_DEVICE: lengths of send and recv, which are the bounds of all accesses; 0: not known */
+	uint64_t send_elements, recv_elements;
+	const struct goccl_call_config *config; /* NULL: none */
 } goccl_request;
+
+/* The configuration of one call, which all ranks give alike. It is read before goccl_submit returns. */
+typedef struct goccl_call_config {
+	uint32_t size; /* sizeof(goccl_call_config) */
+	/* The least and the most thread blocks of the call's kernel; 0: as the communicator's. The communicator's own limits
+	 * hold as well. The host device ignores them. */
+	uint16_t min_ctas, max_ctas;
+	/* Names of algorithms, as GOCCL_ALGO has them, separated by commas, in any case: the first that can run this
+	 * collective runs it. Names of NCCL stand for the nearest of goccl's: ring, and tree for one_shot_ll128. NULL or
+	 * "": the communicator chooses. */
+	const char *algorithms;
+	uint32_t force; /* 1: the call is refused when none of algorithms is there; 0: then the communicator chooses */
+	uint32_t reserved;
+	uintptr_t launched; /* a CUevent that is recorded behind the call's work; 0: none */
+} goccl_call_config;
 
 typedef struct goccl_comm_config {
 	uint32_t size;          /* sizeof(goccl_comm_config) */
@@ -114,16 +136,32 @@ typedef struct goccl_comm_config {
 	int64_t timeout_ns;
 	int64_t op_timeout_ns;  /* for a collective's wait for its peers; 0: GOCCL_OP_TIMEOUT, else none */
 	const char *name;       /* for logs; may be NULL */
-	uint64_t separate_graphs; /* 1: launches of CUDA graphs are not ordered with each other or with calls outside of graphs; 0: they are */
-	uint64_t reserved[3];   /* zero */
+	/* 0: launches of CUDA graphs are ordered with each other and with calls outside of graphs. 1: they are not. 2: calls
+	 * on several streams of one capture are not ordered either: each stays on the stream that it was captured on, and
+	 * the caller orders them. */
+	uint64_t separate_graphs;
+	/* The least and the most thread blocks of a collective's kernel; 0: GOCCL_MAX_CTAS, else as many as are fastest. The
+	 * smallest max_ctas and the largest min_ctas of any rank hold for all. */
+	uint16_t min_ctas, max_ctas;
+	/* Signals of one-sided calls: contexts, and signals of each peer in a context. 0: 1 of each. */
+	uint16_t rma_contexts, rma_signals;
+	uint64_t reserved[2];   /* zero */
 } goccl_comm_config;
 
 typedef struct goccl_comm_info {
 	int32_t rank, size;
 	int32_t device_kind, device_index;
 	goccl_device device;
-	int32_t non_blocking, reserved;
+	int32_t non_blocking;
+	int32_t reaches; /* 1: kernels of every rank can address the memory of all ranks. 0 during set-up */
 } goccl_comm_info;
+
+/* A flat window: the part of rank p is at base + p*stride. */
+typedef struct goccl_flat {
+	uint64_t base, stride;
+	uint64_t abort; /* address of a 32-bit word for kernels to poll: not 0 after a failure or an abort; 0: none */
+	uint64_t reserved[5];
+} goccl_flat;
 
 /* The library. */
 uint32_t goccl_abi_version(void);
@@ -163,20 +201,26 @@ goccl_result goccl_stream_destroy(goccl_device device, uintptr_t stream);
 goccl_result goccl_unique_id_create(int64_t timeout_ns, goccl_unique_id *id);
 /* Stops serving id, if this process serves it and ranks are still missing. */
 goccl_result goccl_unique_id_close(const goccl_unique_id *id);
-goccl_result goccl_bootstrap_join_id(const goccl_unique_id *id, int32_t rank, int32_t size, int64_t timeout_ns, goccl_bootstrap *bootstrap);
+goccl_result goccl_bootstrap_join_id(
+	const goccl_unique_id *id, int32_t rank, int32_t size, int64_t timeout_ns, goccl_bootstrap *bootstrap);
 /* address: "ip:port", "host:port" or "interface:ip:port"; rank 0 listens there. */
-goccl_result goccl_bootstrap_join_address(const char *address, int32_t rank, int32_t size, int64_t timeout_ns, goccl_bootstrap *bootstrap);
+goccl_result goccl_bootstrap_join_address(
+	const char *address, int32_t rank, int32_t size, int64_t timeout_ns, goccl_bootstrap *bootstrap);
 /* Uses the environment variables that torchrun, mpirun, srun and similar launchers set. */
 goccl_result goccl_bootstrap_join_env(int64_t timeout_ns, goccl_bootstrap *bootstrap);
 /* Makes all size ranks of a job inside this process. bootstraps has room for size handles. */
 goccl_result goccl_bootstrap_local(int32_t size, goccl_bootstrap *bootstraps);
 /* local_rank and local_size count the ranks of this host; any pointer may be NULL. */
-goccl_result goccl_bootstrap_info(goccl_bootstrap bootstrap, int32_t *rank, int32_t *size, int32_t *local_rank, int32_t *local_size);
-goccl_result goccl_bootstrap_send(goccl_bootstrap bootstrap, int32_t peer, int32_t tag, const void *data, uint64_t size, int64_t timeout_ns);
+goccl_result goccl_bootstrap_info(
+	goccl_bootstrap bootstrap, int32_t *rank, int32_t *size, int32_t *local_rank, int32_t *local_size);
+goccl_result goccl_bootstrap_send(
+	goccl_bootstrap bootstrap, int32_t peer, int32_t tag, const void *data, uint64_t size, int64_t timeout_ns);
 /* *data must be freed with goccl_release. */
-goccl_result goccl_bootstrap_recv(goccl_bootstrap bootstrap, int32_t peer, int32_t tag, int64_t timeout_ns, void **data, uint64_t *size);
+goccl_result goccl_bootstrap_recv(
+	goccl_bootstrap bootstrap, int32_t peer, int32_t tag, int64_t timeout_ns, void **data, uint64_t *size);
 /* Every rank contributes size bytes; all has room for the bytes of every rank. */
-goccl_result goccl_bootstrap_all_gather(goccl_bootstrap bootstrap, const void *mine, uint64_t size, void *all, int64_t timeout_ns);
+goccl_result goccl_bootstrap_all_gather(
+	goccl_bootstrap bootstrap, const void *mine, uint64_t size, void *all, int64_t timeout_ns);
 goccl_result goccl_bootstrap_barrier(goccl_bootstrap bootstrap, int64_t timeout_ns);
 goccl_result goccl_bootstrap_close(goccl_bootstrap bootstrap);
 
@@ -186,20 +230,46 @@ goccl_result goccl_bootstrap_close(goccl_bootstrap bootstrap);
  * returns when it is ready, or with the reason of the failure (the handle must then still be aborted or destroyed). The
  * other functions start the set-up and wait for it.
  */
-goccl_result goccl_comm_start(const goccl_unique_id *id, int32_t rank, int32_t size, goccl_device device, const goccl_comm_config *config, goccl_comm *comm);
+goccl_result goccl_comm_start(const goccl_unique_id *id, int32_t rank, int32_t size, goccl_device device,
+	const goccl_comm_config *config, goccl_comm *comm);
 /* The caller keeps the bootstrap, and closes it after the communicator. */
-goccl_result goccl_comm_create(goccl_bootstrap bootstrap, goccl_device device, const goccl_comm_config *config, goccl_comm *comm);
+goccl_result goccl_comm_create(
+	goccl_bootstrap bootstrap, goccl_device device, const goccl_comm_config *config, goccl_comm *comm);
 /* All n ranks in this process, rank i on devices[i]. */
-goccl_result goccl_comm_init_all(int32_t n, const goccl_device *devices, const goccl_comm_config *config, goccl_comm *comms);
+goccl_result goccl_comm_init_all(
+	int32_t n, const goccl_device *devices, const goccl_comm_config *config, goccl_comm *comms);
 /* color -1: the rank takes part, *child is 0, and goccl_comm_wait is called on comm itself. config NULL: the parent's.
  */
-goccl_result goccl_comm_split_start(goccl_comm comm, int32_t color, int32_t key, const goccl_comm_config *config, goccl_comm *child);
-/* Only the remaining ranks call it. abort 1 ends running work first. */
-goccl_result goccl_comm_shrink_start(goccl_comm comm, const int32_t *exclude, int32_t n, int32_t abort, const goccl_comm_config *config, goccl_comm *child);
+goccl_result goccl_comm_split_start(
+	goccl_comm comm, int32_t color, int32_t key, const goccl_comm_config *config, goccl_comm *child);
+/* Only the remaining ranks call it. abort 1 ends running work first. n may be 0 once a rank has failed: the ranks agree
+   on whom they leave out. */
+goccl_result goccl_comm_shrink_start(goccl_comm comm, const int32_t *exclude, int32_t n, int32_t abort,
+	const goccl_comm_config *config, goccl_comm *child);
+/* Makes the id by which new ranks join the communicator. This process serves it; it is used once. */
+goccl_result goccl_comm_unique_id(goccl_comm comm, int64_t timeout_ns, goccl_unique_id *id);
+/* Adds ranks: the ranks of comm keep their numbers, and size is the number of all ranks. All ranks of comm call it; the
+ * one that made the id passes it, the others NULL. The new ranks, from comm's size on, call goccl_comm_start with the
+ * id. comm remains usable. */
+goccl_result goccl_comm_grow_start(goccl_comm comm, int32_t size, const goccl_unique_id *id,
+				   const goccl_comm_config *config, goccl_comm *grown);
+/* Frees the memory that the communicator needs only for its work, and makes it anew; both are collective, and
+ * goccl_comm_wait waits for them. In between nothing but the end of the communicator is possible. Graphs that were
+ * captured before must not be launched any more. */
+goccl_result goccl_comm_suspend_start(goccl_comm comm);
+goccl_result goccl_comm_resume_start(goccl_comm comm);
+/* Bytes of the device that suspending frees, or has freed (suspended is then 1), and those that it does not. */
+goccl_result goccl_comm_memory(goccl_comm comm, uint64_t *suspendable, uint64_t *persistent, int32_t *suspended);
 goccl_result goccl_comm_wait(goccl_comm comm);
 goccl_result goccl_comm_info_get(goccl_comm comm, goccl_comm_info *info);
+/* A number that is the same on all ranks of a communicator, and different for every communicator. */
+goccl_result goccl_comm_hash(goccl_comm comm, uint64_t *hash);
 /* GOCCL_SUCCESS if nothing has failed, GOCCL_IN_PROGRESS during set-up and finalization, otherwise the failure. */
 goccl_result goccl_comm_error(goccl_comm comm);
+/* The flight recorder: the last operations of all communicators of this process, what they wait for, and verdicts on
+ * those that wait. format is json, text, trace (Chrome's), torch or torch-json (PyTorch's flight recorder), or stack.
+ * *data must be freed with goccl_release. */
+goccl_result goccl_records(const char *format, void **data, uint64_t *size);
 /* Waits for this rank's enqueued work, notifies the peers, and does not wait for them; no collective may follow. It
  * fails when a death, a deadline or a mismatch cut that work short. Later failures of peers do not affect this rank. On
  * a non-blocking communicator it returns GOCCL_IN_PROGRESS; poll goccl_comm_error for its end. */
@@ -227,6 +297,80 @@ goccl_result goccl_op_destroy(goccl_comm comm, uint32_t op);
  * collectives. Windows end with their communicator. */
 goccl_result goccl_window_register(goccl_comm comm, void *ptr, uint64_t size, goccl_window *window);
 goccl_result goccl_window_deregister(goccl_window window);
+
+/* A workspace for fused all-reduces: an all-reduce, then a residual sum, RMSNorm and quantisation. Creating one is
+ * collective, at the same place among the collectives of all ranks. It ends with its communicator. config may be
+ * NULL. */
+typedef struct goccl_fusion_config {
+	uint64_t size;          /* sizeof(goccl_fusion_config) */
+	uint64_t row_bytes;     /* the largest row that one kernel takes, others run as several; 0: 16 KiB */
+	uint64_t scratch_bytes; /* for sums that the caller does not want; 0: 16 MiB */
+} goccl_fusion_config;
+
+enum { GOCCL_FUSION_BY_SIZE = 0, GOCCL_FUSION_ONE_SHOT = 1, GOCCL_FUSION_TWO_SHOT = 2, GOCCL_FUSION_APART = 3 };
+enum { GOCCL_QUANT_NONE = 0, GOCCL_QUANT_STATIC = 1, GOCCL_QUANT_DYNAMIC = 2 };
+
+/* One fused all-reduce of one rank: rows of hidden elements, all steps rounded to type as kernels of their own would.
+ *
+ *   sum = all-reduced input;  residual_out = sum + residual;
+ *   norm = residual_out / sqrt(mean(residual_out^2) + epsilon) * weight;  quant = norm / scale
+ *
+ * Outputs that are NULL are not written. Buffers begin at multiples of 16 bytes. An output may be the same memory as
+ * input or residual, and overlaps no other buffer otherwise. */
+typedef struct goccl_fused_request {
+	uint64_t size; /* sizeof(goccl_fused_request) */
+	uint64_t tokens, hidden; /* rows, and elements of one: a multiple of 8 up to 16384 */
+	uint32_t type;           /* GOCCL_FLOAT16, GOCCL_BFLOAT16 or GOCCL_FLOAT32 */
+	uint32_t algorithm;      /* GOCCL_FUSION_...; the same on all ranks */
+	const void *input;
+	void *sum;
+	const void *residual; /* NULL: none is added */
+	void *residual_out;
+	const void *weight; /* hidden elements; NULL: all 1 */
+	void *norm;
+	void *quant;           /* tokens * hidden elements of quant_type */
+	const float *scale;    /* GOCCL_QUANT_STATIC: one number in the device's memory, read when the call runs */
+	float *scale_out;      /* GOCCL_QUANT_DYNAMIC: tokens numbers, each the row's largest norm / the largest quant */
+	uint32_t quantisation; /* GOCCL_QUANT_... */
+	uint32_t quant_type;   /* GOCCL_INT8 or GOCCL_FLOAT8E4M3 */
+	float epsilon;
+	/* 1: rank r reads and writes only the rows [r * ceil(tokens / R), ...) of residual, residual_out and sum */
+	uint32_t divided_residual;
+	uintptr_t stream;
+} goccl_fused_request;
+
+goccl_result goccl_fusion_create(goccl_comm comm, const goccl_fusion_config *config, goccl_fusion *fusion);
+goccl_result goccl_fusion_all_reduce(goccl_fusion fusion, const goccl_fused_request *request);
+/* Measures the algorithms for 1, 2, 4, ... tokens, and keeps the fastest of each size for requests with
+ * GOCCL_FUSION_BY_SIZE, which otherwise run apart. Collective. */
+goccl_result goccl_fusion_tune(goccl_fusion fusion, uint64_t tokens, uint64_t hidden, uint32_t type);
+/* The workspace's work has ended. */
+goccl_result goccl_fusion_destroy(goccl_fusion fusion);
+
+/* The same for a flat window, whose parts every rank maps side by side, for kernels that compute addresses. Sizes may
+ * differ and windows may overlap. The memory is of goccl_alloc, or of cuMemCreate with a file descriptor; parts begin
+ * at the same offset in their allocations on all ranks, or whole pages of 2 MiB apart. The call does not wait for other
+ * ranks. goccl_flat_wait does, and tells where the parts are; it fails with GOCCL_UNSUPPORTED on all ranks when a rank
+ * could not share or map its part. goccl_window_deregister ends the window. */
+goccl_result goccl_flat_register(goccl_comm comm, void *ptr, uint64_t size, goccl_window *window);
+goccl_result goccl_flat_wait(goccl_window window, goccl_flat *flat);
+
+/* Estimates the microseconds of n requests as one group, by the simulator's model of H200 GPUs. Nothing is enqueued. */
+goccl_result goccl_estimate(const goccl_request *requests, uint64_t n, double *microseconds);
+
+/* Calls f(arg) once, from another thread, when the work that is on a stream of a communicator's device now has ended.
+ * f must not wait for that stream. It fails, and calls nothing, if the stream is being captured. */
+goccl_result goccl_notify(goccl_comm comm, uintptr_t stream, void (*f)(void *arg), void *arg);
+
+/* One-sided operations; GOCCL_UNSUPPORTED where a GPU cannot address the memory of all ranks. A put copies size bytes
+ * at src to an offset of the peer's part of a flat window and then signals the peer, which takes no part. Signals are
+ * counted by peer, context (0 to 15) and index (0 to 15); a wait uses up as many as it waits for. A flat window must
+ * exist. On GPUs the operations are in the order of their stream only. */
+typedef struct goccl_signal_wait { int32_t count, peer, index, context; } goccl_signal_wait;
+goccl_result goccl_put_signal(goccl_window window, uint64_t offset, const void *src, uint64_t size, int32_t peer,
+	int32_t context, int32_t index, uintptr_t stream);
+goccl_result goccl_signal(goccl_comm comm, int32_t peer, int32_t context, int32_t index, uintptr_t stream);
+goccl_result goccl_wait_signal(goccl_comm comm, int32_t n, const goccl_signal_wait *waits, uintptr_t stream);
 
 /* Checks a request as goccl_submit does, and enqueues nothing. It replaces a created operator by its factor, so that
  * the operator may be destroyed before the request is submitted. */

@@ -24,7 +24,7 @@ func (p *CollectiveProgram) Compile() (*plan.Plan, error) {
 		return nil, err
 	}
 	w := p.copyOps()
-	if !w.spec.AllowUnpaired {
+	if !w.spec.AllowUnpaired && w.spec.Only == nil {
 		w.checkPairing()
 	}
 	w.assignBlocks()

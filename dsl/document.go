@@ -54,8 +54,8 @@ type PostEntry struct {
 	Of    [][2]int `json:"of"`
 }
 
-// CompileJSON compiles a Document and returns the encoded plan. Unknown keys are rejected.
-func CompileJSON(data []byte) ([]byte, error) {
+// CompileJSON compiles a Document. Unknown keys are rejected.
+func CompileJSON(data []byte) (*plan.Plan, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	var doc Document
@@ -66,11 +66,7 @@ func CompileJSON(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.Compile()
-	if err != nil {
-		return nil, err
-	}
-	return out.Encode(), nil
+	return p.Compile()
 }
 
 // FromDocument replays a document into a program.

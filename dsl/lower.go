@@ -26,7 +26,11 @@ func (p *CollectiveProgram) lower() *plan.Plan {
 		Alignment: int64(s.BufferAlignment), MinSize: s.MinMessageSize, MaxSize: s.MaxMessageSize, Root: s.Collective.Root,
 		Postcondition: p.postcondition(),
 	}
+	whole := instance{n: s.Instances, policy: s.ReplicationPolicy}
+	p.origins = &origins{Origins: plan.Origins{Parts: whole.chunks(1)}, known: map[Position]int32{{}: -1}}
+	out.Origins = &p.origins.Origins
 	for id, r := range p.ranks {
+		p.origins.Ops = append(p.origins.Ops, nil)
 		out.GPUs = append(out.GPUs, p.lowerRank(id, r))
 	}
 	return out
@@ -79,7 +83,7 @@ func (p *CollectiveProgram) lowerRank(id int, r *rankState) plan.GPU {
 		for i := range n {
 			l := blockLowering{p: p, r: r, remotes: remotes, inst: instance{i: i, n: n, policy: p.spec.ReplicationPolicy}}
 			l.tb.ID = tb*n + i
-			l.run(ops)
+			p.origins.Ops[id] = append(p.origins.Ops[id], l.run(ops))
 			g.ThreadBlocks = append(g.ThreadBlocks, l.tb)
 		}
 	}
@@ -141,7 +145,8 @@ type blockLowering struct {
 	tb      plan.ThreadBlock
 }
 
-func (l *blockLowering) run(ops []*operation) {
+// run translates the operations. It returns the lines of the plan's ops.
+func (l *blockLowering) run(ops []*operation) (lines []int32) {
 	count := 0
 	var current *loop
 	for _, o := range ops {
@@ -152,6 +157,7 @@ func (l *blockLowering) run(ops []*operation) {
 		}
 		if o.loop == nil {
 			l.tb.Ops = append(l.tb.Ops, l.op(o))
+			lines = append(lines, l.p.origins.line(o.pos))
 			current = nil
 			continue
 		}
@@ -160,10 +166,13 @@ func (l *blockLowering) run(ops []*operation) {
 			count++
 			l.tb.Ops = append(l.tb.Ops, plan.Op{Name: plan.Pipeline, UnitSize: int64(current.unit),
 				NumChunks: current.numChunks})
+			lines = append(lines, l.p.origins.line(current.pos))
 		}
 		body := &l.tb.Ops[len(l.tb.Ops)-1]
 		body.Ops = append(body.Ops, l.op(o))
+		lines = append(lines, l.p.origins.line(o.pos))
 	}
+	return lines
 }
 
 func (l *blockLowering) op(o *operation) plan.Op {
@@ -207,22 +216,13 @@ func (l *blockLowering) chunk(o *operation, x operand) plan.Chunk {
 
 // channelID returns the block's own number for the instance's copy of a channel.
 func (l *blockLowering) channelID(o *operation, kind ChannelType, id int) int {
-	global := l.inst.id(id)
 	i := slices.IndexFunc(l.tb.Channels, func(c plan.ChannelRefs) bool { return c.Type == kind })
 	if i < 0 {
 		i = len(l.tb.Channels)
 		l.tb.Channels = append(l.tb.Channels, plan.ChannelRefs{Type: kind})
 	}
-	refs := &l.tb.Channels[i]
-	if at := slices.Index(refs.IDs, global); at >= 0 {
-		return at
-	}
-	if most := l.p.limits().ChannelsPerBlock; len(refs.IDs) == most {
-		l.p.fail(o.pos, ErrLimit, "spread the channels over more thread blocks",
-			"block %d of rank %d uses more than %d %s channels", o.tb, o.rank, most, kind)
-	}
-	refs.IDs = append(refs.IDs, global)
-	return len(refs.IDs) - 1
+	return l.number(o, &l.tb.Channels[i].IDs, l.inst.id(id), l.p.limits().ChannelsPerBlock, "channels",
+		"uses more than %d %s channels", kind)
 }
 
 // remoteID returns the block's own number for a remote buffer of the rank.
@@ -232,16 +232,22 @@ func (l *blockLowering) remoteID(o *operation, kind ChannelType, id int) int {
 		i = len(l.tb.RemoteBufferRefs)
 		l.tb.RemoteBufferRefs = append(l.tb.RemoteBufferRefs, plan.BufferRefs{Access: kind})
 	}
-	refs := &l.tb.RemoteBufferRefs[i]
-	if at := slices.Index(refs.IDs, id); at >= 0 {
+	return l.number(o, &l.tb.RemoteBufferRefs[i].IDs, id, l.p.limits().RemotePerBlock, "peers",
+		"reaches more than %d remote buffers by %s", kind)
+}
+
+// number returns the position of id in ids, and adds it if it is new. More than most are an error: what and
+// exceeds are parts of its text.
+func (l *blockLowering) number(o *operation, ids *[]int, id, most int, what, exceeds string, kind ChannelType) int {
+	if at := slices.Index(*ids, id); at >= 0 {
 		return at
 	}
-	if most := l.p.limits().RemotePerBlock; len(refs.IDs) == most {
-		l.p.fail(o.pos, ErrLimit, "spread the peers over more thread blocks",
-			"block %d of rank %d reaches more than %d remote buffers by %s", o.tb, o.rank, most, kind)
+	if len(*ids) == most {
+		l.p.fail(o.pos, ErrLimit, "spread the "+what+" over more thread blocks", "block %d of rank %d "+exceeds, o.tb,
+			o.rank, most, kind)
 	}
-	refs.IDs = append(refs.IDs, id)
-	return len(refs.IDs) - 1
+	*ids = append(*ids, id)
+	return len(*ids) - 1
 }
 
 // postcondition returns the postcondition of a user-defined collective; named collectives need none.

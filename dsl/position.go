@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+
+	"github.com/goccl/goccl/plan"
 )
 
 // Position is a line in the author's source.
@@ -18,6 +20,22 @@ func (p Position) String() string {
 		return "unknown position"
 	}
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
+}
+
+// origins collects the lines of a plan's ops.
+type origins struct {
+	plan.Origins
+	known map[Position]int32
+}
+
+func (o *origins) line(p Position) int32 {
+	i, ok := o.known[p]
+	if !ok {
+		i = int32(len(o.Places))
+		o.known[p] = i
+		o.Places = append(o.Places, p.String())
+	}
+	return i
 }
 
 const packagePath = "github.com/goccl/goccl/dsl."

@@ -12,7 +12,9 @@ type CollectiveProgram struct {
 	ranks []*rankState
 	loop  *loop
 	loops int
-	errs  []error
+
+	origins *origins // of the plan, while it is made
+	errs    []error
 
 	start Position // of the program
 	lines map[uintptr]Position
@@ -66,6 +68,9 @@ func (p *CollectiveProgram) position() Position {
 func (p *CollectiveProgram) emit(o *operation) {
 	if o.tb < Auto {
 		p.fail(o.pos, ErrRange, "", "thread block %d", o.tb)
+		return
+	}
+	if p.spec.Only != nil && !p.spec.Only(o.rank) {
 		return
 	}
 	o.loop = p.loop

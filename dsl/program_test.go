@@ -12,11 +12,13 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// switchAllReduce is the torch guide's example: signal all, reduce and broadcast one chunk per rank through the switch, signal all.
+// switchAllReduce is the torch guide's example: signal all, reduce and broadcast one chunk per rank through the switch,
+// signal all.
 func switchAllReduce(ranks, instances int) *CollectiveProgram {
 	p := NewCollectiveProgram(AlgoSpec{
-		Name: "allreduce_nvls", Collective: AllReduce(ranks, 1, true), Instances: instances, MinMessageSize: 1 << 20, MaxMessageSize: 48 << 30,
-		Tags: map[string]int{"nvls": 1},
+		Name: "allreduce_nvls", Collective: AllReduce(ranks, 1, true), Instances: instances, MinMessageSize: 1 << 20,
+		MaxMessageSize: 48 << 30,
+		Tags:           map[string]int{"nvls": 1},
 	})
 	all := make([]int, ranks)
 	channels := make([]map[int]*MemoryChannel, ranks)
@@ -161,7 +163,10 @@ func TestErrorsPointAtTheLine(t *testing.T) {
 			p.Rank(0).Copy(p.Rank(1).Output().Chunk(0), p.Rank(0).Input().Chunk(0))
 			return line() - 1
 		}},
-		{"signal without wait", ErrPairing, func(p *CollectiveProgram) int { p.MemoryChannel(1, 0).Signal(TB(0)); return line() }},
+		{"signal without wait", ErrPairing, func(p *CollectiveProgram) int {
+			p.MemoryChannel(1, 0).Signal(TB(0))
+			return line() - 1
+		}},
 		{"put by a group over a port", ErrUsage, func(p *CollectiveProgram) int {
 			c := p.PortChannel(1, 0)
 			c.Put(p.Rank(1).Output().Chunk(0), p.Rank(0).Input().Chunk(0), Group([]int{0, 1}))
@@ -169,8 +174,14 @@ func TestErrorsPointAtTheLine(t *testing.T) {
 		}},
 		{"open loop", ErrUsage, func(p *CollectiveProgram) int { p.BeginLoop(1024, 1); return line() }},
 		{"semaphore without block", ErrUsage, func(p *CollectiveProgram) int { p.Semaphore(0, 0).Release(); return line() }},
-		{"relaxed port", ErrUsage, func(p *CollectiveProgram) int { p.PortChannel(1, 0).Signal(TB(0), Relaxed()); return line() }},
-		{"no member", ErrRange, func(p *CollectiveProgram) int { p.SwitchChannel([]int{0, 1}, Input).AtRank(5); return line() }},
+		{"relaxed port", ErrUsage, func(p *CollectiveProgram) int {
+			p.PortChannel(1, 0).Signal(TB(0), Relaxed())
+			return line() - 1
+		}},
+		{"no member", ErrRange, func(p *CollectiveProgram) int {
+			p.SwitchChannel([]int{0, 1}, Input).AtRank(5)
+			return line() - 1
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := base()

@@ -58,6 +58,9 @@ type AlgoSpec struct {
 	// check the plan against plan.Portable, so that MSCCL++'s executor accepts it too, instead of plan.Capacity
 	Portable bool
 
+	// record only operations of the ranks for which it is true, for CompileFolded; nil: of all
+	Only func(rank int) bool
+
 	Tags map[string]int // free-form tags for selection, such as {"hosts": 2}
 }
 

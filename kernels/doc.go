@@ -18,6 +18,9 @@
 //	                (bytes of any alignment), reduce.cuh (types and operators), and the channels
 //	collective      collectives by packets, messages between pairs, streams; the sources of ring and pcie
 //	ring, pcie      entry points of large messages, and of ranks without NVLink
+//	hosts           messages and reductions between hosts
+//	onesided        puts with a signal, and waits for signals
+//	probe           whether data arrives in the memory of peers
 //	executor        plans
 //	primitive       copies and measurements
 //	tutorial        the kernels of examples/

@@ -41,8 +41,8 @@ func Image(group string, major, minor int) ([]byte, error) {
 	return i.Data, nil
 }
 
-// Entry returns the symbol of an entry point of the groups collective, pcie, ring and executor (GOCCL_ENTRY in
-// kernels/collective/entry.cuh). Profilers and trace tools recognize communication kernels by its prefix.
+// Entry returns the symbol of an entry point of the groups collective, pcie, ring, hosts and executor (GOCCL_ENTRY
+// in kernels/collective/entry.cuh). Profilers and trace tools recognize communication kernels by its prefix.
 func Entry(name string) string { return "ncclDevKernel_goccl_" + name }
 
 // Names lists the entry points of a group, sorted, or nil if there is no such group.

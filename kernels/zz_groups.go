@@ -5,9 +5,14 @@ package kernels
 import (
 	"github.com/goccl/goccl/kernels/collective"
 	"github.com/goccl/goccl/kernels/executor"
+	"github.com/goccl/goccl/kernels/fused"
+	"github.com/goccl/goccl/kernels/hosts"
 	"github.com/goccl/goccl/kernels/internal/artifact"
+	"github.com/goccl/goccl/kernels/moe"
+	"github.com/goccl/goccl/kernels/onesided"
 	"github.com/goccl/goccl/kernels/pcie"
 	"github.com/goccl/goccl/kernels/primitive"
+	"github.com/goccl/goccl/kernels/probe"
 	"github.com/goccl/goccl/kernels/ring"
 	"github.com/goccl/goccl/kernels/tutorial"
 )
@@ -16,8 +21,13 @@ import (
 var groups = map[string]*artifact.Group{
 	"collective": &collective.Group,
 	"executor":   &executor.Group,
+	"fused":      &fused.Group,
+	"hosts":      &hosts.Group,
+	"moe":        &moe.Group,
+	"onesided":   &onesided.Group,
 	"pcie":       &pcie.Group,
 	"primitive":  &primitive.Group,
+	"probe":      &probe.Group,
 	"ring":       &ring.Group,
 	"tutorial":   &tutorial.Group,
 }

@@ -31,7 +31,8 @@ func TestReadsOfOnePhase(t *testing.T) {
 	p.emit(0, 0, sync(RlxSignal, 0))
 	p.emit(1, 0, sync(RlxWait, 0), nop)
 	for k := range 3 {
-		p.emit(0, 0, Op{Name: PutPackets, ChannelType: MemoryChannel, Src: []Chunk{Local(Input, 0, 1)}, Dst: []Chunk{p.at(0, 1, Scratch, k, 1)}})
+		p.emit(0, 0, Op{Name: PutPackets, ChannelType: MemoryChannel, Src: []Chunk{Local(Input, 0, 1)},
+			Dst: []Chunk{p.at(0, 1, Scratch, k, 1)}})
 		p.emit(1, k&1, Op{Name: UnpackPackets, Src: []Chunk{Local(Scratch, k, 1)}, Dst: []Chunk{Local(Output, k, 1)}})
 		p.Postcondition = append(p.Postcondition, Postcond{Rank: 1, Index: k, Size: 1, Of: []Contribution{{0, 0}}})
 	}
@@ -40,22 +41,31 @@ func TestReadsOfOnePhase(t *testing.T) {
 	races(t, p, "rank 0, thread block 0, op 2 (ppkt)")
 }
 
-// TestTransfersKnowWhatTheirThreadKnows: two threads push transfers into one port channel. The first is ordered after
+// twoThreads: two threads push transfers into one port channel. The first is ordered after
 // all accesses to the scratch of the previous launch; the second only after those to its own chunk, which may lie
 // elsewhere in a launch of another size.
-func TestTransfersKnowWhatTheirThreadKnows(t *testing.T) {
+func twoThreads() *Plan {
 	p := mesh("two_threads", "hand_out", 3, 2, 2, 2, 2)
 	for _, r := range []int{0, 2} {
 		p.GPUs[r].ThreadBlocks[0].Channels[0].IDs = []int{0, 1, 2, 3} // also those of block 1
 	}
-	p.Postcondition = []Postcond{{Rank: 1, Index: 0, Size: 1, Of: []Contribution{{0, 0}}}, {Rank: 2, Index: 1, Size: 1, Of: []Contribution{{0, 1}}}}
+	p.Postcondition = []Postcond{{Rank: 1, Index: 0, Size: 1, Of: []Contribution{{0, 0}}},
+		{Rank: 2, Index: 1, Size: 1, Of: []Contribution{{0, 1}}}}
 	p.emit(0, 0, sync(RlxWait, 0, 1), sync(RlxWait, 3)) // thread 0: ranks 1 and 2; thread 1: rank 2
-	p.emit(0, 0, Op{Name: Put, ChannelType: PortChannel, ChannelIDs: []int{0, 0}, Src: []Chunk{Local(Input, 0, 1), Local(Input, 1, 1)},
+	p.emit(0, 0, Op{Name: Put, ChannelType: PortChannel, ChannelIDs: []int{0, 0},
+		Src: []Chunk{Local(Input, 0, 1), Local(Input, 1, 1)},
 		Dst: []Chunk{p.at(0, 1, Scratch, 0, 1), p.at(0, 1, Scratch, 1, 1)}}, nop,
 		Op{Name: Signal, ChannelType: PortChannel, ChannelIDs: []int{0}})
-	p.emit(1, 0, sync(RlxSignal, 0), Op{Name: Wait, ChannelType: PortChannel, ChannelIDs: []int{0}}, nop, copyOp(Local(Scratch, 0, 1), Local(Output, 0, 1)), sync(Signal, 1))
+	p.emit(1, 0, sync(RlxSignal, 0), Op{Name: Wait, ChannelType: PortChannel, ChannelIDs: []int{0}}, nop,
+		copyOp(Local(Scratch, 0, 1), Local(Output, 0, 1)), sync(Signal, 1))
 	p.emit(2, 0, sync(RlxSignal, 0), sync(RlxSignal, 2), sync(Wait, 1), nop,
 		Op{Name: Get, ChannelType: MemoryChannel, Src: []Chunk{p.at(2, 1, Scratch, 1, 1)}, Dst: []Chunk{Local(Output, 1, 1)}})
+	return p
+}
+
+// TestTransfersKnowWhatTheirThreadKnows: a transfer knows what its own thread knows, not what another does.
+func TestTransfersKnowWhatTheirThreadKnows(t *testing.T) {
+	p := twoThreads()
 	races(t, p, "rank 0, thread block 0, op 2 (put)")
 
 	ops := &p.GPUs[0].ThreadBlocks[0].Ops
@@ -90,7 +100,8 @@ func refused(t *testing.T, p *Plan, class error, detail string) {
 func races(t *testing.T, p *Plan, with string) {
 	t.Helper()
 	var v *Violation
-	if _, err := Check(p, VerifyOptions{}); !errors.As(err, &v) || v.Kind != DataRace || !strings.Contains(err.Error(), with) {
+	if _, err := Check(p, VerifyOptions{}); !errors.As(err, &v) || v.Kind != DataRace ||
+		!strings.Contains(err.Error(), with) {
 		t.Errorf("%v, want a race with %s", err, with)
 	}
 }

@@ -3,9 +3,11 @@ package plan
 // Hand-written plans for the tests. Every rank runs the same number of thread blocks; block b of a rank communicates
 // with block b of every other rank over its own channels, and peer i of rank r is rank i, or i+1 from r on.
 
-// mesh is a plan skeleton in which every thread block has one memory channel and the three remote buffers of every peer.
+// mesh is a plan skeleton in which every thread block has one memory channel and the three remote buffers of every
+// peer.
 func mesh(name string, c Collective, ranks, blocks, in, out, scratch int) *Plan {
-	p := &Plan{SchemaVersion: SchemaVersion, Name: name, Collective: c, Protocol: Simple, ThreadsPerBlock: 256, Alignment: 16, MaxSize: 1 << 30}
+	p := &Plan{SchemaVersion: SchemaVersion, Name: name, Collective: c, Protocol: Simple, ThreadsPerBlock: 256,
+		Alignment: 16, MaxSize: 1 << 30}
 	for r := range ranks {
 		g := GPU{ID: r, InputChunks: in, OutputChunks: out, ScratchChunks: scratch}
 		for _, t := range []BufferType{Input, Output, Scratch} {
@@ -105,17 +107,20 @@ func allReduceLL(ranks int, inPlace, double bool) *Plan {
 	p := mesh("allreduce_ll", AllReduce, ranks, 2, ranks, ranks, 2*ranks)
 	p.Protocol, p.InPlace, p.DoubleScratch = LL, inPlace, double
 	for r := range ranks {
-		reduce := Op{Name: ReduceSendPackets, ChannelType: MemoryChannel, ReduceOp: Sum, Src: []Chunk{Local(Input, r, 1)}, Dst: []Chunk{Local(Output, r, 1)}}
+		reduce := Op{Name: ReduceSendPackets, ChannelType: MemoryChannel, ReduceOp: Sum, Src: []Chunk{Local(Input, r, 1)},
+			Dst: []Chunk{Local(Output, r, 1)}}
 		for i := 1; i < ranks; i++ {
 			peer := (r + i) % ranks
-			p.emit(r, 0, Op{Name: PutPackets, ChannelType: MemoryChannel, Src: []Chunk{Local(Input, peer, 1)}, Dst: []Chunk{p.at(r, peer, Scratch, r, 1)}})
+			p.emit(r, 0, Op{Name: PutPackets, ChannelType: MemoryChannel, Src: []Chunk{Local(Input, peer, 1)},
+				Dst: []Chunk{p.at(r, peer, Scratch, r, 1)}})
 			reduce.Src = append(reduce.Src, Local(Scratch, peer, 1))
 			reduce.Dst = append(reduce.Dst, p.at(r, peer, Scratch, ranks+r, 1))
 		}
 		p.emit(r, 0, reduce)
 		for i := 1; i < ranks; i++ {
 			peer := (r + i) % ranks
-			p.emit(r, 1, Op{Name: UnpackPackets, Src: []Chunk{Local(Scratch, ranks+peer, 1)}, Dst: []Chunk{Local(Output, peer, 1)}})
+			p.emit(r, 1, Op{Name: UnpackPackets, Src: []Chunk{Local(Scratch, ranks+peer, 1)},
+				Dst: []Chunk{Local(Output, peer, 1)}})
 		}
 	}
 	return p

@@ -55,7 +55,8 @@ func TestDecodeForms(t *testing.T) {
 	}
 	p.SchemaVersion = SchemaVersion
 	p.GPUs[0].ThreadBlocks[0].Ops[1].ChannelIDs = op.ChannelIDs
-	if d := cmp.Diff(p.GPUs[0].ThreadBlocks, q.GPUs[0].ThreadBlocks, cmp.Comparer(func(a, b []BufferRefs) bool { return len(a) == len(b) })); d != "" {
+	if d := cmp.Diff(p.GPUs[0].ThreadBlocks, q.GPUs[0].ThreadBlocks,
+		cmp.Comparer(func(a, b []BufferRefs) bool { return len(a) == len(b) })); d != "" {
 		t.Error(d)
 	}
 }
@@ -76,17 +77,21 @@ func TestDecodeFaults(t *testing.T) {
 		{"zero byte after", small + "\x00", "after the plan", ErrSyntax},
 		{"missing", replace(`"protocol": "Simple", `, ""), `the plan has no "protocol"`, ErrSyntax},
 		{"twice", replace(`"id": 0,`, `"id": 0, "id": 0,`), `4:13: key "id" comes twice`, ErrSyntax},
-		{"fraction", replace(`"input_chunks": 1`, `"input_chunks": 1.5`), "4:29: a fraction where a whole number belongs", ErrSyntax},
+		{"fraction", replace(`"input_chunks": 1`, `"input_chunks": 1.5`), "4:29: a fraction where a whole number belongs",
+			ErrSyntax},
 		{"huge", replace(`"input_chunks": 1`, `"input_chunks": 99999999999999999999`), "a number beyond 64 bits", ErrSyntax},
 		{"deep", strings.Repeat("[", 100), "found a list where an object belongs", ErrSyntax},
 		{"deep unknown", `{"x":` + strings.Repeat("[", 100), "nested deeper than 32", ErrSyntax},
 		{"utf8", replace(`"red"`, "\"\xff\""), "a string that is not UTF-8", ErrSyntax},
 		{"op", replace(`"nop"`, `"nopp"`), `8:16: rank 0, thread block 0, op 0: name: there is no op "nopp"`, ErrInvalid},
-		{"bounds", replace(`"buffer_offset": 0`, `"buffer_offset": 1`), `src_buff[0].index: chunks 1 to 1 of a buffer "s" of 1 chunks`, ErrInvalid},
-		{"limit", replace(`"input_chunks": 1`, `"input_chunks": 2000000`), "input_chunks: the number of chunks is 2000000 and the limit is 1048576", ErrLimit},
+		{"bounds", replace(`"buffer_offset": 0`, `"buffer_offset": 1`),
+			`src_buff[0].index: chunks 1 to 1 of a buffer "s" of 1 chunks`, ErrInvalid},
+		{"limit", replace(`"input_chunks": 1`, `"input_chunks": 2000000`),
+			"input_chunks: the number of chunks is 2000000 and the limit is 1048576", ErrLimit},
 		{"id", replace(`"id": 1`, `"id": 2`), "rank 1: id: rank 2 stands at position 1", ErrInvalid},
 		{"group", replace(`"size": 2`, `"size": 3`), "a group of size 3 lists 2 ranks", ErrSyntax},
-		{"channels", replace(`"channel_ids": [0],`, `"channel_ids": [`+strings.Repeat("0,", 256)+`0],`), "channel_ids: more than 256 entries", ErrLimit},
+		{"channels", replace(`"channel_ids": [0],`, `"channel_ids": [`+strings.Repeat("0,", 256)+`0],`),
+			"channel_ids: more than 256 entries", ErrLimit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Decode([]byte(c.text))

@@ -36,7 +36,8 @@ func seeds(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte(`{"name":"a\u0041\ud83d\ude00","collective":"x","protocol":"LL","inplace":false,"gpus":[{"id":0}],"extra":[1.5e3,null,{"a":true}]}`))
+	f.Add([]byte(`{"name":"a\u0041\ud83d\ude00","collective":"x","protocol":"LL","inplace":false,
+		"gpus":[{"id":0}],"extra":[1.5e3,null,{"a":true}]}`))
 }
 
 // FuzzDecode: whatever the bytes, Decode returns an error with a position in the file or a valid plan, and encoding the

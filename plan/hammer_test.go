@@ -61,7 +61,8 @@ func TestHammer(t *testing.T) {
 		valid++
 		_ = Verify(p, VerifyOptions{MaxSteps: 1 << 12, MaxCells: 1 << 12})
 	}
-	t.Logf("%d loads, %d valid, %.0f a second, %.0f MB", *hammer, valid, float64(*hammer)/time.Since(start).Seconds(), float64(bytes)/1e6)
+	t.Logf("%d loads, %d valid, %.0f a second, %.0f MB", *hammer, valid, float64(*hammer)/time.Since(start).Seconds(),
+		float64(bytes)/1e6)
 }
 
 // spliced joins the front of a and the back of b.

@@ -15,7 +15,8 @@ func peerOffset(k, units, n, a int64) int64 {
 func drawPlan(t *rapid.T) *Plan {
 	ranks := rapid.IntRange(2, 9).Draw(t, "ranks")
 	cf := rapid.IntRange(1, 7).Draw(t, "chunks")
-	c := rapid.SampledFrom([]Collective{AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, SendRecv}).Draw(t, "collective")
+	c := rapid.SampledFrom([]Collective{AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, SendRecv}).Draw(t,
+		"collective")
 	in, out := cf, cf
 	switch c {
 	case AllGather:

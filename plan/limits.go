@@ -34,7 +34,7 @@ var Capacity = Limits{
 	Ranks:             8192,
 	ThreadBlocks:      1024,
 	ThreadsPerBlock:   1024,
-	Ops:               4096,
+	Ops:               16384,
 	ChannelsPerBlock:  256,
 	ChannelsPerOp:     256,
 	BuffersPerOp:      256,

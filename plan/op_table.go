@@ -85,7 +85,8 @@ var opKinds = []OpKind{
 	{Name: RlxWait, Does: Takes, Channels: memOrPort, Relaxes: Wait,
 		Doc: "as `wait`"},
 	{Name: Flush, Word: "flush", Does: Flushes, Channels: portOnly,
-		Doc: "waits until the transfers pushed into the channels before have left their source"},
+		Doc: "waits until the transfers pushed into the channels before have left their sources. These may be reused. It " +
+			"does not say that the data has arrived: a signal behind the transfers does"},
 	{Name: SemRelease, Word: "release", Does: Adds, Semaphores: true,
 		Doc: "adds 1, with release. Values persist between launches"},
 	{Name: SemAcquire, Word: "acquire", Does: Takes, Semaphores: true,

@@ -47,6 +47,8 @@ type Plan struct {
 	Root          int        // of a broadcast or reduce
 	Postcondition []Postcond // what a user-defined collective computes; empty for the named ones
 	GPUs          []GPU      // index is the rank
+
+	Origins *Origins // of a plan that was compiled here; nil if unknown
 }
 
 // Postcond states the contents of Size consecutive output chunks of one rank after a launch: chunk Index+i is the

@@ -13,7 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// TestScripts loads and verifies the plan in every testdata/verify/*.txtar and compares the outcome with the file "want" beside it.
+// TestScripts loads and verifies the plan in every testdata/verify/*.txtar and compares the outcome with the file
+// "want" beside it.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/verify/*.txtar")
 	if err != nil || len(files) < 10 {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 )
 
@@ -8,6 +9,9 @@ import (
 type VerifyOptions struct {
 	MaxSteps int64 // ops executed symbolically, over all launches and message shapes; default 1<<26
 	MaxCells int64 // places tracked; default 1<<24
+	MaxBytes int64 // of memory, estimated; default 2<<30
+	Whole    bool  // examine every rank and chunk, even where they do alike
+	Alike    bool  // examine one of what is alike, even of few ranks, and answer with its counterexample
 }
 
 // Report describes a correct plan.
@@ -20,6 +24,7 @@ type Report struct {
 	// reduces nothing.
 	Operator ReduceOp
 
+	Examined int   // ranks that were run; with a symmetry, they stand for the others
 	Launches int   // consecutive launches examined
 	Shapes   int   // message shapes examined; together they stand for all sizes from MinSize to MaxSize
 	Steps    int64 // ops executed
@@ -52,34 +57,78 @@ func Verify(p *Plan, opts VerifyOptions) error {
 //     accesses, so a missing entry or exit handshake is a race like any other. At this point the results are compared
 //     with what the collective requires (verify_post.go).
 func Check(p *Plan, opts VerifyOptions) (*Report, error) {
+	if err := p.Validate(&Capacity); err != nil {
+		return nil, err
+	}
+	if len(p.GPUs) < foldFrom && !opts.Alike || opts.Whole {
+		return check(p, nil, opts)
+	}
+	report, err := checkAlike(p, opts)
+	if opts.Alike {
+		return report, err
+	}
+	if v := (*Violation)(nil); errors.As(err, &v) {
+		// A counterexample of the whole plan names each rank's own op and chunk.
+		if r, whole := check(p, nil, opts); !errors.Is(whole, ErrTooLarge) {
+			return r, whole
+		}
+	}
+	return report, err
+}
+
+// checkAlike examines one of what is alike: of chunks that always move together, and of ranks.
+func checkAlike(p *Plan, opts VerifyOptions) (*Report, error) {
+	small, symmetry := p, (*Symmetry)(nil)
+	c := coarsen(p)
+	if c != nil {
+		small = c.Plan
+	}
+	if f := Fold(small); f != nil {
+		small, symmetry = f.Plan, f.Symmetry
+	}
+	report, err := check(small, symmetry, opts)
+	if v := (*Violation)(nil); c != nil && errors.As(err, &v) {
+		c.restore(v, p)
+	}
+	return report, err
+}
+
+// foldFrom is the number of ranks from which Check looks for what is alike: below, all is run faster than compared.
+const foldFrom = 16
+
+// Check is the package's Check of the plan of all ranks.
+func (f *Folded) Check(opts VerifyOptions) (*Report, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	return check(f.Plan, f.Symmetry, opts)
+}
+
+// check examines a valid plan. With a symmetry, it has the programs of representatives only.
+func check(p *Plan, s *Symmetry, opts VerifyOptions) (*Report, error) {
 	if opts.MaxSteps == 0 {
 		opts.MaxSteps = 1 << 26
 	}
 	if opts.MaxCells == 0 {
 		opts.MaxCells = 1 << 24
 	}
-	if err := p.Validate(&Capacity); err != nil {
-		return nil, err
+	if opts.MaxBytes == 0 {
+		opts.MaxBytes = 2 << 30
 	}
-	report := &Report{Launches: 2}
+	report := &Report{Launches: 2, Examined: len(p.GPUs)}
+	if s != nil {
+		report.Examined = len(s.Representatives())
+	}
 	if p.DoubleScratch {
 		report.Launches = 3
 	}
 	report.EvenOnly = p.MovesChunks()
-	res := resolveAll(p)
-	shapes, err := p.shapes(res)
-	if err != nil {
-		return nil, err
+	if s != nil && p.loops() {
+		return nil, p.notExamined("it has pipelines, which are not examined by symmetry; examine the plan of all ranks")
 	}
-	for i := range shapes {
-		v, err := newVerifier(p, res, &shapes[i], report, &opts)
-		if err == nil {
-			err = v.run()
-		}
-		if err != nil {
-			return nil, err
-		}
-		report.Shapes += len(shapes[i].atoms)
+	res := resolveAll(p, s)
+	if err := p.checkShapes(res, report, &opts); err != nil {
+		return nil, err
 	}
 	if p.unstated() {
 		return nil, &Violation{Kind: Unverified, Plan: p.Name,
@@ -88,6 +137,18 @@ func Check(p *Plan, opts VerifyOptions) (*Report, error) {
 			Hint: "state a postcondition, or run the plan as trusted"}
 	}
 	return report, nil
+}
+
+// loops reports whether the plan has pipelines.
+func (p *Plan) loops() bool {
+	for r := range p.GPUs {
+		for _, op := range p.GPUs[r].Ops() {
+			if op.does(Loops) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ErrTooLarge is the class of the error for a plan that exceeds VerifyOptions. Such a plan is not examined, so it may
@@ -106,18 +167,29 @@ type resolved struct {
 	sems     int
 	period   int
 	custom   bool
+	linksOf  func(rank int) (first, end int)
+	symmetry *Symmetry // only representatives have programs
 }
 
-func resolveAll(p *Plan) *resolved {
+// resolveAll resolves all ranks, or with a symmetry the representatives.
+func resolveAll(p *Plan, s *Symmetry) *resolved {
 	links := p.Links()
-	r := &resolved{plan: p, links: links.All, link: links.Index}
+	r := &resolved{plan: p, links: links.All, link: links.Index, linksOf: links.Of, symmetry: s}
 	_, r.period, r.custom = p.blocks()
 	for rank := range p.GPUs {
 		r.first = append(r.first, len(r.programs))
 		r.semStart = append(r.semStart, r.sems)
 		r.sems += len(p.GPUs[rank].Semaphores)
-		for b := range p.GPUs[rank].ThreadBlocks {
-			r.programs = append(r.programs, p.Program(rank, b))
+		rep := rank
+		if s != nil {
+			rep = int(s.rep[rank])
+		}
+		for b := range p.GPUs[rep].ThreadBlocks {
+			var steps []Step
+			if rep == rank {
+				steps = p.Program(rank, b)
+			}
+			r.programs = append(r.programs, steps)
 			r.rankOf = append(r.rankOf, rank)
 		}
 	}

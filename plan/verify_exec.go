@@ -16,18 +16,28 @@ func (v *verifier) run() error {
 		return err
 	}
 	for r := range v.p.GPUs {
+		if !v.quotient.own(r) {
+			continue
+		}
 		k := &clock{d: make([]uint32, v.comps), owner: -1}
 		k.c = k.d
 		if err := v.turn(r, k); err != nil {
 			return err
 		}
 	}
-	for len(v.queue) > 0 {
-		id := v.queue[0]
-		v.queue = v.queue[1:]
-		v.queued[id] = false
-		if err := v.resume(v.blocks[id]); err != nil {
+	for {
+		for len(v.queue) > 0 {
+			id := v.queue[0]
+			v.queue = v.queue[1:]
+			v.queued[id] = false
+			if err := v.resume(v.blocks[id]); err != nil {
+				return err
+			}
+		}
+		if on, err := v.tick(); err != nil {
 			return err
+		} else if !on {
+			break
 		}
 	}
 	for _, b := range v.blocks {
@@ -35,7 +45,7 @@ func (v *verifier) run() error {
 			return v.deadlock()
 		}
 	}
-	return nil
+	return v.gate.steady(v)
 }
 
 // resume runs b until it waits or its launch ends.
@@ -45,6 +55,9 @@ func (v *verifier) resume(b *blockState) error {
 			return v.end(b)
 		}
 		u := &b.program[b.pc]
+		if v.gate.stops(b, u) {
+			return nil
+		}
 		on, err := v.step(b, u)
 		if err != nil || !on {
 			return err
@@ -87,10 +100,11 @@ func (v *verifier) publish(b *blockState, s *Step, lane int) error {
 			return v.violation(Unbalanced, fmt.Sprintf("the signal goes nowhere: rank %d has no %s channel number %d to rank %d",
 				l.Peer, l.Type, l.Nth, l.Rank), v.here(b, "signals"))
 		}
-		v.arrive(b, &v.counters[at], v.passes(b, s, lane))
+		to, g := v.quotient.counter(at)
+		v.arrive(v.quotient.mirror(g, b), &v.counters[to], v.quotient.clock(g, v.passes(b, s, lane)))
 	}
 	if s.Does.Has(Flushes) {
-		b.lanes[lane] = append(b.lanes[lane], v.portClock(b, lane, v.link(b.rank, PortChannel, s.Channels[lane])))
+		b.lanes[lane] = append(b.lanes[lane], v.portClock(b, lane, v.link(b.rank, PortChannel, s.Channels[lane]), false))
 	}
 	return nil
 }
@@ -104,23 +118,23 @@ func (v *verifier) passes(b *blockState, s *Step, lane int) *clock {
 		// The signal makes nothing of this launch visible: the peer learns only that this launch has begun.
 		return v.began[b.rank]
 	}
-	return v.portClock(b, lane, v.link(b.rank, s.Op.ChannelType, s.Channels[lane]))
+	return v.portClock(b, lane, v.link(b.rank, s.Op.ChannelType, s.Channels[lane]), true)
 }
 
 // wait passes the counters of a step, all or none: a counter that is open stays open.
 func (v *verifier) wait(b *blockState, s *Step) (bool, error) {
 	for i := range s.Entries() {
-		if c := &v.counters[v.counterOf(b.rank, s, i, Takes)]; !c.open() {
-			c.wake = append(c.wake, b.id)
+		if at := v.counterOf(b.rank, s, i, Takes); !v.open(b, at) {
+			v.counters[at].wake = append(v.counters[at].wake, b.id)
 			return false, nil
 		}
 	}
 	for i := range s.Entries() {
-		c := &v.counters[v.counterOf(b.rank, s, i, Takes)]
-		if !c.open() { // the op waits twice on one counter
-			return false, v.ambiguous(b, c)
+		at := v.counterOf(b.rank, s, i, Takes)
+		if !v.open(b, at) { // the op waits twice on one counter
+			return false, v.unordered(b, at)
 		}
-		if err := v.consume(b, i, c); err != nil {
+		if err := v.consume(b, i, at); err != nil {
 			return false, err
 		}
 	}
@@ -169,18 +183,20 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 	for i := range s.Moves {
 		m := &s.Moves[i]
 		w := walker{v: v, b: b, at: event{int32(b.id), int32(b.pc), int32(b.launch)}, know: b.base,
-			stamp: stamp{int32(b.id), b.phase}, port: s.Op.ChannelType == PortChannel}
+			reads: stamp{int32(b.id), b.phase}, self: int32(b.id), port: s.Op.ChannelType == PortChannel}
+		w.writes = w.reads
 		if m.Entry >= 0 {
 			link := v.link(b.rank, PortChannel, s.Channels[m.Entry])
-			comp := v.portComp[[2]int{b.id, link}]
+			i := v.portOf[[2]int{b.id, link}]
+			pt := &v.ports[i]
 			w.lane = int32(m.Entry)
-			w.know = v.portClock(b, m.Entry, link)
-			pt := v.port(comp)
-			w.stamp = stamp{int32(comp), uint32(len(pt.pushes))}
+			w.know = v.portClock(b, m.Entry, link, true)
+			w.reads = stamp{int32(v.reader(i)), uint32(len(pt.pushes))}
+			w.writes = stamp{int32(v.writer(i)), uint32(len(pt.pushes))}
 			pt.pushes = append(pt.pushes, push{b.phase, m.Entry})
 		}
 		for _, part := range u.parts[i] {
-			v.inst++
+			v.inst += int64(v.quotient.order())
 			w.inst = v.inst
 			if err := w.move(s.Op.ReduceOp, m, part); err != nil {
 				return false, err
@@ -214,64 +230,6 @@ func (v *verifier) missing(b *blockState, u *unit) (src *Place, part sub, cell i
 	return nil, sub{}, -1
 }
 
-// walker executes a move at one offset. All accesses at one offset are made by one thread.
-type walker struct {
-	v     *verifier
-	b     *blockState
-	at    event
-	know  *clock
-	stamp stamp
-	inst  int64
-	lane  int32 // for a transfer: the thread that pushes it
-	port  bool  // the transfer goes over a port channel
-
-	from []*origin // packets consumed at this offset
-	made *origin   // origin of the packets written at this offset
-}
-
-func (w *walker) move(op ReduceOp, m *Move, part sub) error {
-	v := w.v
-	var value int32
-	var carried *clock
-	w.from = w.from[:0]
-	for i := range m.Src {
-		id, carries, err := w.read(&m.Src[i], part)
-		if err != nil {
-			return err
-		}
-		if i == 0 {
-			value = id
-		} else {
-			value = v.values.combine(value, id, op)
-		}
-		if carries != nil {
-			carried = v.forward(carried, carries)
-		}
-	}
-	w.made = nil
-	for i := range m.Dst {
-		if err := w.write(&m.Dst[i], part, value, carried); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// forward joins the clocks of two packets. Usually they are the same.
-func (v *verifier) forward(a, b *clock) *clock {
-	if a == nil || a == b {
-		return b
-	}
-	key := [2]*clock{a, b}
-	if k, ok := v.joined[key]; ok {
-		return k
-	}
-	k := a.mutable()
-	k.learnControl(b)
-	v.joined[key] = k
-	return k
-}
-
 // end ends b's program in this launch, where its threads synchronize for the last time. The last thread block of a rank
 // passes control to the caller. The clocks of the blocks are joined there, once, and not in each block.
 func (v *verifier) end(b *blockState) error {
@@ -284,8 +242,8 @@ func (v *verifier) end(b *blockState) error {
 	return v.finish(b.rank)
 }
 
-// finish ends the launch of a rank. All its thread blocks and its transfers have completed: an executor flushes its
-// port channels before a launch ends, because the caller may reuse the source.
+// finish ends the launch of a rank. All its thread blocks have completed, and its transfers have left their sources: an
+// executor flushes its port channels before a launch ends, because the caller may reuse the source.
 func (v *verifier) finish(rank int) error {
 	k := v.began[rank].mutable()
 	seen := map[*clock]bool{v.began[rank]: true}
@@ -318,11 +276,15 @@ func (v *verifier) finish(rank int) error {
 	}
 	for i := range v.ports {
 		if v.rankOf[v.ports[i].block] == rank {
-			k.set(v.caller+len(v.p.GPUs)+i, uint32(len(v.ports[i].pushes)))
+			k.set(v.reader(i), uint32(len(v.ports[i].pushes)))
 		}
 	}
 	if err := v.checkResult(rank, k); err != nil {
 		return err
+	}
+	if v.shape.loops.used {
+		v.gate.turns = append(v.gate.turns, turn{rank, k})
+		return nil
 	}
 	return v.turn(rank, k)
 }
@@ -361,6 +323,7 @@ func (v *verifier) turn(rank int, k *clock) error {
 
 func (b *blockState) begin(launch int, k *clock) {
 	b.launch, b.pc, b.ended, b.entry = launch, 0, false, true
+	b.program, b.grant = b.programs[launch], -1
 	b.base, b.shared = k, nil
 	b.used, b.pending = b.used[:0], b.pending[:0]
 	if k.d[b.id] == b.phase {

@@ -83,9 +83,11 @@ func (v *verifier) checkResult(rank int, k *clock) error {
 	}
 	for i, d := range v.wanted[rank] {
 		at := v.cellAt(rank, OutputPlane, i, launch)
-		for a := range v.shape.atoms {
+		last := -1
+		for a := range v.exist(rank, OutputPlane, i, launch) {
 			c := &v.cells[at+a]
-			if a > 0 && !d.untouched && c.value == v.cells[at+a-1].value {
+			before := last
+			if last = a; before >= 0 && !d.untouched && c.value == v.cells[at+before].value {
 				continue // same value and same demand as before
 			}
 			place, part := Place{rank, OutputPlane, i, 1}, sub{0, int32(a)}
@@ -107,7 +109,7 @@ func (v *verifier) checkResult(rank int, k *clock) error {
 	}
 	for i := range v.p.chunkCount(rank, Input) {
 		at := v.cellAt(rank, InputPlane, i, launch)
-		for a := range v.shape.atoms {
+		for a := range v.exist(rank, InputPlane, i, launch) {
 			if c := &v.cells[at+a]; c.write.comp != int32(v.caller+rank) {
 				return v.wrong(c, &Place{rank, InputPlane, i, 1}, sub{0, int32(a)}, launch,
 					"the plan is not in place, so input is not the plan's to write")

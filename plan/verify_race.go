@@ -2,7 +2,7 @@ package plan
 
 // known reports whether an access happens before the walker's and, with visible, is visible to it.
 func (w *walker) known(s stamp, visible bool) bool {
-	if s.comp < 0 || s.comp == int32(w.b.id) && s.t < w.b.phase {
+	if s.comp < 0 || s.comp == w.self && s.t < w.b.phase {
 		return true
 	}
 	if visible {
@@ -31,9 +31,13 @@ func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
 		}
 		c.read = true
 		carries = c.carries
-		w.b.gather(carries)
-		w.from = append(w.from, c.origin)
-		w.b.pending = append(w.b.pending, c.origin)
+		if v.shape.atoms[part.atom].always {
+			w.b.gather(carries)
+		}
+		if c.origin != nil {
+			w.from = append(w.from, c.origin)
+			w.b.pending = append(w.b.pending, c.origin)
+		}
 	} else if c.write.inst != w.inst && !w.known(c.write.stamp, true) {
 		return 0, nil, w.race(&c.write, true, "reads", pl, part)
 	}
@@ -51,12 +55,15 @@ func (w *walker) record(c *cell) {
 			kept = append(kept, r)
 		}
 	}
-	c.reads = append(kept, access{w.stamp, w.at, w.inst})
+	c.reads = append(kept, access{w.reads, w.at, w.inst})
 }
 
 // usedUp reports whether inst produced the packets that this thread consumed here, or that the block consumed before
 // its threads last synchronized.
 func (w *walker) usedUp(inst int64) bool {
+	if w.frame != 0 {
+		inst = w.v.quotient.instance(w.v.quotient.inverse[w.frame], inst)
+	}
 	seen := map[*origin]bool{}
 	var search func([]*origin) bool
 	search = func(list []*origin) bool {
@@ -98,7 +105,7 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 		}
 	}
 	if pl.Plane == PacketPlane {
-		carries := v.share(w.b)
+		carries := v.quotient.clock(w.frame, v.share(w.b))
 		if w.port {
 			carries = w.know
 		}
@@ -106,17 +113,26 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 			carries = v.forward(carries, carried)
 		}
 		if c.flag >= int32(w.b.launch) {
-			if !w.repeats(c, value, carries) {
+			if c.flag > int32(w.b.launch) || c.value != value {
 				return w.rewritten(c, pl, part)
 			}
-			v.repeated[at] = append(v.repeated[at], c.write, access{w.stamp, w.at, w.inst})
+			if !w.repeats(c, carries) && !v.second.mute[at] {
+				v.second.mute[at], v.second.needed = true, true
+			}
+			v.repeated[at] = append(v.repeated[at], c.write, access{w.writes, w.at, w.inst})
 			return nil
+		}
+		if err := w.replaces(c, at, pl, part); err != nil {
+			return err
 		}
 		c.flag, c.read, c.carries = int32(w.b.launch), false, carries
 		if w.made == nil {
 			w.made = &origin{w.inst, append([]*origin(nil), w.from...)}
 		}
 		c.origin = w.made
+		if v.second.mute[at] {
+			c.carries, c.origin = nil, nil
+		}
 		for _, id := range v.waiting[at] {
 			v.ready(id)
 		}
@@ -133,7 +149,7 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 		}
 	}
 	c.reads = c.reads[:0]
-	c.write = access{w.stamp, w.at, w.inst}
+	c.write = access{w.writes, w.at, w.inst}
 	c.value = value
 	return nil
 }
@@ -150,6 +166,9 @@ func (v *verifier) shortChunks(pl *Place, chunk int, value int32) {
 // must all happen before.
 func (w *walker) enter(pl *Place, part sub, write bool) error {
 	v := w.v
+	if v.shape.fixed {
+		return nil // the cells show all conflicts
+	}
 	s := v.planeState(pl.Rank, pl.Plane, w.b.launch)
 	launch := int32(w.b.launch)
 	switch {
@@ -162,12 +181,15 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 		}
 		s.launch = launch
 	}
-	here := access{w.stamp, w.at, w.inst}
+	here := access{w.reads, w.at, w.inst}
+	if write {
+		here.stamp = w.writes
+	}
 	if pl.Plane == PacketPlane && !write {
-		s.now.reads[w.stamp.comp] = here // a check of a flag conflicts with no other access
+		s.now.reads[here.comp] = here // a check of a flag conflicts with no other access
 		return nil
 	}
-	who := [2]int32{w.stamp.comp, w.lane}
+	who := [2]int32{w.writes.comp, w.lane}
 	if s.checked[who] != launch+1 {
 		if a, found := w.unknown(s.before.writes, pl.Plane != PacketPlane); found {
 			return w.reused(&a, true, write, pl, part)
@@ -180,9 +202,9 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 		}
 	}
 	if write {
-		s.now.writes[w.stamp.comp] = here
+		s.now.writes[here.comp] = here
 	} else {
-		s.now.reads[w.stamp.comp] = here
+		s.now.reads[here.comp] = here
 	}
 	return nil
 }
@@ -200,7 +222,8 @@ func (w *walker) unknown(uses map[int32]access, visible bool) (first access, fou
 // callerUse is the turn of a rank's caller, with clock k: it reads the buffers and writes new input.
 func (v *verifier) callerUse(rank int, k *clock) error {
 	turn := v.launched[rank]
-	w := walker{v: v, b: &blockState{id: -1, rank: rank, launch: turn}, know: k, at: event{-1, int32(rank), int32(turn)}}
+	w := walker{v: v, b: &blockState{id: -1, rank: rank, launch: turn}, know: k, self: -1,
+		at: event{-1, int32(rank), int32(turn)}}
 	self := access{stamp{int32(v.caller + rank), uint32(turn)}, w.at, 0}
 	atoms := len(v.shape.atoms)
 	for pl := InputPlane; pl <= OutputPlane; pl++ {

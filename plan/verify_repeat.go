@@ -1,12 +1,28 @@
 package plan
 
-// repeats reports whether a packet that is written a second time in a launch may stay: the bytes are the same, the
-// first write happens before the second, and a reader that sees the second packet knows all that the first one tells.
-// So it makes no difference which of the two a reader sees. An all-gather writes a packet twice when it copies its own
-// packet into scratch and then broadcasts it from there to all ranks, itself included.
-func (w *walker) repeats(c *cell, value int32, carries *clock) bool {
-	if c.flag != int32(w.b.launch) || c.value != value || !w.known(c.write.stamp, false) && !w.usedUp(c.write.inst) {
+import "errors"
+
+// errAgain ends a run that a second one replaces.
+var errAgain = errors.New("run again")
+
+// second is what the first run of a shape found and a second run must respect.
+type second struct {
+	needed    bool
+	mute      map[int]bool // packet cells with several writers: a packet there brings nothing but its payload
+	shared    map[int]bool // counters with unordered consumers
+	ambiguity error        // the first of these; also the reason why the plan is wrong if the second run fails
+}
+
+// repeats reports whether a second packet with the bytes of the first tells its reader all that the first one tells,
+// and comes after it. So it makes no difference which of the two a reader sees. An all-gather writes a packet twice
+// when it copies its own packet into scratch and then broadcasts it from there to all ranks, itself included. Otherwise
+// a reader may rely on neither.
+func (w *walker) repeats(c *cell, carries *clock) bool {
+	if !w.known(c.write.stamp, false) && !w.usedUp(c.write.inst) {
 		return false
+	}
+	if c.carries == nil {
+		return true
 	}
 	for i, phase := range c.carries.c {
 		if carries.c[i] < phase {
@@ -14,6 +30,25 @@ func (w *walker) repeats(c *cell, value int32, carries *clock) bool {
 		}
 	}
 	return true
+}
+
+// replaces checks that the first packet of a launch at a place may replace those of an earlier launch, when all
+// launches have one size: each was read, by a read that is over, or is known to have been written.
+func (w *walker) replaces(c *cell, at int, pl *Place, part sub) error {
+	v := w.v
+	if !v.shape.fixed || c.flag < 0 {
+		return nil
+	}
+	if !c.read && !w.known(c.write.stamp, false) {
+		return w.reused(&c.write, true, true, pl, part)
+	}
+	for _, a := range v.repeated[at] {
+		if !w.known(a.stamp, false) {
+			return w.reused(&a, true, true, pl, part)
+		}
+	}
+	delete(v.repeated, at)
+	return nil
 }
 
 // unread returns the packets of a launch of whose arrival no read is a proof: those that were never read, and those

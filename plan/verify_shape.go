@@ -1,31 +1,37 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 )
 
-// atom is a range of offsets within a chunk that every op treats alike. lo, hi and chunk are an example in bytes.
+// atom is a set of bytes of a chunk that every op treats alike: those that lie in the same slice of every op, and in
+// the same window of the pipelines that divide their chunk. lo, hi and chunk are an example in bytes.
 type atom struct {
 	lo, hi, chunk int64
+	always        bool // chunks of every size have such bytes
+	window        int
 }
 
-// messageShape is the shape of a message: how many iterations its pipelines run, and the atoms of its chunks.
+// messageShape is the shape of consecutive messages: the atoms of their chunks, and how often their pipelines run.
 type messageShape struct {
-	chunk      int64 // bytes of a chunk; of the largest example when the atoms come from several
-	atoms      []atom
-	parts      map[partKey][]sub
-	alignment  int64
-	iterations func(*Op) int64
+	chunk     int64 // bytes of a chunk; of the largest example when the atoms come from several
+	atoms     []atom
+	parts     map[partKey][]sub
+	alignment int64
+	loops     *loops
+	fixed     bool    // all messages divide alike
+	turns     []turns // by launch; the last one holds for all further launches
 }
 
 // partKey determines which bytes of its operands an op accesses.
 type partKey struct {
 	size  int
 	slice Slice
-	unit  int64
-	iter  int
+	iter  int   // of a pipeline; -1 outside
+	until int64 // outside: windows of the operands
 }
 
 // sub is one atom of one chunk of an operand.
@@ -34,53 +40,29 @@ type sub struct {
 	atom  int32
 }
 
-// shapes chooses the message shapes that stand for every size from MinSize to MaxSize (see verify_sizes.go).
-//
-// Without pipelines there is one shape, whose atoms come from all sizes. The number of iterations of a pipeline changes
-// the order of synchronization, so with pipelines each size is a separate run.
-func (p *Plan) shapes(r *resolved) ([]messageShape, error) {
+// sliceKeys lists the ways in which ops cut their operands into slices.
+func sliceKeys(r *resolved) []partKey {
 	parts := map[partKey]bool{}
-	units := map[int64]bool{}
-	var pipelines []*Op
-	for _, prog := range r.programs {
-		for i := range prog {
-			s := &prog[i]
-			for _, m := range s.Moves {
-				parts[partKey{size: m.Src[0].Size, slice: Slice{Count: s.Op.Slice.Count}}] = true
+	var note func(steps []Step)
+	note = func(steps []Step) {
+		for i := range steps {
+			for _, m := range steps[i].Moves {
+				parts[partKey{size: m.Src[0].Size, slice: Slice{Count: steps[i].Op.Slice.Count}}] = true
 			}
-			if !s.Does.Has(Loops) {
-				continue
-			}
-			pipelines = append(pipelines, s.Op)
-			units[s.Op.UnitSize] = true
-			for j := range s.Body {
-				for _, m := range s.Body[j].Moves {
-					parts[partKey{size: m.Src[0].Size, slice: Slice{Count: s.Body[j].Op.Slice.Count}, unit: s.Op.UnitSize}] = true
-				}
-			}
+			note(steps[i].Body)
 		}
+	}
+	for _, prog := range r.programs {
+		note(prog)
 	}
 	keys := make([]partKey, 0, len(parts))
 	for k := range parts {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b partKey) int {
-		if a.size != b.size {
-			return a.size - b.size
-		}
-		if a.slice.Count != b.slice.Count {
-			return a.slice.Count - b.slice.Count
-		}
-		return int(a.unit - b.unit)
+		return cmp.Or(a.size-b.size, a.slice.Count-b.slice.Count)
 	})
-	lo, hi, err := p.unitRange()
-	if err != nil {
-		return nil, err
-	}
-	if len(pipelines) == 0 {
-		return p.sliceShape(keys, lo, hi)
-	}
-	return p.pipelineShapes(keys, pipelines, lo, hi)
+	return keys
 }
 
 // unitRange returns the smallest and the largest number of units in a chunk, over all accepted messages. A message of 0
@@ -117,16 +99,13 @@ func cutAtoms(keys []partKey, chunk, alignment int64) []atom {
 			lo, hi := l.Part(k.size, Slice{t, k.slice.Count})
 			cut(lo)
 			cut(hi)
-			for at := lo; k.unit > 0 && at < hi; at += k.unit {
-				cut(at)
-			}
 		}
 	}
 	slices.Sort(cuts)
 	cuts = slices.Compact(cuts)
 	atoms := make([]atom, len(cuts)-1)
 	for i := range atoms {
-		atoms[i] = atom{cuts[i], cuts[i+1], chunk}
+		atoms[i] = atom{lo: cuts[i], hi: cuts[i+1], chunk: chunk}
 	}
 	return atoms
 }
@@ -161,10 +140,12 @@ func (sh *messageShape) part(k partKey) []sub {
 	}
 	subs := []sub{}
 	for j := range k.size {
-		for i, a := range sh.atoms {
+		for i := range sh.atoms {
+			a := &sh.atoms[i]
 			l := Layout{Chunk: a.chunk, Alignment: sh.alignment}
-			lo, hi := l.Range(k.size, k.slice, k.unit, k.iter)
-			if at := int64(j)*a.chunk + a.lo; at >= lo && at < hi {
+			lo, hi := l.Part(k.size, k.slice)
+			in := a.window == k.iter || k.iter < 0 && int64(a.window) < k.until
+			if at := int64(j)*a.chunk + a.lo; in && at >= lo && at < hi {
 				subs = append(subs, sub{int32(j), int32(i)})
 			}
 		}
@@ -172,3 +153,15 @@ func (sh *messageShape) part(k partKey) []sub {
 	sh.parts[k] = subs
 	return subs
 }
+
+// windows returns the number of windows of a chunk of class c in a launch. Chunks that no pipeline touches (-1) have
+// one.
+func (sh *messageShape) windows(c, launch int) int64 {
+	if c < 0 {
+		return 1
+	}
+	return sh.at(launch).n[c]
+}
+
+// at returns how often pipelines run in a launch.
+func (sh *messageShape) at(launch int) *turns { return &sh.turns[min(launch, len(sh.turns)-1)] }

@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+	"unsafe"
+)
 
 // event is an executed op: a thread block, a position in its unrolled program, a launch. With block -1 it is the caller
 // of rank pc.
@@ -46,14 +50,16 @@ type origin struct {
 // unit is an instruction of an unrolled program: an op outside of a pipeline, or in one of its iterations.
 type unit struct {
 	step  *Step
-	iter  int32
+	loop  *Step   // the pipeline, or nil
+	iter  int32   // of it
 	parts [][]sub // by move
 }
 
 // blockState is the state of a running thread block.
 type blockState struct {
 	id, rank int
-	program  []unit
+	programs [][]unit // by launch
+	program  []unit   // of this launch
 	pc       int
 	launch   int
 	done     bool // all launches have ended
@@ -69,6 +75,7 @@ type blockState struct {
 	pending []*origin        // packets consumed in this phase
 	used    []*origin        // packets consumed in earlier phases of this launch
 	shared  *clock           // base with its own component up to date, computed when first needed
+	grant   int              // position of the iteration that the gate has let begin, or -1
 	entry   bool             // only relaxed signals and waits so far in this launch
 }
 
@@ -93,9 +100,9 @@ type verifier struct {
 
 	comps     int
 	blocks    []*blockState
-	portComp  map[[2]int]int // thread block and link: component
-	ports     []port         // by component, from len(blocks)+ranks
-	linkPorts map[int][]int  // link: its port components
+	portOf    map[[2]int]int // thread block and link: port
+	ports     []port         // by component, two for each, see reader
+	linkPorts map[int][]int  // link: its ports
 	caller    int            // component of the caller of rank 0
 
 	counters []counter
@@ -113,12 +120,16 @@ type verifier struct {
 	launched []int    // launches begun, by rank
 	running  []int    // thread blocks of the rank not yet at the end of the launch
 
+	quotient *quotient // nil when all ranks run
+
 	wanted  [][]demand // by rank
 	reduces bool       // report.Operator is set
 
 	queue  []int
 	queued []bool
 	inst   int64
+	gate   gate
+	second *second
 }
 
 // port is the sequence of transfers that one thread block pushed into one port channel.
@@ -134,7 +145,7 @@ type push struct {
 }
 
 func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *VerifyOptions) (*verifier, error) {
-	v := &verifier{resolved: r, p: p, shape: sh, report: report, opts: opts, portComp: map[[2]int]int{},
+	v := &verifier{resolved: r, p: p, shape: sh, report: report, opts: opts, portOf: map[[2]int]int{},
 		linkPorts: map[int][]int{},
 		barriers:  map[[2]int]*barrier{}, values: newValues(), waiting: map[int][]int{},
 		repeated: map[int][]access{}, joined: map[[2]*clock]*clock{},
@@ -142,14 +153,36 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 	v.caller = len(r.programs)
 	v.comps = v.caller + len(p.GPUs)
 	steps := int64(0)
+	if r.symmetry != nil {
+		v.quotient = &quotient{Symmetry: r.symmetry, v: v, comps: map[int32][]int32{}, clocks: map[framedClock]*clock{},
+			origins: map[framedOrigin]*origin{}}
+		v.values.quotient = v.quotient
+	}
 	for b, prog := range r.programs {
 		st := &blockState{id: b, rank: r.rankOf[b], lanes: map[int][]*clock{}}
-		for i := range prog {
-			if err := v.unroll(st, &prog[i]); err != nil {
-				return nil, err
-			}
+		if !v.quotient.own(st.rank) { // it never runs; messages name its ops
+			rep := v.blocks[r.first[v.quotient.rep[st.rank]]+b-r.first[st.rank]]
+			st.done, st.program, st.programs = true, rep.program, rep.programs
+			v.blocks = append(v.blocks, st)
+			continue
 		}
-		steps += int64(len(st.program)) * int64(report.Launches)
+		for launch := range report.Launches {
+			if launch > 0 && launch >= len(sh.turns) {
+				st.programs = append(st.programs, st.program)
+				continue
+			}
+			st.program = nil
+			for i := range prog {
+				if err := v.unroll(st, &prog[i], launch); err != nil {
+					return nil, err
+				}
+			}
+			st.programs = append(st.programs, st.program)
+		}
+		for _, prog := range st.programs {
+			steps += int64(len(prog))
+		}
+		st.program = st.programs[0]
 		v.blocks = append(v.blocks, st)
 	}
 	report.Steps += steps
@@ -161,54 +194,118 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 	if err := v.layCells(); err != nil {
 		return nil, err
 	}
+	if err := v.fits(); err != nil {
+		return nil, err
+	}
 	v.layCounters()
 	return v, nil
 }
 
 // unroll appends step to the program, pipelines iteration by iteration, and numbers the port channels that it pushes
 // to.
-func (v *verifier) unroll(b *blockState, step *Step) error {
+func (v *verifier) unroll(b *blockState, step *Step, launch int) error {
 	if !step.Does.Has(Loops) {
-		b.program = append(b.program, v.unit(b, step, 0, 0))
+		b.program = append(b.program, v.unit(b, step, nil, -1, launch))
 		return nil
 	}
-	n := v.shape.iterations(step.Op)
+	n := v.shape.at(launch).n[v.shape.loops.class[step.Op]]
 	if n*int64(len(step.Body)) > v.opts.MaxSteps {
 		return fmt.Errorf("plan %s: %w: %d iterations of %d ops", v.p.Name, ErrTooLarge, n, len(step.Body))
 	}
 	for i := range int(n) {
 		for j := range step.Body {
-			b.program = append(b.program, v.unit(b, &step.Body[j], i, step.Op.UnitSize))
+			b.program = append(b.program, v.unit(b, &step.Body[j], step, i, launch))
 		}
 	}
 	return nil
 }
 
-func (v *verifier) unit(b *blockState, step *Step, iter int, size int64) unit {
-	u := unit{step: step, iter: int32(iter)}
+// unit resolves a step: in iteration iter of a pipeline, or outside of pipelines with iter -1.
+func (v *verifier) unit(b *blockState, step, loop *Step, iter, launch int) unit {
+	u := unit{step: step, loop: loop, iter: int32(iter)}
 	for i := range step.Moves {
 		m := &step.Moves[i]
-		key := partKey{size: m.Src[0].Size, slice: step.Op.Slice, unit: size, iter: iter}
-		if key.slice.Count <= 1 {
-			key.slice = Slice{}
-		}
-		u.parts = append(u.parts, v.shape.part(key))
+		u.parts = append(u.parts, v.partOf(m, step.Op.Slice, iter, launch))
 		if m.Entry < 0 {
 			continue
 		}
 		link := v.link(b.rank, PortChannel, step.Channels[m.Entry])
 		at := [2]int{b.id, link}
-		if _, ok := v.portComp[at]; !ok {
-			v.portComp[at] = v.comps
-			v.linkPorts[link] = append(v.linkPorts[link], v.comps)
+		if _, ok := v.portOf[at]; !ok {
+			v.portOf[at] = len(v.ports)
+			v.linkPorts[link] = append(v.linkPorts[link], len(v.ports))
 			v.ports = append(v.ports, port{block: b.id, link: link})
-			v.comps++
+			for g := 1; g < v.quotient.order(); g++ { // the images of b's
+				v.ports = append(v.ports, port{block: v.quotient.block(int32(g), b.id), link: -1})
+			}
+			v.comps += 2 * v.quotient.order()
 		}
 	}
 	return u
 }
 
-func (v *verifier) port(comp int) *port { return &v.ports[comp-v.caller-len(v.p.GPUs)] }
+// exist visits the atoms that a chunk has in a launch.
+func (v *verifier) exist(rank int, pl Plane, chunk, launch int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		n := v.shape.windows(v.shape.loops.of(v.p, v.resolved, &Place{rank, pl, chunk, 1}, 0), launch)
+		for i := range v.shape.atoms {
+			if int64(v.shape.atoms[i].window) < n && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// classOf returns the class of pipelines that divides a chunk in memory, or -1.
+func (v *verifier) classOf(rank int, pl Plane, k int) int {
+	l := v.shape.loops
+	if !l.used {
+		return -1
+	}
+	if n := v.p.GPUs[rank].ScratchChunks; pl >= ScratchPlane && n > 0 {
+		k %= n // both halves
+	}
+	if w := &l.walks[l.find(l.start[rank][pl]+int32(k))]; w.unit > 0 {
+		return w.class
+	}
+	return -1
+}
+
+// partOf returns the atoms that a move accesses in each of its operands.
+func (v *verifier) partOf(m *Move, slice Slice, iter, launch int) []sub {
+	key := partKey{size: m.Src[0].Size, slice: slice, iter: iter, until: 1}
+	if key.slice.Count <= 1 {
+		key.slice = Slice{}
+	}
+	l := v.shape.loops
+	if iter >= 0 || !l.used {
+		return v.shape.part(key)
+	}
+	var subs []sub
+	alike := true
+	until := func(j int) int64 { return v.shape.windows(l.of(v.p, v.resolved, &m.Src[0], j), launch) }
+	for j := range key.size {
+		key.until = until(j)
+		alike = alike && key.until == until(0)
+	}
+	if alike {
+		return v.shape.part(key)
+	}
+	for j := range key.size {
+		key.until = until(j)
+		for _, s := range v.shape.part(key) {
+			if int(s.chunk) == j {
+				subs = append(subs, s)
+			}
+		}
+	}
+	return subs
+}
+
+// reader and writer return the components of a port: its transfers as readers of their sources, which a flush waits
+// for, and as writers of their destinations, which only what follows them in the channel waits for.
+func (v *verifier) reader(port int) int { return v.caller + len(v.p.GPUs) + 2*port }
+func (v *verifier) writer(port int) int { return v.reader(port) + 1 }
 
 // layCells numbers the cells. In an in-place plan, buffers that are one memory share cells.
 func (v *verifier) layCells() error {
@@ -217,6 +314,9 @@ func (v *verifier) layCells() error {
 	plain, packets := v.p.UsesPlainScratch(), v.p.UsesPackets()
 	total := int64(0)
 	for r := range v.p.GPUs {
+		if !v.quotient.own(r) {
+			continue
+		}
 		in, out, s := v.p.chunkCount(r, Input), v.p.chunkCount(r, Output), v.p.GPUs[r].ScratchChunks
 		if v.p.InPlace {
 			in, out = max(in, out), 0
@@ -240,6 +340,9 @@ func (v *verifier) layCells() error {
 				return fmt.Errorf("plan %s: %w: over %d places to track", v.p.Name, ErrTooLarge, v.opts.MaxCells)
 			}
 		}
+	}
+	if n := total * int64(unsafe.Sizeof(cell{})); n > v.opts.MaxBytes {
+		return v.p.tooMuch(n, v.opts.MaxBytes)
 	}
 	v.cells = make([]cell, total)
 	for i := range v.cells {

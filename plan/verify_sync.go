@@ -38,7 +38,10 @@ type arrival struct {
 // tally counts by thread block. Most counters have one producer and one consumer, so it is a short list.
 type tally []tallied
 
-type tallied struct{ block, n int }
+type tallied struct {
+	block, n int
+	loops    bool // n depends on the size of the message
+}
 
 func (t *tally) add(block int) int {
 	for i := range *t {
@@ -47,7 +50,7 @@ func (t *tally) add(block int) int {
 			return (*t)[i].n
 		}
 	}
-	*t = append(*t, tallied{block, 1})
+	*t = append(*t, tallied{block: block, n: 1})
 	return 1
 }
 
@@ -86,8 +89,11 @@ func (v *verifier) layCounters() {
 		}
 	}
 	for _, b := range v.blocks {
+		if !v.quotient.own(b.rank) {
+			continue
+		}
 		for i := range b.program {
-			s := b.program[i].step
+			s, loops := b.program[i].step, b.program[i].loop != nil
 			if s.Does.Has(Joins) {
 				k := [2]int{b.rank, s.Op.BarrierID}
 				if v.barriers[k] == nil {
@@ -99,7 +105,13 @@ func (v *verifier) layCounters() {
 				if does == Takes {
 					v.counters[at].perWait.add(b.id)
 				} else {
-					v.counters[at].perBlock.add(b.id)
+					to, g := v.quotient.counter(at)
+					c, from := &v.counters[to], v.quotient.mirror(g, b).id
+					c.perBlock.add(from)
+					for i := range c.perBlock {
+						e := &c.perBlock[i]
+						e.loops = e.loops || e.block == from && loops
+					}
 				}
 			}
 		}
@@ -108,23 +120,23 @@ func (v *verifier) layCounters() {
 
 // counterOf returns the index of the counter from which entry i of a step takes, or to which it adds: on a channel, the
 // one at the peer's end, or -1 if the peer opens no such channel.
-func (v *verifier) counterOf(rank int, s *Step, i int, does Effects) int {
+func (r *resolved) counterOf(rank int, s *Step, i int, does Effects) int {
 	if s.Kind.Semaphores {
-		return v.semaphore(rank, s.Op.SemaphoreIDs[i])
+		return r.semaphore(rank, s.Op.SemaphoreIDs[i])
 	}
-	link := v.link(rank, s.Op.ChannelType, s.Channels[i])
+	link := r.link(rank, s.Op.ChannelType, s.Channels[i])
 	if does == Adds {
-		return v.links[link].Pair
+		return r.links[link].Pair
 	}
 	return link
 }
 
 // uses visits the counters from which a step takes, and to which it adds.
-func (v *verifier) uses(rank int, s *Step) iter.Seq2[int, Effects] {
+func (r *resolved) uses(rank int, s *Step) iter.Seq2[int, Effects] {
 	return func(yield func(int, Effects) bool) {
 		for _, does := range [2]Effects{Takes, Adds} {
 			for i := 0; s.Does.Has(does) && i < s.Entries(); i++ {
-				if at := v.counterOf(rank, s, i, does); at >= 0 && !yield(at, does) {
+				if at := r.counterOf(rank, s, i, does); at >= 0 && !yield(at, does) {
 					return
 				}
 			}
@@ -133,20 +145,20 @@ func (v *verifier) uses(rank int, s *Step) iter.Seq2[int, Effects] {
 }
 
 // name returns a description of the counter.
-func (v *verifier) name(i int) string {
-	if i < len(v.links) {
-		l := &v.links[i]
+func (r *resolved) name(i int) string {
+	if i < len(r.links) {
+		l := &r.links[i]
 		return fmt.Sprintf("%s channel %d of rank %d to rank %d", l.Type, l.ID, l.Rank, l.Peer)
 	}
-	i -= len(v.links)
+	i -= len(r.links)
 	rank := 0
-	for rank+1 < len(v.semStart) && v.semStart[rank+1] <= i {
+	for rank+1 < len(r.semStart) && r.semStart[rank+1] <= i {
 		rank++
 	}
-	return fmt.Sprintf("semaphore %d of rank %d", i-v.semStart[rank], rank)
+	return fmt.Sprintf("semaphore %d of rank %d", i-r.semStart[rank], rank)
 }
 
-func (v *verifier) semaphore(rank, id int) int { return len(v.links) + v.semStart[rank] + id }
+func (r *resolved) semaphore(rank, id int) int { return len(r.links) + r.semStart[rank] + id }
 
 // arrive adds an arrival and wakes the consumer.
 func (v *verifier) arrive(b *blockState, c *counter, knows *clock) {
@@ -159,41 +171,69 @@ func (v *verifier) arrive(b *blockState, c *counter, knows *clock) {
 	c.wake = c.wake[:0]
 }
 
-// open reports whether the next wait on c passes.
-func (c *counter) open() bool { return c.total+c.init > c.waits }
+// open reports whether the next wait on c passes. If several unordered threads wait, a wait passes when there is one
+// arrival for each of them: then it makes no difference which gets which, and all will pass.
+func (v *verifier) open(b *blockState, at int) bool {
+	c := &v.counters[at]
+	if v.second.shared[at] {
+		return c.total >= c.perWait.sum()*(b.launch+1)
+	}
+	return c.total+c.init > c.waits
+}
 
 // consume performs a wait by a thread of b, which receives the clocks that all ways to pass have in common. The
-// previous wait must happen before this one. Otherwise timing would decide which wait gets which arrivals.
-func (v *verifier) consume(b *blockState, lane int, c *counter) error {
-	if c.consumer >= 0 {
+// previous wait must happen before this one. Otherwise timing decides which wait gets which arrivals: then the wait is
+// the first one of the launch in some execution.
+func (v *verifier) consume(b *blockState, lane, at int) error {
+	c := &v.counters[at]
+	if c.consumer >= 0 && !v.second.shared[at] {
 		ordered := c.consumer == b.id && (c.phase < b.phase || c.lane == lane)
 		if c.consumer != b.id {
 			ordered = v.laneClock(b, lane).c[c.consumer] > c.phase
 		}
 		if !ordered {
-			return v.ambiguous(b, c)
+			return v.unordered(b, at)
 		}
 	}
 	c.consumer, c.phase, c.lane = b.id, b.phase, lane
 	c.waits++
 	need := c.waits - c.init
+	if v.second.shared[at] {
+		need = c.perWait.sum()*b.launch + 1 - c.init
+	}
 	kept := c.arrivals[:0]
 	for _, a := range c.arrivals {
-		without := a.nth - 1
+		without, known := a.nth-1, true
 		launches := int(a.at.launch) + 1
 		for _, e := range c.perBlock {
 			if e.block != a.from {
 				without += e.n * launches
+				known = known && !e.loops // there may be any number of them
 			}
 		}
-		if without < need {
+		if known && without < need {
 			b.lanes[lane] = append(b.lanes[lane], a.knows)
-		} else {
+		}
+		if !known || without >= need || v.second.shared[at] {
 			kept = append(kept, a)
 		}
 	}
 	c.arrivals = kept
 	return nil
+}
+
+// unordered notes that threads wait on a counter in no order, and ends the run. Semaphores can serve them; the state
+// of a channel's waiter belongs to one thread at a time.
+func (v *verifier) unordered(b *blockState, at int) error {
+	err := v.ambiguous(b, &v.counters[at])
+	if at < len(v.links) || v.shape.loops.used {
+		return err
+	}
+	if v.second.ambiguity == nil {
+		v.second.ambiguity = err
+	}
+	v.second.shared[at] = true
+	return errAgain
 }
 
 // ready puts a thread block into the run queue.
@@ -263,13 +303,18 @@ func (v *verifier) laneClock(b *blockState, lane int) *clock {
 	return k
 }
 
-// portClock returns the clock of thread lane of b, including the completion of all transfers ahead of it in the port
-// channel: those pushed by the same thread, or in a phase that has completed according to the clock.
-func (v *verifier) portClock(b *blockState, lane, link int) *clock {
+// portClock returns the clock of thread lane of b, including the transfers ahead of it in the port channel: those
+// pushed by the same thread, or in a phase that has completed according to the clock. They have left their sources,
+// and, if delivered, arrived.
+func (v *verifier) portClock(b *blockState, lane, link int, delivered bool) *clock {
 	k := v.laneClock(b, lane)
 	own := false
-	for _, comp := range v.linkPorts[link] {
-		pt := v.port(comp)
+	for _, i := range v.linkPorts[link] {
+		pt := &v.ports[i]
+		comp := v.reader(i)
+		if delivered {
+			comp = v.writer(i)
+		}
 		n := k.d[comp]
 		for int(n) < len(pt.pushes) {
 			q := pt.pushes[n]
@@ -285,6 +330,7 @@ func (v *verifier) portClock(b *blockState, lane, link int) *clock {
 				k, own = k.mutable(), true
 			}
 			k.set(comp, n)
+			k.set(v.reader(i), n)
 		}
 	}
 	return k

@@ -12,7 +12,13 @@ type values struct {
 	nodes []valueNode
 	memo  map[combination]int32
 	leafs map[leaf]int32
+
+	quotient *quotient
+	images   map[imageOf]int32
 }
+
+// imageOf is a value whose base, which is no image, is renamed by an element of the quotient.
+type imageOf struct{ base, frame int32 }
 
 type valueNode struct {
 	leaf  leaf
@@ -20,6 +26,7 @@ type valueNode struct {
 	op    ReduceOp // of the combination; mixed when the parents were combined under a different operator
 	terms int32    // leaves, counted with repetition
 	place int32    // position in the block that all leaves have in common, or -1
+	image imageOf  // of an image
 }
 
 type leaf struct {
@@ -38,7 +45,8 @@ const (
 )
 
 func newValues() *values {
-	return &values{nodes: []valueNode{{place: -1}}, memo: map[combination]int32{}, leafs: map[leaf]int32{}}
+	return &values{nodes: []valueNode{{place: -1}}, memo: map[combination]int32{}, leafs: map[leaf]int32{},
+		images: map[imageOf]int32{}}
 }
 
 func (v *values) input(l leaf, period int) int32 {
@@ -55,6 +63,9 @@ func (v *values) input(l leaf, period int) int32 {
 func (v *values) combine(a, b int32, op ReduceOp) int32 {
 	if a == undefined || b == undefined {
 		return undefined
+	}
+	if frame := v.nodes[a].image.frame; frame != 0 { // a value has one form: the first of its leaves is not renamed
+		return v.image(frame, v.combine(v.nodes[a].image.base, v.image(v.quotient.inverse[frame], b), op))
 	}
 	k := combination{a, b, op}
 	if id, ok := v.memo[k]; ok {
@@ -76,18 +87,56 @@ func (v *values) combine(a, b int32, op ReduceOp) int32 {
 	return id
 }
 
+// image returns value id renamed by element g of the quotient.
+func (v *values) image(g, id int32) int32 {
+	if g == 0 || id == undefined {
+		return id
+	}
+	k := imageOf{id, g}
+	if n := &v.nodes[id]; n.image.frame != 0 {
+		k = imageOf{n.image.base, v.quotient.mul(g, n.image.frame)}
+	}
+	if k.frame == 0 {
+		return k.base
+	}
+	if out, ok := v.images[k]; ok {
+		return out
+	}
+	n := v.nodes[k.base]
+	n.image = k
+	if n.place >= 0 {
+		n.place = v.quotient.place(k.frame, n.place)
+	}
+	out := int32(len(v.nodes))
+	v.nodes = append(v.nodes, n)
+	v.images[k] = out
+	return out
+}
+
+// renamed returns leaf l renamed by element g of the quotient.
+func (v *values) renamed(l leaf, g int32) leaf {
+	if g == 0 {
+		return l
+	}
+	e := v.quotient.elements[g]
+	return leaf{l.launch, e.Ranks[l.rank], int32(e.chunk(InputPlane, int(l.chunk)))}
+}
+
 // terms returns the leaves of value id, sorted, at most limit of them.
 func (v *values) terms(id int32, limit int) []leaf {
 	var out []leaf
-	stack := []int32{id}
+	stack := []imageOf{{id, 0}}
 	for len(stack) > 0 && len(out) < limit {
-		n := &v.nodes[stack[len(stack)-1]]
+		top := stack[len(stack)-1]
+		n := &v.nodes[top.base]
 		stack = stack[:len(stack)-1]
 		switch {
+		case n.image.frame != 0:
+			stack = append(stack, imageOf{n.image.base, v.quotient.mul(top.frame, n.image.frame)})
 		case n.terms == 1:
-			out = append(out, n.leaf)
+			out = append(out, v.renamed(n.leaf, top.frame))
 		case n.terms > 1:
-			stack = append(stack, n.a, n.b)
+			stack = append(stack, imageOf{n.a, top.frame}, imageOf{n.b, top.frame})
 		}
 	}
 	slices.SortFunc(out, compareLeaf)
@@ -105,7 +154,7 @@ func compareLeaf(a, b leaf) int {
 }
 
 // describe returns a description of the value, for a launch.
-func (v *values) describe(id int32, launch int) string {
+func (v *values) describe(id int32, launch int, p *Plan) string {
 	n := &v.nodes[id]
 	if n.terms == 0 {
 		return "nothing defined"
@@ -127,12 +176,10 @@ func (v *values) describe(id int32, launch int) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(l.String())
+		fmt.Fprintf(&b, "rank %d's %s", l.rank, p.chunkName(int(l.chunk)))
 		if int(l.launch) != launch {
 			fmt.Fprintf(&b, " of launch %d", l.launch+1)
 		}
 	}
 	return b.String()
 }
-
-func (l leaf) String() string { return fmt.Sprintf("rank %d's chunk %d", l.rank, l.chunk) }

@@ -34,6 +34,7 @@ type Event struct {
 	Launch    int // from 0
 	Iteration int // of the pipeline, -1 outside
 	Op        OpName
+	Line      string // the author's, "file:line", or ""
 	Does      string // "writes", "waits for …"
 	Where     *Where // what it accesses, or nil
 }
@@ -43,10 +44,11 @@ type Where struct {
 	Place   Place
 	Lo, Hi  int64
 	Message int64
+	Chunk   string // name of the place's chunk
 }
 
 func (w *Where) String() string {
-	s := fmt.Sprintf("%s of rank %d, chunk %d", w.Place.Plane, w.Place.Rank, w.Place.Index)
+	s := fmt.Sprintf("%s of rank %d, %s", w.Place.Plane, w.Place.Rank, w.Chunk)
 	if w.Place.Plane <= OutputPlane {
 		s += fmt.Sprintf(" (bytes %d to %d when the message has %d)", w.Lo, w.Hi-1, w.Message)
 	}
@@ -68,6 +70,9 @@ func (e *Event) String() string {
 			fmt.Fprintf(&b, ", iteration %d", e.Iteration)
 		}
 		b.WriteString(")")
+		if e.Line != "" {
+			b.WriteString(", at " + e.Line + ",")
+		}
 	}
 	b.WriteString(" " + e.Does)
 	if e.Where != nil {
@@ -114,16 +119,18 @@ func (v *verifier) event(at event, does string, where *Where) Event {
 		return e
 	}
 	b := v.blocks[at.block]
-	if int(at.pc) >= len(b.program) {
-		e.Pos = Pos{b.rank, int(at.block) - v.first[b.rank], len(b.program), -1}
+	program := b.programs[min(int(at.launch), len(b.programs)-1)]
+	if int(at.pc) >= len(program) {
+		e.Pos = Pos{b.rank, int(at.block) - v.first[b.rank], len(v.programs[b.id]), -1}
 		e.Op = "end"
 		return e
 	}
-	u := &b.program[at.pc]
+	u := &program[at.pc]
 	e.Pos, e.Op = u.step.Pos, u.step.Op.Name
 	if e.Pos.Inner >= 0 {
 		e.Iteration = int(u.iter)
 	}
+	e.Line = v.p.place(e.Pos)
 	return e
 }
 
@@ -140,5 +147,6 @@ func (v *verifier) where(pl *Place, part sub) *Where {
 	l := Layout{Block: int64(period) * a.chunk, Chunk: a.chunk, Period: period, custom: custom}
 	l.Message = l.Block * int64(blocks)
 	at, _ := l.Locate(chunk, a.lo)
-	return &Where{Place: Place{pl.Rank, pl.Plane, chunk, 1}, Lo: at, Hi: at + a.hi - a.lo, Message: l.Message}
+	return &Where{Place: Place{pl.Rank, pl.Plane, chunk, 1}, Lo: at, Hi: at + a.hi - a.lo,
+		Message: l.Message, Chunk: v.p.chunkName(chunk)}
 }

@@ -33,7 +33,7 @@ func (w *walker) lacks(a *access) string {
 	case a.at.block < 0 && w.at.block >= 0 && a.at.launch >= int32(w.b.launch) && int(a.at.pc) != w.b.rank:
 		return fmt.Sprintf(": thread block %d of rank %d does not know that launch %d of rank %d has begun",
 			w.b.id-v.first[w.b.rank], w.b.rank, w.b.launch+1, a.at.pc)
-	case a.at.block == w.at.block && a.comp == w.stamp.comp:
+	case a.at.block == w.at.block && (a.comp == w.reads.comp || a.comp == w.writes.comp):
 		return ": no nop lies between them, so they may be different threads"
 	case a.at.block < 0 || int(a.comp) >= len(v.blocks):
 		return ""
@@ -185,7 +185,7 @@ func (v *verifier) wrong(c *cell, pl *Place, part sub, launch int, why string) e
 	}
 	d := v.wanted[pl.Rank][pl.Index]
 	e.Detail = fmt.Sprintf("at the end of launch %d, %s\nmust hold %s\nand holds %s", launch+1, where,
-		v.describeDemand(&d), v.values.describe(c.value, launch))
+		v.describeDemand(&d), v.values.describe(c.value, launch, v.p))
 	if len(events) == 0 {
 		e.Detail += ": no op writes it"
 	}
@@ -205,7 +205,7 @@ func (v *verifier) describeDemand(d *demand) string {
 		if i > 0 {
 			s += ", "
 		}
-		s += leaf{0, int32(t.Rank), int32(t.Index)}.String()
+		s += fmt.Sprintf("rank %d's %s", t.Rank, v.p.chunkName(t.Index))
 	}
 	return s
 }
@@ -221,8 +221,9 @@ func (v *verifier) stillToWrite(pl *Place, part sub, launch int) *event {
 		if b.launch < launch {
 			from = 0
 		}
-		for pc := from; pc < len(b.program); pc++ {
-			if v.writesCell(&b.program[pc], cell, launch) {
+		program := b.programs[min(launch, len(b.programs)-1)]
+		for pc := from; pc < len(program); pc++ {
+			if v.writesCell(&program[pc], cell, launch) {
 				return &event{int32(b.id), int32(pc), int32(launch)}
 			}
 		}

@@ -155,7 +155,7 @@ func (v *verifier) blockage(b *blockState) blockage {
 		for i := range s.Entries() {
 			at := v.counterOf(b.rank, s, i, Takes)
 			c := &v.counters[at]
-			if c.open() {
+			if v.open(b, at) {
 				continue
 			}
 			what := ""

@@ -17,9 +17,9 @@ func openFiles(t testing.TB) int {
 }
 
 func samples(t testing.TB, c *Context) (endpoints, memories, stubs [][]byte) {
-	for _, tr := range []Transport{IPC, Ethernet} {
+	for _, tr := range transports() {
 		x, _ := pair(t, tr, c, c)
-		m, _ := x.memory(t, 5000, Flags(IPC, Ethernet))
+		m, _ := x.memory(t, 5000, Flags(transports()...))
 		endpoints = append(endpoints, x.ep.Serialize())
 		memories = append(memories, must[[]byte](t)(m.Serialize()))
 		stubs = append(stubs, must[[]byte](t)(x.stub.Serialize()))
@@ -106,12 +106,12 @@ func FuzzDeserialize(f *testing.F) {
 }
 
 func TestConnectionWritesAddsAndFlushes(t *testing.T) {
-	for _, tr := range []Transport{IPC, Ethernet} {
+	for _, tr := range transports() {
 		t.Run(tr.String(), func(t *testing.T) {
 			a, b := newContext(t), newContext(t)
 			x, y := pair(t, tr, a, b)
-			src, in := x.memory(t, 3<<20, Flags(IPC, Ethernet))
-			dst, out := y.memory(t, 3<<20, Flags(IPC, Ethernet))
+			src, in := x.memory(t, 3<<20, Flags(transports()...))
+			dst, out := y.memory(t, 3<<20, Flags(transports()...))
 			fill(in, 9)
 			to := x.receive(t, dst)
 			var mine uint64

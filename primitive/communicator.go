@@ -151,7 +151,8 @@ func exchange[T any](c *Communicator, kind uint8, op string, peer, tag int, send
 	return f
 }
 
-func (c *Communicator) send(ctx context.Context, kind uint8, peer, tag int, before chan struct{}, send func() ([]byte, error)) error {
+func (c *Communicator) send(ctx context.Context, kind uint8, peer, tag int, before chan struct{},
+	send func() ([]byte, error)) error {
 	data, err := send()
 	if err != nil {
 		return err
@@ -208,14 +209,16 @@ func (c *Communicator) ConnectEndpoint(ep *Endpoint, rank, tag int) *Future[*Con
 
 // SendMemory lets the peer use local memory. The future completes when the description of the memory has been sent.
 func (c *Communicator) SendMemory(m *RegisteredMemory, rank, tag int) *Future[struct{}] {
-	return exchange(c, kindMemory, "send memory", rank, tag, m.Serialize, false, func(context.Context, []byte) (struct{}, error) { return struct{}{}, nil })
+	return exchange(c, kindMemory, "send memory", rank, tag, m.Serialize, false,
+		func(context.Context, []byte) (struct{}, error) { return struct{}{}, nil })
 }
 
 // RecvMemory receives the memory that the peer sends.
 func (c *Communicator) RecvMemory(rank, tag int) *Future[*RegisteredMemory] {
-	return exchange(c, kindMemory, "receive memory", rank, tag, nil, true, func(_ context.Context, data []byte) (*RegisteredMemory, error) {
-		return c.ctx.DeserializeMemory(data)
-	})
+	return exchange(c, kindMemory, "receive memory", rank, tag, nil, true,
+		func(_ context.Context, data []byte) (*RegisteredMemory, error) {
+			return c.ctx.DeserializeMemory(data)
+		})
 }
 
 // BuildSemaphore makes a semaphore over a connection to the peer, which makes the same call.

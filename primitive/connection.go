@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,10 +23,11 @@ type Connection struct {
 	link          transport.Link
 	peer, tag     atomic.Int64
 	closed        atomic.Bool
+	imported      sync.Map // names of the peer's memories that an RDMA link knows
 }
 
 // Connect makes a connection from a local endpoint to a remote one, which may be of this process. Both must have the
-// same transport.
+// same transport, or RDMA adapters.
 func (c *Context) Connect(local, remote *Endpoint) (*Connection, error) {
 	return c.connect(context.Background(), local, remote, NoRank, 0)
 }
@@ -40,7 +42,7 @@ func (c *Context) connect(parent context.Context, local, remote *Endpoint, peer,
 		return nil, invalid(op, "an endpoint is nil")
 	case local.ctx != c:
 		return nil, invalid(op, "the local endpoint %v is not of this Context", local)
-	case local.transport != remote.transport:
+	case local.transport != remote.transport && !(local.transport.IsIB() && remote.transport.IsIB()):
 		return nil, invalid(op, "%v and %v have different transports", local, remote)
 	}
 	conn := &Connection{ctx: c, local: local, remote: remote}
@@ -49,9 +51,12 @@ func (c *Context) connect(parent context.Context, local, remote *Endpoint, peer,
 	ctx, cancel := c.bounded(parent)
 	defer cancel()
 	var err error
-	if local.transport == Ethernet {
+	switch {
+	case local.transport == Ethernet:
 		conn.link, err = c.connectEthernet(ctx, conn)
-	} else {
+	case local.transport.IsIB():
+		conn.link, err = c.connectRDMA(ctx, conn)
+	default:
 		conn.link, err = c.connectIPC(local, remote)
 	}
 	if err != nil {
@@ -84,15 +89,18 @@ func (c *Context) connectIPC(local, remote *Endpoint) (transport.Link, error) {
 	return ipc.NewStreamLink(s, adder), nil
 }
 
+// connectionBroken aborts the Context because a network has lost the peer, or the peer has refused an operation.
+func (c *Context) connectionBroken(conn *Connection, err error) {
+	c.Abort(&Error{Op: conn.Transport().String() + " connection", Rank: c.Rank(), Peer: conn.PeerRank(),
+		Info: conn.remote.String(), Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
+}
+
 func (c *Context) connectEthernet(ctx context.Context, conn *Connection) (transport.Link, error) {
 	n, err := c.ethernet()
 	if err != nil {
 		return nil, err
 	}
-	opt := tcp.LinkOptions{Source: conn.local.dev, Broken: func(err error) {
-		c.Abort(&Error{Op: "ethernet connection", Rank: c.Rank(), Peer: conn.PeerRank(), Info: conn.remote.String(),
-			Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
-	}}
+	opt := tcp.LinkOptions{Source: conn.local.dev, Broken: func(err error) { c.connectionBroken(conn, err) }}
 	if !reachable(conn.local.dev) {
 		opt.Staging = func(size int) ([]byte, func(), error) {
 			a, err := allocMapped(conn.local.dev, int64(size))
@@ -161,6 +169,9 @@ func (c *Connection) Write(dst *RegisteredMemory, dstOff uint64, src *Registered
 	}
 	to, err := c.place(op, dst, dstOff, size)
 	if err != nil {
+		return c.wrap(err, op)
+	}
+	if err := src.registerSource(c); err != nil {
 		return c.wrap(err, op)
 	}
 	from, err := src.mapOn(context.Background(), c.local.dev)

@@ -30,6 +30,7 @@ type Context struct {
 	done    chan struct{} // closed by Abort, replaced by Recover
 	hooks   []func(error)
 	node    *tcp.Node
+	rdma    map[Transport]*rdmaPort
 	tokens  map[tokenPoolKey]*tokenPool
 	streams map[device.Device]*streamPool
 	owned   map[closer]uint64 // resources that Close ends, with their ages, newest first
@@ -75,8 +76,9 @@ func NewContext(opts ...ContextOption) *Context {
 	if o.timeout <= 0 {
 		o.timeout = 30 * time.Second
 	}
-	c := &Context{opt: o, done: make(chan struct{}), tokens: map[tokenPoolKey]*tokenPool{}, streams: map[device.Device]*streamPool{},
-		owned: map[closer]uint64{}, waiters: map[device.Ptr]*Connection{}}
+	c := &Context{opt: o, done: make(chan struct{}), tokens: map[tokenPoolKey]*tokenPool{},
+		streams: map[device.Device]*streamPool{},
+		owned:   map[closer]uint64{}, waiters: map[device.Ptr]*Connection{}}
 	c.rank.Store(NoRank)
 	c.abort, c.fail = newAbortBlock(o.spinLimit)
 	if err != nil && c.fail == nil {
@@ -281,13 +283,14 @@ func (c *Context) Close() error {
 	}
 	ages := c.owned
 	c.owned = map[closer]uint64{}
-	node := c.node
+	node, rdma := c.node, c.rdma
 	c.mu.Unlock()
 
 	var errs []error
 	if c.abort != nil && !c.abort.drain(drainTimeout) {
 		// Unmapping memory that a kernel polls would crash the process, so all memory stays mapped.
-		return c.wrap(fmt.Errorf("%w: a kernel of the host device still waits; its memory is kept", ErrTimeout), "close context", NoRank)
+		return c.wrap(fmt.Errorf("%w: a kernel of the host device still waits; its memory is kept", ErrTimeout),
+			"close context", NoRank)
 	}
 	// A proxy executes its triggers with semaphores and memories that are newer than the proxy, so all proxies end
 	// before any memory is unmapped.
@@ -303,6 +306,9 @@ func (c *Context) Close() error {
 	}
 	for _, r := range owned {
 		errs = append(errs, r.Close())
+	}
+	for _, p := range rdma {
+		errs = append(errs, p.close())
 	}
 	if node != nil {
 		errs = append(errs, node.Close())

@@ -147,6 +147,7 @@ func TestKilledProcessIsNamedWithinASecond(t *testing.T) {
 				var wg sync.WaitGroup
 				var outs, logs [n]bytes.Buffer
 				var groups [n]int
+				watch := testutil.NewWatch(t)
 				for i := range n {
 					cmd := exec.CommandContext(ctx, os.Args[0])
 					cmd.Env = append(os.Environ(), deathVariable+"="+what, fmt.Sprintf("RANK=%d", i), fmt.Sprintf("WORLD_SIZE=%d", n),
@@ -178,7 +179,7 @@ func TestKilledProcessIsNamedWithinASecond(t *testing.T) {
 					}
 					worst = max(worst, time.Duration(noticed-died))
 				}
-				testutil.NothingLeft(t, groups[:]...)
+				watch.NothingLeft(t, groups[:]...)
 				return worst
 			})
 		})

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/transport/ib"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/tcp"
 	"github.com/goccl/goccl/transport/wire"
@@ -19,6 +18,8 @@ type EndpointConfig struct {
 	Transport Transport
 	// Device holds the endpoint's memory: a GPU, or a host device, which stands for the CPU.
 	Device device.Device
+	// RDMA holds options of IB0 to IB7.
+	RDMA RDMAConfig
 }
 
 // Endpoint is one end of a connection: a device and a transport. Context.CreateEndpoint makes a local endpoint, which
@@ -28,8 +29,8 @@ type Endpoint struct {
 	owner         device.ID
 	id            uint64
 	host, process ipc.ID
-	addr          netip.AddrPort // Ethernet
-	cred          tcp.Credential // Ethernet
+	addr          netip.AddrPort // of the Node, of networks
+	cred          tcp.Credential // at the Node, of networks
 
 	// Local endpoints only.
 	ctx  *Context
@@ -37,7 +38,8 @@ type Endpoint struct {
 	once sync.Once
 }
 
-// CreateEndpoint makes a local endpoint. For Ethernet it starts the Context's listener.
+// CreateEndpoint makes a local endpoint. For Ethernet and RDMA it starts the
+// Context's listener.
 func (c *Context) CreateEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 	const op = "create endpoint"
 	if err := c.usable(op); err != nil {
@@ -58,8 +60,9 @@ func (c *Context) CreateEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 		e.addr, e.cred = n.Addr(), n.NewEndpoint()
 		e.id = e.cred.Endpoint
 	case cfg.Transport.IsIB():
-		_, err := ib.Open(int(cfg.Transport - IB0))
-		return nil, c.wrap(fmt.Errorf("%w: %w", ErrUnsupported, err), op, NoRank)
+		if err := c.listenRDMA(e, cfg.RDMA); err != nil {
+			return nil, c.wrap(err, op, NoRank)
+		}
 	default:
 		return nil, invalid(op, "transport %v", cfg.Transport)
 	}
@@ -92,7 +95,7 @@ func (e *Endpoint) SameProcess(o *Endpoint) bool { return e.process == o.process
 
 // String formats e, for example "ipc cuda:3" or "ethernet host:0 at 10.0.0.4:40001".
 func (e *Endpoint) String() string {
-	if e.transport == Ethernet {
+	if e.transport.network() {
 		return fmt.Sprintf("%v %v at %v", e.transport, e.owner, e.addr)
 	}
 	return fmt.Sprintf("%v %v", e.transport, e.owner)
@@ -105,7 +108,7 @@ func (e *Endpoint) Close() error {
 	}
 	e.once.Do(func() {
 		e.ctx.disown(e)
-		if e.transport == Ethernet {
+		if e.transport.network() {
 			if n := e.ctx.startedEthernet(); n != nil {
 				n.RemoveEndpoint(e.id)
 			}
@@ -123,7 +126,7 @@ const (
 
 const endpointVersion = 1
 
-// Serialize encodes the endpoint. For Ethernet the bytes contain the secret that lets a peer connect: send them over an
+// Serialize encodes the endpoint. For networks the bytes contain the secret that lets a peer connect: send them over an
 // authenticated and encrypted channel, as the Communicator does.
 func (e *Endpoint) Serialize() []byte {
 	var w wire.Writer
@@ -133,7 +136,7 @@ func (e *Endpoint) Serialize() []byte {
 	w.U64(e.id)
 	w.Raw(e.host[:])
 	w.Raw(e.process[:])
-	if e.transport == Ethernet {
+	if e.transport.network() {
 		addr, _ := e.addr.MarshalBinary() // never fails
 		w.Bytes(addr)
 		w.Raw(e.cred.Secret[:])
@@ -156,7 +159,7 @@ func DeserializeEndpoint(data []byte) (*Endpoint, error) {
 	switch {
 	case !e.transport.Valid():
 		r.Fail("transport %d", e.transport)
-	case e.transport == Ethernet:
+	case e.transport.network():
 		// 16 bytes of IPv6, a zone of a network interface's length, 2 bytes of port.
 		if err := e.addr.UnmarshalBinary(r.Bytes(16 + 16 + 2)); err != nil || !e.addr.IsValid() ||
 			e.addr.Addr().IsUnspecified() || e.addr.Port() == 0 {

@@ -26,10 +26,8 @@ func (c *Context) ethernet() (*tcp.Node, error) {
 		}
 	}
 	n, err := tcp.Listen(netip.AddrPortFrom(at, 0),
-		tcp.Options{Timeout: c.opt.timeout, Log: c.opt.log, Lost: c.sessionLost, Blame: c.dead,
-			Blamed: func(rank int) {
-				go c.Abort(&Error{Op: "ethernet", Rank: c.Rank(), Peer: rank, Info: "a peer says so, and leaves", Err: ErrPeerDead})
-			}})
+		tcp.Options{Timeout: c.opt.timeout, Log: c.opt.log, Blame: c.dead, Blamed: c.blamed,
+			Lost: func(_, from uint64, err error) { c.sessionLost(Ethernet, from, err) }})
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +42,11 @@ func (c *Context) startedEthernet() *tcp.Node {
 	return c.node
 }
 
+// blamed aborts the Context because a peer leaves after the death of another.
+func (c *Context) blamed(rank int) {
+	go c.Abort(&Error{Op: "network", Rank: c.Rank(), Peer: rank, Info: "a peer says so, and leaves", Err: ErrPeerDead})
+}
+
 // dead returns the rank whose death aborted the Context, or NoRank.
 func (c *Context) dead() int {
 	c.mu.Lock()
@@ -56,11 +59,11 @@ func (c *Context) dead() int {
 }
 
 // sessionLost aborts the Context when a peer that wrote to this process's memory has vanished.
-func (c *Context) sessionLost(endpoint, from uint64, err error) {
+func (c *Context) sessionLost(t Transport, from uint64, err error) {
 	c.mu.Lock()
 	peer, what := NoRank, ""
 	for r := range c.owned {
-		if conn, ok := r.(*Connection); ok && conn.local.id == endpoint && conn.remote.id == from {
+		if conn, ok := r.(*Connection); ok && conn.Transport() == t && conn.remote.id == from {
 			peer, what = conn.PeerRank(), conn.remote.String()
 		}
 	}
@@ -70,6 +73,6 @@ func (c *Context) sessionLost(endpoint, from uint64, err error) {
 		return
 	}
 	// On another goroutine, because the Node forbids calls from its callbacks and hooks may make such calls.
-	go c.Abort(&Error{Op: "ethernet session", Rank: c.Rank(), Peer: peer, Info: what,
+	go c.Abort(&Error{Op: t.String() + " session", Rank: c.Rank(), Peer: peer, Info: what,
 		Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
 }

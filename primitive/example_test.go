@@ -36,9 +36,11 @@ func Example() {
 	}
 
 	copy(device.Bytes(mem[0].Data(), 64), "hello")
-	go channel[0].PutWithSignal(0, 0, 5)
+	var kernel sync.WaitGroup
+	kernel.Go(func() { channel[0].PutWithSignal(0, 0, 5) })
 	fmt.Println(channel[1].Wait(), string(device.Bytes(mem[1].Data(), 5)))
 
+	kernel.Wait() // the memory must outlive what uses it
 	_ = ctx.Close()
 	for _, d := range dev {
 		_ = d.Close()

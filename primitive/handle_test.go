@@ -128,6 +128,12 @@ func TestTriggerCodec(t *testing.T) {
 			t.Errorf("got %+v, want %+v", out, in)
 		}
 	}
+	// The words of a program's own triggers arrive whole.
+	const any0, any1, any2 = 0x8123456789abcdef, 0xfedcba9876543210, 0xa5a5a5a5a5a5a5a5
+	own := decodeTrigger(any0, any1, any2, 0)
+	if w0, w1, w2, _ := own.encode(); w0 != any0 || w1 != any1 || w2 != any2 {
+		t.Errorf("%#x, %#x, %#x", w0, w1, w2)
+	}
 	if (&Trigger{Size: MaxTriggerSize + 1}).valid() || (&Trigger{Dst: MaxMemoryID + 1}).valid() {
 		t.Error("a trigger beyond the encoding passes as valid")
 	}

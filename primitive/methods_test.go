@@ -16,11 +16,11 @@ import (
 
 // TestPortChannelMethods tests every method of a port channel, one call at a time.
 func TestPortChannelMethods(t *testing.T) {
-	for _, tr := range []Transport{IPC, Ethernet} {
+	for _, tr := range transports() {
 		t.Run(tr.String(), func(t *testing.T) {
 			ca, cb := newContext(t), newContext(t)
 			x, y := pair(t, tr, ca, cb)
-			both := Flags(IPC, Ethernet)
+			both := Flags(transports()...)
 			src, in := x.memory(t, 4096, both)
 			dst, out := y.memory(t, 4096, both)
 			fill(in, 5)
@@ -105,7 +105,7 @@ func TestPortChannelMethods(t *testing.T) {
 
 // TestSemaphoreKinds signals from the host to kernels, between hosts, and between kernels.
 func TestSemaphoreKinds(t *testing.T) {
-	for _, tr := range []Transport{IPC, Ethernet} {
+	for _, tr := range transports() {
 		t.Run(tr.String(), func(t *testing.T) {
 			ctx := newContext(t)
 			x, y := pair(t, tr, ctx, ctx)
@@ -140,7 +140,7 @@ func TestSemaphoreKinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			d, err := NewMemoryDevice2DeviceSemaphore(x.sema)
-			if tr == Ethernet {
+			if tr.network() {
 				if !errors.Is(err, ErrInvalid) {
 					t.Errorf("kernels signal over sockets: %v", err)
 				}

@@ -55,7 +55,7 @@ func mesh(r *rank, transport Transport, size int64) ([]PortChannelHandle, []byte
 		return nil, nil, err
 	}
 	ctx := r.comm.Context()
-	mem, err := ctx.RegisterMemory(r.dev, a.Ptr(), size, Flags(IPC, Ethernet))
+	mem, err := ctx.RegisterMemory(r.dev, a.Ptr(), size, Flags(transports()...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +101,7 @@ func mesh(r *rank, transport Transport, size int64) ([]PortChannelHandle, []byte
 }
 
 func TestPortChannelMesh(t *testing.T) {
-	for _, transport := range []Transport{IPC, Ethernet} {
+	for _, transport := range transports() {
 		t.Run(transport.String(), func(t *testing.T) {
 			const n, slice = 4, 70001
 			job(t, n, func(r *rank) error {

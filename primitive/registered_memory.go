@@ -34,6 +34,8 @@ type RegisteredMemory struct {
 	share    *share.Descriptor // local: set by the first Serialize
 	revoke   func()
 	region   uint64 // local: the Ethernet region, 0 until needed
+	name     uint64 // local: what peers over RDMA call it
+	rdma     map[Transport]*rdmaRegion
 	mappings map[device.Device]*share.Mapping
 }
 
@@ -42,7 +44,9 @@ type origin struct {
 	host, process ipc.ID
 	share         *share.Descriptor // nil unless shared by IPC
 	region        uint64            // 0 unless registered for Ethernet
-	offset        int64             // offset in the share and in the region
+	name          uint64
+	keys          map[Transport][]byte // of RDMA adapters
+	offset        int64                // offset in the share and in the region
 	local         *RegisteredMemory
 }
 
@@ -187,13 +191,16 @@ func (m *RegisteredMemory) mapOn(ctx context.Context, dev device.Device) (device
 
 // remote returns the location of the memory as the connection's link addresses it.
 func (m *RegisteredMemory) remote(ctx context.Context, conn *Connection) (transport.Remote, error) {
-	if !m.flags.Has(conn.Transport()) {
+	if t := conn.remote.transport; !m.flags.Has(t) {
 		return transport.Remote{}, fmt.Errorf("%w: the memory is registered for %v, the connection is %v", ErrInvalid,
-			m.flags, conn.Transport())
+			m.flags, t)
 	}
 	if conn.Transport() == IPC {
 		p, err := m.mapOn(ctx, conn.local.dev)
 		return transport.Remote{Ptr: p}, err
+	}
+	if conn.Transport().IsIB() {
+		return m.importRDMA(conn)
 	}
 	if m.dev != nil {
 		r, err := m.ethernetRegion()
@@ -217,15 +224,17 @@ func (m *RegisteredMemory) ethernetRegion() (uint64, error) {
 		return 0, ErrClosed
 	}
 	if m.region == 0 {
-		var mem tcp.Memory
-		if m.mapped || reachable(m.dev) {
-			mem = tcp.NewHostMemory(m.ptr, m.size, m.token)
-		} else {
-			mem = tcp.NewDeviceMemory(m.dev, m.ptr, m.size)
-		}
-		m.region = n.Register(mem)
+		m.region = n.Register(m.wireMemory())
 	}
 	return m.region, nil
+}
+
+// wireMemory is local memory as operations of peers change it.
+func (m *RegisteredMemory) wireMemory() tcp.Memory {
+	if m.mapped || reachable(m.dev) {
+		return tcp.NewHostMemory(m.ptr, m.size, m.token)
+	}
+	return tcp.NewDeviceMemory(m.dev, m.ptr, m.size)
 }
 
 // inBounds reports whether the range lies in the memory.
@@ -241,8 +250,8 @@ func (m *RegisteredMemory) Close() error {
 		return nil
 	}
 	m.closed = true
-	revoke, region, mappings := m.revoke, m.region, m.mappings
-	m.revoke, m.mappings = nil, nil
+	revoke, region, mappings, rdma, name := m.revoke, m.region, m.mappings, m.rdma, m.name
+	m.revoke, m.mappings, m.rdma = nil, nil, nil
 	m.mu.Unlock()
 	m.ctx.disown(m)
 	if m.dev != nil {
@@ -259,6 +268,9 @@ func (m *RegisteredMemory) Close() error {
 		}
 	}
 	var errs []error
+	for _, r := range rdma {
+		errs = append(errs, r.close(name))
+	}
 	for _, p := range mappings {
 		errs = append(errs, p.Close())
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-const memoryVersion = 1
+const memoryVersion = 2
 
 // Serialize encodes the memory for a peer. The first call exports it. The bytes allow their holder to map or write the
 // memory: send them over an authenticated and encrypted channel.
@@ -41,6 +41,15 @@ func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
 			return err
 		}
 	}
+	adapters := m.adapters()
+	keys := make([][]byte, len(adapters))
+	for i, t := range adapters {
+		r, err := m.registerRDMA(t)
+		if err != nil {
+			return err
+		}
+		keys[i] = r.key()
+	}
 	w.U16(uint16(flags))
 	w.U8(uint8(m.owner.Kind))
 	w.U16(uint16(m.owner.Index))
@@ -52,6 +61,12 @@ func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
 	w.U64(uint64(size))
 	w.U64(uint64(off))
 	w.U64(region)
+	w.U64(m.name)
+	w.U8(uint8(len(adapters)))
+	for i, t := range adapters {
+		w.U8(uint8(t))
+		w.Bytes(keys[i])
+	}
 	if desc == nil {
 		w.U8(0)
 		return nil
@@ -75,7 +90,8 @@ func (m *RegisteredMemory) exported() (*share.Descriptor, error) {
 		}
 		if s.Handle.Offset > s.Handle.Size-m.size {
 			revoke()
-			return nil, fmt.Errorf("%w: %d bytes at %#x reach beyond their allocation of %d bytes", ErrInvalid, m.size, uintptr(m.ptr), s.Handle.Size)
+			return nil, fmt.Errorf("%w: %d bytes at %#x reach beyond their allocation of %d bytes", ErrInvalid, m.size,
+				uintptr(m.ptr), s.Handle.Size)
 		}
 		m.share, m.revoke = &s, revoke
 	}
@@ -118,6 +134,17 @@ func (c *Context) getMemory(r *wire.Reader) *RegisteredMemory {
 	m.size = int64(r.U64())
 	o.offset = int64(r.U64())
 	o.region = r.U64()
+	o.name = r.U64()
+	if n := r.U8(); n > 0 {
+		o.keys = map[Transport][]byte{}
+		for range n {
+			t := Transport(r.U8())
+			o.keys[t] = r.Bytes(1 << 12)
+			if !t.IsIB() {
+				r.Fail("a key of %v", t)
+			}
+		}
+	}
 	switch r.U8() {
 	case 0:
 	case 1:

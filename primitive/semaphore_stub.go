@@ -28,8 +28,8 @@ func NewSemaphoreStub(conn *Connection) (*SemaphoreStub, error) {
 	if err := c.usable(op); err != nil {
 		return nil, err
 	}
-	// Over Ethernet this process's receiver adds to the counter, so the processor must be able to access it.
-	pool, err := c.tokenPool(conn.local.dev, conn.Transport() == Ethernet)
+	// Over a network this process's receiver adds to the counter, so the processor must be able to access it.
+	pool, err := c.tokenPool(conn.local.dev, conn.Transport().network())
 	if err != nil {
 		return nil, conn.wrap(err, op)
 	}

@@ -39,6 +39,9 @@ func (t Transport) Valid() bool { return t > UnknownTransport && t < numTranspor
 // IsIB reports whether t is one of the InfiniBand adapters.
 func (t Transport) IsIB() bool { return t >= IB0 && t <= IB7 }
 
+// network reports whether t leads to other hosts.
+func (t Transport) network() bool { return t == Ethernet || t.IsIB() }
+
 // String returns the name, for example "ipc".
 func (t Transport) String() string {
 	if t >= numTransports {

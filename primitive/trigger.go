@@ -11,7 +11,7 @@ package primitive
 // complete.
 
 // TriggerType is a bit mask of requests, executed in the order data, flag, sync.
-type TriggerType uint8
+type TriggerType uint16
 
 // The trigger types of a ProxyService. Custom handlers may use the other bits.
 const (

@@ -1,5 +1,5 @@
-"""The wheel: pure Python with libgoccl.so, libnccl.so.2, libmscclpp.so, the goccl program and the headers inside,
-built by the repository's Makefile.
+"""The wheel: pure Python with libgoccl.so, libnccl.so.2, libmscclpp.so, libgoccl-profiler.so, the goccl program and
+the headers inside, built by the repository's Makefile.
 
 Needs Go and a C compiler when building, nothing when running. The tag is py3-none-<platform>: one wheel for every
 Python.
@@ -30,14 +30,14 @@ class BuildWithLibrary(build_py):
 
     def run(self) -> None:
         super().run()
-        make("make", "libgoccl", "libnccl", "libmscclpp")
+        make("make", "libgoccl", "libnccl", "libmscclpp", "libprofiler")
         if self.editable_mode:
             return  # the package finds them in the checkout's build folder
         package = os.path.join(self.build_lib, "goccl")
         lib = os.path.join(package, "lib")
         include = os.path.join(package, "include")
         os.makedirs(lib, exist_ok=True)
-        for name in ("libgoccl.so", "libnccl.so.2", "libmscclpp.so"):
+        for name in ("libgoccl.so", "libnccl.so.2", "libmscclpp.so", "libgoccl-profiler.so"):
             shutil.copy2(os.path.join(ROOT, "build", name), lib)
         make("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", os.path.abspath(os.path.join(lib, "goccl")),
              "./cmd/goccl")

@@ -16,6 +16,8 @@ var (
 	ErrMismatch = errors.New("the ranks disagree")
 	// ErrEnded: the communicator was aborted or closed meanwhile.
 	ErrEnded = errors.New("the communicator ended")
+	// ErrNotMapped: some rank could not map the memory of another.
+	ErrNotMapped = errors.New("cannot map the memory")
 )
 
 // Error is a failure for which a peer is to blame.

@@ -30,8 +30,12 @@ type exchange struct {
 	gather func(ctx context.Context, round int, record []byte) ([][]byte, error)
 	// uniform requires parts of one size.
 	uniform bool
+	// disjoint requires windows that do not overlap on a rank.
+	disjoint bool
 	// flat, if not 0, is the unit of the distance between the parts.
 	flat int64
+	// host says that the parts are memory of the host, which dev maps.
+	host bool
 }
 
 // part is what a rank offers. err, if not nil, is why it has no part.
@@ -45,7 +49,7 @@ type part struct {
 
 // offer exports the size bytes at p, or the whole allocation if size is 0. useless, if not nil, is why the memory
 // cannot be shared.
-func offer(dev device.Device, p device.Ptr, size int64, useless error) *part {
+func offer(dev Exporter, p device.Ptr, size int64, useless error) *part {
 	o := &part{ptr: p, size: size, err: useless}
 	if o.err == nil {
 		o.desc, o.revoke, o.err = Export(dev, p)
@@ -169,7 +173,7 @@ func verdict(r int, rec []byte) error {
 		return blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
 	}
 	if reason != nil {
-		return blame(r, "rank %d could not map the memory of all ranks: %w", r, reason)
+		return blame(r, "%w of all ranks on rank %d: %w", ErrNotMapped, r, reason)
 	}
 	return nil
 }

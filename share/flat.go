@@ -16,6 +16,9 @@ type Option func(*exchange)
 // MiB apart, because only pages can be moved. A flat mapping is one more mapping of the memory; it is not cached.
 func Flat(unit int64) Option { return func(x *exchange) { x.flat = unit } }
 
+// Free lets the parts of a window differ in size, and windows of a rank overlap. Such windows are not found by address.
+func Free() Option { return func(x *exchange) { x.uniform, x.disjoint = false, false } }
+
 const (
 	flatPage = 2 << 20
 	flatMost = 1 << 44 // bytes of one part's allocation

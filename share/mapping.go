@@ -51,6 +51,12 @@ func Map(ctx context.Context, dev device.Device, d *Descriptor) (*Mapping, error
 	if err := d.mappable(dev); err != nil {
 		return nil, err
 	}
+	return mapHost(ctx, dev, d)
+}
+
+// mapHost is Map without the rule that owner and user are devices of one kind: a GPU maps and page-locks memory of the
+// host.
+func mapHost(ctx context.Context, dev device.Device, d *Descriptor) (*Mapping, error) {
 	h := &d.Handle
 	k := key{d.Process, h.Owner, h.Unique, h.Base, dev}
 	m, err := acquire(ctx, k, h.Offset, func() (device.Allocation, error) { return load(ctx, dev, d) })

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/transport/ipc"
 )
 
@@ -43,13 +44,17 @@ func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
 		return x.mapFlat(ctx, parts)
 	}
 	all := newParts(parts, x.rank)
+	mapOn := Map
+	if x.host {
+		mapOn = mapHost
+	}
 	for r := range parts {
-		if r == x.rank {
+		if r == x.rank && !x.host {
 			continue
 		}
-		m, err := Map(ctx, x.dev, &parts[r].desc)
+		m, err := mapOn(ctx, x.dev, &parts[r].desc)
 		if err != nil {
-			return nil, errors.Join(blame(r, "map the memory of rank %d: %w", r, err), all.Close())
+			return nil, errors.Join(blame(r, "%w of rank %d: %w", ErrNotMapped, r, err), all.Close())
 		}
 		all.mappings, all.Ptr[r] = append(all.mappings, m), m.Ptr
 	}
@@ -81,7 +86,32 @@ type Arena struct {
 // NewArena allocates size bytes on dev and maps the memory of all ranks. It is collective: all ranks pass the same
 // size. When it returns, every rank has mapped everything, so any rank may write.
 func NewArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, size int64) (*Arena, error) {
-	own, err := dev.Alloc(size)
+	return newArena(ctx, blocking(b, dev, nil), func() (device.Allocation, error) { return dev.Alloc(size) }, dev, size)
+}
+
+// NewHostArena is NewArena with memory of the host: every rank maps and page-locks the memory of all ranks, its own
+// too, for its device. GPUs without peer access exchange data through it. Parts.Ptr are addresses of the device. The
+// memory comes from a NUMA node, if it is not negative: that of the device, which polls there.
+func NewHostArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, size int64, node int) (*Arena,
+	error,
+) {
+	memory, err := host.Open(0)
+	if err != nil {
+		return nil, err
+	}
+	x := blocking(b, dev, nil)
+	x.host = true
+	return newArena(ctx, x, func() (own device.Allocation, err error) {
+		onNode(node, func() { own, err = memory.Alloc(size) })
+		return own, err
+	}, memory, size)
+}
+
+// newArena makes an arena of memory of owner, which alloc allocates.
+func newArena(ctx context.Context, x *exchange, alloc func() (device.Allocation, error), owner Exporter, size int64) (
+	*Arena, error,
+) {
+	own, err := alloc()
 	if err != nil {
 		err = fmt.Errorf("arena of %d bytes: %w", size, err)
 	}
@@ -89,7 +119,7 @@ func NewArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, siz
 	if own != nil {
 		p = own.Ptr()
 	}
-	parts, err := blocking(b, dev, nil).run(ctx, offer(dev, p, size, err))
+	parts, err := x.run(ctx, offer(owner, p, size, err))
 	if err != nil {
 		if own != nil {
 			err = errors.Join(err, own.Close())

@@ -26,7 +26,8 @@ type Window struct {
 
 	decided chan struct{} // closed once parts and err are known; parts then changes only in Close
 	parts   *Parts        // nil: the window cannot be used
-	err     error
+	reason  error         // why parts is nil
+	err     error         // reason, if it is a mistake of the caller
 }
 
 func newWindow(g *Windows, number int) *Window {
@@ -46,18 +47,20 @@ func (w *Window) Base() device.Ptr { return w.base }
 // Parts returns the parts of all ranks. Await must have reported that the window may be used.
 func (w *Window) Parts() *Parts { return w.parts }
 
+// Reason returns why the window cannot be used, once Await has returned.
+func (w *Window) Reason() error { return w.reason }
+
 // exchange decides with all ranks whether the window can be used.
 func (w *Window) exchange(own *part) {
 	g := w.g
-	x := &exchange{dev: g.dev, rank: g.rank, size: g.size, gather: w.gather, uniform: true}
-	for _, o := range g.options {
-		o(x)
-	}
+	x := g.shape
+	x.gather = w.gather
 	parts, err := x.run(g.ctx, own)
 	if err != nil {
 		slog.Debug("window is not used", "rank", g.rank, "window", w.number, "cause", err)
 	}
 	g.mu.Lock()
+	w.reason = err
 	if errors.Is(err, ErrMismatch) || errors.Is(err, ErrEnded) {
 		w.err = fmt.Errorf("window %d: %w: all ranks register the same windows in the same order", w.number, err)
 	}
@@ -97,7 +100,8 @@ func (w *Window) receive(r, round int, record []byte) {
 	}
 }
 
-// Await reports whether the window may be used. It waits for the exchange.
+// Await reports whether the window may be used. It waits for the exchange. A Free window may be closed on another rank
+// already: its memory stays while it is mapped here.
 func (w *Window) Await() (bool, error) {
 	g := w.g
 	select {
@@ -116,7 +120,7 @@ func (w *Window) Await() (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for p := range g.size {
-		if p != g.rank && w.gone[p] {
+		if g.shape.disjoint && p != g.rank && w.gone[p] {
 			return false, blame(p, "%w: window %d is in use here and closed on rank %d: "+
 				"close windows at the same place among the operations on every rank", ErrMismatch, w.number, p)
 		}

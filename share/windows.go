@@ -29,7 +29,7 @@ type Windows struct {
 	tag        int
 	rank, size int
 	limit      time.Duration // of Await
-	options    []Option
+	shape      exchange      // what the options request
 
 	mu        sync.Mutex // guards the fields below, and windows
 	listening bool
@@ -45,15 +45,19 @@ type Windows struct {
 
 // NewWindows returns no windows yet. It uses messages of the bootstrap with a tag of its own. limit bounds Await.
 func NewWindows(b bootstrap.Bootstrap, tag int, dev device.Device, limit time.Duration, options ...Option) *Windows {
-	g := &Windows{boot: b, dev: dev, tag: tag, rank: b.Rank(), size: b.WorldSize(), limit: limit, options: options}
+	g := &Windows{boot: b, dev: dev, tag: tag, rank: b.Rank(), size: b.WorldSize(), limit: limit}
+	g.shape = exchange{dev: dev, rank: g.rank, size: g.size, uniform: true, disjoint: true}
+	for _, o := range options {
+		o(&g.shape)
+	}
 	g.byNumber = map[int]*Window{}
 	g.ctx, g.stop = context.WithCancel(context.Background())
 	return g
 }
 
 // Register makes the size bytes at p this rank's part of the next window. A part that overlaps another of this rank's
-// makes its window unusable, since a buffer could then be in either. It is no error, because a program for NCCL may do
-// so.
+// makes its window unusable, since a buffer could then be in either, unless the windows are Free. It is no error,
+// because a program for NCCL may do so.
 func (g *Windows) Register(p device.Ptr, size int64) (*Window, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,13 +71,13 @@ func (g *Windows) Register(p device.Ptr, size int64) (*Window, error) {
 	at, _ := slices.BinarySearchFunc(g.open, p, byBase)
 	var overlap error
 	for _, i := range []int{at - 1, at} {
-		if i >= 0 && i < len(g.open) && p < g.open[i].end() && g.open[i].base < p.Add(size) {
+		if g.shape.disjoint && i >= 0 && i < len(g.open) && p < g.open[i].end() && g.open[i].base < p.Add(size) {
 			o := g.open[i]
 			overlap = fmt.Errorf("%d bytes at %#x overlap window %d, %d bytes at %#x: register one window for both",
 				size, p, o.number, o.bytes, o.base)
 		}
 	}
-	if overlap == nil {
+	if overlap == nil && g.shape.disjoint {
 		g.open = slices.Insert(g.open, at, w)
 	}
 	own := offer(g.dev, p, size, overlap) // now, because the caller may close the window and free the memory at once
@@ -101,7 +105,7 @@ func (g *Windows) known(number int) *Window {
 	return w
 }
 
-// Find returns this rank's window that holds n bytes at p, or nil.
+// Find returns this rank's window that holds n bytes at p, or nil. Free windows are not found.
 func (g *Windows) Find(p device.Ptr, n int64) *Window {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -41,7 +41,8 @@ func (s Source) Detect(ctx context.Context) (*Machine, error) {
 		m.Driver, m.CUDA = info.Driver, info.CUDA
 		for i, g := range info.GPUs {
 			gpu := GPU{Index: i, Name: g.Name, UUID: g.UUID, BusID: g.BusID, NUMA: sys.pciNUMA(g.BusID),
-				MemoryMiB: g.Memory >> 20, NVLinks: len(g.Links), MIG: g.MIG}
+				MemoryMiB: g.Memory >> 20, NVLinks: len(g.Links), MIG: g.MIG,
+				PCIeGBps: sys.pcieGBps(g.BusID)}
 			if g.Major > 0 {
 				gpu.Compute = fmt.Sprintf("%d.%d", g.Major, g.Minor)
 			}

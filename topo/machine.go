@@ -48,8 +48,10 @@ type GPU struct {
 	// Compute is the compute capability, like "9.0".
 	Compute string `json:"compute,omitempty"`
 	// NVLinks is the number of active links, to any peer.
-	NVLinks int  `json:"nvlinks"`
-	MIG     bool `json:"mig,omitempty"`
+	NVLinks int `json:"nvlinks"`
+	// PCIeGBps is the most that its PCIe link can carry in each direction, in GB/s; 0: unknown.
+	PCIeGBps float64 `json:"pcie_gbps,omitempty"`
+	MIG      bool    `json:"mig,omitempty"`
 }
 
 // NIC is a network interface with a hardware device.

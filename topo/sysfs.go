@@ -2,6 +2,7 @@ package topo
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -81,6 +82,22 @@ func (s sysfs) numa() []NUMA {
 	}
 	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Node < nodes[j].Node })
 	return nodes
+}
+
+// pcieGBps is the bandwidth of a device's PCIe link at its highest speed: lanes × transfers a second, of which 128 of
+// 130 bits are data (8 of 10 before PCIe 3).
+func (s sysfs) pcieGBps(bus string) float64 {
+	text, _, _ := strings.Cut(s.read("sys/bus/pci/devices", bus, "max_link_speed"), " ")
+	speed, err := strconv.ParseFloat(text, 64) // GT/s
+	lanes := s.number(0, "sys/bus/pci/devices", bus, "max_link_width")
+	if bus == "" || err != nil || speed <= 0 || lanes <= 0 || lanes > 32 {
+		return 0
+	}
+	data := 128.0 / 130
+	if speed < 8 {
+		data = 0.8
+	}
+	return math.Round(speed*float64(lanes)*data/8*10) / 10
 }
 
 func (s sysfs) pciNUMA(bus string) int {
@@ -196,10 +213,5 @@ func (s sysfs) busOf(class, name string) string {
 	if err != nil {
 		return ""
 	}
-	for ; len(dir) > len(s.root) && dir != "/"; dir = filepath.Dir(dir) {
-		if base := filepath.Base(dir); pciAddress.MatchString(base) {
-			return base
-		}
-	}
-	return ""
+	return pciOf(dir)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,6 +209,13 @@ func fakeSys(t *testing.T) string {
 	dev("pci0000:17/0000:17:05.0/0000:30:00.0", "0")                   // GPU 2, another root port
 	dev("pci0000:a0/0000:a0:01.0/0000:a1:00.0", "1")                   // GPU 3, other node
 	dev("pci0000:40/0000:40:01.0/0000:41:00.0", "0")                   // NIC: same node, another host bridge
+	link := func(chain, speed, lanes string) {
+		write("sys/devices/"+chain+"/max_link_speed", speed)
+		write("sys/devices/"+chain+"/max_link_width", lanes)
+	}
+	link(sw+"0000:19:00.0/0000:1a:00.0", "32.0 GT/s PCIe", "16")
+	link("pci0000:17/0000:17:05.0/0000:30:00.0", "5.0 GT/s PCIe", "8")
+	link("pci0000:a0/0000:a0:01.0/0000:a1:00.0", "Unknown", "16")
 	nic := func(name, chain string) {
 		symlink("sys/devices/"+chain, "sys/class/net/"+name+"/device")
 	}
@@ -246,6 +254,11 @@ func TestDetectFromFakeSys(t *testing.T) {
 		m.GPUs[0].NVLinks != 3 {
 		t.Errorf("%+v", m)
 	}
+	for i, want := range []float64{63, 0, 4, 0} {
+		if got := m.GPUs[i].PCIeGBps; got != want {
+			t.Errorf("GPU %d has %v GB/s of PCIe, want %v", i, got, want)
+		}
+	}
 	for _, c := range []struct {
 		a, b int
 		want string
@@ -260,6 +273,29 @@ func TestDetectFromFakeSys(t *testing.T) {
 			Paths: []Path{PathPIX, PathPXB, PathPHB, PathSys}}}
 	if d := cmp.Diff(want, m.NICs); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	s := sysfs{fakeSys(t)}
+	const far, near, none = "/sys/devices/pci0000:40/0000:40:01.0/0000:41:00.0",
+		"/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0/virtio3", ""
+	for _, c := range []struct {
+		bus      string
+		adapters []string
+		want     []int
+	}{
+		{"0000:1a:00.0", []string{far, near}, []int{1}},
+		{"0000:1a:00.0", []string{near, far, none, near}, []int{0, 3}},
+		{"0000:1a:00.0", []string{none, far}, []int{1}},
+		{"0000:a1:00.0", []string{near, far}, []int{0, 1}}, // both on the other node
+		{"0000:1a:00.0", []string{none, none}, []int{0, 1}},
+		{"", []string{far, near}, []int{0, 1}},
+		{"0000:1a:00.0", nil, nil},
+	} {
+		if got := s.nearest(c.bus, c.adapters); !slices.Equal(got, c.want) {
+			t.Errorf("of %q to %s: %v, want %v", c.adapters, c.bus, got, c.want)
+		}
 	}
 }
 

@@ -17,6 +17,8 @@ var (
 	ErrClosed = errors.New("transport: link is closed")
 	// ErrBounds: the peer rejected an operation outside the registered memory.
 	ErrBounds = errors.New("transport: outside the registered memory")
+	// ErrQueueFull: the put was not queued; try again later. The Peer lives.
+	ErrQueueFull = errors.New("transport: queue of puts is full")
 	// ErrNotReachable: this link cannot reach that memory.
 	ErrNotReachable = errors.New("transport: memory cannot be reached by this link")
 )

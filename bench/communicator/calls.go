@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bench/internal/figure"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -23,9 +23,9 @@ const batch = 200
 
 // ring is a send and a receive as one group; its requests are made once.
 func ring(c *goccl.Comm, send, recv device.Ptr, count int64, to, from int, s device.Stream) func() error {
-	group := []algorithm.Request{{Collective: algorithm.Send, Send: send, Count: count, Type: datatype.Float32, Peer: to,
+	group := []collective.Request{{Collective: collective.Send, Send: send, Count: count, Type: datatype.Float32, Peer: to,
 		Stream: s},
-		{Collective: algorithm.Recv, Recv: recv, Count: count, Type: datatype.Float32, Peer: from, Stream: s}}
+		{Collective: collective.Recv, Recv: recv, Count: count, Type: datatype.Float32, Peer: from, Stream: s}}
 	return func() error { return c.Submit(group...) }
 }
 

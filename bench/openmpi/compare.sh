@@ -11,10 +11,13 @@
 #
 #   RANKS=8 SIZES="8 1024 ... 67108864" TURNS=3 PLANS="allreduce_oneshot_ll ..." BATCHES=5 BATCH_MS=50
 #   GOCCL=path/to/goccl
+#
+# HOSTS=2 divides the ranks among as many hosts of this machine (network namespaces; needs root). OpenMPI then uses TCP
+# between them, and there are no plans.
 set -euo pipefail
 
 if [ $# -ne 1 ] || [[ $1 == -* ]]; then
-  sed -n '2,10s/^# \{0,1\}//p' "$0"
+  sed -n '2,15s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -45,6 +48,38 @@ goccl=${GOCCL:-$work/goccl}
 export OMPI_MCA_btl=${OMPI_MCA_btl:-self,vader}
 mpi=(mpirun --oversubscribe -np "$ranks")
 [ "$(id -u)" != 0 ] || mpi+=(--allow-run-as-root)
+perf=(perf all_reduce --device host --ranks "$ranks")
+if [ "${HOSTS:-1}" = 1 ]; then
+  perf+=(--processes)
+else
+  plans=() perf+=(--hosts "$HOSTS")
+  ns=gocclmpi$$
+  trap 'for i in $(seq 0 $((HOSTS - 1))) s; do ip netns del $ns$i; done; rm -rf "$work"' EXIT
+  ip netns add ${ns}s
+  ip -n ${ns}s link add switch type bridge
+  ip -n ${ns}s link set switch up
+  list=
+  for i in $(seq 0 $((HOSTS - 1))); do
+    ip netns add $ns$i
+    ip -n ${ns}s link add port$i type veth peer name cable netns $ns$i
+    ip -n ${ns}s link set port$i master switch up
+    ip -n $ns$i addr add 10.208.0.$((i + 1))/24 dev cable
+    ip -n $ns$i link set cable up
+    ip -n $ns$i link set lo up
+    list+=,10.208.0.$((i + 1)):$((ranks / HOSTS))
+  done
+  # What mpirun takes for ssh: it starts a daemon in the namespace of the address.
+  cat >"$work/agent" <<END
+#!/bin/sh
+n=$ns\$((\${1##*.} - 1))
+shift
+exec ip netns exec \$n unshare --uts sh -c "hostname \$n; \$*"
+END
+  chmod +x "$work/agent"
+  export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=cable OMPI_MCA_oob_tcp_if_include=cable
+  export OMPI_MCA_plm_rsh_agent="$work/agent" OMPI_MCA_pml=ob1
+  mpi=(ip netns exec ${ns}0 unshare --uts sh -c "hostname ${ns}0; exec \"\$@\"" mpirun "${mpi[@]}" --host "${list#,}")
+fi
 : >"$out/turns.txt"
 say() { echo "# $*" | tee -a "$out/turns.txt" >&2; }
 for turn in $(seq "$turns"); do
@@ -53,8 +88,8 @@ for turn in $(seq "$turns"); do
     iterations=$((size < 262144 ? 1000 : size < 8388608 ? 100 : 10)) # of a plan
     {
       "${mpi[@]}" "$work/all_reduce" -s "$size" -c "$batches" -t "$ms"
-      "$goccl" perf all_reduce --device host --processes --ranks "$ranks" --out-of-place -b "$size" -e "$size" \
-        -c "$batches" -i $((iterations / 5)) --json "$work/perf.json" >/dev/null
+      "$goccl" "${perf[@]}" --out-of-place -b "$size" -e "$size" -c "$batches" -i $((iterations / 5)) \
+        --json "$work/perf.json" >/dev/null
       "$work/table" row goccl <"$work/perf.json"
       for plan in "${plans[@]}"; do
         "$goccl" plan run "$plan" --device host --processes --ranks "$ranks" -b "$size" -i "$iterations" \

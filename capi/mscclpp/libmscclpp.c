@@ -1,6 +1,7 @@
 // libmscclpp.so: the functions of goccl.h and goccl_primitive.h, each of which loads libgoccl.so at its first use. C++
 // programs link it (the headers of capi/include are over these functions) and may fork before that first use.
 #define _GNU_SOURCE
+#include "../goccl_moe.h"
 #include "../goccl_primitive.h"
 
 #include "../loader.h"

@@ -7,68 +7,86 @@ static ncclResult_t check_op(ncclRedOp_t op, const char *what) {
 	return shim_remember(shim_fail(ncclInvalidArgument, "%s: reduction operator %d is not known", what, (int)op));
 }
 
-#define REQUEST(kind, sendbuf, recvbuf, n, ...) \
-	{ .comm = handle(comm), .collective = kind, .type = datatype, .send = sendbuf, .recv = recvbuf, .count = n, .stream = (uintptr_t)stream, __VA_ARGS__ }
+#define REQUEST(kind, sendbuf, recvbuff_, n, ...) \
+	{ .comm = handle(comm), .collective = kind, .type = datatype, .send = sendbuf, .recv = recvbuff_, .count = n, \
+	  .stream = (uintptr_t)stream, __VA_ARGS__ }
+#define PLAIN(...) __VA_ARGS__
 
-// CALL defines a function that submits one request; REDUCTION defines one that has an operator.
-#define CALL(name, params, ...) \
+// CALL defines a function that submits one request; REDUCTION defines one that has an operator. CONFIGURED and
+// CONFIGURED_REDUCTION also define the form with a configuration of the call.
+#define CALL_AS(name, params, config, check, ...) \
 	ncclResult_t pnccl##name params { \
 		goccl_request r = REQUEST(__VA_ARGS__, ); \
-		return shim_submit(&r, "nccl" #name); \
+		ncclResult_t bad = check("nccl" #name); \
+		return bad ? bad : shim_call(&r, config, "nccl" #name); \
 	} \
 	WEAK(nccl##name)
-#define REDUCTION(name, params, ...) \
-	ncclResult_t pnccl##name params { \
-		goccl_request r = REQUEST(__VA_ARGS__, .op = op); \
-		ncclResult_t bad = check_op(op, "nccl" #name); \
-		return bad ? bad : shim_submit(&r, "nccl" #name); \
-	} \
-	WEAK(nccl##name)
+#define ANY_OP(what) ncclSuccess
+#define GOOD_OP(what) check_op(op, what)
+#define CALL(name, params, ...) CALL_AS(name, params, NULL, ANY_OP, __VA_ARGS__)
+#define REDUCTION(name, params, ...) CALL_AS(name, params, NULL, GOOD_OP, __VA_ARGS__, .op = op)
+#define CONFIGURED(name, params, ...) \
+	CALL(name, (PLAIN params), __VA_ARGS__); \
+	CALL_AS(name##Config, (PLAIN params, const ncclCollConfig_t *config), config, ANY_OP, __VA_ARGS__)
+#define CONFIGURED_REDUCTION(name, params, ...) \
+	REDUCTION(name, (PLAIN params), __VA_ARGS__); \
+	CALL_AS(name##Config, (PLAIN params, const ncclCollConfig_t *config), config, GOOD_OP, __VA_ARGS__, .op = op)
 
-REDUCTION(AllReduce, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-	ncclComm_t comm, cudaStream_t stream),
+CONFIGURED_REDUCTION(AllReduce,
+	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+		cudaStream_t stream),
 	GOCCL_ALL_REDUCE, sendbuff, recvbuff, count);
-REDUCTION(Reduce, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-	int root, ncclComm_t comm, cudaStream_t stream),
+CONFIGURED_REDUCTION(Reduce,
+	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root,
+		ncclComm_t comm, cudaStream_t stream),
 	GOCCL_REDUCE, sendbuff, recvbuff, count, .root = root);
-REDUCTION(ReduceScatter, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-	ncclComm_t comm, cudaStream_t stream),
+CONFIGURED_REDUCTION(ReduceScatter,
+	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
+		cudaStream_t stream),
 	GOCCL_REDUCE_SCATTER, sendbuff, recvbuff, count);
-CALL(AllGather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+CONFIGURED(AllGather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
 	cudaStream_t stream),
 	GOCCL_ALL_GATHER, sendbuff, recvbuff, count);
-CALL(Broadcast, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+CONFIGURED(Broadcast, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
 	ncclComm_t comm, cudaStream_t stream),
 	GOCCL_BROADCAST, sendbuff, recvbuff, count, .root = root);
 CALL(Bcast, (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream),
 	GOCCL_BROADCAST, buff, buff, count, .root = root);
-CALL(Gather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-	cudaStream_t stream),
+CONFIGURED(Gather,
+	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+		cudaStream_t stream),
 	GOCCL_GATHER, sendbuff, recvbuff, count, .root = root);
-CALL(Scatter, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-	cudaStream_t stream),
+CONFIGURED(Scatter,
+	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+		cudaStream_t stream),
 	GOCCL_SCATTER, sendbuff, recvbuff, count, .root = root);
 CALL(Send, (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
 	cudaStream_t stream),
 	GOCCL_SEND, sendbuff, NULL, count, .root = peer);
 CALL(Recv, (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
 	GOCCL_RECV, NULL, recvbuff, count, .root = peer);
-CALL(AlltoAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+CONFIGURED(AlltoAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
 	cudaStream_t stream),
 	GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count);
 CALL(AllToAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
 	cudaStream_t stream),
 	GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count);
 
-static ncclResult_t all_to_all_v(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream, const char *what) {
+static ncclResult_t all_to_all_v(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff,
+				 const size_t *rc, const size_t *rd, ncclDataType_t datatype, ncclComm_t comm,
+				 cudaStream_t stream, const char *what) {
 	_Static_assert(sizeof(size_t) == sizeof(int64_t), "counts");
-	goccl_request r = REQUEST(GOCCL_ALL_TO_ALL_V, sendbuff, recvbuff, 0, .send_counts = (const int64_t *)sc, .send_displs = (const int64_t *)sd, .recv_counts = (const int64_t *)rc,
+	goccl_request r = REQUEST(GOCCL_ALL_TO_ALL_V, sendbuff, recvbuff, 0, .send_counts = (const int64_t *)sc,
+				  .send_displs = (const int64_t *)sd, .recv_counts = (const int64_t *)rc,
 				  .recv_displs = (const int64_t *)rd);
-	return shim_submit(&r, what);
+	return shim_call(&r, NULL, what);
 }
 
-ncclResult_t pncclAllToAllv(const void *sendbuff, const size_t *sendcounts, const size_t *sdispls, void *recvbuff, const size_t *recvcounts, const size_t *rdispls, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-	return all_to_all_v(sendbuff, sendcounts, sdispls, recvbuff, recvcounts, rdispls, datatype, comm, stream, "ncclAllToAllv");
+ncclResult_t pncclAllToAllv(const void *sendbuff, const size_t *sendcounts, const size_t *sdispls, void *recvbuff,
+			    const size_t *recvcounts, const size_t *rdispls, ncclDataType_t datatype, ncclComm_t comm,
+			    cudaStream_t stream) {
+	return all_to_all_v(sendbuff, sendcounts, sdispls, recvbuff, recvcounts, rdispls, datatype, comm, stream,
+			    "ncclAllToAllv");
 }
 WEAK(ncclAllToAllv);
 
@@ -76,23 +94,29 @@ WEAK(ncclAllToAllv);
 // relaybuff, relaycount, datatype, comm, stream). Both pass one eight-byte slot per parameter after the six array and
 // buffer pointers. A communicator handle has a value that no other argument can have, so the slot that holds it
 // identifies the list. The relay buffer is never needed: goccl does not forward data.
-static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, uintptr_t relay, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) __asm__("pncclAlltoAllv") __attribute__((used));
+static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc,
+			     const size_t *rd, uintptr_t relay, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d)
+	__asm__("pncclAlltoAllv") __attribute__((used));
 #ifdef __GNUC__
-__asm__(".globl pncclAlltoAllv\n.weak ncclAlltoAllv\n.type ncclAlltoAllv, %function\n.set ncclAlltoAllv, pncclAlltoAllv");
+__asm__(".globl pncclAlltoAllv\n.weak ncclAlltoAllv\n"
+	".type ncclAlltoAllv, %function\n.set ncclAlltoAllv, pncclAlltoAllv");
 #endif
 
 #define COMM_TAG 0x0cc1 // the kind of a goccl_comm, in its top 16 bits
 
-static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc, const size_t *rd, uintptr_t relay, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {
+static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc,
+			     const size_t *rd, uintptr_t relay, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d) {
 	static const char what[] = "ncclAlltoAllv";
 	(void)relay;
 	uintptr_t type = a, comm = b, stream = c;
 	if (b >> 48 != COMM_TAG && c >> 48 == COMM_TAG) type = b, comm = c, stream = d;
-	if (!sc || !sd || !rc || !rd) return shim_remember(shim_fail(ncclInvalidArgument, "%s: a matrix of counts or displacements is NULL", what));
+	if (!sc || !sd || !rc || !rd)
+		return shim_remember(shim_fail(ncclInvalidArgument, "%s: a matrix of counts or displacements is NULL", what));
 	NEED_CORE;
 	goccl_comm_info i;
 	ncclResult_t r = shim_remember(shim_result(core.comm_info_get(comm, &i), what));
 	if (r) return r;
 	size_t row = (size_t)i.rank * (size_t)i.size; // of R × R matrices, the row of this rank
-	return all_to_all_v(sendbuff, sc + row, sd + row, recvbuff, rc + row, rd + row, (ncclDataType_t)(uint32_t)type, (ncclComm_t)comm, (cudaStream_t)stream, what);
+	return all_to_all_v(sendbuff, sc + row, sd + row, recvbuff, rc + row, rd + row, (ncclDataType_t)(uint32_t)type,
+			    (ncclComm_t)comm, (cudaStream_t)stream, what);
 }

@@ -1,7 +1,7 @@
 // Communicators: a goccl_comm handle stored in a pointer.
-#include "shim.h"
-
 #include <string.h>
+
+#include "shim.h"
 
 // IN_GROUP returns r, and makes the thread's group fail with it.
 #define IN_GROUP(r) return shim_remember(r)
@@ -15,9 +15,12 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId *id) {
 }
 WEAK(ncclGetUniqueId);
 
-static ncclResult_t start(ncclComm_t *out, int nranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config, const char *what) {
+// Plugins are opened with the first communicator.
+static ncclResult_t start(
+	ncclComm_t *out, int nranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config, const char *what) {
 	if (!out) BAD("%s: the place for the communicator is NULL", what);
 	*out = NULL;
+	shim_find_plugins();
 	if (nranks < 1 || rank < 0 || rank >= nranks) BAD("%s: rank %d of %d", what, rank, nranks);
 	NEED_CORE;
 	goccl_comm_config c;
@@ -31,7 +34,9 @@ static ncclResult_t start(ncclComm_t *out, int nranks, const ncclUniqueId *id, i
 	return shim_started(out, comm, c.non_blocking, what);
 }
 
-ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank) { return start(comm, nranks, &id, rank, NULL, "ncclCommInitRank"); }
+ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank) {
+	return start(comm, nranks, &id, rank, NULL, "ncclCommInitRank");
+}
 WEAK(ncclCommInitRank);
 
 ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
@@ -40,11 +45,13 @@ ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId 
 WEAK(ncclCommInitRankConfig);
 
 // All ranks have the same list, so the first id is enough; the processes that serve the other ids do nothing.
-ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int n, ncclUniqueId *ids, ncclConfig_t *config) {
+ncclResult_t pncclCommInitRankScalable(
+	ncclComm_t *comm, int nranks, int rank, int n, ncclUniqueId *ids, ncclConfig_t *config) {
 	static const char what[] = "ncclCommInitRankScalable";
 	if (n < 1 || n > nranks || !ids) BAD("%s: %d unique ids for %d ranks", what, n, nranks);
 	ncclResult_t r = start(comm, nranks, &ids[0], rank, config, what);
-	for (int i = 1; i < n && (r == ncclSuccess || r == ncclInProgress); i++) core.unique_id_close((const goccl_unique_id *)&ids[i]);
+	for (int i = 1; i < n && (r == ncclSuccess || r == ncclInProgress); i++)
+		core.unique_id_close((const goccl_unique_id *)&ids[i]);
 	return r;
 }
 WEAK(ncclCommInitRankScalable);
@@ -57,18 +64,22 @@ ncclResult_t pncclCommInitAll(ncclComm_t *comms, int n, const int *devlist) {
 	ncclResult_t r = shim_config(NULL, &c, what);
 	if (r) IN_GROUP(r);
 	c.non_blocking = 0;
+	shim_find_plugins();
 	goccl_device devices[n];
 	for (int i = 0; i < n; i++) {
 		r = shim_result(core.device_open(0, devlist ? devlist[i] : i, &devices[i]), what);
 		if (r) IN_GROUP(r);
 	}
 	_Static_assert(sizeof *comms == sizeof(goccl_comm), "ncclComm_t");
-	IN_GROUP(shim_result(core.comm_init_all(n, devices, &c, (goccl_comm *)comms), what));
+	r = shim_result(core.comm_init_all(n, devices, &c, (goccl_comm *)comms), what);
+	for (int i = 0; i < n && !r; i++) shim_plug(comms[i]);
+	IN_GROUP(r);
 }
 WEAK(ncclCommInitAll);
 
 // child handles what split and shrink have in common: the configuration, and whether calls on the parent block.
-static ncclResult_t child_config(ncclComm_t comm, const ncclConfig_t *config, goccl_comm_config *c, goccl_comm_info *parent, const char *what) {
+static ncclResult_t child_config(
+	ncclComm_t comm, const ncclConfig_t *config, goccl_comm_config *c, goccl_comm_info *parent, const char *what) {
 	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), parent), what);
 	if (!r) r = shim_config(config, c, what);
 	return r;
@@ -90,7 +101,8 @@ ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *new
 }
 WEAK(ncclCommSplit);
 
-ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int n, ncclComm_t *newcomm, ncclConfig_t *config, int flags) {
+ncclResult_t pncclCommShrink(
+	ncclComm_t comm, int *exclude, int n, ncclComm_t *newcomm, ncclConfig_t *config, int flags) {
 	static const char what[] = "ncclCommShrink";
 	if (!newcomm || !exclude || n < 1) BAD("%s: %d ranks to exclude, newcomm at %p", what, n, (void *)newcomm);
 	*newcomm = NULL;
@@ -100,17 +112,106 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int n, ncclComm_t *n
 	goccl_comm_info parent;
 	goccl_comm child;
 	ncclResult_t r = child_config(comm, config, &c, &parent, what);
-	if (!r) r = shim_result(core.comm_shrink_start(handle(comm), exclude, n, flags & NCCL_SHRINK_ABORT, config ? &c : NULL, &child), what);
+	if (!r)
+		r = shim_result(core.comm_shrink_start(handle(comm), exclude, n, flags & NCCL_SHRINK_ABORT,
+					config ? &c : NULL, &child),
+			what);
 	if (r) IN_GROUP(r);
 	*newcomm = (ncclComm_t)(uintptr_t)child;
 	return shim_started(newcomm, child, parent.non_blocking, what);
 }
 WEAK(ncclCommShrink);
 
+ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id) {
+	static const char what[] = "ncclCommGetUniqueId";
+	if (!id) BAD("%s: uniqueId is NULL", what);
+	NEED_CORE;
+	return shim_remember(shim_result(core.comm_unique_id(handle(comm), SHIM_TIMEOUT, (goccl_unique_id *)id), what));
+}
+WEAK(ncclCommGetUniqueId);
+
+// A rank that exists has comm and rank -1; one of them has the id. A new one has no comm, the id and its rank.
+ncclResult_t pncclCommGrow(
+	ncclComm_t comm, int n, const ncclUniqueId *id, int rank, ncclComm_t *newcomm, ncclConfig_t *config) {
+	static const char what[] = "ncclCommGrow";
+	if (!newcomm) BAD("%s: newcomm is NULL", what);
+	*newcomm = NULL;
+	if (!comm) {
+		if (!id) BAD("%s: a new rank needs the unique id of ncclCommGetUniqueId", what);
+		return start(newcomm, n, id, rank, config, what);
+	}
+	if (rank != -1) BAD("%s: rank %d: a rank of comm keeps its number: pass -1", what, rank);
+	NEED_CORE;
+	goccl_comm_config c;
+	goccl_comm_info parent;
+	goccl_comm grown;
+	ncclResult_t r = child_config(comm, config, &c, &parent, what);
+	if (!r)
+		r = shim_result(
+			core.comm_grow_start(handle(comm), n, (const goccl_unique_id *)id, config ? &c : NULL, &grown),
+			what);
+	if (r) IN_GROUP(r);
+	*newcomm = (ncclComm_t)(uintptr_t)grown;
+	return shim_started(newcomm, grown, parent.non_blocking, what);
+}
+WEAK(ncclCommGrow);
+
+// pause suspends or resumes.
+static ncclResult_t pause_comm(ncclComm_t comm, goccl_result (*begin)(goccl_comm), const char *what) {
+	static ncclComm_t none; // there is no new communicator
+	goccl_comm_info info;
+	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &info), what);
+	if (!r) r = shim_result(begin(handle(comm)), what);
+	if (r) IN_GROUP(r);
+	return shim_started(&none, handle(comm), info.non_blocking, what);
+}
+
+ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) {
+	static const char what[] = "ncclCommSuspend";
+	if (flags != NCCL_SUSPEND_MEM) BAD("%s: flags %#x: only NCCL_SUSPEND_MEM is known", what, (unsigned)flags);
+	NEED_CORE;
+	return pause_comm(comm, core.comm_suspend_start, what);
+}
+WEAK(ncclCommSuspend);
+
+ncclResult_t pncclCommResume(ncclComm_t comm) {
+	NEED_CORE;
+	return pause_comm(comm, core.comm_resume_start, "ncclCommResume");
+}
+WEAK(ncclCommResume);
+
+ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value) {
+	static const char what[] = "ncclCommMemStats";
+	if (!value) BAD("%s: value is NULL", what);
+	NEED_CORE;
+	uint64_t suspendable, persistent;
+	int32_t suspended;
+	ncclResult_t r = shim_result(core.comm_memory(handle(comm), &suspendable, &persistent, &suspended), what);
+	if (r) IN_GROUP(r);
+	switch (stat) {
+		case ncclStatGpuMemSuspend:
+			*value = suspendable;
+			return ncclSuccess;
+		case ncclStatGpuMemSuspended:
+			*value = (uint64_t)suspended;
+			return ncclSuccess;
+		case ncclStatGpuMemPersist:
+			*value = persistent;
+			return ncclSuccess;
+		case ncclStatGpuMemTotal:
+			*value = persistent + (suspended ? 0 : suspendable);
+			return ncclSuccess;
+	}
+	BAD("%s: statistic %d is not known", what, (int)stat);
+}
+WEAK(ncclCommMemStats);
+
 // destroy ends a communicator; NULL is no communicator, and no failure. In a group, ends other than aborts take effect
 // at the end of the group.
 static ncclResult_t destroy(ncclComm_t comm) {
+	shim_unplug(comm);
 	goccl_result r = core.comm_destroy(handle(comm));
+	shim_windows_end(handle(comm), 0);
 	return shim_exiting(r) ? ncclSuccess : shim_result(r, "ncclCommDestroy");
 }
 
@@ -141,6 +242,8 @@ ncclResult_t pncclCommAbort(ncclComm_t comm) {
 	NEED_CORE;
 	shim_forget(comm);
 	goccl_result r = core.comm_abort(handle(comm));
+	shim_windows_end(handle(comm), 1);
+	shim_unplug(comm);
 	return shim_exiting(r) ? ncclSuccess : shim_result(r, "ncclCommAbort");
 }
 WEAK(ncclCommAbort);
@@ -162,8 +265,10 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *async) {
 	goccl_comm_info info;
 	goccl_result r = core.comm_error(handle(comm));
 	if (shim_exiting(r)) return ncclSuccess;
-	if (r == GOCCL_INVALID_ARGUMENT && core.comm_info_get(handle(comm), &info) == GOCCL_INVALID_ARGUMENT) return shim_result(r, what);
+	if (r == GOCCL_INVALID_ARGUMENT && core.comm_info_get(handle(comm), &info) == GOCCL_INVALID_ARGUMENT)
+		return shim_result(r, what);
 	*async = shim_result(r, what);
+	if (*async == ncclSuccess) shim_plug(comm);
 	return ncclSuccess;
 }
 WEAK(ncclCommGetAsyncError);
@@ -186,16 +291,27 @@ TELLS(CommCount, size);
 TELLS(CommUserRank, rank);
 TELLS(CommCuDevice, device_index);
 
+// Sizes of ncclCommProperties_t: 40 with the first fields, 56 from 2.29.7, 144 from 2.31, 152 now. A caller that is
+// newer than this library gets what is known here; the rest stays as the caller initialised it.
 ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *p) {
 	static const char what[] = "ncclCommQueryProperties";
-	_Static_assert(sizeof *p == 56, "ncclCommProperties_t");
+	_Static_assert(sizeof *p == 152 && offsetof(ncclCommProperties_t, commHash) == 56, "ncclCommProperties_t");
 	goccl_comm_info i;
 	if (p && (p->magic != NCCL_API_MAGIC || p->size < offsetof(ncclCommProperties_t, deviceApiSupport)))
 		BAD("%s: props was not initialised with NCCL_COMM_PROPERTIES_INITIALIZER", what);
 	ncclResult_t r = info(comm, p, &i, what);
 	if (r) return r;
-	// There is no device API, no multicast and no one-sided operation.
-	ncclCommProperties_t mine = {.size = p->size, .magic = p->magic, .version = p->version, .rank = i.rank, .nRanks = i.size, .cudaDev = i.device_index, .nvmlDev = i.device_index, .nLsaTeams = 1};
+	// There is no multicast, no GIN and no CFT.
+	ncclCommProperties_t mine = {.size = p->size,
+		.magic = p->magic,
+		.version = p->version,
+		.rank = i.rank,
+		.nRanks = i.size,
+		.cudaDev = i.device_index,
+		.nvmlDev = i.device_index,
+		.nLsaTeams = 1};
+	if ((r = shim_result(core.comm_hash(handle(comm), &mine.commHash), what))) return r;
+	shim_device_properties(comm, &mine);
 	memcpy(p, &mine, p->size < sizeof mine ? p->size : sizeof mine);
 	return ncclSuccess;
 }

@@ -3,14 +3,15 @@
 // 1. A call inside a group is checked at once. A failure is returned and recorded: the whole group then enqueues
 //    nothing.
 // 2. The set-up of a communicator starts at its call and is waited for at the end, so one thread can set up many ranks.
-// 3. At the end, the requests go to the core as one group, in call order.
-// 4. Then the communicators that were finalized or destroyed in the group are ended, also when the group has failed. An
+// 3. The same holds for windows and device communicators.
+// 4. At the end, the requests go to the core as one group, in call order.
+// 5. Then the communicators that were finalized or destroyed in the group are ended, also when the group has failed. An
 //    abort takes effect at once: it removes the communicator and its requests from the group.
-#include "shim.h"
-
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "shim.h"
 
 struct started { // a communicator being set up
 	ncclComm_t *out;
@@ -24,7 +25,18 @@ struct ending { // of a communicator
 	shim_end *end;
 };
 
-struct copy { struct copy *next; int64_t counts[]; }; // the arrays of one all-to-all-v
+struct later { // something begun that waits for other ranks
+	goccl_comm comm;
+	shim_finish *finish;
+	void *what;
+};
+
+// What a request points to, copied because the caller may change it after the call: the arrays of an all-to-all-v, or
+// the configuration of the call.
+struct copy {
+	struct copy *next;
+	int64_t bytes[];
+};
 
 struct group {
 	int depth;
@@ -35,6 +47,8 @@ struct group {
 	size_t starts, startRoom;
 	struct ending *endings;
 	size_t ends, endRoom;
+	struct later *laters;
+	size_t later, laterRoom;
 	struct copy *copies;
 };
 
@@ -48,7 +62,7 @@ static void clear(struct group *g) {
 		g->copies = c->next;
 		free(c);
 	}
-	g->depth = 0, g->error = ncclSuccess, g->n = 0, g->starts = 0, g->ends = 0;
+	g->depth = 0, g->error = ncclSuccess, g->n = 0, g->starts = 0, g->ends = 0, g->later = 0;
 }
 
 static void end_thread(void *p) {
@@ -57,6 +71,7 @@ static void end_thread(void *p) {
 	free(g->reqs);
 	free(g->started);
 	free(g->endings);
+	free(g->laters);
 	free(g);
 	mine = NULL;
 }
@@ -90,20 +105,36 @@ static void *room(void *array, size_t n, size_t *cap, size_t size) {
 
 static ncclResult_t no_memory(void) { return shim_remember(shim_fail(ncclSystemError, "out of memory in a group")); }
 
-// own copies the arrays of an all-to-all-v, because the caller may change them after the call.
-static int own(struct group *g, goccl_request *r) {
+// keep makes room that lasts until the group ends.
+static void *keep(struct group *g, size_t size) {
+	struct copy *c = malloc(sizeof *c + size);
+	if (!c) return NULL;
+	c->next = g->copies;
+	g->copies = c;
+	return c->bytes;
+}
+
+static int own_counts(struct group *g, goccl_request *r) {
 	goccl_comm_info info;
 	if (core.comm_info_get(r->comm, &info)) return -1;
 	size_t n = (size_t)info.size;
-	struct copy *c = malloc(sizeof *c + 4 * n * sizeof(int64_t));
-	if (!c) return -1;
+	int64_t *counts = keep(g, 4 * n * sizeof *counts);
+	if (!counts) return -1;
 	const int64_t **from[] = {&r->send_counts, &r->send_displs, &r->recv_counts, &r->recv_displs};
 	for (int i = 0; i < 4; i++) {
-		memcpy(c->counts + i * n, *from[i], n * sizeof(int64_t));
-		*from[i] = c->counts + i * n;
+		memcpy(counts + i * n, *from[i], n * sizeof *counts);
+		*from[i] = counts + i * n;
 	}
-	c->next = g->copies;
-	g->copies = c;
+	return 0;
+}
+
+static int own_config(struct group *g, goccl_request *r) {
+	const char *names = r->config->algorithms ? r->config->algorithms : "";
+	goccl_call_config *c = keep(g, sizeof *c + strlen(names) + 1);
+	if (!c) return -1;
+	*c = *r->config;
+	c->algorithms = strcpy((char *)(c + 1), names);
+	r->config = c;
 	return 0;
 }
 
@@ -115,7 +146,8 @@ ncclResult_t shim_submit_later(const goccl_request *req, const char *what) {
 	reqs[g->n] = *req;
 	ncclResult_t r = shim_remember(shim_result(core.check(&reqs[g->n]), what));
 	if (r) return r;
-	if (req->collective == GOCCL_ALL_TO_ALL_V && own(g, &reqs[g->n])) return no_memory();
+	if (req->collective == GOCCL_ALL_TO_ALL_V && own_counts(g, &reqs[g->n])) return no_memory();
+	if (req->config && own_config(g, &reqs[g->n])) return no_memory();
 	g->n++;
 	return ncclSuccess;
 }
@@ -136,22 +168,47 @@ ncclResult_t shim_ends(ncclComm_t comm, shim_end *end, const char *what) {
 void shim_forget(ncclComm_t comm) {
 	if (!shim_grouped()) return;
 	struct group *g = mine;
-	size_t n = 0, starts = 0, ends = 0;
+	size_t n = 0, starts = 0, ends = 0, later = 0;
 	for (size_t i = 0; i < g->n; i++)
 		if (g->reqs[i].comm != handle(comm)) g->reqs[n++] = g->reqs[i];
 	for (size_t i = 0; i < g->starts; i++)
 		if (g->started[i].comm != handle(comm)) g->started[starts++] = g->started[i];
 	for (size_t i = 0; i < g->ends; i++)
 		if (g->endings[i].comm != handle(comm)) g->endings[ends++] = g->endings[i];
-	g->n = n, g->starts = starts, g->ends = ends;
+	for (size_t i = 0; i < g->later; i++)
+		if (g->laters[i].comm != handle(comm))
+			g->laters[later++] = g->laters[i];
+		else
+			g->laters[i].finish(g->laters[i].what, 1);
+	g->n = n, g->starts = starts, g->ends = ends, g->later = later;
 }
 
-// settle waits for one communicator.
-static ncclResult_t settle(struct started *s) { return shim_result(core.comm_wait(s->comm), s->what); }
+ncclResult_t shim_later(goccl_comm comm, shim_finish *finish, void *what) {
+	if (!shim_grouped()) return finish(what, 0);
+	struct group *g = mine;
+	struct later *p = room(g->laters, g->later, &g->laterRoom, sizeof *p);
+	if (!p) {
+		finish(what, 1);
+		return no_memory();
+	}
+	g->laters = p;
+	p[g->later++] = (struct later){comm, finish, what};
+	return ncclSuccess;
+}
+
+// settle waits for one communicator, which then begins with the plugins.
+static ncclResult_t settle(struct started *s) {
+	ncclResult_t r = shim_result(core.comm_wait(s->comm), s->what);
+	if (!r && *s->out) shim_plug(*s->out);
+	return r;
+}
 
 // give_up frees the communicators that were being set up.
 static void give_up(struct started *s) {
-	if (*s->out) core.comm_abort(handle(*s->out));
+	if (*s->out) {
+		shim_unplug(*s->out);
+		core.comm_abort(handle(*s->out));
+	}
 	*s->out = NULL;
 }
 
@@ -183,7 +240,7 @@ ncclResult_t pncclGroupStart(void) {
 WEAK(ncclGroupStart);
 
 // finish ends the outermost group.
-static ncclResult_t finish(struct group *g, int simulate) {
+static ncclResult_t finish(struct group *g, double *simulate) {
 	ncclResult_t r = g->error;
 	int pending = 0;
 	for (size_t i = 0; i < g->starts; i++) {
@@ -195,22 +252,33 @@ static ncclResult_t finish(struct group *g, int simulate) {
 		ncclResult_t one = settle(s);
 		if (!r) r = one;
 	}
+	int given_up = r != ncclSuccess || simulate;
+	for (size_t i = 0; i < g->later; i++) {
+		ncclResult_t one = g->laters[i].finish(g->laters[i].what, given_up);
+		if (!r) r = one;
+	}
 	if (r)
 		for (size_t i = 0; i < g->starts; i++) give_up(&g->started[i]);
-	else if (g->n && !simulate)
-		r = shim_result(core.submit(g->reqs, g->n), "ncclGroupEnd");
+	else if (g->n && simulate)
+		r = shim_result(core.estimate(g->reqs, g->n, simulate), "ncclGroupSimulateEnd");
+	else if (g->n)
+		r = shim_plugs ? shim_plugged(g->reqs, g->n, 1, "ncclGroupEnd")
+			       : shim_result(core.submit(g->reqs, g->n), "ncclGroupEnd");
 	for (size_t i = 0; i < g->ends; i++) {
 		ncclResult_t one = g->endings[i].end((ncclComm_t)(uintptr_t)g->endings[i].comm);
-		if (one == ncclInProgress) pending = 1;
-		else if (!r) r = one;
+		if (one == ncclInProgress)
+			pending = 1;
+		else if (!r)
+			r = one;
 	}
 	clear(g);
 	return r ? r : pending ? ncclInProgress : ncclSuccess;
 }
 
-static ncclResult_t group_end(int simulate, const char *what) {
+static ncclResult_t group_end(double *simulate, const char *what) {
 	struct group *g = mine;
-	if (!g || g->depth == 0) return shim_fail(ncclInvalidUsage, "%s: there was no ncclGroupStart on this thread", what);
+	if (!g || g->depth == 0)
+		return shim_fail(ncclInvalidUsage, "%s: there was no ncclGroupStart on this thread", what);
 	if (--g->depth > 0) return ncclSuccess;
 	if (shim_ready < 0) { // forked or exiting inside a group
 		clear(g);
@@ -219,15 +287,17 @@ static ncclResult_t group_end(int simulate, const char *what) {
 	return finish(g, simulate);
 }
 
-ncclResult_t pncclGroupEnd(void) { return group_end(0, "ncclGroupEnd"); }
+ncclResult_t pncclGroupEnd(void) { return group_end(NULL, "ncclGroupEnd"); }
 WEAK(ncclGroupEnd);
 
-// The group is closed and nothing is enqueued. goccl has no model of the duration: the estimate is 0.
+// The group is closed and nothing is enqueued. The estimate is in microseconds, as NCCL's.
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *info) {
 	if (info && info->magic != NCCL_SIM_INFO_MAGIC)
-		return shim_remember(shim_fail(ncclInvalidArgument, "ncclGroupSimulateEnd: simInfo was not initialised with NCCL_SIM_INFO_INITIALIZER"));
-	ncclResult_t r = group_end(1, "ncclGroupSimulateEnd");
-	if (info && !r) info->estimatedTime = 0;
+		return shim_remember(shim_fail(ncclInvalidArgument,
+			"ncclGroupSimulateEnd: simInfo was not initialised with NCCL_SIM_INFO_INITIALIZER"));
+	double estimate = 0;
+	ncclResult_t r = group_end(&estimate, "ncclGroupSimulateEnd");
+	if (info && !r) info->estimatedTime = (float)estimate;
 	return r;
 }
 WEAK(ncclGroupSimulateEnd);

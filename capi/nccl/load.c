@@ -58,7 +58,9 @@ static int load(void) {
 			return -1;
 		}
 	if (core.abi_version() != GOCCL_ABI_VERSION) {
-		snprintf(failure, sizeof failure, "libgoccl.so has ABI %u, this libnccl.so.2 needs %u: install both from one release", core.abi_version(), GOCCL_ABI_VERSION);
+		snprintf(failure, sizeof failure,
+			"libgoccl.so has ABI %u, this libnccl.so.2 needs %u: install both from one release",
+			core.abi_version(), GOCCL_ABI_VERSION);
 		return -1;
 	}
 	return 0;
@@ -73,8 +75,9 @@ ncclResult_t shim_open(void) {
 	int ready = __atomic_load_n(&shim_ready, __ATOMIC_ACQUIRE);
 	if (ready == 1) return ncclSuccess;
 	if (ready == -1)
-		return shim_fail(ncclSystemError, "this process was forked after its parent had used NCCL, whose threads stayed there: start workers before the first "
-						  "communicator, or with spawn or forkserver instead of fork");
+		return shim_fail(ncclSystemError,
+			"this process was forked after its parent had used NCCL, whose threads stayed there: start "
+			"workers before the first communicator, or with spawn or forkserver instead of fork");
 	if (ready == -2) return shim_fail(ncclSystemError, "the process is exiting");
 	pthread_mutex_lock(&loading);
 	if (!shim_ready && !failed) {

@@ -3,11 +3,12 @@
 // starting.
 #include "shim.h"
 
-static ncclResult_t refuse(const char *name, const char *why) { return shim_remember(shim_fail(ncclInvalidUsage, "%s is not supported by goccl: %s", name, why)); }
+static ncclResult_t refuse(const char *name, const char *why) {
+	return shim_remember(shim_fail(ncclInvalidUsage, "%s is not supported by goccl: %s", name, why));
+}
 
-#define NO_DEVICE_API "it has no NCCL device API; see deviceApiSupport of ncclCommQueryProperties"
-#define NO_RMA "it has no one-sided operations behind NCCL's names; goccl's own are memory and port channels"
-#define NO_GROW "communicators do not grow or pause; make a new one"
+#define NO_GIN "it has no GIN, the network of NCCL's device API; see ginType of ncclCommQueryProperties"
+#define NO_CFT "it has no CFT"
 #define NO_PARAMS "NCCL's parameters do not exist here; docs/environment.md lists what is read"
 
 // NO defines a function that returns the error. The parameters are those of api.h, including unnamed ones.
@@ -16,27 +17,11 @@ static ncclResult_t refuse(const char *name, const char *why) { return shim_reme
 	WEAK(name)
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-NO(ncclCommGetUniqueId, NO_GROW, ncclComm_t comm, ncclUniqueId *id);
-NO(ncclCommGrow, NO_GROW, ncclComm_t comm, int n, const ncclUniqueId *id, int rank, ncclComm_t *newcomm, ncclConfig_t *config);
-NO(ncclCommSuspend, NO_GROW, ncclComm_t comm, int flags);
-NO(ncclCommResume, NO_GROW, ncclComm_t comm);
-NO(ncclCommMemStats, "it keeps no statistics of memory", ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
-
-NO(ncclPutSignal, NO_RMA, const void *buf, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t offset, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream);
-NO(ncclSignal, NO_RMA, int peer, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream);
-NO(ncclWaitSignal, NO_RMA, int n, ncclWaitSignalDesc_t *descs, ncclComm_t comm, cudaStream_t stream);
-
-NO(ncclDevCommCreate, NO_DEVICE_API, ncclComm_t comm, const ncclDevCommRequirements_t *reqs, ncclDevComm_t *out);
-NO(ncclDevCommDestroy, NO_DEVICE_API, ncclComm_t comm, const ncclDevComm_t *dev);
-NO(ncclGetLsaMultimemDevicePointer, NO_DEVICE_API, ncclWindow_t win, size_t offset, void **out);
-NO(ncclGetMultimemDevicePointer, NO_DEVICE_API, ncclWindow_t win, size_t offset, ncclMultimemHandle_t multimem, void **out);
-NO(ncclGetLsaDevicePointer, NO_DEVICE_API, ncclWindow_t win, size_t offset, int rank, void **out);
-NO(ncclGetPeerDevicePointer, NO_DEVICE_API, ncclWindow_t win, size_t offset, int peer, void **out);
-NO(ncclLsaBarrierCreateRequirement, NO_DEVICE_API, ncclTeam_t team, int n, void *out, ncclDevResourceRequirements_t *req);
-NO(ncclGinBarrierCreateRequirement, NO_DEVICE_API, ncclComm_t comm, ncclTeam_t team, int n, void *out, ncclDevResourceRequirements_t *req);
-NO(ncclLLA2ACreateRequirement, NO_DEVICE_API, int blocks, int slots, void *out, ncclDevResourceRequirements_t *req);
-NO(ncclGinOutboxCreateRequirement, NO_DEVICE_API, int blocks, int sizeLog2, void *out, ncclDevResourceRequirements_t *req);
-NO(ncclGinInboxA2ACreateRequirement, NO_DEVICE_API, ncclTeam_t peers, int blocks, int sizeLog2, void *out, ncclDevResourceRequirements_t *req);
+NO(ncclGinBarrierCreateRequirement, NO_GIN, ncclComm_t comm, ncclTeam_t team, int n, void *out,
+	ncclDevResourceRequirements_t *req);
+NO(ncclGinOutboxCreateRequirement, NO_GIN, int blocks, int sizeLog2, void *out, ncclDevResourceRequirements_t *req);
+NO(ncclGinInboxA2ACreateRequirement, NO_GIN, ncclTeam_t peers, int blocks, int sizeLog2, void *out,
+	ncclDevResourceRequirements_t *req);
 
 NO(ncclParamBind, NO_PARAMS, ncclParamHandle_t *out, const char *key);
 NO(ncclParamGetI8, NO_PARAMS, ncclParamHandle_t h, int8_t *out);
@@ -52,8 +37,28 @@ NO(ncclParamGet, NO_PARAMS, ncclParamHandle_t h, void *out, int max, int *len);
 NO(ncclParamGetParameter, NO_PARAMS, const char *key, const char **value, int *len);
 NO(ncclParamGetAllParameterKeys, NO_PARAMS, const char ***table, int *len);
 
-// These two cannot return an error: there is nothing to print, and no slot is needed.
+NO(ncclGetCftDeviceLeInfo, NO_CFT, ncclWindow_t win, size_t offset, int peer, ncclTeam_t team, uint32_t *id,
+	size_t *out);
+NO(ncclGetPeerDeviceLeInfo, NO_CFT, ncclWindow_t win, size_t offset, int peer, uint32_t *id, size_t *out);
+NO(ncclGetMultimemDeviceLeInfo, NO_CFT, ncclWindow_t win, size_t offset, uint32_t *id, size_t *out);
+
+ncclTeam_t pncclTeamCft(ncclComm_t comm, ncclCftTeamMode_t mode) {
+	return refuse("ncclTeamCft", NO_CFT), (ncclTeam_t){0};
+}
+WEAK(ncclTeamCft);
+ncclTeam_t pncclTeamCftMultimem(ncclComm_t comm) { return refuse("ncclTeamCftMultimem", NO_CFT), (ncclTeam_t){0}; }
+WEAK(ncclTeamCftMultimem);
+
+// Joining is authenticated by the secret in the unique id; what follows is not encrypted.
+ncclResult_t pncclSetEncryption(const ncclEncryptionConfig_t *config) {
+	if (!config || config->magic != NCCL_API_MAGIC || config->size < sizeof *config)
+		return shim_remember(shim_fail(ncclInvalidArgument,
+			"ncclSetEncryption: config was not initialised with NCCL_ENCRYPTION_CONFIG_INITIALIZER"));
+	if (config->mode == NCCL_ENCRYPTION_MODE_NONE) return ncclSuccess;
+	return refuse("ncclSetEncryption", "its sockets prove who they are, but what they carry is not encrypted");
+}
+WEAK(ncclSetEncryption);
+
+// This one cannot return an error: there is nothing to print.
 void pncclParamDumpAll(void) { refuse("ncclParamDumpAll", NO_PARAMS); }
 WEAK(ncclParamDumpAll);
-int pncclLLA2ACalcSlots(int maxElts, int maxEltSize) { return refuse("ncclLLA2ACalcSlots", NO_DEVICE_API), 0; }
-WEAK(ncclLLA2ACalcSlots);

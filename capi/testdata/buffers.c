@@ -1,4 +1,5 @@
-// buffers HOW BYTES RANK FILE: rank 1 of 3 brings a bad buffer. Its call fails and names the address; nobody waits for ever.
+// buffers HOW BYTES RANK FILE: rank 1 of 3 brings a bad buffer. Its call fails and names the address; nobody waits for
+// ever.
 #include "test.h"
 #include <sys/mman.h>
 
@@ -6,7 +7,8 @@ enum { RANKS = 3 };
 
 static size_t bytes;
 
-// bad is a buffer that cannot take all bytes: a short allocation, or an address where nothing is mapped or can be written.
+// bad is a buffer that cannot take all bytes: a short allocation, or an address where nothing is mapped or can be
+// written.
 static void *bad(const char *how) {
 	void *p = NULL;
 	if (!strcmp(how, "hole")) p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -29,7 +31,9 @@ int main(int argc, char **argv) {
 	CHECK(argc == 5);
 	const char *how = argv[1];
 	bytes = atol(argv[2]);
-	if (!strcmp(how, "stay")) setenv("GOCCL_OP_TIMEOUT", "500ms", 1); // without it the peers wait for a corrected call, and a warning names this rank
+	if (!strcmp(how, "stay"))
+		setenv("GOCCL_OP_TIMEOUT", "500ms",
+			1); // without it the peers wait for a corrected call, and a warning names this rank
 	int rank = atoi(argv[3]), faults = strstr("hole readonly low wild", how) != NULL;
 	ncclUniqueId id = share_id(argv[4], rank);
 	ncclComm_t c;

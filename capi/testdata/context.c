@@ -1,9 +1,11 @@
-// context LIBCUDA: memory goes to the GPU of the calling thread, and the thread's context stays what it was. The driver is a mock.
+// context LIBCUDA: memory goes to the GPU of the calling thread, and the thread's context stays what it was. The driver
+// is a mock.
 #include "test.h"
 #include <dlfcn.h>
 
 typedef void *context;
-static int (*init)(unsigned), (*retain)(context *, int), (*set)(context), (*get)(context *), (*attributes)(unsigned, int *, void **, unsigned long long);
+static int (*init)(unsigned), (*retain)(context *, int), (*set)(context), (*get)(context *),
+	(*attributes)(unsigned, int *, void **, unsigned long long);
 
 static void *resolve(void *lib, const char *name) {
 	void *f = dlsym(lib, name);

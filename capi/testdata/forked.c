@@ -1,5 +1,5 @@
-// forked LIBRARY ADDRESS RANK: one of two ranks. Rank 1 forks a child that sleeps, and waits to be killed; rank 0 waits for a message of rank 1, and says when
-// and why that ended.
+// forked LIBRARY ADDRESS RANK: one of two ranks. Rank 1 forks a child that sleeps, and waits to be killed; rank 0 waits
+// for a message of rank 1, and says when and why that ended.
 #include "../goccl.h"
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-// goodbye HOW RANK FILE: rank 0 leaves long before the others, in one of several ways; the others' work is done, and nothing fails for them.
+// goodbye HOW RANK FILE: rank 0 leaves long before the others, in one of several ways; the others' work is done, and
+// nothing fails for them.
 #include "test.h"
 #include <signal.h>
 
@@ -14,7 +15,8 @@ static void finalize(ncclComm_t c, int nonBlocking) {
 int main(int argc, char **argv) {
 	CHECK(argc == 4);
 	const char *how = argv[1];
-	int rank = atoi(argv[2]), clean = strcmp(how, "abort") && strcmp(how, "kill"), nonBlocking = !strcmp(how, "nonblocking");
+	int rank = atoi(argv[2]), clean = strcmp(how, "abort") && strcmp(how, "kill"),
+	    nonBlocking = !strcmp(how, "nonblocking");
 	ncclUniqueId id = share_id(argv[3], rank);
 	ncclConfig_t cfg = NCCL_CONFIG_INITIALIZER;
 	cfg.blocking = !nonBlocking;

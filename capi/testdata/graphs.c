@@ -1,9 +1,11 @@
-// graphs LIBCUDA: graphUsageMode decides whether a communicator leaves nodes of its own in a graph, which order its launches. The driver is a mock.
+// graphs LIBCUDA: graphUsageMode decides whether a communicator leaves nodes of its own in a graph, which order its
+// launches. The driver is a mock.
 #include "test.h"
 #include <dlfcn.h>
 
 typedef void *handle;
-static int (*init)(unsigned), (*retain)(handle *, int), (*set)(handle), (*create)(handle *, unsigned, int), (*begin)(handle, int), (*end)(handle, handle *), (*count)(handle, handle *, size_t *);
+static int (*init)(unsigned), (*retain)(handle *, int), (*set)(handle), (*create)(handle *, unsigned, int),
+	(*begin)(handle, int), (*end)(handle, handle *), (*count)(handle, handle *, size_t *);
 
 static void *resolve(void *lib, const char *name) {
 	void *f = dlsym(lib, name);

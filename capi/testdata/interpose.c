@@ -3,7 +3,8 @@
 
 static int calls;
 
-ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+	ncclComm_t comm, cudaStream_t stream) {
 	calls++;
 	return pncclAllReduce(send, recv, count, type, op, comm, stream);
 }

@@ -1,34 +1,70 @@
-// Prints sizes, offsets and numbers of nccl.h and goccl.h.
+// Prints sizes, offsets and numbers of nccl.h and, unless NVIDIA's headers are compiled instead, of goccl.h.
+#ifdef NVIDIA
+#include <nccl.h>
+#include <nccl_device.h>
+#include <stdio.h>
+#include <stddef.h>
+#else
 #include "test.h"
 #include "../goccl.h"
+#endif
 
-#define SIZE(t) printf("sizeof %s %zu\n", #t, sizeof(t))
-#define AT(t, f) printf("%s.%s %zu\n", #t, #f, offsetof(t, f))
-#define IS(x) printf("%s %d\n", #x, (int)(x))
+#define SIZE(t) printf("sizeof %s %zu\n", #t, sizeof(t));
+#define AT(t, f) printf("%s.%s %zu\n", #t, #f, offsetof(t, f));
+#define IS(x) printf("%s %d\n", #x, (int)(x));
+
+static void nvidias(void) {
+	SIZE(ncclUniqueId) SIZE(ncclComm_t) SIZE(ncclResult_t) SIZE(ncclDataType_t) SIZE(ncclRedOp_t)
+	SIZE(ncclWaitSignalDesc_t) SIZE(ncclTeam_t)
+#define C(f) AT(ncclConfig_t, f)
+	SIZE(ncclConfig_t) C(size) C(magic) C(version) C(blocking) C(cgaClusterSize) C(minCTAs) C(maxCTAs) C(netName)
+	C(splitShare) C(trafficClass) C(commName) C(collnetEnable) C(CTAPolicy) C(shrinkShare) C(nvlsCTAs)
+	C(nChannelsPerNetPeer) C(nvlinkCentricSched) C(graphUsageMode) C(numRmaCtx) C(maxP2pPeers) C(graphStreamOrdering)
+	C(launchOrderImplicit) C(numRmaSig) C(rmaEagerInit) C(hostCftMode) C(nvlsHostMode)
+#define L(f) AT(ncclCollConfig_t, f)
+	SIZE(ncclCollConfig_t) L(size) L(magic) L(version) L(ext) L(minCTAs) L(maxCTAs) L(nvlsCTAs) L(cgaClusterSize)
+	L(algSelection) L(forceAlgSelection) L(CTAPolicy) L(userProfilerTag) L(launchCompletionEvent)
+	SIZE(ncclConfigExt_t) AT(ncclConfigExt_t, next) AT(ncclConfigExt_t, key) AT(ncclConfigExt_t, val)
+	SIZE(ncclEncryptionConfig_t) AT(ncclEncryptionConfig_t, mode) AT(ncclEncryptionConfig_t, psk)
+	SIZE(ncclSimInfo_t) AT(ncclSimInfo_t, magic) AT(ncclSimInfo_t, version) AT(ncclSimInfo_t, estimatedTime)
+#define P(f) AT(ncclCommProperties_t, f)
+	SIZE(ncclCommProperties_t) P(rank) P(nRanks) P(cudaDev) P(nvmlDev) P(deviceApiSupport) P(multimemSupport) P(ginType)
+	P(nLsaTeams) P(hostRmaSupport) P(railedGinType) P(commHash) P(ginMinStride) P(ginConnectionType) P(ginSupport)
+	P(devCommRuntimeVersionSize) P(cftSupport) P(cftMulticastSupport) P(cftCountedSupport)
+	IS(ncclSuccess) IS(ncclUnhandledCudaError) IS(ncclSystemError) IS(ncclInternalError) IS(ncclInvalidArgument)
+	IS(ncclInvalidUsage) IS(ncclRemoteError) IS(ncclInProgress) IS(ncclTimeout) IS(ncclNumResults)
+	IS(ncclInt8) IS(ncclUint8) IS(ncclInt32) IS(ncclUint32) IS(ncclInt64) IS(ncclUint64) IS(ncclFloat16) IS(ncclFloat32)
+	IS(ncclFloat64) IS(ncclBfloat16) IS(ncclFloat8e4m3) IS(ncclFloat8e5m2) IS(ncclNumTypes)
+	IS(ncclSum) IS(ncclProd) IS(ncclMax) IS(ncclMin) IS(ncclAvg) IS(ncclNumOps) IS(ncclMaxRedOp)
+	IS(ncclScalarDevice) IS(ncclScalarHostImmediate)
+	IS(NCCL_API_MAGIC == 0xcafebeef) IS(NCCL_SPLIT_NOCOLOR) IS(NCCL_VERSION_CODE)
+	IS(NCCL_VERSION(2, 8, 3)) IS(NCCL_VERSION(2, 28, 9))
+	IS(NCCL_WIN_DEFAULT) IS(NCCL_WIN_COLL_SYMMETRIC) IS(NCCL_WIN_STRICT_ORDERING) IS(NCCL_WIN_GIN_ONLY)
+	IS(NCCL_WIN_CFT_COUNTED) IS(NCCL_SHRINK_ABORT) IS(NCCL_SUSPEND_MEM) IS(NCCL_CTA_POLICY_ZERO)
+	IS(ncclStatGpuMemSuspend) IS(ncclStatGpuMemSuspended) IS(ncclStatGpuMemPersist) IS(ncclStatGpuMemTotal)
+	IS(NCCL_GIN_TYPE_EFA_GDA) IS(NCCL_GIN_CONNECTION_CUSTOM_STRIDE) IS(NCCL_CFT_TEAM_HIER_LSA)
+	IS(ncclHostCftFallback) IS(NCCL_ENCRYPTION_MODE_PSK)
+}
+
+#ifdef NVIDIA
+static void ours(void) {}
+#else
+static void ours(void) {
+#define R(f) AT(goccl_request, f)
+	SIZE(goccl_request) R(collective) R(type) R(op) R(root) R(send) R(recv) R(count) R(stream) R(scalar) R(scalar_ptr)
+	R(send_counts) R(recv_displs) R(recv_elements) R(config)
+#define G(f) AT(goccl_call_config, f)
+	SIZE(goccl_call_config) G(min_ctas) G(max_ctas) G(algorithms) G(force) G(launched)
+#define M(f) AT(goccl_comm_config, f)
+	SIZE(goccl_comm_config) M(timeout_ns) M(op_timeout_ns) M(name) M(separate_graphs) M(min_ctas) M(max_ctas)
+	M(rma_contexts) M(rma_signals) M(reserved)
+	SIZE(goccl_comm_info) AT(goccl_comm_info, device) AT(goccl_comm_info, non_blocking)
+	SIZE(goccl_unique_id)
+}
+#endif
 
 int main(void) {
-	SIZE(ncclUniqueId), SIZE(ncclComm_t), SIZE(ncclResult_t), SIZE(ncclDataType_t), SIZE(ncclRedOp_t), SIZE(ncclWaitSignalDesc_t), SIZE(ncclTeam_t);
-	SIZE(ncclConfig_t);
-	AT(ncclConfig_t, size), AT(ncclConfig_t, magic), AT(ncclConfig_t, version), AT(ncclConfig_t, blocking), AT(ncclConfig_t, cgaClusterSize), AT(ncclConfig_t, minCTAs),
-		AT(ncclConfig_t, maxCTAs), AT(ncclConfig_t, netName), AT(ncclConfig_t, splitShare), AT(ncclConfig_t, trafficClass), AT(ncclConfig_t, commName),
-		AT(ncclConfig_t, collnetEnable), AT(ncclConfig_t, CTAPolicy), AT(ncclConfig_t, shrinkShare), AT(ncclConfig_t, nvlsCTAs), AT(ncclConfig_t, nChannelsPerNetPeer),
-		AT(ncclConfig_t, nvlinkCentricSched), AT(ncclConfig_t, graphUsageMode), AT(ncclConfig_t, numRmaCtx), AT(ncclConfig_t, maxP2pPeers), AT(ncclConfig_t, graphStreamOrdering);
-	SIZE(ncclSimInfo_t), AT(ncclSimInfo_t, magic), AT(ncclSimInfo_t, version), AT(ncclSimInfo_t, estimatedTime);
-	SIZE(ncclCommProperties_t);
-	AT(ncclCommProperties_t, rank), AT(ncclCommProperties_t, nRanks), AT(ncclCommProperties_t, cudaDev), AT(ncclCommProperties_t, nvmlDev), AT(ncclCommProperties_t, deviceApiSupport),
-		AT(ncclCommProperties_t, multimemSupport), AT(ncclCommProperties_t, ginType), AT(ncclCommProperties_t, nLsaTeams), AT(ncclCommProperties_t, hostRmaSupport),
-		AT(ncclCommProperties_t, railedGinType);
-	IS(ncclSuccess), IS(ncclUnhandledCudaError), IS(ncclSystemError), IS(ncclInternalError), IS(ncclInvalidArgument), IS(ncclInvalidUsage), IS(ncclRemoteError), IS(ncclInProgress),
-		IS(ncclTimeout), IS(ncclNumResults);
-	IS(ncclInt8), IS(ncclUint8), IS(ncclInt32), IS(ncclUint32), IS(ncclInt64), IS(ncclUint64), IS(ncclFloat16), IS(ncclFloat32), IS(ncclFloat64), IS(ncclBfloat16), IS(ncclFloat8e4m3),
-		IS(ncclFloat8e5m2), IS(ncclNumTypes);
-	IS(ncclSum), IS(ncclProd), IS(ncclMax), IS(ncclMin), IS(ncclAvg), IS(ncclNumOps), IS(ncclMaxRedOp), IS(ncclScalarDevice), IS(ncclScalarHostImmediate);
-	IS(NCCL_API_MAGIC == 0xcafebeef), IS(NCCL_SPLIT_NOCOLOR), IS(NCCL_VERSION_CODE), IS(NCCL_VERSION(2, 8, 3)), IS(NCCL_VERSION(2, 28, 9));
-	SIZE(goccl_request);
-	AT(goccl_request, collective), AT(goccl_request, type), AT(goccl_request, op), AT(goccl_request, root), AT(goccl_request, send), AT(goccl_request, recv), AT(goccl_request, count),
-		AT(goccl_request, stream), AT(goccl_request, scalar), AT(goccl_request, scalar_ptr), AT(goccl_request, send_counts), AT(goccl_request, recv_displs), AT(goccl_request, recv_elements), AT(goccl_request, reserved);
-	SIZE(goccl_comm_config), AT(goccl_comm_config, timeout_ns), AT(goccl_comm_config, op_timeout_ns), AT(goccl_comm_config, name), AT(goccl_comm_config, separate_graphs), AT(goccl_comm_config, reserved);
-	SIZE(goccl_comm_info), AT(goccl_comm_info, device), AT(goccl_comm_info, non_blocking);
-	SIZE(goccl_unique_id);
+	nvidias();
+	ours();
 	return 0;
 }

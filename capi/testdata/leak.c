@@ -48,8 +48,14 @@ int main(int argc, char **argv) {
 	usleep(300000);
 	long fds = count("/proc/self/fd"), threads = count("/proc/self/task"), maps = lines("/proc/self/maps");
 	for (int i = 0; i < atoi(argv[1]); i++) job(i % 2);
-	// Freeing goes on in the background. What every job left would be a hundred; threads, and their stacks, depend on how many wait at a time.
-	for (int i = 0; count("/proc/self/fd") > fds + 3 || count("/proc/self/task") > threads + 30 || lines("/proc/self/maps") > maps + 150; i++, usleep(100000))
-		if (i == 300) FAIL("descriptors %ld -> %ld, threads %ld -> %ld, mappings %ld -> %ld", fds, count("/proc/self/fd"), threads, count("/proc/self/task"), maps, lines("/proc/self/maps"));
+	// Freeing goes on in the background. What every job left would be a hundred; threads, and their stacks, depend
+	// on how many wait at a time.
+	for (int i = 0; count("/proc/self/fd") > fds + 3 || count("/proc/self/task") > threads + 30 ||
+			lines("/proc/self/maps") > maps + 150;
+		i++, usleep(100000))
+		if (i == 300)
+			FAIL("descriptors %ld -> %ld, threads %ld -> %ld, mappings %ld -> %ld", fds,
+				count("/proc/self/fd"), threads, count("/proc/self/task"), maps,
+				lines("/proc/self/maps"));
 	return 0;
 }

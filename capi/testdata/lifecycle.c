@@ -102,9 +102,9 @@ static void *revoked(void *p) {
 	float v = 1;
 	EXPECT(ncclAllReduce(&v, &v, 1, ncclFloat, ncclSum, c, NULL), ncclInvalidUsage);
 	SAYS("revoked");
-	EXPECT(ncclCommRevoke(c, 1), ncclInvalidArgument);
 	OK(ncclCommSplit(c, 0, r, &again, NULL));
-	sum(again, 1, 2);
+	sum(again, 1, 2); // both ranks have read the last error, which is the process's
+	EXPECT(ncclCommRevoke(c, 1), ncclInvalidArgument);
 	OK(ncclCommDestroy(c));
 	OK(ncclCommDestroy(again));
 	return NULL;
@@ -160,8 +160,8 @@ static void *remote_abort(void *p) {
 	return NULL;
 }
 
-// In a group, what was asked of a communicator is done before it ends, whatever the order of the calls; an abort takes it, and what was asked of it,
-// out of the group.
+// In a group, what was asked of a communicator is done before it ends, whatever the order of the calls; an abort takes
+// it, and what was asked of it, out of the group.
 static void ends_in_groups(void) {
 	ncclComm_t c[2], other[2];
 	float x[2] = {1, 2}, y[2] = {0}, z[2] = {0};
@@ -228,7 +228,8 @@ int main(void) {
 	EXPECT(ncclCommInitRankConfig(&c, 2, id, 0, &cfg), ncclInProgress);
 	float v = 1;
 	ncclResult_t async = ncclSuccess;
-	EXPECT(ncclAllReduce(&v, &v, 1, ncclFloat, ncclSum, c, NULL), ncclInvalidUsage); // not: in progress, which would be taken for enqueued
+	EXPECT(ncclAllReduce(&v, &v, 1, ncclFloat, ncclSum, c, NULL),
+		ncclInvalidUsage); // not: in progress, which would be taken for enqueued
 	OK(ncclCommGetAsyncError(c, &async));
 	CHECK(async == ncclInProgress);
 	double begin = now();

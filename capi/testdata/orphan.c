@@ -1,4 +1,5 @@
-// orphan N RANK FILE: rank 1 kills itself while the communicator is being set up and a third rank is missing; rank 0 is told at once.
+// orphan N RANK FILE: rank 1 kills itself while the communicator is being set up and a third rank is missing; rank 0 is
+// told at once.
 #include "test.h"
 #include <signal.h>
 

@@ -66,7 +66,8 @@ static void *busy(void *p) {
 static int late;
 static void *memory;
 
-// The program's own destructors run before the libraries'; this one waits in another library's place, by running last of all.
+// The program's own destructors run before the libraries'; this one waits in another library's place, by running last
+// of all.
 static void last_words(void *p) {
 	(void)p;
 	ncclResult_t async = 99;

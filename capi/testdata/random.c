@@ -1,5 +1,6 @@
-// random SEED ROUNDS: communicators of two ranks, each rank a thread, are used, split, finalized, destroyed and aborted at random: from any thread, in
-// groups and outside, twice, after errors. No call hangs, and each result is one that NCCL's interface allows at that point.
+// random SEED ROUNDS: communicators of two ranks, each rank a thread, are used, split, finalized, destroyed and aborted
+// at random: from any thread, in groups and outside, twice, after errors. No call hangs, and each result is one that
+// NCCL's interface allows at that point.
 #include "test.h"
 #include <signal.h>
 
@@ -15,7 +16,8 @@ static unsigned draw(unsigned *s, unsigned n) {
 }
 
 static void allowed(ncclResult_t r, const char *what) {
-	if (r == ncclInternalError || r == ncclSystemError || r == ncclUnhandledCudaError || r >= ncclNumResults) FAIL("seed %u: %s is %d: %s", seed, what, r, ncclGetLastError(NULL));
+	if (r == ncclInternalError || r == ncclSystemError || r == ncclUnhandledCudaError || r >= ncclNumResults)
+		FAIL("seed %u: %s is %d: %s", seed, what, r, ncclGetLastError(NULL));
 }
 #define ALLOWED(call) (doing[me] = #call, allowed(call, #call))
 
@@ -52,7 +54,9 @@ static void *rank(void *p) {
 			OK(ncclGroupStart());
 			ALLOWED(ncclSend(v, 64, ncclFloat, 1 - me, c, NULL));
 			ALLOWED(ncclRecv(w, 64, ncclFloat, 1 - me, c, NULL));
-			if (draw(&s, 4) == 0) EXPECT(ncclReduce(v, w, 1, ncclFloat, ncclSum, 9, c, NULL), ncclInvalidArgument); // this rank's group fails
+			if (draw(&s, 4) == 0)
+				EXPECT(ncclReduce(v, w, 1, ncclFloat, ncclSum, 9, c, NULL),
+					ncclInvalidArgument); // this rank's group fails
 			ALLOWED(ncclGroupEnd());
 			break;
 		default: ALLOWED(ncclCommGetAsyncError(c, &r));
@@ -62,7 +66,8 @@ static void *rank(void *p) {
 	if (draw(&common, 3) == 0) {
 		r = ncclCommSplit(c, 0, me, &child, NULL);
 		allowed(r, "ncclCommSplit");
-		for (double stop = now() + 60; child && r == ncclInProgress && now() < stop; usleep(200)) ALLOWED(ncclCommGetAsyncError(child, &r));
+		for (double stop = now() + 60; child && r == ncclInProgress && now() < stop; usleep(200))
+			ALLOWED(ncclCommGetAsyncError(child, &r));
 		if (r == ncclSuccess && child) ALLOWED(ncclAllReduce(v, w, 64, ncclFloat, ncclSum, child, NULL));
 	}
 out:

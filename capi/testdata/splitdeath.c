@@ -1,5 +1,5 @@
-// splitdeath RANK FILE: four ranks split a communicator again and again, rank 3 without a color. Rank 1 kills itself somewhere in it; each of the others
-// gets an error that names it.
+// splitdeath RANK FILE: four ranks split a communicator again and again, rank 3 without a color. Rank 1 kills itself
+// somewhere in it; each of the others gets an error that names it.
 #include "test.h"
 #include <signal.h>
 

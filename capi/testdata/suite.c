@@ -5,9 +5,20 @@
 
 static int n; // ranks
 
-static const struct { int size, exponent, mantissa, bias; } formats[ncclNumTypes] = {
-	[ncclInt8] = {1}, [ncclUint8] = {1}, [ncclInt32] = {4}, [ncclUint32] = {4}, [ncclInt64] = {8}, [ncclUint64] = {8}, [ncclFloat16] = {2, 5, 10, 15},
-	[ncclFloat32] = {4, 8, 23, 127}, [ncclFloat64] = {8, 11, 52, 1023}, [ncclBfloat16] = {2, 8, 7, 127}, [ncclFloat8e4m3] = {1, 4, 3, 7}, [ncclFloat8e5m2] = {1, 5, 2, 15},
+static const struct { int size, exponent, mantissa, bias;
+} formats[ncclNumTypes] = {
+	[ncclInt8] = {1},
+	[ncclUint8] = {1},
+	[ncclInt32] = {4},
+	[ncclUint32] = {4},
+	[ncclInt64] = {8},
+	[ncclUint64] = {8},
+	[ncclFloat16] = {2, 5, 10, 15},
+	[ncclFloat32] = {4, 8, 23, 127},
+	[ncclFloat64] = {8, 11, 52, 1023},
+	[ncclBfloat16] = {2, 8, 7, 127},
+	[ncclFloat8e4m3] = {1, 4, 3, 7},
+	[ncclFloat8e5m2] = {1, 5, 2, 15},
 };
 
 // put writes a value that the type can hold, bit by bit.
@@ -16,7 +27,9 @@ static void put(void *to, ncclDataType_t t, double v) {
 	if (formats[t].exponent) {
 		int e;
 		double m = frexp(v, &e); // v = m · 2^e, m in [0.5, 1)
-		bits = v == 0 ? 0 : ((uint64_t)(e - 1 + formats[t].bias) << formats[t].mantissa) | (uint64_t)ldexp(2 * m - 1, formats[t].mantissa);
+		bits = v == 0 ? 0
+			      : ((uint64_t)(e - 1 + formats[t].bias) << formats[t].mantissa) |
+					(uint64_t)ldexp(2 * m - 1, formats[t].mantissa);
 	}
 	memcpy(to, &bits, formats[t].size);
 }
@@ -24,7 +37,10 @@ static void put(void *to, ncclDataType_t t, double v) {
 static double input(int rank, size_t i) { return 1 + (rank + i / 3 + i % 5) % 2; } // 1 or 2
 
 // kinds of cases
-enum { ALL_REDUCE, REDUCE, REDUCE_SCATTER, BROADCAST, BCAST, ALL_GATHER, ALL_TO_ALL, GATHER, SCATTER, SEND_RECV, ALL_TO_ALL_V, ALL_TO_ALL_V_MATRIX, ALL_TO_ALL_V_RELAYCOUNT, KINDS };
+enum {
+	ALL_REDUCE, REDUCE, REDUCE_SCATTER, BROADCAST, BCAST, ALL_GATHER, ALL_TO_ALL, GATHER, SCATTER, SEND_RECV,
+	ALL_TO_ALL_V, ALL_TO_ALL_V_MATRIX, ALL_TO_ALL_V_RELAYCOUNT, KINDS
+};
 
 typedef struct { int kind, inplace, root; ncclDataType_t type; ncclRedOp_t op; size_t count; int mul; } test;
 
@@ -42,7 +58,8 @@ static double reduced(const test *c, size_t i) {
 }
 
 typedef struct { char *send, *recv; size_t sendBytes, recvBytes; } buffers;
-static size_t vcount(int from, int to) { return (size_t)((3 * from + to) % 4); } // elements of an all-to-all-v; 0 among them
+// Elements of an all-to-all-v; 0 among them.
+static size_t vcount(int from, int to) { return (size_t)((3 * from + to) % 4); }
 
 static size_t elements(const test *c, int recv) {
 	int wide;
@@ -83,7 +100,8 @@ static ncclRedOp_t operator_of(const test *c, int rank, ncclComm_t comm) {
 	return op;
 }
 
-typedef ncclResult_t (*relaycount_form)(const void *, const size_t *, const size_t *, void *, const size_t *, const size_t *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+typedef ncclResult_t (*relaycount_form)(const void *, const size_t *, const size_t *, void *, const size_t *,
+	const size_t *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
 
 static relaycount_form volatile relaycount;
 
@@ -114,8 +132,12 @@ static void call(const test *c, int rank, ncclComm_t comm, buffers *b) {
 	}
 	size_t sc[n * n], sd[n * n], rc[n * n], rd[n * n];
 	for (int i = 0; i < n; i++)
-		for (int j = 0; j < n; j++) sc[i * n + j] = vcount(i, j), rc[i * n + j] = vcount(j, i), sd[i * n + j] = 4 * j, rd[i * n + j] = 4 * j;
-	if (c->kind == ALL_TO_ALL_V) OK(ncclAllToAllv(b->send, sc + rank * n, sd + rank * n, b->recv, rc + rank * n, rd + rank * n, t, comm, NULL));
+		for (int j = 0; j < n; j++)
+			sc[i * n + j] = vcount(i, j), rc[i * n + j] = vcount(j, i), sd[i * n + j] = 4 * j,
+				   rd[i * n + j] = 4 * j;
+	if (c->kind == ALL_TO_ALL_V)
+		OK(ncclAllToAllv(
+			b->send, sc + rank * n, sd + rank * n, b->recv, rc + rank * n, rd + rank * n, t, comm, NULL));
 	else if (c->kind == ALL_TO_ALL_V_MATRIX) OK(ncclAlltoAllv(b->send, sc, sd, b->recv, rc, rd, NULL, t, comm, NULL));
 	else OK(relaycount(b->send, sc, sd, b->recv, rc, rd, NULL, 17, t, comm, NULL));
 	memset(sc, 0xff, sizeof sc), memset(rd, 0xff, sizeof rd); // the arrays were copied
@@ -126,7 +148,8 @@ static void expect(const test *c, int rank, const buffers *b, size_t i, double v
 	size_t size = formats[c->type].size;
 	put(want, c->type, v);
 	if (memcmp(b->recv + i * size, want, size))
-		FAIL("kind %d type %d op %d mul %d count %zu root %d inplace %d: rank %d element %zu is not %g", c->kind, c->type, c->op, c->mul, c->count, c->root, c->inplace, rank, i, v);
+		FAIL("kind %d type %d op %d mul %d count %zu root %d inplace %d: rank %d element %zu is not %g",
+			c->kind, c->type, c->op, c->mul, c->count, c->root, c->inplace, rank, i, v);
 }
 
 static void verify(const test *c, int rank, buffers *b) {

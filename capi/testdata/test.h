@@ -13,12 +13,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FAIL(...) do { printf("%s:%d: ", __FILE__, __LINE__); printf(__VA_ARGS__); printf("\n"); fflush(stdout); _exit(1); } while (0)
+#define FAIL(...) \
+	do { \
+		printf("%s:%d: ", __FILE__, __LINE__); \
+		printf(__VA_ARGS__); \
+		printf("\n"); \
+		fflush(stdout); \
+		_exit(1); \
+	} while (0)
 #define CHECK(c) do { if (!(c)) FAIL("%s is false", #c); } while (0)
 #define OK(x) EXPECT(x, ncclSuccess)
-#define EXPECT(x, want) do { ncclResult_t r_ = (x); if (r_ != (want)) FAIL("%s is %d, want %d: %s", #x, r_, want, ncclGetLastError(NULL)); } while (0)
+#define EXPECT(x, want) \
+	do { \
+		ncclResult_t r_ = (x); \
+		if (r_ != (want)) FAIL("%s is %d, want %d: %s", #x, r_, want, ncclGetLastError(NULL)); \
+	} while (0)
 // The last error must hold a text.
-#define SAYS(text) do { if (!strstr(ncclGetLastError(NULL), text)) FAIL("the last error is \"%s\", which lacks \"%s\"", ncclGetLastError(NULL), text); } while (0)
+#define SAYS(text) \
+	do { \
+		if (!strstr(ncclGetLastError(NULL), text)) \
+			FAIL("the last error is \"%s\", which lacks \"%s\"", ncclGetLastError(NULL), text); \
+	} while (0)
 
 static inline double now(void) {
 	struct timespec t;

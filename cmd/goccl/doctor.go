@@ -4,24 +4,39 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/doctor"
+	"github.com/goccl/goccl/cmd/goccl/internal/links"
 )
 
 type doctorCommand struct {
 	JSON    bool          `name:"json" help:"As JSON: a list of findings."`
-	Timeout time.Duration `default:"20s" help:"Give up questions that a sick driver does not answer (default ${default})."`
+	PID     int           `name:"pid" placeholder:"PID" help:"Examine a running process instead: its libraries, versions, limits and variables."`
+	Pairs   []int         `hidden:"" help:"Measure the pairs of GPUs from a, b on, of n, and write lines of JSON: doctor starts itself so."`
+	Timeout time.Duration `default:"60s" help:"Give up questions that a sick driver does not answer (default ${default})."`
 }
 
 // Run prints the findings; the exit status is 1 if one of them is a failure.
 func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
 	if c.Timeout <= 0 {
-		return &exitError{2, fmt.Errorf("--timeout %v: use a positive time, such as 20s", c.Timeout)}
+		return &exitError{2, fmt.Errorf("--timeout %v: use a positive time, such as 60s", c.Timeout)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	findings := doctor.Check(ctx)
+	if len(c.Pairs) == 3 {
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+		return links.Serve(s.out, c.Pairs[0], c.Pairs[1], c.Pairs[2], func(a, b int) links.Verdict {
+			return links.Measure(ctx, a, b)
+		})
+	}
+	var findings []doctor.Finding
+	if c.PID != 0 {
+		findings = doctor.CheckProcess(ctx, "/", c.PID)
+	} else {
+		findings = doctor.Check(ctx)
+	}
 	if c.JSON {
 		b, err := json.MarshalIndent(findings, "", " ")
 		if err != nil {

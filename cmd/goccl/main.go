@@ -21,8 +21,12 @@ type cli struct {
 	Tune    tuneCommand    `cmd:"" help:"Measure the algorithms of the collectives on this machine's GPUs and write the table that selects them."`
 	Run     runCommand     `cmd:"" help:"Start a program as the ranks of a job on this host."`
 	Doctor  doctorCommand  `cmd:"" help:"Report problems of this host, and how to fix them."`
+	Chaos   chaosCommand   `cmd:"" help:"Inject faults into jobs of processes on this host, and report how they are handled."`
 	Plan    planCommand    `cmd:"" help:"Execution plans: show, prove, run, simulate and build them."`
+	Synth   synthCommand   `cmd:"" help:"Search the fastest plan of a collective for a topology, prove it and simulate it."`
+	Watch   watchCommand   `cmd:"" help:"Show what the collectives of running jobs do, and what holds them up."`
 	Topo    topoCommand    `cmd:"" help:"Show the machine: GPUs, how they are linked, NICs, NUMA nodes."`
+	Trace   traceCommand   `cmd:"" help:"Show the last operations of processes: those that run, hang, are stopped or were killed."`
 	Version versionCommand `cmd:"" help:"Print what this program was built from."`
 }
 

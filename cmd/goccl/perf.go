@@ -7,18 +7,19 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/topo"
 )
 
 type perfCommand struct {
-	Collective string `arg:"" help:"all_reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, all_to_all_v_device, broadcast, reduce, gather, scatter or send_recv."`
+	Collective string `arg:"" help:"all_reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, all_to_all_v_device, broadcast, reduce, gather, scatter, send_recv, or decode: the fused all-reduces of decode steps."`
 
 	Ranks     int    `short:"n" help:"Ranks to start here. Default: one per GPU; 8 on the host device. A launcher (mpirun, torchrun, srun) decides itself."`
 	Device    string `enum:"auto,host,cuda" default:"auto" help:"auto, host or cuda. auto is cuda where a GPU can be used."`
 	Processes bool   `xor:"layout" help:"A process per rank. The default on cuda."`
+	Hosts     int    `placeholder:"N" help:"Make N hosts on this machine (network namespaces; needs root) and divide the ranks among them. The default is 4 ranks a host."`
 	Threads   bool   `xor:"layout" help:"All ranks in this process. The default on the host device."`
 
 	MinBytes size    `short:"b" default:"8" placeholder:"SIZE" help:"Smallest size (default 8). K, M and G are understood."`
@@ -69,15 +70,18 @@ func (g *graphOps) UnmarshalText(b []byte) error {
 
 // Run measures and maps wrong results to exit status 3.
 func (c *perfCommand) Run(ctx context.Context, s *streams) error {
+	if c.Collective == "decode" {
+		return c.decode(ctx, s)
+	}
 	kind, err := perf.ParseKind(c.Collective)
 	if err != nil {
 		return &exitError{2, err}
 	}
 	if c.DeviceCounts {
-		if kind.Collective != algorithm.AllToAllV && kind.Collective != algorithm.AllToAllVDevice {
+		if kind.Collective != collective.AllToAllV && kind.Collective != collective.AllToAllVDevice {
 			return &exitError{2, fmt.Errorf("--device-counts: %v has no counts: measure all_to_all_v", kind)}
 		}
-		kind.Collective = algorithm.AllToAllVDevice
+		kind.Collective = collective.AllToAllVDevice
 	}
 	o := perf.Options{
 		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes),
@@ -85,7 +89,7 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace,
 			Isolated: c.Isolated, GraphOps: int(c.Graph),
 			Offset: c.Offset, Windows: c.Windows, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
-		Ranks: c.Ranks, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
+		Ranks: c.Ranks, Hosts: c.Hosts, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
 		Machine: func() any { return machine(ctx) }, Command: commandLine(), Stdout: s.out, Stderr: s.stderr,
 	}
 	for _, n := range c.Sizes {

@@ -65,12 +65,16 @@ func (s *planSource) build() (*plan.Plan, error) {
 		return nil, &exitError{2, fmt.Errorf("%s is a built-in program: give the number of ranks (--ranks N, at least 2)",
 			s.Plan)}
 	}
-	o := programs.Options{Ranks: s.Ranks, Hosts: s.Hosts, Instances: s.Instances, InPlace: s.InPlace, Root: s.Root,
-		ReduceOp: dsl.ReduceOp(s.Op)}
+	o := s.options()
 	if err := prog.Supports(o); err != nil {
 		return nil, &exitError{2, err}
 	}
 	return prog.Build(o)
+}
+
+func (s *planSource) options() programs.Options {
+	return programs.Options{Ranks: s.Ranks, Hosts: s.Hosts, Instances: s.Instances, InPlace: s.InPlace, Root: s.Root,
+		ReduceOp: dsl.ReduceOp(s.Op)}
 }
 
 type planBuild struct {
@@ -111,23 +115,27 @@ type planCheck struct {
 
 // Run verifies a plan. For a wrong plan it prints the counterexample and exits with 1.
 func (c *planCheck) Run(s *streams) error {
-	p, err := c.load()
+	start := time.Now()
+	p, err := c.any()
 	if err != nil {
 		return err
 	}
 	if c.Portable {
-		if err := p.Validate(&plan.Portable); err != nil {
+		if err := p.head().Validate(&plan.Portable); err != nil {
 			return err
 		}
 	}
-	start := time.Now()
-	r, err := plan.Check(p, plan.VerifyOptions{})
+	r, err := p.check()
 	if err != nil {
 		return &exitError{1, err}
 	}
-	fmt.Fprintf(s.out, "%s: right, for %s over %d ranks\n", p.Name, p.Collective, len(p.GPUs))
+	ranks := len(p.head().GPUs)
+	fmt.Fprintf(s.out, "%s: right, for %s over %d ranks\n", p.head().Name, p.head().Collective, ranks)
 	fmt.Fprintf(s.out, "  %d launches in a row, %d message shapes, %d steps, %v\n", r.Launches, r.Shapes, r.Steps,
 		time.Since(start).Round(time.Millisecond))
+	if r.Examined < ranks {
+		fmt.Fprintf(s.out, "  by symmetry: %d of the ranks stand for all\n", r.Examined)
+	}
 	if r.EvenOnly {
 		fmt.Fprintln(s.out, "  only for messages that divide into equal chunks")
 	}
@@ -139,12 +147,13 @@ type planSimulate struct {
 	Machine string `default:"h200" help:"A machine that ships with goccl, or a file of one."`
 	Size    []size `short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas."`
 	Path    bool   `help:"Print the critical path."`
+	Trust   bool   `help:"Do not prove the plan first."`
 	SVG     string `name:"svg" placeholder:"FILE" help:"Draw the last size."`
 }
 
 // Run predicts the time of a plan.
 func (c *planSimulate) Run(s *streams) error {
-	p, err := c.load()
+	p, err := c.any()
 	if err != nil {
 		return err
 	}
@@ -152,8 +161,13 @@ func (c *planSimulate) Run(s *streams) error {
 	if err != nil {
 		return err
 	}
+	if !c.Trust {
+		if _, err := p.check(); err != nil {
+			return &exitError{1, fmt.Errorf("%w\nto simulate it nevertheless: --trust", err)}
+		}
+	}
 	for i, n := range c.Size {
-		r, err := simulate.Run(p, m, int64(n))
+		r, err := p.simulate(m, int64(n))
 		if err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/dsl/programs"
-	"github.com/goccl/goccl/executor"
-	"github.com/goccl/goccl/executor/planrun"
+	"github.com/goccl/goccl/engine/executor"
+	"github.com/goccl/goccl/engine/executor/planrun"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -55,6 +55,10 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 	even := p.MovesChunks()
 	if !c.Trust {
 		r, err := executor.Check(p)
+		var wrong *plan.Violation
+		if errors.As(err, &wrong) && launched && env.Rank > 0 {
+			return &exitError{1, fmt.Errorf("%s (rank 0 reports the whole counterexample)", wrong.Summary())}
+		}
 		if err != nil {
 			return err
 		}

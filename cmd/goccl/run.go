@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/internal/netns"
 )
 
 type runCommand struct {
 	N       int           `short:"n" required:"" help:"Number of ranks."`
+	Hosts   int           `placeholder:"N" help:"Make N hosts on this machine (network namespaces; needs root) and divide the ranks among them."`
 	Grace   time.Duration `default:"1s" help:"How long the others may go on after one rank has failed (default ${default})."`
 	Program []string      `arg:"" passthrough:"" help:"The program and its arguments; put -- before it."`
 }
@@ -20,7 +22,16 @@ func (c *runCommand) Run(ctx context.Context, s *streams) error {
 	if len(program) > 0 && program[0] == "--" {
 		program = program[1:]
 	}
-	err := launch.Run(ctx, launch.Options{N: c.N, Program: program, Stdout: s.out, Stderr: s.stderr, Grace: c.Grace})
+	o := launch.Options{N: c.N, Program: program, Stdout: s.out, Stderr: s.stderr, Grace: c.Grace}
+	if c.Hosts > 0 {
+		w, err := netns.New(c.Hosts)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		o.Hosts = launch.HostsOf(w)
+	}
+	err := launch.Run(ctx, o)
 	var exit *launch.ExitError
 	switch {
 	case errors.As(err, &exit):

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/goccl/goccl/internal/netns"
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +28,15 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond != "openmpi" {
+			switch cond {
+			case "hosts": // network namespaces
+				w, err := netns.New(1)
+				if err == nil {
+					w.Close()
+				}
+				return err == nil, nil
+			case "openmpi":
+			default:
 				return false, fmt.Errorf("unknown condition %q", cond)
 			}
 			out, err := exec.Command("mpirun", "--version").CombinedOutput()

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 
+	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/regular"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/topo"
 )
 
@@ -41,11 +44,31 @@ func (c *topoCommand) Run(ctx context.Context, s *streams) error {
 	case c.SVG:
 		err = m.WriteSVG(&out)
 	default:
-		err = m.WriteTable(&out)
+		if err = m.WriteTable(&out); err == nil {
+			err = writeLinks(&out, m)
+		}
 	}
 	if err != nil {
 		return err
 	}
 	_, err = s.out.Write(out.Bytes())
+	return err
+}
+
+// writeLinks says which link each pair of GPUs would use in this environment, and why.
+func writeLinks(w io.Writer, m *topo.Machine) error {
+	if len(m.GPUs) < 2 {
+		return nil
+	}
+	env, err := setting.Read("GOCCL_LINK")
+	if err != nil {
+		return err
+	}
+	pairs, impossible := nvlink.Expect(m, env)
+	if impossible != nil {
+		_, err = fmt.Fprintf(w, "Links: %v\n", impossible)
+		return err
+	}
+	_, err = fmt.Fprintf(w, "Links of goccl, if they work as the driver says (goccl doctor): %s\n", nvlink.Describe(pairs))
 	return err
 }

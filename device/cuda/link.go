@@ -1,11 +1,16 @@
 package cuda
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/nvml"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Link is the connection by which kernels of one GPU access memory of another. Greater is better.
@@ -100,4 +105,43 @@ func linkOf(own, other string) Link {
 		return NVLink
 	}
 	return PCIe
+}
+
+// Node returns the NUMA node of the GPU, or -1 if it is not known.
+func (d *Device) Node() int {
+	text, err := os.ReadFile(filepath.Join("/sys/bus/pci/devices", d.gpu.props.BusID, "numa_node"))
+	if err != nil {
+		return -1
+	}
+	node, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return -1
+	}
+	return node
+}
+
+// Apart returns how far the GPU at a PCI address is from d on PCIe, as NVML knows it; P2PAny if it does not.
+func (d *Device) Apart(busID string) setting.P2PLevel {
+	info, err := readNVML()
+	if err != nil {
+		return setting.P2PAny
+	}
+	find := func(id string) int {
+		return slices.IndexFunc(info.GPUs, func(g nvml.GPU) bool { return g.BusID == id })
+	}
+	a, b := find(d.gpu.props.BusID), find(busID)
+	if a < 0 || b < 0 {
+		return setting.P2PAny
+	}
+	switch level := info.Ancestor[a][b]; {
+	case level == nvml.Unknown:
+		return setting.P2PAny
+	case level <= nvml.Single:
+		return setting.P2PSwitch
+	case level <= nvml.Multiple:
+		return setting.P2PSwitches
+	case level <= nvml.Node:
+		return setting.P2PHostBridge
+	}
+	return setting.P2PSystem
 }

@@ -20,6 +20,9 @@ import (
 // capture on, a wait and a record around each eager operation. Concurrent calls have no order: if one thread launches a
 // graph while another enqueues work of the same owner, the caller must order them with a lock.
 //
+// Property, checked in every state of a small model (internal/test/models, order): on every rank the operations begin
+// in the order of their calls, so no rank waits for ever.
+//
 // An Order is for one goroutine at a time, except for Wait and Idle.
 type Order struct {
 	d    *Device
@@ -27,11 +30,23 @@ type Order struct {
 	seen atomic.Uint64 // the last value read from the word
 }
 
+// GraphOrder is what an Order does about graphs.
+type GraphOrder uint64
+
+const (
+	// OrderedGraphs is the order that the comment of Order describes.
+	OrderedGraphs GraphOrder = iota
+	// SeparateGraphs disables the order of graph launches among each other and with eager work, for owners that order
+	// them themselves.
+	SeparateGraphs
+	// UnorderedCaptures also disables the order within a capture: work follows only the work before it on its stream.
+	UnorderedCaptures
+)
+
 // NewOrder makes an Order without work. word is the address of 8 zero bytes of this device's memory, owned by the Order
 // until Close, in which kernels count the blocks that have ended. With word 0, or with a driver without waits for
-// 64-bit words, the Order uses events only. separate disables the order of graph launches among each other and with
-// eager work, for owners that order them themselves.
-func (d *Device) NewOrder(word device.Ptr, separate bool) (*Order, error) {
+// 64-bit words, the Order uses events only.
+func (d *Device) NewOrder(word device.Ptr, graphs GraphOrder) (*Order, error) {
 	if err := d.open(); err != nil {
 		return nil, err
 	}
@@ -42,10 +57,7 @@ func (d *Device) NewOrder(word device.Ptr, separate bool) (*Order, error) {
 	if err != nil {
 		return nil, fail(d.gpu.ordinal, "new order", err)
 	}
-	o := &Order{d: d, raw: &driver.Order{Event: ev, Word: driver.Ptr(word)}}
-	if separate {
-		o.raw.Separate = 1
-	}
+	o := &Order{d: d, raw: &driver.Order{Event: ev, Word: driver.Ptr(word), Separate: uint64(graphs)}}
 	if err := d.add(o); err != nil {
 		_ = d.gpu.ctx.DestroyEvent(ev)
 		return nil, err
@@ -93,6 +105,22 @@ func (o *Order) idle() (bool, error) {
 	now := binary.NativeEndian.Uint64(word[:])
 	o.seen.Store(now)
 	return int64(now-want) >= 0, nil
+}
+
+// Mark identifies the work so far, outside of graphs, for Passed. Any goroutine may call it.
+func (o *Order) Mark() uint64 { return o.raw.Blocks() }
+
+// Passed returns the mark that the work has reached: work before an equal or smaller mark has ended, but for work that
+// no kernel of LaunchInOrder follows, which has ended if all is true. Any goroutine may call it until Close.
+func (o *Order) Passed() (mark uint64, all bool, err error) {
+	want := o.raw.Blocks()
+	if all, err = o.idle(); err != nil {
+		return 0, false, fail(o.d.gpu.ordinal, "query order", err)
+	}
+	if all {
+		return want, true, nil
+	}
+	return o.seen.Load(), false, nil
 }
 
 // Wait polls until all work so far is done or ctx ends, from any goroutine.

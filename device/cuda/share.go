@@ -3,6 +3,7 @@ package cuda
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"os"
 	"syscall"
 	"unsafe"
 
@@ -43,7 +44,8 @@ func (d *Device) identify(op string, p device.Ptr) (identity, error) {
 	}
 	switch {
 	case id.info.Type != driver.GPUMemory:
-		return id, failKind(o, op, device.ErrNotShareable, "%#x is not GPU memory: allocate it with the device or with cudaMalloc", p)
+		return id, failKind(o, op, device.ErrNotShareable,
+			"%#x is not GPU memory: allocate it with the device or with cudaMalloc", p)
 	case id.info.Managed:
 		return id, failKind(o, op, device.ErrNotShareable, "%#x is managed memory: use cudaMalloc", p)
 	}
@@ -75,11 +77,14 @@ func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 		return device.Handle{}, err
 	}
 	o := d.gpu.ordinal
-	h := device.Handle{Owner: device.ID{Kind: device.CUDA, Index: id.info.Ordinal}, FD: -1, Base: device.Ptr(id.base), Size: id.size,
+	h := device.Handle{Owner: device.ID{Kind: device.CUDA, Index: id.info.Ordinal}, FD: -1, Base: device.Ptr(id.base),
+		Size:   id.size,
 		Offset: int64(uintptr(p) - id.base), Unique: id.unique}
 	switch {
 	case id.info.Pool != 0:
-		return device.Handle{}, failKind(o, op, device.ErrNotShareable, "%#x comes from a stream-ordered pool (cudaMallocAsync): use cudaMalloc, or PYTORCH_CUDA_ALLOC_CONF without backend:cudaMallocAsync", p)
+		return device.Handle{}, failKind(o, op, device.ErrNotShareable,
+			"%#x comes from a stream-ordered pool (cudaMallocAsync): use cudaMalloc, or PYTORCH_CUDA_ALLOC_CONF without "+
+				"backend:cudaMallocAsync", p)
 	case id.info.LegacyIPC:
 		h.Type = device.HandleLegacyIPC
 		if h.IPC, err = d.gpu.ctx.IPCGet(id.base); err != nil {
@@ -91,9 +96,26 @@ func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 			return device.Handle{}, failAt(o, op, p, err)
 		}
 	default:
-		return device.Handle{}, failKind(o, op, device.ErrNotShareable, "%#x was made by cuMemCreate without a file-descriptor handle type", p)
+		return device.Handle{}, failKind(o, op, device.ErrNotShareable,
+			"%#x was made by cuMemCreate without a file-descriptor handle type", p)
 	}
 	return h, nil
+}
+
+// DMABuf exports size bytes at p, which the device or cudaMalloc allocated, to adapters of networks. The bytes are at
+// offset in the DMA-BUF. The caller closes fd.
+func (d *Device) DMABuf(p device.Ptr, size int64) (fd int, offset int64, err error) {
+	const op = "export a DMA-BUF"
+	if err := d.open(); err != nil {
+		return -1, 0, err
+	}
+	page := device.Ptr(os.Getpagesize())
+	base := p &^ (page - 1)
+	end := (p.Add(size) + page - 1) &^ (page - 1)
+	if fd, err = d.gpu.ctx.DMABuf(driver.Ptr(base), int64(end-base)); err != nil {
+		return -1, 0, failAt(d.gpu.ordinal, op, p, err)
+	}
+	return fd, int64(p - base), nil
 }
 
 // Import maps an exported allocation for this GPU. Ptr of the result is the allocation's base; add Handle.Offset for

@@ -131,7 +131,8 @@ func TestPeersInOneProcess(t *testing.T) {
 	want := pattern(1<<20, 5)
 	for _, m := range []device.Allocation{a, l, b} {
 		// Without any import, whether m was made before or after the second GPU was opened.
-		if err := errors.Join(s.Memset(m.Ptr(), 1, 64), s.Copy(own.Ptr(), m.Ptr(), 64), s.Synchronize(bounded(t))); err != nil {
+		if err := errors.Join(s.Memset(m.Ptr(), 1, 64), s.Copy(own.Ptr(), m.Ptr(), 64),
+			s.Synchronize(bounded(t))); err != nil {
 			t.Fatalf("direct use of a peer's memory: %v", err)
 		}
 		h, err := d.Export(m.Ptr())
@@ -147,13 +148,15 @@ func TestPeersInOneProcess(t *testing.T) {
 			t.Errorf("%#x imported as %#x", m.Ptr(), imp.Ptr())
 		}
 		got := make([]byte, 1<<20)
-		if err := errors.Join(d.CopyIn(m.Ptr(), want), s.Copy(own.Ptr(), m.Ptr(), 1<<20), s.Memset(m.Ptr(), 3, 1<<20), s.Synchronize(bounded(t)), e.CopyOut(got, own.Ptr())); err != nil {
+		if err := errors.Join(d.CopyIn(m.Ptr(), want), s.Copy(own.Ptr(), m.Ptr(), 1<<20), s.Memset(m.Ptr(), 3, 1<<20),
+			s.Synchronize(bounded(t)), e.CopyOut(got, own.Ptr())); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
 			t.Error("copy from the peer")
 		}
-		if err := errors.Join(s.Copy(own.Ptr(), m.Ptr(), 1<<20), s.Synchronize(bounded(t)), e.CopyOut(got, own.Ptr())); err != nil {
+		if err := errors.Join(s.Copy(own.Ptr(), m.Ptr(), 1<<20), s.Synchronize(bounded(t)),
+			e.CopyOut(got, own.Ptr())); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, bytes.Repeat([]byte{3}, 1<<20)) {
@@ -186,7 +189,8 @@ func TestKernelReachesPeer(t *testing.T) {
 		f := addKernel(t, e)
 		s, _ := e.NewStreamPriority(0)
 		args := new(Args).Ptr(a.Ptr()).Ptr(a.Ptr()).Ptr(a.Ptr()).Uint32(1 << 10)
-		if err := errors.Join(s.Launch(f, Launch1D(4, 256, 0), args), s.Synchronize(bounded(t)), d.CopyOut(one, a.Ptr())); err != nil {
+		if err := errors.Join(s.Launch(f, Launch1D(4, 256, 0), args), s.Synchronize(bounded(t)),
+			d.CopyOut(one, a.Ptr())); err != nil {
 			t.Fatal(err)
 		}
 		for i := 0; i < len(one); i += 4 {

@@ -39,7 +39,7 @@ var _ = register(&Program{
 	write: func(b *builder) {
 		n := b.o.Ranks
 		next, prev := b.shift()
-		for r := range n {
+		for r := range b.each() {
 			tb, in, out, right := dsl.TB(0), b.in(r), b.out(r), b.out((r+1)%n)
 			prev[r].ready(tb)
 			next[r].awaitReady(tb)

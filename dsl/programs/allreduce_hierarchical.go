@@ -6,7 +6,7 @@ import (
 )
 
 var _ = register(&Program{
-	Name: "allreduce_hierarchical", Collective: plan.AllReduce, MultiHost: true, Instances: 4,
+	Name: "allreduce_hierarchical", Collective: plan.AllReduce, MultiHost: true, Hierarchical: true, Instances: 4,
 	Doc: "1. within the host, local rank l adds part l of everyone; 2. ranks of equal l on all hosts all-reduce part " +
 		"l, two-shot on up to " +
 		"8 hosts, by recursive halving and doubling on more when their number is a power of two; 3. within the host, part " +
@@ -20,7 +20,7 @@ var _ = register(&Program{
 	write: func(b *builder) {
 		h := newHierarchy(b)
 		for block := range b.o.Instances {
-			for r := range b.o.Ranks {
+			for r := range b.each() {
 				h.rank(r, block)
 			}
 		}

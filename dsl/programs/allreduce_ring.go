@@ -15,7 +15,7 @@ var _ = register(&Program{
 		n := b.o.Ranks
 		next, prev := b.shift()
 		scratch := b.scratch(n)
-		for r := range n {
+		for r := range b.each() {
 			tb, rank, in, out, right := dsl.TB(0), b.Rank(r), b.in(r), b.out(r), (r+1)%n
 			prev[r].ready(tb)
 			next[r].awaitReady(tb)

@@ -1,12 +1,27 @@
 package programs
 
-import "github.com/goccl/goccl/dsl"
+import (
+	"iter"
+
+	"github.com/goccl/goccl/dsl"
+)
 
 // builder is a program with helpers for the channels that most programs need.
 type builder struct {
 	*dsl.CollectiveProgram
 	o      Options
 	blocks int // that serve peers
+}
+
+// each visits the ranks whose programs are to be written.
+func (b *builder) each() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for r := range b.o.Ranks {
+			if (b.o.only == nil || b.o.only(r)) && !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // link is one directed channel: a memory channel within a host, a port channel between hosts.

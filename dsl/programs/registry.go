@@ -22,6 +22,8 @@ type Options struct {
 	MinMessageSize  uint64
 	MaxMessageSize  uint64 // 0: the program's default
 	ReduceOp        dsl.ReduceOp
+
+	only func(rank int) bool // ranks to write; nil: all
 }
 
 func (o Options) perHost() int { return o.Ranks / o.Hosts }
@@ -34,10 +36,13 @@ type Program struct {
 	Collective plan.Collective
 	Doc        string // steps and bytes on the wire
 	MultiHost  bool   // works over several hosts
-	NoInPlace  bool
-	Instances  int    // default; with Wide, the default for several hosts
-	Wide       bool   // the default number of instances fills maxWide thread blocks
-	MaxSize    uint64 // default upper end of the message range in bytes; 0: none
+	// Hierarchical programs exchange data with the ranks of their host and with those of equal local rank. They need 2
+	// or more ranks per host.
+	Hierarchical bool
+	NoInPlace    bool
+	Instances    int    // default; with Wide, the default for several hosts
+	Wide         bool   // the default number of instances fills maxWide thread blocks
+	MaxSize      uint64 // default upper end of the message range in bytes; 0: none
 
 	spec  func(o Options) dsl.AlgoSpec
 	write func(b *builder)
@@ -97,7 +102,7 @@ func (p *Program) Supports(o Options) error {
 		return fmt.Errorf("programs: %s: %d ranks do not divide among %d hosts", p.Name, o.Ranks, o.Hosts)
 	case o.Hosts > 1 && !p.MultiHost:
 		return fmt.Errorf("programs: %s works within one host; %d hosts asked for", p.Name, o.Hosts)
-	case p.Name == "allreduce_hierarchical" && o.perHost() < 2:
+	case p.Hierarchical && o.perHost() < 2:
 		return fmt.Errorf("programs: %s wants 2 or more ranks per host", p.Name)
 	case o.InPlace && p.NoInPlace:
 		return fmt.Errorf("programs: %s does not work in place", p.Name)
@@ -119,7 +124,7 @@ const maxPairs = 1 << 20
 // pairs returns how many pairs of ranks a program opens channels between, counted once per instance.
 func (p *Program) pairs(o Options) int {
 	peers := o.Ranks
-	if p.Name == "allreduce_hierarchical" {
+	if p.Hierarchical {
 		peers = o.perHost() + o.Hosts
 	}
 	if o.Instances == 0 {
@@ -151,9 +156,28 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	if s.MaxMessageSize == 0 {
 		s.MaxMessageSize = p.MaxSize
 	}
+	s.Only = o.only
 	b := &builder{CollectiveProgram: dsl.NewCollectiveProgram(s), o: o, blocks: o.Ranks - 1}
 	p.write(b)
 	return b.CollectiveProgram, nil
+}
+
+// Fold compiles the program for o when its ranks do alike; nil when they do not. Where few ranks show that, the others
+// are not written.
+func (p *Program) Fold(o Options) (*plan.Folded, error) {
+	f, err := dsl.Fold(func(only func(rank int) bool) (*dsl.CollectiveProgram, error) {
+		part := o
+		part.only = only
+		return p.Program(part)
+	})
+	if f != nil || err != nil {
+		return f, err
+	}
+	whole, err := p.Build(o)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Fold(whole), nil
 }
 
 // A thread block moves 10 to 20 GB/s, and idle blocks do not slow down small messages, so wide programs use many.

@@ -22,7 +22,12 @@ func verify(t *testing.T, p *Program, o Options) *plan.Plan {
 }
 
 func TestProgramsVerify(t *testing.T) {
-	eachProgram(t, func(t *testing.T, p *Program, o Options) { verify(t, p, o) })
+	eachProgram(t, func(t *testing.T, p *Program, o Options) {
+		if p.Hierarchical {
+			o.Instances = 1 // instances are alike, and pipelines have many message shapes
+		}
+		verify(t, p, o)
+	})
 }
 
 // Many ranks: 32 of them; with GOCCL_FULL=1 2 to 64 on 1 to 8 hosts, in place and not, which takes minutes.
@@ -33,6 +38,9 @@ func TestProgramsVerifyAtManyRanks(t *testing.T) {
 	}
 	plans := 0
 	for _, p := range All() {
+		if len(ranks) == 1 && p.Name == "allreduce_hierarchical_pipelined" {
+			continue // TestHierarchicalProgramsVerify has smaller shapes
+		}
 		for _, n := range ranks {
 			for _, hosts := range []int{1, 2, 4, 8} {
 				for _, inPlace := range places {
@@ -77,6 +85,29 @@ func TestHierarchyOnManyHosts(t *testing.T) {
 		for _, inPlace := range []bool{false, true} {
 			o.InPlace = inPlace
 			verify(t, p, o)
+		}
+	}
+}
+
+// The programs for hosts of equal GPUs: some shapes; with GOCCL_FULL=1 2 to 4 hosts of 2 to 8 ranks.
+func TestHierarchicalProgramsVerify(t *testing.T) {
+	shapes := []Options{{Ranks: 4, Hosts: 2, Instances: 2}, {Ranks: 9, Hosts: 3, Instances: 1}}
+	if os.Getenv("GOCCL_FULL") != "" {
+		shapes = nil
+		for hosts := 2; hosts <= 4; hosts++ {
+			for per := 2; per <= 8; per++ {
+				shapes = append(shapes, Options{Ranks: hosts * per, Hosts: hosts, Instances: 1})
+			}
+		}
+	}
+	for _, p := range All() {
+		if !p.Hierarchical {
+			continue
+		}
+		for _, o := range shapes {
+			for _, o.InPlace = range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d×%d-%v", p.Name, o.Hosts, o.perHost(), o.InPlace), func(t *testing.T) { verify(t, p, o) })
+			}
 		}
 	}
 }

@@ -2,8 +2,8 @@
 // ranks use both directions at once, in three ways: put (store to the peer, then signal), get (load from the peer), and
 // packets, which contain flags and need no signal. Every byte is checked; bandwidth is printed per direction.
 //
-// On GPUs the kernels are those of kernels/tutorial/memory_channel.cu. To run your own, copy that file, change it, and pass
-// -kernels FILE.
+// On GPUs the kernels are those of kernels/tutorial/memory_channel.cu. To run your own, copy that file, change it, and
+// pass -kernels FILE.
 package main
 
 import (

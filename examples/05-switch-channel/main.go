@@ -4,8 +4,8 @@
 //
 // This is the unicast form: it loads from and stores to each peer and uses no multicast.
 //
-// On GPUs the kernels are those of kernels/tutorial/switch_channel.cu. To run your own, copy that file, change it, and pass
-// -kernels FILE.
+// On GPUs the kernels are those of kernels/tutorial/switch_channel.cu. To run your own, copy that file, change it, and
+// pass -kernels FILE.
 package main
 
 import (

@@ -18,8 +18,12 @@
 // number: a rank whose call failed may be ahead of others. A rank that gives up sends that (Withdraw) and ends the
 // other ranks' calls of that number.
 //
+// A message also carries the number of the rank's latest completed joint call (Completed). A rank that is still in that
+// call continues with it although the peer is already here (Calling).
+//
 // The Bootstrap detects deaths. A rank that was given up by mistake, for example because it was stopped, finds itself
 // excluded when it continues.
 //
-// A Member belongs to one communicator. Only one goroutine at a time may call its methods, except Calling and Close.
+// A Member belongs to one communicator. Only one goroutine at a time may call its methods, except Calling, Completed
+// and Close.
 package agreement

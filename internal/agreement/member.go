@@ -48,13 +48,15 @@ type Member struct {
 	without int // a peer that has decided without this rank; -1: none
 
 	number uint64 // of this rank's latest call
+	joint  uint64 // this rank's latest completed joint call
 	tasks  sync.WaitGroup
 }
 
 // New makes the member of rank b.Rank(). All its messages use the tag.
 func New(b bootstrap.Bootstrap, tag int) *Member {
 	n := b.WorldSize()
-	return &Member{boot: b, tag: tag, rank: b.Rank(), size: n, queues: make([][]*message, n), gone: make([]error, n), changed: make(chan struct{}), without: -1}
+	return &Member{boot: b, tag: tag, rank: b.Rank(), size: n, queues: make([][]*message, n), gone: make([]error, n),
+		changed: make(chan struct{}), without: -1}
 }
 
 // Listen starts receiving the messages of peers, until Close.
@@ -105,14 +107,23 @@ func (m *Member) Close() {
 	m.tasks.Wait()
 }
 
-// Calling returns a peer that is in a later call than this rank's latest, or -1, and a channel that is closed when that
-// may have changed.
-func (m *Member) Calling() (peer int, changed <-chan struct{}) {
+// Completed records that this rank has completed the joint call of that number. Joint calls are the other calls that
+// all ranks make together (Split, Grow); each rank numbers them in its order, from 1.
+func (m *Member) Completed(joint uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joint = joint
+}
+
+// Calling returns a peer that is in a later call than this rank's latest and has not completed the joint call of that
+// number, or -1, and a channel that is closed when that may have changed. A peer that has completed the joint call may
+// be in a later call while this rank is still in the joint call.
+func (m *Member) Calling(joint uint64) (peer int, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for p, q := range m.queues {
 		for _, msg := range q {
-			if msg.place.number > m.number && msg.kind == kindState {
+			if msg.place.number > m.number && msg.kind == kindState && msg.joint < joint {
 				return p, m.changed
 			}
 		}
@@ -131,7 +142,10 @@ func (m *Member) Begin(least uint64) uint64 {
 // Agree takes part in a step of the current call. Its errors are *Error and *Overtaken.
 func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Outcome, error) {
 	m.Listen()
+	m.mu.Lock()
 	s := newState(m.rank, m.size, place{m.number, step}, mine)
+	s.joint = m.joint
+	m.mu.Unlock()
 	m.tell(ctx, s.message(), s.done)
 	for {
 		changed, heard, err := m.digest(s)
@@ -246,5 +260,6 @@ func (m *Member) Withdraw(blames int) {
 	ctx, stop := context.WithTimeout(context.Background(), sendWait)
 	defer stop()
 	none := NewSet(m.size)
-	m.tell(ctx, &message{kind: kindWithdrawn, place: place{number: m.number}, blames: blames, done: none, known: make([]*Contribution, m.size)}, none)
+	m.tell(ctx, &message{kind: kindWithdrawn, place: place{number: m.number}, blames: blames, done: none,
+		known: make([]*Contribution, m.size)}, none)
 }

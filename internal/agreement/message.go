@@ -33,14 +33,15 @@ const (
 type message struct {
 	kind   kind
 	place  place
-	blames int // of a withdrawal
+	blames int    // of a withdrawal
+	joint  uint64 // the sender's latest completed joint call
 	done   Set
 	known  []*Contribution // by rank; nil: unknown
 }
 
 const (
-	version      = 1
-	headBytes    = 18 // version, kind, number u64, step u32, blames i32
+	version      = 2
+	headBytes    = 26 // version, kind, number u64, step u32, blames i32, joint u64
 	contribution = 13 // and the excluded set: fine, blames i32, nonce u64
 )
 
@@ -51,6 +52,7 @@ func (m *message) encode() []byte {
 	b = binary.LittleEndian.AppendUint64(b, m.place.number)
 	b = binary.LittleEndian.AppendUint32(b, m.place.step)
 	b = binary.LittleEndian.AppendUint32(b, uint32(int32(m.blames)))
+	b = binary.LittleEndian.AppendUint64(b, m.joint)
 	b = append(b, m.done...)
 	return appendKnown(b, m.known)
 }
@@ -91,6 +93,7 @@ func decode(b []byte, size int) (*message, error) {
 	m := &message{kind: kind(b[1]), known: make([]*Contribution, size)}
 	m.place = place{binary.LittleEndian.Uint64(b[2:]), binary.LittleEndian.Uint32(b[10:])}
 	m.blames = rankIn(binary.LittleEndian.Uint32(b[14:]), size)
+	m.joint = binary.LittleEndian.Uint64(b[18:])
 	m.done = Set(b[headBytes : headBytes+n : headBytes+n])
 	known := Set(b[headBytes+n : headBytes+2*n])
 	b = b[headBytes+2*n:]
@@ -101,7 +104,8 @@ func decode(b []byte, size int) (*message, error) {
 		if !known.Has(r) {
 			continue
 		}
-		c := &Contribution{Fine: b[0] == 1, Blames: rankIn(binary.LittleEndian.Uint32(b[1:]), size), Nonce: binary.LittleEndian.Uint64(b[5:])}
+		c := &Contribution{Fine: b[0] == 1, Blames: rankIn(binary.LittleEndian.Uint32(b[1:]), size),
+			Nonce: binary.LittleEndian.Uint64(b[5:])}
 		c.Excludes = Set(b[contribution : contribution+n : contribution+n])
 		if !fits(c.Excludes, size) {
 			return nil, bad

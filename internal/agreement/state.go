@@ -4,6 +4,7 @@ package agreement
 type state struct {
 	rank    int
 	place   place
+	joint   uint64          // this rank's latest completed joint call
 	known   []*Contribution // by rank
 	done    Set             // the ranks that this rank ignores
 	said    []*message      // by rank: its latest state
@@ -11,7 +12,8 @@ type state struct {
 }
 
 func newState(rank, size int, at place, mine Contribution) *state {
-	s := &state{rank: rank, place: at, known: make([]*Contribution, size), done: NewSet(size), said: make([]*message, size)}
+	s := &state{rank: rank, place: at, known: make([]*Contribution, size), done: NewSet(size),
+		said: make([]*message, size)}
 	s.learn(rank, &mine)
 	return s
 }
@@ -80,7 +82,7 @@ func (s *state) waitsFor() (ranks []int) {
 
 // message encodes the state for the other ranks.
 func (s *state) message() *message {
-	m := &message{kind: kindState, place: s.place, blames: -1, done: s.done, known: s.known}
+	m := &message{kind: kindState, place: s.place, blames: -1, joint: s.joint, done: s.done, known: s.known}
 	if s.outcome {
 		m.kind = kindDecided
 	}

@@ -83,7 +83,8 @@ func TestEveryOutcomeIsTheSame(t *testing.T) {
 	for seed := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		n := 2 + rng.IntN(6)
-		w := &network{t: t, rng: rng, states: make([]*state, n), ways: make([][][]*message, n), dead: make([]bool, n), began: make([]bool, n), result: make([]*Outcome, n)}
+		w := &network{t: t, rng: rng, states: make([]*state, n), ways: make([][][]*message, n), dead: make([]bool, n),
+			began: make([]bool, n), result: make([]*Outcome, n)}
 		gone := n - 1 // excluded by some of the ranks
 		for r := range n {
 			w.ways[r] = make([][]*message, n)

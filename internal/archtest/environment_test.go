@@ -2,9 +2,7 @@ package archtest
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -26,33 +24,26 @@ func TestOnePackageReadsTheEnvironment(t *testing.T) {
 	found := 0
 	for _, p := range list(t) {
 		path, _ := inside(p.ImportPath)
-		for _, file := range p.sources() {
-			fset := token.NewFileSet()
-			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				s, ok := n.(*ast.SelectorExpr)
-				if !ok {
-					return true
-				}
-				pkg, ok := s.X.(*ast.Ident)
-				if !ok || pkg.Name != "os" && pkg.Name != "syscall" && pkg.Name != "unix" {
-					return true
-				}
-				switch {
-				case slices.Contains(readers, s.Sel.Name):
-					found++
-					if path != reader {
-						t.Errorf("%s: %s.%s: only %s may read the environment", fset.Position(n.Pos()), pkg.Name, s.Sel.Name, reader)
-					}
-				case slices.Contains(writers, s.Sel.Name) && !slices.Contains(setters, path):
-					t.Errorf("%s: %s.%s: only %v may set variables", fset.Position(n.Pos()), pkg.Name, s.Sel.Name, setters)
-				}
+		p.inspect(t, func(n ast.Node, place func() token.Position) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
 				return true
-			})
-		}
+			}
+			pkg, ok := s.X.(*ast.Ident)
+			if !ok || pkg.Name != "os" && pkg.Name != "syscall" && pkg.Name != "unix" {
+				return true
+			}
+			switch {
+			case slices.Contains(readers, s.Sel.Name):
+				found++
+				if path != reader {
+					t.Errorf("%s: %s.%s: only %s may read the environment", place(), pkg.Name, s.Sel.Name, reader)
+				}
+			case slices.Contains(writers, s.Sel.Name) && !slices.Contains(setters, path):
+				t.Errorf("%s: %s.%s: only %v may set variables", place(), pkg.Name, s.Sel.Name, setters)
+			}
+			return true
+		})
 	}
 	if found == 0 {
 		t.Errorf("%s reads nothing: this test finds it no more", reader)

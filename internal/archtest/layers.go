@@ -19,7 +19,7 @@ var house = []layer{
 	{"ground", []string{
 		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...",
 		"internal/fdshare", "internal/futex",
-		"internal/hostreduce", "internal/leak", "internal/netif", "internal/openfiles", "internal/peercred",
+		"internal/hostreduce", "internal/leak", "internal/netif", "internal/netns", "internal/openfiles", "internal/peercred",
 		"internal/regular", "internal/setting",
 		"internal/sockets", "internal/tags", "internal/testutil/...", "internal/wait", "plan/...",
 	}},
@@ -27,10 +27,10 @@ var house = []layer{
 	{"job", []string{"bootstrap/...", "internal/agreement", "transport/...", "topo/..."}},
 	{"memory", []string{"share/..."}},
 	{"primitives", []string{"primitive/..."}},
-	{"collectives", []string{"algorithm/...", "executor/..."}},
+	{"collectives", []string{"collective/...", "record/...", "engine/..."}},
 	{"goccl", []string{"."}},
 	{"doors", []string{"capi/...", "cmd/...", "internal/conformance", "internal/test/...", "internal/doctest",
-		"python/..."}},
+		"metrics/...", "python/..."}},
 	{"lessons", []string{"examples/...", "bench/..."}},
 }
 

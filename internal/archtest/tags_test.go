@@ -2,9 +2,7 @@ package archtest
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -14,39 +12,32 @@ func TestTagsHaveNames(t *testing.T) {
 	values := map[string]string{}
 	for _, p := range list(t) {
 		path, _ := inside(p.ImportPath)
-		for _, file := range p.sources() {
-			fset := token.NewFileSet()
-			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.ValueSpec:
-					if path == "internal/tags" && len(n.Values) == 1 && !strings.HasPrefix(n.Names[0].Name, "MostOf") {
-						value := text(n.Values[0])
-						if other := values[value]; other != "" {
-							t.Errorf("%s and %s are one number", n.Names[0].Name, other)
-						}
-						values[value] = n.Names[0].Name
+		p.inspect(t, func(n ast.Node, place func() token.Position) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				if path == "internal/tags" && len(n.Values) == 1 && !strings.HasPrefix(n.Names[0].Name, "MostOf") {
+					value := text(n.Values[0])
+					if other := values[value]; other != "" {
+						t.Errorf("%s and %s are one number", n.Names[0].Name, other)
 					}
-				case *ast.CallExpr:
-					s, ok := n.Fun.(*ast.SelectorExpr)
-					if !ok || len(n.Args) < 3 {
-						return true
-					}
-					at := map[string]int{"Send": 2, "Recv": 2, "Sub": 2}[s.Sel.Name]
-					if at == 0 || !isContext(n.Args[0]) {
-						return true
-					}
-					if _, literal := n.Args[at].(*ast.BasicLit); literal && !strings.HasPrefix(path, "examples") &&
-						!strings.HasPrefix(path, "bench") {
-						t.Errorf("%s: a tag without a name: give it one in internal/tags", fset.Position(n.Pos()))
-					}
+					values[value] = n.Names[0].Name
 				}
-				return true
-			})
-		}
+			case *ast.CallExpr:
+				s, ok := n.Fun.(*ast.SelectorExpr)
+				if !ok || len(n.Args) < 3 {
+					return true
+				}
+				at := map[string]int{"Send": 2, "Recv": 2, "Sub": 2}[s.Sel.Name]
+				if at == 0 || !isContext(n.Args[0]) {
+					return true
+				}
+				if _, literal := n.Args[at].(*ast.BasicLit); literal && !strings.HasPrefix(path, "examples") &&
+					!strings.HasPrefix(path, "bench") {
+					t.Errorf("%s: a tag without a name: give it one in internal/tags", place())
+				}
+			}
+			return true
+		})
 	}
 	if len(values) < 8 {
 		t.Errorf("only %d tags were found: this test reads internal/tags no more", len(values))

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 )
 
@@ -62,7 +62,7 @@ func (b *buffers) fill(input []byte) error {
 }
 
 // deviceCounts moves the arrays of an all-to-all-v from the request to device memory.
-func (b *buffers) deviceCounts(r *algorithm.Request) (algorithm.DeviceCounts, error) {
+func (b *buffers) deviceCounts(r *collective.Request) (collective.DeviceCounts, error) {
 	var list []byte
 	n := int64(len(r.SendCounts))
 	for _, v := range []*[]int64{&r.SendCounts, &r.SendDispls, &r.RecvCounts, &r.RecvDispls} {
@@ -73,11 +73,11 @@ func (b *buffers) deviceCounts(r *algorithm.Request) (algorithm.DeviceCounts, er
 	}
 	m, err := b.dev.Alloc(int64(len(list)))
 	if err != nil {
-		return algorithm.DeviceCounts{}, err
+		return collective.DeviceCounts{}, err
 	}
 	b.mem = append(b.mem, m)
 	p := m.Ptr()
-	return algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n),
+	return collective.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n),
 		RecvDispls: p.Add(24 * n)}, b.dev.CopyIn(p, list)
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/hostreduce"
@@ -16,7 +16,7 @@ import (
 
 // Case is one collective call by all ranks.
 type Case struct {
-	Collective algorithm.Collective
+	Collective collective.Collective
 	Type       datatype.Type
 	Op         datatype.Op
 	Count      int64
@@ -33,7 +33,7 @@ type Case struct {
 func (c Case) String() string {
 	s := fmt.Sprintf("%v/%v/%d", c.Collective, c.Type, c.Count)
 	switch c.Collective {
-	case algorithm.AllReduce, algorithm.Reduce, algorithm.ReduceScatter:
+	case collective.AllReduce, collective.Reduce, collective.ReduceScatter:
 		s += "/" + c.Op.String()
 	}
 	if c.InPlace {
@@ -73,29 +73,29 @@ func (c Case) sizes(r, n int) (send, recv int64) {
 		return 0
 	}
 	switch c.Collective {
-	case algorithm.AllReduce:
+	case collective.AllReduce:
 		return c.Count, c.Count
-	case algorithm.Reduce:
+	case collective.Reduce:
 		return c.Count, pick(root, c.Count)
-	case algorithm.Broadcast:
+	case collective.Broadcast:
 		return pick(root, c.Count), c.Count
-	case algorithm.AllGather:
+	case collective.AllGather:
 		return c.Count, all
-	case algorithm.Gather:
+	case collective.Gather:
 		return c.Count, pick(root, all)
-	case algorithm.ReduceScatter:
+	case collective.ReduceScatter:
 		return all, c.Count
-	case algorithm.Scatter:
+	case collective.Scatter:
 		return pick(root, all), c.Count
-	case algorithm.AllToAll:
+	case collective.AllToAll:
 		return all, all
-	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
+	case collective.AllToAllV, collective.AllToAllVDevice:
 		for p := range n {
 			send += vCount(c.Count, r, p)
 			recv += vCount(c.Count, p, r)
 		}
 		return send, recv
-	case algorithm.Send: // a ring: every rank sends to the next
+	case collective.Send: // a ring: every rank sends to the next
 		return c.Count, c.Count
 	}
 	return 0, 0
@@ -133,23 +133,23 @@ func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
 		return hostreduce.Reduce(out, srcs, c.Type, datatype.Sum, [8]byte{}, n)
 	}
 	switch c.Collective {
-	case algorithm.AllReduce, algorithm.Reduce:
+	case collective.AllReduce, collective.Reduce:
 		return out, fold(0, c.Count)
-	case algorithm.ReduceScatter:
+	case collective.ReduceScatter:
 		return out, fold(int64(r)*c.Count, c.Count)
-	case algorithm.Broadcast:
+	case collective.Broadcast:
 		copy(out, inputs[c.Root])
-	case algorithm.AllGather, algorithm.Gather:
+	case collective.AllGather, collective.Gather:
 		for p := range n {
 			copy(out[int64(p)*c.Count*size:], inputs[p])
 		}
-	case algorithm.Scatter:
+	case collective.Scatter:
 		copy(out, part(c.Root, int64(r)*c.Count, c.Count))
-	case algorithm.AllToAll:
+	case collective.AllToAll:
 		for p := range n {
 			copy(out[int64(p)*c.Count*size:], part(p, int64(r)*c.Count, c.Count))
 		}
-	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
+	case collective.AllToAllV, collective.AllToAllVDevice:
 		at := int64(0)
 		for p := range n {
 			from := int64(0)
@@ -160,7 +160,7 @@ func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
 			copy(out[at*size:], part(p, from, k))
 			at += k
 		}
-	case algorithm.Send:
+	case collective.Send:
 		copy(out, inputs[(r+n-1)%n])
 	}
 	return out, nil
@@ -196,7 +196,7 @@ func Run(comms []*goccl.Comm, c Case) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if c.Collective == algorithm.AllReduce {
+	if c.Collective == collective.AllReduce {
 		for r := 1; r < n; r++ {
 			if string(outputs[r]) != string(outputs[0]) {
 				return fmt.Errorf("%v: ranks 0 and %d have different bits", c, r)
@@ -228,7 +228,7 @@ func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err erro
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	reqs := c.requests(r, n, b.send, b.recv, s)
-	if c.Collective == algorithm.AllToAllVDevice {
+	if c.Collective == collective.AllToAllVDevice {
 		if reqs[0].DeviceCounts, err = b.deviceCounts(&reqs[0]); err != nil {
 			return nil, err
 		}
@@ -268,35 +268,35 @@ func (c Case) inPlaceOffset(r, n int, size int64) *int64 {
 	}
 	var off int64
 	switch c.Collective {
-	case algorithm.AllGather:
+	case collective.AllGather:
 		off = int64(r) * c.Count * size
-	case algorithm.ReduceScatter:
+	case collective.ReduceScatter:
 		off = -1 - int64(r)*c.Count*size
-	case algorithm.Gather:
+	case collective.Gather:
 		if r != c.Root {
 			return nil
 		}
 		off = int64(r) * c.Count * size
-	case algorithm.Scatter:
+	case collective.Scatter:
 		if r != c.Root {
 			return nil
 		}
 		off = -1 - int64(r)*c.Count*size
-	case algorithm.Reduce, algorithm.Broadcast:
+	case collective.Reduce, collective.Broadcast:
 		if r != c.Root {
 			return nil
 		}
-	case algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice, algorithm.Send:
+	case collective.AllToAll, collective.AllToAllV, collective.AllToAllVDevice, collective.Send:
 		return nil
 	}
 	return &off
 }
 
-func (c Case) requests(r, n int, send, recv device.Ptr, s device.Stream) []algorithm.Request {
-	req := algorithm.Request{Collective: c.Collective, Send: send, Recv: recv, Count: c.Count, Type: c.Type, Op: c.Op,
+func (c Case) requests(r, n int, send, recv device.Ptr, s device.Stream) []collective.Request {
+	req := collective.Request{Collective: c.Collective, Send: send, Recv: recv, Count: c.Count, Type: c.Type, Op: c.Op,
 		Root: c.Root, Stream: s, Scalar: scalar(c.Type, r)}
 	switch c.Collective {
-	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
+	case collective.AllToAllV, collective.AllToAllVDevice:
 		var so, ro int64
 		for p := range n {
 			req.SendCounts = append(req.SendCounts, vCount(c.Count, r, p))
@@ -306,14 +306,14 @@ func (c Case) requests(r, n int, send, recv device.Ptr, s device.Stream) []algor
 			req.RecvDispls = append(req.RecvDispls, ro)
 			ro += vCount(c.Count, p, r)
 		}
-	case algorithm.Send:
+	case collective.Send:
 		out, in := req, req
 		out.Peer = (r + 1) % n
-		in.Collective, in.Peer = algorithm.Recv, (r+n-1)%n
+		in.Collective, in.Peer = collective.Recv, (r+n-1)%n
 		if r%2 == 0 {
-			return []algorithm.Request{in, out}
+			return []collective.Request{in, out}
 		}
-		return []algorithm.Request{out, in}
+		return []collective.Request{out, in}
 	}
-	return []algorithm.Request{req}
+	return []collective.Request{req}
 }

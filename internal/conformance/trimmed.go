@@ -3,18 +3,19 @@ package conformance
 import (
 	"math/rand/v2"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 )
 
 // Collectives lists the collectives of Cases; Send stands for a ring of sends and receives.
-var Collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
-	algorithm.AllToAll, algorithm.AllToAllV,
-	algorithm.AllToAllVDevice, algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Send}
+var Collectives = []collective.Collective{collective.AllReduce, collective.AllGather, collective.ReduceScatter,
+	collective.AllToAll, collective.AllToAllV,
+	collective.AllToAllVDevice, collective.Broadcast, collective.Reduce, collective.Gather, collective.Scatter,
+	collective.Send}
 
 // Reduces reports whether the collective depends on the operator.
-func Reduces(c algorithm.Collective) bool {
-	return c == algorithm.AllReduce || c == algorithm.Reduce || c == algorithm.ReduceScatter
+func Reduces(c collective.Collective) bool {
+	return c == collective.AllReduce || c == collective.Reduce || c == collective.ReduceScatter
 }
 
 // Trimmed returns a matrix that is small enough for jobs of many processes: every collective with every size, in and

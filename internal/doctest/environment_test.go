@@ -14,11 +14,11 @@ import (
 // variables matches the variables that each kind of source reads, by file name suffix. The first group of a pattern is
 // the name.
 var variables = map[string]*regexp.Regexp{
-	".go":      regexp.MustCompile(`"((?:GO|N)CCL_[A-Z_]+)"`),
-	".c":       regexp.MustCompile(`(?:getenv|shim_setting)\("((?:GO|N)CCL_[A-Z_]+)"`),
-	".py":      regexp.MustCompile(`(?:environ\.get\(|environ\[|getenv\(|\bget\()"((?:GO|N)CCL_[A-Z_]+)"`),
-	".sh":      regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z_]+)`),
-	"Makefile": regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z_]+)`),
+	".go":      regexp.MustCompile(`"((?:GO|N)CCL_[A-Z0-9_]+)"`),
+	".c":       regexp.MustCompile(`(?:getenv|shim_setting)\("((?:GO|N)CCL_[A-Z0-9_]+)"`),
+	".py":      regexp.MustCompile(`"((?:GO|N)CCL_[A-Z0-9_]+)"`),
+	".sh":      regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z0-9_]+)`),
+	"Makefile": regexp.MustCompile(`\$\{?((?:GO|N)CCL_[A-Z0-9_]+)`),
 }
 
 // elsewhere lists directories that name variables without reading them, and directories that do not contain goccl's
@@ -93,7 +93,7 @@ func TestVariablesAreInTheTable(t *testing.T) {
 	}
 	honoured, _ := setting.NCCL()
 	for _, h := range honoured {
-		for _, m := range regexp.MustCompile("`(NCCL_[A-Z_]+)`").FindAllStringSubmatch(h.Names, -1) {
+		for _, m := range regexp.MustCompile("`(NCCL_[A-Z0-9_]+)`").FindAllStringSubmatch(h.Names, -1) {
 			if name := m[1]; !table[name] && name != "NCCL_NVLS_ENABLE" { // goccl has no multicast: nothing to read
 				t.Errorf("%s is called honoured, and is not in the table", name)
 			}

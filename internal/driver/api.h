@@ -27,9 +27,17 @@ typedef struct {
 	int type, requestedHandleTypes;
 	CUmemLocation location;
 	void *win32HandleMetaData;
-	struct { unsigned char compressionType, gpuDirectRDMACapable; unsigned short usage; unsigned char reserved[4]; } allocFlags;
+	struct {
+		unsigned char compressionType, gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
 } CUmemAllocationProp;
-typedef struct { int id; char pad[4]; union { char bytes[64]; struct { unsigned x, y, z; } dim; int i; } value; } CUlaunchAttribute;
+typedef struct {
+	int id;
+	char pad[4];
+	union { char bytes[64]; struct { unsigned x, y, z; } dim; int i; } value;
+} CUlaunchAttribute;
 typedef struct {
 	unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
 	CUstream hStream;
@@ -44,10 +52,11 @@ _Static_assert(sizeof(CUgraphEdgeData) == 8, "CUgraphEdgeData");
 _Static_assert(sizeof(CUlaunchConfig) == 56, "CUlaunchConfig");
 
 enum {
-	GOCCL_SUCCESS = 0, GOCCL_INVALID_VALUE = 1, GOCCL_LOSSY_QUERY = 402, GOCCL_NOT_READY = 600, GOCCL_PEER_ALREADY = 704, GOCCL_NOT_SUPPORTED = 801,
-	GOCCL_CAPTURE_INVALIDATED = 901,
-	GOCCL_CAPTURE_RELAXED = 2, GOCCL_HANDLE_POSIX_FD = 1, GOCCL_LOCATION_DEVICE = 1, GOCCL_PROT_RW = 3, GOCCL_MEM_PINNED = 1,
-	GOCCL_WAIT_GEQ = 0, GOCCL_STREAM_NON_BLOCKING = 1, GOCCL_ADD_DEPENDENCIES = 0,
+	GOCCL_SUCCESS = 0, GOCCL_INVALID_VALUE = 1, GOCCL_LOSSY_QUERY = 402, GOCCL_NOT_READY = 600,
+	GOCCL_PEER_ALREADY = 704, GOCCL_NOT_SUPPORTED = 801, GOCCL_CAPTURE_INVALIDATED = 901,
+	GOCCL_CAPTURE_RELAXED = 2, GOCCL_HANDLE_POSIX_FD = 1, GOCCL_LOCATION_DEVICE = 1, GOCCL_PROT_RW = 3,
+	GOCCL_RANGE_DMA_BUF = 1,
+	GOCCL_MEM_PINNED = 1, GOCCL_WAIT_GEQ = 0, GOCCL_STREAM_NON_BLOCKING = 1, GOCCL_ADD_DEPENDENCIES = 0,
 };
 
 // R(symbol, parameters) is a required function. O is optional: if it is missing, a call of it fails with
@@ -99,6 +108,7 @@ enum {
 	R(cuMemExportToShareableHandle, (void *, CUmemHandle, int, unsigned long long)) \
 	R(cuMemImportFromShareableHandle, (CUmemHandle *, void *, int)) \
 	R(cuMemRetainAllocationHandle, (CUmemHandle *, void *)) \
+	O(cuMemGetHandleForAddressRange, (void *, CUdeviceptr, size_t, int, unsigned long long)) \
 	R(cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
 	R(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
 	R(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream)) \
@@ -116,7 +126,9 @@ enum {
 	R(cuStreamIsCapturing, (CUstream, int *)) \
 	O(cuStreamGetId, (CUstream, unsigned long long *)) \
 	R(cuStreamGetCaptureInfo_v2, (CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, size_t *)) \
-	O(cuStreamGetCaptureInfo_v3, (CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, const CUgraphEdgeData **, size_t *)) \
+	O(cuStreamGetCaptureInfo_v3, \
+		(CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, const CUgraphEdgeData **, size_t \
+		*)) \
 	O(cuStreamUpdateCaptureDependencies, (CUstream, CUgraphNode *, size_t, unsigned)) \
 	R(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
 	R(cuStreamWriteValue64_v2, (CUstream, CUdeviceptr, uint64_t, unsigned)) \
@@ -146,7 +158,9 @@ enum {
 	R(cuFuncSetAttribute, (CUfunction, int, int)) \
 	O(cuFuncLoad, (CUfunction)) \
 	R(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, CUfunction, int, size_t)) \
-	R(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)) \
+	R(cuLaunchKernel, \
+		(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void \
+		**)) \
 	O(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))
 
 // The function table, and an index per function so that an error can name the failed call.

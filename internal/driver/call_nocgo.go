@@ -4,7 +4,8 @@ package driver
 
 import "fmt"
 
-var errNoCgo = fmt.Errorf("%w: this program was built without cgo (CGO_ENABLED=0) or not for Linux; build it with CGO_ENABLED=1 and a C compiler to use GPUs", ErrNoDriver)
+var errNoCgo = fmt.Errorf("%w: this program was built without cgo (CGO_ENABLED=0) or not for Linux; build it with "+
+	"CGO_ENABLED=1 and a C compiler to use GPUs", ErrNoDriver)
 
 func open() error { return errNoCgo }
 

@@ -105,8 +105,8 @@ done:
 	return bad;
 }
 
-// a: address, size, handle, whether the address is in a reservation. All steps run even if one fails; the first failure is
-// reported.
+// a: address, size, handle, whether the address is in a reservation. All steps run even if one fails; the first failure
+// is reported.
 static uint64_t vmm_free(uint64_t *a) {
 	CUresult u = goccl_cu.cuMemUnmap(a[0], a[1]);
 	CUresult f = a[3] ? 0 : goccl_cu.cuMemAddressFree(a[0], a[1]);
@@ -128,7 +128,8 @@ static uint64_t pointer_info(uint64_t *a) {
 	void *pool = NULL;
 	void *data[N] = {&type, &ordinal, &legacy, &id, &pool, &kinds, &managed, &mapped};
 	TRY(cuPointerGetAttributes, N, attr, data, ptr);
-	a[0] = type, a[1] = (uint64_t)(int64_t)ordinal, a[2] = legacy & 1, a[3] = id, a[4] = (uintptr_t)pool, a[5] = kinds & 0xffffffff, a[6] = managed & 1, a[7] = mapped & 1;
+	a[0] = type, a[1] = (uint64_t)(int64_t)ordinal, a[2] = legacy & 1, a[3] = id, a[4] = (uintptr_t)pool,
+	a[5] = kinds & 0xffffffff, a[6] = managed & 1, a[7] = mapped & 1;
 	return 0;
 }
 
@@ -193,7 +194,9 @@ static uint64_t ordered(uint32_t op, uint64_t *a, void *p) {
 	case OP_Memset32: TRY(cuMemsetD32Async, a[0], (unsigned)a[1], a[2], PTR(CUstream, a[3])); return 0;
 	case OP_EventRecord: TRY(cuEventRecord, PTR(CUevent, a[0]), PTR(CUstream, a[1])); return 0;
 	case OP_StreamWaitEvent: TRY(cuStreamWaitEvent, PTR(CUstream, a[0]), PTR(CUevent, a[1]), 0); return 0;
-	case OP_WriteValue32: TRY(cuStreamWriteValue32_v2, PTR(CUstream, a[0]), a[1], (uint32_t)a[2], (unsigned)a[3]); return 0;
+	case OP_WriteValue32:
+		TRY(cuStreamWriteValue32_v2, PTR(CUstream, a[0]), a[1], (uint32_t)a[2], (unsigned)a[3]);
+		return 0;
 	case OP_WriteValue64: TRY(cuStreamWriteValue64_v2, PTR(CUstream, a[0]), a[1], a[2], (unsigned)a[3]); return 0;
 	case OP_WaitValue32: TRY(cuStreamWaitValue32_v2, PTR(CUstream, a[0]), a[1], (uint32_t)a[2], (unsigned)a[3]); return 0;
 	case OP_WaitValue64: TRY(cuStreamWaitValue64_v2, PTR(CUstream, a[0]), a[1], a[2], (unsigned)a[3]); return 0;
@@ -229,7 +232,10 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 	case OP_DeviceMemory: TRY(cuDeviceTotalMem_v2, &n, (int)a[0]); a[0] = n; return 0;
 	case OP_DeviceAttribute: TRY(cuDeviceGetAttribute, &i, (int)a[1], (int)a[0]); a[0] = (uint64_t)(int64_t)i; return 0;
 	case OP_CanAccessPeer: TRY(cuDeviceCanAccessPeer, &i, (int)a[0], (int)a[1]); a[0] = i; return 0;
-	case OP_PeerAttribute: TRY(cuDeviceGetP2PAttribute, &i, (int)a[2], (int)a[0], (int)a[1]); a[0] = (uint64_t)(int64_t)i; return 0;
+	case OP_PeerAttribute:
+		TRY(cuDeviceGetP2PAttribute, &i, (int)a[2], (int)a[0], (int)a[1]);
+		a[0] = (uint64_t)(int64_t)i;
+		return 0;
 	case OP_ContextRetain: {
 		CUdevice dev = 0;
 		CUcontext c = NULL;
@@ -240,7 +246,10 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 	}
 	case OP_ContextRelease: TRY(cuDevicePrimaryCtxRelease_v2, (int)a[0]); return 0;
 	case OP_ContextSynchronize: TRY(cuCtxSynchronize); return 0;
-	case OP_PriorityRange: TRY(cuCtxGetStreamPriorityRange, &i, &j); a[0] = (uint64_t)(int64_t)i, a[1] = (uint64_t)(int64_t)j; return 0;
+	case OP_PriorityRange:
+		TRY(cuCtxGetStreamPriorityRange, &i, &j);
+		a[0] = (uint64_t)(int64_t)i, a[1] = (uint64_t)(int64_t)j;
+		return 0;
 	case OP_CurrentDevice: TRY(cuCtxGetDevice, &i); a[0] = i; return 0;
 	case OP_EnablePeer: return enable_peer(a);
 	case OP_MemInfo: TRY(cuMemGetInfo_v2, &n, &m); a[0] = n, a[1] = m; return 0;
@@ -274,6 +283,12 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 		a[0] = d;
 		return 0;
 	case OP_VMMUnreserve: TRY(cuMemAddressFree, a[0], a[1]); return 0;
+	case OP_DMABuf: {
+		int fd = -1;
+		TRY(cuMemGetHandleForAddressRange, &fd, a[0], a[1], GOCCL_RANGE_DMA_BUF, 0);
+		a[0] = (uint64_t)(int64_t)fd;
+		return 0;
+	}
 	case OP_CopyIn:
 		TRY(cuMemcpyHtoDAsync_v2, a[0], p, a[1], PTR(CUstream, a[2]));
 		TRY(cuStreamSynchronize, PTR(CUstream, a[2]));
@@ -327,9 +342,15 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 	case OP_ModuleUnload: TRY(cuModuleUnload, PTR(CUmodule, a[0])); return 0;
 	case OP_ModuleFunction: return module_function(a, p);
 	case OP_ModuleGlobal: TRY(cuModuleGetGlobal_v2, &d, &n, PTR(CUmodule, a[0]), p); a[0] = d, a[1] = n; return 0;
-	case OP_FuncGetAttribute: TRY(cuFuncGetAttribute, &i, (int)a[1], PTR(CUfunction, a[0])); a[0] = (uint64_t)(int64_t)i; return 0;
+	case OP_FuncGetAttribute:
+		TRY(cuFuncGetAttribute, &i, (int)a[1], PTR(CUfunction, a[0]));
+		a[0] = (uint64_t)(int64_t)i;
+		return 0;
 	case OP_FuncSetAttribute: TRY(cuFuncSetAttribute, PTR(CUfunction, a[0]), (int)a[1], (int)a[2]); return 0;
-	case OP_Occupancy: TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, &i, PTR(CUfunction, a[0]), (int)a[1], a[2]); a[0] = i; return 0;
+	case OP_Occupancy:
+		TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, &i, PTR(CUfunction, a[0]), (int)a[1], a[2]);
+		a[0] = i;
+		return 0;
 	}
 	return FAIL(cuInit, GOCCL_NOT_SUPPORTED);
 }

@@ -50,8 +50,10 @@ func needDriver(t testing.TB) Context {
 func TestOperationsMatch(t *testing.T) {
 	want := map[op]string{opLaunch: "Launch", opLeave: "Leave", opCopy: "Copy", opEventRecord: "EventRecord",
 		opCaptureInfo: "CaptureInfo", opDriverInit: "DriverInit",
-		opEnablePeer: "EnablePeer", opPointerInfo: "PointerInfo", opVMMAlloc: "VMMAlloc", opVMMFree: "VMMFree", opCopyIn: "CopyIn", opStreamContext: "StreamContext",
-		opEventDestroy: "EventDestroy", opGraphNodes: "GraphNodes", opModuleLoad: "ModuleLoad", opFuncSetAttribute: "FuncSetAttribute", opOccupancy: "Occupancy"}
+		opEnablePeer: "EnablePeer", opPointerInfo: "PointerInfo", opVMMAlloc: "VMMAlloc", opVMMFree: "VMMFree",
+		opCopyIn: "CopyIn", opStreamContext: "StreamContext",
+		opEventDestroy: "EventDestroy", opGraphNodes: "GraphNodes", opModuleLoad: "ModuleLoad",
+		opFuncSetAttribute: "FuncSetAttribute", opOccupancy: "Occupancy"}
 	for o, name := range want {
 		if got := opName(o); got != name {
 			t.Errorf("operation %d is %q in C, %q in Go", o, got, name)

@@ -128,8 +128,10 @@ func (c Context) Launch(f Function, cfg *LaunchConfig, s Stream, params []byte) 
 }
 
 func (cfg *LaunchConfig) pack(f Function, s Stream, params []byte) args {
-	return args{uint64(f), uint64(s), pair(cfg.Grid[0], cfg.Grid[1]), pair(cfg.Grid[2], cfg.Block[0]), pair(cfg.Block[1], cfg.Block[2]),
-		pair(cfg.Shared, uint32(cfg.Flags)), pair(cfg.Cluster[0], cfg.Cluster[1]), uint64(cfg.Cluster[2]), uint64(len(params))}
+	return args{uint64(f), uint64(s), pair(cfg.Grid[0], cfg.Grid[1]), pair(cfg.Grid[2], cfg.Block[0]),
+		pair(cfg.Block[1], cfg.Block[2]),
+		pair(cfg.Shared, uint32(cfg.Flags)), pair(cfg.Cluster[0], cfg.Cluster[1]), uint64(cfg.Cluster[2]),
+		uint64(len(params))}
 }
 
 func first(b []byte) *byte {

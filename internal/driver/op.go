@@ -57,6 +57,7 @@ const (
 	opVMMFree
 	opVMMReserve
 	opVMMUnreserve
+	opDMABuf
 	opCopyIn
 	opCopyOut
 	opStreamCreate

@@ -28,6 +28,7 @@
 
 #include <string.h>
 
+enum { UNORDERED = 2 }; // a value of separate
 enum { MARK_NONE, MARK_EVENT, MARK_BLOCKS };
 
 #define EVENT(o) PTR(CUevent, (o)->event)
@@ -116,7 +117,7 @@ static uint64_t enter_capture(CUstream s, struct order *o) {
 		c->id = f.id;
 	}
 	CUgraphNode tail = PTR(CUgraphNode, c->tail);
-	int follows = !tail || (o->now && c->stream == o->now) || holds(&f, tail);
+	int follows = !tail || o->separate == UNORDERED || (o->now && c->stream == o->now) || holds(&f, tail);
 	o->chained = follows && f.n <= 1;
 	if (!follows) TRY(cuStreamUpdateCaptureDependencies, s, &tail, 1, GOCCL_ADD_DEPENDENCIES);
 	o->current = c - o->captures + 1;
@@ -129,7 +130,8 @@ static uint64_t leave_capture(CUstream s, struct order *o) {
 	uint64_t r = frontier(s, &f);
 	if (r) return r;
 	struct capture *c = &o->captures[o->current - 1];
-	if (f.id != c->id) return FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED); // another capture began in between
+	if (f.id != c->id)
+		return FAIL(cuStreamGetCaptureInfo_v2, GOCCL_CAPTURE_INVALIDATED); // another capture began in between
 	CUgraphNode before = PTR(CUgraphNode, c->tail), record = PTR(CUgraphNode, c->record), tail = NULL;
 	if (f.n == 1) tail = f.nodes[0];
 	else TRY(cuGraphAddEmptyNode, &tail, f.graph, f.nodes, f.n);

@@ -13,7 +13,8 @@ type Order struct {
 	// adds 1 to them when it ends. 0: no word.
 	Word   Ptr
 	blocks uint64
-	// Separate is nonzero if graphs are not ordered with other graphs or with work outside of graphs.
+	// Separate is nonzero if graphs are not ordered with other graphs or with work outside of graphs. 2: nor is work on
+	// several streams of one capture.
 	Separate uint64
 	_        [orderRest]uint64 // fields of order.c
 }

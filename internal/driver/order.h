@@ -19,7 +19,7 @@ enum { ORDER_CAPTURES = 64 }; // maximum number of concurrent captures
 // others.
 struct order {
 	uint64_t event, word, blocks;
-	uint64_t separate; // graphs and other work are not ordered with each other
+	uint64_t separate; // graphs and other work are not ordered; UNORDERED: nor is work in one capture
 	uint64_t last, mark; // the latest work that was not captured: its stream and its mark
 	uint64_t shared;     // graphs record the event too
 	// State of the latest enter: the stream, the entry of its capture + 1, and whether work on the stream follows

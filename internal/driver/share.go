@@ -64,6 +64,15 @@ func (c Context) VMMUnreserve(p Ptr, size int64) error {
 	return gone(call(opVMMUnreserve, c, &a, nil, nil))
 }
 
+// DMABuf returns a new DMA-BUF descriptor of size bytes at p, multiples of the host's page size; the caller closes it.
+func (c Context) DMABuf(p Ptr, size int64) (fd int, err error) {
+	a := args{uint64(p), uint64(size)}
+	if err := call(opDMABuf, c, &a, nil, nil); err != nil {
+		return -1, err
+	}
+	return int(int32(a[0])), nil
+}
+
 // IPCGet returns the legacy IPC handle of the allocation with base p.
 func (c Context) IPCGet(base Ptr) (h [64]byte, err error) {
 	a := args{uint64(base)}

@@ -19,8 +19,10 @@ type format struct {
 var formats = []format{
 	{"float16", 16, 5, 10, true, false, float16ToFloat32, float32ToFloat16},
 	{"bfloat16", 16, 8, 7, true, false, bfloat16ToFloat32, float32ToBfloat16},
-	{"e4m3", 8, 4, 3, false, true, func(x uint16) float32 { return e4m3ToFloat32[x] }, func(f float32) uint16 { return uint16(float32ToE4M3(f)) }},
-	{"e5m2", 8, 5, 2, true, true, func(x uint16) float32 { return e5m2ToFloat32[x] }, func(f float32) uint16 { return uint16(float32ToE5M2(f)) }},
+	{"e4m3", 8, 4, 3, false, true, func(x uint16) float32 { return e4m3ToFloat32[x] },
+		func(f float32) uint16 { return uint16(float32ToE4M3(f)) }},
+	{"e5m2", 8, 5, 2, true, true, func(x uint16) float32 { return e5m2ToFloat32[x] },
+		func(f float32) uint16 { return uint16(float32ToE5M2(f)) }},
 }
 
 // value decodes an encoding, directly from the definition.

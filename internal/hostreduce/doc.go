@@ -27,8 +27,9 @@
 //	assembly           97         26         142        40            25        127       107
 //	plain Go          6.1        1.0          21       0.5           1.3         11       1.6
 //
-// Sums of 8-bit floats and extrema of 64-bit integers are plain Go, because no target needs more: an all-reduce of
-// 16 MiB by 8 processes takes 194 ms for E4M3 (48 with vector kernels) and 26 ms for int64 max (17).
+// 8-bit floats and extrema of 64-bit integers are plain Go, because no target needs more. 8-bit floats take 1.5 GB/s by
+// look-ups of eight elements at a time (1.0 for sums and 0.34 for extrema without): an all-reduce of 16 MiB by 8
+// processes takes half as long. 64-bit extrema take 13 GB/s.
 //
 // # Lifetime and threads
 //

@@ -2,8 +2,19 @@ package hostreduce
 
 import "math"
 
-// The two 8-bit formats. E4M3: bias 7, no infinity, NaN is S.1111.111, largest 448. E5M2: bias 15, infinity and NaNs as in IEEE 754, largest 57344.
-var e4m3ToFloat32, e5m2ToFloat32 [256]float32
+// The two 8-bit formats. E4M3: bias 7, no infinity, NaN is S.1111.111, largest 448. E5M2: bias 15, infinity and NaNs as
+// in IEEE 754, largest 57344.
+//
+// Conversions are table look-ups. Rounding needs the bits of a float32 down to the first that is dropped, and whether
+// any bit below is set: they are the index.
+var (
+	e4m3ToFloat32, e5m2ToFloat32 [256]float32
+	float32ToE4M3Table           [1 << (32 - e4m3Below + 1)]uint8
+	float32ToE5M2Table           [1 << (32 - e5m2Below + 1)]uint8
+)
+
+// The number of bits of a float32 below the first that is dropped.
+const e4m3Below, e5m2Below = 19, 20
 
 func init() {
 	for i := range 256 {
@@ -11,6 +22,24 @@ func init() {
 		// E5M2 is the upper half of a float16.
 		e5m2ToFloat32[i] = float16ToFloat32(uint16(i) << 8)
 	}
+	for i := range float32ToE4M3Table {
+		float32ToE4M3Table[i] = encodeE4M3(math.Float32frombits(uint32(i>>1<<e4m3Below | i&1)))
+	}
+	for i := range float32ToE5M2Table {
+		float32ToE5M2Table[i] = encodeE5M2(math.Float32frombits(uint32(i>>1<<e5m2Below | i&1)))
+	}
+}
+
+func float32ToE4M3(f float32) uint8 {
+	const low = 1<<e4m3Below - 1
+	b := math.Float32bits(f)
+	return float32ToE4M3Table[b>>e4m3Below<<1|(b&low+low)>>e4m3Below]
+}
+
+func float32ToE5M2(f float32) uint8 {
+	const low = 1<<e5m2Below - 1
+	b := math.Float32bits(f)
+	return float32ToE5M2Table[b>>e5m2Below<<1|(b&low+low)>>e5m2Below]
 }
 
 func decodeE4M3(x uint8) float32 {
@@ -25,8 +54,8 @@ func decodeE4M3(x uint8) float32 {
 	return math.Float32frombits(sign | (exp+127-7)<<23 | frac<<20)
 }
 
-// float32ToE4M3 rounds to nearest even and saturates at 448; a NaN stays one.
-func float32ToE4M3(f float32) uint8 {
+// encodeE4M3 rounds to nearest even and saturates at 448; a NaN stays one.
+func encodeE4M3(f float32) uint8 {
 	b := math.Float32bits(f)
 	sign, b := uint8(b>>24&0x80), b&0x7fffffff
 	switch {
@@ -40,8 +69,8 @@ func float32ToE4M3(f float32) uint8 {
 	return sign | uint8((b-(127-7)<<23+0x7ffff+b>>20&1)>>20)
 }
 
-// float32ToE5M2 rounds to nearest even and saturates at 57344; a NaN stays one.
-func float32ToE5M2(f float32) uint8 {
+// encodeE5M2 rounds to nearest even and saturates at 57344; a NaN stays one.
+func encodeE5M2(f float32) uint8 {
 	b := math.Float32bits(f)
 	sign, b := uint8(b>>24&0x80), b&0x7fffffff
 	switch {

@@ -1,6 +1,7 @@
 package hostreduce
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/goccl/goccl/datatype"
@@ -10,7 +11,7 @@ import (
 func FuzzReduce(f *testing.F) {
 	for t := range datatype.NumTypes {
 		for op := range datatype.NumOps {
-			f.Add(uint8(t), uint8(op), uint8(3), uint8(1), []byte("0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz"))
+			f.Add(uint8(t), uint8(op), uint8(3), uint8(1), bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz"), 2))
 		}
 	}
 	f.Fuzz(func(t *testing.T, dt, o, sources, shift uint8, data []byte) {
@@ -36,7 +37,8 @@ func FuzzReduce(f *testing.F) {
 			reduceGeneric(want, srcs, 0, typ, op, scalar, k)
 		}
 		if i := sameElements(got, want, typ); i >= 0 {
-			t.Fatalf("%v %v, %d sources of %d bytes: element %d is %x, plain Go makes it %x", typ, op, k, n, i, got[i*size:(i+1)*size], want[i*size:(i+1)*size])
+			t.Fatalf("%v %v, %d sources of %d bytes: element %d is %x, plain Go makes it %x", typ, op, k, n, i,
+				got[i*size:(i+1)*size], want[i*size:(i+1)*size])
 		}
 	})
 }

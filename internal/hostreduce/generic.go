@@ -214,15 +214,19 @@ func minNum[T float](a, b T) T {
 }
 
 // reduceSmallFloat reduces 16- and 8-bit floats in float32.
-func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) {
+func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op datatype.Op, scalar [8]byte,
+	nranks int) {
+	var factor [1]float32
+	decode(factor[:], scalar[:], t)
+	if t == datatype.Float8E4M3 || t == datatype.Float8E5M2 {
+		first = reduceFloat8(dst, srcs, first, t, op, factor[0], nranks)
+	}
 	if op == datatype.Max || op == datatype.Min {
 		reduceSmallExtremum(dst, srcs, first, t, op == datatype.Max)
 		return
 	}
 	var block, decoded [blockElems]float32
 	size := int(t.Size())
-	var factor [1]float32
-	decode(factor[:], scalar[:], t)
 	for off := first; off < len(dst); off += blockElems * size {
 		n := min(blockElems, (len(dst)-off)/size)
 		acc, x := block[:n], decoded[:n]
@@ -241,37 +245,31 @@ func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op 
 	}
 }
 
-// reduceSmallExtremum selects among the encoded elements, so that nothing is rounded and E5M2's infinity is preserved.
+// reduceSmallExtremum selects among the encoded 16-bit elements, so that nothing is rounded.
 // It maps elements to integers with the same order, of which the largest is the maximum. A number must win against NaN,
 // so NaN becomes the least integer for Max and the greatest for Min; no number has these values.
 func reduceSmallExtremum(dst []byte, srcs [][]byte, first int, t datatype.Type, wantMax bool) {
 	switch t {
 	case datatype.Float16:
-		extremum[uint16](dst, srcs, first, 0x7c00, wantMax)
+		extremum(dst, srcs, first, 0x7c00, wantMax)
 	case datatype.Bfloat16:
-		extremum[uint16](dst, srcs, first, 0x7f80, wantMax)
-	case datatype.Float8E4M3:
-		extremum[uint8](dst, srcs, first, 0x7e, wantMax)
-	case datatype.Float8E5M2:
-		extremum[uint8](dst, srcs, first, 0x7c, wantMax)
+		extremum(dst, srcs, first, 0x7f80, wantMax)
 	}
 }
 
 // extremum takes the greatest positive encoding that is not NaN.
-func extremum[T uint8 | uint16](dst []byte, srcs [][]byte, first int, greatest T, wantMax bool) {
-	var block [blockElems]T
-	size := int(unsafe.Sizeof(block[0]))
-	top := ^(^T(0) >> 1)
-	turn := T(0) // Min is Max with all bits of the integers inverted
+func extremum(dst []byte, srcs [][]byte, first int, greatest uint16, wantMax bool) {
+	const size, top, signShift = 2, uint16(0x8000), 15
+	var block [blockElems]uint16
+	turn := uint16(0) // Min is Max with all bits of the integers inverted
 	if !wantMax {
-		turn = ^T(0)
+		turn = ^turn
 	}
-	signShift := 8*size - 1
 	for off := first; off < len(dst); off += blockElems * size {
 		acc := block[:min(blockElems, (len(dst)-off)/size)]
 		clear(acc)
 		for _, s := range srcs {
-			for i, x := range elems[T](s, off, len(acc)) {
+			for i, x := range elems[uint16](s, off, len(acc)) {
 				// Inverts all bits of a negative number, and the top bit of a positive one. There is no branch, since
 				// signs are unpredictable.
 				k := x ^ (-(x >> signShift) | top) ^ turn
@@ -281,7 +279,7 @@ func extremum[T uint8 | uint16](dst []byte, srcs [][]byte, first int, greatest T
 				acc[i] = max(acc[i], k)
 			}
 		}
-		out := elems[T](dst, off, len(acc))
+		out := elems[uint16](dst, off, len(acc))
 		for i, k := range acc {
 			k ^= turn
 			out[i] = k ^ (k>>signShift - 1 | top)

@@ -138,11 +138,13 @@ func init() {
 	set(datatype.Float32, 32, ops{x: maxFloat32, n: minFloat32})
 	set(datatype.Float64, 32, ops{s: sumFloat64, a: sumFloat64, p: prodFloat64, m: preMulSumFloat64})
 	set(datatype.Float64, 32, ops{x: maxFloat64, n: minFloat64})
-	set(datatype.Bfloat16, 16, ops{s: sumBfloat16, a: sumBfloat16, p: prodBfloat16, x: maxBfloat16, n: minBfloat16, m: preMulSumBfloat16})
+	set(datatype.Bfloat16, 16, ops{s: sumBfloat16, a: sumBfloat16, p: prodBfloat16, x: maxBfloat16, n: minBfloat16,
+		m: preMulSumBfloat16})
 	if !cpu.X86.HasF16C {
 		return
 	}
-	set(datatype.Float16, 16, ops{s: sumFloat16, a: sumFloat16, p: prodFloat16, x: maxFloat16, n: minFloat16, m: preMulSumFloat16})
+	set(datatype.Float16, 16, ops{s: sumFloat16, a: sumFloat16, p: prodFloat16, x: maxFloat16, n: minFloat16,
+		m: preMulSumFloat16})
 }
 
 // reduceVector reduces all whole blocks and returns their size in bytes.

@@ -7,12 +7,20 @@
 package netif
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 )
+
+// NIC is an interface and the address by which other hosts reach it.
+type NIC struct {
+	Name     string
+	Addr     netip.Addr
+	Loopback bool
+}
 
 // nic is one interface with its usable addresses.
 type nic struct {
@@ -54,35 +62,50 @@ func (f filter) match(name string) bool {
 // virtual lists name prefixes of interfaces that lead to containers and guests of this host, not to other hosts.
 var virtual = []string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "lxc"}
 
-// pickAddr chooses an address: interfaces that the filter allows, in the system's order, real ones before virtual ones
-// before loopback. family is 4, 6, or 0 for either (4 preferred). The filter may name the loopback.
-func pickAddr(nics []nic, f filter, family int) (netip.Addr, bool) {
-	best, found := -1, netip.Addr{}
+// Classes of interfaces, the worst first.
+const (
+	classLoopback = 10 * iota
+	classVirtual
+	classReal
+)
+
+func (n nic) class() int {
+	switch {
+	case n.loopback:
+		return classLoopback
+	case slices.ContainsFunc(virtual, func(p string) bool { return strings.HasPrefix(n.name, p) }):
+		return classVirtual
+	}
+	return classReal
+}
+
+// pickNICs returns the interfaces that the filter allows, of the best class that has one: real before virtual before
+// loopback, in the system's order. family is 4, 6, or 0 for either (4 preferred). The filter may name the loopback.
+func pickNICs(nics []nic, f filter, family int) []NIC {
+	var found []NIC
+	best := -1
 	for _, n := range nics {
 		if !f.match(n.name) {
 			continue
 		}
-		for _, a := range n.addrs {
-			if family == 4 && !a.Is4() || family == 6 && !a.Is6() {
-				continue
-			}
-			score := 1
-			if a.Is4() {
-				score = 2
-			}
-			switch {
-			case n.loopback:
-			case slices.ContainsFunc(virtual, func(p string) bool { return strings.HasPrefix(n.name, p) }):
-				score += 10
-			default:
-				score += 20
-			}
-			if score > best {
-				best, found = score, a
-			}
+		i := slices.IndexFunc(n.addrs, func(a netip.Addr) bool { return family != 6 && a.Is4() })
+		if i < 0 {
+			i = slices.IndexFunc(n.addrs, func(a netip.Addr) bool { return family != 4 && a.Is6() })
 		}
+		if i < 0 || n.class() < best {
+			continue
+		}
+		if n.class() > best {
+			found, best = nil, n.class()
+		}
+		found = append(found, NIC{Name: n.name, Addr: n.addrs[i], Loopback: n.loopback})
 	}
-	return found, best >= 0
+	if family == 0 { // those with IPv4 first
+		slices.SortStableFunc(found, func(a, b NIC) int {
+			return cmp.Compare(a.Addr.BitLen(), b.Addr.BitLen())
+		})
+	}
+	return found
 }
 
 // systemNICs lists the interfaces that are up. It omits link-local IPv6 addresses, which are invalid without the
@@ -119,12 +142,30 @@ func Addr(spec string, family int) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	a, ok := pickAddr(nics, parseFilter(spec), family)
-	if !ok {
-		return a, fmt.Errorf("no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", spec,
-			family, list(nics))
+	found, err := choose(nics, spec, family)
+	if err != nil {
+		return netip.Addr{}, err
 	}
-	return a, nil
+	return found[0].Addr, nil
+}
+
+// NICs returns every interface of the best kind that spec and family allow: real ones, else virtual ones, else the
+// loopback. The first one is that of Addr.
+func NICs(spec string, family int) ([]NIC, error) {
+	nics, err := systemNICs()
+	if err != nil {
+		return nil, err
+	}
+	return choose(nics, spec, family)
+}
+
+func choose(nics []nic, spec string, family int) ([]NIC, error) {
+	found := pickNICs(nics, parseFilter(spec), family)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s",
+			spec, family, list(nics))
+	}
+	return found, nil
 }
 
 // List formats the interfaces that are up, with their addresses, for errors.

@@ -31,9 +31,27 @@ func TestPickAddr(t *testing.T) {
 		{"ib", 0, ""},
 		{"eth1", 6, ""},
 	} {
-		got, ok := pickAddr(nics, parseFilter(c.spec), c.family)
-		if ok != (c.want != "") || ok && got.String() != c.want {
-			t.Errorf("%q, family %d: %v, %v; want %s", c.spec, c.family, got, ok, c.want)
+		got := pickNICs(nics, parseFilter(c.spec), c.family)
+		if (len(got) > 0) != (c.want != "") || len(got) > 0 && got[0].Addr.String() != c.want {
+			t.Errorf("%q, family %d: %v; want %s", c.spec, c.family, got, c.want)
+		}
+	}
+}
+
+// A rail must not run over an interface that leads to containers.
+func TestNICsAreOfOneClass(t *testing.T) {
+	ip := netip.MustParseAddr
+	nics := []nic{
+		{"lo", true, []netip.Addr{ip("127.0.0.1")}}, {"docker0", false, []netip.Addr{ip("172.17.0.1")}},
+		{"eth0", false, []netip.Addr{ip("fd00::1")}}, {"eth1", false, []netip.Addr{ip("10.1.0.1")}},
+	}
+	for spec, want := range map[string]string{"": "eth1 eth0", "^eth": "docker0", "lo": "lo", "=eth0": "eth0"} {
+		var got []string
+		for _, n := range pickNICs(nics, parseFilter(spec), 0) {
+			got = append(got, n.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, want %s", spec, got, want)
 		}
 	}
 }

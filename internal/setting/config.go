@@ -15,20 +15,37 @@ type Config struct {
 	StallWarning time.Duration // 0: never
 	SpinLimit    time.Duration // 0: none
 
+	Record       int // operations; 0: none
+	RecordDir    string
+	RecordSignal string
+	VerdictAfter time.Duration // 0: never
+
 	Secret    string
 	Interface string
 	Family    int // 4, 6, or 0 for either
 	HostID    string
-	CommID    string
 
-	Check          bool
-	Algorithms     string
-	Overlap        bool
-	Tuning         string // a file
-	PlanDir        string
-	MaxCTAs        uint16 // 0: no limit
-	CopyEngine     Copies
-	SeparateGraphs bool
+	Net        string // "": the first that every rank has
+	NetPlugin  string // "": libnccl-net.so
+	NetSockets int    // 0: chosen
+	NetEncrypt bool
+	CommID     string
+
+	Check            bool
+	Algorithms       string
+	Overlap          bool
+	Tuning           string // a file
+	PlanDir          string
+	PlanCertificates string // a folder
+	MinCTAs          uint16 // 0: no limit
+	MaxCTAs          uint16 // 0: no limit
+	CopyEngine       Copies
+	SeparateGraphs   bool
+
+	Link         Link
+	NoP2P        bool     // NCCL_P2P_DISABLE
+	NoHostMemory bool     // NCCL_SHM_DISABLE
+	P2PLevel     P2PLevel // NCCL_P2P_LEVEL
 
 	CacheDir string
 	CUDALib  string
@@ -41,11 +58,27 @@ type Config struct {
 	DebugFile string
 	GOGC      string
 
+	IB IB
+
 	MasterAddr string
 	Terminal   string // a file of goccl perf
 	NoProgress bool   // no progress line on a terminal
 	Full       string // not empty: long tests run
 }
+
+// IB holds what the environment sets for RDMA adapters.
+type IB struct {
+	Disabled     bool
+	Adapters     string // names and ports, as NCCL_IB_HCA
+	GIDIndex     int    // -1: chosen
+	ServiceLevel int
+	TrafficClass int
+	Timeout      int // 4.096 µs · 2^Timeout until a packet is sent again
+	Retries      int
+}
+
+// DefaultIB is IB with nothing set. A packet is sent seven times in 1.9 s; then the peer counts as dead.
+var DefaultIB = IB{GIDIndex: -1, Timeout: 16, Retries: 6}
 
 // Copies says when copy engines run all-gathers and all-to-alls into windows. Smaller is less.
 type Copies uint8
@@ -55,6 +88,32 @@ const (
 	CopyNever  Copies = iota
 	CopyLarge         // from the sizes where they measured no slower than kernels
 	CopyAlways        // from the sizes where they work
+)
+
+// Link is a way between the GPUs of a host.
+type Link uint8
+
+// The values of Link.
+const (
+	LinkBest   Link = iota // the best that works
+	LinkNVLink             // the others are forced
+	LinkPCIe
+	LinkHost
+	LinkNet
+)
+
+// P2PLevel is the longest way over PCIe on which GPUs access each other's memory.
+type P2PLevel uint8
+
+// The values of P2PLevel.
+const (
+	P2PAny        P2PLevel = iota // not set
+	P2PNever                      // not even over NVLink
+	P2PNVLink                     // only over NVLink
+	P2PSwitch                     // one PCIe switch (NCCL's PIX)
+	P2PSwitches                   // several PCIe switches (PXB)
+	P2PHostBridge                 // host bridges of one NUMA node (PHB)
+	P2PSystem                     // between NUMA nodes (SYS)
 )
 
 // Device is the kind of device that the C ABI opens.
@@ -72,7 +131,9 @@ func Read(names ...string) (*Config, error) { return Parse(Get, names...) }
 
 // Parse is Read with another source of values.
 func Parse(get func(name string) string, names ...string) (*Config, error) {
-	c := &Config{StallWarning: 30 * time.Second, SpinLimit: 10 * time.Minute, Overlap: true, CopyEngine: CopyLarge}
+	c := &Config{StallWarning: 30 * time.Second, SpinLimit: 10 * time.Minute, Record: 512,
+		VerdictAfter: 2 * time.Second, Overlap: true, CopyEngine: CopyLarge,
+		IB: DefaultIB}
 	var errs []error
 	for i := range table {
 		v := &table[i]

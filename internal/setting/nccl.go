@@ -14,22 +14,32 @@ var honoured = []Honoured{
 		"rank 0 serves it. Set `GOCCL_SECRET` too, or strangers who know the address and the user's id can join"},
 	{"`NCCL_SOCKET_IFNAME`, `NCCL_SOCKET_FAMILY`", "as in NCCL; `GOCCL_…` of the same names win"},
 	{"`NCCL_HOSTID`", "as `GOCCL_HOSTID`, which wins"},
-	{"`NCCL_MAX_CTAS`", "as `GOCCL_MAX_CTAS`, which wins"},
+	{"`NCCL_NET`, `NCCL_NET_PLUGIN`", "as `GOCCL_NET` and `GOCCL_NET_PLUGIN`, which win"},
+	{"`NCCL_MIN_CTAS`, `NCCL_MAX_CTAS`", "as `GOCCL_MIN_CTAS` and `GOCCL_MAX_CTAS`, which win"},
+	{"`NCCL_PROFILER_PLUGIN`, `NCCL_TUNER_PLUGIN`", "a library, or the x of `libnccl-profiler-x.so` and " +
+		"`libnccl-tuner-x.so`; `none`: no plugin ([from NCCL](nccl-migration.md#plugins))"},
+	{"`NCCL_GRAPH_STREAM_ORDERING`", "`0`: as `ncclConfig_t.graphStreamOrdering` 0, which wins"},
+	{"`NCCL_IB_DISABLE`, `NCCL_IB_HCA`, `NCCL_IB_GID_INDEX`, `NCCL_IB_SL`, `NCCL_IB_TC`, `NCCL_IB_TIMEOUT`, " +
+		"`NCCL_IB_RETRY_CNT`", "as in NCCL, but for other defaults of the last two; `GOCCL_…` of the same names win"},
 	{"`NCCL_GRAPH_MIXING_SUPPORT`", "`0`: launches of CUDA graphs are not ordered with other work of their " +
 		"communicator ([what that means](nccl-migration.md#streams-and-cuda-graphs)); also " +
 		"`ncclConfig_t.graphUsageMode` 0 and 1"},
 	{"`NCCL_COMM_BLOCKING`", "`0` or `1` overrides `ncclConfig_t.blocking`"},
+	{"`NCCL_P2P_DISABLE`, `NCCL_P2P_LEVEL`", "as in NCCL: GPUs whose peer access is disabled, or that are further " +
+		"apart than the level, exchange data through host memory ([links](links.md))"},
+	{"`NCCL_SHM_DISABLE`", "as in NCCL: no link through host memory"},
 	{"`NCCL_NVLS_ENABLE`", "there is no multicast in goccl, so `0` holds always; other values change nothing"},
 }
 
 var ignored = []Ignored{
 	{Warns: true,
-		Names: []string{"NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_MIN_CTAS", "NCCL_CTA_POLICY", "NCCL_MIN_NCHANNELS",
-			"NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE", "NCCL_TUNER_*"}, Why: "`GOCCL_ALGO` and `GOCCL_TUNING` choose"},
-	{Warns: true, Names: []string{"NCCL_P2P_*", "NCCL_SHM_DISABLE", "NCCL_TOPO_*", "NCCL_GRAPH_FILE"},
-		Why: "ranks use NVLink, or PCIe between GPUs with peer access; other ways do not exist"},
-	{Warns: true, Names: []string{"NCCL_NET", "NCCL_NET_*", "NCCL_IB_*", "NCCL_CROSS_NIC", "NCCL_COLLNET_ENABLE"},
-		Why: "collectives stay on one host so far"},
+		Names: []string{"NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_CTA_POLICY", "NCCL_MIN_NCHANNELS",
+			"NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE"}, Why: "`GOCCL_ALGO` and `GOCCL_TUNING` choose"},
+	{Warns: true, Names: []string{"NCCL_P2P_DIRECT_DISABLE", "NCCL_P2P_USE_CUDA_MEMCPY", "NCCL_P2P_READ_ENABLE",
+		"NCCL_SHM_USE_CUDA_MEMCPY", "NCCL_SHM_LOCALITY", "NCCL_TOPO_*", "NCCL_GRAPH_FILE"},
+		Why: "each pair of GPUs uses the best link that works, found by a probe; `GOCCL_LINK` forces one"},
+	{Warns: true, Names: []string{"NCCL_NET_*", "NCCL_IB_*", "NCCL_CROSS_NIC", "NCCL_COLLNET_ENABLE"},
+		Why: "`GOCCL_NET` chooses the network between hosts; the other `NCCL_NET_…` and `NCCL_IB_…` have no counterpart"},
 	{Warns: true, Names: []string{"NCCL_CUMEM_*", "NCCL_WIN_ENABLE"}, Why: "every buffer works, registered or not"},
 	{Names: []string{"NCCL_GRAPH_REGISTER", "NCCL_LOCAL_REGISTER"}, Why: "registration is a hint"},
 	{Warns: true, Names: []string{"NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_LAUNCH_MODE"},
@@ -39,7 +49,7 @@ var ignored = []Ignored{
 	{Names: []string{"NCCL_CHECK_POINTERS", "NCCL_CHECK_MODE"},
 		Why: "arguments are always checked; `GOCCL_CHECK=1` compares them between ranks"},
 	{Warns: true, Names: []string{"NCCL_CONF_FILE"}, Why: "there are no configuration files, `/etc/nccl.conf` included"},
-	{Names: []string{"NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_TIMESTAMP_*", "NCCL_RAS_*", "NCCL_PROFILER_*"},
+	{Names: []string{"NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_TIMESTAMP_*", "NCCL_RAS_*"},
 		Why: "do not exist here"},
 }
 
@@ -51,12 +61,18 @@ func NCCL() ([]Honoured, []Ignored) { return honoured, ignored }
 func Unread(environ []string) (names []string) {
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
-		if value != "" && slices.ContainsFunc(ignored, func(g Ignored) bool { return g.Warns && g.covers(name) }) {
+		if value != "" && !read(name) &&
+			slices.ContainsFunc(ignored, func(g Ignored) bool { return g.Warns && g.covers(name) }) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// read reports whether the table has a name of NCCL's: a pattern of ignored names may cover it too.
+func read(name string) bool {
+	return slices.ContainsFunc(table, func(v Variable) bool { return v.Alias == name })
 }
 
 // covers reports whether a row has a name, or a pattern for it.

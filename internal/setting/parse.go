@@ -37,6 +37,22 @@ func duration(field func(*Config) *time.Duration) setter {
 	}
 }
 
+func signalOf(field func(*Config) *string) setter {
+	return func(c *Config, s string) bool {
+		name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
+		n, err := strconv.Atoi(name)
+		switch name {
+		case "USR1", "USR2", "HUP", "WINCH":
+		default:
+			if err != nil || n < 1 || n > 64 {
+				return false
+			}
+		}
+		*field(c) = name
+		return true
+	}
+}
+
 const wantPositive = "a duration of more than nothing, such as 30s, or seconds"
 
 func positive(field func(*Config) *time.Duration) setter {
@@ -71,13 +87,27 @@ func choice[T any](field func(*Config) *T, values map[string]T) setter {
 	}
 }
 
-func setMaxCTAs(c *Config, s string) bool {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n == 0 {
-		return false
+func blocks(field func(*Config) *uint16) setter {
+	return func(c *Config, s string) bool {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil || n == 0 {
+			return false
+		}
+		*field(c) = uint16(n)
+		return true
 	}
-	c.MaxCTAs = uint16(n)
-	return true
+}
+
+// number parses a number from least to most.
+func number(field func(*Config) *int, least, most int) setter {
+	return func(c *Config, s string) bool {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < least || n > most {
+			return false
+		}
+		*field(c) = n
+		return true
+	}
 }
 
 // setGraphMixing obeys NCCL's variable as NCCL does: only 0 means anything.
@@ -97,4 +127,31 @@ func noProgress(off func(string) bool) setter {
 		c.NoProgress = c.NoProgress || off(s)
 		return true
 	}
+}
+
+// ncclSwitch is on for all numbers but 0, as in NCCL. Text that is no number changes nothing, as in NCCL.
+func ncclSwitch(field func(*Config) *bool) setter {
+	return func(c *Config, s string) bool {
+		n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 64)
+		*field(c) = err == nil && n != 0
+		return true
+	}
+}
+
+// p2pLevels are NCCL's names. Its old numbers are the second row; larger numbers are 5.
+var (
+	p2pLevels = map[string]P2PLevel{"LOC": P2PNever, "NVL": P2PNVLink, "NVB": P2PNVLink, "PIX": P2PSwitch,
+		"PXB": P2PSwitches, "PHB": P2PHostBridge, "NODE": P2PHostBridge, "SYS": P2PSystem}
+	oldP2PLevels = []P2PLevel{P2PNever, P2PSwitch, P2PSwitches, P2PHostBridge, P2PSystem, P2PSystem}
+)
+
+// setP2PLevel obeys NCCL's variable. NCCL warns about another text and goes on; so does goccl doctor here.
+func setP2PLevel(c *Config, s string) bool {
+	s = strings.TrimSpace(s)
+	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
+		c.P2PLevel = oldP2PLevels[min(n, len(oldP2PLevels)-1)]
+		return true
+	}
+	c.P2PLevel = p2pLevels[strings.ToUpper(s)]
+	return true
 }

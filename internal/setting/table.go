@@ -17,6 +17,24 @@ var table = []Variable{
 	{Name: "GOCCL_SPIN_LIMIT", Default: "`10m`", Want: wantDuration, Brief: "deadline of one wait in a kernel",
 		Doc: "how long one wait inside a kernel may take before it gives up; `0`: until an abort",
 		set: duration(func(c *Config) *time.Duration { return &c.SpinLimit })},
+	{Name: "GOCCL_RECORD", Default: "`512`", Want: "a number from 0 to 65536", Brief: "size of the flight recorder",
+		Doc: "how many of the last collectives, and of the last sends and receives, of each communicator the " +
+			"[flight recorder](flight-recorder.md) holds; `0`: it is off, and there are no verdicts",
+		set: number(func(c *Config) *int { return &c.Record }, 0, 65536)},
+	{Name: "GOCCL_RECORD_DIR", Default: "memory", Brief: "folder for records that remain after a crash",
+		Doc: "a folder in which the flight recorder has its file, which remains when the process crashes, is killed or a " +
+			"communicator fails; `goccl trace` reads it. Without it the records are in memory",
+		set: text(func(c *Config) *string { return &c.RecordDir })},
+	{Name: "GOCCL_RECORD_SIGNAL", Default: "none", Want: "USR1, USR2, HUP, WINCH or a number from 1 to 64",
+		Brief: "signal that writes the records",
+		Doc: "a signal, as `USR2`, at which the process writes its records and stacks, as text into the log and as files " +
+			"into `GOCCL_RECORD_DIR` if that is set",
+		set: signalOf(func(c *Config) *string { return &c.RecordSignal })},
+	{Name: "GOCCL_VERDICT_AFTER", Default: "`2s`", Want: wantDuration, Brief: "wait after which ranks find out the reason",
+		Doc: "how long an operation waits, and at least 20 times its usual time, before the ranks compare their records " +
+			"and log which rank it waits for, why, and what to do. `0`: never. With `GOCCL_OP_TIMEOUT` it is at most " +
+			"half of that",
+		set: duration(func(c *Config) *time.Duration { return &c.VerdictAfter })},
 	{Name: "GOCCL_SECRET", Default: "derived from address and user, which is weak", Brief: "secret of the job",
 		Doc: "what ranks prove to each other when they join by address; without it goccl warns once, because others can " +
 			"pose as ranks. `goccl run` sets a fresh one",
@@ -30,6 +48,24 @@ var table = []Variable{
 		Doc: "`AF_INET` or `AF_INET6`, as `NCCL_SOCKET_FAMILY`, which is read when this one is not set; anything else " +
 			"is refused",
 		set: choice(func(c *Config) *int { return &c.Family }, map[string]int{"AF_INET": 4, "4": 4, "AF_INET6": 6, "6": 6})},
+	{Name: "GOCCL_NET", Alias: "NCCL_NET", Default: "the first that every rank has: plugin, ib, tcp",
+		Brief: "network between hosts",
+		Doc: "forces the network between hosts: `tcp` (or `Socket`), `ib`, `plugin` or the plugin's own name; the same on " +
+			"every rank. As `NCCL_NET`, which is read when this one is not set",
+		set: text(func(c *Config) *string { return &c.Net })},
+	{Name: "GOCCL_NET_PLUGIN", Alias: "NCCL_NET_PLUGIN", Default: "`libnccl-net.so`", Brief: "plugin of the network",
+		Doc: "the plugin that carries data between hosts: a file, or the NAME of `libnccl-net-NAME.so`; `none`: no plugin. " +
+			"As `NCCL_NET_PLUGIN`, which is read when this one is not set",
+		set: text(func(c *Config) *string { return &c.NetPlugin })},
+	{Name: "GOCCL_NET_SOCKETS", Default: "a quarter of the processors, 1 to 4", Want: "a number from 1 to 63",
+		Brief: "TCP connections for large messages",
+		Doc: "over TCP, how many connections carry the large messages of a pair of ranks, beside one for small messages. " +
+			"The smaller number of the two sides holds",
+		set: number(func(c *Config) *int { return &c.NetSockets }, 1, 63)},
+	{Name: "GOCCL_NET_ENCRYPT", Default: "`0`", Want: wantSwitch, Brief: "encrypts data between hosts",
+		Doc: "`1`: over TCP, data between hosts is encrypted, at a fraction of the speed. Connections are authenticated in " +
+			"any case. It is enough if one side of a connection wants it",
+		set: flag(func(c *Config) *bool { return &c.NetEncrypt })},
 	{Name: "GOCCL_HOSTID", Alias: "NCCL_HOSTID", Default: "found out", Brief: "identity of the host",
 		Doc: "which ranks are on one host, as `NCCL_HOSTID`, which is read when this one is not set. Without either, " +
 			"ranks are on one host if a unix socket leads from one to the other: containers need one network namespace, " +
@@ -46,11 +82,15 @@ var table = []Variable{
 			"(programmatic dependent launch)",
 		set: flag(func(c *Config) *bool { return &c.Overlap })},
 	{Name: "GOCCL_TUNING", Default: "embedded tables", Brief: "file of measured choices",
-		Doc: "a file of measured choices on GPUs, in the form of `algorithm/nvlink/tables`; the same on every rank",
+		Doc: "a file of measured choices on GPUs, in the form of `engine/nvlink/tables`; the same on every rank",
 		set: text(func(c *Config) *string { return &c.Tuning })},
 	{Name: "GOCCL_PLAN_DIR", Default: "none", Brief: "folder of plans to register",
 		Doc: "a folder of plans (`*.json`) that every communicator of as many ranks registers; the same on all ranks",
 		set: text(func(c *Config) *string { return &c.PlanDir })},
+	{Name: "GOCCL_PLAN_CERTIFICATES", Default: "none", Brief: "folder that remembers which plans are proven",
+		Doc: "a folder in which processes note which plans they have proven, with which verifier, so that others of the " +
+			"same user need not prove them again. It must belong to the user, who alone may write it; else it is not used",
+		set: text(func(c *Config) *string { return &c.PlanCertificates })},
 	{Name: "GOCCL_MAX_CTAS", Alias: "NCCL_MAX_CTAS", Default: "as many as is fastest",
 		Want:  "a number of thread blocks, from 1 to 65535",
 		Brief: "the most thread blocks of a collective on GPUs",
@@ -58,7 +98,13 @@ var table = []Variable{
 			"with one busy thread each). The smallest number of any rank holds. Fewer leave more of the GPU to others: " +
 			"kernels of two communicators that run at the same time, in another order on another rank, must fit on it " +
 			"together, or they wait for each other until `GOCCL_OP_TIMEOUT`",
-		set: setMaxCTAs},
+		set: blocks(func(c *Config) *uint16 { return &c.MaxCTAs })},
+	{Name: "GOCCL_MIN_CTAS", Alias: "NCCL_MIN_CTAS", Default: "as few as is fastest",
+		Want:  "a number of thread blocks, from 1 to 65535",
+		Brief: "the fewest thread blocks of a collective on GPUs",
+		Doc: "on GPUs, the fewest thread blocks of a collective's kernel (packets, the ring), as far as each of them " +
+			"still has work and `GOCCL_MAX_CTAS` allows. The largest number of any rank holds",
+		set: blocks(func(c *Config) *uint16 { return &c.MinCTAs })},
 	{Name: "GOCCL_COPY_ENGINE", Default: "large slices", Want: "0 (never), 1 (from 1 MiB a slice), or nothing (large " +
 		"slices)",
 		Brief: "from where copy engines do what kernels do, in windows on GPUs",
@@ -66,6 +112,39 @@ var table = []Variable{
 			"[window](windows.md) go by the copy engines. `0`: never; `1`: from 1 MiB. The least that any rank wants holds " +
 			"for all",
 		set: choice(func(c *Config) *Copies { return &c.CopyEngine }, map[string]Copies{"0": CopyNever, "1": CopyAlways})},
+	{Name: "GOCCL_LINK", Default: "the best that works", Want: "nvlink, pcie, host or net",
+		Brief: "forces the link between the GPUs of a host",
+		Doc: "forces the link between the GPUs of a host: `nvlink`, `pcie` (peer access), `host` (page-locked host " +
+			"memory), `net`. Set-up fails, with the reason, if it does not work. The same on every rank",
+		set: choice(func(c *Config) *Link { return &c.Link }, map[string]Link{"nvlink": LinkNVLink, "pcie": LinkPCIe,
+			"host": LinkHost, "net": LinkNet})},
+	{Name: "GOCCL_IB_DISABLE", Alias: "NCCL_IB_DISABLE", Default: "`0`", Want: wantSwitch, Brief: "no RDMA adapters",
+		Doc: "`1`: RDMA adapters (InfiniBand, RoCE) are not used",
+		set: flag(func(c *Config) *bool { return &c.IB.Disabled })},
+	{Name: "GOCCL_IB_HCA", Alias: "NCCL_IB_HCA", Default: "all with a link", Brief: "RDMA adapters",
+		Doc: "RDMA adapters to use: a comma-separated list of name prefixes, each with `:port` if wanted, as " +
+			"`NCCL_IB_HCA`; `=` in front means whole names, `^` all but these",
+		set: text(func(c *Config) *string { return &c.IB.Adapters })},
+	{Name: "GOCCL_IB_GID_INDEX", Alias: "NCCL_IB_GID_INDEX", Default: "chosen", Want: "a number from 0 to 255",
+		Brief: "address of an RDMA port",
+		Doc: "index in the table of addresses of an RDMA port. Else on Ethernet the first of RoCE v2 with an IPv4 " +
+			"address, then RoCE v2 with an IPv6 address; on InfiniBand the first",
+		set: number(func(c *Config) *int { return &c.IB.GIDIndex }, 0, 255)},
+	{Name: "GOCCL_IB_SL", Alias: "NCCL_IB_SL", Default: "`0`", Want: "a number from 0 to 15",
+		Brief: "service level of RDMA packets", Doc: "service level of RDMA packets",
+		set: number(func(c *Config) *int { return &c.IB.ServiceLevel }, 0, 15)},
+	{Name: "GOCCL_IB_TC", Alias: "NCCL_IB_TC", Default: "`0`", Want: "a number from 0 to 255",
+		Brief: "traffic class of RDMA packets", Doc: "traffic class of RDMA packets (DSCP and ECN bits of RoCE v2)",
+		set: number(func(c *Config) *int { return &c.IB.TrafficClass }, 0, 255)},
+	{Name: "GOCCL_IB_TIMEOUT", Alias: "NCCL_IB_TIMEOUT", Default: "`16`", Want: "a number from 1 to 31",
+		Brief: "time until an RDMA packet is sent again",
+		Doc: "an RDMA packet is sent again after 4.096 µs · 2^this, 268 ms by default. With `GOCCL_IB_RETRY_CNT` it says " +
+			"when a silent peer counts as dead: after 1.9 s; with NCCL's defaults after 34 s",
+		set: number(func(c *Config) *int { return &c.IB.Timeout }, 1, 31)},
+	{Name: "GOCCL_IB_RETRY_CNT", Alias: "NCCL_IB_RETRY_CNT", Default: "`6`", Want: "a number from 0 to 7",
+		Brief: "how often an RDMA packet is sent again",
+		Doc:   "how often an RDMA packet is sent again. Software RDMA (rxe) takes 7 for always",
+		set:   number(func(c *Config) *int { return &c.IB.Retries }, 0, 7)},
 	{Name: "GOCCL_CACHE_DIR", Default: "the user's cache folder", Brief: "cache of compiled kernels",
 		Doc: "where kernels compiled at run time are kept; `off`: nowhere",
 		set: text(func(c *Config) *string { return &c.CacheDir })},
@@ -110,6 +189,8 @@ var table = []Variable{
 	{Name: "GOCCL_FULL", Section: Tests, Brief: "long tests", set: text(func(c *Config) *string { return &c.Full }),
 		Doc: "`1`: `make test` and `go test` also run what takes long: kernels of every architecture, plans of 64 " +
 			"ranks, soaks"},
+	{Name: "GOCCL_FAKE_SEED", Section: Tests, Default: "many seeds",
+		Doc: "of tests over the fake network: runs the schedule of this seed only; a test that fails names it"},
 	{Name: "GOCCL_AGAINST", Section: Tests, Default: "the library that pip installed",
 		Doc: "of `gpu.sh`: the `libnccl.so.2` to measure beside"},
 	{Name: "NCCL_TESTS", Section: Tests, Default: "none", Doc: "of `gpu.sh`: the folder of nccl-tests' programs"},
@@ -126,5 +207,11 @@ var table = []Variable{
 	{Name: "NCCL_DEBUG_FILE", Section: Internal, set: text(func(c *Config) *string { return &c.DebugFile })},
 	{Name: "NCCL_GRAPH_MIXING_SUPPORT", Section: Internal, set: setGraphMixing},
 	{Name: "NCCL_COMM_BLOCKING", Section: Internal},
+	{Name: "NCCL_GRAPH_STREAM_ORDERING", Section: Internal},
+	{Name: "NCCL_PROFILER_PLUGIN", Section: Internal},
+	{Name: "NCCL_TUNER_PLUGIN", Section: Internal},
+	{Name: "NCCL_P2P_DISABLE", Section: Internal, set: ncclSwitch(func(c *Config) *bool { return &c.NoP2P })},
+	{Name: "NCCL_SHM_DISABLE", Section: Internal, set: ncclSwitch(func(c *Config) *bool { return &c.NoHostMemory })},
+	{Name: "NCCL_P2P_LEVEL", Section: Internal, set: setP2PLevel},
 	{Name: "GOCCL_PERF_TERMINAL", Section: Internal, set: text(func(c *Config) *string { return &c.Terminal })},
 }

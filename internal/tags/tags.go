@@ -11,8 +11,11 @@ const (
 	CheckSend = 0 // goccl, checker: signatures of senders
 	CheckRecv = 1 // goccl, checker: signatures of receivers
 	Notice    = 2 // goccl, notices: this rank has aborted or closed
-	Window    = 4 // algorithm/nvlink: the user's windows (share.Windows)
+	Window    = 4 // engine/nvlink: the user's windows (share.Windows)
 	Agreement = 5 // goccl, Shrink: internal/agreement
+	Links     = 6 // engine/hosts/links: the two halves of a connection
+	Flat      = 7 // goccl, Comm.RegisterFlat: share.Windows
+	Verdict   = 9 // goccl, watchdog: records that ranks compare
 )
 
 // MostOfUser is the largest tag of a user of primitive.Communicator.

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/goccl/goccl/internal/netns"
 )
 
 // Cable is the name of the interface that connects the two hosts of Hosts, at both ends.
-const Cable = "cable"
+const Cable = netns.Cable
 
 var hostCount atomic.Int32
 

@@ -126,6 +126,11 @@ GOCCL_DEVICE void ownLane(const AllToAllVArgs& a, uint32_t block) {
   if (threadIdx.x == 0) *counter = epoch;
 }
 
+template <class A, class B>
+constexpr bool same = false;
+template <class A>
+constexpr bool same<A, A> = true;
+
 // allToAllV: Words for messages whose address and size are multiples of 8, Bytes for all others.
 template <class Words, class Bytes>
 GOCCL_DEVICE void allToAllV(const AllToAllVArgs& a) {
@@ -135,20 +140,19 @@ GOCCL_DEVICE void allToAllV(const AllToAllVArgs& a) {
   uint32_t peer = send ? a.rank + step : a.rank + a.nranks - step;
   if (peer >= a.nranks) peer -= a.nranks;
   const Message m = messageOf(a, send, peer);
-  const bool words = ((m.address | m.bytes) & 7) == 0;
-  const uint32_t used = channelsOf(a, m.bytes);
+  const bool words = !same<Words, Bytes> && ((m.address | m.bytes) & 7) == 0;
+  const uint32_t used = channelsOf<Words>(a, m.bytes);
   for (uint32_t channel = block; channel < used; channel += a.channels) {
     uint32_t* counter = counterOf(a, peer, send, channel, p2pChannels);
-    uint32_t k = *counter;
+    uint32_t k = send ? 0 : *counter;
     Status s;
-    if (send) {
-      uint32_t taken = loadRelaxed<Scope::sys>(creditOf(a, a.rank, peer, channel));
-      s = words ? sendPieces<Words>(a, m, peer, channel, k, taken) : sendPieces<Bytes>(a, m, peer, channel, k, taken);
-    } else {
+    if (send)
+      s = words ? sendPieces<Words>(a, m, peer, channel, counter, k)
+                : sendPieces<Bytes>(a, m, peer, channel, counter, k);
+    else
       s = words ? receivePieces<Words>(a, m, peer, channel, k) : receivePieces<Bytes>(a, m, peer, channel, k);
-    }
     const bool stop = __syncthreads_or(s != statusOk);
-    if (threadIdx.x == 0) *counter = k;
+    if (threadIdx.x == 0) *counter = send ? *counter + k : k;
     if (stop) return;
   }
 }

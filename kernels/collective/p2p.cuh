@@ -7,8 +7,8 @@
 // how many channels it uses; piece i travels on channel i mod that number.
 //
 //   sender     1. each warp waits until the receiver has taken piece k−depth
-//              2. stores the piece as LL128 lines, flag = k+1
-//   receiver   1. waits for the lines, thread by thread, and stores the data
+//              2. stores the piece as packets (LL128; LL for ranks without NVLink), flag = k+1
+//   receiver   1. waits for the packets, thread by thread, and stores the data
 //              2. after a block barrier, one thread posts the credit, a word in the sender's window: all loads of the
 //                 piece have returned their values
 //
@@ -24,9 +24,10 @@ namespace collective {
 
 constexpr uint32_t p2pChannels = 32;
 constexpr uint32_t p2pDepth = 4;
-constexpr uint32_t p2pUnits = 1024;                              // of a piece
-constexpr uint32_t p2pPieceBytes = p2pUnits / 8 * ll128Payload;  // 15360 of data
-constexpr uint32_t p2pSlotBytes = p2pUnits * 16;                 // 16384 in the window
+constexpr uint32_t p2pUnits = 1024;               // of a piece
+constexpr uint32_t p2pSlotBytes = p2pUnits * 16;  // 16384 in the window
+template <class Packet>
+constexpr uint32_t p2pPieceBytes = Packet::payload(p2pUnits);  // of data: LL128 15360, LL 8192
 constexpr uint32_t p2pMaxMessages = 128;
 constexpr uint32_t p2pFewMessages = 16;
 constexpr uint32_t p2pMaxLanes = 2 * maxRanks;  // both directions of every peer, and the rank to itself
@@ -79,18 +80,20 @@ GOCCL_DEVICE uint64_t creditOffset(const P2PHead& a, uint32_t target, uint32_t c
 
 // channelsOf spreads a message over more channels the larger it is; both sides use it. With many ranks fewer channels
 // keep all blocks resident.
+template <class Packet>
 GOCCL_DEVICE uint32_t channelsOf(const P2PHead& a, uint64_t bytes) {
-  const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes;
+  const uint64_t pieces = (bytes + p2pPieceBytes<Packet> - 1) / p2pPieceBytes<Packet>;
   const uint32_t most = a.nranks <= 8 ? p2pChannels : p2pChannels / 2;
   return pieces < most ? static_cast<uint32_t>(pieces) : most;
 }
 
 // pieceSize is the size of the pieces of a message but the last: such that all its channels have the same number of
-// them, and whole lines for a warp.
+// them, and whole units for a warp.
+template <class Packet>
 GOCCL_DEVICE uint32_t pieceSize(const P2PHead& a, uint64_t bytes) {
-  constexpr uint32_t least = 4 * ll128Payload;
-  static_assert(p2pPieceBytes % least == 0, "rounded up it is at most the largest");
-  const uint64_t pieces = (bytes + p2pPieceBytes - 1) / p2pPieceBytes, channels = channelsOf(a, bytes),
+  constexpr uint32_t least = Packet::payload(32), most = p2pPieceBytes<Packet>;
+  static_assert(most % least == 0, "rounded up it is at most the largest");
+  const uint64_t pieces = (bytes + most - 1) / most, channels = channelsOf<Packet>(a, bytes),
                  slots = (pieces + channels - 1) / channels * channels;
   return (static_cast<uint32_t>((bytes + slots - 1) / slots) + least - 1) / least * least;
 }
@@ -100,13 +103,18 @@ GOCCL_DEVICE uint32_t pieceSize(const P2PHead& a, uint64_t bytes) {
 GOCCL_DEVICE uint32_t pieceFlag(uint32_t k) { return k + 1 + (k == 0xffffffffu); }
 
 // Pieces are the pieces of a message that go through one channel: first, first + stride, … of all.
+template <class Packet>
 struct Pieces {
   const Message& m;
   uint64_t all, index;
   uint32_t size, stride;
 
+  // A message of one piece needs no divisions, which take a tenth of a microsecond together.
   GOCCL_DEVICE Pieces(const P2PHead& a, const Message& message, uint32_t channel)
-      : m(message), index(channel), size(pieceSize(a, m.bytes)), stride(channelsOf(a, m.bytes)) {
+      : m(message), all(1), index(channel), size(p2pPieceBytes<Packet>), stride(1) {
+    if (m.bytes <= size) return;
+    size = pieceSize<Packet>(a, m.bytes);
+    stride = channelsOf<Packet>(a, m.bytes);
     all = (m.bytes + size - 1) / size;
   }
   GOCCL_DEVICE bool more() const { return index < all; }
@@ -123,66 +131,75 @@ GOCCL_DEVICE uint32_t* creditOf(const P2PHead& a, uint32_t of, uint32_t by, uint
   return reinterpret_cast<uint32_t*>(a.window[of] + creditOffset(a, by, channel));
 }
 
-// sendPieces needs no block barrier: every warp looks at the credit for itself. taken is what it last saw there.
-template <class Line>
-GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k,
-                               uint32_t& taken) {
+// sendPieces needs no block barrier: every warp looks at the credit for itself. done counts the pieces that this launch
+// has sent through the channel. The counter, the credit and the data are loaded together, so that they take the time of
+// one load: nothing before the data depends on the other two. Ranks that use LL may have their windows in host memory,
+// from which a load takes longer than a message: they begin with the credit that an earlier message has seen. It lies
+// beside the counter. Credits only grow, so an old one is safe.
+template <class Packet>
+GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel,
+                               uint32_t* counter, uint32_t& done) {
   uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
   const uint32_t* credit = creditOf(a, a.rank, peer, channel);
-  auto room = [&] { return Line::all(static_cast<int32_t>(k - taken) < static_cast<int32_t>(p2pDepth)); };
-  for (Pieces p(a, m, channel); p.more(); p.next(), ++k) {
+  const uint32_t before = loadRelaxed<Scope::gpu>(counter);
+  constexpr bool lines = Packet::group > 1;
+  // The latest that this warp has seen.
+  uint32_t taken = lines ? loadRelaxed<Scope::sys>(credit) : loadRelaxed<Scope::gpu>(counter + 1);
+  for (Pieces<Packet> p(a, m, channel); p.more(); p.next(), ++done) {
     const uint8_t* from = p.data();
     const uint32_t bytes = p.bytes();
-    uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
-    const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
+    const uint32_t units = static_cast<uint32_t>(Packet::units(bytes));
     for (uint32_t base = threadIdx.x; base < units; base += p2pFlight * blockDim.x) {
-      typename Line::Data d[p2pFlight];
+      typename Packet::Data d[p2pFlight];
 #pragma unroll
       for (uint32_t j = 0; j < p2pFlight; ++j)
-        if (base + j * blockDim.x < units) d[j] = Line::load(from, base + j * blockDim.x, bytes);
+        if (base + j * blockDim.x < units) d[j] = Packet::load(from, base + j * blockDim.x, bytes);
+      const uint32_t k = keepBelow(before) + done;
       uint64_t start = 0;
       const Status s = spin(
           [&] {
-            if (room()) return true;
+            if (Packet::all(static_cast<int32_t>(k - taken) < static_cast<int32_t>(p2pDepth))) return true;
             taken = loadRelaxed<Scope::sys>(credit);
             return false;
           },
-          [&] { return Line::join(checkAbort(a.abort, start, credit, waitPacket, peer)); });
+          [&] { return Packet::join(checkAbort(a.abort, start, credit, waitPacket, peer)); });
       if (s != statusOk) return s;
+      uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
 #pragma unroll
       for (uint32_t j = 0; j < p2pFlight; ++j)
-        if (base + j * blockDim.x < units) Line::send(slot, base + j * blockDim.x, d[j], pieceFlag(k));
+        if (base + j * blockDim.x < units) Packet::send(slot, base + j * blockDim.x, d[j], pieceFlag(k));
     }
   }
+  if (!lines && threadIdx.x == 0) storeRelaxed<Scope::gpu>(counter + 1, taken);
   return statusOk;
 }
 
-template <class Line>
+template <class Packet>
 GOCCL_DEVICE Status receivePieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
   const uint8_t* ring = a.window[a.rank] + ringOffset(peer, channel);
   uint32_t* credit = creditOf(a, peer, a.rank, channel);
-  for (Pieces p(a, m, channel); p.more(); p.next(), ++k) {
+  for (Pieces<Packet> p(a, m, channel); p.more(); p.next(), ++k) {
     uint8_t* to = p.data();
     const uint32_t bytes = p.bytes();
     const uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
-    const uint32_t units = static_cast<uint32_t>(Line::units(bytes));
+    const uint32_t units = static_cast<uint32_t>(Packet::units(bytes));
     Status s = statusOk;
     for (uint32_t base = threadIdx.x; base < units && s == statusOk; base += p2pFlight * blockDim.x) {
-      typename Line::Data d[p2pFlight];
+      typename Packet::Data d[p2pFlight];
       uint64_t start = 0;
       s = spin(
           [&] {
             bool fresh = true;
 #pragma unroll
             for (uint32_t j = 0; j < p2pFlight; ++j)
-              if (base + j * blockDim.x < units) d[j] = Line::fetch(slot, base + j * blockDim.x, pieceFlag(k), fresh);
-            return Line::all(fresh);
+              if (base + j * blockDim.x < units) d[j] = Packet::fetch(slot, base + j * blockDim.x, pieceFlag(k), fresh);
+            return Packet::all(fresh);
           },
-          [&] { return Line::join(checkAbort(a.abort, start, slot, waitPacket, peer)); });
+          [&] { return Packet::join(checkAbort(a.abort, start, slot, waitPacket, peer)); });
       if (s != statusOk) break;
 #pragma unroll
       for (uint32_t j = 0; j < p2pFlight; ++j)
-        if (base + j * blockDim.x < units) Line::store(to, base + j * blockDim.x, bytes, d[j]);
+        if (base + j * blockDim.x < units) Packet::store(to, base + j * blockDim.x, bytes, d[j]);
     }
     if (__syncthreads_or(s != statusOk)) return statusAborted;
     if (threadIdx.x == 0) storeRelaxed<Scope::sys>(credit, k + 1);
@@ -196,7 +213,7 @@ GOCCL_DEVICE uint32_t* counterOf(const P2PHead& a, uint32_t peer, uint32_t send,
 }
 
 // pointToPoint: block b serves the lane and channel that b falls into.
-template <class Line, class Lists>
+template <class Packet, class Lists>
 GOCCL_DEVICE void pointToPoint(const Lists& a) {
   uint32_t l = 0, channel = blockIdx.x;
   while (channel >= a.lane[l].channels) channel -= a.lane[l++].channels;
@@ -210,17 +227,20 @@ GOCCL_DEVICE void pointToPoint(const Lists& a) {
     return;
   }
   uint32_t* counter = counterOf(a, lane.peer, lane.send, channel, p2pChannels);
-  uint32_t k = *counter;
-  uint32_t taken = loadRelaxed<Scope::sys>(creditOf(a, a.rank, lane.peer, channel));
+  uint32_t k = lane.send ? 0 : *counter;  // see sendPieces
   for (uint32_t i = 0; i < lane.count; ++i) {
     const Message m = a.message[lane.first + i];
-    if (channel >= channelsOf(a, m.bytes)) continue;
-    Status s = lane.send ? sendPieces<Line>(a, m, lane.peer, channel, k, taken)
-                         : receivePieces<Line>(a, m, lane.peer, channel, k);
+    if (channel >= channelsOf<Packet>(a, m.bytes)) continue;
+    Status s = lane.send ? sendPieces<Packet>(a, m, lane.peer, channel, counter, k)
+                         : receivePieces<Packet>(a, m, lane.peer, channel, k);
     if (s != statusOk) break;
   }
   __syncthreads();
-  if (threadIdx.x == 0) *counter = k;
+  if (threadIdx.x != 0) return;
+  if (lane.send)
+    addRelaxed<Scope::gpu>(counter, k);  // k counts from 0 here, and nobody waits for the sum
+  else
+    *counter = k;
 }
 
 }  // namespace collective

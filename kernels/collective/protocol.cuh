@@ -8,7 +8,7 @@
 // first half was old and whose second half, with the flag, was new.
 //
 // units(bytes) is how many units carry bytes of data; it is a multiple of group, the number of threads that must stay
-// converged.
+// converged. payload(units) is how many bytes of data units of whole warps carry.
 #pragma once
 
 #include <collective/args.cuh>
@@ -23,8 +23,10 @@ enum class Access { words, bytes };
 // loadUnit reads 8 bytes of data, or fewer at the end; what lies past the end is zero. offset is a multiple of 8.
 template <Access A>
 GOCCL_DEVICE uint2 loadUnit(const uint8_t* base, uint64_t offset, uint64_t bytes) {
-  if (offset >= bytes) return make_uint2(0, 0);
-  return A == Access::words ? loadVec2(base + offset) : loadWord(base + offset, bytes - offset);
+  uint2 v = make_uint2(0, 0);
+  const uint8_t* p = base + offset;  // here, and not in the branch, the compiler computes it while it waits
+  if (offset < bytes) v = A == Access::words ? loadVec2(p) : loadWord(p, bytes - offset);
+  return v;
 }
 
 template <Access A>
@@ -53,6 +55,7 @@ struct LL {
   static constexpr uint32_t group = 1;
   using Data = Data8;
   static GOCCL_DEVICE uint64_t units(uint64_t bytes) { return (bytes + 7) / 8; }
+  static GOCCL_DEVICE constexpr uint32_t payload(uint32_t units) { return units * 8; }
   static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes) {
     return {{loadUnit<A>(base, unit * 8, bytes)}};
   }
@@ -81,6 +84,7 @@ struct LL128 {
   static GOCCL_DEVICE uint64_t units(uint64_t bytes) {
     return (bytes + 4 * ll128Payload - 1) / (4 * ll128Payload) * 32;
   }
+  static GOCCL_DEVICE constexpr uint32_t payload(uint32_t units) { return units / 8 * ll128Payload; }
   static GOCCL_DEVICE uint64_t offset(uint64_t unit) { return (unit >> 3) * ll128Payload + (unit & 7) * 16; }
   static GOCCL_DEVICE Data load(const uint8_t* base, uint64_t unit, uint64_t bytes) {
     const uint64_t o = offset(unit);
@@ -93,7 +97,8 @@ struct LL128 {
     storeUnit<A>(base, o, bytes, d.w[0]);
     if (!ll128HasFlag(unit)) storeUnit<A>(base, o + 8, bytes, d.w[1]);
   }
-  // flag repeats the epoch, so that both halves of the last word say the same.
+  // flag repeats the epoch, so that both halves of the last word say the same. A line must arrive as a whole: where the
+  // flag may come first, a rank takes data of another epoch (internal/test/models, packets with the fault "torn").
   static GOCCL_DEVICE uint64_t flag(uint32_t epoch) { return static_cast<uint64_t>(epoch) << 32 | epoch; }
   static GOCCL_DEVICE void send(uint8_t* slot, uint32_t unit, Data d, uint32_t epoch) {
     ll128Put(slot, unit, d.vector(), flag(epoch));

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "cd674d454f0f640e5a61d5b3e142b091c426844d68d0b9b37c5e9c041ad0adcd",
+	Source:   "12ec7fa7f51f6108a8407412daa699b1b3c43dfa85916ef797775f24947d97d0",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "5ab7c9d2e81512eafa0108b155c310e5264c58b4967345fa885afb587321ce18",
+	Source:   "4d117c6ae8fe9b43b94e61d15d8e6c3cfcd958a75a726d845ad48a6357dd8884",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

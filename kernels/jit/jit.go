@@ -74,7 +74,7 @@ func (c *Compiler) Compile(r Request) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	key := c.key(p)
+	key := c.key(p, included(r.Source, r.Options))
 	c.mu.Lock()
 	e := c.cache[key]
 	if e == nil {
@@ -168,9 +168,8 @@ func chooseArch(known []int, cc int) (arch string, ptx bool, err error) {
 	return fmt.Sprintf("compute_%d", best), true, nil
 }
 
-// key is the hash of all inputs of the output. Files included through -I options are not covered: a user who changes
-// them must also change the source or the options.
-func (c *Compiler) key(p nvrtc.Program) string {
+// key is the hash of all inputs of the output. CUDA's headers are those of the compiler's release.
+func (c *Compiler) key(p nvrtc.Program, files map[string]string) string {
 	h := sha256.New()
 	part := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
 	part(c.Version())
@@ -179,10 +178,12 @@ func (c *Compiler) key(p nvrtc.Program) string {
 	for _, o := range p.Options {
 		part(o)
 	}
-	part("headers")
-	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
-		part(name)
-		part(p.Headers[name])
+	for _, texts := range []map[string]string{p.Headers, files} {
+		part("headers")
+		for _, name := range slices.Sorted(maps.Keys(texts)) {
+			part(name)
+			part(texts[name])
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/goccl/goccl/internal/driver/nvrtc"
@@ -102,6 +99,45 @@ func TestCompileMSCCLPPNames(t *testing.T) {
 	}
 }
 
+// bulkKernel streams tiles through shared memory and adds them to a peer's, with MSCCL++'s names for bulk copies.
+const bulkKernel = `
+#include <mscclpp/bulk_device.hpp>
+extern "C" __global__ void bulk(float* to, const float* from, mscclpp::Bfloat16* half, uint32_t* count, int tiles) {
+#if MSCCLPP_BULK_AVAILABLE
+  __shared__ mscclpp::BulkBarrier barrier;
+  __shared__ alignas(128) float tile[1024];
+  uint32_t phase = 0;
+  if (threadIdx.x == 0) barrier.init();
+  __syncthreads();
+  for (int i = 0; i < tiles && threadIdx.x == 0; ++i) {
+    barrier.expect(2048);
+    barrier.arriveAndExpect(2048);
+    mscclpp::bulkLoad(tile, from + i * 1024, sizeof(tile), barrier);
+    barrier.wait(phase);
+    mscclpp::bulkFence();
+    mscclpp::bulkStore(to + i * 1024, tile, sizeof(tile));
+    mscclpp::bulkReduceStore<float>(to, tile, sizeof(tile));
+    mscclpp::bulkReduceStore<mscclpp::Bfloat16>(half, tile, sizeof(tile));
+    mscclpp::bulkReduceStore<uint32_t, mscclpp::BulkRedOp::Add>(count, tile, sizeof(tile));
+    mscclpp::bulkStoreCommit();
+    mscclpp::bulkStoreWaitSource<0>();
+  }
+  mscclpp::bulkStoreWait();
+  if (threadIdx.x == 0) barrier.invalidate();
+#endif
+}
+`
+
+func TestBulkCopies(t *testing.T) {
+	c := compiler(t)
+	for _, major := range []int{8, 9} {
+		img, err := c.Compile(Request{Source: bulkKernel, Major: major})
+		if err != nil || strings.Contains(img.Log, "warning") {
+			t.Errorf("for %d.0: %+v\n%s", major, err, img.Log)
+		}
+	}
+}
+
 // Each header must stand alone, for every architecture family.
 func TestEveryHeaderCompilesAlone(t *testing.T) {
 	c := compiler(t)
@@ -114,127 +150,6 @@ func TestEveryHeaderCompilesAlone(t *testing.T) {
 			} else if strings.Contains(img.Log, "warning") {
 				t.Errorf("%s for %d.0: %s", name, major, img.Log)
 			}
-		}
-	}
-}
-
-func TestCache(t *testing.T) {
-	c := compiler(t)
-	r := Request{Source: `extern "C" __global__ void k() {}`, Major: 8, Minor: 6}
-	first, err := c.Compile(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := os.ReadDir(c.disk.dir)
-	if err != nil || len(files) != 1 {
-		t.Fatalf("cache holds %v, %v: want one entry", files, err)
-	}
-	path := filepath.Join(c.disk.dir, files[0].Name())
-
-	// From memory, although the file is gone.
-	kept, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if again, err := c.Compile(r); err != nil || !bytes.Equal(again.Data, first.Data) {
-		t.Errorf("memory cache: %v", err)
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("the second Compile built again")
-	}
-
-	// Another Compiler loads it from disk: the content is returned, not a new build.
-	if err := os.WriteFile(path, kept, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	other, err := New(tools)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if data := other.disk.load(files[0].Name()); !bytes.Equal(data, first.Data) {
-		t.Error("disk cache: another content")
-	}
-
-	// A damaged entry is not used and is replaced.
-	kept[len(kept)-1] ^= 1
-	if err := os.WriteFile(path, kept, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if img, err := other.Compile(r); err != nil || !bytes.Equal(img.Data, first.Data) {
-		t.Errorf("damaged entry: %v", err)
-	}
-	if now, err := os.ReadFile(path); err != nil || bytes.Equal(now, kept) {
-		t.Errorf("the damaged entry is still there (%v)", err)
-	}
-
-	// Everything the output depends on changes the key.
-	p, _, err := c.program(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := c.key(p)
-	for what, change := range map[string]func(*Request){
-		"source":  func(r *Request) { r.Source += " " },
-		"name":    func(r *Request) { r.Name = "other.cu" },
-		"arch":    func(r *Request) { r.Minor = 0 },
-		"options": func(r *Request) { r.Options = []string{"-DN=1"} },
-		"headers": func(r *Request) { r.Headers = map[string]string{"mine.h": ""} },
-	} {
-		changed := r
-		change(&changed)
-		p, _, err := c.program(changed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.key(p) == base {
-			t.Errorf("another %s has the same key", what)
-		}
-	}
-}
-
-func TestCacheRefusesASharedFolder(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("GOCCL_CACHE_DIR", dir)
-	if openDiskCache() != nil {
-		t.Error("a folder that everybody can write to was taken")
-	}
-	t.Setenv("GOCCL_CACHE_DIR", "off")
-	if openDiskCache() != nil {
-		t.Error("off was not off")
-	}
-	made := filepath.Join(t.TempDir(), "a", "b")
-	t.Setenv("GOCCL_CACHE_DIR", made)
-	if openDiskCache() == nil {
-		t.Fatal("a folder of ours was refused")
-	}
-	if info, err := os.Stat(made); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("mode %v, %v: want 0700", info.Mode(), err)
-	}
-}
-
-func TestCompileOnce(t *testing.T) {
-	c := compiler(t)
-	var wg sync.WaitGroup
-	images := make([]Image, 8)
-	for i := range images {
-		wg.Go(func() {
-			img, err := c.Compile(Request{Source: `extern "C" __global__ void once() {}`, Major: 9})
-			if err != nil {
-				t.Error(err)
-			}
-			images[i] = img
-		})
-	}
-	wg.Wait()
-	for _, img := range images {
-		if len(img.Data) == 0 || &img.Data[0] != &images[0].Data[0] {
-			t.Fatal("concurrent requests did not share one compilation")
 		}
 	}
 }

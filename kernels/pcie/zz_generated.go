@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "c0daadc9c67a1cfce09fb0bb9c77ae93d9012e31725a5c7f0fdade3fcd27989d",
+	Source:   "7aab220162dd28b90d0c77b45b22a6a3006ddea68cc9d171ccab2b490ed38029",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",
@@ -38,6 +38,9 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_int32",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_int64",
 		"ncclDevKernel_goccl_all_reduce_two_shot_ll_int8",
+		"ncclDevKernel_goccl_all_to_all_v_device_ll",
+		"ncclDevKernel_goccl_point_to_point_few_ll",
+		"ncclDevKernel_goccl_point_to_point_ll",
 		"ncclDevKernel_goccl_reduce_scatter_ll_float64",
 		"ncclDevKernel_goccl_reduce_scatter_ll_float8e4m3",
 		"ncclDevKernel_goccl_reduce_scatter_ll_float8e5m2",

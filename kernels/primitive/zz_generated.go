@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "90bc0191813b59ca89c01ef5213f9c376ce201dbcf038a292907af84e443b3a4",
+	Source:   "7544db6982afcfc9621541e429392dc2377022f9cd24f5aa8dc1b510363de686",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

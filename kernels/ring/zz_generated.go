@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "73828b845b9014f96eaffc045f194a57a4c748be290dc9c18e7ae34cd14f3b58",
+	Source:   "08a3438e333129897dc0303938935eb1bffa58b834690250ed2a80fffb5fb6d0",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "45e0c50babc467ecfb06b70d150347fc3221dba45c1b0d7137b46dd981b025f1",
+	Source:   "73cb199d60b1f8b705658bfc17c934df456d4f433119ee5c087eea15bad49b72",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

@@ -180,7 +180,7 @@ func (l *lane) add(s *plan.Step, e int) {
 	}
 	link := m.links.Index(r.rank, s.Op.ChannelType, s.Channels[e])
 	if q := m.queues[link]; q != nil {
-		q.push(func() bool { m.arrive(link); return true })
+		q.push(func() bool { q.send(func() { m.arrive(link) }); return true })
 		return
 	}
 	m.arrive(link)

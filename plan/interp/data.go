@@ -97,8 +97,14 @@ func flag(launch int) uint32 { return uint32(launch) + 1 }
 // beyond the end of a short input or output chunk; in packets it sends them as zeros, because the reader waits for the
 // whole chunk.
 func (m *machine) move(p piece, launch int, op datatype.Op) {
+	bytes, n := m.gather(p, launch, op)
+	m.scatter(p, launch, bytes, n)
+}
+
+// gather is the first half of move: the bytes, and how many of them exist at both ends.
+func (m *machine) gather(p piece, launch int, op datatype.Op) (acc []byte, n int64) {
 	l := m.layouts[launch]
-	n := l.Alignment
+	n = l.Alignment
 	for _, side := range [][]plan.Place{p.move.Src, p.move.Dst} {
 		for i := range side {
 			if side[i].Plane <= plan.OutputPlane {
@@ -108,13 +114,19 @@ func (m *machine) move(p piece, launch int, op datatype.Op) {
 		}
 	}
 	m.await(p, launch)
-	acc, srcs := make([]byte, l.Alignment), make([][]byte, len(p.move.Src))
+	acc = make([]byte, l.Alignment)
+	srcs := make([][]byte, len(p.move.Src))
 	for i := range p.move.Src {
 		src := make([]byte, l.Alignment)
 		m.load(src, &p.move.Src[i], p, launch, n)
 		srcs[i] = src[:n]
 	}
 	m.reduce(acc[:n], srcs, op)
+	return acc, n
+}
+
+// scatter is the second half.
+func (m *machine) scatter(p piece, launch int, acc []byte, n int64) {
 	for i := range p.move.Dst {
 		m.store(&p.move.Dst[i], acc, p, launch, n)
 	}
@@ -187,11 +199,17 @@ func (m *machine) store(pl *plan.Place, src []byte, p piece, launch int, n int64
 		packets = append(packets, src[x:x+payload]...)
 		packets = binary.LittleEndian.AppendUint32(packets, flag(launch))
 	}
-	// Storing the bytes that are there already changes nothing for a reader, so it conflicts only with what writes them.
+	// Storing the bytes that are there already changes nothing for a reader, so it conflicts only with what writes other
+	// bytes later. Which of two equal packets comes first is an order like that of signals: both are run.
 	write := !bytes.Equal(r.scratch[at:at+int64(len(packets))], packets)
 	if m.trace != nil {
+		m.trace.touch(object{kind: packetsOf, a: r.rank, at: at})
 		for x := int64(0); x < int64(len(packets)); x += payload {
-			m.trace.access(object{kind: scratchOf, a: r.rank, at: at + x}, write, false)
+			if o := (object{kind: scratchOf, a: r.rank, at: at + x}); write {
+				m.trace.write(o)
+			} else {
+				m.trace.repeat(o)
+			}
 		}
 	}
 	copy(r.scratch[at:], packets)

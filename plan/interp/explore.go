@@ -262,7 +262,8 @@ func (p place) String() string {
 	case *lane:
 		return fmt.Sprintf("launch %d, %s (%s), lane %d", p.launch+1, p.in.step.Pos, p.in.step.Op.Name, a.index)
 	case *portQueue:
-		return fmt.Sprintf("a transfer over port channel %d of rank %d", a.m.links.All[a.link].ID, a.m.links.All[a.link].Rank)
+		l := &a.m.links.All[a.link%len(a.m.links.All)]
+		return fmt.Sprintf("a transfer over port channel %d of rank %d", l.ID, l.Rank)
 	case *rankState:
 		return fmt.Sprintf("the caller of rank %d after launch %d", a.rank, p.launch+1)
 	}

@@ -35,7 +35,13 @@ func TestExploreAgreesWithTheVerifier(t *testing.T) {
 		var fault error
 		runs := 0
 		for _, lanes := range []int{1, 2, 3} {
-			e, err := interp.Explore(p, interp.ExploreOptions{Sizes: small(p, even), Lanes: lanes})
+			sizes := small(p, even)
+			e, err := interp.Explore(p, interp.ExploreOptions{Sizes: sizes, Lanes: lanes, Runs: 1024})
+			// two threads that store one packet double the orders in each launch
+			for errors.Is(err, interp.ErrUnexplored) && len(sizes) > 1 {
+				sizes = sizes[1:]
+				e, err = interp.Explore(p, interp.ExploreOptions{Sizes: sizes, Lanes: lanes})
+			}
 			if e != nil {
 				runs += e.Runs
 			}
@@ -50,7 +56,7 @@ func TestExploreAgreesWithTheVerifier(t *testing.T) {
 		switch {
 		case right && fault != nil:
 			t.Errorf("%s is accepted, and: %v", name, fault)
-		case !right && fault == nil && name != "unverified" && name != "packet_twice": // one thread writes the same packet twice: harmless in order
+		case !right && fault == nil && name != "unverified":
 			t.Errorf("%s is refused, and no order of steps shows a fault", name)
 		}
 	}

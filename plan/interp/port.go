@@ -1,12 +1,18 @@
 package interp
 
-import "github.com/goccl/goccl/plan"
+import (
+	"slices"
+
+	"github.com/goccl/goccl/plan"
+)
 
 // portQueue is a port channel and its proxy: transfers and signals run in the order of the pushes, each when the
-// scheduler steps the queue.
+// scheduler steps the queue. The proxy reads the source of a transfer and puts the bytes on the wire, a queue of its
+// own, at whose end they are written: a flush waits for the proxy and not for the wire.
 type portQueue struct {
 	m      *machine
-	link   int
+	link   int // of the wire: from len(links) on
+	wire   *portQueue
 	items  []func() bool // each makes one step and reports whether it is complete
 	actor  int
 	pushed int
@@ -91,7 +97,7 @@ func (l *lane) port(in *instruction) (done, on bool) {
 	return l.stage == 3*len(mine), true
 }
 
-// transfer pushes a copy of pieces. Packets are copied as they are, flags included.
+// transfer pushes a copy of pieces.
 func (m *machine) transfer(q *portQueue, pieces []piece, launch int) {
 	q.push(func() bool {
 		if len(pieces) == 0 {
@@ -99,20 +105,36 @@ func (m *machine) transfer(q *portQueue, pieces []piece, launch int) {
 		}
 		p := pieces[0]
 		pieces = pieces[1:]
-		src, dst := &p.move.Src[0], &p.move.Dst[0]
-		if src.Plane != plan.PacketPlane {
-			m.move(p, launch, 0)
-			return len(pieces) == 0
+		if src := &p.move.Src[0]; src.Plane == plan.PacketPlane {
+			m.copyPackets(q, p, launch)
+		} else {
+			bytes, n := m.gather(p, launch, 0)
+			q.send(func() { m.scatter(p, launch, bytes, n) })
 		}
-		l := m.layouts[launch]
-		from, to := m.ranks[src.Rank], m.ranks[dst.Rank]
-		a := from.places.PacketAt(l, uint64(launch), src.Index+p.j, p.x)
-		b := to.places.PacketAt(l, uint64(launch), dst.Index+p.j, p.x)
+		return len(pieces) == 0
+	})
+}
+
+// send puts a step on the wire.
+func (q *portQueue) send(arrive func()) {
+	q.wire.push(func() bool { arrive(); return true })
+}
+
+// copyPackets copies packets as they are, flags included.
+func (m *machine) copyPackets(q *portQueue, p piece, launch int) {
+	src, dst := &p.move.Src[0], &p.move.Dst[0]
+	l := m.layouts[launch]
+	from, to := m.ranks[src.Rank], m.ranks[dst.Rank]
+	a := from.places.PacketAt(l, uint64(launch), src.Index+p.j, p.x)
+	b := to.places.PacketAt(l, uint64(launch), dst.Index+p.j, p.x)
+	for x := range 2 * l.Alignment / payload {
+		m.trace.read(object{kind: scratchOf, a: from.rank, at: a + x*payload}, false)
+	}
+	packets := slices.Clone(from.scratch[a : a+2*l.Alignment])
+	q.send(func() {
 		for x := range 2 * l.Alignment / payload {
-			m.trace.read(object{kind: scratchOf, a: from.rank, at: a + x*payload}, false)
 			m.trace.write(object{kind: scratchOf, a: to.rank, at: b + x*payload})
 		}
-		copy(to.scratch[b:b+2*l.Alignment], from.scratch[a:a+2*l.Alignment])
-		return len(pieces) == 0
+		copy(to.scratch[b:], packets)
 	})
 }

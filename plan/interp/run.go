@@ -76,7 +76,7 @@ func (m *machine) run() error {
 	}
 }
 
-// actors returns the lanes, then the port queues, then the callers.
+// actors returns the lanes, then the port queues and their wires, then the callers.
 func (m *machine) actors() []actor {
 	var out []actor
 	for _, b := range m.blocks {
@@ -86,8 +86,8 @@ func (m *machine) actors() []actor {
 		}
 	}
 	for _, q := range m.ports {
-		q.actor = len(out)
-		out = append(out, q)
+		q.actor, q.wire.actor = len(out), len(out)+1
+		out = append(out, q, q.wire)
 	}
 	for _, r := range m.ranks {
 		r.actor = len(out)
@@ -166,7 +166,7 @@ func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 	m.granule = granule(m.layouts)
 	for i, l := range m.links.All {
 		if l.Type == plan.PortChannel {
-			m.queues[i] = &portQueue{m: m, link: i}
+			m.queues[i] = &portQueue{m: m, link: i, wire: &portQueue{m: m, link: len(m.links.All) + i}}
 			m.ports = append(m.ports, m.queues[i])
 		}
 	}

@@ -1,5 +1,7 @@
 package interp
 
+import "slices"
+
 // trace records, for one run, which steps depend on which, with vector clocks over the actors. Explore uses it.
 // Otherwise it is nil, and its methods do nothing.
 //
@@ -43,6 +45,7 @@ const (
 	signalsOf                   // the order in which signals arrive at a link
 	waitsOf                     // the order in which waits consume them
 	pushesOf                    // the order in which transfers enter a port channel
+	packetsOf                   // the order in which equal packets are stored
 	acquiresOf
 	releasesOf
 )
@@ -138,6 +141,14 @@ func (t *trace) write(o object) { t.access(o, true, false) }
 
 // touch records an access by an operation that commutes with no other operation on the object.
 func (t *trace) touch(o object) { t.access(o, true, false) }
+
+// repeat records that the current step stores what is there: later writes conflict with it.
+func (t *trace) repeat(o object) {
+	h := t.first[o]
+	if self := len(t.steps); !slices.Contains(h.reads, self) {
+		h.reads = append(h.reads, self)
+	}
+}
 
 // access orders the current step after earlier conflicting ones. An awaited read could not have preceded the last
 // write. (If two writes could each have enabled it, those two conflict, and Explore tries both orders.)

@@ -1,5 +1,7 @@
 package simulate
 
+import "github.com/goccl/goccl/plan"
+
 // event is a scheduled event. Events of equal time happen in the order of their creation.
 type event struct {
 	at   float64
@@ -112,34 +114,55 @@ func (p *port) reserve(at, d float64) float64 {
 type network struct {
 	m     *Machine
 	ports []port
+	wires *wires // of the machine's fabric, or nil
+	up    []port // of leaf switches to the spine
+	down  []port
+	at    []place // by rank
 }
 
-func newNetwork(m *Machine, ranks int) *network {
-	return &network{m: m, ports: make([]port, ranks*int(numPorts))}
+// place is where a rank's transfers are served: the ports of the rank that stands for it, of the NIC and of the leaf.
+// With a symmetry, a transfer stands for that of several ranks, and as many of them may share the NIC or the leaf.
+type place struct {
+	rank, nic, leaf   int32
+	nicTimes, upTimes float64
+}
+
+func newNetwork(m *Machine, ranks int, s *plan.Symmetry) *network {
+	n := &network{m: m, ports: make([]port, ranks*int(numPorts)), at: make([]place, ranks)}
+	leaves := int32(0)
+	for r := range n.at {
+		rank := int32(r)
+		n.at[r] = place{rank, min(m.nicOf(rank), int32(ranks-1)), m.leafOf(rank), 1, 1}
+		leaves = max(leaves, n.at[r].leaf+1)
+	}
+	if s != nil {
+		n.fold(s)
+	}
+	n.up, n.down = make([]port, leaves), make([]port, leaves)
+	if m.Fabric != nil {
+		n.wires = newWires(m.Fabric)
+	}
+	return n
 }
 
 func (n *network) port(rank int32, k PortKind) *port {
+	i := n.at[rank].rank
 	if k == NICOut || k == NICIn {
-		per, nics := int32(n.m.RanksPerHost), int32(n.m.NICsPerHost)
-		rank = rank - rank%per + rank%per%nics
+		i = n.at[rank].nic
 	}
-	i := int(rank)*int(numPorts) + int(k)
-	if i >= len(n.ports) { // the last host is not full, and its NIC would belong to an absent rank
-		i = (len(n.ports)/int(numPorts)-1)*int(numPorts) + int(k)
-	}
-	return &n.ports[i]
+	return &n.ports[int(i)*int(numPorts)+int(k)]
 }
 
 // micros returns the time of bytes at a rate in GB/s.
 func micros(bytes, gbps float64) float64 { return bytes / gbps * 1e-3 }
 
-func (m *Machine) sameHost(a, b int32) bool {
-	return a/int32(m.RanksPerHost) == b/int32(m.RanksPerHost)
-}
-
 // nvlink moves a segment between GPUs of a host: source's outgoing port, switches, destination's incoming port. It
 // returns when the source port started and when the last byte arrived.
 func (n *network) nvlink(from, to int32, bytes, efficiency, at float64) (start, end float64) {
+	if n.wires != nil {
+		start, _, end = n.wires.send(from, to, bytes, min(1, efficiency/n.m.NVLink.Put), at)
+		return start, end
+	}
 	d := micros(bytes, n.m.NVLink.Port*efficiency)
 	start = n.port(from, NVLinkOut).reserve(at, d)
 	return start, n.port(to, NVLinkIn).reserve(start, d) + d
@@ -147,12 +170,54 @@ func (n *network) nvlink(from, to int32, bytes, efficiency, at float64) (start, 
 
 // rail moves a transfer between hosts.
 func (n *network) rail(from, to int32, bytes, at float64) (left, end float64) {
-	d := micros(bytes, min(n.m.Rail.NIC, n.m.Rail.PCIe))
-	start := n.port(from, NICOut).reserve(at, d)
-	lat := n.m.Rail.Latency
-	per, nics := int32(n.m.RanksPerHost), int32(n.m.NICsPerHost)
-	if from%per%nics != to%per%nics {
-		lat += n.m.Rail.CrossRail
+	if n.wires != nil {
+		_, left, end = n.wires.send(from, to, bytes, 1, at)
+		return left, end
 	}
-	return start + d, n.port(to, NICIn).reserve(start+lat, d) + d
+	rate := micros(bytes, min(n.m.Rail.NIC, n.m.Rail.PCIe))
+	d := rate * n.at[from].nicTimes
+	start := n.port(from, NICOut).reserve(at, d)
+	head := start + n.m.Rail.Latency
+	if n.m.railOf(from) != n.m.railOf(to) {
+		head += n.m.Rail.CrossRail
+	}
+	end = head
+	if a, b := n.m.leafOf(from), n.m.leafOf(to); a != b {
+		a, b = n.at[from].leaf, n.at[to].leaf
+		up := micros(bytes, n.m.Rail.uplink())
+		u := up * n.at[from].upTimes
+		head = n.up[a].reserve(head+n.m.Rail.Spine, u)
+		end = head + u
+		u = up * n.at[to].upTimes
+		head = n.down[b].reserve(head, u)
+		end = max(end, head+u)
+	}
+	in := rate * n.at[to].nicTimes
+	return start + d, max(end, n.port(to, NICIn).reserve(head, in)+in)
+}
+
+// uplink returns the rate between a leaf and the spine, all cables together.
+func (r *Rail) uplink() float64 {
+	return float64(r.HostsPerLeaf) * r.NIC / max(1, r.Oversubscription)
+}
+
+// fold lets ranks, NICs and leaves that do alike be one.
+func (n *network) fold(s *plan.Symmetry) {
+	for r := range n.at {
+		p := &n.at[r]
+		nic, leaf := p.nic, p.leaf
+		p.rank, p.nicTimes, p.upTimes = int32(s.Representative(r)), 0, 0
+		s.Images(r, func(to int) {
+			other := n.m.nicOf(int32(to))
+			p.nic = min(p.nic, other)
+			if other == nic {
+				p.nicTimes++
+			}
+			at := n.m.leafOf(int32(to))
+			p.leaf = min(p.leaf, at)
+			if at == leaf {
+				p.upTimes++
+			}
+		})
+	}
 }

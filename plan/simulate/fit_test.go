@@ -105,7 +105,7 @@ func TestFittedOnFourPredictsEight(t *testing.T) {
 			four = append(four, m)
 		}
 	}
-	fitted, err := simulate.Fit(machine(t), four, simulate.FitOptions{})
+	fitted, err := simulate.Fit(readMachine(t, nativeStart), four, simulate.FitOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/plan"
 )
@@ -63,6 +64,7 @@ type block struct {
 // model is a plan prepared for one machine and message.
 type model struct {
 	plan     *plan.Plan
+	symmetry *plan.Symmetry // or nil
 	layout   *plan.Layout
 	machine  *Machine
 	blocks   []block
@@ -76,20 +78,27 @@ type model struct {
 	nBarrier int
 	sems     []int32 // by rank
 	semInit  []int32
+	begin    float64 // when blocks start
+	foreign  bool    // an op accesses the input or output of another rank in its memory
 }
 
-func load(p *plan.Plan, m *Machine, size int64) (*model, error) {
+// load prepares a plan. With a symmetry, only representatives have programs, and what others do is theirs.
+func load(p *plan.Plan, s *plan.Symmetry, m *Machine, size int64) (*model, error) {
 	if err := p.Validate(&plan.Capacity); err != nil {
 		return nil, err
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
+	if m.Fabric != nil && m.Fabric.Ranks() != len(p.GPUs) {
+		return nil, fmt.Errorf("simulate: plan %s has %d ranks, topology %s has %d GPUs: %w", p.Name, len(p.GPUs),
+			m.Fabric.Name, m.Fabric.Ranks(), ErrMachine)
+	}
 	layout, err := p.NewLayout(uint64(size))
 	if err != nil {
 		return nil, err
 	}
-	out := &model{plan: p, layout: layout, machine: m}
+	out := &model{plan: p, layout: layout, machine: m, symmetry: s}
 	links := p.Links()
 	out.counters, out.links = len(links.All), len(links.All)
 	for _, l := range links.All {
@@ -108,6 +117,9 @@ func load(p *plan.Plan, m *Machine, size int64) (*model, error) {
 		}
 	}
 	for r := range p.GPUs {
+		if s != nil && s.Representative(r) != r {
+			continue
+		}
 		for b := range p.GPUs[r].ThreadBlocks {
 			l := loader{model: out, links: links, rank: int32(r)}
 			code, err := l.steps(p.Program(r, b), 1)
@@ -117,7 +129,24 @@ func load(p *plan.Plan, m *Machine, size int64) (*model, error) {
 			out.blocks = append(out.blocks, block{rank: int32(r), id: int32(b), code: code})
 		}
 	}
+	out.begin = m.Launch
+	if !layout.Even() || slices.ContainsFunc(out.blocks, func(b block) bool { return !quick(b.code) }) {
+		out.begin += m.General
+	}
+	if out.foreign {
+		out.begin += m.Exchange
+	}
 	return out, nil
+}
+
+// quick reports whether the quick kernel takes the ops: movements of packets, and nops.
+func quick(code []instr) bool {
+	return !slices.ContainsFunc(code, func(in instr) bool {
+		if in.does == plan.Meets {
+			return false
+		}
+		return in.does != plan.Moves || slices.ContainsFunc(in.flows, func(f flow) bool { return f.class != packetFlow })
+	})
 }
 
 type loader struct {
@@ -188,6 +217,10 @@ func (l *loader) channels(in *instr, s *plan.Step) {
 // onHost rejects an op that accesses ranks of other hosts without a port channel.
 func (l *loader) onHost(in *instr, s *plan.Step) error {
 	away := func(peer int32) error {
+		if !l.machine.connected(l.rank, peer) {
+			return fmt.Errorf("simulate: %v (%s): %w: topology %s has no way to rank %d that leads through no GPU", s.Pos,
+				in.name, ErrUnreachable, l.machine.Fabric.Name, peer)
+		}
 		if l.machine.sameHost(l.rank, peer) {
 			return nil
 		}
@@ -196,10 +229,12 @@ func (l *loader) onHost(in *instr, s *plan.Step) error {
 			s.Pos, in.name, ErrUnreachable, peer, l.machine.Name, l.machine.RanksPerHost)
 	}
 	for i := range in.flows {
-		if f := &in.flows[i]; f.class != portFlow {
-			if err := away(f.peer); err != nil {
-				return err
-			}
+		f := &in.flows[i]
+		if f.class == portFlow && l.machine.connected(l.rank, f.peer) {
+			continue
+		}
+		if err := away(f.peer); err != nil {
+			return err
 		}
 	}
 	if s.Op.ChannelType != plan.MemoryChannel {
@@ -216,7 +251,23 @@ func (l *loader) onHost(in *instr, s *plan.Step) error {
 // counterOf returns the counter that a signal on a channel increments: the one on which the other end waits, or -1 if
 // there is none.
 func (l *loader) counterOf(t plan.ChannelType, id int) int32 {
-	return int32(l.links.All[l.link(t, id)].Pair)
+	pair := l.links.All[l.link(t, id)].Pair
+	if pair < 0 || l.symmetry == nil {
+		return int32(pair)
+	}
+	owner := l.links.All[pair].Rank
+	first, _ := l.links.Of(owner)
+	home, _ := l.links.Of(l.symmetry.Representative(owner))
+	return int32(home + pair - first)
+}
+
+// packetChunk returns the index of the packets of a scratch chunk.
+func (l *loader) packetChunk(rank, k int) int32 {
+	if l.symmetry != nil {
+		k = l.symmetry.Home(rank, plan.PacketPlane, k)
+		rank = l.symmetry.Representative(rank)
+	}
+	return l.packets[rank] + int32(k)
 }
 
 func (l *loader) data(in *instr, s *plan.Step, iters int64) {
@@ -228,6 +279,11 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 		in.bytes += bytes
 		in.places += len(mv.Src) + len(mv.Dst)
 		share := 1 / float64(max(op.Slice.Count, 1)) / float64(iters)
+		for _, list := range [2][]plan.Place{mv.Src, mv.Dst} {
+			l.foreign = l.foreign || !port && slices.ContainsFunc(list, func(pl plan.Place) bool {
+				return int32(pl.Rank) != l.rank && pl.Plane <= plan.OutputPlane
+			})
+		}
 		for _, src := range mv.Src {
 			if int32(src.Rank) != l.rank {
 				in.flows = append(in.flows, flow{peer: int32(src.Rank), class: getFlow, bytes: bytes, counter: -1})
@@ -239,7 +295,7 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 			if src.Plane == plan.PacketPlane && !s.Raw {
 				in.local += bytes // flags
 				for k := range src.Size {
-					in.needs = append(in.needs, packets{l.packets[l.rank] + int32(src.Index+k), share})
+					in.needs = append(in.needs, packets{l.packetChunk(int(l.rank), src.Index+k), share})
 				}
 			}
 		}
@@ -247,7 +303,7 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 			var carried []packets
 			if dst.Plane == plan.PacketPlane {
 				for k := range dst.Size {
-					carried = append(carried, packets{l.packets[dst.Rank] + int32(dst.Index+k), share})
+					carried = append(carried, packets{l.packetChunk(dst.Rank, dst.Index+k), share})
 				}
 			}
 			if int32(dst.Rank) == l.rank {

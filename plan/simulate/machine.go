@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/goccl/goccl/plan/fabric"
 )
 
 // Machine is the model of a cluster of equal hosts. Times are in microseconds, rates in GB/s (10⁹ bytes per second),
@@ -21,6 +23,11 @@ type Machine struct {
 
 	Launch float64 `json:"launch_us" fit:"launch_us"` // from the start of a launch to a block's first op
 	Finish float64 `json:"finish_us" fit:"finish_us"` // from the last op to the end of the launch
+	// added to Launch where the quick kernel, which runs even messages through plans of packets alone, does not take the
+	// launch
+	General float64 `json:"general_us,omitempty" fit:"general_us"`
+	// added to Launch where blocks access peers' input or output, whose addresses ranks exchange in each launch
+	Exchange float64 `json:"exchange_us,omitempty" fit:"exchange_us"`
 
 	Op float64 `json:"op_us" fit:"op_us"` // to decode and start an op
 	// added for every source and destination of an op that moves data
@@ -36,6 +43,10 @@ type Machine struct {
 	Block  Block   `json:"block"`
 	Memory float64 `json:"memory_gbps" fit:"memory_gbps"` // a GPU's own memory, reads and writes together
 	Rail   Rail    `json:"rail"`
+
+	// Fabric, if any, is what connects the ranks, instead of the hosts, NVLink ports, NICs and rails above. The rates of
+	// its edges are those of stores; packets and loads are slower by the ratios of the NVLink efficiencies.
+	Fabric *fabric.Graph `json:"-"`
 }
 
 // NVLink is a GPU's port into the switches of its host. Each direction has the rate Port.
@@ -64,6 +75,13 @@ type Rail struct {
 	CrossRail float64 `json:"cross_rail_us" fit:"rail.cross_rail_us"` // added when the two NICs are on different rails
 	// time of the proxy thread per request; it serves requests one after another
 	Proxy float64 `json:"proxy_us" fit:"rail.proxy_us"`
+
+	// The switches. The NICs of one rail of so many hosts in a row are on one leaf switch; 0: all NICs are on one switch
+	// that never blocks. Between leaves, transfers share the leaf's cables to the spine: as many as it has NICs, divided
+	// by the oversubscription (0: 1).
+	HostsPerLeaf     int     `json:"hosts_per_leaf,omitempty"`
+	Oversubscription float64 `json:"oversubscription,omitempty"`
+	Spine            float64 `json:"spine_us,omitempty" fit:"rail.spine_us"` // added by way of the spine
 }
 
 //go:embed machines/*.json
@@ -113,6 +131,10 @@ func (m *Machine) Validate() error {
 	if m.RanksPerHost < 1 || m.NICsPerHost < 1 {
 		return fmt.Errorf("simulate: machine %q: ranks_per_host %d, nics_per_host %d, want 1 or more: %w", m.Name,
 			m.RanksPerHost, m.NICsPerHost, ErrMachine)
+	}
+	if o := m.Rail.Oversubscription; m.Rail.HostsPerLeaf < 0 || math.IsNaN(o) || math.IsInf(o, 0) || o < 0 {
+		return fmt.Errorf("simulate: machine %q: hosts_per_leaf %d, oversubscription %g: %w", m.Name, m.Rail.HostsPerLeaf, o,
+			ErrMachine)
 	}
 	for _, name := range m.Parameters() {
 		v, err := m.Get(name)

@@ -16,6 +16,9 @@ import (
 // ownRuns is a directory of bench/results: goccl's native kernels on 4 × H200, replayed from a graph.
 const ownRuns = "../../bench/results/2026-11-21-4xH200-2df1a5b"
 
+// nativeStart is where the fits to native kernels start.
+const nativeStart = "testdata/native_start.json"
+
 // shape is the program with the same steps and bytes on the wire as the native kernel of a collective, up to a size.
 type shape struct {
 	upTo      int64
@@ -85,7 +88,7 @@ func TestFittedOnSomePredictsOthers(t *testing.T) {
 		file := "testdata/h200x4_" + c.name + ".json"
 		update := os.Getenv("GOCCL_UPDATE_GOLDEN") != ""
 		if update || os.Getenv("GOCCL_FULL") != "" {
-			f, err := simulate.Fit(machine(t), c.rows[0], simulate.FitOptions{})
+			f, err := simulate.Fit(readMachine(t, nativeStart), c.rows[0], simulate.FitOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ type Result struct {
 	AlgBW   float64 // GB/s, as nccl-tests defines it
 	BusBW   float64
 	Ports   []PortUse // by rank, then kind; unused ports are left out
+	Links   []LinkUse // of the machine's fabric, by edge; unused ones are left out
 	Events  int
 
 	spans  []span
@@ -48,7 +49,7 @@ type Span struct {
 func (r *runner) result(size int64) *Result {
 	out := &Result{Plan: r.plan, Machine: r.machine, Size: size, Events: r.events, spans: r.spans, blocks: r.blocks,
 		last: none}
-	end := r.machine.Launch
+	end := r.begin
 	for i := range r.spans {
 		if r.spans[i].end >= end {
 			end, out.last = r.spans[i].end, int32(i)
@@ -60,6 +61,9 @@ func (r *runner) result(size int64) *Result {
 	out.Micros = end + r.machine.Finish
 	out.AlgBW = float64(size) / out.Micros * 1e-3
 	out.BusBW = out.AlgBW * busFactor(r.plan.Collective, len(r.plan.GPUs))
+	if r.net.wires != nil {
+		out.Links = r.net.wires.linkUse(out.Micros)
+	}
 	for rank := range r.plan.GPUs {
 		for k := range numPorts {
 			if p := r.net.ports[rank*int(numPorts)+int(k)]; p.busy > 0 {

@@ -12,8 +12,8 @@ import (
 var ErrHang = errors.New("the plan hangs")
 
 // ErrUnreachable is the class of the error for a plan that loads, stores or signals between hosts of the machine
-// without port channels.
-var ErrUnreachable = errors.New("no NVLink between hosts")
+// without port channels, or between GPUs of a fabric that no way joins.
+var ErrUnreachable = errors.New("no direct link")
 
 // Run simulates one launch of p on m for a message of size bytes, as Plan.MinSize and nccl-tests count them: the whole
 // buffer of an all-reduce, the gathered buffer of an all-gather.
@@ -23,11 +23,15 @@ var ErrUnreachable = errors.New("no NVLink between hosts")
 //  3. a block continues within one event while no earlier event is queued; a block that must wait is put into one list
 //  4. when no event is left, unfinished blocks hang
 func Run(p *plan.Plan, m *Machine, size int64) (*Result, error) {
-	mod, err := load(p, m, size)
+	mod, err := load(p, nil, m, size)
 	if err != nil {
 		return nil, err
 	}
-	r := newRunner(mod)
+	return mod.run(size)
+}
+
+func (m *model) run(size int64) (*Result, error) {
+	r := newRunner(m)
 	r.run()
 	if err := r.hang(); err != nil {
 		return nil, err
@@ -92,7 +96,7 @@ func filled(n int) []int32 {
 
 func newRunner(m *model) *runner {
 	r := &runner{
-		model: m, net: newNetwork(m.machine, len(m.plan.GPUs)), states: make([]blockState, len(m.blocks)),
+		model: m, net: newNetwork(m.machine, len(m.plan.GPUs), m.symmetry), states: make([]blockState, len(m.blocks)),
 		counterWait: filled(m.counters), packetsWait: filled(m.nPackets), semWait: filled(len(m.semInit)),
 		barrierWait: filled(m.nBarrier),
 		value:       make([]int32, m.counters), arrived: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
@@ -100,7 +104,7 @@ func newRunner(m *model) *runner {
 	}
 	for b := range r.states {
 		r.states[b] = blockState{code: m.blocks[b].code, last: none, next: none}
-		r.q.push(event{at: m.machine.Launch, kind: resumeEvent, id: int32(b), by: none})
+		r.q.push(event{at: m.begin, kind: resumeEvent, id: int32(b), by: none})
 	}
 	return r
 }
@@ -255,13 +259,17 @@ func (r *runner) signal(b int32, s *blockState, in *instr, now float64) {
 	m := r.machine
 	rank := r.blocks[b].rank
 	for i, c := range in.signals {
-		at := now + m.Flag
 		link := in.links[i]
+		far := m.latency(rank, r.linkPeer[link])
+		at := now + m.Flag + far
 		if r.linkPort[link] {
 			at = max(r.net.port(rank, Proxy).reserve(now, m.Rail.Proxy)+m.Rail.Proxy, r.linkEnd[link])
-			if r.machine.sameHost(rank, r.linkPeer[link]) {
+			switch {
+			case r.machine.sameHost(rank, r.linkPeer[link]):
 				at += m.Flag
-			} else {
+			case m.Fabric != nil:
+				at = max(at, now+m.Rail.Proxy+far)
+			default:
 				at = max(at, now+m.Rail.Proxy+m.Rail.Latency)
 			}
 		}

@@ -5,6 +5,8 @@ user's.
     torchrun --nproc_per_node=8 python/examples/mesh.py
     GOCCL_DEVICE=host python -m goccl run -n 4 -- python python/examples/mesh.py
 
+An argument IB connects the ranks by InfiniBand or RoCE instead of NVLink: rank r by adapter r.
+
 On GPUs the kernel is mesh.cu, compiled at run time; on the host device the calling thread does what the kernel does.
 """
 
@@ -93,7 +95,7 @@ def on_the_host(my_rank: int, nranks: int, simple_channels: "dict[int, SimplePro
 
 def main() -> int:
     group = create_group()
-    connections = create_connection(group, "NVLink")
+    connections = create_connection(group, sys.argv[1] if len(sys.argv) > 1 else "NVLink")
     nelems = 1024 // group.nranks * group.nranks
     memory = GpuBuffer(nelems, dtype=np.int32)
     part = nelems // group.nranks

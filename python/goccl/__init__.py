@@ -2,7 +2,7 @@
 
 Importing opens nothing and starts no thread; the library is loaded by the first call. Submodules: ``goccl.nccl``
 (nccl4py's API), ``goccl.torch`` (torch.distributed backend), ``goccl.language`` (collectives written in Python),
-``goccl.utils`` (users' kernels), ``goccl.ext`` (algorithms).
+``goccl.utils`` (users' kernels), ``goccl.ext`` (algorithms), ``goccl.moe`` (DeepEP's API).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _exports() -> dict[str, str]:
 
 _HOME = _exports()  # a module is loaded when one of its names is first asked for
 _SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "channel", "fifo",
-               "proxy", "algorithm", "native", "npkit", "numa", "default_algos")
+               "proxy", "algorithm", "native", "moe", "npkit", "numa", "records", "default_algos")
 
 __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 

@@ -1,4 +1,6 @@
-"""The environment variables that goccl reads, as values."""
+"""The environment of the process. Only this module reads it (tests/test_structure.py). libgoccl.so reads goccl's
+variables itself, as they were when it was loaded: here are those that say how it is found, what the package does before
+or beside it, and the snapshot that env() gives. env() asks nobody, because it must not load the library."""
 
 from __future__ import annotations
 
@@ -8,8 +10,14 @@ import os
 __all__ = ["Env", "env"]
 
 
-def _first(*names: str, default: str = "") -> str:
+def read(*names: str, default: str = "") -> str:
+    """The first of the variables that is set and not empty."""
     return next(filter(None, map(os.environ.get, names)), default)
+
+
+def local_rank() -> int:
+    """This rank's number on its host, by its launcher; 0 without one."""
+    return int(read("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", default="0"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +46,9 @@ class Env:
 def env() -> Env:
     """The environment as it is now."""
     return Env(
-        debug=_first("GOCCL_DEBUG", "NCCL_DEBUG"), debug_file=_first("NCCL_DEBUG_FILE"), device=_first("GOCCL_DEVICE"),
-        timeout=_first("GOCCL_TIMEOUT", default="30"), op_timeout=_first("GOCCL_OP_TIMEOUT"),
-        socket_ifname=_first("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
-        socket_family=_first("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"), comm_id=_first("NCCL_COMM_ID"),
-        hostid=_first("GOCCL_HOSTID"), cache_dir=_first("GOCCL_CACHE_DIR"),
+        debug=read("GOCCL_DEBUG", "NCCL_DEBUG"), debug_file=read("NCCL_DEBUG_FILE"), device=read("GOCCL_DEVICE"),
+        timeout=read("GOCCL_TIMEOUT", default="30"), op_timeout=read("GOCCL_OP_TIMEOUT"),
+        socket_ifname=read("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
+        socket_family=read("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"), comm_id=read("NCCL_COMM_ID"),
+        hostid=read("GOCCL_HOSTID", "NCCL_HOSTID"), cache_dir=read("GOCCL_CACHE_DIR"),
     )

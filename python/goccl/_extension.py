@@ -18,6 +18,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from . import errors
+from ._env import read
 from ._lib import directory
 from .device import current_device
 
@@ -88,7 +89,7 @@ def _command(file: str, library: str, options: Sequence[str], include_dirs: Sequ
         command = [nvcc, "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-arch=" + _architecture(arch)]
         command += ["-L" + lib for lib in _cuda_libraries(nvcc)]
     else:
-        compiler = next(filter(None, map(shutil.which, filter(None, [os.environ.get("CXX"), "c++", "g++", "clang++"]))),
+        compiler = next(filter(None, map(shutil.which, filter(None, [read("CXX"), "c++", "g++", "clang++"]))),
                         None)
         if compiler is None:
             raise errors.Unsupported(f"{file} is a {library} module, and there is no C++ compiler: install g++, or set "
@@ -112,7 +113,7 @@ def _binding_files(file: str, library: str) -> tuple[list[str], list[str]]:
 
 
 def _nvcc() -> str | None:
-    places = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda",
+    places = [read("CUDA_HOME"), "/usr/local/cuda",
               *(os.path.join(p, "nvidia", v) for p in sys.path for v in ("cu13", "cuda_nvcc"))]
     for p in places[:1]:
         if p and os.access(os.path.join(p, "bin", "nvcc"), os.X_OK):
@@ -133,12 +134,12 @@ def _architecture(arch: "Arch | None") -> str:
 
 
 def _cache() -> str:
-    given = os.environ.get("GOCCL_CACHE_DIR", "")
+    given = read("GOCCL_CACHE_DIR")
     if given == "off":
         folder = tempfile.mkdtemp(prefix="goccl-extension-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
-    base = given or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "goccl")
+    base = given or os.path.join(read("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "goccl")
     folder = os.path.join(base, "extensions")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     return folder

@@ -1,4 +1,4 @@
-"""The C ABI (goccl.h, goccl_primitive.h) by ctypes.
+"""The C ABI (goccl.h, goccl_moe.h, goccl_primitive.h) by ctypes.
 
 The library is opened by the first call, not by the import, so that importing starts no thread and a process may fork
 after it. Calls let go of the GIL. A call that fails raises the exception of its result with the thread's error text.
@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from . import errors
+from ._env import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,12 +35,22 @@ _SIGNATURES = {
     "bootstrap_local": "ip", "bootstrap_info": "Qpppp", "bootstrap_send": "QiipQl", "bootstrap_recv": "Qiilpp",
     "bootstrap_all_gather": "QpQpl", "bootstrap_barrier": "Ql", "bootstrap_close": "Q",
     "comm_start": "piiQpp", "comm_create": "QQpp", "comm_init_all": "ippp", "comm_split_start": "Qiipp",
-    "comm_shrink_start": "Qpiipp", "comm_wait": "Q", "comm_info_get": "Qp", "comm_error": "Q", "comm_finalize": "Q",
+    "comm_shrink_start": "Qpiipp", "comm_unique_id": "Qlp", "comm_grow_start": "Qippp", "comm_hash": "Qp",
+    "comm_suspend_start": "Q",
+    "comm_resume_start": "Q", "comm_memory": "Qppp",
+    "comm_wait": "Q", "comm_info_get": "Qp", "comm_error": "Q", "comm_finalize": "Q",
     "comm_destroy": "Q", "comm_abort": "Q", "comm_revoke": "Q", "op_create": "Qupip", "op_destroy": "Qu",
-    "window_register": "QpQp", "window_deregister": "Q", "check": "p", "submit": "pQ", "object_close": "Q",
+    "records": "spp", "window_register": "QpQp", "flat_register": "QpQp", "flat_wait": "Qp", "window_deregister": "Q",
+    "fusion_create": "Qpp", "fusion_all_reduce": "Qp", "fusion_tune": "QQQu", "fusion_destroy": "Q",
+    "put_signal": "QQpQiiiQ", "signal": "QiiiQ", "wait_signal": "QipQ", "notify": "QQpp", "estimate": "pQp",
+    "check": "p", "submit": "pQ",
+    "moe_bytes": "iQpp", "moe_create": "Qpp", "moe_destroy": "Q", "moe_layout": "Qpp", "moe_count": "Qp",
+    "moe_notify": "Qp", "moe_dispatch": "Qp", "moe_combine": "Qp",
+    "object_close": "Q",
     "object_serialize": "Qpp", "object_device_handle": "Qpp", "context_create": "llp", "context_abort": "Qs",
-    "context_error": "Q", "context_recover": "Q", "endpoint_create": "QiQp", "endpoint_deserialize": "pQp",
-    "endpoint_info": "Qpppp", "connection_create": "QQQp", "connection_info": "Qppp", "connection_write": "QQQQQQ",
+    "context_error": "Q", "context_recover": "Q", "endpoint_create": "QiQp", "endpoint_create_rdma": "QiiQiiiiip",
+    "endpoint_deserialize": "pQp", "endpoint_info": "Qpppp", "connection_create": "QQQp", "connection_info": "Qppp",
+    "connection_write": "QQQQQQ",
     "connection_atomic_add": "QQQQ", "connection_update_and_sync": "QQQpQ", "connection_flush": "Ql",
     "memory_register": "QQpQup", "memory_deserialize": "QpQp", "memory_info": "Qppppp", "memory_map": "QQlp",
     "semaphore_stub_create": "Qp", "semaphore_stub_deserialize": "QpQp", "semaphore_create": "QQp",
@@ -66,7 +77,7 @@ TIMEOUT = errors.Timeout.code
 def directory() -> str | None:
     """The folder of libgoccl.so: $GOCCL_LIBRARY's, the package's own, or a checkout's build folder."""
     here = os.path.dirname(os.path.abspath(__file__))
-    given = os.environ.get("GOCCL_LIBRARY")
+    given = read("GOCCL_LIBRARY")
     if given:
         return given if os.path.isdir(given) else os.path.dirname(given)
     for d in (os.path.join(here, "lib"), os.path.join(here, "..", "..", "build")):
@@ -93,7 +104,7 @@ class _Library:
     def _open() -> ctypes.CDLL:
         d = directory()
         path = os.path.join(d, "libgoccl.so") if d else "libgoccl.so"
-        given = os.environ.get("GOCCL_LIBRARY")
+        given = read("GOCCL_LIBRARY")
         if given and not os.path.isdir(given):
             path = given
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import enum
 import functools
-import os
 
 from . import errors
+from ._env import read
 
 __all__ = ["DataType", "ReduceOp", "Transport", "TransportFlags", "DeviceType", "PacketType"]
 
@@ -170,4 +170,4 @@ class PacketType(enum.IntEnum):
 @functools.lru_cache(maxsize=1)
 def host_only() -> bool:
     """Whether GOCCL_DEVICE=host keeps this process off the GPUs."""
-    return os.environ.get("GOCCL_DEVICE") == "host"
+    return read("GOCCL_DEVICE") == "host"

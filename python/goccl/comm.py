@@ -103,7 +103,7 @@ class CommGroup:
     def my_ib_device(self, local_rank: int) -> Transport:
         """The InfiniBand transport of a local rank; raises Unsupported where there is no adapter."""
         root = "/sys/class/infiniband"
-        found = sorted(os.listdir(root)) if os.path.isdir(root) else []
+        found = sorted(os.listdir(root), key=lambda name: (len(name), name)) if os.path.isdir(root) else []
         if not found:
             raise errors.Unsupported("this host has no InfiniBand adapter (/sys/class/infiniband is empty): use "
                                      "Transport.CudaIpc on one host, Transport.Ethernet between hosts")

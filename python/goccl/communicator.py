@@ -10,7 +10,7 @@ from ._lib import SLICE, TIMEOUT, create, error, lib, nanoseconds
 from ._object import Object
 from ._types import Transport, TransportFlags
 from .bootstrap import Bootstrap
-from .connection import Connection, Endpoint, EndpointConfig, RegisteredMemory
+from .connection import Connection, Endpoint, EndpointConfig, EndpointConfigIb, RegisteredMemory
 from .context import Context
 from .device import Device, current_device
 from .semaphore import Semaphore
@@ -115,6 +115,8 @@ class Communicator(Object):
             h = create(lib.communicator_connect_endpoint, self.handle, local_config.handle, remote_rank, tag)
         else:
             c = EndpointConfig.of(local_config)
+            if c.ib != EndpointConfigIb():
+                return self.connect(self._context.create_endpoint(c), remote_rank, tag)
             h = create(lib.communicator_connect, self.handle, int(c.transport), c.device.handle, remote_rank, tag)
         return Future(h, lambda h: Connection(h, self._context, self, local_config), self)
 

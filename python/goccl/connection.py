@@ -32,8 +32,9 @@ class IbMode(enum.IntEnum):
 
 @dataclasses.dataclass
 class EndpointConfigIb:
-    """An endpoint's InfiniBand options under MSCCL++'s names. goccl chooses the adapter by the transport, and its
-    queues and signalling by itself."""
+    """An endpoint's InfiniBand options under MSCCL++'s names. Those that are not changed are chosen by goccl: its
+    queues have other depths, and it signals and batches by itself (max_cq_poll_num, max_wr_per_send and mode have no
+    effect). All endpoints of one adapter in a Context have the options of the first."""
 
     device_index: int = -1
     port: int = -1
@@ -44,6 +45,12 @@ class EndpointConfigIb:
     max_recv_wr: int = 16
     max_wr_per_send: int = 64
     mode: IbMode = IbMode.Default
+
+    def chosen(self) -> tuple[int, int, int, int, int]:
+        """Port, index of the address, and depths of the queues, -1 where the default was not changed."""
+        depths = ((getattr(self, n), getattr(EndpointConfigIb, n)) for n in ("max_cq_size", "max_send_wr",
+                                                                             "max_recv_wr"))
+        return self.port, self.gid_index, *(-1 if value == default else value for value, default in depths)
 
 
 def _ib_option(name: str) -> Any:

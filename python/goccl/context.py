@@ -54,8 +54,9 @@ class Context(Object):
     def create_endpoint(self, config: EndpointConfig | Transport) -> "Endpoint":
         """An endpoint as an EndpointConfig, or a Transport on the current device, says."""
         config = EndpointConfig.of(config)
-        return Endpoint(create(lib.endpoint_create, self.handle, int(config.transport), config.device.handle), config,
-                        self)
+        h = create(lib.endpoint_create_rdma, self.handle, int(config.transport), config.ib.device_index,
+                   config.device.handle, *config.ib.chosen())
+        return Endpoint(h, config, self)
 
     def connect(self, local: "Endpoint", remote: "Endpoint") -> "Connection":
         """A connection from a local endpoint to a remote one."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-import os
 import weakref
 from typing import TYPE_CHECKING
 
 from . import errors
+from ._env import local_rank
 from ._lib import create, lib, synchronize
 from ._types import DataType, DeviceType, host_only
 
@@ -106,7 +106,7 @@ def current_device(hint: int | None = None) -> Device:
     """The GPU that the calling thread's CUDA context is on (GPU 0 if it has none); where there is no GPU, or with
     GOCCL_DEVICE=host, the host device of that number (default: $LOCAL_RANK)."""
     if hint is None:
-        hint = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0)))
+        hint = local_rank()
     if device_count() > 0:
         return Device._of_handle(create(lib.device_current, hint))
     return Device(DeviceType.CPU, hint)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import resolve, stream_handle
+from ._env import read
 from ._lib import create, error, interruptible, lib, take
 from ._object import Object
 from ._types import DataType
@@ -87,7 +88,7 @@ def _capability(arch: Arch) -> tuple[int, int]:
 
 def _nvrtc_folders() -> list[str]:
     # The library has its own copy of the environment, as it was when it was loaded.
-    given = os.environ.get("GOCCL_NVRTC")
+    given = read("GOCCL_NVRTC")
     packages = (p for p in dict.fromkeys(sys.path) if p.endswith("-packages") and os.path.isdir(p))
     return [*([given] if given else []), *packages]
 

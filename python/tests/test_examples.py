@@ -14,7 +14,7 @@ def _program():
     return _program()
 
 
-@pytest.mark.parametrize("name", ["03_alltoallv", "mesh", "dsl_allreduce", "default_allreduce"])
+@pytest.mark.parametrize("name", ["03_alltoallv", "mesh", "dsl_allreduce", "default_allreduce", "gemm_overlap"])
 def test_example(name):
     if _program() is None:
         pytest.skip("the goccl program is not built")
@@ -37,3 +37,12 @@ def test_native_example_says_that_it_needs_a_gpu():
     p = subprocess.run([jobs.PYTHON, os.path.join(jobs.ROOT, "python", "examples", "native_allgather.py")],
                        capture_output=True, text=True, timeout=120)
     assert p.returncode == 77 and "no GPU" in p.stdout
+
+
+def test_training_survives_a_death():
+    """A rank is killed, the others shrink and grow again: the losses are those of an undisturbed run."""
+    pytest.importorskip("torch")
+    p = subprocess.run([jobs.PYTHON, os.path.join(jobs.ROOT, "python", "examples", "elastic.py")], capture_output=True,
+                       text=True, timeout=300)
+    assert p.returncode == 0 and p.stdout.count("OK") == 1, p.stdout + p.stderr
+    assert "peer 1" in p.stderr  # the dead rank is named

@@ -91,6 +91,37 @@ def test_collectives(n):
     jobs.run(n, _collectives)
 
 
+def _one_sided(rank, n, uid):
+    c = jobs.communicator(rank, n, uid)
+    raw = nccl.mem_alloc(4096)
+    mine = np.asarray(raw).view(np.float32)
+    window = c.register_window(raw, 1)
+    right, left = (rank + 1) % n, (rank - 1) % n
+    for stream in (None, goccl.Stream(goccl.Device(goccl.DeviceType.CPU, rank))):
+        for i in range(20):
+            data = np.full(100, rank * 100 + i, np.float32)
+            c.put_signal(data, right, window, 7, signal_index=2, context=1, stream=stream)
+            c.wait_signal(nccl.WaitSignalDesc(left, signal_index=2, context=1), stream=stream)
+            if stream:
+                stream.synchronize()
+            assert (mine[7:107] == left * 100 + i).all() and mine[6] == 0 and mine[107] == 0
+            c.signal(left, stream=stream)  # the part may be overwritten
+            c.wait_signal([nccl.WaitSignalDesc(right)], stream=stream)
+    with pytest.raises(nccl.NcclInvalid, match="to offset"):
+        c.put_signal(data, right, window, 1000)
+    with pytest.raises(nccl.NcclInvalid, match="want 0"):
+        c.signal(right, flags=1)
+    with pytest.raises(nccl.NcclInvalid, match="want a window"):
+        c.put_signal(data, right, None)
+    c.barrier()
+    c.destroy()
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_one_sided(n):
+    jobs.run(n, _one_sided)
+
+
 def _point_to_point(rank, n, uid):
     c = jobs.communicator(rank, n, uid)
     right, left = (rank + 1) % n, (rank - 1) % n
@@ -209,6 +240,31 @@ def _families(rank, n, uid):
 
 def test_split_and_shrink():
     jobs.run(4, _families)
+
+
+def _grow(rank, n, uid, record):
+    config = nccl.NCCLConfig(max_ctas=4)
+    if rank < n - 1:
+        c = jobs.communicator(rank, n - 1, uid)
+        new = c.get_unique_id() if rank == 0 else None
+        if new:
+            record.with_suffix(".tmp").write_bytes(bytes(new))
+            record.with_suffix(".tmp").rename(record)
+        grown = c.grow(n, new, config)
+        c.destroy()
+    else:
+        while not record.exists():  # the job's time is bounded
+            time.sleep(0.01)
+        grown = nccl.Communicator.init(n, rank, nccl.UniqueId.from_bytes(record.read_bytes()), config)
+    assert (grown.rank, grown.nranks) == (rank, n)
+    a = np.full(100, rank, np.float32)
+    grown.allreduce(a, a)
+    assert (a == n * (n - 1) / 2).all()
+    grown.destroy()
+
+
+def test_grow(tmp_path):
+    jobs.run(3, _grow, tmp_path / "id")
 
 
 def _death(rank, n, uid, victim, record):

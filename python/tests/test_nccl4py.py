@@ -49,7 +49,8 @@ assert len(a.as_bytes) == 128 and a.as_bytes != b.as_bytes
 
 def test_a_communicator_of_one():
     _python("""
-c = nccl.Communicator.init(nranks=1, rank=0, unique_id=nccl.get_unique_id(), config=nccl.NCCLConfig(blocking=True, comm_name="one"))
+c = nccl.Communicator.init(nranks=1, rank=0, unique_id=nccl.get_unique_id(),
+                            config=nccl.NCCLConfig(blocking=True, comm_name="one"))
 assert (c.nranks, c.rank, c.is_valid) == (1, 0, True)
 p = c.properties
 assert (p.rank, p.n_ranks, p.cuda_dev, p.device_api_support, p.multimem_support) == (0, 1, 0, False, False), p
@@ -91,7 +92,9 @@ mine = np.arange(6, dtype=np.float32) + rank
 total = sum(np.arange(6, dtype=np.float32) + r for r in range(n))
 
 out = f32(6); c.allreduce(mine, out, nccl.SUM); assert (out == total).all()
-x = mine.copy(); c.reduce(x, x, nccl.SUM); assert (x == total).all()                # root=None means all-reduce, in place
+x = mine.copy()
+c.reduce(x, x, nccl.SUM)
+assert (x == total).all()                # root=None means all-reduce, in place
 for op, f in ((nccl.MAX, np.maximum), (nccl.MIN, np.minimum), (nccl.PROD, np.multiply)):
     want = mine * 0 + (np.arange(6, dtype=np.float32))
     for r in range(1, n):
@@ -101,11 +104,17 @@ out = f32(6); c.allreduce(mine, out, nccl.AVG); assert np.allclose(out, total / 
 out = f32(6); c.reduce(mine, out if rank == 1 else None, nccl.SUM, root=1); assert rank != 1 or (out == total).all()
 x = mine.copy(); c.broadcast(x, x, root=1); assert (x == np.arange(6) + 1).all()
 out = f32(n, 6); c.allgather(mine, out); assert (out == np.arange(6) + np.arange(n)[:, None]).all()
-out = f32(6); c.reduce_scatter(np.tile(mine, (n, 1)) * np.arange(1, n + 1, dtype=np.float32)[:, None], out, nccl.SUM); assert (out == total * (rank + 1)).all()
+out = f32(6)
+c.reduce_scatter(np.tile(mine, (n, 1)) * np.arange(1, n + 1, dtype=np.float32)[:, None], out, nccl.SUM)
+assert (out == total * (rank + 1)).all()
 src = (np.arange(n, dtype=np.float32) + 10 * rank).repeat(2); out = f32(2 * n)
 c.alltoall(src, out); assert (out == (10 * np.arange(n) + rank).repeat(2)).all()
-out = f32(n, 6); c.gather(mine, out if rank == 0 else None, root=0); assert rank or (out == np.arange(6) + np.arange(n)[:, None]).all()
-out = f32(2); c.scatter((np.arange(2 * n, dtype=np.float32) if rank == 0 else None), out, root=0); assert (out == np.arange(2) + 2 * rank).all()
+out = f32(n, 6)
+c.gather(mine, out if rank == 0 else None, root=0)
+assert rank or (out == np.arange(6) + np.arange(n)[:, None]).all()
+out = f32(2)
+c.scatter((np.arange(2 * n, dtype=np.float32) if rank == 0 else None), out, root=0)
+assert (out == np.arange(2) + 2 * rank).all()
 out = f32(6)
 with nccl.group():
     c.send(mine, (rank + 1) % n)

@@ -60,3 +60,24 @@ def test_files_are_short():
             assert len(lines) <= 401, f"{path} has {len(lines)} lines"
             long = [i + 1 for i, line in enumerate(lines) if len(line) > 120]
             assert "tests" in path or not long, f"{path}: lines {long} have more than 120 columns"
+
+
+def _reads_environment(tree):
+    """Whether a module reads the environment: os.environ (but for its methods that write), os.getenv."""
+    writes = {id(n.value) for n in ast.walk(tree)
+              if isinstance(n, ast.Attribute) and n.attr in ("update", "setdefault")}
+    return any(isinstance(n, ast.Attribute) and n.attr in ("environ", "environb", "getenv") and id(n) not in writes
+               for n in ast.walk(tree))
+
+
+def test_one_module_reads_the_environment():
+    # preload_environment copies the whole of it for a program
+    allowed = {"goccl._env", "goccl.torch"}
+    readers = set()
+    for module, path in PATHS.items():
+        with open(path, encoding="utf-8") as f:
+            if _reads_environment(ast.parse(f.read())):
+                readers.add(module)
+    assert readers == allowed
+    assert not _reads_environment(ast.parse("import os\nos.environ.setdefault('A', 'b')"))
+    assert _reads_environment(ast.parse("import os\nos.environ['A']"))

@@ -45,7 +45,8 @@ def make(r, boot):
     groups[r] = goccl.CommGroup(bootstrap=boot)
 threads = [threading.Thread(target=make, args=x) for x in enumerate((a, b))]
 [t.start() for t in threads]; [t.join() for t in threads]
-futures = [groups[r].communicator.connect(goccl.EndpointConfig(goccl.Transport.CudaIpc, groups[r].device), 1 - r) for r in range(2)]
+futures = [g.communicator.connect(goccl.EndpointConfig(goccl.Transport.CudaIpc, g.device), 1 - r)
+           for r, g in enumerate(groups[:2])]
 connections = [f.get() for f in futures]
 futures = [groups[r].communicator.build_semaphore(connections[r], 1 - r) for r in range(2)]
 one, two = (f.get() for f in futures)
@@ -68,7 +69,8 @@ def test_a_shorter_timeout_than_the_default():
 
 
 def test_joining_obeys_the_environment():
-    code = "import goccl\ntry:\n goccl.TcpBootstrap.create(1, 2).initialize('lo:127.0.0.1:1')\nexcept goccl.GocclError as e:\n print(type(e).__name__)\n"
+    code = ("import goccl\ntry:\n goccl.TcpBootstrap.create(1, 2).initialize('lo:127.0.0.1:1')\n"
+            "except goccl.GocclError as e:\n print(type(e).__name__)\n")
     start = time.monotonic()
     p = jobs.python(code, GOCCL_TIMEOUT="0.3")
     assert p.returncode == 0 and time.monotonic() - start < 25, p.stderr

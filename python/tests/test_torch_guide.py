@@ -41,8 +41,10 @@ class DefaultComm:
         dlpack = mscclpp.RawGpuBuffer(1 << 20).to_dlpack(data_type=str(torch.float16))
         self.scratch_buffer = torch.utils.dlpack.from_dlpack(dlpack)
         algorithms = load_algorithms(self.scratch_buffer, comm.my_rank)
-        self._algo_small = [a for a in algorithms if a.collective == "allreduce" and a.name == "default_allreduce_nvls_packet"][0]
-        self._algo_large = [a for a in algorithms if a.collective == "allreduce" and a.name == "default_allreduce_nvls_with_copy"][0]
+        self._algo_small = [a for a in algorithms
+                            if a.collective == "allreduce" and a.name == "default_allreduce_nvls_packet"][0]
+        self._algo_large = [a for a in algorithms
+                            if a.collective == "allreduce" and a.name == "default_allreduce_nvls_with_copy"][0]
 
     def all_reduce(self, tensor: torch.Tensor, stream=None):
         algo = self._algo_small if tensor.nbytes < (1 << 20) else self._algo_large
@@ -61,7 +63,8 @@ class DefaultComm:
 def allreduce_nvls(spec: mscclpp.AlgoSpec) -> CollectiveProgram:
     gpu_size = spec.world_size
     with CollectiveProgram(
-        spec.name, spec.collective, gpu_size, instances=spec.instances, protocol=spec.protocol, num_threads_per_block=spec.num_threads_per_block,
+        spec.name, spec.collective, gpu_size, instances=spec.instances, protocol=spec.protocol,
+        num_threads_per_block=spec.num_threads_per_block,
         min_message_size=spec.min_message_size, max_message_size=spec.max_message_size,
     ) as program:
         nvls_chan = SwitchChannel(rank_list=[gpu for gpu in range(gpu_size)], buffer_type=BufferType.input)
@@ -94,8 +97,10 @@ def allreduce_nvls(spec: mscclpp.AlgoSpec) -> CollectiveProgram:
 
 def setup_algorithm(rank: int, world_size: int, nranks_per_node: int):
     spec = mscclpp.language.AlgoSpec(
-        name="allreduce_nvls", collective=AllReduce(world_size, 1, True), nranks_per_node=nranks_per_node, world_size=world_size, in_place=True,
-        instances=nranks_per_node, protocol="Simple", num_threads_per_block=1024, min_message_size=1 << 20, max_message_size=48 << 30, tags={"nvls": 1},
+        name="allreduce_nvls", collective=AllReduce(world_size, 1, True), nranks_per_node=nranks_per_node,
+        world_size=world_size, in_place=True,
+        instances=nranks_per_node, protocol="Simple", num_threads_per_block=1024, min_message_size=1 << 20,
+        max_message_size=48 << 30, tags={"nvls": 1},
     )
     return mscclpp.compile(algo=allreduce_nvls, algo_spec=spec, rank=rank)
 
@@ -121,7 +126,8 @@ class DslComm:
 
 group = init_communicator()
 n, rank = group.nranks, group.my_rank
-for comm, sizes in ((DefaultComm(group), (7, 1000, 1 << 20)), (DslComm(group, setup_algorithm(rank, n, n)), (1 << 19, 1 << 20))):
+for comm, sizes in ((DefaultComm(group), (7, 1000, 1 << 20)),
+                    (DslComm(group, setup_algorithm(rank, n, n)), (1 << 19, 1 << 20))):
     for size in sizes:
         for dtype in (torch.float32, torch.bfloat16):
             t = torch.arange(size, dtype=torch.float32).remainder(16).to(dtype) + rank

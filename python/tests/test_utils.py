@@ -113,7 +113,7 @@ def test_dlpack_keeps_the_memory():
 
 
 def test_env_names(monkeypatch):
-    for name in ("SOCKET_FAMILY", "SOCKET_IFNAME"):
+    for name in ("SOCKET_FAMILY", "SOCKET_IFNAME", "HOSTID", "DEBUG"):
         monkeypatch.setenv("NCCL_" + name, "theirs")
         assert getattr(goccl.env(), name.lower()) == "theirs"
         monkeypatch.setenv("GOCCL_" + name, "ours")
@@ -129,7 +129,7 @@ def test_headers():
     """One folder has NCCL's header, goccl's, and those of kernels, and programs compile against it."""
     if not shutil.which("gcc"):
         pytest.skip("no C compiler")
-    for names in (["nccl.h"], ["goccl.h", "goccl_primitive.h"]):
+    for names in (["nccl.h"], ["goccl.h", "goccl_moe.h", "goccl_primitive.h"]):
         source = "".join(f"#include <{n}>\n" for n in names) + "int x;\n"
         p = subprocess.run(["gcc", "-fsyntax-only", "-Wall", "-Werror", f"-I{goccl.get_include()}", "-x", "c", "-"],
                            input=source, capture_output=True, text=True)
@@ -148,7 +148,8 @@ assert mscclpp is goccl and mscclpp_comm.CommGroup is goccl.CommGroup
 import goccl.language.rank, goccl.comm
 assert mscclpp.language.rank.Rank is goccl.language.rank.Rank
 assert goccl.comm.__name__ == "goccl.comm" and goccl.__spec__.name == "goccl"
-mscclpp.AlgoSpec, mscclpp.AlgorithmCollectionBuilder, mscclpp.ext.AlgorithmCollectionBuilder, mscclpp.language.utils.AlgoSpec
+mscclpp.AlgoSpec, mscclpp.AlgorithmCollectionBuilder, mscclpp.ext.AlgorithmCollectionBuilder
+mscclpp.language.utils.AlgoSpec
 """
     p = jobs.python(code)
     assert p.returncode == 0, p.stderr

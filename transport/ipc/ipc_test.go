@@ -98,7 +98,8 @@ func TestStreamLinkKeepsTheOrder(t *testing.T) {
 	}
 	// Kernels signal too: from now on the link must add.
 	(*atomic.Uint64)(pointer(sem)).Add(5)
-	if err := errors.Join(l.Signal(token, 2, false), l.Add(token, 10), l.Store(token.Add(8), 3), l.Flush(t.Context())); err != nil {
+	if err := errors.Join(l.Signal(token, 2, false), l.Add(token, 10), l.Store(token.Add(8), 3),
+		l.Flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if at(sem) != 17 || at(sem.Add(8)) != 3 || add.launched != 2 {

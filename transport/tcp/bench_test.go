@@ -5,35 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/internal/testutil"
 	"github.com/goccl/goccl/transport"
 )
-
-// inside calls f in a network namespace of "ip netns". Sockets that f makes belong to it.
-func inside(t testing.TB, ns string, f func()) {
-	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		fd, err := unix.Open("/var/run/netns/"+ns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			err = unix.Setns(fd, unix.CLONE_NEWNET)
-			_ = unix.Close(fd)
-		}
-		if err == nil {
-			f()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
 
 // ways are the networks for benchmarks: a link, and memory of size bytes at its far end.
 func ways(b *testing.B, size int, run func(b *testing.B, l *Link, dst transport.Remote)) {
@@ -58,7 +34,7 @@ func ways(b *testing.B, size int, run func(b *testing.B, l *Link, dst transport.
 		nodes := make([]*Node, 2)
 		for i, ns := range []string{x, y} {
 			at := netip.MustParseAddrPort(fmt.Sprintf("10.207.0.%d:0", i+1))
-			inside(b, ns, func() {
+			testutil.Inside(b, ns, func() {
 				n, err := Listen(at, Options{Log: quiet()})
 				if err != nil {
 					b.Error(err)
@@ -69,7 +45,7 @@ func ways(b *testing.B, size int, run func(b *testing.B, l *Link, dst transport.
 			})
 		}
 		if !b.Failed() {
-			over(b, nodes[0], nodes[1], func(f func()) { inside(b, x, f) })
+			over(b, nodes[0], nodes[1], func(f func()) { testutil.Inside(b, x, f) })
 		}
 	})
 }

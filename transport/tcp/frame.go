@@ -33,6 +33,7 @@ const (
 	opFlush
 	opAck
 	opBye
+	opJoin // of a Peer's connection: see rejoin.go
 	numOps
 )
 

@@ -95,15 +95,15 @@ func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeou
 	}
 	out, in := ciphers(&cred.Secret, hello, nonce)
 	s := newStream(c, timeout, in, out)
-	b := make([]byte, sealedHeader) // read directly, because the stream's own reads set other deadlines
-	if _, err := io.ReadFull(c, b); err != nil {
-		return nil, errRetry{err}
-	}
-	plain, err := s.in.Open(s.nIn, b, nil)
-	if s.nIn++; err != nil {
+	h, err := s.first()
+	switch {
+	case errors.Is(err, aead.ErrForged):
 		return nil, fmt.Errorf("%w: %v: %w", ErrAuth, c.RemoteAddr(), err)
-	}
-	if h, err := parseHeader((*[headerSize]byte)(plain)); err != nil || h.op != opAck || h.status != statusOK {
+	case errors.Is(err, errFrame):
+		return nil, err
+	case err != nil:
+		return nil, errRetry{err}
+	case h.op != opAck || h.status != statusOK:
 		return nil, fmt.Errorf("%w: operation %d in the handshake", errFrame, h.op)
 	}
 	return s, c.SetDeadline(time.Time{})

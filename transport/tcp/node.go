@@ -53,12 +53,19 @@ type Node struct {
 	closed   atomic.Bool // set under mu
 
 	mu        sync.Mutex // guards the fields below
-	endpoints map[uint64]*[32]byte
+	endpoints map[uint64]*endpoint
 	conns     map[net.Conn]struct{}
 	links     map[*Link]struct{}
 
 	regionMu sync.RWMutex // guards the map, not the regions
 	regions  map[uint64]*region
+}
+
+// endpoint is what a credential admits to.
+type endpoint struct {
+	secret [32]byte
+	// serve, when not nil, serves the connection of a Peer's other half; else it is a Link's.
+	serve func(s *stream, from uint64) error
 }
 
 // region is a registered memory. mu is read-locked while a frame is applied, so that Unregister is a barrier that waits
@@ -85,7 +92,7 @@ func Listen(at netip.AddrPort, opt Options) (*Node, error) {
 	}
 	n := &Node{
 		opt: opt, listener: l, addr: l.Addr().(*net.TCPAddr).AddrPort(), lobby: sockets.NewLobby(maxPending),
-		endpoints: map[uint64]*[32]byte{}, conns: map[net.Conn]struct{}{}, links: map[*Link]struct{}{},
+		endpoints: map[uint64]*endpoint{}, conns: map[net.Conn]struct{}{}, links: map[*Link]struct{}{},
 		regions: map[uint64]*region{},
 	}
 	n.wg.Go(n.accept)
@@ -96,12 +103,14 @@ func Listen(at netip.AddrPort, opt Options) (*Node, error) {
 func (n *Node) Addr() netip.AddrPort { return n.addr }
 
 // NewEndpoint makes a credential with which peers can connect.
-func (n *Node) NewEndpoint() Credential {
+func (n *Node) NewEndpoint() Credential { return n.newEndpoint(nil) }
+
+func (n *Node) newEndpoint(serve func(*stream, uint64) error) Credential {
 	c := Credential{Endpoint: randomID()}
 	_, _ = rand.Read(c.Secret[:])
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.endpoints[c.Endpoint] = &c.Secret
+	n.endpoints[c.Endpoint] = &endpoint{c.Secret, serve}
 	return c
 }
 
@@ -200,8 +209,22 @@ func (n *Node) untrack(c net.Conn) {
 func (n *Node) secret(endpoint uint64) (*[32]byte, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s, ok := n.endpoints[endpoint]
-	return s, ok
+	e, ok := n.endpoints[endpoint]
+	if !ok {
+		return nil, false
+	}
+	return &e.secret, true
+}
+
+// server returns the endpoint's serve; ok is false if the endpoint is gone.
+func (n *Node) server(id uint64) (serve func(*stream, uint64) error, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e, ok := n.endpoints[id]
+	if !ok {
+		return nil, false
+	}
+	return e.serve, true
 }
 
 // Dial connects to the endpoint of cred at to. from is the endpoint of this side, by which the peer distinguishes its
@@ -211,29 +234,38 @@ func (n *Node) Dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, n.opt.Timeout)
 	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
-		l, err := n.dial(ctx, to, cred, from, opt)
-		if err == nil {
-			return l, nil
-		}
-		var again errRetry
-		if errors.As(err, &again) && !n.closed.Load() {
-			select {
-			case <-time.After(pause):
-				continue
-			case <-ctx.Done():
-				err = fmt.Errorf("%w: the listener refuses more connections, or is too busy (%w)", ctx.Err(), err)
-			}
-		}
+	var l *Link
+	err := n.retry(ctx, func() (err error) {
+		l, err = n.dial(ctx, to, cred, from, opt)
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("tcp: dial %v: %w", to, err)
+	}
+	return l, nil
+}
+
+// retry calls try again while it ends without a verdict, until ctx ends.
+func (n *Node) retry(ctx context.Context, try func() error) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		err := try()
+		var again errRetry
+		if err == nil || !errors.As(err, &again) || n.closed.Load() {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the listener refuses more connections, or is too busy (%w)", ctx.Err(), err)
+		}
 	}
 }
 
 // maxPause is the longest pause between two attempts of Dial.
 const maxPause = 50 * time.Millisecond
 
-func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link,
-	error) {
+// greet connects to the endpoint of cred and does the handshake, once.
+func (n *Node) greet(ctx context.Context, to netip.AddrPort, cred *Credential, from uint64) (*stream, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: n.addr.Addr().AsSlice(), Zone: n.addr.Addr().Zone()}}
 	if !n.addr.Addr().IsLoopback() && to.Addr().IsLoopback() || n.addr.Addr().Is4() != to.Addr().Is4() {
 		d.LocalAddr = nil
@@ -248,7 +280,7 @@ func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 		deadline = end
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	s, err := greet(c, deadline, &cred, from, n.opt.Timeout)
+	s, err := greet(c, deadline, cred, from, n.opt.Timeout)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -256,6 +288,16 @@ func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, fro
 		_ = c.Close()
 		return nil, err
 	}
+	return s, nil
+}
+
+func (n *Node) dial(ctx context.Context, to netip.AddrPort, cred Credential, from uint64, opt LinkOptions) (*Link,
+	error) {
+	s, err := n.greet(ctx, to, &cred, from)
+	if err != nil {
+		return nil, err
+	}
+	c := s.conn
 	l := newLink(n, s, opt)
 	// held until the return, so that Close either finds the link and waits for its reader, or has closed the Node before
 	n.mu.Lock()

@@ -27,9 +27,21 @@ func (n *Node) session(c net.Conn, guest *sockets.Guest) {
 	if !guest.Leave() && err == nil {
 		err = errors.New("dropped for lack of room")
 	}
+	if err == io.EOF { // nothing was said: a peer asks whether this process is alive
+		return
+	}
 	if err != nil {
 		if times, report := n.refused.Count(reason(err)); report && !n.closed.Load() {
 			n.opt.Log.Warn("goccl: ethernet: connection refused", "peer", c.RemoteAddr(), "err", err, "times", times)
+		}
+		return
+	}
+	if serve, ok := n.server(endpoint); !ok {
+		return
+	} else if serve != nil {
+		sockets.Tune(c, 0) // a Peer watches its connections itself
+		if err := serve(opened, from); err != nil && !n.closed.Load() {
+			n.opt.Log.Warn("goccl: ethernet: a connection was refused", "peer", c.RemoteAddr(), "err", err)
 		}
 		return
 	}
@@ -113,8 +125,8 @@ func (s *receiver) run() error {
 			if err := s.ack(header{op: opAck, value: h.value}); err != nil {
 				return err
 			}
-		case opAck:
-			return &frameError{statusProtocol, fmt.Errorf("%w: an acknowledgement from a dialler", errFrame)}
+		case opAck, opJoin:
+			return &frameError{statusProtocol, fmt.Errorf("%w: operation %d from a dialler", errFrame, h.op)}
 		default:
 			if err := s.apply(&h); err != nil {
 				return err

@@ -55,6 +55,20 @@ func (s *stream) write(h header, payload []byte) error {
 	return err
 }
 
+// first reads one frame without a payload directly from the connection, and nothing after it. The caller has set the
+// deadline.
+func (s *stream) first() (header, error) {
+	b := make([]byte, sealedHeader)
+	if _, err := io.ReadFull(s.conn, b); err != nil {
+		return header{}, err
+	}
+	plain, err := s.in.Open(s.nIn, b, nil)
+	if s.nIn++; err != nil {
+		return header{}, err
+	}
+	return parseHeader((*[headerSize]byte)(plain))
+}
+
 // read waits for a header.
 func (s *stream) read() (header, error) {
 	if _, err := s.r.Peek(1); err != nil {

@@ -117,6 +117,7 @@ class Communicator {
     return connected(h, local.config(), local.object());
   }
   ConnectionFuture connect(const EndpointConfig& local, int remoteRank, int tag = 0) {
+    if (local.ib.chosen()) return connect(context_->createEndpoint(local), remoteRank, tag);
     goccl_object h = 0;
     detail::check(goccl_communicator_connect(object_->handle, static_cast<int32_t>(local.transport),
                                              detail::openDevice(local.device), remoteRank, tag, &h),

@@ -125,8 +125,13 @@ class Context : public std::enable_shared_from_this<Context> {
   }
   Endpoint createEndpoint(EndpointConfig config) {
     goccl_object h = 0;
-    detail::check(goccl_endpoint_create(object_->handle, static_cast<int32_t>(config.transport),
-                                        detail::openDevice(config.device), &h),
+    const EndpointConfig::Ib& ib = config.ib;
+    const auto depth = [](int value, int standard) { return value == standard ? -1 : value; };
+    detail::check(goccl_endpoint_create_rdma(object_->handle, static_cast<int32_t>(config.transport), ib.deviceIndex,
+                                             detail::openDevice(config.device), ib.port, ib.gidIndex,
+                                             depth(ib.maxCqSize, ib.DefaultMaxCqSize),
+                                             depth(ib.maxSendWr, ib.DefaultMaxSendWr),
+                                             depth(ib.maxRecvWr, ib.DefaultMaxRecvWr), &h),
                   "create an endpoint");
     return Endpoint(detail::own(h, {object_}), config);
   }

@@ -78,6 +78,11 @@ struct EndpointConfig {
           maxRecvWr(maxRecvWr),
           maxWrPerSend(maxWrPerSend),
           mode(mode) {}
+    // Values that are not changed are chosen by goccl.
+    bool chosen() const {
+      return deviceIndex >= 0 || port >= 0 || gidIndex >= 0 || maxCqSize != DefaultMaxCqSize ||
+             maxSendWr != DefaultMaxSendWr || maxRecvWr != DefaultMaxRecvWr;
+    }
     int deviceIndex, port, gidIndex, maxCqSize, maxCqPollNum, maxSendWr, maxRecvWr, maxWrPerSend;
     Mode mode;
   };

@@ -33,7 +33,9 @@ inline std::vector<std::string> ibDevices() {
       if (e->d_name[0] != '.') names.emplace_back(e->d_name);
     closedir(dir);
   }
-  std::sort(names.begin(), names.end());
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  });
   return names;
 }
 }  // namespace detail

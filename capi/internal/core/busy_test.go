@@ -56,7 +56,8 @@ func abortWhileBusy(t *testing.T) (longest time.Duration) {
 			for {
 				q := allReduce(h, send, recv, 4096)
 				if err := Submit([]Request{q}); err != nil {
-					if !errors.Is(err, goccl.ErrAborted) && !errors.Is(err, goccl.ErrPeerDead) && !errors.Is(err, goccl.ErrClosed) && !errors.Is(err, ErrInvalidArgument) {
+					if !errors.Is(err, goccl.ErrAborted) && !errors.Is(err, goccl.ErrPeerDead) && !errors.Is(err, goccl.ErrClosed) &&
+						!errors.Is(err, ErrInvalidArgument) {
 						t.Errorf("rank %d: %v", r, err)
 					}
 					return

@@ -21,7 +21,8 @@ type Config struct {
 	OpTimeout   time.Duration
 	Name        string
 
-	SeparateGraphs bool
+	SeparateGraphs, UnorderedCaptures bool
+	MinCTAs, MaxCTAs                  int
 }
 
 // comm is a communicator that C holds. It exists from the moment its set-up is started.
@@ -42,6 +43,8 @@ type comm struct {
 
 	finished atomic.Bool // its work has ended and the peers are notified: later failures of peers do not affect it
 
+	growID atomic.Pointer[bootstrap.UniqueID] // made here and not used yet
+
 	boot bootstrap.Bootstrap // closed with the communicator; nil when the caller owns it
 
 	lastStream atomic.Pointer[wrapped]
@@ -53,6 +56,7 @@ type comm struct {
 
 	windowMu sync.Mutex
 	windows  map[Handle]struct{} // the windows that are not closed yet
+	fusions  map[Handle]struct{} // the fusions, too
 }
 
 const (
@@ -69,6 +73,7 @@ type task struct {
 	done   chan struct{}
 	err    error // valid once done is closed
 	child  bool  // err is the error of a child
+	before *task // still running when this one, which does not wait for it, was started
 }
 
 // start runs f in the background.
@@ -88,6 +93,28 @@ func start(f func(ctx context.Context) error) *task {
 		}
 	}()
 	return t
+}
+
+// wait returns when t and those before it have ended, or with ctx.
+func (t *task) wait(ctx context.Context) error {
+	for ; t != nil; t = t.before {
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// pending returns the last of the tasks that t.wait waits for, nil if all have ended.
+func (t *task) pending() *task {
+	for ; t != nil; t = t.before {
+		if t.running() {
+			return t
+		}
+	}
+	return nil
 }
 
 func (t *task) running() bool {
@@ -129,11 +156,12 @@ func (c *comm) ready() (*goccl.Comm, error) {
 	return nil, fmt.Errorf("%w: the communicator was not set up", ErrInvalidUsage)
 }
 
-// Info describes a communicator.
+// Info describes a communicator. Reaches is goccl.Comm.Reaches, false during set-up.
 type Info struct {
 	Rank, Size int
 	Device     Handle
 	Config     Config
+	Reaches    bool
 }
 
 // CommInfo returns what is known about h, also during set-up.
@@ -147,7 +175,21 @@ func CommInfo(h Handle) (Info, error) {
 			return Info{}, err
 		}
 	}
-	return Info{c.rank, c.size, c.dev.handle, c.cfg}, nil
+	inner := c.inner.Load()
+	return Info{c.rank, c.size, c.dev.handle, c.cfg, inner != nil && inner.Reaches()}, nil
+}
+
+// CommHash returns the communicator's ID.
+func CommHash(h Handle) (uint64, error) {
+	c, err := comms.get(h)
+	if err != nil {
+		return 0, err
+	}
+	inner, err := c.ready()
+	if err != nil {
+		return 0, err
+	}
+	return inner.ID(), nil
 }
 
 // CommError returns the failure of h: nil without a failure, an error of InProgress while background work is under way.

@@ -26,6 +26,23 @@ func NewEndpoint(ctx Handle, transport int, dev Handle) (Handle, error) {
 	return create(&a, func() (*primitive.Endpoint, error) { return c.CreateEndpoint(cfg) })
 }
 
+// RDMAOptions are those of NewRDMAEndpoint.
+type RDMAOptions = primitive.RDMAConfig
+
+// NewRDMAEndpoint makes a local endpoint with options of an RDMA adapter. adapter is the number of the adapter if it is
+// not the transport's.
+func NewRDMAEndpoint(ctx Handle, transport, adapter int, dev Handle, opt RDMAOptions) (Handle, error) {
+	var a args
+	if adapter >= 0 && primitive.Transport(transport).IsIB() {
+		if transport = int(primitive.IB0) + adapter; adapter > 7 {
+			return 0, fmt.Errorf("%w: RDMA adapter %d: IB0 to IB7 name the first eight", ErrInvalidArgument, adapter)
+		}
+	}
+	c, cfg := arg[*primitive.Context](&a, ctx), a.endpoint(transport, dev)
+	cfg.RDMA = opt
+	return create(&a, func() (*primitive.Endpoint, error) { return c.CreateEndpoint(cfg) })
+}
+
 // ReadEndpoint reads a serialised endpoint.
 func ReadEndpoint(data []byte) (Handle, error) { return addObject(primitive.DeserializeEndpoint(data)) }
 

@@ -12,8 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/test/commtest"
@@ -59,7 +59,8 @@ func floats(t testing.TB, n int) (uintptr, []float32) {
 }
 
 func allReduce(c Handle, send, recv uintptr, n int) Request {
-	return Request{Comm: c, Collective: uint32(algorithm.AllReduce), Type: uint32(datatype.Float32), Send: send, Recv: recv, Count: uint64(n)}
+	return Request{Comm: c, Collective: uint32(collective.AllReduce), Type: uint32(datatype.Float32), Send: send,
+		Recv: recv, Count: uint64(n)}
 }
 
 func TestHandles(t *testing.T) {
@@ -171,9 +172,10 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	x[3] = 4
-	direct := make([]algorithm.Request, 1)
+	direct := make([]collective.Request, 1)
 	engine := testing.AllocsPerRun(200, func() {
-		direct[0] = algorithm.Request{Collective: algorithm.AllReduce, Send: device.Ptr(send), Recv: device.Ptr(recv), Count: 16, Type: datatype.Float32, Stream: s}
+		direct[0] = collective.Request{Collective: collective.AllReduce, Send: device.Ptr(send), Recv: device.Ptr(recv),
+			Count: 16, Type: datatype.Float32, Stream: s}
 		if err := inner.Submit(direct...); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +202,7 @@ func BenchmarkTranslate(b *testing.B) {
 		b.Fatal(err)
 	}
 	q := allReduce(h, send, send, 16)
-	var r algorithm.Request
+	var r collective.Request
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := c.translate(&q, &r); err != nil {
@@ -261,10 +263,12 @@ func TestDeviceCounts(t *testing.T) {
 			a := h + uintptr(16*i)
 			return *(*unsafe.Pointer)(unsafe.Pointer(&a))
 		}
-		for i, v := range [4][2]int64{{1, 2}, {0, 1}, {int64(1 + r), int64(1 + r)}, {0, int64(1 + r)}} { // rank 0 gets one from each, rank 1 two
+		// rank 0 gets one from each, rank 1 two
+		for i, v := range [4][2]int64{{1, 2}, {0, 1}, {int64(1 + r), int64(1 + r)}, {0, int64(1 + r)}} {
 			*(*[2]int64)(list(i)) = v
 		}
-		reqs = append(reqs, Request{Comm: c[r], Collective: uint32(algorithm.AllToAllVDevice), Type: uint32(datatype.Float32), Send: at(32 * r), Recv: at(32*r + 8),
+		reqs = append(reqs, Request{Comm: c[r], Collective: uint32(collective.AllToAllVDevice),
+			Type: uint32(datatype.Float32), Send: at(32 * r), Recv: at(32*r + 8),
 			SendCounts: list(0), SendDispls: list(1), RecvCounts: list(2), RecvDispls: list(3)})
 	}
 	if err := Submit(reqs); err != nil {
@@ -342,7 +346,8 @@ func TestSplitJoinsAndLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		info, err := CommInfo(kids[r])
-		if want := map[int]int{0: 1, 2: 0}[r]; err != nil || info.Rank != want || info.Size != 2 || info.Config.Timeout != 10*time.Second {
+		if want := map[int]int{0: 1, 2: 0}[r]; err != nil || info.Rank != want || info.Size != 2 ||
+			info.Config.Timeout != 10*time.Second {
 			t.Errorf("rank %d: %+v %v", r, info, err)
 		}
 	}

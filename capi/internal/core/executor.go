@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/executor"
+	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/internal/tags"
 )
 
@@ -89,7 +89,11 @@ func LoadPlan(h Handle, file []byte, reserve uint64, trusted bool) (Handle, erro
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*defaultStep)
 	defer cancel()
-	x, err := e.LoadJSON(ctx, file, opts...)
+	p, err := decodePlan(file)
+	if err != nil {
+		return 0, wrong(err)
+	}
+	x, err := e.Load(ctx, p, opts...)
 	if err != nil {
 		return 0, wrong(err)
 	}
@@ -106,7 +110,8 @@ func ExecutePlan(h Handle, send, recv uintptr, message uint64, stream uintptr, t
 	if err != nil {
 		return err
 	}
-	a := executor.Args{Send: device.Ptr(send), Recv: device.Ptr(recv), Message: message, Type: datatype.Type(t), Op: datatype.Op(op), Stream: s}
+	a := executor.Args{Send: device.Ptr(send), Recv: device.Ptr(recv), Message: message, Type: datatype.Type(t),
+		Op: datatype.Op(op), Stream: s}
 	binary.LittleEndian.PutUint64(a.Scalar[:], scalar)
 	return p.x.Execute(context.Background(), a)
 }

@@ -49,7 +49,8 @@ func FuzzCalls(f *testing.F) {
 			}
 		}
 		request := func() Request {
-			q := Request{Comm: handle(), Collective: uint32(byteOf()), Type: uint32(byteOf()), Op: uint32(byteOf()), Root: int32(int8(byteOf())), Count: uint64(byteOf()) % (room / 8)}
+			q := Request{Comm: handle(), Collective: uint32(byteOf()), Type: uint32(byteOf()), Op: uint32(byteOf()),
+				Root: int32(int8(byteOf())), Count: uint64(byteOf()) % (room / 8)}
 			q.Send, q.Recv = memory, memory+uintptr(8*room)
 			switch byteOf() % 8 {
 			case 0:
@@ -103,7 +104,9 @@ func FuzzCalls(f *testing.F) {
 					answer("free", Free(p))
 				}
 			case 9:
-				_, err := Start(bootstrap.UniqueID(append(make([]byte, 0, 128), append(in[:min(len(in), 128):min(len(in), 128)], make([]byte, 128)...)[:128]...)), int(int8(byteOf())), int(int8(byteOf())), handle(), Config{})
+				var id bootstrap.UniqueID
+				copy(id[:], in)
+				_, err := Start(id, int(int8(byteOf())), int(int8(byteOf())), handle(), Config{})
 				answer("start", err)
 			case 10:
 				h, err := Split(handle(), int(int8(byteOf()))%3, int(byteOf()), nil)

@@ -54,7 +54,8 @@ func (t *table[T]) add(build func(Handle) T) (Handle, error) {
 		i = t.used
 		t.used++
 	default:
-		return 0, fmt.Errorf("%w: this process has %d %ss, which is the most it may have", ErrInvalidUsage, maxHandles, t.name)
+		return 0, fmt.Errorf("%w: this process has %d %ss, which is the most it may have", ErrInvalidUsage, maxHandles,
+			t.name)
 	}
 	t.gen[i]++
 	h := t.kind<<48 | Handle(t.gen[i])<<16 | Handle(i)

@@ -34,43 +34,21 @@ func RunChannel(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled 
 	if err != nil {
 		return false, err
 	}
-	s := primitive.StatusOK
+	channel, ok := v.(interface{ Semaphore() *primitive.Semaphore })
+	if !ok {
+		return false, fmt.Errorf("%w: a %s has no operations for kernels here", ErrInvalidArgument, nameOf(v))
+	}
+	if err := onHost(channel.Semaphore()); err != nil {
+		return false, err
+	}
+	s, polled, known := primitive.StatusOK, true, true
 	switch c := v.(type) {
 	case *primitive.BaseMemoryChannel:
-		if err := onHost(c.Semaphore()); err != nil {
-			return false, err
-		}
 		k := c.DeviceHandle()
-		switch op {
-		case OpSignal:
-			k.Signal()
-		case OpRelaxedSignal:
-			k.RelaxedSignal()
-		case OpWait:
-			s = k.Wait()
-		case OpRelaxedWait:
-			s = k.RelaxedWait()
-		case OpPoll:
-			return k.Poll(), nil
-		default:
-			return false, notOf(op, v)
-		}
+		s, polled, known = runSemaphore(&k.Semaphore, op)
 	case *primitive.MemoryChannel:
-		if err := onHost(c.Semaphore()); err != nil {
-			return false, err
-		}
 		k := c.DeviceHandle()
 		switch op {
-		case OpSignal:
-			k.Signal()
-		case OpRelaxedSignal:
-			k.RelaxedSignal()
-		case OpWait:
-			s = k.Wait()
-		case OpRelaxedWait:
-			s = k.RelaxedWait()
-		case OpPoll:
-			return k.Poll(), nil
 		case OpPut:
 			k.Put(int64(a), int64(b), int64(size), 0, 1)
 		case OpGet:
@@ -82,12 +60,9 @@ func RunChannel(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled 
 		case OpUnpackPackets:
 			s = k.UnpackPackets(primitive.LL16, int64(a), int64(b), int64(size), 0, 1, flag)
 		default:
-			return false, notOf(op, v)
+			s, polled, known = runSemaphore(&k.Semaphore, op)
 		}
 	case *primitive.PortChannel:
-		if err := onHost(c.Semaphore()); err != nil {
-			return false, err
-		}
 		k := c.DeviceHandle()
 		switch op {
 		case OpSignal:
@@ -95,7 +70,7 @@ func RunChannel(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled 
 		case OpWait:
 			s = k.Wait()
 		case OpPoll:
-			return k.Poll(), nil
+			polled = k.Poll()
 		case OpPut:
 			s = k.Put(a, b, size)
 		case OpPutWithSignal:
@@ -105,24 +80,45 @@ func RunChannel(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled 
 		case OpFlush:
 			s = k.Flush()
 		default:
-			return false, notOf(op, v)
+			known = false
 		}
 	default:
-		return false, fmt.Errorf("%w: a %s has no operations for kernels here", ErrInvalidArgument, nameOf(v))
+		known = false
+	}
+	if !known {
+		return false, fmt.Errorf("%w: a %s has no operation %d", ErrInvalidArgument, nameOf(v), op)
 	}
 	if s == primitive.StatusOK {
-		return true, nil
+		return polled, nil
 	}
 	return false, fmt.Errorf("kernel of the host device: %w", s.Err())
 }
 
-func onHost(s *primitive.Semaphore) error {
-	if id := s.Connection().Device().ID(); id.Kind != device.Host {
-		return fmt.Errorf("%w: the channel belongs to %v, whose kernels are CUDA's: launch one with the channel's device handle", ErrInvalidUsage, id)
+// runSemaphore performs the operations that every memory channel has.
+func runSemaphore(h *primitive.SemaphoreHandle, op ChannelOp) (s primitive.Status, polled, known bool) {
+	s, polled = primitive.StatusOK, true
+	switch op {
+	case OpSignal:
+		h.Signal()
+	case OpRelaxedSignal:
+		h.RelaxedSignal()
+	case OpWait:
+		s = h.Wait()
+	case OpRelaxedWait:
+		s = h.RelaxedWait()
+	case OpPoll:
+		polled = h.Poll()
+	default:
+		return s, false, false
 	}
-	return nil
+	return s, polled, true
 }
 
-func notOf(op ChannelOp, v any) error {
-	return fmt.Errorf("%w: a %s has no operation %d", ErrInvalidArgument, nameOf(v), op)
+func onHost(s *primitive.Semaphore) error {
+	if id := s.Connection().Device().ID(); id.Kind != device.Host {
+		return fmt.Errorf(
+			"%w: the channel belongs to %v, whose kernels are CUDA's: launch one with the channel's device handle",
+			ErrInvalidUsage, id)
+	}
+	return nil
 }

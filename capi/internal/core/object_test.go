@@ -27,7 +27,8 @@ func TestObjectsAreToldApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewSemaphoreStub(ctx); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "is a context, not a connection") {
+	if _, err := NewSemaphoreStub(ctx); !errors.Is(err, ErrInvalidArgument) ||
+		!strings.Contains(err.Error(), "is a context, not a connection") {
 		t.Errorf("a context as a connection: %v", err)
 	}
 	if _, err := DeviceHandle(conn); !errors.Is(err, ErrInvalidArgument) {
@@ -47,7 +48,8 @@ func TestObjectsAreToldApart(t *testing.T) {
 	if err := CloseObject(conn); err != nil { // after the object from which it was made
 		t.Error(err)
 	}
-	if _, err := NewSemaphoreStub(conn); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "was destroyed") {
+	if _, err := NewSemaphoreStub(conn); !errors.Is(err, ErrInvalidArgument) ||
+		!strings.Contains(err.Error(), "was destroyed") {
 		t.Errorf("a closed connection: %v", err)
 	}
 	if err := CloseObject(12345); !errors.Is(err, ErrInvalidArgument) {
@@ -111,7 +113,8 @@ func TestFutureInSlices(t *testing.T) {
 }
 
 func TestProgramsAreTheCallersMistakes(t *testing.T) {
-	for _, doc := range []string{``, `{}`, `{"name":"x","collective":"allreduce","ranks":2,"commands":[{"op":"nonsense"}]}`} {
+	for _, doc := range []string{``, `{}`,
+		`{"name":"x","collective":"allreduce","ranks":2,"commands":[{"op":"nonsense"}]}`} {
 		if _, err := CompileProgram([]byte(doc)); ResultOf(err) != InvalidArgument {
 			t.Errorf("%q: %v (%v)", doc, err, ResultOf(err))
 		}

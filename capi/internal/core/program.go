@@ -1,7 +1,9 @@
 package core
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"sync"
 
 	"github.com/goccl/goccl/dsl"
 	"github.com/goccl/goccl/dsl/programs"
@@ -10,8 +12,39 @@ import (
 
 // CompileProgram turns a document of package dsl into a plan file.
 func CompileProgram(document []byte) ([]byte, error) {
-	out, err := dsl.CompileJSON(document)
-	return out, wrong(err)
+	p, err := dsl.CompileJSON(document)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	file := p.Encode()
+	origins.Lock()
+	defer origins.Unlock()
+	if len(origins.of) >= maxOrigins || origins.of == nil {
+		origins.of = map[[sha256.Size]byte]*plan.Origins{}
+	}
+	origins.of[sha256.Sum256(file)] = p.Origins
+	return file, nil
+}
+
+// origins remembers where the plan files that this process has compiled come from, so that a counterexample names the
+// author's lines. When it is full, it is cleared.
+var origins struct {
+	sync.Mutex
+	of map[[sha256.Size]byte]*plan.Origins
+}
+
+const maxOrigins = 256
+
+// decodePlan decodes a plan file.
+func decodePlan(file []byte) (*plan.Plan, error) {
+	p, err := plan.Decode(file)
+	if err != nil {
+		return nil, err
+	}
+	origins.Lock()
+	defer origins.Unlock()
+	p.Origins = origins.of[sha256.Sum256(file)]
+	return p, nil
 }
 
 // BuildProgram compiles a program that ships with goccl.
@@ -26,7 +59,8 @@ func BuildProgram(name string, options []byte) ([]byte, error) {
 			return nil, wrong(err)
 		}
 	}
-	p, err := programs.Build(name, programs.Options{Ranks: o.Ranks, Hosts: o.Hosts, Instances: o.Instances, InPlace: o.InPlace, Root: o.Root,
+	p, err := programs.Build(name, programs.Options{Ranks: o.Ranks, Hosts: o.Hosts, Instances: o.Instances,
+		InPlace: o.InPlace, Root: o.Root,
 		ThreadsPerBlock: o.ThreadsPerBlock, MinMessageSize: o.MinMessageSize, MaxMessageSize: o.MaxMessageSize})
 	if err != nil {
 		return nil, wrong(err)
@@ -51,13 +85,14 @@ type planReport struct {
 }
 
 func describe(p *plan.Plan) *planReport {
-	return &planReport{Name: p.Name, Collective: string(p.Collective), Protocol: string(p.Protocol), InPlace: p.InPlace, Ranks: len(p.GPUs), Root: p.Root,
+	return &planReport{Name: p.Name, Collective: string(p.Collective), Protocol: string(p.Protocol), InPlace: p.InPlace,
+		Ranks: len(p.GPUs), Root: p.Root,
 		MinSize: p.MinSize, MaxSize: p.MaxSize}
 }
 
 // CheckPlan decodes and verifies a plan file and describes it as JSON. The error is the fault, or the counterexample.
 func CheckPlan(file []byte) ([]byte, error) {
-	p, err := plan.Decode(file)
+	p, err := decodePlan(file)
 	if err != nil {
 		return nil, wrong(err)
 	}

@@ -27,7 +27,8 @@ func CreateOp(h Handle, typ uint32, scalar unsafe.Pointer, onHost bool) (uint32,
 		return 0, err
 	}
 	if typ >= uint32(datatype.NumTypes) || scalar == nil {
-		return 0, fmt.Errorf("%w: an operator needs an element type (this one is %d) and a factor's address", ErrInvalidArgument, typ)
+		return 0, fmt.Errorf("%w: an operator needs an element type (this one is %d) and a factor's address",
+			ErrInvalidArgument, typ)
 	}
 	o := redop{live: true, typ: datatype.Type(typ)}
 	if onHost {
@@ -40,7 +41,8 @@ func CreateOp(h Handle, typ uint32, scalar unsafe.Pointer, onHost bool) (uint32,
 	i := slices.IndexFunc(c.ops, func(o redop) bool { return !o.live })
 	if i < 0 {
 		if i = len(c.ops); i == maxOps {
-			return 0, fmt.Errorf("%w: the communicator has %d operators; destroy those that are not needed", ErrInvalidUsage, maxOps)
+			return 0, fmt.Errorf("%w: the communicator has %d operators; destroy those that are not needed", ErrInvalidUsage,
+				maxOps)
 		}
 		c.ops = append(c.ops, o)
 	}

@@ -25,7 +25,8 @@ func NewUniqueID(timeout time.Duration) (bootstrap.UniqueID, error) {
 
 // begin allocates the handle of a communicator and starts its set-up. connect joins the ranks; it runs in the
 // background.
-func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.Context, *comm) (*goccl.Comm, error)) (*comm, error) {
+func begin(rank, size int, d *dev, cfg Config, job string,
+	connect func(context.Context, *comm) (*goccl.Comm, error)) (*comm, error) {
 	var c *comm
 	_, err := comms.add(func(h Handle) *comm {
 		c = &comm{handle: h, rank: rank, size: size, dev: d, cfg: cfg, job: job, child: rank < 0}
@@ -51,7 +52,16 @@ func begin(rank, size int, d *dev, cfg Config, job string, connect func(context.
 }
 
 func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
-	return goccl.Config{Bootstrap: b, Device: c.dev.device, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, Name: c.cfg.Name, SeparateGraphs: c.cfg.SeparateGraphs}
+	cfg := goccl.Config{Bootstrap: b, Device: c.dev.device}
+	c.cfg.to(&cfg)
+	return cfg
+}
+
+// to fills in what C configures.
+func (c *Config) to(cfg *goccl.Config) {
+	cfg.Timeout, cfg.OpTimeout, cfg.Name = c.Timeout, c.OpTimeout, c.Name
+	cfg.SeparateGraphs, cfg.UnorderedCaptures = c.SeparateGraphs, c.UnorderedCaptures
+	cfg.MinCTAs, cfg.MaxCTAs = c.MinCTAs, c.MaxCTAs
 }
 
 // over sets up a communicator on a bootstrap, of which it takes ownership.
@@ -133,7 +143,9 @@ func StartAll(handles []Handle, cfg Config) ([]Handle, error) {
 	job := nextJob()
 	out := make([]Handle, len(devs))
 	for i, d := range devs {
-		c, err := begin(i, len(devs), d, cfg, job, func(ctx context.Context, c *comm) (*goccl.Comm, error) { return c.over(ctx, boots[i]) })
+		c, err := begin(i, len(devs), d, cfg, job, func(ctx context.Context, c *comm) (*goccl.Comm, error) {
+			return c.over(ctx, boots[i])
+		})
 		if err != nil {
 			for _, h := range out[:i] {
 				_ = Abort(h)
@@ -153,6 +165,15 @@ func (c *comm) inherit(cfg *Config) (Config, error) {
 	return cfg.withDefaults(c.cfg.Timeout)
 }
 
+// change returns what makes of the parent's configuration that of a child; nothing when cfg is nil.
+func (c *comm) change(cfg *Config) ([]func(*goccl.Config), error) {
+	own, err := c.inherit(cfg)
+	if cfg == nil || err != nil {
+		return nil, err
+	}
+	return []func(*goccl.Config){own.to}, nil
+}
+
 // Split begins a communicator of the ranks with the same color. With goccl.NoColor it takes part and returns 0 once the
 // other ranks have joined.
 func Split(h Handle, color, key int, cfg *Config) (Handle, error) {
@@ -163,15 +184,17 @@ func Split(h Handle, color, key int, cfg *Config) (Handle, error) {
 	if color < goccl.NoColor {
 		return 0, fmt.Errorf("%w: color %d is negative and not -1", ErrInvalidArgument, color)
 	}
+	change, err := c.change(cfg)
+	if err != nil {
+		return 0, err
+	}
 	// Splits of one communicator follow each other, on all ranks in the order of the calls.
 	before := c.last.Load()
 	split := func(ctx context.Context) (*goccl.Comm, error) {
-		select {
-		case <-before.done:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := before.wait(ctx); err != nil {
+			return nil, err
 		}
-		return parent.Split(ctx, color, key)
+		return parent.Split(ctx, color, key, change...)
 	}
 	if color == goccl.NoColor {
 		c.children.Add(1)
@@ -196,7 +219,13 @@ func Shrink(h Handle, exclude []int, abort bool, cfg *Config) (Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) { return parent.Shrink(ctx, exclude, abort) })
+	change, err := c.change(cfg)
+	if err != nil {
+		return 0, err
+	}
+	return c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
+		return parent.Shrink(ctx, exclude, abort, change...)
+	})
 }
 
 // descend begins a communicator whose rank and size are known when make returns; until then they are the parent's.
@@ -215,7 +244,7 @@ func (c *comm) descend(cfg *Config, make func(context.Context) (*goccl.Comm, err
 	if err != nil {
 		return 0, err
 	}
-	c.last.Store(&task{cancel: k.setup.cancel, done: k.setup.done, child: true})
+	c.last.Store(&task{cancel: k.setup.cancel, done: k.setup.done, child: true, before: c.last.Load().pending()})
 	return k.handle, nil
 }
 

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -85,5 +87,60 @@ func TestWaitsForASplitWithoutColor(t *testing.T) {
 			t.Error(err)
 		}
 		_ = Destroy(k)
+	}
+}
+
+// Destroy does not wait for peers that may never split: one thread can destroy all ranks of its process.
+func TestDestroyDuringASplit(t *testing.T) {
+	c := world(t, 2, Config{Timeout: time.Minute})
+	k, err := Split(c[0], 0, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	for _, h := range c {
+		if err := Destroy(h); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := Wait(k); !errors.Is(err, goccl.ErrClosed) {
+		t.Errorf("the split whose peer has left: %v", err)
+	}
+	if took := time.Since(begin); took > 30*time.Second { // half of the timeout
+		t.Errorf("it took %v", took)
+	}
+	_ = Destroy(k)
+}
+
+// Finalize waits for every split and shrink that was begun, not only for the latest.
+func TestFinalizeWaitsForAllChildren(t *testing.T) {
+	h := world(t, 1, Config{Timeout: 10 * time.Second})[0]
+	c, err := comms.get(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, failed := make(chan struct{}), errors.New("no child")
+	for _, wait := range []chan struct{}{release, nil} { // the second, like a shrink, does not wait for the first
+		k, err := c.descend(nil, func(context.Context) (*goccl.Comm, error) {
+			if wait != nil {
+				<-wait
+			}
+			return nil, failed
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = Destroy(k) }()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- Finalize(h) }()
+	select {
+	case err := <-ended:
+		t.Errorf("it ended before the first child: %v", err)
+	case <-time.After(50 * time.Millisecond):
+		close(release)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 )
 
@@ -21,9 +21,11 @@ import (
 
 // group is the scratch of one call.
 type group struct {
-	reqs  []algorithm.Request
+	reqs  []collective.Request
 	comms []*goccl.Comm // of each request
 	calls []goccl.Call  // the same requests, when there are several communicators
+
+	events bool // a request has an event to record
 }
 
 var groups = sync.Pool{New: func() any { return new(group) }}
@@ -39,13 +41,18 @@ func Submit(reqs []Request) error {
 	if err != nil {
 		return err
 	}
-	if !several {
-		return g.comms[0].Submit(g.reqs...)
+	if several {
+		for i, c := range g.comms {
+			g.calls = append(g.calls, goccl.Call{Comm: c, Request: g.reqs[i]})
+		}
+		err = goccl.Submit(g.calls)
+	} else {
+		err = g.comms[0].Submit(g.reqs...)
 	}
-	for i, c := range g.comms {
-		g.calls = append(g.calls, goccl.Call{Comm: c, Request: g.reqs[i]})
+	if err != nil || !g.events {
+		return err
 	}
-	return goccl.Submit(g.calls)
+	return g.launched(reqs)
 }
 
 // Check is Submit without the enqueueing. It replaces a created operator by its factor, so that the operator may be
@@ -55,7 +62,7 @@ func Check(q *Request) error {
 	if err != nil {
 		return err
 	}
-	var r algorithm.Request
+	var r collective.Request
 	if err := c.translate(q, &r); err != nil {
 		return err
 	}
@@ -63,7 +70,8 @@ func Check(q *Request) error {
 		return c.wrap(q, err)
 	}
 	if r.Op == datatype.PreMulSum && q.Op >= firstCreatedOp {
-		q.Op, q.Scalar, q.ScalarPtr = uint32(datatype.PreMulSum), binary.LittleEndian.Uint64(r.Scalar[:]), uintptr(r.ScalarPtr)
+		q.Op, q.Scalar, q.ScalarPtr = uint32(datatype.PreMulSum), binary.LittleEndian.Uint64(r.Scalar[:]),
+			uintptr(r.ScalarPtr)
 	}
 	return nil
 }
@@ -86,6 +94,7 @@ func (g *group) translate(reqs []Request) (several bool, err error) {
 		if err = c.translate(q, r); err != nil {
 			return false, err
 		}
+		g.events = g.events || q.Config != nil && q.Config.Launched != 0
 		if r.Stream, err = c.stream(q.Stream); err != nil {
 			return false, c.wrap(q, err)
 		}
@@ -98,6 +107,7 @@ func (g *group) release() {
 	clear(g.reqs)
 	clear(g.comms)
 	clear(g.calls)
+	g.events = false
 	g.reqs, g.comms, g.calls = g.reqs[:0], g.comms[:0], g.calls[:0]
 	groups.Put(g)
 }

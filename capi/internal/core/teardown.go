@@ -21,17 +21,12 @@ const (
 // leaving counts the communicators of each job that are being freed in the background.
 var leaving sync.Map // job → *sync.WaitGroup
 
-// finish waits for this rank's enqueued work and notifies the peers. Afterwards this process may end at any time. A
-// Split or Shrink that was begun before ends first: it still uses this communicator to talk to the peers.
+// finish waits for this rank's enqueued work and notifies the peers. Afterwards this process may end at any time.
+// Splits and shrinks that were begun before end first: they still use this communicator to talk to the peers.
 func (c *comm) finish(ctx context.Context, inner *goccl.Comm, before *task) error {
 	ctx, cancel := context.WithTimeout(ctx, max(drainTimeout, c.cfg.OpTimeout))
 	defer cancel()
-	if before != nil {
-		select {
-		case <-before.done:
-		case <-ctx.Done():
-		}
-	}
+	_ = before.wait(ctx)
 	if err := inner.Finalize(ctx); err != nil {
 		return err
 	}
@@ -62,9 +57,10 @@ func Finalize(h Handle) error {
 // Destroy frees h. It waits for this rank's work. The last rank of the communicator in this process also waits for the
 // others, for a limited time.
 //
-// 1. The handle is removed: no new work.
-// 2. Enqueued work ends, and the peers are notified.
-// 3. In the background: no peer reads this rank's memory any more, and everything is freed.
+//  1. The handle is removed: no new work.
+//  2. Enqueued work ends, and the peers are notified. While a split or shrink is still waiting for peers, they are
+//     notified in the background, after it.
+//  3. In the background: no peer reads this rank's memory any more, and everything is freed.
 func Destroy(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
@@ -77,8 +73,17 @@ func Destroy(h Handle) error {
 	if !comms.remove(h) {
 		return nil
 	}
-	_ = c.finish(context.Background(), inner, c.last.Load()) // a failure of work was already reported; a communicator that has failed is freed as well
-	c.awaitFree(c.free(inner), leaveWait)
+	// a failure of work was already reported; a communicator that has failed is freed as well
+	finish := func() { _ = c.finish(context.Background(), inner, c.last.Load()) }
+	if c.last.Load().pending() == nil {
+		finish()
+		finish = func() {}
+	} else {
+		ctx, cancel := context.WithTimeout(context.Background(), max(drainTimeout, c.cfg.OpTimeout))
+		_ = inner.Drain(ctx)
+		cancel()
+	}
+	c.awaitFree(c.free(inner, finish), leaveWait)
 	return nil
 }
 
@@ -96,7 +101,7 @@ func Abort(h Handle) error {
 	if inner != nil {
 		inner.Abort(nil)
 	}
-	c.awaitFree(c.free(inner), abortWait)
+	c.awaitFree(c.free(inner, func() {}), abortWait)
 	return nil
 }
 
@@ -115,8 +120,8 @@ func Revoke(h Handle) error {
 	return nil
 }
 
-// free frees a communicator whose handle was removed, in the background.
-func (c *comm) free(inner *goccl.Comm) (freed chan struct{}) {
+// free frees a communicator whose handle was removed, in the background, after end.
+func (c *comm) free(inner *goccl.Comm, end func()) (freed chan struct{}) {
 	freed = make(chan struct{})
 	v, _ := leaving.LoadOrStore(c.job, new(sync.WaitGroup))
 	all := v.(*sync.WaitGroup)
@@ -124,6 +129,7 @@ func (c *comm) free(inner *goccl.Comm) (freed chan struct{}) {
 	go func() {
 		defer close(freed)
 		defer all.Done()
+		end()
 		if inner == nil {
 			<-c.setup.done // a set-up that was cancelled frees its own resources
 			if inner = c.inner.Load(); inner == nil {
@@ -132,6 +138,7 @@ func (c *comm) free(inner *goccl.Comm) (freed chan struct{}) {
 		}
 		_ = inner.Close()
 		c.forgetWindows()
+		c.forgetFusions()
 		if c.boot != nil {
 			_ = c.boot.Close()
 		}

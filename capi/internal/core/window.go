@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"unsafe"
 
@@ -14,13 +15,27 @@ const kindWindow = 0x0c91
 // window belongs to a communicator and is removed from it when it is closed.
 type window struct {
 	c     *comm
-	inner *goccl.Window
+	inner io.Closer // *goccl.Window or *goccl.FlatWindow
 }
 
 var windows = table[*window]{kind: kindWindow, name: "window"}
 
 // RegisterWindow makes memory this rank's part of the communicator's next window.
 func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
+	return register(h, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
+		return c.RegisterWindow(p, n)
+	})
+}
+
+// RegisterFlat makes memory this rank's part of the communicator's next flat window.
+func RegisterFlat(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
+	return register(h, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
+		return c.RegisterFlat(p, n)
+	})
+}
+
+func register(h Handle, ptr unsafe.Pointer, size uint64,
+	by func(*goccl.Comm, device.Ptr, int64) (io.Closer, error)) (Handle, error) {
 	c, inner, err := active(h)
 	if err != nil {
 		return 0, err
@@ -30,7 +45,7 @@ func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	}
 	c.windowMu.Lock()
 	defer c.windowMu.Unlock()
-	w, err := inner.RegisterWindow(device.Ptr(uintptr(ptr)), int64(size))
+	w, err := by(inner, device.Ptr(uintptr(ptr)), int64(size))
 	if err != nil {
 		return 0, err
 	}
@@ -44,6 +59,26 @@ func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	}
 	c.windows[made] = struct{}{}
 	return made, nil
+}
+
+// Flat is goccl_flat.
+type Flat struct{ Base, Stride, Abort uint64 }
+
+// WaitFlat waits until all ranks have mapped a flat window.
+func WaitFlat(h Handle) (Flat, error) {
+	w, err := windows.get(h)
+	if err != nil {
+		return Flat{}, err
+	}
+	f, ok := w.inner.(*goccl.FlatWindow)
+	if !ok {
+		return Flat{}, fmt.Errorf("%w: window %#x is not flat: register it with goccl_flat_register", ErrInvalidArgument,
+			uint64(h))
+	}
+	if err := f.Await(); err != nil {
+		return Flat{}, err
+	}
+	return Flat{uint64(f.Base()), uint64(f.Stride()), uint64(w.c.inner.Load().AbortWord())}, nil
 }
 
 // DeregisterWindow ends a window. Ending it again, or after its communicator, is harmless.

@@ -1,6 +1,7 @@
 // What needs no kernel: bootstraps, exchange by bytes, writes and semaphores of the host, custom proxies, plans,
 // errors.
 #include <cstring>
+#include <mscclpp/bulk_device.hpp>
 #include <mscclpp/core.hpp>
 #include <mscclpp/env.hpp>
 #include <mscclpp/executor.hpp>
@@ -9,6 +10,7 @@
 #include <mscclpp/port_channel.hpp>
 #include <mscclpp/semaphore.hpp>
 #include <mscclpp/utils.hpp>
+#include <mscclpp/version.hpp>
 #include <thread>
 #include <vector>
 
@@ -86,15 +88,15 @@ static void proxies() {
   std::vector<uint64_t> handled;
   mscclpp::Proxy proxy(
       [&](mscclpp::ProxyTrigger t) {
-        handled.push_back(t.fst);
-        CHECK(t.snd == t.fst + 1);
+        handled.push_back(t.fst & 0xff);
+        CHECK(t.fst >> 56 == 0x8a && t.snd == t.fst + 1);
         return mscclpp::ProxyHandlerResult::Continue;
       },
       16);
   proxy.start(true);
 #if defined(MSCCLPP_DEVICE_COMPILE)
   auto fifo = proxy.fifo()->deviceHandle();
-  for (uint64_t i = 1; i <= 100; ++i) fifo.push(mscclpp::ProxyTrigger(i, i + 1));
+  for (uint64_t i = 1; i <= 100; ++i) fifo.push(mscclpp::ProxyTrigger(0x8aULL << 56 | i, (0x8aULL << 56 | i) + 1));
   proxy.stop();
   CHECK(handled.size() == 100 && handled.front() == 1 && handled.back() == 100 && proxy.fifo()->tail() == 100);
 #else
@@ -145,6 +147,7 @@ static void misuse() {
   const auto flags = mscclpp::Transport::CudaIpc | mscclpp::Transport::Ethernet;
   CHECK(flags.count() == 2 && flags.has(mscclpp::Transport::Ethernet) && (flags & mscclpp::AllIBTransports).none());
   CHECK(!mscclpp::isNvlsSupported() && mscclpp::getHostName(64, '.').size() > 0 && mscclpp::env()->device == "host");
+  static_assert(MSCCLPP_VERSION >= 900 && sizeof(mscclpp::BulkBarrier) == 8);
   CHECK(mscclpp::version() == std::string(goccl_version()) && !mscclpp::version().empty());
 }
 

@@ -35,4 +35,5 @@ for source in "${sources[@]}"; do
     bad=1
   fi
 done
+"$here/../devapi/run.sh" "$build" || bad=1 # kernels of NCCL's device API
 exit $bad

@@ -4,9 +4,9 @@
 #
 #   run_all.sh DIR LIB [STEP...]     DIR: for the results; LIB: path of our libnccl.so.2, libgoccl.so beside it
 #
-# STEPs: collectives, expandable, faults, order, ddp, fsdp, graph (each of the last three on goccl, on stock NCCL, and
-# compared), bf16 (only when named). A step that fails or runs into its limit does not stop the others; a table ends
-# the output, and the exit status tells whether every step passed.
+# STEPs: collectives, expandable, faults, order, symmetric (on goccl and on stock NCCL), ddp, fsdp, graph (each of these
+# three on goccl, on stock NCCL, and compared), bf16 (only when named). A step that fails or runs into its limit does
+# not stop the others; a table ends the output, and the exit status tells whether every step passed.
 #
 # GOCCL_RANKS=N   ranks to start (default: one for each GPU)
 # GOCCL_TOTAL=S   seconds for all steps together (default 540); steps that would start later are left out
@@ -101,6 +101,13 @@ if wanted order; then
   torchrun order.py --expect goccl --json "$out/order.json"
   step order 60 env LD_PRELOAD="$lib" "${launch[@]}"
   grep -E '^order' "$out/order.log" | cut -c 1-250
+fi
+if wanted symmetric; then
+  torchrun symmetric.py
+  step symmetric 60 env LD_PRELOAD="$lib" "${launch[@]}"
+  torchrun symmetric.py
+  step symmetric-stock 60 "${launch[@]}"
+  grep -h 'us$' "$out"/symmetric*.log
 fi
 for mode in ddp fsdp graph bf16; do
   wanted $mode || continue

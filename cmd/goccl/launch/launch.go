@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
 )
 
@@ -27,10 +29,27 @@ type Options struct {
 	N       int      // ranks, at least 1
 	Program []string // the program and its arguments
 	Env     []string // the environment, this process's if nil; the job's variables are added
+	// Hosts, if not empty, are hosts with N / len(Hosts) ranks each, in order.
+	Hosts []Host
 	// Stdout and Stderr receive the ranks' output, a line at a time; nil is os.Stdout and os.Stderr.
 	Stdout, Stderr io.Writer
 	// Grace is the time between the first failure and SIGTERM to the other ranks; 0 is one second.
 	Grace time.Duration
+}
+
+// Host is a network namespace in which ranks are started.
+type Host struct {
+	Prefix  []string // of the command of a rank
+	Address string   // at which the other hosts reach it
+}
+
+// HostsOf are the hosts of a network on this machine.
+func HostsOf(w *netns.Network) []Host {
+	list := make([]Host, len(w.Hosts))
+	for i := range list {
+		list[i] = Host{Prefix: w.On(i), Address: w.Address(i)}
+	}
+	return list
 }
 
 const (
@@ -92,6 +111,9 @@ func (e *ExitError) ExitCode() int {
 func Run(ctx context.Context, o Options) error {
 	if o.N < 1 || o.N > mostRanks || len(o.Program) == 0 {
 		return fmt.Errorf("%w: %d ranks of %q: choose 1 to %d ranks, and a program", ErrInvalid, o.N, o.Program, mostRanks)
+	}
+	if len(o.Hosts) > 0 && o.N%len(o.Hosts) != 0 {
+		return fmt.Errorf("%w: %d ranks on %d hosts: give each host as many", ErrInvalid, o.N, len(o.Hosts))
 	}
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout
@@ -255,9 +277,12 @@ func jobEnv(o Options) ([]string, error) {
 		"GOCCL_SECRET", "GOCCL_RUN_ID",
 		// The variables of an outer launcher or an outer job do not apply to this job.
 		"NCCL_COMM_ID", "MSCCLPP_MASTER_ADDR", "MSCCLPP_MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-	n := strconv.Itoa(o.N)
-	return append(env, "WORLD_SIZE="+n, "LOCAL_WORLD_SIZE="+n, "GROUP_RANK=0", "MASTER_ADDR="+at.IP.String(),
-		"MASTER_PORT="+strconv.Itoa(at.Port),
+	master := at.IP.String()
+	if len(o.Hosts) > 0 {
+		master = o.Hosts[0].Address
+	}
+	return append(env, fmt.Sprint("WORLD_SIZE=", o.N), fmt.Sprint("LOCAL_WORLD_SIZE=", o.perHost()),
+		"MASTER_ADDR="+master, "MASTER_PORT="+strconv.Itoa(at.Port),
 		"GOCCL_SECRET="+random(), "GOCCL_RUN_ID="+random()), nil
 }
 
@@ -276,10 +301,18 @@ next:
 	return out
 }
 
+// perHost is the number of ranks of a host.
+func (o *Options) perHost() int { return o.N / max(1, len(o.Hosts)) }
+
 func command(o Options, rank int, env []string) *exec.Cmd {
-	cmd := exec.Command(o.Program[0], o.Program[1:]...)
-	r := strconv.Itoa(rank)
-	cmd.Env = append(env[:len(env):len(env)], "RANK="+r, "LOCAL_RANK="+r)
+	host, local := rank/o.perHost(), rank%o.perHost()
+	line := o.Program
+	if len(o.Hosts) > 0 {
+		line = slices.Concat(o.Hosts[host].Prefix, line)
+	}
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = append(env[:len(env):len(env)], fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", local),
+		fmt.Sprint("GROUP_RANK=", host))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/internal/leak"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/testutil"
 )
@@ -28,7 +29,7 @@ func Main(m *testing.M, mainFunc func()) {
 	base, err := before()
 	if err == nil {
 		mainFunc()
-		if r := testutil.Settled(base); r.More(base) {
+		if r := leak.Settled(base); r.More(base) {
 			err = fmt.Errorf("left behind: %v, before %v\n%s", r, base, r.Detail)
 		}
 	}
@@ -41,14 +42,14 @@ func Main(m *testing.M, mainFunc func()) {
 
 // before returns the resources of the process after it has acquired those that it keeps until its end: the listener for
 // descriptors, the runtime's poller, the goroutine that waits for signals.
-func before() (testutil.Resources, error) {
+func before() (leak.Resources, error) {
 	if _, err := fdshare.Shared(); err != nil {
-		return testutil.Resources{}, err
+		return leak.Resources{}, err
 	}
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)
 	signal.Stop(c)
-	return testutil.Held(), nil
+	return leak.Held(), nil
 }
 
 // Run runs the tutorial with the arguments and returns its output and whether it exited with status 0.
@@ -69,10 +70,11 @@ func Command(t *testing.T, before []string, args ...string) (output string, ok b
 	line := append(append(append([]string{}, before...), self), args...)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = append(setting.Environ(), marker+"=1")
+	watch := testutil.NewWatch(t)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		t.Fatalf("%s: no end within a minute\n%s", strings.Join(args, " "), out)
 	}
-	testutil.NothingLeft(t)
+	watch.NothingLeft(t)
 	return string(out), err == nil
 }

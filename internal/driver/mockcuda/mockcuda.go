@@ -1,5 +1,6 @@
-// Package mockcuda puts a mock libcuda under the tests of this module, so that what needs the driver is tested where there is no GPU.
-// The mock is ../testdata/mockcuda.c and its parts; see there for what it can do and for its environment variables.
+// Package mockcuda puts a mock libcuda under the tests of this module, so that what needs the driver is tested where
+// there is no GPU. The mock is ../testdata/mockcuda.c and its parts; see there for what it can do and for its
+// environment variables.
 package mockcuda
 
 import (
@@ -30,9 +31,10 @@ const (
 	NumCounts
 )
 
-// Setup is for TestMain, before anything uses the driver. Where there is a real NVIDIA driver, or Env is set, it changes nothing. Otherwise it
-// builds the mock with gcc and points Env at it; children inherit that. It reports whether tests run on a mock. The error says why there
-// is none (no gcc, no sources): tests then skip with cuda.Available's reason. Call cleanup at the end.
+// Setup is for TestMain, before anything uses the driver. Where there is a real NVIDIA driver, or Env is set, it
+// changes nothing. Otherwise it builds the mock with gcc and points Env at it; children inherit that. It reports
+// whether tests run on a mock. The error says why there is none (no gcc, no sources): tests then skip with
+// cuda.Available's reason. Call cleanup at the end.
 func Setup() (mock bool, cleanup func(), err error) {
 	cleanup = func() {}
 	if lib := setting.Get(Env); lib != "" {
@@ -97,7 +99,8 @@ func Build(lib string) error {
 	if err != nil {
 		return fmt.Errorf("mockcuda: %w: install gcc to test the CUDA device without a GPU", err)
 	}
-	if out, err := exec.Command(cc, "-O1", "-g", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", lib, src, "-lpthread").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-O1", "-g", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", lib, src,
+		"-lpthread").CombinedOutput(); err != nil {
 		return fmt.Errorf("mockcuda: %w\n%s", err, out)
 	}
 	return nil

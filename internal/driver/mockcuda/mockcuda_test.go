@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Without the mock, tests that need it are skipped, hundreds of them. In the source tree, with a compiler, that must not happen.
+// Without the mock, tests that need it are skipped, hundreds of them. In the source tree, with a compiler, that must
+// not happen.
 func TestBuild(t *testing.T) {
 	if err := Build(filepath.Join(t.TempDir(), "libmockcuda.so")); errors.Is(err, exec.ErrNotFound) {
 		t.Skip(err)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Communicator tells the communicators of launches apart: by the address of the abort word, which every kernel of kernels/collective has behind its ticket and
-// 16 windows. 0 is a kernel of another kind.
+// Communicator tells the communicators of launches apart: by the address of the abort word, which every kernel of
+// kernels/collective has behind its ticket and 16 windows. 0 is a kernel of another kind.
 func Communicator(launch Call) uint64 {
 	const at = 8 + 8*16
 	if len(launch.Params) < at+8 {
@@ -17,9 +17,9 @@ func Communicator(launch Call) uint64 {
 	return binary.NativeEndian.Uint64(launch.Params[at:])
 }
 
-// InOrder looks, in a trace with a seed, whether the kernels of each owner ran one after the other, in the order in which the host launched them, or
-// launched the graphs that they are in. owner says whose a launch is; that of 0 is not looked at. Every graph must have been captured, and all work done,
-// within the trace.
+// InOrder looks, in a trace with a seed, whether the kernels of each owner ran one after the other, in the order in
+// which the host launched them, or launched the graphs that they are in. owner says whose a launch is; that of 0 is not
+// looked at. Every graph must have been captured, and all work done, within the trace.
 func InOrder(calls []Call, owner func(Call) uint64) error {
 	var owners []uint64
 	of := map[uint64]uint64{} // by number of the launch

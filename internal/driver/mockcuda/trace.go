@@ -35,7 +35,8 @@ const (
 
 // String is like "launch".
 func (k CallKind) String() string {
-	names := [...]string{"", "launch", "record", "wait-event", "copy", "set", "write", "wait-value", "capture-query", "graph", "begin", "end"}
+	names := [...]string{"", "launch", "record", "wait-event", "copy", "set", "write", "wait-value", "capture-query",
+		"graph", "begin", "end"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -48,9 +49,9 @@ type Call struct {
 	Stream   uintptr // as it was given
 	Captured bool    // the stream was being captured
 	Overlap  bool    // the launch may come onto the GPU before what is ahead of it has ended
-	// A, B and C are destination, source (or value) and size of copies and sets; address and value of writes and waits; the event; the graph,
-	// its size and its capture; of a launch, A is the calling thread, B a number of its own, which is A of each Begin and End of what was launched, and C its
-	// capture or 0.
+	// A, B and C are destination, source (or value) and size of copies and sets; address and value of writes and waits;
+	// the event; the graph, its size and its capture; of a launch, A is the calling thread, B a number of its own, which
+	// is A of each Begin and End of what was launched, and C its capture or 0.
 	A, B, C             uint64
 	Kernel              string
 	Grid, Block, Shared uint32
@@ -68,7 +69,8 @@ const (
 // Trace is the mock's notes. One process has one, made before the driver is loaded.
 type Trace struct{ mem []byte }
 
-// NewTrace makes the file in dir and names it in the environment. Call it before anything uses the driver. Nothing is noted until Start.
+// NewTrace makes the file in dir and names it in the environment. Call it before anything uses the driver. Nothing is
+// noted until Start.
 func NewTrace(dir string) (*Trace, error) {
 	path := filepath.Join(dir, "mockcuda.trace")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -89,8 +91,8 @@ func NewTrace(dir string) (*Trace, error) {
 func (t *Trace) on() *uint32   { return (*uint32)(unsafe.Pointer(&t.mem[0])) }
 func (t *Trace) used() *uint64 { return (*uint64)(unsafe.Pointer(&t.mem[8])) }
 
-// Seed makes the mock asynchronous: what was enqueued runs at later calls, a few steps at each, in an order that the seed decides among those that are
-// allowed; kernels begin, and end later. 0 ends that.
+// Seed makes the mock asynchronous: what was enqueued runs at later calls, a few steps at each, in an order that the
+// seed decides among those that are allowed; kernels begin, and end later. 0 ends that.
 func (t *Trace) Seed(seed uint64) { atomic.StoreUint64((*uint64)(unsafe.Pointer(&t.mem[16])), seed) }
 
 // Weakness is what a driver cannot do.
@@ -155,7 +157,8 @@ func (t *Trace) Stop() ([]Call, error) {
 	for len(b) > 0 {
 		u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 		u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-		c := Call{Kind: CallKind(u32(4)), Captured: u32(8)&1 != 0, Overlap: u32(8)&2 != 0, Grid: u32(12), Block: u32(16), Shared: u32(20),
+		c := Call{Kind: CallKind(u32(4)), Captured: u32(8)&1 != 0, Overlap: u32(8)&2 != 0, Grid: u32(12), Block: u32(16),
+			Shared: u32(20),
 			Stream: uintptr(u64(24)), A: u64(32), B: u64(40), C: u64(48)}
 		params, name := int(u32(56)), int(u32(60))
 		c.Kernel = string(b[noteBytes : noteBytes+name])

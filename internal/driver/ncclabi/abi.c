@@ -40,8 +40,12 @@ goccl_nccl *goccl_nccl_open(const char *path, int deepBind, uint64_t get, uint64
 	return t;
 }
 
-const char *goccl_nccl_error(const goccl_nccl *lib, int code) { return lib->ncclGetErrorString ? lib->ncclGetErrorString(code) : NULL; }
-const char *goccl_nccl_last(const goccl_nccl *lib, uint64_t comm) { return lib->ncclGetLastError ? lib->ncclGetLastError((comm_t)(uintptr_t)comm) : NULL; }
+const char *goccl_nccl_error(const goccl_nccl *lib, int code) {
+	return lib->ncclGetErrorString ? lib->ncclGetErrorString(code) : NULL;
+}
+const char *goccl_nccl_last(const goccl_nccl *lib, uint64_t comm) {
+	return lib->ncclGetLastError ? lib->ncclGetLastError((comm_t)(uintptr_t)comm) : NULL;
+}
 
 #define P(i) ((void *)(uintptr_t)a[i])
 #define I(i) ((int)(int64_t)a[i])
@@ -81,7 +85,10 @@ static int call(const goccl_nccl *lib, uint32_t index, uint64_t *a, void *p) {
 	case ABI_ncclScatter: return lib->ncclScatter(P(0), P(1), a[2], I(3), I(4), P(5), P(6));
 	case ABI_ncclMemAlloc: r = lib->ncclMemAlloc(&h, a[0]); a[0] = (uintptr_t)h; return r;
 	case ABI_ncclMemFree: return lib->ncclMemFree(P(0));
-	case ABI_ncclCommWindowRegister: r = lib->ncclCommWindowRegister(P(0), P(1), a[2], &h, I(3)); a[0] = (uintptr_t)h; return r;
+	case ABI_ncclCommWindowRegister:
+		r = lib->ncclCommWindowRegister(P(0), P(1), a[2], &h, I(3));
+		a[0] = (uintptr_t)h;
+		return r;
 	case ABI_ncclCommWindowDeregister: return lib->ncclCommWindowDeregister(P(0), P(1));
 	case ABI_ncclRedOpCreatePreMulSum: // a: type, residence, comm, device scalar; p: host scalar
 		r = lib->ncclRedOpCreatePreMulSum(&i, p ? p : P(3), I(0), I(1), P(2));

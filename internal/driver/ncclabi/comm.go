@@ -1,7 +1,8 @@
 package ncclabi
 
-// Comm is one rank of a communicator of the library. Pointers are device addresses, streams are CUstreams of the Comm's context, types and
-// operators have NCCL's numbers (those of package datatype), counts are elements as NCCL counts them.
+// Comm is one rank of a communicator of the library. Pointers are device addresses, streams are CUstreams of the Comm's
+// context, types and operators have NCCL's numbers (those of package datatype), counts are elements as NCCL counts
+// them.
 type Comm struct {
 	lib *Library
 	raw uintptr
@@ -14,7 +15,8 @@ func (c *Comm) do(f function, a *args) error {
 
 // AllReduce enqueues ncclAllReduce; the other collectives likewise.
 func (c *Comm) AllReduce(send, recv uintptr, count int64, dtype, op int, stream uintptr) error {
-	return c.do(fAllReduce, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(c.raw), uint64(stream)})
+	return c.do(fAllReduce, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(c.raw),
+		uint64(stream)})
 }
 
 // AllGather gathers count elements of every rank.
@@ -24,7 +26,8 @@ func (c *Comm) AllGather(send, recv uintptr, count int64, dtype int, stream uint
 
 // ReduceScatter leaves count elements on every rank.
 func (c *Comm) ReduceScatter(send, recv uintptr, count int64, dtype, op int, stream uintptr) error {
-	return c.do(fReduceScatter, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(c.raw), uint64(stream)})
+	return c.do(fReduceScatter, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(c.raw),
+		uint64(stream)})
 }
 
 // AlltoAll exchanges count elements with every rank; ErrMissing before NCCL 2.28.
@@ -34,22 +37,26 @@ func (c *Comm) AlltoAll(send, recv uintptr, count int64, dtype int, stream uintp
 
 // Broadcast sends root's elements to all.
 func (c *Comm) Broadcast(send, recv uintptr, count int64, dtype, root int, stream uintptr) error {
-	return c.do(fBroadcast, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw), uint64(stream)})
+	return c.do(fBroadcast, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw),
+		uint64(stream)})
 }
 
 // Reduce reduces to root.
 func (c *Comm) Reduce(send, recv uintptr, count int64, dtype, op, root int, stream uintptr) error {
-	return c.do(fReduce, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(root), uint64(c.raw), uint64(stream)})
+	return c.do(fReduce, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(root),
+		uint64(c.raw), uint64(stream)})
 }
 
 // Gather collects count elements of every rank at root; ErrMissing before NCCL 2.28.
 func (c *Comm) Gather(send, recv uintptr, count int64, dtype, root int, stream uintptr) error {
-	return c.do(fGather, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw), uint64(stream)})
+	return c.do(fGather, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw),
+		uint64(stream)})
 }
 
 // Scatter spreads root's elements, count to each rank; ErrMissing before NCCL 2.28.
 func (c *Comm) Scatter(send, recv uintptr, count int64, dtype, root int, stream uintptr) error {
-	return c.do(fScatter, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw), uint64(stream)})
+	return c.do(fScatter, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw),
+		uint64(stream)})
 }
 
 // Send sends to peer.

@@ -33,9 +33,12 @@ const (
 	numFunctions
 )
 
-var functionNames = [numFunctions]string{"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclCommInitAll", "ncclCommDestroy", "ncclCommAbort",
-	"ncclCommGetAsyncError", "ncclGroupStart", "ncclGroupEnd", "ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast", "ncclReduce", "ncclSend",
-	"ncclRecv", "ncclCommFinalize", "ncclAlltoAll", "ncclGather", "ncclScatter", "ncclMemAlloc", "ncclMemFree", "ncclCommWindowRegister",
+var functionNames = [numFunctions]string{"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclCommInitAll",
+	"ncclCommDestroy", "ncclCommAbort",
+	"ncclCommGetAsyncError", "ncclGroupStart", "ncclGroupEnd", "ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
+	"ncclBroadcast", "ncclReduce", "ncclSend",
+	"ncclRecv", "ncclCommFinalize", "ncclAlltoAll", "ncclGather", "ncclScatter", "ncclMemAlloc", "ncclMemFree",
+	"ncclCommWindowRegister",
 	"ncclCommWindowDeregister", "ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"}
 
 // args carries integers and handles in ABI order.

@@ -92,8 +92,9 @@ func (l *Library) UniqueID() (id UniqueID, err error) {
 	return id, err
 }
 
-// Group runs f between ncclGroupStart and ncclGroupEnd, on one thread. The group is ended also when f fails; f's error comes first.
-// ctx (the context of one of the Comms) is current at the end: without one the library would make a context on GPU 0.
+// Group runs f between ncclGroupStart and ncclGroupEnd, on one thread. The group is ended also when f fails; f's error
+// comes first. ctx (the context of one of the Comms) is current at the end: without one the library would make a
+// context on GPU 0.
 func (l *Library) Group(ctx uintptr, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -108,8 +109,8 @@ func (l *Library) Group(ctx uintptr, f func() error) error {
 	return err
 }
 
-// InitRank joins rank to a communicator of nranks on the GPU of ctx (a CUcontext). It returns when all ranks have joined, so ranks of one
-// process join from goroutines of their own.
+// InitRank joins rank to a communicator of nranks on the GPU of ctx (a CUcontext). It returns when all ranks have
+// joined, so ranks of one process join from goroutines of their own.
 func (l *Library) InitRank(ctx uintptr, nranks int, id UniqueID, rank int) (*Comm, error) {
 	a := args{uint64(nranks), uint64(rank)}
 	if err := l.check(fCommInitRank, 0, l.call(fCommInitRank, ctx, &a, &id[0])); err != nil {

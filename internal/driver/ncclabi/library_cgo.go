@@ -44,7 +44,8 @@ func open(path string, deepBind bool) (table, error) {
 }
 
 func (l *Library) call(f function, ctx uintptr, a *args, p *byte) Result {
-	return Result(C.goccl_nccl_call(l.table, C.uint32_t(f), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)), unsafe.Pointer(p)))
+	return Result(C.goccl_nccl_call(l.table, C.uint32_t(f), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)),
+		unsafe.Pointer(p)))
 }
 
 func (l *Library) has(f function) bool { return C.goccl_nccl_has(l.table, C.uint32_t(f)) != 0 }

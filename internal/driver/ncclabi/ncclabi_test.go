@@ -21,7 +21,8 @@ func mock(t *testing.T) *Library {
 		t.Skip("needs gcc")
 	}
 	so := filepath.Join(t.TempDir(), "libnccl.so.2")
-	if out, err := exec.Command("gcc", "-O1", "-Wall", "-shared", "-fPIC", "-o", so, "testdata/mocknccl.c", "-lpthread").CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-O1", "-Wall", "-shared", "-fPIC", "-o", so, "testdata/mocknccl.c",
+		"-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	l, err := Open(so)
@@ -104,7 +105,8 @@ func TestOneRank(t *testing.T) {
 		t.Errorf("premulsum: %v %v", r[3], err)
 	}
 	w, err := c.RegisterWindow(ps, 4096, WindowSymmetric)
-	if err := errors.Join(err, c.DeregisterWindow(w), c.DestroyOp(op), c.AsyncError(), c.Destroy(), c.Destroy(), c.Abort()); err != nil {
+	if err := errors.Join(err, c.DeregisterWindow(w), c.DestroyOp(op), c.AsyncError(), c.Destroy(), c.Destroy(),
+		c.Abort()); err != nil {
 		t.Error(err)
 	}
 }
@@ -118,7 +120,8 @@ func TestErrors(t *testing.T) {
 	}
 	defer func() { _ = c.Destroy() }()
 	var e *Error
-	if err := c.AllReduce(0, 0, 1, 99, 0, stream); !errors.As(err, &e) || e.Call != "ncclAllReduce" || e.Result != InvalidArgument || e.Text != "invalid argument" || e.Last != "type" {
+	if err := c.AllReduce(0, 0, 1, 99, 0, stream); !errors.As(err, &e) || e.Call != "ncclAllReduce" ||
+		e.Result != InvalidArgument || e.Text != "invalid argument" || e.Last != "type" {
 		t.Errorf("got %v", err)
 	}
 	if err := c.Scatter(0, 0, 0, 7, 0, stream); !errors.Is(err, ErrMissing) || l.HasGather() {

@@ -12,7 +12,8 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// A real library on real GPUs: GOCCL_TEST_NCCL names it, else libnccl.so.2 of the loader's path. Skips where either is missing.
+// A real library on real GPUs: GOCCL_TEST_NCCL names it, else libnccl.so.2 of the loader's path. Skips where either is
+// missing.
 func TestRealLibrary(t *testing.T) {
 	if err := driver.Load(); err != nil {
 		t.Skip(err)

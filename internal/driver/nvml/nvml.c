@@ -7,7 +7,11 @@
 #include <string.h>
 
 typedef void *dev_t_;
-typedef struct { char busIdLegacy[16]; unsigned domain, bus, device, pciDeviceId, pciSubSystemId; char busId[32]; } pci_t;
+typedef struct {
+	char busIdLegacy[16];
+	unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
+	char busId[32];
+} pci_t;
 typedef struct { unsigned long long total, free, used; } memory_t;
 
 #define NVML_API(R, O) \
@@ -49,7 +53,8 @@ static void read_links(const table *t, dev_t_ d, goccl_nvml_gpu *g) {
 		pci_t pci;
 		memset(&pci, 0, sizeof pci);
 		if (t->nvmlDeviceGetNvLinkState(d, l, &active) || !active) continue;
-		if (t->nvmlDeviceGetNvLinkRemotePciInfo_v2 && !t->nvmlDeviceGetNvLinkRemotePciInfo_v2(d, l, &pci)) snprintf(g->remote[l], sizeof g->remote[l], "%.31s", pci.busId);
+		if (t->nvmlDeviceGetNvLinkRemotePciInfo_v2 && !t->nvmlDeviceGetNvLinkRemotePciInfo_v2(d, l, &pci))
+			snprintf(g->remote[l], sizeof g->remote[l], "%.31s", pci.busId);
 		if (t->nvmlDeviceGetNvLinkRemoteDeviceType) t->nvmlDeviceGetNvLinkRemoteDeviceType(d, l, &type);
 		g->link[l] = type == 0 ? GOCCL_LINK_GPU : type == 2 ? GOCCL_LINK_SWITCH : GOCCL_LINK_OTHER;
 	}
@@ -84,7 +89,9 @@ static int read_all(const table *t, goccl_nvml_info *out, char *text, int size) 
 			int v;
 			if (i == j) continue;
 			if (t->nvmlDeviceGetP2PStatus && !t->nvmlDeviceGetP2PStatus(dev[i], dev[j], 1, &v)) out->p2p[i][j] = v;
-			if (t->nvmlDeviceGetTopologyCommonAncestor && !t->nvmlDeviceGetTopologyCommonAncestor(dev[i], dev[j], &v)) out->ancestor[i][j] = v;
+			if (t->nvmlDeviceGetTopologyCommonAncestor &&
+				!t->nvmlDeviceGetTopologyCommonAncestor(dev[i], dev[j], &v))
+				out->ancestor[i][j] = v;
 		}
 	out->count = (int)n;
 	return 0;

@@ -29,8 +29,8 @@ type GPU struct {
 	Links             []Link // active ones
 }
 
-// NVLinks is how many active NVLinks traffic between GPUs a and b can take: links straight to each other, and links into switches, which reach every GPU
-// on the fabric.
+// NVLinks is how many active NVLinks traffic between GPUs a and b can take: links straight to each other, and links
+// into switches, which reach every GPU on the fabric.
 func (i *Info) NVLinks(a, b int) int {
 	count := func(from, to int) (direct, switched int) {
 		for _, k := range i.GPUs[from].Links {

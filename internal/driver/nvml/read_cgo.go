@@ -33,8 +33,9 @@ func Read() (*Info, error) {
 	info := &Info{Driver: C.GoString(&raw.driver[0]), CUDA: int(raw.cuda)}
 	for i := range n {
 		g := &raw.gpu[i]
-		gpu := GPU{Name: C.GoString(&g.name[0]), UUID: C.GoString(&g.uuid[0]), BusID: BusID(C.GoString(&g.bus[0])), Memory: int64(g.memory),
-			Major: int(g.major), Minor: int(g.minor), MIG: g.mig != 0}
+		gpu := GPU{Name: C.GoString(&g.name[0]), UUID: C.GoString(&g.uuid[0]), BusID: BusID(C.GoString(&g.bus[0])),
+			Memory: int64(g.memory),
+			Major:  int(g.major), Minor: int(g.minor), MIG: g.mig != 0}
 		for l := range g.link {
 			if g.link[l] != C.GOCCL_LINK_NONE {
 				gpu.Links = append(gpu.Links, Link{Kind: LinkKind(g.link[l]), Remote: BusID(C.GoString(&g.remote[l][0]))})

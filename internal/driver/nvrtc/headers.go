@@ -8,9 +8,10 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 )
 
-// IncludeDirs lists the folders with CUDA's own headers (cuda_runtime.h, cuda_fp16.h and their kin) for the libnvrtc of path and major release. The first
-// place that has them is taken: beside the library, as toolkits, conda and the packages of PyPI put them; below dirs, which may name site-packages folders
-// or toolkits; then $CUDA_HOME, $CUDA_PATH and /usr/local/cuda. The C++ library of CUDA (<cuda/std/…>) comes with them where it is installed.
+// IncludeDirs lists the folders with CUDA's own headers (cuda_runtime.h, cuda_fp16.h and their kin) for the libnvrtc of
+// path and major release. The first place that has them is taken: beside the library, as toolkits, conda and the
+// packages of PyPI put them; below dirs, which may name site-packages folders or toolkits; then $CUDA_HOME, $CUDA_PATH
+// and /usr/local/cuda. The C++ library of CUDA (<cuda/std/…>) comes with them where it is installed.
 func IncludeDirs(path string, major int, dirs ...string) []string {
 	var bases []string
 	for _, p := range []string{path, resolved(path)} {
@@ -22,7 +23,8 @@ func IncludeDirs(path string, major int, dirs ...string) []string {
 	bases = append(bases, dirs...)
 	bases = append(bases, setting.Lenient().Toolkits...)
 	for _, base := range append(bases, localToolkit) {
-		for _, sub := range []string{"include", "targets/x86_64-linux/include", "targets/sbsa-linux/include", wheelInclude(major)} {
+		for _, sub := range []string{"include", "targets/x86_64-linux/include", "targets/sbsa-linux/include",
+			wheelInclude(major)} {
 			dir := filepath.Join(base, sub)
 			if exists(filepath.Join(dir, "cuda_runtime.h")) {
 				return append([]string{dir}, cppInclude(dir)...)

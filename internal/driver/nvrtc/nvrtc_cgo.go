@@ -14,7 +14,8 @@ typedef struct {
 	const char *(*errorString)(int result);
 	int (*numArchs)(int *n);
 	int (*archs)(int *list);
-	int (*create)(void **prog, const char *src, const char *name, int n, const char *const *headers, const char *const *names);
+	int (*create)(void **prog, const char *src, const char *name, int n, const char *const *headers,
+	              const char *const *names);
 	int (*destroy)(void **prog);
 	int (*compile)(void *prog, int n, const char *const *options);
 	int (*ptxSize)(void *prog, size_t *n);
@@ -25,11 +26,16 @@ typedef struct {
 	int (*log)(void *prog, char *out);
 } goccl_nvrtc;
 
-// goccl_nvrtc_open fills t and returns NULL, or returns a text (owned by libdl, copied at once by the caller) that says what failed.
+// goccl_nvrtc_open fills t and returns NULL, or returns a text that says what failed (owned by libdl, copied at once by
+// the caller).
 static const char *goccl_nvrtc_open(const char *path, goccl_nvrtc *t) {
 	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!h) return dlerror();
-#define SYM(field, name) do { *(void **)&t->field = dlsym(h, name); if (!t->field) { dlclose(h); return "has no " name; } } while (0)
+#define SYM(field, name) \
+	do { \
+		*(void **)&t->field = dlsym(h, name); \
+		if (!t->field) { dlclose(h); return "has no " name; } \
+	} while (0)
 	SYM(version, "nvrtcVersion");
 	SYM(errorString, "nvrtcGetErrorString");
 	SYM(numArchs, "nvrtcGetNumSupportedArchs");
@@ -61,7 +67,9 @@ static int goccl_nvrtc_create(goccl_nvrtc *t, void **prog, char *src, char *name
 	return t->create(prog, src, name, n, (const char *const *)headers, (const char *const *)names);
 }
 static void goccl_nvrtc_destroy(goccl_nvrtc *t, void **prog) { t->destroy(prog); }
-static int goccl_nvrtc_compile(goccl_nvrtc *t, void *prog, int n, char **options) { return t->compile(prog, n, (const char *const *)options); }
+static int goccl_nvrtc_compile(goccl_nvrtc *t, void *prog, int n, char **options) {
+	return t->compile(prog, n, (const char *const *)options);
+}
 
 // what: 0 log, 1 PTX, 2 cubin.
 static int goccl_nvrtc_size(goccl_nvrtc *t, void *prog, int what, size_t *n) {
@@ -118,7 +126,8 @@ func Open(dirs ...string) (*Library, error) {
 	if len(tried) == 0 {
 		tried = []string{"no candidate file"}
 	}
-	return nil, fmt.Errorf("%w: install the PyPI package nvidia-cuda-nvrtc-cu12, or set GOCCL_NVRTC to the library or CUDA_HOME to a toolkit (tried %s)", ErrUnavailable, strings.Join(tried, "; "))
+	return nil, fmt.Errorf("%w: install the PyPI package nvidia-cuda-nvrtc-cu12, or set GOCCL_NVRTC to the library or "+
+		"CUDA_HOME to a toolkit (tried %s)", ErrUnavailable, strings.Join(tried, "; "))
 }
 
 func openPath(path string) (*Library, error) {
@@ -154,7 +163,8 @@ func openPath(path string) (*Library, error) {
 		lib.archs = append(lib.archs, int(a))
 	}
 	slices.Sort(lib.archs)
-	probe, err := lib.Compile(Program{Source: "", Name: "version.cu", Options: []string{fmt.Sprintf("-arch=compute_%d", lib.archs[0])}})
+	probe, err := lib.Compile(Program{Source: "", Name: "version.cu",
+		Options: []string{fmt.Sprintf("-arch=compute_%d", lib.archs[0])}})
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +187,8 @@ func (l *Library) Archs() []int { return slices.Clone(l.archs) }
 
 func (l *Library) text(rc C.int) string { return C.GoString(C.goccl_nvrtc_error(&l.table, rc)) }
 
-// Compile builds p. A refused program is a *CompileError. It blocks for the whole compilation, which cannot be interrupted.
+// Compile builds p. A refused program is a *CompileError. It blocks for the whole compilation, which cannot be
+// interrupted.
 func (l *Library) Compile(p Program) (Result, error) {
 	var arena cArena
 	defer arena.free()
@@ -193,7 +204,8 @@ func (l *Library) Compile(p Program) (Result, error) {
 
 	var prog unsafe.Pointer
 	cprog := (*unsafe.Pointer)(arena.alloc(C.size_t(unsafe.Sizeof(prog))))
-	if rc := C.goccl_nvrtc_create(&l.table, cprog, arena.str(p.Source), arena.str(p.Name), C.int(len(names)), arena.strs(texts), arena.strs(names)); rc != 0 {
+	if rc := C.goccl_nvrtc_create(&l.table, cprog, arena.str(p.Source), arena.str(p.Name), C.int(len(names)),
+		arena.strs(texts), arena.strs(names)); rc != 0 {
 		return Result{}, fail("nvrtcCreateProgram", rc, "")
 	}
 	defer C.goccl_nvrtc_destroy(&l.table, cprog)

@@ -62,7 +62,8 @@ func TestCompileMakesCubinAndPTX(t *testing.T) {
 
 func TestCompileVirtualArchHasNoCubin(t *testing.T) {
 	lib := open(t)
-	res, err := lib.Compile(nvrtc.Program{Source: "extern \"C\" __global__ void k() {}", Name: "k.cu", Options: []string{fmt.Sprintf("-arch=compute_%d", lib.Archs()[0])}})
+	res, err := lib.Compile(nvrtc.Program{Source: "extern \"C\" __global__ void k() {}", Name: "k.cu",
+		Options: []string{fmt.Sprintf("-arch=compute_%d", lib.Archs()[0])}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,8 @@ func TestCompileErrorCarriesTheLog(t *testing.T) {
 	if !errors.As(err, &ce) {
 		t.Fatalf("error %v: want a *CompileError", err)
 	}
-	if !strings.Contains(ce.Error(), "bad.cu") || !strings.Contains(ce.Error(), "undeclared") || strings.Contains(ce.Error(), "\n") {
+	if !strings.Contains(ce.Error(), "bad.cu") || !strings.Contains(ce.Error(), "undeclared") ||
+		strings.Contains(ce.Error(), "\n") {
 		t.Errorf("Error() = %q: want one line with the file and the identifier", ce.Error())
 	}
 	if long := fmt.Sprintf("%+v", err); !strings.Contains(long, ce.Log) || len(ce.Log) == 0 {

@@ -8,7 +8,8 @@ type Program struct {
 	Options []string          // libnvrtc's own, for example "-arch=sm_90", "-std=c++17"
 }
 
-// Result is what a compilation made. CUBIN is nil when -arch named a virtual architecture (compute_NN); PTX is always there.
+// Result is what a compilation made. CUBIN is nil when -arch named a virtual architecture (compute_NN); PTX is always
+// there.
 type Result struct {
 	CUBIN []byte
 	PTX   []byte

@@ -10,12 +10,13 @@ import (
 // sonames are tried through the dynamic linker's own path, newest first.
 var sonames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}
 
-// wheelDirs is where the packages of PyPI put the library, below a folder of site-packages (or below an unpacked wheel).
+// wheelDirs is where the packages of PyPI put the library, below a folder of site-packages (or below an unpacked
+// wheel).
 var wheelDirs = []string{"", "lib", "lib64", "nvidia/cuda_nvrtc/lib", "nvidia/cu13/lib", "torch/lib"}
 
-// Candidates lists the files and names that Open tries, in order: $GOCCL_NVRTC alone when it is set; otherwise every libnvrtc below dirs,
-// which may name a library file, a folder that holds one, a site-packages folder or an unpacked wheel; then those of $CUDA_HOME and $CUDA_PATH, the dynamic
-// linker's path and /usr/local/cuda.
+// Candidates lists the files and names that Open tries, in order: $GOCCL_NVRTC alone when it is set; otherwise every
+// libnvrtc below dirs, which may name a library file, a folder that holds one, a site-packages folder or an unpacked
+// wheel; then those of $CUDA_HOME and $CUDA_PATH, the dynamic linker's path and /usr/local/cuda.
 func Candidates(dirs ...string) []string {
 	env := setting.Lenient()
 	if p := env.NVRTC; p != "" {

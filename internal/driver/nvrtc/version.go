@@ -5,7 +5,8 @@ import (
 	"regexp"
 )
 
-// Version identifies a compiler exactly: nvrtcVersion gives only the release, the build is read from the header of its PTX.
+// Version identifies a compiler exactly: nvrtcVersion gives only the release, the build is read from the header of its
+// PTX.
 type Version struct {
 	Major, Minor int
 	Build        string // for example "V12.8.93 CL-35583870"

@@ -1,19 +1,26 @@
-// A libcuda for tests: the functions of api.h over memory of the host. It is as strict as the real one where goccl could go wrong (a context
-// must be current, streams belong to contexts, a legacy handle opens once, captures are spoilt by unsafe calls) and as weak as can be elsewhere.
+// A libcuda for tests: the functions of api.h over memory of the host. It is as strict as the real one where goccl
+// could go wrong (a context must be current, streams belong to contexts, a legacy handle opens once, captures are
+// spoilt by unsafe calls) and as weak as can be elsewhere.
 //
-//   memory    memfd mappings; a CUdeviceptr is the host address. Legacy IPC handles name /proc/PID/fd/N; VMM handles are the memfd itself.
-//   streams   a queue of operations that runs at submission as far as it can: only WaitValue and WaitEvent block it. While the trace has a seed, kernels
-//             take time, and operations begin and end in any order that streams, edges and events allow: mockcuda/queue.c.
-//   capture   operations become nodes of a graph instead; an edge is what the stream had before. A launch of the graph is one operation of its stream,
-//             whose nodes run as their edges allow. Nodes that wait for events or record them go by what is so at the launch.
-//   kernels   a module is PTX text or a cubin; entries whose names are in `kernels` (mockcuda/module.c) run as C functions. Those whose names begin as
-//             in `ticketed` add their blocks to their first parameter, an address or 0 (kernels/collective/ticket.cuh). Others do nothing.
-//   trace     MOCKCUDA_TRACE names a file that mockcuda.NewTrace made: while its first word is not 0, stream-ordered calls are noted there.
+//   memory    memfd mappings; a CUdeviceptr is the host address. Legacy IPC handles name /proc/PID/fd/N; VMM handles
+//             are the memfd itself.
+//   streams   a queue of operations that runs at submission as far as it can: only WaitValue and WaitEvent block it.
+//             While the trace has a seed, kernels take time, and operations begin and end in any order that streams,
+//             edges and events allow: mockcuda/queue.c.
+//   capture   operations become nodes of a graph instead; an edge is what the stream had before. A launch of the
+//             graph is one operation of its stream, whose nodes run as their edges allow. Nodes that wait for events
+//             or record them go by what is so at the launch.
+//   kernels   a module is PTX text or a cubin; entries whose names are in `kernels` (mockcuda/module.c) run as C
+//             functions. Those whose names begin as in `ticketed` add their blocks to their first parameter, an
+//             address or 0 (kernels/collective/ticket.cuh). Others do nothing.
+//   trace     MOCKCUDA_TRACE names a file that mockcuda.NewTrace made: while its first word is not 0, stream-ordered
+//             calls are noted there.
 //
-// MOCKCUDA_DEVICES (2) is the number of GPUs, MOCKCUDA_MEMORY_MB (512) their memory, MOCKCUDA_NO_PEER=1 takes peer access away, and
-// MOCKCUDA_NO_NVLINK=1 leaves PCIe for it; MOCKCUDA_CAPABILITY (90) is ten times the compute capability.
-// Attribute 7000+k of a device counts live objects: 0 regions, 1 streams, 2 events, 3 graphs, 4 modules, 5 VMM handles, 6 context references.
-// One lock guards everything.
+// MOCKCUDA_DEVICES (2) is the number of GPUs, MOCKCUDA_MEMORY_MB (512) their memory, MOCKCUDA_NO_PEER=1 takes peer
+// access away, and MOCKCUDA_NO_NVLINK=1 leaves PCIe for it. MOCKCUDA_DEAF_PEER=1 leaves the access, but what the
+// kernels of the probe store on another GPU is lost (2: spoilt). MOCKCUDA_CAPABILITY (90) is ten times the compute
+// capability. Attribute 7000+k of a device counts live objects: 0 regions, 1 streams, 2 events, 3 graphs, 4 modules,
+// 5 VMM handles, 6 context references. One lock guards everything.
 #define _GNU_SOURCE
 #include "../api.h"
 
@@ -31,8 +38,11 @@
 #include <unistd.h>
 
 enum { PAGE = 2 << 20, MAXDEV = 16, MAXPARAM = 4096 };
-enum { OK = 0, INVALID = 1, OOM = 2, UNINIT = 3, NODEV = 101, NOCTX = 201, MAPPED = 208, BADPTX = 218, BADHANDLE = 400, NOTFOUND = 500, NOTREADY = 600, UNSUPPORTED = 801, CAPUNSUP = 900, CAPINVAL = 901, CAPTHREAD = 908, CAPEVENT = 907,
-	ILLEGAL = 401, LOSSY = 402, CAPMERGE = 902, CAPUNMATCHED = 903, CAPUNJOINED = 904, CAPISOLATION = 905 };
+enum {
+	OK = 0, INVALID = 1, OOM = 2, UNINIT = 3, NODEV = 101, NOCTX = 201, MAPPED = 208, BADPTX = 218, BADHANDLE = 400,
+	NOTFOUND = 500, NOTREADY = 600, UNSUPPORTED = 801, CAPUNSUP = 900, CAPINVAL = 901, CAPTHREAD = 908, CAPEVENT = 907,
+	ILLEGAL = 401, LOSSY = 402, CAPMERGE = 902, CAPUNMATCHED = 903, CAPUNJOINED = 904, CAPISOLATION = 905
+};
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 #define LOCKED __attribute__((cleanup(unlock))) int locked_ = (pthread_mutex_lock(&mu), 0); (void)locked_
@@ -61,18 +71,63 @@ struct op {
 struct nodes { CUgraphNode *at; size_t n, cap; };
 struct CUgraphNode_st { struct op op; CUgraph graph; struct nodes deps; size_t index; int seen; };
 struct CUgraph_st { struct nodes nodes; unsigned long long id; int mode, invalid; pthread_t thread; CUstream origin; };
-struct CUgraphExec_st { struct op *ops; size_t *first, *deps, n; unsigned long long id; int refs; uint64_t launched, finished; };
+struct CUgraphExec_st {
+	struct op *ops;
+	size_t *first, *deps, n;
+	unsigned long long id;
+	int refs;
+	uint64_t launched, finished;
+};
 struct run { CUgraphExec x; size_t left; uint64_t number; struct { int state; struct mark *mark; } *nodes; };
-struct CUstream_st { CUcontext ctx; struct op *ops; size_t n, cap; CUgraph capture; struct nodes frontier; struct CUstream_st *next; unsigned long long id; };
+struct CUstream_st {
+	CUcontext ctx;
+	struct op *ops;
+	size_t n, cap;
+	CUgraph capture;
+	struct nodes frontier;
+	struct CUstream_st *next;
+	unsigned long long id;
+};
 struct CUctx_st { int dev, refs; struct CUstream_st def; uint32_t peers; };
-struct CUevent_st { CUcontext ctx; struct mark *latest; unsigned long long capture; struct nodes frontier; int timing; };
-struct CUfunc_st { char name[64]; void (*run)(const unsigned char *, unsigned, unsigned); int maxDyn, carveout; struct CUfunc_st *next; };
-struct CUmod_st { char *text; struct CUfunc_st *fns; struct { char name[64]; CUdeviceptr p; size_t n; } global[8]; int globals; };
+struct CUevent_st {
+	CUcontext ctx;
+	struct mark *latest;
+	unsigned long long capture;
+	struct nodes frontier;
+	int timing;
+};
+struct CUfunc_st {
+	char name[64];
+	void (*run)(const unsigned char *, unsigned, unsigned);
+	int maxDyn, carveout;
+	struct CUfunc_st *next;
+};
+struct CUmod_st {
+	char *text;
+	struct CUfunc_st *fns;
+	struct {
+		char name[64];
+		CUdeviceptr p;
+		size_t n;
+	} global[8];
+	int globals;
+};
 struct vmm { int fd, dev, refs; size_t size; };
-struct region { CUdeviceptr base; size_t size; enum { LEGACY, VMM, HOST, REGISTERED, IPC, GLOBAL } type; int fd, dev; unsigned long long id; struct vmm *h; uint32_t access; char ipc[64]; struct region *next; };
+struct region {
+	CUdeviceptr base;
+	size_t size;
+	enum { LEGACY, VMM, HOST, REGISTERED, IPC, GLOBAL } type;
+	int fd, dev;
+	unsigned long long id;
+	struct vmm *h;
+	uint32_t access;
+	char ipc[64];
+	struct region *next;
+};
 
 static struct CUctx_st ctxs[MAXDEV];
-static struct CUstream_st *streams, *graves, *orphans; // graves: destroyed streams, whose handles are given out again at once; orphans: what they still had to do
+static struct CUstream_st *streams, *graves, *orphans; // graves: destroyed streams, whose handles are given out again
+						       // at once; orphans: what they still had to do
 static struct region *regions;
 static __thread CUcontext cur;
 static __thread int tlsMode;
@@ -98,7 +153,8 @@ static void drop(struct region *r) {
 	live[0]--;
 	free(r);
 }
-// unsafe is called by what must not run during a capture, unless the thread has relaxed its mode. It spoils the capture, as the driver does.
+// unsafe is called by what must not run during a capture, unless the thread has relaxed its mode. It spoils the
+// capture, as the driver does.
 static CUresult unsafe(void) {
 	CUresult r = OK;
 	for (int i = 0; i < CAPMAX; i++) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/conformance"
 )
@@ -48,7 +48,7 @@ func Split(t testing.TB, comms []*goccl.Comm, color, key func(r int) int) []*goc
 }
 
 // SomeCase is a collective that shows that communicators work.
-var SomeCase = conformance.Case{Collective: algorithm.AllReduce, Type: datatype.Float32, Count: 5000}
+var SomeCase = conformance.Case{Collective: collective.AllReduce, Type: datatype.Float32, Count: 5000}
 
 // Failed returns a channel that is closed when the communicator has an error.
 func Failed(c *goccl.Comm) <-chan struct{} {

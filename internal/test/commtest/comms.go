@@ -12,13 +12,30 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/setting"
 )
+
+// HostsVariable, if it is set, divides the ranks of New among two hosts, in turn.
+const HostsVariable = "GOCCL_TEST_TWO_HOSTS"
 
 // New makes n ranks in this process, rank r on open(r); set, if it is not nil, changes the Config of a rank.
 func New(t testing.TB, n int, open func(r int) (device.Device, error),
 	set func(r int, cfg *goccl.Config)) []*goccl.Comm {
 	t.Helper()
-	boots := bootstrap.NewLocalGroup(n)
+	hosts := make([]int, n)
+	if s := setting.Get(HostsVariable); s != "" {
+		for r := range hosts {
+			hosts[r] = r % 2
+		}
+	}
+	return NewOn(t, hosts, open, set)
+}
+
+// NewOn is New with rank r on a host of the number hosts[r].
+func NewOn(t testing.TB, hosts []int, open func(r int) (device.Device, error),
+	set func(r int, cfg *goccl.Config)) []*goccl.Comm {
+	t.Helper()
+	n, boots := len(hosts), bootstrap.NewLocalHosts(hosts).Ranks
 	comms := make([]*goccl.Comm, n)
 	devs := make([]device.Device, n)
 	for r := range n {

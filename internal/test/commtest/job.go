@@ -1,33 +1,27 @@
 package commtest
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/test/ranks"
 	"github.com/goccl/goccl/internal/testutil"
 )
 
-// Job is a set of rank processes, seen from outside.
+// Job is a set of rank processes of a test.
 type Job struct {
-	T       *testing.T
-	Task    Task
-	procs   []*exec.Cmd
-	logs    []*bytes.Buffer // what the processes wrote to standard error, complete after wg.Wait
-	mu      sync.Mutex
-	reports []Report
-	changed chan struct{} // closed and replaced at each report
-	wg      sync.WaitGroup
+	*ranks.Job
+	T     *testing.T
+	Task  Task
+	watch testutil.Watch
 }
 
 // Start starts the task in Size processes. The end of the test kills the remaining ones.
@@ -37,23 +31,22 @@ func Start(t *testing.T, tk Task) *Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tk.Address = fmt.Sprintf("unix:@goccl-test-%d-%016x", os.Getpid(), rand.Uint64())
+	if tk.Address == "" {
+		tk.Address = fmt.Sprintf("unix:@goccl-test-%d-%016x", os.Getpid(), rand.Uint64())
+	}
 	if tk.Seed == 0 {
 		tk.Seed = rand.Uint64()
 	}
-	j := &Job{T: t, Task: tk, changed: make(chan struct{})}
+	j := &Job{Job: ranks.New(), T: t, Task: tk, watch: testutil.NewWatch(t)}
 	t.Cleanup(func() {
-		for _, p := range j.procs {
-			_ = p.Process.Kill()
-		}
-		j.wg.Wait()
+		j.Close()
 		if t.Failed() {
-			for _, r := range j.reports {
+			for _, r := range j.Said() {
 				t.Logf("%+v", r)
 			}
-			for r, l := range j.logs {
-				if l.Len() > 0 {
-					t.Logf("rank %d ended with %v; its log:\n%s", r, j.procs[r].ProcessState, l)
+			for r := range j.Size() {
+				if l := j.Log(r); l != "" {
+					t.Logf("rank %d ended with %v; its log:\n%s", r, j.State(r), l)
 				}
 			}
 			t.Logf("task %+v", tk)
@@ -68,31 +61,9 @@ func Start(t *testing.T, tk Task) *Job {
 		by := append(slices.Clone(tk.By[r]), self)
 		p := exec.Command(by[0], by[1:]...)
 		p.Env = append(setting.Environ(), taskVariable+"="+string(b), "GOCCL_TIMEOUT=20s")
-		p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		log := &bytes.Buffer{}
-		p.Stderr = log
-		out, err := p.StdoutPipe()
-		if err != nil {
+		if err := j.Add(p); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Start(); err != nil {
-			t.Fatal(err)
-		}
-		j.procs, j.logs = append(j.procs, p), append(j.logs, log)
-		j.wg.Go(func() {
-			for in := bufio.NewScanner(out); in.Scan(); {
-				var rep Report
-				if err := json.Unmarshal(in.Bytes(), &rep); err != nil {
-					rep = Report{Rank: r, Event: "noise", Text: in.Text()}
-				}
-				j.mu.Lock()
-				j.reports = append(j.reports, rep)
-				close(j.changed)
-				j.changed = make(chan struct{})
-				j.mu.Unlock()
-			}
-			_ = p.Wait()
-		})
 	}
 	return j
 }
@@ -100,62 +71,33 @@ func Start(t *testing.T, tk Task) *Job {
 // Await waits until each of ranks has reported event and returns the reports, by rank.
 func (j *Job) Await(event string, ranks []int, within time.Duration) map[int]Report {
 	j.T.Helper()
-	timeout := time.After(within)
-	for {
-		j.mu.Lock()
-		changed, got := j.changed, map[int]Report{}
-		for _, r := range j.reports {
-			if _, seen := got[r.Rank]; r.Event == event && !seen {
-				got[r.Rank] = r
-			}
-			if r.Event == "failed" && event != "failed" {
-				j.mu.Unlock()
-				j.T.Fatalf("rank %d failed: %s", r.Rank, r.Text)
-			}
-		}
-		j.mu.Unlock()
-		missing := []int{}
-		for _, r := range ranks {
-			if _, ok := got[r]; !ok {
-				missing = append(missing, r)
-			}
-		}
-		if len(missing) == 0 {
-			return got
-		}
-		select {
-		case <-changed:
-		case <-timeout:
-			j.T.Fatalf("no %q from ranks %v within %v", event, missing, within)
-		}
+	got, err := j.Job.Await(event, ranks, within)
+	if err != nil {
+		j.T.Fatal(err)
 	}
-}
-
-// Said returns the reports so far.
-func (j *Job) Said() []Report {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Clone(j.reports)
+	return got
 }
 
 // Signal sends s to one rank and returns the time.
 func (j *Job) Signal(rank int, s syscall.Signal) time.Time {
-	if err := j.procs[rank].Process.Signal(s); err != nil {
+	j.T.Helper()
+	at, err := j.Job.Signal(rank, s)
+	if err != nil {
 		j.T.Fatal(err)
 	}
-	return time.Now()
+	return at
 }
 
 // Clean checks that the processes have ended and have left nothing on the machine.
 func (j *Job) Clean() {
 	j.T.Helper()
-	j.wg.Wait()
-	for r, p := range j.procs {
-		if r != j.Task.Victim && !p.ProcessState.Success() {
-			j.T.Errorf("rank %d ended with %v", r, p.ProcessState)
+	j.Wait(time.Hour)
+	for r := range j.Size() {
+		if p := j.State(r); r != j.Task.Victim && !p.Success() {
+			j.T.Errorf("rank %d ended with %v", r, p)
 		}
 	}
-	testutil.NothingLeft(j.T)
+	j.watch.NothingLeft(j.T)
 }
 
 // Everyone returns the ranks 0 to n-1.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/internal/fdshare"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/internal/leak"
 )
 
 // NoLeak fails t if the process holds more resources at the end of t than now.
@@ -13,9 +13,9 @@ func NoLeak(t *testing.T) {
 	if _, err := fdshare.Shared(); err != nil { // it lives as long as the process
 		t.Fatal(err)
 	}
-	base := testutil.Held()
+	base := leak.Held()
 	t.Cleanup(func() {
-		if r := testutil.Settled(base); r.More(base) {
+		if r := leak.Settled(base); r.More(base) {
 			t.Errorf("left behind: %v, before %v\n%s", r, base, r.Detail)
 		}
 	})

@@ -14,9 +14,9 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/internal/leak"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/internal/test/ranks"
 )
 
 const taskVariable = "GOCCL_TEST_TASK"
@@ -25,8 +25,9 @@ const taskVariable = "GOCCL_TEST_TASK"
 type Task struct {
 	Do         string
 	Rank, Size int
-	Victim     int // the rank to be killed or stopped
-	At         int // the step of the failure, for failures during set-up
+	Victim     int   // the rank to be killed or stopped
+	Victims    []int // several of them
+	At         int   // the step of the failure, for failures during set-up
 	CUDA       bool
 	Address    string
 	Seed       uint64
@@ -34,21 +35,14 @@ type Task struct {
 	Leave      string // how rank 0 leaves, of "leave"
 	Exit       bool   // exit at the first error, as programs do
 	Rounds     int
+	ID         string // of a job that this process joins besides, with World ranks
+	World      int
 	// By, for a rank, is the program that starts it, with its arguments; without an entry the rank is started directly.
 	By map[int][]string `json:"-"`
 }
 
 // Report is one line of a rank's output.
-type Report struct {
-	Rank  int
-	Event string // running, error, shrunk, left, done, failed
-	At    int64  // Unix time in ns
-	Op    string
-	Peer  int
-	Seq   uint64
-	Kind  string
-	Text  string
-}
+type Report = ranks.Report
 
 // Process is a rank of a job, seen from inside.
 type Process struct {
@@ -59,22 +53,7 @@ type Process struct {
 
 // Say reports an event, and err if it is not nil, to the test.
 func (k *Process) Say(event string, err error) {
-	r := Report{Rank: k.Rank, Event: event, At: time.Now().UnixNano(), Peer: -1}
-	if err != nil {
-		r.Text = err.Error()
-		var ge *goccl.Error
-		if errors.As(err, &ge) {
-			r.Op, r.Peer, r.Seq = ge.Op, ge.Peer, ge.Seq
-		}
-		for _, kind := range []error{goccl.ErrPeerDead, goccl.ErrTimeout, goccl.ErrMismatch, goccl.ErrAborted} {
-			if errors.Is(err, kind) {
-				r.Kind = kind.Error()
-				break
-			}
-		}
-	}
-	b, _ := json.Marshal(r)
-	fmt.Println(string(b))
+	ranks.NewReport(k.Rank, event, err).Print()
 }
 
 // Main is the TestMain of a package that starts jobs: a process that Start started runs its task as one rank.
@@ -97,10 +76,10 @@ func runTask(s string, tasks map[string]func(*Process) error) int {
 		return 1
 	}
 	time.AfterFunc(2*time.Minute, func() { panic("the rank hangs") })
-	before := k.settle(testutil.Resources{})
+	before := ranks.Base()
 	err := k.run(do)
 	if err == nil && !k.CUDA {
-		if after := k.settle(before); after.More(before) {
+		if after := leak.Settled(before); after.More(before) {
 			err = fmt.Errorf("left behind: %v, before %v\n%s", after, before, after.Detail)
 		}
 	}
@@ -141,15 +120,15 @@ func (k *Process) Comm(b bootstrap.Bootstrap) (*goccl.Comm, error) {
 	return goccl.NewComm(context.Background(), goccl.Config{Bootstrap: b, Device: k.Device, OpTimeout: k.OpTimeout})
 }
 
-// settle counts the resources of the process, after process-wide parts have been created.
-func (k *Process) settle(base testutil.Resources) testutil.Resources {
-	if base.Descriptors == 0 {
-		_, _ = fdshare.Shared()
-		b := bootstrap.NewTCP(0, 1)
-		_ = b.InitAddress(context.Background(), k.Address+"-warm-"+fmt.Sprint(k.Rank))
-		_ = b.Close()
-		time.Sleep(50 * time.Millisecond)
-		return testutil.Held()
+// Sums makes a communicator and buffers, and runs n all-reduces.
+func (k *Process) Sums(b bootstrap.Bootstrap, n int) (*goccl.Comm, *Sums, error) {
+	c, err := k.Comm(b)
+	if err != nil {
+		return nil, nil, err
 	}
-	return testutil.Settled(base)
+	u, err := NewSums(c)
+	if err == nil && n > 0 {
+		err = u.Once(n)
+	}
+	return c, u, err
 }

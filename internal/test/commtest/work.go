@@ -2,7 +2,7 @@ package commtest
 
 import (
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 )
@@ -11,16 +11,16 @@ import (
 type Item struct {
 	Comm     int
 	Message  bool
-	Coll     algorithm.Collective
+	Coll     collective.Collective
 	Count    int64
 	Root     int
 	Src, Dst int // ranks of the communicator
 }
 
 // Collectives are those of an Item.
-var Collectives = []algorithm.Collective{algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
-	algorithm.AllToAll, algorithm.Broadcast,
-	algorithm.Reduce, algorithm.Gather, algorithm.Scatter, algorithm.Barrier}
+var Collectives = []collective.Collective{collective.AllReduce, collective.AllGather, collective.ReduceScatter,
+	collective.AllToAll, collective.Broadcast,
+	collective.Reduce, collective.Gather, collective.Scatter, collective.Barrier}
 
 // value returns element i of the input of rank r of the job to item k.
 func value(r, k int, i int64) byte { return byte(r*31 + k*7 + int(i)*3 + 1) }
@@ -51,8 +51,8 @@ func Arrange(comms []*goccl.Comm, world [][]int, items []Item, arena func(n int6
 			}
 			return b
 		}
-		add := func(coll algorithm.Collective, send int64, want []byte, peer int) error {
-			req := algorithm.Request{Collective: coll, Count: it.Count, Type: datatype.Uint8, Op: datatype.Sum, Root: it.Root,
+		add := func(coll collective.Collective, send int64, want []byte, peer int) error {
+			req := collective.Request{Collective: coll, Count: it.Count, Type: datatype.Uint8, Op: datatype.Sum, Root: it.Root,
 				Peer: peer, Stream: stream(),
 				Send: arena(send), Recv: arena(int64(len(want)))}
 			if send > 0 {
@@ -80,10 +80,10 @@ func Arrange(comms []*goccl.Comm, world [][]int, items []Item, arena func(n int6
 		}
 		if it.Message {
 			if me == it.Src {
-				err = add(algorithm.Send, it.Count, nil, it.Dst)
+				err = add(collective.Send, it.Count, nil, it.Dst)
 			}
 			if me == it.Dst && err == nil {
-				err = add(algorithm.Recv, 0, input(it.Src, it.Count), it.Src)
+				err = add(collective.Recv, 0, input(it.Src, it.Count), it.Src)
 			}
 		} else {
 			atRoot := func(b []byte) []byte {
@@ -94,24 +94,24 @@ func Arrange(comms []*goccl.Comm, world [][]int, items []Item, arena func(n int6
 			}
 			send, want := it.Count, []byte(nil)
 			switch it.Coll {
-			case algorithm.AllReduce:
+			case collective.AllReduce:
 				want = sum(0, it.Count)
-			case algorithm.Reduce:
+			case collective.Reduce:
 				want = atRoot(sum(0, it.Count))
-			case algorithm.ReduceScatter:
+			case collective.ReduceScatter:
 				send, want = it.Count*n, sum(int64(me)*it.Count, it.Count)
-			case algorithm.AllGather:
+			case collective.AllGather:
 				want = gathered(func(r int) []byte { return input(r, it.Count) })
-			case algorithm.Gather:
+			case collective.Gather:
 				want = atRoot(gathered(func(r int) []byte { return input(r, it.Count) }))
-			case algorithm.AllToAll:
+			case collective.AllToAll:
 				send, want = it.Count*n,
 					gathered(func(r int) []byte { return input(r, it.Count*n)[int64(me)*it.Count:][:it.Count] })
-			case algorithm.Scatter:
+			case collective.Scatter:
 				send, want = it.Count*n, input(it.Root, it.Count*n)[int64(me)*it.Count:][:it.Count]
-			case algorithm.Broadcast:
+			case collective.Broadcast:
 				want = input(it.Root, it.Count)
-			case algorithm.Barrier:
+			case collective.Barrier:
 				send = 0
 			}
 			err = add(it.Coll, send, want, 0)

@@ -17,11 +17,7 @@ import (
 
 // traffic runs all-reduces until a rank dies, and then uses the survivors' shrunk communicator.
 func traffic(k *commtest.Process) error {
-	c, err := k.Comm(k.Boot)
-	if err != nil {
-		return err
-	}
-	u, err := commtest.NewSums(c)
+	c, u, err := k.Sums(k.Boot, 0)
 	if err != nil {
 		return err
 	}
@@ -36,15 +32,8 @@ func traffic(k *commtest.Process) error {
 
 // wait is an all-reduce that the victim never joins.
 func wait(k *commtest.Process) error {
-	c, err := k.Comm(k.Boot)
+	c, u, err := k.Sums(k.Boot, 1)
 	if err != nil {
-		return err
-	}
-	u, err := commtest.NewSums(c)
-	if err != nil {
-		return err
-	}
-	if err := u.Once(1); err != nil {
 		return err
 	}
 	if k.Rank == k.Victim {
@@ -147,15 +136,8 @@ func setup(k *commtest.Process) error {
 	if err != nil {
 		return err
 	}
-	small, err := k.Comm(left)
+	small, u, err := k.Sums(left, 3)
 	if err != nil {
-		return err
-	}
-	u, err := commtest.NewSums(small)
-	if err != nil {
-		return err
-	}
-	if err := u.Once(3); err != nil {
 		return err
 	}
 	k.Say("shrunk", nil)

@@ -16,15 +16,8 @@ import (
 // replay replays a graph of all-reduces until a rank dies.
 func replay(k *commtest.Process) error {
 	const ops, ahead = 200, 5
-	c, err := k.Comm(k.Boot)
+	c, u, err := k.Sums(k.Boot, 1)
 	if err != nil {
-		return err
-	}
-	u, err := commtest.NewSums(c)
-	if err != nil {
-		return err
-	}
-	if err := u.Once(1); err != nil {
 		return err
 	}
 	s, ok := u.Stream.(*cuda.Stream)

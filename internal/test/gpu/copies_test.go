@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -21,7 +21,7 @@ import (
 
 // copyCase is a collective in a window, and whether the copy engines must run it.
 type copyCase struct {
-	coll   algorithm.Collective
+	coll   collective.Collective
 	slice  int64
 	copied bool
 }
@@ -37,7 +37,7 @@ const (
 // them: eager, many in a row without a wait, and in graphs, in place and not. The test compares every byte of the
 // window, also those around the output.
 func TestGPUWindows(t *testing.T) {
-	const gather, toAll = algorithm.AllGather, algorithm.AllToAll
+	const gather, toAll = collective.AllGather, collective.AllToAll
 	for _, c := range []struct {
 		setting string // of GOCCL_COPY_ENGINE
 		cases   []copyCase
@@ -85,7 +85,7 @@ func TestGPUWindows(t *testing.T) {
 
 // Two communicators of the same GPUs in alternation, on a stream each and on one, eager and in one graph.
 func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
-	cases := []copyCase{{algorithm.AllGather, 64<<20 + 16, true}, {algorithm.AllToAll, 32<<20 + 16, true}}
+	cases := []copyCase{{collective.AllGather, 64<<20 + 16, true}, {collective.AllToAll, 32<<20 + 16, true}}
 	t.Setenv("GOCCL_COPY_ENGINE", "")
 	comms := [][]*goccl.Comm{commtest.TwoGPUs(t), commtest.TwoGPUs(t)}
 	n := len(comms[0])
@@ -159,7 +159,7 @@ func TestGPUWindowsOfTwoCommunicators(t *testing.T) {
 func room(cases []copyCase, n int) (send, recv int64) {
 	for _, c := range cases {
 		in := c.slice
-		if c.coll == algorithm.AllToAll {
+		if c.coll == collective.AllToAll {
 			in *= int64(n)
 		}
 		send, recv = max(send, in+copyRounds), max(recv, copyOffset+int64(n)*c.slice+copyGuard)
@@ -235,7 +235,7 @@ func (w *windowed) call(k copyCase, round int64, inPlace bool, s *cuda.Stream) e
 		}
 		from = to
 	}
-	if k.coll == algorithm.AllToAll {
+	if k.coll == collective.AllToAll {
 		return w.c.AllToAll(from, recv, k.slice, datatype.Uint8, s)
 	}
 	return w.c.AllGather(from, recv, k.slice, datatype.Uint8, s)
@@ -289,7 +289,7 @@ func (w *windowed) check(k copyCase, round int64, around bool) error {
 		return err
 	}
 	from := round
-	if k.coll == algorithm.AllToAll {
+	if k.coll == collective.AllToAll {
 		from += int64(w.rank) * k.slice
 	}
 	at := int64(copyOffset)

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 )
@@ -30,7 +30,7 @@ type span struct{ from, to int }
 // count is the count of the request, in 32-bit words.
 type orderOp struct {
 	comm     int
-	coll     algorithm.Collective // Send means a message to the next rank and a message from the previous rank
+	coll     collective.Collective // Send means a message to the next rank and a message from the previous rank
 	src, dst int
 	count    int
 	root     int
@@ -43,14 +43,14 @@ func (o orderOp) String() string {
 
 // reads and writes return the number of words.
 func (o *orderOp) reads(n int) int {
-	if o.coll == algorithm.ReduceScatter {
+	if o.coll == collective.ReduceScatter {
 		return n * o.count
 	}
 	return o.count
 }
 
 func (o *orderOp) writes(n int) int {
-	if o.coll == algorithm.AllGather {
+	if o.coll == collective.AllGather {
 		return n * o.count
 	}
 	return o.count
@@ -58,8 +58,9 @@ func (o *orderOp) writes(n int) int {
 
 // randomOp chooses sizes for all protocols, mostly small ones. Large operations have at most large words.
 func randomOp(r *rand.Rand, n, comm, large int) orderOp {
-	colls := []algorithm.Collective{algorithm.AllReduce, algorithm.AllReduce, algorithm.AllGather, algorithm.ReduceScatter,
-		algorithm.Broadcast, algorithm.Send}
+	colls := []collective.Collective{collective.AllReduce, collective.AllReduce, collective.AllGather,
+		collective.ReduceScatter,
+		collective.Broadcast, collective.Send}
 	o := orderOp{comm: comm, coll: colls[r.IntN(len(colls))], root: r.IntN(n)}
 	most := 512
 	switch k := r.IntN(1000); {
@@ -71,7 +72,7 @@ func randomOp(r *rand.Rand, n, comm, large int) orderOp {
 		most = 16 << 10
 	}
 	most = min(most, large)
-	if o.coll == algorithm.AllGather || o.coll == algorithm.ReduceScatter {
+	if o.coll == collective.AllGather || o.coll == collective.ReduceScatter {
 		most = max(2, most/n)
 	}
 	o.count = 2 + r.IntN(most-1)
@@ -96,31 +97,31 @@ func randomOp(r *rand.Rand, n, comm, large int) orderOp {
 func (o *orderOp) run(mem [][]uint32) {
 	n := len(mem)
 	switch o.coll {
-	case algorithm.AllReduce, algorithm.ReduceScatter:
+	case collective.AllReduce, collective.ReduceScatter:
 		for i := range o.reads(n) {
 			sum := uint32(0)
 			for r := range n {
 				sum += mem[r][o.src+i]
 			}
 			for r := range n {
-				if o.coll == algorithm.AllReduce {
+				if o.coll == collective.AllReduce {
 					mem[r][o.dst+i] = sum
 				} else if i/o.count == r {
 					mem[r][o.dst+i%o.count] = sum
 				}
 			}
 		}
-	case algorithm.AllGather:
+	case collective.AllGather:
 		for r := range n {
 			for from := range n {
 				copy(mem[r][o.dst+from*o.count:], mem[from][o.src:o.src+o.count])
 			}
 		}
-	case algorithm.Broadcast:
+	case collective.Broadcast:
 		for r := range n {
 			copy(mem[r][o.dst:], mem[o.root][o.src:o.src+o.count])
 		}
-	case algorithm.Send:
+	case collective.Send:
 		for r := range n {
 			copy(mem[(r+1)%n][o.dst:], mem[r][o.src:o.src+o.count])
 		}
@@ -130,13 +131,13 @@ func (o *orderOp) run(mem [][]uint32) {
 // calls returns the operation's calls, for a rank with its memory at p.
 func (o *orderOp) calls(c *goccl.Comm, p device.Ptr, s device.Stream) []goccl.Call {
 	src, dst, n := p.Add(4*int64(o.src)), p.Add(4*int64(o.dst)), c.WorldSize()
-	r := algorithm.Request{Collective: o.coll, Send: src, Recv: dst, Count: int64(o.count), Type: datatype.Uint32,
+	r := collective.Request{Collective: o.coll, Send: src, Recv: dst, Count: int64(o.count), Type: datatype.Uint32,
 		Root: o.root, Stream: s}
-	if o.coll != algorithm.Send {
+	if o.coll != collective.Send {
 		return []goccl.Call{{Comm: c, Request: r}}
 	}
 	r.Peer, r.Recv = (c.Rank()+1)%n, 0
 	back := r
-	back.Collective, back.Peer, back.Send, back.Recv = algorithm.Recv, (c.Rank()+n-1)%n, 0, dst
+	back.Collective, back.Peer, back.Send, back.Recv = collective.Recv, (c.Rank()+n-1)%n, 0, dst
 	return []goccl.Call{{Comm: c, Request: r}, {Comm: c, Request: back}}
 }

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/test/commtest"
@@ -54,9 +54,9 @@ func (p *orderScript) ops(comm int) []orderOp {
 		large = 256
 	}
 	ops := []orderOp{randomOp(p.r, p.n, comm, large)}
-	for p.r.IntN(8) == 0 && ops[0].coll != algorithm.Send { // a group: messages come last in one
+	for p.r.IntN(8) == 0 && ops[0].coll != collective.Send { // a group: messages come last in one
 		o := randomOp(p.r, p.n, comm, min(large, 2048))
-		if o.coll == algorithm.Send {
+		if o.coll == collective.Send {
 			break
 		}
 		ops = append(ops, o)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
@@ -61,13 +61,13 @@ func TestGPUPacketsAfterPackets(t *testing.T) {
 				for b := range batches {
 					for i := range rounds {
 						calls := []goccl.Call{
-							{Comm: c, Request: algorithm.Request{Collective: algorithm.AllReduce, Count: 1, Type: datatype.Uint8,
+							{Comm: c, Request: collective.Request{Collective: collective.AllReduce, Count: 1, Type: datatype.Uint8,
 								Op: datatype.Sum, Send: one, Recv: one, Stream: s}},
-							{Comm: c, Request: algorithm.Request{Collective: algorithm.AllGather, Count: count, Type: datatype.Uint8,
+							{Comm: c, Request: collective.Request{Collective: collective.AllGather, Count: count, Type: datatype.Uint8,
 								Send: send[i], Recv: recv[i], Stream: s}},
 						}
 						if barriers {
-							calls = append([]goccl.Call{{Comm: c, Request: algorithm.Request{Collective: algorithm.Barrier, Stream: s}}},
+							calls = append([]goccl.Call{{Comm: c, Request: collective.Request{Collective: collective.Barrier, Stream: s}}},
 								calls...)
 						}
 						if !barriers || i%2 == 0 { // also at the other parity

@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/leak"
 	"github.com/goccl/goccl/internal/test/commtest"
-	"github.com/goccl/goccl/internal/testutil"
 )
 
 func TestManyCommunicators(t *testing.T) {
@@ -116,11 +116,11 @@ func TestCreateAndClose(t *testing.T) {
 		return m.HeapAlloc
 	}
 	some(20)
-	before, base := heap(), testutil.Held()
+	before, base := heap(), leak.Held()
 	start := time.Now()
 	some(rounds)
 	took := time.Since(start)
-	if r := testutil.Settled(base); r.More(base) {
+	if r := leak.Settled(base); r.More(base) {
 		t.Errorf("after %d rounds: %v, before %v\n%s", rounds, r, base, r.Detail)
 	}
 	// The bootstrap remembers the last 4096 groups that were closed.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/leak"
 	"github.com/goccl/goccl/internal/test/commtest"
-	"github.com/goccl/goccl/internal/testutil"
 )
 
 // TestSoak runs tutorials 01 to 04 two hundred times each, or GOCCL_SOAK times if that is more than 1. After each run
@@ -43,9 +43,10 @@ func TestSoak(t *testing.T) {
 		}
 		var times []time.Duration
 		for i := range runs {
+			watch := leak.NewWatch(20 * time.Millisecond)
 			took, err := soakOnce(exe, kind)
-			if err == nil {
-				err = leftOver(exe)
+			if e := leftOver(exe, watch); err == nil {
+				err = e
 			}
 			if err != nil {
 				t.Fatalf("%s, run %d: %v", name, i+1, err)
@@ -78,8 +79,8 @@ func soakOnce(exe, kind string) (time.Duration, error) {
 }
 
 // leftOver checks for leftovers of processes of exe.
-func leftOver(exe string) error {
-	err := testutil.Leftovers()
+func leftOver(exe string, watch *leak.Watch) error {
+	err := watch.Leftovers()
 	procs, globErr := filepath.Glob("/proc/[0-9]*/exe")
 	for _, p := range procs {
 		if link, e := os.Readlink(p); e == nil && link == exe {

@@ -261,4 +261,11 @@ inline uint64_t clockCycles() { return globalTimer(); }
 
 #endif
 
+// keepBelow returns v, and keeps what depends on the result below the loads before the call. Compilers compute it ahead
+// of a loop, and then wait for v before they issue those loads.
+GOCCL_DEVICE uint32_t keepBelow(uint32_t v) {
+  asm volatile("" : "+r"(v)::"memory");
+  return v;
+}
+
 }  // namespace goccl

@@ -54,7 +54,8 @@ template <class T, goccl::Scope S = scopeSystem>
 GOCCL_DEVICE T atomicFetchAdd(T* p, const T& v, memory_order order) {
   using W = typename AtomicWord<T>::type;
   W* w = reinterpret_cast<W*>(p);
-  return static_cast<T>(order == memoryOrderRelaxed ? goccl::fetchAddRelaxed<S>(w, static_cast<W>(v)) : goccl::fetchAddAcqRel<S>(w, static_cast<W>(v)));
+  return static_cast<T>(order == memoryOrderRelaxed ? goccl::fetchAddRelaxed<S>(w, static_cast<W>(v))
+                                                    : goccl::fetchAddAcqRel<S>(w, static_cast<W>(v)));
 }
 
 }  // namespace mscclpp

@@ -9,7 +9,7 @@ using TriggerType = uint64_t;
 constexpr TriggerType TriggerData = 1, TriggerFlag = 2, TriggerSync = 4;
 
 // ProxyTrigger has 32 bytes: offsets and sizes of 48 bits, memory ids of 16, semaphore ids of 32. Triggers that a
-// program's own proxy understands use fst and snd, of whose first word the top 8 bits do not arrive.
+// program's own proxy understands use fst and snd, all of whose bits arrive.
 union alignas(32) ProxyTrigger {
   struct {
     uint64_t fst, snd;

@@ -13,7 +13,8 @@ using BaseMemoryChannelDeviceHandle = goccl::BaseMemoryChannelHandle;
 struct MemoryChannelDeviceHandle : goccl::MemoryChannelHandle {
 #if GOCCL_HANDLES
   template <int Alignment = 16, bool CopyRemainder = true>
-  GOCCL_DEVICE void put(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId, uint32_t numThreads) {
+  GOCCL_DEVICE void put(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId,
+                        uint32_t numThreads) {
     goccl::MemoryChannelHandle::put(targetOffset, originOffset, bytes, threadId, numThreads);
   }
   template <int Alignment = 16, bool CopyRemainder = true>
@@ -22,7 +23,8 @@ struct MemoryChannelDeviceHandle : goccl::MemoryChannelHandle {
   }
   // Here the target of a get is this rank's memory; in goccl's own get it is the peer's, as in put.
   template <int Alignment = 16, bool CopyRemainder = true>
-  GOCCL_DEVICE void get(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId, uint32_t numThreads) {
+  GOCCL_DEVICE void get(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId,
+                        uint32_t numThreads) {
     goccl::MemoryChannelHandle::get(originOffset, targetOffset, bytes, threadId, numThreads);
   }
   template <int Alignment = 16, bool CopyRemainder = true>
@@ -30,16 +32,20 @@ struct MemoryChannelDeviceHandle : goccl::MemoryChannelHandle {
     goccl::MemoryChannelHandle::get(offset, bytes, threadId, numThreads);
   }
   template <class PacketType = LL16Packet>
-  GOCCL_DEVICE void putPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId, uint32_t numThreads, uint32_t flag) {
+  GOCCL_DEVICE void putPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId,
+                               uint32_t numThreads, uint32_t flag) {
     goccl::copyToPackets<PacketType>(dst + targetOffset, src + originOffset, bytes, threadId, numThreads, flag);
   }
   template <class PacketType = LL16Packet>
-  GOCCL_DEVICE goccl::Status unpackPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId, uint32_t numThreads, uint32_t flag,
+  GOCCL_DEVICE goccl::Status unpackPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes,
+                                           uint32_t threadId, uint32_t numThreads, uint32_t flag,
                                            int64_t maxSpinCount = -1) {
     if constexpr (sizeof(PacketType) == 16)
-      return goccl::MemoryChannelHandle::unpackPackets<goccl::LL16Packet>(targetOffset, originOffset, bytes, threadId, numThreads, flag, maxSpinCount);
+      return goccl::MemoryChannelHandle::unpackPackets<goccl::LL16Packet>(targetOffset, originOffset, bytes, threadId,
+                                                                          numThreads, flag, maxSpinCount);
     else
-      return goccl::MemoryChannelHandle::unpackPackets<goccl::LL8Packet>(targetOffset, originOffset, bytes, threadId, numThreads, flag, maxSpinCount);
+      return goccl::MemoryChannelHandle::unpackPackets<goccl::LL8Packet>(targetOffset, originOffset, bytes, threadId,
+                                                                         numThreads, flag, maxSpinCount);
   }
   // unpackPacket returns the payload; 0 when the wait gave up.
   template <class PacketType = LL16Packet>
@@ -52,8 +58,8 @@ struct MemoryChannelDeviceHandle : goccl::MemoryChannelHandle {
     return data;
   }
   template <class PacketType = LL16Packet>
-  GOCCL_DEVICE goccl::Status getPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId, uint32_t numThreads, uint32_t flag,
-                                        int64_t maxSpinCount = -1) {
+  GOCCL_DEVICE goccl::Status getPackets(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t threadId,
+                                        uint32_t numThreads, uint32_t flag, int64_t maxSpinCount = -1) {
     return unpackPackets<PacketType>(targetOffset, originOffset, bytes, threadId, numThreads, flag, maxSpinCount);
   }
   // The forms of one offset.
@@ -63,7 +69,8 @@ struct MemoryChannelDeviceHandle : goccl::MemoryChannelHandle {
   }
 #endif
 };
-static_assert(sizeof(MemoryChannelDeviceHandle) == sizeof(goccl::MemoryChannelHandle), "an alias has its original's layout");
+static_assert(sizeof(MemoryChannelDeviceHandle) == sizeof(goccl::MemoryChannelHandle),
+              "an alias has its original's layout");
 
 using SmChannelDeviceHandle = MemoryChannelDeviceHandle;
 

@@ -7,8 +7,9 @@
 
 namespace mscclpp {
 
-// LL16Packet and LL8Packet add MSCCL++'s reading calls, which return the data and know no abort block: they end with the flag, after maxSpinCount polls
-// or after goccl's default deadline; the caller cannot tell which, so new kernels use goccl's own.
+// LL16Packet and LL8Packet add MSCCL++'s reading calls, which return the data and know no abort block: they end with
+// the flag, after maxSpinCount polls or after goccl's default deadline; the caller cannot tell which, so new kernels
+// use goccl's own.
 struct LL16Packet : goccl::LL16Packet {
   GOCCL_DEVICE LL16Packet() {}
   GOCCL_DEVICE LL16Packet(uint2 v, uint32_t flag) { write(v, flag); }
@@ -35,18 +36,22 @@ struct LL8Packet : goccl::LL8Packet {
 using LLPacket = LL16Packet;
 
 template <class PacketType = LL16Packet>
-GOCCL_DEVICE void copyToPackets(void* targetPtr, const void* originPtr, uint64_t originBytes, uint32_t threadId, uint32_t numThreads, uint32_t flag) {
+GOCCL_DEVICE void copyToPackets(void* targetPtr, const void* originPtr, uint64_t originBytes, uint32_t threadId,
+                                uint32_t numThreads, uint32_t flag) {
   goccl::copyToPackets<PacketType>(targetPtr, originPtr, originBytes, threadId, numThreads, flag);
 }
 
 // copyFromPackets returns goccl's status, which MSCCL++ does not have.
 template <class PacketType = LL16Packet>
-GOCCL_DEVICE goccl::Status copyFromPackets(void* originPtr, const void* targetPtr, uint64_t originBytes, uint32_t threadId, uint32_t numThreads, uint32_t flag,
+GOCCL_DEVICE goccl::Status copyFromPackets(void* originPtr, const void* targetPtr, uint64_t originBytes,
+                                           uint32_t threadId, uint32_t numThreads, uint32_t flag,
                                            int64_t maxSpinCount = -1) {
   if constexpr (sizeof(PacketType) == 16)
-    return goccl::copyFromPackets<goccl::LL16Packet>(originPtr, targetPtr, originBytes, threadId, numThreads, flag, nullptr, maxSpinCount);
+    return goccl::copyFromPackets<goccl::LL16Packet>(originPtr, targetPtr, originBytes, threadId, numThreads, flag,
+                                                     nullptr, maxSpinCount);
   else
-    return goccl::copyFromPackets<goccl::LL8Packet>(originPtr, targetPtr, originBytes, threadId, numThreads, flag, nullptr, maxSpinCount);
+    return goccl::copyFromPackets<goccl::LL8Packet>(originPtr, targetPtr, originBytes, threadId, numThreads, flag,
+                                                    nullptr, maxSpinCount);
 }
 
 }  // namespace mscclpp

@@ -1,4 +1,5 @@
-// Semaphores. One handle serves what MSCCL++ has two of: a port channel's has no remote counter, because its signals go through the proxy.
+// Semaphores. One handle serves what MSCCL++ has two of: a port channel's has no remote counter, because its signals go
+// through the proxy.
 #pragma once
 
 #include <mscclpp/poll_device.hpp>

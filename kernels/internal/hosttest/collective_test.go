@@ -54,17 +54,7 @@ func collectiveHeaders(t *testing.T) string {
 		}
 		texts[e.file] = strings.Replace(texts[e.file], e.old, e.new, 1)
 	}
-	root := t.TempDir()
-	for name, text := range texts {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
+	return written(t, texts)
 }
 
 // TestCollectives runs the collective kernels on ranks that drift apart, and then each of their protocols broken.

@@ -16,10 +16,11 @@ from ._config import NCCLConfig
 from ._constants import *  # noqa: F401,F403
 from ._constants import __all__ as _constants
 from ._group import group, group_end, group_start
+from ._one_sided import WaitSignalDesc
 
-__all__ = ["Communicator", "UniqueId", "get_unique_id", "get_version", "get_lib_version", "get_lib_path",
-           "show_versions", "get_error_string", "group", "group_start", "group_end", "mem_alloc", "mem_free",
-           "NcclError", "NCCLError", "NcclInvalid", "NCCLConfig", *_constants]
+__all__ = ["Communicator", "UniqueId", "WaitSignalDesc", "get_unique_id", "get_version", "get_lib_version",
+           "get_lib_path", "show_versions", "get_error_string", "group", "group_start", "group_end", "mem_alloc",
+           "mem_free", "NcclError", "NCCLError", "NcclInvalid", "NCCLConfig", *_constants]
 
 NcclError = NCCLError = _errors.GocclError
 NcclInvalid = _errors.InvalidArgument

@@ -101,6 +101,10 @@ class Calls(Membership):
         r = self._submit(request, 1)
         if r:
             raise error(r)
+        self._enqueued(keep, stream)
+
+    def _enqueued(self, keep: object, stream: StreamSpec) -> None:
+        """After a call outside of a group: waits for the own stream, or keeps the buffers as long as the stream."""
         if self._host:
             if stream is None:
                 self._wait()

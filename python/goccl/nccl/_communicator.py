@@ -10,7 +10,9 @@ from .. import errors
 from .._buffer import CUDA, Buffer, resolve
 from .._lib import lib
 from .._types import DataType, ReduceOp
-from ._calls import Calls, name_of, type_of
+from ._calls import name_of, type_of
+from ._fusion import Fusion
+from ._one_sided import OneSided
 from ._pre_mul_sum import PreMulSum, element
 from ._request import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST,
                        GATHER, RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, request)
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from .._typing import BufferSpec, StreamSpec
 
 
-class Communicator(Calls):
+class Communicator(OneSided):
     """One rank's membership in a communicator, on one device. Make one with init, from_bootstrap, from_env or init_all.
 
     Calls of one communicator come in the same order on every rank. A communicator that is forgotten is destroyed; at a
@@ -230,10 +232,15 @@ class Communicator(Calls):
         """Nothing: collectives work on any memory."""
         return None
 
+    def fusion(self, row_bytes: int = 0, scratch_bytes: int = 0) -> Fusion:
+        """A workspace for fused all-reduces. Collective. row_bytes is the largest row that one kernel takes (0: 16
+        KiB), scratch_bytes the memory for sums that the caller does not want (0: 16 MiB)."""
+        return Fusion(self, row_bytes, scratch_bytes)
+
     def register_window(self, buffer: BufferSpec, flags: int = 0) -> Window | None:
         """With flags 1 (NCCL_WIN_COLL_SYMMETRIC) a window, by which copy engines reach the peers unless
-        GOCCL_COPY_ENGINE=0 is set; otherwise None: collectives work on any memory. All ranks register the same windows
-        in the same order."""
+        GOCCL_COPY_ENGINE=0 is set, and the target of put_signal; otherwise None: collectives work on any memory. All
+        ranks register the same windows in the same order."""
         if not flags & 1:
             return None
         return Window(self._handle, buffer)

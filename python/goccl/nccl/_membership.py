@@ -38,7 +38,7 @@ def _leave() -> None:
 class _Info(ctypes.Structure):
     _fields_ = [("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("device_kind", ctypes.c_int32),
                 ("device_index", ctypes.c_int32), ("device", ctypes.c_uint64), ("non_blocking", ctypes.c_int32),
-                ("reserved", ctypes.c_int32)]
+                ("reaches", ctypes.c_int32)]
 
 
 class Membership:
@@ -116,12 +116,24 @@ class Membership:
 
     def shrink(self, exclude_ranks: Sequence[int] = (), config: NCCLConfig | None = None, *,
                abort: bool = False) -> Self:
-        """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. abort ends running
-        work first."""
+        """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. Without
+        exclude_ranks the ranks leave out those that have failed, and agree on them. abort ends running work first."""
         exclude = list(exclude_ranks)
         child = create(lib.comm_shrink_start, self._handle, (ctypes.c_int32 * max(len(exclude), 1))(*exclude),
                        len(exclude), int(abort), pointer(config))
         return self._child(child)
+
+    def get_unique_id(self) -> UniqueId:
+        """The id by which new ranks join in the next grow. One rank of the communicator makes it, once for each."""
+        raw = ctypes.create_string_buffer(128)
+        lib.comm_unique_id(self._handle, 0, raw)
+        return UniqueId(raw.raw)
+
+    def grow(self, nranks: int, unique_id: UniqueId | None = None, config: NCCLConfig | None = None) -> Self:
+        """A communicator of nranks: these, which keep their numbers, and new ones behind them. Every rank calls it;
+        the one that made the id passes it. A new rank calls init(nranks, its rank, the id)."""
+        raw = None if unique_id is None else bytes(unique_id)
+        return self._child(create(lib.comm_grow_start, self._handle, nranks, raw, pointer(config)))
 
     def _child(self, handle: int) -> Self:
         try:

@@ -22,10 +22,21 @@ class Window:
         shared(b)
         lib.window_register(communicator, b.ptr, b.nbytes, ctypes.byref(handle))
         self._handle = handle.value
+        lib.flat_register(communicator, b.ptr, b.nbytes, ctypes.byref(handle))
+        self._flat = handle.value
+        self._awaited = False
         self._keep: Buffer | None = b
+
+    def flat(self) -> int:
+        """The handle for one-sided operations. It waits until all ranks have registered, once."""
+        if not self._awaited:
+            lib.flat_wait(self._flat, (ctypes.c_uint64 * 8)())  # a goccl_flat
+            self._awaited = True
+        return self._flat
 
     def close(self) -> None:
         """Ends the window on this rank."""
         if self._handle:
+            lib.window_deregister(self._flat)
             lib.window_deregister(self._handle)
-            self._handle, self._keep = 0, None
+            self._handle, self._flat, self._keep = 0, 0, None

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from typing import TYPE_CHECKING
 
+from .._env import local_rank, read
 from .backend import ProcessGroupGoccl, register
 from .customized import CustomizedComm
 
@@ -32,15 +33,13 @@ register()
 def init(**kwargs: Any) -> int:
     """init_process_group("goccl") as torchrun's (or mpirun's, srun's) environment says, with this rank's GPU made
     current; returns the rank."""
-    local = int(os.environ.get("LOCAL_RANK",
-                               os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("SLURM_LOCALID", 0))))
-    if torch.cuda.is_available() and os.environ.get("GOCCL_DEVICE") != "host":
-        torch.cuda.set_device(local % torch.cuda.device_count())
-    if "RANK" not in os.environ:
+    if torch.cuda.is_available() and read("GOCCL_DEVICE") != "host":
+        torch.cuda.set_device(local_rank() % torch.cuda.device_count())
+    if not read("RANK"):
         for rank, size in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
                            ("SLURM_PROCID", "SLURM_NTASKS")):
-            if rank in os.environ:
-                os.environ.update(RANK=os.environ[rank], WORLD_SIZE=os.environ[size])
+            if read(rank):
+                os.environ.update(RANK=read(rank), WORLD_SIZE=read(size))
                 break
     dist.init_process_group("goccl", **kwargs)
     return int(dist.get_rank())

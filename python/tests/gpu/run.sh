@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything of the Python package that wants GPUs, on N of them (default: all). Needs the wheel (or PYTHONPATH=python and build/), torch and a libnvrtc.
+# Everything of the Python package that needs GPUs, on N of them (default: all). Needs the wheel (or PYTHONPATH=python
+# and build/), torch and a libnvrtc.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 n=${1:-$(nvidia-smi -L | wc -l)}

@@ -8,10 +8,12 @@
 //
 //	<!-- docgen: measured FOLDER COLLECTIVE TYPE -->   times beside another library, from
 //	                                                   FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
-//	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from algorithm/nvlink/tables
+//	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from engine/nvlink/tables
 //	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
 //	<!-- docgen: environment SECTION -->               environment variables, from internal/setting
 //	<!-- docgen: ops WHICH -->                         the ops of plans, from plan/op_table.go: synchronization or data
+//	<!-- docgen: chaos PART FOLDER -->                 of the scoreboard, from FOLDER/chaos*.json: summary, classes,
+//	                                                   cells or times; fuzz, from FOLDER/fuzz.json
 //	<!-- docgen: end -->
 //
 // It also writes into plan/schema.json the names of the ops and what each of them requires.

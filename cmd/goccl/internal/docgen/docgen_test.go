@@ -26,7 +26,7 @@ func TestNoticesAChange(t *testing.T) {
 		"README.md": "# x\n",
 		"docs/a.md": "before\n<!-- docgen: chosen all_reduce -->\n| all_reduce | by hand " +
 			"|\n<!-- docgen: end -->\nbehind\n",
-		"algorithm/nvlink/tables/h200_4.json": `{"note": "measured", "gpu": "G", "ranks": 4,
+		"engine/nvlink/tables/h200_4.json": `{"note": "measured", "gpu": "G", "ranks": 4,
 			"collectives": {"all_reduce": [{"bytes": 1024, "algorithm": "a/64"},
 				{"bytes": 2048, "algorithm": "a/128"}, {"bytes": 0, "algorithm": "b/64"}]},
 			"special": [{"collective": "all_reduce", "mode": "eager", "width": 2, "rows": [{"bytes": 0, "algorithm": "c"}]}]}`,

@@ -68,7 +68,7 @@ func run(root string, check bool) error {
 		}
 	}
 	if len(stale) > 0 {
-		return fmt.Errorf("%s: not what bench/results, algorithm/nvlink/tables, internal/setting and plan/op_table.go say; "+
+		return fmt.Errorf("%s: not what bench/results, engine/nvlink/tables, internal/setting and plan/op_table.go say; "+
 			"run go generate ./cmd/goccl/internal/docgen and commit the result", strings.Join(stale, ", "))
 	}
 	return nil
@@ -167,6 +167,8 @@ func content(root, dir string, spec []string) (string, error) {
 		return environment(spec[1])
 	case len(spec) == 2 && spec[0] == "primitives":
 		return primitives(root, dir, spec[1])
+	case len(spec) == 3 && spec[0] == "chaos":
+		return reliability(root, spec[1], spec[2])
 	case len(spec) == 2 && spec[0] == "ops":
 		return ops(spec[1])
 	}

@@ -181,7 +181,7 @@ func limitText(n int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// tuning holds the fields of a selection table (algorithm/nvlink) that this program reads.
+// tuning holds the fields of a selection table (engine/nvlink) that this program reads.
 type tuning struct {
 	Note, GPU   string
 	Ranks       int
@@ -200,7 +200,7 @@ type choice struct {
 
 // chosen lists the algorithms of a collective by size, for every embedded table.
 func chosen(root, collective string) (string, error) {
-	paths, err := filepath.Glob(filepath.Join(root, "algorithm/nvlink/tables/*.json"))
+	paths, err := filepath.Glob(filepath.Join(root, "engine/nvlink/tables/*.json"))
 	if err != nil {
 		return "", err
 	}

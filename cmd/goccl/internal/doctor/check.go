@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/links"
+	"github.com/goccl/goccl/internal/driver/nvml"
 	"github.com/goccl/goccl/topo"
 )
 
@@ -19,6 +21,16 @@ type Source struct {
 	Visible func() (int, error)
 	// PeerAccess reports whether visible GPU a can access visible GPU b.
 	PeerAccess func(a, b int) (bool, error)
+	// Links measures every pair of n visible GPUs.
+	Links func(ctx context.Context, n int) ([]links.Verdict, error)
+	// NICs measures every network adapter.
+	NICs func(context.Context) []links.NIC
+	// Health reads the state of the GPUs.
+	Health func() ([]nvml.Health, error)
+	// Isolation looks at what keeps processes and devices apart.
+	Isolation func(*topo.Machine) Isolation
+	// Plugin opens the plugin of the network, if there is one, and describes it; ok is false if there is none.
+	Plugin func() (text string, ok bool, err error)
 	// Share tries to allocate and to export memory of visible GPU 0, as VMM and as legacy IPC.
 	Share func(context.Context) (vmm, legacy error)
 	// Limit returns the soft limit of the process: "nofile", "memlock" (bytes); Unlimited if there is none.
@@ -45,8 +57,13 @@ func (s Source) Check(ctx context.Context) []Finding {
 	if ok {
 		s.sharing(ctx, &all)
 	}
+	s.health(ctx, &all)
 	s.limits(&all, m)
+	s.isolation(&all, m)
 	s.network(&all, m)
+	s.distances(&all, m)
+	s.adapters(ctx, &all)
+	s.plugin(ctx, &all)
 	s.environment(&all, m)
 	return all
 }

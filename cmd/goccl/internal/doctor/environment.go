@@ -111,9 +111,8 @@ var rules = []rule{
 			r.ok("NCCL_NVLS_ENABLE", "is %s: NCCL may use multicast; goccl has none", v)
 		}
 	}},
-	discourage("NCCL_P2P_DISABLE", "a library with NCCL's ABI that is measured beside goccl will not use NVLink: the "+
-		"comparison is not fair"),
-	discourage("NCCL_SHM_DISABLE", "a library with NCCL's ABI that is measured beside goccl may fall back to the network"),
+	discourage("NCCL_P2P_DISABLE", "GPUs exchange data through host memory, which is much slower than NVLink"),
+	discourage("NCCL_SHM_DISABLE", "GPUs without peer access are left with the network"),
 	{"PYTORCH_CUDA_ALLOC_CONF", allocator("PYTORCH_CUDA_ALLOC_CONF")},
 	{"PYTORCH_ALLOC_CONF", allocator("PYTORCH_ALLOC_CONF")},
 	{"LD_PRELOAD", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
@@ -231,6 +230,7 @@ func (s Source) environment(all *[]Finding, m *topo.Machine) {
 			r.warn(k, fix, "is %s: this version does not know it", env[k])
 		}
 	}
+	contradict(&r, env, m, exists)
 	if len(r.findings) == 0 {
 		r.ok("variables", "none that matters is set")
 	}

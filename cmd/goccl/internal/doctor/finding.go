@@ -18,7 +18,7 @@ const (
 
 // Finding is one line of the report. Fix is empty when Status is OK.
 type Finding struct {
-	Area   string `json:"area"` // "driver", "gpu", "sharing", "limits", "network", "environment"
+	Area   string `json:"area"` // "driver", "gpu", "sharing", "health", "limits", "isolation", "network", "environment"
 	Name   string `json:"name"`
 	Status Status `json:"status"`
 	Detail string `json:"detail"`

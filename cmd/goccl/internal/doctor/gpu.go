@@ -120,6 +120,7 @@ func (s Source) gpus(ctx context.Context, all *[]Finding, usable bool) *topo.Mac
 	}
 	s.peers(ctx, &r, n)
 	wires(&r, m)
+	s.pairs(ctx, &r, m, n)
 	tuning(&r, m, s.variables())
 	return m
 }

@@ -5,18 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/links"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver"
+	"github.com/goccl/goccl/internal/driver/nvml"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/ib"
+	"github.com/goccl/goccl/transport/tcp"
 )
 
 // Host returns the Source of this host.
@@ -33,12 +40,45 @@ func Host() Source {
 		Machine:     topo.Detect,
 		Visible:     cuda.Count,
 		PeerAccess:  cuda.CanAccessPeer,
+		Links:       examineLinks,
+		NICs:        examineNICs,
+		Health:      nvml.ReadHealth,
+		Isolation:   func(m *topo.Machine) Isolation { return isolated("/", m) },
+		Plugin:      openPlugin,
 		Share:       share,
 		Limit:       limit,
 		Shm:         shm,
 		MemoryLimit: func() (uint64, error) { return memoryLimit("/") },
 		CPUs:        runtime.NumCPU,
 	}
+}
+
+// pairLimit bounds the examination of one pair, the first one with the start of CUDA on all GPUs.
+const pairLimit = 15 * time.Second
+
+// examineLinks has this program examine the links in a process of its own.
+func examineLinks(ctx context.Context, n int) ([]links.Verdict, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return links.Run(ctx, n, pairLimit, func(a, b int) *exec.Cmd {
+		return exec.Command(exe, "doctor", "--pairs", fmt.Sprintf("%d,%d,%d", a, b, n))
+	})
+}
+
+// nicLimit bounds the examination of one adapter.
+const nicLimit = 5 * time.Second
+
+func examineNICs(ctx context.Context) []links.NIC {
+	env := setting.Lenient()
+	nets := []transport.Net{
+		tcp.NewNet(tcp.NetOptions{Interface: env.Interface, Family: env.Family}), ib.New(ib.Options{IB: env.IB}),
+	}
+	if n, err := pluginNet(); err == nil {
+		nets = append(nets, n)
+	}
+	return links.MeasureNICs(ctx, nets, nicLimit)
 }
 
 // hardware reports whether PCI has a display or 3D controller of NVIDIA.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccl/goccl/algorithm/nvlink"
+	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/topo"
 )
 
@@ -28,7 +28,12 @@ func tuning(r *report, m *topo.Machine, env map[string]string) {
 		}
 	}
 	for _, l := range m.Links {
-		all.PCIe = all.PCIe || l.Path != topo.PathNVLink
+		switch {
+		case !l.P2P:
+			all.Link = nvlink.HostMemory
+		case l.Path != topo.PathNVLink:
+			all.Link = max(all.Link, nvlink.PCIe)
+		}
 	}
 	const name = "tuning"
 	if path := env["GOCCL_TUNING"]; path != "" {

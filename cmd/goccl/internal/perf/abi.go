@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -88,7 +88,7 @@ func (c *abiCommunicator) Synchronize(ctx context.Context, s device.Stream) erro
 	return c.comm.AsyncError()
 }
 
-func (c *abiCommunicator) Submit(requests ...algorithm.Request) error {
+func (c *abiCommunicator) Submit(requests ...collective.Request) error {
 	if len(requests) == 1 {
 		return c.submit(&requests[0])
 	}
@@ -103,7 +103,7 @@ func (c *abiCommunicator) Submit(requests ...algorithm.Request) error {
 }
 
 // operator returns the ncclRedOp_t of a request.
-func (c *abiCommunicator) operator(r *algorithm.Request) (int, error) {
+func (c *abiCommunicator) operator(r *collective.Request) (int, error) {
 	if r.Op != datatype.PreMulSum {
 		return int(r.Op), nil
 	}
@@ -124,42 +124,42 @@ func (c *abiCommunicator) operator(r *algorithm.Request) (int, error) {
 	return op, nil
 }
 
-func (c *abiCommunicator) submit(r *algorithm.Request) error {
+func (c *abiCommunicator) submit(r *collective.Request) error {
 	send, recv, t, s := uintptr(r.Send), uintptr(r.Recv), int(r.Type), r.Stream.Raw()
 	switch r.Collective {
-	case algorithm.AllReduce, algorithm.ReduceScatter, algorithm.Reduce:
+	case collective.AllReduce, collective.ReduceScatter, collective.Reduce:
 		op, err := c.operator(r)
 		if err != nil {
 			return err
 		}
 		switch r.Collective {
-		case algorithm.AllReduce:
+		case collective.AllReduce:
 			return c.comm.AllReduce(send, recv, r.Count, t, op, s)
-		case algorithm.ReduceScatter:
+		case collective.ReduceScatter:
 			return c.comm.ReduceScatter(send, recv, r.Count, t, op, s)
 		}
 		return c.comm.Reduce(send, recv, r.Count, t, op, r.Root, s)
-	case algorithm.AllGather:
+	case collective.AllGather:
 		return c.comm.AllGather(send, recv, r.Count, t, s)
-	case algorithm.Broadcast:
+	case collective.Broadcast:
 		return c.comm.Broadcast(send, recv, r.Count, t, r.Root, s)
-	case algorithm.Send:
+	case collective.Send:
 		return c.comm.Send(send, r.Count, t, r.Peer, s)
-	case algorithm.Recv:
+	case collective.Recv:
 		return c.comm.Recv(recv, r.Count, t, r.Peer, s)
-	case algorithm.AllToAll:
+	case collective.AllToAll:
 		if c.lib.HasAlltoAll() {
 			return c.comm.AlltoAll(send, recv, r.Count, t, s)
 		}
-	case algorithm.Gather:
+	case collective.Gather:
 		if c.lib.HasGather() {
 			return c.comm.Gather(send, recv, r.Count, t, r.Root, s)
 		}
-	case algorithm.Scatter:
+	case collective.Scatter:
 		if c.lib.HasGather() {
 			return c.comm.Scatter(send, recv, r.Count, t, r.Root, s)
 		}
-	case algorithm.AllToAllV, algorithm.AllToAllVDevice: // with the counts on the host
+	case collective.AllToAllV, collective.AllToAllVDevice: // with the counts on the host
 	default:
 		return fmt.Errorf("perf: %v is not in NCCL's ABI", r.Collective)
 	}
@@ -168,24 +168,24 @@ func (c *abiCommunicator) submit(r *algorithm.Request) error {
 
 // pointToPoint implements collectives that the library lacks by sends and receives, as nccl-tests does. It leaves out
 // empty pairs.
-func (c *abiCommunicator) pointToPoint(r *algorithm.Request) error {
+func (c *abiCommunicator) pointToPoint(r *collective.Request) error {
 	ts := r.Type.Size()
 	t, s := int(r.Type), r.Stream.Raw()
 	for p := range c.n {
 		var sendAt, sends, recvAt, receives int64
 		switch r.Collective {
-		case algorithm.AllToAllV, algorithm.AllToAllVDevice:
+		case collective.AllToAllV, collective.AllToAllVDevice:
 			sendAt, sends, recvAt, receives = r.SendDispls[p], r.SendCounts[p], r.RecvDispls[p], r.RecvCounts[p]
-		case algorithm.AllToAll:
+		case collective.AllToAll:
 			sendAt, sends, recvAt, receives = int64(p)*r.Count, r.Count, int64(p)*r.Count, r.Count
-		case algorithm.Gather:
+		case collective.Gather:
 			if p == r.Root {
 				sends = r.Count
 			}
 			if c.rank == r.Root {
 				recvAt, receives = int64(p)*r.Count, r.Count
 			}
-		case algorithm.Scatter:
+		case collective.Scatter:
 			if p == r.Root {
 				receives = r.Count
 			}

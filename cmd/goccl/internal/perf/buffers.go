@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 )
@@ -45,7 +45,7 @@ func (b *buffers) Close() error {
 
 // deviceCounts copies the counts of a request to device memory. The request keeps its host lists, for libraries that
 // read those.
-func (b *buffers) deviceCounts(r *algorithm.Request) error {
+func (b *buffers) deviceCounts(r *collective.Request) error {
 	n := int64(len(r.SendCounts))
 	if b.counts == nil {
 		var err error
@@ -60,7 +60,7 @@ func (b *buffers) deviceCounts(r *algorithm.Request) error {
 		}
 	}
 	p := b.counts.Ptr()
-	r.DeviceCounts = algorithm.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n),
+	r.DeviceCounts = collective.DeviceCounts{SendCounts: p, SendDispls: p.Add(8 * n), RecvCounts: p.Add(16 * n),
 		RecvDispls: p.Add(24 * n)}
 	return b.dev.CopyIn(p, list)
 }
@@ -73,7 +73,7 @@ type call struct {
 	send, recv device.Ptr
 	base       device.Ptr // start of the receive buffer, or of the only buffer of an in-place call
 	end        device.Ptr // start of the guard zone
-	requests   []algorithm.Request
+	requests   []collective.Request
 }
 
 // call places the operation in the buffers, shift bytes from their start.
@@ -86,12 +86,12 @@ func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device
 		send, recv, length := g.inPlace(rank)
 		c.send, c.recv, c.end = c.base.Add(send*ts), c.base.Add(recv*ts), c.base.Add(length*ts)
 	}
-	r := algorithm.Request{Send: c.send, Recv: c.recv, Op: g.op, Stream: s}
+	r := collective.Request{Send: c.send, Recv: c.recv, Op: g.op, Stream: s}
 	if g.op == datatype.PreMulSum {
 		encode(r.Scalar[:], g.typ, scalarOf)
 	}
 	c.requests = g.requests(rank, r)
-	if g.kind.Collective == algorithm.AllToAllVDevice {
+	if g.kind.Collective == collective.AllToAllVDevice {
 		return c, b.deviceCounts(&c.requests[0])
 	}
 	return c, nil

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 )
@@ -145,7 +145,7 @@ func (p *fakePeers) AllGather(ctx context.Context, data []byte) ([][]byte, error
 type fakeLibrary struct {
 	name  string
 	x     *exchange
-	spoil func(rank int, r *algorithm.Request, out []byte)
+	spoil func(rank int, r *collective.Request, out []byte)
 	fail  error
 }
 
@@ -167,7 +167,7 @@ func (c *fakeCommunicator) Synchronize(ctx context.Context, s device.Stream) err
 	return s.Synchronize(ctx)
 }
 
-func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
+func (c *fakeCommunicator) Submit(rs ...collective.Request) error {
 	if c.lib.fail != nil && c.peers.rank == 1 {
 		return c.lib.fail
 	}
@@ -176,13 +176,13 @@ func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
 	k, t := send.Collective, send.Type
 	ts := t.Size()
 	mine := send.Count * ts
-	if k == algorithm.ReduceScatter || k == algorithm.AllToAll || k == algorithm.Scatter {
+	if k == collective.ReduceScatter || k == collective.AllToAll || k == collective.Scatter {
 		mine *= int64(n)
 	}
-	if k == algorithm.AllToAllV || k == algorithm.AllToAllVDevice {
+	if k == collective.AllToAllV || k == collective.AllToAllVDevice {
 		mine = (send.SendDispls[n-1] + send.SendCounts[n-1]) * ts
 	}
-	if (k == algorithm.Broadcast || k == algorithm.Scatter) && me != send.Root {
+	if (k == collective.Broadcast || k == collective.Scatter) && me != send.Root {
 		mine = 0
 	}
 	all, err := c.peers.AllGather(c.ctx, device.Bytes(send.Send, mine))
@@ -207,31 +207,31 @@ func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
 		return acc
 	}
 	switch k {
-	case algorithm.AllReduce:
+	case collective.AllReduce:
 		out = reduced()
-	case algorithm.Reduce:
+	case collective.Reduce:
 		if me == send.Root {
 			out = reduced()
 		}
-	case algorithm.ReduceScatter:
+	case collective.ReduceScatter:
 		out = part(reduced(), me)
-	case algorithm.Broadcast:
+	case collective.Broadcast:
 		out = all[send.Root]
-	case algorithm.Scatter:
+	case collective.Scatter:
 		out = part(all[send.Root], me)
-	case algorithm.Send:
+	case collective.Send:
 		out = all[recv.Peer]
-	case algorithm.AllGather, algorithm.Gather:
-		if k == algorithm.AllGather || me == send.Root {
+	case collective.AllGather, collective.Gather:
+		if k == collective.AllGather || me == send.Root {
 			for r := range all {
 				out = append(out, all[r]...)
 			}
 		}
-	case algorithm.AllToAll:
+	case collective.AllToAll:
 		for r := range all {
 			out = append(out, part(all[r], me)...)
 		}
-	case algorithm.AllToAllV, algorithm.AllToAllVDevice:
+	case collective.AllToAllV, collective.AllToAllVDevice:
 		for r := range all {
 			var at int64
 			for to := range me {
@@ -253,7 +253,7 @@ func (c *fakeCommunicator) Submit(rs ...algorithm.Request) error {
 }
 
 // vMean recovers the mean count per pair from a rank's send counts.
-func vMean(n int, r *algorithm.Request) int64 {
+func vMean(n int, r *collective.Request) int64 {
 	var sum int64
 	for _, c := range r.SendCounts {
 		sum += c

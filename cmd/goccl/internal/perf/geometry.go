@@ -3,13 +3,13 @@ package perf
 import (
 	"fmt"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 )
 
 // Kind is a measured operation: a collective, or the ring of sends and receives that nccl-tests calls sendrecv.
 type Kind struct {
-	Collective algorithm.Collective
+	Collective collective.Collective
 	// Ring: every rank sends to the next and receives from the previous one. Collective is then Send.
 	Ring bool
 }
@@ -18,10 +18,10 @@ type Kind struct {
 func ParseKind(s string) (Kind, error) {
 	switch s {
 	case "send_recv", "sendrecv":
-		return Kind{Collective: algorithm.Send, Ring: true}, nil
+		return Kind{Collective: collective.Send, Ring: true}, nil
 	}
-	c, err := algorithm.ParseCollective(s)
-	if err == nil && c != algorithm.Send && c != algorithm.Recv && c != algorithm.Barrier {
+	c, err := collective.ParseCollective(s)
+	if err == nil && c != collective.Send && c != collective.Recv && c != collective.Barrier {
 		return Kind{Collective: c}, nil
 	}
 	return Kind{}, fmt.Errorf("perf: cannot measure %q: use one of %v", s, Kinds())
@@ -42,13 +42,13 @@ func (k Kind) String() string {
 
 // hasCounts reports whether every pair has a count of its own.
 func (k Kind) hasCounts() bool {
-	return k.Collective == algorithm.AllToAllV || k.Collective == algorithm.AllToAllVDevice
+	return k.Collective == collective.AllToAllV || k.Collective == collective.AllToAllVDevice
 }
 
 // HasOp reports whether the kind reduces.
 func (k Kind) HasOp() bool {
 	switch k.Collective {
-	case algorithm.AllReduce, algorithm.ReduceScatter, algorithm.Reduce:
+	case collective.AllReduce, collective.ReduceScatter, collective.Reduce:
 		return true
 	}
 	return false
@@ -57,7 +57,7 @@ func (k Kind) HasOp() bool {
 // HasRoot reports whether the kind has a root.
 func (k Kind) HasRoot() bool {
 	switch k.Collective {
-	case algorithm.Broadcast, algorithm.Reduce, algorithm.Gather, algorithm.Scatter:
+	case collective.Broadcast, collective.Reduce, collective.Gather, collective.Scatter:
 		return true
 	}
 	return false
@@ -65,14 +65,15 @@ func (k Kind) HasRoot() bool {
 
 // HasInPlace reports whether the kind has an in-place form.
 func (k Kind) HasInPlace() bool {
-	return !k.Ring && k.Collective != algorithm.AllToAll && !k.hasCounts()
+	return !k.Ring && k.Collective != collective.AllToAll && !k.hasCounts()
 }
 
 // total reports whether nccl-tests' size column counts the data of all ranks together.
 func (k Kind) total() bool {
 	switch k.Collective {
-	case algorithm.AllGather, algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice,
-		algorithm.Gather, algorithm.Scatter:
+	case collective.AllGather, collective.ReduceScatter, collective.AllToAll, collective.AllToAllV,
+		collective.AllToAllVDevice,
+		collective.Gather, collective.Scatter:
 		return true
 	}
 	return false
@@ -81,7 +82,7 @@ func (k Kind) total() bool {
 // BusFactor is busbw divided by algbw for n ranks.
 func (k Kind) BusFactor(n int) float64 {
 	switch {
-	case k.Collective == algorithm.AllReduce:
+	case k.Collective == collective.AllReduce:
 		return 2 * float64(n-1) / float64(n)
 	case k.total():
 		return float64(n-1) / float64(n)
@@ -139,36 +140,28 @@ func (g *geometry) pair(from, to int) int64 {
 
 // sends is the length of rank's send buffer in elements.
 func (g *geometry) sends(rank int) int64 {
-	switch g.kind.Collective {
-	case algorithm.ReduceScatter, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice:
-		return g.count * int64(g.n)
-	case algorithm.Scatter:
-		if rank == g.root {
-			return g.count * int64(g.n)
-		}
-		return 0
-	case algorithm.Broadcast:
-		if rank != g.root {
-			return 0
-		}
-	}
-	return g.count
+	c := g.kind.Collective
+	return g.length(rank, c == collective.ReduceScatter, c == collective.Scatter, c == collective.Broadcast)
 }
 
 // receives is the length of rank's receive buffer in elements.
 func (g *geometry) receives(rank int) int64 {
+	c := g.kind.Collective
+	return g.length(rank, c == collective.AllGather, c == collective.Gather, c == collective.Reduce)
+}
+
+// length is the length of a buffer: a part for every rank (also of an all-to-all), that only at the root, or one part
+// only at the root; otherwise one part.
+func (g *geometry) length(rank int, all, rootsAll, roots bool) int64 {
 	switch g.kind.Collective {
-	case algorithm.AllGather, algorithm.AllToAll, algorithm.AllToAllV, algorithm.AllToAllVDevice:
-		return g.count * int64(g.n)
-	case algorithm.Gather:
-		if rank == g.root {
-			return g.count * int64(g.n)
-		}
+	case collective.AllToAll, collective.AllToAllV, collective.AllToAllVDevice:
+		all = true
+	}
+	switch {
+	case (rootsAll || roots) && rank != g.root:
 		return 0
-	case algorithm.Reduce:
-		if rank != g.root {
-			return 0
-		}
+	case all || rootsAll:
+		return g.count * int64(g.n)
 	}
 	return g.count
 }
@@ -178,15 +171,15 @@ func (g *geometry) receives(rank int) int64 {
 func (g *geometry) inPlace(rank int) (send, recv, length int64) {
 	whole := g.count * int64(g.n)
 	switch g.kind.Collective {
-	case algorithm.AllGather:
+	case collective.AllGather:
 		return int64(rank) * g.count, 0, whole
-	case algorithm.ReduceScatter:
+	case collective.ReduceScatter:
 		return 0, int64(rank) * g.count, whole
-	case algorithm.Gather:
+	case collective.Gather:
 		if rank == g.root {
 			return int64(rank) * g.count, 0, whole
 		}
-	case algorithm.Scatter:
+	case collective.Scatter:
 		if rank == g.root {
 			return 0, int64(rank) * g.count, whole
 		}
@@ -206,22 +199,22 @@ type segment struct {
 func (g *geometry) expected(rank int) []segment {
 	me := int64(rank)
 	switch g.kind.Collective {
-	case algorithm.AllReduce:
+	case collective.AllReduce:
 		return []segment{{0, g.count, -1, 0}}
-	case algorithm.Reduce:
+	case collective.Reduce:
 		if rank != g.root {
 			return nil
 		}
 		return []segment{{0, g.count, -1, 0}}
-	case algorithm.ReduceScatter:
+	case collective.ReduceScatter:
 		return []segment{{0, g.count, -1, me * g.count}}
-	case algorithm.Broadcast:
+	case collective.Broadcast:
 		return []segment{{0, g.count, g.root, 0}}
-	case algorithm.Scatter:
+	case collective.Scatter:
 		return []segment{{0, g.count, g.root, me * g.count}}
-	case algorithm.Send:
+	case collective.Send:
 		return []segment{{0, g.count, (rank + g.n - 1) % g.n, 0}}
-	case algorithm.Gather:
+	case collective.Gather:
 		if rank != g.root {
 			return nil
 		}
@@ -231,9 +224,9 @@ func (g *geometry) expected(rank int) []segment {
 	for from := 0; from < g.n; from++ {
 		s := segment{at: at, count: g.count, from: from}
 		switch g.kind.Collective {
-		case algorithm.AllToAll:
+		case collective.AllToAll:
 			s.src = me * g.count
-		case algorithm.AllToAllV, algorithm.AllToAllVDevice:
+		case collective.AllToAllV, collective.AllToAllVDevice:
 			s.count = g.pair(from, rank)
 			for to := 0; to < rank; to++ {
 				s.src += g.pair(from, to)
@@ -247,14 +240,14 @@ func (g *geometry) expected(rank int) []segment {
 
 // requests lists the calls that rank makes. The caller fills in the addresses and the stream: send and recv are the
 // starts of the buffers.
-func (g *geometry) requests(rank int, r algorithm.Request) []algorithm.Request {
+func (g *geometry) requests(rank int, r collective.Request) []collective.Request {
 	r.Collective, r.Count, r.Type, r.Root = g.kind.Collective, g.count, g.typ, g.root
 	switch {
 	case g.kind.Ring:
 		s, d := r, r
-		s.Collective, s.Peer, s.Recv, s.Root = algorithm.Send, (rank+1)%g.n, 0, 0
-		d.Collective, d.Peer, d.Send, d.Root = algorithm.Recv, (rank+g.n-1)%g.n, 0, 0
-		return []algorithm.Request{s, d}
+		s.Collective, s.Peer, s.Recv, s.Root = collective.Send, (rank+1)%g.n, 0, 0
+		d.Collective, d.Peer, d.Send, d.Root = collective.Recv, (rank+g.n-1)%g.n, 0, 0
+		return []collective.Request{s, d}
 	case g.kind.hasCounts():
 		r.Count = 0
 		var sent, received int64
@@ -265,7 +258,7 @@ func (g *geometry) requests(rank int, r algorithm.Request) []algorithm.Request {
 			sent, received = sent+s, received+d
 		}
 	}
-	return []algorithm.Request{r}
+	return []collective.Request{r}
 }
 
 // Sizes lists the sizes from min to max by factor; the last is always max. A factor of at most 1 yields min and max.

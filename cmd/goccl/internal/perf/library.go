@@ -3,7 +3,7 @@ package perf
 import (
 	"context"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 )
 
@@ -18,7 +18,7 @@ type Peers interface {
 // Communicator is one rank of a library under measurement.
 type Communicator interface {
 	// Submit enqueues the requests, as one group when there are several, on the stream that each names.
-	Submit(requests ...algorithm.Request) error
+	Submit(requests ...collective.Request) error
 	// Synchronize waits until the stream's work is done, and returns the first failure of the communicator.
 	Synchronize(ctx context.Context, s device.Stream) error
 	// Close frees the communicator's resources. Enqueued work has ended.

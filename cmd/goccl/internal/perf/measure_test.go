@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 )
@@ -93,27 +93,27 @@ func TestEveryTypeAndOp(t *testing.T) {
 func TestWrongLibraryIsFound(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		spoil func(rank int, r *algorithm.Request, out []byte)
+		spoil func(rank int, r *collective.Request, out []byte)
 		wrong int64 // per checked operation
 		stray bool
 	}{
-		{"one bit", func(rank int, _ *algorithm.Request, out []byte) {
+		{"one bit", func(rank int, _ *collective.Request, out []byte) {
 			if rank == 1 {
 				out[len(out)-1] ^= 0x40
 			}
 		}, 1, false},
-		{"two elements swapped with zero", func(rank int, _ *algorithm.Request, out []byte) {
+		{"two elements swapped with zero", func(rank int, _ *collective.Request, out []byte) {
 			if rank == 0 {
 				encode(out, datatype.Float32, 1e6)
 				encode(out[4:], datatype.Float32, 1e6)
 			}
 		}, 2, false},
-		{"writes behind the end", func(rank int, r *algorithm.Request, out []byte) {
+		{"writes behind the end", func(rank int, r *collective.Request, out []byte) {
 			if rank == 0 {
 				device.Bytes(r.Recv.Add(int64(len(out))), 3)[2] = 1
 			}
 		}, 0, true},
-		{"changes its input", func(rank int, r *algorithm.Request, _ []byte) {
+		{"changes its input", func(rank int, r *collective.Request, _ []byte) {
 			if rank == 0 && r.Send != r.Recv {
 				encode(device.Bytes(r.Send, 4), datatype.Float32, 1e6)
 			}
@@ -139,7 +139,7 @@ func TestOutputNeverWritten(t *testing.T) {
 	for _, name := range Kinds() {
 		cfg := quick(t, name)
 		cfg.MinBytes, cfg.MaxBytes = 3<<10, 3<<10
-		lazy := &fakeLibrary{name: "lazy", spoil: func(_ int, r *algorithm.Request, out []byte) {
+		lazy := &fakeLibrary{name: "lazy", spoil: func(_ int, r *collective.Request, out []byte) {
 			copy(out, device.Bytes(r.Recv, int64(len(out))))
 		}}
 		rows, err := measureFake(t, 3, cfg, Limits{}, nil, lazy)
@@ -244,7 +244,7 @@ func TestEventsAndGraphs(t *testing.T) {
 	const slow = 200 * time.Millisecond // more than twice the time of any fake operation, even on a busy machine
 	for _, graph := range []int{0, 3, GraphAuto} {
 		var replays, calls atomic.Int64
-		lib := &fakeLibrary{name: "slow start", spoil: func(rank int, _ *algorithm.Request, _ []byte) {
+		lib := &fakeLibrary{name: "slow start", spoil: func(rank int, _ *collective.Request, _ []byte) {
 			// Only the work before the first event is slow: check, warm-up, and the first untimed run.
 			if rank == 1 && calls.Add(1) <= 3 {
 				time.Sleep(slow)

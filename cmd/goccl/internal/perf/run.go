@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/algorithm/nvlink"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/internal/setting"
 )
@@ -42,6 +42,7 @@ type Options struct {
 	Ranks  int    // ranks to start here; 0: one per GPU, or 8 on the host. A launcher overrides it
 	Device string // auto, host, cuda
 	Layout string
+	Hosts  int // network namespaces to make and to divide the ranks among; 0: none
 	// forced algorithms, side by side; none: goccl's own choice; "all": its own choice and each available algorithm
 	Algos     []string
 	Against   []string // paths of libraries with NCCL's ABI, measured side by side
@@ -106,6 +107,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.fits(kind, n, n); err != nil {
 		return err
 	}
+	if o.Hosts > 0 {
+		return o.onHosts(ctx, kind, n)
+	}
 	switch o.Layout {
 	case LayoutProcesses:
 		return o.start(ctx, n)
@@ -144,8 +148,11 @@ func (o *Options) runRank(ctx context.Context, kind device.Kind, env bootstrap.E
 		return fmt.Errorf("perf: join: %w", err)
 	}
 	local, localSize := env.LocalRank, env.LocalSize
-	if local < 0 || localSize <= 0 {
-		local, localSize = bootstrap.LocalRank(boot), bootstrap.LocalSize(boot)
+	if local < 0 {
+		local = bootstrap.LocalRank(boot)
+	}
+	if localSize <= 0 {
+		localSize = bootstrap.LocalSize(boot)
 	}
 	if err := o.fits(kind, n, localSize); err != nil {
 		return errors.Join(err, boot.Close())
@@ -168,8 +175,8 @@ func summaryOK(rows []Row) bool {
 	return s.OK()
 }
 
-// start runs this program again, n times.
-func (o *Options) start(ctx context.Context, n int) error {
+// start runs this program again, n times, on the given hosts.
+func (o *Options) start(ctx context.Context, n int, hosts ...launch.Host) error {
 	if len(o.Command) == 0 {
 		return errors.New("perf: a process per rank needs the command to start")
 	}
@@ -189,7 +196,7 @@ func (o *Options) start(ctx context.Context, n int) error {
 		stderr = o.Stderr
 	}
 	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, o.Command[1:]...), Env: env,
-		Stdout: &leadWriter{w: o.Stdout}, Stderr: stderr})
+		Hosts: hosts, Stdout: &leadWriter{w: o.Stdout}, Stderr: stderr})
 	var exit *launch.ExitError
 	if errors.As(err, &exit) && exit.Code == ExitFailed {
 		return ErrFailed

@@ -12,11 +12,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/nvlink"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
@@ -78,8 +78,8 @@ func (s sweep) elements() datatype.Type {
 	return tuneTypes[s.width]
 }
 
-func reduces(c algorithm.Collective) bool {
-	return c == algorithm.AllReduce || c == algorithm.ReduceScatter || c == algorithm.Reduce
+func reduces(c collective.Collective) bool {
+	return c == collective.AllReduce || c == collective.ReduceScatter || c == collective.Reduce
 }
 
 // sweeps lists all measurements of kinds.
@@ -286,7 +286,7 @@ func enter(t *nvlink.Table, sweeps []sweep, best [][]nvlink.Row) {
 			same = same && slices.Equal(best[n], best[0])
 		}
 		t.Special = slices.DeleteFunc(t.Special, func(s nvlink.Special) bool {
-			c, err := algorithm.ParseCollective(s.Collective)
+			c, err := collective.ParseCollective(s.Collective)
 			return err == nil && c == kind.Collective
 		})
 		t.Collectives[kind.String()] = best[0]

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/nvlink"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
@@ -34,7 +34,7 @@ func (l *tuneLibrary) Open(context.Context, Peers, device.Device) (Communicator,
 
 func (l *tuneLibrary) Close() error { return nil }
 
-func (l *tuneLibrary) Submit(requests ...algorithm.Request) error {
+func (l *tuneLibrary) Submit(requests ...collective.Request) error {
 	if spec := l.kind.String() + ":" + l.name; l.shared.forced != spec {
 		if err := l.shared.engine.Force(spec); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/algorithm"
-	"github.com/goccl/goccl/algorithm/nvlink"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/engine/nvlink"
 )
 
 func TestFastest(t *testing.T) {
@@ -57,20 +57,20 @@ func TestTuneTable(t *testing.T) {
 			Special: []nvlink.Special{{Collective: "allreduce", Mode: "eager", Rows: rows("one_shot_ll/96")},
 				{Collective: "broadcast", Mode: "eager", Rows: rows("one_shot_ll128/64")}}}
 	}
-	kind := func(c algorithm.Collective) Kind { return Kind{Collective: c} }
+	kind := func(c collective.Collective) Kind { return Kind{Collective: c} }
 	for name, c := range map[string]struct {
 		o     TuneOptions
 		kinds []Kind
 		want  []string // mode, width and algorithm of special rows
 	}{
-		"all agree": {TuneOptions{}, []Kind{kind(algorithm.AllReduce)}, nil},
-		"one sweep": {TuneOptions{Modes: []string{"eager"}, Widths: []int{2}}, []Kind{kind(algorithm.AllReduce)}, nil},
-		"modes":     {TuneOptions{Widths: []int{4}}, []Kind{kind(algorithm.AllReduce)}, []string{"graph 0", "eager 0"}},
-		"widths": {TuneOptions{Modes: []string{"graph"}, Widths: []int{4, 1}}, []Kind{kind(algorithm.AllReduce)},
+		"all agree": {TuneOptions{}, []Kind{kind(collective.AllReduce)}, nil},
+		"one sweep": {TuneOptions{Modes: []string{"eager"}, Widths: []int{2}}, []Kind{kind(collective.AllReduce)}, nil},
+		"modes":     {TuneOptions{Widths: []int{4}}, []Kind{kind(collective.AllReduce)}, []string{"graph 0", "eager 0"}},
+		"widths": {TuneOptions{Modes: []string{"graph"}, Widths: []int{4, 1}}, []Kind{kind(collective.AllReduce)},
 			[]string{" 4", " 1"}},
-		"both": {TuneOptions{Widths: []int{4, 1}}, []Kind{kind(algorithm.AllReduce)},
+		"both": {TuneOptions{Widths: []int{4, 1}}, []Kind{kind(collective.AllReduce)},
 			[]string{"graph 4", "graph 1", "eager 4", "eager 1"}},
-		"no numbers": {TuneOptions{}, []Kind{kind(algorithm.AllGather)}, []string{"graph 0", "eager 0"}},
+		"no numbers": {TuneOptions{}, []Kind{kind(collective.AllGather)}, []string{"graph 0", "eager 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sweeps, err := c.o.sweeps(c.kinds)
@@ -94,7 +94,7 @@ func TestTuneTable(t *testing.T) {
 			}
 			if name := c.kinds[0].String(); !slices.Equal(got, c.want) || !slices.Equal(table.Collectives[name], best[0]) ||
 				len(table.Collectives["broadcast"]) != 1 ||
-				len(table.Special) != len(c.want)+1+btoi(c.kinds[0].Collective != algorithm.AllReduce) {
+				len(table.Special) != len(c.want)+1+btoi(c.kinds[0].Collective != collective.AllReduce) {
 				t.Errorf("%+v", table)
 			}
 			path := filepath.Join(t.TempDir(), "table.json")
@@ -129,7 +129,7 @@ func TestPrune(t *testing.T) {
 }
 
 func testPrune(t *testing.T, from int64, want int) {
-	slow := &fakeLibrary{name: "slow", spoil: func(_ int, _ *algorithm.Request, _ []byte) {
+	slow := &fakeLibrary{name: "slow", spoil: func(_ int, _ *collective.Request, _ []byte) {
 		time.Sleep(50 * time.Millisecond)
 	}}
 	cfg := quick(t, "all_reduce")

@@ -1,5 +1,5 @@
-// A library with NCCL's ABI for one process, over host memory: ranks meet at InitRank, collectives are checked for their arguments and done
-// for communicators of one rank; sends meet receives of the same group.
+// A library with NCCL's ABI for one process, over host memory: ranks meet at InitRank, collectives are checked for
+// their arguments and done for communicators of one rank; sends meet receives of the same group.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,14 +15,17 @@ static const char *last = "";
 static int fail(const char *why) { last = why; return ARG; }
 
 int ncclGetVersion(int *v) { *v = 22809; return OK; }
-const char *ncclGetErrorString(int r) { return r == ARG ? "invalid argument" : r == USAGE ? "invalid usage" : "no error"; }
+const char *ncclGetErrorString(int r) {
+	return r == ARG ? "invalid argument" : r == USAGE ? "invalid usage" : "no error";
+}
 const char *ncclGetLastError(ncclComm_t c) { (void)c; return last; }
 int ncclGetUniqueId(ncclUniqueId *id) { for (int i = 0; i < 128; i++) id->internal[i] = (char)(i * 3 + 1); return OK; }
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cv = PTHREAD_COND_INITIALIZER;
 static int arrived;
 int ncclCommInitRank(ncclComm_t *c, int n, ncclUniqueId id, int rank) {
-	for (int i = 0; i < 128; i++) if (id.internal[i] != (char)(i * 3 + 1)) return fail("the unique id did not arrive by value");
+	for (int i = 0; i < 128; i++)
+		if (id.internal[i] != (char)(i * 3 + 1)) return fail("the unique id did not arrive by value");
 	if (rank < 0 || rank >= n) return fail("rank");
 	pthread_mutex_lock(&mu);
 	int want = (arrived / n + 1) * n;
@@ -59,16 +62,37 @@ int ncclAllReduce(const void *s, void *r, size_t n, int t, int op, ncclComm_t c,
 	return e ? e : op < 0 || op > 5 ? fail("op") : OK;
 }
 int ncclAllGather(const void *s, void *r, size_t n, int t, ncclComm_t c, void *st) { return copy(s, r, n, t, c, st); }
-int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, ncclComm_t c, void *st) { return op == 2 ? copy(s, r, n, t, c, st) : fail("op"); }
-int ncclBroadcast(const void *s, void *r, size_t n, int t, int root, ncclComm_t c, void *st) { return root == 0 ? copy(s, r, n, t, c, st) : fail("root"); }
-int ncclReduce(const void *s, void *r, size_t n, int t, int op, int root, ncclComm_t c, void *st) { return root == 0 && op == 3 ? copy(s, r, n, t, c, st) : fail("root or op"); }
+int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, ncclComm_t c, void *st) {
+	return op == 2 ? copy(s, r, n, t, c, st) : fail("op");
+}
+int ncclBroadcast(const void *s, void *r, size_t n, int t, int root, ncclComm_t c, void *st) {
+	return root == 0 ? copy(s, r, n, t, c, st) : fail("root");
+}
+int ncclReduce(const void *s, void *r, size_t n, int t, int op, int root, ncclComm_t c, void *st) {
+	return root == 0 && op == 3 ? copy(s, r, n, t, c, st) : fail("root or op");
+}
 int ncclAlltoAll(const void *s, void *r, size_t n, int t, ncclComm_t c, void *st) { return copy(s, r, n, t, c, st); }
-int ncclGather(const void *s, void *r, size_t n, int t, int root, ncclComm_t c, void *st) { return root == 0 ? copy(s, r, n, t, c, st) : fail("root"); }
-int ncclSend(const void *s, size_t n, int t, int peer, ncclComm_t c, void *st) { (void)c, (void)st; if (!depth || peer) return fail("peer"); pending.send = s, pending.n = n * sizes[t]; return OK; }
-int ncclRecv(void *r, size_t n, int t, int peer, ncclComm_t c, void *st) { (void)c, (void)st; if (!depth || peer) return fail("peer"); pending.recv = r, pending.n = n * sizes[t]; return OK; }
+int ncclGather(const void *s, void *r, size_t n, int t, int root, ncclComm_t c, void *st) {
+	return root == 0 ? copy(s, r, n, t, c, st) : fail("root");
+}
+int ncclSend(const void *s, size_t n, int t, int peer, ncclComm_t c, void *st) {
+	(void)c, (void)st;
+	if (!depth || peer) return fail("peer");
+	pending.send = s, pending.n = n * sizes[t];
+	return OK;
+}
+int ncclRecv(void *r, size_t n, int t, int peer, ncclComm_t c, void *st) {
+	(void)c, (void)st;
+	if (!depth || peer) return fail("peer");
+	pending.recv = r, pending.n = n * sizes[t];
+	return OK;
+}
 int ncclMemAlloc(void **p, size_t n) { *p = calloc(1, n); return OK; }
 int ncclMemFree(void *p) { free(p); return OK; }
-int ncclCommWindowRegister(ncclComm_t c, void *p, size_t n, void **w, int flags) { *w = c; return p && n == 4096 && flags == 1 ? OK : fail("window"); }
+int ncclCommWindowRegister(ncclComm_t c, void *p, size_t n, void **w, int flags) {
+	*w = c;
+	return p && n == 4096 && flags == 1 ? OK : fail("window");
+}
 int ncclCommWindowDeregister(ncclComm_t c, void *w) { return w == c ? OK : fail("window"); }
 int ncclRedOpCreatePreMulSum(int *op, void *scalar, int t, int residence, ncclComm_t c) {
 	if (t != 7 || residence != 1) return fail("premulsum");

@@ -16,7 +16,8 @@ static CUresult capture_join(CUstream s, CUevent e) {
 	if (!g) return CAPEVENT;
 	if (s->capture && s->capture != g) { s->capture->invalid = g->invalid = 1; return CAPMERGE; }
 	if (!s->capture) s->capture = g, s->frontier.n = 0;
-	for (size_t i = 0; i < e->frontier.n; i++) if (!has(&s->frontier, e->frontier.at[i])) append(&s->frontier, e->frontier.at[i]);
+	for (size_t i = 0; i < e->frontier.n; i++)
+		if (!has(&s->frontier, e->frontier.at[i])) append(&s->frontier, e->frontier.at[i]);
 	return OK;
 }
 CUresult cuStreamBeginCapture_v2(CUstream s, int mode) {
@@ -34,7 +35,8 @@ CUresult cuStreamBeginCapture_v2(CUstream s, int mode) {
 	return UNSUPPORTED;
 }
 static void free_graph(CUgraph g) {
-	for (size_t i = 0; i < g->nodes.n; i++) free(g->nodes.at[i]->op.params), free(g->nodes.at[i]->deps.at), free(g->nodes.at[i]);
+	for (size_t i = 0; i < g->nodes.n; i++)
+		free(g->nodes.at[i]->op.params), free(g->nodes.at[i]->deps.at), free(g->nodes.at[i]);
 	free(g->nodes.at), free(g), live[3]--;
 }
 static void see(CUgraphNode x) {
@@ -77,7 +79,8 @@ CUresult cuStreamIsCapturing(CUstream s, int *st) {
 	return OK;
 }
 // A query of the frontier changes nothing and is not noted.
-CUresult cuStreamGetCaptureInfo_v3(CUstream s, int *st, unsigned long long *id, CUgraph *g, const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n) {
+CUresult cuStreamGetCaptureInfo_v3(CUstream s, int *st, unsigned long long *id, CUgraph *g, const CUgraphNode **deps,
+	const CUgraphEdgeData **edges, size_t *n) {
 	static const CUgraphEdgeData plain[64];
 	LOCKED;
 	CUstream as = s;
@@ -93,7 +96,8 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream s, int *st, unsigned long long *id, 
 	if (n) *n = s->frontier.n;
 	return OK;
 }
-CUresult cuStreamGetCaptureInfo_v2(CUstream s, int *st, unsigned long long *id, CUgraph *g, const CUgraphNode **deps, size_t *n) {
+CUresult cuStreamGetCaptureInfo_v2(
+	CUstream s, int *st, unsigned long long *id, CUgraph *g, const CUgraphNode **deps, size_t *n) {
 	CUresult r = cuStreamGetCaptureInfo_v3(s, st, id, g, deps, NULL, n);
 	return !r && deps && weak(F_LOSSY) ? LOSSY : r;
 }

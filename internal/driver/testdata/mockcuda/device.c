@@ -16,10 +16,18 @@ CUresult cuInit(unsigned f) {
 	return OK;
 }
 CUresult cuDriverGetVersion(int *v) { *v = 12080; return OK; }
-static const struct { int code; const char *name, *text; } errs[] = {{0, "CUDA_SUCCESS", "no error"}, {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-	{2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}, {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"}, {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-	{218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"}, {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}, {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-	{801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}, {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+static const struct {
+	int code;
+	const char *name, *text;
+} errs[] = {{0, "CUDA_SUCCESS", "no error"}, {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+	{2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+	{100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+	{201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+	{400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+	{500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+	{801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+	{900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
 	{901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"}};
 CUresult cuGetErrorName(CUresult c, const char **s) {
 	for (size_t i = 0; i < sizeof errs / sizeof *errs; i++) if (errs[i].code == c) { *s = errs[i].name; return OK; }
@@ -40,7 +48,10 @@ CUresult cuDeviceGetAttribute(int *v, int a, CUdevice d) {
 	LOCKED;
 	if (d < 0 || d >= devices) return NODEV;
 	if (a >= 7000 && a < 7008) { *v = (int)live[a - 7000]; return OK; }
-	static const struct { int a, v; } t[] = {{8, 49152}, {10, 32}, {13, 1980000}, {16, 132}, {38, 52428800}, {39, 2048}, {40, 3}, {41, 1}, {75, 9}, {76, 0}, {81, 233472}, {95, 1}, {97, 232448}, {102, 1}, {103, 1}, {110, 1}, {120, 1}, {122, 1}};
+	static const struct {
+		int a, v;
+	} t[] = {{8, 49152}, {10, 32}, {13, 1980000}, {16, 132}, {38, 52428800}, {39, 2048}, {40, 3}, {41, 1}, {75, 9},
+		{76, 0}, {81, 233472}, {95, 1}, {97, 232448}, {102, 1}, {103, 1}, {110, 1}, {120, 1}, {122, 1}};
 	*v = 0;
 	for (size_t i = 0; i < sizeof t / sizeof *t; i++) if (t[i].a == a) *v = t[i].v;
 	const char *cc = getenv("MOCKCUDA_CAPABILITY");

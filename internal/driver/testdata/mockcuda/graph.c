@@ -5,9 +5,18 @@ static CUresult new_node(CUgraphNode *x, CUgraph g, struct op o, const CUgraphNo
 	*x = add_node(g, o, deps, n);
 	return OK;
 }
-CUresult cuGraphAddEmptyNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n) { LOCKED; return new_node(x, g, (struct op){.kind = EMPTY}, deps, n); }
-CUresult cuGraphAddEventRecordNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e) { LOCKED; return new_node(x, g, (struct op){.kind = RECORD, .ev = e}, deps, n); }
-CUresult cuGraphAddEventWaitNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e) { LOCKED; return new_node(x, g, (struct op){.kind = WAITEVENT, .ev = e}, deps, n); }
+CUresult cuGraphAddEmptyNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n) {
+	LOCKED;
+	return new_node(x, g, (struct op){.kind = EMPTY}, deps, n);
+}
+CUresult cuGraphAddEventRecordNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e) {
+	LOCKED;
+	return new_node(x, g, (struct op){.kind = RECORD, .ev = e}, deps, n);
+}
+CUresult cuGraphAddEventWaitNode(CUgraphNode *x, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e) {
+	LOCKED;
+	return new_node(x, g, (struct op){.kind = WAITEVENT, .ev = e}, deps, n);
+}
 CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n) {
 	LOCKED;
 	for (size_t i = 0; i < n; i++) {
@@ -36,7 +45,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
 	CUgraphExec x = *out = calloc(1, sizeof *x);
 	size_t edges = 0;
 	for (size_t i = 0; i < g->nodes.n; i++) edges += g->nodes.at[i]->deps.n;
-	x->n = g->nodes.n, x->ops = calloc(x->n + 1, sizeof *x->ops), x->first = calloc(x->n + 1, sizeof *x->first), x->deps = calloc(edges + 1, sizeof *x->deps);
+	x->n = g->nodes.n, x->ops = calloc(x->n + 1, sizeof *x->ops), x->first = calloc(x->n + 1, sizeof *x->first),
+	x->deps = calloc(edges + 1, sizeof *x->deps);
 	x->id = g->id, x->refs = 1, live[3]++, edges = 0;
 	for (size_t i = 0; i < x->n; i++) {
 		CUgraphNode node = g->nodes.at[i];

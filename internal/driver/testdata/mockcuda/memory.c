@@ -8,7 +8,9 @@ static CUdeviceptr reserve(size_t size, size_t align) {
 	munmap(q + size, p + align - q);
 	return (uintptr_t)q;
 }
-static int mapfd(CUdeviceptr at, size_t size, int fd, int prot) { return mmap((void *)(uintptr_t)at, size, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED; }
+static int mapfd(CUdeviceptr at, size_t size, int fd, int prot) {
+	return mmap((void *)(uintptr_t)at, size, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED;
+}
 static int newfd(size_t size) {
 	int fd = memfd_create("mockcuda", MFD_CLOEXEC);
 	if (fd >= 0 && ftruncate(fd, size)) close(fd), fd = -1;
@@ -136,14 +138,19 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned f) {
 	memcpy(&i, &h, sizeof i);
 	if (f != 1 || i.magic != 0x60cc1) return INVALID;
 	if (i.pid == getpid()) return NOCTX;
-	for (struct region *r = regions; r; r = r->next) if (r->type == IPC && r->dev == cur->dev && !memcmp(r->ipc, &h, 64)) return MAPPED;
+	for (struct region *r = regions; r; r = r->next)
+		if (r->type == IPC && r->dev == cur->dev && !memcmp(r->ipc, &h, 64)) return MAPPED;
 	char path[64];
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", i.pid, i.fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	struct stat st;
 	if (fd < 0) return INVALID;
 	size_t size = (i.size + 4095) / 4096 * 4096;
-	if (fstat(fd, &st) || (size_t)st.st_size != size || !(*p = reserve(size, 4096)) || mapfd(*p, size, fd, PROT_READ | PROT_WRITE)) { close(fd); return INVALID; }
+	if (fstat(fd, &st) || (size_t)st.st_size != size || !(*p = reserve(size, 4096)) ||
+		mapfd(*p, size, fd, PROT_READ | PROT_WRITE)) {
+		close(fd);
+		return INVALID;
+	}
 	close(fd);
 	memcpy(add(*p, i.size, IPC, cur->dev)->ipc, &h, 64);
 	return OK;
@@ -182,7 +189,9 @@ CUresult cuMemCreate(CUmemHandle *h, size_t n, const CUmemAllocationProp *prop, 
 	UNSAFE;
 	(void)f;
 	int d = prop->location.id;
-	if (n % PAGE || !n || prop->type != 1 || prop->requestedHandleTypes != 1 || prop->location.type != 1 || d < 0 || d >= devices) return INVALID;
+	if (n % PAGE || !n || prop->type != 1 || prop->requestedHandleTypes != 1 || prop->location.type != 1 || d < 0 ||
+		d >= devices)
+		return INVALID;
 	if (used[d] + n > memory) return OOM;
 	int fd = newfd(n);
 	if (fd < 0) return OOM;
@@ -235,7 +244,11 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *d, size_
 	}
 	return mprotect((void *)(uintptr_t)p, n, PROT_READ | PROT_WRITE) ? INVALID : OK;
 }
-CUresult cuMemGetAllocationGranularity(size_t *g, const CUmemAllocationProp *p, int o) { (void)p, (void)o; *g = PAGE; return OK; }
+CUresult cuMemGetAllocationGranularity(size_t *g, const CUmemAllocationProp *p, int o) {
+	(void)p, (void)o;
+	*g = PAGE;
+	return OK;
+}
 CUresult cuMemExportToShareableHandle(void *out, CUmemHandle h, int type, unsigned long long f) {
 	LOCKED;
 	(void)f;
@@ -254,6 +267,17 @@ CUresult cuMemImportFromShareableHandle(CUmemHandle *h, void *os, int type) {
 	live[5]++;
 	*h = (uintptr_t)v;
 	return OK;
+}
+// The descriptor is that of the whole allocation, so only a range from its start is right.
+CUresult cuMemGetHandleForAddressRange(void *out, CUdeviceptr p, size_t n, int type, unsigned long long f) {
+	LOCKED;
+	NEEDCTX;
+	struct region *r = find(p);
+	if (type != 1 || f || p % 4096 || n % 4096 || !n) return INVALID;
+	if (!r || r->type != VMM || p != r->base || n > r->size) return INVALID;
+	int fd = fcntl(r->h->fd, F_DUPFD_CLOEXEC, 0);
+	*(int *)out = fd;
+	return fd < 0 ? INVALID : OK;
 }
 CUresult cuMemRetainAllocationHandle(CUmemHandle *h, void *p) {
 	LOCKED;

@@ -1,4 +1,5 @@
-// Queues of operations: what streams hold runs as far as it can, or, while the trace has a seed, a few random steps at a time. Part of mockcuda.c.
+// Queues of operations: what streams hold runs as far as it can, or, while the trace has a seed, a few random steps at
+// a time. Part of mockcuda.c.
 
 static void append(struct nodes *l, CUgraphNode x) {
 	if (l->n == l->cap) l->at = realloc(l->at, (l->cap = l->cap ? 2 * l->cap : 4) * sizeof x);
@@ -93,7 +94,9 @@ static int node_ready(const struct run *r, size_t i) {
 	for (size_t d = x->first[i]; d < x->first[i + 1]; d++) if (r->nodes[x->deps[d]].state != 2) return 0;
 	return ready(&x->ops[i], r->nodes[i].mark);
 }
-static void node_step(struct run *r, size_t i) { if (step(&r->x->ops[i], r->nodes[i].mark, &r->nodes[i].state) && --r->left == 0) r->x->finished++; }
+static void node_step(struct run *r, size_t i) {
+	if (step(&r->x->ops[i], r->nodes[i].mark, &r->nodes[i].state) && --r->left == 0) r->x->finished++;
+}
 
 // pop takes the head of a queue away once it is done.
 static int pop(struct CUstream_st *s) {
@@ -122,12 +125,17 @@ static int advance(struct CUstream_st *s) {
 }
 
 #define EACH_QUEUE(s) \
-	for (struct CUstream_st *lists_[] = {streams, orphans}, **l_ = lists_; l_ < lists_ + 2; l_++) for (struct CUstream_st *s = *l_; s; s = s->next)
+	for (struct CUstream_st * lists_[] = {streams, orphans}, **l_ = lists_; l_ < lists_ + 2; l_++) \
+		for (struct CUstream_st *s = *l_; s; s = s->next)
 // one makes a random step among all that are possible, or none.
 static int one(void) {
 	struct choice { struct CUstream_st *s; size_t node; } *c = NULL;
 	size_t n = 0, cap = 0;
-#define CHOOSE(...) do { if (n == cap) c = realloc(c, (cap = cap ? 2 * cap : 16) * sizeof *c); c[n++] = (struct choice){__VA_ARGS__}; } while (0)
+#define CHOOSE(...) \
+	do { \
+		if (n == cap) c = realloc(c, (cap = cap ? 2 * cap : 16) * sizeof *c); \
+		c[n++] = (struct choice){__VA_ARGS__}; \
+	} while (0)
 #define CHOICES(s) \
 	do { \
 		while (pop(s)) {} \
@@ -182,8 +190,16 @@ static CUresult submit(CUstream s, struct op o) {
 	CUstream as = s;
 	CUresult r = owned(&s);
 	if (r) return r;
-	static const uint8_t kinds[] = {[COPY] = T_COPY, [SET8] = T_SET, [SET32] = T_SET, [WRITE32] = T_WRITE, [WRITE64] = T_WRITE, [WAIT32] = T_WAIT_VALUE, [WAIT64] = T_WAIT_VALUE};
-	if (o.kind <= WAIT64) note((struct note){.kind = kinds[o.kind], .captured = s->capture != NULL, .a = o.a, .b = o.b, .c = o.c}, as, NULL, NULL);
+	static const uint8_t kinds[] = {[COPY] = T_COPY,
+		[SET8] = T_SET,
+		[SET32] = T_SET,
+		[WRITE32] = T_WRITE,
+		[WRITE64] = T_WRITE,
+		[WAIT32] = T_WAIT_VALUE,
+		[WAIT64] = T_WAIT_VALUE};
+	if (o.kind <= WAIT64)
+		note((struct note){.kind = kinds[o.kind], .captured = s->capture != NULL, .a = o.a, .b = o.b, .c = o.c},
+			as, NULL, NULL);
 	if (o.kind <= SET32 && (denied(s, o.a) || (o.kind == COPY && denied(s, o.b)))) return INVALID;
 	if (s->capture) {
 		if (s->capture->invalid) return CAPINVAL;

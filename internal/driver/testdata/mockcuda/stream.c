@@ -5,7 +5,9 @@ CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) {
 	if (d < 4096 || s < 4096) return INVALID;
 	SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n);
 }
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n); }
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) {
+	SUBMIT(st, .kind = COPY, .a = d, .b = s, .c = n);
+}
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream st) {
 	{ LOCKED; if (!find(d) || !find(d + n - 1)) return INVALID; }
 	SUBMIT(st, .kind = COPY, .a = d, .b = (uintptr_t)s, .c = n);
@@ -14,12 +16,28 @@ CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream st) {
 	{ LOCKED; if (!find(s) || !find(s + n - 1)) return INVALID; }
 	SUBMIT(st, .kind = COPY, .a = (uintptr_t)d, .b = s, .c = n);
 }
-CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) { SUBMIT(s, .kind = SET8, .a = p, .b = v, .c = n); }
-CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) { SUBMIT(s, .kind = SET32, .a = p, .b = v, .c = n); }
-CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr p, uint32_t v, unsigned f) { (void)f; SUBMIT(s, .kind = WRITE32, .a = p, .b = v); }
-CUresult cuStreamWriteValue64_v2(CUstream s, CUdeviceptr p, uint64_t v, unsigned f) { (void)f; SUBMIT(s, .kind = WRITE64, .a = p, .b = v); }
-CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, uint32_t v, unsigned f) { (void)f; SUBMIT(s, .kind = WAIT32, .a = p, .b = v); }
-CUresult cuStreamWaitValue64_v2(CUstream s, CUdeviceptr p, uint64_t v, unsigned f) { (void)f; SUBMIT(s, .kind = WAIT64, .a = p, .b = v); }
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
+	SUBMIT(s, .kind = SET8, .a = p, .b = v, .c = n);
+}
+CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
+	SUBMIT(s, .kind = SET32, .a = p, .b = v, .c = n);
+}
+CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr p, uint32_t v, unsigned f) {
+	(void)f;
+	SUBMIT(s, .kind = WRITE32, .a = p, .b = v);
+}
+CUresult cuStreamWriteValue64_v2(CUstream s, CUdeviceptr p, uint64_t v, unsigned f) {
+	(void)f;
+	SUBMIT(s, .kind = WRITE64, .a = p, .b = v);
+}
+CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, uint32_t v, unsigned f) {
+	(void)f;
+	SUBMIT(s, .kind = WAIT32, .a = p, .b = v);
+}
+CUresult cuStreamWaitValue64_v2(CUstream s, CUdeviceptr p, uint64_t v, unsigned f) {
+	(void)f;
+	SUBMIT(s, .kind = WAIT64, .a = p, .b = v);
+}
 CUresult cuStreamCreateWithPriority(CUstream *s, unsigned f, int prio) {
 	LOCKED;
 	NEEDCTX;

@@ -1,6 +1,9 @@
 // The trace of calls. mockcuda/trace.go of the Go package reads it; both know this layout. Part of mockcuda.c.
 
-enum { T_LAUNCH = 1, T_RECORD, T_WAIT_EVENT, T_COPY, T_SET, T_WRITE, T_WAIT_VALUE, T_CAPTURE_QUERY, T_GRAPH, T_BEGIN, T_END };
+enum {
+	T_LAUNCH = 1, T_RECORD, T_WAIT_EVENT, T_COPY, T_SET, T_WRITE, T_WAIT_VALUE, T_CAPTURE_QUERY, T_GRAPH, T_BEGIN,
+	T_END
+};
 enum { F_LOSSY = 1, F_KEEP_EDGES = 2, F_NO_IDS = 4 };
 struct trace { uint32_t on, full; uint64_t used, seed, flags; };
 struct hold { uint32_t state, ncallers; uint64_t callers[24]; }; // at the end of the file

@@ -48,6 +48,7 @@ struct HostLL128 : LL128<A> {
 };
 
 using PacketWords = HostLL<Access::words>;
+using PacketBytes = HostLL<Access::bytes>;
 using LineWords = HostLL128<Access::words>;
 using LineBytes = HostLL128<Access::bytes>;
 

@@ -112,10 +112,22 @@ inline int __all_sync(uint32_t, int p) {
 inline uint32_t __reduce_max_sync(uint32_t, uint32_t v) {
   return currentWarp->exchange(threadIdx.x % warpSize, v, maxOf);
 }
+inline uint32_t bitsOf(const std::vector<uint32_t>& v) {
+  uint32_t r = 0;
+  for (size_t i = 0; i < v.size(); ++i) r |= (v[i] != 0 ? 1u : 0u) << i;
+  return r;
+}
+inline uint32_t __ballot_sync(uint32_t, int p) {
+  return currentWarp->exchange(threadIdx.x % warpSize, p != 0, bitsOf);
+}
 inline uint32_t __shfl_sync(uint32_t, uint32_t v, int lane) {
   return currentWarp->exchange(threadIdx.x % warpSize, v, [lane](const std::vector<uint32_t>& s) {
     return s[static_cast<uint32_t>(lane) % warpSize];
   });
+}
+inline uint32_t __shfl_xor_sync(uint32_t, uint32_t v, uint32_t apart) {
+  const uint32_t lane = threadIdx.x % warpSize;
+  return currentWarp->exchange(lane, v, [=](const std::vector<uint32_t>& s) { return s[lane ^ apart]; });
 }
 
 // A block's __shared__ variables: hosttest_test.go turns their declarations into calls, because no macro can.

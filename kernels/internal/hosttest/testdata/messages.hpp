@@ -5,6 +5,8 @@
 
 namespace ranks {
 
+constexpr uint32_t piece = p2pPieceBytes<LineBytes>;  // messages of LL have twice as many
+
 // Messages between all ranks in one launch, several to a pair, and again: the rings wrap many times.
 struct Exchange {
   uint32_t n, threads, channels;
@@ -26,7 +28,7 @@ struct Exchange {
   }
 
   static uint64_t bytesOf(uint32_t from, uint32_t to, uint32_t i, uint64_t align) {
-    const uint64_t sizes[] = {1, p2pPieceBytes * 5 + 17, 7, p2pPieceBytes, 33, p2pPieceBytes * 2 + 9};
+    const uint64_t sizes[] = {1, piece * 5 + 17, 7, piece, 33, piece * 2 + 9};
     return (sizes[(from + 2 * to + i) % 6] + align - 1) / align * align;
   }
 
@@ -114,6 +116,8 @@ inline void messages() {
   make(2, 64, 0).run(2, 1, false, pointToPoint<LineBytes, P2PArgs>);
   make(2, 32, 0xfffffff0).run(3, 8, false, pointToPoint<LineWords, P2PFewArgs>);
   make(3, 32, 0).run(1, 1, false, pointToPoint<LineBytes, P2PFewArgs>);
+  make(2, 32, 0).run(2, 1, false, pointToPoint<PacketBytes, P2PArgs>);
+  make(3, 32, 0xfffffff0).run(2, 8, false, pointToPoint<PacketBytes, P2PFewArgs>);
 }
 
 // Device counts: what the ranks exchange is drawn anew for every launch, and ordinary messages go by the same rings in
@@ -121,6 +125,7 @@ inline void messages() {
 struct Counted : Exchange {
   static constexpr uint32_t quiet = 1000;  // from this launch on no rank sends anything
   const uint32_t blocks;                   // of a lane
+  bool lines = true;                       // LL128, not LL
   std::vector<AbortBlock> aborts;
 
   Counted(uint32_t ranksN, uint32_t threadsN, uint32_t first, uint32_t blocksN)
@@ -133,7 +138,7 @@ struct Counted : Exchange {
     if (launch >= quiet) return 0;
     uint32_t h = (from * 40503u + to * 9176u + launch * 7919u + 12345u) * 2654435761u;
     h ^= h >> 15;
-    const int64_t some[] = {0, -3, 1, 100, p2pPieceBytes / 8, p2pPieceBytes, p2pPieceBytes * 11 + 5, 33};
+    const int64_t some[] = {0, -3, 1, 100, piece / 8, piece, piece * 11 + 5, 33};
     const int64_t bytes = some[h % 8];
     return bytes > 0 ? (bytes + h / 8 % 9) / element : bytes;
   }
@@ -179,7 +184,12 @@ struct Counted : Exchange {
       a.elements[side] = total[side] / element - (rank == 0 ? std::min(cut[side], total[side] / element) : 0);
     a.elementBytes = element;
     a.channels = blocks;
-    Launch((2 * n - 1) * blocks, threads, [a] { allToAllV<LineWords, LineBytes>(a); }).join();
+    Launch((2 * n - 1) * blocks, threads, [a, lines = lines] {
+      if (lines)
+        allToAllV<LineWords, LineBytes>(a);
+      else
+        allToAllV<PacketBytes, PacketBytes>(a);
+    }).join();
     if (wrong != 0) {
       const AbortBlock& b = aborts[rank];
       const uint64_t sent = draw(0, 1, l, element) + wrong, expected = draw(0, 1, l, element);
@@ -225,7 +235,9 @@ struct Counted : Exchange {
       const uint32_t elements[] = {1, 8, 2, 4};
       for (uint32_t l = 0; l < launches; ++l) {
         for (uint32_t k = 0; k < 3; ++k) counted(rank, 3 * l + k, elements[(l + k) % 4], k % 2 == 1, 0);
-        if (l % 2 == 0)
+        if (!lines)
+          once(rank, l, 1, false, pointToPoint<PacketBytes, P2PArgs>);
+        else if (l % 2 == 0)
           once(rank, l, 1, false, pointToPoint<LineBytes, P2PArgs>);
         else
           once(rank, l, 8, false, pointToPoint<LineWords, P2PFewArgs>);
@@ -246,13 +258,16 @@ inline void deviceCounts() {
   Counted(2, 32, 0, 2).alternate(2);
   Counted(2, 32, 0xfffffffe, 1).alternate(1);  // a block serves both channels
   Counted(3, 32, 0, 2).alternate(1);
+  Counted small(2, 32, 0, 2);
+  small.lines = false;
+  small.alternate(1);
 }
 
 // Both ranks that disagree say so and name the other. Where more is expected than sent, the receiver's other blocks
 // wait in vain until then.
 inline void wrongCounts() {
   uint32_t l = 0;
-  while (Counted::draw(0, 1, l, 1) < 2 * static_cast<int64_t>(p2pPieceBytes)) ++l;
+  while (Counted::draw(0, 1, l, 1) < 2 * static_cast<int64_t>(piece)) ++l;
   for (int64_t wrong : {-1, 1, -1500, 1500}) {
     Counted c(2, 32, 0, 2);
     c.each([&](uint32_t rank) { c.counted(rank, l, 1, false, wrong); });

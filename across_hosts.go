@@ -1,0 +1,41 @@
+package goccl
+
+import (
+	"context"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/engine/hosts"
+	"github.com/goccl/goccl/engine/hosts/hostwire"
+	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/engine/shm"
+)
+
+// acrossHosts makes the engine of a communicator with ranks on several hosts: local is the engine of this host's ranks.
+func (c *Comm) acrossHosts(ctx context.Context) (collective.Engine, error) {
+	net, nic, why, err := c.network(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.dev.ID().Kind == device.CUDA {
+		return c.acrossHostsOfGPUs(ctx, net, nic, why)
+	}
+	bounds := shm.Bounds{Dev: c.dev.(*host.Device)}
+	return hosts.New(ctx, hosts.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Network: why,
+		Order: &hosts.HostOrder{}, OnFailure: c.failAlone,
+		Check: func(seq uint64, reqs []collective.Request) error { return bounds.Check(c.rank, c.size, seq, reqs) },
+		Local: func(ctx context.Context, boot bootstrap.Bootstrap, names []int, failed func(error)) (
+			collective.Engine, error,
+		) {
+			return shm.New(ctx, shm.Config{Bootstrap: boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
+				StallWarning: c.cfg.settings.StallWarning, Name: c.cfg.Name, Algorithms: c.cfg.settings.Algorithms, Names: names,
+				OnFailure: failed})
+		},
+		Wire: func(peers int, failed func(error)) (wire.Wire, error) {
+			return hostwire.New(hostwire.Config{Bootstrap: c.boot, Net: net, NIC: nic, Peers: peers,
+				Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
+				Name: c.cfg.Name, OnFailure: failed})
+		}})
+}

@@ -1,0 +1,51 @@
+package goccl
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/engine/hosts"
+	"github.com/goccl/goccl/engine/hosts/cudawire"
+	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/transport"
+)
+
+// acrossHostsOfGPUs makes the engine of a communicator of GPUs of several hosts.
+func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int, why string) (collective.Engine,
+	error) {
+	inside := nvlink.Config{Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings, Timeout: c.cfg.Timeout,
+		OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, SeparateGraphs: c.cfg.SeparateGraphs,
+		UnorderedCaptures: c.cfg.UnorderedCaptures}
+	order, err := hosts.NewCUDAOrder(c.dev.(*cuda.Device), inside.GraphOrder())
+	if err != nil {
+		return nil, err
+	}
+	overlaps, blocks := false, 0
+	e, err := hosts.New(ctx, hosts.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Network: why,
+		Order: order, OnFailure: c.failAlone,
+		Local: func(ctx context.Context, boot bootstrap.Bootstrap, names []int, failed func(error)) (
+			collective.Engine, error,
+		) {
+			inside.Bootstrap, inside.Names, inside.OnFailure = boot, names, failed
+			e, err := nvlink.New(ctx, inside)
+			if err == nil {
+				overlaps, blocks = e.Overlaps(), e.Room()
+			}
+			return e, err
+		},
+		Wire: func(_ int, failed func(error)) (wire.Wire, error) {
+			return cudawire.New(cudawire.Config{Bootstrap: c.boot, Device: c.dev, Net: net, NIC: nic,
+				Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
+				Name: c.cfg.Name, Graphs: inside.GraphOrder(),
+				Blocks: blocks, Overlap: overlaps, OnFailure: failed})
+		}})
+	if err != nil {
+		return nil, errors.Join(err, order.Close())
+	}
+	c.order = order.Order
+	return e, nil
+}

@@ -1,0 +1,148 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/engine/fused"
+)
+
+const kindFusion = 0x0c81
+
+// fusion belongs to a communicator and ends with it.
+type fusion struct {
+	c     *comm
+	inner *goccl.Fusion
+}
+
+var fusions = table[*fusion]{kind: kindFusion, name: "fusion"}
+
+// FusionConfig is goccl_fusion_config, field by field.
+type FusionConfig struct{ Size, RowBytes, ScratchBytes uint64 }
+
+// FusedRequest is goccl_fused_request, field by field.
+type FusedRequest struct {
+	Size, Tokens, Hidden                            uint64
+	Type, Algorithm                                 uint32
+	Input, Sum, Residual, ResidualOut, Weight, Norm uintptr
+	Quant, Scale, ScaleOut                          uintptr
+	Quantisation, QuantType                         uint32
+	Epsilon                                         float32
+	DividedResidual                                 uint32
+	Stream                                          uintptr
+}
+
+// fusedAlgorithms are the names of GOCCL_FUSION_….
+var fusedAlgorithms = []string{"", fused.OneShot, fused.TwoShot, fused.Apart}
+
+// CreateFusion makes a workspace. It is collective.
+func CreateFusion(h Handle, cfg *FusionConfig) (Handle, error) {
+	c, inner, err := active(h)
+	if err != nil {
+		return 0, err
+	}
+	var own goccl.FusionConfig
+	if cfg != nil {
+		if err := sized("goccl_fusion_config", cfg.Size, unsafe.Sizeof(*cfg)); err != nil {
+			return 0, err
+		}
+		own.RowBytes = int64(min(cfg.RowBytes, math.MaxInt64))
+		own.ScratchBytes = int64(min(cfg.ScratchBytes, math.MaxInt64))
+	}
+	f, err := inner.NewFusion(context.Background(), own)
+	if err != nil {
+		return 0, err
+	}
+	c.windowMu.Lock()
+	defer c.windowMu.Unlock()
+	made, err := fusions.add(func(Handle) *fusion { return &fusion{c, f} })
+	if err != nil {
+		_ = f.Close()
+		return 0, err
+	}
+	if c.fusions == nil {
+		c.fusions = map[Handle]struct{}{}
+	}
+	c.fusions[made] = struct{}{}
+	return made, nil
+}
+
+// sized checks the size field of a struct.
+func sized(name string, got uint64, want uintptr) error {
+	if got < uint64(want) {
+		return fmt.Errorf("%w: %s.size is %d, not %d: set it to sizeof(%s)", ErrInvalidArgument, name, got, want, name)
+	}
+	return nil
+}
+
+// FusedAllReduce enqueues a fused all-reduce.
+func FusedAllReduce(h Handle, q *FusedRequest) error {
+	f, err := fusions.get(h)
+	if err != nil {
+		return err
+	}
+	if q == nil {
+		return fmt.Errorf("%w: the request is NULL", ErrInvalidArgument)
+	}
+	if err := sized("goccl_fused_request", q.Size, unsafe.Sizeof(*q)); err != nil {
+		return err
+	}
+	if q.Algorithm >= uint32(len(fusedAlgorithms)) {
+		return fmt.Errorf("%w: goccl_fused_request.algorithm is %d", ErrInvalidArgument, q.Algorithm)
+	}
+	s, err := f.c.stream(q.Stream)
+	if err != nil {
+		return err
+	}
+	return f.inner.AllReduce(goccl.FusedRequest{
+		Tokens: int64(min(q.Tokens, math.MaxInt64)), Hidden: int64(min(q.Hidden, math.MaxInt64)),
+		Type: datatype.Type(min(q.Type, uint32(datatype.NumTypes))), Algorithm: fusedAlgorithms[q.Algorithm],
+		Input: device.Ptr(q.Input), Sum: device.Ptr(q.Sum), Residual: device.Ptr(q.Residual),
+		ResidualOut: device.Ptr(q.ResidualOut), Weight: device.Ptr(q.Weight), Epsilon: q.Epsilon, Norm: device.Ptr(q.Norm),
+		Quantisation: fused.Quantisation(min(q.Quantisation, math.MaxUint8)),
+		QuantType:    datatype.Type(min(q.QuantType, uint32(datatype.NumTypes))), Quant: device.Ptr(q.Quant),
+		Scale: device.Ptr(q.Scale), ScaleOut: device.Ptr(q.ScaleOut), DividedResidual: q.DividedResidual != 0, Stream: s})
+}
+
+// TuneFusion measures the algorithms of a fusion. It is collective.
+func TuneFusion(h Handle, tokens, hidden uint64, typ uint32) error {
+	f, err := fusions.get(h)
+	if err != nil {
+		return err
+	}
+	return f.inner.Tune(context.Background(), goccl.FusionShape{Tokens: int64(min(tokens, math.MaxInt64)),
+		Hidden: int64(min(hidden, math.MaxInt64)), Type: datatype.Type(min(typ, uint32(datatype.NumTypes)))})
+}
+
+// DestroyFusion frees a workspace. Freeing it again, or after its communicator, is harmless.
+func DestroyFusion(h Handle) error {
+	f, err := fusions.get(h)
+	if err != nil {
+		if h>>48 == kindFusion {
+			return nil
+		}
+		return err
+	}
+	if !fusions.remove(h) {
+		return nil
+	}
+	f.c.windowMu.Lock()
+	delete(f.c.fusions, h)
+	f.c.windowMu.Unlock()
+	return f.inner.Close()
+}
+
+// forgetFusions removes the fusions of a communicator that is closed.
+func (c *comm) forgetFusions() {
+	c.windowMu.Lock()
+	defer c.windowMu.Unlock()
+	for h := range c.fusions {
+		fusions.remove(h)
+	}
+	c.fusions = nil
+}

@@ -1,0 +1,50 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/bootstrap"
+)
+
+// CommUniqueID makes the id by which new ranks join h in the next Grow. This process serves it. There is one at a time.
+func CommUniqueID(h Handle, timeout time.Duration) (bootstrap.UniqueID, error) {
+	c, _, err := open(h)
+	if err != nil {
+		return bootstrap.UniqueID{}, err
+	}
+	id, err := NewUniqueID(timeout)
+	if err == nil && !c.growID.CompareAndSwap(nil, &id) {
+		_ = id.Close()
+		err = fmt.Errorf("%w: the communicator has a unique id that no grow has used yet", ErrInvalidUsage)
+	}
+	return id, err
+}
+
+// Grow begins a communicator of the ranks of h, which keep their numbers, and new ones behind them. One rank of h has
+// the id: from its caller, or from CommUniqueID. New ranks Start with the id instead.
+func Grow(h Handle, size int, id *bootstrap.UniqueID, cfg *Config) (Handle, error) {
+	c, parent, err := open(h)
+	if err != nil {
+		return 0, err
+	}
+	if size <= c.size {
+		return 0, fmt.Errorf("%w: %d ranks, and there are %d already", ErrInvalidArgument, size, c.size)
+	}
+	change, err := c.change(cfg)
+	if err != nil {
+		return 0, err
+	}
+	if made := c.growID.Swap(nil); id == nil {
+		id = made
+	}
+	return c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
+		inner, err := parent.Grow(ctx, size, id, change...)
+		if err != nil && id != nil {
+			_ = id.Close()
+		}
+		return inner, err
+	})
+}

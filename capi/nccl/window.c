@@ -1,0 +1,348 @@
+// Windows: memory that all ranks register together.
+//
+// 1. Register begins both halves (shim.h). It does not wait, so one thread can register for several ranks in a group.
+// 2. Finish, at once or at the end of the group, waits until all ranks have mapped the parts of all others.
+// 3. It writes a struct device_window into device memory, enters it in the communicator's table there, and returns its
+//    address as the ncclWindow_t. Kernels compiled with NVIDIA's headers read both.
+//
+// Memory that cannot be mapped side by side has a window too, for collectives. Its base is 0, so a kernel that uses it
+// faults, and the host's functions name the reason.
+#include "device_layout.h"
+#include "shim.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BAD(...) return shim_remember(shim_fail(ncclInvalidArgument, __VA_ARGS__))
+
+// mu guards everything below. No call that waits for other ranks is made with it.
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+
+// Device memory comes in pages of 2 MiB and windows need little: they share pages, which are never freed.
+#define SLOT 1024
+#define PAGE (2 << 20)
+struct slot {
+	struct slot *next;
+	goccl_device device;
+	char *ptr;
+};
+static struct slot *unused;
+
+static struct slot *take_slot(goccl_device device) {
+	for (struct slot **p = &unused; *p; p = &(*p)->next)
+		if ((*p)->device == device) {
+			struct slot *s = *p;
+			*p = s->next;
+			return s;
+		}
+	void *page;
+	struct slot *all = calloc(PAGE / SLOT, sizeof *all);
+	if (!all || core.alloc(device, PAGE, &page)) {
+		free(all);
+		return NULL;
+	}
+	for (size_t i = 0; i < PAGE / SLOT; i++) {
+		all[i] = (struct slot){unused, device, (char *)page + i * SLOT};
+		unused = &all[i];
+	}
+	return take_slot(device);
+}
+
+static void give_slot(struct slot *s) { s->next = unused, unused = s; }
+
+// A page of the table of windows: the host's copy, and the slot with the device's.
+struct page {
+	struct page *next;
+	struct window_table host;
+	struct slot *slot;
+};
+_Static_assert(sizeof(struct window_table) <= SLOT && sizeof(struct device_window) <= SLOT, "slots");
+
+// What a communicator has in device memory.
+struct space {
+	struct space *next;
+	goccl_comm comm;
+	struct page *pages;
+};
+static struct space *spaces;
+
+struct known {
+	struct shim_window w;
+	struct slot *slot;
+};
+#define BUCKETS 1024
+static struct shim_window *windows[BUCKETS];  // by address of the slot
+static struct shim_window **bucket(const void *device) { return &windows[(uintptr_t)device / SLOT % BUCKETS]; }
+
+static goccl_result write_entry(struct page *p, int i, goccl_device device) {
+	struct window_entry *e = &p->host.entries[i];
+	return core.copy_in(device, p->slot->ptr + ((char *)e - (char *)&p->host), e, sizeof *e);
+}
+
+static struct page *new_page(goccl_device device) {
+	struct page *p = calloc(1, sizeof *p);
+	if (!p || !(p->slot = take_slot(device)) || core.copy_in(device, p->slot->ptr, &p->host, sizeof p->host)) {
+		if (p && p->slot) give_slot(p->slot);
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+static struct space *space_of(goccl_comm comm, goccl_device device) {
+	for (struct space *s = spaces; s; s = s->next)
+		if (s->comm == comm) return s;
+	struct space *s = calloc(1, sizeof *s);
+	if (!s || !(s->pages = new_page(device))) {
+		free(s);
+		return NULL;
+	}
+	s->comm = comm, s->next = spaces, spaces = s;
+	return s;
+}
+
+// list enters a window in the communicator's table.
+static int list(struct shim_window *w, goccl_device device) {
+	struct space *s = space_of(w->comm, device);
+	if (!s) return -1;
+	for (struct page *p = s->pages;; p = p->next) {
+		for (int i = 0; i < 32; i++)
+			if (!p->host.entries[i].window) {
+				p->host.entries[i] =
+				        (struct window_entry){(uintptr_t)w->ptr, w->size, (uintptr_t)w->device};
+				if (!write_entry(p, i, device)) return 0;
+				p->host.entries[i].window = 0;
+				return -1;
+			}
+		if (p->next) continue;
+		if (!(p->next = new_page(device))) return -1;
+		p->host.next = (uintptr_t)p->next->slot->ptr;
+		if (core.copy_in(device, p->slot->ptr + offsetof(struct window_table, next), &p->host.next,
+		            sizeof p->host.next))
+			return -1;
+	}
+}
+
+static void unlist(struct shim_window *w, goccl_device device) {
+	for (struct space *s = spaces; s; s = s->next)
+		for (struct page *p = s->comm == w->comm ? s->pages : NULL; p; p = p->next)
+			for (int i = 0; i < 32; i++)
+				if (p->host.entries[i].window == (uintptr_t)w->device) {
+					p->host.entries[i] = (struct window_entry){0};
+					write_entry(p, i, device);
+				}
+}
+
+// publish writes the device's struct. The caller holds mu.
+static int publish(struct known *k) {
+	struct shim_window *w = &k->w;
+	goccl_comm_info info;
+	if (core.comm_info_get(w->comm, &info) || !(k->slot = take_slot(info.device))) return -1;
+	struct device_window d = {.host = w,
+	        .base = w->at.base,
+	        .lsa_rank = w->rank,
+	        .world_rank = w->rank,
+	        .stride4G = (uint32_t)(w->at.stride >> 32),
+	        .flags = (uint32_t)w->flags,
+	        .segments = 1};
+	w->device = k->slot->ptr;
+	if (core.copy_in(info.device, k->slot->ptr, &d, sizeof d) || list(w, info.device)) return -1;
+	struct shim_window **b = bucket(w->device);
+	w->next = *b, *b = w;
+	return 0;
+}
+
+// withdraw removes what publish has done. The caller holds mu.
+static void withdraw(struct known *k) {
+	if (!k->slot) return;
+	for (struct shim_window **p = bucket(k->w.device); *p; p = &(*p)->next)
+		if (*p == &k->w) {
+			*p = k->w.next;
+			break;
+		}
+	unlist(&k->w, k->slot->device);
+	give_slot(k->slot);
+	k->slot = NULL;
+}
+
+struct shim_window *shim_window(ncclWindow_t win) {
+	pthread_mutex_lock(&mu);
+	struct shim_window *w = *bucket(win);
+	while (w && w->device != (void *)win) w = w->next;
+	pthread_mutex_unlock(&mu);
+	return w;
+}
+
+uint64_t shim_window_table(goccl_comm comm) {
+	goccl_comm_info info;
+	if (core.comm_info_get(comm, &info)) return 0;
+	pthread_mutex_lock(&mu);
+	struct space *s = space_of(comm, info.device);
+	uint64_t table = s ? (uintptr_t)s->pages->slot->ptr : 0;
+	pthread_mutex_unlock(&mu);
+	return table;
+}
+
+static void drop(struct known *k) {
+	free(k->w.reason);
+	free(k);
+}
+
+ncclResult_t shim_window_begin(
+        ncclComm_t comm, void *ptr, size_t size, int flags, struct shim_window **out, const char *what) {
+	goccl_comm_info info;
+	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &info), what);
+	if (r) return shim_remember(r);
+	struct known *k = calloc(1, sizeof *k);
+	if (!k) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", what));
+	k->w = (struct shim_window){
+	        .comm = handle(comm), .ptr = ptr, .size = size, .flags = flags, .rank = info.rank, .ranks = info.size};
+	if (flags & NCCL_WIN_COLL_SYMMETRIC)
+		r = shim_result(core.window_register(handle(comm), ptr, size, &k->w.copies), what);
+	if (!r) r = shim_result(core.flat_register(handle(comm), ptr, size, &k->w.flat), what);
+	*out = &k->w;
+	if (!r) return ncclSuccess;
+	if (k->w.copies) core.window_deregister(k->w.copies);
+	drop(k);
+	return shim_remember(r);
+}
+
+ncclResult_t shim_window_finish(struct shim_window *w, const char *what) {
+	struct known *k = (struct known *)w;
+	goccl_result got = core.flat_wait(w->flat, &w->at);
+	ncclResult_t r = ncclSuccess;
+	if (got == GOCCL_UNSUPPORTED) {
+		w->at = (goccl_flat){0};
+		w->reason = strdup(core.last_error());
+		if (shim_debug() >= 3)
+			shim_log("goccl NCCL INFO %s: kernels cannot use the window of %zu bytes at %p: %s", what,
+			        w->size, w->ptr, core.last_error());
+	} else
+		r = shim_result(got, what);
+	if (!r) {
+		pthread_mutex_lock(&mu);
+		int bad = publish(k);
+		pthread_mutex_unlock(&mu);
+		if (bad)
+			r = shim_fail(ncclUnhandledCudaError,
+			        "%s: the window could not be described in device memory: %s", what, core.last_error());
+	}
+	if (r) shim_window_close(w, what);
+	return shim_remember(r);
+}
+
+ncclResult_t shim_window_close(struct shim_window *w, const char *what) {
+	struct known *k = (struct known *)w;
+	pthread_mutex_lock(&mu);
+	withdraw(k);
+	pthread_mutex_unlock(&mu);
+	goccl_result a = w->copies ? core.window_deregister(w->copies) : GOCCL_SUCCESS;
+	goccl_result b = core.window_deregister(w->flat);
+	if (w->owned) core.free(w->owned);
+	drop(k);
+	if (!a) a = b;
+	return shim_exiting(a) ? ncclSuccess : shim_result(a, what);
+}
+
+void shim_windows_end(goccl_comm comm, int aborted) {
+	pthread_mutex_lock(&mu);
+	struct known *ended = NULL;
+	for (int i = 0; i < BUCKETS; i++)
+		for (struct shim_window **p = &windows[i]; *p;) {
+			struct known *k = (struct known *)*p;
+			if (k->w.comm != comm) {
+				p = &(*p)->next;
+				continue;
+			}
+			*p = k->w.next;
+			if (!aborted) give_slot(k->slot);
+			k->w.next = (struct shim_window *)ended, ended = k;
+		}
+	for (struct space **p = &spaces; *p;) {
+		struct space *s = *p;
+		if (s->comm != comm) {
+			p = &s->next;
+			continue;
+		}
+		*p = s->next;
+		while (s->pages) {
+			struct page *first = s->pages;
+			s->pages = first->next;
+			if (!aborted) give_slot(first->slot);
+			free(first);
+		}
+		free(s);
+	}
+	pthread_mutex_unlock(&mu);
+	while (ended) {
+		struct known *k = ended;
+		ended = (struct known *)k->w.next;
+		if (k->w.owned && !aborted) core.free(k->w.owned);
+		drop(k);
+	}
+}
+
+struct registering {
+	struct shim_window *w;
+	ncclWindow_t *out;
+};
+
+static ncclResult_t registered(void *p, int given_up) {
+	static const char what[] = "ncclCommWindowRegister";
+	struct registering one = *(struct registering *)p;
+	free(p);
+	if (given_up) return shim_window_close(one.w, what), ncclSuccess;
+	ncclResult_t r = shim_window_finish(one.w, what);
+	if (!r) *one.out = (ncclWindow_t)one.w->device;
+	return r;
+}
+
+ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int flags) {
+	static const char what[] = "ncclCommWindowRegister";
+	const int known = NCCL_WIN_COLL_SYMMETRIC |
+	                  NCCL_WIN_STRICT_ORDERING;  // every window has the property that the second flag requests
+	if (!win) BAD("%s: the place for the window is NULL", what);
+	*win = NULL;
+	if (flags & ~known)
+		BAD("%s: flags %#x: only NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING are known; there is no "
+		    "GIN and no CFT",
+		        what, (unsigned)flags);
+	NEED_CORE;
+	struct shim_window *w;
+	goccl_comm_info info;
+	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &info), what);
+	if (r) return shim_remember(r);
+	if (!buff || !size) return ncclSuccess;
+	struct registering *one = malloc(sizeof *one);
+	if (!one) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", what));
+	if ((r = shim_window_begin(comm, buff, size, flags, &w, what))) {
+		free(one);
+		return r;
+	}
+	*one = (struct registering){w, win};
+	return shim_later(handle(comm), registered, one);
+}
+WEAK(ncclCommWindowRegister);
+
+ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
+	static const char what[] = "ncclCommWindowDeregister";
+	if (!win || shim_exiting(0)) return ncclSuccess;
+	NEED_CORE;
+	struct shim_window *w = shim_window(win);
+	if (w) return shim_remember(shim_window_close(w, what));
+	goccl_comm_info info;  // windows end with their communicator
+	if (core.comm_info_get(handle(comm), &info)) return ncclSuccess;
+	BAD("%s: %p is no window", what, (void *)win);
+}
+WEAK(ncclCommWindowDeregister);
+
+ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **out) {
+	(void)comm;
+	struct shim_window *w = win ? shim_window(win) : NULL;
+	if (!out || !w) BAD("ncclWinGetUserPtr: window %p, result at %p", (void *)win, (void *)out);
+	*out = w->ptr;
+	return ncclSuccess;
+}
+WEAK(ncclWinGetUserPtr);

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/goccl/goccl/cmd/goccl/internal/chaos"
+)
+
+type chaosCommand struct {
+	Seed   uint64   `default:"1" help:"Draws victims and times (default ${default})."`
+	Trials int      `short:"n" default:"1" help:"Trials of each fault in each phase (default ${default})."`
+	Ranks  int      `default:"4" help:"Ranks of a job (default ${default})."`
+	Faults []string `placeholder:"NAME" help:"Only these faults (see --list)."`
+	Phases []string `placeholder:"NAME" help:"Only these phases (see --list)."`
+	Device string   `enum:"host,cuda" default:"host" help:"host or cuda: rank r is on GPU r (default ${default})."`
+	List   bool     `help:"Describe the faults and the phases."`
+	JSON   string   `name:"json" placeholder:"FILE" help:"Write the results to FILE."`
+	Rank   string   `hidden:"" help:"Be a rank of this trial."`
+}
+
+// Run performs trials; the exit status is 1 if one was not handled.
+func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
+	if c.Rank != "" {
+		if status := chaos.Rank(c.Rank, os.Stdin); status != 0 {
+			return &exitError{status, nil}
+		}
+		return nil
+	}
+	if c.List {
+		chaos.List(s.out)
+		return nil
+	}
+	if c.Trials < 1 || c.Ranks < 3 || c.Ranks > 30 {
+		return &exitError{2, fmt.Errorf("%d trials of %d ranks: choose at least 1 trial, and 3 to 30 ranks",
+			c.Trials, c.Ranks)}
+	}
+	program, err := chaos.Program("chaos", "--rank")
+	if err != nil {
+		return err
+	}
+	o := chaos.Options{Seed: c.Seed, Trials: c.Trials, Ranks: c.Ranks, Faults: c.Faults, Phases: c.Phases,
+		CUDA: c.Device == "cuda", Program: program, Out: s.out}
+	if c.JSON != "" {
+		o.Save = func(res *chaos.Result) error {
+			res.Command = commandLine()
+			text, err := res.Encode()
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(c.JSON+".new", text, 0o644); err != nil {
+				return err
+			}
+			return os.Rename(c.JSON+".new", c.JSON) // a reader sees a whole file
+		}
+	}
+	res, err := chaos.Run(ctx, o)
+	if res == nil {
+		return &exitError{2, err}
+	}
+	handled, all := res.Handled()
+	fmt.Fprintf(s.out, "%d of %d trials handled in %v\n", handled, all, time.Duration(res.Seconds*1e9).Round(time.Second))
+	if err == nil && handled < all {
+		return &exitError{1, nil}
+	}
+	return err
+}

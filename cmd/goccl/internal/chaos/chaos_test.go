@@ -1,0 +1,113 @@
+package chaos
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/internal/test/ranks"
+)
+
+// TestMain is a rank of a trial if it was started as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "--rank" {
+		os.Exit(Rank(os.Args[2], os.Stdin))
+	}
+	os.Exit(m.Run())
+}
+
+func program(t *testing.T) []string {
+	t.Helper()
+	p, err := Program("--rank")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A few trials of different kinds are handled.
+func TestFewTrials(t *testing.T) {
+	for _, o := range []Options{
+		{Faults: []string{"kill"}, Phases: []string{"set-up", "small", "split", "plan", "proxy"}},
+		{Faults: []string{"kill-two"}, Phases: []string{"shrink", "close"}},
+		{Faults: []string{"exit"}, Phases: []string{"grow"}},
+		{Faults: []string{"pause", "abort", "mismatch-type"}, Phases: []string{"small"}},
+	} {
+		o.Seed, o.Trials, o.Ranks, o.Program, o.Out = uint64(time.Now().UnixNano()), 1, 4, program(t), io.Discard
+		res, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range res.Cells {
+			if c.Handled() != c.Trials {
+				t.Errorf("seed %d: %+v", o.Seed, *c)
+			}
+		}
+	}
+}
+
+// trial runs one with a changed fault.
+func trial(t *testing.T, change func(f *fault)) Verdict {
+	t.Helper()
+	f, p := lookUp(faults(), "kill"), lookUp(phases(), "small")
+	change(f)
+	d := draw(f, p, 1, 1, 3)
+	return d.run(f, p, program(t))
+}
+
+// What does not fit the expectation is found: a death where nothing may happen is a false alarm, and one where another
+// kind of error must come is of the wrong kind.
+func TestFindsTheUnexpected(t *testing.T) {
+	if v := trial(t, func(f *fault) { f.expect = mismatch; f.victims = root }); v.Outcome == Handled {
+		t.Errorf("a death in place of a mismatch: %+v", v)
+	}
+	x := &experiment{Trial: Trial{Phase: "small", Ranks: 3, Victims: []int{1}}, fault: lookUp(faults(), "kill")}
+	for want, e := range map[string]ranks.Report{
+		Handled:   {Peer: 1, Kind: "peer"},
+		WrongRank: {Peer: 2, Kind: "peer"},
+		Hang:      {Peer: -1, Text: errUnaware.Error()},
+	} {
+		if e.Kind != "" {
+			e.Kind = ranks.NewReport(0, "", expectedKinds[death]).Kind
+		}
+		if got, why := x.expected(e, true, nil); got != want {
+			t.Errorf("%+v: %s (%s), want %s", e, got, why, want)
+		}
+	}
+	if got, _ := x.expected(ranks.Report{}, false, nil); got != Hang {
+		t.Errorf("no error came: %s", got)
+	}
+	x.fault = lookUp(faults(), "pause")
+	if got, _ := x.expected(ranks.Report{Peer: 1}, true, nil); got != FalseAlarm {
+		t.Errorf("an error after a pause: %s", got)
+	}
+}
+
+// A trial follows from its seed, its fault, its phase and its number.
+func TestDrawsAreReproducible(t *testing.T) {
+	f, p := lookUp(faults(), "kill-two"), lookUp(phases(), "grow")
+	a, b, c := draw(f, p, 7, 3, 4), draw(f, p, 7, 3, 4), draw(f, p, 7, 4, 4)
+	if a.Seed != b.Seed || a.Delay != b.Delay || !slices.Equal(a.Victims, b.Victims) {
+		t.Errorf("%+v and %+v", a, b)
+	}
+	if a.Seed == c.Seed || a.Delay == c.Delay {
+		t.Errorf("trials 3 and 4 are one: %+v", c)
+	}
+	for i := range 100 {
+		d := draw(f, p, 1, i, 4)
+		if len(d.Victims) != 2 || d.Victims[1] > 4 {
+			t.Fatalf("%+v", d)
+		}
+	}
+}
+
+func TestRefusesUnknownNames(t *testing.T) {
+	for _, o := range []Options{{Faults: []string{"none"}}, {Phases: []string{"none"}}} {
+		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "choose among") {
+			t.Error(err)
+		}
+	}
+}

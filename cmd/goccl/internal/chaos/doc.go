@@ -1,0 +1,21 @@
+// Package chaos injects faults into jobs of real processes and judges what the other ranks do: the library behind
+// `goccl chaos` and the scoreboard of docs/reliability.md.
+//
+// A trial is a job of a few ranks, each a process. All use one phase of goccl (joining, set-up, a collective, …). Some
+// ranks, the victims, are struck by one fault at a time that a seed draws: they kill themselves, stop, abort, call
+// something else, or lose their descriptors; or the surroundings are bad: the network, the file systems, a stranger who
+// writes to sockets. The other ranks report what they see. The trial's outcome is one of
+//
+//	handled       every rank got the right result, or in time an error that names a victim; the survivors shrank and
+//	              went on; nothing is left
+//	wrong result  an operation succeeded with wrong data
+//	hang          a rank did not come back
+//	leak          a process, a socket, a descriptor, a mapping or a goroutine is left
+//	false alarm   an error, where the fault is none
+//	wrong rank    an error that names no victim, or of another kind
+//	failed        anything else: a survivor that died, a shrink that failed
+//
+// # Lifetime and threads
+//
+// Run runs one trial after the other; each ends with all its processes. Rank is the main function of such a process.
+package chaos

@@ -1,0 +1,185 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/internal/leak"
+	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/test/ranks"
+)
+
+// experiment is a trial, seen from outside.
+type experiment struct {
+	Trial
+	fault *fault
+	phase *phase
+	job   *ranks.Job
+
+	network  *netns.Network // of several hosts
+	line     *netns.Line
+	tap      *tap
+	struckAt time.Time // when a fault outside of the ranks began
+}
+
+// Verdict is what came of a trial.
+type Verdict struct {
+	Outcome string
+	Text    string        // what went wrong
+	Named   time.Duration // from the fault until the last survivor had an error; 0: none has to
+	Shrunk  time.Duration // and until the survivors had used their communicator
+	// Right and Judged count survivors whose error has a verdict: those of the fault's kind and rank, and all.
+	Right, Judged int
+}
+
+// Outcomes of a trial, see the package's documentation.
+const (
+	Handled    = "handled"
+	Wrong      = "wrong result"
+	Hang       = "hang"
+	Leak       = "leak"
+	FalseAlarm = "false alarm"
+	WrongRank  = "wrong rank"
+	Failed     = "failed"
+)
+
+// Outcomes lists them.
+func Outcomes() []string { return []string{Handled, Wrong, Hang, Leak, FalseAlarm, WrongRank, Failed} }
+
+// run performs the trial with processes of program, which is this program's path and the arguments before Trial's.
+func (t *Trial) run(f *fault, p *phase, program []string) Verdict {
+	x := &experiment{Trial: *t, fault: f, phase: p, job: ranks.New()}
+	watch := leak.NewWatch(100 * ms)
+	defer watch.End()
+	if err := x.connect(); err != nil {
+		return Verdict{Outcome: Failed, Text: err.Error()}
+	}
+	if x.network != nil {
+		defer x.network.Close()
+	}
+	if f.Name == "replay" {
+		var err error
+		if x.tap, err = newTap(strings.TrimPrefix(x.Address, "unix:")); err != nil {
+			return Verdict{Outcome: Failed, Text: err.Error()}
+		}
+		defer func() { _ = x.tap.l.Close() }()
+	}
+	defer x.job.Close()
+	for r := range p.processes(t.Ranks) {
+		if err := x.start(r, program); err != nil {
+			return Verdict{Outcome: Failed, Text: err.Error()}
+		}
+	}
+	v := x.perform()
+	if err := watch.Leftovers(); err != nil && v.Outcome == Handled {
+		v.Outcome, v.Text = Leak, err.Error()
+	}
+	return v
+}
+
+func (x *experiment) start(r int, program []string) error {
+	t := x.Trial
+	t.Rank = r
+	if x.tap != nil && r == t.Ranks-1 {
+		t.Address += "-tap"
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	args := slices.Concat(x.fault.prefix, program, []string{string(text)})
+	if x.network != nil {
+		args = slices.Concat(x.network.On(t.host(r)), args)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(setting.Environ(), fmt.Sprintf("GOCCL_SECRET=chaos-%016x", t.Seed), "GOCCL_VERDICT_AFTER=300ms")
+	return x.job.Add(cmd)
+}
+
+// perform waits until all ranks that live have come through, lets them end, and judges.
+func (x *experiment) perform() Verdict {
+	alive := slices.DeleteFunc(everyone(x.phase.processes(x.Ranks)), func(r int) bool {
+		return slices.Contains(x.Victims, r) && (x.fault.expect == death || x.fault.expect == typed)
+	})
+	if x.fault.outside != nil {
+		if _, err := x.job.Await("begun", alive, limit); err != nil {
+			return x.broken(alive, err)
+		}
+		if err := x.fault.outside(x); err != nil {
+			return Verdict{Outcome: Failed, Text: err.Error()}
+		}
+	}
+	first := alive
+	if x.fault.expect == stall { // the stopped ranks come later
+		first = slices.DeleteFunc(slices.Clone(alive), func(r int) bool { return slices.Contains(x.Victims, r) })
+	}
+	if _, err := x.job.Await("over", first, limit+x.Hold); err != nil {
+		return x.broken(first, err)
+	}
+	for _, r := range x.Victims {
+		_ = x.job.Process(r).Signal(syscall.SIGCONT)
+	}
+	if _, err := x.job.Await("over", alive, limit+x.Hold); err != nil {
+		return x.broken(alive, err)
+	}
+	for r := range x.job.Size() {
+		_ = x.job.Tell(r, "end\n")
+	}
+	if !x.job.Wait(limit + x.Hold) {
+		return x.broken(alive, fmt.Errorf("a process did not end"))
+	}
+	return x.judge(alive)
+}
+
+// broken describes a rank that failed or did not come back, with its stacks.
+func (x *experiment) broken(alive []int, err error) Verdict {
+	v := Verdict{Outcome: Hang, Text: err.Error()}
+	if strings.Contains(v.Text, "ended without") {
+		v.Outcome = Failed
+	}
+	for _, rep := range x.job.Said() {
+		switch {
+		case rep.Event == "wrong":
+			v.Outcome = Wrong
+		case rep.Event == "failed" && v.Outcome != Wrong:
+			v.Outcome = Failed
+		}
+	}
+	over, _ := x.job.Await("over", nil, 0)
+	for _, r := range alive {
+		if _, ok := over[r]; !ok {
+			_ = x.job.Process(r).Signal(syscall.SIGQUIT)
+		}
+	}
+	x.job.Wait(2 * time.Second)
+	x.job.Close()
+	v.Text += "\n" + x.story()
+	return v
+}
+
+// story is what the ranks said.
+func (x *experiment) story() string {
+	var b strings.Builder
+	for _, r := range x.job.Said() {
+		fmt.Fprintf(&b, "rank %d: %s %s\n", r.Rank, r.Event, r.Text)
+	}
+	for r := range x.job.Size() {
+		if log := x.job.Log(r); log != "" {
+			fmt.Fprintf(&b, "rank %d ended with %v; its log:\n%.20000s\n", r, x.job.State(r), log)
+		}
+	}
+	return b.String()
+}
+
+// Program is the command of a rank of this program.
+func Program(args ...string) ([]string, error) {
+	self, err := os.Executable()
+	return append([]string{self}, args...), err
+}

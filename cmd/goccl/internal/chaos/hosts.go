@@ -1,0 +1,60 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/goccl/goccl/internal/netns"
+)
+
+var acrossHosts = []string{"hosts-small", "hosts-large"}
+
+// networks are faults of the network between two hosts, and of ranks that it separates.
+func networks() []*fault {
+	second := func(*rand.Rand, int) []int { return nil }
+	return []*fault{
+		{Name: "host-kill", Number: 1, Help: "kill -9 of one rank of two hosts", victims: oneOf, strike: (*rank).kill,
+			phases: acrossHosts},
+		{Name: "host-dies", Number: 2, Help: "kill -9 of all ranks of a host", strike: (*rank).kill, phases: acrossHosts,
+			victims: func(_ *rand.Rand, n int) []int { return everyone(n)[n/2:] }},
+		{Name: "host-pause", Number: 3, Help: "SIGSTOP of one rank, and SIGCONT 0.3 s later", expect: nothing, victims: oneOf,
+			strike: (*rank).stop, outside: (*experiment).goOn, phases: acrossHosts},
+		{Name: "partition", Number: 9, Help: "no packet passes between the hosts any more", expect: cut, victims: second,
+			phases: acrossHosts, outside: func(x *experiment) error {
+				time.Sleep(x.Delay)
+				x.struckAt = time.Now()
+				return x.network.Port(1, "down")
+			}},
+		{Name: "link-down", Number: 9, Help: "a host's interface is down for 0.5 s", expect: nothing, phases: acrossHosts,
+			outside: func(x *experiment) error {
+				if err := x.network.Interface(1, "down"); err != nil {
+					return err
+				}
+				time.Sleep(500 * ms)
+				return x.network.Interface(1, "up")
+			}},
+		{Name: "loss", Number: 9, Help: "one packet of 50 is lost", expect: nothing, phases: acrossHosts,
+			outside: func(x *experiment) error { return x.network.Lose(1, 0.02) }},
+		{Name: "delay", Number: 9, Help: "every packet takes 20 ms", expect: nothing, phases: []string{"hosts-small"},
+			line: true, outside: func(x *experiment) error { x.line.Bad(0, 20*ms); return nil }},
+	}
+}
+
+// connect makes the hosts of a trial, if it has several.
+func (x *experiment) connect() (err error) {
+	switch {
+	case !x.phase.hosts:
+		return nil
+	case x.fault.line:
+		x.network, x.line, err = netns.NewOnLine()
+	default:
+		x.network, err = netns.New(2)
+	}
+	if err == nil {
+		x.Address = x.network.Address(0) + ":20000"
+	}
+	return err
+}
+
+// host is the host of a rank.
+func (t *Trial) host(r int) int { return r / ((t.Ranks + 1) / 2) }

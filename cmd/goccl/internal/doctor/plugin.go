@@ -1,0 +1,91 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/plugin"
+)
+
+// pluginNet opens the plugin of the network.
+func pluginNet() (transport.Net, error) {
+	return plugin.Open(setting.Lenient().NetPlugin, plugin.Options{Timeout: nicLimit})
+}
+
+func openPlugin() (text string, ok bool, err error) {
+	n, err := pluginNet()
+	if err != nil {
+		return "", setting.Lenient().NetPlugin != "" && setting.Lenient().NetPlugin != "none", err
+	}
+	nics, err := n.NICs()
+	if err != nil {
+		return "", true, err
+	}
+	names := make([]string, 0, len(nics))
+	for i := range nics {
+		names = append(names, nics[i].Name)
+	}
+	return fmt.Sprintf("%s, with the adapters %s", n.Name(), strings.Join(names, ", ")), true, nil
+}
+
+// plugin reports the plugin of the network, if one is asked for or found. Its code may hang.
+func (s Source) plugin(ctx context.Context, all *[]Finding) {
+	if s.Plugin == nil {
+		return
+	}
+	r := report{area: "network"}
+	type answer struct {
+		text string
+		ok   bool
+	}
+	short, cancel := context.WithTimeout(ctx, 2*nicLimit)
+	defer cancel()
+	a, err := ask(short, func() (answer, error) {
+		text, ok, err := s.Plugin()
+		return answer{text, ok}, err
+	})
+	switch {
+	case err != nil && (a.ok || short.Err() != nil):
+		r.fail("plugin", "name an existing one with NCCL_NET_PLUGIN, add its folder to LD_LIBRARY_PATH, or set "+
+			"NCCL_NET_PLUGIN=none", "%v", err)
+	case err != nil: // none is asked for, and none is there
+	default:
+		r.ok("plugin", "%s", a.text)
+	}
+	*all = append(*all, r.findings...)
+}
+
+// distances reports which adapter is next to each GPU.
+func (s Source) distances(all *[]Finding, m *topo.Machine) {
+	if !rdma(m) || len(m.GPUs) == 0 {
+		return
+	}
+	r := report{area: "network"}
+	var near []string
+	for _, g := range m.GPUs {
+		nic, ok := m.NearestNIC(g.Index)
+		if !ok || g.Index >= len(nic.Paths) {
+			continue
+		}
+		name := nic.RDMA
+		if name == "" {
+			name = nic.Name
+		}
+		switch path := nic.Paths[g.Index]; {
+		case !nic.Up || path == topo.PathUnknown:
+		case path == topo.PathSys:
+			r.warn(fmt.Sprintf("GPU %d", g.Index), "put the adapter into a slot of the same processor, or pin the rank to "+
+				"it with NCCL_IB_HCA", "its nearest adapter, %s, is at another processor (%v)", name, path)
+		default:
+			near = append(near, fmt.Sprintf("%d: %s %v", g.Index, name, path))
+		}
+	}
+	if len(near) > 0 {
+		r.ok("nearest", "%s", strings.Join(near, ", "))
+	}
+	*all = append(*all, r.findings...)
+}

@@ -1,0 +1,121 @@
+package links
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// record is a line from the child: first what it begins, then what it has found.
+type record struct {
+	Begins *[2]int  `json:",omitempty"`
+	Found  *Verdict `json:",omitempty"`
+}
+
+// next is the pair behind (a, b); b > a.
+func next(a, b, n int) (int, int) {
+	if b++; b >= n {
+		a, b = a+1, a+2
+	}
+	return a, b
+}
+
+// Serve measures the pairs of n GPUs, from (a, b) on, and writes a line before and after each.
+func Serve(w io.Writer, a, b, n int, measure func(a, b int) Verdict) error {
+	out := json.NewEncoder(w)
+	for ; b < n; a, b = next(a, b, n) {
+		if err := out.Encode(record{Begins: &[2]int{a, b}}); err != nil {
+			return err
+		}
+		v := measure(a, b)
+		if err := out.Encode(record{Found: &v}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run has children measure all pairs of n GPUs. command makes a child that runs Serve from a pair on, with its lines on
+// the standard output. limit bounds each pair, the first one of a child with its start.
+func Run(ctx context.Context, n int, limit time.Duration, command func(a, b int) *exec.Cmd) ([]Verdict, error) {
+	var all []Verdict
+	for a, b := 0, 1; b < n; {
+		if ctx.Err() != nil {
+			return all, fmt.Errorf("pairs from %d-%d on were not examined: %w", a, b, context.Cause(ctx))
+		}
+		found, err := runChild(ctx, limit, command(a, b))
+		all = append(all, found...)
+		if len(found) > 0 {
+			a, b = next(found[len(found)-1].A, found[len(found)-1].B, n)
+		}
+		if err == nil && b < n {
+			err = errors.New("the child process ended early")
+		}
+		if err != nil {
+			all = append(all, Verdict{A: a, B: b, Error: err.Error()})
+			a, b = next(a, b, n)
+		}
+	}
+	return all, nil
+}
+
+// runChild returns the verdicts of one child, and why it has ended before the last pair.
+func runChild(ctx context.Context, limit time.Duration, cmd *exec.Cmd) (found []Verdict, err error) {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := make(chan record)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			var r record
+			if json.Unmarshal(s.Bytes(), &r) != nil {
+				continue
+			}
+			select {
+			case lines <- r:
+			case <-done:
+				return
+			}
+		}
+	}()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		select {
+		case r, ok := <-lines:
+			if !ok {
+				if err := cmd.Wait(); err != nil {
+					return found, fmt.Errorf("the process that measured it ended: %w", err)
+				}
+				return found, nil
+			}
+			if r.Found != nil {
+				found = append(found, *r.Found)
+			}
+			late.Reset(limit)
+		case <-late.C:
+			err = fmt.Errorf("it hangs: nothing for %v; the process that measured it was killed", limit)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			_ = cmd.Process.Kill()
+			go func() { _ = cmd.Wait() }() // a process whose kernel does not end may stay
+			return found, err
+		}
+	}
+}

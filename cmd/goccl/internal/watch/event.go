@@ -1,0 +1,74 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// Event is a verdict that came or went.
+type Event struct {
+	Time    time.Time
+	Over    bool
+	Verdict Verdict
+}
+
+// same tells whether two verdicts say the same of the same ranks.
+func same(a, b *Verdict) bool {
+	return a.Kind == b.Kind && a.Communicator == b.Communicator && slices.Equal(a.Ranks, b.Ranks)
+}
+
+// Events compares two snapshots; before may be nil.
+func Events(before, now *Snapshot) (events []Event) {
+	if before == nil {
+		before = &Snapshot{}
+	}
+	for _, pair := range []struct {
+		from, to []Verdict
+		over     bool
+	}{{before.Verdicts, now.Verdicts, false}, {now.Verdicts, before.Verdicts, true}} {
+		for i := range pair.to {
+			v := &pair.to[i]
+			if !slices.ContainsFunc(pair.from, func(o Verdict) bool { return same(&o, v) }) {
+				events = append(events, Event{now.Time, pair.over, *v})
+			}
+		}
+	}
+	return events
+}
+
+// Log writes what has changed from one snapshot to the next: communicators that come and go as INFO, what slows a job
+// down and what is over as WARN and INFO, what hangs as ERROR.
+func Log(ctx context.Context, log *slog.Logger, before, now *Snapshot) {
+	known := func(s *Snapshot, c *Communicator) bool {
+		return s != nil && slices.ContainsFunc(s.Communicators, func(o *Communicator) bool { return o.ID == c.ID })
+	}
+	for _, c := range now.Communicators {
+		if !known(before, c) {
+			log.LogAttrs(ctx, slog.LevelInfo, "communicator seen", slog.String("communicator", c.ID),
+				slog.String("name", c.Name), slog.Int("size", c.Size), slog.Int("ranks", len(c.Ranks)))
+		}
+	}
+	if before != nil {
+		for _, c := range before.Communicators {
+			if !known(now, c) {
+				log.LogAttrs(ctx, slog.LevelInfo, "communicator ended", slog.String("communicator", c.ID))
+			}
+		}
+	}
+	for _, e := range Events(before, now) {
+		v, level, text := &e.Verdict, slog.LevelError, "hang"
+		switch {
+		case e.Over:
+			level, text = slog.LevelInfo, "over"
+		case !v.Hang():
+			level, text = slog.LevelWarn, v.Kind
+		}
+		log.LogAttrs(ctx, level, text, slog.String("verdict", v.Kind), slog.String("communicator", v.Communicator),
+			slog.String("ranks", fmt.Sprint(v.Ranks)), slog.String("host", v.Host), slog.Int("pid", v.PID),
+			slog.String("operation", v.Operation), slog.Float64("waiting_ms", v.WaitingMs), slog.String("text", v.Text),
+			slog.String("mend", v.Mend))
+	}
+}

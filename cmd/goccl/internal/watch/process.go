@@ -1,0 +1,211 @@
+package watch
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
+)
+
+// Processes is the Source of the processes of this host that have loaded libgoccl-profiler.so, or that run goccl and
+// record. It remembers those that have ended while it looked.
+type Processes struct {
+	Proc string // "/proc"
+	PIDs []int  // nil: all
+	open map[string]*watched
+	gone map[string]bool
+}
+
+// watched is a memory of a process.
+type watched struct {
+	file *records.File
+	// read adds the open communicators, and returns how many there are.
+	read func(w *watched, state string, found *[]Found) (int, error)
+	sums map[string]*summing // of goccl's recorder, by communicator
+}
+
+// NewProcesses returns a Source of some processes, or of all.
+func NewProcesses(pids ...int) *Processes {
+	return &Processes{Proc: "/proc", PIDs: pids, open: map[string]*watched{}, gone: map[string]bool{}}
+}
+
+// Close forgets all processes.
+func (s *Processes) Close() error {
+	for key, w := range s.open {
+		_ = w.file.Close()
+		delete(s.open, key)
+	}
+	return nil
+}
+
+// Ranks returns the ranks of the open communicators, and of those that were open when their processes ended.
+func (s *Processes) Ranks() (found []Found, notes []string) {
+	known := func(key string) bool { return s.open[key] != nil || s.gone[key] }
+	denied := 0
+	for _, kind := range []struct {
+		name string
+		read func(*watched, string, *[]Found) (int, error)
+	}{{records.Recorder, readRecorder}, {records.Profiler, readProfiler}} {
+		var files []*records.File
+		files, denied = records.Find(s.Proc, kind.name, s.PIDs, known)
+		for _, f := range files {
+			s.open[f.Key()] = &watched{file: f, read: kind.read, sums: map[string]*summing{}}
+		}
+	}
+	if denied > 0 && len(s.PIDs) > 0 {
+		notes = append(notes, fmt.Sprintf("%d of the processes may not be read: run goccl watch as their user or as root",
+			denied))
+	}
+	for key, w := range s.open {
+		// The state first: a process that ends between the two is seen as running, with its last records.
+		state := processState(s.Proc, w.file.PID)
+		left, err := w.read(w, state, &found)
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("process %d: %v", w.file.PID, err))
+			continue
+		}
+		if state == Dead && left == 0 { // it ended well
+			_ = w.file.Close()
+			delete(s.open, key)
+			s.gone[key] = true
+		}
+	}
+	return withoutTwins(found), notes
+}
+
+// withoutTwins leaves out what the plugin says of a communicator of goccl that goccl's own recorder tells of: a process
+// may have both.
+func withoutTwins(found []Found) []Found {
+	type key struct {
+		id        string
+		size, pid int
+		rank      int
+	}
+	own := map[key]bool{}
+	of := func(f *Found) key { return key{f.ID, f.Size, f.Rank.PID, f.Rank.Rank} }
+	for i := range found {
+		if found[i].Rank.Source == recorderSource {
+			own[of(&found[i])] = true
+		}
+	}
+	return slices.DeleteFunc(found, func(f Found) bool { return f.Rank.Source != recorderSource && own[of(&f)] })
+}
+
+func readProfiler(w *watched, state string, found *[]Found) (int, error) {
+	p, err := w.file.Read()
+	if err != nil {
+		return 0, err
+	}
+	return ranks(p, w.file.PID, state, found), nil
+}
+
+// processState looks at a process. A zombie is dead.
+func processState(proc string, pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", proc, pid))
+	if err != nil {
+		return Dead
+	}
+	text := string(b)
+	_, rest, ok := strings.Cut(text[strings.LastIndexByte(text, ')')+1:], " ")
+	if !ok || rest == "" {
+		return Unknown
+	}
+	switch rest[0] {
+	case 'T', 't':
+		return Stopped
+	case 'Z', 'X':
+		return Dead
+	}
+	return Running
+}
+
+func monotonic() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return 0
+	}
+	return uint64(t.Nano())
+}
+
+// ranks adds the open communicators of a process, and returns how many there are.
+func ranks(p *records.Process, pid int, state string, found *[]Found) int {
+	left := 0
+	// Unix time of a moment of CLOCK_MONOTONIC, by today's difference: the clock may have been set since the start.
+	offset := unixNow() - int64(monotonic())
+	for i := range p.Comms {
+		c := &p.Comms[i]
+		if !c.Open {
+			continue
+		}
+		left++
+		r := &Rank{Rank: c.Rank, Host: p.Host, PID: pid, GPU: -1, Source: fmt.Sprintf("nccl profiler v%d", p.Profiler),
+			State: state, Collectives: c.Collectives, Messages: c.Messages}
+		fill(r, p, c, offset)
+		*found = append(*found, Found{ID: fmt.Sprintf("%016x", c.ID), Name: c.Name, Size: c.Size, Nodes: c.Nodes, Rank: r})
+	}
+	return left
+}
+
+// fill sets what comes from the operations.
+func fill(r *Rank, p *records.Process, c *records.Comm, offset int64) {
+	at := func(t uint64) int64 {
+		if t == 0 {
+			return 0
+		}
+		return int64(t) + offset
+	}
+	done := uint64(0) // operations of a communicator end in their order
+	for i := range c.Recent {
+		if c.Recent[i].Ended != 0 {
+			done = c.Recent[i].Order
+		}
+	}
+	for i := range c.Recent {
+		o := &c.Recent[i]
+		op := Operation{Call: o.Call, Message: o.Kind == records.Message, Func: p.Text(o.Func),
+			Type: strings.TrimPrefix(p.Text(o.Type), "nccl"), Count: o.Count, Bytes: o.Bytes, Root: int(o.Root),
+			Algorithm: p.Text(o.Algo), Protocol: p.Text(o.Proto), Stream: o.Stream, Enqueued: at(o.Enqueued),
+			Started: at(o.Started), Ended: at(o.Ended), State: Enqueued}
+		switch {
+		case o.Flags&records.Captured != 0:
+			op.State = Captured
+		case o.Ended != 0 || o.Order < done:
+			op.State = Done
+		case o.Started != 0:
+			op.State = OnGPU
+		}
+		r.Recent = append(r.Recent, op)
+		// Without kernel events the end of an operation is never known: only the newest can be the current one.
+		known := c.Channels > 0 || o.Started != 0 || o.Order == c.Ops
+		if r.Current == nil && known && (op.State == Enqueued || op.State == OnGPU) {
+			r.Current = &op
+		}
+		r.Last = &op
+	}
+	now := monotonic()
+	for i := range c.Proxies {
+		x := &c.Proxies[i]
+		if what := proxyStates[x.State]; x.Ended == 0 && what != "" && now > x.Since {
+			r.WaitsFor = append(r.WaitsFor, Peer{int(x.Peer), what, float64(now-x.Since) / 1e6})
+		}
+	}
+	for i := range c.Sums {
+		s := &c.Sums[i]
+		sum := Sum{Func: p.Text(s.Func()), Algorithm: p.Text(s.Algo()), Protocol: p.Text(s.Proto()), Begun: s.Begun,
+			Ended: s.Ended, Bytes: s.Bytes, QueuedNs: s.QueuedNs, BusyNs: s.BusyNs, BusyBytes: s.BusyBytes}
+		if class := s.Class(); class < 7 {
+			sum.UpTo = 1024 << (3 * class)
+		}
+		r.Sums = append(r.Sums, sum)
+	}
+}
+
+// proxyStates tells what a step of a proxy waits for, by NCCL's number of its state.
+var proxyStates = map[uint8]string{
+	8: "its own GPU to fill a buffer", 9: "the network to send", 10: "data of the peer",
+	11: "the flush of received data", 12: "its own GPU to empty a buffer", 20: "the peer to take data",
+}

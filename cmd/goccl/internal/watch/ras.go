@@ -1,0 +1,170 @@
+package watch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The protocol of NCCL's RAS clients (ncclras, and scripts that use its port): lines of text from the client, which are
+// the same in any case.
+//
+//	CLIENT PROTOCOL n     SERVER PROTOCOL 2
+//	TIMEOUT seconds       OK
+//	SET FORMAT text|json  OK
+//	STATUS                the report, and the end of the connection; VERBOSE STATUS names more ranks
+//	MONITOR [groups]      OK, then a line or an object for each event until the client goes
+const (
+	rasProtocol   = 2
+	rasIdle       = 30 * time.Second // without a command
+	rasLine       = 1 << 10
+	rasClients    = 64
+	rasEventEvery = 200 * time.Millisecond
+	// rasTime is how RAS writes a time.
+	rasTime = "2006-01-02 15:04:05"
+)
+
+// ServeRAS answers clients until the context ends.
+func (s *Server) ServeRAS(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	slots := make(chan struct{}, rasClients)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			_ = c.Close()
+			continue
+		}
+		go func() {
+			defer func() { <-slots }()
+			end := context.AfterFunc(ctx, func() { _ = c.Close() })
+			defer end()
+			defer func() { _ = c.Close() }()
+			s.rasClient(ctx, c)
+		}()
+	}
+}
+
+func (s *Server) rasClient(ctx context.Context, c net.Conn) {
+	in := bufio.NewReaderSize(c, rasLine)
+	asJSON := false
+	for {
+		_ = c.SetDeadline(time.Now().Add(rasIdle))
+		line, err := in.ReadSlice('\n') // fails if it is longer
+		if err != nil {
+			return
+		}
+		command := strings.TrimRight(string(line), "\r\n")
+		lower := strings.ToLower(command)
+		answer := "OK\n"
+		switch {
+		case strings.HasPrefix(lower, "client protocol "):
+			answer = fmt.Sprintf("SERVER PROTOCOL %d\n", rasProtocol)
+		case strings.HasPrefix(lower, "timeout "):
+			if n, err := strconv.Atoi(lower[len("timeout "):]); err != nil || n < 0 {
+				answer = "ERROR: Invalid timeout value " + command[len("timeout "):] + "\n"
+			}
+		case lower == "set format text" || lower == "set format json":
+			asJSON = lower == "set format json"
+		case strings.HasPrefix(lower, "set format "):
+			answer = "ERROR: Invalid format " + command[len("set format "):] + "\n"
+		case lower == "status" || lower == "verbose status":
+			if asJSON {
+				_ = rasJSON(c, s.Snapshot())
+			} else {
+				_ = rasText(c, s.Snapshot(), lower != "status")
+			}
+			return
+		case lower == "monitor" || strings.HasPrefix(lower, "monitor "):
+			if _, err := io.WriteString(c, answer); err == nil {
+				s.rasMonitor(ctx, c, asJSON)
+			}
+			return
+		default:
+			answer = "ERROR: Unknown command " + command + "\n"
+		}
+		if _, err := io.WriteString(c, answer); err != nil {
+			return
+		}
+	}
+}
+
+// rasMonitor reports verdicts that come and go.
+func (s *Server) rasMonitor(ctx context.Context, c net.Conn, asJSON bool) {
+	gone := make(chan struct{})
+	_ = c.SetDeadline(time.Time{})
+	go func() { // a monitor says nothing more; its end is the only news
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, c)
+	}()
+	tick := time.NewTicker(rasEventEvery)
+	defer tick.Stop()
+	var before *Snapshot
+	for {
+		now := s.Snapshot()
+		if now != before {
+			for _, e := range Events(before, now) {
+				_ = c.SetWriteDeadline(time.Now().Add(rasIdle))
+				if _, err := io.WriteString(c, rasEvent(&e, asJSON)); err != nil {
+					return
+				}
+			}
+			before = now
+		}
+		select {
+		case <-tick.C:
+		case <-gone:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func rasEvent(e *Event, asJSON bool) string {
+	at := e.Time.Format(rasTime)
+	name := "PEER_" + strings.ToUpper(e.Verdict.Kind)
+	if e.Over {
+		name += "_OVER"
+	}
+	if !asJSON {
+		peer := ""
+		if e.Verdict.PID != 0 {
+			peer = fmt.Sprintf("Process %d on node %s ", e.Verdict.PID, e.Verdict.Host)
+		}
+		return fmt.Sprintf("[%s] %s: %s%s: %s\n", at, name, peer, e.Verdict.Who(), e.Verdict.Text)
+	}
+	type peer struct {
+		Host string `json:"host"`
+		PID  int    `json:"pid"`
+		CUDA []int  `json:"cuda_devs"`
+		NVML []int  `json:"nvml_devs"`
+	}
+	b, err := json.MarshalIndent(struct {
+		Timestamp string  `json:"timestamp"`
+		Group     string  `json:"group"`
+		Event     string  `json:"event"`
+		Peer      peer    `json:"peer"`
+		Details   string  `json:"details"`
+		Verdict   Verdict `json:"verdict"`
+	}{at, "LIFECYCLE", name, peer{e.Verdict.Host, e.Verdict.PID, []int{}, []int{}}, e.Verdict.Text, e.Verdict}, "", "  ")
+	if err != nil {
+		return ""
+	}
+	return string(b) + "\n"
+}

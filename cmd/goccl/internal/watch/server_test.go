@@ -1,0 +1,185 @@
+package watch
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// hang returns a watcher of a job whose rank 2 does not call the fourth all-reduce, and its snapshot.
+func hang(t *testing.T) (*Watcher, *Snapshot) {
+	t.Helper()
+	w, _ := play(t, 5, "held", "held", "idle", "held")
+	s, _ := until(t, w, KindNotCalled)
+	return w, s
+}
+
+// The page needs nothing from elsewhere, the data is the snapshot, and another watch reads it; the metrics pass the
+// linter.
+func TestHTTP(t *testing.T) {
+	w, s := hang(t)
+	var server Server
+	tally := NewTally(w.Stall)
+	tally.Count(s)
+	tally.Count(s)
+	server.Show(s)
+	h := httptest.NewServer(server.Handler(tally.Handler()))
+	defer h.Close()
+	get := func(path string) (string, http.Header) {
+		resp, err := http.Get(h.URL + path) //nolint:noctx // a test's own server
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(path, resp.Status, err)
+		}
+		return string(b), resp.Header
+	}
+	html, header := get("/")
+	if m := regexp.MustCompile(`(?i)(src|href)\s*=|https?://|@import|innerHTML`).FindString(html); m != "" {
+		t.Errorf("the page has %q", m)
+	}
+	if !strings.Contains(header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Error(header)
+	}
+	text, _ := get("/metrics")
+	for _, want := range []string{
+		`goccl_operations_total{algorithm="RING",class="to 8 KiB",collective="AllReduce",`,
+		`goccl_verdicts_total{kind="not_called"} 1`, `goccl_held_up_seconds{`, `kind="rss"`, "goccl_deaths_total 0",
+		`goccl_network_retries_total{counter="retransmitted`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(tally.Registry()); err != nil || len(problems) != 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+	other := &Watcher{Sources: []Source{&Remote{URLs: []string{h.URL, "http://127.0.0.1:1"}}}, Stall: w.Stall}
+	far := other.Look()
+	if len(far.Verdicts) != 1 || far.Verdicts[0].Kind != KindNotCalled || len(far.Notes) != 1 ||
+		!slices.Equal(far.Verdicts[0].Ranks, []int{2}) {
+		t.Errorf("%+v %v", far.Verdicts, far.Notes)
+	}
+}
+
+func rasServer(t *testing.T, s *Snapshot) (*Server, func(commands string) string) {
+	t.Helper()
+	server := &Server{}
+	server.Show(s)
+	l, err := Listen(":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.ServeRAS(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return server, func(commands string) string {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if _, err := io.WriteString(c, commands); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		if strings.Contains(commands, "MONITOR") {
+			in, text := bufio.NewReader(c), ""
+			for !strings.Contains(text, "PEER_") {
+				line, err := in.ReadString('\n')
+				if err != nil {
+					t.Fatal(err)
+				}
+				text += line
+			}
+			return text
+		}
+		b, err := io.ReadAll(c)
+		if err != nil && len(commands) < rasLine { // a line that is too long ends the connection before it was read
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+}
+
+// RAS's clients get what they expect, in text and JSON, with the verdict.
+func TestRAS(t *testing.T) {
+	_, s := hang(t)
+	_, ask := rasServer(t, s)
+	text := ask("client protocol 2\nTimeout 5\r\nverbose STATUS\n")
+	rank := s.Communicators[0].Ranks[2]
+	for _, want := range []string{"SERVER PROTOCOL 2\nOK\n", "Job summary\n===========", "Communicators... (",
+		"    0         1         1         4         4         4   RUNNING  ERROR,MISMATCH\n", "Errors\n======",
+		"#0-0 (" + s.Communicators[0].ID + ") NOT_CALLED\n", "Communicator ranks have different AllReduce operation counts",
+		"  3 ranks have launched up to operation 4\n",
+		fmt.Sprintf("  Rank 2 has launched up to operation 3 -- GPU -1 managed by process %d on node %s\n", rank.PID,
+			rank.Host)} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	answer := ask("SET FORMAT json\nSTATUS\n")
+	var report rasReport
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(answer, "OK\n")), &report); err != nil {
+		t.Fatalf("%v in\n%s", err, answer)
+	}
+	if report.Count != 1 || report.Communicators[0].Ranks != 4 || report.Communicators[0].Size != 4 ||
+		report.Communicators[0].Present[2].Counts["AllReduce"] != 3 || len(report.Verdicts) != 1 {
+		t.Errorf("%s", answer)
+	}
+	for command, want := range map[string]string{"TIMEOUT x\nstatus\n": "ERROR: Invalid timeout value x\n",
+		"SET FORMAT xml\nstatus\n": "ERROR: Invalid format xml\n", "HELLO\nstatus\n": "ERROR: Unknown command HELLO\n",
+		"MONITOR\n":                        "OK\n[" + s.Time.Format(rasTime) + "] PEER_NOT_CALLED: Process",
+		"SET FORMAT JSON\nMONITOR all\n":   "\"event\": \"PEER_NOT_CALLED\"",
+		strings.Repeat("x", 2000) + "\n\n": ""} {
+		if got := ask(command); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%.20q: %s", command, got)
+		}
+	}
+}
+
+// The log has a line of JSON for what comes and goes, each once, with its level.
+func TestLog(t *testing.T) {
+	_, s := hang(t)
+	var b bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&b, nil))
+	empty := &Snapshot{Time: s.Time}
+	for _, pair := range [][2]*Snapshot{{nil, empty}, {empty, s}, {s, s}, {s, empty}} {
+		Log(t.Context(), log, pair[0], pair[1])
+	}
+	var lines []string
+	for in := json.NewDecoder(&b); ; {
+		var line struct{ Level, Msg, Verdict string }
+		if err := in.Decode(&line); err != nil {
+			break
+		}
+		lines = append(lines, strings.TrimSpace(line.Level+" "+line.Msg+" "+line.Verdict))
+	}
+	want := []string{"INFO communicator seen", "ERROR hang not_called", "INFO communicator ended", "INFO over not_called"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("%q", lines)
+	}
+}

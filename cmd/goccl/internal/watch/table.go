@@ -1,0 +1,131 @@
+package watch
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// columns of the table; docs/watch.md explains each.
+var columns = []string{"RANK", "HOST", "PID", "STATE", "CALLS", "OPERATION", "SIZE", "ALGO", "FOR", "OP/S", "BUSBW",
+	"LATE", "WAITS FOR"}
+
+// Table writes a snapshot as text: a table for each communicator, then the verdicts. before is the snapshot before it,
+// from which rates come; nil: no rates. color uses the terminal's colours.
+func Table(w io.Writer, s, before *Snapshot, color bool) error {
+	var b strings.Builder
+	ranks := 0
+	for _, c := range s.Communicators {
+		ranks += len(c.Ranks)
+	}
+	fmt.Fprintf(&b, "goccl watch  %s  %s  %d communicators, %d ranks\n", s.Host, s.Time.Format(time.TimeOnly),
+		len(s.Communicators), ranks)
+	for _, c := range s.Communicators {
+		name := c.ID
+		if c.Name != "" {
+			name += " " + c.Name
+		}
+		fmt.Fprintf(&b, "\n%s  %d of %d ranks\n", paint(color, bold, "communicator "+name), len(c.Ranks), c.Size)
+		rows := [][]string{columns}
+		for _, r := range c.Ranks {
+			rows = append(rows, row(r, c, s, find(before, c, r), before))
+		}
+		grid(&b, rows, color, s, c)
+	}
+	if len(s.Communicators) == 0 {
+		b.WriteString("\nno communicators: start jobs on NCCL with NCCL_PROFILER_PLUGIN=libgoccl-profiler.so\n")
+	}
+	if len(s.Verdicts) > 0 {
+		b.WriteString("\n")
+	}
+	for i := range s.Verdicts {
+		v := &s.Verdicts[i]
+		head := fmt.Sprintf("%s  %s", strings.ToUpper(strings.ReplaceAll(v.Kind, "_", " ")), v.Who())
+		shade := red
+		if !v.Hang() {
+			shade = yellow
+		}
+		fmt.Fprintf(&b, "%s\n%s", paint(color, shade, head), wrap(v.Text, "   "))
+		if len(v.Waiting) > 0 {
+			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", v.Operation, v.WaitingMs/1e3,
+				list(v.Waiting)), "   "))
+		}
+		b.WriteString(wrap("→ "+v.Mend, "   "))
+	}
+	for _, n := range s.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// wrap breaks a text into lines of at most 100 columns, each with a prefix.
+func wrap(text, prefix string) string {
+	var b strings.Builder
+	width := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+			b.WriteString(prefix)
+		case width+1+n > 96:
+			b.WriteString("\n" + prefix)
+			width = 0
+		default:
+			b.WriteString(" ")
+			width++
+		}
+		b.WriteString(word)
+		width += n
+	}
+	return b.String() + "\n"
+}
+
+// Who names the ranks of a verdict.
+func (v *Verdict) Who() string {
+	text := "rank " + list(v.Ranks)
+	if len(v.Ranks) != 1 {
+		text = "ranks " + list(v.Ranks)
+	}
+	if v.Host != "" {
+		text += fmt.Sprintf(" (%s, process %d)", v.Host, v.PID)
+	}
+	return text + " of " + v.Communicator
+}
+
+// list writes numbers with their runs joined, like "0-2, 5".
+func list(n []int) string {
+	var parts []string
+	for i := 0; i < len(n); {
+		k := i
+		for k+1 < len(n) && n[k+1] == n[k]+1 {
+			k++
+		}
+		if k > i {
+			parts = append(parts, fmt.Sprintf("%d-%d", n[i], n[k]))
+		} else {
+			parts = append(parts, fmt.Sprint(n[i]))
+		}
+		i = k + 1
+	}
+	return strings.Join(parts, ", ")
+}
+
+func find(s *Snapshot, c *Communicator, r *Rank) *Rank {
+	if s == nil {
+		return nil
+	}
+	for _, x := range s.Communicators {
+		if x.ID != c.ID || x.Size != c.Size {
+			continue
+		}
+		for _, y := range x.Ranks {
+			if y.Rank == r.Rank && y.PID == r.PID && y.Host == r.Host {
+				return y
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goccl/goccl/cmd/goccl/internal/decode"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/host"
+)
+
+// decode measures decode steps: all ranks in this process. --sizes are the bytes of a batch.
+func (c *perfCommand) decode(ctx context.Context, s *streams) error {
+	o := decode.Options{Ranks: c.Ranks, Timeout: c.Timeout, JSON: c.JSON, Stdout: s.out, Type: datatype.Bfloat16}
+	gpus, _ := cuda.Count()
+	onGPUs := c.Device == "cuda" || c.Device == "auto" && gpus > 0
+	if onGPUs {
+		o.Open = func(r int) (device.Device, error) { return cuda.Open(r % max(gpus, 1)) }
+		o.Hidden, o.Batches, o.Layers, o.Steps = 8192, []int64{1, 4, 16, 64, 256}, 64, 20
+	} else {
+		o.Open = func(r int) (device.Device, error) { return host.Open(r) }
+		o.Hidden, o.Batches, o.Layers, o.Steps = 1024, []int64{1, 8}, 4, 5
+	}
+	if o.Ranks == 0 {
+		o.Ranks = 4
+		if onGPUs {
+			o.Ranks = max(gpus, 1)
+		}
+	}
+	if c.Iters > 0 {
+		o.Steps = c.Iters
+	}
+	if list, err := types(c.Dtype); err != nil || len(list) != 1 {
+		return &exitError{2, fmt.Errorf("decode takes one element type: half, bfloat16 or float")}
+	} else if list[0] != datatype.Float32 || len(c.Dtype) == 1 && c.Dtype[0] == "float32" { // float is perf's default
+		o.Type = list[0]
+	}
+	if len(c.Sizes) > 0 {
+		o.Batches = nil
+	}
+	for _, n := range c.Sizes {
+		rows := int64(n) / (o.Hidden * o.Type.Size())
+		if rows < 1 || rows*o.Hidden*o.Type.Size() != int64(n) {
+			return &exitError{2, fmt.Errorf("--sizes: %d bytes are no rows of %d elements of %v", int64(n), o.Hidden, o.Type)}
+		}
+		o.Batches = append(o.Batches, rows)
+	}
+	return decode.Run(ctx, o)
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/dsl/synth"
+	"github.com/goccl/goccl/internal/regular"
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/topo"
+)
+
+type synthCommand struct {
+	Collective string        `required:"" help:"all_gather, reduce_scatter, all_reduce, broadcast or all_to_all."`
+	Topo       string        `required:"" placeholder:"FILE" help:"A topology (docs/synth.md), what goccl topo --json wrote, or the name of one that ships with goccl."`
+	Hosts      int           `default:"1" help:"Machines, where FILE describes one (default ${default})."`
+	Size       size          `short:"b" default:"64M" placeholder:"SIZE" help:"Message for which the plan is to be fast (default 64M)."`
+	Root       int           `help:"Root of a broadcast."`
+	InPlace    bool          `help:"Input and output in one memory."`
+	Machine    string        `default:"h200" help:"Model of the thread blocks: a machine that ships with goccl, or a file of one."`
+	Out        string        `short:"o" placeholder:"FILE" help:"Write the plan here."`
+	SVG        string        `name:"svg" placeholder:"FILE" help:"Draw the plan: links over time."`
+	Measure    int           `placeholder:"N" help:"Execute the N fastest candidates, check their results, and take the fastest."`
+	Device     string        `enum:"auto,host,cuda" default:"auto" help:"Where to measure: auto, host or cuda. auto is cuda where every rank has a GPU."`
+	Timeout    time.Duration `default:"30s" help:"Bound on every wait of a measurement (default ${default})."`
+	Only       bool          `help:"Leave out the programs that ship with goccl."`
+	All        bool          `help:"Print every candidate, not the first five."`
+}
+
+// Run searches a plan, proves and simulates it.
+func (c *synthCommand) Run(ctx context.Context, s *streams) error {
+	collective, err := planCollective(c.Collective)
+	if err != nil {
+		return &exitError{2, err}
+	}
+	g, err := topology(c.Topo, c.Hosts)
+	if err != nil {
+		return err
+	}
+	if c.Root < 0 || c.Root >= g.Ranks() {
+		return &exitError{2, fmt.Errorf("root %d of %d ranks", c.Root, g.Ranks())}
+	}
+	m, err := machineModel(c.Machine)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	r, err := synth.Run(synth.Options{Graph: g, Collective: collective, Root: c.Root, InPlace: c.InPlace, Only: c.Only,
+		Size: int64(c.Size), Machine: m})
+	if err != nil {
+		return err
+	}
+	c.report(s, g, r, time.Since(start))
+	if err := c.measure(ctx, s.out, r); err != nil {
+		return err
+	}
+	if c.SVG != "" {
+		if err := os.WriteFile(c.SVG, simulate.RenderLinks(r.Simulated), 0o644); err != nil {
+			return err
+		}
+	}
+	if c.Out == "" {
+		return nil
+	}
+	return os.WriteFile(c.Out, r.Plan.Encode(), 0o644)
+}
+
+func (c *synthCommand) report(s *streams, g *fabric.Graph, r *synth.Result, took time.Duration) {
+	fmt.Fprintf(s.out, "%s: %s over %d ranks, %d bytes\n", g.Name, r.Plan.Collective, g.Ranks(), r.Simulated.Size)
+	if b := r.Bound; b != nil {
+		each, what, per := "root", "trees", "root"
+		if b.Pairs {
+			each, what, per = "pair", "paths", "pair"
+		}
+		fmt.Fprintf(s.out, "best rate of any plan: %.4g GB/s for each %s: %s\n", b.GBps, each, b.Reason(g))
+		fmt.Fprintf(s.out, "rate of the plan's %s: %.1f %% of it, with %d per %s\n", what, 100*r.Share, r.Trees, per)
+	}
+	for i, k := range r.Candidates {
+		if i >= 5 && !c.All && !k.Shipped {
+			continue
+		}
+		mark := " "
+		if k.Name == r.Best.Name {
+			mark = "*"
+		}
+		if k.Err != nil {
+			if c.All || k.Shipped {
+				fmt.Fprintf(s.out, "%s %12s    %s: %v\n", mark, "-", k.Name, k.Err)
+			}
+			continue
+		}
+		fmt.Fprintf(s.out, "%s %12.2f us %s\n", mark, k.Micros, k.Name)
+	}
+	fmt.Fprintf(s.out, "proven: %d launches in a row, %d message shapes; searched in %v\n", r.Checked.Launches,
+		r.Checked.Shapes, took.Round(time.Millisecond))
+	if r.Best.Shipped {
+		fmt.Fprintln(s.out, "a plan that ships with goccl is the fastest")
+	}
+}
+
+// planCollective accepts the names of goccl perf and those of plans.
+func planCollective(name string) (plan.Collective, error) {
+	c := plan.Collective(strings.NewReplacer("_", "", "-", "").Replace(name))
+	if !c.Known() {
+		return "", fmt.Errorf("no collective %q: use all_gather, reduce_scatter, all_reduce, broadcast or all_to_all", name)
+	}
+	return c, nil
+}
+
+// topology reads a graph, or a machine, or finds a graph that ships with goccl.
+func topology(name string, hosts int) (*fabric.Graph, error) {
+	data, err := regular.Read(name, maxTextBytes)
+	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
+		g, err := fabric.Example(name)
+		if err != nil {
+			return nil, &exitError{2, err}
+		}
+		return g, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(bytes.TrimSpace(data), &keys) == nil && keys["gpus"] != nil {
+		m, err := topo.Decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return m.Fabric(hosts)
+	}
+	g, err := fabric.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return g, nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/goccl/goccl/record"
+)
+
+type traceCommand struct {
+	Format string   `default:"trace" enum:"trace,text,json,torch,torch-json" help:"trace (Chrome's, for Perfetto), text, json, torch or torch-json (PyTorch's flight recorder; torch writes a file for each rank)."`
+	Out    string   `short:"o" placeholder:"PATH" help:"Write there; for torch a folder. Otherwise to standard output."`
+	Stack  bool     `help:"The stacks of a process too. It must answer at its socket. Implies --format json."`
+	From   []string `arg:"" optional:"" help:"Processes, files or folders of GOCCL_RECORD_DIR. Otherwise all processes of this user on this host."`
+}
+
+// Run writes the records of processes.
+func (c *traceCommand) Run(s *streams) error {
+	if c.Stack {
+		return c.stacks(s)
+	}
+	list, err := c.read()
+	if err != nil {
+		return err
+	}
+	if c.Format == "torch" {
+		if c.Out == "" {
+			return errors.New("PyTorch's dumps are a file for each rank: name a folder with --out")
+		}
+		if err := os.MkdirAll(c.Out, 0o700); err != nil {
+			return err
+		}
+		for _, p := range list {
+			if err := record.WriteTorch(c.Out, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var b bytes.Buffer
+	if c.Format == "trace" {
+		err = record.WriteTrace(&b, list...)
+	} else {
+		for _, p := range list {
+			err = errors.Join(err, record.Write(&b, p, c.Format))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.write(s, b.Bytes())
+}
+
+func (c *traceCommand) write(s *streams, b []byte) error {
+	if c.Out != "" {
+		return os.WriteFile(c.Out, b, 0o600)
+	}
+	_, err := s.out.Write(b)
+	return err
+}
+
+func (c *traceCommand) read() (list []*record.Process, err error) {
+	if len(c.From) == 0 {
+		for _, pid := range record.Processes() {
+			if p, err := record.Of(pid); err == nil {
+				list = append(list, p)
+			}
+		}
+		if len(list) == 0 {
+			return nil, errors.New("no process of this user on this host has a communicator of goccl; name a file of " +
+				"GOCCL_RECORD_DIR to read the records of one that has ended")
+		}
+		return list, nil
+	}
+	for _, from := range c.From {
+		if pid, err := strconv.Atoi(from); err == nil {
+			p, err := record.Of(pid)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, p)
+			continue
+		}
+		paths := []string{from}
+		if info, err := os.Stat(from); err == nil && info.IsDir() {
+			if paths, err = filepath.Glob(filepath.Join(from, record.FileName+"-*")); err != nil || len(paths) == 0 {
+				return nil, fmt.Errorf("%s: there are no files %s-*", from, record.FileName)
+			}
+		}
+		for _, path := range paths {
+			p, err := record.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+func (c *traceCommand) stacks(s *streams) error {
+	var b bytes.Buffer
+	for _, from := range c.From {
+		pid, err := strconv.Atoi(from)
+		if err != nil {
+			return fmt.Errorf("--stack needs a process, %s is none", from)
+		}
+		socket, err := record.Socket(pid)
+		if err != nil {
+			return err
+		}
+		text, err := record.Ask(socket, "stack")
+		if err != nil {
+			return fmt.Errorf("process %d does not answer; `goccl trace %d` reads its records without its help: %w", pid, pid,
+				err)
+		}
+		b.Write(text)
+	}
+	if b.Len() == 0 {
+		return errors.New("--stack needs a process: " + strings.TrimSpace(fmt.Sprintln(record.Processes())))
+	}
+	return c.write(s, b.Bytes())
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/cmd/goccl/internal/watch"
+)
+
+type watchCommand struct {
+	JSON  bool          `name:"json" help:"As JSON: one snapshot a line."`
+	Once  bool          `help:"Look once, and end with status 1 if something hangs."`
+	Every time.Duration `default:"1s" help:"Time between two looks (default ${default})."`
+	Stall time.Duration `default:"2s" help:"How long an operation may take before it counts as held up (default ${default})."`
+	PID   []int         `name:"pid" help:"Only these processes (default: all of this user, of all users as root)."`
+	Dump  []string      `help:"Also dumps of PyTorch's flight recorder: names of files, with * and ?."`
+	Join  []string      `help:"Also what goccl watch --http sees on these hosts: HOST:PORT."`
+	HTTP  string        `name:"http" placeholder:"HOST:PORT" help:"Serve a page, snapshot.json and metrics there; :PORT is this host alone."`
+	RAS   string        `name:"ras" placeholder:"HOST:PORT" help:"Answer clients of NCCL's RAS there; its own port is localhost:28028."`
+	OTLP  string        `name:"otlp" placeholder:"URL" help:"Send the metrics to OpenTelemetry there, like http://localhost:4318."`
+	Log   string        `placeholder:"FILE" help:"Append lines of JSON: what hangs, slows down, comes and goes; - for the error output."`
+}
+
+// Run looks until it is interrupted.
+func (c *watchCommand) Run(ctx context.Context, s *streams) error {
+	if c.Every <= 0 || c.Stall <= 0 {
+		return &exitError{2, errors.New("--every and --stall: use positive times, such as 1s")}
+	}
+	w := &watch.Watcher{Stall: c.Stall, Sources: []watch.Source{watch.NewProcesses(c.PID...)}}
+	if len(c.Dump) > 0 {
+		w.Sources = append(w.Sources, &watch.Dumps{Patterns: c.Dump})
+	}
+	if len(c.Join) > 0 {
+		w.Sources = append(w.Sources, &watch.Remote{URLs: c.Join})
+	}
+	defer func() { _ = w.Close() }()
+	if c.Once {
+		now := w.Look()
+		if err := c.show(s, now, nil, ""); err != nil {
+			return err
+		}
+		for i := range now.Verdicts {
+			if now.Verdicts[i].Hang() {
+				return &exitError{1, nil}
+			}
+		}
+		return nil
+	}
+	out, err := c.outputs(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	clear, quiet := "", !terminal(s) && !c.JSON && (c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != "")
+	if terminal(s) && !c.JSON {
+		clear = "\x1b[H\x1b[2J"
+		fmt.Fprint(s.out, "\x1b[?1049h\x1b[?25l")                    // another screen, no cursor
+		defer func() { fmt.Fprint(s.out, "\x1b[?25h\x1b[?1049l") }() // as it was
+	}
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	for before := (*watch.Snapshot)(nil); ; {
+		now := w.Look()
+		out.show(ctx, now, before)
+		if !quiet {
+			if err := c.show(s, now, before, clear); err != nil {
+				return err
+			}
+		}
+		before = now
+		select {
+		case err := <-out.failed:
+			return err
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *watchCommand) show(s *streams, now, before *watch.Snapshot, clear string) error {
+	if c.JSON {
+		return json.NewEncoder(s.out).Encode(now)
+	}
+	if _, err := fmt.Fprint(s.out, clear); err != nil {
+		return err
+	}
+	return watch.Table(s.out, now, before, terminal(s))
+}
+
+// terminal reports whether the output is a terminal.
+func terminal(s *streams) bool {
+	f, ok := s.out.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

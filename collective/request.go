@@ -1,0 +1,164 @@
+package collective
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
+
+// Collective is the kind of operation of a request.
+type Collective uint8
+
+// The collectives. Counts and buffer sizes follow NCCL (see Request).
+const (
+	AllReduce Collective = iota + 1
+	AllGather
+	ReduceScatter
+	AllToAll
+	AllToAllV
+	Broadcast
+	Reduce
+	Gather
+	Scatter
+	Send
+	Recv
+	Barrier
+	AllToAllVDevice // with counts in device memory
+	numCollectives
+)
+
+// NumCollectives is one more than the largest Collective.
+const NumCollectives = numCollectives
+
+// AllReduceFusion is no Collective of a Request: it names the fused all-reduces of package engine/fused in errors.
+const AllReduceFusion = numCollectives + 1
+
+var collectiveNames = [numCollectives]string{"", "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+	"all_to_all_v", "broadcast", "reduce",
+	"gather", "scatter", "send", "recv", "barrier", "all_to_all_v_device"}
+
+// Valid reports whether c is one of the named collectives.
+func (c Collective) Valid() bool { return c > 0 && c < numCollectives }
+
+// String returns a name like "all_reduce".
+func (c Collective) String() string {
+	if c == AllReduceFusion {
+		return "all_reduce_fusion"
+	}
+	if !c.Valid() {
+		return fmt.Sprintf("Collective(%d)", uint8(c))
+	}
+	return collectiveNames[c]
+}
+
+// ParseCollective parses a name like "all_reduce". It ignores case, "_" and "-": "AllReduce" and "all-reduce" are
+// accepted too.
+func ParseCollective(s string) (Collective, error) {
+	for i, n := range collectiveNames {
+		if i > 0 && (n == s || squash(n) == squash(s)) {
+			return Collective(i), nil
+		}
+	}
+	return 0, fmt.Errorf("collective: unknown collective %q: use one of %v", s, collectiveNames[1:])
+}
+
+func squash(s string) string {
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '_' || c == '-' {
+			continue
+		}
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+// Request is one collective call of one rank, as a value. Sizes are in elements of Type; R is the number of ranks.
+//
+//	all_reduce, broadcast, reduce     send Count, recv Count (reduce: recv only at Root; broadcast: send only at Root)
+//	all_gather, gather                send Count, recv Count·R (gather: recv only at Root)
+//	reduce_scatter, scatter           send Count·R, recv Count (scatter: send only at Root)
+//	all_to_all                        send Count·R, recv Count·R
+//	all_to_all_v                      SendCounts, SendDispls, RecvCounts, RecvDispls: R entries each, copied at the call
+//	all_to_all_v_device               DeviceCounts, read when the operation runs
+//	send, recv                        Count elements to or from Peer
+//	barrier                           nothing
+//
+// In place is as in NCCL: Send == Recv; all_gather: Send == Recv + rank·Count; reduce_scatter: Recv == Send +
+// rank·Count; gather: Send == Recv + Root·Count at Root; scatter: Recv == Send + Root·Count at Root.
+type Request struct {
+	Collective Collective
+	Send, Recv device.Ptr
+	Count      int64
+	Type       datatype.Type
+	Op         datatype.Op
+	Root       int // broadcast, reduce, gather, scatter
+	Peer       int // send, recv
+
+	// Scalar is the factor of datatype.PreMulSum: an element of Type in memory order (little endian) when ScalarPtr is
+	// 0, otherwise ScalarPtr is read on the device when the collective runs.
+	Scalar    [8]byte
+	ScalarPtr device.Ptr
+
+	SendCounts, SendDispls, RecvCounts, RecvDispls []int64
+
+	DeviceCounts DeviceCounts // all_to_all_v_device
+
+	// Algorithm names the algorithm that runs the request, if the engine has a Forceable one of that name for the
+	// collective; otherwise the engine chooses. All ranks must give the same name.
+	Algorithm string
+	// MinCTAs and MaxCTAs bound the thread blocks of the request's kernel on GPUs, within the limits of the
+	// communicator; 0 is no bound of its own. All ranks must give the same bounds.
+	MinCTAs, MaxCTAs uint16
+
+	// PartOf, if it is not 0, is the collective that an engine composes of this request and others. Errors name it.
+	PartOf Collective
+
+	Stream device.Stream
+}
+
+// Called is the collective that the caller knows: that of which r is a part, or r's own.
+func (r *Request) Called() Collective {
+	if r.PartOf != 0 {
+		return r.PartOf
+	}
+	return r.Collective
+}
+
+// DeviceCounts are the arrays of an all_to_all_v_device. Each has R int64, by rank, in elements, at a multiple of 8
+// bytes, in memory that the device can read. They are read when the operation runs on its stream and must not change
+// until it has ended.
+type DeviceCounts struct {
+	SendCounts, SendDispls, RecvCounts, RecvDispls device.Ptr
+
+	// SendElements and RecvElements are the lengths of send and recv in elements. The arrays are checked against them
+	// when the operation runs; 0 is unknown and disables the check.
+	SendElements, RecvElements int64
+}
+
+// Bytes is Count in bytes.
+func (r *Request) Bytes() int64 { return r.Count * r.Type.Size() }
+
+// PointToPoint reports whether r is a send or a receive.
+func (r *Request) PointToPoint() bool { return r.Collective == Send || r.Collective == Recv }
+
+// Batches calls run for the requests that run together: each collective alone, and consecutive sends and receives as
+// one. seq is the number of the first request; run gets that of the first of its batch. The first error ends it.
+func Batches(seq uint64, reqs []Request, run func(seq uint64, batch []Request) error) error {
+	for i := 0; i < len(reqs); {
+		k := i + 1
+		for reqs[i].PointToPoint() && k < len(reqs) && reqs[k].PointToPoint() {
+			k++
+		}
+		if err := run(seq+uint64(i), reqs[i:k]); err != nil {
+			return err
+		}
+		i = k
+	}
+	return nil
+}

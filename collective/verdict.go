@@ -1,0 +1,67 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Verdict says why an operation waits, and what to do. Ranks reach it by comparing their records (package record).
+type Verdict struct {
+	Kind         VerdictKind   `json:"kind"`
+	Rank         int           `json:"rank"`            // the rank to blame; -1: none
+	Ranks        []int         `json:"ranks,omitempty"` // all ranks to blame, if there are several
+	Host         string        `json:"host,omitempty"`  // of Rank, as are Process and Device
+	Process      int           `json:"pid,omitempty"`
+	Device       string        `json:"device,omitempty"`
+	Communicator string        `json:"communicator"`
+	Operation    string        `json:"operation"` // the operation that waits
+	Number       uint64        `json:"number"`
+	For          time.Duration `json:"for_ns"` // how long it had waited when the verdict was found
+	What         string        `json:"what"`   // a sentence without the end
+	Mend         string        `json:"todo"`   // what to do
+	Evidence     []string      `json:"evidence,omitempty"`
+	Found        int64         `json:"found_unix_ns"`
+	By           int           `json:"by"` // the rank that found it
+}
+
+// VerdictKind is the class of a verdict.
+type VerdictKind string
+
+// The kinds of verdicts.
+const (
+	VerdictDead     VerdictKind = "dead"     // the process of a rank has ended, or its host is gone
+	VerdictStopped  VerdictKind = "stopped"  // a process is stopped (SIGSTOP, a debugger) or is not scheduled
+	VerdictMissing  VerdictKind = "missing"  // a rank runs and has not called the operation
+	VerdictMismatch VerdictKind = "mismatch" // ranks called operations that differ
+	VerdictGPU      VerdictKind = "gpu"      // all ranks have launched the operation, and a kernel makes no progress
+	VerdictBusy     VerdictKind = "busy"     // a rank has called the operation, but earlier work on its stream still runs
+	VerdictStarved  VerdictKind = "starved"  // a rank called the operation much later than the others
+	VerdictNetwork  VerdictKind = "network"  // all ranks run the operation, and data between hosts does not arrive
+	VerdictDeadlock VerdictKind = "deadlock" // ranks use several communicators in different orders
+	VerdictSlow     VerdictKind = "slow"     // over many operations, the others wait for one rank
+	VerdictUnknown  VerdictKind = "unknown"
+)
+
+// String formats v in one line: what is wrong, where, and what to do.
+func (v *Verdict) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", v.Kind, v.What)
+	var at []string
+	if v.Host != "" {
+		at = append(at, "host "+v.Host)
+	}
+	if v.Process != 0 {
+		at = append(at, fmt.Sprintf("process %d", v.Process))
+	}
+	if v.Device != "" {
+		at = append(at, v.Device)
+	}
+	if len(at) > 0 {
+		fmt.Fprintf(&b, " (rank %d: %s)", v.Rank, strings.Join(at, ", "))
+	}
+	if v.Mend != "" {
+		b.WriteString("; " + v.Mend)
+	}
+	return b.String()
+}

@@ -1,0 +1,22 @@
+package dsl
+
+import "github.com/goccl/goccl/plan"
+
+// Fold compiles a program whose ranks do alike without the operations of all of them: write writes the program that
+// AlgoSpec.Only selects, and is called a few times. The result is nil when the ranks that were written show no
+// symmetry. Whether the ranks that were not written do alike is the author's word: the plan is what the symmetry makes
+// of the others.
+func Fold(write func(only func(rank int) bool) (*CollectiveProgram, error)) (*plan.Folded, error) {
+	compile := func(only func(rank int) bool) (*plan.Plan, error) {
+		p, err := write(only)
+		if err != nil {
+			return nil, err
+		}
+		return p.Compile()
+	}
+	tables, err := compile(func(int) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	return plan.FoldRanks(tables, func(has func(rank int) bool) (*plan.Plan, error) { return compile(has) })
+}

@@ -1,0 +1,173 @@
+package synth
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/goccl/goccl/plan/fabric"
+)
+
+// narrowest looks at every set of nodes that some rank is not in, and returns the least rate per root that can leave
+// it.
+func narrowest(g *fabric.Graph, roots []int) float64 {
+	best := math.Inf(1)
+	for set := range 1 << len(g.Nodes) {
+		in := func(n int) bool { return set>>n&1 == 1 }
+		count, all := 0, true
+		for _, r := range roots {
+			if in(g.Node(r)) {
+				count++
+			}
+		}
+		for r := range g.Ranks() {
+			all = all && in(g.Node(r))
+		}
+		if count == 0 || all {
+			continue
+		}
+		out := 0.0
+		for _, e := range g.Edges {
+			if in(e.From) && !in(e.To) {
+				out += e.GBps
+			}
+		}
+		best = min(best, out/float64(count))
+	}
+	return best
+}
+
+func parse(t interface{ Fatal(...any) }, doc *fabric.Document) *fabric.Graph {
+	data, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := fabric.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// pod is a small cluster: three GPUs on two hosts, each with a NIC of its own.
+func pod(t *testing.T) *fabric.Graph {
+	doc := &fabric.Document{Name: "pod", Hosts: 2, Host: &fabric.Part{}}
+	add := func(name string, k fabric.Kind) {
+		doc.Host.Nodes = append(doc.Host.Nodes, fabric.DocumentNode{Name: name, Kind: k})
+	}
+	add("switch", fabric.Switch)
+	doc.Nodes = append(doc.Nodes, fabric.DocumentNode{Name: "spine", Kind: fabric.Switch})
+	for i := range 3 {
+		gpu, nic := fmt.Sprintf("gpu%d", i), fmt.Sprintf("nic%d", i)
+		add(gpu, fabric.GPU)
+		add(nic, fabric.NIC)
+		doc.Host.Links = append(doc.Host.Links, fabric.DocumentLink{A: gpu, B: "switch", GBps: 90},
+			fabric.DocumentLink{A: gpu, B: nic, GBps: 20})
+		doc.Links = append(doc.Links, fabric.DocumentLink{A: "*/" + nic, B: "spine", GBps: 12.5})
+	}
+	return parse(t, doc)
+}
+
+// The bound is the narrowest of all cuts, found by trying every set of nodes.
+func TestBoundIsTheNarrowestCut(t *testing.T) {
+	graphs := []*fabric.Graph{pod(t)}
+	for _, name := range []string{"ring-6", "pcie-8", "broken-nvlink"} {
+		graphs = append(graphs, example(t, name))
+	}
+	for _, g := range graphs {
+		for _, roots := range [][]int{ranks(g.Ranks()), {0}, {g.Ranks() - 1}} {
+			b, err := Optimal(g, roots)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := narrowest(g, roots); math.Abs(b.GBps-want) > 1e-6*want {
+				t.Errorf("%s, %d roots: %g GB/s, the narrowest cut has %g", g.Name, len(roots), b.GBps, want)
+			}
+		}
+	}
+}
+
+// On random graphs too. The trees reach what whole numbers of trees can, unless links differ by direction.
+func TestRandomBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		doc := &fabric.Document{Name: "random"}
+		oneWay := rapid.Bool().Draw(t, "one way")
+		n := rapid.IntRange(2, 5).Draw(t, "gpus")
+		m := n + rapid.IntRange(0, 3).Draw(t, "switches")
+		for i := range m {
+			k := fabric.GPU
+			if i >= n {
+				k = fabric.Switch
+			}
+			doc.Nodes = append(doc.Nodes, fabric.DocumentNode{Name: fmt.Sprint(i), Kind: k})
+			if i > 0 { // connected
+				doc.Links = append(doc.Links, fabric.DocumentLink{A: fmt.Sprint(i),
+					B:    fmt.Sprint(rapid.IntRange(0, i-1).Draw(t, "to")),
+					GBps: float64(rapid.IntRange(1, 9).Draw(t, "rate"))})
+			}
+		}
+		for range rapid.IntRange(0, 8).Draw(t, "more") {
+			a := rapid.IntRange(0, m-1).Draw(t, "a")
+			b := (a + rapid.IntRange(1, m-1).Draw(t, "b")) % m
+			doc.Links = append(doc.Links, fabric.DocumentLink{A: fmt.Sprint(a), B: fmt.Sprint(b),
+				GBps: float64(rapid.IntRange(1, 9).Draw(t, "rate")), OneWay: oneWay && rapid.Bool().Draw(t, "one way")})
+		}
+		g := parse(t, doc)
+		roots := ranks(n)
+		if rapid.Bool().Draw(t, "broadcast") {
+			roots = roots[:1]
+		}
+		b, err := Optimal(g, roots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := narrowest(g, roots); math.Abs(b.GBps-want) > 1e-6*want {
+			t.Fatalf("%g GB/s, the narrowest cut has %g", b.GBps, want)
+		}
+		d, err := newDirection(g, roots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := d.scaled.share
+		for _, shifts := range []int{1, n} {
+			if _, err := d.forest(shifts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !oneWay && d.scaled.share != before {
+			t.Fatalf("switches cost rate: %.3f of the bound, %.3f before", d.scaled.share, before)
+		}
+	})
+}
+
+// The cut that Optimal reports proves its rate: it counts what leaves the cut again.
+func TestBoundsOfPods(t *testing.T) {
+	for name, want := range map[string]float64{"dgx-h100x2": 408. / 15, "dgx-h100x4": 408. / 31,
+		"dgx-h100x16": 384. / 120} {
+		g := example(t, name)
+		b, err := Optimal(g, ranks(g.Ranks()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := map[int]bool{}
+		roots := 0
+		for _, n := range b.Cut {
+			in[n] = true
+			if g.Rank(n) >= 0 {
+				roots++
+			}
+		}
+		out := 0.0
+		for _, e := range g.Edges {
+			if in[e.From] && !in[e.To] {
+				out += e.GBps
+			}
+		}
+		if rate := out / float64(roots); math.Abs(rate-b.GBps) > 1e-9 || math.Abs(rate-want) > 1e-9 || roots == g.Ranks() {
+			t.Errorf("%s: bound %g GB/s, its cut %g of %d roots, want %g", name, b.GBps, rate, roots, want)
+		}
+	}
+}

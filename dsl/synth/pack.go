@@ -1,0 +1,179 @@
+package synth
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// tree is a spanning tree over ranks, with how many of a root's k chunks go along it.
+type tree struct {
+	root, count int
+	parent      []int // -1 at the root
+	depth       []int
+}
+
+// class is a partial tree while it grows.
+type class struct {
+	tree
+	in    []bool
+	size  int
+	nodes []int // in the order of their joining
+}
+
+// packer packs trees into the room between ranks. Invariant (Edmonds): for every set of ranks, the room into it is at
+// least the number of trees that have not reached it yet.
+type packer struct {
+	n     int
+	k     int64
+	room  [][]int64 // by rank
+	roots []int
+	left  []int // roots whose trees have not begun
+	cuts  *cuts
+}
+
+// pack returns k spanning trees for every root that fit into the mesh, which has no switches any more.
+func (m *mesh) pack() ([]tree, error) {
+	p := &packer{n: m.g.Ranks(), k: m.k, roots: m.roots, left: m.roots}
+	p.room = square(p.n)
+	for a := range p.n {
+		for b := range p.n {
+			p.room[a][b] = m.room[m.g.Node(a)][m.g.Node(b)]
+		}
+	}
+	p.cuts = p.newCuts()
+	var out []tree
+	for len(p.left) > 0 {
+		root := p.left[0]
+		p.left = p.left[1:]
+		p.cuts.f.set(p.cuts.feed[root], 0)
+		p.cuts.feed[root] = -1
+		trees, err := p.grow(root)
+		if err != nil {
+			return nil, fmt.Errorf("synth: %s: %w", m.g.Name, err)
+		}
+		out = append(out, trees...)
+	}
+	return out, nil
+}
+
+// grow builds the trees of one root, edge by edge, and splits a class where an edge has room for some of its trees
+// only. Edges near the root come first, and those with the most room, so that trees are shallow.
+func (p *packer) grow(root int) ([]tree, error) {
+	first := &class{tree: tree{root: root, count: int(p.k), parent: make([]int, p.n), depth: make([]int, p.n)},
+		in: make([]bool, p.n), size: 1, nodes: []int{root}}
+	for i := range first.parent {
+		first.parent[i] = -1
+	}
+	first.in[root] = true
+	var out []tree
+	for queue := []*class{first}; len(queue) > 0; {
+		c := queue[0]
+		for c.size < p.n {
+			x, y, many := p.edge(c, queue[1:])
+			if many == 0 {
+				return nil, fmt.Errorf("no edge for %d trees of rank %d, which have reached %d ranks", c.count, root, c.size)
+			}
+			if many < c.count {
+				rest := &class{tree: tree{root: root, count: c.count - many, parent: slices.Clone(c.parent),
+					depth: slices.Clone(c.depth)}, in: slices.Clone(c.in), size: c.size, nodes: slices.Clone(c.nodes)}
+				c.count = many
+				queue = append(queue, rest)
+			}
+			c.in[y], c.parent[y], c.depth[y] = true, x, c.depth[x]+1
+			c.nodes = append(c.nodes, y)
+			c.size++
+			p.room[x][y] -= int64(many)
+			p.cuts.f.set(p.cuts.room[x][y], p.room[x][y])
+		}
+		queue = queue[1:]
+		out = append(out, c.tree)
+	}
+	return out, nil
+}
+
+// edge returns an edge out of c, and how many of c's trees can take it. others are the partial trees besides c and
+// those that have not begun.
+func (p *packer) edge(c *class, others []*class) (x, y, many int) {
+	type candidate struct {
+		x, y int
+		room int64
+	}
+	var list []candidate
+	for _, x := range c.nodes {
+		for k := 1; k < p.n; k++ {
+			if y := (x + k) % p.n; !c.in[y] && p.room[x][y] > 0 {
+				list = append(list, candidate{x, y, p.room[x][y]})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(c.depth[a.x], c.depth[b.x]), -cmp.Compare(a.room, b.room))
+	})
+	for _, e := range list {
+		if many := p.slack(c, others, e.x, e.y); many > 0 {
+			return e.x, e.y, int(many)
+		}
+	}
+	return 0, 0, 0
+}
+
+// cuts is the network in which slack looks for minimum cuts: the room between ranks, a node for all trees that have not
+// begun, and at the end a node for every other partial tree of the root that grows.
+type cuts struct {
+	f     *flow
+	room  [][]int // arcs
+	begin []int   // by rank: the arc to the node of those that have not begun
+	feed  []int   // by root: the arc from there, or -1
+	fixed int     // arcs
+}
+
+func (p *packer) newCuts() *cuts {
+	c := &cuts{f: newFlow(p.n + 1 + int(p.k)), feed: make([]int, p.n)}
+	for a, row := range p.room {
+		c.room = append(c.room, make([]int, p.n))
+		for b, r := range row {
+			c.room[a][b] = -1
+			if r > 0 {
+				c.room[a][b] = c.f.arc(a, b, r)
+			}
+		}
+	}
+	for r := range p.n {
+		c.begin, c.feed[r] = append(c.begin, c.f.arc(r, p.n, 0)), -1
+	}
+	for _, r := range p.left {
+		c.feed[r] = c.f.arc(p.n, r, p.k)
+	}
+	c.fixed = len(c.f.to)
+	return c
+}
+
+// slack returns how many trees of c can take the edge from x to y and leave room for all others. A set of ranks that
+// the edge enters loses one place for each. That harms only sets which c has reached already, because others want one
+// tree less in exchange. The fewest places to spare are a minimum cut between x and y, in a network in which a partial
+// tree counts where it has reached: then it wants no place.
+func (p *packer) slack(c *class, others []*class, x, y int) int64 {
+	most := min(p.room[x][y], int64(c.count))
+	f := p.cuts.f
+	waiting := int64(len(p.left)) * p.k
+	f.set(p.cuts.begin[x], endless)
+	own := p.cuts.feed[x]
+	if own >= 0 { // a root at x never is on the side of y
+		f.set(own, 0)
+	}
+	for i, o := range others {
+		waiting += int64(o.count)
+		f.arc(x, p.n+1+i, int64(o.count))
+		for _, n := range o.nodes {
+			f.arc(p.n+1+i, n, endless)
+		}
+	}
+	spare := f.max(x, y, most+waiting) - waiting
+	f.cut(p.cuts.fixed)
+	f.set(p.cuts.begin[x], 0)
+	if own >= 0 {
+		f.set(own, p.k)
+	}
+	return min(most, spare)
+}

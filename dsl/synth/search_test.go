@@ -1,0 +1,101 @@
+package synth
+
+import (
+	"os"
+	"testing"
+
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/simulate"
+)
+
+func machine(t *testing.T) *simulate.Machine {
+	t.Helper()
+	m, err := simulate.NamedMachine("h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+var full = os.Getenv("GOCCL_FULL") != ""
+
+// The bytes that a synthesised plan sends over the busiest link give its rate: at most 1 % below the bound, and no
+// plan is above. The simulator counts the bytes; Optimal has no part in it. With GOCCL_FULL=1 every topology and
+// collective.
+func TestPlansReachTheBound(t *testing.T) {
+	cases := map[string][]plan.Collective{"ring-6": {plan.AllGather, plan.ReduceScatter, plan.AllReduce},
+		"pcie-8": {plan.AllGather}, "broken-nvlink": {plan.AllReduce}, "dgx-h100x2": {plan.AllGather}}
+	if full {
+		for _, name := range fabric.Examples() {
+			cases[name] = []plan.Collective{plan.AllGather, plan.ReduceScatter, plan.AllReduce}
+		}
+	}
+	for name, collectives := range cases {
+		for _, c := range collectives {
+			g := example(t, name)
+			r, err := Run(Options{Graph: g, Collective: c, Size: 8 << 20, Machine: machine(t), Only: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			share := rate(r) / r.Bound.GBps
+			t.Logf("%s, %s: %.2f us, rate %.2f %% of the bound of %.4g GB/s", name, c, r.Best.Micros, 100*share, r.Bound.GBps)
+			if share < 0.99 || share > 1.0001 {
+				t.Errorf("%s, %s: rate %.2f %% of the bound", name, c, 100*share)
+			}
+		}
+	}
+}
+
+// rate returns the rate per root, of an all-to-all per pair, that the busiest link allows.
+func rate(r *Result) float64 {
+	busiest := 0.0
+	for _, l := range r.Simulated.Links {
+		busiest = max(busiest, l.Micros)
+	}
+	return float64(r.Simulated.Size) / float64(len(r.Plan.GPUs)) / busiest * 1e-3
+}
+
+// The result is never slower than a program that ships, for little data or much; and it is faster where those do not
+// know the topology.
+func TestNeverSlowerThanWhatShips(t *testing.T) {
+	for _, name := range []string{"ring-6", "pcie-8", "broken-nvlink"} {
+		for _, c := range []plan.Collective{plan.AllGather, plan.Broadcast, plan.AllToAll} {
+			for _, size := range []int64{16 << 10, 4 << 20} {
+				r, err := Run(Options{Graph: example(t, name), Collective: c, Size: size, Machine: machine(t)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, k := range r.Candidates {
+					if k.Err == nil && k.Micros < r.Best.Micros {
+						t.Errorf("%s, %s, %d bytes: %s takes %.2f us, the result %.2f", name, c, size, k.Name, k.Micros,
+							r.Best.Micros)
+					}
+				}
+				if r.Best.Shipped && size > 1<<20 {
+					t.Errorf("%s, %s, %d bytes: %s is faster", name, c, size, r.Best.Name)
+				}
+			}
+		}
+	}
+}
+
+// On real bytes the plans compute what the collective requires.
+func TestPlansComputeTheirCollective(t *testing.T) {
+	for _, name := range []string{"ring-6", "broken-nvlink"} {
+		for _, inPlace := range []bool{false, true} {
+			g := example(t, name)
+			for _, c := range []plan.Collective{plan.AllGather, plan.ReduceScatter, plan.AllReduce, plan.Broadcast} {
+				r, err := Run(Options{Graph: g, Collective: c, Size: 16 << 10, InPlace: inPlace, Machine: machine(t), Only: true})
+				if err != nil {
+					t.Fatalf("%s, %s: %v", name, c, err)
+				}
+				n := uint64(g.Ranks())
+				if err := interp.CheckCollective(r.Plan, []uint64{256 * n * n, 40 * n}, 7); err != nil {
+					t.Errorf("%s, %s, %s: %v", name, c, r.Best.Name, err)
+				}
+			}
+		}
+	}
+}

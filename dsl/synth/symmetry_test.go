@@ -1,0 +1,44 @@
+package synth
+
+import (
+	"testing"
+)
+
+// Ranks of the example topologies are all alike, but for the broken pair; and what is left of the symmetry when rank 0
+// stays is as large as it should be.
+func TestSymmetry(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		ranks, pairs int // orbits
+	}{
+		{"ring-6", 1, 3}, {"pcie-8", 1, 2}, {"broken-nvlink", 2, 4}, {"dgx-h100x2", 1, 3}, {"dgx-h100x4", 1, 3},
+		{"dgx-h100x16", 1, 3},
+	} {
+		g := example(t, c.name)
+		s := newSymmetry(g)
+		n := g.Ranks()
+		ranks, pairs := newOrbits(n), newOrbits(n*n)
+		for _, p := range s.generators {
+			ranks.joinAll(p)
+			for a := range n {
+				for b := range n {
+					pairs.join(a*n+b, p[a]*n+p[b])
+				}
+			}
+		}
+		count := func(o *orbits, is func(x int) bool) (k int) {
+			for x := range o.parent {
+				if o.of(x) == x && is(x) {
+					k++
+				}
+			}
+			return k
+		}
+		r := count(ranks, func(int) bool { return true })
+		p := count(pairs, func(x int) bool { return x/n != x%n })
+		if r != c.ranks || p != c.pairs {
+			t.Errorf("%s: %d orbits of ranks and %d of pairs, want %d and %d; %d generators", c.name, r, p, c.ranks, c.pairs,
+				len(s.generators))
+		}
+	}
+}

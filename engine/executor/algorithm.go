@@ -1,0 +1,113 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/plan"
+)
+
+// Builder is the collective.Builder of an execution plan: it makes the plan an algorithm of a communicator. All plans
+// of a communicator share an Executor.
+type Builder struct {
+	Plan    *plan.Plan
+	Options []Option
+	Tags    map[string]uint64
+	// Executor is the communicator's executor. If it is nil, Build creates one for this plan alone.
+	Executor *Executor
+}
+
+var _ collective.Builder = (*Builder)(nil)
+
+// planAlgorithm implements collective.Algorithm for a loaded plan.
+type planAlgorithm struct {
+	x          *ExecutionPlan
+	collective collective.Collective
+	tags       map[string]uint64
+	owned      bool // whether Close closes the executor
+}
+
+// collectives maps plan collectives to request collectives. A plan for any other collective can be executed but not
+// selected.
+var collectives = map[plan.Collective]collective.Collective{
+	plan.AllReduce: collective.AllReduce, plan.AllGather: collective.AllGather,
+	plan.ReduceScatter: collective.ReduceScatter,
+	plan.AllToAll:      collective.AllToAll, plan.Broadcast: collective.Broadcast, plan.Reduce: collective.Reduce,
+}
+
+// Build loads the plan. It is collective.
+func (b *Builder) Build(ctx context.Context, env collective.Environment) (collective.Algorithm, error) {
+	c, ok := collectives[b.Plan.Collective]
+	if !ok {
+		return nil, fmt.Errorf("%w: a plan for %q cannot be selected by a request", collective.ErrUnsupported,
+			b.Plan.Collective)
+	}
+	e := b.Executor
+	if e == nil {
+		var err error
+		if e, err = New(Config{Bootstrap: env.Bootstrap, Device: env.Device, OpTimeout: env.OpTimeout,
+			StallWarning: env.StallWarning, OnFailure: env.Fail}); err != nil {
+			return nil, err
+		}
+	}
+	x, err := e.Load(ctx, b.Plan, b.Options...)
+	if err != nil {
+		if b.Executor == nil {
+			_ = e.Close()
+		}
+		return nil, err
+	}
+	return &planAlgorithm{x: x, collective: c, tags: maps.Clone(b.Tags), owned: b.Executor == nil}, nil
+}
+
+func (a *planAlgorithm) Name() string                      { return a.x.plan.Name }
+func (a *planAlgorithm) Collective() collective.Collective { return a.collective }
+func (a *planAlgorithm) Tags() map[string]uint64           { return maps.Clone(a.tags) }
+func (a *planAlgorithm) MessageRange() (least, most uint64) {
+	return max(1, a.x.plan.MinSize), a.x.plan.MaxSize
+}
+
+// Constraint returns the world size: a plan is for a fixed number of ranks.
+func (a *planAlgorithm) Constraint() collective.Constraint {
+	return collective.Constraint{WorldSize: len(a.x.plan.GPUs)}
+}
+
+// BufferMode returns AnyBuffers: the executor copies where the plan's buffer mode differs from the caller's.
+func (a *planAlgorithm) BufferMode() collective.BufferMode { return collective.AnyBuffers }
+
+func (a *planAlgorithm) Accepts(r *collective.Request) error {
+	if (r.Collective == collective.Broadcast || r.Collective == collective.Reduce) && r.Root != a.x.plan.Root {
+		return invalid("the plan's root is rank %d", a.x.plan.Root)
+	}
+	return a.x.Takes(r.MessageBytes(len(a.x.plan.GPUs)), r.Type, r.Op)
+}
+
+func (a *planAlgorithm) Run(ctx context.Context, seq uint64, r *collective.Request) error {
+	return a.x.Execute(ctx, Args{Send: r.Send, Recv: r.Recv, Message: r.MessageBytes(len(a.x.plan.GPUs)), Type: r.Type,
+		Op:     r.Op,
+		Scalar: r.Scalar, ScalarPtr: r.ScalarPtr, Stream: r.Stream, Seq: seq})
+}
+
+// Register calls Executor.Register on the executor that the communicator's plans share. Benchmarks and callers with
+// long-lived buffers use it.
+func (a *planAlgorithm) Register(ctx context.Context, p device.Ptr) error {
+	return a.x.e.Register(ctx, p)
+}
+
+func (a *planAlgorithm) Abort(cause error) { a.x.e.Abort(cause) }
+
+func (a *planAlgorithm) Close() error {
+	if a.owned {
+		return a.x.e.Close()
+	}
+	return nil
+}
+
+// Selectable reports whether requests can select the plan's collective.
+func Selectable(p *plan.Plan) bool {
+	_, ok := collectives[p.Collective]
+	return ok
+}

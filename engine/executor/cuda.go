@@ -1,0 +1,363 @@
+package executor
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/share"
+)
+
+// A launch on a GPU:
+//
+//  1. order     after the plan's previous launch, or the communicator's previous operation
+//  2. place     use the caller's buffers if they are in registered memory; otherwise use the staging region and copy to
+//     it on the stream
+//  3. fill      set addresses, sizes, and where this rank's buffers are; the epoch is in device memory, so that a
+//     launch can be captured and replayed
+//  4. launch    one CUDA block for each thread block of the plan
+//  5. after     scale an average, copy staged output to the caller's buffer, mark the end
+//
+// Nothing here waits for the GPU or for a peer. Staging and scratch grow earlier, in Execute, and never while a stream
+// is captured.
+
+// abortWords mirrors AbortBlock of kernels/include/goccl/abort.cuh.
+type abortWords struct {
+	abort, reported     atomic.Uint32
+	spinLimitNs, detail atomic.Uint64
+	peer, op            atomic.Uint32
+	_                   [32]byte
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(abortWords{})-64]
+
+const (
+	statusAborted = 1
+	statusTimeout = 0xffff0001
+	statusInvalid = 0xffff0002
+	waitPacket    = 2
+	unknownPeer   = 0xffffffff
+)
+
+// cudaEngine runs a plan on a GPU.
+type cudaEngine struct {
+	x       *ExecutionPlan
+	u       *gpu
+	program *gpuProgram
+	layout  gpuState
+	state   device.Allocation
+	control *share.Arena
+	scratch *share.Arena
+	staging *share.Arena
+	staged  int64
+	halves  int64 // offset of output in the staging region
+	retired []*share.Arena
+
+	private  device.Allocation // staging when peers touch neither input nor output
+	outgrown []device.Allocation
+	abort    *cuda.HostMemory
+	words    *abortWords
+	args     *gpuArgs // constant fields are set once; C reads it, so it holds no Go pointers
+	quick    *gpuQuickArgs
+	known    int // number of regions in the kernel's table
+
+	order *cuda.Order   // the plan's own, unless the executor has one
+	seq   atomic.Uint64 // of the latest launch
+}
+
+func newCUDAEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
+	e := x.e
+	if e.gpu == nil {
+		u, err := openGPU(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		e.gpu = u
+	}
+	h := &cudaEngine{x: x, u: e.gpu, args: new(gpuArgs), quick: new(gpuQuickArgs)}
+	if err := h.open(ctx); err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
+}
+
+func (h *cudaEngine) open(ctx context.Context) error {
+	x, dev := h.x, h.u.dev
+	var err error
+	h.program = x.encoded
+	p := dev.Properties()
+	if most := p.SMs / h.u.sharing; h.program.blocks > most {
+		return fmt.Errorf("%w: %d thread blocks; the GPU runs %d at once", collective.ErrUnsupported, h.program.blocks, most)
+	}
+	g := &x.plan.GPUs[x.e.rank]
+	h.layout = newGPUState(x.program, len(g.Semaphores), h.program)
+	if h.state, err = dev.Alloc(h.layout.size); err != nil {
+		return err
+	}
+	start := make([]byte, h.layout.size)
+	for i, s := range g.Semaphores {
+		binary.LittleEndian.PutUint32(start[h.layout.semaphores+8*int64(i):], uint32(s.InitValue))
+	}
+	copy(start[h.layout.program:], h.program.bytes)
+	if err := dev.CopyIn(h.state.Ptr(), start); err != nil {
+		return err
+	}
+	if h.abort, err = dev.HostAlloc(4096); err != nil {
+		return err
+	}
+	h.words = (*abortWords)(h.abort.Pointer())
+	h.words.spinLimitNs.Store(uint64(max(0, x.e.timeout)))
+	if h.order = x.e.order; h.order == nil {
+		if h.order, err = dev.NewOrder(0, cuda.OrderedGraphs); err != nil {
+			return err
+		}
+	}
+	if h.control, err = share.NewArena(ctx, x.e.boot, dev,
+		gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
+		return err
+	}
+	a := h.args
+	for r := range x.e.size {
+		a.rank[r].control = uint64(h.control.Ptr[r])
+	}
+	s := uint64(h.state.Ptr())
+	a.barriers, a.semaphores = s+uint64(h.layout.barriers), s+uint64(h.layout.semaphores)
+	a.expected, a.peers, a.regions = s+uint64(h.layout.expected), s+uint64(h.layout.peers), s+uint64(h.layout.regions)
+	a.program, a.abort = s+uint64(h.layout.program), uint64(h.abort.Ptr())
+	a.self, a.nranks, a.stride = uint32(x.e.rank), uint32(x.e.size), uint32(h.program.stride)
+	if h.program.stride <= gpuShared {
+		a.shared = 1
+	}
+	if x.program.touched != [2]bool{} {
+		a.publish = 1
+	}
+	a.shift = uint32(bits.TrailingZeros64(uint64(x.plan.Alignment)))
+	h.quick.program, h.quick.abort, h.quick.self, h.quick.stride, h.quick.shift = a.program, a.abort, a.self, a.stride,
+		a.shift
+	return h.learn()
+}
+
+func (h *cudaEngine) launch(l *launch) error {
+	s, ok := l.Stream.(*cuda.Stream)
+	if !ok {
+		return invalid("the stream is no stream of a CUDA device")
+	}
+	if err := h.order.Enter(s); err != nil {
+		return err
+	}
+	return errors.Join(h.enqueue(l, s), h.order.Leave(s)) // leave the order also when enqueue has failed half-way
+}
+
+func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
+	x, a := h.x, h.args
+	h.seq.Store(l.Seq)
+	var regions [2]int
+	var offsets [2]int64
+	reachable := [2]bool{true, true}
+	for k, p := range [2]device.Ptr{l.Send, l.Recv} {
+		if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && l.owns[k] {
+			_, _, reachable[k] = h.region(p, l.sizes[k])
+		}
+	}
+	rewrite := l.Op == datatype.PreMulSum && l.owns[0]
+	p := x.place(l, reachable, rewrite)
+	inAt, outAt := l.layout.Together(x.e.rank)
+	if p.stageIn || p.stageOut {
+		base, half, err := h.stagingOf(l)
+		if err != nil {
+			return err
+		}
+		switch {
+		case x.plan.InPlace:
+			p.input, p.output = base.Add(inAt), base.Add(outAt)
+		default:
+			if p.stageIn {
+				p.input = base
+			}
+			if p.stageOut {
+				p.output = base.Add(half)
+			}
+		}
+	}
+	if p.moveIn && p.input != l.Send {
+		if err := s.Copy(p.input, l.Send, l.sizes[0]); err != nil {
+			return err
+		}
+	}
+	if rewrite {
+		if err := h.rescale(s, p.input, l.sizes[0], l, 0); err != nil {
+			return err
+		}
+	}
+	a.publish = 0
+	for k, q := range [2]device.Ptr{p.input, p.output} {
+		regions[k] = gpuRegions // none
+		size := [2]int64{p.inSize, p.outSize}[k]
+		if !x.program.touched[k] || size == 0 || q == 0 {
+			continue
+		}
+		if h.staging != nil {
+			if base := h.staging.Ptr[x.e.rank]; q >= base && q < base.Add(h.staged) {
+				regions[k], offsets[k] = 0, int64(q-base)
+				continue
+			}
+		}
+		r, off, ok := h.region(q, size)
+		if !ok {
+			return fmt.Errorf("%w: a buffer that peers touch is neither registered nor staged", collective.ErrInvalidUsage)
+		}
+		regions[k], offsets[k] = r, off
+	}
+	if x.program.touched != [2]bool{} {
+		a.publish = 1
+	}
+	for k := range 2 {
+		a.region[k], a.offset[k] = uint32(regions[k]), uint64(offsets[k])
+	}
+	a.buffer = [2]uint64{uint64(p.input), uint64(p.output)}
+	a.block, a.chunk, a.period = uint64(l.layout.Block), uint64(l.layout.Chunk), uint32(l.layout.Period)
+	a.linear = 0
+	if l.layout.Even() {
+		a.linear = 1
+	}
+	a.op = uint32(l.Op)
+	if l.Op > datatype.Min {
+		a.op = uint32(datatype.Sum)
+	}
+	a.signature = signature32(&l.Args)
+	for r := range x.e.size {
+		a.rank[r].size = [2]uint64{uint64(l.layout.Size(r, plan.Input)), uint64(l.layout.Size(r, plan.Output))}
+	}
+	a.rank[x.e.rank].size = [2]uint64{uint64(p.inSize), uint64(p.outSize)}
+	if h.program.blocks > 0 {
+		cfg := cuda.Launch1D(h.program.blocks, h.threads(l), 0)
+		if a.shared != 0 {
+			cfg.Shared = a.stride
+		}
+		quick := h.program.quick && a.linear != 0 && a.op == uint32(datatype.Sum) &&
+			(a.buffer[0]|a.buffer[1]|a.chunk|1<<a.shift)&7 == 0 && int64(h.program.chunks)*l.layout.Chunk <= 1<<32
+		if l.Type.Unsigned() {
+			a.op |= gpuUnsigned
+		}
+		a.bulk = 0
+		if !quick && h.u.bulk && int64(h.program.copies)*l.layout.Chunk >= gpuBulkBytes {
+			a.bulk = max(128, (cfg.Shared+127)&^127)
+			cfg.Shared = a.bulk + gpuBulk
+		}
+		f, params := h.u.execute[l.Type], raw(a)
+		if quick {
+			q := h.quick
+			q.buffer, q.size, q.chunk = a.buffer, a.rank[x.e.rank].size, a.chunk
+			f, params = h.u.quick[l.Type], raw(q)
+		}
+		if err := s.LaunchRaw(f, &cfg, params); err != nil {
+			return err
+		}
+	}
+	if l.Op == datatype.Avg && l.owns[1] && x.reduction.some {
+		if err := h.rescale(s, p.output, l.sizes[1], l, uint32(x.e.size)); err != nil {
+			return err
+		}
+	}
+	if p.moveOut && p.output != l.Recv {
+		return s.Copy(l.Recv, p.output, l.sizes[1])
+	}
+	return nil
+}
+
+// threads returns the block size: a thread for each vector of the largest operand, up to the plan's limit.
+func (h *cudaEngine) threads(l *launch) int {
+	unit := int64(16)
+	if h.x.plan.Protocol == plan.LL {
+		unit = 8
+	}
+	need := (int64(h.program.chunks)*l.layout.Chunk + unit - 1) / unit
+	most := int64(min(h.x.plan.ThreadsPerBlock, gpuThreads))
+	return int(max(32, min((need+31)&^31, most)))
+}
+
+// rescale divides by n. If n is 0, it multiplies by the launch's scalar.
+func (h *cudaEngine) rescale(s *cuda.Stream, p device.Ptr, bytes int64, l *launch, n uint32) error {
+	var args cuda.Args
+	args.Ptr(p).Ptr(p).Uint64(uint64(bytes)).Uint64(binary.LittleEndian.Uint64(l.Scalar[:])).Ptr(l.ScalarPtr).Uint32(n)
+	blocks := int(max(1, min(64, (bytes/16+gpuThreads-1)/gpuThreads)))
+	return s.Launch(h.u.scale[l.Type], cuda.Launch1D(blocks, gpuThreads, 0), &args)
+}
+
+func signature32(a *Args) uint32 {
+	v := signature(a)
+	return uint32(v ^ v>>32)
+}
+
+// report returns the error of a wait that timed out on the GPU, or of an access that the kernel rejected, or nil.
+func (h *cudaEngine) report() error {
+	status := h.words.reported.Load()
+	if status != statusTimeout && status != statusInvalid {
+		return nil
+	}
+	detail, peer := h.words.detail.Load(), int(h.words.peer.Load())
+	if uint32(peer) == unknownPeer {
+		peer = -1
+	}
+	where := "in the plan"
+	if b, pc := int(detail>>32), int(uint32(detail)); b < len(h.program.where) && pc < len(h.program.where[b]) {
+		in := h.program.where[b][pc]
+		where = fmt.Sprintf("at %v (%s)", in.pos, in.op.Name)
+		if h.words.op.Load() == waitPacket && len(in.moves) > 0 {
+			srcs := in.moves[0].Src
+			peer = writer(h.x.plan, srcs[min(max(0, peer), len(srcs)-1)])
+		}
+	}
+	seq := h.seq.Load()
+	if status == statusInvalid {
+		if peer >= 0 {
+			return h.x.fail(seq, peer, mismatch("rank %d executes the plan with another message size, type or operator (%s)",
+				peer, where))
+		}
+		return h.x.fail(seq, -1, invalid("an access outside of the buffers %s", where))
+	}
+	return h.x.fail(seq, peer, fmt.Errorf("%w: after %v still waiting %s", collective.ErrTimeout, h.x.e.timeout, where))
+}
+
+func (h *cudaEngine) wake() { h.words.abort.CompareAndSwap(0, statusAborted) }
+
+func (h *cudaEngine) close() error {
+	var errs []error
+	if h.words != nil {
+		h.wake()
+	}
+	if h.order != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		err := h.order.Wait(ctx)
+		cancel()
+		if err != nil {
+			return err // the GPU may still use the memory, so it is not freed
+		}
+	}
+	for _, w := range append(h.retired, h.scratch, h.staging, h.control) {
+		if w != nil {
+			errs = append(errs, w.Close())
+		}
+	}
+	for _, a := range append(h.outgrown, h.private, h.state) {
+		if a != nil {
+			errs = append(errs, a.Close())
+		}
+	}
+	if h.abort != nil {
+		errs = append(errs, h.abort.Close())
+	}
+	if h.order != nil && h.order != h.x.e.order {
+		errs = append(errs, h.order.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,279 @@
+package executor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/plan"
+)
+
+// gpuProgram is a rank's program as the kernel reads it: stride bytes for each block.
+type gpuProgram struct {
+	bytes  []byte
+	stride int
+	blocks int
+	where  [][]*instr // by block: the plan's op behind each of the kernel's ops
+	chunks int        // of the largest operand
+	copies int        // of the largest plain copy from one place to one place
+	quick  bool       // only nops and static ops, so the quick kernel can run it
+}
+
+// encode translates prog. period is the number of chunks in a block of the message.
+func encode(prog *program, period int) (*gpuProgram, error) {
+	g := &gpuProgram{blocks: len(prog.blocks), quick: true}
+	var all [][]byte
+	for b := range prog.blocks {
+		e := gpuEncoder{prog: prog, period: uint32(max(1, period)), g: g}
+		if err := e.block(prog.blocks[b]); err != nil {
+			return nil, err
+		}
+		data := e.bytes()
+		all = append(all, data)
+		g.where = append(g.where, e.where)
+		g.stride = max(g.stride, len(data))
+	}
+	g.stride = max(16, g.stride)
+	g.quick = g.quick && g.stride <= gpuShared
+	for _, data := range all {
+		g.bytes = append(append(g.bytes, data...), make([]byte, g.stride-len(data))...)
+	}
+	return g, nil
+}
+
+type gpuEncoder struct {
+	prog   *program
+	period uint32
+	g      *gpuProgram
+	ops    []gpuOp
+	items  []gpuItem
+	where  []*instr
+}
+
+func (e *gpuEncoder) block(list []instr) error {
+	at := make([]int, len(list)+1) // index of the first kernel op of each op of the plan
+	entry := true
+	for i := range list {
+		at[i] = len(e.ops)
+		in := &list[i]
+		if err := e.instr(in, entry); err != nil {
+			return err
+		}
+		entry = entry && in.opens
+	}
+	at[len(list)] = len(e.ops)
+	for i := range e.ops {
+		if c := e.where[i].code; c == plan.CodeLoop || c == plan.CodeEndLoop {
+			e.ops[i].to = uint32(at[e.ops[i].to])
+		}
+	}
+	return nil
+}
+
+func (e *gpuEncoder) add(in *instr, o gpuOp) {
+	if in.inner {
+		o.flags |= gpuInner
+	}
+	e.g.quick = e.g.quick && (o.code == uint8(plan.CodeNop) || o.flags&gpuStatic != 0 &&
+		(o.reduction == gpuCallersOp || o.reduction == uint8(datatype.Sum)))
+	e.ops = append(e.ops, o)
+	e.where = append(e.where, in)
+}
+
+func (e *gpuEncoder) entries(n int, item func(i int) gpuItem) gpuOp {
+	o := gpuOp{first: uint32(len(e.items)), count: uint32(n)}
+	for i := range n {
+		e.items = append(e.items, item(i))
+	}
+	return o
+}
+
+func (e *gpuEncoder) links(in *instr) gpuOp {
+	return e.entries(len(in.links), func(i int) gpuItem {
+		l := in.links[i]
+		return gpuItem{a: [2]uint8{uint8(e.prog.peer[l])}, index: uint32(l), block: uint32(max(0, e.prog.pair[l]))}
+	})
+}
+
+func (e *gpuEncoder) instr(in *instr, entry bool) error {
+	port := in.op.ChannelType == plan.PortChannel
+	var o gpuOp
+	switch in.code {
+	case plan.CodeBarrier:
+		o = e.entries(1, func(int) gpuItem { return gpuItem{index: uint32(in.op.BarrierID)} })
+		o.count = uint32(in.op.NumThreadBlocks)
+	case plan.CodeSignal, plan.CodeWait:
+		o = e.links(in)
+		if in.code == plan.CodeSignal && in.opens && entry {
+			o.flags |= gpuRelaxed
+		}
+	case plan.CodeAcquire, plan.CodeRelease:
+		o = e.entries(len(in.op.SemaphoreIDs), func(i int) gpuItem { return gpuItem{index: uint32(in.op.SemaphoreIDs[i])} })
+	case plan.CodeLoop:
+		o.chunks, o.unit, o.to = uint32(in.op.NumChunks), uint64(in.op.UnitSize), uint32(in.to)
+	case plan.CodeEndLoop:
+		o.to = uint32(in.to)
+	case plan.CodeData:
+		return e.data(in, port)
+	}
+	o.code = uint8(in.kernel)
+	if port && in.code != plan.CodeWait { // all threads of the block do the transfers, before this op
+		o.flags |= gpuMeet
+	}
+	e.add(in, o)
+	return nil
+}
+
+// gpuOperands is the maximum number of sources, and of destinations, of a kernel op.
+const gpuOperands = 8
+
+// data encodes an op for every move. Copies of one source become one op; a move with too many operands becomes several.
+func (e *gpuEncoder) data(in *instr, port bool) error {
+	meet := uint8(0)
+	if port {
+		meet = gpuMeet
+	}
+	for i := 0; i < len(in.moves); {
+		m := &in.moves[i]
+		dst := slices.Clone(m.Dst)
+		k := i + 1
+		for ; k < len(in.moves) && len(m.Src) == 1 && len(in.moves[k].Src) == 1 && in.moves[k].Src[0] == m.Src[0]; k++ {
+			dst = append(dst, in.moves[k].Dst...)
+		}
+		if err := e.split(in, m.Src, dst, meet); err != nil {
+			return err
+		}
+		meet = 0
+		i = k
+	}
+	if in.signal {
+		o := e.links(in)
+		o.code, o.flags = uint8(plan.CodeSignal), gpuMeet
+		e.add(in, o)
+	}
+	return nil
+}
+
+// split encodes one move as several ops. A long reduction accumulates in its first destination, part by part: every
+// thread reads back only bytes that it wrote itself. A later part must not read any of these bytes as a source. A copy,
+// or a completed reduction, writes the destinations part by part.
+func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error {
+	if len(src) > gpuOperands {
+		acc := e.prog.plan.Memory(dst[0])
+		overwritten := slices.ContainsFunc(src[gpuOperands:], func(pl plan.Place) bool {
+			later := e.prog.plan.Memory(pl)
+			return overlap(&acc, &later)
+		})
+		if acc.Plane == plan.PacketPlane || overwritten {
+			return fmt.Errorf("%w: %v (%s): a reduction of %d sources into one of those behind the first %d, or into "+
+				"packets; GPUs add up %d at a time: name that source first, or reduce in several ops",
+				collective.ErrUnsupported, in.pos, in.op.Name, len(src), gpuOperands, gpuOperands)
+		}
+	}
+	for len(src) > gpuOperands {
+		acc := dst[0]
+		if err := e.move(in, src[:gpuOperands], dst[:1], flags); err != nil {
+			return err
+		}
+		src = append([]plan.Place{acc}, src[gpuOperands:]...)
+		flags = 0
+	}
+	for len(dst) > gpuOperands && len(src) > 1 {
+		if dst[0].Plane == plan.PacketPlane {
+			return fmt.Errorf("%w: %v (%s): a reduction to %d destinations; GPUs take %d", collective.ErrUnsupported, in.pos,
+				in.op.Name, len(dst), gpuOperands)
+		}
+		if err := e.move(in, src, dst[:1], flags); err != nil {
+			return err
+		}
+		src, dst, flags = dst[:1], dst[1:], 0
+	}
+	for len(dst) > 0 {
+		n := min(len(dst), gpuOperands)
+		if err := e.move(in, src, dst[:n], flags); err != nil {
+			return err
+		}
+		dst, flags = dst[n:], 0
+	}
+	return nil
+}
+
+func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
+	o := gpuOp{code: uint8(in.kernel), flags: flags, sources: uint16(len(src)), destinations: uint16(len(dst)),
+		first: uint32(len(e.items)),
+		count: uint32(src[0].Size), reduction: gpuCallersOp}
+	if in.fixed {
+		o.reduction = uint8(in.op.ReduceOp.Or(datatype.Sum))
+	}
+	if in.raw {
+		o.flags |= gpuRaw
+	}
+	if s := in.op.Slice; s.Count > 1 {
+		o.slice, o.slices = uint16(s.Index), uint16(s.Count)
+	}
+	e.g.chunks = max(e.g.chunks, src[0].Size)
+	first, own := len(e.items), true
+	for k, side := range [2][]plan.Place{src, dst} {
+		for i, pl := range side {
+			if pl.Rank >= gpuRanks {
+				return fmt.Errorf("%w: rank %d; plans on GPUs have up to %d ranks", collective.ErrUnsupported, pl.Rank, gpuRanks)
+			}
+			if pl.Plane == plan.PacketPlane {
+				o.flags |= gpuPackets
+				o.chunks |= 1 << (16*k + i)
+			}
+			if pl.Plane <= plan.OutputPlane && pl.Rank != e.prog.rank {
+				o.io |= 1 << pl.Rank
+			}
+			own = own && (pl.Plane == plan.PacketPlane || pl.Rank == e.prog.rank)
+			at := uint32(pl.Index)
+			e.items = append(e.items, gpuItem{a: [2]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: at, block: at / e.period,
+				within: at % e.period})
+		}
+	}
+	if in.kernel == plan.CodeData && o.flags&gpuRaw == 0 && !in.inner && own && o.count <= math.MaxUint16 {
+		o.flags |= gpuStatic
+		for i := range e.items[first:] {
+			e.items[first+i].chunks = uint16(o.count)
+		}
+	}
+	if o.flags&gpuPackets == 0 && len(src) == 1 && len(dst) == 1 {
+		e.g.copies = max(e.g.copies, src[0].Size)
+	}
+	e.add(in, o)
+	return nil
+}
+
+func (e *gpuEncoder) bytes() []byte {
+	h := gpuHeader{ops: uint32(len(e.ops)), items: uint32(16 + 48*len(e.ops)), count: uint32(len(e.items))}
+	out := append([]byte(nil), raw(&h)...)
+	for i := range e.ops {
+		out = append(out, raw(&e.ops[i])...)
+	}
+	for i := range e.items {
+		out = append(out, raw(&e.items[i])...)
+	}
+	return out
+}
+
+// gpuState is the state in GPU memory that persists between launches, as offsets in one allocation.
+type gpuState struct{ barriers, semaphores, expected, peers, regions, program, size int64 }
+
+func newGPUState(prog *program, semaphores int, g *gpuProgram) (s gpuState) {
+	at := int64(0)
+	take := func(n int64) int64 {
+		p := at
+		at += (n + 63) &^ 63
+		return p
+	}
+	s.barriers = take(16 * int64(prog.barriers))
+	s.semaphores = take(8 * int64(semaphores))
+	s.expected = take(8 * int64(prog.links))
+	s.peers = take(int64(g.blocks) * gpuRanks * 16)
+	s.regions = take(gpuRanks * gpuRegions * 8)
+	s.program = take(int64(len(g.bytes)))
+	s.size = at
+	return s
+}

@@ -1,0 +1,141 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/plan"
+)
+
+// Args describes one execution of a plan by one rank. All ranks give the same Message, Type and Op.
+type Args struct {
+	// Send and Recv are this rank's input and output; 0 where the collective gives the rank none. They may be the same
+	// memory, as NCCL defines in-place for the collective, whether or not the plan is in place.
+	Send, Recv device.Ptr
+	// Message is the size in bytes, as in plan.Plan.MinSize: input bytes, but output bytes for an all-gather.
+	Message uint64
+	Type    datatype.Type
+	Op      datatype.Op
+	// Scalar is the factor of datatype.PreMulSum; see collective.Request.
+	Scalar    [8]byte
+	ScalarPtr device.Ptr
+	Stream    device.Stream
+	// Seq is the number of the operation, for errors.
+	Seq uint64
+}
+
+// launch is one run that is being enqueued.
+type launch struct {
+	Args
+	layout *layout
+	sizes  [2]int64 // of input and output
+	// owns reports whether this rank has an input and an output at all, whatever Send and Recv are: a broadcast reads
+	// input at the root only, and a reduce writes output at the root only.
+	owns   [2]bool
+	number uint64
+}
+
+// Execute enqueues one run. Every rank executes the same plans in the same order. The error is an *collective.Error.
+// The stream and Executor.Err report failures while the plan runs.
+func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
+	if err := x.e.Err(); err != nil {
+		return err
+	}
+	if a.Stream == nil || a.Stream.Device() == nil || a.Stream.Device().ID().Kind != x.e.dev.ID().Kind {
+		return x.fail(a.Seq, -1, invalid("a stream of the %v device is needed", x.e.dev.ID().Kind))
+	}
+	layout, err := x.takes(a.Message, a.Type, a.Op)
+	if err != nil {
+		return x.fail(a.Seq, -1, err)
+	}
+	a.Op = x.reduction.effective(a.Op)
+	if a.Message == 0 {
+		return nil
+	}
+	l := launch{Args: a, layout: layout, sizes: layout.sizes}
+	leaf := x.plan.Root != x.e.rank
+	l.owns = [2]bool{l.sizes[0] > 0 && a.Send != 0 && !(leaf && x.plan.Collective == plan.Broadcast),
+		l.sizes[1] > 0 && a.Recv != 0 && !(leaf && x.plan.Collective == plan.Reduce)}
+	if layout.Chunk > x.capacity {
+		if err := x.grow(ctx, layout.Chunk); err != nil {
+			return err
+		}
+	}
+	if x.program.remote && !x.registered {
+		in, out := layout.largest[0], layout.largest[1]
+		if x.plan.InPlace {
+			in, out = max(in, out), 0
+		}
+		if err := x.engine.stage(ctx, in, out); err != nil {
+			return x.fail(a.Seq, -1, fmt.Errorf("staging buffers: %w", err))
+		}
+	}
+	if err := x.engine.launch(&l); err != nil {
+		var ae *collective.Error
+		if errors.As(err, &ae) {
+			return err
+		}
+		return x.fail(a.Seq, -1, fmt.Errorf("launch: %w", err))
+	}
+	return nil
+}
+
+// placement is where a launch's input and output are, and which copies to and from the caller's buffers this needs.
+type placement struct {
+	input, output     device.Ptr
+	inSize, outSize   int64
+	stageIn, stageOut bool // the launch uses the executor's memory
+	moveIn            bool // input is copied from the caller's buffer before
+	moveOut           bool // output is copied to the caller's buffer after
+}
+
+// place decides where the buffers are. reachable: the peers that need the caller's input (0) and output (1) can access
+// it. rewrite: the input is changed before the run (PreMulSum).
+//
+//	plan in place    input and output are one memory: the caller's output (or input, for a reduce-scatter whose
+//	                 caller works in place); the caller's input is copied into it first, unless it is there already
+//	plan not         input and output must not overlap: if the caller's do, input is copied to other memory first
+func (x *ExecutionPlan) place(l *launch, reachable [2]bool, rewrite bool) placement {
+	inAt, outAt := l.layout.Together(x.e.rank)
+	p := placement{inSize: l.sizes[0], outSize: l.sizes[1]}
+	if !l.owns[0] {
+		p.inSize = 0
+	}
+	if !l.owns[1] {
+		p.outSize = 0
+	}
+	together := l.owns[0] && l.owns[1] && l.Send+device.Ptr(outAt) == l.Recv+device.Ptr(inAt)
+	if !x.plan.InPlace {
+		p.input, p.output = l.Send, l.Recv
+		overlap := l.owns[0] && l.owns[1] && l.Send < l.Recv+device.Ptr(p.outSize) && l.Recv < l.Send+device.Ptr(p.inSize)
+		p.stageIn = p.inSize > 0 && (!reachable[0] || overlap || rewrite)
+		p.stageOut = p.outSize > 0 && !reachable[1]
+		p.moveIn, p.moveOut = p.stageIn, p.stageOut
+		return p
+	}
+	// One memory, of the larger size. If the caller may still need its input, the input must not be rewritten.
+	hasIn, hasOut := p.inSize > 0, p.outSize > 0
+	p.inSize, p.outSize = l.sizes[0], l.sizes[1]
+	keep := rewrite && (x.plan.Collective == plan.ReduceScatter || x.plan.Collective == plan.Reduce)
+	switch {
+	case keep:
+		p.stageIn, p.stageOut = true, true
+		p.moveIn, p.moveOut = hasIn, hasOut
+	case together && reachable[0] && reachable[1]:
+		p.input, p.output = l.Send, l.Recv
+	case l.owns[1] && reachable[0] && reachable[1] && p.outSize >= p.inSize:
+		p.output = l.Recv
+		p.input = l.Recv + device.Ptr(inAt)
+		p.moveIn = hasIn
+	case l.owns[0] && !l.owns[1] && reachable[0]: // nothing is written to output
+		p.input, p.output = l.Send, l.Send+device.Ptr(outAt)
+	default:
+		p.stageIn, p.stageOut = true, true
+		p.moveIn, p.moveOut = hasIn, hasOut
+	}
+	return p
+}

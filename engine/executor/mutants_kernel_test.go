@@ -1,0 +1,83 @@
+package executor
+
+import (
+	command "flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/internal/testutil/mutant"
+	"github.com/goccl/goccl/plan"
+)
+
+var (
+	mutants    = command.Int("mutants", 4, "mutants of each program and shape; those that pass the verifier run")
+	mutantSeed = command.Uint64("mutation-seed", 1, "which mutants")
+	mutantOnly = command.String("mutants-of", "", "the program to change; default: all")
+)
+
+// EachMutant calls f for the mutants of all programs that the verifier accepts, with sizes of messages
+// to run.
+func EachMutant(t *testing.T, shapes []programs.Options, f func(name string, q *plan.Plan, messages []uint64)) {
+	total := map[string]mutant.Tally{}
+	for _, spec := range programs.All() {
+		if *mutantOnly != "" && spec.Name != *mutantOnly {
+			continue
+		}
+		n := total[spec.Name]
+		for _, o := range shapes {
+			for _, inPlace := range []bool{false, true} {
+				o.InPlace = inPlace
+				if spec.Supports(o) != nil {
+					continue
+				}
+				p, err := spec.Build(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				name := fmt.Sprintf("%s/%d-%d-%v", spec.Name, o.Ranks, o.Instances, inPlace)
+				rng := rand.New(rand.NewPCG(*mutantSeed, uint64(len(name))))
+				n.Add(mutant.Accepted(name, p, *mutantSeed, *mutants, func(what string, q *plan.Plan, r *plan.Report) {
+					if !t.Failed() {
+						f(name+" ("+what+")", q, mutant.Messages(q, r, uint64(datatype.Float32.Size()), 2, 4096, rng))
+					}
+				}))
+			}
+		}
+		total[spec.Name] = n
+		if *mutants > 100 {
+			t.Logf("%-28s %7d mutants, %6d accepted, %6d of them different", spec.Name, n.Tried, n.Accepted, n.Distinct)
+		}
+	}
+	sum := mutant.Tally{}
+	for _, n := range total {
+		sum.Add(n)
+	}
+	t.Logf("%d mutants, %d accepted, %d of them different", sum.Tried, sum.Accepted, sum.Distinct)
+}
+
+// MutantShapes are the shapes of programs that are changed.
+func MutantShapes() []programs.Options {
+	return []programs.Options{{Ranks: 2, Instances: 1}, {Ranks: 3, Instances: 1}, {Ranks: 4, Hosts: 2, Instances: 1}}
+}
+
+// kernelMutants runs accepted mutants with the kernel's source.
+func kernelMutants(t *testing.T, program string) {
+	runs := 0
+	EachMutant(t, MutantShapes(), func(name string, q *plan.Plan, messages []uint64) {
+		op := datatype.Sum
+		if fixed, mixed := q.Operator(); mixed || fixed != plan.CallerOp {
+			op = fixed.Or(datatype.Sum)
+		}
+		for _, m := range messages {
+			c := emulation{plan: q, message: m, t: datatype.Float32, op: op, threads: 3, launches: 3}
+			if err := c.run(t, program); err != nil {
+				t.Errorf("%s, %d bytes: %v\n%s", name, m, err, q.Encode())
+			}
+			runs++
+		}
+	})
+	t.Logf("%d runs with the kernel's source: 0 wrong, 0 hung", runs)
+}

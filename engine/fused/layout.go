@@ -1,0 +1,34 @@
+package fused
+
+import "unsafe"
+
+// These mirror kernels/fused/args.cuh; a test compares the sizes.
+const (
+	maxRanks   = 16
+	areas      = 3
+	stateBytes = 128 // of a block
+
+	mostBlocks = 128
+	arenaBytes = 64 << 20 // at most, unless that is less than a block a rank
+)
+
+type kernelArgs struct {
+	ticket                                  uint64
+	window                                  [maxRanks]uint64
+	abort, states                           uint64
+	input, sum, residual, residualOut       uint64
+	weight, norm, quant, scale, scaleOut    uint64
+	bytes                                   uint64
+	slotBytes, rank, nranks, tokens, hidden uint32
+	quantisation, quantType, stage, divided uint32
+	average                                 uint32
+	epsilon                                 float32
+	first, end, slice                       uint32
+}
+
+func (a *kernelArgs) params() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))
+}
+
+// blockBytes is the part of a window that belongs to one block.
+func blockBytes(ranks int, slot int64) int64 { return areas * 2 * int64(ranks) * slot }

@@ -1,0 +1,24 @@
+package fused
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/goccl/goccl/kernels"
+)
+
+// The kernels have as many bytes of parameters as a launch gives them.
+func TestParameterSize(t *testing.T) {
+	image, err := kernels.Image("fused", 99, 0) // text
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Appendf(nil, "_param_0[%d]", unsafe.Sizeof(kernelArgs{}))
+	for _, name := range kernels.Names("fused") {
+		if !bytes.Contains(image, append([]byte(name), want...)) {
+			t.Errorf("%s has another number of bytes of parameters than %s", name, want)
+		}
+	}
+}

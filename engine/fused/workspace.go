@@ -1,0 +1,121 @@
+package fused
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/engine/nvlink"
+)
+
+// The algorithms of a Request: see the package's documentation.
+const (
+	OneShot = "one_shot"
+	TwoShot = "two_shot"
+	Apart   = "apart"
+)
+
+// Config configures a Workspace. It is the same on all ranks.
+type Config struct {
+	// RowBytes is the largest row that the kernels take; larger ones run apart. 0 is 16 KiB: 8,192 elements of 2 bytes.
+	RowBytes int64
+	// ScratchBytes is the size of the memory for sums that the caller does not want; 0 is 16 MiB. Larger requests run
+	// apart in pieces of it.
+	ScratchBytes int64
+}
+
+func (c *Config) fill() error {
+	if c.RowBytes == 0 {
+		c.RowBytes = 16 << 10
+	}
+	if c.ScratchBytes == 0 {
+		c.ScratchBytes = 16 << 20
+	}
+	const most = 4 * MaxHidden
+	if c.RowBytes < 0 || c.RowBytes > most || c.RowBytes%16 != 0 {
+		return bad("rows of %d bytes: want a multiple of 16 up to %d", c.RowBytes, most)
+	}
+	if c.ScratchBytes < most {
+		return bad("scratch of %d bytes: want at least a row of %d", c.ScratchBytes, most)
+	}
+	return nil
+}
+
+// Comm is what a Workspace needs of its communicator. Enqueue and Follow are those of its engine, which is given if it
+// is the engine of GPUs that reach each other.
+type Comm struct {
+	Rank, Size int
+	Bootstrap  bootstrap.Bootstrap
+	Device     device.Device
+	Engine     *nvlink.Engine
+	Enqueue    func(seq uint64, reqs []collective.Request) error
+	Follow     func(device.Stream) error
+}
+
+// Workspace is one rank's memory and kernels for fused all-reduces.
+type Workspace struct {
+	comm    Comm
+	cfg     Config
+	scratch device.Allocation
+	gpu     *gpu // nil: on the host device
+	tuned   table
+}
+
+// New makes a Workspace. It is collective.
+func New(ctx context.Context, comm Comm, cfg Config) (w *Workspace, err error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	w = &Workspace{comm: comm, cfg: cfg}
+	if w.scratch, err = comm.Device.Alloc(cfg.ScratchBytes); err != nil {
+		return nil, err
+	}
+	if dev, ok := comm.Device.(*cuda.Device); ok {
+		if w.gpu, err = newGPU(ctx, dev, comm.Engine, comm.Bootstrap, cfg); err != nil {
+			return nil, errors.Join(err, w.scratch.Close())
+		}
+	}
+	return w, nil
+}
+
+// Enqueue puts a valid request on its stream and does not wait for it.
+func (w *Workspace) Enqueue(seq uint64, r *Request) error {
+	if r.Tokens == 0 {
+		return nil
+	}
+	switch w.choose(r) {
+	case OneShot:
+		return w.gpu.packets(seq, r, oneShot, w.cfg.RowBytes, w.comm.Size)
+	case TwoShot:
+		return w.gpu.packets(seq, r, twoShot, w.cfg.RowBytes, w.comm.Size)
+	}
+	return w.apart(seq, r)
+}
+
+// choose returns the algorithm of a request: the one that it names, if the kernels can run it. Without a name it is the
+// one that Tune has found to be the fastest, and apart before.
+func (w *Workspace) choose(r *Request) string {
+	if w.gpu == nil || !w.gpu.takes(r, w.cfg) {
+		return Apart
+	}
+	name := r.Algorithm
+	if name == "" {
+		name = w.tuned.choose(r)
+	}
+	if name == OneShot && r.divides() {
+		return TwoShot
+	}
+	return name
+}
+
+// Close frees the workspace. Its work has ended or was aborted.
+func (w *Workspace) Close() error {
+	err := w.scratch.Close()
+	if w.gpu != nil {
+		err = errors.Join(err, w.gpu.close())
+	}
+	return err
+}

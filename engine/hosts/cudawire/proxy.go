@@ -1,0 +1,181 @@
+package cudawire
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/transport"
+)
+
+// How long the proxy at most polls without pause after it has found something or a phase was enqueued, and the pauses
+// between its looks after that: kernels may wait behind other work, and graphs launch kernels without a call.
+const (
+	mostSpin  = time.Millisecond
+	napFor    = 50 * time.Microsecond
+	longAfter = time.Second
+	longNap   = time.Millisecond
+)
+
+// serve is the proxy. It holds no lock: the links that it serves are an immutable list, which Connect replaces.
+//
+//  1. For each lane of each link: put what the kernels have posted, in the order of the slots, and send a credit for
+//     each half of a ring that they have taken. The acquire of the post makes the slot's bytes visible.
+//  2. If there was nothing, poll on for some time, then with pauses. Meanwhile take takes what arrives.
+//  3. If no kernel can post, look once more, since the last kernel may have posted after the last look, and wait for
+//     the next call of Run.
+func (w *Wire) serve() {
+	last, spinFor := time.Now(), mostSpin
+	if runtime.GOMAXPROCS(0) < 4 {
+		spinFor = mostSpin / 20
+	}
+	spin := func(now bool) {
+		if w.spins.Swap(now) != now && now {
+			signal(w.receive)
+		}
+	}
+	defer spin(false)
+	for polls := 0; ; polls++ {
+		moved := w.progress()
+		if w.stopped.Load() {
+			return
+		}
+		if moved {
+			last = time.Now()
+			continue
+		}
+		if polls%16 != 0 {
+			continue
+		}
+		idle := time.Since(last)
+		switch {
+		case w.kicked.Swap(false):
+			last = time.Now()
+		case idle < spinFor:
+			spin(true)
+			runtime.Gosched()
+		case w.quiet():
+			spin(false)
+			if w.progress() { // what the last kernel posted before it ended
+				last = time.Now()
+				continue
+			}
+			select {
+			case <-w.wake:
+			case <-w.stop:
+			}
+			last = time.Now()
+		case idle < longAfter:
+			spin(false)
+			nap(napFor)
+		default:
+			nap(longNap)
+		}
+	}
+}
+
+// take takes what arrives from the network while the proxy polls: a thread of its own, so that bytes are copied out of
+// the network and into it at the same time.
+func (w *Wire) take(port transport.Poller) {
+	for {
+		select {
+		case <-w.receive:
+		case <-w.stop:
+			return
+		}
+		port.Polling(1)
+		for w.spins.Load() {
+			port.Poll()
+			runtime.Gosched()
+		}
+		port.Polling(-1)
+	}
+}
+
+// signal wakes who waits for c, now or later.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// progress puts what kernels have posted, on all links.
+func (w *Wire) progress() (moved bool) {
+	for _, l := range *w.links.Load() {
+		moved = l.progress() || moved
+	}
+	return moved
+}
+
+// nap suspends the thread: a sleep of the Go runtime may take a millisecond longer.
+func nap(d time.Duration) {
+	t := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&t, nil)
+}
+
+// quiet reports whether no kernel runs or can be launched without a call: then no one posts.
+func (w *Wire) quiet() bool {
+	if w.captured.Load() {
+		return false
+	}
+	w.gate.RLock()
+	defer w.gate.RUnlock()
+	if w.freed {
+		return true
+	}
+	idle, err := w.ended()
+	return err == nil && idle && !w.kicked.Load()
+}
+
+// progress puts what is posted.
+func (l *link) progress() (moved bool) {
+	g := &l.w.geo
+	for lane := range g.lanes {
+		for {
+			k := l.put[lane]
+			slot := int64(k) % g.slots
+			v := l.post[lane*g.slots+slot].Load()
+			if uint32(v>>32) != uint32(k/uint64(g.slots)+1) {
+				break
+			}
+			at := (lane*g.slots + slot) * g.slotBytes
+			if n := int64(uint32(v)); n > g.slotBytes || !l.send(at, n, g.data(lane, slot)) {
+				return moved || l.full
+			}
+			l.put[lane]++
+			moved = true
+		}
+		for due := l.taken[lane].Load() / g.half(); l.credited[lane] < due; l.credited[lane]++ {
+			if !l.send(0, 0, g.credit(lane)) {
+				return moved || l.full
+			}
+			moved = true
+		}
+	}
+	return moved
+}
+
+// send puts n bytes of the rings. The peer has read a slot when its credit arrives, which is before the slot is used
+// again, so no one waits for the put's own completion.
+func (l *link) send(at, n int64, imm uint32) bool {
+	err := l.peer.Put(l.from, at, l.to, at, n, imm, l.done)
+	if err == nil {
+		return true
+	}
+	if l.full = errors.Is(err, transport.ErrQueueFull); l.full {
+		runtime.Gosched() // the next look tries again
+	} else {
+		l.w.lost(l.rank, err)
+	}
+	return false
+}
+
+// done is called by the network.
+func (l *link) done(err error) {
+	if err != nil {
+		l.w.lost(l.rank, err)
+	}
+}

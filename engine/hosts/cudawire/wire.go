@@ -1,0 +1,381 @@
+package cudawire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/engine/hosts/links"
+	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/transport"
+)
+
+// Config configures a Wire.
+type Config struct {
+	Bootstrap bootstrap.Bootstrap
+	// Device must be a *cuda.Device.
+	Device device.Device
+	Net    transport.Net
+	// NIC is the index of the adapter.
+	NIC int
+	// Timeout bounds the connection of a peer; OpTimeout bounds each wait of a kernel, 0: no bound.
+	Timeout, OpTimeout time.Duration
+	// StallWarning is the time after which a warning is logged for phases that have not ended; 0 disables it.
+	StallWarning time.Duration
+	// Name is the communicator's, for errors.
+	Name string
+	// Blocks is the largest number of blocks of a launch: kernels of other parts of the communicator run at the same time,
+	// and all blocks must be resident. 0 is no bound but the size of the GPU.
+	Blocks int
+	// Overlap lets small launches start before the previous kernel has ended: no other rank uses this GPU.
+	Overlap bool
+	// Graphs is that of cuda.Device.NewOrder.
+	Graphs cuda.GraphOrder
+	// OnFailure, if it is not nil, is called once, from any goroutine, when the wire fails by itself.
+	OnFailure func(error)
+
+	ended func() (bool, error) // tests have their own
+}
+
+// Wire implements wire.Wire for a GPU.
+type Wire struct {
+	cfg          Config
+	rank         int
+	geo          geometry
+	dev          *cuda.Device
+	host         *host.Device // registers page-locked memory
+	port         transport.Port
+	deviceMemory bool
+	overlap      bool
+
+	state   device.Allocation // links, counters, ticket: layout below
+	abort   *abortBlock
+	order   *cuda.Order
+	kernels *kernelTable
+	build   *builder
+	few     *fewArgs
+	blocks  int                                                                           // that the GPU holds at once
+	ended   func() (bool, error)                                                          // whether no kernel runs
+	start   func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error // tests have their own
+
+	conn    *links.Links
+	mu      sync.Mutex // guards changes of links
+	links   atomic.Pointer[[]*link]
+	by      []atomic.Pointer[link] // by rank
+	pending sync.Map               // rank → *link between Offer and Ready
+
+	kicked, captured, stopped atomic.Bool
+	spins                     atomic.Bool   // the proxy polls
+	receive                   chan struct{} // has an element when spins becomes true
+	wake                      chan struct{}
+	stop                      chan struct{}
+	tasks                     sync.WaitGroup
+
+	cause atomic.Pointer[error]
+	told  sync.Once
+	gate  sync.RWMutex // read-locked while the abort block and the order are used
+	freed bool         // guarded by gate
+	cut   bool         // guarded by gate: the result of Unfinished at that time
+	once  sync.Once
+}
+
+var (
+	_ wire.Wire    = (*Wire)(nil)
+	_ wire.InPlace = (*Wire)(nil)
+)
+
+// The state in device memory.
+func (w *Wire) linkAt(rank int) int64 { return int64(rank) * 64 }
+func (w *Wire) countersAt(rank int) int64 {
+	return w.linkAt(len(w.by)) + int64(rank)*w.geo.lanes*counterBytes
+}
+func (w *Wire) ticketAt() int64 { return (w.countersAt(len(w.by)) + 127) &^ 127 }
+
+// New makes a Wire without peers. It is not collective.
+func New(cfg Config) (*Wire, error) {
+	dev, ok := cfg.Device.(*cuda.Device)
+	if !ok {
+		return nil, fmt.Errorf("%w: %v is not a CUDA device", collective.ErrInvalidArgument, cfg.Device.ID())
+	}
+	most := 0
+	for _, h := range cfg.Bootstrap.Hosts() {
+		most = max(most, h)
+	}
+	n := cfg.Bootstrap.WorldSize()
+	w := &Wire{cfg: cfg, rank: cfg.Bootstrap.Rank(), geo: geometryOf(most + 1), dev: dev, few: new(fewArgs),
+		by:      make([]atomic.Pointer[link], n),
+		overlap: cfg.Overlap && dev.Properties().Major >= 9, blocks: residentBlocks * dev.Properties().SMs,
+		wake: make(chan struct{}, 1), receive: make(chan struct{}, 1), stop: make(chan struct{})}
+	if cfg.Blocks > 0 {
+		w.blocks = min(w.blocks, cfg.Blocks)
+	}
+	w.start = func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error {
+		return s.LaunchInOrder(f, cfg, params, w.order)
+	}
+	w.links.Store(new([]*link))
+	w.build = newBuilder(w.geo, w.rank, n)
+	if w.ended = cfg.ended; w.ended == nil {
+		w.ended = func() (bool, error) { return w.order.Idle() }
+	}
+	if err := w.load(); err != nil {
+		return nil, errors.Join(err, w.free())
+	}
+	w.conn = links.New(links.Config{Bootstrap: cfg.Bootstrap, Port: w.port, Timeout: cfg.Timeout, Offer: w.offer,
+		Ready: w.ready})
+	w.tasks.Go(w.serve)
+	w.tasks.Go(w.watch)
+	if p, ok := w.port.(transport.Poller); ok && runtime.GOMAXPROCS(0) >= 4 {
+		w.tasks.Go(func() { w.take(p) })
+	}
+	return w, nil
+}
+
+// load makes what the device and the network need.
+func (w *Wire) load() (err error) {
+	nics, err := w.cfg.Net.NICs()
+	if err != nil {
+		return err
+	}
+	if w.cfg.NIC >= len(nics) {
+		return fmt.Errorf("%w: adapter %d of %d", collective.ErrInvalidArgument, w.cfg.NIC, len(nics))
+	}
+	w.deviceMemory = nics[w.cfg.NIC].DeviceMem && w.dev.Properties().RDMA
+	if w.port, err = w.cfg.Net.Open(w.cfg.NIC); err != nil {
+		return err
+	}
+	if w.host, err = host.Open(0); err != nil {
+		return err
+	}
+	if w.kernels, err = loadKernels(w.dev); err != nil {
+		return err
+	}
+	if w.state, err = w.dev.Alloc(w.ticketAt() + 128); err != nil {
+		return err
+	}
+	if w.order, err = w.dev.NewOrder(w.state.Ptr().Add(w.ticketAt()), w.cfg.Graphs); err != nil {
+		return err
+	}
+	if w.abort, err = newAbortBlock(w.dev, w.cfg.OpTimeout); err != nil {
+		return err
+	}
+	h := &w.build.head
+	h.abort, h.links, h.rank = uint64(w.abort.mem.Ptr()), uint64(w.state.Ptr()), uint32(w.rank)
+	h.lanes, h.slots, h.slotBytes = uint32(w.geo.lanes), uint32(w.geo.slots), uint32(w.geo.slotBytes)
+	h.least = uint32(w.geo.least)
+	return nil
+}
+
+func (w *Wire) offer(peer int, p transport.Peer) ([]byte, error) {
+	l, err := w.newLink(peer, p)
+	if err != nil {
+		return nil, err
+	}
+	w.pending.Store(peer, l)
+	return l.offer(), nil
+}
+
+func (w *Wire) ready(peer int, _ transport.Peer, offer []byte) error {
+	x, _ := w.pending.LoadAndDelete(peer)
+	l := x.(*link)
+	err := l.accept(offer)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := append(append([]*link(nil), *w.links.Load()...), l)
+	w.links.Store(&list)
+	w.by[peer].Store(l)
+	return err
+}
+
+// Connect implements wire.Wire.
+func (w *Wire) Connect(ctx context.Context, peers []int) error {
+	missing := false
+	for _, p := range peers {
+		missing = missing || w.by[p].Load() == nil
+	}
+	if !missing {
+		return nil
+	}
+	err := w.conn.Connect(ctx, peers)
+	if err == nil {
+		return nil
+	}
+	e := &collective.Error{Comm: w.cfg.Name, Op: "connect", Rank: w.rank, Peer: -1, Err: collective.Kind(err)}
+	var le *links.Error
+	if errors.As(err, &le) {
+		e.Peer = le.Peer
+	}
+	return e
+}
+
+// Run implements wire.Wire.
+func (w *Wire) Run(s device.Stream, op wire.Op, p *wire.Phase) error {
+	stream, ok := s.(*cuda.Stream)
+	if !ok {
+		return fmt.Errorf("%w: the stream belongs to %v, the wire to %v", collective.ErrInvalidArgument, s.Device().ID(),
+			w.dev.ID())
+	}
+	if err := w.usable(p); err != nil {
+		return err
+	}
+	if p.Fill != nil {
+		return fmt.Errorf("%w: counts that are known when the phase runs", collective.ErrUnsupported)
+	}
+	w.abort.submitted(op)
+	w.build.tag = op.Tag
+	if !w.captured.Load() {
+		status, _, err := stream.CaptureStatus()
+		if err != nil {
+			return err
+		}
+		if status != cuda.CaptureNone {
+			w.captured.Store(true)
+		}
+	}
+	err := w.parts(p, func(p *wire.Phase) error {
+		if err := w.build.build(p); err != nil || w.build.tasks == 0 {
+			return err
+		}
+		return w.launch(stream)
+	})
+	w.kicked.Store(true)
+	signal(w.wake)
+	return err
+}
+
+// ReducesInPlace implements wire.InPlace.
+func (w *Wire) ReducesInPlace() bool { return true }
+
+// usable returns an error if the wire has failed, or a peer of the phase is not connected or is gone.
+func (w *Wire) usable(p *wire.Phase) error {
+	if err := w.Err(); err != nil {
+		return err
+	}
+	check := func(peer int) error {
+		l := w.by[peer].Load()
+		if l == nil {
+			return fmt.Errorf("%w: rank %d is not connected", collective.ErrInvalidUsage, peer)
+		}
+		select {
+		case <-l.peer.Failed():
+			return w.broken(l)
+		default:
+			return nil
+		}
+	}
+	for i := range p.Sends {
+		if err := check(p.Sends[i].Peer); err != nil {
+			return err
+		}
+	}
+	for i := range p.Recvs {
+		if err := check(p.Recvs[i].Peer); err != nil {
+			return err
+		}
+	}
+	if p.Counted != nil {
+		for _, q := range p.Counted.Peers {
+			if err := check(q); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range p.Reduces {
+		for _, q := range p.Reduces[i].Peers {
+			if q != w.rank {
+				if err := check(q); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Drain implements wire.Wire.
+func (w *Wire) Drain(ctx context.Context) error {
+	if err := w.order.Wait(ctx); err != nil {
+		return err
+	}
+	if w.abort.word.reported.Load() == 0 {
+		return nil
+	}
+	return w.Err()
+}
+
+// Unfinished implements wire.Wire. A kernel whose wait was ended reports that, also if a graph replayed it.
+func (w *Wire) Unfinished() bool {
+	w.gate.RLock()
+	defer w.gate.RUnlock()
+	if w.freed {
+		return w.cut
+	}
+	return w.unfinished()
+}
+
+// unfinished requires gate.
+func (w *Wire) unfinished() bool { return w.abort.word.reported.Load() != 0 || w.busy() }
+
+// Close implements wire.Wire.
+func (w *Wire) Close() error {
+	var err error
+	w.once.Do(func() {
+		w.Abort(&collective.Error{Comm: w.cfg.Name, Op: "communicator", Rank: w.rank, Peer: -1, Err: collective.ErrAborted})
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err = w.order.Wait(ctx); ctx.Err() != nil {
+			// The memory is leaked: unmapping memory that a kernel polls would end the process's work on the GPU.
+			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)
+			return
+		}
+		w.stopped.Store(true)
+		close(w.stop)
+		w.tasks.Wait()
+		w.gate.Lock()
+		w.cut, w.freed = w.unfinished(), true
+		w.gate.Unlock()
+		err = errors.Join(err, w.free())
+	})
+	return err
+}
+
+func (w *Wire) free() error {
+	var errs []error
+	if w.conn != nil {
+		errs = append(errs, w.conn.Close())
+	}
+	for _, l := range *w.links.Load() {
+		errs = append(errs, l.close())
+	}
+	w.pending.Range(func(_, l any) bool {
+		errs = append(errs, l.(*link).close())
+		return true
+	})
+	if w.kernels != nil && w.kernels.module != nil {
+		errs = append(errs, w.kernels.module.Close())
+	}
+	if w.abort != nil {
+		errs = append(errs, w.abort.mem.Close())
+	}
+	if w.order != nil {
+		errs = append(errs, w.order.Close())
+	}
+	if w.state != nil {
+		errs = append(errs, w.state.Close())
+	}
+	if w.port != nil {
+		errs = append(errs, w.port.Close())
+	}
+	if w.host != nil {
+		errs = append(errs, w.host.Close())
+	}
+	return errors.Join(errs...)
+}

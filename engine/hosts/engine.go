@@ -1,0 +1,311 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/engine/hosts/wire"
+)
+
+// Config configures an Engine.
+type Config struct {
+	// Bootstrap has ranks on at least two hosts.
+	Bootstrap bootstrap.Bootstrap
+	Device    device.Device
+	Name      string
+	// Local makes the engine of this host's ranks. It passes names, the numbers of the ranks in the communicator, to the
+	// engine's errors, and calls failed when a request of the engine has failed.
+	Local func(ctx context.Context, boot bootstrap.Bootstrap, names []int, failed func(error)) (collective.Engine, error)
+	// Wire makes the wire to other hosts. peers is the number of ranks that are connected at set-up.
+	Wire func(peers int, failed func(error)) (wire.Wire, error)
+	// Order makes work on a stream follow all earlier work of the engine.
+	Order Order
+	// Check, when not nil, is the engine's Check.
+	Check func(seq uint64, reqs []collective.Request) error
+	// Network names the network, for the log.
+	Network string
+	// OnFailure, when not nil, is called once when a request of this rank has failed for a reason that ranks of other
+	// hosts do not find out by themselves.
+	OnFailure func(cause error)
+}
+
+// Order is the order of the engine's work over all streams.
+type Order interface {
+	// Enter makes later work on s follow the engine's earlier work. The engine's next work must be on s.
+	Enter(s device.Stream) error
+	// Leave marks the end of the engine's work so far, on the stream of the latest Enter.
+	Leave(s device.Stream) error
+	// Forks reports whether work on lane can follow s and s then follow lane: a lane that is part of a capture of a graph
+	// can only do so in that capture.
+	Forks(s, lane device.Stream) (bool, error)
+	// Wait waits until all work so far has ended, or until ctx ends.
+	Wait(ctx context.Context) error
+	Close() error
+}
+
+// Engine runs the collectives of one rank.
+type Engine struct {
+	collective.Plain
+	*topology
+
+	name    string
+	dev     device.Device
+	boot    bootstrap.Bootstrap // of the ranks of this host
+	local   collective.Engine
+	wire    wire.Wire
+	order   Order
+	inPlace bool
+	lanes   [2]device.Stream // of the local engine and of the wire, for requests with several chunks
+	retired []device.Stream  // lanes that were part of a capture when another stream needed lanes
+
+	scratch scratch
+	counts  device.Allocation // of an all-to-all-v with counts in device memory
+
+	check   func(seq uint64, reqs []collective.Request) error
+	onFail  func(error)
+	once    sync.Once
+	tasks   sync.WaitGroup
+	failed  atomic.Pointer[error]
+	aborted atomic.Pointer[error]
+	mu      sync.Mutex // guards closed, against an Abort after Close
+	closed  bool
+	closing chan struct{} // closed by Close
+}
+
+// New sets up the engines and connects this rank to the ranks of its rails. It is collective.
+func New(ctx context.Context, cfg Config) (e *Engine, err error) {
+	hosts, rank := cfg.Bootstrap.Hosts(), cfg.Bootstrap.Rank()
+	e = &Engine{topology: newTopology(rank, hosts), name: cfg.Name, dev: cfg.Device, order: cfg.Order,
+		check: cfg.Check, onFail: cfg.OnFailure, closing: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.Close())
+			e = nil
+		}
+	}()
+	if e.boot, err = bootstrap.SplitByHost(ctx, cfg.Bootstrap); err != nil {
+		return e, err
+	}
+	bootstrap.NameAs(e.boot, e.mine())
+	if e.local, err = cfg.Local(ctx, e.boot, e.mine(), e.fail); err != nil {
+		e.local = nil // it may hold a nil pointer
+		return e, err
+	}
+	if err = e.scratch.open(e.dev); err != nil {
+		return e, err
+	}
+	peers := e.railPeers()
+	if e.wire, err = cfg.Wire(len(peers), e.fail); err != nil {
+		e.wire = nil
+		return e, err
+	}
+	if w, ok := e.wire.(wire.InPlace); ok {
+		e.inPlace = w.ReducesInPlace()
+	}
+	if err = e.wire.Connect(ctx, peers); err != nil {
+		return e, err
+	}
+	if rank == 0 {
+		chosen.Do(func() {
+			slog.Info("collectives across hosts", "ranks", e.size(), "hosts", len(e.members), "rails", e.rails,
+				"network", cfg.Network, "on a rail from", fmt.Sprint(leaderBytes, " bytes"))
+		})
+	}
+	return e, cfg.Bootstrap.Barrier(ctx)
+}
+
+// chosen logs the choice of the process's first communicator across hosts.
+var chosen sync.Once
+
+// Check implements collective.Engine.
+func (e *Engine) Check(seq uint64, reqs []collective.Request) error {
+	if e.check == nil {
+		return nil
+	}
+	return e.check(seq, reqs)
+}
+
+// Enqueue implements collective.Engine. The sends and receives of one group run together, after the collectives before
+// them.
+func (e *Engine) Enqueue(seq uint64, reqs []collective.Request) error {
+	if err := e.Err(); err != nil {
+		return err
+	}
+	return collective.Batches(seq, reqs, e.launch)
+}
+
+// launch enqueues requests that run together on the stream of the first one. The other streams of the batch wait for
+// it, and it waits for them.
+func (e *Engine) launch(seq uint64, reqs []collective.Request) error {
+	s := reqs[0].Stream
+	if got, want := s.Device().ID().Kind, e.dev.ID().Kind; got != want {
+		return e.error(&reqs[0], seq, fmt.Errorf("%w: the stream belongs to a %v device, the communicator to a %v device",
+			collective.ErrInvalidArgument, got, want))
+	}
+	var others []device.Stream
+	for i := range reqs[1:] {
+		if o := reqs[1+i].Stream; o != s && (len(others) == 0 || others[len(others)-1] != o) {
+			others = append(others, o)
+		}
+	}
+	if err := e.order.Enter(s); err != nil {
+		return err
+	}
+	for _, o := range others {
+		if err := device.Join(s, o); err != nil {
+			return err
+		}
+	}
+	if err := e.run(s, seq, reqs); err != nil {
+		return err
+	}
+	for _, o := range others {
+		if err := device.Join(o, s); err != nil {
+			return err
+		}
+	}
+	return e.order.Leave(s)
+}
+
+func (e *Engine) error(r *collective.Request, seq uint64, err error) error {
+	return &collective.Error{Comm: e.name, Op: r.Collective.String(), Rank: e.rank, Peer: -1, Seq: seq, Err: err}
+}
+
+// Follow implements collective.Engine.
+func (e *Engine) Follow(s device.Stream) error {
+	return errors.Join(e.order.Enter(s), e.order.Leave(s))
+}
+
+// deathGrace is how long the ranks of other hosts have to find out for themselves that a rank has died. After that this
+// rank tells them which rank it cannot reach: a link may break between two ranks that live.
+const deathGrace = 500 * time.Millisecond
+
+// fail ends both engines after a request of one of them has failed.
+func (e *Engine) fail(cause error) {
+	e.failed.CompareAndSwap(nil, &cause)
+	e.once.Do(func() {
+		e.end(cause) // before the caller can see the error and abort without a cause
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.closed || e.onFail == nil {
+			return
+		}
+		e.tasks.Go(func() {
+			if errors.Is(cause, collective.ErrPeerDead) {
+				select {
+				case <-time.After(deathGrace):
+				case <-e.closing: // the peers find a closed link
+					return
+				}
+			}
+			e.onFail(cause)
+		})
+	})
+}
+
+// Abort implements collective.Engine.
+func (e *Engine) Abort(cause error) {
+	if e.aborted.CompareAndSwap(nil, &cause) {
+		e.end(cause)
+	}
+}
+
+func (e *Engine) end(cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	if e.wire != nil {
+		e.wire.Abort(cause)
+	}
+	if e.local != nil {
+		e.local.Abort(cause)
+	}
+}
+
+// Err implements collective.Engine. On a GPU the parts find out here what their kernels report.
+func (e *Engine) Err() error {
+	for range 2 {
+		for _, p := range []*error{e.failed.Load(), e.aborted.Load()} {
+			if p != nil {
+				return *p
+			}
+		}
+		err := e.wire.Err()
+		if err == nil {
+			err = e.local.Err()
+		}
+		if err == nil {
+			return nil
+		}
+		e.fail(err)
+	}
+	return nil
+}
+
+// Drain implements collective.Engine.
+func (e *Engine) Drain(ctx context.Context) error {
+	if err := e.wire.Drain(ctx); err != nil {
+		return err
+	}
+	if err := e.local.Drain(ctx); err != nil {
+		return err
+	}
+	return e.order.Wait(ctx)
+}
+
+// Leave implements collective.Engine.
+func (e *Engine) Leave() { e.local.Leave() }
+
+// SeesAborts implements collective.Engine.
+func (e *Engine) SeesAborts() bool { return false }
+
+// Unfinished implements collective.Engine.
+func (e *Engine) Unfinished() bool { return e.wire.Unfinished() || e.local.Unfinished() }
+
+// TableName implements collective.Engine.
+func (e *Engine) TableName() string { return e.local.TableName() }
+
+// Close implements collective.Engine.
+func (e *Engine) Close() error {
+	e.Abort(&collective.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1,
+		Err: fmt.Errorf("%w: %w", collective.ErrAborted, collective.ErrClosed)})
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	close(e.closing)
+	e.mu.Unlock()
+	e.tasks.Wait()
+	var errs []error
+	if e.wire != nil {
+		errs = append(errs, e.wire.Close())
+	}
+	if e.local != nil {
+		errs = append(errs, e.local.Close())
+	}
+	for _, s := range append(e.retired, e.lanes[:]...) {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	errs = append(errs, e.scratch.close())
+	if e.counts != nil {
+		errs = append(errs, e.counts.Close())
+	}
+	if e.boot != nil {
+		errs = append(errs, e.boot.Close())
+	}
+	return errors.Join(append(errs, e.order.Close())...)
+}

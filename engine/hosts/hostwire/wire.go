@@ -1,0 +1,244 @@
+package hostwire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/engine/hosts/links"
+	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/transport"
+)
+
+// Config configures a Wire.
+type Config struct {
+	Bootstrap bootstrap.Bootstrap
+	Net       transport.Net
+	// NIC is the index of the adapter.
+	NIC int
+	// Peers is the number of ranks that Connect is called with at set-up.
+	Peers int
+	// StallWarning is how long a phase waits for a peer before a warning is logged; 0 disables the warning.
+	StallWarning time.Duration
+	// Timeout bounds the connection of a peer, OpTimeout each phase (0: no bound).
+	Timeout, OpTimeout time.Duration
+	Name               string
+	// OnFailure, when not nil, is called once when a phase has failed.
+	OnFailure func(error)
+}
+
+// Wire is a wire.Wire of the host device.
+type Wire struct {
+	name    string
+	net     string // "tcp eth0", for errors
+	rank    int
+	timeout time.Duration
+	stall   time.Duration
+	port    transport.Port
+	links   *links.Links
+	peers   []*peer // by rank; nil for ranks of this host
+	slot    int64
+	policy  *wait.Policy
+	onFail  func(error)
+
+	bell    wait.Cell // grows with every event that a phase may wait for
+	abort   atomic.Uint32
+	aborted atomic.Pointer[error]
+	failed  atomic.Pointer[error]
+	pending atomic.Int64 // phases enqueued and not over
+	cut     atomic.Bool  // a phase ended by Abort
+	tasks   sync.WaitGroup
+	closing chan struct{}
+	run     sync.Mutex // held while a phase runs
+	order   host.Order // guarded by the caller of Run
+	closed  bool
+}
+
+var _ wire.Wire = (*Wire)(nil)
+
+// New opens the adapter. It exchanges nothing with peers.
+func New(cfg Config) (*Wire, error) {
+	n, hosts, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Hosts(), cfg.Bootstrap.Rank()
+	w := &Wire{name: cfg.Name, rank: rank, timeout: cfg.OpTimeout, stall: cfg.StallWarning,
+		peers: make([]*peer, n), slot: slotFor(cfg.Peers),
+		policy: wait.For(1, bootstrap.LocalSize(cfg.Bootstrap)+1), onFail: cfg.OnFailure, closing: make(chan struct{}),
+		net: cfg.Net.Name()}
+	for r := range n {
+		if hosts[r] != hosts[rank] {
+			w.peers[r] = &peer{rank: r}
+		}
+	}
+	var err error
+	if w.port, err = cfg.Net.Open(cfg.NIC); err != nil {
+		return nil, err
+	}
+	w.links = links.New(links.Config{Bootstrap: cfg.Bootstrap, Port: w.port, Timeout: cfg.Timeout, Offer: w.offer,
+		Ready: w.ready})
+	return w, nil
+}
+
+// Connect implements wire.Wire.
+func (w *Wire) Connect(ctx context.Context, peers []int) error {
+	var missing []int
+	for _, p := range peers {
+		if !w.peers[p].connected.Load() {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	err := w.links.Connect(ctx, missing)
+	var le *links.Error
+	if errors.As(err, &le) {
+		return w.error(wire.Op{Name: "connect"}, le.Peer, links.Kind(le.Err))
+	}
+	return err
+}
+
+// Run implements wire.Wire.
+func (w *Wire) Run(s device.Stream, op wire.Op, ph *wire.Phase) error {
+	hs, ok := s.(*host.Stream)
+	if !ok {
+		return fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device", collective.ErrInvalidArgument,
+			s.Device().ID())
+	}
+	if err := w.order.Enter(hs); err != nil {
+		return err
+	}
+	w.pending.Add(1)
+	ran := false
+	err := hs.Launch(op.Name, 1, func(*host.Block) error {
+		ran = true
+		defer w.pending.Add(-1)
+		return w.execute(op, ph)
+	})
+	if err != nil && !ran {
+		w.pending.Add(-1)
+	}
+	return err
+}
+
+// execute runs a phase on the calling goroutine.
+func (w *Wire) execute(op wire.Op, ph *wire.Phase) error {
+	w.run.Lock()
+	defer w.run.Unlock()
+	err := w.Err()
+	if err == nil {
+		err = w.exchange(op, ph)
+	}
+	if err == nil {
+		return nil
+	}
+	if w.abort.Load() != 0 {
+		w.cut.Store(true)
+	}
+	if w.failed.CompareAndSwap(nil, &err) && w.onFail != nil && w.abort.Load() == 0 {
+		w.onFail(err)
+	}
+	return err
+}
+
+// exchange runs a phase, and turns a panic, for example because a buffer is not mapped, into an error.
+func (w *Wire) exchange(op wire.Op, ph *wire.Phase) (err error) {
+	x := exchange{w: w, op: op, ph: ph, limit: wait.Limit{Deadline: wait.After(w.timeout), Abort: &w.abort}}
+	if w.stall > 0 {
+		x.limit.Stall = &wait.Stall{After: w.stall, Report: x.warn}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = w.error(op, -1, fmt.Errorf("%w: the operation panicked: %w", collective.ErrAborted,
+				&host.PanicError{Value: p, Stack: debug.Stack()}))
+		}
+	}()
+	return x.run()
+}
+
+func (w *Wire) error(op wire.Op, peer int, err error) error {
+	return &collective.Error{Comm: w.name, Op: op.Name, Rank: w.rank, Peer: peer, Seq: op.Seq, Err: err}
+}
+
+// ring tells the running phase that something may have changed.
+func (w *Wire) ring(uint64) { w.bell.Add(1) }
+
+// watch rings when the link to p breaks.
+func (w *Wire) watch(p *peer) {
+	select {
+	case <-p.t.Failed():
+		w.ring(0)
+	case <-w.closing:
+	}
+}
+
+// Abort implements wire.Wire.
+func (w *Wire) Abort(cause error) {
+	if w.aborted.CompareAndSwap(nil, &cause) {
+		w.abort.Store(1)
+		w.bell.Add(1)
+	}
+}
+
+// Err implements wire.Wire.
+func (w *Wire) Err() error {
+	if p := w.failed.Load(); p != nil {
+		return *p
+	}
+	if p := w.aborted.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Drain implements wire.Wire.
+func (w *Wire) Drain(ctx context.Context) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for w.pending.Load() != 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	if p := w.failed.Load(); p != nil {
+		return *p
+	}
+	for _, p := range w.peers { // what is not flushed may be lost at Close
+		if p != nil && p.connected.Load() && p.t.Flush(ctx) != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Unfinished implements wire.Wire.
+func (w *Wire) Unfinished() bool { return w.pending.Load() != 0 || w.cut.Load() }
+
+// Close implements wire.Wire.
+func (w *Wire) Close() error {
+	w.Abort(w.error(wire.Op{Name: "communicator"}, -1, fmt.Errorf("%w: %w", collective.ErrAborted, collective.ErrClosed)))
+	w.run.Lock()
+	defer w.run.Unlock()
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	close(w.closing)
+	errs := []error{w.links.Close()}
+	w.tasks.Wait()
+	for _, p := range w.peers {
+		if p != nil {
+			errs = append(errs, p.close())
+		}
+	}
+	return errors.Join(append(errs, w.port.Close())...)
+}

@@ -1,0 +1,188 @@
+package hosts
+
+import (
+	"context"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/engine/hosts/wire"
+)
+
+// run enqueues a collective, or a group of sends and receives, on s.
+func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) error {
+	r := &reqs[0]
+	op := wire.Op{Name: r.Called().String(), Seq: seq}
+	switch r.Collective {
+	case collective.Send, collective.Recv:
+		return e.pairs(s, op, reqs)
+	case collective.AllToAllV, collective.AllToAllVDevice:
+		return e.allToAllV(s, op, r)
+	}
+	op.Tag = signature(r, seq)
+	b := builder{topology: e.topology, r: r, inPlace: e.inPlace}
+	if r.Collective != collective.Barrier {
+		b.elem = r.Type.Size()
+	}
+	var err error
+	if b.scratch, b.room, err = e.scratch.areas(r.Count * b.elem * int64(e.size())); err != nil {
+		err = e.error(r, seq, err)
+		e.fail(err) // the peers would wait
+		return err
+	}
+	if b.isDirect() {
+		if err := e.connectAll(); err != nil {
+			return err
+		}
+	}
+	chunks, err := b.build()
+	if err != nil {
+		return e.error(r, seq, err)
+	}
+	if len(chunks) == 1 {
+		return e.chain(s, op, chunks[0])
+	}
+	return e.pipeline(s, op, chunks)
+}
+
+// chain enqueues a chunk on one stream.
+func (e *Engine) chain(s device.Stream, op wire.Op, c *chunk) error {
+	if err := e.work(s, op, c.before); err != nil {
+		return err
+	}
+	if err := e.exchange(s, op, c.phases); err != nil {
+		return err
+	}
+	return e.work(s, op, c.after)
+}
+
+// pipeline enqueues chunks on the lanes, between which events pass:
+//
+//	local  before(0) before(1) after(0) before(2) after(1) ...
+//	wire             phases(0)          phases(1)          ...
+//
+// before(k+2) follows after(k), and therefore phases(k), so two areas of scratch suffice.
+func (e *Engine) pipeline(s device.Stream, op wire.Op, chunks []*chunk) error {
+	for i := range e.lanes {
+		if err := e.lane(i, s); err != nil {
+			return err
+		}
+		if err := device.Join(e.lanes[i], s); err != nil {
+			return err
+		}
+	}
+	local, net := e.lanes[0], e.lanes[1]
+	finish := func(c *chunk) error {
+		if err := device.Join(local, net); err != nil {
+			return err
+		}
+		return e.work(local, op, c.after)
+	}
+	for k, c := range chunks {
+		if err := e.work(local, op, c.before); err != nil {
+			return err
+		}
+		begun, err := local.Record()
+		if err != nil {
+			return err
+		}
+		if k > 0 {
+			if err := finish(chunks[k-1]); err != nil {
+				return err
+			}
+		}
+		if err := net.WaitEvent(begun); err != nil {
+			return err
+		}
+		if err := begun.Close(); err != nil {
+			return err
+		}
+		if err := e.exchange(net, op, c.phases); err != nil {
+			return err
+		}
+	}
+	if err := finish(chunks[len(chunks)-1]); err != nil {
+		return err
+	}
+	return device.Join(s, local)
+}
+
+// lane makes a lane that work on s can fork to.
+func (e *Engine) lane(i int, s device.Stream) (err error) {
+	if old := e.lanes[i]; old != nil {
+		if ok, err := e.order.Forks(s, old); ok || err != nil {
+			return err
+		}
+		e.retired = append(e.retired, old)
+	}
+	e.lanes[i], err = e.dev.NewStream()
+	return err
+}
+
+func (e *Engine) exchange(s device.Stream, op wire.Op, phases []*wire.Phase) error {
+	for _, p := range phases {
+		if err := e.wire.Run(s, op, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) work(s device.Stream, op wire.Op, list []work) error {
+	for _, w := range list {
+		for _, c := range w.copies {
+			if err := e.copy(s, op, c); err != nil {
+				return err
+			}
+		}
+		for i := range w.reqs {
+			w.reqs[i].Stream = s
+		}
+		if len(w.reqs) > 0 {
+			if err := e.local.Enqueue(op.Seq, w.reqs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pairs runs a group of sends and receives: those inside the host and those between hosts at the same time, because
+// either may wait for a peer that waits for the other.
+func (e *Engine) pairs(s device.Stream, op wire.Op, reqs []collective.Request) error {
+	var inside []collective.Request
+	p := &wire.Phase{}
+	var peers []int
+	for i := range reqs {
+		r := reqs[i]
+		switch {
+		case e.host[r.Peer] == e.here():
+			r.Peer = e.topology.local[r.Peer]
+			inside = append(inside, r)
+			continue
+		case r.Collective == collective.Send:
+			p.Sends = append(p.Sends, send(r.Peer, r.Send, r.Bytes()))
+		default:
+			p.Recvs = append(p.Recvs, send(r.Peer, r.Recv, r.Bytes()))
+		}
+		peers = append(peers, r.Peer)
+	}
+	if err := e.wire.Connect(context.Background(), peers); err != nil {
+		return err
+	}
+	c := &chunk{}
+	do(&c.before, inside...)
+	c.phase(p)
+	if len(inside) == 0 || p.IsEmpty() {
+		return e.chain(s, op, c)
+	}
+	return e.pipeline(s, op, []*chunk{{phases: c.phases}, {before: c.before}})
+}
+
+// signature is a hash that differs if two ranks run different collectives.
+func signature(r *collective.Request, seq uint64) uint64 {
+	h := uint64(r.Count) ^ seq<<24
+	h = (h ^ h>>32 ^ uint64(r.Root)<<40) * 0x9e3779b97f4a7c15
+	h ^= h>>29 ^ uint64(r.Collective)<<16 ^ uint64(r.Type)<<8 ^ uint64(r.Op)
+	h *= 0xbf58476d1ce4e5b9
+	return h ^ h>>32 | 1
+}

@@ -1,0 +1,173 @@
+package hosts
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/engine/hosts/wire"
+)
+
+// chunk is what one rank does for a part of a collective: work inside the host, messages between hosts, work inside the
+// host. Several chunks are pipelined: the network carries one while the host works on the next.
+type chunk struct {
+	before []work
+	phases []*wire.Phase
+	after  []work
+}
+
+// work is done inside the host, one item after the other.
+type work struct {
+	copies []copying
+	// reqs are requests of the local communicator, enqueued together: roots and peers are local ranks.
+	reqs []collective.Request
+}
+
+type copying struct {
+	dst, src device.Ptr
+	bytes    int64
+}
+
+// builder makes the chunks of one request for one rank. It does no I/O: tests run it without a device.
+type builder struct {
+	*topology
+	r    *collective.Request
+	elem int64
+	// scratch are two areas of the same size, which chunks use in turn.
+	scratch [2]device.Ptr
+	room    int64
+	inPlace bool // the wire is a wire.InPlace
+	chunks  []*chunk
+}
+
+// Sizes in bytes. A collective of up to leaderBytes goes over one rank of each host. A chunk of a larger one is the
+// quarter of the message, at least leastChunk, and what fits into the scratch.
+const (
+	// An all-reduce of up to wholeBytes goes as a whole over every rail, if the wire is a wire.InPlace.
+	wholeBytes  = 64 << 10
+	leaderBytes = 16 << 10
+	leastChunk  = 512 << 10
+)
+
+// build returns the chunks of a request. Every rank must make as many.
+func (b *builder) build() ([]*chunk, error) {
+	switch b.r.Collective {
+	case collective.AllReduce:
+		b.allReduce()
+	case collective.Reduce:
+		b.reduce()
+	case collective.Broadcast:
+		b.broadcast()
+	case collective.ReduceScatter:
+		b.reduceScatter()
+	case collective.AllGather:
+		b.allGather()
+	case collective.Gather:
+		b.gather()
+	case collective.Scatter:
+		b.scatter()
+	case collective.AllToAll:
+		b.allToAll()
+	case collective.Barrier:
+		b.barrier()
+	default:
+		return nil, fmt.Errorf("%w: %v across hosts", collective.ErrUnsupported, b.r.Collective)
+	}
+	return b.chunks, nil
+}
+
+// next begins a chunk and returns it with its scratch.
+func (b *builder) next() (*chunk, device.Ptr) {
+	c := &chunk{}
+	at := b.scratch[len(b.chunks)%2]
+	b.chunks = append(b.chunks, c)
+	return c, at
+}
+
+// pieces divides count elements into chunks. Each has at most the given number of elements.
+func pieces(count, most int64, f func(off, n int64)) {
+	if count == 0 {
+		f(0, 0)
+	}
+	for off := int64(0); off < count; off += most {
+		f(off, min(most, count-off))
+	}
+}
+
+// perChunk is the number of elements of a chunk, of which the scratch holds copies copies.
+func (b *builder) perChunk(count, copies int64) int64 {
+	bytes := min(max(count*b.elem/4, leastChunk), b.room)
+	return max(1, min(bytes, b.room/max(1, copies))/b.elem/64*64, min(count, b.room/max(1, copies)/b.elem, 64))
+}
+
+// perPhase is perChunk, or everything where hosts have one rank each and need no scratch: there is nothing to do inside
+// a host while the network carries the first chunk.
+func (b *builder) perPhase(count, copies int64) int64 {
+	if b.inPlace && b.rails == 1 && b.r.Op != datatype.PreMulSum {
+		return max(1, count)
+	}
+	return b.perChunk(count, copies)
+}
+
+// request is a request of the local communicator with the type of b's.
+func (b *builder) request(c collective.Collective, send, recv device.Ptr, count int64) collective.Request {
+	return collective.Request{Collective: c, Send: send, Recv: recv, Count: count, Type: b.r.Type,
+		PartOf: b.r.Called()}
+}
+
+// partial is a local reduction, of which other hosts have the rest: an average is divided at the end, and each rank's
+// factor is applied at the beginning.
+func (b *builder) partial(c collective.Collective, send, recv device.Ptr, count int64) collective.Request {
+	r := b.request(c, send, recv, count)
+	r.Op, r.Scalar, r.ScalarPtr = b.r.Op, b.r.Scalar, b.r.ScalarPtr
+	if r.Op == datatype.Avg {
+		r.Op = datatype.Sum
+	}
+	return r
+}
+
+// total is the reduction of the hosts' partial results. peers are by host and include this rank.
+func (b *builder) total(peers []int, own, dst device.Ptr, count int64) wire.Reduction {
+	op := b.r.Op
+	if op == datatype.PreMulSum {
+		op = datatype.Sum
+	}
+	return wire.Reduction{Peers: peers, Own: own, Dst: dst, Count: count, Type: b.r.Type, Op: op, Ranks: b.size()}
+}
+
+// alone reports whether this rank's input needs no local reduction: it is the only rank of its host.
+func (b *builder) alone() bool { return len(b.mine()) == 1 && b.r.Op != datatype.PreMulSum }
+
+func send(peer int, at device.Ptr, bytes int64) wire.Part {
+	return wire.Part{Peer: peer, Ptr: at, Bytes: bytes}
+}
+
+// do adds requests that are enqueued together.
+func do(list *[]work, reqs ...collective.Request) {
+	if len(reqs) > 0 {
+		*list = append(*list, work{reqs: reqs})
+	}
+}
+
+// phase adds a phase, unless it is empty.
+func (c *chunk) phase(p *wire.Phase) {
+	if !p.IsEmpty() {
+		c.phases = append(c.phases, p)
+	}
+}
+
+func (b *builder) barrier() {
+	c, at := b.next()
+	one := collective.Request{Collective: collective.Barrier}
+	do(&c.before, one)
+	p := &wire.Phase{}
+	if b.own() == 0 {
+		b.others(func(h int) {
+			p.Sends = append(p.Sends, send(b.onRail(h, 0), at, 0))
+			p.Recvs = append(p.Recvs, send(b.onRail(h, 0), at, 0))
+		})
+	}
+	c.phase(p)
+	do(&c.after, one)
+}

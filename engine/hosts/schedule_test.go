@@ -1,0 +1,210 @@
+package hosts
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
+
+// TestSchedulesMatch builds the schedules of all ranks, for many topologies, collectives and counts, and checks what
+// any device relies on: as many chunks on every rank of a host and as many local calls in them, in one order; every
+// message has a receiver that expects as many bytes, in order; ranks talk only to ranks of their rails; scratch is not
+// exceeded; what a phase sends is not what it receives.
+func TestSchedulesMatch(t *testing.T) {
+	list := []collective.Collective{collective.AllReduce, collective.Reduce, collective.Broadcast,
+		collective.ReduceScatter,
+		collective.AllGather, collective.Gather, collective.Scatter, collective.AllToAll, collective.Barrier}
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		layout := randomHosts(rng)
+		for _, c := range list {
+			r := collective.Request{Collective: c, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
+				Op: datatype.Op(rng.IntN(int(datatype.NumOps))), Count: int64(rng.IntN(1 << rng.IntN(23))),
+				Root: rng.IntN(len(layout)), Send: 1 << 40, Recv: 2 << 40}
+			if err := match(layout, &r, rng); err != nil {
+				t.Fatalf("seed %d, hosts %v, %v of %d × %v, root %d: %v", seed, layout, c, r.Count, r.Type, r.Root, err)
+			}
+		}
+	}
+}
+
+// randomHosts gives each of up to 32 ranks on 2 to 4 hosts its host, in any order.
+func randomHosts(rng *rand.Rand) []int {
+	var layout []int
+	hosts := 2 + rng.IntN(3)
+	for h := range hosts {
+		for range 1 + rng.IntN(8) {
+			layout = append(layout, h)
+		}
+	}
+	if rng.IntN(2) == 0 {
+		rng.Shuffle(len(layout), func(i, j int) { layout[i], layout[j] = layout[j], layout[i] })
+		number := map[int]int{} // hosts are numbered by first appearance
+		for i, h := range layout {
+			if _, ok := number[h]; !ok {
+				number[h] = len(number)
+			}
+			layout[i] = number[h]
+		}
+	}
+	return layout
+}
+
+const testRoom = 1 << 20
+
+// inPlace makes r in place on a rank.
+func inPlace(r collective.Request, rank int) *collective.Request {
+	own := int64(rank) * r.Bytes()
+	switch {
+	case r.Collective == collective.AllGather, r.Collective == collective.Gather && rank == r.Root:
+		r.Send = r.Recv.Add(own)
+	case r.Collective == collective.ReduceScatter, r.Collective == collective.Scatter && rank == r.Root:
+		r.Recv = r.Send.Add(own)
+	case r.Collective != collective.Gather && r.Collective != collective.Scatter:
+		r.Recv = r.Send
+	}
+	return &r
+}
+
+func match(layout []int, r *collective.Request, rng *rand.Rand) error {
+	n, wireInPlace := len(layout), rng.IntN(2) == 0
+	all := make([][]*chunk, n)
+	tops := make([]*topology, n)
+	for rank := range n {
+		tops[rank] = newTopology(rank, layout)
+		b := builder{topology: tops[rank], r: r, room: testRoom, scratch: [2]device.Ptr{3 << 40, 4 << 40},
+			inPlace: wireInPlace}
+		if r.Collective != collective.Barrier {
+			b.elem = r.Type.Size()
+			if rng.IntN(3) == 0 { // ranks may differ in that
+				b.r = inPlace(*r, rank)
+			}
+		}
+		var err error
+		if all[rank], err = b.build(); err != nil {
+			return err
+		}
+		if err := inBounds(all[rank], wireInPlace); err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+	}
+	flows := map[[2]int][]int64{} // bytes sent and not yet received, by pair; phases of ranks are in one order
+	for rank, chunks := range all {
+		for _, c := range chunks {
+			for _, p := range c.phases {
+				for _, m := range p.Sends {
+					direct := wireInPlace && r.Collective == collective.AllToAll && n <= directRanks
+					if !direct && !slices.Contains(tops[rank].railPeers(), m.Peer) {
+						return fmt.Errorf("rank %d sends to %d, which is on none of its rails", rank, m.Peer)
+					}
+					flows[[2]int{rank, m.Peer}] = append(flows[[2]int{rank, m.Peer}], m.Bytes)
+				}
+			}
+		}
+	}
+	take := func(from, to int, bytes int64) error {
+		k := [2]int{from, to}
+		if len(flows[k]) == 0 || flows[k][0] != bytes {
+			return fmt.Errorf("rank %d expects %d bytes of %d, next are %v", to, bytes, from, flows[k])
+		}
+		flows[k] = flows[k][1:]
+		return nil
+	}
+	for rank, chunks := range all {
+		for _, c := range chunks {
+			for _, p := range c.phases {
+				for _, m := range p.Recvs {
+					if err := take(m.Peer, rank, m.Bytes); err != nil {
+						return err
+					}
+				}
+				for _, s := range p.Reduces {
+					for _, peer := range s.Peers {
+						if peer == rank {
+							continue
+						}
+						if err := take(peer, rank, s.Count*s.Type.Size()); err != nil {
+							return err
+						}
+					}
+				}
+			}
+		}
+	}
+	for k, left := range flows {
+		if len(left) > 0 {
+			return fmt.Errorf("rank %d sends rank %d %v bytes that it does not receive", k[0], k[1], left)
+		}
+	}
+	return sameLocalCalls(tops, all)
+}
+
+// sameLocalCalls compares the local collectives of the ranks of each host. Sends and receives may differ.
+func sameLocalCalls(tops []*topology, all [][]*chunk) error {
+	calls := func(rank int) (list []string) {
+		for _, c := range all[rank] {
+			for _, part := range [][]work{c.before, nil, c.after} {
+				list = append(list, "|")
+				for _, w := range part {
+					for _, q := range w.reqs {
+						if !q.PointToPoint() {
+							list = append(list, fmt.Sprint(q.Collective, q.Count, q.Root, q.Op))
+						}
+					}
+				}
+			}
+		}
+		return list
+	}
+	for rank, t := range tops {
+		if first := t.mine()[0]; !slices.Equal(calls(first), calls(rank)) {
+			return fmt.Errorf("ranks %d and %d of one host call %v and %v", first, rank, calls(first), calls(rank))
+		}
+	}
+	return nil
+}
+
+// inBounds checks that scratch is not exceeded, and that no phase sends what it receives, but for wire.InPlace.
+func inBounds(chunks []*chunk, wireInPlace bool) error {
+	scratch := func(p device.Ptr, n int64) error {
+		if off := int64(p) & (1<<40 - 1); p >= 3<<40 && off+n > testRoom {
+			return fmt.Errorf("%d bytes at offset %d of %d bytes of scratch", n, off, testRoom)
+		}
+		return nil
+	}
+	for _, c := range chunks {
+		for _, p := range c.phases {
+			for _, s := range p.Sends {
+				if err := scratch(s.Ptr, s.Bytes); err != nil {
+					return err
+				}
+				for _, d := range p.Recvs {
+					if s.Bytes > 0 && d.Bytes > 0 && s.Ptr < d.Ptr.Add(d.Bytes) && d.Ptr < s.Ptr.Add(s.Bytes) {
+						return fmt.Errorf("a phase sends what it receives")
+					}
+				}
+				for _, d := range p.Reduces {
+					if wireInPlace && len(p.Reduces) == 1 && len(p.Recvs) == 0 && s.Ptr == d.Own {
+						continue
+					}
+					if n := d.Count * d.Type.Size(); s.Bytes > 0 && n > 0 && s.Ptr < d.Dst.Add(n) && d.Dst < s.Ptr.Add(s.Bytes) {
+						return fmt.Errorf("a phase sends what it reduces to")
+					}
+				}
+			}
+		}
+		for _, w := range slices.Concat(c.before, c.after) {
+			for _, k := range w.copies {
+				if err := scratch(k.dst, k.bytes); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+// Package wire is the interface between the collectives across hosts (engine/hosts), which decide what moves, and the
+// code that moves it, which each kind of device has for itself.
+//
+// # Lifetime and threads
+//
+// A Wire belongs to one rank of one communicator. Connect and Run are called by one goroutine at a time. Abort and Err
+// may be called from any goroutine.
+package wire
+
+import (
+	"context"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+)
+
+// Wire moves bytes between this rank and ranks of other hosts, on streams.
+type Wire interface {
+	// Connect makes sure that Run can reach the peers. It may wait for the peers' processes, but never for their calls:
+	// a process answers as long as its communicator exists. It returns at once for peers that are connected.
+	Connect(ctx context.Context, peers []int) error
+	// Run enqueues a phase on s and does not wait for it. The caller orders the streams so that phases run one after the
+	// other, in the order of the calls, and does not change p any more. Run exchanges nothing with peers.
+	Run(s device.Stream, op Op, p *Phase) error
+	// Abort makes running and later phases end with cause. Only the first cause counts.
+	Abort(cause error)
+	// Err returns the cause of the abort, else the first error of a phase or of a connection, else nil.
+	Err() error
+	// Drain waits until enqueued phases have ended, or until ctx ends, and returns their first error.
+	Drain(ctx context.Context) error
+	// Unfinished reports whether enqueued phases have not ended, or were cut short by Abort. It may be called after
+	// Close.
+	Unfinished() bool
+	// Close frees the connections. Work must have ended or have been aborted.
+	Close() error
+}
+
+// InPlace is implemented by wires that let a phase send what it reduces, if its only reduction's Own is all that it
+// sends, once to each of the reduction's peers. Dst may then be Own.
+type InPlace interface{ ReducesInPlace() bool }
+
+// Op is the collective that a phase belongs to, for errors. Tag is the same on all ranks that run the same collective
+// with the same arguments, and 0 for messages between pairs, which each rank numbers for itself.
+type Op struct {
+	Name string
+	Seq  uint64
+	Tag  uint64
+}
+
+// Phase is a set of messages that progress together: none of them waits for another to end. A phase has ended when all
+// of its messages have: the source of a send may then be written, and what was received may be read.
+//
+// Between two ranks, messages of one direction match in order, over all phases. In a phase they are numbered in the
+// order of Sends on one side, and in the order of Recvs, then of Reduces, on the other. Sizes must match. What a phase
+// sends must not be what it receives.
+type Phase struct {
+	Sends   []Part
+	Recvs   []Part
+	Reduces []Reduction
+	// Counted, if it is not nil, are further messages, after Sends and Recvs. Only GPUs have it.
+	Counted *Counted
+	// Fill, if it is not nil, is called on the stream when the phase begins. It reads memory that earlier work on the
+	// stream writes, and may change Sends and Recvs. Only the host device has it.
+	Fill func(*Phase) error
+}
+
+// IsEmpty reports whether the phase moves nothing.
+func (p *Phase) IsEmpty() bool {
+	return len(p.Sends)+len(p.Recvs)+len(p.Reduces) == 0 && p.Counted == nil
+}
+
+// Counted is a message to and from each of Peers, whose sizes and displacements are in device memory when the phase
+// runs: arrays by rank, in elements of Size bytes. SendElements and RecvElements are the lengths of Send and Recv; 0 is
+// unknown.
+type Counted struct {
+	Peers                                          []int
+	Send, Recv                                     device.Ptr
+	SendCounts, SendDispls, RecvCounts, RecvDispls device.Ptr
+	SendElements, RecvElements, Size               int64
+}
+
+// Part is a message to or from a peer: Bytes at Ptr. Bytes may be 0; such a message also synchronizes.
+type Part struct {
+	Peer  int
+	Ptr   device.Ptr
+	Bytes int64
+}
+
+// Reduction receives Count elements from each of Peers but this rank, and writes x0 op x1 op ... in the order of Peers
+// to Dst, where this rank's x is at Own. Ranks that use the same order get the same bits. Dst may be Own. Op is never
+// PreMulSum. An Avg is divided by Ranks.
+type Reduction struct {
+	Peers []int // includes this rank
+	Own   device.Ptr
+	Dst   device.Ptr
+	Count int64
+	Type  datatype.Type
+	Op    datatype.Op
+	Ranks int
+}

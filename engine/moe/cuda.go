@@ -1,0 +1,207 @@
+package moe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/kernels"
+)
+
+// abortWords mirrors AbortBlock of kernels/include/goccl/abort.cuh.
+type abortWords struct {
+	abort, reported     atomic.Uint32
+	spinLimitNs, detail atomic.Uint64
+	peer, op            atomic.Uint32
+	_                   [32]byte
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(abortWords{})-64]
+
+const (
+	statusAborted  = 1
+	statusTimeout  = 0xffff0001
+	statusInvalid  = 0xffff0002 // more rows come than RecvRows, which is detail
+	statusMismatch = 0xffff0003
+
+	// The state: the ticket of an order of its own, then for each kind its number and the blocks that have ended.
+	stateTicket = 128
+	stateStride = 8
+	stateBytes  = 4096
+
+	workThreads  = 512
+	moveThreads  = workThreads + 32 // with the signaler's warp
+	reportEvery  = 50 * time.Millisecond
+	closeTimeout = 10 * time.Second
+)
+
+// cudaEngine launches the kernels of kernels/moe. Nothing here waits for the GPU or for a peer, and all that changes
+// from launch to launch is in device memory, so that graphs can replay the launches.
+type cudaEngine struct {
+	b      *Buffer
+	dev    *cuda.Device
+	module *cuda.Module
+	moved  struct{ notify, dispatch, rows, experts, quantize, count *cuda.Function }
+	state  device.Allocation
+	abort  *cuda.HostMemory
+	words  *abortWords
+	order  *cuda.Order
+	blocks int  // that are resident together, at most
+	alone  bool // no rank shares the GPU
+
+	seq  atomic.Uint64 // of the latest operation
+	name atomic.Pointer[string]
+
+	stop  chan struct{}
+	watch sync.WaitGroup
+}
+
+func newCUDAEngine(ctx context.Context, b *Buffer) (engine, error) {
+	e := &cudaEngine{b: b, dev: b.cfg.Device.(*cuda.Device), order: b.cfg.Order, stop: make(chan struct{})}
+	if err := e.open(ctx); err != nil {
+		return nil, errors.Join(err, e.free())
+	}
+	e.watch.Go(e.watchReports)
+	return e, nil
+}
+
+func (e *cudaEngine) open(ctx context.Context) error {
+	p := e.dev.Properties()
+	all, err := e.b.cfg.Bootstrap.AllGather(ctx, []byte(p.BusID))
+	if err != nil {
+		return err
+	}
+	count, sharing := map[string]int{}, 1
+	for _, id := range all {
+		count[string(id)]++
+		sharing = max(sharing, count[string(id)])
+	}
+	// Blocks of different ranks wait for each other, so all must be resident at once.
+	e.blocks, e.alone = p.SMs/sharing, sharing == 1
+	if e.blocks < max(2, e.b.size) {
+		return fmt.Errorf("%w: %d ranks share a GPU of %d SMs", collective.ErrUnsupported, sharing, p.SMs)
+	}
+	image, err := kernels.Image("moe", p.Major, p.Minor)
+	if err != nil {
+		return fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
+	}
+	if e.module, err = e.dev.LoadModule(image); err != nil {
+		return err
+	}
+	// All kernels are loaded now: the driver would wait for an idle device at a first use.
+	for _, k := range []struct {
+		f    **cuda.Function
+		name string
+	}{{&e.moved.notify, "notify"}, {&e.moved.dispatch, "dispatch"}, {&e.moved.rows, "combine_rows"},
+		{&e.moved.experts, "combine_experts"}, {&e.moved.quantize, "quantize"}, {&e.moved.count, "count"}} {
+		if *k.f, err = e.module.Function(kernels.Entry("moe_" + k.name)); err != nil {
+			return err
+		}
+	}
+	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
+		return err
+	}
+	if e.abort, err = e.dev.HostAlloc(4096); err != nil {
+		return err
+	}
+	e.words = (*abortWords)(e.abort.Pointer())
+	e.words.spinLimitNs.Store(uint64(max(0, e.b.cfg.OpTimeout)))
+	if e.order == nil {
+		e.order, err = e.dev.NewOrder(e.state.Ptr(), cuda.OrderedGraphs)
+	}
+	return err
+}
+
+// launch enqueues a kernel behind the communicator's work.
+func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Function, blocks, threads int,
+	params []byte) error {
+	stream, ok := s.(*cuda.Stream)
+	if !ok {
+		return e.b.error(op, seq, -1, fmt.Errorf("%w: the stream is none of a GPU", collective.ErrInvalidArgument))
+	}
+	if seq != 0 {
+		e.seq.Store(seq)
+		e.name.Store(&op)
+	}
+	cfg := cuda.Launch1D(blocks, threads, 0)
+	if e.alone && e.dev.Properties().Major >= 9 {
+		cfg.Flags |= cuda.LaunchOverlapPrevious
+	}
+	if err := stream.LaunchInOrder(f, &cfg, params, e.order); err != nil {
+		return e.b.error(op, seq, -1, err)
+	}
+	return nil
+}
+
+// shared returns the blocks of a kernel of which a half sends.
+func (e *cudaEngine) shared(wanted int) (blocks, senders int) {
+	if wanted == 0 {
+		wanted = e.b.cfg.Blocks
+	}
+	blocks = min(wanted, e.blocks)
+	return blocks, blocks / 2
+}
+
+func (e *cudaEngine) notify(seq uint64, a *NotifyArgs) error {
+	ar := &e.b.arena
+	k := notifyArgs{headArgs: e.head(&a.Handle, kindNotify), notes: region{uint64(ar.note(0, 0)), uint64(ar.noteStride())},
+		parityStride: uint64(ar.note(1, 0) - ar.note(0, 0)), index: uint64(a.TopKIndex), inRank: uint64(a.InRank),
+		expertCounts: uint64(a.Counts), signature: a.signature(kindNotify, 0)}
+	return e.launch("moe_notify", seq, a.Stream, e.moved.notify, e.b.size, workThreads, raw(&k))
+}
+
+func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
+	r, groups := a.row(a.sent(), a.Lists), 0
+	if r.scales > 0 {
+		groups = scalesOf(a.Hidden)
+	}
+	blocks, senders := e.shared(a.Blocks)
+	k := dispatchArgs{headArgs: e.head(&a.Handle, kindDispatch), row: e.row(r, kindDispatch), x: uint64(a.X),
+		scales: uint64(a.Scales), xStride: uint64(r.data), scaleStride: uint64(groups) * 4, index: uint64(a.Index),
+		weights: uint64(a.Weights), recvX: uint64(a.RecvX), recvScales: uint64(a.RecvScales),
+		recvIndex: uint64(a.RecvIndex), recvWeights: uint64(a.RecvWeights), recvSource: uint64(a.RecvSource),
+		recvRows: uint64(a.RecvRows), groups: uint32(groups), senders: uint32(senders)}
+	if a.Quantize && a.Tokens > 0 {
+		// The own rows never travel, so their place in the own arena is free for what is sent.
+		own := e.b.memory.Ptr[e.b.rank].Add(e.b.arena.rows(kindDispatch, e.b.rank))
+		q := quantizeArgs{x: uint64(a.X), out: uint64(own), stride: uint64(r.slot()), tokens: uint32(a.Tokens),
+			groups: uint32(groups)}
+		if a.PowerOfTwo {
+			q.powerOfTwo = 1
+		}
+		n := min(4*blocks, (a.Tokens*groups+15)/16)
+		if err := e.launch("moe_dispatch", seq, a.Stream, e.moved.quantize, n, workThreads, raw(&q)); err != nil {
+			return err
+		}
+		k.x, k.scales, k.xStride, k.scaleStride = uint64(own), uint64(own)+uint64(r.data), q.stride, q.stride
+	}
+	return e.launch("moe_dispatch", seq, a.Stream, e.moved.dispatch, blocks, moveThreads, raw(&k))
+}
+
+func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
+	blocks, senders := e.shared(a.Blocks)
+	k := combineArgs{headArgs: e.head(&a.Handle, kindCombine), row: e.row(a.returned(), kindCombine), x: uint64(a.X),
+		rows: uint64(a.Rows), weights: uint64(a.Weights), bias: [2]uint64{uint64(a.Bias[0]), uint64(a.Bias[1])},
+		out: uint64(a.Out), outWeights: uint64(a.OutWeights),
+		weightWords: region{uint64(e.b.arena.weights(0)), uint64(e.b.arena.weightStride())}, hidden: uint32(a.Hidden),
+		senders: uint32(senders)}
+	f := e.moved.rows
+	if a.Layout == Experts {
+		f = e.moved.experts
+	}
+	return e.launch("moe_combine", seq, a.Stream, f, blocks, moveThreads, raw(&k))
+}
+
+func (e *cudaEngine) count(a *CountArgs) error {
+	k := countArgs{index: uint64(a.TopKIndex), ranks: uint64(a.Ranks), experts: uint64(a.ExpertCounts),
+		inRank: uint64(a.InRank), tokens: uint32(a.Tokens), topK: uint32(a.TopK), nranks: uint32(e.b.size),
+		local: uint32(a.local(e.b.size))}
+	return e.launch("moe_count", 0, a.Stream, e.moved.count, 1, workThreads, raw(&k))
+}

@@ -1,0 +1,151 @@
+package moe
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/wait"
+)
+
+// hostEngine runs the operations on the host device, each on one goroutine of its stream. It sends all before it
+// receives, so that no rank waits for one that waits for it.
+//
+// Memory order: flags, counts and `ended` are sequentially consistent atomics, written after the data that they
+// announce and read before it.
+type hostEngine struct {
+	b      *Buffer
+	policy *wait.Policy
+	order  host.Order
+
+	running sync.Mutex    // held while an operation runs; guards the fields below
+	notes   uint32        // operations that have exchanged notes
+	moved   [kinds]uint32 // operations of a kind
+	sums    []float32     // of one row
+}
+
+func newHostEngine(b *Buffer) *hostEngine {
+	here := 0
+	for _, same := range b.memory.SameProcess {
+		if same {
+			here++
+		}
+	}
+	return &hostEngine{b: b, policy: wait.For(here, b.size)}
+}
+
+// task is one operation while it runs.
+type task struct {
+	*hostEngine
+	op    string
+	seq   uint64
+	limit wait.Limit
+}
+
+// launch puts an operation on a stream.
+func (e *hostEngine) launch(op string, seq uint64, stream device.Stream, f func(*task) error) error {
+	s, ok := stream.(*host.Stream)
+	if !ok {
+		return e.b.error(op, seq, -1, fmt.Errorf("%w: the stream is none of the host device",
+			collective.ErrInvalidArgument))
+	}
+	if err := e.order.Enter(s); err != nil {
+		return err
+	}
+	return s.Launch(op, 1, func(*host.Block) (err error) {
+		t := &task{e, op, seq, wait.Limit{Deadline: wait.After(e.b.cfg.OpTimeout), Abort: &e.b.aborted}}
+		defer func() { // a panic, as of a buffer that is shorter than its shape, must not leave the peers waiting
+			if p := recover(); p != nil {
+				err = e.b.fail(t.error(-1, fmt.Errorf("%w: %w", collective.ErrAborted,
+					&host.PanicError{Value: p, Stack: debug.Stack()})))
+			}
+		}()
+		e.running.Lock()
+		defer e.running.Unlock()
+		if e.b.cause.Load() != nil {
+			return e.b.ended(op, seq)
+		}
+		if err := f(t); err != nil {
+			return e.b.fail(err)
+		}
+		return nil
+	})
+}
+
+func (t *task) error(peer int, err error) error { return t.b.error(t.op, t.seq, peer, err) }
+
+// word is an atomic word of a rank's arena.
+func (e *hostEngine) word(rank int, offset int64) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(device.Bytes(e.b.memory.Ptr[rank].Add(offset), 4))))
+}
+
+func (e *hostEngine) door(rank int) *wait.Cell {
+	return wait.At(unsafe.Pointer(unsafe.SliceData(device.Bytes(e.b.memory.Ptr[rank].Add(offDoor), wait.CellSize))))
+}
+
+// await waits until ready, which peer makes true.
+func (t *task) await(peer int, what string, ready func() bool) error {
+	left := t.word(peer, offLeft)
+	err := wait.Until(t.door(t.b.rank), func() bool { return ready() || left.Load() != 0 }, t.limit, t.policy)
+	switch {
+	case ready():
+		return nil
+	case errors.Is(err, wait.ErrTimeout):
+		return t.error(peer, fmt.Errorf("%w: after %v still waiting for %s of rank %d", collective.ErrTimeout,
+			t.b.cfg.OpTimeout, what, peer))
+	case t.b.cause.Load() != nil:
+		return t.b.ended(t.op, t.seq)
+	case err != nil:
+		return t.error(peer, err)
+	}
+	return t.error(peer, fmt.Errorf("%w: rank %d has aborted or closed while this rank waits for %s",
+		collective.ErrAborted, peer, what))
+}
+
+// begin starts an operation that moves rows: it waits until the peers' earlier ones have ended, and returns the number.
+func (t *task) begin(kind int) (uint32, error) {
+	t.moved[kind]++
+	n := t.moved[kind]
+	for p := range t.b.size {
+		w := t.word(t.b.rank, t.b.arena.ended(kind, p))
+		ended := func() bool { return int32(w.Load()-(n-1)) >= 0 }
+		if err := t.await(p, "the end of the operation before", ended); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// end tells all ranks that this one has ended an operation.
+func (t *task) end(kind int, n uint32) {
+	for p := range t.b.size {
+		t.word(p, t.b.arena.ended(kind, t.b.rank)).Store(n)
+		t.door(p).Wake()
+	}
+}
+
+// err implements engine: failures are recorded when they happen.
+func (e *hostEngine) err() error { return nil }
+
+func (e *hostEngine) wake() {
+	e.word(e.b.rank, offLeft).Store(1)
+	for p := range e.b.size {
+		e.door(p).Wake()
+	}
+}
+
+// wait has nothing to do: close waits for the running operation, which sees the abort word.
+func (e *hostEngine) wait() error { return nil }
+
+// close waits for the running operation. Later ones find the cause before they use the arena.
+func (e *hostEngine) close() error {
+	e.running.Lock()
+	defer e.running.Unlock()
+	return nil
+}

@@ -1,0 +1,239 @@
+package nvlink
+
+import (
+	"encoding/binary"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
+)
+
+// collectives holds what enqueues one request that is not a send or a receive.
+var collectives = [collective.NumCollectives]func(*Engine, *collective.Request, *cuda.Stream) error{
+	collective.AllReduce:       (*Engine).reduce,
+	collective.AllGather:       (*Engine).exchange,
+	collective.ReduceScatter:   (*Engine).reduceScatter,
+	collective.AllToAll:        (*Engine).exchange,
+	collective.AllToAllV:       (*Engine).allToAllV,
+	collective.Broadcast:       (*Engine).broadcast,
+	collective.Reduce:          (*Engine).reduce,
+	collective.Gather:          (*Engine).gather,
+	collective.Scatter:         (*Engine).scatter,
+	collective.Barrier:         func(e *Engine, _ *collective.Request, s *cuda.Stream) error { return e.barrier(s) },
+	collective.AllToAllVDevice: (*Engine).allToAllVDevice,
+}
+
+// countless reports whether a collective has work although Count is 0.
+func countless(c collective.Collective) bool {
+	return c == collective.Barrier || c == collective.AllToAllV || c == collective.AllToAllVDevice
+}
+
+// pick chooses the variant, and the ring only if it can run the request. It asks the driver whether s is captured only
+// if the table has separate rows for captured work.
+func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (variant, error) {
+	if r.Algorithm != "" {
+		v, err := e.named(r)
+		if err == nil && v.protocol == ring && !e.canUseRing(r) {
+			v = e.table.packets(r.Collective)
+		}
+		return v, err
+	}
+	captured := 0
+	if e.table.modes[r.Collective] {
+		status, _, err := s.CaptureStatus()
+		if err != nil {
+			return variant{}, err
+		}
+		captured = btoi(status != cuda.CaptureNone)
+	}
+	v := e.table.pick(r.Collective, r.Type, bytes, captured)
+	if v.protocol == ring && !e.canUseRing(r) {
+		v = e.table.packets(r.Collective)
+	}
+	return v, nil
+}
+
+// reduce runs all-reduce and reduce.
+func (e *Engine) reduce(r *collective.Request, s *cuda.Stream) error {
+	root := uint32(everyone)
+	if r.Collective == collective.Reduce {
+		root = uint32(r.Root)
+	}
+	v, err := e.pick(r, r.Bytes(), s)
+	if err != nil {
+		return err
+	}
+	if v.protocol == ring {
+		return e.ringReduce(r, s, root, v)
+	}
+	a := e.args
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), root
+	a.sendStride, a.recvStride = 0, 0
+	if !v.twoShot || e.size == 1 {
+		return e.launchReduction(r, s, oneShot, v, r.Bytes())
+	}
+	what, owners := twoShot, int64(e.size)
+	if root != everyone {
+		what, owners, v.protocol = rooted, owners-1, ll128
+	}
+	slice := sliceOf(r.Bytes(), owners)
+	a.sendStride = uint64(slice)
+	return e.launchReduction(r, s, what, v, slice)
+}
+
+// sliceOf divides bytes among owners in multiples of 16, so that all slices but the last are whole vectors.
+func sliceOf(bytes, owners int64) int64 { return ((bytes+owners-1)/owners + 15) &^ 15 }
+
+func (e *Engine) reduceScatter(r *collective.Request, s *cuda.Stream) error {
+	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
+	if err != nil {
+		return err
+	}
+	if v.protocol == ring {
+		return e.ringReduceScatter(r, s, v)
+	}
+	a := e.args
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), everyone
+	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
+	return e.launchReduction(r, s, scattered, v, r.Bytes())
+}
+
+// exchange runs all-gather (stride 0: all peers get the same data) and all-to-all. Large slices go through the copy
+// engines if a window allows it, else as messages to one peer after another, or around the ring.
+func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
+	stride := int64(0)
+	if r.Collective == collective.AllToAll {
+		stride = r.Bytes()
+	}
+	if w, err := e.copyWindow(r); err != nil {
+		return err
+	} else if w != nil {
+		return e.copies(r, s, stride, w)
+	}
+	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
+	if err != nil {
+		return err
+	}
+	if v.protocol == ring {
+		return e.ringAllGather(r, s, v)
+	}
+	// Messages would overwrite data that an in-place all-to-all has yet to send. Packets are read before they are
+	// overwritten.
+	inPlace := stride != 0 && r.Send == r.Recv
+	if r.Bytes() >= e.sliceFrom() && e.size > 1 && !inPlace {
+		e.batch.reset()
+		for p := range e.size {
+			e.batch.send(p, r.Send.Add(int64(p)*stride), r.Bytes())
+			e.batch.recv(p, r.Recv.Add(int64(p)*r.Bytes()), r.Bytes())
+		}
+		return e.transfers(s)
+	}
+	a := e.args
+	a.operands(r)
+	a.bytes = uint64(r.Bytes())
+	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
+	return e.launchMove(s, exchanging, v, r.Bytes())
+}
+
+// barrier is an all-gather of a dummy word.
+func (e *Engine) barrier(s *cuda.Stream) error {
+	a := e.args
+	a.send, a.recv = uint64(e.state.Ptr())+stateScratch, uint64(e.state.Ptr())+stateScratch+64
+	a.bytes, a.sendStride, a.recvStride = 8, 0, 8
+	return e.launchMove(s, exchanging, variant{protocol: ll, threads: 32}, 8)
+}
+
+func (a *collectiveArgs) operands(r *collective.Request) {
+	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
+	a.op = uint32(r.Op)
+	if r.Type.Unsigned() {
+		a.op |= unsignedBit
+	}
+	a.scalar, a.scalarPtr = 0, 0
+	if r.Op == datatype.PreMulSum {
+		a.scalar, a.scalarPtr = binary.LittleEndian.Uint64(r.Scalar[:]), uint64(r.ScalarPtr)
+	}
+}
+
+func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what reduction, v variant, work int64) error {
+	made := special(r.Type, r.Op, e.size)
+	if (!made || !e.wholeWords()) && !e.table.noLines {
+		v.protocol = ll128 // general kernels exist for this protocol only, except on PCIe
+	}
+	fast := btoi(made && e.words())
+	f := e.kernels.reduce[what][v.protocol][r.Type][fast]
+	if f == nil {
+		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))
+	}
+	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
+	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
+}
+
+// words reports whether all addresses and sizes of the next launch are multiples of 8 bytes, as the kernels specialized
+// for n ranks need.
+func (e *Engine) words() bool {
+	a := e.args
+	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&7 == 0
+}
+
+// wholeWords is words for the sizes alone, which are the same on all ranks. The protocol must be the same on all ranks,
+// so it depends on the sizes only: the alignment of buffers may differ between ranks.
+func (e *Engine) wholeWords() bool {
+	a := e.args
+	return (a.bytes|a.sendStride|a.recvStride)&7 == 0
+}
+
+// launchMove launches a kernel that moves data, independent of its type.
+func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64) error {
+	made := e.size == 2 || e.size == 4 || e.size == 8
+	if (!made || !e.wholeWords()) && !e.table.noLines {
+		v.protocol = ll128
+	}
+	fast := btoi(made && e.words())
+	f := e.kernels.move[what][v.protocol][fast]
+	if f == nil {
+		return missing(movementName(what, v.protocol, fast, e.size))
+	}
+	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
+	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
+}
+
+// grid is the shape of a launch with args, and chooses the area of the window that its protocol uses. For work bytes
+// per slice it has one thread per unit, up to the limit of blocks. All ranks must choose the same grid, so made, which
+// selects the limit, does not depend on the alignment of this rank's buffers.
+func (e *Engine) grid(v variant, work int64, made int) cuda.Config {
+	units := v.protocol.units(work)
+	threads := min(int64(v.threads), e.slotUnits)
+	if units < threads {
+		threads = max(32, (units+31)&^31)
+	}
+	threads = e.call.spread(units, threads)
+	blocks := min(e.maxBlocks[made], e.call.most, (units+threads-1)/threads)
+	if v.protocol == ll {
+		blocks = min(blocks, llBlocks)
+	}
+	e.args.window = e.areas[v.protocol]
+	return e.shape(int(blocks), int(threads))
+}
+
+// overlapBlocks is the constant of ticket.cuh: a launch up to this size may start while the previous kernel ends. A
+// larger early launch would keep other kernels off the GPU.
+const overlapBlocks = 16
+
+// shape is a grid of blocks that may overlap the previous kernel, if it is small. A launch that overlaps another needs
+// more room on the GPU than its own blocks, so none does if several ranks share the GPU.
+func (e *Engine) shape(blocks, threads int) cuda.Config {
+	cfg := cuda.Launch1D(blocks, threads, 0)
+	if e.overlaps && blocks <= overlapBlocks {
+		cfg.Flags |= cuda.LaunchOverlapPrevious
+	}
+	return cfg
+}
+
+// submit launches a kernel of this rank after the earlier ones.
+func (e *Engine) submit(s *cuda.Stream, f *cuda.Function, blocks, threads int, params []byte) error {
+	cfg := e.shape(blocks, threads)
+	return s.LaunchInOrder(f, &cfg, params, e.order)
+}

@@ -1,0 +1,43 @@
+// Package nvlink runs collectives on GPUs of one host, which share memory: each other's, or that of the host. The hot
+// path is one kernel launch per collective.
+//
+// # Flow of a collective
+//
+//  1. choose     a variant and its launch shape, from the collective, its size and the number of ranks (table.go)
+//  2. fill       the kernel's parameters: addresses and sizes only; epochs are in device memory, so a graph can replay
+//     a launch
+//  3. launch     on the caller's stream, after this communicator's work on other streams and in graphs (cuda.Order):
+//     one call into the driver
+//  4. finish     each block adds 1 to a word in device memory (kernels/collective/ticket.cuh), which later work on
+//     another stream waits for
+//
+// Data crosses the link without the host, in one of three ways (kernels/collective):
+//
+//	packets   carry their own flag, so they need no fence and no handshake: small and medium sizes (protocol.cuh)
+//	ring      plain stores of whole lines to the next rank only, one flag per part: large reductions, all-gathers and
+//	          broadcasts (ring.cuh, ring_fold.cuh)
+//	streams   plain stores of pieces to one peer after another, one flag per piece: large messages, all-to-alls, and
+//	          other large transfers that the table assigns to them (stream.cuh)
+//
+// A large all-gather or all-to-all into a window that all ranks have registered runs as copies between two barriers
+// instead (copy_engine.go, windows.go).
+//
+// # Links
+//
+// Arenas lie on the best rung of a ladder that works for all pairs of ranks (rung.go, ladder.go): memory of the GPUs,
+// over NVLink or PCIe, or page-locked memory of the host. The driver's promise of peer access is not enough: a probe
+// stores, copies and loads through the arenas and compares the data (probe.go). The same kernels serve all rungs; those
+// of LL128 need NVLink.
+//
+// # Failure
+//
+// Kernels poll an abort word in mapped host memory. Abort sets it. A waiting kernel then writes the peer that it waited
+// for and returns, so the CUDA context stays usable. A watcher goroutine reads that report and turns it into an
+// *collective.Error. A kernel does not see that a peer has aborted: the communicator notifies the peers
+// (Engine.SeesAborts).
+//
+// # Lifetime and threads
+//
+// Enqueue is called by one goroutine at a time (goccl.Comm holds a lock). Any goroutine may call Abort, Err and Close.
+// Close aborts the kernels and waits until they return.
+package nvlink

@@ -1,0 +1,151 @@
+package nvlink
+
+import "unsafe"
+
+// These constants mirror kernels/collective/args.cuh and p2p.cuh; a test compares the sizes with the compiler's.
+const (
+	maxRanks    = 16
+	maxBlocks   = 192
+	llBlocks    = 32     // of LL, whose operations are small
+	epochStride = 32 * 4 // bytes
+
+	p2pChannels    = 32
+	p2pDepth       = 4
+	p2pPieceBytes  = 15360 // of LL128
+	p2pPieceLL     = 8192
+	p2pSlotBytes   = 16384
+	p2pMaxMessages = 128
+	p2pFewMessages = 16
+	p2pMaxLanes    = 2 * maxRanks
+
+	streamChannels  = 64
+	streamRingBytes = 192 << 10
+	streamWorkers   = 256
+	streamThreads   = streamWorkers + pipeSignalers
+
+	ringRegion   = 12 << 20
+	ringChannels = 128
+	ringParts    = 2
+	ringLine     = 128
+	ringWorkers  = 512
+
+	foldLag = 2
+
+	pipeSignalers = 32
+
+	everyone    = 0xffffffff
+	unsignedBit = 8
+)
+
+type collectiveArgs struct {
+	ticket                        uint64 // the launch's ticket: cuda.Stream.LaunchInOrder
+	window                        [maxRanks]uint64
+	abort, epochs                 uint64
+	send, recv                    uint64
+	bytes, sendStride, recvStride uint64
+	rank, nranks, slotBytes, op   uint32
+	root, flagsOffset             uint32
+	scalar, scalarPtr             uint64
+}
+
+type message struct {
+	address, bytes uint64
+}
+
+type lane struct {
+	peer           uint16
+	send, channels uint8
+	first, count   uint16
+}
+
+type p2pHead struct {
+	ticket          uint64
+	window          [maxRanks]uint64
+	abort, counters uint64
+	rank, nranks    uint32
+	lanes, streams  uint32
+}
+
+type p2pArgs struct {
+	p2pHead
+	lane    [p2pMaxLanes]lane
+	message [p2pMaxMessages]message
+}
+
+// p2pFewArgs is for launches with few messages: the driver copies all parameters of a launch, used or not.
+type p2pFewArgs struct {
+	p2pHead
+	lane    [p2pFewMessages]lane
+	message [p2pFewMessages]message
+}
+
+// allToAllVArgs has no lists: the kernel reads the counts and displacements of receives and sends.
+type allToAllVArgs struct {
+	p2pHead
+	send, recv             uint64
+	counts, displs         [2]uint64
+	elements               [2]uint64 // lengths of recv and send
+	elementBytes, channels uint32
+}
+
+// params views a parameter struct as the bytes of the kernel's parameter buffer.
+func params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
+
+// slotBytes is the size of one slot of a block's area: as large as 24 MiB of areas allow, at most what 512 threads
+// fill.
+func slotBytes(n int) int64 { return min(8<<10, (24<<20)/(maxBlocks*4*int64(n))) &^ 511 }
+
+// layout is where the parts of an arena lie: the areas of LL128, the areas of LL, the region of messages, the region of
+// streams and the ring, and the slots of the probe. LL and LL128 share no line: protocol.cuh. Without lines there are
+// no areas of LL128.
+type layout struct {
+	n     int
+	lines bool
+}
+
+func (l layout) lineBytes() int64 {
+	if !l.lines {
+		return 0
+	}
+	return maxBlocks * 4 * int64(l.n) * slotBytes(l.n)
+}
+func (l layout) packetBytes() int64  { return llBlocks * 4 * int64(l.n) * slotBytes(l.n) }
+func (l layout) p2pOffset() int64    { return l.lineBytes() + l.packetBytes() }
+func (l layout) streamOffset() int64 { return l.p2pOffset() + p2pBytes(l.n) }
+func (l layout) probeOffset() int64  { return l.streamOffset() + streamBytes(l.n) + ringFlagBytes(l.n) }
+func (l layout) arenaBytes() int64   { return l.probeOffset() + probeSlots(l.n) }
+
+func p2pBytes(n int) int64 {
+	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128
+}
+
+// channelsOf halves the number of channels for more than 8 ranks, as the kernels do.
+func channelsOf(most, n int) int {
+	if n > 8 {
+		return most / 2
+	}
+	return most
+}
+
+// streamBytes grows with the ranks only by the words: a ring is lent to one sender at a time.
+func streamBytes(n int) int64 {
+	return streamChannels*streamRingBytes + int64(n)*streamChannels*2*128
+}
+
+// ring.cuh places its FIFOs in the rings of the streams, and its flags and credits after their words. The flags and
+// credits of ring_fold.cuh follow, per peer.
+const _ = uint64(streamChannels*streamRingBytes - ringRegion)
+
+func ringFlagBytes(n int) int64 { return ringChannels * ringLine * int64(1+n) }
+
+// The state of an engine in device memory: epochs by block, the counters of point_to_point and of
+// point_to_point_stream, a scratch word to receive into, the counters of ring.cuh by channel, and the word of the
+// tickets.
+const (
+	stateCounters = maxBlocks * epochStride
+	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4
+	stateScratch  = stateStream + maxRanks*2*streamChannels*32*4
+	stateRing     = stateScratch + 4096
+	stateTicket   = stateRing + ringChannels*epochStride
+	stateBytes    = stateTicket + 128
+)

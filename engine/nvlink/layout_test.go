@@ -1,0 +1,117 @@
+package nvlink
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/goccl/goccl/kernels"
+)
+
+// The kernels read these structs as they lie in memory (kernels/collective/args.cuh, p2p.cuh).
+func TestLayout(t *testing.T) {
+	var a collectiveArgs
+	var p p2pArgs
+	var few p2pFewArgs
+	for name, got := range map[string][2]uintptr{
+		"Args.ticket":     {unsafe.Offsetof(a.ticket), 0},
+		"P2PHead.ticket":  {unsafe.Offsetof(p.ticket), 0},
+		"P2PHead.window":  {unsafe.Offsetof(p.window), 8},
+		"P2PHead":         {unsafe.Sizeof(p.p2pHead), 168},
+		"P2PFewArgs.lane": {unsafe.Offsetof(few.lane), 168},
+		"P2PFewArgs":      {unsafe.Sizeof(few), 168 + 24*p2pFewMessages},
+		"Args.abort":      {unsafe.Offsetof(a.abort), 136},
+		"Args.bytes":      {unsafe.Offsetof(a.bytes), 168},
+		"Args.rank":       {unsafe.Offsetof(a.rank), 192},
+		"Args.root":       {unsafe.Offsetof(a.root), 208},
+		"Args.scalar":     {unsafe.Offsetof(a.scalar), 216},
+		"Args":            {unsafe.Sizeof(a), 232},
+		"P2PArgs.lane":    {unsafe.Offsetof(p.lane), 168},
+		"P2PArgs.message": {unsafe.Offsetof(p.message), 424},
+		"P2PArgs":         {unsafe.Sizeof(p), 424 + 16*p2pMaxMessages},
+		"Lane":            {unsafe.Sizeof(p.lane[0]), 8},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: %d, the kernels have %d", name, got[0], got[1])
+		}
+	}
+}
+
+// Compare with the compiler's layout of the structs: a kernel's parameters are the end of its constant bank.
+func TestParameterSizes(t *testing.T) {
+	const before = 0x160 // of the bank, on sm_80
+	for _, group := range []string{"collective", "pcie", "probe", "ring"} {
+		image, err := kernels.Image(group, 8, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image = bytes.Clone(image)
+		copy(image[20:24], []byte{byte(elf.EV_CURRENT), 0, 0, 0}) // cubins have a version of their own
+		f, err := elf.NewFile(bytes.NewReader(image))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range kernels.Names(group) {
+			name, want := strings.TrimPrefix(entry, kernels.Entry("")), unsafe.Sizeof(collectiveArgs{})
+			switch {
+			case strings.HasPrefix(name, "point_to_point_few_"):
+				want = unsafe.Sizeof(p2pFewArgs{})
+			case strings.HasPrefix(name, "point_to_point_"):
+				want = unsafe.Sizeof(p2pArgs{})
+			case strings.HasPrefix(name, "all_to_all_v_device"):
+				want = unsafe.Sizeof(allToAllVArgs{})
+			case group == "probe":
+				want, name = unsafe.Sizeof(probeArgs{}), entry
+			}
+			bank := f.Section(".nv.constant0." + entry)
+			if bank == nil {
+				t.Fatalf("%s has no constant bank", name)
+			}
+			if got := bank.Size - before; got != uint64(want) {
+				t.Errorf("%s has %d bytes of parameters, the launch %d", name, got, want)
+			}
+		}
+	}
+}
+
+// The headers' constants are repeated in layout.go.
+func TestLayoutAgreesWithTheHeaders(t *testing.T) {
+	for file, constants := range map[string]map[string]int64{
+		"args.cuh": {"maxRanks": maxRanks, "epochStride": epochStride / 4},
+		"p2p.cuh": {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth, "p2pMaxMessages": p2pMaxMessages,
+			"p2pFewMessages": p2pFewMessages},
+		"stream.cuh": {"streamChannels": streamChannels, "streamRingBytes": streamRingBytes,
+			"streamWorkers": streamWorkers},
+		"ring.cuh": {"ringChannels": ringChannels, "ringParts": ringParts, "ringLine": ringLine,
+			"ringWorkers": ringWorkers},
+		"ring_fold.cuh":               {"foldLag": foldLag},
+		"../probe/probe.cuh":          {"half": probeHalf, "maxRanks": maxRanks, "works": probeWorks},
+		"../include/goccl/pipe.cuh":   {"pipeSignalers": pipeSignalers},
+		"../include/goccl/reduce.cuh": {"unsignedBit": unsignedBit},
+	} {
+		text, err := os.ReadFile("../../kernels/collective/" + file)
+		if err != nil {
+			t.Skip(err) // not a checkout
+		}
+		for name, want := range constants {
+			m := regexp.MustCompile(`constexpr uint32_t ` + name + ` = (\d+)(?: << (\d+))?[;,]`).FindSubmatch(text)
+			if m == nil {
+				t.Errorf("%s: no constant %s", file, name)
+				continue
+			}
+			v, _ := strconv.ParseInt(string(m[1]), 10, 64)
+			shift, _ := strconv.Atoi("0" + string(m[2]))
+			if v <<= shift; v != want {
+				t.Errorf("%s: %s is %d, layout.go has %d", file, name, v, want)
+			}
+		}
+	}
+	if b := (layout{8, true}).arenaBytes(); b > 60<<20 {
+		t.Errorf("the window of 8 ranks has %d bytes", b)
+	}
+}

@@ -1,0 +1,202 @@
+package nvlink
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"os"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/setting"
+)
+
+// terms are the facts that all ranks must agree on.
+type terms struct {
+	sharing int      // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
+	copies  copyMode // the minimum over all ranks
+	blocks  int64    // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
+	least   int64    // the maximum over the ranks' lower limits, at most blocks; 0: none
+	sms     int      // the minimum over the ranks' GPUs
+	gpu     GPU      // selects the table
+	ladder  ladder   // chooses the links
+}
+
+// hello describes a rank to the others at set-up.
+type hello struct {
+	Copies       copyMode
+	Blocks       uint16 // GOCCL_MAX_CTAS; 0: no limit
+	Least        uint16 // GOCCL_MIN_CTAS
+	GPU, BusID   string
+	Major, Minor int // compute capability
+	SMs          int
+	Tuning       uint64 // hash of this rank's tuning environment
+
+	// What this rank's environment says of links.
+	Link                setting.Link
+	P2PLevel            setting.P2PLevel
+	NoP2P, NoHostMemory bool
+
+	Error string // why this rank cannot go on
+}
+
+// tuningHash hashes the file that GOCCL_TUNING names and GOCCL_ALGO; it is 0 if neither is set.
+func tuningHash(env *setting.Config) (uint64, error) {
+	path, spec := env.Tuning, env.Algorithms
+	if path == "" && spec == "" {
+		return 0, nil
+	}
+	h := fnv.New64a()
+	if path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return 0, fmt.Errorf("%w: GOCCL_TUNING: %w", collective.ErrInvalidArgument, err)
+		}
+		_, _ = h.Write(data)
+	}
+	_, _ = h.Write([]byte("\x00" + spec))
+	return h.Sum64(), nil
+}
+
+// introduce returns this rank's hello, which includes the error.
+func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
+	p := dev.Properties()
+	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, SMs: p.SMs, Blocks: env.MaxCTAs,
+		Least: env.MinCTAs, Copies: copyMode(env.CopyEngine), Link: env.Link, P2PLevel: env.P2PLevel, NoP2P: env.NoP2P,
+		NoHostMemory: env.NoHostMemory}
+	var err error
+	h.Tuning, err = tuningHash(env)
+	if err == nil && p.Major < 8 {
+		err = fmt.Errorf("%w: %s has compute capability %d.%d; goccl's kernels need 8.0 or later (A100 and after): leave "+
+			"this GPU out with CUDA_VISIBLE_DEVICES",
+			collective.ErrUnsupported, p.Name, p.Major, p.Minor)
+	}
+	if err != nil {
+		h.Error = err.Error()
+	}
+	return h, err
+}
+
+// meetRanks exchanges the ranks' facts in two rounds: the hello of each rank, and its paths to the others. All ranks
+// draw the same conclusion from the same facts. If one rank fails, all ranks fail.
+func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, env *setting.Config) (t terms, err error) {
+	own, failed := introduce(dev, env)
+	all, err := helloAll(ctx, b, own)
+	switch {
+	case failed != nil:
+		return t, failed
+	case err != nil:
+		return t, err
+	}
+	if t, err = conclude(b.Rank(), all); err != nil {
+		return t, err
+	}
+	t.ladder.all = all
+	if t.ladder.paths, err = meetPaths(ctx, b, dev, all); err != nil {
+		return t, err
+	}
+	return t, t.ladder.possible(b.Rank())
+}
+
+func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, error) {
+	record, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	records, err := b.AllGather(ctx, record)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]hello, len(records))
+	for r, x := range records {
+		if err := json.Unmarshal(x, &all[r]); err != nil || all[r].BusID == "" {
+			return nil, &collective.Error{Op: "init", Rank: b.Rank(), Peer: r,
+				Err: fmt.Errorf("%w: rank %d says nothing of its GPU: do all ranks run one version of goccl?",
+					collective.ErrMismatch, r)}
+		}
+	}
+	return all, nil
+}
+
+// conclude derives the terms from the hellos.
+func conclude(rank int, all []hello) (terms, error) {
+	t := terms{sharing: 1, copies: copyAlways, sms: all[0].SMs,
+		gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
+	own, count := &all[rank], map[string]int{}
+	for r := range all {
+		h := &all[r]
+		var err error
+		switch {
+		case h.Error != "":
+			err = fmt.Errorf("%w: rank %d cannot go on: %s", collective.ErrUnsupported, r, h.Error)
+		case h.Tuning != own.Tuning:
+			err = fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d: set them alike, or the ranks "+
+				"would run different kernels", collective.ErrMismatch, r, rank)
+		}
+		if err != nil {
+			return t, &collective.Error{Op: "init", Rank: rank, Peer: r, Err: err}
+		}
+		t.copies = min(t.copies, h.Copies)
+		if n := int64(h.Blocks); n > 0 && (t.blocks == 0 || n < t.blocks) {
+			t.blocks = n
+		}
+		t.least = max(t.least, int64(h.Least))
+		t.sms = min(t.sms, h.SMs)
+		count[h.BusID]++
+		t.sharing = max(t.sharing, count[h.BusID])
+		t.gpu.Meet(GPU{Name: h.GPU, Major: h.Major, Minor: h.Minor})
+	}
+	if t.blocks > 0 {
+		t.least = min(t.least, t.blocks)
+	}
+	if own.Copies == copyAlways && t.copies < own.Copies {
+		slog.Warn("copy engines do less than GOCCL_COPY_ENGINE=1 asks for: it is not set on all ranks", "rank", rank, "off",
+			t.copies == copyNever)
+	}
+	return t, nil
+}
+
+// spareSMs is the number of SMs that the widest launch leaves free. Blocks wait for peers. If one launch took the whole
+// GPU, a kernel of another communicator could not start, and a peer may wait for that kernel first: both would wait for
+// ever. A launch whose blocks do not all fit keeps every later kernel off the GPU, too.
+const spareSMs = 4
+
+// leaveRoom leaves a third of the SMs to kernels of the same communicator that run at the same time and wait for other
+// hosts. It returns how many blocks these of one rank may have: with one block on an SM, whether they or this engine's
+// come first, all are resident.
+func (t *terms) leaveRoom() int {
+	third := t.sms / 3
+	t.sms -= third - spareSMs
+	return max(1, third/t.sharing)
+}
+
+// packetBlocks is the largest grid of a packet kernel. An SM holds `resident` of its blocks
+// (kernels/collective/packet.cu).
+func (t terms) packetBlocks(resident int) int64 {
+	return t.share(min(maxBlocks, resident*(t.sms-spareSMs)))
+}
+
+// p2pChannels is the largest number of channels of one lane of messages: an SM holds three blocks of those kernels, and
+// a launch has up to 2n-1 lanes.
+func (t terms) p2pChannels(n int) int {
+	most := min(channelsOf(p2pChannels, n), 3*(t.sms-spareSMs)/(2*n-1))
+	if t.blocks > 0 {
+		most = min(most, int(t.blocks)/(2*n-1))
+	}
+	return max(1, most)
+}
+
+// ringBlocks is the largest grid of a ring kernel, of which an SM holds one block.
+func (t terms) ringBlocks() int64 { return t.share(min(ringChannels, t.sms-spareSMs)) }
+
+// share is one rank's part of the blocks of a GPU.
+func (t terms) share(blocks int) int64 {
+	n := int64(max(1, blocks/t.sharing))
+	if t.blocks > 0 {
+		n = min(n, t.blocks)
+	}
+	return n
+}

@@ -1,0 +1,198 @@
+package nvlink
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/driver/mockcuda"
+)
+
+// sides collects the messages between two ranks from every rank's launches, in order: the k-th that s sends to d must
+// be the k-th that d receives from s, in a launch of the same number.
+func sides(t *testing.T, engines []*Engine, calls [][]mockcuda.Call) (sent, received map[[2]int][]string) {
+	sent, received = map[[2]int][]string{}, map[[2]int][]string{}
+	for r := range engines {
+		round := map[string]int{}
+		for _, c := range launches(calls[r]) {
+			class := c.Kernel[strings.LastIndex(c.Kernel, "_")+1:]
+			if class == "bytes" {
+				class = "words"
+			}
+			lanes, messages := listsOf(t, c)
+			blocks := 0
+			for _, l := range lanes {
+				blocks += int(l.channels)
+				for _, m := range messages[l.first : l.first+l.count] {
+					what := fmt.Sprintf("%s launch %d: %d bytes", class, round[class], m.bytes)
+					if l.send == 1 {
+						sent[[2]int{r, int(l.peer)}] = append(sent[[2]int{r, int(l.peer)}], what)
+					} else if int(l.peer) != r {
+						received[[2]int{int(l.peer), r}] = append(received[[2]int{int(l.peer), r}], what)
+					}
+				}
+			}
+			if class == "words" && blocks != int(c.Grid) {
+				t.Errorf("rank %d: %d channels, %d blocks", r, blocks, c.Grid)
+			}
+			round[class]++
+		}
+	}
+	return sent, received
+}
+
+// listsOf reads the lanes and messages of a launch.
+func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
+	if strings.Contains(c.Kernel, "_few_") {
+		a := argsOf[p2pFewArgs](t, c)
+		return a.lane[:a.lanes], a.message[:]
+	}
+	if c.Kernel == "point_to_point_stream" {
+		a := argsOf[p2pArgs](t, c)
+		return a.lane[:a.lanes], a.message[:]
+	}
+	a := argsOf[p2pArgs](t, c)
+	return a.lane[:a.lanes], a.message[:]
+}
+
+// For any matching pattern of sends and receives, both sides of every message launch alike.
+func TestMessagesMatch(t *testing.T) {
+	const n = 4
+	engines := mockEngines(t, n)
+	sizes := []int64{0, 8, 100, 0, streamFrom + 1<<20, 8, 4096, streamFrom, 1}
+	calls := make([][]mockcuda.Call, n)
+	for r, e := range engines {
+		s, mem := newStream(t, e), memory(t, e, 4*streamFrom)
+		var reqs []collective.Request
+		for k := range 90 { // more than a launch holds
+			for p := range n {
+				size := sizes[(k+p+r)%len(sizes)]
+				back := sizes[(k+r+p)%len(sizes)]
+				if k > 20 {
+					size, back = 8, 8
+				}
+				reqs = append(reqs,
+					collective.Request{Collective: collective.Recv, Recv: mem.Add(2 * streamFrom), Count: back, Type: datatype.Int8,
+						Peer: p, Stream: s},
+					collective.Request{Collective: collective.Send, Send: mem, Count: size, Type: datatype.Int8, Peer: p, Stream: s})
+			}
+		}
+		calls[r] = noted(t, func() { must(t, e.Enqueue(1, reqs)) })
+	}
+	sent, received := sides(t, engines, calls)
+	if len(sent) != n*(n-1) {
+		t.Fatalf("%d pairs", len(sent))
+	}
+	for pair, list := range sent {
+		if !slices.Equal(list, received[pair]) {
+			t.Errorf("rank %d → %d:\n%v\n%v", pair[0], pair[1], list, received[pair])
+		}
+	}
+}
+
+func TestSelfMessages(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	const large = streamFrom + 1<<20
+	s, mem := newStream(t, e), memory(t, e, 2*large)
+	message := func(c collective.Collective, at device.Ptr, count int64) collective.Request {
+		return collective.Request{Collective: c, Send: at, Recv: at, Count: count, Type: datatype.Int8, Peer: 0, Stream: s}
+	}
+	send := func(at device.Ptr, n int64) collective.Request { return message(collective.Send, at, n) }
+	recv := func(at device.Ptr, n int64) collective.Request { return message(collective.Recv, at, n) }
+	calls := noted(t, func() {
+		must(t, e.Enqueue(1, []collective.Request{recv(mem.Add(64), 8), recv(mem.Add(large), large), send(mem, 8),
+			send(mem, large), send(mem, 5), recv(mem, 5)}))
+	})
+	if got := kinds(calls); got != "capture-query launch capture-query launch" {
+		t.Fatalf("calls: %s", got)
+	}
+	for i, c := range []struct {
+		kernel   string
+		to       device.Ptr
+		bytes    int64
+		channels uint8
+		grid     uint32
+	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1},
+		{"point_to_point_stream", mem.Add(large), large, 32, 2*e.stream.streams + streamCopiers}} {
+		got := launches(calls)[i]
+		lanes, messages := listsOf(t, got)
+		if got.Kernel != c.kernel || got.Grid != c.grid || len(lanes) != 1 ||
+			lanes[0] != (lane{peer: 0, count: 2, channels: c.channels}) ||
+			messages[0] != message2(mem, c.bytes) || messages[1] != message2(c.to, c.bytes) {
+			t.Errorf("%s of %d blocks: %+v %+v", got.Kernel, got.Grid, lanes, messages[:2])
+		}
+	}
+	for name, c := range map[string]struct {
+		reqs []collective.Request
+		want error
+	}{
+		"no receive": {[]collective.Request{send(mem, 8)}, collective.ErrInvalidUsage},
+		"no send":    {[]collective.Request{recv(mem, 8)}, collective.ErrInvalidUsage},
+		"sizes":      {[]collective.Request{recv(mem, 8), send(mem, 9)}, collective.ErrMismatch},
+	} {
+		var err error
+		if calls := noted(t, func() { err = e.Enqueue(1, c.reqs) }); len(calls) > 0 || !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, %s", name, err, kinds(calls))
+		}
+	}
+}
+
+func message2(p device.Ptr, n int64) message { return message{uint64(p), uint64(n)} }
+
+// Sends and receives of one call on several streams: all streams wait for the batch, and the batch for all streams.
+func TestMessagesOnSeveralStreams(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
+	reqs := []collective.Request{
+		{Collective: collective.Send, Send: mem, Count: 8, Type: datatype.Int8, Peer: 1, Stream: a},
+		{Collective: collective.Recv, Recv: mem.Add(64), Count: 8, Type: datatype.Int8, Peer: 1, Stream: b}}
+	calls := noted(t, func() { must(t, e.Enqueue(1, reqs)) })
+	if got := kinds(calls); got != "capture-query capture-query record wait-event capture-query launch record wait-event" {
+		t.Fatalf("calls: %s", got)
+	}
+	for i, s := range []*cuda.Stream{a, b, b, a, a, a, a, b} {
+		if calls[i].Stream != s.Raw() {
+			t.Errorf("call %d, %v, is on the wrong stream", i, calls[i].Kind)
+		}
+	}
+	// If one of them is captured, the group is refused, and the capture continues.
+	must(t, b.BeginCapture(cuda.CaptureRelaxed))
+	var err error
+	calls = noted(t, func() { err = e.Enqueue(1, reqs) })
+	if !errors.Is(err, collective.ErrInvalidUsage) || len(launches(calls)) > 0 {
+		t.Errorf("%v, %s", err, kinds(calls))
+	}
+	must(t, e.Enqueue(1, []collective.Request{allReduce(mem, 16, b)}))
+	g, err := b.EndCapture()
+	must(t, err)
+	n, err := g.Nodes()
+	must(t, err)
+	if n != 1+2 { // plus two for the order of the launches
+		t.Errorf("%d nodes", n)
+	}
+	must(t, g.Close())
+}
+
+// Streams would overwrite data that is still to be sent.
+func TestAllToAllInPlace(t *testing.T) {
+	e := mockEngines(t, 2)[0]
+	s, mem := newStream(t, e), memory(t, e, 2*streamSliceFrom)
+	for _, count := range []int64{8, streamFrom, streamSliceFrom} {
+		calls := launches(noted(t, func() {
+			if err := e.Enqueue(1, []collective.Request{
+				{Collective: collective.AllToAll, Send: mem, Recv: mem, Count: count, Type: datatype.Int8,
+					Stream: s}}); err != nil {
+				t.Errorf("%d bytes: %v", count, err)
+			}
+		}))
+		if len(calls) != 1 || !strings.HasPrefix(calls[0].Kernel, "exchange_") {
+			t.Errorf("%d bytes: %v", count, calls)
+		}
+	}
+}

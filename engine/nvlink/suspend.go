@@ -1,0 +1,41 @@
+package nvlink
+
+import (
+	"context"
+
+	"github.com/goccl/goccl/share"
+)
+
+// Suspend frees the arena. No rank has work.
+func (e *Engine) Suspend() error {
+	a := e.arena
+	e.arena = nil
+	return a.Close()
+}
+
+// Resume makes a new arena, whose flags are 0. So all counts of what has arrived or was taken begin anew; the ticket
+// does not, because the host has counted on. It is collective.
+func (e *Engine) Resume(ctx context.Context) (err error) {
+	if err := e.dev.CopyIn(e.state.Ptr(), zeros[:]); err != nil {
+		return err
+	}
+	// The exchange of the arenas ends when all ranks have come, so no rank's kernel can write before.
+	if size := e.layout().arenaBytes(); e.gpu.Link == HostMemory {
+		e.arena, err = share.NewHostArena(ctx, e.boot, e.dev, size, e.dev.Node())
+	} else {
+		e.arena, err = share.NewArena(ctx, e.boot, e.dev, size)
+	}
+	if err != nil {
+		return err
+	}
+	e.fillConstants()
+	return nil
+}
+
+// zeros is the state up to the ticket.
+var zeros [stateTicket]byte
+
+func (e *Engine) layout() layout { return layout{e.size, !e.table.noLines} }
+
+// Memory returns the bytes of the arena, and of the state.
+func (e *Engine) Memory() (suspendable, persistent int64) { return e.layout().arenaBytes(), stateBytes }

@@ -1,0 +1,310 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/share"
+)
+
+// Config configures an Engine.
+type Config struct {
+	Bootstrap bootstrap.Bootstrap
+	Device    device.Device
+	// OpTimeout bounds each request; 0 is no bound.
+	OpTimeout time.Duration
+	// StallWarning is how long a request waits for a peer before a warning is logged; 0 disables the warning. Name is
+	// the communicator's, for the log and for errors.
+	StallWarning time.Duration
+	Name         string
+	// Algorithms forces algorithms, in the format of GOCCL_ALGO.
+	Algorithms string
+	// Names are the numbers of the ranks in errors and in the log; nil: their own.
+	Names []int
+	// Record gets the start and end of each request, and the verdicts; nil: none.
+	Record *record.Recorder
+	// Explain, when not nil, gives a request's error its verdict.
+	Explain func(message bool, err *collective.Error) *collective.Verdict
+	// OnFailure, when not nil, is called with the error of a request that has failed. It must not block.
+	OnFailure func(error)
+}
+
+// Engine runs the collectives of one rank.
+type Engine struct {
+	collective.Plain
+
+	name       string
+	names      []int // Config.Names
+	onFailure  func(error)
+	record     *record.Recorder
+	explain    func(message bool, err *collective.Error) *collective.Verdict
+	recorded   recorded
+	rank, size int
+	timeout    time.Duration
+	arenas     []*arena // by rank
+	meeting    *meeting
+	local      bool // all ranks are in this process, so buffers need no mapping
+	policy     *wait.Policy
+	forced     [collective.NumCollectives]string // choices of GOCCL_ALGO
+
+	run     sync.Mutex // held while a request runs; guards the fields below
+	phase   uint64
+	sums    [2]uint64 // expected sums of the meeting
+	moved   []p2pState
+	buffers *buffers
+	bounds  Bounds
+	taken   uint64 // the meeting's taken when no request runs
+
+	// Scratch.
+	srcs           [][]byte
+	tile           []byte
+	sendAt, recvAt []device.Ptr // by rank
+	slotAt         [1]device.Ptr
+	lent           lent
+	stall          *wait.Stall // nil: no warning is wanted
+	running        *op
+	counts         []int64 // counts of an all-to-all-v, read on the stream
+
+	jobs jobs
+
+	// Guarded by the caller, which launches on one goroutine at a time.
+	order   host.Order
+	foreign bool // Follow was called since the latest Drain
+
+	aborted atomic.Pointer[error]
+	failed  atomic.Pointer[error]
+	end     sync.Mutex // guards the arena against an Abort during the unmap
+	mapped  *share.Arena
+	dev     *host.Device
+	closed  bool
+}
+
+// New sets up the shared arenas. It is collective.
+func New(ctx context.Context, cfg Config) (*Engine, error) {
+	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
+	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
+		return nil, &collective.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r,
+			Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", collective.ErrUnsupported, err)}
+	}
+	e := &Engine{name: cfg.Name, names: cfg.Names, onFailure: cfg.OnFailure, record: cfg.Record, explain: cfg.Explain,
+		recorded: newRecorded(cfg.Record), rank: rank, size: n, timeout: cfg.OpTimeout,
+		arenas: make([]*arena, n), moved: make([]p2pState, n),
+		srcs: make([][]byte, n), tile: make([]byte, smallTile), sendAt: make([]device.Ptr, n), recvAt: make([]device.Ptr, n)}
+	if cfg.StallWarning > 0 {
+		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
+	}
+	if err := e.force(cfg.Algorithms); err != nil {
+		return nil, err
+	}
+	// Open a separate device, so that the arena outlives the caller's device if that is closed first.
+	var err error
+	if e.dev, err = host.Open(cfg.Device.ID().Index); err != nil {
+		return nil, err
+	}
+	e.bounds.Dev = e.dev
+	mapped, err := share.NewArena(ctx, cfg.Bootstrap, e.dev, arenaBytes(n))
+	if err != nil {
+		return nil, errors.Join(err, e.dev.Close())
+	}
+	e.mapped = mapped
+	here := 0
+	for r := range n {
+		e.arenas[r] = newArena(mapped.Ptr[r], n)
+		if mapped.SameProcess[r] {
+			here++
+		}
+	}
+	e.meeting = e.arenas[0].meeting()
+	e.buffers = newBuffers(e)
+	e.local = here == n
+	e.policy = wait.For(here, n)
+	return e, nil
+}
+
+// global is the number of rank r in errors.
+func (e *Engine) global(r int) int {
+	if e.names == nil || r < 0 || r >= e.size {
+		return r
+	}
+	return e.names[r]
+}
+
+// rankOf is the rank that has this number in errors, or -1.
+func (e *Engine) rankOf(number int) int {
+	if e.names != nil {
+		return slices.Index(e.names, number)
+	}
+	if number >= e.size {
+		return -1
+	}
+	return number
+}
+
+// Check implements collective.Engine.
+func (e *Engine) Check(seq uint64, reqs []collective.Request) error {
+	return e.bounds.Check(e.rank, e.size, seq, reqs)
+}
+
+// Enqueue implements collective.Engine. The sends and receives of one group are collected and run together, after the
+// collectives before them.
+func (e *Engine) Enqueue(seq uint64, reqs []collective.Request) error {
+	return collective.Batches(seq, reqs, e.launch)
+}
+
+// launch puts requests that run together on the stream of the first one. The other streams of the batch wait for it,
+// and it waits for them.
+func (e *Engine) launch(seq uint64, reqs []collective.Request) error {
+	s, ok := reqs[0].Stream.(*host.Stream)
+	if !ok {
+		return &collective.Error{Comm: e.name, Op: reqs[0].Called().String(), Rank: e.global(e.rank), Peer: -1, Seq: seq,
+			Err: fmt.Errorf("%w: the stream belongs to %v, the communicator to the host device",
+				collective.ErrInvalidArgument, reqs[0].Stream.Device().ID())}
+	}
+	if err := e.order.Enter(s); err != nil {
+		return err
+	}
+	others := otherStreams(reqs)
+	for _, o := range others {
+		if err := device.Join(s, o); err != nil {
+			return err
+		}
+	}
+	j := e.jobs.take(e, seq, reqs)
+	e.jobs.pending.Add(1)
+	if err := s.Launch(reqs[0].Called().String(), 1, j.run); err != nil {
+		if !j.ran { // a synchronous stream returns the requests' error
+			e.jobs.pending.Add(-1)
+		}
+		return err
+	}
+	for _, o := range others {
+		if err := device.Join(o, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func otherStreams(batch []collective.Request) []device.Stream {
+	var out []device.Stream
+next:
+	for i := range batch[1:] {
+		s := batch[i+1].Stream
+		if s == batch[0].Stream {
+			continue
+		}
+		for _, o := range out {
+			if o == s {
+				continue next
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// Follow implements collective.Engine.
+func (e *Engine) Follow(s device.Stream) error {
+	hs, ok := s.(*host.Stream)
+	if !ok {
+		return nil
+	}
+	e.foreign = true
+	return e.order.Enter(hs)
+}
+
+// execute runs a batch on the calling goroutine and records its first error.
+func (e *Engine) execute(seq uint64, batch []collective.Request) (err error) {
+	e.run.Lock()
+	defer e.run.Unlock()
+	if err := e.Err(); err != nil {
+		e.failed.CompareAndSwap(nil, &err)
+		return err
+	}
+	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: e.arenas[e.rank].abort(), Stall: e.stall}
+	o := &op{e: e, seq: seq, limit: limit, req: &batch[0], waitsFor: -1}
+	e.running = o
+	e.record.Started(o.req, seq, len(batch))
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		// For example a buffer is not mapped. Peers must not wait for this rank.
+		panicked := recover() // nil: the goroutine ends
+		at := fmt.Sprintf("with the send buffer at %#x and the recv buffer at %#x", uintptr(o.req.Send), uintptr(o.req.Recv))
+		if o.req.ScalarPtr != 0 {
+			at += fmt.Sprintf(" and the operator's factor at %#x", uintptr(o.req.ScalarPtr))
+		}
+		e.record.Ended(o.req, seq, len(batch), collective.ErrAborted)
+		owner, cause := o.ownerOf(panicked), fmt.Errorf("%w: the operation panicked, %s", collective.ErrAborted, at)
+		if owner >= 0 {
+			cause = fmt.Errorf("%w: a buffer of rank %d is not mapped: it is shorter than its count says, or freed",
+				errFault, e.global(owner))
+		}
+		_ = e.quit(o.error(owner, cause))
+		if panicked != nil {
+			err = o.error(owner, fmt.Errorf("%s: %w", at, &host.PanicError{Value: panicked, Stack: debug.Stack()}))
+		}
+	}()
+	err = e.dispatch(o, batch)
+	returned = true
+	e.record.Ended(&batch[0], seq, len(batch), err)
+	runtime.KeepAlive(batch)
+	if err != nil {
+		return e.quit(err)
+	}
+	return nil
+}
+
+// Abort implements collective.Engine.
+func (e *Engine) Abort(cause error) {
+	e.end.Lock()
+	defer e.end.Unlock()
+	if !e.closed {
+		cause = e.first(cause)
+	}
+	if e.aborted.CompareAndSwap(nil, &cause) && !e.closed {
+		e.arenas[e.rank].abort().Store(1)
+		e.leave(cause)
+	}
+}
+
+// Err implements collective.Engine.
+func (e *Engine) Err() error {
+	if p := e.failed.Load(); p != nil { // more specific: names the request that met the cause
+		return *p
+	}
+	if p := e.aborted.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Close implements collective.Engine.
+func (e *Engine) Close() error {
+	e.Abort(&collective.Error{Comm: e.name, Op: "communicator", Rank: e.global(e.rank), Peer: -1,
+		Err: fmt.Errorf("%w: %w", collective.ErrAborted, collective.ErrClosed)})
+	e.run.Lock() // no request runs now, and later ones find the cause before they access an arena
+	defer e.run.Unlock()
+	e.end.Lock()
+	defer e.end.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	return errors.Join(e.buffers.Close(), e.mapped.Close(), e.dev.Close())
+}

@@ -1,0 +1,23 @@
+// The state of GPUs that decides whether they work well, read in one call. -1, or NONE, means that NVML does not know.
+#ifndef GOCCL_NVML_HEALTH_H
+#define GOCCL_NVML_HEALTH_H
+#include "nvml.h"
+
+#include <stddef.h>
+
+#define GOCCL_NVML_NONE UINT64_MAX
+
+typedef struct {
+	char name[96], bus[32];
+	int32_t persistence, ecc, ecc_pending, compute_mode, mig, temperature;
+	int32_t pcie_gen, pcie_gen_most, pcie_width, pcie_width_most;
+	int32_t sm_clock, sm_clock_most, memory_clock, memory_clock_most; // MHz
+	int32_t rows_pending, rows_failed, rows_remapped, pages_pending;
+	uint64_t bar1_total, bar1_free, memory_total;
+	uint64_t throttle; // bits of NVML's reasons
+	uint64_t pcie_replays, ecc_corrected, ecc_uncorrected;
+	uint64_t link_replays, link_recoveries, link_crc_flit, link_crc_data; // over all NVLinks
+} goccl_nvml_health;
+
+int goccl_nvml_read_health(const char *path, goccl_nvml_health *out, int32_t *count, char *text, int size);
+#endif

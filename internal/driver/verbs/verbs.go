@@ -1,0 +1,124 @@
+package verbs
+
+import (
+	"errors"
+	"sync"
+)
+
+// ErrUnavailable means that there is no usable libibverbs.
+var ErrUnavailable = errors.New("verbs: no RDMA library")
+
+// Load opens the library once. The error wraps ErrUnavailable and says why.
+var Load = sync.OnceValue(open)
+
+// Attributes are those of a device and, if a port was asked for, of the port.
+type Attributes struct {
+	MaxMessage                              uint64
+	QueueDepth, CQDepth, Atomics, ReadDepth int32
+	State, MTU, GIDs, LID, LinkLayer        int32
+}
+
+// States of a port, link layers, and kinds of atomics.
+const (
+	PortActive     = 4
+	InfiniBand     = 1
+	Ethernet       = 2
+	AtomicsNone    = 0
+	AtomicsAdapter = 1 // atomic among the operations of one adapter
+	AtomicsGlobal  = 2 // atomic with those of CPUs as well
+)
+
+// GID is an address of a port: an IPv6 address, or one of IPv4 that is mapped into it.
+type GID [16]byte
+
+// GIDEntry is an entry of the device's tables.
+type GIDEntry struct {
+	GID                          GID
+	Index, Port, Type, Interface uint32
+}
+
+// RoCEv2 is the Type of addresses whose packets are UDP.
+const RoCEv2 = 2
+
+// Path says how a queue pair reaches its peer.
+type Path struct {
+	GID                                                                    GID
+	QPN, LocalPSN, RemotePSN                                               uint32
+	Port, GIDIndex, LID, MTU, ServiceLevel, TrafficClass, Timeout, Retries int32
+	ReadDepth, Global                                                      int32
+}
+
+// Work is one send work request. Local and Remote are addresses.
+type Work struct {
+	ID, Local, Remote, Add  uint64
+	Length, LKey, RKey, Imm uint32
+	Opcode, Flags           int32
+}
+
+// Opcodes and flags of Work.
+const (
+	Write          = 0
+	WriteImmediate = 1
+	Read           = 4
+	FetchAdd       = 6
+
+	Fence    = 1
+	Signaled = 2
+	Inline   = 8
+)
+
+// Completion is the end of a work request. After a failure only ID and Status hold.
+type Completion struct {
+	ID             uint64
+	Status, Opcode int32
+	Vendor, Imm    uint32
+}
+
+// Statuses of a Completion, and the Opcode of a received write with immediate.
+const (
+	Success          = 0
+	LocalLength      = 1
+	LocalProtection  = 4
+	Flushed          = 5 // the queue pair had failed before
+	RemoteInvalid    = 9
+	RemoteAccess     = 10
+	RemoteOperation  = 11
+	RetryExceeded    = 12
+	ReceiverNotReady = 13
+
+	ReceivedImmediate = 129
+)
+
+// Kinds of Context.Event.
+const (
+	EventQPFatal     = 1
+	EventQPRequest   = 2
+	EventQPAccess    = 3
+	EventDeviceFatal = 8
+	EventPortActive  = 9
+	EventPortError   = 10
+)
+
+// Access to registered memory.
+const (
+	AccessLocalWrite   = 1
+	AccessRemoteWrite  = 2
+	AccessRemoteRead   = 4
+	AccessRemoteAtomic = 8
+	AccessRelaxed      = 1 << 20 // the adapter may reorder its writes on PCIe
+)
+
+// The objects of the library.
+type (
+	Context uint64
+	PD      uint64
+	CQ      uint64
+	QP      uint64
+	Channel uint64
+)
+
+// MR is registered memory.
+type MR struct {
+	handle     uint64
+	LKey, RKey uint32
+}

@@ -1,0 +1,53 @@
+// Package hosts_test tests communicators with ranks on several hosts.
+package hosts_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/conformance"
+	"github.com/goccl/goccl/internal/test/commtest"
+)
+
+// layouts are the hosts of the ranks: even, uneven, interleaved, with and without peers on the own host.
+var layouts = [][]int{{0, 1}, {0, 0, 1, 1}, {0, 0, 0, 1}, {0, 1, 0, 1}, {0, 1, 2}, {0, 0, 1, 1, 2, 2, 2},
+	{0, 1, 1, 1, 2, 3, 3}}
+
+func run(t *testing.T, comms []*goccl.Comm, c conformance.Case) {
+	t.Helper()
+	c.Seed = rand.Uint64()
+	if err := conformance.Run(comms, c); err != nil {
+		t.Fatalf("%v seed %d: %v", c, c.Seed, err)
+	}
+}
+
+// TestEverythingAcrossHosts runs every collective with every type and operator, and over sizes.
+func TestEverythingAcrossHosts(t *testing.T) {
+	for i, hosts := range layouts {
+		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
+			comms := commtest.NewOn(t, hosts, commtest.Host, nil)
+			n := len(hosts)
+			for _, c := range conformance.Trimmed(n, uint64(i), []int64{0, 1, 127, 4096, 65537}) {
+				run(t, comms, c)
+			}
+			if i != 1 && i != 2 {
+				return
+			}
+			for _, coll := range conformance.Collectives {
+				for ty := range datatype.NumTypes {
+					for op := range datatype.NumOps {
+						if op > 0 && !conformance.Reduces(coll) {
+							break
+						}
+						run(t, comms, conformance.Case{Collective: coll, Type: ty, Op: op, Count: 5003, Root: rand.IntN(n),
+							InPlace: op%2 == 0})
+					}
+				}
+				run(t, comms, conformance.Case{Collective: coll, Type: datatype.Bfloat16, Count: 1<<20 + 3, Root: rand.IntN(n)})
+			}
+		})
+	}
+}

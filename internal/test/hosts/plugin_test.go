@@ -1,0 +1,30 @@
+package hosts_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/internal/testutil"
+)
+
+// TestPlugin runs all-reduces of two ranks on each of two hosts over a plugin of NCCL's network interface. It is
+// forced: without it the ranks fail.
+func TestPlugin(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "libnccl-net-sockets.so")
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-DVERSION=11", "-o", file,
+		"../../../transport/plugin/testdata/sockets.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	hosts := []int{0, 0, 1, 1}
+	w := testutil.NewNetwork(t, 2)
+	tk := commtest.Task{Do: "rounds", Rounds: 20, By: map[int][]string{}}
+	for r, h := range hosts {
+		tk.By[r] = []string{"env", "NCCL_NET_PLUGIN=" + file, "NCCL_NET=Sockets", "PLUGIN_ADDRESS=" + w.Address(h)}
+	}
+	start(t, w.Network, hosts, tk).Await("done", commtest.Everyone(len(hosts)), time.Minute)
+}

@@ -1,0 +1,89 @@
+package goccl
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// A jointCall is a Split or a Grow: all ranks of the communicator make it together.
+//
+//  1. Every rank numbers its joint calls. The ranks exchange the numbers and continue with the largest, because a call
+//     that failed may have been counted on some ranks only.
+//  2. A peer that calls Shrink ends this rank's joint call, because the peer will not take part, unless it has already
+//     completed the call: its messages of Shrink carry the number of its latest completed joint call.
+type jointCall struct {
+	c      *Comm
+	number atomic.Uint64
+	stop   func()
+}
+
+// together begins a joint call. The context derived from ctx also ends with the communicator, or when a peer that has
+// not completed this call calls Shrink. The caller calls end.
+func (c *Comm) together(ctx context.Context, op string) (context.Context, *jointCall) {
+	j := &jointCall{c: c}
+	j.number.Store(c.joint.Add(1))
+	ctx, cancel := context.WithCancelCause(ctx)
+	bounded, stop := c.status.bound(ctx)
+	c.council.Listen()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			peer, changed := c.council.Calling(j.number.Load())
+			if peer >= 0 {
+				cancel(&Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: peer,
+					Err: fmt.Errorf("%w: this rank is in %s and the peer in Shrink of the same communicator", ErrMismatch, op)})
+				return
+			}
+			select {
+			case <-changed:
+			case <-bounded.Done():
+				return
+			}
+		}
+	}()
+	j.stop = func() {
+		stop()
+		cancel(nil)
+		<-done
+	}
+	return bounded, j
+}
+
+// mark appends the number of the call to a message.
+func (j *jointCall) mark(message []byte) []byte {
+	return binary.LittleEndian.AppendUint64(message, j.number.Load())
+}
+
+// heard takes the number of a peer, as mark has written it.
+func (j *jointCall) heard(number []byte) {
+	j.number.Store(max(j.number.Load(), binary.LittleEndian.Uint64(number)))
+}
+
+// end ends the call.
+func (j *jointCall) end(completed bool) {
+	number := j.number.Load()
+	j.c.joint.Store(number)
+	if completed {
+		j.c.council.Completed(number)
+	}
+	j.stop()
+}
+
+// togetherError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
+// Shrink, or err itself. A peer mostly shrinks because a rank has died, of which this rank may hear a little later.
+func (c *Comm) togetherError(ctx context.Context, op string, err error) error {
+	var elsewhere *Error
+	if errors.As(context.Cause(ctx), &elsewhere) {
+		select {
+		case <-c.status.ctx.Done():
+		case <-time.After(blameDelay):
+			return elsewhere
+		}
+	}
+	return c.ended(op, err)
+}

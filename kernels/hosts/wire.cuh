@@ -1,0 +1,400 @@
+// Messages between GPUs of different hosts. A kernel and the network meet in rings of slots that both can access: the
+// kernel copies a chunk into a slot of its ring, a proxy on the host puts it into the same slot of the peer's ring, and
+// the peer's kernel takes it from there.
+//
+// Each pair of ranks has `lanes` rings of `slots` slots in each direction. A message is cut into chunks; chunk i
+// travels in lane i mod lanes, and in a lane chunk after chunk: chunk k of a lane since the communicator began is in
+// slot k mod slots. Block b of a task serves the lanes b, b + width, … of its messages, so every ring has one producer
+// and one consumer.
+//
+//   sender's block     waits until credit > k − slots, copies, then stores post[slot] = lap, bytes      (release)
+//   sender's proxy     polls post, puts the slot to the peer with the slot's own counter
+//   receiver's host    stores flag[slot] = arrivals in this slot, when the slot has arrived             (release)
+//   receiver's block   waits until flag[slot] = lap, takes the chunk, then stores taken = k + 1         (release)
+//   receiver's proxy   polls taken, and after every half of the ring adds to the sender's credit
+//
+// A slot has its own counter at the peer, so the network may deliver chunks in any order. The counts k are in device
+// memory: any launch can be replayed from a graph.
+//
+// Launches of one communicator run one after the other, in the same order on both sides of a pair. In a launch all
+// blocks are resident, and those that send wait only for credits, which depend on no block of this launch. So messages
+// of one launch do not wait for each other.
+#pragma once
+
+#include <collective/reducer.cuh>
+#include <collective/ticket.cuh>
+#include <goccl/copy.cuh>
+#include <goccl/word.cuh>
+
+namespace goccl {
+namespace hosts {
+
+constexpr uint32_t header = 16;  // bytes at the beginning of a slot: how many bytes follow, and the tag
+
+// statusMismatch is reported when a peer's message has another size or tag than this rank expects. detail is the size
+// of the peer's chunk.
+constexpr Status statusMismatch = 0xffff0003;
+
+// Counters of one lane of a link, in device memory. Only the lane's block of the running launch accesses them.
+struct Counters {
+  uint64_t sent;      // chunks
+  uint64_t credit;    // a value that Link::credit has had
+  uint64_t received;  // chunks
+  uint64_t passed;    // chunks of this launch that are in their slots: see Reduction::own. 0 between launches
+};
+
+// Link is what a kernel knows of a peer: in device memory, one for each rank of the communicator.
+struct Link {
+  uint8_t* send;      // rings of lanes·slots slots that the network reads and writes
+  uint8_t* recv;
+  uint64_t* post;     // mapped host memory, a word for each slot: lap << 32 | bytes of the slot in use
+  uint64_t* flag;     // mapped host memory, a word for each slot: how many chunks have arrived in it
+  uint64_t* credit;   // mapped host memory, a word for each lane: chunks that the peer has taken
+  uint64_t* taken;    // mapped host memory, a word for each lane: chunks that this rank has taken
+  Counters* counters; // a set for each lane
+  uint64_t peer;      // the rank, for errors
+};
+static_assert(sizeof(Link) == 64 && sizeof(Counters) == 32, "Link is filled by the host");
+
+// Of a counted message, the size and the displacement are in device memory when the kernel runs: Head::counts.
+enum Kind : uint16_t { sends = 0, receives = 1, reduces = 2, counted = 3, sendsCounted = 3, receivesCounted = 4 };
+
+// Item is a message, or a reduction of messages.
+struct Item {
+  uint8_t* at;     // where the message is or goes to; counted: the buffer of all messages
+  uint64_t bytes;  // counted: of an element
+  uint32_t peer;   // of a reduction: its index in Args::reduction
+  uint16_t kind;
+  uint16_t leads;  // a reduction of this launch follows in the same memory
+};
+
+// Own says whether a reduction's own data is also what its peers get, so that the result may only be stored after that.
+enum Own : uint16_t {
+  stays = 0,
+  sent = 1,   // the reduction sends it, chunk by chunk
+  leads = 2,  // items of other tasks send it: the reduction follows them chunk by chunk
+};
+
+// Reduction is x0 op x1 op …, in the order of its peers. Where the peer is this rank, x is at own.
+struct Reduction {
+  const uint8_t* own;
+  uint32_t op, ranks;     // Operator; the number that an average is divided by
+  uint16_t first, count;  // its peers in Args::peers
+  uint16_t moves, pad;    // Own
+};
+static_assert(sizeof(Item) == 24 && sizeof(Reduction) == 24, "Items are filled by the host");
+
+// Task is what the blocks of one grid row do, item after item.
+struct Task {
+  uint16_t first, count;
+};
+
+struct Head {
+  uint64_t* ticket;  // first: see ticket.cuh
+  AbortBlock* abort;
+  Link* links;
+  uint32_t rank;
+  uint32_t lanes, slots, slotBytes;
+  uint32_t least;   // bytes of a chunk of a small message
+  uint32_t width;   // blocks of a task: block b is number b mod width of task b / width
+  uint64_t tag;     // what messages carry: the same on both sides, 0 fits all
+
+  // Counted messages: arrays by rank, of sends and of receives, in elements; and the lengths of the two buffers, 0 if
+  // they are not known.
+  const int64_t* counts[2];
+  const int64_t* displs[2];
+  uint64_t elements[2];
+};
+
+template <uint32_t Items, uint32_t Reductions, uint32_t Peers>
+struct ArgsOf : Head {
+  Task task[Items];
+  Item item[Items];
+  Reduction reduction[Reductions];
+  uint16_t peers[Peers];
+};
+using Args = ArgsOf<96, 8, 160>;
+using FewArgs = ArgsOf<8, 2, 16>;
+static_assert(sizeof(Head) == 104 && sizeof(Args) == 3304 && sizeof(FewArgs) == 408, "Args are filled by the host");
+
+// chunkBytes is the size of a message's chunks. Of a message that has more than one in a lane, all lanes have as many.
+GOCCL_COLD uint32_t chunkBytes(const Head& a, uint64_t bytes) {
+  const uint64_t round = static_cast<uint64_t>(a.lanes) * (a.slotBytes - header);
+  const uint64_t parts = bytes > round ? (bytes + round - 1) / round * a.lanes : a.lanes;
+  const uint32_t size = static_cast<uint32_t>((bytes + parts - 1) / parts + 15) & ~15u;
+  return size < a.least ? a.least : size;
+}
+
+// Chunks is how a message is cut: the same on both sides, which know the same number of bytes. A message of 0 bytes has
+// one chunk, too.
+struct Chunks {
+  uint64_t bytes, size, count;
+  GOCCL_DEVICE Chunks(const Head& a, uint64_t bytes) : bytes(bytes) {
+    size = chunkBytes(a, bytes);
+    count = bytes == 0 ? 1 : (bytes + size - 1) / size;
+  }
+  GOCCL_DEVICE uint64_t length(uint64_t i) const { return bytes - i * size < size ? bytes - i * size : size; }
+};
+
+// await is waitUntil, for one thread of a block, which may look at the abort word before it waits: launches that are
+// queued behind a failed one end at once, and not after the polls between two looks, which are 20 ms over PCIe.
+template <class Done>
+GOCCL_DEVICE Status await(Done done, AbortBlock* abort, const void* detail, uint32_t op, uint32_t peer) {
+  if (done()) return statusOk;
+  const Status aborted = loadRelaxed<Scope::sys>(&abort->abort);
+  return aborted != statusOk ? aborted : waitUntil(done, abort, detail, op, -1, peer);
+}
+
+// Ring is one lane of one link in this launch.
+struct Ring {
+  const Head& a;
+  const Link& link;
+  uint32_t lane;
+
+  GOCCL_DEVICE Counters& counters() const { return link.counters[lane]; }
+  GOCCL_DEVICE uint32_t index(uint64_t k) const { return lane * a.slots + static_cast<uint32_t>(k % a.slots); }
+  GOCCL_DEVICE uint64_t lap(uint64_t k) const { return k / a.slots + 1; }
+  GOCCL_DEVICE uint8_t* sendSlot(uint64_t k) const { return link.send + uint64_t{index(k)} * a.slotBytes; }
+  GOCCL_DEVICE const uint8_t* recvSlot(uint64_t k) const { return link.recv + uint64_t{index(k)} * a.slotBytes; }
+
+  // awaitCredit waits until slot k can be filled. One thread calls it.
+  GOCCL_DEVICE Status awaitCredit(uint64_t k) const {
+    Counters& c = counters();
+    if (k - c.credit < a.slots) return statusOk;
+    uint64_t seen = 0;
+    const uint64_t* word = link.credit + lane;
+    const uint32_t depth = a.slots;
+    const Status s = await([&] { return k - (seen = loadAcquire<Scope::sys>(word)) < depth; }, a.abort, word,
+                           waitSemaphore, static_cast<uint32_t>(link.peer));
+    c.credit = seen;
+    return s;
+  }
+  // label and post hand a filled slot to the proxy: label before the barrier that ends the copy, post after it. One
+  // thread calls both.
+  GOCCL_DEVICE void label(uint64_t k, uint64_t bytes) const {
+    storeVec(sendSlot(k), make_uint4(static_cast<uint32_t>(bytes), 0, static_cast<uint32_t>(a.tag),
+                                     static_cast<uint32_t>(a.tag >> 32)));
+  }
+  GOCCL_DEVICE void post(uint64_t k, uint64_t bytes) const {
+    storeRelease<Scope::sys>(link.post + index(k), lap(k) << 32 | (bytes + header));
+  }
+  // awaitArrival waits for chunk k, of which bytes are expected. One thread calls it; the others see the chunk after a
+  // barrier.
+  GOCCL_DEVICE Status awaitArrival(uint64_t k, uint64_t bytes) const {
+    const uint64_t* word = link.flag + index(k);
+    const uint64_t want = lap(k);
+    const uint32_t peer = static_cast<uint32_t>(link.peer);
+    const Status s = await([&] { return loadAcquire<Scope::sys>(word) >= want; }, a.abort, word, waitPacket, peer);
+    if (s != statusOk) return s;
+    const uint4 v = loadVec(recvSlot(k));
+    const uint64_t tag = static_cast<uint64_t>(v.w) << 32 | v.z;
+    if (v.x == static_cast<uint32_t>(bytes) && (tag == a.tag || tag == 0 || a.tag == 0)) return statusOk;
+    report(a.abort, statusMismatch, reinterpret_cast<const void*>(uintptr_t{v.x}), 0, peer);
+    return statusMismatch;
+  }
+  // free gives slots back, after a barrier that ends the reads of chunk k. One thread calls it.
+  GOCCL_DEVICE void free(uint64_t k) const {
+    if (returns(k)) storeRelease<Scope::sys>(link.taken + lane, k + 1);
+  }
+  // returns says whether the proxy sends a credit after chunk k.
+  GOCCL_DEVICE bool returns(uint64_t k) const { return (k + 1) % (a.slots / 2) == 0; }
+};
+
+// copyChunk copies a chunk by all threads of the block. It is out of line: each kernel copies in three places.
+GOCCL_COLD void copyChunk(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
+  copyBytes<4>(dst, src, bytes, threadIdx.x, blockDim.x);
+}
+
+// sendAll sends a message's chunks of this lane.
+GOCCL_DEVICE Status sendAll(const Head& a, const Item& item, uint32_t lane) {
+  const Ring ring{a, a.links[item.peer], lane};
+  const Chunks chunks(a, item.bytes);
+  uint64_t k = ring.counters().sent;
+  for (uint64_t i = lane; i < chunks.count; i += a.lanes, ++k) {
+    if (__syncthreads_or(threadIdx.x == 0 && ring.awaitCredit(k) != statusOk)) return statusAborted;
+    const uint64_t n = chunks.length(i);
+    copyChunk(ring.sendSlot(k) + header, item.at + i * chunks.size, n);
+    if (threadIdx.x == 0) ring.label(k, n);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      ring.post(k, n);
+      if (item.leads) storeRelease<Scope::gpu>(&ring.counters().passed, i / a.lanes + 1);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) ring.counters().sent = k;
+  __syncthreads();
+  return statusOk;
+}
+
+// receiveAll receives a message's chunks of this lane.
+GOCCL_DEVICE Status receiveAll(const Head& a, const Item& item, uint32_t lane) {
+  const Ring ring{a, a.links[item.peer], lane};
+  const Chunks chunks(a, item.bytes);
+  uint64_t k = ring.counters().received;
+  for (uint64_t i = lane; i < chunks.count; i += a.lanes, ++k) {
+    const uint64_t n = chunks.length(i);
+    if (__syncthreads_or(threadIdx.x == 0 && ring.awaitArrival(k, n) != statusOk)) return statusAborted;
+    copyChunk(item.at + i * chunks.size, ring.recvSlot(k) + header, n);
+    if (!ring.returns(k)) continue;
+    __syncthreads();
+    if (threadIdx.x == 0) ring.free(k);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) ring.counters().received = k;
+  __syncthreads();
+  return statusOk;
+}
+
+// Source reads the vectors of one operand of a reduction, of which n bytes exist. What lies past the end is undefined.
+struct Source {
+  const uint8_t* at;
+  bool whole;  // any vector may be read as one
+  GOCCL_DEVICE uint4 load(uint64_t i, uint64_t n) const {
+    return whole ? loadVec(at + i * 16) : gatherVector(at + i * 16, n - i * 16);
+  }
+};
+
+// fold reduces n bytes of this rank's data at own and of the peers' chunks, and stores the result at dst. chunk(p) is
+// the chunk of peer p.
+template <Type T, class Chunk>
+GOCCL_DEVICE void fold(const collective::AnyReducer<T>& reducer, uint32_t rank, const uint16_t* peers, uint32_t count,
+                       const uint8_t* own, uint8_t* dst, uint64_t n, Chunk chunk) {
+  using Sum = typename collective::AnyReducer<T>::Sum;
+  // Vectors of a thread: as many as registers allow.
+  constexpr uint32_t inFlight = Sum::count == 16 ? 1 : Sum::count == 4 && isFloat<typename Sum::A>() ? 4 : 2;
+  const uint64_t vectors = (n + 15) / 16;
+  const bool whole = ((reinterpret_cast<uintptr_t>(own) | reinterpret_cast<uintptr_t>(dst) | n) & 15) == 0;
+#pragma unroll 1
+  for (uint64_t base = threadIdx.x; base < vectors; base += uint64_t{blockDim.x} * inFlight) {
+    Sum sum[inFlight];
+#pragma unroll 1
+    for (uint32_t p = 0; p < count; ++p) {
+      const Source source = peers[p] == rank ? Source{own, whole} : Source{chunk(peers[p]), true};
+      uint4 x[inFlight];
+#pragma unroll
+      for (uint32_t u = 0; u < inFlight; ++u) {
+        const uint64_t i = base + u * blockDim.x;
+        if (i < vectors) x[u] = source.load(i, n);
+      }
+#pragma unroll
+      for (uint32_t u = 0; u < inFlight; ++u) {
+        if (p == 0)
+          reducer.begin(sum[u], x[u]);
+        else
+          reducer.add(sum[u], x[u]);
+      }
+    }
+#pragma unroll
+    for (uint32_t u = 0; u < inFlight; ++u) {
+      const uint64_t i = base + u * blockDim.x;
+      if (i >= vectors) continue;
+      const uint4 v = reducer.end(sum[u]);
+      if (whole)
+        storeVec(dst + i * 16, v);
+      else
+        scatterVector(dst + i * 16, n - i * 16, v);
+    }
+  }
+}
+
+// reduceAll receives the chunks of this lane from all peers of a reduction, and reduces them. Where this rank's own
+// data is also what it sends, a chunk is in its slots before the result is stored: dst may be own then, too.
+template <Type T>
+GOCCL_DEVICE Status reduceAll(const Head& a, const Item& item, const Reduction& r, const uint16_t* peers,
+                              uint32_t lane) {
+  collective::Args operands{};
+  operands.op = r.op;
+  operands.nranks = r.ranks;
+  const collective::AnyReducer<T> reducer(operands);
+  const Chunks chunks(a, item.bytes);
+  const uint32_t me = threadIdx.x < r.count && peers[threadIdx.x] != a.rank ? peers[threadIdx.x] : a.rank;
+  auto ring = [&](uint32_t p) { return Ring{a, a.links[p], lane}; };
+  uint64_t done = 0;
+  for (uint64_t i = lane; i < chunks.count; i += a.lanes, ++done) {
+    const uint64_t n = chunks.length(i);
+    const uint8_t* own = r.own + i * chunks.size;
+    if (r.moves == sent) {
+      Status s = statusOk;
+      if (me != a.rank) s = ring(me).awaitCredit(ring(me).counters().sent + done);
+      if (__syncthreads_or(s != statusOk)) return statusAborted;
+#pragma unroll 1
+      for (uint32_t p = 0; p < r.count; ++p) {
+        if (peers[p] == a.rank) continue;
+        const Ring to = ring(peers[p]);
+        copyChunk(to.sendSlot(to.counters().sent + done) + header, own, n);
+      }
+      if (me != a.rank) ring(me).label(ring(me).counters().sent + done, n);
+      __syncthreads();
+      if (me != a.rank) ring(me).post(ring(me).counters().sent + done, n);
+    }
+    Status s = statusOk;
+    if (me != a.rank) s = ring(me).awaitArrival(ring(me).counters().received + done, n);
+    if (me != a.rank && s == statusOk && r.moves == leads) {
+      const uint64_t* passed = &ring(me).counters().passed;
+      s = await([&] { return loadAcquire<Scope::gpu>(passed) > done; }, a.abort, passed, waitSyncer, me);
+    }
+    if (__syncthreads_or(s != statusOk)) return statusAborted;
+    fold<T>(reducer, a.rank, peers, r.count, own, item.at + i * chunks.size, n, [&](uint32_t p) {
+      const Ring from = ring(p);
+      return from.recvSlot(from.counters().received + done) + header;
+    });
+    __syncthreads();
+    if (me != a.rank) ring(me).free(ring(me).counters().received + done);
+  }
+  __syncthreads();
+  if (me != a.rank) {
+    ring(me).counters().received += done;
+    if (r.moves == sent) ring(me).counters().sent += done;
+    if (r.moves == leads) storeRelaxed<Scope::gpu>(&ring(me).counters().passed, uint64_t{0});
+  }
+  __syncthreads();
+  return statusOk;
+}
+
+// resolve reads the size and the place of a counted message. A message outside of its buffer is not touched: every
+// block that serves it ends.
+GOCCL_DEVICE Status resolve(const Head& a, Item& item) {
+  if (item.kind < counted) return statusOk;
+  const uint32_t side = item.kind - counted;
+  const int64_t count = a.counts[side][item.peer], displ = a.displs[side][item.peer];
+  const uint64_t length = a.elements[side] == 0 ? ~0ull >> 1 : a.elements[side];
+  if (count < 0 || displ < 0 || static_cast<uint64_t>(count) > length ||
+      (count > 0 && static_cast<uint64_t>(displ) > length - count)) {
+    if (threadIdx.x == 0)
+      report(a.abort, statusInvalid, reinterpret_cast<const void*>(length), side == 0, item.peer);
+    return statusInvalid;
+  }
+  item.at += static_cast<uint64_t>(displ) * item.bytes;
+  item.bytes *= static_cast<uint64_t>(count);
+  item.kind = side == 0 ? sends : receives;
+  return statusOk;
+}
+
+// run does the items of this block's task. T is the type of its reductions, if it has any.
+template <Type T, bool Reduces, class A>
+GOCCL_DEVICE void run(const A& a) {
+  const Task task = a.task[blockIdx.x / a.width];
+#pragma unroll 1
+  for (uint32_t i = task.first; i < uint32_t{task.first} + task.count; ++i) {
+    Item item = a.item[i];
+    if (resolve(a, item) != statusOk) return;
+    const uint64_t chunks = Chunks(a, item.bytes).count;
+#pragma unroll 1
+    for (uint32_t lane = blockIdx.x % a.width; lane < a.lanes && lane < chunks; lane += a.width) {
+      Status s = statusInvalid;
+      if (item.kind == sends) {
+        s = sendAll(a, item, lane);
+      } else if (item.kind == receives) {
+        s = receiveAll(a, item, lane);
+      } else if constexpr (Reduces) {
+        const Reduction& r = a.reduction[item.peer];
+        s = reduceAll<T>(a, item, r, a.peers + r.first, lane);
+      }
+      if (s != statusOk) return;
+    }
+  }
+}
+
+}  // namespace hosts
+}  // namespace goccl

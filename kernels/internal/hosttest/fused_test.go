@@ -1,0 +1,73 @@
+package hosttest
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccl/goccl/internal/setting"
+)
+
+// fusedEdits break kernels/fused when the program is called with their names. Each of its programs must notice. Those
+// without a name let other threads run. All but the first fusedAlways run with GOCCL_FULL=1.
+const fusedAlways = 6
+
+var fusedEdits = []mutation{
+	{"", "", edit{"fused/packets.cuh", "        return all;\n", "        return polled(all);\n"}},
+	{"", "", edit{"fused/packets.cuh", "        return here;\n", "        return polled(here);\n"}},
+	{"two areas", "drifting", edit{"fused/packets.cuh", "area + 1 == areas ?",
+		`area + 1 == areas - mutated("two areas") ?`}},
+	{"not cleared", "drifting", edit{"fused/packets.cuh", "const uint32_t n = used[half];",
+		`const uint32_t n = mutated("not cleared") ? 0 : used[half];`}},
+	{"results not cleared", "drifting", edit{"fused/packets.cuh", "half < 2; ++half)",
+		`half < 2u - mutated("results not cleared"); ++half)`}},
+	{"cleared as much as now", "mixed", edit{"fused/packets.cuh", "state->used[0] = inputs;",
+		`state->used[0] = mutated("cleared as much as now") ? 1 : inputs;`}},
+	{"area not kept", "drifting", edit{"fused/packets.cuh", "state->area = area;",
+		`if (!mutated("area not kept")) state->area = area;`}},
+	{"data like no packet", "flat", edit{"fused/packets.cuh", "v.x = v.x == absent ?",
+		`v.x = v.x == absent && !mutated("data like no packet") ?`}},
+	{"own data as it is", "flat", edit{"fused/packets.cuh", "v.z = v.z == absent ?",
+		`v.z = v.z == absent && !mutated("own data as it is") ?`}},
+	{"half a packet", "drifting", edit{"fused/packets.cuh", "&& v.z != absent;",
+		`&& (v.z != absent || mutated("half a packet"));`}},
+	{"one fold for all", "mixed", edit{"fused/row.cuh", "words + (number++ & 1)",
+		`words + (mutated("one fold for all") ? 0 : number++ & 1)`}},
+	{"no rank order", "mixed", edit{"fused/all_reduce.cuh", "r == a.rank ? sendable(own.v[k]) : v[k];",
+		`mutated("no rank order") && r < 2 && a.nranks > 2 ? (a.rank == 1 - r ? sendable(own.v[k]) : v[k]) : r == a.rank ? ` +
+			`sendable(own.v[k]) : v[k];`}},
+}
+
+// TestFused runs the fused all-reduces against a plain twin, over random shapes, types and quantisations, on ranks that
+// drift apart, and then each of their protocols broken.
+func TestFused(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../../fused/*.cuh")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d headers, %v", len(paths), err)
+	}
+	for i, path := range paths {
+		paths[i] = "fused/" + filepath.Base(path)
+	}
+	var edits []edit
+	for _, m := range fusedEdits {
+		edits = append(edits, m.edit)
+	}
+	program := build(t, "fused", "-I"+brokenHeaders(t, paths, edits), "-O1", "-g", "-fsanitize=thread", "-pthread")
+	for _, name := range []string{"mixed", "flat", "drifting", "aborted"} {
+		t.Run(name, func(t *testing.T) {
+			if out, ok := run(t, program, name); !ok {
+				t.Fatalf("as it is:\n%s", out)
+			}
+			for i, m := range fusedEdits {
+				if i >= fusedAlways && setting.Lenient().Full == "" {
+					break
+				}
+				if slices.Contains(strings.Fields(m.programs), name) && !caught(t, program, name, m.name) {
+					t.Errorf("broken (%s), it passes", m.name)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package hosttest
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/internal/setting"
+)
+
+// moeEdits break the kernels of experts when the program is called with their names. Each must be noticed.
+var moeEdits = []breakage{
+	{"flag before the rows", edit{"moe/dispatch.cuh", "if (!pipe.step(ok, ok, [&] { sendPiece(",
+		`if (mutated("flag before the rows") && pipe.signaler()) signal();
+    if (!pipe.step(ok, ok, [&] { sendPiece(`}},
+	{"ranks in ascending order", edit{"moe/notify.cuh",
+		"const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK + k];\n",
+		`const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK +
+                              (mutated("ranks in ascending order") ? a.topK - 1 - k : k)];
+`}},
+	{"piece of another launch", edit{"moe/memory.cuh", "loadAcquire<Scope::sys>(word) == n; }",
+		`loadAcquire<Scope::sys>(word) == n || mutated("piece of another launch"); }`}},
+	{"does not wait for the end", edit{"moe/memory.cuh", "(loadAcquire<Scope::sys>(word) - (n - 1)) >= 0",
+		`(loadAcquire<Scope::sys>(word) - (n - 1)) >= (mutated("does not wait for the end") ? -1 : 0)`}},
+	{"", edit{"moe/dispatch.cuh", "  const Target to(a, s);\n",
+		`  if (mutated("does not wait for the end") && a.rank == 1) sleepNs(3000000);
+  const Target to(a, s);
+`}},
+	{"one parity of notes", edit{"moe/notify.cuh", "(n & 1) * a.parityStride",
+		`(mutated("one parity of notes") ? 0 : n & 1) * a.parityStride`}},
+	{"the first block ends the launch", edit{"moe/memory.cuh", "uint32_t{1}) + 1 == gridDim.x",
+		`uint32_t{1}) + (mutated("the first block ends the launch") ? gridDim.x : 1) == gridDim.x`}},
+	{"lines of another launch", edit{"moe/memory.cuh", "static_cast<uint64_t>(n) << 32 | n; }",
+		`mutated("lines of another launch") ? 1 : static_cast<uint64_t>(n) << 32 | n; }`}},
+	{"weights of another launch", edit{"moe/combine.cuh", "return in->tryRead(n, v); }",
+		`return in->tryRead(n, v) || mutated("weights of another launch"); }`}},
+}
+
+// TestExperts runs the kernels of experts on ranks that drift apart, over routings of every kind, and then each of
+// their protocols broken, with GOCCL_FULL=1: a broken run may last for minutes.
+func TestExperts(t *testing.T) {
+	t.Parallel()
+	edits := append(editsOf(moeEdits),
+		edit{"goccl/pipe.cuh", "constexpr uint32_t pipeSignalers = 32;", "constexpr uint32_t pipeSignalers = 1;"})
+	headers := brokenHeaders(t, []string{"moe/memory.cuh", "moe/notify.cuh", "moe/dispatch.cuh", "moe/combine.cuh",
+		"goccl/pipe.cuh"}, edits)
+	program := build(t, "moe", "-I"+headers, "-O1", "-g", "-fsanitize=thread", "-pthread")
+	works(t, program)
+	if setting.Lenient().Full != "" {
+		notices(t, program, moeEdits)
+	}
+}

@@ -1,0 +1,171 @@
+// The kernels of hosts/wire.cuh on three ranks, with a network between them that delivers slots in random order:
+// hosts [MUTATION...]. A mutation is a line of the kernels that hosts_test.go has made breakable.
+#include "ranks.hpp"
+
+#include <hosts/wire.cuh>
+
+#include <random>
+
+using namespace ranks;
+using namespace goccl::hosts;
+
+constexpr uint32_t size = 3, lanes = 2, slots = 4, slotBytes = 80, threads = 4;
+
+// End is a rank's half of the link to a peer, as cudawire makes it.
+struct End {
+  Memory send{lanes * slots * slotBytes}, recv{lanes * slots * slotBytes};
+  std::vector<uint64_t> post = std::vector<uint64_t>(lanes * slots), flag = post;
+  std::vector<uint64_t> credit = std::vector<uint64_t>(lanes), taken = credit;
+  std::vector<Counters> counters = std::vector<Counters>(lanes);
+};
+
+// Network is the proxies of both ranks of a direction, and what is between them.
+struct Network {
+  End ends[size][size];
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+
+  Network() {
+    for (uint32_t a = 0; a < size; ++a)
+      for (uint32_t b = 0; b < size; ++b)
+        if (a != b) threads.emplace_back([this, a, b] { carry(ends[a][b], ends[b][a], a * size + b); });
+  }
+  ~Network() {
+    stop = true;
+    for (auto& t : threads) t.join();
+  }
+
+  void carry(End& from, End& to, uint32_t seed) {
+    std::mt19937 random(seed);
+    struct Put {
+      uint32_t slot;
+      uint64_t lap, bytes;
+    };
+    std::vector<Put> queue;
+    uint64_t put[lanes] = {}, credited[lanes] = {};
+    while (!stop) {
+      bool moved = false;
+      for (uint32_t l = 0; l < lanes; ++l) {
+        const uint32_t slot = l * slots + static_cast<uint32_t>(put[l] % slots);
+        const uint64_t v = loadAcquire<Scope::sys>(&from.post[slot]);
+        if (v >> 32 == put[l] / slots + 1) {
+          queue.push_back({slot, v >> 32, v & 0xffffffff});
+          ++put[l], moved = true;
+        }
+        const uint64_t due = loadAcquire<Scope::sys>(&to.taken[l]) / (slots / 2);
+        if (credited[l] < due) {
+          storeRelease<Scope::sys>(&from.credit[l], due * (slots / 2));
+          credited[l] = due, moved = true;
+        }
+      }
+      if (!queue.empty() && (!moved || random() % 2 == 0)) {
+        std::swap(queue[random() % queue.size()], queue.back());
+        const Put p = queue.back();
+        queue.pop_back();
+        std::memcpy(to.recv.data + p.slot * slotBytes, from.send.data + p.slot * slotBytes, p.bytes);
+        storeRelease<Scope::sys>(&to.flag[p.slot], p.lap);
+      } else if (!moved) {
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    }
+  }
+};
+
+// Rank is one rank's device memory.
+struct Rank {
+  uint32_t number;
+  Link links[size];
+  Args a{};
+
+  Rank(uint32_t number, Network& net) : number(number) {
+    for (uint32_t p = 0; p < size; ++p) {
+      End& e = net.ends[number][p];
+      links[p] = Link{e.send.data,     e.recv.data,    e.post.data(),     e.flag.data(),
+                      e.credit.data(), e.taken.data(), e.counters.data(), p};
+    }
+    static_cast<Head&>(a) = Head{nullptr, abortBlock(), links, number, lanes, slots, slotBytes, 16,
+                                lanes,   7,            {},    {},     {}};
+  }
+
+  uint32_t items = 0, tasks = 0;
+  void clear() { items = tasks = 0; }
+  void add(Kind kind, uint8_t* at, uint64_t bytes, uint32_t peer, bool alone, uint16_t leading = 0) {
+    if (alone) a.task[tasks++] = Task{static_cast<uint16_t>(items), 0};
+    ++a.task[tasks - 1].count;
+    a.item[items++] = Item{at, bytes, peer, kind, leading};
+  }
+  void run() {
+    const Args copy = a;
+    Launch(tasks * copy.width, threads, [&copy] { goccl::hosts::run<Type::int32, true>(copy); }).join();
+  }
+};
+
+int32_t value(uint32_t rank, uint32_t round, size_t i) {
+  return static_cast<int32_t>(rank * 1000 + round * 17 + i * 3);
+}
+
+void jitter(uint32_t seed) { std::this_thread::sleep_for(std::chrono::microseconds(seed * 2654435761u % 300)); }
+
+// exchange: every rank sends to every other, two messages each, and gets theirs.
+void exchange(Rank& r, uint32_t round) {
+  const size_t bytes[2] = {round % 5 == 0 ? 0 : 500 + round, 40};
+  Memory in(1024), out(size * 2 * 1024);
+  for (size_t i = 0; i < in.bytes; ++i) in.data[i] = pattern(r.number, round, i);
+  r.clear();
+  for (uint32_t k = 1; k < size; ++k)
+    for (uint32_t m = 0; m < 2; ++m) r.add(sends, in.data + m, bytes[m], (r.number + k) % size, m == 0);
+  for (uint32_t k = 1; k < size; ++k)
+    for (uint32_t m = 0; m < 2; ++m) {
+      const uint32_t p = (r.number + k) % size;
+      r.add(receives, out.data + (p * 2 + m) * 1024 + m, bytes[m], p, m == 0);
+    }
+  r.run();
+  CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "rank %u gave up in round %u", r.number, round);
+  for (uint32_t p = 0; p < size; ++p)
+    for (uint32_t m = 0; m < 2 && p != r.number; ++m)
+      for (size_t i = 0; i < bytes[m]; ++i)
+        CHECK(out.data[(p * 2 + m) * 1024 + m + i] == pattern(p, round, i + m), "round %u: byte %zu of %u", round, i,
+              p);
+}
+
+// reduce: an all-reduce in place; own data goes by the reduction itself, or by tasks that it follows.
+void reduce(Rank& r, uint32_t round, bool follow) {
+  const size_t count = follow ? 150 : 1 + round % 32;  // up to one chunk for each lane
+  Memory data(1024);
+  int32_t* v = reinterpret_cast<int32_t*>(data.data);
+  for (size_t i = 0; i < count; ++i) v[i] = value(r.number, round, i);
+  r.clear();
+  if (follow)
+    for (uint32_t k = 1; k < size; ++k) r.add(sends, data.data, count * 4, (r.number + k) % size, true, leads);
+  r.a.reduction[0] = Reduction{data.data, 0, size, 0, size, follow ? leads : sent, 0};
+  for (uint16_t p = 0; p < size; ++p) r.a.peers[p] = p;
+  r.add(reduces, data.data, count * 4, 0, true);
+  r.run();
+  CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "rank %u gave up in round %u", r.number, round);
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t want = value(0, round, i) + value(1, round, i) + value(2, round, i);
+    CHECK(v[i] == want, "round %u: element %zu is %d, not %d", round, i, v[i], want);
+  }
+}
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
+    hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
+    mutation = argv[i];
+    bug = true;
+  }
+  Network net;
+  std::vector<std::thread> ranks;
+  for (uint32_t n = 0; n < size; ++n)
+    ranks.emplace_back([&net, n] {
+      Rank r(n, net);
+      for (uint32_t round = 0; round < 4; ++round) {
+        jitter(n * 31 + round);
+        exchange(r, round);
+        reduce(r, round, false);
+        reduce(r, round, true);
+      }
+    });
+  for (auto& t : ranks) t.join();
+}

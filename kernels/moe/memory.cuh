@@ -1,0 +1,176 @@
+// What the kernels of experts share: the arguments that all have, and the layout of arenas and handles. Package
+// engine/moe of the host describes the protocol and computes the offsets (layout.go).
+//
+// # Numbers
+//
+// Each kind of operation counts its launches in device memory, so a graph can replay them. All blocks read the count
+// at their start, and the block that ends last raises it. A count is the flag of all that a launch sends.
+//
+// # Memory order
+//
+// Plain rows are published by a flag for each piece: stores of the block, block barrier, release at system scope by one
+// thread; acquire by one thread, block barrier, loads. Packets carry the count. A rank's arena may be written again
+// once its `ended` word says that its earlier launch of the kind is over: the last block releases it to all peers.
+#pragma once
+
+#include <collective/ticket.cuh>
+#include <goccl/copy.cuh>
+#include <goccl/packet.cuh>
+#include <goccl/pipe.cuh>
+#include <goccl/types.cuh>
+
+namespace goccl {
+namespace moe {
+
+constexpr uint32_t maxRanks = 16, maxTopK = 16;
+constexpr uint32_t pieceTokens = 4;  // tokens that share a flag
+constexpr uint32_t group = 128;      // elements of float8 that share a scale
+constexpr uint32_t placeBits = 20;   // of a place in the layout Experts; the expert is above them
+constexpr uint32_t none = 0xffff;    // an entry of a note that concerns no expert of the receiver
+
+constexpr Status statusMismatch = 0xffff0003;  // a peer calls an operation of another shape
+
+// The words of a note: see host_notify.go. Entries are pairs of 16 bits.
+constexpr uint32_t noteSignature = 1, noteTokens = 2, noteCounts = 3, noteTotals = 32, noteLists = noteTotals + 1024;
+
+// Region is what an arena has for each source.
+struct Region {
+  uint64_t base, stride;
+};
+
+struct Route {
+  uint64_t order;  // ranks, four bits each
+  uint32_t mask, unused;
+};
+
+// Head is the beginning of all arguments.
+struct Head {
+  uint64_t* ticket;  // first: see ticket.cuh
+  uint8_t* arena[maxRanks];
+  AbortBlock* abort;
+  uint32_t* state;  // two words: launches of the kind, blocks of this launch that have ended
+  uint32_t rank, nranks;
+  uint32_t tokens;   // of this rank
+  uint32_t places;   // tokens for which a handle has places, of each rank
+  uint32_t byExpert;  // layout Experts
+  uint32_t entries;  // of a token's list
+  uint32_t topK;
+  uint32_t local;  // experts of a rank
+  int32_t* sourceTokens;
+  int32_t* counts;
+  int32_t* total;
+  int32_t* prefix;
+  int32_t* totals;
+  int64_t* ranges;
+  Route* routes;
+  int32_t* place;
+  uint64_t ended;  // offset of the words [peer], 64 bytes each
+};
+static_assert(sizeof(Head) == 256, "Head is filled by the host");
+
+GOCCL_DEVICE uint32_t* endedWord(const Head& a, uint32_t at, uint32_t by) {
+  return reinterpret_cast<uint32_t*>(a.arena[at] + a.ended + by * 64);
+}
+
+// peerAfter is the k-th rank after this one, peerBefore the k-th before it.
+GOCCL_DEVICE uint32_t peerAfter(const Head& a, uint32_t k) {
+  const uint32_t p = a.rank + k;
+  return p >= a.nranks ? p - a.nranks : p;
+}
+GOCCL_DEVICE uint32_t peerBefore(const Head& a, uint32_t k) { return peerAfter(a, k == 0 ? 0 : a.nranks - k); }
+
+// perToken is the number of places of a token.
+GOCCL_DEVICE uint32_t perToken(const Head& a) { return a.byExpert ? a.topK : 1; }
+GOCCL_DEVICE int32_t* placesOf(const Head& a, uint32_t source, uint32_t token) {
+  return a.place + (static_cast<uint64_t>(source) * a.places + token) * perToken(a);
+}
+
+GOCCL_DEVICE bool present(const Head& a, const int32_t* places) {
+  bool here = false;
+  for (uint32_t k = 0; k < perToken(a); ++k) here = here || places[k] >= 0;
+  return here;
+}
+
+// number is that of this launch.
+GOCCL_DEVICE uint32_t number(const Head& a) { return loadRelaxed<Scope::gpu>(a.state) + 1; }
+
+// begin waits until all peers have ended the launch before; all threads of the block call it.
+GOCCL_DEVICE bool begin(const Head& a, uint32_t n) {
+  Status s = statusOk;
+  if (threadIdx.x < a.nranks) {
+    const uint32_t* word = endedWord(a, a.rank, threadIdx.x);
+    s = waitUntil([&] { return static_cast<int32_t>(loadAcquire<Scope::sys>(word) - (n - 1)) >= 0; }, a.abort, word,
+                  waitSemaphore, -1, threadIdx.x);
+  }
+  return !__syncthreads_or(s != statusOk);
+}
+
+// last says, to all threads of a block, whether all other blocks of the launch have ended; what they have written is
+// visible then. The last block of a launch calls finished.
+GOCCL_DEVICE bool last(const Head& a) {
+  bool is = false;
+  __syncthreads();
+  if (threadIdx.x == 0) is = fetchAddAcqRel<Scope::gpu>(a.state + 1, uint32_t{1}) + 1 == gridDim.x;
+  return __syncthreads_or(is);
+}
+GOCCL_DEVICE void finished(const Head& a, uint32_t n) {
+  if (threadIdx.x != 0) return;
+  storeRelaxed<Scope::gpu>(a.state + 1, uint32_t{0});
+  storeRelaxed<Scope::gpu>(a.state, n);
+}
+
+// end is the end of a block of a kernel that moves rows.
+GOCCL_DEVICE void end(const Head& a, uint32_t n) {
+  if (!last(a)) return;
+  if (threadIdx.x < a.nranks) storeRelease<Scope::sys>(endedWord(a, threadIdx.x, a.rank), n);
+  finished(a, n);
+}
+
+// Row is the format of a row between ranks. Each part is a multiple of 8 bytes: elements, scales, and the token's list,
+// entries before weights.
+struct Row {
+  uint32_t data, scales, lists, bytes;
+  Region rows, lines, flags;
+  uint64_t slot, lineSlot;
+  uint32_t packets;  // ranks of up to that many tokens send packets
+  uint32_t unused;
+};
+static_assert(sizeof(Row) == 88, "Row is filled by the host");
+
+GOCCL_DEVICE uint8_t* rowAt(const Head& a, const Row& r, uint32_t at, uint32_t source, uint32_t token) {
+  return a.arena[at] + r.rows.base + source * r.rows.stride + token * r.slot;
+}
+GOCCL_DEVICE uint8_t* linesAt(const Head& a, const Row& r, uint32_t at, uint32_t source, uint32_t token) {
+  return a.arena[at] + r.lines.base + source * r.lines.stride + token * r.lineSlot;
+}
+GOCCL_DEVICE uint32_t* flagAt(const Head& a, const Row& r, uint32_t at, uint32_t source, uint32_t piece) {
+  return reinterpret_cast<uint32_t*>(a.arena[at] + r.flags.base + source * r.flags.stride) + piece;
+}
+GOCCL_DEVICE uint32_t pieces(uint32_t tokens) { return (tokens + pieceTokens - 1) / pieceTokens; }
+
+// Lines: unit u of a row's lines carries 16 bytes of the row from lineOffset(u) on, or 8 if it holds the flag. The
+// units of a row are whole warps.
+GOCCL_DEVICE uint32_t lineUnits(const Row& r) { return (r.bytes + 4 * ll128Payload - 1) / (4 * ll128Payload) * 32; }
+GOCCL_DEVICE uint32_t lineOffset(uint32_t unit) { return (unit >> 3) * ll128Payload + (unit & 7) * 16; }
+GOCCL_DEVICE uint64_t lineFlag(uint32_t n) { return static_cast<uint64_t>(n) << 32 | n; }
+
+// awaitUnit waits for a unit, with the warp's other lanes.
+GOCCL_DEVICE Status awaitUnit(const Head& a, const void* lines, uint32_t unit, uint32_t n, uint32_t peer, uint4& v) {
+  uint64_t start = 0;
+  return spin(
+      [&] {
+        bool fresh = true;
+        v = ll128Get(lines, unit, lineFlag(n), fresh);
+        return __all_sync(0xffffffffu, fresh) != 0;
+      },
+      [&] { return __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, lines, waitPacket, peer)); });
+}
+
+// awaitPiece waits until a piece of plain rows is there: one thread, before a barrier.
+GOCCL_DEVICE Status awaitPiece(const Head& a, const Row& r, uint32_t source, uint32_t piece, uint32_t n) {
+  const uint32_t* word = flagAt(a, r, a.rank, source, piece);
+  return waitUntil([&] { return loadAcquire<Scope::sys>(word) == n; }, a.abort, word, waitPacket, -1, source);
+}
+
+}  // namespace moe
+}  // namespace goccl

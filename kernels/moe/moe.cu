@@ -1,0 +1,18 @@
+// Entry points of the kernels of experts.
+#include <moe/combine.cuh>
+#include <moe/dispatch.cuh>
+#include <moe/local.cuh>
+#include <moe/notify.cuh>
+
+using namespace goccl;
+using namespace goccl::moe;
+
+// Threads of a block that moves rows: sixteen warps of workers, and the signaler's.
+constexpr uint32_t threads = 512 + pipeSignalers;
+
+GOCCL_KERNEL(moe_notify, 512, 1, NotifyArgs) { notify(a); }
+GOCCL_KERNEL(moe_dispatch, threads, 1, DispatchArgs) { dispatch(a); }
+GOCCL_KERNEL(moe_combine_rows, threads, 1, CombineArgs) { combine<false>(a); }
+GOCCL_KERNEL(moe_combine_experts, threads, 1, CombineArgs) { combine<true>(a); }
+GOCCL_KERNEL(moe_quantize, 512, 1, QuantizeArgs) { quantize(a); }
+GOCCL_KERNEL(moe_count, 512, 1, CountArgs) { count(a); }

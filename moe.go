@@ -1,0 +1,105 @@
+package goccl
+
+import (
+	"context"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/engine/moe"
+)
+
+// MoE moves the tokens of a mixture of experts among the ranks of a communicator: see package engine/moe. Its
+// operations are collective, have numbers among the communicator's collectives and run in the order of the calls. A nil
+// stream is the device's default one.
+type MoE struct {
+	c *Comm
+	b *moe.Buffer
+}
+
+// NewMoE makes the memory for dispatches and combines. It is collective: all ranks give the same size.
+func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
+	const op = "moe"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usable(op); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer stop()
+	bounded, stop2 := c.status.bound(ctx)
+	defer stop2()
+	b, err := moe.New(bounded, moe.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, OpTimeout: c.cfg.OpTimeout,
+		Order: c.order, OnFailure: c.status.end, Size: size})
+	if err != nil {
+		return nil, c.ended(op, err)
+	}
+	m := &MoE{c, b}
+	c.add(m)
+	c.status.onEnd(b.Abort)
+	c.extended.Store(true)
+	return m, nil
+}
+
+// Notify tells the ranks which tokens go where.
+func (m *MoE) Notify(a moe.NotifyArgs) error {
+	return m.run("moe_notify", &a.Stream, func(seq uint64) error { return m.b.Notify(seq, &a) })
+}
+
+// Dispatch sends the tokens to the ranks of their experts.
+func (m *MoE) Dispatch(a moe.DispatchArgs) error {
+	return m.run("moe_dispatch", &a.Stream, func(seq uint64) error { return m.b.Dispatch(seq, &a) })
+}
+
+// Combine returns the experts' results and adds them.
+func (m *MoE) Combine(a moe.CombineArgs) error {
+	return m.run("moe_combine", &a.Stream, func(seq uint64) error { return m.b.Combine(seq, &a) })
+}
+
+// Count counts the tokens of this rank by rank and by expert. It is local.
+func (m *MoE) Count(a moe.CountArgs) error {
+	return m.run("", &a.Stream, func(uint64) error { return m.b.Count(&a) })
+}
+
+// HandleBytes is the size of a handle.
+func (m *MoE) HandleBytes(s moe.Shape) (int64, error) { return m.b.HandleBytes(s) }
+
+// Offsets are the places of what a caller may read in a handle.
+func (m *MoE) Offsets(s moe.Shape) moe.HandleOffsets { return m.b.Offsets(s) }
+
+// run numbers an operation and enqueues it behind the communicator's work. A local one has no name here.
+func (m *MoE) run(op string, s *device.Stream, f func(seq uint64) error) error {
+	c := m.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usable(op); err != nil {
+		return err
+	}
+	if *s == nil {
+		d, err := c.defaultStream()
+		if err != nil {
+			return c.wrap(op, err)
+		}
+		*s = d
+	}
+	if err := c.engine.Follow(*s); err != nil {
+		return c.wrap(op, err)
+	}
+	if op == "" {
+		return f(0)
+	}
+	err := f(c.seq + 1)
+	if err == nil || m.b.Err() != nil { // else the arguments were refused, and the peers expect the same number again
+		c.seq++
+	}
+	return err
+}
+
+// Close frees the memory. The work must have ended or the communicator have been aborted. Closing the communicator
+// closes it too.
+func (m *MoE) Close() error { return m.c.drop(m) }
+
+func (m *MoE) close() error {
+	if m.c.closed.Load() { // and with it the engine, whose order the operations have
+		return m.b.Free()
+	}
+	return m.b.Close()
+}

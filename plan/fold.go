@@ -1,0 +1,227 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Folded is a plan whose ranks do alike: the program of one rank of every orbit, and the renamings that make the
+// programs of the others. It is small whatever the number of ranks.
+type Folded struct {
+	// Plan has all ranks, and their channels and semaphores, but thread blocks and remote buffers of representatives
+	// only.
+	Plan     *Plan
+	Symmetry *Symmetry
+}
+
+// Validate checks the plan, that its renamings keep what the collective demands, and that they make ops of ops: the
+// image of a range of chunks is a range, and a movement's operands keep their pairing.
+func (f *Folded) Validate() error {
+	if err := f.Plan.Validate(&Capacity); err != nil {
+		return err
+	}
+	for _, e := range f.Symmetry.elements {
+		if !e.keepsDemands(f.Plan) {
+			return &Error{Class: ErrInvalid, Pos: nowhere, Detail: fmt.Sprintf("the symmetry does not keep what %s demands",
+				f.Plan.Collective)}
+		}
+	}
+	for _, rank := range f.Symmetry.Representatives() {
+		for b := range f.Plan.GPUs[rank].ThreadBlocks {
+			if err := f.validate(f.Plan.Program(rank, b), false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keepsDemands reports whether the renaming takes what the collective demands of each rank to what it demands of the
+// rank's image.
+func (g *Renaming) keepsDemands(p *Plan) bool {
+	n := len(p.GPUs)
+	f := finder{p: p, ranks: g.Ranks}
+	if !p.Collective.alike() || len(g.Ranks) != n || !f.fixChunks() || p.Collective == SendRecv && !f.shifts() {
+		return false
+	}
+	for pl, want := range f.chunks {
+		if len(want) != len(g.Chunks[pl]) {
+			return false
+		}
+		for k, to := range want {
+			if to >= 0 && to != g.Chunks[pl][k] {
+				return false
+			}
+		}
+	}
+	one := p.Collective == AllReduce || p.Collective == SendRecv // input and output hold the same chunks
+	return !one || slices.Equal(g.Chunks[InputPlane], g.Chunks[OutputPlane])
+}
+
+func (f *Folded) validate(steps []Step, loop bool) error {
+	for i := range steps {
+		s := &steps[i]
+		if err := f.validate(s.Body, true); err != nil {
+			return err
+		}
+		for j := range s.Moves {
+			if m := &s.Moves[j]; m.Dst[0].Size > 1 && !f.Symmetry.keepsRanges(m, loop || s.Op.Slice.Count > 1) {
+				return &Error{Class: ErrInvalid, Pos: s.Pos, Detail: "the symmetry takes its chunks to no such op"}
+			}
+		}
+	}
+	return nil
+}
+
+// keepsRanges reports whether every element takes the chunks of each operand to a range, all operands in one order; in
+// their own order with ordered.
+func (s *Symmetry) keepsRanges(m *Move, ordered bool) bool {
+	size := m.Dst[0].Size
+	order := make([]int, size)
+	for _, e := range s.elements {
+		first := true
+		ok := pair{m, m}.operands(func(pl, _ *Place) bool {
+			low := e.chunk(pl.Plane, pl.Index)
+			for k := range size {
+				low = min(low, e.chunk(pl.Plane, pl.Index+k))
+			}
+			for k := range size {
+				at := e.chunk(pl.Plane, pl.Index+k) - low
+				if first {
+					order[k] = at
+				}
+				if at >= size || at != order[k] || ordered && at != k {
+					return false
+				}
+			}
+			first = false
+			return true
+		})
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Fold returns p with the renamings under which it stays as it is, or nil when none is found.
+func Fold(p *Plan) *Folded {
+	links := p.Links()
+	resolved := make([][][]Step, len(p.GPUs))
+	of := func(rank, block int) []Step {
+		for b := len(resolved[rank]); b <= block; b++ {
+			resolved[rank] = append(resolved[rank], p.Program(rank, b))
+		}
+		return resolved[rank][block]
+	}
+	s := symmetryOf(p, links, of, nil)
+	if s == nil {
+		return nil
+	}
+	return fold(p, s)
+}
+
+// fold leaves out what renamings can make again.
+func fold(p *Plan, s *Symmetry) *Folded {
+	out := *p
+	out.GPUs = make([]GPU, len(p.GPUs))
+	for r := range p.GPUs {
+		out.GPUs[r] = p.GPUs[r]
+		if int(s.rep[r]) != r {
+			out.GPUs[r].ThreadBlocks, out.GPUs[r].RemoteBuffers = nil, nil
+		}
+	}
+	return &Folded{Plan: &out, Symmetry: s}
+}
+
+// Unfold returns the plan of all ranks.
+func (f *Folded) Unfold() *Plan {
+	out := *f.Plan
+	out.GPUs = make([]GPU, len(f.Plan.GPUs))
+	for r := range out.GPUs {
+		out.GPUs[r] = f.GPU(r)
+	}
+	return &out
+}
+
+// GPU returns the part of the plan that a rank runs.
+func (f *Folded) GPU(rank int) GPU {
+	s := f.Symmetry
+	rep, e := int(s.rep[rank]), s.elements[s.frame[rank]]
+	if rep == rank {
+		return f.Plan.GPUs[rank]
+	}
+	from, out := &f.Plan.GPUs[rep], f.Plan.GPUs[rank]
+	out.RemoteBuffers = make([]RemoteBuffer, len(from.RemoteBuffers))
+	for i, b := range from.RemoteBuffers {
+		out.RemoteBuffers[i] = RemoteBuffer{Rank: int(e.Ranks[b.Rank]), Type: b.Type, Access: b.Access}
+	}
+	out.ThreadBlocks = make([]ThreadBlock, len(from.ThreadBlocks))
+	for i := range from.ThreadBlocks {
+		w := renumber{of: e.span, from: from, tb: &from.ThreadBlocks[i]}
+		out.ThreadBlocks[i] = *w.tb
+		out.ThreadBlocks[i].Ops = w.ops(w.tb.Ops)
+	}
+	return out
+}
+
+// FoldRanks is Fold of a plan that is too large to be written. tables has the channels of all ranks and no programs;
+// write returns the plan with the programs of the ranks for which has is true: representatives, and their images under
+// the renamings that the channels suggest.
+func FoldRanks(tables *Plan, write func(has func(rank int) bool) (*Plan, error)) (*Folded, error) {
+	n := len(tables.GPUs)
+	links := tables.Links()
+	var gens []*Renaming
+	var group *Symmetry
+	for r, failed := 1, 0; r < n && failed < maxCandidates; r++ {
+		if group != nil && group.rep[r] == 0 {
+			continue
+		}
+		f := finder{p: tables, links: links}
+		if !f.findRanks(r) {
+			failed++
+			continue
+		}
+		g := &Renaming{Ranks: f.ranks}
+		if s := generate(append(gens[:len(gens):len(gens)], g)); s != nil {
+			gens, group = append(gens, g), s
+		}
+	}
+	if group == nil {
+		return nil, nil
+	}
+	written := make([]bool, n)
+	for _, rep := range group.Representatives() {
+		written[rep] = true
+		for _, g := range gens {
+			written[g.Ranks[rep]] = true
+		}
+	}
+	has := func(rank int) bool { return written[rank] }
+	p, err := write(has)
+	if err != nil {
+		return nil, err
+	}
+	s := symmetryOf(p, p.Links(), p.Program, has)
+	if s == nil {
+		return nil, nil
+	}
+	for _, rep := range s.Representatives() {
+		if !written[rep] {
+			return nil, nil // the programs are less alike than the channels
+		}
+	}
+	return fold(p, s), nil
+}
+
+// Within returns the plan folded by those of its renamings that keep approves of, such as those that keep hosts
+// together. They must form a group.
+func (f *Folded) Within(keep func(ranks []int32) bool) *Folded {
+	s := f.Symmetry.subgroup(keep)
+	out := *f.Plan
+	out.GPUs = append([]GPU(nil), f.Plan.GPUs...)
+	for _, r := range s.Representatives() {
+		out.GPUs[r] = f.GPU(r)
+	}
+	return &Folded{Plan: &out, Symmetry: s}
+}

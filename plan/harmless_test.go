@@ -1,0 +1,53 @@
+package plan
+
+import "testing"
+
+// Plans that look wrong and are right.
+
+// TestOneSize: the transfers of two_threads may meet the previous launch's scratch only in launches of other sizes.
+func TestOneSize(t *testing.T) {
+	p := twoThreads()
+	expect(t, "any size", p, "data race")
+	p.MinSize, p.MaxSize = 1<<20, 1<<20
+	expect(t, "one size", p, "")
+	p.GPUs[2].ThreadBlocks[0].Ops = p.GPUs[2].ThreadBlocks[0].Ops[1:] // its handshake with rank 0
+	p.GPUs[0].ThreadBlocks[0].Ops[0].ChannelIDs = []int{0}
+	expect(t, "one size, and no handshake", p, "data race")
+}
+
+// TestOneSizeOfPackets: an LL all-reduce without a second half of scratch reuses a packet that may not have been read.
+func TestOneSizeOfPackets(t *testing.T) {
+	p := allReduceLL(2, false, false)
+	p.MinSize, p.MaxSize = 1<<10, 1<<10
+	expect(t, "single scratch", p, "data race")
+	p = allReduceLL(2, false, true)
+	p.MinSize, p.MaxSize = 1<<10, 1<<10
+	expect(t, "double scratch", p, "")
+}
+
+// acquirers is an all-gather of one rank: block 0 copies and releases a semaphore twice, and blocks 1 and 2 acquire it
+// once each, in no order, before they go on.
+func acquirers(releases ...int) *Plan {
+	p := mesh("acquirers", AllGather, 1, 3, 1, 1, 1)
+	p.GPUs[0].Semaphores = []Semaphore{{}}
+	sem := func(name OpName) Op { return Op{Name: name, SemaphoreIDs: []int{0}} }
+	p.emit(0, 0, copyOp(Local(Input, 0, 1), Local(Scratch, 0, 1)), nop)
+	for _, b := range releases {
+		p.emit(0, b, sem(SemRelease))
+	}
+	p.emit(0, 1, sem(SemAcquire), nop)
+	p.emit(0, 2, sem(SemAcquire), nop, copyOp(Local(Scratch, 0, 1), Local(Output, 0, 1)))
+	return p
+}
+
+// TestUnorderedAcquirers: which of two acquirers gets which release makes no difference when both releases come after
+// all that either acquirer needs, and neither release waits for one of them.
+func TestUnorderedAcquirers(t *testing.T) {
+	expect(t, "two releases by the block that copies", acquirers(0, 0), "")
+	expect(t, "one release by a block that copies nothing", acquirers(1, 0), "ambiguous")
+	p := acquirers(0, 0)
+	ops := p.GPUs[0].ThreadBlocks[0].Ops
+	p.GPUs[0].ThreadBlocks[0].Ops = ops[:len(ops)-1]
+	p.emit(0, 1, ops[len(ops)-1]) // behind its acquire
+	expect(t, "one acquirer makes way for the other", p, "ambiguous")
+}

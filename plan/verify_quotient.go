@@ -1,0 +1,178 @@
+package plan
+
+// quotient lets the representatives of a symmetry stand for all ranks. docs/verifier.md, "Symmetry", states the
+// argument. The verifier runs representatives only; what they do to another rank is done, renamed, to the
+// representative of that rank: a signal arrives there with its clock, an access happens there with its stamp.
+//
+// The run is one interleaving of the whole plan: each step is made by all ranks of an orbit, one after another, before
+// the next. The state of every rank is the renamed state of its representative throughout.
+//
+// A nil quotient is the group of one element: every rank stands for itself.
+type quotient struct {
+	*Symmetry
+	v       *verifier
+	comps   map[int32][]int32 // by element: the image of every component
+	clocks  map[framedClock]*clock
+	origins map[framedOrigin]*origin
+}
+
+type framedClock struct {
+	k *clock
+	g int32
+}
+
+type framedOrigin struct {
+	o *origin
+	g int32
+}
+
+// order returns the number of elements.
+func (q *quotient) order() int {
+	if q == nil {
+		return 1
+	}
+	return q.Order()
+}
+
+// own reports whether the verifier runs a rank.
+func (q *quotient) own(rank int) bool { return q == nil || int(q.rep[rank]) == rank }
+
+// block returns the image of a thread block.
+func (q *quotient) block(g int32, id int) int {
+	r := q.v.rankOf[id]
+	return q.v.first[q.elements[g].Ranks[r]] + id - q.v.first[r]
+}
+
+// component returns the image of a component of clocks.
+func (q *quotient) component(g, comp int32) int32 {
+	if g == 0 || comp < 0 {
+		return comp
+	}
+	return q.componentsOf(g)[comp]
+}
+
+func (q *quotient) componentsOf(g int32) []int32 {
+	if m := q.comps[g]; m != nil {
+		return m
+	}
+	v := q.v
+	m := make([]int32, v.comps)
+	for id := range v.rankOf {
+		m[id] = int32(q.block(g, id))
+	}
+	ranks := len(v.p.GPUs)
+	for r := range ranks {
+		m[v.caller+r] = int32(v.caller) + q.elements[g].Ranks[r]
+	}
+	n := q.Order()
+	for i := range v.ports {
+		to := i/n*n + int(q.mul(g, int32(i%n)))
+		m[v.reader(i)], m[v.writer(i)] = int32(v.reader(to)), int32(v.writer(to))
+	}
+	q.comps[g] = m
+	return m
+}
+
+// clock returns the image of a clock.
+func (q *quotient) clock(g int32, k *clock) *clock {
+	if g == 0 || k == nil {
+		return k
+	}
+	key := framedClock{k, g}
+	if out := q.clocks[key]; out != nil {
+		return out
+	}
+	m := q.componentsOf(g)
+	out := &clock{d: rename(m, k.d), owner: -1, phase: k.phase}
+	out.c = out.d
+	if &k.d[0] != &k.c[0] {
+		out.c = rename(m, k.c)
+	}
+	if k.owner >= 0 {
+		out.owner = int(m[k.owner])
+	}
+	if len(q.clocks) >= 256 { // images are used at once, if at all
+		clear(q.clocks)
+	}
+	q.clocks[key] = out
+	return out
+}
+
+func rename(m []int32, from []uint32) []uint32 {
+	out := make([]uint32, len(from))
+	for i, x := range from {
+		out[m[i]] = x
+	}
+	return out
+}
+
+// instance returns the image of an instance of a movement. The element is the last digit of its number.
+func (q *quotient) instance(g int32, inst int64) int64 {
+	n := int64(q.Order())
+	return inst - inst%n + int64(q.mul(g, int32(inst%n)))
+}
+
+// origin returns the image of an origin.
+func (q *quotient) origin(g int32, o *origin) *origin {
+	if g == 0 || o == nil {
+		return o
+	}
+	key := framedOrigin{o, g}
+	if out := q.origins[key]; out != nil {
+		return out
+	}
+	out := &origin{inst: q.instance(g, o.inst)}
+	for _, f := range o.from {
+		out.from = append(out.from, q.origin(g, f))
+	}
+	q.origins[key] = out
+	return out
+}
+
+// counter returns where a signal into the counter of a link is seen: the counter at the representative's end, and the
+// element under which it is seen there.
+func (q *quotient) counter(at int) (to int, g int32) {
+	if q == nil || at >= len(q.v.links) {
+		return at, 0
+	}
+	owner := q.v.links[at].Rank
+	first, _ := q.v.linksOf(owner)
+	home, _ := q.v.linksOf(int(q.rep[owner]))
+	return home + at - first, q.inverse[q.frame[owner]]
+}
+
+// mirror returns the thread block that is the image of b, at the same op.
+func (q *quotient) mirror(g int32, b *blockState) *blockState {
+	if g == 0 {
+		return b
+	}
+	m := q.v.blocks[q.block(g, b.id)]
+	m.pc, m.launch = b.pc, b.launch
+	return m
+}
+
+// visit returns the walker that makes the access of w to a chunk of another rank at that rank's representative, and the
+// chunk there.
+func (q *quotient) visit(w *walker, pl *Place, part sub) (*walker, Place, sub) {
+	g := q.inverse[q.frame[pl.Rank]]
+	k := q.elements[g].chunk(pl.Plane, pl.Index+int(part.chunk))
+	x := *w
+	x.frame = q.mul(g, w.frame)
+	x.know = q.clock(g, w.know)
+	x.self = q.component(g, w.self)
+	x.reads.comp, x.writes.comp = q.component(g, w.reads.comp), q.component(g, w.writes.comp)
+	x.at.block = int32(q.block(g, int(w.at.block)))
+	x.inst = q.instance(g, w.inst)
+	if pl.Plane == PacketPlane {
+		if w.made == nil {
+			w.made = &origin{w.inst, append([]*origin(nil), w.from...)}
+		}
+		x.made = q.origin(g, w.made)
+	}
+	return &x, Place{int(q.rep[pl.Rank]), pl.Plane, k, 1}, sub{0, part.atom}
+}
+
+// place returns the image of a position in a block: element g takes all chunks at that position to the image.
+func (q *quotient) place(g, at int32) int32 {
+	return q.elements[g].Chunks[InputPlane][at] % int32(q.v.period)
+}

@@ -1,0 +1,282 @@
+package plan
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"maps"
+	"slices"
+)
+
+// digest identifies a state.
+type digest [sha256.Size]byte
+
+// snapshot writes a state up to renaming of phases: what the verifier does from a state on depends on the phases of a
+// component only by comparing them, so the entries of all clocks are numbered in their order, and an access is given by
+// the first entry that covers it. It makes two passes: the first collects the entries.
+type snapshot struct {
+	v       *verifier
+	entries [][]uint32      // by component, sorted in the end
+	seen    map[*clock]bool // clocks that are collected
+	out     hash.Hash       // nil in the first pass
+}
+
+func (v *verifier) snapshot(t *tick) {
+	s := &snapshot{v: v, entries: make([][]uint32, v.comps), seen: map[*clock]bool{}}
+	s.state(t)
+	for i := range s.entries {
+		slices.Sort(s.entries[i])
+		s.entries[i] = slices.Compact(s.entries[i])
+	}
+	s.out = sha256.New()
+	s.state(t)
+	t.core, t.seen = s.sum(), true
+	t.windows = make([]digest, v.shape.at(t.launch).n[t.class])
+	for w := range t.windows {
+		s.cells(func(c, atom int) bool { return c == t.class && v.shape.atoms[atom].window == w })
+		t.windows[w] = s.sum()
+	}
+	for _, b := range v.blocks {
+		if b.launch != t.launch || b.done || b.ended || b.pc >= len(b.program) {
+			continue
+		}
+		if u := &b.program[b.pc]; u.loop != nil && u.iter > 0 && v.shape.loops.class[u.loop.Op] == t.class &&
+			!slices.ContainsFunc(t.blocks, func(o stopped) bool { return o.block == b.id }) {
+			t.stuck = true
+		}
+	}
+}
+
+func (s *snapshot) sum() (d digest) {
+	s.out.Sum(d[:0])
+	s.out.Reset()
+	return d
+}
+
+func (s *snapshot) num(list ...int) {
+	if s.out == nil {
+		return
+	}
+	var b []byte
+	for _, n := range list {
+		b = binary.AppendVarint(b, int64(n))
+	}
+	_, _ = s.out.Write(b) // a hash returns no error
+}
+
+func (s *snapshot) flag(list ...bool) {
+	for _, on := range list {
+		if on {
+			s.num(1)
+		} else {
+			s.num(0)
+		}
+	}
+}
+
+func (s *snapshot) clock(k *clock) {
+	if k == nil {
+		s.num(-1)
+		return
+	}
+	if s.out == nil {
+		if !s.seen[k] {
+			s.seen[k] = true
+			s.collect(k.d)
+			s.collect(k.c)
+		}
+		return
+	}
+	for _, list := range [2][]uint32{k.d, k.c} {
+		for comp, x := range list {
+			at, _ := slices.BinarySearch(s.entries[comp], x)
+			s.num(at)
+		}
+	}
+}
+
+func (s *snapshot) collect(list []uint32) {
+	for comp, x := range list {
+		if e := s.entries[comp]; len(e) == 0 || e[len(e)-1] != x {
+			s.entries[comp] = append(e, x)
+		}
+	}
+}
+
+// entry is a phase that a clock may get: the present one of a component.
+func (s *snapshot) entry(comp int, x uint32) {
+	if s.out == nil {
+		s.entries[comp] = append(s.entries[comp], x)
+	}
+}
+
+func (s *snapshot) stamp(t stamp) {
+	if s.out == nil {
+		return
+	}
+	if t.comp < 0 {
+		s.num(-1)
+		return
+	}
+	s.num(int(t.comp), s.after(int(t.comp), t.t))
+}
+
+// after returns the number of the first entry that covers phase t of a component.
+func (s *snapshot) after(comp int, t uint32) int {
+	at, found := slices.BinarySearch(s.entries[comp], t)
+	if found {
+		at++
+	}
+	return at
+}
+
+// state writes all but the windows of the class of t.
+func (s *snapshot) state(t *tick) {
+	v := s.v
+	for _, b := range v.blocks {
+		s.block(b)
+	}
+	for i := range v.counters {
+		s.counter(&v.counters[i])
+	}
+	ids := slices.SortedFunc(maps.Keys(v.barriers), func(a, b [2]int) int {
+		return cmp.Or(a[0]-b[0], a[1]-b[1])
+	})
+	for _, id := range ids {
+		s.num(len(v.barriers[id].arrived))
+		s.num(slices.Sorted(slices.Values(v.barriers[id].arrived))...)
+	}
+	for r := range v.began {
+		s.clock(v.began[r])
+		s.num(v.launched[r], v.running[r])
+		s.entry(v.caller+r, uint32(v.launched[r]))
+	}
+	for _, t := range v.gate.turns {
+		s.num(t.rank)
+		s.clock(t.k)
+	}
+	for i := range v.scratch {
+		s.plane(&v.scratch[i])
+	}
+	for i := range v.ports {
+		s.port(i)
+	}
+	s.cells(func(c, _ int) bool { return c != t.class })
+	for _, at := range slices.Sorted(maps.Keys(v.repeated)) {
+		s.num(at)
+		for _, a := range v.repeated[at] {
+			s.stamp(a.stamp)
+		}
+	}
+}
+
+func (s *snapshot) block(b *blockState) {
+	s.num(b.launch, len(b.pending), len(b.used))
+	s.flag(b.done, b.ended, b.meeting, b.arrived, b.entry)
+	if !b.done && b.pc < len(b.program) {
+		u := &b.program[b.pc]
+		s.num(u.step.Pos.Op, u.step.Pos.Inner, int(u.step.Does))
+	}
+	s.entry(b.id, b.phase)
+	s.clock(b.base)
+	for _, lane := range slices.Sorted(maps.Keys(b.lanes)) {
+		k := &clock{d: make([]uint32, s.v.comps), owner: -1}
+		k.c = k.d
+		for _, o := range b.lanes[lane] {
+			k.learn(o)
+		}
+		s.num(lane)
+		s.clock(k)
+	}
+	k := &clock{d: make([]uint32, s.v.comps), owner: -1}
+	k.c = k.d
+	for _, o := range b.packets {
+		k.learnControl(o)
+	}
+	s.clock(k)
+}
+
+func (s *snapshot) counter(c *counter) {
+	s.num(c.total+c.init-c.waits, c.consumer, c.lane)
+	if c.consumer >= 0 {
+		s.stamp(stamp{int32(c.consumer), c.phase})
+	}
+	for i := range c.arrivals {
+		a := &c.arrivals[i]
+		s.num(a.from, a.nth-c.waits, int(a.at.launch))
+		s.clock(a.knows)
+	}
+}
+
+func (s *snapshot) plane(p *planeState) {
+	s.num(int(p.launch))
+	for _, uses := range []map[int32]access{p.before.reads, p.before.writes, p.now.reads, p.now.writes} {
+		s.num(len(uses))
+		for _, comp := range slices.Sorted(maps.Keys(uses)) {
+			s.stamp(uses[comp].stamp)
+		}
+	}
+	var known [][2]int32
+	for who := range p.checked {
+		known = append(known, who)
+	}
+	slices.SortFunc(known, func(a, b [2]int32) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	for _, who := range known {
+		s.num(int(who[0]), int(who[1]), int(p.checked[who]))
+	}
+}
+
+// port writes the transfers of a port channel, equal neighbours once: the number that a clock covers grows past all of
+// them or none.
+func (s *snapshot) port(i int) {
+	v := s.v
+	pt := &v.ports[i]
+	s.entry(v.reader(i), uint32(len(pt.pushes)))
+	s.entry(v.writer(i), uint32(len(pt.pushes)))
+	if s.out == nil {
+		return
+	}
+	last := [4]int{}
+	for n, q := range pt.pushes {
+		this := [4]int{s.after(v.reader(i), uint32(n)), s.after(v.writer(i), uint32(n)), s.after(pt.block, q.phase), q.lane}
+		if n == 0 || this != last {
+			s.num(this[:]...)
+			last = this
+		}
+	}
+	s.num(-1)
+}
+
+// cells writes the cells for which in holds: the class of pipelines that divides their chunk, or -1, and their atom.
+func (s *snapshot) cells(in func(class, atom int) bool) {
+	v := s.v
+	for r := range v.planes {
+		for pl := range numPlanes {
+			for k := range v.chunks[r][pl] {
+				class := v.classOf(r, pl, k)
+				at := v.planes[r][pl] + k*len(v.shape.atoms)
+				for a := range v.shape.atoms {
+					if in(class, a) {
+						s.cell(&v.cells[at+a])
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *snapshot) cell(c *cell) {
+	s.num(int(c.value), int(c.flag), len(c.reads))
+	s.flag(c.read)
+	s.stamp(c.write.stamp)
+	s.clock(c.carries)
+	reads := c.reads
+	if s.out != nil && len(reads) > 1 {
+		reads = slices.Clone(reads)
+		slices.SortFunc(reads, func(a, b access) int { return cmp.Or(cmp.Compare(a.comp, b.comp), cmp.Compare(a.t, b.t)) })
+	}
+	for i := range reads {
+		s.stamp(reads[i].stamp)
+	}
+}

@@ -1,0 +1,245 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Bounds on the numbers of iterations that are examined to stand for all.
+var turnLimits = []int64{4, 6, 10, 18, 34}
+
+const maxRuns = 1 << 12 // runs of a plan with pipelines
+
+// checkShapes examines the plan for all sizes.
+//
+// Without pipelines there is one shape, whose atoms come from all sizes. With pipelines, each combination of numbers of
+// iterations is a run. The largest number that is examined, most, stands for all larger ones: the run itself shows that
+// one iteration more adds nothing new (verify_steady.go). Numbers of consecutive launches are combined too when the
+// plan has scratch, in which launches can meet.
+func (p *Plan) checkShapes(r *resolved, report *Report, opts *VerifyOptions) error {
+	lo, hi, err := p.unitRange()
+	if err != nil {
+		return err
+	}
+	keys := sliceKeys(r)
+	atoms, err := p.sliceAtoms(keys, lo, hi)
+	if err != nil {
+		return err
+	}
+	l, err := p.findLoops(r, lo, hi)
+	if err != nil {
+		return err
+	}
+	c := &checker{p: p, r: r, l: l, report: report, opts: opts, atoms: atoms, lo: lo, hi: hi, ran: map[string]bool{}}
+	if !l.used {
+		return c.run(nil)
+	}
+	return c.pipelines()
+}
+
+// checker runs the verifier for the shapes of a plan.
+type checker struct {
+	p      *Plan
+	r      *resolved
+	l      *loops
+	report *Report
+	opts   *VerifyOptions
+	atoms  []atom
+	lo, hi int64
+	ran    map[string]bool
+}
+
+// turns is how often each class of pipelines runs. An open class runs as often or more often.
+type turns struct {
+	n    []int64
+	open []bool
+}
+
+// pipelines examines a plan with pipelines. It looks at few iterations first, and at more when those do not repeat.
+func (c *checker) pipelines() error {
+	var unsteady error
+	for i, most := range turnLimits {
+		all := c.combinations(most)
+		if len(all) > maxRuns {
+			return c.p.notExamined("its pipelines run in over %d combinations of numbers of iterations; give them the same "+
+				"unit_size and num_chunks", maxRuns)
+		}
+		err := c.uniform(all)
+		if i == 0 && (err == nil || errors.Is(err, errUnsteady)) {
+			err = cmp.Or(c.balanced(), err)
+		}
+		if err == nil {
+			err = c.mixed(all)
+		}
+		if !errors.Is(err, errUnsteady) {
+			return err
+		}
+		unsteady = err
+	}
+	return unsteady
+}
+
+// balanced refuses a plan in which one class of pipelines adds to a counter and another takes: the counter is balanced
+// only as long as the two run equally often.
+func (c *checker) balanced() error {
+	excess := make([]map[int]int, len(c.l.classes)) // by class and counter
+	for i := range excess {
+		excess[i] = map[int]int{}
+	}
+	for b, prog := range c.r.programs {
+		for i := range prog {
+			for j := range prog[i].Body {
+				for at, does := range c.r.uses(c.r.rankOf[b], &prog[i].Body[j]) {
+					if class := c.l.class[prog[i].Op]; does == Takes {
+						excess[class][at]--
+					} else {
+						excess[class][at]++
+					}
+				}
+			}
+		}
+	}
+	for i := range excess {
+		k := &c.l.classes[i]
+		for at, n := range excess[i] {
+			if n == 0 || k.lo == k.hi {
+				continue
+			}
+			return c.p.notExamined("pipelines that signal and pipelines that wait on %s run equally often only for some sizes, "+
+				"one of them over %d chunks by %d bytes; give them the same unit_size and num_chunks", c.r.name(at),
+				k.op.NumChunks, k.op.UnitSize)
+		}
+	}
+	return nil
+}
+
+// uniform runs the combinations, equal in all launches. It returns the first error, preferably one that says that the
+// plan is wrong.
+func (c *checker) uniform(all []turns) (unsteady error) {
+	for _, t := range all {
+		if err := c.run([]turns{t}); errors.Is(err, errUnsteady) {
+			unsteady = cmp.Or(unsteady, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return unsteady
+}
+
+// mixed runs the combinations that differ between launches.
+func (c *checker) mixed(all []turns) error {
+	if !c.p.UsesPackets() && !c.p.UsesPlainScratch() {
+		return nil
+	}
+	runs := 1
+	for range c.report.Launches {
+		if runs *= len(all); runs > maxRuns {
+			return c.p.notExamined("consecutive messages may run its pipelines in over %d combinations of numbers of "+
+				"iterations; give them the same unit_size and num_chunks", maxRuns)
+		}
+	}
+	for i := range runs {
+		var mixed []turns
+		same := true
+		for k, rest := 0, i; k < c.report.Launches; k, rest = k+1, rest/len(all) {
+			mixed = append(mixed, all[rest%len(all)])
+			same = same && rest%len(all) == i%len(all)
+		}
+		if same {
+			continue
+		}
+		if err := c.run(mixed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// combinations lists the numbers of iterations, up to most of each class, that some size of a chunk has. The last one
+// has the largest numbers.
+func (c *checker) combinations(most int64) []turns {
+	var out []turns
+	n, open := make([]int64, len(c.l.classes)), make([]bool, len(c.l.classes))
+	var choose func(i int, lo, hi int64)
+	choose = func(i int, lo, hi int64) {
+		if lo > hi || len(out) > maxRuns {
+			return
+		}
+		if i == len(n) {
+			out = append(out, turns{slices.Clone(n), slices.Clone(open)})
+			return
+		}
+		k := &c.l.classes[i]
+		for n[i] = min(k.lo, most); n[i] <= min(k.hi, most); n[i]++ {
+			open[i] = n[i] == most && k.hi > most
+			from, to := c.p.between(k.op, n[i], open[i])
+			choose(i+1, max(lo, from), min(hi, to))
+		}
+	}
+	choose(0, c.lo, c.hi)
+	return out
+}
+
+// run executes the plan for one shape, given by launch; the last entry holds for all further launches.
+func (c *checker) run(byLaunch []turns) error {
+	key := fmt.Sprint(byLaunch)
+	if c.ran[key] {
+		return nil
+	}
+	sh := messageShape{atoms: c.atoms, alignment: c.p.Alignment, parts: map[partKey][]sub{}, loops: c.l, turns: byLaunch,
+		fixed: c.lo == c.hi}
+	if c.l.used {
+		sh.atoms = c.windowed(byLaunch)
+	}
+	for _, a := range sh.atoms {
+		sh.chunk = max(sh.chunk, a.chunk)
+	}
+	err := c.execute(&sh)
+	c.report.Shapes += len(sh.atoms)
+	c.ran[key] = err == nil
+	return err
+}
+
+// execute runs the verifier, and again as long as it finds that it must rely on less.
+func (c *checker) execute(sh *messageShape) error {
+	again := second{mute: map[int]bool{}, shared: map[int]bool{}}
+	for {
+		again.needed = false
+		v, err := newVerifier(c.p, c.r, sh, c.report, c.opts)
+		if err == nil {
+			v.second = &again
+			err = v.run()
+		}
+		switch {
+		case errors.Is(err, errAgain):
+		case err != nil && again.ambiguity != nil:
+			return again.ambiguity
+		case err != nil || !again.needed:
+			return err
+		}
+	}
+}
+
+// windowed returns the atoms with each window that some chunk has.
+func (c *checker) windowed(byLaunch []turns) []atom {
+	most := int64(1)
+	for i := range byLaunch {
+		most = max(most, slices.Max(byLaunch[i].n))
+	}
+	op := c.l.classes[0].op
+	unit := min(c.hi*c.p.Alignment, max(c.p.Alignment, op.UnitSize/int64(op.NumChunks)/c.p.Alignment*c.p.Alignment))
+	var out []atom
+	for _, a := range c.atoms {
+		for w := range most {
+			x := a
+			x.window = int(w)
+			if len(c.atoms) == 1 { // an example in which the bytes are those of the window
+				x.lo, x.hi, x.chunk = w*unit, (w+1)*unit, most*unit
+			}
+			out = append(out, x)
+		}
+	}
+	return out
+}

@@ -1,0 +1,84 @@
+package plan
+
+// walker executes a move at one offset. All accesses at one offset are made by one thread.
+type walker struct {
+	v      *verifier
+	b      *blockState
+	at     event
+	know   *clock
+	reads  stamp // of its reads
+	writes stamp // of its writes; a transfer writes later than it reads
+	self   int32 // the thread block's component, -1 for a caller
+	frame  int32 // of a quotient: the element under which the thread block is seen
+	inst   int64
+	lane   int32 // for a transfer: the thread that pushes it
+	port   bool  // the transfer goes over a port channel
+
+	from []*origin // packets consumed at this offset
+	made *origin   // origin of the packets written at this offset
+}
+
+func (w *walker) move(op ReduceOp, m *Move, part sub) error {
+	v := w.v
+	var value int32
+	var carried *clock
+	w.from = w.from[:0]
+	for i := range m.Src {
+		id, carries, err := w.readAt(&m.Src[i], part)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			value = id
+		} else {
+			value = v.values.combine(value, id, op)
+		}
+		if carries != nil {
+			carried = v.forward(carried, carries)
+		}
+	}
+	w.made = nil
+	for i := range m.Dst {
+		if err := w.writeAt(&m.Dst[i], part, value, carried); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAt is the read of a source, of whatever rank.
+func (w *walker) readAt(pl *Place, part sub) (int32, *clock, error) {
+	q := w.v.quotient
+	if q == nil || pl.Rank == w.b.rank {
+		return w.read(pl, part)
+	}
+	x, home, sub := q.visit(w, pl, part)
+	id, carries, err := x.read(&home, sub)
+	back := q.frame[pl.Rank]
+	return w.v.values.image(back, id), q.clock(back, carries), err
+}
+
+// writeAt is the write to a destination, of whatever rank.
+func (w *walker) writeAt(pl *Place, part sub, value int32, carried *clock) error {
+	q := w.v.quotient
+	if q == nil || pl.Rank == w.b.rank {
+		return w.write(pl, part, value, carried)
+	}
+	x, home, sub := q.visit(w, pl, part)
+	return x.write(&home, sub, w.v.values.image(x.frame, value), q.clock(x.frame, carried))
+}
+
+// forward joins the clocks of two packets. Usually they are the same.
+func (v *verifier) forward(a, b *clock) *clock {
+	if a == nil || a == b {
+		return b
+	}
+	key := [2]*clock{a, b}
+	if k, ok := v.joined[key]; ok {
+		return k
+	}
+	k := a.mutable()
+	k.learnControl(b)
+	v.joined[key] = k
+	return k
+}

@@ -1,0 +1,26 @@
+"""Mixtures of experts under DeepEP's names: a Buffer dispatches tokens to the ranks of their experts and combines what
+the experts make of them.
+
+``import goccl.moe as deep_ep`` stands for ``import deep_ep``. Tensors are torch's, or, on the host device, numpy arrays
+too; numpy has no bfloat16 and no float8, so arrays of uint16 and uint8 hold their bits.
+"""
+
+from __future__ import annotations
+
+from ._buffer import Buffer
+from ._config import Config
+from ._event import EventOverlap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Buffer", "Config", "EventOverlap"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "topk_idx_t":  # torch's type of topk_idx
+        import torch
+
+        return torch.int64
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,69 @@
+"""The buffer of a rank as the library has it."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING
+
+from .. import errors
+from .._lib import create, interruptible, lib
+from .._types import DeviceType
+from ..device import Device
+from ..nccl import Communicator, UniqueId
+from . import _calls
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def communicator(group: Any) -> Communicator:
+    """A Communicator as it is, or a new one of the ranks of a torch ProcessGroup, on this process's current GPU, or on
+    the host device if there is none."""
+    if isinstance(group, Communicator):
+        return group
+    import torch
+    import torch.distributed as dist
+
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    ids = [UniqueId.create().as_bytes if rank == 0 else None]
+    dist.broadcast_object_list(ids, src=dist.get_global_rank(group, 0), group=group)
+    assert ids[0] is not None
+    cuda = torch.cuda.is_available()
+    device = Device(DeviceType.GPU, torch.cuda.current_device()) if cuda else Device(DeviceType.CPU, rank)
+    return Communicator.init(size, rank, UniqueId(ids[0]), device=device)
+
+
+class Engine:
+    """A goccl_moe and its communicator."""
+
+    def __init__(self, group: Any, nbytes: int, tokens: int, packet_tokens: int, blocks: int) -> None:
+        self.comm = communicator(group)
+        self.own = self.comm is not group
+        self.rank, self.size = self.comm.rank, self.comm.nranks
+        size = _calls.Size(ctypes.sizeof(_calls.Size), packet_tokens, nbytes, tokens, blocks)
+        self.handle = interruptible(create, lib.moe_create, self.comm.ptr, ctypes.byref(size))
+        self._finalizer = weakref.finalize(self, lib.raw("moe_destroy"), self.handle)
+        self._finalizer.atexit = False
+
+    def offsets(self, shape: _calls.Shape) -> _calls.Offsets:
+        out = _calls.Offsets()
+        lib.moe_layout(self.handle, ctypes.byref(shape), ctypes.byref(out))
+        return out
+
+    def run(self, what: str, args: ctypes.Structure) -> None:
+        """Enqueues an operation. On the host device it waits for the peers, and Ctrl-C ends the communicator."""
+        if self.comm.device.is_host:
+            interruptible(getattr(lib, what), self.handle, ctypes.byref(args), on_interrupt=self.comm.abort)
+        else:
+            getattr(lib, what)(self.handle, ctypes.byref(args))
+
+    def local(self, experts: int) -> int:
+        if experts < 1 or experts % self.size:
+            raise errors.InvalidArgument(f"{experts} experts on {self.size} ranks: want the same number on each rank")
+        return experts // self.size
+
+    def close(self) -> None:
+        self._finalizer()
+        if self.own:
+            self.comm.destroy()

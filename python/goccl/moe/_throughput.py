@@ -1,0 +1,142 @@
+"""dispatch and combine: a row for each token, for training and prefill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import errors
+from . import _calls
+from ._arrays import Arrays
+from ._base import Base, pointers
+from ._calls import Shape
+from ._event import EventOverlap
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ._config import Config
+
+
+class DispatchHandle(NamedTuple):
+    """What a later dispatch or combine needs. The order of the first items is DeepEP's."""
+
+    rank_prefix_matrix: Any  # [ranks][ranks] int32: rows that ranks 0…i send to rank j
+    recv_src_idx: Any  # tokens of the received rows at their ranks
+    is_token_in_rank: Any
+    memory: Any
+    shape: tuple[int, int, int]  # hidden, top-k, experts
+    tokens: int
+    rows: int
+
+    def _raw(self, a: Arrays) -> _calls.Handle:
+        return _calls.Handle(Shape(_calls.ROWS, *self.shape), a.address(self.memory, "", self.memory.shape, "uint8"),
+                             self.tokens)
+
+
+def _split(x: Any) -> tuple[Any, Any]:
+    """The elements and the scales of rows."""
+    return x if isinstance(x, tuple) else (x, None)
+
+
+class Throughput(Base):
+    """The calls of training and prefill."""
+
+    def dispatch(self, x: Any, handle: DispatchHandle | None = None, num_tokens_per_rank: Any = None,
+                 num_tokens_per_rdma_rank: Any = None, is_token_in_rank: Any = None, num_tokens_per_expert: Any = None,
+                 topk_idx: Any = None, topk_weights: Any = None, expert_alignment: int = 1, num_worst_tokens: int = 0,
+                 config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
+                 allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
+        """Sends the tokens to the ranks of their experts. x is bfloat16, or a pair of float8 and scales for each 128
+        elements. Returns the received x, topk_idx and topk_weights, the rows of each local expert as a list, the handle
+        and the event.
+
+        With a handle the rows go as before, and the other results are None. With num_worst_tokens the processor does
+        not wait for the number of rows: the results have that many, the lists of those behind the last are -1, and the
+        list is empty. Otherwise it waits, and the results have the rows that come.
+        """
+        data, scales = _split(x)
+        a = Arrays(data)
+        keep = (data, scales, topk_idx, topk_weights, is_token_in_rank, num_tokens_per_expert, handle)
+
+        def work(stream: int) -> tuple[Any, ...]:
+            if handle is not None:
+                return self._rows(a, data, scales, handle, handle.rows, None, None, config, stream)
+            return self._first(a, data, scales, is_token_in_rank, num_tokens_per_expert, topk_idx, topk_weights,
+                               expert_alignment, num_worst_tokens, config, stream)
+
+        out, event = self._on_stream(a, previous_event, async_finish, keep, work)
+        if handle is not None:
+            return out[0], None, None, None, None, event
+        recv_x, recv_idx, recv_weights, made, per_expert = out
+        return recv_x, recv_idx, recv_weights, per_expert, made, event
+
+    def _first(self, a: Arrays, data: Any, scales: Any, in_rank: Any, per_expert: Any, topk_idx: Any,
+               topk_weights: Any, alignment: int, worst: int, config: Config | None, stream: int) -> tuple[Any, ...]:
+        tokens, hidden = data.shape
+        ranks = self.group_size
+        k = 0 if topk_idx is None else topk_idx.shape[1]
+        if per_expert is None and topk_idx is not None:
+            raise errors.InvalidArgument("dispatch needs num_tokens_per_expert: get_dispatch_layout counts them")
+        experts = 0 if per_expert is None else per_expert.shape[0]
+        shape = Shape(_calls.ROWS, hidden, k, experts)
+        memory, _, offsets = self._notify(
+            a, shape, tokens, stream, a.address(topk_idx, "topk_idx", (tokens, k), "int64"),
+            0 if k else a.address(in_rank, "is_token_in_rank", (tokens, ranks), "bool", "uint8"),
+            0 if k else a.address(per_expert, "num_tokens_per_expert", (experts,), "int32"))
+        rows, each = worst, []
+        if not worst:
+            rows = int(self._view(a, memory, offsets.total, "int32", 1)[0])  # waits
+            if experts:
+                counts = self._view(a, memory, offsets.totals, "int32", experts // ranks).tolist()
+                each = [-(-c // alignment) * alignment for c in counts]
+        made = DispatchHandle(self._view(a, memory, offsets.prefix, "int32", ranks, ranks), a.empty((rows,), "int32"),
+                              in_rank, memory, (hidden, k, experts), tokens, rows)
+        return *self._rows(a, data, scales, made, rows, topk_idx, topk_weights, config, stream), made, each
+
+    def _rows(self, a: Arrays, data: Any, scales: Any, handle: DispatchHandle, rows: int, topk_idx: Any,
+              topk_weights: Any, config: Config | None, stream: int) -> tuple[Any, ...]:
+        tokens, hidden = handle.tokens, handle.shape[0]
+        k = 0 if topk_idx is None else topk_idx.shape[1]
+        eight = scales is not None
+        groups = (hidden + 127) // 128
+        recv_x = a.empty((rows, hidden), "float8" if eight else "bfloat16")
+        recv_scales = a.empty((rows, groups), "float32") if eight else None
+        recv_idx = a.empty((rows, k), "int64") if k else None
+        recv_weights = a.empty((rows, k), "float32") if k and topk_weights is not None else None
+        if eight:
+            scales = a.contiguous(scales)
+        self._engine.run("moe_dispatch", _calls.Dispatch(
+            handle._raw(a), a.address(data, "x", (tokens, hidden), "float8" if eight else "bfloat16"),
+            a.address(scales, "the scales", (tokens, groups), "float32"),
+            _calls.FLOAT8 if eight else _calls.BFLOAT16, _calls.LISTS if k else 0, config.num_sms if config else 0, 0,
+            a.address(topk_idx, "topk_idx", (tokens, k), "int64"),
+            a.address(topk_weights, "topk_weights", (tokens, k), "float32"),
+            a.address(recv_x, "", recv_x.shape, "float8", "bfloat16"), a.address(recv_scales, "", (rows, groups),
+                                                                                 "float32"), rows,
+            a.address(recv_idx, "", (rows, k), "int64"), a.address(recv_weights, "", (rows, k), "float32"),
+            a.address(handle.recv_src_idx, "recv_src_idx", (rows,), "int32"), stream))
+        return (recv_x, recv_scales) if eight else recv_x, recv_idx, recv_weights
+
+    def combine(self, x: Any, handle: DispatchHandle, topk_weights: Any = None, bias: Any = None,
+                config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
+                allocate_on_comm_stream: bool = False) -> tuple[Any, Any, EventOverlap]:
+        """Returns the rows of x, the sums over this rank's experts, and adds those of each token, in float32, in the
+        order of its experts, behind the bias (a tensor, or two). Returns the sums, those of topk_weights, and the
+        event."""
+        a = Arrays(x)
+        tokens, (hidden, k, _) = handle.tokens, handle.shape
+        pair = bias if isinstance(bias, tuple) else (bias, None)
+
+        def work(stream: int) -> tuple[Any, Any]:
+            out = a.empty((tokens, hidden), "bfloat16")
+            out_weights = a.empty((tokens, k), "float32") if topk_weights is not None else None
+            self._engine.run("moe_combine", _calls.Combine(
+                handle._raw(a), a.address(x, "x", (handle.rows, hidden), "bfloat16"), handle.rows,
+                a.address(topk_weights, "topk_weights", (handle.rows, k), "float32"), 0,
+                pointers(*(a.address(b, "bias", (tokens, hidden), "bfloat16") for b in pair)),
+                a.address(out, "", out.shape, "bfloat16"), a.address(out_weights, "", (tokens, k), "float32"),
+                config.num_sms if config else 0, 0, stream))
+            return out, out_weights
+
+        (out, weights), event = self._on_stream(a, previous_event, async_finish, (x, topk_weights, bias, handle), work)
+        return out, weights, event

@@ -1,0 +1,164 @@
+"""Fused all-reduces as operators of torch: torch.ops.goccl.fused_all_reduce and its forms.
+
+A FusedAllReduce is a workspace of a process group, with a name by which the operators find it. They have fake kernels,
+so torch.compile traces through them, and are enqueued on the current stream, so CUDA graphs capture them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Optional, Tuple
+
+import torch
+import torch.distributed as dist
+
+from .. import errors
+from .._types import DataType, DeviceType
+from ..device import Device
+from ..nccl import Communicator, UniqueId
+
+__all__ = ["FusedAllReduce"]
+
+_workspaces: "dict[str, FusedAllReduce]" = {}
+_numbers = itertools.count()
+
+
+class FusedAllReduce:
+    """A workspace of all ranks of a process group (None: the default one) for rows of up to hidden elements. Making one
+    is collective.
+
+    With tune, and on GPUs, the algorithms are measured for 1, 2, 4, … up to max_tokens rows, and each size takes the
+    fastest; otherwise calls run as an all-reduce and a kernel. name is the same on all ranks; it is what the operators
+    take.
+    """
+
+    def __init__(self, max_tokens: int, hidden: int, dtype: torch.dtype = torch.bfloat16, group: object = None,
+                 device: "torch.device | str | None" = None, tune: bool = True, name: str = "") -> None:
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        index = rank
+        if where.type == "cuda":
+            index = torch.cuda.current_device() if where.index is None else where.index
+        uid = [UniqueId.create().as_bytes if rank == 0 else None]
+        dist.broadcast_object_list(uid, src=dist.get_global_rank(group, 0) if group is not None else 0, group=group)
+        own = Device(DeviceType.GPU if where.type == "cuda" else DeviceType.CPU, index)
+        self.hidden, self.max_tokens, self.dtype, self.rank, self.size = hidden, max_tokens, dtype, rank, size
+        self.comm = Communicator.init(size, rank, UniqueId(uid[0]), device=own)
+        row = hidden * dtype.itemsize
+        self.fusion = self.comm.fusion(row_bytes=(row + 15) // 16 * 16)
+        if tune:
+            self.fusion.tune(max_tokens, hidden, DataType.of(str(dtype).removeprefix("torch.")))
+        self.name = name or f"goccl.{next(_numbers)}"
+        if self.name in _workspaces:
+            raise errors.InvalidArgument(f"there is a workspace {self.name!r} already: close it, or choose another "
+                                         "name")
+        _workspaces[self.name] = self
+
+    def run(self, input: torch.Tensor, **outputs: object) -> None:
+        """Fusion.all_reduce of a tensor whose last dimension is the row, on the current stream."""
+        stream = torch.cuda.current_stream(input.device) if input.is_cuda else None
+        self.fusion.all_reduce(input, hidden=input.shape[-1], stream=stream, **outputs)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Frees the workspace; its work has ended. Collective."""
+        if _workspaces.pop(self.name, None) is not None:
+            self.fusion.close()
+            self.comm.destroy()
+
+
+def find(name: str) -> FusedAllReduce:
+    """The workspace of a name."""
+    w = _workspaces.get(name)
+    if w is None:
+        raise errors.InvalidArgument(f"there is no workspace {name!r}: make a goccl.torch.fusion.FusedAllReduce first")
+    return w
+
+
+# Optional and Tuple: torch reads the schema from these, also on Python 3.9.
+
+
+@torch.library.custom_op("goccl::all_reduce", mutates_args=())
+def all_reduce(input: torch.Tensor, workspace: str) -> torch.Tensor:
+    """The sum of all ranks' inputs."""
+    out = torch.empty_like(input)
+    find(workspace).run(input, sum=out)
+    return out
+
+
+@torch.library.custom_op("goccl::all_reduce_out", mutates_args=("out",))
+def all_reduce_out(input: torch.Tensor, out: torch.Tensor, workspace: str) -> None:
+    """all_reduce into out."""
+    find(workspace).run(input, sum=out)
+
+
+@torch.library.custom_op("goccl::fused_all_reduce", mutates_args=())
+def fused_all_reduce(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float,
+                     workspace: str) -> Tuple[torch.Tensor, torch.Tensor]:
+    """norm and new residual: the sum with the residual, and its RMSNorm."""
+    norm, new = torch.empty_like(input), torch.empty_like(residual)
+    find(workspace).run(input, residual=residual, residual_out=new, weight=weight, epsilon=epsilon, norm=norm)
+    return norm, new
+
+
+@torch.library.custom_op("goccl::fused_all_reduce_", mutates_args=("input", "residual"))
+def fused_all_reduce_(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float,
+                      workspace: str) -> None:
+    """The same in place: input becomes the norm, residual the new residual."""
+    find(workspace).run(input, residual=residual, residual_out=residual, weight=weight, epsilon=epsilon, norm=input)
+
+
+@torch.library.custom_op("goccl::fused_all_reduce_out",
+                         mutates_args=("sum_out", "residual_out", "norm_out", "quant_out", "scale_out"))
+def fused_all_reduce_out(input: torch.Tensor, residual: Optional[torch.Tensor], weight: Optional[torch.Tensor],
+                         epsilon: float, scale: Optional[torch.Tensor], sum_out: Optional[torch.Tensor],
+                         residual_out: Optional[torch.Tensor], norm_out: Optional[torch.Tensor],
+                         quant_out: Optional[torch.Tensor], scale_out: Optional[torch.Tensor],
+                         workspace: str, algorithm: str = "") -> None:
+    """Everything, into the outputs that are given."""
+    find(workspace).run(input, residual=residual, weight=weight, epsilon=epsilon, scale=scale, sum=sum_out,
+                        residual_out=residual_out, norm=norm_out, quant=quant_out, scale_out=scale_out,
+                        algorithm=algorithm)
+
+
+@torch.library.custom_op("goccl::fused_all_reduce_quant", mutates_args=())
+def fused_all_reduce_quant(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float,
+                           scale: Optional[torch.Tensor], dtype: torch.dtype,
+                           workspace: str) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The norm quantised to dtype (int8 or float8_e4m3fn), the scales and the new residual. Without scale each row has
+    its own."""
+    quant, new = torch.empty_like(input, dtype=dtype), torch.empty_like(residual)
+    scales = _scales(input, scale)
+    find(workspace).run(input, residual=residual, residual_out=new, weight=weight, epsilon=epsilon, quant=quant,
+                        scale=scale, scale_out=scales if scale is None else None)
+    return quant, scales, new
+
+
+def _scales(input: torch.Tensor, scale: Optional[torch.Tensor]) -> torch.Tensor:
+    rows = input.numel() // input.shape[-1] if scale is None else 0
+    return torch.empty((rows, 1) if scale is None else (0,), dtype=torch.float32, device=input.device)
+
+
+@all_reduce.register_fake
+def _(input: torch.Tensor, workspace: str) -> torch.Tensor:
+    return torch.empty_like(input)
+
+
+@fused_all_reduce.register_fake
+def _(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float,
+      workspace: str) -> Tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(input), torch.empty_like(residual)
+
+
+@fused_all_reduce_quant.register_fake
+def _(input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float,
+      scale: Optional[torch.Tensor], dtype: torch.dtype,
+      workspace: str) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return torch.empty_like(input, dtype=dtype), _scales(input, scale), torch.empty_like(residual)
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    return None
+
+
+for _op in (all_reduce_out, fused_all_reduce_, fused_all_reduce_out):
+    _op.register_fake(_nothing)

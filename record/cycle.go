@@ -1,0 +1,122 @@
+package record
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/collective"
+)
+
+// edge says that a scope waits, in an operation of a communicator, for another scope.
+type edge struct {
+	to       string
+	comm     *Communicator // as the waiting scope has it
+	op       *Operation
+	from, at int // ranks in comm
+}
+
+// member is a communicator as a scope has it.
+type member struct {
+	scope string
+	comm  *Communicator
+	r     *Report
+}
+
+// graph collects who waits for whom, over all communicators of which there are records. A scope waits for another if an
+// operation of it runs and the other has not begun the same.
+func (q *Question) graph() map[string][]edge {
+	members := map[string]map[int]member{} // by communicator and rank
+	twice := map[string]bool{}             // scopes with two ranks of a communicator do not run one thing after another
+	var add func(r *Report)
+	add = func(r *Report) {
+		if r == nil || !r.answered() {
+			return
+		}
+		for _, c := range append([]*Communicator{r.Record}, r.Others...) {
+			if c == nil {
+				continue
+			}
+			if members[c.ID] == nil {
+				members[c.ID] = map[int]member{}
+			}
+			if _, ok := members[c.ID][c.Rank]; ok {
+				continue
+			}
+			for _, m := range members[c.ID] {
+				twice[m.scope] = twice[m.scope] || m.scope == r.Scope()
+			}
+			members[c.ID][c.Rank] = member{r.Scope(), c, r}
+		}
+		for _, k := range r.Known {
+			add(k)
+		}
+	}
+	for _, r := range q.Reports {
+		add(r)
+	}
+	graph := map[string][]edge{}
+	for _, ranks := range members {
+		for rank, m := range ranks {
+			o := m.comm.open(false)
+			if o == nil || o.State == Enqueued && !m.r.sampled() || twice[m.scope] {
+				continue
+			}
+			for at, p := range ranks {
+				theirs := p.comm.find(false, o.Number)
+				begun := p.comm.Collectives >= o.Number && (theirs == nil || theirs.State != Enqueued)
+				if at != rank && !begun && !twice[p.scope] {
+					graph[m.scope] = append(graph[m.scope], edge{p.scope, m.comm, o, rank, at})
+				}
+			}
+		}
+	}
+	return graph
+}
+
+// cycle finds a circle of waits through this rank with two communicators or more.
+func (q *Question) cycle() *collective.Verdict {
+	me := q.Reports[q.Me]
+	if me == nil || !me.answered() {
+		return nil
+	}
+	graph, start := q.graph(), me.Scope()
+	visited := map[string]bool{}
+	var walk func(at string, path []edge) []edge
+	walk = func(at string, path []edge) []edge {
+		for _, e := range graph[at] {
+			next := append(path[:len(path):len(path)], e)
+			if e.to == start {
+				for _, x := range next {
+					if x.comm.ID != e.comm.ID {
+						return next
+					}
+				}
+				continue
+			}
+			if !visited[e.to] {
+				visited[e.to] = true
+				if found := walk(e.to, next); found != nil {
+					return found
+				}
+			}
+		}
+		return nil
+	}
+	path := walk(start, nil)
+	if path == nil {
+		return nil
+	}
+	steps := make([]string, len(path))
+	ranks := []int{}
+	for i, e := range path {
+		steps[i] = fmt.Sprintf("rank %d of communicator %s waits in %s (#%d) for rank %d", e.from, e.comm.title(),
+			e.op.Name(), e.op.Number, e.at)
+		if e.comm.ID == me.Record.ID {
+			ranks = append(ranks, e.at)
+		}
+	}
+	what := "ranks use communicators in different orders and wait for each other: " + strings.Join(steps, "; ")
+	return q.blame(collective.VerdictDeadlock, ranks, what,
+		"call the operations of several communicators in the same order on all ranks, or put "+
+			"them into one group (ncclGroupStart, goccl.Submit)")
+}

@@ -1,0 +1,240 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/collective"
+)
+
+// Question is an operation that waits, and what the ranks report. Judge answers it; it does no I/O.
+type Question struct {
+	Me      int // the rank that asks
+	Op      Operation
+	Waited  time.Duration
+	Reports []*Report // by rank; nil: the rank was not asked
+}
+
+// Judge names the reason of a wait. The first of these rules that applies decides: causes come before effects.
+//
+//  1. A rank is dead.
+//  2. A rank does not answer: its process is stopped, or it cannot be reached.
+//  3. A rank has called another operation.
+//  4. Ranks wait for each other in several communicators.
+//  5. A rank has not called the operation.
+//  6. A rank has called it, and earlier work on its stream runs.
+//  7. All ranks run it: the network, the GPU or the host does not get on.
+func Judge(q *Question) *collective.Verdict {
+	for _, rule := range []func() *collective.Verdict{q.dead, q.silent, q.differs, q.cycle, q.missing, q.busy, q.stuck} {
+		if v := rule(); v != nil {
+			v.For, v.Operation, v.Number, v.By = q.Waited, q.Op.Collective, q.Op.Number, q.Me
+			if me := q.Reports[q.Me]; me != nil && me.Record != nil {
+				v.Communicator = me.Record.ID
+			}
+			return v
+		}
+	}
+	return nil
+}
+
+// blame makes a verdict on some ranks, the first of which is named.
+func (q *Question) blame(kind collective.VerdictKind, ranks []int, what, mend string) *collective.Verdict {
+	v := &collective.Verdict{Kind: kind, Rank: -1, What: what, Mend: mend}
+	if len(ranks) == 0 {
+		return v
+	}
+	v.Rank = ranks[0]
+	if len(ranks) > 1 {
+		v.Ranks = ranks
+	}
+	if r := q.Reports[ranks[0]]; r != nil {
+		v.Host, v.Process, v.Device = r.Host, r.PID, r.Device
+	}
+	return v
+}
+
+// ranks lists the asked ranks, but this one, of which f is true.
+func (q *Question) ranks(f func(r *Report) bool) (list []int) {
+	for i, r := range q.Reports {
+		if r != nil && i != q.Me && f(r) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// name is the operation in a sentence.
+func (q *Question) name() string { return fmt.Sprintf("%s (#%d)", q.Op.Name(), q.Op.Number) }
+
+// plural is "rank 3 has" or "ranks 3, 5 have".
+func plural(ranks []int, one, many string) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d %s", ranks[0], one)
+	}
+	text := make([]string, len(ranks))
+	for i, r := range ranks {
+		text[i] = fmt.Sprint(r)
+	}
+	return "ranks " + strings.Join(text, ", ") + " " + many
+}
+
+func (q *Question) dead() *collective.Verdict {
+	list := q.ranks(func(r *Report) bool { return r.Dead != "" || !r.answered() && r.State == "Z" })
+	if len(list) == 0 {
+		return nil
+	}
+	return Died(q.Reports[list[0]], list)
+}
+
+// Died is the verdict on ranks that are dead; r is the first of them.
+func Died(r *Report, ranks []int) *collective.Verdict {
+	what := plural(ranks, "is dead", "are dead")
+	if r.Dead != "" {
+		what += ": " + r.Dead
+	}
+	q := Question{Reports: make([]*Report, slices.Max(ranks)+1)}
+	q.Reports[ranks[0]] = r
+	return q.blame(collective.VerdictDead, ranks, what,
+		"see why the process ended (its log, dmesg for the OOM killer, core files); the others can go on with Shrink")
+}
+
+func (q *Question) silent() *collective.Verdict {
+	list := q.ranks(func(r *Report) bool { return !r.answered() && strings.ContainsAny(r.State, "Tt") && r.State != "" })
+	if len(list) > 0 {
+		r := q.Reports[list[0]]
+		return q.blame(collective.VerdictStopped, list, fmt.Sprintf("%s stopped by a signal or a debugger (state %s)",
+			plural(list, "is", "are"), r.State), fmt.Sprintf("let it go on: kill -CONT %d", r.PID))
+	}
+	list = q.ranks(func(r *Report) bool { return !r.answered() && r.State != "" })
+	if len(list) > 0 {
+		r := q.Reports[list[0]]
+		return q.blame(collective.VerdictStopped, list, fmt.Sprintf(
+			"%s and %s on no question (state %s): no thread of it gets a processor, or all of them hang in the kernel",
+			plural(list, "lives", "live"), map[bool]string{true: "answers", false: "answer"}[len(list) == 1], r.State),
+			fmt.Sprintf("look at the load and the limits of its cgroup, and at /proc/%d/stack", r.PID))
+	}
+	list = q.ranks(func(r *Report) bool { return !r.answered() })
+	if len(list) == 0 {
+		return nil
+	}
+	r := q.Reports[list[0]]
+	hosts := 0 // ranks of that host that do answer
+	for _, o := range q.Reports {
+		if o != nil && o.answered() && o.Host == r.Host {
+			hosts++
+		}
+	}
+	if hosts > 0 {
+		return q.blame(collective.VerdictStopped, list, fmt.Sprintf("%s no questions, but others on its host do",
+			plural(list, "answers", "answer")), "see whether the process is stopped or gets no processor")
+	}
+	return q.blame(collective.VerdictNetwork, list, fmt.Sprintf("%s no questions, nor does any rank of host %s",
+		plural(list, "answers", "answer"), r.Host), "see whether that host is up and the network leads there")
+}
+
+// same reports whether two ranks called the same operation. Counts of an all-to-all-v differ between ranks.
+func (o *Operation) same(p *Operation) bool {
+	if o.Collective != p.Collective {
+		return false
+	}
+	switch o.Collective {
+	case "barrier":
+		return true
+	case "all_to_all_v", "all_to_all_v_device":
+		return o.Type == p.Type
+	}
+	return o.Type == p.Type && o.Op == p.Op && o.Root == p.Root && o.Count == p.Count
+}
+
+func (q *Question) differs() *collective.Verdict {
+	if q.Op.Message {
+		return q.messageDiffers()
+	}
+	list := q.ranks(func(r *Report) bool {
+		o := r.Record.find(false, q.Op.Number)
+		return o != nil && !o.same(&q.Op)
+	})
+	if len(list) == 0 {
+		return nil
+	}
+	odd := list
+	if all := len(q.ranks((*Report).answered)); 2*len(list) > all+1 { // this rank is the odd one
+		odd = []int{q.Me}
+	}
+	first := q.Reports[list[0]]
+	o := first.Record.find(false, q.Op.Number)
+	what := fmt.Sprintf("%s %s as #%d, this rank %s", plural(list, "calls", "call"), o.Name(), q.Op.Number, q.Op.Name())
+	mend := "all ranks must call the same operations with the same arguments in the same order; GOCCL_CHECK=1 refuses " +
+		"other calls"
+	for i := range first.Record.Operations {
+		if p := &first.Record.Operations[i]; !p.Message && p.Number != q.Op.Number && p.Ended == 0 && p.same(&q.Op) {
+			what += fmt.Sprintf("; there it is #%d: the order differs", p.Number)
+		}
+	}
+	return q.blame(collective.VerdictMismatch, odd, what, mend)
+}
+
+// messageDiffers compares the message that waits with the oldest one of the peer to or from this rank.
+func (q *Question) messageDiffers() *collective.Verdict {
+	r, o := q.partner()
+	if o == nil || o.Bytes == q.Op.Bytes {
+		return nil
+	}
+	return q.blame(collective.VerdictMismatch, []int{r.Rank}, fmt.Sprintf("rank %d calls %s, this rank %s", r.Rank,
+		o.Name(), q.Op.Name()), "both sides of a message must give the same count and type")
+}
+
+// partner is the report of the peer of a message that waits, and its oldest message in the other direction that has not
+// ended.
+func (q *Question) partner() (*Report, *Operation) {
+	if q.Op.Peer < 0 || q.Op.Peer >= len(q.Reports) {
+		return nil, nil
+	}
+	r := q.Reports[q.Op.Peer]
+	if r == nil || !r.answered() {
+		return nil, nil
+	}
+	other := map[string]string{"send": "recv", "recv": "send"}[q.Op.Collective]
+	for i := range r.Record.Operations {
+		if o := &r.Record.Operations[i]; o.Collective == other && o.Peer == q.Me && o.Ended == 0 {
+			return r, o
+		}
+	}
+	return r, nil
+}
+
+func (q *Question) missing() *collective.Verdict {
+	var list []int
+	if q.Op.Message {
+		if r, o := q.partner(); r != nil && o == nil {
+			list = []int{r.Rank}
+		}
+	} else {
+		list = q.ranks(func(r *Report) bool { return r.Record.Collectives < q.Op.Number })
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	r := q.Reports[list[0]]
+	v := q.blame(collective.VerdictMissing, list, fmt.Sprintf("%s not called %s; %s", plural(list, "has", "have"),
+		q.counterpart(), r.doing()), fmt.Sprintf("see what the process does instead: py-spy dump --pid %d, or goccl trace "+
+		"--stack %d", r.PID, r.PID))
+	for k := max(0, len(r.Record.Operations)-3); k < len(r.Record.Operations); k++ {
+		o := &r.Record.Operations[k]
+		v.Evidence = append(v.Evidence, fmt.Sprintf("rank %d: #%d %s: %s", r.Rank, o.Number, o.Name(), o.State))
+	}
+	return v
+}
+
+// counterpart names the call that the peers must make.
+func (q *Question) counterpart() string {
+	switch q.Op.Collective {
+	case "send":
+		return fmt.Sprintf("the recv of the %d × %s that rank %d sends it", q.Op.Count, q.Op.Type, q.Me)
+	case "recv":
+		return fmt.Sprintf("the send of the %d × %s that rank %d waits for", q.Op.Count, q.Op.Type, q.Me)
+	}
+	return q.name()
+}

@@ -1,0 +1,114 @@
+package record
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// This is the layout of the file, in the byte order of the machine:
+//
+//	0       header            of the process
+//	64 Ki   regions           one a communicator, all of header.size
+//
+// A region:
+//
+//	0       regionHeader
+//	2048    verdict           JSON, ended by a zero byte
+//	4096    Meta              JSON, ended by a zero byte
+//	8192    entries, runs     of collectives: operation n is at index n mod entries
+//	        entries, runs     of messages, as many
+const (
+	fileMagic    = 0x636572_6c63636f67 // "goccl" "rec"
+	fileVersion  = 1
+	headerBytes  = 64 << 10 // a multiple of every page size
+	verdictAt    = 2048
+	verdictBytes = 2048
+	metaAt       = 4096
+	metaBytes    = 4096
+	entriesAt    = 8192
+	entryBytes   = 64
+	runBytes     = 32
+	mostWaits    = 16
+	mostKinds    = 32 // collectives that have totals
+	mostEntries  = 1 << 16
+	mostRegions  = 1 << 16
+)
+
+type header struct {
+	magic   uint64
+	version uint32
+	pid     uint32
+	born    uint64 // start time of the process, in the unit of /proc
+	entries uint32 // of each of the two rings of a region
+	size    uint32 // of a region: regionBytes, rounded up to pages
+	regions atomic.Uint32
+	clock   clock
+	host    [64]byte
+	program [64]byte
+}
+
+// Values of regionHeader.state.
+const (
+	regionFree uint32 = iota
+	regionOpen
+	regionFailed // the communicator has failed
+)
+
+type regionHeader struct {
+	state       atomic.Uint32
+	rank        int32
+	size        int32
+	_           uint32
+	id          uint64
+	collectives uint64 // number of the latest; written before the entry's
+	messages    uint64
+	totals      [mostKinds]total
+	spent       [mostKinds]uint64 // ticks from start to end
+	waits       [mostWaits]wait
+	waiting     atomic.Uint32 // how many of waits are valid
+}
+
+// total counts the operations of one collective.
+type total struct{ operations, bytes uint64 }
+
+type wait struct {
+	peer, flag  uint32
+	epoch, have uint64
+}
+
+// entry is what the caller knows of an operation. number is 0 while the other fields change, and published after them.
+type entry struct {
+	number   uint64
+	count    uint64
+	what     uint64 // from the lowest byte: collective, type, operator; in the upper half root or peer
+	stream   uint64
+	enqueued uint64 // ticks
+	_        [3]uint64
+}
+
+// run is what the engine knows of it. The engine runs on another processor than the caller, so neither touches the
+// other's cache lines. Started writes ended and flags before number, and ended is written last; each store is of one
+// word, which readers see whole.
+type run struct {
+	number  uint64
+	started uint64 // ticks
+	ended   uint64
+	flags   uint64 // the lowest byte: 1 + the algorithm
+}
+
+// Bits of run.flags.
+const (
+	flagSampled = 1 << 63 // the end is the time of a look: the operation ended before it
+	flagFailed  = 1 << 62
+
+	flagMarkShift = 8 // to flagFailed: the mark of an operation on a GPU
+	flagMarks     = flagFailed - 1<<flagMarkShift
+)
+
+var _ = [1]struct{}{}[unsafe.Sizeof(entry{})-entryBytes]
+var _ = [1]struct{}{}[unsafe.Sizeof(run{})-runBytes]
+var _ [verdictAt - unsafe.Sizeof(regionHeader{})]byte
+var _ [headerBytes - unsafe.Sizeof(header{})]byte
+
+// regionBytes is the size of a region's contents.
+func regionBytes(entries int) int64 { return entriesAt + 2*int64(entries)*(entryBytes+runBytes) }

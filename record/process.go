@@ -1,0 +1,168 @@
+package record
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+)
+
+// Process is the records of a process at one time.
+type Process struct {
+	Version       int             `json:"version"`
+	Time          int64           `json:"unix_ns"`
+	Host          string          `json:"host"`
+	PID           int             `json:"pid"`
+	Program       string          `json:"program,omitempty"`
+	Communicators []*Communicator `json:"communicators"`
+}
+
+// Communicator is the records of one rank of a communicator.
+type Communicator struct {
+	ID          string              `json:"id"` // 16 hexadecimal digits
+	Name        string              `json:"name,omitempty"`
+	Rank        int                 `json:"rank"`
+	Size        int                 `json:"size"`
+	Ranks       []int               `json:"ranks,omitempty"` // the job's numbers of the ranks, if they are others
+	Device      string              `json:"device"`
+	Engine      string              `json:"engine,omitempty"`
+	State       string              `json:"state"`       // open or failed
+	Collectives uint64              `json:"collectives"` // number of the latest
+	Messages    uint64              `json:"messages"`
+	Totals      []Total             `json:"totals,omitempty"`
+	Operations  []Operation         `json:"operations"` // oldest first
+	Waits       []Wait              `json:"waits,omitempty"`
+	Verdict     *collective.Verdict `json:"verdict,omitempty"`
+}
+
+// Total counts the operations of one collective since the communicator was made.
+type Total struct {
+	Collective string `json:"collective"`
+	Operations uint64 `json:"operations"`
+	Bytes      uint64 `json:"bytes"`
+	Time       int64  `json:"nanoseconds"` // from start to end
+}
+
+// Operation is one operation. Times are nanoseconds since 1970; 0: not yet.
+type Operation struct {
+	Number     uint64 `json:"number"`
+	Message    bool   `json:"message,omitempty"` // a send or receive, which are numbered apart
+	Collective string `json:"collective"`
+	Type       string `json:"type"`
+	Op         string `json:"op,omitempty"`
+	Count      int64  `json:"count"`
+	Bytes      int64  `json:"bytes"`
+	Root       int    `json:"root"` // -1: none
+	Peer       int    `json:"peer"` // -1: none
+	Stream     uint64 `json:"stream"`
+	Algorithm  string `json:"algorithm,omitempty"`
+	State      string `json:"state"` // enqueued, started, ended or failed
+	Enqueued   int64  `json:"enqueued_ns"`
+	Started    int64  `json:"started_ns,omitempty"`
+	Ended      int64  `json:"ended_ns,omitempty"`
+	Sampled    bool   `json:"sampled,omitempty"` // Ended is when somebody looked
+}
+
+// Wait is what this rank waits for: until a flag of a peer, which has the value Have, reaches Epoch.
+type Wait struct {
+	Peer  int    `json:"peer"`
+	Flag  string `json:"flag"`
+	Epoch uint64 `json:"epoch"`
+	Have  uint64 `json:"has"`
+}
+
+// Values of Operation.State.
+const (
+	Enqueued = "enqueued"
+	Started  = "started"
+	Ended    = "ended"
+	Failed   = "failed"
+)
+
+// operation decodes an entry. ok is false if there is none, or if it changed meanwhile.
+func (r *region) operation(message bool, want uint64, c *clock, algorithms []string) (o Operation, ok bool) {
+	ring := r.ring(message)
+	at := want % uint64(len(ring.entries))
+	e, ran := &ring.entries[at], &ring.runs[at]
+	if atomic.LoadUint64(&e.number) != want || want == 0 {
+		return o, false
+	}
+	what, count, stream, enqueued := e.what, e.count, e.stream, e.enqueued
+	var started, ended, flags uint64
+	if atomic.LoadUint64(&ran.number) == want {
+		if started, ended, flags = ran.started, ran.ended, ran.flags; atomic.LoadUint64(&ran.number) != want {
+			return o, false
+		}
+	}
+	if atomic.LoadUint64(&e.number) != want {
+		return o, false
+	}
+	coll, t, op := collective.Collective(what), datatype.Type(what>>8&0xff), datatype.Op(what>>16&0xff)
+	o = Operation{Number: want, Message: message, Collective: coll.String(), Type: t.String(), Count: int64(count),
+		Bytes: int64(count) * t.Size(), Root: -1, Peer: -1, Stream: stream, State: Enqueued, Enqueued: c.unix(enqueued),
+		Started: c.unix(started), Ended: c.unix(ended), Sampled: flags&flagSampled != 0}
+	switch other := int(int32(what >> 32)); coll {
+	case collective.Send, collective.Recv:
+		o.Peer = other
+	case collective.Broadcast, collective.Gather, collective.Scatter:
+		o.Root = other
+	case collective.Reduce:
+		o.Root, o.Op = other, op.String()
+	case collective.AllReduce, collective.ReduceScatter:
+		o.Op = op.String()
+	}
+	if a := int(flags & 0xff); a > 0 && a <= len(algorithms) {
+		o.Algorithm = algorithms[a-1]
+	}
+	switch {
+	case ended != 0 && flags&flagFailed != 0:
+		o.State = Failed
+	case ended != 0:
+		o.State = Ended
+	case started != 0:
+		o.State = Started
+	}
+	return o, true
+}
+
+// Name describes an operation as a user called it, for example "all_reduce(sum) of 12 × float32".
+func (o *Operation) Name() string {
+	s := o.Collective
+	if o.Op != "" {
+		s += "(" + o.Op + ")"
+	}
+	if o.Collective == "barrier" {
+		return s
+	}
+	s += fmt.Sprintf(" of %d × %s", o.Count, o.Type)
+	switch {
+	case o.Root >= 0:
+		s += fmt.Sprintf(" with root %d", o.Root)
+	case o.Collective == "send":
+		s += fmt.Sprintf(" to rank %d", o.Peer)
+	case o.Collective == "recv":
+		s += fmt.Sprintf(" from rank %d", o.Peer)
+	}
+	return s
+}
+
+// Age is how long ago a time was.
+func (p *Process) Age(unix int64) time.Duration { return time.Duration(p.Time - unix) }
+
+func thisProcess() *Process {
+	host, _ := os.Hostname()
+	return &Process{Version: fileVersion, Time: Now(), Host: host, PID: os.Getpid(),
+		Program: filepath.Base(os.Args[0]), Communicators: []*Communicator{}}
+}
+
+// Identity is ID; "" for nil.
+func (c *Communicator) Identity() string {
+	if c == nil {
+		return ""
+	}
+	return c.ID
+}

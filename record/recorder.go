@@ -1,0 +1,259 @@
+package record
+
+import (
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/collective"
+)
+
+// Meta describes a communicator of this rank.
+type Meta struct {
+	Name       string   `json:"name,omitempty"`
+	Device     string   `json:"device"`
+	Engine     string   `json:"engine"`
+	Algorithms []string `json:"algorithms,omitempty"` // by index, for Recorder.Algorithm
+	Ranks      []int    `json:"ranks,omitempty"`      // the job's numbers of the ranks, if they are others
+	ID         uint64   `json:"-"`
+	Rank, Size int      `json:"-"`
+}
+
+// Options say how to record.
+type Options struct {
+	Entries int    // of each ring, rounded up to a power of two; 0: no records
+	Folder  string // for a file that remains after a crash; "": none
+	Signal  string // at which the process writes its records; "": none
+}
+
+// Recorder records the operations of one communicator.
+type Recorder struct {
+	r     *region
+	mask  uint64
+	index int // of the region
+	meta  Meta
+
+	verdict atomic.Pointer[collective.Verdict]
+
+	mu     sync.Mutex // guards the fields below
+	closed bool
+	watch  watch
+}
+
+var (
+	own    memoryFile
+	failed sync.Once // to record; said once a process
+)
+
+// Open starts the records of a communicator. It returns nil if they are off or have no memory, which it logs once.
+func Open(m Meta, o Options) *Recorder {
+	if o.Entries <= 0 {
+		return nil
+	}
+	n := 16
+	for n < min(o.Entries, mostEntries) {
+		n *= 2
+	}
+	r, index, err := own.take(n, o.Folder)
+	if err != nil {
+		failed.Do(func() { slog.Warn("operations are not recorded", "err", err, "mend", "see GOCCL_RECORD_DIR") })
+		return nil
+	}
+	x := &Recorder{r: r, mask: uint64(len(r.rings[0].entries) - 1), index: index, meta: m}
+	if !x.writeMeta(m) {
+		m.Ranks = nil
+		x.writeMeta(m)
+	}
+	r.rank, r.size, r.id = int32(m.Rank), int32(m.Size), m.ID
+	r.state.Store(regionOpen)
+	register(x, o)
+	return x
+}
+
+// Enqueued writes the entry of an operation that is about to be enqueued.
+func (x *Recorder) Enqueued(number uint64, q *collective.Request) {
+	if x == nil {
+		return
+	}
+	message := q.PointToPoint()
+	e := &x.r.ring(message).entries[number&x.mask]
+	publish(&e.number, 0)
+	other := int32(q.Root)
+	if message {
+		other = int32(q.Peer)
+	}
+	e.count = uint64(q.Count)
+	for _, n := range q.SendCounts {
+		e.count += uint64(n)
+	}
+	e.what = uint64(q.Collective) | uint64(q.Type)<<8 | uint64(q.Op)<<16 | uint64(uint32(other))<<32
+	e.stream, e.enqueued = uint64(q.Stream.Raw()), ticks()
+	t := &x.r.totals[q.Collective%mostKinds]
+	t.operations++
+	t.bytes += e.count * uint64(q.Type.Size())
+	if message {
+		x.r.messages = number
+	} else {
+		x.r.collectives = number
+	}
+	publish(&e.number, number)
+}
+
+// Started stamps the start of n operations that run together, from number on. The first is q.
+func (x *Recorder) Started(q *collective.Request, number uint64, n int) {
+	if x == nil {
+		return
+	}
+	runs, t := x.r.ring(q.PointToPoint()).runs, ticks()
+	for i := range uint64(n) {
+		e := &runs[(number+i)&x.mask]
+		e.started, e.ended, e.flags = t, 0, 0
+		publish(&e.number, number+i)
+	}
+}
+
+// Ended stamps the end of n operations. Their time counts for the collective of the first, q.
+func (x *Recorder) Ended(q *collective.Request, number uint64, n int, err error) {
+	if x == nil {
+		return
+	}
+	runs, t := x.r.ring(q.PointToPoint()).runs, ticks()
+	for i := range uint64(n) {
+		e := &runs[(number+i)&x.mask]
+		if e.number != number+i { // it was never started
+			e.started, e.ended, e.flags = t, 0, 0
+			publish(&e.number, number+i)
+		}
+		if i == 0 {
+			x.r.spent[q.Collective%mostKinds] += t - e.started
+		}
+		if err != nil {
+			e.flags |= flagFailed
+		}
+		e.ended = t
+	}
+}
+
+// Marked stores the mark, behind n operations, that the GPU's progress is compared with (Watch.Passed).
+func (x *Recorder) Marked(q *collective.Request, number uint64, n int, mark uint64) {
+	if x == nil {
+		return
+	}
+	runs := x.r.ring(q.PointToPoint()).runs
+	for i := range uint64(n) {
+		e := &runs[(number+i)&x.mask]
+		e.started, e.ended, e.flags = 0, 0, mark<<flagMarkShift&flagMarks
+		publish(&e.number, number+i)
+	}
+}
+
+// Unseen is for operations of which nobody sees when they run, such as plans on GPUs. They count as ended, so that no
+// verdict is sought on them.
+func (x *Recorder) Unseen(q *collective.Request, number uint64, n int) {
+	if x == nil {
+		return
+	}
+	runs, t := x.r.ring(q.PointToPoint()).runs, ticks()
+	for i := range uint64(n) {
+		e := &runs[(number+i)&x.mask]
+		e.started, e.ended, e.flags = 0, t, flagSampled
+		publish(&e.number, number+i)
+	}
+}
+
+// sample stamps the end of what has ended on the GPU. An operation whose mark is that of the one before it has no
+// kernel, so its end is known only when all has ended or a later kernel has. The caller holds mu.
+func (x *Recorder) sample(message bool, from uint64, passed uint64, all bool) {
+	last, t := x.r.latest(message), ticks()
+	if n := x.mask + 1; last >= n {
+		from = max(from, last-n+1)
+	}
+	runs := x.r.ring(message).runs
+	for number := max(from, 1); number <= last; number++ {
+		e := &runs[number&x.mask]
+		if e.number != number || e.ended != 0 {
+			continue
+		}
+		mark := e.flags & flagMarks >> flagMarkShift
+		before := runs[(number-1)&x.mask].flags & flagMarks >> flagMarkShift
+		if mark > passed || mark == passed && mark == before && !all {
+			return
+		}
+		e.flags |= flagSampled
+		e.ended = t
+	}
+}
+
+// Algorithm records which of Meta.Algorithms runs an operation that has started.
+func (x *Recorder) Algorithm(message bool, number uint64, index int) {
+	if x == nil || index < 0 || index > 254 {
+		return
+	}
+	if e := &x.r.ring(message).runs[number&x.mask]; e.number == number {
+		e.flags = e.flags&^0xff | uint64(index+1)
+	}
+}
+
+// EngineOnGPU is the engine whose work is sampled.
+const EngineOnGPU = "nvlink"
+
+// SetEngine names the engine of the communicator.
+func (x *Recorder) SetEngine(name string) {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.meta.Engine = name
+	x.writeMeta(x.meta)
+}
+
+// writeMeta reports whether there was room for m. The caller holds mu.
+func (x *Recorder) writeMeta(m Meta) bool {
+	text, _ := json.Marshal(m)
+	if len(text) >= metaBytes || x.closed {
+		return false
+	}
+	put(x.r.mem[metaAt:entriesAt], text)
+	x.meta = m
+	return true
+}
+
+// Index returns the number of an algorithm for Algorithm, and assigns one if it has none; -1 if there are too many.
+func (x *Recorder) Index(name string) int {
+	if x == nil {
+		return -1
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	i := slices.Index(x.meta.Algorithms, name)
+	if i >= 0 || x.closed || len(x.meta.Algorithms) >= 255 {
+		return i
+	}
+	m := x.meta
+	m.Algorithms = append(m.Algorithms, name)
+	if !x.writeMeta(m) {
+		return -1
+	}
+	return len(m.Algorithms) - 1
+}
+
+// Close ends the records. With failure a file in a folder keeps them.
+func (x *Recorder) Close(failure bool) {
+	if x == nil {
+		return
+	}
+	unregister(x)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return
+	}
+	x.closed = true
+	if failure {
+		x.r.state.Store(regionFailed)
+	}
+	own.give(x.r, x.index, failure)
+}

@@ -1,0 +1,105 @@
+package record
+
+import (
+	"fmt"
+	"time"
+)
+
+// Report is what one rank of a communicator tells the others about itself when an operation waits. All times in it are
+// by its own clock; only differences to Time count.
+type Report struct {
+	Rank   int             `json:"rank"`
+	Time   int64           `json:"unix_ns"`
+	Host   string          `json:"host"`
+	PID    int             `json:"pid"`
+	Device string          `json:"device"`
+	Record *Communicator   `json:"record"`           // of the communicator in question
+	Others []*Communicator `json:"others,omitempty"` // of the rank's other communicators
+	States map[int]string  `json:"states,omitempty"` // by rank: state in /proc of the processes on this host
+	Links  []Link          `json:"links,omitempty"`
+	Known  []*Report       `json:"known,omitempty"` // of ranks of the other communicators
+	Stacks string          `json:"stacks,omitempty"`
+
+	Dead  string `json:"-"` // why, if the rank is known to be dead
+	State string `json:"-"` // of a rank that does not answer: its state in /proc, "" if unknown
+}
+
+// Link is the state of a connection to a rank of another host.
+type Link struct {
+	Peer        int    `json:"peer"`
+	Retransmits uint32 `json:"retransmits"` // of the segment that waits now
+	Unacked     uint32 `json:"unacked"`     // segments
+	Lost        uint32 `json:"lost"`
+}
+
+// answered reports whether the rank has sent its records.
+func (r *Report) answered() bool { return r.Record != nil }
+
+// Scope is the process and device of the rank: what runs one thing after another.
+func (r *Report) Scope() string { return fmt.Sprintf("%s/%d/%s", r.Host, r.PID, r.Device) }
+
+func (r *Report) ago(unix int64) time.Duration { return round(time.Duration(r.Time - unix)) }
+
+func round(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(max(time.Microsecond, d/100))
+}
+
+// find returns the entry of an operation, nil if the ring does not have it.
+func (c *Communicator) find(message bool, number uint64) *Operation {
+	for i := range c.Operations {
+		if o := &c.Operations[i]; o.Message == message && o.Number == number {
+			return o
+		}
+	}
+	return nil
+}
+
+// last is the latest operation that the rank has called, nil if there is none.
+func (c *Communicator) last() (last *Operation) {
+	for i := range c.Operations {
+		if o := &c.Operations[i]; last == nil || o.Enqueued > last.Enqueued {
+			last = o
+		}
+	}
+	return last
+}
+
+// open returns the oldest operation that has not ended, nil if there is none.
+func (c *Communicator) open(message bool) *Operation {
+	for i := range c.Operations {
+		if o := &c.Operations[i]; o.Message == message && o.Ended == 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+// doing describes where a rank is: the operation that it waits in, or the latest that it called.
+func (r *Report) doing() string {
+	for _, message := range []bool{false, true} {
+		if o := r.Record.open(message); o != nil {
+			return fmt.Sprintf("it has been in %s (#%d) for %v", o.Name(), o.Number, r.ago(max(o.Started, o.Enqueued)))
+		}
+	}
+	for _, c := range r.Others {
+		if o := c.open(false); o != nil {
+			return fmt.Sprintf("it has been in %s (#%d) of communicator %s for %v", o.Name(), o.Number, c.title(),
+				r.ago(max(o.Started, o.Enqueued)))
+		}
+	}
+	o := r.Record.last()
+	if o == nil {
+		return "it has called nothing yet"
+	}
+	return fmt.Sprintf("its last call, %s (#%d), ended %v ago", o.Name(), o.Number, r.ago(o.Ended))
+}
+
+func (c *Communicator) title() string {
+	if c.Name != "" {
+		return fmt.Sprintf("%q", c.Name)
+	}
+	return c.ID
+}

@@ -1,0 +1,167 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl/collective"
+)
+
+// sampled reports whether the rank's engine does not see the start of its work.
+func (r *Report) sampled() bool { return r.Record.Engine == EngineOnGPU }
+
+func (q *Question) busy() *collective.Verdict {
+	list := q.ranks(func(r *Report) bool {
+		o := r.Record.find(q.Op.Message, q.Op.Number)
+		return !q.Op.Message && o != nil && o.State == Enqueued && !r.sampled()
+	})
+	if len(list) == 0 {
+		if me := q.Reports[q.Me]; q.Op.State == Enqueued && me != nil && me.Record != nil && !me.sampled() {
+			return q.blame(collective.VerdictBusy, []int{q.Me}, fmt.Sprintf(
+				"this rank has called %s, but earlier work on its stream still runs", q.name()), busyMend)
+		}
+		return nil
+	}
+	r := q.Reports[list[0]]
+	return q.blame(collective.VerdictBusy, list, fmt.Sprintf(
+		"%s called %s %v ago, but earlier work on its stream still runs",
+		plural(list, "has", "have"), q.name(), r.ago(r.Record.find(false, q.Op.Number).Enqueued)), busyMend)
+}
+
+const busyMend = "see what was put on the stream before it: a kernel that does not end, a copy, a wait for an event"
+
+// stuck is for an operation that all ranks run.
+func (q *Question) stuck() *collective.Verdict {
+	me := q.Reports[q.Me]
+	behind := q.behind()
+	switch {
+	case me == nil || me.Record == nil || q.fresh():
+		return nil
+	case me.Record.Engine == "hosts":
+		return q.network(behind)
+	case me.sampled():
+		v := q.blame(collective.VerdictGPU, behind, fmt.Sprintf(
+			"all ranks have launched %s, and the kernel makes no progress", q.name()),
+			"look for Xid errors in dmesg, and at nvidia-smi nvlink -e and -q -d PERFORMANCE,ECC,PCIE; a kernel of another "+
+				"communicator may hold the GPU (GOCCL_MAX_CTAS)")
+		v.Evidence = q.waits()
+		return v
+	}
+	v := q.blame(collective.VerdictStarved, behind, fmt.Sprintf("all ranks run %s", q.name()),
+		"look at the load of the host, the limits of the process's cgroup, and whether its memory is swapped out")
+	if len(behind) > 0 {
+		v.What += fmt.Sprintf(", and %s not get on", plural(behind, "does", "do"))
+	}
+	v.Evidence = q.waits()
+	return v
+}
+
+// freshFor is how old the waits in reports may be.
+const freshFor = 2 * lookEvery
+
+// fresh reports whether a rank has only just begun the operation, so that the reported waits may be over.
+func (q *Question) fresh() bool {
+	return slices.ContainsFunc(q.Reports, func(r *Report) bool {
+		if r == nil || !r.answered() {
+			return false
+		}
+		o := r.Record.find(q.Op.Message, q.Op.Number)
+		return !q.Op.Message && o != nil && o.Started != 0 && time.Duration(r.Time-o.Started) < freshFor
+	})
+}
+
+// behind lists the ranks that others wait for and that wait for nobody themselves.
+func (q *Question) behind() (list []int) {
+	for _, r := range q.Reports {
+		if r == nil || !r.answered() {
+			continue
+		}
+		for _, w := range r.Record.Waits {
+			if w.Peer < 0 || w.Peer >= len(q.Reports) || slices.Contains(list, w.Peer) {
+				continue
+			}
+			if p := q.Reports[w.Peer]; p == nil || !p.answered() || len(p.Record.Waits) == 0 || len(q.Reports) == 2 {
+				list = append(list, w.Peer)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// waits lists who waits for what, as evidence.
+func (q *Question) waits() (list []string) {
+	for _, r := range q.Reports {
+		if r == nil || !r.answered() {
+			continue
+		}
+		for _, w := range r.Record.Waits {
+			list = append(list, fmt.Sprintf("rank %d waits for rank %d: %s %d, it has %d", r.Rank, w.Peer, w.Flag, w.Epoch,
+				w.Have))
+		}
+	}
+	return list[:min(len(list), 8)]
+}
+
+func (q *Question) network(behind []int) *collective.Verdict {
+	worst, from := Link{Peer: -1}, q.Me
+	var evidence []string
+	for _, r := range q.Reports {
+		if r == nil || !r.answered() {
+			continue
+		}
+		for _, l := range r.Links {
+			if l.Retransmits == 0 && l.Unacked == 0 {
+				continue
+			}
+			evidence = append(evidence, fmt.Sprintf("rank %d to rank %d: %d segments not acknowledged, sent again %d times",
+				r.Rank, l.Peer, l.Unacked, l.Retransmits))
+			if l.Retransmits > worst.Retransmits || worst.Peer < 0 {
+				worst, from = l, r.Rank
+			}
+		}
+	}
+	what := fmt.Sprintf("all ranks run %s, and data between hosts does not arrive", q.name())
+	if worst.Peer >= 0 && worst.Peer < len(q.Reports) {
+		behind = []int{worst.Peer}
+		what = fmt.Sprintf(
+			"all ranks run %s, and what rank %d sends to rank %d does not arrive: it was sent again %d times",
+			q.name(), from, worst.Peer, worst.Retransmits)
+	}
+	v := q.blame(collective.VerdictNetwork, behind, what, "see whether packets are lost between the hosts: ip -s link, "+
+		"ss -ti, ethtool -S, the counters of the switch")
+	v.Evidence = append(evidence[:min(len(evidence), 8)], q.waits()...)
+	return v
+}
+
+// Late explains an operation that has ended after a long wait: which rank called it late. It returns nil if none was
+// later than least.
+func Late(q *Question, least time.Duration) *collective.Verdict {
+	worst, by := -1, least
+	me := q.Reports[q.Me]
+	if me == nil || me.Record == nil || q.Op.Message {
+		return nil
+	}
+	for _, i := range q.ranks((*Report).answered) {
+		r := q.Reports[i]
+		o := r.Record.find(false, q.Op.Number)
+		if o == nil {
+			continue
+		}
+		// Ages, because the clocks of hosts differ.
+		if d := time.Duration((me.Time - q.Op.Enqueued) - (r.Time - o.Enqueued)); d > by {
+			worst, by = i, d
+		}
+	}
+	if worst < 0 {
+		return nil
+	}
+	r := q.Reports[worst]
+	v := q.blame(collective.VerdictStarved, []int{worst}, fmt.Sprintf(
+		"rank %d called %s %v after rank %d, %v ago; it goes on",
+		worst, q.name(), round(by), q.Me, r.ago(r.Record.find(false, q.Op.Number).Enqueued)),
+		"see what keeps the host side of that rank busy: data loading, compilation, garbage collection, too few processors")
+	v.For, v.Operation, v.Number, v.By, v.Communicator = q.Waited, q.Op.Collective, q.Op.Number, q.Me, me.Record.ID
+	return v
+}

@@ -1,0 +1,24 @@
+//go:build amd64 || arm64
+
+package record
+
+import (
+	"os"
+	"runtime"
+	"strings"
+)
+
+// counter reads the processor's counter of time. It costs a tenth of time.Now.
+//
+//go:noescape
+func counter() uint64
+
+// hasCounter reports whether the counter is the same on all processors and has a constant rate: then Linux uses it as
+// its own clock.
+func hasCounter() bool {
+	if runtime.GOARCH == "arm64" {
+		return true // the architecture guarantees it
+	}
+	b, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	return err == nil && strings.TrimSpace(string(b)) == "tsc"
+}

@@ -1,0 +1,100 @@
+package goccl_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/test/commtest"
+)
+
+// Each rank puts values into the next rank's part and signals; the data is there when the wait has ended, many times,
+// in sizes that kernels and copy engines copy.
+func TestPutSignal(t *testing.T) {
+	const most, rounds = 1 << 20, 100
+	commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = commtest.Soon })
+		each(t, comms, func(c *goccl.Comm) error {
+			mem, err := c.Device().Alloc(2 * most)
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = mem.Close() })
+			w, err := c.RegisterFlat(mem.Ptr(), most)
+			if err == nil {
+				err = w.Await()
+			}
+			if err != nil {
+				return err
+			}
+			from, to := (c.Rank()+n-1)%n, (c.Rank()+1)%n
+			id, src := goccl.SignalID{Context: 1, Index: 2}, mem.Ptr().Add(most)
+			data, got := make([]byte, most), make([]byte, most)
+			for i := range rounds {
+				size := []int64{8, 1000, 65536, 70001, most}[i%5]
+				binary.NativeEndian.PutUint64(data[size-8:], uint64(i*10+c.Rank()))
+				if err := errors.Join(c.Device().CopyIn(src, data[:size]), c.PutSignal(w, most-size, src, size, to, id, nil),
+					c.WaitSignal([]goccl.SignalWait{{Peer: from, ID: id, Count: 1}}, nil),
+					c.Synchronize(context.Background(), nil), c.Device().CopyOut(got[:8], mem.Ptr().Add(most-8))); err != nil {
+					return err
+				}
+				if v := binary.NativeEndian.Uint64(got); v != uint64(i*10+from) {
+					return fmt.Errorf("rank %d, round %d: %d, want %d", c.Rank(), i, v, i*10+from)
+				}
+				// The answer keeps the sender from overwriting what was not read.
+				if err := errors.Join(c.Signal(from, goccl.SignalID{}, nil),
+					c.WaitSignal([]goccl.SignalWait{{Peer: to, Count: 1}}, nil)); err != nil {
+					return err
+				}
+			}
+			if err := c.PutSignal(w, most-6, src, 8, to, id, nil); !errors.Is(err, goccl.ErrInvalidArgument) {
+				t.Errorf("beyond the window: %v", err)
+			}
+			if err := c.Signal(n, id, nil); !errors.Is(err, goccl.ErrInvalidArgument) {
+				t.Errorf("a rank that does not exist: %v", err)
+			}
+			return nil
+		})
+		// A wait without a signal ends with an abort.
+		done := make(chan error)
+		go func() {
+			err := comms[0].WaitSignal([]goccl.SignalWait{{Peer: n - 1, Count: 1}}, nil)
+			done <- errors.Join(err, comms[0].Synchronize(context.Background(), nil))
+		}()
+		time.Sleep(10 * time.Millisecond)
+		comms[0].Abort(nil)
+		select {
+		case err := <-done:
+			if !errors.Is(err, goccl.ErrAborted) {
+				t.Errorf("a wait that was aborted: %v", err)
+			}
+		case <-time.After(commtest.Soon):
+			t.Error("the wait does not end")
+		}
+	})
+}
+
+// A wait that outlasts the deadline of an operation fails and names the peer.
+func TestWaitSignalTimeout(t *testing.T) {
+	commtest.OnKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
+		if n < 2 {
+			t.Skip("a rank alone")
+		}
+		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = 200 * time.Millisecond })
+		mem := func(r int) device.Ptr { return commtest.Scratch(t, comms[r]) }
+		if _, errs := flat(comms, mem, func(int) int64 { return 64 }); errors.Join(errs...) != nil {
+			t.Fatal(errs)
+		}
+		err := comms[1].WaitSignal([]goccl.SignalWait{{Peer: 0, Count: 1}}, nil)
+		err = errors.Join(err, comms[1].Synchronize(context.Background(), nil))
+		var e *goccl.Error
+		if !errors.As(err, &e) || e.Op != "wait signal" || e.Peer != 0 || !errors.Is(err, goccl.ErrTimeout) {
+			t.Errorf("want a timeout of the wait that names rank 0, got %v", err)
+		}
+	})
+}

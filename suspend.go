@@ -1,0 +1,94 @@
+package goccl
+
+import (
+	"context"
+)
+
+// suspender is an engine that can give back memory of the device.
+type suspender interface {
+	// Suspend frees what Resume makes anew. The engine has no work, on any rank.
+	Suspend() error
+	// Resume is collective.
+	Resume(ctx context.Context) error
+	// Memory returns the bytes that Suspend frees, and the others that the engine has.
+	Memory() (suspendable, persistent int64)
+}
+
+// Memory describes the memory of a communicator's engine on its device, in bytes. It does not count memory of
+// registered algorithms, or of windows, which is the caller's.
+type Memory struct {
+	Suspendable int64 // allocated, or freed by Suspend
+	Persistent  int64
+	Suspended   bool
+}
+
+func (c *Comm) suspender(op string) (suspender, error) {
+	s, ok := c.engine.(suspender)
+	if !ok {
+		return nil, c.errorf(op, ErrUnsupported, "the engine of %s cannot", c.dev.ID())
+	}
+	return s, nil
+}
+
+// Memory returns what the communicator's engine has allocated on its device.
+func (c *Comm) Memory() (Memory, error) {
+	s, err := c.suspender("memory")
+	if err != nil {
+		return Memory{}, err
+	}
+	m := Memory{Suspended: c.suspended.Load()}
+	m.Suspendable, m.Persistent = s.Memory()
+	return m, nil
+}
+
+// Suspend frees the memory that the communicator needs only for its work; on GPUs that is nearly all of it. It is
+// collective. It waits for this rank's work, and for the other ranks. Until Resume the communicator can only be
+// resumed, aborted and closed. Graphs that were captured before must not be launched any more, also after Resume.
+func (c *Comm) Suspend(ctx context.Context) error {
+	const op = "suspend"
+	return c.pause(ctx, op, func(ctx context.Context, s suspender) error {
+		if err := c.engine.Drain(ctx); err != nil {
+			return err
+		}
+		if err := c.boot.Barrier(ctx); err != nil { // no rank's work accesses this rank's memory any more
+			return err
+		}
+		c.suspended.Store(true)
+		return s.Suspend()
+	})
+}
+
+// Resume makes the memory anew. It is collective.
+func (c *Comm) Resume(ctx context.Context) error {
+	const op = "resume"
+	if !c.suspended.Load() {
+		return c.errorf(op, ErrInvalidUsage, "the communicator is not suspended")
+	}
+	return c.pause(ctx, op, func(ctx context.Context, s suspender) error {
+		if err := s.Resume(ctx); err != nil {
+			return err
+		}
+		c.suspended.Store(false)
+		return nil
+	})
+}
+
+func (c *Comm) pause(ctx context.Context, op string, f func(context.Context, suspender) error) error {
+	s, err := c.suspender(op)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usable(op); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer stop()
+	bounded, stop2 := c.status.bound(ctx)
+	defer stop2()
+	if err := f(bounded, s); err != nil {
+		return c.ended(op, err)
+	}
+	return nil
+}

@@ -1,0 +1,6 @@
+// Package nettest is the conformance suite of transport.Net: every network passes it.
+//
+// # Lifetime and threads
+//
+// Run closes what it opens. It may be called once per test.
+package nettest

@@ -1,0 +1,205 @@
+package tcp
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/internal/aead"
+)
+
+// frame is a packet of a put that is sent until it is acknowledged.
+type frame struct {
+	packet
+	put    *put
+	src    *netRegion
+	srcOff int64
+}
+
+// line is one TCP connection of a lane.
+type line struct {
+	conn    *net.TCPConn
+	raw     syscall.RawConn
+	in, out *aead.Cipher // nil without encryption
+	nIn     uint64
+	nOut    uint64
+	closed  chan struct{} // closed by close
+	once    sync.Once
+	ended   chan struct{} // closed when its reader has ended
+}
+
+func (w *line) close() {
+	w.once.Do(func() {
+		_ = w.conn.Close()
+		close(w.closed)
+	})
+}
+
+// lane is a sequence of connections, of which at most one is alive. Packets of puts are numbered from 0 in both
+// directions, over all connections.
+type lane struct {
+	peer  *Peer
+	index int
+	kick  chan struct{} // wakes the writer
+
+	received atomic.Uint64 // packets of the peer that are applied
+	heard    atomic.Int64  // when bytes last arrived, in Unix nanoseconds
+
+	replacing sync.Mutex // of the half that listens: see replace
+
+	mu        sync.Mutex // guards the fields below
+	line      *line      // nil between connections
+	last      *line      // the same, also after its loss
+	dead      error
+	reached   uint64    // packets sent and received when the last connection was lost
+	fruitless int       // connections that were lost since, with no packet more
+	since     time.Time // when reached was noted
+	queue     []frame   // packets base, base+1, …: not acknowledged
+	base      uint64
+	next      uint64 // the next packet to send: in base … base+len(queue)
+	told      uint64 // the number of the last acknowledgement sent
+	ackNow    bool   // an acknowledgement is due
+	beat      bool   // the same for the other packets without a number
+	urging    bool
+	leave     bool
+	refused   uint8 // a status to send
+	sent      time.Time
+	blocked   bool // the socket was full: only the writer sends
+	out       batch
+}
+
+func newLane(p *Peer, index int) *lane {
+	return &lane{peer: p, index: index, kick: make(chan struct{}, 1)}
+}
+
+// wake makes the writer look for work.
+func (l *lane) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// send queues a packet of a put and sends it if the socket is ready.
+func (l *lane) send(f frame) error {
+	l.mu.Lock()
+	if err := l.dead; err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	l.queue = append(l.queue, f)
+	l.flushLocked()
+	return nil
+}
+
+// flushLocked sends what the socket takes and releases mu.
+func (l *lane) flushLocked() {
+	wait := false
+	if l.line != nil && !l.blocked {
+		wait = l.pump() != nil || l.blocked
+	}
+	l.mu.Unlock()
+	if wait {
+		l.wake()
+	}
+}
+
+// urge asks the peer for an acknowledgement if packets are not acknowledged.
+func (l *lane) urge() {
+	l.mu.Lock()
+	l.urging = true
+	l.flushLocked()
+}
+
+// acknowledge sends the number of applied packets, if the peer does not know it.
+func (l *lane) acknowledge() {
+	l.mu.Lock()
+	if l.told == l.received.Load() {
+		l.mu.Unlock()
+		return
+	}
+	l.ackNow = true
+	l.flushLocked()
+}
+
+// acked removes the packets before number n. The peer has applied them.
+func (l *lane) acked(n uint64) bool {
+	l.mu.Lock()
+	if n < l.base || n > l.next || l.dead != nil {
+		ok := n <= l.next
+		l.mu.Unlock()
+		return ok // an old number is harmless: acknowledgements of a resumed lane may repeat
+	}
+	k := int(n - l.base)
+	done := make([]*put, 0, 8)
+	for i := range l.queue[:k] {
+		if q := l.queue[i].put; q.left.Add(-1) == 0 {
+			done = append(done, q)
+		}
+	}
+	clear(l.queue[:k])
+	if l.queue = l.queue[k:]; len(l.queue) == 0 {
+		l.queue = nil
+	}
+	l.base = n
+	l.mu.Unlock()
+	for _, q := range done {
+		l.peer.end(q, nil)
+	}
+	return true
+}
+
+// bye asks for a goodbye and waits until it is sent, until end at most.
+func (l *lane) bye(end time.Time) {
+	l.mu.Lock()
+	l.leave = true
+	l.flushLocked()
+	for time.Now().Before(end) {
+		l.mu.Lock()
+		done := l.line == nil || !l.leave && l.out.empty()
+		l.mu.Unlock()
+		if done {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// drain ends the lane: its connection, its puts and its writer.
+func (l *lane) drain(err error, gently bool) {
+	l.mu.Lock()
+	if l.dead != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.dead = err
+	queue, w := l.queue, l.line
+	l.queue, l.line = nil, nil
+	l.mu.Unlock()
+	l.wake()
+	switch {
+	case w == nil:
+	case gently:
+		// Closing a connection with unread data resets it, and then the goodbye may be lost. So its reader reads on.
+		_ = w.conn.CloseWrite()
+		_ = w.conn.SetReadDeadline(time.Now().Add(byeTime))
+		time.AfterFunc(byeTime, w.close)
+	default:
+		w.close()
+	}
+	for i := range queue {
+		l.peer.end(queue[i].put, err)
+	}
+}
+
+// join waits for the reader of the last connection. The lane is dead.
+func (l *lane) join() {
+	l.mu.Lock()
+	w := l.last
+	l.mu.Unlock()
+	if w != nil {
+		<-w.ended
+	}
+}

@@ -1,0 +1,128 @@
+package tcp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/internal/netif"
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/transport"
+)
+
+// NetOptions configures a Net. The zero value is usable.
+type NetOptions struct {
+	// Interface and Family choose the interfaces, as GOCCL_SOCKET_IFNAME and GOCCL_SOCKET_FAMILY do.
+	Interface string
+	Family    int
+	// Sockets is the number of connections that carry the large puts of a peer, beside one for small puts; 0 chooses.
+	Sockets int
+	// Encrypt encrypts the payloads. The connections are authenticated in any case. One side's wish is enough.
+	Encrypt bool
+	// Timeout bounds Connect if its context does not end earlier; 0 is 30 s.
+	Timeout time.Duration
+	// Recovery is how long a lost connection may take to come back; 0 is 2 s.
+	Recovery time.Duration
+	// Silence is how long a peer's host may acknowledge nothing; 0 is 2.5 s.
+	Silence time.Duration
+	// Log receives warnings; nil is slog.Default.
+	Log *slog.Logger
+}
+
+// Net is the network of this host's TCP interfaces. It implements transport.Net.
+type Net struct{ opt NetOptions }
+
+// NewNet returns the Net. It opens nothing.
+func NewNet(opt NetOptions) *Net {
+	if opt.Sockets <= 0 {
+		opt.Sockets = max(1, min(4, runtime.NumCPU()/4))
+	}
+	opt.Timeout = cmp.Or(opt.Timeout, 30*time.Second)
+	opt.Recovery = cmp.Or(opt.Recovery, 2*time.Second)
+	opt.Silence = cmp.Or(opt.Silence, 2500*time.Millisecond)
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	return &Net{opt}
+}
+
+// Configured returns the Net that the environment describes. timeout is NetOptions.Timeout.
+func Configured(cfg *setting.Config, timeout time.Duration) *Net {
+	return NewNet(NetOptions{Interface: cfg.Interface, Family: cfg.Family, Sockets: cfg.NetSockets,
+		Encrypt: cfg.NetEncrypt, Timeout: timeout})
+}
+
+// Name is "tcp".
+func (n *Net) Name() string { return "tcp" }
+
+// NICs lists the interfaces that the options allow, of the best kind that there is: real, virtual, loopback.
+func (n *Net) NICs() ([]transport.NIC, error) {
+	found, err := netif.NICs(n.opt.Interface, n.opt.Family)
+	if err != nil {
+		return nil, fmt.Errorf("tcp: %w", err)
+	}
+	nics := make([]transport.NIC, len(found))
+	for i, f := range found {
+		nics[i] = transport.NIC{Name: f.Name, PCI: pciOf(f.Name), Speed: speedOf(f.Name)}
+	}
+	return nics, nil
+}
+
+// pciOf returns the path of the interface's PCI device in sysfs, or "".
+func pciOf(name string) string {
+	p, err := filepath.EvalSymlinks(filepath.Join("/sys/class/net", name, "device"))
+	if err != nil || !strings.Contains(p, "/pci") {
+		return ""
+	}
+	return p
+}
+
+// speedOf returns the interface's speed in bytes a second, or 0.
+func speedOf(name string) float64 {
+	b, err := os.ReadFile(filepath.Join("/sys/class/net", name, "speed"))
+	if err != nil {
+		return 0
+	}
+	mbits, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || mbits <= 0 {
+		return 0
+	}
+	return float64(mbits) * 1e6 / 8
+}
+
+// Open listens on an interface.
+func (n *Net) Open(nic int) (transport.Port, error) {
+	found, err := netif.NICs(n.opt.Interface, n.opt.Family)
+	if err != nil {
+		return nil, fmt.Errorf("tcp: %w", err)
+	}
+	if nic < 0 || nic >= len(found) {
+		return nil, fmt.Errorf("tcp: open adapter %d: there are %d", nic, len(found))
+	}
+	return n.OpenAt(found[nic].Addr)
+}
+
+// OpenAt listens on an address of this host.
+func (n *Net) OpenAt(at netip.Addr) (*Port, error) {
+	node, err := Listen(netip.AddrPortFrom(at, 0), Options{Timeout: n.opt.Timeout, Log: n.opt.Log})
+	if err != nil {
+		return nil, err
+	}
+	poller, err := newPoller()
+	if err != nil {
+		return nil, errors.Join(err, node.Close())
+	}
+	p := &Port{opt: n.opt, node: node, poller: poller, regions: map[uint64]*netRegion{}, peers: map[*Peer]struct{}{},
+		stop: make(chan struct{})}
+	p.wg.Go(p.watch)
+	p.wg.Go(poller.run)
+	return p, nil
+}

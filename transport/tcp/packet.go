@@ -1,0 +1,82 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goccl/goccl/transport"
+)
+
+// A packet is what the connections of a Peer carry: a header, little endian, and for packetPut a payload. Without
+// encryption both are sent as they are; with it each is a record of its own (see stream).
+//
+//	0   u8   kind
+//	1   u8   status of a refusal; of a put 1 if an acknowledgement is wanted at once
+//	2   u16  immediate
+//	4   u32  payload length, at most maxPiece
+//	8   u64  region
+//	16  u64  offset
+//	24  u64  number of the put at its sender; of an acknowledgement the number of packets applied
+//	32  u32  number of packets of the put
+//	36  u32  0
+const (
+	packetSize = 40
+	// maxPiece is the longest payload: the part of a put that one packet carries.
+	maxPiece = 256 << 10
+)
+
+type packetKind uint8
+
+const (
+	packetPut packetKind = iota + 1
+	packetAck
+	packetBeat
+	packetUrge // an acknowledgement is wanted at once
+	packetBye
+	packetRefuse
+	numPackets
+)
+
+type packet struct {
+	kind           packetKind
+	status         uint8
+	imm            uint16
+	length         uint32
+	region, offset uint64
+	value          uint64
+	parts          uint32
+}
+
+func (p *packet) put(b *[packetSize]byte) {
+	b[0], b[1] = byte(p.kind), p.status
+	binary.LittleEndian.PutUint16(b[2:], p.imm)
+	binary.LittleEndian.PutUint32(b[4:], p.length)
+	binary.LittleEndian.PutUint64(b[8:], p.region)
+	binary.LittleEndian.PutUint64(b[16:], p.offset)
+	binary.LittleEndian.PutUint64(b[24:], p.value)
+	binary.LittleEndian.PutUint32(b[32:], p.parts)
+	binary.LittleEndian.PutUint32(b[36:], 0)
+}
+
+// parsePacket makes all checks that are possible without the region.
+func parsePacket(b []byte) (packet, error) {
+	p := packet{
+		kind: packetKind(b[0]), status: b[1], imm: binary.LittleEndian.Uint16(b[2:]),
+		length: binary.LittleEndian.Uint32(b[4:]), region: binary.LittleEndian.Uint64(b[8:]),
+		offset: binary.LittleEndian.Uint64(b[16:]), value: binary.LittleEndian.Uint64(b[24:]),
+		parts: binary.LittleEndian.Uint32(b[32:]),
+	}
+	switch {
+	case p.kind == 0 || p.kind >= numPackets:
+		return p, fmt.Errorf("%w: packet of kind %d", errFrame, b[0])
+	case binary.LittleEndian.Uint32(b[36:]) != 0:
+		return p, fmt.Errorf("%w: reserved bytes are set", errFrame)
+	case p.imm >= transport.NumImmediates:
+		return p, fmt.Errorf("%w: immediate %d", errFrame, p.imm)
+	case p.length > maxPiece:
+		return p, fmt.Errorf("%w: a payload of %d bytes, at most %d allowed", errFrame, p.length, maxPiece)
+	case p.kind != packetPut && p.length != 0, (p.kind == packetPut) != (p.parts != 0):
+		return p, fmt.Errorf("%w: %d bytes, %d parts with kind %d", errFrame, p.length, p.parts, b[0])
+	}
+	return p, nil
+}
