@@ -17,9 +17,9 @@ import (
 // certificate says that a verifier has proven a plan. It lies in a folder of the user's, so that not every process
 // proves the same plans again.
 //
-// It carries no signature: any process that can write to the folder can forge one. So only files count that belong to this
-// process's user and that nobody else can write, in such a folder. Who can write those can also change the program that
-// reads them. A certificate that comes from elsewhere, such as beside a plan, is not read.
+// It carries no signature: any process that can write to the folder can forge one. So only files count that belong to
+// this process's user and that nobody else can write, in such a folder. A process that can write those can also change
+// the program that reads them. A certificate that comes from elsewhere, such as beside a plan, is not read.
 type certificate struct {
 	Plan     string      `json:"plan"`     // SHA-256 of the plan in the form that Encode writes
 	Verifier string      `json:"verifier"` // plan.VerifierHash

@@ -17,7 +17,8 @@ type layer struct {
 // different layers.
 var house = []layer{
 	{"ground", []string{
-		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/driver/...",
+		"datatype", "internal/abort", "internal/aead", "internal/archtest", "internal/buildinfo", "internal/child",
+		"internal/driver/...",
 		"internal/fdshare", "internal/futex",
 		"internal/hostreduce", "internal/leak", "internal/netif", "internal/netns", "internal/openfiles", "internal/peercred",
 		"internal/regular", "internal/setting",

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +102,7 @@ func (e *ExitError) ExitCode() int {
 // Run starts N ranks and waits for all of them. It returns nil if all exited with status 0, an *ExitError for the first
 // that failed, or the context's error if that ended the job.
 //
-//  1. Start the ranks from one locked thread, because PR_SET_PDEATHSIG depends on the thread that started them.
+//  1. Start the ranks; they end with this process.
 //  2. One goroutine per rank waits for its end, kills the rest of its group, then reaps it: while it is a zombie its
 //     group's number cannot be reused. Then it drains the output. The keeper holds each group from its start until
 //     then.
@@ -131,13 +130,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		done <- run(ctx, o, env)
-	}()
-	return <-done
+	return run(ctx, o, env)
 }
 
 func run(ctx context.Context, o Options, env []string) error {
@@ -313,6 +306,6 @@ func command(o Options, rank int, env []string) *exec.Cmd {
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append(env[:len(env):len(env)], fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", local),
 		fmt.Sprint("GROUP_RANK=", host))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/child"
 )
 
 // process is one running rank.
@@ -42,7 +44,7 @@ func start(o Options, rank int, env []string, output *sync.Mutex, k *keeper) (*p
 		theirs = append(theirs, w)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1]
-	if err := p.cmd.Start(); err != nil {
+	if err := child.Start(p.cmd); err != nil {
 		p.closePipes()
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/goccl/goccl/internal/child"
 )
 
 // Job is a set of rank processes.
@@ -29,13 +31,9 @@ type Job struct {
 // New makes a job without ranks.
 func New() *Job { return &Job{changed: make(chan struct{}), ended: map[int]bool{}} }
 
-// Add starts cmd as the next rank. The process dies with the thread that calls Add, and so with this process.
+// Add starts cmd as the next rank. The process dies with this one.
 func (j *Job) Add(cmd *exec.Cmd) error {
 	r := len(j.procs)
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	log := &bytes.Buffer{}
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
@@ -46,7 +44,7 @@ func (j *Job) Add(cmd *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		return err
 	}
 	j.procs, j.logs, j.stdin = append(j.procs, cmd), append(j.logs, log), append(j.stdin, in)

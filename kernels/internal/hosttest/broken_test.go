@@ -14,8 +14,8 @@ type breakage struct {
 	edit
 }
 
-// brokenHeaders writes copies of headers with all edits, and with shared memory as the emulation has it, and returns the
-// folder to include from. Headers are named as #include names them.
+// brokenHeaders writes copies of headers with all edits, and with shared memory as the emulation has it, and returns
+// the folder to include from. Headers are named as #include names them.
 func brokenHeaders(t *testing.T, headers []string, edits []edit) string {
 	t.Helper()
 	texts := make(map[string]string)

@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"syscall"
 	"time"
+
+	"github.com/goccl/goccl/internal/child"
 )
 
 // record is a line from the child: first what it begins, then what it has found.
@@ -71,8 +72,7 @@ func runChild(ctx context.Context, limit time.Duration, cmd *exec.Cmd) (found []
 	if err != nil {
 		return nil, err
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		return nil, err
 	}
 	lines := make(chan record)
