@@ -10,30 +10,17 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/engine/executor/planrun"
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/plan"
 )
-
-// gpus returns how many ranks to run and how to open their devices: a GPU each, or with one GPU two ranks on it.
-func gpus(t testing.TB) (n int, open func(int) (device.Device, error)) {
-	t.Helper()
-	if err := cuda.Available(); err != nil {
-		t.Skip("no GPU: ", err)
-	}
-	have, err := cuda.Count()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return max(2, have), func(r int) (device.Device, error) { return cuda.Open(r % have) }
-}
 
 // TestGPUPrograms runs all shipped programs with staged buffers: tails, in place and out of place, several times on the
 // same data.
 func TestGPUPrograms(t *testing.T) {
-	n, open := gpus(t)
+	n, open := commtest.GPUs(t)
 	shipped(t, n, func(name string, p *plan.Plan) {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, n, open)
@@ -56,18 +43,18 @@ func TestGPUPrograms(t *testing.T) {
 }
 
 func TestGPUArithmetic(t *testing.T) {
-	n, open := gpus(t)
+	n, open := commtest.GPUs(t)
 	arithmetic(t, newJob(t, n, open), n, reducing)
 }
 
 func TestGPUForeignPlans(t *testing.T) {
-	n, open := gpus(t)
+	n, open := commtest.GPUs(t)
 	foreign(t, open, n)
 }
 
 // TestGPUGraph replays captured plans, packets among them, mixed with eager launches.
 func TestGPUGraph(t *testing.T) {
-	n, open := gpus(t)
+	n, open := commtest.GPUs(t)
 	for _, name := range []string{"allreduce_twoshot_ll", "allreduce_direct", "broadcast_ll", "allgather_ll"} {
 		p, err := programs.Build(name, programs.Options{Ranks: n})
 		if err != nil {
@@ -88,7 +75,7 @@ func TestGPUGraph(t *testing.T) {
 
 // TestGPURegistered uses registered buffers without staging. A plan loaded with Registered rejects other buffers.
 func TestGPURegistered(t *testing.T) {
-	n, open := gpus(t)
+	n, open := commtest.GPUs(t)
 	for _, name := range []string{"allreduce_direct", "allgather_direct", "allreduce_switch"} {
 		p, err := programs.Build(name, programs.Options{Ranks: n})
 		if err != nil {
@@ -118,7 +105,7 @@ func TestGPURegistered(t *testing.T) {
 
 // TestGPUAbsentRank: a kernel that waits for an absent rank times out, and the error names the rank and the place.
 func TestGPUAbsentRank(t *testing.T) {
-	_, open := gpus(t)
+	_, open := commtest.GPUs(t)
 	for _, name := range []string{"allreduce_direct", "allreduce_twoshot_ll"} {
 		const n = 2
 		j := &job{boots: bootstrap.NewLocalGroup(n)}

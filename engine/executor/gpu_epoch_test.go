@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/engine/executor/planrun"
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -13,7 +14,7 @@ import (
 // launches.
 func TestGPUEpochsWrap(t *testing.T) {
 	const before, after = 5, 10
-	n, open := gpus(t)
+	n, open := commtest.GPUs(t)
 	shipped(t, n, func(name string, p *plan.Plan) {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, n, open)

@@ -3,6 +3,7 @@ package commtest
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -70,8 +71,10 @@ func NewOn(t testing.TB, hosts []int, open func(r int) (device.Device, error),
 // Host opens the host device of rank r.
 func Host(r int) (device.Device, error) { return host.Open(r) }
 
-// GPUs returns how many ranks to run and their devices: rank r on GPU r or, with fewer than two GPUs, several
-// ranks on one.
+// RanksVariable is the number of ranks that GPUs returns: more than there are GPUs share them.
+const RanksVariable = "GOCCL_TEST_RANKS"
+
+// GPUs returns how many ranks to run and their devices: a rank for each GPU, at least two, or as RanksVariable says.
 func GPUs(t testing.TB) (n int, open func(r int) (device.Device, error)) {
 	t.Helper()
 	if err := cuda.Available(); err != nil {
@@ -81,7 +84,13 @@ func GPUs(t testing.TB) (n int, open func(r int) (device.Device, error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return max(2, gpus), func(r int) (device.Device, error) { return cuda.Open(r % gpus) }
+	n = max(2, gpus)
+	if s := setting.Get(RanksVariable); s != "" {
+		if n, err = strconv.Atoi(s); err != nil || n < 1 {
+			t.Fatalf("%s=%s is no number of ranks", RanksVariable, s)
+		}
+	}
+	return n, func(r int) (device.Device, error) { return cuda.Open(r % gpus) }
 }
 
 // TwoGPUs makes a rank of this process on every GPU, if there are at least two.
