@@ -25,6 +25,12 @@ func TestPutSignal(t *testing.T) {
 				return err
 			}
 			t.Cleanup(func() { _ = mem.Close() })
+			// Ranks on one GPU share its default stream, where the wait of one keeps the other's signal back.
+			s, err := c.Device().NewStream()
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = s.Close() })
 			w, err := c.RegisterFlat(mem.Ptr(), most)
 			if err == nil {
 				err = w.Await()
@@ -38,24 +44,24 @@ func TestPutSignal(t *testing.T) {
 			for i := range rounds {
 				size := []int64{8, 1000, 65536, 70001, most}[i%5]
 				binary.NativeEndian.PutUint64(data[size-8:], uint64(i*10+c.Rank()))
-				if err := errors.Join(c.Device().CopyIn(src, data[:size]), c.PutSignal(w, most-size, src, size, to, id, nil),
-					c.WaitSignal([]goccl.SignalWait{{Peer: from, ID: id, Count: 1}}, nil),
-					c.Synchronize(context.Background(), nil), c.Device().CopyOut(got[:8], mem.Ptr().Add(most-8))); err != nil {
+				if err := errors.Join(c.Device().CopyIn(src, data[:size]), c.PutSignal(w, most-size, src, size, to, id, s),
+					c.WaitSignal([]goccl.SignalWait{{Peer: from, ID: id, Count: 1}}, s),
+					c.Synchronize(context.Background(), s), c.Device().CopyOut(got[:8], mem.Ptr().Add(most-8))); err != nil {
 					return err
 				}
 				if v := binary.NativeEndian.Uint64(got); v != uint64(i*10+from) {
 					return fmt.Errorf("rank %d, round %d: %d, want %d", c.Rank(), i, v, i*10+from)
 				}
 				// The answer keeps the sender from overwriting what was not read.
-				if err := errors.Join(c.Signal(from, goccl.SignalID{}, nil),
-					c.WaitSignal([]goccl.SignalWait{{Peer: to, Count: 1}}, nil)); err != nil {
+				if err := errors.Join(c.Signal(from, goccl.SignalID{}, s),
+					c.WaitSignal([]goccl.SignalWait{{Peer: to, Count: 1}}, s)); err != nil {
 					return err
 				}
 			}
-			if err := c.PutSignal(w, most-6, src, 8, to, id, nil); !errors.Is(err, goccl.ErrInvalidArgument) {
+			if err := c.PutSignal(w, most-6, src, 8, to, id, s); !errors.Is(err, goccl.ErrInvalidArgument) {
 				t.Errorf("beyond the window: %v", err)
 			}
-			if err := c.Signal(n, id, nil); !errors.Is(err, goccl.ErrInvalidArgument) {
+			if err := c.Signal(n, id, s); !errors.Is(err, goccl.ErrInvalidArgument) {
 				t.Errorf("a rank that does not exist: %v", err)
 			}
 			return nil

@@ -32,7 +32,11 @@ func all(r *Rank, seed uint64, most int) error {
 	for _, shape := range shapes(r.C.WorldSize()) {
 		for i, routing := range Routings {
 			quantize := shape.Hidden%128 == 0 && random.IntN(2) == 0
-			c := Draw(random.Uint64(), r.C.WorldSize(), most, shape, routing, quantize)
+			tokens := most
+			if shape.Layout == moe.Experts { // always packets
+				tokens = min(tokens, size.PacketTokens)
+			}
+			c := Draw(random.Uint64(), r.C.WorldSize(), tokens, shape, routing, quantize)
 			if err := r.Run(c, i%2 == 0); err != nil {
 				return err
 			}
@@ -89,7 +93,7 @@ func TestGPU(t *testing.T) {
 		comms := commtest.New(t, n, open, nil)
 		seed := rand.Uint64()
 		if err := commtest.Each(n, func(r int) error {
-			rank, err := NewRank(comms[r], moe.Size{Bytes: 64 << 20, Tokens: 400, PacketTokens: 40})
+			rank, err := NewRank(comms[r], moe.Size{Bytes: 64 << 20, Tokens: 400, PacketTokens: size.PacketTokens})
 			if err != nil {
 				return err
 			}
