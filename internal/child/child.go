@@ -4,13 +4,14 @@ package child
 import (
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
 )
 
-// starter runs functions on one thread that lives as long as this process. The kernel kills a child with Pdeathsig when
+// calls are functions for one thread that lives as long as this process. The kernel kills a child with Pdeathsig when
 // the thread that started it ends, and Go ends threads: one whose goroutine returns while locked to it.
-var starter = sync.OnceValue(func() chan<- func() {
+var calls = newThread()
+
+func newThread() chan<- func() {
 	calls := make(chan func())
 	go func() {
 		runtime.LockOSThread()
@@ -19,7 +20,7 @@ var starter = sync.OnceValue(func() chan<- func() {
 		}
 	}()
 	return calls
-})
+}
 
 // Start starts cmd. The kernel kills the child when this process ends, however it ends.
 func Start(cmd *exec.Cmd) error {
@@ -28,6 +29,6 @@ func Start(cmd *exec.Cmd) error {
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
-	starter() <- func() { started <- cmd.Start() }
+	calls <- func() { started <- cmd.Start() }
 	return <-started
 }
