@@ -1,9 +1,26 @@
 package executor
 
+import "sync/atomic"
+
 // Live counts this rank's directory entries and its mappings of peers' buffers.
 func (e *Executor) Live() (entries, mappings int) {
 	if e.buffers == nil {
 		return 0, 0
 	}
 	return e.buffers.Live()
+}
+
+// CountSteps adds 1 to n whenever a wait of a launch on the host device ends well. Nothing may have been launched yet.
+func (x *ExecutionPlan) CountSteps(n *atomic.Uint64) {
+	r := x.engine.(*hostEngine).run
+	for i := range r.worker {
+		ready := r.worker[i].cond
+		r.worker[i].cond = func() bool {
+			ok := ready()
+			if ok {
+				n.Add(1)
+			}
+			return ok
+		}
+	}
 }
