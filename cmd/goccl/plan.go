@@ -200,7 +200,7 @@ func machineModel(name string) (*simulate.Machine, error) {
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
 		m, err := simulate.NamedMachine(name)
 		if err != nil {
-			return nil, &exitError{2, fmt.Errorf("%w; there are %v", err, simulate.MachineNames())}
+			return nil, &exitError{2, err}
 		}
 		return m, nil
 	}

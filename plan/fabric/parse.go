@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccl/goccl/plan/internal/shipped"
 )
 
 // Document is the JSON form of a graph. Host is written once and repeated Hosts times: its node "x" is "0/x", "1/x" and
@@ -47,26 +48,16 @@ type DocumentLink struct {
 //go:embed examples/*.json
 var exampleFiles embed.FS
 
+var examples = shipped.Folder{Files: exampleFiles, Path: "examples"}
+
 // Examples returns the names of the topologies that ship with the package.
-func Examples() []string {
-	entries, err := exampleFiles.ReadDir("examples")
-	if err != nil {
-		panic(err) // the files are part of the binary
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, strings.TrimSuffix(e.Name(), ".json"))
-	}
-	slices.Sort(out)
-	return out
-}
+func Examples() []string { return examples.Names() }
 
 // Example returns a topology that ships with the package, such as "dgx-h100x2".
 func Example(name string) (*Graph, error) {
-	data, err := exampleFiles.ReadFile("examples/" + name + ".json")
+	data, err := examples.Read(name, "topology", ErrInvalid)
 	if err != nil {
-		return nil, fmt.Errorf("fabric: no topology %q, use one of %s or a file: %w", name, strings.Join(Examples(), ", "),
-			ErrInvalid)
+		return nil, fmt.Errorf("fabric: %w", err)
 	}
 	return Parse(data)
 }

@@ -1,12 +1,10 @@
 package simulate_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -92,7 +90,13 @@ func TestExecutorTimesArePredicted(t *testing.T) {
 				held = append(held, r.Measurement)
 			}
 		}
-		m := fittedMachine(t, "executor_"+c.name, fitted)
+		file := "testdata/executor_" + c.name + ".json"
+		if c.name == "all" {
+			file = "machines/h200.json"
+		}
+		m := fittedMachine(t, fit{file: file, start: "testdata/executor_start.json",
+			source: fmt.Sprintf("fitted to %d times of the plan executor in %s; rails: published figures", len(fitted),
+				ownRuns[6:])}, fitted)
 		f, err := simulate.Compare(m, fitted)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +115,7 @@ func TestExecutorTimesArePredicted(t *testing.T) {
 		}
 		text += choices(t, m, rows)
 	}
-	golden(t, "testdata/executor_report.txt", text)
+	golden(t, "testdata/executor_report.txt", []byte(text))
 }
 
 // choices checks that what the model calls fastest at each size is within 5 % of what was measured to be fastest.
@@ -145,45 +149,4 @@ func choices(t *testing.T, m *simulate.Machine, rows []executed) string {
 		}
 	}
 	return b.String() + "\n"
-}
-
-// fittedMachine returns the machine in testdata; "executor_all" is the one that ships.
-func fittedMachine(t *testing.T, name string, rows []simulate.Measurement) *simulate.Machine {
-	t.Helper()
-	file := "testdata/" + name + ".json"
-	if name == "executor_all" {
-		file = "machines/h200.json"
-	}
-	update := os.Getenv("GOCCL_UPDATE_GOLDEN") != ""
-	if update || os.Getenv("GOCCL_FULL") != "" {
-		f, err := simulate.Fit(readMachine(t, "testdata/executor_start.json"), rows, simulate.FitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Machine.Source = fmt.Sprintf("fitted to %d times of the plan executor in %s; rails: published figures", len(rows),
-			ownRuns[6:])
-		if update {
-			if err := os.WriteFile(file, f.Machine.JSON(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		} else if want, err := os.ReadFile(file); err != nil || runtime.GOARCH == "amd64" &&
-			!bytes.Equal(want, f.Machine.JSON()) {
-			t.Errorf("a fit gives another machine than %s (%v); run with GOCCL_UPDATE_GOLDEN=1 and look at the change", file,
-				err)
-		}
-	}
-	return readMachine(t, file)
-}
-
-func readMachine(t testing.TB, file string) *simulate.Machine {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := simulate.ParseMachine(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }

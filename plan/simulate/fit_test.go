@@ -114,7 +114,7 @@ func TestFittedOnFourPredictsEight(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("Fitted to 4 GPUs:\n%v\nHeld out, 8 GPUs:\n%v", fitted.After, report)
-	golden(t, "testdata/h200_report.txt", text)
+	golden(t, "testdata/h200_report.txt", []byte(text))
 	if math.IsNaN(report.Median) || report.Median > 0.15 {
 		t.Errorf("median error %.1f %% on 8 GPUs, want at most 15 %%", 100*report.Median)
 	}

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/internal/shipped"
 )
 
 // Machine is the model of a cluster of equal hosts. Times are in microseconds, rates in GB/s (10⁹ bytes per second),
@@ -90,26 +90,16 @@ var machineFiles embed.FS
 // ErrMachine is the class of all errors in a machine description.
 var ErrMachine = errors.New("invalid machine")
 
+var machines = shipped.Folder{Files: machineFiles, Path: "machines"}
+
 // MachineNames returns the names of the machines that ship with the package.
-func MachineNames() []string {
-	entries, err := machineFiles.ReadDir("machines")
-	if err != nil {
-		panic(err) // the files are part of the binary
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, strings.TrimSuffix(e.Name(), ".json"))
-	}
-	slices.Sort(out)
-	return out
-}
+func MachineNames() []string { return machines.Names() }
 
 // NamedMachine returns a machine that ships with the package, such as "h200".
 func NamedMachine(name string) (*Machine, error) {
-	data, err := machineFiles.ReadFile("machines/" + name + ".json")
+	data, err := machines.Read(name, "machine", ErrMachine)
 	if err != nil {
-		return nil, fmt.Errorf("simulate: no machine %q, use one of %s or a file: %w", name,
-			strings.Join(MachineNames(), ", "), ErrMachine)
+		return nil, fmt.Errorf("simulate: %w", err)
 	}
 	return ParseMachine(data)
 }

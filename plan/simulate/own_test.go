@@ -1,12 +1,10 @@
 package simulate_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/goccl/goccl/dsl/programs"
@@ -85,32 +83,8 @@ func TestFittedOnSomePredictsOthers(t *testing.T) {
 		rows  [2][]simulate.Measurement
 		limit float64
 	}{{"sizes", sizes, 0.10}, {"collectives", collectives, 0.15}} {
-		file := "testdata/h200x4_" + c.name + ".json"
-		update := os.Getenv("GOCCL_UPDATE_GOLDEN") != ""
-		if update || os.Getenv("GOCCL_FULL") != "" {
-			f, err := simulate.Fit(readMachine(t, nativeStart), c.rows[0], simulate.FitOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.Machine.Name, f.Machine.Source = "4 x H200", "fitted to "+ownRuns[6:]+" by TestFittedOnSomePredictsOthers"
-			if update {
-				if err := os.WriteFile(file, f.Machine.JSON(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if want, err := os.ReadFile(file); err != nil || runtime.GOARCH == "amd64" &&
-				!bytes.Equal(want, f.Machine.JSON()) {
-				t.Errorf("a fit gives another machine than %s (%v); run with GOCCL_UPDATE_GOLDEN=1 and look at the change", file,
-					err)
-			}
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := simulate.ParseMachine(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := fittedMachine(t, fit{file: "testdata/h200x4_" + c.name + ".json", start: nativeStart, name: "4 x H200",
+			source: "fitted to " + ownRuns[6:] + " by TestFittedOnSomePredictsOthers"}, c.rows[0])
 		fitted, err := simulate.Compare(m, c.rows[0])
 		if err != nil {
 			t.Fatal(err)
@@ -124,20 +98,5 @@ func TestFittedOnSomePredictsOthers(t *testing.T) {
 			t.Errorf("%s held out: median error %.1f %%, want at most %.0f %%", c.name, 100*held.Median, 100*c.limit)
 		}
 	}
-	golden(t, "testdata/h200x4_report.txt", text)
-}
-
-// golden compares text with a file. On other architectures floating-point operations are contracted, so a last digit
-// may differ.
-func golden(t *testing.T, file, text string) {
-	t.Helper()
-	if os.Getenv("GOCCL_UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(file); err != nil || runtime.GOARCH == "amd64" && string(want) != text {
-		t.Errorf("%s is not what the model says now (%v); run with GOCCL_UPDATE_GOLDEN=1 and look at the change\n%s", file,
-			err, text)
-	}
+	golden(t, "testdata/h200x4_report.txt", []byte(text))
 }
