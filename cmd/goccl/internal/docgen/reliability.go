@@ -13,10 +13,10 @@ import (
 
 // scoreboard is what the runs of `goccl chaos` in one folder found, by fault and phase.
 type scoreboard struct {
-	cells   map[[2]string]*chaos.Cell
-	commits []string
-	machine string
-	ranks   int
+	cells    map[[2]string]*chaos.Cell
+	commits  []string
+	machines []string
+	ranks    int
 }
 
 func readScoreboard(root, folder string) (*scoreboard, error) {
@@ -40,7 +40,10 @@ func readScoreboard(root, folder string) (*scoreboard, error) {
 		if !slices.Contains(s.commits, r.Commit) {
 			s.commits = append(s.commits, r.Commit)
 		}
-		s.machine, s.ranks = r.Machine, r.Ranks
+		if !slices.Contains(s.machines, r.Machine) {
+			s.machines = append(s.machines, r.Machine)
+		}
+		s.ranks = r.Ranks
 		for _, c := range r.Cells {
 			s.add(c)
 		}
@@ -104,7 +107,7 @@ func (s *scoreboard) summary(folder string) string {
 	all := s.where(func(*chaos.Cell) bool { return true })
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d trials of %d ranks on %s, commits %s ([results](../%s)):\n\n| outcome | trials |\n|---|---:|\n",
-		all.Trials, s.ranks, s.machine, strings.Join(s.commits, ", "), folder)
+		all.Trials, s.ranks, strings.Join(s.machines, " or "), strings.Join(s.commits, ", "), folder)
 	for _, o := range chaos.Outcomes() {
 		fmt.Fprintf(&b, "| %s | %d |\n", o, all.Outcomes[o])
 	}
