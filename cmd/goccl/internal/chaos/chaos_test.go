@@ -86,6 +86,19 @@ func TestFindsTheUnexpected(t *testing.T) {
 	}
 }
 
+// The leaver's place is closed in the communicator of the others.
+func TestNumbersInTheJob(t *testing.T) {
+	x := Trial{Phase: "shrink", Ranks: 4, Victims: []int{3}} // rank 0 leaves
+	for _, c := range []struct{ number, size, want int }{{2, 3, 3}, {0, 3, 1}, {2, 4, 2}, {-1, 3, -1}} {
+		if got := x.inJob(c.number, c.size); got != c.want {
+			t.Errorf("rank %d of %d is %d in the job, want %d", c.number, c.size, got, c.want)
+		}
+	}
+	if x.Phase = "split"; x.inJob(2, 3) != 2 {
+		t.Error("nobody leaves")
+	}
+}
+
 // A trial follows from its seed, its fault, its phase and its number.
 func TestDrawsAreReproducible(t *testing.T) {
 	f, p := lookUp(faults(), "kill-two"), lookUp(phases(), "grow")

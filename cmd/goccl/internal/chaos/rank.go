@@ -73,6 +73,23 @@ func Rank(text string, stdin io.Reader) int {
 
 func (r *rank) say(event string, err error) { ranks.NewReport(r.Rank, event, err).Print() }
 
+// sayError reports an error of r.comm by the numbers that ranks have in the job.
+func (r *rank) sayError(err error) {
+	rep := ranks.NewReport(r.Rank, "error", err)
+	if r.comm != nil {
+		rep.Peer, rep.Blames = r.inJob(rep.Peer, r.comm.WorldSize()), r.inJob(rep.Blames, r.comm.WorldSize())
+	}
+	rep.Print()
+}
+
+// inJob is the number in the job of a rank of a communicator. One without the leaver has other numbers.
+func (t *Trial) inJob(number, size int) int {
+	if l := t.leaver(); l >= 0 && size == t.Ranks-1 && number >= l {
+		return number + 1
+	}
+	return number
+}
+
 // Spaces of bootstrap groups.
 const (
 	survivors = iota + 1
@@ -178,7 +195,7 @@ func (r *rank) over(failed error) error {
 		if errors.Is(failed, errWrong) {
 			r.say("wrong", failed)
 		}
-		if r.say("error", failed); r.fault.expect == typed && r.comm != nil {
+		if r.sayError(failed); r.fault.expect == typed && r.comm != nil {
 			r.comm.Abort(failed) // as a program does that cannot go on
 		}
 	}
