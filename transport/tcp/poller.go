@@ -103,10 +103,14 @@ func (p *poller) poll(ep uintptr) int {
 	return int(n)
 }
 
-// try polls once, unless another goroutine does.
+// try polls until there is no event, unless another goroutine polls. An event that it left would not wake run, which
+// sleeps until a new one comes.
 func (p *poller) try() {
 	if p.mu.TryLock() {
-		_ = p.raw.Control(func(ep uintptr) { p.poll(ep) })
+		_ = p.raw.Control(func(ep uintptr) {
+			for p.poll(ep) > 0 {
+			}
+		})
 		p.mu.Unlock()
 	}
 }
