@@ -45,7 +45,7 @@ func Run(t *testing.T, c Config) {
 	}
 	for name, f := range map[string]func(*testing.T, Config){
 		"sizes": sizes, "offsets": offsets, "immediates": immediates, "both directions": bothDirections,
-		"several peers": severalPeers, "handlers": handlers, "flush": flushes, "bounds": bounds, "wrong key": wrongKey,
+		"several peers": severalPeers, "handlers": handlers, "flush": flushes, "done": dones, "bounds": bounds, "wrong key": wrongKey,
 		"closed peer": closedPeer, "closed port": closedPort, "killed peer": killedPeer, "wait ends": waitEnds,
 	} {
 		if name == "killed peer" && c.OneProcess {
@@ -240,6 +240,15 @@ func flushes(t *testing.T, c Config) {
 			t.Fatalf("after flush %d: %d puts have arrived", i+1, n)
 		}
 		eventually(t, "done", func() bool { return x.completed.Load() == int64(i+1) })
+	}
+	// Many puts without done: the sockets are full when the flush begins.
+	for _, size := range []int{0, 8, 40 << 10, 300 << 10, 1 << 20} {
+		for range min(1000, 64<<20/max(1, size)) {
+			if err := x.Put(x.Src, 0, x.Dst, 0, int64(size), 8, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.flush(t)
 	}
 }
 

@@ -178,7 +178,7 @@ func (l *lane) fill() error {
 		b.add(&f.packet, f.src, f.srcOff)
 		bytes += int(f.length)
 	}
-	if l.urging {
+	if l.urging && l.next == l.base+uint64(len(l.queue)) { // after the last packet that it is about
 		if len(l.queue) > 0 {
 			b.add(&packet{kind: packetUrge}, nil, 0)
 		}

@@ -48,11 +48,9 @@ func (b *bulkList) take() (frame, bool) {
 	f := q.frame
 	n := min(q.left, q.piece)
 	f.length = uint32(n)
-	f.status = 0
 	q.srcOff += n
 	q.offset += uint64(n)
 	if q.left -= n; q.left == 0 {
-		f.status = q.status // the sender may wait for the last packets
 		b.puts[0] = bulkPut{}
 		b.puts = b.puts[1:]
 	}

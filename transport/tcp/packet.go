@@ -11,7 +11,7 @@ import (
 // encryption both are sent as they are; with it each is a record of its own (see stream).
 //
 //	0   u8   kind
-//	1   u8   status of a refusal; of a put 1 if an acknowledgement is wanted at once
+//	1   u8   status of a refusal; of a put 1 if acknowledgements are wanted when all of its packets have arrived
 //	2   u16  immediate
 //	4   u32  payload length, at most maxPiece
 //	8   u64  region

@@ -206,7 +206,7 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	f := frame{put: q, src: from, srcOff: srcOff, packet: packet{kind: packetPut, imm: uint16(imm),
 		length: uint32(min(size, maxPiece)), region: to.id, offset: uint64(dstOff), value: p.next.Add(1), parts: 1}}
 	var err error
-	if done != nil {
+	if done != nil || size > smallPut { // Flush asks for acknowledgements only of packets that a lane has taken
 		f.status = 1
 	}
 	if size > smallPut {

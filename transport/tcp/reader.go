@@ -28,7 +28,7 @@ const (
 //  1. Take what the buffer holds: headers, and payloads, which are copied.
 //  2. Read: first the rest of the current payload directly into its region, then the next headers into the buffer.
 //  3. When a packet is complete, count it as applied, and the put's immediate if it was the put's last packet.
-//  4. Acknowledge when asked, or after half a megabyte.
+//  4. Acknowledge when asked, when a put is whole whose sender waits for it, or after half a megabyte.
 type reader struct {
 	lane *lane
 	line *line
@@ -222,18 +222,25 @@ func (r *reader) begin(p *packet) error {
 	return nil
 }
 
-// applied counts the current packet, whose bytes are visible.
+// applied counts the current packet, whose bytes are visible. The packets of a large put arrive on several lanes, so its
+// sender needs an acknowledgement on each of them.
 func (r *reader) applied() {
 	p := &r.packet
 	r.active, r.dst = false, nil
 	r.lane.received.Add(1)
-	if p.parts == 1 || r.lane.peer.parts.arrived(p.value, p.parts) {
+	whole := p.parts == 1 || r.lane.peer.parts.arrived(p.value, p.parts)
+	if whole {
 		r.lane.peer.Arrive(uint32(p.imm))
 	}
 	r.packets++
 	r.nbytes += int(p.length)
-	if p.status != 0 || r.packets >= ackPackets || r.nbytes >= ackBytes {
+	if whole && p.status != 0 || r.packets >= ackPackets || r.nbytes >= ackBytes {
 		r.acknowledge()
+	}
+	if whole && p.status != 0 && p.parts > 1 {
+		for _, l := range r.lane.peer.lanes() {
+			l.acknowledge()
+		}
 	}
 }
 
