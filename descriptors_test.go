@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,8 +80,17 @@ func children(k *commtest.Process) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := child.Start(); err != nil { // it has been replaced by then
+	echo, err := child.StdoutPipe()
+	if err != nil {
 		return err
+	}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	// Once cat has answered, the loader has closed the libraries that it opened.
+	_, wrote := io.WriteString(in, ".")
+	if _, err := io.ReadFull(echo, make([]byte, 1)); err != nil {
+		return errors.Join(wrote, err)
 	}
 	got := opened(child.Process.Pid)
 	if err := errors.Join(in.Close(), child.Wait()); err != nil {

@@ -45,7 +45,8 @@ func Run(t *testing.T, c Config) {
 	}
 	for name, f := range map[string]func(*testing.T, Config){
 		"sizes": sizes, "offsets": offsets, "immediates": immediates, "both directions": bothDirections,
-		"several peers": severalPeers, "handlers": handlers, "flush": flushes, "done": dones, "bounds": bounds, "wrong key": wrongKey,
+		"several peers": severalPeers, "handlers": handlers, "flush": flushes, "done": dones, "bounds": bounds,
+		"wrong key":   wrongKey,
 		"closed peer": closedPeer, "closed port": closedPort, "killed peer": killedPeer, "wait ends": waitEnds,
 	} {
 		if name == "killed peer" && c.OneProcess {

@@ -222,8 +222,8 @@ func (r *reader) begin(p *packet) error {
 	return nil
 }
 
-// applied counts the current packet, whose bytes are visible. The packets of a large put arrive on several lanes, so its
-// sender needs an acknowledgement on each of them.
+// applied counts the current packet, whose bytes are visible. The packets of a large put arrive on several lanes, so
+// its sender needs an acknowledgement on each of them.
 func (r *reader) applied() {
 	p := &r.packet
 	r.active, r.dst = false, nil
