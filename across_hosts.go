@@ -19,6 +19,7 @@ func (c *Comm) acrossHosts(ctx context.Context) (collective.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.net, c.nic = net, nic
 	if c.dev.ID().Kind == device.CUDA {
 		return c.acrossHostsOfGPUs(ctx, net, nic, why)
 	}

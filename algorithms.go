@@ -55,7 +55,7 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
 			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
-				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.status.end})
+				Net: c.net, NIC: c.nic, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.status.end})
 			if err != nil {
 				return c.wrap("register", err)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/record"
 	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/transport"
 )
 
 // Comm is one rank's membership in a communicator.
@@ -37,6 +38,8 @@ type Comm struct {
 	stream0 device.Stream // the default stream of a GPU; nil on the host device
 	order   *cuda.Order   // the order of the engine's work on a GPU; nil on the host device
 	plans   [][]byte      // contents of the files in GOCCL_PLAN_DIR
+	net     transport.Net // to ranks of other hosts; nil if there are none
+	nic     int           // this rank's adapter of net
 
 	id        uint64 // the same on all ranks, different for every communicator
 	closed    atomic.Bool

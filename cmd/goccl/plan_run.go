@@ -17,7 +17,10 @@ import (
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/engine/executor/planrun"
+	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/transport/tcp"
 )
 
 type planRun struct {
@@ -49,6 +52,9 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 		return c.start(ctx, s, len(p.GPUs))
 	}
 	o := planrun.Options{Plan: p, Timeout: c.Timeout, Trusted: c.Trust}
+	if err := c.network(&o, launched); err != nil {
+		return &exitError{2, err}
+	}
 	if o.Open, err = c.open(len(p.GPUs), launched); err != nil {
 		return err
 	}
@@ -107,14 +113,39 @@ func (c *planRun) kind(n int) string {
 	return "host"
 }
 
-// start runs this command again, once for each rank.
+// network sets the network between hosts: TCP. On the host device the hosts of one process are told apart, too.
+func (c *planRun) network(o *planrun.Options, launched bool) error {
+	n := len(o.Plan.GPUs)
+	if c.Hosts < 1 || n%c.Hosts != 0 {
+		return fmt.Errorf("%d ranks on %d hosts: --ranks must be a multiple of --hosts", n, c.Hosts)
+	}
+	cfg, err := setting.Read()
+	o.Net = tcp.Configured(cfg, c.Timeout)
+	if launched || c.Hosts == 1 || c.kind(n) != "host" {
+		return err
+	}
+	for r := range n {
+		o.Hosts = append(o.Hosts, r/(n/c.Hosts))
+	}
+	return err
+}
+
+// start runs this command again, once for each rank, with --hosts in as many network namespaces.
 func (c *planRun) start(ctx context.Context, s *streams, n int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...), Stdout: s.out,
-		Stderr: s.stderr})
+	o := launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...), Stdout: s.out, Stderr: s.stderr}
+	if c.Hosts > 1 && c.kind(n) == "host" {
+		w, err := netns.New(c.Hosts)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		o.Hosts = launch.HostsOf(w)
+	}
+	err = launch.Run(ctx, o)
 	var exit *launch.ExitError
 	if errors.As(err, &exit) {
 		return &exitError{exit.ExitCode(), err}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/goccl/goccl/plan"
@@ -35,7 +36,7 @@ func (prog *program) coalesce() {
 	lists := make([][]instr, len(prog.blocks))
 	for b := range prog.blocks {
 		list := slices.DeleteFunc(slices.Clone(prog.blocks[b]),
-			func(in instr) bool { return in.code == plan.CodeNop || in.code == plan.CodeFlush })
+			func(in instr) bool { return in.code == plan.CodeNop || in.code == plan.CodeFlush && !in.far })
 		lists[b] = list
 		key := kinds(list)
 		if key == "" { // a group of its own, under a unique key
@@ -91,13 +92,16 @@ func flag(b bool) byte {
 // coalesced builds the merged program of one rank if merging pays and the rehearsal ends. All ranks of a plan get the
 // same result.
 func coalesced(p *plan.Plan, hash [sha256.Size]byte, prog *program) error {
+	if prog.hosts != nil {
+		hash = sha256.Sum256(fmt.Append(hash[:], prog.hosts))
+	}
 	v := verificationOf(hash)
 	var err error
 	v.merge.Do(func() {
 		programs := make([]*program, len(p.GPUs))
 		gain := false
 		for r := range p.GPUs {
-			if programs[r], err = compile(p, r); err != nil {
+			if programs[r], err = compile(p, r, prog.hosts); err != nil {
 				return
 			}
 			programs[r].coalesce()
@@ -135,7 +139,7 @@ func merge(lists [][]instr, members []int) []instr {
 		for _, b := range members {
 			in := &lists[b][i]
 			m.moves = append(m.moves, in.moves...)
-			m.waits = m.waits || in.waits
+			m.waits, m.far = m.waits || in.waits, m.far || in.far
 			for k, l := range in.links {
 				if at := slices.Index(m.links, l); at >= 0 {
 					m.times[at] += in.times[k]

@@ -11,7 +11,7 @@ import (
 
 func merged(t *testing.T, p *plan.Plan, rank int) *program {
 	t.Helper()
-	prog, err := compile(p, rank)
+	prog, err := compile(p, rank, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestRehearsalRefusesWhatWouldGetStuck(t *testing.T) {
 	if _, err := Check(p); err != nil {
 		t.Fatalf("the plan is right: %v", err)
 	}
-	prog, err := compile(p, 0)
+	prog, err := compile(p, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

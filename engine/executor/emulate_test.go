@@ -48,7 +48,7 @@ func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
 	put(uint32(len(p.GPUs)), uint32(c.threads), uint32(c.launches), uint32(c.t), c.first)
 	var inputs [][]byte
 	for r := range p.GPUs {
-		prog, err := compile(p, r)
+		prog, err := compile(p, r, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -226,7 +226,7 @@ func kernelGeneral(t *testing.T, program string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			prog, err := compile(p, 0)
+			prog, err := compile(p, 0, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

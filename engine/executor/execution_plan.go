@@ -129,6 +129,14 @@ func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*Exe
 	if agreed := x.agree(ctx, err); agreed != nil {
 		return nil, agreed
 	}
+	if err := e.meet(ctx); err != nil {
+		return nil, x.fail(0, -1, err)
+	}
+	if e.ports != nil {
+		if err := x.agree(ctx, e.ports.connect(ctx, x.program.distant)); err != nil {
+			return nil, x.fail(0, -1, err)
+		}
+	}
 	switch e.dev.ID().Kind {
 	case device.Host:
 		x.engine, err = newHostEngine(ctx, x)
@@ -136,6 +144,11 @@ func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*Exe
 		x.engine, err = newCUDAEngine(ctx, x)
 	default:
 		err = fmt.Errorf("%w: device %v", collective.ErrUnsupported, e.dev.ID())
+	}
+	if e.ports != nil {
+		if agreed := x.agree(ctx, err); err == nil && agreed != nil {
+			return nil, errors.Join(x.fail(0, -1, agreed), x.close())
+		}
 	}
 	if err != nil {
 		return nil, x.fail(0, -1, err)
@@ -158,6 +171,11 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	if len(p.GPUs) != x.e.size {
 		return x.fail(0, -1, invalid("the plan is for %d ranks, the communicator has %d", len(p.GPUs), x.e.size))
 	}
+	if x.e.hosts != nil {
+		if err := reaches(p, x.e.hosts); err != nil {
+			return x.fail(0, -1, err)
+		}
+	}
 	if o.trusted {
 		if err := p.Validate(&plan.Capacity); err != nil {
 			return err
@@ -174,7 +192,7 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	}
 	x.reduction = reductionOf(p)
 	var err error
-	x.program, err = compile(p, x.e.rank)
+	x.program, err = compile(p, x.e.rank, x.e.hosts)
 	if err != nil {
 		return err
 	}

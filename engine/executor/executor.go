@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/transport"
 )
 
 // Config configures an Executor.
@@ -33,6 +34,10 @@ type Config struct {
 	// communicator's other work run in the order of the calls, and the calls must be serialized. It must live as long
 	// as the executor. If it is nil, each plan has its own order.
 	Order *cuda.Order
+	// Net is the network to ranks of other hosts, and NIC the number of this rank's adapter. If Net is nil, all ranks must
+	// be on one host.
+	Net transport.Net
+	NIC int
 }
 
 // Executor runs plans for one rank of one communicator.
@@ -46,7 +51,15 @@ type Executor struct {
 	stall   time.Duration // Config.StallWarning
 	failed  func(error)   // Config.OnFailure
 	order   *cuda.Order   // Config.Order
+	net     transport.Net // Config.Net
+	nic     int
 
+	hosts []int               // by rank; nil if there is one
+	near  []int               // the ranks of this host; set by the first Load, as the next two
+	here  bootstrap.Bootstrap // group of near
+	ports *ports              // to ranks of other hosts; guarded by mu. nil if there are none
+
+	ending  chan struct{} // closed by Abort
 	aborted atomic.Uint32 // abort word of all waits; nonzero once cause is set
 	cause   atomic.Pointer[error]
 
@@ -65,12 +78,21 @@ func New(cfg Config) (*Executor, error) {
 	}
 	e := &Executor{name: cfg.Name, boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(),
 		size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, stall: cfg.StallWarning, failed: cfg.OnFailure,
-		order: cfg.Order}
-	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
-		return nil, &collective.Error{Op: "executor", Rank: e.rank, Peer: r,
-			Err: fmt.Errorf("%w: plans run among the ranks of one host: %w", collective.ErrUnsupported, err)}
+		order: cfg.Order, net: cfg.Net, nic: cfg.NIC, ending: make(chan struct{})}
+	r, err := bootstrap.OtherHost(cfg.Bootstrap)
+	if err == nil {
+		return e, nil
 	}
-	return e, nil
+	e.hosts = cfg.Bootstrap.Hosts()
+	switch {
+	case cfg.Net == nil:
+		err = fmt.Errorf("%w: without a network, plans run among the ranks of one host: %w", collective.ErrUnsupported, err)
+	case cfg.Device.ID().Kind != device.Host:
+		err = fmt.Errorf("%w: on GPUs, plans run among the ranks of one host: %w", collective.ErrUnsupported, err)
+	default:
+		return e, nil
+	}
+	return nil, &collective.Error{Op: "executor", Rank: e.rank, Peer: r, Err: err}
 }
 
 // Rank returns the Bootstrap's rank.
@@ -88,7 +110,9 @@ func (e *Executor) Abort(cause error) {
 		return
 	}
 	e.aborted.Store(1)
+	close(e.ending)
 	e.mu.Lock()
+	e.ports.halt()
 	for _, x := range e.plans {
 		x.engine.wake()
 	}
@@ -131,7 +155,11 @@ func (e *Executor) Close() error {
 	if e.gpu != nil {
 		errs = append(errs, e.gpu.close())
 	}
-	return errors.Join(append(errs, e.buffers.close())...)
+	errs = append(errs, e.buffers.close(), e.ports.close())
+	if e.here != nil && e.here != e.boot {
+		errs = append(errs, e.here.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // engine is the part of a loaded plan that depends on the device.

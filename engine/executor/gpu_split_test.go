@@ -32,7 +32,7 @@ func kernelLongSums(t *testing.T, program string) {
 		if _, err := Check(p); err != nil {
 			t.Fatal(err)
 		}
-		prog, err := compile(p, 0)
+		prog, err := compile(p, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

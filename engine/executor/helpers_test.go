@@ -34,12 +34,15 @@ func newJob(t testing.TB, n int, open func(int) (device.Device, error)) *job {
 // newPatientJob is newJob with another bound on each wait.
 func newPatientJob(t testing.TB, n int, open func(int) (device.Device, error), limit time.Duration) *job {
 	t.Helper()
-	j := &job{boots: bootstrap.NewLocalGroup(n)}
+	return fill(t, &job{boots: bootstrap.NewLocalGroup(n)}, open, func(_ int, c *executor.Config) { c.OpTimeout = limit })
+}
+
+// fill makes the executors of a job.
+func fill(t testing.TB, j *job, open func(int) (device.Device, error), set func(r int, c *executor.Config)) *job {
+	t.Helper()
 	t.Cleanup(func() {
-		for _, e := range j.execs {
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
+		if err := j.each(func(r int) error { return j.execs[r].Close() }); err != nil {
+			t.Error(err)
 		}
 		for _, d := range j.devs {
 			_ = d.Close()
@@ -48,13 +51,15 @@ func newPatientJob(t testing.TB, n int, open func(int) (device.Device, error), l
 			_ = b.Close()
 		}
 	})
-	for r := range n {
+	for r := range j.boots {
 		dev, err := open(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		j.devs = append(j.devs, dev)
-		e, err := executor.New(executor.Config{Bootstrap: j.boots[r], Device: dev, OpTimeout: limit})
+		cfg := executor.Config{Bootstrap: j.boots[r], Device: dev}
+		set(r, &cfg)
+		e, err := executor.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

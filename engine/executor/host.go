@@ -13,16 +13,16 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/share"
 )
 
 // hostEngine runs a plan on the host device.
 type hostEngine struct {
 	x       *ExecutionPlan
 	dev     *host.Device
-	control *share.Arena
-	arenas  []controlArena // by rank
-	local   bool           // all ranks are in this process
+	control *arena
+	arenas  []controlArena // by rank; without memory for ranks of other hosts
+	local   bool           // all ranks of this host are in this process
+	far     *far           // what ranks of other hosts reach; nil if there are none
 	policy  *wait.Policy
 	stall   *wait.Stall
 	cores   int // that this rank may use
@@ -45,15 +45,17 @@ type hostEngine struct {
 	met        [][]uint64 // by block and barrier: how often the block has arrived
 	stages     [2]device.Allocation
 
-	retired []*share.Arena // scratch of smaller messages; launches in flight may still use it
+	retired []*arena // scratch of smaller messages; launches in flight may still use it
 }
 
 // scratch is one generation of scratch arenas.
 type scratch struct {
-	arena   *share.Arena
+	arena   *arena
 	layouts []plan.ScratchLayout // by rank
 	plain   []int64              // by rank: payload bytes of a plane
 	chunk   int64
+	// generation is the number of scratches before, if there are ranks of other hosts
+	generation int
 }
 
 func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
@@ -63,12 +65,12 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 	}
 	h := &hostEngine{x: x, dev: dev, scratch: &scratch{}, idle: make(chan struct{})}
 	var err error
-	if h.control, err = share.NewArena(ctx, x.e.boot, dev, controlBytes(x.program.maxLinks)); err != nil {
+	if h.control, err = x.e.newArena(ctx, dev, controlBytes(x.program.maxLinks)); err != nil {
 		return nil, err
 	}
-	n, here := x.e.size, 0
-	h.arenas = make([]controlArena, n)
-	for r := range n {
+	n, here := len(x.e.near), 0
+	h.arenas = make([]controlArena, x.e.size)
+	for r := range h.arenas {
 		h.arenas[r] = controlArena{pointer(h.control.Ptr[r])}
 		if h.control.SameProcess[r] {
 			here++
@@ -95,6 +97,9 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 		h.met[b] = make([]uint64, prog.barriers)
 	}
 	h.run = newRun(h)
+	if x.e.ports != nil {
+		h.far = openFar(h)
+	}
 	if x.e.stall > 0 {
 		h.stall = &wait.Stall{After: x.e.stall, Report: h.run.warn}
 	}
@@ -114,7 +119,10 @@ func (h *hostEngine) reserve(ctx context.Context, chunk int64) error {
 		size = max(size, l.Size)
 	}
 	var err error
-	if s.arena, err = share.NewArena(ctx, h.x.e.boot, h.dev, max(size, 64)); err != nil {
+	if s.arena, err = h.x.e.newArena(ctx, h.dev, max(size, 64)); h.far != nil {
+		err = h.far.offer(ctx, s, err)
+	}
+	if err != nil {
 		return err
 	}
 	if h.scratch.arena != nil {
@@ -244,6 +252,7 @@ func (h *hostEngine) quit() {
 			time.Sleep(10 * time.Microsecond) // a mover lowers its flag after quantum bytes
 		}
 	}
+	h.far.leave()
 }
 
 // closeTimeout is how long close waits for a running launch. A launch that waits leaves within microseconds of the
@@ -264,7 +273,7 @@ func (h *hostEngine) close() error {
 			return fmt.Errorf("executor: a launch of plan %s still runs %v after it was aborted", h.x.plan.Name, closeTimeout)
 		}
 	}
-	var errs []error
+	errs := []error{h.far.close()}
 	for _, a := range h.stages {
 		if a != nil {
 			errs = append(errs, a.Close())

@@ -43,7 +43,7 @@ func (b *block) data(in *instr, w *worker) (bool, error) {
 				return false, nil
 			}
 			n := min(hi-b.at, left)
-			if len(m.Dst) > 1 {
+			if len(m.Dst) > 1 && !in.far {
 				n = min(n, tile)
 			}
 			n, err := b.piece(in, m, w, b.at, n)
@@ -82,7 +82,9 @@ func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error)
 		}
 	}
 	for i := range m.Dst {
-		if m.Dst[i].Plane == plan.PacketPlane {
+		if m.Dst[i].Plane == plan.PacketPlane && r.h.x.e.otherHost(m.Dst[i].Rank) {
+			r.h.far.announce(r, &m.Dst[i], at, n)
+		} else if m.Dst[i].Plane == plan.PacketPlane {
 			r.flags(&m.Dst[i]).set(r.packetOffset(&m.Dst[i], at), n, r.epoch)
 		}
 	}
@@ -129,6 +131,12 @@ func (r *run) fold(in *instr, m *move, w *worker, at, n int64) error {
 		}
 	}
 	for i := next; i < len(m.Dst); i++ {
+		if r.h.x.e.otherHost(m.Dst[i].Rank) {
+			if err := r.h.far.put(r, in, &m.Dst[i], at, from); err != nil {
+				return err
+			}
+			continue
+		}
 		d, err := r.bytes(in, &m.Dst[i], at, n)
 		if err != nil {
 			return err
@@ -141,16 +149,10 @@ func (r *run) fold(in *instr, m *move, w *worker, at, n int64) error {
 // bytes returns n bytes at offset at of an operand. It rejects a range outside of the buffer.
 func (r *run) bytes(in *instr, pl *plan.Place, at, n int64) ([]byte, error) {
 	var s span
-	var off int64
-	l := r.layout
+	off := r.offset(pl, at)
 	switch {
 	case pl.Plane <= plan.OutputPlane:
 		s = r.bases[pl.Rank].buffer[pl.Plane]
-		if l.Even() {
-			off = int64(pl.Index)*l.Chunk + at
-		} else {
-			off, _ = l.Locate(pl.Index+int(at/l.Chunk), at%l.Chunk)
-		}
 	default:
 		s.size = r.scratch.plain[pl.Rank]
 		s.base = pointerBytes(r.scratch.arena.Ptr[pl.Rank])
@@ -160,13 +162,25 @@ func (r *run) bytes(in *instr, pl *plan.Place, at, n int64) ([]byte, error) {
 		} else {
 			s.base += pointerBytes(sl.Packets[r.number&1])
 		}
-		off = int64(pl.Index)*l.Chunk + at
 	}
 	if off < 0 || off > s.size-n {
-		return nil, r.h.x.fail(r.Seq, pl.Rank, invalid("%v (%s): bytes %d to %d of the %v of rank %d, which has %d", in.pos,
-			in.op.Name, off, off+n-1, pl.Plane, pl.Rank, s.size))
+		return nil, r.outside(in, pl, off, n, s.size)
 	}
 	return unsafe.Slice((*byte)(s.base.at(off)), n), nil
+}
+
+// offset returns where offset at of an operand is in its plane.
+func (r *run) offset(pl *plan.Place, at int64) (off int64) {
+	if l := r.layout; pl.Plane <= plan.OutputPlane && !l.Even() {
+		off, _ = l.Locate(pl.Index+int(at/l.Chunk), at%l.Chunk)
+		return off
+	}
+	return int64(pl.Index)*r.layout.Chunk + at
+}
+
+func (r *run) outside(in *instr, pl *plan.Place, off, n, size int64) error {
+	return r.h.x.fail(r.Seq, pl.Rank, invalid("%v (%s): bytes %d to %d of the %v of rank %d, which has %d", in.pos,
+		in.op.Name, off, off+n-1, pl.Plane, pl.Rank, size))
 }
 
 func (r *run) packetOffset(pl *plan.Place, at int64) int64 {

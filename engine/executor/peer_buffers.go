@@ -15,12 +15,12 @@ import (
 // buffers make the users' buffers of the host device accessible to ranks of other processes.
 type buffers struct {
 	*share.Directory
-	arena *share.Arena // holds the tables
+	arena *arena // holds the tables
 }
 
 // openBuffers is collective.
 func openBuffers(ctx context.Context, e *Executor, dev *host.Device) (*buffers, error) {
-	arena, err := share.NewArena(ctx, e.boot, dev, share.DirectoryBytes)
+	arena, err := e.newArena(ctx, dev, share.DirectoryBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 type program struct {
 	plan   *plan.Plan
 	rank   int
+	hosts  []int // by rank; nil if there is one
 	blocks [][]instr
 	// merged is the same program in fewer blocks (coalesce.go), or nil. mergedAt[i] is the block of the plan behind
 	// merged block i, or the first of them.
@@ -21,12 +22,13 @@ type program struct {
 	peer     []int // by link of this rank: the rank at the other end
 	pair     []int // the peer's link at the other end, -1 for none
 	barriers int
+	distant  []int // the ranks of other hosts to or from which a port channel leads
 
 	scratch bool // some op uses scratch
 	remote  bool // some rank touches another's input or output
-	// touched[k] is set when some peer touches this rank's input (k 0) or output (k 1).
+	// touched[k] is set when some peer of this host touches this rank's input (k 0) or output (k 1).
 	touched [2]bool
-	// watchers are the ranks that touch this rank's input or output. They may sleep until this rank has published its
+	// watchers are the ranks of this host that touch this rank's input or output. They may sleep until this rank has published its
 	// buffers.
 	watchers []int
 }
@@ -50,6 +52,12 @@ type instr struct {
 	io     []int    // other ranks whose input or output is touched
 	wakes  []int    // other ranks that receive packets
 	waits  bool     // has packet sources
+	far    bool     // a link leads to another host
+}
+
+// isFar reports whether a rank is on another host.
+func (prog *program) isFar(r int) bool {
+	return prog.hosts != nil && prog.hosts[r] != prog.hosts[prog.rank]
 }
 
 // move is a plan.Move, or a slice of one.
@@ -58,10 +66,10 @@ type move struct {
 	slice plan.Slice
 }
 
-// compile resolves the program of one rank. The plan must be valid.
-func compile(p *plan.Plan, rank int) (*program, error) {
+// compile resolves the program of one rank. The plan must be valid. hosts are the hosts by rank, or nil.
+func compile(p *plan.Plan, rank int, hosts []int) (*program, error) {
 	g := &p.GPUs[rank]
-	prog := &program{plan: p, rank: rank, scratch: p.UsesPackets() || p.UsesPlainScratch()}
+	prog := &program{plan: p, rank: rank, hosts: hosts, scratch: p.UsesPackets() || p.UsesPlainScratch()}
 	prog.link(p)
 	nmem := len(g.Peers(plan.MemoryChannel))
 	for b := range g.ThreadBlocks {
@@ -106,6 +114,19 @@ func (prog *program) link(p *plan.Plan) {
 	}
 	first, end := links.Of(prog.rank)
 	prog.links = end - first
+	for _, l := range links.All {
+		other := -1
+		switch {
+		case l.Rank == prog.rank:
+			other = l.Peer
+		case l.Peer == prog.rank:
+			other = l.Rank
+		}
+		if other >= 0 && prog.isFar(other) && !slices.Contains(prog.distant, other) {
+			prog.distant = append(prog.distant, other)
+		}
+	}
+	slices.Sort(prog.distant)
 	for _, l := range links.All[first:end] {
 		pair := -1
 		if l.Pair >= 0 {
@@ -126,6 +147,7 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 		}
 		if s.Op.ChannelType != plan.SwitchChannel {
 			in.links, in.times = append(in.links, id), append(in.times, 1)
+			in.far = in.far || prog.isFar(prog.peer[id])
 		}
 	}
 	if s.Does.Has(plan.Joins) {
@@ -136,11 +158,11 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 		in.moves = append(in.moves, move{*m, s.Op.Slice})
 		for _, pl := range m.Src {
 			in.waits = in.waits || pl.Plane == plan.PacketPlane && !in.raw
-			in.touches(prog.rank, &pl)
+			in.touches(prog, &pl)
 		}
 		for _, pl := range m.Dst {
-			in.touches(prog.rank, &pl)
-			if pl.Plane == plan.PacketPlane && pl.Rank != prog.rank && !slices.Contains(in.wakes, pl.Rank) {
+			in.touches(prog, &pl)
+			if pl.Plane == plan.PacketPlane && pl.Rank != prog.rank && !prog.isFar(pl.Rank) && !slices.Contains(in.wakes, pl.Rank) {
 				in.wakes = append(in.wakes, pl.Rank)
 			}
 		}
@@ -148,8 +170,8 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 	return in
 }
 
-func (in *instr) touches(rank int, pl *plan.Place) {
-	if pl.Rank != rank && pl.Plane <= plan.OutputPlane && !slices.Contains(in.io, pl.Rank) {
+func (in *instr) touches(prog *program, pl *plan.Place) {
+	if pl.Rank != prog.rank && !prog.isFar(pl.Rank) && pl.Plane <= plan.OutputPlane && !slices.Contains(in.io, pl.Rank) {
 		in.io = append(in.io, pl.Rank)
 	}
 }
@@ -162,7 +184,7 @@ func (prog *program) touch(p *plan.Plan) {
 		for i := range g.RemoteBuffers {
 			b := &g.RemoteBuffers[i]
 			prog.remote = prog.remote || b.Type != plan.Scratch
-			if r == prog.rank || b.Rank != prog.rank || b.Type == plan.Scratch {
+			if r == prog.rank || b.Rank != prog.rank || b.Type == plan.Scratch || prog.isFar(r) {
 				continue
 			}
 			prog.touched[plane(b.Type)], mine = true, true

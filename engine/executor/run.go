@@ -171,12 +171,14 @@ func (r *run) begin() error {
 		for i := range r.blocks {
 			r.blocks[i].reset(r, prog.mergedAt[i], prog.merged[i])
 		}
+		r.h.far.begin(r)
 		return nil
 	}
 	r.blocks = r.all
 	for i := range r.blocks {
 		r.blocks[i].reset(r, i, prog.blocks[i])
 	}
+	r.h.far.begin(r)
 	return nil
 }
 
@@ -315,6 +317,12 @@ func (r *run) finish() error {
 
 // compare checks a peer's record of the launch with the same number, if the peer's arena holds it.
 func (r *run) compare(peer int) error {
+	if r.h.x.e.otherHost(peer) {
+		if !r.h.far.agrees(peer, r) {
+			return mismatch("rank %d executes the plan with another message size, type or operator", peer)
+		}
+		return nil
+	}
 	rec := r.h.arenas[peer].launch(r.number)
 	if rec.number.Load() != r.number+1 {
 		return nil

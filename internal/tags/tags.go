@@ -16,6 +16,9 @@ const (
 	Links     = 6 // engine/hosts/links: the two halves of a connection
 	Flat      = 7 // goccl, Comm.RegisterFlat: share.Windows
 	Verdict   = 9 // goccl, watchdog: records that ranks compare
+
+	PlanRequest = 10 // engine/executor: a link (transport/netlink) asks the receiver of the peer
+	PlanReply   = 11 // engine/executor: the receiver answers
 )
 
 // MostOfUser is the largest tag of a user of primitive.Communicator.

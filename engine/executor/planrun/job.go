@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/transport"
 )
 
 // Options configures a run of cases by the ranks of a job.
@@ -22,6 +23,10 @@ type Options struct {
 	Open    func(rank int) (device.Device, error)
 	Timeout time.Duration // of each wait
 	Trusted bool          // skip the verifier
+	// Net is the network to ranks of other hosts; a rank uses its first adapter. Threads takes rank r to be on host
+	// Hosts[r] if there are Hosts.
+	Net   transport.Net
+	Hosts []int
 	// Report, when not nil, is called on rank 0 after each successful case, with the time of one execution on the
 	// slowest rank.
 	Report func(c Case, took time.Duration)
@@ -30,7 +35,11 @@ type Options struct {
 // Threads runs the job with all ranks in this process.
 func Threads(ctx context.Context, o Options) error {
 	n := len(o.Plan.GPUs)
-	boots := bootstrap.NewLocalGroup(n)
+	hosts := o.Hosts
+	if hosts == nil {
+		hosts = make([]int, n)
+	}
+	boots := bootstrap.NewLocalHosts(hosts).Ranks
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for r := range n {
@@ -54,7 +63,7 @@ func Join(ctx context.Context, boot bootstrap.Bootstrap, o Options) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	e, err := executor.New(executor.Config{Bootstrap: boot, Device: dev, OpTimeout: o.Timeout})
+	e, err := executor.New(executor.Config{Bootstrap: boot, Device: dev, OpTimeout: o.Timeout, Net: o.Net})
 	if err != nil {
 		return err
 	}

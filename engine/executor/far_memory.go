@@ -1,0 +1,119 @@
+package executor
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/netlink"
+)
+
+// farMemory is what the memories have in common that links of other hosts' ranks change: each takes one kind of record,
+// applied on a goroutine of the network. A record that a plan should not send ends this rank's executor, with a named
+// reason, and then the link.
+type farMemory struct{ f *far }
+
+var (
+	_ netlink.Memory = (*farSignal)(nil)
+	_ netlink.Memory = (*farBegin)(nil)
+	_ netlink.Memory = (*farBuffer)(nil)
+	_ netlink.Memory = (*farScratchMemory)(nil)
+	_ netlink.Memory = (*farPacket)(nil)
+)
+
+// refuse ends the executor.
+func (m farMemory) refuse(format string, args ...any) error {
+	err := m.f.h.x.fail(0, -1, mismatch("a rank of another host "+format, args...))
+	m.f.h.x.e.Abort(err)
+	return fmt.Errorf("%w: %w", transport.ErrBounds, err)
+}
+
+func (m farMemory) wrong() error { return m.refuse("sends a record that is none of a plan's") }
+
+func (m farMemory) Write([]byte, int64) error { return m.wrong() }
+func (m farMemory) Add(int64, uint64) error   { return m.wrong() }
+func (m farMemory) Store(int64, uint64) error { return m.wrong() }
+func (m farMemory) Signal(int64) error        { return m.wrong() }
+
+// farSignal has a word for each link of this rank. An add is that many signals.
+type farSignal struct{ farMemory }
+
+func (m *farSignal) Size() int64 { return 8 * int64(m.f.h.x.program.links) }
+
+func (m *farSignal) Add(off int64, times uint64) error {
+	m.f.h.arenas[m.f.h.x.e.rank].inbound(int(off / 8)).Add(times)
+	m.f.wake()
+	return nil
+}
+
+// farBegin has two words for each rank, for even and odd launches: far.word.
+type farBegin struct{ farMemory }
+
+func (m *farBegin) Size() int64 { return 16 * int64(len(m.f.told)) }
+
+func (m *farBegin) Store(off int64, value uint64) error {
+	m.f.told[off/16][off/8%2].Store(value)
+	return nil
+}
+
+// farBuffer is input or output of the launch that runs. The plan's own signals say that it runs.
+type farBuffer struct {
+	farMemory
+	k int
+}
+
+// Size is no bound: Write knows the launch.
+func (m *farBuffer) Size() int64 { return 1 << 62 }
+
+func (m *farBuffer) Write(p []byte, off int64) error {
+	f := m.f
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	switch {
+	case !f.lent && f.h.x.e.aborted.Load() != 0:
+		return transport.ErrClosed
+	case !f.lent:
+		return m.refuse("writes to a buffer although no launch of plan %s runs here", f.h.x.plan.Name)
+	}
+	s := f.h.run.bases[f.h.x.e.rank].buffer[m.k]
+	if off > s.size-int64(len(p)) {
+		return m.refuse("writes %d bytes at offset %d of a buffer of %d", len(p), off, s.size)
+	}
+	copy(unsafe.Slice((*byte)(s.base.at(off)), len(p)), p)
+	return nil
+}
+
+// farScratchMemory is a generation of scratch. Puts reach it directly; this is its name.
+type farScratchMemory struct {
+	farMemory
+	s *scratch
+}
+
+func (m *farScratchMemory) Size() int64 { return m.s.layouts[m.f.h.x.e.rank].Size }
+
+func (m *farScratchMemory) Write(p []byte, off int64) error {
+	copy(device.Bytes(m.s.arena.Ptr[m.f.h.x.e.rank].Add(off), int64(len(p))), p)
+	return nil
+}
+
+// farPacket takes announcements: a store of epoch and n at off says that the packets of n bytes from off on are there.
+type farPacket struct {
+	farMemory
+	s      *scratch
+	parity int
+}
+
+func (m *farPacket) Size() int64 { return m.s.plain[m.f.h.x.e.rank] }
+
+func (m *farPacket) Store(off int64, value uint64) error {
+	rank := m.f.h.x.e.rank
+	epoch, n := uint32(value>>32), int64(uint32(value))
+	if off > m.Size()-n {
+		return m.refuse("announces packets of %d bytes at offset %d of %d", n, off, m.Size())
+	}
+	at := m.s.layouts[rank].Packets[m.parity] + m.s.plain[rank]
+	packetFlags{pointerBytes(m.s.arena.Ptr[rank].Add(at))}.set(off, n, epoch)
+	m.f.wake()
+	return nil
+}
