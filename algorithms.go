@@ -55,7 +55,8 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
 			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
-				Net: c.net, NIC: c.nic, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.status.end})
+				Net: c.net, NIC: c.nic, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
+				OnFailure: c.planFailed})
 			if err != nil {
 				return c.wrap("register", err)
 			}
@@ -79,6 +80,15 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 	c.notices.start()
 	c.extended.Store(true)
 	return nil
+}
+
+// planFailed ends the communicator after the failure of a plan. Ranks of other hosts may not find out by themselves.
+func (c *Comm) planFailed(cause error) {
+	if c.net == nil || c.status.err() != nil {
+		c.status.end(cause)
+		return
+	}
+	c.failAlone(cause)
 }
 
 // RegisterPlan is RegisterAlgorithm for an execution plan. It verifies the plan first and rejects an incorrect one

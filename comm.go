@@ -265,14 +265,6 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 	return own()
 }
 
-// watchPeers turns the death of a rank into an abort that names the rank.
-func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
-	for f := range failures {
-		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w",
-			ErrPeerDead, f.Err), Verdict: c.dead(f.Rank)})
-	}
-}
-
 // Rank returns this rank's number, from 0 to WorldSize-1.
 func (c *Comm) Rank() int { return c.rank }
 

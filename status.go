@@ -2,8 +2,10 @@ package goccl
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
+	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 )
 
@@ -92,5 +94,13 @@ func (s *status) bound(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() {
 		stop()
 		cancel()
+	}
+}
+
+// watchPeers turns the death of a rank into an abort that names the rank.
+func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
+	for f := range failures {
+		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w",
+			ErrPeerDead, f.Err), Verdict: c.dead(f.Rank)})
 	}
 }

@@ -28,8 +28,8 @@ type program struct {
 	remote  bool // some rank touches another's input or output
 	// touched[k] is set when some peer of this host touches this rank's input (k 0) or output (k 1).
 	touched [2]bool
-	// watchers are the ranks of this host that touch this rank's input or output. They may sleep until this rank has published its
-	// buffers.
+	// watchers are the ranks of this host that touch this rank's input or output. They may sleep until this rank has
+	// published its buffers.
 	watchers []int
 }
 
@@ -162,7 +162,8 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 		}
 		for _, pl := range m.Dst {
 			in.touches(prog, &pl)
-			if pl.Plane == plan.PacketPlane && pl.Rank != prog.rank && !prog.isFar(pl.Rank) && !slices.Contains(in.wakes, pl.Rank) {
+			if pl.Plane == plan.PacketPlane && pl.Rank != prog.rank && !prog.isFar(pl.Rank) &&
+				!slices.Contains(in.wakes, pl.Rank) {
 				in.wakes = append(in.wakes, pl.Rank)
 			}
 		}

@@ -1,6 +1,7 @@
 package hosts_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func failingAs(t *testing.T, tk commtest.Task, break_ func(w *testutil.Network, 
 ) map[int]commtest.Report {
 	t.Helper()
 	victims := tk.Victims
-	tk.Do = "traffic"
+	tk.Do = cmp.Or(tk.Do, "traffic")
 	hosts := []int{0, 0, 1, 1}
 	w := testutil.NewNetwork(t, 2)
 	j := start(t, w.Network, hosts, tk)

@@ -14,6 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	commtest.Main(m, map[string]func(*commtest.Process) error{
 		"matrix": commtest.Matrix, "traffic": traffic, "rounds": rounds,
+		"plans": plans, "planned": plannedTraffic,
 	})
 }
 
@@ -37,9 +38,14 @@ func start(t *testing.T, w *netns.Network, hosts []int, tk commtest.Task) *commt
 
 // traffic runs all-reduces until a failure, and then works on with the survivors. If Exit is set, a rank may be
 // excluded from them.
-func traffic(k *commtest.Process) error {
+func traffic(k *commtest.Process) error { return trafficOn(k, func(*goccl.Comm) error { return nil }) }
+
+func trafficOn(k *commtest.Process, prepare func(c *goccl.Comm) error) error {
 	c, err := k.Comm(k.Boot)
 	if err != nil {
+		return err
+	}
+	if err := prepare(c); err != nil {
 		return err
 	}
 	u, err := commtest.NewSums(c)
