@@ -190,9 +190,11 @@ func (b *block) lost(in *instr) int {
 
 func (b *block) signal(in *instr) {
 	h := b.r.h
+	if in.far {
+		h.far.signals(in)
+	}
 	for i, l := range in.links {
-		if p := h.x.program.peer[l]; h.x.e.otherHost(p) {
-			h.far.signal(p, h.x.program.pair[l], in.times[i])
+		if h.x.e.otherHost(h.x.program.peer[l]) {
 			continue
 		}
 		w := h.arenas[h.x.program.peer[l]]

@@ -19,6 +19,14 @@
 // Signal counters, semaphores and epochs persist from launch to launch, so a failed launch leaves them out of step with
 // the peers. After a failure every Execute returns that failure.
 //
+// # Several hosts
+//
+// On the host device, port channels lead to ranks of other hosts too (ports.go). All else is shared among the ranks of
+// one host only. A put names its destination as plan, plane and offset; the receiver resolves the name (far_memory.go).
+// So ranks exchange only the keys of scratch, and put straight into it. A put to input or output is copied by the
+// receiver's network goroutine, and only while a launch of the plan runs there. The first record of a launch says what
+// it executes, as the launch's record in the control arena does for the ranks of the host.
+//
 // # Buffers
 //
 // A peer needs access only to the input and output that it touches. In one process it always has access. Between

@@ -172,11 +172,37 @@ func (f *far) announce(r *run, pl *plan.Place, at, n int64) {
 		Region: f.name(farPackets+int(r.number&1), r.scratch.generation), Offset: uint64(r.packetOffset(pl, at))}})
 }
 
-// signal posts signals on a link of the peer.
-func (f *far) signal(peer, link int, times uint64) {
-	f.push(peer, post{kind: postAdd, value: times, dst: transport.Remote{Region: f.name(farSignals, 0),
-		Offset: 8 * uint64(link)}})
+// signals posts the op's signals to other hosts. Merged blocks signal links at equal distances: one record for these.
+func (f *far) signals(in *instr) {
+	prog := f.h.x.program
+	for i := 0; i < len(in.links); {
+		peer, first, times := prog.peer[in.links[i]], prog.pair[in.links[i]], in.times[i]
+		if !prog.isFar(peer) {
+			i++
+			continue
+		}
+		count, stride := 1, 0
+		for i++; i < len(in.links) && prog.peer[in.links[i]] == peer && in.times[i] == times; i++ {
+			step := prog.pair[in.links[i]] - prog.pair[in.links[i-1]]
+			if step <= 0 || count > 1 && step != stride {
+				break
+			}
+			count, stride = count+1, step
+		}
+		f.push(peer, post{kind: postAdd, value: several{uint32(times), uint16(count), uint16(stride)}.word(),
+			dst: transport.Remote{Region: f.name(farSignals, 0), Offset: 8 * uint64(first)}})
+	}
 }
+
+// several is a number of signals on each of count links, stride apart.
+type several struct {
+	times         uint32
+	count, stride uint16
+}
+
+func (s several) word() uint64 { return uint64(s.times) | uint64(s.count)<<32 | uint64(s.stride)<<48 }
+
+func severalOf(w uint64) several { return several{uint32(w), uint16(w >> 32), uint16(w >> 48)} }
 
 // settle ends a launch: no peer writes to its buffers any more, and no outbox reads them.
 func (f *far) settle(r *run) error {

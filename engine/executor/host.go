@@ -99,6 +99,10 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 	h.run = newRun(h)
 	if x.e.ports != nil {
 		h.far = openFar(h)
+		// The network's goroutines belong to this process, and every wait needs them.
+		p := *wait.For(here, n+1)
+		p.GoschedEvery = 1
+		h.policy = &p
 	}
 	if x.e.stall > 0 {
 		h.stall = &wait.Stall{After: x.e.stall, Report: h.run.warn}
