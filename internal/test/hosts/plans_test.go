@@ -175,6 +175,17 @@ func TestKilledRemoteRankOfAPlan(t *testing.T) {
 	}
 }
 
+// TestPartitionOfAPlan cuts the network silently: each side names ranks of the other, and goes on alone.
+func TestPartitionOfAPlan(t *testing.T) {
+	t.Parallel()
+	errs := failingAs(t, commtest.Task{Do: "planned"}, func(w *testutil.Network, _ *commtest.Job) { w.Port(1, "down") })
+	for r, e := range errs {
+		if e.Peer/2 == r/2 || e.Kind != goccl.ErrPeerDead.Error() {
+			t.Errorf("rank %d: %+v", r, e)
+		}
+	}
+}
+
 // TestPlanOfOneHostIsRefused names the channel and the ranks.
 func TestPlanOfOneHostIsRefused(t *testing.T) {
 	comms := commtest.NewOn(t, []int{0, 1}, commtest.Host, nil)
