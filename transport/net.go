@@ -45,6 +45,13 @@ type Poller interface {
 	Polling(delta int)
 }
 
+// Batcher is a Peer that sends several small puts in one system call. Puts between Hold and Release may wait until
+// Release. The calls are balanced, and the time between them is short.
+type Batcher interface {
+	Hold()
+	Release()
+}
+
 // Region is registered memory.
 type Region interface {
 	// Key names the region for peers. It is a secret: it is sent through the bootstrap only.

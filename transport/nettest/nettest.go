@@ -46,6 +46,7 @@ func Run(t *testing.T, c Config) {
 	for name, f := range map[string]func(*testing.T, Config){
 		"sizes": sizes, "offsets": offsets, "immediates": immediates, "both directions": bothDirections,
 		"several peers": severalPeers, "handlers": handlers, "flush": flushes, "done": dones, "bounds": bounds,
+		"held":        held,
 		"wrong key":   wrongKey,
 		"closed peer": closedPeer, "closed port": closedPort, "killed peer": killedPeer, "wait ends": waitEnds,
 	} {

@@ -67,6 +67,7 @@ type lane struct {
 	refused   uint8 // a status to send
 	sent      time.Time
 	blocked   bool // the socket was full: only the writer sends
+	held      int  // calls of hold without release: send only queues
 	out       batch
 }
 
@@ -90,8 +91,25 @@ func (l *lane) send(f frame) error {
 		return err
 	}
 	l.queue = append(l.queue, f)
+	if l.held > 0 {
+		l.mu.Unlock()
+		return nil
+	}
 	l.flushLocked()
 	return nil
+}
+
+// hold makes send queue packets until release, which sends them.
+func (l *lane) hold() {
+	l.mu.Lock()
+	l.held++
+	l.mu.Unlock()
+}
+
+func (l *lane) release() {
+	l.mu.Lock()
+	l.held--
+	l.flushLocked()
 }
 
 // flushLocked sends what the socket takes and releases mu.

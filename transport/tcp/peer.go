@@ -221,6 +221,10 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	return err
 }
 
+// Hold and Release implement transport.Batcher.
+func (p *Peer) Hold()    { p.all[0].hold() }
+func (p *Peer) Release() { p.all[0].release() }
+
 // Wait waits for n arrivals with imm.
 func (p *Peer) Wait(ctx context.Context, imm uint32, n uint64) error {
 	poller := p.port.poller

@@ -45,7 +45,7 @@ func newPoller() (*poller, error) {
 
 // read applies what arrives on r's connection until it ends.
 func (p *poller) read(r *reader) error {
-	r.over = make(chan error, 1)
+	r.over, r.polled = make(chan error, 1), true
 	p.mu.Lock()
 	p.next++
 	id := p.next

@@ -43,8 +43,10 @@ type reader struct {
 	region *netRegion
 
 	full            bool // step ended with more to read
+	polled          bool // step is called again while there is something to read, an end of the stream included
 	packets, nbytes int  // applied since the last acknowledgement
 	iov             [2]unix.Iovec
+	asked           int // bytes that the last readv asked for
 }
 
 func newReader(l *lane, w *line) *reader {
@@ -99,12 +101,19 @@ func (r *reader) step(fd uintptr) error {
 			return io.EOF
 		}
 		r.lane.heard.Store(time.Now().UnixNano())
+		short := r.polled && n < r.asked
 		k := 0
 		if r.line.in == nil {
 			k = min(n, len(r.dst))
 			r.dst = r.dst[k:]
 		}
 		r.w += n - k
+		if short { // the socket was empty
+			if err := r.consume(); err != nil {
+				return err
+			}
+			return unix.EAGAIN
+		}
 	}
 }
 
@@ -276,6 +285,10 @@ func (r *reader) readv(fd uintptr) (int, error) {
 	}
 	r.iov[k].Base = unsafe.SliceData(free)
 	r.iov[k].SetLen(len(free))
+	r.asked = len(free)
+	if k > 0 {
+		r.asked += len(r.dst)
+	}
 	for {
 		n, _, e := unix.Syscall(unix.SYS_READV, fd, uintptr(unsafe.Pointer(&r.iov[0])), uintptr(k+1))
 		switch e {

@@ -16,9 +16,10 @@ import (
 
 // link is the connection to one peer: the rings, and the words that kernels and the host share.
 type link struct {
-	w    *Wire
-	rank int
-	peer transport.Peer
+	w     *Wire
+	rank  int
+	peer  transport.Peer
+	batch transport.Batcher // peer, or nil if it is none
 
 	words *cuda.HostMemory
 	rings device.Allocation // those of sends, then those of receives
@@ -32,6 +33,7 @@ type link struct {
 	// The proxy's: chunks put, and credits sent, by lane.
 	put, credited []uint64
 	full          bool // the network's queue was
+	held          bool // batch is held
 }
 
 // Areas of words: two cache lines never have words of both the host and the GPU.
@@ -96,6 +98,7 @@ func (w *Wire) newLink(rank int, peer transport.Peer) (*link, error) {
 		post: view(0, g.lanes*g.slots), taken: view(slots, g.lanes),
 		flag: view(slots+lanes, g.lanes*g.slots), credit: view(2*slots+lanes, g.lanes),
 		put: make([]uint64, g.lanes), credited: make([]uint64, g.lanes)}
+	l.batch, _ = peer.(transport.Batcher)
 	l.listen(g.data(0, 0), l.flag, 1)
 	l.listen(g.credit(0), l.credit, g.half())
 	return l, w.describe(l)

@@ -79,6 +79,10 @@ func (w *Wire) serve() {
 // take takes what arrives from the network while the proxy polls: a thread of its own, so that bytes are copied out of
 // the network and into it at the same time.
 func (w *Wire) take(port transport.Poller) {
+	yieldEvery := 1
+	if runtime.GOMAXPROCS(0) >= 8 { // a yield takes the scheduler's lock
+		yieldEvery = 64
+	}
 	for {
 		select {
 		case <-w.receive:
@@ -86,9 +90,11 @@ func (w *Wire) take(port transport.Poller) {
 			return
 		}
 		port.Polling(1)
-		for w.spins.Load() {
+		for polls := 1; w.spins.Load(); polls++ {
 			port.Poll()
-			runtime.Gosched()
+			if polls%yieldEvery == 0 {
+				runtime.Gosched()
+			}
 		}
 		port.Polling(-1)
 	}
@@ -130,9 +136,10 @@ func (w *Wire) quiet() bool {
 	return err == nil && idle && !w.kicked.Load()
 }
 
-// progress puts what is posted.
+// progress puts what is posted, in one system call if the network can.
 func (l *link) progress() (moved bool) {
 	g := &l.w.geo
+	defer l.release()
 	for lane := range g.lanes {
 		for {
 			k := l.put[lane]
@@ -161,7 +168,11 @@ func (l *link) progress() (moved bool) {
 // send puts n bytes of the rings. The peer has read a slot when its credit arrives, which is before the slot is used
 // again, so no one waits for the put's own completion.
 func (l *link) send(at, n int64, imm uint32) bool {
-	err := l.peer.Put(l.from, at, l.to, at, n, imm, l.done)
+	if l.batch != nil && !l.held {
+		l.batch.Hold()
+		l.held = true
+	}
+	err := l.peer.Put(l.from, at, l.to, at, n, imm, nil)
 	if err == nil {
 		return true
 	}
@@ -173,9 +184,10 @@ func (l *link) send(at, n int64, imm uint32) bool {
 	return false
 }
 
-// done is called by the network.
-func (l *link) done(err error) {
-	if err != nil {
-		l.w.lost(l.rank, err)
+// release sends the puts of this look.
+func (l *link) release() {
+	if l.held {
+		l.batch.Release()
+		l.held = false
 	}
 }

@@ -39,8 +39,6 @@ type peer struct {
 	out         *box  // made when the peer's slot size is known
 	remoteSlot  int64
 	remote      transport.RemoteRegion
-	busy        [slots]atomic.Bool // a put from this slot of out is under way
-	done        [slots]func(error)
 	connected   atomic.Bool
 	sent, taken uint64 // pieces so far
 	owed        int    // slots freed since the latest credit
@@ -83,21 +81,15 @@ func (w *Wire) ready(rank int, t transport.Peer, offer []byte) (err error) {
 	if p.out, err = w.newBox(slots * p.remoteSlot); err != nil {
 		return err
 	}
-	for k := range p.done {
-		p.done[k] = func(error) { // an error breaks the Peer, which says so by itself
-			p.busy[k].Store(false)
-			w.ring(0)
-		}
-	}
 	p.connected.Store(true)
 	w.tasks.Go(func() { w.watch(p) })
 	return nil
 }
 
-// room reports whether the next piece can be sent.
+// room reports whether the next piece can be sent. The peer has taken a piece when its credit arrives, so nothing waits
+// for the completion of a put.
 func (p *peer) room() bool {
-	k := p.sent % slots
-	return !p.busy[k].Load() && p.sent < slots+creditEvery*p.t.Arrived(creditImmediate)
+	return p.sent < slots+creditEvery*p.t.Arrived(creditImmediate)
 }
 
 // put sends one piece: header and data.
@@ -107,8 +99,7 @@ func (p *peer) put(h header, data []byte) error {
 	b := p.out.slot(k, p.remoteSlot)[:headerBytes+len(data)]
 	h.encode(b)
 	copy(b[headerBytes:], data)
-	p.busy[k].Store(true)
-	if err := p.t.Put(p.out.region, at, p.remote, at, int64(len(b)), uint32(k), p.done[k]); err != nil {
+	if err := p.t.Put(p.out.region, at, p.remote, at, int64(len(b)), uint32(k), nil); err != nil {
 		return err
 	}
 	p.sent++
