@@ -36,9 +36,9 @@ func newChecker(c *Comm) *checker {
 	return &checker{c: c, timeout: t}
 }
 
-// A signature is 24 bytes: collective, type, operator, 0, root or peer (i32), count (i64), sequence number (u64). For
-// AllToAllV the send counts and the receive counts follow (R × i64 each). Fields that the collective does not use are
-// 0.
+// A signature is 24 bytes: collective, type, operator, whether an AllToAllV has AllCounts, root or peer (i32), count
+// (i64), sequence number (u64). For AllToAllV the send counts and the receive counts follow (R × i64 each). Fields that
+// the collective does not use are 0.
 const signatureBytes = 24
 
 func signature(r *collective.Request, seq uint64) []byte {
@@ -58,6 +58,9 @@ func signature(r *collective.Request, seq uint64) []byte {
 		b[2] = byte(r.Op)
 	case collective.AllToAllV:
 		binary.LittleEndian.PutUint64(b[8:], 0)
+		if r.AllCounts != nil {
+			b[3] = 1
+		}
 		for _, v := range [][]int64{r.SendCounts, r.RecvCounts} {
 			for _, x := range v {
 				b = binary.LittleEndian.AppendUint64(b, uint64(x))

@@ -49,6 +49,19 @@ func (c *Comm) AllToAllV(send device.Ptr, sendCounts, sendDispls []int64,
 		SendCounts: sendCounts, SendDispls: sendDispls, RecvCounts: recvCounts, RecvDispls: recvDispls})
 }
 
+// AllToAllVMatrix is AllToAllV where each rank knows what all ranks send: counts[s·R+d] elements from rank s to rank d,
+// the same R·R numbers on all ranks. Across hosts this lets the ranks of a host send their small messages together. It
+// does not match a peer's AllToAllV.
+func (c *Comm) AllToAllVMatrix(send device.Ptr, sendDispls []int64, recv device.Ptr, recvDispls []int64,
+	counts []int64, t datatype.Type, s device.Stream) error {
+	r := collective.Request{Collective: collective.AllToAllV, Send: send, Recv: recv, Type: t, Stream: s,
+		SendDispls: sendDispls, RecvDispls: recvDispls}
+	if err := r.Matrix(counts, c.rank, c.size); err != nil {
+		return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
+	}
+	return c.one(r)
+}
+
 // DeviceCounts holds the counts and displacements of an AllToAllVDevice: arrays of R int64 each, one entry per rank, in
 // elements. The arrays are aligned to 8 bytes and in memory that the device can read: the GPU's own memory on CUDA, any
 // memory of this process on the host device.

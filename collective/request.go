@@ -107,6 +107,10 @@ type Request struct {
 
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int64
 
+	// AllCounts may say what every rank of an all_to_all_v sends: AllCounts[s·R+d] elements from rank s to rank d. Either
+	// all ranks give the same R·R numbers or none does. Small messages between hosts can then be sent together.
+	AllCounts []int64
+
 	DeviceCounts DeviceCounts // all_to_all_v_device
 
 	// Algorithm names the algorithm that runs the request, if the engine has a Forceable one of that name for the
@@ -120,6 +124,19 @@ type Request struct {
 	PartOf Collective
 
 	Stream device.Stream
+}
+
+// Matrix sets AllCounts, and SendCounts and RecvCounts of this rank from it.
+func (r *Request) Matrix(counts []int64, rank, n int) error {
+	if len(counts) != n*n {
+		return bad("the matrix of counts has %d entries; %d ranks have %d", len(counts), n, n*n)
+	}
+	r.AllCounts, r.SendCounts = counts, counts[rank*n:(rank+1)*n]
+	r.RecvCounts = make([]int64, n)
+	for p := range n {
+		r.RecvCounts[p] = counts[p*n+rank]
+	}
+	return nil
 }
 
 // Called is the collective that the caller knows: that of which r is a part, or r's own.

@@ -43,7 +43,7 @@ func (r *Request) Validate(rank, n int) error {
 			return bad("peer %d is outside 0…%d", r.Peer, n-1)
 		}
 	case AllToAllV:
-		if err := r.validateV(n); err != nil {
+		if err := r.validateV(rank, n); err != nil {
 			return err
 		}
 		return r.validateNull(rank, n)
@@ -93,7 +93,7 @@ func (c *DeviceCounts) validate() error {
 	return nil
 }
 
-func (r *Request) validateV(n int) error {
+func (r *Request) validateV(rank, n int) error {
 	for _, s := range []struct {
 		name string
 		v    []int64
@@ -106,6 +106,32 @@ func (r *Request) validateV(n int) error {
 			if x < 0 || x > math.MaxInt64/r.Type.Size()/2 {
 				return fmt.Errorf("%w: %s[%d] is %d", ErrInvalidArgument, s.name, p, x)
 			}
+		}
+	}
+	return r.validateAllCounts(rank, n)
+}
+
+// validateAllCounts compares AllCounts with this rank's own counts.
+func (r *Request) validateAllCounts(rank, n int) error {
+	if r.AllCounts == nil {
+		return nil
+	}
+	if len(r.AllCounts) != n*n {
+		return bad("AllCounts has %d entries; %d ranks have %d", len(r.AllCounts), n, n*n)
+	}
+	for i, x := range r.AllCounts {
+		if x < 0 || x > math.MaxInt64/r.Type.Size()/2 {
+			return bad("AllCounts[%d] is %d", i, x)
+		}
+	}
+	for p := range n {
+		if sent, all := r.SendCounts[p], r.AllCounts[rank*n+p]; sent != all {
+			return bad("SendCounts[%d] is %d, but AllCounts says that rank %d sends %d elements to rank %d", p, sent, rank, all,
+				p)
+		}
+		if taken, all := r.RecvCounts[p], r.AllCounts[p*n+rank]; taken != all {
+			return bad("RecvCounts[%d] is %d, but AllCounts says that rank %d sends %d elements to rank %d", p, taken, p, all,
+				rank)
 		}
 	}
 	return nil

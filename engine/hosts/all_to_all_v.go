@@ -9,8 +9,12 @@ import (
 )
 
 // allToAllV: inside the host the local engine does it; a message goes straight to each rank of another host, also if it
-// is empty, so that two ranks with different counts find that out.
+// is empty, so that two ranks with different counts find that out. If all ranks know all counts, relays may carry the
+// messages instead: relayV.
 func (e *Engine) allToAllV(s device.Stream, op wire.Op, r *collective.Request) error {
+	if relayed, err := e.relayed(s, op, r); relayed || err != nil {
+		return err
+	}
 	if err := e.connectAll(); err != nil {
 		return err
 	}
@@ -28,14 +32,7 @@ func (e *Engine) allToAllV(s device.Stream, op wire.Op, r *collective.Request) e
 	c := &chunk{phases: []*wire.Phase{p}}
 	if r.Collective == collective.AllToAllV {
 		fill(p, r)
-		for _, list := range []*[]int64{&inside.SendCounts, &inside.SendDispls, &inside.RecvCounts, &inside.RecvDispls} {
-			own := make([]int64, len(e.mine()))
-			for i, q := range e.mine() {
-				own[i] = (*list)[q]
-			}
-			*list = own
-		}
-		do(&c.before, inside)
+		do(&c.before, e.insideV(r))
 		return e.chain(s, op, c)
 	}
 	if d := r.DeviceCounts; e.dev.ID().Kind != device.Host {
@@ -63,6 +60,51 @@ func (e *Engine) allToAllV(s device.Stream, op wire.Op, r *collective.Request) e
 	}
 	c.before = []work{{copies: copies, reqs: []collective.Request{inside}}}
 	return e.chain(s, op, c)
+}
+
+// relayed runs an all-to-all-v over relays, if it is one for them.
+func (e *Engine) relayed(s device.Stream, op wire.Op, r *collective.Request) (bool, error) {
+	if r.AllCounts == nil {
+		return false, nil
+	}
+	b := builder{topology: e.topology, r: r, elem: r.Type.Size(), inPlace: e.inPlace}
+	room := int64(smallRoom)
+	if e.scratch.small == nil {
+		room = gpuRoom
+	}
+	if !b.relaysV(room) {
+		return false, nil
+	}
+	var err error
+	if b.scratch, b.room, err = e.scratch.areas(0); err != nil {
+		return true, err
+	}
+	op.Tag = signature(&collective.Request{Collective: r.Collective, Type: r.Type, Count: b.digest()}, op.Seq)
+	return true, e.chain(s, op, b.relayV(e.insideV(r)))
+}
+
+// digest is a hash of all counts: ranks that were given different ones get an error.
+func (b *builder) digest() int64 {
+	h := uint64(len(b.r.AllCounts))
+	for _, n := range b.r.AllCounts {
+		h = (h ^ uint64(n)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return int64(h)
+}
+
+// insideV is the part of an all-to-all-v between the ranks of this host.
+func (e *Engine) insideV(r *collective.Request) collective.Request {
+	inside := *r
+	inside.AllCounts = nil
+	for _, list := range []*[]int64{&inside.SendCounts, &inside.SendDispls, &inside.RecvCounts, &inside.RecvDispls} {
+		own := make([]int64, len(e.mine()))
+		for i, q := range e.mine() {
+			own[i] = (*list)[q]
+		}
+		*list = own
+	}
+	return inside
 }
 
 // remote are the ranks of other hosts.

@@ -93,12 +93,21 @@ func match(layout []int, r *collective.Request, rng *rand.Rand) error {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 	}
+	direct := wireInPlace && r.Collective == collective.AllToAll && n <= directRanks
+	if err := flowsMatch(tops, all, direct); err != nil {
+		return err
+	}
+	return sameLocalCalls(tops, all)
+}
+
+// flowsMatch checks that each message has a receiver that expects as many bytes, in order, and that ranks talk to ranks
+// of their rails only, unless direct is set.
+func flowsMatch(tops []*topology, all [][]*chunk, direct bool) error {
 	flows := map[[2]int][]int64{} // bytes sent and not yet received, by pair; phases of ranks are in one order
 	for rank, chunks := range all {
 		for _, c := range chunks {
 			for _, p := range c.phases {
 				for _, m := range p.Sends {
-					direct := wireInPlace && r.Collective == collective.AllToAll && n <= directRanks
 					if !direct && !slices.Contains(tops[rank].railPeers(), m.Peer) {
 						return fmt.Errorf("rank %d sends to %d, which is on none of its rails", rank, m.Peer)
 					}
@@ -141,7 +150,7 @@ func match(layout []int, r *collective.Request, rng *rand.Rand) error {
 			return fmt.Errorf("rank %d sends rank %d %v bytes that it does not receive", k[0], k[1], left)
 		}
 	}
-	return sameLocalCalls(tops, all)
+	return nil
 }
 
 // sameLocalCalls compares the local collectives of the ranks of each host. Sends and receives may differ.

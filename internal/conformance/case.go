@@ -27,6 +27,8 @@ type Case struct {
 	Seed  uint64
 	// Repeat runs the call this many more times on the same buffers before the check of the result (not in place).
 	Repeat int
+	// Known gives an all_to_all_v the counts of all ranks.
+	Known bool
 }
 
 // String names the case for t.Run.
@@ -38,6 +40,9 @@ func (c Case) String() string {
 	}
 	if c.InPlace {
 		s += "/in-place"
+	}
+	if c.Known {
+		s += "/known"
 	}
 	if c.Shift != 0 {
 		s += fmt.Sprintf("/shift%d", c.Shift)
@@ -305,6 +310,13 @@ func (c Case) requests(r, n int, send, recv device.Ptr, s device.Stream) []colle
 			req.RecvCounts = append(req.RecvCounts, vCount(c.Count, p, r))
 			req.RecvDispls = append(req.RecvDispls, ro)
 			ro += vCount(c.Count, p, r)
+		}
+		if c.Collective == collective.AllToAllV && c.Known {
+			for s := range n {
+				for d := range n {
+					req.AllCounts = append(req.AllCounts, vCount(c.Count, s, d))
+				}
+			}
 		}
 	case collective.Send:
 		out, in := req, req

@@ -33,6 +33,7 @@ func Trimmed(n int, seed uint64, sizes []int64) []Case {
 				if Reduces(coll) {
 					c.Op = datatype.Op(rng.IntN(int(datatype.NumOps)))
 				}
+				c.Known = inPlace && coll == collective.AllToAllV
 				if !inPlace {
 					c.Shift, c.Repeat = int64(k%2), k%3
 				}

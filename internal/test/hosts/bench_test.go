@@ -5,9 +5,57 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/test/commtest"
 )
+
+// BenchmarkAllToAllV measures small all-to-all-v of two hosts with and without the counts of all ranks, over the
+// loopback interface.
+func BenchmarkAllToAllV(b *testing.B) {
+	for _, hosts := range [][]int{{0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}} {
+		for _, bytes := range []int64{64, 1 << 10, 4 << 10, 16 << 10, 64 << 10} {
+			for _, known := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%d ranks/%d/known=%v", len(hosts), bytes, known), func(b *testing.B) {
+					allToAllV(b, commtest.NewOn(b, hosts, commtest.Host, nil), bytes, known)
+				})
+			}
+		}
+	}
+}
+
+func allToAllV(b *testing.B, comms []*goccl.Comm, bytes int64, known bool) {
+	n := len(comms)
+	counts, displs, all := make([]int64, n), make([]int64, n), make([]int64, n*n)
+	for i := range all {
+		counts[i%n], displs[i%n], all[i] = bytes, int64(i%n)*bytes, bytes
+	}
+	if err := commtest.Each(n, func(r int) error {
+		c := comms[r]
+		s, err := c.Device().NewStream()
+		if err != nil {
+			return err
+		}
+		m, err := c.Device().Alloc(2 * bytes * int64(n))
+		if err != nil {
+			return err
+		}
+		in, out := m.Ptr(), m.Ptr().Add(bytes*int64(n))
+		for range b.N {
+			if known {
+				err = c.AllToAllVMatrix(in, displs, out, displs, all, datatype.Int8, s)
+			} else {
+				err = c.AllToAllV(in, counts, displs, out, counts, displs, datatype.Int8, s)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return c.Synchronize(context.Background(), s)
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
 
 // BenchmarkAllReduce measures all-reduces of two ranks that count as two hosts, over the loopback interface.
 func BenchmarkAllReduce(b *testing.B) {
