@@ -106,6 +106,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(core.Request{})-unsafe.Sizeof(C.goccl_request{})]
 	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.Stream)-unsafe.Offsetof(C.goccl_request{}.stream)]
 	_ = [1]struct{}{}[unsafe.Sizeof(core.CallConfig{})-unsafe.Sizeof(C.goccl_call_config{})]
+	_ = [1]struct{}{}[unsafe.Offsetof(core.CallConfig{}.AllCounts)-unsafe.Offsetof(C.goccl_call_config{}.all_counts)]
 	_ = [1]struct{}{}[unsafe.Offsetof(core.CallConfig{}.Launched)-unsafe.Offsetof(C.goccl_call_config{}.launched)]
 	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.RecvDispls)-unsafe.Offsetof(C.goccl_request{}.recv_displs)]
 )

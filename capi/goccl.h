@@ -126,6 +126,10 @@ typedef struct goccl_call_config {
 	uint32_t force; /* 1: the call is refused when none of algorithms is there; 0: then the communicator chooses */
 	uint32_t reserved;
 	uintptr_t launched; /* a CUevent that is recorded behind the call's work; 0: none */
+	/* all_to_all_v: what each rank sends to each, all_counts[s*R+d] elements from rank s to rank d, or NULL. It is read
+	 * before the call returns. Either all ranks give the same numbers or none gives any. Ranks of one host can then send
+	 * their small messages to another host together. */
+	const int64_t *all_counts;
 } goccl_call_config;
 
 typedef struct goccl_comm_config {

@@ -128,11 +128,22 @@ static int own_counts(struct group *g, goccl_request *r) {
 	return 0;
 }
 
+static int own_matrix(struct group *g, goccl_comm comm, const int64_t **matrix) {
+	goccl_comm_info info;
+	if (core.comm_info_get(comm, &info)) return -1;
+	size_t bytes = (size_t)info.size * (size_t)info.size * sizeof **matrix;
+	int64_t *copy = keep(g, bytes);
+	if (!copy) return -1;
+	*matrix = memcpy(copy, *matrix, bytes);
+	return 0;
+}
+
 static int own_config(struct group *g, goccl_request *r) {
 	const char *names = r->config->algorithms ? r->config->algorithms : "";
 	goccl_call_config *c = keep(g, sizeof *c + strlen(names) + 1);
 	if (!c) return -1;
 	*c = *r->config;
+	if (c->all_counts && own_matrix(g, r->comm, &c->all_counts)) return -1;
 	c->algorithms = strcpy((char *)(c + 1), names);
 	r->config = c;
 	return 0;

@@ -16,6 +16,7 @@ type CallConfig struct {
 	Algorithms       *byte // a C string, or nil
 	Force, _         uint32
 	Launched         uintptr
+	AllCounts        unsafe.Pointer // as in Request
 }
 
 // nearest are goccl's algorithms for NCCL's names, best first.
@@ -27,7 +28,7 @@ var nearest = map[string][]string{
 // configure fills in what q's configuration says.
 func (c *comm) configure(q *Request, out *collective.Request) error {
 	cfg := q.Config
-	if uintptr(cfg.Size) < unsafe.Sizeof(*cfg) {
+	if uintptr(cfg.Size) < unsafe.Offsetof(cfg.AllCounts) { // before AllCounts there was the rest
 		return c.argument(q, "goccl_call_config.size is %d, not %d", cfg.Size, unsafe.Sizeof(*cfg))
 	}
 	if cfg.MaxCTAs != 0 && cfg.MinCTAs > cfg.MaxCTAs {
@@ -41,6 +42,9 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 	}
 	if _, gpu := c.dev.device.(*cuda.Device); cfg.Launched != 0 && !gpu {
 		return c.argument(q, "an event for the launch: the host device has no CUDA events")
+	}
+	if uintptr(cfg.Size) >= unsafe.Sizeof(*cfg) && cfg.AllCounts != nil && out.Collective == collective.AllToAllV {
+		out.AllCounts = unsafe.Slice((*int64)(cfg.AllCounts), c.size*c.size)
 	}
 	out.MinCTAs, out.MaxCTAs = min(cfg.MinCTAs, most), most
 	list := cString(cfg.Algorithms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from .._buffer import CUDA, Buffer, resolve
@@ -15,13 +15,11 @@ from ._fusion import Fusion
 from ._one_sided import OneSided
 from ._pre_mul_sum import PreMulSum, element
 from ._request import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST,
-                       GATHER, RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, request)
+                       GATHER, RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, call_config, request)
 from ._window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
-
     from .._typing import BufferSpec, StreamSpec
 
 
@@ -116,8 +114,10 @@ class Communicator(OneSided):
 
         The four arrays have nranks² entries, row-major, and row i is rank i's view, all in elements: it sends
         sendcounts[i·n+j] from sdispls[i·n+j] of its sendbuf to j, and receives recvcounts[i·n+j] from j at
-        rdispls[i·n+j] of its recvbuf. Rank i's own row alone, nranks entries, will do. The arrays are copied. Buffers
-        of ranks that send or receive nothing may be None. relaybuf is accepted and not needed: staging is goccl's own.
+        rdispls[i·n+j] of its recvbuf. Rank i's own row alone, nranks entries, will do; but either all ranks give all
+        counts or none does. With all counts, small messages to another host are sent together. The arrays are copied.
+        Buffers of ranks that send or receive nothing may be None. relaybuf is accepted and not needed: goccl relays
+        only what fits into memory of its own.
         """
         n = self._size
         rows, full = [], []
@@ -153,10 +153,15 @@ class Communicator(OneSided):
             self._writable(ALL_TO_ALL_V, r)
         scale = 1 if one.dtype is not None else one.itemsize
         arrays = [(ctypes.c_int64 * n)(*[x * scale for x in row]) for row in rows]
+        config: Any = 0
+        if full[0] is not None and full[2] is not None:
+            arrays.append((ctypes.c_int64 * (n * n))(*[x * scale for x in full[0]]))
+            config = ctypes.create_string_buffer(call_config.pack(call_config.size, ctypes.addressof(arrays[4])))
         self._check(s, r)
         self._enqueue(request(self._handle, ALL_TO_ALL_V, type_of(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0,
                               self._queue(stream), 0, 0,
-                               *[ctypes.addressof(a) for a in arrays], 0, 0, 0), (s, r, arrays), stream)
+                              *[ctypes.addressof(a) for a in arrays[:4]], 0, 0,
+                              ctypes.addressof(config) if config else 0), (s, r, arrays, config), stream)
 
     def alltoallv_device(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: BufferSpec,
                          sdispls: BufferSpec, recvcounts: BufferSpec, rdispls: BufferSpec, *,

@@ -3,8 +3,9 @@
 import struct
 
 # request packs a goccl_request of goccl.h: communicator, operation, type, operator, root, 6 words, 4 arrays, 2 lengths,
-# 1 that is 0.
+# the configuration of the call or 0. call_config packs a goccl_call_config with nothing but its size and all_counts.
 request = struct.Struct("<QIIIi6Q4Q3Q").pack
+call_config = struct.Struct("<I28xQ")
 
 (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_TO_ALL_V, BROADCAST, REDUCE, GATHER, SCATTER, SEND, RECV,
  BARRIER, ALL_TO_ALL_V_DEVICE) = range(1, 14)
