@@ -37,11 +37,12 @@ type Link struct {
 	ctx    context.Context // ends with the Link
 	cancel context.CancelFunc
 
-	mu      sync.Mutex // orders the operations; guards the fields below
-	records *buffer    // slot by slot, what is put into the ring
-	stage   *buffer    // staging buffers of this side; nil until needed
-	next    uint64     // number of the next record
-	open    uint64     // writes since the last record
+	mu      sync.Mutex      // orders the operations; guards the fields below
+	bound   context.Context // of waits for room: ctx, and in Close another one
+	records *buffer         // slot by slot, what is put into the ring
+	stage   *buffer         // staging buffers of this side; nil until needed
+	next    uint64          // number of the next record
+	open    uint64          // writes since the last record
 	writes  [slots]uint64
 	echoes  uint64 // echoes asked for
 	imports map[uint64]transport.RemoteRegion
@@ -65,6 +66,7 @@ func Dial(ctx context.Context, p transport.Port, exchange func(ctx context.Conte
 	opt Options) (*Link, error) {
 	l := &Link{port: p, opt: opt, imports: map[uint64]transport.RemoteRegion{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.bound = l.ctx
 	var err error
 	if l.peer, err = p.NewPeer(); err != nil {
 		return nil, err
@@ -146,7 +148,7 @@ func (l *Link) slot() (int, error) {
 	if l.next >= slots {
 		// Credit c says that c·creditEach records are applied.
 		need := (l.next - slots + creditEach) / creditEach
-		if err := l.peer.Wait(l.ctx, immCredit, need); err != nil {
+		if err := l.peer.Wait(l.bound, immCredit, need); err != nil {
 			return 0, l.reason(err)
 		}
 	}
@@ -160,7 +162,7 @@ func (l *Link) reason(err error) error {
 	return err
 }
 
-// put retries while the network's queue is full.
+// put retries while the network's queue is full. The caller holds mu.
 func (l *Link) put(src transport.Region, off int64, dst transport.RemoteRegion, dstOff, n int64, imm uint32) error {
 	for {
 		err := l.peer.Put(src, off, dst, dstOff, n, imm, nil)
@@ -169,7 +171,7 @@ func (l *Link) put(src transport.Region, off int64, dst transport.RemoteRegion, 
 		}
 		select {
 		case <-time.After(20 * time.Microsecond):
-		case <-l.ctx.Done():
+		case <-l.bound.Done():
 			return transport.ErrClosed
 		}
 	}
@@ -239,10 +241,10 @@ func (l *Link) Err() error { return l.peer.Err() }
 // Hurry ends operations that wait for room in the ring.
 func (l *Link) Hurry() { l.cancel() }
 
-// byeTime bounds how long Close waits until the goodbye has arrived.
+// byeTime bounds how long Close waits for room for the goodbye, and until that and all before it have arrived.
 const byeTime = time.Second
 
-// Close says goodbye and ends the link.
+// Close ends operations that wait for room, says goodbye and ends the link.
 func (l *Link) Close() error {
 	l.cancel()
 	l.mu.Lock()
@@ -257,11 +259,11 @@ func (l *Link) Close() error {
 				bye.value = uint64(r) + 1
 			}
 		}
-		if l.record(bye) == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), byeTime)
-			_ = l.peer.Flush(ctx)
-			cancel()
-		}
+		ctx, cancel := context.WithTimeout(context.Background(), byeTime)
+		l.bound = ctx
+		_ = l.record(bye)
+		_ = l.peer.Flush(ctx) // without room for the goodbye, too: what the ring has should arrive
+		cancel()
 	}
 	l.closed = true
 	err := l.peer.Close()

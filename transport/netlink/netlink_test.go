@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -186,6 +187,50 @@ func TestALinkEnds(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// slow is a memory whose records wait for its gate.
+type slow struct {
+	*tcp.HostMemory
+	gate    chan struct{}
+	applied atomic.Int64
+}
+
+func (m *slow) Add(off int64, delta uint64) error {
+	<-m.gate
+	m.applied.Add(1)
+	return m.HostMemory.Add(off, delta)
+}
+
+// TestCloseOfAFullRing: a goodbye waits until the ring has room for it, and what the ring holds arrives.
+func TestCloseOfAFullRing(t *testing.T) {
+	f := netfake.New(netfake.Options{Seed: 4})
+	t.Cleanup(f.Close)
+	r := connect(t, nettest.Open(t, f.Net("a")), nettest.Open(t, f.Net("b")), 4096, false)
+	at, _ := nettest.Memory(t, 64)
+	m := &slow{HostMemory: tcp.NewHostMemory(at, 64, false), gate: make(chan struct{})}
+	r.receiver.Register(13, m)
+	if err := r.link.Import(13, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range slots {
+		if err := r.link.Add(transport.Remote{Region: 13}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := make(chan error)
+	go func() { closed <- r.link.Close() }()
+	time.Sleep(50 * time.Millisecond) // the goodbye finds the ring full
+	close(m.gate)
+	if err := errors.Join(<-closed, r.receiver.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if n := m.applied.Load(); n != slots {
+		t.Errorf("%d of %d records were applied", n, slots)
+	}
+	if len(r.lost) > 0 {
+		t.Error("a goodbye was taken for a death: ", <-r.lost)
+	}
 }
 
 func TestSources(t *testing.T) {
